@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use pmdscope_render::number::plural;
 use pmdscope_telemetry::discover::unreadable_text;
-use pmdscope_telemetry::finding::{Finding, Severity};
+use pmdscope_telemetry::finding::{Finding, FindingCause, Severity};
 use pmdscope_telemetry::{AppState, AppStatus, FleetState};
 use serde::Serialize;
 
@@ -245,7 +245,8 @@ where
     let mut known = BTreeMap::new();
     for result in findings {
         let Finding { lint, severity, subject, evidence, threshold, advice, .. } = result.finding;
-        let key = (lint, severity, subject, evidence, threshold, advice, &result.times);
+        let causes = result.finding.causes.iter().map(FindingCause::title).collect::<Vec<_>>();
+        let key = (lint, severity, subject, evidence, threshold, advice, causes, &result.times);
         let at = *known.entry(key).or_insert(groups.len());
         match groups.get_mut(at) {
             Some(group) => group.push(result),
@@ -277,8 +278,11 @@ fn finding_line(finding: &Finding) -> String {
 fn finding_text(finding: &Finding, times: Option<&str>) -> String {
     let line = finding_line(finding);
     let times = times.map_or(String::new(), |times| format!("    when: {times}\n"));
+    let cause = |cause: &FindingCause| one_line(&format!("{}: {}", cause.title(), cause.evidence));
+    let causes = finding.causes.iter().map(|of| format!("    cause: {}\n", cause(of)));
+    let causes: String = causes.collect();
     let (threshold, advice) = (one_line(&finding.threshold), one_line(&finding.advice));
-    format!("{line}\n{times}    threshold: {threshold}\n    what to do: {advice}\n")
+    format!("{line}\n{times}{causes}    threshold: {threshold}\n    what to do: {advice}\n")
 }
 
 #[cfg(test)]
@@ -299,6 +303,7 @@ mod tests {
             evidence: "412 packets/s missed".to_owned(),
             threshold: "more than 0 missed packets/s".to_owned(),
             advice: "look for stalls".to_owned(),
+            causes: Vec::new(),
         }
     }
 

@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use pmdscope_telemetry::discover::{DiscoveredApp, Reachability, UnreachableReason};
-use pmdscope_telemetry::finding::{self, LintRules};
+use pmdscope_telemetry::finding::{
+    self, Finding, FindingCause, FindingSubject, Lint, LintRules, Severity,
+};
 use pmdscope_telemetry::fixture as samples;
 use pmdscope_telemetry::fleet::{Evaluator, unqueried_event};
+use pmdscope_telemetry::missed::MissedCause;
 use pmdscope_telemetry::sample::*;
 use pmdscope_telemetry::{AppInventory, ErrorClass, ExpectedApp, FleetEvent, FleetState};
 
@@ -33,7 +36,28 @@ pub(crate) fn fleet() -> FleetState {
         reason: "is expected, and does not run".to_owned(),
         finding: Some(finding::evaluate_missing("missing")),
     });
+    if let Some(old) = fleet.apps.iter_mut().find(|app| app.name == "old") {
+        old.findings.push(missed());
+    }
     fleet
+}
+
+/// Missed packets of the port of the stock app.
+fn missed() -> Finding {
+    Finding {
+        lint: Lint::RxMissed,
+        severity: Severity::Critical,
+        app: "old".to_owned(),
+        subject: FindingSubject::Port("0000:03:00.0".to_owned()),
+        evidence: "5.0 packets/s missed by the NIC".to_owned(),
+        threshold: "more than 0 missed packets/s".to_owned(),
+        advice: "reserve the CPU".to_owned(),
+        causes: vec![FindingCause {
+            cause: MissedCause::StolenCore,
+            share: Some(1.0),
+            evidence: "lcore 3: the kernel ran something else on its CPU".to_owned(),
+        }],
+    }
 }
 
 pub(crate) fn expected() -> AppInventory {

@@ -89,6 +89,7 @@ mod tests {
             evidence: "numbers".to_owned(),
             threshold: "a line".to_owned(),
             advice: "do".to_owned(),
+            causes: Vec::new(),
         }
     }
 

@@ -221,6 +221,7 @@ impl AbsenceFinding {
             evidence: self.evidence,
             threshold: self.threshold,
             advice: self.advice,
+            causes: Vec::new(),
         })
     }
 }

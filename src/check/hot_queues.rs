@@ -13,7 +13,8 @@ use pmdscope_flows::{Flow, FlowSnapshot, FlowTableSettings};
 use pmdscope_packets::{DIR_RX, RunControl};
 use pmdscope_render::number::count;
 use pmdscope_telemetry::finding::balance::{self, HotQueue};
-use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint};
+use pmdscope_telemetry::finding::{FindingCause, FindingSubject, Lint};
+use pmdscope_telemetry::missed::MissedCause;
 use pmdscope_telemetry::sample::AppIdentity;
 use pmdscope_telemetry::{FleetSettings, FleetState};
 
@@ -156,16 +157,33 @@ impl HotQueues {
             capture.control.stop.store(true, Ordering::Relaxed);
         }
         self.end_capture(fleet);
-        let is_explained = |finding: &&mut Finding| finding.lint == LINT;
-        let findings = fleet.apps.iter_mut().flat_map(|app| &mut app.findings);
-        for finding in findings.filter(is_explained) {
+        for finding in fleet.apps.iter_mut().flat_map(|app| &mut app.findings) {
             let FindingSubject::Port(device) = &finding.subject else { continue };
+            let Some(evidence) =
+                of_hot_queue(finding.lint, &mut finding.evidence, &mut finding.causes)
+            else {
+                continue;
+            };
             let seen = self.seen.get(&(finding.app.clone(), device.clone()));
             let cause = seen.and_then(|seen| seen.cause.clone());
             let cause = cause.unwrap_or_else(|| unexplained(&anyhow!("{NO_TIME}")));
-            let _ = write!(finding.evidence, "; {cause}");
+            let _ = write!(evidence, "; {cause}");
         }
     }
+}
+
+/// The sentence that tells of a hot queue: that of the finding about it, or of the cause of missed
+/// packets that it is.
+fn of_hot_queue<'a>(
+    lint: Lint,
+    evidence: &'a mut String,
+    causes: &'a mut [FindingCause],
+) -> Option<&'a mut String> {
+    if lint == LINT {
+        return Some(evidence);
+    }
+    let hot = causes.iter_mut().find(|cause| cause.cause == MissedCause::HotQueue);
+    hot.map(|cause| &mut cause.evidence)
 }
 
 const NO_TIME: &str = "no time was left to capture packets, which a longer --for gives";

@@ -93,7 +93,10 @@ impl SeenFindings {
 impl SeenFinding {
     fn note(&mut self, finding: &Finding, now: Timestamp) {
         // What is less bad now does not undo what was worse.
-        if finding.severity >= self.worst.severity {
+        // What is explained is not undone by a moment that is not.
+        let explains = finding.is_explained() || !self.worst.is_explained();
+        let (now_is, was) = (finding.severity, self.worst.severity);
+        if now_is > was || (now_is == was && explains) {
             self.worst.clone_from(finding);
         }
         if !self.was_told {
@@ -140,7 +143,8 @@ fn key(finding: &Finding) -> FindingKey {
 
 #[cfg(test)]
 mod tests {
-    use pmdscope_telemetry::finding::Severity;
+    use pmdscope_telemetry::finding::{FindingCause, Severity};
+    use pmdscope_telemetry::missed::MissedCause;
 
     use super::*;
 
@@ -155,6 +159,7 @@ mod tests {
             evidence: evidence.to_owned(),
             threshold: String::new(),
             advice: String::new(),
+            causes: Vec::new(),
         }
     }
 
@@ -174,6 +179,33 @@ mod tests {
 
     fn text(seconds: &[Option<&str>], zone: TimeZone) -> String {
         seen(seconds).times(zone).text(&finding("")).unwrap()
+    }
+
+    #[test]
+    fn a_moment_without_a_cause_does_not_undo_an_explanation() {
+        let of = |evidence: &str, cause| Finding {
+            causes: vec![FindingCause { cause, share: None, evidence: String::new() }],
+            ..finding(evidence)
+        };
+        let mut fleet = FleetState::default();
+        let mut seen = SeenFindings::default();
+        let mut told = |found: Finding| {
+            let lost = FleetEvent::Lost {
+                app: found.app.clone(),
+                class: ErrorClass::Refused,
+                reason: String::new(),
+                finding: Some(found),
+            };
+            fleet.apply(lost);
+            seen.note(&fleet);
+            let mut now = fleet.clone();
+            seen.add_to(&mut now);
+            now.apps[0].findings[0].evidence.clone()
+        };
+        assert_eq!(told(of("unknown", MissedCause::Unknown)), "unknown");
+        assert_eq!(told(of("pool", MissedCause::PoolEmpty)), "pool");
+        assert_eq!(told(of("unknown", MissedCause::Unknown)), "pool");
+        assert_eq!(told(of("stall", MissedCause::StalledLcore)), "stall");
     }
 
     #[test]

@@ -175,6 +175,7 @@ pub(super) fn fleet(seconds: u64) -> FleetState {
             lcores: Vec::new(),
             threads: Vec::new(),
             stolen: Vec::new(),
+            gaps: Vec::new(),
             ledger: Vec::new(),
             sites: Vec::new(),
             silent: None,

@@ -5,6 +5,7 @@ mod buffers;
 mod lint;
 mod load;
 mod loss;
+mod missed;
 mod partly_seen;
 mod ports;
 mod process;
@@ -21,6 +22,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 pub use self::lint::{Lint, UnknownLint};
+pub use self::missed::FindingCause;
 pub use self::sticky::StickyFindings;
 pub use self::subject::FindingSubject;
 pub use self::thresholds::Thresholds;
@@ -90,6 +92,9 @@ pub struct Finding {
     pub threshold: String,
     /// What to do next.
     pub advice: String,
+    /// Why it is so, most likely first; empty for a lint that tells no causes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub causes: Vec<FindingCause>,
 }
 
 /// All that is wrong with the app of `model`, worst first.
@@ -103,7 +108,7 @@ pub fn evaluate(model: &Model, rules: &LintRules) -> Vec<Finding> {
     findings.extend(buffers::no_mbufs(model));
     findings.extend(sending::evaluate(model, thresholds));
     findings.extend(pool_exhausting(model, thresholds));
-    findings.extend(rx_missed(model, thresholds));
+    findings.extend(missed::rx_missed(model, thresholds));
     findings.extend(no_polling(model, thresholds));
     findings.extend(stall::stalls(model, thresholds));
     findings.extend(stolen::stolen(model, thresholds));
@@ -125,6 +130,7 @@ pub fn evaluate_missing(app: &str) -> Finding {
             "start it, or check its log for why it ended; if it has another name, map it or correct the \
                  configuration (pmdscope ls lists the running apps)"
                 .to_owned(),
+        causes: Vec::new(),
     }
 }
 
@@ -159,6 +165,7 @@ pub fn evaluate_unqueried(app: &DiscoveredApp) -> Option<Finding> {
         evidence,
         threshold: threshold.into(),
         advice,
+        causes: Vec::new(),
     })
 }
 
@@ -257,35 +264,6 @@ fn exhausting(
     ))
 }
 
-fn rx_missed<'a>(
-    model: &'a Model,
-    thresholds: &'a Thresholds,
-) -> impl Iterator<Item = Finding> + 'a {
-    model.sample.ports.iter().zip(&model.ports).filter_map(|(port, rates)| {
-        let missed = rates.rx_missed_ps.filter(|rate| *rate > thresholds.rx_missed_ps)?;
-        let mut evidence = format!("{missed:.1} packets/s missed by the NIC");
-        if let Some(pps) = rates.rx_pps {
-            let _ = write!(evidence, ", {pps:.1}/s received");
-        }
-        if let Some(nombuf) = rates.rx_nombuf_ps.filter(|rate| *rate > 0.0) {
-            let _ = write!(evidence, ", {nombuf:.1}/s buffer allocations failed");
-        }
-        let threshold = format!("more than {} missed packets/s", thresholds.rx_missed_ps);
-        let advice = "the app polls too slowly: look for stalls and busy lcores, add queues, or enlarge \
-                      the receive ring";
-        let severity = Severity::Critical;
-        Some(finding(
-            model,
-            Lint::RxMissed,
-            severity,
-            FindingSubject::Port(port.device.clone()),
-            evidence,
-            &threshold,
-            advice,
-        ))
-    })
-}
-
 /// Only libpmdscope tells whether an app polls; of a stock app nothing is known.
 fn no_polling(model: &Model, thresholds: &Thresholds) -> Vec<Finding> {
     let sample = &model.sample;
@@ -368,6 +346,7 @@ fn finding(
         evidence,
         threshold: threshold.into(),
         advice: advice.into(),
+        causes: Vec::new(),
     }
 }
 

@@ -48,6 +48,7 @@ pub mod host;
 mod inventory;
 mod lock;
 mod loss;
+pub mod missed;
 pub mod model;
 mod names;
 pub mod parallel;

@@ -19,6 +19,7 @@ pub use self::stolen::{StolenCauseRates, StolenRates, ThiefRates};
 use crate::flaps::FlapCounters;
 use crate::loss::LossTrends;
 pub use crate::loss::{LedgerRates, SiteRates};
+use crate::missed::LcoreGaps;
 use crate::rx_flat::RxBaseline;
 use crate::sample::{
     AppIdentity, LcoreSample, LedgerSample, PoolSample, PortSample, QueueSample, Sample,
@@ -51,6 +52,9 @@ pub struct Model {
     pub threads: Vec<ThreadRates>,
     /// Derived per traced lcore, in the order of the `lcores` of `sample.tracing`; empty without it.
     pub stolen: Vec<StolenRates>,
+    /// What kept lcores from polling since the sample before, by lcore; empty for a first sample.
+    #[serde(skip)]
+    pub gaps: Vec<LcoreGaps>,
     /// Derived per ledger, in the order of `sample.ledger`.
     pub ledger: Vec<LedgerRates>,
     /// Derived per site, in the order of `sample.sites`.
@@ -165,6 +169,9 @@ impl ModelTracker {
             lcores: lcores_rates(&sample, interval.as_ref()),
             threads: sample.threads.iter().map(|t| thread_rates(t, interval.as_ref())).collect(),
             stolen: self.stolen.update(&sample),
+            gaps: interval
+                .as_ref()
+                .map_or_else(Vec::new, |interval| LcoreGaps::between(interval.last, &sample)),
             ledger,
             sites,
             silent,
@@ -246,6 +253,7 @@ fn counters(sample: &Sample) -> Sample {
         polls: lcore.polls,
         busy_polls: lcore.busy_polls,
         packets: lcore.packets,
+        idle_us: lcore.idle_us,
         stalls: lcore.stalls,
         gap_max_us: lcore.gap_max_us,
         gaps: lcore.gaps.clone(),
@@ -259,6 +267,8 @@ fn counters(sample: &Sample) -> Sample {
         queues: sample.queues.iter().map(queue).collect(),
         lcores: sample.lcores.iter().map(lcore).collect(),
         threads: sample.threads.clone(),
+        tracing: sample.tracing.clone(),
+        usage: sample.usage.clone(),
         ..Sample::default()
     }
 }

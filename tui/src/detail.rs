@@ -206,6 +206,9 @@ impl DetailPage<'_> {
             self.field("about", &finding.subject);
         }
         self.field("evidence", &finding.evidence);
+        for cause in &finding.causes {
+            self.field("cause", format!("{}: {}", cause.title(), cause.evidence));
+        }
         self.field("threshold", &finding.threshold);
         self.field("what to do", &finding.advice);
     }

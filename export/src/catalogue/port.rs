@@ -57,6 +57,10 @@ metrics! { PORT:
         Counter "dpdk_port_receive_mbuf_allocation_failures_total" ["app" "port"]
         "Number of times that the driver found no free mbuf for a packet: the pool is empty. See \
          dpdk_mempool_objects_in_use and dpdk_mbuf_leaked.";
+    PORT_MISSED_CAUSE = Gauge "dpdk_port_missed_cause" ["app" "port" "cause"]
+        "1 for each cause of the packets that the NIC misses, or missed up to 15 s ago; unknown: no \
+         cause was found. All causes are present meanwhile, and absent otherwise. pmdscope check \
+         shows numbers and shares.";
     PORT_XSTAT = Unknown "dpdk_port_xstat" ["app" "port" "name"]
         "Extended counters by the driver's names; those that the configuration selects, by default \
          losses and errors. Almost all are counters: use rate().";

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use pmdscope_telemetry::finding::{FindingSubject, Lint};
+use pmdscope_telemetry::missed::MissedCause;
 use pmdscope_telemetry::sample::{DeviceSample, PortSample, counts_bytes};
 
 use super::app::info;
@@ -41,6 +42,7 @@ pub(super) fn families<'a>(
     families.add(&metric::PORT_INFO, ports.iter().map(identity));
     state(families, &ports);
     counters(families, &ports);
+    families.add(&metric::PORT_MISSED_CAUSE, ports.iter().flat_map(missed_causes));
     families.add(&metric::PORT_XSTAT, xstats(&ports, suppressed, limits));
     ports.into_iter().map(|row| row.of).collect()
 }
@@ -115,6 +117,20 @@ fn counters(families: &mut FamilyList, ports: &[LabelledRow<AppPort<'_>>]) {
     families.per(&metric::PORT_TRANSMIT_ERRORS, &rows, |stats| Some(stats.tx_errors));
     families
         .per(&metric::PORT_RECEIVE_MBUF_ALLOCATION_FAILURES, &rows, |stats| Some(stats.rx_nombuf));
+}
+
+/// Every cause of missed packets, of a port that misses some.
+fn missed_causes(row: &LabelledRow<AppPort<'_>>) -> Vec<MetricSample> {
+    let AppPort { app, sample } = row.of;
+    let about = FindingSubject::Port(sample.device.clone());
+    let mut findings = app.findings.iter();
+    let found = findings.find(|found| found.lint == Lint::RxMissed && found.subject == about);
+    let Some(found) = found else { return Vec::new() };
+    let sample_of = |cause: MissedCause| MetricSample {
+        labels: labels(app.name, [sample.device.clone(), cause.name().to_owned()]),
+        value: found.causes.iter().any(|of| of.cause == cause).into(),
+    };
+    MissedCause::ALL.map(sample_of).into()
 }
 
 /// The extended counters that are allowed; the first by name, so that it is always the same ones.

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use pmdscope_telemetry::finding::{self, Lint};
+use pmdscope_telemetry::finding::{self, Lint, LintRules};
+use pmdscope_telemetry::missed::MissedCause;
 use pmdscope_telemetry::sample::*;
-use pmdscope_telemetry::{ErrorClass, FleetEvent, FleetState};
+use pmdscope_telemetry::{ErrorClass, FleetEvent, FleetState, ModelTracker};
 use pmdscope_testing::{current_test, skip_without, spawn};
 use proptest::prelude::*;
 
@@ -164,6 +165,31 @@ fn what_is_tolerated_is_a_reason_but_healthy() {
     let exported = ExportedMetrics::viewed(&fleet, &context);
     assert_eq!(exported.count("dpdk_app_healthy", "fwd"), Some(1));
     assert_eq!(exported.count("dpdk_app_unhealthy_reason", "fwd/stall"), Some(1));
+}
+
+#[test]
+fn a_port_that_misses_packets_has_all_causes() {
+    let mut before = fixture::stock("fwd");
+    before.monotonic_ns = 1_000_000_000;
+    let mut now = before.clone();
+    now.monotonic_ns += 1_000_000_000;
+    now.ports[0].stats.rx_missed += 1000;
+    now.ports[0].stats.rx_nombuf += 1000;
+    let mut tracker = ModelTracker::default();
+    tracker.update(before);
+    let model = tracker.update(now);
+    let findings = finding::evaluate(&model, &LintRules::default());
+    let mut fleet = FleetState::default();
+    fleet.apply(FleetEvent::Sampled { app: "fwd".into(), model: model.into(), findings });
+    let exported = ExportedMetrics::of(&fleet, &SeriesLimits::default());
+    let cause = |cause: MissedCause| {
+        exported.count("dpdk_port_missed_cause", &format!("fwd/0000:03:00.0/{cause}"))
+    };
+    assert_eq!(exported.labels("dpdk_port_missed_cause").len(), MissedCause::ALL.len());
+    assert_eq!(cause(MissedCause::PoolEmpty), Some(1));
+    assert_eq!(cause(MissedCause::Unknown), Some(0));
+    let idle = ExportedMetrics::of_sample(fixture::stock("fwd"), &SeriesLimits::default());
+    assert!(idle.labels("dpdk_port_missed_cause").is_empty());
 }
 
 #[test]

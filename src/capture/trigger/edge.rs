@@ -47,6 +47,7 @@ mod tests {
             evidence: String::new(),
             threshold: String::new(),
             advice: String::new(),
+            causes: Vec::new(),
         }
     }
 

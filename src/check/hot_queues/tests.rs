@@ -1,5 +1,5 @@
 use pmdscope_telemetry::FleetEvent;
-use pmdscope_telemetry::finding::Severity;
+use pmdscope_telemetry::finding::{Finding, Severity};
 use pmdscope_telemetry::model::{Model, QueueRates};
 use pmdscope_telemetry::sample::{PortSample, QueueDirection, Sample};
 
@@ -75,6 +75,7 @@ fn fleet(pid: u32) -> FleetState {
         evidence: "queue 1 is hot".to_owned(),
         threshold: String::new(),
         advice: String::new(),
+        causes: Vec::new(),
     };
     let findings = vec![finding(LINT), finding(Lint::LinkDown)];
     let mut fleet = FleetState::default();
@@ -122,6 +123,27 @@ fn the_finding_tells_what_the_capture_found_or_why_there_was_none() {
     );
     let restarted = explained(Ok(Arc::new(counted(&[4_000]))), 8);
     assert!(restarted.ends_with("not known: the app was restarted meanwhile"), "{restarted}");
+}
+
+#[test]
+fn missed_packets_of_a_hot_queue_name_its_conversation() {
+    let mut fleet = fleet(7);
+    let missed = fleet.apps[0].findings.iter_mut().find(|finding| finding.lint != LINT).unwrap();
+    missed.lint = Lint::RxMissed;
+    let cause =
+        |cause, evidence: &str| FindingCause { cause, share: None, evidence: evidence.into() };
+    missed.causes =
+        vec![cause(MissedCause::HotQueue, "queue 1"), cause(MissedCause::SlowClock, "slow")];
+    let mut queues = HotQueues::new(FleetSettings::default(), Instant::now());
+    queues.note(&fleet);
+    let run = fleet.apps[0].model.as_ref().unwrap().sample.app.clone();
+    queues.capture = Some(capture_of(run, Ok(Arc::new(counted(&[4_000])))));
+    queues.explain(&mut fleet);
+    let missed =
+        fleet.apps[0].findings.iter().find(|finding| finding.lint == Lint::RxMissed).unwrap();
+    let told = &missed.causes[0].evidence;
+    assert!(told.starts_with("queue 1; most of it tcp 10.0.0.1:443"), "{told}");
+    assert_eq!(missed.causes[1].evidence, "slow");
 }
 
 #[test]

@@ -3,21 +3,19 @@
 use std::fmt::Write;
 
 use super::{Finding, FindingSubject, Lint, Severity, finding};
+use crate::missed::EMPTY_POOL;
 use crate::model::Model;
 use crate::sample::{LedgerSample, PoolSample, PortSample, QueueDirection};
 
 /// Packets that an lcore processes at once.
 const BURST: u64 = 32;
 
-/// Used share above which a pool counts as empty: the rest may be in caches of other lcores.
-const EMPTY: f64 = 0.98;
-
 /// Ports for which mbuf allocations failed.
 pub(super) fn no_mbufs(model: &Model) -> impl Iterator<Item = Finding> {
     model.sample.ports.iter().zip(&model.ports).filter_map(|(port, rates)| {
         let suspect = suspect(model);
         let rate = rates.rx_nombuf_ps.filter(|rate| *rate > 0.0);
-        let empty = suspect.is_some_and(|(_, used)| used.is_some_and(|used| used >= EMPTY));
+        let empty = suspect.is_some_and(|(_, used)| used.is_some_and(|used| used >= EMPTY_POOL));
         let failed = match rate {
             Some(rate) => format!("{rate:.1} times/s"),
             None if port.stats.rx_nombuf > 0 && empty => {

@@ -1,11 +1,11 @@
 //! Lint for lcores: poll loops that stalled, the cause, and whether packets may be lost.
 
 use std::fmt::Write;
-use std::time::Duration;
 
 use super::{Finding, FindingSubject, Lint, Severity, Thresholds, finding};
+use crate::missed::StallBudget;
 use crate::model::{LcoreRates, Model};
-use crate::sample::{LcoreSample, QueueDirection, Sample};
+use crate::sample::{LcoreSample, Sample};
 use crate::stall::{LcoreStalls, StallCause};
 
 /// Poll loops that stalled since the last sample.
@@ -123,65 +123,6 @@ fn threshold(sample: &Sample, budget: Option<&StallBudget>, thresholds: &Thresho
     match budget {
         Some(budget) => format!("{told}; a warning from {budget}, or if packets are missed"),
         None => format!("{told}; a warning if a gap may lose packets"),
-    }
-}
-
-/// The longest gap between two polls that loses no packet: until the first receive queue is full.
-struct StallBudget {
-    port: u16,
-    queue: Option<u16>,
-    /// Packets that the queue holds, and whether that is assumed.
-    descriptors: (f64, bool),
-    /// Packets per second.
-    pps: f64,
-}
-
-impl StallBudget {
-    /// That of the queue that is full first; `None` while nothing is received.
-    fn of(model: &Model, thresholds: &Thresholds) -> Option<Self> {
-        let assumed = thresholds.rx_descriptors;
-        let rx = model.queues.iter().zip(&model.sample.queues);
-        let queues =
-            rx.filter(|(rates, _)| rates.direction == QueueDirection::Rx).map(|(rates, queue)| {
-                let known = queue.descriptors.map(|descriptors| (descriptors as f64, false));
-                Self {
-                    port: rates.port,
-                    queue: Some(rates.queue),
-                    descriptors: known.unwrap_or((assumed, true)),
-                    pps: rates.pps.unwrap_or(0.0),
-                }
-            });
-        let queues: Vec<_> = queues.collect();
-        // Without a table of queues, a port spreads its packets evenly for all that is known.
-        let ports = model.ports.iter().zip(&model.sample.ports).map(|(rates, port)| Self {
-            port: port.id,
-            queue: None,
-            descriptors: (assumed, true),
-            pps: rates.rx_pps.unwrap_or(0.0) / f64::from(port.rx_queues.max(1)),
-        });
-        let all = if queues.is_empty() { ports.collect() } else { queues };
-        let busy = all.into_iter().filter(|budget| budget.pps > 0.0);
-        busy.min_by(|a, b| a.seconds().total_cmp(&b.seconds()))
-    }
-
-    fn seconds(&self) -> f64 {
-        self.descriptors.0 / self.pps
-    }
-
-    fn is_exceeded_by(&self, gap_us: u64) -> bool {
-        Duration::from_micros(gap_us).as_secs_f64() > self.seconds()
-    }
-}
-
-impl std::fmt::Display for StallBudget {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (descriptors, assumed) = self.descriptors;
-        write!(f, "{:.0} us on port {}", self.seconds() * 1e6, self.port)?;
-        if let Some(queue) = self.queue {
-            write!(f, " queue {queue}")?;
-        }
-        let word = if assumed { " (assumed)" } else { "" };
-        write!(f, " ({descriptors} descriptors{word} at {:.0} packets/s)", self.pps)
     }
 }
 

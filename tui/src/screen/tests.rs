@@ -168,6 +168,7 @@ fn apps_and_ports_that_are_missing() {
         evidence: "0000:03:00.0 is expected and not among its ports".to_owned(),
         threshold: "every expected port is there".to_owned(),
         advice: "bind it to a DPDK driver".to_owned(),
+        causes: Vec::new(),
     };
     let mut model = fixture::stock();
     let device = DeviceSample {

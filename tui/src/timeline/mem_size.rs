@@ -4,11 +4,12 @@ use std::mem::size_of;
 use std::sync::Arc;
 
 use pmdscope_telemetry::finding::Finding;
+use pmdscope_telemetry::missed::LcoreGaps;
 use pmdscope_telemetry::model::{LedgerRates, Model, PoolTrend, QueueRates, SiteRates};
 use pmdscope_telemetry::sample::{
-    AppIdentity, DeviceSample, HeapSample, LcoreRoleSample, LcoreSample, LedgerSample, PoolSample,
-    PortSample, QueueSample, RingSample, Sample, SiteSample, StageSample, TeeSample, ThreadSample,
-    UsageSample,
+    AppIdentity, DeviceSample, HeapSample, LcoreRoleSample, LcoreSample, LedgerSample,
+    PcieLinkSample, PoolSample, PortSample, QueueSample, RingSample, Sample, SiteSample,
+    StageSample, TeeSample, ThreadSample, UsageSample,
 };
 use pmdscope_telemetry::{AppState, FleetState};
 
@@ -44,7 +45,9 @@ fn text(text: &str) -> usize {
 
 fn finding(f: &Finding) -> usize {
     let subject = text(&f.subject.to_string());
-    [&f.app, &f.evidence, &f.threshold, &f.advice].map(|t| text(t)).iter().sum::<usize>() + subject
+    let texts = [&f.app, &f.evidence, &f.threshold, &f.advice].map(|t| text(t));
+    let causes = list(&f.causes, |cause| text(&cause.evidence));
+    texts.iter().sum::<usize>() + subject + causes
 }
 
 fn model(model: &Model) -> usize {
@@ -56,6 +59,9 @@ fn model(model: &Model) -> usize {
         + plain(&model.threads)
         + list(&model.ledger, |l: &LedgerRates| text(&l.pool) + plain(&l.history))
         + list(&model.sites, |site: &SiteRates| text(&site.pool))
+        + list(&model.gaps, |g: &LcoreGaps| {
+            plain(&g.gaps) + list(&g.thieves, |thief| text(&thief.name))
+        })
 }
 
 fn sample(sample: &Sample) -> usize {
@@ -70,6 +76,7 @@ fn sample(sample: &Sample) -> usize {
         + list(&sample.sites, site)
         + list(&sample.stages, |stage: &StageSample| text(&stage.stage))
         + list(&sample.devices, |device: &DeviceSample| text(&device.address) + ALLOCATION)
+        + list(&sample.pcie_links, |link: &PcieLinkSample| text(&link.port))
         + list(&sample.threads, |thread: &ThreadSample| text(&thread.cpus))
         + list(&sample.heaps, |heap: &HeapSample| text(&heap.name))
         + list(&sample.usage, |_: &UsageSample| 0)

@@ -1,0 +1,461 @@
+//! Tests of the causes of missed packets, each from two samples in which it is the cause.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::finding::{LintRules, evaluate};
+use crate::model::ModelTracker;
+use crate::sample::tests::{empty_sample, pool, port, queue};
+use crate::sample::{
+    HighWater, LcoreSample, LibrarySample, PcieLinkSample, QueueDirection, Sample, SiteKind,
+    StolenSample, ThreadSample, TracingMethod, TracingSample, UsageSample,
+};
+use crate::stall::tests::second;
+
+/// The two samples of a second in which port 0 received and missed so many packets.
+fn missing([mut before, mut now]: [Sample; 2], [received, missed]: [u64; 2]) -> [Sample; 2] {
+    before.ports = vec![port(0, 0)];
+    now.ports = vec![port(0, received)];
+    now.ports[0].stats.rx_missed = missed;
+    for sample in [&mut before, &mut now] {
+        sample.ports[0].rx_queues = 1;
+        sample.ports[0].link_up = Some(true);
+    }
+    [before, now]
+}
+
+/// The same with one queue, of which that many polls in 1000 brought packets.
+fn polled(samples: [Sample; 2], [received, missed]: [u64; 2], busy: u64) -> [Sample; 2] {
+    let [mut before, mut now] = missing(samples, [received, missed]);
+    before.queues = vec![queue(0, [0, 0, 0])];
+    now.queues = vec![queue(0, [1000, 1000 - busy, received])];
+    [before, now]
+}
+
+/// The finding about the missed packets.
+fn found(samples: impl IntoIterator<Item = Sample>) -> Finding {
+    let mut tracker = ModelTracker::default();
+    let model = samples.into_iter().map(|sample| tracker.update(sample)).last().unwrap();
+    let findings = evaluate(&model, &LintRules::default());
+    findings.into_iter().find(|finding| finding.lint == Lint::RxMissed).unwrap()
+}
+
+fn causes(finding: &Finding) -> Vec<(MissedCause, Option<f64>)> {
+    finding.causes.iter().map(|cause| (cause.cause, cause.share)).collect()
+}
+
+fn percent(finding: &Finding) -> Vec<(MissedCause, Option<u64>)> {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share")]
+    let whole = |share: f64| (share * 100.0).round() as u64;
+    causes(finding).into_iter().map(|(cause, share)| (cause, share.map(whole))).collect()
+}
+
+#[test]
+fn own_code_that_keeps_the_cpu_is_a_stalled_lcore() {
+    // 20 ms at 100,000 packets/s are 2000 packets; 512 stay in the queue.
+    let found = found(missing(second(&[20_000], [0, 0]), [98_512, 1488]));
+    assert_eq!(percent(&found), [(MissedCause::StalledLcore, Some(100))]);
+    assert_eq!(
+        found.evidence,
+        "1488.0 packets/s missed by the NIC, 98512.0/s received; 512 descriptors (assumed) last 5.1 ms \
+         at 100.0 kpps; the worst gap was 20.0 ms; cause: stalled_lcore (about 100 %)"
+    );
+    assert_eq!(
+        found.causes[0].evidence,
+        "lcore 1 (thread 42, CPU 0): the app's own code kept the CPU for 20.0 ms without a poll; \
+         longest gap 20.0 ms"
+    );
+    assert!(found.advice.starts_with("the loop takes too long"), "{found:?}");
+}
+
+#[test]
+fn what_gaps_do_not_explain_is_left_over() {
+    let half = found(missing(second(&[20_000], [0, 0]), [97_024, 2976]));
+    assert_eq!(percent(&half), [(MissedCause::StalledLcore, Some(50))]);
+    let harmless = found(missing(second(&[4000], [0, 0]), [99_000, 1000]));
+    assert_eq!(percent(&harmless), [(MissedCause::Unknown, None)]);
+    assert!(!harmless.is_explained());
+    assert!(harmless.evidence.contains("the worst gap was 4.0 ms; cause: unknown"), "{harmless:?}");
+}
+
+#[test]
+fn a_gap_goes_on_over_samples_and_counts_once() {
+    let [before, mut now] = missing(second(&[], [0, 0]), [0, 99_488]);
+    now.lcores[0].polls = before.lcores[0].polls;
+    now.lcores[0].idle_us = 1_000_000;
+    let mut later = now.clone();
+    later.monotonic_ns += 1_000_000_000;
+    later.ports[0].stats.rx_missed += 10_000;
+    later.ports[0].stats.rx_packets += 90_000;
+    later.lcores[0].polls += 5;
+    later.lcores[0].idle_us = 1;
+    later.lcores[0].stalls = 1;
+    later.lcores[0].gaps[21] = 1;
+    later.lcores[0].gap_max_us = 1_100_000;
+    let thread = &mut later.threads[0];
+    (thread.read_ns, thread.run_ns) = (later.monotonic_ns + 1, Some(2_000_000_000));
+    let first = found([before.clone(), now.clone()]);
+    assert_eq!(percent(&first), [(MissedCause::StalledLcore, Some(99))]);
+    assert!(first.causes[0].evidence.ends_with("longest gap 1.0 s, and not over yet"), "{first:?}");
+    let second = found([before, now, later]);
+    assert_eq!(percent(&second), [(MissedCause::StalledLcore, Some(100))]);
+    let evidence = &second.causes[0].evidence;
+    assert!(evidence.contains("for 100.0 ms without a poll; longest gap 1.1 s"), "{evidence}");
+}
+
+#[test]
+fn a_preempted_lcore_lost_its_cpu_and_not_to_itself() {
+    let stolen = found(missing(second(&[20_000], [20, 0]), [98_512, 1488]));
+    assert_eq!(percent(&stolen), [(MissedCause::StolenCore, Some(100))]);
+    let evidence = &stolen.causes[0].evidence;
+    assert!(
+        evidence.contains("ran something else on its CPU for 20.0 ms (preempted 20"),
+        "{evidence}"
+    );
+    let both = found(missing(second(&[20_000], [5, 0]), [98_512, 1488]));
+    let expected = [(MissedCause::StalledLcore, Some(75)), (MissedCause::StolenCore, Some(25))];
+    assert_eq!(percent(&both), expected);
+    let slept = found(missing(second(&[20_000], [0, 20]), [98_512, 1488]));
+    assert_eq!(percent(&slept), [(MissedCause::SleepingLcore, Some(100))]);
+    let mut steal = missing(second(&[20_000], [0, 0]), [98_512, 1488]);
+    steal[1].threads[0].cpu_stolen_ms = Some(90);
+    let steal = found(steal);
+    assert_eq!(steal.causes[0].cause, MissedCause::StolenCore);
+    assert!(steal.causes[0].evidence.contains("the hypervisor took its CPU"), "{steal:?}");
+}
+
+#[test]
+fn a_wait_that_is_not_over_is_no_own_code() {
+    let [before, mut now] = missing(second(&[], [0, 0]), [0, 99_488]);
+    now.lcores[0].polls = before.lcores[0].polls;
+    now.lcores[0].idle_us = 1_000_000;
+    // The kernel counts the wait when it ends.
+    (now.threads[0].run_ns, now.threads[0].run_delay_ns) = (Some(0), Some(0));
+    assert_eq!(percent(&found([before, now])), [(MissedCause::StolenCore, Some(99))]);
+}
+
+fn traced(samples: &mut [Sample; 2], rows: &[(StolenCause, &str, u64)]) {
+    let mut tracing =
+        TracingSample { method: TracingMethod::Bpf, lcores: vec![1], ..TracingSample::default() };
+    samples[0].tracing = Some(tracing.clone());
+    let row = |(cause, thief, ms): &(StolenCause, &str, u64)| StolenSample {
+        lcore: 1,
+        cause: *cause,
+        thief: (*thief).to_owned(),
+        count: 4,
+        stolen_ns: Some(ms * 1_000_000),
+        longest_ns: Some(ms * 500_000),
+        longest_realtime_ns: None,
+    };
+    tracing.stolen = rows.iter().map(row).collect();
+    samples[1].tracing = Some(tracing);
+}
+
+#[test]
+fn a_tracer_names_the_thief() {
+    let mut samples = missing(second(&[20_000], [4, 0]), [98_512, 1488]);
+    traced(&mut samples, &[(StolenCause::Irq, "eth0", 16), (StolenCause::Scheduler, "hog", 4)]);
+    let found = found(samples);
+    assert_eq!(percent(&found), [(MissedCause::StolenCore, Some(100))]);
+    let evidence = &found.causes[0].evidence;
+    let named =
+        "taken for 20.0 ms: eth0 (irq) 4 times for 16.0 ms, the longest 8.0 ms, hog (scheduler)";
+    assert!(evidence.contains(named), "{evidence}");
+}
+
+#[test]
+fn a_stock_app_that_is_preempted_lost_its_core() {
+    let mut samples = missing(second(&[], [600, 0]), [40_000, 60_000]);
+    for sample in &mut samples {
+        sample.library = None;
+        sample.lcores.clear();
+    }
+    samples[1].threads[0].involuntary_switches = 3;
+    let stolen = found(samples.clone());
+    // Three waits of 200 ms at 100,000 packets/s, each 512 packets too long for the queue.
+    assert_eq!(percent(&stolen), [(MissedCause::StolenCore, Some(97))]);
+    samples[1].threads[0].run_delay_ns = Some(0);
+    samples[1].threads[0].run_ns = Some(1_000_000_000);
+    let unknown = found(samples);
+    assert_eq!(percent(&unknown), [(MissedCause::Unknown, None)]);
+    assert!(unknown.causes[0].evidence.contains("linked with libpmdscope"), "{unknown:?}");
+}
+
+#[test]
+fn short_gaps_that_the_ring_does_not_outlast_make_it_too_small() {
+    let mut samples = polled(second(&[900; 100], [0, 0]), [940_000, 60_000], 700);
+    samples[0].queues[0].descriptors = Some(256);
+    samples[1].queues[0].descriptors = Some(256);
+    let found = found(samples);
+    assert_eq!(causes(&found)[0].0, MissedCause::RingTooSmall);
+    assert!(
+        found.evidence.contains("256 descriptors last 256 us at 1.0 Mpps on queue 0"),
+        "{found:?}"
+    );
+    let evidence = &found.causes[0].evidence;
+    assert!(
+        evidence.ends_with("longest gap 900 us: 900 descriptors would have held it"),
+        "{evidence}"
+    );
+}
+
+#[test]
+fn an_empty_pool_explains_all_and_names_the_line_that_leaks() {
+    let [mut before, mut now] = missing(second(&[20_000], [0, 0]), [0, 100_000]);
+    before.pools = vec![pool("other", 100, 1), pool("mb", 8191, 8190)];
+    now.pools = before.pools.clone();
+    now.ledger = vec![crate::sample::ledger::tests::ledger("mb", 400)];
+    now.sites = vec![crate::sample::ledger::tests::site("mb", 18, SiteKind::Leak, 400)];
+    let leak = found([before.clone(), now.clone()]);
+    assert_eq!(percent(&leak), [(MissedCause::PoolEmpty, Some(100))], "the stall does not matter");
+    let evidence = &leak.causes[0].evidence;
+    assert!(
+        evidence.starts_with("pool mb has 8190 of 8191 mbufs in use; most lost at "),
+        "{evidence}"
+    );
+    assert!(evidence.ends_with("app.c:18 forward() (400 mbufs)"), "{evidence}");
+    assert!(leak.advice.starts_with("stop the leak"), "{leak:?}");
+    (before.pools[1], now.sites) = (pool("mb", 8191, 20), Vec::new());
+    (now.ports[0].stats.rx_packets, now.ports[0].stats.rx_missed) = (98_512, 1488);
+    let recent = found([before, now]);
+    assert_eq!(recent.causes[0].cause, MissedCause::StalledLcore, "it was not empty for all of it");
+    assert_eq!(recent.causes.len(), 2);
+}
+
+#[test]
+fn failed_allocations_without_a_pool_in_sight_are_an_empty_pool() {
+    let mut samples = missing(second(&[], [0, 0]), [10, 1000]);
+    samples[1].ports[0].stats.rx_nombuf = 1000;
+    let found = found(samples);
+    assert_eq!(percent(&found), [(MissedCause::PoolEmpty, None)]);
+    assert!(found.causes[0].evidence.contains("which pool is empty is unknown"), "{found:?}");
+}
+
+#[test]
+fn a_loop_that_retries_waits_for_the_port_that_refuses() {
+    let mut samples = Vec::new();
+    for quarter in 0..=10_u64 {
+        let [_, mut sample] = missing(second(&[], [0, 0]), [quarter * 100, quarter * 20_000]);
+        sample.monotonic_ns = (quarter + 1) * 250_000_000;
+        sample.ports[0].stats.tx_packets = 5;
+        sample.threads[0].read_ns = sample.monotonic_ns + 1;
+        sample.threads[0].run_ns = Some(quarter * 250_000_000);
+        sample.lcores[0].polls = 7;
+        sample.lcores[0].idle_us = quarter * 250_000;
+        let mut tx = queue(0, [quarter, 0, quarter * 1_000_000]);
+        tx.direction = QueueDirection::Tx;
+        sample.queues = vec![tx];
+        samples.push(sample);
+    }
+    let freed = found(samples.clone());
+    assert_eq!(causes(&freed)[0].0, MissedCause::StalledLcore, "it frees: it has time");
+    for sample in &mut samples {
+        sample.ports[0].stats.rx_packets = 100;
+    }
+    let retried = found(samples.clone());
+    assert_eq!(percent(&retried), [(MissedCause::TxBackpressure, Some(100))]);
+    let evidence = &retried.causes[0].evidence;
+    assert!(evidence.contains("port 0 (net_null0) has sent nothing for 2.5 s"), "{evidence}");
+    // The same with a loop that polls in between.
+    for (sample, quarter) in samples.iter_mut().zip(0..) {
+        (sample.lcores[0].polls, sample.lcores[0].idle_us) = (quarter * 1000, 1);
+    }
+    assert_eq!(percent(&found(samples)), [(MissedCause::TxBackpressure, None)]);
+}
+
+#[test]
+fn a_queue_that_gets_most_packets_and_is_full_is_hot() {
+    let [mut before, mut now] = missing(second(&[], [0, 0]), [9100, 900]);
+    before.queues = (0..4).map(|number| queue(number, [0, 0, 0])).collect();
+    now.queues = (0..4).map(|number| queue(number, [1000, 990, 10])).collect();
+    now.queues[2] = queue(2, [1000, 5, 9070]);
+    let busy = found([before.clone(), now.clone()]);
+    assert_eq!(percent(&busy), [(MissedCause::HotQueue, None)]);
+    assert_eq!(
+        busy.causes[0].evidence,
+        "while queue 2 gets 9070 packets/s, 100 % of the packets of 4 queues; the others get 10 \
+         packets/s on average; 100 % of its polls brought packets"
+    );
+    now.queues[2] = queue(2, [1000, 900, 9070]);
+    assert_ne!(causes(&found([before.clone(), now.clone()]))[0].0, MissedCause::HotQueue);
+    (now.queues[2].depth, now.queues[2].descriptors) = (Some(510), Some(512));
+    assert_eq!(causes(&found([before.clone(), now.clone()]))[0].0, MissedCause::HotQueue);
+    let counted = |sample: &mut Sample, missed: u64| {
+        sample.ports[0].xstats = [("rx_q2_missed".to_owned(), missed)].into();
+    };
+    counted(&mut before, 0);
+    counted(&mut now, 810);
+    assert_eq!(percent(&found([before, now]))[0], (MissedCause::HotQueue, Some(90)));
+}
+
+#[test]
+fn an_lcore_that_never_polls_in_vain_has_no_time_left() {
+    let found = found(polled(second(&[], [0, 0]), [99_000, 1000], 990));
+    assert_eq!(percent(&found), [(MissedCause::BusyLcore, None)]);
+    assert!(found.causes[0].evidence.contains("99 % of the polls brought packets"), "{found:?}");
+}
+
+#[test]
+fn a_nic_that_misses_while_queues_and_lcores_have_room_is_the_limit() {
+    let mut samples = polled(second(&[], [0, 0]), [99_000, 1000], 200);
+    let unknown_depth = found(samples.clone());
+    assert_eq!(percent(&unknown_depth), [(MissedCause::NicLimit, None)]);
+    let evidence = &unknown_depth.causes[0].evidence;
+    assert!(
+        evidence.contains("only 20 % of the polls brought packets; the driver does not tell"),
+        "{evidence}"
+    );
+    samples[1].queues[0].descriptors = Some(1024);
+    samples[1].queues[0].depth = Some(3);
+    samples[1].queues[0].depth_high_water = Some(HighWater { window: 40, ever: 900 });
+    samples[1].pcie_links = vec![PcieLinkSample {
+        port: "net_null0".into(),
+        speed_mts: 2500,
+        width: 4,
+        max_speed_mts: 8000,
+        max_width: 8,
+    }];
+    let slow = found(samples.clone());
+    let evidence = &slow.causes[0].evidence;
+    let told = "at most 40 of 1024 descriptors were filled; its PCIe link runs at 2.5 GT/s x4, the \
+                device can 8 GT/s x8";
+    assert!(evidence.contains(told), "{evidence}");
+    samples[1].queues[0].depth_high_water = Some(HighWater { window: 1000, ever: 1000 });
+    let full = found(samples.clone());
+    assert_eq!(percent(&full), [(MissedCause::Unknown, None)], "a queue was full for a moment");
+    // Of a stock app, the link alone is a hint.
+    for sample in &mut samples {
+        (sample.library, sample.lcores, sample.queues) = (None, Vec::new(), Vec::new());
+    }
+    assert_eq!(percent(&found(samples.clone())), [(MissedCause::NicLimit, None)]);
+    for (sample, busy) in samples.iter_mut().zip([0, 950]) {
+        sample.usage = vec![UsageSample { lcore: 1, busy, total: busy.max(1) + 10 }];
+    }
+    assert_eq!(percent(&found(samples)), [(MissedCause::BusyLcore, None)]);
+}
+
+#[test]
+fn a_slow_clock_is_named_with_what_it_was() {
+    let mut samples = polled(second(&[], [0, 0]), [99_000, 1000], 700);
+    for (sample, khz) in samples.iter_mut().zip([3_000_000, 1_200_000]) {
+        (sample.threads[0].cpu_khz, sample.threads[0].cpu_max_khz) = (Some(khz), Some(3_100_000));
+    }
+    let found = found(samples);
+    assert_eq!(percent(&found), [(MissedCause::SlowClock, None)]);
+    let text = "while CPU 0 runs at 1200 MHz, 3000 MHz before; it can sustain 3100 MHz";
+    assert_eq!(found.causes[0].evidence, text);
+}
+
+#[test]
+fn the_lcore_that_polls_a_queue_is_told_by_its_polls() {
+    let [mut before, mut now] = missing(second(&[20_000], [0, 0]), [98_512, 1488]);
+    let other = LcoreSample { lcore: 2, packets: 9_000_000, ..before.lcores[0].clone() };
+    for (sample, polls) in [(&mut before, 0), (&mut now, 5_000_000)] {
+        sample.lcores.push(LcoreSample { polls: polls * 2, ..other.clone() });
+        sample.lcores[0].polls = polls;
+        sample.queues = vec![queue(0, [polls + 100, 0, 0])];
+    }
+    now.queues[0].packets = 98_512;
+    let own = found([before.clone(), now.clone()]);
+    assert_eq!(percent(&own)[0], (MissedCause::StalledLcore, Some(100)));
+    now.queues[0].polls = 10_000_000;
+    let others = found([before, now]);
+    assert_ne!(causes(&others)[0].0, MissedCause::StalledLcore, "{others:?}");
+}
+
+#[test]
+fn names_of_causes_are_those_of_json() {
+    for cause in MissedCause::ALL {
+        assert_eq!(serde_json::to_value(cause).unwrap(), cause.name());
+    }
+    let json = serde_json::to_value(found(missing(second(&[20_000], [0, 0]), [9, 9]))).unwrap();
+    assert_eq!(json["causes"][0]["cause"], "unknown");
+    assert_eq!(json["causes"][0]["share"], serde_json::Value::Null);
+}
+
+/// Any counters of two samples, most of them near each other.
+fn any_samples() -> impl Strategy<Value = [Sample; 2]> {
+    let number = || prop_oneof![Just(0), 0..100_000_u64, any::<u64>()];
+    let numbers = || prop::collection::vec(number(), 40);
+    (numbers(), numbers(), any::<bool>(), any::<bool>()).prop_map(|(a, b, linked, traced)| {
+        let mut samples = [any_sample(&a, linked, traced), any_sample(&b, linked, traced)];
+        (samples[0].monotonic_ns, samples[1].monotonic_ns) = (1_000_000, 1_001_000_000);
+        for sample in &mut samples {
+            sample.threads[0].read_ns = sample.monotonic_ns + sample.threads[0].read_ns % 1000;
+        }
+        samples
+    })
+}
+
+fn any_sample(n: &[u64], linked: bool, is_traced: bool) -> Sample {
+    let mut sample = empty_sample();
+    let mut of = port(0, n[0]);
+    (of.stats.rx_missed, of.stats.rx_nombuf, of.stats.tx_packets) = (n[1], n[2] % 3, n[3]);
+    of.xstats = [("rx_q0_missed".to_owned(), n[4])].into();
+    sample.ports = vec![of];
+    sample.pools = vec![pool("mb", n[5] % 1000, n[6] % 1200)];
+    sample.threads = vec![ThreadSample {
+        lcore: 1,
+        read_ns: n[7],
+        run_ns: (n[8] % 5 > 0).then_some(n[8]),
+        run_delay_ns: (n[9] % 5 > 0).then_some(n[9]),
+        cpu_stolen_ms: Some(n[10] % 5000),
+        voluntary_switches: n[11] % 3,
+        involuntary_switches: n[12],
+        cpu_khz: Some(n[13] % 100),
+        cpu_max_khz: Some(n[14] % 100),
+        ..ThreadSample::default()
+    }];
+    sample.usage = vec![UsageSample { lcore: 1, busy: n[15], total: n[16] }];
+    if linked {
+        sample.library = Some(LibrarySample { stall_us: n[17] % 2000, ..Default::default() });
+        let lcore = |lcore: u32| LcoreSample {
+            lcore,
+            polls: n[18],
+            packets: n[19],
+            idle_us: n[20],
+            gap_max_us: n[21],
+            stalls: n[22] % 9,
+            stall_last_us: vec![n[23]],
+            stall_last_realtime_ns: vec![n[24]],
+            gaps: n[25..33].iter().chain(&n[25..33]).map(|gaps| gaps % 50).collect(),
+            ..LcoreSample::default()
+        };
+        sample.lcores = vec![lcore(1), lcore(2)];
+        sample.queues =
+            (0..2).map(|number| queue(number, [n[33], n[34], n[35] % 1_000_000_000])).collect();
+        sample.queues[0].descriptors = Some(n[36] % 5000);
+        sample.queues[0].depth = Some(n[37]);
+    }
+    sample.tracing = is_traced.then(|| TracingSample {
+        lcores: vec![1],
+        stolen: vec![StolenSample {
+            lcore: 1,
+            cause: StolenCause::Irq,
+            thief: "eth0".into(),
+            count: n[38],
+            stolen_ns: Some(n[39]),
+            longest_ns: Some(n[39]),
+            longest_realtime_ns: None,
+        }],
+        ..TracingSample::default()
+    });
+    sample
+}
+
+proptest! {
+    #[test]
+    fn shares_of_any_counters_are_at_most_the_whole(samples in any_samples()) {
+        let mut tracker = ModelTracker::default();
+        let model = samples.map(|sample| tracker.update(sample)).into_iter().last().unwrap();
+        for finding in evaluate(&model, &LintRules::default()) {
+            let shares: Vec<f64> = finding.causes.iter().filter_map(|cause| cause.share).collect();
+            prop_assert!(shares.iter().all(|share| (0.0..=1.0).contains(share)), "{finding:?}");
+            prop_assert!(shares.iter().sum::<f64>() <= 1.0 + 1e-9, "{finding:?}");
+            let missed = finding.lint == Lint::RxMissed;
+            prop_assert_eq!(missed, !finding.causes.is_empty());
+            let unknown = finding.causes.iter().any(|c| c.cause == MissedCause::Unknown);
+            prop_assert!(!unknown || finding.causes.len() == 1);
+        }
+    }
+}

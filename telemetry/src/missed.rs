@@ -1,0 +1,500 @@
+//! Why a NIC missed packets: the causes that two samples show, each with its share.
+//!
+//! A gap between two polls loses what arrives in it beyond the descriptors of the queue. The gaps of an
+//! interval are known from libpmdscope, so the packets that they lost can be estimated, and shared out
+//! to whoever had the CPU. What is left over goes to causes whose share nobody can tell: they were there
+//! at the same time, and are named without a share. A packet is never counted for two causes.
+
+mod budget;
+mod gaps;
+
+use serde::Serialize;
+
+pub use self::budget::StallBudget;
+pub use self::gaps::{CpuFrequency, CpuTime, LcoreGaps, PollGap, Thief};
+use crate::finding::Thresholds;
+use crate::finding::balance::{self, HotQueue};
+use crate::model::{Model, PortRates};
+use crate::sample::{
+    PcieLinkSample, PoolSample, PortSample, QueueDirection, QueueSample, Sample, StolenCause,
+};
+
+/// Shares below this are not told: the estimate is not as good.
+const LEAST_SHARE: f64 = 0.01;
+
+/// With so little left to explain, causes without a share are not looked for.
+const LITTLE: f64 = 0.1;
+
+/// A pool counts as empty from this used share on: the rest may be in caches of other lcores.
+pub(crate) const EMPTY_POOL: f64 = 0.98;
+
+/// An lcore or queue of which more polls than this bring packets is saturated.
+const SATURATED: f64 = 0.9;
+
+/// An lcore of which fewer polls than this bring packets has time left.
+const IDLE: f64 = 0.5;
+
+/// A queue that was filled no further than this had room, as a share of its descriptors.
+const SHALLOW: f64 = 0.5;
+
+/// A CPU below this share of its sustained clock is slow.
+const SLOW_CLOCK: f64 = 0.8;
+
+/// A loop that sends all but this share of what it receives does not free what a driver refuses.
+const FREED: f64 = 0.05;
+
+/// How much the polls of a queue and of the lcore that polls it may differ: they are read one after the
+/// other.
+const READ_SKEW: f64 = 0.005;
+
+/// Why packets were missed. In the order in which causes of equal weight are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MissedCause {
+    /// No mbuf was free for the descriptors.
+    PoolEmpty,
+    /// Something else ran on the CPU of an lcore.
+    StolenCore,
+    /// The loop retried packets that a driver did not take.
+    TxBackpressure,
+    /// One iteration of the app's own code took too long.
+    StalledLcore,
+    /// The app's own code slept or waited.
+    SleepingLcore,
+    /// Gaps that are no stalls were longer than the ring outlasts.
+    RingTooSmall,
+    /// RSS gave most packets to one queue.
+    HotQueue,
+    /// The lcore had packets in each poll: it has no time left.
+    BusyLcore,
+    /// The clock of the CPU is lower than it can be.
+    SlowClock,
+    /// NIC or PCIe link: the queues had room, and the lcores time.
+    NicLimit,
+    /// None of these.
+    Unknown,
+}
+
+impl MissedCause {
+    /// All of them, in their order.
+    pub const ALL: [Self; 11] = [
+        Self::PoolEmpty,
+        Self::StolenCore,
+        Self::TxBackpressure,
+        Self::StalledLcore,
+        Self::SleepingLcore,
+        Self::RingTooSmall,
+        Self::HotQueue,
+        Self::BusyLcore,
+        Self::SlowClock,
+        Self::NicLimit,
+        Self::Unknown,
+    ];
+
+    /// Its name in JSON and in labels of metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::PoolEmpty => "pool_empty",
+            Self::StolenCore => "stolen_core",
+            Self::TxBackpressure => "tx_backpressure",
+            Self::StalledLcore => "stalled_lcore",
+            Self::SleepingLcore => "sleeping_lcore",
+            Self::RingTooSmall => "ring_too_small",
+            Self::HotQueue => "hot_queue",
+            Self::BusyLcore => "busy_lcore",
+            Self::SlowClock => "slow_clock",
+            Self::NicLimit => "nic_limit",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl std::fmt::Display for MissedCause {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// One cause, and what shows it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ExplainedCause<'a> {
+    pub(crate) cause: MissedCause,
+    /// Share of the missed packets, above 0 to 1; `None` where it cannot be told.
+    pub(crate) share: Option<f64>,
+    pub(crate) facts: CauseFacts<'a>,
+}
+
+/// What shows a cause.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum CauseFacts<'a> {
+    /// The fullest pool, if its use is known.
+    Pool(Option<&'a PoolSample>),
+    /// Gaps of an lcore, and how long those lasted that lost packets, milliseconds.
+    Lcore(&'a LcoreGaps, f64),
+    /// A port that did not take packets.
+    Port(&'a PortSample, &'a PortRates),
+    Queue(HotQueue),
+    /// Share of the polls that brought packets.
+    Polls(f64),
+    Clock(CpuFrequency),
+    Nic(NicFacts<'a>),
+    /// Nothing was found.
+    Nothing,
+}
+
+/// What shows that the NIC or its PCIe link is the limit.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct NicFacts<'a> {
+    /// Share of polls that brought packets, where that is low.
+    pub(crate) busy_ratio: Option<f64>,
+    /// Deepest queue, and its descriptors; `None` where the driver does not tell.
+    pub(crate) depth: Option<(u64, u64)>,
+    /// A link below what the device can.
+    pub(crate) link: Option<&'a PcieLinkSample>,
+}
+
+/// The packets that the gaps of one lcore lost.
+struct LcoreLoss<'a> {
+    gaps: &'a LcoreGaps,
+    /// In gaps of the length of a stall, and in shorter ones.
+    long: f64,
+    short: f64,
+    /// How long such gaps lasted, milliseconds.
+    long_ms: f64,
+    short_ms: f64,
+}
+
+/// The causes for the packets that the port at this place of the model has missed, most likely first;
+/// at least one. Their shares are at most 1 together.
+pub(crate) fn explain<'a>(
+    model: &'a Model,
+    at: usize,
+    thresholds: &Thresholds,
+) -> Vec<ExplainedCause<'a>> {
+    let Some((port, rates)) = model.sample.ports.get(at).zip(model.ports.get(at)) else {
+        return Vec::new();
+    };
+    let missed = rates.rx_missed_ps.unwrap_or(0.0) * model.interval_s.unwrap_or(0.0);
+    let mut causes = Vec::new();
+    let empty = empty_pool(model, rates);
+    if let Some((pool, share)) = empty {
+        add(&mut causes, MissedCause::PoolEmpty, share, CauseFacts::Pool(pool));
+    }
+    let left = 1.0 - empty.and_then(|(_, share)| share).unwrap_or(0.0);
+    let backpressure = backpressure(model, thresholds);
+    let losses: Vec<_> =
+        model.gaps.iter().map(|gaps| loss(model, (port, rates), gaps, thresholds)).collect();
+    let lost: f64 = losses.iter().map(|loss| loss.long + loss.short).sum();
+    let scale = if lost > 0.0 { left / lost.max(missed) } else { 0.0 };
+    for loss in &losses {
+        share_out(&mut causes, loss, scale, backpressure);
+    }
+    let told: f64 = causes.iter().filter_map(|cause| cause.share).sum();
+    let rest = (1.0 - told).max(0.0);
+    if rest >= LITTLE {
+        causes.extend(without_gaps(model, (port, rates), rest, thresholds, backpressure));
+    }
+    let failed = rates.rx_nombuf_ps.unwrap_or(0.0) / rates.rx_missed_ps.unwrap_or(0.0).max(1.0);
+    rank(merged(causes), rest, failed.min(1.0))
+}
+
+fn add<'a>(
+    causes: &mut Vec<ExplainedCause<'a>>,
+    cause: MissedCause,
+    share: Option<f64>,
+    facts: CauseFacts<'a>,
+) {
+    if share.is_none_or(|share| share >= LEAST_SHARE) {
+        causes.push(ExplainedCause { cause, share, facts });
+    }
+}
+
+/// The same cause on several lcores stays apart, except that only the worst three are told.
+fn merged(mut causes: Vec<ExplainedCause<'_>>) -> Vec<ExplainedCause<'_>> {
+    causes.sort_by(|a, b| b.share.unwrap_or(0.0).total_cmp(&a.share.unwrap_or(0.0)));
+    let mut told = std::collections::BTreeMap::<MissedCause, usize>::new();
+    causes.retain(|cause| {
+        let count = told.entry(cause.cause).or_default();
+        *count += 1;
+        *count <= 3
+    });
+    causes
+}
+
+/// A cause without a share ranks as if it had brought about all that is not explained; an empty pool at
+/// least by the allocations that failed for each missed packet.
+fn rank(mut causes: Vec<ExplainedCause<'_>>, rest: f64, failed: f64) -> Vec<ExplainedCause<'_>> {
+    if causes.is_empty() {
+        add(&mut causes, MissedCause::Unknown, None, CauseFacts::Nothing);
+    }
+    let weight = |cause: &ExplainedCause<'_>| match cause.cause {
+        MissedCause::PoolEmpty => cause.share.unwrap_or(failed).max(rest),
+        _ => cause.share.unwrap_or(rest),
+    };
+    causes.sort_by(|a, b| weight(b).total_cmp(&weight(a)).then(a.cause.cmp(&b.cause)));
+    causes
+}
+
+/// The pool that is empty, if its use is known, and the share that this explains.
+fn empty_pool<'a>(
+    model: &'a Model,
+    rates: &PortRates,
+) -> Option<(Option<&'a PoolSample>, Option<f64>)> {
+    let pools = model.sample.pools.iter().zip(&model.pools);
+    let known = pools.filter_map(|(pool, trend)| Some((pool, trend, trend.used_ratio?)));
+    let fullest = known.max_by(|(.., a), (.., b)| a.total_cmp(b));
+    let failed = rates.rx_nombuf_ps.is_some_and(|rate| rate > 0.0);
+    match fullest {
+        Some((pool, trend, used)) if used >= EMPTY_POOL => {
+            let before = trend.history.iter().rev().nth(1);
+            let was = before.is_some_and(|before| *before as f64 >= EMPTY_POOL * pool.size as f64);
+            // While a pool is empty, no faster loop could receive more.
+            Some((Some(pool), was.then_some(1.0)))
+        }
+        _ if failed => Some((fullest.map(|(pool, ..)| pool), None)),
+        _ => None,
+    }
+}
+
+/// A port whose driver does not take all packets of a loop that offers them again.
+fn backpressure<'a>(
+    model: &'a Model,
+    thresholds: &Thresholds,
+) -> Option<(&'a PortSample, &'a PortRates)> {
+    let sum = |of: fn(&PortRates) -> Option<f64>| model.ports.iter().filter_map(of).sum::<f64>();
+    let (received, sent) = (sum(|rates| rates.rx_pps), sum(|rates| rates.tx_pps));
+    // One that frees what is refused has time to receive.
+    if received - sent > FREED * received {
+        return None;
+    }
+    let mut ports = model.sample.ports.iter().zip(&model.ports);
+    ports.find(|(_, rates)| {
+        rates.unsent.is_some_and(|unsent| {
+            let refused = unsent.refused_pps > thresholds.tx_refused * unsent.offered_pps;
+            unsent.stuck_s.is_some() || (unsent.refused_pps > 0.0 && refused)
+        })
+    })
+}
+
+/// The packets of a port that the gaps of an lcore lost, by what arrives and what the queues hold.
+fn loss<'a>(
+    model: &Model,
+    (port, rates): (&PortSample, &PortRates),
+    gaps: &'a LcoreGaps,
+    thresholds: &Thresholds,
+) -> LcoreLoss<'a> {
+    let stall_us = model.sample.library.as_ref().map_or(0, |library| library.stall_us);
+    let mut loss = LcoreLoss { gaps, long: 0.0, short: 0.0, long_ms: 0.0, short_ms: 0.0 };
+    let queues = StallBudget::of_queues(model, port, rates, thresholds);
+    let weights: Vec<_> =
+        queues.iter().map(|queue| polled_share(model, gaps.lcore, port.id, queue.queue)).collect();
+    let lost_in = |gap: &PollGap| -> f64 {
+        let queues = queues.iter().zip(&weights);
+        queues.map(|(queue, weight)| weight * gap.lost(queue.pps, queue.descriptors)).sum()
+    };
+    let taken = taken_gap(model, gaps);
+    for gap in gaps.gaps.iter().chain(&taken) {
+        let lost = lost_in(gap);
+        if lost <= 0.0 {
+            continue;
+        }
+        let (sum, ms) = if gap.us >= stall_us {
+            (&mut loss.long, &mut loss.long_ms)
+        } else {
+            (&mut loss.short, &mut loss.short_ms)
+        };
+        *sum += lost;
+        *ms += gap.ms();
+    }
+    loss
+}
+
+/// Of a stock app, the time that its thread was without a CPU stands for its gaps.
+fn taken_gap(model: &Model, gaps: &LcoreGaps) -> Option<PollGap> {
+    if model.sample.lcores.iter().any(|lcore| lcore.lcore == gaps.lcore) {
+        return None;
+    }
+    let traced = gaps.stolen_ms(|cause| cause != StolenCause::Sleep);
+    let cpu = gaps.cpu;
+    let ms = cpu.and_then(|cpu| cpu.taken_ms).unwrap_or(0.0).max(traced);
+    let traced_events = gaps.thieves.iter().map(|thief| thief.count).sum::<u64>();
+    let preemptions = cpu.map_or(0, |cpu| cpu.preemptions);
+    let count = if traced > 0.0 { traced_events } else { preemptions }.max(1);
+    let us = micros(ms) / count;
+    (us > 0).then_some(PollGap { us, earlier_us: 0, count })
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a time of at most an interval, not negative"
+)]
+fn micros(ms: f64) -> u64 {
+    (ms.max(0.0) * 1000.0) as u64
+}
+
+/// Which part of a queue an lcore polls, 0 to 1, as far as it can be told: nobody says so, but the polls
+/// of a queue are as many as those of its lcore. Where they are not, by the packets of the lcores.
+fn polled_share(model: &Model, lcore: u32, port: u16, queue: Option<u16>) -> f64 {
+    let lcores = &model.sample.lcores;
+    if lcores.is_empty() {
+        return 1.0 / model.gaps.len().max(1) as f64;
+    }
+    if lcores.len() == 1 {
+        return if lcores[0].lcore == lcore { 1.0 } else { 0.0 };
+    }
+    let same = |row: &&QueueSample| {
+        (row.port, Some(row.queue), row.direction) == (port, queue, QueueDirection::Rx)
+    };
+    let polls = model.sample.queues.iter().find(same).map(|queue| queue.polls as f64);
+    if let Some(polls) = polls.filter(|polls| *polls > 0.0) {
+        let off = |polled: u64| (polled as f64 - polls).abs() / polls;
+        let mut by_skew: Vec<_> = lcores.iter().map(|row| (off(row.polls), row.lcore)).collect();
+        by_skew.sort_by(|a, b| a.0.total_cmp(&b.0));
+        if by_skew[0].0 <= READ_SKEW && by_skew[1].0 > 4.0 * by_skew[0].0.max(READ_SKEW / 50.0) {
+            return if by_skew[0].1 == lcore { 1.0 } else { 0.0 };
+        }
+    }
+    let all: f64 = lcores.iter().map(|row| row.packets as f64).sum();
+    let own = lcores.iter().find(|row| row.lcore == lcore).map_or(0.0, |row| row.packets as f64);
+    if all > 0.0 { own / all } else { 1.0 / lcores.len() as f64 }
+}
+
+/// Adds the causes of the gaps of one lcore, by who had its CPU meanwhile.
+fn share_out<'a>(
+    causes: &mut Vec<ExplainedCause<'a>>,
+    loss: &LcoreLoss<'a>,
+    scale: f64,
+    backpressure: Option<(&'a PortSample, &'a PortRates)>,
+) {
+    let gap_ms = loss.long_ms + loss.short_ms;
+    let lost = loss.long + loss.short;
+    if lost <= 0.0 || gap_ms <= 0.0 {
+        return;
+    }
+    let gaps = loss.gaps;
+    let traced_ms = gaps.stolen_ms(|cause| cause != StolenCause::Sleep);
+    let taken_ms = gaps.cpu.and_then(|cpu| cpu.taken_ms).unwrap_or(0.0).max(traced_ms).min(gap_ms);
+    let asleep_ms = gaps.cpu.and_then(|cpu| cpu.asleep_ms).unwrap_or(0.0);
+    let asleep_ms =
+        asleep_ms.max(gaps.stolen_ms(|cause| cause == StolenCause::Sleep)).min(gap_ms - taken_ms);
+    let facts = |ms: f64| CauseFacts::Lcore(gaps, ms);
+    let own_ms = gap_ms - taken_ms - asleep_ms;
+    let part = |ms: f64| Some((lost * scale * ms / gap_ms).min(1.0));
+    if taken_ms > 0.0 {
+        add(causes, MissedCause::StolenCore, part(taken_ms), facts(taken_ms));
+    }
+    if asleep_ms > 0.0 {
+        add(causes, MissedCause::SleepingLcore, part(asleep_ms), facts(asleep_ms));
+    }
+    if own_ms <= 0.0 {
+        return;
+    }
+    if let Some((port, rates)) = backpressure {
+        let facts = CauseFacts::Port(port, rates);
+        add(causes, MissedCause::TxBackpressure, part(own_ms), facts);
+        return;
+    }
+    let long = loss.long / lost;
+    let own = part(own_ms).unwrap_or(0.0);
+    if long > 0.0 {
+        add(causes, MissedCause::StalledLcore, Some(own * long), facts(own_ms));
+    }
+    if long < 1.0 {
+        add(causes, MissedCause::RingTooSmall, Some(own * (1.0 - long)), facts(own_ms));
+    }
+}
+
+/// Causes for what gaps do not explain: those that were there at the same time.
+fn without_gaps<'a>(
+    model: &'a Model,
+    (port, rates): (&'a PortSample, &'a PortRates),
+    rest: f64,
+    thresholds: &Thresholds,
+    backpressure: Option<(&'a PortSample, &'a PortRates)>,
+) -> Vec<ExplainedCause<'a>> {
+    let mut causes = Vec::new();
+    if let Some((stuck, unsent)) = backpressure {
+        let facts = CauseFacts::Port(stuck, unsent);
+        add(&mut causes, MissedCause::TxBackpressure, None, facts);
+    }
+    let busy = busy_ratio(model, port.id);
+    let hot = balance::hottest(model, thresholds).into_iter().find(|hot| hot.port == port.id);
+    let hot = hot.filter(|hot| is_overrun(model, hot));
+    if let Some(hot) = hot {
+        let missed = rates.rx_missed_ps.filter(|missed| *missed > 0.0);
+        let share = hot.missed_ps.zip(missed).map(|(own, all)| (own / all).min(1.0) * rest);
+        add(&mut causes, MissedCause::HotQueue, share, CauseFacts::Queue(hot));
+    } else if let Some(busy) = busy.filter(|busy| *busy >= SATURATED) {
+        add(&mut causes, MissedCause::BusyLcore, None, CauseFacts::Polls(busy));
+    }
+    let clocks = model.gaps.iter().filter_map(|gaps| gaps.frequency);
+    let slowest = clocks.min_by(|a, b| a.ratio().total_cmp(&b.ratio()));
+    if let Some(clock) = slowest.filter(|clock| clock.ratio() < SLOW_CLOCK) {
+        add(&mut causes, MissedCause::SlowClock, None, CauseFacts::Clock(clock));
+    }
+    if let Some(nic) = nic_limit(model, port, busy) {
+        add(&mut causes, MissedCause::NicLimit, None, CauseFacts::Nic(nic));
+    }
+    causes
+}
+
+impl CpuFrequency {
+    /// Of what it can sustain, 0 to 1 or a little more.
+    pub(crate) fn ratio(&self) -> f64 {
+        if self.max_khz == 0 { 1.0 } else { self.khz as f64 / self.max_khz as f64 }
+    }
+}
+
+/// The hot queue cannot be emptied as fast as it is filled, while the others can.
+fn is_overrun(model: &Model, hot: &HotQueue) -> bool {
+    let mut queues = model.sample.queues.iter();
+    let same = |row: &&QueueSample| {
+        (row.port, row.queue, row.direction) == (hot.port, hot.queue, QueueDirection::Rx)
+    };
+    let full = queues.find(same).and_then(filled).is_some_and(|filled| filled >= SATURATED);
+    let missed = hot.missed_ps.is_some_and(|rate| rate > 0.0);
+    full || missed || hot.busy_ratio.is_some_and(|busy| busy >= SATURATED)
+}
+
+/// How far a queue was filled in the last window, 0 to 1 or a little more.
+fn filled(queue: &QueueSample) -> Option<f64> {
+    let deepest = deepest(queue)?;
+    let descriptors = queue.descriptors.filter(|descriptors| *descriptors > 0)?;
+    Some(deepest as f64 / descriptors as f64)
+}
+
+fn deepest(queue: &QueueSample) -> Option<u64> {
+    let marks = queue.depth_high_water.map(|mark| mark.window);
+    Some(marks.unwrap_or(0).max(queue.depth.or(marks)?))
+}
+
+/// Share of the polls of the busiest receive queue of a port that brought packets, or of the work of
+/// the busiest lcore of a stock app that counts it.
+fn busy_ratio(model: &Model, port: u16) -> Option<f64> {
+    let queues = model.queues.iter();
+    let of_port = queues.filter(|row| row.port == port && row.direction == QueueDirection::Rx);
+    let polls = of_port.filter_map(|row| row.busy_ratio).max_by(f64::total_cmp);
+    let usage = || model.gaps.iter().filter_map(|gaps| gaps.busy_ratio).max_by(f64::total_cmp);
+    polls.or_else(usage)
+}
+
+/// Packets were missed before the queues: these had room, and the lcores time.
+fn nic_limit<'a>(model: &'a Model, port: &PortSample, busy: Option<f64>) -> Option<NicFacts<'a>> {
+    let sample: &Sample = &model.sample;
+    let is_of_port = |link: &&PcieLinkSample| link.port == port.device;
+    let link = sample.pcie_links.iter().find(is_of_port).filter(|link| link.is_reduced());
+    let of_port = |row: &&QueueSample| row.port == port.id && row.direction == QueueDirection::Rx;
+    let queues: Vec<_> = sample.queues.iter().filter(of_port).collect();
+    if queues.iter().filter_map(|queue| filled(queue)).any(|filled| filled >= SHALLOW) {
+        return None;
+    }
+    let busy_ratio = busy.filter(|busy| *busy < IDLE);
+    let depth = queues.iter().filter_map(|queue| Some((deepest(queue)?, queue.descriptors?)));
+    let depth = depth.max();
+    (busy_ratio.is_some() || (link.is_some() && busy.is_none())).then_some(NicFacts {
+        busy_ratio,
+        depth,
+        link,
+    })
+}

@@ -1,0 +1,104 @@
+//! How long a receive queue survives without a poll.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::finding::Thresholds;
+use crate::model::{Model, PortRates};
+use crate::sample::{PortSample, QueueDirection};
+
+/// The longest gap between two polls that loses no packet: until a receive queue is full.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StallBudget {
+    /// DPDK port id.
+    pub port: u16,
+    /// Queue; `None` where packets are not known by queue, and are taken for evenly spread.
+    pub queue: Option<u16>,
+    /// Packets that the queue holds.
+    pub descriptors: f64,
+    /// The driver does not tell the number of descriptors: it is [`Thresholds::rx_descriptors`].
+    pub assumed: bool,
+    /// Packets that arrive per second: those that were received and those that were missed.
+    pub pps: f64,
+}
+
+impl StallBudget {
+    /// That of the queue that is full first, of all ports; `None` while no packet arrives.
+    pub fn of(model: &Model, thresholds: &Thresholds) -> Option<Self> {
+        let ports = model.sample.ports.iter().zip(&model.ports);
+        let all = ports.flat_map(|(port, rates)| Self::of_queues(model, port, rates, thresholds));
+        Self::shortest(all)
+    }
+
+    /// That of the queue of a port that is full first; `None` while no packet arrives there.
+    pub fn of_port(model: &Model, port: u16, thresholds: &Thresholds) -> Option<Self> {
+        let mut ports = model.sample.ports.iter().zip(&model.ports);
+        let (port, rates) = ports.find(|(sample, _)| sample.id == port)?;
+        Self::shortest(Self::of_queues(model, port, rates, thresholds))
+    }
+
+    fn shortest(all: impl IntoIterator<Item = Self>) -> Option<Self> {
+        let busy = all.into_iter().filter(|budget| budget.pps > 0.0);
+        busy.min_by(|a, b| a.seconds().total_cmp(&b.seconds()))
+    }
+
+    /// Those of all receive queues of a port, also of such that get nothing.
+    pub(crate) fn of_queues(
+        model: &Model,
+        port: &PortSample,
+        rates: &PortRates,
+        thresholds: &Thresholds,
+    ) -> Vec<Self> {
+        let assumed = thresholds.rx_descriptors;
+        let missed = rates.rx_missed_ps.unwrap_or(0.0);
+        let queues =
+            model.queues.iter().zip(&model.sample.queues).filter(|(rates, _)| {
+                rates.port == port.id && rates.direction == QueueDirection::Rx
+            });
+        let received: f64 = queues.clone().filter_map(|(rates, _)| rates.pps).sum();
+        let count = queues.clone().count();
+        let known_missed = queues.clone().all(|(rates, _)| rates.missed_ps.is_some());
+        let of_queue = |(rates, queue): (&crate::model::QueueRates, _)| {
+            let queue: &crate::sample::QueueSample = queue;
+            let pps = rates.pps.unwrap_or(0.0);
+            // Where drivers do not count by queue, each misses in proportion to what it gets.
+            let share = if received > 0.0 { pps / received } else { 1.0 / count as f64 };
+            let of_it = rates.missed_ps.filter(|_| known_missed).unwrap_or(missed * share);
+            Self {
+                port: port.id,
+                queue: Some(rates.queue),
+                descriptors: queue.descriptors.map_or(assumed, |descriptors| descriptors as f64),
+                assumed: queue.descriptors.is_none(),
+                pps: pps + of_it,
+            }
+        };
+        if count > 0 {
+            return queues.map(of_queue).collect();
+        }
+        let spread = port.rx_queues.max(1);
+        let pps = (rates.rx_pps.unwrap_or(0.0) + missed) / f64::from(spread);
+        let even = Self { port: port.id, queue: None, descriptors: assumed, assumed: true, pps };
+        vec![even; usize::from(spread)]
+    }
+
+    /// How long that is, seconds.
+    pub fn seconds(&self) -> f64 {
+        self.descriptors / self.pps
+    }
+
+    /// Whether a gap of so many microseconds loses packets.
+    pub fn is_exceeded_by(&self, gap_us: u64) -> bool {
+        Duration::from_micros(gap_us).as_secs_f64() > self.seconds()
+    }
+}
+
+impl fmt::Display for StallBudget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.0} us on port {}", self.seconds() * 1e6, self.port)?;
+        if let Some(queue) = self.queue {
+            write!(f, " queue {queue}")?;
+        }
+        let word = if self.assumed { " (assumed)" } else { "" };
+        write!(f, " ({} descriptors{word} at {:.0} packets/s)", self.descriptors, self.pps)
+    }
+}

@@ -1,0 +1,274 @@
+//! What kept lcores from polling between two samples, and who had their CPUs.
+
+use crate::sample::{LcoreSample, Sample, StolenCause, StolenSample, ThreadSample};
+use crate::stall::{LcoreStalls, RecordedStall};
+
+/// Shorter gaps are of no interest, microseconds: no receive ring is full by then.
+const SHORT_US: u64 = 16;
+
+/// A gap that had lasted for so long at a sample goes on in the next interval, microseconds.
+const CARRIED_US: u64 = 1000;
+
+/// The kernel adds to the run time of a running thread at each tick only, so that a thread may seem to
+/// be without a CPU for as long, milliseconds.
+const TICKS_MS: f64 = 20.0;
+
+/// What kept one lcore from polling between two samples.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LcoreGaps {
+    /// lcore id.
+    pub lcore: u32,
+    /// Gaps of at least 16 us between two polls; empty for a stock app, of which they are not known.
+    pub gaps: Vec<PollGap>,
+    /// The longest of them, microseconds, or a lower bound of it.
+    pub longest_us: u64,
+    /// The longest of those whose time is known.
+    pub recorded: Option<RecordedStall>,
+    /// For how long the lcore had not polled at the end of the interval, microseconds, if that is long.
+    pub unfinished_us: Option<u64>,
+    /// Who had the CPU; `None` where the kernel was not asked at both ends of the interval.
+    pub cpu: Option<CpuTime>,
+    /// Who took the CPU, by a tracer; most of it first. Empty where nobody traces.
+    pub thieves: Vec<Thief>,
+    /// Share of its time that the lcore had work, 0 to 1, as the app itself counts it
+    /// (`rte_lcore_register_usage_cb()`).
+    pub busy_ratio: Option<f64>,
+    /// Clock of its CPU.
+    pub frequency: Option<CpuFrequency>,
+}
+
+/// Gaps between two polls of about the same length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PollGap {
+    /// Length of each, microseconds.
+    pub us: u64,
+    /// How much of it was before the interval, microseconds.
+    pub earlier_us: u64,
+    /// How many.
+    pub count: u64,
+}
+
+/// What became of the time of one thread between two samples, milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CpuTime {
+    /// Without a CPU, though ready to run; `None` where the kernel does not count it.
+    pub taken_ms: Option<f64>,
+    /// Asleep; `None` where that is not known.
+    pub asleep_ms: Option<f64>,
+    /// Taken by a hypervisor, in steps of 10.
+    pub hypervisor_ms: f64,
+    /// Times that its CPU was taken away.
+    pub preemptions: u64,
+    /// Times that it gave up its CPU.
+    pub sleeps: u64,
+}
+
+/// Who took the CPU of an lcore in an interval.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Thief {
+    /// What kind of event.
+    pub cause: StolenCause,
+    /// Its name.
+    pub name: String,
+    /// How often.
+    pub count: u64,
+    /// How long altogether, milliseconds; `None` where that is not known.
+    pub ms: Option<f64>,
+    /// The longest, microseconds, if it was in this interval.
+    pub longest_us: Option<f64>,
+}
+
+/// Clock of a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuFrequency {
+    /// The CPU.
+    pub cpu: u32,
+    /// Now, kHz.
+    pub khz: u64,
+    /// At the sample before, kHz.
+    pub before_khz: Option<u64>,
+    /// What it can sustain, kHz.
+    pub max_khz: u64,
+}
+
+impl PollGap {
+    /// Packets of those that arrive at a queue of so many descriptors that its gaps lose in the
+    /// interval.
+    pub(crate) fn lost(&self, pps: f64, descriptors: f64) -> f64 {
+        let over = |us: u64| (pps * us as f64 / 1e6 - descriptors).max(0.0);
+        self.count as f64 * (over(self.us) - over(self.earlier_us)).max(0.0)
+    }
+
+    /// How long it was in the interval, milliseconds.
+    pub(crate) fn ms(&self) -> f64 {
+        self.count as f64 * self.us.saturating_sub(self.earlier_us) as f64 / 1000.0
+    }
+}
+
+impl LcoreGaps {
+    /// Of all lcores of which libpmdscope or the kernel tells.
+    pub(crate) fn between(last: &Sample, sample: &Sample) -> Vec<Self> {
+        let polling = sample.lcores.iter().map(|lcore| lcore.lcore);
+        let others = sample.threads.iter().map(|thread| thread.lcore);
+        let mut ids: Vec<u32> = polling.chain(others).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids.into_iter().map(|lcore| Self::of(lcore, last, sample)).collect()
+    }
+
+    fn of(lcore: u32, last: &Sample, sample: &Sample) -> Self {
+        let of = |sample: &Sample| sample.lcores.iter().find(|row| row.lcore == lcore).cloned();
+        let mut gaps = Self {
+            lcore,
+            cpu: cpu_time(lcore, last, sample),
+            thieves: thieves(lcore, last, sample),
+            busy_ratio: busy_ratio(lcore, last, sample),
+            frequency: frequency(lcore, last, sample),
+            ..Self::default()
+        };
+        if let Some((before, now)) = of(last).zip(of(sample)) {
+            gaps.add((last, &before), (sample, &now));
+        }
+        gaps
+    }
+
+    fn add(
+        &mut self,
+        (last, before): (&Sample, &LcoreSample),
+        (sample, now): (&Sample, &LcoreSample),
+    ) {
+        let Some(mut new) = new_gaps(before, now) else { return };
+        let stalls = LcoreStalls::between((last, before), (sample, now));
+        self.recorded = stalls.and_then(|stalls| stalls.recorded);
+        let edge = new.last().map_or(0, |(edge, _)| *edge);
+        let finished_us = match stalls {
+            Some(stalls) => stalls.longest_us.max(edge),
+            None if now.gap_max_us > before.gap_max_us => now.gap_max_us,
+            None => edge,
+        };
+        let polled = now.polls != before.polls;
+        // The gap of the sample before ended with the first poll since.
+        let carried_us = Some(before.idle_us).filter(|us| *us >= CARRIED_US).unwrap_or(0);
+        if let Some((_, count)) = new.last_mut() {
+            *count -= 1;
+            let earlier_us = carried_us.min(finished_us);
+            self.gaps.push(PollGap { us: finished_us, earlier_us, count: 1 });
+        }
+        let middle = |(edge, count): (u64, u64)| {
+            let us = (edge + edge / 2).min(finished_us);
+            (count > 0).then_some(PollGap { us, earlier_us: 0, count })
+        };
+        self.gaps.extend(new.into_iter().filter_map(middle));
+        self.unfinished_us = Some(now.idle_us).filter(|us| *us >= CARRIED_US);
+        if let Some(us) = self.unfinished_us {
+            let elapsed_us = sample.monotonic_ns.saturating_sub(last.monotonic_ns) / 1000;
+            let earlier_us = if polled { 0 } else { us.saturating_sub(elapsed_us) };
+            self.gaps.push(PollGap { us, earlier_us, count: 1 });
+        }
+        self.longest_us = self.gaps.iter().map(|gap| gap.us).max().unwrap_or(0);
+    }
+
+    /// Time that a tracer saw others take, milliseconds.
+    pub(crate) fn stolen_ms(&self, is_asked: impl Fn(StolenCause) -> bool) -> f64 {
+        let asked = self.thieves.iter().filter(|thief| is_asked(thief.cause));
+        asked.filter_map(|thief| thief.ms).sum()
+    }
+}
+
+/// Lower edges of the buckets of a histogram of gaps, and how many are new; `None` after a reset.
+fn new_gaps(before: &LcoreSample, now: &LcoreSample) -> Option<Vec<(u64, u64)>> {
+    let edges = (0..63).map(|power| 1_u64 << power);
+    let both = now.gaps.iter().zip(&before.gaps).skip(1);
+    let new = both.map(|(now, before)| now.checked_sub(*before));
+    let new: Vec<_> = new.collect::<Option<_>>()?;
+    Some(edges.zip(new).filter(|(edge, gaps)| *edge >= SHORT_US && *gaps > 0).collect())
+}
+
+/// The thread of an lcore in both samples, if the kernel was asked in both rounds.
+fn threads<'a>(
+    lcore: u32,
+    last: &'a Sample,
+    sample: &'a Sample,
+) -> Option<(&'a ThreadSample, &'a ThreadSample)> {
+    let of = |sample: &'a Sample| {
+        let fresh =
+            |thread: &&ThreadSample| thread.lcore == lcore && thread.read_ns >= sample.monotonic_ns;
+        sample.threads.iter().find(fresh)
+    };
+    let (before, now) = (of(last)?, of(sample)?);
+    (before.tid == now.tid).then_some((before, now))
+}
+
+fn cpu_time(lcore: u32, last: &Sample, sample: &Sample) -> Option<CpuTime> {
+    let (before, now) = threads(lcore, last, sample)?;
+    let grown = |of: fn(&ThreadSample) -> Option<u64>| of(now)?.checked_sub(of(before)?);
+    let ms = |ns: u64| ns as f64 / 1e6;
+    let elapsed_ms = ms(now.read_ns.checked_sub(before.read_ns)?);
+    let sleeps = grown(|thread| Some(thread.voluntary_switches))?;
+    let preemptions = grown(|thread| Some(thread.involuntary_switches))?;
+    let waited_ms = grown(|thread| thread.run_delay_ns).map(|ns| ms(ns).min(elapsed_ms));
+    let off_ms = grown(|thread| thread.run_ns).map(|ns| (elapsed_ms - ms(ns)).max(0.0));
+    let hypervisor_ms = grown(|thread| thread.cpu_stolen_ms)
+        .filter(|_| before.cpu == now.cpu)
+        .map_or(0.0, |ms| (ms as f64).min(elapsed_ms));
+    // The kernel counts a wait when it ends: one that still lasts shows as time without a CPU only.
+    let unfinished =
+        |off: f64, waited: f64| sleeps == 0 && off - waited > (elapsed_ms / 5.0).max(TICKS_MS);
+    let (taken_ms, asleep_ms) = match (waited_ms, off_ms) {
+        (Some(waited), Some(off)) if unfinished(off, waited) => (Some(off), Some(0.0)),
+        (Some(waited), _) if sleeps == 0 => (Some(waited), Some(0.0)),
+        (Some(waited), Some(off)) => (Some(waited), Some((off - waited).max(0.0))),
+        // Without a clock, a thread that never left its CPU proves itself all the same.
+        (None, _) if sleeps == 0 && preemptions == 0 => (Some(0.0), Some(0.0)),
+        (waited, _) => (waited, None),
+    };
+    let taken_ms = taken_ms.map(|taken| (taken + hypervisor_ms).min(elapsed_ms));
+    Some(CpuTime { taken_ms, asleep_ms, hypervisor_ms, preemptions, sleeps })
+}
+
+fn thieves(lcore: u32, last: &Sample, sample: &Sample) -> Vec<Thief> {
+    let Some((before, now)) = last.tracing.as_ref().zip(sample.tracing.as_ref()) else {
+        return Vec::new();
+    };
+    if before.since_realtime_ns != now.since_realtime_ns || !before.lcores.contains(&lcore) {
+        return Vec::new();
+    }
+    let same = |row: &StolenSample| {
+        let key = |row: &StolenSample| (row.lcore, row.cause, row.thief.clone());
+        before.stolen.iter().find(|old| key(old) == key(row))
+    };
+    let thief = |row: &StolenSample| {
+        let old = same(row);
+        let count = row.count.checked_sub(old.map_or(0, |old| old.count)).filter(|new| *new > 0)?;
+        let (old_ns, old_longest) =
+            (old.and_then(|old| old.stolen_ns), old.and_then(|old| old.longest_ns));
+        let ns = row.stolen_ns.map(|ns| ns.saturating_sub(old_ns.unwrap_or(0)));
+        let longest = row.longest_ns.filter(|ns| *ns > old_longest.unwrap_or(0));
+        Some(Thief {
+            cause: row.cause,
+            name: row.thief.clone(),
+            count,
+            ms: ns.map(|ns| ns as f64 / 1e6),
+            longest_us: longest.map(|ns| ns as f64 / 1e3),
+        })
+    };
+    let rows = now.stolen.iter().filter(|row| row.lcore == lcore);
+    let mut thieves: Vec<_> = rows.filter_map(thief).collect();
+    thieves.sort_by(|a, b| b.ms.unwrap_or(0.0).total_cmp(&a.ms.unwrap_or(0.0)));
+    thieves
+}
+
+fn busy_ratio(lcore: u32, last: &Sample, sample: &Sample) -> Option<f64> {
+    let of = |sample: &Sample| sample.usage.iter().find(|row| row.lcore == lcore).copied();
+    let (before, now) = (of(last)?, of(sample)?);
+    let total = now.total.checked_sub(before.total).filter(|total| *total > 0)?;
+    let busy = now.busy.checked_sub(before.busy)?;
+    Some(busy.min(total) as f64 / total as f64)
+}
+
+fn frequency(lcore: u32, last: &Sample, sample: &Sample) -> Option<CpuFrequency> {
+    let of = |sample: &Sample| sample.threads.iter().find(|row| row.lcore == lcore).cloned();
+    let now = of(sample)?;
+    let before_khz = of(last).filter(|old| old.cpu == now.cpu).and_then(|old| old.cpu_khz);
+    Some(CpuFrequency { cpu: now.cpu, khz: now.cpu_khz?, before_khz, max_khz: now.cpu_max_khz? })
+}
