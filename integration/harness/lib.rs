@@ -28,4 +28,5 @@ pub mod site;
 pub mod spread;
 pub mod telemetry;
 pub mod testpmd;
+pub mod veth;
 pub mod wire;

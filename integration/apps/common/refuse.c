@@ -8,14 +8,17 @@
 #include "refuse.h"
 
 __thread bool refuse_next;
+__thread bool refuse_all;
 
 static uint16_t
-refuse_last(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t nb_pkts, void *arg)
+refuse_some(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t nb_pkts, void *arg)
 {
 	(void)port;
 	(void)queue;
 	(void)pkts;
 	(void)arg;
+	if (unlikely(refuse_all))
+		return 0;
 	if (likely(!refuse_next) || nb_pkts == 0)
 		return nb_pkts;
 	refuse_next = false;
@@ -28,7 +31,7 @@ refuse_install(const struct lanes *lanes)
 	unsigned int i;
 
 	for (i = 0; i < lanes->nb_lanes; i++)
-		if (rte_eth_add_tx_callback(lanes->lane[i].port, lanes->lane[i].queue, refuse_last,
+		if (rte_eth_add_tx_callback(lanes->lane[i].port, lanes->lane[i].queue, refuse_some,
 				    NULL) == NULL)
 			return -rte_errno;
 	return 0;

@@ -18,6 +18,9 @@
 /* The next rte_eth_tx_burst() of this thread on an installed queue refuses its last packet. */
 extern __thread bool refuse_next;
 
+/* Each rte_eth_tx_burst() of this thread on an installed queue refuses all packets. */
+extern __thread bool refuse_all;
+
 /*
  * Once the ports run, and after pmdscope_init(): a full ring refuses what callbacks have
  * already seen. Queues lose it with their port. 0 or a negative errno.

@@ -16,6 +16,7 @@
 #include <pmdscope.h>
 
 #include "app.h"
+#include "backpressure.h"
 #include "clock.h"
 #include "control.h"
 #include "counter.h"
@@ -33,6 +34,8 @@ struct reflector_options {
 	struct schedule leak;
 	uint64_t stall_us;
 	uint64_t stall_every_ms;
+	uint64_t refuse_us;
+	uint64_t refuse_every_ms;
 	uint64_t restart_every_ms;
 	uint64_t restart_down_ms;
 };
@@ -66,7 +69,7 @@ parse_leak(const struct option_spec *spec, const char *text)
 
 /* "US/MS" */
 static int
-parse_stall(const struct option_spec *spec, const char *text)
+parse_time(const struct option_spec *spec, const char *text, uint64_t *time_us, uint64_t *every_ms)
 {
 	const char *every;
 	uint64_t us, ms;
@@ -74,11 +77,23 @@ parse_stall(const struct option_spec *spec, const char *text)
 	if (!option_number(text, '/', 1, 10000000, &us, &every) ||
 			!option_number(every, '\0', 1, 3600000, &ms, NULL) || us >= ms * 1000)
 		return option_refuse(spec, text,
-				"US/MS, a stall of up to 10000000 microseconds every MS milliseconds, "
+				"US/MS, up to 10000000 microseconds every MS milliseconds, "
 				"shorter than those");
-	options.stall_us = us;
-	options.stall_every_ms = ms;
+	*time_us = us;
+	*every_ms = ms;
 	return 0;
+}
+
+static int
+parse_stall(const struct option_spec *spec, const char *text)
+{
+	return parse_time(spec, text, &options.stall_us, &options.stall_every_ms);
+}
+
+static int
+parse_refuse(const struct option_spec *spec, const char *text)
+{
+	return parse_time(spec, text, &options.refuse_us, &options.refuse_every_ms);
 }
 
 /* "MS" or "MS/DOWN" */
@@ -105,6 +120,9 @@ static const struct option_spec specs[] = {
 			parse_leak, NULL, 0, 0 },
 	{ "inject-stall", "US/MS", "stall each lcore US microseconds every MS milliseconds",
 			parse_stall, NULL, 0, 0 },
+	{ "inject-refusal", "US/MS",
+			"refuse all TX for US microseconds every MS milliseconds, and retry",
+			parse_refuse, NULL, 0, 0 },
 	{ "inject-restart", "MS[/DOWN]",
 			"stop and start the ports every MS milliseconds, DOWN ms apart (0); one lcore only",
 			parse_restart, NULL, 0, 0 },
@@ -155,9 +173,23 @@ reflect_burst(const struct lane *lane, struct rte_mbuf **pkts, uint16_t nb_pkts,
 	return nb_out;
 }
 
+/* Offer the packets again until TX takes them, or the app ends. Returns the packets sent. */
+static uint16_t
+send_all(const struct lane *lane, struct rte_mbuf **pkts, uint16_t nb_pkts,
+		const struct backpressure *pressure)
+{
+	uint16_t sent = 0;
+
+	while (sent < nb_pkts && !control_stopping()) {
+		refuse_all = backpressure_now(pressure, rte_rdtsc());
+		sent += pmdscope_tx_burst(lane->port, lane->queue, &pkts[sent], nb_pkts - sent);
+	}
+	return sent;
+}
+
 static void
 send_burst(const struct lane *lane, struct rte_mbuf **pkts, uint16_t nb_pkts, struct schedule *leak,
-		struct reflector_stats *st)
+		const struct backpressure *pressure, struct reflector_stats *st)
 {
 	uint16_t sent;
 
@@ -168,7 +200,9 @@ send_burst(const struct lane *lane, struct rte_mbuf **pkts, uint16_t nb_pkts, st
 		counter_add(&st->leaked, 1);
 		counter_add(&st->dropped, nb_pkts - sent - 1);
 	} else {
-		sent = pmdscope_tx_burst(lane->port, lane->queue, pkts, nb_pkts);
+		sent = pressure->cycles != 0
+				       ? send_all(lane, pkts, nb_pkts, pressure)
+				       : pmdscope_tx_burst(lane->port, lane->queue, pkts, nb_pkts);
 		if (unlikely(sent < nb_pkts)) {
 			rte_pktmbuf_free_bulk(&pkts[sent], nb_pkts - sent);
 			counter_add(&st->dropped, nb_pkts - sent);
@@ -187,6 +221,8 @@ lcore_main(void *arg)
 	struct reflector_stats *st = &stats[lcore];
 	struct stall stall =
 			stall_start(options.stall_us, options.stall_every_ms, tsc_hz, rte_rdtsc());
+	const struct backpressure pressure = backpressure_start(
+			options.refuse_us, options.refuse_every_ms, tsc_hz, rte_rdtsc());
 	struct restart restart = restart_start(
 			options.restart_every_ms, options.restart_down_ms, tsc_hz, rte_rdtsc());
 	struct schedule leak = options.leak;
@@ -206,7 +242,7 @@ lcore_main(void *arg)
 			polled += nb_rx;
 			nb_out = reflect_burst(l, pkts, nb_rx, st);
 			if (likely(nb_out > 0))
-				send_burst(l, pkts, nb_out, &leak, st);
+				send_burst(l, pkts, nb_out, &leak, &pressure, st);
 		}
 		pmdscope_poll(polled);
 		if (unlikely(stall_when_due(&stall)))
@@ -273,12 +309,13 @@ save_summary(const struct reflector_stats *sum, double duration_s, unsigned int 
 }
 
 static int
-prepare_leak(void)
+prepare_refusal(void)
 {
-	const int rc = options.leak.every != 0 ? refuse_install(&app.lanes) : 0;
+	const bool needed = options.leak.every != 0 || options.refuse_us != 0;
+	const int rc = needed ? refuse_install(&app.lanes) : 0;
 
 	if (rc != 0)
-		fprintf(stderr, "%s: --inject-leak: no TX callback: %s\n",
+		fprintf(stderr, "%s: --inject-leak or --inject-refusal: no TX callback: %s\n",
 				program_invocation_short_name, strerror(-rc));
 	return rc;
 }
@@ -326,7 +363,7 @@ main(int argc, char **argv)
 
 	rc = check_restart();
 	if (rc == 0)
-		rc = prepare_leak();
+		rc = prepare_refusal();
 	start = clock_now();
 	if (rc == 0)
 		rc = app_run(&app, lcore_main, NULL, report);

@@ -15,6 +15,7 @@ mod incidents;
 mod ipfix;
 mod leak;
 mod ledger;
+mod missed;
 mod names;
 mod netstat;
 mod netstat_views;
@@ -98,6 +99,7 @@ fn main() -> ExitCode {
         extcap::trials(),
         hazards::trials(),
         incidents::trials(),
+        missed::trials(),
         exporter::trials(),
         pdump::trials(),
         pdump_kill::trials(),

@@ -1,0 +1,59 @@
+//! A pair of Ethernet interfaces of the kernel, joined by a wire.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use anyhow::{Context, Result, ensure};
+
+static SERIAL: AtomicU32 = AtomicU32::new(0);
+
+/// Two interfaces: what one sends, the other receives. Dropping it removes both.
+pub struct Veth {
+    names: [String; 2],
+}
+
+impl Veth {
+    /// Makes a pair that is up, and on which the kernel itself sends nothing.
+    ///
+    /// # Errors
+    /// When the kernel has no such interfaces, or does not let us make them.
+    pub fn new() -> Result<Self> {
+        let (pid, serial) = (std::process::id(), SERIAL.fetch_add(1, Ordering::Relaxed));
+        let names = ["a", "b"].map(|end| format!("pv{pid}.{serial}{end}"));
+        let pair = Self { names };
+        let [near, far] = &pair.names;
+        ip(&["link", "add", near, "type", "veth", "peer", "name", far])?;
+        for name in &pair.names {
+            let quiet = format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6");
+            if Path::new(&quiet).exists() {
+                std::fs::write(&quiet, "1").with_context(|| quiet)?;
+            }
+            ip(&["link", "set", name, "up"])?;
+        }
+        Ok(pair)
+    }
+
+    /// The end for the app.
+    pub fn near(&self) -> &str {
+        &self.names[0]
+    }
+
+    /// The end for whoever sends to it.
+    pub fn far(&self) -> &str {
+        &self.names[1]
+    }
+}
+
+impl Drop for Veth {
+    fn drop(&mut self) {
+        let _ = ip(&["link", "delete", self.near()]);
+    }
+}
+
+fn ip(args: &[&str]) -> Result<()> {
+    let out = Command::new("ip").args(args).output().context("ip of iproute2")?;
+    let told = String::from_utf8_lossy(&out.stderr);
+    ensure!(out.status.success(), "ip {}: {}", args.join(" "), told.trim());
+    Ok(())
+}
