@@ -108,6 +108,10 @@ pub struct ThreadRates {
     pub voluntary_ps: Option<f64>,
     /// Involuntary context switches.
     pub involuntary_ps: Option<f64>,
+    /// Share of the time that it ran, 0 to 1; `None` where the kernel does not count it.
+    pub run_ratio: Option<f64>,
+    /// Share of the time that it was ready to run, but had no CPU.
+    pub run_delay_ratio: Option<f64>,
 }
 
 /// Turns the successive samples of one app into models.
@@ -327,10 +331,18 @@ fn thread_rates(thread: &ThreadSample, interval: Option<&Interval<'_>>) -> Threa
     let rate = |of: fn(&ThreadSample) -> u64| {
         before.and_then(|(interval, before)| interval.rate(of(thread), of(before)))
     };
+    // Threads are read at another time than the rest of the sample.
+    let share = |of: fn(&ThreadSample) -> Option<u64>| {
+        let (_, before) = before?;
+        let read_ns = thread.read_ns.checked_sub(before.read_ns)?;
+        Some(ratio(of(thread)?.checked_sub(of(before)?)?, read_ns)?.min(1.0))
+    };
     ThreadRates {
         lcore: thread.lcore,
         voluntary_ps: rate(|thread| thread.voluntary_switches),
         involuntary_ps: rate(|thread| thread.involuntary_switches),
+        run_ratio: share(|thread| thread.run_ns),
+        run_delay_ratio: share(|thread| thread.run_delay_ns),
     }
 }
 

@@ -195,6 +195,24 @@ fn switches_of_threads_have_rates_until_the_thread_is_another() {
     assert_eq!(other.involuntary_ps, None);
 }
 
+#[test]
+fn shares_of_threads_are_of_the_time_between_their_readings() {
+    let thread = |read_ns, run_ns, run_delay_ns| {
+        let thread =
+            ThreadSample { lcore: 3, tid: 7, read_ns, run_ns, run_delay_ns, ..Default::default() };
+        Sample { threads: vec![thread], ..at(read_ns / 1_000_000_000, 0) }
+    };
+    let mut tracker = ModelTracker::default();
+    let second = 1_000_000_000;
+    let first = tracker.update(thread(second, Some(100), Some(0))).threads.remove(0);
+    assert_eq!((first.run_ratio, first.run_delay_ratio), (None, None));
+    let next = thread(3 * second, Some(100 + second), Some(second / 2));
+    let next = tracker.update(next).threads.remove(0);
+    assert_eq!((next.run_ratio, next.run_delay_ratio), (Some(0.5), Some(0.25)));
+    let unknown = tracker.update(thread(5 * second, None, None)).threads.remove(0);
+    assert_eq!((unknown.run_ratio, unknown.run_delay_ratio), (None, None));
+}
+
 proptest! {
     #[test]
     fn rates_are_never_negative_and_never_above_what_was_counted(
