@@ -1,0 +1,217 @@
+//! An executable or shared library of a process: its functions, and how its stack frames unwind.
+
+use std::fs::File;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use gimli::{BaseAddresses, CieOrFde, EhFrame, EndianSlice, NativeEndian, UnwindSection};
+use object::elf::PF_X;
+use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadCache, SegmentFlags};
+
+use crate::maps::Mapping;
+
+/// A file of which a process has mapped code. Stays readable when the process ends, when the file is
+/// replaced, and from another mount namespace, since it is kept open.
+#[derive(Debug)]
+pub(crate) struct Module {
+    /// Name of the file, without its directory.
+    pub(crate) name: String,
+    /// It is the executable of the process, not a library.
+    pub(crate) is_executable: bool,
+    /// Addresses at which it is mapped.
+    pub(crate) mapped: Range<u64>,
+    /// What is added to addresses in the file for those in the process.
+    pub(crate) bias: u64,
+    /// The data of `.eh_frame` and of `.eh_frame_hdr`, with their addresses in the file.
+    pub(crate) unwind: UnwindSections,
+    /// Functions by their entries in `.eh_frame`, addresses in the file, in ascending order.
+    functions: Vec<Range<u64>>,
+    file: File,
+}
+
+/// Sections that say how frames unwind.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct UnwindSections {
+    pub(crate) eh_frame: Option<(Range<u64>, Vec<u8>)>,
+    pub(crate) eh_frame_hdr: Option<(Range<u64>, Vec<u8>)>,
+    pub(crate) text: Option<Range<u64>>,
+}
+
+/// An address in the data of a module: a variable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DataSymbol {
+    /// Address in the process.
+    pub(crate) address: u64,
+    /// Bytes.
+    pub(crate) size: u64,
+}
+
+impl Module {
+    /// The module that these mappings are of, all of the same file; `None` if it cannot be read, or is no
+    /// ELF file.
+    pub(crate) fn open(pid: u32, mappings: &[&Mapping], executable: u64) -> Option<Self> {
+        let code = mappings.iter().find(|mapping| mapping.executable)?;
+        let file = open(pid, code)?;
+        let cache = ReadCache::new(&file);
+        let elf = object::File::parse(&cache).ok()?;
+        let bias = bias(&elf, code)?;
+        let unwind = UnwindSections::of(&elf);
+        let functions = unwind.functions();
+        let start = mappings.iter().map(|mapping| mapping.start).min()?;
+        let end = mappings.iter().map(|mapping| mapping.end).max()?;
+        drop(cache);
+        Some(Self {
+            name: file_name(&code.path),
+            is_executable: code.inode == executable,
+            mapped: start..end,
+            bias,
+            unwind,
+            functions,
+            file,
+        })
+    }
+
+    /// A path at which this process can read the file.
+    pub(crate) fn path(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.file.as_raw_fd()).into()
+    }
+
+    /// The function that has this address, by `.eh_frame`; addresses of the process.
+    pub(crate) fn function(&self, address: u64) -> Option<Range<u64>> {
+        let inside = address.checked_sub(self.bias)?;
+        let next = self.functions.partition_point(|range| range.start <= inside);
+        let range = self.functions.get(next.checked_sub(1)?)?;
+        range.contains(&inside).then(|| range.start + self.bias..range.end + self.bias)
+    }
+
+    /// The exported or local variable of that name.
+    pub(crate) fn variable(&self, name: &str) -> Option<DataSymbol> {
+        let cache = ReadCache::new(&self.file);
+        let elf = object::File::parse(&cache).ok()?;
+        let named = |symbol: &object::Symbol<'_, '_, _>| symbol.name() == Ok(name);
+        let symbol = elf
+            .dynamic_symbols()
+            .filter(named)
+            .chain(elf.symbols().filter(named))
+            .find(|symbol| symbol.is_definition() && symbol.size() > 0)?;
+        Some(DataSymbol { address: symbol.address() + self.bias, size: symbol.size() })
+    }
+}
+
+impl UnwindSections {
+    fn of<'data>(elf: &impl Object<'data>) -> Self {
+        let section = |name: &str| {
+            let section = elf.section_by_name(name)?;
+            Some((section.address()..section.address() + section.size(), section))
+        };
+        let data = |name: &str| {
+            let (range, section) = section(name)?;
+            Some((range, section.data().ok()?.to_vec()))
+        };
+        Self {
+            eh_frame: data(".eh_frame"),
+            eh_frame_hdr: data(".eh_frame_hdr"),
+            text: section(".text").map(|(range, _)| range),
+        }
+    }
+
+    /// Entries that cannot be read are left out.
+    fn functions(&self) -> Vec<Range<u64>> {
+        let Some((range, data)) = &self.eh_frame else { return Vec::new() };
+        let section = EhFrame::from(EndianSlice::new(data, NativeEndian));
+        let mut bases = BaseAddresses::default().set_eh_frame(range.start);
+        if let Some((header, _)) = &self.eh_frame_hdr {
+            bases = bases.set_eh_frame_hdr(header.start);
+        }
+        if let Some(text) = &self.text {
+            bases = bases.set_text(text.start);
+        }
+        let mut functions = Vec::new();
+        let mut entries = section.entries(&bases);
+        while let Ok(Some(entry)) = entries.next() {
+            let CieOrFde::Fde(partial) = entry else { continue };
+            let Ok(fde) = partial.parse(EhFrame::cie_from_offset) else { continue };
+            let start = fde.initial_address();
+            if let Some(end) = start.checked_add(fde.len()).filter(|end| *end > start) {
+                functions.push(start..end);
+            }
+        }
+        functions.sort_unstable_by_key(|range| range.start);
+        functions
+    }
+}
+
+/// The mapped file itself, even if another one has its path now; that needs more rights than a look at
+/// its path.
+fn open(pid: u32, code: &Mapping) -> Option<File> {
+    let exact = format!("/proc/{pid}/map_files/{:x}-{:x}", code.start, code.end);
+    File::open(exact).ok().or_else(|| {
+        let file = File::open(format!("/proc/{pid}/root{}", code.path)).ok()?;
+        (file.metadata().ok()?.ino() == code.inode).then_some(file)
+    })
+}
+
+/// The segment that was mapped says which address of the file is where.
+fn bias<'data>(elf: &impl Object<'data>, code: &Mapping) -> Option<u64> {
+    let holds = |(begin, size): (u64, u64)| {
+        // Mappings begin at pages, segments anywhere.
+        (begin & !0xfff..begin + size).contains(&code.offset)
+    };
+    let is_code = |flags| matches!(flags, SegmentFlags::Elf { p_flags } if p_flags & PF_X != 0);
+    let mut segments = elf.segments();
+    let segment = segments.find(|s| is_code(s.flags()) && holds(s.file_range()))?;
+    let address = (segment.address() + code.offset).wrapping_sub(segment.file_range().0);
+    Some(code.start.wrapping_sub(address))
+}
+
+fn file_name(path: &str) -> String {
+    let path = path.strip_suffix(" (deleted)").unwrap_or(path);
+    path.rsplit('/').next().unwrap_or(path).to_owned()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::maps;
+
+    /// The module of this test.
+    pub(crate) fn own() -> Module {
+        let pid = std::process::id();
+        let maps = maps::read(pid).unwrap();
+        let exe = std::fs::metadata("/proc/self/exe").unwrap().ino();
+        let own: Vec<_> = maps.iter().filter(|mapping| mapping.inode == exe).collect();
+        Module::open(pid, &own, exe).unwrap()
+    }
+
+    #[test]
+    fn functions_are_found_by_any_of_their_addresses() {
+        let (module, here) = (own(), own as fn() -> Module as usize as u64);
+        assert!(module.is_executable && module.mapped.contains(&here));
+        let range = module.function(here).unwrap();
+        assert_eq!(range.start, here);
+        assert_eq!(module.function(range.end - 1), Some(range));
+        assert_eq!(module.function(0), None);
+        assert_eq!(module.function(u64::MAX), None);
+    }
+
+    #[used]
+    #[unsafe(no_mangle)]
+    #[allow(unsafe_code)] // So that its symbol can be looked for.
+    static PMDSCOPE_PROFILE_TEST: [u64; 3] = [1, 2, 3];
+
+    #[test]
+    fn variables_are_found_by_name() {
+        let symbol = own().variable("PMDSCOPE_PROFILE_TEST").unwrap();
+        let address = std::ptr::from_ref(&PMDSCOPE_PROFILE_TEST) as usize as u64;
+        assert_eq!(symbol, DataSymbol { address, size: 24 });
+        assert_eq!(own().variable("no_such_variable"), None);
+    }
+
+    #[test]
+    fn names_of_files_need_no_directory() {
+        assert_eq!(file_name("/usr/lib/librte_net_null.so.23 (deleted)"), "librte_net_null.so.23");
+        assert_eq!(file_name("[vdso]"), "[vdso]");
+    }
+}
