@@ -14,6 +14,7 @@ mod exit;
 mod export;
 mod extcap;
 mod flows;
+mod lcores;
 mod leaks;
 mod ls;
 mod man;
@@ -52,6 +53,7 @@ enum Command {
     Top(top::Args),
     Check(check::Args),
     Doctor(doctor::Args),
+    Lcores(lcores::Args),
     Leaks(leaks::Args),
     Export(export::Args),
     Record(record::Args),
@@ -128,6 +130,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Top(args) => top::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Lcores(args) => lcores::run(&args),
         Command::Leaks(args) => leaks::run(&args),
         Command::Export(args) => export::run(&args),
         Command::Record(args) => record::run(&args),

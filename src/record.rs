@@ -1,7 +1,7 @@
 //! `pmdscope record`: records the telemetry of all apps on disk.
 
 mod status;
-mod stop;
+pub(crate) mod stop;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -15,10 +15,10 @@ use signal_hook::{flag, low_level};
 use crate::capture::is_ignored;
 
 /// The first signal ends the recording gracefully, the second at once.
-pub(super) struct StopSignal(UnixStream);
+pub(crate) struct StopSignal(UnixStream);
 
 impl StopSignal {
-    pub(super) fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         Self::register().context("cannot handle signals")
     }
 
@@ -36,7 +36,7 @@ impl StopSignal {
     }
 
     /// Waits until that time; true if it must stop.
-    pub(super) fn wait(&self, until: Instant) -> io::Result<bool> {
+    pub(crate) fn wait(&self, until: Instant) -> io::Result<bool> {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let left = Timespec::try_from(left).map_err(io::Error::other)?;

@@ -1,0 +1,231 @@
+//! `pmdscope lcores --profile`: samples the threads of lcores.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use pmdscope_profile::{
+    Activity, AppProfile, AppProfiler, LcoreProfile, ProfiledApp, READ_INTERVAL,
+};
+use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
+use pmdscope_telemetry::model::Model;
+use pmdscope_telemetry::{Fleet, FleetState};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde::Serialize;
+
+use super::{Args, profile_text};
+use crate::exit::FAILED;
+use crate::output;
+use crate::record::stop::StopSignal;
+
+/// Version of the JSON; raised when a field changes its meaning.
+const PROFILE_SCHEMA: u32 = 1;
+
+/// What a sample takes from the thread, microseconds, as measured in a virtual machine: docs/lcores.md.
+const SAMPLE_COST_US: f64 = 21.0;
+
+/// Profiles of all apps, as JSON.
+#[derive(Serialize)]
+pub(super) struct ProfileDocument {
+    pub(super) schema: u32,
+    pub(super) hz: u32,
+    /// Share of the time of an lcore that sampling takes at most, 0 to 1; an estimate.
+    pub(super) cost_ratio: f64,
+    pub(super) apps: Vec<AppDocument>,
+}
+
+/// Profile of one app.
+#[derive(Serialize)]
+pub(super) struct AppDocument {
+    pub(super) app: String,
+    pub(super) pid: u32,
+    pub(super) lcores: Vec<LcoreDocument>,
+    pub(super) notes: Vec<String>,
+}
+
+/// Profile of one lcore.
+#[derive(Serialize)]
+pub(super) struct LcoreDocument {
+    #[serde(flatten)]
+    pub(super) profile: LcoreProfile,
+    pub(super) empty_polls: EmptyPolls,
+}
+
+/// Polls without a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(super) struct EmptyPolls {
+    /// Share of the iterations, 0 to 1; `None` if nobody counts them.
+    pub(super) of_polls: Option<f64>,
+    /// Estimated share of the time in the function that receives, 0 to 1; `None` if unknown.
+    pub(super) of_time: Option<f64>,
+    /// How `of_time` is estimated.
+    pub(super) estimate: Option<EmptyPollsEstimate>,
+}
+
+/// How the time of empty polls is estimated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum EmptyPollsEstimate {
+    /// Time in driver RX times the share of polls that were empty: too much, since those take less time
+    /// than others.
+    CountedPolls,
+    /// No port has received a packet, so that all of driver RX was empty polls.
+    NoPackets,
+}
+
+/// One app while it is sampled.
+struct Running {
+    name: String,
+    pid: u32,
+    profiler: AppProfiler,
+}
+
+pub(super) fn run(args: &Args, hz: u32, length: Duration) -> Result<ExitCode> {
+    let stop = StopSignal::new()?;
+    allow_many_files();
+    let mut fleet = args.app.fleet()?;
+    fleet.sample(ROUND_TIMEOUT);
+    let mut running = start(&fleet.state, hz)?;
+    let until = Instant::now() + length;
+    while Instant::now() < until && !running.iter().all(|app| app.profiler.has_ended()) {
+        let next = until.min(Instant::now() + READ_INTERVAL);
+        let stopped = stop.wait(next).context("cannot wait")?;
+        running.iter_mut().for_each(|app| app.profiler.read());
+        if stopped {
+            break;
+        }
+    }
+    let document = finish(running, &mut fleet, hz);
+    let sampled = document.lcores().any(|(_, lcore)| lcore.profile.samples > 0);
+    if args.json {
+        output::print_json(&document)?;
+    } else if args.folded {
+        output::print(&profile_text::folded(&document))?;
+    } else {
+        output::print(&profile_text::text(&document))?;
+    }
+    Ok(if sampled { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+}
+
+/// The files of an app with code are kept open, some 200 of one that loads all drivers.
+fn allow_many_files() {
+    let limit = getrlimit(Resource::Nofile);
+    // With fewer a profile lacks names, and says so.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+/// Begins to sample the apps that can be sampled.
+fn start(fleet: &FleetState, hz: u32) -> Result<Vec<Running>> {
+    let (mut running, mut failed) = (Vec::new(), None);
+    for (app, model) in fleet.models() {
+        let sample = &model.sample;
+        if sample.threads.is_empty() {
+            let why = "its threads are not known: a profile needs the PID namespace of the app";
+            output::tell(&format!("{}: {why}", app.name));
+            continue;
+        }
+        let profiled = ProfiledApp {
+            pid: sample.app.pid,
+            threads: sample.threads.iter().map(|thread| (thread.lcore, thread.tid)).collect(),
+            ports: sample.ports.iter().map(|port| port.id).collect(),
+        };
+        match AppProfiler::start(profiled, hz) {
+            Ok(profiler) => {
+                running.push(Running { name: app.name.clone(), pid: sample.app.pid, profiler });
+            }
+            Err(error) => {
+                output::tell(&format!("{}: {error}", app.name));
+                failed = Some(error);
+            }
+        }
+    }
+    match (running.is_empty(), failed) {
+        (true, Some(error)) => bail!("no app could be profiled: {error}"),
+        (true, None) => bail!("no app could be profiled"),
+        _ => Ok(running),
+    }
+}
+
+/// The second sample gives the rates of the time of the profile.
+fn finish(running: Vec<Running>, fleet: &mut Fleet, hz: u32) -> ProfileDocument {
+    let done: Vec<(String, u32, AppProfile)> =
+        running.into_iter().map(|app| (app.name, app.pid, app.profiler.finish())).collect();
+    fleet.sample(ROUND_TIMEOUT);
+    let apps = done.into_iter().map(|(app, pid, profile)| {
+        let found = fleet.state.find(&app).and_then(|state| state.model.as_deref());
+        let model = found.filter(|model| model.sample.app.pid == pid && model.interval_s.is_some());
+        let lcore = |profile: LcoreProfile| LcoreDocument {
+            empty_polls: EmptyPolls::of(&profile, model),
+            profile,
+        };
+        let lcores = profile.lcores.into_iter().map(lcore).collect();
+        AppDocument { app, pid, lcores, notes: profile.notes }
+    });
+    ProfileDocument {
+        schema: PROFILE_SCHEMA,
+        hz,
+        cost_ratio: f64::from(hz) * SAMPLE_COST_US / 1e6,
+        apps: apps.collect(),
+    }
+}
+
+impl ProfileDocument {
+    /// All lcores.
+    pub(super) fn lcores(&self) -> impl Iterator<Item = (&AppDocument, &LcoreDocument)> {
+        self.apps.iter().flat_map(|app| app.lcores.iter().map(move |lcore| (app, lcore)))
+    }
+}
+
+impl EmptyPolls {
+    /// `model` has the rates of the time of the profile; without it nothing is known.
+    fn of(profile: &LcoreProfile, model: Option<&Model>) -> Self {
+        let Some(model) = model else { return Self::default() };
+        let rates = model.lcores.iter().find(|rates| rates.lcore == profile.lcore);
+        let of_polls = rates.and_then(|rates| Some(1.0 - rates.busy_ratio?));
+        let receiving = profile.share(Activity::DriverRx);
+        let silent = !model.ports.is_empty() && model.ports.iter().all(|p| p.rx_pps == Some(0.0));
+        let (of_time, estimate) = match (of_polls, receiving) {
+            (Some(empty), Some(receiving)) => {
+                (Some(empty * receiving), Some(EmptyPollsEstimate::CountedPolls))
+            }
+            (None, Some(receiving)) if silent && receiving > 0.0 => {
+                (Some(receiving), Some(EmptyPollsEstimate::NoPackets))
+            }
+            _ => (None, None),
+        };
+        Self { of_polls, of_time, estimate }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pmdscope_profile::ActivityShare;
+    use pmdscope_telemetry::model::{LcoreRates, PortRates};
+
+    use super::*;
+
+    fn receiving(share: f64) -> LcoreProfile {
+        let activity = ActivityShare { activity: Activity::DriverRx, samples: 10, share };
+        LcoreProfile { lcore: 1, samples: 100, activities: vec![activity], ..Default::default() }
+    }
+
+    fn model(rx_pps: Option<f64>, busy_ratio: Option<f64>) -> Model {
+        let lcore = LcoreRates { lcore: 1, busy_ratio, ..LcoreRates::default() };
+        let port = PortRates { rx_pps, ..PortRates::default() };
+        Model { lcores: vec![lcore], ports: vec![port], ..Model::default() }
+    }
+
+    #[test]
+    fn the_time_of_empty_polls_is_estimated_or_unknown() {
+        let of = |model: &Model| EmptyPolls::of(&receiving(0.5), Some(model));
+        let counted = of(&model(Some(9.0), Some(0.75)));
+        assert_eq!((counted.of_polls, counted.of_time), (Some(0.25), Some(0.125)));
+        assert_eq!(counted.estimate, Some(EmptyPollsEstimate::CountedPolls));
+        let silent = of(&model(Some(0.0), None));
+        assert_eq!((silent.of_polls, silent.of_time), (None, Some(0.5)));
+        assert_eq!(silent.estimate, Some(EmptyPollsEstimate::NoPackets));
+        assert_eq!(of(&model(Some(9.0), None)), EmptyPolls::default(), "a stock app with packets");
+        assert_eq!(of(&model(None, None)), EmptyPolls::default(), "rates are unknown");
+        assert_eq!(EmptyPolls::of(&receiving(0.5), None), EmptyPolls::default());
+    }
+}

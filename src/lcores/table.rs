@@ -1,0 +1,252 @@
+//! The table of lcores.
+
+use std::collections::BTreeSet;
+
+use pmdscope_render::cells::{alarm, bad_count, rate, share};
+use pmdscope_render::number::{UNKNOWN, known, micros, si};
+use pmdscope_render::{Cell, Column, Subject, TextTable, Theme, Tone, table_text};
+use pmdscope_telemetry::model::Model;
+use pmdscope_telemetry::{AppState, FleetState};
+use serde::Serialize;
+
+/// Version of the JSON; raised when a field changes its meaning.
+const LCORES_SCHEMA: u32 = 1;
+
+/// Share of the time from which on a poll loop has no CPU of its own.
+const WAITS_TOO_LONG: f64 = 0.001;
+
+/// The table as JSON.
+#[derive(Serialize)]
+pub(super) struct Document<'a> {
+    schema: u32,
+    lcores: Vec<LcoreRow<'a>>,
+}
+
+/// One lcore; what is not known is `None`.
+#[derive(Serialize)]
+pub(super) struct LcoreRow<'a> {
+    app: &'a str,
+    level: u8,
+    lcore: u32,
+    role: Option<&'a str>,
+    tid: Option<u32>,
+    /// CPUs that it may run on, and the one that it ran on last.
+    cpus: Option<&'a str>,
+    cpu: Option<u32>,
+    run_ratio: Option<f64>,
+    run_delay_ratio: Option<f64>,
+    involuntary_ps: Option<f64>,
+    voluntary_ps: Option<f64>,
+    polls_ps: Option<f64>,
+    empty_ratio: Option<f64>,
+    gap_us: Option<u64>,
+    stalls: Option<u64>,
+    #[serde(skip)]
+    stale: bool,
+}
+
+impl<'a> Document<'a> {
+    pub(super) fn of(fleet: &'a FleetState) -> Self {
+        Self { schema: LCORES_SCHEMA, lcores: rows(fleet).collect() }
+    }
+}
+
+/// The lcores that poll through the library, and those whose threads the kernel knows.
+pub(super) fn rows(fleet: &FleetState) -> impl Iterator<Item = LcoreRow<'_>> {
+    fleet.models().flat_map(|(app, model)| {
+        let polling = model.sample.lcores.iter().map(|lcore| lcore.lcore);
+        let threads = model.sample.threads.iter().map(|thread| thread.lcore);
+        let ids: BTreeSet<u32> = polling.chain(threads).collect();
+        ids.into_iter().map(move |lcore| row(app, model, lcore))
+    })
+}
+
+fn row<'a>(app: &'a AppState, model: &'a Model, id: u32) -> LcoreRow<'a> {
+    let mut threads = model.sample.threads.iter().zip(&model.threads);
+    let thread = threads.find(|(thread, _)| thread.lcore == id);
+    let mut lcores = model.sample.lcores.iter().zip(&model.lcores);
+    let polling = lcores.find(|(lcore, _)| lcore.lcore == id);
+    let (kernel, rates) = thread.unzip();
+    let (lcore, polls) = polling.unzip();
+    LcoreRow {
+        app: &app.name,
+        level: model.sample.level(),
+        lcore: id,
+        role: lcore.map(|lcore| lcore.role.as_str()),
+        tid: kernel.map(|thread| thread.tid),
+        cpus: kernel.map(|thread| thread.cpus.as_str()),
+        cpu: kernel.map(|thread| thread.cpu),
+        run_ratio: rates.and_then(|rates| rates.run_ratio),
+        run_delay_ratio: rates.and_then(|rates| rates.run_delay_ratio),
+        involuntary_ps: rates.and_then(|rates| rates.involuntary_ps),
+        voluntary_ps: rates.and_then(|rates| rates.voluntary_ps),
+        polls_ps: polls.and_then(|rates| rates.polls_ps),
+        empty_ratio: polls.and_then(|rates| Some(1.0 - rates.busy_ratio?)),
+        gap_us: lcore.map(|lcore| lcore.gap_window_max_us),
+        stalls: lcore.map(|lcore| lcore.stalls),
+        stale: app.stale(),
+    }
+}
+
+pub(super) fn text(fleet: &FleetState) -> String {
+    table_text(&table(fleet), Theme::default())
+}
+
+fn table(fleet: &FleetState) -> TextTable {
+    let columns = vec![
+        Column::text("App"),
+        Column::number("Lcore"),
+        Column::text("Role"),
+        Column::number("TID"),
+        Column::text("CPUs"),
+        Column::number("CPU use"),
+        Column::number("Waiting"),
+        Column::number("Preempt/s"),
+        Column::number("Sleeps/s"),
+        Column::number("Polls/s"),
+        Column::number("Empty polls"),
+        Column::number("Gap"),
+        Column::number("Stalls"),
+    ];
+    let mut table = TextTable::new("Lcores", columns);
+    for row in rows(fleet) {
+        let subject = Subject::Lcore { app: row.app.to_owned(), lcore: row.lcore };
+        table.push(subject, row.stale, cells(&row));
+    }
+    if table.rows.is_empty() {
+        table.notes.push(nothing(fleet));
+    } else if fleet.models().any(|(_, model)| model.sample.level() == 0) {
+        let what = "polls, gaps and stalls need libpmdscope; --profile tells where the time of any \
+                    app goes";
+        table.notes.push(what.to_owned());
+    }
+    table
+}
+
+/// Why there is no lcore.
+fn nothing(fleet: &FleetState) -> String {
+    match fleet.apps.first() {
+        Some(app) if app.model.is_none() => format!("{} has not answered", app.name),
+        _ => {
+            "no lcore is known: threads of an app are seen where it shares the PID namespace with \
+              pmdscope"
+                .to_owned()
+        }
+    }
+}
+
+fn cells(row: &LcoreRow<'_>) -> Vec<Cell> {
+    let waiting = row.run_delay_ratio.is_some_and(|ratio| ratio > WAITS_TOO_LONG);
+    let some = |value: Option<f64>| value.is_some_and(|value| value > 0.0);
+    let gap = Cell::number(row.gap_us.map(|us| us as f64), known(row.gap_us, micros));
+    let stalls = row
+        .stalls
+        .map_or_else(|| Cell::text(UNKNOWN), |stalls| bad_count(stalls, si(stalls as f64)));
+    vec![
+        Cell::text(row.app),
+        Cell::number(Some(f64::from(row.lcore)), row.lcore.to_string()),
+        Cell::text(row.role.unwrap_or(UNKNOWN)),
+        Cell::number(row.tid.map(f64::from), known(row.tid, |tid| tid.to_string())),
+        Cell::text(row.cpus.unwrap_or(UNKNOWN)),
+        share(row.run_ratio),
+        alarm(share(row.run_delay_ratio), waiting, Tone::Warn),
+        alarm(rate(row.involuntary_ps), some(row.involuntary_ps), Tone::Warn),
+        alarm(rate(row.voluntary_ps), some(row.voluntary_ps), Tone::Warn),
+        rate(row.polls_ps),
+        share(row.empty_ratio),
+        gap,
+        stalls,
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use insta::assert_snapshot;
+    use pmdscope_telemetry::FleetEvent;
+    use pmdscope_telemetry::model::{LcoreRates, ThreadRates};
+    use pmdscope_telemetry::sample::{LcoreSample, LibrarySample, Sample, ThreadSample};
+
+    use super::*;
+
+    fn fleet_of(models: Vec<(&str, Model)>) -> FleetState {
+        let mut fleet = FleetState::default();
+        for (app, model) in models {
+            let (app, model) = (app.to_owned(), Arc::new(model));
+            fleet.apply(FleetEvent::Sampled { app, model, findings: Vec::new() });
+        }
+        fleet
+    }
+
+    fn thread(lcore: u32) -> (ThreadSample, ThreadRates) {
+        let sample = ThreadSample {
+            lcore,
+            tid: 4240 + lcore,
+            cpus: lcore.to_string(),
+            cpu: lcore,
+            ..ThreadSample::default()
+        };
+        let rates = ThreadRates {
+            lcore,
+            voluntary_ps: Some(0.0),
+            involuntary_ps: Some(3.5),
+            run_ratio: Some(0.982),
+            run_delay_ratio: Some(0.018),
+        };
+        (sample, rates)
+    }
+
+    fn fleet() -> FleetState {
+        let (sample, rates) = thread(1);
+        let stock = Model {
+            sample: Sample { threads: vec![sample.clone()], ..Sample::default() },
+            threads: vec![rates.clone()],
+            ..Model::default()
+        };
+        let polling = LcoreSample {
+            lcore: 1,
+            role: "worker".to_owned(),
+            gap_window_max_us: 4_100,
+            stalls: 3,
+            ..LcoreSample::default()
+        };
+        let linked = Model {
+            sample: Sample {
+                threads: vec![sample],
+                lcores: vec![polling],
+                library: Some(LibrarySample::default()),
+                ..Sample::default()
+            },
+            threads: vec![rates],
+            lcores: vec![LcoreRates {
+                lcore: 1,
+                polls_ps: Some(12_300_000.0),
+                busy_ratio: Some(0.25),
+                ..LcoreRates::default()
+            }],
+            ..Model::default()
+        };
+        fleet_of(vec![("stock", stock), ("linked", linked)])
+    }
+
+    #[test]
+    fn what_is_unknown_of_a_stock_app_is_a_dash() {
+        assert_snapshot!(text(&fleet()));
+    }
+
+    #[test]
+    fn json_has_null_for_what_is_unknown() {
+        let fleet = fleet();
+        let json = serde_json::to_value(Document::of(&fleet)).unwrap();
+        assert_eq!(json["lcores"][0]["polls_ps"], serde_json::Value::Null);
+        assert_eq!(json["lcores"][1]["empty_ratio"], 0.75);
+        assert_eq!(json["lcores"][0]["tid"], 4241);
+    }
+
+    #[test]
+    fn no_lcore_is_told() {
+        let fleet = fleet_of(vec![("x", Model::default())]);
+        assert!(text(&fleet).starts_with("no lcore is known"));
+    }
+}
