@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <rte_common.h>
 #include <rte_cycles.h>
 #include <rte_pause.h>
 
@@ -29,6 +30,14 @@ stall_start(uint64_t us, uint64_t every_ms, uint64_t hz, uint64_t now)
 	};
 }
 
+/* Not inlined, so that a profile can name it. */
+static __rte_noinline void
+inject_stall(uint64_t begin, uint64_t cycles)
+{
+	while (rte_rdtsc() - begin < cycles)
+		rte_pause();
+}
+
 /* Busy for the length of a stall if one is due. True if so. */
 static inline bool
 stall_when_due(struct stall *stall)
@@ -41,8 +50,7 @@ stall_when_due(struct stall *stall)
 	if (now < stall->due)
 		return false;
 	stall->due = now + stall->period;
-	while (rte_rdtsc() - now < stall->cycles)
-		rte_pause();
+	inject_stall(now, stall->cycles);
 	return true;
 }
 

@@ -13,6 +13,7 @@ mod harm;
 mod hazards;
 mod incidents;
 mod ipfix;
+mod lcores;
 mod leak;
 mod ledger;
 mod missed;
@@ -108,6 +109,7 @@ fn main() -> ExitCode {
         ipfix::trials(),
         top::trials(),
         check::trials(),
+        lcores::trials(),
         demo::trials(),
     ];
     let trials = trials.into_iter().flatten().collect();
