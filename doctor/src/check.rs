@@ -185,7 +185,9 @@ pub(crate) fn kernel_arguments_command(distribution: Distribution, arguments: &[
     let words = arguments.join(" ");
     match distribution {
         Distribution::Debian => format!(
-            "echo 'GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX {words}\"' >> /etc/default/grub.d/pmdscope.cfg && update-grub"
+            "mkdir -p /etc/default/grub.d && \
+             echo 'GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX {words}\"' >> /etc/default/grub.d/pmdscope.cfg && \
+             update-grub"
         ),
         Distribution::RedHat => format!("grubby --update-kernel=ALL --args='{words}'"),
         Distribution::Suse => format!(

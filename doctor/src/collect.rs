@@ -24,9 +24,13 @@ use crate::tree::{HostTree, relative};
 /// # Errors
 /// When `into` cannot be written.
 pub fn collect(into: &Path, apps: &[AppFacts]) -> Result<(), DoctorError> {
+    collect_from(Path::new("/"), into, apps)
+}
+
+pub(crate) fn collect_from(root: &Path, into: &Path, apps: &[AppFacts]) -> Result<(), DoctorError> {
     let unwritable = |path: &Path, why| DoctorError::Unwritable { path: path.into(), why };
     fs::create_dir_all(into).map_err(|why| unwritable(into, why))?;
-    let tree = HostTree::mirrored(Mirror::new(into))?;
+    let tree = HostTree::mirrored(root, Mirror::new(into))?;
     // The reader of the facts knows best what it reads.
     drop(HostFacts::read(&tree, apps, None));
     let Some(mirror) = tree.into_mirror() else { return Ok(()) };

@@ -1,10 +1,11 @@
 //! A shell script with all fixes of a report. It is printed, and never run.
 
 use std::collections::BTreeSet;
+use std::fmt::Write;
 
 use pmdscope_telemetry::printable::harmless;
 
-use crate::check::{CheckStatus, Fix};
+use crate::check::{CheckStatus, Fix, kernel_arguments_command};
 use crate::report::{CheckResult, Report};
 
 /// Begins every script. An error of one command does not keep the others from running.
@@ -15,51 +16,101 @@ set -u
 ";
 
 impl Report {
-    /// The script: a comment and the commands for each result that is no pass.
+    /// The script: a comment and the commands for each result that is no pass. The kernel command line
+    /// is changed once, at the end.
     pub fn fix_script(&self) -> String {
-        let mut out = HEAD.to_owned();
-        let mut seen = BTreeSet::new();
         let bad = self.results.iter().filter(|result| result.status >= CheckStatus::Warn);
+        let bad: Vec<&CheckResult> = bad.collect();
+        if bad.is_empty() {
+            return format!("{HEAD}\n# Nothing to fix.\n");
+        }
+        let mut script = FixScript {
+            report: self,
+            text: HEAD.into(),
+            commands: BTreeSet::new(),
+            arguments: Vec::new(),
+        };
         for result in bad {
-            out.push_str(&section(result, &mut seen));
+            script.add(result);
         }
-        if !self.results.iter().any(|result| result.status >= CheckStatus::Warn) {
-            out.push_str("\n# Nothing to fix.\n");
-        }
-        out
+        script.finish()
     }
 }
 
-fn section(result: &CheckResult, seen: &mut BTreeSet<String>) -> String {
-    let mut out = format!("\n# {}\n", comment(&format!("{}: {}", result.check, result.found)));
-    out.push_str(&format!("# {}\n", comment(result.matters)));
-    let Fix { now, persistent, advice, .. } = result.fix.clone().unwrap_or_default();
-    for (label, commands) in [("now", now), ("for good", persistent)] {
+/// A script that is being written.
+struct FixScript<'a> {
+    report: &'a Report,
+    text: String,
+    /// Commands that are there already.
+    commands: BTreeSet<String>,
+    /// Of the kernel command line.
+    arguments: Vec<String>,
+}
+
+impl FixScript<'_> {
+    fn add(&mut self, result: &CheckResult) {
+        self.text.push('\n');
+        self.comment(&format!("{}: {}", result.check, result.found));
+        self.comment(result.matters);
+        let Fix { now, mut persistent, advice, kernel_arguments } =
+            result.fix.clone().unwrap_or_default();
+        self.commands("now", now);
+        if !kernel_arguments.is_empty() {
+            let own = kernel_arguments_command(self.report.distribution, &kernel_arguments);
+            persistent.retain(|command| *command != own);
+            self.comment(&format!(
+                "for good: kernel arguments at the end: {}",
+                kernel_arguments.join(" ")
+            ));
+            let new =
+                kernel_arguments.into_iter().filter(|argument| !self.arguments.contains(argument));
+            let new: Vec<String> = new.collect();
+            self.arguments.extend(new);
+        }
+        self.commands("for good", persistent);
+        if !advice.is_empty() {
+            self.comment(&advice);
+        }
+    }
+
+    fn commands(&mut self, label: &str, commands: Vec<String>) {
         if !commands.is_empty() {
-            out.push_str(&format!("# {label}:\n"));
+            self.comment(&format!("{label}:"));
         }
         for command in commands {
             // The same command may put several things right.
             let prefix = match () {
                 () if has_placeholder(&command) => "# fill in: ",
-                () if !seen.insert(command.clone()) => "# as above: ",
+                () if !self.commands.insert(command.clone()) => "# as above: ",
                 () => "",
             };
-            out.push_str(&format!("{prefix}{}\n", harmless(&command, &[])));
+            self.line(&format!("{prefix}{command}"));
         }
     }
-    if !advice.is_empty() {
-        out.push_str(&format!("# {}\n", comment(&advice)));
+
+    fn finish(mut self) -> String {
+        if !self.arguments.is_empty() {
+            self.text.push('\n');
+            self.comment(
+                "The kernel command line, for all of the above; takes effect at the next boot:",
+            );
+            self.line(&kernel_arguments_command(self.report.distribution, &self.arguments));
+        }
+        self.text
     }
-    out
+
+    fn comment(&mut self, text: &str) {
+        self.line(&format!("# {text}"));
+    }
+
+    /// What others say stays within its line.
+    fn line(&mut self, text: &str) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.text, "{}", harmless(text, &[]));
+    }
 }
 
 /// Commands with a name that only the operator knows are not for running as they are.
 fn has_placeholder(command: &str) -> bool {
     command.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == "UNIT")
-}
-
-/// What others say stays within its line.
-fn comment(text: &str) -> String {
-    harmless(text, &[])
 }

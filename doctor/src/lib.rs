@@ -18,8 +18,12 @@ mod eal;
 mod error;
 mod facts;
 mod fix_script;
+#[cfg(test)]
+mod fixture;
 mod manifest;
 mod report;
+#[cfg(test)]
+mod tests;
 mod tree;
 
 pub use app::{AppFacts, CaptureFact, PollThread};
@@ -58,7 +62,8 @@ pub fn examine(tree: &HostTree, of: &Examination) -> (Report, Baseline) {
         Evidence { host: &host, apps: apps.map(Vec::as_slice), baseline: of.baseline.as_ref() };
     let wanted = |check: &&Check| check.group != CheckGroup::Changes || of.baseline.is_some();
     let results = checks::all().filter(wanted).flat_map(|check| results(check, &evidence));
-    (Report::of(results.collect()), Baseline::of(&host, known))
+    let report = Report::of(results.collect(), host.kernel.distribution);
+    (report, Baseline::of(&host, known))
 }
 
 /// Name, title and reason of every check, in the order of the report.

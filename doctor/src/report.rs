@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::SCHEMA;
 use crate::check::{CheckGroup, CheckStatus, Fix};
+use crate::facts::Distribution;
 
 /// What all checks found.
 #[derive(Clone, Debug, Serialize)]
@@ -21,6 +22,9 @@ pub struct Report {
     pub counts: BTreeMap<CheckStatus, usize>,
     /// One result per check and subject, in the order of the checks.
     pub results: Vec<CheckResult>,
+    /// Decides how the kernel command line is changed.
+    #[serde(skip)]
+    pub(crate) distribution: Distribution,
 }
 
 /// What one check found on one subject.
@@ -44,12 +48,12 @@ pub struct CheckResult {
 }
 
 impl Report {
-    pub(crate) fn of(results: Vec<CheckResult>) -> Self {
+    pub(crate) fn of(results: Vec<CheckResult>, distribution: Distribution) -> Self {
         let statuses = [CheckStatus::Pass, CheckStatus::Skip, CheckStatus::Warn, CheckStatus::Fail];
         let number = |status| results.iter().filter(|result| result.status == status).count();
         let counts: BTreeMap<_, _> = statuses.map(|status| (status, number(status))).into();
         let ok = number(CheckStatus::Fail) == 0;
-        Self { schema: SCHEMA, ok, counts, results }
+        Self { schema: SCHEMA, ok, counts, results, distribution }
     }
 
     /// Results of one status.

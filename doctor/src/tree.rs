@@ -55,9 +55,9 @@ impl HostTree {
         Ok(tree)
     }
 
-    /// This machine; everything that is read is copied into `mirror`.
-    pub(crate) fn mirrored(mirror: Mirror) -> Result<Self, DoctorError> {
-        let tree = Self::open(Path::new("/"))?;
+    /// The host below `root`; everything that is read is copied into `mirror`.
+    pub(crate) fn mirrored(root: &Path, mirror: Mirror) -> Result<Self, DoctorError> {
+        let tree = Self::open(root)?;
         Ok(Self { mirror: Some(RefCell::new(mirror)), ..tree })
     }
 
@@ -83,7 +83,8 @@ impl HostTree {
 
     /// The text of a file; `None` where its directory exists and the file does not.
     pub(crate) fn optional_text(&self, path: &str) -> Fact<Option<String>> {
-        let read = self.open_at(path, OFlags::RDONLY | OFlags::NONBLOCK).and_then(|fd| text(fd));
+        let read =
+            self.open_at(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY).and_then(text);
         let Some(text) = self.known(path, read)? else { return Ok(None) };
         self.copy(|mirror| mirror.file(path, &text));
         Ok(Some(text.trim().to_owned()))
@@ -139,13 +140,17 @@ impl HostTree {
 
     /// Tells what is absent from what cannot be read.
     fn known<T>(&self, path: &str, read: rustix::io::Result<T>) -> Fact<Option<T>> {
-        let above = || path.rsplit_once('/').map_or("", |(above, _)| above);
+        let above = path.rsplit_once('/').map_or("", |(above, _)| above);
         match read {
             Ok(value) => Ok(Some(value)),
             Err(Errno::NOENT) if self.manifest.is_unreadable(path) => {
                 Err(Unknown(format!("{path} could not be read when it was collected")))
             }
-            Err(Errno::NOENT) if self.open_at(above(), OFlags::PATH).is_ok() => Ok(None),
+            Err(Errno::NOENT) if self.open_at(above, OFlags::PATH).is_ok() => {
+                // That it is absent shall be known of the copy as well.
+                self.copy(|mirror| mirror.listing(above, &[]));
+                Ok(None)
+            }
             Err(why) => {
                 if why != Errno::NOENT {
                     self.copy(|mirror| mirror.unreadable(path));
@@ -167,7 +172,7 @@ impl HostTree {
 
     fn open_at(&self, path: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
         let relative = relative(path).ok_or(Errno::INVAL)?;
-        let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let flags = flags | OFlags::CLOEXEC;
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
         let mut opened = Err(Errno::AGAIN);
         for _ in 0..LOOKUPS {

@@ -7,6 +7,9 @@ use crate::cpu_set::CpuSet;
 use crate::facts::Irq;
 use crate::tree::{Fact, Unknown};
 
+/// Fewer since boot are those of the boot, or of events that are as rare.
+const MANY: u64 = 1000;
+
 /// Interrupts that are named one by one.
 const SHOWN: usize = 4;
 
@@ -43,7 +46,8 @@ fn affinity(evidence: &Evidence) -> Fact<Vec<Verdict>> {
     let (comes, other): (Vec<&Irq>, Vec<&Irq>) = list.iter().partition(there);
     let may: Vec<&Irq> =
         other.into_iter().filter(|irq| !irq.allowed.common(cpus).is_empty()).collect();
-    let active = |irq: &&&Irq| irq.counts.values().any(|count| *count > 0) || irq.counts.is_empty();
+    let active =
+        |irq: &&&Irq| irq.counts.values().any(|count| *count >= MANY) || irq.counts.is_empty();
     let (active, silent): (Vec<&Irq>, Vec<&Irq>) = comes.into_iter().partition(|irq| active(&irq));
     let mut verdicts = Vec::new();
     if !active.is_empty() {
@@ -53,7 +57,7 @@ fn affinity(evidence: &Evidence) -> Fact<Vec<Verdict>> {
     let rest: Vec<&Irq> = silent.into_iter().chain(may).collect();
     if !rest.is_empty() {
         verdicts.push(warn(
-            text("may come to poll CPUs, and have not yet", &rest, cpus),
+            text("may come to poll CPUs, and hardly have yet", &rest, cpus),
             away(&rest, &others, evidence),
         ));
     }

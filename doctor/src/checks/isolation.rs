@@ -40,11 +40,6 @@ fn missing(cpus: &CpuSet, set: &CpuSet) -> Option<CpuSet> {
     Some(cpus.without(set)).filter(|missing| !missing.is_empty())
 }
 
-/// A host on which apps poll on every CPU cannot isolate them.
-fn poll_cpus<'a>(evidence: &Evidence<'a>) -> Fact<&'a CpuSet> {
-    evidence.poll_cpus()
-}
-
 fn name(set: &CpuSet) -> String {
     if set.is_empty() { "no CPU".into() } else { format!("CPUs {set}") }
 }
@@ -59,7 +54,7 @@ fn boot(evidence: &Evidence, arguments: &[String]) -> Fix {
 }
 
 fn isolcpus(evidence: &Evidence) -> Fact<Vec<Verdict>> {
-    let cpus = poll_cpus(evidence)?;
+    let cpus = evidence.poll_cpus()?;
     let isolated = evidence.host.cpus.isolated.clone()?;
     let Some(open) = missing(cpus, &isolated) else {
         return Ok(vec![pass(format!("CPUs {isolated} are isolated"))]);
@@ -69,7 +64,7 @@ fn isolcpus(evidence: &Evidence) -> Fact<Vec<Verdict>> {
 }
 
 fn nohz_full(evidence: &Evidence) -> Fact<Vec<Verdict>> {
-    let cpus = poll_cpus(evidence)?;
+    let cpus = evidence.poll_cpus()?;
     let tickless = evidence.host.cpus.nohz_full.clone()?;
     let Some(ticking) = missing(cpus, &tickless) else {
         return Ok(vec![pass(format!("CPUs {tickless}"))]);
@@ -83,7 +78,7 @@ fn nohz_full(evidence: &Evidence) -> Fact<Vec<Verdict>> {
 
 /// CPUs without a tick have their callbacks elsewhere as well.
 fn rcu_nocbs(evidence: &Evidence) -> Fact<Vec<Verdict>> {
-    let cpus = poll_cpus(evidence)?;
+    let cpus = evidence.poll_cpus()?;
     let arguments = evidence.host.kernel.arguments.clone()?;
     let online = evidence.host.cpus.online.clone().unwrap_or_default();
     let named = match arguments.value("rcu_nocbs") {
@@ -103,7 +98,7 @@ fn rcu_nocbs(evidence: &Evidence) -> Fact<Vec<Verdict>> {
 }
 
 fn workqueues(evidence: &Evidence) -> Fact<Vec<Verdict>> {
-    let cpus = poll_cpus(evidence)?;
+    let cpus = evidence.poll_cpus()?;
     let mask = evidence.host.cpus.workqueues.clone()?;
     let shared = mask.common(cpus);
     if shared.is_empty() {

@@ -1,10 +1,12 @@
 //! NICs: their drivers and their PCIe links.
 
+use std::collections::BTreeMap;
+
 use pmdscope_telemetry::host::device;
 
 use crate::app::AppFacts;
 use crate::check::{Check, CheckGroup, Evidence, Fix, Verdict, fail, pass, quoted, warn};
-use crate::facts::NetworkDevice;
+use crate::facts::{NetworkDevice, PcieLink};
 use crate::tree::{Fact, Unknown};
 
 /// Kernel drivers that leave a NIC usable by DPDK, beside them.
@@ -56,9 +58,7 @@ pub(super) fn in_use<'a>(evidence: &Evidence<'a>) -> Fact<Vec<&'a NetworkDevice>
     Ok(used)
 }
 
-fn known<'a>(
-    evidence: &Evidence<'a>,
-) -> Fact<&'a std::collections::BTreeMap<String, NetworkDevice>> {
+fn known<'a>(evidence: &Evidence<'a>) -> Fact<&'a BTreeMap<String, NetworkDevice>> {
     evidence.host.devices.as_ref().map_err(Clone::clone)
 }
 
@@ -146,8 +146,7 @@ fn links(evidence: &Evidence) -> Fact<Vec<Verdict>> {
     if linked.is_empty() {
         return Err(Unknown("no NIC in use tells its PCIe link".into()));
     }
-    let verdict = |(found, (now, most)): (&NetworkDevice, _)| {
-        let (now, most): (crate::facts::PcieLink, crate::facts::PcieLink) = (now, most);
+    let verdict = |(found, (now, most)): (&NetworkDevice, (PcieLink, PcieLink))| {
         let address = &found.sample.address;
         let text = format!("{address}: {now}, the card can have {most}");
         if now.mbps() >= most.mbps() * 0.99 {

@@ -115,10 +115,12 @@ fn nodes(tree: &HostTree) -> Fact<BTreeMap<u32, CpuSet>> {
 }
 
 fn vendor(modalias: &str) -> CpuVendor {
+    let is_x86 = |vendor: &str| {
+        modalias.strip_prefix("cpu:type:x86,ven").is_some_and(|rest| rest.starts_with(vendor))
+    };
     match () {
-        () if modalias.starts_with("cpu:type:x86,ven0000") => CpuVendor::Intel,
-        () if modalias.starts_with("cpu:type:x86,ven0002") => CpuVendor::Amd,
-        () if modalias.starts_with("cpu:type:x86,ven0009") => CpuVendor::Amd,
+        () if is_x86("0000") => CpuVendor::Intel,
+        () if is_x86("0002") || is_x86("0009") => CpuVendor::Amd,
         () if modalias.starts_with("cpu:type:aarch64") => CpuVendor::Arm,
         () => CpuVendor::Other,
     }

@@ -34,10 +34,9 @@ impl ProcessFacts {
     pub(crate) fn read(tree: &HostTree, pid: u32) -> Self {
         let groups =
             tree.text(&format!("/proc/{pid}/cgroup")).map(|text| ControlGroups::parse(&text));
-        let with = |groups: Fact<ControlGroups>| groups;
         Self {
             locked_bytes: locked_bytes(tree, pid),
-            quota: with(groups.clone()).and_then(|groups| groups.quota(tree)),
+            quota: groups.clone().and_then(|groups| groups.quota(tree)),
             cpuset: groups.and_then(|groups| groups.cpuset(tree)),
         }
     }
