@@ -25,7 +25,7 @@ fn no_library_for_terminals_is_linked() {
 #[test]
 fn commands_that_print_do_not_use_the_display() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src");
-    for command in ["ls", "leaks", "netstat", "check"] {
+    for command in ["ls", "leaks", "netstat", "check", "doctor"] {
         let mut files = vec![src.join(command).with_extension("rs")];
         files.extend(sources(&src.join(command)));
         for file in files {
