@@ -6,6 +6,7 @@ mod capture;
 mod check;
 mod dashboards;
 mod demo;
+mod doctor;
 mod exit;
 mod exporter;
 mod extcap;
@@ -111,6 +112,7 @@ fn main() -> ExitCode {
         check::trials(),
         lcores::trials(),
         demo::trials(),
+        doctor::trials(),
     ];
     let trials = trials.into_iter().flatten().collect();
     libtest_mimic::run(&arguments, trials).exit_code()
