@@ -8,7 +8,8 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum DoctorError {
     /// The root directory of a tree cannot be read.
-    #[error("cannot read the tree {}: {why}; name a directory with proc, sys and etc in it", .path.display())]
+    #[error("cannot read the tree {}: {why}; name a directory with proc, sys and etc in \
+             it", .path.display())]
     Tree {
         /// The directory.
         path: PathBuf,
@@ -24,7 +25,8 @@ pub enum DoctorError {
         why: serde_json::Error,
     },
     /// A file was written by a newer version.
-    #[error("{} has version {schema}, and this pmdscope reads {}: use a newer one", .path.display(), crate::SCHEMA)]
+    #[error("{} has version {schema}, and this pmdscope reads {}: use a newer \
+             one", .path.display(), crate::SCHEMA)]
     Newer {
         /// The file.
         path: PathBuf,

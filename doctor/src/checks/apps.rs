@@ -34,14 +34,16 @@ pub(super) const CHECKS: [Check; 6] = [
         id: "lcore_cpus",
         group: CheckGroup::Apps,
         title: "Each poll thread has a CPU of its own",
-        matters: "Two poll threads on one CPU take turns of milliseconds, and each turn overflows the queue of the other.",
+        matters: "Two poll threads on one CPU take turns of milliseconds, and each turn overflows \
+                  the queue of the other.",
         run: lcore_cpus,
     },
     Check {
         id: "control_threads",
         group: CheckGroup::Apps,
         title: "Control threads stay off poll CPUs",
-        matters: "A control thread on a poll CPU, such as that of telemetry, stops the poll loop for each of its requests.",
+        matters: "A control thread on a poll CPU, such as that of telemetry, stops the poll loop \
+                  for each of its requests.",
         run: control_threads,
     },
     Check {
@@ -63,7 +65,8 @@ fn running(evidence: &Evidence) -> Fact<Vec<Verdict>> {
             return pass(app.name.clone());
         }
         let fix = Fix::advice(format!(
-            "start {}, or look into the journal of its unit; pmdscope ls --all lists what apps that have ended left behind",
+            "start {}, or look into the journal of its unit; pmdscope ls --all lists what apps \
+             that have ended left behind",
             app.name
         ));
         fail(format!("{} does not run", app.name), fix)
@@ -81,7 +84,8 @@ fn telemetry(evidence: &Evidence) -> Fact<Vec<Verdict>> {
         Some(why) => fail(
             format!("{}: {why}", app.name),
             Fix::advice(
-                "start the app without --no-telemetry, and run pmdscope as root or as the user of the app",
+                "start the app without --no-telemetry, and run pmdscope as root or as the user of \
+                 the app",
             ),
         ),
     };
@@ -102,7 +106,8 @@ fn ports(evidence: &Evidence) -> Fact<Vec<Verdict>> {
         let number = sample.ports.len();
         let fix = || {
             Fix::advice(
-                "bind its NICs (see nic_driver), compare its -a and --vdev arguments with: lspci -D -d ::0200, and restart it",
+                "bind its NICs (see nic_driver), compare its -a and --vdev arguments with: lspci \
+                 -D -d ::0200, and restart it",
             )
         };
         Some(if !missing.is_empty() {
@@ -172,7 +177,8 @@ fn control_threads(evidence: &Evidence) -> Fact<Vec<Verdict>> {
             return Some(pass(format!("{}: on other CPUs", app.name)));
         }
         let fix = Fix::advice(format!(
-            "leave {} a CPU that is no lcore: it inherits the CPUs of its parent, as by taskset or the cpuset of its container",
+            "leave {} a CPU that is no lcore: it inherits the CPUs of its parent, as by taskset \
+             or the cpuset of its container",
             app.name
         ));
         Some(warn(format!("{}: may run on poll CPUs", app.name), fix))

@@ -14,14 +14,16 @@ pub(super) const CHECKS: [Check; 7] = [
         id: "changed_kernel",
         group: CheckGroup::Changes,
         title: "The kernel is the same",
-        matters: "A new kernel boots with its own drivers, and forgets bindings that were made by hand.",
+        matters: "A new kernel boots with its own drivers, and forgets bindings that were made by \
+                  hand.",
         run: kernel,
     },
     Check {
         id: "changed_driver",
         group: CheckGroup::Changes,
         title: "NICs have the same drivers",
-        matters: "A NIC that has gone back to its kernel driver is missing in the app at its next start.",
+        matters: "A NIC that has gone back to its kernel driver is missing in the app at its next \
+                  start.",
         run: drivers,
     },
     Check {
@@ -49,7 +51,8 @@ pub(super) const CHECKS: [Check; 7] = [
         id: "changed_irq_affinity",
         group: CheckGroup::Changes,
         title: "Interrupts have the same CPUs",
-        matters: "Interrupts that were moved off poll CPUs come back with a new driver, or by irqbalance.",
+        matters: "Interrupts that were moved off poll CPUs come back with a new driver, or by \
+                  irqbalance.",
         run: irqs,
     },
     Check {
@@ -78,7 +81,8 @@ fn kernel(evidence: &Evidence) -> Fact<Vec<Verdict>> {
         return Ok(vec![pass(now)]);
     }
     let fix = Fix::advice(
-        "check the drivers of the NICs and the other changes, then save this run as good: pmdscope doctor --save FILE",
+        "check the drivers of the NICs and the other changes, then save this run as good: \
+         pmdscope doctor --save FILE",
     );
     Ok(vec![fail(format!("{now}, was {before}"), fix)])
 }

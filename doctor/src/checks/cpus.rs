@@ -18,21 +18,24 @@ pub(super) const CHECKS: [Check; 4] = [
         id: "c_states",
         group: CheckGroup::Cpus,
         title: "Deep C-states are off",
-        matters: "A CPU needs up to hundreds of microseconds to leave a deep C-state, and its neighbours change their frequency.",
+        matters: "A CPU needs up to hundreds of microseconds to leave a deep C-state, and its \
+                  neighbours change their frequency.",
         run: c_states,
     },
     Check {
         id: "governor",
         group: CheckGroup::Cpus,
         title: "The frequency governor is performance",
-        matters: "Other governors lower the frequency of a poll CPU, and every change stops it for some microseconds.",
+        matters: "Other governors lower the frequency of a poll CPU, and every change stops it \
+                  for some microseconds.",
         run: governor,
     },
     Check {
         id: "smt_siblings",
         group: CheckGroup::Cpus,
         title: "No two poll CPUs share a core",
-        matters: "Two poll loops on the hyper-threads of one core have little more than half of its speed each.",
+        matters: "Two poll loops on the hyper-threads of one core have little more than half of \
+                  its speed each.",
         run: siblings,
     },
     Check {
@@ -130,7 +133,8 @@ fn siblings(evidence: &Evidence) -> Fact<Vec<Verdict>> {
     }
     let list = shared.iter().map(|set| format!("CPUs {set}")).collect::<Vec<_>>().join(" and ");
     let fix = Fix::advice(
-        "start the app with -l on one CPU of each core (lscpu -e shows the cores), or switch SMT off: echo off > /sys/devices/system/cpu/smt/control",
+        "start the app with -l on one CPU of each core (lscpu -e shows the cores), or switch SMT \
+         off: echo off > /sys/devices/system/cpu/smt/control",
     );
     Ok(vec![warn(format!("{list} poll on one core"), fix)])
 }
@@ -146,7 +150,8 @@ fn hybrid(evidence: &Evidence) -> Fact<Vec<Verdict>> {
         return Ok(vec![pass("none")]);
     }
     let fix = Fix::advice(
-        "start the app with -l on performance cores: cat /sys/devices/cpu_core/cpus, or the CPUs with the highest cpu_capacity",
+        "start the app with -l on performance cores: cat /sys/devices/cpu_core/cpus, or the CPUs \
+         with the highest cpu_capacity",
     );
     Ok(vec![warn(format!("poll CPUs {slow} are efficiency cores"), fix)])
 }

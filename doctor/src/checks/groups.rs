@@ -10,14 +10,16 @@ pub(super) const CHECKS: [Check; 2] = [
         id: "cpu_quota",
         group: CheckGroup::Apps,
         title: "No CPU quota stops the app",
-        matters: "A poll loop always uses its whole CPU, so a quota stops it for tens of milliseconds in each period.",
+        matters: "A poll loop always uses its whole CPU, so a quota stops it for tens of \
+                  milliseconds in each period.",
         run: quota,
     },
     Check {
         id: "cpuset",
         group: CheckGroup::Apps,
         title: "Poll CPUs belong to the app's cpuset",
-        matters: "A thread cannot stay on a CPU that its control group does not have: the kernel moves it among others.",
+        matters: "A thread cannot stay on a CPU that its control group does not have: the kernel \
+                  moves it among others.",
         run: cpuset,
     },
 ];
@@ -49,9 +51,12 @@ fn quota(evidence: &Evidence) -> Fact<Vec<Verdict>> {
         } else {
             format!("echo max > {}", quoted(&format!("{group}/cpu.max")))
         };
-        let fix = Fix::now(command)
-            .and_persistent("systemctl set-property UNIT CPUQuota=")
-            .and_advice("UNIT is the systemd unit of the app; in Kubernetes: the static CPU manager policy, and requests equal to limits in whole CPUs, with --cpu-cfs-quota=false for the node");
+        let fix =
+            Fix::now(command).and_persistent("systemctl set-property UNIT CPUQuota=").and_advice(
+                "UNIT is the systemd unit of the app; in Kubernetes: the static CPU \
+                         manager policy, and requests equal to limits in whole CPUs, with \
+                         --cpu-cfs-quota=false for the node",
+            );
         Ok(fail(found, fix))
     })
 }
@@ -68,7 +73,10 @@ fn cpuset(evidence: &Evidence) -> Fact<Vec<Verdict>> {
             return Ok(pass(format!("{}: CPUs {has}", app.name)));
         }
         let fix = Fix::now(format!("systemctl set-property UNIT AllowedCPUs={}", has.with(&polls)))
-            .and_advice("UNIT is the systemd unit of the app; in a container: --cpuset-cpus, or the static CPU manager policy");
+            .and_advice(
+                "UNIT is the systemd unit of the app; in a container: --cpuset-cpus, or \
+                         the static CPU manager policy",
+            );
         Ok(fail(format!("{}: it polls on CPUs {missing}, and its cpuset has {has}", app.name), fix))
     })
 }

@@ -18,21 +18,24 @@ pub(super) const CHECKS: [Check; 3] = [
         id: "irq_affinity",
         group: CheckGroup::Isolation,
         title: "No interrupt comes to a poll CPU",
-        matters: "An interrupt takes a poll CPU for microseconds, and at 100 Gbit/s a queue overflows in that time.",
+        matters: "An interrupt takes a poll CPU for microseconds, and at 100 Gbit/s a queue \
+                  overflows in that time.",
         run: affinity,
     },
     Check {
         id: "irq_default_affinity",
         group: CheckGroup::Isolation,
         title: "New interrupts stay off poll CPUs (irqaffinity)",
-        matters: "A driver that is loaded later places its interrupts by this mask, on poll CPUs as well.",
+        matters: "A driver that is loaded later places its interrupts by this mask, on poll CPUs \
+                  as well.",
         run: default,
     },
     Check {
         id: "irqbalance",
         group: CheckGroup::Isolation,
         title: "irqbalance leaves poll CPUs alone",
-        matters: "irqbalance moves interrupts to CPUs that look idle, minutes after they were moved away by hand.",
+        matters: "irqbalance moves interrupts to CPUs that look idle, minutes after they were \
+                  moved away by hand.",
         run: irqbalance,
     },
 ];
@@ -95,7 +98,10 @@ fn away(irqs: &[&Irq], others: &CpuSet, evidence: &Evidence) -> Fix {
         "for irq in {}; do echo {others} > /proc/irq/$irq/smp_affinity_list; done",
         numbers.join(" ")
     ));
-    fix.and_advice("an interrupt that refuses (I/O error) is managed by its driver: isolcpus=managed_irq,domain,CPUS keeps it away")
+    fix.and_advice(
+        "an interrupt that refuses (I/O error) is managed by its driver: \
+                    isolcpus=managed_irq,domain,CPUS keeps it away",
+    )
 }
 
 fn default(evidence: &Evidence) -> Fact<Vec<Verdict>> {
@@ -134,7 +140,10 @@ fn irqbalance(evidence: &Evidence) -> Fact<Vec<Verdict>> {
         return Ok(vec![pass("it runs, and leaves the poll CPUs alone")]);
     }
     let fix = Fix::now("systemctl stop irqbalance")
-        .and_persistent(format!("echo 'IRQBALANCE_BANNED_CPULIST={cpus}' >> /etc/default/irqbalance && systemctl restart irqbalance"))
+        .and_persistent(format!(
+            "echo 'IRQBALANCE_BANNED_CPULIST={cpus}' >> \
+                                 /etc/default/irqbalance && systemctl restart irqbalance"
+        ))
         .and_advice("or disable it: systemctl disable --now irqbalance");
     Ok(vec![warn(format!("it runs, and may use the poll CPUs {exposed}"), fix)])
 }

@@ -14,28 +14,32 @@ pub(super) const CHECKS: [Check; 4] = [
         id: "iommu",
         group: CheckGroup::Nics,
         title: "The IOMMU is on",
-        matters: "Without an IOMMU, vfio-pci refuses the NIC, or lets it write to any memory of the host.",
+        matters: "Without an IOMMU, vfio-pci refuses the NIC, or lets it write to any memory of \
+                  the host.",
         run: iommu,
     },
     Check {
         id: "iommu_group",
         group: CheckGroup::Nics,
         title: "IOMMU groups are handed over as a whole",
-        matters: "vfio refuses a NIC (\"group is not viable\") while another device of its group has a kernel driver.",
+        matters: "vfio refuses a NIC (\"group is not viable\") while another device of its group \
+                  has a kernel driver.",
         run: groups,
     },
     Check {
         id: "vfio_module",
         group: CheckGroup::Nics,
         title: "vfio-pci is loaded",
-        matters: "A NIC cannot be bound to a module that is not loaded, as after a boot without modules-load.d.",
+        matters: "A NIC cannot be bound to a module that is not loaded, as after a boot without \
+                  modules-load.d.",
         run: module,
     },
     Check {
         id: "uio_driver",
         group: CheckGroup::Nics,
         title: "No NIC is on uio",
-        matters: "uio_pci_generic turns the NIC off when any secondary process ends, and uio protects no memory.",
+        matters: "uio_pci_generic turns the NIC off when any secondary process ends, and uio \
+                  protects no memory.",
         run: uio,
     },
 ];

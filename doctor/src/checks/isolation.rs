@@ -9,7 +9,8 @@ pub(super) const CHECKS: [Check; 4] = [
         id: "isolcpus",
         group: CheckGroup::Isolation,
         title: "Poll CPUs are isolated (isolcpus)",
-        matters: "On a CPU that is not isolated, any task may be scheduled in the middle of a poll loop, for milliseconds.",
+        matters: "On a CPU that is not isolated, any task may be scheduled in the middle of a \
+                  poll loop, for milliseconds.",
         run: isolcpus,
     },
     Check {
@@ -30,7 +31,8 @@ pub(super) const CHECKS: [Check; 4] = [
         id: "workqueue_mask",
         group: CheckGroup::Isolation,
         title: "Kernel work stays off poll CPUs (workqueue)",
-        matters: "Unbound work of the kernel, such as writing back files, runs on any CPU of this mask.",
+        matters: "Unbound work of the kernel, such as writing back files, runs on any CPU of this \
+                  mask.",
         run: workqueues,
     },
 ];

@@ -16,21 +16,24 @@ pub(super) const CHECKS: [Check; 6] = [
         id: "hugepages_reserved",
         group: CheckGroup::Memory,
         title: "Hugepages are reserved",
-        matters: "Without hugepages the EAL does not start, and with --no-huge every packet costs TLB misses.",
+        matters: "Without hugepages the EAL does not start, and with --no-huge every packet costs \
+                  TLB misses.",
         run: reserved,
     },
     Check {
         id: "hugepages_per_node",
         group: CheckGroup::Memory,
         title: "Each NUMA node in use has hugepages",
-        matters: "An mbuf pool on another node than its NIC sends every packet over the link between the processors.",
+        matters: "An mbuf pool on another node than its NIC sends every packet over the link \
+                  between the processors.",
         run: per_node,
     },
     Check {
         id: "hugepages_free",
         group: CheckGroup::Memory,
         title: "Free hugepages suffice",
-        matters: "An app that finds too few free hugepages at its start ends with \"Cannot init memory\".",
+        matters: "An app that finds too few free hugepages at its start ends with \"Cannot init \
+                  memory\".",
         run: free,
     },
     Check {
@@ -44,14 +47,16 @@ pub(super) const CHECKS: [Check; 6] = [
         id: "transparent_hugepages",
         group: CheckGroup::Memory,
         title: "Transparent hugepages are not forced",
-        matters: "khugepaged moves the memory of running threads, and stalls a poll loop while it does.",
+        matters: "khugepaged moves the memory of running threads, and stalls a poll loop while it \
+                  does.",
         run: transparent,
     },
     Check {
         id: "memory_lock_limit",
         group: CheckGroup::Memory,
         title: "The app may lock its memory",
-        matters: "vfio locks all memory that a NIC may reach, and fails at the limit with \"Cannot allocate memory\".",
+        matters: "vfio locks all memory that a NIC may reach, and fails at the limit with \
+                  \"Cannot allocate memory\".",
         run: locked,
     },
 ];

@@ -17,14 +17,16 @@ pub(super) const CHECKS: [Check; 2] = [
         id: "nic_driver",
         group: CheckGroup::Nics,
         title: "NICs are bound to a driver for user space",
-        matters: "An app whose NIC has stayed with its kernel driver, as after a kernel update, starts without a port and says nothing.",
+        matters: "An app whose NIC has stayed with its kernel driver, as after a kernel update, \
+                  starts without a port and says nothing.",
         run: drivers,
     },
     Check {
         id: "pcie_link",
         group: CheckGroup::Nics,
         title: "PCIe links are as fast as the card",
-        matters: "A card in a slot with fewer lanes, or whose link has fallen back, drops packets that no counter of the app explains.",
+        matters: "A card in a slot with fewer lanes, or whose link has fallen back, drops packets \
+                  that no counter of the app explains.",
         run: links,
     },
 ];
@@ -153,7 +155,8 @@ fn links(evidence: &Evidence) -> Fact<Vec<Verdict>> {
             return pass(format!("{address}: {now}"));
         }
         let fix = Fix::advice(format!(
-            "reseat the card or move it to a slot with {} lanes; compare LnkCap and LnkSta of the slots above: lspci -vv -s {address}",
+            "reseat the card or move it to a slot with {} lanes; compare LnkCap and LnkSta of the \
+             slots above: lspci -vv -s {address}",
             most.lanes
         ));
         match port_mbps(evidence, found) {

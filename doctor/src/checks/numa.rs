@@ -11,14 +11,16 @@ pub(super) const CHECKS: [Check; 2] = [
         id: "numa_lcores",
         group: CheckGroup::Nics,
         title: "Lcores are on the NUMA node of the NIC",
-        matters: "An lcore on another node than its NIC pays a remote memory access for every descriptor and packet.",
+        matters: "An lcore on another node than its NIC pays a remote memory access for every \
+                  descriptor and packet.",
         run: lcores,
     },
     Check {
         id: "numa_pools",
         group: CheckGroup::Nics,
         title: "Mbuf pools are on the NUMA node of the NIC",
-        matters: "A NIC that writes packets to another node is limited by the link between the processors.",
+        matters: "A NIC that writes packets to another node is limited by the link between the \
+                  processors.",
         run: pools,
     },
 ];
@@ -106,7 +108,8 @@ fn pools(evidence: &Evidence) -> Fact<Vec<Verdict>> {
             return Ok(pass(format!("{}: node {}", app.name, text(&nics))));
         }
         let fix = Fix::advice(
-            "create the pool with rte_eth_dev_socket_id() of the port as its socket, and reserve hugepages there",
+            "create the pool with rte_eth_dev_socket_id() of the port as its socket, and reserve \
+             hugepages there",
         );
         Ok(warn(
             format!(

@@ -26,14 +26,16 @@ pub(super) const CHECKS: [Check; 2] = [
         id: "descriptors",
         group: CheckGroup::Apps,
         title: "Receive rings survive the longest stall",
-        matters: "A receive queue survives descriptors / packet rate; every poll gap that is longer costs packets (rx_missed).",
+        matters: "A receive queue survives descriptors / packet rate; every poll gap that is \
+                  longer costs packets (rx_missed).",
         run: descriptors,
     },
     Check {
         id: "pool_size",
         group: CheckGroup::Apps,
         title: "Mbuf pools fill all rings and caches",
-        matters: "A pool that is smaller than all descriptors, caches and bursts together runs empty under load (rx_nombuf).",
+        matters: "A pool that is smaller than all descriptors, caches and bursts together runs \
+                  empty under load (rx_nombuf).",
         run: pools,
     },
 ];
@@ -83,7 +85,8 @@ fn budget(app: &AppFacts, sample: &Sample, port: &PortSample, known: &[u64]) -> 
     let gaps = sample.lcores.iter().map(|lcore| (lcore.gap_window_max_us, lcore.gap_max_us));
     let (recent, ever) = gaps.fold((0, 0), |a, b| (a.0.max(b.0), a.1.max(b.1)));
     let fix = Fix::advice(format!(
-        "configure more receive descriptors (rte_eth_rx_queue_setup(), testpmd --rxd; now {smallest}) and grow the pool with them, or find what stops the lcore: pmdscope interrupts"
+        "configure more receive descriptors (rte_eth_rx_queue_setup(), testpmd --rxd; now \
+         {smallest}) and grow the pool with them, or find what stops the lcore: pmdscope interrupts"
     ));
     if let Some(pps) = app.rx_pps.get(&port.id).copied().filter(|pps| *pps > 0.0) {
         let us = survives(pps);
@@ -156,7 +159,8 @@ fn pool(app: &AppFacts, sample: &Sample, rx: u64) -> Verdict {
     let bursts = lcores * BURST;
     let needed = rx.saturating_add(tx).saturating_add(caches).saturating_add(bursts);
     let text = format!(
-        "{}: {} mbufs; {} receive and {} transmit descriptors, {} in caches and {} in bursts of {lcores} lcores make {}",
+        "{}: {} mbufs; {} receive and {} transmit descriptors, {} in caches and {} in bursts of \
+         {lcores} lcores make {}",
         app.name,
         count(size),
         count(rx),
@@ -167,7 +171,8 @@ fn pool(app: &AppFacts, sample: &Sample, rx: u64) -> Verdict {
     );
     let power = (needed.saturating_add(1)).checked_next_power_of_two().unwrap_or(needed);
     let fix = Fix::advice(format!(
-        "create the pool with at least {} mbufs (rte_pktmbuf_pool_create(), testpmd --total-num-mbufs)",
+        "create the pool with at least {} mbufs (rte_pktmbuf_pool_create(), testpmd \
+         --total-num-mbufs)",
         count(power.saturating_sub(1))
     ));
     match size {

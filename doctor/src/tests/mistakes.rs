@@ -37,7 +37,12 @@ fn changes() -> Vec<Mistake> {
             host.driver("0000:01:00.0", None);
         }),
         mistake("kernel argument gone", "changed_kernel_arguments", Warn, |host| {
-            host.write("proc/cmdline", "BOOT_IMAGE=/vmlinuz-2 root=/dev/sda1 isolcpus=managed_irq,domain,2-3 nohz_full=2-3 rcu_nocbs=2-3 irqaffinity=0-1,4-15");
+            host.write(
+                "proc/cmdline",
+                "BOOT_IMAGE=/vmlinuz-2 root=/dev/sda1 \
+                                        isolcpus=managed_irq,domain,2-3 nohz_full=2-3 \
+                                        rcu_nocbs=2-3 irqaffinity=0-1,4-15",
+            );
         }),
         mistake("fewer hugepages", "changed_hugepages", Fail, |host| {
             host.hugepages(1, 1_048_576, 3, 2)
