@@ -32,7 +32,7 @@ impl EalMemory {
                     memory.node_mib = list.split(',').map(|mib| mib.parse().unwrap_or(0)).collect();
                 }
                 "-m" => {
-                    memory.total_mib = value.or_else(following).and_then(|mib| mib.parse().ok())
+                    memory.total_mib = value.or_else(following).and_then(|mib| mib.parse().ok());
                 }
                 _ => {
                     let attached = option.strip_prefix("-m").and_then(|mib| mib.parse().ok());

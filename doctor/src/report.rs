@@ -77,7 +77,13 @@ impl Report {
             results.sort_by_key(|result| std::cmp::Reverse(result.status));
             lines.push(TextLine::default());
             lines.push(line([(group.title(), Tone::Title)]));
-            lines.extend(results.into_iter().flat_map(CheckResult::lines));
+            let (skipped, told): (Vec<_>, Vec<_>) =
+                results.into_iter().partition(|result| result.status == CheckStatus::Skip);
+            let (bad, good): (Vec<_>, Vec<_>) =
+                told.into_iter().partition(|result| result.status > CheckStatus::Skip);
+            lines.extend(bad.into_iter().flat_map(CheckResult::lines));
+            lines.extend(skipped_lines(&skipped));
+            lines.extend(good.into_iter().flat_map(CheckResult::lines));
         }
         lines
     }
@@ -144,6 +150,26 @@ impl CheckResult {
         }
         lines
     }
+}
+
+/// Checks that were skipped for the same reason share a line.
+fn skipped_lines(skipped: &[&CheckResult]) -> Vec<TextLine> {
+    let mut reasons: Vec<(&str, Vec<&CheckResult>)> = Vec::new();
+    for result in skipped {
+        match reasons.iter_mut().find(|(reason, _)| *reason == result.found) {
+            Some((_, same)) => same.push(result),
+            None => reasons.push((&result.found, vec![result])),
+        }
+    }
+    let of_reason = |(reason, same): (&str, Vec<&CheckResult>)| match same[..] {
+        [one] => one.lines(),
+        _ => {
+            let checks = same.iter().map(|result| result.check).collect::<Vec<_>>().join(", ");
+            let text = format!("  {reason} [{checks}]");
+            vec![line([("  ", Tone::Plain), ("skip", Tone::Dim), (&text, Tone::Plain)])]
+        }
+    };
+    reasons.into_iter().flat_map(of_reason).collect()
 }
 
 fn indented(label: &str, text: &str) -> TextLine {

@@ -125,7 +125,7 @@ impl HostTree {
 
     /// Whether there is such a file or directory; unknown where the directory above it is missing.
     pub(crate) fn exists(&self, path: &str) -> Fact<bool> {
-        let read = self.open_at(path, OFlags::PATH).and_then(|fd| fstat(fd));
+        let read = self.open_at(path, OFlags::PATH).and_then(fstat);
         let Some(stat) = self.known(path, read)? else { return Ok(false) };
         let is_dir = FileType::from_raw_mode(stat.st_mode).is_dir();
         self.copy(|mirror| if is_dir { mirror.listing(path, &[]) } else { mirror.file(path, "") });

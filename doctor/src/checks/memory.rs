@@ -71,20 +71,30 @@ fn every_app_does_without(evidence: &Evidence) -> bool {
     evidence.running().is_ok() && users(evidence).is_empty()
 }
 
-fn reserve(pool: Option<&HugepagePool>, pages: u64) -> Fix {
-    let (node, kib) = pool.map_or((0, 2048), |pool| (pool.node, pool.kib));
-    let file =
-        format!("/sys/devices/system/node/node{node}/hugepages/hugepages-{kib}kB/nr_hugepages");
-    let fix = Fix::now(format!("echo {pages} > {file}"));
-    let line = format!("w {file} - - - - {pages}");
-    fix.and_persistent(format!(
-        "echo '{line}' > /etc/tmpfiles.d/pmdscope-hugepages-node{node}.conf"
-    ))
+/// What is proposed where nothing tells how much an app needs.
+const PROPOSED_BYTES: u64 = 2 << 30;
+
+/// Hugepages of the size that the other nodes have, or of the smallest one.
+fn propose(pools: &[HugepagePool], node: u32) -> Fix {
+    let in_use = |kib: u64| pools.iter().any(|pool| pool.kib == kib && pool.total > 0);
+    let of_node = pools.iter().filter(|pool| pool.node == node);
+    let Some(pool) = of_node.min_by_key(|pool| (!in_use(pool.kib), pool.kib)) else {
+        return Fix::advice("the kernel has no hugepages here: CONFIG_HUGETLBFS");
+    };
+    reserve(pool, PROPOSED_BYTES.div_ceil(pool.page_bytes()))
+}
+
+fn reserve(pool: &HugepagePool, pages: u64) -> Fix {
+    let (dir, node, kib) = (&pool.dir, pool.node, pool.kib);
+    let line = format!("w {dir}/nr_hugepages - - - - {pages}");
+    let file = format!("/etc/tmpfiles.d/pmdscope-hugepages-node{node}-{kib}kB.conf");
+    Fix::now(format!("echo {pages} > {dir}/nr_hugepages"))
+        .and_persistent(format!("echo '{line}' > {file}"))
 }
 
 fn text(pool: &HugepagePool) -> String {
     let HugepagePool { node, total, free, .. } = pool;
-    format!("node {node}: {total} of {}, {free} free", bytes(pool.kib.saturating_mul(1024)))
+    format!("node {node}: {total} of {}, {free} free", bytes(pool.page_bytes()))
 }
 
 fn reserved(evidence: &Evidence) -> Fact<Vec<Verdict>> {
@@ -95,10 +105,10 @@ fn reserved(evidence: &Evidence) -> Fact<Vec<Verdict>> {
     }
     let none = "no hugepages of any size are reserved";
     if every_app_does_without(evidence) {
-        let fix = reserve(None, 1024).and_advice("then start the app without --no-huge");
+        let fix = propose(&pools, 0).and_advice("then start the app without --no-huge");
         return Ok(vec![warn(format!("{none}; the running apps use --no-huge"), fix)]);
     }
-    Ok(vec![fail(none, reserve(None, 1024))])
+    Ok(vec![fail(none, propose(&pools, 0))])
 }
 
 /// Nodes with poll CPUs, or with NICs in the hands of user space.
@@ -123,22 +133,14 @@ fn per_node(evidence: &Evidence) -> Fact<Vec<Verdict>> {
         return Err(Unknown("no poll CPU and no NIC for user space is known".into()));
     }
     let verdict = |(node, users): (u32, Vec<String>)| {
-        let mut of_node = pools.iter().filter(|pool| pool.node == node);
-        let total: u64 = of_node.clone().map(HugepagePool::bytes).fold(0, u64::saturating_add);
+        let of_node = pools.iter().filter(|pool| pool.node == node);
+        let total: u64 = of_node.map(HugepagePool::bytes).fold(0, u64::saturating_add);
         if total > 0 {
             return pass(format!("node {node} has {}", bytes(total)));
         }
-        let template = HugepagePool {
-            node,
-            kib: of_node.next().map_or(2048, |pool| pool.kib),
-            total,
-            free: 0,
-        };
         let users = users.first().cloned().unwrap_or_default();
-        fail(
-            format!("node {node} has no hugepages, and {users} is on it"),
-            reserve(Some(&template), 1024),
-        )
+        let found = format!("node {node} has no hugepages, and {users} is on it");
+        fail(found, propose(&pools, node))
     };
     Ok(used.into_iter().map(verdict).collect())
 }
@@ -160,9 +162,9 @@ fn free(evidence: &Evidence) -> Fact<Vec<Verdict>> {
         evidence.apps()?.iter().filter(|app| app.absent).map(|app| app.name.as_str()).collect();
     let found = format!("{} of {} are free", bytes(free), bytes(total));
     let fullest = pools.iter().filter(|pool| pool.total > 0).max_by_key(|pool| pool.bytes());
-    let more = fullest.map_or(1024, |pool| pool.total.saturating_mul(2));
     let fix = || {
-        reserve(fullest, more).and_advice("or end the app that holds them: ls -l /dev/hugepages")
+        let more = fullest.map(|pool| reserve(pool, pool.total.saturating_mul(2)));
+        more.unwrap_or_default().and_advice("or end the app that holds them: ls -l /dev/hugepages")
     };
     verdicts.push(match (free, users.is_empty()) {
         (0, _) if !waiting.is_empty() => {
@@ -187,11 +189,12 @@ fn of_app(app: &AppFacts, pools: &[HugepagePool]) -> Option<Verdict> {
             bytes(total)
         )));
     }
-    let largest = pools.iter().max_by_key(|pool| pool.bytes());
-    let pages = largest.map_or(0, |pool| wanted.div_ceil(pool.kib.saturating_mul(1024).max(1)));
+    // Where nothing is reserved yet, the size that most hosts use.
+    let largest = pools.iter().max_by_key(|pool| (pool.bytes(), pool.kib == 2048));
+    let fix = largest.map(|pool| reserve(pool, wanted.div_ceil(pool.page_bytes())));
     let found =
         format!("{} asks for {}, and {} are reserved", app.name, bytes(wanted), bytes(total));
-    Some(fail(found, reserve(largest, pages)))
+    Some(fail(found, fix.unwrap_or_default()))
 }
 
 fn hugetlbfs(evidence: &Evidence) -> Fact<Vec<Verdict>> {

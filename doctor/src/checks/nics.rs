@@ -1,4 +1,4 @@
-//! NICs: their drivers and their PCIe links.
+//! NICs: their drivers, and their links to the host.
 
 use std::collections::BTreeMap;
 

@@ -26,7 +26,7 @@ pub(crate) struct NetworkDevice {
     pub(crate) interfaces: Vec<String>,
 }
 
-/// A PCIe link.
+/// The link of a device to the host.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct PcieLink {
     /// Transfers per lane, 10^9 per second.
@@ -125,20 +125,20 @@ pub(crate) fn read(
     let present = tree.names(DEVICES, |name| address(name).is_some())?;
     let network = present.iter().filter(|device| is_network(tree, device)).cloned();
     let all: BTreeSet<String> = network.chain(named.filter_map(|name| address(&name))).collect();
-    let device = |address: String| (address.clone(), device(tree, address, &present));
+    let device = |address: String| (address.clone(), device(tree, &address, &present));
     Ok(all.into_iter().map(device).collect())
 }
 
-fn device(tree: &HostTree, address: String, present: &[String]) -> NetworkDevice {
+fn device(tree: &HostTree, address: &str, present: &[String]) -> NetworkDevice {
     let file = |name: &str| tree.text(&format!("{DEVICES}/{address}/{name}"));
     let link_name =
         |name: &str| tree.link_name(&format!("{DEVICES}/{address}/{name}")).ok().flatten();
-    let present = present.contains(&address);
+    let present = present.iter().any(|other| other == address);
     let sample = DeviceSample {
         present,
-        network: present && is_network(tree, &address),
+        network: present && is_network(tree, address),
         driver: link_name("driver"),
-        address: address.clone(),
+        address: address.to_owned(),
     };
     let hex = |name: &str| file(name).unwrap_or_default().trim_start_matches("0x").to_owned();
     let link = |which: &str| {

@@ -43,8 +43,8 @@ impl KernelArguments {
                 rest.starts_with('=').then_some(name.len() + 1)
             }
         };
-        let words = self.0.split_ascii_whitespace().rev();
-        words.filter_map(|word| value(word).and_then(|at| word.get(at..))).next()
+        let mut words = self.0.split_ascii_whitespace().rev();
+        words.find_map(|word| value(word).and_then(|at| word.get(at..)))
     }
 }
 

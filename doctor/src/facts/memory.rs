@@ -16,6 +16,8 @@ pub(crate) struct MemoryFacts {
 /// The hugepages of one size on one NUMA node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HugepagePool {
+    /// Its directory.
+    pub(crate) dir: String,
     pub(crate) node: u32,
     pub(crate) kib: u64,
     pub(crate) total: u64,
@@ -34,6 +36,11 @@ impl MemoryFacts {
 }
 
 impl HugepagePool {
+    /// Bytes of one page, never 0.
+    pub(crate) fn page_bytes(&self) -> u64 {
+        self.kib.saturating_mul(1024).max(1)
+    }
+
     /// Bytes of all of its pages.
     pub(crate) fn bytes(&self) -> u64 {
         self.total.saturating_mul(self.kib).saturating_mul(1024)
@@ -85,7 +92,13 @@ fn of_dir(tree: &HostTree, dir: &str, node: u32) -> Fact<Vec<HugepagePool>> {
         let pages =
             |file: &str| Ok(tree.text(&format!("{dir}/{name}/{file}"))?.parse().unwrap_or(0));
         let (total, free) = (pages("nr_hugepages")?, pages("free_hugepages")?);
-        Ok(HugepagePool { node, kib: kib(name).unwrap_or(0), total, free })
+        Ok(HugepagePool {
+            dir: format!("{dir}/{name}"),
+            node,
+            kib: kib(name).unwrap_or(0),
+            total,
+            free,
+        })
     };
     sizes.iter().map(pool).collect()
 }

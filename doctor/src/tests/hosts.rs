@@ -207,3 +207,28 @@ fn poll_loops_on_all_cpus_are_told_apart_from_missing_isolation() {
     let irq = results_of(&report, "irq_affinity").find(|result| result.status == Fail).unwrap();
     assert!(irq.fix.clone().unwrap().now.is_empty());
 }
+
+#[test]
+fn proposed_hugepages_are_of_a_size_that_the_host_uses() {
+    let proposed = |host: &HostFixture| {
+        let fix = only(&host.report(), "hugepages_per_node").fix.clone().unwrap_or_default();
+        fix.now.concat()
+    };
+    let host = HostFixture::good();
+    host.hugepages(0, 1_048_576, 0, 0);
+    let of_node = "/sys/devices/system/node/node0/hugepages";
+    assert_eq!(proposed(&host), format!("echo 2 > {of_node}/hugepages-1048576kB/nr_hugepages"));
+    host.hugepages(1, 1_048_576, 0, 0);
+    assert_eq!(proposed(&host), format!("echo 1024 > {of_node}/hugepages-2048kB/nr_hugepages"));
+}
+
+#[test]
+fn checks_that_were_skipped_for_one_reason_share_a_line() {
+    let mut host = HostFixture::good();
+    host.no_apps();
+    let lines = host.report().lines(false);
+    let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
+    let no_app = lines.iter().filter(|line| line.starts_with("  skip  no app runs ["));
+    assert!(no_app.clone().any(|line| line.contains("descriptors, pool_size")), "{lines:#?}");
+    assert!(lines.iter().filter(|line| line.contains("[pool_size]")).count() == 0, "{lines:#?}");
+}
