@@ -10,6 +10,7 @@ KILL_ROUNDS ?= 100
 ATTACH_CYCLES ?= 1000
 EXIT_ROUNDS ?= 1000
 FUZZ_SECONDS ?= 60
+LAB ?= all
 # Where ld.so and pkg-config look: Debian's directory of the architecture, elsewhere lib64 or lib.
 MULTIARCH = $(shell $(CC) -print-multiarch 2>/dev/null)
 LIBDIR ?= $(if $(MULTIARCH),lib/$(MULTIARCH),$(if $(wildcard /usr/lib64),lib64,lib))
@@ -30,7 +31,7 @@ C_SOURCES = $(shell git ls-files 'examples/*.[ch]' 'lib/*.[ch]' 'integration/*.[
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test screenshot test-install dashboards dashboard-pictures bench bench-leaks bench-capture bench-export bench-flows \
-	soak soak-pdump soak-exit sanitize sanitize-quick fuzz lint lint-quick format install uninstall clean clean-hugepages
+	soak soak-pdump soak-exit lab sanitize sanitize-quick fuzz lint lint-quick format install uninstall clean clean-hugepages
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -93,6 +94,10 @@ soak-pdump: setup build ## kill captures of a stock app (KILL_ROUNDS=N), then at
 soak-exit: setup build ## end an app in every way, observed and not, EXIT_ROUNDS times each; hours
 	PMDSCOPE_EXIT_ROUNDS=$(EXIT_ROUNDS) \
 		$(CARGO) test --locked --package pmdscope-integration -- an_app_ends_as_it_means_to
+
+lab: setup build ## reproduce incidents on PCI NICs in QEMU; five minutes (LAB=quick: two)
+	devtools/setup.sh lab
+	integration/lab/lab.sh $(LAB)
 
 sanitize: ## run the tests of captures under ThreadSanitizer, AddressSanitizer and UBSan
 	devtools/sanitize.sh

@@ -3,7 +3,7 @@
 # Installs on Debian 12 what building, testing, linting and the demo need, and reserves hugepages. Safe to
 # run again, also after a run that was interrupted. `setup.sh clang` adds what fuzzing needs,
 # `setup.sh screenshot` what the README's picture needs, `setup.sh pictures` what those of
-# the dashboards need.
+# the dashboards need, `setup.sh lab` what the lab in QEMU needs.
 set -eu
 
 # netbase: without its /etc/protocols libpcap knows no protocol by name, and the tests compare with tcpdump.
@@ -14,6 +14,7 @@ packages="dpdk dpdk-dev libdpdk-dev meson ninja-build pkg-config gcc g++ libc6-d
 clang_packages="clang libclang-rt-14-dev"
 screenshot_packages="python3-pexpect python3-pyte"
 pictures_packages="chromium curl"
+lab_packages="qemu-system-x86 bpftrace"
 rust_needed=1.88
 tools=$(dirname "$0")
 
@@ -94,11 +95,16 @@ case "${1:-}" in
 clang) wanted=$clang_packages ;;
 screenshot) wanted=$screenshot_packages ;;
 pictures) wanted=$pictures_packages ;;
+lab) wanted=$lab_packages ;;
 *) wanted="" ;;
 esac
 if [ -n "$wanted" ]; then
 	# shellcheck disable=SC2086 # a list of names
 	install_packages $wanted
+	if [ "$1" = lab ]; then
+		guest=$tools/../integration/lab/build-guest.sh
+		"$guest" || { apt update && "$guest"; } || die "without a guest the lab cannot run"
+	fi
 	exit 0
 fi
 

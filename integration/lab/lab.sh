@@ -1,0 +1,128 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# lab.sh [quick|all|JOB...]: runs jobs in guests with PCI NICs and tells what held. Exits with 1 if a check failed.
+#
+#   incidents    NICs that were not bound, a stalled poll loop, a helper beside uio_pci_generic
+#   isolation    the same load with and without an isolated poll core
+#
+# quick is incidents; all, the default, is every job. LAB_TIMEOUT is the time limit of each guest in seconds.
+# PMDSCOPE is the program to test, by default the newest build of this tree. Logs are in build/lab/out.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+tree=$(cd "$here/../.." && pwd)
+out=$tree/build/lab/out
+failed=0
+running=
+
+die() {
+	echo "lab: $*" >&2
+	exit 1
+}
+
+pmdscope=$tree/target/release/pmdscope
+[ ! "$tree/target/debug/pmdscope" -nt "$pmdscope" ] || pmdscope=$tree/target/debug/pmdscope
+pmdscope=${PMDSCOPE:-$pmdscope}
+[ -x "$pmdscope" ] || die "there is no pmdscope: run 'make build' first"
+for program in integration/pmdscope-reflector integration/pmdscope-generator pdump/pmdscope-pdump; do
+	[ -x "$tree/build/$program" ] || die "there is no build/$program: run 'make build' first"
+done
+command -v qemu-system-x86_64 >/dev/null || die "there is no QEMU: run devtools/setup.sh lab"
+
+# A guest ends with its run-guest.sh.
+trap '[ -z "$running" ] || { kill "$running" 2>/dev/null; wait "$running" || true; }' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+# guest NAME JOB ARGUMENT...: runs a job; its output is build/lab/out/NAME.
+guest() {
+	local name=$1 status=0
+	shift
+	"$here/run-guest.sh" "$out/$name" "$@" &
+	running=$!
+	wait "$running" || status=$?
+	running=
+	[ "$status" -eq 0 ] || failed=1
+	return "$status"
+}
+
+incidents() {
+	echo "lab: $SECONDS s: incidents"
+	guest incidents "$here/jobs/incidents.sh" "$pmdscope" || echo "lab: logs are in $out/incidents"
+}
+
+# Each number of two runs of the job isolation.
+number() {
+	sed -n "s/^$2=//p" "$out/isolation-$1/numbers"
+}
+
+# "1 in N" packets.
+loss() {
+	awk -v received="$(number "$1" received)" -v missed="$(number "$1" missed)" 'BEGIN {
+		if (missed == 0) printf "none"
+		else printf "1 in %.1f", (received + missed) / missed
+	}'
+}
+
+row() {
+	printf '     %-42s %16s %16s\n' "$@"
+}
+
+# expect TEXT LEFT OPERATOR RIGHT: a check of two numbers.
+expect() {
+	if [ "$2" "$3" "$4" ]; then
+		echo "ok   $1"
+	else
+		echo "FAIL $1 ($2 $3 $4)"
+		failed=1
+	fi
+}
+
+isolation() {
+	local when irq_cpu name
+	for when in before after; do
+		echo "lab: $SECONDS s: isolation, $when"
+		irq_cpu=1 kernel=""
+		if [ "$when" = after ]; then
+			irq_cpu=0 kernel="isolcpus=nohz,domain,managed_irq,1 nohz_full=1 rcu_nocbs=1 irqaffinity=0"
+		fi
+		LAB_NICS="0 0 1 1" LAB_KERNEL=$kernel guest "isolation-$when" "$here/jobs/isolation.sh" \
+			$irq_cpu "$pmdscope" || {
+			echo "lab: logs are in $out/isolation-$when"
+			return
+		}
+	done
+	row "" "not isolated" isolated
+	row "packets sent" "$(number before sent)" "$(number after sent)"
+	row "missed by the NIC" "$(number before missed)" "$(number after missed)"
+	row "lost" "$(loss before)" "$(loss after)"
+	row "timer interrupts on the poll core" "$(number before timer)" "$(number after timer)"
+	row "interrupts of another NIC on it" "$(number before nic)" "$(number after nic)"
+	row "involuntary switches of the poll thread" "$(number before switches)" "$(number after switches)"
+	# Ratios of counters only: how much a busy host adds to both of them is not known.
+	for name in timer nic switches; do
+		expect "$name: at least ten times as many without isolation" \
+			"$(number before $name)" -ge $((10 * ($(number after $name) + 1)))
+	done
+	expect "missed: more than twice as many without isolation" \
+		"$(number before missed)" -gt $((2 * $(number after missed)))
+	expect "check finds rx_missed without isolation" "$(number before missing_seen)" -eq 1
+}
+
+case "${1:-all}" in
+quick) jobs=(incidents) ;;
+all) jobs=(incidents isolation) ;;
+*) jobs=("$@") ;;
+esac
+for job in "${jobs[@]}"; do
+	case $job in
+	incidents | isolation) "$job" ;;
+	*)
+		echo "usage: $0 [quick|all|incidents|isolation]..." >&2
+		exit 2
+		;;
+	esac
+done
+if [ "$failed" -eq 0 ]; then result=passed; else result=failed; fi
+echo "lab: $result after $SECONDS s"
+exit "$failed"
