@@ -65,7 +65,7 @@ loss() {
 }
 
 row() {
-	printf '     %-42s %16s %16s\n' "$@"
+	printf '     %-48s %14s %14s\n' "$@"
 }
 
 # expect TEXT LEFT OPERATOR RIGHT: a check of two numbers.
@@ -106,6 +106,14 @@ isolation() {
 	done
 	expect "missed: more than twice as many without isolation" \
 		"$(number before missed)" -gt $((2 * $(number after missed)))
+	if [ -n "$(number before traced_timer)" ]; then
+		for name in timer scheduler; do
+			row "events traced by pmdscope interrupts: $name" "$(number before traced_$name)" \
+				"$(number after traced_$name)"
+			expect "interrupts traces $name: at least ten times as many without isolation" \
+				"$(number before traced_$name)" -ge $((10 * ($(number after traced_$name) + 1)))
+		done
+	fi
 	expect "check finds rx_missed without isolation" "$(number before missing_seen)" -eq 1
 }
 

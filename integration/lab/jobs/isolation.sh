@@ -107,4 +107,35 @@ for lint in rx_missed stall; do
 	[ $lint = stall ] || missing_seen=1
 done
 echo "missing_seen=$missing_seen" >>/run/out/numbers
+
+# What took the poll core, as `pmdscope interrupts` traces it: events by cause.
+stolen() {
+	python3 - /run/out/interrupts.json "$1" <<-'END'
+		import json, sys
+		path, cause = sys.argv[1:]
+		apps = json.load(open(path))["apps"]
+		print(sum(row["count"] for app in apps for row in app["stolen"] if row["cause"] == cause))
+	END
+}
+thieves() {
+	python3 - /run/out/interrupts.json <<-'END'
+		import json, sys
+		rows = [row for app in json.load(open(sys.argv[1]))["apps"] for row in app["stolen"]]
+		print("; ".join("{cause} {thief} ({count})".format(**row) for row in rows[:6]) or "nobody")
+	END
+}
+trace() {
+	timeout 150 "$pmdscope" interrupts -a reflector --json -i 5 -n 1 \
+		>/run/out/interrupts.json 2>/run/out/interrupts.err
+}
+if ! "$pmdscope" interrupts --help >/dev/null 2>&1; then
+	skip "interrupts: this pmdscope has no such command"
+elif ! await trace; then
+	fail "interrupts: $(tail -n 1 /run/out/interrupts.err)"
+else
+	for cause in timer irq scheduler; do
+		echo "traced_$cause=$(stolen $cause)" >>/run/out/numbers
+	done
+	note "interrupts names: $(thieves)"
+fi
 end_job
