@@ -21,6 +21,10 @@ use crate::tracer::LcoreTracer;
 /// Longest wait for one app to answer one round, unless the caller knows better.
 pub const ROUND_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// Shortest wait for an app to say who it is, by a command that looks once: on a busy machine that may
+/// take longer than is good for those that look again every second.
+const SINGLE_LOOK_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// Where apps are looked for, what they are called, and what is expected of them.
 #[derive(Clone, Debug)]
 pub struct FleetSettings {
@@ -51,12 +55,15 @@ impl Default for FleetSettings {
 impl FleetSettings {
     /// The apps on this machine, by the names that tools give them: mapped where the settings say so.
     /// Those that share a name, in directories of several users, are called by their directories,
-    /// which are accepted as names too.
+    /// which are accepted as names too. Waits at least 1 s for each, at the same time.
     pub fn running(&self) -> Vec<DiscoveredApp> {
-        self.running_beside(&[])
+        let timeout = self.discover.timeout.max(SINGLE_LOOK_TIMEOUT);
+        let discover = DiscoverOptions { timeout, ..self.discover.clone() };
+        self.names.give(&discover::look(&discover, &[]))
     }
 
-    /// As [`FleetSettings::running`], without connecting again to those of [`Fleet::connected`].
+    /// As [`FleetSettings::running`], without connecting again to those of [`Fleet::connected`], and for
+    /// those who look again: an app is waited for no longer than the settings say.
     pub fn running_beside(&self, connected: &[DiscoveredApp]) -> Vec<DiscoveredApp> {
         self.names.give(&discover::look(&self.discover, connected))
     }
@@ -93,7 +100,8 @@ impl FleetSettings {
         name: &str,
         connected: &[DiscoveredApp],
     ) -> Result<Vec<DiscoveredApp>, FindError> {
-        let running = self.running_beside(connected);
+        let running =
+            if connected.is_empty() { self.running() } else { self.running_beside(connected) };
         // It is that one which is meant, and no other one whose name begins so.
         if self.expects(name) && !running.iter().any(|app| app.is_called(name)) {
             return Ok(Vec::new());

@@ -6,8 +6,12 @@ mod support;
 use std::thread::sleep;
 use std::time::Duration;
 
-use pmdscope_telemetry::discover::{FindError, Reachability, UnreachableReason, discover, find};
-use pmdscope_telemetry::{Deadline, TelemetryClient, TelemetryCommand, TelemetryError};
+use pmdscope_telemetry::discover::{
+    DiscoverOptions, FindError, Reachability, UnreachableReason, discover, find,
+};
+use pmdscope_telemetry::{
+    Deadline, FleetSettings, TelemetryClient, TelemetryCommand, TelemetryError,
+};
 use serde_json::Value;
 use support::{BANNER, FakeApp};
 
@@ -56,6 +60,24 @@ fn a_good_reply_is_read_and_the_peer_known() {
     assert_eq!(client.peer().pid, std::process::id());
     assert!(client.peer().start_ticks > 0);
     assert_eq!(client.requests(), 1);
+}
+
+#[test]
+fn who_looks_once_waits_for_a_slow_app() {
+    let app = FakeApp::start(|connection| {
+        sleep(Duration::from_millis(400));
+        connection.serve(|_| String::new());
+    });
+    let discover = DiscoverOptions { timeout: Duration::from_millis(300), ..app.discovery() };
+    let settings = FleetSettings { discover, ..FleetSettings::default() };
+    let again = settings.running_beside(&[]);
+    assert_eq!(again[0].state, Reachability::Unreachable(UnreachableReason::Timeout));
+    // This machine may be slow as well.
+    let deadline = Deadline::after(LONG);
+    while settings.running()[0].state != Reachability::Live {
+        assert!(!deadline.passed(), "never found in time");
+    }
+    assert_eq!(settings.named("fake", &[]).map(|found| found.len()).ok(), Some(1));
 }
 
 #[test]
