@@ -15,6 +15,7 @@ mod export;
 mod extcap;
 mod flows;
 mod lcores;
+mod interrupts;
 mod leaks;
 mod ls;
 mod man;
@@ -55,6 +56,7 @@ enum Command {
     Doctor(doctor::Args),
     Lcores(lcores::Args),
     Leaks(leaks::Args),
+    Interrupts(interrupts::Args),
     Export(export::Args),
     Record(record::Args),
     Capture(Box<capture::Args>),
@@ -132,6 +134,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Doctor(args) => doctor::run(&args),
         Command::Lcores(args) => lcores::run(&args),
         Command::Leaks(args) => leaks::run(&args),
+        Command::Interrupts(args) => interrupts::run(&args),
         Command::Export(args) => export::run(&args),
         Command::Record(args) => record::run(&args),
         Command::Capture(args) => capture::run(&args),

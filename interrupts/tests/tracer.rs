@@ -101,11 +101,15 @@ const PRINTS: &str = r#"
 tids=$(printf '%s' "$script" | sed -n 's/^ *@poll\[\([0-9]*\)\] = 1;$/\1/p')
 now=$(awk '{printf "%.0f", $1 * 1000000000}' /proc/uptime)
 trap 'exit 0' INT
+stats=$(for tid in $tids; do
+	printf '%s' ', "'$tid',hog": {"count": 3, "average": 3000000, "total": 9000000}'
+done)
+hist=$(for tid in $tids; do
+	printf '%s' ', "'$tid'": [{"min": 2097152, "max": 4194303, "count": 3}]'
+done)
 while :; do
-	for tid in $tids; do
-		echo '{"type": "stats", "data": {"@run": {"'$tid',hog": {"count": 3, "average": 3000000, "total": 9000000}}}}'
-		echo '{"type": "hist", "data": {"@run_hist": {"'$tid'": [{"min": 2097152, "max": 4194303, "count": 3}]}}}'
-	done
+	echo '{"type": "stats", "data": {"@run": {'"${stats#, }"'}}}'
+	echo '{"type": "hist", "data": {"@run_hist": {'"${hist#, }"'}}}'
 	echo '{"type": "value", "data": ["live",'$now']}'
 	sleep 0.1
 done"#;

@@ -1,0 +1,300 @@
+//! What was stolen between two samples, and since the begin.
+
+use std::collections::BTreeMap;
+
+use pmdscope_interrupts::{StolenEvent, StolenHistogram, Tracer};
+use pmdscope_telemetry::model::Model;
+use pmdscope_telemetry::sample::{
+    QueueDirection, Sample, StolenCause, StolenSample, TracingSample,
+};
+use pmdscope_telemetry::{Fleet, monotonic_ns};
+use serde::Serialize;
+
+/// Who stole from which lcore of which app.
+pub(super) type ThiefKey = (String, u32, StolenCause, String);
+
+/// What one thief took from one lcore.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct StolenRow {
+    #[serde(skip)]
+    pub(super) app: String,
+    pub(super) lcore: u32,
+    pub(super) cause: StolenCause,
+    pub(super) thief: String,
+    /// In this time.
+    pub(super) count: u64,
+    /// Per second.
+    pub(super) count_ps: Option<f64>,
+    /// Nanoseconds; `None` where it is not known.
+    pub(super) stolen_ns: Option<u64>,
+    /// Of the time, 0 to 1.
+    pub(super) stolen_ratio: Option<f64>,
+    /// The longest since the begin, nanoseconds.
+    pub(super) longest_ns: Option<u64>,
+    pub(super) longest_realtime_ns: Option<u64>,
+    /// Begin of the last event with a time, wall clock.
+    pub(super) last_realtime_ns: Option<u64>,
+}
+
+/// What libpmdscope said in the round in which the longest theft so far of an lcore was seen.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Surroundings {
+    pub(super) lcore: u32,
+    pub(super) cause: StolenCause,
+    pub(super) thief: String,
+    pub(super) duration_ns: u64,
+    pub(super) realtime_ns: u64,
+    /// Longest gap between two polls of the lcore in the window around, microseconds.
+    pub(super) poll_gap_us: Option<u64>,
+    /// The deepest receive queue of the app in that window: port, queue, packets, descriptors.
+    pub(super) deepest_queue: Option<QueueDepth>,
+    /// Packets that its ports missed per second; `None` where no port tells.
+    pub(super) rx_missed_ps: Option<f64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct QueueDepth {
+    pub(super) port: u16,
+    pub(super) queue: u16,
+    pub(super) packets: u64,
+    pub(super) descriptors: Option<u64>,
+}
+
+/// An event, and the app that it happened to.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct AppEvent {
+    app: String,
+    #[serde(flatten)]
+    event: StolenEvent,
+}
+
+/// One app.
+#[derive(Clone, Debug)]
+pub(super) struct AppRound {
+    pub(super) app: String,
+    pub(super) pid: u32,
+    pub(super) tracing: TracingSample,
+    pub(super) histograms: Vec<StolenHistogram>,
+    /// Worst first.
+    pub(super) rows: Vec<StolenRow>,
+    pub(super) around: Vec<Surroundings>,
+    /// Estimated share of the time of its lcores that tracing takes, 0 to 1.
+    pub(super) overhead_ratio: Option<f64>,
+}
+
+/// Compares the samples of one round with those of the round before, and with those at the begin.
+#[derive(Debug)]
+pub(super) struct Rounds {
+    apps: Vec<AppRound>,
+    begin: Snapshot,
+    before: Snapshot,
+    around: BTreeMap<(String, u32), Surroundings>,
+    last: BTreeMap<ThiefKey, u64>,
+    events: Vec<AppEvent>,
+    sequence: u64,
+    seconds: f64,
+}
+
+/// Totals at one time.
+#[derive(Clone, Debug)]
+struct Snapshot {
+    at_ns: u64,
+    totals: BTreeMap<ThiefKey, StolenSample>,
+    overhead_ns: BTreeMap<String, u64>,
+}
+
+/// The apps of which tracing is known.
+pub(super) fn tracings(fleet: &Fleet) -> impl Iterator<Item = (&str, &TracingSample)> {
+    models(fleet).filter_map(|(app, model)| Some((app, model.sample.tracing.as_ref()?)))
+}
+
+fn models(fleet: &Fleet) -> impl Iterator<Item = (&str, &Model)> {
+    fleet.state.models().map(|(app, model)| (app.name.as_str(), model))
+}
+
+impl Snapshot {
+    fn of(fleet: &Fleet, tracer: &Tracer) -> Self {
+        let mut totals = BTreeMap::new();
+        let mut overhead_ns = BTreeMap::new();
+        for (app, tracing) in tracings(fleet) {
+            overhead_ns.insert(app.to_owned(), tracing.overhead_ns);
+            for stolen in &tracing.stolen {
+                totals.insert(key(app, stolen), stolen.clone());
+            }
+        }
+        Self { at_ns: tracer.counted_until_ns().unwrap_or_else(monotonic_ns), totals, overhead_ns }
+    }
+}
+
+fn key(app: &str, stolen: &StolenSample) -> ThiefKey {
+    (app.to_owned(), stolen.lcore, stolen.cause, stolen.thief.clone())
+}
+
+impl Rounds {
+    pub(super) fn new(fleet: &Fleet, tracer: &Tracer) -> Self {
+        let begin = Snapshot::of(fleet, tracer);
+        let mut rounds = Self {
+            apps: Vec::new(),
+            before: begin.clone(),
+            begin,
+            around: BTreeMap::new(),
+            last: BTreeMap::new(),
+            events: Vec::new(),
+            sequence: 0,
+            seconds: 0.0,
+        };
+        // Those of the time before are nobody's business.
+        rounds.sequence = tracer.events_after(0).last().map_or(0, |event| event.sequence);
+        rounds
+    }
+
+    /// Takes in the samples of a round.
+    pub(super) fn advance(&mut self, fleet: &Fleet, tracer: &Tracer) {
+        let now = Snapshot::of(fleet, tracer);
+        self.take_in_events(fleet, tracer);
+        let before = std::mem::replace(&mut self.before, now.clone());
+        self.compare(fleet, tracer, &before, &now);
+    }
+
+    /// Compares the last samples with the first ones.
+    pub(super) fn finish(&mut self, fleet: &Fleet, tracer: &Tracer) {
+        let now = Snapshot::of(fleet, tracer);
+        self.take_in_events(fleet, tracer);
+        let begin = self.begin.clone();
+        self.compare(fleet, tracer, &begin, &now);
+    }
+
+    fn compare(&mut self, fleet: &Fleet, tracer: &Tracer, before: &Snapshot, now: &Snapshot) {
+        self.seconds = now.at_ns.saturating_sub(before.at_ns) as f64 / 1e9;
+        self.apps.clear();
+        for (app, model) in models(fleet) {
+            let Some(tracing) = &model.sample.tracing else { continue };
+            let pid = model.sample.app.pid;
+            let rows = self.rows(app, &tracing.stolen, before);
+            let overhead =
+                |snapshot: &Snapshot| snapshot.overhead_ns.get(app).copied().unwrap_or(0);
+            let overhead_ns = overhead(now).saturating_sub(overhead(before)) as f64;
+            let time_ns = self.seconds * 1e9 * tracing.lcores.len() as f64;
+            let around = self.around.iter().filter(|((name, _), _)| name == app);
+            self.apps.push(AppRound {
+                app: app.to_owned(),
+                pid,
+                tracing: tracing.clone(),
+                histograms: tracer.histograms(pid),
+                rows,
+                around: around.map(|(_, around)| around.clone()).collect(),
+                overhead_ratio: (time_ns > 0.0).then_some(overhead_ns / time_ns),
+            });
+        }
+    }
+
+    fn rows(&self, app: &str, stolen: &[StolenSample], before: &Snapshot) -> Vec<StolenRow> {
+        let row = |stolen: &StolenSample| {
+            let key = key(app, stolen);
+            let earlier = before.totals.get(&key);
+            // An app that was restarted counts from 0 again.
+            let earlier = earlier.filter(|earlier| earlier.count <= stolen.count);
+            let count = stolen.count - earlier.map_or(0, |earlier| earlier.count);
+            let earlier_ns = earlier.and_then(|earlier| earlier.stolen_ns).unwrap_or(0);
+            let stolen_ns = stolen.stolen_ns.map(|ns| ns.saturating_sub(earlier_ns));
+            let per_second = |value: f64| (self.seconds > 0.0).then(|| value / self.seconds);
+            (count > 0 || stolen_ns.is_some_and(|ns| ns > 0)).then(|| StolenRow {
+                app: app.to_owned(),
+                lcore: stolen.lcore,
+                cause: stolen.cause,
+                thief: stolen.thief.clone(),
+                count,
+                count_ps: per_second(count as f64),
+                stolen_ns,
+                stolen_ratio: stolen_ns.and_then(|ns| per_second(ns as f64 / 1e9)),
+                longest_ns: stolen.longest_ns,
+                longest_realtime_ns: stolen.longest_realtime_ns,
+                last_realtime_ns: self.last.get(&key).copied(),
+            })
+        };
+        let mut rows: Vec<StolenRow> = stolen.iter().filter_map(row).collect();
+        sort(&mut rows);
+        rows
+    }
+
+    fn take_in_events(&mut self, fleet: &Fleet, tracer: &Tracer) {
+        for event in tracer.events_after(self.sequence) {
+            self.sequence = event.sequence;
+            let found = models(fleet).find(|(_, model)| model.sample.app.pid == event.pid);
+            let Some((app, model)) = found else { continue };
+            let key = (app.to_owned(), event.lcore, event.cause, event.thief.clone());
+            self.last.insert(key, event.start_realtime_ns);
+            self.note_longest(app, model, &event);
+            self.events.push(AppEvent { app: app.to_owned(), event });
+        }
+        // Nobody may take them.
+        let surplus = self.events.len().saturating_sub(MOST_EVENTS);
+        self.events.drain(..surplus);
+    }
+
+    /// Remembers what else is known of the time of the longest theft of an lcore.
+    fn note_longest(&mut self, app: &str, model: &Model, event: &StolenEvent) {
+        let key = (app.to_owned(), event.lcore);
+        let known = self.around.get(&key);
+        if event.cause == StolenCause::Sleep
+            || known.is_some_and(|known| known.duration_ns >= event.duration_ns)
+        {
+            return;
+        }
+        if let Some(around) = surroundings(model, event) {
+            self.around.insert(key, around);
+        }
+    }
+
+    /// The apps of this round.
+    pub(super) fn apps(&self) -> &[AppRound] {
+        &self.apps
+    }
+
+    /// Length of this round.
+    pub(super) fn seconds(&self) -> f64 {
+        self.seconds
+    }
+
+    /// The events that have come since this was asked last.
+    pub(super) fn take_events(&mut self) -> Vec<AppEvent> {
+        std::mem::take(&mut self.events)
+    }
+}
+
+/// Events that wait to be printed.
+const MOST_EVENTS: usize = 100_000;
+
+/// Most time first, then most events.
+fn sort(rows: &mut [StolenRow]) {
+    rows.sort_by(|a, b| (b.stolen_ns, b.count, a.lcore).cmp(&(a.stolen_ns, a.count, b.lcore)));
+}
+
+/// `None` at level 0.
+fn surroundings(model: &Model, event: &StolenEvent) -> Option<Surroundings> {
+    let lcore = model.sample.lcores.iter().find(|lcore| lcore.lcore == event.lcore)?;
+    let missed = model.ports.iter().filter_map(|port| port.rx_missed_ps);
+    Some(Surroundings {
+        lcore: event.lcore,
+        cause: event.cause,
+        thief: event.thief.clone(),
+        duration_ns: event.duration_ns,
+        realtime_ns: event.start_realtime_ns,
+        poll_gap_us: Some(lcore.gap_window_max_us).filter(|gap| *gap > 0),
+        deepest_queue: deepest_queue(&model.sample),
+        rx_missed_ps: missed.reduce(|sum, port| sum + port),
+    })
+}
+
+fn deepest_queue(sample: &Sample) -> Option<QueueDepth> {
+    let receive = sample.queues.iter().filter(|queue| queue.direction == QueueDirection::Rx);
+    let depth = receive.filter_map(|queue| {
+        Some(QueueDepth {
+            port: queue.port,
+            queue: queue.queue,
+            packets: queue.depth_high_water.as_ref()?.window,
+            descriptors: queue.descriptors,
+        })
+    });
+    depth.max_by_key(|depth| depth.packets)
+}
