@@ -30,7 +30,7 @@ INSTALLED = bin/pmdscope bin/pmdscope-reflector bin/pmdscope-generator $(LIBDIR)
 C_SOURCES = $(shell git ls-files 'examples/*.[ch]' 'lib/*.[ch]' 'integration/*.[ch]' 'pdump/*.[ch]')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test screenshot test-install dashboards dashboard-pictures bench bench-leaks bench-capture bench-export bench-flows \
+.PHONY: help setup build demo test screenshot test-install dashboards dashboard-pictures bench bench-leaks bench-capture bench-export bench-flows bench-interrupts \
 	soak soak-pdump soak-exit lab sanitize sanitize-quick fuzz lint lint-quick format install uninstall clean clean-hugepages
 
 help: ## list the targets
@@ -83,6 +83,9 @@ bench-export: setup build ## benchmark the exporter against dpdk-telemetry-expor
 
 bench-flows: setup build ## benchmark the flow table against tshark, softflowd and nfpcapd (BENCH_ARGS=--quick)
 	target/release/pmdscope-bench-flows $(BENCH_ARGS)
+
+bench-interrupts: setup build ## measure what tracing takes from a poll core; ten minutes (BENCH_ARGS=--quick)
+	target/release/pmdscope-bench-interrupts $(BENCH_ARGS)
 
 soak: setup build ## test for two hours that clean traffic shows no leak (SOAK_SECONDS=N)
 	integration/apps/pipeline/soak.sh $(BUILD)/integration/pmdscope-pipeline target/release/pmdscope $(SOAK_SECONDS)

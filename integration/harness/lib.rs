@@ -28,5 +28,6 @@ pub mod site;
 pub mod spread;
 pub mod telemetry;
 pub mod testpmd;
+pub mod tracefs;
 pub mod veth;
 pub mod wire;

@@ -35,13 +35,23 @@ pub struct PairOptions {
     pub leak: Option<String>,
     /// `--inject-stall`, for instance `3000/100`.
     pub stall: Option<String>,
+    /// `--inject-signal`, for instance `5000/100`.
+    pub signal: Option<String>,
     /// `--inject-restart`, for instance `300` or `1000/200`.
     pub restart: Option<String>,
 }
 
 impl Default for PairOptions {
     fn default() -> Self {
-        Self { link: Link::Virtio, queues: 1, mbufs: 16383, leak: None, stall: None, restart: None }
+        Self {
+            link: Link::Virtio,
+            queues: 1,
+            mbufs: 16383,
+            leak: None,
+            stall: None,
+            signal: None,
+            restart: None,
+        }
     }
 }
 
@@ -151,6 +161,9 @@ fn start_reflector(
     }
     if let Some(stall) = &options.stall {
         command.args(["--inject-stall", stall]);
+    }
+    if let Some(signal) = &options.signal {
+        command.args(["--inject-signal", signal]);
     }
     if let Some(restart) = &options.restart {
         command.args(["--inject-restart", restart]);

@@ -50,6 +50,11 @@ pub fn exit_app(level: u8) -> Result<PathBuf> {
     built(&format!("build/integration/pmdscope-exit-app-l{level}"))
 }
 
+/// Takes CPUs from apps that poll.
+pub fn thief() -> Result<PathBuf> {
+    built("build/integration/pmdscope-thief")
+}
+
 /// The helper that captures from stock apps.
 pub fn pdump() -> Result<PathBuf> {
     built("build/pdump/pmdscope-pdump")

@@ -241,7 +241,12 @@ fn thread(lcore: u32, involuntary_switches: u64) -> ThreadSample {
 }
 
 fn thread_rates(lcore: u32, involuntary_ps: f64) -> ThreadRates {
-    ThreadRates { lcore, voluntary_ps: Some(0.0), involuntary_ps: Some(involuntary_ps), ..ThreadRates::default() }
+    ThreadRates {
+        lcore,
+        voluntary_ps: Some(0.0),
+        involuntary_ps: Some(involuntary_ps),
+        ..ThreadRates::default()
+    }
 }
 
 fn lcore_rates(id: u32) -> LcoreRates {

@@ -15,6 +15,7 @@
 
 #include <pmdscope.h>
 
+#include "alarm.h"
 #include "app.h"
 #include "backpressure.h"
 #include "clock.h"
@@ -36,6 +37,8 @@ struct reflector_options {
 	uint64_t stall_every_ms;
 	uint64_t refuse_us;
 	uint64_t refuse_every_ms;
+	uint64_t alarm_us;
+	uint64_t alarm_every_ms;
 	uint64_t restart_every_ms;
 	uint64_t restart_down_ms;
 };
@@ -96,6 +99,12 @@ parse_refuse(const struct option_spec *spec, const char *text)
 	return parse_time(spec, text, &options.refuse_us, &options.refuse_every_ms);
 }
 
+static int
+parse_alarm(const struct option_spec *spec, const char *text)
+{
+	return parse_time(spec, text, &options.alarm_us, &options.alarm_every_ms);
+}
+
 /* "MS" or "MS/DOWN" */
 static int
 parse_restart(const struct option_spec *spec, const char *text)
@@ -123,6 +132,9 @@ static const struct option_spec specs[] = {
 	{ "inject-refusal", "US/MS",
 			"refuse all TX for US microseconds every MS milliseconds, and retry",
 			parse_refuse, NULL, 0, 0 },
+	{ "inject-signal", "US/MS",
+			"interrupt each lcore every MS milliseconds by a signal, handled in US microseconds",
+			parse_alarm, NULL, 0, 0 },
 	{ "inject-restart", "MS[/DOWN]",
 			"stop and start the ports every MS milliseconds, DOWN ms apart (0); one lcore only",
 			parse_restart, NULL, 0, 0 },
@@ -233,6 +245,9 @@ lcore_main(void *arg)
 	(void)arg;
 	if (lane == end)
 		return 0;
+	if (alarm_start(options.alarm_us, options.alarm_every_ms) != 0)
+		fprintf(stderr, "%s: --inject-signal: %s\n", program_invocation_short_name,
+				strerror(errno));
 	while (!control_stopping()) {
 		polled = 0;
 		for (l = lane; l < end; l++) {

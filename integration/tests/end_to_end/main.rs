@@ -13,6 +13,7 @@ mod extcap;
 mod harm;
 mod hazards;
 mod incidents;
+mod interrupts;
 mod ipfix;
 mod lcores;
 mod leak;
@@ -102,6 +103,7 @@ fn main() -> ExitCode {
         hazards::trials(),
         incidents::trials(),
         missed::trials(),
+        interrupts::trials(),
         exporter::trials(),
         pdump::trials(),
         pdump_kill::trials(),

@@ -1,0 +1,245 @@
+//! `make bench-interrupts`: what `pmdscope interrupts` takes from the poll loop that it watches.
+//!
+//! One app polls; another process interrupts its CPU at a steady rate. Iterations of the poll loop are
+//! counted in turns with and without the tracer. The numbers are for people to read: a slow machine is no
+//! failure.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use pmdscope_integration::command::{self, BenchOptions};
+use pmdscope_integration::machine::{Machine, Priority};
+use pmdscope_integration::pair::reflector;
+use pmdscope_integration::process::{Process, wait_until};
+use pmdscope_integration::programs;
+use pmdscope_integration::scratch::Scratch;
+use pmdscope_integration::spread::Spread;
+use pmdscope_integration::telemetry;
+use pmdscope_integration::tracefs::{try_bpftrace, with_tracefs};
+use rustix::process::Signal;
+use serde_json::Value;
+
+const HELP: &str = "\
+Usage: pmdscope-bench-interrupts [options]
+
+Measures what `pmdscope interrupts` takes from the poll loop that it watches, per event, on CPUs 0 and
+1. Needs root, two CPUs and bpftrace; without them it says so and ends with status 0. Ten minutes.
+
+  --quick           three minutes
+  --rounds N        so many rounds (11; with --quick 5)
+  --pmdscope FILE   the pmdscope to measure (target/release/pmdscope)
+";
+
+/// Time between two interrupts that the poll core gets, microseconds.
+const LOADS: [(&str, Option<u64>); 2] = [("ticks alone", None), ("10,000 IPIs/s", Some(50))];
+
+/// How long iterations are counted.
+const WINDOW: Duration = Duration::from_secs(4);
+
+const START: Duration = Duration::from_secs(120);
+
+fn main() -> ExitCode {
+    let options = ["--quick", "--rounds", "--pmdscope"];
+    command::main("pmdscope-bench-interrupts", HELP, &options, &[], run)
+}
+
+fn run(options: &BenchOptions) -> Result<()> {
+    let Some(machine) = Machine::new()?.filter(|_| rustix::process::geteuid().is_root()) else {
+        println!("SKIP: bench-interrupts: needs root and two CPUs");
+        return Ok(());
+    };
+    if let Err(error) = try_bpftrace() {
+        println!("SKIP: bench-interrupts: {error:#}");
+        return Ok(());
+    }
+    println!("pmdscope interrupts, on {}. Median and quartiles.", machine.describe());
+    let _priority = Priority::raise()?;
+    let pmdscope = options.pmdscope.clone().map_or_else(programs::pmdscope, Ok)?;
+    let rounds = options.rounds.unwrap_or(if options.quick { 5 } else { 11 });
+    let scratch = Scratch::new()?;
+    let (app, _reflector) = reflector(&scratch, "net_null0")?;
+    let tsc_hz = telemetry::number(&app, "/pmdscope", "tsc_hz")?;
+    for (name, gap_us) in LOADS {
+        let load = gap_us.map(|gap_us| start_load(&scratch, gap_us)).transpose()?;
+        let mut results = Vec::new();
+        for _ in 0..rounds {
+            results.push(round(&scratch, &app, &pmdscope)?);
+        }
+        drop(load);
+        print(name, &results, tsc_hz);
+    }
+    Ok(())
+}
+
+/// Of one round.
+struct RoundResult {
+    /// Iterations per second without the tracer, and with it.
+    polls: [f64; 2],
+    /// Events per second that were traced.
+    events: f64,
+    /// Time of the programs in the kernel, per run of one, nanoseconds.
+    program_ns: Option<f64>,
+    /// Runs of programs per second.
+    program_runs: Option<f64>,
+}
+
+impl RoundResult {
+    /// Share of the iterations that is gone.
+    fn loss(&self) -> f64 {
+        1.0 - self.polls[1] / self.polls[0]
+    }
+}
+
+fn print(load: &str, results: &[RoundResult], tsc_hz: u64) {
+    let spread = |of: &dyn Fn(&RoundResult) -> f64| Spread::of(results.iter().map(of));
+    println!("\n{load}:");
+    println!("  iterations/s without         {:.0}", spread(&|result| result.polls[0]));
+    println!("  iterations/s with            {:.0}", spread(&|result| result.polls[1]));
+    println!("  ratio                        {:.4}", spread(&|r| r.polls[1] / r.polls[0]));
+    println!("  events/s                     {:.0}", spread(&|result| result.events));
+    let event_ns = |result: &RoundResult| result.loss() * 1e9 / result.events;
+    println!("  ns per event, by iterations  {:.0}", spread(&event_ns));
+    let cycles = |result: &RoundResult| event_ns(result) * tsc_hz as f64 / 1e9;
+    println!("  cycles per event             {:.0}", spread(&cycles));
+    if results.iter().all(|result| result.program_ns.is_some()) {
+        let ns = |result: &RoundResult| result.program_ns.unwrap_or(f64::NAN);
+        println!("  ns per program, by the kernel {:.0}", spread(&ns));
+        let runs = |result: &RoundResult| result.program_runs.unwrap_or(f64::NAN);
+        println!("  programs/s, of all CPUs      {:.0}", spread(&runs));
+    }
+}
+
+fn round(scratch: &Scratch, app: &str, pmdscope: &Path) -> Result<RoundResult> {
+    let without = polls_per_second(app)?;
+    let out = scratch.path("interrupts.json");
+    let file = File::create(&out)?;
+    let program = pmdscope.to_string_lossy();
+    let words = [&*program, "interrupts", "-a", app, "--json", "-i", "1", "--for", "1h"];
+    let child = with_tracefs(&words).stdout(file).stderr(Stdio::null()).spawn()?;
+    let tracer = Killed(child);
+    let documents = || documents(&out);
+    wait_until("the tracer", START, || Ok(documents().len() >= 2))?;
+    let statistics = BpfStatistics::begin(tracer.0.id())?;
+    let before = documents().len();
+    let with = polls_per_second(app)?;
+    let (program_ns, program_runs) = statistics.end()?;
+    let windows = documents().split_off(before);
+    let events = windows.iter().map(count).sum::<u64>() as f64;
+    let seconds: f64 = windows.iter().filter_map(|doc| doc["interval_s"].as_f64()).sum();
+    if seconds <= 0.0 {
+        bail!("the tracer printed nothing within {WINDOW:?}");
+    }
+    Ok(RoundResult { polls: [without, with], events: events / seconds, program_ns, program_runs })
+}
+
+/// Ends with its owner.
+struct Killed(std::process::Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        // bpftrace ends with it.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn documents(path: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+fn count(document: &Value) -> u64 {
+    let rows = document["apps"][0]["stolen"].as_array().into_iter().flatten();
+    rows.filter(|row| row["cause"] != "unexplained").filter_map(|row| row["count"].as_u64()).sum()
+}
+
+fn polls_per_second(app: &str) -> Result<f64> {
+    let (begin, before) = (Instant::now(), polls(app)?);
+    sleep(WINDOW);
+    Ok((polls(app)? - before) as f64 / begin.elapsed().as_secs_f64())
+}
+
+fn polls(app: &str) -> Result<u64> {
+    let table = telemetry::ask(app, "/pmdscope/lcores")?;
+    table["polls"][0].as_u64().with_context(|| format!("no polls in {table}"))
+}
+
+/// Interrupts CPU 1 for as long as it is kept.
+fn start_load(scratch: &Scratch, gap_us: u64) -> Result<Process> {
+    let mut command = Command::new("taskset");
+    command.args(["-c", "0"]).arg(programs::thief()?);
+    command.args(["ipi", "1", "1000000000", &gap_us.to_string()]);
+    let process = Process::spawn("load", &mut command, scratch.dir())?;
+    sleep(Duration::from_secs(1));
+    process.signal(Signal::CONT).context("the load has ended")?;
+    Ok(process)
+}
+
+/// What the kernel counts of BPF programs while this exists.
+struct BpfStatistics {
+    bpftrace: Option<u32>,
+    before: (u64, u64),
+    begin: Instant,
+}
+
+const SWITCH: &str = "/proc/sys/kernel/bpf_stats_enabled";
+
+impl BpfStatistics {
+    fn begin(tracer: u32) -> Result<Self> {
+        let _ = fs::write(SWITCH, "1");
+        let bpftrace = child_of(tracer)?;
+        let before = bpftrace.map_or((0, 0), program_times);
+        Ok(Self { bpftrace, before, begin: Instant::now() })
+    }
+
+    /// Nanoseconds per run, and runs per second.
+    fn end(self) -> Result<(Option<f64>, Option<f64>)> {
+        let (ns, runs) = self.bpftrace.map_or((0, 0), program_times);
+        let (ns, runs) = (ns.saturating_sub(self.before.0), runs.saturating_sub(self.before.1));
+        let seconds = self.begin.elapsed().as_secs_f64();
+        if runs == 0 {
+            return Ok((None, None));
+        }
+        Ok((Some(ns as f64 / runs as f64), Some(runs as f64 / seconds)))
+    }
+}
+
+impl Drop for BpfStatistics {
+    fn drop(&mut self) {
+        let _ = fs::write(SWITCH, "0");
+    }
+}
+
+fn child_of(pid: u32) -> Result<Option<u32>> {
+    for process in fs::read_dir("/proc")?.filter_map(Result::ok) {
+        let stat = fs::read_to_string(process.path().join("stat")).unwrap_or_default();
+        let parent = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1));
+        if parent == Some(&pid.to_string()) {
+            return Ok(process.file_name().to_string_lossy().parse().ok());
+        }
+    }
+    Ok(None)
+}
+
+/// Time and runs of all programs of a process, each counted once.
+fn program_times(pid: u32) -> (u64, u64) {
+    let mut programs = std::collections::BTreeMap::new();
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten();
+    for descriptor in descriptors.filter_map(Result::ok) {
+        let text = fs::read_to_string(descriptor.path()).unwrap_or_default();
+        let field = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+            line.trim().parse::<u64>().ok()
+        };
+        if let (Some(id), Some(ns), Some(runs)) =
+            (field("prog_id:"), field("run_time_ns:"), field("run_cnt:"))
+        {
+            programs.insert(id, (ns, runs));
+        }
+    }
+    programs.values().fold((0, 0), |sum, program| (sum.0 + program.0, sum.1 + program.1))
+}

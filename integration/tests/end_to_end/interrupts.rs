@@ -1,0 +1,306 @@
+//! What takes a poll core is caught, timed and named: real thieves, a real app, real tracepoints.
+
+use std::fs;
+use std::net::UdpSocket;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+use libtest_mimic::Trial;
+use pmdscope_integration::pair::{Pair, PairOptions, reflector};
+use pmdscope_integration::process::{Process, run, wait_until};
+use pmdscope_integration::programs;
+use pmdscope_integration::scratch::Scratch;
+use pmdscope_integration::tracefs::{try_bpftrace, with_tracefs};
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::support::{LIMIT, Missing, Needs, missing_program, trial_unless};
+
+/// Time that each burst of a thief takes.
+const BURST_US: u64 = 5_000;
+
+/// How far what was traced may be from what the thief measured, at most.
+const TOLERANCE: f64 = 0.1;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let traced = |name: &str, test| trial_unless(name, missing_to_trace(), test);
+    let counted = |name: &str, test| trial_unless(name, Needs::Apps.missing(), test);
+    vec![
+        traced("a_hog_on_a_poll_core_is_caught", hog),
+        traced("handlers_of_signals_are_caught", signals),
+        traced("softirqs_of_others_are_caught", softirqs),
+        traced("interrupts_from_other_cpus_are_caught", ipis),
+        traced("a_killed_tracer_leaves_nothing_behind", killed),
+        counted("without_bpftrace_interrupts_are_counted", no_bpftrace),
+    ]
+}
+
+/// Why nothing can be traced here.
+fn missing_to_trace() -> Option<Missing> {
+    let needed = || missing_program(&["bpftrace", "unshare", "ip"]);
+    let tried = || try_bpftrace().err().map(|error| Missing::Machine(format!("{error:#}")));
+    Needs::Apps.missing().or_else(needed).or_else(tried)
+}
+
+/// `pmdscope interrupts` while it runs.
+struct Tracing {
+    process: Process,
+    out: PathBuf,
+}
+
+impl Tracing {
+    /// Starts it, and waits until it has printed something: all probes are attached then.
+    fn start(scratch: &Scratch, app: &str, args: &[&str]) -> Result<Self> {
+        let pmdscope = programs::pmdscope()?;
+        let out = scratch.path("interrupts.json");
+        let mut words = vec!["sh", "-c", "exec \"$@\" >\"$OUT\"", "sh"];
+        let program = pmdscope.to_string_lossy();
+        words.extend([&*program, "interrupts", "-a", app, "--for", "10m"]);
+        words.extend(args);
+        let mut command = with_tracefs(&words);
+        let process = Process::spawn("interrupts", command.env("OUT", &out), scratch.dir())?;
+        let mut tracing = Self { process, out };
+        tracing.wait_for_lines(1)?;
+        Ok(tracing)
+    }
+
+    fn lines(&self) -> Vec<Value> {
+        let text = fs::read_to_string(&self.out).unwrap_or_default();
+        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        whole.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    /// Waits until so many lines have come in addition.
+    fn wait_for_lines(&mut self, more: usize) -> Result<()> {
+        let wanted = self.lines().len() + more;
+        wait_until("output of pmdscope interrupts", 2 * LIMIT, || {
+            if let Some(status) = self.process.exited()? {
+                bail!("pmdscope interrupts ended with {status}: {}", self.process.output());
+            }
+            Ok(self.lines().len() >= wanted)
+        })?;
+        Ok(())
+    }
+
+    /// Ends it; returns all that it has printed.
+    fn finish(mut self) -> Result<Vec<Value>> {
+        self.process.interrupt()?;
+        Ok(self.lines())
+    }
+}
+
+/// Count and nanoseconds of a thief in all documents.
+fn stolen(documents: &[Value], cause: &str, thief: &str) -> (u64, u64) {
+    let rows = documents.iter().flat_map(|document| rows(document));
+    let rows = rows.filter(|row| {
+        row["cause"] == cause && row["thief"].as_str().is_some_and(|name| name.contains(thief))
+    });
+    rows.fold((0, 0), |(count, ns), row| {
+        (count + row["count"].as_u64().unwrap_or(0), ns + row["stolen_ns"].as_u64().unwrap_or(0))
+    })
+}
+
+fn rows(document: &Value) -> impl Iterator<Item = &Value> {
+    let apps = document["apps"].as_array().into_iter().flatten();
+    apps.flat_map(|app| app["stolen"].as_array().into_iter().flatten())
+}
+
+/// Runs a thief to its end; returns what it measured.
+fn steal(scratch: &Scratch, args: &[&str]) -> Result<Value> {
+    let mut command = Command::new(programs::thief()?);
+    let (code, out, err) = run(command.args(args), scratch.dir(), 2 * LIMIT)?;
+    ensure!(code == 0, "the thief ended with {code}: {err}");
+    serde_json::from_str(&out).with_context(|| format!("output of the thief: {out}"))
+}
+
+fn number(value: &Value, field: &str) -> Result<u64> {
+    value[field].as_u64().with_context(|| format!("no {field} in {value}"))
+}
+
+/// All that was taken is not more than there was: nothing is counted twice.
+fn ensure_possible(documents: &[Value]) -> Result<()> {
+    let seconds: f64 = documents.iter().filter_map(|doc| doc["interval_s"].as_f64()).sum();
+    let all: u64 = documents
+        .iter()
+        .flat_map(rows)
+        .filter(|row| row["cause"] != "unexplained")
+        .filter_map(|row| row["stolen_ns"].as_u64())
+        .sum();
+    ensure!(
+        seconds > 0.0 && all as f64 / 1e9 <= seconds * (1.0 + TOLERANCE),
+        "{all} of {seconds} s"
+    );
+    Ok(())
+}
+
+fn hog(scratch: &Scratch) -> Result<()> {
+    let (app, _reflector) = reflector(scratch, "net_null0")?;
+    let mut tracing = Tracing::start(scratch, &app, &["--json", "-i", "0.5"])?;
+    let truth = steal(scratch, &["hog", "1", "40", &BURST_US.to_string(), "50000"])?;
+    // Numbers are printed four times a second.
+    tracing.wait_for_lines(3)?;
+    let documents = tracing.finish()?;
+
+    let (count, ns) = stolen(&documents, "scheduler", "pmdscope-hog");
+    ensure!(count >= number(&truth, "count")?, "{count} of {truth}");
+    // The hypervisor may take time of both; the thief's own time is the least that it took, and the
+    // time on the wall the most.
+    let (least, most) = (number(&truth, "cpu_ns")? as f64, number(&truth, "wall_ns")? as f64);
+    let range = least * (1.0 - TOLERANCE)..=most * (1.0 + TOLERANCE);
+    ensure!(range.contains(&(ns as f64)), "{ns} ns stolen, {truth} measured");
+    let hog = documents.iter().flat_map(rows).find(|row| row["thief"] == "pmdscope-hog");
+    let longest = hog.and_then(|row| row["longest_ns"].as_u64()).context("no longest")?;
+    ensure!(longest as f64 >= BURST_US as f64 * 1000.0 * (1.0 - TOLERANCE), "longest {longest}");
+    ensure_possible(&documents)
+}
+
+fn signals(scratch: &Scratch) -> Result<()> {
+    let signal = Some(format!("{BURST_US}/100"));
+    let pair = Pair::start(scratch, PairOptions { signal, ..PairOptions::default() })?;
+    let mut tracing = Tracing::start(scratch, pair.app(), &["--events", "--min", "1ms"])?;
+    let handlers = |tracing: &Tracing| -> Vec<u64> {
+        let lines = tracing.lines();
+        let events = lines.iter().filter(|event| event["thief"] == "handler of SIGALRM");
+        events.filter_map(|event| event["duration_ns"].as_u64()).collect()
+    };
+    while handlers(&tracing).len() < 31 {
+        tracing.wait_for_lines(1)?;
+    }
+    // Each takes the same CPU time; some are longer by what the hypervisor takes.
+    let mut lengths = handlers(&tracing);
+    lengths.sort_unstable();
+    let median = lengths[lengths.len() / 2] as f64 / (BURST_US as f64 * 1000.0);
+    ensure!((1.0 - TOLERANCE..=1.0 + TOLERANCE).contains(&median), "{lengths:?}");
+    tracing.finish()?;
+    Ok(())
+}
+
+/// Two ends of a virtual cable; what arrives at the far one is handled on CPU 1.
+struct VirtualCable {
+    namespace: String,
+}
+
+impl VirtualCable {
+    const FAR: &'static str = "198.18.77.2";
+
+    fn plug() -> Result<Self> {
+        let namespace = format!("pmdscope-{}", std::process::id());
+        let cable = Self { namespace };
+        let (ns, near, far) = (&cable.namespace, "pmdscope-near", "pmdscope-far");
+        let rps = format!("echo 2 >/sys/class/net/{far}/queues/rx-0/rps_cpus");
+        for words in [
+            &["netns", "add", ns][..],
+            &["link", "add", near, "type", "veth", "peer", "name", far, "netns", ns],
+            &["addr", "add", "198.18.77.1/24", "dev", near],
+            &["-n", ns, "addr", "add", "198.18.77.2/24", "dev", far],
+            &["link", "set", near, "up"],
+            &["-n", ns, "link", "set", far, "up"],
+            &["netns", "exec", ns, "sh", "-c", &rps],
+        ] {
+            let output = Command::new("ip").args(words).output().context("run ip")?;
+            let errors = String::from_utf8_lossy(&output.stderr);
+            ensure!(output.status.success(), "ip {}: {errors}", words.join(" "));
+        }
+        Ok(cable)
+    }
+}
+
+impl Drop for VirtualCable {
+    fn drop(&mut self) {
+        // The cable ends with its far end.
+        let _ = Command::new("ip").args(["netns", "delete", &self.namespace]).status();
+    }
+}
+
+fn softirqs(scratch: &Scratch) -> Result<()> {
+    let _cable = VirtualCable::plug()?;
+    let (app, _reflector) = reflector(scratch, "net_null0")?;
+    let mut tracing = Tracing::start(scratch, &app, &["--json", "-i", "0.5"])?;
+    let before = net_rx_of_cpu_1()?;
+    let socket = UdpSocket::bind("0.0.0.0:0")?;
+    let begun = Instant::now();
+    for _ in 0..20_000 {
+        // The far end has nobody who listens.
+        let _ = socket.send_to(&[0; 64], (VirtualCable::FAR, 9));
+        if begun.elapsed() > LIMIT {
+            break;
+        }
+    }
+    tracing.wait_for_lines(3)?;
+    let all = net_rx_of_cpu_1()? - before;
+    let documents = tracing.finish()?;
+    let (count, ns) = stolen(&documents, "softirq", "NET_RX");
+    // Those that ran in other threads took nothing from this one.
+    ensure!(count >= 100 && ns > 0, "{count} of {all} softirqs, {ns} ns");
+    let own = stolen(&documents, "softirq", "own system call");
+    ensure!(own.0 == 0, "the app makes no system calls: {own:?}");
+    ensure_possible(&documents)
+}
+
+fn net_rx_of_cpu_1() -> Result<u64> {
+    let text = fs::read_to_string("/proc/softirqs")?;
+    let line = text.lines().find_map(|line| line.trim().strip_prefix("NET_RX:"));
+    let field = line.and_then(|line| line.split_whitespace().nth(1));
+    Ok(field.context("no NET_RX of CPU 1")?.parse()?)
+}
+
+fn ipis(scratch: &Scratch) -> Result<()> {
+    let (app, _reflector) = reflector(scratch, "net_null0")?;
+    let mut tracing = Tracing::start(scratch, &app, &["--json", "-i", "0.5"])?;
+    let truth = steal(scratch, &["ipi", "1", "1000", "2000"])?;
+    tracing.wait_for_lines(3)?;
+    let documents = tracing.finish()?;
+    // Linux tells the sender since 6.5.
+    let by_sender = stolen(&documents, "ipi", "function call by pmdscope-ipi");
+    let named = by_sender.0 > 0;
+    let (count, ns) = if named { by_sender } else { stolen(&documents, "ipi", "function call") };
+    // Some come while another thread has the CPU.
+    ensure!(count >= number(&truth, "count")? / 2 && ns > 0, "{count} of {truth}, {ns} ns");
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease")?;
+    let mut version = kernel.split('.').map_while(|part| part.parse::<u32>().ok());
+    let tells = (version.next(), version.next()) >= (Some(6), Some(5));
+    ensure!(named || !tells, "Linux {kernel} tells who sent it: {documents:?}");
+    Ok(())
+}
+
+fn killed(scratch: &Scratch) -> Result<()> {
+    let (app, _reflector) = reflector(scratch, "net_null0")?;
+    let mut tracing = Tracing::start(scratch, &app, &["--json", "-i", "0.5"])?;
+    let bpftrace = children(tracing.process.pid())?;
+    ensure!(bpftrace.len() == 1, "{bpftrace:?}");
+    tracing.process.signal(Signal::KILL)?;
+    tracing.process.wait(LIMIT)?;
+    let path = PathBuf::from(format!("/proc/{}/exe", bpftrace[0]));
+    wait_until("bpftrace to end", LIMIT, || Ok(fs::read_link(&path).is_err()))?;
+    Ok(())
+}
+
+/// Processes that the threads of a process have started.
+fn children(pid: u32) -> Result<Vec<u32>> {
+    let mut found = Vec::new();
+    for process in fs::read_dir("/proc")?.filter_map(Result::ok) {
+        let stat = fs::read_to_string(process.path().join("stat")).unwrap_or_default();
+        let parent = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1));
+        if parent == Some(&pid.to_string()) {
+            found.extend(process.file_name().to_string_lossy().parse::<u32>());
+        }
+    }
+    Ok(found)
+}
+
+fn no_bpftrace(scratch: &Scratch) -> Result<()> {
+    let (app, _reflector) = reflector(scratch, "net_null0")?;
+    let mut command = Command::new(programs::pmdscope()?);
+    command.args(["interrupts", "-a", &app, "--json", "-n", "2"]).env("PATH", "/nonexistent");
+    let (code, out, err) = run(&mut command, scratch.dir(), LIMIT)?;
+    ensure!(code == 0, "it ended with {code}: {err}");
+    ensure!(err.contains("apt install bpftrace"), "{err}");
+    let document: Value = serde_json::from_str(out.lines().last().context("no output")?)?;
+    let app = &document["apps"][0];
+    ensure!(app["method"] == "proc" && app["missing"][0].is_string(), "{document:#}");
+    let timer = rows(&document).find(|row| row["cause"] == "timer").context("no timer")?;
+    ensure!(timer["count"].as_u64() > Some(0) && timer["stolen_ns"].is_null(), "{timer}");
+    Ok(())
+}
