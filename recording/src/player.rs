@@ -1,7 +1,7 @@
 //! Gives the states of a recording back.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
@@ -77,15 +77,23 @@ impl RecordingPlayer {
     /// # Errors
     /// When nothing in it can be read, or a later version of this tool wrote it.
     pub fn open(path: &Path, settings: &FleetSettings) -> Result<Self, RecordingError> {
+        Self::open_files(&files(path)?, settings)
+    }
+
+    /// The same for these files, at least one, which must stay where they are.
+    ///
+    /// # Errors
+    /// As of [`Self::open`].
+    pub fn open_files(paths: &[PathBuf], settings: &FleetSettings) -> Result<Self, RecordingError> {
         let mut notes = Vec::new();
         let mut sources = Vec::new();
         let mut failed = None;
-        for path in files(path)? {
-            match RecordingFile::open(&path, &mut notes) {
+        for path in paths {
+            match RecordingFile::open(path, &mut notes) {
                 Ok(source) => sources.push(source),
                 Err(error @ RecordingError::Newer { .. }) => return Err(error),
                 Err(error) => {
-                    note(&mut notes, &path, 0, None, error.to_string());
+                    note(&mut notes, path, 0, None, error.to_string());
                     failed.get_or_insert(error);
                 }
             }
