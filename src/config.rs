@@ -55,6 +55,11 @@ pub(crate) struct ConfigArg {
 }
 
 impl ConfigArg {
+    /// The file that was named on the command line.
+    pub(crate) fn named_file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
     /// The configuration, or the defaults when there is no file.
     ///
     /// # Errors

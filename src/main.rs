@@ -4,6 +4,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 
 mod attach;
+mod bundle;
 mod capture;
 mod check;
 mod completions;
@@ -59,6 +60,7 @@ enum Command {
     Interrupts(interrupts::Args),
     Export(export::Args),
     Record(record::Args),
+    Bundle(bundle::Args),
     Capture(Box<capture::Args>),
     Netstat(Box<netstat::Args>),
     Completions(completions::Args),
@@ -69,6 +71,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    bundle::die_with_parent();
     let arguments = std::env::args_os().skip(1).collect::<Vec<_>>();
     let result = extcap::answer(&arguments).unwrap_or_else(|| run(parse().command));
     attach::leave();
@@ -137,6 +140,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Interrupts(args) => interrupts::run(&args),
         Command::Export(args) => export::run(&args),
         Command::Record(args) => record::run(&args),
+        Command::Bundle(args) => bundle::run(&args),
         Command::Capture(args) => capture::run(&args),
         Command::Netstat(args) => netstat::run(&args),
         Command::Completions(args) => completions::run(&args),

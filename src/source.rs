@@ -11,15 +11,15 @@ use pmdscope_telemetry::discover::DiscoveredApp;
 use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
 use pmdscope_telemetry::{Fleet, FleetSettings, FleetState};
 
-use crate::output;
 use crate::session::AppArg;
+use crate::{bundle, output};
 
 /// A recording to look at.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct ReplayArg {
     /// Read a recording, not running apps
     ///
-    /// PATH is a file of `pmdscope record`, or a directory of such files.
+    /// PATH is a file of `pmdscope record`, a directory of such files, or a bundle.
     #[arg(long, value_name = "PATH", value_hint = clap::ValueHint::AnyPath)]
     pub(crate) replay: Option<PathBuf>,
 }
@@ -49,7 +49,11 @@ impl ReplayArg {
 }
 
 fn player(path: &Path, app: Option<&str>, settings: &FleetSettings) -> Result<RecordingPlayer> {
-    let mut player = RecordingPlayer::open(path, settings)?;
+    let mut player = if bundle::open::is_bundle(path) {
+        RecordingPlayer::open_files(&bundle::open::recordings(path)?, settings)?
+    } else {
+        RecordingPlayer::open(path, settings)?
+    };
     if let Some(app) = app {
         let app = recorded_name(app, &player)?;
         player.only(&app);

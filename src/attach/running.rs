@@ -19,7 +19,7 @@ pub(crate) struct RunningApp {
 
 impl RunningApp {
     /// Asks an app that was found.
-    pub(super) fn ask(app: DiscoveredApp) -> Self {
+    pub(crate) fn ask(app: DiscoveredApp) -> Self {
         let live = app.state == Reachability::Live;
         let collected = || SampleCollector::new(app.clone()).collect(SAMPLE_TIMEOUT).ok();
         let sample = live.then(collected).flatten();

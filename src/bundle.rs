@@ -1,0 +1,423 @@
+//! `pmdscope bundle`: all that helps to understand an incident, in one file.
+
+mod archive;
+mod collect;
+mod commands;
+mod index;
+pub(crate) mod open;
+mod progress;
+mod recording;
+mod redact;
+mod signals;
+mod versions;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, Result, bail};
+use jiff::Timestamp;
+use pmdscope_render::number;
+
+use self::archive::{ArchiveFile, EXTENSION, directory};
+pub(crate) use self::collect::die_with_parent;
+use self::collect::{Collector, file_entry};
+use self::commands::{CommandContext, file_name};
+use self::index::{
+    BundleIndex, INDEX_SCHEMA, PartEntry, PartStatus, Redaction, rounded_seconds, time_text,
+};
+use self::progress::Progress;
+use self::recording::{CopyOptions, given_recordings, running_recordings};
+use self::redact::{Redactor, host_names};
+use self::signals::StopRequests;
+use self::versions::VersionedApp;
+use crate::number::whole;
+use crate::session::AppArg;
+use crate::size::parse_bytes;
+use crate::{duration, output};
+
+/// How long everything may take beyond `--for`.
+const BUDGET: Duration = Duration::from_secs(90);
+/// Most apps of which packets are captured.
+const MOST_APPS: usize = 16;
+/// Share of `--max-size` that a copied recording may take.
+const RECORDING_SHARE: u64 = 2;
+/// Part and directory of recordings.
+const RECORDING: &str = "recording";
+
+/// Collect everything about an incident into one file
+///
+/// Recording, findings, leaks with packets, a short capture, checks of the machine, versions and
+/// configuration, with an index. The bundle is opened by `top --replay` on another machine.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  pmdscope bundle -o incident.tar.zst   collect for 10 seconds
+  pmdscope bundle --redact --for 30s    without payloads and addresses
+  pmdscope top --replay incident.tar.zst
+
+Exit status: 0 written, 1 nothing collected or not written, 2 wrong usage.")]
+#[command(after_long_help = "\
+Examples:
+  pmdscope bundle                        all apps, 10 seconds, into the current directory
+  pmdscope bundle -a fwd -o fwd.tar.zst --for 30s
+  pmdscope bundle --redact               without payloads, addresses and host name
+  tar --zstd -xOf fwd.tar.zst --wildcards '*/INDEX.txt'
+  pmdscope top --replay fwd.tar.zst      also check, leaks and netstat --replay
+
+A part that cannot be collected is missing from the bundle; INDEX.txt says why. ^C ends the
+collection and writes what there is; a second one ends without a file.
+
+Exit status:
+  0  the bundle was written, even if parts are missing
+  1  nothing could be collected, or the file cannot be written
+  2  wrong usage or configuration")]
+pub(crate) struct Args {
+    /// File or directory [default: ./pmdscope-bundle-TIME.tar.zst]
+    #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::AnyPath)]
+    output: Option<PathBuf>,
+
+    #[command(flatten)]
+    app: AppArg,
+
+    /// How long to observe, 1s to 10m
+    ///
+    /// Everything else takes up to 90 seconds more.
+    #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = observation)]
+    time: Duration,
+
+    /// How much of a running recording to copy
+    ///
+    /// Of recorders that run on this machine (`pmdscope record`), and of --recording. Without a
+    /// recording, one of --for is made.
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = history)]
+    last: Duration,
+
+    /// Copy this recording [default: those of running recorders]
+    #[arg(long, value_name = "FILE|DIR", value_hint = clap::ValueHint::AnyPath, hide_short_help = true)]
+    recording: Option<PathBuf>,
+
+    /// Mask addresses and host name, cut payloads
+    ///
+    /// The index says what is replaced and what is not.
+    #[arg(long)]
+    redact: bool,
+
+    /// Packets to capture per app; 0: none
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = whole::<u64>(0..=10_000_000),
+          hide_short_help = true)]
+    packets: u64,
+
+    /// Bytes to capture per packet
+    #[arg(short, long, value_name = "BYTES", default_value_t = 256, value_parser = whole::<u32>(1..=262_144),
+          hide_short_help = true)]
+    snapshot_length: u32,
+
+    /// Do not attach to apps without libpmdscope to capture packets
+    #[arg(long, hide_short_help = true)]
+    no_pdump: bool,
+
+    /// Largest total size of the files, before compression
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_bytes)]
+    max_size: u64,
+
+    /// Print errors only
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+fn observation(text: &str) -> Result<Duration, String> {
+    const MOST: Duration = Duration::from_secs(600);
+    let time = duration::parse_or_seconds(text);
+    let time = time.filter(|time| (Duration::from_secs(1)..=MOST).contains(time));
+    time.ok_or_else(|| "expected a time from 1s to 10m, such as 10s".to_owned())
+}
+
+fn history(text: &str) -> Result<Duration, String> {
+    let time = duration::parse(text).filter(|time| *time >= Duration::from_secs(1));
+    time.ok_or_else(|| "expected a time of at least 1s, such as 90s or 10m".to_owned())
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let settings = args.app.settings()?;
+    let stop = StopRequests::register()?;
+    let started = Timestamp::now();
+    let name = format!("pmdscope-bundle-{}", started.strftime("%Y%m%dT%H%M%SZ"));
+    let archive = ArchiveFile::create(args.target(&name))?;
+    let beside = directory(archive.target());
+    let staging = tempfile::Builder::new().prefix(".pmdscope-bundle-").tempdir_in(beside);
+    let staging = staging.context("cannot create a directory for the parts of the bundle")?;
+    let redactor = args.redact.then(|| Redactor::new(&host_names())).transpose()?;
+    let progress = Progress::new(args.quiet);
+    let collector = Collector {
+        staging: staging.path(),
+        stop: &stop,
+        progress: &progress,
+        deadline: Instant::now() + args.time + BUDGET,
+        most_bytes: args.max_size,
+        parts: Vec::new(),
+    };
+    let apps = versions::ask(&settings, args.app.app.as_deref());
+    let mut bundle = Bundle { args, collector, redactor, apps };
+    bundle.collect();
+    let parts = bundle.finish();
+    if stop.count() > 1 {
+        bail!("interrupted: no bundle was written");
+    }
+    if !parts.iter().any(|part| part.has_files() && !is_always_there(part)) {
+        let failed = parts.iter().filter(|part| part.status == PartStatus::Failed);
+        let why = failed.chain(&parts).find_map(|part| part.reason.as_deref());
+        bail!("nothing could be collected: {}", why.unwrap_or("no app runs"));
+    }
+    let interrupted = stop.count() > 0;
+    let missing = parts.iter().filter(|part| part.status != PartStatus::Complete).count();
+    let index = index(args, parts, started, interrupted);
+    bundle
+        .write_index(&index)
+        .with_context(|| format!("cannot write {}", archive.target().display()))?;
+    let target = archive.target().to_owned();
+    let size = archive.write(staging.path(), &name, &[index::TEXT, index::JSON])?;
+    progress.tell(&summary(&target, size, missing));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is there whatever happens.
+fn is_always_there(part: &PartEntry) -> bool {
+    ["versions", "configuration"].contains(&part.part)
+}
+
+fn index(args: &Args, parts: Vec<PartEntry>, started: Timestamp, interrupted: bool) -> BundleIndex {
+    BundleIndex {
+        schema: INDEX_SCHEMA,
+        tool: env!("CARGO_PKG_VERSION"),
+        host: host_names().into_iter().next().unwrap_or_default(),
+        started: time_text(started),
+        ended: time_text(Timestamp::now()),
+        interrupted,
+        redaction: args.redact.then_some(Redaction::DONE),
+        parts,
+    }
+}
+
+fn summary(target: &Path, size: u64, missing: usize) -> String {
+    let missing = match missing {
+        0 => String::new(),
+        missing => {
+            let parts = number::plural(missing as u64, "part");
+            format!("; {parts} missing or incomplete: INDEX.txt says why")
+        }
+    };
+    format!("{} written, {}{missing}", target.display(), number::bytes(size))
+}
+
+impl Args {
+    /// The file to write.
+    fn target(&self, name: &str) -> PathBuf {
+        let file = format!("{name}{EXTENSION}");
+        match &self.output {
+            None => file.into(),
+            Some(path) if path.is_dir() => path.join(file),
+            Some(path) => path.clone(),
+        }
+    }
+
+    /// Whole seconds to observe.
+    fn seconds(&self) -> u64 {
+        self.time.as_secs() + u64::from(self.time.subsec_nanos() > 0)
+    }
+}
+
+/// A bundle that is being collected.
+struct Bundle<'a> {
+    args: &'a Args,
+    collector: Collector<'a>,
+    redactor: Option<Redactor>,
+    apps: Vec<VersionedApp>,
+}
+
+impl<'a> Bundle<'a> {
+    fn collect(&mut self) {
+        self.add_versions();
+        let sources = match &self.args.recording {
+            Some(path) => given_recordings(path),
+            None => Ok(running_recordings()),
+        };
+        let sources = sources.unwrap_or_else(|error| {
+            let reason = format!("{error:#}");
+            self.collector.add(PartEntry::skipped(RECORDING, None, &reason));
+            Vec::new()
+        });
+        let context = self.context();
+        self.observe(context, sources.is_empty());
+        if !sources.is_empty() && !self.copy_recordings(&sources) {
+            self.collector.run(vec![context.recording()]);
+        }
+        let mut commands = context.reports();
+        commands
+            .extend(self.file_names().iter().map(|(app, name)| context.lost_packets(app, name)));
+        if self.collector.parts.iter().any(|part| part.part == RECORDING && part.has_files()) {
+            commands.extend(context.recorded_findings());
+        }
+        for command in commands {
+            // One after the other: apps may share their CPUs with us.
+            self.collector.run(vec![command]);
+        }
+    }
+
+    fn context(&self) -> CommandContext<'a> {
+        CommandContext {
+            staging: self.collector.staging,
+            app: self.args.app.app.as_deref(),
+            config: self.args.app.config.named_file(),
+            seconds: self.args.seconds(),
+            packets: self.args.packets,
+            snaplen: self.args.snapshot_length,
+            no_pdump: self.args.no_pdump,
+        }
+    }
+
+    /// Apps that answer, and their names in file names.
+    fn file_names(&self) -> Vec<(String, String)> {
+        let mut names = Vec::new();
+        let live = self.apps.iter().filter(|app| app.answers);
+        let pair = |app: &VersionedApp| {
+            let name = file_name(&app.name, &names);
+            names.push(name.clone());
+            (app.name.clone(), name)
+        };
+        live.map(pair).collect()
+    }
+
+    /// Observes all apps in the same seconds.
+    fn observe(&mut self, context: CommandContext<'_>, record: bool) {
+        let mut commands = context.observations();
+        if record {
+            commands.push(context.recording());
+        }
+        let names = self.file_names();
+        if self.args.packets > 0 {
+            let captured = names.iter().take(MOST_APPS);
+            commands.extend(captured.map(|(app, name)| context.capture(app, name)));
+        }
+        for (app, _) in names.iter().skip(MOST_APPS).filter(|_| self.args.packets > 0) {
+            let reason =
+                format!("packets of at most {MOST_APPS} apps are captured: choose with -a");
+            self.collector.add(PartEntry::skipped("capture", Some(app.clone()), &reason));
+        }
+        let apps = number::plural(names.len() as u64, "app");
+        let seconds = number::seconds(self.args.time.as_secs_f64());
+        self.collector.progress.tell(&format!("observing {apps} for {seconds}"));
+        self.collector.run(commands);
+        if self.collector.end_reason().is_none() {
+            self.collector.progress.tell("collecting reports");
+        }
+    }
+
+    /// Copies recordings; true if every app that answers is in them.
+    fn copy_recordings(&mut self, sources: &[PathBuf]) -> bool {
+        let (begun, started) = (Instant::now(), Timestamp::now());
+        let into = self.collector.staging.join(RECORDING);
+        let options = CopyOptions {
+            since: SystemTime::now().checked_sub(self.args.last).unwrap_or(SystemTime::UNIX_EPOCH),
+            app: self.args.app.app.as_deref(),
+            most_bytes: self.args.max_size / RECORDING_SHARE,
+        };
+        let copied = std::fs::create_dir_all(&into)
+            .context("cannot create a directory")
+            .and_then(|()| recording::copy(sources, &into, &options, self.redactor.as_mut()));
+        let mut entry = PartEntry::skipped(RECORDING, None, "");
+        (entry.status, entry.reason) = (PartStatus::Complete, None);
+        entry.started = Some(time_text(started));
+        let mut is_whole = false;
+        match copied {
+            Ok(copied) => {
+                let missing = self.apps.iter().filter(|app| app.answers);
+                let missing = missing.filter(|app| !copied.apps.contains(&app.name));
+                let missing = missing.map(|app| app.name.as_str()).collect::<Vec<_>>();
+                is_whole = missing.is_empty();
+                entry.messages = copied.notes;
+                if !is_whole {
+                    let missing = output::names(&missing);
+                    entry.messages.push(format!("not in the recording that was copied: {missing}"));
+                }
+                let inside = copied.files.iter().filter_map(|file| file.file_name());
+                let inside = inside.map(|name| Path::new(RECORDING).join(name));
+                let staging = self.collector.staging;
+                entry.files = inside.filter_map(|path| file_entry(staging, &path)).collect();
+            }
+            Err(error) => {
+                (entry.status, entry.reason) = (PartStatus::Failed, Some(format!("{error:#}")));
+            }
+        }
+        entry.seconds = rounded_seconds(begun.elapsed());
+        self.collector.add(entry);
+        is_whole
+    }
+
+    fn add_versions(&mut self) {
+        let path = Path::new("versions/versions.txt");
+        let started = Some(time_text(Timestamp::now()));
+        let written = self.write(path, &versions::text(&self.apps));
+        let mut entry = PartEntry::skipped("versions", None, "");
+        (entry.status, entry.reason, entry.started) = (PartStatus::Complete, None, started);
+        entry.files = file_entry(self.collector.staging, path).into_iter().collect();
+        if let Err(error) = written {
+            (entry.status, entry.reason) = (PartStatus::Failed, Some(format!("{error:#}")));
+        }
+        self.collector.add(entry);
+    }
+
+    /// Redacts what was collected, and leaves out what is too much.
+    fn finish(&mut self) -> Vec<PartEntry> {
+        let mut parts = std::mem::take(&mut self.collector.parts);
+        if let Some(redactor) = &mut self.redactor {
+            self.collector.progress.tell("redacting");
+            for part in &mut parts {
+                redact::part(redactor, self.collector.staging, part);
+            }
+        }
+        archive::limit(&mut parts, self.collector.staging, self.args.max_size);
+        parts
+    }
+
+    fn write_index(&mut self, index: &BundleIndex) -> Result<()> {
+        self.write(Path::new(index::TEXT), &index.text())?;
+        self.write(Path::new(index::JSON), &index.json()?)
+    }
+
+    /// Writes text, redacted where that was asked for.
+    fn write(&mut self, path: &Path, text: &str) -> Result<()> {
+        let text = match &mut self.redactor {
+            Some(redactor) => redactor.text(text),
+            None => text.into(),
+        };
+        let path = self.collector.staging.join(path);
+        let failed = || format!("cannot write {}", path.display());
+        std::fs::create_dir_all(directory(&path)).with_context(failed)?;
+        std::fs::write(&path, text.as_bytes()).with_context(failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_checked() {
+        assert_eq!(observation("10"), Ok(Duration::from_secs(10)));
+        assert_eq!(observation("10m"), Ok(Duration::from_secs(600)));
+        for wrong in ["0", "500ms", "11m", "x", ""] {
+            assert!(observation(wrong).is_err(), "{wrong}");
+        }
+        assert!(history("10").is_err() && history("10m").is_ok());
+    }
+
+    #[test]
+    fn the_summary_says_whether_something_is_missing() {
+        let path = Path::new("x.tar.zst");
+        assert_eq!(summary(path, 2048, 0), "x.tar.zst written, 2.0 KiB");
+        assert!(
+            summary(path, 2048, 1).ends_with("; 1 part missing or incomplete: INDEX.txt says why")
+        );
+    }
+}

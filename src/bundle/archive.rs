@@ -1,0 +1,155 @@
+//! Writes the archive: a file that is complete, or none.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use pmdscope_render::number;
+use tar::{Builder, EntryType, Header};
+use tempfile::NamedTempFile;
+use zstd::stream::write::Encoder;
+
+use super::index::{FileEntry, PartEntry};
+
+/// Recordings are compressed already; text and packets become small at any level.
+const LEVEL: i32 = 3;
+
+/// Extension of a bundle.
+pub(super) const EXTENSION: &str = ".tar.zst";
+
+/// A file that gets its name when it is complete. Dropped before, it is removed.
+#[derive(Debug)]
+pub(super) struct ArchiveFile {
+    target: PathBuf,
+    file: NamedTempFile,
+}
+
+impl ArchiveFile {
+    /// Creates the file beside `target`, readable by its owner alone.
+    ///
+    /// # Errors
+    ///
+    /// When nothing can be written there.
+    pub(super) fn create(target: PathBuf) -> Result<Self> {
+        let failed = || format!("cannot write {}", target.display());
+        if let Ok(present) = fs::metadata(&target) {
+            ensure!(present.is_file(), "cannot write {}: it is no regular file", target.display());
+        }
+        let dir = directory(&target);
+        let prefix = ".pmdscope-bundle-";
+        let file = tempfile::Builder::new().prefix(prefix).tempfile_in(dir).with_context(failed)?;
+        Ok(Self { target, file })
+    }
+
+    /// The file that it becomes.
+    pub(super) fn target(&self) -> &Path {
+        &self.target
+    }
+
+    /// Writes everything below `root`, into a directory of this name: first the files of `first`.
+    /// Returns the size of the archive, bytes.
+    ///
+    /// # Errors
+    ///
+    /// When something cannot be read, or written: there is no file then.
+    pub(super) fn write(self, root: &Path, name: &str, first: &[&str]) -> Result<u64> {
+        let Self { target, mut file } = self;
+        let failed = || format!("cannot write {}", target.display());
+        let mut encoder = Encoder::new(file.as_file_mut(), LEVEL).with_context(failed)?;
+        encoder.include_checksum(true).with_context(failed)?;
+        let mut archive = Builder::new(encoder);
+        archive.follow_symlinks(false);
+        let mut paths: Vec<PathBuf> = first.iter().map(|path| root.join(path)).collect();
+        let rest = files_below(root).with_context(failed)?;
+        paths.extend(rest.into_iter().filter(|path| !first.iter().any(|f| root.join(f) == *path)));
+        for path in paths {
+            let inside = Path::new(name).join(path.strip_prefix(root).unwrap_or(&path));
+            append(&mut archive, &path, &inside).with_context(failed)?;
+        }
+        let encoder = archive.into_inner().with_context(failed)?;
+        encoder.finish().with_context(failed)?;
+        let written = file.as_file();
+        written.sync_all().with_context(failed)?;
+        let size = written.metadata().with_context(failed)?.len();
+        file.persist(&target).map_err(|error| error.error).with_context(failed)?;
+        Ok(size)
+    }
+}
+
+/// The directory of a file.
+pub(super) fn directory(file: &Path) -> &Path {
+    file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Everything below a directory, sorted: directories before what they contain.
+pub(super) fn files_below(root: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut open = vec![root.to_owned()];
+    while let Some(dir) = open.pop() {
+        for entry in fs::read_dir(&dir)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                open.push(entry.path());
+            }
+            found.push(entry.path());
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Leaves out the largest files of parts that are more than so many bytes together.
+pub(super) fn limit(parts: &mut [PartEntry], staging: &Path, most_bytes: u64) {
+    let mut sizes: Vec<(u64, usize, FileEntry)> = Vec::new();
+    for (part, entry) in parts.iter().enumerate() {
+        sizes.extend(entry.files.iter().map(|file| (file.bytes, part, file.clone())));
+    }
+    sizes.sort_by_key(|(bytes, part, _)| (*bytes, *part));
+    let mut sum = 0;
+    for (bytes, part, file) in sizes {
+        sum += bytes;
+        if sum <= most_bytes {
+            continue;
+        }
+        let path = staging.join(&file.path);
+        let _ = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        if let Some(part) = parts.get_mut(part) {
+            part.files.retain(|kept| *kept != file);
+            let (size, most) = (number::bytes(bytes), number::bytes(most_bytes));
+            part.lose(&format!("{} ({size}) does not fit into --max-size {most}", file.path));
+        }
+    }
+}
+
+/// Appends a file, a symbolic link or a directory; anything else is left out.
+fn append<W: Write>(archive: &mut Builder<W>, path: &Path, inside: &Path) -> io::Result<()> {
+    let metadata = fs::symlink_metadata(path)?;
+    let mut header = Header::new_gnu();
+    // Not who collected it: whoever unpacks it owns it.
+    (header.set_uid(0), header.set_gid(0));
+    header.set_mtime(u64::try_from(metadata.mtime()).unwrap_or(0));
+    header.set_size(0);
+    if metadata.is_symlink() {
+        header.set_entry_type(EntryType::Symlink);
+        header.set_mode(0o777);
+        return archive.append_link(&mut header, inside, fs::read_link(path)?);
+    }
+    if metadata.is_dir() {
+        header.set_entry_type(EntryType::Directory);
+        header.set_mode(0o755);
+        return archive.append_data(&mut header, inside, io::empty());
+    }
+    if !metadata.is_file() {
+        return Ok(());
+    }
+    header.set_entry_type(EntryType::Regular);
+    header.set_mode(0o644);
+    header.set_size(metadata.len());
+    archive.append_data(&mut header, inside, File::open(path)?)
+}
+
+#[cfg(test)]
+#[path = "archive_tests.rs"]
+mod tests;

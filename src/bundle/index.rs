@@ -1,0 +1,282 @@
+//! The index of a bundle: what each file is, when and how it was collected, and what failed.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use jiff::Timestamp;
+use pmdscope_render::number;
+use serde::Serialize;
+
+use super::redact::{KEPT, REPLACED};
+
+/// Version of index.json; raised when a field changes its meaning.
+pub(super) const INDEX_SCHEMA: u32 = 1;
+
+/// The index for people, first file of the archive.
+pub(super) const TEXT: &str = "INDEX.txt";
+
+/// The index for programs.
+pub(super) const JSON: &str = "index.json";
+
+/// How far a part was collected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum PartStatus {
+    /// As asked for.
+    Complete,
+    /// Its files are valid, but something is missing: the reason says what.
+    Incomplete,
+    /// There is nothing of it.
+    Failed,
+    /// It was not tried.
+    Skipped,
+}
+
+impl PartStatus {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Incomplete => "incomplete",
+            Self::Failed => "failed",
+            Self::Skipped => "skipped",
+        }
+    }
+}
+
+/// A file of a part.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct FileEntry {
+    /// Path below the directory of the bundle.
+    pub(super) path: String,
+    /// Size. Of a directory: that of all files below it.
+    pub(super) bytes: u64,
+}
+
+/// A part of a bundle.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct PartEntry {
+    /// What it is, such as `findings`.
+    pub(super) part: &'static str,
+    /// The app that it is about; `None` for the machine, or all apps.
+    pub(super) app: Option<String>,
+    pub(super) status: PartStatus,
+    /// Why it is not complete.
+    pub(super) reason: Option<String>,
+    /// The command that gave it; `None` where that was this program itself.
+    pub(super) command: Option<String>,
+    /// Start, RFC 3339; `None` when it was not tried.
+    pub(super) started: Option<String>,
+    /// How long that took, seconds.
+    pub(super) seconds: f64,
+    pub(super) files: Vec<FileEntry>,
+    /// What the command said on standard error.
+    pub(super) messages: Vec<String>,
+}
+
+impl PartEntry {
+    /// A part that was not tried.
+    pub(super) fn skipped(part: &'static str, app: Option<String>, reason: &str) -> Self {
+        Self {
+            part,
+            app,
+            status: PartStatus::Skipped,
+            reason: Some(reason.to_owned()),
+            command: None,
+            started: None,
+            seconds: 0.0,
+            files: Vec::new(),
+            messages: Vec::new(),
+        }
+    }
+
+    /// Something of it is there.
+    pub(super) fn has_files(&self) -> bool {
+        !self.files.is_empty()
+    }
+
+    /// Notes that something of it was left out.
+    pub(super) fn lose(&mut self, why: &str) {
+        self.status = if self.has_files() { PartStatus::Incomplete } else { PartStatus::Failed };
+        self.reason = Some(match self.reason.take() {
+            Some(reason) => format!("{reason}; {why}"),
+            None => why.to_owned(),
+        });
+    }
+
+    /// The part and its app.
+    pub(super) fn name(&self) -> String {
+        match &self.app {
+            Some(app) => format!("{} of {app}", self.part),
+            None => self.part.to_owned(),
+        }
+    }
+}
+
+/// What was removed and what was not.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Redaction {
+    pub(super) replaced: [&'static str; 4],
+    pub(super) kept: [&'static str; 4],
+}
+
+impl Redaction {
+    pub(super) const DONE: Self = Self { replaced: REPLACED, kept: KEPT };
+}
+
+/// All that is in a bundle.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct BundleIndex {
+    pub(super) schema: u32,
+    /// Version of pmdscope.
+    pub(super) tool: &'static str,
+    pub(super) host: String,
+    /// When the collection began and ended, RFC 3339.
+    pub(super) started: String,
+    pub(super) ended: String,
+    /// It was ended by a signal.
+    pub(super) interrupted: bool,
+    /// `None` when the bundle is not redacted.
+    pub(super) redaction: Option<Redaction>,
+    pub(super) parts: Vec<PartEntry>,
+}
+
+impl BundleIndex {
+    /// The index as JSON, indented.
+    pub(super) fn json(&self) -> Result<String> {
+        let json = serde_json::to_string_pretty(self).context("cannot write the index")?;
+        Ok(json + "\n")
+    }
+
+    /// The index as text.
+    pub(super) fn text(&self) -> String {
+        let mut out = String::new();
+        let _ = writeln!(out, "pmdscope bundle of {}", self.host);
+        let _ = writeln!(out, "collected from {} to {}", self.started, self.ended);
+        let _ = writeln!(out, "by pmdscope {}", self.tool);
+        if self.interrupted {
+            let _ = writeln!(out, "INTERRUPTED: later parts were not collected");
+        }
+        self.add_files(&mut out);
+        self.add_failures(&mut out);
+        self.add_redaction(&mut out);
+        out.push_str(OPENING);
+        out
+    }
+
+    fn add_files(&self, out: &mut String) {
+        let _ = writeln!(out, "\nFILES");
+        for part in self.parts.iter().filter(|part| part.has_files()) {
+            for file in &part.files {
+                let _ = writeln!(out, "{}  ({})", file.path, number::bytes(file.bytes));
+            }
+            let _ = writeln!(out, "    {}, {}", part.name(), part.status.word());
+            if let Some(command) = &part.command {
+                let _ = writeln!(out, "    from: {command}");
+            }
+            if let Some(started) = &part.started {
+                let took = number::seconds(part.seconds);
+                let _ = writeln!(out, "    started {started}, took {took}");
+            }
+            if let Some(reason) = &part.reason {
+                let _ = writeln!(out, "    {}: {reason}", part.status.word());
+            }
+            for message in &part.messages {
+                let _ = writeln!(out, "    said: {message}");
+            }
+        }
+    }
+
+    fn add_failures(&self, out: &mut String) {
+        let mut missing = self.parts.iter().filter(|part| !part.has_files()).peekable();
+        let _ = writeln!(out, "\nNOT COLLECTED");
+        if missing.peek().is_none() {
+            let _ = writeln!(out, "nothing is missing");
+        }
+        for part in missing {
+            let reason = part.reason.as_deref().unwrap_or("there was nothing to collect");
+            let _ = writeln!(out, "{} ({}): {reason}", part.name(), part.status.word());
+        }
+    }
+
+    fn add_redaction(&self, out: &mut String) {
+        let Some(redaction) = &self.redaction else {
+            let _ = writeln!(out, "\nNOT REDACTED: contains addresses, and payloads of packets");
+            return;
+        };
+        let _ = writeln!(out, "\nREDACTED");
+        for what in redaction.replaced {
+            let _ = writeln!(out, "- {what}");
+        }
+        let _ = writeln!(out, "NOT REDACTED");
+        for what in redaction.kept {
+            let _ = writeln!(out, "- {what}");
+        }
+    }
+}
+
+const OPENING: &str = "
+TO OPEN
+pmdscope top --replay FILE.tar.zst       the recording, as it was seen live; also check, leaks, netstat
+pmdscope doctor --root FILE.tar.zst      checks of the machine, again
+tar --zstd -xf FILE.tar.zst              all files; wireshark opens those below capture/ and leaks/
+";
+
+/// A moment, for the index.
+pub(super) fn time_text(time: Timestamp) -> String {
+    format!("{time:.3}")
+}
+
+/// Seconds, to the millisecond.
+pub(super) fn rounded_seconds(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e3).round() / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+
+    use super::*;
+
+    fn index() -> BundleIndex {
+        let capture = PartEntry {
+            part: "capture",
+            app: Some("reflector".to_owned()),
+            status: PartStatus::Incomplete,
+            reason: Some("interrupted".to_owned()),
+            command: Some("pmdscope capture -i reflector:any".to_owned()),
+            started: Some("2026-11-22T08:56:00.000Z".to_owned()),
+            seconds: 10.25,
+            files: vec![FileEntry { path: "capture/reflector.pcapng".to_owned(), bytes: 123_456 }],
+            messages: vec!["1,000 packets captured".to_owned()],
+        };
+        let doctor = PartEntry::skipped("doctor", None, "the time for all parts was over");
+        BundleIndex {
+            schema: INDEX_SCHEMA,
+            tool: "0.2.0",
+            host: "gateway7".to_owned(),
+            started: "2026-11-22T08:56:00.000Z".to_owned(),
+            ended: "2026-11-22T08:56:31.000Z".to_owned(),
+            interrupted: false,
+            redaction: None,
+            parts: vec![capture, doctor],
+        }
+    }
+
+    #[test]
+    fn the_index_says_what_is_there_and_what_is_missing() {
+        assert_snapshot!(index().text());
+    }
+
+    #[test]
+    fn the_index_says_what_was_redacted() {
+        let parts = index().parts.into_iter().take(1).collect();
+        let redaction = Some(Redaction::DONE);
+        assert_snapshot!(BundleIndex { redaction, interrupted: true, parts, ..index() }.text());
+    }
+
+    #[test]
+    fn the_index_of_programs_has_the_same() {
+        assert_snapshot!(index().json().unwrap());
+    }
+}

@@ -1,0 +1,193 @@
+//! Reads bundles: files that others wrote, and that may be damaged or made to do harm.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::os::fd::{AsRawFd, IntoRawFd};
+use std::os::unix::fs::symlink;
+use std::path::{Component, Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use tar::{Archive, Entry, EntryType};
+use tempfile::TempDir;
+use zstd::stream::read::Decoder;
+
+use super::index::TEXT;
+
+/// Start of a Zstandard file.
+const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+/// Where a tar header says that it is one.
+const USTAR: std::ops::Range<usize> = 257..262;
+/// Size of a tar header.
+const HEADER: usize = 512;
+/// Largest window, as a power of two: what a reader must hold.
+const LARGEST_WINDOW: u32 = 27;
+/// Most entries, and bytes of an unpacked bundle.
+const MOST_ENTRIES: usize = 200_000;
+const MOST_BYTES: u64 = 8 << 30;
+/// Longest path within a bundle, bytes, and its most components.
+const LONGEST_PATH: usize = 1024;
+const MOST_COMPONENTS: usize = 64;
+
+type Input = io::Take<Decoder<'static, BufReader<File>>>;
+
+/// A file is a bundle, whatever its name.
+pub(crate) fn is_bundle(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|file| file.is_file()) && first_entry(path).unwrap_or(false)
+}
+
+fn first_entry(path: &Path) -> io::Result<bool> {
+    let mut file = File::open(path)?;
+    let mut magic = [0; 4];
+    file.read_exact(&mut magic)?;
+    if magic != MAGIC {
+        return Ok(false);
+    }
+    file.seek(SeekFrom::Start(0))?;
+    let mut decoder = Decoder::new(file)?;
+    decoder.window_log_max(LARGEST_WINDOW)?;
+    let mut header = [0; HEADER];
+    decoder.read_exact(&mut header)?;
+    let name = header.split(|byte| *byte == 0).next().unwrap_or_default();
+    let is_index = Path::new(&String::from_utf8_lossy(name).into_owned()).ends_with(TEXT);
+    Ok(header[USTAR] == *b"ustar" && is_index)
+}
+
+/// The recordings of a bundle, as files without a name, which are there as long as this process.
+///
+/// # Errors
+///
+/// When it is damaged, or has none.
+pub(crate) fn recordings(bundle: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for_each(bundle, |path, entry| {
+        if path.starts_with("recording") && entry.header().entry_type() == EntryType::Regular {
+            found.push(nameless(entry)?);
+        }
+        Ok(())
+    })?;
+    if found.is_empty() {
+        bail!("{} has no recording: its {TEXT} says why", bundle.display());
+    }
+    Ok(found)
+}
+
+/// Names of the files of a bundle below a directory of it, sorted.
+///
+/// # Errors
+///
+/// When it is damaged.
+pub(crate) fn names(bundle: &Path, below: &str) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for_each(bundle, |path, entry| {
+        if path.starts_with(below) && entry.header().entry_type() == EntryType::Regular {
+            found.push(path.to_owned());
+        }
+        Ok(())
+    })?;
+    found.sort();
+    Ok(found)
+}
+
+/// Copies a file, which is there as long as this process, and ends with it, however that ends.
+fn nameless(entry: &mut impl Read) -> Result<PathBuf> {
+    let mut file = tempfile::tempfile().context("cannot create a temporary file")?;
+    io::copy(entry, &mut file).context("cannot unpack into a temporary file")?;
+    let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    // Stays open: whoever has the path opens it again.
+    let _ = file.into_raw_fd();
+    Ok(path)
+}
+
+/// Unpacks what is below a directory of a bundle, such as `doctor/tree`, into a temporary directory, which
+/// is removed when the returned value is dropped. Links that lead out of it are left out.
+///
+/// # Errors
+///
+/// When the bundle is damaged, has nothing there, or there is no space.
+#[allow(dead_code)] // Until `doctor --root` is there.
+pub(crate) fn unpack(bundle: &Path, below: &str) -> Result<TempDir> {
+    let root = tempfile::tempdir().context("cannot create a temporary directory")?;
+    let mut links = Vec::new();
+    let mut is_empty = true;
+    for_each(bundle, |path, entry| {
+        let Ok(inside) = path.strip_prefix(below) else { return Ok(()) };
+        if inside.as_os_str().is_empty() {
+            return Ok(());
+        }
+        is_empty = false;
+        let target = root.path().join(inside);
+        let failed = || format!("cannot unpack {}", path.display());
+        match entry.header().entry_type() {
+            EntryType::Directory => fs::create_dir_all(&target).with_context(failed)?,
+            EntryType::Regular => {
+                create_directory_of(&target).with_context(failed)?;
+                let mut file = File::create_new(&target).with_context(failed)?;
+                io::copy(entry, &mut file).with_context(failed)?;
+            }
+            EntryType::Symlink => {
+                let to = entry.link_name().with_context(failed)?;
+                links.extend(to.map(|to| (inside.to_owned(), to.into_owned())));
+            }
+            _ => {}
+        }
+        Ok(())
+    })?;
+    ensure!(!is_empty, "{} has no {below}: its {TEXT} says why", bundle.display());
+    // Last: no file is written through a link.
+    for (inside, to) in links.into_iter().filter(|(inside, to)| stays_inside(inside, to)) {
+        let target = root.path().join(&inside);
+        let made = create_directory_of(&target).and_then(|()| symlink(&to, &target));
+        made.with_context(|| format!("cannot unpack {}", inside.display()))?;
+    }
+    Ok(root)
+}
+
+fn create_directory_of(file: &Path) -> io::Result<()> {
+    file.parent().map_or(Ok(()), fs::create_dir_all)
+}
+
+/// A relative link that leads to a place below the root, whatever the components of its path are links to:
+/// it goes up only at its start, where all directories are real ones.
+fn stays_inside(link: &Path, to: &Path) -> bool {
+    let depth = link.components().count().saturating_sub(1);
+    let mut components = to.components().peekable();
+    let mut up = 0;
+    while components.next_if_eq(&Component::ParentDir).is_some() {
+        up += 1;
+    }
+    up <= depth && components.all(|component| matches!(component, Component::Normal(_)))
+}
+
+/// Calls `visit` with each entry, and its path below the directory of the bundle.
+fn for_each(
+    bundle: &Path,
+    mut visit: impl FnMut(&Path, &mut Entry<'_, Input>) -> Result<()>,
+) -> Result<()> {
+    let failed = || format!("cannot read the bundle {}", bundle.display());
+    let file = File::open(bundle).with_context(failed)?;
+    let mut decoder = Decoder::new(file).with_context(failed)?;
+    decoder.window_log_max(LARGEST_WINDOW).with_context(failed)?;
+    let mut archive = Archive::new(decoder.take(MOST_BYTES));
+    for (count, entry) in archive.entries().with_context(failed)?.enumerate() {
+        let mut entry = entry.with_context(failed)?;
+        ensure!(count < MOST_ENTRIES, "{} has too many files", bundle.display());
+        let path = entry.path().with_context(failed)?.into_owned();
+        let Some(inside) = checked(&path) else {
+            bail!("{}: the path {path:?} is not one of a bundle", bundle.display());
+        };
+        visit(&inside, &mut entry).with_context(failed)?;
+    }
+    Ok(())
+}
+
+/// A path of an archive without its first component; `None` for one that leads elsewhere.
+fn checked(path: &Path) -> Option<PathBuf> {
+    let is_normal = path.components().all(|component| matches!(component, Component::Normal(_)));
+    let is_short =
+        path.as_os_str().len() <= LONGEST_PATH && path.components().count() <= MOST_COMPONENTS;
+    (is_normal && is_short).then(|| path.components().skip(1).collect())
+}
+
+#[cfg(test)]
+#[path = "open_tests.rs"]
+mod tests;

@@ -1,0 +1,143 @@
+//! `--redact`: removes payloads, addresses and host names from what was collected.
+
+mod packet;
+mod pcapng;
+mod pseudonym;
+mod text;
+
+use std::borrow::Cow;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use pmdscope_recording::{EXTENSION, PART};
+use pmdscope_render::number;
+
+use self::pseudonym::Pseudonyms;
+use self::text::TextRedactor;
+use super::archive::files_below;
+use super::collect::file_entry;
+use super::index::PartEntry;
+use super::recording;
+
+/// What is replaced, for the index.
+pub(super) const REPLACED: [&str; 4] = [
+    "payloads of packets: cut behind the header of TCP, UDP, SCTP, ICMP, ARP or IP; inner packets of \
+     tunnels are payload; frames of other types keep their MAC addresses only",
+    "IPv4, IPv6 and MAC addresses: pseudonyms, the same address always by the same within this bundle, \
+     in packets, JSON and text; two addresses of one subnet stay in one subnet",
+    "the name of this machine: a pseudonym",
+    "checksums of TCP, UDP, SCTP and ICMP: set to 0",
+];
+
+/// What is not replaced, for the index.
+pub(super) const KEPT: [&str; 4] = [
+    "names of apps, threads, functions, files, devices and users, command lines, PCI addresses",
+    "ports of TCP and UDP, VLAN ids, lengths and times of packets, all counters",
+    "addresses that name no host: 0.0.0.0, ::, 127.0.0.0/8, ::1, netmasks, broadcast",
+    "names of other machines, and addresses in a notation other than the usual ones",
+];
+
+/// Replaces the same by the same in all files of one bundle.
+#[derive(Debug)]
+pub(super) struct Redactor {
+    pseudonyms: Pseudonyms,
+    text: TextRedactor,
+}
+
+impl Redactor {
+    /// For files of a machine with these names.
+    ///
+    /// # Errors
+    ///
+    /// When the system has no random numbers.
+    pub(super) fn new(hosts: &[String]) -> Result<Self> {
+        let pseudonyms = Pseudonyms::new()?;
+        let text = TextRedactor::new(hosts, &pseudonyms)?;
+        Ok(Self { pseudonyms, text })
+    }
+
+    /// Text or JSON without addresses and names of this machine.
+    pub(super) fn text<'a>(&mut self, text: &'a str) -> Cow<'a, str> {
+        self.text.redact(text, &mut self.pseudonyms)
+    }
+
+    /// Replaces a file, and its name, by the redacted form. An error if it cannot be read or written, or is
+    /// neither text nor a capture file: it must then not become a part of the bundle.
+    fn entry(&mut self, path: &Path) -> Result<()> {
+        let failed = || format!("cannot redact {}", path.display());
+        let metadata = fs::symlink_metadata(path).with_context(failed)?;
+        if metadata.is_symlink() {
+            self.link(path).with_context(failed)?;
+        } else if metadata.is_file() {
+            self.file(path)?;
+        }
+        let name = path.file_name().unwrap_or_default().to_str().context("its name is not text");
+        let name = name.with_context(failed)?;
+        if let Cow::Owned(redacted) = self.text(name) {
+            fs::rename(path, path.with_file_name(redacted)).with_context(failed)?;
+        }
+        Ok(())
+    }
+
+    fn link(&mut self, path: &Path) -> Result<()> {
+        let to = fs::read_link(path)?;
+        if let Cow::Owned(redacted) = self.text(to.to_str().context("it is not text")?) {
+            fs::remove_file(path)?;
+            symlink(redacted, path)?;
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, path: &Path) -> Result<()> {
+        let failed = || format!("cannot redact {}", path.display());
+        let bytes = fs::read(path).with_context(failed)?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let is_named = |ending: &str| name.strip_suffix(PART).unwrap_or(&name).ends_with(ending);
+        let redacted = if is_named(".pcapng") {
+            pcapng::redact(&bytes, self).with_context(failed)?
+        } else if is_named(EXTENSION) {
+            return recording::redact(path, self);
+        } else {
+            let text = str::from_utf8(&bytes).context("it is not text").with_context(failed)?;
+            self.text(text).into_owned().into_bytes()
+        };
+        fs::write(path, redacted).with_context(failed)
+    }
+}
+
+/// Redacts the files of a part. Those that cannot be redacted are removed; recordings were redacted when
+/// they were copied, or are now.
+pub(super) fn part(redactor: &mut Redactor, staging: &Path, part: &mut PartEntry) {
+    let mut removed = Vec::new();
+    for file in &part.files {
+        let path = staging.join(&file.path);
+        let files = if path.is_dir() { files_below(&path) } else { Ok(vec![path.clone()]) };
+        // What a directory contains comes before it, and can be renamed.
+        for path in files.unwrap_or_default().iter().rev() {
+            if let Err(error) = redactor.entry(path) {
+                let _ = fs::remove_file(path);
+                removed.push(format!("{error:#}"));
+            }
+        }
+    }
+    part.files =
+        part.files.iter().filter_map(|file| file_entry(staging, Path::new(&file.path))).collect();
+    if let Some(first) = removed.first() {
+        let others = match removed.len() - 1 {
+            0 => String::new(),
+            others => format!(", and {}", number::plural(others as u64, "other file")),
+        };
+        part.lose(&format!("left out: {first}{others}"));
+    }
+}
+
+/// Names of this machine, the longest first.
+pub(super) fn host_names() -> Vec<String> {
+    let node = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let short = node.split('.').next().unwrap_or_default().to_owned();
+    let mut names = if short == node { vec![node] } else { vec![node, short] };
+    names.retain(|name| !name.is_empty());
+    names
+}

@@ -1,0 +1,134 @@
+//! Tests of the redaction of text.
+
+use std::net::IpAddr;
+
+use proptest::prelude::*;
+
+use super::*;
+
+struct Redaction {
+    text: TextRedactor,
+    pseudonyms: Pseudonyms,
+}
+
+impl Redaction {
+    fn new(hosts: &[&str]) -> Self {
+        let pseudonyms = Pseudonyms::new().unwrap();
+        let hosts: Vec<_> = hosts.iter().map(|name| (*name).to_owned()).collect();
+        Self { text: TextRedactor::new(&hosts, &pseudonyms).unwrap(), pseudonyms }
+    }
+
+    fn of(&mut self, text: &str) -> String {
+        self.text.redact(text, &mut self.pseudonyms).into_owned()
+    }
+
+    fn ip(&mut self, address: &str) -> String {
+        let address: IpAddr = address.parse().unwrap();
+        self.pseudonyms.ip(address).to_string()
+    }
+}
+
+#[test]
+fn addresses_are_replaced_wherever_they_stand() {
+    let mut redaction = Redaction::new(&[]);
+    let [a, b] = ["198.18.0.1", "198.19.0.2"].map(|address| redaction.ip(address));
+    let [c, d] = ["2001:db8::1", "fe80::5054:ff:fe12:3456"].map(|address| redaction.ip(address));
+    for (text, expected) in [
+        ("udp 198.18.0.1:7 <-> 198.19.0.2:49152", format!("udp {a}:7 <-> {b}:49152")),
+        ("198.18.0.1.80 > 198.19.0.2.49152: UDP", format!("{a}.80 > {b}.49152: UDP")),
+        (r#"{"src":"198.18.0.1"}"#, format!(r#"{{"src":"{a}"}}"#)),
+        ("at 198.18.0.1.", format!("at {a}.")),
+        ("x198.18.0.1/24", format!("x{a}/24")),
+        ("[2001:db8::1]:443", format!("[{c}]:443")),
+        ("2001:db8::1.443", format!("{c}.443")),
+        ("from fe80::5054:ff:fe12:3456%eth0,", format!("from {d}%eth0,")),
+        ("198.018.000.001", a.clone()),
+    ] {
+        assert_eq!(redaction.of(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn mac_addresses_are_replaced_in_every_notation() {
+    let mut redaction = Redaction::new(&[]);
+    let mac = mac_text(redaction.pseudonyms.mac([2, 0, 0, 0xab, 0xcd, 1]), ":");
+    assert_eq!(redaction.of("02:00:00:ab:cd:01"), mac);
+    assert_eq!(redaction.of("mac 02:00:00:AB:CD:01:"), format!("mac {mac}:"));
+    assert_eq!(redaction.of("02-00-00-ab-cd-01"), mac.replace(':', "-"));
+    assert_eq!(redaction.of("enx020000abcd01:"), format!("enx{}:", mac.replace(':', "")));
+}
+
+#[test]
+fn what_is_no_address_stays() {
+    let mut redaction = Redaction::new(&["gateway7"]);
+    for text in [
+        "2026-11-22T08:56:00Z 08:56:00.123456",
+        "0000:03:00.0 Ethernet",
+        "DPDK 22.11.11, kernel 6.1.0-37-amd64",
+        "realtime_ns 1780000000123456789, 0x140000880, 12.5 %",
+        "c0ffee1234 deadbeef",
+        "127.0.0.1:9177 and 0.0.0.0/0",
+        r#"{"gateway7":1}"#,
+    ] {
+        assert_eq!(redaction.of(text), text);
+    }
+}
+
+#[test]
+fn names_of_this_machine_are_replaced() {
+    let mut redaction = Redaction::new(&["gateway7.example.org", "gateway7"]);
+    let text = redaction.of(r#"{"host":"gateway7"} Gateway7.example.org gateway77"#);
+    assert!(!text.to_lowercase().contains("gateway7."), "{text}");
+    assert!(text.starts_with(r#"{"host":"host-"#) && text.ends_with(" gateway77"), "{text}");
+}
+
+/// An address as text, with what may stand before and after it.
+fn addresses() -> impl Strategy<Value = String> {
+    let v4 = any::<[u8; 4]>().prop_map(|octets| Ipv4Addr::from(octets).to_string());
+    let v6 = any::<[u16; 8]>().prop_map(|groups| Ipv6Addr::from(groups).to_string());
+    let short = any::<(u16, u16)>().prop_map(|(a, b)| format!("{a:x}::{b:x}"));
+    let mac = any::<[u8; 6]>().prop_map(|octets| mac_text(octets, ":"));
+    prop_oneof![v4, v6, short, mac]
+}
+
+/// Addresses that are not replaced.
+fn is_kept(address: &str) -> bool {
+    let kept_ip = address.parse::<IpAddr>().is_ok_and(|address| {
+        let mut pseudonyms = Pseudonyms::new().unwrap();
+        let mut again = Pseudonyms::new().unwrap();
+        pseudonyms.ip(address) == address && again.ip(address) == address
+    });
+    kept_ip || ["00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff"].contains(&address)
+}
+
+/// Every address that a reader could see in a text.
+fn seen(text: &str) -> Vec<String> {
+    text.split(|c: char| !(c.is_ascii_hexdigit() || ":.".contains(c))).map(str::to_owned).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn no_address_of_a_text_is_left(
+        parts in prop::collection::vec((addresses(), r#"[ \["',;=/%()<>xz\t-]{1,3}"#), 1..6),
+    ) {
+        let text: String = parts.iter().map(|(a, between)| format!("{between}{a}{between}")).collect();
+        let mut redaction = Redaction::new(&[]);
+        let redacted = redaction.of(&text);
+        let left = seen(&redacted);
+        for (address, _) in parts.iter().filter(|(address, _)| !is_kept(address)) {
+            prop_assert!(!left.contains(address), "{address} is left of {text:?}: {redacted:?}");
+        }
+    }
+
+    #[test]
+    fn any_text_is_redacted_without_a_panic(text: String) {
+        Redaction::new(&["host"]).of(&text);
+    }
+
+    #[test]
+    fn runs_of_digits_and_colons_are_redacted_without_a_panic(text in "[0-9a-f:.]{0,60}") {
+        Redaction::new(&[]).of(&text);
+    }
+}
