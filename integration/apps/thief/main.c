@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <linux/perf_event.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,16 +47,21 @@ pin(int cpu)
 	return sched_setaffinity(0, sizeof(set), &set);
 }
 
-/* Runs on the CPU with real-time priority: `count` times for `us` of CPU time, `gap_us` apart. */
+/*
+ * Runs on the CPU with real-time priority, if that is permitted: `count` times for `us` of CPU time,
+ * `gap_us` apart.
+ */
 static int
 hog(int cpu, uint64_t count, uint64_t us, uint64_t gap_us)
 {
 	const struct sched_param priority = { .sched_priority = 20 };
 	uint64_t i, wall, cpu_begin, wall_ns = 0, cpu_ns = 0, spent;
+	bool real_time;
 
 	prctl(PR_SET_NAME, "pmdscope-hog");
-	if (pin(cpu) != 0 || sched_setscheduler(0, SCHED_FIFO, &priority) != 0)
+	if (pin(cpu) != 0)
 		return -1;
+	real_time = sched_setscheduler(0, SCHED_FIFO, &priority) == 0;
 	for (i = 0; i < count; i++) {
 		sleep_us(gap_us);
 		wall = now_ns(CLOCK_MONOTONIC);
@@ -66,8 +72,9 @@ hog(int cpu, uint64_t count, uint64_t us, uint64_t gap_us)
 		cpu_ns += spent;
 		wall_ns += now_ns(CLOCK_MONOTONIC) - wall;
 	}
-	printf("{\"count\": %" PRIu64 ", \"wall_ns\": %" PRIu64 ", \"cpu_ns\": %" PRIu64 "}\n",
-			count, wall_ns, cpu_ns);
+	printf("{\"count\": %" PRIu64 ", \"wall_ns\": %" PRIu64 ", \"cpu_ns\": %" PRIu64
+	       ", \"real_time\": %s}\n",
+			count, wall_ns, cpu_ns, real_time ? "true" : "false");
 	return 0;
 }
 
