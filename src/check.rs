@@ -20,7 +20,7 @@ use self::seen::{FindingOccurrence, FindingTimes, SeenFindings};
 use crate::exit::FAILED;
 use crate::number::whole;
 use crate::output::{self, names, one_line};
-use crate::session::AppArg;
+use crate::session::{self, AppArg};
 use crate::source::{ReplayArg, Source};
 
 /// Version of the JSON; raised when a field changes its meaning.
@@ -76,6 +76,14 @@ pub(crate) struct Args {
           value_parser = whole::<u64>(1..=3600))]
     seconds: u64,
 
+    /// Trace what takes the CPU from lcores
+    ///
+    /// Interrupts, softirqs and other threads. Needs root (CAP_BPF and CAP_PERFMON) and bpftrace. Without them, the counters of /proc are used,
+    /// which have the times of the scheduler only; a note says so. Watching begins
+    /// when tracing has, which takes seconds.
+    #[arg(long, conflicts_with = "replay")]
+    interrupts: bool,
+
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -88,7 +96,10 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let (mut source, length) = match args.replay.player(&args.app)? {
         Some(player) => (Source::whole(player, &args.app), Duration::MAX),
-        None => (Source::live(&args.app, STEP)?, Duration::from_secs(args.seconds)),
+        None => {
+            let source = if args.interrupts { Source::traced } else { Source::live };
+            (source(&args.app, STEP)?, Duration::from_secs(args.seconds))
+        }
     };
     let begun = Instant::now();
     let mut seen = SeenFindings::default();
@@ -108,6 +119,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     source.tell_notes();
     tell_choice(args, source.fleet());
+    if args.interrupts && !args.quiet {
+        session::tell_untraced(source.fleet());
+    }
     if let Some(text) = unreadable_text(&source.fleet().unreadable).filter(|_| !args.quiet) {
         output::tell(&text);
     }

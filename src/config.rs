@@ -35,6 +35,8 @@ pub(crate) struct Config {
     names: Vec<NameRule>,
     /// What the exporter serves.
     pub(crate) export: ExportOptions,
+    /// The exporter traces what takes the CPU from lcores.
+    pub(crate) export_interrupts: bool,
 }
 
 /// What apps with such a file-prefix are called.

@@ -11,7 +11,7 @@ use pmdscope_export::address::ListenAddress;
 use pmdscope_export::text::TextFormat;
 
 use crate::config::ConfigArg;
-use crate::{duration, output};
+use crate::{duration, output, session};
 
 /// Export metrics of DPDK apps to Prometheus and OTLP
 ///
@@ -72,6 +72,14 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DURATION", value_parser = time)]
     otlp_interval: Option<Duration>,
 
+    /// Trace what takes the CPU from lcores
+    ///
+    /// Interrupts, softirqs and other threads. Needs root (CAP_BPF and CAP_PERFMON) and bpftrace. Without them, the counters of /proc are used,
+    /// which have the times of the scheduler only; a note says so. Overrides
+    /// `interrupts` of the configuration.
+    #[arg(long, conflicts_with = "once")]
+    interrupts: bool,
+
     /// Print the effective configuration and exit
     #[arg(long, conflicts_with = "once")]
     print_config: bool,
@@ -99,12 +107,14 @@ fn time(text: &str) -> Result<Duration, String> {
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut config = args.config.load()?;
     args.set(&mut config.export);
+    config.export_interrupts |= args.interrupts;
     if args.print_config {
         output::print(&config.text())?;
     } else if args.once {
         let format = if args.openmetrics { TextFormat::OpenMetrics } else { TextFormat::Text };
         output::print(&pmdscope_export::once(&config.export, config.settings, format)?)?;
     } else {
+        let _tracer = config.export_interrupts.then(|| session::trace(&mut config.settings));
         let file = args.config.clone();
         let thresholds = move || match file.load() {
             Ok(config) => Ok(config.settings.rules.thresholds),
@@ -174,6 +184,7 @@ mod tests {
             &["--openmetrics"],
             &["--once", "--listen", ":1"],
             &["--once", "--print-config"],
+            &["--once", "--interrupts"],
         ] {
             assert!(Command::try_parse_from(["export"].iter().chain(wrong)).is_err(), "{wrong:?}");
         }

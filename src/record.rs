@@ -20,7 +20,7 @@ use pmdscope_telemetry::{AppState, AppStatus, Fleet, FleetSettings};
 use self::status::RecordingProgress;
 use self::stop::StopSignal;
 use crate::number::whole;
-use crate::session::AppArg;
+use crate::session::{self, AppArg};
 use crate::size::parse_bytes;
 use crate::{duration, top};
 
@@ -81,6 +81,13 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "SECONDS", value_parser = top::interval)]
     interval: Option<Duration>,
 
+    /// Trace what takes the CPU from lcores
+    ///
+    /// Interrupts, softirqs and other threads. Needs root (CAP_BPF and CAP_PERFMON) and bpftrace. Without them, the counters of /proc are used,
+    /// which have the times of the scheduler only; a note says so.
+    #[arg(long)]
+    interrupts: bool,
+
     /// Stop after SECONDS
     #[arg(long = "for", value_name = "SECONDS", value_parser = whole::<u64>(1..=u64::MAX))]
     seconds: Option<u64>,
@@ -114,10 +121,16 @@ fn time(text: &str) -> Result<Duration, String> {
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let stop = StopSignal::new()?;
     let mut settings = args.app.settings()?;
+    let _tracer = args.interrupts.then(|| session::trace(&mut settings));
+    let all = settings.clone();
     if let Some(name) = &args.app.app {
         settings.only(name, &[]);
     }
-    let mut fleet = if args.always { Fleet::new(settings.clone()) } else { args.app.fleet()? };
+    let mut fleet = if args.always {
+        Fleet::new(settings.clone())
+    } else {
+        Fleet::start(args.app.app.as_deref(), all)?
+    };
     let look_out = AppDiscovery::start(args, settings);
     let now_ns = u64::try_from(Timestamp::now().as_nanosecond()).unwrap_or(0);
     let mut recorder = TelemetryRecorder::create(args.recording(), now_ns)?;
@@ -140,6 +153,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         }
     }
     progress.end(&recorder.finish()?);
+    if !args.quiet {
+        session::tell_untraced(&fleet.state);
+    }
     Ok(ExitCode::SUCCESS)
 }
 

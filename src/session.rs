@@ -1,10 +1,14 @@
 //! The apps that a command uses.
 
+use std::sync::Arc;
+
 use anyhow::Result;
+use pmdscope_interrupts::{Tracer, TracerOptions};
 use pmdscope_telemetry::discover::DiscoveredApp;
-use pmdscope_telemetry::{Fleet, FleetSettings};
+use pmdscope_telemetry::{Fleet, FleetSettings, FleetState};
 
 use crate::config::ConfigArg;
+use crate::output;
 
 /// Which apps to look at.
 #[derive(clap::Args, Clone)]
@@ -46,5 +50,29 @@ impl AppArg {
     /// wrong.
     pub(crate) fn the_app(&self) -> Result<DiscoveredApp> {
         Ok(self.settings()?.find(self.app.as_deref())?)
+    }
+}
+
+/// Traces what takes the CPU from the lcores of the apps that are sampled by these settings from now on. Says
+/// so if this machine does not let us trace events: then only the counters of `/proc` are read.
+pub(crate) fn trace(settings: &mut FleetSettings) -> Arc<Tracer> {
+    let options = TracerOptions::default();
+    if let Err(reason) = options.check() {
+        output::tell(&format!(
+            "note: --interrupts: {reason}; until then, counters of /proc are used"
+        ));
+    }
+    let tracer = Tracer::start(options);
+    settings.tracer = Some(tracer.clone());
+    tracer
+}
+
+/// Says what of the stolen time could not be traced.
+pub(crate) fn tell_untraced(fleet: &FleetState) {
+    for (app, model) in fleet.models() {
+        let missing = model.sample.tracing.iter().flat_map(|tracing| &tracing.missing);
+        for missing in missing {
+            output::tell(&format!("note: {}: not traced: {missing}", app.name));
+        }
     }
 }

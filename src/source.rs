@@ -1,18 +1,27 @@
 //! Sources of the states of a command: running apps, or a recording.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use jiff::tz::{Offset, TimeZone};
+use pmdscope_interrupts::Tracer;
 use pmdscope_recording::{RecordingPlayer, TimeSpec};
 use pmdscope_telemetry::discover::DiscoveredApp;
 use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
 use pmdscope_telemetry::{Fleet, FleetSettings, FleetState};
 
-use crate::session::AppArg;
+use crate::session::{self, AppArg};
 use crate::{bundle, output};
+
+/// How long a report waits for the tracer: bpftrace takes seconds to attach, longer where it finds no CPU,
+/// and threads that do not poll are not traced.
+const TRACER_WAIT: Duration = Duration::from_secs(15);
+
+/// How often apps are sampled meanwhile.
+const TRACER_STEP: Duration = Duration::from_millis(200);
 
 /// A recording to look at.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -95,6 +104,8 @@ pub(crate) struct Live {
     interval: Duration,
     /// When to sample.
     next: Instant,
+    /// Traces the lcores of these apps.
+    tracer: Option<Arc<Tracer>>,
 }
 
 /// Plays a recording.
@@ -121,7 +132,22 @@ impl Source {
     /// When there is none, when the only one cannot be asked, or the configuration is wrong.
     pub(crate) fn live(app: &AppArg, interval: Duration) -> Result<Self> {
         let (fleet, next) = (app.fleet()?, Instant::now());
-        Ok(Self::Live(Box::new(Live { fleet, interval, next })))
+        Ok(Self::Live(Box::new(Live { fleet, interval, next, tracer: None })))
+    }
+
+    /// As [`Source::live`], with the time that is stolen from lcores. Returns when they are traced, or it
+    /// is known that they are not.
+    ///
+    /// # Errors
+    ///
+    /// As [`Source::live`].
+    pub(crate) fn traced(app: &AppArg, interval: Duration) -> Result<Self> {
+        let mut settings = app.settings()?;
+        let tracer = session::trace(&mut settings);
+        let fleet = Fleet::start(app.app.as_deref(), settings)?;
+        let mut live = Live { fleet, interval, next: Instant::now(), tracer: Some(tracer) };
+        live.wait_for_tracer();
+        Ok(Self::Live(Box::new(live)))
     }
 
     /// A whole recording.
@@ -212,6 +238,17 @@ pub(crate) fn time_zone(player: &RecordingPlayer) -> TimeZone {
 }
 
 impl Live {
+    /// Samples, which tells the tracer of threads, until all that poll are traced.
+    fn wait_for_tracer(&mut self) {
+        let Some(tracer) = self.tracer.clone() else { return };
+        let begun = Instant::now();
+        while !tracer.is_settled() && begun.elapsed() < TRACER_WAIT {
+            self.fleet.sample(ROUND_TIMEOUT);
+            thread::sleep(TRACER_STEP);
+        }
+        self.next = Instant::now();
+    }
+
     fn advance(&mut self) {
         thread::sleep(self.next.saturating_duration_since(Instant::now()));
         self.fleet.sample(ROUND_TIMEOUT);

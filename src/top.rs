@@ -24,7 +24,7 @@ use crate::number::whole;
 use crate::output::StandardOutput;
 use crate::session::AppArg;
 use crate::source::{AtArg, ReplayArg, Source};
-use crate::{flows, output, source, watch};
+use crate::{flows, output, session, source, watch};
 
 /// Time between two samples.
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
@@ -84,6 +84,14 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "replay", requires = "report")]
     flows: bool,
 
+    /// Trace what takes the CPU from lcores
+    ///
+    /// Interrupts, softirqs and other threads. Needs root (CAP_BPF and CAP_PERFMON) and bpftrace. Without them, the counters of /proc are used,
+    /// which have the times of the scheduler only; a note says so. Tracing starts within seconds.
+    /// A report waits for it.
+    #[arg(long, conflicts_with = "replay")]
+    interrupts: bool,
+
     /// Sampling interval, 0.1 to 60; 0 for one report without rates [default: 1, of one report 0.2]
     ///
     /// Some drivers count only once a second: their rates need an interval of several seconds. With
@@ -132,7 +140,7 @@ impl Args {
                 Err(Usage(what).into())
             }
             Some(interval) => Ok(interval),
-            None if one && self.replay.replay.is_none() => Ok(REPORT_INTERVAL),
+            None if one && self.replay.replay.is_none() && !self.interrupts => Ok(REPORT_INTERVAL),
             None => Ok(DEFAULT_INTERVAL),
         }
     }
@@ -143,6 +151,7 @@ fn print(args: &Args) -> Result<()> {
     let (reports, interval) = (args.reports(), args.interval()?);
     let mut source = match args.replay.player(&args.app)? {
         Some(player) => Source::steps(player, &args.app, &args.at, interval, reports)?,
+        None if args.interrupts => Source::traced(&args.app, interval)?,
         None => Source::live(&args.app, interval)?,
     };
     if !interval.is_zero() {
@@ -191,11 +200,13 @@ fn display(args: &Args) -> Result<()> {
 }
 
 fn display_live(args: &Args) -> Result<()> {
-    let (chosen, settings) = (args.app.app.clone(), args.app.settings()?);
+    let (chosen, mut settings) = (args.app.app.clone(), args.app.settings()?);
+    let untraced = settings.clone();
+    let _tracer = args.interrupts.then(|| session::trace(&mut settings));
     let options = options(args, TimeZone::system(), settings.rules.thresholds)?;
     let mut sampler = None;
     let live = |feed: DisplayFeed<FleetState>| {
-        sampler = Some(flows::start(feed.clone(), settings.clone()));
+        sampler = Some(flows::start(feed.clone(), untraced));
         watch::start(feed, chosen, settings);
         LiveTimeline::default()
     };

@@ -74,6 +74,13 @@ pub(super) fn table() -> Table {
             "Export histograms of each queue, about twenty series per queue",
         ),
         Key::new(
+            "interrupts",
+            Flag,
+            |c| &mut c.export_interrupts,
+            "true",
+            "Trace what takes the CPU from lcores; needs root and bpftrace",
+        ),
+        Key::new(
             "tolerate",
             List(text::lint()),
             |c| &mut c.export.tolerate,
