@@ -49,30 +49,38 @@ pub(crate) fn port_functions(
     modules: &[Module],
     ports: &[u16],
 ) -> Result<Vec<PortFunction>, String> {
-    let table = modules
-        .iter()
-        .filter(|module| module.is_executable || module.name.starts_with("librte_ethdev"))
-        .find_map(|module| module.variable(TABLE))
+    // The linker may have moved the table from the library into the executable (a copy relocation): the
+    // one in the library is then not in use.
+    let executable = modules.iter().filter(|module| module.is_executable);
+    let library = modules.iter().filter(|module| module.name.starts_with("librte_ethdev"));
+    let mut tables = executable.chain(library).filter_map(|module| module.variable(TABLE));
+    let table = tables
+        .next()
         .ok_or_else(|| format!("the app has no symbol {TABLE}: DPDK before 21.11, or stripped"))?;
-    let words = read(pid, table)?;
-    let function = |address: u64| modules.iter().find_map(|module| module.function(address));
-    let found = ports.iter().filter_map(|port| {
-        let entry = words.get(usize::from(*port) * ENTRY_WORDS..)?.get(..ENTRY_WORDS)?;
-        let [rx, tx] = bursts(entry, |address| function(address).is_some())?;
-        Some((*port, function(rx)?, function(tx)?))
-    });
-    let mut functions: BTreeMap<(PortDirection, u64, u64), Vec<u16>> = BTreeMap::new();
-    for (port, rx, tx) in found {
-        for (direction, range) in [(PortDirection::Rx, rx), (PortDirection::Tx, tx)] {
-            functions.entry((direction, range.start, range.end)).or_default().push(port);
-        }
-    }
+    let functions = functions(&read(pid, table)?, modules, ports);
     if functions.is_empty() && !ports.is_empty() {
         return Err(format!("{TABLE} is not laid out as in any known release of DPDK"));
     }
+    Ok(functions)
+}
+
+/// Those of a table.
+fn functions(words: &[u64], modules: &[Module], ports: &[u16]) -> Vec<PortFunction> {
+    let function = |address: u64| modules.iter().find_map(|module| module.function(address));
+    let mut functions: BTreeMap<(PortDirection, u64, u64), Vec<u16>> = BTreeMap::new();
+    for port in ports {
+        let begin = usize::from(*port) * ENTRY_WORDS;
+        let entry = words.get(begin..begin + ENTRY_WORDS).unwrap_or_default();
+        let Some(bursts) = bursts(entry, |address| function(address).is_some()) else { continue };
+        for (direction, burst) in [PortDirection::Rx, PortDirection::Tx].into_iter().zip(bursts) {
+            if let Some(range) = function(burst) {
+                functions.entry((direction, range.start, range.end)).or_default().push(*port);
+            }
+        }
+    }
     let of =
         |((direction, start, end), ports)| PortFunction { direction, ports, range: start..end };
-    Ok(functions.into_iter().map(of).collect())
+    functions.into_iter().map(of).collect()
 }
 
 fn read(pid: u32, table: DataSymbol) -> Result<Vec<u64>, String> {

@@ -42,6 +42,8 @@ pub struct LcoreProfile {
     pub on_cpu: Option<f64>,
     /// Share of the time that it was ready to run without a CPU.
     pub waiting: Option<f64>,
+    /// Activities that cannot be told from others, or are not sampled: [`AppProfile::notes`] say why.
+    pub unknown: Vec<Activity>,
     /// Share of the samples by activity, those without a sample left out.
     pub activities: Vec<ActivityShare>,
     /// The same by function, most samples first.
@@ -56,7 +58,7 @@ pub struct LcoreProfile {
 /// Samples in one activity.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ActivityShare {
-    /// The activity; `None` for samples in the kernel where they are not seen.
+    /// The activity.
     pub activity: Activity,
     /// Samples.
     pub samples: u64,
@@ -104,10 +106,11 @@ pub struct StackSamples {
 }
 
 impl LcoreProfile {
-    /// Share of the samples in an activity, 0 to 1; `None` without samples.
+    /// Share of the samples in an activity, 0 to 1; `None` without samples, and if it is unknown.
     pub fn share(&self, activity: Activity) -> Option<f64> {
         let found = self.activities.iter().find(|share| share.activity == activity);
-        (self.samples > 0).then(|| found.map_or(0.0, |share| share.share))
+        let known = self.samples > 0 && !self.unknown.contains(&activity);
+        known.then(|| found.map_or(0.0, |share| share.share))
     }
 }
 
@@ -168,8 +171,11 @@ impl Resolution {
                 "{count} files with code cannot be read: their functions are unknown"
             ));
         }
-        let lcores =
-            profiler.threads.iter().map(|thread| self.lcore(thread, profiler.hz)).collect();
+        let lcores = profiler.threads.iter().map(|thread| LcoreProfile {
+            unknown: unknown(profiler, thread),
+            ..self.lcore(thread, profiler.hz)
+        });
+        let lcores = lcores.collect();
         AppProfile { hz: profiler.hz, lcores, notes }
     }
 
@@ -219,6 +225,7 @@ impl Resolution {
             waiting: shares.map(|(_, waiting)| waiting),
             activities: activities.into_iter().map(activity).collect(),
             functions: functions.into_iter().map(function).collect(),
+            unknown: Vec::new(),
             longest_stay: self.longest_stay(thread, hz),
             stacks: stacks.into_iter().map(stack).collect(),
         };
@@ -239,6 +246,12 @@ impl Resolution {
             times: stay.times,
         })
     }
+}
+
+fn unknown(profiler: &AppProfiler, thread: &ThreadRecord) -> Vec<Activity> {
+    let drivers = profiler.ports.is_err().then_some([Activity::DriverRx, Activity::DriverTx]);
+    let kernel = (!thread.sampler.sees_kernel).then_some(Activity::Kernel);
+    drivers.into_iter().flatten().chain(kernel).collect()
 }
 
 /// The function that receives or sends decides, together with all that it calls; otherwise the

@@ -90,7 +90,9 @@ pub(super) fn run(args: &Args, hz: u32, length: Duration) -> Result<ExitCode> {
     while Instant::now() < until && !running.iter().all(|app| app.profiler.has_ended()) {
         let next = until.min(Instant::now() + READ_INTERVAL);
         let stopped = stop.wait(next).context("cannot wait")?;
-        running.iter_mut().for_each(|app| app.profiler.read());
+        for app in &mut running {
+            app.profiler.read();
+        }
         if stopped {
             break;
         }
@@ -124,12 +126,12 @@ fn start(fleet: &FleetState, hz: u32) -> Result<Vec<Running>> {
             output::tell(&format!("{}: {why}", app.name));
             continue;
         }
-        let profiled = ProfiledApp {
+        let target = ProfiledApp {
             pid: sample.app.pid,
             threads: sample.threads.iter().map(|thread| (thread.lcore, thread.tid)).collect(),
             ports: sample.ports.iter().map(|port| port.id).collect(),
         };
-        match AppProfiler::start(profiled, hz) {
+        match AppProfiler::start(target, hz) {
             Ok(profiler) => {
                 running.push(Running { name: app.name.clone(), pid: sample.app.pid, profiler });
             }

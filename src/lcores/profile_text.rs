@@ -163,11 +163,16 @@ fn stay(profile: &LcoreProfile) -> Option<String> {
         String::new()
     };
     Some(format!(
-        "own code too long: `{}()` {} (+-{}){times}",
-        stay.function.trim_end_matches("()"),
+        "own code too long: `{}` {} (+-{}){times}",
+        called(&stay.function),
         nanos(stay.length_ns),
         nanos(stay.resolution_ns),
     ))
+}
+
+/// As people write functions; one without a symbol is a file and an offset.
+fn called(function: &str) -> String {
+    if function.contains(['+', '(', '[']) { function.to_owned() } else { format!("{function}()") }
 }
 
 fn empty(lcore: &LcoreDocument) -> Option<String> {
@@ -288,6 +293,7 @@ mod tests {
             lost: 7,
             samples: 10,
             one_frame: 1000,
+            unknown: vec![Activity::Kernel],
             ..LcoreProfile::default()
         };
         let ended = LcoreDocument { profile: ended, empty_polls: EmptyPolls::default() };

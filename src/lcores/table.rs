@@ -239,8 +239,8 @@ mod tests {
     fn json_has_null_for_what_is_unknown() {
         let fleet = fleet();
         let json = serde_json::to_value(Document::of(&fleet)).unwrap();
-        assert_eq!(json["lcores"][0]["polls_ps"], serde_json::Value::Null);
-        assert_eq!(json["lcores"][1]["empty_ratio"], 0.75);
+        assert_eq!(json["lcores"][1]["polls_ps"], serde_json::Value::Null);
+        assert_eq!(json["lcores"][0]["empty_ratio"], 0.75);
         assert_eq!(json["lcores"][0]["tid"], 4241);
     }
 
