@@ -306,7 +306,21 @@ fn loss<'a>(
         *sum += lost;
         *ms += gap.ms();
     }
-    loss
+    let part = served_part(model, (port, rates), loss.long_ms + loss.short_ms);
+    LcoreLoss { long: loss.long * part, short: loss.short * part, ..loss }
+}
+
+/// A loop that is behind all the time would not have received in a gap what arrived in it, but what it
+/// receives otherwise: as a part of what arrives, 0 to 1.
+fn served_part(model: &Model, (port, rates): (&PortSample, &PortRates), gap_ms: f64) -> f64 {
+    let saturated = busy_ratio(model, port.id).is_some_and(|busy| busy >= SATURATED);
+    let (received, missed) = (rates.rx_pps.unwrap_or(0.0), rates.rx_missed_ps.unwrap_or(0.0));
+    let interval_ms = model.interval_s.unwrap_or(0.0) * 1000.0;
+    let polling_ms = interval_ms - gap_ms;
+    if !saturated || polling_ms <= 0.0 || received <= 0.0 {
+        return 1.0;
+    }
+    (received * interval_ms / polling_ms / (received + missed)).min(1.0)
 }
 
 /// Of a stock app, the time that its thread was without a CPU stands for its gaps.

@@ -58,12 +58,11 @@ impl Lossy {
         let app = scratch.prefix("reflector");
         let mut command = Command::new(programs::reflector()?);
         eal(&mut command, "1@1", &app, Memory::Ordinary);
-        command.args(["--vdev", device, "--"]).args(args);
-        let reflector = Process::spawn("reflector", &mut command, scratch.dir())?;
+        command.args(["--vdev", device, "--pmdscope", "leak_mode=always", "--"]).args(args);
+        let mut reflector = Process::spawn("reflector", &mut command, scratch.dir())?;
         // What else runs on this machine shall not be what it misses packets by.
         prefer(&reflector)?;
         let ready = format!("/var/run/dpdk/{app}/pmdscope.sock");
-        let mut reflector = reflector;
         wait_until("the reflector", LIMIT, || {
             let ended = reflector.exited()?;
             ensure!(ended.is_none(), "it ended ({ended:?}):\n{}", reflector.output());
@@ -77,7 +76,8 @@ impl Lossy {
         Ok(Self { app, _generator: generator, _reflector: reflector })
     }
 
-    /// Waits for a check that tells this cause before all others, with these words.
+    /// Waits for a check that tells this cause before all others, with these words. On a busy machine
+    /// others really do take the CPU, so that a stolen core may be told before it.
     fn is_missing_by(&self, scratch: &Scratch, cause: &str, words: &[&str]) -> Result<Value> {
         let mut last = Value::Null;
         let told = wait_until(&format!("packets missed by {cause}"), LIMIT, || {
@@ -90,8 +90,11 @@ impl Lossy {
             let Some(causes) = last["causes"].as_array() else { return Ok(false) };
             let shares: f64 = causes.iter().filter_map(|cause| cause["share"].as_f64()).sum();
             ensure!(shares <= 1.000_001, "shares of {shares}: {last:#}");
-            let evidence = causes[0]["evidence"].as_str().context("no evidence")?;
-            Ok(causes[0]["cause"] == cause && words.iter().all(|word| evidence.contains(word)))
+            let is_injected =
+                |told: &&Value| told["cause"] != "stolen_core" || cause == "stolen_core";
+            let Some(first) = causes.iter().find(is_injected) else { return Ok(false) };
+            let evidence = first["evidence"].as_str().context("no evidence")?;
+            Ok(first["cause"] == cause && words.iter().all(|word| evidence.contains(word)))
         });
         told.with_context(|| format!("{last:#}"))?;
         Ok(last)
@@ -117,7 +120,7 @@ fn own_code(scratch: &Scratch) -> Result<()> {
     for word in ["512 descriptors (assumed) last ", "the worst gap was "] {
         ensure!(evidence.contains(word), "{evidence}");
     }
-    let lines = std::process::Command::new(programs::pmdscope()?)
+    let lines = Command::new(programs::pmdscope()?)
         .args(["check", "-a", &lossy.app, "--for", "2"])
         .output()?;
     let text = String::from_utf8_lossy(&lines.stdout);
@@ -140,7 +143,7 @@ fn stolen_core(scratch: &Scratch) -> Result<()> {
 fn empty_pool(scratch: &Scratch) -> Result<()> {
     let wire = Veth::new()?;
     let device = format!("net_af_xdp0,iface={}", wire.near());
-    let leak = ["--mbufs", "4095", "--inject-leak", "1/2"];
+    let leak = ["--mbufs", "5000", "--inject-leak", "1/2"];
     let lossy = Lossy::start(scratch, &device, &wire, "50k", &leak)?;
     let words = ["pool reflector_pool has ", "most lost at leak.c:"];
     let found = lossy.is_missing_by(scratch, "pool_empty", &words)?;

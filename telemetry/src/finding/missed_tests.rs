@@ -296,6 +296,15 @@ fn an_lcore_that_never_polls_in_vain_has_no_time_left() {
 }
 
 #[test]
+fn gaps_of_a_saturated_loop_cost_what_it_would_have_received() {
+    // It receives 40,000 packets in 600 ms, so that it would have received 26,667 more.
+    let gaps = polled(second(&[200_000, 200_000], [400, 0]), [40_000, 60_000], 1000);
+    let expected = [(MissedCause::BusyLcore, None), (MissedCause::StolenCore, Some(43))];
+    let found = found(gaps);
+    assert_eq!(percent(&found), expected, "{found:?}");
+}
+
+#[test]
 fn a_nic_that_misses_while_queues_and_lcores_have_room_is_the_limit() {
     let mut samples = polled(second(&[], [0, 0]), [99_000, 1000], 200);
     let unknown_depth = found(samples.clone());
