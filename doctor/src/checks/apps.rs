@@ -181,7 +181,7 @@ fn control_threads(evidence: &Evidence) -> Fact<Vec<Verdict>> {
              or the cpuset of its container",
             app.name
         ));
-        Some(warn(format!("{}: may run on poll CPUs", app.name), fix))
+        Some(warn(format!("{}: may run on the CPU of an lcore", app.name), fix))
     };
     let verdicts = evidence.running()?.iter().filter_map(verdict).collect();
     some(verdicts, "the threads of the apps are not seen from here")

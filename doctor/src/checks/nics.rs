@@ -92,18 +92,24 @@ fn drivers(evidence: &Evidence) -> Fact<Vec<Verdict>> {
     if !devices.values().any(|found| found.sample.network) {
         return Err(Unknown("the host has no PCI network device".into()));
     }
-    if evidence.running().is_ok() {
+    let starved = |app: &&&AppFacts| {
+        app.sample.as_ref().is_some_and(|sample| sample.ports.len() < app.min_ports)
+    };
+    let running = evidence.running().unwrap_or_default();
+    let starved: Vec<&str> = running.iter().filter(starved).map(|app| app.name.as_str()).collect();
+    if !running.is_empty() && starved.is_empty() {
         return Err(Unknown("no app uses a PCI device".into()));
     }
-    let all: Vec<String> =
-        devices.values().filter(|found| found.sample.network).map(name_driver).collect();
-    let found = format!("no NIC is bound to a driver for user space: {}", all.join(", "));
-    Ok(vec![warn(
-        found,
-        Fix::advice(
-            "bind the NICs of the app, for instance: dpdk-devbind.py --bind=vfio-pci 0000:03:00.0",
-        ),
-    )])
+    let all = devices.values().filter(|found| found.sample.network).map(name_driver);
+    let all = all.collect::<Vec<_>>().join(", ");
+    let fix = Fix::advice(
+        "bind the NICs of the app, for instance: dpdk-devbind.py --bind=vfio-pci 0000:03:00.0",
+    );
+    let found = format!("no NIC is bound to a driver for user space: {all}");
+    Ok(vec![match starved[..] {
+        [] => warn(found, fix),
+        _ => fail(format!("{} lacks ports, and {found}", starved.join(", ")), fix),
+    }])
 }
 
 fn name_driver(found: &NetworkDevice) -> String {

@@ -232,3 +232,18 @@ fn checks_that_were_skipped_for_one_reason_share_a_line() {
     assert!(no_app.clone().any(|line| line.contains("descriptors, pool_size")), "{lines:#?}");
     assert!(lines.iter().filter(|line| line.contains("[pool_size]")).count() == 0, "{lines:#?}");
 }
+
+#[test]
+fn an_app_that_names_no_nic_and_has_no_port_is_told_the_drivers() {
+    let mut host = HostFixture::good();
+    host.driver(NIC, Some("ice"));
+    host.app().expected_devices.clear();
+    assert_eq!(status_of(&host.report(), "nic_driver"), Some(Fail), "its port is on that NIC");
+    host.sample().ports.clear();
+    let report = host.report();
+    let result = only(&report, "nic_driver");
+    assert_eq!(result.status, Fail);
+    assert!(result.found.starts_with("fwd lacks ports, and no NIC is bound"), "{}", result.found);
+    host.app().min_ports = 0;
+    assert_eq!(status_of(&host.report(), "nic_driver"), Some(Skip));
+}
