@@ -161,13 +161,13 @@ fn skipped_lines(skipped: &[&CheckResult]) -> Vec<TextLine> {
             None => reasons.push((&result.found, vec![result])),
         }
     }
-    let of_reason = |(reason, same): (&str, Vec<&CheckResult>)| match same[..] {
-        [one] => one.lines(),
-        _ => {
-            let checks = same.iter().map(|result| result.check).collect::<Vec<_>>().join(", ");
-            let text = format!("  {reason} [{checks}]");
-            vec![line([("  ", Tone::Plain), ("skip", Tone::Dim), (&text, Tone::Plain)])]
+    let of_reason = |(reason, same): (&str, Vec<&CheckResult>)| {
+        if let [one] = same[..] {
+            return one.lines();
         }
+        let checks = same.iter().map(|result| result.check).collect::<Vec<_>>().join(", ");
+        let text = format!("  {reason} [{checks}]");
+        vec![line([("  ", Tone::Plain), ("skip", Tone::Dim), (&text, Tone::Plain)])]
     };
     reasons.into_iter().flat_map(of_reason).collect()
 }
