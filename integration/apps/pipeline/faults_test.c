@@ -13,6 +13,7 @@
 
 #include "check.h"
 #include "faults.h"
+#include "runtime_dir.h"
 
 #define SKIP 77
 #define BURST 8
@@ -151,6 +152,7 @@ main(void)
 		(char[]){ "--no-telemetry" } };
 	unsigned int i;
 
+	use_own_runtime_dir();
 	if (rte_eal_init(RTE_DIM(argv), argv) < 0) {
 		CHECK(rte_errno != EINVAL);
 		printf("skipped: rte_eal_init: %s\n", rte_strerror(rte_errno));

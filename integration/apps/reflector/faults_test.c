@@ -10,6 +10,7 @@
 
 #include "check.h"
 #include "leak.h"
+#include "runtime_dir.h"
 #include "schedule.h"
 #include "stall.h"
 
@@ -76,6 +77,7 @@ main(void)
 		(char[]){ "--no-telemetry" } };
 	struct rte_mempool *pool;
 
+	use_own_runtime_dir();
 	if (rte_eal_init(RTE_DIM(argv), argv) < 0) {
 		CHECK(rte_errno != EINVAL);
 		printf("skipped: rte_eal_init: %s\n", rte_strerror(rte_errno));
