@@ -33,7 +33,8 @@ pub(super) struct RecorderArgs {
 
     /// Trigger: stall, leak, filter:EXPR, signal, ...
     ///
-    /// A finding of `pmdscope check`; `filter:EXPRESSION`, which fires on a matching packet; or
+    /// A finding of `pmdscope check`; `filter:EXPRESSION`, which fires on a matching packet;
+    /// `stolen>TIME`, which fires when a poll core was taken for longer (see `pmdscope interrupts`); or
     /// `signal`, which is always on: SIGUSR2 fires it, as does `pmdscope capture trigger`. May be
     /// repeated.
     #[arg(long = "trigger", value_name = "TRIGGER")]

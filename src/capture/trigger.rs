@@ -1,7 +1,8 @@
-//! Triggers of the flight recorder: findings, packets, a signal, and `pmdscope capture trigger`.
+//! Triggers of the flight recorder: findings, packets, stolen poll cores, a signal, and `pmdscope capture trigger`.
 
 mod edge;
 mod socket;
+mod stolen;
 
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -38,6 +39,8 @@ pub(super) enum Trigger {
     Finding(Lint),
     /// A packet.
     Packet(PacketTrigger),
+    /// Something has taken a poll core for so long.
+    Stolen(Duration),
     /// SIGUSR2, which fires in any case.
     Signal,
 }
@@ -53,12 +56,18 @@ impl FromStr for Trigger {
             }
             return PacketTrigger::new(expression).map(Self::Packet).map_err(|e| e.to_string());
         }
+        if let Some(length) = stolen::parse(text) {
+            return length.map(Self::Stolen);
+        }
         if text == "signal" {
             return Ok(Self::Signal);
         }
         text.parse().map(Self::Finding).map_err(|_| {
             let lints = Lint::ALL.iter().map(|lint| lint.name()).collect::<Vec<_>>();
-            format!("expected filter:EXPRESSION, signal, or a finding: {}", lints.join(", "))
+            format!(
+                "expected filter:EXPRESSION, stolen>TIME, signal, or a finding: {}",
+                lints.join(", ")
+            )
         })
     }
 }
@@ -67,7 +76,7 @@ impl FromStr for Trigger {
 pub(super) fn filters(triggers: &[Trigger]) -> Vec<PacketTrigger> {
     let packet = |trigger: &Trigger| match trigger {
         Trigger::Packet(packet) => Some(packet.clone()),
-        Trigger::Finding(_) | Trigger::Signal => None,
+        Trigger::Finding(_) | Trigger::Stolen(_) | Trigger::Signal => None,
     };
     triggers.iter().filter_map(packet).collect()
 }
@@ -88,7 +97,7 @@ impl Watch {
     ) -> anyhow::Result<Self> {
         let lints = triggers.iter().filter_map(|trigger| match trigger {
             Trigger::Finding(lint) => Some(*lint),
-            Trigger::Packet(_) | Trigger::Signal => None,
+            Trigger::Packet(_) | Trigger::Stolen(_) | Trigger::Signal => None,
         });
         let lints = lints.collect::<Vec<_>>();
         for wanted in wanted.iter().filter(|_| !lints.is_empty()) {
@@ -96,6 +105,13 @@ impl Watch {
             let sampler = AppSampler::new(app, &wanted.settings);
             let (lints, fire) = (lints.clone(), fire.clone());
             thread::spawn(move || watch_findings(sampler, &lints, &fire));
+        }
+        let lengths = triggers.iter().filter_map(|trigger| match trigger {
+            Trigger::Stolen(length) => Some(*length),
+            _ => None,
+        });
+        if let Some(least) = lengths.min() {
+            stolen::watch(least, wanted, fire)?;
         }
         listen_for_signal(fire.clone())?;
         let names = wanted.iter().flat_map(CaptureTarget::names).collect::<Vec<_>>().join(", ");
