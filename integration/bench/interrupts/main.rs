@@ -64,9 +64,9 @@ fn run(options: &BenchOptions) -> Result<()> {
     let (app, _reflector) = reflector(&scratch, "net_null0")?;
     let mut tsc_hz = 0;
     wait_until("the rate of the TSC", START, || {
-        // There is no answer before the first sample.
+        // There is no answer before the first sample, and no lcore before it polls.
         tsc_hz = telemetry::number(&app, "/pmdscope", "tsc_hz").unwrap_or(0);
-        Ok(tsc_hz > 0)
+        Ok(tsc_hz > 0 && polls(&app).is_ok())
     })?;
     for (name, gap_us) in LOADS {
         let load = gap_us.map(|gap_us| start_load(&scratch, gap_us)).transpose()?;

@@ -95,7 +95,7 @@ impl Tracing {
 
 /// Count and nanoseconds of a thief in all documents.
 fn stolen(documents: &[Value], cause: &str, thief: &str) -> (u64, u64) {
-    let rows = documents.iter().flat_map(|document| rows(document));
+    let rows = documents.iter().flat_map(rows);
     let rows = rows.filter(|row| {
         row["cause"] == cause && row["thief"].as_str().is_some_and(|name| name.contains(thief))
     });
