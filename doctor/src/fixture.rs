@@ -140,9 +140,8 @@ impl HostFixture {
         self.write("proc/irq/default_smp_affinity", "fff3");
         self.irq(24, "nvme0q0", "0-1,4-15");
         self.irq(25, "igb0-rx-0", "0-1,4-15");
-        let cpus: String = (0..16).map(|cpu| format!(" CPU{cpu}")).collect();
-        let counts = |cpu: usize| format!(" {}", if cpu == 0 { 900 } else { 0 });
-        let counts: String = (0..16).map(counts).collect();
+        let cpus: Vec<String> = (0..16).map(|cpu| format!("CPU{cpu}")).collect();
+        let (cpus, counts) = (cpus.join(" "), format!(" 900{}", " 0".repeat(15)));
         self.write(
             "proc/interrupts",
             &format!("{cpus}\n 24:{counts} PCI nvme0q0\n 25:{counts} PCI igb0\n"),

@@ -4,8 +4,9 @@ mod hosts;
 mod mistakes;
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::fs;
-use std::io::Write;
+use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
@@ -70,7 +71,7 @@ fn each_mistake_is_found_and_changes_nothing_else() {
         let bad = report.results.iter().filter(|result| result.status > CheckStatus::Skip);
         let bad: BTreeSet<_> = bad.map(|result| result.check).collect();
         let bad: Vec<_> = bad.into_iter().collect();
-        table += &format!("{name}: {}\n", bad.join(", "));
+        writeln!(table, "{name}: {}", bad.join(", ")).unwrap();
     }
     assert_snapshot!("mistakes", table);
 }

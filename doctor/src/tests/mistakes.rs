@@ -45,13 +45,13 @@ fn changes() -> Vec<Mistake> {
             );
         }),
         mistake("fewer hugepages", "changed_hugepages", Fail, |host| {
-            host.hugepages(1, 1_048_576, 3, 2)
+            host.hugepages(1, 1_048_576, 3, 2);
         }),
         mistake("other DPDK", "changed_dpdk", Warn, |host| {
             host.sample().app.dpdk_version = "DPDK 23.11.2".into();
         }),
         mistake("interrupt moved", "changed_irq_affinity", Warn, |host| {
-            host.irq(24, "nvme0q0", "9")
+            host.irq(24, "nvme0q0", "9");
         }),
         mistake("other microcode", "changed_microcode", Warn, |host| {
             host.write("sys/devices/system/cpu/cpu0/microcode/version", "0xd0003b9");
@@ -103,14 +103,14 @@ fn apps() -> Vec<Mistake> {
             host.write("sys/fs/cgroup/system.slice/fwd.service/cpu.max", "150000 100000");
         }),
         mistake("CPU quota in cgroup v1", "cpu_quota", Fail, |host| {
-            host.cgroup_v1("150000", "0-15")
+            host.cgroup_v1("150000", "0-15");
         }),
         mistake("CPU quota of the pod", "cpu_quota", Fail, |host| host.container("200000 100000")),
         mistake("cpuset without a poll CPU", "cpuset", Fail, |host| {
             host.write("sys/fs/cgroup/cpuset.cpus.effective", "0-2");
         }),
         mistake("cpuset of cgroup v1 without a poll CPU", "cpuset", Fail, |host| {
-            host.cgroup_v1("-1", "0-1")
+            host.cgroup_v1("-1", "0-1");
         }),
     ]
 }
@@ -124,7 +124,7 @@ fn nics() -> Vec<Mistake> {
         }),
         mistake("NIC without a driver", "nic_driver", Fail, |host| host.driver(NIC, None)),
         mistake("NIC gone", "nic_driver", Fail, |host| {
-            host.remove(&format!("sys/bus/pci/devices/{NIC}"))
+            host.remove(&format!("sys/bus/pci/devices/{NIC}"));
         }),
         mistake("slot with half of the lanes", "pcie_link", Warn, |host| {
             host.link_speed(NIC, "16.0 GT/s PCIe", 8);
@@ -153,7 +153,7 @@ fn nics() -> Vec<Mistake> {
             host.sample().pools[0].socket = 1;
         }),
         mistake("pool on the other node", "numa_pools", Warn, |host| {
-            host.sample().pools[0].socket = 1
+            host.sample().pools[0].socket = 1;
         }),
     ]
 }
@@ -177,13 +177,13 @@ fn memory() -> Vec<Mistake> {
                 ["fwd", "--socket-mem=16384,0"].map(str::to_owned).to_vec();
         }),
         mistake("hugetlbfs not mounted", "hugetlbfs", Fail, |host| {
-            host.write("proc/mounts", "proc /proc proc rw 0 0")
+            host.write("proc/mounts", "proc /proc proc rw 0 0");
         }),
         mistake("THP forced", "transparent_hugepages", Warn, |host| {
             host.write("sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never");
         }),
         mistake("memory lock limit", "memory_lock_limit", Fail, |host| {
-            host.limits("0000000000000000")
+            host.limits("0000000000000000");
         }),
     ]
 }
@@ -207,7 +207,7 @@ fn isolation() -> Vec<Mistake> {
             host.write("proc/77/comm", "irqbalance");
         }),
         mistake("isolcpus not set", "isolcpus", Warn, |host| {
-            host.write("sys/devices/system/cpu/isolated", "")
+            host.write("sys/devices/system/cpu/isolated", "");
         }),
         mistake("nohz_full not set", "nohz_full", Warn, |host| {
             host.write("sys/devices/system/cpu/nohz_full", "(null)");

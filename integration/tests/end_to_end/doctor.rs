@@ -93,7 +93,7 @@ fn stock(scratch: &Scratch) -> Result<()> {
 /// A configuration by which apps are looked for where none is.
 fn elsewhere(scratch: &Scratch, more: &str) -> Result<String> {
     let file = scratch.path("pmdscope.toml");
-    let roots = scratch.path("nowhere");
+    let roots = scratch.path("nowhere").display().to_string();
     fs::write(&file, format!("[discovery]\nroots = [{roots:?}]\n{more}"))?;
     Ok(file.display().to_string())
 }
