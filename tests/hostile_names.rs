@@ -152,6 +152,8 @@ fn apps_are_listed_judged_and_reported() {
     apps.check(&["top", "--once", "--flows", "-a", &leaks]);
     apps.check(&["check", "--for", "1"]);
     apps.check(&["check", "--for", "1", "-q"]);
+    apps.check(&["doctor", "-v"]);
+    apps.check(&["doctor", "--fix-script"]);
     apps.check(&["leaks", "-i", "0.1"]);
     apps.check(&["leaks", "--mode"]);
     apps.check(&["leaks", "--explain"]);
@@ -167,10 +169,11 @@ fn apps_are_listed_judged_and_reported() {
 #[test]
 fn json_says_the_names_as_they_are_in_harmless_characters() {
     let apps = Apps::start();
-    let commands: [&[&str]; 6] = [
+    let commands: [&[&str]; 7] = [
         &["ls", "--json"],
         &["top", "--json"],
         &["check", "--for", "1", "--json"],
+        &["doctor", "--json"],
         &["leaks", "-i", "0.1", "--json"],
         &["capture", "-D", "--json"],
         &["netstat", "-i", "--json"],
