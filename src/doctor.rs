@@ -91,19 +91,15 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let baseline = args.compare.as_deref().map(Baseline::load).transpose()?;
     let settings = args.app.settings()?;
-    let (tree, apps) = match &args.root {
-        Some(root) => {
-            let tree = HostTree::open(root)?;
-            if tree.is_this_machine() {
-                return Err(Usage("--root / is this host: leave it out").into());
-            }
-            (tree, None)
-        }
-        None => {
-            let apps = live_apps(settings, args.app.app.as_deref())?;
-            (HostTree::open(Path::new("/"))?, Some(apps))
-        }
+    let (tree, apps) = if let Some(root) = &args.root {
+        (HostTree::open(root)?, None)
+    } else {
+        let apps = live_apps(settings, args.app.app.as_deref())?;
+        (HostTree::open(Path::new("/"))?, Some(apps))
     };
+    if args.root.is_some() && tree.is_this_machine() {
+        return Err(Usage("--root / is this host: leave it out").into());
+    }
     let of = Examination { apps, cpus: args.cpus.clone(), baseline };
     let (report, facts) = examine(&tree, &of);
     if args.json {

@@ -61,13 +61,13 @@ fn ask(app: DiscoveredApp, inventory: &AppInventory) -> AppFacts {
     };
     let facts =
         sampled().unwrap_or_else(|error| AppFacts::unreachable(&app.name, &error.to_string()));
-    let capture =
-        facts.sample.clone().map(|sample| capture(RunningApp { app, sample: Some(sample) }));
+    let sample = facts.sample.clone();
+    let capture = sample.map(|sample| capture(&RunningApp { app, sample: Some(sample) }));
     AppFacts { capture, ..facts }
 }
 
-fn capture(running: RunningApp) -> CaptureFact {
-    match Preflight::of(&running, AttachPolicy::Safe) {
+fn capture(running: &RunningApp) -> CaptureFact {
+    match Preflight::of(running, AttachPolicy::Safe) {
         Ok(way) => CaptureFact::Possible { via: way.via().unwrap_or("library").to_owned() },
         Err(error) => CaptureFact::Impossible { reason: format!("{error:#}") },
     }
