@@ -7,7 +7,7 @@ apps=$tree/build/integration
 checks=/run/out/checks
 failures=0
 # Of the guest's clock. A guest is slow without KVM, and slower on a busy machine.
-patience=${LAB_PATIENCE:-90}
+patience=150
 
 # note TEXT, ok TEXT, fail TEXT, skip TEXT: a line for the reader. end_job tells whether any failed.
 note() { echo "     $*" >>$checks; }
@@ -145,6 +145,17 @@ findings() {
 finds() {
 	found=$(findings "$1" | sed -n "s/^$2 [a-z]* //p" | head -n 1)
 	[ -n "$found" ]
+}
+
+# causes FILE LINT: of the first such finding, each with its share; nothing if this pmdscope tells none.
+causes() {
+	python3 - "$@" <<-'END'
+		import json, sys
+		findings = [found for app in json.load(open(sys.argv[1]))["apps"] for found in app["findings"]]
+		causes = [found.get("causes", []) for found in findings if found["lint"] == sys.argv[2]]
+		shares = [(cause["cause"], cause.get("share")) for cause in (causes or [[]])[0]]
+		print(", ".join(name if share is None else f"{name} {share:.0%}" for name, share in shares))
+	END
 }
 
 # http_get PATH: status and body of the exporter's answer, in `http_status` and `http_body`.

@@ -128,7 +128,9 @@ helper_on_vfio() {
 
 finds_missed_and_stall() {
 	check stalled -a reflector --for 3
-	finds /run/out/stalled.json rx_missed && finds /run/out/stalled.json stall
+	finds /run/out/stalled.json rx_missed && finds /run/out/stalled.json stall || return
+	causes=$(causes /run/out/stalled.json rx_missed)
+	[ -z "$causes" ] || [[ $causes = *stalled_lcore* ]]
 }
 
 stalled_loop() {
@@ -140,6 +142,11 @@ stalled_loop() {
 	must "the reflector receives nothing" await received_more reflector 0
 	expect "check finds rx_missed and stall" await finds_missed_and_stall
 	expect "check exits with 1" [ $status -eq 1 ]
+	if [ -n "$causes" ]; then
+		expect "rx_missed names the stalled lcore: $causes" [ "${causes#*stalled_lcore}" != "$causes" ]
+	else
+		skip "causes of rx_missed: this pmdscope tells none"
+	fi
 	for lint in rx_missed stall; do
 		finds /run/out/stalled.json $lint && note "$lint: $found"
 	done

@@ -104,6 +104,8 @@ for lint in rx_missed stall; do
 		continue
 	fi
 	note "check finds $lint: $found"
+	causes=$(causes /run/out/check.json $lint)
+	[ -z "$causes" ] || note "its causes: $causes"
 	[ $lint = stall ] || missing_seen=1
 done
 echo "missing_seen=$missing_seen" >>/run/out/numbers
@@ -124,6 +126,7 @@ thieves() {
 		print("; ".join("{cause} {thief} ({count})".format(**row) for row in rows[:6]) or "nobody")
 	END
 }
+untraced() { sed -n 's/.*not traced: //p' /run/out/interrupts.err | tail -n 1; }
 trace() {
 	timeout 150 "$pmdscope" interrupts -a reflector --json -i 5 -n 1 \
 		>/run/out/interrupts.json 2>/run/out/interrupts.err
@@ -133,6 +136,7 @@ if ! "$pmdscope" interrupts --help >/dev/null 2>&1; then
 elif ! await trace; then
 	fail "interrupts: $(tail -n 1 /run/out/interrupts.err)"
 else
+	expect "interrupts traces by bpftrace $(untraced)" grep -q '"method": *"bpf"' /run/out/interrupts.json
 	for cause in timer irq scheduler; do
 		echo "traced_$cause=$(stolen $cause)" >>/run/out/numbers
 	done
