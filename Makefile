@@ -98,7 +98,7 @@ soak-exit: setup build ## end an app in every way, observed and not, EXIT_ROUNDS
 	PMDSCOPE_EXIT_ROUNDS=$(EXIT_ROUNDS) \
 		$(CARGO) test --locked --package pmdscope-integration -- an_app_ends_as_it_means_to
 
-lab: setup build ## reproduce incidents on PCI NICs in QEMU; five minutes (LAB=quick: two)
+lab: setup build ## reproduce incidents on PCI NICs in QEMU; six minutes (LAB=quick: three)
 	devtools/setup.sh lab
 	integration/lab/lab.sh $(LAB)
 
