@@ -70,8 +70,6 @@ fn who_looks_once_waits_for_a_slow_app() {
     });
     let discover = DiscoverOptions { timeout: Duration::from_millis(300), ..app.discovery() };
     let settings = FleetSettings { discover, ..FleetSettings::default() };
-    let again = settings.running_beside(&[]);
-    assert_eq!(again[0].state, Reachability::Unreachable(UnreachableReason::Timeout));
     // This machine may be slow as well.
     let deadline = Deadline::after(LONG);
     while settings.running()[0].state != Reachability::Live {

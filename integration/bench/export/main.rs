@@ -74,16 +74,16 @@ fn run(options: &BenchOptions) -> Result<()> {
     let BenchOptions { quick, fifo, rounds, .. } = *options;
     let bench = ExportBench { programs, quick, fifo, stop: &stop, results };
     if options.only.is_some() {
-        return measure(bench, plan::cold_cases(), 0);
+        return measure(bench, &plan::cold_cases(), 0);
     }
     let rounds = rounds.unwrap_or(if quick { 3 } else { 5 });
-    measure(bench, plan::cases(quick), rounds)
+    measure(bench, &plan::cases(quick), rounds)
 }
 
 /// Runs the cases. What was measured until ^C, or a failure, is still told.
-fn measure(mut bench: ExportBench<'_>, cases: Vec<ExportCase>, rounds: usize) -> Result<()> {
+fn measure(mut bench: ExportBench<'_>, cases: &[ExportCase], rounds: usize) -> Result<()> {
     let mut result = Ok(());
-    for case in &cases {
+    for case in cases {
         let begin = Instant::now();
         result = bench.case(*case, rounds);
         if result.is_err() {
@@ -91,6 +91,6 @@ fn measure(mut bench: ExportBench<'_>, cases: Vec<ExportCase>, rounds: usize) ->
         }
         eprintln!("{case}: {:.0} s", begin.elapsed().as_secs_f64());
     }
-    print!("{}", report::tables(&bench.results, &cases));
+    print!("{}", report::tables(&bench.results, cases));
     if bench.stop.load(Ordering::Relaxed) { Ok(()) } else { result }
 }
