@@ -27,6 +27,7 @@ mod pdump_kill;
 mod recorder;
 mod recording;
 mod stock;
+mod stolen;
 mod support;
 mod telemetry;
 mod top;
@@ -104,6 +105,7 @@ fn main() -> ExitCode {
         incidents::trials(),
         missed::trials(),
         interrupts::trials(),
+        stolen::trials(),
         exporter::trials(),
         pdump::trials(),
         pdump_kill::trials(),
