@@ -25,6 +25,10 @@ const LEAST_SHARE: f64 = 0.01;
 /// With so little left to explain, causes without a share are not looked for.
 const LITTLE: f64 = 0.1;
 
+/// The NIC is suspected only where gaps and pools leave most unexplained: they may lose more than the
+/// mean rate suggests.
+const MOST: f64 = 0.5;
+
 /// A pool counts as empty from this used share on: the rest may be in caches of other lcores.
 pub(crate) const EMPTY_POOL: f64 = 0.98;
 
@@ -294,8 +298,8 @@ fn loss<'a>(
     };
     let taken = taken_gap(model, gaps);
     for gap in gaps.gaps.iter().chain(&taken) {
-        let lost = lost_in(gap);
-        if lost <= 0.0 {
+        let packets = lost_in(gap);
+        if packets <= 0.0 {
             continue;
         }
         let (sum, ms) = if gap.us >= stall_us {
@@ -303,11 +307,11 @@ fn loss<'a>(
         } else {
             (&mut loss.short, &mut loss.short_ms)
         };
-        *sum += lost;
+        *sum += packets;
         *ms += gap.ms();
     }
-    let part = served_part(model, (port, rates), loss.long_ms + loss.short_ms);
-    LcoreLoss { long: loss.long * part, short: loss.short * part, ..loss }
+    let served = served_part(model, (port, rates), loss.long_ms + loss.short_ms);
+    LcoreLoss { long: loss.long * served, short: loss.short * served, ..loss }
 }
 
 /// A loop that is behind all the time would not have received in a gap what arrived in it, but what it
@@ -382,8 +386,8 @@ fn share_out<'a>(
     backpressure: Option<(&'a PortSample, &'a PortRates)>,
 ) {
     let gap_ms = loss.long_ms + loss.short_ms;
-    let lost = loss.long + loss.short;
-    if lost <= 0.0 || gap_ms <= 0.0 {
+    let packets = loss.long + loss.short;
+    if packets <= 0.0 || gap_ms <= 0.0 {
         return;
     }
     let gaps = loss.gaps;
@@ -394,7 +398,7 @@ fn share_out<'a>(
         asleep_ms.max(gaps.stolen_ms(|cause| cause == StolenCause::Sleep)).min(gap_ms - taken_ms);
     let facts = |ms: f64| CauseFacts::Lcore(gaps, ms);
     let own_ms = gap_ms - taken_ms - asleep_ms;
-    let part = |ms: f64| Some((lost * scale * ms / gap_ms).min(1.0));
+    let part = |ms: f64| Some((packets * scale * ms / gap_ms).min(1.0));
     if taken_ms > 0.0 {
         add(causes, MissedCause::StolenCore, part(taken_ms), facts(taken_ms));
     }
@@ -409,7 +413,7 @@ fn share_out<'a>(
         add(causes, MissedCause::TxBackpressure, part(own_ms), facts);
         return;
     }
-    let long = loss.long / lost;
+    let long = loss.long / packets;
     let own = part(own_ms).unwrap_or(0.0);
     if long > 0.0 {
         add(causes, MissedCause::StalledLcore, Some(own * long), facts(own_ms));
@@ -447,7 +451,8 @@ fn without_gaps<'a>(
     if let Some(clock) = slowest.filter(|clock| clock.ratio() < SLOW_CLOCK) {
         add(&mut causes, MissedCause::SlowClock, None, CauseFacts::Clock(clock));
     }
-    if let Some(nic) = nic_limit(model, port, busy) {
+    let nic = nic_limit(model, port, busy).filter(|_| rest >= MOST);
+    if let Some(nic) = nic {
         add(&mut causes, MissedCause::NicLimit, None, CauseFacts::Nic(nic));
     }
     causes

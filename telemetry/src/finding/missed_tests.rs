@@ -406,8 +406,8 @@ fn any_sample(n: &[u64], linked: bool, is_traced: bool) -> Sample {
     sample.threads = vec![ThreadSample {
         lcore: 1,
         read_ns: n[7],
-        run_ns: (n[8] % 5 > 0).then_some(n[8]),
-        run_delay_ns: (n[9] % 5 > 0).then_some(n[9]),
+        run_ns: (!n[8].is_multiple_of(5)).then_some(n[8]),
+        run_delay_ns: (!n[9].is_multiple_of(5)).then_some(n[9]),
         cpu_stolen_ms: Some(n[10] % 5000),
         voluntary_switches: n[11] % 3,
         involuntary_switches: n[12],

@@ -209,7 +209,7 @@ pub(crate) mod tests {
             max_speed_mts: 16_000,
             max_width: 16,
         };
-        assert_eq!(links, [expected.clone()]);
+        assert_eq!(links, std::slice::from_ref(&expected));
         assert!(expected.is_reduced());
         assert!(!PcieLinkSample { speed_mts: 16_000, width: 16, ..expected }.is_reduced());
         for text in ["", "GT/s", "x GT/s", "8 GT", "8. GT/s", "99999999999 GT/s", "-1.0 GT/s"] {
