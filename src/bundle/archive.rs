@@ -128,7 +128,8 @@ fn append<W: Write>(archive: &mut Builder<W>, path: &Path, inside: &Path) -> io:
     let metadata = fs::symlink_metadata(path)?;
     let mut header = Header::new_gnu();
     // Not who collected it: whoever unpacks it owns it.
-    (header.set_uid(0), header.set_gid(0));
+    header.set_uid(0);
+    header.set_gid(0);
     header.set_mtime(u64::try_from(metadata.mtime()).unwrap_or(0));
     header.set_size(0);
     if metadata.is_symlink() {

@@ -173,7 +173,7 @@ fn for_each(
         ensure!(count < MOST_ENTRIES, "{} has too many files", bundle.display());
         let path = entry.path().with_context(failed)?.into_owned();
         let Some(inside) = checked(&path) else {
-            bail!("{}: the path {path:?} is not one of a bundle", bundle.display());
+            bail!("{}: the path {} is not one of a bundle", bundle.display(), path.display());
         };
         visit(&inside, &mut entry).with_context(failed)?;
     }

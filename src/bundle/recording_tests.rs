@@ -15,23 +15,23 @@ fn recording(path: &Path) {
     for frame in 0..5 {
         let mut lines = String::new();
         if frame == 0 {
-            lines.push_str(&format!(
+            lines.extend([format!(
                 "{{\"header\":{{\"schema\":1,\"sample_schema\":1,\"tool\":\"0\",\"host\":\"gw7\",\
                  \"boot_id\":\"b\",\"run\":1,\"realtime_ns\":{START},\"interval_ms\":1000,\
                  \"utc_offset_s\":0}}}}\n"
-            ));
+            )]);
         }
         for round in [2 * frame, 2 * frame + 1] {
             let at = START + round * SECOND;
             for app in ["one", "two"] {
-                lines.push_str(&format!(
+                lines.extend([format!(
                     "{{\"lost\":{{\"realtime_ns\":{at},\"app\":\"{app}\",\"class\":\"timeout\",\
                      \"reason\":\"198.18.0.1 is silent\"}}}}\n"
-                ));
+                )]);
             }
-            lines.push_str(&format!(
+            lines.extend([format!(
                 "{{\"round\":{{\"realtime_ns\":{at},\"monotonic_ns\":{at}}}}}\n"
-            ));
+            )]);
         }
         let mut encoder = Encoder::new(&mut out, 1).unwrap();
         encoder.write_all(lines.as_bytes()).unwrap();
@@ -77,7 +77,7 @@ fn other_apps_and_addresses_are_left_out() {
     fs::create_dir(&into).unwrap();
     let mut redactor = Redactor::new(&["gw7".to_owned()]).unwrap();
     let options = CopyOptions { app: Some("two"), ..options(10) };
-    let copied = copy(&[source.clone()], &into, &options, Some(&mut redactor)).unwrap();
+    let copied = copy(std::slice::from_ref(&source), &into, &options, Some(&mut redactor)).unwrap();
     let text = text(&copied.files[0]);
     assert_eq!((text.matches("\"two\"").count(), text.matches("\"one\"").count()), (10, 0));
     assert!(!text.contains("198.18.0.1") && !text.contains("gw7"), "{text}");
@@ -95,7 +95,7 @@ fn a_recording_that_is_cut_off_is_copied_up_to_there() {
     fs::write(&source, &bytes[..bytes.len() * 2 / 3]).unwrap();
     let into = dir.path().join("into");
     fs::create_dir(&into).unwrap();
-    let copied = copy(&[source.clone()], &into, &options(10), None).unwrap();
+    let copied = copy(std::slice::from_ref(&source), &into, &options(10), None).unwrap();
     assert!(text(&copied.files[0]).matches("\"round\"").count() >= 6);
     fs::write(&source, b"no recording").unwrap();
     let error = copy(&[source], &into, &options(10), None).unwrap_err();

@@ -2,6 +2,7 @@
 //!
 //! A test that cannot run here is reported as ignored, with a SKIP line that says why.
 
+mod bundle;
 mod capture;
 mod check;
 mod dashboards;
@@ -115,6 +116,7 @@ fn main() -> ExitCode {
         top::trials(),
         check::trials(),
         lcores::trials(),
+        bundle::trials(),
         demo::trials(),
         doctor::trials(),
     ];

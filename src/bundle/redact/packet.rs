@@ -92,7 +92,7 @@ fn ipv6(packet: &mut [u8], pseudonyms: &mut Pseudonyms) -> usize {
         packet[at..at + 16].copy_from_slice(&pseudonym.octets());
     }
     if packet[6] == FRAGMENT && packet.len() >= HEADER + 8 {
-        let is_first_fragment = u16_at(packet, HEADER + 2) & 0xfff8 == 0;
+        let is_first_fragment = u16_at(packet, HEADER + 2) >> 3 == 0;
         let protocol = packet[HEADER];
         let rest =
             if is_first_fragment { transport(protocol, &mut packet[HEADER + 8..]) } else { 0 };

@@ -83,8 +83,8 @@ impl Pseudonyms {
     /// A short name in place of another one.
     pub(super) fn name(&self, kind: &str, name: &str) -> String {
         let tag = hmac::sign(&self.key, format!("name {name}").as_bytes());
-        let hex: String = tag.as_ref().iter().take(4).map(|byte| format!("{byte:02x}")).collect();
-        format!("{kind}-{hex}")
+        let number = tag.as_ref().first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
+        format!("{kind}-{number:08x}")
     }
 
     /// Flips each of the first bits by a function of the bits before it.
