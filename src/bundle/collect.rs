@@ -214,9 +214,18 @@ impl Collector<'_> {
         paths.filter_map(|path| file_entry(self.staging, path)).collect()
     }
 
+    /// What was not written is not there.
+    fn remove_empty(&self, command: &PartCommand) {
+        let paths = command.stdout.iter().chain(&command.outputs);
+        for path in paths.filter(|path| file_entry(self.staging, path).is_none()) {
+            let _ = fs::remove_file(self.staging.join(path));
+        }
+    }
+
     fn finished(&self, part: &RunningPart, status: ExitStatus) -> PartEntry {
         let messages = messages(&part.messages);
         let files = self.files_of(&part.command);
+        self.remove_empty(&part.command);
         let failure = match &part.ended {
             Some((reason, _)) => Some(reason.clone()),
             None => failure(status, &messages, !files.is_empty()),
