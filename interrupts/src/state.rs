@@ -14,7 +14,7 @@ use crate::unexplained::{TracedTime, UnexplainedTime};
 
 /// What tracing takes of a traced CPU per event, nanoseconds: docs/benchmarks.md tells how it was
 /// measured.
-const EVENT_COST_NS: u64 = 1_000;
+const EVENT_COST_NS: u64 = 2_500;
 
 /// A thread that should be traced.
 #[derive(Clone, Debug, PartialEq, Eq)]
