@@ -60,7 +60,7 @@ impl Unpacked {
             let path = path.to_str().context("a path that is not text")?.to_owned();
             let mut content = Vec::new();
             std::io::Read::read_to_end(&mut entry, &mut content)?;
-            if path.ends_with(".zst") {
+            if path.starts_with("recording/") && !content.is_empty() {
                 content = zstd::decode_all(&content[..])?;
             }
             files.insert(path, content);
