@@ -218,8 +218,7 @@ mod tests {
     #[test]
     fn a_cpu_that_is_polled_is_left_alone() {
         let mine = sched_getaffinity(None).unwrap();
-        let all: BTreeSet<u32> =
-            (0..CpuSet::MAX_CPU).filter(|cpu| mine.is_set(*cpu)).map(|cpu| cpu as u32).collect();
+        let all: BTreeSet<u32> = (0..1024_u32).filter(|cpu| mine.is_set(*cpu as usize)).collect();
         assert!(other_cpus(&all).is_none());
         let first = *all.first().unwrap();
         let others = other_cpus(&[first, 1_000_000].into());

@@ -39,13 +39,13 @@ fn understands(test: &str, script: &str) {
     let mut command = Command::new("unshare");
     command.args(["--mount", "--propagation", "private", "sh", "-c", DRY_RUN, "sh"]).arg(&file);
     let output = command.output().unwrap();
-    let (text, errors) =
+    let (program, errors) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if output.status.code() == Some(77) || errors.contains("unshare failed") {
         return skip(test, format!("tracefs cannot be mounted here: {}", errors.trim()));
     }
     assert!(output.status.success(), "{errors}");
     // It shows each probe of the program that it made of it.
-    assert!(text.contains("sched_switch"), "{text}\n{errors}");
+    assert!(program.contains("sched_switch"), "{program}\n{errors}");
     assert!(!errors.contains("stdin:") && !errors.contains("script.bt:"), "{errors}");
 }
