@@ -1,5 +1,8 @@
 //! The report of one round: a table for people, a document for programs.
 
+use std::cmp::Reverse;
+use std::time::Duration;
+
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use pmdscope_interrupts::StolenHistogram;
@@ -93,7 +96,7 @@ pub(super) fn table(apps: &[AppRound], most: usize, zone: &TimeZone) -> TextTabl
     ];
     let mut table = TextTable::new("Interrupts", columns);
     let mut rows: Vec<&StolenRow> = apps.iter().flat_map(|app| &app.rows).collect();
-    rows.sort_by(|a, b| (b.stolen_ns, b.count).cmp(&(a.stolen_ns, a.count)));
+    rows.sort_by_key(|row| Reverse((row.stolen_ns, row.count)));
     for row in rows.iter().take(most) {
         table.push(Subject::App { app: row.app.clone() }, false, cells(row, zone));
     }
@@ -137,7 +140,9 @@ fn notes(app: &AppRound, zone: &TimeZone) -> Vec<String> {
         let share = known(app.overhead_ratio, percent);
         let mut note = format!("{name}: tracing takes about {share} of its poll cores");
         if tracing.lost_events > 0 {
-            note += &format!("; {} lost", plural(tracing.lost_events, "event"));
+            note.push_str("; ");
+            note.push_str(&plural(tracing.lost_events, "event"));
+            note.push_str(" lost");
         }
         notes.push(note);
     }
@@ -169,7 +174,11 @@ fn longest(app: &str, around: &Surroundings, zone: &TimeZone) -> String {
 
 /// Nanoseconds, of short ones a tenth of a microsecond.
 pub(super) fn time(ns: f64) -> String {
-    if ns < 99_950.0 { format!("{:.1}us", ns / 1e3) } else { nanos(ns as u64) }
+    if ns < 99_950.0 {
+        return format!("{:.1}us", ns / 1e3);
+    }
+    let time = Duration::try_from_secs_f64(ns / 1e9).unwrap_or(Duration::MAX);
+    nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// A time of day.
