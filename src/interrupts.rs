@@ -35,7 +35,7 @@ const ATTACH: Duration = Duration::from_secs(60);
 /// How often to look whether a signal has come.
 const SIGNAL_STEP: Duration = Duration::from_millis(50);
 
-/// Show what takes the CPU from poll threads: interrupts, softirqs, other threads
+/// Show what takes the CPU from poll threads
 #[derive(clap::Args)]
 #[command(after_help = "Needs root and bpftrace (apt install bpftrace). Examples: --help")]
 #[command(after_long_help = "\

@@ -41,7 +41,9 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 #[derive(Parser)]
 #[command(name = "pmdscope", version, about, arg_required_else_help = true)]
-#[command(after_help = "\
+#[command(help_template = "{about-with-newline}{usage-heading} {usage}\n\n{all-args}{after-help}")]
+#[command(after_help = "'pmdscope COMMAND -h' lists the common options, --help all of them.")]
+#[command(after_long_help = "\
 'pmdscope COMMAND -h' lists the common options, --help all of them.
 Exit status: 0 ok, 1 finding or failure, 2 wrong usage or configuration.")]
 struct Cli {
@@ -54,15 +56,15 @@ enum Command {
     Ls(ls::Args),
     Top(top::Args),
     Check(check::Args),
-    Doctor(doctor::Args),
-    Lcores(lcores::Args),
+    Capture(Box<capture::Args>),
+    Netstat(Box<netstat::Args>),
     Leaks(leaks::Args),
+    Lcores(lcores::Args),
     Interrupts(interrupts::Args),
+    Doctor(doctor::Args),
     Export(export::Args),
     Record(record::Args),
     Bundle(bundle::Args),
-    Capture(Box<capture::Args>),
-    Netstat(Box<netstat::Args>),
     Completions(completions::Args),
     #[command(hide = true)]
     Man(man::Args),
