@@ -1,5 +1,7 @@
 //! Time stolen from lcores: columns of the table of lcores, and lines of their details.
 
+use std::fmt::Write;
+
 use jiff::tz::TimeZone;
 use pmdscope_render::cells::{alarm, share};
 use pmdscope_render::number::{UNKNOWN, count, known, nanos, percent, plural, si};
@@ -84,11 +86,11 @@ pub(crate) fn details(model: &Model, lcore: u32, zone: &TimeZone) -> Vec<(String
 fn thief(row: &StolenSample, zone: &TimeZone) -> (String, String) {
     let mut text = format!("{}: {} times", row.thief, count(row.count));
     if let Some(ns) = row.stolen_ns {
-        text += &format!(", {}", nanos(ns));
+        let _ = write!(text, ", {}", nanos(ns));
     }
     if let Some(ns) = row.longest_ns {
         let at = row.longest_realtime_ns.map(|at| format!(" at {}", time_of_day(at, zone)));
-        text += &format!(", longest {}{}", nanos(ns), at.unwrap_or_default());
+        let _ = write!(text, ", longest {}{}", nanos(ns), at.unwrap_or_default());
     }
     (row.cause.to_string(), text)
 }
