@@ -78,8 +78,9 @@ pub(crate) struct Args {
 
     /// Trace what takes the CPU from lcores
     ///
-    /// Interrupts, softirqs and other threads. Needs root (CAP_BPF and CAP_PERFMON) and bpftrace. Without them, the counters of /proc are used,
-    /// which have the times of the scheduler only; a note says so. Watching begins
+    /// Interrupts, softirqs and other threads. Needs root (CAP_BPF and CAP_PERFMON) and bpftrace.
+    /// Without them, the counters of /proc are used, which have the times of the scheduler only; a
+    /// note says so. Watching begins
     /// when tracing has, which takes seconds.
     #[arg(long, conflicts_with = "replay")]
     interrupts: bool,
@@ -94,12 +95,11 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let (mut source, length) = match args.replay.player(&args.app)? {
-        Some(player) => (Source::whole(player, &args.app), Duration::MAX),
-        None => {
-            let source = if args.interrupts { Source::traced } else { Source::live };
-            (source(&args.app, STEP)?, Duration::from_secs(args.seconds))
-        }
+    let (mut source, length) = if let Some(player) = args.replay.player(&args.app)? {
+        (Source::whole(player, &args.app), Duration::MAX)
+    } else {
+        let source = if args.interrupts { Source::traced } else { Source::live };
+        (source(&args.app, STEP)?, Duration::from_secs(args.seconds))
     };
     let begun = Instant::now();
     let mut seen = SeenFindings::default();

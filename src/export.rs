@@ -17,6 +17,7 @@ use crate::{duration, output, session};
 ///
 /// Serves Prometheus metrics and readiness probes over HTTP. Options override the configuration file.
 #[derive(clap::Args)]
+#[allow(clippy::struct_excessive_bools)] // Switches of a command line.
 #[command(after_help = "\
 Examples:
   pmdscope export                          serve http://127.0.0.1:9177/metrics
@@ -74,8 +75,9 @@ pub(crate) struct Args {
 
     /// Trace what takes the CPU from lcores
     ///
-    /// Interrupts, softirqs and other threads. Needs root (CAP_BPF and CAP_PERFMON) and bpftrace. Without them, the counters of /proc are used,
-    /// which have the times of the scheduler only; a note says so. Overrides
+    /// Interrupts, softirqs and other threads. Needs root (CAP_BPF and CAP_PERFMON) and bpftrace.
+    /// Without them, the counters of /proc are used, which have the times of the scheduler only; a
+    /// note says so. Overrides
     /// `interrupts` of the configuration.
     #[arg(long, conflicts_with = "once")]
     interrupts: bool,

@@ -83,8 +83,9 @@ pub(crate) struct Args {
 
     /// Trace what takes the CPU from lcores
     ///
-    /// Interrupts, softirqs and other threads. Needs root (CAP_BPF and CAP_PERFMON) and bpftrace. Without them, the counters of /proc are used,
-    /// which have the times of the scheduler only; a note says so.
+    /// Interrupts, softirqs and other threads. Needs root (CAP_BPF and CAP_PERFMON) and bpftrace.
+    /// Without them, the counters of /proc are used, which have the times of the scheduler only; a
+    /// note says so.
     #[arg(long)]
     interrupts: bool,
 

@@ -86,8 +86,9 @@ pub(crate) struct Args {
 
     /// Trace what takes the CPU from lcores
     ///
-    /// Interrupts, softirqs and other threads. Needs root (CAP_BPF and CAP_PERFMON) and bpftrace. Without them, the counters of /proc are used,
-    /// which have the times of the scheduler only; a note says so. Tracing starts within seconds.
+    /// Interrupts, softirqs and other threads. Needs root (CAP_BPF and CAP_PERFMON) and bpftrace.
+    /// Without them, the counters of /proc are used, which have the times of the scheduler only; a
+    /// note says so. Tracing starts within seconds.
     /// A report waits for it.
     #[arg(long, conflicts_with = "replay")]
     interrupts: bool,

@@ -11,6 +11,8 @@ const ETHERNET_HEADER: usize = 14;
 const IPV4: u16 = 0x0800;
 const ARP: u16 = 0x0806;
 const IPV6: u16 = 0x86dd;
+/// The bits of the field of flags and offset.
+const FRAGMENT_OFFSET: u16 = 0x1fff;
 const VLAN_TAGS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
 
 const TCP: u8 = 6;
@@ -73,7 +75,7 @@ fn ipv4(packet: &mut [u8], pseudonyms: &mut Pseudonyms) -> usize {
     packet[10..12].fill(0);
     let checksum = internet_checksum(&packet[..header]);
     packet[10..12].copy_from_slice(&checksum.to_be_bytes());
-    let is_first_fragment = u16_at(packet, 6) & 0x1fff == 0;
+    let is_first_fragment = u16_at(packet, 6) & FRAGMENT_OFFSET == 0;
     let protocol = packet[9];
     if !is_first_fragment {
         return header;

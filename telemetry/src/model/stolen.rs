@@ -288,10 +288,14 @@ mod tests {
             ("less time", tracing(&[1], vec![irq(10, 99), scheduler(1, 5)])),
             ("a cause is gone", tracing(&[1], vec![irq(10, 100)])),
         ] {
-            assert_eq!(between(begin(), now).stolen, [unknown.clone()], "{what}");
+            assert_eq!(between(begin(), now).stolen, std::slice::from_ref(&unknown), "{what}");
         }
         let late = between(tracing(&[2], Vec::new()), tracing(&[1], vec![irq(1, 5)]));
-        assert_eq!(late.stolen, [unknown.clone()], "an lcore that was not traced before");
+        assert_eq!(
+            late.stolen,
+            std::slice::from_ref(&unknown),
+            "an lcore that was not traced before"
+        );
         let mut tracker = ModelTracker::default();
         tracker.update(at(10, begin()));
         let mut restarted = at(12, tracing(&[1], vec![irq(20, 200), scheduler(1, 5)]));
