@@ -18,6 +18,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, Result, bail};
 use jiff::Timestamp;
 use pmdscope_render::number;
+use pmdscope_telemetry::FleetSettings;
 
 use self::archive::{ArchiveFile, EXTENSION, directory};
 pub(crate) use self::collect::die_with_parent;
@@ -31,6 +32,7 @@ use self::recording::{CopyOptions, given_recordings, running_recordings};
 use self::redact::{Redactor, host_names};
 use self::signals::StopRequests;
 use self::versions::VersionedApp;
+use crate::doctor::live_apps;
 use crate::number::whole;
 use crate::session::AppArg;
 use crate::size::parse_bytes;
@@ -44,6 +46,10 @@ const MOST_APPS: usize = 16;
 const RECORDING_SHARE: u64 = 2;
 /// Part and directory of recordings.
 const RECORDING: &str = "recording";
+/// Part with the files of the machine that `doctor` reads.
+const HOST_FILES: &str = "host files";
+/// Their directory, as `doctor --root` takes it.
+pub(crate) const HOST_TREE: &str = "doctor/tree";
 
 /// Collect everything about an incident into one file
 ///
@@ -158,7 +164,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         parts: Vec::new(),
     };
     let apps = versions::ask(&settings, args.app.app.as_deref());
-    let mut bundle = Bundle { args, collector, redactor, apps };
+    let mut bundle = Bundle { args, settings, collector, redactor, apps };
     bundle.collect();
     let parts = bundle.finish();
     if stop.count() > 1 {
@@ -183,7 +189,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 
 /// What is there whatever happens.
 fn is_always_there(part: &PartEntry) -> bool {
-    ["versions", "configuration"].contains(&part.part)
+    ["versions", "configuration", HOST_FILES].contains(&part.part)
 }
 
 fn index(args: &Args, parts: Vec<PartEntry>, started: Timestamp, interrupted: bool) -> BundleIndex {
@@ -230,6 +236,7 @@ impl Args {
 /// A bundle that is being collected.
 struct Bundle<'a> {
     args: &'a Args,
+    settings: FleetSettings,
     collector: Collector<'a>,
     redactor: Option<Redactor>,
     apps: Vec<VersionedApp>,
@@ -252,6 +259,7 @@ impl<'a> Bundle<'a> {
         if !sources.is_empty() && !self.copy_recordings(&sources) {
             self.collector.run(vec![context.recording()]);
         }
+        self.add_host_files();
         let mut commands = context.reports();
         commands
             .extend(self.file_names().iter().map(|(app, name)| context.lost_packets(app, name)));
@@ -315,7 +323,8 @@ impl<'a> Bundle<'a> {
 
     /// Copies recordings; true if every app that answers is in them.
     fn copy_recordings(&mut self, sources: &[PathBuf]) -> bool {
-        let (begun, started) = (Instant::now(), Timestamp::now());
+        let begun = Instant::now();
+        let mut entry = PartEntry::begun(RECORDING);
         let into = self.collector.staging.join(RECORDING);
         let options = CopyOptions {
             since: SystemTime::now().checked_sub(self.args.last).unwrap_or(SystemTime::UNIX_EPOCH),
@@ -325,9 +334,6 @@ impl<'a> Bundle<'a> {
         let copied = std::fs::create_dir_all(&into)
             .context("cannot create a directory")
             .and_then(|()| recording::copy(sources, &into, &options, self.redactor.as_mut()));
-        let mut entry = PartEntry::skipped(RECORDING, None, "");
-        (entry.status, entry.reason) = (PartStatus::Complete, None);
-        entry.started = Some(time_text(started));
         let mut is_whole = false;
         match copied {
             Ok(copied) => {
@@ -356,14 +362,38 @@ impl<'a> Bundle<'a> {
 
     fn add_versions(&mut self) {
         let path = Path::new("versions/versions.txt");
-        let started = Some(time_text(Timestamp::now()));
+        let mut entry = PartEntry::begun("versions");
         let written = self.write(path, &versions::text(&self.apps));
-        let mut entry = PartEntry::skipped("versions", None, "");
-        (entry.status, entry.reason, entry.started) = (PartStatus::Complete, None, started);
         entry.files = file_entry(self.collector.staging, path).into_iter().collect();
         if let Err(error) = written {
             (entry.status, entry.reason) = (PartStatus::Failed, Some(format!("{error:#}")));
         }
+        self.collector.add(entry);
+    }
+
+    /// Copies the files of this machine that `doctor` reads, for `doctor --root` elsewhere.
+    fn add_host_files(&mut self) {
+        if let Some(reason) = self.collector.end_reason() {
+            return self.collector.add(PartEntry::skipped(HOST_FILES, None, reason));
+        }
+        let begun = Instant::now();
+        let mut entry = PartEntry::begun(HOST_FILES);
+        let staging = self.collector.staging;
+        let apps = live_apps(self.settings.clone(), self.args.app.app.as_deref());
+        match pmdscope_doctor::collect(&staging.join(HOST_TREE), apps.as_deref().ok()) {
+            Ok(()) => {
+                entry.files = file_entry(staging, Path::new(HOST_TREE)).into_iter().collect();
+                if let Err(error) = apps {
+                    entry.lose(&format!("nothing of apps: {error:#}"));
+                }
+            }
+            Err(error) => {
+                // Half a copy would be taken for a machine without these files.
+                let _ = std::fs::remove_dir_all(staging.join(HOST_TREE));
+                entry.lose(&error.to_string());
+            }
+        }
+        entry.seconds = rounded_seconds(begun.elapsed());
         self.collector.add(entry);
     }
 

@@ -16,23 +16,28 @@ use crate::manifest::{MANIFEST, Manifest};
 use crate::tree::{HostTree, relative};
 
 /// Copies the files of this machine that the checks read, and what is known of `apps`, into the
-/// directory `into`, which is created. `HostTree::open(into)` opens the copy, on any machine.
+/// directory `into`, which is created. `HostTree::open(into)` opens the copy, on any machine. With
+/// `None` the checks of apps are skipped there.
 ///
 /// Reads a few thousand small files of `/proc`, `/sys` and `/etc`, and changes nothing outside of
 /// `into`. What cannot be read is noted in the copy, and is no error.
 ///
 /// # Errors
 /// When `into` cannot be written.
-pub fn collect(into: &Path, apps: &[AppFacts]) -> Result<(), DoctorError> {
+pub fn collect(into: &Path, apps: Option<&[AppFacts]>) -> Result<(), DoctorError> {
     collect_from(Path::new("/"), into, apps)
 }
 
-pub(crate) fn collect_from(root: &Path, into: &Path, apps: &[AppFacts]) -> Result<(), DoctorError> {
+pub(crate) fn collect_from(
+    root: &Path,
+    into: &Path,
+    apps: Option<&[AppFacts]>,
+) -> Result<(), DoctorError> {
     let unwritable = |path: &Path, why| DoctorError::Unwritable { path: path.into(), why };
     fs::create_dir_all(into).map_err(|why| unwritable(into, why))?;
     let tree = HostTree::mirrored(root, Mirror::new(into))?;
     // The reader of the facts knows best what it reads.
-    drop(HostFacts::read(&tree, apps, None));
+    drop(HostFacts::read(&tree, apps.unwrap_or_default(), None));
     let Some(mirror) = tree.into_mirror() else { return Ok(()) };
     let unreadable =
         mirror.finish().map_err(|(path, why)| DoctorError::Unwritable { path, why })?;
@@ -41,7 +46,7 @@ pub(crate) fn collect_from(root: &Path, into: &Path, apps: &[AppFacts]) -> Resul
         collected_realtime_ns: realtime_ns(),
         unreadable,
         cpus: None,
-        apps: Some(apps.to_vec()),
+        apps: apps.map(<[AppFacts]>::to_vec),
     };
     let path = into.join(MANIFEST);
     let text =

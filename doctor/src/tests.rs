@@ -160,7 +160,7 @@ fn a_collected_tree_gives_the_same_report() {
         }
         let copy = tempfile::tempdir().unwrap();
         let into = copy.path().join("host");
-        collect_from(host.path(), &into, host.of.apps.as_deref().unwrap_or_default()).unwrap();
+        collect_from(host.path(), &into, host.of.apps.as_deref()).unwrap();
         let report = examine(&HostTree::open(&into).unwrap(), &Examination::default()).0;
         let place = |report: &Report, dir: &std::path::Path| {
             serde_json::to_string(report).unwrap().replace(dir.to_str().unwrap(), "")
@@ -172,7 +172,7 @@ fn a_collected_tree_gives_the_same_report() {
 #[test]
 fn this_machine_is_collected_and_checked() {
     let copy = tempfile::tempdir().unwrap();
-    crate::collect(copy.path(), &[]).unwrap();
+    crate::collect(copy.path(), Some(&[])).unwrap();
     let report = examine(&HostTree::open(copy.path()).unwrap(), &Examination::default()).0;
     let here = Examination { apps: Some(Vec::new()), ..Examination::default() };
     let here = examine(&HostTree::open("/".as_ref()).unwrap(), &here).0;

@@ -90,6 +90,13 @@ impl PartEntry {
         }
     }
 
+    /// A part that this program makes itself, from now on.
+    pub(super) fn begun(part: &'static str) -> Self {
+        let (status, reason) = (PartStatus::Complete, None);
+        let started = Some(time_text(Timestamp::now()));
+        Self { status, reason, started, ..Self::skipped(part, None, "") }
+    }
+
     /// Something of it is there.
     pub(super) fn has_files(&self) -> bool {
         !self.files.is_empty()
