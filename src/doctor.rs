@@ -9,6 +9,7 @@ use anyhow::Result;
 use pmdscope_doctor::{Baseline, CheckStatus, CpuSet, Examination, HostTree, examine};
 
 pub(crate) use self::apps::live_apps;
+use crate::bundle::{HOST_TREE, open};
 use crate::exit::{FAILED, Usage};
 use crate::output::{self, Color};
 use crate::session::AppArg;
@@ -37,7 +38,7 @@ Examples:
                                         what has changed since, as after a
                                         kernel update
   pmdscope doctor --json | jq '.results[] | select(.status == \"fail\")'
-  pmdscope doctor --root DIR            a collected tree of another host
+  pmdscope doctor --root fwd.tar.zst    another host, from its bundle
 
 Statuses:
   FAIL  keeps an app from working, or costs packets now
@@ -59,10 +60,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LIST", value_parser = cpu_list)]
     cpus: Option<CpuSet>,
 
-    /// Check a collected tree, not this host
+    /// Check a bundle or a collected tree, not this host
     ///
-    /// DIR has copies of proc, sys and etc, as those in `pmdscope bundle`.
-    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath, conflicts_with = "app")]
+    /// BUNDLE is a file of `pmdscope bundle`. DIR has copies of proc, sys and etc, as doctor/tree of an
+    /// unpacked bundle.
+    #[arg(long, value_name = "BUNDLE|DIR", value_hint = clap::ValueHint::AnyPath, conflicts_with = "app")]
     root: Option<PathBuf>,
 
     /// Save the facts of this run
@@ -91,8 +93,11 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let baseline = args.compare.as_deref().map(Baseline::load).transpose()?;
     let settings = args.app.settings()?;
+    // Kept until the report is printed.
+    let bundle = args.root.as_deref().filter(|root| open::is_bundle(root));
+    let unpacked = bundle.map(|bundle| open::unpack(bundle, HOST_TREE)).transpose()?;
     let (tree, apps) = if let Some(root) = &args.root {
-        (HostTree::open(root)?, None)
+        (HostTree::open(unpacked.as_ref().map_or(root, |dir| dir.path()))?, None)
     } else {
         let apps = live_apps(settings, args.app.app.as_deref())?;
         (HostTree::open(Path::new("/"))?, Some(apps))

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum DoctorError {
     /// The root directory of a tree cannot be read.
-    #[error("cannot read the tree {}: {why}; name a directory with proc, sys and etc in \
-             it", .path.display())]
+    #[error("cannot read the tree {}: {why}; name a bundle, or a directory with proc, sys \
+             and etc in it", .path.display())]
     Tree {
         /// The directory.
         path: PathBuf,

@@ -71,23 +71,6 @@ pub(crate) fn recordings(bundle: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Names of the files of a bundle below a directory of it, sorted.
-///
-/// # Errors
-///
-/// When it is damaged.
-pub(crate) fn names(bundle: &Path, below: &str) -> Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for_each(bundle, |path, entry| {
-        if path.starts_with(below) && entry.header().entry_type() == EntryType::Regular {
-            found.push(path.to_owned());
-        }
-        Ok(())
-    })?;
-    found.sort();
-    Ok(found)
-}
-
 /// Copies a file, which is there as long as this process, and ends with it, however that ends.
 fn nameless(entry: &mut impl Read) -> Result<PathBuf> {
     let mut file = tempfile::tempfile().context("cannot create a temporary file")?;
@@ -104,7 +87,6 @@ fn nameless(entry: &mut impl Read) -> Result<PathBuf> {
 /// # Errors
 ///
 /// When the bundle is damaged, has nothing there, or there is no space.
-#[allow(dead_code)] // Until `doctor --root` is there.
 pub(crate) fn unpack(bundle: &Path, below: &str) -> Result<TempDir> {
     let root = tempfile::tempdir().context("cannot create a temporary directory")?;
     let mut links = Vec::new();

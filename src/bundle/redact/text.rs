@@ -1,7 +1,7 @@
 //! Replaces addresses and host names in text and JSON.
 
 use std::borrow::Cow;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
 
 use anyhow::{Context, Result};
@@ -117,10 +117,9 @@ fn replacement(text: &str, pseudonyms: &mut Pseudonyms) -> Option<String> {
     if let Some(mac) = parse_mac(text, ':') {
         return Some(mac_text(pseudonyms.mac(mac), ":"));
     }
-    if let Ok(address) = text.parse::<Ipv6Addr>() {
-        return Some(pseudonyms.ipv6(address).to_string());
-    }
-    Some(pseudonyms.ipv4(parse_ipv4(text)?).to_string())
+    let v6 = text.parse::<Ipv6Addr>().ok().map(IpAddr::from);
+    let address = v6.or_else(|| parse_ipv4(text).map(IpAddr::from))?;
+    Some(pseudonyms.ip(address).to_string())
 }
 
 /// Also with leading zeros, which [`Ipv4Addr`] refuses.
