@@ -260,7 +260,8 @@ impl<'a> Bundle<'a> {
             self.collector.run(vec![context.recording()]);
         }
         self.add_host_files();
-        let mut commands = context.reports();
+        let mut commands = vec![context.profile()];
+        commands.extend(context.reports());
         commands
             .extend(self.file_names().iter().map(|(app, name)| context.lost_packets(app, name)));
         if self.collector.parts.iter().any(|part| part.part == RECORDING && part.has_files()) {
