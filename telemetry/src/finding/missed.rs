@@ -351,12 +351,13 @@ fn advice(model: &Model, first: &ExplainedCause<'_>) -> &'static str {
              peer or link of the port that refuses packets"
         }
         (MissedCause::StalledLcore, _) => {
-            "the loop takes too long between two polls: see perf record -t TID, move slow work to \
-             another lcore, or capture the packets before it with pmdscope capture --trigger rx_missed"
+            "the loop takes too long between two polls: pmdscope lcores --profile names the function; \
+             move slow work to another lcore, or capture the packets before it with pmdscope capture \
+             --trigger rx_missed"
         }
         (MissedCause::SleepingLcore, _) => {
-            "remove system calls, locks and page faults from the poll loop: see strace -f -p TID or \
-             perf trace"
+            "remove system calls, locks and page faults from the poll loop: pmdscope interrupts \
+             names them"
         }
         (MissedCause::RingTooSmall, _) => {
             "enlarge the receive rings, or poll more often: smaller bursts, fewer queues per lcore"

@@ -94,20 +94,20 @@ fn shares(stalls: &LcoreStalls) -> String {
 fn advice(cause: Option<StallCause>) -> &'static str {
     match cause {
         Some(StallCause::Kernel) => {
-            "reserve its CPU: isolcpus= or a cpuset, IRQ affinity, and no second busy thread on it; perf \
-             sched timehist shows which task ran"
+            "reserve its CPU: isolcpus= or a cpuset, IRQ affinity, and no second busy thread on it; \
+             pmdscope interrupts names what ran"
         }
         Some(StallCause::Hypervisor) => {
             "this virtual machine shares CPUs with others: pin its CPUs to CPUs of the host that nothing \
              else uses"
         }
         Some(StallCause::Sleep) => {
-            "the poll loop makes a system call, waits for a lock, or causes page faults: see strace -f -p \
-             TID or perf trace; a debugger or SIGSTOP has the same effect"
+            "the poll loop makes a system call, waits for a lock, or causes page faults: see pmdscope \
+             interrupts; a debugger or SIGSTOP has the same effect"
         }
         Some(StallCause::OwnCode | StallCause::OwnCodeAndKernel) => {
-            "the loop takes too long between two polls (including interrupts): see perf record -t TID, and \
-             capture the packets before a stall with pmdscope capture --trigger stall"
+            "the loop takes too long between two polls (including interrupts): pmdscope lcores \
+             --profile names the function, pmdscope capture --trigger stall writes the packets before it"
         }
         None => {
             "the poll loop is delayed by a system call, a lock, page faults, an interrupt or another \
