@@ -16,6 +16,7 @@ use pmdscope_render::number;
 
 use self::pseudonym::Pseudonyms;
 use self::text::TextRedactor;
+use super::HOST_TREE;
 use super::archive::files_below;
 use super::collect::file_entry;
 use super::index::PartEntry;
@@ -65,25 +66,35 @@ impl Redactor {
 
     /// Replaces a file, and its name, by the redacted form. An error if it cannot be read or written, or is
     /// neither text nor a capture file: it must then not become a part of the bundle.
-    fn entry(&mut self, path: &Path) -> Result<()> {
+    fn entry(&mut self, staging: &Path, path: &Path) -> Result<()> {
         let failed = || format!("cannot redact {}", path.display());
+        let is_of_kernel = is_named_by_kernel(path.strip_prefix(staging).unwrap_or(path));
         let metadata = fs::symlink_metadata(path).with_context(failed)?;
         if metadata.is_symlink() {
-            self.link(path).with_context(failed)?;
+            self.link(path, is_of_kernel).with_context(failed)?;
         } else if metadata.is_file() {
             self.file(path)?;
         }
         let name = path.file_name().unwrap_or_default().to_str().context("its name is not text");
         let name = name.with_context(failed)?;
-        if let Cow::Owned(redacted) = self.text(name) {
+        if let Cow::Owned(redacted) = self.name(name, is_of_kernel) {
             fs::rename(path, path.with_file_name(redacted)).with_context(failed)?;
         }
         Ok(())
     }
 
-    fn link(&mut self, path: &Path) -> Result<()> {
+    /// A name of a file.
+    fn name<'a>(&mut self, name: &'a str, is_of_kernel: bool) -> Cow<'a, str> {
+        if is_of_kernel {
+            return self.text.addresses(name, &mut self.pseudonyms);
+        }
+        self.text(name)
+    }
+
+    fn link(&mut self, path: &Path, is_of_kernel: bool) -> Result<()> {
         let to = fs::read_link(path)?;
-        if let Cow::Owned(redacted) = self.text(to.to_str().context("it is not text")?) {
+        let to = to.to_str().context("it is not text")?;
+        if let Cow::Owned(redacted) = self.name(to, is_of_kernel) {
             fs::remove_file(path)?;
             symlink(redacted, path)?;
         }
@@ -116,7 +127,7 @@ pub(super) fn part(redactor: &mut Redactor, staging: &Path, part: &mut PartEntry
         let files = if path.is_dir() { files_below(&path) } else { Ok(vec![path.clone()]) };
         // What a directory contains comes before it, and can be renamed.
         for path in files.unwrap_or_default().iter().rev() {
-            if let Err(error) = redactor.entry(path) {
+            if let Err(error) = redactor.entry(staging, path) {
                 let _ = fs::remove_file(path);
                 removed.push(format!("{error:#}"));
             }
@@ -133,6 +144,12 @@ pub(super) fn part(redactor: &mut Redactor, staging: &Path, part: &mut PartEntry
     }
 }
 
+/// A path whose name is one of the kernel, and would no longer be found by `doctor` if a machine that is
+/// called `vm` or `node0` gave it its pseudonym. Names of control groups are those of people.
+fn is_named_by_kernel(path: &Path) -> bool {
+    path.strip_prefix(HOST_TREE).is_ok_and(|inside| !inside.starts_with("sys/fs/cgroup"))
+}
+
 /// Names of this machine, the longest first.
 pub(super) fn host_names() -> Vec<String> {
     let node = rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -140,4 +157,33 @@ pub(super) fn host_names() -> Vec<String> {
     let mut names = if short == node { vec![node] } else { vec![node, short] };
     names.retain(|name| !name.is_empty());
     names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_the_kernel_are_kept_in_the_files_for_doctor() {
+        let staging = tempfile::tempdir().unwrap();
+        let tree = staging.path().join(HOST_TREE);
+        for file in ["proc/sys/vm/nr_hugepages", "sys/fs/cgroup/vm/cpu.max", "etc/hostname"] {
+            let file = tree.join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, "vm 198.18.0.1\n").unwrap();
+        }
+        symlink("vm", tree.join("driver")).unwrap();
+        fs::create_dir_all(tree.join("sys/class/net/enx525400123456")).unwrap();
+        let mut entry = PartEntry::begun("host files");
+        entry.files = file_entry(staging.path(), Path::new(HOST_TREE)).into_iter().collect();
+        part(&mut Redactor::new(&["vm".to_owned()]).unwrap(), staging.path(), &mut entry);
+        assert_eq!((entry.reason, entry.files.len()), (None, 1));
+        for file in ["proc/sys/vm/nr_hugepages", "etc/hostname"] {
+            let text = fs::read_to_string(tree.join(file)).unwrap();
+            assert!(text.starts_with("host-") && !text.contains("198.18.0.1"), "{text}");
+        }
+        assert_eq!(fs::read_link(tree.join("driver")).unwrap(), Path::new("vm"));
+        assert!(!tree.join("sys/fs/cgroup/vm").exists());
+        assert!(!tree.join("sys/class/net/enx525400123456").exists());
+    }
 }

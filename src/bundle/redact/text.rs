@@ -51,11 +51,16 @@ impl TextRedactor {
                 text = Cow::Owned(replaced);
             }
         }
-        let replace = |found: &Captures<'_>| masked(found, pseudonyms);
-        match self.candidates.replace_all(&text, replace) {
+        match self.addresses(&text, pseudonyms) {
             Cow::Owned(replaced) => Cow::Owned(replaced),
             Cow::Borrowed(_) => text,
         }
+    }
+
+    /// The text without the addresses.
+    pub(super) fn addresses<'a>(&self, text: &'a str, pseudonyms: &mut Pseudonyms) -> Cow<'a, str> {
+        let replace = |found: &Captures<'_>| masked(found, pseudonyms);
+        self.candidates.replace_all(text, replace)
     }
 }
 
