@@ -138,6 +138,13 @@ fn leak(scratch: &Scratch) -> Result<()> {
     let findings = String::from_utf8_lossy(unpacked.file("findings/recorded.txt")?).into_owned();
     ensure!(findings.contains(app), "{findings}");
 
+    for (part, file) in
+        [("interrupts", "interrupts/interrupts.json"), ("profile", "lcores/profile.json")]
+    {
+        complete_or_noted(&unpacked, part, file)?;
+    }
+    let live: Value = serde_json::from_slice(unpacked.file("doctor/doctor.json")?)?;
+
     // The app has ended by then: what is shown is what was recorded.
     drop(generator);
     drop(pair);
@@ -149,6 +156,42 @@ fn leak(scratch: &Scratch) -> Result<()> {
     let leaks = pmdscope(scratch, &["leaks", "--replay", moved], &[1])?;
     ensure!(leaks.contains("leak.c:"), "{leaks}");
     pmdscope_json(scratch, &["check", "--replay", moved, "--json"], &[0, 1])?;
+    same_host(scratch, moved, &live)
+}
+
+/// A file of a part is JSON about apps, or the index says why it is missing.
+fn complete_or_noted(unpacked: &Unpacked, part: &str, file: &str) -> Result<()> {
+    let index = unpacked.index()?;
+    let parts = index["parts"].as_array().context("no parts")?;
+    let entry = parts.iter().find(|entry| entry["part"] == part);
+    let entry = entry.with_context(|| format!("no {part} in {index:#}"))?;
+    if entry["status"] == "complete" {
+        serde_json::from_slice::<Value>(unpacked.file(file)?)?;
+        return Ok(());
+    }
+    let reason = entry["reason"].as_str().unwrap_or_default();
+    ensure!(!reason.is_empty() && !reason.contains("Usage"), "{entry:#}");
+    Ok(())
+}
+
+/// Checks whose result does not change while a test runs.
+const LASTING_CHECKS: [&str; 5] =
+    ["app_running", "telemetry", "transparent_hugepages", "hugetlbfs", "isolcpus"];
+
+/// `doctor` tells the same of the host of a bundle as it did when that was collected.
+fn same_host(scratch: &Scratch, bundle: &str, live: &Value) -> Result<()> {
+    let report = pmdscope_json(scratch, &["doctor", "--root", bundle, "--json"], &[0, 1])?;
+    let statuses = |report: &Value, check: &str| {
+        let results = report["results"].as_array().context("no results")?;
+        let of_check = results.iter().filter(|result| result["check"] == check);
+        Ok::<_, anyhow::Error>(of_check.map(|r| r["status"].clone()).collect::<Vec<_>>())
+    };
+    for check in LASTING_CHECKS {
+        let (of_bundle, here) = (statuses(&report, check)?, statuses(live, check)?);
+        ensure!(!here.is_empty() && of_bundle == here, "{check}: {report:#}, live {live:#}");
+    }
+    let telemetry = statuses(&report, "telemetry")?;
+    ensure!(telemetry == ["pass"], "the app is not in {report:#}");
     Ok(())
 }
 
@@ -192,7 +235,8 @@ fn redacted(scratch: &Scratch) -> Result<()> {
     let path = path.to_str().context("path")?;
     let top = pmdscope(scratch, &["top", "--replay", path, "--once"], &[0])?;
     ensure!(top.contains(app) && top.contains("leak.c:"), "{top}");
-    Ok(())
+    let live: Value = serde_json::from_slice(masked.file("doctor/doctor.json")?)?;
+    same_host(scratch, path, &live)
 }
 
 /// Addresses in the packets of a capture, and payloads.
@@ -260,7 +304,9 @@ fn stopped_app(scratch: &Scratch) -> Result<()> {
     let has_reason =
         |(part, reason): &(String, String)| part == "capture" || reason.contains("answer");
     ensure!(missing.iter().any(has_reason), "{missing:?}");
-    for (path, file) in unpacked.0.iter().filter(|(path, _)| path.contains('.')) {
+    // Files and directories of the kernel may be empty.
+    let is_ours = |path: &str| path.contains('.') && !path.starts_with("doctor/tree/");
+    for (path, file) in unpacked.0.iter().filter(|(path, _)| is_ours(path)) {
         ensure!(!file.is_empty(), "{path} is empty");
     }
     // It goes on as before.
