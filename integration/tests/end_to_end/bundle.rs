@@ -159,14 +159,16 @@ fn leak(scratch: &Scratch) -> Result<()> {
     same_host(scratch, moved, &live)
 }
 
-/// A file of a part is JSON about apps, or the index says why it is missing.
+/// A file of a part is JSON, one document per line, or the index says why it is missing.
 fn complete_or_noted(unpacked: &Unpacked, part: &str, file: &str) -> Result<()> {
     let index = unpacked.index()?;
     let parts = index["parts"].as_array().context("no parts")?;
     let entry = parts.iter().find(|entry| entry["part"] == part);
     let entry = entry.with_context(|| format!("no {part} in {index:#}"))?;
     if entry["status"] == "complete" {
-        serde_json::from_slice::<Value>(unpacked.file(file)?)?;
+        let documents = serde_json::Deserializer::from_slice(unpacked.file(file)?).into_iter();
+        let documents = documents.collect::<Result<Vec<Value>, _>>()?;
+        ensure!(documents.iter().any(Value::is_object), "{file} has no document");
         return Ok(());
     }
     let reason = entry["reason"].as_str().unwrap_or_default();
