@@ -11,7 +11,7 @@ mod gaps;
 use serde::Serialize;
 
 pub use self::budget::StallBudget;
-pub use self::gaps::{CpuFrequency, CpuTime, LcoreGaps, PollGap, Thief};
+pub use self::gaps::{CpuFrequency, CpuTime, LcoreGaps, PollGap};
 use crate::finding::Thresholds;
 use crate::finding::balance::{self, HotQueue};
 use crate::model::{Model, PortRates};
@@ -335,7 +335,7 @@ fn taken_gap(model: &Model, gaps: &LcoreGaps) -> Option<PollGap> {
     let traced = gaps.stolen_ms(|cause| cause != StolenCause::Sleep);
     let cpu = gaps.cpu;
     let ms = cpu.and_then(|cpu| cpu.taken_ms).unwrap_or(0.0).max(traced);
-    let traced_events = gaps.thieves.iter().map(|thief| thief.count).sum::<u64>();
+    let traced_events = gaps.thieves.iter().map(|thief| thief.events).sum::<u64>();
     let preemptions = cpu.map_or(0, |cpu| cpu.preemptions);
     let count = if traced > 0.0 { traced_events } else { preemptions }.max(1);
     let us = micros(ms) / count;

@@ -3,7 +3,7 @@
 mod ports;
 mod queue_growth;
 mod queues;
-mod stolen;
+pub(crate) mod stolen;
 
 use std::collections::BTreeMap;
 

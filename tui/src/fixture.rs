@@ -346,6 +346,7 @@ pub(crate) fn stolen() -> Model {
         events: 4_000,
         stolen_ns: Some(20_000_000),
         longest_ns: Some(41_000),
+        new_longest_ns: Some(41_000),
     };
     let robbed = StolenRates {
         lcore: 1,

@@ -7,10 +7,10 @@ use serde::Serialize;
 
 use super::{Finding, FindingSubject, Lint, Severity, Thresholds, buffers, finding, loss};
 use crate::missed::{
-    CauseFacts, CpuFrequency, ExplainedCause, LcoreGaps, MissedCause, NicFacts, StallBudget, Thief,
+    CauseFacts, CpuFrequency, ExplainedCause, LcoreGaps, MissedCause, NicFacts, StallBudget,
     explain,
 };
-use crate::model::{Model, PortRates};
+use crate::model::{Model, PortRates, ThiefRates};
 use crate::sample::{PoolSample, PortSample, StolenCause};
 
 /// Thieves of the CPU of one lcore that are named.
@@ -249,13 +249,13 @@ fn stolen_text(gaps: &LcoreGaps, lasted: &str) -> String {
     }
 }
 
-fn thief_text(thief: &Thief) -> String {
-    let mut text = format!("{} ({}) {} times", thief.name, thief.cause, thief.count);
-    if let Some(ms) = thief.ms {
-        let _ = write!(text, " for {}", duration(ms * 1e3));
+fn thief_text(thief: &ThiefRates) -> String {
+    let mut text = format!("{} ({}) {} times", thief.thief, thief.cause, thief.events);
+    if let Some(ns) = thief.stolen_ns {
+        let _ = write!(text, " for {}", duration(ns as f64 / 1e3));
     }
-    if let Some(us) = thief.longest_us {
-        let _ = write!(text, ", the longest {}", duration(us));
+    if let Some(ns) = thief.new_longest_ns {
+        let _ = write!(text, ", the longest {}", duration(ns as f64 / 1e3));
     }
     text
 }

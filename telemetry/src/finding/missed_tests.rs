@@ -164,6 +164,18 @@ fn a_tracer_names_the_thief() {
 }
 
 #[test]
+fn the_longest_of_a_thief_is_named_if_it_is_new() {
+    let mut samples = missing(second(&[20_000], [4, 0]), [98_512, 1488]);
+    traced(&mut samples, &[(StolenCause::Irq, "eth0", 36)]);
+    let row = samples[1].tracing.as_ref().unwrap().stolen[0].clone();
+    let before = StolenSample { count: 2, stolen_ns: Some(10_000_000), ..row };
+    samples[0].tracing.as_mut().unwrap().stolen = vec![before];
+    let found = found(samples);
+    let evidence = &found.causes[0].evidence;
+    assert!(evidence.contains("eth0 (irq) 2 times for 26.0 ms; longest gap"), "{evidence}");
+}
+
+#[test]
 fn a_stock_app_that_is_preempted_lost_its_core() {
     let mut samples = missing(second(&[], [600, 0]), [40_000, 60_000]);
     for sample in &mut samples {

@@ -1,6 +1,9 @@
 //! What kept lcores from polling between two samples, and who had their CPUs.
 
-use crate::sample::{LcoreSample, Sample, StolenCause, StolenSample, ThreadSample};
+use std::cmp::Reverse;
+
+use crate::model::{ThiefRates, stolen};
+use crate::sample::{LcoreSample, Sample, StolenCause, ThreadSample};
 use crate::stall::{LcoreStalls, RecordedStall};
 
 /// Shorter gaps are of no interest, microseconds: no receive ring is full by then.
@@ -29,7 +32,7 @@ pub struct LcoreGaps {
     /// Who had the CPU; `None` where the kernel was not asked at both ends of the interval.
     pub cpu: Option<CpuTime>,
     /// Who took the CPU, by a tracer; most of it first. Empty where nobody traces.
-    pub thieves: Vec<Thief>,
+    pub thieves: Vec<ThiefRates>,
     /// Share of its time that the lcore had work, 0 to 1, as the app itself counts it
     /// (`rte_lcore_register_usage_cb()`).
     pub busy_ratio: Option<f64>,
@@ -61,21 +64,6 @@ pub struct CpuTime {
     pub preemptions: u64,
     /// Times that it gave up its CPU.
     pub sleeps: u64,
-}
-
-/// Who took the CPU of an lcore in an interval.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Thief {
-    /// What kind of event.
-    pub cause: StolenCause,
-    /// Its name.
-    pub name: String,
-    /// How often.
-    pub count: u64,
-    /// How long altogether, milliseconds; `None` where that is not known.
-    pub ms: Option<f64>,
-    /// The longest, microseconds, if it was in this interval.
-    pub longest_us: Option<f64>,
 }
 
 /// Clock of a CPU.
@@ -171,7 +159,7 @@ impl LcoreGaps {
     /// Time that a tracer saw others take, milliseconds.
     pub(crate) fn stolen_ms(&self, is_asked: impl Fn(StolenCause) -> bool) -> f64 {
         let asked = self.thieves.iter().filter(|thief| is_asked(thief.cause));
-        asked.filter_map(|thief| thief.ms).sum()
+        asked.filter_map(|thief| thief.stolen_ns).map(|ns| ns as f64 / 1e6).sum()
     }
 }
 
@@ -226,35 +214,16 @@ fn cpu_time(lcore: u32, last: &Sample, sample: &Sample) -> Option<CpuTime> {
     Some(CpuTime { taken_ms, asleep_ms, hypervisor_ms, preemptions, sleeps })
 }
 
-fn thieves(lcore: u32, last: &Sample, sample: &Sample) -> Vec<Thief> {
-    let Some((before, now)) = last.tracing.as_ref().zip(sample.tracing.as_ref()) else {
+/// Those with events, most time first.
+fn thieves(lcore: u32, last: &Sample, sample: &Sample) -> Vec<ThiefRates> {
+    let both = last.tracing.as_ref().zip(sample.tracing.as_ref());
+    let both = both.filter(|(before, now)| stolen::same(before, now));
+    let Some((before, now)) = both.filter(|(before, _)| before.lcores.contains(&lcore)) else {
         return Vec::new();
     };
-    if before.since_realtime_ns != now.since_realtime_ns || !before.lcores.contains(&lcore) {
-        return Vec::new();
-    }
-    let same = |row: &StolenSample| {
-        let key = |row: &StolenSample| (row.lcore, row.cause, row.thief.clone());
-        before.stolen.iter().find(|old| key(old) == key(row))
-    };
-    let thief = |row: &StolenSample| {
-        let old = same(row);
-        let count = row.count.checked_sub(old.map_or(0, |old| old.count)).filter(|new| *new > 0)?;
-        let (old_ns, old_longest) =
-            (old.and_then(|old| old.stolen_ns), old.and_then(|old| old.longest_ns));
-        let ns = row.stolen_ns.map(|ns| ns.saturating_sub(old_ns.unwrap_or(0)));
-        let longest = row.longest_ns.filter(|ns| *ns > old_longest.unwrap_or(0));
-        Some(Thief {
-            cause: row.cause,
-            name: row.thief.clone(),
-            count,
-            ms: ns.map(|ns| ns as f64 / 1e6),
-            longest_us: longest.map(|ns| ns as f64 / 1e3),
-        })
-    };
-    let rows = now.stolen.iter().filter(|row| row.lcore == lcore);
-    let mut thieves: Vec<_> = rows.filter_map(thief).collect();
-    thieves.sort_by(|a, b| b.ms.unwrap_or(0.0).total_cmp(&a.ms.unwrap_or(0.0)));
+    let mut thieves = stolen::thieves(lcore, before, now);
+    thieves.retain(|thief| thief.events > 0);
+    thieves.sort_by_key(|thief| Reverse(thief.stolen_ns.unwrap_or(0)));
     thieves
 }
 

@@ -52,6 +52,9 @@ pub struct ThiefRates {
     /// Lower bound of the longest, nanoseconds: the longest since tracing began if it is new, otherwise
     /// the mean. `None` if times are not known.
     pub longest_ns: Option<u64>,
+    /// The longest since tracing began, nanoseconds, if it is new.
+    #[serde(skip)]
+    pub new_longest_ns: Option<u64>,
 }
 
 impl StolenCause {
@@ -109,7 +112,7 @@ impl StolenHistory {
 }
 
 /// Counters of both go on from the same begin.
-fn same(before: &TracingSample, now: &TracingSample) -> bool {
+pub(crate) fn same(before: &TracingSample, now: &TracingSample) -> bool {
     (before.method, before.since_realtime_ns) == (now.method, now.since_realtime_ns)
 }
 
@@ -131,7 +134,8 @@ fn lcore_rates(
         ratio: of.stolen_ns.map(share),
         events_ps: of.events as f64 / seconds,
     });
-    let thieves = thieves(lcore, before, now);
+    let mut thieves = thieves(lcore, before, now);
+    thieves.retain(|thief| thief.cause.is_theft());
     Some(StolenRates {
         lcore,
         interval_s: Some(seconds),
@@ -179,14 +183,14 @@ fn growth(
     grown.collect()
 }
 
-/// The thieves that took something.
-fn thieves(lcore: u32, before: &TracingSample, now: &TracingSample) -> Vec<ThiefRates> {
+/// Who took something from an lcore, and its sleeps, between two counts that go on from the same begin.
+pub(crate) fn thieves(lcore: u32, before: &TracingSample, now: &TracingSample) -> Vec<ThiefRates> {
     let of_lcore = |row: &&StolenSample| row.lcore == lcore;
     let key = |row: &StolenSample| (row.cause, row.thief.clone());
     let before: BTreeMap<_, _> =
         before.stolen.iter().filter(of_lcore).map(|row| (key(row), row)).collect();
-    let thefts = now.stolen.iter().filter(of_lcore).filter(|row| row.cause.is_theft());
-    thefts.filter_map(|row| thief(before.get(&key(row)).copied(), row)).collect()
+    let rows = now.stolen.iter().filter(of_lcore);
+    rows.filter_map(|row| thief(before.get(&key(row)).copied(), row)).collect()
 }
 
 /// `None` if it took nothing, or a counter went back.
@@ -198,9 +202,15 @@ fn thief(before: Option<&StolenSample>, now: &StolenSample) -> Option<ThiefRates
         return None;
     }
     let mean_ns = stolen_ns.map(|ns| ns / events.max(1));
-    let record = now.longest_ns.filter(|ns| before.and_then(|b| b.longest_ns) < Some(*ns));
-    let longest_ns = record.max(mean_ns);
-    Some(ThiefRates { cause: now.cause, thief: now.thief.clone(), events, stolen_ns, longest_ns })
+    let new_longest_ns = now.longest_ns.filter(|ns| before.and_then(|b| b.longest_ns) < Some(*ns));
+    Some(ThiefRates {
+        cause: now.cause,
+        thief: now.thief.clone(),
+        events,
+        stolen_ns,
+        longest_ns: new_longest_ns.max(mean_ns),
+        new_longest_ns,
+    })
 }
 
 #[cfg(test)]

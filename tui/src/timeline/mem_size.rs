@@ -60,7 +60,7 @@ fn model(model: &Model) -> usize {
         + list(&model.ledger, |l: &LedgerRates| text(&l.pool) + plain(&l.history))
         + list(&model.sites, |site: &SiteRates| text(&site.pool))
         + list(&model.gaps, |g: &LcoreGaps| {
-            plain(&g.gaps) + list(&g.thieves, |thief| text(&thief.name))
+            plain(&g.gaps) + list(&g.thieves, |thief| text(&thief.thief))
         })
 }
 
