@@ -3,11 +3,8 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use pmdscope_telemetry::host::cpu_list;
+use pmdscope_telemetry::host::{cpu_list, cpu_mask, cpu_ranges};
 use serde::{Deserialize, Serialize};
-
-/// CPU numbers above are taken for nonsense.
-const MOST_CPUS: u32 = 8192;
 
 /// A set of CPUs. It is written as the kernel does: `0,2-3`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,10 +18,7 @@ impl CpuSet {
 
     /// Reads a mask such as `ff,0000000f`.
     pub(crate) fn of_mask(text: &str) -> Self {
-        let digits = text.trim().trim_start_matches("0x").replace(',', "");
-        let bits = (0..MOST_CPUS).step_by(4).zip(digits.chars().rev());
-        let digits = bits.filter_map(|(at, digit)| Some((at, digit.to_digit(16)?)));
-        Self(digits.flat_map(|(at, digit)| of_digit(at, digit)).collect())
+        Self(cpu_mask(text))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -62,10 +56,6 @@ impl CpuSet {
     }
 }
 
-fn of_digit(at: u32, digit: u32) -> impl Iterator<Item = u32> {
-    (0..4).filter(move |bit| digit >> bit & 1 == 1).map(move |bit| at + bit)
-}
-
 impl FromIterator<u32> for CpuSet {
     fn from_iter<T: IntoIterator<Item = u32>>(cpus: T) -> Self {
         Self(cpus.into_iter().collect())
@@ -74,17 +64,7 @@ impl FromIterator<u32> for CpuSet {
 
 impl fmt::Display for CpuSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut ranges: Vec<(u32, u32)> = Vec::new();
-        for cpu in &self.0 {
-            match ranges.last_mut() {
-                Some((_, last)) if *last + 1 == *cpu => *last = *cpu,
-                _ => ranges.push((*cpu, *cpu)),
-            }
-        }
-        let text = |(first, last): &(u32, u32)| {
-            if first == last { first.to_string() } else { format!("{first}-{last}") }
-        };
-        f.write_str(&ranges.iter().map(text).collect::<Vec<_>>().join(","))
+        f.write_str(&cpu_ranges(&self.0))
     }
 }
 

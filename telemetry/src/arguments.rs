@@ -72,9 +72,9 @@ impl Reading {
             "a" | "allow" => self.arguments.allowed.extend(device::address(head(value))),
             "vdev" => self.arguments.vdevs.push(value.to_owned()),
             "l" | "lcores" => self.lcores = lcores(value),
-            "c" | "coremask" => self.lcores = mask(value),
+            "c" | "coremask" => self.lcores = cpu_mask(value),
             "S" | "service-corelist" => self.services = lcores(value),
-            "s" | "service-coremask" => self.services = mask(value),
+            "s" | "service-coremask" => self.services = cpu_mask(value),
             "main-lcore" => self.main = value.parse().ok(),
             "R" | "remap-lcore-ids" => self.remapped = true,
             _ => {}
@@ -127,15 +127,30 @@ pub fn cpu_list(text: &str) -> BTreeSet<u32> {
     text.split(',').filter_map(range).flatten().collect()
 }
 
-fn mask(hex: &str) -> BTreeSet<u32> {
-    let digits = hex.trim_start_matches("0x").trim_start_matches("0X");
-    let bits = (0..).step_by(4).zip(digits.chars().rev());
-    bits.take_while(|(at, _)| *at < MAX_LCORES)
-        .filter_map(|(at, digit)| Some((at, digit.to_digit(16)?)))
-        .flat_map(|(at, digit)| {
-            (0..4).filter(move |bit| digit >> bit & 1 == 1).map(move |b| at + b)
-        })
-        .collect()
+/// A set of CPUs as the kernel writes it, for instance `0-3,5`: what [`cpu_list`] reads.
+pub fn cpu_ranges(cpus: &BTreeSet<u32>) -> String {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for cpu in cpus {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == *cpu => *last = *cpu,
+            _ => ranges.push((*cpu, *cpu)),
+        }
+    }
+    let text = |(first, last): &(u32, u32)| {
+        if first == last { first.to_string() } else { format!("{first}-{last}") }
+    };
+    ranges.iter().map(text).collect::<Vec<_>>().join(",")
+}
+
+/// The numbers of a mask as the kernel and the EAL write it, for instance `ff,0000000f` or `0xf`, up to
+/// 4095. What is not understood is left out.
+pub fn cpu_mask(hex: &str) -> BTreeSet<u32> {
+    let digits = hex.trim().trim_start_matches("0x").trim_start_matches("0X").replace(',', "");
+    let bits = (0..MAX_LCORES).step_by(4).zip(digits.chars().rev());
+    let digits = bits.filter_map(|(at, digit)| Some((at, digit.to_digit(16)?)));
+    let set =
+        |(at, digit): (u32, u32)| (0..4).filter(move |b| digit >> b & 1 == 1).map(move |b| at + b);
+    digits.flat_map(set).collect()
 }
 
 #[cfg(test)]
@@ -186,9 +201,15 @@ mod tests {
     fn ranges_are_bounded() {
         assert_eq!(cpu_list("0-1,9"), [0, 1, 9].into());
         assert_eq!(cpu_list("0-4294967295,7,3-1,x,"), [7].into());
+        assert_eq!(cpu_mask(&"f".repeat(2000)), (0..4096).collect());
     }
 
     proptest! {
+        #[test]
+        fn cpus_are_read_as_they_are_written(cpus in prop::collection::btree_set(0_u32..300, 0..40)) {
+            prop_assert_eq!(cpu_list(&cpu_ranges(&cpus)), cpus);
+        }
+
         #[test]
         fn any_arguments_are_read(argv in prop::collection::vec("(--?)?[a-zA-Z=:.,@()0-9x-]{0,20}|.*", 0..12)) {
             let arguments = EalArguments::parse(&argv);

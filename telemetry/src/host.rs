@@ -8,4 +8,4 @@ mod secondary;
 
 pub use self::polling::polled_cpus;
 pub use self::secondary::secondaries;
-pub use crate::arguments::cpu_list;
+pub use crate::arguments::{cpu_list, cpu_mask, cpu_ranges};

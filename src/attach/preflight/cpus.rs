@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use anyhow::Context;
-use pmdscope_telemetry::host::polled_cpus;
+use pmdscope_telemetry::host::{cpu_ranges, polled_cpus};
 use rustix::thread::{CpuSet, sched_getaffinity};
 
 /// CPUs for a helper. They are written as the kernel does: `0,2-3`.
@@ -33,17 +33,7 @@ impl HelperCpus {
 
 impl fmt::Display for HelperCpus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut ranges: Vec<(u32, u32)> = Vec::new();
-        for cpu in &self.set {
-            match ranges.last_mut() {
-                Some((_, last)) if *last + 1 == *cpu => *last = *cpu,
-                _ => ranges.push((*cpu, *cpu)),
-            }
-        }
-        let text = |(first, last): &(u32, u32)| {
-            if first == last { first.to_string() } else { format!("{first}-{last}") }
-        };
-        f.write_str(&ranges.iter().map(text).collect::<Vec<_>>().join(","))
+        f.write_str(&cpu_ranges(&self.set))
     }
 }
 
