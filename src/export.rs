@@ -146,49 +146,41 @@ impl Args {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
+    use crate::fixture::parse_args;
 
-    #[derive(Parser)]
-    struct Command {
-        #[command(flatten)]
-        args: Args,
-    }
-
-    fn options(words: &[&str]) -> ExportOptions {
+    fn options(words: &str) -> ExportOptions {
         let mut options = ExportOptions {
             otlp: Some("http://configured".to_owned()),
             ..ExportOptions::default()
         };
-        let words = ["export"].iter().chain(words);
-        Command::try_parse_from(words).unwrap().args.set(&mut options);
+        parse_args::<Args>("export", words).unwrap().set(&mut options);
         options
     }
 
     #[test]
     fn what_is_given_comes_before_the_configuration_and_nothing_else_does() {
-        let given = options(&["--listen", ":1", "--listen", "unix:/s", "--timeout", "2s"]);
+        let given = options("--listen :1 --listen unix:/s --timeout 2s");
         let listen: Vec<_> = given.listen.iter().map(ListenAddress::to_string).collect();
         assert_eq!(listen, [":1", "unix:/s"]);
         assert_eq!(given.timeout, Duration::from_secs(2));
         assert_eq!(given.otlp.as_deref(), Some("http://configured"));
         assert_eq!(given.otlp_interval, ExportOptions::default().otlp_interval);
-        assert_eq!(options(&["--otlp", "http://x"]).otlp.as_deref(), Some("http://x"));
+        assert_eq!(options("--otlp http://x").otlp.as_deref(), Some("http://x"));
     }
 
     #[test]
     fn misuse_is_told() {
         for wrong in [
-            &["--listen", "nowhere"][..],
-            &["--timeout", "5"],
-            &["--timeout", "0s"],
-            &["--openmetrics"],
-            &["--once", "--listen", ":1"],
-            &["--once", "--print-config"],
-            &["--once", "--interrupts"],
+            "--listen nowhere",
+            "--timeout 5",
+            "--timeout 0s",
+            "--openmetrics",
+            "--once --listen :1",
+            "--once --print-config",
+            "--once --interrupts",
         ] {
-            assert!(Command::try_parse_from(["export"].iter().chain(wrong)).is_err(), "{wrong:?}");
+            assert!(parse_args::<Args>("export", wrong).is_err(), "{wrong}");
         }
     }
 }

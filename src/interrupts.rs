@@ -258,19 +258,11 @@ fn shortest(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Parser)]
-    struct Cli {
-        #[command(flatten)]
-        args: Args,
-    }
+    use crate::fixture::parse_args;
 
     fn parse(words: &str) -> Result<Args, clap::Error> {
-        let words = words.split(' ').filter(|word| !word.is_empty());
-        Cli::try_parse_from(["interrupts"].into_iter().chain(words)).map(|cli| cli.args)
+        parse_args("interrupts", words)
     }
 
     #[test]

@@ -139,19 +139,11 @@ fn length(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Parser)]
-    struct Cli {
-        #[command(flatten)]
-        args: Args,
-    }
+    use crate::fixture::parse_args;
 
     fn parse(words: &str) -> Result<Args, clap::Error> {
-        Cli::try_parse_from([&["lcores"], &*words.split(' ').collect::<Vec<_>>()].concat())
-            .map(|cli| cli.args)
+        parse_args("lcores", words)
     }
 
     #[test]

@@ -169,19 +169,11 @@ fn verdict(fleet: &FleetState) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Parser)]
-    struct Cli {
-        #[command(flatten)]
-        args: Args,
-    }
+    use crate::fixture::parse_args;
 
     fn parse(words: &str) -> Result<Args, clap::Error> {
-        Cli::try_parse_from([&["leaks"], &*words.split(' ').collect::<Vec<_>>()].concat())
-            .map(|cli| cli.args)
+        parse_args("leaks", words)
     }
 
     #[test]

@@ -14,6 +14,8 @@ mod duration;
 mod exit;
 mod export;
 mod extcap;
+#[cfg(test)]
+mod fixture;
 mod flows;
 mod interrupts;
 mod lcores;

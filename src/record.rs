@@ -262,18 +262,11 @@ impl Args {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Parser)]
-    struct Cli {
-        #[command(flatten)]
-        args: Args,
-    }
+    use crate::fixture::parse_args;
 
     fn recording(words: &str) -> RecordingOptions {
-        Cli::try_parse_from(format!("record {words}").split_whitespace()).unwrap().args.recording()
+        parse_args::<Args>("record", words).unwrap().recording()
     }
 
     #[test]
@@ -303,7 +296,7 @@ mod tests {
     #[test]
     fn times_and_sizes_are_checked() {
         for wrong in ["--keep 5", "--keep 100ms", "--rotate-size 0", "--for 0", "-i 0.01"] {
-            assert!(Cli::try_parse_from(["record"].into_iter().chain(wrong.split(' '))).is_err());
+            assert!(parse_args::<Args>("record", wrong).is_err());
         }
     }
 

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use clap::Parser;
 use pmdscope_flows::{
     Flow, FlowEnd, FlowEndpoint, FlowPlace, FlowSnapshot, PacketCounts, ProtocolCounts,
     QueueCounts, SenderCounts, TcpState, Tunnel,
@@ -16,20 +15,15 @@ use pmdscope_telemetry::{FleetEvent, FleetState};
 
 use super::args::Args;
 use super::report_data::{AppCounters, PacketLosses, ReportData};
+use crate::fixture::parse_args;
 
 /// 2026-01-02 03:04:05 UTC.
 pub(super) const BEGIN_NS: u64 = 1_767_323_045_000_000_000;
 const SECOND: u64 = 1_000_000_000;
 
-#[derive(Parser)]
-struct Cli {
-    #[command(flatten)]
-    args: Args,
-}
-
 /// The arguments of a command line.
 pub(super) fn parse(words: &str) -> Result<Args, clap::Error> {
-    Cli::try_parse_from(format!("netstat {words}").split_whitespace()).map(|cli| cli.args)
+    parse_args("netstat", words)
 }
 
 /// The same, where they are right.

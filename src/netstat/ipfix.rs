@@ -130,32 +130,23 @@ pub(super) fn line(status: &ExportStatus) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
     use clap::error::ErrorKind;
 
     use super::*;
-    use crate::netstat::Args;
+    use crate::netstat::fixture::parse as parse_netstat;
 
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: Args,
-    }
-
-    fn parse(args: &[&str]) -> Result<IpfixArgs, ErrorKind> {
-        let line = Line::try_parse_from(["netstat"].iter().chain(args));
-        line.map(|line| line.args.ipfix).map_err(|error| error.kind())
+    fn parse(words: &str) -> Result<IpfixArgs, ErrorKind> {
+        parse_netstat(words).map(|args| args.ipfix).map_err(|error| error.kind())
     }
 
     #[test]
     fn nothing_is_sent_without_a_collector() {
-        assert!(listener(&parse(&[]).unwrap(), 1, false).unwrap().is_none());
+        assert!(listener(&parse("").unwrap(), 1, false).unwrap().is_none());
     }
 
     #[test]
     fn what_is_asked_for_is_what_the_table_is_told() {
-        let args = ["--ipfix", "127.0.0.1:9", "--ipfix", "[::1]", "--ipfix-idle", "2s"];
-        let ipfix = parse(&args).unwrap();
+        let ipfix = parse("--ipfix 127.0.0.1:9 --ipfix [::1] --ipfix-idle 2s").unwrap();
         assert_eq!(ipfix.collectors.len(), 2);
         let one = IpfixArgs { collectors: ipfix.collectors[..1].to_vec(), ..ipfix };
         let export = listener(&one, 1, false).unwrap().unwrap();
@@ -168,16 +159,16 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_wrong_usage() {
         use ErrorKind::{MissingRequiredArgument, ValueValidation};
-        let wrong: [(&[&str], _); 6] = [
-            (&["--ipfix", "host:port"], ValueValidation),
-            (&["--ipfix", "a:1", "--ipfix-idle", "0s"], ValueValidation),
-            (&["--ipfix", "a:1", "--ipfix-active", "2d"], ValueValidation),
-            (&["--ipfix", "a:1", "--ipfix-message-size", "511"], ValueValidation),
-            (&["--ipfix", "a:1", "--ipfix-domain", "-1"], ErrorKind::UnknownArgument),
-            (&["--ipfix-template-refresh", "5s"], MissingRequiredArgument),
+        let wrong = [
+            ("--ipfix host:port", ValueValidation),
+            ("--ipfix a:1 --ipfix-idle 0s", ValueValidation),
+            ("--ipfix a:1 --ipfix-active 2d", ValueValidation),
+            ("--ipfix a:1 --ipfix-message-size 511", ValueValidation),
+            ("--ipfix a:1 --ipfix-domain -1", ErrorKind::UnknownArgument),
+            ("--ipfix-template-refresh 5s", MissingRequiredArgument),
         ];
-        for (args, kind) in wrong {
-            assert_eq!(parse(args).unwrap_err(), kind, "{args:?}");
+        for (words, kind) in wrong {
+            assert_eq!(parse(words).unwrap_err(), kind, "{words}");
         }
     }
 }

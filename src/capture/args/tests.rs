@@ -1,26 +1,19 @@
-use clap::{CommandFactory, Parser};
+use clap::Args as _;
 use insta::assert_snapshot;
 use pmdscope_capture::layout::{RING_MAX_SIZE, RING_MIN_SIZE};
 use pmdscope_packets::file::FileFormat::{Pcap, Pcapng};
 
 use super::value::{parse_buffer_size, parse_file_size, parse_ring_size};
 use super::*;
+use crate::fixture::parse_args;
 use crate::size::parse_bytes;
 
-#[derive(Debug, Parser)]
-#[command(name = "capture")]
-struct Cli {
-    #[command(flatten)]
-    args: Args,
-}
-
 fn parse(words: &str) -> Result<Args, clap::Error> {
-    let words = ["capture"].into_iter().chain(words.split_whitespace());
-    Cli::try_parse_from(words).map(|cli| cli.args)
+    parse_args("capture", words)
 }
 
 fn refusal(words: &str) -> String {
-    let mut command = Cli::command();
+    let mut command = Args::augment_args(clap::Command::new("capture"));
     command.build();
     match parse(words) {
         Err(error) => {

@@ -1,6 +1,5 @@
 use std::sync::Mutex;
 
-use clap::Parser;
 use jiff::tz::TimeZone;
 use pmdscope_packets::{CaptureInterface, DIR_RX, DIR_TX, Packet, PacketSink, SectionOrigin};
 use pmdscope_testing::{current_test, skip_without};
@@ -10,14 +9,9 @@ use crate::capture::view::child::find;
 use crate::capture::view::link_types::TcpdumpPerLinkType;
 use crate::capture::view::stage::View;
 use crate::capture::view::timestamp::{Clock, Stamps};
+use crate::fixture::parse_args;
 
 const NS: u64 = 1_780_000_000_123_456_789;
-
-#[derive(Parser)]
-struct Cli {
-    #[command(flatten)]
-    view: ViewArgs,
-}
 
 /// A buffer that outlives the decoder.
 #[derive(Clone, Default)]
@@ -56,8 +50,7 @@ fn shown(flags: &str, clock: Clock, packets: &[Vec<u8>]) -> Option<String> {
         skip_without(&current_test(), "tcpdump");
         return None;
     };
-    let words = std::iter::once("view").chain(flags.split_whitespace());
-    let args = Cli::parse_from(words).view;
+    let args: ViewArgs = parse_args("view", flags).unwrap();
     let stamps = Stamps::new(clock, args.nano, TimeZone::UTC);
     let prefix = Prefix { number: args.number, stamps, named: true };
     let (page, prefix) = (Page::default(), Arc::new(Mutex::new(prefix)));
