@@ -133,15 +133,13 @@ pub(crate) struct Args {
 }
 
 fn observation(text: &str) -> Result<Duration, String> {
-    const MOST: Duration = Duration::from_secs(600);
-    let time = duration::parse_or_seconds(text);
-    let time = time.filter(|time| (Duration::from_secs(1)..=MOST).contains(time));
-    time.ok_or_else(|| "expected a time from 1s to 10m, such as 10s".to_owned())
+    let range = Duration::from_secs(1)..=Duration::from_secs(600);
+    duration::within(duration::parse_or_seconds(text), range, "10s")
 }
 
 fn history(text: &str) -> Result<Duration, String> {
-    let time = duration::parse(text).filter(|time| *time >= Duration::from_secs(1));
-    time.ok_or_else(|| "expected a time of at least 1s, such as 90s or 10m".to_owned())
+    let range = Duration::from_secs(1)..=Duration::MAX;
+    duration::within(duration::parse(text), range, "90s or 10m")
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {

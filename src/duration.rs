@@ -1,5 +1,6 @@
 //! Durations on the command line: `300ms`, `5s`, `1h`.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// Units by name, longest first.
@@ -30,6 +31,21 @@ pub(crate) fn parse(text: &str) -> Option<Duration> {
 /// As [`parse`], where a number without a unit is one of seconds.
 pub(crate) fn parse_or_seconds(text: &str) -> Option<Duration> {
     parse(text).or_else(|| parse(&format!("{text}s")))
+}
+
+/// A time that was read, if it is within a range. The message of a refusal names the range and examples.
+pub(crate) fn within(
+    time: Option<Duration>,
+    range: RangeInclusive<Duration>,
+    examples: &str,
+) -> Result<Duration, String> {
+    time.filter(|time| range.contains(time)).ok_or_else(|| {
+        let least = show(*range.start());
+        match *range.end() {
+            Duration::MAX => format!("expected a time of at least {least}, such as {examples}"),
+            most => format!("expected a time from {least} to {}, such as {examples}", show(most)),
+        }
+    })
 }
 
 /// What stands behind the number; empty without a unit.
@@ -86,6 +102,18 @@ mod tests {
             [None; 3]
         );
         assert_eq!([unit("10"), unit("10min"), unit("s")], ["", "min", "s"]);
+    }
+
+    #[test]
+    fn a_refusal_names_the_range() {
+        let range = || Duration::from_millis(100)..=Duration::from_secs(7 * 86_400);
+        assert_eq!(within(parse("7d"), range(), "2s"), Ok(*range().end()));
+        let refusal = Err("expected a time from 100ms to 7d, such as 2s".to_owned());
+        for text in ["99ms", "8d", "", "x"] {
+            assert_eq!(within(parse(text), range(), "2s"), refusal, "{text}");
+        }
+        let refusal = Err("expected a time of at least 1s, such as 90s or 10m".to_owned());
+        assert_eq!(within(None, Duration::from_secs(1)..=Duration::MAX, "90s or 10m"), refusal);
     }
 
     #[test]

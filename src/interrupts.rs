@@ -246,14 +246,12 @@ fn interval(text: &str) -> Result<Duration, String> {
 
 fn length(text: &str) -> Result<Duration, String> {
     let range = Duration::from_secs(1)..=Duration::from_secs(7 * 86_400);
-    let length = duration::parse_or_seconds(text).filter(|length| range.contains(length));
-    length.ok_or_else(|| "expected a time from 1s to 7d, such as 30s or 5m".to_owned())
+    duration::within(duration::parse_or_seconds(text), range, "30s or 5m")
 }
 
 fn shortest(text: &str) -> Result<Duration, String> {
     let range = Duration::from_micros(1)..=Duration::from_secs(10);
-    let time = duration::parse(text).filter(|time| range.contains(time));
-    time.ok_or_else(|| "expected a time from 1us to 10s, such as 10us or 1ms".to_owned())
+    duration::within(duration::parse(text), range, "10us or 1ms")
 }
 
 #[cfg(test)]

@@ -10,12 +10,11 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use pmdscope_telemetry::FleetState;
 
-use crate::duration::parse_or_seconds;
 use crate::exit::{FAILED, Usage};
 use crate::number::whole;
 use crate::session::AppArg;
 use crate::source::Source;
-use crate::{output, top};
+use crate::{duration, output, top};
 
 /// Samples per second of a profile: a millisecond between two tells which function stalls a loop for a
 /// few milliseconds. Not 1000, since what happens a thousand times a second, such as the tick of the
@@ -133,8 +132,7 @@ fn print(args: &Args, fleet: &FleetState) -> Result<bool> {
 
 fn length(text: &str) -> Result<Duration, String> {
     let range = Duration::from_millis(100)..=Duration::from_secs(3600);
-    let length = parse_or_seconds(text).filter(|length| range.contains(length));
-    length.ok_or_else(|| "expected a time from 100ms to 1h, such as 10s".to_owned())
+    duration::within(duration::parse_or_seconds(text), range, "10s")
 }
 
 #[cfg(test)]

@@ -115,8 +115,8 @@ pub(crate) struct Args {
 }
 
 fn time(text: &str) -> Result<Duration, String> {
-    let time = duration::parse(text).filter(|time| *time >= Duration::from_secs(1));
-    time.ok_or_else(|| "expected a time of at least 1s, such as 90s, 30m or 2h".to_owned())
+    let range = Duration::from_secs(1)..=Duration::MAX;
+    duration::within(duration::parse(text), range, "90s, 30m or 2h")
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {

@@ -426,14 +426,12 @@ impl Args {
 /// Reads a time; a number alone is one of seconds.
 fn watch(text: &str) -> Result<Duration, String> {
     let range = Duration::from_millis(100)..=Duration::from_secs(7 * 86_400);
-    let time = duration::parse_or_seconds(text).filter(|time| range.contains(time));
-    time.ok_or_else(|| "expected a time from 100ms to 7d, such as 2s, 500ms or 1m".to_owned())
+    duration::within(duration::parse_or_seconds(text), range, "2s, 500ms or 1m")
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
     let range = Duration::from_secs(1)..=Duration::from_secs(3600);
-    let time = duration::parse_or_seconds(text).filter(|time| range.contains(time));
-    time.ok_or_else(|| "expected a time from 1s to 1h, such as 1s or 5m".to_owned())
+    duration::within(duration::parse_or_seconds(text), range, "1s or 5m")
 }
 
 /// Reads a share in percent.

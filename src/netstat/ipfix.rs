@@ -64,9 +64,8 @@ impl IpfixArgs {
 }
 
 fn time(text: &str) -> Result<Duration, String> {
-    duration::parse(text)
-        .filter(|time| (Duration::from_secs(1)..=Duration::from_secs(86_400)).contains(time))
-        .ok_or_else(|| "expected a time from 1s to 1d, such as 60s or 15m".to_owned())
+    let range = Duration::from_secs(1)..=Duration::from_secs(86_400);
+    duration::within(duration::parse(text), range, "60s or 15m")
 }
 
 /// What the table of conversations needs, and how the export does.
