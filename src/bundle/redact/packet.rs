@@ -2,10 +2,9 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::pseudonym::{Mac, Pseudonyms};
+use pmdscope_packets::ETHERNET;
 
-/// Link type of pcapng files of Ethernet packets.
-const ETHERNET: u16 = 1;
+use super::pseudonym::{Mac, Pseudonyms};
 
 const ETHERNET_HEADER: usize = 14;
 const IPV4: u16 = 0x0800;
