@@ -128,31 +128,19 @@ fn add(
 impl CpuCounters {
     /// `/proc/interrupts`: a line per interrupt, a column per CPU, then chip and action.
     fn add_interrupts(&mut self, text: &str, irqs: &mut IrqNames) {
-        let mut lines = text.lines();
-        let cpus = cpus(lines.next().unwrap_or_default());
-        for line in lines {
-            let Some((name, rest)) = line.split_once(':') else { continue };
-            let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-            // Some count for the whole machine.
-            let Some(counts) = numbers(&fields, cpus.len()) else { continue };
-            let words = &fields[cpus.len()..];
-            if counts.iter().all(|count| *count == 0) {
-                continue;
+        let cpus = cpus(text);
+        for CounterLine { name, counts, words } in lines(text, cpus.len()) {
+            if counts.iter().any(|count| *count > 0) {
+                self.add(&cpus, &counts, &interrupt(name, &words, irqs));
             }
-            let key = interrupt(name.trim(), words, irqs);
-            self.add(&cpus, &counts, &key);
         }
     }
 
     /// `/proc/softirqs`: a line per softirq, a column per CPU.
     fn add_softirqs(&mut self, text: &str) {
-        let mut lines = text.lines();
-        let cpus = cpus(lines.next().unwrap_or_default());
-        for line in lines {
-            let Some((name, rest)) = line.split_once(':') else { continue };
-            let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-            let Some(counts) = numbers(&fields, cpus.len()) else { continue };
-            self.add(&cpus, &counts, &(StolenCause::Softirq, name.trim().to_owned()));
+        let cpus = cpus(text);
+        for CounterLine { name, counts, .. } in lines(text, cpus.len()) {
+            self.add(&cpus, &counts, &(StolenCause::Softirq, name.to_owned()));
         }
     }
 
@@ -163,14 +151,30 @@ impl CpuCounters {
     }
 }
 
-/// Of a header such as `CPU0 CPU1`.
-fn cpus(header: &str) -> Vec<u32> {
+/// Of the header, such as `CPU0 CPU1`.
+fn cpus(text: &str) -> Vec<u32> {
     let cpu = |word: &str| word.strip_prefix("CPU")?.parse().ok();
+    let header = text.lines().next().unwrap_or_default();
     header.split_ascii_whitespace().filter_map(cpu).collect()
 }
 
-fn numbers(fields: &[&str], cpus: usize) -> Option<Vec<u64>> {
-    fields.get(..cpus)?.iter().map(|field| field.parse().ok()).collect()
+/// A line such as `NET_RX: 4 2`: a count per CPU.
+struct CounterLine<'a> {
+    name: &'a str,
+    counts: Vec<u64>,
+    /// What stands behind the counts.
+    words: Vec<&'a str>,
+}
+
+/// The lines that count for each CPU: some count for the whole machine.
+fn lines(text: &str, cpus: usize) -> impl Iterator<Item = CounterLine<'_>> {
+    text.lines().skip(1).filter_map(move |line| {
+        let (name, rest) = line.split_once(':')?;
+        let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+        let (counts, words) = fields.split_at_checked(cpus)?;
+        let counts = counts.iter().map(|field| field.parse().ok()).collect::<Option<_>>()?;
+        Some(CounterLine { name: name.trim(), counts, words: words.to_vec() })
+    })
 }
 
 fn interrupt(name: &str, words: &[&str], irqs: &mut IrqNames) -> CounterKey {
