@@ -53,7 +53,8 @@ test_stall(void)
 {
 	const uint64_t hz = rte_get_tsc_hz();
 	uint64_t begin = rte_rdtsc(), spent;
-	struct stall stall = stall_start(2000, 10, hz, begin), none = stall_start(0, 0, hz, begin);
+	struct periodic stall = periodic_start(2000, 10, hz, begin);
+	struct periodic none = periodic_start(0, 0, hz, begin);
 	unsigned int stalls = 0;
 
 	while (stalls < 3) {

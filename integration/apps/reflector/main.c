@@ -22,6 +22,7 @@
 #include "control.h"
 #include "counter.h"
 #include "leak.h"
+#include "periodic.h"
 #include "reflect.h"
 #include "refuse.h"
 #include "restart.h"
@@ -188,7 +189,7 @@ reflect_burst(const struct lane *lane, struct rte_mbuf **pkts, uint16_t nb_pkts,
 /* Offer the packets again until TX takes them, or the app ends. Returns the packets sent. */
 static uint16_t
 send_all(const struct lane *lane, struct rte_mbuf **pkts, uint16_t nb_pkts,
-		const struct backpressure *pressure)
+		const struct periodic *pressure)
 {
 	uint16_t sent = 0;
 
@@ -201,7 +202,7 @@ send_all(const struct lane *lane, struct rte_mbuf **pkts, uint16_t nb_pkts,
 
 static void
 send_burst(const struct lane *lane, struct rte_mbuf **pkts, uint16_t nb_pkts, struct schedule *leak,
-		const struct backpressure *pressure, struct reflector_stats *st)
+		const struct periodic *pressure, struct reflector_stats *st)
 {
 	uint16_t sent;
 
@@ -231,9 +232,9 @@ lcore_main(void *arg)
 	const struct lane *const end = lane + app.lanes.count[lcore];
 	const uint16_t burst = (uint16_t)options.app.burst;
 	struct reflector_stats *st = &stats[lcore];
-	struct stall stall =
-			stall_start(options.stall_us, options.stall_every_ms, tsc_hz, rte_rdtsc());
-	const struct backpressure pressure = backpressure_start(
+	struct periodic stall = periodic_start(
+			options.stall_us, options.stall_every_ms, tsc_hz, rte_rdtsc());
+	const struct periodic pressure = periodic_start(
 			options.refuse_us, options.refuse_every_ms, tsc_hz, rte_rdtsc());
 	struct restart restart = restart_start(
 			options.restart_every_ms, options.restart_down_ms, tsc_hz, rte_rdtsc());

@@ -14,21 +14,7 @@
 #include <rte_cycles.h>
 #include <rte_pause.h>
 
-struct stall {
-	uint64_t cycles; /* Length; 0: never stall. */
-	uint64_t period; /* From one stall's start to the next one's, cycles. */
-	uint64_t due;	 /* TSC of the next. */
-};
-
-static inline struct stall
-stall_start(uint64_t us, uint64_t every_ms, uint64_t hz, uint64_t now)
-{
-	return (struct stall){
-		.cycles = us * hz / 1000000,
-		.period = every_ms * hz / 1000,
-		.due = now + every_ms * hz / 1000,
-	};
-}
+#include "periodic.h"
 
 /* Not inlined, so that a profile can name it. */
 static __rte_noinline void
@@ -38,18 +24,18 @@ inject_stall(uint64_t begin, uint64_t cycles)
 		rte_pause();
 }
 
-/* Busy for the length of a stall if one is due. True if so. */
+/* Busy for the length of a stall if one is due, and start the next a period from now. True if so. */
 static inline bool
-stall_when_due(struct stall *stall)
+stall_when_due(struct periodic *stall)
 {
 	uint64_t now;
 
 	if (stall->cycles == 0)
 		return false;
 	now = rte_rdtsc();
-	if (now < stall->due)
+	if (now < stall->start)
 		return false;
-	stall->due = now + stall->period;
+	stall->start = now + stall->period;
 	inject_stall(now, stall->cycles);
 	return true;
 }

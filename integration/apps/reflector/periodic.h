@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#ifndef PERIODIC_H
+#define PERIODIC_H
+
+/* A fault that lasts for some time now and then. */
+
+#include <stdint.h>
+
+struct periodic {
+	uint64_t cycles; /* Length; 0: never. */
+	uint64_t period; /* From the start of one to that of the next, cycles. */
+	uint64_t start;	 /* TSC at the start of the first or, where it is moved on, of the next. */
+};
+
+static inline struct periodic
+periodic_start(uint64_t us, uint64_t every_ms, uint64_t hz, uint64_t now)
+{
+	return (struct periodic){
+		.cycles = us * hz / 1000000,
+		.period = every_ms * hz / 1000,
+		.start = now + every_ms * hz / 1000,
+	};
+}
+
+#endif /* PERIODIC_H */
