@@ -1,8 +1,8 @@
 //! Programs that trace the kernel, on machines where nobody has mounted tracefs.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 /// Mounts it in mounts of its own: the machine is left as it is.
 const MOUNT: &str = "mountpoint -q /sys/kernel/tracing || \
@@ -27,5 +27,19 @@ pub fn try_bpftrace() -> Result<()> {
         let errors = String::from_utf8_lossy(&output.stderr);
         bail!("bpftrace cannot trace here: {}", errors.trim());
     }
+    ensure!(
+        knows_our_ids()?,
+        "bpftrace cannot trace here: this PID namespace is not the one of the host"
+    );
     Ok(())
+}
+
+/// Whether the kernel calls processes by the ids that they have here.
+fn knows_our_ids() -> Result<bool> {
+    let program = "BEGIN { printf(\"pid %d\\n\", pid); exit(); }";
+    let mut command = with_tracefs(&["bpftrace", "-e", program]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+    let ours = format!("pid {}", child.id());
+    let output = child.wait_with_output()?;
+    Ok(String::from_utf8_lossy(&output.stdout).lines().any(|line| line == ours))
 }

@@ -1,5 +1,6 @@
 //! How to trace, and whether this machine lets us.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -7,6 +8,9 @@ use thiserror::Error;
 
 /// Where tracefs is mounted, by preference.
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+
+/// Inode of the first PID namespace (`PROC_PID_INIT_INO` of the kernel).
+const HOST_PID_NAMESPACE: u64 = 0xefff_fffc;
 
 /// How to trace.
 #[derive(Clone, Debug)]
@@ -51,6 +55,11 @@ pub enum TracingUnavailable {
     /// The program is missing.
     #[error("bpftrace is not installed: apt install bpftrace")]
     NotInstalled,
+    /// The tracepoints call threads by other ids than this process does.
+    #[error(
+        "this PID namespace is not the one of the host, whose ids tracepoints have: run it on the host, or in a container with the host's PID namespace"
+    )]
+    PidNamespace,
     /// Tracepoints cannot be found.
     #[error("tracefs is not mounted: mount -t tracefs tracefs /sys/kernel/tracing")]
     NoTracefs,
@@ -74,6 +83,9 @@ impl TracerOptions {
         if find_program(&self.bpftrace).is_none() {
             return Err(TracingUnavailable::NotInstalled);
         }
+        if !in_host_pid_namespace() {
+            return Err(TracingUnavailable::PidNamespace);
+        }
         self.tracepoints().map(|_| ()).ok_or(TracingUnavailable::NoTracefs)
     }
 
@@ -84,6 +96,11 @@ impl TracerOptions {
         let mut events = mounts.into_iter().map(|dir| dir.join("events"));
         events.find(|events| events.join("sched").is_dir())
     }
+}
+
+/// Also where that cannot be told.
+fn in_host_pid_namespace() -> bool {
+    std::fs::metadata("/proc/self/ns/pid").map_or(true, |ns| ns.ino() == HOST_PID_NAMESPACE)
 }
 
 /// A program, by its path or by `PATH`.

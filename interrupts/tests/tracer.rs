@@ -54,7 +54,7 @@ fn can_trace(options: &TracerOptions) -> bool {
     match options.check() {
         Ok(()) => true,
         // What the program in the place of bpftrace does not need, the tracer does.
-        Err(reason @ TracingUnavailable::NotRoot) => {
+        Err(reason @ (TracingUnavailable::NotRoot | TracingUnavailable::PidNamespace)) => {
             skip(&test, reason);
             false
         }
