@@ -115,6 +115,11 @@ ERRORS = ("Errors: losses by cause", [
            "counters that the configuration selects and that increase.",
            [("topk(10, rate(dpdk_port_xstat{@port}[@]) > 0)", "{{app}} {{port}} {{name}}")],
            "count:events/s", size=(24, 8), empty="No such counter increases."),
+    series("Causes of missed packets", "Why does the NIC miss packets? 1 while a cause is "
+           "found; pmdscope check has its numbers.",
+           [("max by (@port+cause) (dpdk_port_missed_cause{@port}) > 0",
+             "{{app}} {{port}} {{cause}}")], "none", size=(24, 7), empty="No packet is missed.",
+           links=[LCORES, runbook("DpdkReceiveMissed")]),
 ])
 
 DEPTH = ("Depth: how close to losses", [
