@@ -167,19 +167,25 @@ fn longest_us(before: &LcoreSample, now: &LcoreSample, long: &[(u64, u64)]) -> u
     if window >= edge && window / 2 < edge { window } else { edge }
 }
 
-/// The thread must have been looked at in both rounds: what was remembered from the round before says
-/// nothing of this interval.
-fn thread_time(last: &Sample, sample: &Sample, lcore: u32) -> Option<ThreadTime> {
-    let of = |sample: &Sample| {
+/// The thread of an lcore in both samples. It must have been looked at in both rounds: what was
+/// remembered from the round before says nothing of this interval.
+pub(crate) fn threads<'a>(
+    lcore: u32,
+    last: &'a Sample,
+    sample: &'a Sample,
+) -> Option<(&'a ThreadSample, &'a ThreadSample)> {
+    let of = |sample: &'a Sample| {
         let fresh =
             |thread: &&ThreadSample| thread.lcore == lcore && thread.read_ns >= sample.monotonic_ns;
-        sample.threads.iter().find(fresh).cloned()
+        sample.threads.iter().find(fresh)
     };
     let (before, now) = (of(last)?, of(sample)?);
-    if before.tid != now.tid {
-        return None;
-    }
-    let grown = |of: fn(&ThreadSample) -> Option<u64>| of(&now)?.checked_sub(of(&before)?);
+    (before.tid == now.tid).then_some((before, now))
+}
+
+fn thread_time(last: &Sample, sample: &Sample, lcore: u32) -> Option<ThreadTime> {
+    let (before, now) = threads(lcore, last, sample)?;
+    let grown = |of: fn(&ThreadSample) -> Option<u64>| of(now)?.checked_sub(of(before)?);
     let ms = |ns: u64| ns as f64 / 1e6;
     let waiting_ms = grown(|thread| thread.run_delay_ns).map(ms);
     let voluntary_switches = grown(|thread| Some(thread.voluntary_switches))?;

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use crate::model::{ThiefRates, stolen};
 use crate::sample::{LcoreSample, Sample, StolenCause, ThreadSample};
-use crate::stall::{LcoreStalls, RecordedStall};
+use crate::stall::{LcoreStalls, RecordedStall, threads};
 
 /// Shorter gaps are of no interest, microseconds: no receive ring is full by then.
 const SHORT_US: u64 = 16;
@@ -170,21 +170,6 @@ fn new_gaps(before: &LcoreSample, now: &LcoreSample) -> Option<Vec<(u64, u64)>> 
     let new = both.map(|(now, before)| now.checked_sub(*before));
     let new: Vec<_> = new.collect::<Option<_>>()?;
     Some(edges.zip(new).filter(|(edge, gaps)| *edge >= SHORT_US && *gaps > 0).collect())
-}
-
-/// The thread of an lcore in both samples, if the kernel was asked in both rounds.
-fn threads<'a>(
-    lcore: u32,
-    last: &'a Sample,
-    sample: &'a Sample,
-) -> Option<(&'a ThreadSample, &'a ThreadSample)> {
-    let of = |sample: &'a Sample| {
-        let fresh =
-            |thread: &&ThreadSample| thread.lcore == lcore && thread.read_ns >= sample.monotonic_ns;
-        sample.threads.iter().find(fresh)
-    };
-    let (before, now) = (of(last)?, of(sample)?);
-    (before.tid == now.tid).then_some((before, now))
 }
 
 fn cpu_time(lcore: u32, last: &Sample, sample: &Sample) -> Option<CpuTime> {
