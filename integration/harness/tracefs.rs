@@ -16,30 +16,26 @@ pub fn with_tracefs(words: &[&str]) -> Command {
     command
 }
 
-/// Whether bpftrace can trace here.
+/// Prints the id by which the kernel calls bpftrace itself.
+const PRINT_PID: &str = "BEGIN { printf(\"pid %d\\n\", pid); exit(); }";
+
+/// Whether bpftrace can trace here, and calls processes by the ids that they have here.
 ///
 /// # Errors
 /// Why not.
 pub fn try_bpftrace() -> Result<()> {
-    let output = with_tracefs(&["bpftrace", "-e", "BEGIN { exit(); }"]).output();
-    let output = output.context("cannot run unshare")?;
+    let mut command = with_tracefs(&["bpftrace", "-e", PRINT_PID]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = child.context("cannot run unshare")?;
+    let ours = format!("pid {}", child.id());
+    let output = child.wait_with_output()?;
     if !output.status.success() {
         let errors = String::from_utf8_lossy(&output.stderr);
         bail!("bpftrace cannot trace here: {}", errors.trim());
     }
     ensure!(
-        knows_our_ids()?,
+        String::from_utf8_lossy(&output.stdout).lines().any(|line| line == ours),
         "bpftrace cannot trace here: this PID namespace is not the one of the host"
     );
     Ok(())
-}
-
-/// Whether the kernel calls processes by the ids that they have here.
-fn knows_our_ids() -> Result<bool> {
-    let program = "BEGIN { printf(\"pid %d\\n\", pid); exit(); }";
-    let mut command = with_tracefs(&["bpftrace", "-e", program]);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
-    let ours = format!("pid {}", child.id());
-    let output = child.wait_with_output()?;
-    Ok(String::from_utf8_lossy(&output.stdout).lines().any(|line| line == ours))
 }
