@@ -45,6 +45,7 @@ mod flaps;
 pub mod fleet;
 mod fleet_state;
 pub mod host;
+pub mod interface;
 mod inventory;
 mod lock;
 mod loss;
