@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "settings.h"
+#include "summary.h"
+
+static double
+us(const struct summary *s, uint64_t cycles)
+{
+	return (double)clock_ns(cycles, s->tsc_hz) / 1e3;
+}
+
+static uint64_t
+ns(const struct summary *s, uint64_t cycles)
+{
+	return clock_ns(cycles, s->tsc_hz);
+}
+
+void
+summarise(struct summary *s, const struct moment *start, const struct moment *end, uint64_t tsc_hz,
+		unsigned int in_use)
+{
+	*s = (struct summary){
+		.totals = workers_total(),
+		.start = *start,
+		.end = *end,
+		.tsc_hz = tsc_hz,
+		.in_use = in_use,
+	};
+	latency_clear(&s->latency);
+	workers_latency(&s->latency);
+	/* An answer sent twice can make up for a lost one only if it came too late to tell. */
+	s->lost = s->totals.sent > s->totals.received ? s->totals.sent - s->totals.received : 0;
+	s->duration_s = (double)clock_ns(s->totals.stopped - start->tsc, tsc_hz) / 1e9;
+	s->rate = s->duration_s > 0 ? (double)s->totals.sent / s->duration_s : 0;
+	if (s->totals.sent > 0) {
+		s->first_send_ns = clock_realtime_ns(start, s->totals.first_send, tsc_hz);
+		s->last_send_ns = clock_realtime_ns(end, s->totals.last_send, tsc_hz);
+	}
+}
+
+void
+summary_print(const struct summary *s)
+{
+	const struct totals *t = &s->totals;
+	char asked[16], achieved[16];
+
+	printf("sent %" PRIu64 " packets (%" PRIu64 " bytes) in %.3f s: %s pps, asked for %s; "
+	       "%" PRIu64 " not taken by the NIC at once\n",
+			t->sent, t->sent_bytes, s->duration_s, app_rate(s->rate, achieved),
+			settings.rate == 0 ? "no limit" : app_rate((double)settings.rate, asked),
+			t->tx_short);
+	printf("received %" PRIu64 ": %" PRIu64 " lost, %" PRIu64 " duplicates, %" PRIu64
+	       " reordered, %" PRIu64 " too late to tell; %" PRIu64 " foreign packets\n",
+			t->received, s->lost, t->duplicates, t->reordered, t->late, t->foreign);
+	if (t->received > 0)
+		printf("latency us: min %.2f mean %.2f p50 %.2f p99 %.2f p99.9 %.2f max %.2f\n",
+				us(s, s->latency.min), us(s, (uint64_t)latency_mean(&s->latency)),
+				us(s, latency_percentile(&s->latency, 0.5)),
+				us(s, latency_percentile(&s->latency, 0.99)),
+				us(s, latency_percentile(&s->latency, 0.999)),
+				us(s, s->latency.max));
+	if (t->no_mbuf > 0)
+		printf("the pool was empty %" PRIu64 " times; raise --mbufs\n", t->no_mbuf);
+	if (s->in_use > 0)
+		printf("%u packets missing from the pool\n", s->in_use);
+}
+
+/* Two moments around the run: with them, the time stamps in the packets can be told exactly. */
+static void
+json_clock(struct json *json, const struct summary *s)
+{
+	json_open(json, "clock");
+	json_u64(json, "start_tsc", s->start.tsc);
+	json_u64(json, "start_ns", s->start.realtime_ns);
+	json_u64(json, "end_tsc", s->end.tsc);
+	json_u64(json, "end_ns", s->end.realtime_ns);
+	json_close(json);
+}
+
+static void
+json_latency(struct json *json, const struct summary *s)
+{
+	json_open(json, "latency_ns");
+	json_u64(json, "min", ns(s, s->latency.min));
+	json_u64(json, "mean", ns(s, (uint64_t)latency_mean(&s->latency)));
+	json_u64(json, "p50", ns(s, latency_percentile(&s->latency, 0.5)));
+	json_u64(json, "p99", ns(s, latency_percentile(&s->latency, 0.99)));
+	json_u64(json, "p99_9", ns(s, latency_percentile(&s->latency, 0.999)));
+	json_u64(json, "max", ns(s, s->latency.max));
+	json_close(json);
+}
+
+int
+summary_save(const struct summary *s, const struct app *app)
+{
+	const struct totals *t = &s->totals;
+	struct json json;
+
+	if (json_begin(&json) != 0)
+		return -1;
+	app_json(&json, app, s->duration_s);
+	json_u64(&json, "rate_asked", settings.rate);
+	json_f64(&json, "rate_achieved", s->rate);
+	json_u64(&json, "sent", t->sent);
+	json_u64(&json, "sent_bytes", t->sent_bytes);
+	json_u64(&json, "received", t->received);
+	json_u64(&json, "lost", s->lost);
+	json_u64(&json, "duplicates", t->duplicates);
+	json_u64(&json, "reordered", t->reordered);
+	json_u64(&json, "late", t->late);
+	json_u64(&json, "foreign", t->foreign);
+	json_u64(&json, "tx_short", t->tx_short);
+	json_u64(&json, "no_mbuf", t->no_mbuf);
+	json_u64(&json, "size_min", settings.min_size);
+	json_u64(&json, "size_max", settings.max_size);
+	json_u64(&json, "first_send_ns", s->first_send_ns);
+	json_u64(&json, "last_send_ns", s->last_send_ns);
+	json_u64(&json, "tsc_hz", s->tsc_hz);
+	json_clock(&json, s);
+	if (t->received > 0)
+		json_latency(&json, s);
+	else
+		json_null(&json, "latency_ns");
+	json_open(&json, "pool");
+	json_str(&json, "name", app->pool_name);
+	json_u64(&json, "size", app->pool->size);
+	json_u64(&json, "in_use_end", s->in_use);
+	json_close(&json);
+	return app_json_save(&json, app);
+}
+
+int
+summary_judge(const struct summary *s)
+{
+	const struct totals *t = &s->totals;
+
+	if (t->sent == 0)
+		fprintf(stderr,
+				"%s: nothing was sent: the NIC took no packet, the pool was empty, or "
+				"the run ended at once\n",
+				program_invocation_short_name);
+	else if (t->received == 0)
+		fprintf(stderr,
+				"%s: none of %" PRIu64
+				" packets came back: does anything reflect on "
+				"the other side, with as many queues, and let --dst-mac through?\n",
+				program_invocation_short_name, t->sent);
+	else
+		return 0;
+	return -1;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#ifndef SUMMARY_H
+#define SUMMARY_H
+
+/* What is printed and saved at the end of a run. */
+
+#include <stdint.h>
+
+#include "app.h"
+#include "clock.h"
+#include "worker.h"
+
+/* What is known of a run once it is over. */
+struct summary {
+	struct totals totals;
+	struct moment start, end; /* Around the run. */
+	uint64_t tsc_hz;
+	uint64_t lost;
+	double duration_s; /* From the start until the last lcore stopped sending. */
+	double rate;
+	uint64_t first_send_ns; /* CLOCK_REALTIME; 0: nothing was sent. */
+	uint64_t last_send_ns;
+	unsigned int in_use;
+	struct latency latency; /* TSC cycles. */
+};
+
+/* Fill it from the workers, whose lcores have ended. */
+void summarise(struct summary *s, const struct moment *start, const struct moment *end,
+		uint64_t tsc_hz, unsigned int in_use);
+
+void summary_print(const struct summary *s);
+
+/* Write it to --json. 0 or a negative errno, reported. */
+int summary_save(const struct summary *s, const struct app *app);
+
+/* A run that proves nothing is a failure. 0, or -1, reported. */
+int summary_judge(const struct summary *s);
+
+#endif /* SUMMARY_H */
