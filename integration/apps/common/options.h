@@ -48,7 +48,7 @@ enum options_result {
 };
 
 /* Options may take this many entries in a table. */
-#define OPTIONS_MAX 48
+#define OPTIONS_MAX 96
 
 /* Parse argv[1..argc); "--help" and "-h" are understood in addition to the table. */
 enum options_result

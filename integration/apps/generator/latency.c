@@ -4,10 +4,12 @@
 
 #include <string.h>
 
+#include <rte_common.h>
+
 #include "counter.h"
 #include "latency.h"
 
-/* Values under 64 have a bucket each; above, the top 7 bits choose it. */
+/* Values under 256 have a bucket each; above, the top 8 bits choose it. */
 static unsigned int
 bucket_of(uint64_t value)
 {
@@ -19,17 +21,24 @@ bucket_of(uint64_t value)
 	return shift * LATENCY_SUBS + (unsigned int)(value >> shift);
 }
 
+/* The smallest value of a bucket. Behind the last one 0, one more than the largest number. */
+static uint64_t
+first_of(unsigned int bucket)
+{
+	if (bucket < 2 * LATENCY_SUBS)
+		return bucket;
+	if (bucket == LATENCY_BUCKETS)
+		return 0;
+	return (uint64_t)(bucket % LATENCY_SUBS + LATENCY_SUBS) << (bucket / LATENCY_SUBS - 1);
+}
+
 /* The middle of a bucket. */
 static uint64_t
 value_of(unsigned int bucket)
 {
-	unsigned int shift;
-
 	if (bucket < 2 * LATENCY_SUBS)
 		return bucket;
-	shift = bucket / LATENCY_SUBS - 1;
-	return ((uint64_t)(bucket % LATENCY_SUBS + LATENCY_SUBS) << shift) +
-	       (UINT64_C(1) << shift) / 2;
+	return first_of(bucket) + (UINT64_C(1) << (bucket / LATENCY_SUBS - 1)) / 2;
 }
 
 void
@@ -65,13 +74,38 @@ latency_merge(struct latency *into, const struct latency *from)
 	into->sum += from->sum;
 }
 
+uint64_t
+latency_value(const struct latency *latency, unsigned int bucket)
+{
+	const uint64_t value = value_of(bucket);
+
+	/* The middle of the outermost buckets may lie outside of what was seen. */
+	if (value > latency->max)
+		return latency->max;
+	return value < latency->min ? latency->min : value;
+}
+
 void
 latency_subtract(struct latency *from, const struct latency *earlier)
 {
-	unsigned int i;
+	unsigned int i, lowest = LATENCY_BUCKETS, highest = 0;
 
-	for (i = 0; i < LATENCY_BUCKETS; i++)
+	from->sum = 0;
+	for (i = 0; i < LATENCY_BUCKETS; i++) {
 		from->buckets[i] -= earlier->buckets[i];
+		if (from->buckets[i] == 0)
+			continue;
+		lowest = RTE_MIN(lowest, i);
+		highest = i;
+		from->sum += (unsigned __int128)from->buckets[i] * latency_value(from, i);
+	}
+	if (lowest == LATENCY_BUCKETS) {
+		from->min = UINT64_MAX;
+		from->max = 0;
+		return;
+	}
+	from->min = RTE_MAX(from->min, first_of(lowest));
+	from->max = RTE_MIN(from->max, first_of(highest + 1) - 1);
 }
 
 uint64_t
@@ -91,7 +125,6 @@ latency_percentile(const struct latency *latency, double share)
 	const uint64_t count = latency_count(latency);
 	/* The rank of the value, from 1. */
 	uint64_t rank = (uint64_t)(share * (double)count + 0.999999), passed = 0;
-	uint64_t value = 0;
 	unsigned int i;
 
 	if (count == 0)
@@ -100,14 +133,12 @@ latency_percentile(const struct latency *latency, double share)
 		rank = 1;
 	if (rank > count)
 		rank = count;
-	for (i = 0; passed < rank; i++) {
+	for (i = 0; i < LATENCY_BUCKETS - 1; i++) {
 		passed += latency->buckets[i];
-		value = value_of(i);
+		if (passed >= rank)
+			break;
 	}
-	/* The middle of the outermost buckets may lie outside of what was seen. */
-	if (value > latency->max)
-		return latency->max;
-	return value < latency->min ? latency->min : value;
+	return latency_value(latency, i);
 }
 
 double

@@ -26,11 +26,18 @@ run(void)
 	int rc;
 
 	tsc_hz = clock_measure_hz();
-	report_start(tsc_hz);
+	rc = report_open(tsc_hz);
+	if (rc != 0) {
+		app_stop(&app);
+		return rc;
+	}
 	start = clock_now();
+	report_start(&start);
 	workers_start(tsc_hz, start.tsc);
 	rc = app_run(&app, worker_main, NULL, report);
 	end = clock_now();
+	if (report_close(&end) != 0)
+		rc = -1;
 
 	workers_free_pending();
 	in_use = app_stop(&app);

@@ -5,14 +5,22 @@
 #ifndef REPORT_H
 #define REPORT_H
 
-/* The line that the generator prints at each interval. */
+/* What the generator tells while it runs: a line for each interval, and the files of a run. */
 
 #include <stdint.h>
 
-/* Before the run: the frequency of the TSC. */
-void report_start(uint64_t tsc_hz);
+#include "clock.h"
 
-/* Print the line, unless quiet. For app_run(). */
+/* Open the files that the settings name. 0 or a negative errno, reported. */
+int report_open(uint64_t tsc_hz);
+
+/* A run begins, with all counters at 0. */
+void report_start(const struct moment *start);
+
+/* Report an interval. For app_run(). */
 void report(uint64_t elapsed_ns, uint64_t span_ns);
+
+/* The run is over: report what came since the last interval and close the files. 0 or -EIO. */
+int report_close(const struct moment *end);
 
 #endif /* REPORT_H */

@@ -91,6 +91,9 @@ static const struct option_spec specs[] = {
 			0 },
 	{ "wait-link", "S", "wait for the link so long, 0: not at all (5)", option_seconds,
 			&settings.wait_link_ms, 0, 3600000 },
+	{ "hdr-log", "FILE",
+			"write the latencies of each interval to FILE in HdrHistogram's format",
+			option_output, &settings.hdr_log, 0, 0 },
 };
 
 static const struct option_spec *

@@ -27,6 +27,8 @@ struct settings {
 	uint64_t wait_link_ms;
 	bool own_src_mac; /* No --src-mac: each port sends from its own address. */
 	struct probe_path path;
+	/* Measurements. */
+	const char *hdr_log; /* File for the latencies of each interval; NULL: none. */
 };
 
 extern struct settings settings;

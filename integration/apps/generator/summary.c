@@ -9,6 +9,20 @@
 #include "settings.h"
 #include "summary.h"
 
+/* Which percentiles are told. */
+static const struct {
+	const char *name;
+	const char *key; /* In JSON. */
+	double share;
+} percentiles[] = {
+	{ "p50", "p50", 0.5 },
+	{ "p90", "p90", 0.9 },
+	{ "p99", "p99", 0.99 },
+	{ "p99.9", "p99_9", 0.999 },
+	{ "p99.99", "p99_99", 0.9999 },
+	{ "p99.999", "p99_999", 0.99999 },
+};
+
 static double
 us(const struct summary *s, uint64_t cycles)
 {
@@ -44,6 +58,19 @@ summarise(struct summary *s, const struct moment *start, const struct moment *en
 	}
 }
 
+static void
+print_latency(const struct summary *s)
+{
+	unsigned int i;
+
+	printf("latency us: min %.2f mean %.2f", us(s, s->latency.min),
+			us(s, (uint64_t)latency_mean(&s->latency)));
+	for (i = 0; i < RTE_DIM(percentiles); i++)
+		printf(" %s %.2f", percentiles[i].name,
+				us(s, latency_percentile(&s->latency, percentiles[i].share)));
+	printf(" max %.2f\n", us(s, s->latency.max));
+}
+
 void
 summary_print(const struct summary *s)
 {
@@ -59,12 +86,7 @@ summary_print(const struct summary *s)
 	       " reordered, %" PRIu64 " too late to tell; %" PRIu64 " foreign packets\n",
 			t->received, s->lost, t->duplicates, t->reordered, t->late, t->foreign);
 	if (t->received > 0)
-		printf("latency us: min %.2f mean %.2f p50 %.2f p99 %.2f p99.9 %.2f max %.2f\n",
-				us(s, s->latency.min), us(s, (uint64_t)latency_mean(&s->latency)),
-				us(s, latency_percentile(&s->latency, 0.5)),
-				us(s, latency_percentile(&s->latency, 0.99)),
-				us(s, latency_percentile(&s->latency, 0.999)),
-				us(s, s->latency.max));
+		print_latency(s);
 	if (t->no_mbuf > 0)
 		printf("the pool was empty %" PRIu64 " times; raise --mbufs\n", t->no_mbuf);
 	if (s->in_use > 0)
@@ -84,15 +106,18 @@ json_clock(struct json *json, const struct summary *s)
 }
 
 static void
-json_latency(struct json *json, const struct summary *s)
+json_histogram(struct json *json, const char *key, const struct summary *s,
+		const struct latency *latency)
 {
-	json_open(json, "latency_ns");
-	json_u64(json, "min", ns(s, s->latency.min));
-	json_u64(json, "mean", ns(s, (uint64_t)latency_mean(&s->latency)));
-	json_u64(json, "p50", ns(s, latency_percentile(&s->latency, 0.5)));
-	json_u64(json, "p99", ns(s, latency_percentile(&s->latency, 0.99)));
-	json_u64(json, "p99_9", ns(s, latency_percentile(&s->latency, 0.999)));
-	json_u64(json, "max", ns(s, s->latency.max));
+	unsigned int i;
+
+	json_open(json, key);
+	json_u64(json, "min", ns(s, latency->min));
+	json_u64(json, "mean", ns(s, (uint64_t)latency_mean(latency)));
+	for (i = 0; i < RTE_DIM(percentiles); i++)
+		json_u64(json, percentiles[i].key,
+				ns(s, latency_percentile(latency, percentiles[i].share)));
+	json_u64(json, "max", ns(s, latency->max));
 	json_close(json);
 }
 
@@ -124,7 +149,7 @@ summary_save(const struct summary *s, const struct app *app)
 	json_u64(&json, "tsc_hz", s->tsc_hz);
 	json_clock(&json, s);
 	if (t->received > 0)
-		json_latency(&json, s);
+		json_histogram(&json, "latency_ns", s, &s->latency);
 	else
 		json_null(&json, "latency_ns");
 	json_open(&json, "pool");

@@ -19,6 +19,7 @@ mod ipfix;
 mod lcores;
 mod leak;
 mod ledger;
+mod measurements;
 mod missed;
 mod names;
 mod netstat;
@@ -104,6 +105,7 @@ fn main() -> ExitCode {
         extcap::trials(),
         hazards::trials(),
         incidents::trials(),
+        measurements::trials(),
         missed::trials(),
         interrupts::trials(),
         stolen::trials(),
