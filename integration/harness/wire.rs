@@ -19,8 +19,10 @@ const RECORD_HEADER: usize = 16;
 
 const UDP_AT: usize = 34;
 const PROBE_AT: usize = 42;
-const FILL_AT: usize = 66;
-const PROBE_MAGIC: u32 = 0x504d_5301;
+const FILL_AT: usize = 60;
+const PROBE_MAGIC: u16 = 0x504d;
+/// Numbers and time stamps in the header have 48 bits.
+const NUMBER_MASK: u64 = (1 << 48) - 1;
 /// Packets of one lane are numbered in the lower bits of the seed.
 const LANE_SHIFT: u32 = 48;
 
@@ -38,17 +40,17 @@ pub struct Captured {
 impl Captured {
     /// Number of the packet, as its probe header says.
     pub fn sequence(&self) -> Result<u64> {
-        self.probe_field(PROBE_AT + 8)
+        Ok(self.probe_field(PROBE_AT + 4)? & NUMBER_MASK)
     }
 
-    /// TSC of its sending, as its probe header says.
+    /// The lower 48 bits of the TSC of its sending, as its probe header says.
     pub fn tsc(&self) -> Result<u64> {
-        self.probe_field(PROBE_AT + 16)
+        Ok(self.probe_field(PROBE_AT + 10)? & NUMBER_MASK)
     }
 
     fn run_and_lane(&self) -> Result<(u16, u16)> {
         let field = self.probe_field(PROBE_AT)?;
-        Ok(((field >> 16) as u16, field as u16))
+        Ok(((field >> 32) as u16, (field >> 16) as u16))
     }
 
     fn probe_field(&self, at: usize) -> Result<u64> {
@@ -155,8 +157,8 @@ impl Traffic {
         frame.extend(PROBE_MAGIC.to_be_bytes());
         frame.extend(run.to_be_bytes());
         frame.extend(lane.to_be_bytes());
-        frame.extend(seq.to_be_bytes());
-        frame.extend(tsc.to_be_bytes());
+        frame.extend(&seq.to_be_bytes()[2..]);
+        frame.extend(&tsc.to_be_bytes()[2..]);
         frame.extend(fill(u64::from(lane) << LANE_SHIFT | seq).take(size - FILL_AT));
         let pseudo = [&frame[26..34], &[0, 17], &udp_len.to_be_bytes()].concat();
         let checksum = match !folded([&pseudo, &frame[UDP_AT..]]) {

@@ -85,7 +85,7 @@ void
 probe_template(struct probe_template *template, const struct probe_path *path)
 {
 	const rte_be16_t proto = rte_cpu_to_be_16(IPPROTO_UDP);
-	const rte_be32_t magic = rte_cpu_to_be_32(PROBE_MAGIC);
+	const rte_be16_t magic = rte_cpu_to_be_16(PROBE_MAGIC);
 	const struct rte_udp_hdr udp = { .dst_port = rte_cpu_to_be_16(PROBE_DST_PORT) };
 	const struct rte_ether_hdr eth = {
 		.src_addr = path->src_mac,
@@ -171,8 +171,10 @@ probe_write(const struct probe_template *template, struct rte_mbuf *m, uint16_t 
 	finish_ip(template, frame + sizeof(struct rte_ether_hdr), udp_size);
 	header->run = rte_cpu_to_be_16(probe->run);
 	header->lane = rte_cpu_to_be_16(probe->lane);
-	header->seq = rte_cpu_to_be_64(probe->seq);
-	header->tsc = rte_cpu_to_be_64(probe->tsc);
+	header->seq_high = rte_cpu_to_be_16((uint16_t)(probe->seq >> 32));
+	header->seq_low = rte_cpu_to_be_32((uint32_t)probe->seq);
+	header->tsc_high = rte_cpu_to_be_16((uint16_t)(probe->tsc >> 32));
+	header->tsc_low = rte_cpu_to_be_32((uint32_t)probe->tsc);
 	udp->src_port = rte_cpu_to_be_16((uint16_t)(PROBE_SRC_PORT + flow));
 	udp->dgram_len = rte_cpu_to_be_16(udp_size);
 	/* The length counts twice: in the UDP header and in the pseudo-header. */
@@ -208,11 +210,13 @@ probe_read(const struct rte_mbuf *m, bool ipv6, struct probe *probe)
 		return false;
 	header = rte_pktmbuf_mtod_offset(m, const struct probe_header *,
 			udp_offset(ipv6) + sizeof(struct rte_udp_hdr));
-	if (header->magic != rte_cpu_to_be_32(PROBE_MAGIC))
+	if (header->magic != rte_cpu_to_be_16(PROBE_MAGIC))
 		return false;
 	probe->run = rte_be_to_cpu_16(header->run);
 	probe->lane = rte_be_to_cpu_16(header->lane);
-	probe->seq = rte_be_to_cpu_64(header->seq);
-	probe->tsc = rte_be_to_cpu_64(header->tsc);
+	probe->seq = (uint64_t)rte_be_to_cpu_16(header->seq_high) << 32 |
+		     rte_be_to_cpu_32(header->seq_low);
+	probe->tsc = (uint64_t)rte_be_to_cpu_16(header->tsc_high) << 32 |
+		     rte_be_to_cpu_32(header->tsc_low);
 	return true;
 }

@@ -22,16 +22,23 @@
 #define PROBE_SRC_PORT 49152
 #define PROBE_MAX_FLOWS 16384
 
-#define PROBE_MAGIC 0x504d5301 /* "PMS" and the version of this header */
+#define PROBE_MAGIC 0x504d /* "PM" */
 
-/* What follows the UDP header. All fields big-endian; the rest is zero, or filled. */
+/*
+ * What follows the UDP header. All fields big-endian; the rest is zero, or filled. It fits into the
+ * smallest frame of Ethernet, so numbers and stamps have but 48 bits: a day of cycles at 3 GHz.
+ */
 struct probe_header {
-	rte_be32_t magic;
-	rte_be16_t run;	 /* Tells the packets of this run from those of an earlier one. */
-	rte_be16_t lane; /* Sending queue, counted over all ports. */
-	rte_be64_t seq;	 /* From 0, per lane. */
-	rte_be64_t tsc;	 /* When the packet was first offered to the NIC. */
+	rte_be16_t magic;
+	rte_be16_t run;	     /* Tells the packets of this run from those of an earlier one. */
+	rte_be16_t lane;     /* Sending queue, counted over all ports. */
+	rte_be16_t seq_high; /* From 0, per lane. */
+	rte_be32_t seq_low;
+	rte_be16_t tsc_high; /* When the packet was first offered to the NIC. */
+	rte_be32_t tsc_low;
 } __attribute__((packed));
+
+#define PROBE_NUMBER_MASK ((UINT64_C(1) << 48) - 1)
 
 /* Who talks to whom. */
 struct probe_path {
@@ -55,7 +62,7 @@ struct probe_template {
 struct probe {
 	uint16_t run;
 	uint16_t lane;
-	uint64_t seq;
+	uint64_t seq; /* A packet carries the lower 48 bits of both. */
 	uint64_t tsc;
 };
 
@@ -77,6 +84,16 @@ void probe_fill(uint8_t *at, uint32_t size, const struct probe *probe);
  */
 void probe_write(const struct probe_template *template, struct rte_mbuf *m, uint16_t size,
 		uint16_t flow, const struct probe *probe);
+
+/* Cycles from the stamp of a received probe until now, within half a day; 0 if it is later. */
+static inline uint64_t
+probe_age(const struct probe *probe, uint64_t now)
+{
+	const uint64_t age = (now - probe->tsc) & PROBE_NUMBER_MASK;
+
+	/* The TSCs of two sockets may differ by a little more than the trip took. */
+	return age <= PROBE_NUMBER_MASK / 2 ? age : 0;
+}
 
 /* Read a packet from the outside. False if it is no probe of this address family. */
 bool probe_read(const struct rte_mbuf *m, bool ipv6, struct probe *probe);

@@ -45,8 +45,8 @@ test_round_trip(bool ipv6, bool fill)
 		wanted = (struct probe){
 			.run = (uint16_t)check_random(&random),
 			.lane = (uint16_t)check_random(&random),
-			.seq = check_random(&random),
-			.tsc = check_random(&random),
+			.seq = check_random(&random) & PROBE_NUMBER_MASK,
+			.tsc = check_random(&random) & PROBE_NUMBER_MASK,
 		};
 		flow = (uint16_t)(check_random(&random) % PROBE_MAX_FLOWS);
 		m = packet_reset(&packet, 0);
@@ -83,7 +83,7 @@ test_zero_checksum(void)
 		const struct rte_udp_hdr *udp;
 
 		probe.tsc = low;
-		probe_write(&template, m, 66, 0, &probe);
+		probe_write(&template, m, 60, 0, &probe);
 		udp = rte_pktmbuf_mtod_offset(m, const struct rte_udp_hdr *, 34);
 		CHECK(udp->dgram_cksum != 0);
 		if (udp->dgram_cksum == 0xffff) {
@@ -126,11 +126,23 @@ test_outside_bytes(bool ipv6)
 	CHECK(!probe_read(&packet.m, ipv6, &seen));
 }
 
+/* Ages are right also when the 48 bits of a stamp have begun anew. */
+static void
+test_age(void)
+{
+	const struct probe probe = { .tsc = PROBE_NUMBER_MASK - 9 };
+
+	CHECK_EQ(probe_age(&probe, PROBE_NUMBER_MASK + 91), 100);
+	CHECK_EQ(probe_age(&probe, (UINT64_C(5) << 48) + PROBE_NUMBER_MASK - 8), 1);
+	CHECK_EQ(probe_age(&probe, (UINT64_C(5) << 48) + PROBE_NUMBER_MASK - 10), 0);
+}
+
 int
 main(void)
 {
-	CHECK_EQ(probe_min_frame(false), 66);
-	CHECK_EQ(probe_min_frame(true), 86);
+	CHECK_EQ(probe_min_frame(false), 60);
+	CHECK_EQ(probe_min_frame(true), 80);
+	test_age();
 	test_round_trip(false, false);
 	test_round_trip(true, false);
 	test_round_trip(false, true);

@@ -69,7 +69,9 @@ static const struct option_spec specs[] = {
 			&settings.rate, 0, PACER_MAX_RATE },
 	{ "count", "N", "end after N packets have been sent (no limit)", option_u64,
 			&settings.count, 1, UINT64_C(1) << 62 },
-	{ "size", "BYTES|A-B", "frame size without FCS, or all sizes from A to B in turn (128)",
+	{ "size", "SIZES",
+			"frame size without FCS (128), A-B for all in turn, a list such as 64,512 or "
+			"60:9,1514:1 (SIZE:WEIGHT), or imix (60:7,590:4,1514:1)",
 			option_text, &size_text, 0, 0 },
 	{ "fill", NULL, "fill the payload, differently in each packet", option_flag, &settings.fill,
 			0, 0 },
@@ -120,24 +122,11 @@ static int
 read_size(const char *text)
 {
 	const uint16_t least = RTE_MAX(probe_min_frame(settings.path.ipv6), PROBE_MIN_FRAME);
-	uint64_t min, max;
-	const char *rest = text;
 
-	if (strchr(text, '-') != NULL) {
-		if (!option_number(text, '-', least, PROBE_MAX_FRAME, &min, &rest))
-			goto refuse;
-	} else {
-		min = least;
-	}
-	if (!option_number(rest, '\0', min, PROBE_MAX_FRAME, &max, NULL))
-		goto refuse;
-	settings.min_size = (uint16_t)(rest == text ? max : min);
-	settings.max_size = (uint16_t)max;
-	return 0;
-
-refuse:
+	if (sizes_parse(&settings.sizes, text, least, PROBE_MAX_FRAME) == 0)
+		return 0;
 	return option_refuse(spec_of("size"), text,
-			"BYTES or A-B within %u (the headers of %s, UDP and probe) to %u", least,
+			SIZES_WANTED ", within %u (the headers of %s, UDP and probe) to %u", least,
 			settings.path.ipv6 ? "IPv6" : "IPv4", PROBE_MAX_FRAME);
 }
 

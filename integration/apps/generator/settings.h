@@ -12,13 +12,13 @@
 
 #include "app.h"
 #include "probe.h"
+#include "sizes.h"
 
 struct settings {
 	struct app_options app;
 	uint64_t rate;	/* Packets per second over all queues; 0: as fast as possible. */
 	uint64_t count; /* End after so many packets; 0: no limit. */
-	uint16_t min_size;
-	uint16_t max_size;
+	struct sizes sizes;
 	uint32_t flows;
 	uint64_t deaf_after_ms; /* Receive nothing from then on; 0: never. */
 	uint16_t hot_queue;	/* Of each port. */

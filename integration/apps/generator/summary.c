@@ -142,8 +142,8 @@ summary_save(const struct summary *s, const struct app *app)
 	json_u64(&json, "foreign", t->foreign);
 	json_u64(&json, "tx_short", t->tx_short);
 	json_u64(&json, "no_mbuf", t->no_mbuf);
-	json_u64(&json, "size_min", settings.min_size);
-	json_u64(&json, "size_max", settings.max_size);
+	json_u64(&json, "size_min", settings.sizes.min);
+	json_u64(&json, "size_max", settings.sizes.max);
 	json_u64(&json, "first_send_ns", s->first_send_ns);
 	json_u64(&json, "last_send_ns", s->last_send_ns);
 	json_u64(&json, "tsc_hz", s->tsc_hz);

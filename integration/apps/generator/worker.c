@@ -39,7 +39,6 @@ create_sender(unsigned int index)
 		rte_eth_random_addr(path.src_mac.addr_bytes);
 	probe_template(&sender->template, &path);
 	sender->template.fill = settings.fill;
-	sender->size = settings.min_size;
 	sender->shares =
 			app->lanes.lane[index].queue == settings.hot_queue ? settings.hot_times : 1;
 	/* Shares differ by one packet at most and add up. */
@@ -157,9 +156,10 @@ build(struct sender *sender, uint32_t n, uint64_t now)
 	uint32_t i;
 
 	for (i = 0; i < n; i++, probe.seq++) {
-		probe_write(&sender->template, pkts[i], sender->size, next_flow(sender), &probe);
-		sender->size = sender->size < settings.max_size ? sender->size + 1
-								: settings.min_size;
+		probe_write(&sender->template, pkts[i], settings.sizes.size[sender->next_size],
+				next_flow(sender), &probe);
+		if (++sender->next_size == settings.sizes.nb)
+			sender->next_size = 0;
 	}
 	sender->nb_pending += n;
 	/* The receiver, perhaps on another lcore, accepts no number from beyond this. */
@@ -236,8 +236,7 @@ receive_probe(const struct rte_mbuf *m, uint64_t now, struct worker *worker)
 	verdict = sequence_see(&worker->sequences[probe.lane], probe.seq);
 	if (verdict == SEQUENCE_DUPLICATE)
 		return false;
-	/* The TSCs of two sockets may differ by a little more than the trip took. */
-	latency_add(&worker->latency, (int64_t)(now - probe.tsc) > 0 ? now - probe.tsc : 0);
+	latency_add(&worker->latency, probe_age(&probe, now));
 	return true;
 }
 

@@ -119,7 +119,9 @@ fn realtime(clock: &Value, tsc: u64) -> Result<i128> {
     let field = |name| number(clock, name).map(i128::from);
     let (start_tsc, start_ns) = (field("start_tsc")?, field("start_ns")?);
     let (ticks, nanos) = (field("end_tsc")? - start_tsc, field("end_ns")? - start_ns);
-    Ok(start_ns + (i128::from(tsc) - start_tsc) * nanos / ticks)
+    // The packet carries the lower 48 bits.
+    let since_start = (i128::from(tsc) - start_tsc).rem_euclid(1 << 48);
+    Ok(start_ns + since_start * nanos / ticks)
 }
 
 /// A full disk pauses the capture; what is missing afterwards has been counted.
