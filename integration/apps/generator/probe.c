@@ -3,6 +3,7 @@
  */
 
 #include <netinet/in.h>
+#include <stddef.h>
 #include <string.h>
 
 #include <rte_ip.h>
@@ -81,36 +82,72 @@ write_ip(uint8_t *at, const struct probe_path *path)
 	}
 }
 
+/* Ethernet header, with the VLAN tag if there is one. Returns its size. */
+static uint16_t
+write_ethernet(uint8_t *at, const struct probe_path *path)
+{
+	const rte_be16_t type =
+			rte_cpu_to_be_16(path->ipv6 ? RTE_ETHER_TYPE_IPV6 : RTE_ETHER_TYPE_IPV4);
+	const struct rte_ether_hdr eth = {
+		.src_addr = path->src_mac,
+		.dst_addr = path->dst_mac,
+		.ether_type = path->tagged ? rte_cpu_to_be_16(RTE_ETHER_TYPE_VLAN) : type,
+	};
+	const struct rte_vlan_hdr vlan = {
+		.vlan_tci = rte_cpu_to_be_16(path->tci),
+		.eth_proto = type,
+	};
+
+	memcpy(at, &eth, sizeof(eth));
+	if (!path->tagged)
+		return sizeof(eth);
+	memcpy(at + sizeof(eth), &vlan, sizeof(vlan));
+	return sizeof(eth) + sizeof(vlan);
+}
+
+/* Take the last 32 bits of an address out of the template: packets add their own. */
+static uint32_t
+take_tail(uint8_t *at)
+{
+	rte_be32_t tail;
+
+	memcpy(&tail, at, sizeof(tail));
+	memset(at, 0, sizeof(tail));
+	return rte_be_to_cpu_32(tail);
+}
+
 void
 probe_template(struct probe_template *template, const struct probe_path *path)
 {
 	const rte_be16_t proto = rte_cpu_to_be_16(IPPROTO_UDP);
 	const rte_be16_t magic = rte_cpu_to_be_16(PROBE_MAGIC);
-	const struct rte_udp_hdr udp = { .dst_port = rte_cpu_to_be_16(PROBE_DST_PORT) };
-	const struct rte_ether_hdr eth = {
-		.src_addr = path->src_mac,
-		.dst_addr = path->dst_mac,
-		.ether_type = rte_cpu_to_be_16(
-				path->ipv6 ? RTE_ETHER_TYPE_IPV6 : RTE_ETHER_TYPE_IPV4),
-	};
-	uint8_t *ip = template->frame + sizeof(eth);
-	uint8_t *l4 = template->frame + udp_offset(path->ipv6);
-	const size_t address = path->ipv6 ? 16 : 4;
+	const uint16_t addresses = path->ipv6 ? offsetof(struct rte_ipv6_hdr, src_addr)
+					      : offsetof(struct rte_ipv4_hdr, src_addr);
+	const uint16_t address = path->ipv6 ? 16 : 4;
+	uint8_t *ip, *l4;
 
 	memset(template, 0, sizeof(*template));
 	template->ipv6 = path->ipv6;
-	memcpy(template->frame, &eth, sizeof(eth));
+	template->l3 = write_ethernet(template->frame, path);
+	template->l4 = (uint16_t)(template->l3 + ip_size(path->ipv6));
+	template->src_tail = (uint16_t)(template->l3 + addresses + address - sizeof(rte_be32_t));
+	template->dst_tail = template->src_tail + address;
+	ip = template->frame + template->l3;
+	l4 = template->frame + template->l4;
 	write_ip(ip, path);
-	memcpy(l4, &udp, sizeof(udp));
-	memcpy(l4 + sizeof(udp), &magic, sizeof(magic));
+	memcpy(l4 + sizeof(struct rte_udp_hdr), &magic, sizeof(magic));
 
+	template->first.value[FLOW_SRC_PORT] = PROBE_SRC_PORT;
+	template->first.value[FLOW_DST_PORT] = PROBE_DST_PORT;
+	template->first.value[FLOW_SRC_IP] = take_tail(template->frame + template->src_tail);
+	template->first.value[FLOW_DST_IP] = take_tail(template->frame + template->dst_tail);
 	template->ip_sum = sum_words(ip, ip_size(path->ipv6));
-	template->udp_sum = sum_words(path->src_ip, address) + sum_words(path->dst_ip, address) +
-			    proto + udp.dst_port + sum_words(&magic, sizeof(magic));
+	template->udp_sum = sum_words(ip + addresses, 2 * address) + proto +
+			    sum_words(&magic, sizeof(magic));
 }
 
 static void
-finish_ip(const struct probe_template *template, uint8_t *at, uint16_t udp_size)
+finish_ip(const struct probe_template *template, uint8_t *at, uint16_t udp_size, uint32_t tails)
 {
 	struct rte_ipv4_hdr *v4 = (struct rte_ipv4_hdr *)at;
 	struct rte_ipv6_hdr *v6 = (struct rte_ipv6_hdr *)at;
@@ -119,7 +156,7 @@ finish_ip(const struct probe_template *template, uint8_t *at, uint16_t udp_size)
 		v6->payload_len = rte_cpu_to_be_16(udp_size);
 	} else {
 		v4->total_length = rte_cpu_to_be_16((uint16_t)(udp_size + sizeof(*v4)));
-		v4->hdr_checksum = fold(template->ip_sum + v4->total_length);
+		v4->hdr_checksum = fold(template->ip_sum + tails + v4->total_length);
 	}
 }
 
@@ -153,38 +190,60 @@ finish_payload(uint8_t *at, uint32_t size, const struct probe *probe)
 	return sum_words(at, size - 1) + sum_words(last, sizeof(last));
 }
 
-void
-probe_write(const struct probe_template *template, struct rte_mbuf *m, uint16_t size, uint16_t flow,
-		const struct probe *probe)
+static uint32_t
+sum_halves(uint32_t value)
 {
-	const uint32_t l4 = udp_offset(template->ipv6);
+	return (value & 0xffff) + (value >> 16);
+}
+
+void
+probe_write_flow(const struct probe_template *template, struct rte_mbuf *m, uint16_t size,
+		const struct flow *flow, const struct probe *probe)
+{
+	const rte_be32_t src = rte_cpu_to_be_32(flow->value[FLOW_SRC_IP]);
+	const rte_be32_t dst = rte_cpu_to_be_32(flow->value[FLOW_DST_IP]);
+	const uint32_t tails = sum_halves(src) + sum_halves(dst);
+	const uint32_t l4 = template->l4;
 	const uint16_t udp_size = (uint16_t)(size - l4);
 	uint8_t *frame = rte_pktmbuf_mtod(m, uint8_t *);
 	struct rte_udp_hdr *udp = (struct rte_udp_hdr *)(frame + l4);
 	struct probe_header *header = (struct probe_header *)(udp + 1);
-	uint32_t sum = template->udp_sum;
+	uint32_t sum = template->udp_sum + tails;
 
 	memcpy(frame, template->frame, size);
 	m->data_len = size;
 	m->pkt_len = size;
 
-	finish_ip(template, frame + sizeof(struct rte_ether_hdr), udp_size);
+	memcpy(frame + template->src_tail, &src, sizeof(src));
+	memcpy(frame + template->dst_tail, &dst, sizeof(dst));
+	finish_ip(template, frame + template->l3, udp_size, tails);
 	header->run = rte_cpu_to_be_16(probe->run);
 	header->lane = rte_cpu_to_be_16(probe->lane);
 	header->seq_high = rte_cpu_to_be_16((uint16_t)(probe->seq >> 32));
 	header->seq_low = rte_cpu_to_be_32((uint32_t)probe->seq);
 	header->tsc_high = rte_cpu_to_be_16((uint16_t)(probe->tsc >> 32));
 	header->tsc_low = rte_cpu_to_be_32((uint32_t)probe->tsc);
-	udp->src_port = rte_cpu_to_be_16((uint16_t)(PROBE_SRC_PORT + flow));
+	udp->src_port = rte_cpu_to_be_16((uint16_t)flow->value[FLOW_SRC_PORT]);
+	udp->dst_port = rte_cpu_to_be_16((uint16_t)flow->value[FLOW_DST_PORT]);
 	udp->dgram_len = rte_cpu_to_be_16(udp_size);
 	/* The length counts twice: in the UDP header and in the pseudo-header. */
 	if (template->fill)
 		sum += finish_payload((uint8_t *)(header + 1),
 				size - l4 - sizeof(*udp) - sizeof(*header), probe);
-	udp->dgram_cksum = fold(sum + udp->src_port + 2 * (uint32_t)udp->dgram_len +
+	udp->dgram_cksum = fold(sum + udp->src_port + udp->dst_port + 2 * (uint32_t)udp->dgram_len +
 				sum_words(&header->run, sizeof(*header) - sizeof(header->magic)));
 	if (udp->dgram_cksum == 0)
 		udp->dgram_cksum = 0xffff;
+}
+
+void
+probe_write(const struct probe_template *template, struct rte_mbuf *m, uint16_t size, uint16_t flow,
+		const struct probe *probe)
+{
+	struct flow own = template->first;
+
+	own.value[FLOW_SRC_PORT] += flow;
+	probe_write_flow(template, m, size, &own, probe);
 }
 
 static bool
@@ -202,14 +261,24 @@ bool
 probe_read(const struct rte_mbuf *m, bool ipv6, struct probe *probe)
 {
 	const rte_be16_t type = rte_cpu_to_be_16(ipv6 ? RTE_ETHER_TYPE_IPV6 : RTE_ETHER_TYPE_IPV4);
-	const struct rte_ether_hdr *eth = rte_pktmbuf_mtod(m, const struct rte_ether_hdr *);
+	const uint8_t *frame = rte_pktmbuf_mtod(m, const uint8_t *);
 	const struct probe_header *header;
+	uint32_t l3 = sizeof(struct rte_ether_hdr);
+	rte_be16_t seen;
 
-	if (rte_pktmbuf_data_len(m) < probe_min_frame(ipv6) || eth->ether_type != type ||
-			!is_udp((const uint8_t *)(eth + 1), ipv6))
+	if (rte_pktmbuf_data_len(m) < probe_min_frame(ipv6))
 		return false;
-	header = rte_pktmbuf_mtod_offset(m, const struct probe_header *,
-			udp_offset(ipv6) + sizeof(struct rte_udp_hdr));
+	memcpy(&seen, frame + l3 - sizeof(seen), sizeof(seen));
+	if (seen == rte_cpu_to_be_16(RTE_ETHER_TYPE_VLAN)) {
+		l3 += sizeof(struct rte_vlan_hdr);
+		memcpy(&seen, frame + l3 - sizeof(seen), sizeof(seen));
+		if (rte_pktmbuf_data_len(m) < probe_min_frame(ipv6) + sizeof(struct rte_vlan_hdr))
+			return false;
+	}
+	if (seen != type || !is_udp(frame + l3, ipv6))
+		return false;
+	header = (const struct probe_header *)(frame + l3 + ip_size(ipv6) +
+					       sizeof(struct rte_udp_hdr));
 	if (header->magic != rte_cpu_to_be_16(PROBE_MAGIC))
 		return false;
 	probe->run = rte_be_to_cpu_16(header->run);

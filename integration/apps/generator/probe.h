@@ -14,7 +14,9 @@
 #include <rte_ether.h>
 #include <rte_mbuf.h>
 
-#define PROBE_MAX_FRAME 1514 /* Without FCS. */
+#include "flows.h"
+
+#define PROBE_MAX_FRAME 1514 /* Without FCS and VLAN tag. */
 #define PROBE_MIN_FRAME 60
 
 /* UDP: the echo port, and a range that the flows vary. */
@@ -47,12 +49,18 @@ struct probe_path {
 	struct rte_ether_addr dst_mac;
 	uint8_t src_ip[16]; /* IPv4: the first four bytes. */
 	uint8_t dst_ip[16];
+	bool tagged;  /* With a VLAN tag. */
+	uint16_t tci; /* Priority and VLAN ID. */
 };
 
 /* A frame ready to be copied, but for what differs from packet to packet. */
 struct probe_template {
-	uint8_t frame[PROBE_MAX_FRAME];
+	uint8_t frame[PROBE_MAX_FRAME + sizeof(struct rte_vlan_hdr)];
 	bool ipv6;
+	/* Where the IP header, the last 32 bits of both addresses, and the UDP header are. */
+	uint16_t l3, src_tail, dst_tail, l4;
+	/* With the addresses of the path, and the ports that are the default. */
+	struct flow first;
 	bool fill; /* Payload behind the probe header from probe_fill(), not zero. */
 	/* Sums of the 16-bit words that are the same in every packet. */
 	uint32_t ip_sum;
@@ -66,7 +74,7 @@ struct probe {
 	uint64_t tsc;
 };
 
-/* Smallest frame that holds all headers. */
+/* Smallest frame that holds all headers, without a VLAN tag. */
 uint16_t probe_min_frame(bool ipv6);
 
 /* fill is false afterwards. */
@@ -79,9 +87,13 @@ void probe_template(struct probe_template *template, const struct probe_path *pa
 void probe_fill(uint8_t *at, uint32_t size, const struct probe *probe);
 
 /*
- * Make an empty mbuf a probe of size bytes, from probe_min_frame() to PROBE_MAX_FRAME, with
- * right checksums. flow is under PROBE_MAX_FLOWS.
+ * Make an empty mbuf a probe of size bytes, from probe_min_frame() to PROBE_MAX_FRAME, both 4 more
+ * with a VLAN tag, with right checksums.
  */
+void probe_write_flow(const struct probe_template *template, struct rte_mbuf *m, uint16_t size,
+		const struct flow *flow, const struct probe *probe);
+
+/* As above; so many, under PROBE_MAX_FLOWS, is added to the default source port. */
 void probe_write(const struct probe_template *template, struct rte_mbuf *m, uint16_t size,
 		uint16_t flow, const struct probe *probe);
 
@@ -95,7 +107,10 @@ probe_age(const struct probe *probe, uint64_t now)
 	return age <= PROBE_NUMBER_MASK / 2 ? age : 0;
 }
 
-/* Read a packet from the outside. False if it is no probe of this address family. */
+/*
+ * Read a packet from the outside, with a VLAN tag or without. False if it is no probe of this
+ * address family.
+ */
 bool probe_read(const struct rte_mbuf *m, bool ipv6, struct probe *probe);
 
 #endif /* PROBE_H */

@@ -27,20 +27,74 @@ random_path(bool ipv6, uint64_t *random)
 	return path;
 }
 
+static struct flow
+random_flow(uint64_t *random)
+{
+	return (struct flow){ .value = {
+					      [FLOW_SRC_PORT] = (uint16_t)check_random(random),
+					      [FLOW_DST_PORT] = (uint16_t)check_random(random),
+					      [FLOW_SRC_IP] = (uint32_t)check_random(random),
+					      [FLOW_DST_IP] = (uint32_t)check_random(random),
+			      } };
+}
+
+static void
+check_and_remove_tag(struct rte_mbuf *m, uint16_t tci)
+{
+	uint8_t *data = rte_pktmbuf_mtod(m, uint8_t *);
+	const struct rte_vlan_hdr *vlan = (const struct rte_vlan_hdr *)(data + 14);
+
+	CHECK_EQ(data[12] << 8 | data[13], RTE_ETHER_TYPE_VLAN);
+	CHECK_EQ(rte_be_to_cpu_16(vlan->vlan_tci), tci);
+	memmove(data + 4, data, 12);
+	m->data_off += 4;
+	m->data_len -= 4;
+	m->pkt_len -= 4;
+}
+
+/* The first bytes of an address are those of the path, the last four those of the flow. */
+static void
+check_address(const uint8_t *seen, const uint8_t *path, size_t size, uint32_t tail)
+{
+	const rte_be32_t wanted = rte_cpu_to_be_32(tail);
+
+	CHECK(memcmp(seen, path, size - sizeof(wanted)) == 0);
+	CHECK(memcmp(seen + size - sizeof(wanted), &wanted, sizeof(wanted)) == 0);
+}
+
+static void
+check_flow(const struct rte_mbuf *m, const struct probe_path *path, const struct flow *flow)
+{
+	const uint32_t size = path->ipv6 ? 16 : 4, l4 = path->ipv6 ? 54 : 34;
+	const uint8_t *frame = rte_pktmbuf_mtod(m, const uint8_t *);
+	const struct rte_udp_hdr *udp = (const struct rte_udp_hdr *)(frame + l4);
+
+	CHECK(udp->dgram_cksum != 0);
+	CHECK_EQ(rte_be_to_cpu_16(udp->src_port), flow->value[FLOW_SRC_PORT]);
+	CHECK_EQ(rte_be_to_cpu_16(udp->dst_port), flow->value[FLOW_DST_PORT]);
+	check_address(frame + l4 - 2 * size, path->src_ip, size, flow->value[FLOW_SRC_IP]);
+	check_address(frame + l4 - size, path->dst_ip, size, flow->value[FLOW_DST_IP]);
+}
+
 /* What is written is read again, with right checksums, at every size. */
 static void
-test_round_trip(bool ipv6, bool fill)
+test_round_trip(bool ipv6, bool fill, bool tagged)
 {
-	const uint16_t least = probe_min_frame(ipv6);
+	const uint16_t tag = tagged ? sizeof(struct rte_vlan_hdr) : 0;
+	const uint16_t least = probe_min_frame(ipv6) + tag;
 	struct probe_template template;
 	struct probe wanted, seen;
 	uint64_t random = 11;
 	struct rte_mbuf *m;
-	uint16_t size, flow;
+	uint16_t size;
 
-	for (size = least; size <= PROBE_MAX_FRAME; size++) {
-		const struct probe_path path = random_path(ipv6, &random);
-		const struct rte_udp_hdr *udp;
+	for (size = least; size <= PROBE_MAX_FRAME + tag; size++) {
+		struct probe_path path = random_path(ipv6, &random);
+		struct flow flow;
+
+		path.tagged = tagged;
+		path.tci = (uint16_t)check_random(&random);
+		flow = random_flow(&random);
 
 		wanted = (struct probe){
 			.run = (uint16_t)check_random(&random),
@@ -48,22 +102,23 @@ test_round_trip(bool ipv6, bool fill)
 			.seq = check_random(&random) & PROBE_NUMBER_MASK,
 			.tsc = check_random(&random) & PROBE_NUMBER_MASK,
 		};
-		flow = (uint16_t)(check_random(&random) % PROBE_MAX_FLOWS);
 		m = packet_reset(&packet, 0);
 		probe_template(&template, &path);
 		template.fill = fill;
-		probe_write(&template, m, size, flow, &wanted);
+		probe_write_flow(&template, m, size, &flow, &wanted);
 
 		CHECK_EQ(m->pkt_len, size);
 		packet_check_guards(&packet);
-		packet_check_checksums(m, ipv6);
-		udp = rte_pktmbuf_mtod_offset(m, const struct rte_udp_hdr *,
-				least - sizeof(struct probe_header) - sizeof(*udp));
-		CHECK_EQ(rte_be_to_cpu_16(udp->src_port), PROBE_SRC_PORT + flow);
-		CHECK(udp->dgram_cksum != 0);
 		CHECK(probe_read(m, ipv6, &seen));
-		CHECK(memcmp(&seen, &wanted, sizeof(seen)) == 0);
+		CHECK_EQ(seen.run, wanted.run);
+		CHECK_EQ(seen.lane, wanted.lane);
+		CHECK_EQ(seen.seq, wanted.seq);
+		CHECK_EQ(seen.tsc, wanted.tsc);
 		CHECK(!probe_read(m, !ipv6, &seen));
+		if (tagged)
+			check_and_remove_tag(m, path.tci);
+		packet_check_checksums(m, ipv6);
+		check_flow(m, &path, &flow);
 	}
 }
 
@@ -137,16 +192,38 @@ test_age(void)
 	CHECK_EQ(probe_age(&probe, (UINT64_C(5) << 48) + PROBE_NUMBER_MASK - 10), 0);
 }
 
+/* Without a flow of its own a packet has the addresses of the path. */
+static void
+test_default_flow(void)
+{
+	uint64_t random = 3;
+	const struct probe_path path = random_path(true, &random);
+	const struct probe probe = { 0 };
+	struct probe_template template;
+	struct flow flow;
+
+	probe_template(&template, &path);
+	flow = template.first;
+	flow.value[FLOW_SRC_PORT] += 9;
+	probe_write(&template, packet_reset(&packet, 0), 100, 9, &probe);
+	check_flow(&packet.m, &path, &flow);
+	CHECK(memcmp(rte_pktmbuf_mtod_offset(&packet.m, const uint8_t *, 22), path.src_ip, 16) ==
+			0);
+	CHECK(memcmp(rte_pktmbuf_mtod_offset(&packet.m, const uint8_t *, 38), path.dst_ip, 16) ==
+			0);
+}
+
 int
 main(void)
 {
+	unsigned int i;
+
 	CHECK_EQ(probe_min_frame(false), 60);
 	CHECK_EQ(probe_min_frame(true), 80);
 	test_age();
-	test_round_trip(false, false);
-	test_round_trip(true, false);
-	test_round_trip(false, true);
-	test_round_trip(true, true);
+	for (i = 0; i < 8; i++)
+		test_round_trip((i & 1) != 0, (i & 2) != 0, (i & 4) != 0);
+	test_default_flow();
 	test_zero_checksum();
 	test_outside_bytes(false);
 	test_outside_bytes(true);

@@ -2,7 +2,7 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-#include <arpa/inet.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,10 +18,11 @@
 
 #define DEFAULT_SIZE 128
 #define MAX_HOT_TIMES 64
+#define MAX_VLAN 4094
+#define PRIORITY_SHIFT 13
 
 struct settings settings = {
 	.app = APP_OPTIONS_DEFAULT,
-	.flows = 1,
 	.hot_times = 1,
 	.wait_link_ms = 5000,
 	.own_src_mac = true,
@@ -30,7 +31,8 @@ struct settings settings = {
 };
 
 /* As given; what is right depends on --ipv6, which may come later. */
-static const char *size_text, *src_ip, *dst_ip;
+static const char *size_text, *src_ip, *dst_ip, *src_port, *dst_port;
+static uint32_t nb_flows; /* 0: not given. */
 
 static int
 parse_mac(const struct option_spec *spec, const char *text)
@@ -63,6 +65,22 @@ parse_hot_queue(const struct option_spec *spec, const char *text)
 	return 0;
 }
 
+/* "ID" or "ID:PCP" */
+static int
+parse_vlan(const struct option_spec *spec, const char *text)
+{
+	const bool has_priority = strchr(text, ':') != NULL;
+	uint64_t id, priority = 0;
+	const char *rest;
+
+	if (!option_number(text, has_priority ? ':' : '\0', 0, MAX_VLAN, &id, &rest) ||
+			(has_priority && !option_number(rest, '\0', 0, 7, &priority, NULL)))
+		return option_refuse(spec, text, "ID[:PCP], from 0 to 4094 and from 0 to 7");
+	settings.path.tagged = true;
+	settings.path.tci = (uint16_t)(priority << PRIORITY_SHIFT | id);
+	return 0;
+}
+
 static const struct option_spec specs[] = {
 	APP_OPTION_SPECS(settings.app),
 	{ "rate", "PPS", "packets per second in all, 200k and 2M too; 0: fastest (0)", option_rate,
@@ -75,7 +93,7 @@ static const struct option_spec specs[] = {
 			option_text, &size_text, 0, 0 },
 	{ "fill", NULL, "fill the payload, differently in each packet", option_flag, &settings.fill,
 			0, 0 },
-	{ "flows", "N", "number of UDP source ports (1)", option_u32, &settings.flows, 1,
+	{ "flows", "N", "number of UDP source ports (1)", option_u32, &nb_flows, 1,
 			PROBE_MAX_FLOWS },
 	{ "deaf-after", "S", "receive nothing from then on (receive always)", option_seconds,
 			&settings.deaf_after_ms, 1, 1000000000 },
@@ -88,9 +106,16 @@ static const struct option_spec specs[] = {
 			0 },
 	{ "dst-mac", "MAC", "receiver (02:70:6d:64:73:02)", parse_mac, &settings.path.dst_mac, 0,
 			0 },
-	{ "src-ip", "ADDRESS", "sender (" SRC_IPV4 ", " SRC_IPV6 ")", option_text, &src_ip, 0, 0 },
-	{ "dst-ip", "ADDRESS", "receiver (" DST_IPV4 ", " DST_IPV6 ")", option_text, &dst_ip, 0,
-			0 },
+	{ "src-ip", "ADDRESSES", "sender, A-B or A/N for several (" SRC_IPV4 ", " SRC_IPV6 ")",
+			option_text, &src_ip, 0, 0 },
+	{ "dst-ip", "ADDRESSES", "receiver, A-B or A/N for several (" DST_IPV4 ", " DST_IPV6 ")",
+			option_text, &dst_ip, 0, 0 },
+	{ "src-port", "PORTS", "UDP source port, A-B for several, in place of --flows (49152)",
+			option_text, &src_port, 0, 0 },
+	{ "dst-port", "PORTS", "UDP destination port, A-B for several (7)", option_text, &dst_port,
+			0, 0 },
+	{ "vlan", "ID[:PCP]", "send with a VLAN tag, of this priority (untagged; 0)", parse_vlan,
+			NULL, 0, 0 },
 	{ "wait-link", "S", "wait for the link so long, 0: not at all (5)", option_seconds,
 			&settings.wait_link_ms, 0, 3600000 },
 	{ "hdr-log", "FILE",
@@ -109,25 +134,66 @@ spec_of(const char *name)
 }
 
 static int
-read_ip(const char *name, const char *text, uint8_t *address)
+read_ips(const char *name, enum flow_field field, const char *text, uint8_t *address)
 {
-	if (inet_pton(settings.path.ipv6 ? AF_INET6 : AF_INET, text, address) == 1)
+	const bool ipv6 = settings.path.ipv6;
+
+	if (flows_parse_ips(&settings.flows, field, text, ipv6, address))
 		return 0;
-	return option_refuse(spec_of(name), text,
-			settings.path.ipv6 ? "an IPv6 address, as --ipv6 asks for"
-					   : "an IPv4 address; --ipv6 sends IPv6");
+	return option_refuse(
+			spec_of(name), text, "%s", ipv6 ? FLOWS_IPV6_WANTED : FLOWS_IPV4_WANTED);
+}
+
+static int
+read_ports(const char *name, enum flow_field field, const char *text)
+{
+	if (flows_parse_ports(&settings.flows, field, text))
+		return 0;
+	return option_refuse(spec_of(name), text, FLOWS_PORTS_WANTED);
+}
+
+static int
+read_flows(void)
+{
+	struct probe_path *path = &settings.path;
+	char ports[16];
+
+	if (src_port != NULL && nb_flows != 0) {
+		fprintf(stderr, "pmdscope-generator: --flows and --src-port exclude each other\n");
+		return -EINVAL;
+	}
+	snprintf(ports, sizeof(ports), "%u-%u", PROBE_SRC_PORT,
+			PROBE_SRC_PORT + (nb_flows != 0 ? nb_flows - 1 : 0));
+	if (read_ports("src-port", FLOW_SRC_PORT, src_port != NULL ? src_port : ports) != 0 ||
+			read_ports("dst-port", FLOW_DST_PORT, dst_port != NULL ? dst_port : "7") !=
+					0 ||
+			read_ips("src-ip", FLOW_SRC_IP,
+					src_ip != NULL ? src_ip
+					: path->ipv6   ? SRC_IPV6
+						       : SRC_IPV4,
+					path->src_ip) != 0 ||
+			read_ips("dst-ip", FLOW_DST_IP,
+					dst_ip != NULL ? dst_ip
+					: path->ipv6   ? DST_IPV6
+						       : DST_IPV4,
+					path->dst_ip) != 0)
+		return -EINVAL;
+	flows_prepare(&settings.flows);
+	return 0;
 }
 
 static int
 read_size(const char *text)
 {
-	const uint16_t least = RTE_MAX(probe_min_frame(settings.path.ipv6), PROBE_MIN_FRAME);
+	const uint16_t tag = settings.path.tagged ? sizeof(struct rte_vlan_hdr) : 0;
+	const uint16_t least = RTE_MAX(probe_min_frame(settings.path.ipv6) + tag, PROBE_MIN_FRAME);
+	const uint16_t most = PROBE_MAX_FRAME + tag;
 
-	if (sizes_parse(&settings.sizes, text, least, PROBE_MAX_FRAME) == 0)
+	if (sizes_parse(&settings.sizes, text, least, most) == 0)
 		return 0;
 	return option_refuse(spec_of("size"), text,
 			SIZES_WANTED ", within %u (the headers of %s, UDP and probe) to %u", least,
-			settings.path.ipv6 ? "IPv6" : "IPv4", PROBE_MAX_FRAME);
+			settings.path.ipv6 ? "IPv6" : "IPv4", most);
 }
 
 static void
@@ -157,24 +223,13 @@ help(FILE *out)
 int
 settings_parse(int *argc, char **argv)
 {
-	const struct probe_path *path = &settings.path;
 	const int rc = app_parse(argc, argv, specs, RTE_DIM(specs), help);
 	char default_size[8];
 
 	if (rc >= 0)
 		return rc;
 	snprintf(default_size, sizeof(default_size), "%d", DEFAULT_SIZE);
-	if (read_size(size_text != NULL ? size_text : default_size) != 0 ||
-			read_ip("src-ip",
-					src_ip != NULL ? src_ip
-					: path->ipv6   ? SRC_IPV6
-						       : SRC_IPV4,
-					settings.path.src_ip) != 0 ||
-			read_ip("dst-ip",
-					dst_ip != NULL ? dst_ip
-					: path->ipv6   ? DST_IPV6
-						       : DST_IPV4,
-					settings.path.dst_ip) != 0)
+	if (read_size(size_text != NULL ? size_text : default_size) != 0 || read_flows() != 0)
 		return APP_EXIT_USAGE;
 	if (settings.hot_times > 1 && settings.rate == 0) {
 		fprintf(stderr, "pmdscope-generator: --hot-queue needs --rate, of which each queue gets its share\n");

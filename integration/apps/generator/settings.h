@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "app.h"
+#include "flows.h"
 #include "probe.h"
 #include "sizes.h"
 
@@ -19,7 +20,7 @@ struct settings {
 	uint64_t rate;	/* Packets per second over all queues; 0: as fast as possible. */
 	uint64_t count; /* End after so many packets; 0: no limit. */
 	struct sizes sizes;
-	uint32_t flows;
+	struct flows flows;
 	uint64_t deaf_after_ms; /* Receive nothing from then on; 0: never. */
 	uint16_t hot_queue;	/* Of each port. */
 	uint32_t hot_times;	/* It gets so many shares of the rate; 1: all get the same. */

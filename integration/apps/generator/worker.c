@@ -39,6 +39,7 @@ create_sender(unsigned int index)
 		rte_eth_random_addr(path.src_mac.addr_bytes);
 	probe_template(&sender->template, &path);
 	sender->template.fill = settings.fill;
+	sender->flow = settings.flows.first;
 	sender->shares =
 			app->lanes.lane[index].queue == settings.hot_queue ? settings.hot_times : 1;
 	/* Shares differ by one packet at most and add up. */
@@ -128,18 +129,21 @@ allowance(struct sender *sender, uint64_t now)
 }
 
 /* The flows take turns, but for the packets that make a queue hot. */
-static uint16_t
+static const struct flow *
+current_flow(const struct sender *sender)
+{
+	return sender->nb_hot == 0 ? &sender->flow : &settings.flows.first;
+}
+
+static void
 next_flow(struct sender *sender)
 {
-	const uint16_t flow = sender->flow;
-
 	if (sender->nb_hot > 0) {
 		sender->nb_hot--;
-		return 0;
+		return;
 	}
 	sender->nb_hot = sender->shares - 1;
-	sender->flow = flow + 1u < settings.flows ? flow + 1 : 0;
-	return flow;
+	flows_next(&settings.flows, &sender->flow);
 }
 
 /* Put so many new probes behind the pending ones. */
@@ -156,8 +160,9 @@ build(struct sender *sender, uint32_t n, uint64_t now)
 	uint32_t i;
 
 	for (i = 0; i < n; i++, probe.seq++) {
-		probe_write(&sender->template, pkts[i], settings.sizes.size[sender->next_size],
-				next_flow(sender), &probe);
+		probe_write_flow(&sender->template, pkts[i], settings.sizes.size[sender->next_size],
+				current_flow(sender), &probe);
+		next_flow(sender);
 		if (++sender->next_size == settings.sizes.nb)
 			sender->next_size = 0;
 	}

@@ -22,7 +22,7 @@ struct sender {
 	struct pacer pacer;
 	struct rte_mbuf *pending[APP_MAX_BURST]; /* Oldest first. */
 	uint16_t nb_pending;
-	uint16_t flow;
+	struct flow flow;
 	uint32_t shares;    /* Of the rate; all packets but each shares-th are in the first flow. */
 	uint32_t nb_hot;    /* Packets that the first flow still gets before the next one's turn. */
 	uint32_t next_size; /* Place in settings.sizes. */
