@@ -20,6 +20,7 @@
 #include "backpressure.h"
 #include "clock.h"
 #include "control.h"
+#include "corrupt.h"
 #include "counter.h"
 #include "leak.h"
 #include "periodic.h"
@@ -34,6 +35,7 @@
 struct reflector_options {
 	struct app_options app;
 	struct schedule leak;
+	uint64_t corrupt_every; /* Packets of an lcore; 0: never. */
 	uint64_t stall_us;
 	uint64_t stall_every_ms;
 	uint64_t refuse_us;
@@ -53,6 +55,7 @@ struct reflector_stats {
 	uint64_t other;	  /* Only MAC addresses swapped. */
 	uint64_t runts;	  /* Too short to send, freed. */
 	uint64_t leaked;
+	uint64_t corrupted;
 	uint64_t stalls;
 	uint64_t restarts;
 } __rte_cache_aligned;
@@ -68,6 +71,16 @@ parse_leak(const struct option_spec *spec, const char *text)
 {
 	if (!schedule_parse(&options.leak, text))
 		return option_refuse(spec, text, SCHEDULE_WANTED);
+	return 0;
+}
+
+/* "1/N" */
+static int
+parse_corruption(const struct option_spec *spec, const char *text)
+{
+	if (strncmp(text, "1/", 2) != 0 || !option_number(text + 2, '\0', 1, SCHEDULE_MAX,
+							   &options.corrupt_every, NULL))
+		return option_refuse(spec, text, "1/N with N from 1 to 2147483648");
 	return 0;
 }
 
@@ -128,6 +141,9 @@ static const struct option_spec specs[] = {
 	APP_OPTION_SPECS(options.app),
 	{ "inject-leak", SCHEDULE_VALUE, "leak one packet in every N bursts, or one per lcore",
 			parse_leak, NULL, 0, 0 },
+	{ "inject-corruption", "1/N",
+			"invert a payload bit of one packet in every N, checksums unchanged",
+			parse_corruption, NULL, 0, 0 },
 	{ "inject-stall", "US/MS", "stall each lcore US microseconds every MS milliseconds",
 			parse_stall, NULL, 0, 0 },
 	{ "inject-refusal", "US/MS",
@@ -158,6 +174,20 @@ help(FILE *out)
 	      "      -- --inject-leak 1/1000\n\n"
 	      "Exit status: 0 after a clean end, 1 on failure, 2 on a usage error.\n",
 			out);
+}
+
+/* Damage each N-th packet with payload. */
+static void
+corrupt_burst(struct rte_mbuf **pkts, uint16_t nb_pkts, uint64_t *since, struct reflector_stats *st)
+{
+	uint16_t i;
+
+	for (i = 0; i < nb_pkts; i++) {
+		if (++*since < options.corrupt_every || !corrupt_packet(pkts[i]))
+			continue;
+		*since = 0;
+		counter_add(&st->corrupted, 1);
+	}
 }
 
 /* Turn a burst round; runts are freed and left out. Returns the packets to send. */
@@ -240,6 +270,7 @@ lcore_main(void *arg)
 			options.restart_every_ms, options.restart_down_ms, tsc_hz, rte_rdtsc());
 	struct schedule leak = options.leak;
 	struct rte_mbuf *pkts[APP_MAX_BURST];
+	uint64_t intact = 0; /* Packets since the last damaged one. */
 	uint16_t nb_rx, nb_out, polled;
 	const struct lane *l;
 
@@ -257,6 +288,8 @@ lcore_main(void *arg)
 				continue;
 			polled += nb_rx;
 			nb_out = reflect_burst(l, pkts, nb_rx, st);
+			if (options.corrupt_every != 0)
+				corrupt_burst(pkts, nb_out, &intact, st);
 			if (likely(nb_out > 0))
 				send_burst(l, pkts, nb_out, &leak, &pressure, st);
 		}
@@ -313,6 +346,7 @@ save_summary(const struct reflector_stats *sum, double duration_s, unsigned int 
 	json_u64(&json, "dropped", sum->dropped);
 	json_u64(&json, "runts", sum->runts);
 	json_u64(&json, "not_ip", sum->other);
+	json_u64(&json, "corrupted", sum->corrupted);
 	json_u64(&json, "stalls", sum->stalls);
 	json_u64(&json, "restarts", sum->restarts);
 	json_u64(&json, "leaked", sum->leaked);

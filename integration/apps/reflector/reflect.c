@@ -12,9 +12,8 @@
 #include <rte_tcp.h>
 #include <rte_udp.h>
 
+#include "headers.h"
 #include "reflect.h"
-
-#define MAX_VLAN_TAGS 2
 
 struct ports {
 	rte_be16_t src;
@@ -31,15 +30,6 @@ swap(void *a, void *b, size_t size)
 	memcpy(b, held, size);
 }
 
-/* Header bytes at an offset, NULL if the first segment does not hold them. */
-static void *
-header(struct rte_mbuf *m, uint32_t offset, uint32_t size)
-{
-	if (offset + size > rte_pktmbuf_data_len(m))
-		return NULL;
-	return rte_pktmbuf_mtod_offset(m, void *, offset);
-}
-
 static void
 swap_mac(struct rte_ether_hdr *eth, const struct rte_ether_addr *own)
 {
@@ -50,27 +40,6 @@ swap_mac(struct rte_ether_hdr *eth, const struct rte_ether_addr *own)
 	else
 		eth->src_addr = eth->dst_addr;
 	eth->dst_addr = to;
-}
-
-/* Ethertype behind the VLAN tags; *offset then stands behind it. */
-static uint16_t
-network_type(struct rte_mbuf *m, const struct rte_ether_hdr *eth, uint32_t *offset)
-{
-	uint16_t type = rte_be_to_cpu_16(eth->ether_type);
-	const struct rte_vlan_hdr *vlan;
-	int tags;
-
-	*offset = sizeof(*eth);
-	for (tags = 0; tags < MAX_VLAN_TAGS; tags++) {
-		if (type != RTE_ETHER_TYPE_VLAN && type != RTE_ETHER_TYPE_QINQ)
-			break;
-		vlan = header(m, *offset, sizeof(*vlan));
-		if (vlan == NULL)
-			return 0;
-		type = rte_be_to_cpu_16(vlan->eth_proto);
-		*offset += sizeof(*vlan);
-	}
-	return type;
 }
 
 /* Where the checksum of a transport header stands, 0 for a protocol that has no ports. */
@@ -88,7 +57,7 @@ checksum_offset(uint8_t proto)
 static void
 fill_checksum(struct rte_mbuf *m, uint32_t l4, uint32_t size, uint8_t proto, uint16_t pseudo)
 {
-	rte_be16_t *field = header(m, l4 + checksum_offset(proto), sizeof(*field));
+	rte_be16_t *field = header_at(m, l4 + checksum_offset(proto), sizeof(*field));
 	uint16_t raw;
 	uint32_t sum;
 
@@ -114,7 +83,7 @@ checksum_missing(const struct rte_mbuf *m)
 static void
 swap_ports(struct rte_mbuf *m, uint32_t l4)
 {
-	struct ports *ports = header(m, l4, sizeof(*ports));
+	struct ports *ports = header_at(m, l4, sizeof(*ports));
 
 	if (ports != NULL)
 		swap(&ports->src, &ports->dst, sizeof(ports->src));
@@ -123,7 +92,7 @@ swap_ports(struct rte_mbuf *m, uint32_t l4)
 static enum reflect_kind
 reflect_ipv4(struct rte_mbuf *m, uint32_t l3)
 {
-	struct rte_ipv4_hdr *ip = header(m, l3, sizeof(*ip));
+	struct rte_ipv4_hdr *ip = header_at(m, l3, sizeof(*ip));
 	uint16_t fragment;
 	uint32_t size, total;
 
@@ -131,7 +100,7 @@ reflect_ipv4(struct rte_mbuf *m, uint32_t l3)
 		return REFLECT_OTHER;
 	size = rte_ipv4_hdr_len(ip);
 	total = rte_be_to_cpu_16(ip->total_length);
-	if (size < sizeof(*ip) || total < size || header(m, l3, size) == NULL)
+	if (size < sizeof(*ip) || total < size || header_at(m, l3, size) == NULL)
 		return REFLECT_OTHER;
 
 	swap(&ip->src_addr, &ip->dst_addr, sizeof(ip->src_addr));
@@ -150,7 +119,7 @@ reflect_ipv4(struct rte_mbuf *m, uint32_t l3)
 static enum reflect_kind
 reflect_ipv6(struct rte_mbuf *m, uint32_t l3)
 {
-	struct rte_ipv6_hdr *ip = header(m, l3, sizeof(*ip));
+	struct rte_ipv6_hdr *ip = header_at(m, l3, sizeof(*ip));
 
 	if (ip == NULL || (rte_be_to_cpu_32(ip->vtc_flow) >> 28) != 6)
 		return REFLECT_OTHER;
@@ -167,13 +136,13 @@ reflect_ipv6(struct rte_mbuf *m, uint32_t l3)
 enum reflect_kind
 reflect_packet(struct rte_mbuf *m, const struct rte_ether_addr *own)
 {
-	struct rte_ether_hdr *eth = header(m, 0, sizeof(*eth));
+	struct rte_ether_hdr *eth = header_at(m, 0, sizeof(*eth));
 	uint32_t l3;
 
 	if (eth == NULL)
 		return REFLECT_RUNT;
 	swap_mac(eth, own);
-	switch (network_type(m, eth, &l3)) {
+	switch (header_network_type(m, eth, &l3)) {
 	case RTE_ETHER_TYPE_IPV4:
 		return reflect_ipv4(m, l3);
 	case RTE_ETHER_TYPE_IPV6:
