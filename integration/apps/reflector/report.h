@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#ifndef REPORT_H
+#define REPORT_H
+
+/* Counters of the lcores, and how they are printed and saved. */
+
+#include <stdint.h>
+
+#include "app.h"
+
+#define REFLECTOR_POOL_NAME "reflector_pool"
+
+/* Written by one lcore, read by the control thread. */
+struct reflector_stats {
+	uint64_t rx;
+	uint64_t rx_bytes;
+	uint64_t tx;
+	uint64_t dropped; /* Not taken by TX, freed. */
+	uint64_t other;	  /* Only MAC addresses swapped. */
+	uint64_t runts;	  /* Too short to send, freed. */
+	uint64_t leaked;
+	uint64_t corrupted;
+	uint64_t stalls;
+	uint64_t restarts;
+} __rte_cache_aligned;
+
+extern struct reflector_stats stats[RTE_MAX_LCORE];
+
+/* Report on this app from now on. */
+void report_start(const struct app *app);
+
+/* The counters of all lcores. */
+struct reflector_stats report_total(void);
+
+/* Print the line of an interval. */
+void report_interval(uint64_t elapsed_ns, uint64_t span_ns);
+
+/* Print the summary. in_use: packets that the pool still misses. */
+void report_summary(const struct reflector_stats *sum, double duration_s, unsigned int in_use);
+
+/* Write the summary to --json. 0, or a negative errno, reported. */
+int report_save(const struct reflector_stats *sum, double duration_s, unsigned int in_use);
+
+#endif /* REPORT_H */

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#include <string.h>
+
+#include <rte_common.h>
+
+#include "settings.h"
+
+struct settings settings = { .app = APP_OPTIONS_DEFAULT };
+
+static int
+parse_leak(const struct option_spec *spec, const char *text)
+{
+	if (!schedule_parse(&settings.leak, text))
+		return option_refuse(spec, text, SCHEDULE_WANTED);
+	return 0;
+}
+
+/* "1/N" */
+static int
+parse_corruption(const struct option_spec *spec, const char *text)
+{
+	if (strncmp(text, "1/", 2) != 0 || !option_number(text + 2, '\0', 1, SCHEDULE_MAX,
+							   &settings.corrupt_every, NULL))
+		return option_refuse(spec, text, "1/N with N from 1 to 2147483648");
+	return 0;
+}
+
+/* "US/MS" */
+static int
+parse_time(const struct option_spec *spec, const char *text, uint64_t *time_us, uint64_t *every_ms)
+{
+	const char *every;
+	uint64_t us, ms;
+
+	if (!option_number(text, '/', 1, 10000000, &us, &every) ||
+			!option_number(every, '\0', 1, 3600000, &ms, NULL) || us >= ms * 1000)
+		return option_refuse(spec, text,
+				"US/MS, up to 10000000 microseconds every MS milliseconds, "
+				"shorter than those");
+	*time_us = us;
+	*every_ms = ms;
+	return 0;
+}
+
+static int
+parse_stall(const struct option_spec *spec, const char *text)
+{
+	return parse_time(spec, text, &settings.stall_us, &settings.stall_every_ms);
+}
+
+static int
+parse_refuse(const struct option_spec *spec, const char *text)
+{
+	return parse_time(spec, text, &settings.refuse_us, &settings.refuse_every_ms);
+}
+
+static int
+parse_alarm(const struct option_spec *spec, const char *text)
+{
+	return parse_time(spec, text, &settings.alarm_us, &settings.alarm_every_ms);
+}
+
+/* "MS" or "MS/DOWN" */
+static int
+parse_restart(const struct option_spec *spec, const char *text)
+{
+	const bool down = strchr(text, '/') != NULL;
+	const char *rest;
+	uint64_t every, ms = 0;
+
+	if (!option_number(text, down ? '/' : '\0', 10, 3600000, &every, &rest) ||
+			(down && !option_number(rest, '\0', 1, every - 1, &ms, NULL)))
+		return option_refuse(spec, text,
+				"MS or MS/DOWN, from 10 to 3600000 milliseconds, of which the ports are "
+				"down less than all");
+	settings.restart_every_ms = every;
+	settings.restart_down_ms = ms;
+	return 0;
+}
+
+const struct option_spec settings_specs[] = {
+	APP_OPTION_SPECS(settings.app),
+	{ "inject-leak", SCHEDULE_VALUE, "leak one packet in every N bursts, or one per lcore",
+			parse_leak, NULL, 0, 0 },
+	{ "inject-corruption", "1/N",
+			"invert a payload bit of one packet in every N, checksums unchanged",
+			parse_corruption, NULL, 0, 0 },
+	{ "inject-stall", "US/MS", "stall each lcore US microseconds every MS milliseconds",
+			parse_stall, NULL, 0, 0 },
+	{ "inject-refusal", "US/MS",
+			"refuse all TX for US microseconds every MS milliseconds, and retry",
+			parse_refuse, NULL, 0, 0 },
+	{ "inject-signal", "US/MS",
+			"interrupt each lcore every MS milliseconds by a signal, handled in US microseconds",
+			parse_alarm, NULL, 0, 0 },
+	{ "inject-restart", "MS[/DOWN]",
+			"stop and start the ports every MS milliseconds, DOWN ms apart (0); one lcore only",
+			parse_restart, NULL, 0, 0 },
+};
+
+const unsigned int settings_nb_specs = RTE_DIM(settings_specs);
+
+void
+settings_help(FILE *out)
+{
+	fputs("Usage: pmdscope-reflector [EAL options] [--pmdscope KEY=VALUE,...] -- [options]\n\n"
+	      "Sends every packet back out of the port and queue it came in on, with MAC addresses,\n"
+	      "IP addresses and UDP or TCP ports swapped. Ends on SIGINT or SIGTERM.\n\n"
+	      "Options:\n",
+			out);
+	options_help(out, settings_specs, settings_nb_specs);
+	fputs("\nExamples:\n"
+	      "  pmdscope-reflector -l 0 --no-pci --file-prefix reflector \\\n"
+	      "      --vdev net_vhost0,iface=/tmp/pmdscope.sock,queues=2 -- --queues 2\n"
+	      "  pmdscope-reflector -l 1,2 -a 0000:3b:00.0 -- --queues 2 --json summary.json\n"
+	      "  pmdscope-reflector --no-huge -m 256 --no-pci --vdev net_memif0,role=server \\\n"
+	      "      -- --inject-leak 1/1000\n\n"
+	      "Exit status: 0 after a clean end, 1 on failure, 2 on a usage error.\n",
+			out);
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#ifndef SETTINGS_H
+#define SETTINGS_H
+
+/* What the command line asks for. */
+
+#include <stdio.h>
+
+#include "app.h"
+#include "options.h"
+#include "schedule.h"
+
+struct settings {
+	struct app_options app;
+	struct schedule leak;
+	uint64_t corrupt_every; /* Packets of an lcore; 0: never. */
+	uint64_t stall_us;
+	uint64_t stall_every_ms;
+	uint64_t refuse_us;
+	uint64_t refuse_every_ms;
+	uint64_t alarm_us;
+	uint64_t alarm_every_ms;
+	uint64_t restart_every_ms;
+	uint64_t restart_down_ms;
+};
+
+/* Filled in by the parsers of settings_specs; read-only from then on. */
+extern struct settings settings;
+
+extern const struct option_spec settings_specs[];
+extern const unsigned int settings_nb_specs;
+
+void settings_help(FILE *out);
+
+#endif /* SETTINGS_H */
