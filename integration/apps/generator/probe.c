@@ -265,28 +265,38 @@ is_udp(const uint8_t *ip, bool ipv6)
 	return v4->version_ihl == RTE_IPV4_VHL_DEF && v4->next_proto_id == IPPROTO_UDP;
 }
 
+/* Where the IP header begins, behind a VLAN tag if there is one; *type is what follows. */
+static uint32_t
+find_ip(const uint8_t *frame, rte_be16_t *type)
+{
+	uint32_t l3 = sizeof(struct rte_ether_hdr);
+
+	memcpy(type, frame + l3 - sizeof(*type), sizeof(*type));
+	if (*type == rte_cpu_to_be_16(RTE_ETHER_TYPE_VLAN)) {
+		l3 += sizeof(struct rte_vlan_hdr);
+		memcpy(type, frame + l3 - sizeof(*type), sizeof(*type));
+	}
+	return l3;
+}
+
 bool
 probe_read(const struct rte_mbuf *m, bool ipv6, struct probe *probe)
 {
-	const rte_be16_t type = rte_cpu_to_be_16(ipv6 ? RTE_ETHER_TYPE_IPV6 : RTE_ETHER_TYPE_IPV4);
+	const rte_be16_t wanted =
+			rte_cpu_to_be_16(ipv6 ? RTE_ETHER_TYPE_IPV6 : RTE_ETHER_TYPE_IPV4);
+	const uint32_t headers = ip_size(ipv6) + sizeof(struct rte_udp_hdr);
 	const uint8_t *frame = rte_pktmbuf_mtod(m, const uint8_t *);
 	const struct probe_header *header;
-	uint32_t l3 = sizeof(struct rte_ether_hdr);
-	rte_be16_t seen;
+	rte_be16_t type;
+	uint32_t l3;
 
 	if (rte_pktmbuf_data_len(m) < probe_min_frame(ipv6))
 		return false;
-	memcpy(&seen, frame + l3 - sizeof(seen), sizeof(seen));
-	if (seen == rte_cpu_to_be_16(RTE_ETHER_TYPE_VLAN)) {
-		l3 += sizeof(struct rte_vlan_hdr);
-		memcpy(&seen, frame + l3 - sizeof(seen), sizeof(seen));
-		if (rte_pktmbuf_data_len(m) < probe_min_frame(ipv6) + sizeof(struct rte_vlan_hdr))
-			return false;
-	}
-	if (seen != type || !is_udp(frame + l3, ipv6))
+	l3 = find_ip(frame, &type);
+	if (rte_pktmbuf_data_len(m) < l3 + headers + sizeof(*header) || type != wanted ||
+			!is_udp(frame + l3, ipv6))
 		return false;
-	header = (const struct probe_header *)(frame + l3 + ip_size(ipv6) +
-					       sizeof(struct rte_udp_hdr));
+	header = (const struct probe_header *)(frame + l3 + headers);
 	if (header->magic != rte_cpu_to_be_16(PROBE_MAGIC))
 		return false;
 	probe->run = rte_be_to_cpu_16(header->run);
@@ -296,4 +306,24 @@ probe_read(const struct rte_mbuf *m, bool ipv6, struct probe *probe)
 	probe->tsc = (uint64_t)rte_be_to_cpu_16(header->tsc_high) << 32 |
 		     rte_be_to_cpu_32(header->tsc_low);
 	return true;
+}
+
+bool
+probe_intact(const struct probe_template *template, const struct rte_mbuf *m, uint16_t size,
+		const struct probe *probe)
+{
+	const uint32_t headers = ip_size(template->ipv6) + sizeof(struct rte_udp_hdr) +
+				 sizeof(struct probe_header);
+	const uint32_t payload = size - template->l3 - headers;
+	uint8_t wanted[PROBE_MAX_FRAME], copy[PROBE_MAX_FRAME];
+	const void *seen;
+	rte_be16_t type;
+	uint32_t l3;
+
+	l3 = find_ip(rte_pktmbuf_mtod(m, const uint8_t *), &type);
+	seen = rte_pktmbuf_read(m, l3 + headers, payload, copy);
+	if (seen == NULL)
+		return false;
+	probe_fill(wanted, payload, probe);
+	return memcmp(seen, wanted, payload) == 0;
 }

@@ -113,4 +113,12 @@ probe_age(const struct probe *probe, uint64_t now)
  */
 bool probe_read(const struct rte_mbuf *m, bool ipv6, struct probe *probe);
 
+/*
+ * True if the filled payload of a packet that probe_read() has read is the one that probe_write()
+ * put into a packet of size bytes from this template. Headers are not looked at: a network may
+ * change them. A VLAN tag may have been added or removed.
+ */
+bool probe_intact(const struct probe_template *template, const struct rte_mbuf *m, uint16_t size,
+		const struct probe *probe);
+
 #endif /* PROBE_H */

@@ -213,6 +213,69 @@ test_default_flow(void)
 			0);
 }
 
+/* A copy of a packet with a tag put in or taken out, as networks do. */
+static struct rte_mbuf *
+retag(struct packet *copy, const struct rte_mbuf *m)
+{
+	struct rte_mbuf *out = packet_reset(copy, m->data_len);
+	uint8_t *data = rte_pktmbuf_mtod(out, uint8_t *);
+
+	memcpy(data, rte_pktmbuf_mtod(m, const uint8_t *), m->data_len);
+	if (data[12] == 0x81) {
+		check_and_remove_tag(out, 5);
+		return out;
+	}
+	memmove(data + 16, data + 12, m->data_len - 12);
+	memcpy(data + 12, "\x81\x00\x00\x05", 4);
+	out->data_len += 4;
+	out->pkt_len += 4;
+	return out;
+}
+
+/* Any changed bit of the payload is noticed, and none of the headers before that of the probe. */
+static void
+check_bits(const struct probe_template *template, uint16_t size, const struct probe *probe)
+{
+	const uint32_t header = template->l4 + sizeof(struct rte_udp_hdr);
+	const uint32_t payload = header + sizeof(struct probe_header);
+	uint8_t *data = rte_pktmbuf_mtod(&packet.m, uint8_t *);
+	uint32_t i;
+
+	for (i = 0; i < size; i++) {
+		if (i == 12 || i == 13 || (i >= header && i < payload))
+			continue; /* Whether there is a tag; and whose packet it is. */
+		data[i] ^= 1 << i % 8;
+		CHECK_EQ(probe_intact(template, &packet.m, size, probe), i < payload);
+		data[i] ^= 1 << i % 8;
+	}
+}
+
+static void
+test_intact(bool ipv6, bool tagged, uint16_t size)
+{
+	uint64_t random = 7;
+	struct probe_path path = random_path(ipv6, &random);
+	const struct probe probe = { .lane = 2, .seq = 77 };
+	struct probe other = probe;
+	struct probe_template template;
+	struct packet copy;
+
+	path.tagged = tagged;
+	path.tci = 5;
+	probe_template(&template, &path);
+	template.fill = true;
+	probe_write_flow(&template, packet_reset(&packet, 0), size, &template.first, &probe);
+	CHECK(probe_intact(&template, &packet.m, size, &probe));
+	CHECK(probe_intact(&template, retag(&copy, &packet.m), size, &probe));
+	check_bits(&template, size, &probe);
+	/* A wrong number, and a packet that was cut off. */
+	other.seq++;
+	CHECK(!probe_intact(&template, &packet.m, size, &other));
+	packet.m.data_len--;
+	packet.m.pkt_len--;
+	CHECK(!probe_intact(&template, &packet.m, size, &probe));
+}
+
 int
 main(void)
 {
@@ -224,6 +287,10 @@ main(void)
 	for (i = 0; i < 8; i++)
 		test_round_trip((i & 1) != 0, (i & 2) != 0, (i & 4) != 0);
 	test_default_flow();
+	for (i = 0; i < 4; i++) {
+		test_intact((i & 1) != 0, (i & 2) != 0, 85);
+		test_intact((i & 1) != 0, (i & 2) != 0, PROBE_MAX_FRAME);
+	}
 	test_zero_checksum();
 	test_outside_bytes(false);
 	test_outside_bytes(true);

@@ -110,6 +110,8 @@ static const struct option_spec specs[] = {
 			option_text, &src_ip, 0, 0 },
 	{ "dst-ip", "ADDRESSES", "receiver, A-B or A/N for several (" DST_IPV4 ", " DST_IPV6 ")",
 			option_text, &dst_ip, 0, 0 },
+	{ "verify", NULL, "fill the payload, compare what comes back, count corrupted packets",
+			option_flag, &settings.verify, 0, 0 },
 	{ "src-port", "PORTS", "UDP source port, A-B for several, in place of --flows (49152)",
 			option_text, &src_port, 0, 0 },
 	{ "dst-port", "PORTS", "UDP destination port, A-B for several (7)", option_text, &dst_port,

@@ -25,6 +25,7 @@ struct settings {
 	uint16_t hot_queue;	/* Of each port. */
 	uint32_t hot_times;	/* It gets so many shares of the rate; 1: all get the same. */
 	bool fill;
+	bool verify;
 	uint64_t wait_link_ms;
 	bool own_src_mac; /* No --src-mac: each port sends from its own address. */
 	struct probe_path path;

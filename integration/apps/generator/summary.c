@@ -85,6 +85,8 @@ summary_print(const struct summary *s)
 	printf("received %" PRIu64 ": %" PRIu64 " lost, %" PRIu64 " duplicates, %" PRIu64
 	       " reordered, %" PRIu64 " too late to tell; %" PRIu64 " foreign packets\n",
 			t->received, s->lost, t->duplicates, t->reordered, t->late, t->foreign);
+	if (settings.verify)
+		printf("corrupted %" PRIu64 ", which count as lost\n", t->corrupted);
 	if (t->received > 0)
 		print_latency(s);
 	if (t->no_mbuf > 0)
@@ -140,6 +142,10 @@ summary_save(const struct summary *s, const struct app *app)
 	json_u64(&json, "reordered", t->reordered);
 	json_u64(&json, "late", t->late);
 	json_u64(&json, "foreign", t->foreign);
+	if (settings.verify)
+		json_u64(&json, "corrupted", t->corrupted);
+	else
+		json_null(&json, "corrupted");
 	json_u64(&json, "tx_short", t->tx_short);
 	json_u64(&json, "no_mbuf", t->no_mbuf);
 	json_u64(&json, "size_min", settings.sizes.min);

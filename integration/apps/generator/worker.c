@@ -38,7 +38,7 @@ create_sender(unsigned int index)
 	if (settings.own_src_mac && rte_eth_macaddr_get(port, &path.src_mac) != 0)
 		rte_eth_random_addr(path.src_mac.addr_bytes);
 	probe_template(&sender->template, &path);
-	sender->template.fill = settings.fill;
+	sender->template.fill = settings.fill || settings.verify;
 	sender->flow = settings.flows.first;
 	sender->shares =
 			app->lanes.lane[index].queue == settings.hot_queue ? settings.hot_times : 1;
@@ -224,6 +224,22 @@ send_on(const struct lane *lane, struct sender *sender, uint64_t now, struct wor
 		offer(lane, sender, n, now, worker);
 }
 
+static bool
+was_sent(const struct probe *probe)
+{
+	return probe->lane < app->lanes.nb_lanes &&
+	       probe->seq < __atomic_load_n(&senders[probe->lane].built, __ATOMIC_ACQUIRE);
+}
+
+/* The number of a packet tells its size. */
+static bool
+is_intact(const struct rte_mbuf *m, const struct probe *probe)
+{
+	const uint16_t size = settings.sizes.size[probe->seq % settings.sizes.nb];
+
+	return probe_intact(&senders[probe->lane].template, m, size, probe);
+}
+
 /* True if the packet is a probe that had not arrived before. */
 static bool
 receive_probe(const struct rte_mbuf *m, uint64_t now, struct worker *worker)
@@ -231,12 +247,18 @@ receive_probe(const struct rte_mbuf *m, uint64_t now, struct worker *worker)
 	struct probe probe;
 	enum sequence_verdict verdict;
 
-	if (!probe_read(m, settings.path.ipv6, &probe) || probe.run != run ||
-			probe.lane >= app->lanes.nb_lanes ||
-			probe.seq >= __atomic_load_n(&senders[probe.lane].built,
-						     __ATOMIC_ACQUIRE)) {
+	if (!probe_read(m, settings.path.ipv6, &probe) || probe.run != run) {
 		counter_add(&worker->foreign, 1);
 		return false;
+	}
+	if (unlikely(!was_sent(&probe))) {
+		counter_add(settings.verify ? &worker->corrupted : &worker->foreign, 1);
+		return false;
+	}
+	/* Before its number is noted: that may be what is wrong. */
+	if (settings.verify && !is_intact(m, &probe)) {
+		counter_add(&worker->corrupted, 1);
+		return true;
 	}
 	verdict = sequence_see(&worker->sequences[probe.lane], probe.seq);
 	if (verdict == SEQUENCE_DUPLICATE)
@@ -309,7 +331,7 @@ all_returned(void)
 		if (__atomic_load_n(&workers[lcore]->stopped, __ATOMIC_ACQUIRE) == 0)
 			return false;
 		sent += counter_read(&workers[lcore]->sent);
-		received += received_by(workers[lcore]);
+		received += received_by(workers[lcore]) + counter_read(&workers[lcore]->corrupted);
 	}
 	return received >= sent;
 }
@@ -380,6 +402,7 @@ workers_total(void)
 		/* Received before sent: a moment must not show more back than went out. */
 		add_sequences(&sum, worker);
 		sum.foreign += counter_read(&worker->foreign);
+		sum.corrupted += counter_read(&worker->corrupted);
 	}
 	RTE_LCORE_FOREACH(lcore) {
 		const struct worker *worker = workers[lcore];

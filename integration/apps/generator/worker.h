@@ -36,6 +36,7 @@ struct worker {
 	uint64_t tx_short;   /* Packets that the NIC did not take at once; offered again. */
 	uint64_t no_mbuf;    /* Times that the pool was empty. */
 	uint64_t foreign;    /* Received, but no probe of this run. */
+	uint64_t corrupted;  /* Probes of this run that are not as they were sent; --verify. */
 	uint64_t first_send; /* TSC before the first and after the last packet; 0: none. */
 	uint64_t last_send;
 	uint64_t stopped; /* TSC when it stopped sending; 0: still sending. */
@@ -54,6 +55,7 @@ struct totals {
 	uint64_t reordered;
 	uint64_t late;
 	uint64_t foreign;
+	uint64_t corrupted;
 	uint64_t first_send;
 	uint64_t last_send;
 	uint64_t stopped;
