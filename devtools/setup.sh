@@ -10,7 +10,7 @@ set -eu
 # dpdk-dev: dpdk-testpmd, dpdk-dumpcap, dpdk-telemetry.py. libcap-ng0, libunbound8: for Open vSwitch.
 packages="dpdk dpdk-dev libdpdk-dev meson ninja-build pkg-config gcc g++ libc6-dev
 	libpcap-dev zlib1g-dev tshark tcpdump netbase python3 clang-format codespell
-	libcap-ng0 libunbound8 nfdump lz4 bpftrace iproute2"
+	libcap-ng0 libunbound8 nfdump lz4 bpftrace iproute2 iputils-ping"
 clang_packages="clang libclang-rt-14-dev"
 screenshot_packages="python3-pexpect python3-pyte"
 pictures_packages="chromium curl"

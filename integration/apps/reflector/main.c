@@ -15,6 +15,7 @@
 #include <pmdscope.h>
 
 #include "alarm.h"
+#include "answer.h"
 #include "app.h"
 #include "backpressure.h"
 #include "clock.h"
@@ -49,29 +50,50 @@ corrupt_burst(struct rte_mbuf **pkts, uint16_t nb_pkts, uint64_t *since, struct 
 	}
 }
 
-/* Turn a burst round; runts are freed and left out. Returns the packets to send. */
+/* Make a packet the one to send back; NULL if that is none, and the packet is freed. */
+static struct rte_mbuf *
+turn_round(struct rte_mbuf *m, const struct rte_ether_addr *own, struct reflector_stats *st)
+{
+	enum answer_kind answer = ANSWER_NONE;
+	enum reflect_kind kind;
+
+	if (settings.addresses.nb > 0)
+		answer = answer_packet(m, own, &settings.addresses);
+	if (unlikely(answer != ANSWER_NONE)) {
+		counter_add(&st->answers[answer], 1);
+		if (answer != ANSWER_IGNORED)
+			return m;
+		rte_pktmbuf_free(m);
+		return NULL;
+	}
+	kind = reflect_packet(m, own);
+	if (likely(kind == REFLECT_IP))
+		return m;
+	if (kind == REFLECT_OTHER) {
+		counter_add(&st->other, 1);
+		return m;
+	}
+	counter_add(&st->runts, 1);
+	rte_pktmbuf_free(m);
+	return NULL;
+}
+
+/* Turn a burst round; what is not to be sent is left out. Returns the packets to send. */
 static uint16_t
 reflect_burst(const struct lane *lane, struct rte_mbuf **pkts, uint16_t nb_pkts,
 		struct reflector_stats *st)
 {
-	uint64_t bytes = 0, other = 0;
+	const struct rte_ether_addr *own = &port_mac[lane->port];
+	uint64_t bytes = 0;
 	uint16_t i, nb_out = 0;
-	enum reflect_kind kind;
 
 	for (i = 0; i < nb_pkts; i++) {
 		bytes += rte_pktmbuf_pkt_len(pkts[i]);
-		kind = reflect_packet(pkts[i], &port_mac[lane->port]);
-		if (unlikely(kind == REFLECT_RUNT)) {
-			rte_pktmbuf_free(pkts[i]);
-			continue;
-		}
-		other += kind == REFLECT_OTHER;
-		pkts[nb_out++] = pkts[i];
+		pkts[nb_out] = turn_round(pkts[i], own, st);
+		nb_out += pkts[nb_out] != NULL;
 	}
 	counter_add(&st->rx, nb_pkts);
 	counter_add(&st->rx_bytes, bytes);
-	counter_add(&st->other, other);
-	counter_add(&st->runts, nb_pkts - nb_out);
 	return nb_out;
 }
 

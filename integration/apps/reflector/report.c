@@ -7,6 +7,7 @@
 
 #include "json.h"
 #include "report.h"
+#include "settings.h"
 
 struct reflector_stats stats[RTE_MAX_LCORE];
 
@@ -46,6 +47,12 @@ report_summary(const struct reflector_stats *sum, double duration_s, unsigned in
 	       "%" PRIu64 " leaked, %u missing from the pool\n",
 			sum->tx, sum->rx, sum->rx_bytes, duration_s, sum->dropped, sum->runts,
 			sum->other, sum->stalls, sum->leaked, in_use);
+	if (settings.addresses.nb > 0)
+		printf("answered %" PRIu64 " ARP requests, %" PRIu64
+		       " neighbour solicitations, %" PRIu64 " echo requests; ignored %" PRIu64
+		       " packets\n",
+				sum->answers[ANSWER_ARP], sum->answers[ANSWER_NEIGHBOUR],
+				sum->answers[ANSWER_ECHO], sum->answers[ANSWER_IGNORED]);
 }
 
 int
@@ -62,6 +69,12 @@ report_save(const struct reflector_stats *sum, double duration_s, unsigned int i
 	json_u64(&json, "dropped", sum->dropped);
 	json_u64(&json, "runts", sum->runts);
 	json_u64(&json, "not_ip", sum->other);
+	json_open(&json, "answered");
+	json_u64(&json, "arp", sum->answers[ANSWER_ARP]);
+	json_u64(&json, "neighbour", sum->answers[ANSWER_NEIGHBOUR]);
+	json_u64(&json, "echo", sum->answers[ANSWER_ECHO]);
+	json_close(&json);
+	json_u64(&json, "ignored", sum->answers[ANSWER_IGNORED]);
 	json_u64(&json, "corrupted", sum->corrupted);
 	json_u64(&json, "stalls", sum->stalls);
 	json_u64(&json, "restarts", sum->restarts);

@@ -9,6 +9,7 @@
 
 #include <stdint.h>
 
+#include "answer.h"
 #include "app.h"
 
 #define REFLECTOR_POOL_NAME "reflector_pool"
@@ -18,9 +19,10 @@ struct reflector_stats {
 	uint64_t rx;
 	uint64_t rx_bytes;
 	uint64_t tx;
-	uint64_t dropped; /* Not taken by TX, freed. */
-	uint64_t other;	  /* Only MAC addresses swapped. */
-	uint64_t runts;	  /* Too short to send, freed. */
+	uint64_t dropped;		/* Not taken by TX, freed. */
+	uint64_t other;			/* Only MAC addresses swapped. */
+	uint64_t runts;			/* Too short to send, freed. */
+	uint64_t answers[ANSWER_KINDS]; /* With --ip, by enum answer_kind. */
 	uint64_t leaked;
 	uint64_t corrupted;
 	uint64_t stalls;

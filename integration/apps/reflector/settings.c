@@ -11,6 +11,20 @@
 struct settings settings = { .app = APP_OPTIONS_DEFAULT };
 
 static int
+parse_ip(const struct option_spec *spec, const char *text)
+{
+	struct answer_addresses *const all = &settings.addresses;
+
+	if (all->nb == ANSWER_MAX_ADDRESSES)
+		return option_refuse(spec, text, "one of the first %d", ANSWER_MAX_ADDRESSES);
+	if (!answer_parse(text, &all->address[all->nb]))
+		return option_refuse(spec, text,
+				"an IPv4 or IPv6 address, or a prefix such as 10.0.0.0/24");
+	all->nb++;
+	return 0;
+}
+
+static int
 parse_leak(const struct option_spec *spec, const char *text)
 {
 	if (!schedule_parse(&settings.leak, text))
@@ -83,6 +97,9 @@ parse_restart(const struct option_spec *spec, const char *text)
 
 const struct option_spec settings_specs[] = {
 	APP_OPTION_SPECS(settings.app),
+	{ "ip", "ADDRESS[/N]",
+			"answer ARP, neighbour discovery and ping for this address or prefix",
+			parse_ip, NULL, 0, 0 },
 	{ "inject-leak", SCHEDULE_VALUE, "leak one packet in every N bursts, or one per lcore",
 			parse_leak, NULL, 0, 0 },
 	{ "inject-corruption", "1/N",
@@ -108,7 +125,9 @@ settings_help(FILE *out)
 {
 	fputs("Usage: pmdscope-reflector [EAL options] [--pmdscope KEY=VALUE,...] -- [options]\n\n"
 	      "Sends every packet back out of the port and queue it came in on, with MAC addresses,\n"
-	      "IP addresses and UDP or TCP ports swapped. Ends on SIGINT or SIGTERM.\n\n"
+	      "IP addresses and UDP or TCP ports swapped. With --ip, which may be repeated, it also\n"
+	      "answers for addresses as a host does, and sends no other ARP, ICMP and multicast\n"
+	      "packets back. Ends on SIGINT or SIGTERM.\n\n"
 	      "Options:\n",
 			out);
 	options_help(out, settings_specs, settings_nb_specs);
@@ -116,6 +135,8 @@ settings_help(FILE *out)
 	      "  pmdscope-reflector -l 0 --no-pci --file-prefix reflector \\\n"
 	      "      --vdev net_vhost0,iface=/tmp/pmdscope.sock,queues=2 -- --queues 2\n"
 	      "  pmdscope-reflector -l 1,2 -a 0000:3b:00.0 -- --queues 2 --json summary.json\n"
+	      "  pmdscope-reflector -l 1 --no-pci --vdev net_af_packet0,iface=veth0 \\\n"
+	      "      -- --ip 10.0.0.1 --ip fd00::1\n"
 	      "  pmdscope-reflector --no-huge -m 256 --no-pci --vdev net_memif0,role=server \\\n"
 	      "      -- --inject-leak 1/1000\n\n"
 	      "Exit status: 0 after a clean end, 1 on failure, 2 on a usage error.\n",

@@ -9,12 +9,14 @@
 
 #include <stdio.h>
 
+#include "answer.h"
 #include "app.h"
 #include "options.h"
 #include "schedule.h"
 
 struct settings {
 	struct app_options app;
+	struct answer_addresses addresses;
 	struct schedule leak;
 	uint64_t corrupt_every; /* Packets of an lcore; 0: never. */
 	uint64_t stall_us;

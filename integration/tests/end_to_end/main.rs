@@ -28,6 +28,7 @@ mod pdump;
 mod pdump_kill;
 mod recorder;
 mod recording;
+mod reflector;
 mod stock;
 mod stolen;
 mod support;
@@ -121,6 +122,7 @@ fn main() -> ExitCode {
         bundle::trials(),
         demo::trials(),
         doctor::trials(),
+        reflector::trials(),
     ];
     let trials = trials.into_iter().flatten().collect();
     libtest_mimic::run(&arguments, trials).exit_code()

@@ -1,0 +1,326 @@
+//! The reflector as a host: the kernel pings it, and tshark judges its answers.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::Trial;
+use pmdscope_integration::oracle::tshark_fields;
+use pmdscope_integration::pair::eal;
+use pmdscope_integration::process::{Process, run, wait_until};
+use pmdscope_integration::programs;
+use pmdscope_integration::scratch::{Memory, Scratch};
+use pmdscope_integration::telemetry;
+use pmdscope_integration::veth::Veth;
+use serde_json::Value;
+
+use crate::support::{LIMIT, Missing, Needs, missing_program, trial, trial_unless};
+
+const HOST: &str = "10.77.0.2";
+const HOST6: &str = "fd77::2";
+const REFLECTOR: &str = "10.77.0.1";
+const REFLECTOR6: &str = "fd77::1";
+/// Packets with something wrong, as Wireshark sees it.
+const WRONG: &str = "ip.checksum.status == 0 || icmp.checksum.status == 0 \
+                     || icmpv6.checksum.status == 0 || _ws.malformed";
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let pings = || {
+        let tools = ["ping", "nsenter", "unshare", "tcpdump", "tshark"];
+        Needs::Wireshark.missing().or_else(|| missing_program(&tools)).or_else(without_namespaces)
+    };
+    let without_ipv6 = || {
+        let missing = !Path::new("/proc/sys/net/ipv6").exists();
+        missing.then(|| Missing::Machine("the kernel has no IPv6".to_owned()))
+    };
+    vec![
+        trial_unless("the_kernel_pings_the_reflector", pings(), ping),
+        trial_unless(
+            "the_kernel_pings_the_reflector_by_ipv6",
+            pings().or_else(without_ipv6),
+            ping6,
+        ),
+        trial("the_reflector_answers_what_a_host_answers", Needs::Wireshark, answers),
+        trial("without_addresses_everything_is_reflected", Needs::Wireshark, everything),
+    ]
+}
+
+fn without_namespaces() -> Option<Missing> {
+    let scratch = Scratch::new().ok()?;
+    let error = Host::new(&scratch).err()?;
+    Some(Missing::Machine(format!("cannot put a veth into a namespace: {error:#}")))
+}
+
+/// The kernel in a network namespace of its own, behind a wire.
+struct Host {
+    wire: Veth,
+    /// Keeps the namespace.
+    holder: Process,
+}
+
+impl Host {
+    fn new(scratch: &Scratch) -> Result<Self> {
+        let wire = Veth::new()?;
+        let mut command = Command::new("unshare");
+        command.args(["--net", "sleep", "infinity"]);
+        let holder = Process::spawn("namespace", &mut command, scratch.dir())?;
+        let own = fs::read_link("/proc/self/ns/net")?;
+        let theirs = format!("/proc/{}/ns/net", holder.pid());
+        wait_until("a network namespace", LIMIT, || {
+            Ok(fs::read_link(&theirs).is_ok_and(|theirs| theirs != own))
+        })?;
+        let host = Self { wire, holder };
+        let (far, pid) = (host.wire.far(), host.holder.pid().to_string());
+        let mut moving = Command::new("ip");
+        demand(moving.args(["link", "set", far, "netns", &pid]), scratch)?;
+        host.ip(scratch, &["link", "set", far, "up"])?;
+        Ok(host)
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/proc/{}/ns/net", self.holder.pid())).arg(program);
+        command
+    }
+
+    fn ip(&self, scratch: &Scratch, args: &[&str]) -> Result<()> {
+        demand(self.command("ip").args(args), scratch).map(drop)
+    }
+
+    /// Captures on the kernel's side into a file.
+    fn capture(&self, scratch: &Scratch, file: &Path) -> Result<Process> {
+        let mut command = self.command("tcpdump");
+        command.args(["-i", self.wire.far(), "--immediate-mode", "-U", "-Z", "root", "-w"]);
+        let capture = Process::spawn("tcpdump", command.arg(file), scratch.dir())?;
+        wait_until("tcpdump", LIMIT, || Ok(capture.output().contains("listening on")))?;
+        Ok(capture)
+    }
+
+    /// What ping prints; all of its requests must be answered.
+    fn ping(&self, scratch: &Scratch, count: u32, args: &[&str]) -> Result<String> {
+        let mut command = self.command("ping");
+        command.args(["-i", "0.2", "-W", "20", "-c", &count.to_string()]).args(args);
+        let out = demand(&mut command, scratch)?;
+        ensure!(out.contains(&format!(" {count} received, ")), "{out}");
+        Ok(out)
+    }
+}
+
+fn demand(command: &mut Command, scratch: &Scratch) -> Result<String> {
+    let (code, out, err) = run(command, scratch.dir(), LIMIT)?;
+    ensure!(code == 0, "{command:?} ended with {code}:\n{out}{err}");
+    Ok(out)
+}
+
+/// A reflector with a summary.
+struct Reflector {
+    process: Process,
+    app: String,
+    json: PathBuf,
+}
+
+impl Reflector {
+    fn start(scratch: &Scratch, device: &str, args: &[&str]) -> Result<Self> {
+        let app = scratch.prefix("reflector");
+        let json = scratch.path("reflector.json");
+        let mut command = Command::new(programs::reflector()?);
+        eal(&mut command, "1@1", &app, Memory::Ordinary);
+        command.args(["--vdev", device, "--", "--mbufs", "8191", "--json"]).arg(&json).args(args);
+        let mut process = Process::spawn("reflector", &mut command, scratch.dir())?;
+        let ready = format!("/var/run/dpdk/{app}/pmdscope.sock");
+        wait_until("the reflector", LIMIT, || {
+            let ended = process.exited()?;
+            ensure!(ended.is_none(), "it ended ({ended:?}):\n{}", process.output());
+            Ok(fs::exists(&ready)?)
+        })?;
+        Ok(Self { process, app, json })
+    }
+
+    fn received(&self) -> Result<u64> {
+        telemetry::number(&self.app, "/ethdev/stats,0", "ipackets")
+    }
+
+    /// Ends it and returns its summary.
+    fn finish(mut self) -> Result<Value> {
+        self.process.interrupt()?;
+        Ok(serde_json::from_str(&fs::read_to_string(&self.json)?)?)
+    }
+}
+
+fn ping(scratch: &Scratch) -> Result<()> {
+    let host = Host::new(scratch)?;
+    host.ip(scratch, &["addr", "add", &format!("{HOST}/24"), "dev", host.wire.far()])?;
+    let device = format!("net_af_packet0,iface={}", host.wire.near());
+    let reflector = Reflector::start(scratch, &device, &["--ip", REFLECTOR])?;
+    let file = scratch.path("kernel.pcap");
+    let mut capture = host.capture(scratch, &file)?;
+    host.ping(scratch, 5, &[REFLECTOR])?;
+    host.ping(scratch, 2, &["-s", "1400", "-t", "1", REFLECTOR])?;
+    let summary = finish_capture(&mut capture, reflector)?;
+
+    ensure!(summary["answered"]["echo"] == 7, "{summary:#}");
+    ensure!(summary["answered"]["arp"].as_u64() >= Some(1), "{summary:#}");
+    ensure!(summary["pool"]["in_use_end"] == 0, "{summary:#}");
+    is_right(&file, scratch)?;
+    let replies = count(&file, "icmp.type == 0 && icmp.resp_to", scratch)?;
+    ensure!(replies == 7, "tshark matches {replies} replies to requests");
+    Ok(())
+}
+
+fn ping6(scratch: &Scratch) -> Result<()> {
+    let host = Host::new(scratch)?;
+    let address = format!("{HOST6}/64");
+    host.ip(scratch, &["addr", "add", &address, "dev", host.wire.far(), "nodad"])?;
+    let device = format!("net_af_packet0,iface={}", host.wire.near());
+    let reflector = Reflector::start(scratch, &device, &["--ip", REFLECTOR6])?;
+    let file = scratch.path("kernel.pcap");
+    let mut capture = host.capture(scratch, &file)?;
+    host.ping(scratch, 5, &["-6", REFLECTOR6])?;
+    // In three fragments each.
+    host.ping(scratch, 2, &["-6", "-s", "4000", REFLECTOR6])?;
+    let summary = finish_capture(&mut capture, reflector)?;
+
+    ensure!(summary["answered"]["echo"] == 5 + 2 * 3, "{summary:#}");
+    ensure!(summary["answered"]["neighbour"].as_u64() >= Some(1), "{summary:#}");
+    is_right(&file, scratch)?;
+    let replies = count(&file, "icmpv6.type == 129 && icmpv6.resp_to", scratch)?;
+    ensure!(replies == 7, "tshark matches {replies} replies to requests");
+    Ok(())
+}
+
+fn finish_capture(capture: &mut Process, reflector: Reflector) -> Result<Value> {
+    let summary = reflector.finish()?;
+    capture.interrupt()?;
+    Ok(summary)
+}
+
+/// Packets of a file that match, by tshark with all its checks of checksums.
+fn count(file: &Path, filter: &str, scratch: &Scratch) -> Result<usize> {
+    let mut tshark = Command::new("tshark");
+    tshark.args(["-o", "ip.check_checksum:TRUE", "-Y", filter, "-r"]).arg(file);
+    Ok(demand(&mut tshark, scratch)?.lines().count())
+}
+
+fn is_right(file: &Path, scratch: &Scratch) -> Result<()> {
+    let wrong = count(file, WRONG, scratch)?;
+    ensure!(wrong == 0, "tshark finds {wrong} bad checksums and malformed packets");
+    Ok(())
+}
+
+/// An ICMP echo request to the reflector, behind VLAN tags. `fragment` is that field of the IP header.
+fn echo_request(tags: &[[u8; 4]], payload: &[u8], fragment: u16) -> Vec<u8> {
+    let mut icmp = vec![8, 0, 0, 0, 0x12, 0x34, 0, 1];
+    icmp.extend(payload);
+    let checksum = internet_checksum(&icmp);
+    icmp[2..4].copy_from_slice(&checksum);
+    ip_packet(tags, &icmp, fragment)
+}
+
+fn ip_packet(tags: &[[u8; 4]], payload: &[u8], fragment: u16) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+    frame.extend(tags.concat());
+    let mut ip = vec![0x45, 0, 0, 0, 0, 7, 0, 0, 9, 1, 0, 0, 10, 77, 0, 2, 10, 77, 0, 1];
+    ip[2..4].copy_from_slice(&u16::try_from(20 + payload.len()).unwrap_or(0).to_be_bytes());
+    ip[6..8].copy_from_slice(&fragment.to_be_bytes());
+    let checksum = internet_checksum(&ip);
+    ip[10..12].copy_from_slice(&checksum);
+    frame.extend([0x08, 0x00]);
+    frame.extend(ip);
+    frame.extend(payload);
+    frame
+}
+
+fn internet_checksum(bytes: &[u8]) -> [u8; 2] {
+    let word = |pair: &[u8]| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
+    let mut sum: u32 = bytes.chunks(2).map(word).sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    let [_, _, high, low] = (!sum).to_be_bytes();
+    [high, low]
+}
+
+/// A classic pcap file of Ethernet frames.
+fn write_pcap(path: &Path, frames: &[Vec<u8>]) -> Result<()> {
+    let mut bytes = Vec::new();
+    for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65535, 1] {
+        bytes.extend(word.to_ne_bytes());
+    }
+    for frame in frames {
+        let length = u32::try_from(frame.len())?;
+        for word in [1, 0, length, length] {
+            bytes.extend(word.to_ne_bytes());
+        }
+        bytes.extend(frame);
+    }
+    fs::write(path, bytes).with_context(|| path.display().to_string())
+}
+
+/// What a reflector with these arguments sends back for these frames, and its summary.
+fn reflected(scratch: &Scratch, frames: &[Vec<u8>], args: &[&str]) -> Result<(PathBuf, Value)> {
+    let (requests, answers) = (scratch.path("requests.pcap"), scratch.path("answers.pcap"));
+    write_pcap(&requests, frames)?;
+    let device = format!("net_pcap0,rx_pcap={},tx_pcap={}", requests.display(), answers.display());
+    let reflector = Reflector::start(scratch, &device, args)?;
+    let wanted = u64::try_from(frames.len())?;
+    wait_until("all packets of the file", LIMIT, || Ok(reflector.received()? == wanted))?;
+    let summary = reflector.finish()?;
+    Ok((answers, summary))
+}
+
+/// VLAN tags, fragments, packets cut short, and packets for others.
+fn answers(scratch: &Scratch) -> Result<()> {
+    const VLAN: [u8; 4] = [0x81, 0, 0, 5];
+    const SERVICE: [u8; 4] = [0x88, 0xa8, 0, 9];
+    let payload: Vec<u8> = (0..=255).cycle().take(3000).collect();
+    let whole = echo_request(&[], &payload, 0);
+    let ip = &whole[14 + 20..];
+    let mut frames = vec![
+        echo_request(&[], &payload[..56], 0),
+        echo_request(&[VLAN], &payload[..57], 0),
+        echo_request(&[SERVICE, VLAN], &payload[..58], 0),
+        // One request of 3000 bytes.
+        ip_packet(&[], &ip[..1480], 0x2000),
+        ip_packet(&[], &ip[1480..2960], 0x2000 | 185),
+        ip_packet(&[], &ip[2960..], 370),
+    ];
+    let answered = frames.len();
+    let mut for_another = echo_request(&[], &[], 0);
+    for_another[14 + 19] = 3;
+    for_another[14 + 10..14 + 12].fill(0);
+    let checksum = internet_checksum(&for_another[14..34]);
+    for_another[14 + 10..14 + 12].copy_from_slice(&checksum);
+    frames.push(for_another);
+    let (file, summary) = reflected(scratch, &frames, &["--ip", REFLECTOR])?;
+
+    is_right(&scratch.path("requests.pcap"), scratch).context("the requests themselves")?;
+    ensure!(summary["answered"]["echo"] == answered, "{summary:#}");
+    ensure!(summary["ignored"] == 1, "{summary:#}");
+    is_right(&file, scratch)?;
+    let fields =
+        ["ieee8021ad.id", "vlan.id", "ip.ttl", "icmp.type", "icmp.checksum.status", "ip.src"];
+    let told = tshark_fields(&file, &fields)?;
+    ensure!(told.len() == answered, "{told:?}");
+    for (row, [outer, inner]) in told.iter().zip([["", ""], ["", "5"], ["9", "5"]]) {
+        ensure!(row == &[outer, inner, "64", "0", "1", REFLECTOR], "{row:?}");
+    }
+    // The reply is put together again, and its checksum holds over all of it.
+    ensure!(told[5][3..5] == ["0", "1"], "{told:?}");
+
+    let cut: Vec<_> = (14..98).map(|bytes| frames[0][..bytes].to_vec()).collect();
+    let (_, summary) = reflected(scratch, &cut, &["--ip", REFLECTOR])?;
+    ensure!(summary["answered"]["echo"] == 0 && summary["pool"]["in_use_end"] == 0, "{summary:#}");
+    Ok(())
+}
+
+/// Without `--ip` an echo request comes back as it is, but for its addresses.
+fn everything(scratch: &Scratch) -> Result<()> {
+    let frames = vec![echo_request(&[], b"abc", 0), echo_request(&[[0x81, 0, 0, 5]], b"abcd", 0)];
+    let (file, summary) = reflected(scratch, &frames, &[])?;
+    ensure!(summary["sent"] == 2 && summary["ignored"] == 0, "{summary:#}");
+    is_right(&file, scratch)?;
+    let told = tshark_fields(&file, &["ip.ttl", "icmp.type", "ip.src"])?;
+    ensure!(told.len() == 2 && told.iter().all(|row| row == &["9", "8", REFLECTOR]), "{told:?}");
+    Ok(())
+}
