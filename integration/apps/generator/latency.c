@@ -49,14 +49,20 @@ latency_clear(struct latency *latency)
 }
 
 void
-latency_add(struct latency *latency, uint64_t value)
+latency_add_n(struct latency *latency, uint64_t value, uint64_t n)
 {
-	counter_add(&latency->buckets[bucket_of(value)], 1);
+	counter_add(&latency->buckets[bucket_of(value)], n);
 	if (value < latency->min)
 		counter_set(&latency->min, value);
 	if (value > latency->max)
 		counter_set(&latency->max, value);
-	latency->sum += value;
+	latency->sum += (unsigned __int128)value * n;
+}
+
+void
+latency_add(struct latency *latency, uint64_t value)
+{
+	latency_add_n(latency, value, 1);
 }
 
 void

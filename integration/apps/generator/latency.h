@@ -28,6 +28,9 @@ void latency_clear(struct latency *latency);
 /* One writer; others may merge at the same time and miss at most the latest values. */
 void latency_add(struct latency *latency, uint64_t value);
 
+/* The same for n times the same value; n is at least 1. */
+void latency_add_n(struct latency *latency, uint64_t value, uint64_t n);
+
 /* Add the buckets and extremes of from, and its sum, which is right once its writer has ended. */
 void latency_merge(struct latency *into, const struct latency *from);
 

@@ -38,7 +38,7 @@ test_accuracy(void)
 
 	for (i = 0; i < sizeof(rates) / sizeof(rates[0]); i++) {
 		now = start;
-		pacer_start(&pacer, rates[i], 1, BURST, hz, start);
+		pacer_start(&pacer, PACER_DUE, rates[i], 1, BURST, hz, start);
 		const uint64_t sent = run(&pacer, &now, 20, 60000, &random);
 		const uint64_t due = (uint64_t)((unsigned __int128)(now - start) * rates[i] / hz);
 
@@ -57,14 +57,14 @@ test_lanes(void)
 
 	for (i = 0; i < 3; i++) {
 		now = 0;
-		pacer_start(&lanes[i], 1, 3, BURST, hz, 0);
+		pacer_start(&lanes[i], PACER_DUE, 1, 3, BURST, hz, 0);
 		sent += run(&lanes[i], &now, 30.5, hz / 1000, &random);
 	}
 	CHECK_EQ(sent, 30);
 	sent = 0;
 	for (i = 0; i < 3; i++) {
 		now = 0;
-		pacer_start(&lanes[i], 100000, 3, BURST, hz, 0);
+		pacer_start(&lanes[i], PACER_DUE, 100000, 3, BURST, hz, 0);
 		sent += run(&lanes[i], &now, 10, 60000, &random);
 	}
 	CHECK(sent > 999990 && sent <= 1000003);
@@ -77,7 +77,7 @@ test_pause(void)
 	struct pacer pacer;
 	uint64_t random = 3, now = 0, sent, after;
 
-	pacer_start(&pacer, 200000, 1, BURST, hz, 0);
+	pacer_start(&pacer, PACER_DUE, 200000, 1, BURST, hz, 0);
 	sent = run(&pacer, &now, 1, 60000, &random);
 	now += hz / 5;
 	after = run(&pacer, &now, 0.05, 60000, &random);
@@ -97,11 +97,145 @@ test_long_pause(void)
 
 	for (i = 0; i < 2; i++) {
 		now = 0;
-		pacer_start(&pacer, 1000000, 1, BURST, hz, 0);
+		pacer_start(&pacer, PACER_DUE, 1000000, 1, BURST, hz, 0);
 		now += hz * pauses[i];
 		sent = run(&pacer, &now, 3, 60000, &random);
 		CHECK(sent > 3999900 && sent <= 4000100);
 	}
+	now = 0;
+	pacer_start(&pacer, PACER_DUE, 1000000, 1, BURST, hz, 0);
+	CHECK_EQ(pacer_skipped(&pacer), 0);
+	now += hz * 3;
+	run(&pacer, &now, 2, 60000, &random);
+	CHECK(pacer_skipped(&pacer) >= 1999990 && pacer_skipped(&pacer) <= 2000100);
+}
+
+/* Packet by packet, each no more than a loop's step after it is due, and never two at once. */
+static void
+test_even(uint64_t rate, uint64_t max_step)
+{
+	const uint64_t gap = hz / rate, packets = rate / 50;
+	struct pacer pacer;
+	uint64_t random = 11, now = 0, sent, due;
+
+	pacer_start(&pacer, PACER_PACKETS, rate, 1, BURST, hz, 0);
+	for (sent = 0; sent < packets;) {
+		now += 1 + check_random(&random) % max_step;
+		due = (uint64_t)((unsigned __int128)now * rate / hz);
+		if (pacer_ready(&pacer, now, BURST) == 0) {
+			CHECK_EQ(due, sent);
+			continue;
+		}
+		CHECK_EQ(pacer_ready(&pacer, now, BURST), 1);
+		pacer_spend(&pacer, 1);
+		sent++;
+		CHECK(now - (uint64_t)((unsigned __int128)sent * hz / rate) <= max_step + 1);
+	}
+	CHECK(max_step < gap / 2);
+	CHECK_EQ(pacer.late, 0);
+}
+
+/* The same for a loop that is slow for most of the time, but not in most of its rounds. */
+static void
+test_even_uneven_loop(void)
+{
+	struct pacer pacer;
+	uint64_t now = 0, sent = 0, round;
+	uint32_t n;
+
+	pacer_start(&pacer, PACER_PACKETS, 2000000, 1, BURST, hz, 0);
+	for (round = 0; now < 2 * hz; round++) {
+		now += round % 40 == 0 ? hz / 300000 : hz / 20000000;
+		n = pacer_ready(&pacer, now, BURST);
+		pacer_spend(&pacer, n);
+		sent += n;
+	}
+	CHECK(sent > 3999000 && sent <= 4000010);
+}
+
+/* Two thirds of the CPU are with somebody else: no reason to send bursts, nor to go faster. */
+static void
+test_even_without_cpu(void)
+{
+	struct pacer pacer;
+	uint64_t random = 29, now = 0;
+
+	pacer_start(&pacer, PACER_PACKETS, 50000, 1, BURST, hz, 0);
+	while (now < 3 * hz) {
+		now += hz / 50;
+		run(&pacer, &now, 0.01, 300, &random);
+		CHECK_EQ(pacer.together, 1);
+	}
+	CHECK(pacer.late > 90000);
+}
+
+/* Whole bursts, but for the last one. */
+static void
+test_bursts(void)
+{
+	const uint64_t gap = hz / 100000;
+	uint64_t random = 23, now = 0, sent = 0;
+	struct pacer pacer;
+	uint32_t n;
+
+	pacer_start(&pacer, PACER_BURSTS, 100000, 1, BURST, hz, 0);
+	while (sent < 100 * BURST) {
+		now += 1 + check_random(&random) % 300;
+		n = pacer_ready(&pacer, now, BURST);
+		if (n == 0)
+			continue;
+		CHECK_EQ(n, BURST);
+		pacer_spend(&pacer, n);
+		sent += n;
+		CHECK(now >= sent * gap && now - sent * gap < sent + 300);
+	}
+	CHECK_EQ(pacer_ready(&pacer, now + 4 * gap, BURST), 0);
+	CHECK_EQ(pacer_ready(&pacer, now + 4 * gap, 3), 3);
+	CHECK_EQ(pacer.late, 0);
+}
+
+/* A pause is made up for packet by packet, half an interval or more apart. */
+static void
+test_even_pause(void)
+{
+	const uint64_t rate = 1000000, gap = hz / rate;
+	uint64_t random = 13, now = 0, last, sent;
+	struct pacer pacer;
+
+	pacer_start(&pacer, PACER_PACKETS, rate, 1, BURST, hz, 0);
+	sent = run(&pacer, &now, 0.1, 100, &random);
+	last = now;
+	now += hz / 100;
+	while (now < hz / 5) {
+		now += 1 + check_random(&random) % 100;
+		if (pacer_ready(&pacer, now, BURST) == 0)
+			continue;
+		CHECK_EQ(pacer_ready(&pacer, now, BURST), 1);
+		CHECK(now - last >= gap / 2 - 100);
+		pacer_spend(&pacer, 1);
+		last = now;
+		sent++;
+	}
+	CHECK(sent >= 199998 && sent <= 200000);
+	CHECK(pacer.late >= 10000 && pacer.late <= 21000);
+	CHECK_EQ(pacer_skipped(&pacer), 0);
+}
+
+/* A loop that takes longer than an interval still reaches the rate, then by bursts. */
+static void
+test_even_slow_loop(void)
+{
+	struct pacer pacer;
+	uint64_t random = 19, now = 0, sent;
+
+	pacer_start(&pacer, PACER_PACKETS, 1000000, 1, BURST, hz, 0);
+	sent = run(&pacer, &now, 2, hz / 100000, &random);
+	CHECK(sent > 1990000 && sent <= 2000010);
+	CHECK(pacer.together >= 4 && pacer.together <= 16);
+	/* Once the loop is fast again, so are single packets. */
+	sent += run(&pacer, &now, 1, 100, &random);
+	CHECK(sent >= 2999990 && sent <= 3000010);
+	CHECK_EQ(pacer.together, 1);
 }
 
 static void
@@ -109,7 +243,7 @@ test_time_backwards(void)
 {
 	struct pacer pacer;
 
-	pacer_start(&pacer, 1000, 1, BURST, hz, hz);
+	pacer_start(&pacer, PACER_DUE, 1000, 1, BURST, hz, hz);
 	CHECK_EQ(pacer_ready(&pacer, 0, BURST), 0);
 	CHECK_EQ(pacer_ready(&pacer, hz + hz / 100, 3), 3);
 }
@@ -122,5 +256,13 @@ main(void)
 	test_pause();
 	test_long_pause();
 	test_time_backwards();
+	test_even(1000, 300);
+	test_even(100000, 300);
+	test_even(3000001, 300);
+	test_even_pause();
+	test_even_slow_loop();
+	test_even_uneven_loop();
+	test_even_without_cpu();
+	test_bursts();
 	return 0;
 }

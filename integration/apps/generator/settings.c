@@ -81,6 +81,32 @@ parse_vlan(const struct option_spec *spec, const char *text)
 	return 0;
 }
 
+static const char *const paces[] = {
+	[PACER_PACKETS] = "packets",
+	[PACER_DUE] = "due",
+	[PACER_BURSTS] = "bursts",
+};
+
+const char *
+settings_pace(void)
+{
+	return settings.rate == 0 ? "none" : paces[settings.pace];
+}
+
+static int
+parse_pace(const struct option_spec *spec, const char *text)
+{
+	unsigned int i;
+
+	for (i = 0; i < RTE_DIM(paces); i++) {
+		if (strcmp(text, paces[i]) == 0) {
+			settings.pace = (enum pacer_mode)i;
+			return 0;
+		}
+	}
+	return option_refuse(spec, text, "packets, due or bursts");
+}
+
 static const struct option_spec specs[] = {
 	APP_OPTION_SPECS(settings.app),
 	{ "rate", "PPS", "packets per second in all, 200k and 2M too; 0: fastest (0)", option_rate,
@@ -120,6 +146,10 @@ static const struct option_spec specs[] = {
 			NULL, 0, 0 },
 	{ "wait-link", "S", "wait for the link so long, 0: not at all (5)", option_seconds,
 			&settings.wait_link_ms, 0, 3600000 },
+	{ "pace", "packets|due|bursts",
+			"with --rate: one packet at a time, all that are due at once, or whole bursts "
+			"of --burst packets (packets)",
+			parse_pace, NULL, 0, 0 },
 	{ "hdr-log", "FILE",
 			"write the latencies of each interval to FILE in HdrHistogram's format",
 			option_output, &settings.hdr_log, 0, 0 },

@@ -12,6 +12,7 @@
 
 #include "app.h"
 #include "flows.h"
+#include "pacer.h"
 #include "probe.h"
 #include "sizes.h"
 
@@ -30,6 +31,7 @@ struct settings {
 	bool own_src_mac; /* No --src-mac: each port sends from its own address. */
 	struct probe_path path;
 	/* Measurements. */
+	enum pacer_mode pace;
 	const char *hdr_log; /* File for the latencies of each interval; NULL: none. */
 };
 
@@ -37,5 +39,8 @@ extern struct settings settings;
 
 /* As app_parse(), and fills settings. */
 int settings_parse(int *argc, char **argv);
+
+/* Name of the pace, for JSON. */
+const char *settings_pace(void);
 
 #endif /* SETTINGS_H */

@@ -48,6 +48,9 @@ summarise(struct summary *s, const struct moment *start, const struct moment *en
 	};
 	latency_clear(&s->latency);
 	workers_latency(&s->latency);
+	latency_clear(&s->gaps);
+	workers_gaps(&s->gaps);
+	s->target_gap = workers_target_gap(tsc_hz);
 	/* An answer sent twice can make up for a lost one only if it came too late to tell. */
 	s->lost = s->totals.sent > s->totals.received ? s->totals.sent - s->totals.received : 0;
 	s->duration_s = (double)clock_ns(s->totals.stopped - start->tsc, tsc_hz) / 1e9;
@@ -71,6 +74,25 @@ print_latency(const struct summary *s)
 	printf(" max %.2f\n", us(s, s->latency.max));
 }
 
+static void
+print_pace(const struct summary *s)
+{
+	printf("inter-departure ns: target ");
+	if (s->target_gap != 0)
+		printf("%" PRIu64, ns(s, s->target_gap));
+	else
+		printf("none");
+	printf(" mean %" PRIu64 " p50 %" PRIu64 " p99 %" PRIu64 " p99.9 %" PRIu64 " max %" PRIu64,
+			ns(s, (uint64_t)latency_mean(&s->gaps)),
+			ns(s, latency_percentile(&s->gaps, 0.5)),
+			ns(s, latency_percentile(&s->gaps, 0.99)),
+			ns(s, latency_percentile(&s->gaps, 0.999)), ns(s, s->gaps.max));
+	if (s->target_gap != 0)
+		printf("; %" PRIu64 " packets late, %" PRIu64 " given up", s->totals.pace_late,
+				s->totals.pace_skipped);
+	printf("\n");
+}
+
 void
 summary_print(const struct summary *s)
 {
@@ -89,6 +111,8 @@ summary_print(const struct summary *s)
 		printf("corrupted %" PRIu64 ", which count as lost\n", t->corrupted);
 	if (t->received > 0)
 		print_latency(s);
+	if (latency_count(&s->gaps) > 0)
+		print_pace(s);
 	if (t->no_mbuf > 0)
 		printf("the pool was empty %" PRIu64 " times; raise --mbufs\n", t->no_mbuf);
 	if (s->in_use > 0)
@@ -107,19 +131,44 @@ json_clock(struct json *json, const struct summary *s)
 	json_close(json);
 }
 
+/* The members of an object. */
 static void
-json_histogram(struct json *json, const char *key, const struct summary *s,
-		const struct latency *latency)
+json_percentiles(struct json *json, const struct summary *s, const struct latency *latency)
 {
 	unsigned int i;
 
-	json_open(json, key);
 	json_u64(json, "min", ns(s, latency->min));
 	json_u64(json, "mean", ns(s, (uint64_t)latency_mean(latency)));
 	for (i = 0; i < RTE_DIM(percentiles); i++)
 		json_u64(json, percentiles[i].key,
 				ns(s, latency_percentile(latency, percentiles[i].share)));
 	json_u64(json, "max", ns(s, latency->max));
+}
+
+static void
+json_latency(struct json *json, const struct summary *s)
+{
+	json_open(json, "latency_ns");
+	json_percentiles(json, s, &s->latency);
+	json_close(json);
+}
+
+static void
+json_pace(struct json *json, const struct summary *s)
+{
+	json_str(json, "pace", settings_pace());
+	json_u64(json, "pace_late", s->totals.pace_late);
+	json_u64(json, "pace_skipped", s->totals.pace_skipped);
+	if (latency_count(&s->gaps) == 0) {
+		json_null(json, "inter_departure_ns");
+		return;
+	}
+	json_open(json, "inter_departure_ns");
+	if (s->target_gap != 0)
+		json_u64(json, "target", ns(s, s->target_gap));
+	else
+		json_null(json, "target");
+	json_percentiles(json, s, &s->gaps);
 	json_close(json);
 }
 
@@ -155,9 +204,10 @@ summary_save(const struct summary *s, const struct app *app)
 	json_u64(&json, "tsc_hz", s->tsc_hz);
 	json_clock(&json, s);
 	if (t->received > 0)
-		json_histogram(&json, "latency_ns", s, &s->latency);
+		json_latency(&json, s);
 	else
 		json_null(&json, "latency_ns");
+	json_pace(&json, s);
 	json_open(&json, "pool");
 	json_str(&json, "name", app->pool_name);
 	json_u64(&json, "size", app->pool->size);

@@ -25,6 +25,8 @@ struct summary {
 	uint64_t last_send_ns;
 	unsigned int in_use;
 	struct latency latency; /* TSC cycles. */
+	struct latency gaps;	/* The same. Between consecutive packets of a queue. */
+	uint64_t target_gap;	/* TSC cycles; 0: no limit. */
 };
 
 /* Fill it from the workers, whose lcores have ended. */

@@ -57,6 +57,7 @@ create_worker(unsigned int lcore)
 		return -ENOMEM;
 	workers[lcore] = worker;
 	latency_clear(&worker->latency);
+	latency_clear(&worker->gaps);
 	/* Only the pages of lanes whose packets arrive here are ever written. */
 	worker->sequences = calloc(app->lanes.nb_lanes, sizeof(*worker->sequences));
 	return worker->sequences != NULL ? 0 : -ENOMEM;
@@ -99,21 +100,45 @@ workers_destroy(void)
 	senders = NULL;
 }
 
-void
-workers_start(uint64_t tsc_hz, uint64_t now)
+static unsigned int
+all_shares(void)
 {
 	unsigned int i, shares = 0;
 
+	for (i = 0; i < app->lanes.nb_lanes; i++)
+		shares += senders[i].shares;
+	return shares;
+}
+
+uint64_t
+workers_target_gap(uint64_t tsc_hz)
+{
+	const uint64_t share = RTE_MIN(settings.rate * settings.hot_times, PACER_MAX_RATE);
+
+	return settings.rate == 0 ? 0 : tsc_hz * all_shares() / share;
+}
+
+/* Queues take turns: their packets are not due at the same moment. */
+static void
+start_pacers(uint64_t tsc_hz, uint64_t now)
+{
+	const unsigned int shares = all_shares();
+	unsigned int i;
+
+	for (i = 0; i < app->lanes.nb_lanes; i++)
+		pacer_start(&senders[i].pacer, settings.pace,
+				RTE_MIN(settings.rate * senders[i].shares, PACER_MAX_RATE), shares,
+				settings.app.burst, tsc_hz, now + i * tsc_hz / settings.rate);
+}
+
+void
+workers_start(uint64_t tsc_hz, uint64_t now)
+{
 	silence_cycles = tsc_hz;
 	deaf_from = settings.deaf_after_ms == 0 ? UINT64_MAX
 						: now + settings.deaf_after_ms * tsc_hz / 1000;
-	for (i = 0; i < app->lanes.nb_lanes; i++)
-		shares += senders[i].shares;
-	for (i = 0; i < app->lanes.nb_lanes; i++)
-		if (settings.rate != 0)
-			pacer_start(&senders[i].pacer,
-					RTE_MIN(settings.rate * senders[i].shares, PACER_MAX_RATE),
-					shares, settings.app.burst, tsc_hz, now);
+	if (settings.rate != 0)
+		start_pacers(tsc_hz, now);
 }
 
 /* How many new packets may be offered, given the room in the burst. */
@@ -182,6 +207,16 @@ bytes_of(struct rte_mbuf *const *pkts, uint16_t n)
 	return bytes;
 }
 
+static void
+count_gaps(struct sender *sender, uint16_t sent, uint64_t handed, struct latency *gaps)
+{
+	if (sender->handed != 0)
+		latency_add(gaps, handed - sender->handed);
+	if (sent > 1)
+		latency_add_n(gaps, 0, sent - 1u);
+	sender->handed = handed;
+}
+
 /* Offer what is pending; what the NIC does not take stays, in order. */
 static void
 offer(const struct lane *lane, struct sender *sender, uint32_t nb_new, uint64_t now,
@@ -190,6 +225,7 @@ offer(const struct lane *lane, struct sender *sender, uint32_t nb_new, uint64_t 
 	const uint16_t offered = sender->nb_pending;
 	/* Counted first: once taken, a packet is not ours to look at. */
 	const uint64_t bytes = bytes_of(sender->pending, offered);
+	const uint64_t handed = rte_rdtsc();
 	const uint16_t sent = pmdscope_tx_burst(lane->port, lane->queue, sender->pending, offered);
 	const uint16_t left = offered - sent;
 
@@ -201,6 +237,7 @@ offer(const struct lane *lane, struct sender *sender, uint32_t nb_new, uint64_t 
 		if (worker->first_send == 0)
 			counter_set(&worker->first_send, now);
 		counter_set(&worker->last_send, rte_rdtsc());
+		count_gaps(sender, sent, handed, &worker->gaps);
 	}
 	counter_add(&worker->tx_short, RTE_MIN((uint32_t)left, nb_new));
 }
@@ -394,7 +431,7 @@ struct totals
 workers_total(void)
 {
 	struct totals sum = { .first_send = UINT64_MAX };
-	unsigned int lcore;
+	unsigned int lcore, i;
 
 	RTE_LCORE_FOREACH(lcore) {
 		const struct worker *worker = workers[lcore];
@@ -417,6 +454,10 @@ workers_total(void)
 		sum.last_send = RTE_MAX(sum.last_send, counter_read(&worker->last_send));
 		sum.stopped = RTE_MAX(sum.stopped, counter_read(&worker->stopped));
 	}
+	for (i = 0; i < app->lanes.nb_lanes; i++) {
+		sum.pace_late += counter_read(&senders[i].pacer.late);
+		sum.pace_skipped += pacer_skipped(&senders[i].pacer);
+	}
 	return sum;
 }
 
@@ -427,6 +468,15 @@ workers_latency(struct latency *latency)
 
 	RTE_LCORE_FOREACH(lcore)
 		latency_merge(latency, &workers[lcore]->latency);
+}
+
+void
+workers_gaps(struct latency *gaps)
+{
+	unsigned int lcore;
+
+	RTE_LCORE_FOREACH(lcore)
+		latency_merge(gaps, &workers[lcore]->gaps);
 }
 
 void

@@ -20,6 +20,7 @@ struct sender {
 	uint64_t built; /* Sequence numbers given out; the last nb_pending are not sent yet. */
 	uint64_t quota;
 	struct pacer pacer;
+	uint64_t handed; /* TSC when the latest packets were given to the NIC; 0: none were. */
 	struct rte_mbuf *pending[APP_MAX_BURST]; /* Oldest first. */
 	uint16_t nb_pending;
 	struct flow flow;
@@ -41,6 +42,7 @@ struct worker {
 	uint64_t last_send;
 	uint64_t stopped; /* TSC when it stopped sending; 0: still sending. */
 	struct latency latency;
+	struct latency gaps; /* Times between consecutive packets of a queue, as given to the NIC. */
 	struct sequence *sequences; /* One for each lane of the generator. */
 } __rte_cache_aligned;
 
@@ -59,6 +61,8 @@ struct totals {
 	uint64_t first_send;
 	uint64_t last_send;
 	uint64_t stopped;
+	uint64_t pace_late;    /* Left an interval late, or later. */
+	uint64_t pace_skipped; /* Due, but not sent: of pauses of more than a second. */
 };
 
 /* Set up lanes and lcores. 0, or -ENOMEM, reported. */
@@ -73,6 +77,12 @@ struct totals workers_total(void);
 
 /* Merge the latencies of all lcores into a cleared histogram. */
 void workers_latency(struct latency *latency);
+
+/* The same for the times between consecutive packets. */
+void workers_gaps(struct latency *gaps);
+
+/* Cycles between two packets of the queue that has the most, as asked for; 0: no limit. */
+uint64_t workers_target_gap(uint64_t tsc_hz);
 
 /* Give back what was never sent. After all lcores have ended. */
 void workers_free_pending(void);

@@ -1,6 +1,8 @@
 //! What the generator measures: latency, pace, loss and their files, checked by other readers.
 
 use std::fs;
+use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use base64::Engine;
@@ -9,14 +11,21 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 use libtest_mimic::Trial;
-use pmdscope_integration::pair::{Link, Pair, PairOptions};
-use pmdscope_integration::scratch::Scratch;
+use pmdscope_integration::pair::{Link, Pair, PairOptions, eal};
+use pmdscope_integration::process::run;
+use pmdscope_integration::programs;
+use pmdscope_integration::scratch::{Memory, Scratch};
+use pmdscope_integration::wire::captured;
 use serde_json::Value;
 
 use crate::support::{LIMIT, Needs, number, trial};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![trial("hdr_log_agrees_with_the_summary", Needs::Apps, hdr_log)]
+    vec![
+        trial("hdr_log_agrees_with_the_summary", Needs::Apps, hdr_log),
+        trial("packets_leave_one_at_a_time", Needs::Wireshark, one_at_a_time),
+        trial("packets_leave_in_bursts_if_asked", Needs::Wireshark, in_bursts),
+    ]
 }
 
 /// Quantiles by their name in the summary.
@@ -80,5 +89,61 @@ fn hdr_log(scratch: &Scratch) -> Result<()> {
 
 fn check(latency: &Value, name: &str, logged: u64) -> Result<()> {
     ensure!(close(number(latency, name)?, logged), "{name} is {logged} in the log: {latency}");
+    Ok(())
+}
+
+/// Packets per second of the tests of the pace.
+const RATE: u64 = 20_000;
+const GAP_NS: u64 = 1_000_000_000 / RATE;
+
+/// Runs a generator whose driver stamps and writes what it is given, and returns the times between
+/// packets as the driver saw them, ascending, and the summary.
+fn departures(scratch: &Scratch, args: &[&str]) -> Result<(Vec<u64>, Value)> {
+    let (file, json) = (scratch.path("sent.pcap"), scratch.path("summary.json"));
+    let mut command = Command::new(programs::generator()?);
+    eal(&mut command, "0@0", &scratch.prefix("pace"), Memory::available());
+    command.args(["--vdev", &format!("net_pcap0,tx_pcap={}", file.display())]);
+    command.args(["--", "--wait-link", "0", "--rate", &RATE.to_string(), "--json"]).arg(&json);
+    let (code, out, err) = run(command.args(args), scratch.dir(), LIMIT)?;
+    ensure!(code == 1 && err.contains("came back"), "exit status {code}: {out}{err}");
+    let packets = captured(&file)?;
+    let mut gaps =
+        packets.windows(2).map(|two| two[1].ns.saturating_sub(two[0].ns)).collect::<Vec<_>>();
+    gaps.sort_unstable();
+    Ok((gaps, summary(&json)?))
+}
+
+fn summary(json: &Path) -> Result<Value> {
+    Ok(serde_json::from_str(&fs::read_to_string(json)?)?)
+}
+
+fn percentile(sorted: &[u64], percent: usize) -> Result<u64> {
+    sorted.get(sorted.len() * percent / 100).copied().context("too few packets")
+}
+
+fn one_at_a_time(scratch: &Scratch) -> Result<()> {
+    let (gaps, summary) = departures(scratch, &["--count", "40000"])?;
+    let departure = &summary["inter_departure_ns"];
+    ensure!(gaps.len() == 39_999, "{} gaps", gaps.len());
+    // While it makes up for a stall, packets leave at twice the rate: never faster.
+    let (p2, median) = (percentile(&gaps, 2)?, percentile(&gaps, 50)?);
+    ensure!(p2 > GAP_NS * 4 / 10, "2 % of packets within {p2} ns: {departure}");
+    ensure!(median < GAP_NS * 13 / 10, "half of the packets {median} ns apart: {departure}");
+    ensure!(number(departure, "target")?.abs_diff(GAP_NS) <= 1, "{departure}");
+    let own = number(departure, "p50")?;
+    ensure!(own.abs_diff(median) * 10 < median, "{own} ns is not {median} ns");
+    ensure!(number(&summary, "pace_skipped")? == 0, "{summary}");
+    Ok(())
+}
+
+fn in_bursts(scratch: &Scratch) -> Result<()> {
+    let args = ["--count", "40000", "--pace", "bursts", "--burst", "8"];
+    let (gaps, summary) = departures(scratch, &args)?;
+    let departure = &summary["inter_departure_ns"];
+    // Seven of eight packets follow another one at once.
+    let (within, between) = (percentile(&gaps, 80)?, percentile(&gaps, 90)?);
+    ensure!(within < GAP_NS / 5, "{within} ns within a burst: {departure}");
+    ensure!(between > GAP_NS * 3, "{between} ns between bursts: {departure}");
+    ensure!(number(departure, "p50")? == 0 && summary["pace"] == "bursts", "{summary}");
     Ok(())
 }
