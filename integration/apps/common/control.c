@@ -17,6 +17,8 @@
 
 bool control_stop_asked;
 
+static bool interrupted;
+static bool ending;
 static struct control control;
 static pthread_t control_thread;
 static cpu_set_t process_cpus;
@@ -67,12 +69,21 @@ wait_until(uint64_t deadline_ns)
 		left.tv_sec = (time_t)((deadline_ns - now) / (1000 * NS_PER_MS));
 		left.tv_nsec = (long)((deadline_ns - now) % (1000 * NS_PER_MS));
 		if (sigtimedwait(&set, NULL, &left) > 0) {
+			/* control_end() sends one, too. */
+			if (!__atomic_load_n(&ending, __ATOMIC_RELAXED))
+				__atomic_store_n(&interrupted, true, __ATOMIC_RELAXED);
 			__atomic_store_n(&control_stop_asked, true, __ATOMIC_RELAXED);
 			return true;
 		}
 		/* EINTR: a debugger or a stopped job; the rest of the time remains. */
 	} while (errno == EINTR);
 	return false;
+}
+
+bool
+control_interrupted(void)
+{
+	return __atomic_load_n(&interrupted, __ATOMIC_RELAXED);
 }
 
 bool
@@ -135,6 +146,8 @@ control_start(const struct control *conf)
 	int rc;
 
 	control = *conf;
+	__atomic_store_n(&control_stop_asked, false, __ATOMIC_RELAXED);
+	__atomic_store_n(&ending, false, __ATOMIC_RELAXED);
 	rc = pthread_attr_init(&attr);
 	if (rc != 0)
 		return -rc;
@@ -150,6 +163,7 @@ control_start(const struct control *conf)
 void
 control_end(void)
 {
+	__atomic_store_n(&ending, true, __ATOMIC_RELAXED);
 	pthread_kill(control_thread, SIGTERM);
 	pthread_join(control_thread, NULL);
 }

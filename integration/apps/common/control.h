@@ -31,6 +31,9 @@ control_stopping(void)
 	return __atomic_load_n(&control_stop_asked, __ATOMIC_RELAXED);
 }
 
+/* True once a signal, and not just the end of the duration, has asked for the end of the run. */
+bool control_interrupted(void);
+
 /*
  * Block the signals and remember which CPUs this process may use. Call it before
  * rte_eal_init(), whose threads then inherit the mask.
@@ -40,7 +43,8 @@ void control_prepare(void);
 /* Sleep at most ms milliseconds. True if a signal asked to end the run. */
 bool control_sleep(uint64_t ms);
 
-/* Start the thread, off the CPUs of the polling lcores where there are others. 0 or -errno. */
+/* Start the thread, off the CPUs of the polling lcores where there are others. 0 or -errno.
+ * May be called again after control_end(). */
 int control_start(const struct control *control);
 
 /* End and join the thread. */

@@ -115,6 +115,14 @@ json_item(struct json *json, const char *value)
 }
 
 void
+json_open_item(struct json *json)
+{
+	put_comma(json);
+	fputc('{', json->out);
+	json->first = true;
+}
+
+void
 json_close_list(struct json *json)
 {
 	fputc(']', json->out);

@@ -33,6 +33,8 @@ void json_close(struct json *json);
 /* A member that is a list of strings, until json_close_list(). */
 void json_open_list(struct json *json, const char *key);
 void json_item(struct json *json, const char *value);
+/* An item that is an object, until json_close(). */
+void json_open_item(struct json *json);
 void json_close_list(struct json *json);
 
 /*

@@ -4,8 +4,14 @@
 
 /* pmdscope-generator: sends probes at a given rate and checks the packets that return. */
 
+#include <errno.h>
+#include <stdio.h>
+
 #include "app.h"
 #include "clock.h"
+#include "control.h"
+#include "find_rate.h"
+#include "phase.h"
 #include "report.h"
 #include "settings.h"
 #include "summary.h"
@@ -17,36 +23,53 @@ static struct app app = { .pool_name = POOL_NAME, .options = &settings.app };
 
 /* Send, receive and sum up. 0, or negative after a message. */
 static int
-run(void)
+measure(uint64_t tsc_hz)
 {
 	static struct summary summary;
-	struct moment start, end;
-	unsigned int in_use;
-	uint64_t tsc_hz;
-	int rc;
+	struct phase phase = {
+		.rate = settings.rate,
+		.count = settings.count,
+		.duration_ms = settings.app.duration_ms,
+		.drain = true,
+		.begin = report_start,
+		.report = report,
+	};
+	int rc = report_open(tsc_hz);
 
-	tsc_hz = clock_measure_hz();
-	rc = report_open(tsc_hz);
+	if (rc == 0)
+		rc = phase_warm_up(&app, settings.rate, tsc_hz);
+	if (rc == 0 && control_interrupted()) {
+		fprintf(stderr, "%s: ended during the warm-up\n", program_invocation_short_name);
+		rc = -EINTR;
+	}
 	if (rc != 0) {
 		app_stop(&app);
 		return rc;
 	}
-	start = clock_now();
-	report_start(&start);
-	workers_start(tsc_hz, start.tsc);
-	rc = app_run(&app, worker_main, NULL, report);
-	end = clock_now();
-	if (report_close(&end) != 0)
+	rc = phase_run(&phase, &app, tsc_hz);
+	if (report_close(&phase.end) != 0)
 		rc = -1;
 
+	summarise(&summary, &phase, tsc_hz);
 	workers_free_pending();
-	in_use = app_stop(&app);
-	summarise(&summary, &start, &end, tsc_hz, in_use);
+	summary.in_use = app_stop(&app);
 	summary_print(&summary);
 	if (settings.app.json != NULL && summary_save(&summary, &app) != 0)
 		rc = -1;
 	if (summary_judge(&summary) != 0)
 		rc = -1;
+	return rc;
+}
+
+static int
+search(uint64_t tsc_hz)
+{
+	int rc = phase_warm_up(&app, settings.rate, tsc_hz);
+
+	if (rc == 0)
+		rc = find_rate(&app, tsc_hz);
+	workers_free_pending();
+	app_stop(&app);
 	return rc;
 }
 
@@ -62,10 +85,12 @@ main(int argc, char **argv)
 	if (rc != 0)
 		return rc;
 	rc = workers_create(&app);
-	if (rc == 0)
-		rc = run();
-	else
+	if (rc != 0)
 		app_stop(&app);
+	else if (settings.find_rate)
+		rc = search(clock_measure_hz());
+	else
+		rc = measure(clock_measure_hz());
 	workers_destroy();
 	app_close(&app);
 	return rc == 0 ? APP_EXIT_OK : APP_EXIT_FAILED;

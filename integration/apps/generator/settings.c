@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "pacer.h"
@@ -25,6 +26,8 @@ struct settings settings = {
 	.app = APP_OPTIONS_DEFAULT,
 	.hot_times = 1,
 	.wait_link_ms = 5000,
+	.trial_ms = 10000,
+	.resolution_percent = 1,
 	.own_src_mac = true,
 	/* Locally administered. */
 	.path.dst_mac = { .addr_bytes = { 0x02, 'p', 'm', 'd', 's', 2 } },
@@ -93,6 +96,22 @@ settings_pace(void)
 	return settings.rate == 0 ? "none" : paces[settings.pace];
 }
 
+/* A double; "0.001" or "0.001%". */
+static int
+parse_percent(const struct option_spec *spec, const char *text)
+{
+	char *after;
+	const double percent = strtod(text, &after);
+
+	if (*after == '%')
+		after++;
+	/* Written so that a NaN fails too. */
+	if (text[0] < '0' || text[0] > '9' || *after != '\0' || !(percent <= (double)spec->max))
+		return option_refuse(spec, text, "a percentage from 0 to 100, such as 0.001%%");
+	*(double *)spec->field = percent;
+	return 0;
+}
+
 static int
 parse_pace(const struct option_spec *spec, const char *text)
 {
@@ -150,6 +169,20 @@ static const struct option_spec specs[] = {
 			"with --rate: one packet at a time, all that are due at once, or whole bursts "
 			"of --burst packets (packets)",
 			parse_pace, NULL, 0, 0 },
+	{ "warm-up", "S", "send for S seconds before, without counting (0)", option_seconds,
+			&settings.warm_up_ms, 0, 3600000 },
+	{ "find-rate", NULL,
+			"find the highest rate, up to --rate, that loses no more than --loss; exit "
+			"status 1 if there is none",
+			option_flag, &settings.find_rate, 0, 0 },
+	{ "loss", "PERCENT", "loss that --find-rate allows, 0.001% too (0)", parse_percent,
+			&settings.loss_percent, 0, 100 },
+	{ "min-rate", "PPS", "lowest rate that --find-rate tries (1 % of the highest)", option_rate,
+			&settings.min_rate, 1, PACER_MAX_RATE },
+	{ "trial", "S", "length of a trial of --find-rate (10)", option_seconds, &settings.trial_ms,
+			100, 3600000 },
+	{ "resolution", "PERCENT", "precision of --find-rate, of the highest rate (1)",
+			parse_percent, &settings.resolution_percent, 0, 100 },
 	{ "hdr-log", "FILE",
 			"write the latencies of each interval to FILE in HdrHistogram's format",
 			option_output, &settings.hdr_log, 0, 0 },
@@ -252,6 +285,28 @@ help(FILE *out)
 			out);
 }
 
+/* 0, or -EINVAL, reported. */
+static int
+check_find_rate(void)
+{
+	const char *wrong = NULL;
+
+	if (settings.find_rate) {
+		if (settings.count != 0 || settings.app.duration_ms != 0 ||
+				settings.hdr_log != NULL)
+			wrong = "--find-rate runs trials of --trial seconds: leave out --count, "
+				"--duration and files of one run";
+		else if (settings.rate != 0 && settings.min_rate > settings.rate)
+			wrong = "--min-rate is above --rate";
+	} else if (settings.loss_percent != 0 || settings.min_rate != 0) {
+		wrong = "--loss and --min-rate need --find-rate";
+	}
+	if (wrong == NULL)
+		return 0;
+	fprintf(stderr, "pmdscope-generator: %s\n", wrong);
+	return -EINVAL;
+}
+
 int
 settings_parse(int *argc, char **argv)
 {
@@ -267,5 +322,7 @@ settings_parse(int *argc, char **argv)
 		fprintf(stderr, "pmdscope-generator: --hot-queue needs --rate, of which each queue gets its share\n");
 		return APP_EXIT_USAGE;
 	}
+	if (check_find_rate() != 0)
+		return APP_EXIT_USAGE;
 	return -1;
 }

@@ -32,7 +32,13 @@ struct settings {
 	struct probe_path path;
 	/* Measurements. */
 	enum pacer_mode pace;
-	const char *hdr_log; /* File for the latencies of each interval; NULL: none. */
+	uint64_t warm_up_ms;
+	bool find_rate;
+	double loss_percent; /* Allowed in a trial of --find-rate. */
+	uint64_t min_rate;   /* Packets per second; 0: a part of the highest. */
+	uint64_t trial_ms;
+	double resolution_percent; /* Of the highest rate. */
+	const char *hdr_log;	   /* File for the latencies of each interval; NULL: none. */
 };
 
 extern struct settings settings;

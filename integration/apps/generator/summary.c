@@ -36,28 +36,29 @@ ns(const struct summary *s, uint64_t cycles)
 }
 
 void
-summarise(struct summary *s, const struct moment *start, const struct moment *end, uint64_t tsc_hz,
-		unsigned int in_use)
+summarise(struct summary *s, const struct phase *phase, uint64_t tsc_hz)
 {
+	const uint64_t start = phase->start.tsc;
+
 	*s = (struct summary){
 		.totals = workers_total(),
-		.start = *start,
-		.end = *end,
+		.start = phase->start,
+		.end = phase->end,
 		.tsc_hz = tsc_hz,
-		.in_use = in_use,
+		.target_gap = workers_target_gap(phase->rate, tsc_hz),
 	};
 	latency_clear(&s->latency);
 	workers_latency(&s->latency);
 	latency_clear(&s->gaps);
 	workers_gaps(&s->gaps);
-	s->target_gap = workers_target_gap(tsc_hz);
 	/* An answer sent twice can make up for a lost one only if it came too late to tell. */
 	s->lost = s->totals.sent > s->totals.received ? s->totals.sent - s->totals.received : 0;
-	s->duration_s = (double)clock_ns(s->totals.stopped - start->tsc, tsc_hz) / 1e9;
+	if (s->totals.stopped > start)
+		s->duration_s = (double)clock_ns(s->totals.stopped - start, tsc_hz) / 1e9;
 	s->rate = s->duration_s > 0 ? (double)s->totals.sent / s->duration_s : 0;
 	if (s->totals.sent > 0) {
-		s->first_send_ns = clock_realtime_ns(start, s->totals.first_send, tsc_hz);
-		s->last_send_ns = clock_realtime_ns(end, s->totals.last_send, tsc_hz);
+		s->first_send_ns = clock_realtime_ns(&s->start, s->totals.first_send, tsc_hz);
+		s->last_send_ns = clock_realtime_ns(&s->end, s->totals.last_send, tsc_hz);
 	}
 }
 
@@ -182,6 +183,7 @@ summary_save(const struct summary *s, const struct app *app)
 		return -1;
 	app_json(&json, app, s->duration_s);
 	json_u64(&json, "rate_asked", settings.rate);
+	json_f64(&json, "warm_up_s", (double)settings.warm_up_ms / 1e3);
 	json_f64(&json, "rate_achieved", s->rate);
 	json_u64(&json, "sent", t->sent);
 	json_u64(&json, "sent_bytes", t->sent_bytes);

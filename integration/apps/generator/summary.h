@@ -11,6 +11,7 @@
 
 #include "app.h"
 #include "clock.h"
+#include "phase.h"
 #include "worker.h"
 
 /* What is known of a run once it is over. */
@@ -29,9 +30,8 @@ struct summary {
 	uint64_t target_gap;	/* TSC cycles; 0: no limit. */
 };
 
-/* Fill it from the workers, whose lcores have ended. */
-void summarise(struct summary *s, const struct moment *start, const struct moment *end,
-		uint64_t tsc_hz, unsigned int in_use);
+/* Fill it from the workers, whose lcores have ended. in_use is 0 afterwards. */
+void summarise(struct summary *s, const struct phase *phase, uint64_t tsc_hz);
 
 void summary_print(const struct summary *s);
 

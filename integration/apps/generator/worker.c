@@ -23,7 +23,9 @@
 static const struct app *app;
 static struct sender *senders; /* One for each lane, in the order of app->lanes. */
 static struct worker *workers[RTE_MAX_LCORE];
-static uint16_t run;
+static struct phase phase;
+static uint16_t run; /* Number of the phase; the first one is random. */
+static uint16_t nb_runs;
 static uint64_t silence_cycles;
 static uint64_t deaf_from; /* TSC. */
 
@@ -32,20 +34,14 @@ create_sender(unsigned int index)
 {
 	struct probe_path path = settings.path;
 	const uint16_t port = app->lanes.lane[index].port;
-	const uint64_t nb_lanes = app->lanes.nb_lanes;
 	struct sender *sender = &senders[index];
 
 	if (settings.own_src_mac && rte_eth_macaddr_get(port, &path.src_mac) != 0)
 		rte_eth_random_addr(path.src_mac.addr_bytes);
 	probe_template(&sender->template, &path);
 	sender->template.fill = settings.fill || settings.verify;
-	sender->flow = settings.flows.first;
 	sender->shares =
 			app->lanes.lane[index].queue == settings.hot_queue ? settings.hot_times : 1;
-	/* Shares differ by one packet at most and add up. */
-	sender->quota = settings.count == 0 ? UINT64_MAX
-					    : settings.count / nb_lanes +
-							      (index < settings.count % nb_lanes);
 }
 
 static int
@@ -56,8 +52,6 @@ create_worker(unsigned int lcore)
 	if (worker == NULL)
 		return -ENOMEM;
 	workers[lcore] = worker;
-	latency_clear(&worker->latency);
-	latency_clear(&worker->gaps);
 	/* Only the pages of lanes whose packets arrive here are ever written. */
 	worker->sequences = calloc(app->lanes.nb_lanes, sizeof(*worker->sequences));
 	return worker->sequences != NULL ? 0 : -ENOMEM;
@@ -111,11 +105,11 @@ all_shares(void)
 }
 
 uint64_t
-workers_target_gap(uint64_t tsc_hz)
+workers_target_gap(uint64_t rate, uint64_t tsc_hz)
 {
-	const uint64_t share = RTE_MIN(settings.rate * settings.hot_times, PACER_MAX_RATE);
+	const uint64_t share = RTE_MIN(rate * settings.hot_times, PACER_MAX_RATE);
 
-	return settings.rate == 0 ? 0 : tsc_hz * all_shares() / share;
+	return rate == 0 ? 0 : tsc_hz * all_shares() / share;
 }
 
 /* Queues take turns: their packets are not due at the same moment. */
@@ -127,17 +121,60 @@ start_pacers(uint64_t tsc_hz, uint64_t now)
 
 	for (i = 0; i < app->lanes.nb_lanes; i++)
 		pacer_start(&senders[i].pacer, settings.pace,
-				RTE_MIN(settings.rate * senders[i].shares, PACER_MAX_RATE), shares,
-				settings.app.burst, tsc_hz, now + i * tsc_hz / settings.rate);
+				RTE_MIN(phase.rate * senders[i].shares, PACER_MAX_RATE), shares,
+				settings.app.burst, tsc_hz, now + i * tsc_hz / phase.rate);
+}
+
+static void
+reset_sender(unsigned int index)
+{
+	const uint64_t nb_lanes = app->lanes.nb_lanes;
+	struct sender *sender = &senders[index];
+
+	rte_pktmbuf_free_bulk(sender->pending, sender->nb_pending);
+	sender->nb_pending = 0;
+	sender->built = 0;
+	sender->next_size = 0;
+	sender->nb_hot = 0;
+	sender->flow = settings.flows.first;
+	sender->handed = 0;
+	/* Shares differ by one packet at most and add up. */
+	sender->quota = phase.count == 0
+					? UINT64_MAX
+					: phase.count / nb_lanes + (index < phase.count % nb_lanes);
+}
+
+static void
+reset_worker(struct worker *worker)
+{
+	struct sequence *sequences = worker->sequences;
+	unsigned int lane;
+
+	memset(worker, 0, sizeof(*worker));
+	worker->sequences = sequences;
+	latency_clear(&worker->latency);
+	latency_clear(&worker->gaps);
+	for (lane = 0; lane < app->lanes.nb_lanes; lane++)
+		if (sequences[lane].next != 0)
+			memset(&sequences[lane], 0, sizeof(sequences[lane]));
 }
 
 void
-workers_start(uint64_t tsc_hz, uint64_t now)
+workers_start(const struct phase *of, uint64_t tsc_hz, uint64_t now)
 {
+	unsigned int i, lcore;
+
+	phase = *of;
+	run++;
+	nb_runs++;
 	silence_cycles = tsc_hz;
 	deaf_from = settings.deaf_after_ms == 0 ? UINT64_MAX
 						: now + settings.deaf_after_ms * tsc_hz / 1000;
-	if (settings.rate != 0)
+	for (i = 0; i < app->lanes.nb_lanes; i++)
+		reset_sender(i);
+	RTE_LCORE_FOREACH(lcore)
+		reset_worker(workers[lcore]);
+	if (phase.rate != 0)
 		start_pacers(tsc_hz, now);
 }
 
@@ -148,7 +185,7 @@ allowance(struct sender *sender, uint64_t now)
 	const uint64_t room = RTE_MIN(sender->quota - sender->built,
 			(uint64_t)(settings.app.burst - sender->nb_pending));
 
-	if (settings.rate == 0)
+	if (phase.rate == 0)
 		return (uint32_t)room;
 	return pacer_ready(&sender->pacer, now, (uint32_t)room);
 }
@@ -254,7 +291,7 @@ send_on(const struct lane *lane, struct sender *sender, uint64_t now, struct wor
 	}
 	if (n > 0) {
 		build(sender, n, now);
-		if (settings.rate != 0)
+		if (phase.rate != 0)
 			pacer_spend(&sender->pacer, n);
 	}
 	if (sender->nb_pending > 0)
@@ -277,6 +314,15 @@ is_intact(const struct rte_mbuf *m, const struct probe *probe)
 	return probe_intact(&senders[probe->lane].template, m, size, probe);
 }
 
+/* A straggler of the warm-up or of an earlier trial. */
+static bool
+is_of_earlier_phase(const struct probe *probe)
+{
+	const uint16_t age = run - probe->run;
+
+	return age > 0 && age < nb_runs;
+}
+
 /* True if the packet is a probe that had not arrived before. */
 static bool
 receive_probe(const struct rte_mbuf *m, uint64_t now, struct worker *worker)
@@ -284,8 +330,12 @@ receive_probe(const struct rte_mbuf *m, uint64_t now, struct worker *worker)
 	struct probe probe;
 	enum sequence_verdict verdict;
 
-	if (!probe_read(m, settings.path.ipv6, &probe) || probe.run != run) {
+	if (!probe_read(m, settings.path.ipv6, &probe)) {
 		counter_add(&worker->foreign, 1);
+		return false;
+	}
+	if (unlikely(probe.run != run)) {
+		counter_add(&worker->foreign, is_of_earlier_phase(&probe) ? 0 : 1);
 		return false;
 	}
 	if (unlikely(!was_sent(&probe))) {
@@ -408,7 +458,8 @@ worker_main(void *arg)
 	while (!control_stopping() && send_and_receive(first, nb_lanes, worker))
 		;
 	__atomic_store_n(&worker->stopped, rte_rdtsc(), __ATOMIC_RELEASE);
-	drain(first, nb_lanes, worker);
+	if (phase.drain)
+		drain(first, nb_lanes, worker);
 	return 0;
 }
 

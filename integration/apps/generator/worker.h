@@ -12,6 +12,7 @@
 #include "app.h"
 #include "latency.h"
 #include "pacer.h"
+#include "phase.h"
 #include "probe.h"
 #include "sequence.h"
 
@@ -68,8 +69,11 @@ struct totals {
 /* Set up lanes and lcores. 0, or -ENOMEM, reported. */
 int workers_create(const struct app *app);
 
-/* Begin to count time and credit. Right before the lcores are launched. */
-void workers_start(uint64_t tsc_hz, uint64_t now);
+/*
+ * Set all counters to 0, free what was never sent, and begin to count time and credit. Right before
+ * the lcores are launched. Packets of earlier phases that still return are ignored.
+ */
+void workers_start(const struct phase *phase, uint64_t tsc_hz, uint64_t now);
 
 int worker_main(void *arg);
 
@@ -82,7 +86,7 @@ void workers_latency(struct latency *latency);
 void workers_gaps(struct latency *gaps);
 
 /* Cycles between two packets of the queue that has the most, as asked for; 0: no limit. */
-uint64_t workers_target_gap(uint64_t tsc_hz);
+uint64_t workers_target_gap(uint64_t rate, uint64_t tsc_hz);
 
 /* Give back what was never sent. After all lcores have ended. */
 void workers_free_pending(void);

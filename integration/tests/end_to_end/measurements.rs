@@ -25,6 +25,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("hdr_log_agrees_with_the_summary", Needs::Apps, hdr_log),
         trial("packets_leave_one_at_a_time", Needs::Wireshark, one_at_a_time),
         trial("packets_leave_in_bursts_if_asked", Needs::Wireshark, in_bursts),
+        trial("the_warm_up_is_not_counted", Needs::Apps, warm_up),
+        trial("find_rate_tells_how_it_was_found", Needs::Apps, find_rate),
+        trial("find_rate_fails_on_a_lossy_path", Needs::Apps, find_rate_of_lossy_path),
     ]
 }
 
@@ -145,5 +148,69 @@ fn in_bursts(scratch: &Scratch) -> Result<()> {
     ensure!(within < GAP_NS / 5, "{within} ns within a burst: {departure}");
     ensure!(between > GAP_NS * 3, "{between} ns between bursts: {departure}");
     ensure!(number(departure, "p50")? == 0 && summary["pace"] == "bursts", "{summary}");
+    Ok(())
+}
+
+fn warm_up(scratch: &Scratch) -> Result<()> {
+    let mut pair = pair(scratch, 2)?;
+    let args = ["--rate", "20k", "--warm-up", "0.5", "--count", "5000"];
+    let sent = pair.generate(scratch, &args)?.finish(LIMIT)?;
+    pair.reflector.interrupt()?;
+    let reflected = summary(&scratch.path("reflector.json"))?;
+
+    ensure!(number(&sent, "sent")? == 5000, "{sent}");
+    ensure!(number(&sent, "received")? + number(&sent, "lost")? == 5000, "{sent}");
+    ensure!(number(&sent, "foreign")? == 0 && number(&sent, "duplicates")? == 0, "{sent}");
+    ensure!(number(&sent["pool"], "in_use_end")? == 0, "{sent}");
+    ensure!(number(&reflected, "received")? > 5000, "nothing was sent before: {reflected}");
+    Ok(())
+}
+
+/// Searches, and returns the exit status and what the summary says of it.
+fn search(scratch: &Scratch, pair: &Pair, args: &[&str]) -> Result<(bool, Value)> {
+    let limits = ["--find-rate", "--rate", "4k", "--trial", "0.3"];
+    let args = limits.iter().chain(args).copied().collect::<Vec<_>>();
+    let mut generator = pair.generate(scratch, &args)?;
+    let status = generator.process.wait(LIMIT)?;
+    let summary = summary(&scratch.path("generator.json"))?;
+    Ok((status.success(), summary["find_rate"].clone()))
+}
+
+fn find_rate(scratch: &Scratch) -> Result<()> {
+    let pair = pair(scratch, 1)?;
+    let args = ["--min-rate", "500", "--loss", "0.1%", "--resolution", "20"];
+    let (found, result) = search(scratch, &pair, &args)?;
+    let trials = result["trials"].as_array().context("trials")?;
+    let mut best = None;
+    for trial in trials {
+        let (asked, sent) = (number(trial, "rate_asked")?, number(trial, "sent")?);
+        let achieved = trial["rate_achieved"].as_f64().context("rate_achieved")?;
+        ensure!((500..=4000).contains(&asked), "{trial}");
+        ensure!(sent == number(trial, "received")? + number(trial, "lost")?, "{trial}");
+        // A busy machine may miss the rate: then nothing is said of the path.
+        let verdict = match number(trial, "lost")? * 1000 <= sent && sent > 0 {
+            true if achieved >= 0.99 * f64::from(u32::try_from(asked)?) => "pass",
+            true => "fail: rate not reached",
+            false => "fail: loss",
+        };
+        ensure!(trial["verdict"] == verdict, "{trial}");
+        best = best.max((verdict == "pass").then_some(asked));
+    }
+    ensure!(number(&trials[0], "rate_asked")? == 4000, "{result}");
+    ensure!(found == best.is_some(), "{result}");
+    let rate = result["rate"].as_f64().map(|rate| rate.to_string());
+    ensure!(rate == best.map(|best| best.to_string()), "{result}");
+    Ok(())
+}
+
+fn find_rate_of_lossy_path(scratch: &Scratch) -> Result<()> {
+    let options =
+        PairOptions { link: Link::Memif, leak: Some("1/4".to_owned()), ..PairOptions::default() };
+    let pair = Pair::start(scratch, options)?;
+    let (found, result) = search(scratch, &pair, &["--loss", "0.1"])?;
+    ensure!(!found && result["rate"].is_null(), "{result}");
+    let trials = result["trials"].as_array().context("trials")?;
+    ensure!(trials.len() == 2, "{result}");
+    ensure!(trials.iter().all(|trial| trial["verdict"] == "fail: loss"), "{result}");
     Ok(())
 }
