@@ -2,29 +2,36 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
+#include <rte_lcore.h>
+
+#include "csv.h"
 #include "hdr.h"
+#include "interval.h"
 #include "output.h"
 #include "report.h"
 #include "settings.h"
 #include "worker.h"
 
-/* What happened in an interval. */
-struct interval {
-	uint64_t elapsed_ns; /* From the start of the run to the end of the interval. */
-	uint64_t span_ns;
-	struct totals before, now;
-	struct latency latency;
-};
+#define NS_PER_MS UINT64_C(1000000)
 
 static uint64_t tsc_hz;
+static struct output csv = { .fd = -1 };
 static struct output hdr_log = { .fd = -1 };
 static uint64_t start_ns; /* CLOCK_MONOTONIC */
-static uint64_t last_elapsed_ns;
-static struct totals last;
-static struct latency last_latency;
+
+/* Lines on standard output, and rows of the files, are due at times of their own. */
+static struct series {
+	uint64_t interval_ms;
+	uint64_t end_ns; /* Of the latest interval, from the start of the run. */
+	struct totals totals;
+	struct latency latency;
+	struct lcore_rates lcores[RTE_MAX_LCORE];
+} lines, rows;
 
 static double
 us(uint64_t cycles)
@@ -36,36 +43,73 @@ int
 report_open(uint64_t hz)
 {
 	tsc_hz = hz;
-	return settings.hdr_log != NULL ? output_open(&hdr_log, "hdr-log", settings.hdr_log) : 0;
+	lines.interval_ms = settings.app.interval_ms;
+	rows.interval_ms = settings.csv_interval_ms != 0 ? settings.csv_interval_ms
+							 : settings.app.interval_ms;
+	/* The control thread wakes up for both. */
+	if (settings.csv != NULL || settings.hdr_log != NULL)
+		settings.app.interval_ms = RTE_MIN(lines.interval_ms, rows.interval_ms);
+	if (settings.csv != NULL && output_open(&csv, "csv", settings.csv) != 0)
+		return -EIO;
+	if (settings.hdr_log != NULL && output_open(&hdr_log, "hdr-log", settings.hdr_log) != 0)
+		return -EIO;
+	return 0;
+}
+
+static void
+series_start(struct series *series)
+{
+	series->end_ns = 0;
+	series->totals = (struct totals){ 0 };
+	latency_clear(&series->latency);
+	memset(series->lcores, 0, sizeof(series->lcores));
+}
+
+/* True if an interval, counted from the start of the run, is over. */
+static bool
+series_is_due(const struct series *series, uint64_t elapsed_ns)
+{
+	const uint64_t interval_ns = series->interval_ms * NS_PER_MS;
+
+	return elapsed_ns / interval_ns > series->end_ns / interval_ns;
 }
 
 void
 report_start(const struct moment *start)
 {
 	start_ns = start->monotonic_ns;
-	last_elapsed_ns = 0;
-	last = (struct totals){ 0 };
-	latency_clear(&last_latency);
+	series_start(&lines);
+	series_start(&rows);
+	if (csv.fd >= 0)
+		csv_begin(&csv);
 	if (hdr_log.fd >= 0)
 		hdr_log_begin(&hdr_log, start);
 }
 
 static void
-take_interval(struct interval *interval, uint64_t elapsed_ns, uint64_t span_ns)
+take_interval(struct series *series, struct interval *interval, uint64_t elapsed_ns)
 {
 	static struct latency now;
+	unsigned int lcore;
 
 	latency_clear(&now);
 	workers_latency(&now);
 	interval->elapsed_ns = elapsed_ns;
-	interval->span_ns = span_ns;
-	interval->before = last;
+	interval->span_ns = elapsed_ns - series->end_ns;
+	interval->before = series->totals;
 	interval->now = workers_total();
+	RTE_LCORE_FOREACH(lcore) {
+		const struct lcore_rates sum = { worker_sent(lcore), worker_received(lcore) };
+
+		interval->lcores[lcore].sent = sum.sent - series->lcores[lcore].sent;
+		interval->lcores[lcore].received = sum.received - series->lcores[lcore].received;
+		series->lcores[lcore] = sum;
+	}
 	interval->latency = now;
-	latency_subtract(&interval->latency, &last_latency);
-	last = interval->now;
-	last_latency = now;
-	last_elapsed_ns = elapsed_ns;
+	latency_subtract(&interval->latency, &series->latency);
+	series->totals = interval->now;
+	series->latency = now;
+	series->end_ns = elapsed_ns;
 }
 
 static void
@@ -86,11 +130,19 @@ print_line(const struct interval *interval)
 }
 
 static void
-write_files(const struct interval *interval)
+write_row(uint64_t elapsed_ns, bool last)
 {
+	static struct interval interval;
+
+	take_interval(&rows, &interval, elapsed_ns);
+	/* What is not back now is lost, also if nothing came behind it. */
+	if (last && interval.now.sent > interval.now.received)
+		interval.now.missing = interval.now.sent - interval.now.received;
+	if (csv.fd >= 0)
+		csv_row(&csv, &interval, tsc_hz);
 	if (hdr_log.fd >= 0)
-		hdr_log_line(&hdr_log, NULL, interval->elapsed_ns - interval->span_ns,
-				interval->span_ns, &interval->latency, tsc_hz);
+		hdr_log_line(&hdr_log, NULL, elapsed_ns - interval.span_ns, interval.span_ns,
+				&interval.latency, tsc_hz);
 }
 
 void
@@ -98,21 +150,23 @@ report(uint64_t elapsed_ns, uint64_t span_ns)
 {
 	static struct interval interval;
 
-	take_interval(&interval, elapsed_ns, span_ns);
-	if (!settings.app.quiet)
-		print_line(&interval);
-	write_files(&interval);
+	(void)span_ns;
+	if ((csv.fd >= 0 || hdr_log.fd >= 0) && series_is_due(&rows, elapsed_ns))
+		write_row(elapsed_ns, false);
+	if (settings.app.quiet || !series_is_due(&lines, elapsed_ns))
+		return;
+	take_interval(&lines, &interval, elapsed_ns);
+	print_line(&interval);
 }
 
 int
 report_close(const struct moment *end)
 {
-	static struct interval interval;
 	const uint64_t elapsed_ns = end->monotonic_ns - start_ns;
+	int rc;
 
-	if (elapsed_ns > last_elapsed_ns) {
-		take_interval(&interval, elapsed_ns, elapsed_ns - last_elapsed_ns);
-		write_files(&interval);
-	}
-	return output_close(&hdr_log);
+	if (elapsed_ns > rows.end_ns && (csv.fd >= 0 || hdr_log.fd >= 0))
+		write_row(elapsed_ns, true);
+	rc = output_close(&csv);
+	return output_close(&hdr_log) != 0 ? -EIO : rc;
 }

@@ -42,7 +42,7 @@ sequence_see(struct sequence *sequence, uint64_t number)
 	if (ahead >= 0) {
 		clear(sequence, sequence->next, number);
 		*word |= bit_of(number);
-		sequence->next = number + 1;
+		counter_set(&sequence->next, number + 1);
 		counter_add(&sequence->received, 1);
 		return SEQUENCE_NEW;
 	}

@@ -38,6 +38,8 @@ struct settings {
 	uint64_t min_rate;   /* Packets per second; 0: a part of the highest. */
 	uint64_t trial_ms;
 	double resolution_percent; /* Of the highest rate. */
+	const char *csv;	   /* File with a row for each interval; NULL: none. */
+	uint64_t csv_interval_ms;  /* 0: the interval of the lines. */
 	const char *hdr_log;	   /* File for the latencies of each interval; NULL: none. */
 };
 

@@ -347,6 +347,7 @@ receive_probe(const struct rte_mbuf *m, uint64_t now, struct worker *worker)
 		counter_add(&worker->corrupted, 1);
 		return true;
 	}
+	counter_add(&worker->received_bytes, m->pkt_len);
 	verdict = sequence_see(&worker->sequences[probe.lane], probe.seq);
 	if (verdict == SEQUENCE_DUPLICATE)
 		return false;
@@ -478,18 +479,37 @@ add_sequences(struct totals *sum, const struct worker *worker)
 	}
 }
 
+/* Packets of a queue before the newest that is back; those on their way behind it are left out. */
+static uint64_t
+overtaken(unsigned int lane)
+{
+	uint64_t next = 0, received = 0;
+	unsigned int lcore;
+
+	RTE_LCORE_FOREACH(lcore) {
+		const struct sequence *sequence = &workers[lcore]->sequences[lane];
+
+		received += counter_read(&sequence->received);
+		next = RTE_MAX(next, counter_read(&sequence->next));
+	}
+	return next > received ? next - received : 0;
+}
+
 struct totals
 workers_total(void)
 {
 	struct totals sum = { .first_send = UINT64_MAX };
 	unsigned int lcore, i;
 
+	for (i = 0; i < app->lanes.nb_lanes; i++)
+		sum.missing += overtaken(i);
 	RTE_LCORE_FOREACH(lcore) {
 		const struct worker *worker = workers[lcore];
 
 		/* Received before sent: a moment must not show more back than went out. */
 		add_sequences(&sum, worker);
 		sum.foreign += counter_read(&worker->foreign);
+		sum.received_bytes += counter_read(&worker->received_bytes);
 		sum.corrupted += counter_read(&worker->corrupted);
 	}
 	RTE_LCORE_FOREACH(lcore) {
@@ -510,6 +530,24 @@ workers_total(void)
 		sum.pace_skipped += pacer_skipped(&senders[i].pacer);
 	}
 	return sum;
+}
+
+uint64_t
+worker_sent(unsigned int lcore)
+{
+	return counter_read(&workers[lcore]->sent);
+}
+
+uint64_t
+worker_received(unsigned int lcore)
+{
+	return received_by(workers[lcore]);
+}
+
+bool
+worker_is_used(unsigned int lcore)
+{
+	return app->lanes.count[lcore] > 0;
 }
 
 void

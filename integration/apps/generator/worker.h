@@ -7,6 +7,7 @@
 
 /* The poll loops of the generator: each lcore sends on its lanes and receives on them. */
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "app.h"
@@ -35,11 +36,12 @@ struct sender {
 struct worker {
 	uint64_t sent;
 	uint64_t sent_bytes;
-	uint64_t tx_short;   /* Packets that the NIC did not take at once; offered again. */
-	uint64_t no_mbuf;    /* Times that the pool was empty. */
-	uint64_t foreign;    /* Received, but no probe of this run. */
-	uint64_t corrupted;  /* Probes of this run that are not as they were sent; --verify. */
-	uint64_t first_send; /* TSC before the first and after the last packet; 0: none. */
+	uint64_t received_bytes; /* Of all probes of this phase, copies too. */
+	uint64_t tx_short;	 /* Packets that the NIC did not take at once; offered again. */
+	uint64_t no_mbuf;	 /* Times that the pool was empty. */
+	uint64_t foreign;	 /* Received, but no probe of this run. */
+	uint64_t corrupted;	 /* Probes of this run that are not as they were sent; --verify. */
+	uint64_t first_send;	 /* TSC before the first and after the last packet; 0: none. */
 	uint64_t last_send;
 	uint64_t stopped; /* TSC when it stopped sending; 0: still sending. */
 	struct latency latency;
@@ -62,6 +64,8 @@ struct totals {
 	uint64_t first_send;
 	uint64_t last_send;
 	uint64_t stopped;
+	uint64_t received_bytes;
+	uint64_t missing;      /* Overtaken by a later packet of their queue, and not yet back. */
 	uint64_t pace_late;    /* Left an interval late, or later. */
 	uint64_t pace_skipped; /* Due, but not sent: of pauses of more than a second. */
 };
@@ -78,6 +82,13 @@ void workers_start(const struct phase *phase, uint64_t tsc_hz, uint64_t now);
 int worker_main(void *arg);
 
 struct totals workers_total(void);
+
+/* Packets of one lcore. */
+uint64_t worker_sent(unsigned int lcore);
+uint64_t worker_received(unsigned int lcore);
+
+/* True if it has queues. */
+bool worker_is_used(unsigned int lcore);
 
 /* Merge the latencies of all lcores into a cleared histogram. */
 void workers_latency(struct latency *latency);

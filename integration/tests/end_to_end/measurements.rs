@@ -11,6 +11,7 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 use libtest_mimic::Trial;
+use pmdscope_integration::disk::Disk;
 use pmdscope_integration::pair::{Link, Pair, PairOptions, eal};
 use pmdscope_integration::process::run;
 use pmdscope_integration::programs;
@@ -25,6 +26,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("hdr_log_agrees_with_the_summary", Needs::Apps, hdr_log),
         trial("packets_leave_one_at_a_time", Needs::Wireshark, one_at_a_time),
         trial("packets_leave_in_bursts_if_asked", Needs::Wireshark, in_bursts),
+        trial("csv_adds_up_to_the_summary", Needs::Apps, csv_sums),
+        trial("a_full_disk_does_not_end_the_run", Needs::Disk, full_disk),
         trial("the_warm_up_is_not_counted", Needs::Apps, warm_up),
         trial("find_rate_tells_how_it_was_found", Needs::Apps, find_rate),
         trial("find_rate_fails_on_a_lossy_path", Needs::Apps, find_rate_of_lossy_path),
@@ -212,5 +215,111 @@ fn find_rate_of_lossy_path(scratch: &Scratch) -> Result<()> {
     let trials = result["trials"].as_array().context("trials")?;
     ensure!(trials.len() == 2, "{result}");
     ensure!(trials.iter().all(|trial| trial["verdict"] == "fail: loss"), "{result}");
+    Ok(())
+}
+
+/// A CSV file with named columns.
+struct Table {
+    names: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    fn read(path: &Path) -> Result<Self> {
+        let text = fs::read_to_string(path)?;
+        ensure!(text.ends_with('\n'), "the last row is not whole");
+        let split = |line: &str| line.split(',').map(str::to_owned).collect::<Vec<_>>();
+        let mut lines = text.lines().map(split);
+        let names = lines.next().context("no header")?;
+        let rows = lines.collect::<Vec<_>>();
+        ensure!(rows.iter().all(|row| row.len() == names.len()), "rows of several lengths: {text}");
+        Ok(Self { names, rows })
+    }
+
+    /// Numbers of a column; `None` where there is none.
+    fn column(&self, name: &str) -> Result<Vec<Option<f64>>> {
+        let at = self.names.iter().position(|it| it == name);
+        let at = at.with_context(|| format!("no column {name} in {:?}", self.names))?;
+        let parse = |text: &String| (!text.is_empty()).then(|| text.parse()).transpose();
+        Ok(self.rows.iter().map(|row| parse(&row[at])).collect::<Result<_, _>>()?)
+    }
+
+    fn sum(&self, name: &str) -> Result<f64> {
+        Ok(self.column(name)?.into_iter().flatten().sum())
+    }
+
+    /// A column of numbers per second, times the seconds.
+    fn integral(&self, name: &str) -> Result<f64> {
+        let mut last = 0.0;
+        let mut sum = 0.0;
+        for (time, rate) in self.column("time_s")?.into_iter().zip(self.column(name)?) {
+            let time = time.context("time_s")?;
+            sum += rate.context("a rate")? * (time - last);
+            last = time;
+        }
+        Ok(sum)
+    }
+}
+
+fn csv_sums(scratch: &Scratch) -> Result<()> {
+    let options = PairOptions {
+        link: Link::Memif,
+        queues: 2,
+        leak: Some("1/50".to_owned()),
+        ..PairOptions::default()
+    };
+    let pair = Pair::start(scratch, options)?;
+    let csv = scratch.path("run.csv");
+    let csv_text = csv.to_str().context("the path is text")?;
+    let args = ["--rate", "20k", "--duration", "1.5", "--csv-interval", "0.1", "--csv", csv_text];
+    let summary = pair.generate(scratch, &args)?.finish(LIMIT)?;
+    let table = Table::read(&csv)?;
+
+    let total = |name: &str| summary[name].as_f64().with_context(|| name.to_owned());
+    ensure!(total("lost")? > 0.0, "the path loses nothing: {summary}");
+    ensure!(table.rows.len() >= 2, "{} rows", table.rows.len());
+    for (column, wanted) in
+        [("lost", "lost"), ("reordered", "reordered"), ("duplicates", "duplicates")]
+    {
+        ensure!((table.sum(column)? - total(wanted)?).abs() < 0.5, "{column}: {summary}");
+    }
+    for (column, wanted) in [
+        ("tx_pps", total("sent")?),
+        ("rx_pps", total("received")?),
+        ("lcore0_tx_pps", total("sent")?),
+        ("tx_bps", total("sent_bytes")? * 8.0),
+        ("rx_bps", total("received")? * 8.0 * total("sent_bytes")? / total("sent")?),
+    ] {
+        let seen = table.integral(column)?;
+        ensure!((seen - wanted).abs() < wanted * 0.001, "{column}: {seen}, not {wanted}");
+    }
+    // Not asked for is not 0.
+    ensure!(table.column("corrupted")?.iter().all(Option::is_none), "corrupted without --verify");
+    let max = table.column("latency_max_ns")?.into_iter().flatten().fold(0.0, f64::max);
+    let wanted = summary["latency_ns"]["max"].as_f64().context("max")?;
+    ensure!((max - wanted).abs() <= wanted * 0.01, "{max} is not {wanted}");
+    Ok(())
+}
+
+fn full_disk(scratch: &Scratch) -> Result<()> {
+    let disk = Disk::mount(&scratch.path("disk"), "64k")?;
+    fs::write(disk.path().join("filler"), vec![0; 52 << 10])?;
+    let pair = pair(scratch, 1)?;
+    let csv = disk.path().join("run.csv");
+    let csv_text = csv.to_str().context("the path is text")?;
+    // Each row has 50 bytes and more, so that the room is gone long before the end.
+    let args = ["--rate", "2k", "--duration", "3", "--csv-interval", "0.01", "--csv", csv_text];
+    let mut generator = pair.generate(scratch, &args)?;
+    let status = generator.process.wait(LIMIT)?;
+    let output = generator.process.output();
+    if disk.free()? > 8 << 10 {
+        anyhow::bail!("the disk is not full: {output}");
+    }
+    ensure!(status.code() == Some(1), "{status}: {output}");
+    ensure!(output.matches("the run goes on").count() == 1, "{output}");
+    ensure!(output.contains("lines are missing"), "{output}");
+    let summary = summary(&scratch.path("generator.json"))?;
+    ensure!(number(&summary, "sent")? > 0 && number(&summary, "received")? > 0, "{summary}");
+    ensure!(!Table::read(&csv)?.rows.is_empty(), "no row was written");
     Ok(())
 }
