@@ -33,6 +33,54 @@ clear(struct sequence *sequence, uint64_t from, uint64_t to)
 		*word_of(sequence, number) &= ~bit_of(number);
 }
 
+static void
+note_jump(struct sequence *sequence, uint64_t number)
+{
+	sequence->jumps[sequence->nb_jumps++ % SEQUENCE_JUMPS] = (struct sequence_jump){
+		.from = sequence->next,
+		.number = number,
+		.arrival = sequence->received,
+	};
+}
+
+/* The packet that came first of those with a higher number, or NULL if it is forgotten. */
+static const struct sequence_jump *
+find_jump(const struct sequence *sequence, uint64_t number)
+{
+	uint64_t low = sequence->nb_jumps < SEQUENCE_JUMPS ? 0
+							   : sequence->nb_jumps - SEQUENCE_JUMPS;
+	uint64_t high = sequence->nb_jumps, middle;
+	const struct sequence_jump *jump;
+
+	/* The jumps from high on have higher numbers, those before low have lower ones. */
+	while (low < high) {
+		middle = low + (high - low) / 2;
+		if ((int64_t)(sequence->jumps[middle % SEQUENCE_JUMPS].number - number) > 0)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	if (high == sequence->nb_jumps)
+		return NULL;
+	jump = &sequence->jumps[high % SEQUENCE_JUMPS];
+	return (int64_t)(number - jump->from) >= 0 ? jump : NULL;
+}
+
+static void
+count_extent(struct sequence *sequence, uint64_t number)
+{
+	const struct sequence_jump *jump = find_jump(sequence, number);
+	uint64_t extent;
+
+	if (jump == NULL)
+		return;
+	extent = sequence->received - jump->arrival;
+	counter_add(&sequence->extents, 1);
+	counter_add(&sequence->extent_sum, extent);
+	if (extent > sequence->extent_max)
+		counter_set(&sequence->extent_max, extent);
+}
+
 enum sequence_verdict
 sequence_see(struct sequence *sequence, uint64_t number)
 {
@@ -40,6 +88,8 @@ sequence_see(struct sequence *sequence, uint64_t number)
 	uint64_t *word = word_of(sequence, number);
 
 	if (ahead >= 0) {
+		if (ahead > 0)
+			note_jump(sequence, number);
 		clear(sequence, sequence->next, number);
 		*word |= bit_of(number);
 		counter_set(&sequence->next, number + 1);
@@ -56,6 +106,7 @@ sequence_see(struct sequence *sequence, uint64_t number)
 		return SEQUENCE_DUPLICATE;
 	}
 	*word |= bit_of(number);
+	count_extent(sequence, number);
 	counter_add(&sequence->received, 1);
 	counter_add(&sequence->reordered, 1);
 	return SEQUENCE_REORDERED;

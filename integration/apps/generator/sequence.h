@@ -12,7 +12,17 @@
 
 #include <stdint.h>
 
+/* So many of the latest gaps are known; a packet that fills an older one has no known extent. */
+#define SEQUENCE_JUMPS 256 /* A power of two. */
+
 #define SEQUENCE_WINDOW 65536 /* A power of two, at least 64. */
+
+/* A packet that came before packets with lower numbers. */
+struct sequence_jump {
+	uint64_t from;	  /* Lowest number that was missing. */
+	uint64_t number;  /* Its own. */
+	uint64_t arrival; /* So many packets had come before. */
+};
 
 struct sequence {
 	uint64_t next;	     /* One more than the highest number seen. */
@@ -20,6 +30,12 @@ struct sequence {
 	uint64_t duplicates; /* Second copies. */
 	uint64_t reordered;  /* Came after a packet with a higher number (RFC 4737). */
 	uint64_t late;	     /* Older than the window: out of order, or a copy; nobody can tell. */
+	/* Reordering extent of RFC 4737, 4.2.1: packets since the first one with a higher number. */
+	uint64_t extents; /* Reordered packets whose extent is known. */
+	uint64_t extent_sum;
+	uint64_t extent_max;
+	uint64_t nb_jumps;
+	struct sequence_jump jumps[SEQUENCE_JUMPS]; /* Oldest first, from nb_jumps on, modulo. */
 	uint64_t seen[SEQUENCE_WINDOW / 64];
 };
 

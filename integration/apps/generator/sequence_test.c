@@ -52,6 +52,48 @@ test_disorder(uint64_t base)
 }
 
 static void
+check_extents(uint64_t extents, uint64_t sum, uint64_t max)
+{
+	CHECK_EQ(s.extents, extents);
+	CHECK_EQ(s.extent_sum, sum);
+	CHECK_EQ(s.extent_max, max);
+}
+
+/* Worked out by hand from the definition. */
+static void
+test_extents(uint64_t base)
+{
+	static const uint64_t one[] = { 1, 2, 3, 7, 8, 9, 10, 4, 5, 6, 11 };
+	static const uint64_t two[] = { 1, 2, 3, 5, 4, 4, 5, 6 };
+	unsigned int i;
+
+	restart(base + 1);
+	for (i = 0; i < 11; i++)
+		sequence_see(&s, base + one[i]);
+	CHECK_EQ(s.reordered, 3);
+	check_extents(3, 4 + 5 + 6, 6);
+	restart(base + 1);
+	for (i = 0; i < 8; i++)
+		sequence_see(&s, base + two[i]);
+	check_extents(1, 1, 1);
+}
+
+/* Of a gap that is forgotten, or that was never seen, no extent is made up. */
+static void
+test_forgotten_extents(void)
+{
+	uint64_t i;
+
+	restart(0);
+	for (i = 0; i <= SEQUENCE_JUMPS; i++)
+		sequence_see(&s, 2 * i + 1);
+	CHECK_EQ(sequence_see(&s, 0), SEQUENCE_REORDERED);
+	check_extents(0, 0, 0);
+	CHECK_EQ(sequence_see(&s, 2), SEQUENCE_REORDERED);
+	check_extents(1, SEQUENCE_JUMPS + 1, SEQUENCE_JUMPS + 1);
+}
+
+static void
 test_window_edge(void)
 {
 	restart(0);
@@ -69,9 +111,11 @@ test_against_table(void)
 {
 	enum { NUMBERS = 400000, SPREAD = 1000 };
 	static bool seen[NUMBERS];
+	static uint64_t first_above[NUMBERS]; /* Arrival of the first packet above. */
+	uint64_t extent_sum = 0, extents = 0;
 	uint64_t random = 99, highest = 0, received = 0, duplicates = 0, reordered = 0;
 	bool any = false;
-	uint64_t i, number;
+	uint64_t i, number, number_below;
 
 	restart(0);
 	for (i = 0; i + SPREAD < NUMBERS; i += check_random(&random) % 3) {
@@ -81,6 +125,12 @@ test_against_table(void)
 			CHECK_EQ(sequence_see(&s, number), SEQUENCE_DUPLICATE);
 			continue;
 		}
+		if (any && number < highest) {
+			extents++;
+			extent_sum += received - first_above[number];
+		}
+		for (number_below = any ? highest + 1 : 0; number_below < number; number_below++)
+			first_above[number_below] = received;
 		received++;
 		CHECK_EQ(sequence_see(&s, number),
 				any && number < highest ? SEQUENCE_REORDERED : SEQUENCE_NEW);
@@ -90,6 +140,9 @@ test_against_table(void)
 	}
 	CHECK(duplicates > 1000 && reordered > 1000);
 	check_counts(received, duplicates, reordered, 0);
+	/* Old gaps are forgotten: of 1000 numbers at a time less than 256 are. */
+	CHECK(s.extents > extents / 2 && s.extents <= extents);
+	CHECK(s.extents < extents || s.extent_sum == extent_sum);
 }
 
 int
@@ -99,6 +152,9 @@ main(void)
 	test_disorder(0);
 	test_disorder(SEQUENCE_WINDOW - 2);
 	test_disorder(UINT64_MAX - 1); /* The numbers themselves wrap. */
+	test_extents(0);
+	test_extents(UINT64_MAX - 4);
+	test_forgotten_extents();
 	test_window_edge();
 	test_against_table();
 	return 0;

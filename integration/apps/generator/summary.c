@@ -62,6 +62,21 @@ summarise(struct summary *s, const struct phase *phase, uint64_t tsc_hz)
 	}
 }
 
+/* RFC 4737, 4.1: of the packets received, without those that nobody can tell. */
+static double
+reordered_ratio(const struct totals *t)
+{
+	const uint64_t known = t->received - t->late;
+
+	return known == 0 ? 0 : (double)t->reordered / (double)known;
+}
+
+static double
+extent_mean(const struct totals *t)
+{
+	return t->extents == 0 ? 0 : (double)t->extent_sum / (double)t->extents;
+}
+
 static void
 print_latency(const struct summary *s)
 {
@@ -110,6 +125,10 @@ summary_print(const struct summary *s)
 			t->received, s->lost, t->duplicates, t->reordered, t->late, t->foreign);
 	if (settings.verify)
 		printf("corrupted %" PRIu64 ", which count as lost\n", t->corrupted);
+	if (t->reordered > 0)
+		printf("reordered %.6f %% of the packets; extent mean %.1f max %" PRIu64
+		       " packets\n",
+				100 * reordered_ratio(t), extent_mean(t), t->extent_max);
 	if (t->received > 0)
 		print_latency(s);
 	if (latency_count(&s->gaps) > 0)
@@ -118,6 +137,22 @@ summary_print(const struct summary *s)
 		printf("the pool was empty %" PRIu64 " times; raise --mbufs\n", t->no_mbuf);
 	if (s->in_use > 0)
 		printf("%u packets missing from the pool\n", s->in_use);
+}
+
+static void
+json_order(struct json *json, const struct totals *t)
+{
+	json_open(json, "reordering");
+	json_f64(json, "ratio_ppm", 1e6 * reordered_ratio(t));
+	json_u64(json, "extents_known", t->extents);
+	if (t->extents > 0) {
+		json_f64(json, "extent_mean", extent_mean(t));
+		json_u64(json, "extent_max", t->extent_max);
+	} else {
+		json_null(json, "extent_mean");
+		json_null(json, "extent_max");
+	}
+	json_close(json);
 }
 
 /* Two moments around the run: with them, the time stamps in the packets can be told exactly. */
@@ -192,6 +227,7 @@ summary_save(const struct summary *s, const struct app *app)
 	json_u64(&json, "duplicates", t->duplicates);
 	json_u64(&json, "reordered", t->reordered);
 	json_u64(&json, "late", t->late);
+	json_order(&json, t);
 	json_u64(&json, "foreign", t->foreign);
 	if (settings.verify)
 		json_u64(&json, "corrupted", t->corrupted);

@@ -476,6 +476,9 @@ add_sequences(struct totals *sum, const struct worker *worker)
 		sum->duplicates += counter_read(&sequence->duplicates);
 		sum->reordered += counter_read(&sequence->reordered);
 		sum->late += counter_read(&sequence->late);
+		sum->extents += counter_read(&sequence->extents);
+		sum->extent_sum += counter_read(&sequence->extent_sum);
+		sum->extent_max = RTE_MAX(sum->extent_max, counter_read(&sequence->extent_max));
 	}
 }
 
