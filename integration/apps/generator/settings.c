@@ -2,6 +2,7 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,13 +29,14 @@ struct settings settings = {
 	.wait_link_ms = 5000,
 	.trial_ms = 10000,
 	.resolution_percent = 1,
+	.resolve_ms = 5000,
 	.own_src_mac = true,
 	/* Locally administered. */
 	.path.dst_mac = { .addr_bytes = { 0x02, 'p', 'm', 'd', 's', 2 } },
 };
 
 /* As given; what is right depends on --ipv6, which may come later. */
-static const char *size_text, *src_ip, *dst_ip, *src_port, *dst_port;
+static const char *size_text, *src_ip, *dst_ip, *src_port, *dst_port, *gateway;
 static uint32_t nb_flows; /* 0: not given. */
 
 static int
@@ -42,6 +44,11 @@ parse_mac(const struct option_spec *spec, const char *text)
 {
 	struct rte_ether_addr *mac = spec->field;
 
+	if (mac == &settings.path.dst_mac) {
+		settings.resolve = strcmp(text, "auto") == 0;
+		if (settings.resolve)
+			return 0;
+	}
 	if (rte_ether_unformat_addr(text, mac) != 0)
 		return option_refuse(spec, text, "a MAC address such as 02:00:00:00:00:01");
 	if (mac == &settings.path.src_mac) {
@@ -149,12 +156,17 @@ static const struct option_spec specs[] = {
 	{ "ipv6", NULL, "send IPv6, not IPv4", option_flag, &settings.path.ipv6, 0, 0 },
 	{ "src-mac", "MAC", "sender (the port's own address)", parse_mac, &settings.path.src_mac, 0,
 			0 },
-	{ "dst-mac", "MAC", "receiver (02:70:6d:64:73:02)", parse_mac, &settings.path.dst_mac, 0,
-			0 },
+	{ "dst-mac", "MAC|auto",
+			"receiver, auto: ask for it by ARP or neighbour discovery (02:70:6d:64:73:02)",
+			parse_mac, &settings.path.dst_mac, 0, 0 },
 	{ "src-ip", "ADDRESSES", "sender, A-B or A/N for several (" SRC_IPV4 ", " SRC_IPV6 ")",
 			option_text, &src_ip, 0, 0 },
 	{ "dst-ip", "ADDRESSES", "receiver, A-B or A/N for several (" DST_IPV4 ", " DST_IPV6 ")",
 			option_text, &dst_ip, 0, 0 },
+	{ "gateway", "ADDRESS", "next hop, for --dst-mac auto (--dst-ip, its first address)",
+			option_text, &gateway, 0, 0 },
+	{ "resolve-timeout", "S", "ask for a MAC address so long, once per second (5)",
+			option_seconds, &settings.resolve_ms, 1, 3600000 },
 	{ "verify", NULL, "fill the payload, compare what comes back, count corrupted packets",
 			option_flag, &settings.verify, 0, 0 },
 	{ "src-port", "PORTS", "UDP source port, A-B for several, in place of --flows (49152)",
@@ -251,6 +263,50 @@ read_flows(void)
 	return 0;
 }
 
+/* The prefixes that make up the range of source addresses: what is asked for them is answered. */
+static void
+list_own_ips(void)
+{
+	const uint64_t last = settings.flows.last.value[FLOW_SRC_IP];
+	uint64_t at = settings.flows.first.value[FLOW_SRC_IP];
+	const unsigned int bytes = settings.path.ipv6 ? 16 : 4;
+	struct answer_address *address;
+	unsigned int free_bits;
+	rte_be32_t tail;
+
+	/* Of 32 bits: at most 62 prefixes. */
+	while (at <= last) {
+		free_bits = 0;
+		while (free_bits < 32 && at % (UINT64_C(2) << free_bits) == 0 &&
+				at + (UINT64_C(2) << free_bits) - 1 <= last)
+			free_bits++;
+		address = &settings.own_ips.address[settings.own_ips.nb++];
+		address->ipv6 = settings.path.ipv6;
+		address->bits = (uint8_t)(bytes * 8 - free_bits);
+		memcpy(address->ip, settings.path.src_ip, bytes);
+		tail = rte_cpu_to_be_32((uint32_t)at);
+		memcpy(address->ip + bytes - sizeof(tail), &tail, sizeof(tail));
+		at += UINT64_C(1) << free_bits;
+	}
+}
+
+static int
+read_next_hop(void)
+{
+	const int family = settings.path.ipv6 ? AF_INET6 : AF_INET;
+
+	if (gateway != NULL && !settings.resolve) {
+		fprintf(stderr, "pmdscope-generator: --gateway needs --dst-mac auto\n");
+		return -EINVAL;
+	}
+	memcpy(settings.next_hop, settings.path.dst_ip, sizeof(settings.next_hop));
+	if (gateway == NULL || inet_pton(family, gateway, settings.next_hop) == 1)
+		return 0;
+	return option_refuse(spec_of("gateway"), gateway,
+			settings.path.ipv6 ? "an IPv6 address, as --ipv6 asks for"
+					   : "an IPv4 address; --ipv6 sends IPv6");
+}
+
 static int
 read_size(const char *text)
 {
@@ -320,8 +376,10 @@ settings_parse(int *argc, char **argv)
 	if (rc >= 0)
 		return rc;
 	snprintf(default_size, sizeof(default_size), "%d", DEFAULT_SIZE);
-	if (read_size(size_text != NULL ? size_text : default_size) != 0 || read_flows() != 0)
+	if (read_size(size_text != NULL ? size_text : default_size) != 0 || read_flows() != 0 ||
+			read_next_hop() != 0)
 		return APP_EXIT_USAGE;
+	list_own_ips();
 	if (settings.hot_times > 1 && settings.rate == 0) {
 		fprintf(stderr, "pmdscope-generator: --hot-queue needs --rate, of which each queue gets its share\n");
 		return APP_EXIT_USAGE;

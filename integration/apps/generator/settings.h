@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "answer.h"
 #include "app.h"
 #include "flows.h"
 #include "pacer.h"
@@ -27,6 +28,10 @@ struct settings {
 	uint32_t hot_times;	/* It gets so many shares of the rate; 1: all get the same. */
 	bool fill;
 	bool verify;
+	bool resolve;			 /* Ask for dst_mac; --dst-mac auto. */
+	uint8_t next_hop[16];		 /* Whose MAC address is asked for. */
+	uint64_t resolve_ms;		 /* For so long. */
+	struct answer_addresses own_ips; /* Those of src_ip. */
 	uint64_t wait_link_ms;
 	bool own_src_mac; /* No --src-mac: each port sends from its own address. */
 	struct probe_path path;

@@ -233,6 +233,7 @@ summary_save(const struct summary *s, const struct app *app)
 		json_u64(&json, "corrupted", t->corrupted);
 	else
 		json_null(&json, "corrupted");
+	json_u64(&json, "answered", t->answered);
 	json_u64(&json, "tx_short", t->tx_short);
 	json_u64(&json, "no_mbuf", t->no_mbuf);
 	json_u64(&json, "size_min", settings.sizes.min);

@@ -15,8 +15,10 @@
 
 #include <pmdscope.h>
 
+#include "answer.h"
 #include "control.h"
 #include "counter.h"
+#include "neighbour.h"
 #include "settings.h"
 #include "worker.h"
 
@@ -26,18 +28,44 @@ static struct worker *workers[RTE_MAX_LCORE];
 static struct phase phase;
 static uint16_t run; /* Number of the phase; the first one is random. */
 static uint16_t nb_runs;
+/* Of each port. */
+static struct {
+	struct rte_ether_addr own;
+	struct rte_ether_addr peer;
+} macs[RTE_MAX_ETHPORTS];
 static uint64_t silence_cycles;
 static uint64_t deaf_from; /* TSC. */
+
+/* The addresses that a port sends from and to; the latter may have to be asked for. */
+static int
+find_macs(uint16_t port)
+{
+	struct probe_path path = settings.path;
+	char text[RTE_ETHER_ADDR_FMT_SIZE];
+	int rc;
+
+	if (settings.own_src_mac && rte_eth_macaddr_get(port, &path.src_mac) != 0)
+		rte_eth_random_addr(path.src_mac.addr_bytes);
+	macs[port].own = path.src_mac;
+	macs[port].peer = path.dst_mac;
+	if (!settings.resolve)
+		return 0;
+	rc = neighbour_resolve(port, (uint16_t)settings.app.queues, app->pool, &path,
+			settings.next_hop, settings.resolve_ms, &macs[port].peer);
+	rte_ether_format_addr(text, sizeof(text), &macs[port].peer);
+	if (rc == 0 && !settings.app.quiet)
+		printf("port %u sends to %s\n", port, text);
+	return rc;
+}
 
 static void
 create_sender(unsigned int index)
 {
 	struct probe_path path = settings.path;
-	const uint16_t port = app->lanes.lane[index].port;
 	struct sender *sender = &senders[index];
 
-	if (settings.own_src_mac && rte_eth_macaddr_get(port, &path.src_mac) != 0)
-		rte_eth_random_addr(path.src_mac.addr_bytes);
+	path.src_mac = macs[app->lanes.lane[index].port].own;
+	path.dst_mac = macs[app->lanes.lane[index].port].peer;
 	probe_template(&sender->template, &path);
 	sender->template.fill = settings.fill || settings.verify;
 	sender->shares =
@@ -64,6 +92,11 @@ workers_create(const struct app *of)
 	int rc = 0;
 
 	app = of;
+	for (i = 0; i < app->nb_ports; i++) {
+		rc = find_macs(app->ports[i]);
+		if (rc != 0)
+			return rc;
+	}
 	run = (uint16_t)rte_rand();
 	senders = rte_calloc("senders", app->lanes.nb_lanes, sizeof(*senders), RTE_CACHE_LINE_SIZE);
 	if (senders == NULL)
@@ -323,15 +356,33 @@ is_of_earlier_phase(const struct probe *probe)
 	return age > 0 && age < nb_runs;
 }
 
+/* Answer as a host does; with a copy, since all that was received is freed. */
+static void
+receive_other(struct rte_mbuf *m, const struct lane *lane, struct worker *worker)
+{
+	const struct rte_ether_addr *own = &macs[lane->port].own;
+	struct rte_mbuf *answer;
+
+	if (answer_packet(m, own, &settings.own_ips) <= ANSWER_IGNORED) {
+		counter_add(&worker->foreign, 1);
+		return;
+	}
+	answer = rte_pktmbuf_copy(m, app->pool, 0, UINT32_MAX);
+	if (answer != NULL && pmdscope_tx_burst(lane->port, lane->queue, &answer, 1) == 1)
+		counter_add(&worker->answered, 1);
+	else
+		rte_pktmbuf_free(answer);
+}
+
 /* True if the packet is a probe that had not arrived before. */
 static bool
-receive_probe(const struct rte_mbuf *m, uint64_t now, struct worker *worker)
+receive_probe(struct rte_mbuf *m, const struct lane *lane, uint64_t now, struct worker *worker)
 {
 	struct probe probe;
 	enum sequence_verdict verdict;
 
 	if (!probe_read(m, settings.path.ipv6, &probe)) {
-		counter_add(&worker->foreign, 1);
+		receive_other(m, lane, worker);
 		return false;
 	}
 	if (unlikely(probe.run != run)) {
@@ -369,7 +420,7 @@ receive_on(const struct lane *lane, struct worker *worker, bool *fresh)
 		return 0;
 	now = rte_rdtsc();
 	for (i = 0; i < nb_rx; i++)
-		*fresh |= receive_probe(pkts[i], now, worker);
+		*fresh |= receive_probe(pkts[i], lane, now, worker);
 	rte_pktmbuf_free_bulk(pkts, nb_rx);
 	return nb_rx;
 }
@@ -514,6 +565,7 @@ workers_total(void)
 		sum.foreign += counter_read(&worker->foreign);
 		sum.received_bytes += counter_read(&worker->received_bytes);
 		sum.corrupted += counter_read(&worker->corrupted);
+		sum.answered += counter_read(&worker->answered);
 	}
 	RTE_LCORE_FOREACH(lcore) {
 		const struct worker *worker = workers[lcore];

@@ -41,6 +41,7 @@ struct worker {
 	uint64_t no_mbuf;	 /* Times that the pool was empty. */
 	uint64_t foreign;	 /* Received, but no probe of this run. */
 	uint64_t corrupted;	 /* Probes of this run that are not as they were sent; --verify. */
+	uint64_t answered;	 /* ARP, ND and ping requests for a source address. */
 	uint64_t first_send;	 /* TSC before the first and after the last packet; 0: none. */
 	uint64_t last_send;
 	uint64_t stopped; /* TSC when it stopped sending; 0: still sending. */
@@ -61,6 +62,7 @@ struct totals {
 	uint64_t late;
 	uint64_t foreign;
 	uint64_t corrupted;
+	uint64_t answered;
 	uint64_t first_send;
 	uint64_t last_send;
 	uint64_t stopped;
@@ -73,7 +75,7 @@ struct totals {
 	uint64_t pace_skipped; /* Due, but not sent: of pauses of more than a second. */
 };
 
-/* Set up lanes and lcores. 0, or -ENOMEM, reported. */
+/* Find out who sends to whom, set up lanes and lcores. 0, or a negative errno, reported. */
 int workers_create(const struct app *app);
 
 /*
