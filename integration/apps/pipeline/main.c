@@ -318,8 +318,8 @@ open_pipe(struct pipe *pipe, unsigned int number)
 		rte_eth_random_addr(pipe->mac.addr_bytes);
 	pattern_start(&pipe->pattern, tsc_hz, now, 1);
 	if (options.rate != 0)
-		pacer_start(&pipe->pacer, options.rate, app.lanes.nb_lanes, options.app.burst,
-				tsc_hz, now);
+		pacer_start(&pipe->pacer, PACER_DUE, options.rate, app.lanes.nb_lanes,
+				options.app.burst, tsc_hz, now);
 	pipe->hold.cycles = options.hold_ms * tsc_hz / 1000;
 	return open_stuck(pipe);
 }
