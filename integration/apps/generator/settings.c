@@ -3,6 +3,7 @@
  */
 
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -22,6 +23,8 @@
 #define MAX_HOT_TIMES 64
 #define MAX_VLAN 4094
 #define PRIORITY_SHIFT 13
+#define MIN_SPEED 1e-3
+#define MAX_SPEED 1e6
 
 struct settings settings = {
 	.app = APP_OPTIONS_DEFAULT,
@@ -30,6 +33,7 @@ struct settings settings = {
 	.trial_ms = 10000,
 	.resolution_percent = 1,
 	.resolve_ms = 5000,
+	.loops = 1,
 	.own_src_mac = true,
 	/* Locally administered. */
 	.path.dst_mac = { .addr_bytes = { 0x02, 'p', 'm', 'd', 's', 2 } },
@@ -72,6 +76,22 @@ parse_hot_queue(const struct option_spec *spec, const char *text)
 		return option_refuse(spec, text, "Q:N, a queue and a number from 2 to 64");
 	settings.hot_queue = (uint16_t)queue;
 	settings.hot_times = (uint32_t)times;
+	return 0;
+}
+
+static int
+parse_speed(const struct option_spec *spec, const char *text)
+{
+	char *end = NULL;
+	double speed = 0;
+
+	if (isdigit((unsigned char)*text))
+		speed = strtod(text, &end);
+	/* Written so that a NaN fails too. */
+	if (end == NULL || *end != '\0' || !(speed >= MIN_SPEED && speed <= MAX_SPEED))
+		return option_refuse(
+				spec, text, "a number from 0.001 to 1000000, such as 1 or 0.5");
+	settings.replay_speed = speed;
 	return 0;
 }
 
@@ -167,6 +187,12 @@ static const struct option_spec specs[] = {
 			option_text, &gateway, 0, 0 },
 	{ "resolve-timeout", "S", "ask for a MAC address so long, once per second (5)",
 			option_seconds, &settings.resolve_ms, 1, 3600000 },
+	{ "replay", "FILE", "send the packets of a pcap or pcapng file, as they are", option_text,
+			&settings.replay_file, 0, 0 },
+	{ "replay-speed", "X", "so many times as fast as captured, without --rate (1)", parse_speed,
+			NULL, 0, 0 },
+	{ "loop", "N", "send the file so many times, 0: without end (1)", option_u64,
+			&settings.loops, 0, 1000000000 },
 	{ "verify", NULL, "fill the payload, compare what comes back, count corrupted packets",
 			option_flag, &settings.verify, 0, 0 },
 	{ "src-port", "PORTS", "UDP source port, A-B for several, in place of --flows (49152)",
@@ -307,6 +333,72 @@ read_next_hop(void)
 					   : "an IPv4 address; --ipv6 sends IPv6");
 }
 
+/* An option that is given but has no part in what a file replays, or NULL. */
+static const char *
+contradicts_replay(void)
+{
+	const struct {
+		bool given;
+		const char *name;
+	} options[] = {
+		{ size_text != NULL, "size" },
+		{ settings.fill, "fill" },
+		{ settings.verify, "verify" },
+		{ nb_flows != 0, "flows" },
+		{ src_port != NULL, "src-port" },
+		{ dst_port != NULL, "dst-port" },
+		{ src_ip != NULL, "src-ip" },
+		{ dst_ip != NULL, "dst-ip" },
+		{ !settings.own_src_mac, "src-mac" },
+		{ settings.resolve, "dst-mac auto" },
+		{ settings.path.ipv6, "ipv6" },
+		{ settings.path.tagged, "vlan" },
+		{ settings.hot_times > 1, "hot-queue" },
+		{ settings.find_rate, "find-rate" },
+		{ settings.warm_up_ms != 0, "warm-up" },
+		{ settings.rate != 0 && settings.replay_speed != 0, "replay-speed (or --rate)" },
+	};
+	unsigned int i;
+
+	for (i = 0; i < RTE_DIM(options); i++)
+		if (options[i].given)
+			return options[i].name;
+	return NULL;
+}
+
+static int
+read_replay(void)
+{
+	const char *other = contradicts_replay();
+	struct replay *replay = &settings.replay;
+	uint64_t count;
+
+	if (other != NULL) {
+		fprintf(stderr, "pmdscope-generator: --replay sends packets as they are in the file; leave out --%s\n",
+				other);
+		return APP_EXIT_USAGE;
+	}
+	if (replay_load(replay, settings.replay_file) != 0)
+		return APP_EXIT_FAILED;
+	if (replay->nb == 1 && settings.loops != 1 && settings.rate == 0) {
+		fprintf(stderr, "pmdscope-generator: one packet has no timing to --loop at; pass --rate\n");
+		return APP_EXIT_USAGE;
+	}
+	if (replay->nb_cut > 0)
+		fprintf(stderr,
+				"pmdscope-generator: --replay %s: %" PRIu64 " of %" PRIu64
+				" packets were cut off when captured, and are sent so\n",
+				settings.replay_file, replay->nb_cut, replay->nb);
+	if (settings.replay_speed == 0)
+		settings.replay_speed = 1;
+	count = replay->nb * settings.loops;
+	if (count != 0 && (settings.count == 0 || count < settings.count))
+		settings.count = count;
+	settings.sizes.min = replay->min_size;
+	settings.sizes.max = replay->max_size;
+	return -1;
+}
+
 static int
 read_size(const char *text)
 {
@@ -380,6 +472,12 @@ settings_parse(int *argc, char **argv)
 			read_next_hop() != 0)
 		return APP_EXIT_USAGE;
 	list_own_ips();
+	if (settings.replay_file != NULL)
+		return read_replay();
+	if (settings.replay_speed != 0 || settings.loops != 1) {
+		fprintf(stderr, "pmdscope-generator: --replay-speed and --loop need --replay\n");
+		return APP_EXIT_USAGE;
+	}
 	if (settings.hot_times > 1 && settings.rate == 0) {
 		fprintf(stderr, "pmdscope-generator: --hot-queue needs --rate, of which each queue gets its share\n");
 		return APP_EXIT_USAGE;

@@ -15,6 +15,7 @@
 #include "flows.h"
 #include "pacer.h"
 #include "probe.h"
+#include "replay.h"
 #include "sizes.h"
 
 struct settings {
@@ -28,6 +29,10 @@ struct settings {
 	uint32_t hot_times;	/* It gets so many shares of the rate; 1: all get the same. */
 	bool fill;
 	bool verify;
+	const char *replay_file; /* NULL: send probes. */
+	struct replay replay;
+	uint64_t loops;			 /* 0: without end. */
+	double replay_speed;		 /* Without a rate. */
 	bool resolve;			 /* Ask for dst_mac; --dst-mac auto. */
 	uint8_t next_hop[16];		 /* Whose MAC address is asked for. */
 	uint64_t resolve_ms;		 /* For so long. */

@@ -118,18 +118,26 @@ summary_print(const struct summary *s)
 	printf("sent %" PRIu64 " packets (%" PRIu64 " bytes) in %.3f s: %s pps, asked for %s; "
 	       "%" PRIu64 " not taken by the NIC at once\n",
 			t->sent, t->sent_bytes, s->duration_s, app_rate(s->rate, achieved),
-			settings.rate == 0 ? "no limit" : app_rate((double)settings.rate, asked),
+			settings.rate != 0	       ? app_rate((double)settings.rate, asked)
+			: settings.replay_file != NULL ? "the times of the file"
+						       : "no limit",
 			t->tx_short);
-	printf("received %" PRIu64 ": %" PRIu64 " lost, %" PRIu64 " duplicates, %" PRIu64
-	       " reordered, %" PRIu64 " too late to tell; %" PRIu64 " foreign packets\n",
-			t->received, s->lost, t->duplicates, t->reordered, t->late, t->foreign);
+	if (settings.replay_file != NULL)
+		printf("received %" PRIu64
+		       "; which of them were sent is unknown, and so are loss, order and latency\n",
+				t->received);
+	else
+		printf("received %" PRIu64 ": %" PRIu64 " lost, %" PRIu64 " duplicates, %" PRIu64
+		       " reordered, %" PRIu64 " too late to tell; %" PRIu64 " foreign packets\n",
+				t->received, s->lost, t->duplicates, t->reordered, t->late,
+				t->foreign);
 	if (settings.verify)
 		printf("corrupted %" PRIu64 ", which count as lost\n", t->corrupted);
 	if (t->reordered > 0)
 		printf("reordered %.6f %% of the packets; extent mean %.1f max %" PRIu64
 		       " packets\n",
 				100 * reordered_ratio(t), extent_mean(t), t->extent_max);
-	if (t->received > 0)
+	if (latency_count(&s->latency) > 0)
 		print_latency(s);
 	if (latency_count(&s->gaps) > 0)
 		print_pace(s);
@@ -208,6 +216,16 @@ json_pace(struct json *json, const struct summary *s)
 	json_close(json);
 }
 
+/* A number that only packets with a probe header tell. */
+static void
+json_probes(struct json *json, const char *key, uint64_t value)
+{
+	if (settings.replay_file == NULL)
+		json_u64(json, key, value);
+	else
+		json_null(json, key);
+}
+
 int
 summary_save(const struct summary *s, const struct app *app)
 {
@@ -223,12 +241,19 @@ summary_save(const struct summary *s, const struct app *app)
 	json_u64(&json, "sent", t->sent);
 	json_u64(&json, "sent_bytes", t->sent_bytes);
 	json_u64(&json, "received", t->received);
-	json_u64(&json, "lost", s->lost);
-	json_u64(&json, "duplicates", t->duplicates);
-	json_u64(&json, "reordered", t->reordered);
-	json_u64(&json, "late", t->late);
-	json_order(&json, t);
-	json_u64(&json, "foreign", t->foreign);
+	json_probes(&json, "lost", s->lost);
+	json_probes(&json, "duplicates", t->duplicates);
+	json_probes(&json, "reordered", t->reordered);
+	json_probes(&json, "late", t->late);
+	if (settings.replay_file == NULL)
+		json_order(&json, t);
+	else
+		json_null(&json, "reordering");
+	json_probes(&json, "foreign", t->foreign);
+	if (settings.replay_file != NULL)
+		json_str(&json, "replay", settings.replay_file);
+	else
+		json_null(&json, "replay");
 	if (settings.verify)
 		json_u64(&json, "corrupted", t->corrupted);
 	else
@@ -242,7 +267,7 @@ summary_save(const struct summary *s, const struct app *app)
 	json_u64(&json, "last_send_ns", s->last_send_ns);
 	json_u64(&json, "tsc_hz", s->tsc_hz);
 	json_clock(&json, s);
-	if (t->received > 0)
+	if (latency_count(&s->latency) > 0)
 		json_latency(&json, s);
 	else
 		json_null(&json, "latency_ns");
@@ -265,7 +290,7 @@ summary_judge(const struct summary *s)
 				"%s: nothing was sent: the NIC took no packet, the pool was empty, or "
 				"the run ended at once\n",
 				program_invocation_short_name);
-	else if (t->received == 0)
+	else if (t->received == 0 && settings.replay_file == NULL)
 		fprintf(stderr,
 				"%s: none of %" PRIu64
 				" packets came back: does anything reflect on "

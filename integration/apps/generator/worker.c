@@ -33,6 +33,7 @@ static struct {
 	struct rte_ether_addr own;
 	struct rte_ether_addr peer;
 } macs[RTE_MAX_ETHPORTS];
+static uint64_t started_at; /* TSC. */
 static uint64_t silence_cycles;
 static uint64_t deaf_from; /* TSC. */
 
@@ -170,6 +171,7 @@ reset_sender(unsigned int index)
 	sender->next_size = 0;
 	sender->nb_hot = 0;
 	sender->flow = settings.flows.first;
+	sender->replay = (struct replay_cursor){ .at = index };
 	sender->handed = 0;
 	/* Shares differ by one packet at most and add up. */
 	sender->quota = phase.count == 0
@@ -207,8 +209,11 @@ workers_start(const struct phase *of, uint64_t tsc_hz, uint64_t now)
 		reset_sender(i);
 	RTE_LCORE_FOREACH(lcore)
 		reset_worker(workers[lcore]);
+	started_at = now;
 	if (phase.rate != 0)
 		start_pacers(tsc_hz, now);
+	else if (settings.replay_file != NULL)
+		replay_schedule(&settings.replay, tsc_hz, settings.replay_speed);
 }
 
 /* How many new packets may be offered, given the room in the burst. */
@@ -219,7 +224,11 @@ allowance(struct sender *sender, uint64_t now)
 			(uint64_t)(settings.app.burst - sender->nb_pending));
 
 	if (phase.rate == 0)
-		return (uint32_t)room;
+		return settings.replay_file == NULL
+				       ? (uint32_t)room
+				       : replay_ready(&settings.replay, sender->replay,
+							 app->lanes.nb_lanes, now - started_at,
+							 (uint32_t)room);
 	return pacer_ready(&sender->pacer, now, (uint32_t)room);
 }
 
@@ -239,6 +248,25 @@ next_flow(struct sender *sender)
 	}
 	sender->nb_hot = sender->shares - 1;
 	flows_next(&settings.flows, &sender->flow);
+}
+
+/* The same with packets of the file. */
+static void
+build_replay(struct sender *sender, uint32_t n)
+{
+	struct rte_mbuf **pkts = &sender->pending[sender->nb_pending];
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		const struct replay_packet *packet =
+				replay_next(&settings.replay, &sender->replay, app->lanes.nb_lanes);
+
+		memcpy(rte_pktmbuf_mtod(pkts[i], void *), packet->data, packet->size);
+		pkts[i]->data_len = (uint16_t)packet->size;
+		pkts[i]->pkt_len = packet->size;
+	}
+	sender->nb_pending += n;
+	__atomic_store_n(&sender->built, sender->built + n, __ATOMIC_RELEASE);
 }
 
 /* Put so many new probes behind the pending ones. */
@@ -323,7 +351,10 @@ send_on(const struct lane *lane, struct sender *sender, uint64_t now, struct wor
 		n = 0;
 	}
 	if (n > 0) {
-		build(sender, n, now);
+		if (settings.replay_file == NULL)
+			build(sender, n, now);
+		else
+			build_replay(sender, n);
 		if (phase.rate != 0)
 			pacer_spend(&sender->pacer, n);
 	}
@@ -419,8 +450,14 @@ receive_on(const struct lane *lane, struct worker *worker, bool *fresh)
 	if (nb_rx == 0)
 		return 0;
 	now = rte_rdtsc();
-	for (i = 0; i < nb_rx; i++)
-		*fresh |= receive_probe(pkts[i], lane, now, worker);
+	if (settings.replay_file != NULL) {
+		/* Any of them may be one that was sent. */
+		counter_add(&worker->sequences[lane - app->lanes.lane].received, nb_rx);
+		*fresh = true;
+	} else {
+		for (i = 0; i < nb_rx; i++)
+			*fresh |= receive_probe(pkts[i], lane, now, worker);
+	}
 	rte_pktmbuf_free_bulk(pkts, nb_rx);
 	return nb_rx;
 }

@@ -15,6 +15,7 @@
 #include "pacer.h"
 #include "phase.h"
 #include "probe.h"
+#include "replay.h"
 #include "sequence.h"
 
 /* The sending half of a lane. Only its lcore writes it. */
@@ -29,6 +30,7 @@ struct sender {
 	uint32_t shares;    /* Of the rate; all packets but each shares-th are in the first flow. */
 	uint32_t nb_hot;    /* Packets that the first flow still gets before the next one's turn. */
 	uint32_t next_size; /* Place in settings.sizes. */
+	struct replay_cursor replay;
 	struct probe_template template;
 } __rte_cache_aligned;
 
