@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config.h"
 #include "pacer.h"
 #include "settings.h"
 
@@ -40,7 +41,7 @@ struct settings settings = {
 };
 
 /* As given; what is right depends on --ipv6, which may come later. */
-static const char *size_text, *src_ip, *dst_ip, *src_port, *dst_port, *gateway;
+static const char *size_text, *src_ip, *dst_ip, *src_port, *dst_port, *gateway, *config_file;
 static uint32_t nb_flows; /* 0: not given. */
 
 static int
@@ -193,6 +194,9 @@ static const struct option_spec specs[] = {
 			NULL, 0, 0 },
 	{ "loop", "N", "send the file so many times, 0: without end (1)", option_u64,
 			&settings.loops, 0, 1000000000 },
+	{ "config", "FILE",
+			"read options from FILE, lines of NAME = VALUE; the command line overrides it",
+			option_text, &config_file, 0, 0 },
 	{ "verify", NULL, "fill the payload, compare what comes back, count corrupted packets",
 			option_flag, &settings.verify, 0, 0 },
 	{ "src-port", "PORTS", "UDP source port, A-B for several, in place of --flows (49152)",
@@ -459,10 +463,25 @@ check_find_rate(void)
 	return -EINVAL;
 }
 
+/* The command line comes first to name the file, and last to override it. */
+static int
+parse_all(int *argc, char **argv)
+{
+	const int all = *argc;
+	int rc = app_parse(argc, argv, specs, RTE_DIM(specs), help);
+
+	if (rc >= 0 || config_file == NULL)
+		return rc;
+	if (config_parse(specs, RTE_DIM(specs), config_file) != 0)
+		return APP_EXIT_USAGE;
+	*argc = all;
+	return app_parse(argc, argv, specs, RTE_DIM(specs), help);
+}
+
 int
 settings_parse(int *argc, char **argv)
 {
-	const int rc = app_parse(argc, argv, specs, RTE_DIM(specs), help);
+	const int rc = parse_all(argc, argv);
 	char default_size[8];
 
 	if (rc >= 0)
