@@ -197,6 +197,10 @@ static const struct option_spec specs[] = {
 	{ "config", "FILE",
 			"read options from FILE, lines of NAME = VALUE; the command line overrides it",
 			option_text, &config_file, 0, 0 },
+	{ "tx-burst", "N", "packets per TX call (--burst)", option_u32, &settings.tx_burst, 1,
+			APP_MAX_BURST },
+	{ "rx-burst", "N", "packets per RX call (--burst)", option_u32, &settings.rx_burst, 1,
+			APP_MAX_BURST },
 	{ "verify", NULL, "fill the payload, compare what comes back, count corrupted packets",
 			option_flag, &settings.verify, 0, 0 },
 	{ "src-port", "PORTS", "UDP source port, A-B for several, in place of --flows (49152)",
@@ -318,6 +322,17 @@ list_own_ips(void)
 		memcpy(address->ip + bytes - sizeof(tail), &tail, sizeof(tail));
 		at += UINT64_C(1) << free_bits;
 	}
+}
+
+static void
+read_bursts(void)
+{
+	if (settings.tx_burst == 0)
+		settings.tx_burst = settings.app.burst;
+	if (settings.rx_burst == 0)
+		settings.rx_burst = settings.app.burst;
+	/* The pool has room for the larger. */
+	settings.app.burst = RTE_MAX(settings.tx_burst, settings.rx_burst);
 }
 
 static int
@@ -491,6 +506,7 @@ settings_parse(int *argc, char **argv)
 			read_next_hop() != 0)
 		return APP_EXIT_USAGE;
 	list_own_ips();
+	read_bursts();
 	if (settings.replay_file != NULL)
 		return read_replay();
 	if (settings.replay_speed != 0 || settings.loops != 1) {

@@ -23,6 +23,8 @@ struct settings {
 	uint64_t rate;	/* Packets per second over all queues; 0: as fast as possible. */
 	uint64_t count; /* End after so many packets; 0: no limit. */
 	struct sizes sizes;
+	uint32_t tx_burst; /* Packets per call. */
+	uint32_t rx_burst;
 	struct flows flows;
 	uint64_t deaf_after_ms; /* Receive nothing from then on; 0: never. */
 	uint16_t hot_queue;	/* Of each port. */

@@ -156,7 +156,7 @@ start_pacers(uint64_t tsc_hz, uint64_t now)
 	for (i = 0; i < app->lanes.nb_lanes; i++)
 		pacer_start(&senders[i].pacer, settings.pace,
 				RTE_MIN(phase.rate * senders[i].shares, PACER_MAX_RATE), shares,
-				settings.app.burst, tsc_hz, now + i * tsc_hz / phase.rate);
+				settings.tx_burst, tsc_hz, now + i * tsc_hz / phase.rate);
 }
 
 static void
@@ -221,7 +221,7 @@ static uint32_t
 allowance(struct sender *sender, uint64_t now)
 {
 	const uint64_t room = RTE_MIN(sender->quota - sender->built,
-			(uint64_t)(settings.app.burst - sender->nb_pending));
+			(uint64_t)(settings.tx_burst - sender->nb_pending));
 
 	if (phase.rate == 0)
 		return settings.replay_file == NULL
@@ -443,7 +443,7 @@ receive_on(const struct lane *lane, struct worker *worker, bool *fresh)
 {
 	struct rte_mbuf *pkts[APP_MAX_BURST];
 	const uint16_t nb_rx = rte_eth_rx_burst(
-			lane->port, lane->queue, pkts, (uint16_t)settings.app.burst);
+			lane->port, lane->queue, pkts, (uint16_t)settings.rx_burst);
 	uint64_t now;
 	uint16_t i;
 
