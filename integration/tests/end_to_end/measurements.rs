@@ -27,6 +27,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("packets_leave_one_at_a_time", Needs::Wireshark, one_at_a_time),
         trial("packets_leave_in_bursts_if_asked", Needs::Wireshark, in_bursts),
         trial("csv_adds_up_to_the_summary", Needs::Apps, csv_sums),
+        trial("statistics_make_no_dip_in_the_rate", Needs::Apps, no_dips),
         trial("a_full_disk_does_not_end_the_run", Needs::Disk, full_disk),
         trial("the_warm_up_is_not_counted", Needs::Apps, warm_up),
         trial("find_rate_tells_how_it_was_found", Needs::Apps, find_rate),
@@ -321,5 +322,47 @@ fn full_disk(scratch: &Scratch) -> Result<()> {
     let summary = summary(&scratch.path("generator.json"))?;
     ensure!(number(&summary, "sent")? > 0 && number(&summary, "received")? > 0, "{summary}");
     ensure!(!Table::read(&csv)?.rows.is_empty(), "no row was written");
+    Ok(())
+}
+
+/// Median of some rates.
+fn median(mut rates: Vec<f64>) -> Result<f64> {
+    rates.sort_by(f64::total_cmp);
+    rates.get(rates.len() / 2).copied().context("no rates")
+}
+
+/// A generator at full speed prints statistics ten times a second, and counts a hundred times: what
+/// was sent while statistics were printed is compared with what was sent in between.
+fn no_dips(scratch: &Scratch) -> Result<()> {
+    const REPORT_S: f64 = 0.1;
+    let csv = scratch.path("run.csv");
+    let mut command = Command::new(programs::generator()?);
+    eal(&mut command, "0@0", &scratch.prefix("dips"), Memory::available());
+    command.args(["--vdev", "net_ring0", "--", "--wait-link", "0", "--duration", "5"]);
+    command.args(["--interval", "0.1", "--csv-interval", "0.01", "--csv"]).arg(&csv);
+    let (code, out, err) = run(&mut command, scratch.dir(), LIMIT)?;
+    ensure!(code == 0, "exit status {code}: {err}");
+    let table = Table::read(&csv)?;
+    let times = table.column("time_s")?.into_iter().flatten().collect::<Vec<_>>();
+    let rates = table.column("tx_pps")?.into_iter().flatten().collect::<Vec<_>>();
+    ensure!(times.len() == rates.len() && times.len() > 50, "{} rows", times.len());
+
+    let (mut before, mut after, mut between) = (Vec::new(), Vec::new(), Vec::new());
+    // Statistics are printed right after the first row of each tenth of a second; the last row is
+    // that of the end.
+    let reports =
+        |at: usize| at > 0 && (times[at] / REPORT_S).floor() > (times[at - 1] / REPORT_S).floor();
+    for at in 1..times.len() - 1 {
+        match (reports(at), reports(at - 1)) {
+            (true, _) => before.push(rates[at]),
+            (false, true) => after.push(rates[at]),
+            (false, false) => between.push(rates[at]),
+        }
+    }
+    let lines = out.lines().filter(|line| line.contains("not back")).count();
+    ensure!(lines >= 10 && before.len() >= 10 && after.len() >= 10, "{lines} lines of statistics");
+    let (before, after, between) = (median(before)?, median(after)?, median(between)?);
+    let least = between * 0.8;
+    ensure!(before > least && after > least, "{before} {after}, otherwise {between} packets/s");
     Ok(())
 }
