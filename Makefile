@@ -31,7 +31,7 @@ C_SOURCES = $(shell git ls-files 'examples/*.[ch]' 'lib/*.[ch]' 'integration/*.[
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test screenshot test-install dashboards dashboard-pictures bench bench-leaks bench-capture bench-export bench-flows bench-interrupts \
-	soak soak-pdump soak-exit lab sanitize sanitize-quick fuzz lint lint-quick format install uninstall clean clean-hugepages
+	soak soak-pdump soak-exit lab plots sanitize sanitize-quick fuzz lint lint-quick format install uninstall clean clean-hugepages
 
 
 help: ## list the targets
@@ -103,6 +103,11 @@ lab: setup build ## reproduce incidents on PCI NICs in QEMU; six minutes (LAB=qu
 	devtools/setup.sh lab
 	integration/lab/lab.sh $(LAB)
 
+plots: ## draw a run of the generator as PNG and SVG in plots-out (CSV=FILE, HDR=FILE; without, a run of PLOT_SECONDS)
+	devtools/setup.sh plots
+	$(if $(CSV)$(HDR),,$(MAKE) build)
+	BUILD=$(BUILD) integration/plots/plots.sh $(if $(CSV),-c $(CSV)) $(if $(HDR),-l $(HDR))
+
 sanitize: ## run the tests of captures under ThreadSanitizer, AddressSanitizer and UBSan
 	devtools/sanitize.sh
 
@@ -153,7 +158,7 @@ uninstall: ## remove what `make install` installed
 	$(if $(SYSTEM_PREFIX),$(if $(DESTDIR),,ldconfig))
 
 clean: ## remove build output
-	rm -rf $(BUILD) build-tsan build-asan build-fuzz target demo-out
+	rm -rf $(BUILD) build-tsan build-asan build-fuzz target demo-out plots-out
 
 clean-hugepages: ## free the hugepages that `make setup` reserved
 	devtools/hugepages.sh release

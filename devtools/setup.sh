@@ -3,7 +3,8 @@
 # Installs on Debian 12 what building, testing, linting and the demo need, and reserves hugepages. Safe to
 # run again, also after a run that was interrupted. `setup.sh clang` adds what fuzzing needs,
 # `setup.sh screenshot` what the README's picture needs, `setup.sh pictures` what those of
-# the dashboards need, `setup.sh lab` what the lab in QEMU needs.
+# the dashboards need, `setup.sh lab` what the lab in QEMU needs, `setup.sh plots` what plots of
+# runs of the generator need.
 set -eu
 
 # netbase: without its /etc/protocols libpcap knows no protocol by name, and the tests compare with tcpdump.
@@ -14,6 +15,7 @@ packages="dpdk dpdk-dev libdpdk-dev meson ninja-build pkg-config gcc g++ libc6-d
 clang_packages="clang libclang-rt-14-dev"
 screenshot_packages="python3-pexpect python3-pyte"
 pictures_packages="chromium curl"
+plots_packages="gnuplot-nox python3"
 lab_packages="qemu-system-x86 bpftrace"
 rust_needed=1.88
 tools=$(dirname "$0")
@@ -96,6 +98,7 @@ clang) wanted=$clang_packages ;;
 screenshot) wanted=$screenshot_packages ;;
 pictures) wanted=$pictures_packages ;;
 lab) wanted=$lab_packages ;;
+plots) wanted=$plots_packages ;;
 *) wanted="" ;;
 esac
 if [ -n "$wanted" ]; then

@@ -159,6 +159,17 @@ report(uint64_t elapsed_ns, uint64_t span_ns)
 	print_line(&interval);
 }
 
+/* Of the whole run, behind the intervals. */
+static void
+write_gaps(uint64_t elapsed_ns)
+{
+	static struct latency gaps;
+
+	latency_clear(&gaps);
+	workers_gaps(&gaps);
+	hdr_log_line(&hdr_log, "inter-departure", 0, elapsed_ns, &gaps, tsc_hz);
+}
+
 int
 report_close(const struct moment *end)
 {
@@ -167,6 +178,8 @@ report_close(const struct moment *end)
 
 	if (elapsed_ns > rows.end_ns && (csv.fd >= 0 || hdr_log.fd >= 0))
 		write_row(elapsed_ns, true);
+	if (hdr_log.fd >= 0)
+		write_gaps(elapsed_ns);
 	rc = output_close(&csv);
 	return output_close(&hdr_log) != 0 ? -EIO : rc;
 }

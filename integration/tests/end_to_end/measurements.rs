@@ -49,13 +49,13 @@ fn pair(scratch: &Scratch, queues: u16) -> Result<Pair> {
     Pair::start(scratch, PairOptions { link: Link::Memif, queues, ..PairOptions::default() })
 }
 
-/// The latencies of each interval as `HdrHistogram`'s own decoder reads them.
-fn intervals(log: &[u8]) -> Result<Vec<Histogram<u64>>> {
+/// The intervals with a tag, or those without, as `HdrHistogram`'s own decoder reads them.
+fn intervals(log: &[u8], tag: Option<&str>) -> Result<Vec<Histogram<u64>>> {
     let mut histograms = Vec::new();
     for entry in IntervalLogIterator::new(log) {
         let entry = entry.map_err(|error| anyhow::anyhow!("the log is no log: {error:?}"))?;
         let LogEntry::Interval(interval) = entry else { continue };
-        if interval.tag().is_some() {
+        if interval.tag().map(|it| it.as_str()) != tag {
             continue;
         }
         let bytes = BASE64_STANDARD.decode(interval.encoded_histogram())?;
@@ -78,7 +78,7 @@ fn hdr_log(scratch: &Scratch) -> Result<()> {
     let path_text = path.to_str().context("the path is text")?;
     let args = ["--rate", "50k", "--duration", "1", "--interval", "0.2", "--hdr-log", path_text];
     let summary = pair.generate(scratch, &args)?.finish(LIMIT)?;
-    let histograms = intervals(&fs::read(&path)?)?;
+    let histograms = intervals(&fs::read(&path)?, None)?;
 
     ensure!(histograms.len() >= 2, "{} intervals", histograms.len());
     let mut all = Histogram::<u64>::new(3)?;
@@ -91,7 +91,14 @@ fn hdr_log(scratch: &Scratch) -> Result<()> {
         check(latency, name, all.value_at_quantile(quantile))?;
     }
     check(latency, "min", all.min())?;
-    check(latency, "max", all.max())
+    check(latency, "max", all.max())?;
+
+    // Between the packets of each of two queues.
+    let gaps = intervals(&fs::read(&path)?, Some("inter-departure"))?;
+    ensure!(gaps.len() == 1, "{} histograms of the pace", gaps.len());
+    ensure!(gaps[0].len() + 2 == number(&summary, "sent")?, "{}: {summary}", gaps[0].len());
+    check(&summary["inter_departure_ns"], "p50", gaps[0].value_at_quantile(0.5))?;
+    check(&summary["inter_departure_ns"], "max", gaps[0].max())
 }
 
 fn check(latency: &Value, name: &str, logged: u64) -> Result<()> {
