@@ -14,7 +14,7 @@ mod replay;
 mod tests;
 
 pub use self::item::FileItem;
-pub use self::reader::{FileReader, ReadError};
+pub use self::reader::{CaptureFile, FileReader, ReadError};
 pub use self::replay::{FileReplay, ReplayError, ReplayReport, ReplaySettings};
 
 /// Nanoseconds in a second.

@@ -7,6 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
+use pmdscope_packets::read::CaptureFile;
 use tar::{Archive, Entry, EntryType};
 use tempfile::TempDir;
 use zstd::stream::read::Decoder;
@@ -27,6 +28,9 @@ const MOST_BYTES: u64 = 8 << 30;
 /// Longest path within a bundle, bytes, and its most components.
 const LONGEST_PATH: usize = 1024;
 const MOST_COMPONENTS: usize = 64;
+
+/// Directory with the packets of each app.
+const CAPTURES: &str = "capture";
 
 type Input = io::Take<Decoder<'static, BufReader<File>>>;
 
@@ -68,6 +72,55 @@ pub(crate) fn recordings(bundle: &Path) -> Result<Vec<PathBuf>> {
     if found.is_empty() {
         bail!("{} has no recording: its {TEXT} says why", bundle.display());
     }
+    Ok(found)
+}
+
+/// Capture files, and in place of a bundle those in it: of `BUNDLE` all below `capture`, in the order of
+/// their names; of `BUNDLE/leaks` or `BUNDLE/leaks/fwd.pcapng` those. Other paths stay as they are.
+///
+/// # Errors
+///
+/// When a bundle is damaged, or has no such capture.
+pub(crate) fn capture_files(paths: &[PathBuf]) -> Result<Vec<CaptureFile>> {
+    let mut files = Vec::new();
+    for path in paths {
+        match bundle_of(path) {
+            Some((bundle, inside)) => files.extend(captures(bundle, inside)?),
+            None => files.push(CaptureFile::from(path.clone())),
+        }
+    }
+    Ok(files)
+}
+
+/// The bundle that is named, or that has the named file, and the path within.
+pub(crate) fn bundle_of(path: &Path) -> Option<(&Path, &Path)> {
+    let bundle = path.ancestors().find(|path| path.is_file())?;
+    is_bundle(bundle).then(|| (bundle, path.strip_prefix(bundle).unwrap_or(Path::new(""))))
+}
+
+fn captures(bundle: &Path, inside: &Path) -> Result<Vec<CaptureFile>> {
+    let wanted = if inside.as_os_str().is_empty() { Path::new(CAPTURES) } else { inside };
+    let mut found = Vec::new();
+    let mut others = Vec::new();
+    for_each(bundle, |path, entry| {
+        let is_capture = path.extension().is_some_and(|extension| extension == "pcapng");
+        if !is_capture || entry.header().entry_type() != EntryType::Regular {
+            return Ok(());
+        }
+        if path.starts_with(wanted) {
+            let name = format!("{} of {}", path.display(), bundle.display());
+            found.push(CaptureFile { path: nameless(entry)?, name });
+        } else {
+            others.push(path.display().to_string());
+        }
+        Ok(())
+    })?;
+    if found.is_empty() {
+        let (bundle, wanted) = (bundle.display(), wanted.display());
+        ensure!(!others.is_empty(), "{bundle} has no captured packets: its {TEXT} says why");
+        bail!("{bundle} has no capture {wanted}: name one as in {bundle}/{}", others.join(", "));
+    }
+    found.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(found)
 }
 

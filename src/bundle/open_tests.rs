@@ -65,6 +65,37 @@ fn recordings_are_read_without_a_trace() {
 }
 
 #[test]
+fn captures_are_read_by_app() {
+    let dir = tempfile::tempdir().unwrap();
+    let entries = [
+        ("x/leaks/fwd.pcapng", EntryType::Regular, "lost"),
+        ("x/capture/gw.pcapng", EntryType::Regular, "second"),
+        ("x/capture/fwd.pcapng", EntryType::Regular, "first"),
+        ("x/leaks/leaks.txt", EntryType::Regular, "text"),
+    ];
+    let path = bundle(dir.path(), &entries);
+    let other = dir.path().join("other.pcapng");
+    let read = |paths: &[PathBuf]| {
+        let files = capture_files(paths)?;
+        let content = |file: &CaptureFile| fs::read_to_string(&file.path).unwrap_or_default();
+        Ok::<_, anyhow::Error>(files.iter().map(content).collect::<Vec<_>>())
+    };
+    assert_eq!(read(&[path.clone()]).unwrap(), ["first", "second"]);
+    assert_eq!(read(&[path.join("leaks")]).unwrap(), ["lost"]);
+    assert_eq!(read(&[path.join("capture/gw.pcapng")]).unwrap(), ["second"]);
+    let both = capture_files(&[other.clone(), path.join("leaks/fwd.pcapng")]).unwrap();
+    assert_eq!(both[0], CaptureFile::from(other));
+    assert_eq!(both[1].name, format!("leaks/fwd.pcapng of {}", path.display()));
+    let unknown = read(&[path.join("capture/no.pcapng")]).unwrap_err().to_string();
+    assert!(
+        unknown.ends_with("/leaks/fwd.pcapng, capture/gw.pcapng, capture/fwd.pcapng"),
+        "{unknown}"
+    );
+    let without = read(&[bundle(dir.path(), &[])]).unwrap_err().to_string();
+    assert!(without.ends_with("has no captured packets: its INDEX.txt says why"), "{without}");
+}
+
+#[test]
 fn what_was_packed_is_unpacked() {
     let dir = tempfile::tempdir().unwrap();
     let staging = dir.path().join("staging");

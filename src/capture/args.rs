@@ -189,7 +189,8 @@ pub(crate) struct Args {
 
     /// Read packets from a capture file; -: stdin
     ///
-    /// pcap or pcapng, also compressed with gzip, Zstandard or LZ4.
+    /// pcap or pcapng, also compressed with gzip, Zstandard or LZ4. Of a bundle all captures, one after the
+    /// other; BUNDLE/capture/APP.pcapng is one of them, BUNDLE/leaks are those of lost mbufs.
     #[arg(short, long, value_name = "FILE", help_heading = "Input")]
     read: Option<PathBuf>,
 

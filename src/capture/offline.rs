@@ -1,10 +1,11 @@
 //! Reads packets from capture files.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use pmdscope_packets::read::{FileReplay, ReplayError, ReplaySettings};
+use pmdscope_packets::read::{CaptureFile, FileReplay, ReplayError, ReplaySettings};
 use pmdscope_packets::{CaptureInterface, ETHERNET, RunControl};
 use pmdscope_render::number::plural_noun;
 
@@ -12,16 +13,23 @@ use super::args::Args;
 use super::destination::{self, Destination};
 use super::events::EventPrinter;
 use super::{privileges, report, say};
+use crate::bundle::open::{bundle_of, capture_files};
 use crate::output;
 
 /// Moves the packets of files to where they are wanted.
 pub(super) fn run(args: &Args, expression: &str, control: &RunControl) -> anyhow::Result<ExitCode> {
     privileges::relinquish(args.relinquish_privileges.as_deref())?;
     let inputs = args.inputs()?;
-    if let Some(input) = destination::overwritten(&inputs, args.files.write.as_deref()) {
+    let on_disk =
+        inputs.iter().map(|input| bundle_of(input).map_or(&**input, |(bundle, _)| bundle));
+    let on_disk = on_disk.map(Path::to_owned).collect::<Vec<_>>();
+    if let Some(input) = destination::overwritten(&on_disk, args.files.write.as_deref()) {
         bail!("{} is both input and output: give -w another file", input.display());
     }
-    let files = inputs.iter().map(|input| input.display().to_string()).collect::<Vec<_>>();
+    let inputs = capture_files(&inputs)?;
+    let name =
+        |file: &CaptureFile| if file.path == Path::new("-") { "-" } else { &file.name }.to_owned();
+    let files = inputs.iter().map(name).collect::<Vec<_>>();
     let settings = ReplaySettings {
         filter: expression.to_owned(),
         optimize: args.compiler().optimize,
@@ -30,7 +38,7 @@ pub(super) fn run(args: &Args, expression: &str, control: &RunControl) -> anyhow
         skip: args.skip,
         count: args.count,
     };
-    let replay = FileReplay::open(inputs, settings, control).map_err(plain)?;
+    let replay = FileReplay::open_named(inputs, settings, control).map_err(plain)?;
     if !args.quiet {
         started(&files, &replay.interfaces().collect::<Vec<_>>());
     }

@@ -146,7 +146,8 @@ pub(crate) struct Args {
 
     /// Read packets from a capture file; -: stdin
     ///
-    /// pcap or pcapng, also compressed with gzip, Zstandard or LZ4. May be repeated. -c follows a pipe.
+    /// pcap or pcapng, also compressed with gzip, Zstandard or LZ4; of a bundle its captures. May be
+    /// repeated. -c follows a pipe.
     #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath,
           conflicts_with_all = ["app", "interfaces", "seconds", "sample", "cpu_budget",
                                 "no_pdump", "force_pdump", "replay", "at"])]

@@ -13,6 +13,7 @@ use super::ipfix::{self, IpfixExport};
 use super::report_data::{PacketLosses, ReportData};
 use super::report_layout::ReportLayout;
 use super::show;
+use crate::bundle::open::capture_files;
 use crate::{capture, output};
 
 /// Counts what is in the files; what could be read of a broken one is shown before its error.
@@ -50,8 +51,8 @@ fn count(
     control: &RunControl,
     export: Option<IpfixExport>,
 ) -> Result<(ReportData, Option<ReplayError>)> {
-    let replay =
-        FileReplay::open(args.read.clone(), settings(args), control).map_err(capture::plain)?;
+    let files = capture_files(&args.read)?;
+    let replay = FileReplay::open_named(files, settings(args), control).map_err(capture::plain)?;
     let (mut table, latest) = FlowTable::new(args.table(export));
     let report = replay.run(&mut table, &mut |report| {
         output::tell(&format!("{} read", plural(report.read, "packet")));

@@ -156,7 +156,24 @@ fn leak(scratch: &Scratch) -> Result<()> {
     let leaks = pmdscope(scratch, &["leaks", "--replay", moved], &[1])?;
     ensure!(leaks.contains("leak.c:"), "{leaks}");
     pmdscope_json(scratch, &["check", "--replay", moved, "--json"], &[0, 1])?;
+    packets_of(scratch, moved, &unpacked, app)?;
     same_host(scratch, moved, &live)
+}
+
+/// `capture -r` and `netstat -r` read the packets of a bundle as those of the files in it.
+fn packets_of(scratch: &Scratch, bundle: &str, unpacked: &Unpacked, app: &str) -> Result<()> {
+    for (inside, file) in [("", "capture"), ("/capture", "capture"), ("/leaks", "leaks")] {
+        let whole = format!("{bundle}{inside}");
+        let counted = pmdscope(scratch, &["capture", "-r", &whole, "--count"], &[0])?;
+        let file = unpacked.save(scratch, &format!("{file}/{app}.pcapng"))?;
+        let packets = tshark_fields(&file, &["frame.number"])?.len();
+        ensure!(counted.starts_with(&format!("{packets} packet")), "{whole}: {counted}");
+    }
+    let flows = pmdscope_json(scratch, &["netstat", "-r", bundle, "--json"], &[0])?;
+    ensure!(flows.to_string().contains("198.18.0.1"), "{flows:#}");
+    let bundled = format!("{bundle}/capture/{app}.pcapng");
+    pmdscope(scratch, &["capture", "-r", &bundled, "-w", bundle], &[1])?;
+    Ok(())
 }
 
 /// A file of a part is JSON, one document per line, or the index says why it is missing.

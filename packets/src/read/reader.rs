@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -61,6 +61,25 @@ pub enum ReadError {
     },
 }
 
+/// A file to read, and how messages call it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CaptureFile {
+    /// Where it is opened; `-` is standard input.
+    pub path: PathBuf,
+    /// For people.
+    pub name: String,
+}
+
+impl From<PathBuf> for CaptureFile {
+    fn from(path: PathBuf) -> Self {
+        let name = match path.to_str() {
+            Some("-") => "standard input".to_owned(),
+            _ => path.display().to_string(),
+        };
+        Self { path, name }
+    }
+}
+
 #[derive(Debug)]
 enum InputFormat {
     /// Its section is item 1, its interface item 2, and packets follow.
@@ -96,19 +115,16 @@ impl FileReader {
     /// # Errors
     /// When it cannot be read or is no capture file.
     pub fn open(path: &Path) -> Result<Self, ReadError> {
-        Self::open_until(path, &Arc::default())
+        Self::open_until(&CaptureFile::from(path.to_owned()), &Arc::default())
     }
 
     /// As [`FileReader::open`]; the file seems to end when `stop` is set, even if it is a silent pipe.
     ///
     /// # Errors
     /// As [`FileReader::open`].
-    pub fn open_until(path: &Path, stop: &Arc<AtomicBool>) -> Result<Self, ReadError> {
-        let name = match path.to_str() {
-            Some("-") => "standard input".to_owned(),
-            _ => path.display().to_string(),
-        };
-        match FileInput::open(path, stop) {
+    pub fn open_until(file: &CaptureFile, stop: &Arc<AtomicBool>) -> Result<Self, ReadError> {
+        let name = file.name.clone();
+        match FileInput::open(&file.path, stop) {
             Ok(input) => Self::begin(name, input),
             Err(source) => Err(ReadError::Io { name, source }),
         }

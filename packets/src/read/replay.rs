@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::ByteOrder;
 use super::item::FileItem;
-use super::reader::{FileReader, ReadError};
+use super::reader::{CaptureFile, FileReader, ReadError};
 use crate::control::RunControl;
 use crate::filter::{FilterCompiler, FilterError, OfflineFilter};
 use crate::packet::{CaptureInterface, DIR_RX, DIR_TX, InterfaceStatistics, Packet, SectionOrigin};
@@ -77,7 +77,7 @@ enum PendingHead {
 #[derive(Debug)]
 pub struct FileReplay {
     control: RunControl,
-    files: VecDeque<PathBuf>,
+    files: VecDeque<CaptureFile>,
     reader: FileReader,
     settings: ReplaySettings,
     filters: HashMap<FilterKey, Result<OfflineFilter, FilterError>>,
@@ -109,6 +109,18 @@ impl FileReplay {
         settings: ReplaySettings,
         control: &RunControl,
     ) -> Result<Self, ReplayError> {
+        Self::open_named(files.into_iter().map(CaptureFile::from), settings, control)
+    }
+
+    /// As [`FileReplay::open`], for files that messages call by another name than their path.
+    ///
+    /// # Errors
+    /// As [`FileReplay::open`].
+    pub fn open_named(
+        files: impl IntoIterator<Item = CaptureFile>,
+        settings: ReplaySettings,
+        control: &RunControl,
+    ) -> Result<Self, ReplayError> {
         let mut files = files.into_iter().collect::<VecDeque<_>>();
         let reader = FileReader::open_until(&files.pop_front().unwrap_or_default(), &control.stop)?;
         Self::begin(reader, files, settings, control)
@@ -116,7 +128,7 @@ impl FileReplay {
 
     pub(super) fn begin(
         reader: FileReader,
-        files: VecDeque<PathBuf>,
+        files: VecDeque<CaptureFile>,
         settings: ReplaySettings,
         control: &RunControl,
     ) -> Result<Self, ReplayError> {
