@@ -29,7 +29,7 @@ use self::index::{
 };
 use self::progress::Progress;
 use self::recording::{CopyOptions, given_recordings, running_recordings};
-use self::redact::{Redactor, host_names};
+use self::redact::{Redactor, known_hosts, names_of_this_machine};
 use self::signals::StopRequests;
 use self::versions::VersionedApp;
 use crate::doctor::live_apps;
@@ -103,7 +103,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE|DIR", value_hint = clap::ValueHint::AnyPath, hide_short_help = true)]
     recording: Option<PathBuf>,
 
-    /// Mask addresses and host name, cut payloads
+    /// Mask addresses and names of hosts, cut payloads
     ///
     /// The index says what is replaced and what is not.
     #[arg(long)]
@@ -151,7 +151,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let beside = directory(archive.target());
     let staging = tempfile::Builder::new().prefix(".pmdscope-bundle-").tempdir_in(beside);
     let staging = staging.context("cannot create a directory for the parts of the bundle")?;
-    let redactor = args.redact.then(|| Redactor::new(&host_names())).transpose()?;
+    let redactor = args.redact.then(|| Redactor::new(&known_hosts())).transpose()?;
     let progress = Progress::new(args.quiet);
     let collector = Collector {
         staging: staging.path(),
@@ -194,7 +194,7 @@ fn index(args: &Args, parts: Vec<PartEntry>, started: Timestamp, interrupted: bo
     BundleIndex {
         schema: INDEX_SCHEMA,
         tool: env!("CARGO_PKG_VERSION"),
-        host: host_names().into_iter().next().unwrap_or_default(),
+        host: names_of_this_machine().into_iter().next().unwrap_or_default(),
         started: time_text(started),
         ended: time_text(Timestamp::now()),
         interrupted,
@@ -401,9 +401,7 @@ impl<'a> Bundle<'a> {
         let mut parts = std::mem::take(&mut self.collector.parts);
         if let Some(redactor) = &mut self.redactor {
             self.collector.progress.tell("redacting");
-            for part in &mut parts {
-                redact::part(redactor, self.collector.staging, part);
-            }
+            redact::parts(redactor, self.collector.staging, &mut parts);
         }
         archive::limit(&mut parts, self.collector.staging, self.args.max_size);
         parts

@@ -123,7 +123,7 @@ impl PartEntry {
 /// What was removed and what was not.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Redaction {
-    pub(super) replaced: [&'static str; 4],
+    pub(super) replaced: [&'static str; 5],
     pub(super) kept: [&'static str; 4],
 }
 

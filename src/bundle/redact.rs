@@ -1,5 +1,6 @@
 //! `--redact`: removes payloads, addresses and host names from what was collected.
 
+mod host_names;
 mod packet;
 mod pcapng;
 mod pseudonym;
@@ -8,12 +9,13 @@ mod text;
 use std::borrow::Cow;
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use pmdscope_recording::{EXTENSION, PART};
 use pmdscope_render::number;
 
+pub(super) use self::host_names::{known_hosts, names_of_this_machine};
 use self::pseudonym::Pseudonyms;
 use self::text::TextRedactor;
 use super::HOST_TREE;
@@ -23,12 +25,15 @@ use super::index::PartEntry;
 use super::recording;
 
 /// What is replaced, for the index.
-pub(super) const REPLACED: [&str; 4] = [
+pub(super) const REPLACED: [&str; 5] = [
     "payloads of packets: cut behind the header of TCP, UDP, SCTP, ICMP, ARP or IP; inner packets of \
      tunnels are payload; frames of other types keep their MAC addresses only",
     "IPv4, IPv6 and MAC addresses: pseudonyms, the same address always by the same within this bundle, \
      in packets, JSON and text; two addresses of one subnet stay in one subnet",
-    "the name of this machine: a pseudonym",
+    "the name of this machine, names of /etc/hosts, and names below the domains of this machine and of \
+     /etc/resolv.conf: pseudonyms",
+    "addresses in hexadecimal: IPv6 addresses of 32 digits; IPv4 and MAC addresses that are also somewhere in \
+     the usual notation",
     "checksums of TCP, UDP, SCTP and ICMP: set to 0",
 ];
 
@@ -37,7 +42,7 @@ pub(super) const KEPT: [&str; 4] = [
     "names of apps, threads, functions, files, devices and users, command lines, PCI addresses",
     "ports of TCP and UDP, VLAN ids, lengths and times of packets, all counters",
     "addresses that name no host: 0.0.0.0, ::, 127.0.0.0/8, ::1, netmasks, broadcast",
-    "names of other machines, and addresses in a notation other than the usual ones",
+    "other names of machines, other addresses in hexadecimal, and those in decimal",
 ];
 
 /// Replaces the same by the same in all files of one bundle.
@@ -48,20 +53,31 @@ pub(super) struct Redactor {
 }
 
 impl Redactor {
-    /// For files of a machine with these names.
+    /// For files with these names of hosts; of domains, which begin with a dot, all names.
     ///
     /// # Errors
     ///
     /// When the system has no random numbers.
     pub(super) fn new(hosts: &[String]) -> Result<Self> {
         let pseudonyms = Pseudonyms::new()?;
-        let text = TextRedactor::new(hosts, &pseudonyms)?;
+        let text = TextRedactor::new(hosts)?;
         Ok(Self { pseudonyms, text })
     }
 
-    /// Text or JSON without addresses and names of this machine.
+    /// Text or JSON without addresses and names of hosts.
     pub(super) fn text<'a>(&mut self, text: &'a str) -> Cow<'a, str> {
         self.text.redact(text, &mut self.pseudonyms)
+    }
+
+    /// Notes the addresses of a file, so that they are found in hexadecimal in all others.
+    fn learn(&mut self, path: &Path) {
+        // What cannot be read is reported when it is replaced.
+        let Ok(bytes) = fs::read(path) else { return };
+        if path.extension().is_some_and(|extension| extension == "pcapng") {
+            let _ = pcapng::redact(&bytes, self);
+        } else if let Ok(text) = str::from_utf8(&bytes) {
+            self.text(text);
+        }
     }
 
     /// Replaces a file, and its name, by the redacted form. An error if it cannot be read or written, or is
@@ -118,15 +134,31 @@ impl Redactor {
     }
 }
 
+/// Redacts the files of all parts.
+pub(super) fn parts(redactor: &mut Redactor, staging: &Path, parts: &mut [PartEntry]) {
+    for path in parts.iter().flat_map(|part| &part.files).map(|file| staging.join(&file.path)) {
+        for path in files_of(&path).iter().filter(|path| path.is_file() && !path.is_symlink()) {
+            redactor.learn(path);
+        }
+    }
+    for entry in parts {
+        part(redactor, staging, entry);
+    }
+}
+
+/// A file, or everything below a directory.
+fn files_of(path: &Path) -> Vec<PathBuf> {
+    if path.is_dir() { files_below(path).unwrap_or_default() } else { vec![path.to_owned()] }
+}
+
 /// Redacts the files of a part. Those that cannot be redacted are removed; recordings were redacted when
 /// they were copied, or are now.
-pub(super) fn part(redactor: &mut Redactor, staging: &Path, part: &mut PartEntry) {
+fn part(redactor: &mut Redactor, staging: &Path, part: &mut PartEntry) {
     let mut removed = Vec::new();
     for file in &part.files {
         let path = staging.join(&file.path);
-        let files = if path.is_dir() { files_below(&path) } else { Ok(vec![path.clone()]) };
         // What a directory contains comes before it, and can be renamed.
-        for path in files.unwrap_or_default().iter().rev() {
+        for path in files_of(&path).iter().rev() {
             if let Err(error) = redactor.entry(staging, path) {
                 let _ = fs::remove_file(path);
                 removed.push(format!("{error:#}"));
@@ -150,18 +182,25 @@ fn is_named_by_kernel(path: &Path) -> bool {
     path.strip_prefix(HOST_TREE).is_ok_and(|inside| !inside.starts_with("sys/fs/cgroup"))
 }
 
-/// Names of this machine, the longest first.
-pub(super) fn host_names() -> Vec<String> {
-    let node = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let short = node.split('.').next().unwrap_or_default().to_owned();
-    let mut names = if short == node { vec![node] } else { vec![node, short] };
-    names.retain(|name| !name.is_empty());
-    names
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_is_replaced_in_hexadecimal_whatever_file_comes_first() {
+        let staging = tempfile::tempdir().unwrap();
+        let mut entries = Vec::new();
+        for (name, text) in [("a.txt", "ip[12:4]=0xc6120001"), ("b.txt", "198.18.0.1")] {
+            fs::write(staging.path().join(name), text).unwrap();
+            let mut entry = PartEntry::begun("reports");
+            entry.files = file_entry(staging.path(), Path::new(name)).into_iter().collect();
+            entries.push(entry);
+        }
+        parts(&mut Redactor::new(&[]).unwrap(), staging.path(), &mut entries);
+        let text = |name| fs::read_to_string(staging.path().join(name)).unwrap();
+        let address: std::net::Ipv4Addr = text("b.txt").parse().unwrap();
+        assert_eq!(text("a.txt"), format!("ip[12:4]=0x{:08x}", address.to_bits()));
+    }
 
     #[test]
     fn names_of_the_kernel_are_kept_in_the_files_for_doctor() {

@@ -80,6 +80,19 @@ impl Pseudonyms {
         mapped
     }
 
+    /// The pseudonym of an IPv4 address that has one.
+    pub(super) fn known_ipv4(&self, address: Ipv4Addr) -> Option<Ipv4Addr> {
+        match self.ip.get(&address.into()) {
+            Some(IpAddr::V4(known)) => Some(*known),
+            _ => None,
+        }
+    }
+
+    /// The pseudonym of a MAC address that has one.
+    pub(super) fn known_mac(&self, address: Mac) -> Option<Mac> {
+        self.mac.get(&address).copied()
+    }
+
     /// A short name in place of another one.
     pub(super) fn name(&self, kind: &str, name: &str) -> String {
         let tag = hmac::sign(&self.key, format!("name {name}").as_bytes());

@@ -10,10 +10,12 @@ use regex::{Captures, Regex};
 use super::pseudonym::{Mac, Pseudonyms};
 
 /// What may contain an address: a run of the characters of which addresses consist, MAC addresses with
-/// dashes, and interface names that end with a MAC address.
+/// dashes (as of `BOOTIF=` after the type of the link), hexadecimal numbers, and interface names that end
+/// with a MAC address.
 const CANDIDATE: &str = r"(?xi)
-    (?P<dashes> \b (?:[0-9a-f]{2}-){5} [0-9a-f]{2} \b )
+    (?P<dashes> \b (?P<before> (?:[0-9a-f]{2}-)*) (?P<mac> (?:[0-9a-f]{2}-){5} [0-9a-f]{2}) \b )
   | (?P<name> \b (?:enx|wlx|wwx) (?P<hex> [0-9a-f]{12}) \b )
+  | (?P<number> \b 0x (?P<digits> [0-9a-f]{8,32}) \b )
   | (?P<run> [0-9a-f:.]{7,} | [0-9a-f:]* :: [0-9a-f:.]* )";
 
 static CANDIDATES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(CANDIDATE).ok());
@@ -22,32 +24,33 @@ static CANDIDATES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(CANDIDA
 #[derive(Debug)]
 pub(super) struct TextRedactor {
     candidates: &'static Regex,
-    /// Names of this machine, and what stands for them.
-    hosts: Vec<(Regex, String)>,
+    /// Names of hosts.
+    hosts: Option<Regex>,
 }
 
 impl TextRedactor {
-    /// For text of a machine with these names.
-    pub(super) fn new(hosts: &[String], pseudonyms: &Pseudonyms) -> Result<Self> {
+    /// Replaces these names of hosts, and all names below domains, which begin with a dot.
+    pub(super) fn new(hosts: &[String]) -> Result<Self> {
         let candidates = CANDIDATES.as_ref().context("the pattern of addresses is invalid")?;
-        let pattern = |name: &String| -> Result<_> {
-            // A name that is the key of a JSON object stays.
-            let pattern = format!(r#"(?i)\b{}\b(?P<key>":)?"#, regex::escape(name));
-            Ok((Regex::new(&pattern)?, pseudonyms.name("host", name)))
-        };
         let known = hosts.iter().filter(|name| !name.is_empty() && *name != "localhost");
-        Ok(Self { candidates, hosts: known.map(pattern).collect::<Result<_>>()? })
+        let mut known = known.map(|name| name_pattern(name)).collect::<Vec<_>>();
+        // Of names that begin alike, the first that fits is taken.
+        known.sort_by_key(|pattern| std::cmp::Reverse(pattern.len()));
+        // A name that is the key of a JSON object stays.
+        let pattern = format!(r#"(?i)\b(?:{})\b(?P<key>":)?"#, known.join("|"));
+        let hosts = (!known.is_empty()).then(|| Regex::new(&pattern)).transpose();
+        Ok(Self { candidates, hosts: hosts.context("too many names of hosts")? })
     }
 
-    /// The text without the addresses and the names of this machine.
+    /// The text without the addresses and the names of hosts.
     pub(super) fn redact<'a>(&self, text: &'a str, pseudonyms: &mut Pseudonyms) -> Cow<'a, str> {
         let mut text = Cow::Borrowed(text);
-        for (name, replacement) in &self.hosts {
+        if let Some(hosts) = &self.hosts {
             let replace = |found: &Captures<'_>| match found.name("key") {
                 Some(_) => found[0].to_owned(),
-                None => replacement.clone(),
+                None => pseudonyms.name("host", &found[0].to_ascii_lowercase()),
             };
-            if let Cow::Owned(replaced) = name.replace_all(&text, replace) {
+            if let Cow::Owned(replaced) = hosts.replace_all(&text, replace) {
                 text = Cow::Owned(replaced);
             }
         }
@@ -64,24 +67,51 @@ impl TextRedactor {
     }
 }
 
+/// A pattern for a name of a host, or for all names below a domain.
+fn name_pattern(name: &str) -> String {
+    match name.strip_prefix('.') {
+        Some(domain) => format!(r"(?:[a-z0-9_-]+\.)+{}", regex::escape(domain)),
+        None => regex::escape(name),
+    }
+}
+
 fn masked(found: &Captures<'_>, pseudonyms: &mut Pseudonyms) -> String {
     let text = &found[0];
-    if found.name("dashes").is_some() {
-        return parse_mac(text, '-')
-            .map_or_else(|| text.to_owned(), |mac| mac_text(pseudonyms.mac(mac), "-"));
+    // What is replaced is at the end.
+    let ended = |end: &str, replacement: String| {
+        format!("{}{replacement}", &text[..text.len() - end.len()])
+    };
+    let replaced = if let Some(mac) = found.name("mac") {
+        parse_mac(mac.as_str(), '-')
+            .map(|address| ended(mac.as_str(), mac_text(pseudonyms.mac(address), "-")))
+    } else if let Some(hex) = found.name("hex") {
+        parse_hex_mac(hex.as_str())
+            .map(|address| ended(hex.as_str(), mac_text(pseudonyms.mac(address), "")))
+    } else if let Some(digits) = found.name("digits") {
+        hex_number(digits.as_str(), pseudonyms).map(|number| ended(digits.as_str(), number))
+    } else {
+        Some(run(text, pseudonyms))
+    };
+    replaced.unwrap_or_else(|| text.to_owned())
+}
+
+/// The pseudonym of an address as one hexadecimal number: of 32 digits any IPv6 address; of 12 a MAC address
+/// and of 8 an IPv4 address, in both orders of bytes, if the bundle has it elsewhere, too.
+fn hex_number(digits: &str, pseudonyms: &mut Pseudonyms) -> Option<String> {
+    match digits.len() {
+        32 => {
+            let address = u128::from_str_radix(digits, 16).ok()?;
+            Some(format!("{:032x}", pseudonyms.ipv6(address.into()).to_bits()))
+        }
+        12 => pseudonyms.known_mac(parse_hex_mac(digits)?).map(|mac| mac_text(mac, "")),
+        8 => {
+            let number = u32::from_str_radix(digits, 16).ok()?;
+            let known = |bits: u32| pseudonyms.known_ipv4(bits.into()).map(Ipv4Addr::to_bits);
+            let swapped = || known(number.swap_bytes()).map(u32::swap_bytes);
+            known(number).or_else(swapped).map(|bits| format!("{bits:08x}"))
+        }
+        _ => None,
     }
-    if let Some(hex) = found.name("hex") {
-        let prefix = &text[..text.len() - hex.len()];
-        let octets = (0..6).map(|at| hex.as_str().get(2 * at..2 * at + 2));
-        let octets: Option<Vec<u8>> =
-            octets.map(|octet| u8::from_str_radix(octet?, 16).ok()).collect();
-        let mac = octets.and_then(|octets| Mac::try_from(octets).ok());
-        return mac.map_or_else(
-            || text.to_owned(),
-            |mac| format!("{prefix}{}", mac_text(pseudonyms.mac(mac), "")),
-        );
-    }
-    run(text, pseudonyms)
 }
 
 /// Replaces the addresses in a run of hexadecimal digits, colons and dots.
@@ -89,7 +119,9 @@ fn run(text: &str, pseudonyms: &mut Pseudonyms) -> String {
     let mut out = String::new();
     let mut rest = text;
     while !rest.is_empty() {
-        let (replaced, taken) = first_address(rest, pseudonyms).unwrap_or_else(|| {
+        let address = first_address(rest, pseudonyms);
+        let address = address.or_else(|| first_hex_number(text, rest, pseudonyms));
+        let (replaced, taken) = address.unwrap_or_else(|| {
             let next = group_end(rest);
             (rest[..next].to_owned(), next)
         });
@@ -97,6 +129,18 @@ fn run(text: &str, pseudonyms: &mut Pseudonyms) -> String {
         rest = &rest[taken..];
     }
     out
+}
+
+/// The same for an address at the start of the rest of a run that is a hexadecimal number. One of decimal
+/// digits alone is taken for a count.
+fn first_hex_number(run: &str, rest: &str, pseudonyms: &mut Pseudonyms) -> Option<(String, usize)> {
+    let before = &run[..run.len() - rest.len()];
+    let digits = rest.split([':', '.']).next().unwrap_or_default();
+    let is_whole = before.is_empty() || before.ends_with([':', '.']);
+    if !is_whole || digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    Some((hex_number(digits, pseudonyms)?, digits.len()))
 }
 
 /// Bytes up to the next place at which an address may begin.
@@ -122,6 +166,10 @@ fn replacement(text: &str, pseudonyms: &mut Pseudonyms) -> Option<String> {
     if let Some(mac) = parse_mac(text, ':') {
         return Some(mac_text(pseudonyms.mac(mac), ":"));
     }
+    if let Some(mac) = parse_cisco_mac(text) {
+        let hex = mac_text(pseudonyms.mac(mac), "");
+        return Some([&hex[..4], &hex[4..8], &hex[8..]].join("."));
+    }
     let v6 = text.parse::<Ipv6Addr>().ok().map(IpAddr::from);
     let address = v6.or_else(|| parse_ipv4(text).map(IpAddr::from))?;
     Some(pseudonyms.ip(address).to_string())
@@ -138,6 +186,18 @@ fn parse_mac(text: &str, separator: char) -> Option<Mac> {
         |octet: &str| (octet.len() == 2).then(|| u8::from_str_radix(octet, 16).ok()).flatten();
     let octets: Option<Vec<u8>> = text.split(separator).map(octet).collect();
     octets?.try_into().ok()
+}
+
+fn parse_hex_mac(digits: &str) -> Option<Mac> {
+    let octets = (0..6).map(|at| u8::from_str_radix(digits.get(2 * at..2 * at + 2)?, 16).ok());
+    octets.collect::<Option<Vec<_>>>()?.try_into().ok()
+}
+
+/// As in `0200.00ab.cd01`.
+fn parse_cisco_mac(text: &str) -> Option<Mac> {
+    let groups: Vec<&str> = text.split('.').collect();
+    let is_mac = groups.len() == 3 && groups.iter().all(|group| group.len() == 4);
+    is_mac.then(|| parse_hex_mac(&groups.concat())).flatten()
 }
 
 fn mac_text(mac: Mac, separator: &str) -> String {

@@ -15,7 +15,7 @@ impl Redaction {
     fn new(hosts: &[&str]) -> Self {
         let pseudonyms = Pseudonyms::new().unwrap();
         let hosts: Vec<_> = hosts.iter().map(|name| (*name).to_owned()).collect();
-        Self { text: TextRedactor::new(&hosts, &pseudonyms).unwrap(), pseudonyms }
+        Self { text: TextRedactor::new(&hosts).unwrap(), pseudonyms }
     }
 
     fn of(&mut self, text: &str) -> String {
@@ -56,6 +56,48 @@ fn mac_addresses_are_replaced_in_every_notation() {
     assert_eq!(redaction.of("mac 02:00:00:AB:CD:01:"), format!("mac {mac}:"));
     assert_eq!(redaction.of("02-00-00-ab-cd-01"), mac.replace(':', "-"));
     assert_eq!(redaction.of("enx020000abcd01:"), format!("enx{}:", mac.replace(':', "")));
+}
+
+#[test]
+fn mac_addresses_of_switches_and_boot_options_are_replaced() {
+    let mut redaction = Redaction::new(&[]);
+    let mac = mac_text(redaction.pseudonyms.mac([2, 0, 0, 0xab, 0xcd, 1]), "");
+    let groups = [&mac[..4], &mac[4..8], &mac[8..]].join(".");
+    assert_eq!(
+        redaction.of("mac:0200.00ab.cd01, 0200.00AB.CD01"),
+        format!("mac:{groups}, {groups}")
+    );
+    let octets = [0, 2, 4, 6, 8, 10].map(|at| &mac[at..at + 2]).join("-");
+    assert_eq!(redaction.of("BOOTIF=01-02-00-00-ab-cd-01"), format!("BOOTIF=01-{octets}"));
+}
+
+#[test]
+fn hexadecimal_addresses_that_the_bundle_has_are_replaced() {
+    let mut redaction = Redaction::new(&[]);
+    let number = "ip[12:4] = 0xc6120001 or 0x020000001122 or C6120001 or 010012c6";
+    assert_eq!(redaction.of(number), number, "not known yet");
+    let ip: Ipv4Addr = redaction.ip("198.18.0.1").parse().unwrap();
+    let mac = mac_text(redaction.pseudonyms.mac([2, 0, 0, 0, 0x11, 0x22]), "");
+    let (big, little) = (ip.to_bits(), ip.to_bits().swap_bytes());
+    let expected = format!("ip[12:4] = 0x{big:08x} or 0x{mac} or {big:08x} or {little:08x}");
+    assert_eq!(redaction.of(number), expected);
+    let v6: Ipv6Addr = redaction.ip("2001:db8::1").parse().unwrap();
+    let text = redaction.of("20010db8000000000000000000000001 01 40 00 80 eth0");
+    assert_eq!(text, format!("{:032x} 01 40 00 80 eth0", v6.to_bits()));
+    // Decimal digits alone may be a count, and a part of a longer number is no address.
+    redaction.ip("18.52.86.120");
+    for kept in ["12345678", "020000001122", "0xc612000100", "ffc6120001"] {
+        assert_eq!(redaction.of(kept), kept);
+    }
+}
+
+#[test]
+fn names_of_a_domain_are_replaced() {
+    let mut redaction = Redaction::new(&[".example.org", "peer3"]);
+    let text = redaction.of("to gw2.dc1.Example.org:4789, peer3, example.org, gw2.example.com");
+    assert!(!text.contains("gw2.dc1") && !text.contains("peer3"), "{text}");
+    assert!(text.ends_with(", example.org, gw2.example.com"), "{text}");
+    assert_eq!(redaction.of("PEER3"), redaction.of("peer3"));
 }
 
 #[test]
