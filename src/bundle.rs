@@ -9,6 +9,7 @@ mod progress;
 mod recording;
 mod redact;
 mod signals;
+mod staging;
 mod versions;
 
 use std::path::{Path, PathBuf};
@@ -31,6 +32,7 @@ use self::progress::Progress;
 use self::recording::{CopyOptions, given_recordings, running_recordings};
 use self::redact::{Redactor, known_hosts, names_of_this_machine};
 use self::signals::StopRequests;
+use self::staging::{StagingDirectory, remove_abandoned};
 use self::versions::VersionedApp;
 use crate::doctor::live_apps;
 use crate::number::whole;
@@ -149,10 +151,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let name = format!("pmdscope-bundle-{}", started.strftime("%Y%m%dT%H%M%SZ"));
     let archive = ArchiveFile::create(args.target(&name))?;
     let beside = directory(archive.target());
-    let staging = tempfile::Builder::new().prefix(".pmdscope-bundle-").tempdir_in(beside);
-    let staging = staging.context("cannot create a directory for the parts of the bundle")?;
+    let abandoned = remove_abandoned(beside);
+    let staging = StagingDirectory::create_in(beside)?;
     let redactor = args.redact.then(|| Redactor::new(&known_hosts())).transpose()?;
     let progress = Progress::new(args.quiet);
+    if abandoned > 0 {
+        let leftovers = number::plural(abandoned as u64, "leftover");
+        progress.tell(&format!("removed {leftovers} of bundles that were killed"));
+    }
     let collector = Collector {
         staging: staging.path(),
         stop: &stop,

@@ -12,6 +12,7 @@ use tempfile::NamedTempFile;
 use zstd::stream::write::Encoder;
 
 use super::index::{FileEntry, PartEntry};
+use super::staging::{PREFIX, mark_as_used};
 
 /// Recordings are compressed already; text and packets become small at any level.
 const LEVEL: i32 = 3;
@@ -38,8 +39,8 @@ impl ArchiveFile {
             ensure!(present.is_file(), "cannot write {}: it is no regular file", target.display());
         }
         let dir = directory(&target);
-        let prefix = ".pmdscope-bundle-";
-        let file = tempfile::Builder::new().prefix(prefix).tempfile_in(dir).with_context(failed)?;
+        let file = tempfile::Builder::new().prefix(PREFIX).tempfile_in(dir).with_context(failed)?;
+        mark_as_used(file.as_file());
         Ok(Self { target, file })
     }
 

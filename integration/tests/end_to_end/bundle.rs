@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::SystemTime;
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
@@ -395,6 +396,17 @@ fn killed(scratch: &Scratch) -> Result<()> {
     process.wait(LIMIT)?;
     wait_until("the captures of the bundle to end", LIMIT, || Ok(captures(&pair)? == 0))?;
     ensure!(!path.exists(), "half a bundle has a name");
+    ensure!(nothing_beside(scratch.dir()).is_err(), "a killed bundle leaves its parts");
+    for entry in fs::read_dir(scratch.dir())? {
+        let path = entry?.path();
+        if path.to_string_lossy().contains(".pmdscope-bundle-") {
+            fs::File::open(path)?.set_modified(SystemTime::UNIX_EPOCH)?;
+        }
+    }
+    // The next one removes them, even if there is nothing to collect.
+    let target = path.to_str().context("path")?;
+    pmdscope(scratch, &["bundle", "-a", "nobody", "-o", target, "--for", "1s"], &[0, 1])?;
+    nothing_beside(scratch.dir())?;
     drop(generator);
     Ok(())
 }
