@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use libtest_mimic::Trial;
+use pmdscope_integration::oracle::tshark_fields;
 use pmdscope_integration::pair::{Pair, PairOptions, reflector};
 use pmdscope_integration::process::{Process, run, wait_until};
 use pmdscope_integration::programs;
@@ -35,6 +36,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         traced("softirqs_of_others_are_caught", softirqs),
         traced("interrupts_from_other_cpus_are_caught", ipis),
         traced("a_killed_tracer_leaves_nothing_behind", killed),
+        trial_unless("a_stolen_core_triggers_a_recorder", missing_to_record(), triggered),
         counted("without_bpftrace_interrupts_are_counted", no_bpftrace),
     ]
 }
@@ -44,6 +46,10 @@ fn missing_to_trace() -> Option<Missing> {
     let needed = || missing_program(&["bpftrace", "unshare", "ip"]);
     let tried = || try_bpftrace().err().map(|error| Missing::Machine(format!("{error:#}")));
     Needs::Apps.missing().or_else(needed).or_else(tried)
+}
+
+fn missing_to_record() -> Option<Missing> {
+    Needs::Wireshark.missing().or_else(missing_to_trace)
 }
 
 /// `pmdscope interrupts` while it runs.
@@ -281,6 +287,63 @@ fn killed(scratch: &Scratch) -> Result<()> {
     let path = PathBuf::from(format!("/proc/{}/exe", bpftrace[0]));
     wait_until("bpftrace to end", LIMIT, || Ok(fs::read_link(&path).is_err()))?;
     Ok(())
+}
+
+/// Shortest theft that triggers the recorder below.
+const TRIGGER_US: u64 = 3_000;
+
+fn triggered(scratch: &Scratch) -> Result<()> {
+    let pair = Pair::start(scratch, PairOptions::default())?;
+    let generator = pair.generate(scratch, &["--rate", "5000"])?;
+    let (pmdscope, interface) = (programs::pmdscope()?, format!("{}:0", pair.app()));
+    let (program, file) = (pmdscope.to_string_lossy(), scratch.path("theft.pcapng"));
+    let (file, trigger) = (file.to_string_lossy(), format!("stolen>{TRIGGER_US}us"));
+    let mut words = vec![&*program, "capture", "-i", &interface, "-Q", "in", "-w", &file];
+    words.extend(["--before", "5s", "--after", "200ms", "--memory", "64M", "--trigger", &trigger]);
+    let mut recorder = Process::spawn("recorder", &mut with_tracefs(&words), scratch.dir())?;
+    let begun = Instant::now();
+    let (packets, index) = loop {
+        if let Some(status) = recorder.exited()? {
+            bail!("the recorder ended with {status}: {}", recorder.output());
+        }
+        ensure!(begun.elapsed() < 4 * LIMIT, "no file of the hog: {}", recorder.output());
+        // It begins to trace after some seconds. Others may steal as well.
+        steal(scratch, &["hog", "1", "20", &(2 * BURST_US).to_string(), "50000"])?;
+        if let Some(found) = file_of_hog(scratch)? {
+            break found;
+        }
+    };
+    recorder.interrupt()?;
+    generator.stop()?;
+    let comment = &packets[index][1];
+    ensure!(comment.starts_with("trigger stolen at "), "{comment}");
+    let rest = comment.split_once(" taken for ").map(|(_, rest)| rest).context("no time")?;
+    let (us, rest) =
+        rest.split_once(" us by pmdscope-hog (scheduler) from ").context("no thief")?;
+    let us = us.parse::<u64>()?;
+    ensure!(us >= TRIGGER_US && rest.contains(" to "), "{comment}");
+    // The packets of the time in which the core was taken came after it, at once.
+    ensure!(index > 0 && index + 1 < packets.len(), "packet {index} of {}", packets.len());
+    let time = |at: usize| Ok::<f64, anyhow::Error>(packets[at][0].parse::<f64>()?);
+    let (first, last) = (time(0)?, time(packets.len() - 1)?);
+    ensure!(last - first > us as f64 / 1e6, "from {first} to {last}: {comment}");
+    Ok(())
+}
+
+/// The packets (time and comment) of a complete file of which the hog was the trigger, and the one at which
+/// that is said.
+fn file_of_hog(scratch: &Scratch) -> Result<Option<(Vec<Vec<String>>, usize)>> {
+    for entry in fs::read_dir(scratch.dir())? {
+        let path = entry?.path();
+        if !path.to_string_lossy().ends_with("-stolen.pcapng") {
+            continue;
+        }
+        let packets = tshark_fields(&path, &["frame.time_epoch", "frame.comment"])?;
+        if let Some(index) = packets.iter().position(|packet| packet[1].contains("pmdscope-hog")) {
+            return Ok(Some((packets, index)));
+        }
+    }
+    Ok(None)
 }
 
 /// Processes that the threads of a process have started.
