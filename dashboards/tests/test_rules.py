@@ -125,6 +125,15 @@ class Rules(unittest.TestCase):
         for anchor in re.findall(r"\]\(#([\w-]+)\)", text):
             self.assertIn(anchor, anchors())
 
+    def test_the_runbook_of_stolen_time_has_every_cause(self):
+        source = (ROOT / "telemetry/src/sample/stolen.rs").read_text()
+        source = source.split("impl StolenCause", 1)[1].split("\n}", 1)[0]
+        causes = set(re.findall(r'Self::\w+ => "(\w+)"', source)) - {"sleep"}
+        text = (ROOT / "docs" / "runbooks.md").read_text()
+        section = text.split("## DpdkLcoreStolen", 1)[1].split("\n## ", 1)[0]
+        self.assertIn("irq", causes)
+        self.assertEqual(set(re.findall(r"^- `(\w+)`:", section, re.MULTILINE)), causes)
+
     def test_every_alert_is_tested_before_during_and_after(self):
         found = {name: text for _, name, text in tests()}
         for name in alerts():
