@@ -20,13 +20,15 @@ SYSTEM_PREFIX = $(filter /usr /usr/local,$(PREFIX))
 EXTCAP_DIR ?= $(if $(SYSTEM_PREFIX),$(shell pkg-config --variable=extcapdir wireshark 2>/dev/null || \
 	ls -d /usr/lib/*/wireshark/extcap /usr/libexec/wireshark/extcap /usr/lib/wireshark/extcap 2>/dev/null | head -1))
 UNITS = pmdscope-export.service pmdscope-record.service
+DROP_IN = share/pmdscope/interrupts.conf
 BASH_COMPLETION = share/bash-completion/completions/pmdscope
 ZSH_COMPLETION = share/zsh/site-functions/_pmdscope
 FISH_COMPLETION = share/fish/vendor_completions.d/pmdscope.fish
-SHARED_DIRS = $(dir $(BASH_COMPLETION) $(ZSH_COMPLETION) $(FISH_COMPLETION)) share/man/man1 lib/systemd/system
+SHARED_DIRS = $(dir $(BASH_COMPLETION) $(ZSH_COMPLETION) $(FISH_COMPLETION)) share/man/man1 lib/systemd/system \
+	share/pmdscope
 INSTALLED = bin/pmdscope bin/pmdscope-reflector bin/pmdscope-generator $(LIBDIR)/libpmdscope.a \
 	$(LIBDIR)/pkgconfig/pmdscope.pc $(BASH_COMPLETION) $(ZSH_COMPLETION) $(FISH_COMPLETION) \
-	$(addprefix lib/systemd/system/,$(UNITS))
+	$(addprefix lib/systemd/system/,$(UNITS)) $(DROP_IN)
 C_SOURCES = $(shell git ls-files 'examples/*.[ch]' 'lib/*.[ch]' 'integration/*.[ch]' 'pdump/*.[ch]')
 
 .DEFAULT_GOAL := help
@@ -146,6 +148,7 @@ install: | $(BUILD)/lib/libpmdscope.so target/release/pmdscope ## install the bu
 	target/release/pmdscope man $(DESTDIR)$(PREFIX)/share/man/man1
 	for unit in $(UNITS); do sed 's|/usr/local/|$(PREFIX)/|' systemd/$$unit > \
 		$(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit || exit 1; done
+	sed 's|/usr/local/|$(PREFIX)/|' systemd/interrupts.conf >$(DESTDIR)$(PREFIX)/$(DROP_IN)
 	$(if $(EXTCAP_DIR),install -d $(DESTDIR)$(EXTCAP_DIR))
 	$(if $(EXTCAP_DIR),ln -sfn $(PREFIX)/bin/pmdscope $(DESTDIR)$(EXTCAP_DIR)/pmdscope)
 	$(if $(SYSTEM_PREFIX),$(if $(DESTDIR),,ldconfig))
@@ -154,6 +157,7 @@ uninstall: ## remove what `make install` installed
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,$(INSTALLED)) $(DESTDIR)$(PREFIX)/share/man/man1/pmdscope*.1
 	rm -f $(DESTDIR)$(PREFIX)/$(LIBDIR)/libpmdscope.so* $(DESTDIR)$(PREFIX)/include/pmdscope*.h
 	rm -rf $(DESTDIR)$(PREFIX)/libexec/pmdscope
+	-rmdir --ignore-fail-on-non-empty $(DESTDIR)$(PREFIX)/share/pmdscope
 	$(if $(EXTCAP_DIR),rm -f $(DESTDIR)$(EXTCAP_DIR)/pmdscope)
 	$(if $(SYSTEM_PREFIX),$(if $(DESTDIR),,ldconfig))
 

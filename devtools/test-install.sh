@@ -39,13 +39,35 @@ check_app() {
 	done
 }
 
+# check_units DIRECTORY PREFIX [DROP-IN]: systemd knows all settings of the units, of pmdscope-export with this
+# drop-in as well.
+check_units() {
+	command -v systemd-analyze >/dev/null || {
+		echo "test-install: SKIP units: no systemd-analyze (package systemd) here"
+		return
+	}
+	units=$scratch/units
+	rm -rf "$units"
+	mkdir -p "$units/pmdscope-export.service.d"
+	for unit in pmdscope-export pmdscope-record; do
+		# The program of the unit is not where it will be.
+		sed "s|^ExecStart=[^ ]*|ExecStart=$2/bin/pmdscope|" "$1/$unit.service" >"$units/$unit.service"
+	done
+	[ -z "${3:-}" ] || cp "$3" "$units/pmdscope-export.service.d/interrupts.conf"
+	systemd-analyze verify --man=no --recursive-errors=no "$units/pmdscope-export.service" \
+		"$units/pmdscope-record.service" >"$scratch/log" 2>&1 || cat "$scratch/log" >&2
+	# What systemd does not know it ignores with a warning.
+	! grep "$units" "$scratch/log" || die "systemd does not know all of the units"
+	echo "test-install: units ok"
+}
+
 # check_command PREFIX
 check_command() {
 	"$1/bin/pmdscope" --version
 	"$1/libexec/pmdscope/pmdscope-pdump" --version
 	for file in share/man/man1/pmdscope.1 share/man/man1/pmdscope-capture.1 \
 		share/bash-completion/completions/pmdscope share/zsh/site-functions/_pmdscope \
-		share/fish/vendor_completions.d/pmdscope.fish; do
+		share/fish/vendor_completions.d/pmdscope.fish share/pmdscope/interrupts.conf; do
 		[ -s "$1/$file" ] || die "no $1/$file"
 	done
 }
@@ -67,6 +89,8 @@ libraries=$(dirname "$(find "$prefix" -name libpmdscope.so)")
 export PKG_CONFIG_PATH="$libraries/pkgconfig" LD_LIBRARY_PATH="$libraries"
 check_app
 check_command "$prefix"
+check_units "$prefix/lib/systemd/system" "$prefix"
+check_units "$prefix/lib/systemd/system" "$prefix" "$prefix/share/pmdscope/interrupts.conf"
 [ "$extcap" = "$(find /usr/lib* -path '*wireshark/extcap' -exec ls -la --full-time {} + 2>/dev/null ||
 	true)" ] || die "an installation in $prefix changed Wireshark's directory"
 make_quietly uninstall PREFIX="$prefix"
@@ -78,6 +102,8 @@ make_quietly install PREFIX=/usr DESTDIR="$scratch/root"
 grep -q '^prefix=/usr$' "$(find "$scratch/root" -name pmdscope.pc)" || die "pmdscope.pc has another prefix"
 grep -q 'ExecStart=/usr/bin/pmdscope' "$scratch/root/usr/lib/systemd/system/pmdscope-export.service" ||
 	die "the service starts another program"
+grep -q ' /usr/share/pmdscope/interrupts.conf' "$scratch/root/usr/share/pmdscope/interrupts.conf" ||
+	die "the drop-in names another directory"
 make_quietly uninstall PREFIX=/usr DESTDIR="$scratch/root"
 left=$(find "$scratch/root" ! -type d)
 [ -z "$left" ] || die "uninstall left $left"
