@@ -91,7 +91,7 @@ class Panels(unittest.TestCase):
                 ("Alerts", f"ALERTS{{{firing}, app=\"fwd\"}}", "_x4 1+0x20", "1"),
                 ("Alerts", f"ALERTS{{{firing}}}", "_x4 1+0x20", "1"),
                 ("Leaks", f'dpdk_mbuf_leaked{{{of_app}, pool="mb"}}', "0+0x3 7+1x20", "7"),
-                ("Restarts", f"dpdk_app_start_timestamp_seconds{{{of_app}}}", "5+0x3 60+0x20",
+                ("Restarts", f"dpdk_app_start_since_boot_seconds{{{of_app}}}", "5+0x3 60+0x20",
                  "60"),
                 ("Captures", f"dpdk_capture_sessions{{{of_app}}}", "0+0x3 1+0x20", "1")]:
             with self.subTest(name):
@@ -102,8 +102,8 @@ class Panels(unittest.TestCase):
                     self.gives(expr, given, [], at=later)
 
     def test_a_clock_that_moves_is_no_restart(self):
-        given = [{"series": f'dpdk_app_start_timestamp_seconds{{{OF}, app="fwd"}}',
-                  "values": "5+0x3 6+0x20"}]
+        given = [{"series": f'dpdk_app_start_{clock}_seconds{{{OF}, app="fwd"}}', "values": values}
+                 for clock, values in (("timestamp", "5+0x3 6+0x20"), ("since_boot", "5+0x24"))]
         self.gives(expression("app", "Restarts", ""), given, [], at="1m")
 
     def test_annotations_leave_out_warnings(self):

@@ -204,6 +204,11 @@ impl AppIdentity {
     pub fn same_process(&self, other: &Self) -> bool {
         (self.pid, self.start_ticks) == (other.pid, other.start_ticks)
     }
+
+    /// Seconds from the boot of the machine to that start. Unlike the wall clock it does not move.
+    pub fn start_since_boot_s(&self) -> f64 {
+        self.start_ticks as f64 / rustix::param::clock_ticks_per_second().max(1) as f64
+    }
 }
 
 /// One ring of one capture session.

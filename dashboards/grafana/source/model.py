@@ -347,9 +347,8 @@ ANNOTATIONS = [
     {"builtIn": 1, "name": "Annotations & Alerts", "type": "dashboard", "enable": True,
      "hide": True, "iconColor": "rgba(0, 211, 255, 1)",
      "datasource": {"type": "grafana", "uid": "-- Grafana --"}},
-    # The kernel's time of boot, from which start times are computed, may move by a second.
-    annotation("Restarts", BLUE, "dpdk_app_start_timestamp_seconds{@app} > "
-               "dpdk_app_start_timestamp_seconds{@app} offset $__interval + 2",
+    annotation("Restarts", BLUE, "dpdk_app_start_since_boot_seconds{@app} != "
+               "dpdk_app_start_since_boot_seconds{@app} offset $__interval",
                "{{app}} restarted", "on {{instance}}; its counters began anew"),
     annotation("Leaks", RED, "dpdk_mbuf_leaked{@app} > 0 unless "
                "dpdk_mbuf_leaked{@app} offset $__interval > 0",

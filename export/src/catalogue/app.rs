@@ -56,7 +56,11 @@ metrics! { APP:
          of polls, depths, leaks and captures. For an app that does not answer, the last known \
          values.";
     APP_START = Gauge "dpdk_app_start_timestamp_seconds" ["app"]
-        "Start time of the process. changes() counts restarts; each restart resets counters.";
+        "Start time of the process; each restart resets counters. Moves by up to a second when the \
+         clock of the machine is set: dpdk_app_start_since_boot_seconds tells restarts.";
+    APP_START_SINCE_BOOT = Gauge "dpdk_app_start_since_boot_seconds" ["app"]
+        "Time from the boot of the machine to the start of the process. It does not move with the \
+         clock: changes() counts restarts.";
     APP_LAST_SEEN = Gauge "dpdk_app_last_seen_timestamp_seconds" ["app"]
         "Time of the app's last answer. Absent: it never answered.";
     APP_TELEMETRY_ENABLED = Gauge "dpdk_app_telemetry_enabled" ["app"]

@@ -85,6 +85,10 @@ pub(super) fn families(
         let started = app.model.as_ref()?.sample.app.start_realtime_ns;
         (started > 0).then(|| seconds(started))
     });
+    families.per(&metric::APP_START_SINCE_BOOT, &members, |app| {
+        let app = &app.model.as_ref()?.sample.app;
+        (app.start_ticks > 0).then(|| app.start_since_boot_s())
+    });
     families.per(&metric::APP_LAST_SEEN, &members, |app| {
         Some(seconds(app.model.as_ref()?.sample.realtime_ns))
     });

@@ -117,6 +117,7 @@ fn an_app_that_does_not_answer_has_no_live_numbers() {
         "dpdk_app_expected_ports",
         "dpdk_app_info",
         "dpdk_app_last_seen_timestamp_seconds",
+        "dpdk_app_start_since_boot_seconds",
         "dpdk_app_start_timestamp_seconds",
     ];
     assert_eq!(told_of("ended"), of_all.into_iter().chain(of_ended).collect());
@@ -224,7 +225,7 @@ fn the_documented_numbers_of_series_hold() {
             .sum::<usize>()
     };
     // One of each: device, port with an xstat, queue pair, pool, ring, heap, lcore that counts cycles.
-    let stock = 54 + 2 + (17 + 1) + 5 + 6 + 2 + 5 + (3 + 2);
+    let stock = 55 + 2 + (17 + 1) + 5 + 6 + 2 + 5 + (3 + 2);
     assert_eq!(of(fixture::stock("fwd"), &SeriesLimits::default()), stock);
     let mut old = fixture::stock("fwd");
     old.pools[0].occupancy = None;
@@ -237,7 +238,7 @@ fn the_documented_numbers_of_series_hold() {
     let pool = 7 + 1 + 14;
     // A cause with times and one without.
     let traced = 3 + (3 + 1);
-    let expected = (57 + 1) + 2 + (17 + 1) + 12 + pool + 3 + 5 + (33 + 2) + traced + 5;
+    let expected = (58 + 1) + 2 + (17 + 1) + 12 + pool + 3 + 5 + (33 + 2) + traced + 5;
     assert_eq!(of(linked.clone(), &SeriesLimits::default()), expected);
     assert_eq!(of(linked, &fixture::limits()), expected + 23);
 }
@@ -260,11 +261,12 @@ fn what_is_unknown_has_no_sample() {
     (port.link_up, port.link_mbps, port.promiscuous) = (None, None, None);
     port.stats.rx_bytes = 0;
     sample.pools[0].occupancy = None;
-    sample.app.start_realtime_ns = 0;
+    (sample.app.start_realtime_ns, sample.app.start_ticks) = (0, 0);
     sample.control_shares_poll_cpu = None;
     let exported = ExportedMetrics::of_sample(sample, &SeriesLimits::default());
     for name in [
         "dpdk_app_control_threads_share_lcore_cpu",
+        "dpdk_app_start_since_boot_seconds",
         "dpdk_app_start_timestamp_seconds",
         "dpdk_app_tsc_hertz",
         "dpdk_capture_sessions",

@@ -254,7 +254,7 @@ fn restarted(scratch: &Scratch) -> Result<()> {
     let site = Site::new(scratch, "run", "")?;
     let mut app = site.idle(scratch, "app", Idle { queues: 4, ..TWO })?;
     let exporter = Exporter::start(scratch, &site.config())?;
-    let start = |scrape: &Scrape| scrape.value("dpdk_app_start_timestamp_seconds", &[]);
+    let start = |scrape: &Scrape| scrape.value("dpdk_app_start_since_boot_seconds", &[]);
     let first = exporter.scrape()?;
     is_well(&first, "app", Idle { queues: 4, ..TWO })?;
 
