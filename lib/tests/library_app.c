@@ -184,7 +184,7 @@ static void
 distribute(struct leak_app *app, struct rte_mbuf **pkts, uint16_t nb, bool lose)
 {
 	struct rte_mbuf *out[LEAK_BURST];
-	int nb_out;
+	int nb_taken, nb_out;
 
 	library_state.lose |= lose;
 	/* Without its worker it would wait for it. */
@@ -192,7 +192,9 @@ distribute(struct leak_app *app, struct rte_mbuf **pkts, uint16_t nb, bool lose)
 		send_out(app, pkts, nb);
 		nb = 0;
 	}
-	rte_distributor_process(library_state.distributor, pkts, nb);
+	/* It takes none before its worker has asked for the first, which may take long. */
+	nb_taken = rte_distributor_process(library_state.distributor, pkts, nb);
+	send_out(app, pkts + nb_taken, (uint16_t)(nb - nb_taken));
 	do {
 		nb_out = rte_distributor_returned_pkts(library_state.distributor, out, LEAK_BURST);
 		send_out(app, out, (uint16_t)nb_out);
