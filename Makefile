@@ -26,7 +26,8 @@ ZSH_COMPLETION = share/zsh/site-functions/_pmdscope
 FISH_COMPLETION = share/fish/vendor_completions.d/pmdscope.fish
 SHARED_DIRS = $(dir $(BASH_COMPLETION) $(ZSH_COMPLETION) $(FISH_COMPLETION)) share/man/man1 lib/systemd/system \
 	share/pmdscope
-INSTALLED = bin/pmdscope bin/pmdscope-reflector bin/pmdscope-generator $(LIBDIR)/libpmdscope.a \
+INSTALLED = bin/pmdscope bin/pmdscope-reflector bin/pmdscope-generator bin/pmdscope-kernel-reflector \
+	bin/pmdscope-kernel-generator $(LIBDIR)/libpmdscope.a \
 	$(LIBDIR)/pkgconfig/pmdscope.pc $(BASH_COMPLETION) $(ZSH_COMPLETION) $(FISH_COMPLETION) \
 	$(addprefix lib/systemd/system/,$(UNITS)) $(DROP_IN)
 C_SOURCES = $(shell git ls-files 'examples/*.[ch]' 'lib/*.[ch]' 'integration/*.[ch]' 'pdump/*.[ch]')
