@@ -30,6 +30,16 @@ pub fn generator() -> Result<PathBuf> {
     built("build/integration/pmdscope-generator")
 }
 
+/// The reflector over sockets of the kernel.
+pub fn kernel_reflector() -> Result<PathBuf> {
+    built("build/integration/pmdscope-kernel-reflector")
+}
+
+/// The generator over sockets of the kernel.
+pub fn kernel_generator() -> Result<PathBuf> {
+    built("build/integration/pmdscope-kernel-generator")
+}
+
 /// The pipeline that loses mbufs on demand.
 pub fn pipeline() -> Result<PathBuf> {
     built("build/integration/pmdscope-pipeline")

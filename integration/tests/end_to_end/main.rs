@@ -16,6 +16,7 @@ mod hazards;
 mod incidents;
 mod interrupts;
 mod ipfix;
+mod kernel_twin;
 mod lcores;
 mod leak;
 mod ledger;
@@ -119,6 +120,7 @@ fn main() -> ExitCode {
         top::trials(),
         check::trials(),
         lcores::trials(),
+        kernel_twin::trials(),
         bundle::trials(),
         demo::trials(),
         doctor::trials(),
