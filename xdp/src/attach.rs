@@ -1,0 +1,148 @@
+//! Attaches a filter to an interface.
+
+use std::os::fd::AsFd;
+
+use libbpf_rs::{MapHandle, Object, Program, Xdp, XdpFlags};
+use pmdscope_telemetry::interface::FilterMode;
+
+use crate::error::XdpError;
+use crate::filter::{Attached, Filter, attached, link, mode_name};
+use crate::netlink::Link;
+use crate::prefix::{Prefix, PrefixAction};
+use crate::program::{self, last_line, with_reasons};
+use crate::settings::Settings;
+use crate::tables::Tables;
+
+/// Where a filter shall run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AttachMode {
+    /// In the driver, and in the network stack if the driver does not support it.
+    #[default]
+    Auto,
+    /// In the driver only.
+    Native,
+    /// In the network stack.
+    Generic,
+}
+
+/// Attaches a filter, which stays when this process ends. It has its settings and prefixes before the first
+/// packet. With `replace` a filter of ours is replaced at once, without a packet that neither sees; its counters
+/// and prefixes are not kept.
+///
+/// # Errors
+/// When there is no such interface, it has a program already, the kernel refuses ours, or without the rights.
+pub fn attach(
+    interface: &str,
+    mode: AttachMode,
+    settings: &Settings,
+    prefixes: &[(Prefix, PrefixAction)],
+    replace: bool,
+) -> Result<Filter, XdpError> {
+    let link = link(interface)?;
+    if link.is_loopback {
+        return Err(XdpError::Loopback(link.name));
+    }
+    let old = match attached(&link)? {
+        Attached::Foreign(error) => return Err(error),
+        Attached::Ours(mode, id) if !replace => {
+            let mode = mode_name(mode);
+            return Err(XdpError::AlreadyAttached { interface: link.name, id, mode });
+        }
+        Attached::Ours(mode, id) => Some((mode, id)),
+        Attached::Nothing => None,
+    };
+    let object = program::load()?;
+    fill(&object, settings, prefixes)?;
+    let no_program = || XdpError::Load("it has no program".to_owned());
+    let program = object.progs().next().ok_or_else(no_program)?;
+    match old {
+        Some((old_mode, id)) => replace_program(&link, mode, old_mode, id, &program)?,
+        None => attach_program(&link, mode, &program)?,
+    }
+    Filter::find(interface)
+}
+
+/// Tables are filled before a packet comes.
+fn fill(
+    object: &Object,
+    settings: &Settings,
+    prefixes: &[(Prefix, PrefixAction)],
+) -> Result<(), XdpError> {
+    let handles = object.maps().map(|map| MapHandle::try_from(&map)).collect::<Result<Vec<_>, _>>();
+    let handles = handles.map_err(|error| XdpError::bpf("open the maps of a filter", error))?;
+    let wrong = || XdpError::Load("its maps are not as they should be".to_owned());
+    let tables = Tables::new(handles.into_iter()).ok_or_else(wrong)?;
+    tables.change(settings)?;
+    prefixes.iter().try_for_each(|(prefix, action)| tables.list(*prefix, *action))
+}
+
+fn attach_program(link: &Link, mode: AttachMode, program: &Program<'_>) -> Result<(), XdpError> {
+    match mode {
+        AttachMode::Native => attach_in(link, FilterMode::Native, program),
+        AttachMode::Generic => attach_in(link, FilterMode::Generic, program),
+        AttachMode::Auto => match attach_in(link, FilterMode::Native, program) {
+            Err(XdpError::Attach { reason: native, .. }) => {
+                attach_in(link, FilterMode::Generic, program).map_err(|error| match error {
+                    XdpError::Attach { interface, mode, reason } => {
+                        let reason = format!("{reason}; native: {native}");
+                        XdpError::Attach { interface, mode, reason }
+                    }
+                    error => error,
+                })
+            }
+            result => result,
+        },
+    }
+}
+
+fn attach_in(link: &Link, mode: FilterMode, program: &Program<'_>) -> Result<(), XdpError> {
+    let place = match mode {
+        FilterMode::Native => XdpFlags::DRV_MODE,
+        FilterMode::Generic => XdpFlags::SKB_MODE,
+    };
+    let index = index_of(link)?;
+    // The flag leaves alone what somebody else has attached since we looked.
+    let attach = || Xdp::new(program.as_fd()).attach(index, place | XdpFlags::UPDATE_IF_NOEXIST);
+    let (result, said) = with_reasons(attach);
+    result.map_err(|error| failed(link, mode, error, &said))
+}
+
+fn replace_program(
+    link: &Link,
+    mode: AttachMode,
+    old_mode: FilterMode,
+    old: u32,
+    program: &Program<'_>,
+) -> Result<(), XdpError> {
+    let fits = match mode {
+        AttachMode::Auto => true,
+        AttachMode::Native => old_mode == FilterMode::Native,
+        AttachMode::Generic => old_mode == FilterMode::Generic,
+    };
+    if !fits {
+        let mode = mode_name(old_mode);
+        return Err(XdpError::OtherMode { interface: link.name.clone(), mode });
+    }
+    let index = index_of(link)?;
+    let replace = || {
+        let old = Program::fd_from_id(old)?;
+        Xdp::new(program.as_fd()).replace(index, old.as_fd())
+    };
+    let (result, said) = with_reasons(replace);
+    result.map_err(|error| failed(link, old_mode, error, &said))
+}
+
+fn failed(link: &Link, mode: FilterMode, error: libbpf_rs::Error, said: &str) -> XdpError {
+    match XdpError::bpf("attach an XDP program", error) {
+        XdpError::Bpf { reason, .. } => XdpError::Attach {
+            interface: link.name.clone(),
+            mode: mode_name(mode),
+            reason: reason + &last_line(said),
+        },
+        error => error,
+    }
+}
+
+fn index_of(link: &Link) -> Result<i32, XdpError> {
+    i32::try_from(link.index).map_err(|_| XdpError::NoInterface(link.name.clone()))
+}

@@ -1,0 +1,117 @@
+//! Why something about a filter failed.
+
+use std::io;
+
+use crate::prefix::Prefix;
+
+/// Why a filter cannot be attached, read, changed or detached.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum XdpError {
+    /// Loading and reading BPF programs needs rights.
+    #[error("{0}: the kernel does not permit it; run as root (CAP_SYS_ADMIN and CAP_NET_ADMIN)")]
+    NotPermitted(String),
+    /// There is no such interface in this network namespace.
+    #[error("no interface {0} in this network namespace; see 'ip link'")]
+    NoInterface(String),
+    /// The interface carries the host's own traffic only.
+    #[error("{0} is the loopback interface: its packets are this host's own; not filtered")]
+    Loopback(String),
+    /// Another program than ours is attached.
+    #[error(
+        "{interface} has an XDP program that is not pmdscope's: id {id}, name '{name}', {mode}; it is left \
+         as it is. An interface has one: end the app that it belongs to, or see 'ip link show {interface}'"
+    )]
+    Foreign {
+        /// Interface.
+        interface: String,
+        /// Number of the program.
+        id: u32,
+        /// Name of the program; empty if it has none.
+        name: String,
+        /// Where it is attached.
+        mode: &'static str,
+    },
+    /// Our filter is attached already.
+    #[error(
+        "{interface} has a filter already: program {id}, {mode}. Use --replace for a new one, or \
+         'pmdscope xdp set', 'deny' or 'allow' to change it"
+    )]
+    AlreadyAttached {
+        /// Interface.
+        interface: String,
+        /// Number of the program.
+        id: u32,
+        /// Where it is attached.
+        mode: &'static str,
+    },
+    /// A filter is replaced where it is.
+    #[error(
+        "{interface} has a {mode} filter, which is replaced in the same mode only; detach it first"
+    )]
+    OtherMode {
+        /// Interface.
+        interface: String,
+        /// Where it is attached.
+        mode: &'static str,
+    },
+    /// No filter is attached.
+    #[error("{0} has no filter; see 'pmdscope xdp status'")]
+    NotAttached(String),
+    /// The filter is of another version of pmdscope.
+    #[error(
+        "the filter on {0} is of another version of pmdscope; use that one, or detach and attach it"
+    )]
+    OtherVersion(String),
+    /// The program cannot be loaded.
+    #[error("cannot load the BPF program: {0}")]
+    Load(String),
+    /// The program cannot be attached.
+    #[error("cannot attach the filter to {interface} in {mode} mode: {reason}")]
+    Attach {
+        /// Interface.
+        interface: String,
+        /// Where it should be attached.
+        mode: &'static str,
+        /// What the kernel says.
+        reason: String,
+    },
+    /// The program cannot be removed.
+    #[error("cannot detach the filter from {interface}: {error}")]
+    Detach {
+        /// Interface.
+        interface: String,
+        /// What the kernel says.
+        error: io::Error,
+    },
+    /// A prefix cannot be listed.
+    #[error("cannot list {prefix}: {reason}")]
+    List {
+        /// The prefix.
+        prefix: Prefix,
+        /// What the kernel says.
+        reason: String,
+    },
+    /// Interfaces cannot be listed.
+    #[error("cannot list interfaces by netlink: {0}")]
+    Netlink(#[source] io::Error),
+    /// A BPF map or program cannot be read or changed.
+    #[error("cannot {what}: {reason}")]
+    Bpf {
+        /// What was tried.
+        what: &'static str,
+        /// What the kernel says.
+        reason: String,
+    },
+}
+
+impl XdpError {
+    /// What failed while `what` was tried.
+    #[allow(clippy::needless_pass_by_value)] // as `map_err` wants it
+    pub(crate) fn bpf(what: &'static str, error: libbpf_rs::Error) -> Self {
+        if error.kind() == libbpf_rs::ErrorKind::PermissionDenied {
+            return Self::NotPermitted(what.to_owned());
+        }
+        Self::Bpf { what, reason: error.to_string() }
+    }
+}

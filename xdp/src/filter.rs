@@ -1,0 +1,246 @@
+//! Filters that are attached: found by their interface, read, changed and detached.
+
+use std::collections::HashMap;
+
+use libbpf_rs::query::ProgramInfo;
+use libbpf_rs::{MapHandle, Program};
+use pmdscope_telemetry::interface::{FilterMode, FilterSample};
+
+use crate::error::XdpError;
+use crate::netlink::{self, Link};
+use crate::prefix::{Prefix, PrefixAction};
+use crate::program;
+use crate::settings::Settings;
+use crate::tables::Tables;
+use crate::verdict::verdicts;
+
+/// A filter on an interface of this network namespace.
+///
+/// It stays attached when this is dropped. Methods may be called from several threads; the kernel changes
+/// each entry at once.
+#[derive(Debug)]
+pub struct Filter {
+    interface: String,
+    index: u32,
+    mode: FilterMode,
+    program: u32,
+    tables: Tables,
+}
+
+impl Filter {
+    /// The filter on an interface.
+    ///
+    /// # Errors
+    /// When there is no such interface, it has no filter or the program of somebody else, or without the
+    /// rights to look.
+    pub fn find(interface: &str) -> Result<Self, XdpError> {
+        let link = link(interface)?;
+        match attached(&link)? {
+            Attached::Ours(mode, id) => Self::open(&link, mode, program::ours().get(&id)),
+            Attached::Foreign(error) => Err(error),
+            Attached::Nothing => Err(XdpError::NotAttached(link.name)),
+        }
+    }
+
+    /// All filters of this network namespace, in the order of interfaces' numbers.
+    ///
+    /// # Errors
+    /// Without the rights to look at an interface's program. Interfaces without a program need none.
+    pub fn all() -> Result<Vec<Self>, XdpError> {
+        let links = netlink::links().map_err(XdpError::Netlink)?;
+        let mut found = Vec::new();
+        for link in &links {
+            if let Attached::Ours(mode, id) = attached(link)? {
+                found.push((link, mode, id));
+            }
+        }
+        if found.is_empty() {
+            return Ok(Vec::new());
+        }
+        let programs = program::ours();
+        let open = |(link, mode, id)| Self::open(link, mode, programs.get(&id));
+        let filters = found.into_iter().map(open);
+        // One that has been detached meanwhile is no error.
+        filters.filter(|filter| !matches!(filter, Err(XdpError::NotAttached(_)))).collect()
+    }
+
+    fn open(
+        link: &Link,
+        mode: FilterMode,
+        program: Option<&ProgramInfo>,
+    ) -> Result<Self, XdpError> {
+        let program = program.ok_or_else(|| XdpError::NotAttached(link.name.clone()))?;
+        let maps = program.map_ids.iter().map(|id| MapHandle::from_map_id(*id));
+        let maps = program::with_reasons(|| maps.collect::<Result<Vec<_>, _>>()).0;
+        let maps = maps.map_err(|error| XdpError::bpf("open the maps of a filter", error))?;
+        let tables = Tables::new(maps.into_iter());
+        let tables = tables.ok_or_else(|| XdpError::OtherVersion(link.name.clone()))?;
+        let interface = link.name.clone();
+        Ok(Self { interface, index: link.index, mode, program: program.id, tables })
+    }
+
+    /// Name of the interface.
+    pub fn interface(&self) -> &str {
+        &self.interface
+    }
+
+    /// Number of the interface.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Where it runs.
+    pub fn mode(&self) -> FilterMode {
+        self.mode
+    }
+
+    /// Number of its program.
+    pub fn program(&self) -> u32 {
+        self.program
+    }
+
+    /// Its counters as of now. Takes some system calls and less than a millisecond.
+    ///
+    /// # Errors
+    /// When the kernel does not let us read them.
+    pub fn sample(&self) -> Result<FilterSample, XdpError> {
+        let (top_sources, uncounted_sources) = self.tables.top_sources()?;
+        Ok(FilterSample {
+            program: self.program,
+            mode: self.mode,
+            verdicts: verdicts(&self.tables.counters()?),
+            top_sources,
+            uncounted_sources,
+        })
+    }
+
+    /// Limits and switches.
+    ///
+    /// # Errors
+    /// When the kernel does not let us read them.
+    pub fn settings(&self) -> Result<Settings, XdpError> {
+        self.tables.settings()
+    }
+
+    /// Changes limits and switches, from the next packet on.
+    ///
+    /// # Errors
+    /// When the kernel does not let us.
+    pub fn change(&self, settings: &Settings) -> Result<(), XdpError> {
+        self.tables.change(settings)
+    }
+
+    /// Listed prefixes, in ascending order.
+    ///
+    /// # Errors
+    /// When the kernel does not let us read them.
+    pub fn prefixes(&self) -> Result<Vec<(Prefix, PrefixAction)>, XdpError> {
+        self.tables.prefixes()
+    }
+
+    /// Lists a prefix, or changes what is done with it, from the next packet on.
+    ///
+    /// # Errors
+    /// When the list is full, or the kernel does not let us.
+    pub fn list(&self, prefix: Prefix, action: PrefixAction) -> Result<(), XdpError> {
+        self.tables.list(prefix, action)
+    }
+
+    /// Takes a prefix off the list; false if it was not on it.
+    ///
+    /// # Errors
+    /// When the kernel does not let us.
+    pub fn unlist(&self, prefix: Prefix) -> Result<bool, XdpError> {
+        self.tables.unlist(prefix)
+    }
+
+    /// Removes the filter; its counters and lists are gone then.
+    ///
+    /// # Errors
+    /// When another program has taken its place meanwhile, which stays, or without the rights.
+    pub fn detach(self) -> Result<(), XdpError> {
+        remove(&self.interface, self.index, self.mode, self.program)
+    }
+}
+
+/// Removes one of our filters, also of another version.
+///
+/// # Errors
+/// As [`Filter::find`] and [`Filter::detach`].
+pub fn detach(interface: &str) -> Result<(), XdpError> {
+    let link = link(interface)?;
+    match attached(&link)? {
+        Attached::Ours(mode, id) => remove(&link.name, link.index, mode, id),
+        Attached::Foreign(error) => Err(error),
+        Attached::Nothing => Err(XdpError::NotAttached(link.name)),
+    }
+}
+
+fn remove(interface: &str, index: u32, mode: FilterMode, program: u32) -> Result<(), XdpError> {
+    let opened = program::with_reasons(|| Program::fd_from_id(program)).0;
+    let opened = opened.map_err(|error| XdpError::bpf("open the program of a filter", error))?;
+    let removed = netlink::detach(index, mode, std::os::fd::AsFd::as_fd(&opened));
+    removed.map_err(|error| XdpError::Detach { interface: interface.to_owned(), error })
+}
+
+/// Samples of all filters of this network namespace, by number of the interface.
+///
+/// # Errors
+/// As [`Filter::all`].
+pub fn filters() -> Result<Vec<(u32, FilterSample)>, XdpError> {
+    Filter::all()?.iter().map(|filter| Ok((filter.index, filter.sample()?))).collect()
+}
+
+/// The sample of the filter on the interface of this number; `None` if it has none.
+///
+/// # Errors
+/// As [`Filter::all`].
+pub fn filter_of(index: u32) -> Result<Option<FilterSample>, XdpError> {
+    let links = netlink::links().map_err(XdpError::Netlink)?;
+    let Some(link) = links.iter().find(|link| link.index == index) else { return Ok(None) };
+    let Attached::Ours(mode, id) = attached(link)? else { return Ok(None) };
+    Filter::open(link, mode, program::ours().get(&id))?.sample().map(Some)
+}
+
+/// What is attached to an interface.
+pub(crate) enum Attached {
+    Nothing,
+    /// Ours: where, and its number.
+    Ours(FilterMode, u32),
+    /// Somebody else's, as an error.
+    Foreign(XdpError),
+}
+
+/// What is attached to an interface; names tell ours from others.
+pub(crate) fn attached(link: &Link) -> Result<Attached, XdpError> {
+    let foreign =
+        |id, name, mode| XdpError::Foreign { interface: link.name.clone(), id, name, mode };
+    if link.is_offloaded {
+        return Ok(Attached::Foreign(foreign(0, String::new(), "in the NIC")));
+    }
+    let mut names = HashMap::new();
+    for (_, id) in &link.programs {
+        names.extend(program::name_of(*id)?.map(|name| (*id, name)));
+    }
+    let mut programs =
+        link.programs.iter().filter_map(|(mode, id)| Some((*mode, *id, names.get(id)?)));
+    if let Some((mode, id, name)) = programs.clone().find(|(.., name)| *name != program::NAME) {
+        return Ok(Attached::Foreign(foreign(id, name.clone(), mode_name(mode))));
+    }
+    Ok(programs.next().map_or(Attached::Nothing, |(mode, id, _)| Attached::Ours(mode, id)))
+}
+
+/// An interface by its name.
+pub(crate) fn link(interface: &str) -> Result<Link, XdpError> {
+    let links = netlink::links().map_err(XdpError::Netlink)?;
+    let found = links.into_iter().find(|link| link.name == interface);
+    found.ok_or_else(|| XdpError::NoInterface(interface.to_owned()))
+}
+
+/// What people call a mode.
+pub(crate) fn mode_name(mode: FilterMode) -> &'static str {
+    match mode {
+        FilterMode::Native => "native",
+        FilterMode::Generic => "generic",
+    }
+}
