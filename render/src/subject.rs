@@ -8,13 +8,13 @@ use pmdscope_telemetry::sample::{QueueDirection, SiteKind};
 use crate::conversation::{endpoint, protocol};
 use crate::number::{UNKNOWN, known};
 
-/// One thing of one app.
+/// One thing of one app, or of the host.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)] // the fields are the names that operators use
 pub enum Subject {
     /// The app itself.
     App { app: String },
-    /// A finding, by its lint and subject.
+    /// A finding, by its lint and subject; without an app about an interface of the host.
     Finding { app: String, lint: Lint, about: FindingSubject },
     /// A port.
     Port { app: String, port: u16 },
@@ -64,7 +64,7 @@ impl ConversationKey {
 }
 
 impl Subject {
-    /// The app that it belongs to.
+    /// The app that it belongs to; empty for the host.
     pub fn app(&self) -> &str {
         match self {
             Self::App { app }
@@ -89,6 +89,7 @@ impl Subject {
         match self {
             Self::App { app } => format!("app {app}"),
             Self::Finding { app, lint, about } if about.is_app() => format!("{lint}: {app}"),
+            Self::Finding { app, lint, about } if app.is_empty() => format!("{lint}: {about}"),
             Self::Finding { app, lint, about } => format!("{lint}: {app} {about}"),
             Self::Port { app, port } => format!("port {app}:{port}"),
             Self::Queue { app, port, queue, direction } => {

@@ -2,6 +2,7 @@
 
 pub mod balance;
 mod buffers;
+mod flood;
 mod lint;
 mod load;
 mod loss;
@@ -27,8 +28,9 @@ pub use self::sticky::StickyFindings;
 pub use self::subject::FindingSubject;
 pub use self::thresholds::Thresholds;
 use crate::discover::{DiscoveredApp, Reachability, UnreachableReason};
+use crate::interface::InterfaceSample;
 use crate::inventory::AppInventory;
-use crate::model::{LcoreRates, Model, PoolTrend};
+use crate::model::{InterfaceRates, LcoreRates, Model, PoolTrend};
 use crate::sample::{LcoreSample, PoolSample};
 
 /// Lints that tell causes, by rank: what is named by those in front brings about those behind.
@@ -75,14 +77,15 @@ impl Severity {
     }
 }
 
-/// One thing that is wrong with one app.
+/// One thing that is wrong with one app, or with an interface of the host.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
     /// The lint.
     pub lint: Lint,
     /// How bad.
     pub severity: Severity,
-    /// App, by file-prefix.
+    /// App, by file-prefix; empty for a finding about an interface of the host.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub app: String,
     /// What it is about.
     pub subject: FindingSubject,
@@ -115,6 +118,15 @@ pub fn evaluate(model: &Model, rules: &LintRules) -> Vec<Finding> {
     findings.extend(load::imbalances(model, thresholds));
     sort(&mut findings);
     findings
+}
+
+/// All that is wrong with an interface of the host.
+pub(crate) fn evaluate_interface(
+    interface: &InterfaceSample,
+    rates: &InterfaceRates,
+    thresholds: &Thresholds,
+) -> Vec<Finding> {
+    flood::flood(interface, rates, thresholds).into_iter().collect()
 }
 
 /// What is wrong with an expected app that does not run.

@@ -1,5 +1,13 @@
 //! Samples for tests, of this crate and, by the feature `fixture`, of others.
 
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::interface::{
+    BypassSample, FilterMode, FilterSample, InterfaceQueueSample, InterfaceReader, InterfaceSample,
+    SourceSample, VerdictSample,
+};
 use crate::sample::{
     LedgerSample, PoolOccupancy, PoolSample, PortSample, PortStats, QueueDirection, QueueSample,
     StageSample, StolenCause, StolenSample, TracingMethod, TracingSample,
@@ -100,4 +108,90 @@ pub fn stolen(
     let longest_realtime_ns = longest_ns.map(|_| 1_700_000_000_000_000_000);
     let thief = thief.to_owned();
     StolenSample { lcore, cause, thief, count, stolen_ns, longest_ns, longest_realtime_ns }
+}
+
+/// An interface with a filter that drops most of so many times 10,000 packets.
+pub fn filtered_interface(times: u64) -> InterfaceSample {
+    let verdict = |reason: &str, dropped, packets: u64| {
+        let packets = packets * times;
+        VerdictSample { reason: reason.to_owned(), dropped, packets, bytes: packets * 64 }
+    };
+    let source = |address: IpAddr, packets: u64| SourceSample { address, packets: packets * times };
+    InterfaceSample {
+        name: "eth0".to_owned(),
+        index: 2,
+        driver: "ice".to_owned(),
+        rx_packets: Some(10_000 * times),
+        rx_dropped: Some(0),
+        tx_packets: Some(100 * times),
+        filter: Some(FilterSample {
+            program: 17,
+            mode: FilterMode::Native,
+            verdicts: vec![
+                verdict("passed", false, 1000),
+                verdict("malformed", true, 1000),
+                verdict("rate_limit", true, 8000),
+            ],
+            top_sources: vec![
+                source(IpAddr::from([10, 0, 0, 7]), 6000),
+                source(IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1]), 2000),
+            ],
+            uncounted_sources: 3 * times,
+        }),
+        ..InterfaceSample::default()
+    }
+}
+
+/// An interface with two queues, the second of which bypasses the kernel to port 0 of the app `dns`.
+pub fn split_interface(times: u64) -> InterfaceSample {
+    let queue = |queue: u32, packets: u64, redirected: u64| InterfaceQueueSample {
+        queue,
+        packets: Some(packets * times),
+        dropped: Some(u64::from(queue) * 2 * times),
+        redirected: Some(redirected * times),
+    };
+    InterfaceSample {
+        name: "eth1".to_owned(),
+        index: 3,
+        driver: "veth".to_owned(),
+        rx_packets: Some(4000 * times),
+        rx_dropped: Some(0),
+        tx_packets: Some(50 * times),
+        queues: vec![queue(0, 1000, 0), queue(1, 3000, 3000)],
+        bypass: Some(BypassSample {
+            queue: 1,
+            app: Some("dns".to_owned()),
+            port: Some(0),
+            flows: vec!["udp/53".to_owned()],
+        }),
+        ..InterfaceSample::default()
+    }
+}
+
+/// Reads interfaces that a test has set.
+#[derive(Debug)]
+pub struct FakeInterfaces {
+    /// What is read next.
+    pub next: Mutex<Result<Vec<InterfaceSample>, String>>,
+    /// How often it was read.
+    pub reads: AtomicU64,
+}
+
+impl FakeInterfaces {
+    /// A reader of these interfaces.
+    pub fn new(interfaces: Vec<InterfaceSample>) -> Arc<Self> {
+        Arc::new(Self { next: Mutex::new(Ok(interfaces)), reads: AtomicU64::new(0) })
+    }
+
+    /// Changes what is read next.
+    pub fn set(&self, next: Result<Vec<InterfaceSample>, String>) {
+        *self.next.lock().unwrap_or_else(PoisonError::into_inner) = next;
+    }
+}
+
+impl InterfaceReader for FakeInterfaces {
+    fn read(&self) -> Result<Vec<InterfaceSample>, String> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.next.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }

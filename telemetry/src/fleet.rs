@@ -14,6 +14,8 @@ use crate::discover::{
 use crate::error::TelemetryError;
 use crate::finding::{LintRules, Thresholds};
 use crate::fleet_state::{AppStatus, FleetEvent, FleetState};
+use crate::interface::{InterfaceReader, InterfaceSample};
+use crate::interface_state::InterfaceEvaluator;
 use crate::names::AppNames;
 use crate::parallel;
 use crate::tracer::LcoreTracer;
@@ -36,6 +38,8 @@ pub struct FleetSettings {
     pub rules: LintRules,
     /// Who traces their lcores; nobody by default.
     pub tracer: Option<Arc<dyn LcoreTracer>>,
+    /// Who reads the interfaces of the kernel; nobody by default.
+    pub interfaces: Option<Arc<dyn InterfaceReader>>,
     /// How long an app that has ended stays visible as down; an expected one stays for ever.
     pub keep_lost: Duration,
 }
@@ -47,6 +51,7 @@ impl Default for FleetSettings {
             names: AppNames::default(),
             rules: LintRules::default(),
             tracer: None,
+            interfaces: None,
             keep_lost: Duration::from_secs(3600),
         }
     }
@@ -132,6 +137,12 @@ impl FleetSettings {
         self.rules.expected.apps.retain(|expected| names.contains(&expected.name.as_str()));
     }
 
+    /// There is an interface to show.
+    fn has_interfaces(&self) -> bool {
+        let read = self.interfaces.as_ref().map(|reader| reader.read());
+        read.is_some_and(|read| read.is_ok_and(|interfaces| !interfaces.is_empty()))
+    }
+
     fn expects(&self, name: &str) -> bool {
         [name, &self.names.of(name)].iter().any(|name| self.rules.expected.app(name).is_some())
     }
@@ -144,6 +155,7 @@ pub struct Fleet {
     pub state: FleetState,
     settings: FleetSettings,
     slots: Vec<AppSlot>,
+    interfaces: InterfaceEvaluator,
 }
 
 /// An app that runs, or has run.
@@ -239,17 +251,22 @@ impl Fleet {
             settings.only(name, &apps);
         }
         let expected = !settings.rules.expected.apps.is_empty();
-        if !expected && !apps.iter().any(|app| app.state == Reachability::Live) {
+        let other = expected || (name.is_none() && settings.has_interfaces());
+        if !other && !apps.iter().any(|app| app.state == Reachability::Live) {
             settings.find(name)?;
         }
         let mut fleet = Self::new(settings);
+        if let Some(name) = name {
+            fleet.only_interfaces_of(name, &apps);
+        }
         fleet.see(apps);
         Ok(fleet)
     }
 
     /// A fleet without apps; [`Fleet::look`] finds them.
     pub fn new(settings: FleetSettings) -> Self {
-        Self { state: FleetState::default(), settings, slots: Vec::new() }
+        let interfaces = InterfaceEvaluator::new(settings.rules.thresholds);
+        Self { state: FleetState::default(), settings, slots: Vec::new(), interfaces }
     }
 
     /// Takes in apps that have come since, gives up those that ended too long ago, and misses those
@@ -295,8 +312,38 @@ impl Fleet {
 
     /// Samples all apps, many at once; a stuck one delays the others by `timeout` at most, and in the
     /// rounds after that by less.
+    /// Reads the interfaces as well.
     pub fn sample(&mut self, timeout: Duration) {
+        self.read_interfaces();
         self.sample_with(timeout, AppSampler::ask);
+    }
+
+    /// Reads the interfaces of the kernel, which is part of [`Fleet::sample`]. Without a reader, nothing
+    /// happens.
+    pub fn read_interfaces(&mut self) {
+        if let Some(reader) = self.settings.interfaces.clone() {
+            self.take_interfaces(reader.read());
+        }
+    }
+
+    /// As [`Fleet::read_interfaces`], for a caller who has read them.
+    pub fn take_interfaces(&mut self, mut read: Result<Vec<InterfaceSample>, String>) {
+        let apps = read.iter_mut().flatten().filter_map(|interface| interface.bypass.as_mut());
+        for app in apps.filter_map(|bypass| bypass.app.as_mut()) {
+            *app = self.settings.names.of(app);
+        }
+        let event = self.interfaces.event(read, monotonic_ns());
+        self.state.apply(event);
+        self.tell_time();
+    }
+
+    /// Leaves out the interfaces of which no queue bypasses the kernel to the app of that name, or to
+    /// one of those `found` for it.
+    pub fn only_interfaces_of(&mut self, name: &str, found: &[DiscoveredApp]) {
+        let mapped = self.settings.names.of(name);
+        let mut names = vec![name, mapped.as_str()];
+        names.extend(found.iter().map(|app| app.name.as_str()));
+        self.interfaces.only(&names);
     }
 
     fn sample_with(
@@ -363,6 +410,7 @@ impl Fleet {
     /// Judges all apps by these thresholds, each from its next sample on.
     pub fn set_thresholds(&mut self, thresholds: Thresholds) {
         self.settings.rules.thresholds = thresholds;
+        self.interfaces.set_thresholds(thresholds);
         for sampler in self.slots.iter_mut().filter_map(|slot| slot.sampler.as_mut()) {
             sampler.set_thresholds(thresholds);
         }

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::error::ErrorClass;
 use crate::finding::{Finding, StickyFindings};
+use crate::interface_state::{InterfaceState, InterfacesState};
 use crate::model::Model;
 use crate::sample::Sample;
 
@@ -44,6 +45,8 @@ pub enum FleetEvent {
         /// File-prefix.
         app: String,
     },
+    /// The interfaces of the kernel were read, or could not be.
+    Interfaces(Arc<InterfacesState>),
     /// Where apps were looked for without finding one, and what to do next.
     NoApps {
         /// A sentence or more.
@@ -141,6 +144,8 @@ pub struct FleetState {
     pub advice: String,
     /// Directories in which more apps may run, and that cannot be read.
     pub unreadable: Vec<PathBuf>,
+    /// Interfaces of the kernel, as last read.
+    pub interfaces: Arc<InterfacesState>,
 }
 
 impl FleetState {
@@ -170,6 +175,7 @@ impl FleetState {
                 state.findings = finding.into_iter().collect();
             }
             FleetEvent::Gone { app } => self.apps.retain(|state| state.name != app),
+            FleetEvent::Interfaces(interfaces) => self.interfaces = interfaces,
             FleetEvent::NoApps { advice } => self.advice = advice,
         }
     }
@@ -179,10 +185,32 @@ impl FleetState {
         self.apps.iter().find(|app| app.name == name)
     }
 
-    /// Findings of all apps, worst first.
-    pub fn findings(&self) -> Vec<(&AppState, &Finding)> {
+    /// There is no app and no interface to show.
+    pub fn is_empty(&self) -> bool {
+        self.apps.is_empty() && self.interfaces.is_empty()
+    }
+
+    /// Packets per second that bypass the kernel, and that it processes, of one interface. If nobody
+    /// counts what an XDP program redirects, those count that the app receives.
+    pub fn split_rates(&self, interface: &InterfaceState) -> (Option<f64>, Option<f64>) {
+        let rates = &interface.rates;
+        let bypassed = rates.bypassed_pps.or_else(|| self.bypass_port_pps(interface));
+        (bypassed, rates.kernel_with(bypassed))
+    }
+
+    /// Packets per second that the app receives from the queue that bypasses the kernel.
+    pub fn bypass_port_pps(&self, interface: &InterfaceState) -> Option<f64> {
+        let bypass = interface.sample.bypass.as_ref()?;
+        let app = self.find(bypass.app.as_deref()?).filter(|app| !app.stale())?;
+        let port = bypass.port?;
+        app.model.as_ref()?.ports.iter().find(|rates| rates.id == port)?.rx_pps
+    }
+
+    /// Findings of all interfaces and apps, worst first; those of interfaces have no app.
+    pub fn findings(&self) -> Vec<(Option<&AppState>, &Finding)> {
         let apps = self.apps.iter();
-        let mut all: Vec<_> = apps.flat_map(|a| a.findings.iter().map(move |f| (a, f))).collect();
+        let apps = apps.flat_map(|app| app.findings.iter().map(move |f| (Some(app), f)));
+        let mut all: Vec<_> = self.interfaces.findings().map(|f| (None, f)).chain(apps).collect();
         all.sort_by_key(|(_, finding)| std::cmp::Reverse(finding.severity));
         all
     }

@@ -41,6 +41,9 @@ pub struct InterfaceQueueSample {
     pub redirected: Option<u64>,
 }
 
+/// Most sources of a [`FilterSample`].
+pub const TOP_SOURCES: usize = 10;
+
 /// An XDP program of pmdscope that drops unwanted packets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilterSample {
@@ -50,7 +53,7 @@ pub struct FilterSample {
     pub mode: FilterMode,
     /// Packets and bytes by verdict; those that passed too. The packets add up to all that arrived.
     pub verdicts: Vec<VerdictSample>,
-    /// Sources of most dropped packets, most first; at most 10.
+    /// Sources of most dropped packets, most first; at most [`TOP_SOURCES`].
     pub top_sources: Vec<SourceSample>,
     /// Dropped packets whose source could not be counted, for the table was full.
     pub uncounted_sources: u64,

@@ -1,5 +1,6 @@
 //! Rates, resets, gaps and ages, derived from two samples. The only place that does.
 
+pub(crate) mod interfaces;
 mod ports;
 mod queue_growth;
 mod queues;
@@ -9,6 +10,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+pub use self::interfaces::{
+    FilterRates, InterfaceQueueRates, InterfaceRates, InterfaceTracker, SourceRates, VerdictRates,
+};
 pub use self::ports::PortRates;
 use self::ports::port_rates;
 pub use self::queue_growth::{QueueGrowth, queue_packets};

@@ -35,6 +35,11 @@ pub(crate) fn lines(subject: &Subject, view: &ViewState, fleet: &FleetState) -> 
         Subject::Tap { .. } | Subject::Conversation { .. } | Subject::Load { .. } => {
             page.captured(subject)
         }
+        Subject::Finding { app, lint, about } if app.is_empty() => {
+            let mut findings = fleet.interfaces.findings();
+            let found = findings.find(|found| found.lint == *lint && found.subject == *about);
+            found.map(|found| page.finding(found))
+        }
         _ => fleet.find(subject.app()).and_then(|app| page.subject(subject, app, fleet.now_ns)),
     };
     if found.is_none() {
@@ -201,7 +206,9 @@ impl DetailPage<'_> {
 
     fn finding(&mut self, finding: &Finding) {
         self.field("severity", finding.severity.word());
-        self.field("app", &finding.app);
+        if !finding.app.is_empty() {
+            self.field("app", &finding.app);
+        }
         if !finding.subject.is_app() {
             self.field("about", &finding.subject);
         }

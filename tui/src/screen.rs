@@ -199,11 +199,12 @@ fn banner(view: &ViewState, fleet: &FleetState) -> Line<'static> {
             let others = findings.len() - 1;
             let more = if others > 0 { format!(" (+{others} more)") } else { String::new() };
             let about = format!("{} {}", finding.app, finding.subject);
-            let age = if app.stale() { lost(app, fleet.now_ns) + ": " } else { String::new() };
+            let age = app.filter(|app| app.stale());
+            let age = age.map_or(String::new(), |app| lost(app, fleet.now_ns) + ": ");
             let evidence = &finding.evidence;
-            (format!("{sign}{severity}{more}: {}: {age}{evidence}", about.trim_end()), tone)
+            (format!("{sign}{severity}{more}: {}: {age}{evidence}", about.trim()), tone)
         }
-        None if fleet.apps.is_empty() => (String::new(), Tone::Dim),
+        None if fleet.is_empty() => (String::new(), Tone::Dim),
         None => ("no findings".to_owned(), Tone::Good),
     };
     Line::styled(harmless(&text, &[]), view.theme.style(tone))

@@ -102,6 +102,7 @@ pub(super) fn table() -> Table {
         ),
     ];
     keys.extend(ports_and_apps());
+    keys.extend(interfaces());
     Table { name: "thresholds", keys, check: ordered }
 }
 
@@ -140,6 +141,26 @@ fn ports_and_apps() -> Vec<Key<Config>> {
             "512.0",
             "Assumed size of a receive ring if the driver does not report it; used for the \
              severity of stalls",
+        ),
+    ]
+}
+
+/// Those of lints over interfaces of the host.
+fn interfaces() -> Vec<Key<Config>> {
+    vec![
+        Key::new(
+            "flood_ps",
+            Number(0.0, f64::INFINITY),
+            |c| &mut limits(c).flood_ps,
+            "1000.0",
+            "Tolerated packets per second that the XDP filter of an interface drops",
+        ),
+        Key::new(
+            "flood_ratio",
+            Number(0.0, 1.0),
+            |c| &mut limits(c).flood_ratio,
+            "0.05",
+            "Tolerated share of the packets that arrive at an XDP filter that it drops",
         ),
     ]
 }

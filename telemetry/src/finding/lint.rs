@@ -34,6 +34,8 @@ lints! {
     AppMissing = "app_missing",
     /// Mbufs were freed again.
     DoubleFree = "double_free",
+    /// The filter of an interface drops many packets. About the host, and no app.
+    Flood = "flood",
     /// Interrupts or other threads take the CPU of an lcore.
     LcoreStolen = "lcore_stolen",
     /// Mbufs are lost.
@@ -80,6 +82,13 @@ lints! {
     WrongDriver = "wrong_driver",
 }
 
+impl Lint {
+    /// It is about the host, and never about an app.
+    pub fn is_about_host(self) -> bool {
+        self == Self::Flood
+    }
+}
+
 impl fmt::Display for Lint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
@@ -118,7 +127,7 @@ mod tests {
 
     #[test]
     fn names_are_in_order_and_read_back() {
-        assert_eq!(Lint::ALL.len(), 24);
+        assert_eq!(Lint::ALL.len(), 25);
         assert!(Lint::ALL.windows(2).all(|pair| pair[0] < pair[1]));
         assert!(Lint::ALL.windows(2).all(|pair| pair[0].name() < pair[1].name()));
         for lint in Lint::ALL {

@@ -25,6 +25,8 @@ pub enum FindingSubject {
     },
     /// A polling lcore, by its id.
     Lcore(u32),
+    /// An interface of the kernel.
+    Interface(String),
     /// What a recording calls so.
     Recorded(String),
 }
@@ -53,9 +55,11 @@ impl fmt::Display for FindingSubject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::App => Ok(()),
-            Self::Port(name) | Self::Device(name) | Self::Pool(name) | Self::Recorded(name) => {
-                f.write_str(name)
-            }
+            Self::Port(name)
+            | Self::Device(name)
+            | Self::Pool(name)
+            | Self::Interface(name)
+            | Self::Recorded(name) => f.write_str(name),
             Self::Site { pool, site } => write!(f, "{pool} {site}"),
             Self::Lcore(lcore) => write!(f, "lcore {lcore}"),
         }
@@ -80,6 +84,7 @@ mod tests {
             (FindingSubject::Port("net_vhost0".into()), "net_vhost0"),
             (FindingSubject::Device("0000:03:00.0".into()), "0000:03:00.0"),
             (FindingSubject::Pool("mb".into()), "mb"),
+            (FindingSubject::Interface("eth0".into()), "eth0"),
             (site, "mb app.c:18"),
             (FindingSubject::Lcore(2), "lcore 2"),
             (FindingSubject::recorded(String::new()), ""),

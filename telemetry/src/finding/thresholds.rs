@@ -37,6 +37,10 @@ pub struct Thresholds {
     pub queue_ratio: f64,
     /// Minimum packets of a port between two samples to compare its queues.
     pub queue_packets: f64,
+    /// Packets per second that the filter of an interface may drop.
+    pub flood_ps: f64,
+    /// Share of the packets that arrive at a filter that it may drop, 0 to 1.
+    pub flood_ratio: f64,
 }
 
 impl Default for Thresholds {
@@ -58,6 +62,8 @@ impl Default for Thresholds {
             rx_descriptors: 512.0,
             queue_ratio: 3.0,
             queue_packets: 1000.0,
+            flood_ps: 1000.0,
+            flood_ratio: 0.05,
         }
     }
 }

@@ -191,7 +191,7 @@ impl FleetEvent {
                 finding.iter_mut().for_each(rename);
             }
             Self::Found { app } | Self::Gone { app } => name.clone_into(app),
-            Self::NoApps { .. } => {}
+            Self::NoApps { .. } | Self::Interfaces(_) => {}
         }
         self
     }

@@ -1,11 +1,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread;
 
 use super::*;
 use crate::ModelTracker;
 use crate::error::ErrorClass;
 use crate::finding::Lint;
+use crate::fixture::{FakeInterfaces, filtered_interface, split_interface};
 use crate::inventory::ExpectedApp;
 use crate::sample::tests::empty_sample;
 
@@ -28,7 +30,7 @@ fn an_expected_but_absent_app_is_a_finding_and_no_error() {
     let missing = |name| {
         let fleet = Fleet::start(name, settings.clone()).unwrap();
         let findings = fleet.state.findings().into_iter();
-        findings.map(|(app, found)| format!("{} {}", app.name, found.lint)).collect::<Vec<_>>()
+        findings.map(|(_, found)| format!("{} {}", found.app, found.lint)).collect::<Vec<_>>()
     };
     assert_eq!(missing(None), ["a app_missing", "b app_missing"]);
     assert_eq!(missing(Some("b")), ["b app_missing"]);
@@ -242,4 +244,103 @@ fn a_chosen_app_keeps_what_is_expected_of_it_whatever_it_is_called() {
     assert_eq!(left("fwd-7", &[app("fwd")]), ["fwd"]);
     assert!(left("fwd-7", &[app("fwd-7")]).is_empty(), "another has the name");
     assert!(left("x", &[]).is_empty() && settings.named("x", &[]).is_err());
+}
+
+#[test]
+fn interfaces_are_read_once_a_round_whatever_the_number_of_apps() {
+    let reader = FakeInterfaces::new(vec![filtered_interface(1)]);
+    let settings = FleetSettings { interfaces: Some(reader.clone()), ..FleetSettings::default() };
+    let mut fleet = Fleet::new(settings);
+    fleet.see(vec![app("a"), app("b"), app("c")]);
+    fleet.sample(Duration::ZERO);
+    assert_eq!(reader.reads.load(Ordering::Relaxed), 1);
+    assert!(fleet.state.interfaces.findings().next().is_none(), "there are no rates yet");
+    thread::sleep(Duration::from_millis(30));
+    reader.set(Ok(vec![filtered_interface(1000)]));
+    fleet.sample(Duration::ZERO);
+    let findings = fleet.state.findings();
+    let flood = findings.iter().find(|(app, _)| app.is_none()).unwrap().1;
+    assert_eq!((flood.lint, flood.app.as_str()), (Lint::Flood, ""));
+    reader.set(Err("cannot read the filter".to_owned()));
+    fleet.sample(Duration::ZERO);
+    assert_eq!(fleet.state.interfaces.error.as_deref(), Some("cannot read the filter"));
+    assert!(fleet.state.interfaces.interfaces.is_empty(), "old numbers would look current");
+}
+
+#[test]
+fn thresholds_of_floods_change_with_the_next_read() {
+    let reader = FakeInterfaces::new(vec![filtered_interface(1)]);
+    let settings = FleetSettings { interfaces: Some(reader.clone()), ..FleetSettings::default() };
+    let mut fleet = Fleet::new(settings);
+    let many = Thresholds { flood_ps: f64::INFINITY, ..Thresholds::default() };
+    fleet.set_thresholds(many);
+    for (times, thresholds, found) in
+        [(1, many, 0), (1000, many, 0), (2000, Thresholds::default(), 1)]
+    {
+        fleet.set_thresholds(thresholds);
+        reader.set(Ok(vec![filtered_interface(times)]));
+        fleet.read_interfaces();
+        assert_eq!(fleet.state.findings().len(), found, "{times}");
+        thread::sleep(Duration::from_millis(30));
+    }
+}
+
+#[test]
+fn a_host_without_apps_is_watched_for_its_interfaces() {
+    let reader = FakeInterfaces::new(vec![filtered_interface(1)]);
+    let mut settings =
+        FleetSettings { interfaces: Some(reader.clone()), ..FleetSettings::default() };
+    settings.discover.roots = vec!["/nonexistent".into()];
+    assert!(Fleet::start(None, settings.clone()).is_ok());
+    assert!(Fleet::start(Some("a"), settings.clone()).is_err());
+    reader.set(Ok(Vec::new()));
+    assert!(Fleet::start(None, settings).is_err());
+}
+
+#[test]
+fn of_one_app_the_interface_that_bypasses_the_kernel_to_it_is_shown() {
+    let interfaces = vec![filtered_interface(1), split_interface(1)];
+    let rules = vec![("dns".to_owned(), "resolver".to_owned())];
+    let settings = FleetSettings {
+        interfaces: Some(FakeInterfaces::new(interfaces)),
+        names: AppNames::new(rules).unwrap(),
+        ..FleetSettings::default()
+    };
+    let names = |only: Option<&str>| {
+        let mut fleet = Fleet::new(settings.clone());
+        if let Some(only) = only {
+            fleet.only_interfaces_of(only, &[]);
+        }
+        fleet.read_interfaces();
+        let interfaces = fleet.state.interfaces.interfaces.iter();
+        interfaces.map(|interface| interface.sample.name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(None), ["eth0", "eth1"]);
+    assert_eq!(names(Some("dns")), ["eth1"]);
+    assert_eq!(names(Some("resolver")), ["eth1"]);
+    assert_eq!(names(Some("other")), [""; 0]);
+}
+
+#[test]
+fn an_uncounted_bypass_is_that_which_the_app_receives() {
+    use crate::sample::tests::port;
+    let mut split = split_interface(1);
+    split.queues.iter_mut().for_each(|queue| queue.redirected = None);
+    let mut fleet = FleetState::default();
+    let (mut interfaces, mut app) =
+        (InterfaceEvaluator::new(Thresholds::default()), Evaluator::new(LintRules::default()));
+    for second in 1..=2 {
+        split.rx_packets = Some(10_000 * second);
+        split.queues[0].packets = Some(4000 * second);
+        split.queues[1].packets = Some(6000 * second);
+        fleet.apply(interfaces.event(Ok(vec![split.clone()]), second * 1_000_000_000));
+        let mut sample = empty_sample();
+        sample.app.name = "dns".to_owned();
+        sample.monotonic_ns = second * 1_000_000_000;
+        sample.ports = vec![port(0, 6000 * second)];
+        fleet.apply(app.sampled(sample));
+    }
+    let interface = &fleet.interfaces.interfaces[0];
+    assert_eq!(interface.rates.bypassed_pps, None);
+    assert_eq!(fleet.split_rates(interface), (Some(6000.0), Some(4000.0)));
 }

@@ -144,18 +144,18 @@ pub(super) fn findings(fleet: &FleetState, view: &ViewState) -> TextTable {
     for (app, finding) in fleet.findings() {
         let (sign, tone) = severity_look(finding.severity, view.theme);
         let subject = Subject::Finding {
-            app: app.name.clone(),
+            app: finding.app.clone(),
             lint: finding.lint,
             about: finding.subject.clone(),
         };
         let cells = vec![
             Cell::text(format!("{sign}{}", finding.severity.word())).tone(tone),
-            app_cell(app),
+            app.map_or_else(|| Cell::text(""), app_cell),
             Cell::text(finding.lint.name()),
             Cell::text(finding.subject.to_string()),
             Cell::text(&finding.evidence).tone(tone),
         ];
-        table.push(subject, app.stale(), cells);
+        table.push(subject, app.is_some_and(AppState::stale), cells);
     }
     if table.rows.is_empty() && fleet.apps.iter().any(|app| app.model.is_some()) {
         table.notes.push("none".to_owned());

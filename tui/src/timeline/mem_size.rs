@@ -11,7 +11,7 @@ use pmdscope_telemetry::sample::{
     PcieLinkSample, PoolSample, PortSample, QueueSample, RingSample, Sample, SiteSample,
     StageSample, TeeSample, ThreadSample, UsageSample,
 };
-use pmdscope_telemetry::{AppState, FleetState};
+use pmdscope_telemetry::{AppState, FleetState, InterfaceState};
 
 /// What an allocation costs beyond its size, about.
 const ALLOCATION: usize = 16;
@@ -21,7 +21,26 @@ const ENTRY: usize = 2 * (size_of::<String>() + size_of::<u64>());
 
 /// Bytes of a state without its models, which states share.
 pub(super) fn members(fleet: &FleetState) -> usize {
-    list(&fleet.apps, |app: &AppState| text(&app.name) + list(&app.findings, finding))
+    let apps = list(&fleet.apps, |app: &AppState| text(&app.name) + list(&app.findings, finding));
+    apps + list(&fleet.interfaces.interfaces, interface)
+}
+
+/// Some hundred bytes of sources and verdicts are the larger part.
+fn interface(interface: &InterfaceState) -> usize {
+    let sample = &interface.sample;
+    let filter = sample.filter.as_ref().map_or(0, |filter| {
+        plain(&filter.top_sources) + list(&filter.verdicts, |verdict| text(&verdict.reason))
+    });
+    let rates = interface.rates.filter.as_ref().map_or(0, |filter| {
+        plain(&filter.sources) + list(&filter.verdicts, |verdict| text(&verdict.reason))
+    });
+    text(&sample.name)
+        + text(&sample.driver)
+        + plain(&sample.queues)
+        + plain(&interface.rates.queues)
+        + list(&interface.findings, finding)
+        + filter
+        + rates
 }
 
 /// Bytes of each model of a state, in the order of its apps.

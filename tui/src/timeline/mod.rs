@@ -174,7 +174,9 @@ pub(crate) fn began(before: &FleetState, now: &FleetState) -> Option<Severity> {
         let earlier = before.find(&app.name).map_or(&[][..], |app| &app.findings);
         app.findings.iter().filter(|finding| !earlier.iter().any(|earlier| same(earlier, finding)))
     });
-    new.map(|finding| finding.severity).max()
+    let earlier = |finding: &&Finding| before.interfaces.findings().any(|old| same(old, finding));
+    let of_host = now.interfaces.findings().filter(|finding| !earlier(finding));
+    new.chain(of_host).map(|finding| finding.severity).max()
 }
 
 fn same(one: &Finding, other: &Finding) -> bool {

@@ -1,0 +1,110 @@
+//! The interfaces of the kernel as last read, with rates and findings.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::finding::{self, Finding, Thresholds};
+use crate::fleet_state::FleetEvent;
+use crate::interface::InterfaceSample;
+use crate::model::{InterfaceRates, InterfaceTracker};
+
+/// All interfaces that are worth showing. They belong to the host, and not to an app.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct InterfacesState {
+    /// By name.
+    pub interfaces: Vec<InterfaceState>,
+    /// Why they cannot be read; then none is known.
+    pub error: Option<String>,
+}
+
+/// One interface.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct InterfaceState {
+    /// What was read.
+    #[serde(flatten)]
+    pub sample: InterfaceSample,
+    /// What changed since it was read before.
+    pub rates: InterfaceRates,
+    /// What is wrong with it.
+    pub findings: Vec<Finding>,
+}
+
+impl InterfacesState {
+    /// There is nothing to show.
+    pub fn is_empty(&self) -> bool {
+        self.interfaces.is_empty() && self.error.is_none()
+    }
+
+    /// The interface of that name.
+    pub fn find(&self, name: &str) -> Option<&InterfaceState> {
+        self.interfaces.iter().find(|interface| interface.sample.name == name)
+    }
+
+    /// Findings of all interfaces.
+    pub fn findings(&self) -> impl Iterator<Item = &Finding> {
+        self.interfaces.iter().flat_map(|interface| &interface.findings)
+    }
+}
+
+/// Turns the interfaces that were read, now or for a recording, into states.
+#[derive(Debug)]
+pub struct InterfaceEvaluator {
+    tracker: InterfaceTracker,
+    thresholds: Thresholds,
+    /// Only interfaces of which a queue bypasses the kernel to one of these apps.
+    apps: Option<Vec<String>>,
+}
+
+impl InterfaceEvaluator {
+    /// One that has seen nothing yet.
+    pub fn new(thresholds: Thresholds) -> Self {
+        Self { tracker: InterfaceTracker::default(), thresholds, apps: None }
+    }
+
+    /// Leaves out the interfaces of which no queue bypasses the kernel to one of these apps.
+    pub fn only(&mut self, apps: &[&str]) {
+        self.apps = Some(apps.iter().map(|app| (*app).to_owned()).collect());
+    }
+
+    /// Judges the next reads by these thresholds.
+    pub fn set_thresholds(&mut self, thresholds: Thresholds) {
+        self.thresholds = thresholds;
+    }
+
+    /// The state of the interfaces that were read at this time of the monotonic clock.
+    pub fn read(
+        &mut self,
+        read: Result<Vec<InterfaceSample>, String>,
+        monotonic_ns: u64,
+    ) -> InterfacesState {
+        let mut samples = match read {
+            Ok(samples) => samples,
+            Err(error) => return InterfacesState { interfaces: Vec::new(), error: Some(error) },
+        };
+        if let Some(apps) = &self.apps {
+            samples.retain(|interface| {
+                let app = interface.bypass.as_ref().and_then(|bypass| bypass.app.as_ref());
+                app.is_some_and(|app| apps.contains(app))
+            });
+        }
+        let rates = self.tracker.update(&samples, monotonic_ns);
+        let state = |(sample, rates)| {
+            let findings = finding::evaluate_interface(&sample, &rates, &self.thresholds);
+            InterfaceState { sample, rates, findings }
+        };
+        InterfacesState {
+            interfaces: samples.into_iter().zip(rates).map(state).collect(),
+            error: None,
+        }
+    }
+
+    /// The same as an event.
+    pub fn event(
+        &mut self,
+        read: Result<Vec<InterfaceSample>, String>,
+        monotonic_ns: u64,
+    ) -> FleetEvent {
+        FleetEvent::Interfaces(Arc::new(self.read(read, monotonic_ns)))
+    }
+}

@@ -1,0 +1,281 @@
+//! Rates of interfaces of the kernel.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use serde::Serialize;
+
+use crate::interface::{
+    FilterSample, InterfaceQueueSample, InterfaceSample, TOP_SOURCES, VerdictSample,
+};
+
+/// Shortest time between two samples for rates: over less, a burst would look like a flood.
+const SHORTEST_NS: u64 = 20_000_000;
+
+/// Per-second rates of one interface. A rate is `None` without an earlier sample, if nobody counts, and
+/// if the interface or its filter was replaced or a counter reset.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct InterfaceRates {
+    /// Seconds between the two samples.
+    pub interval_s: Option<f64>,
+    /// All packets that arrived: those of the queues, or else those of the interface.
+    pub rx_pps: Option<f64>,
+    /// Of these, packets that the filter dropped.
+    pub filtered_pps: Option<f64>,
+    /// Of these, packets that were redirected by the queue that bypasses the kernel.
+    pub bypassed_pps: Option<f64>,
+    /// Of these, the others: packets that the kernel processes.
+    pub kernel_pps: Option<f64>,
+    /// Received packets that the kernel dropped before any socket saw them.
+    pub rx_dropped_ps: Option<f64>,
+    /// Sent packets.
+    pub tx_pps: Option<f64>,
+    /// In the order of the queues of the sample.
+    pub queues: Vec<InterfaceQueueRates>,
+    /// Of the filter; `None` without one.
+    pub filter: Option<FilterRates>,
+}
+
+/// Per-second rates of one RX queue.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct InterfaceQueueRates {
+    /// Number of the queue.
+    pub queue: u32,
+    /// Packets that the driver received.
+    pub pps: Option<f64>,
+    /// Packets that were lost.
+    pub dropped_ps: Option<f64>,
+    /// Packets that an XDP program redirected.
+    pub redirected_ps: Option<f64>,
+}
+
+/// Per-second rates of a filter.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct FilterRates {
+    /// Packets that arrived at the filter.
+    pub pps: Option<f64>,
+    /// Packets that it dropped.
+    pub dropped_ps: Option<f64>,
+    /// In the order of the verdicts of the sample.
+    pub verdicts: Vec<VerdictRates>,
+    /// Sources of most dropped packets in the interval, most first; not those since the filter was
+    /// attached.
+    pub sources: Vec<SourceRates>,
+}
+
+/// Per-second rates of one verdict.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct VerdictRates {
+    /// As in the sample.
+    pub reason: String,
+    /// Whether the packets were dropped.
+    pub dropped: bool,
+    /// Packets.
+    pub pps: Option<f64>,
+    /// Bits, Ethernet header included.
+    pub bps: Option<f64>,
+}
+
+/// Dropped packets per second of one source.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SourceRates {
+    /// IPv4 or IPv6 address.
+    pub address: IpAddr,
+    /// Packets per second, or at least so many.
+    pub pps: f64,
+    /// It was not among the top sources before, so its earlier packets are not known exactly.
+    pub at_least: bool,
+}
+
+impl FilterRates {
+    /// The reason for which most packets are dropped.
+    pub fn worst(&self) -> Option<&VerdictRates> {
+        let dropped = |v: &&VerdictRates| v.dropped && v.pps.is_some_and(|pps| pps > 0.0);
+        let rate = |v: &VerdictRates| v.pps.unwrap_or(0.0);
+        self.verdicts.iter().filter(dropped).max_by(|a, b| rate(a).total_cmp(&rate(b)))
+    }
+}
+
+/// Turns the successive samples of the interfaces into rates.
+#[derive(Debug, Default)]
+pub struct InterfaceTracker {
+    last: BTreeMap<String, TimedSample>,
+}
+
+/// A sample, and what it said.
+#[derive(Debug)]
+struct TimedSample {
+    monotonic_ns: u64,
+    sample: InterfaceSample,
+    rates: InterfaceRates,
+}
+
+impl InterfaceTracker {
+    /// The rates of interfaces that were read at this time, in their order.
+    pub fn update(
+        &mut self,
+        interfaces: &[InterfaceSample],
+        monotonic_ns: u64,
+    ) -> Vec<InterfaceRates> {
+        let mut last = std::mem::take(&mut self.last);
+        let rates = interfaces.iter().map(|now| {
+            let before = last.remove(&now.name).filter(|before| before.sample.index == now.index);
+            let kept = match before {
+                // Read again at once, by somebody else: the rates are those of the interval before.
+                Some(before)
+                    if monotonic_ns >= before.monotonic_ns
+                        && monotonic_ns - before.monotonic_ns < SHORTEST_NS
+                        && before.sample.is_like(now) =>
+                {
+                    before
+                }
+                before => {
+                    let interval = before.as_ref().and_then(|before| {
+                        let ns = monotonic_ns.checked_sub(before.monotonic_ns)?;
+                        (ns > 0).then(|| (&before.sample, ns as f64 / 1e9))
+                    });
+                    TimedSample { monotonic_ns, sample: now.clone(), rates: rates(now, interval) }
+                }
+            };
+            let rates = kept.rates.clone();
+            self.last.insert(now.name.clone(), kept);
+            rates
+        });
+        rates.collect()
+    }
+}
+
+impl InterfaceSample {
+    /// It has the same queues, filter and verdicts, so that rates of one fit the other.
+    fn is_like(&self, other: &Self) -> bool {
+        let queues = |of: &Self| of.queues.iter().map(|queue| queue.queue).collect::<Vec<_>>();
+        let reason = |of: &VerdictSample| of.reason.clone();
+        let filter = |of: &Self| {
+            let verdicts = |f: &FilterSample| f.verdicts.iter().map(reason).collect::<Vec<_>>();
+            of.filter.as_ref().map(|filter| (filter.program, verdicts(filter)))
+        };
+        queues(self) == queues(other) && filter(self) == filter(other)
+    }
+}
+
+/// Growth per second; `None` when it is not known, or the counter went backwards.
+fn rate(now: Option<u64>, before: Option<u64>, seconds: f64) -> Option<f64> {
+    Some(now?.checked_sub(before?)? as f64 / seconds)
+}
+
+/// The sum of all, if all are known and there is one.
+fn sum(mut values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    let first = values.next()??;
+    values.try_fold(first, |sum, value| Some(sum + value?))
+}
+
+fn rates(now: &InterfaceSample, interval: Option<(&InterfaceSample, f64)>) -> InterfaceRates {
+    let of = |of: fn(&InterfaceSample) -> Option<u64>| {
+        let (before, seconds) = interval?;
+        rate(of(now), of(before), seconds)
+    };
+    let queues: Vec<_> = now.queues.iter().map(|queue| queue_rates(queue, interval)).collect();
+    let filter = now.filter.as_ref().map(|filter| {
+        let before = interval.and_then(|(before, s)| Some((before.filter.as_ref()?, s)));
+        filter_rates(filter, before.filter(|(before, _)| before.program == filter.program))
+    });
+    let bypassed_pps = match &now.bypass {
+        Some(bypass) => {
+            queues.iter().find(|q| q.queue == bypass.queue).and_then(|q| q.redirected_ps)
+        }
+        None => interval.map(|_| 0.0),
+    };
+    let mut rates = InterfaceRates {
+        interval_s: interval.map(|(_, seconds)| seconds),
+        rx_pps: sum(queues.iter().map(|queue| queue.pps)).or_else(|| of(|s| s.rx_packets)),
+        filtered_pps: match &filter {
+            Some(filter) => filter.dropped_ps,
+            None => interval.map(|_| 0.0),
+        },
+        bypassed_pps,
+        kernel_pps: None,
+        rx_dropped_ps: of(|sample| sample.rx_dropped),
+        tx_pps: of(|sample| sample.tx_packets),
+        queues,
+        filter,
+    };
+    rates.kernel_pps = rates.kernel_with(rates.bypassed_pps);
+    rates
+}
+
+impl InterfaceRates {
+    /// The packets that the kernel processes, if so many bypass it. The counters are read one after the
+    /// other, so that the difference may be slightly below 0.
+    pub fn kernel_with(&self, bypassed_pps: Option<f64>) -> Option<f64> {
+        Some((self.rx_pps? - self.filtered_pps? - bypassed_pps?).max(0.0))
+    }
+}
+
+fn queue_rates(
+    now: &InterfaceQueueSample,
+    interval: Option<(&InterfaceSample, f64)>,
+) -> InterfaceQueueRates {
+    let before = interval.and_then(|(before, seconds)| {
+        Some((before.queues.iter().find(|queue| queue.queue == now.queue)?, seconds))
+    });
+    let of = |of: fn(&InterfaceQueueSample) -> Option<u64>| {
+        let (before, seconds) = before?;
+        rate(of(now), of(before), seconds)
+    };
+    InterfaceQueueRates {
+        queue: now.queue,
+        pps: of(|queue| queue.packets),
+        dropped_ps: of(|queue| queue.dropped),
+        redirected_ps: of(|queue| queue.redirected),
+    }
+}
+
+fn filter_rates(now: &FilterSample, interval: Option<(&FilterSample, f64)>) -> FilterRates {
+    let verdict = |now: &VerdictSample| {
+        let of = |of: fn(&VerdictSample) -> u64| {
+            let (before, seconds) = interval?;
+            let before = before.verdicts.iter().find(|before| before.reason == now.reason)?;
+            rate(Some(of(now)), Some(of(before)), seconds)
+        };
+        VerdictRates {
+            reason: now.reason.clone(),
+            dropped: now.dropped,
+            pps: of(|verdict| verdict.packets),
+            bps: of(|verdict| verdict.bytes).map(|bytes| bytes * 8.0),
+        }
+    };
+    let verdicts: Vec<_> = now.verdicts.iter().map(verdict).collect();
+    FilterRates {
+        pps: sum(verdicts.iter().map(|verdict| verdict.pps)),
+        dropped_ps: sum(verdicts.iter().filter(|v| v.dropped).map(|verdict| verdict.pps)),
+        sources: interval.map_or_else(Vec::new, |(before, seconds)| sources(now, before, seconds)),
+        verdicts,
+    }
+}
+
+/// What each top source sent in the interval. One that was not among the top sources before had sent no
+/// more than the last of them, and nothing if there was room for it.
+fn sources(now: &FilterSample, before: &FilterSample, seconds: f64) -> Vec<SourceRates> {
+    let earlier: BTreeMap<_, _> =
+        before.top_sources.iter().map(|source| (source.address, source.packets)).collect();
+    let least = earlier.values().min().copied().filter(|_| earlier.len() >= TOP_SOURCES);
+    let least = least.unwrap_or(0);
+    let mut sources: Vec<_> = now
+        .top_sources
+        .iter()
+        .filter_map(|source| {
+            let known = earlier.get(&source.address);
+            // A source that left the table and came back counts from 0 again.
+            let grown = source.packets.checked_sub(*known.unwrap_or(&least))?;
+            let at_least = known.is_none() && least > 0;
+            let pps = grown as f64 / seconds;
+            (grown > 0).then_some(SourceRates { address: source.address, pps, at_least })
+        })
+        .collect();
+    sources.sort_by(|a, b| b.pps.total_cmp(&a.pps));
+    sources
+}
+
+#[cfg(test)]
+#[path = "interfaces_tests.rs"]
+mod tests;
