@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use pmdscope_telemetry::ErrorClass;
 use pmdscope_telemetry::finding::{Finding, FindingSubject, Severity};
+use pmdscope_telemetry::interface::InterfaceSample;
 use pmdscope_telemetry::sample::{SAMPLE_SCHEMA, Sample};
+use pmdscope_telemetry::{ErrorClass, InterfacesState};
 
 /// Version of the lines; raised when one changes its meaning. New kinds of lines and new fields do
 /// not raise it.
@@ -26,6 +27,8 @@ pub enum RecordEntry<'a> {
     Lost(LostApp),
     /// An app was given up.
     Gone(GoneApp),
+    /// The interfaces of the kernel that are worth showing.
+    Interfaces(RecordedInterfaces),
     /// Rounds that were made and could not be written.
     Gap(RecordingGap),
     /// The end of a round.
@@ -105,6 +108,22 @@ pub struct GoneApp {
     pub app: String,
 }
 
+/// The interfaces of the kernel with a filter or a bypass, as they were read in a round. Written in every
+/// round with such an interface, and once when there is none any more.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedInterfaces {
+    /// Wall clock, nanoseconds since the epoch.
+    pub realtime_ns: u64,
+    /// Monotonic clock when they were read, nanoseconds.
+    pub monotonic_ns: u64,
+    /// What was read.
+    #[serde(default)]
+    pub interfaces: Vec<InterfaceSample>,
+    /// Why they could not be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
 /// Rounds that were made and could not be written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordingGap {
@@ -142,6 +161,7 @@ struct Line {
     sample: Option<Sample>,
     lost: Option<LostApp>,
     gone: Option<GoneApp>,
+    interfaces: Option<RecordedInterfaces>,
     gap: Option<RecordingGap>,
     round: Option<RoundEnd>,
 }
@@ -157,6 +177,7 @@ impl RecordEntry<'static> {
         let entry = entry.or_else(|| line.round.map(Self::Round));
         let entry = entry.or_else(|| line.lost.map(Self::Lost));
         let entry = entry.or_else(|| line.gone.map(Self::Gone));
+        let entry = entry.or_else(|| line.interfaces.map(Self::Interfaces));
         let entry = entry.or_else(|| line.gap.map(Self::Gap));
         Ok(entry.or_else(|| line.header.map(Self::Header)))
     }
@@ -170,6 +191,7 @@ impl RecordEntry<'_> {
             Self::Sample(sample) => sample.realtime_ns,
             Self::Lost(lost) => lost.realtime_ns,
             Self::Gone(gone) => gone.realtime_ns,
+            Self::Interfaces(interfaces) => interfaces.realtime_ns,
             Self::Gap(gap) => gap.realtime_ns,
             Self::Round(round) => round.realtime_ns,
         }
@@ -181,7 +203,7 @@ impl RecordEntry<'_> {
             Self::Sample(sample) => Some(&sample.app.name),
             Self::Lost(lost) => Some(&lost.app),
             Self::Gone(gone) => Some(&gone.app),
-            Self::Header(_) | Self::Gap(_) | Self::Round(_) => None,
+            Self::Header(_) | Self::Interfaces(_) | Self::Gap(_) | Self::Round(_) => None,
         }
     }
 }
@@ -191,6 +213,18 @@ impl RecordingHeader {
     pub(super) fn unknown_schema(&self) -> Option<(u32, u32)> {
         let pairs = [(self.schema, RECORD_SCHEMA), (self.sample_schema, SAMPLE_SCHEMA)];
         pairs.into_iter().find(|(theirs, ours)| theirs > ours)
+    }
+}
+
+impl RecordedInterfaces {
+    /// The interfaces of a state, in a round at this time of the wall clock.
+    pub(super) fn of(state: &InterfacesState, realtime_ns: u64) -> Self {
+        Self {
+            realtime_ns,
+            monotonic_ns: state.monotonic_ns,
+            interfaces: state.interfaces.iter().map(|of| of.sample.clone()).collect(),
+            error: state.error.clone(),
+        }
     }
 }
 

@@ -26,8 +26,8 @@ use std::io;
 use std::path::PathBuf;
 
 pub use self::entry::{
-    AbsenceFinding, GoneApp, LostApp, RECORD_SCHEMA, RecordEntry, RecordingGap, RecordingHeader,
-    RoundEnd,
+    AbsenceFinding, GoneApp, LostApp, RECORD_SCHEMA, RecordEntry, RecordedInterfaces, RecordingGap,
+    RecordingHeader, RoundEnd,
 };
 pub use self::player::RecordingPlayer;
 pub use self::reader::PlaybackNote;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
@@ -12,7 +13,7 @@ use super::reader::{PlaybackNote, RoundBatch, RoundReader, note};
 use super::{LostApp, RecordEntry, RecordingError};
 use pmdscope_telemetry::finding::LintRules;
 use pmdscope_telemetry::fleet::{Evaluator, FleetSettings};
-use pmdscope_telemetry::{FleetEvent, FleetState};
+use pmdscope_telemetry::{FleetEvent, FleetState, InterfaceEvaluator};
 
 /// What is read before the moment that is wanted, so that trends are those of a live view.
 const WARM_UP_NS: u64 = 60_000_000_000;
@@ -45,6 +46,9 @@ pub struct RecordingPlayer {
     /// Recorders whose entries are in the state.
     runs: BTreeSet<u64>,
     only: Option<String>,
+    interfaces: InterfaceEvaluator,
+    /// Who recorded the interfaces of the state.
+    interfaces_run: Option<u64>,
     fleet: FleetState,
     notes: Vec<PlaybackNote>,
     /// [`MOST_HELD`].
@@ -113,6 +117,8 @@ impl RecordingPlayer {
             met: BTreeSet::new(),
             runs: BTreeSet::new(),
             only: None,
+            interfaces: InterfaceEvaluator::new(settings.rules.thresholds),
+            interfaces_run: None,
             fleet: FleetState::default(),
             notes,
             most_held: MOST_HELD,
@@ -196,6 +202,7 @@ impl RecordingPlayer {
         self.apps.clear();
         self.runs.clear();
         self.fleet = FleetState::default();
+        self.forget_interfaces();
         let later = |(number, source): (usize, &RecordingFile)| {
             let frame = frame_for(source.frames(), realtime_ns);
             (source.last_ns() >= realtime_ns).then_some((number, frame))
@@ -275,6 +282,18 @@ impl RecordingPlayer {
         for app in gone {
             self.remove(app);
         }
+        if self.interfaces_run.is_some_and(|run| !self.runs.contains(&run)) {
+            self.forget_interfaces();
+        }
+    }
+
+    fn forget_interfaces(&mut self) {
+        self.interfaces = InterfaceEvaluator::new(self.rules.thresholds);
+        if let Some(app) = &self.only {
+            self.interfaces.only(&[app]);
+        }
+        self.interfaces_run = None;
+        self.fleet.apply(FleetEvent::Interfaces(Arc::default()));
     }
 
     fn remove(&mut self, app: String) {
@@ -296,6 +315,11 @@ impl RecordingPlayer {
             }
             RecordEntry::Lost(lost) => self.lose(lost),
             RecordEntry::Gone(gone) => self.remove(gone.app),
+            RecordEntry::Interfaces(of) => {
+                self.interfaces_run = Some(self.sources[source].header().run);
+                let read = of.error.map_or(Ok(of.interfaces), Err);
+                self.fleet.apply(self.interfaces.event(read, of.monotonic_ns));
+            }
             RecordEntry::Gap(gap) => {
                 let text = format!(
                     "{} rounds from {} to {} could not be written: {}",

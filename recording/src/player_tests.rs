@@ -11,6 +11,8 @@ use super::super::fixture::{
 };
 use super::super::{RecordingOptions, RecordingPlayer, TelemetryRecorder};
 use super::*;
+use pmdscope_telemetry::InterfaceEvaluator;
+use pmdscope_telemetry::fixture::{filtered_interface, split_interface};
 
 const EACH_SECOND: Duration = Duration::from_secs(1);
 
@@ -520,4 +522,65 @@ proptest! {
         }
         read(&zstd::encode_all(hostile.as_bytes(), 1).unwrap()).unwrap();
     }
+}
+
+/// One app beside an interface that is flooded in the rounds 10 to 20, and cannot be read in round 30;
+/// it has no filter before round 5 and from round 40 on.
+fn flooded() -> Vec<FleetState> {
+    let mut live = LiveFleet::new(EACH_SECOND);
+    let mut evaluator = InterfaceEvaluator::new(LintRules::default().thresholds);
+    let mut times = 0;
+    let states = (0..50_u64).map(|round| {
+        times += if (10..20).contains(&round) { 10 } else { 0 };
+        let read = match round {
+            5..30 | 31..40 => Ok(vec![filtered_interface(times), split_interface(round)]),
+            30 => Err("cannot read the filter of eth0".to_owned()),
+            _ => Ok(Vec::new()),
+        };
+        live.fleet.apply(evaluator.event(read, (round + 78) * SECOND));
+        live.round(&[("dns", AppAct::Answer)]).clone()
+    });
+    states.collect()
+}
+
+#[test]
+fn interfaces_are_replayed_with_their_rates_and_findings() {
+    let states = flooded();
+    let dir = tempfile::tempdir().unwrap();
+    record(into(dir.path().join("x.jsonl.zst")), &states);
+    let mut player = player(&only_file(dir.path()));
+    let played = play(&mut player);
+    for (round, (played, live)) in played.iter().zip(&states).enumerate() {
+        assert_eq!(played.interfaces.interfaces, live.interfaces.interfaces, "{round}");
+        assert_eq!(played.interfaces.error, live.interfaces.error, "{round}");
+        let floods = played.interfaces.findings().count();
+        assert_eq!(floods, usize::from((10..20).contains(&round)), "{round}");
+    }
+    assert!(played[30].interfaces.error.is_some());
+    let found = player.seek(states[15].realtime_ns).unwrap();
+    assert_eq!(found.interfaces.interfaces, states[15].interfaces.interfaces);
+    assert!(player.seek(states[45].realtime_ns).unwrap().interfaces.is_empty());
+}
+
+#[test]
+fn of_one_app_only_its_interfaces_are_replayed() {
+    let dir = tempfile::tempdir().unwrap();
+    record(into(dir.path().join("x.jsonl.zst")), &flooded());
+    let mut player = player(&only_file(dir.path()));
+    player.only("dns");
+    for fleet in play(&mut player) {
+        let interfaces = fleet.interfaces.interfaces.iter();
+        assert!(interfaces.map(|of| of.sample.name.as_str()).all(|name| name == "eth1"));
+    }
+}
+
+#[test]
+fn rounds_without_interfaces_write_nothing_of_them() {
+    let dir = tempfile::tempdir().unwrap();
+    record(into(dir.path().join("x.jsonl.zst")), &flooded());
+    let text = zstd::decode_all(File::open(only_file(dir.path())).unwrap());
+    let text = String::from_utf8(text.unwrap()).unwrap();
+    let lines: Vec<_> = text.lines().filter(|line| line.starts_with("{\"interfaces\"")).collect();
+    assert_eq!(lines.len(), 36, "those of the rounds 5 to 39, and that there is none any more");
+    assert!(lines[35].contains("\"interfaces\":[]"), "{}", lines[35]);
 }

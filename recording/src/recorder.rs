@@ -14,8 +14,8 @@ use super::index::FrameIndex;
 use super::retention::Retention;
 use super::storage::{RecordingDestination, RecordingFileWriter, is_full};
 use super::{
-    AbsenceFinding, GoneApp, LostApp, RECORD_SCHEMA, RecordEntry, RecordingError, RecordingGap,
-    RecordingHeader, RoundEnd,
+    AbsenceFinding, GoneApp, LostApp, RECORD_SCHEMA, RecordEntry, RecordedInterfaces,
+    RecordingError, RecordingGap, RecordingHeader, RoundEnd,
 };
 use pmdscope_telemetry::sample::SAMPLE_SCHEMA;
 use pmdscope_telemetry::{AppState, AppStatus, ErrorClass, FleetState};
@@ -87,6 +87,8 @@ pub struct TelemetryRecorder {
     flushed_ns: u64,
     /// What was written last of each app.
     known: BTreeMap<String, Known>,
+    /// When the interfaces that were written last were read; `None` if there were none.
+    interfaces: Option<u64>,
     gap: Option<RecordingGap>,
     totals: RecordingTotals,
     /// Bytes of complete files.
@@ -126,6 +128,7 @@ impl TelemetryRecorder {
             file_ns: 0,
             flushed_ns: 0,
             known: BTreeMap::new(),
+            interfaces: None,
             gap: None,
             totals: RecordingTotals::default(),
             complete_bytes: 0,
@@ -255,6 +258,12 @@ impl TelemetryRecorder {
                 RecordEntry::Sample(_) => self.totals.samples += 1,
                 _ => self.totals.lost += known.learn(&member.errors),
             }
+        }
+        let interfaces = &fleet.interfaces;
+        let read_ns = (!interfaces.is_empty()).then_some(interfaces.monotonic_ns);
+        if read_ns != self.interfaces {
+            self.interfaces = read_ns;
+            frame.push(&RecordEntry::Interfaces(RecordedInterfaces::of(interfaces, now_ns)))?;
         }
         let round = RoundEnd { realtime_ns: now_ns, monotonic_ns: fleet.now_ns, missed };
         frame.push(&RecordEntry::Round(round))

@@ -16,6 +16,9 @@ pub struct InterfacesState {
     pub interfaces: Vec<InterfaceState>,
     /// Why they cannot be read; then none is known.
     pub error: Option<String>,
+    /// Monotonic clock when they were read, nanoseconds.
+    #[serde(skip)]
+    pub monotonic_ns: u64,
 }
 
 /// One interface.
@@ -80,7 +83,13 @@ impl InterfaceEvaluator {
     ) -> InterfacesState {
         let mut samples = match read {
             Ok(samples) => samples,
-            Err(error) => return InterfacesState { interfaces: Vec::new(), error: Some(error) },
+            Err(error) => {
+                return InterfacesState {
+                    interfaces: Vec::new(),
+                    error: Some(error),
+                    monotonic_ns,
+                };
+            }
         };
         if let Some(apps) = &self.apps {
             samples.retain(|interface| {
@@ -96,6 +105,7 @@ impl InterfaceEvaluator {
         InterfacesState {
             interfaces: samples.into_iter().zip(rates).map(state).collect(),
             error: None,
+            monotonic_ns,
         }
     }
 
