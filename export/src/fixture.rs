@@ -11,7 +11,9 @@ use pmdscope_telemetry::fixture as samples;
 use pmdscope_telemetry::fleet::{Evaluator, unqueried_event};
 use pmdscope_telemetry::missed::MissedCause;
 use pmdscope_telemetry::sample::*;
-use pmdscope_telemetry::{AppInventory, ErrorClass, ExpectedApp, FleetEvent, FleetState};
+use pmdscope_telemetry::{
+    AppInventory, ErrorClass, ExpectedApp, FleetEvent, FleetState, InterfaceEvaluator,
+};
 
 use crate::metrics::{ExporterCounters, MetricsContext, PushCounts};
 use crate::series_limits::SeriesLimits;
@@ -36,6 +38,11 @@ pub(crate) fn fleet() -> FleetState {
         reason: "is expected, and does not run".to_owned(),
         finding: Some(finding::evaluate_missing("missing")),
     });
+    let mut interfaces = InterfaceEvaluator::new(rules.thresholds);
+    for second in 1..=2 {
+        let read = vec![samples::filtered_interface(second), samples::split_interface(second)];
+        fleet.apply(interfaces.event(Ok(read), second * 1_000_000_000));
+    }
     if let Some(old) = fleet.apps.iter_mut().find(|app| app.name == "old") {
         old.findings.push(missed());
     }

@@ -114,6 +114,7 @@ impl Scraper {
     /// Done when all that is in `scope` is known; the `rounds` tell it. New apps are looked for, and
     /// those that are known are asked meanwhile.
     async fn query(self: &Arc<Self>, scope: &ScrapeScope, rounds: &mut Vec<PendingRound>) {
+        let interfaces = self.read_interfaces(scope);
         let (discovery, known, begun) = self.start(scope);
         *rounds = begun;
         if let Some(mut discovery) = discovery {
@@ -135,6 +136,9 @@ impl Scraper {
                 let _ = answered.await;
             }
         }
+        if let Some(mut interfaces) = interfaces {
+            let _ = interfaces.changed().await;
+        }
     }
 
     /// Starts what nobody else has started: the discovery to wait for, the apps that are known, and the
@@ -153,6 +157,24 @@ impl Scraper {
             scheduler.count_shared();
         }
         (discovery.flatten(), known, rounds)
+    }
+
+    /// Starts to read the interfaces of the kernel, unless somebody does so already or there is no reader:
+    /// what to wait for.
+    fn read_interfaces(self: &Arc<Self>, scope: &ScrapeScope) -> Option<Completion> {
+        let reader = self.settings.interfaces.clone().filter(|_| scope.includes_interfaces())?;
+        let mut scheduler = self.lock();
+        if let Some(running) = scheduler.begin_interfaces() {
+            let scraper = Arc::clone(self);
+            tokio::spawn(async move {
+                let read = blocking(move || reader.read()).await;
+                let read =
+                    read.unwrap_or_else(|error| Err(format!("cannot read interfaces: {error}")));
+                scraper.lock().end_interfaces(read);
+                drop(running);
+            });
+        }
+        scheduler.interfaces.clone()
     }
 
     /// Looks for apps, unless somebody has done so a moment ago: what to wait for.

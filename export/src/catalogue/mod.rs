@@ -1,11 +1,13 @@
 //! All metrics by group: name, labels and help text.
 
 mod app;
+mod interface;
 mod lcore;
 mod memory;
 mod port;
 
 pub use app::*;
+pub use interface::*;
 pub use lcore::*;
 pub use memory::*;
 pub use port::*;
@@ -52,6 +54,7 @@ pub static GROUPS: &[MetricGroup] = &[
     MetricGroup { title: "Lcores", metrics: lcore::LCORE },
     MetricGroup { title: "Stolen time", metrics: lcore::STOLEN },
     MetricGroup { title: "Captures", metrics: lcore::CAPTURE },
+    MetricGroup { title: "Interfaces of the kernel", metrics: interface::INTERFACE },
 ];
 
 /// All metrics, in the order in which they are exported.

@@ -134,7 +134,7 @@ fn errors(app: &AppState) -> impl Iterator<Item = MetricSample> {
 }
 
 fn reasons(health: &AppHealth<'_>) -> impl Iterator<Item = MetricSample> {
-    Lint::ALL.iter().map(|lint| MetricSample {
+    Lint::ALL.iter().filter(|lint| !lint.is_about_host()).map(|lint| MetricSample {
         labels: labels(health.app, [lint.to_string()]),
         value: health.reasons.iter().any(|reason| reason.reason == *lint).into(),
     })

@@ -4,6 +4,7 @@
 //! would look current; only that it is down, the reason, the time of its last answer and its identity.
 
 mod app;
+mod interface;
 mod lcore;
 mod memory;
 mod port;
@@ -75,6 +76,10 @@ pub fn families(fleet: &FleetState, context: &MetricsContext<'_>) -> Vec<MetricF
     queue::families(&mut families, &mut suppressed, &ports, context.limits);
     memory::families(&mut families, &mut suppressed, &live, context.limits);
     lcore::families(&mut families, &mut suppressed, &live, context.limits);
+    // They belong to the host, as the exporter does.
+    if context.only.is_none_or(str::is_empty) {
+        interface::families(&mut families, fleet);
+    }
     let mut exporter = FamilyList::default();
     exporter.add(&catalogue::SERIES_SUPPRESSED, suppressed.samples(&live));
     app::exporter(exporter, families, fleet, context)

@@ -8,11 +8,13 @@ use std::time::{Duration, Instant};
 
 use pmdscope_telemetry::discover::{DiscoveredApp, Reachability, UnreachableReason};
 use pmdscope_telemetry::fleet::{AppSampler, Fleet, FleetSettings};
+use pmdscope_telemetry::interface::InterfaceSample;
 use pmdscope_telemetry::{AppState, AppStatus, ErrorClass, FleetEvent, TelemetryError, finding};
 use tokio::sync::watch;
 
 use super::scope::ScrapeScope;
 use super::wait_limits::{ResponseTimes, WaitLimits};
+use crate::journal;
 use crate::metrics::ExporterCounters;
 use crate::snapshot::{RenderOptions, ScrapeSnapshot};
 
@@ -54,6 +56,8 @@ pub(super) struct Scheduler {
     /// The discovery that runs.
     pub(super) discovery: Option<Completion>,
     discovered: Option<Instant>,
+    /// The read of the interfaces that runs.
+    pub(super) interfaces: Option<Completion>,
     /// By the sockets of the apps; names may change meanwhile.
     rounds: BTreeMap<PathBuf, AppRound>,
     response_times: ResponseTimes,
@@ -74,6 +78,7 @@ impl Scheduler {
             fleet: Fleet::new(settings),
             discovery: None,
             discovered: None,
+            interfaces: None,
             rounds: BTreeMap::new(),
             response_times: ResponseTimes::default(),
             limits,
@@ -114,6 +119,27 @@ impl Scheduler {
             self.discovered = Some(Instant::now());
             self.snapshot = Weak::new();
         }
+    }
+
+    /// Begins to read the interfaces of the kernel, unless that runs: what to drop at the end.
+    pub(super) fn begin_interfaces(&mut self) -> Option<watch::Sender<()>> {
+        self.interfaces.is_none().then(|| {
+            let (running, finished) = watch::channel(());
+            self.interfaces = Some(finished);
+            running
+        })
+    }
+
+    /// Takes in the interfaces that were read.
+    pub(super) fn end_interfaces(&mut self, read: Result<Vec<InterfaceSample>, String>) {
+        self.interfaces = None;
+        let before = self.fleet.state.interfaces.error.clone();
+        self.fleet.take_interfaces(read);
+        let error = &self.fleet.state.interfaces.error;
+        if let Some(error) = error.as_ref().filter(|error| before.as_ref() != Some(*error)) {
+            journal::warn(&format!("interfaces: {error}"));
+        }
+        self.snapshot = Weak::new();
     }
 
     /// Begins to ask an app that can be asked and is not being asked: its sampler, and what to drop at

@@ -12,6 +12,11 @@ pub(crate) enum ScrapeScope {
 }
 
 impl ScrapeScope {
+    /// Whether it is about the interfaces of the host.
+    pub(super) fn includes_interfaces(&self) -> bool {
+        !matches!(self, Self::App(_))
+    }
+
     /// Whether it is about that app.
     pub(super) fn includes(&self, app: &str) -> bool {
         match self {

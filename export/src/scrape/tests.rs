@@ -6,6 +6,8 @@ use pmdscope_telemetry::AppStatus;
 use pmdscope_telemetry::ErrorClass;
 use pmdscope_telemetry::discover::DiscoverOptions;
 use pmdscope_telemetry::finding::Lint;
+use pmdscope_telemetry::fixture::{FakeInterfaces, filtered_interface};
+use pmdscope_telemetry::interface::{InterfaceReader, InterfaceSample};
 use tokio::task::JoinHandle;
 
 use super::scheduler::DISCOVERY_INTERVAL;
@@ -443,4 +445,54 @@ async fn many_apps_are_asked_by_few_threads() {
     assert_eq!(BEING_ASKED.load(Ordering::SeqCst), 0);
     let most = MOST_ASKED.load(Ordering::SeqCst);
     assert!((2..=AT_ONCE).contains(&most), "{most} at once");
+}
+
+fn interfaces(root: &std::path::Path, reader: Arc<FakeInterfaces>) -> Arc<Scraper> {
+    let settings = FleetSettings { interfaces: Some(reader), ..settings(root) };
+    Scraper::new(settings, RenderOptions::default(), NEVER, WAIT)
+}
+
+#[tokio::test]
+async fn interfaces_are_read_once_a_scrape_and_not_for_one_app() {
+    let root = tempfile::tempdir().unwrap();
+    let _apps = ["a", "b", "c"].map(|name| PoolApp::start(root.path(), name));
+    let reader = FakeInterfaces::new(vec![filtered_interface(1)]);
+    let scraper = interfaces(root.path(), reader.clone());
+    let reads = || reader.reads.load(Ordering::Relaxed);
+    let snapshot = scraper.snapshot(ScrapeScope::All, soon()).await;
+    assert_eq!(reads(), 1);
+    let all = text(&snapshot).await;
+    assert!(all.contains(
+        "dpdk_xdp_filter_packets_total{interface=\"eth0\",reason=\"rate_limit\"} 8000\n"
+    ));
+    scraper.snapshot(app("a"), soon()).await;
+    assert_eq!(reads(), 1);
+    reader.set(Err("no permission".to_owned()));
+    let later = text(&scraper.snapshot(ScrapeScope::Names, soon()).await).await;
+    assert_eq!(reads(), 2);
+    assert!(later.contains("\ndpdk_interfaces_readable 0\n"), "{later}");
+    assert!(!later.contains("dpdk_xdp_filter_packets_total{"), "{later}");
+}
+
+#[tokio::test]
+async fn a_reader_that_panics_is_reported_and_asked_again() {
+    #[derive(Debug)]
+    struct Panics(AtomicBool);
+
+    impl InterfaceReader for Panics {
+        fn read(&self) -> Result<Vec<InterfaceSample>, String> {
+            assert!(!self.0.swap(false, Ordering::Relaxed), "a bug");
+            Ok(vec![filtered_interface(1)])
+        }
+    }
+
+    let root = tempfile::tempdir().unwrap();
+    let reader = Arc::new(Panics(AtomicBool::new(true)));
+    let settings = FleetSettings { interfaces: Some(reader), ..settings(root.path()) };
+    let scraper = Scraper::new(settings, RenderOptions::default(), NEVER, WAIT);
+    let snapshot = scraper.snapshot(ScrapeScope::All, soon()).await;
+    let error = snapshot.fleet.interfaces.error.clone().unwrap();
+    assert!(error.starts_with("cannot read interfaces: "), "{error}");
+    let snapshot = scraper.snapshot(ScrapeScope::All, soon()).await;
+    assert_eq!(snapshot.fleet.interfaces.interfaces.len(), 1);
 }
