@@ -1,0 +1,409 @@
+//! Makes bypasses, tells of them, and takes them down.
+
+use std::path::PathBuf;
+
+use pmdscope_telemetry::interface::{FilterMode, InterfaceQueueSample};
+use serde::Serialize;
+
+use crate::app::{self, BypassApp};
+use crate::error::BypassError;
+use crate::ethtool::{EthtoolNic, Nic};
+use crate::flow::{Flow, MAX_FLOWS};
+use crate::link::{self, Link};
+use crate::name::InterfaceName;
+use crate::program::{self, BypassCounts, LoadedProgram};
+use crate::redirect_object;
+use crate::state::{BypassState, StateDirectory, Steering, network_namespace};
+use crate::{queue_statistics, steering};
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct BypassRequest {
+    /// The interface, of this network namespace.
+    pub interface: InterfaceName,
+    /// Its RX queue for the app.
+    pub queue: u32,
+    /// What the app gets of the packets on this queue.
+    pub flows: Vec<Flow>,
+    /// File-prefix of the app that is to use it; any if `None`.
+    pub app: Option<String>,
+}
+
+/// What state a bypass is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BypassPhase {
+    /// No app polls the queue yet, or any more: the kernel gets all packets.
+    Waiting,
+    /// An app polls the queue.
+    Running,
+    /// The interface belongs to another network namespace than this process; nothing more can be told.
+    Elsewhere,
+}
+
+/// A bypass at one moment.
+#[derive(Clone, Debug, Serialize)]
+pub struct BypassStatus {
+    /// The interface.
+    pub interface: String,
+    /// Its number.
+    pub index: u32,
+    /// Inode of its network namespace.
+    pub network_namespace: u64,
+    /// Its driver; empty if unknown.
+    pub driver: String,
+    /// The bypassed RX queue.
+    pub queue: u32,
+    /// The selected flows.
+    pub flows: Vec<String>,
+    /// State.
+    pub phase: BypassPhase,
+    /// Who polls the queue.
+    pub app: Option<BypassApp>,
+    /// Whether the NIC itself steers the flows to the queue.
+    pub steered_by_nic: bool,
+    /// Why it does not.
+    pub steering_unsupported: Option<String>,
+    /// Where the XDP program runs, if it is attached.
+    pub mode: Option<FilterMode>,
+    /// What became of packets, as the XDP program counts; `None` while it is not attached.
+    pub counts: Option<BypassCounts>,
+    /// Packets that the kernel counts as received, on all queues.
+    pub rx_packets: Option<u64>,
+    /// Received packets that were dropped.
+    pub rx_dropped: Option<u64>,
+    /// RX queues, as the driver counts.
+    pub queues: Vec<InterfaceQueueSample>,
+    /// The EAL option of the app.
+    pub vdev: String,
+    /// The XDP program that the app loads.
+    pub object: PathBuf,
+    /// What is not as it should be, and what to do.
+    pub problems: Vec<String>,
+}
+
+/// What taking a bypass down did.
+#[derive(Clone, Debug, Serialize)]
+pub struct TakenDown {
+    /// The interface.
+    pub interface: String,
+    /// What was undone.
+    pub undone: Vec<String>,
+    /// The app that still runs, without packets now.
+    pub app: Option<BypassApp>,
+}
+
+/// Makes a bypass, or changes the flows of one. Safe to repeat, also after any part was killed.
+///
+/// # Errors
+/// What cannot be, or what the kernel refused; the interface is then as before.
+pub fn up(states: &StateDirectory, request: &BypassRequest) -> Result<BypassStatus, BypassError> {
+    let BypassRequest { interface, queue, flows, .. } = request;
+    if !(1..=MAX_FLOWS).contains(&flows.len()) {
+        return Err(BypassError::BadFlowCount(flows.len()));
+    }
+    let namespace = network_namespace()?;
+    let link =
+        link::read(interface)?.ok_or_else(|| BypassError::NoInterface(interface.to_string()))?;
+    let nic = open(interface)?;
+    let queues = nic.rx_queues().unwrap_or(link.rx_queues);
+    if *queue >= queues {
+        return Err(BypassError::NoQueue {
+            interface: interface.to_string(),
+            queue: *queue,
+            queues,
+        });
+    }
+    let settings = redirect_object::settings(*queue, flows);
+    let object = redirect_object::with_settings(&settings)?;
+    program::verify(&object)?;
+
+    let _lock = states.lock()?;
+    let attached = ours_or_none(interface, &link)?;
+    let old = states.read(interface, namespace)?.filter(|state| state.index == link.index);
+    let user = old.as_ref().and_then(|old| app::find(interface, old.queue, namespace));
+    if let (Some(old), Some(user)) = (&old, &user)
+        && old.queue != *queue
+    {
+        let app = format!("{} (pid {})", user.prefix, user.pid);
+        return Err(BypassError::InUse { interface: interface.to_string(), queue: old.queue, app });
+    }
+    if let Some(old) = &old {
+        undo_steering(states, &nic, old)?;
+    }
+    let mut state = BypassState::new(interface.clone(), link.index, namespace);
+    state.queue = *queue;
+    state.flows = flows.iter().map(Flow::to_string).collect();
+    state.app.clone_from(&request.app);
+    state.promiscuous_before = old.as_ref().map_or(link.promiscuous, |old| old.promiscuous_before);
+    state.mtu_before = old.as_ref().map_or(link.mtu, |old| old.mtu_before);
+    state.steering = steering::survey(&nic, *queue);
+    // Whoever comes after a command that was killed here finds what to undo.
+    states.write(&state)?;
+    states.write_object(&state, &object)?;
+    if let Err(reason) = steering::apply(&nic, &state.steering, flows, *queue) {
+        state.steering = Steering::Unsupported { reason };
+        states.write(&state)?;
+    }
+    match attached {
+        Some(program) if program.in_use => program.loaded.set_settings(&settings)?,
+        // Left by an app that was killed: the next one could not attach its own.
+        Some(program) => link::detach_program(interface, link.index, program.mode)?,
+        None => {}
+    }
+    status_of(states, &state)
+}
+
+/// The bypass program of an interface.
+struct AttachedBypass {
+    loaded: LoadedProgram,
+    mode: FilterMode,
+    /// Whether a process holds it.
+    in_use: bool,
+}
+
+/// The XDP program of the interface, unless it is somebody else's.
+fn ours_or_none(
+    interface: &InterfaceName,
+    link: &Link,
+) -> Result<Option<AttachedBypass>, BypassError> {
+    let Some(attached) = link.program else { return Ok(None) };
+    let Some(loaded) = LoadedProgram::find(attached.id) else { return Ok(None) };
+    if loaded.is_bypass() {
+        let in_use = app::holder(attached.id).is_some();
+        return Ok(Some(AttachedBypass { loaded, mode: attached.mode, in_use }));
+    }
+    let how = if loaded.name.starts_with("pmdscope") {
+        format!("pmdscope xdp detach {interface}")
+    } else {
+        format!("ip link set dev {interface} xdp off")
+    };
+    let program = loaded.name;
+    Err(BypassError::ForeignProgram {
+        interface: interface.to_string(),
+        program,
+        id: attached.id,
+        how,
+    })
+}
+
+/// Undoes the steering of an earlier bypass; the state says so before anything new is changed.
+fn undo_steering(
+    states: &StateDirectory,
+    nic: &impl Nic,
+    old: &BypassState,
+) -> Result<(), BypassError> {
+    let failures = steering::undo(nic, &old.steering, &parsed_flows(old), old.queue);
+    if !failures.is_empty() {
+        let (interface, reasons) = (old.interface.to_string(), failures.join("; "));
+        return Err(BypassError::Incomplete { interface, reasons });
+    }
+    let mut undone = old.clone();
+    undone.steering = Steering::Unsupported { reason: "being changed".to_owned() };
+    states.write(&undone)
+}
+
+/// Takes the bypass of an interface down: afterwards it is as before. Safe to repeat; `None` if there was none.
+///
+/// # Errors
+/// What is left, which another try may remove.
+pub fn down(
+    states: &StateDirectory,
+    interface: &InterfaceName,
+) -> Result<Option<TakenDown>, BypassError> {
+    let namespace = network_namespace()?;
+    let _lock = states.lock()?;
+    let link = link::read(interface)?;
+    let state = states.read(interface, namespace)?;
+    let Some(link) = link else {
+        // The interface is gone, and with it all that was changed.
+        states.remove(interface, namespace)?;
+        let undone = vec!["forgot an interface that is gone".to_owned()];
+        let gone = TakenDown { interface: interface.to_string(), undone, app: None };
+        return Ok(state.map(|_| gone));
+    };
+    let mut down = TakenDown { interface: interface.to_string(), undone: Vec::new(), app: None };
+    let mut failures = Vec::new();
+    let program = ours_or_none(interface, &link).ok().flatten();
+    if state.is_none() && program.is_none() {
+        return Ok(None);
+    }
+    if let Some(program) = program {
+        match link::detach_program(interface, link.index, program.mode) {
+            Ok(()) => down.undone.push("detached the XDP program".to_owned()),
+            Err(error) => failures.push(error.to_string()),
+        }
+    }
+    if let Some(state) = state.filter(|state| state.index == link.index) {
+        down.app = app::find(interface, state.queue, namespace);
+        restore(&state, &link, down.app.is_some(), &mut down.undone, &mut failures)?;
+    }
+    if !failures.is_empty() {
+        let reasons = failures.join("; ");
+        return Err(BypassError::Incomplete { interface: interface.to_string(), reasons });
+    }
+    states.remove(interface, namespace)?;
+    Ok(Some(down))
+}
+
+/// Restores what a bypass and its app changed at an interface.
+fn restore(
+    state: &BypassState,
+    link: &Link,
+    app_runs: bool,
+    undone: &mut Vec<String>,
+    failures: &mut Vec<String>,
+) -> Result<(), BypassError> {
+    let interface = &state.interface;
+    let mut note = |what: String, result: Result<(), BypassError>| match result {
+        Ok(()) => undone.push(what),
+        Err(error) => failures.push(error.to_string()),
+    };
+    // An app that runs has promiscuous mode and MTU to itself; one that was killed leaves them so.
+    if link.promiscuous && !state.promiscuous_before && !app_runs {
+        let ended = link::end_promiscuous(interface, state.index);
+        note("ended promiscuous mode".to_owned(), ended);
+    }
+    if link.mtu != state.mtu_before && !app_runs {
+        let restored = link::set_mtu(interface, state.index, state.mtu_before);
+        note(format!("restored the MTU {}", state.mtu_before), restored);
+    }
+    if matches!(state.steering, Steering::Ntuple { .. }) {
+        let nic = open(interface)?;
+        let failed = steering::undo(&nic, &state.steering, &parsed_flows(state), state.queue);
+        if failed.is_empty() {
+            undone.push("removed the ntuple rules and restored the RSS table".to_owned());
+        }
+        failures.extend(failed);
+    }
+    Ok(())
+}
+
+/// All bypasses, those of other network namespaces included, by name of the interface.
+///
+/// # Errors
+/// State files that cannot be read, or what the kernel refused to tell.
+pub fn status(states: &StateDirectory) -> Result<Vec<BypassStatus>, BypassError> {
+    states.list()?.iter().map(|state| status_of(states, state)).collect()
+}
+
+/// Interfaces of this network namespace that have a bypass.
+///
+/// # Errors
+/// State files that cannot be read.
+pub fn bypassed_interfaces(states: &StateDirectory) -> Result<Vec<InterfaceName>, BypassError> {
+    let namespace = network_namespace()?;
+    let here = states.list()?.into_iter().filter(|state| state.network_namespace == namespace);
+    Ok(here.map(|state| state.interface).collect())
+}
+
+fn status_of(states: &StateDirectory, state: &BypassState) -> Result<BypassStatus, BypassError> {
+    let interface = &state.interface;
+    let object = states.object(interface, state.network_namespace);
+    let mut told = BypassStatus {
+        interface: interface.to_string(),
+        index: state.index,
+        network_namespace: state.network_namespace,
+        driver: String::new(),
+        queue: state.queue,
+        flows: state.flows.clone(),
+        phase: BypassPhase::Elsewhere,
+        app: None,
+        steered_by_nic: matches!(state.steering, Steering::Ntuple { .. }),
+        steering_unsupported: match &state.steering {
+            Steering::Unsupported { reason } => Some(reason.clone()),
+            Steering::Ntuple { .. } => None,
+        },
+        mode: None,
+        counts: None,
+        rx_packets: None,
+        rx_dropped: None,
+        queues: Vec::new(),
+        vdev: vdev(interface, state.queue, &object),
+        object,
+        problems: Vec::new(),
+    };
+    if state.network_namespace != network_namespace()? {
+        return Ok(told);
+    }
+    told.phase = BypassPhase::Waiting;
+    match link::read(interface)?.filter(|link| link.index == state.index) {
+        Some(link) => complete(&mut told, state, &link)?,
+        None => told
+            .problems
+            .push(format!("the interface is gone: 'pmdscope bypass down {interface}' forgets it")),
+    }
+    Ok(told)
+}
+
+/// Adds what the kernel tells.
+fn complete(
+    status: &mut BypassStatus,
+    state: &BypassState,
+    link: &Link,
+) -> Result<(), BypassError> {
+    let interface = &state.interface;
+    let nic = open(interface)?;
+    status.driver = nic.driver();
+    status.rx_packets = link.rx_packets;
+    status.rx_dropped = link.rx_dropped;
+    status.queues = queue_statistics::rx_queues(&nic.counters().unwrap_or_default());
+    status.app = app::find(interface, state.queue, state.network_namespace);
+    let problems = &mut status.problems;
+    problems.extend(steering::missing(&nic, &state.steering, &parsed_flows(state), state.queue));
+    if let (Some(wanted), Some(app)) = (&state.app, &status.app)
+        && *wanted != app.prefix
+    {
+        problems
+            .push(format!("queue {} is polled by {}, not by {wanted}", state.queue, app.prefix));
+    }
+    let repair =
+        format!("'pmdscope bypass down {interface}' removes it, 'up' prepares the next start");
+    match ours_or_none(interface, link) {
+        Ok(Some(program)) => {
+            status.mode = Some(program.mode);
+            status.counts = Some(program.loaded.counts()?);
+            if program.in_use {
+                status.phase = BypassPhase::Running;
+            } else {
+                let left = "its app was killed and has left the XDP program behind, with which no app can start";
+                problems.push(format!("{left}: {repair}"));
+            }
+        }
+        Ok(None) if status.app.is_some() => problems.push(format!(
+            "{} runs without the XDP program: it gets no packets; start it again with the option below",
+            status.app.as_ref().map_or("the app", |app| &app.prefix)
+        )),
+        Ok(None) if link.promiscuous && !state.promiscuous_before => {
+            problems.push(format!("promiscuous mode is on, as apps leave it, and was off before: {repair}"));
+        }
+        Ok(None) => {}
+        Err(error) => problems.push(error.to_string()),
+    }
+    let missed = status.counts.map_or(0, |counts| counts.other_queue);
+    if missed > 0 {
+        problems.push(format!(
+            "{missed} packets of the selected flows came to other queues and went to the kernel: \
+             {interface} does not steer, so the sender or the switch must choose the queue, \
+             or the interface must have one RX queue ('ethtool -L {interface} rx 1' or 'combined 1')"
+        ));
+    }
+    Ok(())
+}
+
+/// The EAL option of the app.
+fn vdev(interface: &InterfaceName, queue: u32, object: &std::path::Path) -> String {
+    let object = object.display();
+    format!(
+        "--vdev=net_af_xdp0,iface={interface},start_queue={queue},queue_count=1,xdp_prog={object}"
+    )
+}
+
+fn parsed_flows(state: &BypassState) -> Vec<Flow> {
+    state.flows.iter().filter_map(|flow| flow.parse().ok()).collect()
+}
+
+fn open(interface: &InterfaceName) -> Result<EthtoolNic<'_>, BypassError> {
+    EthtoolNic::open(interface)
+        .map_err(|error| BypassError::kernel(format!("ask the driver of {interface}"), error))
+}

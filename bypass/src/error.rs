@@ -1,0 +1,137 @@
+//! What can go wrong, on what, and what to do.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::flow::MAX_FLOWS;
+
+/// Why a bypass cannot be made, read or taken down.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BypassError {
+    /// Not a flow.
+    #[error(
+        "'{0}' is no flow: give a protocol and a port of the destination, such as udp:53 (tcp, udp or sctp)"
+    )]
+    BadFlow(String),
+    /// The wrong number of flows.
+    #[error("{0} flows given: a bypass has 1 to {max}", max = MAX_FLOWS)]
+    BadFlowCount(usize),
+    /// Not the name of an interface.
+    #[error("'{0}' cannot be an interface: 'ip link' lists them")]
+    BadInterfaceName(String),
+    /// No such interface in this network namespace.
+    #[error(
+        "no interface {0} in this network namespace: 'ip link' lists them; \
+             'nsenter --net=/run/netns/NAME pmdscope ...' enters another one"
+    )]
+    NoInterface(String),
+    /// The interface has fewer queues.
+    #[error(
+        "{interface} has no RX queue {queue}: it has {queues}, numbered from 0 ('ethtool -l {interface}')"
+    )]
+    NoQueue {
+        /// The interface.
+        interface: String,
+        /// The queue that was asked for.
+        queue: u32,
+        /// How many there are.
+        queues: u32,
+    },
+    /// Another program has the interface.
+    #[error(
+        "{interface} has the XDP program '{program}' (id {id}), and an interface takes one: detach it first ({how})"
+    )]
+    ForeignProgram {
+        /// The interface.
+        interface: String,
+        /// Name of the program.
+        program: String,
+        /// Id of the program.
+        id: u32,
+        /// A command that detaches it.
+        how: String,
+    },
+    /// The queue of a running app cannot change.
+    #[error(
+        "{interface} queue {queue} is in use by {app}: stop it before you choose another queue"
+    )]
+    InUse {
+        /// The interface.
+        interface: String,
+        /// The queue in use.
+        queue: u32,
+        /// Who uses it.
+        app: String,
+    },
+    /// No bypass on that interface.
+    #[error("{0} has no bypass: 'pmdscope bypass up {0} --queue N --flow udp:53' makes one")]
+    NoBypass(String),
+    /// The kernel refused.
+    #[error("cannot {what}: {source}{advice}", advice = advice(source))]
+    Kernel {
+        /// What was tried, with its object.
+        what: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The kernel refused to load or read a BPF program or map.
+    #[error(
+        "cannot {what}: {reason}; it needs root, or CAP_BPF and CAP_NET_ADMIN, and a kernel with AF_XDP (CONFIG_XDP_SOCKETS)"
+    )]
+    Bpf {
+        /// What was tried.
+        what: String,
+        /// Why not.
+        reason: String,
+    },
+    /// A file of ours.
+    #[error("cannot {what} {}: {source}", path.display())]
+    File {
+        /// What was tried.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A state file that cannot be understood.
+    #[error("{}: {reason}; remove it after 'ip link show' and 'ethtool -n' look as they should", path.display())]
+    BadState {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+    /// The kernel said something unexpected.
+    #[error("unexpected answer of the kernel about {0}")]
+    Unexpected(String),
+    /// Taken down in part; the state is kept, so that it can be tried again.
+    #[error(
+        "{interface} is not wholly as it was: {reasons}; run 'pmdscope bypass down {interface}' again"
+    )]
+    Incomplete {
+        /// The interface.
+        interface: String,
+        /// What failed.
+        reasons: String,
+    },
+}
+
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => "; it needs root or CAP_NET_ADMIN",
+        _ => "",
+    }
+}
+
+impl BypassError {
+    pub(crate) fn kernel(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
+        Self::Kernel { what: what.into(), source: source.into() }
+    }
+
+    /// The command line asked for what cannot be.
+    pub fn is_misuse(&self) -> bool {
+        matches!(self, Self::BadFlow(_) | Self::BadFlowCount(_) | Self::BadInterfaceName(_))
+    }
+}

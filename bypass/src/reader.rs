@@ -1,0 +1,151 @@
+//! The kernel's side of interfaces: counters of queues, and who polls the one that bypasses the kernel.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use pmdscope_telemetry::discover::{self, DiscoverOptions};
+use pmdscope_telemetry::interface::{BypassSample, InterfaceReader, InterfaceSample};
+use pmdscope_telemetry::{Deadline, PortId, TelemetryClient, TelemetryCommand};
+
+use crate::app::{self, BypassApp};
+use crate::error::BypassError;
+use crate::ethtool::EthtoolNic;
+use crate::link;
+use crate::name::InterfaceName;
+use crate::queue_statistics;
+use crate::state::{BypassState, StateDirectory, network_namespace};
+
+/// How long to wait for an app to name its ports; asked once.
+const PORT_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// Reads interfaces of this network namespace that have a bypass. Remembers which app polls a queue, so that a
+/// second reading takes a fraction of a millisecond.
+#[derive(Debug, Default)]
+pub struct BypassReader {
+    states: StateDirectory,
+    /// The app and its port, by number of the interface.
+    users: Mutex<BTreeMap<u32, QueueUser>>,
+}
+
+/// Who polls a queue.
+#[derive(Clone, Debug)]
+struct QueueUser {
+    app: BypassApp,
+    port: Option<u16>,
+}
+
+/// The interfaces of this network namespace that have a bypass, by name, as of now.
+///
+/// # Errors
+/// State files that cannot be read, or what the kernel refused to tell.
+pub fn interfaces() -> Result<Vec<InterfaceSample>, BypassError> {
+    BypassReader::default().interfaces()
+}
+
+/// An interface of this network namespace as the kernel counts, without filter and bypass; `None` if there is none.
+///
+/// # Errors
+/// What the kernel refused to tell.
+pub fn kernel_sample(name: &InterfaceName) -> Result<Option<InterfaceSample>, BypassError> {
+    let Some(link) = link::read(name)? else { return Ok(None) };
+    let nic = EthtoolNic::open(name)
+        .map_err(|error| BypassError::kernel(format!("ask the driver of {name}"), error))?;
+    Ok(Some(InterfaceSample {
+        name: name.to_string(),
+        index: link.index,
+        driver: nic.driver(),
+        rx_packets: link.rx_packets,
+        rx_dropped: link.rx_dropped,
+        tx_packets: link.tx_packets,
+        queues: queue_statistics::rx_queues(&nic.counters().unwrap_or_default()),
+        filter: None,
+        bypass: None,
+    }))
+}
+
+impl BypassReader {
+    /// A reader of other state files than those of [`crate::DEFAULT_STATE_DIRECTORY`].
+    pub fn new(states: StateDirectory) -> Self {
+        Self { states, users: Mutex::default() }
+    }
+
+    /// As [`interfaces`], faster when repeated.
+    ///
+    /// # Errors
+    /// As [`interfaces`].
+    pub fn interfaces(&self) -> Result<Vec<InterfaceSample>, BypassError> {
+        let namespace = network_namespace()?;
+        let mut samples = Vec::new();
+        for state in self.states.list()? {
+            if state.network_namespace != namespace {
+                continue;
+            }
+            let sample = kernel_sample(&state.interface)?;
+            let Some(mut sample) = sample.filter(|sample| sample.index == state.index) else {
+                continue;
+            };
+            let user = self.user(&state);
+            sample.bypass = Some(BypassSample {
+                queue: state.queue,
+                app: user.as_ref().map(|user| user.app.prefix.clone()),
+                port: user.and_then(|user| user.port),
+                flows: state.flows,
+            });
+            samples.push(sample);
+        }
+        Ok(samples)
+    }
+
+    /// Who polls the queue. An app that does not answer yet is asked for its port the next time.
+    fn user(&self, state: &BypassState) -> Option<QueueUser> {
+        let (interface, queue, namespace) =
+            (&state.interface, state.queue, state.network_namespace);
+        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = users.remove(&state.index);
+        let known =
+            known.filter(|user| app::again(&user.app, interface, queue, namespace).is_some());
+        let user = match known {
+            Some(user) if user.port.is_some() => user,
+            Some(QueueUser { app, .. }) => QueueUser { port: port(&app), app },
+            None => {
+                let app = app::find(interface, queue, namespace)?;
+                QueueUser { port: port(&app), app }
+            }
+        };
+        users.insert(state.index, user.clone());
+        Some(user)
+    }
+}
+
+impl InterfaceReader for BypassReader {
+    fn read(&self) -> Result<Vec<InterfaceSample>, String> {
+        self.interfaces().map_err(|error| error.to_string())
+    }
+}
+
+/// Number of the app's port that is this device; `None` if the app does not tell.
+fn port(app: &BypassApp) -> Option<u16> {
+    let deadline = Deadline::after(PORT_TIMEOUT);
+    let socket = discover::find(Some(&app.prefix), &DiscoverOptions::default()).ok()?.socket;
+    let mut client = TelemetryClient::connect(&socket, deadline).ok()?;
+    let ports = client.ports(deadline).ok()?;
+    ports.into_iter().find_map(|port| port_named(&mut client, port, &app.device, deadline))
+}
+
+/// What `/ethdev/info` says of a port.
+#[derive(serde::Deserialize)]
+struct NamedPort {
+    name: String,
+    port_id: u16,
+}
+
+fn port_named(
+    client: &mut TelemetryClient,
+    port: PortId,
+    device: &str,
+    deadline: Deadline,
+) -> Option<u16> {
+    let info: NamedPort = client.request(&TelemetryCommand::EthdevInfo(port), deadline).ok()?;
+    (info.name == device).then_some(info.port_id)
+}

@@ -1,0 +1,255 @@
+//! What a bypass changed, kept in files so that it can be undone by whoever comes later.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+
+use crate::error::BypassError;
+use crate::name::InterfaceName;
+
+/// Where state files are, unless told otherwise.
+pub const DEFAULT_STATE_DIRECTORY: &str = "/run/pmdscope/bypass";
+
+/// Format of state files.
+const VERSION: u32 = 1;
+
+/// How packets of the selected flows come to the queue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "method", rename_all = "snake_case")]
+pub(crate) enum Steering {
+    /// By rules of the NIC; what it had before.
+    Ntuple { rules_before: Vec<u32>, enabled_before: bool, rss_before: Option<Vec<u32>> },
+    /// The NIC cannot, for this reason.
+    Unsupported { reason: String },
+}
+
+/// One bypass: what was asked for, and what the interface was like before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct BypassState {
+    version: u32,
+    pub(crate) interface: InterfaceName,
+    pub(crate) index: u32,
+    /// Inode of the network namespace.
+    pub(crate) network_namespace: u64,
+    pub(crate) queue: u32,
+    pub(crate) flows: Vec<String>,
+    /// File-prefix of the app that is to use the queue; any if `None`.
+    pub(crate) app: Option<String>,
+    pub(crate) promiscuous_before: bool,
+    pub(crate) mtu_before: u32,
+    pub(crate) steering: Steering,
+}
+
+impl BypassState {
+    pub(crate) fn new(interface: InterfaceName, index: u32, network_namespace: u64) -> Self {
+        Self {
+            version: VERSION,
+            interface,
+            index,
+            network_namespace,
+            queue: 0,
+            flows: Vec::new(),
+            app: None,
+            promiscuous_before: false,
+            mtu_before: 0,
+            steering: Steering::Unsupported { reason: String::new() },
+        }
+    }
+}
+
+/// The directory of state files. There is one file, and one object file, per interface.
+#[derive(Clone, Debug)]
+pub struct StateDirectory(PathBuf);
+
+impl Default for StateDirectory {
+    fn default() -> Self {
+        Self(DEFAULT_STATE_DIRECTORY.into())
+    }
+}
+
+/// Keeps other commands from changing bypasses while it lives.
+pub(crate) struct StateLock(#[expect(dead_code, reason = "held until dropped")] File);
+
+impl StateDirectory {
+    /// Another directory.
+    pub fn new(path: PathBuf) -> Self {
+        Self(path)
+    }
+
+    /// The XDP program with its settings, for the interface of this namespace.
+    pub(crate) fn object(&self, interface: &InterfaceName, namespace: u64) -> PathBuf {
+        self.0.join(format!("{interface}.{namespace}.o"))
+    }
+
+    fn file(&self, interface: &InterfaceName, namespace: u64) -> PathBuf {
+        self.0.join(format!("{interface}.{namespace}.json"))
+    }
+
+    /// Waits until no other command changes bypasses.
+    pub(crate) fn lock(&self) -> Result<StateLock, BypassError> {
+        let failed = |source| BypassError::File { what: "make", path: self.0.clone(), source };
+        fs::DirBuilder::new().recursive(true).mode(0o755).create(&self.0).map_err(failed)?;
+        let path = self.0.join("lock");
+        let failed = |source| BypassError::File { what: "lock", path: path.clone(), source };
+        let file = File::create(&path).map_err(failed)?;
+        flock(&file, FlockOperation::LockExclusive).map_err(|error| failed(error.into()))?;
+        Ok(StateLock(file))
+    }
+
+    /// The state of an interface; `None` if there is none.
+    pub(crate) fn read(
+        &self,
+        interface: &InterfaceName,
+        namespace: u64,
+    ) -> Result<Option<BypassState>, BypassError> {
+        let path = self.file(interface, namespace);
+        match fs::read(&path) {
+            Ok(bytes) => {
+                parse(&bytes).map(Some).map_err(|reason| BypassError::BadState { path, reason })
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(BypassError::File { what: "read", path, source }),
+        }
+    }
+
+    /// All states, of this network namespace and of others, by name.
+    pub(crate) fn list(&self) -> Result<Vec<BypassState>, BypassError> {
+        let failed = |source| BypassError::File { what: "list", path: self.0.clone(), source };
+        let entries = match fs::read_dir(&self.0) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(failed)?,
+        };
+        let mut states = Vec::new();
+        for entry in entries {
+            let path = entry.map_err(failed)?.path();
+            if path.extension().is_none_or(|extension| extension != "json") {
+                continue;
+            }
+            match fs::read(&path) {
+                Ok(bytes) => states
+                    .push(parse(&bytes).map_err(|reason| BypassError::BadState { path, reason })?),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(source) => return Err(BypassError::File { what: "read", path, source }),
+            }
+        }
+        states.sort_by(|a, b| a.interface.cmp(&b.interface));
+        Ok(states)
+    }
+
+    pub(crate) fn write(&self, state: &BypassState) -> Result<(), BypassError> {
+        let bytes = serde_json::to_vec_pretty(state).unwrap_or_default();
+        Self::replace(&self.file(&state.interface, state.network_namespace), &bytes)
+    }
+
+    pub(crate) fn write_object(
+        &self,
+        state: &BypassState,
+        object: &[u8],
+    ) -> Result<(), BypassError> {
+        Self::replace(&self.object(&state.interface, state.network_namespace), object)
+    }
+
+    /// Replaces a file at once, so that a command that is killed leaves the old one or the new one.
+    fn replace(path: &Path, bytes: &[u8]) -> Result<(), BypassError> {
+        let new = path.with_extension("new");
+        let write = || {
+            let mut file = File::create(&new)?;
+            file.write_all(bytes)?;
+            file.sync_all()?;
+            fs::rename(&new, path)
+        };
+        write().map_err(|source| BypassError::File { what: "write", path: path.to_owned(), source })
+    }
+
+    /// Removes the state of an interface; it need not be there.
+    pub(crate) fn remove(
+        &self,
+        interface: &InterfaceName,
+        namespace: u64,
+    ) -> Result<(), BypassError> {
+        let state = self.file(interface, namespace);
+        // The state goes last: without it nobody would look for the others.
+        for path in [state.with_extension("new"), self.object(interface, namespace), state] {
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(source) => return Err(BypassError::File { what: "remove", path, source }),
+                Ok(()) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn parse(bytes: &[u8]) -> Result<BypassState, String> {
+    let state: BypassState = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    if state.version == VERSION { Ok(state) } else { Err(format!("version {}", state.version)) }
+}
+
+/// Inode of the network namespace of this process.
+pub(crate) fn network_namespace() -> Result<u64, BypassError> {
+    let path = Path::new("/proc/self/ns/net");
+    let metadata = fs::metadata(path);
+    metadata.map(|metadata| metadata.ino()).map_err(|source| BypassError::File {
+        what: "read",
+        path: path.to_owned(),
+        source,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn state(name: &str) -> BypassState {
+        let mut state = BypassState::new(name.parse().unwrap(), 5, 4_026_531_840);
+        state.flows = vec!["udp:53".to_owned()];
+        state.steering = Steering::Ntuple {
+            rules_before: vec![3],
+            enabled_before: false,
+            rss_before: Some(vec![0, 1]),
+        };
+        state
+    }
+
+    #[test]
+    fn what_was_written_is_read_and_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let states = StateDirectory::new(directory.path().join("bypass"));
+        assert_eq!(states.list().unwrap(), []);
+        let _lock = states.lock().unwrap();
+        let state = state("eth0");
+        states.write(&state).unwrap();
+        states.write_object(&state, b"ELF").unwrap();
+        assert_eq!(states.list().unwrap(), std::slice::from_ref(&state));
+        assert_eq!(
+            states.read(&state.interface, state.network_namespace).unwrap(),
+            Some(state.clone())
+        );
+        assert_eq!(states.read(&state.interface, 1).unwrap(), None);
+        for _ in 0..2 {
+            states.remove(&state.interface, state.network_namespace).unwrap();
+            assert_eq!(states.list().unwrap(), []);
+        }
+    }
+
+    #[test]
+    fn a_state_of_a_later_version_is_refused() {
+        let text = serde_json::to_string(&state("eth0")).unwrap();
+        assert!(parse(text.as_bytes()).is_ok());
+        assert!(parse(text.replace("\"version\":1", "\"version\":2").as_bytes()).is_err());
+        assert!(parse(text.replace("eth0", "../x").as_bytes()).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_file_is_understood_or_refused(bytes in any::<Vec<u8>>()) {
+            prop_assert!(parse(&bytes).is_err());
+        }
+    }
+}
