@@ -3,14 +3,17 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use pmdscope_integration::oracle::dpdk_telemetry;
 use pmdscope_integration::pair::{Pair, PairOptions};
 use pmdscope_integration::process::wait_until;
 use pmdscope_integration::scratch::Scratch;
 use rustix::process::Signal;
+use serde_json::Value;
 
-use crate::support::{LIMIT, column, number, pmdscope_json, text_column};
+use crate::support::{
+    LIMIT, column, number, packets_received, pmdscope, pmdscope_json, text_column,
+};
 
 pub(crate) fn dpdk_tools(scratch: &Scratch) -> Result<()> {
     let pair = Pair::start(scratch, PairOptions { queues: 4, ..PairOptions::default() })?;
@@ -42,7 +45,7 @@ fn every_page(app: &str, table: &str) -> Result<()> {
     Ok(())
 }
 
-fn parts_add_up(pools: &serde_json::Value) -> Result<()> {
+fn parts_add_up(pools: &Value) -> Result<()> {
     let names = text_column(pools, "name")?;
     ensure!(!names.is_empty(), "no pools: {pools}");
     let [size, common] = [column(pools, "size")?, column(pools, "common")?];
@@ -54,7 +57,7 @@ fn parts_add_up(pools: &serde_json::Value) -> Result<()> {
     Ok(())
 }
 
-fn queues_saw_traffic(queues: &serde_json::Value) -> Result<()> {
+fn queues_saw_traffic(queues: &Value) -> Result<()> {
     let directions = text_column(queues, "dir")?;
     let [packets, empty] = [column(queues, "packets")?, column(queues, "empty")?];
     let [polls, depth] = [column(queues, "polls")?, column(queues, "depth_supported")?];
@@ -71,37 +74,54 @@ fn queues_saw_traffic(queues: &serde_json::Value) -> Result<()> {
     Ok(())
 }
 
-/// Largest deviation of what `top` shows from what the generator sent.
-const DEVIATION: f64 = 0.02;
+/// Largest relative error of a rate, which is a floating-point number.
+const ROUNDING: f64 = 1e-6;
 
+/// Rates are those of the counters that they are computed from, however long a sample takes; and all that
+/// was sent is counted once nothing more is sent.
 pub(crate) fn top(scratch: &Scratch) -> Result<()> {
     let pair = Pair::start(scratch, PairOptions::default())?;
-    let mut deviations = Vec::new();
-    // Each looks at a part of the other's time: where the CPU was stolen from one, they must differ.
-    for _ in 0..3 {
-        let deviation = deviation_of_top(scratch, &pair)?;
-        if deviation < DEVIATION {
-            return Ok(());
+    let generator = pair.generate(scratch, &["--rate", "100000"])?;
+    wait_until("packets", LIMIT, || Ok(packets_received(pair.app())? > 0))?;
+    let arguments = ["top", "-a", pair.app(), "--json", "-i", "1", "-n", "4"];
+    let (mut last, mut rates): (Option<(u64, u64)>, usize) = (None, 0);
+    for line in pmdscope(scratch, &arguments, &[0])?.lines() {
+        let model = &serde_json::from_str::<Value>(line)?["apps"][0]["model"];
+        let depth = &model["sample"]["queues"][0]["depth_high_water"]["ever"];
+        ensure!(depth.as_u64().is_some_and(|depth| depth > 0), "no queue depth: {model:#}");
+        let now = (number(&model["sample"], "monotonic_ns")?, received(model)?);
+        let shown = model["ports"][0]["rx_pps"].as_f64();
+        if let Some(((last_ns, last_packets), shown)) = last.zip(shown) {
+            let seconds = (now.0 - last_ns) as f64 / 1e9;
+            let counted = (now.1 - last_packets) as f64 / seconds;
+            ensure!(counted > 0.0, "nothing was received in {seconds} s: {model:#}");
+            ensure!((shown - counted).abs() <= counted * ROUNDING, "{shown}, not {counted} pps");
+            rates += 1;
         }
-        deviations.push(deviation);
+        last = Some(now);
     }
-    bail!("top deviates from the generator by {deviations:.3?}")
+    ensure!(rates >= 2, "{rates} rates");
+
+    let sent = number(&generator.stop()?, "sent")?;
+    let mut all = 0;
+    wait_until("all packets to be counted", LIMIT, || {
+        let top = pmdscope_json(
+            scratch,
+            &["top", "-a", pair.app(), "--once", "--json", "-i", "0"],
+            &[0],
+        )?;
+        all = received(&top["apps"][0]["model"])?;
+        Ok(all >= sent)
+    })
+    .with_context(|| format!("{all} of {sent} packets"))?;
+    ensure!(all == sent, "{all} packets, {sent} were sent");
+    Ok(())
 }
 
-fn deviation_of_top(scratch: &Scratch, pair: &Pair) -> Result<f64> {
-    let generator = pair.generate(scratch, &["--rate", "100000"])?;
-    sleep(Duration::from_secs(2));
-    let arguments = ["top", "-a", pair.app(), "--once", "--json", "-i", "4"];
-    let top = pmdscope_json(scratch, &arguments, &[0])?;
-    let summary = generator.stop()?;
-
-    ensure!(number(&top, "schema")? == 1, "{top}");
-    let model = &top["apps"][0]["model"];
-    let depth = &model["sample"]["queues"][0]["depth_high_water"]["ever"];
-    ensure!(depth.as_u64().is_some_and(|depth| depth > 0), "no queue depth: {model:#}");
-    let shown = model["ports"][0]["rx_pps"].as_f64().with_context(|| format!("{top:#}"))?;
-    let sent = summary["rate_achieved"].as_f64().with_context(|| format!("{summary:#}"))?;
-    Ok((shown - sent).abs() / sent)
+/// Packets of port 0, received or missed.
+fn received(model: &Value) -> Result<u64> {
+    let stats = &model["sample"]["ports"][0]["stats"];
+    Ok(number(stats, "rx_packets")? + number(stats, "rx_missed")?)
 }
 
 pub(crate) fn ls(scratch: &Scratch) -> Result<()> {
