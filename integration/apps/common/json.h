@@ -30,7 +30,7 @@ void json_null(struct json *json, const char *key);
 /* A member that is itself an object, until json_close(). */
 void json_open(struct json *json, const char *key);
 void json_close(struct json *json);
-/* A member that is a list of strings, until json_close_list(). */
+/* A member that is a list of strings or objects, until json_close_list(). */
 void json_open_list(struct json *json, const char *key);
 void json_item(struct json *json, const char *value);
 /* An item that is an object, until json_close(). */

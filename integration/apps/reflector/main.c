@@ -24,6 +24,7 @@
 #include "counter.h"
 #include "leak.h"
 #include "periodic.h"
+#include "queues.h"
 #include "reflect.h"
 #include "refuse.h"
 #include "report.h"
@@ -168,6 +169,7 @@ lcore_main(void *arg)
 			if (nb_rx == 0)
 				continue;
 			polled += nb_rx;
+			counter_add(&queue_stats[l - app.lanes.lane].rx, nb_rx);
 			nb_out = reflect_burst(l, pkts, nb_rx, st);
 			if (settings.corrupt_every != 0)
 				corrupt_burst(pkts, nb_out, &intact, st);
@@ -233,6 +235,11 @@ main(int argc, char **argv)
 	rc = app_open(&app, argc, argv);
 	if (rc != 0)
 		return rc;
+	if (queues_create(&app) != 0) {
+		app_stop(&app);
+		app_close(&app);
+		return APP_EXIT_FAILED;
+	}
 	report_start(&app);
 	read_port_macs();
 	tsc_hz = clock_measure_hz();
@@ -251,6 +258,7 @@ main(int argc, char **argv)
 	report_summary(&sum, duration_s, in_use);
 	if (settings.app.json != NULL && report_save(&sum, duration_s, in_use) != 0)
 		rc = -1;
+	queues_destroy();
 	app_close(&app);
 	return rc == 0 ? APP_EXIT_OK : APP_EXIT_FAILED;
 }

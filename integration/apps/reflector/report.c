@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "json.h"
+#include "queues.h"
 #include "report.h"
 #include "settings.h"
 
@@ -37,6 +38,7 @@ report_interval(uint64_t elapsed_ns, uint64_t span_ns)
 	};
 
 	app_report(app, &totals, "leaked", elapsed_ns, span_ns);
+	queues_print_interval();
 }
 
 void
@@ -53,6 +55,7 @@ report_summary(const struct reflector_stats *sum, double duration_s, unsigned in
 		       " packets\n",
 				sum->answers[ANSWER_ARP], sum->answers[ANSWER_NEIGHBOUR],
 				sum->answers[ANSWER_ECHO], sum->answers[ANSWER_IGNORED]);
+	queues_print();
 }
 
 int
@@ -79,6 +82,7 @@ report_save(const struct reflector_stats *sum, double duration_s, unsigned int i
 	json_u64(&json, "stalls", sum->stalls);
 	json_u64(&json, "restarts", sum->restarts);
 	json_u64(&json, "leaked", sum->leaked);
+	queues_json(&json);
 	json_open(&json, "pool");
 	json_str(&json, "name", REFLECTOR_POOL_NAME);
 	json_u64(&json, "size", app->pool->size);

@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use pmdscope_integration::oracle::tshark_fields;
-use pmdscope_integration::pair::eal;
+use pmdscope_integration::pair::{Link, Pair, PairOptions, eal};
 use pmdscope_integration::process::{Process, run, wait_until};
 use pmdscope_integration::programs;
 use pmdscope_integration::scratch::{Memory, Scratch};
@@ -15,7 +15,7 @@ use pmdscope_integration::telemetry;
 use pmdscope_integration::veth::Veth;
 use serde_json::Value;
 
-use crate::support::{LIMIT, Missing, Needs, missing_program, trial, trial_unless};
+use crate::support::{LIMIT, Missing, Needs, missing_program, pmdscope_json, trial, trial_unless};
 
 const HOST: &str = "10.77.0.2";
 const HOST6: &str = "fd77::2";
@@ -43,6 +43,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ),
         trial("the_reflector_answers_what_a_host_answers", Needs::Wireshark, answers),
         trial("without_addresses_everything_is_reflected", Needs::Wireshark, everything),
+        trial("packets_of_each_queue_of_the_reflector_add_up", Needs::Apps, queues),
     ]
 }
 
@@ -322,5 +323,45 @@ fn everything(scratch: &Scratch) -> Result<()> {
     is_right(&file, scratch)?;
     let told = tshark_fields(&file, &["ip.ttl", "icmp.type", "ip.src"])?;
     ensure!(told.len() == 2 && told.iter().all(|row| row == &["9", "8", REFLECTOR]), "{told:?}");
+    Ok(())
+}
+
+/// One queue of four gets half of the packets: reflector, driver and netstat agree on it.
+fn queues(scratch: &Scratch) -> Result<()> {
+    const QUEUES: u16 = 4;
+    const HOT: u64 = 1;
+    let options = PairOptions { link: Link::Virtio, queues: QUEUES, ..PairOptions::default() };
+    let mut pair = Pair::start(scratch, options)?;
+    let args = ["--rate", "40k", "--hot-queue", "1:3", "--quiet"];
+    let generator = pair.generate(scratch, &args)?;
+    wait_until("traffic", LIMIT, || {
+        Ok(telemetry::number(pair.app(), "/ethdev/stats,0", "ipackets")? > 10_000)
+    })?;
+    let args = ["netstat", "--queues", "--json", "-a", pair.app(), "--for", "1"];
+    let netstat = pmdscope_json(scratch, &args, &[0])?;
+    let sent = generator.stop()?["sent"].as_u64().context("sent")?;
+    let driver = telemetry::ask(pair.app(), "/ethdev/stats,0")?;
+    let printed = pair.reflector.interrupt()?;
+    let summary: Value =
+        serde_json::from_str(&fs::read_to_string(scratch.path("reflector.json"))?)?;
+
+    let rows = summary["rx_queues"].as_array().context("rx_queues")?;
+    let rx: Vec<_> = rows.iter().filter_map(|row| row["rx"].as_u64()).collect();
+    let by_driver: Vec<_> =
+        driver["q_ipackets"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
+    ensure!(by_driver.starts_with(&rx) && rx.len() == usize::from(QUEUES), "{rx:?}: {driver}");
+    let sum = rx.iter().sum::<u64>();
+    ensure!(summary["received"] == sum && (10_000..=sent).contains(&sum), "{sent}: {summary:#}");
+    ensure!(summary["rx_balance"][0]["rx"] == sum, "{summary:#}");
+    let most = *rx.iter().max().context("queues")?;
+    ensure!(rx[usize::try_from(HOT)?] == most, "{rx:?}");
+    let balance = summary["rx_balance"][0]["max_over_mean"].as_f64().context("balance")?;
+    let expected = (most * u64::from(QUEUES)) as f64 / sum as f64;
+    ensure!((balance - expected).abs() < 0.01 && balance > 1.2, "{balance}, not {expected}");
+    ensure!(printed.contains(&format!("max/mean {balance:.2} over 4 queues")), "{printed}");
+    let loads = netstat["queues"].as_array().context("queues of netstat")?;
+    let share = |load: &&Value| load["share"].as_f64().unwrap_or_default();
+    let hottest = loads.iter().max_by(|a, b| share(a).total_cmp(&share(b)));
+    ensure!(hottest.is_some_and(|load| load["queue"] == HOT), "{netstat:#}");
     Ok(())
 }
