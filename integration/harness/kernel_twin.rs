@@ -75,6 +75,27 @@ impl KernelGenerator {
     }
 }
 
+/// Why io_uring cannot be used, as the programs say it; `None` where it can.
+pub fn uring_missing(scratch: &Scratch) -> Result<Option<String>> {
+    let mut command = Command::new(programs::kernel_reflector()?);
+    command.args([
+        "--io",
+        "uring",
+        "--listen",
+        "127.0.0.1",
+        "--port",
+        "49007",
+        "--duration",
+        "0.001",
+    ]);
+    let (code, _, err) = crate::process::run(&mut command, scratch.dir(), START)?;
+    match code {
+        0 => Ok(None),
+        _ if err.contains("io_uring is not available") => Ok(Some(err.trim().to_owned())),
+        _ => bail!("pmdscope-kernel-reflector ended with {code}: {err}"),
+    }
+}
+
 fn read(path: &std::path::Path) -> Result<Value> {
     let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
     Ok(serde_json::from_str(&text)?)

@@ -45,9 +45,9 @@ bind_to(int fd, const union address *local)
 	if (local->any.sa_family == AF_UNSPEC || bind(fd, &local->any, address_size(local)) == 0)
 		return 0;
 	fprintf(stderr,
-			"%s: bind: %s; is another reflector running, or does the port (below 1024 "
-			"only for root) or address not suit? --port and %s choose\n",
-			program_invocation_short_name, strerror(errno), "--listen or --src-ip");
+			"%s: bind: %s; is the port taken, or below 1024 and you are not "
+			"root? --port and --listen or --src-ip choose others\n",
+			program_invocation_short_name, strerror(errno));
 	return -1;
 }
 
@@ -60,8 +60,8 @@ prepare(int fd, const union address *local, const union address *remote)
 	set_buffer(fd, SO_SNDBUF, SO_SNDBUFFORCE);
 	if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait)) != 0)
 		return fail("SO_RCVTIMEO");
-	/* Only reflectors share a port; a generator's is its flow. */
-	if (remote == NULL && set(fd, SOL_SOCKET, SO_REUSEPORT, 1) != 0)
+	/* Threads of a reflector share a port; two reflectors, or generators, do not. */
+	if (remote == NULL && settings.threads > 1 && set(fd, SOL_SOCKET, SO_REUSEPORT, 1) != 0)
 		return fail("SO_REUSEPORT");
 	if (settings.gro && set(fd, SOL_UDP, UDP_GRO, 1) != 0)
 		return fail("--gro needs Linux 5.0: UDP_GRO");
@@ -83,7 +83,7 @@ transport_open(struct transport *transport, const union address *local, const un
 	transport->fd = socket(family->any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (transport->fd < 0)
 		return fail("socket");
-	transport->ops = &transport_mmsg;
+	transport->ops = settings.io == KERNEL_IO_URING ? &transport_uring : &transport_mmsg;
 	if (prepare(transport->fd, local, remote) == 0 && transport->ops->open(transport) == 0)
 		return 0;
 	close(transport->fd);

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
-use pmdscope_integration::kernel_twin::{KernelGenerator, KernelReflector};
+use pmdscope_integration::kernel_twin::{KernelGenerator, KernelReflector, uring_missing};
 use pmdscope_integration::namespaces::{INTERFACE, NamespacePair, Side};
 use pmdscope_integration::pair::eal;
 use pmdscope_integration::process::{Process, run, wait_until};
@@ -36,6 +36,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         needs.missing().or_else(|| missing_program(programs)).or_else(no_namespaces)
     };
     let twin = |name, test| trial_unless(name, missing(Needs::Apps, &[]), test);
+    let uring = missing(Needs::Apps, &[]).or_else(|| {
+        let scratch = Scratch::new().ok()?;
+        uring_missing(&scratch).ok()?.map(Missing::Machine)
+    });
     let gro = missing(Needs::Apps, &["tcpdump"]);
     let dpdk = || missing(Needs::Apps, &["ethtool"]);
     vec![
@@ -44,6 +48,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         twin("kernel_twins_send_segments", segments),
         trial_unless("kernel_twins_receive_segments", gro, joined_segments),
         twin("kernel_twins_share_a_port", shared_port),
+        trial_unless("kernel_twins_use_io_uring", uring, io_uring),
         twin("kernel_twins_name_what_a_full_buffer_lost", full_buffer),
         twin("a_kernel_generator_without_reflector_fails", alone),
         trial_unless("a_kernel_generator_and_a_dpdk_reflector_agree", dpdk(), to_dpdk),
@@ -174,6 +179,18 @@ fn shared_port(scratch: &Scratch) -> Result<()> {
     ensure!(first + second == PACKETS, "{reflected}");
     // A fair coin that gives all 64 flows to one side is a broken one.
     ensure!(first > 0 && second > 0, "one thread received all: {reflected}");
+    Ok(())
+}
+
+fn io_uring(scratch: &Scratch) -> Result<()> {
+    let net = NamespacePair::new(&[Side::Near, Side::Far])?;
+    let plain = ["--io", "uring"];
+    let (sent, reflected) = round_trip(scratch, &net, &plain, &plain)?;
+    ensure!(sent["io"] == "uring" && reflected["io"] == "uring", "{sent} {reflected}");
+    let received = udp(&net, Side::Far, "InDatagrams")?;
+    ensure!(received == PACKETS, "the kernel counted {received} packets at the reflector");
+    let joined = ["--io", "uring", "--gso", "--gro", "--batch", "64"];
+    round_trip(scratch, &net, &joined, &joined)?;
     Ok(())
 }
 
