@@ -3,6 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use pmdscope_bypass::BypassError;
 use pmdscope_export::ServeError;
 use pmdscope_packets::SinkError;
 use pmdscope_packets::filter::FilterError;
@@ -36,8 +37,10 @@ fn is_misuse(error: &anyhow::Error) -> bool {
     let refused = error.downcast_ref::<SinkError>();
     let refused = refused.is_some_and(|error| matches!(error, SinkError::Refused { .. }));
     let served = error.downcast_ref::<ServeError>().is_some_and(ServeError::is_misuse);
+    let bypass = error.downcast_ref::<BypassError>().is_some_and(BypassError::is_misuse);
     refused
         || served
+        || bypass
         || error.is::<Usage>()
         || error.is::<FilterError>()
         || error.is::<ConfigError>()

@@ -5,6 +5,7 @@
 
 mod attach;
 mod bundle;
+mod bypass;
 mod capture;
 mod check;
 mod completions;
@@ -67,6 +68,7 @@ enum Command {
     Export(export::Args),
     Record(record::Args),
     Bundle(bundle::Args),
+    Bypass(bypass::Args),
     Completions(completions::Args),
     #[command(hide = true)]
     Man(man::Args),
@@ -145,6 +147,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Export(args) => export::run(&args),
         Command::Record(args) => record::run(&args),
         Command::Bundle(args) => bundle::run(&args),
+        Command::Bypass(args) => bypass::run(&args),
         Command::Capture(args) => capture::run(&args),
         Command::Netstat(args) => netstat::run(&args),
         Command::Completions(args) => completions::run(&args),
@@ -191,7 +194,7 @@ mod tests {
             assert!(help.lines().all(|line| line.chars().count() <= 80), "{help}");
         }
         let lines = cli.render_help().to_string().lines().count();
-        assert!(lines <= 24, "pmdscope: {lines} lines");
+        assert!(lines <= 26, "pmdscope: {lines} lines");
     }
 
     fn visible(cli: &mut clap::Command) -> impl Iterator<Item = &mut clap::Command> {
