@@ -163,7 +163,72 @@ EXPORTERS = ("Exporters: cost, size, and what failed", [
            links=[runbook("DpdkOtlpPushesFail")]),
 ], CLOSED)
 
+INTERFACES = ("Interfaces of the kernel: only with an XDP filter or a bypassed queue", [
+    series("Dropped by XDP filters", "Is a host flooded, and with what? Packets per second that the "
+           "filter of each interface drops, by reason. pmdscope check on the host names the top "
+           "sources.",
+           [("topk(10, rate(dpdk_xdp_filter_packets_total{@, reason!=\"passed\"}[@]))",
+             "{{instance}} {{interface}} {{reason}}")], "pps",
+           empty="no filter", links=[runbook("DpdkXdpFlood")]),
+    series("Passed by XDP filters", "Does wanted traffic get through? Packets per second that "
+           "the filter of each interface passes to the kernel.",
+           [("topk(10, rate(dpdk_xdp_filter_packets_total{@, reason=\"passed\"}[@]))",
+             "{{instance}} {{interface}}")], "pps", empty="no filter",
+           links=[runbook("DpdkXdpFlood")]),
+    series("Received by queue", "Which packets take which half of a NIC? Packets of each queue "
+           "before any XDP program; redirected ones are a part of them, and go to an app.",
+           [("topk(10, rate(dpdk_interface_queue_receive_packets_total{@}[@]))",
+             "{{instance}} {{interface}} queue {{queue}}"),
+            ("topk(10, rate(dpdk_interface_queue_redirected_packets_total{@}[@]) > 0)",
+             "{{instance}} {{interface}} queue {{queue}} redirected")], "pps",
+           empty="no interface with a bypass, or its driver does not count"),
+    series("Bits dropped by XDP filters", "How much of the link does a flood take?",
+           [("topk(10, sum by (instance, interface) "
+             "(rate(dpdk_xdp_filter_bytes_total{@, reason!=\"passed\"}[@])) * 8)",
+             "{{instance}} {{interface}}")], "bps", empty="no filter",
+           links=[runbook("DpdkXdpFlood")]),
+    series("Sources not counted", "Are the top sources of pmdscope check complete? Dropped packets "
+           "per second whose source found no room in the table of sources.",
+           [("topk(10, rate(dpdk_xdp_filter_uncounted_packets_total{@}[@]))",
+             "{{instance}} {{interface}}")], "pps",
+           empty="no filter"),
+    series("Lost by queues", "Do the kernel's halves of NICs lose packets? Packets lost for lack of "
+           "buffers or space in a ring.",
+           [("topk(10, rate(dpdk_interface_queue_receive_dropped_packets_total{@}[@]))",
+             "{{instance}} {{interface}} queue {{queue}}")], "pps",
+           empty="no interface with a bypass, or its driver does not count"),
+    table("Interfaces", "Which interfaces have a filter or a bypassed queue, and which is flooded? "
+          "Empty cells are unknown, not zero.", [
+              ("", "dpdk_interface_info{@}"),
+              ("Flood", "max by (job, instance, interface) "
+               "(dpdk_interface_unhealthy_reason{@, reason=\"flood\"})"),
+              ("Received", "sum by (job, instance, interface) "
+               "(rate(dpdk_interface_receive_packets_total{@}[@]))"),
+              ("Sent", "sum by (job, instance, interface) "
+               "(rate(dpdk_interface_transmit_packets_total{@}[@]))"),
+              ("Lost", "sum by (job, instance, interface) "
+               "(rate(dpdk_interface_receive_dropped_packets_total{@}[@]))"),
+              ("Dropped by filter", "sum by (job, instance, interface) "
+               "(rate(dpdk_xdp_filter_packets_total{@, reason!=\"passed\"}[@]))"),
+          ], columns=[
+              column("Flood", mappings=words(_0=("no", GREEN), _1=("yes", RED))),
+              column("Received", "pps"), column("Sent", "pps"),
+              column("Lost", "pps", thresholds=above((0.001, RED))),
+              column("Dropped by filter", "pps"),
+          ], first=("interface", "instance"), sort=("-Flood", "-Received"), size=(24, 7),
+          empty="no interface", links=[runbook("DpdkXdpFlood")]),
+    table("Bypassed queues", "Which queue bypasses the kernel, which flows does it get, and which "
+          "app and port poll it? An empty app: nobody polls it.",
+          [("", "dpdk_interface_bypass_info{@}")], columns=[column("flows", width=300)],
+          first=("interface", "instance", "queue", "app", "port", "flows"), size=(12, 7),
+          empty="no bypass"),
+    states("Interfaces readable", "Can the exporter read filters and bypasses? If not, its journal "
+           "says why.", "dpdk_interfaces_readable{@}", legend="{{instance}}",
+           mappings=words(_0=("no", RED), _1=("yes", GREEN)), size=(12, 7),
+           empty="no interface"),
+], CLOSED)
+
 DASHBOARD = dashboard(
     "pmdscope-fleet", "DPDK / Fleet",
     "Is every DPDK app running and healthy, and which one is not?",
-    [], [VERDICT, APPS, TRAFFIC, EXPORTERS])
+    [], [VERDICT, APPS, TRAFFIC, INTERFACES, EXPORTERS])
