@@ -18,6 +18,8 @@ pub enum Subject {
     Finding { app: String, lint: Lint, about: FindingSubject },
     /// A port.
     Port { app: String, port: u16 },
+    /// An interface of the kernel, or one of its RX queues.
+    Interface { interface: String, queue: Option<u32> },
     /// A queue of a port.
     Queue { app: String, port: u16, queue: u16, direction: QueueDirection },
     /// A software ring.
@@ -81,6 +83,7 @@ impl Subject {
             | Self::Tap { app }
             | Self::Conversation { app, .. }
             | Self::Load { app, .. } => app,
+            Self::Interface { .. } => "",
         }
     }
 
@@ -94,6 +97,10 @@ impl Subject {
             Self::Port { app, port } => format!("port {app}:{port}"),
             Self::Queue { app, port, queue, direction } => {
                 format!("{} queue {app}:{port}:{queue}", direction_word(*direction))
+            }
+            Self::Interface { interface, queue: None } => format!("interface {interface}"),
+            Self::Interface { interface, queue: Some(queue) } => {
+                format!("queue {queue} of interface {interface}")
             }
             Self::Ring { app, ring } => format!("ring {ring} of {app}"),
             Self::Pool { app, pool } => format!("pool {pool} of {app}"),

@@ -1,6 +1,7 @@
 //! The details of one row, as lines.
 
 mod flows;
+mod interfaces;
 
 use std::fmt::Display;
 
@@ -39,6 +40,9 @@ pub(crate) fn lines(subject: &Subject, view: &ViewState, fleet: &FleetState) -> 
             let mut findings = fleet.interfaces.findings();
             let found = findings.find(|found| found.lint == *lint && found.subject == *about);
             found.map(|found| page.finding(found))
+        }
+        Subject::Interface { interface, .. } => {
+            fleet.interfaces.find(interface).map(|found| page.interface(found, fleet))
         }
         _ => fleet.find(subject.app()).and_then(|app| page.subject(subject, app, fleet.now_ns)),
     };
@@ -81,6 +85,7 @@ impl DetailPage<'_> {
         match subject {
             Subject::App { .. }
             | Subject::Finding { .. }
+            | Subject::Interface { .. }
             | Subject::Tap { .. }
             | Subject::Conversation { .. }
             | Subject::Load { .. } => return None,

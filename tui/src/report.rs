@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::flows::{CapturedApp, CapturedTraffic};
 use crate::tables;
 use crate::view::{PageTab, ViewState};
-use pmdscope_telemetry::{AppState, FleetState};
+use pmdscope_telemetry::{AppState, FleetState, InterfaceState};
 
 /// Version of the JSON of [`TopDocument`]; raised when a field changes its meaning.
 pub const REPORT_SCHEMA: u32 = 1;
@@ -20,6 +20,12 @@ pub const REPORT_SCHEMA: u32 = 1;
 pub struct TopDocument<'a> {
     /// [`REPORT_SCHEMA`].
     pub schema: u32,
+    /// Interfaces of the kernel with a filter or a bypass, with their rates and findings.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub interfaces: &'a [InterfaceState],
+    /// Why interfaces cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interfaces_error: Option<&'a str>,
     /// By name; each with its state, newest model and findings.
     pub apps: &'a [AppState],
     /// Conversations, where packets were captured.
@@ -31,16 +37,27 @@ impl<'a> TopDocument<'a> {
     /// The state as it is, and what was captured of it.
     pub fn of(fleet: &'a FleetState, traffic: Option<&'a CapturedTraffic>) -> Self {
         let flows = traffic.map(|traffic| traffic.taps.as_slice());
-        Self { schema: REPORT_SCHEMA, apps: &fleet.apps, flows }
+        Self {
+            schema: REPORT_SCHEMA,
+            interfaces: &fleet.interfaces.interfaces,
+            interfaces_error: fleet.interfaces.error.as_deref(),
+            apps: &fleet.apps,
+            flows,
+        }
     }
 }
 
 /// All pages, one after the other, without escape codes.
 pub fn text(fleet: &FleetState, view: &ViewState) -> String {
-    if fleet.apps.is_empty() {
+    if fleet.is_empty() {
         return format!("{}\n", fleet.advice);
     }
-    let mut out = format!("pmdscope: {}\n", plural(fleet.apps.len() as u64, "app"));
+    let mut out = format!("pmdscope: {}", plural(fleet.apps.len() as u64, "app"));
+    if !fleet.interfaces.interfaces.is_empty() {
+        let interfaces = plural(fleet.interfaces.interfaces.len() as u64, "interface");
+        let _ = write!(out, ", {interfaces}");
+    }
+    out.push('\n');
     let captured = view.flows.traffic.is_some();
     for tab in PageTab::ALL.into_iter().filter(|tab| *tab != PageTab::Flows || captured) {
         for table in tables::of(tab, fleet, view) {

@@ -332,7 +332,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
 fn placeholder(view: &ViewState, fleet: &FleetState) -> Vec<BodyLine> {
     let text = if !view.filter.is_empty() {
         "No row matches the filter."
-    } else if !fleet.apps.is_empty() {
+    } else if !fleet.is_empty() {
         "No data yet."
     } else if fleet.advice.is_empty() {
         "Searching for DPDK apps ..."

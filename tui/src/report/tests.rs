@@ -5,8 +5,9 @@ use insta::assert_snapshot;
 use super::*;
 use crate::fixture;
 use crate::flows::ShownFlows;
-use pmdscope_render::Theme;
-use pmdscope_telemetry::{ErrorClass, FleetEvent};
+use pmdscope_render::{Subject, Theme};
+use pmdscope_telemetry::fixture::{filtered_interface, split_interface};
+use pmdscope_telemetry::{ErrorClass, FleetEvent, InterfaceEvaluator, Thresholds};
 
 #[test]
 fn all_pages_as_text_without_escape_codes() {
@@ -68,4 +69,65 @@ fn json_has_conversations_and_their_source() {
     assert_eq!(reflector["counted"]["flows"][1]["remote"]["port"], 50_123);
     assert_eq!(reflector["counted"]["interval_s"], 1.0);
     assert_eq!(testpmd["capture"], "offered");
+}
+
+/// Both apps, a flooded interface, and one that bypasses the kernel to the first app.
+fn with_interfaces() -> FleetState {
+    let mut fleet = fixture::fleet();
+    let mut evaluator = InterfaceEvaluator::new(Thresholds::default());
+    for second in 1..=2 {
+        let mut split = split_interface(second);
+        split.bypass.as_mut().unwrap().app = Some("reflector".to_owned());
+        let read = vec![filtered_interface(second), split];
+        fleet.apply(evaluator.event(Ok(read), second * 1_000_000_000));
+    }
+    fleet
+}
+
+/// The tables about interfaces of a report.
+fn about_interfaces(fleet: &FleetState) -> String {
+    let text = text(fleet, &fixture::view());
+    let sections = text.split("\n\n").filter(|part| part.trim_start().starts_with("Interface"));
+    sections.collect::<Vec<_>>().join("\n\n")
+}
+
+#[test]
+fn interfaces_are_shown_beside_ports() {
+    let fleet = with_interfaces();
+    assert_snapshot!("interfaces", about_interfaces(&fleet));
+    assert!(text(&fleet, &fixture::view()).starts_with("pmdscope: 2 apps, 2 interfaces\n"));
+    assert_eq!(about_interfaces(&fixture::fleet()), "");
+    let json = serde_json::to_value(TopDocument::of(&fleet, None)).unwrap();
+    let [eth0, eth1] = [&json["interfaces"][0], &json["interfaces"][1]];
+    assert_eq!((&eth0["name"], &eth0["rates"]["filtered_pps"]), (&"eth0".into(), &9000.0.into()));
+    assert_eq!(eth0["findings"][0]["lint"], "flood");
+    assert_eq!(eth0["rates"]["filter"]["sources"][0]["address"], "10.0.0.7");
+    assert_eq!(eth1["rates"]["kernel_pps"], 1000.0);
+    assert_eq!(eth1["bypass"]["app"], "reflector");
+    let json = serde_json::to_value(TopDocument::of(&fixture::fleet(), None)).unwrap();
+    assert!(json.get("interfaces").is_none() && json.get("interfaces_error").is_none());
+}
+
+#[test]
+fn a_host_without_apps_shows_its_interfaces_and_why_they_cannot_be_read() {
+    let mut fleet = FleetState::default();
+    let mut evaluator = InterfaceEvaluator::new(Thresholds::default());
+    fleet.apply(evaluator.event(Ok(vec![filtered_interface(1)]), 1));
+    assert!(about_interfaces(&fleet).contains("eth0"));
+    fleet.apply(evaluator.event(Err("cannot read eth0: run as root".to_owned()), 2));
+    let told = about_interfaces(&fleet);
+    assert!(told.contains("not known: cannot read eth0: run as root"), "{told}");
+    assert!(!told.contains("Driver"), "{told}");
+}
+
+#[test]
+fn details_of_an_interface_have_its_verdicts_and_top_sources() {
+    let fleet = with_interfaces();
+    let details = |interface: &str| {
+        let subject = Subject::Interface { interface: interface.to_owned(), queue: None };
+        let lines = crate::detail::lines(&subject, &fixture::view(), &fleet);
+        lines.iter().map(|line| format!("{line}\n")).collect::<String>()
+    };
+    assert_snapshot!("interface_details", details("eth0") + "\n" + &details("eth1"));
+    assert_eq!(details("eth2"), "no longer exists\n");
 }

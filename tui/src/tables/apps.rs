@@ -157,7 +157,8 @@ pub(super) fn findings(fleet: &FleetState, view: &ViewState) -> TextTable {
         ];
         table.push(subject, app.is_some_and(AppState::stale), cells);
     }
-    if table.rows.is_empty() && fleet.apps.iter().any(|app| app.model.is_some()) {
+    let known = fleet.apps.iter().any(|app| app.model.is_some());
+    if table.rows.is_empty() && (known || !fleet.interfaces.interfaces.is_empty()) {
         table.notes.push("none".to_owned());
     }
     table

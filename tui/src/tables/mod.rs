@@ -2,6 +2,7 @@
 
 pub(crate) mod apps;
 pub(crate) mod flows;
+pub(crate) mod interfaces;
 pub(crate) mod lcores;
 mod leaks;
 mod pools;
@@ -26,7 +27,13 @@ pub fn of(tab: PageTab, fleet: &FleetState, view: &ViewState) -> Vec<TextTable> 
     let mut tables = match tab {
         PageTab::Overview => overview(fleet, view),
         PageTab::Ports => {
-            vec![ports::ports(fleet, view), ports::queues(fleet, view), ports::rings(fleet)]
+            vec![
+                ports::ports(fleet, view),
+                interfaces::interfaces(fleet),
+                interfaces::queues(fleet),
+                ports::queues(fleet, view),
+                ports::rings(fleet),
+            ]
         }
         PageTab::Pools => vec![
             pools::pools(fleet),

@@ -33,7 +33,7 @@ impl RecordingCursor {
 
     fn keep(&mut self) {
         let mut fleet = self.player.fleet().clone();
-        if fleet.apps.is_empty() {
+        if fleet.is_empty() {
             fleet.apply(FleetEvent::NoApps {
                 advice: "No app was recorded at this time.".to_owned(),
             });
