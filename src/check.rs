@@ -12,7 +12,7 @@ use anyhow::Result;
 use pmdscope_render::number::plural;
 use pmdscope_telemetry::discover::unreadable_text;
 use pmdscope_telemetry::finding::{Finding, FindingCause, Severity};
-use pmdscope_telemetry::{AppState, AppStatus, FleetState};
+use pmdscope_telemetry::{AppState, AppStatus, FleetState, InterfaceState};
 use serde::Serialize;
 
 use self::hot_queues::HotQueues;
@@ -31,7 +31,8 @@ const STEP: Duration = Duration::from_millis(250);
 
 /// Check the health of DPDK apps, for people, cron and probes
 ///
-/// Reports dead ports, missed packets, draining mempools, stuck poll loops and mbuf leaks.
+/// Reports dead ports, missed packets, draining mempools, stuck poll loops, mbuf leaks, and floods that
+/// XDP filters drop.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -122,6 +123,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if args.interrupts && !args.quiet {
         session::tell_untraced(source.fleet());
     }
+    if let Some(error) = source.fleet().interfaces.error.as_ref().filter(|_| !args.quiet) {
+        output::tell(&format!("note: interfaces: {error}"));
+    }
     if let Some(text) = unreadable_text(&source.fleet().unreadable).filter(|_| !args.quiet) {
         output::tell(&text);
     }
@@ -162,7 +166,19 @@ fn tell_choice(args: &Args, fleet: &FleetState) {
 struct CheckResult<'a> {
     schema: u32,
     ok: bool,
+    /// Of the host; those with a filter or a bypass.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    interfaces: Vec<InterfaceResult<'a>>,
+    /// Why interfaces cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interfaces_error: Option<&'a str>,
     apps: Vec<AppResult<'a>>,
+}
+
+#[derive(Serialize)]
+struct InterfaceResult<'a> {
+    interface: &'a str,
+    findings: Vec<FindingResult<'a>>,
 }
 
 #[derive(Serialize)]
@@ -197,23 +213,30 @@ impl<'a> FindingResult<'a> {
 
 impl<'a> CheckResult<'a> {
     fn of(fleet: &'a FleetState, times: Option<&'a FindingTimes>) -> Self {
-        let bad = |app: &AppState| {
-            app.stale() || app.findings.iter().any(|f| f.severity >= Severity::Warning)
-        };
+        let bad_finding = |finding: &Finding| finding.severity >= Severity::Warning;
+        let bad = |app: &AppState| app.stale() || app.findings.iter().any(bad_finding);
         let result = |app: &'a AppState| AppResult {
             app: &app.name,
             status: &app.status,
             findings: app.findings.iter().map(|f| FindingResult::of(f, times)).collect(),
         };
+        let interfaces = &*fleet.interfaces;
+        let of_interface = |of: &'a InterfaceState| InterfaceResult {
+            interface: &of.sample.name,
+            findings: of.findings.iter().map(|f| FindingResult::of(f, times)).collect(),
+        };
         Self {
             schema: CHECK_SCHEMA,
-            ok: !fleet.apps.iter().any(bad),
+            ok: !fleet.apps.iter().any(bad) && !interfaces.findings().any(bad_finding),
+            interfaces: interfaces.interfaces.iter().map(of_interface).collect(),
+            interfaces_error: interfaces.error.as_deref(),
             apps: fleet.apps.iter().map(result).collect(),
         }
     }
 
     fn findings(&self) -> impl Iterator<Item = &FindingResult<'a>> {
-        self.apps.iter().flat_map(|app| &app.findings)
+        let of_host = self.interfaces.iter().flat_map(|interface| &interface.findings);
+        of_host.chain(self.apps.iter().flat_map(|app| &app.findings))
     }
 
     fn lines(&self) -> String {
@@ -242,7 +265,11 @@ impl<'a> CheckResult<'a> {
             let ports: usize = fleet.models().map(|(_, model)| model.sample.ports.len()).sum();
             let apps = plural(self.apps.len() as u64, "app");
             let ports = plural(ports as u64, "port");
-            let _ = writeln!(out, "ok: {apps}, {ports}, no findings");
+            let interfaces = match self.interfaces.len() {
+                0 => String::new(),
+                interfaces => format!("{}, ", plural(interfaces as u64, "interface")),
+            };
+            let _ = writeln!(out, "ok: {apps}, {ports}, {interfaces}no findings");
         }
         out
     }
@@ -285,7 +312,7 @@ fn findings_text(same: &[&FindingResult<'_>]) -> String {
 fn finding_line(finding: &Finding) -> String {
     let about = format!("{} {}", finding.app, finding.subject);
     let severity = finding.severity.word();
-    let line = format!("{}: {severity}: {}: {}", about.trim_end(), finding.lint, finding.evidence);
+    let line = format!("{}: {severity}: {}: {}", about.trim(), finding.lint, finding.evidence);
     one_line(&line)
 }
 
@@ -303,7 +330,10 @@ fn finding_text(finding: &Finding, times: Option<&str>) -> String {
 mod tests {
     use insta::assert_snapshot;
 
+    use pmdscope_telemetry::InterfaceEvaluator;
+    use pmdscope_telemetry::Thresholds;
     use pmdscope_telemetry::finding::{FindingSubject, Lint};
+    use pmdscope_telemetry::fixture::{filtered_interface, split_interface};
     use pmdscope_telemetry::{ErrorClass, FleetEvent};
 
     use super::*;
@@ -334,6 +364,31 @@ mod tests {
         assert_snapshot!(CheckResult::of(&fleet, None).text(&fleet));
         let lines = CheckResult::of(&fleet, None).lines();
         assert_eq!(lines, "reflector net_vhost0: critical: rx_missed: 412 packets/s missed\n");
+    }
+
+    #[test]
+    fn findings_of_interfaces_come_first_and_count() {
+        let mut fleet = lost(Some(finding(Severity::Info)));
+        fleet.apps[0].status = AppStatus::Live;
+        assert!(CheckResult::of(&fleet, None).ok);
+        let mut evaluator = InterfaceEvaluator::new(Thresholds::default());
+        for second in 1..=2 {
+            let read = Ok(vec![filtered_interface(second), split_interface(second)]);
+            fleet.apply(evaluator.event(read, second * 1_000_000_000));
+        }
+        let verdict = CheckResult::of(&fleet, None);
+        assert!(!verdict.ok);
+        assert_snapshot!("flood", verdict.text(&fleet));
+        assert!(verdict.lines().starts_with("eth0: warning: flood: 9000 of 10000 packets/s"));
+        let json = serde_json::to_value(&verdict).unwrap();
+        assert_eq!(json["interfaces"][0]["interface"], "eth0");
+        assert_eq!(json["interfaces"][0]["findings"][0]["lint"], "flood");
+        assert_eq!(json["interfaces"][0]["findings"][0].get("app"), None);
+        assert_eq!(json["interfaces"][1]["findings"], serde_json::json!([]));
+        fleet.apps[0].findings.clear();
+        fleet.apply(evaluator.event(Ok(vec![split_interface(3)]), 3_000_000_000));
+        let text = CheckResult::of(&fleet, None).text(&fleet);
+        assert_eq!(text, "ok: 1 app, 0 ports, 1 interface, no findings\n");
     }
 
     #[test]

@@ -128,7 +128,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         settings.only(name, &[]);
     }
     let mut fleet = if args.always {
-        Fleet::new(settings.clone())
+        let mut fleet = Fleet::new(settings.clone());
+        if let Some(name) = &args.app.app {
+            fleet.only_interfaces_of(name, &[]);
+        }
+        fleet
     } else {
         Fleet::start(args.app.app.as_deref(), all)?
     };
@@ -209,6 +213,7 @@ fn sample(fleet: &mut Fleet) {
     if apps.is_empty() || apps.iter().any(|app| fleet.state.find(app).is_some_and(lost)) {
         return fleet.sample(ROUND_TIMEOUT / 4);
     }
+    fleet.read_interfaces();
     for app in apps {
         if let Some(mut sampler) = fleet.check_out(&app) {
             let event = sampler.sample(ROUND_TIMEOUT);

@@ -272,7 +272,7 @@ impl Replay {
             }
         };
         let steps = matches!(self.pace, Pace::Steps { .. });
-        if (steps || !there) && self.player.fleet().apps.is_empty() {
+        if (steps || !there) && self.player.fleet().is_empty() {
             self.nobody()?;
         }
         Ok(there)

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use pmdscope_telemetry::discover::{DiscoveredApp, FindError};
 use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
+use pmdscope_telemetry::interface::InterfaceReader;
 use pmdscope_telemetry::{Fleet, FleetEvent, FleetSettings, FleetState};
 use pmdscope_tui::run::DisplayFeed;
 
@@ -26,8 +27,16 @@ pub(crate) fn start(
     if let Some(name) = &chosen {
         settings.only(name, &[]);
     }
-    let fleet = Mutex::new(Fleet::new(settings.clone()));
+    let mut fleet = Fleet::new(settings.clone());
+    if let Some(name) = &chosen {
+        fleet.only_interfaces_of(name, &[]);
+    }
+    let fleet = Mutex::new(fleet);
     let shared = Arc::new(Shared { fleet, feed });
+    if let Some(reader) = settings.interfaces.clone() {
+        let shared = Arc::clone(&shared);
+        thread::spawn(move || read_interfaces(&shared, &*reader));
+    }
     let mut watch = Watch { chosen, settings, shared, sampled: BTreeMap::new() };
     thread::spawn(move || {
         while watch.look() {
@@ -106,6 +115,22 @@ impl Watch {
 
 fn advice(error: &FindError) -> String {
     format!("{error}\nStill looking ...")
+}
+
+/// Reads the interfaces of the kernel once an interval, whatever the number of apps. A host without any
+/// shows no change.
+fn read_interfaces(shared: &Shared, reader: &dyn InterfaceReader) {
+    let mut shown = false;
+    loop {
+        let start = Instant::now();
+        let read = reader.read();
+        let nothing = read.as_ref().is_ok_and(Vec::is_empty);
+        if (shown || !nothing) && !shared.show(|fleet| fleet.take_interfaces(read)) {
+            return;
+        }
+        shown = !nothing;
+        shared.feed.pace.wait(start);
+    }
 }
 
 fn sample(shared: &Shared, app: &str) {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -54,7 +55,8 @@ impl SeenFindings {
             (seen.was_told, seen.is_told) = (seen.is_told, false);
             seen.occurrence.present = false;
         }
-        for finding in fleet.apps.iter().flat_map(|app| &app.findings) {
+        let of_apps = fleet.apps.iter().flat_map(|app| &app.findings);
+        for finding in fleet.interfaces.findings().chain(of_apps) {
             let seen = self.0.entry(key(finding)).or_insert_with(|| SeenFinding {
                 worst: finding.clone(),
                 occurrence: FindingOccurrence { since: now, until: now, times: 0, present: false },
@@ -68,7 +70,7 @@ impl SeenFindings {
     /// Trouble that has passed is still trouble of the time that was watched.
     pub(super) fn add_to(&self, fleet: &mut FleetState) {
         for (past, ..) in self.0.keys() {
-            if fleet.find(past).is_none() {
+            if !past.is_empty() && fleet.find(past).is_none() {
                 let reason = "ended before the recording did".to_owned();
                 let (app, class) = (past.clone(), ErrorClass::Refused);
                 fleet.apply(FleetEvent::Lost { app, class, reason, finding: None });
@@ -80,6 +82,11 @@ impl SeenFindings {
             app.findings.retain(|now| !past.iter().any(|past| key(now) == key(past)));
             app.findings.extend(past);
             finding::sort(&mut app.findings);
+        }
+        let of_host = self.0.values().map(|seen| &seen.worst).filter(|past| past.app.is_empty());
+        let of_host: Vec<Finding> = of_host.cloned().collect();
+        if !of_host.is_empty() {
+            Arc::make_mut(&mut fleet.interfaces).set_findings(of_host);
         }
     }
 
@@ -144,7 +151,9 @@ fn key(finding: &Finding) -> FindingKey {
 #[cfg(test)]
 mod tests {
     use pmdscope_telemetry::finding::{FindingCause, Severity};
+    use pmdscope_telemetry::fixture::filtered_interface;
     use pmdscope_telemetry::missed::MissedCause;
+    use pmdscope_telemetry::{InterfaceEvaluator, Thresholds};
 
     use super::*;
 
@@ -206,6 +215,36 @@ mod tests {
         assert_eq!(told(of("pool", MissedCause::PoolEmpty)), "pool");
         assert_eq!(told(of("unknown", MissedCause::Unknown)), "pool");
         assert_eq!(told(of("stall", MissedCause::StalledLcore)), "stall");
+    }
+
+    #[test]
+    fn a_flood_that_is_over_is_told_under_its_interface_that_may_be_gone() {
+        let mut fleet = FleetState { realtime_ns: 1_795_251_360 * SECOND, ..FleetState::default() };
+        let mut evaluator = InterfaceEvaluator::new(Thresholds::default());
+        let mut seen = SeenFindings::default();
+        for (second, interfaces) in [
+            (1, vec![filtered_interface(1)]),
+            (2, vec![filtered_interface(2)]),
+            (3, vec![filtered_interface(2)]),
+            (4, Vec::new()),
+        ] {
+            fleet.apply(evaluator.event(Ok(interfaces), second * SECOND));
+            fleet.realtime_ns += SECOND;
+            seen.note(&fleet);
+            if second > 1 {
+                let mut now = fleet.clone();
+                seen.add_to(&mut now);
+                assert!(now.apps.is_empty());
+                let [interface] = &now.interfaces.interfaces[..] else { panic!("{second}") };
+                assert_eq!(interface.sample.name, "eth0");
+                assert_eq!(interface.findings.len(), 1, "{second}");
+            }
+        }
+        let mut now = fleet.clone();
+        seen.add_to(&mut now);
+        let flood = now.interfaces.findings().next().unwrap();
+        let text = seen.times(TimeZone::UTC).text(flood).unwrap();
+        assert_eq!(text, "2026-11-21 08:56:02 to 08:56:02 +00, 1 time");
     }
 
     #[test]

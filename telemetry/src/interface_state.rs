@@ -44,6 +44,24 @@ impl InterfacesState {
         self.interfaces.iter().find(|interface| interface.sample.name == name)
     }
 
+    /// Gives each finding to the interface that it is about, for the findings that it has; an interface that
+    /// is gone comes back with its name alone.
+    pub fn set_findings(&mut self, findings: Vec<Finding>) {
+        self.interfaces.iter_mut().for_each(|interface| interface.findings.clear());
+        for finding in findings {
+            let name = finding.subject.to_string();
+            let known = self.interfaces.iter_mut().find(|known| known.sample.name == name);
+            match known {
+                Some(known) => known.findings.push(finding),
+                None => self.interfaces.push(InterfaceState {
+                    sample: InterfaceSample { name, ..InterfaceSample::default() },
+                    findings: vec![finding],
+                    ..InterfaceState::default()
+                }),
+            }
+        }
+    }
+
     /// Findings of all interfaces.
     pub fn findings(&self) -> impl Iterator<Item = &Finding> {
         self.interfaces.iter().flat_map(|interface| &interface.findings)
