@@ -32,6 +32,7 @@
 #include "schedule.h"
 #include "settings.h"
 #include "stall.h"
+#include "work.h"
 
 static struct app app = { .pool_name = REFLECTOR_POOL_NAME, .options = &settings.app };
 static struct rte_ether_addr port_mac[RTE_MAX_ETHPORTS];
@@ -143,6 +144,7 @@ lcore_main(void *arg)
 	const struct lane *lane = &app.lanes.lane[app.lanes.first[lcore]];
 	const struct lane *const end = lane + app.lanes.count[lcore];
 	const uint16_t burst = (uint16_t)settings.app.burst;
+	const uint64_t work = settings.work[lcore];
 	struct reflector_stats *st = &stats[lcore];
 	struct periodic stall = periodic_start(
 			settings.stall_us, settings.stall_every_ms, tsc_hz, rte_rdtsc());
@@ -170,6 +172,8 @@ lcore_main(void *arg)
 				continue;
 			polled += nb_rx;
 			counter_add(&queue_stats[l - app.lanes.lane].rx, nb_rx);
+			if (work != 0)
+				process_packets(work * nb_rx);
 			nb_out = reflect_burst(l, pkts, nb_rx, st);
 			if (settings.corrupt_every != 0)
 				corrupt_burst(pkts, nb_out, &intact, st);

@@ -8,6 +8,8 @@
 
 #include "settings.h"
 
+#define MAX_WORK 10000000
+
 struct settings settings = { .app = APP_OPTIONS_DEFAULT };
 
 static int
@@ -21,6 +23,26 @@ parse_ip(const struct option_spec *spec, const char *text)
 		return option_refuse(spec, text,
 				"an IPv4 or IPv6 address, or a prefix such as 10.0.0.0/24");
 	all->nb++;
+	return 0;
+}
+
+/* "CYCLES" for all lcores, or "CYCLES@LCORE" */
+static int
+parse_work(const struct option_spec *spec, const char *text)
+{
+	const bool one = strchr(text, '@') != NULL;
+	uint64_t cycles, lcore = 0;
+	unsigned int i;
+	const char *rest;
+
+	if (!option_number(text, one ? '@' : '\0', 0, MAX_WORK, &cycles, &rest) ||
+			(one && !option_number(rest, '\0', 0, RTE_MAX_LCORE - 1, &lcore, NULL)))
+		return option_refuse(spec, text,
+				"CYCLES or CYCLES@LCORE, up to %d cycles for each packet",
+				MAX_WORK);
+	for (i = 0; i < RTE_MAX_LCORE; i++)
+		if (!one || i == lcore)
+			settings.work[i] = cycles;
 	return 0;
 }
 
@@ -100,6 +122,9 @@ const struct option_spec settings_specs[] = {
 	{ "ip", "ADDRESS[/N]",
 			"answer ARP, neighbour discovery and ping for this address or prefix",
 			parse_ip, NULL, 0, 0 },
+	{ "work", "CYCLES[@LCORE]",
+			"process each packet for so many TSC cycles, on one lcore or all",
+			parse_work, NULL, 0, 0 },
 	{ "inject-leak", SCHEDULE_VALUE, "leak one packet in every N bursts, or one per lcore",
 			parse_leak, NULL, 0, 0 },
 	{ "inject-corruption", "1/N",

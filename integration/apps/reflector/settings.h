@@ -9,6 +9,8 @@
 
 #include <stdio.h>
 
+#include <rte_config.h>
+
 #include "answer.h"
 #include "app.h"
 #include "options.h"
@@ -18,7 +20,8 @@ struct settings {
 	struct app_options app;
 	struct answer_addresses addresses;
 	struct schedule leak;
-	uint64_t corrupt_every; /* Packets of an lcore; 0: never. */
+	uint64_t corrupt_every;	      /* Packets of an lcore; 0: never. */
+	uint64_t work[RTE_MAX_LCORE]; /* TSC cycles for each packet. */
 	uint64_t stall_us;
 	uint64_t stall_every_ms;
 	uint64_t refuse_us;

@@ -43,6 +43,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ),
         trial("the_reflector_answers_what_a_host_answers", Needs::Wireshark, answers),
         trial("without_addresses_everything_is_reflected", Needs::Wireshark, everything),
+        trial("work_on_packets_is_a_bottleneck", Needs::Apps, work),
         trial("packets_of_each_queue_of_the_reflector_add_up", Needs::Apps, queues),
     ]
 }
@@ -364,4 +365,33 @@ fn queues(scratch: &Scratch) -> Result<()> {
     let hottest = loads.iter().max_by(|a, b| share(a).total_cmp(&share(b)));
     ensure!(hottest.is_some_and(|load| load["queue"] == HOT), "{netstat:#}");
     Ok(())
+}
+
+/// Cycles for each packet limit the rate, on the lcore that is named and on no other.
+fn work(scratch: &Scratch) -> Result<()> {
+    let free = flat_out(scratch, "free", "100000@7")?;
+    let busy = flat_out(scratch, "busy", "100000@1")?;
+    let rate = |summary: &Value| {
+        let number = |key: &str| summary[key].as_f64().context("summary");
+        Ok::<_, anyhow::Error>(number("received")? / number("duration_s")?)
+    };
+    let (free, busy) = (rate(&free)?, rate(&busy)?);
+    // 100,000 cycles are more than 10 us on any CPU.
+    ensure!(busy > 0.0 && busy < 100_000.0 && free > 2.0 * busy, "{busy} and {free} pps");
+    Ok(())
+}
+
+/// Summary of a reflector that gets all that a generator can send.
+fn flat_out(scratch: &Scratch, name: &str, work: &str) -> Result<Value> {
+    let socket = scratch.path(&format!("{name}.sock"));
+    let link = format!("socket={},socket-abstract=no", socket.display());
+    let server = format!("net_memif0,role=server,{link}");
+    let reflector = Reflector::start(scratch, &server, &["--work", work])?;
+    let mut command = Command::new(programs::generator()?);
+    eal(&mut command, "0@0", &scratch.prefix("generator"), Memory::Ordinary);
+    command.args(["--vdev", &format!("net_memif0,role=client,{link}")]);
+    command.args(["--", "--duration", "1.5", "--quiet"]);
+    let mut generator = Process::spawn("generator", &mut command, scratch.dir())?;
+    generator.finish(LIMIT)?;
+    reflector.finish()
 }
