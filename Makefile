@@ -33,7 +33,7 @@ INSTALLED = bin/pmdscope bin/pmdscope-reflector bin/pmdscope-generator bin/pmdsc
 C_SOURCES = $(shell git ls-files 'examples/*.[ch]' 'lib/*.[ch]' 'integration/*.[ch]' 'pdump/*.[ch]')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test screenshot test-install dashboards dashboard-pictures bench bench-leaks bench-capture bench-export bench-flows bench-interrupts \
+.PHONY: help setup build demo test screenshot test-install dashboards dashboard-pictures bench bench-leaks bench-capture bench-export bench-flows bench-interrupts bench-pair \
 	soak soak-pdump soak-exit lab plots sanitize sanitize-quick fuzz lint lint-quick format install uninstall clean clean-hugepages
 
 
@@ -90,6 +90,9 @@ bench-flows: setup build ## benchmark the flow table against tshark, softflowd a
 
 bench-interrupts: setup build ## measure what tracing takes from a poll core; ten minutes (BENCH_ARGS=--quick)
 	target/release/pmdscope-bench-interrupts $(BENCH_ARGS)
+
+bench-pair: setup build ## benchmark generator and reflector against two dpdk-testpmd; eleven minutes (BENCH_ARGS=--quick)
+	target/release/pmdscope-bench-pair $(BENCH_ARGS)
 
 soak: setup build ## test for two hours that clean traffic shows no leak (SOAK_SECONDS=N)
 	integration/apps/pipeline/soak.sh $(BUILD)/integration/pmdscope-pipeline target/release/pmdscope $(SOAK_SECONDS)

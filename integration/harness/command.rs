@@ -12,6 +12,8 @@ pub struct BenchOptions {
     pub quick: bool,
     /// `--rounds`: how often everything is measured.
     pub rounds: Option<usize>,
+    /// `--hold`: seconds at a set rate.
+    pub hold: Option<u64>,
     /// `--only`: one part of the benchmark.
     pub only: Option<String>,
     /// `--fifo`: real-time priority.
@@ -41,6 +43,7 @@ impl BenchOptions {
                 unknown if !accepted.contains(&unknown) => bail!("unknown option {word}"),
                 "--quick" => options.quick = true,
                 "--rounds" => options.rounds = Some(value()?.parse().context("--rounds")?),
+                "--hold" => options.hold = Some(value()?.parse().context("--hold")?),
                 "--only" => options.only = Some(value()?),
                 "--fifo" => options.fifo = true,
                 "--json" => options.json = Some(value()?.into()),

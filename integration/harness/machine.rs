@@ -29,6 +29,11 @@ impl Machine {
         format!("0@{},1@{}", self.cpus[0], self.cpus[self.cpus.len() - 1])
     }
 
+    /// CPUs of two processes that both poll: the first and the last.
+    pub fn ends(&self) -> (usize, usize) {
+        (self.cpus[0], self.cpus[self.cpus.len() - 1])
+    }
+
     /// CPUs for captures, as taskset takes them: all but the polling one.
     pub fn others(&self) -> String {
         let others = &self.cpus[..self.cpus.len() - 1];

@@ -1,0 +1,86 @@
+//! The links and the sizes of packets.
+
+use std::path::Path;
+
+/// A virtual link of two processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Link {
+    /// `net_memif`: the server reflects.
+    Memif,
+    /// `net_virtio_user` generates, `net_vhost` reflects.
+    Vhost,
+}
+
+impl Link {
+    pub(crate) const ALL: [Self; 2] = [Self::Memif, Self::Vhost];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Memif => "memif",
+            Self::Vhost => "vhost",
+        }
+    }
+
+    /// EAL arguments of the side that reflects.
+    pub(crate) fn server(self, socket: &Path) -> Vec<String> {
+        let socket = socket.display();
+        let device = match self {
+            Self::Memif => format!("net_memif0,role=server,socket={socket},socket-abstract=no"),
+            Self::Vhost => format!("net_vhost0,iface={socket},queues=1"),
+        };
+        vec!["--vdev".to_owned(), device]
+    }
+
+    /// EAL arguments of the side that generates.
+    pub(crate) fn client(self, socket: &Path) -> Vec<String> {
+        let socket = socket.display();
+        let device = match self {
+            Self::Memif => format!("net_memif0,role=client,socket={socket},socket-abstract=no"),
+            Self::Vhost => format!("net_virtio_user0,path={socket},queues=1,queue_size=1024"),
+        };
+        let mut args = vec!["--vdev".to_owned(), device];
+        if self == Self::Vhost {
+            // vhost-user passes one descriptor per memory segment, and takes eight at most.
+            args.push("--single-file-segments".to_owned());
+        }
+        args
+    }
+}
+
+/// Sizes of frames. Those here are without FCS, as DPDK counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Size {
+    Small,
+    Mix,
+    Large,
+}
+
+impl Size {
+    pub(crate) const ALL: [Self; 3] = [Self::Small, Self::Mix, Self::Large];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Small => "64 B",
+            Self::Mix => "IMIX",
+            Self::Large => "1500 B",
+        }
+    }
+
+    /// `--size` of the generator.
+    pub(crate) fn generator(self) -> &'static str {
+        match self {
+            Self::Small => "60",
+            Self::Mix => "imix",
+            Self::Large => "1496",
+        }
+    }
+
+    /// `--txpkts` of testpmd, whose flowgen has one size: that of IMIX is the mean of 7 x 60, 4 x 590 and 1 x 1514.
+    pub(crate) fn testpmd(self) -> &'static str {
+        match self {
+            Self::Small => "60",
+            Self::Mix => "358",
+            Self::Large => "1496",
+        }
+    }
+}

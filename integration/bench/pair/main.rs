@@ -1,0 +1,132 @@
+//! `make bench-pair`: generator and reflector against two of `dpdk-testpmd`, over the same links.
+//!
+//! The numbers are for people to read: a slow machine is no failure.
+
+mod link;
+mod report;
+mod run;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use pmdscope_integration::command::{self, BenchOptions};
+use pmdscope_integration::machine::{Machine, Priority};
+use pmdscope_integration::oracle::installed;
+use pmdscope_integration::programs;
+use pmdscope_integration::scratch::Memory;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::link::{Link, Size};
+use crate::report::Results;
+use crate::run::{Bench, Peer};
+
+const HELP: &str = "\
+Usage: pmdscope-bench-pair [options]
+
+Measures round trips of pmdscope-generator and pmdscope-reflector, and of dpdk-testpmd flowgen and
+macswap, in turns over memif and vhost, at 64 bytes, IMIX and 1500 bytes. Then the generator sends at
+90 % of its highest rate for a minute. Needs root, two CPUs and hugepages; on fewer it says what is
+missing and ends with status 0.
+
+  --quick        three minutes instead of eleven
+  --rounds N     repeat everything N times (5; with --quick 2)
+  --hold S       seconds at 90 % of the highest rate, 0: not at all (60; with --quick 5)
+  --only WHAT    memif or vhost instead of both
+  --app FILE     the generator (build/integration/pmdscope-generator)
+";
+const TESTPMD: &str = "dpdk-testpmd";
+const OPTIONS: &[&str] = &["--quick", "--rounds", "--hold", "--only", "--app"];
+
+fn main() -> ExitCode {
+    command::main("pmdscope-bench-pair", HELP, OPTIONS, &["memif", "vhost"], run)
+}
+
+fn run(options: &BenchOptions) -> Result<()> {
+    let machine = match (missing(), Machine::new()?) {
+        (None, Some(machine)) => machine,
+        (reason, _) => {
+            let reason = reason.unwrap_or("each side needs a CPU of its own".into());
+            println!("SKIP: bench-pair: {reason}");
+            return Ok(());
+        }
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    let _priority = Priority::raise()?;
+    let bench = Bench {
+        cpus: machine.ends(),
+        generator: options.app.clone().map_or_else(programs::generator, Ok)?,
+        reflector: programs::reflector()?,
+    };
+    println!("{}; load {}", machine.describe(), load());
+    let wanted = |link: &Link| options.only.as_deref().is_none_or(|only| only == link.name());
+    let links: Vec<_> = Link::ALL.into_iter().filter(wanted).collect();
+    let mut results = Results::default();
+    let outcome = measure(&bench, options, &links, &stop, &mut results);
+    print!("{results}");
+    println!("load at the end {}", load());
+    if stop.load(Ordering::Relaxed) { Ok(()) } else { outcome }
+}
+
+/// Runs the rounds, then holds the rates. What was measured until ^C, or a failure, is still told.
+fn measure(
+    bench: &Bench,
+    options: &BenchOptions,
+    links: &[Link],
+    stop: &AtomicBool,
+    results: &mut Results,
+) -> Result<()> {
+    let rounds = options.rounds.unwrap_or(if options.quick { 2 } else { 5 });
+    let hold = options.hold.unwrap_or(if options.quick { 5 } else { 60 });
+    let begin = Instant::now();
+    let cases: Vec<_> =
+        links.iter().flat_map(|&link| Size::ALL.map(move |size| (link, size))).collect();
+    for round in 0..rounds {
+        for &(link, size) in &cases {
+            // Which of the two comes first changes from round to round.
+            let order = if round % 2 == 0 { Peer::ALL } else { [Peer::ALL[1], Peer::ALL[0]] };
+            for peer in order {
+                if stop.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+                results.rate(link, size, peer, bench.highest_rate(peer, link, size)?);
+            }
+        }
+        let spent = begin.elapsed().as_secs_f64();
+        eprintln!("round {} of {rounds}: {spent:.0} s", round + 1);
+    }
+    for &(link, size) in cases.iter().filter(|_| hold > 0) {
+        if stop.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let highest = results.highest(link, size);
+        let held = bench.hold(link, size, 0.9 * highest, Duration::from_secs(hold))?;
+        eprintln!("held {} {}: {:.0} s", link.name(), size.name(), begin.elapsed().as_secs_f64());
+        results.held(link, size, held);
+    }
+    Ok(())
+}
+
+fn load() -> String {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().unwrap_or("unknown").to_owned()
+}
+
+/// What this machine lacks.
+fn missing() -> Option<String> {
+    if !installed(TESTPMD) {
+        return Some(format!("{TESTPMD} is not installed (Debian: package dpdk-dev)"));
+    }
+    if !installed("setsid") {
+        return Some("setsid is not installed (Debian: package util-linux)".into());
+    }
+    if !rustix::process::geteuid().is_root() {
+        return Some("not root, which DPDK needs to be".into());
+    }
+    (Memory::available() == Memory::Ordinary).then(|| "too few free hugepages (make setup)".into())
+}

@@ -1,0 +1,93 @@
+//! Tables of the results.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use pmdscope_integration::spread::Spread;
+
+use crate::link::{Link, Size};
+use crate::run::{Held, Peer};
+
+const MILLION: f64 = 1e6;
+
+/// Everything that was measured.
+#[derive(Debug, Default)]
+pub(crate) struct Results {
+    /// Packets per second, by round.
+    rates: BTreeMap<(Link, Size, Peer), Vec<f64>>,
+    held: BTreeMap<(Link, Size), Held>,
+}
+
+impl Results {
+    pub(crate) fn rate(&mut self, link: Link, size: Size, peer: Peer, rate: f64) {
+        self.rates.entry((link, size, peer)).or_default().push(rate);
+    }
+
+    pub(crate) fn held(&mut self, link: Link, size: Size, held: Held) {
+        self.held.insert((link, size), held);
+    }
+
+    /// Median rate of the generator and the reflector.
+    pub(crate) fn highest(&self, link: Link, size: Size) -> f64 {
+        self.spread(link, size, Peer::Pmdscope, 1.0).median
+    }
+
+    fn spread(&self, link: Link, size: Size, peer: Peer, unit: f64) -> Spread {
+        Spread::of(self.of(link, size, peer).iter().map(|rate| rate / unit))
+    }
+
+    fn of(&self, link: Link, size: Size, peer: Peer) -> &[f64] {
+        self.rates.get(&(link, size, peer)).map_or(&[], Vec::as_slice)
+    }
+
+    /// Ratios of the rounds.
+    fn ratios(&self, link: Link, size: Size) -> Spread {
+        let pairs = self.of(link, size, Peer::Pmdscope).iter();
+        let pairs = pairs.zip(self.of(link, size, Peer::Testpmd));
+        Spread::of(pairs.map(|(ours, theirs)| ours / theirs))
+    }
+}
+
+impl fmt::Display for Results {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "Round trips, Mpps: median (quartiles); ratios of the rounds, and of the medians.\n"
+        )?;
+        writeln!(f, "| link | size | testpmd | pmdscope | ratio by round | ratio |")?;
+        writeln!(f, "|---|---|---|---|---|---|")?;
+        for &(link, size, _) in self.rates.keys().filter(|key| key.2 == Peer::Pmdscope) {
+            let theirs = self.spread(link, size, Peer::Testpmd, MILLION);
+            let ours = self.spread(link, size, Peer::Pmdscope, MILLION);
+            let (link_name, size_name) = (link.name(), size.name());
+            let (ratios, ratio) = (self.ratios(link, size), ours.median / theirs.median);
+            writeln!(
+                f,
+                "| {link_name} | {size_name} | {theirs:.2} | {ours:.2} | {ratios:.2} | {ratio:.2} |"
+            )?;
+        }
+        if self.held.is_empty() {
+            return Ok(());
+        }
+        writeln!(f, "\nGenerator and reflector at 90 % of the median.\n")?;
+        writeln!(
+            f,
+            "| link | size | asked, Mpps | sent, Mpps | s | sent | lost | p50, us | p99.9, us |"
+        )?;
+        writeln!(f, "|---|---|---|---|---|---|---|---|---|")?;
+        for ((link, size), held) in &self.held {
+            let (asked, achieved) = (held.asked / MILLION, held.achieved / MILLION);
+            let (p50, p99_9) = (held.p50_ns as f64 / 1e3, held.p99_9_ns as f64 / 1e3);
+            writeln!(
+                f,
+                "| {} | {} | {asked:.2} | {achieved:.2} | {} | {} | {} | {p50:.1} | {p99_9:.1} |",
+                link.name(),
+                size.name(),
+                held.seconds,
+                held.sent,
+                held.lost,
+            )?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,213 @@
+//! Starts two processes on a link, and measures what comes back to the first.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use pmdscope_integration::machine::own_group;
+use pmdscope_integration::process::{Process, wait_until};
+use pmdscope_integration::scratch::Scratch;
+use pmdscope_integration::telemetry;
+use serde_json::Value;
+
+use crate::link::{Link, Size};
+
+const START: Duration = Duration::from_secs(30);
+const WARM_UP: Duration = Duration::from_millis(500);
+const WINDOW: Duration = Duration::from_millis(1500);
+/// Packets that are back before the warm-up begins.
+const RUNNING: u64 = 10_000;
+
+/// Whose processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Peer {
+    Testpmd,
+    Pmdscope,
+}
+
+impl Peer {
+    pub(crate) const ALL: [Self; 2] = [Self::Testpmd, Self::Pmdscope];
+}
+
+/// What became of the packets at a set rate.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    /// Packets per second that were asked for, and that were sent.
+    pub(crate) asked: f64,
+    pub(crate) achieved: f64,
+    pub(crate) sent: u64,
+    pub(crate) lost: u64,
+    /// Latencies, nanoseconds.
+    pub(crate) p50_ns: u64,
+    pub(crate) p99_9_ns: u64,
+    pub(crate) seconds: u64,
+}
+
+/// The programs, and the CPUs of the two sides.
+#[derive(Debug)]
+pub(crate) struct Bench {
+    pub(crate) cpus: (usize, usize),
+    pub(crate) generator: PathBuf,
+    pub(crate) reflector: PathBuf,
+}
+
+impl Bench {
+    /// Packets per second that come back when a peer sends as fast as it can.
+    pub(crate) fn highest_rate(&self, peer: Peer, link: Link, size: Size) -> Result<f64> {
+        let scratch = Scratch::new()?;
+        let socket = scratch.path("link.sock");
+        let reflector = self.start_reflector(peer, link, &scratch, &socket)?;
+        let (app, mut generator) = match peer {
+            Peer::Pmdscope => {
+                let args = ["--size", size.generator(), "--quiet"];
+                self.start_generator(link, &scratch, &socket, &args)?
+            }
+            Peer::Testpmd => {
+                let txpkts = format!("--txpkts={}", size.testpmd());
+                let args = ["--forward-mode=flowgen", &txpkts];
+                self.start_testpmd("flowgen", self.cpus.0, link.client(&socket), &scratch, &args)?
+            }
+        };
+        let rate = returned_rate(&app, &mut generator);
+        // The side that sends ends first: memif does not take the end of the other well.
+        drop(generator);
+        drop(reflector);
+        rate.with_context(|| format!("{peer:?}, {} {}", link.name(), size.name()))
+    }
+
+    /// Sends at a rate for some time.
+    pub(crate) fn hold(&self, link: Link, size: Size, rate: f64, time: Duration) -> Result<Held> {
+        let scratch = Scratch::new()?;
+        let socket = scratch.path("link.sock");
+        let json = scratch.path("generator.json");
+        let reflector = self.start_reflector(Peer::Pmdscope, link, &scratch, &socket)?;
+        let (rate, seconds) = (format!("{rate:.0}"), time.as_secs());
+        let (duration, json_path) = (seconds.to_string(), json.display().to_string());
+        let args = ["--size", size.generator(), "--rate", &rate, "--duration", &duration];
+        let args = [&args[..], &["--quiet", "--json", &json_path]].concat();
+        let (_, mut generator) = self.start_generator(link, &scratch, &socket, &args)?;
+        generator.finish(time + START)?;
+        drop(reflector);
+        let summary: Value = serde_json::from_str(&std::fs::read_to_string(&json)?)?;
+        let number = |value: &Value, key: &str| {
+            value[key].as_f64().with_context(|| format!("no {key} in {summary}"))
+        };
+        let count = |value: &Value, key: &str| {
+            value[key].as_u64().with_context(|| format!("no {key} in {summary}"))
+        };
+        let latency = &summary["latency_ns"];
+        Ok(Held {
+            asked: rate.parse()?,
+            achieved: number(&summary, "rate_achieved")?,
+            sent: count(&summary, "sent")?,
+            lost: count(&summary, "lost")?,
+            p50_ns: count(latency, "p50")?,
+            p99_9_ns: count(latency, "p99_9")?,
+            seconds,
+        })
+    }
+
+    fn start_reflector(
+        &self,
+        peer: Peer,
+        link: Link,
+        scratch: &Scratch,
+        socket: &Path,
+    ) -> Result<Process> {
+        let cpu = self.cpus.1;
+        let mut process = match peer {
+            Peer::Pmdscope => {
+                let prefix = scratch.prefix("reflector");
+                let mut command = eal(&self.reflector, &format!("1@{cpu}"), &prefix);
+                command.args(link.server(socket)).args(["--", "--quiet"]);
+                Process::spawn("reflector", &mut command, scratch.dir())?
+            }
+            Peer::Testpmd => {
+                let args = ["--forward-mode=macswap"];
+                self.start_testpmd("macswap", cpu, link.server(socket), scratch, &args)?.1
+            }
+        };
+        wait_until("the socket of the link", START, || {
+            alive(&mut process)?;
+            Ok(socket.exists())
+        })?;
+        own_group(process.pid())?;
+        Ok(process)
+    }
+
+    fn start_generator(
+        &self,
+        link: Link,
+        scratch: &Scratch,
+        socket: &Path,
+        args: &[&str],
+    ) -> Result<(String, Process)> {
+        let prefix = scratch.prefix("generator");
+        let mut command = eal(&self.generator, &format!("0@{}", self.cpus.0), &prefix);
+        command.args(link.client(socket)).arg("--").args(args);
+        let mut process = Process::spawn("generator", &mut command, scratch.dir())?;
+        await_telemetry(&mut process, &prefix)?;
+        Ok((prefix, process))
+    }
+
+    /// With a console, or else it would end: it gives the main lcore, which does not forward, nothing to do.
+    fn start_testpmd(
+        &self,
+        role: &str,
+        cpu: usize,
+        device: Vec<String>,
+        scratch: &Scratch,
+        args: &[&str],
+    ) -> Result<(String, Process)> {
+        let prefix = scratch.prefix(role);
+        let lcores = format!("0@{cpu},1@{cpu}");
+        let mut command = eal(Path::new(crate::TESTPMD), &lcores, &prefix);
+        command.args(device).args(["--", "-i", "--auto-start", "--no-mlockall"]);
+        command.args(["--disable-link-check", "--txd=1024", "--rxd=1024", "--burst=32"]);
+        command.args(["--total-num-mbufs=16384"]).args(args);
+        let mut process = Process::spawn_with_console(role, &mut command, scratch.dir())?;
+        await_telemetry(&mut process, &prefix)?;
+        Ok((prefix, process))
+    }
+}
+
+/// A DPDK process in a session of its own, on hugepages.
+fn eal(program: &Path, lcores: &str, prefix: &str) -> Command {
+    let mut command = Command::new("setsid");
+    command.arg(program).args(["--lcores", lcores, "--no-pci", "-m", "192"]);
+    command.args(["--file-prefix", prefix, "--log-level", "lib.*:error"]);
+    command
+}
+
+fn alive(process: &mut Process) -> Result<()> {
+    match process.exited()? {
+        Some(status) => bail!("it ended at once ({status}):\n{}", process.output()),
+        None => Ok(()),
+    }
+}
+
+fn await_telemetry(process: &mut Process, prefix: &str) -> Result<()> {
+    let socket = telemetry::socket(prefix);
+    wait_until("DPDK telemetry", START, || {
+        alive(process)?;
+        Ok(socket.exists())
+    })?;
+    own_group(process.pid())
+}
+
+/// Packets per second that the driver of an app receives, in a window after a warm-up.
+fn returned_rate(app: &str, process: &mut Process) -> Result<f64> {
+    let received = || telemetry::number(app, "/ethdev/stats,0", "ipackets");
+    wait_until("packets that come back", START, || {
+        alive(process)?;
+        Ok(received().unwrap_or(0) > RUNNING)
+    })?;
+    sleep(WARM_UP);
+    let (begin, before) = (Instant::now(), received()?);
+    sleep(WINDOW);
+    let after = received()?;
+    let packets = after.checked_sub(before).context("the counters began anew")?;
+    Ok(packets as f64 / begin.elapsed().as_secs_f64())
+}
