@@ -33,7 +33,7 @@ INSTALLED = bin/pmdscope bin/pmdscope-reflector bin/pmdscope-generator bin/pmdsc
 C_SOURCES = $(shell git ls-files 'examples/*.[ch]' 'lib/*.[ch]' 'integration/*.[ch]' 'pdump/*.[ch]')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test screenshot test-install dashboards dashboard-pictures bench bench-leaks bench-capture bench-export bench-flows bench-interrupts bench-pair \
+.PHONY: help setup build demo test screenshot test-install dashboards dashboard-pictures bench bench-leaks bench-capture bench-export bench-flows bench-interrupts bench-pair compare \
 	soak soak-pdump soak-exit lab plots sanitize sanitize-quick fuzz lint lint-quick format install uninstall clean clean-hugepages
 
 
@@ -87,6 +87,9 @@ bench-export: setup build ## benchmark the exporter against dpdk-telemetry-expor
 
 bench-flows: setup build ## benchmark the flow table against tshark, softflowd and nfpcapd (BENCH_ARGS=--quick)
 	target/release/pmdscope-bench-flows $(BENCH_ARGS)
+
+compare: setup build ## compare the kernel with bypass: tables, CSV and a figure in target/compare; five minutes (COMPARE=quick: one)
+	target/release/pmdscope-bench-compare $(if $(filter quick,$(COMPARE)),--quick)
 
 bench-interrupts: setup build ## measure what tracing takes from a poll core; ten minutes (BENCH_ARGS=--quick)
 	target/release/pmdscope-bench-interrupts $(BENCH_ARGS)

@@ -20,6 +20,8 @@ pub struct BenchOptions {
     pub fifo: bool,
     /// `--json`: a file for the results.
     pub json: Option<PathBuf>,
+    /// `--output`: a directory for the results.
+    pub output: Option<PathBuf>,
     /// `--pmdscope`: the program to measure.
     pub pmdscope: Option<PathBuf>,
     /// `--app`: the DPDK app.
@@ -47,6 +49,7 @@ impl BenchOptions {
                 "--only" => options.only = Some(value()?),
                 "--fifo" => options.fifo = true,
                 "--json" => options.json = Some(value()?.into()),
+                "--output" => options.output = Some(value()?.into()),
                 "--pmdscope" => options.pmdscope = Some(value()?.into()),
                 "--app" => options.app = Some(value()?.into()),
                 "--" => options.args = words.by_ref().collect(),

@@ -28,8 +28,12 @@ impl KernelReflector {
         side: Side,
         args: &[&str],
     ) -> Result<Self> {
+        Self::spawn(scratch, net.command(side, programs::kernel_reflector()?), args)
+    }
+
+    /// Starts it by such a command and waits until it listens.
+    pub fn spawn(scratch: &Scratch, mut command: Command, args: &[&str]) -> Result<Self> {
         let json = scratch.path("kernel-reflector.json");
-        let mut command = net.command(side, programs::kernel_reflector()?);
         command.arg("--json").arg(&json).args(args);
         let mut process = Process::spawn("kernel-reflector", &mut command, scratch.dir())?;
         wait_until("the kernel reflector to listen", START, || {
@@ -61,7 +65,8 @@ impl KernelGenerator {
         Self::spawn(scratch, net.command(Side::Near, programs::kernel_generator()?), args)
     }
 
-    fn spawn(scratch: &Scratch, mut command: Command, args: &[&str]) -> Result<Self> {
+    /// Starts it by such a command.
+    pub fn spawn(scratch: &Scratch, mut command: Command, args: &[&str]) -> Result<Self> {
         let json = scratch.path("kernel-generator.json");
         command.arg("--json").arg(&json).args(args);
         let process = Process::spawn("kernel-generator", &mut command, scratch.dir())?;

@@ -144,6 +144,13 @@ impl NamespacePair {
         command
     }
 
+    /// The same on one CPU.
+    pub fn pinned(&self, side: Side, cpu: usize, program: impl AsRef<Path>) -> Command {
+        let mut command = self.command(side, "taskset");
+        command.args(["-c", &cpu.to_string()]).arg(program.as_ref());
+        command
+    }
+
     /// A counter of the kernel for a side, such as `Udp` and `InDatagrams`, from `/proc/net/snmp`.
     ///
     /// # Errors

@@ -513,7 +513,7 @@ run(void)
 	summary.start = clock_now();
 	start_tsc = summary.start.tsc;
 	for (i = 0; i < settings.flows && settings.rate != 0; i++)
-		pacer_start(&flows[i].pacer, PACER_DUE, settings.rate, settings.flows,
+		pacer_start(&flows[i].pacer, PACER_PACKETS, settings.rate, settings.flows,
 				settings.batch, tsc_hz, start_tsc);
 	rc = run_threads(worker_main, report);
 	summary.end = clock_now();
