@@ -34,6 +34,7 @@ mod source;
 mod terminal;
 mod top;
 mod watch;
+mod xdp;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -69,6 +70,7 @@ enum Command {
     Record(record::Args),
     Bundle(bundle::Args),
     Bypass(bypass::Args),
+    Xdp(xdp::Args),
     Completions(completions::Args),
     #[command(hide = true)]
     Man(man::Args),
@@ -148,6 +150,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Record(args) => record::run(&args),
         Command::Bundle(args) => bundle::run(&args),
         Command::Bypass(args) => bypass::run(&args),
+        Command::Xdp(args) => xdp::run(&args),
         Command::Capture(args) => capture::run(&args),
         Command::Netstat(args) => netstat::run(&args),
         Command::Completions(args) => completions::run(&args),
@@ -194,6 +197,7 @@ mod tests {
             assert!(help.lines().all(|line| line.chars().count() <= 80), "{help}");
         }
         let lines = cli.render_help().to_string().lines().count();
+        // One line per command.
         assert!(lines <= 26, "pmdscope: {lines} lines");
     }
 

@@ -25,6 +25,15 @@ pub enum AttachMode {
     Generic,
 }
 
+/// A filter that has been attached.
+#[derive(Debug)]
+pub struct Attachment {
+    /// The filter.
+    pub filter: Filter,
+    /// Why the driver did not take it, if [`AttachMode::Auto`] became generic.
+    pub native_refused: Option<String>,
+}
+
 /// Attaches a filter, which stays when this process ends. It has its settings and prefixes before the first
 /// packet. With `replace` a filter of ours is replaced at once, without a packet that neither sees; its counters
 /// and prefixes are not kept.
@@ -37,7 +46,7 @@ pub fn attach(
     settings: &Settings,
     prefixes: &[(Prefix, PrefixAction)],
     replace: bool,
-) -> Result<Filter, XdpError> {
+) -> Result<Attachment, XdpError> {
     let link = link(interface)?;
     if link.is_loopback {
         return Err(XdpError::Loopback(link.name));
@@ -55,11 +64,14 @@ pub fn attach(
     fill(&object, settings, prefixes)?;
     let no_program = || XdpError::Load("it has no program".to_owned());
     let program = object.progs().next().ok_or_else(no_program)?;
-    match old {
-        Some((old_mode, id)) => replace_program(&link, mode, old_mode, id, &program)?,
+    let native_refused = match old {
+        Some((old_mode, id)) => {
+            replace_program(&link, mode, old_mode, id, &program)?;
+            None
+        }
         None => attach_program(&link, mode, &program)?,
-    }
-    Filter::find(interface)
+    };
+    Ok(Attachment { filter: Filter::find(interface)?, native_refused })
 }
 
 /// Tables are filled before a packet comes.
@@ -76,23 +88,23 @@ fn fill(
     prefixes.iter().try_for_each(|(prefix, action)| tables.list(*prefix, *action))
 }
 
-fn attach_program(link: &Link, mode: AttachMode, program: &Program<'_>) -> Result<(), XdpError> {
-    match mode {
-        AttachMode::Native => attach_in(link, FilterMode::Native, program),
-        AttachMode::Generic => attach_in(link, FilterMode::Generic, program),
-        AttachMode::Auto => match attach_in(link, FilterMode::Native, program) {
-            Err(XdpError::Attach { reason: native, .. }) => {
-                attach_in(link, FilterMode::Generic, program).map_err(|error| match error {
-                    XdpError::Attach { interface, mode, reason } => {
-                        let reason = format!("{reason}; native: {native}");
-                        XdpError::Attach { interface, mode, reason }
-                    }
-                    error => error,
-                })
-            }
-            result => result,
+/// Why the driver did not take it, if it was asked and need not.
+fn attach_program(
+    link: &Link,
+    mode: AttachMode,
+    program: &Program<'_>,
+) -> Result<Option<String>, XdpError> {
+    let attach = |mode| attach_in(link, mode, program);
+    let refused = match mode {
+        AttachMode::Native => return attach(FilterMode::Native).map(|()| None),
+        AttachMode::Generic => return attach(FilterMode::Generic).map(|()| None),
+        AttachMode::Auto => match attach(FilterMode::Native) {
+            Ok(()) => return Ok(None),
+            Err(XdpError::Attach { reason, .. }) => reason,
+            Err(error) => return Err(error),
         },
-    }
+    };
+    attach(FilterMode::Generic).map(|()| Some(refused))
 }
 
 fn attach_in(link: &Link, mode: FilterMode, program: &Program<'_>) -> Result<(), XdpError> {

@@ -183,6 +183,20 @@ fn remove(interface: &str, index: u32, mode: FilterMode, program: u32) -> Result
     removed.map_err(|error| XdpError::Detach { interface: interface.to_owned(), error })
 }
 
+/// Names of the interfaces that have one of our filters, also of another version.
+///
+/// # Errors
+/// As [`Filter::all`].
+pub fn interfaces() -> Result<Vec<String>, XdpError> {
+    let mut names = Vec::new();
+    for link in netlink::links().map_err(XdpError::Netlink)? {
+        if matches!(attached(&link)?, Attached::Ours(..)) {
+            names.push(link.name);
+        }
+    }
+    Ok(names)
+}
+
 /// Samples of all filters of this network namespace, by number of the interface.
 ///
 /// # Errors

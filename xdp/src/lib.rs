@@ -14,8 +14,8 @@ mod settings;
 mod tables;
 mod verdict;
 
-pub use attach::{AttachMode, attach};
+pub use attach::{AttachMode, Attachment, attach};
 pub use error::XdpError;
-pub use filter::{Filter, detach, filter_of, filters};
+pub use filter::{Filter, detach, filter_of, filters, interfaces};
 pub use prefix::{Prefix, PrefixAction, PrefixError};
 pub use settings::{MAX_LIMIT, Settings};
