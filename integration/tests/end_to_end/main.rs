@@ -38,6 +38,7 @@ mod top;
 mod traffic;
 mod truth;
 mod view;
+mod xdp;
 
 use std::process::ExitCode;
 
@@ -125,6 +126,7 @@ fn main() -> ExitCode {
         demo::trials(),
         doctor::trials(),
         reflector::trials(),
+        xdp::trials(),
     ];
     let trials = trials.into_iter().flatten().collect();
     libtest_mimic::run(&arguments, trials).exit_code()
