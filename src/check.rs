@@ -99,7 +99,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let (mut source, length) = if let Some(player) = args.replay.player(&args.app)? {
         (Source::whole(player, &args.app), Duration::MAX)
     } else {
-        let source = if args.interrupts { Source::traced } else { Source::live };
+        let source = if args.interrupts { Source::traced } else { Source::host };
         (source(&args.app, STEP)?, Duration::from_secs(args.seconds))
     };
     let begun = Instant::now();

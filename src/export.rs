@@ -11,7 +11,7 @@ use pmdscope_export::address::ListenAddress;
 use pmdscope_export::text::TextFormat;
 
 use crate::config::ConfigArg;
-use crate::{duration, output, session};
+use crate::{duration, interfaces, output, session};
 
 /// Export metrics of DPDK apps to Prometheus and OTLP
 ///
@@ -110,6 +110,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut config = args.config.load()?;
     args.set(&mut config.export);
     config.export_interrupts |= args.interrupts;
+    interfaces::read_with(&mut config.settings);
     if args.print_config {
         output::print(&config.text())?;
     } else if args.once {

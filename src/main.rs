@@ -18,6 +18,7 @@ mod extcap;
 #[cfg(test)]
 mod fixture;
 mod flows;
+mod interfaces;
 mod interrupts;
 mod lcores;
 mod leaks;

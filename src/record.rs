@@ -22,7 +22,7 @@ use self::stop::StopSignal;
 use crate::number::whole;
 use crate::session::{self, AppArg};
 use crate::size::parse_bytes;
-use crate::{duration, top};
+use crate::{duration, interfaces, top};
 
 /// How often to look for new apps.
 const DISCOVERY_INTERVAL: Duration = Duration::from_secs(3);
@@ -123,6 +123,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let stop = StopSignal::new()?;
     let mut settings = args.app.settings()?;
     let _tracer = args.interrupts.then(|| session::trace(&mut settings));
+    interfaces::read_with(&mut settings);
     let all = settings.clone();
     if let Some(name) = &args.app.app {
         settings.only(name, &[]);

@@ -14,7 +14,7 @@ use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
 use pmdscope_telemetry::{Fleet, FleetSettings, FleetState};
 
 use crate::session::{self, AppArg};
-use crate::{bundle, output};
+use crate::{bundle, interfaces, output};
 
 /// How long a report waits for the tracer: bpftrace takes seconds to attach, longer where it finds no CPU,
 /// and threads that do not poll are not traced.
@@ -131,11 +131,26 @@ impl Source {
     ///
     /// When there is none, when the only one cannot be asked, or the configuration is wrong.
     pub(crate) fn live(app: &AppArg, interval: Duration) -> Result<Self> {
-        let (fleet, next) = (app.fleet()?, Instant::now());
-        Ok(Self::Live(Box::new(Live { fleet, interval, next, tracer: None })))
+        Ok(Self::of(app.fleet()?, interval))
     }
 
-    /// As [`Source::live`], with the time that is stolen from lcores. Returns when they are traced, or it
+    /// As [`Source::live`], with the interfaces of the kernel that have a filter or a bypass; if there is
+    /// one, an app need not run.
+    ///
+    /// # Errors
+    ///
+    /// As [`Source::live`].
+    pub(crate) fn host(app: &AppArg, interval: Duration) -> Result<Self> {
+        let mut settings = app.settings()?;
+        interfaces::read_with(&mut settings);
+        Ok(Self::of(Fleet::start(app.app.as_deref(), settings)?, interval))
+    }
+
+    fn of(fleet: Fleet, interval: Duration) -> Self {
+        Self::Live(Box::new(Live { fleet, interval, next: Instant::now(), tracer: None }))
+    }
+
+    /// As [`Source::host`], with the time that is stolen from lcores. Returns when they are traced, or it
     /// is known that they are not.
     ///
     /// # Errors
@@ -143,6 +158,7 @@ impl Source {
     /// As [`Source::live`].
     pub(crate) fn traced(app: &AppArg, interval: Duration) -> Result<Self> {
         let mut settings = app.settings()?;
+        interfaces::read_with(&mut settings);
         let tracer = session::trace(&mut settings);
         let fleet = Fleet::start(app.app.as_deref(), settings)?;
         let mut live = Live { fleet, interval, next: Instant::now(), tracer: Some(tracer) };

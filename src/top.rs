@@ -24,7 +24,7 @@ use crate::number::whole;
 use crate::output::StandardOutput;
 use crate::session::AppArg;
 use crate::source::{AtArg, ReplayArg, Source};
-use crate::{flows, output, session, source, watch};
+use crate::{flows, interfaces, output, session, source, watch};
 
 /// Time between two samples.
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
@@ -153,7 +153,7 @@ fn print(args: &Args) -> Result<()> {
     let mut source = match args.replay.player(&args.app)? {
         Some(player) => Source::steps(player, &args.app, &args.at, interval, reports)?,
         None if args.interrupts => Source::traced(&args.app, interval)?,
-        None => Source::live(&args.app, interval)?,
+        None => Source::host(&args.app, interval)?,
     };
     if !interval.is_zero() {
         source.prepare();
@@ -203,6 +203,7 @@ fn display(args: &Args) -> Result<()> {
 fn display_live(args: &Args) -> Result<()> {
     let (chosen, mut settings) = (args.app.app.clone(), args.app.settings()?);
     let untraced = settings.clone();
+    interfaces::read_with(&mut settings);
     let _tracer = args.interrupts.then(|| session::trace(&mut settings));
     let options = options(args, TimeZone::system(), settings.rules.thresholds)?;
     let mut sampler = None;

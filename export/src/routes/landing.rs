@@ -35,6 +35,18 @@ pub(super) fn page(snapshot: &ScrapeSnapshot, broken: Option<&str>) -> String {
     if let Some(unreadable) = unreadable_text(&snapshot.fleet.unreadable) {
         let _ = writeln!(html, "<p class=\"bad\">{}</p>", escape(&unreadable));
     }
+    for finding in snapshot.fleet.interfaces.findings() {
+        let [subject, evidence, advice] =
+            [&finding.subject.to_string(), &finding.evidence, &finding.advice].map(|t| escape(t));
+        let (lint, severity) = (finding.lint, finding.severity.word());
+        let _ = writeln!(
+            html,
+            "<p class=\"bad\"><b>{lint}</b> of {subject}, {severity}: {evidence}<br>{advice}</p>"
+        );
+    }
+    if let Some(error) = &snapshot.fleet.interfaces.error {
+        let _ = writeln!(html, "<p class=\"bad\">interfaces: {}</p>", escape(error));
+    }
     let apps = &snapshot.fleet.apps;
     let health: Vec<_> =
         apps.iter().map(|app| AppHealth::of(app, &snapshot.render_options.tolerate)).collect();
@@ -97,6 +109,15 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn floods_are_shown() {
+        let options = crate::snapshot::RenderOptions::default().into();
+        let counters = crate::metrics::ExporterCounters::default();
+        let snapshot = ScrapeSnapshot::new(crate::fixture::fleet(), counters, options);
+        let html = page(&snapshot, None);
+        assert!(html.contains("<b>flood</b> of eth0, warning: 9000 of 10000 packets/s"), "{html}");
+    }
 
     #[test]
     fn names_cannot_add_markup() {

@@ -18,7 +18,8 @@ const SHORTEST_NS: u64 = 20_000_000;
 pub struct InterfaceRates {
     /// Seconds between the two samples.
     pub interval_s: Option<f64>,
-    /// All packets that arrived: those of the queues, or else those of the interface.
+    /// All packets that arrived: the highest of those of the queues, of the interface, and of the filter,
+    /// since each may leave some out.
     pub rx_pps: Option<f64>,
     /// Of these, packets that the filter dropped.
     pub filtered_pps: Option<f64>,
@@ -185,9 +186,16 @@ fn rates(now: &InterfaceSample, interval: Option<(&InterfaceSample, f64)>) -> In
         }
         None => interval.map(|_| 0.0),
     };
+    // Each may leave some out: drivers count packets in queues only on some paths, or do not count in the
+    // interface what an XDP program drops; and a filter may see a part.
+    let arrived = [
+        sum(queues.iter().map(|queue| queue.pps)),
+        of(|sample| sample.rx_packets),
+        filter.as_ref().and_then(|filter: &FilterRates| filter.pps),
+    ];
     let mut rates = InterfaceRates {
         interval_s: interval.map(|(_, seconds)| seconds),
-        rx_pps: sum(queues.iter().map(|queue| queue.pps)).or_else(|| of(|s| s.rx_packets)),
+        rx_pps: arrived.into_iter().flatten().reduce(f64::max),
         filtered_pps: match &filter {
             Some(filter) => filter.dropped_ps,
             None => interval.map(|_| 0.0),

@@ -63,6 +63,23 @@ fn what_nobody_counts_is_unknown_and_not_0() {
 }
 
 #[test]
+fn packets_that_one_counter_leaves_out_are_not_missing() {
+    // A driver that counts queues only on its XDP path, and one that counts no dropped packets.
+    for (rx_packets, in_queue) in [(10_000, 0), (1000, 10_000), (1000, 0)] {
+        let interface = |times| InterfaceSample {
+            rx_packets: Some(rx_packets * times),
+            queues: vec![InterfaceQueueSample {
+                packets: Some(in_queue * times),
+                ..InterfaceQueueSample::default()
+            }],
+            ..filtered_interface(times)
+        };
+        let rates = after(&interface(1), &interface(2));
+        assert_eq!((rates.rx_pps, rates.kernel_pps), (Some(5000.0), Some(500.0)));
+    }
+}
+
+#[test]
 fn top_sources_are_those_of_the_interval() {
     let source = |last: u8, packets| SourceSample { address: [10, 0, 0, last].into(), packets };
     let with = |top_sources: Vec<SourceSample>, times| {
