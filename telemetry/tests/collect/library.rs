@@ -1,0 +1,110 @@
+//! Tables of libpmdscope, in pages.
+
+use super::*;
+
+#[test]
+fn an_app_with_libpmdscope() {
+    let sample = collect(&Recording::read("dpdk-22.11/pmdscope-reflector.jsonl"));
+    assert_eq!(sample.partial, Vec::<String>::new());
+    let [pool] = &sample.pools[..] else { panic!("{:?}", sample.pools) };
+    let parts = PoolOccupancy { common: 7615, cached: 531, in_use: 45 };
+    assert_eq!((pool.occupancy, pool.size), (Some(parts), 8191));
+    assert_eq!(pool.lcore_caches, [(0, 256), (1, 275)].into());
+    let rows: Vec<_> = sample.queues.iter().map(|q| (q.direction, q.queue, q.packets)).collect();
+    let (first, second) = (95_616_512, 34_284_768);
+    let of = |direction| [(direction, 0, first), (direction, 1, second)];
+    assert_eq!(rows, [of(QueueDirection::Rx), of(QueueDirection::Tx)].concat());
+    assert_eq!((sample.queues[0].depth, sample.queues[0].descriptors), (None, None));
+    assert_eq!((sample.queues[0].bursts.len(), sample.queues[0].depths.len()), (8, 13));
+    assert_eq!(sample.queues[0].bursts[5], sample.queues[0].polls);
+    let lcores: Vec<_> =
+        sample.lcores.iter().map(|l| (l.lcore, l.role.as_str(), l.polls)).collect();
+    assert_eq!(lcores, [(0, "main", 2_988_078), (1, "worker", 1_071_399)]);
+    // Recorded before libraries told how many source files have call sites.
+    assert_eq!((sample.level(), sample.level_may_be_higher()), (1, true));
+    assert!(sample.library.is_some_and(|library| library.control_shares_poll_cpu));
+}
+
+#[test]
+fn ledgers_and_captures_are_asked_for_once_a_second() {
+    let recording = Recording::read("dpdk-22.11/pmdscope-leaking.jsonl");
+    let tables = |asked: Vec<String>| {
+        let counted = |table: &str| asked.iter().filter(|request| **request == table).count();
+        ["pools", "lcores", "leaks", "tee"].map(|table| counted(&format!("/pmdscope/{table}")))
+    };
+    assert_eq!(tables(asked(recording, 3)), [3, 3, 1, 1]);
+}
+
+#[test]
+fn sixty_four_queues_of_libpmdscope_come_in_four_pages() {
+    let sample = collect(&Recording::read("dpdk-22.11/pmdscope-64-queues.jsonl"));
+    assert_eq!(sample.partial, Vec::<String>::new());
+    let rx: Vec<_> = sample.queues.iter().take(64).map(|q| (q.direction, q.queue)).collect();
+    assert_eq!(rx, (0..64).map(|queue| (QueueDirection::Rx, queue)).collect::<Vec<_>>());
+    assert_eq!((sample.queues.len(), sample.ports[0].rx_queues), (128, 64));
+    assert!(sample.queues.iter().all(|queue| queue.packets > 0));
+}
+
+#[test]
+fn tables_of_libpmdscope_are_read_page_by_page() {
+    let sample = collect(&Recording::read("synthetic/pmdscope-two-pages.jsonl"));
+    assert_eq!(sample.partial, Vec::<String>::new());
+    let names: Vec<_> = sample.pools.iter().map(|pool| pool.name.as_str()).collect();
+    assert_eq!(names, ["clones", "mb_pool", "z_last"]);
+    assert_eq!(sample.pools[1].lcore_caches, [(1, 183), (3, 200)].into());
+    assert_eq!((sample.level(), sample.level_may_be_higher()), (2, false));
+    let library = sample.library.unwrap();
+    assert_eq!((library.version.as_str(), library.tee_socket), ("0.1.0", None));
+    assert_eq!(sample.lcores[0].gaps, [5, 6, 7]);
+    assert!(sample.queues.is_empty());
+}
+
+/// Serves the pools with a generation that `generation` gives for each page.
+fn changing(generation: impl Fn(u32) -> u32 + Send + 'static) -> FakeApp {
+    let recording = Recording::read("synthetic/pmdscope-two-pages.jsonl");
+    let pages = AtomicU32::new(0);
+    FakeApp::start(move |connection| {
+        connection.serve(|request| {
+            let reply = recording.answer(request);
+            if !request.starts_with("/pmdscope/pools") {
+                return reply;
+            }
+            let page = pages.fetch_add(1, Ordering::Relaxed);
+            reply.replace(r#""generation":3"#, &format!(r#""generation":{}"#, generation(page)))
+        });
+    })
+}
+
+#[test]
+fn a_table_that_changes_between_pages_is_read_again() {
+    let app = changing(|page| page.min(2));
+    let sample = SampleCollector::new(app.app()).collect(TIMEOUT).unwrap();
+    assert_eq!((sample.pools.len(), sample.partial.len()), (3, 0), "{:?}", sample.partial);
+}
+
+#[test]
+fn a_table_that_keeps_changing_is_left_out() {
+    let app = changing(|page| page);
+    let sample = SampleCollector::new(app.app()).collect(TIMEOUT).unwrap();
+    assert!(sample.pools.is_empty() && sample.lcores.len() == 1);
+    assert!(sample.partial[0].starts_with("/pmdscope/pools: the table changed"));
+}
+
+#[test]
+fn a_page_of_another_offset_is_never_taken() {
+    let recording = Recording::read("synthetic/pmdscope-two-pages.jsonl");
+    let first = recording.answer("/pmdscope/pools").replace(r#""next":2,"#, "");
+    let sample = collect(&recording.with("/pmdscope/pools,2", &first));
+    assert!(sample.pools.is_empty(), "{:?}", sample.pools);
+    assert!(sample.partial[0].starts_with("/pmdscope/pools: the reply is about"));
+}
+
+#[test]
+fn an_unknown_schema_falls_back_to_the_tables_of_stock_apps() {
+    let recording = Recording::read("synthetic/pmdscope-two-pages.jsonl");
+    let other = recording.answer("/pmdscope").replace(r#""schema":1"#, r#""schema":9"#);
+    let sample = collect(&recording.with("/pmdscope", &other));
+    assert!(sample.library.is_none());
+    assert_eq!(sample.pools.len(), 1);
+    assert!(sample.partial[0].starts_with("/pmdscope: libpmdscope speaks schema 9"));
+}
