@@ -44,7 +44,7 @@ fn discovery() -> Table {
             Time(10 * MILLISECOND, 10 * SECOND),
             |c| &mut c.settings.discover.timeout,
             r#""300ms""#,
-            "Timeout for the identification of an app",
+            "Timeout for the identification of an app; commands that look once wait at least 1s",
         ),
         Key::new(
             "keep_lost",
