@@ -90,8 +90,7 @@ impl FromStr for SamplingMode {
 }
 
 /// Options about rows, of which only conversations and listeners have many.
-const ROW_OPTIONS: [&str; 10] =
-    ["sort", "reverse", "top", "all", "v4", "v6", "tcp", "udp", "sctp", "resolve"];
+const ROW_OPTIONS: [&str; 9] = ["sort", "reverse", "top", "all", "v4", "v6", "tcp", "udp", "sctp"];
 /// Options about packets and times, which do not apply to counters of ports.
 const PACKET_OPTIONS: [&str; 8] =
     ["seconds", "direction", "sample", "cpu_budget", "flows", "outer", "no_pdump", "force_pdump"];
@@ -161,11 +160,12 @@ pub(crate) struct Args {
 
     /// Port counters, like netstat -i
     #[arg(short, long = "interfaces", group = "view", help_heading = "Views",
-          conflicts_with_all = ROW_OPTIONS, conflicts_with_all = PACKET_OPTIONS)]
+          conflicts_with_all = ROW_OPTIONS, conflicts_with_all = PACKET_OPTIONS, conflicts_with = "resolve")]
     interface_counters: bool,
 
     /// Packets by protocol, like netstat -s
-    #[arg(short, long, group = "view", help_heading = "Views", conflicts_with_all = ROW_OPTIONS)]
+    #[arg(short, long, group = "view", help_heading = "Views", conflicts_with_all = ROW_OPTIONS,
+          conflicts_with = "resolve")]
     statistics: bool,
 
     /// Packets per queue (RSS balance)

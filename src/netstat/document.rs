@@ -117,15 +117,21 @@ struct NamesJson {
 }
 
 #[derive(Debug, Serialize)]
-struct EndNames {
+pub(super) struct EndNames {
     host: Option<String>,
     service: Option<String>,
 }
 
+impl EndNames {
+    fn of(names: &NameResolver, protocol: u8, end: FlowEndpoint) -> Self {
+        Self { host: names.host(end), service: names.service(protocol, end) }
+    }
+}
+
 impl NamesJson {
     fn of(names: &NameResolver, flow: &Flow) -> Self {
-        let [local, remote] = [flow.local, flow.remote]
-            .map(|end| EndNames { host: names.host(end), service: names.service(flow.proto, end) });
+        let [local, remote] =
+            [flow.local, flow.remote].map(|end| EndNames::of(names, flow.proto, end));
         Self { local, remote }
     }
 }
@@ -151,7 +157,13 @@ fn document<'a>(
         flows.map(|flow| conversation(data, snapshot, flow)).collect()
     };
     let counters = data.counters.as_ref();
-    let listeners = shows(ReportView::Listen).then(|| listen::all(args, snapshot));
+    let mut listeners = shows(ReportView::Listen).then(|| listen::all(args, snapshot));
+    if let Some((all, names)) = listeners.as_mut().zip(data.names.as_ref()) {
+        data.look_up(all.ports.iter().map(|listener| (listener.number, listener.local)));
+        for listener in &mut all.ports {
+            listener.names = Some(EndNames::of(names, listener.number, listener.local));
+        }
+    }
     let ports = counters.filter(|_| shows(ReportView::Interfaces) || shows(ReportView::Statistics));
     NetstatDocument {
         schema: NETSTAT_SCHEMA,

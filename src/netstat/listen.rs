@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use super::args::Args;
 use super::conversations;
+use super::document::EndNames;
 use super::format::{self, SCTP, TCP, UDP};
 use super::report_data::{ReportData, app_of};
 use super::report_layout::ReportLayout;
@@ -29,7 +30,10 @@ const SEVERAL: usize = 2;
 pub(super) struct ListeningPort<'a> {
     app: &'a str,
     proto: String,
-    local: FlowEndpoint,
+    pub(super) local: FlowEndpoint,
+    /// With `--resolve` and JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) names: Option<EndNames>,
     /// VLANs and tunnel; empty without.
     wrapping: String,
     remotes: usize,
@@ -42,7 +46,7 @@ pub(super) struct ListeningPort<'a> {
     tx: PacketCounts,
     last_ns: u64,
     #[serde(skip)]
-    number: u8,
+    pub(super) number: u8,
     #[serde(skip)]
     addresses: BTreeSet<IpAddr>,
 }
@@ -176,6 +180,7 @@ fn add<'a>(
         app: app_of(snapshot, flow.app),
         proto: conversation::protocol(flow.proto),
         local,
+        names: None,
         wrapping: conversation::wrapping(flow),
         remotes: 0,
         conversations: 0,

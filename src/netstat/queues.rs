@@ -89,7 +89,7 @@ pub(super) fn all(args: &Args, data: &ReportData) -> Vec<QueueLoad> {
     loads.sort_by(|a, b| key(a).cmp(&key(b)));
     weigh(&mut loads, &data.thresholds);
     for load in loads.iter_mut().filter(|load| load.hot) {
-        load.flows = causes(&snapshot, load);
+        load.flows = causes(data, &snapshot, load);
     }
     loads
 }
@@ -189,7 +189,7 @@ fn of_packets(snapshot: &FlowSnapshot, data: &ReportData, wanted: Wanted) -> Vec
 }
 
 /// The conversations with most packets of a queue.
-fn causes(snapshot: &FlowSnapshot, load: &QueueLoad) -> Vec<QueueLoadCause> {
+fn causes(data: &ReportData, snapshot: &FlowSnapshot, load: &QueueLoad) -> Vec<QueueLoadCause> {
     let place = |flow: &Flow| if load.dir == DIR_TX { flow.tx_place } else { flow.rx_place };
     let here = |place: FlowPlace| place.port == load.port && place.queue == load.queue;
     let count = |flow: &Flow| {
@@ -201,18 +201,20 @@ fn causes(snapshot: &FlowSnapshot, load: &QueueLoad) -> Vec<QueueLoadCause> {
     };
     let mut flows = snapshot.flows.iter().filter(is_here).collect::<Vec<_>>();
     flows.sort_by_key(|flow| std::cmp::Reverse((count(flow), flow.remote)));
+    flows.truncate(NAMED);
+    data.look_up(flows.iter().flat_map(|flow| conversations::ends(flow)));
     let queue = snapshot.queues.iter().find(|queue| {
         let place = (app_of(snapshot, queue.app), queue.port, queue.dir, queue.queue);
         place == (load.app.as_str(), load.port, load.dir, load.queue)
     });
     let all = queue.map_or(0, |queue| queue.total.packets);
     let cause = |flow: &Flow| QueueLoadCause {
-        conversation: report_data::name(flow),
+        conversation: data.conversation(flow),
         packets: count(flow),
         share: (all > 0).then(|| (count(flow) as f64 / all as f64).min(1.0)),
         several: place(flow).is_some_and(|place| place.several),
     };
-    flows.into_iter().take(NAMED).map(cause).collect()
+    flows.into_iter().map(cause).collect()
 }
 
 /// The report.

@@ -162,6 +162,11 @@ impl ReportData {
         names.map_or_else(|| conversation::endpoint(end), |names| names.endpoint(protocol, end))
     }
 
+    /// A conversation by its ends.
+    pub(super) fn conversation(&self, flow: &Flow) -> String {
+        with_ends(flow, [flow.local, flow.remote].map(|end| self.endpoint(flow.proto, end)))
+    }
+
     /// Packets that rings or files say are missing.
     pub(super) fn lost(&self) -> u64 {
         self.losses.rings_full.max(self.counted().lost)
@@ -251,9 +256,12 @@ pub(super) fn way(dir: u8) -> &'static str {
     pmdscope_render::direction_name(dir)
 }
 
-/// Names the ends of a conversation.
+/// A conversation by its ends, in numbers.
 pub(crate) fn name(flow: &Flow) -> String {
-    let [local, remote] = [flow.local, flow.remote].map(conversation::endpoint);
+    with_ends(flow, [flow.local, flow.remote].map(conversation::endpoint))
+}
+
+fn with_ends(flow: &Flow, [local, remote]: [String; 2]) -> String {
     let wrapping = conversation::wrapping(flow);
     let wrapping = if wrapping.is_empty() { wrapping } else { format!(" in {wrapping}") };
     format!(

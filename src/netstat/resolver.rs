@@ -67,7 +67,8 @@ impl NameResolver {
         Self::with(look_up)
     }
 
-    fn with(
+    /// Asks `lookup`, in several threads.
+    pub(super) fn with(
         lookup: impl Fn(LookupKey) -> Option<String> + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let state = Arc::new(ResolverState {

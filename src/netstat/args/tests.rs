@@ -77,7 +77,7 @@ fn wrong_values_and_contradictions_are_refused() {
         "-r x --force-pdump",
         "-n --resolve",
         "-i --resolve",
-        "--queues --resolve",
+        "-s --resolve",
         "-s -t",
         "-s -6",
         "-s --sort rx",
@@ -133,6 +133,7 @@ fn what_a_view_cannot_show_is_refused_with_advice() {
         "--queues -r x --outer --flows 100 -Q in",
         "-c -I 5 -r - -t",
         "-l --resolve",
+        "--queues --resolve",
         "-c --resolve --json",
         "-r x -t -6 --sort rx --reverse --all",
     ] {

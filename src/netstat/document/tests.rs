@@ -3,6 +3,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::netstat::fixture::{args, counters, exact, sampled};
+use crate::netstat::resolver::LookupKey;
 
 fn json(words: &str, data: &ReportData) -> Value {
     let snapshot = data.counted();
@@ -30,6 +31,30 @@ fn every_view_has_its_part() {
             assert_eq!(!json[part].is_null(), parts.contains(&part), "{view}: {part}");
         }
     }
+}
+
+#[test]
+fn listeners_and_hot_queues_have_names() {
+    let names = NameResolver::with(|key| match key {
+        LookupKey::Host(addr) => {
+            Some(format!("host-{}.example", addr.to_string().replace([':', '.'], "-")))
+        }
+        LookupKey::Service { .. } => None,
+    });
+    let named = ReportData { names: Some(names.unwrap()), counters: Some(counters()), ..exact() };
+    let listeners = json("-l --resolve", &named);
+    for listener in listeners["listeners"].as_array().unwrap() {
+        let address = listener["local"]["addr"].as_str().unwrap().replace([':', '.'], "-");
+        assert_eq!(listener["names"]["host"], format!("host-{address}.example"));
+        assert!(listener["names"]["service"].is_null());
+    }
+    let queues = json("--queues --resolve", &named);
+    let flows =
+        queues["queues"].as_array().unwrap().iter().flat_map(|q| q["flows"].as_array().unwrap());
+    let flows = flows.map(|flow| flow["conversation"].as_str().unwrap()).collect::<Vec<_>>();
+    assert!(!flows.is_empty() && flows.iter().all(|flow| flow.contains(".example:")), "{flows:?}");
+    let numeric = json("-l", &exact());
+    assert!(numeric["listeners"][0]["names"].is_null(), "{numeric:#}");
 }
 
 #[test]
