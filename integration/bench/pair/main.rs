@@ -105,9 +105,9 @@ fn measure(
             return Ok(());
         }
         let highest = results.highest(link, size);
-        let held = bench.hold(link, size, 0.9 * highest, Duration::from_secs(hold))?;
+        let outcome = bench.hold(link, size, 0.9 * highest, Duration::from_secs(hold))?;
         eprintln!("held {} {}: {:.0} s", link.name(), size.name(), begin.elapsed().as_secs_f64());
-        results.held(link, size, held);
+        results.held(link, size, outcome);
     }
     Ok(())
 }

@@ -67,7 +67,7 @@ impl Bench {
             Peer::Testpmd => {
                 let txpkts = format!("--txpkts={}", size.testpmd());
                 let args = ["--forward-mode=flowgen", &txpkts];
-                self.start_testpmd("flowgen", self.cpus.0, link.client(&socket), &scratch, &args)?
+                start_testpmd("flowgen", self.cpus.0, link.client(&socket), &scratch, &args)?
             }
         };
         let rate = returned_rate(&app, &mut generator);
@@ -126,7 +126,7 @@ impl Bench {
             }
             Peer::Testpmd => {
                 let args = ["--forward-mode=macswap"];
-                self.start_testpmd("macswap", cpu, link.server(socket), scratch, &args)?.1
+                start_testpmd("macswap", cpu, link.server(socket), scratch, &args)?.1
             }
         };
         wait_until("the socket of the link", START, || {
@@ -151,26 +151,6 @@ impl Bench {
         await_telemetry(&mut process, &prefix)?;
         Ok((prefix, process))
     }
-
-    /// With a console, or else it would end: it gives the main lcore, which does not forward, nothing to do.
-    fn start_testpmd(
-        &self,
-        role: &str,
-        cpu: usize,
-        device: Vec<String>,
-        scratch: &Scratch,
-        args: &[&str],
-    ) -> Result<(String, Process)> {
-        let prefix = scratch.prefix(role);
-        let lcores = format!("0@{cpu},1@{cpu}");
-        let mut command = eal(Path::new(crate::TESTPMD), &lcores, &prefix);
-        command.args(device).args(["--", "-i", "--auto-start", "--no-mlockall"]);
-        command.args(["--disable-link-check", "--txd=1024", "--rxd=1024", "--burst=32"]);
-        command.args(["--total-num-mbufs=16384"]).args(args);
-        let mut process = Process::spawn_with_console(role, &mut command, scratch.dir())?;
-        await_telemetry(&mut process, &prefix)?;
-        Ok((prefix, process))
-    }
 }
 
 /// A DPDK process in a session of its own, on hugepages.
@@ -179,6 +159,25 @@ fn eal(program: &Path, lcores: &str, prefix: &str) -> Command {
     command.arg(program).args(["--lcores", lcores, "--no-pci", "-m", "192"]);
     command.args(["--file-prefix", prefix, "--log-level", "lib.*:error"]);
     command
+}
+
+/// With a console, or else it would end: it gives the main lcore, which does not forward, nothing to do.
+fn start_testpmd(
+    role: &str,
+    cpu: usize,
+    device: Vec<String>,
+    scratch: &Scratch,
+    args: &[&str],
+) -> Result<(String, Process)> {
+    let prefix = scratch.prefix(role);
+    let lcores = format!("0@{cpu},1@{cpu}");
+    let mut command = eal(Path::new(crate::TESTPMD), &lcores, &prefix);
+    command.args(device).args(["--", "-i", "--auto-start", "--no-mlockall"]);
+    command.args(["--disable-link-check", "--txd=1024", "--rxd=1024", "--burst=32"]);
+    command.args(["--total-num-mbufs=16384"]).args(args);
+    let mut process = Process::spawn_with_console(role, &mut command, scratch.dir())?;
+    await_telemetry(&mut process, &prefix)?;
+    Ok((prefix, process))
 }
 
 fn alive(process: &mut Process) -> Result<()> {

@@ -284,7 +284,7 @@ fn answers(scratch: &Scratch) -> Result<()> {
         echo_request(&[SERVICE, VLAN], &payload[..58], 0),
         // One request of 3000 bytes.
         ip_packet(&[], &ip[..1480], 0x2000),
-        ip_packet(&[], &ip[1480..2960], 0x2000 | 185),
+        ip_packet(&[], &ip[1480..2960], 0x2000 + 185),
         ip_packet(&[], &ip[2960..], 370),
     ];
     let answered = frames.len();
