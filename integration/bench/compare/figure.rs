@@ -35,7 +35,7 @@ pub(crate) fn draw(
     Ok(None)
 }
 
-/// A line for each system: label, then for each size rate (with quartiles), CPU (the same) and latencies.
+/// A line for each system: label, then for each size rate (with extremes), CPU (the same) and latencies.
 fn table(results: &Results, systems: &[System]) -> String {
     let mut out = String::new();
     for &system in systems {
@@ -85,11 +85,11 @@ fn script(terminal: &str, file: &Path, data: &Path, rows: usize, about: &str) ->
     format!(
         "set terminal {terminal}; set output '{file}'; \
          set multiplot layout 3,1 title 'Kernel against bypass: {about}' noenhanced; \
-         set grid y; set logscale y; set lmargin 10; set rmargin 12; set style fill solid 0.8; \
+         set grid y; set logscale y; set lmargin 10; set rmargin 14; set style fill solid 0.8; \
          set xrange [-0.6:{rows}-0.4]; set xtics rotate by -20 noenhanced font ',9'; set key outside right top; \
          set ylabel 'Mpps back'; set title 'highest rate'; {rates} \
          set ylabel 'CPU ns per packet'; set title 'highest rate, both sides and softirqs'; {cpu} \
-         set ylabel 'round trip, us'; set title '64 B at {rate} kpps'; plot {points}; \
+         set ylabel 'round trip, us'; set title '64 B at {rate} kpps'; set yrange [0.5:*]; plot {points}; \
          unset multiplot",
         rates = bars(2, ""),
         cpu = bars(5, ""),

@@ -17,6 +17,8 @@ use crate::plan::{Calls, Load, System};
 use crate::sample::{Drops, Watch, Window};
 
 const LIMIT: Duration = Duration::from_secs(60);
+/// Until a reflector has measured its clock, and polls.
+const SETTLE: Duration = Duration::from_millis(500);
 /// How long the reflector is watched without traffic.
 const IDLE: Duration = Duration::from_millis(200);
 /// The generator's CPU, and the reflector's.
@@ -74,6 +76,7 @@ impl Pair {
 
     /// CPU of the reflector while nothing comes.
     pub(crate) fn idle(&self) -> Result<f64> {
+        std::thread::sleep(SETTLE);
         Watch::idle(self.reflector_pid(), IDLE)
     }
 

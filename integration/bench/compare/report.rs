@@ -1,4 +1,4 @@
-//! Tables of medians and quartiles, and all rounds as CSV and JSON.
+//! Tables of medians with extremes, and all rounds as CSV and JSON.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -87,7 +87,7 @@ impl Results {
     }
 
     pub(crate) fn spread(&self, load: Load, system: System, of: impl Fn(&Sample) -> f64) -> Spread {
-        Spread::of(self.of(load, system).iter().map(of))
+        range(self.of(load, system).iter().map(of))
     }
 
     /// How many times that of the baseline, round by round.
@@ -97,14 +97,22 @@ impl Results {
             samples.map(|sample| (sample.round, of(sample))).collect::<BTreeMap<_, _>>()
         };
         let (base, ours) = (by_round(BASELINE), by_round(system));
-        Spread::of(ours.iter().filter_map(|(round, ours)| Some(ours / base.get(round)?)))
+        range(ours.iter().filter_map(|(round, ours)| Some(ours / base.get(round)?)))
     }
+}
+
+/// Median and extremes: of few rounds, quartiles would say less.
+fn range(values: impl Iterator<Item = f64>) -> Spread {
+    let values = values.collect::<Vec<_>>();
+    let low = values.iter().copied().fold(f64::NAN, f64::min);
+    let high = values.iter().copied().fold(f64::NAN, f64::max);
+    Spread { low, high, ..Spread::of(values) }
 }
 
 /// One table for each load.
 pub(crate) fn tables(results: &Results, systems: &[System]) -> String {
     let mut out = format!(
-        "\nMedian (quartiles) of the rounds. Ratios are to \"{}\", round by round. CPU: 100 % is a core, \
+        "\nMedian (lowest to highest) of the rounds. Ratios are to \"{}\", round by round. CPU: 100 % is a core, \
          gen + refl + threads of softirqs.\n",
         BASELINE.label()
     );
@@ -128,7 +136,7 @@ pub(crate) fn idle(results: &Results, systems: &[System]) -> String {
     let mut out = String::from("\nNo traffic\n\n| system | CPU % of the reflector |\n|---|---|\n");
     for system in systems {
         if let Some(shares) = results.idle.get(system) {
-            let spread = Spread::of(shares.iter().map(|share| share * 100.0));
+            let spread = range(shares.iter().map(|share| share * 100.0));
             let _ = writeln!(out, "| {} | {spread:.0} |", system.label());
         }
     }
@@ -239,7 +247,7 @@ pub(crate) fn json(results: &Results, machine: &str) -> Value {
         })
     });
     let idle = results.idle.iter().map(|(system, shares)| {
-        let shares = spread(Spread::of(shares.iter().copied()));
+        let shares = spread(range(shares.iter().copied()));
         json!({ "system": system.label(), "reflector_cpu": shares })
     });
     let missing =
