@@ -236,7 +236,7 @@ pub fn down(
     }
     if let Some(state) = state.filter(|state| state.index == link.index) {
         down.app = app::find(interface, state.queue, namespace);
-        restore(&state, &link, down.app.is_some(), &mut down.undone, &mut failures)?;
+        restore(&state, &link, &mut down.undone, &mut failures)?;
     }
     if !failures.is_empty() {
         let reasons = failures.join("; ");
@@ -250,7 +250,6 @@ pub fn down(
 fn restore(
     state: &BypassState,
     link: &Link,
-    app_runs: bool,
     undone: &mut Vec<String>,
     failures: &mut Vec<String>,
 ) -> Result<(), BypassError> {
@@ -259,12 +258,12 @@ fn restore(
         Ok(()) => undone.push(what),
         Err(error) => failures.push(error.to_string()),
     };
-    // An app that runs has promiscuous mode and MTU to itself; one that was killed leaves them so.
-    if link.promiscuous && !state.promiscuous_before && !app_runs {
+    // Apps change both and leave them so. One that still runs needs them no more: it gets no packets.
+    if link.promiscuous && !state.promiscuous_before {
         let ended = link::end_promiscuous(interface, state.index);
         note("ended promiscuous mode".to_owned(), ended);
     }
-    if link.mtu != state.mtu_before && !app_runs {
+    if link.mtu != state.mtu_before {
         let restored = link::set_mtu(interface, state.index, state.mtu_before);
         note(format!("restored the MTU {}", state.mtu_before), restored);
     }
