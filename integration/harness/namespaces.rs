@@ -1,7 +1,7 @@
 //! Two network namespaces, joined by a virtual wire: traffic between them leaves the machine alone.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result, ensure};
@@ -64,6 +64,14 @@ impl NamespacePair {
     /// # Errors
     /// When the kernel has no such interfaces, or does not let us make them.
     pub fn new(kernel_sides: &[Side]) -> Result<Self> {
+        Self::with_queues(kernel_sides, 1)
+    }
+
+    /// As [`NamespacePair::new`], with so many RX and TX queues at either end.
+    ///
+    /// # Errors
+    /// As [`NamespacePair::new`].
+    pub fn with_queues(kernel_sides: &[Side], queues: u32) -> Result<Self> {
         let (pid, serial) = (std::process::id(), SERIAL.fetch_add(1, Ordering::Relaxed));
         let pair =
             Self { names: ["near", "far"].map(|end| format!("pmdscope-{pid}.{serial}-{end}")) };
@@ -71,24 +79,14 @@ impl NamespacePair {
             ip(&["netns", "add", name])?;
         }
         let [near, far] = &pair.names;
-        ip(&[
-            "link",
-            "add",
-            INTERFACE,
-            "address",
-            Side::Near.mac(),
-            "netns",
-            near,
-            "type",
-            "veth",
-            "peer",
-            "name",
-            INTERFACE,
-            "address",
-            Side::Far.mac(),
-            "netns",
-            far,
-        ])?;
+        let queues = queues.to_string();
+        let queues = ["numtxqueues", &queues, "numrxqueues", &queues];
+        let end = |side: Side, namespace| {
+            let end = [INTERFACE, "address", side.mac(), "netns", namespace];
+            [&end[..], &queues].concat()
+        };
+        let (near, far) = (end(Side::Near, near), end(Side::Far, far));
+        ip(&[&["link", "add"], &near[..], &["type", "veth", "peer", "name"], &far].concat())?;
         for side in [Side::Near, Side::Far] {
             let name = pair.name(side);
             ip(&["-n", name, "link", "set", INTERFACE, "addrgenmode", "none"])?;
@@ -125,11 +123,7 @@ impl NamespacePair {
     /// # Errors
     /// When `ethtool` is missing or fails.
     pub fn write_checksums(&self, side: Side) -> Result<()> {
-        let mut command = self.command(side, "ethtool");
-        check(
-            &command.args(["-K", INTERFACE, "tx", "off"]).output().context("ethtool")?,
-            "ethtool -K",
-        )
+        run(self.command(side, "ethtool").args(["-K", INTERFACE, "tx", "off"])).map(drop)
     }
 
     /// The name of a side's namespace.
@@ -156,9 +150,7 @@ impl NamespacePair {
     /// # Errors
     /// When the kernel has no such counter.
     pub fn counter(&self, side: Side, protocol: &str, name: &str) -> Result<u64> {
-        let out = self.command(side, "cat").arg("/proc/net/snmp").output()?;
-        check(&out, "cat /proc/net/snmp")?;
-        let text = String::from_utf8_lossy(&out.stdout);
+        let text = run(self.command(side, "cat").arg("/proc/net/snmp"))?;
         let prefix = format!("{protocol}:");
         let mut rows = text.lines().filter(|line| line.starts_with(&prefix));
         let (names, values) = (rows.next().unwrap_or_default(), rows.next().unwrap_or_default());
@@ -177,12 +169,16 @@ impl Drop for NamespacePair {
 }
 
 fn ip(args: &[&str]) -> Result<()> {
-    let out = Command::new("ip").args(args).output().context("ip of iproute2")?;
-    check(&out, &format!("ip {}", args.join(" ")))
+    run(Command::new("ip").args(args)).map(drop)
 }
 
-fn check(out: &Output, what: &str) -> Result<()> {
+/// Runs a command to its end; returns what it printed.
+///
+/// # Errors
+/// When it cannot be started or fails.
+pub fn run(command: &mut Command) -> Result<String> {
+    let out = command.output().with_context(|| format!("start {command:?}"))?;
     let told = String::from_utf8_lossy(&out.stderr);
-    ensure!(out.status.success(), "{what}: {}", told.trim());
-    Ok(())
+    ensure!(out.status.success(), "{command:?}: {}", told.trim());
+    Ok(String::from_utf8_lossy(&out.stdout).into_owned())
 }

@@ -3,6 +3,7 @@
 //! A test that cannot run here is reported as ignored, with a SKIP line that says why.
 
 mod bundle;
+mod bypass;
 mod capture;
 mod check;
 mod dashboards;
@@ -123,6 +124,7 @@ fn main() -> ExitCode {
         lcores::trials(),
         kernel_twin::trials(),
         bundle::trials(),
+        bypass::trials(),
         demo::trials(),
         doctor::trials(),
         reflector::trials(),
