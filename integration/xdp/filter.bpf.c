@@ -44,6 +44,8 @@ enum prefix_action {
 };
 
 #define SOURCES 8192
+/* New sources that a CPU lists within a tick of the kernel: a flood with forged ones is cheap. */
+#define NEW_SOURCES 512
 #define RATES 65536
 #define SERVERS 16384
 #define PREFIXES 65536
@@ -177,6 +179,18 @@ struct {
 	__type(key, struct address);
 	__type(value, __u64);
 } sources SEC(".maps");
+
+struct insertions {
+	__u64 tick;
+	__u64 number;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct insertions);
+} insertions SEC(".maps");
 
 /* When the next packet of a source, or the next SYN to a server, is due at the limit. */
 struct {
@@ -621,6 +635,22 @@ count(__u32 entry, __u64 bytes)
 	}
 }
 
+static __always_inline bool
+may_list_source(void)
+{
+	__u64 tick = bpf_ktime_get_coarse_ns();
+	__u32 first = 0;
+	struct insertions *now = bpf_map_lookup_elem(&insertions, &first);
+
+	if (now == NULL)
+		return false;
+	if (now->tick != tick) {
+		now->tick = tick;
+		now->number = 0;
+	}
+	return now->number++ < NEW_SOURCES;
+}
+
 static __always_inline void
 count_source(const struct packet *packet, __u64 bytes)
 {
@@ -630,7 +660,7 @@ count_source(const struct packet *packet, __u64 bytes)
 	packets = bpf_map_lookup_elem(&sources, &packet->source);
 	if (packets != NULL)
 		__sync_fetch_and_add(packets, 1);
-	else
+	else if (may_list_source())
 		bpf_map_update_elem(&sources, &packet->source, &one, BPF_NOEXIST);
 }
 

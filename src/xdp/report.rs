@@ -85,7 +85,7 @@ impl FilterReport {
         }
         if self.sample.uncounted_sources > 0 {
             let others = count(self.sample.uncounted_sources);
-            let _ = writeln!(text, "    {:39}  {others:>15}", "not counted by source (table full)");
+            let _ = writeln!(text, "    {:39}  {others:>15}", "not counted by source");
         }
     }
 
