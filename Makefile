@@ -33,9 +33,8 @@ INSTALLED = bin/pmdscope bin/pmdscope-reflector bin/pmdscope-generator bin/pmdsc
 C_SOURCES = $(shell git ls-files 'examples/*.[ch]' 'lib/*.[ch]' 'integration/*.[ch]' 'pdump/*.[ch]')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test screenshot test-install dashboards dashboard-pictures bench bench-leaks bench-capture bench-export bench-flows bench-interrupts bench-pair compare \
+.PHONY: help setup build demo test screenshot test-install dashboards dashboard-pictures bench bench-leaks bench-capture bench-export bench-flows bench-interrupts bench-pair bench-xdp compare \
 	soak soak-pdump soak-exit lab plots sanitize sanitize-quick fuzz lint lint-quick format install uninstall clean clean-hugepages
-
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -96,6 +95,10 @@ bench-interrupts: setup build ## measure what tracing takes from a poll core; te
 
 bench-pair: setup build ## benchmark generator and reflector against two dpdk-testpmd; eleven minutes (BENCH_ARGS=--quick)
 	target/release/pmdscope-bench-pair $(BENCH_ARGS)
+
+bench-xdp: setup build ## benchmark the XDP filter against nftables and iptables; one minute (BENCH_ARGS=--quick)
+	devtools/setup.sh xdp
+	target/release/pmdscope-bench-xdp $(BENCH_ARGS)
 
 soak: setup build ## test for two hours that clean traffic shows no leak (SOAK_SECONDS=N)
 	integration/apps/pipeline/soak.sh $(BUILD)/integration/pmdscope-pipeline target/release/pmdscope $(SOAK_SECONDS)

@@ -4,7 +4,7 @@
 # run again, also after a run that was interrupted. `setup.sh clang` adds what fuzzing needs,
 # `setup.sh screenshot` what the README's picture needs, `setup.sh pictures` what those of
 # the dashboards need, `setup.sh lab` what the lab in QEMU needs, `setup.sh plots` what plots of
-# runs of the generator need.
+# runs of the generator need, `setup.sh xdp` what the XDP filter is measured against.
 set -eu
 
 # netbase: without its /etc/protocols libpcap knows no protocol by name, and the tests compare with tcpdump.
@@ -20,6 +20,7 @@ screenshot_packages="python3-pexpect python3-pyte"
 pictures_packages="chromium curl"
 plots_packages="gnuplot-nox python3"
 lab_packages="qemu-system-x86 bpftrace"
+xdp_packages="nftables iptables ethtool"
 rust_needed=1.88
 tools=$(dirname "$0")
 
@@ -102,6 +103,7 @@ screenshot) wanted=$screenshot_packages ;;
 pictures) wanted=$pictures_packages ;;
 lab) wanted=$lab_packages ;;
 plots) wanted=$plots_packages ;;
+xdp) wanted=$xdp_packages ;;
 *) wanted="" ;;
 esac
 if [ -n "$wanted" ]; then
