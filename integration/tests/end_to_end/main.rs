@@ -12,6 +12,7 @@ mod doctor;
 mod exit;
 mod exporter;
 mod extcap;
+mod flood;
 mod harm;
 mod hazards;
 mod incidents;
@@ -107,6 +108,7 @@ fn main() -> ExitCode {
         trials(),
         exit::trials(),
         extcap::trials(),
+        flood::trials(),
         hazards::trials(),
         incidents::trials(),
         measurements::trials(),

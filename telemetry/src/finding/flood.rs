@@ -72,9 +72,10 @@ fn top(sources: &[SourceRates]) -> Option<String> {
 
 fn advice(interface: &str, filter: &FilterRates) -> String {
     if filter.worst().is_some_and(|worst| worst.reason == "denied") {
-        return "the filter drops denied prefixes: ask who routes them to you to drop them earlier; if they \
-                are legitimate, pmdscope xdp allow"
-            .to_owned();
+        return format!(
+            "the filter drops denied prefixes: ask who routes them to you to drop them earlier; if they are \
+             legitimate, pmdscope xdp allow {interface} PREFIX"
+        );
     }
     let Some(source) = filter.sources.first() else {
         return format!(
