@@ -37,7 +37,7 @@ pub struct InterfaceQueueSample {
     pub packets: Option<u64>,
     /// Packets lost for want of buffers or of room in a ring.
     pub dropped: Option<u64>,
-    /// Packets that an XDP program redirected to a socket (AF_XDP) or another interface.
+    /// Packets that an XDP program redirected to a socket (`AF_XDP`) or another interface.
     pub redirected: Option<u64>,
 }
 
