@@ -153,24 +153,27 @@ impl Flooded {
         let total: u64 = sent.values().sum();
         let reasons =
             ["passed", "malformed", "not_ip", "fragment", "denied", "rate_limit", "syn_flood"];
-        let mut last = String::new();
+        let mut counted_so_far = String::new();
         wait_until("all frames to be counted", LIMIT, || {
             let scrape = self.exporter.get("/metrics", &[])?.scrape()?;
             let of = |reason: &str| self.packets(&scrape, reason);
             let arrived = reasons.iter().map(|reason| of(reason)).sum::<Result<u64>>()?;
             let lost = self.lost()?;
-            last = format!("sent {sent:?}, arrived {arrived}, lost {lost}");
+            counted_so_far = format!("sent {sent:?}, arrived {arrived}, lost {lost}");
             let labels = [("interface", self.wire.near())];
             let received = scrape.value("dpdk_interface_receive_packets_total", &labels);
             for (kind, sent) in &sent {
                 let counted = of(kind)?;
-                ensure!(counted <= *sent, "{kind}: counted {counted}, {last}");
-                ensure!(counted + lost >= *sent || arrived + lost < total, "{kind}: {last}");
+                ensure!(counted <= *sent, "{kind}: counted {counted}, {counted_so_far}");
+                ensure!(
+                    counted + lost >= *sent || arrived + lost < total,
+                    "{kind}: {counted_so_far}"
+                );
             }
             // A filter in the driver judges what the kernel counts as received.
             Ok(arrived + lost == total && received == Some(arrived as f64))
         })
-        .with_context(|| last)
+        .with_context(|| counted_so_far)
         .map(drop)
     }
 }
