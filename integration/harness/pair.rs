@@ -39,6 +39,8 @@ pub struct PairOptions {
     pub signal: Option<String>,
     /// `--inject-restart`, for instance `300` or `1000/200`.
     pub restart: Option<String>,
+    /// `--inject-corruption`, for instance `1/10`.
+    pub corruption: Option<String>,
 }
 
 impl Default for PairOptions {
@@ -51,6 +53,7 @@ impl Default for PairOptions {
             stall: None,
             signal: None,
             restart: None,
+            corruption: None,
         }
     }
 }
@@ -167,6 +170,9 @@ fn start_reflector(
     }
     if let Some(restart) = &options.restart {
         command.args(["--inject-restart", restart]);
+    }
+    if let Some(corruption) = &options.corruption {
+        command.args(["--inject-corruption", corruption]);
     }
     started(&mut command, scratch, prefix, || socket.exists())
 }

@@ -13,6 +13,7 @@ mod exit;
 mod exporter;
 mod extcap;
 mod flood;
+mod generator;
 mod harm;
 mod hazards;
 mod incidents;
@@ -131,6 +132,7 @@ fn main() -> ExitCode {
         doctor::trials(),
         reflector::trials(),
         xdp::trials(),
+        generator::trials(),
     ];
     let trials = trials.into_iter().flatten().collect();
     libtest_mimic::run(&arguments, trials).exit_code()

@@ -26,10 +26,7 @@ const WRONG: &str = "ip.checksum.status == 0 || icmp.checksum.status == 0 \
                      || icmpv6.checksum.status == 0 || _ws.malformed";
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let pings = || {
-        let tools = ["ping", "nsenter", "unshare", "tcpdump", "tshark"];
-        Needs::Wireshark.missing().or_else(|| missing_program(&tools)).or_else(without_namespaces)
-    };
+    let pings = || needs_host().or_else(|| missing_program(&["ping"]));
     let without_ipv6 = || {
         let missing = !Path::new("/proc/sys/net/ipv6").exists();
         missing.then(|| Missing::Machine("the kernel has no IPv6".to_owned()))
@@ -48,6 +45,12 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
+/// Why there cannot be a [`Host`] here.
+pub(crate) fn needs_host() -> Option<Missing> {
+    let tools = ["nsenter", "unshare", "tcpdump", "tshark"];
+    Needs::Wireshark.missing().or_else(|| missing_program(&tools)).or_else(without_namespaces)
+}
+
 fn without_namespaces() -> Option<Missing> {
     let scratch = Scratch::new().ok()?;
     let error = Host::new(&scratch).err()?;
@@ -55,14 +58,14 @@ fn without_namespaces() -> Option<Missing> {
 }
 
 /// The kernel in a network namespace of its own, behind a wire.
-struct Host {
+pub(crate) struct Host {
     wire: Veth,
     /// Keeps the namespace.
     holder: Process,
 }
 
 impl Host {
-    fn new(scratch: &Scratch) -> Result<Self> {
+    pub(crate) fn new(scratch: &Scratch) -> Result<Self> {
         let wire = Veth::new()?;
         let mut command = Command::new("unshare");
         command.args(["--net", "sleep", "infinity"]);
@@ -80,18 +83,35 @@ impl Host {
         Ok(host)
     }
 
+    /// The end of the wire for an app.
+    pub(crate) fn near(&self) -> &str {
+        self.wire.near()
+    }
+
+    /// The kernel's own end.
+    pub(crate) fn far(&self) -> &str {
+        self.wire.far()
+    }
+
+    /// The MAC address of the kernel's end.
+    pub(crate) fn mac(&self, scratch: &Scratch) -> Result<String> {
+        let told = demand(self.command("ip").args(["-j", "link", "show", self.far()]), scratch)?;
+        let links: Value = serde_json::from_str(&told)?;
+        Ok(links[0]["address"].as_str().context("a link without an address")?.to_owned())
+    }
+
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
         command.arg(format!("--net=/proc/{}/ns/net", self.holder.pid())).arg(program);
         command
     }
 
-    fn ip(&self, scratch: &Scratch, args: &[&str]) -> Result<()> {
+    pub(crate) fn ip(&self, scratch: &Scratch, args: &[&str]) -> Result<()> {
         demand(self.command("ip").args(args), scratch).map(drop)
     }
 
     /// Captures on the kernel's side into a file.
-    fn capture(&self, scratch: &Scratch, file: &Path) -> Result<Process> {
+    pub(crate) fn capture(&self, scratch: &Scratch, file: &Path) -> Result<Process> {
         let mut command = self.command("tcpdump");
         command.args(["-i", self.wire.far(), "--immediate-mode", "-U", "-Z", "root", "-w"]);
         let capture = Process::spawn("tcpdump", command.arg(file), scratch.dir())?;
