@@ -159,7 +159,7 @@ report(uint64_t elapsed_ns, uint64_t span_ns)
 	print_line(&interval);
 }
 
-/* Of the whole run, behind the intervals. */
+/* Of the whole run, behind the intervals. Without --rate there is no pace to look at. */
 static void
 write_gaps(uint64_t elapsed_ns)
 {
@@ -167,7 +167,8 @@ write_gaps(uint64_t elapsed_ns)
 
 	latency_clear(&gaps);
 	workers_gaps(&gaps);
-	hdr_log_line(&hdr_log, "inter-departure", 0, elapsed_ns, &gaps, tsc_hz);
+	if (latency_count(&gaps) > 0)
+		hdr_log_line(&hdr_log, "inter-departure", 0, elapsed_ns, &gaps, tsc_hz);
 }
 
 int

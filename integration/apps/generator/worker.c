@@ -335,7 +335,8 @@ offer(const struct lane *lane, struct sender *sender, uint32_t nb_new, uint64_t 
 		if (worker->first_send == 0)
 			counter_set(&worker->first_send, now);
 		counter_set(&worker->last_send, rte_rdtsc());
-		count_gaps(sender, sent, handed, &worker->gaps);
+		if (phase.rate != 0)
+			count_gaps(sender, sent, handed, &worker->gaps);
 	}
 	counter_add(&worker->tx_short, RTE_MIN((uint32_t)left, nb_new));
 }
