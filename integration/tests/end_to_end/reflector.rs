@@ -119,13 +119,17 @@ impl Host {
         Ok(capture)
     }
 
-    /// What ping prints; all of its requests must be answered.
-    fn ping(&self, scratch: &Scratch, count: u32, args: &[&str]) -> Result<String> {
+    /// Pings until so many replies are there. A late reply is no lost one, so ping has a deadline: without
+    /// it would wait for the last reply for no longer than the others took.
+    fn ping(&self, scratch: &Scratch, count: u32, args: &[&str]) -> Result<()> {
         let mut command = self.command("ping");
-        command.args(["-i", "0.2", "-W", "20", "-c", &count.to_string()]).args(args);
+        command.args(["-i", "0.2", "-w", "40", "-c", &count.to_string()]).args(args);
         let out = demand(&mut command, scratch)?;
-        ensure!(out.contains(&format!(" {count} received, ")), "{out}");
-        Ok(out)
+        let received = out.split(" received, ").next().and_then(|text| text.rsplit(' ').next());
+        let received: u32 = received.context("ping")?.parse().context(out.clone())?;
+        // A stalled ping may have asked once more before it saw them all.
+        ensure!(received >= count, "{out}");
+        Ok(())
     }
 }
 
@@ -181,12 +185,12 @@ fn ping(scratch: &Scratch) -> Result<()> {
     host.ping(scratch, 2, &["-s", "1400", "-t", "1", REFLECTOR])?;
     let summary = finish_capture(&mut capture, reflector)?;
 
-    ensure!(summary["answered"]["echo"] == 7, "{summary:#}");
+    ensure!(summary["answered"]["echo"].as_u64() >= Some(7), "{summary:#}");
     ensure!(summary["answered"]["arp"].as_u64() >= Some(1), "{summary:#}");
     ensure!(summary["pool"]["in_use_end"] == 0, "{summary:#}");
     is_right(&file, scratch)?;
     let replies = count(&file, "icmp.type == 0 && icmp.resp_to", scratch)?;
-    ensure!(replies == 7, "tshark matches {replies} replies to requests");
+    ensure!(summary["answered"]["echo"] == replies, "{replies} replies: {summary:#}");
     Ok(())
 }
 
@@ -203,11 +207,12 @@ fn ping6(scratch: &Scratch) -> Result<()> {
     host.ping(scratch, 2, &["-6", "-s", "4000", REFLECTOR6])?;
     let summary = finish_capture(&mut capture, reflector)?;
 
-    ensure!(summary["answered"]["echo"] == 5 + 2 * 3, "{summary:#}");
     ensure!(summary["answered"]["neighbour"].as_u64() >= Some(1), "{summary:#}");
     is_right(&file, scratch)?;
     let replies = count(&file, "icmpv6.type == 129 && icmpv6.resp_to", scratch)?;
-    ensure!(replies == 7, "tshark matches {replies} replies to requests");
+    let later = count(&file, &format!("ipv6.src == {REFLECTOR6} && !icmpv6"), scratch)?;
+    ensure!(replies >= 7 && later >= 2 * 2, "{replies} replies, {later} fragments");
+    ensure!(summary["answered"]["echo"] == replies + later, "{replies}, {later}: {summary:#}");
     Ok(())
 }
 
