@@ -64,6 +64,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial_unless("one_queue_bypasses_the_kernel", needs(), halves),
         trial_unless("a_killed_bypass_is_taken_down", needs(), killed),
+        trial_unless("top_and_exporter_show_both_halves_of_a_nic", needs(), shown),
     ]
 }
 
@@ -386,6 +387,54 @@ fn kill_the_tool(wire: &Wire) -> Result<()> {
         wire.bypass(&["status"], 0)?;
         wire.down()?;
         ensure!(wire.link()?["xdp"].is_null());
+    }
+    Ok(())
+}
+
+/// Both halves side by side in `top` and the exporter, and their sum is what was sent.
+fn shown(scratch: &Scratch) -> Result<()> {
+    let wire = Wire::steered(scratch)?;
+    let interface = INTERFACE;
+    let vdev = wire.up("udp:53")?;
+    let (app, _reflector) =
+        wire.start(scratch, &programs::reflector()?, &[&vdev, "--", "--queues", "1"])?;
+    let sockets = wire.sockets(scratch, "sockets", &["9999"])?;
+    let sent = wire.send(&[(53, 4000), (9999, 3000)])?;
+    ensure!(sent == 7000, "the wire lost {} packets", 7000 - sent);
+    wait_until("4000 packets at the app", LIMIT, || Ok(received(&app)? >= 4000))?;
+    await_sockets(&sockets, "9999=3000")?;
+
+    let pmdscope = programs::pmdscope()?;
+    let tool = |args: &[&str]| run(wire.pair.command(Side::Far, &pmdscope).args(args));
+    let top: Value = serde_json::from_str(&tool(&["top", "--once", "--json", "-a", &app])?)?;
+    let [shown] = top["interfaces"].as_array().map_or(&[][..], Vec::as_slice) else {
+        anyhow::bail!("not one interface: {top:#}");
+    };
+    let bypass = &shown["bypass"];
+    ensure!(shown["name"] == interface && bypass["queue"] == 2, "{shown:#}");
+    ensure!(bypass["app"] == app.as_str() && bypass["port"] == 0, "{bypass}");
+    let queues = shown["queues"].as_array().context("queues")?;
+    let sum = |counter: &str| queues.iter().filter_map(|of| of[counter].as_u64()).sum::<u64>();
+    ensure!((sum("packets"), sum("redirected")) == (7000, 4000), "{shown:#}");
+    ensure!(queues[2]["packets"] == 4000 && queues[2]["redirected"] == 4000, "{shown:#}");
+    let stats = &top["apps"][0]["model"]["sample"]["ports"][0]["stats"];
+    ensure!(stats["rx_packets"] == 4000, "{stats}");
+    let text = tool(&["top", "--once"])?;
+    ensure!(text.contains("Interface queues") && text.contains(&format!("{app}:0")), "{text}");
+
+    let metrics = tool(&["export", "--once"])?;
+    let queue = |queue: u32| format!("{{interface=\"{interface}\",queue=\"{queue}\"}}");
+    let labels = format!(
+        "interface=\"{interface}\",queue=\"2\",app=\"{app}\",port=\"net_af_xdp0\",flows=\"udp:53\""
+    );
+    for line in [
+        format!("dpdk_interface_queue_receive_packets_total{} 4000", queue(2)),
+        format!("dpdk_interface_queue_redirected_packets_total{} 4000", queue(2)),
+        format!("dpdk_interface_queue_redirected_packets_total{} 0", queue(0)),
+        format!("dpdk_interface_receive_packets_total{{interface=\"{interface}\"}} 7000"),
+        format!("dpdk_interface_bypass_info{{{labels}}} 1"),
+    ] {
+        ensure!(metrics.lines().any(|told| told == line), "no {line} in\n{metrics}");
     }
     Ok(())
 }
