@@ -80,7 +80,7 @@ fn captures_are_read_by_app() {
         let content = |file: &CaptureFile| fs::read_to_string(&file.path).unwrap_or_default();
         Ok::<_, anyhow::Error>(files.iter().map(content).collect::<Vec<_>>())
     };
-    assert_eq!(read(&[path.clone()]).unwrap(), ["first", "second"]);
+    assert_eq!(read(std::slice::from_ref(&path)).unwrap(), ["first", "second"]);
     assert_eq!(read(&[path.join("leaks")]).unwrap(), ["lost"]);
     assert_eq!(read(&[path.join("capture/gw.pcapng")]).unwrap(), ["second"]);
     let both = capture_files(&[other.clone(), path.join("leaks/fwd.pcapng")]).unwrap();

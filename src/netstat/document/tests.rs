@@ -35,13 +35,14 @@ fn every_view_has_its_part() {
 
 #[test]
 fn listeners_and_hot_queues_have_names() {
-    let names = NameResolver::with(|key| match key {
+    let resolver = NameResolver::with(|key| match key {
         LookupKey::Host(addr) => {
             Some(format!("host-{}.example", addr.to_string().replace([':', '.'], "-")))
         }
         LookupKey::Service { .. } => None,
     });
-    let named = ReportData { names: Some(names.unwrap()), counters: Some(counters()), ..exact() };
+    let named =
+        ReportData { names: Some(resolver.unwrap()), counters: Some(counters()), ..exact() };
     let listeners = json("-l --resolve", &named);
     for listener in listeners["listeners"].as_array().unwrap() {
         let address = listener["local"]["addr"].as_str().unwrap().replace([':', '.'], "-");
