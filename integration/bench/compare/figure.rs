@@ -43,7 +43,7 @@ fn table(results: &Results, systems: &[System]) -> String {
         for size in SIZES {
             let (most, fixed) = (Load { size, rate: 0 }, Load { size, rate: FIXED_RATE });
             let rate = results.spread(most, system, |sample| sample.rate() / 1e6);
-            let cpu = results.spread(most, system, |sample| sample.cpu_ns());
+            let cpu = results.spread(most, system, crate::report::Sample::cpu_ns);
             for spread in [rate, cpu] {
                 let _ = write!(out, " {:e} {:e} {:e}", spread.median, spread.low, spread.high);
             }

@@ -105,7 +105,8 @@ fn measure(
         match pair.generate(&scratch, load, seconds).and_then(|run| Sample::new(round, &run)) {
             Ok(sample) => results.samples.entry((load, system)).or_default().push(sample),
             Err(why) => {
-                eprintln!("round {}: {}, {}: {why:#}", round + 1, system.label(), load.label())
+                let (system, load) = (system.label(), load.label());
+                eprintln!("round {}: {system}, {load}: {why:#}", round + 1);
             }
         }
     }

@@ -58,7 +58,7 @@ impl Pair {
             }
             System::AfPacket | System::AfXdp => {
                 let net = NamespacePair::new(&[])?;
-                (Reflector::Dpdk(start_dpdk(scratch, &net, device(system))?), Some(net))
+                (Reflector::Dpdk(start_dpdk(scratch, &net, &device(system))?), Some(net))
             }
             System::Vhost => linked(Link::Virtio)?,
             System::Memif => linked(Link::Memif)?,
@@ -103,7 +103,7 @@ impl Pair {
             (_, net) => {
                 let net = net.as_ref().context("a namespace")?;
                 let (mut generator, json) =
-                    dpdk_generator(scratch, net, device(self.system), &args)?;
+                    dpdk_generator(scratch, net, &device(self.system), &args)?;
                 let samples = watch(&mut generator)?;
                 generator.finish(LIMIT)?;
                 (serde_json::from_str(&std::fs::read_to_string(json)?)?, samples)
@@ -149,11 +149,11 @@ fn device(system: System) -> String {
     }
 }
 
-fn start_dpdk(scratch: &Scratch, net: &NamespacePair, device: String) -> Result<Process> {
+fn start_dpdk(scratch: &Scratch, net: &NamespacePair, device: &str) -> Result<Process> {
     let prefix = scratch.prefix("reflector");
     let mut command = net.command(Side::Far, programs::reflector()?);
     eal(&mut command, "1@1", &prefix, Memory::available());
-    command.args(["--vdev", &device, "--", "--quiet"]);
+    command.args(["--vdev", device, "--", "--quiet"]);
     let mut reflector = Process::spawn("reflector", &mut command, scratch.dir())?;
     let ready = format!("/var/run/dpdk/{prefix}/pmdscope.sock");
     wait_until("the reflector's socket", LIMIT, || {
@@ -166,14 +166,14 @@ fn start_dpdk(scratch: &Scratch, net: &NamespacePair, device: String) -> Result<
 fn dpdk_generator(
     scratch: &Scratch,
     net: &NamespacePair,
-    device: String,
+    device: &str,
     args: &[&str],
 ) -> Result<(Process, PathBuf)> {
     let json = scratch.path("generator.json");
     let mut command: Command = net.command(Side::Near, programs::generator()?);
     eal(&mut command, "0@0", &scratch.prefix("generator"), Memory::available());
     command
-        .args(["--vdev", &device, "--", "--dst-mac", Side::Far.mac(), "--json"])
+        .args(["--vdev", device, "--", "--dst-mac", Side::Far.mac(), "--json"])
         .arg(&json)
         .args(args);
     Ok((Process::spawn("generator", &mut command, scratch.dir())?, json))
