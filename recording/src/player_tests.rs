@@ -549,14 +549,14 @@ fn interfaces_are_replayed_with_their_rates_and_findings() {
     let dir = tempfile::tempdir().unwrap();
     record(into(dir.path().join("x.jsonl.zst")), &states);
     let mut player = player(&only_file(dir.path()));
-    let played = play(&mut player);
-    for (round, (played, live)) in played.iter().zip(&states).enumerate() {
-        assert_eq!(played.interfaces.interfaces, live.interfaces.interfaces, "{round}");
-        assert_eq!(played.interfaces.error, live.interfaces.error, "{round}");
-        let floods = played.interfaces.findings().count();
+    let rounds = play(&mut player);
+    for (round, (again, live)) in rounds.iter().zip(&states).enumerate() {
+        assert_eq!(again.interfaces.interfaces, live.interfaces.interfaces, "{round}");
+        assert_eq!(again.interfaces.error, live.interfaces.error, "{round}");
+        let floods = again.interfaces.findings().count();
         assert_eq!(floods, usize::from((10..20).contains(&round)), "{round}");
     }
-    assert!(played[30].interfaces.error.is_some());
+    assert!(rounds[30].interfaces.error.is_some());
     let found = player.seek(states[15].realtime_ns).unwrap();
     assert_eq!(found.interfaces.interfaces, states[15].interfaces.interfaces);
     assert!(player.seek(states[45].realtime_ns).unwrap().interfaces.is_empty());

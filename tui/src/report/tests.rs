@@ -126,7 +126,7 @@ fn details_of_an_interface_have_its_verdicts_and_top_sources() {
     let details = |interface: &str| {
         let subject = Subject::Interface { interface: interface.to_owned(), queue: None };
         let lines = crate::detail::lines(&subject, &fixture::view(), &fleet);
-        lines.iter().map(|line| format!("{line}\n")).collect::<String>()
+        lines.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n") + "\n"
     };
     assert_snapshot!("interface_details", details("eth0") + "\n" + &details("eth1"));
     assert_eq!(details("eth2"), "no longer exists\n");
