@@ -8,7 +8,6 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
-use pmdscope_integration::oracle::tshark_fields;
 use pmdscope_integration::pair::{Pair, PairOptions, eal};
 use pmdscope_integration::process::run;
 use pmdscope_integration::programs;
@@ -57,26 +56,40 @@ fn written(scratch: &Scratch, name: &str, args: &[&str]) -> Result<(PathBuf, Val
     Ok((file, summary))
 }
 
-/// Packets of a file that match, by tshark with all its checks of checksums.
-fn matching(file: &Path, filter: &str, scratch: &Scratch) -> Result<usize> {
+/// What tshark prints of a file, with all its checks of checksums. Payloads are data: by chance they look
+/// like some protocol.
+fn tshark(file: &Path, args: &[&str], scratch: &Scratch) -> Result<String> {
     let mut tshark = Command::new("tshark");
-    tshark.args(["-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE", "-Y", filter]);
-    let (code, out, err) = run(tshark.arg("-r").arg(file), scratch.dir(), LIMIT)?;
+    tshark.args(["-n", "-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE"]);
+    tshark.args(["-d", "udp.port==1-65535,data"]).args(args).arg("-r").arg(file);
+    let (code, out, err) = run(&mut tshark, scratch.dir(), LIMIT)?;
     ensure!(code == 0, "tshark failed ({code}): {err}");
-    Ok(out.lines().count())
+    Ok(out)
+}
+
+/// Packets of a file that match.
+fn matching(file: &Path, filter: &str, scratch: &Scratch) -> Result<usize> {
+    Ok(tshark(file, &["-Y", filter], scratch)?.lines().count())
 }
 
 /// How often each combination of these fields occurs.
-fn counts(file: &Path, fields: &[&str]) -> Result<BTreeMap<Vec<String>, usize>> {
+fn counts(file: &Path, fields: &[&str], scratch: &Scratch) -> Result<BTreeMap<Vec<String>, usize>> {
+    let fields = fields.iter().flat_map(|field| ["-e", field]);
+    let args: Vec<_> = ["-T", "fields"].into_iter().chain(fields).collect();
     let mut counts = BTreeMap::new();
-    for row in tshark_fields(file, fields)? {
-        *counts.entry(row).or_default() += 1;
+    for row in tshark(file, &args, scratch)?.lines() {
+        *counts.entry(row.split('\t').map(str::to_owned).collect()).or_default() += 1;
     }
     Ok(counts)
 }
 
-fn check_counts(file: &Path, fields: &[&str], wanted: &[(&[&str], usize)]) -> Result<()> {
-    let seen = counts(file, fields)?;
+fn check_counts(
+    file: &Path,
+    fields: &[&str],
+    wanted: &[(&[&str], usize)],
+    scratch: &Scratch,
+) -> Result<()> {
+    let seen = counts(file, fields, scratch)?;
     let wanted: BTreeMap<_, _> = wanted
         .iter()
         .map(|(row, count)| (row.iter().map(|&text| text.to_owned()).collect(), *count))
@@ -106,9 +119,9 @@ fn imix(scratch: &Scratch) -> Result<()> {
     ensure!(wrong == 0, "tshark finds {wrong} bad checksums and malformed packets");
     // With a tag, the probe header needs 64 bytes.
     let sizes: [(&[&str], usize); 3] = [(&["64"], 700), (&["590"], 400), (&["1514"], 100)];
-    check_counts(&file, &["frame.len"], &sizes)?;
-    check_counts(&file, &["vlan.id", "vlan.priority"], &[(&["42", "5"], PACKETS)])?;
-    let flows = counts(&file, &["ip.src", "ip.dst", "udp.srcport", "udp.dstport"])?;
+    check_counts(&file, &["frame.len"], &sizes, scratch)?;
+    check_counts(&file, &["vlan.id", "vlan.priority"], &[(&["42", "5"], PACKETS)], scratch)?;
+    let flows = counts(&file, &["ip.src", "ip.dst", "udp.srcport", "udp.dstport"], scratch)?;
     ensure!(flows.len() == 4 * 4 * 3, "{flows:?}");
     ensure!(flows.values().all(|&packets| packets == PACKETS / 48), "{flows:?}");
     let last = ["10.1.2.3", "10.9.10.1", "49152", "40055"].map(str::to_owned).to_vec();
@@ -138,8 +151,8 @@ fn ipv6(scratch: &Scratch) -> Result<()> {
     ensure!(number(&summary, "sent")? == PACKETS as u64, "{summary:#}");
     let wrong = matching(&file, "udp.checksum.status != 1 || _ws.malformed", scratch)?;
     ensure!(wrong == 0, "tshark finds {wrong} bad checksums and malformed packets");
-    check_counts(&file, &["frame.len"], &[(&["80"], 800), (&["1000"], 400)])?;
-    let flows = counts(&file, &["ipv6.src", "ipv6.dst", "udp.srcport", "udp.dstport"])?;
+    check_counts(&file, &["frame.len"], &[(&["80"], 800), (&["1000"], 400)], scratch)?;
+    let flows = counts(&file, &["ipv6.src", "ipv6.dst", "udp.srcport", "udp.dstport"], scratch)?;
     ensure!(flows.len() == 4 * 2 * 3, "{flows:?}");
     ensure!(flows.values().all(|&packets| packets == PACKETS / 24), "{flows:?}");
     let carried = ["fd00::1:1", "fd00:1::1", "1002", "9"].map(str::to_owned).to_vec();
@@ -193,7 +206,7 @@ fn config(scratch: &Scratch) -> Result<()> {
     let ports: Vec<_> = (49152..49156).map(|port: u32| port.to_string()).collect();
     let wanted: Vec<[&str; 2]> = ports.iter().map(|port| ["200", port.as_str()]).collect();
     let wanted: Vec<(&[&str], usize)> = wanted.iter().map(|row| (&row[..], 100)).collect();
-    check_counts(&out, &["frame.len", "udp.srcport"], &wanted)?;
+    check_counts(&out, &["frame.len", "udp.srcport"], &wanted, scratch)?;
 
     fs::write(&file, "count = 400\n\nsizes = 100\n")?;
     let (code, said, _) = generate(scratch, "net_null0", &["--config", path])?;
