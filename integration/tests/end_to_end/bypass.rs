@@ -168,7 +168,7 @@ impl Wire {
     /// An app in the receiver's namespace.
     fn start(&self, scratch: &Scratch, program: &Path, args: &[&str]) -> Result<(String, Process)> {
         let app = scratch.prefix("bypass");
-        let mut command = self.pair.command(Side::Far, &program);
+        let mut command = self.pair.command(Side::Far, program);
         command.args(["--lcores", "0@0,1@1", "--no-pci", "--no-huge", "-m", "128"]);
         command.args(["--file-prefix", &app]).args(args);
         let mut process = Process::spawn_with_console(&app, &mut command, scratch.dir())?;

@@ -359,11 +359,11 @@ fn no_dips(scratch: &Scratch) -> Result<()> {
     // that of the end.
     let reports =
         |at: usize| at > 0 && (times[at] / REPORT_S).floor() > (times[at - 1] / REPORT_S).floor();
-    for at in 1..times.len() - 1 {
+    for (at, &rate) in rates[..times.len() - 1].iter().enumerate().skip(1) {
         match (reports(at), reports(at - 1)) {
-            (true, _) => before.push(rates[at]),
-            (false, true) => after.push(rates[at]),
-            (false, false) => between.push(rates[at]),
+            (true, _) => before.push(rate),
+            (false, true) => after.push(rate),
+            (false, false) => between.push(rate),
         }
     }
     let lines = out.lines().filter(|line| line.contains("not back")).count();

@@ -126,8 +126,11 @@ impl<'a> Site<'a> {
     fn frame_file(&self, frames: &[(u32, Vec<u8>)]) -> Result<PathBuf> {
         let mut text = String::new();
         for (count, frame) in frames {
-            let hex = frame.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-            writeln!(text, "{count} {hex}")?;
+            write!(text, "{count} ")?;
+            for byte in frame {
+                write!(text, "{byte:02x}")?;
+            }
+            text.push('\n');
         }
         let file = self.scratch.path("frames");
         fs::write(&file, text)?;
