@@ -9,7 +9,7 @@ pub(crate) enum Calls {
     Batch,
     /// The same with messages of several packets: `UDP_SEGMENT` and `UDP_GRO`.
     Segments,
-    /// 32 packets per call by io_uring.
+    /// 32 packets per call by `io_uring`.
     Uring,
 }
 
