@@ -6,9 +6,11 @@ use std::path::PathBuf;
 use std::process::Command;
 
 const SOURCE: &str = "../integration/xdp/filter.bpf.c";
+const HEADER: &str = "../integration/xdp/filter.h";
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed={SOURCE}");
+    println!("cargo::rerun-if-changed={HEADER}");
     println!("cargo::rerun-if-env-changed=CLANG");
     let object = PathBuf::from(env::var("OUT_DIR")?).join("filter.bpf.o");
     let architecture = env::var("CARGO_CFG_TARGET_ARCH")?;

@@ -136,7 +136,7 @@ impl fmt::Display for PrefixAction {
 }
 
 impl PrefixAction {
-    /// Its value in the tries; that of `enum prefix_action` in `filter.bpf.c`.
+    /// Its value in the tries; that of `enum prefix_action` in `filter.h`.
     pub(crate) fn value(self) -> [u8; 4] {
         match self {
             Self::Deny => 1u32,

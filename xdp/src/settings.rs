@@ -7,7 +7,7 @@ pub const MAX_LIMIT: u32 = 100_000_000;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Bytes of `struct settings` in `filter.bpf.c`.
+/// Bytes of `struct settings` in `filter.h`.
 pub(crate) const SETTINGS_SIZE: u32 = 40;
 
 /// Limits and switches, which can change while a filter runs.

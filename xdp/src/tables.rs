@@ -17,7 +17,7 @@ const TOP: usize = 10;
 /// Most entries that are read by one system call.
 const BATCH: u32 = 8192;
 
-/// Names of the maps with the sizes of key and value; those of `filter.bpf.c`.
+/// Names of the maps with the sizes of key and value; those of `filter.h`.
 const MAPS: [(&str, u32, u32); 5] = [
     ("counters", 4, 16),
     ("settings", 4, SETTINGS_SIZE),

@@ -2,7 +2,7 @@
 
 use pmdscope_telemetry::interface::VerdictSample;
 
-/// Names of the entries of `counters`; that of `enum reason` in `filter.bpf.c`.
+/// Names of the entries of `counters`; that of `enum reason` in `filter.h`.
 const REASONS: [&str; 7] =
     ["passed", "malformed", "not_ip", "fragment", "denied", "rate_limit", "syn_flood"];
 
