@@ -24,6 +24,7 @@
 #include "pacer.h"
 #include "run.h"
 #include "sequence.h"
+#include "summary.h"
 
 struct kernel_flow {
 	struct transport transport;
@@ -45,44 +46,6 @@ struct worker {
 	uint64_t stopped;    /* TSC when it stopped sending. */
 	struct cpu_time cpu; /* While it sent. */
 	struct latency latency;
-};
-
-struct totals {
-	struct transport_stats stats;
-	uint64_t received; /* Without second copies. */
-	uint64_t duplicates;
-	uint64_t reordered;
-	uint64_t late;
-	uint64_t foreign;
-	uint64_t short_packets;
-	uint64_t drops;
-};
-
-/* What is known of a run once it is over. */
-struct summary {
-	struct totals totals;
-	struct moment start, end; /* Around the run. */
-	struct latency latency;
-	struct cpu_time cpu;
-	uint64_t lost;
-	uint64_t first_send;
-	uint64_t last_send;
-	double duration_s; /* From the start until the last thread stopped sending. */
-	double rate;
-};
-
-/* Those that the DPDK generator tells. */
-static const struct {
-	const char *name;
-	const char *key; /* In JSON. */
-	double share;
-} percentiles[] = {
-	{ "p50", "p50", 0.5 },
-	{ "p90", "p90", 0.9 },
-	{ "p99", "p99", 0.99 },
-	{ "p99.9", "p99_9", 0.999 },
-	{ "p99.99", "p99_99", 0.9999 },
-	{ "p99.999", "p99_999", 0.99999 },
 };
 
 static struct kernel_flow *flows;
@@ -371,6 +334,8 @@ summarise(struct summary *s)
 	unsigned int i;
 
 	s->totals = total();
+	s->transport = &flows[0].transport;
+	s->tsc_hz = tsc_hz;
 	merge_latencies(&s->latency);
 	for (i = 0; i < settings.threads; i++) {
 		const struct worker *worker = &workers[i];
@@ -389,116 +354,6 @@ summarise(struct summary *s)
 	s->lost = s->totals.stats.sent > s->totals.received
 				  ? s->totals.stats.sent - s->totals.received
 				  : 0;
-}
-
-static void
-print_latency(const struct latency *latency)
-{
-	unsigned int i;
-
-	printf("latency us: min %.2f mean %.2f", us(latency->min),
-			us((uint64_t)latency_mean(latency)));
-	for (i = 0; i < RTE_DIM(percentiles); i++)
-		printf(" %s %.2f", percentiles[i].name,
-				us(latency_percentile(latency, percentiles[i].share)));
-	printf(" max %.2f\n", us(latency->max));
-}
-
-static void
-print_summary(const struct summary *s)
-{
-	const struct totals *t = &s->totals;
-	char asked[16], achieved[16];
-
-	printf("sent %" PRIu64 " packets (%" PRIu64 " bytes) in %.3f s: %s pps, asked for %s; "
-	       "%" PRIu64 " not taken by the kernel at once\n",
-			t->stats.sent, t->stats.sent * settings.size, s->duration_s,
-			run_rate(s->rate, achieved),
-			settings.rate == 0 ? "no limit" : run_rate((double)settings.rate, asked),
-			t->short_packets);
-	printf("received %" PRIu64 ": %" PRIu64 " lost, of which %" PRIu64
-	       " %s dropped at the receive buffer here; %" PRIu64 " duplicates, %" PRIu64
-	       " reordered, %" PRIu64 " too late to tell; %" PRIu64 " foreign packets\n",
-			t->received, s->lost, t->drops,
-			settings.gro ? "messages (of up to 64 packets)" : "packets", t->duplicates,
-			t->reordered, t->late, t->foreign);
-	if (t->received > 0)
-		print_latency(&s->latency);
-	run_print_kernel(&t->stats, &s->cpu, &flows[0].transport, s->duration_s);
-}
-
-static void
-json_latency(struct json *json, const struct latency *latency)
-{
-	unsigned int i;
-
-	json_open(json, "latency_ns");
-	json_u64(json, "min", clock_ns(latency->min, tsc_hz));
-	json_u64(json, "mean", clock_ns((uint64_t)latency_mean(latency), tsc_hz));
-	for (i = 0; i < RTE_DIM(percentiles); i++)
-		json_u64(json, percentiles[i].key,
-				clock_ns(latency_percentile(latency, percentiles[i].share),
-						tsc_hz));
-	json_u64(json, "max", clock_ns(latency->max, tsc_hz));
-	json_close(json);
-}
-
-static int
-save_summary(const struct summary *s)
-{
-	const struct totals *t = &s->totals;
-	struct json json;
-
-	if (json_begin(&json) != 0)
-		return -1;
-	run_json_head(&json, s->duration_s);
-	json_u64(&json, "flows", settings.flows);
-	json_u64(&json, "rate_asked", settings.rate);
-	json_f64(&json, "rate_achieved", s->rate);
-	json_u64(&json, "sent", t->stats.sent);
-	json_u64(&json, "sent_bytes", t->stats.sent * settings.size);
-	json_u64(&json, "received", t->received);
-	json_u64(&json, "lost", s->lost);
-	json_u64(&json, "duplicates", t->duplicates);
-	json_u64(&json, "reordered", t->reordered);
-	json_u64(&json, "late", t->late);
-	json_u64(&json, "foreign", t->foreign);
-	json_u64(&json, "tx_short", t->short_packets);
-	json_u64(&json, "size_min", settings.size);
-	json_u64(&json, "size_max", settings.size);
-	json_u64(&json, "first_send_ns",
-			s->first_send == 0 ? 0
-					   : clock_realtime_ns(&s->start, s->first_send, tsc_hz));
-	json_u64(&json, "last_send_ns",
-			s->last_send == 0 ? 0 : clock_realtime_ns(&s->end, s->last_send, tsc_hz));
-	json_u64(&json, "tsc_hz", tsc_hz);
-	if (t->received > 0)
-		json_latency(&json, &s->latency);
-	else
-		json_null(&json, "latency_ns");
-	run_json_kernel(&json, &t->stats, &s->cpu, &flows[0].transport, t->drops);
-	return run_json_save(&json);
-}
-
-/* A run that proves nothing is a failure. */
-static int
-judge(const struct totals *t)
-{
-	const char *reason = t->stats.last_error != 0 ? strerror((int)t->stats.last_error)
-						      : "the run ended at once";
-
-	if (t->stats.sent == 0)
-		fprintf(stderr, "%s: nothing was sent: %s\n", program_invocation_short_name,
-				reason);
-	else if (t->received == 0)
-		fprintf(stderr,
-				"%s: none of %" PRIu64
-				" packets came back: does a reflector listen on "
-				"--dst-ip and --port, and is there a route back?\n",
-				program_invocation_short_name, t->stats.sent);
-	else
-		return 0;
-	return -1;
 }
 
 /* Send, receive and sum up. 0, or negative after a message. */
@@ -520,10 +375,10 @@ run(void)
 	if (rc != 0)
 		return rc;
 	summarise(&summary);
-	print_summary(&summary);
+	summary_print(&summary);
 	if (settings.json != NULL)
-		rc = save_summary(&summary);
-	return judge(&summary.totals) != 0 ? -1 : rc;
+		rc = summary_save(&summary);
+	return summary_judge(&summary.totals) != 0 ? -1 : rc;
 }
 
 int
