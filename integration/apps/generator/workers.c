@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_ethdev.h>
+#include <rte_lcore.h>
+#include <rte_malloc.h>
+#include <rte_random.h>
+
+#include "counter.h"
+#include "generator.h"
+#include "neighbour.h"
+#include "settings.h"
+
+struct generator generator;
+
+/* The addresses that a port sends from and to; the latter may have to be asked for. */
+static int
+find_macs(uint16_t port)
+{
+	struct probe_path path = settings.path;
+	char text[RTE_ETHER_ADDR_FMT_SIZE];
+	int rc;
+
+	if (settings.own_src_mac && rte_eth_macaddr_get(port, &path.src_mac) != 0)
+		rte_eth_random_addr(path.src_mac.addr_bytes);
+	generator.macs[port].own = path.src_mac;
+	generator.macs[port].peer = path.dst_mac;
+	if (!settings.resolve)
+		return 0;
+	rc = neighbour_resolve(port, (uint16_t)settings.app.queues, generator.app->pool, &path,
+			settings.next_hop, settings.resolve_ms, &generator.macs[port].peer);
+	rte_ether_format_addr(text, sizeof(text), &generator.macs[port].peer);
+	if (rc == 0 && !settings.app.quiet)
+		printf("port %u sends to %s\n", port, text);
+	return rc;
+}
+
+static void
+create_sender(unsigned int index)
+{
+	struct probe_path path = settings.path;
+	struct sender *sender = &generator.senders[index];
+
+	path.src_mac = generator.macs[generator.app->lanes.lane[index].port].own;
+	path.dst_mac = generator.macs[generator.app->lanes.lane[index].port].peer;
+	probe_template(&sender->template, &path);
+	sender->template.fill = settings.fill || settings.verify;
+	sender->shares = generator.app->lanes.lane[index].queue == settings.hot_queue
+					 ? settings.hot_times
+					 : 1;
+}
+
+static int
+create_worker(unsigned int lcore)
+{
+	struct worker *worker = rte_zmalloc("worker", sizeof(*worker), RTE_CACHE_LINE_SIZE);
+
+	if (worker == NULL)
+		return -ENOMEM;
+	generator.workers[lcore] = worker;
+	/* Only the pages of lanes whose packets arrive here are ever written. */
+	worker->sequences = calloc(generator.app->lanes.nb_lanes, sizeof(*worker->sequences));
+	return worker->sequences != NULL ? 0 : -ENOMEM;
+}
+
+int
+workers_create(const struct app *of)
+{
+	unsigned int i, lcore;
+	int rc = 0;
+
+	generator.app = of;
+	for (i = 0; i < generator.app->nb_ports; i++) {
+		rc = find_macs(generator.app->ports[i]);
+		if (rc != 0)
+			return rc;
+	}
+	generator.run = (uint16_t)rte_rand();
+	generator.senders = rte_calloc("senders", generator.app->lanes.nb_lanes,
+			sizeof(*generator.senders), RTE_CACHE_LINE_SIZE);
+	if (generator.senders == NULL)
+		rc = -ENOMEM;
+	for (i = 0; rc == 0 && i < generator.app->lanes.nb_lanes; i++)
+		create_sender(i);
+	RTE_LCORE_FOREACH(lcore)
+		if (rc == 0)
+			rc = create_worker(lcore);
+	if (rc != 0)
+		fprintf(stderr, "%s: no memory for %u queues; give the EAL more (-m MIB)\n",
+				program_invocation_short_name, generator.app->lanes.nb_lanes);
+	return rc;
+}
+
+void
+workers_destroy(void)
+{
+	unsigned int lcore;
+
+	RTE_LCORE_FOREACH(lcore) {
+		if (generator.workers[lcore] != NULL)
+			free(generator.workers[lcore]->sequences);
+		rte_free(generator.workers[lcore]);
+		generator.workers[lcore] = NULL;
+	}
+	rte_free(generator.senders);
+	generator.senders = NULL;
+}
+
+static unsigned int
+all_shares(void)
+{
+	unsigned int i, shares = 0;
+
+	for (i = 0; i < generator.app->lanes.nb_lanes; i++)
+		shares += generator.senders[i].shares;
+	return shares;
+}
+
+uint64_t
+workers_target_gap(uint64_t rate, uint64_t tsc_hz)
+{
+	const uint64_t share = RTE_MIN(rate * settings.hot_times, PACER_MAX_RATE);
+
+	return rate == 0 ? 0 : tsc_hz * all_shares() / share;
+}
+
+/* Queues take turns: their packets are not due at the same moment. */
+static void
+start_pacers(uint64_t tsc_hz, uint64_t now)
+{
+	const unsigned int shares = all_shares();
+	unsigned int i;
+
+	for (i = 0; i < generator.app->lanes.nb_lanes; i++)
+		pacer_start(&generator.senders[i].pacer, settings.pace,
+				RTE_MIN(generator.phase.rate * generator.senders[i].shares,
+						PACER_MAX_RATE),
+				shares, settings.tx_burst, tsc_hz,
+				now + i * tsc_hz / generator.phase.rate);
+}
+
+static void
+reset_sender(unsigned int index)
+{
+	const uint64_t nb_lanes = generator.app->lanes.nb_lanes;
+	struct sender *sender = &generator.senders[index];
+
+	rte_pktmbuf_free_bulk(sender->pending, sender->nb_pending);
+	sender->nb_pending = 0;
+	sender->built = 0;
+	sender->next_size = 0;
+	sender->nb_hot = 0;
+	sender->flow = settings.flows.first;
+	sender->replay = (struct replay_cursor){ .at = index };
+	sender->handed = 0;
+	/* Shares differ by one packet at most and add up. */
+	sender->quota = generator.phase.count == 0
+					? UINT64_MAX
+					: generator.phase.count / nb_lanes +
+							  (index < generator.phase.count %
+											  nb_lanes);
+}
+
+static void
+reset_worker(struct worker *worker)
+{
+	struct sequence *sequences = worker->sequences;
+	unsigned int lane;
+
+	memset(worker, 0, sizeof(*worker));
+	worker->sequences = sequences;
+	latency_clear(&worker->latency);
+	latency_clear(&worker->gaps);
+	for (lane = 0; lane < generator.app->lanes.nb_lanes; lane++)
+		if (sequences[lane].next != 0)
+			memset(&sequences[lane], 0, sizeof(sequences[lane]));
+}
+
+void
+workers_start(const struct phase *of, uint64_t tsc_hz, uint64_t now)
+{
+	unsigned int i, lcore;
+
+	generator.phase = *of;
+	generator.run++;
+	generator.nb_runs++;
+	generator.silence_cycles = tsc_hz;
+	generator.deaf_from = settings.deaf_after_ms == 0
+					      ? UINT64_MAX
+					      : now + settings.deaf_after_ms * tsc_hz / 1000;
+	for (i = 0; i < generator.app->lanes.nb_lanes; i++)
+		reset_sender(i);
+	RTE_LCORE_FOREACH(lcore)
+		reset_worker(generator.workers[lcore]);
+	generator.started_at = now;
+	if (generator.phase.rate != 0)
+		start_pacers(tsc_hz, now);
+	else if (settings.replay_file != NULL)
+		replay_schedule(&settings.replay, tsc_hz, settings.replay_speed);
+}
+
+static void
+add_sequences(struct totals *sum, const struct worker *worker)
+{
+	unsigned int lane;
+
+	for (lane = 0; lane < generator.app->lanes.nb_lanes; lane++) {
+		const struct sequence *sequence = &worker->sequences[lane];
+
+		sum->received += counter_read(&sequence->received);
+		sum->duplicates += counter_read(&sequence->duplicates);
+		sum->reordered += counter_read(&sequence->reordered);
+		sum->late += counter_read(&sequence->late);
+		sum->extents += counter_read(&sequence->extents);
+		sum->extent_sum += counter_read(&sequence->extent_sum);
+		sum->extent_max = RTE_MAX(sum->extent_max, counter_read(&sequence->extent_max));
+	}
+}
+
+/* Packets of a queue before the newest that is back; those on their way behind it are left out. */
+static uint64_t
+overtaken(unsigned int lane)
+{
+	uint64_t next = 0, received = 0;
+	unsigned int lcore;
+
+	RTE_LCORE_FOREACH(lcore) {
+		const struct sequence *sequence = &generator.workers[lcore]->sequences[lane];
+
+		received += counter_read(&sequence->received);
+		next = RTE_MAX(next, counter_read(&sequence->next));
+	}
+	return next > received ? next - received : 0;
+}
+
+struct totals
+workers_total(void)
+{
+	struct totals sum = { .first_send = UINT64_MAX };
+	unsigned int lcore, i;
+
+	for (i = 0; i < generator.app->lanes.nb_lanes; i++)
+		sum.missing += overtaken(i);
+	RTE_LCORE_FOREACH(lcore) {
+		const struct worker *worker = generator.workers[lcore];
+
+		/* Received before sent: a moment must not show more back than went out. */
+		add_sequences(&sum, worker);
+		sum.foreign += counter_read(&worker->foreign);
+		sum.received_bytes += counter_read(&worker->received_bytes);
+		sum.corrupted += counter_read(&worker->corrupted);
+		sum.answered += counter_read(&worker->answered);
+	}
+	RTE_LCORE_FOREACH(lcore) {
+		const struct worker *worker = generator.workers[lcore];
+		const uint64_t first_send = counter_read(&worker->first_send);
+
+		sum.sent += counter_read(&worker->sent);
+		sum.sent_bytes += counter_read(&worker->sent_bytes);
+		sum.tx_short += counter_read(&worker->tx_short);
+		sum.no_mbuf += counter_read(&worker->no_mbuf);
+		if (first_send != 0)
+			sum.first_send = RTE_MIN(sum.first_send, first_send);
+		sum.last_send = RTE_MAX(sum.last_send, counter_read(&worker->last_send));
+		sum.stopped = RTE_MAX(sum.stopped, counter_read(&worker->stopped));
+	}
+	for (i = 0; i < generator.app->lanes.nb_lanes; i++) {
+		sum.pace_late += counter_read(&generator.senders[i].pacer.late);
+		sum.pace_skipped += pacer_skipped(&generator.senders[i].pacer);
+	}
+	return sum;
+}
+
+uint64_t
+worker_sent(unsigned int lcore)
+{
+	return counter_read(&generator.workers[lcore]->sent);
+}
+
+static uint64_t
+received_by(const struct worker *worker)
+{
+	uint64_t received = 0;
+	unsigned int lane;
+
+	for (lane = 0; lane < generator.app->lanes.nb_lanes; lane++)
+		received += counter_read(&worker->sequences[lane].received);
+	return received;
+}
+
+uint64_t
+worker_received(unsigned int lcore)
+{
+	return received_by(generator.workers[lcore]);
+}
+
+bool
+worker_is_used(unsigned int lcore)
+{
+	return generator.app->lanes.count[lcore] > 0;
+}
+
+void
+workers_latency(struct latency *latency)
+{
+	unsigned int lcore;
+
+	RTE_LCORE_FOREACH(lcore)
+		latency_merge(latency, &generator.workers[lcore]->latency);
+}
+
+void
+workers_gaps(struct latency *gaps)
+{
+	unsigned int lcore;
+
+	RTE_LCORE_FOREACH(lcore)
+		latency_merge(gaps, &generator.workers[lcore]->gaps);
+}
+
+void
+workers_free_pending(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < generator.app->lanes.nb_lanes; i++) {
+		rte_pktmbuf_free_bulk(
+				generator.senders[i].pending, generator.senders[i].nb_pending);
+		generator.senders[i].nb_pending = 0;
+	}
+}
