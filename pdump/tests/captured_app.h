@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#ifndef CAPTURED_APP_H
+#define CAPTURED_APP_H
+
+/* A real app, and captures of it by pmdscope-pdump. */
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+#include "pmdscope_ring.h"
+#include "state.h"
+
+struct captured_app {
+	pid_t pid;
+	FILE *in, *out;
+	char prefix[32];
+};
+
+/* The one that runs, and what pdump knows of it. */
+extern struct captured_app app;
+extern struct app pdump_app;
+
+/* Path of pmdscope-pdump. */
+extern const char *program;
+
+/* What the app says of itself. */
+struct report {
+	uint64_t sent;
+	unsigned int allocs, zones;
+};
+
+struct capture {
+	pid_t pid;
+	int fd;
+	const struct pmdscope_ring_hdr *hdr;
+	struct pmdscope_ring_tail *tail;
+	uint64_t at;
+	char remark[sizeof(((struct pmdscope_tee_message *)0)->text)];
+};
+
+void sleep_ms(unsigned int ms);
+
+/* With so many megabytes from the start; what it needs beyond that it gets when it does. */
+void start_app(char *path, char *memory);
+
+/* Also removes its files; does nothing if there is no app. */
+void stop_app(void);
+
+/* Sends a line, and returns the answer. */
+struct report say(const char *line);
+struct report ask(void);
+
+/* A capture of net_null0, and one of a port as pdump's --port has it. */
+void start(struct capture *c, uint16_t dirs, uint32_t snaplen);
+void start_on(const char *port, struct capture *c, uint16_t dirs, uint32_t snaplen);
+
+/* One message, with its descriptors; false at the end. */
+bool receive(const struct capture *c, struct pmdscope_tee_message *message, int fds[2]);
+
+/* Maps the ring that comes. */
+void expect_ring(struct capture *c);
+
+/* Hang up and see it end; its exit code. */
+int stop(struct capture *c);
+
+/* Check every record that is there; how many packets there were. */
+uint64_t check_records(struct capture *c, uint32_t snaplen, uint64_t *next, uint64_t *missing);
+
+#endif /* CAPTURED_APP_H */
