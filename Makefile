@@ -53,7 +53,7 @@ demo: setup build ## watch two DPDK processes exchange packets (DEMO_SECONDS=N, 
 	target/release/pmdscope-demo
 
 test: setup build ## run every test: unit, C, and end to end on real DPDK processes
-	BUILD=$(BUILD) CARGO=$(CARGO) devtools/test.sh
+	BUILD=$(BUILD) CARGO=$(CARGO) CARGO_FLAGS=$(CARGO_FLAGS) devtools/test.sh
 
 screenshot: build ## regenerate docs/top.svg, the screenshot in the README
 	devtools/setup.sh screenshot
@@ -131,7 +131,7 @@ fuzz: ## fuzz what apps accept from capture tools (FUZZ_SECONDS=N for each of tw
 	devtools/fuzz.sh $(FUZZ_SECONDS)
 
 lint: lint-quick ## check formatting, spelling, clippy, licenses and sources of dependencies
-	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --locked --workspace --all-targets $(CARGO_FLAGS) -- -D warnings
 	CARGO=$(CARGO) devtools/check-deny.sh
 
 lint-quick: ## a part of lint that takes seconds

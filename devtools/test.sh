@@ -39,5 +39,6 @@ meson test -C "$build" --no-rebuild --print-errorlogs || status=$?
 note_skips_of_meson
 [ "$status" -eq 0 ] || exit "$status"
 # At once: for a part of the packages, dependencies are compiled again with the features of that part.
-"$cargo" test --locked --workspace
+# shellcheck disable=SC2086 # several options
+"$cargo" test --locked --workspace ${CARGO_FLAGS:-}
 dashboards/tests/run.sh
