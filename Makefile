@@ -53,7 +53,7 @@ demo: setup build ## watch two DPDK processes exchange packets (DEMO_SECONDS=N, 
 	target/release/pmdscope-demo
 
 test: setup build ## run every test: unit, C, and end to end on real DPDK processes
-	BUILD=$(BUILD) CARGO=$(CARGO) CARGO_FLAGS=$(CARGO_FLAGS) devtools/test.sh
+	BUILD=$(BUILD) CARGO=$(CARGO) CARGO_FLAGS="$(CARGO_FLAGS)" devtools/test.sh
 
 screenshot: build ## regenerate docs/top.svg, the screenshot in the README
 	devtools/setup.sh screenshot
