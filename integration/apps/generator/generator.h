@@ -18,6 +18,7 @@
 /* Between workers_start() and the end of the lcores only senders and workers change. */
 struct generator {
 	const struct app *app;
+	struct rte_mempool *tx_pool;
 	struct sender *senders; /* One for each lane, in the order of app->lanes. */
 	struct worker *workers[RTE_MAX_LCORE];
 	struct phase phase;

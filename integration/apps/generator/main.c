@@ -52,7 +52,7 @@ measure(uint64_t tsc_hz)
 
 	summarise(&summary, &phase, tsc_hz);
 	workers_free_pending();
-	summary.in_use = app_stop(&app);
+	summary.in_use = app_stop(&app) + workers_in_use();
 	summary_print(&summary);
 	if (settings.app.json != NULL && summary_save(&summary, &app) != 0)
 		rc = -1;

@@ -213,12 +213,13 @@ probe_write_flow(const struct probe_template *template, struct rte_mbuf *m, uint
 	const uint32_t tails = sum_halves(src) + sum_halves(dst);
 	const uint32_t l4 = template->l4;
 	const uint16_t udp_size = (uint16_t)(size - l4);
+	const uint32_t headers = l4 + sizeof(struct rte_udp_hdr) + sizeof(struct probe_header);
 	uint8_t *frame = rte_pktmbuf_mtod(m, uint8_t *);
 	struct rte_udp_hdr *udp = (struct rte_udp_hdr *)(frame + l4);
 	struct probe_header *header = (struct probe_header *)(udp + 1);
 	uint32_t sum = template->udp_sum + tails;
 
-	memcpy(frame, template->frame, size);
+	memcpy(frame, template->frame, template->only_headers ? headers : size);
 	m->data_len = size;
 	m->pkt_len = size;
 

@@ -61,7 +61,8 @@ struct probe_template {
 	uint16_t l3, src_tail, dst_tail, l4;
 	/* With the addresses of the path, and the ports that are the default. */
 	struct flow first;
-	bool fill; /* Payload behind the probe header from probe_fill(), not zero. */
+	bool fill;	   /* Payload behind the probe header from probe_fill(), not zero. */
+	bool only_headers; /* Mbufs come with a payload of zeros, which need not be written. */
 	/* Sums of the 16-bit words that are the same in every packet. */
 	uint32_t ip_sum;
 	uint32_t udp_sum;
@@ -77,7 +78,7 @@ struct probe {
 /* Smallest frame that holds all headers, without a VLAN tag. */
 uint16_t probe_min_frame(bool ipv6);
 
-/* fill is false afterwards. */
+/* fill and only_headers are false afterwards. */
 void probe_template(struct probe_template *template, const struct probe_path *path);
 
 /*

@@ -122,6 +122,31 @@ test_round_trip(bool ipv6, bool fill, bool tagged)
 	}
 }
 
+/* In a payload of zeros the headers alone make the same packet. */
+static void
+test_only_headers(bool ipv6, bool fill, bool tagged)
+{
+	uint64_t random = 13;
+	struct probe_path path = random_path(ipv6, &random);
+	const struct flow flow = random_flow(&random);
+	const struct probe probe = { .run = 1, .lane = 2, .seq = 3, .tsc = 4 };
+	struct probe_template template;
+	struct packet whole;
+	uint16_t size;
+
+	path.tagged = tagged;
+	for (size = probe_min_frame(ipv6) + 4; size <= PROBE_MAX_FRAME; size++) {
+		probe_template(&template, &path);
+		template.fill = fill;
+		probe_write_flow(&template, packet_reset(&whole, 0), size, &flow, &probe);
+		template.only_headers = true;
+		packet_reset(&packet, 0);
+		memset(rte_pktmbuf_mtod(&packet.m, void *), 0, size);
+		probe_write_flow(&template, &packet.m, size, &flow, &probe);
+		CHECK(memcmp(whole.room, packet.room, sizeof(packet.room)) == 0);
+	}
+}
+
 /* A UDP checksum that comes out as 0 would mean "none" and must be sent as 0xffff. */
 static void
 test_zero_checksum(void)
@@ -284,8 +309,10 @@ main(void)
 	CHECK_EQ(probe_min_frame(false), 60);
 	CHECK_EQ(probe_min_frame(true), 80);
 	test_age();
-	for (i = 0; i < 8; i++)
+	for (i = 0; i < 8; i++) {
 		test_round_trip((i & 1) != 0, (i & 2) != 0, (i & 4) != 0);
+		test_only_headers((i & 1) != 0, (i & 2) != 0, (i & 4) != 0);
+	}
 	test_default_flow();
 	for (i = 0; i < 4; i++) {
 		test_intact((i & 1) != 0, (i & 2) != 0, 85);

@@ -144,7 +144,7 @@ summary_print(const struct summary *s)
 	if (t->no_mbuf > 0)
 		printf("the pool was empty %" PRIu64 " times; raise --mbufs\n", t->no_mbuf);
 	if (s->in_use > 0)
-		printf("%u packets missing from the pool\n", s->in_use);
+		printf("%u packets missing from the pools\n", s->in_use);
 }
 
 static void

@@ -146,8 +146,8 @@ send_on(const struct lane *lane, struct sender *sender, uint64_t now, struct wor
 {
 	uint32_t n = allowance(sender, now);
 
-	if (n > 0 && rte_pktmbuf_alloc_bulk(generator.app->pool,
-				     &sender->pending[sender->nb_pending], n) != 0) {
+	if (n > 0 && rte_pktmbuf_alloc_bulk(generator.tx_pool, &sender->pending[sender->nb_pending],
+				     n) != 0) {
 		counter_add(&worker->no_mbuf, 1);
 		n = 0;
 	}

@@ -109,6 +109,9 @@ uint64_t workers_target_gap(uint64_t rate, uint64_t tsc_hz);
 /* Give back what was never sent. After all lcores have ended. */
 void workers_free_pending(void);
 
+/* Packets missing from the pool of those to send. After the ports have been closed. */
+unsigned int workers_in_use(void);
+
 void workers_destroy(void);
 
 #endif /* WORKER_H */

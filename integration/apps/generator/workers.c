@@ -17,6 +17,9 @@
 #include "neighbour.h"
 #include "settings.h"
 
+/* Mbufs that an lcore keeps. */
+#define TX_CACHE 256
+
 struct generator generator;
 
 /* The addresses that a port sends from and to; the latter may have to be asked for. */
@@ -42,6 +45,40 @@ find_macs(uint16_t port)
 }
 
 static void
+zero_payload(struct rte_mempool *pool, void *arg, void *object, unsigned int index)
+{
+	struct rte_mbuf *m = object;
+
+	(void)pool;
+	(void)arg;
+	(void)index;
+	memset(m->buf_addr, 0, m->buf_len);
+}
+
+/*
+ * Packets to send have a pool of their own: nobody writes into its payloads but --fill, so that
+ * headers are all that a packet without it needs.
+ */
+static int
+open_tx_pool(void)
+{
+	const struct app_options *options = &settings.app;
+	const unsigned int need =
+			generator.app->lanes.nb_lanes * (options->descriptors + settings.tx_burst) +
+			rte_lcore_count() * (TX_CACHE + TX_CACHE / 2);
+	const unsigned int size = options->mbufs != 0 ? options->mbufs : need;
+
+	/* The EAL refuses a cache that could starve a small pool. */
+	generator.tx_pool = rte_pktmbuf_pool_create("generator_tx_pool", size,
+			RTE_MIN((unsigned int)TX_CACHE, size * 2 / 3), 0, RTE_MBUF_DEFAULT_BUF_SIZE,
+			(int)rte_socket_id());
+	if (generator.tx_pool == NULL)
+		return -ENOMEM;
+	rte_mempool_obj_iter(generator.tx_pool, zero_payload, NULL);
+	return 0;
+}
+
+static void
 create_sender(unsigned int index)
 {
 	struct probe_path path = settings.path;
@@ -51,6 +88,7 @@ create_sender(unsigned int index)
 	path.dst_mac = generator.macs[generator.app->lanes.lane[index].port].peer;
 	probe_template(&sender->template, &path);
 	sender->template.fill = settings.fill || settings.verify;
+	sender->template.only_headers = true;
 	sender->shares = generator.app->lanes.lane[index].queue == settings.hot_queue
 					 ? settings.hot_times
 					 : 1;
@@ -84,8 +122,7 @@ workers_create(const struct app *of)
 	generator.run = (uint16_t)rte_rand();
 	generator.senders = rte_calloc("senders", generator.app->lanes.nb_lanes,
 			sizeof(*generator.senders), RTE_CACHE_LINE_SIZE);
-	if (generator.senders == NULL)
-		rc = -ENOMEM;
+	rc = generator.senders == NULL ? -ENOMEM : open_tx_pool();
 	for (i = 0; rc == 0 && i < generator.app->lanes.nb_lanes; i++)
 		create_sender(i);
 	RTE_LCORE_FOREACH(lcore)
@@ -110,6 +147,14 @@ workers_destroy(void)
 	}
 	rte_free(generator.senders);
 	generator.senders = NULL;
+	rte_mempool_free(generator.tx_pool);
+	generator.tx_pool = NULL;
+}
+
+unsigned int
+workers_in_use(void)
+{
+	return rte_mempool_in_use_count(generator.tx_pool);
 }
 
 static unsigned int
