@@ -1,5 +1,6 @@
 //! Captures, compared packet by packet with what the generator says it sent.
 
+use std::ops::Range;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
@@ -13,8 +14,8 @@ use rustix::process::Signal;
 
 use crate::support::{LIMIT, number, start_capture};
 
-/// Byte of the UDP payload where the generator puts its sequence number.
-const SEQUENCE_AT: usize = 8;
+/// Bytes of the UDP payload where the generator puts its sequence number.
+const SEQUENCE: Range<usize> = 6..12;
 
 pub(crate) fn virtio(scratch: &Scratch) -> Result<()> {
     agrees(scratch, Link::Virtio)
@@ -135,7 +136,7 @@ pub(crate) fn progress(scratch: &Scratch) -> Result<()> {
 }
 
 fn sequence(payload: &str) -> Result<u64> {
-    let hex = payload.get(2 * SEQUENCE_AT..2 * SEQUENCE_AT + 16).context("short payload")?;
+    let hex = payload.get(2 * SEQUENCE.start..2 * SEQUENCE.end).context("short payload")?;
     Ok(u64::from_str_radix(hex, 16)?)
 }
 
