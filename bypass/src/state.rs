@@ -12,7 +12,7 @@ use crate::error::BypassError;
 use crate::name::InterfaceName;
 
 /// Where state files are, unless told otherwise.
-pub const DEFAULT_STATE_DIRECTORY: &str = "/run/pmdscope/bypass";
+pub const DEFAULT_STATE_DIRECTORY: &str = "/run/pmdscope-bypass";
 
 /// Format of state files.
 const VERSION: u32 = 1;

@@ -173,7 +173,7 @@ mod tests {
             rx_dropped: Some(0),
             queues: vec![queue(0, 3001, None), queue(1, 5000, Some(5000))],
             vdev: "--vdev=net_af_xdp0,iface=eth0,...".to_owned(),
-            object: "/run/pmdscope/bypass/eth0.o".into(),
+            object: "/run/pmdscope-bypass/eth0.o".into(),
             problems: vec!["1 packet came to another queue".to_owned()],
         }
     }
