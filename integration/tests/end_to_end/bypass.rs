@@ -16,7 +16,7 @@ use pmdscope_integration::telemetry::{number, socket};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{LIMIT, Missing, Needs, missing_program, trial_unless};
+use crate::support::{LIMIT, Missing, Needs, missing_program, start_capture, trial_unless};
 
 /// The bypassed queue: `integration/bypass/steer.bpf.c` sends ports 53 and 54 there.
 const QUEUE: &str = "2";
@@ -30,8 +30,9 @@ for i in range(max(count for _, count in ports)):
     for port, count in ports:
         if i < count:
             sock.sendto(b'x' * 40, (sys.argv[1], port))
+    # Room in the app's ring for half a second without a CPU.
     if i % 32 == 31:
-        time.sleep(0.001)
+        time.sleep(0.01)
 ";
 
 /// Counts what arrives at sockets of these ports until it is interrupted.
@@ -241,13 +242,7 @@ fn halves(scratch: &Scratch) -> Result<()> {
     ensure!(status["phase"] == "running" && status["app"]["prefix"] == app.as_str(), "{status}");
 
     let ours = scratch.path("bypassed.pcapng");
-    let mut capture = Command::new(programs::pmdscope()?);
-    capture.args(["capture", "-i", &format!("{app}:0"), "-Q", "in", "-w"]).arg(&ours);
-    let mut capture = Process::spawn("capture", &mut capture, scratch.dir())?;
-    wait_until("the capture", LIMIT, || {
-        ensure!(capture.exited()?.is_none(), "it ended:\n{}", capture.output());
-        Ok(capture.output().contains("listening"))
-    })?;
+    let mut capture = start_capture(scratch, &app, &ours, &["-Q", "in"])?;
     let theirs = scratch.path("kernel.pcap");
     let mut tcpdump = wire.pair.command(Side::Far, "tcpdump");
     tcpdump.args(["-U", "-B", "65536", "-Q", "in", "-i", INTERFACE, "-w"]).arg(&theirs);
