@@ -243,6 +243,8 @@ fn halves(scratch: &Scratch) -> Result<()> {
 
     let ours = scratch.path("bypassed.pcapng");
     let mut capture = start_capture(scratch, &app, &ours, &["-Q", "in"])?;
+    // The app's control thread, which arms the capture, has its CPUs from poll loops.
+    sleep(Duration::from_secs(2));
     let theirs = scratch.path("kernel.pcap");
     let mut tcpdump = wire.pair.command(Side::Far, "tcpdump");
     tcpdump.args(["-U", "-B", "65536", "-Q", "in", "-i", INTERFACE, "-w"]).arg(&theirs);
