@@ -23,6 +23,7 @@
 #include "counter.h"
 #include "hugefiles.h"
 #include "port.h"
+#include "rate.h"
 
 #define POOL_CACHE 256
 #define POOL_MIN 8191
@@ -353,18 +354,6 @@ app_json_save(struct json *json, const struct app *app)
 	return rc;
 }
 
-const char *
-app_rate(double per_second, char text[16])
-{
-	if (per_second >= 1e6)
-		snprintf(text, 16, "%.3fM", per_second / 1e6);
-	else if (per_second >= 1e3)
-		snprintf(text, 16, "%.1fk", per_second / 1e3);
-	else
-		snprintf(text, 16, "%.1f", per_second);
-	return text;
-}
-
 void
 app_sum(void *sum, const void *stats, size_t size)
 {
@@ -390,8 +379,8 @@ app_report(const struct app *app, const struct app_totals *now, const char *lost
 		printf("%6.1f s  rx %s pps  tx %s pps  dropped %" PRIu64
 		       "  pool %u/%u in use  %s %" PRIu64 "\n",
 				(double)elapsed_ns / 1e9,
-				app_rate((double)(now->rx - last.rx) / span_s, rx),
-				app_rate((double)(now->tx - last.tx) / span_s, tx), now->dropped,
+				rate_text((double)(now->rx - last.rx) / span_s, rx),
+				rate_text((double)(now->tx - last.tx) / span_s, tx), now->dropped,
 				rte_mempool_in_use_count(app->pool), app->pool->size, lost_label,
 				now->lost);
 	last = *now;

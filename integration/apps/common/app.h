@@ -128,7 +128,4 @@ struct app_totals {
 void app_report(const struct app *app, const struct app_totals *now, const char *lost_label,
 		uint64_t elapsed_ns, uint64_t span_ns);
 
-/* A number per second as text, such as "200.0k". Returns text. */
-const char *app_rate(double per_second, char text[16]);
-
 #endif /* APP_H */

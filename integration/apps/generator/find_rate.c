@@ -9,6 +9,7 @@
 #include "control.h"
 #include "find_rate.h"
 #include "phase.h"
+#include "rate.h"
 #include "search.h"
 #include "settings.h"
 #include "summary.h"
@@ -82,8 +83,8 @@ print_trial(const struct trial *trial)
 	char asked[16], achieved[16];
 
 	printf("%5u  %9s  %9s  %10" PRIu64 "  %10" PRIu64 "  %10.6f  %9.2f  %9.2f  %s\n", nb_trials,
-			trial->asked == 0 ? "no limit" : app_rate((double)trial->asked, asked),
-			app_rate(trial->achieved, achieved), trial->sent, trial->received,
+			trial->asked == 0 ? "no limit" : rate_text((double)trial->asked, asked),
+			rate_text(trial->achieved, achieved), trial->sent, trial->received,
 			loss_percent(trial), (double)trial->p50_ns / 1e3,
 			(double)trial->p99_9_ns / 1e3, verdicts[trial->verdict]);
 }
@@ -171,7 +172,7 @@ print_result(double found)
 		not_reached += trials[i].verdict == FAIL_NOT_REACHED;
 	if (found > 0)
 		printf("highest rate with a loss of at most %g %%: %s pps\n", settings.loss_percent,
-				app_rate(found, text));
+				rate_text(found, text));
 	if (not_reached > 0)
 		printf("in %u trials the generator did not reach the rate, with little enough loss: "
 		       "there the limit is its own\n",

@@ -9,6 +9,15 @@
 #include "counter.h"
 #include "latency.h"
 
+const struct latency_quantile latency_quantiles[LATENCY_QUANTILES] = {
+	{ "p50", "p50", 0.5 },
+	{ "p90", "p90", 0.9 },
+	{ "p99", "p99", 0.99 },
+	{ "p99.9", "p99_9", 0.999 },
+	{ "p99.99", "p99_99", 0.9999 },
+	{ "p99.999", "p99_999", 0.99999 },
+};
+
 /* Values under 256 have a bucket each; above, the top 8 bits choose it. */
 static unsigned int
 bucket_of(uint64_t value)

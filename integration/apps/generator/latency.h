@@ -48,6 +48,17 @@ uint64_t latency_count(const struct latency *latency);
 /* The value that a share of all values (0 to 1) does not exceed; 0 when empty. */
 uint64_t latency_percentile(const struct latency *latency, double share);
 
+#define LATENCY_QUANTILES 6
+
+/* The percentiles that summaries tell. */
+struct latency_quantile {
+	const char *name;
+	const char *key; /* In JSON. */
+	double share;
+};
+
+extern const struct latency_quantile latency_quantiles[LATENCY_QUANTILES];
+
 /* 0 when empty. */
 double latency_mean(const struct latency *latency);
 

@@ -13,6 +13,7 @@
 #include "hdr.h"
 #include "interval.h"
 #include "output.h"
+#include "rate.h"
 #include "report.h"
 #include "settings.h"
 #include "worker.h"
@@ -122,8 +123,8 @@ print_line(const struct interval *interval)
 	printf("%6.1f s  tx %s pps  rx %s pps  not back %" PRId64 "  copies %" PRIu64
 	       "  reordered %" PRIu64 "  p50 %.1f us  p99 %.1f us\n",
 			(double)interval->elapsed_ns / 1e9,
-			app_rate((double)(now->sent - before->sent) / span_s, tx),
-			app_rate((double)(now->received - before->received) / span_s, rx),
+			rate_text((double)(now->sent - before->sent) / span_s, tx),
+			rate_text((double)(now->received - before->received) / span_s, rx),
 			(int64_t)(now->sent - now->received), now->duplicates, now->reordered,
 			us(latency_percentile(&interval->latency, 0.5)),
 			us(latency_percentile(&interval->latency, 0.99)));

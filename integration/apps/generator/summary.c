@@ -6,22 +6,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "rate.h"
 #include "settings.h"
 #include "summary.h"
-
-/* Which percentiles are told. */
-static const struct {
-	const char *name;
-	const char *key; /* In JSON. */
-	double share;
-} percentiles[] = {
-	{ "p50", "p50", 0.5 },
-	{ "p90", "p90", 0.9 },
-	{ "p99", "p99", 0.99 },
-	{ "p99.9", "p99_9", 0.999 },
-	{ "p99.99", "p99_99", 0.9999 },
-	{ "p99.999", "p99_999", 0.99999 },
-};
 
 static double
 us(const struct summary *s, uint64_t cycles)
@@ -84,9 +71,9 @@ print_latency(const struct summary *s)
 
 	printf("latency us: min %.2f mean %.2f", us(s, s->latency.min),
 			us(s, (uint64_t)latency_mean(&s->latency)));
-	for (i = 0; i < RTE_DIM(percentiles); i++)
-		printf(" %s %.2f", percentiles[i].name,
-				us(s, latency_percentile(&s->latency, percentiles[i].share)));
+	for (i = 0; i < LATENCY_QUANTILES; i++)
+		printf(" %s %.2f", latency_quantiles[i].name,
+				us(s, latency_percentile(&s->latency, latency_quantiles[i].share)));
 	printf(" max %.2f\n", us(s, s->latency.max));
 }
 
@@ -117,8 +104,8 @@ summary_print(const struct summary *s)
 
 	printf("sent %" PRIu64 " packets (%" PRIu64 " bytes) in %.3f s: %s pps, asked for %s; "
 	       "%" PRIu64 " not taken by the NIC at once\n",
-			t->sent, t->sent_bytes, s->duration_s, app_rate(s->rate, achieved),
-			settings.rate != 0	       ? app_rate((double)settings.rate, asked)
+			t->sent, t->sent_bytes, s->duration_s, rate_text(s->rate, achieved),
+			settings.rate != 0	       ? rate_text((double)settings.rate, asked)
 			: settings.replay_file != NULL ? "the times of the file"
 						       : "no limit",
 			t->tx_short);
@@ -183,9 +170,9 @@ json_percentiles(struct json *json, const struct summary *s, const struct latenc
 
 	json_u64(json, "min", ns(s, latency->min));
 	json_u64(json, "mean", ns(s, (uint64_t)latency_mean(latency)));
-	for (i = 0; i < RTE_DIM(percentiles); i++)
-		json_u64(json, percentiles[i].key,
-				ns(s, latency_percentile(latency, percentiles[i].share)));
+	for (i = 0; i < LATENCY_QUANTILES; i++)
+		json_u64(json, latency_quantiles[i].key,
+				ns(s, latency_percentile(latency, latency_quantiles[i].share)));
 	json_u64(json, "max", ns(s, latency->max));
 }
 

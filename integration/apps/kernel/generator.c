@@ -22,6 +22,7 @@
 #include "counter.h"
 #include "latency.h"
 #include "pacer.h"
+#include "rate.h"
 #include "run.h"
 #include "sequence.h"
 #include "summary.h"
@@ -318,8 +319,8 @@ report(uint64_t elapsed_ns, uint64_t span_ns)
 	       "  reordered %" PRIu64 "  dropped at the socket %" PRIu64
 	       "  p50 %.1f us  p99 %.1f us\n",
 			(double)elapsed_ns / 1e9,
-			run_rate((double)(sum.stats.sent - last.stats.sent) / span_s, tx),
-			run_rate((double)(sum.received - last.received) / span_s, rx),
+			rate_text((double)(sum.stats.sent - last.stats.sent) / span_s, tx),
+			rate_text((double)(sum.received - last.received) / span_s, rx),
 			(int64_t)(sum.stats.sent - sum.received), sum.duplicates, sum.reordered,
 			sum.drops, us(latency_percentile(&span, 0.5)),
 			us(latency_percentile(&span, 0.99)));

@@ -18,6 +18,7 @@
 
 #include "clock.h"
 #include "counter.h"
+#include "rate.h"
 #include "run.h"
 
 /* How often messages that the kernel does not take are offered before they are dropped. */
@@ -133,8 +134,8 @@ report(uint64_t elapsed_ns, uint64_t span_ns)
 	printf("%6.1f s  rx %s pps  tx %s pps  dropped %" PRIu64 "  dropped at the socket %" PRIu64
 	       "\n",
 			(double)elapsed_ns / 1e9,
-			run_rate((double)(sum.stats.received - last.stats.received) / span_s, rx),
-			run_rate((double)(sum.stats.sent - last.stats.sent) / span_s, tx),
+			rate_text((double)(sum.stats.received - last.stats.received) / span_s, rx),
+			rate_text((double)(sum.stats.sent - last.stats.sent) / span_s, tx),
 			sum.dropped, sum.drops);
 	last = sum;
 }

@@ -243,15 +243,3 @@ run_json_save(struct json *json)
 			strerror(-rc));
 	return -1;
 }
-
-const char *
-run_rate(double per_second, char text[16])
-{
-	if (per_second >= 1e6)
-		snprintf(text, 16, "%.3fM", per_second / 1e6);
-	else if (per_second >= 1e3)
-		snprintf(text, 16, "%.1fk", per_second / 1e3);
-	else
-		snprintf(text, 16, "%.1f", per_second);
-	return text;
-}

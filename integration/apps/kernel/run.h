@@ -53,7 +53,4 @@ void run_print_kernel(const struct transport_stats *sum, const struct cpu_time *
 /* 0, or -1 after a message. */
 int run_json_save(struct json *json);
 
-/* A number per second as text, such as "200.0k". Returns text. */
-const char *run_rate(double per_second, char text[16]);
-
 #endif /* RUN_H */

@@ -10,21 +10,8 @@
 #include <rte_common.h>
 
 #include "json.h"
+#include "rate.h"
 #include "summary.h"
-
-/* Those that the DPDK generator tells. */
-static const struct {
-	const char *name;
-	const char *key; /* In JSON. */
-	double share;
-} percentiles[] = {
-	{ "p50", "p50", 0.5 },
-	{ "p90", "p90", 0.9 },
-	{ "p99", "p99", 0.99 },
-	{ "p99.9", "p99_9", 0.999 },
-	{ "p99.99", "p99_99", 0.9999 },
-	{ "p99.999", "p99_999", 0.99999 },
-};
 
 static double
 us(uint64_t cycles, uint64_t tsc_hz)
@@ -39,9 +26,10 @@ print_latency(const struct latency *latency, uint64_t tsc_hz)
 
 	printf("latency us: min %.2f mean %.2f", us(latency->min, tsc_hz),
 			us((uint64_t)latency_mean(latency), tsc_hz));
-	for (i = 0; i < RTE_DIM(percentiles); i++)
-		printf(" %s %.2f", percentiles[i].name,
-				us(latency_percentile(latency, percentiles[i].share), tsc_hz));
+	for (i = 0; i < LATENCY_QUANTILES; i++)
+		printf(" %s %.2f", latency_quantiles[i].name,
+				us(latency_percentile(latency, latency_quantiles[i].share),
+						tsc_hz));
 	printf(" max %.2f\n", us(latency->max, tsc_hz));
 }
 
@@ -54,8 +42,8 @@ summary_print(const struct summary *s)
 	printf("sent %" PRIu64 " packets (%" PRIu64 " bytes) in %.3f s: %s pps, asked for %s; "
 	       "%" PRIu64 " not taken by the kernel at once\n",
 			t->stats.sent, t->stats.sent * settings.size, s->duration_s,
-			run_rate(s->rate, achieved),
-			settings.rate == 0 ? "no limit" : run_rate((double)settings.rate, asked),
+			rate_text(s->rate, achieved),
+			settings.rate == 0 ? "no limit" : rate_text((double)settings.rate, asked),
 			t->short_packets);
 	printf("received %" PRIu64 ": %" PRIu64 " lost, of which %" PRIu64
 	       " %s dropped at the receive buffer here; %" PRIu64 " duplicates, %" PRIu64
@@ -76,9 +64,9 @@ json_latency(struct json *json, const struct latency *latency, uint64_t tsc_hz)
 	json_open(json, "latency_ns");
 	json_u64(json, "min", clock_ns(latency->min, tsc_hz));
 	json_u64(json, "mean", clock_ns((uint64_t)latency_mean(latency), tsc_hz));
-	for (i = 0; i < RTE_DIM(percentiles); i++)
-		json_u64(json, percentiles[i].key,
-				clock_ns(latency_percentile(latency, percentiles[i].share),
+	for (i = 0; i < LATENCY_QUANTILES; i++)
+		json_u64(json, latency_quantiles[i].key,
+				clock_ns(latency_percentile(latency, latency_quantiles[i].share),
 						tsc_hz));
 	json_u64(json, "max", clock_ns(latency->max, tsc_hz));
 	json_close(json);
