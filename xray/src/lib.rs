@@ -1,0 +1,21 @@
+//! Reads the mempools, rings and mbufs of a running DPDK app from outside: the app needs no change, is
+//! never stopped and never written to.
+//!
+//! Data flow: [`Memory`] reads the process; [`Layout`] says where the fields of DPDK's structures are;
+//! [`XrayTarget`] knows the memzones of the app and finds its pools in them.
+
+mod error;
+mod layout;
+mod maps;
+mod memory;
+mod report;
+mod target;
+
+pub use error::XrayError;
+pub use layout::{
+    CacheLayout, Layout, MbufLayout, MemhdrLayout, MempoolLayout, ObjhdrLayout, RingLayout,
+};
+pub use maps::Mapping;
+pub use memory::{Memory, ProcessMemory, read_array, read_u16, read_u32, read_u64};
+pub use report::{Holder, HolderCount, LostMbuf, MOST_LISTED, PoolScan, ScanReport};
+pub use target::{Memzone, Pool, XrayTarget};

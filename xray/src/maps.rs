@@ -1,0 +1,91 @@
+//! What a process has mapped into memory: `/proc/PID/maps`.
+
+/// One line of `/proc/PID/maps`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools)] // the four permissions
+pub struct Mapping {
+    /// First address.
+    pub start: u64,
+    /// Address behind the last.
+    pub end: u64,
+    /// The app may read it.
+    pub readable: bool,
+    /// The app may write it.
+    pub writable: bool,
+    /// It holds code.
+    pub executable: bool,
+    /// Other processes may have it mapped too.
+    pub shared: bool,
+    /// Offset of `start` in the file.
+    pub offset: u64,
+    /// Device of the file, as `major:minor` in hexadecimal.
+    pub device: String,
+    /// Inode of the file; 0 without one.
+    pub inode: u64,
+    /// Path of the file in the mount namespace of the process, a name such as `[heap]`, or empty.
+    pub path: String,
+}
+
+impl Mapping {
+    /// Whether an address lies in it.
+    pub fn contains(&self, address: u64) -> bool {
+        (self.start..self.end).contains(&address)
+    }
+}
+
+/// Mappings of the text of `/proc/PID/maps`, in ascending order; lines of no known form are left out.
+pub(crate) fn parse(text: &str) -> Vec<Mapping> {
+    text.lines().filter_map(line).collect()
+}
+
+/// `START-END PERMISSIONS OFFSET DEVICE INODE   PATH`
+fn line(line: &str) -> Option<Mapping> {
+    let hex = |digits: &str| u64::from_str_radix(digits, 16).ok();
+    let (range, rest) = line.split_once(' ')?;
+    let (start, end) = range.split_once('-')?;
+    let (permissions, rest) = rest.split_once(' ')?;
+    let (offset, rest) = rest.split_once(' ')?;
+    let (device, rest) = rest.split_once(' ')?;
+    let (inode, path) = rest.split_once(' ').unwrap_or((rest, ""));
+    let permission = |place: usize, letter| permissions.as_bytes().get(place) == Some(&letter);
+    Some(Mapping {
+        start: hex(start)?,
+        end: hex(end)?,
+        readable: permission(0, b'r'),
+        writable: permission(1, b'w'),
+        executable: permission(2, b'x'),
+        shared: permission(3, b's'),
+        offset: hex(offset)?,
+        device: device.to_owned(),
+        inode: inode.parse().ok()?,
+        path: path.trim_start().to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read_with_and_without_a_file() {
+        let text = "\
+7f10-7f20 rw-s 00001000 fe:01 1234                       /dev/hugepages/a b (deleted)
+7f20-7f30 r-xp 00000000 00:00 0
+nonsense
+";
+        let maps = parse(text);
+        assert_eq!(maps.len(), 2);
+        let first = &maps[0];
+        assert!(first.readable && first.writable && first.shared && !first.executable);
+        assert_eq!(
+            (first.start, first.end, first.offset, first.inode),
+            (0x7f10, 0x7f20, 4096, 1234)
+        );
+        assert_eq!(
+            (first.device.as_str(), first.path.as_str()),
+            ("fe:01", "/dev/hugepages/a b (deleted)")
+        );
+        assert!(first.contains(0x7f1f) && !first.contains(0x7f20));
+        assert!(maps[1].executable && !maps[1].writable && !maps[1].shared);
+    }
+}

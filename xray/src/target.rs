@@ -1,0 +1,178 @@
+//! An app that is read from outside: its memory, its layout, and its mempools.
+
+use std::sync::Arc;
+
+use crate::error::XrayError;
+use crate::layout::Layout;
+use crate::memory::Memory;
+
+/// What the names of the memzones of mempools begin with.
+const POOL_ZONE: &str = "MP_";
+
+/// `RTE_MEMPOOL_NAMESIZE`, the same in all releases.
+const NAME_BYTES: usize = 26;
+
+/// The largest number of objects that is believed.
+const MOST_OBJECTS: u32 = 1 << 30;
+
+/// A piece of memory that the app reserved by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Memzone {
+    /// Its name.
+    pub name: String,
+    /// First address in the app.
+    pub address: u64,
+    /// Length.
+    pub bytes: u64,
+}
+
+impl Memzone {
+    /// Whether an address lies in it.
+    pub fn contains(&self, address: u64) -> bool {
+        address.checked_sub(self.address).is_some_and(|offset| offset < self.bytes)
+    }
+}
+
+/// An app that is read from outside.
+#[derive(Clone, Debug)]
+pub struct XrayTarget {
+    /// Its memory.
+    pub memory: Arc<dyn Memory>,
+    /// Offsets of its build of DPDK.
+    pub layout: Layout,
+    /// Its memzones, by address.
+    pub memzones: Vec<Memzone>,
+}
+
+/// The header of a mempool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pool {
+    /// Name.
+    pub name: String,
+    /// Address of its `struct rte_mempool`.
+    pub address: u64,
+    /// Objects that were asked for.
+    pub size: u32,
+    /// Objects that it has.
+    pub populated: u32,
+    /// `RTE_MEMPOOL_F_*`.
+    pub flags: u32,
+    /// NUMA node, -1 for any.
+    pub socket: i32,
+    /// Most objects in the cache of an lcore.
+    pub cache_size: u32,
+    /// Bytes of an object, without header and trailer.
+    pub element_bytes: u32,
+    /// Bytes from the begin of a slot to the object.
+    pub header_bytes: u32,
+    /// Bytes behind the object.
+    pub trailer_bytes: u32,
+    /// Bytes of private data behind the header of the pool.
+    pub private_bytes: u32,
+    /// Number of the handler that keeps the free objects, in the table of the app.
+    pub handler: i32,
+    /// What the handler keeps them in, such as a `struct rte_ring`.
+    pub handler_data: u64,
+    /// Address of the caches of the lcores; 0 without.
+    pub caches: u64,
+    /// Address of the object header of the first object.
+    pub first_object_header: u64,
+    /// Address of the first chunk of memory.
+    pub first_chunk: u64,
+    /// Number of chunks.
+    pub chunks: u32,
+}
+
+impl XrayTarget {
+    /// The memzones are sorted here.
+    pub fn new(memory: Arc<dyn Memory>, layout: Layout, mut memzones: Vec<Memzone>) -> Self {
+        memzones.sort_by_key(|zone| zone.address);
+        Self { memory, layout, memzones }
+    }
+
+    /// The memzone in which an address lies.
+    pub fn memzone_at(&self, address: u64) -> Option<&Memzone> {
+        let behind = self.memzones.partition_point(|zone| zone.address <= address);
+        self.memzones[..behind].last().filter(|zone| zone.contains(address))
+    }
+
+    /// The mempools, or why one of them cannot be read; by address.
+    pub fn pools(&self) -> Vec<Result<Pool, XrayError>> {
+        let zones = self.memzones.iter().filter(|zone| zone.name.starts_with(POOL_ZONE));
+        zones.map(|zone| self.pool(zone)).collect()
+    }
+
+    fn pool(&self, zone: &Memzone) -> Result<Pool, XrayError> {
+        let layout = &self.layout.mempool;
+        let mut header = vec![0; usize::try_from(layout.bytes).unwrap_or_default()];
+        self.memory.read(zone.address, &mut header)?;
+        let field = |offset| Field { bytes: &header, offset };
+        let pool = Pool {
+            name: field(layout.name).text(NAME_BYTES),
+            address: zone.address,
+            size: field(layout.size).u32(),
+            populated: field(layout.populated_size).u32(),
+            flags: field(layout.flags).u32(),
+            socket: field(layout.socket_id).u32().cast_signed(),
+            cache_size: field(layout.cache_size).u32(),
+            element_bytes: field(layout.elt_size).u32(),
+            header_bytes: field(layout.header_size).u32(),
+            trailer_bytes: field(layout.trailer_size).u32(),
+            private_bytes: field(layout.private_data_size).u32(),
+            handler: field(layout.ops_index).u32().cast_signed(),
+            handler_data: field(layout.pool_data).u64(),
+            caches: field(layout.local_cache).u64(),
+            first_object_header: field(layout.elt_list).u64(),
+            first_chunk: field(layout.mem_list).u64(),
+            chunks: field(layout.nb_mem_chunks).u32(),
+        };
+        pool.plausible(zone)?;
+        Ok(pool)
+    }
+}
+
+impl Pool {
+    /// The name is the magic number of a mempool: that of its memzone begins with it.
+    fn plausible(&self, zone: &Memzone) -> Result<(), XrayError> {
+        let what = || format!("mempool {}", zone.name);
+        if zone.name.strip_prefix(POOL_ZONE) != Some(&self.name) {
+            return Err(XrayError::implausible(what(), format!("its name reads {:?}", self.name)));
+        }
+        if self.populated > self.size || self.size > MOST_OBJECTS {
+            let why = format!("{} of {} objects", self.populated, self.size);
+            return Err(XrayError::implausible(what(), why));
+        }
+        Ok(())
+    }
+}
+
+/// A field of a structure that was read; 0 beyond its end.
+struct Field<'a> {
+    bytes: &'a [u8],
+    offset: u64,
+}
+
+impl Field<'_> {
+    fn array<const N: usize>(&self) -> [u8; N] {
+        let begin = usize::try_from(self.offset).unwrap_or(usize::MAX);
+        let bytes = self.bytes.get(begin..).and_then(|bytes| bytes.first_chunk());
+        bytes.copied().unwrap_or([0; N])
+    }
+
+    fn u32(&self) -> u32 {
+        u32::from_le_bytes(self.array())
+    }
+
+    fn u64(&self) -> u64 {
+        u64::from_le_bytes(self.array())
+    }
+
+    /// Up to a zero byte.
+    fn text(&self, most: usize) -> String {
+        let begin = usize::try_from(self.offset).unwrap_or(usize::MAX);
+        let bytes = self.bytes.get(begin..).unwrap_or_default();
+        let bytes = &bytes[..bytes.len().min(most)];
+        let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+        String::from_utf8_lossy(&bytes[..end]).into_owned()
+    }
+}
