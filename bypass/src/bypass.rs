@@ -1,7 +1,9 @@
 //! Makes bypasses, tells of them, and takes them down.
 
+use std::io;
 use std::path::PathBuf;
 
+use pmdscope_links::Link;
 use pmdscope_telemetry::interface::{FilterMode, InterfaceQueueSample};
 use serde::Serialize;
 
@@ -9,7 +11,6 @@ use crate::app::{self, BypassApp};
 use crate::error::BypassError;
 use crate::ethtool::{EthtoolNic, Nic};
 use crate::flow::{Flow, MAX_FLOWS};
-use crate::link::{self, Link};
 use crate::name::InterfaceName;
 use crate::program::{self, BypassCounts, LoadedProgram};
 use crate::redirect_object;
@@ -104,7 +105,7 @@ pub fn up(states: &StateDirectory, request: &BypassRequest) -> Result<BypassStat
     }
     let namespace = network_namespace()?;
     let link =
-        link::read(interface)?.ok_or_else(|| BypassError::NoInterface(interface.to_string()))?;
+        read_link(interface)?.ok_or_else(|| BypassError::NoInterface(interface.to_string()))?;
     let nic = open(interface)?;
     let queues = nic.rx_queues().unwrap_or(link.rx_queues);
     if *queue >= queues {
@@ -135,7 +136,8 @@ pub fn up(states: &StateDirectory, request: &BypassRequest) -> Result<BypassStat
     state.queue = *queue;
     state.flows = flows.iter().map(Flow::to_string).collect();
     state.app.clone_from(&request.app);
-    state.promiscuous_before = old.as_ref().map_or(link.promiscuous, |old| old.promiscuous_before);
+    state.promiscuous_before =
+        old.as_ref().map_or(link.is_promiscuous, |old| old.promiscuous_before);
     state.mtu_before = old.as_ref().map_or(link.mtu, |old| old.mtu_before);
     state.steering = steering::survey(&nic, *queue);
     // Whoever comes after a command that was killed here finds what to undo.
@@ -148,10 +150,26 @@ pub fn up(states: &StateDirectory, request: &BypassRequest) -> Result<BypassStat
     match attached {
         Some(program) if program.in_use => program.loaded.set_settings(&settings)?,
         // Left by an app that was killed: the next one could not attach its own.
-        Some(program) => link::detach_program(interface, link.index, program.mode)?,
+        Some(program) => detach_program(interface, link.index, program.mode)?,
         None => {}
     }
     status_of(states, &state)
+}
+
+/// Reads an interface; `None` if there is none of that name here.
+pub(crate) fn read_link(interface: &InterfaceName) -> Result<Option<Link>, BypassError> {
+    pmdscope_links::read(interface.as_str())
+        .map_err(|error| BypassError::kernel(format!("read interface {interface}"), error))
+}
+
+fn detach_program(
+    interface: &InterfaceName,
+    index: u32,
+    mode: FilterMode,
+) -> Result<(), BypassError> {
+    pmdscope_links::detach_program(index, mode, None).map_err(|error| {
+        BypassError::kernel(format!("detach the XDP program of {interface}"), error)
+    })
 }
 
 /// The bypass program of an interface.
@@ -167,7 +185,15 @@ fn ours_or_none(
     interface: &InterfaceName,
     link: &Link,
 ) -> Result<Option<AttachedBypass>, BypassError> {
-    let Some(attached) = link.program else { return Ok(None) };
+    if link.is_offloaded {
+        return Err(BypassError::ForeignProgram {
+            interface: interface.to_string(),
+            program: "in the NIC".to_owned(),
+            id: 0,
+            how: format!("ip link set dev {interface} xdpoffload off"),
+        });
+    }
+    let Some(attached) = link.programs.first() else { return Ok(None) };
     let Some(loaded) = LoadedProgram::find(attached.id) else { return Ok(None) };
     if loaded.is_bypass() {
         let in_use = app::holder(attached.id).is_some();
@@ -213,7 +239,7 @@ pub fn down(
 ) -> Result<Option<TakenDown>, BypassError> {
     let namespace = network_namespace()?;
     let _lock = states.lock()?;
-    let link = link::read(interface)?;
+    let link = read_link(interface)?;
     let state = states.read(interface, namespace)?;
     let Some(link) = link else {
         // The interface is gone, and with it all that was changed.
@@ -229,7 +255,7 @@ pub fn down(
         return Ok(None);
     }
     if let Some(program) = program {
-        match link::detach_program(interface, link.index, program.mode) {
+        match detach_program(interface, link.index, program.mode) {
             Ok(()) => down.undone.push("detached the XDP program".to_owned()),
             Err(error) => failures.push(error.to_string()),
         }
@@ -254,18 +280,20 @@ fn restore(
     failures: &mut Vec<String>,
 ) -> Result<(), BypassError> {
     let interface = &state.interface;
-    let mut note = |what: String, result: Result<(), BypassError>| match result {
-        Ok(()) => undone.push(what),
-        Err(error) => failures.push(error.to_string()),
+    let mut note = |done: String, what: &str, result: io::Result<()>| match result {
+        Ok(()) => undone.push(done),
+        Err(error) => {
+            failures.push(BypassError::kernel(format!("{what} {interface}"), error).to_string());
+        }
     };
     // Apps change both and leave them so. One that still runs needs them no more: it gets no packets.
-    if link.promiscuous && !state.promiscuous_before {
-        let ended = link::end_promiscuous(interface, state.index);
-        note("ended promiscuous mode".to_owned(), ended);
+    if link.is_promiscuous && !state.promiscuous_before {
+        let ended = pmdscope_links::end_promiscuous(state.index);
+        note("ended promiscuous mode".to_owned(), "end promiscuous mode of", ended);
     }
     if link.mtu != state.mtu_before {
-        let restored = link::set_mtu(interface, state.index, state.mtu_before);
-        note(format!("restored the MTU {}", state.mtu_before), restored);
+        let restored = pmdscope_links::set_mtu(state.index, state.mtu_before);
+        note(format!("restored the MTU {}", state.mtu_before), "set the MTU of", restored);
     }
     if matches!(state.steering, Steering::Ntuple { .. }) {
         let nic = open(interface)?;
@@ -326,7 +354,7 @@ fn status_of(states: &StateDirectory, state: &BypassState) -> Result<BypassStatu
         return Ok(told);
     }
     told.phase = BypassPhase::Waiting;
-    match link::read(interface)?.filter(|link| link.index == state.index) {
+    match read_link(interface)?.filter(|link| link.index == state.index) {
         Some(link) => complete(&mut told, state, &link)?,
         None => told
             .problems
@@ -373,7 +401,7 @@ fn complete(
             "{} runs without the XDP program: it gets no packets; start it again with the option below",
             status.app.as_ref().map_or("the app", |app| &app.prefix)
         )),
-        Ok(None) if link.promiscuous && !state.promiscuous_before => {
+        Ok(None) if link.is_promiscuous && !state.promiscuous_before => {
             problems.push(format!("promiscuous mode is on, as apps leave it, and was off before: {repair}"));
         }
         Ok(None) => {}

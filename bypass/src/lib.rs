@@ -15,7 +15,6 @@ mod error;
 mod ethtool;
 mod ethtool_ioctl;
 mod flow;
-mod link;
 mod name;
 mod program;
 mod queue_statistics;

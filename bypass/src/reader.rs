@@ -9,9 +9,9 @@ use pmdscope_telemetry::interface::{BypassSample, InterfaceReader, InterfaceSamp
 use pmdscope_telemetry::{Deadline, PortId, TelemetryClient, TelemetryCommand};
 
 use crate::app::{self, BypassApp};
+use crate::bypass::read_link;
 use crate::error::BypassError;
 use crate::ethtool::EthtoolNic;
-use crate::link;
 use crate::name::InterfaceName;
 use crate::queue_statistics;
 use crate::state::{BypassState, StateDirectory, network_namespace};
@@ -48,7 +48,7 @@ pub fn interfaces() -> Result<Vec<InterfaceSample>, BypassError> {
 /// # Errors
 /// What the kernel refused to tell.
 pub fn kernel_sample(name: &InterfaceName) -> Result<Option<InterfaceSample>, BypassError> {
-    let Some(link) = link::read(name)? else { return Ok(None) };
+    let Some(link) = read_link(name)? else { return Ok(None) };
     let nic = EthtoolNic::open(name)
         .map_err(|error| BypassError::kernel(format!("ask the driver of {name}"), error))?;
     Ok(Some(InterfaceSample {

@@ -3,11 +3,11 @@
 use std::os::fd::AsFd;
 
 use libbpf_rs::{MapHandle, Object, Program, Xdp, XdpFlags};
+use pmdscope_links::Link;
 use pmdscope_telemetry::interface::FilterMode;
 
 use crate::error::XdpError;
 use crate::filter::{Attached, Filter, attached, link, mode_name};
-use crate::netlink::Link;
 use crate::prefix::{Prefix, PrefixAction};
 use crate::program::{self, last_line, with_reasons};
 use crate::settings::Settings;

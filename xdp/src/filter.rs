@@ -1,13 +1,14 @@
 //! Filters that are attached: found by their interface, read, changed and detached.
 
 use std::collections::HashMap;
+use std::os::fd::AsFd;
 
 use libbpf_rs::query::ProgramInfo;
 use libbpf_rs::{MapHandle, Program};
+use pmdscope_links::{AttachedProgram, Link};
 use pmdscope_telemetry::interface::{FilterMode, FilterSample};
 
 use crate::error::XdpError;
-use crate::netlink::{self, Link};
 use crate::prefix::{Prefix, PrefixAction};
 use crate::program;
 use crate::settings::Settings;
@@ -47,7 +48,7 @@ impl Filter {
     /// # Errors
     /// Without the rights to look at an interface's program. Interfaces without a program need none.
     pub fn all() -> Result<Vec<Self>, XdpError> {
-        let links = netlink::links().map_err(XdpError::Netlink)?;
+        let links = pmdscope_links::all().map_err(XdpError::Netlink)?;
         let mut found = Vec::new();
         for link in &links {
             if let Attached::Ours(mode, id) = attached(link)? {
@@ -179,7 +180,7 @@ pub fn detach(interface: &str) -> Result<(), XdpError> {
 fn remove(interface: &str, index: u32, mode: FilterMode, program: u32) -> Result<(), XdpError> {
     let opened = program::with_reasons(|| Program::fd_from_id(program)).0;
     let opened = opened.map_err(|error| XdpError::bpf("open the program of a filter", error))?;
-    let removed = netlink::detach(index, mode, std::os::fd::AsFd::as_fd(&opened));
+    let removed = pmdscope_links::detach_program(index, mode, Some(opened.as_fd()));
     removed.map_err(|error| XdpError::Detach { interface: interface.to_owned(), error })
 }
 
@@ -189,7 +190,7 @@ fn remove(interface: &str, index: u32, mode: FilterMode, program: u32) -> Result
 /// As [`Filter::all`].
 pub fn interfaces() -> Result<Vec<String>, XdpError> {
     let mut names = Vec::new();
-    for link in netlink::links().map_err(XdpError::Netlink)? {
+    for link in pmdscope_links::all().map_err(XdpError::Netlink)? {
         if matches!(attached(&link)?, Attached::Ours(..)) {
             names.push(link.name);
         }
@@ -210,7 +211,7 @@ pub fn filters() -> Result<Vec<(u32, FilterSample)>, XdpError> {
 /// # Errors
 /// As [`Filter::all`].
 pub fn filter_of(index: u32) -> Result<Option<FilterSample>, XdpError> {
-    let links = netlink::links().map_err(XdpError::Netlink)?;
+    let links = pmdscope_links::all().map_err(XdpError::Netlink)?;
     let Some(link) = links.iter().find(|link| link.index == index) else { return Ok(None) };
     let Attached::Ours(mode, id) = attached(link)? else { return Ok(None) };
     Filter::open(link, mode, program::ours().get(&id))?.sample().map(Some)
@@ -233,11 +234,13 @@ pub(crate) fn attached(link: &Link) -> Result<Attached, XdpError> {
         return Ok(Attached::Foreign(foreign(0, String::new(), "in the NIC")));
     }
     let mut names = HashMap::new();
-    for (_, id) in &link.programs {
+    for AttachedProgram { id, .. } in &link.programs {
         names.extend(program::name_of(*id)?.map(|name| (*id, name)));
     }
-    let mut programs =
-        link.programs.iter().filter_map(|(mode, id)| Some((*mode, *id, names.get(id)?)));
+    let mut programs = link
+        .programs
+        .iter()
+        .filter_map(|program| Some((program.mode, program.id, names.get(&program.id)?)));
     if let Some((mode, id, name)) = programs.clone().find(|(.., name)| *name != program::NAME) {
         return Ok(Attached::Foreign(foreign(id, name.clone(), mode_name(mode))));
     }
@@ -246,7 +249,7 @@ pub(crate) fn attached(link: &Link) -> Result<Attached, XdpError> {
 
 /// An interface by its name.
 pub(crate) fn link(interface: &str) -> Result<Link, XdpError> {
-    let links = netlink::links().map_err(XdpError::Netlink)?;
+    let links = pmdscope_links::all().map_err(XdpError::Netlink)?;
     let found = links.into_iter().find(|link| link.name == interface);
     found.ok_or_else(|| XdpError::NoInterface(interface.to_owned()))
 }

@@ -7,7 +7,6 @@
 mod attach;
 mod error;
 mod filter;
-mod netlink;
 mod prefix;
 mod program;
 mod settings;
