@@ -36,6 +36,7 @@
 #include <rte_mbuf.h>
 #include <rte_pcapng.h>
 #include <rte_ring.h>
+#include <rte_version.h>
 
 #include <pmdscope.h>
 #include <pmdscope_ring.h>
@@ -223,6 +224,21 @@ consumer_close(struct consumer *consumer)
 static struct rte_ring *pdump_ring;
 static struct rte_mempool *pdump_pool;
 
+/* The copy that rte_pdump makes of a packet; before 23.11 with the time, from there on with a comment. */
+static struct rte_mbuf *
+pdump_copy_one(uint16_t queue, const struct rte_mbuf *pkt, uint64_t now,
+		enum rte_pcapng_direction direction)
+{
+#if RTE_VERSION >= RTE_VERSION_NUM(23, 11, 0, 0)
+	RTE_SET_USED(now);
+	return rte_pcapng_copy(PORT, queue, pkt, pdump_pool, SNAPLEN, direction, NULL);
+#elif RTE_VERSION >= RTE_VERSION_NUM(23, 3, 0, 0)
+	return rte_pcapng_copy(PORT, queue, pkt, pdump_pool, SNAPLEN, now, direction, NULL);
+#else
+	return rte_pcapng_copy(PORT, queue, pkt, pdump_pool, SNAPLEN, now, direction);
+#endif
+}
+
 static void
 pdump_copy(uint16_t queue, struct rte_mbuf **pkts, uint16_t nb_pkts,
 		enum rte_pcapng_direction direction)
@@ -233,8 +249,7 @@ pdump_copy(uint16_t queue, struct rte_mbuf **pkts, uint16_t nb_pkts,
 	uint16_t i;
 
 	for (i = 0; i < nb_pkts; i++) {
-		copies[n] = rte_pcapng_copy(
-				PORT, queue, pkts[i], pdump_pool, SNAPLEN, now, direction);
+		copies[n] = pdump_copy_one(queue, pkts[i], now, direction);
 		n += copies[n] != NULL;
 	}
 	sent = rte_ring_enqueue_burst(pdump_ring, (void *)copies, n, NULL);
