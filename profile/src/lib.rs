@@ -7,7 +7,6 @@
 
 mod error;
 mod function;
-mod maps;
 mod module;
 mod ports;
 mod profile;

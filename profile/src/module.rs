@@ -9,8 +9,7 @@ use std::path::PathBuf;
 use gimli::{BaseAddresses, CieOrFde, EhFrame, EndianSlice, NativeEndian, UnwindSection};
 use object::elf::PF_X;
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadCache, SegmentFlags};
-
-use crate::maps::Mapping;
+use pmdscope_telemetry::host::maps::Mapping;
 
 /// A file of which a process has mapped code. Stays readable when the process ends, when the file is
 /// replaced, and from another mount namespace, since it is kept open.
@@ -174,7 +173,7 @@ fn file_name(path: &str) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::maps;
+    use pmdscope_telemetry::host::maps;
 
     /// The module of this test.
     pub(crate) fn own() -> Module {

@@ -6,8 +6,9 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
+use pmdscope_telemetry::host::maps::{self, Mapping};
+
 use crate::error::ProfileError;
-use crate::maps::{self, Mapping};
 use crate::module::Module;
 use crate::ports::{PortFunction, port_functions};
 use crate::profile::{AppProfile, Resolution};

@@ -1,7 +1,9 @@
-//! What the machine tells of apps: their processes and threads, CPUs, PCI devices, and secondaries.
+//! What the machine tells of apps: processes with their threads and mappings, CPUs, PCI
+//! devices, and secondaries.
 
 pub mod device;
 pub(crate) mod frequency;
+pub mod maps;
 mod polling;
 pub(crate) mod process;
 mod secondary;

@@ -6,7 +6,6 @@
 
 mod error;
 mod layout;
-mod maps;
 mod memory;
 mod report;
 mod target;
@@ -15,7 +14,8 @@ pub use error::XrayError;
 pub use layout::{
     CacheLayout, Layout, MbufLayout, MemhdrLayout, MempoolLayout, ObjhdrLayout, RingLayout,
 };
-pub use maps::Mapping;
+pub use pmdscope_telemetry::host::maps::Mapping;
+
 pub use memory::{Memory, ProcessMemory, read_array, read_u16, read_u32, read_u64};
 pub use report::{Holder, HolderCount, LostMbuf, MOST_LISTED, PoolScan, ScanReport};
 pub use target::{Memzone, Pool, XrayTarget};

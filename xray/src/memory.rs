@@ -1,15 +1,14 @@
 //! Reads the memory of another process: `process_vm_readv(2)`, which neither stops nor changes it.
 
 use std::fmt::Debug;
-use std::fs;
 use std::io::IoSliceMut;
 
 use nix::errno::Errno;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
+use pmdscope_telemetry::host::maps::{self, Mapping};
 
 use crate::error::XrayError;
-use crate::maps::{self, Mapping};
 
 /// Most pieces of one call: `IOV_MAX` of Linux.
 const MOST_PIECES: usize = 1024;
@@ -101,15 +100,13 @@ impl Memory for ProcessMemory {
     }
 
     fn maps(&self) -> Result<Vec<Mapping>, XrayError> {
-        let path = format!("/proc/{}/maps", self.pid);
-        let text = fs::read_to_string(&path).map_err(|source| {
+        maps::read(self.pid).map_err(|source| {
             match Errno::from_raw(source.raw_os_error().unwrap_or_default()) {
                 Errno::ENOENT | Errno::ESRCH => XrayError::Ended { pid: self.pid },
                 Errno::EACCES | Errno::EPERM => XrayError::NotAllowed { pid: self.pid },
-                _ => XrayError::Io { what: path, source },
+                _ => XrayError::Io { what: format!("/proc/{}/maps", self.pid), source },
             }
-        })?;
-        Ok(maps::parse(&text))
+        })
     }
 }
 

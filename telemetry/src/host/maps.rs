@@ -1,5 +1,10 @@
 //! What a process has mapped into memory: `/proc/PID/maps`.
 
+use std::fs;
+use std::io;
+
+use super::process::PROC;
+
 /// One line of `/proc/PID/maps`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools)] // the four permissions
@@ -33,8 +38,17 @@ impl Mapping {
     }
 }
 
-/// Mappings of the text of `/proc/PID/maps`, in ascending order; lines of no known form are left out.
-pub(crate) fn parse(text: &str) -> Vec<Mapping> {
+/// The mappings of a process, in ascending order.
+///
+/// # Errors
+/// When the process has ended, or may not be looked at.
+pub fn read(pid: u32) -> io::Result<Vec<Mapping>> {
+    // A path need not be UTF-8.
+    Ok(parse(&String::from_utf8_lossy(&fs::read(format!("{PROC}/{pid}/maps"))?)))
+}
+
+/// Mappings of the text of `/proc/PID/maps`; lines of no known form are left out.
+fn parse(text: &str) -> Vec<Mapping> {
     text.lines().filter_map(line).collect()
 }
 
@@ -64,6 +78,8 @@ fn line(line: &str) -> Option<Mapping> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -87,5 +103,25 @@ nonsense
         );
         assert!(first.contains(0x7f1f) && !first.contains(0x7f20));
         assert!(maps[1].executable && !maps[1].writable && !maps[1].shared);
+    }
+
+    #[test]
+    fn this_process_has_code() {
+        let maps = read(std::process::id()).unwrap();
+        let here = this_process_has_code as fn() as usize as u64;
+        assert!(maps.iter().any(|mapping| mapping.executable && mapping.contains(here)));
+        assert!(maps.is_sorted_by_key(|mapping| mapping.start));
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_is_an_error() {
+        assert_eq!(read(u32::MAX).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_parses(text in "([0-9a-f]{0,17}[- ]){0,3}[rwxps-]{0,5}( [0-9a-f:]{0,9}){0,3}.*") {
+            let _ = parse(&text);
+        }
     }
 }
