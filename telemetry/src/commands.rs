@@ -31,6 +31,10 @@ pub struct HeapId(pub(crate) u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LcoreId(pub(crate) u32);
 
+/// A memzone id from `/eal/memzone_list`. Any other id ends the app.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MemzoneId(pub(crate) u32);
+
 /// For how long to arm the stamps of the leak ledger, seconds; 0 disarms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArmTime(u32);
@@ -132,6 +136,10 @@ pub enum TelemetryCommand {
     HeapList,
     /// One heap.
     HeapInfo(HeapId),
+    /// Ids of the memzones.
+    MemzoneList,
+    /// One memzone.
+    MemzoneInfo(MemzoneId),
     /// Cycles of all lcores, since DPDK 23.03.
     LcoreUsage,
     /// Ids of the lcores, since DPDK 23.03.
@@ -164,6 +172,8 @@ impl TelemetryCommand {
             Self::RingInfo(_) => "/ring/info",
             Self::HeapList => "/eal/heap_list",
             Self::HeapInfo(_) => "/eal/heap_info",
+            Self::MemzoneList => "/eal/memzone_list",
+            Self::MemzoneInfo(_) => "/eal/memzone_info",
             Self::LcoreUsage => "/eal/lcore/usage",
             Self::LcoreList => "/eal/lcore/list",
             Self::LcoreInfo(_) => "/eal/lcore/info",
@@ -194,6 +204,7 @@ impl fmt::Display for TelemetryCommand {
             Self::MempoolInfo(pool) => write!(f, "{command},{}", pool.0),
             Self::RingInfo(ring) => write!(f, "{command},{}", ring.0),
             Self::HeapInfo(heap) => write!(f, "{command},{}", heap.0),
+            Self::MemzoneInfo(memzone) => write!(f, "{command},{}", memzone.0),
             Self::LcoreInfo(lcore) => write!(f, "{command},{}", lcore.0),
             Self::Arm(time) => write!(f, "{command},{}", time.0),
             Self::Page(_, offset) if *offset > 0 => write!(f, "{command},{offset}"),
@@ -212,6 +223,8 @@ mod tests {
         assert_eq!(pool.request().unwrap(), "/mempool/info,mb_pool_0");
         assert_eq!(TelemetryCommand::EthdevStats(PortId(3)).request().unwrap(), "/ethdev/stats,3");
         assert_eq!(TelemetryCommand::HeapInfo(HeapId(2)).to_string(), "/eal/heap_info,2");
+        let memzone = TelemetryCommand::MemzoneInfo(MemzoneId(7));
+        assert_eq!(memzone.to_string(), "/eal/memzone_info,7");
         assert_eq!(
             TelemetryCommand::Page(LibraryTable::Pools, 0).request().unwrap(),
             "/pmdscope/pools"

@@ -50,6 +50,7 @@ mod interface_state;
 mod inventory;
 mod lock;
 mod loss;
+mod memzones;
 pub mod missed;
 pub mod model;
 mod names;
@@ -68,7 +69,7 @@ pub use client::{SocketPeer, TelemetryClient};
 pub use clock::{monotonic_ns, realtime_ns};
 pub use collect::SampleCollector;
 pub use commands::{
-    ArmTime, HeapId, LcoreId, LibraryTable, PoolName, PortId, RingName, TelemetryCommand,
+    ArmTime, HeapId, LcoreId, LibraryTable, MemzoneId, PoolName, PortId, RingName, TelemetryCommand,
 };
 pub use deadline::Deadline;
 pub use error::{ErrorClass, TelemetryError};
@@ -79,6 +80,7 @@ pub use fleet_state::{AppState, AppStatus, FleetEvent, FleetState, TotalsBaselin
 pub use interface_state::{InterfaceEvaluator, InterfaceState, InterfacesState};
 pub use inventory::{AppInventory, ExpectationSource, ExpectedApp, PortExpectation};
 pub use lock::{AppLock, AppLockGuard, LOCK_FILE};
+pub use memzones::{MemzoneEntry, MemzoneTable};
 pub use model::ModelTracker;
 pub use names::{AppNames, AppNamesError};
 pub use reply::{ArmReply, SocketBanner};

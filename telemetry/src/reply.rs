@@ -211,6 +211,19 @@ pub(crate) struct HeapInfo {
     pub(crate) allocations: UnsignedNumber,
 }
 
+/// `/eal/memzone_info`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct MemzoneInfo {
+    #[serde(rename = "Zone")]
+    pub(crate) id: UnsignedNumber,
+    #[serde(rename = "Name")]
+    pub(crate) name: String,
+    #[serde(rename = "Address")]
+    pub(crate) address: UnsignedNumber,
+    #[serde(rename = "Length")]
+    pub(crate) bytes: UnsignedNumber,
+}
+
 /// `/eal/lcore/usage`, since DPDK 23.03: one column per number.
 #[derive(Debug, Deserialize)]
 pub(crate) struct LcoreUsage {
@@ -320,6 +333,7 @@ mod tests {
             let _ = reply::<RingInfo>(&bytes, "/a");
             let _ = reply::<LibraryReply>(&bytes, "/a");
             let _ = reply::<HeapInfo>(&bytes, "/a");
+            let _ = reply::<MemzoneInfo>(&bytes, "/a");
             let _ = reply::<LcoreUsage>(&bytes, "/a");
             let _ = reply::<LcoreInfo>(&bytes, "/a");
         }
