@@ -9,5 +9,6 @@ pub(crate) mod process;
 mod secondary;
 
 pub use self::polling::polled_cpus;
+pub use self::process::start_ticks;
 pub use self::secondary::secondaries;
 pub use crate::arguments::{cpu_list, cpu_mask, cpu_ranges};

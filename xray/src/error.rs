@@ -3,22 +3,24 @@
 use std::io;
 
 use nix::errno::Errno;
+use pmdscope_telemetry::TelemetryError;
+
+use crate::access::AccessDenial;
 
 /// Why something of an app could not be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum XrayError {
     /// The right to read its memory is missing.
-    #[error(
-        "may not read the memory of process {pid}: that needs root, CAP_SYS_PTRACE, or the app's own \
-         user where kernel.yama.ptrace_scope is 0"
-    )]
+    #[error("may not read the memory of process {pid}: {denial}")]
     NotAllowed {
         /// Process id.
         pid: u32,
+        /// Why, and the cure.
+        denial: AccessDenial,
     },
-    /// The process has ended, or another one has its id.
-    #[error("process {pid} has ended")]
+    /// The process has ended, another one has its id, or it runs another program.
+    #[error("process {pid} has ended, or runs another program now")]
     Ended {
         /// Process id.
         pid: u32,
@@ -48,6 +50,23 @@ pub enum XrayError {
         /// Why no known layout is used.
         why: String,
     },
+    /// The app is not on this host, or its process id is not told.
+    #[error(
+        "the process of {app} is not known here: it runs in another PID namespace; run pmdscope on the \
+         host, or in the PID namespace of the app"
+    )]
+    UnknownProcess {
+        /// Name of the app.
+        app: String,
+    },
+    /// The memzones cannot be found.
+    #[error("cannot find the memzones of {app}: {source}")]
+    Memzones {
+        /// Name of the app.
+        app: String,
+        /// Why.
+        source: TelemetryError,
+    },
     /// Any other failure of the kernel.
     #[error("cannot read {what}: {source}")]
     Io {
@@ -61,12 +80,21 @@ pub enum XrayError {
 impl XrayError {
     pub(crate) fn read(pid: u32, address: u64, bytes: usize, errno: Errno) -> Self {
         match errno {
-            Errno::EPERM | Errno::EACCES => Self::NotAllowed { pid },
+            Errno::EPERM | Errno::EACCES => Self::NotAllowed { pid, denial: AccessDenial::of(pid) },
             Errno::ESRCH => Self::Ended { pid },
             Errno::EFAULT | Errno::EIO => Self::NotMapped { address, bytes },
             other => {
                 Self::Io { what: format!("{bytes} bytes at {address:#x}"), source: other.into() }
             }
+        }
+    }
+
+    /// Of a file of a process in `/proc`.
+    pub(crate) fn process(pid: u32, path: String, source: io::Error) -> Self {
+        match Errno::from_raw(source.raw_os_error().unwrap_or_default()) {
+            Errno::ENOENT | Errno::ESRCH => Self::Ended { pid },
+            errno @ (Errno::EACCES | Errno::EPERM) => Self::read(pid, 0, 0, errno),
+            _ => Self::Io { what: path, source },
         }
     }
 

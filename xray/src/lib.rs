@@ -4,12 +4,16 @@
 //! Data flow: [`Memory`] reads the process; [`Layout`] says where the fields of DPDK's structures are;
 //! [`XrayTarget`] knows the memzones of the app and finds its pools in them.
 
+mod access;
+mod budget;
 mod error;
 mod layout;
 mod memory;
 mod report;
 mod target;
 
+pub use access::AccessDenial;
+pub use budget::ReadBudget;
 pub use error::XrayError;
 pub use layout::{
     CacheLayout, Layout, MbufLayout, MemhdrLayout, MempoolLayout, ObjhdrLayout, RingLayout,

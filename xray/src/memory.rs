@@ -1,17 +1,25 @@
 //! Reads the memory of another process: `process_vm_readv(2)`, which neither stops nor changes it.
 
 use std::fmt::Debug;
-use std::io::IoSliceMut;
+use std::fs::File;
+use std::io::{self, IoSliceMut};
+use std::os::unix::fs::FileExt;
 
 use nix::errno::Errno;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 use pmdscope_telemetry::host::maps::{self, Mapping};
+use pmdscope_telemetry::host::start_ticks;
 
+use crate::budget::{Pacer, ReadBudget};
 use crate::error::XrayError;
 
 /// Most pieces of one call: `IOV_MAX` of Linux.
 const MOST_PIECES: usize = 1024;
+
+/// Most bytes of one call: a fraction of a millisecond, for which a reader holds up changes of the
+/// app's address space at most.
+const MOST_BYTES: usize = 1 << 20;
 
 /// The memory of an app, running or in a core file. Values may change between any two reads, and within
 /// one that is longer than a word.
@@ -43,69 +51,125 @@ pub trait Memory: Debug + Send + Sync {
     fn maps(&self) -> Result<Vec<Mapping>, XrayError>;
 }
 
-/// The memory of a running process.
+/// The memory of a running process. It is that of one process and one program: when the process ends,
+/// another one gets its id, or it executes another program, reads fail with [`XrayError::Ended`].
 #[derive(Debug)]
 pub struct ProcessMemory {
     pid: u32,
+    start_ticks: u64,
+    /// `/proc/PID/mem`, which stays that of the address space for which it was opened.
+    address_space: File,
+    pacer: Pacer,
 }
 
 impl ProcessMemory {
-    /// Of the process with this id.
+    /// Of the process with this id, without a limit on what is read.
     ///
     /// # Errors
-    /// [`XrayError::Ended`] if there is none.
+    /// [`XrayError::Ended`] if there is none, [`XrayError::NotAllowed`] without the right to read it.
     pub fn open(pid: u32) -> Result<Self, XrayError> {
-        let memory = Self { pid };
-        memory.maps()?;
+        let path = format!("/proc/{pid}/mem");
+        let failed = |source: io::Error| XrayError::process(pid, path.clone(), source);
+        let memory = Self {
+            pid,
+            address_space: File::open(&path).map_err(failed)?,
+            start_ticks: start_ticks(pid).ok_or(XrayError::Ended { pid })?,
+            pacer: Pacer::new(ReadBudget::UNLIMITED),
+        };
+        // The start time is that of the same process only if it has not ended since.
+        memory.check_alive()?;
         Ok(memory)
     }
 
-    fn raw_pid(&self) -> Result<Pid, XrayError> {
-        let pid = i32::try_from(self.pid).map_err(|_| XrayError::Ended { pid: self.pid })?;
-        Ok(Pid::from_raw(pid))
+    /// Sleeps between reads as the budget demands.
+    #[must_use]
+    pub fn with_budget(self, budget: ReadBudget) -> Self {
+        Self { pacer: Pacer::new(budget), ..self }
+    }
+
+    /// Its id.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// When it began, clock ticks since boot.
+    pub fn start_ticks(&self) -> u64 {
+        self.start_ticks
+    }
+
+    /// The address space still exists, so that its process cannot have lost its id.
+    fn check_alive(&self) -> Result<(), XrayError> {
+        // Nothing is mapped at 0, which is an error; of an address space that is gone, it is an end of file.
+        match self.address_space.read_at(&mut [0], 0) {
+            Ok(0) => Err(XrayError::Ended { pid: self.pid }),
+            _ => Ok(()),
+        }
     }
 
     /// One call; what was not read is not mapped.
     fn read_some(&self, addresses: &[u64], buffer: &mut [u8]) -> Result<(), XrayError> {
-        let total = buffer.len();
-        let len = total / addresses.len().max(1);
-        let place =
-            |address: &u64| usize::try_from(*address).ok().map(|base| RemoteIoVec { base, len });
-        let not_mapped = |address, bytes| XrayError::NotMapped { address, bytes };
-        let first = addresses.first().copied().unwrap_or_default();
-        let remote: Option<Vec<_>> = addresses.iter().map(place).collect();
-        let remote = remote.ok_or_else(|| not_mapped(first, len))?;
-        let read = process_vm_readv(self.raw_pid()?, &mut [IoSliceMut::new(buffer)], &remote)
-            .map_err(|errno| XrayError::read(self.pid, first, len, errno))?;
+        let (total, len) = (buffer.len(), buffer.len() / addresses.len().max(1));
+        let result = self.transfer(addresses, buffer);
+        self.pacer.step(total);
+        // What was read before that check was read of this process.
+        self.check_alive()?;
+        let failed = |errno| {
+            XrayError::read(self.pid, addresses.first().copied().unwrap_or_default(), len, errno)
+        };
+        let read = result.map_err(failed)?;
         if read < total {
-            let missing = addresses.get(read / len.max(1)).copied().unwrap_or(first);
-            return Err(not_mapped(missing, len));
+            let missing = addresses.get(read / len.max(1)).copied().unwrap_or_default();
+            return Err(XrayError::NotMapped { address: missing, bytes: len });
         }
         Ok(())
+    }
+
+    /// Bytes that were read, up to the first that is not mapped.
+    fn transfer(&self, addresses: &[u64], buffer: &mut [u8]) -> nix::Result<usize> {
+        let len = buffer.len() / addresses.len().max(1);
+        let pid = Pid::from_raw(i32::try_from(self.pid).map_err(|_| Errno::ESRCH)?);
+        let mut remote = Vec::with_capacity(addresses.len());
+        for address in addresses {
+            let base = usize::try_from(*address).map_err(|_| Errno::EFAULT)?;
+            remote.push(RemoteIoVec { base, len });
+        }
+        process_vm_readv(pid, &mut [IoSliceMut::new(buffer)], &remote)
     }
 }
 
 impl Memory for ProcessMemory {
     fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), XrayError> {
-        self.read_some(&[address], buffer)
+        let mut at = address;
+        for chunk in buffer.chunks_mut(MOST_BYTES) {
+            self.read_some(&[at], chunk)?;
+            at = at.saturating_add(chunk.len() as u64);
+        }
+        Ok(())
     }
 
     fn read_pieces(&self, addresses: &[u64], buffer: &mut [u8]) -> Result<(), XrayError> {
-        let length = (buffer.len() / addresses.len().max(1)).max(1);
-        let calls = addresses.chunks(MOST_PIECES).zip(buffer.chunks_mut(length * MOST_PIECES));
+        let length = buffer.len() / addresses.len().max(1);
+        if length == 0 {
+            return Ok(());
+        }
+        if length > MOST_BYTES {
+            let mut pieces = addresses.iter().zip(buffer.chunks_exact_mut(length));
+            return pieces.try_for_each(|(address, piece)| self.read(*address, piece));
+        }
+        let at_once = (MOST_BYTES / length).min(MOST_PIECES);
+        let calls = addresses.chunks(at_once).zip(buffer.chunks_mut(length * at_once));
         for (addresses, buffer) in calls {
-            self.read_some(addresses, buffer)?;
+            let used = addresses.len() * length;
+            self.read_some(addresses, buffer.get_mut(..used).unwrap_or_default())?;
         }
         Ok(())
     }
 
     fn maps(&self) -> Result<Vec<Mapping>, XrayError> {
-        maps::read(self.pid).map_err(|source| {
-            match Errno::from_raw(source.raw_os_error().unwrap_or_default()) {
-                Errno::ENOENT | Errno::ESRCH => XrayError::Ended { pid: self.pid },
-                Errno::EACCES | Errno::EPERM => XrayError::NotAllowed { pid: self.pid },
-                _ => XrayError::Io { what: format!("/proc/{}/maps", self.pid), source },
-            }
+        let read = maps::read(self.pid);
+        self.check_alive()?;
+        read.map_err(|source| {
+            XrayError::process(self.pid, format!("/proc/{}/maps", self.pid), source)
         })
     }
 }
@@ -146,6 +210,9 @@ pub fn read_u64(memory: &dyn Memory, address: u64) -> Result<u64, XrayError> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::process::{Child, Command, Stdio};
+
     use super::*;
 
     #[test]
@@ -168,6 +235,63 @@ mod tests {
     fn what_is_not_mapped_is_an_error() {
         let memory = ProcessMemory::open(std::process::id()).unwrap();
         assert!(matches!(read_u64(&memory, 8), Err(XrayError::NotMapped { address: 8, .. })));
+        assert!(matches!(read_u64(&memory, u64::MAX), Err(XrayError::NotMapped { .. })));
         assert!(matches!(ProcessMemory::open(u32::MAX), Err(XrayError::Ended { .. })));
+    }
+
+    #[test]
+    fn long_reads_are_made_of_short_ones() {
+        let bytes: Vec<u8> = (0..=250).cycle().take(3 * MOST_BYTES + 5).collect();
+        let memory = ProcessMemory::open(std::process::id()).unwrap();
+        let address = bytes.as_ptr() as u64;
+        let mut read = vec![0; bytes.len()];
+        memory.read(address, &mut read).unwrap();
+        assert!(read == bytes);
+        let half = bytes.len() / 2;
+        let mut halves = vec![0; half * 2];
+        memory.read_pieces(&[address + half as u64, address], &mut halves).unwrap();
+        assert!(halves[half..] == bytes[..half] && halves[..half] == bytes[half..half * 2]);
+        memory.read_pieces(&[], &mut []).unwrap();
+        memory.read_pieces(&[8, 8], &mut [0]).unwrap();
+    }
+
+    /// The child and the first address of its stack.
+    fn child(command: &str) -> (Child, u64) {
+        let mut child = Command::new("sh");
+        child.args(["-c", command]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = child.spawn().unwrap();
+        let mut ready = [0];
+        child.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+        let maps = maps::read(child.id()).unwrap();
+        let stack = maps.iter().find(|mapping| mapping.path == "[stack]").unwrap();
+        (child, stack.end - 8)
+    }
+
+    #[test]
+    fn a_process_that_ends_is_noticed() {
+        let (mut child, stack) = child("echo; read line");
+        let memory = ProcessMemory::open(child.id()).unwrap();
+        assert!(read_u64(&memory, stack).is_ok());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(matches!(read_u64(&memory, stack), Err(XrayError::Ended { .. })));
+        assert!(matches!(memory.maps(), Err(XrayError::Ended { .. })));
+    }
+
+    /// An id that is used again is the same to the kernel: the process has another address space.
+    #[test]
+    fn a_process_that_executes_another_program_is_noticed() {
+        let (mut child, stack) = child("echo; read line; exec sh -c 'echo; read line'");
+        let memory = ProcessMemory::open(child.id()).unwrap();
+        assert!(read_u64(&memory, stack).is_ok());
+        child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        assert!(matches!(read_u64(&memory, stack), Err(XrayError::Ended { .. })));
+        assert!(matches!(memory.maps(), Err(XrayError::Ended { .. })));
+        let again = ProcessMemory::open(child.id()).unwrap();
+        assert_eq!(again.start_ticks(), memory.start_ticks());
+        assert!(again.maps().is_ok());
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 }
