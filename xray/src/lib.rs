@@ -9,6 +9,7 @@ mod budget;
 mod error;
 mod layout;
 mod memory;
+mod open;
 mod report;
 mod target;
 
