@@ -1,5 +1,23 @@
 //! Where the fields of DPDK's structures are: offsets in bytes, by release and build options.
 
+mod dpdk_22_11;
+mod structures;
+mod table;
+mod version;
+
+use self::structures::Structure;
+pub use self::structures::{
+    CacheLayout, EthDevDataLayout, EthDevLayout, EthDevSharedLayout, EthFpOpsLayout, FbarrayLayout,
+    LcoreConfigLayout, MallocElemLayout, MallocHeapLayout, MbufLayout, MemConfigLayout,
+    MemhdrLayout, MempoolLayout, MempoolOpsLayout, MempoolOpsTableLayout, MemsegListLayout,
+    MemzoneLayout, ObjhdrLayout, PktmbufPoolLayout, RingLayout, SharedInfoLayout,
+    StackElementLayout, StackLayout, TailqEntryLayout, TailqHeadLayout,
+};
+use self::table::{Build, Machine, Offsets, Release};
+use crate::error::XrayError;
+use crate::memory::Memory;
+use crate::target::Memzone;
+
 /// Offsets of one build of DPDK.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
@@ -11,158 +29,147 @@ pub struct Layout {
     pub mempool: MempoolLayout,
     /// `struct rte_mempool_cache`.
     pub cache: CacheLayout,
-    /// `struct rte_ring`.
-    pub ring: RingLayout,
-    /// `struct rte_mbuf`.
-    pub mbuf: MbufLayout,
     /// `struct rte_mempool_memhdr`: a chunk of memory of a mempool.
     pub memhdr: MemhdrLayout,
     /// `struct rte_mempool_objhdr`: in front of each object.
     pub objhdr: ObjhdrLayout,
-}
-
-/// Offsets in `struct rte_mempool`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // the fields of DPDK
-pub struct MempoolLayout {
-    pub name: u64,
-    pub pool_data: u64,
-    pub flags: u64,
-    pub socket_id: u64,
-    pub size: u64,
-    pub cache_size: u64,
-    pub elt_size: u64,
-    pub header_size: u64,
-    pub trailer_size: u64,
-    pub private_data_size: u64,
-    pub ops_index: u64,
-    pub local_cache: u64,
-    pub populated_size: u64,
-    pub elt_list: u64,
-    pub nb_mem_chunks: u64,
-    pub mem_list: u64,
-    pub bytes: u64,
-}
-
-/// Offsets in `struct rte_mempool_cache`; `bytes` is the distance of the caches of two lcores.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // the fields of DPDK
-pub struct CacheLayout {
-    pub size: u64,
-    pub len: u64,
-    pub objs: u64,
-    pub bytes: u64,
-}
-
-/// Offsets in `struct rte_ring`; the entries begin at `bytes`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // the fields of DPDK
-pub struct RingLayout {
-    pub name: u64,
-    pub flags: u64,
-    pub size: u64,
-    pub mask: u64,
-    pub capacity: u64,
-    pub prod_head: u64,
-    pub prod_tail: u64,
-    pub cons_head: u64,
-    pub cons_tail: u64,
-    pub bytes: u64,
-}
-
-/// Offsets in `struct rte_mbuf`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // the fields of DPDK
-pub struct MbufLayout {
-    pub buf_addr: u64,
-    pub data_off: u64,
-    pub refcnt: u64,
-    pub nb_segs: u64,
-    pub port: u64,
-    pub ol_flags: u64,
-    pub packet_type: u64,
-    pub pkt_len: u64,
-    pub data_len: u64,
-    pub buf_len: u64,
-    pub pool: u64,
-    pub next: u64,
-    pub shinfo: u64,
-    pub bytes: u64,
-}
-
-/// Offsets in `struct rte_mempool_memhdr`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // the fields of DPDK
-pub struct MemhdrLayout {
-    pub next: u64,
-    pub addr: u64,
-    pub len: u64,
-    pub bytes: u64,
-}
-
-/// Offsets in `struct rte_mempool_objhdr`, which lies directly in front of the object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // the fields of DPDK
-pub struct ObjhdrLayout {
-    pub next: u64,
-    pub mp: u64,
-    pub bytes: u64,
+    /// `struct rte_mempool_ops`: a handler of mempools.
+    pub mempool_ops: MempoolOpsLayout,
+    /// `struct rte_mempool_ops_table`: the handlers.
+    pub mempool_ops_table: MempoolOpsTableLayout,
+    /// `struct rte_ring`.
+    pub ring: RingLayout,
+    /// `struct rte_stack`: what the handlers `stack` and `lf_stack` keep free objects in.
+    pub stack: StackLayout,
+    /// `struct rte_stack_lf_elem`.
+    pub stack_element: StackElementLayout,
+    /// `struct rte_mbuf`.
+    pub mbuf: MbufLayout,
+    /// `struct rte_mbuf_ext_shared_info`.
+    pub shared_info: SharedInfoLayout,
+    /// `struct rte_pktmbuf_pool_private`.
+    pub pktmbuf_pool: PktmbufPoolLayout,
+    /// `struct rte_memzone`.
+    pub memzone: MemzoneLayout,
+    /// `struct rte_fbarray`.
+    pub fbarray: FbarrayLayout,
+    /// `struct rte_tailq_head`.
+    pub tailq_head: TailqHeadLayout,
+    /// `struct rte_tailq_entry`.
+    pub tailq_entry: TailqEntryLayout,
+    /// `struct malloc_elem`.
+    pub malloc_elem: MallocElemLayout,
+    /// `struct malloc_heap`.
+    pub malloc_heap: MallocHeapLayout,
+    /// `struct rte_memseg_list`.
+    pub memseg_list: MemsegListLayout,
+    /// `struct rte_mem_config`.
+    pub mem_config: MemConfigLayout,
+    /// `struct lcore_config`.
+    pub lcore_config: LcoreConfigLayout,
+    /// `struct rte_eth_fp_ops`.
+    pub eth_fp_ops: EthFpOpsLayout,
+    /// `struct rte_eth_dev`.
+    pub eth_dev: EthDevLayout,
+    /// `struct rte_eth_dev_data`.
+    pub eth_dev_data: EthDevDataLayout,
+    /// What the memzone `rte_eth_dev_data` holds.
+    pub eth_dev_shared: EthDevSharedLayout,
 }
 
 impl Layout {
-    /// DPDK 22.11 on x86-64, with 128 lcores.
-    pub const DPDK_22_11: Self = Self {
-        release: (22, 11),
-        max_lcore: 128,
-        mempool: MempoolLayout {
-            name: 0,
-            pool_data: 32,
-            flags: 56,
-            socket_id: 60,
-            size: 64,
-            cache_size: 68,
-            elt_size: 72,
-            header_size: 76,
-            trailer_size: 80,
-            private_data_size: 84,
-            ops_index: 88,
-            local_cache: 96,
-            populated_size: 104,
-            elt_list: 112,
-            nb_mem_chunks: 128,
-            mem_list: 136,
-            bytes: 192,
-        },
-        cache: CacheLayout { size: 0, len: 8, objs: 64, bytes: 8256 },
-        ring: RingLayout {
-            name: 0,
-            flags: 32,
-            size: 48,
-            mask: 52,
-            capacity: 56,
-            prod_head: 128,
-            prod_tail: 132,
-            cons_head: 256,
-            cons_tail: 260,
-            bytes: 384,
-        },
-        mbuf: MbufLayout {
-            buf_addr: 0,
-            data_off: 16,
-            refcnt: 18,
-            nb_segs: 20,
-            port: 22,
-            ol_flags: 24,
-            packet_type: 32,
-            pkt_len: 36,
-            data_len: 40,
-            buf_len: 54,
-            pool: 56,
-            next: 64,
-            shinfo: 80,
-            bytes: 128,
-        },
-        memhdr: MemhdrLayout { next: 0, addr: 16, len: 32, bytes: 56 },
-        objhdr: ObjhdrLayout { next: 0, mp: 8, bytes: 24 },
-    };
+    /// The layout of an app that states to be of this version of DPDK, such as "DPDK 22.11.11".
+    ///
+    /// # Errors
+    /// [`XrayError::UnknownLayout`] if the release is not known; those of [`Memory::read`].
+    pub fn select(
+        version: &str,
+        memory: &dyn Memory,
+        memzones: &[Memzone],
+    ) -> Result<Self, XrayError> {
+        let unknown = |why| XrayError::UnknownLayout { version: version.to_owned(), why };
+        let release = version::release(version).map_err(unknown)?;
+        let _ = (memory, memzones);
+        Self::of(release, Machine::X86, Build::default()).map_err(unknown)
+    }
+
+    /// What the table says of a build.
+    fn of(release: Release, machine: Machine, build: Build) -> Result<Self, String> {
+        let offsets = table::offsets(release, machine, build);
+        Self::assemble(release, &offsets)
+    }
+
+    fn assemble(release: Release, offsets: &Offsets) -> Result<Self, String> {
+        Ok(Self {
+            release,
+            max_lcore: 128,
+            mempool: structure(offsets)?,
+            cache: structure(offsets)?,
+            memhdr: structure(offsets)?,
+            objhdr: structure(offsets)?,
+            mempool_ops: structure(offsets)?,
+            mempool_ops_table: structure(offsets)?,
+            ring: structure(offsets)?,
+            stack: structure(offsets)?,
+            stack_element: structure(offsets)?,
+            mbuf: structure(offsets)?,
+            shared_info: structure(offsets)?,
+            pktmbuf_pool: structure(offsets)?,
+            memzone: structure(offsets)?,
+            fbarray: structure(offsets)?,
+            tailq_head: structure(offsets)?,
+            tailq_entry: structure(offsets)?,
+            malloc_elem: structure(offsets)?,
+            malloc_heap: structure(offsets)?,
+            memseg_list: structure(offsets)?,
+            mem_config: structure(offsets)?,
+            lcore_config: structure(offsets)?,
+            eth_fp_ops: structure(offsets)?,
+            eth_dev: structure(offsets)?,
+            eth_dev_data: structure(offsets)?,
+            eth_dev_shared: structure(offsets)?,
+        })
+    }
+}
+
+/// The offsets in one structure, or which of them is missing.
+fn structure<S: Structure>(offsets: &Offsets) -> Result<S, String> {
+    let offset = |member: &str| offsets.get(&(S::NAME, member)).copied();
+    S::new(&offset).map_err(|member| format!("the offset of {}.{member} is missing", S::NAME))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MACHINES: [Machine; 3] = [Machine::X86, Machine::Arm64Line64, Machine::Arm64Line128];
+
+    #[test]
+    fn every_release_has_every_structure_on_every_machine() {
+        let (first, last) = table::releases().unwrap();
+        assert_eq!((first, last), ((21, 11), (26, 7)));
+        let releases = (first.0..=last.0).flat_map(|year| [3, 7, 11].map(|month| (year, month)));
+        let releases: Vec<_> =
+            releases.filter(|release| (first..=last).contains(release)).collect();
+        assert_eq!(releases.len(), 15);
+        for release in releases {
+            for machine in MACHINES {
+                for build in 0..8_u8 {
+                    let build = Build {
+                        stats: build & 1 > 0,
+                        debug: build & 2 > 0,
+                        no_iova: build & 4 > 0,
+                    };
+                    let layout = Layout::of(release, machine, build);
+                    layout.unwrap_or_else(|why| panic!("{release:?} {machine:?} {build:?}: {why}"));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_table_has_what_was_read_from_22_11() {
+        let layout = Layout::of((22, 11), Machine::X86, Build::default()).unwrap();
+        assert_eq!(layout, Layout::DPDK_22_11);
+    }
 }

@@ -17,7 +17,11 @@ pub use access::AccessDenial;
 pub use budget::ReadBudget;
 pub use error::XrayError;
 pub use layout::{
-    CacheLayout, Layout, MbufLayout, MemhdrLayout, MempoolLayout, ObjhdrLayout, RingLayout,
+    CacheLayout, EthDevDataLayout, EthDevLayout, EthDevSharedLayout, EthFpOpsLayout, FbarrayLayout,
+    Layout, LcoreConfigLayout, MallocElemLayout, MallocHeapLayout, MbufLayout, MemConfigLayout,
+    MemhdrLayout, MempoolLayout, MempoolOpsLayout, MempoolOpsTableLayout, MemsegListLayout,
+    MemzoneLayout, ObjhdrLayout, PktmbufPoolLayout, RingLayout, SharedInfoLayout,
+    StackElementLayout, StackLayout, TailqEntryLayout, TailqHeadLayout,
 };
 pub use pmdscope_telemetry::host::maps::Mapping;
 
