@@ -1,10 +1,13 @@
 //! Where the fields of DPDK's structures are: offsets in bytes, by release and build options.
 
 mod dpdk_22_11;
+mod machine;
+mod plausible;
 mod structures;
 mod table;
 mod version;
 
+use self::plausible::PoolEvidence;
 use self::structures::Structure;
 pub use self::structures::{
     CacheLayout, EthDevDataLayout, EthDevLayout, EthDevSharedLayout, EthFpOpsLayout, FbarrayLayout,
@@ -17,6 +20,9 @@ use self::table::{Build, Machine, Offsets, Release};
 use crate::error::XrayError;
 use crate::memory::Memory;
 use crate::target::Memzone;
+
+/// `RTE_MAX_LCORE` where no mempool tells it.
+const USUAL_MAX_LCORE: u32 = 128;
 
 /// Offsets of one build of DPDK.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,10 +84,13 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout of an app that states to be of this version of DPDK, such as "DPDK 22.11.11".
+    /// The layout of an app that states to be of this version of DPDK, such as "DPDK 22.11.11". Which
+    /// options its DPDK was built with is found by comparing its mempools with the layout of each; one
+    /// without mempools has the usual options.
     ///
     /// # Errors
-    /// [`XrayError::UnknownLayout`] if the release is not known; those of [`Memory::read`].
+    /// [`XrayError::UnknownLayout`] if the release is not known, or no layout is plausible; those of
+    /// [`Memory::read`] if the app has ended or may not be read.
     pub fn select(
         version: &str,
         memory: &dyn Memory,
@@ -89,8 +98,60 @@ impl Layout {
     ) -> Result<Self, XrayError> {
         let unknown = |why| XrayError::UnknownLayout { version: version.to_owned(), why };
         let release = version::release(version).map_err(unknown)?;
-        let _ = (memory, memzones);
-        Self::of(release, Machine::X86, Build::default()).map_err(unknown)
+        let machines = machine::of(memory)?.map_err(unknown)?;
+        let mut refusal = None;
+        for machine in machines {
+            for build in Build::OF_POOLS {
+                let layout = Self::of(release, *machine, build).map_err(unknown)?;
+                match layout.compared(memory, memzones)? {
+                    Ok(PoolEvidence { max_lcore, no_iova }) => {
+                        let build = Build { no_iova: no_iova == Some(true), ..build };
+                        let layout = Self::of(release, *machine, build).map_err(unknown)?;
+                        return Ok(layout.with_max_lcore(max_lcore.unwrap_or(USUAL_MAX_LCORE)));
+                    }
+                    // Why the usual build is not plausible says more than why a rare one is not.
+                    Err(why) => _ = refusal.get_or_insert(why),
+                }
+            }
+        }
+        Err(unknown(refusal.unwrap_or_default()))
+    }
+
+    /// What the mempools tell of the build if one of them has this layout, or why none has.
+    fn compared(
+        &self,
+        memory: &dyn Memory,
+        memzones: &[Memzone],
+    ) -> Result<Result<PoolEvidence, String>, XrayError> {
+        let mut refusal = None;
+        let mut evidence: Option<PoolEvidence> = None;
+        for zone in plausible::pool_zones(memzones) {
+            match plausible::evidence(self, memory, memzones, zone) {
+                Ok(more) => match evidence.get_or_insert_default().join(&more) {
+                    Ok(()) => {}
+                    Err(why) => return Ok(Err(why)),
+                },
+                Err(why @ (XrayError::Implausible { .. } | XrayError::NotMapped { .. })) => {
+                    refusal.get_or_insert(why.to_string());
+                }
+                Err(why) => return Err(why),
+            }
+        }
+        Ok(match (evidence, refusal) {
+            (Some(evidence), _) => Ok(evidence),
+            (None, Some(why)) => Err(why),
+            (None, None) => Ok(PoolEvidence::default()),
+        })
+    }
+
+    /// With so many lcores, of which the statistics of a mempool count each.
+    fn with_max_lcore(mut self, max_lcore: u32) -> Self {
+        self.max_lcore = max_lcore;
+        let pool = &mut self.mempool;
+        if pool.stats_bytes > 0 {
+            pool.bytes += pool.stats_bytes * (u64::from(max_lcore) + pool.stats_more);
+        }
+        self
     }
 
     /// What the table says of a build.
@@ -102,7 +163,7 @@ impl Layout {
     fn assemble(release: Release, offsets: &Offsets) -> Result<Self, String> {
         Ok(Self {
             release,
-            max_lcore: 128,
+            max_lcore: USUAL_MAX_LCORE,
             mempool: structure(offsets)?,
             cache: structure(offsets)?,
             memhdr: structure(offsets)?,

@@ -12,7 +12,9 @@ pub(super) type Release = (u16, u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Machine {
     X86,
+    /// As built for one CPU with such lines.
     Arm64Line64,
+    /// As built for all.
     Arm64Line128,
 }
 
@@ -38,6 +40,14 @@ pub(super) struct Build {
 }
 
 impl Build {
+    /// Those in which mempools differ, the usual one first.
+    pub(super) const OF_POOLS: [Self; 4] = [
+        Self { stats: false, debug: false, no_iova: false },
+        Self { stats: true, debug: false, no_iova: false },
+        Self { stats: false, debug: true, no_iova: false },
+        Self { stats: true, debug: true, no_iova: false },
+    ];
+
     /// The name of the build in which this structure is as in this one.
     fn name(self, structure: &str) -> &'static str {
         match (structure, self.stats, self.debug, self.no_iova) {

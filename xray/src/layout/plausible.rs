@@ -1,0 +1,353 @@
+//! Compares a layout with the mempools of an app: what is not so in its memory cannot be its layout.
+
+use std::collections::BTreeSet;
+
+use super::Layout;
+use crate::error::XrayError;
+use crate::memory::{Memory, read_array, read_u16, read_u32, read_u64};
+use crate::target::Memzone;
+
+/// What the names of the memzones of mempools begin with.
+const POOL_ZONE: &str = "MP_";
+
+/// `RTE_MEMZONE_NAMESIZE`, the same in all releases; the names of pools, rings and stacks are not longer.
+const NAME_BYTES: usize = 32;
+
+/// The largest `RTE_MAX_LCORE` that is believed.
+const MOST_LCORES: u64 = 4096;
+
+/// Chunks and objects of a pool that are looked at.
+const SAMPLES: usize = 64;
+
+/// How often a pool is read again whose values contradict each other: they may have changed meanwhile.
+const ATTEMPTS: usize = 8;
+
+/// `RTE_MEMPOOL_HEADER_COOKIE1` and `2`: behind the object header in builds with cookies.
+const COOKIES: [u64; 2] = [0xbadb_adba_dadd_2e55, 0xf2ee_f2ee_dadd_2e55];
+
+/// The object header without a cookie.
+const HEADER_WITHOUT_COOKIE: u64 = 24;
+
+/// Where `next` of an mbuf without `buf_iova` is, and `buf_iova` of others.
+const NO_IOVA_NEXT: u64 = 8;
+
+/// The shortest page.
+const PAGE_BITS: u32 = 12;
+
+/// The longest cache line, to which memzones are rounded up.
+const LINE_MOST: u64 = 128;
+
+/// What a pool tells of the build.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct PoolEvidence {
+    /// `RTE_MAX_LCORE`; `None` for a pool without caches and statistics.
+    pub(super) max_lcore: Option<u32>,
+    /// Its mbufs have no `buf_iova`; `None` for a pool without mbufs.
+    pub(super) no_iova: Option<bool>,
+}
+
+impl PoolEvidence {
+    /// Adds what another pool tells; an error if that contradicts.
+    pub(super) fn join(&mut self, other: &Self) -> Result<(), String> {
+        if let (Some(one), Some(other)) = (self.max_lcore, other.max_lcore)
+            && one != other
+        {
+            return Err(format!("one mempool has caches of {one} lcores, another of {other}"));
+        }
+        if let (Some(one), Some(other)) = (self.no_iova, other.no_iova)
+            && one != other
+        {
+            return Err("only some mbufs have an IO address".to_owned());
+        }
+        self.max_lcore = self.max_lcore.or(other.max_lcore);
+        self.no_iova = self.no_iova.or(other.no_iova);
+        Ok(())
+    }
+}
+
+/// The memzones of mempools: those of their chunks of memory have names that begin with `MP_` as well.
+pub(super) fn pool_zones(memzones: &[Memzone]) -> impl Iterator<Item = &Memzone> {
+    let names: BTreeSet<&str> = memzones.iter().map(|zone| zone.name.as_str()).collect();
+    memzones.iter().filter(move |zone| {
+        let chunk_of = zone.name.rsplit_once('_').filter(|(_, number)| {
+            !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit())
+        });
+        zone.name.starts_with(POOL_ZONE) && chunk_of.is_none_or(|(pool, _)| !names.contains(pool))
+    })
+}
+
+/// What the pool in a memzone tells of the build, if it is of this layout.
+///
+/// # Errors
+/// [`XrayError::Implausible`] if it is not, and those of [`Memory::read`].
+pub(super) fn evidence(
+    layout: &Layout,
+    memory: &dyn Memory,
+    memzones: &[Memzone],
+    zone: &Memzone,
+) -> Result<PoolEvidence, XrayError> {
+    let pool = PoolReader { layout, memory, memzones, zone };
+    let mut last = pool.evidence();
+    for _ in 1..ATTEMPTS {
+        if !matches!(last, Err(XrayError::Implausible { .. } | XrayError::NotMapped { .. })) {
+            break;
+        }
+        last = pool.evidence();
+    }
+    last
+}
+
+/// Reads a pool by a layout that may be wrong.
+struct PoolReader<'a> {
+    layout: &'a Layout,
+    memory: &'a dyn Memory,
+    memzones: &'a [Memzone],
+    zone: &'a Memzone,
+}
+
+impl PoolReader<'_> {
+    fn evidence(&self) -> Result<PoolEvidence, XrayError> {
+        self.memzone_points_back()?;
+        let max_lcore = self.lcores()?;
+        let chunks = self.chunks()?;
+        let objects = self.objects(&chunks)?;
+        self.cookies(&objects)?;
+        let no_iova = self.mbufs(&objects)?;
+        self.ring()?;
+        Ok(PoolEvidence { max_lcore, no_iova })
+    }
+
+    fn expect(&self, holds: bool, why: impl FnOnce() -> String) -> Result<(), XrayError> {
+        if holds { Ok(()) } else { Err(self.implausible(why())) }
+    }
+
+    fn implausible(&self, why: String) -> XrayError {
+        XrayError::implausible(format!("mempool {}", self.zone.name), why)
+    }
+
+    fn u32(&self, offset: u64) -> Result<u32, XrayError> {
+        read_u32(self.memory, self.at(self.zone.address, offset)?)
+    }
+
+    fn u64(&self, offset: u64) -> Result<u64, XrayError> {
+        read_u64(self.memory, self.at(self.zone.address, offset)?)
+    }
+
+    fn u32_of_each(
+        &self,
+        structures: impl Iterator<Item = u64>,
+        offset: u64,
+    ) -> Result<Vec<u32>, XrayError> {
+        let addresses: Vec<u64> = structures.map(|address| address.wrapping_add(offset)).collect();
+        let mut bytes = vec![0; addresses.len() * 4];
+        self.memory.read_pieces(&addresses, &mut bytes)?;
+        Ok(bytes.chunks_exact(4).map(|word| u32_at(word, 0)).collect())
+    }
+
+    fn at(&self, base: u64, offset: u64) -> Result<u64, XrayError> {
+        let why = || self.implausible(format!("it points to {base:#x}"));
+        base.checked_add(offset).ok_or_else(why)
+    }
+
+    fn text(&self, address: u64) -> Result<String, XrayError> {
+        let bytes: [u8; NAME_BYTES] = read_array(self.memory, address)?;
+        let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+        Ok(String::from_utf8_lossy(&bytes[..end]).into_owned())
+    }
+
+    /// Its name, and the memzone to which it points: name, address and length of that in which it lies.
+    fn memzone_points_back(&self) -> Result<(), XrayError> {
+        let (pool, memzone) = (&self.layout.mempool, &self.layout.memzone);
+        let name = self.text(self.at(self.zone.address, pool.name)?)?;
+        self.expect(self.zone.name.strip_prefix(POOL_ZONE) == Some(&name), || {
+            format!("its name reads {name:?}")
+        })?;
+        let mz = self.u64(pool.mz)?;
+        let name = self.text(self.at(mz, memzone.name)?)?;
+        let address = read_u64(self.memory, self.at(mz, memzone.addr)?)?;
+        let bytes = read_u64(self.memory, self.at(mz, memzone.len)?)?;
+        let same = (name.as_str(), address, bytes)
+            == (self.zone.name.as_str(), self.zone.address, self.zone.bytes);
+        self.expect(same, || format!("its memzone reads {name:?}, {bytes} bytes at {address:#x}"))
+    }
+
+    /// Header, caches and private data fill the memzone; that tells how many caches there are.
+    fn lcores(&self) -> Result<Option<u32>, XrayError> {
+        let pool = &self.layout.mempool;
+        let cache_size = u64::from(self.u32(pool.cache_size)?);
+        let private_bytes = u64::from(self.u32(pool.private_data_size)?);
+        let caches = self.u64(pool.local_cache)?;
+        let header = caches.checked_sub(self.zone.address).filter(|bytes| *bytes >= pool.bytes);
+        let header =
+            header.ok_or_else(|| self.implausible(format!("its caches are at {caches:#x}")))?;
+        let statistics = self.elements(header - pool.bytes, pool.stats_bytes, "statistics")?;
+        let of_statistics = statistics.map(|count| count.saturating_sub(pool.stats_more));
+        let behind = self.zone.bytes.checked_sub(header).and_then(|b| b.checked_sub(private_bytes));
+        let behind = behind
+            .ok_or_else(|| self.implausible(format!("private data of {private_bytes} bytes")))?;
+        let cache_bytes = if cache_size == 0 { 0 } else { self.layout.cache.bytes };
+        let of_caches = self.elements(behind, cache_bytes, "caches")?;
+        if let (Some(one), Some(other)) = (of_statistics, of_caches) {
+            self.expect(one == other, || format!("statistics of {one} lcores, {other} caches"))?;
+        }
+        let lcores = of_caches.or(of_statistics);
+        if let Some(lcores) = of_caches {
+            self.caches(caches, lcores, cache_size)?;
+        }
+        Ok(lcores.and_then(|lcores| u32::try_from(lcores).ok()))
+    }
+
+    /// How many elements fill so many bytes, if there are any.
+    fn elements(&self, total: u64, each: u64, what: &str) -> Result<Option<u64>, XrayError> {
+        if each == 0 {
+            self.expect(total == 0, || format!("{total} bytes too many for no {what}"))?;
+            return Ok(None);
+        }
+        let count = total / each;
+        let fill = total.is_multiple_of(each) && (1..=MOST_LCORES).contains(&count);
+        self.expect(fill, || format!("{what} of {each} bytes do not fill {total} bytes"))?;
+        Ok(Some(count))
+    }
+
+    /// Each cache is of the size that the pool states, and holds no more than it can.
+    fn caches(&self, first: u64, lcores: u64, cache_size: u64) -> Result<(), XrayError> {
+        let layout = &self.layout.cache;
+        let room = (layout.bytes - layout.objs) / 8;
+        self.expect(cache_size <= room, || format!("a cache size of {cache_size}"))?;
+        let caches = || (0..lcores).map(|lcore| first.wrapping_add(lcore * layout.bytes));
+        let sizes = self.u32_of_each(caches(), layout.size)?;
+        let lens = self.u32_of_each(caches(), layout.len)?;
+        for (size, len) in sizes.into_iter().zip(lens) {
+            let holds = u64::from(size) == cache_size && u64::from(len) <= room;
+            self.expect(holds, || format!("a cache reads {len} of {size} objects"))?;
+        }
+        Ok(())
+    }
+
+    /// The chunks of memory: addresses and lengths of the first of them.
+    fn chunks(&self) -> Result<Vec<(u64, u64)>, XrayError> {
+        let (pool, layout) = (&self.layout.mempool, &self.layout.memhdr);
+        let count = usize::try_from(self.u32(pool.nb_mem_chunks)?).unwrap_or(usize::MAX);
+        let (mut chunks, mut memhdr) = (Vec::new(), self.u64(pool.mem_list)?);
+        while memhdr != 0 && chunks.len() < SAMPLES {
+            let mp = read_u64(self.memory, self.at(memhdr, layout.mp)?)?;
+            self.expect(mp == self.zone.address, || format!("a chunk of the pool at {mp:#x}"))?;
+            let address = read_u64(self.memory, self.at(memhdr, layout.addr)?)?;
+            let bytes = read_u64(self.memory, self.at(memhdr, layout.len)?)?;
+            self.expect(address != 0 && bytes != 0, || format!("a chunk of {bytes} bytes"))?;
+            chunks.push((address, bytes));
+            memhdr = read_u64(self.memory, self.at(memhdr, layout.next)?)?;
+        }
+        let read = chunks.len();
+        self.expect(read == count.min(SAMPLES), || format!("{read} of {count} chunks"))?;
+        Ok(chunks)
+    }
+
+    /// The object headers of the first objects, each of which names the pool.
+    fn objects(&self, chunks: &[(u64, u64)]) -> Result<Vec<u64>, XrayError> {
+        let (pool, layout) = (&self.layout.mempool, &self.layout.objhdr);
+        let (size, populated) = (self.u32(pool.size)?, self.u32(pool.populated_size)?);
+        self.expect(populated <= size, || format!("{populated} of {size} objects"))?;
+        let count = usize::try_from(populated).unwrap_or(usize::MAX).min(SAMPLES);
+        let header_bytes = u64::from(self.u32(pool.header_size)?);
+        self.expect(header_bytes >= layout.bytes, || {
+            format!("object headers of {header_bytes} bytes")
+        })?;
+        let (mut headers, mut header) = (Vec::new(), self.u64(pool.elt_list)?);
+        while header != 0 && headers.len() < count {
+            let mp = read_u64(self.memory, self.at(header, layout.mp)?)?;
+            self.expect(mp == self.zone.address, || format!("an object of the pool at {mp:#x}"))?;
+            let inside = |(begin, bytes): &(u64, u64)| header.wrapping_sub(*begin) < *bytes;
+            let known = chunks.len() < SAMPLES;
+            self.expect(!known || chunks.iter().any(inside), || {
+                format!("an object at {header:#x}, in none of its chunks")
+            })?;
+            headers.push(header);
+            header = read_u64(self.memory, self.at(header, layout.next)?)?;
+        }
+        let read = headers.len();
+        self.expect(read == count, || format!("{read} of {populated} objects"))?;
+        Ok(headers)
+    }
+
+    /// Cookies are there exactly if the object header of the layout has one.
+    fn cookies(&self, headers: &[u64]) -> Result<(), XrayError> {
+        let expected = self.layout.objhdr.bytes > HEADER_WITHOUT_COOKIE;
+        for header in headers {
+            let word = read_u64(self.memory, self.at(*header, HEADER_WITHOUT_COOKIE)?)?;
+            self.expect(COOKIES.contains(&word) == expected, || {
+                format!("{word:#x} where its object headers have or lack a cookie")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Mbufs name the pool, and most have their buffer behind them. Tells whether they lack `buf_iova`:
+    /// `next` stands in its place, and is 0 in a free mbuf, where an IO address and the address of the
+    /// buffer have the same place in a page.
+    fn mbufs(&self, headers: &[u64]) -> Result<Option<bool>, XrayError> {
+        let (pool, mbuf) = (&self.layout.mempool, &self.layout.mbuf);
+        let private = &self.layout.pktmbuf_pool;
+        if headers.is_empty() || u64::from(self.u32(pool.private_data_size)?) < private.bytes {
+            return Ok(None);
+        }
+        let element_bytes = u64::from(self.u32(pool.elt_size)?);
+        // Private data lie at the end of the memzone, whatever stands in front of them.
+        let begin = self.zone.bytes.checked_sub(u64::from(self.u32(pool.private_data_size)?));
+        let begin = begin.ok_or_else(|| self.implausible("its private data".to_owned()))?;
+        let begin = self.at(self.zone.address, begin)?;
+        let data_room = read_u16(self.memory, self.at(begin, private.data_room_size)?)?;
+        let priv_size = u64::from(read_u16(self.memory, self.at(begin, private.priv_size)?)?);
+        if data_room == 0 || element_bytes != mbuf.bytes + priv_size + u64::from(data_room) {
+            return Ok(None);
+        }
+        let (mut with_iova, mut without) = (0, 0);
+        for header in headers {
+            let object = self.at(*header, self.layout.objhdr.bytes)?;
+            let pool = read_u64(self.memory, self.at(object, mbuf.pool)?)?;
+            self.expect(pool == self.zone.address, || format!("an mbuf of the pool at {pool:#x}"))?;
+            let buffer = read_u64(self.memory, self.at(object, mbuf.buf_addr)?)?;
+            let own = buffer == self.at(object, mbuf.bytes + priv_size)?;
+            let length = read_u16(self.memory, self.at(object, mbuf.buf_len)?)?;
+            self.expect(!own || length == data_room, || format!("an mbuf of {length} bytes"))?;
+            match read_u64(self.memory, self.at(object, NO_IOVA_NEXT)?)? {
+                0 if own => without += 1,
+                iova if own && (iova ^ buffer).trailing_zeros() >= PAGE_BITS => with_iova += 1,
+                _ => {}
+            }
+        }
+        Ok(Some(without > with_iova))
+    }
+
+    /// The ring of a pool whose handler is one of the rings: sizes that belong together, and no more
+    /// entries than it has room for.
+    fn ring(&self) -> Result<(), XrayError> {
+        let (pool, ring) = (&self.layout.mempool, &self.layout.ring);
+        let name = format!("RG_{}", self.zone.name);
+        let data = self.u64(pool.pool_data)?;
+        let zone = self.memzones.iter().find(|zone| zone.name == name && zone.address == data);
+        let Some(zone) = zone else { return Ok(()) };
+        // In one piece: the tails move.
+        let mut header = vec![0; usize::try_from(ring.bytes).unwrap_or_default()];
+        self.memory.read(zone.address, &mut header)?;
+        let u32 = |offset| u32_at(&header, offset);
+        let (size, mask, capacity) = (u32(ring.size), u32(ring.mask), u32(ring.capacity));
+        let sizes = size.is_power_of_two() && mask == size - 1 && capacity <= mask;
+        self.expect(sizes, || {
+            format!("its ring reads size {size}, mask {mask}, capacity {capacity}")
+        })?;
+        let bytes = ring.bytes + 8 * u64::from(size);
+        let fills = (bytes..bytes + LINE_MOST).contains(&zone.bytes);
+        self.expect(fills, || {
+            format!("its ring of {size} entries does not fill {} bytes", zone.bytes)
+        })?;
+        let used = u32(ring.prod_tail).wrapping_sub(u32(ring.cons_tail));
+        self.expect(used <= capacity, || format!("{used} of {capacity} entries in its ring"))
+    }
+}
+
+/// The word at an offset; 0 beyond the end.
+fn u32_at(bytes: &[u8], offset: u64) -> u32 {
+    let word = usize::try_from(offset).ok().and_then(|begin| bytes.get(begin..)?.first_chunk());
+    u32::from_le_bytes(word.copied().unwrap_or_default())
+}
