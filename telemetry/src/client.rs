@@ -60,8 +60,19 @@ impl TelemetryClient {
     /// [`TelemetryError::Refused`], [`TelemetryError::Permission`], [`TelemetryError::Busy`] (all connections of the app are
     /// taken), [`TelemetryError::Timeout`] (a stopped app), [`TelemetryError::Malformed`] (not a DPDK app).
     pub fn connect(socket: &Path, deadline: Deadline) -> Result<Self, TelemetryError> {
+        Self::connect_to(socket, &mut None, deadline)
+    }
+
+    /// As [`TelemetryClient::connect`]; sets `found` to the process that listens, which the kernel tells of
+    /// one that does not answer too.
+    pub(crate) fn connect_to(
+        socket: &Path,
+        found: &mut Option<SocketPeer>,
+        deadline: Deadline,
+    ) -> Result<Self, TelemetryError> {
         let socket = open(socket, deadline)?;
         let peer = peer_of(&socket);
+        *found = Some(peer);
         let mut buffer = vec![0; BANNER_BYTES];
         let bytes = match receive(&socket, &mut buffer, deadline, "waiting for the banner") {
             // DPDK accepts one connection too many and closes it at once.

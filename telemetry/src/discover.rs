@@ -413,7 +413,7 @@ fn instances(dir: &Path, probe: impl Fn(DiscoveredApp) -> DiscoveredApp) -> Vec<
         match app.state {
             Reachability::Stale => (app.state, app.pid) = unanswered(&primary(dir)),
             Reachability::Unreachable(UnreachableReason::Timeout) => {
-                app.pid = primary(dir).ok().flatten().filter(|pid| *pid > 0);
+                app.pid = app.pid.or(primary(dir).ok().flatten().filter(|pid| *pid > 0));
             }
             _ => {}
         }
@@ -431,9 +431,11 @@ fn instance_suffix(file: &str) -> Option<&str> {
 /// Connects and reads the banner. DPDK before 22.11.5 leaks a connection when a client leaves before
 /// the banner, so waiting for it is also a courtesy.
 fn probe(mut app: DiscoveredApp, timeout: Duration) -> DiscoveredApp {
-    app.state = match TelemetryClient::connect(&app.socket, Deadline::after(timeout)) {
+    let (mut peer, deadline) = (None, Deadline::after(timeout));
+    let connected = TelemetryClient::connect_to(&app.socket, &mut peer, deadline);
+    app.pid = peer.map(|peer| peer.pid).filter(|pid| *pid > 0);
+    app.state = match connected {
         Ok(client) => {
-            app.pid = Some(client.peer().pid).filter(|pid| *pid > 0);
             app.dpdk_version = Some(client.banner().version.clone());
             Reachability::Live
         }

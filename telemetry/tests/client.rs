@@ -214,7 +214,8 @@ fn apps_that_cannot_be_chosen_are_named() {
     let (one, two) = (FakeApp::stopped(), FakeApp::stopped());
     let mut options = one.discovery();
     let error = find(Some("fake"), &options).unwrap_err();
-    assert!(matches!(error, FindError::Unreachable(_, UnreachableReason::Timeout)), "{error}");
+    let FindError::Unreachable(app, UnreachableReason::Timeout) = error else { panic!("{error}") };
+    assert_eq!(app.pid, Some(std::process::id()));
     options.roots.extend(two.discovery().roots);
     let error = find(None, &options).unwrap_err();
     assert!(matches!(&error, FindError::Several(apps) if apps.len() == 2), "{error}");
