@@ -52,20 +52,26 @@ pub enum XrayError {
     },
     /// The app is not on this host, or its process id is not told.
     #[error(
-        "the process of {app} is not known here: it runs in another PID namespace; run pmdscope on the \
-         host, or in the PID namespace of the app"
+        "the process of {app} is not known here: it runs in another PID namespace, or has ended; run \
+         pmdscope on the host, or in the PID namespace of the app"
     )]
     UnknownProcess {
         /// Name of the app.
         app: String,
     },
-    /// The memzones cannot be found.
-    #[error("cannot find the memzones of {app}: {source}")]
-    Memzones {
-        /// Name of the app.
-        app: String,
+    /// The configuration of the EAL is not in the memory of the app.
+    #[error("cannot find the memory configuration of DPDK in the app: {why}")]
+    NoMemoryConfig {
         /// Why.
-        source: TelemetryError,
+        why: String,
+    },
+    /// The memzones are neither found in the memory of the app nor told by it.
+    #[error("cannot find the memzones of the app: {found}; nor does it tell them: {told}")]
+    Memzones {
+        /// Why they are not found.
+        found: Box<XrayError>,
+        /// Why it does not tell them.
+        told: TelemetryError,
     },
     /// Any other failure of the kernel.
     #[error("cannot read {what}: {source}")]

@@ -9,8 +9,10 @@ mod budget;
 mod error;
 mod layout;
 mod memory;
+mod memory_config;
 mod open;
 mod report;
+mod search;
 mod target;
 
 pub use access::AccessDenial;
@@ -26,5 +28,6 @@ pub use layout::{
 pub use pmdscope_telemetry::host::maps::Mapping;
 
 pub use memory::{Memory, ProcessMemory, read_array, read_u16, read_u32, read_u64};
+pub use memory_config::MemoryConfig;
 pub use report::{Holder, HolderCount, LostMbuf, MOST_LISTED, PoolScan, ScanReport};
 pub use target::{Memzone, Pool, XrayTarget};

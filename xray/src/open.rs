@@ -3,39 +3,93 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pmdscope_telemetry::discover::DiscoveredApp;
-use pmdscope_telemetry::{Deadline, MemzoneEntry, MemzoneTable};
+use pmdscope_telemetry::discover::{DiscoveredApp, Reachability};
+use pmdscope_telemetry::{Deadline, MemzoneEntry, MemzoneTable, TelemetryClient};
 
 use crate::budget::ReadBudget;
 use crate::error::XrayError;
 use crate::layout::Layout;
-use crate::memory::ProcessMemory;
+use crate::memory::{Memory, ProcessMemory};
+use crate::memory_config::MemoryConfig;
 use crate::target::{Memzone, XrayTarget};
 
-/// Longest wait for the app to tell its memzones.
+/// Longest wait for the app to say who it is, or to tell its memzones.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 impl XrayTarget {
-    /// Opens a running app; what is read of it later keeps to `budget`.
+    /// Opens a running app; what is read of it later keeps to `budget`. An app that is stopped, or has no
+    /// telemetry, is opened too, as long as its process is known.
     ///
     /// # Errors
     /// [`XrayError::UnknownProcess`] for an app in another PID namespace, [`XrayError::NotAllowed`] without
-    /// the right to read its memory, [`XrayError::Memzones`] where it does not tell its memzones,
+    /// the right to read its memory, [`XrayError::Memzones`] where they are nowhere,
     /// [`XrayError::UnknownLayout`] for a build of DPDK that is not known.
     pub fn open(app: &DiscoveredApp, budget: ReadBudget) -> Result<Self, XrayError> {
-        let fetched = MemzoneTable::fetch(&app.dir, &app.socket, Deadline::after(LONGEST_WAIT));
-        let table =
-            fetched.map_err(|source| XrayError::Memzones { app: app.name.clone(), source })?;
-        if table.peer.pid == 0 {
-            return Err(XrayError::UnknownProcess { app: app.name.clone() });
+        let client = connect(app);
+        let peer = client.as_ref().map(TelemetryClient::peer);
+        let pid = peer.map(|peer| peer.pid).or(app.pid).filter(|pid| *pid > 0);
+        let pid = pid.ok_or_else(|| XrayError::UnknownProcess { app: app.name.clone() })?;
+        let memory = ProcessMemory::open(pid)?.with_budget(budget);
+        if peer.is_some_and(|peer| peer.start_ticks != memory.start_ticks()) {
+            return Err(XrayError::Ended { pid });
         }
-        let memory = ProcessMemory::open(table.peer.pid)?.with_budget(budget);
-        if memory.start_ticks() != table.peer.start_ticks {
-            return Err(XrayError::Ended { pid: table.peer.pid });
+        // Vendors put their names before the release.
+        let stated = client.map(|client| client.banner().version.clone());
+        // Requests wake the app, and can hit a memzone while it is freed; what is read in memory cannot.
+        let (version, memzones) = match MemoryConfig::find(&memory) {
+            Ok(config) => (config.version, config.memzones),
+            Err(error @ (XrayError::NoMemoryConfig { .. } | XrayError::Implausible { .. })) => {
+                told(app, pid, error)?
+            }
+            Err(error) => return Err(error),
+        };
+        Self::select(Arc::new(memory), &stated.unwrap_or(version), memzones)
+    }
+
+    /// Opens the memory of an app that cannot be asked, such as a core file.
+    ///
+    /// # Errors
+    /// [`XrayError::NoMemoryConfig`] or [`XrayError::Implausible`] if the memzones are not in it,
+    /// [`XrayError::UnknownLayout`] for a build of DPDK that is not known; as [`Memory::read`].
+    pub fn open_memory(memory: Arc<dyn Memory>) -> Result<Self, XrayError> {
+        let config = MemoryConfig::find(&*memory)?;
+        Self::select(memory, &config.version, config.memzones)
+    }
+
+    fn select(
+        memory: Arc<dyn Memory>,
+        version: &str,
+        memzones: Vec<Memzone>,
+    ) -> Result<Self, XrayError> {
+        let layout = Layout::select(version, &*memory, &memzones)?;
+        Ok(Self::new(memory, layout, memzones))
+    }
+}
+
+/// Asks the process that serves the telemetry socket now who it is: that of the discovery may have ended
+/// since, and another one may have its id.
+fn connect(app: &DiscoveredApp) -> Option<TelemetryClient> {
+    let is_live = app.state == Reachability::Live;
+    let connect = || TelemetryClient::connect(&app.socket, Deadline::after(LONGEST_WAIT));
+    is_live.then(connect)?.ok()
+}
+
+/// The version and the memzones as the app tells them; `found` is why they are not found in its memory.
+fn told(
+    app: &DiscoveredApp,
+    pid: u32,
+    found: XrayError,
+) -> Result<(String, Vec<Memzone>), XrayError> {
+    if app.state != Reachability::Live {
+        return Err(found);
+    }
+    match MemzoneTable::fetch(&app.dir, &app.socket, Deadline::after(LONGEST_WAIT)) {
+        Ok(table) if table.peer.pid == pid => {
+            let memzones = table.memzones.into_iter().map(Memzone::from).collect();
+            Ok((table.banner.version, memzones))
         }
-        let layout = known_layout(&table.banner.version)?;
-        let memzones = table.memzones.into_iter().map(Memzone::from).collect();
-        Ok(Self::new(Arc::new(memory), layout, memzones))
+        Ok(_) => Err(XrayError::Ended { pid }),
+        Err(told) => Err(XrayError::Memzones { found: Box::new(found), told }),
     }
 }
 
@@ -43,12 +97,4 @@ impl From<MemzoneEntry> for Memzone {
     fn from(entry: MemzoneEntry) -> Self {
         Self { name: entry.name, address: entry.address, bytes: entry.bytes }
     }
-}
-
-fn known_layout(version: &str) -> Result<Layout, XrayError> {
-    if version.strip_prefix("DPDK 22.11").is_some_and(|rest| !rest.starts_with(char::is_numeric)) {
-        return Ok(Layout::DPDK_22_11);
-    }
-    let why = "this release of pmdscope has only that of 22.11".to_owned();
-    Err(XrayError::UnknownLayout { version: version.to_owned(), why })
 }

@@ -147,9 +147,9 @@ impl Pool {
 }
 
 /// A field of a structure that was read; 0 beyond its end.
-struct Field<'a> {
-    bytes: &'a [u8],
-    offset: u64,
+pub(crate) struct Field<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) offset: u64,
 }
 
 impl Field<'_> {
@@ -159,16 +159,16 @@ impl Field<'_> {
         bytes.copied().unwrap_or([0; N])
     }
 
-    fn u32(&self) -> u32 {
+    pub(crate) fn u32(&self) -> u32 {
         u32::from_le_bytes(self.array())
     }
 
-    fn u64(&self) -> u64 {
+    pub(crate) fn u64(&self) -> u64 {
         u64::from_le_bytes(self.array())
     }
 
     /// Up to a zero byte.
-    fn text(&self, most: usize) -> String {
+    pub(crate) fn text(&self, most: usize) -> String {
         let begin = usize::try_from(self.offset).unwrap_or(usize::MAX);
         let bytes = self.bytes.get(begin..).unwrap_or_default();
         let bytes = &bytes[..bytes.len().min(most)];

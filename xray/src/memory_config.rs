@@ -1,0 +1,206 @@
+//! Finds the memory configuration of the EAL (`struct rte_mem_config`) in the memory of an app, and the
+//! memzones in it. No symbol, file or socket of the app is needed, so it also serves for stripped
+//! programs, `--in-memory`, apps that are stopped, and core files.
+//!
+//! The structure is private to DPDK and differs between releases, but what is looked for in it does not
+//! from 21.11 to 25.11: the magic number and the version at its begin, and soon behind them the
+//! `struct rte_fbarray` named `memzone`, whose elements are `struct rte_memzone`.
+
+use crate::error::XrayError;
+use crate::memory::{Memory, read_array};
+use crate::search;
+use crate::target::{Field, Memzone};
+
+/// `RTE_MAGIC`, written when the EAL is initialised.
+const MAGIC: u32 = 19_820_526;
+
+/// How far behind the begin of the configuration the array of memzones may be.
+const MOST_DISTANCE: u64 = 128;
+
+/// The name of the array, with the zero behind it.
+pub(crate) const ARRAY_NAME: [u8; 8] = *b"memzone\0";
+
+/// `struct rte_fbarray`.
+const ARRAY_LEN: u64 = 68;
+const ARRAY_ELEMENT_BYTES: u64 = 72;
+const ARRAY_DATA: u64 = 80;
+const ARRAY_BYTES: usize = 96;
+
+/// `struct rte_memzone`, whose name has 32 bytes.
+const ZONE_ADDRESS: u64 = 40;
+const ZONE_LEN: u64 = 48;
+const ZONE_NAME_BYTES: usize = 32;
+const ZONE_BYTES: usize = 72;
+
+/// Most memzones that are believed; DPDK has 2560 unless told otherwise.
+const MOST_ZONES: usize = 1 << 17;
+
+/// Addresses of programs have 47 bits, or 56 with five levels of pages.
+const MOST_ADDRESS: u64 = 1 << 56;
+
+/// How often the memzones are read while they change.
+const ATTEMPTS: u32 = 5;
+
+/// The memory configuration of an app.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryConfig {
+    /// Where it is in the app.
+    pub address: u64,
+    /// Release of DPDK, as [`SocketBanner::version`](pmdscope_telemetry::SocketBanner::version) has it.
+    pub version: String,
+    /// The memzones, by address.
+    pub memzones: Vec<Memzone>,
+}
+
+impl MemoryConfig {
+    /// Finds it.
+    ///
+    /// # Errors
+    /// [`XrayError::NoMemoryConfig`] if there is none, or several; [`XrayError::Implausible`] if its
+    /// memzones contradict each other; as [`Memory::read`].
+    pub fn find(memory: &dyn Memory) -> Result<Self, XrayError> {
+        let maps = memory.maps()?;
+        let mut searched = 0;
+        let mut implausible = None;
+        for ranges in search::ranges(&maps) {
+            let mut found: Vec<Self> = Vec::new();
+            for range in ranges {
+                for name in search::find_word(memory, &range, ARRAY_NAME)? {
+                    match Self::at(memory, range.start, name) {
+                        Ok(Some(config)) => found.push(config),
+                        Ok(None) => {}
+                        Err(error @ XrayError::Ended { .. }) => return Err(error),
+                        Err(error) => implausible = Some(error),
+                    }
+                }
+                searched += range.end - range.start;
+            }
+            match (found.pop(), found.len()) {
+                (None, _) => {}
+                (Some(config), 0) => return Ok(config),
+                (Some(_), others) => {
+                    let why = format!("{} of them are there", others + 1);
+                    return Err(XrayError::NoMemoryConfig { why });
+                }
+            }
+        }
+        let why = format!(
+            "{searched} bytes of its writable memory hold none: it is no DPDK app, or its EAL is not \
+             initialised yet"
+        );
+        Err(implausible.unwrap_or(XrayError::NoMemoryConfig { why }))
+    }
+
+    /// That in the mapping from `start` on whose array of memzones has its name at this address; `None` if
+    /// something else is there.
+    fn at(memory: &dyn Memory, start: u64, name: u64) -> Result<Option<Self>, XrayError> {
+        let begin = name.saturating_sub(MOST_DISTANCE).max(start);
+        let mut head = vec![0; usize::try_from(name - begin).unwrap_or_default()];
+        let Ok(()) = memory.read(begin, &mut head) else { return Ok(None) };
+        let Ok(array) = read_array::<ARRAY_BYTES>(memory, name) else { return Ok(None) };
+        let Some((offset, version)) = version(&head) else { return Ok(None) };
+        let Some(array) = ZoneArray::parse(&array) else { return Ok(None) };
+        let memzones = array.read(memory)?;
+        Ok(Some(Self { address: begin + offset as u64, version, memzones }))
+    }
+}
+
+/// Where in `head` the configuration begins, and the release that it states.
+fn version(head: &[u8]) -> Option<(usize, String)> {
+    (0..head.len()).step_by(8).rev().find_map(|offset| {
+        let field = |at: usize| Field { bytes: head, offset: (offset + at) as u64 }.u32();
+        let [year, month, minor, release] = field(4).to_be_bytes();
+        let is_release = (16..=99).contains(&year) && (1..=12).contains(&month);
+        if field(0) != MAGIC || !is_release {
+            return None;
+        }
+        // 99 stands for a release, less than 16 for a release candidate.
+        let candidate = if release < 16 { format!("-rc{release}") } else { String::new() };
+        Some((offset, format!("DPDK {year}.{month:02}.{minor}{candidate}")))
+    })
+}
+
+/// The `struct rte_fbarray` of the memzones.
+#[derive(Clone, Copy, Debug)]
+struct ZoneArray {
+    elements: usize,
+    data: u64,
+}
+
+impl ZoneArray {
+    fn parse(array: &[u8]) -> Option<Self> {
+        let field = |offset| Field { bytes: array, offset };
+        let elements = usize::try_from(field(ARRAY_LEN).u32()).ok()?;
+        let data = field(ARRAY_DATA).u64();
+        let known = field(ARRAY_ELEMENT_BYTES).u32() as usize == ZONE_BYTES
+            && (1..=MOST_ZONES).contains(&elements)
+            && data.is_multiple_of(8)
+            && (1..MOST_ADDRESS).contains(&data);
+        known.then_some(Self { elements, data })
+    }
+
+    /// The mask of used elements stands behind them: their number of words in 8 bytes, and the words.
+    fn mask_bytes(&self) -> usize {
+        8 + self.elements.div_ceil(64) * 8
+    }
+
+    /// The memzones, by address. The app may reserve and free memzones meanwhile: then they are read again.
+    fn read(&self, memory: &dyn Memory) -> Result<Vec<Memzone>, XrayError> {
+        let mut bytes = vec![0; self.elements * ZONE_BYTES + self.mask_bytes()];
+        let mut again = vec![0; bytes.len()];
+        memory.read(self.data, &mut bytes)?;
+        for _ in 0..ATTEMPTS {
+            memory.read(self.data, &mut again)?;
+            if bytes == again {
+                return self.parse_zones(&bytes);
+            }
+            std::mem::swap(&mut bytes, &mut again);
+        }
+        let why = format!("they changed each of {ATTEMPTS} times that they were read");
+        Err(XrayError::implausible("the memzones", why))
+    }
+
+    fn parse_zones(&self, bytes: &[u8]) -> Result<Vec<Memzone>, XrayError> {
+        let implausible = |why: String| XrayError::implausible("the memzones", why);
+        let (zones, mask) = bytes.split_at(self.elements * ZONE_BYTES);
+        let words = Field { bytes: mask, offset: 0 }.u32() as usize;
+        if words != self.elements.div_ceil(64) {
+            return Err(implausible(format!("{words} words for {} elements", self.elements)));
+        }
+        let is_used = |index: usize| {
+            let word = Field { bytes: mask, offset: 8 + index as u64 / 64 * 8 }.u64();
+            word & 1 << (index % 64) != 0
+        };
+        let used = zones.chunks_exact(ZONE_BYTES).enumerate().filter(|(index, _)| is_used(*index));
+        let mut memzones = Vec::new();
+        for (index, bytes) in used {
+            let Some(zone) = zone(bytes) else {
+                return Err(implausible(format!("number {index} has no valid name or address")));
+            };
+            memzones.push(zone);
+        }
+        memzones.sort_by_key(|zone| zone.address);
+        let mut pairs = memzones.iter().zip(memzones.iter().skip(1));
+        if let Some((one, other)) = pairs.find(|(one, other)| one.contains(other.address)) {
+            return Err(implausible(format!("{} and {} overlap", one.name, other.name)));
+        }
+        Ok(memzones)
+    }
+}
+
+/// A `struct rte_memzone` in use.
+fn zone(bytes: &[u8]) -> Option<Memzone> {
+    let field = |offset| Field { bytes, offset };
+    let name = field(0).text(ZONE_NAME_BYTES);
+    let (address, length) = (field(ZONE_ADDRESS).u64(), field(ZONE_LEN).u64());
+    let valid = !name.is_empty()
+        && name.len() < ZONE_NAME_BYTES
+        && !name.contains(char::is_control)
+        && address > 0
+        && address.checked_add(length).is_some_and(|end| end < MOST_ADDRESS);
+    valid.then_some(Memzone { name, address, bytes: length })
+}
+
+#[cfg(test)]
+#[path = "memory_config_tests.rs"]
+mod tests;

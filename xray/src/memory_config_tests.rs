@@ -1,0 +1,155 @@
+//! Memory configurations that are made here, whole and broken.
+
+use proptest::prelude::*;
+
+use super::*;
+use pmdscope_telemetry::host::maps::Mapping;
+
+const CONFIG: u64 = 0x1_0000_0000;
+const DATA: u64 = 0x2_0000_0000;
+
+/// Pieces of memory at addresses.
+#[derive(Clone, Debug)]
+struct Pieces(Vec<(u64, Vec<u8>)>);
+
+impl Memory for Pieces {
+    fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), XrayError> {
+        let find = |(start, bytes): &(u64, Vec<u8>)| {
+            let begin = usize::try_from(address.checked_sub(*start)?).ok()?;
+            bytes.get(begin..begin.checked_add(buffer.len())?).map(<[u8]>::to_vec)
+        };
+        let found = self.0.iter().find_map(find);
+        let not_mapped = || XrayError::NotMapped { address, bytes: buffer.len() };
+        let found = found.ok_or_else(not_mapped)?;
+        buffer.copy_from_slice(&found);
+        Ok(())
+    }
+
+    fn maps(&self) -> Result<Vec<Mapping>, XrayError> {
+        let mapping = |(start, bytes): &(u64, Vec<u8>)| Mapping {
+            start: *start,
+            end: *start + bytes.len() as u64,
+            readable: true,
+            writable: true,
+            ..Mapping::default()
+        };
+        Ok(self.0.iter().map(mapping).collect())
+    }
+}
+
+fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
+    bytes[at..at + value.len()].copy_from_slice(value);
+}
+
+/// A configuration at [`CONFIG`] with the memzones of these numbers.
+fn pieces(elements: u32, zones: &[(usize, &str, u64, u64)]) -> Pieces {
+    let mut config = vec![0; 8192];
+    put(&mut config, 0, &MAGIC.to_le_bytes());
+    put(&mut config, 4, &0x160b_0b63_u32.to_le_bytes());
+    put(&mut config, 40, &ARRAY_NAME);
+    put(&mut config, 40 + 64, &u32::try_from(zones.len()).unwrap().to_le_bytes());
+    put(&mut config, 40 + 68, &elements.to_le_bytes());
+    put(&mut config, 40 + 72, &72_u32.to_le_bytes());
+    put(&mut config, 40 + 80, &DATA.to_le_bytes());
+    let words = elements.div_ceil(64);
+    let mut data = vec![0; elements as usize * 72 + 8 + words as usize * 8];
+    let mask = elements as usize * 72;
+    put(&mut data, mask, &words.to_le_bytes());
+    for (index, name, address, length) in zones {
+        put(&mut data, index * 72, name.as_bytes());
+        put(&mut data, index * 72 + 40, &address.to_le_bytes());
+        put(&mut data, index * 72 + 48, &length.to_le_bytes());
+        data[mask + 8 + index / 8] |= 1 << (index % 8);
+    }
+    Pieces(vec![(CONFIG, config), (DATA, data)])
+}
+
+fn find(pieces: &Pieces) -> Result<MemoryConfig, XrayError> {
+    MemoryConfig::find(pieces)
+}
+
+fn why(pieces: &Pieces) -> String {
+    find(pieces).unwrap_err().to_string()
+}
+
+#[test]
+fn memzones_in_use_are_found_by_address() {
+    let pieces = pieces(100, &[(0, "RG_b", 0x9000, 64), (99, "MP_a", 0x1000, 0x2000)]);
+    let config = find(&pieces).unwrap();
+    assert_eq!((config.address, config.version.as_str()), (CONFIG, "DPDK 22.11.11"));
+    let zones: Vec<_> =
+        config.memzones.iter().map(|zone| (zone.name.as_str(), zone.address)).collect();
+    assert_eq!(zones, [("MP_a", 0x1000), ("RG_b", 0x9000)]);
+}
+
+#[test]
+fn a_release_candidate_is_told() {
+    let mut pieces = pieces(64, &[]);
+    put(&mut pieces.0[0].1, 4, &0x1703_0002_u32.to_le_bytes());
+    assert_eq!(find(&pieces).unwrap().version, "DPDK 23.03.0-rc2");
+}
+
+#[test]
+fn memory_without_a_configuration_is_told() {
+    let starting = {
+        let mut pieces = pieces(64, &[]);
+        put(&mut pieces.0[0].1, 0, &[0; 4]);
+        pieces
+    };
+    assert!(why(&starting).contains("its EAL is not initialised yet"), "{}", why(&starting));
+    let mut twice = pieces(64, &[]);
+    let copy = (CONFIG + (1 << 20), twice.0[0].1.clone());
+    twice.0.push(copy);
+    assert!(why(&twice).contains("2 of them are there"), "{}", why(&twice));
+}
+
+#[test]
+fn memzones_that_contradict_each_other_are_refused() {
+    let refused = |pieces: Pieces, reason: &str| {
+        let why = why(&pieces);
+        assert!(why.contains(reason), "{why}");
+    };
+    let long = "x".repeat(32);
+    refused(pieces(64, &[(3, &long, 0x1000, 1)]), "number 3 has no valid name or address");
+    refused(pieces(64, &[(0, "MP_a", 0, 1)]), "number 0");
+    refused(pieces(64, &[(0, "MP_a", u64::MAX - 4, 8)]), "number 0");
+    refused(pieces(64, &[(0, "a", 0x1000, 0x100), (1, "b", 0x10ff, 1)]), "a and b overlap");
+    let mut words = pieces(64, &[]);
+    put(&mut words.0[1].1, 64 * 72, &[9]);
+    refused(words, "9 words for 64 elements");
+}
+
+#[test]
+fn holes_in_a_mapping_are_left_out() {
+    let mut pieces = pieces(64, &[(0, "MP_a", 0x1000, 1)]);
+    let mut memory = vec![0; 4096];
+    memory.extend(&pieces.0[0].1);
+    pieces.0[0] = (CONFIG - 4096, memory);
+    assert!(find(&pieces).is_ok());
+    let gone = search::find_word(&Pieces(Vec::new()), &(0..3 << 20), ARRAY_NAME).unwrap();
+    assert!(gone.is_empty());
+}
+
+proptest! {
+    /// Garbage in the configuration or its array: memzones as they were, others that are plausible, or an
+    /// error, and never a panic or much memory.
+    #[test]
+    fn garbage_is_refused_or_plausible(
+        piece in 0_usize..2,
+        garbage in prop::collection::vec((0_usize..5000, any::<u8>()), 1..40),
+    ) {
+        let mut pieces = pieces(64, &[(0, "MP_a", 0x1000, 0x100), (5, "RG_b", 0x3000, 8)]);
+        for (at, byte) in garbage {
+            let bytes = &mut pieces.0[piece].1;
+            // Most of it hits the structure.
+            let at = if piece == 0 { at % 136 } else { at % bytes.len() };
+            bytes[at] = byte;
+        }
+        if let Ok(config) = find(&pieces) {
+            for zone in &config.memzones {
+                prop_assert!(!zone.name.is_empty() && zone.address > 0);
+                prop_assert!(zone.address + zone.bytes < MOST_ADDRESS);
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Searches the writable memory of an app for a word.
+
+use std::ops::Range;
+
+use pmdscope_telemetry::host::maps::Mapping;
+
+use crate::error::XrayError;
+use crate::memory::Memory;
+
+/// Bytes that are read at once.
+const CHUNK: u64 = 1 << 20;
+
+/// Smaller pieces are not tried where something is not mapped.
+const PAGE: u64 = 4096;
+
+/// A larger mapping holds packets, not structures of the EAL.
+const MOST_BYTES: u64 = 256 << 20;
+
+/// Where the EAL may have its own structures: in the file that it shares with secondaries; else in variables
+/// of the program and its libraries; else in other memory without a file, small mappings first.
+pub(crate) fn ranges(maps: &[Mapping]) -> [Vec<Range<u64>>; 3] {
+    let mut ranges = [Vec::new(), Vec::new(), Vec::new()];
+    let mut variables_end = None;
+    for mapping in maps.iter().filter(|mapping| mapping.readable && mapping.writable) {
+        let is_file = mapping.inode != 0;
+        let path = mapping.path.strip_suffix(" (deleted)").unwrap_or(&mapping.path);
+        let is_config = mapping.shared && path.rsplit('/').next() == Some("config");
+        // The part of the variables that is zero at the start has no file.
+        let is_rest = !is_file && variables_end == Some(mapping.start);
+        let is_variables = is_file && !mapping.shared || is_rest;
+        variables_end = is_variables.then_some(mapping.end);
+        if mapping.end.saturating_sub(mapping.start) > MOST_BYTES {
+            continue;
+        }
+        let rank = match (is_config, is_variables, is_file) {
+            (true, ..) => 0,
+            (_, true, _) => 1,
+            (.., false) => 2,
+            // Hugepages, and memory of others.
+            _ => continue,
+        };
+        ranges[rank].push(mapping.start..mapping.end);
+    }
+    ranges[2].sort_by_key(|range| range.end - range.start);
+    ranges
+}
+
+/// Addresses of all occurrences of a word, which is aligned; memory that is not mapped has none.
+pub(crate) fn find_word(
+    memory: &dyn Memory,
+    range: &Range<u64>,
+    word: [u8; 8],
+) -> Result<Vec<u64>, XrayError> {
+    let mut found = Vec::new();
+    let mut pending = vec![range.clone()];
+    while let Some(range) = pending.pop() {
+        let bytes = range.end.saturating_sub(range.start);
+        if bytes > CHUNK {
+            pending.push(range.start + CHUNK..range.end);
+            pending.push(range.start..range.start + CHUNK);
+            continue;
+        }
+        let mut buffer = vec![0; usize::try_from(bytes).unwrap_or_default()];
+        match memory.read(range.start, &mut buffer) {
+            Ok(()) => {
+                let words = (range.start..).step_by(8).zip(buffer.chunks_exact(8));
+                found.extend(words.filter(|(_, bytes)| **bytes == word).map(|(at, _)| at));
+            }
+            Err(XrayError::NotMapped { .. }) if bytes > PAGE => {
+                let middle = range.start + (bytes / 2).next_multiple_of(PAGE);
+                pending.push(middle..range.end);
+                pending.push(range.start..middle);
+            }
+            Err(XrayError::NotMapped { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,255 @@
+//! Opens a real `dpdk-testpmd`, in all the ways in which it may have its memory; skipped where it is not
+//! installed. What is found in its memory must be what it tells.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use pmdscope_telemetry::discover::{DiscoverOptions, DiscoveredApp, Reachability, discover};
+use pmdscope_telemetry::{Deadline, MemzoneTable};
+use pmdscope_testing::{programs_are_required, skip, skip_without, spawn};
+use pmdscope_xray::{MemoryConfig, ProcessMemory, ReadBudget, XrayError, XrayTarget};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+const TESTPMD: &str = "/usr/bin/dpdk-testpmd";
+/// For what comes, on a busy machine, too.
+const LONG: Duration = Duration::from_secs(30);
+
+fn main() {
+    let few_pages = free_hugepages() < 128;
+    let trials = [
+        ("memzones_on_hugepages_are_found", on_hugepages as fn() -> _, few_pages),
+        ("memzones_of_legacy_memory_are_found", legacy, few_pages),
+        ("memzones_without_hugepages_are_found", no_huge, false),
+        ("in_memory_apps_of_one_prefix_are_told_apart", in_memory, few_pages),
+        ("an_app_in_a_container_is_opened", in_container, false),
+        ("an_app_that_is_stopped_is_opened", stopped, few_pages),
+        ("an_app_without_telemetry_is_opened", without_telemetry, false),
+        ("an_app_that_ends_is_an_error", ends, false),
+    ];
+    let trials = trials.map(|(name, test, few_pages)| {
+        Trial::test(name, test).with_ignored_flag(is_skipped(name, few_pages))
+    });
+    libtest_mimic::run(&Arguments::from_args(), trials.into()).exit();
+}
+
+/// Told aloud. Where programs are required, a test without its program runs, and fails.
+fn is_skipped(test: &str, few_pages: bool) -> bool {
+    if !Path::new(TESTPMD).exists() && !programs_are_required() {
+        skip_without(test, "dpdk-testpmd");
+        return true;
+    }
+    if few_pages {
+        skip(test, "it needs 128 free 2 MiB hugepages");
+    }
+    few_pages
+}
+
+fn free_hugepages() -> u32 {
+    let free = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
+    std::fs::read_to_string(free).ok().and_then(|n| n.trim().parse().ok()).unwrap_or(0)
+}
+
+/// A runtime directory of its own, so that neither other apps nor other tests are seen.
+struct Host {
+    root: TempDir,
+}
+
+/// A running testpmd with a null port; killed when dropped.
+struct Testpmd(Child);
+
+impl Drop for Testpmd {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Host {
+    fn new() -> Result<Self, Failed> {
+        Ok(Self { root: tempfile::tempdir()? })
+    }
+
+    fn start(&self, eal: &[&str]) -> Result<Testpmd, Failed> {
+        self.start_by(Command::new(TESTPMD), eal)
+    }
+
+    /// `eal` decides on the kind of memory.
+    fn start_by(&self, mut command: Command, eal: &[&str]) -> Result<Testpmd, Failed> {
+        // Files on hugepages are named after the prefix, and other tests run beside.
+        let root = self.root.path().file_name().unwrap_or_default().to_string_lossy();
+        let prefix = format!("pmd{}", root.trim_start_matches('.'));
+        command
+            .env("RUNTIME_DIRECTORY", self.root.path())
+            .args(["-l", "0-1", "--no-pci", "-m", "64", "--vdev=net_null0"])
+            .args(["--file-prefix", &prefix])
+            .args(eal)
+            .args(["--", "-i", "--total-num-mbufs=2048"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        Ok(Testpmd(spawn(&mut command)?))
+    }
+
+    fn apps(&self) -> Vec<DiscoveredApp> {
+        discover(&DiscoverOptions {
+            roots: vec![self.root.path().into()],
+            stale: false,
+            timeout: Duration::from_secs(2),
+        })
+    }
+
+    /// So many apps that answer.
+    fn live(&self, count: usize) -> Result<Vec<DiscoveredApp>, Failed> {
+        let live = |app: &DiscoveredApp| app.state == Reachability::Live;
+        eventually(|| {
+            let apps = self.apps();
+            if apps.len() == count && apps.iter().all(live) {
+                return Ok(apps);
+            }
+            Err(format!("{apps:?}"))
+        })
+    }
+}
+
+fn eventually<T>(mut attempt: impl FnMut() -> Result<T, String>) -> Result<T, Failed> {
+    let began = Instant::now();
+    loop {
+        match attempt() {
+            Ok(value) => return Ok(value),
+            Err(error) if began.elapsed() > LONG => return Err(error.into()),
+            Err(_) => sleep(Duration::from_millis(20)),
+        }
+    }
+}
+
+/// What is found in the memory of the app is what it tells, and its pools are read.
+fn assert_opened(app: &DiscoveredApp) -> Result<(), Failed> {
+    // Memzones change while the app starts its ports.
+    let target = eventually(|| {
+        let target = XrayTarget::open(app, ReadBudget::BACKGROUND).map_err(|e| e.to_string())?;
+        let told = MemzoneTable::fetch(&app.dir, &app.socket, Deadline::after(LONG));
+        let told = told.map_err(|error| error.to_string())?;
+        let told: Vec<_> =
+            told.memzones.into_iter().map(|zone| (zone.name, zone.address, zone.bytes)).collect();
+        let found: Vec<_> = target
+            .memzones
+            .iter()
+            .map(|zone| (zone.name.clone(), zone.address, zone.bytes))
+            .collect();
+        let has_pool = found.iter().any(|(name, ..)| name.starts_with("MP_mb_pool"));
+        if found != told || !has_pool {
+            return Err(format!("found {found:?}, told {told:?}"));
+        }
+        Ok(target)
+    })?;
+    assert_pool(&target);
+    Ok(())
+}
+
+fn assert_pool(target: &XrayTarget) {
+    let pools = target.pools();
+    let pool = pools.iter().flatten().find(|pool| pool.name == "mb_pool_0");
+    let pool = pool.unwrap_or_else(|| panic!("no pool mb_pool_0 in {pools:?}"));
+    assert_eq!((pool.size, pool.populated), (2048, 2048));
+}
+
+fn one_app(eal: &[&str]) -> Result<(), Failed> {
+    let host = Host::new()?;
+    let _testpmd = host.start(eal)?;
+    assert_opened(&host.live(1)?[0])
+}
+
+fn on_hugepages() -> Result<(), Failed> {
+    one_app(&["--huge-unlink"])
+}
+
+fn legacy() -> Result<(), Failed> {
+    one_app(&["--legacy-mem", "--huge-unlink", "--iova-mode=va"])
+}
+
+fn no_huge() -> Result<(), Failed> {
+    one_app(&["--no-huge"])
+}
+
+fn in_memory() -> Result<(), Failed> {
+    let host = Host::new()?;
+    let _first = host.start(&["--in-memory"])?;
+    host.live(1)?;
+    let _second = host.start(&["--in-memory"])?;
+    let apps = host.live(2)?;
+    for app in &apps {
+        assert_opened(app)?;
+    }
+    let pids: BTreeSet<_> = apps.iter().map(|app| app.pid).collect();
+    assert_eq!(pids.len(), 2);
+    Ok(())
+}
+
+fn in_container() -> Result<(), Failed> {
+    const UNSHARE: [&str; 5] = ["--pid", "--mount", "--fork", "--kill-child", "--mount-proc"];
+    let works = Command::new("unshare").args(UNSHARE).arg("true").stderr(Stdio::null()).status();
+    if !works.is_ok_and(|status| status.success()) {
+        skip("an_app_in_a_container_is_opened", "unshare may not make a PID namespace here");
+        return Ok(());
+    }
+    let host = Host::new()?;
+    let mut unshare = Command::new("unshare");
+    unshare.args(UNSHARE).arg(TESTPMD);
+    let unshare = host.start_by(unshare, &["--no-huge"])?;
+    let app = host.live(1)?.remove(0);
+    assert_ne!(app.pid, Some(unshare.0.id()));
+    assert_opened(&app)
+}
+
+fn stopped() -> Result<(), Failed> {
+    // Without files in the runtime directory only the socket tells the process.
+    for eal in ["--no-huge", "--in-memory"] {
+        let host = Host::new()?;
+        let testpmd = host.start(&[eal])?;
+        assert_opened(&host.live(1)?[0])?;
+        kill_process(Pid::from_child(&testpmd.0), Signal::STOP)?;
+        let app = eventually(|| match host.apps().pop() {
+            Some(app) if app.state != Reachability::Live => Ok(app),
+            other => Err(format!("not stopped: {other:?}")),
+        })?;
+        assert_pool(&XrayTarget::open(&app, ReadBudget::UNLIMITED)?);
+    }
+    Ok(())
+}
+
+fn without_telemetry() -> Result<(), Failed> {
+    let host = Host::new()?;
+    let _testpmd = host.start(&["--no-huge", "--no-telemetry"])?;
+    eventually(|| {
+        let apps = host.apps();
+        let app = apps.first().ok_or("no app")?;
+        assert_ne!(app.state, Reachability::Live);
+        let target = XrayTarget::open(app, ReadBudget::UNLIMITED).map_err(|e| e.to_string())?;
+        let pools = target.pools();
+        if !pools.iter().flatten().any(|pool| pool.name == "mb_pool_0" && pool.populated == 2048) {
+            return Err(format!("{pools:?}"));
+        }
+        Ok(())
+    })
+}
+
+fn ends() -> Result<(), Failed> {
+    let host = Host::new()?;
+    let mut testpmd = host.start(&["--no-huge"])?;
+    let app = host.live(1)?.remove(0);
+    assert_opened(&app)?;
+    let memory = ProcessMemory::open(testpmd.0.id())?;
+    let target = XrayTarget::open(&app, ReadBudget::UNLIMITED)?;
+    testpmd.0.kill()?;
+    testpmd.0.wait()?;
+    let is_ended = |error: &XrayError| matches!(error, XrayError::Ended { .. });
+    assert!(target.pools().iter().all(|pool| pool.as_ref().is_err_and(is_ended)));
+    assert!(MemoryConfig::find(&memory).as_ref().is_err_and(is_ended));
+    assert!(XrayTarget::open(&app, ReadBudget::UNLIMITED).as_ref().is_err_and(is_ended));
+    Ok(())
+}
