@@ -200,37 +200,4 @@ fn structure<S: Structure>(offsets: &Offsets) -> Result<S, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MACHINES: [Machine; 3] = [Machine::X86, Machine::Arm64Line64, Machine::Arm64Line128];
-
-    #[test]
-    fn every_release_has_every_structure_on_every_machine() {
-        let (first, last) = table::releases().unwrap();
-        assert_eq!((first, last), ((21, 11), (26, 7)));
-        let releases = (first.0..=last.0).flat_map(|year| [3, 7, 11].map(|month| (year, month)));
-        let releases: Vec<_> =
-            releases.filter(|release| (first..=last).contains(release)).collect();
-        assert_eq!(releases.len(), 15);
-        for release in releases {
-            for machine in MACHINES {
-                for build in 0..8_u8 {
-                    let build = Build {
-                        stats: build & 1 > 0,
-                        debug: build & 2 > 0,
-                        no_iova: build & 4 > 0,
-                    };
-                    let layout = Layout::of(release, machine, build);
-                    layout.unwrap_or_else(|why| panic!("{release:?} {machine:?} {build:?}: {why}"));
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn the_table_has_what_was_read_from_22_11() {
-        let layout = Layout::of((22, 11), Machine::X86, Build::default()).unwrap();
-        assert_eq!(layout, Layout::DPDK_22_11);
-    }
-}
+mod tests;

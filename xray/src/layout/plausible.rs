@@ -254,6 +254,9 @@ impl PoolReader<'_> {
             format!("object headers of {header_bytes} bytes")
         })?;
         let (mut headers, mut header) = (Vec::new(), self.u64(pool.elt_list)?);
+        self.expect(count > 0 || header == 0, || {
+            format!("no objects, and the first at {header:#x}")
+        })?;
         while header != 0 && headers.len() < count {
             let mp = read_u64(self.memory, self.at(header, layout.mp)?)?;
             self.expect(mp == self.zone.address, || format!("an object of the pool at {mp:#x}"))?;
@@ -282,41 +285,48 @@ impl PoolReader<'_> {
         Ok(())
     }
 
-    /// Mbufs name the pool, and most have their buffer behind them. Tells whether they lack `buf_iova`:
-    /// `next` stands in its place, and is 0 in a free mbuf, where an IO address and the address of the
-    /// buffer have the same place in a page.
+    /// Mbufs name the pool. Tells whether they lack `buf_iova`: `next` stands in its place, and is 0 in a
+    /// free mbuf, where an IO address and the address of the buffer have the same place in a page.
     fn mbufs(&self, headers: &[u64]) -> Result<Option<bool>, XrayError> {
-        let (pool, mbuf) = (&self.layout.mempool, &self.layout.mbuf);
-        let private = &self.layout.pktmbuf_pool;
-        if headers.is_empty() || u64::from(self.u32(pool.private_data_size)?) < private.bytes {
-            return Ok(None);
-        }
-        let element_bytes = u64::from(self.u32(pool.elt_size)?);
-        // Private data lie at the end of the memzone, whatever stands in front of them.
-        let begin = self.zone.bytes.checked_sub(u64::from(self.u32(pool.private_data_size)?));
-        let begin = begin.ok_or_else(|| self.implausible("its private data".to_owned()))?;
-        let begin = self.at(self.zone.address, begin)?;
-        let data_room = read_u16(self.memory, self.at(begin, private.data_room_size)?)?;
-        let priv_size = u64::from(read_u16(self.memory, self.at(begin, private.priv_size)?)?);
-        if data_room == 0 || element_bytes != mbuf.bytes + priv_size + u64::from(data_room) {
-            return Ok(None);
+        let mbuf = &self.layout.mbuf;
+        let objects = headers.iter().map(|header| self.at(*header, self.layout.objhdr.bytes));
+        let objects = objects.collect::<Result<Vec<_>, _>>()?;
+        for object in &objects {
+            let pool = read_u64(self.memory, self.at(*object, mbuf.pool)?)?;
+            if pool != self.zone.address {
+                let others = !self.has_mbufs_by_size()?;
+                self.expect(others, || format!("an mbuf of the pool at {pool:#x}"))?;
+                return Ok(None);
+            }
         }
         let (mut with_iova, mut without) = (0, 0);
-        for header in headers {
-            let object = self.at(*header, self.layout.objhdr.bytes)?;
-            let pool = read_u64(self.memory, self.at(object, mbuf.pool)?)?;
-            self.expect(pool == self.zone.address, || format!("an mbuf of the pool at {pool:#x}"))?;
-            let buffer = read_u64(self.memory, self.at(object, mbuf.buf_addr)?)?;
-            let own = buffer == self.at(object, mbuf.bytes + priv_size)?;
-            let length = read_u16(self.memory, self.at(object, mbuf.buf_len)?)?;
-            self.expect(!own || length == data_room, || format!("an mbuf of {length} bytes"))?;
-            match read_u64(self.memory, self.at(object, NO_IOVA_NEXT)?)? {
+        for object in &objects {
+            let buffer = read_u64(self.memory, self.at(*object, mbuf.buf_addr)?)?;
+            let priv_size = read_u16(self.memory, self.at(*object, mbuf.priv_size)?)?;
+            let own = buffer == self.at(*object, mbuf.bytes + u64::from(priv_size))?;
+            match read_u64(self.memory, self.at(*object, NO_IOVA_NEXT)?)? {
                 0 if own => without += 1,
                 iova if own && (iova ^ buffer).trailing_zeros() >= PAGE_BITS => with_iova += 1,
                 _ => {}
             }
         }
-        Ok(Some(without > with_iova))
+        Ok((!objects.is_empty()).then_some(without > with_iova))
+    }
+
+    /// Whether the private data of the pool say that its objects are as long as mbufs.
+    fn has_mbufs_by_size(&self) -> Result<bool, XrayError> {
+        let (pool, private) = (&self.layout.mempool, &self.layout.pktmbuf_pool);
+        let private_bytes = u64::from(self.u32(pool.private_data_size)?);
+        if private_bytes < private.bytes {
+            return Ok(false);
+        }
+        // At the end of the memzone, whatever stands in front.
+        let begin = self.zone.bytes.saturating_sub(private_bytes);
+        let begin = self.at(self.zone.address, begin)?;
+        let data_room = read_u16(self.memory, self.at(begin, private.data_room_size)?)?;
+        let priv_size = read_u16(self.memory, self.at(begin, private.priv_size)?)?;
+        let bytes = self.layout.mbuf.bytes + u64::from(priv_size) + u64::from(data_room);
+        Ok(data_room > 0 && bytes == u64::from(self.u32(pool.elt_size)?))
     }
 
     /// The ring of a pool whose handler is one of the rings: sizes that belong together, and no more
