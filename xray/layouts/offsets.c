@@ -33,12 +33,19 @@
 	__asm__ volatile("\n@ " #structure " " #member " %c0" : : "i"(value))
 #define FIELD(structure, member) VALUE(structure, member, offsetof(struct structure, member))
 #define SIZE(structure) VALUE(structure, sizeof, sizeof(struct structure))
+/* The build that an installed DPDK is, for the test that compares it with the table. */
+#ifdef PUBLIC_HEADERS_ONLY
+#define BUILD() VALUE(rte_config, cache_line, RTE_CACHE_LINE_SIZE)
+#else
+#define BUILD()
+#endif
 #define ELEMENTS(structure, member) \
 	VALUE(structure, member.len, RTE_DIM(((struct structure *)NULL)->member))
 
 void
 pools(void)
 {
+	BUILD();
 	FIELD(rte_mempool, name);
 	FIELD(rte_mempool, pool_data);
 	FIELD(rte_mempool, pool_config);
@@ -62,7 +69,7 @@ pools(void)
 	VALUE(rte_mempool, sizeof, offsetof(struct rte_mempool, stats));
 	VALUE(rte_mempool, stats.each, sizeof(((struct rte_mempool *)NULL)->stats[0]));
 	VALUE(rte_mempool, stats.more,
-	      RTE_DIM(((struct rte_mempool *)NULL)->stats) - RTE_MAX_LCORE);
+			RTE_DIM(((struct rte_mempool *)NULL)->stats) - RTE_MAX_LCORE);
 #else
 	SIZE(rte_mempool);
 	VALUE(rte_mempool, stats.each, 0);

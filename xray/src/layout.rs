@@ -200,4 +200,6 @@ fn structure<S: Structure>(offsets: &Offsets) -> Result<S, String> {
 }
 
 #[cfg(test)]
+mod installed;
+#[cfg(test)]
 mod tests;
