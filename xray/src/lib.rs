@@ -7,6 +7,8 @@
 mod access;
 mod budget;
 mod error;
+mod holder_text;
+mod holders;
 mod layout;
 mod memory;
 mod memory_config;
@@ -18,6 +20,7 @@ mod target;
 pub use access::AccessDenial;
 pub use budget::ReadBudget;
 pub use error::XrayError;
+pub use holders::{HolderId, HolderMap, HolderSources, Thread};
 pub use layout::{
     CacheLayout, EthDevDataLayout, EthDevLayout, EthDevSharedLayout, EthFpOpsLayout, FbarrayLayout,
     Layout, LcoreConfigLayout, MallocElemLayout, MallocHeapLayout, MbufLayout, MemConfigLayout,

@@ -93,6 +93,11 @@ pub enum Holder {
         /// Number of the queue.
         queue: u16,
     },
+    /// The memory of the driver of a port that belongs to none of its queues alone.
+    PortDriver {
+        /// Port number.
+        port: u16,
+    },
     /// A software ring (`rte_ring`).
     Ring {
         /// Name.
@@ -134,6 +139,8 @@ pub enum Holder {
     ThreadLocal {
         /// Name of the thread.
         thread: String,
+        /// Name of the variable; `None` if it is unknown.
+        symbol: Option<String>,
     },
     /// Another mbuf, whose chain it belongs to, or whose data it shares, and that is not held itself by
     /// any other holder.

@@ -1,0 +1,205 @@
+//! Who owns a word of an app's memory: a queue, a ring, a memzone, an element of the EAL's heap, a
+//! variable, a stack.
+//!
+//! Built once per scan. Of several owners the most specific one counts: a queue before the memzone that
+//! it lies in, that before the element of the heap.
+
+mod intervals;
+mod sources;
+mod zones;
+
+use std::collections::BTreeMap;
+
+use crate::report::Holder;
+use crate::target::XrayTarget;
+use crate::{Mapping, XrayError};
+
+use intervals::{Interval, Intervals};
+pub use sources::{HolderSources, Thread};
+
+/// A holder of a [`HolderMap`]; smaller ones come first in the order of [`Holder`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HolderId(u32);
+
+/// Who owns each word of an app's memory, at the time when it was made.
+#[derive(Debug)]
+pub struct HolderMap {
+    /// In ascending order, without overlaps.
+    owned: Intervals,
+    /// By [`HolderId`].
+    holders: Vec<Holder>,
+    /// Where no element of the EAL's heap is in use.
+    free: Intervals,
+    problems: Vec<String>,
+}
+
+impl HolderMap {
+    /// Reads the heap, the ports and the threads of an app, and the symbols of its modules. What cannot be
+    /// read is left to the next less specific owner, see [`HolderMap::problems`].
+    ///
+    /// # Errors
+    /// If the mappings of the app cannot be read: it has ended, or may not be looked at.
+    pub fn new(target: &XrayTarget, _sources: &HolderSources) -> Result<Self, XrayError> {
+        let mut builder = Builder::default();
+        builder.add(mappings(&target.memory.maps()?));
+        builder.add(zones::memzones(target));
+        Ok(builder.build())
+    }
+
+    /// The owner of the word at this address; a binary search.
+    pub fn id(&self, address: u64) -> HolderId {
+        // The last is that of what is not mapped.
+        let unmapped = u32::try_from(self.holders.len().saturating_sub(1)).unwrap_or(u32::MAX);
+        HolderId(self.owned.find(address).unwrap_or(unmapped))
+    }
+
+    /// What an id of this map stands for.
+    pub fn get(&self, id: HolderId) -> Holder {
+        let holder = usize::try_from(id.0).ok().and_then(|index| self.holders.get(index));
+        holder.cloned().unwrap_or_else(not_mapped)
+    }
+
+    /// The owner of the word at this address. To count many, use [`HolderMap::id`] and look each id up
+    /// once.
+    pub fn holder(&self, address: u64) -> Holder {
+        self.get(self.id(address))
+    }
+
+    /// Whether the word at this address is in the heap of the EAL and not in use: what stands there is
+    /// no reference.
+    pub fn is_free(&self, address: u64) -> bool {
+        self.free.find(address).is_some()
+    }
+
+    /// What could not be read, a sentence each.
+    pub fn problems(&self) -> &[String] {
+        &self.problems
+    }
+}
+
+fn not_mapped() -> Holder {
+    Holder::Mapping { path: "[not mapped]".to_owned() }
+}
+
+/// A piece of memory and its owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Owned {
+    start: u64,
+    end: u64,
+    holder: Holder,
+}
+
+/// Collects owners, the most specific ones last.
+#[derive(Debug, Default)]
+struct Builder {
+    owned: Intervals,
+    holders: Vec<Holder>,
+    known: BTreeMap<Holder, u32>,
+    problems: Vec<String>,
+}
+
+impl Builder {
+    /// Owners that come before all that were added until now. Of those that overlap each other the one
+    /// that begins first counts.
+    fn add(&mut self, owned: Vec<Owned>) {
+        let intervals = owned.into_iter().map(|owned| Interval {
+            start: owned.start,
+            end: owned.end,
+            value: self.number(owned.holder),
+        });
+        let above = Intervals::new(intervals.collect());
+        self.owned = std::mem::take(&mut self.owned).overlaid(&above);
+    }
+
+    fn number(&mut self, holder: Holder) -> u32 {
+        let next = u32::try_from(self.holders.len()).unwrap_or(u32::MAX);
+        let number = *self.known.entry(holder.clone()).or_insert(next);
+        if number == next {
+            self.holders.push(holder);
+        }
+        number
+    }
+
+    /// Ids are given in the order of the holders.
+    fn build(mut self) -> HolderMap {
+        let mut order: Vec<usize> = (0..self.holders.len()).collect();
+        order.sort_by(|a, b| self.holders[*a].cmp(&self.holders[*b]));
+        let mut ids = vec![0; order.len()];
+        for (id, index) in order.iter().enumerate() {
+            ids[*index] = u32::try_from(id).unwrap_or(u32::MAX);
+        }
+        self.owned.renumber(|index| ids[index as usize]);
+        let mut holders: Vec<Holder> =
+            order.into_iter().map(|index| self.holders[index].clone()).collect();
+        holders.push(not_mapped());
+        HolderMap {
+            owned: self.owned,
+            holders,
+            free: Intervals::default(),
+            problems: self.problems,
+        }
+    }
+}
+
+/// What owns memory of which nothing more is known.
+fn mappings(maps: &[Mapping]) -> Vec<Owned> {
+    let holder = |path: &str| match path {
+        "" | "[heap]" => Holder::ProcessHeap,
+        // Anonymous memory that was given a name by prctl(2).
+        name if name.starts_with("[anon") => Holder::ProcessHeap,
+        path => Holder::Mapping { path: path.to_owned() },
+    };
+    let owned = |mapping: &Mapping| Owned {
+        start: mapping.start,
+        end: mapping.end,
+        holder: holder(&mapping.path),
+    };
+    maps.iter().map(owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(owned: Vec<Vec<Owned>>) -> HolderMap {
+        let mut builder = Builder::default();
+        for layer in owned {
+            builder.add(layer);
+        }
+        builder.build()
+    }
+
+    #[test]
+    fn ids_are_in_the_order_of_holders() {
+        let zone = |name: &str| Holder::Memzone { name: name.to_owned() };
+        let owned = |start, end, holder| Owned { start, end, holder };
+        let queue = Holder::RxQueue { port: 1, queue: 0 };
+        let below = vec![
+            owned(0x1000, 0x3000, Holder::ProcessHeap),
+            owned(0x3000, 0x4000, Holder::Mapping { path: "/dev/zero".into() }),
+        ];
+        let above = vec![owned(0x1800, 0x1900, zone("b")), owned(0x2000, 0x2100, zone("a"))];
+        let map = map(vec![below, above, vec![owned(0x1880, 0x18a0, queue.clone())]]);
+        assert_eq!(map.holder(0x1000), Holder::ProcessHeap);
+        assert_eq!(map.holder(0x1800), zone("b"));
+        assert_eq!(map.holder(0x1880), queue);
+        assert_eq!(map.holder(0x18a0), zone("b"));
+        assert_eq!(map.holder(0x1900), Holder::ProcessHeap);
+        assert_eq!(map.holder(0x3fff), Holder::Mapping { path: "/dev/zero".into() });
+        assert_eq!(map.holder(0x4000), not_mapped());
+        let ids = [0x1880, 0x2000, 0x1800, 0x1000, 0x3000].map(|address| map.id(address));
+        assert!(ids.is_sorted(), "{ids:?}");
+        assert!(ids.iter().all(|id| *id <= map.id(0)));
+    }
+
+    #[test]
+    fn anonymous_memory_is_the_heap_of_the_process() {
+        let mapping =
+            |path: &str| Mapping { start: 1, end: 2, path: path.to_owned(), ..Mapping::default() };
+        let holder = |path| mappings(&[mapping(path)])[0].holder.clone();
+        assert_eq!(holder(""), Holder::ProcessHeap);
+        assert_eq!(holder("[heap]"), Holder::ProcessHeap);
+        assert_eq!(holder("[anon:buffers]"), Holder::ProcessHeap);
+        assert_eq!(holder("[stack]"), Holder::Mapping { path: "[stack]".into() });
+    }
+}
