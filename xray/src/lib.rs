@@ -13,7 +13,9 @@ mod layout;
 mod memory;
 mod memory_config;
 mod open;
+mod pagemap;
 mod report;
+mod scan;
 mod search;
 mod target;
 
@@ -28,9 +30,9 @@ pub use layout::{
     MemzoneLayout, ObjhdrLayout, PktmbufPoolLayout, RingLayout, SharedInfoLayout,
     StackElementLayout, StackLayout, TailqEntryLayout, TailqHeadLayout,
 };
-pub use pmdscope_telemetry::host::maps::Mapping;
-
 pub use memory::{Memory, ProcessMemory, read_array, read_u16, read_u32, read_u64};
 pub use memory_config::MemoryConfig;
+pub use pmdscope_telemetry::host::maps::Mapping;
 pub use report::{Holder, HolderCount, LostMbuf, MOST_LISTED, PoolScan, ScanReport};
+pub use scan::{FreeObjects, MOST_PACKET_BYTES, PoolHandler, Progress, ScanSettings, packet, scan};
 pub use target::{Memzone, Pool, XrayTarget};

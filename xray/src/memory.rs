@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::fs::File;
 use std::io::{self, IoSliceMut};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use nix::errno::Errno;
@@ -13,6 +14,7 @@ use pmdscope_telemetry::host::start_ticks;
 
 use crate::budget::{Pacer, ReadBudget};
 use crate::error::XrayError;
+use crate::pagemap;
 
 /// Most pieces of one call: `IOV_MAX` of Linux.
 const MOST_PIECES: usize = 1024;
@@ -49,6 +51,20 @@ pub trait Memory: Debug + Send + Sync {
     /// # Errors
     /// If the app has ended or may not be looked at.
     fn maps(&self) -> Result<Vec<Mapping>, XrayError>;
+
+    /// The id of the process; `None` if it is none that runs, such as a core file.
+    fn process(&self) -> Option<u32> {
+        None
+    }
+
+    /// The parts of `range` that hold anything, ascending: all of it where that is not known. A page that
+    /// the app never touched would be allocated by reading it.
+    ///
+    /// # Errors
+    /// If the app has ended or may not be looked at.
+    fn present(&self, range: Range<u64>) -> Result<Vec<Range<u64>>, XrayError> {
+        Ok(vec![range])
+    }
 }
 
 /// The memory of a running process. It is that of one process and one program: when the process ends,
@@ -171,6 +187,22 @@ impl Memory for ProcessMemory {
         read.map_err(|source| {
             XrayError::process(self.pid, format!("/proc/{}/maps", self.pid), source)
         })
+    }
+
+    fn process(&self) -> Option<u32> {
+        Some(self.pid)
+    }
+
+    fn present(&self, range: Range<u64>) -> Result<Vec<Range<u64>>, XrayError> {
+        match pagemap::present(self.pid, &range) {
+            // A kernel that was built without it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.maps().is_ok() => {
+                Ok(vec![range])
+            }
+            present => present.map_err(|source| {
+                XrayError::process(self.pid, format!("/proc/{}/pagemap", self.pid), source)
+            }),
+        }
     }
 }
 

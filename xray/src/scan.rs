@@ -1,0 +1,155 @@
+//! Finds lost mbufs: those in use that nothing in the app's memory refers to, in several scans.
+//!
+//! A scan reads the free objects of each pool, then all memory in which the app may keep references, then
+//! the free objects again. The app runs meanwhile, so one scan proves nothing: an mbuf may have moved from
+//! memory that was not yet searched to memory that already was. What is unreachable is watched: whoever
+//! turns up free, referred to, or changed has moved.
+
+mod candidates;
+mod free;
+mod objects;
+mod packet;
+mod pass;
+mod pools;
+mod process;
+mod references;
+mod result;
+mod searched;
+#[cfg(test)]
+mod tests;
+
+use std::time::{Duration, Instant};
+
+use crate::error::XrayError;
+use crate::report::ScanReport;
+use crate::target::XrayTarget;
+
+use candidates::Candidates;
+pub use free::{FreeObjects, PoolHandler};
+pub use packet::{MOST_PACKET_BYTES, packet};
+use pass::{Pass, Scanner};
+use pools::MbufPools;
+
+/// How to scan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScanSettings {
+    /// Scans in which an mbuf must be unreachable to be lost, at least 2.
+    pub scans: u32,
+    /// Most scans: more are made while each one shows that some mbufs are not lost after all.
+    pub most_scans: u32,
+    /// Time from one scan to the next.
+    pub interval: Duration,
+}
+
+impl Default for ScanSettings {
+    fn default() -> Self {
+        Self { scans: 2, most_scans: 6, interval: Duration::from_secs(1) }
+    }
+}
+
+/// How far a scan is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Number of this scan, from 1 on.
+    pub scan: u32,
+    /// Bytes that were searched in it.
+    pub done_bytes: u64,
+    /// Bytes to search in it; those that the app never touched are not read.
+    pub total_bytes: u64,
+}
+
+/// How often scans begin anew because the app made or destroyed a pool meanwhile.
+const ATTEMPTS: u32 = 3;
+
+/// Least time between two looks at mbufs that are unreachable.
+const LEAST_PAUSE: Duration = Duration::from_millis(30);
+
+/// Most share of the time for these looks: one in so many parts.
+const PAUSE_FACTOR: u32 = 4;
+
+/// Searches the memory of an app for its mbufs: which are lost, and who holds the others.
+///
+/// Takes `settings.interval` and the time of at least two scans, or of one if nothing is unreachable. What
+/// could not be read is told in the report.
+///
+/// # Errors
+/// If the app ends or may not be read.
+pub fn scan(
+    target: &XrayTarget,
+    settings: &ScanSettings,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<ScanReport, XrayError> {
+    let begun = Instant::now();
+    let mut attempt = 1;
+    loop {
+        let pools = MbufPools::read(target)?;
+        let scanner = Scanner { target, pools: &pools };
+        let unchanged =
+            |pass: &Pass| !pass.torn && pools.judged.iter().all(|pool| pool.is_unchanged(target));
+        let (scans, pass, candidates) = scans(&scanner, settings, progress)?;
+        if unchanged(&pass) || attempt == ATTEMPTS {
+            let mut report = result::report(&scanner, &pass, &candidates)?;
+            if !unchanged(&pass) {
+                report.problems.push("pools changed during each scan: counts may be wrong".into());
+            }
+            report.scans = scans;
+            report.duration_ms = milliseconds(begun.elapsed());
+            return Ok(report);
+        }
+        attempt += 1;
+    }
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Scans until enough of them agree; returns their number and the last one.
+fn scans(
+    scanner: &Scanner<'_>,
+    settings: &ScanSettings,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(u32, Pass, Candidates), XrayError> {
+    let mut scan = 1;
+    let mut pass = scanner.pass(&mut |done, total| {
+        progress(Progress { scan, done_bytes: done, total_bytes: total });
+    })?;
+    let mut candidates = Candidates::new(scanner, &pass)?;
+    loop {
+        watch(scanner, &mut candidates, settings.interval)?;
+        if candidates.is_empty() || pass.torn {
+            return Ok((scan, pass, candidates));
+        }
+        scan += 1;
+        let before = candidates.len();
+        pass = scanner.pass(&mut |done, total| {
+            progress(Progress { scan, done_bytes: done, total_bytes: total });
+        })?;
+        candidates.confirm(scanner, &pass)?;
+        let agreed = scan >= settings.scans.max(2) && candidates.len() == before;
+        if agreed || scan >= settings.most_scans.max(settings.scans) {
+            return Ok((scan, pass, candidates));
+        }
+    }
+}
+
+/// Looks at the candidates again and again until the next scan: a busy app moves mbufs within milliseconds.
+fn watch(
+    scanner: &Scanner<'_>,
+    candidates: &mut Candidates,
+    interval: Duration,
+) -> Result<(), XrayError> {
+    let begun = Instant::now();
+    let quick = scanner.quick_parts()?;
+    while !candidates.is_empty() {
+        let look = Instant::now();
+        candidates.look(scanner, &quick)?;
+        let pause = LEAST_PAUSE.max(look.elapsed() * PAUSE_FACTOR);
+        let left = interval.saturating_sub(begun.elapsed());
+        if left.is_zero() {
+            break;
+        }
+        std::thread::sleep(pause.min(left));
+    }
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! Mbufs that are unreachable, until one of them turns up.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Instant;
+
+use crate::error::XrayError;
+
+use super::pass::{Free, Pass, Scanner};
+use super::references::{HEADROOM_BYTES, read_each};
+use super::searched::Part;
+
+/// Bytes of the packet that must not change either, where it begins at the usual place.
+const DATA_BYTES: u64 = 64;
+
+/// Most mbufs that are read at once.
+const MBUFS_PER_READ: usize = 1024;
+
+/// An mbuf in use that nothing refers to.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    object: u32,
+    /// Of its header and of the begin of its packet.
+    content: u64,
+}
+
+/// Mbufs that have been unreachable, unchanged and not free since the first scan, as far as it was looked.
+#[derive(Clone, Debug)]
+pub(super) struct Candidates {
+    /// By the numbers of their objects.
+    candidates: Vec<Candidate>,
+    since: Instant,
+}
+
+impl Candidates {
+    /// What the first pass could not reach.
+    pub(super) fn new(scanner: &Scanner<'_>, pass: &Pass) -> Result<Self, XrayError> {
+        let objects = 0..u32::try_from(scanner.pools.index.len()).unwrap_or(u32::MAX);
+        let unreachable: Vec<u32> = objects.filter(|object| pass.is_unreachable(*object)).collect();
+        let contents = contents(scanner, &unreachable)?;
+        let candidates = unreachable.into_iter().zip(contents);
+        let candidates = candidates.map(|(object, content)| Candidate { object, content });
+        Ok(Self { candidates: candidates.collect(), since: pass.ended })
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.candidates.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.candidates.len()
+    }
+
+    pub(super) fn contains(&self, object: u32) -> bool {
+        self.candidates.binary_search_by_key(&object, |candidate| candidate.object).is_ok()
+    }
+
+    /// Since when they are unreachable.
+    pub(super) fn since(&self) -> Instant {
+        self.since
+    }
+
+    /// Drops those that the pass reached, that were free, or that have changed.
+    pub(super) fn confirm(&mut self, scanner: &Scanner<'_>, pass: &Pass) -> Result<(), XrayError> {
+        self.candidates.retain(|candidate| pass.is_unreachable(candidate.object));
+        self.drop_changed(scanner)
+    }
+
+    /// The same with a quick look at the memory in which references move fast.
+    pub(super) fn look(&mut self, scanner: &Scanner<'_>, parts: &[Part]) -> Result<(), XrayError> {
+        let (reached, free) = scanner.quick_look(parts)?;
+        let lost = |object| free.get(object) == Free::No && !reached.is_reached(object);
+        self.candidates.retain(|candidate| lost(candidate.object));
+        self.drop_changed(scanner)
+    }
+
+    fn drop_changed(&mut self, scanner: &Scanner<'_>) -> Result<(), XrayError> {
+        let objects: Vec<u32> = self.candidates.iter().map(|candidate| candidate.object).collect();
+        let mut contents = contents(scanner, &objects)?.into_iter();
+        self.candidates.retain(|candidate| contents.next() == Some(candidate.content));
+        Ok(())
+    }
+}
+
+/// A number for the content of each mbuf, in the same order.
+fn contents(scanner: &Scanner<'_>, objects: &[u32]) -> Result<Vec<u64>, XrayError> {
+    let mut contents = Vec::with_capacity(objects.len());
+    let index = &scanner.pools.index;
+    for pool in &scanner.pools.judged {
+        let begin = objects.partition_point(|object| *object < pool.objects.start);
+        let end = objects.partition_point(|object| *object < pool.objects.end);
+        let bytes = pool.head_bytes(HEADROOM_BYTES + DATA_BYTES);
+        for mbufs in objects[begin..end].chunks(MBUFS_PER_READ) {
+            let addresses: Vec<u64> = mbufs.iter().map(|mbuf| index.address(*mbuf)).collect();
+            contents.extend(read_each(&*scanner.target.memory, &addresses, bytes)?.iter().map(
+                |head| {
+                    let mut hasher = DefaultHasher::new();
+                    head.hash(&mut hasher);
+                    hasher.finish()
+                },
+            ));
+        }
+    }
+    Ok(contents)
+}

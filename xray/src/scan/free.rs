@@ -1,0 +1,226 @@
+//! The free objects of a mempool: those in its common part, and those in the cache of each lcore.
+
+use std::collections::BTreeMap;
+
+use crate::error::XrayError;
+use crate::memory::{Memory, read_u32, read_u64};
+use crate::target::{Pool, XrayTarget};
+
+use super::objects::torn;
+
+/// How often something is read again that changed while it was read.
+const ATTEMPTS: usize = 4;
+
+/// Bytes of one read.
+const MOST_PER_READ: usize = 1 << 20;
+
+/// What a pool keeps its free objects in, beside the caches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolHandler {
+    /// `rte_ring`: the handlers `ring_mp_mc`, `ring_sp_sc`, `ring_mt_rts`, `ring_mt_hts` and the like.
+    Ring,
+    /// `rte_stack`, with a lock or lock-free: the handlers `stack` and `lf_stack`.
+    Stack,
+    /// Another: `bucket`, hardware, or one of the app. Its free objects are not known.
+    Unknown,
+}
+
+impl PoolHandler {
+    /// Tells it by the memzone that the pool's data is.
+    pub fn of(target: &XrayTarget, pool: &Pool) -> Self {
+        let zone = target.memzone_at(pool.handler_data);
+        match zone.filter(|zone| zone.address == pool.handler_data) {
+            Some(zone) if zone.name.starts_with("RG_") => Self::Ring,
+            Some(zone) if zone.name.starts_with("STK_") => Self::Stack,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// The free objects of a mempool, by address.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FreeObjects {
+    /// In the common part, ascending; `None` if the handler is not known.
+    pub common: Option<Vec<u64>>,
+    /// In the cache of each lcore, ascending; empty caches are left out.
+    pub caches: BTreeMap<u32, Vec<u64>>,
+    /// Those that were in a cache just before, and are neither there nor in the common part now.
+    pub before: Vec<u64>,
+}
+
+impl FreeObjects {
+    /// Reads the caches, the common part, and the caches again, for objects move between them meanwhile.
+    ///
+    /// # Errors
+    /// If the memory cannot be read, or its counts are not plausible each time.
+    pub fn read(target: &XrayTarget, pool: &Pool) -> Result<Self, XrayError> {
+        let before = caches(target, pool)?;
+        let mut common = match PoolHandler::of(target, pool) {
+            PoolHandler::Ring => Some(repeat(|| ring(target, pool))?),
+            PoolHandler::Stack => Some(repeat(|| stack(target, pool))?),
+            PoolHandler::Unknown => None,
+        };
+        let mut caches = caches(target, pool)?;
+        caches.values_mut().for_each(|cache| cache.sort_unstable());
+        if let Some(common) = &mut common {
+            common.sort_unstable();
+            common.dedup();
+            common.retain(|object| !contains(&caches, *object));
+        }
+        let gone = |object: &u64| {
+            let common = common.as_deref().unwrap_or_default();
+            common.binary_search(object).is_err() && !contains(&caches, *object)
+        };
+        let before = before.into_values().flatten().filter(gone).collect();
+        Ok(Self { common, caches, before })
+    }
+}
+
+fn contains(caches: &BTreeMap<u32, Vec<u64>>, object: u64) -> bool {
+    caches.values().any(|cache| cache.binary_search(&object).is_ok())
+}
+
+/// Again where values contradict each other: the app changed them meanwhile.
+fn repeat<T>(read: impl Fn() -> Result<T, XrayError>) -> Result<T, XrayError> {
+    let mut result = read();
+    for _ in 1..ATTEMPTS {
+        if !matches!(result, Err(XrayError::Implausible { .. })) {
+            break;
+        }
+        result = read();
+    }
+    result
+}
+
+/// `count` words from `address` on.
+pub(super) fn words(
+    memory: &dyn Memory,
+    address: u64,
+    count: usize,
+) -> Result<Vec<u64>, XrayError> {
+    let mut bytes = vec![0; count * 8];
+    let mut at = address;
+    for chunk in bytes.chunks_mut(MOST_PER_READ) {
+        memory.read(at, chunk)?;
+        at += chunk.len() as u64;
+    }
+    let (words, _) = bytes.as_chunks::<8>();
+    Ok(words.iter().map(|word| u64::from_le_bytes(*word)).collect())
+}
+
+/// Objects of the cache of each lcore.
+fn caches(target: &XrayTarget, pool: &Pool) -> Result<BTreeMap<u32, Vec<u64>>, XrayError> {
+    let (layout, memory) = (&target.layout.cache, &*target.memory);
+    if pool.caches == 0 || pool.cache_size == 0 {
+        return Ok(BTreeMap::new());
+    }
+    let cache = |lcore: u32| pool.caches + u64::from(lcore) * layout.bytes;
+    let places: Vec<u64> =
+        (0..target.layout.max_lcore).map(|lcore| cache(lcore) + layout.len).collect();
+    let mut lengths = vec![0; places.len() * 4];
+    memory.read_pieces(&places, &mut lengths)?;
+    let most = (layout.bytes - layout.objs) / 8;
+    let mut caches = BTreeMap::new();
+    for (lcore, length) in (0..).zip(lengths.as_chunks::<4>().0) {
+        let length = u32::from_le_bytes(*length);
+        if u64::from(length) > most {
+            return Err(torn(pool, format!("{length} objects in the cache of lcore {lcore}")));
+        }
+        if length > 0 {
+            caches.insert(lcore, words(memory, cache(lcore) + layout.objs, length as usize)?);
+        }
+    }
+    Ok(caches)
+}
+
+/// The live part of a ring of pointers: places of `count` slots from `first` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RingWindow {
+    /// Number of its slots, a power of two.
+    pub(super) slots: u32,
+    /// Slot of the oldest entry.
+    pub(super) first: u32,
+    /// Entries.
+    pub(super) count: u32,
+}
+
+impl RingWindow {
+    /// Of the ring at `address`: entries whose `enqueue` is complete, and whose `dequeue` is not. Only the
+    /// tails are read: in all modes of a ring they stand at the same place.
+    pub(super) fn read(target: &XrayTarget, address: u64) -> Result<Self, XrayError> {
+        let (layout, memory) = (&target.layout.ring, &*target.memory);
+        let field = |offset| read_u32(memory, address + offset);
+        // The consumer's tail first: it may move on, but the producer's is never behind it then.
+        let consumer = field(layout.cons_tail)?;
+        let producer = field(layout.prod_tail)?;
+        let (slots, mask) = (field(layout.size)?, field(layout.mask)?);
+        let count = producer.wrapping_sub(consumer);
+        if !slots.is_power_of_two() || mask != slots - 1 || count > slots {
+            let what = format!("the ring at {address:#x}");
+            return Err(XrayError::implausible(what, format!("{count} entries in {slots} slots")));
+        }
+        Ok(Self { slots, first: consumer & mask, count })
+    }
+
+    /// Live slots as up to two rows of `(first, count)`.
+    pub(super) fn rows(self) -> [(u32, u32); 2] {
+        let until_end = self.count.min(self.slots - self.first);
+        [(self.first, until_end), (0, self.count - until_end)]
+    }
+}
+
+fn ring(target: &XrayTarget, pool: &Pool) -> Result<Vec<u64>, XrayError> {
+    let entries = pool.handler_data + target.layout.ring.bytes;
+    let window = RingWindow::read(target, pool.handler_data)?;
+    let mut objects = Vec::with_capacity(window.count as usize);
+    for (first, count) in window.rows() {
+        let row = words(&*target.memory, entries + u64::from(first) * 8, count as usize)?;
+        objects.extend(row);
+    }
+    Ok(objects)
+}
+
+/// `RTE_STACK_F_LF`
+const STACK_LOCK_FREE: u32 = 1;
+
+fn stack(target: &XrayTarget, pool: &Pool) -> Result<Vec<u64>, XrayError> {
+    let (memory, stack, layout) = (&*target.memory, pool.handler_data, &target.layout.stack);
+    let capacity = read_u32(memory, stack + layout.capacity)?;
+    if u64::from(capacity) > u64::from(pool.size).next_power_of_two() {
+        return Err(torn(pool, format!("a stack of {capacity} for {} objects", pool.size)));
+    }
+    if read_u32(memory, stack + layout.flags)? & STACK_LOCK_FREE != 0 {
+        return lock_free_stack(target, pool, capacity as usize);
+    }
+    let length = read_u32(memory, stack + layout.std_len)?;
+    if length > capacity {
+        return Err(torn(pool, format!("{length} objects in a stack of {capacity}")));
+    }
+    words(memory, stack + layout.std_objs, length as usize)
+}
+
+/// All elements are read at once and the list is followed in the copy, or it would change under the reader.
+fn lock_free_stack(
+    target: &XrayTarget,
+    pool: &Pool,
+    capacity: usize,
+) -> Result<Vec<u64>, XrayError> {
+    let (memory, stack) = (&*target.memory, pool.handler_data);
+    let (begin, element) = (stack + target.layout.stack.lf_elems, &target.layout.stack_element);
+    let words_each = usize::try_from(element.bytes / 8).unwrap_or_default();
+    let word = |offset: u64| usize::try_from(offset / 8).unwrap_or_default();
+    let mut next = read_u64(memory, stack + target.layout.stack.lf_top)?;
+    let elements = words(memory, begin, capacity * words_each)?;
+    let mut objects = Vec::new();
+    while next != 0 {
+        let offset = next.wrapping_sub(begin);
+        let place = usize::try_from(offset / element.bytes).unwrap_or(usize::MAX);
+        if offset % element.bytes != 0 || place >= capacity || objects.len() == capacity {
+            return Err(torn(pool, "the list of its stack does not end"));
+        }
+        let element_words = &elements[place * words_each..][..words_each];
+        objects.push(element_words.get(word(element.data)).copied().unwrap_or_default());
+        next = element_words.get(word(element.next)).copied().unwrap_or_default();
+    }
+    Ok(objects)
+}

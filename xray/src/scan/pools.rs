@@ -1,0 +1,161 @@
+//! The mbuf pools of an app that a scan judges.
+
+use std::ops::Range;
+
+use crate::error::XrayError;
+use crate::layout::MbufLayout;
+use crate::memory::{read_array, read_u16, read_u64};
+use crate::target::{Pool, XrayTarget};
+
+use super::free::PoolHandler;
+use super::objects::{ObjectIndex, PoolObjects};
+
+/// `struct rte_pktmbuf_pool_private`: length of the data buffer, length of the private area, flags.
+const PRIVATE_BYTES: u32 = 8;
+
+/// A mempool of mbufs.
+#[derive(Clone, Debug)]
+pub(super) struct MbufPool {
+    pub(super) pool: Pool,
+    pub(super) mbuf: MbufLayout,
+    /// `priv_size`: bytes between the `struct rte_mbuf` and its data buffer.
+    pub(super) private_bytes: u64,
+    /// Numbers of its objects in the [`ObjectIndex`].
+    pub(super) objects: Range<u32>,
+    /// Memory of its objects.
+    pub(super) chunks: Vec<Range<u64>>,
+}
+
+impl MbufPool {
+    /// Bytes from the begin of an mbuf to its data buffer.
+    pub(super) fn data_offset(&self) -> u64 {
+        self.mbuf.bytes + self.private_bytes
+    }
+
+    /// Bytes of an mbuf up to `beyond` bytes of its data buffer, if it is so long.
+    pub(super) fn head_bytes(&self, beyond: u64) -> usize {
+        let bytes = (self.data_offset() + beyond).min(u64::from(self.pool.element_bytes));
+        usize::try_from(bytes & !7).unwrap_or_default()
+    }
+
+    /// Header and caches: what stands there are free objects, or stale.
+    pub(super) fn header(&self, target: &XrayTarget) -> Range<u64> {
+        self.pool.address..private_area(target, &self.pool)
+    }
+
+    /// Whether the app still has this pool as it was read.
+    pub(super) fn is_unchanged(&self, target: &XrayTarget) -> bool {
+        target.pools().into_iter().flatten().any(|pool| pool == self.pool)
+    }
+}
+
+/// The pools of a scan.
+#[derive(Debug, Default)]
+pub(super) struct MbufPools {
+    /// Those that can be judged, by the numbers of their objects.
+    pub(super) judged: Vec<MbufPool>,
+    pub(super) index: ObjectIndex,
+    /// Pools of mbufs that cannot be judged: their free objects are not known.
+    pub(super) unknown_handler: Vec<Pool>,
+    /// Pools that could not be read, and why.
+    pub(super) failed: Vec<(Pool, XrayError)>,
+    pub(super) problems: Vec<String>,
+}
+
+impl MbufPools {
+    /// Reads all pools of an app; those that are not of mbufs are left out.
+    pub(super) fn read(target: &XrayTarget) -> Result<Self, XrayError> {
+        let mut pools = Self::default();
+        let mut objects = Vec::new();
+        for pool in target.pools() {
+            match pool {
+                Ok(pool) => objects.extend(pools.add(target, pool)?),
+                Err(error) => pools.problems.push(error.to_string()),
+            }
+        }
+        let all = pools.judged.iter().map(|pool| &pool.pool).zip(&objects);
+        pools.index = ObjectIndex::new(all)?;
+        Ok(pools)
+    }
+
+    fn add(&mut self, target: &XrayTarget, pool: Pool) -> Result<Option<PoolObjects>, XrayError> {
+        let Some(private_bytes) = fatal(mbuf_private_bytes(target, &pool))?.unwrap_or(None) else {
+            return Ok(None);
+        };
+        if PoolHandler::of(target, &pool) == PoolHandler::Unknown {
+            self.unknown_handler.push(pool);
+            return Ok(None);
+        }
+        let objects = match fatal(PoolObjects::read(target, &pool))? {
+            Ok(objects) => objects,
+            Err(error) => {
+                self.failed.push((pool, error));
+                return Ok(None);
+            }
+        };
+        let first = self.judged.last().map_or(0, |pool| pool.objects.end);
+        let count = u32::try_from(objects.addresses.len()).unwrap_or_default();
+        self.judged.push(MbufPool {
+            mbuf: target.layout.mbuf.clone(),
+            private_bytes,
+            objects: first..first + count,
+            chunks: objects.chunks.clone(),
+            pool,
+        });
+        Ok(Some(objects))
+    }
+}
+
+/// Whether the app as a whole cannot be read any more: the outer error. Others concern one pool.
+pub(super) fn fatal<T>(result: Result<T, XrayError>) -> Result<Result<T, XrayError>, XrayError> {
+    match result {
+        Err(error @ (XrayError::Ended { .. } | XrayError::NotAllowed { .. })) => Err(error),
+        result => Ok(result),
+    }
+}
+
+/// Where the private data of a pool begins: behind the caches, which a pool without caches does not have.
+fn private_area(target: &XrayTarget, pool: &Pool) -> u64 {
+    let (header, cache) = (target.layout.mempool.bytes, target.layout.cache.bytes);
+    let caches = if pool.cache_size > 0 { u64::from(target.layout.max_lcore) * cache } else { 0 };
+    pool.address + header + caches
+}
+
+/// The `priv_size` of the mbufs of a pool; `None` if its objects are no mbufs. An mbuf refers to its pool.
+fn mbuf_private_bytes(target: &XrayTarget, pool: &Pool) -> Result<Option<u64>, XrayError> {
+    let (memory, layout) = (&*target.memory, &target.layout.mbuf);
+    let room = u64::from(pool.element_bytes).checked_sub(layout.bytes);
+    let (Some(room), false) = (room, pool.first_object_header == 0) else {
+        return Ok(None);
+    };
+    let first = pool.first_object_header + target.layout.objhdr.bytes;
+    let is_mbuf = read_u64(memory, first + layout.pool)? == pool.address;
+    if !is_mbuf || pool.private_bytes < PRIVATE_BYTES {
+        return Ok(None);
+    }
+    let private: [u8; 8] = read_array(memory, private_area(target, pool))?;
+    let data = u64::from(u16::from_le_bytes([private[0], private[1]]));
+    let private = u64::from(u16::from_le_bytes([private[2], private[3]]));
+    Ok((data + private <= room).then_some(private))
+}
+
+/// Fields of an mbuf that tell what it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MbufFields {
+    pub(super) port: u16,
+    pub(super) refcnt: u16,
+    pub(super) segments: u16,
+    pub(super) packet_bytes: u32,
+}
+
+impl MbufFields {
+    pub(super) fn read(target: &XrayTarget, address: u64) -> Result<Self, XrayError> {
+        let (memory, layout) = (&*target.memory, &target.layout.mbuf);
+        Ok(Self {
+            port: read_u16(memory, address + layout.port)?,
+            refcnt: read_u16(memory, address + layout.refcnt)?,
+            segments: read_u16(memory, address + layout.nb_segs)?,
+            packet_bytes: u32::from_le_bytes(read_array(memory, address + layout.pkt_len)?),
+        })
+    }
+}

@@ -1,0 +1,117 @@
+//! What else of a running process may hold mbufs: secondary processes, and arguments of system calls.
+
+use std::fs;
+use std::sync::Arc;
+
+use pmdscope_telemetry::host::maps;
+
+use crate::error::XrayError;
+use crate::memory::{Memory, ProcessMemory};
+use crate::{Mapping, XrayTarget};
+
+/// What the path of the shared configuration of an app ends with; a directory of its prefix is in front.
+const CONFIG_FILE: &str = "/config";
+
+/// Another process that works with the same pools.
+#[derive(Debug)]
+pub(super) struct Secondary {
+    pub(super) memory: Arc<dyn Memory>,
+    /// Such as "process 4711 (dpdk-pdump)".
+    pub(super) name: String,
+    /// Its own writable mappings.
+    pub(super) maps: Vec<Mapping>,
+}
+
+/// The other processes of an app: they map the same shared configuration. Those that cannot be read are
+/// told as an error.
+pub(super) fn secondaries(
+    target: &XrayTarget,
+    own: &[Mapping],
+) -> Vec<Result<Secondary, (u32, XrayError)>> {
+    let (Some(pid), Some(config)) = (target.memory.process(), own.iter().find(|m| is_config(m)))
+    else {
+        return Vec::new();
+    };
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|other| *other != pid).filter_map(|other| secondary(other, config, own)).collect()
+}
+
+fn is_config(mapping: &Mapping) -> bool {
+    let path = mapping.path.strip_suffix(" (deleted)").unwrap_or(&mapping.path);
+    mapping.shared && path.ends_with(CONFIG_FILE) && path.contains("/dpdk/")
+}
+
+fn secondary(
+    pid: u32,
+    config: &Mapping,
+    own: &[Mapping],
+) -> Option<Result<Secondary, (u32, XrayError)>> {
+    let same = |a: &Mapping, b: &Mapping| a.inode == b.inode && a.device == b.device;
+    let all = maps::read(pid).ok()?;
+    all.iter().find(|mapping| is_config(mapping) && same(mapping, config))?;
+    let memory = match ProcessMemory::open(pid) {
+        Ok(memory) => Arc::new(memory),
+        Err(error) => return Some(Err((pid, error))),
+    };
+    let of_both = |mapping: &Mapping| {
+        mapping.shared && mapping.inode != 0 && own.iter().any(|own| same(own, mapping))
+    };
+    let mut maps = all;
+    maps.retain(|mapping| mapping.writable && mapping.readable && !of_both(mapping));
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let name = format!("process {pid} ({})", name.trim_end());
+    Some(Ok(Secondary { memory, name, maps }))
+}
+
+/// Arguments of the system calls in which threads of the app wait, and for each the thread's stack pointer:
+/// a buffer that is being written or sent may be known to the kernel only.
+pub(super) fn system_call_arguments(pid: u32) -> Vec<(u64, u64)> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let calls = tasks.filter_map(|task| fs::read_to_string(task.path().join("syscall")).ok());
+    calls.flat_map(|call| arguments(&call)).collect()
+}
+
+/// `NUMBER ARGUMENT... SP PC`, the arguments in hexadecimal; `running`, or `-1 SP PC`.
+fn arguments(call: &str) -> Vec<(u64, u64)> {
+    let words: Vec<u64> = call
+        .split_whitespace()
+        .filter_map(|word| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok())
+        .collect();
+    match words.as_slice() {
+        [arguments @ .., stack, _] if arguments.len() == 6 => {
+            arguments.iter().map(|argument| (*stack, *argument)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Why an mbuf that nothing refers to may still be in use in this app: its drivers keep it by other means.
+pub(super) fn kept_otherwise(target: &XrayTarget, maps: &[Mapping]) -> Vec<String> {
+    /// `XDP_UMEM_PGOFF_FILL_RING`
+    const FILL_RING: u64 = 1 << 32;
+    let mut reasons = Vec::new();
+    if maps.iter().any(|map| map.path.starts_with("socket:[") && map.offset == FILL_RING) {
+        reasons.push(
+            "AF_XDP sockets (net_af_xdp) hold mbufs as offsets, part of them inside the kernel"
+                .into(),
+        );
+    }
+    if target.memzones.iter().any(|zone| zone.name.starts_with("kni_alloc_")) {
+        reasons.push("KNI hands mbufs to the kernel by their physical addresses".into());
+    }
+    reasons
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_of_a_call_are_read_and_those_of_running_threads_are_not() {
+        let call = "1 0x5 0x7f10 0x40 0x0 0x0 0x0 0x7ffe10 0x7f4410\n";
+        assert!(arguments(call).contains(&(0x7ffe10, 0x7f10)));
+        assert_eq!(arguments("running\n"), []);
+        assert_eq!(arguments("-1 0x7ffe10 0x7f4410\n"), []);
+    }
+}

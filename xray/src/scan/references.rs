@@ -1,0 +1,306 @@
+//! The mark phase: finds all references to mbufs in the app's memory, and follows those from mbuf to mbuf.
+
+use std::ops::Range;
+
+use crate::error::XrayError;
+use crate::holders::{HolderId, HolderMap};
+use crate::memory::Memory;
+
+use super::objects::ObjectIndex;
+use super::pools::MbufPool;
+use super::searched::Part;
+
+/// Bytes of one read: what stays in the cache of the CPU until it was looked at.
+const CHUNK_BYTES: u64 = 1 << 20;
+
+/// Smallest part that is tried when a larger one cannot be read.
+const PAGE_BYTES: u64 = 4096;
+
+/// Most mbufs that are read at once.
+const MBUFS_PER_READ: usize = 1024;
+
+/// Bytes in front of a packet that are searched: `RTE_PKTMBUF_HEADROOM` as it is by default.
+pub(super) const HEADROOM_BYTES: u64 = 128;
+
+/// `RTE_MBUF_F_EXTERNAL`: `shinfo` is valid.
+const EXTERNAL: u64 = 1 << 61;
+
+/// `struct rte_mbuf_ext_shared_info` up to the argument of its callback, which often is an mbuf.
+const SHARED_INFO_BYTES: usize = 24;
+
+/// How an object was reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// Not at all.
+    #[default]
+    Unreached,
+    /// From another mbuf only.
+    FromMbuf,
+    /// From a word in memory that has this owner, or another that comes later in the order of owners.
+    From(HolderId),
+    /// By a secondary process only, that with this number in the list of them.
+    FromSecondary(u32),
+}
+
+/// How each object was reached, by its number.
+#[derive(Clone, Debug)]
+pub(super) struct Reached(Vec<Reach>);
+
+impl Reached {
+    pub(super) fn new(objects: usize) -> Self {
+        Self(vec![Reach::Unreached; objects])
+    }
+
+    pub(super) fn get(&self, object: u32) -> Reach {
+        self.0.get(object as usize).copied().unwrap_or_default()
+    }
+
+    pub(super) fn is_reached(&self, object: u32) -> bool {
+        self.get(object) != Reach::Unreached
+    }
+
+    /// Of two holders the first in their order counts, and each of them before anything else.
+    pub(super) fn add(&mut self, object: u32, reach: Reach) {
+        if let Some(known) = self.0.get_mut(object as usize) {
+            match (*known, reach) {
+                (Reach::From(known), Reach::From(found)) if known <= found => {}
+                (Reach::Unreached, _) | (_, Reach::From(_)) => *known = reach,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// What a search has read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Searched {
+    /// Bytes that were looked at.
+    pub(super) bytes: u64,
+    /// Bytes that could not be read: the app has freed them meanwhile.
+    pub(super) unreadable: u64,
+}
+
+/// Calls `found(address of the word, object)` for each aligned word in `parts` that points into an object.
+/// `progress` is told the bytes of the parts that are done.
+pub(super) fn search(
+    memory: &dyn Memory,
+    parts: &[Part],
+    index: &ObjectIndex,
+    found: &mut dyn FnMut(u64, u32),
+    progress: &mut dyn FnMut(u64),
+) -> Result<Searched, XrayError> {
+    let mut search =
+        Search { memory, index, found, buffer: Vec::new(), searched: Searched::default() };
+    let mut done = 0;
+    for part in joined(parts) {
+        for present in memory.present(part.clone())? {
+            let mut begin = present.start;
+            while begin < present.end {
+                let end = (begin + CHUNK_BYTES).min(present.end);
+                search.chunk(begin..end)?;
+                progress(done + (end - part.start));
+                begin = end;
+            }
+        }
+        done += part.end - part.start;
+        progress(done);
+    }
+    Ok(search.searched)
+}
+
+/// Neighbours in one: each mapping of a huge page is a part of its own.
+fn joined(parts: &[Part]) -> Vec<Part> {
+    let mut joined: Vec<Part> = Vec::new();
+    for part in parts {
+        match joined.last_mut() {
+            Some(last) if last.end == part.start => last.end = part.end,
+            _ => joined.push(part.clone()),
+        }
+    }
+    joined
+}
+
+struct Search<'a> {
+    memory: &'a dyn Memory,
+    index: &'a ObjectIndex,
+    found: &'a mut dyn FnMut(u64, u32),
+    buffer: Vec<u8>,
+    searched: Searched,
+}
+
+impl Search<'_> {
+    /// What cannot be read is tried in halves, for only a part of it may be gone.
+    fn chunk(&mut self, chunk: Range<u64>) -> Result<(), XrayError> {
+        let bytes = chunk.end - chunk.start;
+        self.buffer.resize(usize::try_from(bytes).unwrap_or_default(), 0);
+        match self.memory.read(chunk.start, &mut self.buffer) {
+            Ok(()) => {
+                self.words(chunk.start);
+                self.searched.bytes += bytes;
+                Ok(())
+            }
+            Err(XrayError::NotMapped { .. }) if bytes > PAGE_BYTES => {
+                let middle = chunk.start + (bytes / 2).next_multiple_of(8);
+                self.chunk(chunk.start..middle)?;
+                self.chunk(middle..chunk.end)
+            }
+            Err(XrayError::NotMapped { .. }) => {
+                self.searched.unreadable += bytes;
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn words(&mut self, begin: u64) {
+        let (words, _) = self.buffer.as_chunks::<8>();
+        for (place, word) in words.iter().enumerate() {
+            let value = u64::from_le_bytes(*word);
+            if self.index.may_contain(value)
+                && let Some(object) = self.index.find(value)
+            {
+                (self.found)(begin + place as u64 * 8, object);
+            }
+        }
+    }
+}
+
+/// Marks what the words of the app's memory refer to.
+pub(super) fn mark(
+    memory: &dyn Memory,
+    parts: &[Part],
+    index: &ObjectIndex,
+    holders: &HolderMap,
+    reached: &mut Reached,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Searched, XrayError> {
+    let mut found = |address, object| {
+        if !holders.is_free(address) {
+            reached.add(object, Reach::From(holders.id(address)));
+        }
+    };
+    search(memory, parts, index, &mut found, progress)
+}
+
+/// Follows references from mbufs that are reached and in use to other mbufs: chains, indirect mbufs,
+/// external buffers, and whatever stands in the private area, the dynamic fields and the headroom. The data
+/// of packets is not followed.
+pub(super) fn follow(
+    memory: &dyn Memory,
+    pools: &[MbufPool],
+    index: &ObjectIndex,
+    in_use: &dyn Fn(u32) -> bool,
+    reached: &mut Reached,
+) -> Result<(), XrayError> {
+    let objects = || (0..u32::try_from(index.len()).unwrap_or(u32::MAX)).filter(|o| in_use(*o));
+    let mut todo: Vec<u32> = objects().filter(|object| reached.is_reached(*object)).collect();
+    while !todo.is_empty() {
+        let mut next = Vec::new();
+        let mut found = |object: u32| {
+            if !reached.is_reached(object) {
+                reached.add(object, Reach::FromMbuf);
+                if in_use(object) {
+                    next.push(object);
+                }
+            }
+        };
+        for pool in pools {
+            let begin = todo.partition_point(|object| *object < pool.objects.start);
+            let end = todo.partition_point(|object| *object < pool.objects.end);
+            for mbufs in todo[begin..end].chunks(MBUFS_PER_READ) {
+                follow_mbufs(memory, pool, index, mbufs, &mut found)?;
+            }
+        }
+        next.sort_unstable();
+        todo = next;
+    }
+    Ok(())
+}
+
+fn follow_mbufs(
+    memory: &dyn Memory,
+    pool: &MbufPool,
+    index: &ObjectIndex,
+    mbufs: &[u32],
+    found: &mut dyn FnMut(u32),
+) -> Result<(), XrayError> {
+    let addresses: Vec<u64> = mbufs.iter().map(|mbuf| index.address(*mbuf)).collect();
+    let bytes = pool.head_bytes(HEADROOM_BYTES);
+    let mut shared = Vec::new();
+    for (mbuf, head) in mbufs.iter().zip(read_each(memory, &addresses, bytes)?) {
+        let head = Head { pool, bytes: &head, address: index.address(*mbuf) };
+        for word in head.references() {
+            found_in(index, *mbuf, word, found);
+        }
+        shared.extend(head.shared_info().filter(|info| index.find(*info).is_some()));
+    }
+    for info in read_each(memory, &shared, SHARED_INFO_BYTES)? {
+        for word in info.as_chunks::<8>().0 {
+            found_in(index, u32::MAX, u64::from_le_bytes(*word), found);
+        }
+    }
+    Ok(())
+}
+
+fn found_in(index: &ObjectIndex, this: u32, word: u64, found: &mut dyn FnMut(u32)) {
+    if index.may_contain(word)
+        && let Some(object) = index.find(word)
+        && object != this
+    {
+        found(object);
+    }
+}
+
+/// The begin of an mbuf as it was read: header, private area, headroom.
+struct Head<'a> {
+    pool: &'a MbufPool,
+    bytes: &'a [u8],
+    address: u64,
+}
+
+impl Head<'_> {
+    fn word(&self, offset: u64) -> u64 {
+        let begin = usize::try_from(offset).unwrap_or(usize::MAX);
+        let word = self.bytes.get(begin..).and_then(|rest| rest.first_chunk());
+        word.map_or(0, |word| u64::from_le_bytes(*word))
+    }
+
+    /// Words that may be references. A stale `shinfo` is none, and neither is the packet.
+    fn references(&self) -> impl Iterator<Item = u64> {
+        let layout = &self.pool.mbuf;
+        let data = self.pool.data_offset();
+        let own = self.word(layout.buf_addr) == self.address + data;
+        let data_offset = self.word(layout.data_off) & 0xffff;
+        let end = if own { data + data_offset } else { data };
+        let stale = self.shared_info().is_none().then_some(layout.shinfo);
+        let offsets = (0..self.bytes.len() as u64 / 8).map(|place| place * 8);
+        let offsets = offsets.take_while(move |offset| offset + 8 <= end);
+        offsets.filter(move |offset| Some(*offset) != stale).map(|offset| self.word(offset))
+    }
+
+    fn shared_info(&self) -> Option<u64> {
+        let layout = &self.pool.mbuf;
+        (self.word(layout.ol_flags) & EXTERNAL != 0).then(|| self.word(layout.shinfo))
+    }
+}
+
+/// `bytes` from each address on; zeroes where they cannot be read.
+pub(super) fn read_each(
+    memory: &dyn Memory,
+    addresses: &[u64],
+    bytes: usize,
+) -> Result<Vec<Vec<u8>>, XrayError> {
+    let mut buffer = vec![0; addresses.len() * bytes];
+    match memory.read_pieces(addresses, &mut buffer) {
+        Err(XrayError::NotMapped { .. }) => {
+            for (address, piece) in addresses.iter().zip(buffer.chunks_exact_mut(bytes.max(1))) {
+                match memory.read(*address, piece) {
+                    Err(XrayError::NotMapped { .. }) => piece.fill(0),
+                    result => result?,
+                }
+            }
+        }
+        result => result?,
+    }
+    Ok(buffer.chunks_exact(bytes.max(1)).map(<[u8]>::to_vec).collect())
+}
