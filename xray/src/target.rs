@@ -99,7 +99,20 @@ impl XrayTarget {
     /// The mempools, or why one of them cannot be read; by address.
     pub fn pools(&self) -> Vec<Result<Pool, XrayError>> {
         let zones = self.memzones.iter().filter(|zone| zone.name.starts_with(POOL_ZONE));
-        zones.map(|zone| self.pool(zone)).collect()
+        zones
+            .map(|zone| (zone, self.pool(zone)))
+            .filter(|(zone, pool)| pool.is_ok() || !self.is_chunk(zone))
+            .map(|(_, pool)| pool)
+            .collect()
+    }
+
+    /// Objects of pool `x` are in memzones `MP_x_0`, `MP_x_1` and so on, if no pool has such a name.
+    fn is_chunk(&self, zone: &Memzone) -> bool {
+        let Some((pool, number)) = zone.name.rsplit_once('_') else {
+            return false;
+        };
+        let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+        is_number && self.memzones.iter().any(|zone| zone.name == pool)
     }
 
     fn pool(&self, zone: &Memzone) -> Result<Pool, XrayError> {
