@@ -7,6 +7,8 @@
 
 mod candidates;
 mod free;
+#[cfg(test)]
+mod made_up;
 mod objects;
 mod packet;
 mod pass;
@@ -84,14 +86,14 @@ pub fn scan(
     loop {
         let pools = MbufPools::read(target)?;
         let scanner = Scanner { target, pools: &pools };
-        let unchanged =
-            |pass: &Pass| !pass.torn && pools.judged.iter().all(|pool| pool.is_unchanged(target));
-        let (scans, pass, candidates) = scans(&scanner, settings, progress)?;
-        if unchanged(&pass) || attempt == ATTEMPTS {
+        let (scans, mut pass, candidates) = scans(&scanner, settings, progress)?;
+        for place in pools.changed(target) {
+            let name = &pools.judged[place].pool.name;
+            let why = format!("mempool {name} was destroyed or made anew during the scan");
+            pass.free_after.torn.insert(place, why);
+        }
+        if !pass.is_torn() || attempt == ATTEMPTS {
             let mut report = result::report(&scanner, &pass, &candidates)?;
-            if !unchanged(&pass) {
-                report.problems.push("pools changed during each scan: counts may be wrong".into());
-            }
             report.scans = scans;
             report.duration_ms = milliseconds(begun.elapsed());
             return Ok(report);
@@ -117,7 +119,7 @@ fn scans(
     let mut candidates = Candidates::new(scanner, &pass)?;
     loop {
         watch(scanner, &mut candidates, settings.interval)?;
-        if candidates.is_empty() || pass.torn {
+        if candidates.is_empty() || pass.is_torn() {
             return Ok((scan, pass, candidates));
         }
         scan += 1;

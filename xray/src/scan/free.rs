@@ -102,7 +102,7 @@ pub(super) fn words(
     let mut at = address;
     for chunk in bytes.chunks_mut(MOST_PER_READ) {
         memory.read(at, chunk)?;
-        at += chunk.len() as u64;
+        at = at.wrapping_add(chunk.len() as u64);
     }
     let (words, _) = bytes.as_chunks::<8>();
     Ok(words.iter().map(|word| u64::from_le_bytes(*word)).collect())
@@ -114,9 +114,9 @@ fn caches(target: &XrayTarget, pool: &Pool) -> Result<BTreeMap<u32, Vec<u64>>, X
     if pool.caches == 0 || pool.cache_size == 0 {
         return Ok(BTreeMap::new());
     }
-    let cache = |lcore: u32| pool.caches + u64::from(lcore) * layout.bytes;
+    let cache = |lcore: u32| pool.caches.wrapping_add(u64::from(lcore) * layout.bytes);
     let places: Vec<u64> =
-        (0..target.layout.max_lcore).map(|lcore| cache(lcore) + layout.len).collect();
+        (0..target.layout.max_lcore).map(|lcore| cache(lcore).wrapping_add(layout.len)).collect();
     let mut lengths = vec![0; places.len() * 4];
     memory.read_pieces(&places, &mut lengths)?;
     let most = (layout.bytes - layout.objs) / 8;
@@ -127,7 +127,10 @@ fn caches(target: &XrayTarget, pool: &Pool) -> Result<BTreeMap<u32, Vec<u64>>, X
             return Err(torn(pool, format!("{length} objects in the cache of lcore {lcore}")));
         }
         if length > 0 {
-            caches.insert(lcore, words(memory, cache(lcore) + layout.objs, length as usize)?);
+            caches.insert(
+                lcore,
+                words(memory, cache(lcore).wrapping_add(layout.objs), length as usize)?,
+            );
         }
     }
     Ok(caches)
@@ -149,7 +152,7 @@ impl RingWindow {
     /// tails are read: in all modes of a ring they stand at the same place.
     pub(super) fn read(target: &XrayTarget, address: u64) -> Result<Self, XrayError> {
         let (layout, memory) = (&target.layout.ring, &*target.memory);
-        let field = |offset| read_u32(memory, address + offset);
+        let field = |offset| read_u32(memory, address.wrapping_add(offset));
         // The consumer's tail first: it may move on, but the producer's is never behind it then.
         let consumer = field(layout.cons_tail)?;
         let producer = field(layout.prod_tail)?;
@@ -169,9 +172,18 @@ impl RingWindow {
     }
 }
 
+/// What is read must lie in the memzone that the pool's handler made.
+fn check_fits(target: &XrayTarget, pool: &Pool, bytes: u64) -> Result<(), XrayError> {
+    match target.memzone_at(pool.handler_data) {
+        Some(zone) if zone.bytes >= bytes => Ok(()),
+        _ => Err(torn(pool, format!("{bytes} bytes of free objects, more than their memzone has"))),
+    }
+}
+
 fn ring(target: &XrayTarget, pool: &Pool) -> Result<Vec<u64>, XrayError> {
     let entries = pool.handler_data + target.layout.ring.bytes;
     let window = RingWindow::read(target, pool.handler_data)?;
+    check_fits(target, pool, target.layout.ring.bytes + u64::from(window.slots) * 8)?;
     let mut objects = Vec::with_capacity(window.count as usize);
     for (first, count) in window.rows() {
         let row = words(&*target.memory, entries + u64::from(first) * 8, count as usize)?;
@@ -186,9 +198,7 @@ const STACK_LOCK_FREE: u32 = 1;
 fn stack(target: &XrayTarget, pool: &Pool) -> Result<Vec<u64>, XrayError> {
     let (memory, stack, layout) = (&*target.memory, pool.handler_data, &target.layout.stack);
     let capacity = read_u32(memory, stack + layout.capacity)?;
-    if u64::from(capacity) > u64::from(pool.size).next_power_of_two() {
-        return Err(torn(pool, format!("a stack of {capacity} for {} objects", pool.size)));
-    }
+    check_fits(target, pool, layout.std_objs + u64::from(capacity) * 8)?;
     if read_u32(memory, stack + layout.flags)? & STACK_LOCK_FREE != 0 {
         return lock_free_stack(target, pool, capacity as usize);
     }
@@ -207,6 +217,7 @@ fn lock_free_stack(
 ) -> Result<Vec<u64>, XrayError> {
     let (memory, stack) = (&*target.memory, pool.handler_data);
     let (begin, element) = (stack + target.layout.stack.lf_elems, &target.layout.stack_element);
+    check_fits(target, pool, target.layout.stack.lf_elems + capacity as u64 * element.bytes)?;
     let words_each = usize::try_from(element.bytes / 8).unwrap_or_default();
     let word = |offset: u64| usize::try_from(offset / 8).unwrap_or_default();
     let mut next = read_u64(memory, stack + target.layout.stack.lf_top)?;

@@ -1,9 +1,10 @@
 //! The objects of a mempool, and which of them an address lies in.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use crate::error::XrayError;
-use crate::memory::read_array;
+use crate::memory::read_u64;
 use crate::target::{Pool, XrayTarget};
 
 /// Most object headers of one read: `IOV_MAX` of Linux.
@@ -28,6 +29,7 @@ impl PoolObjects {
     /// If the memory cannot be read, or the list is not one of `pool.populated` objects in its chunks.
     pub(crate) fn read(target: &XrayTarget, pool: &Pool) -> Result<Self, XrayError> {
         let chunks = chunks(target, pool)?;
+        check_room(target, pool, &chunks)?;
         let mut addresses = ObjectList { target, pool, chunks: &chunks }.addresses()?;
         addresses.sort_unstable();
         let apart = |pair: &[u64]| pair[1] - pair[0] >= u64::from(pool.element_bytes.max(1));
@@ -42,28 +44,44 @@ pub(super) fn torn(pool: &Pool, why: impl Into<String>) -> XrayError {
     XrayError::implausible(format!("mempool {}", pool.name), why)
 }
 
-/// The memory of a pool, ascending.
+/// The memory of a pool, ascending. A list of garbage may go in circles.
 fn chunks(target: &XrayTarget, pool: &Pool) -> Result<Vec<Range<u64>>, XrayError> {
     let layout = &target.layout.memhdr;
-    let mut chunks = Vec::new();
+    let (mut chunks, mut seen) = (Vec::new(), BTreeSet::new());
     let mut next = pool.first_chunk;
-    while next != 0 && chunks.len() < pool.chunks as usize {
-        let field = |offset| -> Result<u64, XrayError> {
-            Ok(u64::from_le_bytes(read_array(&*target.memory, next.wrapping_add(offset))?))
-        };
+    while next != 0 {
+        let field = |offset| read_u64(&*target.memory, next.wrapping_add(offset));
         let (begin, bytes) = (field(layout.addr)?, field(layout.len)?);
-        let end = begin.checked_add(bytes).filter(|end| *end > begin && begin > 0);
-        let Some(end) = end else {
-            return Err(torn(pool, format!("a chunk of {bytes} bytes at {begin:#x}")));
-        };
-        chunks.push(begin..end);
+        match begin.checked_add(bytes) {
+            Some(end) if begin > 0 && bytes > 0 && seen.insert(next) => chunks.push(begin..end),
+            _ => return Err(torn(pool, format!("a chunk of {bytes} bytes at {begin:#x}"))),
+        }
         next = field(layout.next)?;
     }
-    if next != 0 || chunks.len() != pool.chunks as usize {
-        return Err(torn(pool, format!("it has other than {} chunks", pool.chunks)));
+    if chunks.len() != pool.chunks as usize {
+        let why = format!("it has {} chunks, and tells {}", chunks.len(), pool.chunks);
+        return Err(torn(pool, why));
     }
     chunks.sort_unstable_by_key(|chunk| chunk.start);
+    if !chunks.windows(2).all(|pair| pair[0].end <= pair[1].start) {
+        return Err(torn(pool, "two of its chunks overlap"));
+    }
     Ok(chunks)
+}
+
+/// No more objects are believed than fit into memory that is mapped: a list of garbage may be long.
+fn check_room(target: &XrayTarget, pool: &Pool, chunks: &[Range<u64>]) -> Result<(), XrayError> {
+    let bytes: u128 = chunks.iter().map(|chunk| u128::from(chunk.end - chunk.start)).sum();
+    let maps = target.memory.maps()?;
+    let mapped: u128 = (maps.iter().filter(|mapping| mapping.readable))
+        .map(|mapping| u128::from(mapping.end.saturating_sub(mapping.start)))
+        .sum();
+    let needed = u128::from(slot_bytes(pool)) * u128::from(pool.populated);
+    if bytes > mapped || needed > bytes + u128::from(slot_bytes(pool)) {
+        let why = format!("{} objects in {bytes} bytes", pool.populated);
+        return Err(torn(pool, why));
+    }
+    Ok(())
 }
 
 /// The list of object headers of a pool.
@@ -118,7 +136,7 @@ impl ObjectList<'_> {
                 let why = format!("the object header at {address:#x} is of another pool");
                 return Err(torn(self.pool, why));
             }
-            addresses.push(address + layout.bytes);
+            addresses.push(address.saturating_add(layout.bytes));
             next = word(header, layout.next).unwrap_or_default();
         }
         Ok(next)
@@ -164,25 +182,15 @@ pub(crate) struct ObjectIndex {
 }
 
 impl ObjectIndex {
-    /// Of these pools.
-    ///
-    /// # Errors
-    /// If objects of two pools overlap.
-    pub(crate) fn new<'a>(
-        pools: impl Iterator<Item = (&'a Pool, &'a PoolObjects)>,
-    ) -> Result<Self, XrayError> {
+    /// Of these pools, whose chunks do not overlap.
+    pub(crate) fn new<'a>(pools: impl Iterator<Item = (&'a Pool, &'a PoolObjects)>) -> Self {
         let mut index = Self::default();
-        for (pool, objects) in pools {
-            index.add(pool, objects);
-            index.runs.sort_unstable_by_key(|run| run.begin);
-            if !index.runs.windows(2).all(|pair| pair[0].end <= pair[1].begin) {
-                return Err(torn(pool, "it shares memory with another pool"));
-            }
-        }
+        pools.for_each(|(pool, objects)| index.add(pool, objects));
+        index.runs.sort_unstable_by_key(|run| run.begin);
         let (first, last) = (index.runs.first(), index.runs.last());
         index.low = first.map_or(0, |run| run.begin);
         index.span = last.map_or(0, |run| run.end) - index.low;
-        Ok(index)
+        index
     }
 
     fn add(&mut self, pool: &Pool, objects: &PoolObjects) {

@@ -1,5 +1,6 @@
 //! One pass over the app's memory.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use crate::Mapping;
@@ -8,7 +9,8 @@ use crate::holders::{HolderMap, HolderSources};
 use crate::target::XrayTarget;
 
 use super::free::FreeObjects;
-use super::pools::{MbufPools, fatal};
+use super::objects::torn;
+use super::pools::{MbufPool, MbufPools, fatal};
 use super::process::{self, Secondary};
 use super::references::{self, Reach, Reached, Searched};
 use super::searched::{Part, SearchedMemory, dead_ring_slots, live_ring_slots};
@@ -34,8 +36,8 @@ pub(super) enum Free {
 #[derive(Clone, Debug, Default)]
 pub(super) struct FreeMap {
     objects: Vec<Free>,
-    /// Words in a free list that are no objects of the pool.
-    pub(super) wild: u64,
+    /// Pools whose free objects could not be read, or were objects of others, and why; by their place.
+    pub(super) torn: BTreeMap<usize, String>,
 }
 
 impl FreeMap {
@@ -62,13 +64,20 @@ pub(super) struct Pass {
     pub(super) foreign_bytes: u64,
     /// Why mbufs that are unreachable may be in use.
     pub(super) not_judged_why: Vec<String>,
-    /// Free lists had entries of other pools, or could not be read: pools changed.
-    pub(super) torn: bool,
     /// When it ended.
     pub(super) ended: Instant,
 }
 
 impl Pass {
+    /// Why the counts of the pool at this place contradict each other, if they do.
+    pub(super) fn torn(&self, pool: usize) -> Option<&String> {
+        self.free_before.torn.get(&pool).or_else(|| self.free_after.torn.get(&pool))
+    }
+
+    pub(super) fn is_torn(&self) -> bool {
+        !self.free_before.torn.is_empty() || !self.free_after.torn.is_empty()
+    }
+
     /// In use, and nothing refers to it.
     pub(super) fn is_unreachable(&self, object: u32) -> bool {
         self.free_before.get(object) == Free::No
@@ -88,7 +97,7 @@ impl Scanner<'_> {
     /// One pass over all memory. `progress` is told the bytes that are done, and all.
     pub(super) fn pass(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Pass, XrayError> {
         let memory = &*self.target.memory;
-        let (free_before, torn_before) = self.free()?;
+        let free_before = self.free()?;
         let sources = memory
             .process()
             .map_or_else(HolderSources::default, |pid| HolderSources::of_process(pid));
@@ -103,7 +112,6 @@ impl Scanner<'_> {
             searched: Searched::default(),
             foreign_bytes: 0,
             not_judged_why: process::kept_otherwise(self.target, &maps),
-            torn: torn_before,
             ended: Instant::now(),
         };
         let found = SearchedMemory::new(&maps, &self.own_addresses(), self.left_out());
@@ -119,9 +127,7 @@ impl Scanner<'_> {
         )?;
         self.system_calls(&mut pass);
         self.secondaries(&maps, &mut pass);
-        let (free_after, torn_after) = self.free()?;
-        pass.free_after = free_after;
-        pass.torn |= torn_after;
+        pass.free_after = self.free()?;
         self.follow(&pass.free_after, &mut pass.reached)?;
         pass.ended = Instant::now();
         Ok(pass)
@@ -133,27 +139,37 @@ impl Scanner<'_> {
         references::follow(memory, pools, &self.pools.index, &in_use, reached)
     }
 
-    /// Where objects are free now, and whether that contradicts the pools.
-    pub(super) fn free(&self) -> Result<(FreeMap, bool), XrayError> {
-        let mut map = FreeMap { objects: vec![Free::No; self.pools.index.len()], wild: 0 };
-        let mut torn = false;
-        for pool in &self.pools.judged {
+    /// Where objects are free now.
+    pub(super) fn free(&self) -> Result<FreeMap, XrayError> {
+        let objects = vec![Free::No; self.pools.index.len()];
+        let mut map = FreeMap { objects, torn: BTreeMap::new() };
+        for (place, pool) in self.pools.judged.iter().enumerate() {
             match fatal(FreeObjects::read(self.target, &pool.pool))? {
-                Ok(free) => self.add_free(&free, &mut map),
-                Err(_) => torn = true,
+                Ok(free) => {
+                    let wild = self.add_free(pool, &free, &mut map);
+                    if wild > 0 {
+                        let why = format!("{wild} of its free objects are none of its objects");
+                        map.torn.insert(place, torn(&pool.pool, why).to_string());
+                    }
+                }
+                Err(error) => {
+                    map.torn.insert(place, error.to_string());
+                }
             }
         }
-        torn |= map.wild > 0;
-        Ok((map, torn))
+        Ok(map)
     }
 
-    fn add_free(&self, free: &FreeObjects, map: &mut FreeMap) {
+    /// Returns how many are no objects of the pool.
+    fn add_free(&self, pool: &MbufPool, free: &FreeObjects, map: &mut FreeMap) -> u64 {
+        let mut wild = 0;
         let mut add = |objects: &[u64], place: Free| {
             for address in objects {
                 let object = self.pools.index.find_begin(*address);
+                let object = object.filter(|object| pool.objects.contains(object));
                 match object.and_then(|object| map.objects.get_mut(object as usize)) {
                     Some(known) => *known = place,
-                    None => map.wild += 1,
+                    None => wild += 1,
                 }
             }
         };
@@ -162,6 +178,7 @@ impl Scanner<'_> {
         for (lcore, cache) in &free.caches {
             add(cache, Free::Cache(*lcore));
         }
+        wild
     }
 
     /// Addresses in memory that is surely the app's.
@@ -255,7 +272,7 @@ impl Scanner<'_> {
         for parts in [&rings, parts] {
             references::search(memory, parts, &self.pools.index, &mut found, &mut |_| {})?;
         }
-        let (free, _) = self.free()?;
+        let free = self.free()?;
         self.follow(&free, &mut reached)?;
         Ok((reached, free))
     }

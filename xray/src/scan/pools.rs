@@ -1,5 +1,6 @@
 //! The mbuf pools of an app that a scan judges.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use crate::error::XrayError;
@@ -8,7 +9,7 @@ use crate::memory::{read_array, read_u16, read_u64};
 use crate::target::{Pool, XrayTarget};
 
 use super::free::PoolHandler;
-use super::objects::{ObjectIndex, PoolObjects};
+use super::objects::{ObjectIndex, PoolObjects, torn};
 
 /// `struct rte_pktmbuf_pool_private`: length of the data buffer, length of the private area, flags.
 const PRIVATE_BYTES: u32 = 8;
@@ -42,11 +43,6 @@ impl MbufPool {
     pub(super) fn header(&self, target: &XrayTarget) -> Range<u64> {
         self.pool.address..private_area(target, &self.pool)
     }
-
-    /// Whether the app still has this pool as it was read.
-    pub(super) fn is_unchanged(&self, target: &XrayTarget) -> bool {
-        target.pools().into_iter().flatten().any(|pool| pool == self.pool)
-    }
 }
 
 /// The pools of a scan.
@@ -74,7 +70,7 @@ impl MbufPools {
             }
         }
         let all = pools.judged.iter().map(|pool| &pool.pool).zip(&objects);
-        pools.index = ObjectIndex::new(all)?;
+        pools.index = ObjectIndex::new(all);
         Ok(pools)
     }
 
@@ -87,6 +83,11 @@ impl MbufPools {
             return Ok(None);
         }
         let objects = match fatal(PoolObjects::read(target, &pool))? {
+            Ok(objects) if self.overlaps(&objects) => {
+                let error = torn(&pool, "it shares memory with another pool");
+                self.failed.push((pool, error));
+                return Ok(None);
+            }
             Ok(objects) => objects,
             Err(error) => {
                 self.failed.push((pool, error));
@@ -103,6 +104,21 @@ impl MbufPools {
             pool,
         });
         Ok(Some(objects))
+    }
+}
+
+impl MbufPools {
+    /// Pools that the app does not have any more as they were read, by their place.
+    pub(super) fn changed(&self, target: &XrayTarget) -> BTreeSet<usize> {
+        let now: Vec<Pool> = target.pools().into_iter().flatten().collect();
+        let judged = self.judged.iter().enumerate();
+        judged.filter(|(_, pool)| !now.contains(&pool.pool)).map(|(place, _)| place).collect()
+    }
+
+    fn overlaps(&self, objects: &PoolObjects) -> bool {
+        let known = || self.judged.iter().flat_map(|pool| &pool.chunks);
+        let overlap = |a: &Range<u64>, b: &Range<u64>| a.start < b.end && b.start < a.end;
+        objects.chunks.iter().any(|chunk| known().any(|known| overlap(known, chunk)))
     }
 }
 
@@ -128,8 +144,8 @@ fn mbuf_private_bytes(target: &XrayTarget, pool: &Pool) -> Result<Option<u64>, X
     let (Some(room), false) = (room, pool.first_object_header == 0) else {
         return Ok(None);
     };
-    let first = pool.first_object_header + target.layout.objhdr.bytes;
-    let is_mbuf = read_u64(memory, first + layout.pool)? == pool.address;
+    let first = pool.first_object_header.wrapping_add(target.layout.objhdr.bytes);
+    let is_mbuf = read_u64(memory, first.wrapping_add(layout.pool))? == pool.address;
     if !is_mbuf || pool.private_bytes < PRIVATE_BYTES {
         return Ok(None);
     }

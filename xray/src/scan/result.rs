@@ -29,8 +29,13 @@ pub(super) fn report(
         ..ScanReport::default()
     };
     report.problems.extend(pass.holders.problems().iter().cloned());
-    for pool in &scanner.pools.judged {
-        report.pools.push(judged(scanner, pass, candidates, pool)?);
+    for (place, pool) in scanner.pools.judged.iter().enumerate() {
+        if let Some(why) = pass.torn(place) {
+            report.problems.push(why.clone());
+            report.pools.push(not_judged(&pool.pool, why.clone()));
+        } else {
+            report.pools.push(judged(scanner, pass, candidates, pool)?);
+        }
     }
     for pool in &scanner.pools.unknown_handler {
         report.pools.push(of_unknown_handler(scanner, pool)?);

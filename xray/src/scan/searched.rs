@@ -185,10 +185,10 @@ fn rings_of_pointers(target: &XrayTarget) -> Vec<(Part, [Part; 2])> {
 /// `None` if it changes too fast, is none, or has other entries: all its words may be references.
 fn slots(target: &XrayTarget, zone: &Memzone) -> Option<(Part, [Part; 2])> {
     let window = RingWindow::read(target, zone.address).ok()?;
-    let begin = zone.address + target.layout.ring.bytes;
-    let end = begin + u64::from(window.slots) * 8;
+    let begin = zone.address.saturating_add(target.layout.ring.bytes);
+    let end = begin.saturating_add(u64::from(window.slots) * 8);
     // The length of a memzone is a multiple of a cache line.
-    let behind = zone.address + zone.bytes;
+    let behind = zone.address.saturating_add(zone.bytes);
     if end > behind || behind - end >= 128 {
         return None;
     }
