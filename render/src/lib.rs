@@ -14,6 +14,7 @@ mod graph;
 mod leak_sites;
 pub mod ledger;
 pub mod number;
+pub mod pool_scan;
 mod subject;
 mod table;
 mod theme;
