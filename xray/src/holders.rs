@@ -4,7 +4,10 @@
 //! Built once per scan. Of several owners the most specific one counts: a queue before the memzone that
 //! it lies in, that before the element of the heap.
 
+mod heap;
 mod intervals;
+#[cfg(test)]
+mod made_memory;
 mod sources;
 mod zones;
 
