@@ -18,6 +18,7 @@ mod unwind;
 
 pub use error::ProfileError;
 pub use function::Activity;
+pub use module::{file_name, load_bias, open_mapped_file};
 pub use profile::{
     ActivityShare, AppProfile, FunctionShare, LcoreProfile, LongestStay, StackSamples,
 };

@@ -52,10 +52,10 @@ impl Module {
     /// ELF file.
     pub(crate) fn open(pid: u32, mappings: &[&Mapping], executable: u64) -> Option<Self> {
         let code = mappings.iter().find(|mapping| mapping.executable)?;
-        let file = open(pid, code)?;
+        let file = open_mapped_file(pid, code)?;
         let cache = ReadCache::new(&file);
         let elf = object::File::parse(&cache).ok()?;
-        let bias = bias(&elf, code)?;
+        let bias = load_bias(&elf, code)?;
         let unwind = UnwindSections::of(&elf);
         let functions = unwind.functions();
         let start = mappings.iter().map(|mapping| mapping.start).min()?;
@@ -142,18 +142,19 @@ impl UnwindSections {
     }
 }
 
-/// The mapped file itself, even if another one has its path now; that needs more rights than a look at
-/// its path.
-fn open(pid: u32, code: &Mapping) -> Option<File> {
-    let exact = format!("/proc/{pid}/map_files/{:x}-{:x}", code.start, code.end);
+/// The file that a process has mapped itself, even if another one has its path now, or if that is of
+/// another mount namespace. `None` if it cannot be opened: that needs more rights than a look at its path.
+pub fn open_mapped_file(pid: u32, mapping: &Mapping) -> Option<File> {
+    let exact = format!("/proc/{pid}/map_files/{:x}-{:x}", mapping.start, mapping.end);
     File::open(exact).ok().or_else(|| {
-        let file = File::open(format!("/proc/{pid}/root{}", code.path)).ok()?;
-        (file.metadata().ok()?.ino() == code.inode).then_some(file)
+        let file = File::open(format!("/proc/{pid}/root{}", mapping.path)).ok()?;
+        (file.metadata().ok()?.ino() == mapping.inode).then_some(file)
     })
 }
 
-/// The segment that was mapped says which address of the file is where.
-fn bias<'data>(elf: &impl Object<'data>, code: &Mapping) -> Option<u64> {
+/// What is added to addresses in an ELF file for those in the process that has mapped `code` of it, one of
+/// its executable segments. `None` if it has no such segment.
+pub fn load_bias<'data>(elf: &impl Object<'data>, code: &Mapping) -> Option<u64> {
     let holds = |(begin, size): (u64, u64)| {
         // Mappings begin at pages, segments anywhere.
         (begin & !0xfff..begin + size).contains(&code.offset)
@@ -165,7 +166,8 @@ fn bias<'data>(elf: &impl Object<'data>, code: &Mapping) -> Option<u64> {
     Some(code.start.wrapping_sub(address))
 }
 
-fn file_name(path: &str) -> String {
+/// The name of a mapped file without its directory, also of one that was deleted.
+pub fn file_name(path: &str) -> String {
     let path = path.strip_suffix(" (deleted)").unwrap_or(path);
     path.rsplit('/').next().unwrap_or(path).to_owned()
 }

@@ -4,11 +4,17 @@
 //! Built once per scan. Of several owners the most specific one counts: a queue before the memzone that
 //! it lies in, that before the element of the heap.
 
+mod fields;
 mod heap;
 mod intervals;
 #[cfg(test)]
 mod made_memory;
+mod modules;
+mod page_tables;
+mod places;
+mod queues;
 mod sources;
+mod threads;
 mod zones;
 
 use std::collections::BTreeMap;
@@ -17,7 +23,9 @@ use crate::report::Holder;
 use crate::target::XrayTarget;
 use crate::{Mapping, XrayError};
 
+use heap::Elements;
 use intervals::{Interval, Intervals};
+use modules::Module;
 pub use sources::{HolderSources, Thread};
 
 /// A holder of a [`HolderMap`]; smaller ones come first in the order of [`Holder`].
@@ -30,9 +38,11 @@ pub struct HolderMap {
     /// In ascending order, without overlaps.
     owned: Intervals,
     /// By [`HolderId`].
-    holders: Vec<Holder>,
-    /// Where no element of the EAL's heap is in use.
-    free: Intervals,
+    holders: Vec<Numbered>,
+    /// Their variables are holders.
+    modules: Vec<Module>,
+    /// What stands there is no reference.
+    meaningless: Intervals,
     problems: Vec<String>,
 }
 
@@ -42,11 +52,35 @@ impl HolderMap {
     ///
     /// # Errors
     /// If the mappings of the app cannot be read: it has ended, or may not be looked at.
-    pub fn new(target: &XrayTarget, _sources: &HolderSources) -> Result<Self, XrayError> {
+    pub fn new(target: &XrayTarget, sources: &HolderSources) -> Result<Self, XrayError> {
         let mut builder = Builder::default();
-        builder.add(mappings(&target.memory.maps()?));
-        builder.add(zones::memzones(target));
-        Ok(builder.build())
+        let maps = target.memory.maps()?;
+        builder.add(mappings(&maps));
+        let memory = target.memory.as_ref();
+        let modules = modules::modules(memory, sources.pid, &maps);
+        builder.add(modules.iter().flat_map(Module::data).collect());
+        let numbered = modules.iter().enumerate();
+        builder.add(numbered.flat_map(|(number, module)| module.variables(number)).collect());
+        builder.add(threads::stacks(memory, &maps, &modules, &sources.threads));
+        let elements = Elements::read(target);
+        if !elements.is_whole {
+            builder.problems.push(
+                "the heap of the EAL could not be read as a whole: some of its elements are told as \
+                 mappings"
+                    .to_owned(),
+            );
+        }
+        builder.add(heap_elements(&elements));
+        let ports = queues::ports(target);
+        builder.add(zones::memzones(target, &ports));
+        builder.add(queues::queue_memory(target, &elements, &ports));
+        let free = elements.iter().filter(|element| !element.is_used);
+        let free = free.map(|element| (element.start, element.end));
+        let tables = page_tables::page_tables(target, &maps, &elements.heaps);
+        let meaningless = free.chain(tables);
+        let meaningless = meaningless.map(|(start, end)| Interval { start, end, value: 0 });
+        builder.meaningless = Intervals::new(meaningless.collect());
+        Ok(builder.build(modules))
     }
 
     /// The owner of the word at this address; a binary search.
@@ -56,10 +90,20 @@ impl HolderMap {
         HolderId(self.owned.find(address).unwrap_or(unmapped))
     }
 
-    /// What an id of this map stands for.
+    /// What an id of this map stands for. The first variable of a module may take a while: its debug
+    /// information is read.
     pub fn get(&self, id: HolderId) -> Holder {
-        let holder = usize::try_from(id.0).ok().and_then(|index| self.holders.get(index));
-        holder.cloned().unwrap_or_else(not_mapped)
+        let numbered = usize::try_from(id.0).ok().and_then(|index| self.holders.get(index));
+        let Some((holder, variable)) = numbered else { return not_mapped() };
+        let place = variable.and_then(|variable| self.place(variable));
+        match holder.clone() {
+            Holder::Global { symbol, module, .. } => Holder::Global { symbol, module, place },
+            other => other,
+        }
+    }
+
+    fn place(&self, variable: Variable) -> Option<String> {
+        self.modules.get(variable.module)?.place(variable.address)
     }
 
     /// The owner of the word at this address. To count many, use [`HolderMap::id`] and look each id up
@@ -68,10 +112,11 @@ impl HolderMap {
         self.get(self.id(address))
     }
 
-    /// Whether the word at this address is in the heap of the EAL and not in use: what stands there is
-    /// no reference.
-    pub fn is_free(&self, address: u64) -> bool {
-        self.free.find(address).is_some()
+    /// Whether the word at this address can be a reference: not where the heap of the EAL is free, nor in
+    /// its tables of all pages. Valid as long as the app allocates nothing there: make a new map for each
+    /// scan.
+    pub fn can_refer(&self, address: u64) -> bool {
+        self.meaningless.find(address).is_none()
     }
 
     /// What could not be read, a sentence each.
@@ -84,20 +129,41 @@ fn not_mapped() -> Holder {
     Holder::Mapping { path: "[not mapped]".to_owned() }
 }
 
+/// A variable of a module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Variable {
+    /// Number of the module.
+    module: usize,
+    /// Address in its file.
+    address: u64,
+}
+
+/// Two variables of a module may have the same name.
+type Numbered = (Holder, Option<Variable>);
+
 /// A piece of memory and its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Owned {
     start: u64,
     end: u64,
     holder: Holder,
+    /// For [`Holder::Global`].
+    variable: Option<Variable>,
+}
+
+impl Owned {
+    fn new(start: u64, end: u64, holder: Holder) -> Self {
+        Self { start, end, holder, variable: None }
+    }
 }
 
 /// Collects owners, the most specific ones last.
 #[derive(Debug, Default)]
 struct Builder {
     owned: Intervals,
-    holders: Vec<Holder>,
-    known: BTreeMap<Holder, u32>,
+    holders: Vec<Numbered>,
+    meaningless: Intervals,
+    known: BTreeMap<Numbered, u32>,
     problems: Vec<String>,
 }
 
@@ -108,13 +174,13 @@ impl Builder {
         let intervals = owned.into_iter().map(|owned| Interval {
             start: owned.start,
             end: owned.end,
-            value: self.number(owned.holder),
+            value: self.number((owned.holder, owned.variable)),
         });
         let above = Intervals::new(intervals.collect());
         self.owned = std::mem::take(&mut self.owned).overlaid(&above);
     }
 
-    fn number(&mut self, holder: Holder) -> u32 {
+    fn number(&mut self, holder: Numbered) -> u32 {
         let next = u32::try_from(self.holders.len()).unwrap_or(u32::MAX);
         let number = *self.known.entry(holder.clone()).or_insert(next);
         if number == next {
@@ -124,7 +190,7 @@ impl Builder {
     }
 
     /// Ids are given in the order of the holders.
-    fn build(mut self) -> HolderMap {
+    fn build(mut self, modules: Vec<Module>) -> HolderMap {
         let mut order: Vec<usize> = (0..self.holders.len()).collect();
         order.sort_by(|a, b| self.holders[*a].cmp(&self.holders[*b]));
         let mut ids = vec![0; order.len()];
@@ -132,16 +198,28 @@ impl Builder {
             ids[*index] = u32::try_from(id).unwrap_or(u32::MAX);
         }
         self.owned.renumber(|index| ids[index as usize]);
-        let mut holders: Vec<Holder> =
+        let mut holders: Vec<Numbered> =
             order.into_iter().map(|index| self.holders[index].clone()).collect();
-        holders.push(not_mapped());
+        holders.push((not_mapped(), None));
         HolderMap {
             owned: self.owned,
             holders,
-            free: Intervals::default(),
+            modules,
+            meaningless: self.meaningless,
             problems: self.problems,
         }
     }
+}
+
+/// Those in use.
+fn heap_elements(elements: &Elements) -> Vec<Owned> {
+    let used = elements.iter().filter(|element| element.is_used);
+    let owned = |element: &heap::Element| {
+        let bytes = element.end.saturating_sub(element.start);
+        let holder = Holder::HeapElement { bytes, socket: element.socket };
+        Owned::new(element.start, element.end, holder)
+    };
+    used.map(owned).collect()
 }
 
 /// What owns memory of which nothing more is known.
@@ -152,11 +230,7 @@ fn mappings(maps: &[Mapping]) -> Vec<Owned> {
         name if name.starts_with("[anon") => Holder::ProcessHeap,
         path => Holder::Mapping { path: path.to_owned() },
     };
-    let owned = |mapping: &Mapping| Owned {
-        start: mapping.start,
-        end: mapping.end,
-        holder: holder(&mapping.path),
-    };
+    let owned = |mapping: &Mapping| Owned::new(mapping.start, mapping.end, holder(&mapping.path));
     maps.iter().map(owned).collect()
 }
 
@@ -169,13 +243,13 @@ mod tests {
         for layer in owned {
             builder.add(layer);
         }
-        builder.build()
+        builder.build(Vec::new())
     }
 
     #[test]
     fn ids_are_in_the_order_of_holders() {
         let zone = |name: &str| Holder::Memzone { name: name.to_owned() };
-        let owned = |start, end, holder| Owned { start, end, holder };
+        let owned = Owned::new;
         let queue = Holder::RxQueue { port: 1, queue: 0 };
         let below = vec![
             owned(0x1000, 0x3000, Holder::ProcessHeap),

@@ -17,6 +17,13 @@ impl Fields {
         Some(Self(buffer))
     }
 
+    /// The same of memory of any length. `None` if any of it cannot be read.
+    pub(super) fn read_large(memory: &dyn Memory, address: u64, bytes: u64) -> Option<Self> {
+        let mut buffer = vec![0; usize::try_from(bytes).ok()?];
+        memory.read(address, &mut buffer).ok()?;
+        Some(Self(buffer))
+    }
+
     fn array<const N: usize>(&self, offset: u64) -> Option<[u8; N]> {
         self.0.get(usize::try_from(offset).ok()?..)?.first_chunk().copied()
     }

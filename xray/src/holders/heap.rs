@@ -6,19 +6,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::memory::{Memory, read_array};
-use crate::target::Memzone;
-
-/// `struct malloc_elem`, the same in DPDK 21.11 to 25.11.
-const HEADER_BYTES: u64 = 128;
-/// What of it is read.
-const HEADER_READ: usize = 64;
-const ELEMENT_HEAP: usize = 0;
-const ELEMENT_PREVIOUS: usize = 8;
-const ELEMENT_NEXT: usize = 16;
-const ELEMENT_STATE: usize = 48;
-const ELEMENT_PAD: usize = 52;
-const ELEMENT_SIZE: usize = 56;
+use super::fields::Fields;
+use crate::layout::{Layout, MallocElemLayout};
+use crate::memory::Memory;
+use crate::target::XrayTarget;
 
 /// The state is a bit field of three bits; others share its word.
 const STATE_MASK: u32 = 7;
@@ -26,11 +17,6 @@ const STATE_FREE: u32 = 0;
 const STATE_BUSY: u32 = 1;
 /// Stands before data that had to be aligned; its pad leads back to the header.
 const STATE_PAD: u32 = 2;
-
-/// `struct malloc_heap`, the same in DPDK 21.11 to 25.11.
-const HEAP_READ: usize = 136;
-const HEAP_FIRST: usize = 112;
-const HEAP_SOCKET: usize = 132;
 
 /// Elements begin and end at cache lines.
 const ALIGNMENT: u64 = 64;
@@ -61,24 +47,29 @@ pub(super) struct Element {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Elements {
     list: Vec<Element>,
-    /// The walk found its way from the begin of each heap to its end.
+    /// Addresses of the heaps' structures.
+    pub(super) heaps: BTreeSet<u64>,
+    /// The walk found its way from the begin of each heap that was found to its end.
     pub(super) is_whole: bool,
 }
 
 impl Elements {
     /// Of the heaps in which these memzones lie.
-    pub(super) fn read(memory: &dyn Memory, memzones: &[Memzone]) -> Self {
-        let anchors: BTreeSet<u64> =
-            memzones.iter().filter_map(|zone| header_of(memory, zone.address)).collect();
-        let heaps: BTreeSet<u64> =
-            anchors.iter().filter_map(|anchor| Some(Header::read(memory, *anchor)?.heap)).collect();
-        let mut elements = Self { list: Vec::new(), is_whole: !heaps.is_empty() };
-        for heap in heaps {
-            let walk = Walk::of(memory, heap, &anchors);
+    pub(super) fn read(target: &XrayTarget) -> Self {
+        let reader = Reader { memory: target.memory.as_ref(), layout: &target.layout };
+        let zones = target.memzones.iter();
+        let anchors: Vec<Header> =
+            zones.filter_map(|zone| reader.header_of_data(zone.address)).collect();
+        let heaps: BTreeSet<u64> = anchors.iter().map(|header| header.heap).collect();
+        let anchors: BTreeSet<u64> = anchors.iter().map(|header| header.address).collect();
+        let mut elements = Self { is_whole: true, ..Self::default() };
+        for heap in &heaps {
+            let walk = Walk::of(reader, *heap, &anchors);
             elements.is_whole &= walk.is_whole;
             elements.list.extend(walk.elements());
         }
         elements.list.sort_unstable_by_key(|element| element.start);
+        elements.heaps = heaps;
         elements
     }
 
@@ -103,73 +94,80 @@ impl Elements {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Header {
     address: u64,
+    /// Where its data begins, if it has no pad.
+    data: u64,
+    /// Behind the element.
+    end: u64,
     heap: u64,
     previous: u64,
     next: u64,
     state: u32,
     pad: u32,
-    size: u64,
 }
 
-impl Header {
+/// Reads headers of one build of DPDK.
+#[derive(Clone, Copy)]
+struct Reader<'a> {
+    memory: &'a dyn Memory,
+    layout: &'a Layout,
+}
+
+impl Reader<'_> {
+    fn elem(&self) -> &MallocElemLayout {
+        &self.layout.malloc_elem
+    }
+
     /// `None` if it cannot be one.
-    fn read(memory: &dyn Memory, address: u64) -> Option<Self> {
-        let bytes: [u8; HEADER_READ] = read_array(memory, address).ok()?;
-        let header = Self {
+    fn header(&self, address: u64) -> Option<Header> {
+        let elem = self.elem();
+        let fields = Fields::read(self.memory, address, elem.bytes)?;
+        let header = Header {
             address,
-            heap: word(&bytes, ELEMENT_HEAP)?,
-            previous: word(&bytes, ELEMENT_PREVIOUS)?,
-            next: word(&bytes, ELEMENT_NEXT)?,
-            state: half(&bytes, ELEMENT_STATE)? & STATE_MASK,
-            pad: half(&bytes, ELEMENT_PAD)?,
-            size: word(&bytes, ELEMENT_SIZE)?,
+            data: address.checked_add(elem.bytes)?,
+            heap: fields.u64(elem.heap)?,
+            previous: fields.u64(elem.prev)?,
+            next: fields.u64(elem.next)?,
+            state: fields.u32(elem.state)? & STATE_MASK,
+            pad: fields.u32(elem.pad)?,
+            end: address.checked_add(fields.u64(elem.size)?)?,
         };
         header.is_plausible().then_some(header)
     }
 
-    fn is_plausible(&self) -> bool {
-        let aligned = |value: u64| value.is_multiple_of(ALIGNMENT);
-        let Some(end) = self.address.checked_add(self.size) else { return false };
-        let data = self.size.checked_sub(HEADER_BYTES);
-        self.state <= STATE_PAD
-            && aligned(self.address)
-            && aligned(self.size)
-            && self.heap != 0
-            && data.is_some_and(|data| self.state == STATE_PAD || self.state_fits(data))
-            && self.previous < self.address
-            && (self.next == 0 || self.next >= end)
+    /// The header of the element in use that has its data at this address.
+    fn header_of_data(&self, data: u64) -> Option<Header> {
+        let elem = self.elem();
+        let address = data.checked_sub(elem.bytes)?;
+        let fields = Fields::read(self.memory, address, elem.bytes)?;
+        let is_pad = fields.u32(elem.state)? & STATE_MASK == STATE_PAD;
+        let pad = if is_pad { u64::from(fields.u32(elem.pad)?) } else { 0 };
+        self.header(address.checked_sub(pad)?).filter(|header| header.state == STATE_BUSY)
     }
+}
 
-    fn state_fits(&self, data: u64) -> bool {
-        self.state == STATE_FREE || u64::from(self.pad) <= data
+impl Header {
+    fn is_plausible(&self) -> bool {
+        let is_aligned = |value: u64| value.is_multiple_of(ALIGNMENT);
+        let pad = if self.state == STATE_BUSY { u64::from(self.pad) } else { 0 };
+        let fits = self.end.checked_sub(self.data).is_some_and(|data| pad <= data);
+        fits && is_aligned(self.address)
+            && is_aligned(self.end)
+            && self.heap != 0
+            && [STATE_FREE, STATE_BUSY].contains(&self.state)
+            && self.previous < self.address
+            && (self.next == 0 || self.next >= self.end)
     }
 
     fn element(&self, socket: i32) -> Element {
         let is_used = self.state == STATE_BUSY;
         let pad = if is_used { u64::from(self.pad) } else { 0 };
-        Element {
-            start: self.address + HEADER_BYTES + pad,
-            end: self.address + self.size,
-            socket,
-            is_used,
-        }
+        Element { start: self.data + pad, end: self.end, socket, is_used }
     }
-}
-
-/// The header of the element that has its data at this address.
-fn header_of(memory: &dyn Memory, data: u64) -> Option<u64> {
-    let address = data.checked_sub(HEADER_BYTES)?;
-    let bytes: [u8; HEADER_READ] = read_array(memory, address).ok()?;
-    let is_pad = half(&bytes, ELEMENT_STATE)? & STATE_MASK == STATE_PAD;
-    let pad = if is_pad { u64::from(half(&bytes, ELEMENT_PAD)?) } else { 0 };
-    let address = address.checked_sub(pad)?;
-    let header = Header::read(memory, address)?;
-    (header.state == STATE_BUSY).then_some(address)
 }
 
 /// The way through one heap.
 struct Walk<'a> {
-    memory: &'a dyn Memory,
+    reader: Reader<'a>,
     heap: u64,
     socket: i32,
     headers: Vec<Header>,
@@ -177,13 +175,14 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn of(memory: &'a dyn Memory, heap: u64, anchors: &BTreeSet<u64>) -> Self {
-        let bytes: Option<[u8; HEAP_READ]> = read_array(memory, heap).ok();
-        let socket = bytes.and_then(|bytes| half(&bytes, HEAP_SOCKET));
+    fn of(reader: Reader<'a>, heap: u64, anchors: &BTreeSet<u64>) -> Self {
+        let layout = &reader.layout.malloc_heap;
+        let fields = Fields::read(reader.memory, heap, layout.bytes);
+        let socket = fields.as_ref().and_then(|fields| fields.u32(layout.socket_id));
         let socket = socket.filter(|socket| *socket < MOST_SOCKETS);
-        let first = bytes.and_then(|bytes| word(&bytes, HEAP_FIRST));
+        let first = fields.and_then(|fields| fields.u64(layout.first));
         let mut walk = Self {
-            memory,
+            reader,
             heap,
             socket: socket.and_then(|socket| i32::try_from(socket).ok()).unwrap_or(-1),
             headers: Vec::new(),
@@ -216,18 +215,17 @@ impl<'a> Walk<'a> {
 
     /// Behind what is known of the last element.
     fn trusted_end(&self) -> u64 {
-        self.headers.last().map_or(0, |header| header.address + header.size)
+        self.headers.last().map_or(0, |header| header.end)
     }
 
     /// The header at an address, if it is of this heap, and its neighbour is the one before.
     fn header(&self, address: u64, previous: Option<u64>) -> Option<Header> {
         let fits = |header: &Header| {
             header.heap == self.heap
-                && header.state != STATE_PAD
                 && previous.is_none_or(|previous| header.previous == previous)
                 && address >= self.trusted_end()
         };
-        let read = |_| Header::read(self.memory, address).filter(fits);
+        let read = |_| self.reader.header(address).filter(fits);
         (0..MOST_READS).find_map(read)
     }
 
@@ -236,21 +234,18 @@ impl<'a> Walk<'a> {
     }
 }
 
-fn word(bytes: &[u8], offset: usize) -> Option<u64> {
-    bytes.get(offset..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
-}
-
-fn half(bytes: &[u8], offset: usize) -> Option<u32> {
-    bytes.get(offset..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
-}
-
 #[cfg(test)]
 pub(super) mod tests {
+    use std::sync::Arc;
+
     use proptest::collection::vec;
     use proptest::prelude::*;
 
     use super::*;
     use crate::holders::made_memory::MadeMemory;
+    use crate::target::Memzone;
+
+    const HEADER_BYTES: u64 = Layout::DPDK_22_11.malloc_elem.bytes;
 
     /// A made heap: elements one after another, of these lengths of data and states.
     #[derive(Debug)]
@@ -269,8 +264,8 @@ pub(super) mod tests {
             let lengths = elements.iter().map(|(data, _)| data + HEADER_BYTES);
             memory.map(HEAP, 0x1000);
             memory.map(FIRST, lengths.sum());
-            memory.write(HEAP + HEAP_FIRST as u64, FIRST);
-            memory.write_half(HEAP + HEAP_SOCKET as u64, 1);
+            memory.write(HEAP + Layout::DPDK_22_11.malloc_heap.first, FIRST);
+            memory.write_half(HEAP + Layout::DPDK_22_11.malloc_heap.socket_id, 1);
             let (mut at, mut previous, mut data) = (FIRST, 0, Vec::new());
             for (index, (length, is_used)) in elements.iter().enumerate() {
                 let end = at + HEADER_BYTES + length;
@@ -294,7 +289,15 @@ pub(super) mod tests {
             Self { memory, data }
         }
 
-        pub(in crate::holders) fn zones(&self, indices: &[usize]) -> Vec<Memzone> {
+        pub(in crate::holders) fn target(&self, zones: Vec<Memzone>) -> XrayTarget {
+            XrayTarget::new(Arc::new(self.memory.clone()), Layout::DPDK_22_11, zones)
+        }
+
+        fn elements(&self, zones: &[usize]) -> Elements {
+            Elements::read(&self.target(self.zones(zones)))
+        }
+
+        fn zones(&self, indices: &[usize]) -> Vec<Memzone> {
             let zone = |index: &usize| Memzone {
                 name: format!("zone{index}"),
                 address: self.data[*index],
@@ -308,7 +311,7 @@ pub(super) mod tests {
     fn elements_are_found_from_any_memzone() {
         let heap = MadeHeap::new(&[(64, true), (4096, true), (128, false), (192, true)]);
         for zone in [0, 1, 3] {
-            let elements = Elements::read(&heap.memory, &heap.zones(&[zone]));
+            let elements = heap.elements(&[zone]);
             assert!(elements.is_whole);
             let element = |address| elements.find(address).and_then(|index| elements.get(index));
             let second = element(heap.data[1] + 4095).unwrap();
@@ -318,18 +321,18 @@ pub(super) mod tests {
             assert_eq!(elements.iter().filter(|element| !element.is_used).count(), 1);
         }
         // A free element is no memzone.
-        assert_eq!(Elements::read(&heap.memory, &heap.zones(&[2])), Elements::default());
+        assert_eq!(heap.elements(&[2]).iter().count(), 0);
     }
 
     #[test]
     fn aligned_data_begins_behind_its_pad() {
         let mut heap = MadeHeap::new(&[(64, true), (1024, true)]);
         let header = heap.data[1] - HEADER_BYTES;
-        heap.memory.write_half(header + ELEMENT_PAD as u64, 256);
-        heap.memory.write_half(header + 256 + ELEMENT_STATE as u64, STATE_PAD);
-        heap.memory.write_half(header + 256 + ELEMENT_PAD as u64, 256);
+        heap.memory.write_half(header + Layout::DPDK_22_11.malloc_elem.pad, 256);
+        heap.memory.write_half(header + 256 + Layout::DPDK_22_11.malloc_elem.state, STATE_PAD);
+        heap.memory.write_half(header + 256 + Layout::DPDK_22_11.malloc_elem.pad, 256);
         let zone = Memzone { name: "aligned".into(), address: heap.data[1] + 256, bytes: 64 };
-        let elements = Elements::read(&heap.memory, &[zone]);
+        let elements = Elements::read(&heap.target(vec![zone]));
         let element = elements.find(heap.data[1] + 256).and_then(|index| elements.get(index));
         assert_eq!(element.map(|element| element.end - element.start), Some(768));
         assert_eq!(elements.find(heap.data[1]), None);
@@ -338,8 +341,9 @@ pub(super) mod tests {
     #[test]
     fn a_broken_link_loses_only_what_lies_before_the_next_memzone() {
         let mut heap = MadeHeap::new(&[(64, true), (64, true), (64, true), (64, true), (64, true)]);
-        heap.memory.write(heap.data[1] - HEADER_BYTES + ELEMENT_NEXT as u64, u64::MAX);
-        let elements = Elements::read(&heap.memory, &heap.zones(&[0, 3]));
+        heap.memory
+            .write(heap.data[1] - HEADER_BYTES + Layout::DPDK_22_11.malloc_elem.next, u64::MAX);
+        let elements = heap.elements(&[0, 3]);
         assert!(!elements.is_whole);
         let found = heap.data.iter().map(|data| elements.find(*data).is_some());
         assert_eq!(found.collect::<Vec<_>>(), [true, true, false, true, true]);
@@ -359,7 +363,7 @@ pub(super) mod tests {
                 let to = heap.data[to] - HEADER_BYTES;
                 heap.memory.write(heap.data[at] - HEADER_BYTES + 8 * (field % 8), to);
             }
-            let elements = Elements::read(&heap.memory, &heap.zones(&[0, 2, 5, 11]));
+            let elements = heap.elements(&[0, 2, 5, 11]);
             let list: Vec<_> = elements.iter().collect();
             prop_assert!(list.windows(2).all(|pair| pair[0].start <= pair[1].start));
             prop_assert!(list.iter().all(|element| element.start <= element.end));

@@ -7,31 +7,27 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::Owned;
+use super::fields::{Fields, words};
 use super::heap::{Element, Elements};
-use crate::memory::{Memory, read_array};
+use super::zones::queue_of_name;
+use crate::memory::Memory;
 use crate::report::Holder;
 use crate::target::{Memzone, XrayTarget};
 
 /// The memzone of the table of ports.
 const PORTS_ZONE: &str = "rte_eth_dev_data";
 
-/// What precedes the table: at most a cache line.
-const PORTS_HEAD: u64 = 64;
+/// `RTE_ETH_NAME_MAX_LEN`, the same in all releases.
+const NAME_BYTES: usize = 64;
 
-/// `RTE_MAX_ETHPORTS` as DPDK is configured unless somebody changes it.
-const MOST_PORTS: u64 = 32;
-
-/// `struct rte_eth_dev_data`, the same in DPDK 21.11 to 25.11.
-const PORT_READ: usize = 104;
-const PORT_NAME_BYTES: usize = 64;
-const PORT_RX_QUEUES: usize = 64;
-const PORT_TX_QUEUES: usize = 72;
-const PORT_RX_COUNT: usize = 80;
-const PORT_TX_COUNT: usize = 82;
-const PORT_PRIVATE: usize = 96;
+/// Most ports that are believed; `RTE_MAX_ETHPORTS` is 32 unless somebody changes it.
+const MOST_PORTS: u64 = 4096;
 
 /// `RTE_MAX_QUEUES_PER_PORT`.
-const MOST_QUEUES: u16 = 1024;
+const MOST_QUEUES: u16 = 4096;
+
+/// What of a structure of a queue is believed to be its own, when others lie in the same element.
+const LEAST_STRUCTURE: u64 = 64;
 
 /// How many pointers lead from the structure of a queue to the last of its memory.
 const MOST_STEPS: usize = 4;
@@ -57,41 +53,46 @@ pub(super) struct PortQueues {
 
 /// The ports of the table. One that is not plausible is left out.
 pub(super) fn ports(target: &XrayTarget) -> Vec<PortQueues> {
-    let memory = target.memory.as_ref();
     let Some(zone) = target.memzones.iter().find(|zone| zone.name == PORTS_ZONE) else {
         return Vec::new();
     };
-    let bytes = zone.bytes.saturating_sub(PORTS_HEAD) / MOST_PORTS;
-    let port = |port: u16| {
-        let address = zone.address.checked_add(PORTS_HEAD + u64::from(port) * bytes)?;
-        PortQueues::read(memory, port, address)
+    let (begin, bytes) = (target.layout.eth_dev_shared.data, target.layout.eth_dev_data.bytes);
+    let count = zone.bytes.saturating_sub(begin) / bytes.max(1);
+    let port = |port: u64| {
+        let address = zone.address.checked_add(begin + port * bytes)?;
+        PortQueues::read(target, u16::try_from(port).ok()?, address)
     };
-    (0..32).filter_map(port).collect()
+    (0..count.min(MOST_PORTS)).filter_map(port).collect()
 }
 
 impl PortQueues {
-    fn read(memory: &dyn Memory, port: u16, address: u64) -> Option<Self> {
-        let data: [u8; PORT_READ] = read_array(memory, address).ok()?;
-        let name = data.get(..PORT_NAME_BYTES)?;
-        let end = name.iter().position(|byte| *byte == 0)?;
-        let is_name = end > 0 && name[..end].iter().all(u8::is_ascii_graphic);
-        let tables = [word(&data, PORT_RX_QUEUES)?, word(&data, PORT_TX_QUEUES)?];
-        let counts = [count(&data, PORT_RX_COUNT)?, count(&data, PORT_TX_COUNT)?];
-        let is_plausible = is_name && counts.iter().all(|count| *count <= MOST_QUEUES);
+    fn read(target: &XrayTarget, port: u16, address: u64) -> Option<Self> {
+        let (memory, layout) = (target.memory.as_ref(), &target.layout.eth_dev_data);
+        let fields = Fields::read(memory, address, layout.bytes)?;
+        fields.name(layout.name, NAME_BYTES)?;
+        let is_own = fields.u16(layout.port_id)? == port;
+        let tables = [fields.u64(layout.rx_queues)?, fields.u64(layout.tx_queues)?];
+        let counts = [fields.u16(layout.nb_rx_queues)?, fields.u16(layout.nb_tx_queues)?];
+        let is_plausible = is_own && counts.iter().all(|count| *count <= MOST_QUEUES);
+        let private = fields.u64(layout.dev_private)?;
         is_plausible.then(|| Self {
             port,
             rx: table(memory, tables[0], counts[0]),
             tx: table(memory, tables[1], counts[1]),
             tables,
-            private: word(&data, PORT_PRIVATE).unwrap_or_default(),
+            private,
         })
     }
 
     /// Whether it has this queue, or no queues at all: it is not configured.
     pub(super) fn has(&self, queue: &Holder) -> bool {
         match queue {
-            Holder::RxQueue { queue, .. } => self.rx.is_empty() || usize::from(*queue) < self.rx.len(),
-            Holder::TxQueue { queue, .. } => self.tx.is_empty() || usize::from(*queue) < self.tx.len(),
+            Holder::RxQueue { queue, .. } => {
+                self.rx.is_empty() || usize::from(*queue) < self.rx.len()
+            }
+            Holder::TxQueue { queue, .. } => {
+                self.tx.is_empty() || usize::from(*queue) < self.tx.len()
+            }
             _ => false,
         }
     }
@@ -111,11 +112,8 @@ fn numbered(table: &[u64]) -> impl Iterator<Item = (u16, u64)> {
 
 /// Nothing if any of it cannot be read.
 fn table(memory: &dyn Memory, address: u64, count: u16) -> Vec<u64> {
-    let mut bytes = vec![0; usize::from(count) * size_of::<u64>()];
-    match memory.read(address, &mut bytes) {
-        Ok(()) => words(&bytes).collect(),
-        Err(_) => Vec::new(),
-    }
+    let fields = Fields::read(memory, address, u64::from(count) * 8);
+    fields.map(|fields| fields.words().collect()).unwrap_or_default()
 }
 
 /// Elements of the heap that belong to queues and drivers, and their memzones that no name tells.
@@ -151,7 +149,8 @@ impl Claim {
     }
 }
 
-fn port(holder: &Holder) -> Option<u16> {
+/// The port that memory belongs to.
+pub(super) fn port(holder: &Holder) -> Option<u16> {
     match holder {
         Holder::RxQueue { port, .. }
         | Holder::TxQueue { port, .. }
@@ -235,7 +234,8 @@ impl<'a> QueueSearch<'a> {
         if all.len() == 1 && !self.closed.contains(&element) {
             return Some((start, end));
         }
-        let shortest = all.windows(2).map(|pair| pair[1] - pair[0]).min().unwrap_or(PORTS_HEAD);
+        let shortest =
+            all.windows(2).map(|pair| pair[1] - pair[0]).min().unwrap_or(LEAST_STRUCTURE);
         let next = all.iter().find(|other| **other > structure).copied();
         let part_end = next.unwrap_or(structure.saturating_add(shortest)).min(end);
         Some((structure, part_end))
@@ -260,7 +260,7 @@ impl<'a> QueueSearch<'a> {
     fn owned(&self, ports: &[PortQueues]) -> Vec<Owned> {
         let whole = |element: usize, holder: &Holder| {
             let element = self.elements.get(element)?;
-            Some(Owned { start: element.start, end: element.end, holder: holder.clone() })
+            Some(Owned::new(element.start, element.end, holder.clone()))
         };
         let claimed = self.claims.iter().filter_map(|(element, claim)| match claim {
             Claim::One(holder) => whole(*element, holder),
@@ -272,7 +272,7 @@ impl<'a> QueueSearch<'a> {
             if structures.len() > 1 || self.closed.contains(element) {
                 owned.extend(structures.iter().filter_map(|(structure, queue)| {
                     let (start, end) = self.part(*element, *structure)?;
-                    Some(Owned { start, end, holder: queue.clone() })
+                    Some(Owned::new(start, end, queue.clone()))
                 }));
             }
         }
@@ -288,17 +288,5 @@ impl<'a> QueueSearch<'a> {
 /// Memzones of which the name tells what they are: no memory of a queue, or that of a known one.
 fn is_named(zone: &Memzone) -> bool {
     const BEGINS: [&str; 3] = ["MP_", "RG_", "rte_"];
-    BEGINS.iter().any(|begin| zone.name.starts_with(begin))
-}
-
-fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
-    bytes.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_le_bytes))
-}
-
-fn word(bytes: &[u8], offset: usize) -> Option<u64> {
-    bytes.get(offset..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
-}
-
-fn count(bytes: &[u8], offset: usize) -> Option<u16> {
-    bytes.get(offset..)?.first_chunk().map(|bytes| u16::from_le_bytes(*bytes))
+    BEGINS.iter().any(|begin| zone.name.starts_with(begin)) || queue_of_name(&zone.name).is_some()
 }

@@ -1,6 +1,7 @@
 //! Memzones that tell by their names what they are.
 
 use super::Owned;
+use super::queues::{PortQueues, port};
 use crate::layout::RingLayout;
 use crate::memory::{Memory, read_u32};
 use crate::report::Holder;
@@ -10,23 +11,28 @@ use crate::target::{Memzone, XrayTarget};
 const RING_ZONE: &str = "RG_";
 
 /// The memzones of an app.
-pub(super) fn memzones(target: &XrayTarget) -> Vec<Owned> {
-    let owned = |zone: &Memzone| Owned {
-        start: zone.address,
-        end: zone.address.saturating_add(zone.bytes),
-        holder: holder(target, zone),
+pub(super) fn memzones(target: &XrayTarget, ports: &[PortQueues]) -> Vec<Owned> {
+    let owned = |zone: &Memzone| {
+        let end = zone.address.saturating_add(zone.bytes);
+        Owned::new(zone.address, end, holder(target, ports, zone))
     };
     target.memzones.iter().map(owned).collect()
 }
 
-fn holder(target: &XrayTarget, zone: &Memzone) -> Holder {
+fn holder(target: &XrayTarget, ports: &[PortQueues], zone: &Memzone) -> Holder {
     let ring = || {
         let name = zone.name.strip_prefix(RING_ZONE)?.to_owned();
         let (used, capacity) =
             ring_fill(target.memory.as_ref(), &target.layout.ring, zone.address)?;
         Some(Holder::Ring { name, used, capacity })
     };
-    let queue = || queue_of_name(&zone.name);
+    let queue = || {
+        let queue = queue_of_name(&zone.name)?;
+        let known = ports.iter().find(|known| known.port == port(&queue).unwrap_or(u16::MAX));
+        // The control queue of virtio has the number behind the last.
+        let other = known.filter(|known| !known.has(&queue));
+        Some(other.map_or(queue, |other| Holder::PortDriver { port: other.port }))
+    };
     ring().or_else(queue).unwrap_or_else(|| Holder::Memzone { name: zone.name.clone() })
 }
 
@@ -46,7 +52,7 @@ fn ring_fill(memory: &dyn Memory, layout: &RingLayout, ring: u64) -> Option<(u64
 
 /// Queues of drivers: `eth_p0_q1_rx_ring` by `rte_eth_dma_zone_reserve()`, `port0_vq3` by virtio, where
 /// queues to receive and to send alternate.
-fn queue_of_name(name: &str) -> Option<Holder> {
+pub(super) fn queue_of_name(name: &str) -> Option<Holder> {
     if let Some(rest) = name.strip_prefix("eth_p") {
         let (port, rest) = number(rest)?;
         let (queue, purpose) = number(rest.strip_prefix("_q")?)?;

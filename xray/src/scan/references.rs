@@ -175,7 +175,7 @@ pub(super) fn mark(
     progress: &mut dyn FnMut(u64),
 ) -> Result<Searched, XrayError> {
     let mut found = |address, object| {
-        if !holders.is_free(address) {
+        if holders.can_refer(address) {
             reached.add(object, Reach::From(holders.id(address)));
         }
     };

@@ -1,0 +1,239 @@
+//! Executables and libraries of an app: their variables, by symbols of the file or of its separate debug
+//! file.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use object::elf::PF_W;
+use object::{
+    Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadCache, SectionKind, SegmentFlags,
+    SymbolKind,
+};
+use pmdscope_profile::{file_name, load_bias, open_mapped_file};
+
+use super::places::{self, Places};
+use super::{Owned, Variable};
+use crate::Mapping;
+use crate::memory::Memory;
+use crate::report::Holder;
+
+/// Most symbols of a file that are read.
+const MOST_SYMBOLS: usize = 1 << 20;
+
+/// What of a file is compared with the memory of a core file: the header of its segments, and often its
+/// build id.
+const COMPARED: usize = 512;
+
+/// A file of which an app has mapped code.
+#[derive(Debug)]
+pub(super) struct Module {
+    /// Without its directory.
+    pub(super) name: String,
+    /// It is the executable, not a library.
+    pub(super) is_executable: bool,
+    /// What is added to addresses of the file for those of the process.
+    bias: u64,
+    /// Writable segments, addresses of the process.
+    data: Vec<(u64, u64)>,
+    /// Variables in them, addresses of the process.
+    variables: Vec<Symbol>,
+    /// Where the file's initial thread-local storage ends, its alignment, and the variables in it by their
+    /// offsets from its begin.
+    pub(super) tls: Option<ThreadLocals>,
+    file: File,
+    debug: Option<File>,
+    places: OnceLock<Places>,
+}
+
+/// A variable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Symbol {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) name: String,
+}
+
+/// Thread-local variables of a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ThreadLocals {
+    /// Bytes of each thread.
+    pub(super) bytes: u64,
+    /// Variables by their offsets in them.
+    pub(super) variables: Vec<Symbol>,
+}
+
+/// The modules of an app. One that cannot be opened, or is no ELF file, is left out.
+pub(super) fn modules(memory: &dyn Memory, pid: Option<u32>, maps: &[Mapping]) -> Vec<Module> {
+    let mut files: BTreeMap<(&str, u64), Vec<&Mapping>> = BTreeMap::new();
+    for mapping in maps.iter().filter(|mapping| mapping.path.starts_with('/')) {
+        files.entry((&mapping.device, mapping.inode)).or_default().push(mapping);
+    }
+    let executable = pid.and_then(|pid| std::fs::read_link(format!("/proc/{pid}/exe")).ok());
+    let executable = executable.map(|path| file_name(&path.to_string_lossy()));
+    let code = files.values().filter_map(|maps| maps.iter().find(|mapping| mapping.executable));
+    let module = |code: &&Mapping| {
+        let mut module = Module::open(memory, pid, maps, code)?;
+        module.is_executable = executable.as_ref() == Some(&module.name);
+        Some(module)
+    };
+    code.filter_map(module).collect()
+}
+
+impl Module {
+    fn open(
+        memory: &dyn Memory,
+        pid: Option<u32>,
+        maps: &[Mapping],
+        code: &Mapping,
+    ) -> Option<Self> {
+        let file = match pid {
+            Some(pid) => open_mapped_file(pid, code)?,
+            None => open_same_file(memory, maps, code)?,
+        };
+        let cache = ReadCache::new(&file);
+        let elf = object::File::parse(&cache).ok()?;
+        let bias = load_bias(&elf, code)?;
+        let data = writable(&elf, bias);
+        let debug = debug_file(&elf, pid);
+        let debug_cache = debug.as_ref().map(ReadCache::new);
+        let debug_elf = debug_cache.as_ref().and_then(|cache| object::File::parse(cache).ok());
+        let (mut variables, mut locals) = (Vec::new(), Vec::new());
+        for elf in [Some(&elf), debug_elf.as_ref()].into_iter().flatten() {
+            let symbols = elf.symbols().chain(elf.dynamic_symbols()).take(MOST_SYMBOLS);
+            for symbol in symbols.filter(is_variable) {
+                let Some(found) = Symbol::of(&symbol) else { continue };
+                if symbol.kind() == SymbolKind::Tls {
+                    locals.push(found);
+                } else {
+                    variables.extend(found.moved(bias));
+                }
+            }
+        }
+        variables.retain(|symbol| {
+            data.iter().any(|data| data.0 <= symbol.start && symbol.end <= data.1)
+        });
+        let tls = tls_bytes(&elf).map(|bytes| ThreadLocals { bytes, variables: locals });
+        drop(debug_elf);
+        drop(debug_cache);
+        drop(elf);
+        drop(cache);
+        Some(Self {
+            name: file_name(&code.path),
+            is_executable: false,
+            bias,
+            data,
+            variables,
+            tls,
+            file,
+            debug,
+            places: OnceLock::new(),
+        })
+    }
+
+    /// Writable segments, addresses of the process.
+    pub(super) fn writable(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.data.iter().copied()
+    }
+
+    /// Its data as a whole, of which no variable is known.
+    pub(super) fn data(&self) -> impl Iterator<Item = Owned> {
+        let holder = self.global(None);
+        self.data.iter().map(move |(start, end)| Owned::new(*start, *end, holder.clone()))
+    }
+
+    /// Its variables; `number` is its own.
+    pub(super) fn variables(&self, number: usize) -> impl Iterator<Item = Owned> {
+        self.variables.iter().map(move |symbol| Owned {
+            variable: Some(Variable {
+                module: number,
+                address: symbol.start.wrapping_sub(self.bias),
+            }),
+            ..Owned::new(symbol.start, symbol.end, self.global(Some(symbol.name.clone())))
+        })
+    }
+
+    fn global(&self, symbol: Option<String>) -> Holder {
+        Holder::Global { symbol, module: self.name.clone(), place: None }
+    }
+
+    /// Where the variable at this address of the file is declared. Reads the debug information, once.
+    pub(super) fn place(&self, address: u64) -> Option<String> {
+        let read = || {
+            let files = [Some(&self.file), self.debug.as_ref()];
+            files.into_iter().flatten().map(places::read).find(|places| !places.is_empty())
+        };
+        self.places.get_or_init(|| read().unwrap_or_default()).get(&address).cloned()
+    }
+}
+
+impl Symbol {
+    fn of<'data>(symbol: &impl ObjectSymbol<'data>) -> Option<Self> {
+        let (start, name) = (symbol.address(), symbol.name().ok()?);
+        let end = start.checked_add(symbol.size())?;
+        (!name.is_empty()).then(|| Self { start, end, name: name.to_owned() })
+    }
+
+    fn moved(self, bias: u64) -> Option<Self> {
+        let start = self.start.wrapping_add(bias);
+        let end = start.checked_add(self.end - self.start)?;
+        Some(Self { start, end, ..self })
+    }
+}
+
+fn is_variable<'data>(symbol: &impl ObjectSymbol<'data>) -> bool {
+    let is_data = matches!(symbol.kind(), SymbolKind::Data | SymbolKind::Tls);
+    is_data && !symbol.is_undefined() && symbol.size() > 0
+}
+
+/// Writable segments.
+fn writable<'data>(elf: &impl Object<'data>, bias: u64) -> Vec<(u64, u64)> {
+    let is_data = |flags| matches!(flags, SegmentFlags::Elf { p_flags } if p_flags & PF_W != 0);
+    let mut ranges = Vec::new();
+    for segment in elf.segments().filter(|segment| is_data(segment.flags())) {
+        let start = segment.address().wrapping_add(bias);
+        ranges.extend(start.checked_add(segment.size()).map(|end| (start, end)));
+    }
+    ranges
+}
+
+/// Bytes of thread-local storage of each thread.
+fn tls_bytes<'data>(elf: &impl Object<'data>) -> Option<u64> {
+    let is_tls = |kind| matches!(kind, SectionKind::Tls | SectionKind::UninitializedTls);
+    let (mut begin, mut end) = (None::<u64>, 0);
+    for section in elf.sections().filter(|section| is_tls(section.kind())) {
+        begin = Some(begin.map_or(section.address(), |begin| begin.min(section.address())));
+        end = section.address().checked_add(section.size())?.max(end);
+    }
+    end.checked_sub(begin?)
+}
+
+/// The file with debug information of a module that has none itself: of the app's own file system, or of
+/// this one.
+fn debug_file<'data>(elf: &impl Object<'data>, pid: Option<u32>) -> Option<File> {
+    let id = elf.build_id().ok()??;
+    let (first, rest) = id.split_first()?;
+    let mut path = format!("usr/lib/debug/.build-id/{first:02x}/");
+    for byte in rest {
+        let _ = write!(path, "{byte:02x}");
+    }
+    path.push_str(".debug");
+    let of_app = pid.map(|pid| PathBuf::from(format!("/proc/{pid}/root")).join(&path));
+    let mut places = of_app.into_iter().chain([PathBuf::from("/").join(&path)]);
+    places.find_map(|path| File::open(path).ok())
+}
+
+/// The file at the path of a mapping, if the memory of the app begins as it does: a core file says only
+/// where the file was.
+fn open_same_file(memory: &dyn Memory, maps: &[Mapping], code: &Mapping) -> Option<File> {
+    let begins = |mapping: &&Mapping| mapping.path == code.path && mapping.offset == 0;
+    let begin = maps.iter().find(begins)?;
+    let file = File::open(&code.path).ok()?;
+    let (mut of_file, mut of_memory) = ([0; COMPARED], [0; COMPARED]);
+    file.read_exact_at(&mut of_file, 0).ok()?;
+    memory.read(begin.start, &mut of_memory).ok()?;
+    (of_file == of_memory).then_some(file)
+}

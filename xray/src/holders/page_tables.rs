@@ -1,0 +1,58 @@
+//! Tables of the EAL that have the addresses of all its pages. They refer to no mbuf, though many an mbuf
+//! begins where a page does, or lies around that address.
+
+use std::collections::BTreeSet;
+
+use super::fields::Fields;
+use crate::Mapping;
+use crate::target::XrayTarget;
+
+/// The first word of the configuration that processes share.
+const MAGIC: u32 = 19_820_526;
+
+/// Most lists of pages, and most heaps, that are believed.
+const MOST_LISTS: u64 = 1024;
+
+/// What the names of the tables' files begin with.
+const TABLE_FILE: &str = "fbarray_";
+
+/// Where they are: by the names of their files, or, for an app without files, by the shared configuration,
+/// in which the heaps lie.
+pub(super) fn page_tables(
+    target: &XrayTarget,
+    maps: &[Mapping],
+    heaps: &BTreeSet<u64>,
+) -> Vec<(u64, u64)> {
+    let is_table = |mapping: &&Mapping| {
+        mapping.path.rsplit('/').next().is_some_and(|file| file.starts_with(TABLE_FILE))
+    };
+    let files = maps.iter().filter(is_table).map(|mapping| (mapping.start, mapping.end));
+    let config = heaps.iter().find_map(|heap| configuration(target, *heap));
+    files.chain(config.into_iter().flat_map(|config| tables(target, config))).collect()
+}
+
+/// The shared configuration that has this heap.
+fn configuration(target: &XrayTarget, heap: u64) -> Option<u64> {
+    let (config, each) = (&target.layout.mem_config, target.layout.malloc_heap.bytes);
+    let address = |index: u64| heap.checked_sub(config.malloc_heaps + index * each);
+    let is_config = |address: &u64| {
+        let fields = Fields::read(target.memory.as_ref(), *address, 8);
+        fields.and_then(|fields| fields.u32(config.magic)) == Some(MAGIC)
+    };
+    (0..config.malloc_heaps_len.min(MOST_LISTS)).filter_map(address).find(is_config)
+}
+
+fn tables(target: &XrayTarget, config: u64) -> Vec<(u64, u64)> {
+    let (layout, array) = (&target.layout.mem_config, &target.layout.fbarray);
+    let list = target.layout.memseg_list.bytes;
+    let table = |index: u64| {
+        // The array is the last of the list.
+        let behind = config.checked_add(layout.memsegs + (index + 1) * list)?;
+        let address = behind.checked_sub(array.bytes)?;
+        let fields = Fields::read(target.memory.as_ref(), address, array.bytes)?;
+        let (data, pages) = (fields.u64(array.data)?, u64::from(fields.u32(array.len)?));
+        let end = data.checked_add(pages.checked_mul(u64::from(fields.u32(array.elt_sz)?))?)?;
+        (data != 0).then_some((data, end))
+    };
+    (0..layout.memsegs_len.min(MOST_LISTS)).filter_map(table).collect()
+}

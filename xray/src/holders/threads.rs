@@ -1,0 +1,274 @@
+//! Stacks and thread-local storage of the threads of an app.
+//!
+//! Without stopping a thread nobody tells its registers. But the C library (glibc) keeps a
+//! `struct pthread` of each, above the stack, in lists that begin in its own data or in that of the dynamic
+//! linker. An entry is believed when its neighbours point back to it and its thread id is one of the app's.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Owned;
+use super::fields::Fields;
+use super::modules::Module;
+use super::sources::Thread;
+use crate::Mapping;
+use crate::memory::Memory;
+use crate::report::Holder;
+
+/// Offsets in `struct pthread` of glibc, which have not changed since 2.4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct PthreadLayout {
+    /// Links to the next and the previous one.
+    list: u64,
+    tid: u64,
+    /// Pointers to the structure itself, and where the table of its thread-local blocks is: x86-64, where
+    /// the blocks lie below the structure. On arm64 they lie above.
+    head: Option<HeadLayout>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct HeadLayout {
+    own: [u64; 2],
+    dtv: u64,
+}
+
+const X86_64: PthreadLayout =
+    PthreadLayout { list: 704, tid: 720, head: Some(HeadLayout { own: [0, 16], dtv: 8 }) };
+const ARM64: PthreadLayout = PthreadLayout { list: 192, tid: 208, head: None };
+
+/// Bytes of the structure: enough to have its stack in it, in all releases.
+const PTHREAD_BYTES: u64 = 2304;
+
+/// What of the data of a module is searched for the begin of a list.
+const MOST_SEARCHED: u64 = 1 << 20;
+
+/// More threads are not followed.
+const MOST_THREADS: usize = 1 << 16;
+
+/// Most blocks of thread-local storage of a thread, and how far below its structure they begin.
+const MOST_BLOCKS: u64 = 1024;
+const MOST_LOCAL_BYTES: u64 = 1 << 24;
+
+/// A thread whose structure was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Found {
+    tid: u32,
+    /// Address of its `struct pthread`.
+    pthread: u64,
+    /// What the C library says of its stack; `None` for the main thread.
+    stack: Option<(u64, u64)>,
+    /// Its blocks of thread-local storage below the structure, by number of the module.
+    blocks: BTreeMap<u64, u64>,
+}
+
+/// The stacks and the thread-local storage of these threads. What of a thread cannot be told is left out.
+pub(super) fn stacks(
+    memory: &dyn Memory,
+    maps: &[Mapping],
+    modules: &[Module],
+    threads: &[Thread],
+) -> Vec<Owned> {
+    let tids: BTreeSet<u32> = threads.iter().map(|thread| thread.id).collect();
+    let data = library_data(modules);
+    let search = |layout| ThreadSearch { memory, maps, layout, tids: &tids }.run(&data);
+    let mut found = search(X86_64);
+    if found.is_empty() {
+        found = search(ARM64);
+    }
+    let executable = modules.iter().find(|module| module.is_executable);
+    let mut owned = Vec::new();
+    for thread in threads {
+        if let Some(found) = found.iter().find(|found| found.tid == thread.id) {
+            owned.extend(found.owned(maps, &thread.name, executable));
+        }
+        if thread.is_main {
+            let stack = maps.iter().find(|mapping| mapping.path == "[stack]");
+            let holder = Holder::Stack { thread: thread.name.clone() };
+            owned.extend(stack.map(|stack| Owned::new(stack.start, stack.end, holder)));
+        }
+    }
+    owned
+}
+
+/// Where lists of threads can begin: in the C library and the dynamic linker; of an app that is linked
+/// statically in its own data.
+fn library_data(modules: &[Module]) -> Vec<(u64, u64)> {
+    const LIBRARIES: [&str; 5] = ["ld-linux", "ld-2.", "libc.so", "libc-2.", "libpthread"];
+    let is_library = |module: &&Module| LIBRARIES.iter().any(|name| module.name.starts_with(name));
+    let libraries: Vec<&Module> = modules.iter().filter(is_library).collect();
+    let of_app = modules.iter().filter(|module| module.is_executable && libraries.is_empty());
+    let ranges = libraries.iter().copied().chain(of_app).flat_map(Module::writable);
+    ranges.map(|(start, end)| (start, end.min(start.saturating_add(MOST_SEARCHED)))).collect()
+}
+
+struct ThreadSearch<'a> {
+    memory: &'a dyn Memory,
+    maps: &'a [Mapping],
+    layout: PthreadLayout,
+    tids: &'a BTreeSet<u32>,
+}
+
+impl ThreadSearch<'_> {
+    fn run(&self, data: &[(u64, u64)]) -> Vec<Found> {
+        let mut found = BTreeMap::new();
+        for (start, end) in data {
+            let Some(fields) = Fields::read_large(self.memory, *start, end - start) else {
+                continue;
+            };
+            for word in fields.words().filter(|word| self.is_writable(*word)) {
+                if !found.contains_key(&word) && self.is_linked(word) {
+                    self.follow(word, &mut found);
+                }
+            }
+        }
+        found.into_values().collect()
+    }
+
+    /// All of a list that are threads, from one of them on. The head of the list is none.
+    fn follow(&self, first: u64, found: &mut BTreeMap<u64, Found>) {
+        let mut link = first;
+        while found.len() < MOST_THREADS {
+            if self.is_linked(link) {
+                let Some(thread) = self.thread(link) else { return };
+                if found.insert(link, thread).is_some() {
+                    return;
+                }
+            }
+            let Some(next) = self.word(link) else { return };
+            if next == first || next == link {
+                return;
+            }
+            link = next;
+            // The head, which is no thread, is passed once.
+            if !self.is_linked(link) {
+                let Some(next) = self.word(link).filter(|next| self.is_linked(*next)) else {
+                    return;
+                };
+                link = next;
+            }
+        }
+    }
+
+    fn is_writable(&self, address: u64) -> bool {
+        let behind = self.maps.partition_point(|mapping| mapping.start <= address);
+        let mapping = self.maps[..behind].last();
+        address.is_multiple_of(8)
+            && mapping.is_some_and(|mapping| mapping.contains(address) && mapping.writable)
+    }
+
+    fn word(&self, address: u64) -> Option<u64> {
+        Fields::read(self.memory, address, 8)?.u64(0)
+    }
+
+    /// Whether the link of a thread of the app is at this address.
+    fn is_linked(&self, link: u64) -> bool {
+        let check = || {
+            let pthread = link.checked_sub(self.layout.list)?;
+            let fields = Fields::read(self.memory, pthread, self.layout.tid + 4)?;
+            let own = self
+                .layout
+                .head
+                .is_none_or(|head| head.own.iter().all(|own| fields.u64(*own) == Some(pthread)));
+            let tid = fields.u32(self.layout.tid)?;
+            let next = fields.u64(self.layout.list)?;
+            let previous = fields.u64(self.layout.list + 8)?;
+            let back = self.word(next.checked_add(8)?)? == link && self.word(previous)? == link;
+            Some(own && back && self.tids.contains(&tid))
+        };
+        check().unwrap_or(false)
+    }
+
+    fn thread(&self, link: u64) -> Option<Found> {
+        let pthread = link.checked_sub(self.layout.list)?;
+        let behind = self.maps.partition_point(|mapping| mapping.start <= pthread);
+        let mapping = self.maps[..behind].last().filter(|mapping| mapping.contains(pthread))?;
+        let bytes = PTHREAD_BYTES.min(mapping.end - pthread);
+        let fields = Fields::read(self.memory, pthread, bytes)?;
+        Some(Found {
+            tid: fields.u32(self.layout.tid)?,
+            pthread,
+            stack: self.stack(&fields, pthread),
+            blocks: self.layout.head.map_or_else(BTreeMap::new, |head| {
+                fields.u64(head.dtv).map(|dtv| self.blocks(dtv, pthread)).unwrap_or_default()
+            }),
+        })
+    }
+
+    /// The address and length of the stack stand behind each other somewhere in the structure, which lies
+    /// in that stack.
+    fn stack(&self, fields: &Fields, pthread: u64) -> Option<(u64, u64)> {
+        const PAGE: u64 = 4096;
+        let words: Vec<u64> = fields.words().collect();
+        let behind = usize::try_from(self.layout.tid / 8).ok()?;
+        let is_stack = |pair: &&[u64]| {
+            let end = pair[0].checked_add(pair[1]);
+            pair[0].is_multiple_of(PAGE)
+                && pair[1].is_multiple_of(PAGE)
+                && pair[0] != 0
+                && end.is_some_and(|end| (pair[0]..end).contains(&pthread))
+        };
+        let pair = words.get(behind..)?.windows(2).find(is_stack)?;
+        Some((pair[0], pair[0] + pair[1]))
+    }
+
+    /// The dynamic thread vector: pairs of an address and what to free, by number of the module. Its length
+    /// stands before it.
+    fn blocks(&self, dtv: u64, pthread: u64) -> BTreeMap<u64, u64> {
+        let read = || {
+            let count = self.word(dtv.checked_sub(16)?)?.min(MOST_BLOCKS);
+            let fields = Fields::read(self.memory, dtv, (count + 1) * 16)?;
+            let is_below = |address: &u64| {
+                pthread
+                    .checked_sub(*address)
+                    .is_some_and(|below| (1..MOST_LOCAL_BYTES).contains(&below))
+            };
+            let block = |module: u64| Some((module, fields.u64(module * 16).filter(is_below)?));
+            Some((1..=count).filter_map(block).collect())
+        };
+        read().unwrap_or_default()
+    }
+}
+
+impl Found {
+    fn owned(&self, maps: &[Mapping], name: &str, executable: Option<&Module>) -> Vec<Owned> {
+        let mapping = maps.iter().find(|mapping| mapping.contains(self.pthread));
+        let Some(mapping) = mapping else { return Vec::new() };
+        let (bottom, top) = self.stack.unwrap_or((mapping.start, self.pthread + PTHREAD_BYTES));
+        let in_stack = |block: &&u64| **block >= bottom.max(mapping.start);
+        let lowest = self.blocks.values().filter(in_stack).min().copied();
+        let local = lowest.unwrap_or(self.pthread);
+        let thread_local = |symbol| Holder::ThreadLocal { thread: name.to_owned(), symbol };
+        let mut owned = Vec::new();
+        if self.stack.is_some() {
+            let stack = Holder::Stack { thread: name.to_owned() };
+            owned.push(Owned::new(bottom.max(mapping.start), local, stack));
+        }
+        // The structure of the main thread is alone in its mapping, without a stack.
+        let mut at = local;
+        for (start, end, symbol) in self.variables(executable) {
+            if start >= at && end <= self.pthread {
+                owned.push(Owned::new(at, start, thread_local(None)));
+                owned.push(Owned::new(start, end, thread_local(Some(symbol))));
+                at = end;
+            }
+        }
+        owned.push(Owned::new(at, top.min(mapping.end), thread_local(None)));
+        owned
+    }
+
+    /// Thread-local variables of the executable, the first module: its block ends below the structure.
+    fn variables(&self, executable: Option<&Module>) -> Vec<(u64, u64, String)> {
+        let of_block = || {
+            let locals = executable?.tls.as_ref()?;
+            let block = *self.blocks.get(&1)?;
+            let gap = self.pthread.checked_sub(block.checked_add(locals.bytes)?)?;
+            let variable = |symbol: &super::modules::Symbol| {
+                let end = symbol.end.min(locals.bytes);
+                (block + symbol.start.min(end), block + end, symbol.name.clone())
+            };
+            (gap < 4096).then(|| locals.variables.iter().map(variable).collect::<Vec<_>>())
+        };
+        let mut variables = of_block().unwrap_or_default();
+        variables.sort_by_key(|(start, ..)| *start);
+        variables
+    }
+}
