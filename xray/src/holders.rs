@@ -12,6 +12,8 @@ mod made_memory;
 mod modules;
 mod page_tables;
 mod places;
+#[cfg(test)]
+mod process_tests;
 mod queues;
 mod sources;
 mod threads;

@@ -290,3 +290,135 @@ fn is_named(zone: &Memzone) -> bool {
     const BEGINS: [&str; 3] = ["MP_", "RG_", "rte_"];
     BEGINS.iter().any(|begin| zone.name.starts_with(begin)) || queue_of_name(&zone.name).is_some()
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::holders::heap::tests::MadeHeap;
+    use crate::layout::Layout;
+
+    const LAYOUT: Layout = Layout::DPDK_22_11;
+    const PORT_BYTES: u64 = LAYOUT.eth_dev_data.bytes;
+    /// Numbers of elements.
+    const PORTS: usize = 0;
+    const RX_TABLE: usize = 1;
+    const TX_TABLE: usize = 2;
+    const RX_QUEUES: [usize; 2] = [3, 4];
+    const TX_QUEUE: usize = 5;
+    const PRIVATE: usize = 6;
+    const RING_ZONE: usize = 7;
+    const FREE: usize = 8;
+    // Those from 9 to 13 have no purpose of their own.
+
+    /// Port 0 with two queues to receive and one to send.
+    fn made() -> MadeHeap {
+        let mut lengths = vec![(64 + 2 * PORT_BYTES, true)];
+        lengths.extend([(256, true); 13]);
+        lengths[FREE].1 = false;
+        let mut heap = MadeHeap::new(&lengths);
+        let (port, fields) = (heap.data[PORTS] + LAYOUT.eth_dev_shared.data, &LAYOUT.eth_dev_data);
+        heap.memory.write_bytes(port + fields.name, b"net_made0\0");
+        for (field, element) in [
+            (fields.rx_queues, RX_TABLE),
+            (fields.tx_queues, TX_TABLE),
+            (fields.dev_private, PRIVATE),
+        ] {
+            heap.memory.write(port + field, heap.data[element]);
+        }
+        heap.memory.write_half(port + fields.nb_rx_queues, 2 | 1 << 16);
+        for (table, number, queue) in
+            [(RX_TABLE, 0, RX_QUEUES[0]), (RX_TABLE, 1, RX_QUEUES[1]), (TX_TABLE, 0, TX_QUEUE)]
+        {
+            // Drivers may point into the structure.
+            heap.memory.write(heap.data[table] + 8 * number, heap.data[queue] + 64);
+        }
+        heap
+    }
+
+    fn point(heap: &mut MadeHeap, from: usize, to: usize) {
+        let at = heap.data[from] + 8 * to as u64;
+        heap.memory.write(at, heap.data[to] + 16);
+    }
+
+    fn holder(owned: &[Owned], address: u64) -> Option<Holder> {
+        let owned = owned.iter().find(|owned| (owned.start..owned.end).contains(&address));
+        owned.map(|owned| owned.holder.clone())
+    }
+
+    fn queues(heap: &MadeHeap) -> Vec<Owned> {
+        let zone = |name: &str, element: usize, bytes| Memzone {
+            name: name.into(),
+            address: heap.data[element],
+            bytes,
+        };
+        let ports_bytes = 64 + 2 * PORT_BYTES;
+        let target = heap
+            .target(vec![zone(PORTS_ZONE, PORTS, ports_bytes), zone("RG_backlog", RING_ZONE, 256)]);
+        queue_memory(&target, &Elements::read(&target), &ports(&target))
+    }
+
+    #[test]
+    fn what_one_queue_points_to_is_its_own() {
+        let mut heap = made();
+        for (from, to) in [
+            (RX_QUEUES[0], 9),
+            (9, 10),
+            (RX_QUEUES[1], 11),
+            (TX_QUEUE, 12),
+            // Not its own: of two queues, of the port, a ring, and memory that nobody uses.
+            (RX_QUEUES[0], 13),
+            (TX_QUEUE, 13),
+            (RX_QUEUES[0], PRIVATE),
+            (RX_QUEUES[0], RX_QUEUES[1]),
+            (RX_QUEUES[0], RING_ZONE),
+            (RX_QUEUES[0], FREE),
+            (RX_QUEUES[0], RX_TABLE),
+        ] {
+            point(&mut heap, from, to);
+        }
+        let owned = queues(&heap);
+        let of = |element: usize| holder(&owned, heap.data[element] + 200);
+        let rx = |queue| Some(Holder::RxQueue { port: 0, queue });
+        assert_eq!([of(RX_QUEUES[0]), of(9), of(10)], [rx(0), rx(0), rx(0)]);
+        assert_eq!([of(RX_QUEUES[1]), of(11)], [rx(1), rx(1)]);
+        let tx = Some(Holder::TxQueue { port: 0, queue: 0 });
+        assert_eq!([of(TX_QUEUE), of(12)], [tx.clone(), tx]);
+        let driver = Some(Holder::PortDriver { port: 0 });
+        assert_eq!([of(13), of(PRIVATE)], [driver.clone(), driver]);
+        assert_eq!([of(RING_ZONE), of(FREE), of(RX_TABLE), of(PORTS)], [None, None, None, None]);
+    }
+
+    #[test]
+    fn structures_in_one_element_are_told_apart() {
+        let mut heap = made();
+        let both = heap.data[RX_QUEUES[0]];
+        heap.memory.write(heap.data[RX_TABLE], both + 64);
+        heap.memory.write(heap.data[RX_TABLE] + 8, both + 128);
+        let owned = queues(&heap);
+        let of = |offset| holder(&owned, both + offset);
+        assert_eq!(of(127), Some(Holder::RxQueue { port: 0, queue: 0 }));
+        assert_eq!(of(128), Some(Holder::RxQueue { port: 0, queue: 1 }));
+        assert_eq!([of(0), of(192)], [None, None]);
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_neither_hangs_nor_crashes(
+            pointers in vec((0..14_usize, 0..32_u64, 0..14_usize), 0..80),
+            words in vec((0..14_usize, 0..40_u64, any::<u64>()), 0..20),
+        ) {
+            let mut heap = made();
+            for (from, at, to) in pointers {
+                heap.memory.write(heap.data[from] + 8 * at, heap.data[to] + 8 * at);
+            }
+            for (element, at, word) in words {
+                heap.memory.write(heap.data[element] + 8 * at, word);
+            }
+            let owned = queues(&heap);
+            prop_assert!(owned.iter().all(|owned| owned.start <= owned.end));
+        }
+    }
+}

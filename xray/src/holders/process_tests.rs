@@ -1,0 +1,108 @@
+//! Holders in this very process, and in memory that nobody made on purpose.
+
+use std::cell::Cell;
+use std::ptr;
+use std::sync::{Arc, mpsc};
+use std::thread;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::heap::tests::MadeHeap;
+use super::{HolderMap, HolderSources, Thread};
+use crate::layout::Layout;
+use crate::memory::ProcessMemory;
+use crate::report::Holder;
+use crate::target::{Memzone, XrayTarget};
+
+static HELD_BY_A_STATIC: [u64; 5] = [1, 2, 3, 4, 5];
+static HELD_IN_DATA: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(7);
+
+thread_local! {
+    static HELD_BY_A_THREAD: Cell<[u64; 9]> = const { Cell::new([3; 9]) };
+}
+
+fn address<T>(value: &T) -> u64 {
+    ptr::from_ref(value) as usize as u64
+}
+
+fn of_this_process() -> HolderMap {
+    let pid = std::process::id();
+    let memory = Arc::new(ProcessMemory::open(pid).unwrap());
+    let target = XrayTarget::new(memory, Layout::DPDK_22_11, Vec::new());
+    HolderMap::new(&target, &HolderSources::of_process(pid)).unwrap()
+}
+
+#[test]
+fn globals_are_named_with_their_place() {
+    let map = of_this_process();
+    let Holder::Global { symbol, module, place } = map.holder(address(&HELD_IN_DATA)) else {
+        panic!("{}", map.holder(address(&HELD_IN_DATA)));
+    };
+    assert!(symbol.as_ref().is_some_and(|name| name.contains("HELD_IN_DATA")), "{symbol:?}");
+    assert!(module.starts_with("pmdscope_xray"), "{module}");
+    assert!(place.as_ref().is_some_and(|at| at.starts_with("process_tests.rs:")), "{place:?}");
+    // What nobody may write is no variable.
+    let constant = map.holder(address(&HELD_BY_A_STATIC));
+    assert!(matches!(constant, Holder::Mapping { .. }), "{constant}");
+    let boxed = Box::new(1_u64);
+    assert_eq!(map.holder(address(boxed.as_ref())), Holder::ProcessHeap);
+}
+
+#[test]
+fn stacks_and_thread_local_variables_are_those_of_their_thread() {
+    let ((end, wait), (tell, told)) = (mpsc::channel::<()>(), mpsc::channel());
+    let named = thread::Builder::new().name("held-on-stack".to_owned());
+    let worker = named.spawn(move || {
+        let on_stack = std::hint::black_box([5_u64; 4]);
+        let local = HELD_BY_A_THREAD.with(address);
+        tell.send((address(&on_stack), local)).unwrap();
+        let _ = wait.recv();
+        on_stack[0]
+    });
+    let (on_stack, local) = told.recv().unwrap();
+    let map = of_this_process();
+    let thread = "held-on-stack".to_owned();
+    assert_eq!(map.holder(on_stack), Holder::Stack { thread: thread.clone() });
+    let Holder::ThreadLocal { thread: of, symbol } = map.holder(local) else {
+        panic!("{}", map.holder(local));
+    };
+    assert_eq!(of, thread);
+    assert!(symbol.as_ref().is_some_and(|name| name.contains("HELD_BY_A_THREAD")), "{symbol:?}");
+    drop(end);
+    assert_eq!(worker.unwrap().join().unwrap(), 5);
+}
+
+proptest! {
+    #[test]
+    fn any_memory_has_holders(
+        words in vec((0..500_u64, any::<u64>()), 0..40),
+        pointers in vec((0..500_u64, 0..500_u64), 0..80),
+        zones in vec((0..500_u64, 0..0x4000_u64, 0..5_usize), 0..6),
+        asked in vec(any::<u64>(), 8),
+    ) {
+        let names = ["RG_x", "MP_x", "rte_eth_dev_data", "eth_p0_q1_rx_ring", "port0_vq3"];
+        let mut heap = MadeHeap::new(&[(256, true); 20]);
+        let begin = heap.data[0] - 128;
+        for (at, word) in words {
+            heap.memory.write(begin + 8 * at, word);
+        }
+        for (at, to) in pointers {
+            heap.memory.write(begin + 8 * at, begin + 8 * to);
+        }
+        let zone = |(at, bytes, name): (u64, u64, usize)| Memzone {
+            name: names[name].to_owned(),
+            address: begin + 8 * at,
+            bytes,
+        };
+        let mut zones: Vec<Memzone> = zones.into_iter().map(zone).collect();
+        zones.push(Memzone { name: "first".into(), address: heap.data[0], bytes: 64 });
+        let threads = vec![Thread { id: 1, is_main: true, name: "made".into() }];
+        let sources = HolderSources { pid: None, threads };
+        let map = HolderMap::new(&heap.target(zones), &sources).unwrap();
+        for address in asked.into_iter().chain((0..640).map(|at| begin + 8 * at)) {
+            prop_assert!(!map.holder(address).to_string().is_empty());
+            map.can_refer(address);
+        }
+    }
+}
