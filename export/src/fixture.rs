@@ -142,7 +142,12 @@ pub(crate) fn stock(name: &str) -> Sample {
     Sample {
         ports: vec![PortSample { xstats, ..port(0, "0000:03:00.0", 1) }],
         pools: vec![pool("mb_pool_0")],
-        rings: vec![RingSample { name: "work".into(), capacity: 1023, used: 5, high_water: None }],
+        rings: vec![RingSample {
+            name: "work".into(),
+            capacity: 1023,
+            used: 5,
+            ..RingSample::default()
+        }],
         devices: vec![DeviceSample {
             address: "0000:03:00.0".to_owned(),
             present: true,
@@ -198,6 +203,7 @@ pub(crate) fn linked() -> Sample {
             capacity: 1023,
             used: 5,
             high_water: Some(HighWater { window: 900, ever: 1023 }),
+            ..RingSample::default()
         }],
         pools: vec![PoolSample {
             high_water: Some(HighWater { window: 2100, ever: 3000 }),

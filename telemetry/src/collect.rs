@@ -20,6 +20,7 @@ use crate::discover::DiscoveredApp;
 use crate::error::TelemetryError;
 use crate::host::process;
 use crate::lock::RoundLock;
+use crate::occupancy::OccupancyReader;
 use crate::reply::ArmReply;
 use crate::sample::{AppIdentity, LOCK_PART, SAMPLE_SCHEMA, Sample};
 use crate::tracer::LcoreTracer;
@@ -45,6 +46,7 @@ pub struct SampleCollector {
     lock: RoundLock,
     cache: ConnectionCache,
     tracer: Option<Arc<dyn LcoreTracer>>,
+    occupancy: Option<Arc<dyn OccupancyReader>>,
 }
 
 /// The connection of the round before.
@@ -82,13 +84,20 @@ struct AppFacts {
 impl SampleCollector {
     /// A collector for `app`; connects at the first round.
     pub fn new(app: DiscoveredApp) -> Self {
-        Self { app, lock: RoundLock::default(), cache: ConnectionCache::default(), tracer: None }
+        let (lock, cache) = (RoundLock::default(), ConnectionCache::default());
+        Self { app, lock, cache, tracer: None, occupancy: None }
     }
 
     /// Has `tracer` add to the samples.
     #[must_use]
     pub fn with_tracer(self, tracer: Option<Arc<dyn LcoreTracer>>) -> Self {
         Self { tracer, ..self }
+    }
+
+    /// Has `occupancy` count pools and rings where the app is without libpmdscope.
+    #[must_use]
+    pub fn with_occupancy(self, occupancy: Option<Arc<dyn OccupancyReader>>) -> Self {
+        Self { occupancy, ..self }
     }
 
     /// The app, as it was discovered, with the process that answered last.
@@ -139,6 +148,9 @@ impl SampleCollector {
         connection.host.complete(&mut sample);
         if let Some(tracer) = &self.tracer {
             tracer.complete(&mut sample);
+        }
+        if let Some(occupancy) = self.occupancy.as_ref().filter(|_| sample.library.is_none()) {
+            occupancy.complete(&self.app, &mut sample, deadline);
         }
         sample.duration_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.cache.connection = Some(connection);

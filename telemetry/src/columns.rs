@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 
 use crate::error::TelemetryError;
 use crate::sample::{
-    HighWater, LcoreSample, PoolOccupancy, PoolSample, PortEventsSample, QueueDirection,
-    QueueSample, RingSample, TeeSample,
+    CountSource, HighWater, LcoreSample, PoolOccupancy, PoolSample, PortEventsSample,
+    QueueDirection, QueueSample, RingSample, TeeSample,
 };
 
 /// The schema of tables that this code reads.
@@ -163,6 +163,7 @@ impl From<PoolRow> for PoolSample {
             cache_size: row.cache_size,
             socket: row.socket,
             occupancy: Some(PoolOccupancy { common, cached, in_use }),
+            source: Some(CountSource::Library),
             high_water: Some(HighWater { window: row.in_use_window_max, ever: row.in_use_max }),
             lcore_caches: std::collections::BTreeMap::new(),
         }
@@ -251,6 +252,7 @@ impl From<RingRow> for RingSample {
             name: row.name,
             capacity: row.capacity,
             used: row.used,
+            source: Some(CountSource::Library),
             high_water: Some(HighWater { window: row.used_window_max, ever: row.used_max }),
         }
     }

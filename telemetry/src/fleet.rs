@@ -17,6 +17,7 @@ use crate::fleet_state::{AppStatus, FleetEvent, FleetState};
 use crate::interface::{InterfaceReader, InterfaceSample};
 use crate::interface_state::InterfaceEvaluator;
 use crate::names::AppNames;
+use crate::occupancy::OccupancyReader;
 use crate::parallel;
 use crate::tracer::LcoreTracer;
 
@@ -38,6 +39,8 @@ pub struct FleetSettings {
     pub rules: LintRules,
     /// Who traces their lcores; nobody by default.
     pub tracer: Option<Arc<dyn LcoreTracer>>,
+    /// Who counts pools and rings of apps without libpmdscope; nobody by default.
+    pub occupancy: Option<Arc<dyn OccupancyReader>>,
     /// Who reads the interfaces of the kernel; nobody by default.
     pub interfaces: Option<Arc<dyn InterfaceReader>>,
     /// How long an app that has ended stays visible as down; an expected one stays for ever.
@@ -51,6 +54,7 @@ impl Default for FleetSettings {
             names: AppNames::default(),
             rules: LintRules::default(),
             tracer: None,
+            occupancy: None,
             interfaces: None,
             keep_lost: Duration::from_secs(3600),
         }

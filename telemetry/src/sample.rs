@@ -16,7 +16,9 @@ pub use self::ledger::{
     BEFORE_ARMING, LedgerMode, LedgerSample, MbufPlace, NOT_PROVEN, SiteKind, SiteSample,
     StageSample, UNTRACED_CODE,
 };
-pub use self::memory::{HeapSample, HighWater, PoolOccupancy, PoolSample, RingSample};
+pub use self::memory::{
+    CountSource, HeapSample, HighWater, PoolOccupancy, PoolSample, RingSample, XraySample,
+};
 pub use self::port::{
     DeviceSample, PcieLinkSample, PortEventsSample, PortSample, PortStats, QueueDirection,
     QueueSample, counts_bytes,
@@ -103,6 +105,9 @@ pub struct Sample {
     pub control_shares_poll_cpu: Option<bool>,
     /// What libpmdscope said of itself; `None` for a stock app (level 0).
     pub library: Option<LibrarySample>,
+    /// What was read from the memory of the app; `None` when nobody tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub xray: Option<XraySample>,
     /// Parts of the round that failed, as "endpoint: reason". The rest of the sample is valid.
     pub partial: Vec<String>,
 }

@@ -168,6 +168,7 @@ fn pool(in_use: u64, cached: u64) -> PoolSample {
         occupancy: Some(PoolOccupancy { common: 16_383 - in_use - cached, cached, in_use }),
         high_water: Some(HighWater { window: in_use, ever: in_use + 40 }),
         lcore_caches: BTreeMap::from([(1, cached)]),
+        ..PoolSample::default()
     }
 }
 
@@ -273,6 +274,7 @@ pub(crate) fn leaking() -> Model {
         capacity: 1023,
         used: 12,
         high_water: Some(HighWater { window: 90, ever: 1000 }),
+        ..RingSample::default()
     };
     sample.rings = vec![ring];
     sample.lcores = vec![lcore(1), lcore(2)];

@@ -8,7 +8,7 @@ use crate::client::TelemetryClient;
 use crate::commands::{HeapId, PoolName, RingName, TelemetryCommand};
 use crate::error::TelemetryError;
 use crate::reply::{HeapInfo, LcoreUsage, PoolInfo, RingInfo};
-use crate::sample::{HeapSample, PoolOccupancy, PoolSample, RingSample, UsageSample};
+use crate::sample::{CountSource, HeapSample, PoolOccupancy, PoolSample, RingSample, UsageSample};
 
 use super::cached::Cached;
 use super::round::RequestRound;
@@ -53,8 +53,10 @@ fn pool(round: &mut RequestRound<'_>, name: &PoolName) -> Option<PoolSample> {
     let endpoint = TelemetryCommand::MempoolInfo(name.clone());
     let info: PoolInfo = round.ask_about(&endpoint, |info: &PoolInfo| info.name == name.0)?;
     let parts = [info.elt_size, info.header_size, info.trailer_size];
+    let occupancy = occupancy(&info);
     Some(PoolSample {
-        occupancy: occupancy(&info),
+        occupancy,
+        source: occupancy.map(|_| CountSource::Telemetry),
         name: info.name,
         size: info.size.0,
         element_bytes: parts.iter().fold(0, |sum: u64, part| sum.saturating_add(part.0)),
@@ -166,6 +168,7 @@ fn ring_sample(info: RingInfo) -> RingSample {
         name: info.name,
         capacity: info.capacity.0,
         used: info.used_count.0,
+        source: Some(CountSource::Telemetry),
         high_water: None,
     }
 }

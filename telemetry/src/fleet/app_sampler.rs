@@ -32,7 +32,9 @@ impl AppSampler {
     /// Connects at the first sample.
     pub fn new(app: DiscoveredApp, settings: &FleetSettings) -> Self {
         Self {
-            collector: SampleCollector::new(app).with_tracer(settings.tracer.clone()),
+            collector: SampleCollector::new(app)
+                .with_tracer(settings.tracer.clone())
+                .with_occupancy(settings.occupancy.clone()),
             evaluator: Evaluator::new(settings.rules.clone()),
             hung: None,
         }

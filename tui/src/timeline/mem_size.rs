@@ -100,6 +100,7 @@ fn sample(sample: &Sample) -> usize {
         + list(&sample.heaps, |heap: &HeapSample| text(&heap.name))
         + list(&sample.usage, |_: &UsageSample| 0)
         + list(&sample.roles, |role: &LcoreRoleSample| text(&role.role))
+        + sample.xray.as_ref().and_then(|xray| xray.problem.as_deref()).map_or(0, text)
         + list(&sample.partial, |part: &String| text(part))
 }
 
