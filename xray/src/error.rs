@@ -73,6 +73,15 @@ pub enum XrayError {
         /// Why it does not tell them.
         told: TelemetryError,
     },
+    /// How the handler of a mempool keeps free objects is not known.
+    #[error(
+        "free objects of mempool {pool} are not counted: its handler keeps them neither in a ring nor in a \
+         stack"
+    )]
+    UnknownHandler {
+        /// Name of the pool.
+        pool: String,
+    },
     /// Any other failure of the kernel.
     #[error("cannot read {what}: {source}")]
     Io {

@@ -6,6 +6,7 @@
 
 mod access;
 mod budget;
+mod counts;
 mod error;
 mod holder_text;
 mod holders;
@@ -21,6 +22,7 @@ mod target;
 
 pub use access::AccessDenial;
 pub use budget::ReadBudget;
+pub use counts::{Counts, PoolCount, RingCount, counts};
 pub use error::XrayError;
 pub use holders::{HolderId, HolderMap, HolderSources, Thread};
 pub use layout::{

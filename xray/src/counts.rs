@@ -1,0 +1,266 @@
+//! Counts the objects of pools and rings, without reading any of them.
+
+mod ring;
+
+#[cfg(test)]
+pub(crate) mod made_up;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use crate::error::XrayError;
+use crate::layout::Layout;
+use crate::memory::{Memory, read_u32};
+use crate::target::{Memzone, Pool, XrayTarget};
+
+/// What the name of the memzone of a ring begins with.
+const RING_ZONE: &str = "RG_";
+
+/// What the name of the memzone of a stack begins with.
+const STACK_ZONE: &str = "STK_";
+
+/// How often counts are read that changed while they were read, or contradict each other.
+const ATTEMPTS: u32 = 8;
+
+/// How many objects are where, in all pools and rings of an app.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Pools, by address.
+    pub pools: Vec<PoolCount>,
+    /// Rings, by address, without those in which pools keep their free objects.
+    pub rings: Vec<RingCount>,
+    /// Why others could not be counted.
+    pub problems: Vec<XrayError>,
+    /// A memzone is no longer what it was: it is worth asking for the memzones again.
+    pub outdated: bool,
+}
+
+/// Objects of one pool. As exact as `rte_mempool_avail_count()` in the app while lcores move objects; exact
+/// when they do not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PoolCount {
+    /// Name.
+    pub name: String,
+    /// Objects that it has.
+    pub size: u64,
+    /// Free in the ring or stack that all lcores share; `None` for handlers that keep them otherwise.
+    pub common: Option<u64>,
+    /// Free in the cache of each lcore, without empty caches.
+    pub caches: BTreeMap<u32, u64>,
+}
+
+impl PoolCount {
+    /// Free in all caches.
+    pub fn cached(&self) -> u64 {
+        self.caches.values().sum()
+    }
+
+    /// Not free; objects in caches that the app made for itself (`rte_mempool_cache_create()`) included.
+    pub fn in_use(&self) -> Option<u64> {
+        self.common.map(|common| self.size.saturating_sub(common.saturating_add(self.cached())))
+    }
+}
+
+/// Entries of one ring.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RingCount {
+    /// Name.
+    pub name: String,
+    /// Usable entries.
+    pub capacity: u64,
+    /// Entries in use.
+    pub used: u64,
+}
+
+/// Counts the objects of all pools and rings, in a few reads of some bytes each.
+///
+/// # Errors
+/// When the app has ended or may not be read. What is wrong with one pool or ring is in
+/// [`Counts::problems`].
+pub fn counts(target: &XrayTarget) -> Result<Counts, XrayError> {
+    let mut counts = Counts::default();
+    let mut free_lists = Vec::new();
+    for pool in target.pools() {
+        let Some(pool) = counts.keep(pool)? else { continue };
+        free_lists.push(pool.handler_data);
+        if let Some(count) = counts.keep(pool_count(target, &pool))? {
+            if count.common.is_none() {
+                counts.problems.push(XrayError::UnknownHandler { pool: count.name.clone() });
+            }
+            counts.pools.push(count);
+        }
+    }
+    let of_pool = |zone: &Memzone| free_lists.contains(&zone.address);
+    let rings = target.memzones.iter().filter(|zone| zone.name.starts_with(RING_ZONE));
+    let rings: Vec<_> =
+        rings.filter(|zone| !of_pool(zone) && !of_lost_pool(target, zone)).collect();
+    ring::count(target, &rings, &mut counts)?;
+    Ok(counts)
+}
+
+/// The free objects of a pool that could not be read are not taken for a ring of the app.
+fn of_lost_pool(target: &XrayTarget, ring: &Memzone) -> bool {
+    let pool = ring.name.strip_prefix(RING_ZONE).filter(|name| name.starts_with("MP_"));
+    pool.is_some_and(|pool| target.memzones.iter().any(|zone| zone.name == pool))
+}
+
+impl Counts {
+    /// The value, or notes why there is none.
+    fn keep<T>(&mut self, read: Result<T, XrayError>) -> Result<Option<T>, XrayError> {
+        match read {
+            Ok(value) => Ok(Some(value)),
+            Err(error @ (XrayError::NotMapped { .. } | XrayError::Implausible { .. })) => {
+                self.outdated = true;
+                self.problems.push(error);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Where a pool keeps its free objects, apart from caches: addresses of the words that tell how many.
+enum CommonPart {
+    /// The tails of producers and consumers of a ring.
+    Ring([u64; 2]),
+    /// The length of a stack.
+    Stack([u64; 1]),
+    /// Nothing was populated yet.
+    Empty,
+    /// The handler has no ring and no stack.
+    Unknown,
+}
+
+impl CommonPart {
+    fn of(target: &XrayTarget, pool: &Pool) -> Result<Self, XrayError> {
+        if pool.populated == 0 {
+            return Ok(Self::Empty);
+        }
+        let zone = target.memzone_at(pool.handler_data);
+        let Some(zone) = zone.filter(|zone| zone.address == pool.handler_data) else {
+            return Ok(Self::Unknown);
+        };
+        if zone.name.starts_with(RING_ZONE) {
+            let ring = &target.layout.ring;
+            return Ok(Self::Ring([zone.address + ring.prod_tail, zone.address + ring.cons_tail]));
+        }
+        if zone.name.starts_with(STACK_ZONE) {
+            let len = stack_len(&target.layout, target.memory.as_ref(), zone.address)?;
+            return Ok(Self::Stack([len]));
+        }
+        Ok(Self::Unknown)
+    }
+
+    fn words(&self) -> &[u64] {
+        match self {
+            Self::Ring(words) => words,
+            Self::Stack(words) => words,
+            Self::Empty | Self::Unknown => &[],
+        }
+    }
+
+    /// Objects, by the values of these words.
+    fn objects(&self, values: &[u32]) -> Option<u64> {
+        match (self, values) {
+            (Self::Ring(_), [producer, consumer]) => {
+                Some(u64::from(producer.wrapping_sub(*consumer)))
+            }
+            (Self::Stack(_), [len]) => Some(u64::from(*len)),
+            (Self::Empty, _) => Some(0),
+            _ => None,
+        }
+    }
+}
+
+/// `RTE_STACK_F_LF`: the stack is a linked list without a lock.
+const LOCK_FREE: u32 = 1;
+
+/// Address of the length of a stack.
+fn stack_len(layout: &Layout, memory: &dyn Memory, stack: u64) -> Result<u64, XrayError> {
+    let flags = read_u32(memory, stack + layout.stack.flags)?;
+    let lock_free = flags & LOCK_FREE != 0;
+    Ok(stack + if lock_free { layout.stack.lf_len } else { layout.stack.std_len })
+}
+
+fn pool_count(target: &XrayTarget, pool: &Pool) -> Result<PoolCount, XrayError> {
+    let common = CommonPart::of(target, pool)?;
+    let caches = cache_lengths(target, pool)?;
+    // In the order in which the kernel copies them: what is the same in front and behind has not changed
+    // while the caches were read.
+    let ends = common.words().len();
+    let words: Vec<u64> = [common.words(), &caches, common.words()].concat();
+    let mut best: Option<(u64, PoolCount)> = None;
+    for _ in 0..ATTEMPTS {
+        let values = read_words(target.memory.as_ref(), &words)?;
+        let (before, rest) = values.split_at(ends);
+        let (lengths, after) = rest.split_at(caches.len());
+        let Some(count) = plausible(&target.layout, pool, common.objects(before), lengths) else {
+            continue;
+        };
+        let moved = before.iter().zip(after).map(|(old, new)| u64::from(new.wrapping_sub(*old)));
+        let moved: u64 = moved.sum();
+        if moved == 0 {
+            return Ok(count);
+        }
+        if best.as_ref().is_none_or(|(least, _)| moved < *least) {
+            best = Some((moved, count));
+        }
+    }
+    best.map(|(_, count)| count).ok_or_else(|| {
+        let why = format!("its free objects do not fit into its {}", pool.populated);
+        XrayError::implausible(format!("mempool {}", pool.name), why)
+    })
+}
+
+/// Addresses of the lengths of the caches of all lcores.
+fn cache_lengths(target: &XrayTarget, pool: &Pool) -> Result<Vec<u64>, XrayError> {
+    if pool.caches == 0 || pool.cache_size == 0 {
+        return Ok(Vec::new());
+    }
+    let cache = &target.layout.cache;
+    let caches = u64::from(target.layout.max_lcore);
+    let end = caches.checked_mul(cache.bytes).and_then(|bytes| pool.caches.checked_add(bytes));
+    let zone = target.memzone_at(pool.address);
+    // They lie behind the header of the pool.
+    let inside = zone
+        .zip(end)
+        .is_some_and(|(zone, end)| zone.contains(pool.caches) && end - zone.address <= zone.bytes);
+    if !inside {
+        let why = format!("{caches} caches at {:#x} exceed its memzone", pool.caches);
+        return Err(XrayError::implausible(format!("mempool {}", pool.name), why));
+    }
+    Ok((0..caches).map(|lcore| pool.caches + lcore * cache.bytes + cache.len).collect())
+}
+
+/// The counts; `None` if they cannot be those of one moment.
+fn plausible(
+    layout: &Layout,
+    pool: &Pool,
+    common: Option<u64>,
+    lengths: &[u32],
+) -> Option<PoolCount> {
+    let room = layout.cache.bytes.saturating_sub(layout.cache.objs) / 8;
+    if lengths.iter().any(|len| u64::from(*len) > room) {
+        return None;
+    }
+    let caches = (0..).zip(lengths).filter(|(_, len)| **len > 0);
+    let count = PoolCount {
+        name: pool.name.clone(),
+        size: u64::from(pool.populated),
+        common,
+        caches: caches.map(|(lcore, len)| (lcore, u64::from(*len))).collect(),
+    };
+    let free = count.cached().saturating_add(common.unwrap_or_default());
+    (free <= count.size).then_some(count)
+}
+
+/// Words of 32 bits, in the order of their addresses, in as few calls as possible.
+fn read_words(memory: &dyn Memory, addresses: &[u64]) -> Result<Vec<u32>, XrayError> {
+    let mut bytes = vec![0; addresses.len() * 4];
+    if !addresses.is_empty() {
+        memory.read_pieces(addresses, &mut bytes)?;
+    }
+    let (words, _) = bytes.as_chunks::<4>();
+    Ok(words.iter().map(|word| u32::from_le_bytes(*word)).collect())
+}

@@ -1,0 +1,176 @@
+//! An app whose memory is made up, and changes while it is read.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::error::XrayError;
+use crate::layout::Layout;
+use crate::memory::Memory;
+use crate::target::{Memzone, XrayTarget};
+use pmdscope_telemetry::host::maps::Mapping;
+
+/// What changes the memory in front of each piece that is read.
+type Change = Box<dyn FnMut(&mut Vec<u8>) + Send>;
+
+/// Where the memory begins.
+pub(crate) const BASE: u64 = 0x1_0000_0000;
+
+/// How a pool keeps its free objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Handler {
+    Ring,
+    Stack,
+    LockFreeStack,
+    Other,
+}
+
+/// The memory of a process.
+pub(crate) struct MadeUpMemory {
+    image: Mutex<(Vec<u8>, Option<Change>)>,
+}
+
+impl fmt::Debug for MadeUpMemory {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("MadeUpMemory")
+    }
+}
+
+impl MadeUpMemory {
+    /// From now on, `change` is called in front of each piece.
+    pub(crate) fn change(&self, change: impl FnMut(&mut Vec<u8>) + Send + 'static) {
+        self.image.lock().unwrap_or_else(PoisonError::into_inner).1 = Some(Box::new(change));
+    }
+}
+
+impl Memory for MadeUpMemory {
+    fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), XrayError> {
+        let mut image = self.image.lock().unwrap_or_else(PoisonError::into_inner);
+        let (bytes, change) = &mut *image;
+        if let Some(change) = change {
+            change(bytes);
+        }
+        let begin = address.checked_sub(BASE).and_then(|begin| usize::try_from(begin).ok());
+        let mapped = begin.and_then(|begin| bytes.get(begin..begin.checked_add(buffer.len())?));
+        let mapped = mapped.ok_or(XrayError::NotMapped { address, bytes: buffer.len() })?;
+        buffer.copy_from_slice(mapped);
+        Ok(())
+    }
+
+    fn maps(&self) -> Result<Vec<Mapping>, XrayError> {
+        Ok(Vec::new())
+    }
+}
+
+/// An app without any pool, to which they are added.
+pub(crate) struct MadeUpApp {
+    layout: Layout,
+    bytes: Vec<u8>,
+    memzones: Vec<Memzone>,
+}
+
+/// Sets a word.
+pub(crate) fn put_u32(bytes: &mut [u8], address: u64, value: u32) {
+    let begin = usize::try_from(address - BASE).unwrap();
+    bytes[begin..begin + 4].copy_from_slice(&value.to_le_bytes());
+}
+
+/// Adds to a word.
+pub(crate) fn add_u32(bytes: &mut [u8], address: u64, more: i64) {
+    let begin = usize::try_from(address - BASE).unwrap();
+    let old = u32::from_le_bytes(*bytes[begin..].first_chunk().unwrap());
+    put_u32(bytes, address, old.wrapping_add(more as u32));
+}
+
+impl MadeUpApp {
+    pub(crate) fn new() -> Self {
+        Self { layout: Layout::DPDK_22_11, bytes: Vec::new(), memzones: Vec::new() }
+    }
+
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn zone(&mut self, name: String, bytes: u64) -> u64 {
+        let address = BASE + self.bytes.len() as u64;
+        self.bytes.resize(self.bytes.len() + usize::try_from(bytes).unwrap(), 0);
+        self.memzones.push(Memzone { name, address, bytes });
+        address
+    }
+
+    fn put_u64(&mut self, address: u64, value: u64) {
+        let begin = usize::try_from(address - BASE).unwrap();
+        self.bytes[begin..begin + 8].copy_from_slice(&value.to_le_bytes());
+    }
+
+    fn put_name(&mut self, address: u64, name: &str) {
+        let begin = usize::try_from(address - BASE).unwrap();
+        self.bytes[begin..begin + name.len()].copy_from_slice(name.as_bytes());
+    }
+
+    /// Sets a word.
+    pub(crate) fn put(&mut self, address: u64, value: u32) {
+        put_u32(&mut self.bytes, address, value);
+    }
+
+    /// A ring with so many entries, whose counters are about to wrap; returns its address.
+    pub(crate) fn ring(&mut self, name: &str, size: u32, used: u32) -> u64 {
+        let ring = self.layout.ring.clone();
+        let address = self.zone(format!("RG_{name}"), ring.bytes + 8 * u64::from(size));
+        self.put_name(address + ring.name, name);
+        self.put(address + ring.size, size);
+        self.put(address + ring.mask, size - 1);
+        self.put(address + ring.capacity, size - 1);
+        self.put(address + ring.cons_tail, u32::MAX - 2);
+        self.put(address + ring.prod_tail, (u32::MAX - 2).wrapping_add(used));
+        address
+    }
+
+    fn stack(&mut self, name: &str, flags: u32, len: u32) -> u64 {
+        let stack = self.layout.stack.clone();
+        let address = self.zone(format!("STK_{name}"), 256);
+        self.put_name(address + stack.name, name);
+        self.put(address + stack.flags, flags);
+        let at = if flags == 1 { stack.lf_len } else { stack.std_len };
+        self.put(address + at, len);
+        address
+    }
+
+    /// A pool with so many free objects in its common part and in the caches; returns its address, that of
+    /// the first cache, and that of what the handler keeps objects in.
+    pub(crate) fn pool(
+        &mut self,
+        name: &str,
+        size: u32,
+        common: u32,
+        caches: &[u32],
+        handler: Handler,
+    ) -> (u64, u64, u64) {
+        let (pool, cache) = (self.layout.mempool.clone(), self.layout.cache.clone());
+        let lcores = u64::from(self.layout.max_lcore);
+        let address = self.zone(format!("MP_{name}"), pool.bytes + lcores * cache.bytes + 64);
+        let own = format!("MP_{name}");
+        let data = match handler {
+            Handler::Ring => self.ring(&own, (size + 1).next_power_of_two(), common),
+            Handler::Stack => self.stack(&own, 0, common),
+            Handler::LockFreeStack => self.stack(&own, 1, common),
+            Handler::Other => 0x7f00_0000_0000,
+        };
+        self.put_name(address + pool.name, name);
+        self.put(address + pool.size, size);
+        self.put(address + pool.populated_size, size);
+        self.put(address + pool.cache_size, 256);
+        self.put_u64(address + pool.pool_data, data);
+        let first = address + pool.bytes;
+        self.put_u64(address + pool.local_cache, first);
+        for (lcore, len) in (0..).zip(caches) {
+            self.put(first + lcore * cache.bytes + cache.len, *len);
+        }
+        (address, first, data)
+    }
+
+    /// The app, and its memory.
+    pub(crate) fn start(self) -> (XrayTarget, Arc<MadeUpMemory>) {
+        let memory = Arc::new(MadeUpMemory { image: Mutex::new((self.bytes, None)) });
+        (XrayTarget::new(Arc::<MadeUpMemory>::clone(&memory), self.layout, self.memzones), memory)
+    }
+}

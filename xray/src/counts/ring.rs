@@ -1,0 +1,136 @@
+//! Software rings: entries between producers and consumers.
+
+use crate::error::XrayError;
+use crate::target::{Memzone, XrayTarget};
+
+use super::{ATTEMPTS, Counts, RING_ZONE, RingCount, read_words};
+
+/// `RTE_RING_NAMESIZE` in all releases: a name of a memzone without [`RING_ZONE`].
+const NAME_BYTES: usize = 29;
+
+/// Words that are read of a ring: the producers' tail again behind the consumers' one tells whether it moved.
+const WORDS: usize = 3;
+
+/// A ring whose header is one.
+struct Ring<'a> {
+    zone: &'a Memzone,
+    capacity: u32,
+    /// The last counts that were possible, though perhaps of two moments.
+    used: Option<u32>,
+}
+
+/// Adds the counts of these rings.
+pub(super) fn count(
+    target: &XrayTarget,
+    zones: &[&Memzone],
+    counts: &mut Counts,
+) -> Result<(), XrayError> {
+    let mut rings = headers(target, zones, counts)?;
+    let mut moving: Vec<&mut Ring<'_>> = rings.iter_mut().collect();
+    for _ in 0..ATTEMPTS {
+        if moving.is_empty() {
+            break;
+        }
+        let words: Vec<u64> = moving.iter().flat_map(|ring| words(target, ring.zone)).collect();
+        let values = match read_words(target.memory.as_ref(), &words) {
+            // One is gone.
+            Err(XrayError::NotMapped { .. }) => {
+                counts.outdated = true;
+                break;
+            }
+            values => values?,
+        };
+        let (values, _) = values.as_chunks::<WORDS>();
+        let read = moving.into_iter().zip(values);
+        moving = read.filter_map(|(ring, values)| (!ring.take(*values)).then_some(ring)).collect();
+    }
+    for ring in rings {
+        let name = ring.zone.name.strip_prefix(RING_ZONE).unwrap_or_default().to_owned();
+        let Some(used) = ring.used else {
+            let why = format!("its entries do not fit into its {}", ring.capacity);
+            counts.problems.push(XrayError::implausible(format!("ring {name}"), why));
+            continue;
+        };
+        let (capacity, used) = (u64::from(ring.capacity), u64::from(used));
+        counts.rings.push(RingCount { name, capacity, used });
+    }
+    Ok(())
+}
+
+fn words(target: &XrayTarget, zone: &Memzone) -> [u64; WORDS] {
+    let layout = &target.layout.ring;
+    [layout.prod_tail, layout.cons_tail, layout.prod_tail].map(|offset| zone.address + offset)
+}
+
+impl Ring<'_> {
+    /// Takes the entries between producers and consumers; false if they have to be read again.
+    fn take(&mut self, [before, consumer, after]: [u32; WORDS]) -> bool {
+        let used = before.wrapping_sub(consumer);
+        if used <= self.capacity {
+            self.used = Some(used);
+        }
+        before == after && used <= self.capacity
+    }
+}
+
+/// The rings whose headers say that they are rings.
+fn headers<'a>(
+    target: &XrayTarget,
+    zones: &[&'a Memzone],
+    counts: &mut Counts,
+) -> Result<Vec<Ring<'a>>, XrayError> {
+    let length = usize::try_from(target.layout.ring.capacity).unwrap_or_default() + 4;
+    let addresses: Vec<u64> = zones.iter().map(|zone| zone.address).collect();
+    let mut bytes = vec![0; length * zones.len()];
+    if zones.is_empty() {
+        return Ok(Vec::new());
+    }
+    match target.memory.read_pieces(&addresses, &mut bytes) {
+        Err(XrayError::NotMapped { .. }) => return one_by_one(target, zones, counts, length),
+        read => read?,
+    }
+    let headers = zones.iter().zip(bytes.chunks_exact(length));
+    let rings = headers.map(|(zone, header)| ring(target, zone, header));
+    rings.filter_map(|ring| counts.keep(ring).transpose()).collect()
+}
+
+/// Some of them are gone.
+fn one_by_one<'a>(
+    target: &XrayTarget,
+    zones: &[&'a Memzone],
+    counts: &mut Counts,
+    length: usize,
+) -> Result<Vec<Ring<'a>>, XrayError> {
+    let mut header = vec![0; length];
+    let mut read = |zone: &&'a Memzone| {
+        target.memory.read(zone.address, &mut header)?;
+        ring(target, zone, &header)
+    };
+    zones.iter().filter_map(|zone| counts.keep(read(zone)).transpose()).collect()
+}
+
+fn ring<'a>(target: &XrayTarget, zone: &'a Memzone, header: &[u8]) -> Result<Ring<'a>, XrayError> {
+    let layout = &target.layout.ring;
+    let at = |offset: u64| header.get(usize::try_from(offset).unwrap_or(usize::MAX)..);
+    let word = |offset| {
+        at(offset)
+            .and_then(|bytes| bytes.first_chunk())
+            .map_or(0, |bytes| u32::from_le_bytes(*bytes))
+    };
+    let implausible = |why| Err(XrayError::implausible(format!("memzone {}", zone.name), why));
+    let name = at(layout.name).unwrap_or_default();
+    let name = &name[..name.len().min(NAME_BYTES)];
+    let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+    if zone.name.strip_prefix(RING_ZONE).map(str::as_bytes) != Some(name) {
+        return implausible(format!(
+            "the name of its ring reads {:?}",
+            String::from_utf8_lossy(name)
+        ));
+    }
+    let (size, mask, capacity) = (word(layout.size), word(layout.mask), word(layout.capacity));
+    if !size.is_power_of_two() || mask != size - 1 || capacity > mask {
+        let why = format!("a ring of size {size} with mask {mask} and capacity {capacity}");
+        return implausible(why);
+    }
+    Ok(Ring { zone, capacity, used: None })
+}
