@@ -15,6 +15,7 @@ mod memory;
 mod memory_config;
 mod open;
 mod pagemap;
+mod reader;
 mod report;
 mod scan;
 mod search;
@@ -35,6 +36,7 @@ pub use layout::{
 pub use memory::{Memory, ProcessMemory, read_array, read_u16, read_u32, read_u64};
 pub use memory_config::MemoryConfig;
 pub use pmdscope_telemetry::host::maps::Mapping;
+pub use reader::XrayReader;
 pub use report::{Holder, HolderCount, LostMbuf, MOST_LISTED, PoolScan, ScanReport};
 pub use scan::{FreeObjects, MOST_PACKET_BYTES, PoolHandler, Progress, ScanSettings, packet, scan};
 pub use target::{Memzone, Pool, XrayTarget};

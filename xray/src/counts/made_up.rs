@@ -36,6 +36,11 @@ impl fmt::Debug for MadeUpMemory {
 }
 
 impl MadeUpMemory {
+    /// Changes the memory now.
+    pub(crate) fn set(&self, change: impl FnOnce(&mut Vec<u8>)) {
+        change(&mut self.image.lock().unwrap_or_else(PoisonError::into_inner).0);
+    }
+
     /// From now on, `change` is called in front of each piece.
     pub(crate) fn change(&self, change: impl FnMut(&mut Vec<u8>) + Send + 'static) {
         self.image.lock().unwrap_or_else(PoisonError::into_inner).1 = Some(Box::new(change));
@@ -74,11 +79,15 @@ pub(crate) fn put_u32(bytes: &mut [u8], address: u64, value: u32) {
     bytes[begin..begin + 4].copy_from_slice(&value.to_le_bytes());
 }
 
-/// Adds to a word.
-pub(crate) fn add_u32(bytes: &mut [u8], address: u64, more: i64) {
+/// A word.
+pub(crate) fn get_u32(bytes: &[u8], address: u64) -> u32 {
     let begin = usize::try_from(address - BASE).unwrap();
-    let old = u32::from_le_bytes(*bytes[begin..].first_chunk().unwrap());
-    put_u32(bytes, address, old.wrapping_add(more as u32));
+    u32::from_le_bytes(*bytes[begin..].first_chunk().unwrap())
+}
+
+/// Adds to a word, or takes from it.
+pub(crate) fn add_u32(bytes: &mut [u8], address: u64, more: i32) {
+    put_u32(bytes, address, get_u32(bytes, address).wrapping_add_signed(more));
 }
 
 impl MadeUpApp {

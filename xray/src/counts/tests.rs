@@ -59,7 +59,7 @@ fn more_free_objects_than_there_are_is_an_error_and_the_rest_is_counted() {
     app.put(ring + MadeUpApp::new().layout().ring.cons_tail, 500);
     app.ring("ring", 64, 60);
     let counts = counted(app);
-    assert_eq!(counts.pools.iter().map(|pool| pool.in_use()).collect::<Vec<_>>(), [Some(0)]);
+    assert_eq!(counts.pools.iter().map(PoolCount::in_use).collect::<Vec<_>>(), [Some(0)]);
     assert_eq!(counts.rings.len(), 1);
     let problems: Vec<_> = counts.problems.iter().map(ToString::to_string).collect();
     let expected = [
@@ -154,22 +154,22 @@ proptest! {
     /// that moved while it was read.
     #[test]
     fn a_busy_pool_is_counted_to_within_what_moves(
-        moves in proptest::collection::vec((0..150_usize, 0..4_u64, -32..32_i64), 0..6),
+        moves in proptest::collection::vec((0..150_usize, 0..4_u64, -32..32_i32), 0..6),
     ) {
         let mut app = MadeUpApp::new();
         let layout = app.layout().clone();
         let (_, caches, ring) = app.pool("mb", 4000, 2000, &[200; 4], Handler::Ring);
         let (target, memory) = app.start();
-        let moved: u64 = moves.iter().map(|(_, _, objects)| objects.unsigned_abs()).sum();
+        let moved: u64 = moves.iter().map(|(_, _, objects)| u64::from(objects.unsigned_abs())).sum();
         let mut pieces = 0;
         memory.change(move |bytes| {
             pieces = (pieces + 1) % 150;
             for (_, lcore, objects) in moves.iter().filter(|(at, ..)| *at == pieces) {
                 let cache = caches + lcore * layout.cache.bytes + layout.cache.len;
                 let tail = if *objects < 0 { layout.ring.cons_tail } else { layout.ring.prod_tail };
-                let old = u32::from_le_bytes(*bytes[(cache - made_up::BASE) as usize..].first_chunk().unwrap());
+                let old = made_up::get_u32(bytes, cache);
                 // A cache neither overflows nor runs empty.
-                if (1..400).contains(&(i64::from(old) - objects)) {
+                if (1..400).contains(&(old.wrapping_add_signed(-objects))) {
                     add_u32(bytes, cache, -objects);
                     add_u32(bytes, ring + tail, objects.abs());
                 }

@@ -1,0 +1,208 @@
+//! The thread that reads one app: for samples, and in between for high-water marks.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+use pmdscope_telemetry::discover::DiscoveredApp;
+use pmdscope_telemetry::sample::HighWater;
+
+use super::marks::HighWaterMarks;
+use crate::counts::{Counts, PoolCount, RingCount, counts};
+use crate::error::XrayError;
+use crate::target::XrayTarget;
+
+/// Opens an app.
+pub(super) type Opener = Arc<dyn Fn(&DiscoveredApp) -> Result<XrayTarget, XrayError> + Send + Sync>;
+
+/// Time between two reads for high-water marks while samples are taken: as libpmdscope does by default.
+const MARK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Nobody watches an app of which no sample was taken for so long.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// Rings come and go without a word of the app: how often its memzones are looked up again.
+const REFRESH: Duration = Duration::from_secs(30);
+
+/// Time between two attempts to open an app: at first, and after several in vain.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+const LAST_RETRY: Duration = Duration::from_secs(60);
+
+/// Asks for the counts of now.
+pub(super) struct Request {
+    /// The pools that the app tells of.
+    pub(super) pools: BTreeSet<String>,
+    pub(super) reply: Sender<Reading>,
+}
+
+/// What was counted.
+#[derive(Debug, Default)]
+pub(super) struct Reading {
+    pub(super) pools: BTreeMap<String, (PoolCount, Option<HighWater>)>,
+    pub(super) rings: Vec<(RingCount, HighWater)>,
+    /// Why not all of it was.
+    pub(super) problem: Option<String>,
+}
+
+impl Reading {
+    pub(super) fn failed(problem: String) -> Self {
+        Self { problem: Some(problem), ..Self::default() }
+    }
+}
+
+/// Reads one app.
+pub(super) struct Watcher {
+    app: DiscoveredApp,
+    open: Opener,
+    target: Option<XrayTarget>,
+    /// Why there is no target.
+    problem: String,
+    /// When it was opened last, or could not be.
+    opened: Option<Instant>,
+    /// Before this has passed it is not opened again for a failure.
+    retry: Duration,
+    requested: Option<Instant>,
+    pools: HighWaterMarks,
+    rings: HighWaterMarks,
+}
+
+impl Watcher {
+    pub(super) fn new(app: DiscoveredApp, open: Opener) -> Self {
+        Self {
+            app,
+            open,
+            target: None,
+            problem: String::new(),
+            opened: None,
+            retry: FIRST_RETRY,
+            requested: None,
+            pools: HighWaterMarks::default(),
+            rings: HighWaterMarks::default(),
+        }
+    }
+
+    /// Answers requests until nobody can make any more.
+    pub(super) fn run(mut self, requests: &Receiver<Request>) {
+        loop {
+            let request = if self.is_watched() {
+                requests.recv_timeout(MARK_INTERVAL)
+            } else {
+                requests.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            };
+            match request {
+                Ok(request) => {
+                    let reading = self.read(&request.pools, Instant::now());
+                    // Whoever asked may have given up.
+                    let _ = request.reply.send(reading);
+                }
+                Err(RecvTimeoutError::Timeout) => self.mark(),
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn is_watched(&self) -> bool {
+        self.target.is_some() && self.requested.is_some_and(|requested| requested.elapsed() < IDLE)
+    }
+
+    /// Reads for the high-water marks only; what fails is told with the next sample.
+    pub(super) fn mark(&mut self) {
+        if let Some(Ok(counts)) = self.target.as_ref().map(counts) {
+            self.take(&counts);
+        }
+    }
+
+    fn take(&mut self, counts: &Counts) {
+        let now = Instant::now();
+        let in_use = |pool: &'_ PoolCount| pool.in_use();
+        let pools =
+            counts.pools.iter().filter_map(|pool| Some((pool.name.as_str(), in_use(pool)?)));
+        self.pools.take(now, pools);
+        self.rings.take(now, counts.rings.iter().map(|ring| (ring.name.as_str(), ring.used)));
+    }
+
+    pub(super) fn read(&mut self, pools: &BTreeSet<String>, now: Instant) -> Reading {
+        self.requested = Some(now);
+        if self.target.is_none() || self.is_open_for(REFRESH, now) {
+            self.open(now);
+        }
+        let mut read = self.counts();
+        let doubtful = match &read {
+            Ok(counts) => counts.outdated || lacking(counts, pools).next().is_some(),
+            Err(_) => true,
+        };
+        if !doubtful {
+            self.retry = FIRST_RETRY;
+        } else if self.target.is_some() && self.open(now) {
+            read = self.counts();
+        }
+        match read {
+            Ok(counts) => self.reading(counts, pools),
+            Err(problem) => Reading::failed(problem),
+        }
+    }
+
+    /// Counts, or why not.
+    fn counts(&mut self) -> Result<Counts, String> {
+        let target = self.target.as_ref().ok_or_else(|| self.problem.clone())?;
+        counts(target).map_err(|error| {
+            self.problem = error.to_string();
+            self.target = None;
+            self.problem.clone()
+        })
+    }
+
+    fn is_open_for(&self, time: Duration, now: Instant) -> bool {
+        self.opened.is_none_or(|opened| now.saturating_duration_since(opened) >= time)
+    }
+
+    /// Opens the app, unless that was tried a short time ago. Without success, it is read as before. True if
+    /// it was opened.
+    fn open(&mut self, now: Instant) -> bool {
+        if !self.is_open_for(self.retry, now) {
+            return false;
+        }
+        let again = self.opened.replace(now).is_some();
+        if again {
+            self.retry = (self.retry * 2).min(LAST_RETRY);
+        }
+        match (self.open)(&self.app) {
+            Ok(target) => self.target = Some(target),
+            Err(error) => self.problem = error.to_string(),
+        }
+        self.target.is_some()
+    }
+
+    fn reading(&mut self, counts: Counts, pools: &BTreeSet<String>) -> Reading {
+        self.take(&counts);
+        let unread = counts.problems.iter().map(ToString::to_string);
+        let lacking = lacking(&counts, pools).map(|pool| format!("mempool {pool} is not found"));
+        let named = !counts.problems.is_empty();
+        let problems: Vec<String> = unread.chain(lacking.filter(|_| !named)).collect();
+        let problem = match &problems[..] {
+            [] => None,
+            [problem] => Some(problem.clone()),
+            [problem, others @ ..] => Some(format!("{problem}; and {} more", others.len())),
+        };
+        let pools = counts.pools.into_iter().map(|pool| {
+            let high_water = self.pools.of(&pool.name);
+            (pool.name.clone(), (pool, high_water))
+        });
+        let rings = counts.rings.into_iter();
+        let rings = rings.map(|ring| (self.rings.of(&ring.name).unwrap_or_default(), ring));
+        Reading {
+            pools: pools.collect(),
+            rings: rings.map(|(high_water, ring)| (ring, high_water)).collect(),
+            problem,
+        }
+    }
+}
+
+/// The pools that were not counted.
+fn lacking<'a>(
+    counts: &'a Counts,
+    pools: &'a BTreeSet<String>,
+) -> impl Iterator<Item = &'a String> {
+    pools.iter().filter(|name| !counts.pools.iter().any(|pool| pool.name == **name))
+}
