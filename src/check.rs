@@ -20,7 +20,7 @@ use self::seen::{FindingOccurrence, FindingTimes, SeenFindings};
 use crate::exit::FAILED;
 use crate::number::whole;
 use crate::output::{self, names, one_line};
-use crate::session::{self, AppArg};
+use crate::session::{self, AppArg, XrayArg};
 use crate::source::{ReplayArg, Source};
 
 /// Version of the JSON; raised when a field changes its meaning.
@@ -86,6 +86,9 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "replay")]
     interrupts: bool,
 
+    #[command(flatten)]
+    xray: XrayArg,
+
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -100,7 +103,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         (Source::whole(player, &args.app), Duration::MAX)
     } else {
         let source = if args.interrupts { Source::traced } else { Source::host };
-        (source(&args.app, STEP)?, Duration::from_secs(args.seconds))
+        (source(&args.app, args.xray, STEP)?, Duration::from_secs(args.seconds))
     };
     let begun = Instant::now();
     let mut seen = SeenFindings::default();
@@ -122,6 +125,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     tell_choice(args, source.fleet());
     if args.interrupts && !args.quiet {
         session::tell_untraced(source.fleet());
+    }
+    if !args.quiet && args.replay.replay.is_none() {
+        session::tell_uncounted(source.fleet());
     }
     if let Some(error) = source.fleet().interfaces.error.as_ref().filter(|_| !args.quiet) {
         output::tell(&format!("note: interfaces: {error}"));

@@ -37,6 +37,8 @@ pub(crate) struct Config {
     pub(crate) export: ExportOptions,
     /// The exporter traces what takes the CPU from lcores.
     pub(crate) export_interrupts: bool,
+    /// The exporter counts mempools and rings in the memory of apps.
+    pub(crate) export_xray: bool,
 }
 
 /// What apps with such a file-prefix are called.

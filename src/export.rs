@@ -82,6 +82,13 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "once")]
     interrupts: bool,
 
+    /// Count mempools and rings in the memory of apps
+    ///
+    /// For apps without libpmdscope. Needs root or CAP_SYS_PTRACE, or the user of the app where the kernel
+    /// allows it. Overrides `xray` of the configuration.
+    #[arg(long)]
+    xray: bool,
+
     /// Print the effective configuration and exit
     #[arg(long, conflicts_with = "once")]
     print_config: bool,
@@ -110,6 +117,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut config = args.config.load()?;
     args.set(&mut config.export);
     config.export_interrupts |= args.interrupts;
+    config.export_xray |= args.xray;
+    if config.export_xray {
+        session::require_xray(&mut config.settings);
+    }
     interfaces::read_with(&mut config.settings);
     if args.print_config {
         output::print(&config.text())?;

@@ -106,7 +106,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     let mut source = match args.replay.player(&args.app)? {
         Some(player) => Source::steps(player, &args.app, &args.at, args.interval, 1)?,
-        None => Source::live(&args.app, args.interval)?,
+        None => Source::counted(&args.app, args.interval)?,
     };
     source.advance()?;
     source.tell_notes();

@@ -89,6 +89,13 @@ pub(crate) struct Args {
     #[arg(long)]
     interrupts: bool,
 
+    /// Count mempools and rings in the memory of apps
+    ///
+    /// For apps without libpmdscope. Needs root or CAP_SYS_PTRACE, or the user of the app where the kernel
+    /// allows it.
+    #[arg(long)]
+    xray: bool,
+
     /// Stop after SECONDS
     #[arg(long = "for", value_name = "SECONDS", value_parser = whole::<u64>(1..=u64::MAX))]
     seconds: Option<u64>,
@@ -124,6 +131,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut settings = args.app.settings()?;
     let _tracer = args.interrupts.then(|| session::trace(&mut settings));
     interfaces::read_with(&mut settings);
+    if args.xray {
+        session::require_xray(&mut settings);
+    }
     let all = settings.clone();
     if let Some(name) = &args.app.app {
         settings.only(name, &[]);
@@ -161,6 +171,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     progress.end(&recorder.finish()?);
     if !args.quiet {
         session::tell_untraced(&fleet.state);
+        session::tell_uncounted(&fleet.state);
     }
     Ok(ExitCode::SUCCESS)
 }

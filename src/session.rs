@@ -6,6 +6,7 @@ use anyhow::Result;
 use pmdscope_interrupts::{Tracer, TracerOptions};
 use pmdscope_telemetry::discover::DiscoveredApp;
 use pmdscope_telemetry::{Fleet, FleetSettings, FleetState};
+use pmdscope_xray::XrayReader;
 
 use crate::config::ConfigArg;
 use crate::output;
@@ -50,6 +51,42 @@ impl AppArg {
     /// wrong.
     pub(crate) fn the_app(&self) -> Result<DiscoveredApp> {
         Ok(self.settings()?.find(self.app.as_deref())?)
+    }
+}
+
+/// Whether the memory of apps is read.
+#[derive(clap::Args, Clone, Copy, Debug, Default)]
+pub(crate) struct XrayArg {
+    /// Do not read the memory of apps
+    ///
+    /// Without libpmdscope, the objects of mempools and rings are counted in the memory of the app, from
+    /// outside. That needs root, CAP_SYS_PTRACE, or the user of the app where the kernel allows it.
+    #[arg(long, conflicts_with = "replay")]
+    no_xray: bool,
+}
+
+impl XrayArg {
+    /// Counts pools and rings of the apps that are sampled by these settings, where it may.
+    pub(crate) fn add_to(self, settings: &mut FleetSettings) {
+        if !self.no_xray {
+            settings.occupancy = Some(Arc::new(XrayReader::new(false)));
+        }
+    }
+}
+
+/// Counts pools and rings of the apps that are sampled by these settings. Where it may not, a part of their
+/// samples has failed.
+pub(crate) fn require_xray(settings: &mut FleetSettings) {
+    settings.occupancy = Some(Arc::new(XrayReader::new(true)));
+}
+
+/// Says why pools and rings could not be counted.
+pub(crate) fn tell_uncounted(fleet: &FleetState) {
+    for (app, model) in fleet.models() {
+        let xray = model.sample.xray.as_ref();
+        if let Some(problem) = xray.and_then(|xray| xray.problem.as_ref()) {
+            output::tell(&format!("note: {}: mempools and rings: {problem}", app.name));
+        }
     }
 }
 

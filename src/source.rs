@@ -13,7 +13,7 @@ use pmdscope_telemetry::discover::DiscoveredApp;
 use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
 use pmdscope_telemetry::{Fleet, FleetSettings, FleetState};
 
-use crate::session::{self, AppArg};
+use crate::session::{self, AppArg, XrayArg};
 use crate::{bundle, interfaces, output};
 
 /// How long a report waits for the tracer: bpftrace takes seconds to attach, longer where it finds no CPU,
@@ -134,14 +134,26 @@ impl Source {
         Ok(Self::of(app.fleet()?, interval))
     }
 
-    /// As [`Source::live`], with the interfaces of the kernel that have a filter or a bypass; if there is
+    /// As [`Source::live`], with counts of pools and rings in apps without libpmdscope.
+    ///
+    /// # Errors
+    ///
+    /// As [`Source::live`].
+    pub(crate) fn counted(app: &AppArg, interval: Duration) -> Result<Self> {
+        let mut settings = app.settings()?;
+        XrayArg::default().add_to(&mut settings);
+        Ok(Self::of(Fleet::start(app.app.as_deref(), settings)?, interval))
+    }
+
+    /// As [`Source::counted`], with the interfaces of the kernel that have a filter or a bypass; if there is
     /// one, an app need not run.
     ///
     /// # Errors
     ///
     /// As [`Source::live`].
-    pub(crate) fn host(app: &AppArg, interval: Duration) -> Result<Self> {
+    pub(crate) fn host(app: &AppArg, xray: XrayArg, interval: Duration) -> Result<Self> {
         let mut settings = app.settings()?;
+        xray.add_to(&mut settings);
         interfaces::read_with(&mut settings);
         Ok(Self::of(Fleet::start(app.app.as_deref(), settings)?, interval))
     }
@@ -156,8 +168,9 @@ impl Source {
     /// # Errors
     ///
     /// As [`Source::live`].
-    pub(crate) fn traced(app: &AppArg, interval: Duration) -> Result<Self> {
+    pub(crate) fn traced(app: &AppArg, xray: XrayArg, interval: Duration) -> Result<Self> {
         let mut settings = app.settings()?;
+        xray.add_to(&mut settings);
         interfaces::read_with(&mut settings);
         let tracer = session::trace(&mut settings);
         let fleet = Fleet::start(app.app.as_deref(), settings)?;

@@ -22,7 +22,7 @@ use pmdscope_tui::view::ViewState;
 use crate::exit::Usage;
 use crate::number::whole;
 use crate::output::StandardOutput;
-use crate::session::AppArg;
+use crate::session::{AppArg, XrayArg};
 use crate::source::{AtArg, ReplayArg, Source};
 use crate::{flows, interfaces, output, session, source, watch};
 
@@ -93,6 +93,9 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "replay")]
     interrupts: bool,
 
+    #[command(flatten)]
+    xray: XrayArg,
+
     /// Sampling interval, 0.1 to 60; 0 for one report without rates [default: 1, of one report 0.2]
     ///
     /// Some drivers count only once a second: their rates need an interval of several seconds. With
@@ -152,8 +155,8 @@ fn print(args: &Args) -> Result<()> {
     let (reports, interval) = (args.reports(), args.interval()?);
     let mut source = match args.replay.player(&args.app)? {
         Some(player) => Source::steps(player, &args.app, &args.at, interval, reports)?,
-        None if args.interrupts => Source::traced(&args.app, interval)?,
-        None => Source::host(&args.app, interval)?,
+        None if args.interrupts => Source::traced(&args.app, args.xray, interval)?,
+        None => Source::host(&args.app, args.xray, interval)?,
     };
     if !interval.is_zero() {
         source.prepare();
@@ -204,6 +207,7 @@ fn display_live(args: &Args) -> Result<()> {
     let (chosen, mut settings) = (args.app.app.clone(), args.app.settings()?);
     let untraced = settings.clone();
     interfaces::read_with(&mut settings);
+    args.xray.add_to(&mut settings);
     let _tracer = args.interrupts.then(|| session::trace(&mut settings));
     let options = options(args, TimeZone::system(), settings.rules.thresholds)?;
     let mut sampler = None;

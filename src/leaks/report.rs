@@ -6,7 +6,7 @@ use pmdscope_render::ledger;
 use pmdscope_render::number::{UNKNOWN, count, known, percent, plural, seconds, signed};
 use pmdscope_render::{Cell, Column, PathStyle, Subject, TextTable, Theme, leak_sites, table_text};
 use pmdscope_telemetry::model::{LedgerRates, Model, PoolTrend, SiteRates};
-use pmdscope_telemetry::sample::{LedgerSample, PoolSample, Sample, StageSample};
+use pmdscope_telemetry::sample::{CountSource, LedgerSample, PoolSample, Sample, StageSample};
 use pmdscope_telemetry::{AppState, AppStatus, FleetState};
 use serde::Serialize;
 
@@ -129,6 +129,10 @@ fn drains(fleet: &FleetState) -> TextTable {
                 table.push(subject, app.stale(), cells);
             }
         }
+    }
+    let counted = |pool: &PoolSample| pool.source == Some(CountSource::Xray);
+    if fleet.models().any(|(_, model)| model.sample.pools.iter().any(counted)) {
+        table.notes.push("counted via xray, in the memory of the app".to_owned());
     }
     table
 }

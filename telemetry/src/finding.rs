@@ -31,7 +31,7 @@ use crate::discover::{DiscoveredApp, Reachability, UnreachableReason};
 use crate::interface::InterfaceSample;
 use crate::inventory::AppInventory;
 use crate::model::{InterfaceRates, LcoreRates, Model, PoolTrend};
-use crate::sample::{LcoreSample, PoolSample};
+use crate::sample::{CountSource, LcoreSample, PoolSample};
 
 /// Lints that tell causes, by rank: what is named by those in front brings about those behind.
 const CAUSES: [&[Lint]; 4] = [
@@ -229,6 +229,9 @@ fn exhausting(
     let critical = used >= thresholds.pool_used_critical || below(thresholds.pool_left_critical_s);
     let mut evidence =
         format!("{} of {} objects ({:.1} %) in use", occupancy.in_use, pool.size, used * 100.0);
+    if pool.source == Some(CountSource::Xray) {
+        evidence += " (counted via xray)";
+    }
     if let (Some(left), Some(slope)) = (left, trend.slope_ps) {
         let _ = write!(evidence, ", growing by {slope:.1}/s, exhausted in {left:.0} s");
     }

@@ -12,8 +12,8 @@ use pmdscope_telemetry::finding::Finding;
 use pmdscope_telemetry::model::{Model, PoolTrend, SiteRates, ThreadRates};
 use pmdscope_telemetry::printable::harmless;
 use pmdscope_telemetry::sample::{
-    HighWater, LcoreSample, LibrarySample, PoolSample, PortSample, QueueDirection, QueueSample,
-    RingSample, Sample, SiteSample, StageSample, TeeSample, ThreadSample,
+    CountSource, HighWater, LcoreSample, LibrarySample, PoolSample, PortSample, QueueDirection,
+    QueueSample, RingSample, Sample, SiteSample, StageSample, TeeSample, ThreadSample,
 };
 use ratatui::text::{Line, Span};
 
@@ -310,6 +310,7 @@ impl DetailPage<'_> {
     fn ring(&mut self, ring: &RingSample) {
         self.field("used", count(ring.used));
         self.field("capacity", count(ring.capacity));
+        self.source(ring.source);
         self.high_water(ring.high_water);
     }
 
@@ -326,6 +327,7 @@ impl DetailPage<'_> {
             }
             None => self.field("occupancy", NEEDS_LIBRARY),
         }
+        self.source(pool.source);
         self.high_water(pool.high_water);
         if let Some(trend) = trend {
             self.field("growth per s", known(trend.slope_ps, signed));
@@ -385,6 +387,12 @@ impl DetailPage<'_> {
         self.field("filtered out", count(tee.filtered));
         self.field("sampled out", count(tee.sampled_out));
         self.field("ring", format!("{} of {}", bytes(tee.used_bytes), bytes(tee.ring_bytes)));
+    }
+
+    fn source(&mut self, source: Option<CountSource>) {
+        if source == Some(CountSource::Xray) {
+            self.field("counted", "via xray, in the memory of the app");
+        }
     }
 
     fn high_water(&mut self, high: Option<HighWater>) {

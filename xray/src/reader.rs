@@ -28,7 +28,7 @@ use crate::target::XrayTarget;
 const LONGEST_WAIT: Duration = Duration::from_millis(200);
 
 /// Nobody samples an app any more that was not sampled for so long.
-const KEEP: Duration = Duration::from_secs(60);
+const KEEP: Duration = Duration::from_secs(600);
 
 /// Counts pools and rings of apps without libpmdscope in their memory. Each app has a thread, so that one
 /// whose memory cannot be read now keeps no other waiting.

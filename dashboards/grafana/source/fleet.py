@@ -123,7 +123,7 @@ TRAFFIC = ("Traffic", [
            "their size; a line that only rises is a leak or a queue that fills.",
            [("topk(10, dpdk_mempool_objects_in_use{@app} / dpdk_mempool_objects{@app})",
              "{{app}} {{pool}}")], "percentunit", high=1,
-           line=above((0.9, YELLOW), (0.98, RED)), empty="not reported (DPDK before 23.03)"),
+           line=above((0.9, YELLOW), (0.98, RED)), empty="not reported (DPDK before 23.03, without --xray)"),
 ])
 
 EXPORTERS = ("Exporters: cost, size, and what failed", [

@@ -87,7 +87,7 @@ LEVELS = ("Usage", [
     series("In use", "Does the use of a pool only rise? The ten fullest, as a share of their size.",
            [("topk(10, dpdk_mempool_objects_in_use{@pool} / dpdk_mempool_objects{@pool})",
              "{{app}} {{pool}}")], "percentunit", high=1,
-           line=above((0.9, YELLOW), (0.98, RED)), empty="not reported (DPDK before 23.03)",
+           line=above((0.9, YELLOW), (0.98, RED)), empty="not reported (DPDK before 23.03, without --xray)",
            links=[runbook("DpdkPoolNearlyFull")]),
     series("Empty in", "How long until a pool is empty? The ten that are empty first; only while "
            "they drain steadily.",

@@ -8,7 +8,7 @@ metrics! { POOL:
     MEMPOOL_OBJECTS_IN_USE = Gauge "dpdk_mempool_objects_in_use" ["app" "pool"]
         "Objects that are not free: posted to a NIC, queued, held by the app, or lost. At \
          dpdk_mempool_objects, no packets can be received. Absent for stock apps before DPDK \
-         23.03.";
+         23.03 without --xray.";
     MEMPOOL_OBJECTS_COMMON = Gauge "dpdk_mempool_objects_common" ["app" "pool"]
         "Free objects that are available to any lcore.";
     MEMPOOL_CACHED_OBJECTS = Gauge "dpdk_mempool_cached_objects" ["app" "pool"]
@@ -19,13 +19,13 @@ metrics! { POOL:
     MEMPOOL_ELEMENT_BYTES = Gauge "dpdk_mempool_element_bytes" ["app" "pool"]
         "Memory of one object, with header and trailer.";
     MEMPOOL_OBJECTS_IN_USE_WINDOW_MAX = Gauge "dpdk_mempool_objects_in_use_window_max" ["app" "pool"]
-        "Maximum of objects in use in the last complete window of libpmdscope, so peaks between \
-         scrapes are included. Use it to size pools.";
+        "Maximum of objects in use in the last complete window of libpmdscope, or of reading every \
+         100 ms with --xray, so peaks between scrapes are included. Use it to size pools.";
     MEMPOOL_EXHAUSTED_IN = Gauge "dpdk_mempool_exhausted_in_seconds" ["app" "pool"]
         "Time until the pool is empty at the current rate; present only while it drains steadily. \
          See dpdk_mbuf_leaked, then look for queues that fill. Needs five scrapes.";
     MEMPOOL_LCORE_CACHED_OBJECTS = Gauge "dpdk_mempool_lcore_cached_objects" ["app" "pool" "lcore"]
-        "Free objects in the cache of one lcore; libpmdscope only. Objects in caches of idle \
+        "Free objects in the cache of one lcore; libpmdscope or --xray. Objects in caches of idle \
          lcores are not available to busy ones.";
 }
 
@@ -64,13 +64,14 @@ metrics! { LEAK:
 
 metrics! { RING:
     RING_CAPACITY_OBJECTS = Gauge "dpdk_ring_capacity_objects" ["app" "ring"]
-        "Capacity of the software ring in objects. Rings need DPDK 24.03 or libpmdscope.";
+        "Capacity of the software ring in objects. Rings need DPDK 24.03, libpmdscope or --xray.";
     RING_USED_OBJECTS = Gauge "dpdk_ring_used_objects" ["app" "ring"]
         "Objects in the ring. Near its capacity, the stage behind it is too slow, and enqueues \
          fail.";
     RING_USED_WINDOW_MAX_OBJECTS = Gauge "dpdk_ring_used_window_max_objects" ["app" "ring"]
-        "Maximum of objects in the ring in the last complete window of libpmdscope, so peaks \
-         between scrapes are included. At the capacity, enqueues failed.";
+        "Maximum of objects in the ring in the last complete window of libpmdscope, or of reading \
+         every 100 ms with --xray, so peaks between scrapes are included. At the capacity, enqueues \
+         failed.";
 }
 
 metrics! { HEAP:

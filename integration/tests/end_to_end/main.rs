@@ -30,6 +30,7 @@ mod netstat;
 mod netstat_views;
 mod pdump;
 mod pdump_kill;
+mod pool_counts;
 mod recorder;
 mod recording;
 mod reflector;
@@ -119,6 +120,7 @@ fn main() -> ExitCode {
         exporter::trials(),
         pdump::trials(),
         pdump_kill::trials(),
+        pool_counts::trials(),
         netstat::trials(),
         netstat_views::trials(),
         ipfix::trials(),

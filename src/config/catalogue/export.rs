@@ -81,6 +81,13 @@ pub(super) fn table() -> Table {
             "Trace what takes the CPU from lcores; needs root and bpftrace",
         ),
         Key::new(
+            "xray",
+            Flag,
+            |c| &mut c.export_xray,
+            "true",
+            "Count mempools and rings in the memory of apps without libpmdscope; needs root or CAP_SYS_PTRACE",
+        ),
+        Key::new(
             "tolerate",
             List(text::lint()),
             |c| &mut c.export.tolerate,

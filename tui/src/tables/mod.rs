@@ -12,6 +12,7 @@ pub(crate) mod stolen;
 use crate::view::{PageTab, ViewState};
 use pmdscope_render::{PathStyle, TextTable, leak_sites};
 use pmdscope_telemetry::FleetState;
+use pmdscope_telemetry::sample::Sample;
 
 /// Said where a stock app cannot show what an app with the library does.
 pub(crate) const NEEDS_LIBRARY: &str = "needs libpmdscope (level 1)";
@@ -60,6 +61,25 @@ fn overview(fleet: &FleetState, view: &ViewState) -> Vec<TextTable> {
         tables.push(pools::pools(fleet));
     }
     tables
+}
+
+/// Names the apps of which it was counted in their memory.
+fn note_counted(table: &mut TextTable, fleet: &FleetState, counted: impl Fn(&Sample) -> bool) {
+    let apps = fleet.models().filter(|(_, model)| counted(&model.sample));
+    let apps: Vec<&str> = apps.map(|(app, _)| app.name.as_str()).collect();
+    if !apps.is_empty() {
+        table
+            .notes
+            .push(format!("{}: counted via xray, in the memory of the app", apps.join(", ")));
+    }
+}
+
+/// Says why not all could be counted.
+fn note_uncounted(table: &mut TextTable, fleet: &FleetState) {
+    for (app, model) in fleet.models() {
+        let problem = model.sample.xray.as_ref().and_then(|xray| xray.problem.as_ref());
+        table.notes.extend(problem.map(|problem| format!("{}: xray: {problem}", app.name)));
+    }
 }
 
 /// A note for each app at level 0, saying what it does not show.

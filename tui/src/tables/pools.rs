@@ -4,9 +4,9 @@ use pmdscope_render::cells::{alarm, app_cell, number, number_or, rate, share};
 use pmdscope_render::number::{known, seconds, signed};
 use pmdscope_render::{Cell, Column, Graph, Subject, TextTable, Tone};
 use pmdscope_telemetry::model::PoolTrend;
-use pmdscope_telemetry::sample::{PoolOccupancy, PoolSample};
+use pmdscope_telemetry::sample::{CountSource, PoolOccupancy, PoolSample, Sample};
 
-use super::{NEEDS_LIBRARY, UNSUPPORTED, note_level_0};
+use super::{NEEDS_LIBRARY, UNSUPPORTED, note_counted, note_uncounted};
 use pmdscope_telemetry::{AppState, FleetState};
 
 /// Pools that run out sooner than this are marked.
@@ -36,11 +36,24 @@ pub(super) fn pools(fleet: &FleetState) -> TextTable {
             table.push(subject, app.stale(), pool_cells(app, pool, trend));
         }
     }
-    let unknown = fleet.models().any(|(_, m)| m.sample.pools.iter().any(|p| p.occupancy.is_none()));
-    if unknown {
-        note_level_0(&mut table, fleet, "pool occupancy:");
-    }
+    let of_xray = |pool: &PoolSample| pool.source == Some(CountSource::Xray);
+    note_counted(&mut table, fleet, |sample| sample.pools.iter().any(of_xray));
+    note_uncounted(&mut table, fleet);
+    note_unknown(&mut table, fleet);
     table
+}
+
+/// What would tell the counts of apps where nobody tells them.
+fn note_unknown(table: &mut TextTable, fleet: &FleetState) {
+    let unknown = |sample: &Sample| {
+        let problem = sample.xray.as_ref().is_some_and(|xray| xray.problem.is_some());
+        sample.library.is_none() && !problem && sample.pools.iter().any(|p| p.occupancy.is_none())
+    };
+    let apps = fleet.models().filter(|(_, model)| unknown(&model.sample));
+    let apps: Vec<&str> = apps.map(|(app, _)| app.name.as_str()).collect();
+    if !apps.is_empty() {
+        table.notes.push(format!("{}: pool occupancy: {NEEDS_LIBRARY}", apps.join(", ")));
+    }
 }
 
 fn pool_cells(app: &AppState, pool: &PoolSample, trend: &PoolTrend) -> Vec<Cell> {

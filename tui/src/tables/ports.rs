@@ -7,9 +7,11 @@ use pmdscope_render::number::si;
 use pmdscope_render::{Cell, Column, Graph, Subject, TextTable, Tone, direction_word};
 use pmdscope_telemetry::finding::balance;
 use pmdscope_telemetry::model::{Model, PortRates, QueueRates};
-use pmdscope_telemetry::sample::{HighWater, PortSample, PortStats, QueueDirection, QueueSample};
+use pmdscope_telemetry::sample::{
+    CountSource, HighWater, PortSample, PortStats, QueueDirection, QueueSample, RingSample,
+};
 
-use super::{UNSUPPORTED, note_level_0};
+use super::{UNSUPPORTED, note_counted, note_level_0};
 use crate::view::ViewState;
 use pmdscope_telemetry::{AppState, FleetState};
 
@@ -207,5 +209,7 @@ pub(super) fn rings(fleet: &FleetState) -> TextTable {
             table.push(subject, app.stale(), cells);
         }
     }
+    let of_xray = |ring: &RingSample| ring.source == Some(CountSource::Xray);
+    note_counted(&mut table, fleet, |sample| sample.rings.iter().any(of_xray));
     table
 }

@@ -19,8 +19,8 @@ pub(super) type Opener = Arc<dyn Fn(&DiscoveredApp) -> Result<XrayTarget, XrayEr
 /// Time between two reads for high-water marks while samples are taken: as libpmdscope does by default.
 const MARK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Nobody watches an app of which no sample was taken for so long.
-const IDLE: Duration = Duration::from_secs(10);
+/// Nobody watches an app of which no sample was taken for so long: twice the usual interval of scrapes.
+const IDLE: Duration = Duration::from_secs(120);
 
 /// Rings come and go without a word of the app: how often its memzones are looked up again.
 const REFRESH: Duration = Duration::from_secs(30);
