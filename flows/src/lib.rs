@@ -9,6 +9,7 @@
 // Tests cut numbers into bytes.
 #![cfg_attr(test, allow(clippy::cast_possible_truncation))]
 
+mod content;
 mod counters;
 mod dissect;
 mod entry;
@@ -25,6 +26,7 @@ mod store;
 mod table;
 mod tcp;
 
+pub use self::content::PacketContent;
 pub use self::flow::{
     Flow, FlowEnd, FlowEndpoint, FlowPlace, FlowSnapshot, PacketCounts, ProtocolCounts,
     QueueCounts, SNAPLEN, SenderCounts, TcpState, Tunnel, UnknownLink, UnlistedPackets,
