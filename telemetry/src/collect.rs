@@ -23,6 +23,7 @@ use crate::lock::RoundLock;
 use crate::occupancy::OccupancyReader;
 use crate::reply::ArmReply;
 use crate::sample::{AppIdentity, LOCK_PART, SAMPLE_SCHEMA, Sample};
+use crate::scans::ScanResults;
 use crate::tracer::LcoreTracer;
 use cached::Cached;
 use host::HostReader;
@@ -47,6 +48,7 @@ pub struct SampleCollector {
     cache: ConnectionCache,
     tracer: Option<Arc<dyn LcoreTracer>>,
     occupancy: Option<Arc<dyn OccupancyReader>>,
+    scans: Option<Arc<ScanResults>>,
 }
 
 /// The connection of the round before.
@@ -85,7 +87,7 @@ impl SampleCollector {
     /// A collector for `app`; connects at the first round.
     pub fn new(app: DiscoveredApp) -> Self {
         let (lock, cache) = (RoundLock::default(), ConnectionCache::default());
-        Self { app, lock, cache, tracer: None, occupancy: None }
+        Self { app, lock, cache, tracer: None, occupancy: None, scans: None }
     }
 
     /// Has `tracer` add to the samples.
@@ -98,6 +100,12 @@ impl SampleCollector {
     #[must_use]
     pub fn with_occupancy(self, occupancy: Option<Arc<dyn OccupancyReader>>) -> Self {
         Self { occupancy, ..self }
+    }
+
+    /// Adds what `scans` knows to the samples.
+    #[must_use]
+    pub fn with_scans(self, scans: Option<Arc<ScanResults>>) -> Self {
+        Self { scans, ..self }
     }
 
     /// The app, as it was discovered, with the process that answered last.
@@ -151,6 +159,9 @@ impl SampleCollector {
         }
         if let Some(occupancy) = self.occupancy.as_ref().filter(|_| sample.library.is_none()) {
             occupancy.complete(&self.app, &mut sample, deadline);
+        }
+        if let Some(scans) = &self.scans {
+            scans.complete(&mut sample);
         }
         sample.duration_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.cache.connection = Some(connection);

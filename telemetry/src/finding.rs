@@ -10,6 +10,7 @@ mod missed;
 mod partly_seen;
 mod ports;
 mod process;
+mod scan;
 mod sending;
 mod stall;
 mod sticky;
@@ -108,6 +109,7 @@ pub fn evaluate(model: &Model, rules: &LintRules) -> Vec<Finding> {
     findings.extend(ports::evaluate(model, &rules.expected.expectation(&model.sample), thresholds));
     findings.extend(process::restart_loop(model, thresholds));
     findings.extend(loss::losses(model));
+    findings.extend(scan::lost_mbufs(model));
     findings.extend(buffers::no_mbufs(model));
     findings.extend(sending::evaluate(model, thresholds));
     findings.extend(pool_exhausting(model, thresholds));

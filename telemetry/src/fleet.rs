@@ -19,6 +19,7 @@ use crate::interface_state::InterfaceEvaluator;
 use crate::names::AppNames;
 use crate::occupancy::OccupancyReader;
 use crate::parallel;
+use crate::scans::ScanResults;
 use crate::tracer::LcoreTracer;
 
 /// Longest wait for one app to answer one round, unless the caller knows better.
@@ -41,6 +42,8 @@ pub struct FleetSettings {
     pub tracer: Option<Arc<dyn LcoreTracer>>,
     /// Who counts pools and rings of apps without libpmdscope; nobody by default.
     pub occupancy: Option<Arc<dyn OccupancyReader>>,
+    /// Scans of their memory; none by default.
+    pub scans: Option<Arc<ScanResults>>,
     /// Who reads the interfaces of the kernel; nobody by default.
     pub interfaces: Option<Arc<dyn InterfaceReader>>,
     /// How long an app that has ended stays visible as down; an expected one stays for ever.
@@ -55,6 +58,7 @@ impl Default for FleetSettings {
             rules: LintRules::default(),
             tracer: None,
             occupancy: None,
+            scans: None,
             interfaces: None,
             keep_lost: Duration::from_secs(3600),
         }

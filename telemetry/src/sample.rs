@@ -5,6 +5,7 @@ pub(crate) mod ledger;
 mod memory;
 mod port;
 pub mod queue_counters;
+mod scan;
 mod sent;
 mod stolen;
 
@@ -23,6 +24,7 @@ pub use self::port::{
     DeviceSample, PcieLinkSample, PortEventsSample, PortSample, PortStats, QueueDirection,
     QueueSample, counts_bytes,
 };
+pub use self::scan::{LostGroupSample, PoolScanSample, ScanSample};
 pub use self::stolen::{StolenCause, StolenSample, TracingMethod, TracingSample};
 use crate::error::TelemetryError;
 
@@ -74,6 +76,9 @@ pub struct Sample {
     /// Places that hold mbufs, by name; libpmdscope only.
     #[serde(default)]
     pub stages: Vec<StageSample>,
+    /// What the last scan of the app's memory found; `None` when nobody has scanned it.
+    #[serde(default)]
+    pub scan: Option<ScanSample>,
     /// PCI devices that the app's own arguments name, as the kernel sees them.
     #[serde(default)]
     pub devices: Vec<DeviceSample>,
@@ -180,7 +185,8 @@ impl Sample {
         let at_site = |site: &SiteSample| {
             if site.kind.is_loss() { site.count > 0 } else { site.events > 0 }
         };
-        self.ledger.iter().any(of_pool) || self.sites.iter().any(at_site)
+        let by_ledger = self.ledger.iter().any(of_pool) || self.sites.iter().any(at_site);
+        by_ledger || self.ledger.is_empty() && self.scan.iter().any(|scan| scan.lost() > 0)
     }
 }
 

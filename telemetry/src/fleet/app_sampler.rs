@@ -34,7 +34,8 @@ impl AppSampler {
         Self {
             collector: SampleCollector::new(app)
                 .with_tracer(settings.tracer.clone())
-                .with_occupancy(settings.occupancy.clone()),
+                .with_occupancy(settings.occupancy.clone())
+                .with_scans(settings.scans.clone()),
             evaluator: Evaluator::new(settings.rules.clone()),
             hung: None,
         }
