@@ -1,6 +1,7 @@
 //! Why an app cannot be read.
 
 use std::io;
+use std::path::PathBuf;
 
 use nix::errno::Errno;
 use pmdscope_telemetry::TelemetryError;
@@ -81,6 +82,14 @@ pub enum XrayError {
     UnknownHandler {
         /// Name of the pool.
         pool: String,
+    },
+    /// Not a core file, or a broken one.
+    #[error("cannot use {} as a core file: {why}", .path.display())]
+    NotACore {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        why: String,
     },
     /// Any other failure of the kernel.
     #[error("cannot read {what}: {source}")]

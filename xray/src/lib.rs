@@ -6,6 +6,7 @@
 
 mod access;
 mod budget;
+mod core_file;
 mod counts;
 mod error;
 mod holder_text;
@@ -23,6 +24,7 @@ mod target;
 
 pub use access::AccessDenial;
 pub use budget::ReadBudget;
+pub use core_file::{CoreMemory, CoreThread, MissingMemory};
 pub use counts::{Counts, PoolCount, RingCount, counts};
 pub use error::XrayError;
 pub use holders::{HolderId, HolderMap, HolderSources, Thread};
