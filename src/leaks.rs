@@ -1,17 +1,28 @@
-//! `pmdscope leaks`: the line that loses mbufs, the rate, and the lost packets.
+//! `pmdscope leaks`: the line that loses mbufs, the rate, and the lost packets; of apps without libpmdscope
+//! what a scan of their memory finds.
 
 mod arm;
+mod core;
+mod groups;
+mod lost_packets;
+mod lost_table;
 mod packets;
 mod report;
+pub(crate) mod scan;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::thread;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
-use pmdscope_telemetry::FleetState;
-use pmdscope_telemetry::sample::{LedgerSample, Sample};
+use anyhow::{Result, anyhow, bail};
+use pmdscope_telemetry::discover::{DiscoveredApp, FindError};
+use pmdscope_telemetry::fleet::unqueried_event;
+use pmdscope_telemetry::model::Model;
+use pmdscope_telemetry::sample::{LedgerSample, Sample, ScanSample};
+use pmdscope_telemetry::{AppState, FleetState};
 
+use self::scan::{AppScan, AppScans, ScanArgs, Scanner};
 use crate::exit::FAILED;
 use crate::number::whole;
 use crate::output::StandardOutput;
@@ -33,15 +44,17 @@ Examples:
   pmdscope leaks -a reflector --explain      where every mbuf of each mempool is
   pmdscope leaks --write leaked.pcapng -N 4  leaked packets, each with a comment
   pmdscope leaks --replay DIR --at 08:56:00  leaks at that time of a recording
+  pmdscope leaks --core core.1234            lost mbufs of an app that has ended
 
-Level 0 (a stock app with DPDK 23.03 or later) shows which mempool drains and when
-it will be empty. Level 1 (linked with libpmdscope) adds the queue or stage that
-leaks. Level 2 (built with pmdscope_trace.h) adds the line of source.
+Level 0 (a stock app) is scanned from outside: lost mbufs by pool, their packets, and
+who holds the others; that needs root, CAP_SYS_PTRACE, or the user of the app.
+Level 1 (linked with libpmdscope) adds the queue or stage that leaks. Level 2 (built
+with pmdscope_trace.h) adds the line of source.
 
 Exit status:
   0  no leak
   1  a leak, a mempool that is empty for an unknown reason, an app that does not
-     answer, or a failure
+     answer or cannot be scanned, or a failure
   2  wrong usage or configuration")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -95,33 +108,133 @@ pub(crate) struct Args {
     /// Show the stamping mode and state
     #[arg(long = "show-mode", alias = "mode", group = "act", conflicts_with_all = ["watch", "json"])]
     mode: bool,
+
+    /// Read a core file, not running apps
+    ///
+    /// It must hold the memory of the app: before the app starts, set the bits of
+    /// /proc/self/coredump_filter for anonymous memory, shared files and hugepages (0x7f sets all).
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath,
+          conflicts_with_all = ["app", "replay", "at", "watch", "arm", "disarm", "mode", "no_scan"])]
+    core: Option<PathBuf>,
+
+    /// Do not scan the memory of apps without libpmdscope
+    ///
+    /// A scan reads all memory in which the app may keep references to mbufs, twice or more. It neither
+    /// stops the app nor writes to it. Without it only the trend of each mempool is shown.
+    #[arg(long, conflicts_with = "replay")]
+    no_scan: bool,
+
+    #[command(flatten)]
+    scan: ScanArgs,
+}
+
+impl Args {
+    /// Packets to write per site or group.
+    fn per_site(&self) -> usize {
+        usize::try_from(self.per_site).unwrap_or(usize::MAX)
+    }
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if let Some(seconds) = args.arm.or(args.disarm.then_some(0)) {
         return arm::run(&args.app, seconds);
     }
-    if let Some(path) = &args.write {
-        return packets::run(&args.app, path, args.per_site);
+    if let Some(path) = &args.core {
+        return core::run(args, path);
     }
-    let mut source = match args.replay.player(&args.app)? {
-        Some(player) => Source::steps(player, &args.app, &args.at, args.interval, 1)?,
-        None => Source::counted(&args.app, args.interval)?,
-    };
+    if let Some(path) = &args.write {
+        return packets::run(args, path);
+    }
+    if let Some(player) = args.replay.player(&args.app)? {
+        let source = Source::steps(player, &args.app, &args.at, args.interval, 1)?;
+        return replayed(args, source);
+    }
+    match Source::counted(&args.app, args.interval) {
+        Ok(source) => running(args, source),
+        Err(error) => match unanswering(&error).filter(|_| !args.no_scan && !args.mode) {
+            Some(app) => silent(args, &app),
+            None => Err(error),
+        },
+    }
+}
+
+/// One moment of a recording.
+fn replayed(args: &Args, mut source: Source) -> Result<ExitCode> {
     source.advance()?;
     source.tell_notes();
-    if let Some(pool) = &args.explain {
-        return explain(source.fleet(), pool.as_deref());
-    }
-    if args.mode {
-        output::print(&report::modes(source.fleet()))?;
-        return Ok(verdict(source.fleet()));
-    }
     for _ in 1..samples(source.fleet()) {
         source.advance()?;
     }
-    while print(args, source.fleet())? && args.watch && source.advance()? {}
-    Ok(verdict(source.fleet()))
+    let recorded = |(app, model): (&AppState, &Model)| {
+        let sample = model.sample.scan.clone()?;
+        Some((app.name.clone(), Ok(AppScan { sample, live: None })))
+    };
+    let scans = source.fleet().models().filter_map(recorded).collect();
+    report(args, source.fleet(), &scans)
+}
+
+/// Apps that run.
+fn running(args: &Args, mut source: Source) -> Result<ExitCode> {
+    source.advance()?;
+    if args.mode {
+        output::print(&report::modes(source.fleet()))?;
+        return Ok(verdict(source.fleet(), &AppScans::new()));
+    }
+    let mut scanner = Scanner::new(args.scan);
+    let mut rounds = if args.explain.is_some() { 1 } else { samples(source.fleet()) };
+    loop {
+        let apps = if args.no_scan { Vec::new() } else { to_scan(&source) };
+        // The trend needs samples anyway.
+        let scans = thread::scope(|scope| {
+            let scanning = scope.spawn(|| scanner.scan_all(&apps));
+            for _ in 1..rounds {
+                source.advance()?;
+            }
+            scanning.join().map_err(|_| anyhow!("the scan failed, which is a bug of pmdscope"))
+        })?;
+        let code = report(args, source.fleet(), &scans)?;
+        if !args.watch || !source.advance()? {
+            return Ok(code);
+        }
+        rounds = 1;
+    }
+}
+
+/// An app that does not answer, but whose memory can be read: it was stopped, or has no telemetry.
+fn silent(args: &Args, app: &DiscoveredApp) -> Result<ExitCode> {
+    let mut fleet = FleetState::default();
+    if let Some(event) = unqueried_event(app) {
+        fleet.apply(event);
+    }
+    let mut scanner = Scanner::new(args.scan);
+    loop {
+        let scans = scanner.scan_all(std::slice::from_ref(app));
+        let code = report(args, &fleet, &scans)?;
+        if !args.watch {
+            return Ok(code);
+        }
+        thread::sleep(args.interval);
+    }
+}
+
+/// The app that an error is about, if its memory may tell what the app itself does not.
+fn unanswering(error: &anyhow::Error) -> Option<DiscoveredApp> {
+    match error.downcast_ref() {
+        Some(FindError::NoTelemetry(app) | FindError::Unreachable(app, _)) => {
+            scan::is_readable(app).then(|| app.clone())
+        }
+        _ => None,
+    }
+}
+
+/// Apps that have no ledger of their own.
+fn to_scan(source: &Source) -> Vec<DiscoveredApp> {
+    let linked = |app: &DiscoveredApp| {
+        let model = source.fleet().find(&app.name).and_then(|app| app.model.as_ref());
+        model.is_some_and(|model| model.sample.library.is_some())
+    };
+    let apps = source.apps().into_iter();
+    apps.filter(|app| scan::is_readable(app) && !linked(app)).collect()
 }
 
 /// Samples before the first report: libpmdscope has its trends, those of a stock app are our own.
@@ -132,39 +245,63 @@ fn samples(fleet: &FleetState) -> u32 {
     if fleet.models().any(|(_, model)| watched(&model.sample)) { TREND_SAMPLES } else { 2 }
 }
 
-/// Prints a report; false when nobody reads it.
-fn print(args: &Args, fleet: &FleetState) -> Result<bool> {
-    if args.json {
-        return output::print_json(&report::Document::of(fleet));
+/// Prints what was found, in the form that was asked for.
+fn report(args: &Args, fleet: &FleetState, scans: &AppScans) -> Result<ExitCode> {
+    if let Some(pool) = &args.explain {
+        return explain(fleet, scans, pool.as_deref());
     }
-    if args.watch && StandardOutput::is_terminal() {
-        output::clear_terminal()?;
+    if args.mode {
+        output::print(&report::modes(fleet))?;
+    } else if args.json {
+        output::print_json(&report::Document::of(fleet, scans))?;
+    } else {
+        if args.watch && StandardOutput::is_terminal() {
+            output::clear_terminal()?;
+        }
+        output::print(&report::text(fleet, scans))?;
     }
-    output::print(&report::text(fleet))
+    Ok(verdict(fleet, scans))
 }
 
-fn explain(fleet: &FleetState, pool: Option<&str>) -> Result<ExitCode> {
-    let text = report::explain(fleet, pool);
+fn explain(fleet: &FleetState, scans: &AppScans, pool: Option<&str>) -> Result<ExitCode> {
+    let text = report::explain(fleet, scans, pool);
     if text.is_empty() {
-        let names: Vec<_> = report::pools(fleet).collect();
+        let names = report::pools(fleet, scans);
         match (pool, names.is_empty()) {
             (Some(pool), false) => {
-                bail!("there is no pool {pool:?} with a ledger; there is {}", names.join(", "))
+                bail!("there is no mbuf pool {pool:?}; there is {}", names.join(", "))
             }
-            _ => bail!("{}", report::why_no_ledger(fleet)),
+            _ => bail!("{}", report::why_no_ledger(fleet, scans)),
         }
     }
     output::print(&text)?;
-    Ok(verdict(fleet))
+    for (app, why) in scans.iter().filter_map(|(app, scan)| Some((app, scan.as_ref().err()?))) {
+        output::tell(&format!("{app}: not scanned: {why}"));
+    }
+    Ok(verdict(fleet, scans))
 }
 
 /// 1 for leaks, and for apps and pools that cannot say whether they have any.
-fn verdict(fleet: &FleetState) -> ExitCode {
+fn verdict(fleet: &FleetState, scans: &AppScans) -> ExitCode {
     let bad =
         |sample: &Sample| sample.has_leaks() || sample.ledger.iter().any(LedgerSample::starves);
     let leaks = fleet.models().any(|(_, model)| bad(&model.sample));
-    let silent = fleet.apps.iter().any(pmdscope_telemetry::AppState::stale);
-    if leaks || silent { ExitCode::from(FAILED) } else { ExitCode::SUCCESS }
+    let silent = fleet.apps.iter().any(AppState::stale);
+    if leaks || silent || scans_fail(scans) { ExitCode::from(FAILED) } else { ExitCode::SUCCESS }
+}
+
+/// Some mbufs are lost, or something could not be read that may hide a loss.
+fn scans_fail(scans: &AppScans) -> bool {
+    !scans.values().all(|scan| scan.as_ref().is_ok_and(|scan| is_clean(&scan.sample)))
+}
+
+fn is_clean(scan: &ScanSample) -> bool {
+    scan.lost() == 0 && scan.problems.is_empty()
+}
+
+/// As [`scans_fail`].
+fn verdict_of_scan(scan: &ScanSample) -> ExitCode {
+    if is_clean(scan) { ExitCode::SUCCESS } else { ExitCode::from(FAILED) }
 }
 
 #[cfg(test)]
@@ -183,6 +320,7 @@ mod tests {
         assert_eq!(parse("-a x --explain").unwrap().explain, Some(None));
         assert_eq!(parse("--explain mb").unwrap().explain, Some(Some("mb".into())));
         assert_eq!(parse("--write x").unwrap().per_site, 8);
+        assert_eq!(parse("--core x").unwrap().scan.scan_interval, Duration::from_secs(1));
     }
 
     #[test]
@@ -202,6 +340,11 @@ mod tests {
             "--explain --watch",
             "--show-mode --arm",
             "-i 0.01",
+            "--core x -a y",
+            "--core x --watch",
+            "--replay x --no-scan",
+            "--scan-rate 0",
+            "--scan-interval 0",
         ];
         for words in wrong {
             assert!(parse(words).is_err(), "{words}");

@@ -244,6 +244,14 @@ impl Source {
         }
     }
 
+    /// The apps as they were found, also those that do not answer; none in a recording.
+    pub(crate) fn apps(&self) -> Vec<DiscoveredApp> {
+        match self {
+            Self::Live(live) => live.fleet.apps().cloned().collect(),
+            Self::Replay(_) => Vec::new(),
+        }
+    }
+
     /// Local time where the apps run or ran.
     pub(crate) fn time_zone(&self) -> TimeZone {
         match self {

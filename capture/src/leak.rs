@@ -164,7 +164,8 @@ fn lost(record: &RingRecord, leak: LeakInfo, ns: u64, data: &[u8]) -> LostMbuf {
     }
 }
 
-/// Writes a section with one interface per pool and a comment on every packet, and finishes.
+/// Writes a section with one interface per pool, whose comment is `about`, and a comment on every packet, and
+/// finishes.
 ///
 /// # Errors
 /// When the sink refuses.
@@ -172,6 +173,7 @@ pub fn write(
     target: &mut dyn PacketSink,
     app: &str,
     mbufs: &[LostMbuf],
+    about: &str,
     comment: impl Fn(&LostMbuf) -> String,
 ) -> Result<(), SinkError> {
     target.section(&origin())?;
@@ -179,7 +181,7 @@ pub fn write(
     pools.sort_unstable();
     pools.dedup();
     for pool in &pools {
-        target.interface(&interface_of(app, pool))?;
+        target.interface(&interface_of(app, pool, about))?;
     }
     let mut written = vec![0; pools.len()];
     for (id, mbuf) in mbufs.iter().enumerate() {
@@ -211,14 +213,12 @@ pub fn write(
     target.finish()
 }
 
-fn interface_of(app: &str, pool: &str) -> CaptureInterface {
+fn interface_of(app: &str, pool: &str, about: &str) -> CaptureInterface {
     CaptureInterface {
         name: format!("{app}:{pool}"),
         description: format!("mbuf pool {pool} of {app}"),
         filter: String::new(),
-        comment: "Packets in mbufs that the app has lost. Each is shown at the time when it was \
-                  last seen to move."
-            .to_owned(),
+        comment: about.to_owned(),
         snaplen: MAX_SNAPLEN,
         linktype: ETHERNET,
     }

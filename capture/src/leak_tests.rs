@@ -157,7 +157,7 @@ fn tshark_shows_a_comment_on_every_packet() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("leaked.pcapng");
     let mut target = CaptureFiles::create(&FileSettings::new(&file)).unwrap();
-    write(&mut target, "app", &sample(), |mbuf| format!("lost at site {}", mbuf.leak.site))
+    write(&mut target, "app", &sample(), "lost", |mbuf| format!("lost at site {}", mbuf.leak.site))
         .unwrap();
     let fields = ["frame.comment", "frame.interface_name", "frame.interface_queue", "frame.len"];
     let mut tshark = Command::new("tshark");

@@ -14,33 +14,65 @@ use pmdscope_packets::file::{CaptureFiles, FileSettings};
 use pmdscope_packets::{DIR_RX, DIR_TX, SinkError};
 use pmdscope_render::number::count;
 use pmdscope_telemetry::SampleCollector;
+use pmdscope_telemetry::discover::DiscoveredApp;
 use pmdscope_telemetry::sample::{BEFORE_ARMING, Sample, SiteSample};
 
-use super::report;
+use super::scan::Scanner;
+use super::{Args, lost_packets, report, unanswering};
 use crate::attach::running::RunningApp;
 use crate::attach::transport::library_socket;
 use crate::exit::{FAILED, Usage};
 use crate::output::{self, StandardOutput};
-use crate::session::AppArg;
 use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
+
+/// What a reader must know of the packets.
+const ABOUT: &str = "Packets in mbufs that the app has lost. Each is shown at the time when it was last \
+                     seen to move.";
 
 /// How long the app may take to send everything.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Writes at most `per_site` packets of each site.
-pub(super) fn run(chosen: &AppArg, path: &Path, per_site: u32) -> Result<ExitCode> {
-    let to_stdout = path == Path::new("-");
-    if to_stdout && StandardOutput::is_terminal() {
-        return Err(Usage("pcapng is not for a terminal: give --write FILE").into());
+/// Refuses to write to a terminal.
+pub(super) fn check_target(path: &Path) -> Result<(), Usage> {
+    if path == Path::new("-") && StandardOutput::is_terminal() {
+        return Err(Usage("pcapng is not for a terminal: give --write FILE"));
     }
-    let app = chosen.the_app()?;
+    Ok(())
+}
+
+/// Writes packets of each site of an app with a ledger, or of each group of one that is scanned.
+pub(super) fn run(args: &Args, path: &Path) -> Result<ExitCode> {
+    check_target(path)?;
+    let app = match args.app.the_app() {
+        Ok(app) => app,
+        Err(error) => match unanswering(&error).filter(|_| !args.no_scan) {
+            Some(app) => return scanned(args, &app, path),
+            None => return Err(error),
+        },
+    };
     let name = app.name.clone();
     let sample = SampleCollector::new(app.clone())
         .collect(ROUND_TIMEOUT)
         .with_context(|| format!("cannot ask {name}"))?;
+    if sample.library.is_none() && !args.no_scan {
+        return scanned(args, &app, path);
+    }
     if sample.ledger.is_empty() {
         bail!("{name}: {}", report::why_no_ledger_of(&sample));
     }
+    of_ledger(app, sample, path, args.per_site)
+}
+
+fn scanned(args: &Args, app: &DiscoveredApp, path: &Path) -> Result<ExitCode> {
+    let scan = Scanner::new(args.scan).scan_once(app);
+    let scan = scan.with_context(|| format!("cannot scan {}", app.name))?;
+    lost_packets::write(&app.name, &scan, path, args.per_site())
+}
+
+/// Writes at most `per_site` packets of each site.
+fn of_ledger(app: DiscoveredApp, sample: Sample, path: &Path, per_site: u32) -> Result<ExitCode> {
+    let to_stdout = path == Path::new("-");
+    let name = app.name.clone();
     let lost: u64 = sample.ledger.iter().map(|ledger| ledger.leaked).sum();
     if lost == 0 {
         output::tell(&format!("{name} has lost no mbufs, so there is nothing to write"));
@@ -53,7 +85,7 @@ pub(super) fn run(chosen: &AppArg, path: &Path, per_site: u32) -> Result<ExitCod
         .and_then(|session| leak::receive(session, TIMEOUT))
         .with_context(|| no_packets(&name, &sample))?;
     let mut files = CaptureFiles::create(&FileSettings::new(path))?;
-    match leak::write(&mut files, &name, &dump.mbufs, |mbuf| comment(mbuf, &sample)) {
+    match leak::write(&mut files, &name, &dump.mbufs, ABOUT, |mbuf| comment(mbuf, &sample)) {
         Err(SinkError::Closed { .. }) => {}
         written => written?,
     }

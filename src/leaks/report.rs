@@ -1,15 +1,22 @@
 //! Reports of `pmdscope leaks`.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use pmdscope_render::ledger;
 use pmdscope_render::number::{UNKNOWN, count, known, percent, plural, seconds, signed};
+use pmdscope_render::pool_scan;
 use pmdscope_render::{Cell, Column, PathStyle, Subject, TextTable, Theme, leak_sites, table_text};
 use pmdscope_telemetry::model::{LedgerRates, Model, PoolTrend, SiteRates};
-use pmdscope_telemetry::sample::{CountSource, LedgerSample, PoolSample, Sample, StageSample};
+use pmdscope_telemetry::sample::{
+    CountSource, LedgerSample, LostGroupSample, PoolSample, Sample, ScanSample, StageSample,
+};
 use pmdscope_telemetry::{AppState, AppStatus, FleetState};
+use pmdscope_xray::{PoolScan, ScanReport};
 use serde::Serialize;
 
+use super::lost_table;
+use super::scan::{AppScan, AppScans};
 use crate::output::one_line;
 
 /// Version of the JSON; raised when a field changes its meaning.
@@ -40,6 +47,31 @@ struct AppLeaks<'a> {
     stages: &'a [StageSample],
     pools: &'a [PoolTrend],
     partial: &'a [String],
+    /// All that a scan found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scan: Option<Scan<'a>>,
+    /// What was recorded of a scan.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scan_summary: Option<&'a ScanSample>,
+    /// Why there was none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scan_error: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Scan<'a> {
+    #[serde(flatten)]
+    report: &'a ScanReport,
+    groups: Vec<Group<'a>>,
+    /// Growth of the lost mbufs per second, by pool.
+    lost_ps: BTreeMap<&'a str, Option<f64>>,
+}
+
+#[derive(Serialize)]
+struct Group<'a> {
+    pool: &'a str,
+    #[serde(flatten)]
+    group: &'a LostGroupSample,
 }
 
 #[derive(Serialize)]
@@ -57,15 +89,32 @@ struct Site<'a> {
 }
 
 impl<'a> Document<'a> {
-    pub(super) fn of(fleet: &'a FleetState) -> Self {
-        let leaks = fleet.models().any(|(_, model)| model.sample.has_leaks());
-        Self { schema: LEAKS_SCHEMA, leaks, apps: fleet.apps.iter().map(AppLeaks::of).collect() }
+    pub(super) fn of(fleet: &'a FleetState, scans: &'a AppScans) -> Self {
+        let app = |app: &'a AppState| AppLeaks::of(app, scans.get(&app.name));
+        let apps: Vec<_> = fleet.apps.iter().map(app).collect();
+        let leaks = apps.iter().any(|app| app.leaks);
+        Self { schema: LEAKS_SCHEMA, leaks, apps }
+    }
+}
+
+impl<'a> Scan<'a> {
+    /// `None` in a recording.
+    fn of(scan: &'a AppScan) -> Option<Self> {
+        let report = &scan.live.as_ref()?.report;
+        let pools = &scan.sample.pools;
+        let groups = pools
+            .iter()
+            .flat_map(|pool| pool.groups.iter().map(|group| Group { pool: &pool.name, group }));
+        let lost_ps = pools.iter().map(|pool| (pool.name.as_str(), pool.lost_ps)).collect();
+        Some(Self { report, groups: groups.collect(), lost_ps })
     }
 }
 
 impl<'a> AppLeaks<'a> {
-    fn of(app: &'a AppState) -> Self {
+    fn of(app: &'a AppState, scan: Option<&'a Result<AppScan, String>>) -> Self {
         let model = app.model.as_ref();
+        let scanned = scan.and_then(|scan| scan.as_ref().ok());
+        let lost = scanned.is_some_and(|scan| scan.sample.lost() > 0);
         let ledger = |(sample, rates): (&'a LedgerSample, &LedgerRates)| Ledger {
             sample,
             leaked_ps: rates.leaked_ps,
@@ -75,7 +124,7 @@ impl<'a> AppLeaks<'a> {
             app: &app.name,
             status: &app.status,
             level: app.level(),
-            leaks: model.is_some_and(|model| model.sample.has_leaks()),
+            leaks: lost || model.is_some_and(|model| model.sample.has_leaks()),
             ledger: model.map_or_else(Vec::new, |m| {
                 m.sample.ledger.iter().zip(&m.ledger).map(ledger).collect()
             }),
@@ -84,12 +133,15 @@ impl<'a> AppLeaks<'a> {
             stages: model.map_or(&[], |m| &m.sample.stages),
             pools: model.map_or(&[], |m| &m.pools),
             partial: model.map_or(&[], |m| &m.sample.partial),
+            scan: scanned.and_then(Scan::of),
+            scan_summary: scanned.filter(|scan| scan.live.is_none()).map(|scan| &scan.sample),
+            scan_error: scan.and_then(|scan| scan.as_ref().err()).map(String::as_str),
         }
     }
 }
 
-/// Sites, what has no site, and what stock apps tell.
-pub(super) fn text(fleet: &FleetState) -> String {
+/// Sites, lost mbufs that scans found, the trend of other pools, and notes.
+pub(super) fn text(fleet: &FleetState, scans: &AppScans) -> String {
     let mut out = String::new();
     let mut add = |mut table: TextTable| {
         if fleet.apps.len() == 1 {
@@ -101,9 +153,11 @@ pub(super) fn text(fleet: &FleetState) -> String {
         }
     };
     add(leak_sites(fleet, PathStyle::Full));
+    let scanned = scans.iter().filter_map(|(app, scan)| Some((app.as_str(), scan.as_ref().ok()?)));
+    add(lost_table::lost_mbufs(scanned.map(|(app, scan)| (app, &scan.sample))));
     add(drains(fleet));
     for app in &fleet.apps {
-        for note in notes(app) {
+        for note in notes(app, scans.get(&app.name)) {
             let _ = writeln!(out, "{}", one_line(&format!("{}: {note}", app.name)));
         }
     }
@@ -151,16 +205,21 @@ fn drain_cells(app: &AppState, pool: &PoolSample, trend: &PoolTrend) -> Option<V
 }
 
 /// What the tables do not say about an app.
-fn notes(app: &AppState) -> Vec<String> {
+fn notes(app: &AppState, scan: Option<&Result<AppScan, String>>) -> Vec<String> {
     let mut notes = Vec::new();
     if let AppStatus::Lost { reason } = &app.status {
         notes.push(reason.clone());
+    }
+    match scan {
+        Some(Ok(scan)) => notes.extend(lost_table::notes(&scan.sample)),
+        Some(Err(why)) => notes.push(format!("not scanned: {why}")),
+        None => {}
     }
     let Some(model) = &app.model else { return notes };
     let sample = &model.sample;
     notes.extend(sample.partial.iter().map(|part| format!("could not be read: {part}")));
     if sample.ledger.is_empty() {
-        notes.push(level_note(model));
+        notes.extend(level_note(model, scan));
         return notes;
     }
     for ledger in &sample.ledger {
@@ -222,16 +281,17 @@ fn clean_note(ledgers: &[LedgerSample]) -> String {
 }
 
 /// Why an app has no ledger, and what it provides instead.
-fn level_note(model: &Model) -> String {
+fn level_note(model: &Model, scan: Option<&Result<AppScan, String>>) -> Option<String> {
     let sample = &model.sample;
-    let counted = sample.pools.iter().any(|pool| pool.occupancy.is_some());
-    match (&sample.library, counted) {
-        (Some(_), _) => why_no_ledger_of(sample),
-        (None, true) => format!("a stock app (level 0) shows growth only; {LEVELS}"),
-        (None, false) => format!(
-            "a stock app (level 0) on {}: in-use counts of pools need DPDK 23.03; {LEVELS}",
-            sample.app.dpdk_version
-        ),
+    let stock = "a stock app (level 0)";
+    match (&sample.library, scan) {
+        (Some(_), _) => Some(why_no_ledger_of(sample)),
+        (None, Some(Ok(scan))) if scan.sample.lost() == 0 => None,
+        (None, Some(Ok(_))) => Some(format!("{stock}: {LEVELS}")),
+        (None, Some(Err(_))) => Some(format!("{stock} that is not scanned shows growth only")),
+        (None, None) => {
+            Some(format!("{stock} shows growth only; a scan of its memory counts lost mbufs"))
+        }
     }
 }
 
@@ -249,22 +309,48 @@ pub(super) fn why_no_ledger_of(sample: &Sample) -> String {
     }
 }
 
-/// Why no app has a ledger.
-pub(super) fn why_no_ledger(fleet: &FleetState) -> String {
-    let why = fleet.apps.iter().map(|app| match &app.model {
-        Some(model) => format!("{}: {}", app.name, why_no_ledger_of(&model.sample)),
-        None => format!("{}: does not answer", app.name),
+/// Why no app has a ledger, or was scanned.
+pub(super) fn why_no_ledger(fleet: &FleetState, scans: &AppScans) -> String {
+    let why = fleet.apps.iter().map(|app| match (scans.get(&app.name), &app.model) {
+        (Some(Err(why)), _) => format!("{}: {why}", app.name),
+        (Some(Ok(_)), _) => format!("{}: no mbuf pool was found", app.name),
+        (None, Some(model)) => format!("{}: {}", app.name, why_no_ledger_of(&model.sample)),
+        (None, None) => format!("{}: does not answer", app.name),
     });
     why.collect::<Vec<_>>().join("\n")
 }
 
-/// Names of pools with a ledger.
-pub(super) fn pools(fleet: &FleetState) -> impl Iterator<Item = &str> {
-    fleet.models().flat_map(|(_, model)| &model.sample.ledger).map(|ledger| ledger.name.as_str())
+/// Names of pools with a ledger, and of those that were scanned.
+pub(super) fn pools<'a>(fleet: &'a FleetState, scans: &'a AppScans) -> Vec<&'a str> {
+    let ledgers = fleet.models().flat_map(|(_, model)| &model.sample.ledger);
+    let scanned = reports(scans).flat_map(|(_, report)| &report.pools);
+    let ledgers = ledgers.map(|ledger| ledger.name.as_str());
+    ledgers.chain(scanned.map(|pool| pool.name.as_str())).collect()
 }
 
-/// The ledgers line by line; empty when there is none of that name.
-pub(super) fn explain(fleet: &FleetState, pool: Option<&str>) -> String {
+fn reports(scans: &AppScans) -> impl Iterator<Item = (&str, &ScanReport)> {
+    scans
+        .iter()
+        .filter_map(|(app, scan)| Some((app.as_str(), &scan.as_ref().ok()?.live.as_ref()?.report)))
+}
+
+/// The ledgers and the scanned pools line by line; empty when there is none of that name.
+pub(super) fn explain(fleet: &FleetState, scans: &AppScans, pool: Option<&str>) -> String {
+    let mut out = ledgers(fleet, pool);
+    for (app, report) in reports(scans) {
+        let meant = |scanned: &&PoolScan| pool.is_none_or(|pool| scanned.name == pool);
+        for scanned in report.pools.iter().filter(meant) {
+            let gap = if out.is_empty() { "" } else { "\n" };
+            let _ = write!(out, "{gap}{} ", one_line(app));
+            for line in pool_scan::explain(scanned) {
+                let _ = writeln!(out, "{}", one_line(&line));
+            }
+        }
+    }
+    out
+}
+
+fn ledgers(fleet: &FleetState, pool: Option<&str>) -> String {
     let mut out = String::new();
     for (app, model) in fleet.models() {
         let meant = |ledger: &&LedgerSample| pool.is_none_or(|pool| ledger.name == pool);

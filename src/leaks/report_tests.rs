@@ -9,6 +9,7 @@ use pmdscope_telemetry::{FleetEvent, ModelTracker};
 use std::sync::Arc;
 
 use super::*;
+use pmdscope_telemetry::sample::PoolScanSample;
 
 fn app(name: &str, level: u8) -> Sample {
     Sample {
@@ -111,7 +112,7 @@ fn one_row_per_site_and_notes_below() {
     let mut sample = leaking();
     sample.ledger[0].lost_at_least = 31;
     let fleet = fleet(&[sample], &[4_000, 4_412]);
-    assert_snapshot!(text(&fleet));
+    assert_snapshot!(text(&fleet, &AppScans::new()));
 }
 
 #[test]
@@ -125,14 +126,17 @@ fn several_apps_of_all_levels() {
     let mut clean = app("clean", 1);
     clean.ledger = vec![ledger(0, 250)];
     let fleet = fleet(&[leaking(), stock, old, ungrown, clean], &[1000, 1100, 1200, 1300, 1400]);
-    assert_snapshot!(text(&fleet));
+    assert_snapshot!(text(&fleet, &AppScans::new()));
 }
 
 #[test]
 fn an_app_without_leaks_says_so() {
     let mut clean = app("clean", 1);
     clean.ledger = vec![ledger(0, 0)];
-    assert_eq!(text(&fleet(&[clean], &[1])), "clean: no leaks in 1 pool of 16,383 mbufs\n");
+    assert_eq!(
+        text(&fleet(&[clean], &[1]), &AppScans::new()),
+        "clean: no leaks in 1 pool of 16,383 mbufs\n"
+    );
 }
 
 #[test]
@@ -140,7 +144,7 @@ fn a_pool_that_is_empty_for_no_known_reason_is_not_called_clean() {
     let mut empty = app("empty", 1);
     empty.ledger = vec![ledger(0, 0)];
     (empty.ledger[0].common, empty.ledger[0].cached, empty.ledger[0].held) = (0, 31, 12_452);
-    let text = text(&fleet(&[empty], &[1]));
+    let text = text(&fleet(&[empty], &[1]), &AppScans::new());
     assert!(text.starts_with("empty: only 31 of 16,383 mbufs of mb_pool are free"), "{text}");
     assert!(!text.contains("no leaks"), "{text}");
 }
@@ -151,7 +155,7 @@ fn a_pool_whose_mbufs_are_in_software_rings_says_so() {
     empty.ledger = vec![ledger(0, 0)];
     let row = &mut empty.ledger[0];
     (row.common, row.cached, row.held, row.rings) = (0, 31, 452, 12_000);
-    let text = text(&fleet(&[empty], &[1]));
+    let text = text(&fleet(&[empty], &[1]), &AppScans::new());
     assert!(
         text.starts_with(
             "empty: 12,000 of 16,383 mbufs of mb_pool are in software rings: their consumers"
@@ -164,9 +168,9 @@ fn a_pool_whose_mbufs_are_in_software_rings_says_so() {
 #[test]
 fn a_ledger_is_explained_and_others_are_named() {
     let fleet = fleet(&[leaking()], &[4_000]);
-    assert_snapshot!(explain(&fleet, Some("mb_pool")));
-    assert_eq!(explain(&fleet, Some("other")), "");
-    assert_eq!(pools(&fleet).collect::<Vec<_>>(), ["mb_pool"]);
+    assert_snapshot!(explain(&fleet, &AppScans::new(), Some("mb_pool")));
+    assert_eq!(explain(&fleet, &AppScans::new(), Some("other")), "");
+    assert_eq!(pools(&fleet, &AppScans::new()), ["mb_pool"]);
 }
 
 #[test]
@@ -179,13 +183,13 @@ fn modes_are_told_by_app() {
         "disarmed: mode auto, stamps disarmed\nreflector: mode auto, stamps armed\n\
          stock: -\n"
     );
-    assert!(why_no_ledger(&fleet).contains("stock: runs without libpmdscope"));
+    assert!(why_no_ledger(&fleet, &AppScans::new()).contains("stock: runs without libpmdscope"));
 }
 
 #[test]
 fn json_has_schema_ledger_sites_and_rates() {
     let fleet = fleet(&[leaking(), app("stock", 0)], &[4_000, 4_412]);
-    let json = serde_json::to_value(Document::of(&fleet)).unwrap();
+    let json = serde_json::to_value(Document::of(&fleet, &AppScans::new())).unwrap();
     assert_eq!((&json["schema"], &json["leaks"]), (&1.into(), &true.into()));
     let [leaking, stock] = [&json["apps"][0], &json["apps"][1]];
     assert_eq!((&leaking["app"], &leaking["level"]), (&"reflector".into(), &1.into()));
@@ -196,4 +200,73 @@ fn json_has_schema_ledger_sites_and_rates() {
     assert_eq!(leaking["pools"][0]["exhausted_in_s"], 25.1);
     assert_eq!((&stock["leaks"], &stock["level"]), (&false.into(), &0.into()));
     assert_eq!(stock["ledger"], serde_json::json!([]));
+}
+
+/// A mempool of 65,535 mbufs that loses 22 of them: most of one conversation.
+fn scanned_pool() -> PoolScanSample {
+    let group = |mbufs, source: Option<&str>, conversations| LostGroupSample {
+        mbufs,
+        port: Some(0),
+        protocol: Some("udp".into()),
+        source: source.map(Into::into),
+        destination: Some("198.18.1.1:53".into()),
+        conversations,
+        least_bytes: 60,
+        most_bytes: if source.is_some() { 60 } else { 1514 },
+        segments: Some(1),
+        refcnt: Some(1),
+        oldest_at_least_ms: 1_200,
+    };
+    PoolScanSample {
+        name: "mb_pool".into(),
+        size: 65_535,
+        held: 595,
+        lost: 22,
+        lost_ps: Some(1.5),
+        oldest_at_least_ms: 1_200,
+        groups: vec![group(18, Some("198.18.0.1:1024"), 1), group(4, None, 4)],
+        ..PoolScanSample::default()
+    }
+}
+
+fn scan(pools: Vec<PoolScanSample>) -> Result<AppScan, String> {
+    let scan = ScanSample {
+        scans: 2,
+        scanned_bytes: 304 << 20,
+        duration_ms: 1_412,
+        pools,
+        ..ScanSample::default()
+    };
+    Ok(AppScan { sample: scan, live: None })
+}
+
+#[test]
+fn lost_mbufs_of_stock_apps_are_told_by_pool_and_group() {
+    let names = ["broken", "clean", "denied", "leaky", "mixed", "unscanned"];
+    let apps = names.map(|name| app(name, 0));
+    let fleet = fleet(&apps, &[1]);
+    let mut one = scanned_pool();
+    one.groups.truncate(1);
+    (one.name, one.lost, one.lost_ps) = ("rx".into(), 18, None);
+    let clean = PoolScanSample { name: "mb".into(), size: 8_191, ..PoolScanSample::default() };
+    let mut judged = clean.clone();
+    (judged.not_judged, judged.not_judged_why) = (512, vec!["port 1 is AF_XDP".into()]);
+    let mut broken = scan(vec![clean.clone()]);
+    if let Ok(broken) = &mut broken {
+        broken.sample.problems.push("the pool tx was destroyed during the scan".into());
+    }
+    let scans = [
+        ("broken", broken),
+        ("clean", scan(vec![clean.clone()])),
+        ("denied", Err("may not read the memory of process 7: run as root".to_owned())),
+        ("leaky", scan(vec![scanned_pool(), clean, one])),
+        ("mixed", scan(vec![judged])),
+    ];
+    let scans = scans.map(|(name, scan)| (name.to_owned(), scan)).into();
+    assert_snapshot!(text(&fleet, &scans));
+    let json = serde_json::to_value(Document::of(&fleet, &scans)).unwrap();
+    assert_eq!((&json["apps"][3]["leaks"], &json["leaks"]), (&true.into(), &true.into()));
+    assert_eq!(json["apps"][3]["scan_summary"]["pools"][0]["groups"][1]["conversations"], 4);
+    assert!(json["apps"][2]["scan_error"].as_str().unwrap().starts_with("may not read"));
+    assert_eq!(json["apps"][5].get("scan_summary"), None);
 }

@@ -289,6 +289,11 @@ impl Fleet {
         self.slots.iter().filter(open).map(|slot| slot.app.clone()).collect()
     }
 
+    /// The apps as they were found, also those that cannot be asked or have ended since.
+    pub fn apps(&self) -> impl Iterator<Item = &DiscoveredApp> {
+        self.slots.iter().map(|slot| &slot.app)
+    }
+
     /// As [`Fleet::look`], for a caller who has looked: the apps of [`FleetSettings::running`], or of
     /// [`FleetSettings::named`].
     pub fn see(&mut self, running: Vec<DiscoveredApp>) {

@@ -1,0 +1,317 @@
+//! Scans the memory of apps for lost mbufs.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use pmdscope_render::number::{bytes, percent};
+use pmdscope_telemetry::discover::{DiscoveredApp, Reachability, UnreachableReason};
+use pmdscope_telemetry::realtime_ns;
+use pmdscope_telemetry::sample::{LostGroupSample, PoolScanSample, ScanSample};
+use pmdscope_xray::{
+    LostMbuf, PoolScan, Progress, ReadBudget, ScanReport, ScanSettings, XrayError, XrayTarget,
+};
+
+use super::groups::{self, LostGroup, LostPacket};
+use crate::number::whole;
+use crate::terminal::{self, ProgressLine};
+use crate::top;
+
+/// How long a scan takes before its progress is shown.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// What is not known of an app that does not move.
+const STANDS_STILL: &str = "the app does not answer; if it is stopped, mbufs that only registers of its \
+                            threads refer to look lost, at most a burst per thread";
+
+/// A scan that takes no longer is repeated to learn the rate.
+const SHORT: Duration = Duration::from_secs(5);
+
+/// How the memory of apps is scanned.
+#[derive(clap::Args, Clone, Copy, Debug)]
+pub(crate) struct ScanArgs {
+    /// Time between the two scans of an app's memory, 0.1 to 60
+    ///
+    /// What nothing refers to in both, and is unchanged, is lost.
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = top::interval,
+          hide_short_help = true)]
+    pub(crate) scan_interval: Duration,
+
+    /// Most memory that a scan reads, MB/s, 1 to 100000 [default: no limit]
+    ///
+    /// A scan runs in one thread of the lowest priority. Without a limit it is shortest; with 500 its effect
+    /// on the app's own memory bandwidth is within the noise.
+    #[arg(long, value_name = "MB", value_parser = whole::<u64>(1..=100_000), hide_short_help = true)]
+    pub(crate) scan_rate: Option<u64>,
+}
+
+impl ScanArgs {
+    fn budget(self) -> ReadBudget {
+        let bytes_per_second = self.scan_rate.map(|megabytes| megabytes * 1_000_000);
+        ReadBudget { bytes_per_second, ..ReadBudget::UNLIMITED }
+    }
+
+    /// For memory that does not change.
+    pub(super) fn of_core(self) -> Self {
+        Self { scan_interval: Duration::ZERO, scan_rate: None }
+    }
+
+    fn settings(self) -> ScanSettings {
+        ScanSettings { interval: self.scan_interval, ..ScanSettings::default() }
+    }
+}
+
+/// What scans of an app found.
+#[derive(Debug)]
+pub(super) struct AppScan {
+    /// As it is recorded.
+    pub(super) sample: ScanSample,
+    /// All of it, and where its packets are; `None` in a recording.
+    pub(super) live: Option<ScannedMemory>,
+}
+
+/// The memory of an app, and what scans of it found.
+#[derive(Debug)]
+pub(super) struct ScannedMemory {
+    pub(super) target: XrayTarget,
+    pub(super) report: ScanReport,
+}
+
+/// By name of the app; why not, for an app that could not be scanned.
+pub(super) type AppScans = BTreeMap<String, Result<AppScan, String>>;
+
+/// Scans apps, repeatedly.
+#[derive(Debug)]
+pub(crate) struct Scanner {
+    args: ScanArgs,
+    /// What the last scan found, by app and pool.
+    before: BTreeMap<(String, String), LostBefore>,
+}
+
+/// Lost mbufs of a pool, as an earlier scan found them.
+#[derive(Debug)]
+struct LostBefore {
+    lost: u64,
+    at: Instant,
+    /// When each of them, by address, was lost already.
+    since: BTreeMap<u64, Instant>,
+}
+
+/// Whether the memory of an app may tell what the app itself does not: one that was stopped, or runs without
+/// telemetry.
+pub(super) fn is_readable(app: &DiscoveredApp) -> bool {
+    match app.state {
+        Reachability::Live | Reachability::NoTelemetry => true,
+        Reachability::Unreachable(why) => {
+            matches!(why, UnreachableReason::Timeout | UnreachableReason::Busy)
+        }
+        Reachability::Stale => false,
+    }
+}
+
+impl Scanner {
+    pub(crate) fn new(args: ScanArgs) -> Self {
+        Self { args, before: BTreeMap::new() }
+    }
+
+    /// One app after the other.
+    pub(super) fn scan_all(&mut self, apps: &[DiscoveredApp]) -> AppScans {
+        // Poll loops that share a CPU with this thread go first. Not to have that is no reason to fail.
+        let _ = rustix::process::setpriority_process(None, 19);
+        let scan = |app: &DiscoveredApp| (app.name.clone(), self.scan(app));
+        apps.iter().map(scan).collect()
+    }
+
+    /// Scans one app, in words if that fails; where mbufs are lost for the first time once more, unless that
+    /// takes long: the second count gives the rate.
+    fn scan(&mut self, app: &DiscoveredApp) -> Result<AppScan, String> {
+        let opened = XrayTarget::open(app, self.args.budget());
+        opened.and_then(|target| self.scan_for_rate(app, target)).map_err(|error| error.to_string())
+    }
+
+    /// Scans one app.
+    pub(super) fn scan_once(&mut self, app: &DiscoveredApp) -> Result<AppScan, XrayError> {
+        self.scan_target(app, XrayTarget::open(app, self.args.budget())?)
+    }
+
+    fn scan_for_rate(
+        &mut self,
+        app: &DiscoveredApp,
+        target: XrayTarget,
+    ) -> Result<AppScan, XrayError> {
+        let begun = Instant::now();
+        let scan = self.scan_target(app, target)?;
+        let known = scan.sample.pools.iter().any(|pool| pool.lost_ps.is_some());
+        match scan.live {
+            Some(live) if scan.sample.lost() > 0 && !known && begun.elapsed() < SHORT => {
+                self.scan_target(app, live.target)
+            }
+            _ => Ok(scan),
+        }
+    }
+
+    fn scan_target(
+        &mut self,
+        app: &DiscoveredApp,
+        target: XrayTarget,
+    ) -> Result<AppScan, XrayError> {
+        let stands_still = app.state != Reachability::Live;
+        self.scan_judged(&app.name, target, |report| {
+            if stands_still && report.pools.iter().any(|pool| pool.lost > 0) {
+                report.problems.push(STANDS_STILL.to_owned());
+            }
+        })
+    }
+
+    /// Scans what was opened; `judge` may correct the report by what it knows besides.
+    pub(super) fn scan_judged(
+        &mut self,
+        app: &str,
+        target: XrayTarget,
+        judge: impl FnOnce(&mut ScanReport),
+    ) -> Result<AppScan, XrayError> {
+        let mut shown = ShownProgress::new(app);
+        let settings = self.args.settings();
+        let scanned = pmdscope_xray::scan(&target, &settings, &mut |now| shown.show(now));
+        shown.line.clear();
+        let mut report = scanned?;
+        judge(&mut report);
+        let rates: Vec<_> =
+            report.pools.iter_mut().map(|pool| self.compare(app, pool, Instant::now())).collect();
+        let mut sample = summary(&target, &report);
+        for (pool, rate) in sample.pools.iter_mut().zip(rates) {
+            pool.lost_ps = rate;
+        }
+        Ok(AppScan { sample, live: Some(ScannedMemory { target, report }) })
+    }
+
+    /// Compares a pool with the scan before: returns the growth of its losses per second, and gives the
+    /// lost ones the age that both scans together prove.
+    fn compare(&mut self, app: &str, pool: &mut PoolScan, at: Instant) -> Option<f64> {
+        let key = (app.to_owned(), pool.name.clone());
+        let before = self.before.remove(&key);
+        let mut since = BTreeMap::new();
+        for mbuf in &mut pool.lost_mbufs {
+            let age = Duration::from_millis(mbuf.age_at_least_ms);
+            let first = before.as_ref().and_then(|before| before.since.get(&mbuf.address).copied());
+            let first = first.or_else(|| at.checked_sub(age)).unwrap_or(at);
+            let age = at.saturating_duration_since(first).max(age);
+            mbuf.age_at_least_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+            since.insert(mbuf.address, first);
+        }
+        let lost = pool.lost;
+        let rate = before.and_then(|before| rate(before.lost, lost, at - before.at));
+        self.before.insert(key, LostBefore { lost, at, since });
+        rate
+    }
+}
+
+/// Growth per second; `None` if there are fewer than before: then the app has ended, or something else was
+/// wrong.
+fn rate(before: u64, now: u64, time: Duration) -> Option<f64> {
+    let grown = now.checked_sub(before)?;
+    (!time.is_zero()).then(|| grown as f64 / time.as_secs_f64())
+}
+
+/// A progress line on a terminal, of scans that take a while.
+struct ShownProgress<'a> {
+    app: &'a str,
+    begun: Instant,
+    line: ProgressLine,
+    on_terminal: bool,
+}
+
+impl<'a> ShownProgress<'a> {
+    fn new(app: &'a str) -> Self {
+        let on_terminal = terminal::is_on_stderr();
+        Self { app, begun: Instant::now(), line: ProgressLine::default(), on_terminal }
+    }
+
+    fn show(&mut self, progress: Progress) {
+        if self.on_terminal && self.begun.elapsed() >= QUIET {
+            self.line.show(&progress_text(self.app, progress));
+        }
+    }
+}
+
+fn progress_text(app: &str, progress: Progress) -> String {
+    let Progress { scan, done_bytes, total_bytes } = progress;
+    let ratio = if total_bytes > 0 { done_bytes as f64 / total_bytes as f64 } else { 1.0 };
+    let (ratio, total) = (percent(ratio), bytes(total_bytes));
+    format!("scan {scan} of the memory of {app}: {ratio} of {total}")
+}
+
+/// What is recorded of a scan.
+fn summary(target: &XrayTarget, report: &ScanReport) -> ScanSample {
+    let groups = |pool: &PoolScan| groups_of(target, pool).iter().map(LostGroup::summary).collect();
+    ScanSample {
+        realtime_ns: realtime_ns(),
+        scans: report.scans,
+        scanned_bytes: report.scanned_bytes,
+        duration_ms: report.duration_ms,
+        pools: report.pools.iter().map(|pool| pool_sample(pool, groups(pool))).collect(),
+        problems: report.problems.clone(),
+    }
+}
+
+/// The lost mbufs of a pool by what their packets have in common. Packets that cannot be read are a group.
+pub(super) fn groups_of<'a>(target: &XrayTarget, pool: &'a PoolScan) -> Vec<LostGroup<'a>> {
+    let packet = |mbuf: &'a LostMbuf| {
+        LostPacket::new(mbuf, &pmdscope_xray::packet(target, mbuf).unwrap_or_default())
+    };
+    groups::grouped(pool.lost_mbufs.iter().map(packet).collect())
+}
+
+/// What is recorded of a pool.
+pub(super) fn pool_sample(pool: &PoolScan, groups: Vec<LostGroupSample>) -> PoolScanSample {
+    PoolScanSample {
+        name: pool.name.clone(),
+        size: pool.size,
+        held: pool.held,
+        lost: pool.lost,
+        moving: pool.moving,
+        not_judged: pool.not_judged,
+        not_judged_why: pool.not_judged_why.clone(),
+        lost_ps: None,
+        oldest_at_least_ms: groups::oldest_at_least_ms(pool.lost_mbufs.iter()),
+        groups,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(lost: u64, ages_ms: &[(u64, u64)]) -> PoolScan {
+        let mbuf = |(address, age_at_least_ms): &(u64, u64)| LostMbuf {
+            address: *address,
+            age_at_least_ms: *age_at_least_ms,
+            ..LostMbuf::default()
+        };
+        let lost_mbufs = ages_ms.iter().map(mbuf).collect();
+        PoolScan { name: "mb".into(), lost, lost_mbufs, ..PoolScan::default() }
+    }
+
+    #[test]
+    fn a_second_scan_gives_rate_and_age() {
+        let scan_interval = Duration::from_secs(1);
+        let mut scanner = Scanner::new(ScanArgs { scan_interval, scan_rate: Some(500) });
+        let begun = Instant::now() + Duration::from_secs(60);
+        let mut first = pool(2, &[(0x1000, 1_000), (0x2000, 1_000)]);
+        assert_eq!(scanner.compare("app", &mut first, begun), None);
+        let mut second = pool(7, &[(0x2000, 1_500), (0x3000, 1_500)]);
+        let later = begun + Duration::from_secs(10);
+        assert_eq!(scanner.compare("app", &mut second, later), Some(0.5));
+        let ages: Vec<_> = second.lost_mbufs.iter().map(|mbuf| mbuf.age_at_least_ms).collect();
+        assert_eq!(ages, [11_000, 1_500]);
+        // One that was restarted has lost fewer, and another app is another one.
+        let mut third = pool(1, &[(0x2000, 1_500)]);
+        assert_eq!(scanner.compare("other", &mut third, later), None);
+        assert_eq!(scanner.compare("app", &mut third, later + Duration::from_secs(1)), None);
+    }
+
+    #[test]
+    fn progress_is_told_in_percent() {
+        let progress = Progress { scan: 2, done_bytes: 1 << 29, total_bytes: 1 << 30 };
+        assert_eq!(progress_text("fwd", progress), "scan 2 of the memory of fwd: 50% of 1.0 GiB");
+    }
+}
