@@ -247,6 +247,12 @@ use_after_free_contained(struct truth *truth, const struct pipe *pipe, struct rt
 	rte_pktmbuf_free(rte_pktmbuf_alloc(pool));
 }
 
+void
+faults_acknowledge(struct pipe *pipe)
+{
+	acknowledge(&faults[FAULT_DOUBLE_QUEUE].truth, pipe->unacked);
+}
+
 static bool
 due(enum fault_kind kind)
 {
@@ -266,7 +272,7 @@ faults_work(struct pipe *pipe, struct rte_mbuf **pkts, uint16_t nb_pkts, struct 
 		uint16_t *nb_kept)
 {
 	*nb_kept = 0;
-	acknowledge(&faults[FAULT_DOUBLE_QUEUE].truth, pipe->unacked);
+	faults_acknowledge(pipe);
 	if (nb_pkts > 0 && due(FAULT_OFF_BY_ONE))
 		off_by_one(&faults[FAULT_OFF_BY_ONE].truth, pipe->packets);
 	if (nb_pkts > 0 && due(FAULT_EARLY_RETURN))

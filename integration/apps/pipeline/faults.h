@@ -56,4 +56,7 @@ uint16_t faults_work(struct pipe *pipe, struct rte_mbuf **pkts, uint16_t nb_pkts
 		struct rte_mbuf **kept, uint16_t *nb_kept);
 uint16_t faults_tx(struct pipe *pipe, struct rte_mbuf **pkts, uint16_t nb_pkts);
 
+/* What faults_work() does first: let go on what waits for its acknowledgement. */
+void faults_acknowledge(struct pipe *pipe);
+
 #endif /* FAULTS_H */

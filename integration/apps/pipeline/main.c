@@ -26,7 +26,9 @@
 #include "counter.h"
 #include "faults.h"
 #include "pacer.h"
+#include "places.h"
 #include "refuse.h"
+#include "rest.h"
 #include "stages.h"
 
 #define POOL_NAME "pipeline_packets"
@@ -43,6 +45,7 @@ struct pipeline_options {
 	uint32_t ring;
 	bool stamp;
 	bool mix;
+	bool places;
 };
 
 static struct pipeline_options options = {
@@ -131,6 +134,10 @@ static const struct option_spec specs[] = {
 			option_u64, &options.hold_ms, 1, 3600000 },
 	{ "mix", NULL, "clone, chain and drop some packets, properly", option_flag, &options.mix, 0,
 			0 },
+	{ "hold-places", NULL,
+			"keep mbufs in every place where an app can: globals, heaps, a ring, stack, "
+			"clones and so on",
+			option_flag, &options.places, 0, 0 },
 	{ "stamp-packets", NULL,
 			"write numbered packets over those received, as net_null's are blank",
 			option_flag, &options.stamp, 0, 0 },
@@ -150,7 +157,8 @@ help(FILE *out)
 			"Takes packets in, passes them through a worker and sends them back out of the\n"
 			"queue they came from, turned round as pmdscope-reflector does. The main lcore\n"
 			"polls the ports; the worker has the other lcore if there is one. Ends on SIGINT\n"
-			"or SIGTERM. The summary of --json says what the faults really did.\n\n"
+			"or SIGTERM. The summary of --json says what the faults really did. At SIGUSR1 it\n"
+			"comes to rest and prints what it lost and holds, at SIGUSR2 it goes on.\n\n"
 			"Options:\n",
 			program_invocation_short_name);
 	options_help(out, specs, RTE_DIM(specs));
@@ -173,12 +181,19 @@ lcore_main(void *arg)
 {
 	const unsigned int lcore = rte_lcore_id();
 	const bool polls = lcore == rte_get_main_lcore(), works = lcore == worker_lcore;
+	struct rte_mbuf *volatile on_stack[PLACES_STACK] = { NULL };
+	const bool holds = works && options.places;
 	struct pipe_stats *st = &stats[lcore];
+	struct rest_lcore rest = { 0 };
 	unsigned int i, nb_in;
 	uint64_t now;
 
 	(void)arg;
+	if (holds && places_fill_thread(app.pool, on_stack) != 0)
+		fprintf(stderr, "%s: --hold-places: the pool is too small\n",
+				program_invocation_short_name);
 	while (!control_stopping()) {
+		rest_poll(&rest);
 		nb_in = 0;
 		now = rte_rdtsc();
 		for (i = 0; i < app.lanes.nb_lanes; i++) {
@@ -191,6 +206,8 @@ lcore_main(void *arg)
 		}
 		pmdscope_poll((uint16_t)nb_in);
 	}
+	if (holds)
+		places_drain_thread(on_stack);
 	return 0;
 }
 
@@ -269,6 +286,43 @@ save_summary(const struct pipe_stats *sum, double duration_s, unsigned int in_us
 		truth_json(&faults[i].truth, &json, faults[i].name, end, tsc_hz);
 	json_close(&json);
 	return app_json_save(&json, &app);
+}
+
+static void
+print_held(const char *kind, const char *name, const char *pool, unsigned int mbufs)
+{
+	if (mbufs != 0)
+		printf("at rest: held %s %s %s %u\n", kind, name, pool, mbufs);
+}
+
+static void
+print_ring(const struct rte_ring *ring)
+{
+	if (ring != NULL)
+		print_held("ring", ring->name, POOL_NAME, rte_ring_count(ring));
+}
+
+/* Called while nothing moves: each mbuf in use is lost, or held in one of these places. */
+static void
+print_truth(void)
+{
+	const struct place *places;
+	const unsigned int nb_places = places_list(&places);
+	unsigned int i;
+
+	for (i = 0; i < nb_places; i++)
+		print_held(places[i].kind, places[i].name, places[i].pool->name, places[i].mbufs);
+	for (i = 0; i < app.lanes.nb_lanes; i++) {
+		print_ring(pipes[i].in);
+		print_ring(pipes[i].out);
+		print_ring(pipes[i].stuck);
+		print_ring(pipes[i].unacked);
+	}
+	printf("at rest: pool " POOL_NAME " in use %u lost %" PRIu64 "\n",
+			rte_mempool_in_use_count(app.pool), faults_lost_packets());
+	printf("at rest: pool " CLONES_NAME " in use %u lost %" PRIu64 "\n",
+			rte_mempool_in_use_count(clones), faults_lost_clones());
+	printf("at rest: until SIGUSR2\n");
 }
 
 static struct rte_ring *
@@ -358,6 +412,8 @@ open_pipes(void)
 	if (rc == 0 && (faults[FAULT_TX_REJECT].schedule.every != 0 ||
 				       faults[FAULT_USE_AFTER_FREE].schedule.every != 0))
 		rc = refuse_install(&app.lanes);
+	if (rc == 0 && options.places)
+		rc = places_fill(app.pool, clones);
 	return rc;
 }
 
@@ -409,16 +465,22 @@ main(int argc, char **argv)
 	rc = app_parse(&argc, argv, specs, RTE_DIM(specs), help);
 	if (rc >= 0)
 		return rc;
+	rest_prepare();
 	rc = app_open(&app, argc, argv);
 	if (rc != 0)
 		return rc;
 	rc = open_stages();
+	if (rc == 0)
+		rc = rest_start(rte_lcore_count(), print_truth);
 
 	start = clock_now();
 	if (rc == 0)
 		rc = app_run(&app, lcore_main, NULL, report);
 	end = clock_now();
 
+	rest_end();
+	if (options.places)
+		places_drain();
 	close_pipes();
 	in_use = app_stop(&app);
 	sum = total();

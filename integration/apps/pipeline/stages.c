@@ -14,6 +14,7 @@
 #include "faults.h"
 #include "probe.h"
 #include "reflect.h"
+#include "rest.h"
 #include "stages.h"
 
 /* One packet in so many is held. */
@@ -53,6 +54,13 @@ stamp(struct pipe *pipe, struct rte_mbuf **pkts, uint16_t nb_pkts, uint64_t now)
 		probe.seq = pipe->seq++;
 		probe_write(&probe_headers, pkts[i], size, 0, &probe);
 	}
+}
+
+/* Faults may happen: the first time for them has passed, and the app does not come to rest. */
+static bool
+faulty(uint64_t now)
+{
+	return now >= stages_options.faults_from && rest_asked() == REST_NONE;
 }
 
 /* Put packets on a ring and free those that do not fit. */
@@ -95,7 +103,7 @@ stage_rx(struct pipe *pipe, struct pipe_stats *stats, uint64_t now)
 	if (stages_options.stamp)
 		stamp(pipe, pkts, nb_rx, now);
 	nb_left = nb_rx;
-	if (now >= stages_options.faults_from)
+	if (faulty(now))
 		nb_left = faults_rx(pipe, pkts, nb_left);
 	hand_over(pipe->in, pkts, nb_left, &stats->rx_dropped);
 	return nb_rx;
@@ -187,14 +195,15 @@ uint16_t
 stage_work(struct pipe *pipe, struct pipe_stats *stats, uint64_t now)
 {
 	struct rte_mbuf *pkts[WORK_ROOM], *kept[NB_FAULTS];
-	const bool faulty = now >= stages_options.faults_from;
 	uint16_t nb_work, nb_out, nb_kept = 0;
 
 	nb_work = rte_ring_sc_dequeue_burst(pipe->in, (void **)pkts, stages_options.burst, NULL);
 	pmdscope_mark_bulk(pkts, nb_work, stages_options.worker_stage);
 	nb_out = turn_round(pipe, pkts, nb_work, stats);
-	if (faulty)
+	if (faulty(now))
 		nb_out = faults_work(pipe, pkts, nb_out, kept, &nb_kept);
+	else
+		faults_acknowledge(pipe);
 	if (stages_options.mix && nb_out > 0)
 		nb_out = mix(pipe, pkts, nb_out, stats);
 	memcpy(&pkts[nb_out], kept, nb_kept * sizeof(kept[0]));
@@ -214,7 +223,7 @@ stage_tx(struct pipe *pipe, struct pipe_stats *stats, uint64_t now)
 	if (nb_pkts == 0)
 		return 0;
 	nb_left = nb_pkts;
-	if (now >= stages_options.faults_from)
+	if (faulty(now))
 		nb_left = faults_tx(pipe, pkts, nb_left);
 	sent = rte_eth_tx_burst(pipe->port, pipe->queue, pkts, nb_left);
 	counter_add(&stats->tx, sent);
