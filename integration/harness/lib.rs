@@ -28,6 +28,7 @@ pub mod prometheus;
 pub mod scratch;
 pub mod site;
 pub mod spread;
+pub mod stock_pipeline;
 pub mod telemetry;
 pub mod testpmd;
 pub mod tracefs;

@@ -45,6 +45,12 @@ pub fn pipeline() -> Result<PathBuf> {
     built("build/integration/pmdscope-pipeline")
 }
 
+/// The same without libpmdscope, with debug information or without any symbols.
+pub fn stock_pipeline(stripped: bool) -> Result<PathBuf> {
+    let build = if stripped { "stripped" } else { "stock" };
+    built(&format!("build/integration/pmdscope-pipeline-{build}"))
+}
+
 /// The app that the capture benchmark captures from.
 pub fn capture_app() -> Result<PathBuf> {
     built("build/integration/pmdscope-capture-app")

@@ -43,6 +43,7 @@ mod traffic;
 mod truth;
 mod view;
 mod xdp;
+mod xray;
 
 use std::process::ExitCode;
 
@@ -135,6 +136,7 @@ fn main() -> ExitCode {
         reflector::trials(),
         xdp::trials(),
         generator::trials(),
+        xray::trials(),
     ];
     let trials = trials.into_iter().flatten().collect();
     libtest_mimic::run(&arguments, trials).exit_code()

@@ -109,6 +109,15 @@ pub(crate) fn trial_unless(
     missing: Option<Missing>,
     test: fn(&Scratch) -> Result<()>,
 ) -> Trial {
+    trial_of(name, missing, test)
+}
+
+/// As [`trial_unless`], for a test that is one of several of its kind.
+pub(crate) fn trial_of(
+    name: &str,
+    missing: Option<Missing>,
+    test: impl FnOnce(&Scratch) -> Result<()> + Send + 'static,
+) -> Trial {
     match missing {
         None => Trial::test(name, move || {
             let scratch = Scratch::new()?;
