@@ -44,6 +44,7 @@ mod truth;
 mod view;
 mod xdp;
 mod xray;
+mod xray_clean;
 
 use std::process::ExitCode;
 
@@ -137,6 +138,7 @@ fn main() -> ExitCode {
         xdp::trials(),
         generator::trials(),
         xray::trials(),
+        xray_clean::trials(),
     ];
     let trials = trials.into_iter().flatten().collect();
     libtest_mimic::run(&arguments, trials).exit_code()
