@@ -61,6 +61,11 @@ pub fn idle_app() -> Result<PathBuf> {
     built("build/integration/pmdscope-idle-app")
 }
 
+/// The app that overwrites its own structures.
+pub fn hostile_app() -> Result<PathBuf> {
+    built("build/integration/pmdscope-hostile-app")
+}
+
 /// The app that ends in every way, at level 0, 1 or 2.
 pub fn exit_app(level: u8) -> Result<PathBuf> {
     built(&format!("build/integration/pmdscope-exit-app-l{level}"))

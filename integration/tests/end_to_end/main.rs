@@ -45,6 +45,7 @@ mod view;
 mod xdp;
 mod xray;
 mod xray_clean;
+mod xray_hostile;
 
 use std::process::ExitCode;
 
@@ -139,6 +140,7 @@ fn main() -> ExitCode {
         generator::trials(),
         xray::trials(),
         xray_clean::trials(),
+        xray_hostile::trials(),
     ];
     let trials = trials.into_iter().flatten().collect();
     libtest_mimic::run(&arguments, trials).exit_code()

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+/*
+ * pmdscope-hostile-app [EAL options] -- MODE [MS]: an app without libpmdscope that loses no mbuf and
+ * makes it hard to see that: it overwrites its own structures with garbage and puts them right
+ * again, moves mbufs, changes its mappings, or ends. It holds NB_HELD mbufs all the time.
+ */
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <rte_cycles.h>
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_mbuf.h>
+#include <rte_mempool.h>
+#include <rte_ring.h>
+
+#define NB_MBUFS 4095
+#define NB_HELD 200
+#define NB_MAPS 16
+#define MAP_BYTES (1 << 20)
+#define ROUND_US 500
+
+static struct rte_mempool *pool;
+static struct rte_mbuf *held[NB_HELD];
+/* The same number moves between this and the pool. */
+static struct rte_mbuf *moving[NB_HELD];
+static unsigned int after_ms;
+static uint64_t seed = 88172645463325252;
+static volatile sig_atomic_t stopped;
+
+static void
+stop(int signal)
+{
+	(void)signal;
+	stopped = 1;
+}
+
+static uint64_t
+random64(void)
+{
+	seed ^= seed << 13;
+	seed ^= seed >> 7;
+	seed ^= seed << 17;
+	return seed;
+}
+
+/* Never a value that could be right: pointers to nowhere, numbers beyond all sizes. */
+static uint64_t
+garbage(void)
+{
+	switch (random64() % 3) {
+	case 0:
+		return UINT64_MAX;
+	case 1:
+		return random64() | UINT64_C(0x8000000080000000);
+	default:
+		return UINT64_C(0xdead0000dead0000) + random64() % 4096;
+	}
+}
+
+/* Overwrite a field for a while. */
+static void
+spoil(void *field, size_t bytes)
+{
+	const uint64_t wrong = garbage();
+	char right[sizeof(wrong)];
+
+	memcpy(right, field, bytes);
+	memcpy(field, &wrong, bytes);
+	rte_compiler_barrier();
+	rte_delay_us_block(random64() % ROUND_US);
+	memcpy(field, right, bytes);
+	rte_compiler_barrier();
+	rte_delay_us_block(random64() % ROUND_US);
+}
+
+#define SPOIL(field) spoil((void *)(uintptr_t) & (field), sizeof(field))
+
+static void
+spoil_numbers(void)
+{
+	SPOIL(pool->size);
+	SPOIL(pool->populated_size);
+	SPOIL(pool->elt_size);
+	SPOIL(pool->header_size);
+	SPOIL(pool->trailer_size);
+	SPOIL(pool->nb_mem_chunks);
+}
+
+static void
+spoil_names(void)
+{
+	spoil(pool->name, 8);
+}
+
+/* Lists that end nowhere, and in themselves. */
+static void
+spoil_lists(void)
+{
+	struct rte_mempool_memhdr *chunk = STAILQ_FIRST(&pool->mem_list);
+
+	SPOIL(STAILQ_FIRST(&pool->mem_list));
+	SPOIL(STAILQ_FIRST(&pool->elt_list));
+	SPOIL(chunk->len);
+	STAILQ_NEXT(chunk, next) = chunk;
+	rte_delay_us_block(random64() % ROUND_US);
+	STAILQ_NEXT(chunk, next) = NULL;
+}
+
+static void
+spoil_ring(void)
+{
+	struct rte_ring *ring = pool->pool_data;
+
+	SPOIL(ring->prod.tail);
+	SPOIL(ring->cons.tail);
+	SPOIL(ring->size);
+	SPOIL(ring->mask);
+	SPOIL(ring->capacity);
+}
+
+static void
+spoil_caches(void)
+{
+	SPOIL(pool->local_cache[0].len);
+	SPOIL(pool->local_cache[1].len);
+	SPOIL(pool->local_cache[0].objs[0]);
+}
+
+/* Mbufs that it holds: chains without end, and data that is nowhere. */
+static void
+spoil_mbufs(void)
+{
+	struct rte_mbuf *m = held[random64() % NB_HELD], *other = held[random64() % NB_HELD];
+
+	SPOIL(m->next);
+	SPOIL(m->buf_addr);
+	SPOIL(m->refcnt);
+	SPOIL(m->nb_segs);
+	SPOIL(m->shinfo);
+	SPOIL(m->pool);
+	SPOIL(rte_mempool_get_header(m)->mp);
+	m->next = other;
+	other->next = m;
+	rte_delay_us_block(random64() % ROUND_US);
+	m->next = NULL;
+	other->next = NULL;
+}
+
+/* Mappings come and go, full of pointers to mbufs. */
+static void
+change_maps(void)
+{
+	static uint64_t *maps[NB_MAPS];
+	uint64_t **map = &maps[random64() % NB_MAPS];
+	unsigned int i;
+
+	if (*map != NULL) {
+		munmap(*map, MAP_BYTES);
+		*map = NULL;
+		return;
+	}
+	*map = mmap(NULL, MAP_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (*map == MAP_FAILED)
+		rte_exit(1, "mmap\n");
+	for (i = 0; i < MAP_BYTES / sizeof(uint64_t); i += 64)
+		(*map)[i] = (uintptr_t)held[i % NB_HELD];
+}
+
+/* Mbufs go from one table to the other and through the pool, a few at a time. */
+static void
+move_mbufs(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < NB_HELD; i++) {
+		struct rte_mbuf *m = held[i];
+
+		held[i] = moving[i];
+		moving[i] = m;
+		if (i % 4 != 0)
+			continue;
+		rte_pktmbuf_free(moving[i]);
+		moving[i] = rte_pktmbuf_alloc(pool);
+	}
+}
+
+static void
+end_soon(void)
+{
+	rte_delay_us_sleep(after_ms * 1000);
+	_exit(0);
+}
+
+/* Goes on as another program, with the same process id. */
+static void
+become_another(void)
+{
+	rte_delay_us_sleep(after_ms * 1000);
+	execlp("sleep", "sleep", "60", NULL);
+	rte_exit(1, "exec\n");
+}
+
+static const struct {
+	const char *name;
+	void (*round)(void);
+} modes[] = {
+	{ "caches", spoil_caches },
+	{ "end", end_soon },
+	{ "exec", become_another },
+	{ "lists", spoil_lists },
+	{ "maps", change_maps },
+	{ "mbufs", spoil_mbufs },
+	{ "move", move_mbufs },
+	{ "names", spoil_names },
+	{ "numbers", spoil_numbers },
+	{ "ring", spoil_ring },
+};
+
+int
+main(int argc, char **argv)
+{
+	const int used = rte_eal_init(argc, argv);
+	unsigned int mode;
+
+	if (used < 0)
+		rte_exit(1, "rte_eal_init: %s\n", rte_strerror(rte_errno));
+	if (argc - used < 2)
+		rte_exit(2, "give a mode\n");
+	for (mode = 0; mode < RTE_DIM(modes); mode++)
+		if (strcmp(modes[mode].name, argv[used + 1]) == 0)
+			break;
+	if (mode == RTE_DIM(modes))
+		rte_exit(2, "no mode %s\n", argv[used + 1]);
+	if (argc - used > 2)
+		after_ms = (unsigned int)atoi(argv[used + 2]);
+	signal(SIGTERM, stop);
+	signal(SIGINT, stop);
+	pool = rte_pktmbuf_pool_create("hostile", NB_MBUFS, 64, 0, RTE_MBUF_DEFAULT_BUF_SIZE,
+			(int)rte_socket_id());
+	if (pool == NULL || rte_pktmbuf_alloc_bulk(pool, held, NB_HELD) != 0 ||
+			rte_pktmbuf_alloc_bulk(pool, moving, NB_HELD) != 0)
+		rte_exit(1, "mbufs: %s\n", rte_strerror(rte_errno));
+	puts("hostile from now on");
+	fflush(stdout);
+	while (!stopped)
+		modes[mode].round();
+	/* Nothing that is in disorder is cleaned up. */
+	_exit(0);
+}

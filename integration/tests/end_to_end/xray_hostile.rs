@@ -1,0 +1,110 @@
+//! X-ray of apps that rewrite themselves or end while they are read: it ends in time, never by a panic,
+//! and never tells of a loss that is none.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use libtest_mimic::Trial;
+use pmdscope_integration::process::{Process, run, wait_until};
+use pmdscope_integration::programs;
+use pmdscope_integration::scratch::Scratch;
+use pmdscope_integration::telemetry;
+use serde_json::Value;
+
+use crate::support::{LIMIT, Needs, number, trial, trial_of};
+use crate::xray::{adds_up, pools};
+
+/// What the app spoils, or does, in an endless loop.
+const MODES: [&str; 8] = ["numbers", "names", "lists", "ring", "caches", "mbufs", "maps", "move"];
+/// Scans of each where `PMDSCOPE_XRAY_ROUNDS` does not say.
+const ROUNDS: u64 = 2;
+/// Bounded also on a busy machine.
+const LONGEST: Duration = Duration::from_secs(45);
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let spoiled = MODES.iter().map(|mode| {
+        let name = format!("xray_is_not_misled_by_hostile_{mode}");
+        trial_of(&name, Needs::Apps.missing(), move |scratch| spoiled(scratch, mode))
+    });
+    let mut trials: Vec<_> = spoiled.collect();
+    trials.push(trial("xray_survives_apps_that_end_under_it", Needs::Apps, ending));
+    trials
+}
+
+/// `PMDSCOPE_XRAY_ROUNDS`, or what fits into a test.
+pub(crate) fn rounds(usual: u64) -> Result<u64> {
+    match std::env::var("PMDSCOPE_XRAY_ROUNDS") {
+        Err(_) => Ok(usual),
+        Ok(text) => {
+            text.parse().ok().with_context(|| format!("PMDSCOPE_XRAY_ROUNDS={text} is no number"))
+        }
+    }
+}
+
+fn start(scratch: &Scratch, args: &[&str]) -> Result<(String, Process)> {
+    let app = scratch.prefix("hostile");
+    let mut command = Command::new(programs::hostile_app()?);
+    command.args(["--lcores", "0@1", "--no-pci", "--no-huge", "-m", "64", "--file-prefix", &app]);
+    let mut process = Process::spawn("hostile", command.arg("--").args(args), scratch.dir())?;
+    wait_until("the hostile app", LIMIT, || {
+        if let Some(status) = process.exited()? {
+            bail!("it ended ({status}): {}", process.output());
+        }
+        Ok(process.output().contains("hostile from now on") && telemetry::socket(&app).exists())
+    })?;
+    Ok((app, process))
+}
+
+/// What was found, if anything; in time, and in good order.
+fn scan_hostile(scratch: &Scratch, app: &str) -> Result<Option<Value>> {
+    let mut command = Command::new(programs::pmdscope()?);
+    command.args(["leaks", "-a", app, "--json"]);
+    let (code, out, err) = run(&mut command, scratch.dir(), LONGEST)?;
+    ensure!(code == 0 || code == 1, "exit code {code}: {err}");
+    ensure!(!err.contains("panicked"), "{err}");
+    let leaks: Option<Value> = serde_json::from_str(&out).ok();
+    ensure!(leaks.is_some() || !err.trim().is_empty(), "neither a report nor a reason: {out}");
+    let scan = leaks.map(|mut leaks| leaks["apps"][0]["scan"].take()).filter(Value::is_object);
+    let Some(scan) = scan else { return Ok(None) };
+    adds_up(&scan)?;
+    for pool in pools(&scan)? {
+        ensure!(number(pool, "lost")? == 0, "nothing is lost: {scan:#}");
+        ensure!(number(pool, "size")? <= 4095, "{scan:#}");
+    }
+    Ok(Some(scan))
+}
+
+fn spoiled(scratch: &Scratch, mode: &str) -> Result<()> {
+    let (app, mut process) = start(scratch, &[mode])?;
+    for _ in 0..rounds(ROUNDS)? {
+        scan_hostile(scratch, &app)?;
+        if let Some(status) = process.exited()? {
+            bail!("the app ended ({status}): {}", process.output());
+        }
+    }
+    Ok(())
+}
+
+/// At any moment of a scan, also by becoming another program with the same process id.
+fn ending(_: &Scratch) -> Result<()> {
+    let mut ended = 0;
+    for round in 0..rounds(3)? {
+        for mode in ["end", "exec"] {
+            let scratch = Scratch::new()?;
+            let after = (round * 211 % 700).to_string();
+            let (app, mut process) = start(&scratch, &[mode, &after])?;
+            scan_hostile(&scratch, &app)?;
+            let comm = format!("/proc/{}/comm", process.pid());
+            let gone = process.exited()?.is_some() || is_sleep(Path::new(&comm));
+            ended += u64::from(gone);
+        }
+    }
+    eprintln!("{ended} apps ended before or during their scan");
+    Ok(())
+}
+
+fn is_sleep(comm: &Path) -> bool {
+    std::fs::read_to_string(comm).is_ok_and(|name| name.trim() == "sleep")
+}
