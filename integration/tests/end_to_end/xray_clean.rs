@@ -15,7 +15,7 @@ use pmdscope_integration::veth::Veth;
 use serde_json::Value;
 
 use crate::support::{LIMIT, Needs, number, pmdscope_json, trial};
-use crate::xray::{adds_up, pools};
+use crate::xray::{adds_up, brief, pools};
 
 /// Packets that prove that traffic flows.
 const FLOWS: u64 = 1000;
@@ -45,7 +45,7 @@ fn scan_clean(scratch: &Scratch, app: &str) -> Result<Value> {
     adds_up(&scan)?;
     ensure!(!pools(&scan)?.is_empty(), "no pools in {leaks:#}");
     for pool in pools(&scan)? {
-        ensure!(number(pool, "lost")? == 0, "{pool:#}");
+        ensure!(number(pool, "lost")? == 0, "{}", brief(pool));
     }
     Ok(scan)
 }
@@ -54,9 +54,9 @@ fn scan_clean(scratch: &Scratch, app: &str) -> Result<Value> {
 fn judged_clean(scratch: &Scratch, app: &str) -> Result<Value> {
     let scan = scan_clean(scratch, app)?;
     for pool in pools(&scan)? {
-        ensure!(number(pool, "not_judged")? == 0, "{pool:#}");
+        ensure!(number(pool, "not_judged")? == 0, "{}", brief(pool));
     }
-    ensure!(scan["problems"].as_array().is_none_or(Vec::is_empty), "{scan:#}");
+    ensure!(scan["problems"].as_array().is_none_or(Vec::is_empty), "{}", brief(&scan));
     Ok(scan)
 }
 
@@ -97,7 +97,7 @@ fn modes(scratch: &Scratch) -> Result<()> {
     }
     let idle = judged_clean(scratch, testpmd.app()).context("idle")?;
     for pool in pools(&idle)? {
-        ensure!(number(pool, "moving")? == 0, "nothing moves: {pool:#}");
+        ensure!(number(pool, "moving")? == 0, "nothing moves: {}", brief(pool));
     }
     Ok(())
 }
@@ -210,7 +210,7 @@ fn af_xdp(scratch: &Scratch) -> Result<()> {
     let scan = scan_clean(scratch, testpmd.app())?;
     for pool in pools(&scan)? {
         let why = pool["not_judged_why"].as_array().context("not_judged_why")?;
-        ensure!((number(pool, "not_judged")? == 0) == why.is_empty(), "{pool:#}");
+        ensure!((number(pool, "not_judged")? == 0) == why.is_empty(), "{}", brief(pool));
     }
     Ok(())
 }
@@ -248,6 +248,6 @@ fn open_vswitch(scratch: &Scratch) -> Result<()> {
     await_traffic(switch.app(), 0)?;
     let scan = scan_clean(scratch, switch.app())?;
     let mbufs: u64 = pools(&scan)?.iter().map(|it| number(it, "size")).sum::<Result<u64>>()?;
-    ensure!(mbufs > 10_000, "{scan:#}");
+    ensure!(mbufs > 10_000, "{}", brief(&scan));
     Ok(())
 }

@@ -14,7 +14,7 @@ use pmdscope_integration::telemetry;
 use serde_json::Value;
 
 use crate::support::{LIMIT, Needs, number, trial, trial_of};
-use crate::xray::{adds_up, pools};
+use crate::xray::{adds_up, brief, pools};
 
 /// What the app spoils, or does, in an endless loop.
 const MODES: [&str; 8] = ["numbers", "names", "lists", "ring", "caches", "mbufs", "maps", "move"];
@@ -70,8 +70,8 @@ fn scan_hostile(scratch: &Scratch, app: &str) -> Result<Option<Value>> {
     let Some(scan) = scan else { return Ok(None) };
     adds_up(&scan)?;
     for pool in pools(&scan)? {
-        ensure!(number(pool, "lost")? == 0, "nothing is lost: {scan:#}");
-        ensure!(number(pool, "size")? <= 4095, "{scan:#}");
+        ensure!(number(pool, "lost")? == 0, "nothing is lost: {}", brief(&scan));
+        ensure!(number(pool, "size")? <= 4095, "{}", brief(&scan));
     }
     Ok(Some(scan))
 }
