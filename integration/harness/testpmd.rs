@@ -85,10 +85,20 @@ impl Setup<'_> {
 impl Testpmd {
     /// Starts one and waits until its ports are up.
     pub fn start(scratch: &Scratch, setup: Setup<'_>) -> Result<Self> {
-        let prefix = scratch.prefix("testpmd");
         // Its output goes to a file, and would else be kept back until there is much of it.
         let mut command = Command::new("stdbuf");
-        command.args(["-oL", "dpdk-testpmd", "--lcores", "0@0,1@1", "--no-pci"]);
+        command.args(["-oL", "dpdk-testpmd"]);
+        Self::start_command(scratch, command, setup)
+    }
+
+    /// The same of another build: `command` starts it, without arguments of its own.
+    pub fn start_command(
+        scratch: &Scratch,
+        mut command: Command,
+        setup: Setup<'_>,
+    ) -> Result<Self> {
+        let prefix = scratch.prefix("testpmd");
+        command.args(["--lcores", "0@0,1@1", "--no-pci"]);
         command.args(["-m", "128", "--file-prefix", &prefix]).args(setup.eal);
         for device in setup.devices {
             command.args(["--vdev", device]);

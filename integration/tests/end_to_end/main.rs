@@ -46,6 +46,7 @@ mod xdp;
 mod xray;
 mod xray_clean;
 mod xray_hostile;
+mod xray_releases;
 
 use std::process::ExitCode;
 
@@ -141,6 +142,7 @@ fn main() -> ExitCode {
         xray::trials(),
         xray_clean::trials(),
         xray_hostile::trials(),
+        xray_releases::trials(),
     ];
     let trials = trials.into_iter().flatten().collect();
     libtest_mimic::run(&arguments, trials).exit_code()

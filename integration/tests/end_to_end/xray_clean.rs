@@ -19,7 +19,7 @@ use crate::xray::{adds_up, brief, pools};
 
 /// Packets that prove that traffic flows.
 const FLOWS: u64 = 1000;
-const ORDINARY: &[&str] = &["--no-huge", "-m", "256"];
+pub(crate) const ORDINARY: &[&str] = &["--no-huge", "-m", "256"];
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
@@ -51,7 +51,7 @@ fn scan_clean(scratch: &Scratch, app: &str) -> Result<Value> {
 }
 
 /// The same, and each mbuf is judged.
-fn judged_clean(scratch: &Scratch, app: &str) -> Result<Value> {
+pub(crate) fn judged_clean(scratch: &Scratch, app: &str) -> Result<Value> {
     let scan = scan_clean(scratch, app)?;
     for pool in pools(&scan)? {
         ensure!(number(pool, "not_judged")? == 0, "{}", brief(pool));
@@ -61,7 +61,7 @@ fn judged_clean(scratch: &Scratch, app: &str) -> Result<Value> {
 }
 
 /// Waits until a port has received more.
-fn await_traffic(app: &str, port: u16) -> Result<()> {
+pub(crate) fn await_traffic(app: &str, port: u16) -> Result<()> {
     let received = || telemetry::number(app, &format!("/ethdev/stats,{port}"), "ipackets");
     let before = received()?;
     wait_until("traffic", LIMIT, || Ok(received()? > before + FLOWS))?;
@@ -69,14 +69,14 @@ fn await_traffic(app: &str, port: u16) -> Result<()> {
 }
 
 /// Packets that a port has sent.
-fn await_sent(app: &str, port: u16) -> Result<()> {
+pub(crate) fn await_sent(app: &str, port: u16) -> Result<()> {
     let sent = || telemetry::number(app, &format!("/ethdev/stats,{port}"), "opackets");
     let before = sent()?;
     wait_until("traffic", LIMIT, || Ok(sent()? > before + FLOWS))?;
     Ok(())
 }
 
-fn stop(testpmd: &mut Testpmd) -> Result<()> {
+pub(crate) fn stop(testpmd: &mut Testpmd) -> Result<()> {
     testpmd.console("stop", "Done.").map(drop)
 }
 
