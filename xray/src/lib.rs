@@ -16,6 +16,7 @@ mod memory;
 mod memory_config;
 mod open;
 mod pagemap;
+mod peek;
 mod reader;
 mod report;
 mod scan;
@@ -37,6 +38,7 @@ pub use layout::{
 };
 pub use memory::{Memory, ProcessMemory, read_array, read_u16, read_u32, read_u64};
 pub use memory_config::MemoryConfig;
+pub use peek::{PacketSampler, SampledPacket, SamplerCounts};
 pub use pmdscope_telemetry::host::maps::Mapping;
 pub use reader::XrayReader;
 pub use report::{Holder, HolderCount, LostMbuf, MOST_LISTED, PoolScan, ScanReport};

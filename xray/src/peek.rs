@@ -1,0 +1,246 @@
+//! Samples the packets of an app from its free mbufs.
+//!
+//! An mbuf that was given back keeps header and data until it is taken again, and pools give out the mbuf
+//! that came back last first. So the mbufs on top of the caches of the lcores, and the newest in the
+//! common ring, hold the latest packets, complete and as the app let go of them. Mbufs in use are left
+//! out: a NIC writes data before its driver writes the length, and two equal reads do not show that.
+
+mod pool;
+
+use crate::error::XrayError;
+use crate::target::XrayTarget;
+
+use self::pool::{DEPTH_MAX, EMPTY, FreeMbuf, MbufContent, PacketHeader, SampledPool, is_ethernet};
+
+/// A pass in so many looks at the most mbufs, and for caches that were not in use before.
+const WIDE_PASS: u64 = 64;
+/// Passes in a row that may fail because what they read is not mapped.
+const MOST_FAILED_PASSES: u32 = 1000;
+/// The port of an mbuf that none received.
+const NO_PORT: u16 = u16::MAX;
+
+/// A packet that was sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SampledPacket<'a> {
+    /// Port that received it; `None` for what the app made itself.
+    pub port: Option<u16>,
+    /// Its length, bytes.
+    pub len: u32,
+    /// What was kept of its first segment.
+    pub data: &'a [u8],
+}
+
+/// What a sampler has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SamplerCounts {
+    /// Passes over all pools.
+    pub passes: u64,
+    /// Mbufs that were looked at.
+    pub looked_at: u64,
+    /// Packets that were shown.
+    pub packets: u64,
+    /// Dropped: they changed while they were read, or were taken by the app meanwhile.
+    pub torn: u64,
+    /// Dropped: the values of their mbufs contradict each other, or they may be a following segment.
+    pub implausible: u64,
+    /// Bytes read of the app.
+    pub bytes: u64,
+}
+
+/// Samples the packets of all mbuf pools of an app. Not for several threads at a time.
+#[derive(Debug)]
+pub struct PacketSampler {
+    target: XrayTarget,
+    pools: Vec<SampledPool>,
+    snaplen: usize,
+    counts: SamplerCounts,
+    /// Passes in a row that failed.
+    failed_passes: u32,
+}
+
+impl PacketSampler {
+    /// Samples all mbuf pools; `snaplen` is the most bytes that are kept of a packet. What free mbufs hold
+    /// now is from before, and is never shown.
+    ///
+    /// # Errors
+    /// If the app has no mbuf pool that can be read.
+    pub fn new(target: XrayTarget, snaplen: u32) -> Result<Self, XrayError> {
+        let mut pools = Vec::new();
+        let mut failure = None;
+        for pool in target.pools() {
+            match pool.and_then(|pool| SampledPool::new(&target, pool)) {
+                Ok(pool) => pools.extend(pool),
+                Err(error) => failure = Some(error),
+            }
+        }
+        let none = || XrayError::implausible("the app".to_owned(), "no mbuf pool".to_owned());
+        if pools.is_empty() {
+            return Err(failure.unwrap_or_else(none));
+        }
+        let snaplen = usize::try_from(snaplen).unwrap_or(usize::MAX);
+        let counts = SamplerCounts::default();
+        let mut sampler = Self { target, pools, snaplen, counts, failed_passes: 0 };
+        for index in 0..sampler.pools.len() {
+            let all = sampler.pools[index].free_mbufs(&sampler.target)?;
+            for some in all.chunks(DEPTH_MAX) {
+                sampler.sample(index, some, None)?;
+            }
+        }
+        sampler.counts = SamplerCounts::default();
+        Ok(sampler)
+    }
+
+    /// Names of the pools.
+    pub fn pools(&self) -> impl Iterator<Item = &str> {
+        self.pools.iter().map(|pool| pool.pool.name.as_str())
+    }
+
+    /// What was counted up to now.
+    pub fn counts(&self) -> SamplerCounts {
+        self.counts
+    }
+
+    /// Looks once at the mbufs that came back last, and shows the packets that were not shown before.
+    ///
+    /// # Errors
+    /// If the app has ended or may no longer be read.
+    pub fn pass(&mut self, show: &mut dyn FnMut(SampledPacket<'_>)) -> Result<(), XrayError> {
+        let wide = self.counts.passes.is_multiple_of(WIDE_PASS);
+        self.counts.passes += 1;
+        for index in 0..self.pools.len() {
+            match self.pass_of_pool(index, wide, show) {
+                Ok(()) => self.failed_passes = 0,
+                // A cache changed while it was read: one of its words is no address of an mbuf.
+                Err(XrayError::NotMapped { .. }) if self.failed_passes < MOST_FAILED_PASSES => {
+                    self.failed_passes += 1;
+                    self.counts.torn += 1;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn pass_of_pool(
+        &mut self,
+        index: usize,
+        wide: bool,
+        show: &mut dyn FnMut(SampledPacket<'_>),
+    ) -> Result<(), XrayError> {
+        let pool = &mut self.pools[index];
+        if wide {
+            pool.find_caches(&self.target)?;
+        }
+        let newest = pool.newest(&self.target, wide, &mut self.counts)?;
+        self.sample(index, &newest, Some(show))
+    }
+
+    /// Looks at free mbufs, remembers what they hold, and shows what is new if that is wanted.
+    fn sample(
+        &mut self,
+        index: usize,
+        mbufs: &[FreeMbuf],
+        show: Option<&mut dyn FnMut(SampledPacket<'_>)>,
+    ) -> Result<(), XrayError> {
+        let Self { target, pools, counts, .. } = self;
+        let pool = &mut pools[index];
+        let addresses: Vec<_> = mbufs.iter().map(|mbuf| mbuf.address).collect();
+        let length = pool.look_bytes;
+        let looked = read_all(target, &addresses, length, counts)?;
+        counts.looked_at += mbufs.len() as u64;
+        let mut changed = Vec::new();
+        for (mbuf, bytes) in mbufs.iter().zip(looked.chunks_exact(length)) {
+            let header = match pool.content(target, mbuf.address, bytes) {
+                MbufContent::Packet(header) => header,
+                MbufContent::Empty => {
+                    pool.fingerprints.entry(mbuf.address).or_insert(EMPTY);
+                    continue;
+                }
+                MbufContent::Implausible => {
+                    counts.implausible += u64::from(show.is_some());
+                    continue;
+                }
+            };
+            let fingerprint = pool.fingerprint(bytes, header);
+            match pool.fingerprints.get(&mbuf.address) {
+                Some(before) if *before == fingerprint => {}
+                Some(_) if show.is_some() => {
+                    changed.push(ChangedMbuf { mbuf: *mbuf, header, fingerprint, looked: bytes });
+                }
+                _ => _ = pool.fingerprints.insert(mbuf.address, fingerprint),
+            }
+        }
+        match show {
+            Some(show) if !changed.is_empty() => self.show(index, &changed, show),
+            _ => Ok(()),
+        }
+    }
+
+    /// Shows what is new in mbufs, unless it changes before it was read again, whole; what did not fit
+    /// into the first look is read twice.
+    fn show(
+        &mut self,
+        index: usize,
+        changed: &[ChangedMbuf<'_>],
+        show: &mut dyn FnMut(SampledPacket<'_>),
+    ) -> Result<(), XrayError> {
+        let Self { target, pools, snaplen, counts, .. } = self;
+        let pool = &mut pools[index];
+        let end = |one: &ChangedMbuf<'_>| one.header.begin + one.header.data_len.min(*snaplen);
+        let addresses: Vec<_> = changed.iter().map(|one| one.mbuf.address).collect();
+        let size = changed.iter().map(end).max().unwrap_or(0).max(pool.look_bytes);
+        let first = (size > pool.look_bytes).then(|| read_all(target, &addresses, size, counts));
+        let first = first.transpose()?;
+        let second = read_all(target, &addresses, size, counts)?;
+        let free = pool.still_free(target, &addresses, counts)?;
+        for (place, one) in changed.iter().enumerate() {
+            let again = &second[place * size..][..size];
+            let before = first.as_ref().map_or(one.looked, |all| &all[place * size..][..size]);
+            let same = again.starts_with(one.looked) && again[..end(one)] == before[..end(one)];
+            if !same || !free.contains(&one.mbuf.address) {
+                counts.torn += 1;
+                continue;
+            }
+            let known = pool.fingerprints.insert(one.mbuf.address, one.fingerprint);
+            // A cache that was read while it changed may have an mbuf twice.
+            if known == Some(one.fingerprint) {
+                continue;
+            }
+            pool.note_change(one.mbuf);
+            let data = &again[one.header.begin..end(one)];
+            if pool.segmented && !is_ethernet(data) {
+                counts.implausible += 1;
+                continue;
+            }
+            counts.packets += 1;
+            let port = Some(one.header.port).filter(|port| *port != NO_PORT);
+            show(SampledPacket { port, len: one.header.pkt_len, data });
+        }
+        Ok(())
+    }
+}
+
+/// An mbuf that holds something else than when it was last looked at.
+struct ChangedMbuf<'a> {
+    mbuf: FreeMbuf,
+    header: PacketHeader,
+    fingerprint: u64,
+    /// Its first bytes.
+    looked: &'a [u8],
+}
+
+/// Reads pieces of the same length.
+fn read_all(
+    target: &XrayTarget,
+    addresses: &[u64],
+    length: usize,
+    counts: &mut SamplerCounts,
+) -> Result<Vec<u8>, XrayError> {
+    let mut bytes = vec![0; addresses.len() * length];
+    target.memory.read_pieces(addresses, &mut bytes)?;
+    counts.bytes += bytes.len() as u64;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests;
