@@ -2,6 +2,7 @@
 
 pub(crate) mod flow_capture;
 pub(crate) mod interface;
+pub(crate) mod peek;
 pub(crate) mod policy;
 mod preflight;
 pub(crate) mod resolve;
@@ -18,7 +19,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use pmdscope_capture::layout::{ANY, CaptureRequest, QueueSelect};
 use pmdscope_capture::pdump::{remaining_state_files, wait_for_exits};
-use pmdscope_capture::{CapturePort, CaptureSession, CaptureSource, ReopenApp};
+use pmdscope_capture::{CapturePort, CaptureSession, CaptureSource, ReopenApp, Transport};
 use pmdscope_packets::filter::BpfInsn;
 
 use self::interface::PortSelector;
@@ -87,7 +88,7 @@ pub(crate) fn open(
     let session = wanted
         .transport
         .open(&options.request(wanted), ANSWER_TIMEOUT, stop)
-        .with_context(|| format!("cannot capture from {}", wanted.app))?;
+        .with_context(|| failure(wanted))?;
     let (app, ports) = (wanted.app.clone(), wanted.ports());
     let reopen = awaited.then(|| reopen(wanted.clone(), options.clone()));
     Ok(CaptureSource {
@@ -98,6 +99,15 @@ pub(crate) fn open(
         sample: options.sample,
         reopen,
     })
+}
+
+/// What has failed, and what may help.
+fn failure(wanted: &CaptureTarget) -> String {
+    let help = match wanted.transport {
+        Transport::Pdump(_) => " (--peek samples its packets without attaching)",
+        Transport::Library(_) | Transport::Peek(_) => "",
+    };
+    format!("cannot capture from {}{help}", wanted.app)
 }
 
 /// Arms a capture in each of the apps. Of those that nobody named, because they are part of `any`, some

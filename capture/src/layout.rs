@@ -215,6 +215,21 @@ impl RingRecord {
             tsc: u64_at(bytes, 24),
         }
     }
+
+    /// The bytes in the ring.
+    pub fn encode(&self) -> [u8; RECORD_SIZE] {
+        let mut out = [0; RECORD_SIZE];
+        out[..4].copy_from_slice(&self.size.to_ne_bytes());
+        out[4..6].copy_from_slice(&[self.kind, self.dir]);
+        out[6..8].copy_from_slice(&self.flags.to_ne_bytes());
+        out[8..12].copy_from_slice(&self.caplen.to_ne_bytes());
+        out[12..16].copy_from_slice(&self.len.to_ne_bytes());
+        out[16..18].copy_from_slice(&self.port.to_ne_bytes());
+        out[18..20].copy_from_slice(&self.queue.to_ne_bytes());
+        out[20..24].copy_from_slice(&self.gap.to_ne_bytes());
+        out[24..].copy_from_slice(&self.tsc.to_ne_bytes());
+        out
+    }
 }
 
 /// What is known of a lost mbuf, beside the [`RingRecord`] of its last stamp.
@@ -347,6 +362,19 @@ pub struct AppMessage {
 }
 
 impl AppMessage {
+    /// The datagram; a text that is too long is cut.
+    pub fn encode(&self) -> [u8; MESSAGE_SIZE] {
+        let mut out = [0; MESSAGE_SIZE];
+        out[..4].copy_from_slice(&TEE_MAGIC.to_ne_bytes());
+        out[4..6].copy_from_slice(&VERSION.to_ne_bytes());
+        out[6..8].copy_from_slice(&self.kind.to_ne_bytes());
+        out[8..12].copy_from_slice(&self.value.to_ne_bytes());
+        let room = &mut out[16..MESSAGE_SIZE - 1];
+        let end = self.text.floor_char_boundary(room.len());
+        room[..end].copy_from_slice(&self.text.as_bytes()[..end]);
+        out
+    }
+
     /// Reads a datagram; `None` when it is not a message of this version.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; MESSAGE_SIZE] = bytes.try_into().ok()?;

@@ -1,6 +1,6 @@
 //! Reads capture rings of DPDK apps.
 //!
-//! [`Transport`] reaches an app, by itself or through the helper of [`pdump`]; [`CaptureSession`] asks for its
+//! [`Transport`] reaches an app, by itself, through the helper of [`pdump`], or as a sample by [`peek`]; [`CaptureSession`] asks for its
 //! rings, [`Ring`] copies records out of them, `merge` puts them in order, `clock` gives them a
 //! time, a [`pmdscope_packets::PacketSink`] takes them.
 //! [`leak`] asks for packets that an app has lost instead. [`CaptureLoop`] runs all this until it is told
@@ -19,11 +19,13 @@ pub mod leak;
 mod merge;
 mod output;
 pub mod pdump;
+pub mod peek;
 #[cfg(test)]
 mod producer;
 mod protocol;
 mod records;
 mod ring;
+mod ring_writer;
 mod session;
 mod source;
 mod transport;

@@ -6,9 +6,10 @@ use pmdscope_packets::{
 };
 
 use crate::clock::{MonotonicTime, TscClock};
-use crate::layout::RingRecord;
+use crate::layout::{ANY, RingRecord};
 use crate::ring::{Ring, RingCounters};
 use crate::source::{CaptureSettings, CaptureSource};
+use crate::transport::Transport;
 
 /// Interface of a port that has none yet.
 const NONE: u32 = u32::MAX;
@@ -21,11 +22,18 @@ const TX_COMMENT: &str = "Outgoing packets are shown as the app offers them to t
 const TX_PDUMP_COMMENT: &str = "Outgoing packets are shown as the app offers them to the NIC: one that \
     the NIC refuses and the app offers again is there twice.";
 
+const PEEK_COMMENT: &str = "Packets are a sample, read from the memory of the app: most are missing. Each is \
+    as the app let go of it, whether sent or dropped; its direction and queue are not known, its port is \
+    the one that received it, and its time is that of reading.";
+
 /// What has to be known of the packets of an interface.
 fn comment(outgoing: bool, via: Option<&str>) -> String {
     let Some(via) = via else {
         return if outgoing { TX_COMMENT.to_owned() } else { String::new() };
     };
+    if via == Transport::PEEK {
+        return PEEK_COMMENT.to_owned();
+    }
     let outgoing = if outgoing { TX_PDUMP_COMMENT } else { "" };
     let comment = format!(
         "Packets come via {via}: a process beside the app collects the copies that the app makes, and \
@@ -41,6 +49,8 @@ struct InterfaceCounts {
     name: String,
     start_ns: u64,
     packets: u64,
+    /// Nobody counts the packets that are missing.
+    peeked: bool,
 }
 
 /// A packet as it comes out of a ring.
@@ -150,7 +160,11 @@ impl PacketOutput {
         port: u16,
     ) -> Result<u32, SinkError> {
         let number = u32::try_from(self.interfaces.len()).unwrap_or(NONE);
-        let name = format!("{}:{port}", app.app);
+        // What the app made itself was received by no port.
+        let name = match port {
+            ANY => format!("{}:none", app.app),
+            port => format!("{}:{port}", app.app),
+        };
         let device = app.ports.iter().find(|known| known.id == port);
         self.target.interface(&CaptureInterface {
             name: name.clone(),
@@ -166,6 +180,7 @@ impl PacketOutput {
             name,
             start_ns: wall_clock_ns(),
             packets: 0,
+            peeked: app.via == Some(Transport::PEEK),
         });
         let (sources, ports) = (self.by_port.len().max(source + 1), usize::from(port) + 1);
         self.by_port.resize_with(sources, Vec::new);
@@ -195,7 +210,7 @@ impl PacketOutput {
             data,
             len: record.len,
             dir: record.dir,
-            queue: Some(record.queue),
+            queue: Some(record.queue).filter(|queue| *queue != ANY),
             lcore: lcore_of(lcore),
             weight,
             dropped: record.gap.into(),
@@ -216,7 +231,7 @@ impl PacketOutput {
                 interface: u32::try_from(number).unwrap_or(NONE),
                 start_ns: interface.start_ns,
                 end_ns,
-                received: seen.map(|seen| seen.passed_filter().saturating_add(seen.filtered)),
+                received: seen.map(|seen| seen.seen()),
                 dropped: dropped_of(interface, rings),
                 accepted: seen.map(|seen| seen.passed_filter()),
                 delivered: interface.packets,
@@ -267,7 +282,8 @@ impl PacketOutput {
         rings: &[(usize, &Ring)],
     ) -> Option<RingCounters> {
         let alone = self.interfaces.iter().filter(|i| i.source == interface.source).count() == 1;
-        alone.then(|| of_source(interface.source, rings).map(Ring::counters).sum())
+        (alone && !interface.peeked)
+            .then(|| of_source(interface.source, rings).map(Ring::counters).sum())
     }
 }
 
@@ -315,5 +331,8 @@ mod tests {
         let received = comment(false, Some("pdump"));
         assert!(received.starts_with("Packets come via pdump:") && received.ends_with("had them."));
         assert_eq!(comment(true, Some("pdump")), format!("{received} {TX_PDUMP_COMMENT}"));
+        assert!(
+            comment(true, Some("peek")).starts_with("Packets are a sample, read from the memory")
+        );
     }
 }

@@ -217,16 +217,7 @@ pub(crate) mod tests {
 
     /// The bytes of a record, as a producer writes them.
     pub(crate) fn encode(record: &RingRecord, payload: &[u8]) -> Vec<u8> {
-        let mut out = Vec::new();
-        out.extend(record.size.to_ne_bytes());
-        out.extend([record.kind, record.dir]);
-        out.extend(record.flags.to_ne_bytes());
-        out.extend(record.caplen.to_ne_bytes());
-        out.extend(record.len.to_ne_bytes());
-        out.extend(record.port.to_ne_bytes());
-        out.extend(record.queue.to_ne_bytes());
-        out.extend(record.gap.to_ne_bytes());
-        out.extend(record.tsc.to_ne_bytes());
+        let mut out = record.encode().to_vec();
         out.extend(payload);
         out.resize(record.size as usize, 0);
         out

@@ -89,6 +89,11 @@ impl RingCounters {
     pub fn passed_filter(&self) -> u64 {
         self.records.saturating_add(self.dropped).saturating_add(self.sampled_out)
     }
+
+    /// All packets that were looked at.
+    pub fn seen(&self) -> u64 {
+        self.passed_filter().saturating_add(self.filtered)
+    }
 }
 
 impl Sum for RingCounters {

@@ -1,4 +1,5 @@
-//! How the packets of an app are reached: by its own capture socket, or by a helper of ours.
+//! How the packets of an app are reached: by its own capture socket, by a helper of ours, or as a sample
+//! from its memory.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,6 +10,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use crate::layout::CaptureRequest;
 use crate::pdump::{PdumpOptions, PdumpProcess, helper};
+use crate::peek::{self, PeekError, PeekOptions};
 use crate::session::{CaptureSession, SessionError, reason};
 
 /// How long a helper may take to get into an app, which has to answer requests of its own for that.
@@ -20,6 +22,9 @@ pub enum TransportError {
     /// The app has libpmdscope, and does not hand out its packets.
     #[error(transparent)]
     Session(#[from] SessionError),
+    /// The packets cannot be read from the memory of the app.
+    #[error(transparent)]
+    Peek(#[from] PeekError),
     /// The helper cannot be started.
     #[error("cannot start {}", .program.display())]
     Start {
@@ -63,11 +68,15 @@ pub enum Transport {
     Library(PathBuf),
     /// The app has only called `rte_pdump_init()`.
     Pdump(Box<PdumpOptions>),
+    /// The app hands out none: a sample is read from its memory.
+    Peek(Box<PeekOptions>),
 }
 
 impl Transport {
     /// What [`Transport::via`] calls the helper.
     pub const PDUMP: &str = "pdump";
+    /// What [`Transport::via`] calls a sample that is read from the memory of the app.
+    pub const PEEK: &str = "peek";
 
     /// Arms a capture, unless told to stop. A helper gets more time than an app: at least 10 s.
     ///
@@ -83,6 +92,7 @@ impl Transport {
         match self {
             Self::Library(path) => Ok(CaptureSession::open_unless(stop, path, request, timeout)?),
             Self::Pdump(pdump) => attach(pdump, request, timeout.max(ATTACH_TIMEOUT), stop),
+            Self::Peek(options) => Ok(peek::open(options, request, timeout, stop)?),
         }
     }
 
@@ -91,6 +101,7 @@ impl Transport {
         match self {
             Self::Library(_) => None,
             Self::Pdump(_) => Some(Self::PDUMP),
+            Self::Peek(_) => Some(Self::PEEK),
         }
     }
 }

@@ -125,6 +125,7 @@ unsafe extern "C" {
     fn pcap_freecode(program: *mut BpfProgram);
     fn pcap_geterr(pcap: *mut Pcap) -> *const c_char;
     fn bpf_image(insn: *const BpfInsn, number: c_int) -> *const c_char;
+    fn bpf_validate(insns: *const BpfInsn, length: c_int) -> c_int;
     fn bpf_filter(insns: *const BpfInsn, packet: *const u8, len: c_uint, caplen: c_uint) -> c_uint;
 }
 
@@ -344,6 +345,15 @@ impl OfflineFilter {
         Ok(Self { program: if all { Vec::new() } else { compiler.compile(expression)? } })
     }
 
+    /// A filter that was compiled already; an empty one matches everything. `None` for a program that
+    /// does not end, or could jump out of itself.
+    pub fn of_program(program: &[BpfInsn]) -> Option<Self> {
+        let length = c_int::try_from(program.len()).ok()?;
+        // SAFETY: the program has so many instructions, and is only looked at.
+        let valid = program.is_empty() || unsafe { bpf_validate(program.as_ptr(), length) != 0 };
+        valid.then(|| Self { program: program.to_vec() })
+    }
+
     /// True for a packet of `len` bytes on the wire, of which `data` was kept. A test beyond what
     /// was kept fails, as in tcpdump.
     pub fn matches(&self, data: &[u8], len: u32) -> bool {
@@ -351,7 +361,7 @@ impl OfflineFilter {
             return true;
         }
         let caplen = c_uint::try_from(data.len()).unwrap_or(c_uint::MAX);
-        // SAFETY: the program came from pcap_compile and was not changed; data has caplen bytes, and
+        // SAFETY: the program came from pcap_compile, or is valid to bpf_validate; data has caplen bytes, and
         // libpcap reads no others.
         unsafe { bpf_filter(self.program.as_ptr(), data.as_ptr(), len, caplen) != 0 }
     }

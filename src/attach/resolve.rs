@@ -232,6 +232,10 @@ impl<'a> Resolver<'a> {
                      attach to it",
                     running.app.name
                 )),
+                Ok(Preflight::Peek) => output::tell(&format!(
+                    "left out: {0} hands out no packets; name it (-a {0}) to sample them from its memory",
+                    running.app.name
+                )),
                 Ok(Preflight::Library(_)) => offering.push(socket.display().to_string()),
                 Err(error) => super::leave_out(error),
             }

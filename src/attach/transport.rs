@@ -1,10 +1,12 @@
-//! How the packets of a running app are reached: through libpmdscope in it, or a helper beside it.
+//! How the packets of a running app are reached: through libpmdscope in it, a helper beside it, or its
+//! memory.
 
 use std::path::PathBuf;
 
 use anyhow::{anyhow, bail};
 use pmdscope_capture::Transport;
 use pmdscope_capture::pdump::PdumpProgram;
+use pmdscope_capture::peek::PeekOptions;
 use pmdscope_telemetry::discover::DiscoveredApp;
 use pmdscope_telemetry::sample::Sample;
 use rustix::io::Errno;
@@ -25,6 +27,8 @@ pub(crate) enum Preflight {
     Library(PathBuf),
     /// A helper can attach to it: this program.
     Pdump(PdumpProgram),
+    /// A sample is read from its memory.
+    Peek,
 }
 
 impl Preflight {
@@ -35,6 +39,7 @@ impl Preflight {
     pub(crate) fn of(running: &RunningApp, policy: AttachPolicy) -> anyhow::Result<Self> {
         match stock(running) {
             Some(_) if policy == AttachPolicy::Never => Err(forbidden(running)),
+            Some(_) if policy == AttachPolicy::Peek => Ok(Self::Peek),
             Some(sample) => preflight::check(&running.app, sample, policy).map(Self::Pdump),
             None => library_socket(running).map(Self::Library),
         }
@@ -45,7 +50,8 @@ impl Preflight {
     /// # Errors
     /// As [`Preflight::of`].
     pub(super) fn for_capture(running: &RunningApp, policy: AttachPolicy) -> anyhow::Result<Self> {
-        if policy != AttachPolicy::Never && stock(running).is_some() {
+        let attaches = !matches!(policy, AttachPolicy::Never | AttachPolicy::Peek);
+        if attaches && stock(running).is_some() {
             preflight::await_departure(&running.app);
         }
         Self::of(running, policy)
@@ -56,6 +62,7 @@ impl Preflight {
         match self {
             Self::Library(_) => None,
             Self::Pdump(_) => Some(Transport::PDUMP),
+            Self::Peek => Some(Transport::PEEK),
         }
     }
 
@@ -74,6 +81,10 @@ impl Preflight {
                 Ok(Transport::Pdump(Box::new(pdump)))
             }
             (Self::Pdump(_), None) => Err(silent(running)),
+            (Self::Peek, _) => Ok(Transport::Peek(Box::new(PeekOptions {
+                app: running.app.clone(),
+                cpu_percent: PeekOptions::DEFAULT_CPU_PERCENT,
+            }))),
             (Self::Library(socket), _) => Ok(Transport::Library(socket)),
         }
     }

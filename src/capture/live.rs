@@ -10,6 +10,7 @@ use super::args::{Args, Direction};
 use super::destination::Destination;
 use super::watch::Watch;
 use super::{privileges, report, say};
+use crate::attach::peek::PeekedPorts;
 use crate::attach::{CaptureOptions, resolve};
 use crate::{attach, output};
 
@@ -23,6 +24,7 @@ pub(super) fn run(args: &Args, expression: &str, control: &RunControl) -> anyhow
     let ask = ask(args, program);
     let opened = attach::open_all(wanted, &ask, !source.exit_with_app, &control.stop)?;
     let (wanted, sources): (Vec<_>, Vec<_>) = opened.into_iter().unzip();
+    let peeked = PeekedPorts::begin(wanted.iter());
     privileges::relinquish(args.relinquish_privileges.as_deref())?;
     let destination = Destination::of_apps(args, &wanted)?;
     let settings = CaptureSettings {
@@ -49,6 +51,9 @@ pub(super) fn run(args: &Args, expression: &str, control: &RunControl) -> anyhow
     }
     if !args.quiet {
         report::ended(&wanted, &report, recorder.as_deref(), idle);
+        if let Some(peeked) = peeked {
+            say(peeked.coverage(report.rings.seen()).line());
+        }
     }
     match report.failure {
         None => Ok(ExitCode::SUCCESS),

@@ -94,7 +94,7 @@ pub(super) fn ended(
     recorder: Option<&RecorderStatus>,
     idle: Option<(f64, String)>,
 ) {
-    let helped = wanted.iter().filter(|wanted| wanted.transport.via().is_some());
+    let helped = wanted.iter().filter(|wanted| matches!(wanted.transport, Transport::Pdump(_)));
     let helped = helped.map(|wanted| wanted.app.clone()).collect::<Vec<_>>();
     for line in statistics(report, Some(&helped)) {
         say(line);

@@ -15,6 +15,7 @@ use super::queues::QueueLoad;
 use super::report_data::{PacketLosses, ReportData, app_of};
 use super::resolver::NameResolver;
 use super::{conversations, interfaces, listen, queues};
+use crate::attach::peek::PeekCoverage;
 use crate::output;
 
 /// Version of the JSON; raised when a field changes its meaning.
@@ -62,6 +63,9 @@ struct PacketsJson<'a> {
     unknown_links: &'a [UnknownLink],
     lost: u64,
     losses: &'a PacketLosses,
+    /// How much of the packets a sample from the memory of apps is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peek: Option<&'a PeekCoverage>,
     /// Apps that have ended.
     ended: &'a [String],
     conversations: usize,
@@ -206,6 +210,7 @@ fn packets<'a>(data: &'a ReportData, snapshot: &'a FlowSnapshot) -> PacketsJson<
         unknown_links: &snapshot.unknown_links,
         lost: data.lost(),
         losses: &data.losses,
+        peek: data.peek.as_ref(),
         ended: &data.ended,
         conversations: snapshot.flows.len(),
         capacity: snapshot.capacity,

@@ -11,7 +11,7 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow};
 use pmdscope_capture::budget::CpuBudget;
-use pmdscope_capture::{CaptureObserver, CaptureReport, CaptureSettings};
+use pmdscope_capture::{CaptureObserver, CaptureReport, CaptureSettings, CaptureSource, Transport};
 use pmdscope_packets::RunControl;
 
 use self::captures::OpenCaptures;
@@ -21,6 +21,7 @@ use super::counters::CounterReader;
 use super::ipfix;
 use super::report_data::PacketLosses;
 use crate::attach::flow_capture::FlowCapture;
+use crate::attach::peek::PeekedPorts;
 use crate::capture::Direction;
 
 /// What the capture, or what reads a pipe, tells the thread that reports.
@@ -31,6 +32,8 @@ pub(super) struct SharedState {
     pub(super) over: AtomicBool,
     /// Apps whose packets come by a helper.
     helped: Vec<String>,
+    /// Apps whose packets are sampled from their memory.
+    peeked: Option<PeekedPorts>,
 }
 
 #[derive(Debug, Default)]
@@ -92,9 +95,11 @@ pub(super) fn run(args: &Args, control: &RunControl) -> Result<ExitCode> {
     // To count from the same moment on.
     counter_reader.as_mut().map(CounterReader::begin).transpose()?;
     let status = export.as_ref().map(|export| export.status.clone());
-    let helped = captures.sources.iter().filter(|source| source.via.is_some());
+    let is_helped = |source: &&CaptureSource| source.via == Some(Transport::PDUMP);
+    let helped = captures.sources.iter().filter(is_helped);
     let helped = helped.map(|source| source.app.clone()).collect();
-    let shared = SharedState { helped, ..SharedState::default() };
+    let peeked = captures.peeked;
+    let shared = SharedState { helped, peeked, ..SharedState::default() };
     let settings = CaptureSettings {
         duration: args.watch(exports),
         filter: args.expression(),
@@ -105,8 +110,8 @@ pub(super) fn run(args: &Args, control: &RunControl) -> Result<ExitCode> {
     let latest = capture.latest();
     let reporter =
         LiveReporter::new(args, control, &shared, latest, counter_reader, captures.ports, status)?;
-    let budget =
-        (args.sample == SamplingMode::Auto).then(|| CpuBudget::new(args.cpu_budget(), control));
+    let budget = (args.sample == SamplingMode::Auto && shared.peeked.is_none())
+        .then(|| CpuBudget::new(args.cpu_budget(), control));
     let (report, reporter) =
         watch(capture, control, LossObserver { budget, shared: &shared }, reporter)?;
     shared.with(|state| state.losses = PacketLosses::of(&report));

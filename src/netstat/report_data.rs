@@ -13,6 +13,7 @@ use pmdscope_telemetry::{FleetState, Thresholds};
 use serde::Serialize;
 
 use super::resolver::NameResolver;
+use crate::attach::peek::PeekCoverage;
 use crate::attach::transport;
 
 /// How long a single report waits for names.
@@ -31,6 +32,8 @@ pub(super) struct ReportData {
     pub(super) ended: Vec<String>,
     /// Apps whose packets come by a helper.
     pub(super) helped: Vec<String>,
+    /// How much of the packets a sample from the memory of apps is.
+    pub(super) peek: Option<PeekCoverage>,
     /// Counters of the apps, and those of a while before.
     pub(super) counters: Option<AppCounters>,
     /// Ports that packets come from; `None` is all.
@@ -100,6 +103,9 @@ pub(super) struct PacketLosses {
     pub(super) fixed: Vec<String>,
     /// lcores that polled; `None` for files.
     pub(super) lcores: Option<usize>,
+    /// Packets that were looked at, with those that the filter refused.
+    #[serde(skip)]
+    pub(super) seen: u64,
 }
 
 impl PacketLosses {
@@ -113,6 +119,7 @@ impl PacketLosses {
             undirected: 0,
             fixed: report.fixed.clone(),
             lcores: Some(report.nb_rings),
+            seen: report.rings.seen(),
         }
     }
 }
@@ -185,6 +192,7 @@ impl ReportData {
     pub(super) fn caveats(&self) -> Vec<String> {
         let snapshot = self.counted();
         let mut notes = Vec::new();
+        notes.extend(self.peek.as_ref().map(PeekCoverage::line));
         if snapshot.variance > 0 || snapshot.sample > 1 {
             notes.push(format!(
                 "sampled: {}, now one in {}; counts are estimates, ± their standard error",

@@ -83,7 +83,7 @@ impl Obstacle {
 
     /// What to do.
     pub(super) fn cure(&self) -> String {
-        let library = "or link it with libpmdscope";
+        let library = "link it with libpmdscope, or sample its packets with --peek";
         match self {
             Self::Private(option) => format!("restart it without {option}, {library}"),
             Self::Unshared(_) => {
@@ -92,7 +92,8 @@ impl Obstacle {
             Self::Further => format!("give it a --file-prefix of its own, {library}"),
             Self::Secondary(_) => "name the primary one, or link this one with libpmdscope".into(),
             Self::Version { app, .. } => format!(
-                "build pmdscope against {app}, or name another pmdscope-pdump by $PMDSCOPE_PDUMP"
+                "build pmdscope against {app}, name another pmdscope-pdump by $PMDSCOPE_PDUMP, or \
+                 sample its packets with --peek"
             ),
             Self::OtherUser(_) => "run pmdscope as root or as that user".into(),
             Self::Sealed(_) => {

@@ -4,11 +4,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use pmdscope_capture::{CaptureSource as Tap, budget};
+use pmdscope_capture::{CaptureSource as Tap, Transport, budget};
 use pmdscope_flows::SNAPLEN;
 use pmdscope_packets::filter::FilterCompiler;
 use pmdscope_packets::{DIR_RX, DIR_TX, RunControl};
 
+use crate::attach::peek::PeekedPorts;
 use crate::attach::target::CaptureTarget;
 use crate::attach::{self, CaptureOptions, resolve};
 use crate::capture::DEFAULT_RING_SIZE;
@@ -23,6 +24,8 @@ pub(super) struct OpenCaptures {
     pub(super) sources: Vec<Tap>,
     /// What they are of.
     pub(super) ports: Vec<(String, u16)>,
+    /// Those that are sampled from memory.
+    pub(super) peeked: Option<PeekedPorts>,
 }
 
 impl OpenCaptures {
@@ -43,8 +46,10 @@ impl OpenCaptures {
         if is_open(args) {
             opened = opened.context(NO_CAPTURE);
         }
-        let mut captures = Self { sources: Vec::new(), ports: Vec::new() };
-        for (one, source) in opened? {
+        let opened = opened?;
+        let peeked = PeekedPorts::begin(opened.iter().map(|(one, _)| one));
+        let mut captures = Self { sources: Vec::new(), ports: Vec::new(), peeked };
+        for (one, source) in opened {
             captures.add(&one, source);
         }
         Ok(captures)
@@ -75,6 +80,10 @@ fn wanted(args: &Args) -> Result<Vec<CaptureTarget>> {
 fn first_sample(args: &Args, control: &RunControl, wanted: &[CaptureTarget]) -> u32 {
     if let SamplingMode::Fixed(sample) = args.sample {
         return sample.get();
+    }
+    // Few packets are seen of an app that is sampled from its memory.
+    if wanted.iter().any(|one| matches!(one.transport, Transport::Peek(_))) {
+        return 1;
     }
     let known = args.expression().is_empty().then(|| rate(args, wanted).ok()).flatten();
     let sample = budget::first_sample(known.unwrap_or(0.0), args.cpu_budget());

@@ -12,6 +12,7 @@ use pmdscope_render::number::{count, seconds};
 use pmdscope_telemetry::Thresholds;
 
 use super::SharedState;
+use crate::attach::peek::PeekCoverage;
 use crate::netstat::args::{Args, ReportView};
 use crate::netstat::counters::CounterReader;
 use crate::netstat::report_data::ReportData;
@@ -133,6 +134,7 @@ impl<'a> LiveReporter<'a> {
             losses: self.shared.with(|state| state.losses.clone()),
             ended: self.shared.with(|state| state.ended.iter().cloned().collect()),
             helped: self.shared.helped.clone(),
+            peek: self.coverage(),
             counters: self
                 .counter_reader
                 .as_mut()
@@ -143,6 +145,11 @@ impl<'a> LiveReporter<'a> {
             thresholds: self.thresholds,
             names: self.names.clone(),
         })
+    }
+
+    fn coverage(&self) -> Option<PeekCoverage> {
+        let seen = self.shared.with(|state| state.losses.seen);
+        self.shared.peeked.as_ref().map(|peeked| peeked.coverage(seen))
     }
 
     /// Says what became of apps and collectors.
