@@ -49,7 +49,7 @@ impl Switch {
         vsctl(&["add-br", "bridge", "--", "set", "bridge", "bridge", "datapath_type=netdev"])?;
         for (number, device) in devices.iter().enumerate() {
             let port = format!("port{number}");
-            let devargs = format!("options:dpdk-devargs={device}");
+            let devargs = format!("options:dpdk-devargs=\"{device}\"");
             vsctl(&[
                 "add-port",
                 "bridge",

@@ -103,30 +103,45 @@ impl Pair {
 
     /// Starts a generator with further arguments; its summary goes to `generator.json`.
     pub fn generate(&self, scratch: &Scratch, args: &[&str]) -> Result<Generator> {
-        let json = scratch.path("generator.json");
-        let mut command = Command::new(programs::generator()?);
-        eal(&mut command, "0@0", &self.generator_prefix, self.memory);
-        command.args(["--vdev", &self.generator_device()]);
-        if self.options.link == Link::Virtio {
-            // vhost-user passes one descriptor per memory segment, and takes eight at most.
-            command.arg("--single-file-segments");
-        }
-        command.args(["--", "--queues", &self.options.queues.to_string(), "--json"]).arg(&json);
-        command.args(args);
-        let process = Process::spawn("generator", &mut command, scratch.dir())?;
-        Ok(Generator { process, json })
+        let queues = self.options.queues.to_string();
+        let own = ["--queues", &queues].into_iter().chain(args.iter().copied());
+        let own: Vec<_> = own.map(str::to_owned).collect();
+        let (link, prefix) = (self.options.link, &self.generator_prefix);
+        generate(scratch, link, &self.socket, prefix, self.memory, &own)
     }
+}
 
-    fn generator_device(&self) -> String {
-        let socket = self.socket.display();
-        let queues = self.options.queues;
-        match self.options.link {
-            Link::Virtio => {
-                format!("net_virtio_user0,path={socket},queues={queues},queue_size=1024")
-            }
-            Link::Memif => {
-                format!("net_memif0,role=client,socket={socket},socket-abstract=no")
-            }
+/// Starts a generator at the other end of a link; its summary goes to `generator.json`.
+pub fn generate(
+    scratch: &Scratch,
+    link: Link,
+    socket: &Path,
+    prefix: &str,
+    memory: Memory,
+    args: &[String],
+) -> Result<Generator> {
+    let json = scratch.path("generator.json");
+    let queues = args.iter().skip_while(|arg| *arg != "--queues").nth(1);
+    let mut command = Command::new(programs::generator()?);
+    eal(&mut command, "0@0", prefix, memory);
+    command.args(["--vdev", &generator_device(link, socket, queues.map_or("1", String::as_str))]);
+    if link == Link::Virtio {
+        // vhost-user passes one descriptor per memory segment, and takes eight at most.
+        command.arg("--single-file-segments");
+    }
+    command.arg("--").args(args).arg("--json").arg(&json);
+    let process = Process::spawn("generator", &mut command, scratch.dir())?;
+    Ok(Generator { process, json })
+}
+
+fn generator_device(link: Link, socket: &Path, queues: &str) -> String {
+    let socket = socket.display();
+    match link {
+        Link::Virtio => {
+            format!("net_virtio_user0,path={socket},queues={queues},queue_size=1024")
+        }
+        Link::Memif => {
+            format!("net_memif0,role=client,socket={socket},socket-abstract=no")
         }
     }
 }

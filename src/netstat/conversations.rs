@@ -190,10 +190,10 @@ fn notes(data: &ReportData, snapshot: &FlowSnapshot, flows: &[&Flow], shown: usi
     notes.push(total(data, snapshot));
     notes.extend(data.caveats());
     if flows[..shown].iter().any(|flow| flow.unknown != pmdscope_flows::SenderCounts::default()) {
-        notes.push(
-            "no packet direction in the file: Local sent the first packet, RX is what Remote sent"
-                .to_owned(),
-        );
+        let place = if data.peek.is_some() { "" } else { " in the file" };
+        notes.push(format!(
+            "no packet direction{place}: Local sent the first packet, RX is what Remote sent"
+        ));
     }
     notes
 }

@@ -156,6 +156,7 @@ impl PacketSampler {
                     pool.fingerprints.entry(mbuf.address).or_insert(EMPTY);
                     continue;
                 }
+                MbufContent::BeyondLook => continue,
                 MbufContent::Implausible => {
                     counts.implausible += u64::from(show.is_some());
                     continue;
@@ -188,8 +189,9 @@ impl PacketSampler {
         let pool = &mut pools[index];
         let end = |one: &ChangedMbuf<'_>| one.header.begin + one.header.data_len.min(*snaplen);
         let addresses: Vec<_> = changed.iter().map(|one| one.mbuf.address).collect();
-        let size = changed.iter().map(end).max().unwrap_or(0).max(pool.look_bytes);
-        let first = (size > pool.look_bytes).then(|| read_all(target, &addresses, size, counts));
+        let length = changed.first().map_or(0, |one| one.looked.len());
+        let size = changed.iter().map(end).max().unwrap_or(0).max(length);
+        let first = (size > length).then(|| read_all(target, &addresses, size, counts));
         let first = first.transpose()?;
         let second = read_all(target, &addresses, size, counts)?;
         let free = pool.still_free(target, &addresses, counts)?;

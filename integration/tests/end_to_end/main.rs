@@ -31,6 +31,7 @@ mod netstat_views;
 mod pdump;
 mod pdump_kill;
 mod pool_counts;
+mod peek;
 mod recorder;
 mod recording;
 mod reflector;
@@ -125,6 +126,7 @@ fn main() -> ExitCode {
         pdump::trials(),
         pdump_kill::trials(),
         pool_counts::trials(),
+        peek::trials(),
         netstat::trials(),
         netstat_views::trials(),
         ipfix::trials(),

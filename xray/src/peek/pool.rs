@@ -67,6 +67,8 @@ pub(super) enum MbufContent {
     Packet(PacketHeader),
     /// It was never used, or was given back without a packet.
     Empty,
+    /// A packet that begins behind what was read.
+    BeyondLook,
     Implausible,
 }
 
@@ -219,7 +221,7 @@ impl SampledPool {
 
     pub(super) fn fingerprint(&self, bytes: &[u8], header: PacketHeader) -> u64 {
         let end = header.begin + header.data_len.min(FINGERPRINT_BYTES);
-        self.hasher.hash_one(&bytes[header.begin.min(bytes.len())..end.min(bytes.len())])
+        self.hasher.hash_one(bytes.get(header.begin..end))
     }
 
     pub(super) fn content(
@@ -236,8 +238,16 @@ impl SampledPool {
         let free = u16_at(bytes, layout.refcnt) == 1
             && u16_at(bytes, layout.nb_segs) == 1
             && word(bytes, layout.next) == 0;
-        let header = self.header(target, address, bytes).filter(|_| free);
-        header.map_or(MbufContent::Implausible, MbufContent::Packet)
+        let Some(header) = self.header(target, address, bytes).filter(|_| free) else {
+            return MbufContent::Implausible;
+        };
+        // A fingerprint is always of the same bytes: next time they are read.
+        let needed = header.begin + header.data_len.min(FINGERPRINT_BYTES);
+        if needed > bytes.len() {
+            self.look_bytes = self.look_bytes.max(needed);
+            return MbufContent::BeyondLook;
+        }
+        MbufContent::Packet(header)
     }
 
     /// The packet of a free mbuf; `None` if its values contradict each other.

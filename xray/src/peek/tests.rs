@@ -53,16 +53,21 @@ impl Bytes {
 
     /// A free mbuf with a packet of `len` bytes, of which its segment has `data.len()`.
     fn packet(&mut self, number: u64, len: u32, data: &[u8]) {
+        self.packet_behind(128, number, len, data);
+    }
+
+    /// As above, so many bytes into its buffer.
+    fn packet_behind(&mut self, offset: u16, number: u64, len: u32, data: &[u8]) {
         let (at, layout) = (mbuf(number), &Layout::DPDK_22_11.mbuf);
         self.put(at + layout.buf_addr, &(at + layout.bytes).to_le_bytes());
         self.put(at + layout.buf_len, &640u16.to_le_bytes());
-        self.put(at + layout.data_off, &128u16.to_le_bytes());
+        self.put(at + layout.data_off, &offset.to_le_bytes());
         self.put(at + layout.refcnt, &1u16.to_le_bytes());
         self.put(at + layout.nb_segs, &1u16.to_le_bytes());
         self.put(at + layout.port, &3u16.to_le_bytes());
         self.put(at + layout.pkt_len, &len.to_le_bytes());
         self.put(at + layout.data_len, &u16::try_from(data.len()).unwrap().to_le_bytes());
-        self.put(at + layout.bytes + 128, data);
+        self.put(at + layout.bytes + u64::from(offset), data);
     }
 }
 
@@ -196,6 +201,23 @@ fn long_packets_are_cut_and_keep_their_length() {
     app.write(|bytes| bytes.packet(5, 400, &[9; 400]));
     assert!(pass(&mut sampler).is_empty(), "this one may be a following segment");
     assert_eq!(sampler.counts().implausible, 1);
+}
+
+#[test]
+fn packets_far_behind_the_header_are_told_apart() {
+    let app = App::new();
+    app.write(|bytes| {
+        for number in 0..MBUFS {
+            bytes.packet_behind(500, number, 100, &[7; 100]);
+        }
+    });
+    let mut sampler = app.sampler(1500);
+    assert!(pass(&mut sampler).is_empty(), "the first look ended before them");
+    for content in 0..3 {
+        app.write(|bytes| bytes.packet_behind(500, 15, 100, &[content; 100]));
+        assert_eq!(pass(&mut sampler), [(Some(3), 100, vec![content; 100])]);
+        assert!(pass(&mut sampler).is_empty());
+    }
 }
 
 #[test]
