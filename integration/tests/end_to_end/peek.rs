@@ -9,14 +9,14 @@ use libtest_mimic::Trial;
 use pmdscope_integration::openvswitch::Switch;
 use pmdscope_integration::oracle::{capinfos, tshark_fields};
 use pmdscope_integration::pair::{Generator, Link, generate};
-use pmdscope_integration::process::run;
+use pmdscope_integration::process::{run, wait_until};
 use pmdscope_integration::programs;
 use pmdscope_integration::scratch::{Memory, Scratch};
 use pmdscope_integration::testpmd::{Setup, Testpmd};
 use pmdscope_integration::wire::{Captured, Traffic, captured};
 use serde_json::Value;
 
-use crate::support::{LIMIT, Needs, await_packets, pmdscope_json, trial};
+use crate::support::{LIMIT, Needs, await_packets, packets_received, pmdscope_json, trial};
 
 const TRAFFIC: Traffic =
     Traffic { src_mac: [2, b'p', b'e', b'e', b'k', 1], sizes: (64, 1514), flows: 4 };
@@ -69,6 +69,10 @@ fn open_vswitch(scratch: &Scratch) -> Result<()> {
     let socket = scratch.path("link.sock");
     let device = format!("net_vhost0,iface={}", socket.display());
     let switch = Switch::start(scratch, &[&device], "")?;
+    // It has no counters of a port before it has started it.
+    wait_until("the port to be started", LIMIT, || {
+        Ok(socket.exists() && packets_received(switch.app()).is_ok())
+    })?;
     let generator = generate(
         scratch,
         Link::Virtio,
