@@ -370,7 +370,8 @@ impl AppMessage {
         out[6..8].copy_from_slice(&self.kind.to_ne_bytes());
         out[8..12].copy_from_slice(&self.value.to_ne_bytes());
         let room = &mut out[16..MESSAGE_SIZE - 1];
-        let end = self.text.floor_char_boundary(room.len());
+        let most = room.len().min(self.text.len());
+        let end = (0..=most).rev().find(|end| self.text.is_char_boundary(*end)).unwrap_or(0);
         room[..end].copy_from_slice(&self.text.as_bytes()[..end]);
         out
     }
