@@ -6,6 +6,9 @@
 //! from 21.11 to 25.11: the magic number and the version at its begin, and soon behind them the
 //! `struct rte_fbarray` named `memzone`, whose elements are `struct rte_memzone`.
 
+use std::thread::sleep;
+use std::time::Duration;
+
 use crate::error::XrayError;
 use crate::memory::{Memory, read_array};
 use crate::search;
@@ -40,6 +43,9 @@ const MOST_ADDRESS: u64 = 1 << 56;
 
 /// How often the memzones are read while they change.
 const ATTEMPTS: u32 = 5;
+
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// The memory configuration of an app.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,22 +151,29 @@ impl ZoneArray {
     }
 
     /// The memzones, by address. The app may reserve and free memzones meanwhile: then they are read again.
+    /// Those that are not reserved yet, or free at the end, of an app that is stopped, are left out.
     fn read(&self, memory: &dyn Memory) -> Result<Vec<Memzone>, XrayError> {
         let mut bytes = vec![0; self.elements * ZONE_BYTES + self.mask_bytes()];
         let mut again = vec![0; bytes.len()];
+        let mut last = None;
         memory.read(self.data, &mut bytes)?;
         for _ in 0..ATTEMPTS {
             memory.read(self.data, &mut again)?;
-            if bytes == again {
-                return self.parse_zones(&bytes);
+            last = (bytes == again).then(|| self.parse_zones(&bytes));
+            match &last {
+                Some(Ok((_, changing))) if *changing == 0 => break,
+                _ => sleep(PAUSE),
             }
             std::mem::swap(&mut bytes, &mut again);
         }
         let why = format!("they changed each of {ATTEMPTS} times that they were read");
-        Err(XrayError::implausible("the memzones", why))
+        let (memzones, _) =
+            last.unwrap_or_else(|| Err(XrayError::implausible("the memzones", why)))?;
+        Ok(memzones)
     }
 
-    fn parse_zones(&self, bytes: &[u8]) -> Result<Vec<Memzone>, XrayError> {
+    /// The memzones, by address, and how many more are just reserved or freed.
+    fn parse_zones(&self, bytes: &[u8]) -> Result<(Vec<Memzone>, usize), XrayError> {
         let implausible = |why: String| XrayError::implausible("the memzones", why);
         let (zones, mask) = bytes.split_at(self.elements * ZONE_BYTES);
         let words = Field { bytes: mask, offset: 0 }.u32() as usize;
@@ -172,33 +185,40 @@ impl ZoneArray {
             word & 1 << (index % 64) != 0
         };
         let used = zones.chunks_exact(ZONE_BYTES).enumerate().filter(|(index, _)| is_used(*index));
-        let mut memzones = Vec::new();
+        let (mut memzones, mut changing) = (Vec::new(), 0);
         for (index, bytes) in used {
-            let Some(zone) = zone(bytes) else {
+            let zone = zone(bytes);
+            if zone.name.is_empty() || zone.address == 0 || zone.bytes == 0 {
+                changing += 1;
+            } else if is_plausible(&zone) {
+                memzones.push(zone);
+            } else {
                 return Err(implausible(format!("number {index} has no valid name or address")));
-            };
-            memzones.push(zone);
+            }
         }
         memzones.sort_by_key(|zone| zone.address);
         let mut pairs = memzones.iter().zip(memzones.iter().skip(1));
         if let Some((one, other)) = pairs.find(|(one, other)| one.contains(other.address)) {
             return Err(implausible(format!("{} and {} overlap", one.name, other.name)));
         }
-        Ok(memzones)
+        Ok((memzones, changing))
     }
 }
 
-/// A `struct rte_memzone` in use.
-fn zone(bytes: &[u8]) -> Option<Memzone> {
+/// A `struct rte_memzone`.
+fn zone(bytes: &[u8]) -> Memzone {
     let field = |offset| Field { bytes, offset };
-    let name = field(0).text(ZONE_NAME_BYTES);
-    let (address, length) = (field(ZONE_ADDRESS).u64(), field(ZONE_LEN).u64());
-    let valid = !name.is_empty()
-        && name.len() < ZONE_NAME_BYTES
-        && !name.contains(char::is_control)
-        && address > 0
-        && address.checked_add(length).is_some_and(|end| end < MOST_ADDRESS);
-    valid.then_some(Memzone { name, address, bytes: length })
+    Memzone {
+        name: field(0).text(ZONE_NAME_BYTES),
+        address: field(ZONE_ADDRESS).u64(),
+        bytes: field(ZONE_LEN).u64(),
+    }
+}
+
+fn is_plausible(zone: &Memzone) -> bool {
+    zone.name.len() < ZONE_NAME_BYTES
+        && !zone.name.contains(char::is_control)
+        && zone.address.checked_add(zone.bytes).is_some_and(|end| end < MOST_ADDRESS)
 }
 
 #[cfg(test)]

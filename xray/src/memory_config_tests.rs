@@ -1,5 +1,7 @@
 //! Memory configurations that are made here, whole and broken.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use proptest::prelude::*;
 
 use super::*;
@@ -111,12 +113,58 @@ fn memzones_that_contradict_each_other_are_refused() {
     };
     let long = "x".repeat(32);
     refused(pieces(64, &[(3, &long, 0x1000, 1)]), "number 3 has no valid name or address");
-    refused(pieces(64, &[(0, "MP_a", 0, 1)]), "number 0");
     refused(pieces(64, &[(0, "MP_a", u64::MAX - 4, 8)]), "number 0");
     refused(pieces(64, &[(0, "a", 0x1000, 0x100), (1, "b", 0x10ff, 1)]), "a and b overlap");
     let mut words = pieces(64, &[]);
     put(&mut words.0[1].1, 64 * 72, &[9]);
     refused(words, "9 words for 64 elements");
+}
+
+/// Of an app that was stopped while it reserved or freed them.
+#[test]
+fn memzones_that_are_not_whole_are_left_out() {
+    let zones =
+        [(0, "", 0x1000, 8), (1, "MP_a", 0, 8), (2, "MP_b", 0x2000, 0), (3, "c", 0x3000, 8)];
+    let config = find(&pieces(64, &zones)).unwrap();
+    assert_eq!(config.memzones.iter().map(|zone| zone.address).collect::<Vec<_>>(), [0x3000]);
+}
+
+/// Memory whose memzones are others each time that they are read, so many times.
+#[derive(Debug)]
+struct Changing {
+    pieces: Pieces,
+    changes: AtomicU64,
+}
+
+impl Memory for Changing {
+    fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), XrayError> {
+        self.pieces.read(address, buffer)?;
+        let left = self.changes.load(Ordering::Relaxed);
+        // Searches read in chunks, and the array is read as it is.
+        if address == DATA && left > 0 && buffer.len() == self.pieces.0[1].1.len() - 1 {
+            self.changes.store(left - 1, Ordering::Relaxed);
+            put(buffer, 40, &(0x1000 + left * 0x1000).to_le_bytes());
+        }
+        Ok(())
+    }
+
+    fn maps(&self) -> Result<Vec<Mapping>, XrayError> {
+        self.pieces.maps()
+    }
+}
+
+#[test]
+fn memzones_that_change_are_read_until_they_hold_still() {
+    let find = |changes| {
+        let mut pieces = pieces(64, &[(0, "MP_a", 0x1000, 0x100)]);
+        pieces.0[1].1.push(0);
+        MemoryConfig::find(&Changing { pieces, changes: AtomicU64::new(changes) })
+    };
+    for changes in [1, u64::from(ATTEMPTS) - 1] {
+        assert_eq!(find(changes).unwrap().memzones[0].address, 0x1000, "{changes} changes");
+    }
+    let error = find(100).unwrap_err().to_string();
+    assert!(error.contains("they changed each of 5 times"), "{error}");
 }
 
 #[test]
