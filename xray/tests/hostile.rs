@@ -3,19 +3,23 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use pmdscope_testing::{limited, skip};
-use pmdscope_xray::{Memory, ProcessMemory, ReadBudget, XrayError};
+use pmdscope_xray::{AccessDenial, Memory, ProcessMemory, ReadBudget, XrayError};
 
 /// How long memory is waited for that is gone before it is read.
 const LONG: Duration = Duration::from_secs(60);
 
 /// Set where this program runs in a PID namespace of its own.
 const NAMESPACE: &str = "PMDSCOPE_TEST_NAMESPACE";
+
+/// The process that this program, run by another user, may not read.
+const DENIED: &str = "PMDSCOPE_TEST_DENIED";
 
 /// Runs `attempt` while other threads map and unmap memory, until it is true.
 fn while_maps_change(mut attempt: impl FnMut() -> bool) {
@@ -136,4 +140,37 @@ fn pid_reuse() {
     assert!(matches!(memory.maps(), Err(XrayError::Ended { .. })));
     second.kill().unwrap();
     second.wait().unwrap();
+}
+
+/// Runs again as another user, who may not read a process of root.
+#[test]
+fn a_process_of_another_user_is_denied_with_the_cause() {
+    const TEST: &str = "a_process_of_another_user_is_denied_with_the_cause";
+    const NOBODY: u32 = 65534;
+    if let Ok(pid) = std::env::var(DENIED) {
+        let error = ProcessMemory::open(pid.parse().unwrap()).unwrap_err();
+        let denial = AccessDenial::OtherUser { uid: 0 };
+        let is_denied =
+            matches!(&error, XrayError::NotAllowed { denial: cause, .. } if *cause == denial);
+        let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+        assert!(is_denied || scope.trim() == "3", "{error}");
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        return skip(TEST, "only root may become another user");
+    }
+    let mut target = child();
+    let mut probe = Command::new("/proc/self/exe");
+    probe
+        .args(["--exact", TEST, "--nocapture"])
+        .env(DENIED, target.id().to_string())
+        .current_dir("/")
+        .uid(NOBODY)
+        .gid(NOBODY);
+    let probe = limited(probe.stdout(Stdio::piped()).spawn().unwrap());
+    let output = probe.wait_with_output().unwrap();
+    target.kill().unwrap();
+    target.wait().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
 }
