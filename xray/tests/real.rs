@@ -147,15 +147,15 @@ fn assert_opened(app: &DiscoveredApp) -> Result<(), Failed> {
         }
         Ok(target)
     })?;
-    assert_pool(&target);
-    Ok(())
+    assert_pool(&target)
 }
 
-fn assert_pool(target: &XrayTarget) {
+fn assert_pool(target: &XrayTarget) -> Result<(), Failed> {
     let pools = target.pools();
     let pool = pools.iter().flatten().find(|pool| pool.name == "mb_pool_0");
-    let pool = pool.unwrap_or_else(|| panic!("no pool mb_pool_0 in {pools:?}"));
+    let pool = pool.ok_or_else(|| format!("no pool mb_pool_0 in {pools:?}"))?;
     assert_eq!((pool.size, pool.populated), (2048, 2048));
+    Ok(())
 }
 
 fn one_app(eal: &[&str]) -> Result<(), Failed> {
@@ -217,7 +217,7 @@ fn stopped() -> Result<(), Failed> {
             Some(app) if app.state != Reachability::Live => Ok(app),
             other => Err(format!("not stopped: {other:?}")),
         })?;
-        assert_pool(&XrayTarget::open(&app, ReadBudget::UNLIMITED)?);
+        assert_pool(&XrayTarget::open(&app, ReadBudget::UNLIMITED)?)?;
     }
     Ok(())
 }
