@@ -61,7 +61,9 @@ impl FreeObjects {
             PoolHandler::Unknown => None,
         };
         let mut caches = caches(target, pool)?;
-        caches.values_mut().for_each(|cache| cache.sort_unstable());
+        for cache in caches.values_mut() {
+            cache.sort_unstable();
+        }
         if let Some(common) = &mut common {
             common.sort_unstable();
             common.dedup();

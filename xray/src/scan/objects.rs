@@ -4,13 +4,12 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use crate::error::XrayError;
-use crate::memory::read_u64;
-use crate::target::{Pool, XrayTarget};
+use crate::target::{Field, Pool, XrayTarget};
 
 /// Most object headers of one read: `IOV_MAX` of Linux.
 const MOST_PER_READ: usize = 1024;
 
-/// Object headers of the first read, and of those behind a gap.
+/// Object headers of the first read, and of those behind one that was not where it was expected.
 const FEW_PER_READ: usize = 8;
 
 /// The objects of one mempool.
@@ -49,14 +48,16 @@ fn chunks(target: &XrayTarget, pool: &Pool) -> Result<Vec<Range<u64>>, XrayError
     let layout = &target.layout.memhdr;
     let (mut chunks, mut seen) = (Vec::new(), BTreeSet::new());
     let mut next = pool.first_chunk;
+    let mut header = vec![0; usize::try_from(layout.bytes).unwrap_or_default()];
     while next != 0 {
-        let field = |offset| read_u64(&*target.memory, next.wrapping_add(offset));
-        let (begin, bytes) = (field(layout.addr)?, field(layout.len)?);
+        target.memory.read(next, &mut header)?;
+        let field = |offset| Field { bytes: &header, offset }.u64();
+        let (begin, bytes) = (field(layout.addr), field(layout.len));
         match begin.checked_add(bytes) {
             Some(end) if begin > 0 && bytes > 0 && seen.insert(next) => chunks.push(begin..end),
             _ => return Err(torn(pool, format!("a chunk of {bytes} bytes at {begin:#x}"))),
         }
-        next = field(layout.next)?;
+        next = field(layout.next);
     }
     if chunks.len() != pool.chunks as usize {
         let why = format!("it has {} chunks, and tells {}", chunks.len(), pool.chunks);
@@ -91,18 +92,54 @@ struct ObjectList<'a> {
     chunks: &'a [Range<u64>],
 }
 
+/// Where the headers of a list are expected: in rows without a gap, each as long as the one before it, for
+/// no object lies across the end of a page.
+#[derive(Clone, Copy, Debug)]
+struct Expected {
+    /// Bytes from one header to the next in a row.
+    slot: u64,
+    /// Headers of a row; 0 while that is not known.
+    row: u64,
+    /// Bytes from the last header of a row to the first of the next.
+    gap: u64,
+    /// Headers of the present row that were read.
+    in_row: u64,
+}
+
+impl Expected {
+    /// The header behind `header`, which is counted as read.
+    fn after(&mut self, header: u64) -> Option<u64> {
+        if self.in_row + 1 == self.row {
+            self.in_row = 0;
+            return header.checked_add(self.gap);
+        }
+        self.in_row += 1;
+        header.checked_add(self.slot)
+    }
+
+    /// The list went on elsewhere; `read` headers of the row were read.
+    fn learn(&mut self, last: u64, next: u64, read: u64) {
+        if Some(next) == last.checked_add(self.slot) {
+            *self = Self { row: 0, in_row: read, ..*self };
+        } else {
+            *self = Self { row: read, gap: next.saturating_sub(last), in_row: 0, ..*self };
+        }
+    }
+}
+
 impl ObjectList<'_> {
     fn addresses(&self) -> Result<Vec<u64>, XrayError> {
         let populated = self.pool.populated as usize;
         let mut addresses = Vec::with_capacity(populated.min(1 << 20));
         let mut next = self.pool.first_object_header;
-        let mut expected = FEW_PER_READ;
+        let mut expected = Expected { slot: slot_bytes(self.pool), row: 0, gap: 0, in_row: 0 };
+        let mut most = FEW_PER_READ;
         while next != 0 && addresses.len() < populated {
-            let most = expected.min(populated - addresses.len());
+            let wanted = most.min(populated - addresses.len());
             let before = addresses.len();
-            next = self.follow(next, most, &mut addresses)?;
-            let followed = addresses.len() - before;
-            expected = if followed == most { (most * 2).min(MOST_PER_READ) } else { FEW_PER_READ };
+            next = self.follow(next, wanted, &mut expected, &mut addresses)?;
+            let as_expected = addresses.len() - before == wanted;
+            most = if as_expected { (most * 2).min(MOST_PER_READ) } else { FEW_PER_READ };
         }
         if next != 0 || addresses.len() != populated {
             let why = format!("its list has {} of {populated} objects", addresses.len());
@@ -111,15 +148,17 @@ impl ObjectList<'_> {
         Ok(addresses)
     }
 
-    /// Reads headers that follow each other without a gap, from `first` on; returns where the list goes on.
-    fn follow(&self, first: u64, most: usize, addresses: &mut Vec<u64>) -> Result<u64, XrayError> {
+    /// Reads headers from `first` on, as far as they are where they are expected; returns where the list
+    /// goes on.
+    fn follow(
+        &self,
+        first: u64,
+        most: usize,
+        expected: &mut Expected,
+        addresses: &mut Vec<u64>,
+    ) -> Result<u64, XrayError> {
         let layout = &self.target.layout.objhdr;
-        let stride = slot_bytes(self.pool);
-        let chunk = self.chunk_of(first)?;
-        let behind = chunk.end - first;
-        let fit = usize::try_from(behind / stride).unwrap_or(usize::MAX).max(1);
-        let headers: Vec<u64> =
-            (0..most.min(fit) as u64).map(|place| first + place * stride).collect();
+        let headers = self.expected_headers(first, most, *expected)?;
         let bytes = usize::try_from(layout.bytes).unwrap_or_default().max(1);
         let mut read = vec![0; headers.len() * bytes];
         self.target.memory.read_pieces(&headers, &mut read)?;
@@ -129,17 +168,44 @@ impl ObjectList<'_> {
         };
         let mut next = first;
         for (address, header) in headers.iter().zip(read.chunks_exact(bytes)) {
-            if *address != next {
-                break;
-            }
             if word(header, layout.mp) != Some(self.pool.address) {
                 let why = format!("the object header at {address:#x} is of another pool");
                 return Err(torn(self.pool, why));
             }
             addresses.push(address.saturating_add(layout.bytes));
             next = word(header, layout.next).unwrap_or_default();
+            let read_of_row = expected.in_row + 1;
+            if expected.after(*address) != Some(next) {
+                expected.learn(*address, next, read_of_row);
+                break;
+            }
         }
         Ok(next)
+    }
+
+    /// Up to `most` headers from `first` on, as far as they are in the pool's memory.
+    fn expected_headers(
+        &self,
+        first: u64,
+        most: usize,
+        mut expected: Expected,
+    ) -> Result<Vec<u64>, XrayError> {
+        let mut headers = vec![first];
+        let mut chunk = self.chunk_of(first)?;
+        let (mut last, objhdr) = (first, self.target.layout.objhdr.bytes);
+        while headers.len() < most {
+            let Some(next) = expected.after(last) else { break };
+            if !chunk.contains(&next) {
+                let Ok(other) = self.chunk_of(next) else { break };
+                chunk = other;
+            }
+            if chunk.end - next < objhdr {
+                break;
+            }
+            headers.push(next);
+            last = next;
+        }
+        Ok(headers)
     }
 
     fn chunk_of(&self, header: u64) -> Result<&Range<u64>, XrayError> {

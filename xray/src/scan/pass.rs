@@ -98,9 +98,8 @@ impl Scanner<'_> {
     pub(super) fn pass(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Pass, XrayError> {
         let memory = &*self.target.memory;
         let free_before = self.free()?;
-        let sources = memory
-            .process()
-            .map_or_else(HolderSources::default, |pid| HolderSources::of_process(pid));
+        let sources =
+            memory.process().map_or_else(HolderSources::default, HolderSources::of_process);
         let holders = HolderMap::new(self.target, &sources)?;
         let maps = memory.maps()?;
         let mut pass = Pass {

@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn arguments_of_a_call_are_read_and_those_of_running_threads_are_not() {
         let call = "1 0x5 0x7f10 0x40 0x0 0x0 0x0 0x7ffe10 0x7f4410\n";
-        assert!(arguments(call).contains(&(0x7ffe10, 0x7f10)));
+        assert!(arguments(call).contains(&(0x007f_fe10, 0x7f10)));
         assert_eq!(arguments("running\n"), []);
         assert_eq!(arguments("-1 0x7ffe10 0x7f4410\n"), []);
     }

@@ -122,7 +122,6 @@ fn make(fates: &[Fate], app: &mut MadeUpApp) -> Expected {
     }
     app.free_to_ring(&common);
     app.enqueue(&queued);
-    // One slot behind the live ones, that the ring of this size has used before.
     expected.common = common.len() as u64;
     expected.queued = queued.len() as u64;
     expected
@@ -254,7 +253,7 @@ fn an_mbuf_that_moves_ahead_of_the_search_is_not_lost() {
         if (made_up::HEAP..made_up::GUEST).contains(&address) {
             reads += 1;
             let (here, there) = if reads.is_multiple_of(2) { (low, high) } else { (high, low) };
-            let value = if reads % 3 == 0 { MadeUpApp::mbuf(3) } else { 0 };
+            let value = if reads.is_multiple_of(3) { MadeUpApp::mbuf(3) } else { 0 };
             made_up::put(bytes, here, value);
             made_up::put(bytes, there, 0);
         }
@@ -289,9 +288,11 @@ fn an_mbuf_that_changes_or_was_free_is_not_lost() {
 #[test]
 fn an_app_that_ends_is_an_error() {
     let app = MadeUpApp::new(10, PoolHandler::Ring);
-    app.before_read(|address, _| match (made_up::HEAP..made_up::GUEST).contains(&address) {
-        true => Err(XrayError::Ended { pid: 4711 }),
-        false => Ok(()),
+    app.before_read(|address, _| {
+        if (made_up::HEAP..made_up::GUEST).contains(&address) {
+            return Err(XrayError::Ended { pid: 4711 });
+        }
+        Ok(())
     });
     let error = scan(&app.target, &settings(), &mut |_| {}).unwrap_err();
     assert!(matches!(error, XrayError::Ended { pid: 4711 }));
