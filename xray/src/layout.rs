@@ -1,6 +1,7 @@
 //! Where the fields of DPDK's structures are: offsets in bytes, by release and build options.
 
 mod dpdk_22_11;
+mod dwarf;
 mod machine;
 mod plausible;
 mod structures;
@@ -86,7 +87,8 @@ pub struct Layout {
 impl Layout {
     /// The layout of an app that states to be of this version of DPDK, such as "DPDK 22.11.11". Which
     /// options its DPDK was built with is found by comparing its mempools with the layout of each; one
-    /// without mempools has the usual options.
+    /// without mempools has the usual options. Debug information of the app, or in separate files, is
+    /// preferred to the table.
     ///
     /// # Errors
     /// [`XrayError::UnknownLayout`] if the release is not known, or no layout is plausible; those of
@@ -96,17 +98,34 @@ impl Layout {
         memory: &dyn Memory,
         memzones: &[Memzone],
     ) -> Result<Self, XrayError> {
+        Self::select_with(&dwarf::offsets_of_app(memory), version, memory, memzones)
+    }
+
+    fn select_with(
+        debug: &Offsets,
+        version: &str,
+        memory: &dyn Memory,
+        memzones: &[Memzone],
+    ) -> Result<Self, XrayError> {
         let unknown = |why| XrayError::UnknownLayout { version: version.to_owned(), why };
-        let release = version::release(version).map_err(unknown)?;
+        let release = version::stated(version).map_err(unknown)?;
         let machines = machine::of(memory)?.map_err(unknown)?;
-        let mut refusal = None;
-        for machine in machines {
+        let table = Offsets::new();
+        let sources = [debug, &table].into_iter().skip(usize::from(debug.is_empty()));
+        let mut refusal = version::known(release).err();
+        for (source, machine) in
+            sources.flat_map(|source| machines.iter().map(move |m| (source, *m)))
+        {
             for build in Build::OF_POOLS {
-                let layout = Self::of(release, *machine, build).map_err(unknown)?;
-                match layout.compared(memory, memzones)? {
+                let of = |build| Self::of(release, machine, build, source);
+                let compared = match of(build) {
+                    Ok(layout) => layout.compared(memory, memzones)?,
+                    Err(why) => Err(why),
+                };
+                match compared {
                     Ok(PoolEvidence { max_lcore, no_iova }) => {
                         let build = Build { no_iova: no_iova == Some(true), ..build };
-                        let layout = Self::of(release, *machine, build).map_err(unknown)?;
+                        let layout = of(build).map_err(unknown)?;
                         return Ok(layout.with_max_lcore(max_lcore.unwrap_or(USUAL_MAX_LCORE)));
                     }
                     // Why the usual build is not plausible says more than why a rare one is not.
@@ -154,9 +173,15 @@ impl Layout {
         self
     }
 
-    /// What the table says of a build.
-    fn of(release: Release, machine: Machine, build: Build) -> Result<Self, String> {
-        let offsets = table::offsets(release, machine, build);
+    /// What the table says of a build, but for structures that the debug information has.
+    fn of(
+        release: Release,
+        machine: Machine,
+        build: Build,
+        debug: &Offsets,
+    ) -> Result<Self, String> {
+        let mut offsets = table::offsets(release, machine, build);
+        offsets.extend(debug);
         Self::assemble(release, &offsets)
     }
 

@@ -13,7 +13,7 @@ fn the_installed_headers_have_the_offsets_of_the_table() {
     let Some(version) = pkg_config("--modversion") else {
         return skip_without(&current_test(), "libdpdk-dev");
     };
-    let release = version::release(version.trim()).unwrap();
+    let release = version::stated(version.trim()).unwrap();
     let flags = pkg_config("--cflags").unwrap();
     let compiled = Command::new("cc")
         .args(["-S", "-w", "-o", "-", "-D_GNU_SOURCE", "-DPUBLIC_HEADERS_ONLY"])

@@ -12,6 +12,9 @@ pub(super) trait Structure: Sized {
 
 macro_rules! structures {
     ($($(#[$doc:meta])* $layout:ident = $structure:literal { $($field:ident: $member:literal,)* })*) => {
+        /// All structures, and their members.
+        pub(super) const STRUCTURES: &[(&str, &[&str])] = &[$(($structure, &[$($member),*])),*];
+
         $(
             $(#[$doc])*
             #[derive(Clone, Debug, PartialEq, Eq)]

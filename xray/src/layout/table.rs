@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use super::version;
+
 /// What `layouts/generate.sh` wrote.
 const TABLE: &str = include_str!("../../layouts/table.txt");
 
@@ -66,6 +68,9 @@ pub(super) type Offsets = HashMap<(&'static str, &'static str), u64>;
 /// The offsets of one build, by structure and member; empty if the release is not known.
 pub(super) fn offsets(release: Release, machine: Machine, build: Build) -> Offsets {
     let mut offsets = HashMap::new();
+    if version::known(release).is_err() {
+        return offsets;
+    }
     let mut structure = None;
     for line in TABLE.lines().filter(|line| !line.starts_with('#')) {
         if let Some(members) = line.strip_prefix('\t') {

@@ -11,6 +11,11 @@ fn releases() -> Vec<Release> {
     releases.filter(|release| (first..=last).contains(release)).collect()
 }
 
+/// By the table alone.
+fn of(release: Release, machine: Machine, build: Build) -> Result<Layout, String> {
+    Layout::of(release, machine, build, &Offsets::new())
+}
+
 fn builds() -> impl Iterator<Item = Build> {
     let no_iova = |build: Build| [build, Build { no_iova: true, ..build }];
     Build::OF_POOLS.into_iter().flat_map(no_iova)
@@ -23,7 +28,7 @@ fn every_release_has_every_structure_on_every_machine() {
     for release in releases() {
         for machine in MACHINES {
             for build in builds() {
-                let layout = Layout::of(release, machine, build);
+                let layout = of(release, machine, build);
                 layout.unwrap_or_else(|why| panic!("{release:?} {machine:?} {build:?}: {why}"));
             }
         }
@@ -32,7 +37,7 @@ fn every_release_has_every_structure_on_every_machine() {
 
 #[test]
 fn the_table_has_what_was_read_from_22_11() {
-    let layout = Layout::of((22, 11), Machine::X86, Build::default()).unwrap();
+    let layout = of((22, 11), Machine::X86, Build::default()).unwrap();
     assert_eq!(layout, Layout::DPDK_22_11);
 }
 
@@ -42,7 +47,7 @@ fn the_build_is_recognised_by_a_mempool() {
         for machine in MACHINES {
             for build in builds() {
                 for max_lcore in [1, 128] {
-                    let layout = Layout::of(release, machine, build).unwrap();
+                    let layout = of(release, machine, build).unwrap();
                     let layout = layout.with_max_lcore(max_lcore);
                     let app = MadeUpApp::new(&layout, machine);
                     let selected = app.select().unwrap();
@@ -103,6 +108,25 @@ fn an_unknown_layout_is_refused_with_the_reason() {
     assert_refused(&patched, "an mbuf of the pool at");
 }
 
+#[test]
+fn debug_information_is_preferred_and_the_table_fills_the_rest() {
+    let mut patched = Layout::DPDK_22_11;
+    patched.objhdr = ObjhdrLayout { next: 0, mp: 16, iova: 24, bytes: 24 };
+    let app = MadeUpApp::new(&patched, Machine::X86);
+    assert!(app.select().is_err());
+    let debug: Offsets = [("next", 0), ("mp", 16), ("iova", 24), ("sizeof", 24)]
+        .map(|(member, offset)| (("rte_mempool_objhdr", member), offset))
+        .into();
+    let select =
+        |app: &MadeUpApp, version| Layout::select_with(&debug, version, &app.memory, &app.memzones);
+    assert_eq!(select(&app, "DPDK 22.11.3").unwrap(), patched);
+    // Of another DPDK than the app has.
+    let stock = MadeUpApp::new(&Layout::DPDK_22_11, Machine::X86);
+    assert_eq!(select(&stock, "DPDK 22.11.3").unwrap(), Layout::DPDK_22_11);
+    let why = select(&app, "DPDK 29.11.0").unwrap_err().to_string();
+    assert!(why.contains("releases 21.11 to 26.07 are known"), "{why}");
+}
+
 fn assert_refused(patched: &Layout, expected: &str) {
     let why = MadeUpApp::new(patched, Machine::X86).select().unwrap_err().to_string();
     assert!(why.starts_with("the layout of DPDK 22.11.3 in this app is not known: "), "{why}");
@@ -133,7 +157,7 @@ fn without_rights_that_is_the_reason() {
 fn a_corrupted_word_is_refused_or_harmless() {
     let (mut refused, mut harmless) = (0, 0);
     for build in builds().step_by(3) {
-        let layout = Layout::of((24, 11), Machine::X86, build).unwrap().with_max_lcore(4);
+        let layout = of((24, 11), Machine::X86, build).unwrap().with_max_lcore(4);
         let mut app = MadeUpApp::new(&layout, Machine::X86);
         for address in app.memory.words() {
             let right = read_u32(&app.memory, address).unwrap();

@@ -2,20 +2,23 @@
 
 use super::table::{self, Release};
 
-/// Year and month of `DPDK 22.11.11`, `DPDK 24.11.0-rc3`, `MLNX_DPDK 22.11.2410.1`, or the reason why no
-/// known release is meant.
-pub(super) fn release(version: &str) -> Result<Release, String> {
-    let numbers =
-        version.split_whitespace().find(|word| word.starts_with(|c: char| c.is_ascii_digit()));
-    let release = numbers.and_then(parse).ok_or_else(|| "no YEAR.MONTH in it".to_owned())?;
+/// Year and month of `DPDK 22.11.11`, `DPDK 24.11.0-rc3`, `MLNX_DPDK 22.11.2410.1`.
+pub(super) fn stated(version: &str) -> Result<Release, String> {
+    let is_number = |word: &&str| word.starts_with(|letter: char| letter.is_ascii_digit());
+    let numbers = version.split_whitespace().find(is_number);
+    numbers.and_then(parse).ok_or_else(|| "no YEAR.MONTH in it".to_owned())
+}
+
+/// Whether the table has it, or the reason why not.
+pub(super) fn known(release: Release) -> Result<(), String> {
     let Some((first, last)) = table::releases() else {
         return Err("no release is known".to_owned());
     };
-    if !(first..=last).contains(&release) || ![3, 7, 11].contains(&release.1) {
-        let text = |(year, month): Release| format!("{year}.{month:02}");
-        return Err(format!("releases {} to {} are known", text(first), text(last)));
+    if (first..=last).contains(&release) && [3, 7, 11].contains(&release.1) {
+        return Ok(());
     }
-    Ok(release)
+    let text = |(year, month): Release| format!("{year}.{month:02}");
+    Err(format!("releases {} to {} are known", text(first), text(last)))
 }
 
 /// `YEAR.MONTH`, and anything but a digit behind it.
@@ -38,7 +41,8 @@ mod tests {
             ("DPDK 24.11-vendor7", (24, 11)),
             ("25.11", (25, 11)),
         ] {
-            assert_eq!(release(version), Ok(expected), "{version}");
+            assert_eq!(stated(version), Ok(expected), "{version}");
+            assert_eq!(known(expected), Ok(()), "{version}");
         }
     }
 
@@ -47,7 +51,7 @@ mod tests {
         for version in
             ["", "DPDK", "DPDK 22", "DPDK x.y", "DPDK 20.11.10", "DPDK 22.05.0", "DPDK 99.11.0"]
         {
-            assert!(release(version).is_err(), "{version}");
+            assert!(stated(version).and_then(known).is_err(), "{version}");
         }
     }
 }

@@ -1,0 +1,312 @@
+//! Offsets of the debug information of an app: right also where its DPDK was patched.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use flate2::read::ZlibDecoder;
+use gimli::{
+    AttributeValue, DebuggingInformationEntry, EndianRcSlice, Reader, RunTimeEndian, Unit,
+    UnitOffset,
+};
+use object::{CompressionFormat, Object, ObjectSection, ReadCache};
+
+use super::structures::STRUCTURES;
+use super::table::Offsets;
+use crate::memory::Memory;
+
+/// A section that is larger is not read.
+const MOST_BYTES: u64 = 256 << 20;
+
+/// Most type names and qualifiers from a member to its structure, and most structures around a member.
+const MOST_STEPS: usize = 16;
+
+/// What the names of libraries of DPDK begin with.
+const LIBRARIES: &str = "librte_";
+
+type Data = EndianRcSlice<RunTimeEndian>;
+type Entry = DebuggingInformationEntry<Data>;
+
+/// Offsets in the structures that the debug information of the app's executable and of DPDK's libraries
+/// has as a whole; those of others are not in it.
+pub(super) fn offsets_of_app(memory: &dyn Memory) -> Offsets {
+    let mut offsets = Offsets::new();
+    for file in files(memory) {
+        for file in [debug_file(memory, &file), Some(file)].into_iter().flatten() {
+            offsets_of_file(&file, &mut offsets);
+        }
+    }
+    offsets
+}
+
+/// The executable and the libraries of DPDK; none of a core file.
+fn files(memory: &dyn Memory) -> Vec<File> {
+    let (Some(pid), Ok(maps)) = (memory.process(), memory.maps()) else { return Vec::new() };
+    let is_library =
+        |path: &&str| path.rsplit('/').next().is_some_and(|n| n.starts_with(LIBRARIES));
+    let mut libraries: Vec<_> =
+        maps.iter().map(|map| map.path.as_str()).filter(is_library).collect();
+    libraries.dedup();
+    let root = PathBuf::from(format!("/proc/{pid}/root"));
+    let libraries = libraries.into_iter().map(|path| root.join(path.trim_start_matches('/')));
+    let executable = PathBuf::from(format!("/proc/{pid}/exe"));
+    [executable].into_iter().chain(libraries).filter_map(|path| File::open(path).ok()).collect()
+}
+
+/// The separate debug file: by build id, below the root of the app or of pmdscope.
+fn debug_file(memory: &dyn Memory, file: &File) -> Option<File> {
+    let cache = ReadCache::new(file);
+    let elf = object::File::parse(&cache).ok()?;
+    let id = elf.build_id().ok()??;
+    let (first, rest) = id.split_first()?;
+    let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
+    let path = format!("usr/lib/debug/.build-id/{first:02x}/{rest}.debug");
+    let root = memory.process().map(|pid| PathBuf::from(format!("/proc/{pid}/root")));
+    let mut roots = root.into_iter().chain([PathBuf::from("/")]);
+    roots.find_map(|root| File::open(root.join(Path::new(&path))).ok())
+}
+
+/// Adds those of a file, for which others have not been found before.
+fn offsets_of_file(file: &File, offsets: &mut Offsets) {
+    let cache = ReadCache::new(file);
+    let Ok(elf) = object::File::parse(&cache) else { return };
+    if elf.section_by_name(".debug_info").is_none() {
+        return;
+    }
+    let section = |id: gimli::SectionId| {
+        let data = elf.section_by_name(id.name()).and_then(|section| bytes(&section));
+        let data: Rc<[u8]> = data.unwrap_or_default().into();
+        Ok::<_, gimli::Error>(EndianRcSlice::new(data, RunTimeEndian::default()))
+    };
+    let Ok(dwarf) = gimli::Dwarf::load(section) else { return };
+    let mut units = dwarf.units();
+    while let Ok(Some(header)) = units.next() {
+        if STRUCTURES.iter().all(|structure| has(offsets, structure)) {
+            return;
+        }
+        if let Ok(unit) = dwarf.unit(header) {
+            // What was found before an error stays.
+            let _ = Types { dwarf: &dwarf, unit: &unit }.add(offsets);
+        }
+    }
+}
+
+fn has(offsets: &Offsets, (structure, members): &(&'static str, &[&'static str])) -> bool {
+    members.iter().all(|member| offsets.contains_key(&(*structure, *member)))
+}
+
+/// The data of a section, also of one that is compressed.
+fn bytes<'data>(section: &impl ObjectSection<'data>) -> Option<Vec<u8>> {
+    let data = section.compressed_data().ok()?;
+    if data.uncompressed_size > MOST_BYTES {
+        return None;
+    }
+    match data.format {
+        CompressionFormat::None => Some(data.data.to_vec()),
+        CompressionFormat::Zlib => {
+            let mut bytes = Vec::new();
+            ZlibDecoder::new(data.data).take(MOST_BYTES).read_to_end(&mut bytes).ok()?;
+            Some(bytes)
+        }
+        _ => None,
+    }
+}
+
+/// The types of a unit.
+struct Types<'a> {
+    dwarf: &'a gimli::Dwarf<Data>,
+    unit: &'a Unit<Data>,
+}
+
+impl Types<'_> {
+    fn add(&self, offsets: &mut Offsets) -> gimli::Result<()> {
+        let mut entries = self.unit.entries();
+        entries.next_dfs()?;
+        let mut entry = entries.next_dfs()?;
+        while let Some(found) = entry {
+            if let Some(wanted) = self.wanted(found).filter(|wanted| !has(offsets, wanted)) {
+                let (structure, members) = wanted;
+                let all: Option<Vec<_>> = members
+                    .iter()
+                    .map(|name| Some(((structure, *name), self.value(found, name)?)))
+                    .collect();
+                offsets.extend(all.unwrap_or_default());
+            }
+            entry = entries.next_sibling()?;
+        }
+        Ok(())
+    }
+
+    /// Which structure of DPDK this entry defines.
+    fn wanted(&self, entry: &Entry) -> Option<(&'static str, &'static [&'static str])> {
+        let defines = entry.tag() == gimli::DW_TAG_structure_type
+            && entry.attr_value(gimli::DW_AT_declaration).is_none();
+        let name = if defines { self.name(entry)? } else { return None };
+        STRUCTURES.iter().find(|(structure, _)| *structure == name).copied()
+    }
+
+    fn name(&self, entry: &Entry) -> Option<String> {
+        let name = self.dwarf.attr_string(self.unit, entry.attr_value(gimli::DW_AT_name)?).ok()?;
+        Some(name.to_string_lossy().ok()?.into_owned())
+    }
+
+    /// What the table calls `member`, of the structure.
+    fn value(&self, structure: &Entry, member: &str) -> Option<u64> {
+        if member == "sizeof" {
+            return structure.attr_value(gimli::DW_AT_byte_size)?.udata_value();
+        }
+        let member_at = |path: &str| self.member(structure, path, MOST_STEPS);
+        if let Some(("stats", _)) = member.split_once('.') {
+            // How many there are depends on the number of lcores, which the table tells apart.
+            return member_at("stats").is_none().then_some(0);
+        }
+        if let Some((offset, _)) = member_at(member) {
+            return Some(offset);
+        }
+        self.array_length(&member_at(member.strip_suffix(".len")?)?.1)
+    }
+
+    /// Offset and entry of a member by its path, also through members without a name.
+    fn member(&self, structure: &Entry, path: &str, steps: usize) -> Option<(u64, Entry)> {
+        let steps = steps.checked_sub(1)?;
+        let (first, rest) = path.split_once('.').map_or((path, None), |(a, b)| (a, Some(b)));
+        let mut tree = self.unit.entries_tree(Some(structure.offset())).ok()?;
+        let mut members = tree.root().ok()?.children();
+        while let Ok(Some(node)) = members.next() {
+            let member = node.entry();
+            if member.tag() != gimli::DW_TAG_member {
+                continue;
+            }
+            let offset = member_offset(member);
+            let inner = match (self.name(member), rest) {
+                (Some(name), None) if name == first => return Some((offset, member.clone())),
+                (Some(name), Some(rest)) if name == first => rest,
+                (None, _) => path,
+                _ => continue,
+            };
+            let found = self.type_of(member).and_then(|inside| self.member(&inside, inner, steps));
+            if let Some((inside, member)) = found {
+                return Some((offset.checked_add(inside)?, member));
+            }
+        }
+        None
+    }
+
+    /// The type of a member, without names and qualifiers.
+    fn type_of(&self, member: &Entry) -> Option<Entry> {
+        let mut entry = self.referred(member)?;
+        for _ in 0..MOST_STEPS {
+            match entry.tag() {
+                gimli::DW_TAG_typedef
+                | gimli::DW_TAG_const_type
+                | gimli::DW_TAG_volatile_type
+                | gimli::DW_TAG_atomic_type => entry = self.referred(&entry)?,
+                _ => return Some(entry),
+            }
+        }
+        None
+    }
+
+    fn referred(&self, entry: &Entry) -> Option<Entry> {
+        let AttributeValue::UnitRef(offset) = entry.attr_value(gimli::DW_AT_type)? else {
+            return None;
+        };
+        self.unit.entry(offset).ok()
+    }
+
+    fn array_length(&self, member: &Entry) -> Option<u64> {
+        let array = self.type_of(member)?;
+        let offset: UnitOffset<usize> = array.offset();
+        let mut tree = self.unit.entries_tree(Some(offset)).ok()?;
+        let mut ranges = tree.root().ok()?.children();
+        while let Ok(Some(range)) = ranges.next() {
+            let value = |name| range.entry().attr_value(name).and_then(|value| value.udata_value());
+            if let Some(last) = value(gimli::DW_AT_upper_bound) {
+                return last.checked_add(1);
+            }
+            if let Some(count) = value(gimli::DW_AT_count) {
+                return Some(count);
+            }
+        }
+        None
+    }
+}
+
+/// Bytes in front of a member, also of a bit field; 0 in a union.
+fn member_offset(member: &Entry) -> u64 {
+    let value = |name| member.attr_value(name).and_then(|value| value.udata_value());
+    let bits = || value(gimli::DW_AT_data_bit_offset).map(|bits| bits / 8);
+    value(gimli::DW_AT_data_member_location).or_else(bits).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// Members that a patch moved, in what the compiler makes of them.
+    const PATCHED: &str = r#"
+        #include <stddef.h>
+        #include <stdint.h>
+        typedef struct { volatile uint32_t head, tail; union { int sync_type; int single; }; } headtail;
+        struct rte_ring {
+            char patched[3], name[32]; int flags; void *memzone; uint32_t size, mask, capacity;
+            _Alignas(64) const union { headtail prod; char fill[64]; };
+            union { headtail cons; char other[64]; };
+        };
+        struct malloc_elem {
+            void *heap, *volatile prev, *volatile next, *list[2], *msl;
+            int state : 3; int dirty : 8; uint32_t pad; size_t size;
+        };
+        struct rte_mempool_ops { void *first; char name[32]; };
+        struct rte_mempool_ops_table { int lock; uint32_t num_ops; struct rte_mempool_ops ops[11]; };
+        struct rte_memzone { char name[32]; };
+        struct rte_mempool;
+        struct rte_ring ring; struct malloc_elem elem; struct rte_mempool_ops_table table;
+        struct rte_memzone zone; struct rte_mempool *pool;
+    "#;
+
+    #[test]
+    fn members_are_found_in_anonymous_unions_arrays_and_bit_fields() {
+        for options in [&["-g"][..], &["-g", "-gz"], &["-gdwarf-4", "-O2"]] {
+            let offsets = compiled(PATCHED, options);
+            let offset = |structure, member| offsets.get(&(structure, member)).copied();
+            assert_eq!(offset("rte_ring", "name"), Some(3));
+            assert_eq!(offset("rte_ring", "prod.tail"), Some(68));
+            assert_eq!(offset("rte_ring", "cons.sync_type"), Some(136));
+            assert_eq!(offset("rte_ring", "sizeof"), Some(192));
+            assert_eq!(offset("malloc_elem", "state"), Some(48));
+            assert_eq!(offset("malloc_elem", "size"), Some(56));
+            assert_eq!(offset("rte_mempool_ops_table", "ops.len"), Some(11));
+            assert_eq!(offset("rte_mempool_ops", "name"), Some(8));
+            // Members are missing, and only declared.
+            assert_eq!(offset("rte_memzone", "name"), None);
+            assert_eq!(offset("rte_mempool", "name"), None);
+        }
+    }
+
+    #[test]
+    fn a_file_without_debug_information_tells_nothing() {
+        assert_eq!(compiled(PATCHED, &["-s"]), Offsets::new());
+    }
+
+    fn compiled(source: &str, options: &[&str]) -> Offsets {
+        static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let dir = std::env::temp_dir().join(format!("xray-dwarf-{}-{number}", std::process::id()));
+        std::fs::create_dir(&dir).unwrap();
+        std::fs::write(dir.join("patched.c"), source).unwrap();
+        let compiler = Command::new("cc")
+            .args(["-shared", "-fPIC", "-o", "patched.so", "patched.c"])
+            .args(options)
+            .current_dir(&dir)
+            .status();
+        let mut offsets = Offsets::new();
+        offsets_of_file(&File::open(dir.join("patched.so")).unwrap(), &mut offsets);
+        std::fs::remove_dir_all(&dir).unwrap();
+        assert!(compiler.unwrap().success());
+        offsets
+    }
+}
