@@ -1,5 +1,6 @@
 //! DPDK 22.11 as the table has it, for tests.
 
+#[allow(clippy::wildcard_imports)] // each structure
 use super::*;
 
 impl Layout {

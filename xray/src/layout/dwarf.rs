@@ -1,5 +1,6 @@
 //! Offsets of the debug information of an app: right also where its DPDK was patched.
 
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -60,8 +61,11 @@ fn debug_file(memory: &dyn Memory, file: &File) -> Option<File> {
     let elf = object::File::parse(&cache).ok()?;
     let id = elf.build_id().ok()??;
     let (first, rest) = id.split_first()?;
-    let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
-    let path = format!("usr/lib/debug/.build-id/{first:02x}/{rest}.debug");
+    let mut path = format!("usr/lib/debug/.build-id/{first:02x}/");
+    for byte in rest {
+        let _ = write!(path, "{byte:02x}");
+    }
+    path.push_str(".debug");
     let root = memory.process().map(|pid| PathBuf::from(format!("/proc/{pid}/root")));
     let mut roots = root.into_iter().chain([PathBuf::from("/")]);
     roots.find_map(|root| File::open(root.join(Path::new(&path))).ok())
@@ -241,7 +245,7 @@ fn member_offset(member: &Entry) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::process::Command;
 
     use super::*;
@@ -292,7 +296,8 @@ mod tests {
         assert_eq!(compiled(PATCHED, &["-s"]), Offsets::new());
     }
 
-    fn compiled(source: &str, options: &[&str]) -> Offsets {
+    /// The offsets of a library of this source.
+    pub(crate) fn compiled(source: &str, options: &[&str]) -> Offsets {
         static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let dir = std::env::temp_dir().join(format!("xray-dwarf-{}-{number}", std::process::id()));

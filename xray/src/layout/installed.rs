@@ -6,7 +6,7 @@ use std::process::Command;
 use pmdscope_testing::{current_test, skip_without};
 
 use super::table::{Build, Machine};
-use super::{table, version};
+use super::{dwarf, table, version};
 
 #[test]
 fn the_installed_headers_have_the_offsets_of_the_table() {
@@ -38,6 +38,40 @@ fn the_installed_headers_have_the_offsets_of_the_table() {
         compared += 1;
     }
     assert!(compared > 100, "{compared} offsets");
+}
+
+/// What the debug information of an app says that was compiled with the installed headers.
+#[test]
+fn debug_information_of_an_app_has_the_offsets_of_the_table() {
+    const APP: &str = "#include <rte_mbuf.h>\n#include <rte_mempool.h>\n#include <rte_stack.h>\n\
+        struct rte_mbuf mbuf; struct rte_mempool pool; struct rte_mempool_cache cache;\n\
+        struct rte_mempool_ops_table handlers; struct rte_stack stack; struct rte_ring ring;\n";
+    let Some(version) = pkg_config("--modversion") else {
+        return skip_without(&current_test(), "libdpdk-dev");
+    };
+    let release = version::stated(version.trim()).unwrap();
+    let flags = pkg_config("--cflags").unwrap();
+    let offsets =
+        dwarf::tests::compiled(APP, &flags.split_whitespace().chain(["-g"]).collect::<Vec<_>>());
+    let lines = [Machine::X86, Machine::Arm64Line64, Machine::Arm64Line128];
+    let tables = lines.map(|machine| table::offsets(release, machine, Build::default()));
+    let agrees = |table: &table::Offsets| {
+        offsets.iter().all(|(member, offset)| table.get(member) == Some(offset))
+    };
+    assert!(tables.iter().any(agrees), "{offsets:?}");
+    let wanted = [
+        "rte_mbuf",
+        "rte_mempool",
+        "rte_mempool_cache",
+        "rte_mempool_ops",
+        "rte_mempool_ops_table",
+        "rte_ring",
+        "rte_stack",
+    ];
+    for structure in wanted {
+        let found = offsets.keys().any(|(found, _)| *found == structure);
+        assert!(found, "{structure}");
+    }
 }
 
 fn pkg_config(option: &str) -> Option<String> {
