@@ -9,6 +9,7 @@ SOAK_SECONDS ?= 7200
 KILL_ROUNDS ?= 100
 ATTACH_CYCLES ?= 1000
 EXIT_ROUNDS ?= 1000
+XRAY_ROUNDS ?= 50
 FUZZ_SECONDS ?= 60
 LAB ?= all
 # Where ld.so and pkg-config look: Debian's directory of the architecture, elsewhere lib64 or lib.
@@ -34,7 +35,7 @@ C_SOURCES = $(shell git ls-files 'examples/*.[ch]' 'lib/*.[ch]' 'integration/*.[
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test screenshot test-install dashboards dashboard-pictures bench bench-leaks bench-capture bench-export bench-flows bench-interrupts bench-pair bench-xdp compare \
-	soak soak-pdump soak-exit lab plots sanitize sanitize-quick fuzz lint lint-quick format install uninstall clean clean-hugepages
+	soak soak-pdump soak-exit soak-xray lab plots sanitize sanitize-quick fuzz lint lint-quick format install uninstall clean clean-hugepages
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -110,6 +111,9 @@ soak-pdump: setup build ## kill captures of a stock app (KILL_ROUNDS=N), then at
 soak-exit: setup build ## end an app in every way, observed and not, EXIT_ROUNDS times each; hours
 	PMDSCOPE_EXIT_ROUNDS=$(EXIT_ROUNDS) \
 		$(CARGO) test --locked --package pmdscope-integration -- an_app_ends_as_it_means_to
+
+soak-xray: setup build ## scan stock and hostile apps XRAY_ROUNDS times each, and a pool of a million mbufs; half an hour
+	PMDSCOPE_XRAY_ROUNDS=$(XRAY_ROUNDS) $(CARGO) test --locked --package pmdscope-integration -- xray_
 
 lab: setup build ## reproduce incidents on PCI NICs in QEMU; six minutes (LAB=quick: three)
 	devtools/setup.sh lab

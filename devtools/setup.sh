@@ -132,5 +132,7 @@ install_rust
 # For the tests on an app of others. Its packages would start services, so they are not installed.
 "$tools/openvswitch.sh" || { apt update && "$tools/openvswitch.sh"; } ||
 	die "without Open vSwitch the tests on it cannot run"
+"$tools/dpdk-samples.sh" || { apt update && "$tools/dpdk-samples.sh"; } ||
+	die "without DPDK's samples the tests on them cannot run"
 
 "$tools/hugepages.sh" reserve

@@ -66,6 +66,12 @@ pub fn hostile_app() -> Result<PathBuf> {
     built("build/integration/pmdscope-hostile-app")
 }
 
+/// A sample application of DPDK, if `make setup` compiled it.
+pub fn dpdk_sample(name: &str) -> Option<PathBuf> {
+    let path = root().join("build/tools/dpdk-samples").join(name);
+    path.exists().then_some(path)
+}
+
 /// The app that ends in every way, at level 0, 1 or 2.
 pub fn exit_app(level: u8) -> Result<PathBuf> {
     built(&format!("build/integration/pmdscope-exit-app-l{level}"))

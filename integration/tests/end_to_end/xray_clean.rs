@@ -1,21 +1,24 @@
 //! X-ray calls no mbuf lost that is not: stock apps in order, over every virtual driver.
 
 use std::path::Path;
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use libtest_mimic::Trial;
 use pmdscope_integration::openvswitch::Switch;
-use pmdscope_integration::process::wait_until;
+use pmdscope_integration::process::{Process, wait_until};
+use pmdscope_integration::programs;
 use pmdscope_integration::scratch::Scratch;
 use pmdscope_integration::telemetry;
 use pmdscope_integration::testpmd::{Setup, Testpmd};
 use pmdscope_integration::veth::Veth;
 use serde_json::Value;
 
-use crate::support::{LIMIT, Needs, number, pmdscope_json, trial};
+use crate::support::{LIMIT, Missing, Needs, number, pmdscope_json, trial, trial_unless};
 use crate::xray::{adds_up, brief, pools};
+use crate::xray_hostile::rounds;
 
 /// Packets that prove that traffic flows.
 const FLOWS: u64 = 1000;
@@ -34,7 +37,22 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("xray_finds_no_loss_over_pcap", Needs::Testpmd, pcap),
         trial("xray_finds_no_loss_in_stack_pools_of_testpmd", Needs::Testpmd, anonymous),
         trial("xray_finds_no_loss_in_open_vswitch", Needs::OpenVswitch, open_vswitch),
+        trial_unless("xray_finds_no_loss_in_l2fwd", missing_sample(), l2fwd),
+        trial_unless("xray_finds_no_loss_in_a_million_mbufs", missing_soak(), million),
     ]
+}
+
+fn missing_sample() -> Option<Missing> {
+    let unbuilt = programs::dpdk_sample("l2fwd").is_none();
+    let missing = || Missing::Program("DPDK's sample l2fwd".to_owned());
+    Needs::Apps.missing().or_else(|| unbuilt.then(missing))
+}
+
+/// It needs 3 GB of memory.
+fn missing_soak() -> Option<Missing> {
+    let unset = std::env::var_os("PMDSCOPE_XRAY_ROUNDS").is_none();
+    let missing = || Missing::Machine("a million mbufs: `make soak-xray` runs it".to_owned());
+    Needs::Testpmd.missing().or_else(|| unset.then(missing))
 }
 
 /// Scans an app that loses nothing. The exit code says so as well.
@@ -88,12 +106,19 @@ fn modes(scratch: &Scratch) -> Result<()> {
         Setup { devices: &devices, eal: ORDINARY, args: &["--forward-mode=macswap"] },
     )?;
     judged_clean(scratch, testpmd.app()).context("before the first packet")?;
+    for _ in 0..rounds(1)? {
+        each_mode(scratch, &mut testpmd)?;
+    }
+    Ok(())
+}
+
+fn each_mode(scratch: &Scratch, testpmd: &mut Testpmd) -> Result<()> {
     for mode in ["macswap", "txonly", "flowgen", "rxonly", "csum"] {
         testpmd.process.type_line(&format!("set fwd {mode}"))?;
         testpmd.process.type_line("start")?;
         await_traffic(testpmd.app(), 0).or_else(|_| await_sent(testpmd.app(), 0))?;
         judged_clean(scratch, testpmd.app()).context(mode)?;
-        stop(&mut testpmd)?;
+        stop(testpmd)?;
     }
     let idle = judged_clean(scratch, testpmd.app()).context("idle")?;
     for pool in pools(&idle)? {
@@ -108,8 +133,10 @@ fn restarts(scratch: &Scratch) -> Result<()> {
     let mut testpmd = Testpmd::start(scratch, setup)?;
     await_traffic(testpmd.app(), 0)?;
     let app = testpmd.app().to_owned();
+    let scans = rounds(3)?;
     thread::scope(|scope| {
-        let scans = scope.spawn(|| (0..3).try_for_each(|_| scan_clean(scratch, &app).map(drop)));
+        let scans =
+            scope.spawn(|| (0..scans).try_for_each(|_| scan_clean(scratch, &app).map(drop)));
         while !scans.is_finished() {
             stop(&mut testpmd)?;
             testpmd.console("port stop all", "Done")?;
@@ -241,6 +268,34 @@ fn write_pcap(file: &Path) -> Result<()> {
         bytes.extend_from_slice(&[number; 60]);
     }
     std::fs::write(file, bytes).with_context(|| file.display().to_string())
+}
+
+/// DPDK's sample: packets wait in a buffer before they are sent.
+fn l2fwd(scratch: &Scratch) -> Result<()> {
+    let app = scratch.prefix("l2fwd");
+    let mut command = Command::new(programs::dpdk_sample("l2fwd").context("l2fwd")?);
+    command.args(["--lcores", "0@1", "--no-pci", "--no-huge", "-m", "256", "--file-prefix", &app]);
+    command.args(["--vdev", "net_null0", "--vdev", "net_null1", "--", "-p", "3", "-q", "2"]);
+    let mut process = Process::spawn("l2fwd", &mut command, scratch.dir())?;
+    wait_until("l2fwd to start", LIMIT, || {
+        if let Some(status) = process.exited()? {
+            bail!("l2fwd ended ({status}): {}", process.output());
+        }
+        Ok(telemetry::number(&app, "/ethdev/stats,1", "opackets").is_ok_and(|sent| sent > FLOWS))
+    })?;
+    judged_clean(scratch, &app)?;
+    Ok(())
+}
+
+fn million(scratch: &Scratch) -> Result<()> {
+    let eal = ["--no-huge", "-m", "2816"];
+    let args = ["--forward-mode=macswap", "--auto-start", "--total-num-mbufs=1048575"];
+    let testpmd = Testpmd::start(scratch, Setup { eal: &eal, args: &args, ..Setup::FLAT_OUT })?;
+    for _ in 0..rounds(1)? {
+        let scan = judged_clean(scratch, testpmd.app())?;
+        ensure!(number(&pools(&scan)?[0], "size")? == 1_048_575, "{}", brief(&scan));
+    }
+    Ok(())
 }
 
 fn open_vswitch(scratch: &Scratch) -> Result<()> {
