@@ -231,7 +231,7 @@ fn stack_pools(scratch: &Scratch) -> Result<()> {
 
 /// Apps that share no configuration, in one file per segment, in legacy memory, on hugepages.
 fn memories(scratch: &Scratch) -> Result<()> {
-    let mut cases: Vec<(Memory, &[&str])> = vec![(Memory::Ordinary, &["--in-memory"])];
+    let mut cases: Vec<(Memory, &[&str])> = vec![(Memory::Ordinary, &["--no-shconf"])];
     match Memory::available() {
         Memory::Huge => cases.extend([
             (Memory::Huge, ["--single-file-segments"].as_slice()),
