@@ -41,9 +41,14 @@ fn fault_trial(fault: &'static str) -> Trial {
     trial_of(&name, Needs::Apps.missing(), move |scratch| one_fault(scratch, fault))
 }
 
+/// Arguments of `pmdscope` for scans that follow each other sooner than people need them.
+pub(crate) fn scan_args(app: &str) -> [&str; 8] {
+    ["leaks", "-a", app, "--json", "-i", "0.1", "--scan-interval", "0.2"]
+}
+
 /// What `pmdscope leaks` found by scans of the memory of an app; the parts add up.
 pub(crate) fn scan(scratch: &Scratch, app: &str) -> Result<Value> {
-    let mut leaks = pmdscope_json(scratch, &["leaks", "-a", app, "--json"], &[0, 1])?;
+    let mut leaks = pmdscope_json(scratch, &scan_args(app), &[0, 1])?;
     let scan = leaks["apps"][0]["scan"].take();
     ensure!(scan.is_object(), "no scan in {leaks:#}");
     adds_up(&scan)?;

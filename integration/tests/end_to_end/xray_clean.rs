@@ -17,7 +17,7 @@ use pmdscope_integration::veth::Veth;
 use serde_json::Value;
 
 use crate::support::{LIMIT, Missing, Needs, number, pmdscope_json, trial, trial_unless};
-use crate::xray::{adds_up, brief, pools};
+use crate::xray::{adds_up, brief, pools, scan_args};
 use crate::xray_hostile::rounds;
 
 /// Packets that prove that traffic flows.
@@ -57,7 +57,7 @@ fn missing_soak() -> Option<Missing> {
 
 /// Scans an app that loses nothing. The exit code says so as well.
 fn scan_clean(scratch: &Scratch, app: &str) -> Result<Value> {
-    let mut leaks = pmdscope_json(scratch, &["leaks", "-a", app, "--json"], &[0])?;
+    let mut leaks = pmdscope_json(scratch, &scan_args(app), &[0])?;
     let scan = leaks["apps"][0]["scan"].take();
     ensure!(scan.is_object(), "no scan in {leaks:#}");
     adds_up(&scan)?;

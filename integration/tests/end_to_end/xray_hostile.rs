@@ -13,7 +13,7 @@ use pmdscope_integration::scratch::Scratch;
 use serde_json::Value;
 
 use crate::support::{LIMIT, Needs, number, trial, trial_of};
-use crate::xray::{adds_up, brief, pools};
+use crate::xray::{adds_up, brief, pools, scan_args};
 
 /// What the app spoils, or does, in an endless loop.
 const MODES: [&str; 8] = ["numbers", "names", "lists", "ring", "caches", "mbufs", "maps", "move"];
@@ -61,7 +61,7 @@ fn start(scratch: &Scratch, args: &[&str]) -> Result<(String, Process)> {
 /// What was found, if anything; in time, and in good order.
 fn scan_hostile(scratch: &Scratch, app: &str) -> Result<Option<Value>> {
     let mut command = Command::new(programs::pmdscope()?);
-    command.args(["leaks", "-a", app, "--json"]);
+    command.args(scan_args(app));
     let (code, out, err) = run(&mut command, scratch.dir(), LONGEST)?;
     ensure!(code == 0 || code == 1, "exit code {code}: {err}");
     ensure!(!err.contains("panicked"), "{err}");
