@@ -63,7 +63,7 @@ pub struct Testpmd {
 pub struct Setup<'a> {
     /// Virtual devices.
     pub devices: &'a [&'a str],
-    /// Further EAL arguments; any about memory take the place of ours.
+    /// Further EAL arguments; any about memory or lcores take the place of ours.
     pub eal: &'a [&'a str],
     /// Further arguments of its own.
     pub args: &'a [&'a str],
@@ -98,8 +98,13 @@ impl Testpmd {
         setup: Setup<'_>,
     ) -> Result<Self> {
         let prefix = scratch.prefix("testpmd");
-        command.args(["--lcores", "0@0,1@1", "--no-pci"]);
-        command.args(["-m", "128", "--file-prefix", &prefix]).args(setup.eal);
+        if !setup.eal.contains(&"--lcores") {
+            command.args(["--lcores", "0@0,1@1"]);
+        }
+        if !setup.eal.contains(&"-m") {
+            command.args(["-m", "128"]);
+        }
+        command.args(["--no-pci", "--file-prefix", &prefix]).args(setup.eal);
         for device in setup.devices {
             command.args(["--vdev", device]);
         }

@@ -6,6 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use pmdscope_integration::scratch::Scratch;
+use pmdscope_integration::telemetry;
 use pmdscope_integration::testpmd::{Setup, Testpmd};
 
 use crate::support::{Missing, Needs, number, trial_unless};
@@ -35,7 +36,7 @@ fn releases(_: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// Counts agree with those of testpmd itself, and nothing is lost, in chains and alone.
+/// Nothing is lost, in chains and alone, and an idle testpmd has no mbufs in use.
 fn release(place: &Path) -> Result<String> {
     let scratch = Scratch::new()?;
     let args = ["--forward-mode=macswap", "--auto-start"];
@@ -53,30 +54,28 @@ fn release(place: &Path) -> Result<String> {
     let idle = judged_clean(&scratch, testpmd.app()).context("idle")?;
     let [pool] = &pools(&idle)?[..] else { anyhow::bail!("one pool: {}", brief(&idle)) };
     let in_use = number(pool, "held")? + number(pool, "moving")?;
-    let told = testpmd.mbufs_in_use()?;
-    ensure!(in_use == told, "testpmd has {told} mbufs in use: {}", brief(pool));
+    ensure!(in_use == 0, "an idle testpmd on net_null has no mbufs: {}", brief(pool));
     ensure!(number(pool, "size")? == 8192, "{}", brief(pool));
-    let version = testpmd.console("show version", "DPDK version").unwrap_or_default();
-    Ok(version.lines().rfind(|line| line.contains("DPDK")).unwrap_or("checked").to_owned())
+    let info = telemetry::ask(testpmd.app(), "/info")?;
+    Ok(info["version"].as_str().context("version")?.to_owned())
 }
 
 /// What starts the testpmd of a release.
 fn command(place: &Path) -> Result<Command> {
-    let built = place.join("build/app/dpdk-testpmd");
-    let installed = place.join("bin/dpdk-testpmd");
-    if built.exists() || installed.exists() {
-        let program = if built.exists() { built } else { installed };
-        let mut command = Command::new("stdbuf");
-        command.arg("-oL").arg(program).env("LD_LIBRARY_PATH", libraries(place)?);
+    let programs = ["build/app/dpdk-testpmd", "bin/dpdk-testpmd"].map(|path| place.join(path));
+    // In the root of a distribution /bin is often a link to /usr/bin.
+    if place.join("usr/bin/dpdk-testpmd").exists() {
+        // Its mounts go with its namespace.
+        let script = "for dir in proc sys dev run; do mount --rbind /$dir \"$0/$dir\" || exit 1; done; \
+                      exec chroot \"$0\" stdbuf -oL dpdk-testpmd \"$@\"";
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation", "private", "sh", "-c", script]).arg(place);
         return Ok(command);
     }
-    let found = place.join("usr/bin/dpdk-testpmd").exists();
-    ensure!(found, "no dpdk-testpmd in build/app, bin or usr/bin of it");
-    // Its mounts go with its namespace.
-    let script = "for dir in proc sys dev run; do mount --rbind /$dir \"$0/$dir\" || exit 1; done; \
-                  exec chroot \"$0\" stdbuf -oL dpdk-testpmd \"$@\"";
-    let mut command = Command::new("unshare");
-    command.args(["--mount", "--propagation", "private", "sh", "-c", script]).arg(place);
+    let program = programs.iter().find(|program| program.exists());
+    let program = program.context("no dpdk-testpmd in build/app, bin or usr/bin of it")?;
+    let mut command = Command::new("stdbuf");
+    command.arg("-oL").arg(program).env("LD_LIBRARY_PATH", libraries(place)?);
     Ok(command)
 }
 
