@@ -34,7 +34,7 @@ INSTALLED = bin/pmdscope bin/pmdscope-reflector bin/pmdscope-generator bin/pmdsc
 C_SOURCES = $(shell git ls-files 'examples/*.[ch]' 'lib/*.[ch]' 'integration/*.[ch]' 'pdump/*.[ch]')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test screenshot test-install dashboards dashboard-pictures bench bench-leaks bench-capture bench-export bench-flows bench-interrupts bench-pair bench-xdp compare \
+.PHONY: help setup build demo test screenshot test-install dashboards dashboard-pictures bench bench-leaks bench-capture bench-export bench-flows bench-interrupts bench-pair bench-xdp bench-xray compare \
 	soak soak-pdump soak-exit soak-xray lab plots sanitize sanitize-quick fuzz lint lint-quick format install uninstall clean clean-hugepages
 
 help: ## list the targets
@@ -100,6 +100,9 @@ bench-pair: setup build ## benchmark generator and reflector against two dpdk-te
 bench-xdp: setup build ## benchmark the XDP filter against nftables and iptables; one minute (BENCH_ARGS=--quick)
 	devtools/setup.sh xdp
 	target/release/pmdscope-bench-xdp $(BENCH_ARGS)
+
+bench-xray: setup build ## measure counts and scans of a stock app's memory, and what the app notices; five minutes (BENCH_ARGS=--quick)
+	target/release/pmdscope-bench-xray $(BENCH_ARGS)
 
 soak: setup build ## test for two hours that clean traffic shows no leak (SOAK_SECONDS=N)
 	integration/apps/pipeline/soak.sh $(BUILD)/integration/pmdscope-pipeline target/release/pmdscope $(SOAK_SECONDS)

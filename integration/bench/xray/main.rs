@@ -1,0 +1,150 @@
+//! `make bench-xray`: what it costs to count the pools of a stock app from outside, to search its memory for
+//! lost mbufs, and what the app notices of it.
+//!
+//! One dpdk-testpmd forwards as fast as it can; windows without a scan, again without, with scans within a
+//! budget and with scans at full speed follow each other. The numbers are for people to read: a slow machine is
+//! no failure.
+
+mod report;
+mod rounds;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, Result, ensure};
+use pmdscope_integration::command::{self, BenchOptions};
+use pmdscope_integration::machine::{Machine, Priority};
+use pmdscope_integration::oracle;
+use pmdscope_integration::scratch::{Memory, Scratch};
+use pmdscope_integration::testpmd::{Setup, Testpmd};
+use rustix::thread::{CpuSet, sched_setaffinity};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::report::Results;
+use crate::rounds::Bench;
+
+const HELP: &str = "\
+Usage: pmdscope-bench-xray [options]
+
+Measures X-ray on dpdk-testpmd, which forwards on the last CPU: time and CPU of counting its pools and
+of searching its memory for lost mbufs, and cycles per packet of its lcore meanwhile. Needs root, two
+CPUs and 4 GB of memory for the largest pool; without them it says so and ends with status 0. Five
+minutes.
+
+  --quick        5 rounds instead of 11, without the largest pool
+  --rounds N     so many rounds
+  --only POOL    8k, 64k, 256k, 1M or 32-lcores
+  --json FILE    write the numbers to a file, too
+";
+
+/// A pool that is measured.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    name: &'static str,
+    mbufs: u32,
+    memory_mb: u32,
+    /// All but the first forward, on the same CPU.
+    lcores: usize,
+}
+
+const fn case(name: &'static str, mbufs: u32, memory_mb: u32) -> Case {
+    Case { name, mbufs, memory_mb, lcores: 2 }
+}
+
+const CASES: [Case; 5] = [
+    case("8k", 8191, 128),
+    case("64k", 65_535, 256),
+    case("256k", 262_143, 768),
+    case("1M", 1_048_575, 2816),
+    Case { lcores: 33, ..case("32-lcores", 65_535, 256) },
+];
+const LARGEST: &str = "1M";
+
+fn main() -> ExitCode {
+    let options = ["--quick", "--rounds", "--only", "--json"];
+    let cases = CASES.map(|case| case.name);
+    command::main("pmdscope-bench-xray", HELP, &options, &cases, run)
+}
+
+fn run(options: &BenchOptions) -> Result<()> {
+    let Some(machine) = Machine::new()?.filter(|_| rustix::process::geteuid().is_root()) else {
+        println!("SKIP: bench-xray: needs root and two CPUs");
+        return Ok(());
+    };
+    if !oracle::installed("dpdk-testpmd") {
+        println!("SKIP: bench-xray: dpdk-testpmd is not installed: `make setup` installs it");
+        return Ok(());
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    let _priority = Priority::raise()?;
+    let (first, last) = machine.ends();
+    let mut cpus = CpuSet::new();
+    cpus.set(first);
+    sched_setaffinity(None, &cpus).context("stay on the first CPU")?;
+    println!("X-ray, on {}. Median and quartiles.", machine.describe());
+    let rounds = options.rounds.unwrap_or(if options.quick { 5 } else { 11 });
+    let wanted = CASES.iter().filter(|case| match options.only.as_deref() {
+        Some(only) => only == case.name,
+        None => !(options.quick && case.name == LARGEST),
+    });
+    let mut results = Results::default();
+    for case in wanted {
+        let measured = measure(case, (first, last), rounds, &stop, &mut results);
+        // What was measured until ^C, or a failure, is still told.
+        print!("{}", results.text(case.name));
+        measured?;
+    }
+    if let Some(file) = &options.json {
+        std::fs::write(file, serde_json::to_string_pretty(&results.json())?)
+            .with_context(|| format!("write {}", file.display()))?;
+    }
+    Ok(())
+}
+
+fn measure(
+    case: &Case,
+    (first, last): (usize, usize),
+    rounds: usize,
+    stop: &AtomicBool,
+    results: &mut Results,
+) -> Result<()> {
+    let available = memory_available_mb()?;
+    if available < u64::from(case.memory_mb) + 512 {
+        println!("\nSKIP: {}: needs {} MiB, {available} are free", case.name, case.memory_mb);
+        return Ok(());
+    }
+    let scratch = Scratch::new()?;
+    let workers = (1..case.lcores).map(|lcore| format!(",{lcore}@{last}")).collect::<String>();
+    let lcores = format!("0@{first}{workers}");
+    let memory = case.memory_mb.to_string();
+    let mut eal = vec!["--lcores", &lcores, "-m", &memory];
+    // Pages of 2 MiB where there are enough of them.
+    if case.memory_mb > 256 || Memory::available() == Memory::Ordinary {
+        eal.push("--no-huge");
+    }
+    let forwarders = (case.lcores - 1).to_string();
+    let mbufs = format!("--total-num-mbufs={}", case.mbufs);
+    let (cores, rxq) = (format!("--nb-cores={forwarders}"), format!("--rxq={forwarders}"));
+    let txq = format!("--txq={forwarders}");
+    let args = ["--forward-mode=macswap", "--auto-start", &mbufs, &cores, &rxq, &txq];
+    let testpmd = Testpmd::start(&scratch, Setup { eal: &eal, args: &args, ..Setup::FLAT_OUT })?;
+    let bench = Bench::open(&testpmd)?;
+    bench.counts(results.of(case.name))?;
+    for round in 0..rounds {
+        ensure!(!stop.load(Ordering::Relaxed), "stopped");
+        bench.round(round, results.of(case.name))?;
+    }
+    eprintln!("{}: done", case.name);
+    Ok(())
+}
+
+fn memory_available_mb() -> Result<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo")?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    Ok(kib.context("no MemAvailable in /proc/meminfo")? / 1024)
+}

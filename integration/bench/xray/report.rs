@@ -1,0 +1,97 @@
+//! The numbers, and how they are told.
+
+use std::fmt::Write;
+
+use pmdscope_integration::spread::Spread;
+use serde_json::{Value, json};
+
+use crate::rounds::Window;
+
+/// One scan of the whole memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ScanCost {
+    pub(crate) ms: f64,
+    pub(crate) cpu_ms: f64,
+    /// Memory that was searched.
+    pub(crate) bytes: f64,
+}
+
+/// Of one pool.
+#[derive(Debug, Default)]
+pub(crate) struct CaseResults {
+    pub(crate) count_ms: Vec<f64>,
+    pub(crate) count_cpu_ms: Vec<f64>,
+    /// At full speed.
+    pub(crate) scans: Vec<ScanCost>,
+    /// CPU time of the forwarding lcore, by window.
+    pub(crate) ns_per_packet: Vec<[f64; Window::ALL.len()]>,
+}
+
+impl CaseResults {
+    fn scans(&self, of: impl Fn(&ScanCost) -> f64) -> Spread {
+        Spread::of(self.scans.iter().map(of))
+    }
+
+    /// Time per packet in these windows, divided by that of quiet ones of the same round.
+    fn ratio(&self, window: Window) -> Spread {
+        Spread::of(self.ns_per_packet.iter().map(|ns| ns[window as usize] / ns[0]))
+    }
+
+    fn rows(&self) -> [(&'static str, Spread); 10] {
+        [
+            ("count of all pools and rings, ms", Spread::of(self.count_ms.iter().copied())),
+            ("CPU of a count, ms", Spread::of(self.count_cpu_ms.iter().copied())),
+            ("memory searched, MB", self.scans(|scan| scan.bytes / 1e6)),
+            ("scan at full speed, ms", self.scans(|scan| scan.ms)),
+            ("rate of a scan, GB/s", self.scans(|scan| scan.bytes / 1e6 / scan.ms)),
+            ("CPU of a scan, s per GB", self.scans(|scan| scan.cpu_ms * 1e6 / scan.bytes)),
+            ("app: ns per packet", Spread::of(self.ns_per_packet.iter().map(|ns| ns[0]))),
+            ("app: the same again, ratio", self.ratio(Window::QuietAgain)),
+            ("app: scans at 500 MB/s, ratio", self.ratio(Window::Paced)),
+            ("app: scans at full speed, ratio", self.ratio(Window::FullSpeed)),
+        ]
+    }
+}
+
+/// By pool, in the order of measurement.
+#[derive(Debug, Default)]
+pub(crate) struct Results {
+    cases: Vec<(&'static str, CaseResults)>,
+}
+
+impl Results {
+    pub(crate) fn of(&mut self, name: &'static str) -> &mut CaseResults {
+        let known = self.cases.iter().position(|(case, _)| *case == name);
+        let index = known.unwrap_or_else(|| {
+            self.cases.push((name, CaseResults::default()));
+            self.cases.len() - 1
+        });
+        &mut self.cases[index].1
+    }
+
+    /// Nothing for a pool that was not measured.
+    pub(crate) fn text(&self, name: &str) -> String {
+        let Some((_, case)) = self.cases.iter().find(|(case, _)| *case == name) else {
+            return String::new();
+        };
+        let mut text = format!("\n{name} mbufs:\n");
+        for (label, spread) in case.rows() {
+            let _ = writeln!(text, "  {label:<34} {spread:.3}");
+        }
+        text
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        let cases = self.cases.iter().map(|(name, case)| {
+            let scans = case.scans.iter().map(|scan| json!([scan.ms, scan.cpu_ms, scan.bytes]));
+            json!({
+                "pool": name,
+                "count_ms": case.count_ms,
+                "count_cpu_ms": case.count_cpu_ms,
+                "scans_ms_cpu_ms_bytes": scans.collect::<Vec<_>>(),
+                "ns_per_packet": case.ns_per_packet,
+            })
+        });
+        cases.collect()
+    }
+}

@@ -1,0 +1,122 @@
+//! The windows of a round, and the counts of pools.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use pmdscope_integration::testpmd::Testpmd;
+use pmdscope_telemetry::discover::{DiscoverOptions, discover};
+use pmdscope_xray::{ReadBudget, ScanSettings, XrayTarget, counts, scan};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::report::{CaseResults, ScanCost};
+
+/// How long packets are counted, at least.
+const WINDOW: Duration = Duration::from_secs(1);
+/// How often pools are counted.
+const COUNTS: usize = 200;
+const PACED: ReadBudget = ReadBudget { bytes_per_second: Some(500_000_000), cpu_percent: None };
+
+/// What happens in a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Window {
+    /// Nothing.
+    Quiet,
+    /// Nothing either: the noise.
+    QuietAgain,
+    /// Scans at 500 MB/s.
+    Paced,
+    /// Scans at full speed.
+    FullSpeed,
+}
+
+impl Window {
+    pub(crate) const ALL: [Self; 4] = [Self::Quiet, Self::QuietAgain, Self::Paced, Self::FullSpeed];
+}
+
+/// One app and both ways to read it.
+pub(crate) struct Bench<'a> {
+    testpmd: &'a Testpmd,
+    paced: XrayTarget,
+    full_speed: XrayTarget,
+}
+
+impl<'a> Bench<'a> {
+    pub(crate) fn open(testpmd: &'a Testpmd) -> Result<Self> {
+        let apps = discover(&DiscoverOptions::default());
+        let app = apps.iter().find(|app| app.name == testpmd.app()).context("testpmd is gone")?;
+        let paced = XrayTarget::open(app, PACED)?;
+        let full_speed = XrayTarget::open(app, ReadBudget::UNLIMITED)?;
+        Ok(Self { testpmd, paced, full_speed })
+    }
+
+    /// Counts the pools again and again.
+    pub(crate) fn counts(&self, results: &mut CaseResults) -> Result<()> {
+        for _ in 0..COUNTS {
+            let (began, cpu) = (Instant::now(), cpu());
+            let counts = counts(&self.full_speed)?;
+            results.count_ms.push(milliseconds(began.elapsed()));
+            results.count_cpu_ms.push(milliseconds(self::cpu() - cpu));
+            ensure!(counts.pools.iter().any(|pool| pool.size > 1000), "no pool was counted");
+        }
+        Ok(())
+    }
+
+    /// Each kind of window once, in an order that changes.
+    pub(crate) fn round(&self, round: usize, results: &mut CaseResults) -> Result<()> {
+        let mut ns_per_packet = [f64::NAN; Window::ALL.len()];
+        for at in 0..Window::ALL.len() {
+            let index = (at + round) % Window::ALL.len();
+            let (packets, spent) = self.testpmd.forwarded()?;
+            self.window(Window::ALL[index], results)?;
+            let (packets_after, spent_after) = self.testpmd.forwarded()?;
+            let (packets, spent) = (packets_after - packets, spent_after - spent);
+            ensure!(packets > 0, "testpmd does not forward");
+            ns_per_packet[index] = spent as f64 / packets as f64;
+        }
+        results.ns_per_packet.push(ns_per_packet);
+        Ok(())
+    }
+
+    fn window(&self, window: Window, results: &mut CaseResults) -> Result<()> {
+        let target = match window {
+            Window::Quiet | Window::QuietAgain => {
+                std::thread::sleep(WINDOW);
+                return Ok(());
+            }
+            Window::Paced => &self.paced,
+            Window::FullSpeed => &self.full_speed,
+        };
+        let began = Instant::now();
+        while began.elapsed() < WINDOW {
+            let cost = scan_once(target)?;
+            if window == Window::FullSpeed {
+                results.scans.push(cost);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn scan_once(target: &XrayTarget) -> Result<ScanCost> {
+    let settings = ScanSettings { interval: Duration::ZERO, ..ScanSettings::default() };
+    let (began, cpu) = (Instant::now(), cpu());
+    let report = scan(target, &settings, &mut |_| ())?;
+    let (spent, cpu) = (began.elapsed(), self::cpu() - cpu);
+    ensure!(report.pools.iter().all(|pool| pool.lost == 0), "testpmd loses no mbufs");
+    let scans = f64::from(report.scans.max(1));
+    Ok(ScanCost {
+        ms: milliseconds(spent) / scans,
+        cpu_ms: milliseconds(cpu) / scans,
+        bytes: report.scanned_bytes as f64,
+    })
+}
+
+/// CPU time of this process.
+fn cpu() -> Duration {
+    let spent = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::try_from(spent).unwrap_or_default()
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
