@@ -29,7 +29,7 @@ Usage: pmdscope-bench-xray [options]
 
 Measures X-ray on dpdk-testpmd, which forwards on the last CPU: time and CPU of counting its pools and
 of searching its memory for lost mbufs, and cycles per packet of its lcore meanwhile. Needs root, two
-CPUs and 4 GB of memory for the largest pool; without them it says so and ends with status 0. Five
+CPUs and 5 GB of memory for the largest pool; without them it says so and ends with status 0. Five
 minutes.
 
   --quick        5 rounds instead of 11, without the largest pool
@@ -55,8 +55,8 @@ const fn case(name: &'static str, mbufs: u32, memory_mb: u32) -> Case {
 const CASES: [Case; 5] = [
     case("8k", 8191, 128),
     case("64k", 65_535, 256),
-    case("256k", 262_143, 768),
-    case("1M", 1_048_575, 2816),
+    case("256k", 262_143, 1280),
+    case("1M", 1_048_575, 4608),
     Case { lcores: 33, ..case("32-lcores", 65_535, 256) },
 ];
 const LARGEST: &str = "1M";
@@ -118,8 +118,8 @@ fn measure(
         return Ok(());
     }
     let scratch = Scratch::new()?;
-    let workers = (1..case.lcores).map(|lcore| format!(",{lcore}@{last}")).collect::<String>();
-    let lcores = format!("0@{first}{workers}");
+    let workers = (1..case.lcores).map(|lcore| format!("{lcore}@{last}"));
+    let lcores = format!("0@{first},{}", workers.collect::<Vec<_>>().join(","));
     let memory = case.memory_mb.to_string();
     let mut eal = vec!["--lcores", &lcores, "-m", &memory];
     // Pages of 2 MiB where there are enough of them.

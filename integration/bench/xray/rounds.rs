@@ -55,7 +55,7 @@ impl<'a> Bench<'a> {
             let (began, cpu) = (Instant::now(), cpu());
             let counts = counts(&self.full_speed)?;
             results.count_ms.push(milliseconds(began.elapsed()));
-            results.count_cpu_ms.push(milliseconds(self::cpu() - cpu));
+            results.count_cpu_ms.push(milliseconds(self::cpu().saturating_sub(cpu)));
             ensure!(counts.pools.iter().any(|pool| pool.size > 1000), "no pool was counted");
         }
         Ok(())
@@ -101,7 +101,7 @@ fn scan_once(target: &XrayTarget) -> Result<ScanCost> {
     let settings = ScanSettings { interval: Duration::ZERO, ..ScanSettings::default() };
     let (began, cpu) = (Instant::now(), cpu());
     let report = scan(target, &settings, &mut |_| ())?;
-    let (spent, cpu) = (began.elapsed(), self::cpu() - cpu);
+    let (spent, cpu) = (began.elapsed(), self::cpu().saturating_sub(cpu));
     ensure!(report.pools.iter().all(|pool| pool.lost == 0), "testpmd loses no mbufs");
     let scans = f64::from(report.scans.max(1));
     Ok(ScanCost {

@@ -58,8 +58,8 @@ pub(crate) fn scan(scratch: &Scratch, app: &str) -> Result<Value> {
 /// Mbufs of each pool are somewhere, and those that are held have a holder.
 pub(crate) fn adds_up(scan: &Value) -> Result<()> {
     for pool in pools(scan)? {
-        let caches = pool["caches"].as_object().context("caches")?;
-        let cached: u64 = caches.values().filter_map(Value::as_u64).sum();
+        let by_lcore = pool["caches"].as_object().context("caches")?;
+        let cached: u64 = by_lcore.values().filter_map(Value::as_u64).sum();
         let parts = ["common", "held", "lost", "moving", "not_judged"];
         let parts = parts.iter().map(|part| number(pool, part)).sum::<Result<u64>>()?;
         ensure!(parts + cached == number(pool, "size")?, "{} of {}", parts + cached, brief(pool));

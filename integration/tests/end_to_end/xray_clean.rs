@@ -48,7 +48,7 @@ fn missing_sample() -> Option<Missing> {
     Needs::Apps.missing().or_else(|| unbuilt.then(missing))
 }
 
-/// It needs 3 GB of memory.
+/// It needs 5 GB of memory: without hugepages each mbuf has a page of its own.
 fn missing_soak() -> Option<Missing> {
     let unset = std::env::var_os("PMDSCOPE_XRAY_ROUNDS").is_none();
     let missing = || Missing::Machine("a million mbufs: `make soak-xray` runs it".to_owned());
@@ -288,7 +288,7 @@ fn l2fwd(scratch: &Scratch) -> Result<()> {
 }
 
 fn million(scratch: &Scratch) -> Result<()> {
-    let eal = ["--no-huge", "-m", "2816"];
+    let eal = ["--no-huge", "-m", "4608"];
     let args = ["--forward-mode=macswap", "--auto-start", "--total-num-mbufs=1048575"];
     let testpmd = Testpmd::start(scratch, Setup { eal: &eal, args: &args, ..Setup::FLAT_OUT })?;
     for _ in 0..rounds(1)? {
