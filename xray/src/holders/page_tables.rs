@@ -56,3 +56,43 @@ fn tables(target: &XrayTarget, config: u64) -> Vec<(u64, u64)> {
     };
     (0..layout.memsegs_len.min(MOST_LISTS)).filter_map(table).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::holders::made_memory::MadeMemory;
+    use crate::layout::Layout;
+
+    const CONFIG: u64 = 0x40_0000;
+
+    #[test]
+    fn tables_are_found_by_their_files_and_by_the_configuration() {
+        let layout = Layout::DPDK_22_11;
+        let (config, array) = (&layout.mem_config, &layout.fbarray);
+        let mut memory = MadeMemory::default();
+        memory.map(CONFIG, config.bytes);
+        memory.write_half(CONFIG + config.magic, MAGIC);
+        let second = CONFIG + config.memsegs + 2 * layout.memseg_list.bytes - array.bytes;
+        memory.write(second + array.data, 0x50_0000);
+        memory.write_half(second + array.len, 100);
+        memory.write_half(second + array.elt_sz, 48);
+        let target = XrayTarget::new(Arc::new(memory), layout.clone(), Vec::new());
+        let of_file = |path: &str| Mapping {
+            start: 0x1000,
+            end: 0x2000,
+            path: path.to_owned(),
+            ..Mapping::default()
+        };
+        let maps =
+            [of_file("/run/dpdk/rte/fbarray_memseg-2048k-0-0"), of_file("/run/dpdk/rte/config")];
+        // The heap of the third socket.
+        let heap = CONFIG + config.malloc_heaps + 2 * layout.malloc_heap.bytes;
+        let found = |heap| page_tables(&target, &maps, &BTreeSet::from([heap]));
+        assert_eq!(found(heap), [(0x1000, 0x2000), (0x50_0000, 0x50_0000 + 4800)]);
+        // Not that of a heap that does not lie there.
+        assert_eq!(found(heap + 8), [(0x1000, 0x2000)]);
+        assert_eq!(found(0), [(0x1000, 0x2000)]);
+    }
+}
