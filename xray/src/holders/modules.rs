@@ -174,7 +174,7 @@ impl Symbol {
     fn of<'data>(symbol: &impl ObjectSymbol<'data>) -> Option<Self> {
         let (start, name) = (symbol.address(), symbol.name().ok()?);
         let end = start.checked_add(symbol.size())?;
-        (!name.is_empty()).then(|| Self { start, end, name: name.to_owned() })
+        (!name.is_empty()).then(|| Self { start, end, name: source_name(name) })
     }
 
     fn moved(self, bias: u64) -> Option<Self> {
@@ -182,6 +182,16 @@ impl Symbol {
         let end = start.checked_add(self.end - self.start)?;
         Some(Self { start, end, ..self })
     }
+}
+
+/// The name of a variable as it stands in the source: those of C++ and Rust are mangled.
+fn source_name(name: &str) -> String {
+    if let Ok(rust) = rustc_demangle::try_demangle(name) {
+        // Without the hash.
+        return format!("{rust:#}");
+    }
+    let cpp = name.starts_with("_Z").then(|| cpp_demangle::Symbol::new(name).ok()).flatten();
+    cpp.and_then(|symbol| symbol.demangle().ok()).unwrap_or_else(|| name.to_owned())
 }
 
 fn is_variable<'data>(symbol: &impl ObjectSymbol<'data>) -> bool {
@@ -236,4 +246,18 @@ fn open_same_file(memory: &dyn Memory, maps: &[Mapping], code: &Mapping) -> Opti
     file.read_exact_at(&mut of_file, 0).ok()?;
     memory.read(begin.start, &mut of_memory).ok()?;
     (of_file == of_memory).then_some(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_source() {
+        assert_eq!(source_name("held_table"), "held_table");
+        assert_eq!(source_name("_ZL10held_table"), "held_table");
+        assert_eq!(source_name("_ZN5flows5cacheE"), "flows::cache");
+        assert_eq!(source_name("_ZN5flows5cache17h0123456789abcdefE"), "flows::cache");
+        assert_eq!(source_name("_Znonsense"), "_Znonsense");
+    }
 }
