@@ -27,6 +27,9 @@ const MOST_ELEMENTS: usize = 1 << 22;
 /// How often a header is read again, when its neighbour does not point to it: the app was changing it.
 const MOST_READS: usize = 3;
 
+/// Walks through a heap whose links are broken.
+const MOST_WALKS: usize = 3;
+
 /// Sockets above are of no DPDK: external heaps get the numbers behind the NUMA nodes.
 const MOST_SOCKETS: u32 = 4096;
 
@@ -64,7 +67,7 @@ impl Elements {
         let anchors: BTreeSet<u64> = anchors.iter().map(|header| header.address).collect();
         let mut elements = Self { is_whole: true, ..Self::default() };
         for heap in &heaps {
-            let walk = Walk::of(reader, *heap, &anchors);
+            let walk = Walk::best_of(reader, *heap, &anchors);
             elements.is_whole &= walk.is_whole;
             elements.list.extend(walk.elements());
         }
@@ -175,6 +178,21 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
+    /// The app changes the heap meanwhile: another walk may find its way.
+    fn best_of(reader: Reader<'a>, heap: u64, anchors: &BTreeSet<u64>) -> Self {
+        let mut best = Self::of(reader, heap, anchors);
+        for _ in 1..MOST_WALKS {
+            if best.is_whole {
+                break;
+            }
+            let other = Self::of(reader, heap, anchors);
+            if other.is_whole || other.headers.len() > best.headers.len() {
+                best = other;
+            }
+        }
+        best
+    }
+
     fn of(reader: Reader<'a>, heap: u64, anchors: &BTreeSet<u64>) -> Self {
         let layout = &reader.layout.malloc_heap;
         let fields = Fields::read(reader.memory, heap, layout.bytes);
