@@ -126,7 +126,7 @@ impl ThreadSearch<'_> {
     /// All of a list that are threads, from one of them on. The head of the list is none.
     fn follow(&self, first: u64, found: &mut BTreeMap<u64, Found>) {
         let mut link = first;
-        while found.len() < MOST_THREADS {
+        for _ in 0..MOST_THREADS {
             if self.is_linked(link) {
                 let Some(thread) = self.thread(link) else { return };
                 if found.insert(link, thread).is_some() {
@@ -138,7 +138,7 @@ impl ThreadSearch<'_> {
                 return;
             }
             link = next;
-            // The head, which is no thread, is passed once.
+            // The head is no thread; so is one that the app has just made.
             if !self.is_linked(link) {
                 let Some(next) = self.word(link).filter(|next| self.is_linked(*next)) else {
                     return;
@@ -270,5 +270,80 @@ impl Found {
         let mut variables = of_block().unwrap_or_default();
         variables.sort_by_key(|(start, ..)| *start);
         variables
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::holders::made_memory::MadeMemory;
+
+    const DATA: u64 = 0x10_0000;
+    const STACKS: u64 = 0x20_0000;
+    const STACK: u64 = 0x4000;
+
+    /// Threads 1 to 4 in a list that begins in the data, each at the end of its stack.
+    fn made() -> (MadeMemory, Vec<u64>) {
+        let mut memory = MadeMemory::default();
+        memory.map(DATA, 0x1000);
+        memory.map(STACKS, 4 * STACK);
+        let pthread = |number: u64| STACKS + (number + 1) * STACK - PTHREAD_BYTES;
+        let pthreads: Vec<u64> = (0..4).map(pthread).collect();
+        let head = DATA + 0x100;
+        let mut links = vec![head];
+        links.extend(pthreads.iter().map(|pthread| pthread + X86_64.list));
+        for (index, link) in links.iter().enumerate() {
+            memory.write(*link, links[(index + 1) % 5]);
+            memory.write(*link + 8, links[(index + 4) % 5]);
+        }
+        for (index, pthread) in (0_u32..).zip(&pthreads) {
+            memory.write(*pthread, *pthread);
+            memory.write(*pthread + 16, *pthread);
+            memory.write_half(*pthread + X86_64.tid, index + 1);
+            memory.write(*pthread + 1680, STACKS + u64::from(index) * STACK);
+            memory.write(*pthread + 1688, STACK);
+        }
+        (memory, pthreads)
+    }
+
+    fn search(memory: &MadeMemory) -> Vec<Found> {
+        let maps = memory.maps().unwrap();
+        let tids = BTreeSet::from([1, 2, 4]);
+        let search = ThreadSearch { memory, maps: &maps, layout: X86_64, tids: &tids };
+        search.run(&[(DATA, DATA + 0x1000)])
+    }
+
+    #[test]
+    fn threads_are_found_by_the_list_of_the_c_library() {
+        let (memory, pthreads) = made();
+        let found: Vec<_> =
+            search(&memory).iter().map(|it| (it.tid, it.pthread, it.stack)).collect();
+        let stack = |number| Some((STACKS + number * STACK, STACKS + (number + 1) * STACK));
+        // One that is none of the app's threads is passed.
+        assert!(found.contains(&(1, pthreads[0], stack(0))), "{found:?}");
+        assert!(found.contains(&(4, pthreads[3], stack(3))), "{found:?}");
+        assert!(found.iter().all(|(tid, ..)| *tid != 3));
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_neither_hangs_nor_crashes(
+            links in vec((0..5_usize, 0..5_usize, 0..3_u64), 0..12),
+            words in vec((0..0x2200_u64, prop_oneof![any::<u64>(), DATA..DATA + 0x1000]), 0..40),
+        ) {
+            let (mut memory, pthreads) = made();
+            let mut places: Vec<u64> = pthreads.iter().map(|it| it + X86_64.list).collect();
+            places.push(DATA + 0x100);
+            for (from, to, offset) in links {
+                memory.write(places[from] + 8 * (offset % 2), places[to] + 8 * (offset / 2));
+            }
+            for (at, word) in words {
+                memory.write(STACKS + 8 * at, word);
+            }
+            prop_assert!(search(&memory).len() <= 4);
+        }
     }
 }
