@@ -6,18 +6,22 @@ mod seen;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use pmdscope_render::number::plural;
-use pmdscope_telemetry::discover::unreadable_text;
+use pmdscope_telemetry::discover::{DiscoveredApp, unreadable_text};
 use pmdscope_telemetry::finding::{Finding, FindingCause, Severity};
-use pmdscope_telemetry::{AppState, AppStatus, FleetState, InterfaceState};
+use pmdscope_telemetry::{AppState, AppStatus, FleetState, InterfaceState, ScanResults};
 use serde::Serialize;
 
 use self::hot_queues::HotQueues;
 use self::seen::{FindingOccurrence, FindingTimes, SeenFindings};
 use crate::exit::FAILED;
+use crate::leaks;
+use crate::leaks::scan::{ScanArgs, Scanner};
 use crate::number::whole;
 use crate::output::{self, names, one_line};
 use crate::session::{self, AppArg, XrayArg};
@@ -55,7 +59,7 @@ check samples each app four times a second.
 Exit status:
   0  no finding of severity warning or critical; info findings do not count
   1  such a finding, an app that does not answer, an expected app that does not
-     run, or no app at all
+     run, no app at all, or one that --scan cannot read
   2  wrong usage or configuration
 
 Of a hot queue (queue_imbalance) of a linked app, check captures a sample of a
@@ -89,6 +93,14 @@ pub(crate) struct Args {
     #[command(flatten)]
     xray: XrayArg,
 
+    /// Scan the memory of apps without libpmdscope for lost mbufs
+    ///
+    /// A scan reads all memory in which an app may keep references to mbufs, twice or more. It neither
+    /// stops the app nor writes to it, and needs root, CAP_SYS_PTRACE, or the user of the app. `check`
+    /// ends when the scans have ended.
+    #[arg(long, conflicts_with = "replay", hide_short_help = true)]
+    scan: bool,
+
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -99,11 +111,12 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let scans = args.scan.then(|| Arc::new(ScanResults::default()));
     let (mut source, length) = if let Some(player) = args.replay.player(&args.app)? {
         (Source::whole(player, &args.app), Duration::MAX)
     } else {
         let source = if args.interrupts { Source::traced } else { Source::host };
-        (source(&args.app, args.xray, STEP)?, Duration::from_secs(args.seconds))
+        (source(&args.app, args.xray, STEP, scans.clone())?, Duration::from_secs(args.seconds))
     };
     let begun = Instant::now();
     let mut seen = SeenFindings::default();
@@ -111,15 +124,35 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         Some(_) => None,
         None => Some(HotQueues::new(args.app.settings()?, begun + length)),
     };
+    // Scans begin when it is known which apps have no ledger of their own.
+    let mut scanning: Option<JoinHandle<_>> = None;
     // An app that does not answer makes rounds longer, but not the time that was asked for.
     while source.advance()? {
         seen.note(source.fleet());
         if let Some(hot_queues) = &mut hot_queues {
             hot_queues.update(&source);
         }
-        if begun.elapsed() >= length {
+        if let (Some(scans), None) = (&scans, &scanning) {
+            scanning = Some(scan(leaks::apps_to_scan(&source), scans.clone()));
+        }
+        if begun.elapsed() >= length && scanning.as_ref().is_none_or(JoinHandle::is_finished) {
             break;
         }
+    }
+    let unscanned = match scanning {
+        Some(scanning) => {
+            let unscanned = scanning
+                .join()
+                .map_err(|_| anyhow!("the scan failed, which is a bug of pmdscope"))?;
+            // Its results are in the next samples.
+            source.advance()?;
+            seen.note(source.fleet());
+            unscanned
+        }
+        None => Vec::new(),
+    };
+    for (app, why) in &unscanned {
+        output::tell(&format!("{app}: not scanned: {why}"));
     }
     source.tell_notes();
     tell_choice(args, source.fleet());
@@ -150,7 +183,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     } else {
         output::print(&verdict.text(&fleet))?;
     }
-    Ok(if verdict.ok { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+    let ok = verdict.ok && unscanned.is_empty();
+    Ok(if ok { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+}
+
+/// Scans these apps in a thread of its own, which returns why some could not be scanned.
+fn scan(apps: Vec<DiscoveredApp>, results: Arc<ScanResults>) -> JoinHandle<Vec<(String, String)>> {
+    thread::spawn(move || Scanner::new(ScanArgs::default()).scan_into(&apps, &results))
 }
 
 /// Says which app was checked where another one may have been meant, which does not run.

@@ -183,7 +183,7 @@ fn running(args: &Args, mut source: Source) -> Result<ExitCode> {
     let mut scanner = Scanner::new(args.scan);
     let mut rounds = if args.explain.is_some() { 1 } else { samples(source.fleet()) };
     loop {
-        let apps = if args.no_scan { Vec::new() } else { to_scan(&source) };
+        let apps = if args.no_scan { Vec::new() } else { apps_to_scan(&source) };
         // The trend needs samples anyway.
         let scans = thread::scope(|scope| {
             let scanning = scope.spawn(|| scanner.scan_all(&apps));
@@ -228,7 +228,7 @@ fn unanswering(error: &anyhow::Error) -> Option<DiscoveredApp> {
 }
 
 /// Apps that have no ledger of their own.
-fn to_scan(source: &Source) -> Vec<DiscoveredApp> {
+pub(crate) fn apps_to_scan(source: &Source) -> Vec<DiscoveredApp> {
     let linked = |app: &DiscoveredApp| {
         let model = source.fleet().find(&app.name).and_then(|app| app.model.as_ref());
         model.is_some_and(|model| model.sample.library.is_some())

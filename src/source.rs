@@ -11,7 +11,7 @@ use pmdscope_interrupts::Tracer;
 use pmdscope_recording::{RecordingPlayer, TimeSpec};
 use pmdscope_telemetry::discover::DiscoveredApp;
 use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
-use pmdscope_telemetry::{Fleet, FleetSettings, FleetState};
+use pmdscope_telemetry::{Fleet, FleetSettings, FleetState, ScanResults};
 
 use crate::session::{self, AppArg, XrayArg};
 use crate::{bundle, interfaces, output};
@@ -146,13 +146,18 @@ impl Source {
     }
 
     /// As [`Source::counted`], with the interfaces of the kernel that have a filter or a bypass; if there is
-    /// one, an app need not run.
+    /// one, an app need not run. Samples have what `scans` has of their apps.
     ///
     /// # Errors
     ///
     /// As [`Source::live`].
-    pub(crate) fn host(app: &AppArg, xray: XrayArg, interval: Duration) -> Result<Self> {
-        let mut settings = app.settings()?;
+    pub(crate) fn host(
+        app: &AppArg,
+        xray: XrayArg,
+        interval: Duration,
+        scans: Option<Arc<ScanResults>>,
+    ) -> Result<Self> {
+        let mut settings = FleetSettings { scans, ..app.settings()? };
         xray.add_to(&mut settings);
         interfaces::read_with(&mut settings);
         Ok(Self::of(Fleet::start(app.app.as_deref(), settings)?, interval))
@@ -168,8 +173,13 @@ impl Source {
     /// # Errors
     ///
     /// As [`Source::live`].
-    pub(crate) fn traced(app: &AppArg, xray: XrayArg, interval: Duration) -> Result<Self> {
-        let mut settings = app.settings()?;
+    pub(crate) fn traced(
+        app: &AppArg,
+        xray: XrayArg,
+        interval: Duration,
+        scans: Option<Arc<ScanResults>>,
+    ) -> Result<Self> {
+        let mut settings = FleetSettings { scans, ..app.settings()? };
         xray.add_to(&mut settings);
         interfaces::read_with(&mut settings);
         let tracer = session::trace(&mut settings);

@@ -155,8 +155,8 @@ fn print(args: &Args) -> Result<()> {
     let (reports, interval) = (args.reports(), args.interval()?);
     let mut source = match args.replay.player(&args.app)? {
         Some(player) => Source::steps(player, &args.app, &args.at, interval, reports)?,
-        None if args.interrupts => Source::traced(&args.app, args.xray, interval)?,
-        None => Source::host(&args.app, args.xray, interval)?,
+        None if args.interrupts => Source::traced(&args.app, args.xray, interval, None)?,
+        None => Source::host(&args.app, args.xray, interval, None)?,
     };
     if !interval.is_zero() {
         source.prepare();

@@ -4,9 +4,6 @@ use pmdscope_render::number::{UNKNOWN, bytes, count, known, plural, seconds, si}
 use pmdscope_render::{Cell, Column, Subject, TextTable, Tone};
 use pmdscope_telemetry::sample::{LostGroupSample, PoolScanSample, ScanSample};
 
-/// The last scan of an app, or why there is none.
-pub(super) type ScanOutcome = Result<ScanSample, String>;
-
 /// One row per pool that lost mbufs, and one per group if its packets differ.
 pub(super) fn lost_mbufs<'a>(scans: impl Iterator<Item = (&'a str, &'a ScanSample)>) -> TextTable {
     let columns = vec![

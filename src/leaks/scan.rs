@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use pmdscope_render::number::{bytes, percent};
 use pmdscope_telemetry::discover::{DiscoveredApp, Reachability, UnreachableReason};
-use pmdscope_telemetry::realtime_ns;
 use pmdscope_telemetry::sample::{LostGroupSample, PoolScanSample, ScanSample};
+use pmdscope_telemetry::{ScanResults, realtime_ns};
 use pmdscope_xray::{
     LostMbuf, PoolScan, Progress, ReadBudget, ScanReport, ScanSettings, XrayError, XrayTarget,
 };
@@ -38,8 +38,8 @@ pub(crate) struct ScanArgs {
 
     /// Most memory that a scan reads, MB/s, 1 to 100000 [default: no limit]
     ///
-    /// A scan runs in one thread of the lowest priority. Without a limit it is shortest; with 500 its effect
-    /// on the app's own memory bandwidth is within the noise.
+    /// A scan runs in one thread of the lowest priority. Without a limit it is shortest; a limit spreads its
+    /// load on the memory of the machine.
     #[arg(long, value_name = "MB", value_parser = whole::<u64>(1..=100_000), hide_short_help = true)]
     pub(crate) scan_rate: Option<u64>,
 }
@@ -96,6 +96,12 @@ struct LostBefore {
     since: BTreeMap<u64, Instant>,
 }
 
+impl Default for ScanArgs {
+    fn default() -> Self {
+        Self { scan_interval: Duration::from_secs(1), scan_rate: None }
+    }
+}
+
 /// Whether the memory of an app may tell what the app itself does not: one that was stopped, or runs without
 /// telemetry.
 pub(super) fn is_readable(app: &DiscoveredApp) -> bool {
@@ -119,6 +125,24 @@ impl Scanner {
         let _ = rustix::process::setpriority_process(None, 19);
         let scan = |app: &DiscoveredApp| (app.name.clone(), self.scan(app));
         apps.iter().map(scan).collect()
+    }
+
+    /// As [`Scanner::scan_all`], for those that sample these apps. Returns why apps could not be scanned.
+    pub(crate) fn scan_into(
+        &mut self,
+        apps: &[DiscoveredApp],
+        results: &ScanResults,
+    ) -> Vec<(String, String)> {
+        let mut scans = self.scan_all(apps);
+        let mut failed = Vec::new();
+        for app in apps {
+            match (scans.remove(&app.name), app.pid) {
+                (Some(Ok(scan)), Some(pid)) => results.set(pid, scan.sample),
+                (Some(Err(why)), _) => failed.push((app.name.clone(), why)),
+                _ => {}
+            }
+        }
+        failed
     }
 
     /// Scans one app, in words if that fails; where mbufs are lost for the first time once more, unless that
