@@ -122,6 +122,8 @@ impl StockPipeline {
     pub fn start(scratch: &Scratch, setup: StockSetup<'_>) -> Result<Self> {
         let app = scratch.prefix("stock");
         let mut command = Command::new(programs::stock_pipeline(setup.stripped)?);
+        // A core file goes there.
+        command.current_dir(scratch.dir());
         command.args(["--lcores", setup.lcores, "--no-pci", "--file-prefix", &app]);
         command.args(["-m", &setup.memory_mb.to_string(), "--vdev", "net_null0"]);
         if setup.memory == Memory::Ordinary {

@@ -47,6 +47,7 @@ mod xdp;
 mod xray;
 mod xray_clean;
 mod xray_hostile;
+mod xray_leaks;
 mod xray_releases;
 
 use std::process::ExitCode;
@@ -144,6 +145,7 @@ fn main() -> ExitCode {
         xray::trials(),
         xray_clean::trials(),
         xray_hostile::trials(),
+        xray_leaks::trials(),
         xray_releases::trials(),
     ];
     let trials = trials.into_iter().flatten().collect();

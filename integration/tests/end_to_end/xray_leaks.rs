@@ -1,0 +1,160 @@
+//! `pmdscope leaks` on an app without libpmdscope: its text, the packets that it writes, a stopped app, and a
+//! core file.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::Trial;
+use pmdscope_integration::oracle::tshark_fields;
+use pmdscope_integration::process::{run, wait_until};
+use pmdscope_integration::programs;
+use pmdscope_integration::scratch::Scratch;
+use pmdscope_integration::stock_pipeline::{StockPipeline, StockSetup, Truth};
+use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
+use serde_json::Value;
+
+use crate::support::{Missing, Needs, number, pmdscope, pmdscope_json, trial, trial_unless};
+use crate::xray::pools;
+
+const FAULT: &str = "early-return:1/16384";
+const ENOUGH: u64 = 20;
+const POOL: &str = "pipeline_packets";
+const LIMIT: Duration = Duration::from_secs(60);
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        trial("xray_writes_the_lost_packets", Needs::Wireshark, lost_packets),
+        trial("xray_reads_a_stopped_app", Needs::Apps, stopped),
+        trial("xray_is_a_finding_of_check", Needs::Apps, finding),
+        trial_unless("xray_reads_a_core_file", no_core_files(), core_file),
+    ]
+}
+
+/// The kernel writes core files where this test finds them only if it puts them beside the app.
+fn no_core_files() -> Option<Missing> {
+    let pattern = fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
+    let reason = format!("kernel.core_pattern is {:?}, not core", pattern.trim());
+    Needs::Apps.missing().or_else(|| (pattern.trim() != "core").then_some(Missing::Machine(reason)))
+}
+
+fn start(scratch: &Scratch) -> Result<(StockPipeline, Truth, PathBuf)> {
+    let summary = scratch.path("summary.json");
+    let name = summary.display().to_string();
+    let args = ["--fault", FAULT, "--json", &name];
+    let mut app = StockPipeline::start(scratch, StockSetup { args: &args, ..StockSetup::PLAIN })?;
+    let truth = app.rest_with_lost(ENOUGH)?;
+    Ok((app, truth, summary))
+}
+
+/// All lost packets of an app that cannot name them itself, and no others.
+fn lost_packets(scratch: &Scratch) -> Result<()> {
+    let (app, truth, summary) = start(scratch)?;
+    let text = pmdscope(scratch, &["leaks", "-a", app.app()], &[1])?;
+    let row = text.lines().find(|line| line.starts_with(POOL)).context("no row of the pool")?;
+    let lost = format!("!{}", truth.lost());
+    ensure!(row.contains(&lost) && row.contains("198.18.0.1"), "not {lost} in {text}");
+
+    let file = scratch.path("lost.pcapng");
+    let name = file.display().to_string();
+    pmdscope(scratch, &["leaks", "-a", app.app(), "--write", &name, "-N", "4096"], &[1])?;
+    let packets = tshark_fields(&file, &["frame.comment", "ip.dst"])?;
+    ensure!(packets.len() as u64 == truth.lost(), "{} of {}", packets.len(), truth.lost());
+    let right = |packet: &Vec<String>| {
+        packet[0].starts_with("lost for at least")
+            && packet[0].contains(POOL)
+            && packet[1] == "198.18.0.1"
+    };
+    ensure!(packets.iter().all(right), "{packets:?}");
+
+    app.go_on()?;
+    let mut app = app;
+    app.process.interrupt()?;
+    let summary: Value = serde_json::from_str(&fs::read_to_string(summary)?)?;
+    let known = summary["faults"]["early-return"]["packets"].as_array().context("packets")?;
+    ensure!(!known.is_empty(), "the app kept no packet: {summary}");
+    let written = fs::read(&file)?;
+    for packet in known.iter().filter_map(Value::as_str) {
+        let packet = unhex(packet).context("not hexadecimal")?;
+        ensure!(written.windows(packet.len()).any(|bytes| bytes == packet), "{packet:02x?}");
+    }
+    Ok(())
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    (0..text.len()).step_by(2).map(|i| u8::from_str_radix(text.get(i..i + 2)?, 16).ok()).collect()
+}
+
+/// One that is stopped answers nothing; its memory does.
+fn stopped(scratch: &Scratch) -> Result<()> {
+    let (app, truth, _) = start(scratch)?;
+    app.process.signal(Signal::STOP)?;
+    let leaks = pmdscope_json(scratch, &["leaks", "-a", app.app(), "--json"], &[1]);
+    app.process.signal(Signal::CONT)?;
+    let leaks = leaks?;
+    ensure!(leaks["apps"][0]["state"] == "lost", "{leaks:#}");
+    ensure!(lost(&leaks)? == truth.lost(), "not {} in {leaks:#}", truth.lost());
+    Ok(())
+}
+
+fn lost(leaks: &Value) -> Result<u64> {
+    pools(&leaks["apps"][0]["scan"])?.iter().map(|pool| number(pool, "lost")).sum()
+}
+
+/// Only where it is asked for.
+fn finding(scratch: &Scratch) -> Result<()> {
+    let (app, truth, _) = start(scratch)?;
+    let plain = pmdscope(scratch, &["check", "-a", app.app()], &[0, 1])?;
+    ensure!(!plain.contains("critical: leak"), "{plain}");
+    let scanned = pmdscope(scratch, &["check", "-a", app.app(), "--scan"], &[1])?;
+    let words = format!("{POOL}: critical: leak: {} mbufs are lost", truth.lost());
+    ensure!(scanned.contains(&words), "not {words} in {scanned}");
+    Ok(())
+}
+
+/// What the kernel writes when the app is aborted, complete and without the files that tell where pools are.
+fn core_file(scratch: &Scratch) -> Result<()> {
+    let (_app, truth, core) = aborted(scratch, "0x7f")?;
+    let name = core.display().to_string();
+    let leaks = pmdscope_json(scratch, &["leaks", "--core", &name, "--json"], &[1])?;
+    ensure!(lost(&leaks)? == truth.lost(), "not {} in {leaks:#}", truth.lost());
+    let explained = pmdscope(scratch, &["leaks", "--core", &name, "--explain", POOL], &[1])?;
+    ensure!(explained.contains("all mbufs of the pool"), "{explained}");
+    fs::remove_file(core)?;
+
+    let (_app, _, core) = aborted(scratch, "0x33")?;
+    let name = core.display().to_string();
+    let refused = pmdscope_failure(scratch, &["leaks", "--core", &name])?;
+    ensure!(refused.contains("shared files (bit 3)"), "{refused}");
+    Ok(())
+}
+
+fn pmdscope_failure(scratch: &Scratch, args: &[&str]) -> Result<String> {
+    let mut command = Command::new(programs::pmdscope()?);
+    let (code, out, err) = run(command.args(args), scratch.dir(), LIMIT)?;
+    ensure!(code == 1, "{code}: {out}{err}");
+    Ok(err)
+}
+
+fn aborted(scratch: &Scratch, filter: &str) -> Result<(StockPipeline, Truth, PathBuf)> {
+    let (mut app, truth, _) = start(scratch)?;
+    let pid = app.process.pid();
+    fs::write(format!("/proc/{pid}/coredump_filter"), filter)?;
+    let process = i32::try_from(pid).ok().and_then(Pid::from_raw).context("pid")?;
+    let unlimited = Rlimit { current: None, maximum: None };
+    prlimit(Some(process), Resource::Core, unlimited)?;
+    app.process.signal(Signal::ABORT)?;
+    app.process.wait(LIMIT)?;
+    let mut found = None;
+    wait_until("the core file", LIMIT, || {
+        let files = fs::read_dir(scratch.dir())?.flatten().map(|entry| entry.path());
+        let is_core = |path: &PathBuf| {
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("core"))
+        };
+        found = files.filter(is_core).last();
+        Ok(found.is_some())
+    })?;
+    Ok((app, truth, found.context("core file")?))
+}
