@@ -38,6 +38,7 @@ const STEP: Duration = Duration::from_millis(250);
 /// Reports dead ports, missed packets, draining mempools, stuck poll loops, mbuf leaks, and floods that
 /// XDP filters drop.
 #[derive(clap::Args)]
+#[allow(clippy::struct_excessive_bools)] // one per flag of the command line
 #[command(after_help = "\
 Examples:
   pmdscope check -a fwd --for 30   watch longer to find slow leaks
@@ -99,6 +100,7 @@ pub(crate) struct Args {
     /// stops the app nor writes to it, and needs root, CAP_SYS_PTRACE, or the user of the app. `check`
     /// ends when the scans have ended.
     #[arg(long, conflicts_with = "replay", hide_short_help = true)]
+    #[allow(clippy::doc_markdown)] // it is text of the help
     scan: bool,
 
     /// Print JSON

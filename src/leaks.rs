@@ -115,6 +115,7 @@ pub(crate) struct Args {
     /// /proc/self/coredump_filter for anonymous memory, shared files and hugepages (0x7f sets all).
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath,
           conflicts_with_all = ["app", "replay", "at", "watch", "arm", "disarm", "mode", "no_scan"])]
+    #[allow(clippy::doc_markdown)] // it is text of the help
     core: Option<PathBuf>,
 
     /// Do not scan the memory of apps without libpmdscope

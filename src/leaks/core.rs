@@ -4,22 +4,22 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Result, anyhow};
 use pmdscope_render::number::{bytes, count};
 use pmdscope_telemetry::{ErrorClass, FleetEvent, FleetState};
 use pmdscope_xray::{
-    CoreMemory, Holder, HolderCount, LostMbuf, Memory, MissingMemory, PoolScan, ScanReport,
-    XrayTarget,
+    CoreMemory, CoreThread, Holder, HolderCount, LostMbuf, Memory, MissingMemory, PoolScan,
+    ScanReport, XrayError, XrayTarget,
 };
 
-use super::scan::{AppScan, AppScans, Scanner};
-use super::{Args, lost_packets, report, scans_fail, verdict_of_scan};
+use super::scan::{AppScan, AppScans, ScanArgs, Scanner};
+use super::{Args, lost_packets, report, verdict_of_scan};
 
 /// Reports what a core file tells.
 pub(super) fn run(args: &Args, path: &Path) -> Result<ExitCode> {
     let core = Arc::new(CoreMemory::open(path)?);
     let name = name(&core, path);
-    let scan = scan(args, &name, &core)?;
+    let scan = scan(&name, &core)?;
     if let Some(file) = &args.write {
         return lost_packets::write(&name, &scan, file, args.per_site());
     }
@@ -30,11 +30,10 @@ pub(super) fn run(args: &Args, path: &Path) -> Result<ExitCode> {
     };
     let class = ErrorClass::Missing;
     fleet.apply(FleetEvent::Lost { app: name.clone(), class, reason, finding: None });
-    let code = verdict_of_scan(&scan.sample);
+    let verdict = verdict_of_scan(&scan.sample);
     let scans = AppScans::from([(name, Ok(scan))]);
     report(args, &fleet, &scans)?;
-    debug_assert_eq!(code == ExitCode::SUCCESS, !scans_fail(&scans));
-    Ok(code)
+    Ok(verdict)
 }
 
 /// The name of the process, or else of the file.
@@ -45,26 +44,27 @@ fn name(core: &CoreMemory, path: &Path) -> String {
     }
 }
 
-fn scan(args: &Args, name: &str, core: &Arc<CoreMemory>) -> Result<AppScan> {
+fn scan(name: &str, core: &Arc<CoreMemory>) -> Result<AppScan> {
     let missing = missing(core);
-    let failed = || {
-        let why = missing.as_ref().map_or(String::new(), |why| format!(" ({why})"));
-        format!("cannot find the mempools of {name} in the core file{why}")
+    // What is missing is the reason, and not where it was missed first.
+    let failed = |error: XrayError| match &missing {
+        Some(why) => anyhow!("cannot find the mempools of {name}: {why}"),
+        None => anyhow!(error).context(format!("cannot find the mempools of {name}")),
     };
     let memory: Arc<dyn Memory> = core.clone();
-    let target = XrayTarget::open_memory(memory).with_context(failed)?;
+    let target = XrayTarget::open_memory(memory).map_err(failed)?;
     let judge = |report: &mut ScanReport| {
         for pool in &mut report.pools {
-            hold_in_registers(pool, core);
-            if let Some(why) = &missing {
-                doubt(pool, why);
+            hold_in_registers(pool, core.threads());
+            if missing.is_some() {
+                doubt(pool);
             }
         }
         report.problems.extend(missing.clone());
     };
     // What does not change need not be looked at again later.
-    let mut scanner = Scanner::new(args.scan.of_core());
-    scanner.scan_judged(name, target, judge).with_context(failed)
+    let mut scanner = Scanner::new(ScanArgs::of_core());
+    scanner.scan_judged(name, target, judge).map_err(failed)
 }
 
 /// What the core file lacks, in one sentence.
@@ -90,8 +90,8 @@ fn missing_part(part: &MissingMemory) -> String {
 }
 
 /// Counts those as held that a register of a thread points to or into: nothing in memory need refer to them.
-fn hold_in_registers(pool: &mut PoolScan, core: &CoreMemory) {
-    for thread in core.threads() {
+fn hold_in_registers(pool: &mut PoolScan, threads: &[CoreThread]) {
+    for thread in threads {
         let points_to = |mbuf: &LostMbuf| {
             // An mbuf is followed by its data, which pointers into it belong to as well.
             let behind = mbuf.address + 128 + u64::from(mbuf.packet_bytes) + 256;
@@ -110,12 +110,51 @@ fn hold_in_registers(pool: &mut PoolScan, core: &CoreMemory) {
 }
 
 /// Takes back what is not proven, because references may be in the memory that is missing.
-fn doubt(pool: &mut PoolScan, why: &str) {
+fn doubt(pool: &mut PoolScan) {
     if pool.lost > 0 {
-        pool.not_judged_why
-            .push(format!("nothing refers to {} of them as far as {why}", count(pool.lost)));
+        let lost = count(pool.lost);
+        pool.not_judged_why.push(format!(
+            "nothing in the core file refers to {lost} of them, but it does not have all memory"
+        ));
         pool.not_judged += pool.lost;
         pool.lost = 0;
         pool.lost_mbufs.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool() -> PoolScan {
+        let mbuf = |address| LostMbuf { address, packet_bytes: 60, ..LostMbuf::default() };
+        let lost_mbufs = vec![mbuf(0x10_0000), mbuf(0x20_0000), mbuf(0x30_0000)];
+        PoolScan { size: 100, held: 5, lost: 3, lost_mbufs, ..PoolScan::default() }
+    }
+
+    #[test]
+    fn what_a_register_points_to_is_held() {
+        let thread = |id, registers: &[u64]| CoreThread {
+            id,
+            stack_pointer: None,
+            registers: registers.to_vec(),
+        };
+        let mut pool = pool();
+        // Into the packet of the second, and far behind the third.
+        hold_in_registers(&mut pool, &[thread(7, &[1, 0x20_0100]), thread(8, &[0x30_4000])]);
+        assert_eq!((pool.held, pool.lost, pool.lost_mbufs.len()), (6, 2, 2));
+        let [holder] = &pool.holders[..] else { panic!("one holder") };
+        assert_eq!(holder.holder, Holder::Stack { thread: "7 (registers)".into() });
+    }
+
+    #[test]
+    fn nothing_is_called_lost_while_memory_is_missing() {
+        let mut pool = pool();
+        doubt(&mut pool);
+        assert_eq!((pool.lost, pool.not_judged, pool.lost_mbufs.len()), (0, 3, 0));
+        assert_eq!(
+            pool.not_judged_why,
+            ["nothing in the core file refers to 3 of them, but it does not have all memory"]
+        );
     }
 }

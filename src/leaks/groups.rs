@@ -112,6 +112,7 @@ fn dominant<K: Ord + Copy>(
 
 impl LostGroup<'_> {
     /// What is common to all of it.
+    #[allow(clippy::redundant_closure_for_method_calls)] // a method is of one lifetime only
     pub(super) fn summary(&self) -> LostGroupSample {
         let packets = &self.packets;
         let ends: BTreeSet<_> = packets.iter().filter_map(LostPacket::ends).collect();
@@ -157,6 +158,7 @@ fn common_end(
 }
 
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation)] // of small numbers
 mod tests {
     use super::*;
 

@@ -60,7 +60,7 @@ pub(super) fn run(args: &Args, path: &Path) -> Result<ExitCode> {
     if sample.ledger.is_empty() {
         bail!("{name}: {}", report::why_no_ledger_of(&sample));
     }
-    of_ledger(app, sample, path, args.per_site)
+    of_ledger(app, &sample, path, args.per_site)
 }
 
 fn scanned(args: &Args, app: &DiscoveredApp, path: &Path) -> Result<ExitCode> {
@@ -70,7 +70,7 @@ fn scanned(args: &Args, app: &DiscoveredApp, path: &Path) -> Result<ExitCode> {
 }
 
 /// Writes at most `per_site` packets of each site.
-fn of_ledger(app: DiscoveredApp, sample: Sample, path: &Path, per_site: u32) -> Result<ExitCode> {
+fn of_ledger(app: DiscoveredApp, sample: &Sample, path: &Path, per_site: u32) -> Result<ExitCode> {
     let to_stdout = path == Path::new("-");
     let name = app.name.clone();
     let lost: u64 = sample.ledger.iter().map(|ledger| ledger.leaked).sum();
@@ -83,9 +83,9 @@ fn of_ledger(app: DiscoveredApp, sample: Sample, path: &Path, per_site: u32) -> 
     let dump = session
         .map_err(LeakError::from)
         .and_then(|session| leak::receive(session, TIMEOUT))
-        .with_context(|| no_packets(&name, &sample))?;
+        .with_context(|| no_packets(&name, sample))?;
     let mut files = CaptureFiles::create(&FileSettings::new(path))?;
-    match leak::write(&mut files, &name, &dump.mbufs, ABOUT, |mbuf| comment(mbuf, &sample)) {
+    match leak::write(&mut files, &name, &dump.mbufs, ABOUT, |mbuf| comment(mbuf, sample)) {
         Err(SinkError::Closed { .. }) => {}
         written => written?,
     }

@@ -229,6 +229,7 @@ fn scanned_pool() -> PoolScanSample {
     }
 }
 
+#[allow(clippy::unnecessary_wraps)] // as scans give it
 fn scan(pools: Vec<PoolScanSample>) -> Result<AppScan, String> {
     let scan = ScanSample {
         scans: 2,

@@ -51,7 +51,7 @@ impl ScanArgs {
     }
 
     /// For memory that does not change.
-    pub(super) fn of_core(self) -> Self {
+    pub(super) fn of_core() -> Self {
         Self { scan_interval: Duration::ZERO, scan_rate: None }
     }
 
