@@ -96,6 +96,15 @@ fn a_pool_is_judged_by_its_share_in_use() {
 }
 
 #[test]
+fn a_finding_says_that_its_pool_was_counted_from_outside() {
+    let mut sample = healthy();
+    sample.pools = vec![pool("mb", 1000, 980)];
+    sample.pools[0].source = Some(crate::sample::CountSource::Xray);
+    let evidence = &judged([sample])[0].evidence;
+    assert!(evidence.contains("(98.0 %) in use (counted via xray)"), "{evidence}");
+}
+
+#[test]
 fn a_pool_is_judged_by_its_time_left() {
     let leak = |per_second: u64| {
         let samples = (1..=10).map(|second| {

@@ -65,9 +65,20 @@ fn loop_and_stop(testpmd: &mut Testpmd) -> Result<()> {
     Ok(())
 }
 
+/// A sample whose counts are complete: on a machine that stalls, an app may not be read in time.
 fn sample(scratch: &Scratch, app: &str) -> Result<Value> {
-    let top = pmdscope_json(scratch, &["top", "-a", app, "--json", "-i", "0"], &[0])?;
-    Ok(top["apps"][0]["model"]["sample"].clone())
+    let mut sample = Value::Null;
+    wait_until("counts of pools", LIMIT, || {
+        let top = pmdscope_json(scratch, &["top", "-a", app, "--json", "-i", "0"], &[0])?;
+        sample = top["apps"][0]["model"]["sample"].clone();
+        Ok(sample.is_object() && in_time(&sample))
+    })?;
+    Ok(sample)
+}
+
+/// Whether nothing hindered reading but time.
+fn in_time(sample: &Value) -> bool {
+    !sample["xray"]["problem"].as_str().is_some_and(|problem| problem.contains("in time"))
 }
 
 /// The pool as it was counted, which is as the app dumps it; returns the objects in use.
@@ -122,9 +133,12 @@ fn busy(scratch: &Scratch) -> Result<()> {
     let testpmd = Testpmd::start(scratch, Setup::FLAT_OUT)?;
     let top = ["top", "-a", testpmd.app(), "--json", "-i", "0.1", "-n", "20"];
     let text = pmdscope(scratch, &top, &[0])?;
-    for line in text.lines() {
-        let document: Value = serde_json::from_str(line)?;
-        let sample = &document["apps"][0]["model"]["sample"];
+    let documents = text.lines().map(serde_json::from_str::<Value>);
+    let documents = documents.collect::<Result<Vec<_>, _>>()?;
+    let samples = documents.iter().map(|document| &document["apps"][0]["model"]["sample"]);
+    let samples: Vec<&Value> = samples.filter(|sample| in_time(sample)).collect();
+    ensure!(!samples.is_empty(), "nothing was read in time: {text}");
+    for sample in samples {
         let parts = &sample["pools"][0]["occupancy"];
         let names = ["common", "cached", "in_use"];
         let sum = names.iter().map(|name| number(parts, name)).sum::<Result<u64>>()?;
@@ -151,7 +165,11 @@ fn exported(scratch: &Scratch) -> Result<()> {
     let without = pmdscope(scratch, &["export", "--once"], &[0])?;
     ensure!(value(&without, "dpdk_mempool_objects_in_use").is_empty(), "{without}");
     ensure!(value(&without, "dpdk_mempool_objects").len() == 1, "{without}");
-    let metrics = pmdscope(scratch, &["export", "--once", "--xray"], &[0])?;
+    let mut metrics = String::new();
+    wait_until("metrics of pools", LIMIT, || {
+        metrics = pmdscope(scratch, &["export", "--once", "--xray"], &[0])?;
+        Ok(!value(&metrics, "dpdk_mempool_objects_in_use").is_empty())
+    })?;
     let in_use = dump(&mut testpmd)?;
     let expected =
         format!("dpdk_mempool_objects_common{{app=\"{app}\",pool=\"{POOL}\"}} {}", in_use.common);

@@ -12,7 +12,9 @@ use crate::fixture;
 use pmdscope_render::Theme;
 use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint, Severity};
 use pmdscope_telemetry::model::QueueRates;
-use pmdscope_telemetry::sample::{DeviceSample, LcoreRoleSample, QueueDirection};
+use pmdscope_telemetry::sample::{
+    CountSource, DeviceSample, LcoreRoleSample, PoolOccupancy, QueueDirection, XraySample,
+};
 use pmdscope_telemetry::{ErrorClass, FleetEvent};
 
 fn draw(width: u16, height: u16, view: &ViewState, fleet: &FleetState) -> Buffer {
@@ -390,4 +392,20 @@ fn names_cannot_control_the_terminal() {
     nobody.apply(FleetEvent::NoApps { advice });
     let drawn = draw(80, 10, &fixture::view(), &nobody);
     assert!(drawn.content().iter().all(|cell| cell.symbol().chars().all(is_printable)));
+}
+
+#[test]
+fn pools_that_were_counted_from_outside_say_so_and_why_others_were_not() {
+    let mut model = fixture::stock();
+    let problem = Some("no right to read it".to_owned());
+    model.sample.xray = Some(XraySample { problem });
+    let refused = text(160, 30, &on(PageTab::Pools), &fixture::fleet_of(model.clone(), Vec::new()));
+    assert!(refused.contains("testpmd: xray: no right to read it"), "{refused}");
+    model.sample.xray = Some(XraySample::default());
+    let pool = &mut model.sample.pools[0];
+    pool.occupancy = Some(PoolOccupancy { common: 1, cached: 2, in_use: 3 });
+    pool.source = Some(CountSource::Xray);
+    let counted = text(160, 30, &on(PageTab::Pools), &fixture::fleet_of(model, Vec::new()));
+    assert!(counted.contains("testpmd: counted via xray"), "{counted}");
+    assert!(!counted.contains("pool occupancy:"), "{counted}");
 }
