@@ -100,7 +100,6 @@ pub(crate) struct Args {
     /// stops the app nor writes to it, and needs root, CAP_SYS_PTRACE, or the user of the app. `check`
     /// ends when the scans have ended.
     #[arg(long, conflicts_with = "replay", hide_short_help = true)]
-    #[allow(clippy::doc_markdown)] // it is text of the help
     scan: bool,
 
     /// Print JSON

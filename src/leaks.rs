@@ -113,9 +113,9 @@ pub(crate) struct Args {
     ///
     /// It must hold the memory of the app: before the app starts, set the bits of
     /// /proc/self/coredump_filter for anonymous memory, shared files and hugepages (0x7f sets all).
+    #[allow(clippy::doc_markdown)] // it is text of the help
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath,
           conflicts_with_all = ["app", "replay", "at", "watch", "arm", "disarm", "mode", "no_scan"])]
-    #[allow(clippy::doc_markdown)] // it is text of the help
     core: Option<PathBuf>,
 
     /// Do not scan the memory of apps without libpmdscope

@@ -60,6 +60,7 @@ Examples:
   zstdcat incident.jsonl.zst | jq -c .sample.ports
 
 Exit status: 0 recorded, 1 failed, 2 wrong usage or configuration.")]
+#[allow(clippy::struct_excessive_bools)] // Switches of a command line.
 pub(crate) struct Args {
     #[command(flatten)]
     app: AppArg,

@@ -87,10 +87,13 @@ fn judged(sample: &Value, dump: &PoolDump) -> Result<u64> {
     ensure!(pool["source"] == "xray" && sample["xray"]["problem"].is_null(), "{sample:#}");
     let (parts, size) = (&pool["occupancy"], number(pool, "size")?);
     let (common, cached) = (number(parts, "common")?, number(parts, "cached")?);
-    let caches: BTreeMap<String, u64> = serde_json::from_value(pool["lcore_caches"].clone())?;
-    ensure!((common, &caches) == (dump.common, &dump.caches), "{dump:?} is counted as {pool:#}");
+    let of_lcores: BTreeMap<String, u64> = serde_json::from_value(pool["lcore_caches"].clone())?;
+    ensure!((common, &of_lcores) == (dump.common, &dump.caches), "{dump:?} is counted as {pool:#}");
     let in_use = number(parts, "in_use")?;
-    ensure!(cached == caches.values().sum::<u64>() && common + cached + in_use == size, "{pool:#}");
+    ensure!(
+        cached == of_lcores.values().sum::<u64>() && common + cached + in_use == size,
+        "{pool:#}"
+    );
     let high_water = number(&pool["high_water"], "ever")?;
     ensure!(high_water >= in_use, "{pool:#}");
     Ok(in_use)

@@ -9,7 +9,7 @@ use crate::config::kind::{Count, Flag, List, Maybe, Time};
 const MOST: Count = Count(0, 65_536);
 
 pub(super) fn table() -> Table {
-    let keys = vec![
+    let mut keys = vec![
         Key::new(
             "listen",
             List(text::address()),
@@ -94,6 +94,14 @@ pub(super) fn table() -> Table {
             r#"["queue_imbalance", "stall"]"#,
             "Findings that do not make an app unready or unhealthy",
         ),
+    ];
+    keys.extend(otlp());
+    Table { name: "export", keys, check: serves }
+}
+
+/// Pushes to an OTLP receiver.
+fn otlp() -> [Key<Config>; 2] {
+    [
         Key::new(
             "otlp",
             Maybe(text::url()),
@@ -108,8 +116,7 @@ pub(super) fn table() -> Table {
             r#""15s""#,
             "Interval of pushes",
         ),
-    ];
-    Table { name: "export", keys, check: serves }
+    ]
 }
 
 fn serves(config: &Config) -> Result<(), String> {

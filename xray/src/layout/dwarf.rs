@@ -251,7 +251,7 @@ pub(super) mod tests {
     use super::*;
 
     /// Members that a patch moved, in what the compiler makes of them.
-    const PATCHED: &str = r#"
+    const PATCHED: &str = r"
         #include <stddef.h>
         #include <stdint.h>
         typedef struct { volatile uint32_t head, tail; union { int sync_type; int single; }; } headtail;
@@ -270,7 +270,7 @@ pub(super) mod tests {
         struct rte_mempool;
         struct rte_ring ring; struct malloc_elem elem; struct rte_mempool_ops_table table;
         struct rte_memzone zone; struct rte_mempool *pool;
-    "#;
+    ";
 
     #[test]
     fn members_are_found_in_anonymous_unions_arrays_and_bit_fields() {

@@ -1,3 +1,7 @@
+//! Layouts are recognised in made-up memory, and compared with the headers that are installed.
+
+#![allow(clippy::cast_possible_truncation)] // made-up memory of some kilobytes
+
 use super::*;
 use crate::memory::read_u32;
 use pmdscope_telemetry::host::maps::Mapping;
