@@ -171,7 +171,8 @@ fn replayed(args: &Args, mut source: Source) -> Result<ExitCode> {
         Some((app.name.clone(), Ok(AppScan { sample, live: None })))
     };
     let scans = source.fleet().models().filter_map(recorded).collect();
-    report(args, source.fleet(), &scans)
+    print(args, source.fleet(), &scans)?;
+    Ok(verdict(source.fleet(), &scans))
 }
 
 /// Apps that run.
@@ -193,9 +194,9 @@ fn running(args: &Args, mut source: Source) -> Result<ExitCode> {
             }
             scanning.join().map_err(|_| anyhow!("the scan failed, which is a bug of pmdscope"))
         })?;
-        let code = report(args, source.fleet(), &scans)?;
-        if !args.watch || !source.advance()? {
-            return Ok(code);
+        let read = print(args, source.fleet(), &scans)?;
+        if !read || !args.watch || !source.advance()? {
+            return Ok(verdict(source.fleet(), &scans));
         }
         rounds = 1;
     }
@@ -210,9 +211,9 @@ fn silent(args: &Args, app: &DiscoveredApp) -> Result<ExitCode> {
     let mut scanner = Scanner::new(args.scan);
     loop {
         let scans = scanner.scan_all(std::slice::from_ref(app));
-        let code = report(args, &fleet, &scans)?;
-        if !args.watch {
-            return Ok(code);
+        let read = print(args, &fleet, &scans)?;
+        if !read || !args.watch {
+            return Ok(verdict(&fleet, &scans));
         }
         thread::sleep(args.interval);
     }
@@ -246,25 +247,24 @@ fn samples(fleet: &FleetState) -> u32 {
     if fleet.models().any(|(_, model)| watched(&model.sample)) { TREND_SAMPLES } else { 2 }
 }
 
-/// Prints what was found, in the form that was asked for.
-fn report(args: &Args, fleet: &FleetState, scans: &AppScans) -> Result<ExitCode> {
+/// Prints what was found, in the form that was asked for; false when nobody reads it.
+fn print(args: &Args, fleet: &FleetState, scans: &AppScans) -> Result<bool> {
     if let Some(pool) = &args.explain {
         return explain(fleet, scans, pool.as_deref());
     }
     if args.mode {
-        output::print(&report::modes(fleet))?;
-    } else if args.json {
-        output::print_json(&report::Document::of(fleet, scans))?;
-    } else {
-        if args.watch && StandardOutput::is_terminal() {
-            output::clear_terminal()?;
-        }
-        output::print(&report::text(fleet, scans))?;
+        return output::print(&report::modes(fleet));
     }
-    Ok(verdict(fleet, scans))
+    if args.json {
+        return output::print_json(&report::Document::of(fleet, scans));
+    }
+    if args.watch && StandardOutput::is_terminal() {
+        output::clear_terminal()?;
+    }
+    output::print(&report::text(fleet, scans))
 }
 
-fn explain(fleet: &FleetState, scans: &AppScans, pool: Option<&str>) -> Result<ExitCode> {
+fn explain(fleet: &FleetState, scans: &AppScans, pool: Option<&str>) -> Result<bool> {
     let text = report::explain(fleet, scans, pool);
     if text.is_empty() {
         let names = report::pools(fleet, scans);
@@ -275,11 +275,11 @@ fn explain(fleet: &FleetState, scans: &AppScans, pool: Option<&str>) -> Result<E
             _ => bail!("{}", report::why_no_ledger(fleet, scans)),
         }
     }
-    output::print(&text)?;
+    let read = output::print(&text)?;
     for (app, why) in scans.iter().filter_map(|(app, scan)| Some((app, scan.as_ref().err()?))) {
         output::tell(&format!("{app}: not scanned: {why}"));
     }
-    Ok(verdict(fleet, scans))
+    Ok(read)
 }
 
 /// 1 for leaks, and for apps and pools that cannot say whether they have any.

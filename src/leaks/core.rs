@@ -13,7 +13,7 @@ use pmdscope_xray::{
 };
 
 use super::scan::{AppScan, AppScans, ScanArgs, Scanner};
-use super::{Args, lost_packets, report, verdict_of_scan};
+use super::{Args, lost_packets, print, verdict_of_scan};
 
 /// Reports what a core file tells.
 pub(super) fn run(args: &Args, path: &Path) -> Result<ExitCode> {
@@ -32,7 +32,7 @@ pub(super) fn run(args: &Args, path: &Path) -> Result<ExitCode> {
     fleet.apply(FleetEvent::Lost { app: name.clone(), class, reason, finding: None });
     let verdict = verdict_of_scan(&scan.sample);
     let scans = AppScans::from([(name, Ok(scan))]);
-    report(args, &fleet, &scans)?;
+    print(args, &fleet, &scans)?;
     Ok(verdict)
 }
 
