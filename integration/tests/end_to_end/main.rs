@@ -46,6 +46,7 @@ mod view;
 mod xdp;
 mod xray;
 mod xray_clean;
+mod xray_holders;
 mod xray_hostile;
 mod xray_leaks;
 mod xray_releases;
@@ -144,6 +145,7 @@ fn main() -> ExitCode {
         generator::trials(),
         xray::trials(),
         xray_clean::trials(),
+        xray_holders::trials(),
         xray_hostile::trials(),
         xray_leaks::trials(),
         xray_releases::trials(),
