@@ -127,8 +127,8 @@ fn a_refusal_of_the_helper_is_told_with_its_cure() {
         send(REFUSE, "no answer: call rte_pdump_init()") + "; echo 'asked for 5 s' >&2; exit 1";
     let refused = capture(&app(""), helper(&says).path(), "-w out.pcapng");
     assert_eq!(refused.status.code(), Some(1));
-    let expected = "pmdscope: error: cannot capture from fake: pmdscope-pdump: no answer: call \
-                    rte_pdump_init() (asked for 5 s)\n";
+    let expected = "pmdscope: error: cannot capture from fake (--peek samples its packets without \
+                    attaching): pmdscope-pdump: no answer: call rte_pdump_init() (asked for 5 s)\n";
     assert_eq!(text(&refused.stderr), expected);
 }
 
