@@ -138,7 +138,7 @@ fn allowed(scratch: &Scratch) -> Result<()> {
 }
 
 /// Harmless on any DPDK: reads what is there, of the whole app.
-const HARMLESS: [&str; 11] = [
+const HARMLESS: [&str; 12] = [
     "/",
     "/info",
     "/eal/app_params",
@@ -146,6 +146,7 @@ const HARMLESS: [&str; 11] = [
     "/eal/heap_list",
     "/eal/lcore/list",
     "/eal/lcore/usage",
+    "/eal/memzone_list",
     "/ethdev/list",
     "/mempool/list",
     "/pmdscope",
@@ -153,9 +154,10 @@ const HARMLESS: [&str; 11] = [
 ];
 
 /// Harmless for what is in a list.
-const LISTED: [(&str, &str); 8] = [
+const LISTED: [(&str, &str); 9] = [
     ("/eal/heap_info", "/eal/heap_list"),
     ("/eal/lcore/info", "/eal/lcore/list"),
+    ("/eal/memzone_info", "/eal/memzone_list"),
     ("/ethdev/info", "/ethdev/list"),
     ("/ethdev/link_status", "/ethdev/list"),
     ("/ethdev/stats", "/ethdev/list"),
