@@ -88,16 +88,15 @@ fn contents(scanner: &Scanner<'_>, objects: &[u32]) -> Result<Vec<u64>, XrayErro
     for pool in &scanner.pools.judged {
         let begin = objects.partition_point(|object| *object < pool.objects.start);
         let end = objects.partition_point(|object| *object < pool.objects.end);
-        let bytes = pool.head_bytes(HEADROOM_BYTES + DATA_BYTES);
+        let bytes = pool.head_bytes(HEADROOM_BYTES + DATA_BYTES).max(1);
         for mbufs in objects[begin..end].chunks(MBUFS_PER_READ) {
             let addresses: Vec<u64> = mbufs.iter().map(|mbuf| index.address(*mbuf)).collect();
-            contents.extend(read_each(&*scanner.target.memory, &addresses, bytes)?.iter().map(
-                |head| {
-                    let mut hasher = DefaultHasher::new();
-                    head.hash(&mut hasher);
-                    hasher.finish()
-                },
-            ));
+            let heads = read_each(&*scanner.target.memory, &addresses, bytes)?;
+            contents.extend(heads.chunks_exact(bytes).map(|head| {
+                let mut hasher = DefaultHasher::new();
+                head.hash(&mut hasher);
+                hasher.finish()
+            }));
         }
     }
     Ok(contents)

@@ -64,22 +64,21 @@ impl FreeObjects {
         for cache in caches.values_mut() {
             cache.sort_unstable();
         }
+        let mut all_cached: Vec<u64> = caches.values().flatten().copied().collect();
+        all_cached.sort_unstable();
+        let in_cache = |object: &u64| all_cached.binary_search(object).is_ok();
         if let Some(common) = &mut common {
             common.sort_unstable();
             common.dedup();
-            common.retain(|object| !contains(&caches, *object));
+            common.retain(|object| !in_cache(object));
         }
         let gone = |object: &u64| {
             let common = common.as_deref().unwrap_or_default();
-            common.binary_search(object).is_err() && !contains(&caches, *object)
+            common.binary_search(object).is_err() && !in_cache(object)
         };
         let before = before.into_values().flatten().filter(gone).collect();
         Ok(Self { common, caches, before })
     }
-}
-
-fn contains(caches: &BTreeMap<u32, Vec<u64>>, object: u64) -> bool {
-    caches.values().any(|cache| cache.binary_search(&object).is_ok())
 }
 
 /// Again where values contradict each other: the app changed them meanwhile.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use crate::Mapping;
 use crate::error::XrayError;
 use crate::target::{Field, Pool, XrayTarget};
 
@@ -22,13 +23,14 @@ pub(crate) struct PoolObjects {
 }
 
 impl PoolObjects {
-    /// Follows the pool's list of objects, and checks the pool pointer of each.
+    /// Follows the pool's list of objects, and checks the pool pointer of each. `mapped` is what
+    /// [`mapped_bytes`] says.
     ///
     /// # Errors
     /// If the memory cannot be read, or the list is not one of `pool.populated` objects in its chunks.
-    pub(crate) fn read(target: &XrayTarget, pool: &Pool) -> Result<Self, XrayError> {
+    pub(crate) fn read(target: &XrayTarget, pool: &Pool, mapped: u128) -> Result<Self, XrayError> {
         let chunks = chunks(target, pool)?;
-        check_room(target, pool, &chunks)?;
+        check_room(pool, &chunks, mapped)?;
         let mut addresses = ObjectList { target, pool, chunks: &chunks }.addresses()?;
         addresses.sort_unstable();
         let apart = |pair: &[u64]| pair[1] - pair[0] >= u64::from(pool.element_bytes.max(1));
@@ -70,13 +72,16 @@ fn chunks(target: &XrayTarget, pool: &Pool) -> Result<Vec<Range<u64>>, XrayError
     Ok(chunks)
 }
 
-/// No more objects are believed than fit into memory that is mapped: a list of garbage may be long.
-fn check_room(target: &XrayTarget, pool: &Pool, chunks: &[Range<u64>]) -> Result<(), XrayError> {
-    let bytes: u128 = chunks.iter().map(|chunk| u128::from(chunk.end - chunk.start)).sum();
-    let maps = target.memory.maps()?;
-    let mapped: u128 = (maps.iter().filter(|mapping| mapping.readable))
+/// Bytes that the app can read.
+pub(super) fn mapped_bytes(maps: &[Mapping]) -> u128 {
+    (maps.iter().filter(|mapping| mapping.readable))
         .map(|mapping| u128::from(mapping.end.saturating_sub(mapping.start)))
-        .sum();
+        .sum()
+}
+
+/// No more objects are believed than fit into memory that is mapped: a list of garbage may be long.
+fn check_room(pool: &Pool, chunks: &[Range<u64>], mapped: u128) -> Result<(), XrayError> {
+    let bytes: u128 = chunks.iter().map(|chunk| u128::from(chunk.end - chunk.start)).sum();
     let needed = u128::from(slot_bytes(pool)) * u128::from(pool.populated);
     if bytes > mapped || needed > bytes + u128::from(slot_bytes(pool)) {
         let why = format!("{} objects in {bytes} bytes", pool.populated);
@@ -223,7 +228,7 @@ fn slot_bytes(pool: &Pool) -> u64 {
     bytes.into_iter().map(u64::from).sum::<u64>().max(1)
 }
 
-/// Objects that follow each other without a gap.
+/// Objects that follow each other at the same distance: without a gap, or each in a page of its own.
 #[derive(Clone, Debug)]
 struct Run {
     begin: u64,
@@ -260,22 +265,31 @@ impl ObjectIndex {
     }
 
     fn add(&mut self, pool: &Pool, objects: &PoolObjects) {
-        let (slot_bytes, object_bytes) = (slot_bytes(pool), u64::from(pool.element_bytes));
+        let object_bytes = u64::from(pool.element_bytes);
         let mut run: Option<Run> = None;
+        let mut chunks = objects.chunks.iter().map(|chunk| chunk.end).peekable();
         for address in &objects.addresses {
+            // Between two chunks there may be another pool.
+            while chunks.next_if(|end| end <= address).is_some() {
+                self.runs.extend(run.take());
+            }
             let end = address.saturating_add(object_bytes);
             let number = u32::try_from(self.addresses.len()).unwrap_or(u32::MAX);
             self.addresses.push(*address);
             match &mut run {
+                // The second object says how far apart they are.
+                Some(run) if number - run.first == 1 => {
+                    (run.slot_bytes, run.end) = (address - run.begin, end);
+                }
                 Some(run)
-                    if run.begin + (u64::from(number - run.first)) * slot_bytes == *address =>
+                    if run.begin + u64::from(number - run.first) * run.slot_bytes == *address =>
                 {
                     run.end = end;
                 }
                 _ => self.runs.extend(run.replace(Run {
                     begin: *address,
                     end,
-                    slot_bytes,
+                    slot_bytes: slot_bytes(pool),
                     object_bytes,
                     first: number,
                 })),
@@ -300,6 +314,16 @@ impl ObjectIndex {
         address.wrapping_sub(self.low) < self.span
     }
 
+    /// Whether any of these words may be such an address: all of them are tested without a branch.
+    pub(crate) fn may_contain_any(&self, words: &[[u8; 8]]) -> bool {
+        // Its highest bit is set for a word that may.
+        let may_contain = |word: &[u8; 8]| {
+            let offset = u64::from_le_bytes(*word).wrapping_sub(self.low);
+            offset.wrapping_sub(self.span) & !offset
+        };
+        words.iter().fold(0, |any, word| any | may_contain(word)) >> 63 != 0
+    }
+
     /// The object in which an address lies.
     pub(crate) fn find(&self, address: u64) -> Option<u32> {
         let behind = self.runs.partition_point(|run| run.begin <= address);
@@ -312,5 +336,79 @@ impl ObjectIndex {
     /// The object that begins at an address.
     pub(crate) fn find_begin(&self, address: u64) -> Option<u32> {
         self.find(address).filter(|object| self.address(*object) == address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::scan::free::PoolHandler;
+    use crate::scan::made_up::MadeUpApp;
+
+    const OBJECT_BYTES: u64 = 300;
+    const SLOT_BYTES: u64 = 448;
+
+    /// Chunks of a pool: pages, objects in each page, and whether memory of the other pool comes next.
+    fn chunks() -> impl Strategy<Value = Vec<(u64, u64, bool)>> {
+        prop::collection::vec((1..6_u64, 1..=9_u64, any::<bool>()), 1..8)
+    }
+
+    /// Two pools whose chunks lie between each other.
+    fn pools(chunks: &[(u64, u64, bool)]) -> [PoolObjects; 2] {
+        let mut pools = [(); 2].map(|()| PoolObjects { addresses: vec![], chunks: vec![] });
+        let mut page = 0x10_0000;
+        let mut number = 0;
+        for (pages, per_page, other) in chunks {
+            let pool = &mut pools[number];
+            pool.chunks.push(page..page + pages * 4096);
+            for _ in 0..*pages {
+                let objects = (0..*per_page).map(|object| page + 64 + object * SLOT_BYTES);
+                pool.addresses.extend(objects);
+                page += 4096;
+            }
+            number ^= usize::from(*other);
+        }
+        pools
+    }
+
+    proptest! {
+        #[test]
+        fn an_address_is_found_in_its_object_and_nowhere_else(chunks in chunks()) {
+            let app = MadeUpApp::new(1, PoolHandler::Ring);
+            let mut pool = app.target.pools().remove(0).unwrap();
+            (pool.header_bytes, pool.element_bytes, pool.trailer_bytes) = (64, 300, 84);
+            let pools = pools(&chunks);
+            let index = ObjectIndex::new(pools.iter().map(|objects| (&pool, objects)));
+            let all: Vec<u64> = pools.iter().flat_map(|pool| &pool.addresses).copied().collect();
+            prop_assert_eq!(index.len(), all.len());
+            for (number, begin) in (0..).zip(&all) {
+                prop_assert_eq!(index.address(number), *begin);
+                let places = [0, 1, OBJECT_BYTES - 1, OBJECT_BYTES, SLOT_BYTES - 1];
+                let found = places.map(|offset| index.find(begin + offset));
+                prop_assert_eq!(found, [Some(number), Some(number), Some(number), None, None]);
+                prop_assert_eq!(index.find(begin - 1), None);
+                prop_assert_eq!(index.find_begin(*begin), Some(number));
+                prop_assert_eq!(index.find_begin(begin + 1), None);
+            }
+        }
+
+        #[test]
+        fn many_words_are_tested_as_each_of_them(
+            low in any::<u64>(),
+            span in 0..=u64::MAX >> 1,
+            words in prop::collection::vec(any::<u64>(), 1..4),
+            near in prop::collection::vec(-2..=2_i64, 0..4),
+        ) {
+            let index = ObjectIndex { low, span, ..ObjectIndex::default() };
+            let ends = near.iter().flat_map(|near| [low, low.wrapping_add(span)].map(|end| end.wrapping_add_signed(*near)));
+            let words: Vec<u64> = words.into_iter().chain(ends).collect();
+            for some in words.chunks(2).chain([&words[..]]) {
+                let bytes: Vec<[u8; 8]> = some.iter().map(|word| word.to_le_bytes()).collect();
+                let any = some.iter().any(|word| index.may_contain(*word));
+                prop_assert_eq!(index.may_contain_any(&bytes), any);
+            }
+        }
     }
 }

@@ -9,7 +9,7 @@ use crate::memory::{read_array, read_u16, read_u64};
 use crate::target::{Pool, XrayTarget};
 
 use super::free::PoolHandler;
-use super::objects::{ObjectIndex, PoolObjects, torn};
+use super::objects::{ObjectIndex, PoolObjects, mapped_bytes, torn};
 
 /// `struct rte_pktmbuf_pool_private`: length of the data buffer, length of the private area, flags.
 const PRIVATE_BYTES: u32 = 8;
@@ -63,9 +63,10 @@ impl MbufPools {
     pub(super) fn read(target: &XrayTarget) -> Result<Self, XrayError> {
         let mut pools = Self::default();
         let mut objects = Vec::new();
+        let mapped = mapped_bytes(&target.memory.maps()?);
         for pool in target.pools() {
             match pool {
-                Ok(pool) => objects.extend(pools.add(target, pool)?),
+                Ok(pool) => objects.extend(pools.add(target, pool, mapped)?),
                 Err(error) => pools.problems.push(error.to_string()),
             }
         }
@@ -74,7 +75,12 @@ impl MbufPools {
         Ok(pools)
     }
 
-    fn add(&mut self, target: &XrayTarget, pool: Pool) -> Result<Option<PoolObjects>, XrayError> {
+    fn add(
+        &mut self,
+        target: &XrayTarget,
+        pool: Pool,
+        mapped: u128,
+    ) -> Result<Option<PoolObjects>, XrayError> {
         let Some(private_bytes) = fatal(mbuf_private_bytes(target, &pool))?.unwrap_or(None) else {
             return Ok(None);
         };
@@ -82,7 +88,7 @@ impl MbufPools {
             self.unknown_handler.push(pool);
             return Ok(None);
         }
-        let objects = match fatal(PoolObjects::read(target, &pool))? {
+        let objects = match fatal(PoolObjects::read(target, &pool, mapped))? {
             Ok(objects) if self.overlaps(&objects) => {
                 let error = torn(&pool, "it shares memory with another pool");
                 self.failed.push((pool, error));

@@ -11,7 +11,10 @@ use super::pools::MbufPool;
 use super::searched::Part;
 
 /// Bytes of one read: what stays in the cache of the CPU until it was looked at.
-const CHUNK_BYTES: u64 = 1 << 20;
+const CHUNK_BYTES: u64 = 256 << 10;
+
+/// Words that are tested at once: hardly any refers to an mbuf.
+const WORDS_PER_TEST: usize = 32;
 
 /// Smallest part that is tried when a larger one cannot be read.
 const PAGE_BYTES: u64 = 4096;
@@ -154,12 +157,18 @@ impl Search<'_> {
 
     fn words(&mut self, begin: u64) {
         let (words, _) = self.buffer.as_chunks::<8>();
-        for (place, word) in words.iter().enumerate() {
-            let value = u64::from_le_bytes(*word);
-            if self.index.may_contain(value)
-                && let Some(object) = self.index.find(value)
-            {
-                (self.found)(begin + place as u64 * 8, object);
+        for (number, words) in words.chunks(WORDS_PER_TEST).enumerate() {
+            if !self.index.may_contain_any(words) {
+                continue;
+            }
+            let first = begin + (number * WORDS_PER_TEST * 8) as u64;
+            for (place, word) in words.iter().enumerate() {
+                let value = u64::from_le_bytes(*word);
+                if self.index.may_contain(value)
+                    && let Some(object) = self.index.find(value)
+                {
+                    (self.found)(first + place as u64 * 8, object);
+                }
             }
         }
     }
@@ -225,19 +234,18 @@ fn follow_mbufs(
     found: &mut dyn FnMut(u32),
 ) -> Result<(), XrayError> {
     let addresses: Vec<u64> = mbufs.iter().map(|mbuf| index.address(*mbuf)).collect();
-    let bytes = pool.head_bytes(HEADROOM_BYTES);
+    let bytes = pool.head_bytes(HEADROOM_BYTES).max(1);
     let mut shared = Vec::new();
-    for (mbuf, head) in mbufs.iter().zip(read_each(memory, &addresses, bytes)?) {
-        let head = Head { pool, bytes: &head, address: index.address(*mbuf) };
+    let heads = read_each(memory, &addresses, bytes)?;
+    for ((mbuf, address), head) in mbufs.iter().zip(&addresses).zip(heads.chunks_exact(bytes)) {
+        let head = Head { pool, bytes: head, address: *address };
         for word in head.references() {
             found_in(index, *mbuf, word, found);
         }
         shared.extend(head.shared_info().filter(|info| index.find(*info).is_some()));
     }
-    for info in read_each(memory, &shared, SHARED_INFO_BYTES)? {
-        for word in info.as_chunks::<8>().0 {
-            found_in(index, u32::MAX, u64::from_le_bytes(*word), found);
-        }
+    for word in read_each(memory, &shared, SHARED_INFO_BYTES)?.as_chunks::<8>().0 {
+        found_in(index, u32::MAX, u64::from_le_bytes(*word), found);
     }
     Ok(())
 }
@@ -284,12 +292,12 @@ impl Head<'_> {
     }
 }
 
-/// `bytes` from each address on; zeroes where they cannot be read.
+/// `bytes` from each address on, in a row; zeroes where they cannot be read.
 pub(super) fn read_each(
     memory: &dyn Memory,
     addresses: &[u64],
     bytes: usize,
-) -> Result<Vec<Vec<u8>>, XrayError> {
+) -> Result<Vec<u8>, XrayError> {
     let mut buffer = vec![0; addresses.len() * bytes];
     match memory.read_pieces(addresses, &mut buffer) {
         Err(XrayError::NotMapped { .. }) => {
@@ -302,5 +310,5 @@ pub(super) fn read_each(
         }
         result => result?,
     }
-    Ok(buffer.chunks_exact(bytes.max(1)).map(<[u8]>::to_vec).collect())
+    Ok(buffer)
 }
