@@ -21,9 +21,9 @@ mod zones;
 
 use std::collections::BTreeMap;
 
+use crate::Mapping;
 use crate::report::Holder;
 use crate::target::XrayTarget;
-use crate::{Mapping, XrayError};
 
 use heap::Elements;
 use intervals::{Interval, Intervals};
@@ -51,19 +51,15 @@ pub struct HolderMap {
 impl HolderMap {
     /// Reads the heap, the ports and the threads of an app, and the symbols of its modules. What cannot be
     /// read is left to the next less specific owner, see [`HolderMap::problems`].
-    ///
-    /// # Errors
-    /// If the mappings of the app cannot be read: it has ended, or may not be looked at.
-    pub fn new(target: &XrayTarget, sources: &HolderSources) -> Result<Self, XrayError> {
+    pub fn new(target: &XrayTarget, sources: &HolderSources, maps: &[Mapping]) -> Self {
         let mut builder = Builder::default();
-        let maps = target.memory.maps()?;
-        builder.add(mappings(&maps));
+        builder.add(mappings(maps));
         let memory = target.memory.as_ref();
-        let modules = modules::modules(memory, sources.pid, &maps);
+        let modules = modules::modules(memory, sources.pid, maps);
         builder.add(modules.iter().flat_map(Module::data).collect());
         let numbered = modules.iter().enumerate();
         builder.add(numbered.flat_map(|(number, module)| module.variables(number)).collect());
-        builder.add(threads::stacks(memory, &maps, &modules, &sources.threads));
+        builder.add(threads::stacks(memory, maps, &modules, &sources.threads));
         let elements = Elements::read(target);
         if !elements.is_whole {
             builder.problems.push(
@@ -78,11 +74,11 @@ impl HolderMap {
         builder.add(queues::queue_memory(target, &elements, &ports));
         let free = elements.iter().filter(|element| !element.is_used);
         let free = free.map(|element| (element.start, element.end));
-        let tables = page_tables::page_tables(target, &maps, &elements.heaps);
+        let tables = page_tables::page_tables(target, maps, &elements.heaps);
         let meaningless = free.chain(tables);
         let meaningless = meaningless.map(|(start, end)| Interval { start, end, value: 0 });
         builder.meaningless = Intervals::new(meaningless.collect());
-        Ok(builder.build(modules))
+        builder.build(modules)
     }
 
     /// The owner of the word at this address; a binary search.

@@ -141,6 +141,9 @@ fn watch(
     candidates: &mut Candidates,
     interval: Duration,
 ) -> Result<(), XrayError> {
+    if candidates.is_empty() {
+        return Ok(());
+    }
     let begun = Instant::now();
     let quick = scanner.quick_parts()?;
     while !candidates.is_empty() {

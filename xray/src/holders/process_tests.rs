@@ -30,7 +30,7 @@ fn of_this_process() -> HolderMap {
     let pid = std::process::id();
     let memory = Arc::new(ProcessMemory::open(pid).unwrap());
     let target = XrayTarget::new(memory, Layout::DPDK_22_11, Vec::new());
-    HolderMap::new(&target, &HolderSources::of_process(pid)).unwrap()
+    HolderMap::new(&target, &HolderSources::of_process(pid), &target.memory.maps().unwrap())
 }
 
 #[test]
@@ -99,7 +99,8 @@ proptest! {
         zones.push(Memzone { name: "first".into(), address: heap.data[0], bytes: 64 });
         let threads = vec![Thread { id: 1, is_main: true, name: "made".into() }];
         let sources = HolderSources { pid: None, threads };
-        let map = HolderMap::new(&heap.target(zones), &sources).unwrap();
+        let target = heap.target(zones);
+        let map = HolderMap::new(&target, &sources, &target.memory.maps().unwrap());
         for address in asked.into_iter().chain((0..640).map(|at| begin + 8 * at)) {
             prop_assert!(!map.holder(address).to_string().is_empty());
             map.can_refer(address);

@@ -100,8 +100,8 @@ impl Scanner<'_> {
         let free_before = self.free()?;
         let sources =
             memory.process().map_or_else(HolderSources::default, HolderSources::of_process);
-        let holders = HolderMap::new(self.target, &sources)?;
         let maps = memory.maps()?;
+        let holders = HolderMap::new(self.target, &sources, &maps);
         let mut pass = Pass {
             reached: Reached::new(self.pools.index.len()),
             free_before,
