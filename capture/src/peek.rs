@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use pmdscope_packets::filter::OfflineFilter;
 use pmdscope_packets::{DIR_RX, DIR_TX, MAX_SNAPLEN, wall_clock_ns};
 use pmdscope_telemetry::discover::DiscoveredApp;
-use pmdscope_xray::{PacketSampler, ReadBudget, SampledPacket, XrayError, XrayTarget};
+use pmdscope_xray::{
+    PacketSampler, ReadBudget, SampledPacket, XrayError, XrayTarget, leave_polled_cpus,
+};
 use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags,
@@ -98,7 +100,8 @@ pub(crate) fn open(
             .map_err(io::Error::from)?;
     let share = f64::from(options.cpu_percent.clamp(1, 100)) / 100.0;
     let output = PeekOutput { ring, filter, request: request.clone(), kept: 0 };
-    let peek = PeekThread { socket: theirs, sampler, output, share };
+    let pid = options.app.pid;
+    let peek = PeekThread { socket: theirs, sampler, output, share, pid };
     thread::Builder::new().name("peek".to_owned()).spawn(move || peek.run())?;
     Ok(CaptureSession::over(ours, request, timeout, stop)?)
 }
@@ -124,6 +127,8 @@ struct PeekThread {
     sampler: PacketSampler,
     output: PeekOutput,
     share: f64,
+    /// The app.
+    pid: Option<u32>,
 }
 
 /// Where packets go that were sampled.
@@ -137,6 +142,9 @@ struct PeekOutput {
 
 impl PeekThread {
     fn run(mut self) {
+        if let Some(pid) = self.pid {
+            leave_polled_cpus(pid);
+        }
         // Whoever asked is told, or is gone.
         let _ = self.serve();
     }

@@ -9,6 +9,7 @@ use pmdscope_telemetry::sample::{LostGroupSample, PoolScanSample, ScanSample};
 use pmdscope_telemetry::{ScanResults, realtime_ns};
 use pmdscope_xray::{
     LostMbuf, PoolScan, Progress, ReadBudget, ScanReport, ScanSettings, XrayError, XrayTarget,
+    leave_polled_cpus,
 };
 
 use super::groups::{self, LostGroup, LostPacket};
@@ -148,6 +149,9 @@ impl Scanner {
     /// Scans one app, in words if that fails; where mbufs are lost for the first time once more, unless that
     /// takes long: the second count gives the rate.
     fn scan(&mut self, app: &DiscoveredApp) -> Result<AppScan, String> {
+        if let Some(pid) = app.pid {
+            leave_polled_cpus(pid);
+        }
         let opened = XrayTarget::open(app, self.args.budget());
         opened.and_then(|target| self.scan_for_rate(app, target)).map_err(|error| error.to_string())
     }

@@ -8,6 +8,7 @@ mod access;
 mod budget;
 mod core_file;
 mod counts;
+mod cpus;
 mod error;
 mod holder_text;
 mod holders;
@@ -27,6 +28,7 @@ pub use access::AccessDenial;
 pub use budget::ReadBudget;
 pub use core_file::{CoreMemory, CoreThread, MissingMemory};
 pub use counts::{Counts, PoolCount, RingCount, counts};
+pub use cpus::leave_polled_cpus;
 pub use error::XrayError;
 pub use holders::{HolderId, HolderMap, HolderSources, Thread};
 pub use layout::{

@@ -1,0 +1,69 @@
+//! Where readers run: beside the poll loops of an app, not among them.
+
+use pmdscope_telemetry::host::polled_cpus;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// Takes the calling thread off the CPUs on which threads of this process run all the time, as poll loops
+/// do, for good. Where they keep all CPUs of the thread busy, it stays where it is. Takes some 30 ms.
+pub fn leave_polled_cpus(pid: u32) {
+    let Ok(mut cpus) = sched_getaffinity(None) else { return };
+    for cpu in polled_cpus(pid) {
+        if let Some(cpu) = usize::try_from(cpu).ok().filter(|cpu| *cpu < CpuSet::MAX_CPU) {
+            cpus.unset(cpu);
+        }
+    }
+    if cpus.count() > 0 {
+        // Not to have it is no reason to fail.
+        let _ = sched_setaffinity(None, &cpus);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+    use std::thread;
+
+    use super::*;
+
+    /// The CPUs of a thread that has left those on which `pid` polls.
+    fn left(pid: u32) -> CpuSet {
+        let reader = thread::spawn(move || {
+            leave_polled_cpus(pid);
+            sched_getaffinity(None).unwrap()
+        });
+        reader.join().unwrap()
+    }
+
+    #[test]
+    fn a_reader_leaves_the_cpu_of_a_poll_loop() {
+        let all = sched_getaffinity(None).unwrap();
+        let first = (0..CpuSet::MAX_CPU).find(|cpu| all.is_set(*cpu)).unwrap();
+        let mut one = CpuSet::new();
+        one.set(first);
+        let spin = thread::spawn(move || {
+            sched_setaffinity(None, &one).unwrap();
+            Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap()
+        });
+        let mut poller = spin.join().unwrap();
+        // It may be some time until the shell runs.
+        let mut cpus = left(poller.id());
+        for _ in 0..100 {
+            if all.count() == 1 || !cpus.is_set(first) {
+                break;
+            }
+            cpus = left(poller.id());
+        }
+        poller.kill().unwrap();
+        poller.wait().unwrap();
+        if all.count() == 1 {
+            assert_eq!(cpus, all, "there is no other CPU");
+        } else {
+            assert!(!cpus.is_set(first) && cpus.count() == all.count() - 1, "{cpus:?}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_has_ended_takes_no_cpu() {
+        assert_eq!(left(u32::MAX), sched_getaffinity(None).unwrap());
+    }
+}
