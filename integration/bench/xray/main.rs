@@ -2,12 +2,14 @@
 //! lost mbufs, and what the app notices of it.
 //!
 //! One dpdk-testpmd forwards as fast as it can; windows without a scan, again without, with scans within a
-//! budget and with scans at full speed follow each other. The numbers are for people to read: a slow machine is
-//! no failure.
+//! budget, with scans at full speed and with `capture --peek` follow each other. The numbers are for people to
+//! read: a slow machine is no failure.
 
+mod ceiling;
 mod report;
 mod rounds;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,6 +18,7 @@ use anyhow::{Context, Result, ensure};
 use pmdscope_integration::command::{self, BenchOptions};
 use pmdscope_integration::machine::{Machine, Priority};
 use pmdscope_integration::oracle;
+use pmdscope_integration::programs;
 use pmdscope_integration::scratch::{Memory, Scratch};
 use pmdscope_integration::testpmd::{Setup, Testpmd};
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -28,14 +31,15 @@ const HELP: &str = "\
 Usage: pmdscope-bench-xray [options]
 
 Measures X-ray on dpdk-testpmd, which forwards on the last CPU: time and CPU of counting its pools and
-of searching its memory for lost mbufs, and cycles per packet of its lcore meanwhile. Needs root, two
-CPUs and 5 GB of memory for the largest pool; without them it says so and ends with status 0. Five
-minutes.
+of searching its memory for lost mbufs, beside the same reads alone, and cycles per packet of its lcore
+meanwhile and during capture --peek. Needs root, two CPUs and 5 GB of memory for the largest pool;
+without them it says so and ends with status 0. Seven minutes.
 
-  --quick        5 rounds instead of 11, without the largest pool
-  --rounds N     so many rounds
-  --only POOL    8k, 64k, 256k, 1M or 32-lcores
-  --json FILE    write the numbers to a file, too
+  --quick          3 rounds instead of 11, without the largest pool
+  --rounds N       so many rounds
+  --only CASE      8k, 8k-640M, 64k, 32-lcores, 256k or 1M
+  --pmdscope FILE  the pmdscope for capture --peek (target/release/pmdscope)
+  --json FILE      write the numbers to a file, too
 ";
 
 /// A pool that is measured.
@@ -43,26 +47,47 @@ minutes.
 struct Case {
     name: &'static str,
     mbufs: u32,
-    memory_mb: u32,
+    /// Memory of the app beside its mbufs, MiB.
+    other_mb: u64,
     /// All but the first forward, on the same CPU.
     lcores: usize,
 }
 
-const fn case(name: &'static str, mbufs: u32, memory_mb: u32) -> Case {
-    Case { name, mbufs, memory_mb, lcores: 2 }
+const fn case(name: &'static str, mbufs: u32) -> Case {
+    Case { name, mbufs, other_mb: 96, lcores: 2 }
 }
 
-const CASES: [Case; 5] = [
-    case("8k", 8191, 128),
-    case("64k", 65_535, 256),
-    case("256k", 262_143, 1280),
-    case("1M", 1_048_575, 4608),
-    Case { lcores: 33, ..case("32-lcores", 65_535, 256) },
+const CASES: [Case; 6] = [
+    case("8k", 8191),
+    Case { other_mb: 640, ..case("8k-640M", 8191) },
+    case("64k", 65_535),
+    Case { lcores: 33, ..case("32-lcores", 65_535) },
+    case("256k", 262_143),
+    case("1M", 1_048_575),
 ];
 const LARGEST: &str = "1M";
 
+/// Bytes of an mbuf with its header, on huge pages, and on ordinary ones: a page each.
+const HUGE_BYTES: u64 = 2560;
+const ORDINARY_BYTES: u64 = 4096;
+
+impl Case {
+    /// Memory that the app needs, MiB.
+    fn memory_mb(&self, memory: Memory) -> u64 {
+        let each = if memory == Memory::Huge { HUGE_BYTES } else { ORDINARY_BYTES };
+        (u64::from(self.mbufs) * each).div_ceil(1 << 20) + self.other_mb
+    }
+
+    /// Huge pages where enough of them are free.
+    fn memory(&self) -> Memory {
+        let free_mb = free_huge_pages() * 2;
+        let huge = Memory::available() == Memory::Huge && self.memory_mb(Memory::Huge) <= free_mb;
+        if huge { Memory::Huge } else { Memory::Ordinary }
+    }
+}
+
 fn main() -> ExitCode {
-    let options = ["--quick", "--rounds", "--only", "--json"];
+    let options = ["--quick", "--rounds", "--only", "--pmdscope", "--json"];
     let cases = CASES.map(|case| case.name);
     command::main("pmdscope-bench-xray", HELP, &options, &cases, run)
 }
@@ -80,24 +105,26 @@ fn run(options: &BenchOptions) -> Result<()> {
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
+    let pmdscope = options.pmdscope.clone().map_or_else(programs::pmdscope, Ok)?;
     let _priority = Priority::raise()?;
     let (first, last) = machine.ends();
     let mut cpus = CpuSet::new();
     cpus.set(first);
     sched_setaffinity(None, &cpus).context("stay on the first CPU")?;
     println!("X-ray, on {}. Median and quartiles.", machine.describe());
-    let rounds = options.rounds.unwrap_or(if options.quick { 5 } else { 11 });
+    let rounds = options.rounds.unwrap_or(if options.quick { 3 } else { 11 });
     let wanted = CASES.iter().filter(|case| match options.only.as_deref() {
         Some(only) => only == case.name,
         None => !(options.quick && case.name == LARGEST),
     });
     let mut results = Results::default();
     for case in wanted {
-        let measured = measure(case, (first, last), rounds, &stop, &mut results);
+        let measured = measure(case, &pmdscope, (first, last), rounds, &stop, &mut results);
         // What was measured until ^C, or a failure, is still told.
         print!("{}", results.text(case.name));
         measured?;
     }
+    print!("{}", results.table());
     if let Some(file) = &options.json {
         std::fs::write(file, serde_json::to_string_pretty(&results.json())?)
             .with_context(|| format!("write {}", file.display()))?;
@@ -107,23 +134,24 @@ fn run(options: &BenchOptions) -> Result<()> {
 
 fn measure(
     case: &Case,
+    pmdscope: &Path,
     (first, last): (usize, usize),
     rounds: usize,
     stop: &AtomicBool,
     results: &mut Results,
 ) -> Result<()> {
-    let available = memory_available_mb()?;
-    if available < u64::from(case.memory_mb) + 512 {
-        println!("\nSKIP: {}: needs {} MiB, {available} are free", case.name, case.memory_mb);
+    let memory = case.memory();
+    let (needed, available) = (case.memory_mb(memory), memory_available_mb()?);
+    if memory == Memory::Ordinary && available < needed + 512 {
+        println!("\nSKIP: {}: needs {needed} MiB, {available} are free", case.name);
         return Ok(());
     }
     let scratch = Scratch::new()?;
     let workers = (1..case.lcores).map(|lcore| format!("{lcore}@{last}"));
     let lcores = format!("0@{first},{}", workers.collect::<Vec<_>>().join(","));
-    let memory = case.memory_mb.to_string();
-    let mut eal = vec!["--lcores", &lcores, "-m", &memory];
-    // Pages of 2 MiB where there are enough of them.
-    if case.memory_mb > 256 || Memory::available() == Memory::Ordinary {
+    let megabytes = needed.to_string();
+    let mut eal = vec!["--lcores", &lcores, "-m", &megabytes];
+    if memory == Memory::Ordinary {
         eal.push("--no-huge");
     }
     let forwarders = (case.lcores - 1).to_string();
@@ -132,14 +160,30 @@ fn measure(
     let txq = format!("--txq={forwarders}");
     let args = ["--forward-mode=macswap", "--auto-start", &mbufs, &cores, &rxq, &txq];
     let testpmd = Testpmd::start(&scratch, Setup { eal: &eal, args: &args, ..Setup::FLAT_OUT })?;
-    let bench = Bench::open(&testpmd)?;
+    let bench = Bench::open(&testpmd, &scratch, pmdscope.to_owned())?;
+    results.of(case.name).memory = memory_name(memory);
     bench.counts(results.of(case.name))?;
+    bench.ceiling(results.of(case.name))?;
     for round in 0..rounds {
         ensure!(!stop.load(Ordering::Relaxed), "stopped");
         bench.round(round, results.of(case.name))?;
     }
     eprintln!("{}: done", case.name);
     Ok(())
+}
+
+fn memory_name(memory: Memory) -> &'static str {
+    match memory {
+        Memory::Huge => "hugepages",
+        Memory::Ordinary => "ordinary pages",
+    }
+}
+
+/// Pages of 2 MiB that no process has.
+fn free_huge_pages() -> u64 {
+    let file = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    text.trim().parse().unwrap_or_default()
 }
 
 fn memory_available_mb() -> Result<u64> {

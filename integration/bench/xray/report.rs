@@ -19,10 +19,14 @@ pub(crate) struct ScanCost {
 /// Of one pool.
 #[derive(Debug, Default)]
 pub(crate) struct CaseResults {
+    /// Pages that the app has its mbufs on.
+    pub(crate) memory: &'static str,
     pub(crate) count_ms: Vec<f64>,
     pub(crate) count_cpu_ms: Vec<f64>,
     /// At full speed.
     pub(crate) scans: Vec<ScanCost>,
+    /// The reads of a scan alone.
+    pub(crate) reads_ms: Vec<f64>,
     /// CPU time of the forwarding lcore, by window.
     pub(crate) ns_per_packet: Vec<[f64; Window::ALL.len()]>,
 }
@@ -37,18 +41,27 @@ impl CaseResults {
         Spread::of(self.ns_per_packet.iter().map(|ns| ns[window as usize] / ns[0]))
     }
 
-    fn rows(&self) -> [(&'static str, Spread); 10] {
+    /// GB/s of reads that take as long as those of a scan: what is searched, and the headers of mbufs.
+    fn ceiling(&self) -> Spread {
+        let bytes = self.scans(|scan| scan.bytes).median;
+        Spread::of(self.reads_ms.iter().map(|ms| bytes / 1e6 / ms))
+    }
+
+    fn rows(&self) -> [(&'static str, Spread); 13] {
         [
             ("count of all pools and rings, ms", Spread::of(self.count_ms.iter().copied())),
             ("CPU of a count, ms", Spread::of(self.count_cpu_ms.iter().copied())),
             ("memory searched, MB", self.scans(|scan| scan.bytes / 1e6)),
             ("scan at full speed, ms", self.scans(|scan| scan.ms)),
             ("rate of a scan, GB/s", self.scans(|scan| scan.bytes / 1e6 / scan.ms)),
+            ("its reads alone, ms", Spread::of(self.reads_ms.iter().copied())),
+            ("rate of its reads alone, GB/s", self.ceiling()),
             ("CPU of a scan, s per GB", self.scans(|scan| scan.cpu_ms * 1e6 / scan.bytes)),
             ("app: ns per packet", Spread::of(self.ns_per_packet.iter().map(|ns| ns[0]))),
             ("app: the same again, ratio", self.ratio(Window::QuietAgain)),
             ("app: scans at 500 MB/s, ratio", self.ratio(Window::Paced)),
             ("app: scans at full speed, ratio", self.ratio(Window::FullSpeed)),
+            ("app: capture --peek, ratio", self.ratio(Window::Peek)),
         ]
     }
 }
@@ -74,9 +87,37 @@ impl Results {
         let Some((_, case)) = self.cases.iter().find(|(case, _)| *case == name) else {
             return String::new();
         };
-        let mut text = format!("\n{name} mbufs:\n");
+        let mut text = format!("\n{name} mbufs, {}:\n", case.memory);
         for (label, spread) in case.rows() {
             let _ = writeln!(text, "  {label:<34} {spread:.3}");
+        }
+        text
+    }
+
+    /// A row for each pool, as docs/benchmarks.md has them.
+    pub(crate) fn table(&self) -> String {
+        let mut text = String::from(
+            "\n| mbufs | count, ms | searched, MB | scan, ms | GB/s | reads alone, GB/s | CPU, ms | \
+             app: no scan again | scans at 500 MB/s | at full speed | `--peek` |\n\
+             |---|---|---|---|---|---|---|---|---|---|---|\n",
+        );
+        for (name, case) in &self.cases {
+            let count = Spread::of(case.count_ms.iter().copied()).median;
+            let searched = case.scans(|scan| scan.bytes / 1e6).median;
+            let rate = case.scans(|scan| scan.bytes / 1e6 / scan.ms).median;
+            let _ = writeln!(
+                text,
+                "| {name}, {} | {count:.3} | {searched:.0} | {:.0} | {rate:.1} | {:.1} | {:.0} | {:.3} | \
+                 {:.3} | {:.3} | {:.3} |",
+                case.memory,
+                case.scans(|scan| scan.ms),
+                case.ceiling().median,
+                case.scans(|scan| scan.cpu_ms).median,
+                case.ratio(Window::QuietAgain),
+                case.ratio(Window::Paced),
+                case.ratio(Window::FullSpeed),
+                case.ratio(Window::Peek),
+            );
         }
         text
     }
@@ -86,9 +127,11 @@ impl Results {
             let scans = case.scans.iter().map(|scan| json!([scan.ms, scan.cpu_ms, scan.bytes]));
             json!({
                 "pool": name,
+                "memory": case.memory,
                 "count_ms": case.count_ms,
                 "count_cpu_ms": case.count_cpu_ms,
                 "scans_ms_cpu_ms_bytes": scans.collect::<Vec<_>>(),
+                "reads_ms": case.reads_ms,
                 "ns_per_packet": case.ns_per_packet,
             })
         });

@@ -1,19 +1,28 @@
 //! The windows of a round, and the counts of pools.
 
+use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use pmdscope_integration::process::{Process, wait_until};
+use pmdscope_integration::scratch::Scratch;
 use pmdscope_integration::testpmd::Testpmd;
 use pmdscope_telemetry::discover::{DiscoverOptions, discover};
 use pmdscope_xray::{ReadBudget, ScanSettings, XrayTarget, counts, scan};
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::ceiling::RecordedMemory;
 use crate::report::{CaseResults, ScanCost};
 
 /// How long packets are counted, at least.
 const WINDOW: Duration = Duration::from_secs(1);
 /// How often pools are counted.
 const COUNTS: usize = 200;
+/// How often the reads of a scan are repeated.
+const REPEATED_READS: usize = 9;
+/// How long `capture --peek` may take to begin: it reads all mbufs once.
+const PEEK_START: Duration = Duration::from_secs(60);
 const PACED: ReadBudget = ReadBudget { bytes_per_second: Some(500_000_000), cpu_percent: None };
 
 /// What happens in a window.
@@ -27,26 +36,35 @@ pub(crate) enum Window {
     Paced,
     /// Scans at full speed.
     FullSpeed,
+    /// `capture --peek`.
+    Peek,
 }
 
 impl Window {
-    pub(crate) const ALL: [Self; 4] = [Self::Quiet, Self::QuietAgain, Self::Paced, Self::FullSpeed];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Quiet, Self::QuietAgain, Self::Paced, Self::FullSpeed, Self::Peek];
 }
 
-/// One app and both ways to read it.
+/// One app and the ways to read it.
 pub(crate) struct Bench<'a> {
     testpmd: &'a Testpmd,
+    scratch: &'a Scratch,
+    pmdscope: PathBuf,
     paced: XrayTarget,
     full_speed: XrayTarget,
 }
 
 impl<'a> Bench<'a> {
-    pub(crate) fn open(testpmd: &'a Testpmd) -> Result<Self> {
+    pub(crate) fn open(
+        testpmd: &'a Testpmd,
+        scratch: &'a Scratch,
+        pmdscope: PathBuf,
+    ) -> Result<Self> {
         let apps = discover(&DiscoverOptions::default());
         let app = apps.iter().find(|app| app.name == testpmd.app()).context("testpmd is gone")?;
         let paced = XrayTarget::open(app, PACED)?;
         let full_speed = XrayTarget::open(app, ReadBudget::UNLIMITED)?;
-        Ok(Self { testpmd, paced, full_speed })
+        Ok(Self { testpmd, scratch, pmdscope, paced, full_speed })
     }
 
     /// Counts the pools again and again.
@@ -61,14 +79,28 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
+    /// Makes the reads of one scan again, without looking at what they read.
+    pub(crate) fn ceiling(&self, results: &mut CaseResults) -> Result<()> {
+        let (recorded, target) = RecordedMemory::of(&self.full_speed);
+        scan_once(&target)?;
+        for _ in 0..REPEATED_READS {
+            results.reads_ms.push(recorded.repeat()?);
+        }
+        Ok(())
+    }
+
     /// Each kind of window once, in an order that changes.
     pub(crate) fn round(&self, round: usize, results: &mut CaseResults) -> Result<()> {
         let mut ns_per_packet = [f64::NAN; Window::ALL.len()];
         for at in 0..Window::ALL.len() {
             let index = (at + round) % Window::ALL.len();
+            let peek = (Window::ALL[index] == Window::Peek).then(|| self.peek()).transpose()?;
             let (packets, spent) = self.testpmd.forwarded()?;
             self.window(Window::ALL[index], results)?;
             let (packets_after, spent_after) = self.testpmd.forwarded()?;
+            if let Some(mut peek) = peek {
+                peek.interrupt()?;
+            }
             let (packets, spent) = (packets_after - packets, spent_after - spent);
             ensure!(packets > 0, "testpmd does not forward");
             ns_per_packet[index] = spent as f64 / packets as f64;
@@ -77,9 +109,23 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
+    /// A capture that has begun.
+    fn peek(&self) -> Result<Process> {
+        let mut command = Command::new(&self.pmdscope);
+        command.args(["capture", "--peek", "-i", &format!("{}:0", self.testpmd.app()), "-w"]);
+        command.arg(self.scratch.path("peek.pcapng"));
+        let mut peek = Process::spawn("peek", &mut command, self.scratch.dir())?;
+        wait_until("capture --peek to begin", PEEK_START, || {
+            let ended = peek.exited()?;
+            ensure!(ended.is_none(), "capture --peek ended at once:\n{}", peek.output());
+            Ok(peek.output().contains("via peek"))
+        })?;
+        Ok(peek)
+    }
+
     fn window(&self, window: Window, results: &mut CaseResults) -> Result<()> {
         let target = match window {
-            Window::Quiet | Window::QuietAgain => {
+            Window::Quiet | Window::QuietAgain | Window::Peek => {
                 std::thread::sleep(WINDOW);
                 return Ok(());
             }
