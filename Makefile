@@ -101,7 +101,7 @@ bench-xdp: setup build ## benchmark the XDP filter against nftables and iptables
 	devtools/setup.sh xdp
 	target/release/pmdscope-bench-xdp $(BENCH_ARGS)
 
-bench-xray: setup build ## measure counts and scans of a stock app's memory, and what the app notices; five minutes (BENCH_ARGS=--quick)
+bench-xray: setup build ## measure counts and scans of a stock app's memory, and what the app notices; seven minutes (BENCH_ARGS=--quick)
 	target/release/pmdscope-bench-xray $(BENCH_ARGS)
 
 soak: setup build ## test for two hours that clean traffic shows no leak (SOAK_SECONDS=N)
