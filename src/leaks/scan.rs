@@ -149,16 +149,21 @@ impl Scanner {
     /// Scans one app, in words if that fails; where mbufs are lost for the first time once more, unless that
     /// takes long: the second count gives the rate.
     fn scan(&mut self, app: &DiscoveredApp) -> Result<AppScan, String> {
+        let opened = self.open(app);
+        opened.and_then(|target| self.scan_for_rate(app, target)).map_err(|error| error.to_string())
+    }
+
+    /// Opens an app; what this thread does from now on does not happen on the CPUs on which it polls.
+    fn open(&self, app: &DiscoveredApp) -> Result<XrayTarget, XrayError> {
         if let Some(pid) = app.pid {
             leave_polled_cpus(pid);
         }
-        let opened = XrayTarget::open(app, self.args.budget());
-        opened.and_then(|target| self.scan_for_rate(app, target)).map_err(|error| error.to_string())
+        XrayTarget::open(app, self.args.budget())
     }
 
     /// Scans one app.
     pub(super) fn scan_once(&mut self, app: &DiscoveredApp) -> Result<AppScan, XrayError> {
-        self.scan_target(app, XrayTarget::open(app, self.args.budget())?)
+        self.scan_target(app, self.open(app)?)
     }
 
     fn scan_for_rate(
