@@ -1,8 +1,8 @@
 //! Independent witnesses: tshark, capinfos and DPDK's own telemetry client.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -43,18 +43,41 @@ pub fn capinfos(file: &Path) -> Result<String> {
     Ok(out)
 }
 
-/// Asks an app by DPDK's own `dpdk-telemetry.py`.
-pub fn dpdk_telemetry(app: &str, command: &str) -> Result<Value> {
-    let mut client = Command::new("dpdk-telemetry.py");
-    client.args(["-f", app]).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = spawn(&mut client).context("start dpdk-telemetry.py")?;
-    writeln!(child.stdin.take().context("stdin of dpdk-telemetry.py")?, "{command}")?;
-    let output = child.wait_with_output()?;
-    let text = String::from_utf8(output.stdout).context("dpdk-telemetry.py printed no text")?;
-    let line = text.lines().last().unwrap_or_default();
-    let mut reply: Value =
-        serde_json::from_str(line).with_context(|| format!("reply to {command}: {text}"))?;
-    let name = command.split(',').next().unwrap_or(command);
-    let value = reply.get_mut(name).with_context(|| format!("no {name} in: {text}"))?;
-    Ok(value.take())
+/// DPDK's own `dpdk-telemetry.py`, connected to an app. It starts once: that takes longer than a request.
+pub struct DpdkTelemetry {
+    child: Child,
+    requests: ChildStdin,
+    replies: BufReader<ChildStdout>,
+}
+
+impl DpdkTelemetry {
+    /// Connects.
+    pub fn connect(app: &str) -> Result<Self> {
+        let mut client = Command::new("dpdk-telemetry.py");
+        client.args(["-f", app]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        client.env("PYTHONUNBUFFERED", "1");
+        let mut child = spawn(&mut client).context("start dpdk-telemetry.py")?;
+        let requests = child.stdin.take().context("stdin of dpdk-telemetry.py")?;
+        let replies = child.stdout.take().context("stdout of dpdk-telemetry.py")?;
+        Ok(Self { child, requests, replies: BufReader::new(replies) })
+    }
+
+    /// Asks for one reply.
+    pub fn ask(&mut self, command: &str) -> Result<Value> {
+        writeln!(self.requests, "{command}")?;
+        let mut line = String::new();
+        self.replies.read_line(&mut line).context("dpdk-telemetry.py printed no text")?;
+        let mut reply: Value =
+            serde_json::from_str(&line).with_context(|| format!("reply to {command}: {line}"))?;
+        let name = command.split(',').next().unwrap_or(command);
+        let value = reply.get_mut(name).with_context(|| format!("no {name} in: {line}"))?;
+        Ok(value.take())
+    }
+}
+
+impl Drop for DpdkTelemetry {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }

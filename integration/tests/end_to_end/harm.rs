@@ -6,26 +6,29 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use pmdscope_capture::CaptureSession;
 use pmdscope_capture::layout::{ANY, CaptureRequest, QueueSelect};
-use pmdscope_integration::oracle::{dpdk_telemetry, tshark_fields};
+use pmdscope_integration::oracle::tshark_fields;
 use pmdscope_integration::pair::{Pair, PairOptions};
 use pmdscope_integration::process::{Process, wait_until};
 use pmdscope_integration::scratch::Scratch;
+use pmdscope_integration::telemetry::ask;
 use pmdscope_packets::{DIR_RX, DIR_TX};
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::Signal;
 
-use crate::support::{LIMIT, column, number, start_capture, tee_sessions, told};
+use crate::support::{
+    LIMIT, await_packets, column, number, packets_received, start_capture, tee_sessions, told,
+};
 
 const RATE: u64 = 100_000;
 
 pub(crate) fn killed_capture(scratch: &Scratch) -> Result<()> {
     let mut pair = Pair::start(scratch, PairOptions::default())?;
     let generator = pair.generate(scratch, &["--rate", &RATE.to_string()])?;
-    sleep(Duration::from_secs(1));
+    await_packets(pair.app(), RATE / 4)?;
     let before = packets_per_second(pair.app())?;
     let free_before = open_files(&pair.reflector)?;
 
-    for _ in 0..5 {
+    for _ in 0..3 {
         let file = scratch.path("killed.pcapng");
         let mut capture = start_capture(scratch, pair.app(), &file, &[])?;
         sleep(Duration::from_millis(300));
@@ -37,7 +40,7 @@ pub(crate) fn killed_capture(scratch: &Scratch) -> Result<()> {
     forwards_as_before(pair.app(), before)?;
     let free_after = open_files(&pair.reflector)?;
     ensure!(free_after == free_before, "open files went from {free_before} to {free_after}");
-    let about = dpdk_telemetry(pair.app(), "/pmdscope")?;
+    let about = ask(pair.app(), "/pmdscope")?;
     ensure!(number(&about, "abandoned_bytes")? == 0, "{about}");
     generator.stop()?;
     pair.reflector.interrupt()?;
@@ -50,17 +53,17 @@ pub(crate) fn stopped_capture(scratch: &Scratch) -> Result<()> {
     let generator = pair.generate(scratch, &["--rate", &RATE.to_string()])?;
     let file = scratch.path("stopped.pcapng");
     let capture = start_capture(scratch, pair.app(), &file, &[])?;
-    sleep(Duration::from_millis(500));
+    await_packets(pair.app(), RATE / 4)?;
     let before = packets_per_second(pair.app())?;
     capture.signal(Signal::STOP)?;
     wait_until("the full ring to drop", LIMIT, || {
-        let tee = dpdk_telemetry(pair.app(), "/pmdscope/tee")?;
+        let tee = ask(pair.app(), "/pmdscope/tee")?;
         Ok(column(&tee, "dropped")?.iter().sum::<u64>() > 0)
     })?;
     forwards_as_before(pair.app(), before)?;
     // The lease runs out and the app lets the dead session go by itself.
     wait_until("the lease to run out", LIMIT, || {
-        let tee = dpdk_telemetry(pair.app(), "/pmdscope/tee")?;
+        let tee = ask(pair.app(), "/pmdscope/tee")?;
         Ok(column(&tee, "armed")?.iter().all(|armed| *armed == 0))
     })?;
     drop(capture);
@@ -69,11 +72,11 @@ pub(crate) fn stopped_capture(scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// Garbage on the capture socket, and a thousand consumers that come and go under traffic.
+/// Garbage on the capture socket, and hundreds of consumers that come and go under traffic.
 pub(crate) fn hostile_consumers(scratch: &Scratch) -> Result<()> {
     let mut pair = Pair::start(scratch, PairOptions::default())?;
     let generator = pair.generate(scratch, &["--rate", &RATE.to_string()])?;
-    sleep(Duration::from_secs(1));
+    await_packets(pair.app(), RATE / 4)?;
     let before = packets_per_second(pair.app())?;
     let files_before = open_files(&pair.reflector)?;
     let socket = format!("/var/run/dpdk/{}/pmdscope.sock", pair.app());
@@ -83,7 +86,7 @@ pub(crate) fn hostile_consumers(scratch: &Scratch) -> Result<()> {
     }
     let everything = QueueSelect { port: ANY, queue: ANY, dirs: u16::from(DIR_RX | DIR_TX) };
     let request = CaptureRequest { selects: vec![everything], ..CaptureRequest::default() };
-    for round in 0..1000 {
+    for round in 0..400 {
         // An app that is busy with those before may refuse one, and must take it soon.
         wait_until(&format!("session {round}"), LIMIT, || {
             Ok(CaptureSession::open(socket.as_ref(), &request, LIMIT).is_ok())
@@ -95,7 +98,7 @@ pub(crate) fn hostile_consumers(scratch: &Scratch) -> Result<()> {
     wait_until("the last socket to be closed", LIMIT, || {
         Ok(open_files(&pair.reflector)? <= files_before)
     })?;
-    let about = dpdk_telemetry(pair.app(), "/pmdscope")?;
+    let about = ask(pair.app(), "/pmdscope")?;
     ensure!(number(&about, "abandoned_bytes")? == 0, "{about}");
     generator.stop()?;
     pair.reflector.interrupt()?;
@@ -126,7 +129,7 @@ pub(crate) fn ended_app(scratch: &Scratch) -> Result<()> {
     let mut pair = Pair::start(scratch, PairOptions::default())?;
     let file = scratch.path("ended.pcapng");
     let mut capture = start_capture(scratch, pair.app(), &file, &["-Q", "in", "--exit-with-app"])?;
-    let arguments = ["--rate", "200000", "--count", "400000"];
+    let arguments = ["--rate", "200000", "--count", "100000"];
     let sent = number(&pair.generate(scratch, &arguments)?.finish(LIMIT)?, "sent")?;
     pair.reflector.interrupt()?;
     let report = capture.finish(LIMIT)?;
@@ -142,11 +145,11 @@ pub(crate) fn ended_app(scratch: &Scratch) -> Result<()> {
 
 /// Ports that are stopped and started under a capture, time and again.
 pub(crate) fn restarted_ports(scratch: &Scratch) -> Result<()> {
-    let options = PairOptions { restart: Some("300".to_owned()), ..PairOptions::default() };
+    let options = PairOptions { restart: Some("100".to_owned()), ..PairOptions::default() };
     let mut pair = Pair::start(scratch, options)?;
     let file = scratch.path("restarted.pcapng");
     let mut capture = start_capture(scratch, pair.app(), &file, &["-Q", "in"])?;
-    let arguments = ["--rate", &RATE.to_string(), "--count", "400000"];
+    let arguments = ["--rate", &RATE.to_string(), "--count", "200000"];
     pair.generate(scratch, &arguments)?.finish(LIMIT)?;
     let report = capture.interrupt()?;
     pair.reflector.interrupt()?;
@@ -184,11 +187,10 @@ fn forwards_as_before(app: &str, before: f64) -> Result<()> {
 
 /// Packets that the app receives per second, over one second, by DPDK's own counters.
 fn packets_per_second(app: &str) -> Result<f64> {
-    let first = number(&dpdk_telemetry(app, "/ethdev/stats,0")?, "ipackets")?;
-    // Each client is asked at its end: from end to end, their starts do not matter.
+    let first = packets_received(app)?;
     let start = Instant::now();
     sleep(Duration::from_secs(1));
-    let second = number(&dpdk_telemetry(app, "/ethdev/stats,0")?, "ipackets")?;
+    let second = packets_received(app)?;
     Ok((second - first) as f64 / start.elapsed().as_secs_f64())
 }
 

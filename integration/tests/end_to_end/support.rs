@@ -159,7 +159,11 @@ pub(crate) fn start_capture(
     file: &Path,
     args: &[&str],
 ) -> Result<Process> {
-    let before = tee_sessions(app)?;
+    let mut before = None;
+    wait_until("the app to answer", LIMIT, || {
+        before = tee_sessions(app).ok();
+        Ok(before.is_some())
+    })?;
     let mut command = Command::new(programs::pmdscope()?);
     command.args(["capture", "-i", &format!("{app}:0"), "-w"]).arg(file).args(args);
     let name = file.file_name().context("capture file without a name")?.to_string_lossy();
@@ -168,7 +172,7 @@ pub(crate) fn start_capture(
         if let Some(status) = process.exited()? {
             anyhow::bail!("capture ended with {status}: {}", process.output());
         }
-        Ok(tee_sessions(app)? == before + 1)
+        Ok(Some(tee_sessions(app)?) == before.map(|before| before + 1))
     })?;
     Ok(process)
 }
@@ -184,9 +188,9 @@ pub(crate) fn await_packets(app: &str, packets: u64) -> Result<()> {
     Ok(())
 }
 
-/// Captures that are armed in an app, by DPDK's own client.
+/// Captures that are armed in an app.
 pub(crate) fn tee_sessions(app: &str) -> Result<u64> {
-    number(&oracle::dpdk_telemetry(app, "/pmdscope")?, "tee_sessions")
+    telemetry::number(app, "/pmdscope", "tee_sessions")
 }
 
 /// An unsigned number in a JSON object.

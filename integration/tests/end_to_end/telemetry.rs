@@ -1,10 +1,7 @@
 //! Numbers: DPDK's own client, `top` and `ls` against what the generator says.
 
-use std::thread::sleep;
-use std::time::Duration;
-
 use anyhow::{Context, Result, ensure};
-use pmdscope_integration::oracle::dpdk_telemetry;
+use pmdscope_integration::oracle::DpdkTelemetry;
 use pmdscope_integration::pair::{Pair, PairOptions};
 use pmdscope_integration::process::wait_until;
 use pmdscope_integration::scratch::Scratch;
@@ -12,31 +9,33 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::{
-    LIMIT, column, number, packets_received, pmdscope, pmdscope_json, text_column,
+    LIMIT, await_packets, column, number, packets_received, pmdscope, pmdscope_json, text_column,
 };
 
 pub(crate) fn dpdk_tools(scratch: &Scratch) -> Result<()> {
     let pair = Pair::start(scratch, PairOptions { queues: 4, ..PairOptions::default() })?;
     let generator = pair.generate(scratch, &["--rate", "100000"])?;
-    sleep(Duration::from_secs(2));
-    let about = dpdk_telemetry(pair.app(), "/pmdscope")?;
+    // So that each queue has seen some.
+    await_packets(pair.app(), 20_000)?;
+    let mut client = DpdkTelemetry::connect(pair.app())?;
+    let about = client.ask("/pmdscope")?;
     for table in text_column(&about, "tables")? {
-        every_page(pair.app(), table)?;
+        every_page(&mut client, table)?;
     }
-    parts_add_up(&dpdk_telemetry(pair.app(), "/pmdscope/pools")?)?;
-    queues_saw_traffic(&dpdk_telemetry(pair.app(), "/pmdscope/queues")?)?;
-    ensure!(dpdk_telemetry(pair.app(), "/pmdscope/pools,99999")?.is_null());
-    ensure!(dpdk_telemetry(pair.app(), "/pmdscope/pools,x")?.is_null());
+    parts_add_up(&client.ask("/pmdscope/pools")?)?;
+    queues_saw_traffic(&client.ask("/pmdscope/queues")?)?;
+    ensure!(client.ask("/pmdscope/pools,99999")?.is_null());
+    ensure!(client.ask("/pmdscope/pools,x")?.is_null());
     generator.stop()?;
     Ok(())
 }
 
 /// Follows `next` and also asks for every row by itself: both ways see the same rows.
-fn every_page(app: &str, table: &str) -> Result<()> {
-    let first = dpdk_telemetry(app, &format!("/pmdscope/{table}"))?;
+fn every_page(client: &mut DpdkTelemetry, table: &str) -> Result<()> {
+    let first = client.ask(&format!("/pmdscope/{table}"))?;
     let total = number(&first, "total")?;
     for offset in 0..total {
-        let page = dpdk_telemetry(app, &format!("/pmdscope/{table},{offset}"))?;
+        let page = client.ask(&format!("/pmdscope/{table},{offset}"))?;
         ensure!(number(&page, "offset")? == offset, "{page}");
         ensure!(number(&page, "total")? == total, "{page}");
         let next = page["next"].as_u64().unwrap_or(total);
@@ -83,7 +82,7 @@ pub(crate) fn top(scratch: &Scratch) -> Result<()> {
     let pair = Pair::start(scratch, PairOptions::default())?;
     let generator = pair.generate(scratch, &["--rate", "100000"])?;
     wait_until("packets", LIMIT, || Ok(packets_received(pair.app())? > 0))?;
-    let arguments = ["top", "-a", pair.app(), "--json", "-i", "1", "-n", "4"];
+    let arguments = ["top", "-a", pair.app(), "--json", "-i", "0.5", "-n", "4"];
     let (mut last, mut rates): (Option<(u64, u64)>, usize) = (None, 0);
     for line in pmdscope(scratch, &arguments, &[0])?.lines() {
         let model = &serde_json::from_str::<Value>(line)?["apps"][0]["model"];
