@@ -48,13 +48,21 @@ pub(crate) fn proof(scratch: &Scratch) -> Result<()> {
     let scene = Scene::set(scratch)?;
     scene.alerts_fire()?;
     scene.rules_are_sound()?;
-    let mut complaints = Vec::new();
-    for expression in expressions(scratch)? {
-        if let Err(error) = scene.answers(&expression) {
-            complaints.push(format!("{error:#}"));
-        }
-    }
-    ensure!(complaints.is_empty(), "{} of them:\n{}", complaints.len(), complaints.join("\n"));
+    let (mut open, mut complaints) = (expressions(scratch)?, Vec::new());
+    // Some metrics come a while after the first scrape.
+    let answered = wait_until("all expressions to have data", LIMIT, || {
+        complaints.clear();
+        open.retain(|expression| match scene.answers(expression) {
+            Ok(()) => false,
+            Err(error) => {
+                complaints.push(format!("{error:#}"));
+                true
+            }
+        });
+        Ok(open.is_empty())
+    });
+    answered
+        .with_context(|| format!("{} of them:\n{}", complaints.len(), complaints.join("\n")))?;
     scene.agrees_with_generator()
 }
 
