@@ -84,19 +84,9 @@ fn trials() -> Vec<Trial> {
         trial("ls_names_live_apps_only", Needs::Apps, telemetry::ls),
         trial("injected_leak_becomes_a_finding", Needs::Apps, leak::finding),
         trial("injected_stall_is_counted", Needs::Apps, leak::stall),
-        trial("frequent_leaks_are_named", Needs::Wireshark, ledger::often),
-        trial("rare_leaks_are_named", Needs::Wireshark, ledger::seldom),
-        trial("a_single_lost_mbuf_is_named", Needs::Wireshark, ledger::once),
-        trial("frequent_leaks_are_named_by_need", Needs::Apps, ledger::often_by_need),
-        trial("rare_leaks_are_named_by_need", Needs::Apps, ledger::seldom_by_need),
-        trial("a_single_lost_mbuf_is_missed_by_need", Needs::Apps, ledger::single_by_need),
-        trial("misuse_of_mbufs_is_a_finding", Needs::Apps, ledger::misuse),
-        trial("steady_traffic_has_no_leak", Needs::Apps, ledger::steady),
-        trial("bursty_traffic_has_no_leak", Needs::Apps, ledger::bursty),
-        trial("idle_minute_has_no_leak", Needs::Apps, ledger::idle),
-        trial("killed_capture_disarms_within_a_second", Needs::DpdkTools, harm::killed_capture),
-        trial("stopped_capture_costs_no_packets", Needs::DpdkTools, harm::stopped_capture),
-        trial("hostile_consumers_do_no_harm", Needs::DpdkTools, harm::hostile_consumers),
+        trial("killed_capture_disarms_within_a_second", Needs::Apps, harm::killed_capture),
+        trial("stopped_capture_costs_no_packets", Needs::Apps, harm::stopped_capture),
+        trial("hostile_consumers_do_no_harm", Needs::Apps, harm::hostile_consumers),
         trial("restarted_ports_are_captured_on", Needs::Wireshark, harm::restarted_ports),
         trial("an_app_that_ends_loses_no_packets", Needs::Wireshark, harm::ended_app),
         trial("a_killed_recording_loses_a_second", Needs::Testpmd, recording::killed),
@@ -109,22 +99,29 @@ fn trials() -> Vec<Trial> {
     ]
 }
 
-fn main() -> ExitCode {
-    let mut arguments = Arguments::from_args();
-    // Two poll loops fill two cores: side by side the tests would only measure each other.
-    arguments.test_threads = Some(1);
+/// Tests of the first pass that run at once.
+const AT_ONCE: usize = 3;
+
+/// Tests whose apps need not have the CPUs to themselves, because they wait most of the time or judge what
+/// does not depend on speed. Each looks at its own apps only.
+fn side_by_side() -> Vec<Trial> {
+    let trials = [ledger::trials(), exporter::trials(), hazards::trials()];
+    trials.into_iter().flatten().collect()
+}
+
+/// Tests that measure, count packets that must not be lost, or look at all apps of the machine. Two poll loops
+/// fill two cores: side by side these tests would only measure each other.
+fn one_by_one() -> Vec<Trial> {
     let trials = [
         trials(),
         exit::trials(),
         extcap::trials(),
         flood::trials(),
-        hazards::trials(),
         incidents::trials(),
         measurements::trials(),
         missed::trials(),
         interrupts::trials(),
         stolen::trials(),
-        exporter::trials(),
         pdump::trials(),
         pdump_kill::trials(),
         pool_counts::trials(),
@@ -150,6 +147,16 @@ fn main() -> ExitCode {
         xray_leaks::trials(),
         xray_releases::trials(),
     ];
-    let trials = trials.into_iter().flatten().collect();
-    libtest_mimic::run(&arguments, trials).exit_code()
+    trials.into_iter().flatten().collect()
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let run = |test_threads, trials| {
+        let arguments = Arguments { test_threads: Some(test_threads), ..arguments.clone() };
+        libtest_mimic::run(&arguments, trials)
+    };
+    let first = run(AT_ONCE, side_by_side());
+    let second = run(1, one_by_one());
+    if first.has_failed() { first.exit_code() } else { second.exit_code() }
 }
