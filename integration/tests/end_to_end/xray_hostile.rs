@@ -18,7 +18,7 @@ use crate::xray::{adds_up, brief, pools, scan_args};
 /// What the app spoils, or does, in an endless loop.
 const MODES: [&str; 8] = ["numbers", "names", "lists", "ring", "caches", "mbufs", "maps", "move"];
 /// Scans of each where `PMDSCOPE_XRAY_ROUNDS` does not say.
-const ROUNDS: u64 = 2;
+const ROUNDS: u64 = 1;
 /// Bounded also on a busy machine.
 const LONGEST: Duration = Duration::from_secs(45);
 
@@ -91,7 +91,7 @@ fn spoiled(scratch: &Scratch, mode: &str) -> Result<()> {
 /// At any moment of a scan, also by becoming another program with the same process id.
 fn ending(_: &Scratch) -> Result<()> {
     let mut ended = 0;
-    for round in 0..rounds(3)? {
+    for round in 0..rounds(2)? {
         for mode in ["end", "exec"] {
             let scratch = Scratch::new()?;
             let after = (100 + round * 211 % 700).to_string();
