@@ -138,10 +138,10 @@ fn copied_rules(scratch: &Scratch) -> Result<Vec<PathBuf>> {
         let copy = scratch.dir().join(name);
         let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
         let lines = text.lines().map(|line| match line.split_once("  for: ") {
-            Some((indent, _)) => format!("{indent}  for: {PENDING}\n"),
-            None => format!("{line}\n"),
+            Some((indent, _)) => format!("{indent}  for: {PENDING}"),
+            None => line.to_owned(),
         });
-        fs::write(&copy, lines.collect::<String>())?;
+        fs::write(&copy, lines.collect::<Vec<_>>().join("\n"))?;
         Ok(copy)
     };
     rule_files()?.into_iter().map(copy).collect()

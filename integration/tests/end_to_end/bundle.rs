@@ -91,7 +91,7 @@ impl Unpacked {
 fn bundle(scratch: &Scratch, app: &str, args: &[&str]) -> Result<(PathBuf, Unpacked)> {
     let path = scratch.path("incident.tar.zst");
     let target = path.to_str().context("path")?;
-    let args = [&["bundle", "-a", app, "-o", target, "--for", "3s"], args].concat();
+    let args = [&["bundle", "-a", app, "-o", target, "--for", "2s"], args].concat();
     pmdscope(scratch, &args, &[0])?;
     let unpacked = Unpacked::read(&path)?;
     nothing_beside(scratch.dir())?;
@@ -356,7 +356,7 @@ fn captures(pair: &Pair) -> Result<u64> {
 
 fn killed_app(scratch: &Scratch) -> Result<()> {
     let (mut pair, generator) = start(scratch, None)?;
-    let (path, mut process) = start_bundle(scratch, &pair, "5s")?;
+    let (path, mut process) = start_bundle(scratch, &pair, "3s")?;
     pair.reflector.signal(Signal::KILL)?;
     pair.reflector.wait(LIMIT)?;
     process.finish(LIMIT)?;
@@ -416,7 +416,7 @@ fn unwritable(scratch: &Scratch) -> Result<()> {
     let disk = Disk::mount(&scratch.path("disk"), "64k")?;
     for target in [disk.path().join("x.tar.zst"), PathBuf::from("/nonexistent/x.tar.zst")] {
         let mut command = Command::new(programs::pmdscope()?);
-        command.args(["bundle", "-a", pair.app(), "--for", "2s", "-o"]).arg(&target);
+        command.args(["bundle", "-a", pair.app(), "--for", "1s", "-o"]).arg(&target);
         let (code, _, err) =
             pmdscope_integration::process::run(&mut command, scratch.dir(), LIMIT)?;
         ensure!(code == 1, "ended with {code}: {err}");

@@ -31,7 +31,7 @@ fn agrees(scratch: &Scratch, link: Link) -> Result<()> {
     // Room for a second of traffic: the test is about truth, not about a stolen CPU.
     let arguments = ["-Q", "in", "--ring-size", "16M"];
     let mut capture = start_capture(scratch, pair.app(), &file, &arguments)?;
-    let arguments = ["--rate", "20000", "--count", "40000", "--size", "80-1500"];
+    let arguments = ["--rate", "20000", "--count", "20000", "--size", "80-1500"];
     let sent = pair.generate(scratch, &arguments)?.finish(LIMIT)?;
     let report = capture.interrupt()?;
     pair.reflector.interrupt()?;

@@ -43,7 +43,7 @@ fn captures(pair: &Pair) -> Result<u64> {
 
 /// What `check` says of the imbalance, and how bad that is.
 fn imbalance(scratch: &Scratch, app: &str) -> Result<(String, String)> {
-    let report = pmdscope_json(scratch, &["check", "-a", app, "--for", "5", "--json"], &[0, 1])?;
+    let report = pmdscope_json(scratch, &["check", "-a", app, "--for", "3", "--json"], &[0, 1])?;
     let findings = report["apps"][0]["findings"].as_array().context("findings")?;
     let found = findings.iter().find(|finding| finding["lint"] == "queue_imbalance");
     let found = found.with_context(|| format!("no imbalance in {report}"))?;

@@ -27,9 +27,9 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![trial("an_app_ends_as_it_means_to", Needs::Apps, ends)]
 }
 
-/// Runs of each combination, so that each way has 30 at levels 1 and 2; `PMDSCOPE_EXIT_ROUNDS` sets
-/// another number.
-const ROUNDS: usize = 15;
+/// Runs of each combination, so that each way has 20 with the library; `PMDSCOPE_EXIT_ROUNDS` sets another
+/// number.
+const ROUNDS: usize = 5;
 /// DPDK alone has one run where the library has so many: it is there to compare with.
 const OF_LEVEL_0: usize = 5;
 /// Apps that run at once: most of the time they wait.

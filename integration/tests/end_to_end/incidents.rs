@@ -1,4 +1,4 @@
-//! Incidents of production, each named by one `pmdscope check` of five seconds, in its first line.
+//! Incidents of production, each named by one `pmdscope check` of three seconds, in its first line.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use pmdscope_integration::scratch::{Memory, Scratch};
 use pmdscope_integration::{programs, telemetry};
 use rustix::process::{Pid, setpriority_process};
 
-use crate::support::{LIMIT, Needs, trial};
+use crate::support::{LIMIT, Needs, await_packets, trial};
 
 /// Packets per second that leave a virtual link idle most of the time.
 const RATE: &str = "28000";
@@ -36,7 +36,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 /// Exit code and lines of one check.
 fn check(scratch: &Scratch, app: &str) -> Result<(i32, String)> {
     let mut command = Command::new(programs::pmdscope()?);
-    command.args(["check", "-q", "-a", app, "--for", "5"]);
+    command.args(["check", "-q", "-a", app, "--for", "3"]);
     let (code, out, err) = run(&mut command, scratch.dir(), LIMIT)?;
     eprint!("{out}");
     ensure!(err.is_empty(), "{err}");
@@ -80,7 +80,7 @@ fn pipeline_loses(scratch: &Scratch, fault: &str, words: &str) -> Result<()> {
     command.args(["--vdev", "net_null0", "--", "--rate", "300k", "--stamp-packets"]);
     command.args(["--leak-mode", "always", "--fault", fault]);
     let _pipeline = started(scratch, "pipeline", &mut command, &app)?;
-    thread::sleep(Duration::from_secs(2));
+    thread::sleep(Duration::from_secs(1));
     named(scratch, &app, 1, "leak", &["lost at", words])
 }
 
@@ -110,7 +110,7 @@ fn own_code(scratch: &Scratch) -> Result<()> {
     let generator = pair.generate(scratch, &["--rate", "200000"])?;
     prefer(&pair.reflector)?;
     prefer(&generator.process)?;
-    thread::sleep(Duration::from_secs(1));
+    await_packets(pair.app(), 0)?;
     named(scratch, pair.app(), 1, "stall", &["the app's own code kept it"])
 }
 
@@ -119,7 +119,7 @@ fn hot_queue(scratch: &Scratch) -> Result<()> {
     let generator = pair.generate(scratch, &["--rate", "8000", "--hot-queue", "0:9"])?;
     prefer(&pair.reflector)?;
     prefer(&generator.process)?;
-    thread::sleep(Duration::from_secs(1));
+    await_packets(pair.app(), 0)?;
     named(
         scratch,
         pair.app(),
@@ -154,8 +154,8 @@ fn small_pool(scratch: &Scratch) -> Result<()> {
 
 fn deaf_peer(scratch: &Scratch) -> Result<()> {
     let pair = Pair::start(scratch, PairOptions { link: Link::Virtio, ..PairOptions::default() })?;
-    let _generator = pair.generate(scratch, &["--rate", RATE, "--deaf-after", "2"])?;
-    thread::sleep(Duration::from_secs(3));
+    let _generator = pair.generate(scratch, &["--rate", RATE, "--deaf-after", "1"])?;
+    thread::sleep(Duration::from_millis(1500));
     named(
         scratch,
         pair.app(),
@@ -169,11 +169,11 @@ fn flapping_port(scratch: &Scratch) -> Result<()> {
     let options = PairOptions { restart: Some("1000/300".to_owned()), ..PairOptions::default() };
     let pair = Pair::start(scratch, options)?;
     let _generator = pair.generate(scratch, &["--rate", RATE])?;
-    thread::sleep(Duration::from_secs(2));
+    await_packets(pair.app(), 0)?;
     named(scratch, pair.app(), 1, "port_flap", &["port 0", "was stopped", "times"])
 }
 
-/// An app that gives up after a second, and a supervisor that starts it again at once.
+/// An app that gives up at once, and a supervisor that starts it again at once.
 fn restart_loop(scratch: &Scratch) -> Result<()> {
     let app = scratch.prefix("reflector");
     let over = AtomicBool::new(false);
@@ -181,7 +181,7 @@ fn restart_loop(scratch: &Scratch) -> Result<()> {
         while !over.load(Ordering::Relaxed) {
             let mut command = Command::new(programs::reflector()?);
             eal(&mut command, "1@1", &app, Memory::Ordinary);
-            command.args(["--vdev", "net_null0", "--", "--duration", "0.8"]);
+            command.args(["--vdev", "net_null0", "--", "--duration", "0.3"]);
             Process::spawn("reflector", &mut command, scratch.dir())?.wait(LIMIT)?;
         }
         Ok(())

@@ -18,7 +18,7 @@ pub(crate) fn finding(scratch: &Scratch) -> Result<()> {
 
     let mut text = String::new();
     wait_until("the finding pool_exhausting and its line", 2 * LIMIT, || {
-        text = pmdscope(scratch, &["check", "-a", pair.app(), "--for", "5"], &[0, 1])?;
+        text = pmdscope(scratch, &["check", "-a", pair.app(), "--for", "2"], &[0, 1])?;
         Ok(["pool_exhausting", "reflector_pool", "leak.c:"].iter().all(|part| text.contains(part)))
     })
     .with_context(|| text.clone())?;

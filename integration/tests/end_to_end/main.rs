@@ -105,7 +105,7 @@ const AT_ONCE: usize = 3;
 /// Tests whose apps need not have the CPUs to themselves, because they wait most of the time or judge what
 /// does not depend on speed. Each looks at its own apps only.
 fn side_by_side() -> Vec<Trial> {
-    let trials = [ledger::trials(), exporter::trials(), hazards::trials()];
+    let trials = [ledger::trials(), exporter::trials()];
     trials.into_iter().flatten().collect()
 }
 
@@ -117,6 +117,7 @@ fn one_by_one() -> Vec<Trial> {
         exit::trials(),
         extcap::trials(),
         flood::trials(),
+        hazards::trials(),
         incidents::trials(),
         measurements::trials(),
         missed::trials(),

@@ -346,7 +346,7 @@ fn no_dips(scratch: &Scratch) -> Result<()> {
     let csv = scratch.path("run.csv");
     let mut command = Command::new(programs::generator()?);
     eal(&mut command, "0@0", &scratch.prefix("dips"), Memory::available());
-    command.args(["--vdev", "net_ring0", "--", "--wait-link", "0", "--duration", "5"]);
+    command.args(["--vdev", "net_ring0", "--", "--wait-link", "0", "--duration", "3"]);
     command.args(["--interval", "0.1", "--csv-interval", "0.01", "--csv"]).arg(&csv);
     let (code, out, err) = run(&mut command, scratch.dir(), LIMIT)?;
     ensure!(code == 0, "exit status {code}: {err}");

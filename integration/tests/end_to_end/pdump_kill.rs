@@ -19,10 +19,10 @@ use pmdscope_integration::testpmd::{Setup, Testpmd};
 use crate::pdump::{await_hooks, capture_once};
 use crate::support::{LIMIT, Needs, trial};
 
-/// Rounds where `PMDSCOPE_KILL_ROUNDS` does not say: what fits into a minute.
-const ROUNDS: u64 = 20;
-/// Cycles where `PMDSCOPE_ATTACH_CYCLES` does not say: what fits into half a minute.
-const CYCLES: u64 = 40;
+/// Rounds where `PMDSCOPE_KILL_ROUNDS` does not say: what fits into ten seconds.
+const ROUNDS: u64 = 10;
+/// Cycles where `PMDSCOPE_ATTACH_CYCLES` does not say: what fits into ten seconds.
+const CYCLES: u64 = 20;
 /// When death comes at the latest, microseconds: attaching takes less.
 const LATEST: u64 = 250_000;
 /// What is said of an app whose allocator nobody can use any more.

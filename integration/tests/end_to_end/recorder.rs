@@ -14,10 +14,12 @@ use pmdscope_integration::programs;
 use pmdscope_integration::scratch::Scratch;
 use rustix::process::Signal;
 
-use crate::support::{LIMIT, pmdscope, start_capture};
+use crate::support::{LIMIT, await_packets, packets_received, pmdscope, start_capture};
 
 /// Packets that a machine with other work sends in any of the times here.
 const LEAST: usize = 50;
+/// More packets than come in the time of the histories here.
+const HISTORY: u64 = 12_000;
 /// What is lost where seconds are floating-point numbers.
 const ROUNDING: f64 = 1e-6;
 
@@ -102,6 +104,11 @@ fn start(scratch: &Scratch, pair: &Pair, arguments: &[&str]) -> Result<Process> 
     start_capture(scratch, pair.app(), &file, &[&common, arguments].concat())
 }
 
+/// Lets the history fill.
+fn await_history(pair: &Pair) -> Result<()> {
+    await_packets(pair.app(), packets_received(pair.app())? + HISTORY)
+}
+
 pub(crate) fn stall(scratch: &Scratch) -> Result<()> {
     let options = PairOptions { stall: Some("30000/6000".to_owned()), ..PairOptions::default() };
     let pair = Pair::start(scratch, options)?;
@@ -140,7 +147,7 @@ pub(crate) fn command(scratch: &Scratch) -> Result<()> {
     let generator = pair.generate(scratch, &["--rate", "20000"])?;
     let arguments = ["--before", "500ms", "--after", "500ms", "--max-triggers", "2"];
     let mut recorder = start(scratch, &pair, &arguments)?;
-    sleep(Duration::from_secs(2));
+    await_history(&pair)?;
     let pid = recorder.pid().to_string();
     let arguments = ["capture", "trigger", &pid, "--comment", "it hurts here"];
     let first = pmdscope(scratch, &arguments, &[0])?;
@@ -170,7 +177,7 @@ pub(crate) fn packet(scratch: &Scratch) -> Result<()> {
     let trigger = ["--trigger", "filter:udp and greater 1000", "--max-triggers", "1"];
     let times = ["--before", "500ms", "--after", "500ms"];
     let mut recorder = start(scratch, &pair, &[&trigger[..], &times].concat())?;
-    sleep(Duration::from_secs(2));
+    await_history(&pair)?;
     ensure!(recorder.exited()?.is_none(), "{}", recorder.output());
     generator.stop()?;
     let generator = pair.generate(scratch, &["--rate", "20000", "--size", "1200"])?;
@@ -191,11 +198,12 @@ pub(crate) fn packet(scratch: &Scratch) -> Result<()> {
 pub(crate) fn killed(scratch: &Scratch) -> Result<()> {
     let pair = Pair::start(scratch, PairOptions::default())?;
     let generator = pair.generate(scratch, &["--rate", "20000"])?;
-    let mut recorder = start(scratch, &pair, &["--before", "1s", "--after", "60s"])?;
-    sleep(Duration::from_secs(2));
+    let mut recorder = start(scratch, &pair, &["--before", "500ms", "--after", "60s"])?;
+    await_history(&pair)?;
     let pid = recorder.pid().to_string();
     pmdscope(scratch, &["capture", "trigger", &pid], &[0])?;
-    sleep(Duration::from_secs(2));
+    await_history(&pair)?;
+    sleep(Duration::from_secs(1));
     recorder.signal(Signal::KILL)?;
     recorder.wait(LIMIT)?;
     generator.stop()?;
@@ -206,7 +214,7 @@ pub(crate) fn killed(scratch: &Scratch) -> Result<()> {
     ensure!(capinfos(&part)?.contains("pcapng"), "{}", part.display());
     let incident = Incident::read(&part)?;
     // All but the last moment is there, the history whole.
-    incident.marked(&["trigger manual at "], 1.0, 60.0)?;
+    incident.marked(&["trigger manual at "], 0.5, 60.0)?;
     // The dead recorder's socket is nobody's.
     let text = pmdscope(scratch, &["capture", "trigger", &pid], &[1])?;
     ensure!(text.is_empty(), "{text}");

@@ -54,7 +54,7 @@ fn recorded(scratch: &Scratch) -> Result<()> {
     let file = scratch.path("stolen.jsonl.zst");
     let file = file.to_string_lossy();
     let mut record = Command::new(programs::pmdscope()?);
-    record.args(["record", "--interrupts", "-a", &app, "-w", &file, "-i", "0.2", "--for", "8"]);
+    record.args(["record", "--interrupts", "-a", &app, "-w", &file, "-i", "0.2", "--for", "3"]);
     let (code, _, err) = run(record.env("PATH", "/nonexistent"), scratch.dir(), LIMIT)?;
     ensure!(code == 0, "record ended with {code}: {err}");
     ensure!(err.contains("apt install bpftrace"), "it does not say what is missing: {err}");
