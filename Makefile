@@ -45,7 +45,7 @@ setup: ## install packages for building, testing and the demo; reserve hugepages
 
 build: $(BUILD)/build.ninja ## build everything, optimised
 	ninja -C $(BUILD)
-	$(CARGO) build --release --locked --workspace
+	$(CARGO) build --release --locked --workspace $(BUILD_FLAGS)
 
 $(BUILD)/build.ninja:
 	meson setup $(BUILD)
