@@ -11,7 +11,6 @@ mod intervals;
 mod made_memory;
 mod modules;
 mod page_tables;
-mod places;
 #[cfg(test)]
 mod process_tests;
 mod queues;

@@ -1,7 +1,6 @@
 //! Where the fields of DPDK's structures are: offsets in bytes, by release and build options.
 
 mod dpdk_22_11;
-mod dwarf;
 mod machine;
 mod plausible;
 mod structures;
@@ -9,6 +8,7 @@ mod table;
 mod version;
 
 use self::plausible::PoolEvidence;
+pub(crate) use self::structures::STRUCTURES;
 use self::structures::Structure;
 pub use self::structures::{
     CacheLayout, EthDevDataLayout, EthDevLayout, EthDevSharedLayout, EthFpOpsLayout, FbarrayLayout,
@@ -17,7 +17,9 @@ pub use self::structures::{
     MemzoneLayout, ObjhdrLayout, PktmbufPoolLayout, RingLayout, SharedInfoLayout,
     StackElementLayout, StackLayout, TailqEntryLayout, TailqHeadLayout,
 };
-use self::table::{Build, Machine, Offsets, Release};
+pub(crate) use self::table::Offsets;
+use self::table::{Build, Machine, Release};
+use crate::debug_info::offsets;
 use crate::error::XrayError;
 use crate::memory::Memory;
 use crate::target::Memzone;
@@ -98,7 +100,7 @@ impl Layout {
         memory: &dyn Memory,
         memzones: &[Memzone],
     ) -> Result<Self, XrayError> {
-        Self::select_with(&dwarf::offsets_of_app(memory), version, memory, memzones)
+        Self::select_with(&offsets::offsets_of_app(memory), version, memory, memzones)
     }
 
     fn select_with(

@@ -9,6 +9,7 @@ mod budget;
 mod core_file;
 mod counts;
 mod cpus;
+mod debug_info;
 mod error;
 mod holder_text;
 mod holders;

@@ -15,9 +15,9 @@ use object::{
 };
 use pmdscope_profile::{file_name, load_bias, open_mapped_file};
 
-use super::places::{self, Places};
 use super::{Owned, Variable};
 use crate::Mapping;
+use crate::debug_info::places::{self, Places};
 use crate::memory::Memory;
 use crate::report::Holder;
 

@@ -6,7 +6,8 @@ use std::process::Command;
 use pmdscope_testing::{current_test, skip_without};
 
 use super::table::{Build, Machine};
-use super::{dwarf, table, version};
+use super::{table, version};
+use crate::debug_info::offsets;
 
 #[test]
 fn the_installed_headers_have_the_offsets_of_the_table() {
@@ -52,7 +53,7 @@ fn debug_information_of_an_app_has_the_offsets_of_the_table() {
     let release = version::stated(version.trim()).unwrap();
     let flags = pkg_config("--cflags").unwrap();
     let offsets =
-        dwarf::tests::compiled(APP, &flags.split_whitespace().chain(["-g"]).collect::<Vec<_>>());
+        offsets::tests::compiled(APP, &flags.split_whitespace().chain(["-g"]).collect::<Vec<_>>());
     let lines = [Machine::X86, Machine::Arm64Line64, Machine::Arm64Line128];
     let tables = lines.map(|machine| table::offsets(release, machine, Build::default()));
     let agrees = |table: &table::Offsets| {

@@ -13,7 +13,7 @@ pub(super) trait Structure: Sized {
 macro_rules! structures {
     ($($(#[$doc:meta])* $layout:ident = $structure:literal { $($field:ident: $member:literal,)* })*) => {
         /// All structures, and their members.
-        pub(super) const STRUCTURES: &[(&str, &[&str])] = &[$(($structure, &[$($member),*])),*];
+        pub(crate) const STRUCTURES: &[(&str, &[&str])] = &[$(($structure, &[$($member),*])),*];
 
         $(
             $(#[$doc])*

@@ -63,7 +63,7 @@ impl Build {
 }
 
 /// Offsets of one build by structure and member.
-pub(super) type Offsets = HashMap<(&'static str, &'static str), u64>;
+pub(crate) type Offsets = HashMap<(&'static str, &'static str), u64>;
 
 /// The offsets of one build, by structure and member; empty if the release is not known.
 pub(super) fn offsets(release: Release, machine: Machine, build: Build) -> Offsets {

@@ -13,8 +13,7 @@ use gimli::{
 };
 use object::{CompressionFormat, Object, ObjectSection, ReadCache};
 
-use super::structures::STRUCTURES;
-use super::table::Offsets;
+use crate::layout::{Offsets, STRUCTURES};
 use crate::memory::Memory;
 
 /// A section that is larger is not read.
@@ -31,7 +30,7 @@ type Entry = DebuggingInformationEntry<Data>;
 
 /// Offsets in the structures that the debug information of the app's executable and of DPDK's libraries
 /// has as a whole; those of others are not in it.
-pub(super) fn offsets_of_app(memory: &dyn Memory) -> Offsets {
+pub(crate) fn offsets_of_app(memory: &dyn Memory) -> Offsets {
     let mut offsets = Offsets::new();
     for file in files(memory) {
         for file in [debug_file(memory, &file), Some(file)].into_iter().flatten() {
@@ -245,7 +244,7 @@ fn member_offset(member: &Entry) -> u64 {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use std::process::Command;
 
     use super::*;

@@ -13,7 +13,7 @@ use gimli::{
 use object::{CompressionFormat, Object, ObjectSection, ReadCache};
 
 /// `file.c:14` by the address of the variable in the file.
-pub(super) type Places = HashMap<u64, String>;
+pub(crate) type Places = HashMap<u64, String>;
 
 /// Larger debug information is not read.
 const MOST_BYTES: u64 = 1 << 30;
@@ -25,7 +25,7 @@ type Data = EndianRcSlice<RunTimeEndian>;
 type Entry = DebuggingInformationEntry<Data>;
 
 /// The variables of a file; none if it has no debug information. A unit that cannot be read is left out.
-pub(super) fn read(file: &File) -> Places {
+pub(crate) fn read(file: &File) -> Places {
     let cache = ReadCache::new(file);
     let Ok(elf) = object::File::parse(&cache) else { return Places::new() };
     let section = |id: gimli::SectionId| {
