@@ -1,18 +1,12 @@
 //! Offsets of the debug information of an app: right also where its DPDK was patched.
 
-use std::fmt::Write as _;
 use std::fs::File;
-use std::io::Read;
-use std::path::{Path, PathBuf};
-use std::rc::Rc;
 
-use flate2::read::ZlibDecoder;
-use gimli::{
-    AttributeValue, DebuggingInformationEntry, EndianRcSlice, Reader, RunTimeEndian, Unit,
-    UnitOffset,
-};
-use object::{CompressionFormat, Object, ObjectSection, ReadCache};
+use gimli::{AttributeValue, Reader, Unit, UnitOffset};
+use pmdscope_profile::open_mapped_file;
 
+use super::separate_files::SeparateFiles;
+use super::{Data, DebugFiles, Dwarf, Entry};
 use crate::layout::{Offsets, STRUCTURES};
 use crate::memory::Memory;
 
@@ -25,64 +19,38 @@ const MOST_STEPS: usize = 16;
 /// What the names of libraries of DPDK begin with.
 const LIBRARIES: &str = "librte_";
 
-type Data = EndianRcSlice<RunTimeEndian>;
-type Entry = DebuggingInformationEntry<Data>;
-
 /// Offsets in the structures that the debug information of the app's executable and of DPDK's libraries
 /// has as a whole; those of others are not in it.
 pub(crate) fn offsets_of_app(memory: &dyn Memory) -> Offsets {
     let mut offsets = Offsets::new();
-    for file in files(memory) {
-        for file in [debug_file(memory, &file), Some(file)].into_iter().flatten() {
-            offsets_of_file(&file, &mut offsets);
-        }
+    for files in files(memory) {
+        offsets_of_files(&files, &mut offsets);
     }
     offsets
 }
 
 /// The executable and the libraries of DPDK; none of a core file.
-fn files(memory: &dyn Memory) -> Vec<File> {
+fn files(memory: &dyn Memory) -> Vec<DebugFiles> {
     let (Some(pid), Ok(maps)) = (memory.process(), memory.maps()) else { return Vec::new() };
+    let separate = SeparateFiles::of_process(Some(pid));
     let is_library =
-        |path: &&str| path.rsplit('/').next().is_some_and(|n| n.starts_with(LIBRARIES));
-    let mut libraries: Vec<_> =
-        maps.iter().map(|map| map.path.as_str()).filter(is_library).collect();
-    libraries.dedup();
-    let root = PathBuf::from(format!("/proc/{pid}/root"));
-    let libraries = libraries.into_iter().map(|path| root.join(path.trim_start_matches('/')));
-    let executable = PathBuf::from(format!("/proc/{pid}/exe"));
-    [executable].into_iter().chain(libraries).filter_map(|path| File::open(path).ok()).collect()
-}
-
-/// The separate debug file: by build id, below the root of the app or of pmdscope.
-fn debug_file(memory: &dyn Memory, file: &File) -> Option<File> {
-    let cache = ReadCache::new(file);
-    let elf = object::File::parse(&cache).ok()?;
-    let id = elf.build_id().ok()??;
-    let (first, rest) = id.split_first()?;
-    let mut path = format!("usr/lib/debug/.build-id/{first:02x}/");
-    for byte in rest {
-        let _ = write!(path, "{byte:02x}");
-    }
-    path.push_str(".debug");
-    let root = memory.process().map(|pid| PathBuf::from(format!("/proc/{pid}/root")));
-    let mut roots = root.into_iter().chain([PathBuf::from("/")]);
-    roots.find_map(|root| File::open(root.join(Path::new(&path))).ok())
+        |path: &str| path.rsplit('/').next().is_some_and(|name| name.starts_with(LIBRARIES));
+    let mut libraries: Vec<_> = maps.iter().filter(|map| is_library(&map.path)).collect();
+    libraries.dedup_by_key(|map| &map.path);
+    let libraries = libraries.into_iter().filter_map(|map| {
+        Some(DebugFiles::find(open_mapped_file(pid, map)?, &map.path, &separate))
+    });
+    let executable = format!("/proc/{pid}/exe");
+    let path = std::fs::read_link(&executable).unwrap_or_default();
+    let executable = File::open(executable).ok();
+    let executable =
+        executable.map(|file| DebugFiles::find(file, &path.to_string_lossy(), &separate));
+    executable.into_iter().chain(libraries).collect()
 }
 
 /// Adds those of a file, for which others have not been found before.
-fn offsets_of_file(file: &File, offsets: &mut Offsets) {
-    let cache = ReadCache::new(file);
-    let Ok(elf) = object::File::parse(&cache) else { return };
-    if elf.section_by_name(".debug_info").is_none() {
-        return;
-    }
-    let section = |id: gimli::SectionId| {
-        let data = elf.section_by_name(id.name()).and_then(|section| bytes(&section));
-        let data: Rc<[u8]> = data.unwrap_or_default().into();
-        Ok::<_, gimli::Error>(EndianRcSlice::new(data, RunTimeEndian::default()))
-    };
-    let Ok(dwarf) = gimli::Dwarf::load(section) else { return };
+pub(super) fn offsets_of_files(files: &DebugFiles, offsets: &mut Offsets) {
+    let Some(dwarf) = files.dwarf(MOST_BYTES) else { return };
     let mut units = dwarf.units();
     while let Ok(Some(header)) = units.next() {
         if STRUCTURES.iter().all(|structure| has(offsets, structure)) {
@@ -99,26 +67,9 @@ fn has(offsets: &Offsets, (structure, members): &(&'static str, &[&'static str])
     members.iter().all(|member| offsets.contains_key(&(*structure, *member)))
 }
 
-/// The data of a section, also of one that is compressed.
-fn bytes<'data>(section: &impl ObjectSection<'data>) -> Option<Vec<u8>> {
-    let data = section.compressed_data().ok()?;
-    if data.uncompressed_size > MOST_BYTES {
-        return None;
-    }
-    match data.format {
-        CompressionFormat::None => Some(data.data.to_vec()),
-        CompressionFormat::Zlib => {
-            let mut bytes = Vec::new();
-            ZlibDecoder::new(data.data).take(MOST_BYTES).read_to_end(&mut bytes).ok()?;
-            Some(bytes)
-        }
-        _ => None,
-    }
-}
-
 /// The types of a unit.
 struct Types<'a> {
-    dwarf: &'a gimli::Dwarf<Data>,
+    dwarf: &'a Dwarf,
     unit: &'a Unit<Data>,
 }
 
@@ -245,8 +196,7 @@ fn member_offset(member: &Entry) -> u64 {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use std::process::Command;
-
+    use super::super::tests::Compiled;
     use super::*;
 
     /// Members that a patch moved, in what the compiler makes of them.
@@ -297,20 +247,8 @@ pub(crate) mod tests {
 
     /// The offsets of a library of this source.
     pub(crate) fn compiled(source: &str, options: &[&str]) -> Offsets {
-        static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let dir = std::env::temp_dir().join(format!("xray-dwarf-{}-{number}", std::process::id()));
-        std::fs::create_dir(&dir).unwrap();
-        std::fs::write(dir.join("patched.c"), source).unwrap();
-        let compiler = Command::new("cc")
-            .args(["-shared", "-fPIC", "-o", "patched.so", "patched.c"])
-            .args(options)
-            .current_dir(&dir)
-            .status();
         let mut offsets = Offsets::new();
-        offsets_of_file(&File::open(dir.join("patched.so")).unwrap(), &mut offsets);
-        std::fs::remove_dir_all(&dir).unwrap();
-        assert!(compiler.unwrap().success());
+        offsets_of_files(&Compiled::new(source, options).files(), &mut offsets);
         offsets
     }
 }

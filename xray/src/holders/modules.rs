@@ -2,10 +2,8 @@
 //! file.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use object::elf::PF_W;
@@ -17,7 +15,9 @@ use pmdscope_profile::{file_name, load_bias, open_mapped_file};
 
 use super::{Owned, Variable};
 use crate::Mapping;
+use crate::debug_info::DebugFiles;
 use crate::debug_info::places::{self, Places};
+use crate::debug_info::separate_files::SeparateFiles;
 use crate::memory::Memory;
 use crate::report::Holder;
 
@@ -44,8 +44,7 @@ pub(super) struct Module {
     /// Where the file's initial thread-local storage ends, its alignment, and the variables in it by their
     /// offsets from its begin.
     pub(super) tls: Option<ThreadLocals>,
-    file: File,
-    debug: Option<File>,
+    files: DebugFiles,
     places: OnceLock<Places>,
 }
 
@@ -94,12 +93,12 @@ impl Module {
             Some(pid) => open_mapped_file(pid, code)?,
             None => open_same_file(memory, maps, code)?,
         };
-        let cache = ReadCache::new(&file);
+        let files = DebugFiles::find(file, &code.path, &SeparateFiles::of_process(pid));
+        let cache = ReadCache::new(&files.file);
         let elf = object::File::parse(&cache).ok()?;
         let bias = load_bias(&elf, code)?;
         let data = writable(&elf, bias);
-        let debug = debug_file(&elf, pid);
-        let debug_cache = debug.as_ref().map(ReadCache::new);
+        let debug_cache = files.separate.as_ref().map(ReadCache::new);
         let debug_elf = debug_cache.as_ref().and_then(|cache| object::File::parse(cache).ok());
         let (mut variables, mut locals) = (Vec::new(), Vec::new());
         for elf in [Some(&elf), debug_elf.as_ref()].into_iter().flatten() {
@@ -128,8 +127,7 @@ impl Module {
             data,
             variables,
             tls,
-            file,
-            debug,
+            files,
             places: OnceLock::new(),
         })
     }
@@ -162,11 +160,7 @@ impl Module {
 
     /// Where the variable at this address of the file is declared. Reads the debug information, once.
     pub(super) fn place(&self, address: u64) -> Option<String> {
-        let read = || {
-            let files = [Some(&self.file), self.debug.as_ref()];
-            files.into_iter().flatten().map(places::read).find(|places| !places.is_empty())
-        };
-        self.places.get_or_init(|| read().unwrap_or_default()).get(&address).cloned()
+        self.places.get_or_init(|| places::read(&self.files)).get(&address).cloned()
     }
 }
 
@@ -219,21 +213,6 @@ fn tls_bytes<'data>(elf: &impl Object<'data>) -> Option<u64> {
         end = section.address().checked_add(section.size())?.max(end);
     }
     end.checked_sub(begin?)
-}
-
-/// The file with debug information of a module that has none itself: of the app's own file system, or of
-/// this one.
-fn debug_file<'data>(elf: &impl Object<'data>, pid: Option<u32>) -> Option<File> {
-    let id = elf.build_id().ok()??;
-    let (first, rest) = id.split_first()?;
-    let mut path = format!("usr/lib/debug/.build-id/{first:02x}/");
-    for byte in rest {
-        let _ = write!(path, "{byte:02x}");
-    }
-    path.push_str(".debug");
-    let of_app = pid.map(|pid| PathBuf::from(format!("/proc/{pid}/root")).join(&path));
-    let mut places = of_app.into_iter().chain([PathBuf::from("/").join(&path)]);
-    places.find_map(|path| File::open(path).ok())
 }
 
 /// The file at the path of a mapping, if the memory of the app begins as it does: a core file says only
