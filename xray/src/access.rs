@@ -94,7 +94,7 @@ struct AccessFacts {
     in_first_namespace: bool,
     own: Credentials,
     app: Credentials,
-    /// Owner of the app's directory in `/proc`: root, if the app is not dumpable.
+    /// Owner of the app's files in `/proc`: root, if the app is not dumpable.
     proc_owner: u32,
 }
 
@@ -126,7 +126,8 @@ impl AccessFacts {
             in_first_namespace: map.split_ascii_whitespace().eq(ALL_USERS),
             own: credentials("self")?,
             app: credentials(&pid.to_string())?,
-            proc_owner: fs::metadata(format!("/proc/{pid}")).ok()?.uid(),
+            // The directory itself is always that of the user.
+            proc_owner: fs::metadata(format!("/proc/{pid}/status")).ok()?.uid(),
         })
     }
 

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pmdscope_testing::{limited, skip};
-use pmdscope_xray::{AccessDenial, Memory, ProcessMemory, ReadBudget, XrayError};
+use pmdscope_xray::{Memory, ProcessMemory, ReadBudget, XrayError};
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 /// How long memory is waited for that is gone before it is read.
 const LONG: Duration = Duration::from_secs(60);
@@ -18,8 +19,13 @@ const LONG: Duration = Duration::from_secs(60);
 /// Set where this program runs in a PID namespace of its own.
 const NAMESPACE: &str = "PMDSCOPE_TEST_NAMESPACE";
 
-/// The process that this program, run by another user, may not read.
+/// The process that this program, run with fewer rights, may not read.
 const DENIED: &str = "PMDSCOPE_TEST_DENIED";
+/// Set where this program is an app that its own user may not look at.
+const PROTECTED: &str = "PMDSCOPE_TEST_PROTECTED";
+const DENIALS: &str = "each_denial_names_its_cause_and_its_cure";
+const READY: &str = "it is ready";
+const NOBODY: u32 = 65534;
 
 /// Runs `attempt` while other threads map and unmap memory, until it is true.
 fn while_maps_change(mut attempt: impl FnMut() -> bool) {
@@ -142,35 +148,122 @@ fn pid_reuse() {
     second.wait().unwrap();
 }
 
-/// Runs again as another user, who may not read a process of root.
-#[test]
-fn a_process_of_another_user_is_denied_with_the_cause() {
-    const TEST: &str = "a_process_of_another_user_is_denied_with_the_cause";
-    const NOBODY: u32 = 65534;
-    if let Ok(pid) = std::env::var(DENIED) {
-        let error = ProcessMemory::open(pid.parse().unwrap()).unwrap_err();
-        let denial = AccessDenial::OtherUser { uid: 0 };
-        let is_denied =
-            matches!(&error, XrayError::NotAllowed { denial: cause, .. } if *cause == denial);
-        let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
-        assert!(is_denied || scope.trim() == "3", "{error}");
-        return;
-    }
-    if !rustix::process::geteuid().is_root() {
-        return skip(TEST, "only root may become another user");
-    }
-    let mut target = child();
-    let mut probe = Command::new("/proc/self/exe");
-    probe
-        .args(["--exact", TEST, "--nocapture"])
-        .env(DENIED, target.id().to_string())
-        .current_dir("/")
-        .uid(NOBODY)
-        .gid(NOBODY);
+/// A process that waits until it is killed. Its first line says that it is ready.
+fn waiting(command: &mut Command) -> Child {
+    let mut child = limited(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
+    let mut lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
+    let is_ready = |line: Result<String, _>| line.unwrap().contains(READY);
+    assert!(lines.any(is_ready), "{command:?} ended");
+    child
+}
+
+/// A shell that waits, started by a program that changes its rights.
+fn waiting_shell(by: &[&str]) -> Child {
+    let shell = format!("echo {READY}; read line");
+    let mut command = Command::new(by[0]);
+    waiting(command.args(&by[1..]).args(["sh", "-c", &shell]))
+}
+
+/// This test again in another role; by another program, that is found by its path.
+fn again(by: &[&str], role: &str, value: &str) -> Command {
+    let own = std::env::current_exe().unwrap();
+    let mut command = match by {
+        // That of a user who may not read the directory.
+        [] => Command::new("/proc/self/exe"),
+        [program, args @ ..] => {
+            let mut command = Command::new(program);
+            command.args(args).arg(own);
+            command
+        }
+    };
+    command.args(["--exact", DENIALS, "--nocapture"]).env(role, value).current_dir("/");
+    command
+}
+
+/// What the one who may not read `target` is told; ends `target`.
+fn told(mut probe: Command, target: &mut Child) -> String {
     let probe = limited(probe.stdout(Stdio::piped()).spawn().unwrap());
     let output = probe.wait_with_output().unwrap();
     target.kill().unwrap();
     target.wait().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-    assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && told.contains("1 passed"), "{told}");
+    told
+}
+
+/// Runs again in two roles: as an app that is not dumpable, and as pmdscope without a right.
+#[test]
+fn each_denial_names_its_cause_and_its_cure() {
+    if std::env::var_os(PROTECTED).is_some() {
+        set_dumpable_behavior(DumpableBehavior::NotDumpable).unwrap();
+        println!("{READY}");
+        let _ = std::io::stdin().read(&mut [0]);
+        return;
+    }
+    if let Ok(pid) = std::env::var(DENIED) {
+        match ProcessMemory::open(pid.parse().unwrap()) {
+            Err(XrayError::NotAllowed { denial, .. }) => println!("denied: {denial:?}: {denial}"),
+            other => println!("not denied: {other:?}"),
+        }
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        return skip(DENIALS, "only root may become another user");
+    }
+    let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+    let expect = |told: String, denial: &str, cure: &str| {
+        // The first that the kernel asks.
+        let (denial, cure) =
+            if scope.trim() == "3" { ("YamaForbidsAll", "reboot") } else { (denial, cure) };
+        let wanted = format!("denied: {denial}");
+        let line = told.lines().find(|line| line.contains(&wanted));
+        assert!(line.is_some_and(|line| line.contains(cure)), "no {wanted}, {cure} in {told}");
+    };
+    let user = |mut command: Command| {
+        command.uid(NOBODY).gid(NOBODY);
+        command
+    };
+    let probe = |target: &Child| user(again(&[], DENIED, &target.id().to_string()));
+
+    let mut root = waiting_shell(&["env"]);
+    expect(told(probe(&root), &mut root), "OtherUser { uid: 0 }", "as root or with CAP_SYS_PTRACE");
+
+    let mut protected = waiting(&mut user(again(&[], PROTECTED, "1")));
+    let denied = told(probe(&protected), &mut protected);
+    expect(denied, "NotDumpable", "as root or with CAP_SYS_PTRACE");
+
+    let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+    let more = [&nobody[..], &["--inh-caps=+net_raw", "--ambient-caps=+net_raw"]].concat();
+    let mut more = waiting_shell(&more);
+    expect(told(probe(&more), &mut more), "MoreCapabilities", "as root or with CAP_SYS_PTRACE");
+
+    let mut root = waiting_shell(&["env"]);
+    let pid = root.id().to_string();
+    let without = ["setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace"];
+    let denied = told(again(&without, DENIED, &pid), &mut root);
+    expect(denied, "RootWithoutCapability", "docker run --cap-add SYS_PTRACE");
+
+    // Its own user may, unless Yama forbids it.
+    let mut own = waiting_shell(&nobody);
+    let answer = told(probe(&own), &mut own);
+    match scope.trim() {
+        "" | "0" => assert!(answer.contains("not denied: Ok"), "{answer}"),
+        scope => {
+            expect(answer, &format!("YamaNeedsCapability {{ scope: {scope} }}"), "set it to 0");
+        }
+    }
+
+    let namespace = ["unshare", "--user", "--map-root-user"];
+    let mut works = Command::new(namespace[0]);
+    let works = works.args(&namespace[1..]).arg("true").stderr(Stdio::null()).status();
+    if !works.is_ok_and(|status| status.success()) {
+        return skip(
+            DENIALS,
+            "unshare may not make a user namespace here: all other causes passed",
+        );
+    }
+    let mut root = waiting_shell(&["env"]);
+    let pid = root.id().to_string();
+    let denied = told(again(&namespace, DENIED, &pid), &mut root);
+    expect(denied, "OtherUserNamespace", "as root of the host");
 }
