@@ -5,13 +5,16 @@ pub(crate) mod offsets;
 pub(crate) mod places;
 pub(crate) mod separate_files;
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::rc::Rc;
 
 use flate2::read::ZlibDecoder;
 use gimli::{DebuggingInformationEntry, EndianRcSlice, RunTimeEndian};
 use object::{CompressionFormat, Object, ObjectSection, ReadCache};
+use rustix::fs::OFlags;
 
 use self::separate_files::SeparateFiles;
 
@@ -41,6 +44,19 @@ impl DebugFiles {
             dwarf(&object::File::parse(&cache).ok()?, most_bytes)
         })
     }
+}
+
+/// Opens a file that an app or a core file names, if it is a regular one: opening a named pipe waits, and
+/// opening a device may do anything.
+pub(crate) fn open_regular_file(path: &Path) -> Option<File> {
+    let is_regular = |metadata: std::fs::Metadata| metadata.is_file();
+    if !std::fs::metadata(path).is_ok_and(is_regular) {
+        return None;
+    }
+    // It may be another one meanwhile.
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).ok()?;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+    file.metadata().is_ok_and(is_regular).then_some(file)
 }
 
 fn dwarf<'data>(elf: &impl Object<'data>, most_bytes: u64) -> Option<Dwarf> {
@@ -73,7 +89,7 @@ fn bytes<'data>(section: &impl ObjectSection<'data>, most_bytes: u64) -> Option<
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use std::path::{Path, PathBuf};
+    use std::path::PathBuf;
     use std::process::Command;
 
     use tempfile::TempDir;

@@ -1,14 +1,14 @@
 //! Separate debug files, where gdb looks for them too: by build id, else by `.gnu_debuglink`.
 
 use std::fmt::Write;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use flate2::Crc;
 use object::{Object, ReadCache};
-use rustix::fs::OFlags;
+
+use super::open_regular_file;
 
 /// Below a root directory.
 const DEBUG_DIRECTORY: &str = "usr/lib/debug";
@@ -56,7 +56,7 @@ impl SeparateFiles {
             let _ = write!(path, "{byte:02x}");
         }
         path.push_str(".debug");
-        let mut files = self.roots.iter().filter_map(|root| open(&root.join(&path)));
+        let mut files = self.roots.iter().filter_map(|root| open_regular_file(&root.join(&path)));
         files.find(|file| has_build_id(file, id))
     }
 
@@ -72,16 +72,9 @@ impl SeparateFiles {
             Path::new(DEBUG_DIRECTORY).join(directory),
         ];
         let paths = self.roots.iter().flat_map(|root| beside.iter().map(|it| root.join(it)));
-        let mut files = paths.filter_map(|directory| open(&directory.join(name)));
+        let mut files = paths.filter_map(|directory| open_regular_file(&directory.join(name)));
         files.find(|file| matches!(crc32(file), Ok(Some(sum)) if sum == checksum))
     }
-}
-
-/// A regular file. Others could make pmdscope wait: the app may have put them there.
-fn open(path: &Path) -> Option<File> {
-    let flags = i32::try_from(OFlags::NONBLOCK.bits()).ok()?;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
-    file.metadata().ok()?.is_file().then_some(file)
 }
 
 fn has_build_id(file: &File, id: &[u8]) -> bool {

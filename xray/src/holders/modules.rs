@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::OnceLock;
 
 use object::elf::PF_W;
@@ -15,9 +16,9 @@ use pmdscope_profile::{file_name, load_bias, open_mapped_file};
 
 use super::{Owned, Variable};
 use crate::Mapping;
-use crate::debug_info::DebugFiles;
 use crate::debug_info::places::{self, Places};
 use crate::debug_info::separate_files::SeparateFiles;
+use crate::debug_info::{DebugFiles, open_regular_file};
 use crate::memory::Memory;
 use crate::report::Holder;
 
@@ -220,7 +221,7 @@ fn tls_bytes<'data>(elf: &impl Object<'data>) -> Option<u64> {
 fn open_same_file(memory: &dyn Memory, maps: &[Mapping], code: &Mapping) -> Option<File> {
     let begins = |mapping: &&Mapping| mapping.path == code.path && mapping.offset == 0;
     let begin = maps.iter().find(begins)?;
-    let file = File::open(&code.path).ok()?;
+    let file = open_regular_file(Path::new(&code.path))?;
     let (mut of_file, mut of_memory) = ([0; COMPARED], [0; COMPARED]);
     file.read_exact_at(&mut of_file, 0).ok()?;
     memory.read(begin.start, &mut of_memory).ok()?;
@@ -229,7 +230,27 @@ fn open_same_file(memory: &dyn Memory, maps: &[Mapping], code: &Mapping) -> Opti
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::super::made_memory::MadeMemory;
     use super::*;
+
+    #[test]
+    fn a_core_file_that_names_a_pipe_keeps_nobody_waiting() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pipe");
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let path = path.to_string_lossy().into_owned();
+        let code = Mapping { end: 0x1000, executable: true, path, ..Mapping::default() };
+        let (sender, receiver) = mpsc::channel();
+        let read = move || sender.send(modules(&MadeMemory::default(), None, &[code]).len());
+        let reader = thread::spawn(read);
+        assert_eq!(receiver.recv_timeout(Duration::from_secs(30)), Ok(0));
+        reader.join().unwrap().unwrap();
+    }
 
     #[test]
     fn names_are_those_of_the_source() {
