@@ -4,6 +4,7 @@
 //! Built once per scan. Of several owners the most specific one counts: a queue before the memzone that
 //! it lies in, that before the element of the heap.
 
+mod af_xdp;
 mod fields;
 mod heap;
 mod intervals;
@@ -24,6 +25,7 @@ use crate::Mapping;
 use crate::report::Holder;
 use crate::target::XrayTarget;
 
+pub(crate) use af_xdp::{AfXdpSockets, KernelPool};
 use heap::Elements;
 use intervals::{Interval, Intervals};
 use modules::Module;
@@ -44,6 +46,7 @@ pub struct HolderMap {
     modules: Vec<Module>,
     /// What stands there is no reference.
     meaningless: Intervals,
+    af_xdp: AfXdpSockets,
     problems: Vec<String>,
 }
 
@@ -71,6 +74,8 @@ impl HolderMap {
         let ports = queues::ports(target);
         builder.add(zones::memzones(target, &ports));
         builder.add(queues::queue_memory(target, &elements, &ports));
+        builder.af_xdp = AfXdpSockets::of_ports(target, &ports, &maps);
+        builder.add(builder.af_xdp.owned());
         let free = elements.iter().filter(|element| !element.is_used);
         let free = free.map(|element| (element.start, element.end));
         let tables = page_tables::page_tables(target, maps, &elements.heaps);
@@ -114,6 +119,11 @@ impl HolderMap {
     /// scan.
     pub fn can_refer(&self, address: u64) -> bool {
         self.meaningless.find(address).is_none()
+    }
+
+    /// The AF_XDP sockets of its ports, which have references that are no pointers.
+    pub(crate) fn af_xdp(&self) -> &AfXdpSockets {
+        &self.af_xdp
     }
 
     /// What could not be read, a sentence each.
@@ -161,6 +171,7 @@ struct Builder {
     holders: Vec<Numbered>,
     meaningless: Intervals,
     known: BTreeMap<Numbered, u32>,
+    af_xdp: AfXdpSockets,
     problems: Vec<String>,
 }
 
@@ -203,6 +214,7 @@ impl Builder {
             holders,
             modules,
             meaningless: self.meaningless,
+            af_xdp: self.af_xdp,
             problems: self.problems,
         }
     }

@@ -5,6 +5,8 @@
 //! memory that was not yet searched to memory that already was. What is unreachable is watched: whoever
 //! turns up free, referred to, or changed has moved.
 
+#[cfg(test)]
+mod af_xdp_tests;
 mod candidates;
 mod free;
 #[cfg(test)]

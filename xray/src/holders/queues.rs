@@ -97,6 +97,16 @@ impl PortQueues {
         }
     }
 
+    /// Its RX queues that are set up, and the structure of each.
+    pub(super) fn rx_queues(&self) -> impl Iterator<Item = (u16, u64)> {
+        numbered(&self.rx)
+    }
+
+    /// The structure of a TX queue that is set up.
+    pub(super) fn tx_queue(&self, queue: u16) -> Option<u64> {
+        self.tx.get(usize::from(queue)).copied().filter(|address| *address != 0)
+    }
+
     /// The structure of each queue.
     fn structures(&self) -> impl Iterator<Item = (u64, Holder)> {
         let port = self.port;

@@ -12,7 +12,7 @@ use crate::{Mapping, PoolHandler};
 
 /// Where the memory begins, and where its parts are.
 const BASE: u64 = 0x1_0000_0000;
-const POOL: u64 = BASE;
+pub(super) const POOL: u64 = BASE;
 const HANDLER: u64 = BASE + 0x20_0000;
 const CHUNKS: u64 = BASE + 0x22_0000;
 pub(super) const OBJECTS: u64 = BASE + 0x23_0000;

@@ -11,7 +11,7 @@ use crate::target::XrayTarget;
 use super::free::FreeObjects;
 use super::objects::torn;
 use super::pools::{MbufPool, MbufPools, fatal};
-use super::process::{self, Secondary};
+use super::process::{self, NotJudged, Secondary};
 use super::references::{self, Reach, Reached, Searched};
 use super::searched::{Part, SearchedMemory, dead_ring_slots, live_ring_slots};
 
@@ -63,7 +63,7 @@ pub(super) struct Pass {
     pub(super) searched: Searched,
     pub(super) foreign_bytes: u64,
     /// Why mbufs that are unreachable may be in use.
-    pub(super) not_judged_why: Vec<String>,
+    pub(super) not_judged: Vec<NotJudged>,
     /// When it ended.
     pub(super) ended: Instant,
 }
@@ -76,6 +76,12 @@ impl Pass {
 
     pub(super) fn is_torn(&self) -> bool {
         !self.free_before.torn.is_empty() || !self.free_after.torn.is_empty()
+    }
+
+    /// Why mbufs of the pool at this address may be in use though they are unreachable.
+    pub(super) fn not_judged_why(&self, pool: u64) -> Vec<String> {
+        let concerns = |it: &&NotJudged| it.pool.is_none_or(|only| only == pool);
+        self.not_judged.iter().filter(concerns).map(|it| it.why.clone()).collect()
     }
 
     /// In use, and nothing refers to it.
@@ -102,6 +108,7 @@ impl Scanner<'_> {
             memory.process().map_or_else(HolderSources::default, HolderSources::of_process);
         let maps = memory.maps()?;
         let holders = HolderMap::new(self.target, &sources, &maps);
+        let not_judged = process::kept_otherwise(self.target, holders.af_xdp());
         let mut pass = Pass {
             reached: Reached::new(self.pools.index.len()),
             free_before,
@@ -110,7 +117,7 @@ impl Scanner<'_> {
             secondaries: Vec::new(),
             searched: Searched::default(),
             foreign_bytes: 0,
-            not_judged_why: process::kept_otherwise(self.target, &maps),
+            not_judged,
             ended: Instant::now(),
         };
         let found = SearchedMemory::new(&maps, &self.own_addresses(), self.left_out());
@@ -124,6 +131,7 @@ impl Scanner<'_> {
             &mut pass.reached,
             &mut |done| progress(done, total),
         )?;
+        self.kernel_rings(&mut pass);
         self.system_calls(&mut pass);
         self.secondaries(&maps, &mut pass);
         pass.free_after = self.free()?;
@@ -199,6 +207,15 @@ impl Scanner<'_> {
         parts
     }
 
+    /// Mbufs that stand as offsets in rings that drivers share with the kernel.
+    fn kernel_rings(&self, pass: &mut Pass) {
+        for (entry, mbuf) in pass.holders.af_xdp().entries(&*self.target.memory) {
+            if let Some(object) = self.pools.index.find_begin(mbuf) {
+                pass.reached.add(object, Reach::From(pass.holders.id(entry)));
+            }
+        }
+    }
+
     fn system_calls(&self, pass: &mut Pass) {
         let Some(pid) = self.target.memory.process() else {
             return;
@@ -233,9 +250,9 @@ impl Scanner<'_> {
             });
             match result {
                 Ok(()) | Err((_, XrayError::Ended { .. })) => {}
-                Err((pid, error)) => pass.not_judged_why.push(format!(
+                Err((pid, error)) => pass.not_judged.push(NotJudged::all(format!(
                     "process {pid} works with the same pools, and cannot be read: {error}"
-                )),
+                ))),
             }
         }
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use pmdscope_telemetry::host::maps;
 
 use crate::error::XrayError;
+use crate::holders::{AfXdpSockets, KernelPool};
 use crate::memory::{Memory, ProcessMemory};
 use crate::{Mapping, XrayTarget};
 
@@ -97,19 +98,40 @@ fn arguments(call: &str) -> Vec<(u64, u64)> {
     }
 }
 
+/// Why mbufs that nothing refers to may be in use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct NotJudged {
+    /// Address of the only mempool that it concerns; `None` for all.
+    pub(super) pool: Option<u64>,
+    /// A sentence.
+    pub(super) why: String,
+}
+
+impl NotJudged {
+    /// It concerns all mempools.
+    pub(super) fn all(why: impl Into<String>) -> Self {
+        Self { pool: None, why: why.into() }
+    }
+}
+
 /// Why an mbuf that nothing refers to may still be in use in this app: its drivers keep it by other means.
-pub(super) fn kept_otherwise(target: &XrayTarget, maps: &[Mapping]) -> Vec<String> {
-    /// `XDP_UMEM_PGOFF_FILL_RING`
-    const FILL_RING: u64 = 1 << 32;
-    let mut reasons = Vec::new();
-    if maps.iter().any(|map| map.path.starts_with("socket:[") && map.offset == FILL_RING) {
-        reasons.push(
-            "AF_XDP sockets (net_af_xdp) hold mbufs as offsets, part of them inside the kernel"
-                .into(),
+pub(super) fn kept_otherwise(target: &XrayTarget, af_xdp: &AfXdpSockets) -> Vec<NotJudged> {
+    let of_pool = |pool: KernelPool| {
+        let ports: Vec<String> = pool.ports.iter().map(u16::to_string).collect();
+        let why = format!(
+            "AF_XDP ports ({}) give its mbufs to the kernel, which does not tell all that it has",
+            ports.join(", ")
         );
+        NotJudged { pool: Some(pool.address), why }
+    };
+    let mut reasons: Vec<NotJudged> = af_xdp.pools().map(of_pool).collect();
+    if af_xdp.has_others() {
+        reasons.push(NotJudged::all(
+            "AF_XDP sockets (net_af_xdp) hold mbufs as offsets, part of them inside the kernel",
+        ));
     }
     if target.memzones.iter().any(|zone| zone.name.starts_with("kni_alloc_")) {
-        reasons.push("KNI hands mbufs to the kernel by their physical addresses".into());
+        reasons.push(NotJudged::all("KNI hands mbufs to the kernel by their physical addresses"));
     }
     reasons
 }

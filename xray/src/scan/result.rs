@@ -60,12 +60,13 @@ fn judged(
         ..PoolScan::default()
     };
     let mut holders = Holders::default();
+    let not_judged_why = pass.not_judged_why(pool.pool.address);
     for object in pool.objects.clone() {
         match (pass.free_after.get(object), pass.reached.get(object)) {
             (Free::Common, _) => scan.common += 1,
             (Free::Cache(lcore), _) => *scan.caches.entry(lcore).or_default() += 1,
             (_, Reach::Unreached) if !candidates.contains(object) => scan.moving += 1,
-            (_, Reach::Unreached) if pass.not_judged_why.is_empty() => {
+            (_, Reach::Unreached) if not_judged_why.is_empty() => {
                 scan.lost += 1;
                 scan.lost_mbufs.extend(lost_mbuf(scanner, candidates, object, &scan)?);
             }
@@ -77,7 +78,7 @@ fn judged(
         }
     }
     if scan.not_judged > 0 {
-        scan.not_judged_why.clone_from(&pass.not_judged_why);
+        scan.not_judged_why = not_judged_why;
     }
     scan.holders = holders.named(pass);
     Ok(scan)

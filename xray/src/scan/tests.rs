@@ -8,7 +8,7 @@ use super::made_up::{self, MadeUpApp, PRIVATE_BYTES};
 use super::*;
 use crate::report::{Holder, LostMbuf, PoolScan};
 
-fn settings() -> ScanSettings {
+pub(super) fn settings() -> ScanSettings {
     ScanSettings { interval: Duration::ZERO, ..ScanSettings::default() }
 }
 
