@@ -21,7 +21,8 @@ SYSTEM_PREFIX = $(filter /usr /usr/local,$(PREFIX))
 EXTCAP_DIR ?= $(if $(SYSTEM_PREFIX),$(shell pkg-config --variable=extcapdir wireshark 2>/dev/null || \
 	ls -d /usr/lib/*/wireshark/extcap /usr/libexec/wireshark/extcap /usr/lib/wireshark/extcap 2>/dev/null | head -1))
 UNITS = pmdscope-export.service pmdscope-record.service
-DROP_IN = share/pmdscope/interrupts.conf
+# Of the services, to be copied where they are wanted.
+DROP_INS = interrupts.conf xray.conf
 BASH_COMPLETION = share/bash-completion/completions/pmdscope
 ZSH_COMPLETION = share/zsh/site-functions/_pmdscope
 FISH_COMPLETION = share/fish/vendor_completions.d/pmdscope.fish
@@ -30,7 +31,7 @@ SHARED_DIRS = $(dir $(BASH_COMPLETION) $(ZSH_COMPLETION) $(FISH_COMPLETION)) sha
 INSTALLED = bin/pmdscope bin/pmdscope-reflector bin/pmdscope-generator bin/pmdscope-kernel-reflector \
 	bin/pmdscope-kernel-generator $(LIBDIR)/libpmdscope.a \
 	$(LIBDIR)/pkgconfig/pmdscope.pc $(BASH_COMPLETION) $(ZSH_COMPLETION) $(FISH_COMPLETION) \
-	$(addprefix lib/systemd/system/,$(UNITS)) $(DROP_IN)
+	$(addprefix lib/systemd/system/,$(UNITS)) $(addprefix share/pmdscope/,$(DROP_INS))
 C_SOURCES = $(shell git ls-files 'examples/*.[ch]' 'lib/*.[ch]' 'integration/*.[ch]' 'pdump/*.[ch]')
 
 .DEFAULT_GOAL := help
@@ -168,7 +169,8 @@ install: | $(BUILD)/lib/libpmdscope.so target/release/pmdscope ## install the bu
 	target/release/pmdscope man $(DESTDIR)$(PREFIX)/share/man/man1
 	for unit in $(UNITS); do sed 's|/usr/local/|$(PREFIX)/|' systemd/$$unit > \
 		$(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit || exit 1; done
-	sed 's|/usr/local/|$(PREFIX)/|' systemd/interrupts.conf >$(DESTDIR)$(PREFIX)/$(DROP_IN)
+	for drop_in in $(DROP_INS); do sed 's|/usr/local/|$(PREFIX)/|' systemd/$$drop_in > \
+		$(DESTDIR)$(PREFIX)/share/pmdscope/$$drop_in || exit 1; done
 	$(if $(EXTCAP_DIR),install -d $(DESTDIR)$(EXTCAP_DIR))
 	$(if $(EXTCAP_DIR),ln -sfn $(PREFIX)/bin/pmdscope $(DESTDIR)$(EXTCAP_DIR)/pmdscope)
 	$(if $(SYSTEM_PREFIX),$(if $(DESTDIR),,ldconfig))

@@ -53,7 +53,7 @@ check_units() {
 		# The program of the unit is not where it will be.
 		sed "s|^ExecStart=[^ ]*|ExecStart=$2/bin/pmdscope|" "$1/$unit.service" >"$units/$unit.service"
 	done
-	[ -z "${3:-}" ] || cp "$3" "$units/pmdscope-export.service.d/interrupts.conf"
+	[ -z "${3:-}" ] || cp "$3" "$units/pmdscope-export.service.d/"
 	systemd-analyze verify --man=no --recursive-errors=no "$units/pmdscope-export.service" \
 		"$units/pmdscope-record.service" >"$scratch/log" 2>&1 || cat "$scratch/log" >&2
 	# What systemd does not know it ignores with a warning.
@@ -67,7 +67,8 @@ check_command() {
 	"$1/libexec/pmdscope/pmdscope-pdump" --version
 	for file in share/man/man1/pmdscope.1 share/man/man1/pmdscope-capture.1 \
 		share/bash-completion/completions/pmdscope share/zsh/site-functions/_pmdscope \
-		share/fish/vendor_completions.d/pmdscope.fish share/pmdscope/interrupts.conf; do
+		share/fish/vendor_completions.d/pmdscope.fish share/pmdscope/interrupts.conf \
+		share/pmdscope/xray.conf; do
 		[ -s "$1/$file" ] || die "no $1/$file"
 	done
 }
@@ -91,6 +92,7 @@ check_app
 check_command "$prefix"
 check_units "$prefix/lib/systemd/system" "$prefix"
 check_units "$prefix/lib/systemd/system" "$prefix" "$prefix/share/pmdscope/interrupts.conf"
+check_units "$prefix/lib/systemd/system" "$prefix" "$prefix/share/pmdscope/xray.conf"
 [ "$extcap" = "$(find /usr/lib* -path '*wireshark/extcap' -exec ls -la --full-time {} + 2>/dev/null ||
 	true)" ] || die "an installation in $prefix changed Wireshark's directory"
 make_quietly uninstall PREFIX="$prefix"
@@ -102,8 +104,10 @@ make_quietly install PREFIX=/usr DESTDIR="$scratch/root"
 grep -q '^prefix=/usr$' "$(find "$scratch/root" -name pmdscope.pc)" || die "pmdscope.pc has another prefix"
 grep -q 'ExecStart=/usr/bin/pmdscope' "$scratch/root/usr/lib/systemd/system/pmdscope-export.service" ||
 	die "the service starts another program"
-grep -q ' /usr/share/pmdscope/interrupts.conf' "$scratch/root/usr/share/pmdscope/interrupts.conf" ||
-	die "the drop-in names another directory"
+for drop_in in interrupts xray; do
+	grep -q " /usr/share/pmdscope/$drop_in.conf" "$scratch/root/usr/share/pmdscope/$drop_in.conf" ||
+		die "the drop-in $drop_in names another directory"
+done
 make_quietly uninstall PREFIX=/usr DESTDIR="$scratch/root"
 left=$(find "$scratch/root" ! -type d)
 [ -z "$left" ] || die "uninstall left $left"
