@@ -1,6 +1,5 @@
 //! Where the fields of DPDK's structures are: offsets in bytes, by release and build options.
 
-mod dpdk_22_11;
 mod machine;
 mod plausible;
 mod structures;
@@ -185,6 +184,12 @@ impl Layout {
         let mut offsets = table::offsets(release, machine, build);
         offsets.extend(debug);
         Self::assemble(release, &offsets)
+    }
+
+    /// DPDK 22.11 on x86-64, for tests.
+    #[cfg(test)]
+    pub(crate) fn dpdk_22_11() -> Self {
+        Self::of((22, 11), Machine::X86, Build::default(), &Offsets::new()).unwrap()
     }
 
     fn assemble(release: Release, offsets: &Offsets) -> Result<Self, String> {

@@ -92,7 +92,7 @@ pub(crate) fn add_u32(bytes: &mut [u8], address: u64, more: i32) {
 
 impl MadeUpApp {
     pub(crate) fn new() -> Self {
-        Self { layout: Layout::DPDK_22_11, bytes: Vec::new(), memzones: Vec::new() }
+        Self { layout: Layout::dpdk_22_11(), bytes: Vec::new(), memzones: Vec::new() }
     }
 
     pub(crate) fn layout(&self) -> &Layout {

@@ -263,7 +263,8 @@ pub(super) mod tests {
     use crate::holders::made_memory::MadeMemory;
     use crate::target::Memzone;
 
-    const HEADER_BYTES: u64 = Layout::DPDK_22_11.malloc_elem.bytes;
+    /// `struct malloc_elem` of DPDK 22.11.
+    const HEADER_BYTES: u64 = 128;
 
     /// A made heap: elements one after another, of these lengths of data and states.
     #[derive(Debug)]
@@ -282,8 +283,8 @@ pub(super) mod tests {
             let lengths = elements.iter().map(|(data, _)| data + HEADER_BYTES);
             memory.map(HEAP, 0x1000);
             memory.map(FIRST, lengths.sum());
-            memory.write(HEAP + Layout::DPDK_22_11.malloc_heap.first, FIRST);
-            memory.write_half(HEAP + Layout::DPDK_22_11.malloc_heap.socket_id, 1);
+            memory.write(HEAP + Layout::dpdk_22_11().malloc_heap.first, FIRST);
+            memory.write_half(HEAP + Layout::dpdk_22_11().malloc_heap.socket_id, 1);
             let (mut at, mut previous, mut data) = (FIRST, 0, Vec::new());
             for (index, (length, is_used)) in elements.iter().enumerate() {
                 let end = at + HEADER_BYTES + length;
@@ -308,7 +309,7 @@ pub(super) mod tests {
         }
 
         pub(in crate::holders) fn target(&self, zones: Vec<Memzone>) -> XrayTarget {
-            XrayTarget::new(Arc::new(self.memory.clone()), Layout::DPDK_22_11, zones)
+            XrayTarget::new(Arc::new(self.memory.clone()), Layout::dpdk_22_11(), zones)
         }
 
         fn elements(&self, zones: &[usize]) -> Elements {
@@ -346,9 +347,9 @@ pub(super) mod tests {
     fn aligned_data_begins_behind_its_pad() {
         let mut heap = MadeHeap::new(&[(64, true), (1024, true)]);
         let header = heap.data[1] - HEADER_BYTES;
-        heap.memory.write_half(header + Layout::DPDK_22_11.malloc_elem.pad, 256);
-        heap.memory.write_half(header + 256 + Layout::DPDK_22_11.malloc_elem.state, STATE_PAD);
-        heap.memory.write_half(header + 256 + Layout::DPDK_22_11.malloc_elem.pad, 256);
+        heap.memory.write_half(header + Layout::dpdk_22_11().malloc_elem.pad, 256);
+        heap.memory.write_half(header + 256 + Layout::dpdk_22_11().malloc_elem.state, STATE_PAD);
+        heap.memory.write_half(header + 256 + Layout::dpdk_22_11().malloc_elem.pad, 256);
         let zone = Memzone { name: "aligned".into(), address: heap.data[1] + 256, bytes: 64 };
         let elements = Elements::read(&heap.target(vec![zone]));
         let element = elements.find(heap.data[1] + 256).and_then(|index| elements.get(index));
@@ -360,7 +361,7 @@ pub(super) mod tests {
     fn a_broken_link_loses_only_what_lies_before_the_next_memzone() {
         let mut heap = MadeHeap::new(&[(64, true), (64, true), (64, true), (64, true), (64, true)]);
         heap.memory
-            .write(heap.data[1] - HEADER_BYTES + Layout::DPDK_22_11.malloc_elem.next, u64::MAX);
+            .write(heap.data[1] - HEADER_BYTES + Layout::dpdk_22_11().malloc_elem.next, u64::MAX);
         let elements = heap.elements(&[0, 3]);
         assert!(!elements.is_whole);
         let found = heap.data.iter().map(|data| elements.find(*data).is_some());

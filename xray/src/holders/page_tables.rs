@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn tables_are_found_by_their_files_and_by_the_configuration() {
-        let layout = Layout::DPDK_22_11;
+        let layout = Layout::dpdk_22_11();
         let (config, array) = (&layout.mem_config, &layout.fbarray);
         let mut memory = MadeMemory::default();
         memory.map(CONFIG, config.bytes);

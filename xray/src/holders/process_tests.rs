@@ -29,7 +29,7 @@ fn address<T>(value: &T) -> u64 {
 fn of_this_process() -> HolderMap {
     let pid = std::process::id();
     let memory = Arc::new(ProcessMemory::open(pid).unwrap());
-    let target = XrayTarget::new(memory, Layout::DPDK_22_11, Vec::new());
+    let target = XrayTarget::new(memory, Layout::dpdk_22_11(), Vec::new());
     HolderMap::new(&target, &HolderSources::of_process(pid), &target.memory.maps().unwrap())
 }
 

@@ -303,6 +303,8 @@ fn is_named(zone: &Memzone) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use proptest::collection::vec;
     use proptest::prelude::*;
 
@@ -310,8 +312,7 @@ mod tests {
     use crate::holders::heap::tests::MadeHeap;
     use crate::layout::Layout;
 
-    const LAYOUT: Layout = Layout::DPDK_22_11;
-    const PORT_BYTES: u64 = LAYOUT.eth_dev_data.bytes;
+    static LAYOUT: LazyLock<Layout> = LazyLock::new(Layout::dpdk_22_11);
     /// Numbers of elements.
     const PORTS: usize = 0;
     const RX_TABLE: usize = 1;
@@ -325,7 +326,7 @@ mod tests {
 
     /// Port 0 with two queues to receive and one to send.
     fn made() -> MadeHeap {
-        let mut lengths = vec![(64 + 2 * PORT_BYTES, true)];
+        let mut lengths = vec![(64 + 2 * LAYOUT.eth_dev_data.bytes, true)];
         lengths.extend([(256, true); 13]);
         lengths[FREE].1 = false;
         let mut heap = MadeHeap::new(&lengths);
@@ -364,7 +365,7 @@ mod tests {
             address: heap.data[element],
             bytes,
         };
-        let ports_bytes = 64 + 2 * PORT_BYTES;
+        let ports_bytes = 64 + 2 * LAYOUT.eth_dev_data.bytes;
         let target = heap
             .target(vec![zone(PORTS_ZONE, PORTS, ports_bytes), zone("RG_backlog", RING_ZONE, 256)]);
         queue_memory(&target, &Elements::read(&target), &ports(&target))

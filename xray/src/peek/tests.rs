@@ -31,7 +31,7 @@ impl Bytes {
 
     /// The cache of lcore 1 holds these mbufs, the last on top.
     fn cache(&mut self, mbufs: &[u64]) {
-        let layout = &Layout::DPDK_22_11.cache;
+        let layout = &Layout::dpdk_22_11().cache;
         let cache = CACHES + layout.bytes;
         self.put(cache + layout.len, &u32::try_from(mbufs.len()).unwrap().to_le_bytes());
         for (place, number) in (0..).zip(mbufs) {
@@ -41,7 +41,7 @@ impl Bytes {
 
     /// The common ring holds these mbufs, and has held `before` others.
     fn ring(&mut self, before: u32, mbufs: &[u64]) {
-        let layout = &Layout::DPDK_22_11.ring;
+        let layout = &Layout::dpdk_22_11().ring;
         for (place, number) in (before..).zip(mbufs) {
             let slot = RING + layout.bytes + 8 * u64::from(place % 16);
             self.put(slot, &mbuf(*number).to_le_bytes());
@@ -58,7 +58,7 @@ impl Bytes {
 
     /// As above, so many bytes into its buffer.
     fn packet_behind(&mut self, offset: u16, number: u64, len: u32, data: &[u8]) {
-        let (at, layout) = (mbuf(number), &Layout::DPDK_22_11.mbuf);
+        let (at, layout) = (mbuf(number), &Layout::dpdk_22_11().mbuf);
         self.put(at + layout.buf_addr, &(at + layout.bytes).to_le_bytes());
         self.put(at + layout.buf_len, &640u16.to_le_bytes());
         self.put(at + layout.data_off, &offset.to_le_bytes());
@@ -72,7 +72,7 @@ impl Bytes {
 }
 
 fn mbuf(number: u64) -> u64 {
-    OBJECTS + number * STRIDE + Layout::DPDK_22_11.objhdr.bytes
+    OBJECTS + number * STRIDE + Layout::dpdk_22_11().objhdr.bytes
 }
 
 /// An app that may change whenever it is read.
@@ -109,7 +109,7 @@ impl App {
     /// All mbufs are in the cache of lcore 1, and were never used.
     fn new() -> Arc<Self> {
         let mut bytes = Bytes(vec![0; 0x10000]);
-        let layout = Layout::DPDK_22_11;
+        let layout = Layout::dpdk_22_11();
         let pool = &layout.mempool;
         let size = u32::try_from(MBUFS).unwrap();
         bytes.put(POOL + pool.name, b"packets");
@@ -140,7 +140,7 @@ impl App {
     fn sampler(self: &Arc<Self>, snaplen: u32) -> PacketSampler {
         let zone = |name: &str, address, bytes| Memzone { name: name.to_owned(), address, bytes };
         let zones = vec![zone("MP_packets", POOL, 192), zone("RG_MP_packets", RING, 512)];
-        let layout = Layout { max_lcore: 2, ..Layout::DPDK_22_11 };
+        let layout = Layout { max_lcore: 2, ..Layout::dpdk_22_11() };
         let target = XrayTarget::new(Arc::clone(self) as Arc<dyn Memory>, layout, zones);
         PacketSampler::new(target, snaplen).unwrap()
     }
@@ -229,7 +229,7 @@ fn what_changes_while_it_is_read_is_dropped() {
         let mut content = 2;
         *app.change.lock().unwrap() = Some(Box::new(move |bytes, address| {
             if address == mbuf(15) {
-                let byte = mbuf(15) + Layout::DPDK_22_11.mbuf.bytes + 128 + changed_at % 400;
+                let byte = mbuf(15) + Layout::dpdk_22_11().mbuf.bytes + 128 + changed_at % 400;
                 bytes.put(byte, &[content]);
                 content += 1;
             }
@@ -271,7 +271,7 @@ fn an_mbuf_that_is_in_two_places_is_shown_once() {
 fn garbage_is_counted_and_survived() {
     let app = App::new();
     let mut sampler = app.sampler(1500);
-    let layout = Layout::DPDK_22_11.mbuf;
+    let layout = Layout::dpdk_22_11().mbuf;
     app.write(|bytes| {
         bytes.packet(15, 60, &[1; 60]);
         bytes.put(mbuf(15) + layout.data_off, &600u16.to_le_bytes());
@@ -285,7 +285,7 @@ fn garbage_is_counted_and_survived() {
     assert_eq!(sampler.counts().implausible, 4);
     // Words of a cache that was read while it changed, and of one that is no cache.
     app.write(|bytes| {
-        let layout = Layout::DPDK_22_11.cache;
+        let layout = Layout::dpdk_22_11().cache;
         let cache = CACHES + layout.bytes;
         bytes.put(cache + layout.objs, &(u64::MAX - 7).to_le_bytes());
         bytes.put(cache + layout.len, &u32::MAX.to_le_bytes());

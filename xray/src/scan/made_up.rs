@@ -101,14 +101,14 @@ impl MadeUpApp {
             PoolHandler::Unknown => "bucket",
         };
         let zone = |name: &str, address, bytes| Memzone { name: name.to_owned(), address, bytes };
-        let ring_bytes = Layout::DPDK_22_11.ring.bytes + RING_SLOTS * 8;
+        let ring_bytes = Layout::dpdk_22_11().ring.bytes + RING_SLOTS * 8;
         let zones = vec![
             zone("MP_pkts", POOL, HANDLER - POOL),
             zone(handler_zone, HANDLER, CHUNKS - HANDLER),
             zone("MP_pkts_0", OBJECTS, RING - OBJECTS),
             zone("RG_backlog", RING, ring_bytes),
         ];
-        let target = XrayTarget::new(memory.clone(), Layout::DPDK_22_11, zones);
+        let target = XrayTarget::new(memory.clone(), Layout::dpdk_22_11(), zones);
         let app = Self { memory, target, objects, cached: Vec::new(), next_heap_word: HEAP };
         app.make_pool();
         app.make_ring(RING, RING_SLOTS);
@@ -154,11 +154,11 @@ impl MadeUpApp {
 
     /// Where the data buffer of its mbuf begins.
     pub(super) fn buffer(object: u64) -> u64 {
-        Self::mbuf(object) + Layout::DPDK_22_11.mbuf.bytes + PRIVATE_BYTES
+        Self::mbuf(object) + Layout::dpdk_22_11().mbuf.bytes + PRIVATE_BYTES
     }
 
     fn header(object: u64) -> u64 {
-        Self::mbuf(object) - Layout::DPDK_22_11.objhdr.bytes
+        Self::mbuf(object) - Layout::dpdk_22_11().objhdr.bytes
     }
 
     fn make_pool(&self) {
