@@ -26,7 +26,7 @@ use self::scan::{AppScan, AppScans, ScanArgs, Scanner};
 use crate::exit::FAILED;
 use crate::number::whole;
 use crate::output::StandardOutput;
-use crate::session::AppArg;
+use crate::session::{AppArg, XrayArg};
 use crate::source::{AtArg, ReplayArg, Source};
 use crate::{output, top};
 
@@ -115,7 +115,8 @@ pub(crate) struct Args {
     /// /proc/self/coredump_filter for anonymous memory, shared files and hugepages (0x7f sets all).
     #[allow(clippy::doc_markdown)] // it is text of the help
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath,
-          conflicts_with_all = ["app", "replay", "at", "watch", "arm", "disarm", "mode", "no_scan"])]
+          conflicts_with_all = ["app", "replay", "at", "watch", "arm", "disarm", "mode", "no_scan",
+                                "no_xray"])]
     core: Option<PathBuf>,
 
     /// Do not scan the memory of apps without libpmdscope
@@ -126,10 +127,18 @@ pub(crate) struct Args {
     no_scan: bool,
 
     #[command(flatten)]
+    xray: XrayArg,
+
+    #[command(flatten)]
     scan: ScanArgs,
 }
 
 impl Args {
+    /// Whether the memory of apps is scanned.
+    fn scans(&self) -> bool {
+        !self.no_scan && self.xray.is_allowed()
+    }
+
     /// Packets to write per site or group.
     fn per_site(&self) -> usize {
         usize::try_from(self.per_site).unwrap_or(usize::MAX)
@@ -150,9 +159,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         let source = Source::steps(player, &args.app, &args.at, args.interval, 1)?;
         return replayed(args, source);
     }
-    match Source::counted(&args.app, args.interval) {
+    match Source::counted(&args.app, args.xray, args.interval) {
         Ok(source) => running(args, source),
-        Err(error) => match unanswering(&error).filter(|_| !args.no_scan && !args.mode) {
+        Err(error) => match unanswering(&error).filter(|_| args.scans() && !args.mode) {
             Some(app) => silent(args, &app),
             None => Err(error),
         },
@@ -185,7 +194,7 @@ fn running(args: &Args, mut source: Source) -> Result<ExitCode> {
     let mut scanner = Scanner::new(args.scan);
     let mut rounds = if args.explain.is_some() { 1 } else { samples(source.fleet()) };
     loop {
-        let apps = if args.no_scan { Vec::new() } else { apps_to_scan(&source) };
+        let apps = if args.scans() { apps_to_scan(&source) } else { Vec::new() };
         // The trend needs samples anyway.
         let scans = thread::scope(|scope| {
             let scanning = scope.spawn(|| scanner.scan_all(&apps));
@@ -344,6 +353,8 @@ mod tests {
             "--core x -a y",
             "--core x --watch",
             "--replay x --no-scan",
+            "--replay x --no-xray",
+            "--core x --no-xray",
             "--scan-rate 0",
             "--scan-interval 0",
         ];

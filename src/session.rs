@@ -66,9 +66,13 @@ pub(crate) struct XrayArg {
 }
 
 impl XrayArg {
+    pub(crate) fn is_allowed(self) -> bool {
+        !self.no_xray
+    }
+
     /// Counts pools and rings of the apps that are sampled by these settings, where it may.
     pub(crate) fn add_to(self, settings: &mut FleetSettings) {
-        if !self.no_xray {
+        if self.is_allowed() {
             settings.occupancy = Some(Arc::new(XrayReader::new(false)));
         }
     }

@@ -139,9 +139,9 @@ impl Source {
     /// # Errors
     ///
     /// As [`Source::live`].
-    pub(crate) fn counted(app: &AppArg, interval: Duration) -> Result<Self> {
+    pub(crate) fn counted(app: &AppArg, xray: XrayArg, interval: Duration) -> Result<Self> {
         let mut settings = app.settings()?;
-        XrayArg::default().add_to(&mut settings);
+        xray.add_to(&mut settings);
         Ok(Self::of(Fleet::start(app.app.as_deref(), settings)?, interval))
     }
 

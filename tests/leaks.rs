@@ -99,9 +99,11 @@ fn no_leak_is_exit_code_0() {
 
 #[test]
 fn a_stock_app_is_scanned_unless_that_is_not_wanted() {
-    let (code, text) = code_and_text(&leaks(&app(None), &["--no-scan"]));
-    assert_eq!(code, Some(0), "{text}");
-    assert!(text.contains("a scan of its memory counts lost mbufs"), "{text}");
+    for unwanted in ["--no-scan", "--no-xray"] {
+        let (code, text) = code_and_text(&leaks(&app(None), &[unwanted]));
+        assert_eq!(code, Some(0), "{text}");
+        assert!(text.contains("a scan of its memory counts lost mbufs"), "{text}");
+    }
     // Its process is that of this test, which has no DPDK in its memory.
     for arguments in [&[][..], &["--explain"]] {
         let (code, text) = code_and_text(&leaks(&app(None), arguments));

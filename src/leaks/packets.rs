@@ -45,7 +45,7 @@ pub(super) fn run(args: &Args, path: &Path) -> Result<ExitCode> {
     check_target(path)?;
     let app = match args.app.the_app() {
         Ok(app) => app,
-        Err(error) => match unanswering(&error).filter(|_| !args.no_scan) {
+        Err(error) => match unanswering(&error).filter(|_| args.scans()) {
             Some(app) => return scanned(args, &app, path),
             None => return Err(error),
         },
@@ -54,7 +54,7 @@ pub(super) fn run(args: &Args, path: &Path) -> Result<ExitCode> {
     let sample = SampleCollector::new(app.clone())
         .collect(ROUND_TIMEOUT)
         .with_context(|| format!("cannot ask {name}"))?;
-    if sample.library.is_none() && !args.no_scan {
+    if sample.library.is_none() && args.scans() {
         return scanned(args, &app, path);
     }
     if sample.ledger.is_empty() {
