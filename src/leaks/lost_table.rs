@@ -88,6 +88,15 @@ fn conversation(group: &LostGroupSample) -> String {
     }
 }
 
+/// Why the table has no rate of an app that can be scanned again.
+pub(super) fn rate_note(scan: &ScanSample) -> Option<String> {
+    let unknown = |pool: &PoolScanSample| pool.lost > 0 && pool.lost_ps.is_none();
+    scan.pools
+        .iter()
+        .any(unknown)
+        .then(|| "the rate is unknown until the next scan: --watch repeats it".to_owned())
+}
+
 /// What the table does not say of a scan.
 pub(super) fn notes(scan: &ScanSample) -> Vec<String> {
     let mut notes = Vec::new();
@@ -124,4 +133,18 @@ pub(super) fn notes(scan: &ScanSample) -> Vec<String> {
         ),
     });
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_that_is_unknown_is_told() {
+        let pool = |lost, lost_ps| PoolScanSample { lost, lost_ps, ..PoolScanSample::default() };
+        let note = |pools| rate_note(&ScanSample { pools, ..ScanSample::default() });
+        assert_eq!(note(vec![pool(0, None), pool(3, Some(0.0))]), None);
+        let told = "the rate is unknown until the next scan: --watch repeats it";
+        assert_eq!(note(vec![pool(0, None), pool(3, None)]).as_deref(), Some(told));
+    }
 }

@@ -16,7 +16,7 @@ use pmdscope_xray::{PoolScan, ScanReport};
 use serde::Serialize;
 
 use super::lost_table;
-use super::scan::{AppScan, AppScans};
+use super::scan::{AppScan, AppScans, ScannedMemory};
 use crate::output::one_line;
 
 /// Version of the JSON; raised when a field changes its meaning.
@@ -211,7 +211,12 @@ fn notes(app: &AppState, scan: Option<&Result<AppScan, String>>) -> Vec<String> 
         notes.push(reason.clone());
     }
     match scan {
-        Some(Ok(scan)) => notes.extend(lost_table::notes(&scan.sample)),
+        Some(Ok(scan)) => {
+            notes.extend(lost_table::notes(&scan.sample));
+            let runs = |live: &ScannedMemory| live.target.memory.process().is_some();
+            let is_repeatable = scan.live.as_ref().is_some_and(runs);
+            notes.extend(lost_table::rate_note(&scan.sample).filter(|_| is_repeatable));
+        }
         Some(Err(why)) => notes.push(format!("not scanned: {why}")),
         None => {}
     }
