@@ -266,8 +266,11 @@ impl<'a> Bundle<'a> {
         self.add_host_files();
         let mut commands = vec![context.profile()];
         commands.extend(context.reports());
-        commands
-            .extend(self.file_names().iter().map(|(app, name)| context.lost_packets(app, name)));
+        let has_ledger = |app: &str| self.apps.iter().any(|it| it.name == app && it.is_linked());
+        let (linked, scanned): (Vec<_>, Vec<_>) =
+            self.file_names().into_iter().partition(|(app, _)| has_ledger(app));
+        commands.push(context.leaks(&scanned));
+        commands.extend(linked.iter().map(|(app, name)| context.lost_packets(app, name)));
         if self.collector.parts.iter().any(|part| part.part == RECORDING && part.has_files()) {
             commands.extend(context.recorded_findings());
         }

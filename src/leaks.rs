@@ -8,6 +8,7 @@ mod lost_packets;
 mod lost_table;
 mod packets;
 mod report;
+pub(crate) mod save;
 pub(crate) mod scan;
 
 use std::path::PathBuf;
@@ -37,6 +38,7 @@ const TREND_SAMPLES: u32 = 5;
 #[derive(clap::Args)]
 #[allow(clippy::struct_excessive_bools)] // one per flag of the command line
 #[command(group = clap::ArgGroup::new("act").multiple(false))]
+#[command(group = clap::ArgGroup::new("packets").args(["write", "save"]))]
 #[command(after_help = "Exit status: 0 no leak, 1 leak or failure, 2 wrong usage.")]
 #[command(after_long_help = "\
 Examples:
@@ -83,7 +85,7 @@ pub(crate) struct Args {
     write: Option<PathBuf>,
 
     /// Packets per leak site, 1 to 4096
-    #[arg(short = 'N', value_name = "PER_SITE", default_value_t = 8, requires = "write",
+    #[arg(short = 'N', value_name = "PER_SITE", default_value_t = 8, requires = "packets",
           value_parser = whole::<u32>(1..=4096))]
     per_site: u32,
 
@@ -125,6 +127,15 @@ pub(crate) struct Args {
     /// stops the app nor writes to it. Without it only the trend of each mempool is shown.
     #[arg(long, conflicts_with = "replay")]
     no_scan: bool,
+
+    /// Write all reports into a directory, for `pmdscope bundle`
+    #[arg(long, value_name = "DIR", hide = true, group = "act",
+          conflicts_with_all = ["watch", "json", "replay", "core"])]
+    save: Option<PathBuf>,
+
+    /// Beside these the lost packets of an app that is scanned
+    #[arg(long, value_names = ["APP", "FILE"], num_args = 2, hide = true, requires = "save")]
+    save_packets: Vec<String>,
 
     #[command(flatten)]
     xray: XrayArg,
@@ -258,6 +269,10 @@ fn samples(fleet: &FleetState) -> u32 {
 
 /// Prints what was found, in the form that was asked for; false when nobody reads it.
 fn print(args: &Args, fleet: &FleetState, scans: &AppScans) -> Result<bool> {
+    if let Some(dir) = &args.save {
+        save::write(args, dir, fleet, scans)?;
+        return Ok(true);
+    }
     if let Some(pool) = &args.explain {
         return explain(fleet, scans, pool.as_deref());
     }

@@ -74,8 +74,13 @@ pub(crate) fn print_line(line: &str) -> Result<bool> {
 
 /// Prints a value as one line of JSON.
 pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<bool> {
+    write(&json_line(value)?)
+}
+
+/// A document as a line of JSON, as it is printed.
+pub(crate) fn json_line(value: &impl serde::Serialize) -> Result<String> {
     let line = serde_json::to_string(value).context("cannot write JSON")?;
-    write(&(escaped_json(&line) + "\n"))
+    Ok(escaped_json(&line) + "\n")
 }
 
 /// Clears the terminal that standard output is.

@@ -5,11 +5,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::collect::PartCommand;
+use crate::leaks::save;
 
 /// How long a command may take that does not last for a set time.
 const USUAL_LIMIT: Duration = Duration::from_secs(15);
 /// The same beyond the time that a command lasts.
 const STARTUP_LIMIT: Duration = Duration::from_secs(15);
+/// How long scans of the memory of apps may take: a million mbufs on ordinary pages take 20 s.
+const SCAN_LIMIT: Duration = Duration::from_secs(45);
 /// Samples per second of a recording that is made for the bundle.
 const RECORDING_INTERVAL: &str = "0.2";
 /// Longest profile, seconds: with 997 samples per second, some thousand of each lcore.
@@ -106,24 +109,37 @@ impl CommandContext<'_> {
         command.of(app).writing("-w", self.staging, file.into()).and_output(part.into())
     }
 
-    /// The lost packets of an app.
+    /// The lost packets of an app that knows them itself.
     pub(super) fn lost_packets(&self, app: &str, name: &str) -> PartCommand {
         let command = self.command("lost packets", &["leaks", "-a", app, "-N", LOST_PER_SITE]);
         command.of(app).writing("--write", self.staging, format!("leaks/{name}.pcapng").into())
     }
 
+    /// Reports of leaks, and lost packets of `scanned` apps, each with its name in file names. They are made
+    /// by one command, which scans the memory of an app once for all of them.
+    pub(super) fn leaks(&self, scanned: &[(String, String)]) -> PartCommand {
+        let dir = Path::new("leaks");
+        let mut command = self.of_apps("leaks", &["leaks", "-N", LOST_PER_SITE]).with(["--save"]);
+        command.limit = SCAN_LIMIT;
+        command.args.push(self.staging.join(dir).into_os_string());
+        command.outputs.extend(save::FILES.map(|file| dir.join(file)));
+        for (app, name) in scanned {
+            command = command.with(["--save-packets", app]);
+            let file = dir.join(format!("{name}.pcapng"));
+            command.args.push(self.staging.join(&file).into_os_string());
+            command = command.and_output(file);
+        }
+        command
+    }
+
     /// Reports of one moment, to be made one after the other.
     pub(super) fn reports(&self) -> Vec<PartCommand> {
-        let explain = ["leaks", "--explain"];
         vec![
             self.command("apps", &["ls"]).into_file("apps/ls.txt"),
             self.command("apps", &["ls", "--json"]).into_file("apps/ls.json"),
             self.of_apps("apps", &["top", "--once", "-i", "1"]).into_file("apps/top.txt"),
             self.of_apps("apps", &["top", "--json", "-n", "1", "-i", "1"])
                 .into_file("apps/top.json"),
-            self.of_apps("leaks", &["leaks"]).into_file("leaks/leaks.txt"),
-            self.of_apps("leaks", &["leaks", "--json"]).into_file("leaks/leaks.json"),
-            self.of_apps("leaks", &explain).into_file("leaks/explain.txt"),
             self.of_apps("doctor", &["doctor"]).into_file("doctor/doctor.txt"),
             self.of_apps("doctor", &["doctor", "--json"]).into_file("doctor/doctor.json"),
             self.command("configuration", &["export", "--print-config"])
@@ -221,6 +237,7 @@ mod tests {
             context.profile(),
             context.capture("fwd", "fwd"),
             context.lost_packets("fwd", "fwd"),
+            context.leaks(&[("fwd".into(), "fwd".into()), ("x y".into(), "x_y".into())]),
         ]);
         for command in commands {
             let args = std::iter::once("pmdscope".into()).chain(command.args.clone());

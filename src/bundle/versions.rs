@@ -22,6 +22,11 @@ pub(super) struct VersionedApp {
 }
 
 impl VersionedApp {
+    /// It has libpmdscope.
+    pub(super) fn is_linked(&self) -> bool {
+        self.library.is_some()
+    }
+
     fn of(running: RunningApp) -> Self {
         let RunningApp { app, sample } = running;
         let library = sample.as_ref().and_then(|sample| sample.library.as_ref());

@@ -136,6 +136,10 @@ fn leak(scratch: &Scratch) -> Result<()> {
         let is_named = packets.iter().any(|packet| packet[1].starts_with("leak "));
         ensure!(is_named == path.starts_with("leaks/"), "{path}: {:?}", packets[0]);
     }
+    for file in ["leaks.txt", "explain.txt", "leaks.json"] {
+        let report = unpacked.file(&format!("leaks/{file}"))?;
+        ensure!(contains(report, b"leak"), "{file}: {}", String::from_utf8_lossy(report));
+    }
     let findings = String::from_utf8_lossy(unpacked.file("findings/recorded.txt")?).into_owned();
     ensure!(findings.contains(app), "{findings}");
 

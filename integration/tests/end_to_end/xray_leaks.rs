@@ -68,6 +68,7 @@ fn lost_packets(scratch: &Scratch) -> Result<()> {
             && packet[1] == "198.18.0.1"
     };
     ensure!(packets.iter().all(right), "{packets:?}");
+    saved(scratch, app.app(), &truth)?;
 
     app.go_on()?;
     let mut app = app;
@@ -80,6 +81,24 @@ fn lost_packets(scratch: &Scratch) -> Result<()> {
         let packet = unhex(packet).context("not hexadecimal")?;
         ensure!(written.windows(packet.len()).any(|bytes| bytes == packet), "{packet:02x?}");
     }
+    Ok(())
+}
+
+/// A bundle has all reports from one round of scans.
+fn saved(scratch: &Scratch, app: &str, truth: &Truth) -> Result<()> {
+    let (dir, file) = (scratch.path("reports"), scratch.path("reports/lost.pcapng"));
+    let (to, packets) = (dir.display().to_string(), file.display().to_string());
+    let args = ["leaks", "-a", app, "--save", &to, "--save-packets", app, &packets, "-N", "4096"];
+    let printed = pmdscope(scratch, &args, &[1])?;
+    ensure!(printed.is_empty(), "{printed}");
+    let json: Value = serde_json::from_str(&fs::read_to_string(dir.join("leaks.json"))?)?;
+    ensure!(lost(&json)? == truth.lost(), "not {} in {json:#}", truth.lost());
+    let text = fs::read_to_string(dir.join("leaks.txt"))?;
+    ensure!(text.contains(&format!("!{} ", truth.lost())), "not {} in {text}", truth.lost());
+    let explained = fs::read_to_string(dir.join("explain.txt"))?;
+    ensure!(explained.contains(&format!(" {}  lost ", truth.lost())), "{explained}");
+    let packets = tshark_fields(&file, &["frame.comment"])?;
+    ensure!(packets.len() as u64 == truth.lost(), "{} of {}", packets.len(), truth.lost());
     Ok(())
 }
 
