@@ -8,6 +8,7 @@
 #include <rte_ethdev.h>
 #include <rte_launch.h>
 #include <rte_mbuf.h>
+#include <rte_version.h>
 
 #include "pmdscope.h"
 #include "test.h"
@@ -203,10 +204,17 @@ test_reconfigure(void)
 
 static uint32_t waiting;
 
-static uint32_t
+/* What a driver returns: since DPDK 25.11 errors as well. */
+#if RTE_VERSION >= RTE_VERSION_NUM(25, 11, 0, 0)
+typedef int rx_queue_count_t;
+#else
+typedef uint32_t rx_queue_count_t;
+#endif
+
+static rx_queue_count_t
 tell_waiting(void *rxq __rte_unused)
 {
-	return waiting;
+	return (rx_queue_count_t)waiting;
 }
 
 /* No virtual device counts here, so the test does in the driver's place. */

@@ -43,7 +43,7 @@ struct message {
 	rte_be32_t flags;
 	uint8_t target[16];
 	struct option option;
-} __rte_packed;
+} __attribute__((packed));
 
 static uint8_t *
 put_ethernet(uint8_t *at, const struct probe_path *path, const struct rte_ether_addr *dst,

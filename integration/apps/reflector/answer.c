@@ -36,13 +36,13 @@ struct icmp {
 	uint8_t code;
 	rte_be16_t checksum;
 	rte_be32_t rest; /* Identifier and sequence number, or flags. */
-} __rte_packed;
+} __attribute__((packed));
 
 /* Neighbour solicitation or advertisement, without options. */
 struct neighbour {
 	struct icmp icmp;
 	uint8_t target[16];
-} __rte_packed;
+} __attribute__((packed));
 
 struct target_option {
 	uint8_t type;
@@ -55,7 +55,7 @@ struct fragment_header {
 	uint8_t reserved;
 	rte_be16_t offset;
 	rte_be32_t id;
-} __rte_packed;
+} __attribute__((packed));
 #define FRAGMENT_OFFSET_MASK 0xfff8
 
 bool
