@@ -104,6 +104,8 @@ attached(const struct state *state, int ret, struct failure *failure)
 	if (ret < 0)
 		return failure_set(failure, rte_errno != 0 ? rte_errno : EIO,
 				"cannot attach to the app's memory (DPDK says why on stderr)");
+	if (pdump_action_register(failure) < 0)
+		return -1;
 	return control_files_end_attach(failure);
 }
 

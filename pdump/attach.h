@@ -23,6 +23,9 @@
 int attach(const struct options *options, const struct app *app, struct state *state,
 		struct failure *failure);
 
+/* Answer what the app asks of us when it enables or disables a capture. 0, or -1 with the failure. */
+int pdump_action_register(struct failure *failure);
+
 /*
  * Has that app ended, or does so within this time? Its file prefix may be another one's by now,
  * whose memory must not be touched.

@@ -47,7 +47,7 @@ pub enum TransportError {
     /// The helper is not done in time.
     #[error(
         "pmdscope-pdump did not get into the app within {} s: the app's control threads are stuck or \
-         starved{}", .waited.as_secs(), more(.said)
+         starved, or wait for another secondary process of it{}", .waited.as_secs(), more(.said)
     )]
     Timeout {
         /// How long it was waited for.
