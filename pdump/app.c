@@ -20,6 +20,7 @@
 
 #include "app.h"
 #include "app_memory.h"
+#include "locks.h"
 
 #define MP_SOCKET "mp_socket_"
 /* How long the app may wait for answers, those of others as well. */
@@ -101,13 +102,14 @@ struct config_head {
 	uint32_t version;
 };
 
+/* Updates of a release keep its ABI; the layouts that are none of it are looked at later. */
 static int
 check_version(const struct config_head *head, struct failure *failure)
 {
-	if (head->version == RTE_VERSION)
+	if (LOCKS_RELEASE(head->version) == LOCKS_RELEASE(RTE_VERSION))
 		return 0;
 	return failure_set(failure, EPROTONOSUPPORT,
-			"the app has DPDK %u.%02u.%u, pmdscope-pdump %s: install the one of its version",
+			"the app has DPDK %u.%02u.%u, pmdscope-pdump %s: install the one of its release",
 			head->version >> 24, head->version >> 16 & 0xff, head->version >> 8 & 0xff,
 			rte_version() + strcspn(rte_version(), "0123456789"));
 }

@@ -25,19 +25,50 @@
 #define RTE_RWLOCK_WAIT 0
 #endif
 
+/* Apps of these have been attached to, and been none the worse for it. */
+static const uint32_t tested[] = {
+	RTE_VERSION_NUM(22, 11, 0, 0),
+	RTE_VERSION_NUM(24, 11, 0, 0),
+	RTE_VERSION_NUM(25, 11, 0, 0),
+};
+
 bool
 locks_tested_release(uint32_t version)
 {
-	return version >= LOCKS_FIRST_VERSION && version <= LOCKS_LAST_VERSION;
+	unsigned int i;
+
+	for (i = 0; i < RTE_DIM(tested); i++)
+		if (LOCKS_RELEASE(version) == LOCKS_RELEASE(tested[i]))
+			return true;
+	return false;
+}
+
+/* The app's list of memzones is where we look for it, and made of what we take them for. */
+static bool
+has_memzones(const struct locks_config *config)
+{
+	return strcmp(config->memzones.name, "memzone") == 0 &&
+	       config->memzones.elt_sz == sizeof(struct rte_memzone) &&
+	       config->memzones.count <= config->memzones.len;
+}
+
+/* The same for the heaps, of which the first is always there. */
+static bool
+has_heaps(const struct locks_config *config)
+{
+	return strncmp(config->heaps[0].name, "socket_", strlen("socket_")) == 0 &&
+	       memchr(config->heaps[0].name, '\0', sizeof(config->heaps[0].name)) != NULL;
 }
 
 bool
 locks_known_layout(const struct locks_config *config, uint64_t size)
 {
 	return locks_tested_release(RTE_VERSION) && size == sizeof(*config) &&
-	       config->magic == RTE_MAGIC && config->version == RTE_VERSION &&
+	       config->magic == RTE_MAGIC &&
+	       LOCKS_RELEASE(config->version) == LOCKS_RELEASE(RTE_VERSION) &&
 	       config->mem_cfg_addr != 0 && config->mem_cfg_addr % 4096 == 0 &&
-	       config->legacy_mem <= 1 && config->single_file_segments <= 1;
+	       config->legacy_mem <= 1 && config->single_file_segments <= 1 &&
+	       has_memzones(config) && has_heaps(config);
 }
 
 /* The i-th lock. All are 32-bit words that are 0 when free; some have a bit for waiting writers. */
@@ -171,6 +202,17 @@ static void
 unmap_config(const struct locks_config *config)
 {
 	munmap((void *)(uintptr_t)config, sizeof(*config));
+}
+
+bool
+locks_layout_matches(const struct app *app)
+{
+	const struct locks_config *config = map_config(app);
+
+	if (config == NULL)
+		return false;
+	unmap_config(config);
+	return true;
 }
 
 bool

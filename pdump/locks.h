@@ -19,6 +19,7 @@
 #include <rte_eal.h>
 #include <rte_fbarray.h>
 #include <rte_memory.h>
+#include <rte_memzone.h>
 #include <rte_rwlock.h>
 #include <rte_spinlock.h>
 #include <rte_tailq.h>
@@ -37,9 +38,8 @@ struct locks_heap {
 	char name[32];
 } __rte_cache_aligned;
 
-/* Releases of DPDK whose layout has been tested against apps: 22.11 and its updates. */
-#define LOCKS_FIRST_VERSION RTE_VERSION_NUM(22, 11, 0, 0)
-#define LOCKS_LAST_VERSION RTE_VERSION_NUM(22, 11, 99, 99)
+/* Year and month of a release; what updates of it share. */
+#define LOCKS_RELEASE(version) ((version) >> 16)
 
 /* As struct rte_mem_config in eal_memcfg.h. */
 struct locks_config {
@@ -48,6 +48,9 @@ struct locks_config {
 	uint32_t nchannel, nrank;
 	rte_rwlock_t mlock, qlock, mplock;
 	rte_spinlock_t tlock;
+#if RTE_VERSION >= RTE_VERSION_NUM(23, 11, 0, 0)
+	rte_spinlock_t ethdev_lock;
+#endif
 	rte_rwlock_t memory_hotplug_lock;
 	uint8_t mp_status;
 	struct rte_fbarray memzones;
@@ -59,13 +62,19 @@ struct locks_config {
 	uint32_t legacy_mem, single_file_segments;
 	uint64_t tsc_hz;
 	uint8_t dma_maskbits;
+#if RTE_VERSION >= RTE_VERSION_NUM(23, 7, 0, 0)
+	size_t max_memzone;
+#endif
 };
 
-/* Is this one of those releases? */
+/* Has the layout of this release, and of its updates, been tested against apps? */
 bool locks_tested_release(uint32_t version);
 
-/* Is a file of this size laid out like that? */
+/* Is a file of this size laid out like that, by an app of our release or an update of it? */
 bool locks_known_layout(const struct locks_config *config, uint64_t size);
+
+/* Is the app's memory laid out like that? */
+bool locks_layout_matches(const struct app *app);
 
 /* Locks that secondary processes take. */
 #define LOCKS_MAX (5 + RTE_MAX_MEMSEG_LISTS + RTE_MAX_HEAPS)

@@ -250,13 +250,20 @@ clean_up(struct worker *w, struct state_file *file)
 
 /* What is known of the app's locks is only known of releases that were tested. */
 static int
-check_release(const struct options *options, struct failure *failure)
+check_release(const struct options *options, const struct app *app, struct failure *failure)
 {
-	if (locks_tested_release(RTE_VERSION) || options->force)
+	if (!locks_tested_release(RTE_VERSION)) {
+		if (options->force)
+			return 0;
+		return failure_set(failure, ENOTSUP,
+				"not tested with %s: a kill -9 of us could stop the app; force",
+				rte_version());
+	}
+	if (locks_layout_matches(app))
 		return 0;
-	return failure_set(failure, ENOTSUP,
-			"not tested with %s, but with 22.11: a kill -9 of us could stop the app; force",
-			rte_version());
+	return failure_set(failure, EPROTONOSUPPORT,
+			"the app's memory is laid out otherwise: its DPDK was changed or configured; build "
+			"pmdscope-pdump with it");
 }
 
 static int
@@ -270,7 +277,7 @@ capture(const struct options *options, struct failure *failure)
 	w.app = &app;
 	if (read_request(options->fd, w.spec, failure) < 0 ||
 			app_open(&app, options->pid, options->file_prefix, failure) < 0 ||
-			check_release(options, failure) < 0)
+			check_release(options, &app, failure) < 0)
 		return -1;
 	if (locks_attach_forbidden(&app))
 		return failure_set(failure, EACCES,

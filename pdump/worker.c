@@ -21,6 +21,7 @@
 #include "control_files.h"
 #include "sigterm.h"
 #include "grace.h"
+#include "pools.h"
 #include "pump.h"
 #include "capture_socket.h"
 #include "worker.h"
@@ -236,7 +237,7 @@ prepare(const struct capture *c, struct failure *failure)
 	if (rte_memzone_lookup(PUMP_COUNTS) == NULL)
 		return failure_set(failure, ENOTSUP,
 				"the app did not call rte_pdump_init(); link it with libpmdscope instead");
-	if (get_memory(c, failure) < 0 ||
+	if (pools_check(w->app->pid, failure) < 0 || get_memory(c, failure) < 0 ||
 			taps_enable(w->state, &c->pump->arena, w->app, failure) < 0)
 		return -1;
 	callbacks_note(w->state, &c->pump->arena);

@@ -449,6 +449,53 @@ test_refusal(void)
 	CHECK_U64((unsigned int)stop(&c), 0);
 }
 
+/* An app of another update of our release. */
+static void
+test_update(void)
+{
+	struct locks_config *config;
+	char path[PATH_MAX + 16];
+	struct capture c;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/config", pdump_app.runtime_dir);
+	fd = open(path, O_RDWR);
+	config = mmap(NULL, sizeof(*config), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	CHECK(fd >= 0 && config != MAP_FAILED);
+	config->version ^= 3 << 8;
+	start(&c, PMDSCOPE_DIR_TX, 0);
+	expect_ring(&c);
+	CHECK_U64((unsigned int)stop(&c), 0);
+	/* And one whose memory is laid out in another way. */
+	config->memzones.elt_sz++;
+	if (locks_tested_release(RTE_VERSION)) {
+		start(&c, PMDSCOPE_DIR_TX, 0);
+		expect_refusal(&c, "is laid out otherwise");
+		CHECK_U64((unsigned int)stop(&c), 1);
+	}
+	config->memzones.elt_sz--;
+	config->version ^= 3 << 8;
+	munmap(config, sizeof(*config));
+	close(fd);
+}
+
+/* The app has a pool with fewer bytes of caches than ours would have. */
+static void
+test_pools(void)
+{
+	const struct report before = ask();
+	struct report after;
+	struct capture c;
+
+	say("p\n");
+	start(&c, PMDSCOPE_DIR_TX, 0);
+	expect_refusal(&c, "mempool odd has");
+	CHECK_U64((unsigned int)stop(&c), 1);
+	after = say("p\n");
+	CHECK_U64(after.allocs, before.allocs);
+	CHECK_U64(after.zones, before.zones);
+}
+
 static unsigned int
 free_hugepages(void)
 {
@@ -483,6 +530,8 @@ main(int argc, char **argv)
 	test_queues();
 	test_hotplug();
 	test_refusal();
+	test_update();
+	test_pools();
 	if (locks_tested_release(RTE_VERSION)) {
 		test_kills();
 		stop_app();

@@ -75,6 +75,9 @@ main(void)
 	config->magic = RTE_MAGIC;
 	config->version = RTE_VERSION;
 	config->mem_cfg_addr = (uintptr_t)config & ~4095ULL;
+	snprintf(config->memzones.name, sizeof(config->memzones.name), "memzone");
+	config->memzones.elt_sz = sizeof(struct rte_memzone);
+	snprintf(config->heaps[0].name, sizeof(config->heaps[0].name), "socket_0");
 	*of_app = 1;
 
 	control_files_begin_attach(&app);

@@ -205,6 +205,9 @@ make_config(void)
 	config->magic = RTE_MAGIC;
 	config->version = RTE_VERSION;
 	config->mem_cfg_addr = (uintptr_t)config;
+	snprintf(config->memzones.name, sizeof(config->memzones.name), "memzone");
+	config->memzones.elt_sz = sizeof(struct rte_memzone);
+	snprintf(config->heaps[0].name, sizeof(config->heaps[0].name), "socket_0");
 	return config;
 }
 
@@ -213,15 +216,29 @@ test_layout(struct locks_config *config)
 {
 	CHECK(locks_known_layout(config, sizeof(*config)));
 	CHECK(!locks_known_layout(config, sizeof(*config) + 64));
-	config->version++;
+	/* An update of the release, and another release. */
+	config->version ^= 3 << 8;
+	CHECK(locks_known_layout(config, sizeof(*config)));
+	config->version ^= 3 << 8 | 1 << 16;
 	CHECK(!locks_known_layout(config, sizeof(*config)));
-	config->version--;
+	config->version ^= 1 << 16;
 	config->legacy_mem = 7;
 	CHECK(!locks_known_layout(config, sizeof(*config)));
 	config->legacy_mem = 0;
 	config->mem_cfg_addr++;
 	CHECK(!locks_known_layout(config, sizeof(*config)));
 	config->mem_cfg_addr--;
+	/* Where something else is in its place, or of another size. */
+	config->memzones.elt_sz++;
+	CHECK(!locks_known_layout(config, sizeof(*config)));
+	config->memzones.elt_sz--;
+	config->memzones.name[0] = 'x';
+	CHECK(!locks_known_layout(config, sizeof(*config)));
+	config->memzones.name[0] = 'm';
+	config->heaps[0].name[0] = '\0';
+	CHECK(!locks_known_layout(config, sizeof(*config)));
+	config->heaps[0].name[0] = 's';
+	CHECK(locks_known_layout(config, sizeof(*config)));
 }
 
 static void
@@ -229,7 +246,8 @@ test_releases(void)
 {
 	CHECK(locks_tested_release(RTE_VERSION_NUM(22, 11, 0, 99)));
 	CHECK(locks_tested_release(RTE_VERSION_NUM(22, 11, 11, 99)));
-	CHECK(!locks_tested_release(RTE_VERSION_NUM(21, 11, 11, 99)));
+	CHECK(locks_tested_release(RTE_VERSION_NUM(25, 11, 2, 99)));
+	CHECK(!locks_tested_release(RTE_VERSION_NUM(20, 11, 9, 99)));
 	CHECK(!locks_tested_release(RTE_VERSION_NUM(22, 7, 0, 99)));
 	CHECK(!locks_tested_release(RTE_VERSION_NUM(23, 3, 0, 99)));
 	CHECK(!locks_tested_release(RTE_VERSION_NUM(26, 3, 0, 99)));
@@ -383,13 +401,13 @@ start_owner(void)
 	return pid;
 }
 
-/* An app of another version, one that has not started yet, another one, none at all. */
+/* An app of another release, one that has not started yet, another one, none at all. */
 static void
 test_open(void)
 {
 	struct {
 		uint32_t magic, version;
-	} head = { RTE_MAGIC, RTE_VERSION_NUM(24, 11, 2, 16) };
+	} head = { RTE_MAGIC, RTE_VERSION_NUM(20, 11, 2, 99) };
 	struct failure failure = { 0 };
 	struct app app;
 	char path[256];
@@ -412,8 +430,9 @@ test_open(void)
 	CHECK(app_open(&app, getppid(), "p", &failure) == -1);
 	CHECK(strstr(failure.text, "is of process") != NULL);
 	CHECK(app_open(&app, owner, "p", &failure) == -1);
-	CHECK(strstr(failure.text, "24.11.2") != NULL);
-	head.version = RTE_VERSION;
+	CHECK(strstr(failure.text, "20.11.2") != NULL);
+	/* An update of our release, from here on. */
+	head.version = RTE_VERSION ^ 3 << 8;
 	head.magic = 0;
 	write_file("dpdk/p/config", &head, sizeof(head));
 	CHECK(app_open(&app, owner, "p", &failure) == -1 && failure.error == EAGAIN);

@@ -5,7 +5,8 @@
 /*
  * A stock app that sends numbered packets. It answers each line on stdin with "<packets sent>
  * <allocations of its heap> <memzones>". A number in the line reconfigures its port with so many
- * queues; an "h" makes it add a device and remove it.
+ * queues; an "h" makes it add a device and remove it, a "p" add or remove what looks like
+ * an odd mempool.
  */
 
 #include <stdio.h>
@@ -128,6 +129,30 @@ plug_and_unplug(void)
 	return rte_eal_hotplug_remove("vdev", "net_null9");
 }
 
+/* What looks like a mempool whose caches are missing; or remove it again. */
+static int
+toggle_odd_pool(void)
+{
+	static const struct rte_memzone *zone;
+	struct rte_mempool *odd;
+
+	if (zone != NULL) {
+		const struct rte_memzone *gone = zone;
+
+		zone = NULL;
+		return rte_memzone_free(gone);
+	}
+	zone = rte_memzone_reserve("MP_odd", sizeof(*odd), SOCKET_ID_ANY, 0);
+	if (zone == NULL)
+		return -1;
+	odd = zone->addr;
+	memset(odd, 0, sizeof(*odd));
+	snprintf(odd->name, sizeof(odd->name), "odd");
+	odd->mz = zone;
+	odd->cache_size = 32;
+	return 0;
+}
+
 static void
 count_zone(const struct rte_memzone *zone, void *arg)
 {
@@ -154,6 +179,8 @@ main(int argc, char **argv)
 		if (atoi(line) > 0 && restart_port((uint16_t)atoi(line)) < 0)
 			return 1;
 		if (line[0] == 'h' && plug_and_unplug() < 0)
+			return 1;
+		if (line[0] == 'p' && toggle_odd_pool() < 0)
 			return 1;
 		zones = 0;
 		rte_memzone_walk(count_zone, &zones);
