@@ -28,7 +28,7 @@ ZSH_COMPLETION = share/zsh/site-functions/_pmdscope
 FISH_COMPLETION = share/fish/vendor_completions.d/pmdscope.fish
 SHARED_DIRS = $(dir $(BASH_COMPLETION) $(ZSH_COMPLETION) $(FISH_COMPLETION)) share/man/man1 lib/systemd/system \
 	share/pmdscope
-INSTALLED = bin/pmdscope bin/pmdscope-reflector bin/pmdscope-generator bin/pmdscope-kernel-reflector \
+INSTALLED = bin/pmdscope bin/pmdscope-pdump-build bin/pmdscope-reflector bin/pmdscope-generator bin/pmdscope-kernel-reflector \
 	bin/pmdscope-kernel-generator $(LIBDIR)/libpmdscope.a \
 	$(LIBDIR)/pkgconfig/pmdscope.pc $(BASH_COMPLETION) $(ZSH_COMPLETION) $(FISH_COMPLETION) \
 	$(addprefix lib/systemd/system/,$(UNITS)) $(addprefix share/pmdscope/,$(DROP_INS))
@@ -178,7 +178,7 @@ install: | $(BUILD)/lib/libpmdscope.so target/release/pmdscope ## install the bu
 uninstall: ## remove what `make install` installed
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,$(INSTALLED)) $(DESTDIR)$(PREFIX)/share/man/man1/pmdscope*.1
 	rm -f $(DESTDIR)$(PREFIX)/$(LIBDIR)/libpmdscope.so* $(DESTDIR)$(PREFIX)/include/pmdscope*.h
-	rm -rf $(DESTDIR)$(PREFIX)/libexec/pmdscope
+	rm -rf $(DESTDIR)$(PREFIX)/libexec/pmdscope $(DESTDIR)$(PREFIX)/share/pmdscope/pdump
 	-rmdir --ignore-fail-on-non-empty $(DESTDIR)$(PREFIX)/share/pmdscope
 	$(if $(EXTCAP_DIR),rm -f $(DESTDIR)$(EXTCAP_DIR)/pmdscope)
 	$(if $(SYSTEM_PREFIX),$(if $(DESTDIR),,ldconfig))

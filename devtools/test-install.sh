@@ -90,6 +90,13 @@ libraries=$(dirname "$(find "$prefix" -name libpmdscope.so)")
 export PKG_CONFIG_PATH="$libraries/pkgconfig" LD_LIBRARY_PATH="$libraries"
 check_app
 check_command "$prefix"
+# For apps of another DPDK; here it is the same one.
+dpdk=$(pkg-config --variable=prefix libdpdk)
+"$prefix/bin/pmdscope-pdump-build" "$dpdk" >"$scratch/log" 2>&1 || {
+	cat "$scratch/log" >&2
+	die "pmdscope-pdump-build does not build a helper"
+}
+"$prefix/libexec/pmdscope/pdump-$(pkg-config --modversion libdpdk | cut -d . -f 1,2)" --version
 check_units "$prefix/lib/systemd/system" "$prefix"
 check_units "$prefix/lib/systemd/system" "$prefix" "$prefix/share/pmdscope/interrupts.conf"
 check_units "$prefix/lib/systemd/system" "$prefix" "$prefix/share/pmdscope/xray.conf"

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -321,6 +322,8 @@ main(int argc, char **argv)
 	case OPTIONS_RUN:
 		break;
 	}
+	/* Whatever the file is called: pmdscope tells us by this name. */
+	prctl(PR_SET_NAME, "pmdscope-pdump");
 	sigterm_watch();
 	/* A terminal's ^C and ^Z are for the consumer, which ends us by closing its socket. */
 	signal(SIGINT, SIG_IGN);

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 pub(crate) use self::helper::PdumpProcess;
-pub use self::program::{PdumpProgram, PdumpProgramError};
+pub use self::program::{BUILD_COMMAND, PdumpProgram, PdumpProgramError, release};
 
 /// A port as DPDK knows it, for a helper that sees no ports itself.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -55,7 +55,7 @@ pub(super) fn check(
     sample: &Sample,
     attach: AttachPolicy,
 ) -> anyhow::Result<PdumpProgram> {
-    let program = PdumpProgram::find().with_context(|| {
+    let program = PdumpProgram::find(&sample.app.dpdk_version).with_context(|| {
         format!("{} runs without libpmdscope, and nothing can attach to it", app.name)
     })?;
     let facts = AppFacts::gather(app, sample, &program);

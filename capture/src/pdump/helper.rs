@@ -80,6 +80,8 @@ impl PdumpProcess {
     /// Starts the program with a socket as its standard input, so that no other process can inherit it.
     pub(crate) fn start(pdump: &PdumpOptions, socket: OwnedFd) -> io::Result<Self> {
         let mut command = Command::new(&pdump.program);
+        // Whatever the file is called: this is how helpers are told from other processes.
+        command.arg0(NAME);
         command.args(arguments(pdump)).env("RUNTIME_DIRECTORY", &pdump.runtime_root);
         // Signals of the terminal are for this process only.
         command.process_group(0);

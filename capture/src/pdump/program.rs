@@ -13,6 +13,12 @@ use super::process::wait_for;
 /// What the program is called.
 pub(super) const NAME: &str = "pmdscope-pdump";
 
+/// What one is called that was built for a release, which follows.
+const RELEASE_PREFIX: &str = "pdump-";
+
+/// Builds one for another DPDK.
+pub const BUILD_COMMAND: &str = "pmdscope-pdump-build DPDK_PREFIX";
+
 /// Names the program itself.
 const VARIABLE: &str = "PMDSCOPE_PDUMP";
 
@@ -28,7 +34,7 @@ pub enum PdumpProgramError {
     /// It is nowhere.
     #[error(
         "{NAME} is not installed: looked for {}; `make install` builds and installs it, against the \
-         DPDK that the apps use", list(.0)
+         DPDK that the apps use, and `{BUILD_COMMAND}` builds it for another", list(.0)
     )]
     Missing(Vec<PathBuf>),
     /// It does not run.
@@ -50,18 +56,31 @@ fn reason(why: &str) -> String {
 pub struct PdumpProgram {
     /// Where it is.
     pub path: PathBuf,
-    /// The DPDK it was built with, as "DPDK 22.11.11"; only apps with the very same can be attached to.
+    /// The DPDK it was built with, as "DPDK 22.11.11"; only apps of the same release can be attached to.
     pub dpdk: String,
 }
 
+/// Year and month of a version, as in "DPDK 22.11.11": what its updates share, by DPDK's policy an ABI.
+pub fn release(version: &str) -> Option<&str> {
+    let version = version.strip_prefix("DPDK ").unwrap_or(version);
+    let mut dots = version.match_indices('.').map(|(at, _)| at);
+    let year = dots.next()?;
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let month = version[year + 1..].find(|letter: char| !letter.is_ascii_digit());
+    let end = month.map_or(version.len(), |month| year + 1 + month);
+    (digits(&version[..year]) && digits(&version[year + 1..end])).then(|| &version[..end])
+}
+
 impl PdumpProgram {
-    /// The program that `$PMDSCOPE_PDUMP` names, or else the first one near our own.
+    /// The program for an app with this version of DPDK: the one that `$PMDSCOPE_PDUMP` names, or else one
+    /// near our own, rather `pdump-RELEASE` than the one that pmdscope was built with. That may be of
+    /// another release.
     ///
     /// # Errors
     /// When there is none, or it does not tell its version.
-    pub fn find() -> Result<Self, PdumpProgramError> {
+    pub fn find(dpdk: &str) -> Result<Self, PdumpProgramError> {
         let own = env::current_exe().ok();
-        let places = places(env::var_os(VARIABLE), own.as_deref());
+        let places = places(env::var_os(VARIABLE), own.as_deref(), release(dpdk));
         match places.iter().find(|path| path.is_file()) {
             Some(path) => Self::at(path),
             None => Err(PdumpProgramError::Missing(places)),
@@ -78,12 +97,14 @@ impl PdumpProgram {
     }
 }
 
-fn places(named: Option<OsString>, own: Option<&Path>) -> Vec<PathBuf> {
+fn places(named: Option<OsString>, own: Option<&Path>, release: Option<&str>) -> Vec<PathBuf> {
     if let Some(named) = named.filter(|named| !named.is_empty()) {
         return vec![named.into()];
     }
     let Some(dir) = own.and_then(Path::parent) else { return vec![NAME.into()] };
-    RELATIVE_DIRS.iter().map(|place| dir.join(place).join(NAME)).collect()
+    let own_release = release.map(|release| format!("{RELEASE_PREFIX}{release}"));
+    let files = own_release.into_iter().chain([NAME.to_owned()]);
+    files.flat_map(|file| RELATIVE_DIRS.map(|place| dir.join(place).join(&file))).collect()
 }
 
 /// What it prints about its version, and its errors; it is not waited for any longer than it may take.
@@ -124,15 +145,35 @@ mod tests {
     #[test]
     fn the_variable_precedes_the_directory_of_this_program() {
         let own = Path::new("/opt/bin/pmdscope");
-        assert_eq!(places(Some("/x/y".into()), Some(own)), [PathBuf::from("/x/y")]);
+        assert_eq!(places(Some("/x/y".into()), Some(own), None), [PathBuf::from("/x/y")]);
         let near = [
             "/opt/bin/pmdscope-pdump",
             "/opt/bin/../libexec/pmdscope/pmdscope-pdump",
             "/opt/bin/../../build/pdump/pmdscope-pdump",
         ];
-        assert_eq!(places(Some("".into()), Some(own)), near.map(PathBuf::from));
-        let error = PdumpProgramError::Missing(places(None, Some(own))).to_string();
+        assert_eq!(places(Some("".into()), Some(own), None), near.map(PathBuf::from));
+        let places = places(None, Some(own), Some("25.11"));
+        assert_eq!(places[1], PathBuf::from("/opt/bin/../libexec/pmdscope/pdump-25.11"));
+        assert_eq!(places[3..], near.map(PathBuf::from));
+        let error = PdumpProgramError::Missing(places).to_string();
         assert!(error.contains(near[1]) && error.contains("make install"), "{error}");
+        assert!(error.contains("pdump-25.11") && error.contains(BUILD_COMMAND), "{error}");
+    }
+
+    #[test]
+    fn a_release_is_a_year_and_a_month() {
+        for (version, expected) in [
+            ("DPDK 22.11.11", Some("22.11")),
+            ("DPDK 26.07.0-rc1", Some("26.07")),
+            ("25.11", Some("25.11")),
+            ("DPDK 24.11-vendor.3", Some("24.11")),
+            ("DPDK", None),
+            ("DPDK x.11", None),
+            ("DPDK 22.", None),
+            ("", None),
+        ] {
+            assert_eq!(release(version), expected, "{version}");
+        }
     }
 
     #[test]

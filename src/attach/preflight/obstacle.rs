@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pmdscope_capture::pdump::PdumpProgram;
+use pmdscope_capture::pdump::{BUILD_COMMAND, PdumpProgram, release};
 use pmdscope_telemetry::discover::{DiscoveredApp, primary};
 use pmdscope_telemetry::host::{device, secondaries};
 use pmdscope_telemetry::sample::Sample;
@@ -30,7 +30,7 @@ pub(super) enum Obstacle {
     Further,
     #[error("is a secondary process, and packets are copied in the primary one{}", pid(*.0))]
     Secondary(Option<u32>),
-    #[error("runs {app}, and pmdscope-pdump was built with {ours}: both must be the very same")]
+    #[error("runs {app}, and pmdscope-pdump was built with {ours}: both must be of one release")]
     Version { app: String, ours: String },
     #[error("belongs to another user (uid {0})")]
     OtherUser(u32),
@@ -92,7 +92,7 @@ impl Obstacle {
             Self::Further => format!("give it a --file-prefix of its own, {library}"),
             Self::Secondary(_) => "name the primary one, or link this one with libpmdscope".into(),
             Self::Version { app, .. } => format!(
-                "build pmdscope against {app}, name another pmdscope-pdump by $PMDSCOPE_PDUMP, or \
+                "build one with its {app} by `{BUILD_COMMAND}`, name another by $PMDSCOPE_PDUMP, or \
                  sample its packets with --peek"
             ),
             Self::OtherUser(_) => "run pmdscope as root or as that user".into(),
@@ -178,7 +178,7 @@ impl AppFacts {
             private(&self.arguments).map(Obstacle::Private),
             secondary.then(|| Obstacle::Secondary(self.primary.filter(|pid| *pid != 0))),
             self.config.clone().map(Obstacle::Unshared),
-            (app != ours).then_some(Obstacle::Version { app, ours }),
+            differ(&app, &ours).then_some(Obstacle::Version { app, ours }),
             stranger.map(Obstacle::OtherUser),
             (self.pid == 0).then_some(Obstacle::Unseen),
             self.sealed.clone().map(Obstacle::Sealed),
@@ -202,6 +202,14 @@ impl AppFacts {
             company.map(Obstacle::Company),
         ];
         checks.into_iter().flatten().next()
+    }
+}
+
+/// Versions of two releases, or that cannot be compared.
+fn differ(app: &str, ours: &str) -> bool {
+    match (release(app), release(ours)) {
+        (Some(app), Some(ours)) => app != ours,
+        _ => app != ours,
     }
 }
 
@@ -307,6 +315,7 @@ mod tests {
         assert_eq!(obstacle(|_| ()), None);
         assert_eq!(obstacle(|facts| facts.primary = None), None);
         assert_eq!(obstacle(|facts| (facts.user, facts.us) = (Some(5), 5)), None);
+        assert_eq!(obstacle(|facts| facts.versions[0] = "DPDK 22.11.4".into()), None, "an update");
     }
 
     #[test]
