@@ -11,7 +11,6 @@ use crate::report::{Holder, PoolScan};
 use crate::target::Memzone;
 use crate::{Mapping, PoolHandler};
 
-const LAYOUT: Layout = Layout::DPDK_22_11;
 const PORTS: u64 = HEAP + 0x4000;
 const TABLES: u64 = HEAP + 0x8000;
 const RX_QUEUE: u64 = HEAP + 0x9000;
@@ -38,11 +37,12 @@ const COMPLETION: usize = 3;
 /// Port 0 with a queue in each direction; nobody refers to the ten mbufs.
 fn made(pool: u64) -> MadeUpApp {
     let mut app = MadeUpApp::new(10, PoolHandler::Ring);
-    let bytes = LAYOUT.eth_dev_shared.data + LAYOUT.eth_dev_data.bytes;
+    let layout = Layout::dpdk_22_11();
+    let bytes = layout.eth_dev_shared.data + layout.eth_dev_data.bytes;
     app.target.memzones.push(Memzone { name: "rte_eth_dev_data".into(), address: PORTS, bytes });
     let other = Memzone { name: "MP_other".into(), address: OTHER_POOL, bytes: 4096 };
     app.target.memzones.push(other);
-    let (port, fields) = (PORTS + LAYOUT.eth_dev_shared.data, &LAYOUT.eth_dev_data);
+    let (port, fields) = (PORTS + layout.eth_dev_shared.data, &layout.eth_dev_data);
     app.set_bytes(port + fields.name, b"net_af_xdp0\0");
     app.set(port + fields.rx_queues, TABLES);
     app.set(port + fields.tx_queues, TABLES + 8);
