@@ -17,6 +17,7 @@ use object::{LittleEndian, ReadCache, ReadRef};
 use self::notes::CoreNotes;
 pub use self::notes::CoreThread;
 use crate::error::XrayError;
+use crate::holders::Thread;
 use crate::memory::Memory;
 use pmdscope_telemetry::host::maps::Mapping;
 
@@ -172,6 +173,16 @@ impl Memory for CoreMemory {
     /// As they were when it ended; those that are not in the core file, too.
     fn maps(&self) -> Result<Vec<Mapping>, XrayError> {
         Ok(self.maps.clone())
+    }
+
+    /// Only the first one has a name: that of the process.
+    fn threads(&self) -> Vec<Thread> {
+        let thread = |thread: &CoreThread| {
+            let is_main = self.notes.pid == Some(thread.id);
+            let name = if is_main { self.notes.command.clone() } else { String::new() };
+            Thread { id: thread.id, is_main, name }
+        };
+        self.notes.threads.iter().map(thread).collect()
     }
 
     fn present(&self, range: Range<u64>) -> Result<Vec<Range<u64>>, XrayError> {

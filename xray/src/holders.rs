@@ -8,6 +8,7 @@ mod af_xdp;
 mod fields;
 mod heap;
 mod intervals;
+mod link_maps;
 #[cfg(test)]
 mod made_memory;
 mod modules;
@@ -61,7 +62,7 @@ impl HolderMap {
         builder.add(modules.iter().flat_map(Module::data).collect());
         let numbered = modules.iter().enumerate();
         builder.add(numbered.flat_map(|(number, module)| module.variables(number)).collect());
-        builder.add(threads::stacks(memory, maps, &modules, &sources.threads));
+        builder.add(threads::stacks(target, maps, &modules, &sources.threads));
         let elements = Elements::read(target);
         if !elements.is_whole {
             builder.problems.push(
@@ -74,7 +75,7 @@ impl HolderMap {
         let ports = queues::ports(target);
         builder.add(zones::memzones(target, &ports));
         builder.add(queues::queue_memory(target, &elements, &ports));
-        builder.af_xdp = AfXdpSockets::of_ports(target, &ports, &maps);
+        builder.af_xdp = AfXdpSockets::of_ports(target, &ports, maps);
         builder.add(builder.af_xdp.owned());
         let free = elements.iter().filter(|element| !element.is_used);
         let free = free.map(|element| (element.start, element.end));

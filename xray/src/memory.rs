@@ -14,6 +14,7 @@ use pmdscope_telemetry::host::start_ticks;
 
 use crate::budget::{Pacer, ReadBudget};
 use crate::error::XrayError;
+use crate::holders::Thread;
 use crate::pagemap;
 
 /// Most pieces of one call: `IOV_MAX` of Linux.
@@ -55,6 +56,11 @@ pub trait Memory: Debug + Send + Sync {
     /// The id of the process; `None` if it is none that runs, such as a core file.
     fn process(&self) -> Option<u32> {
         None
+    }
+
+    /// The threads that a core file has; those of a running process are in `/proc`.
+    fn threads(&self) -> Vec<Thread> {
+        Vec::new()
     }
 
     /// The parts of `range` that hold anything, ascending: all of it where that is not known. A page that

@@ -54,6 +54,11 @@ impl Intervals {
         Self::new(result)
     }
 
+    #[cfg(test)]
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Interval> {
+        self.0.iter()
+    }
+
     pub(super) fn renumber(&mut self, value: impl Fn(u32) -> u32) {
         self.0.iter_mut().for_each(|interval| interval.value = value(interval.value));
     }

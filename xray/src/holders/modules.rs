@@ -7,14 +7,12 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use object::elf::PF_W;
-use object::{
-    Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadCache, SectionKind, SegmentFlags,
-    SymbolKind,
-};
+use object::elf::{PF_W, PT_DYNAMIC, PT_TLS};
+use object::read::elf::ProgramHeader;
+use object::{Object, ObjectSegment, ObjectSymbol, ReadCache, ReadRef, SegmentFlags, SymbolKind};
 use pmdscope_profile::{file_name, load_bias, open_mapped_file};
 
-use super::{Owned, Variable};
+use super::{Owned, Variable, link_maps};
 use crate::Mapping;
 use crate::debug_info::places::{self, Places};
 use crate::debug_info::separate_files::SeparateFiles;
@@ -38,12 +36,13 @@ pub(super) struct Module {
     pub(super) is_executable: bool,
     /// What is added to addresses of the file for those of the process.
     bias: u64,
+    /// Its dynamic section, address of the process.
+    pub(super) dynamic: Option<u64>,
     /// Writable segments, addresses of the process.
     data: Vec<(u64, u64)>,
     /// Variables in them, addresses of the process.
     variables: Vec<Symbol>,
-    /// Where the file's initial thread-local storage ends, its alignment, and the variables in it by their
-    /// offsets from its begin.
+    /// Its thread-local storage.
     pub(super) tls: Option<ThreadLocals>,
     files: DebugFiles,
     places: OnceLock<Places>,
@@ -57,11 +56,22 @@ pub(super) struct Symbol {
     pub(super) name: String,
 }
 
-/// Thread-local variables of a file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct ThreadLocals {
+/// The program header of thread-local storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TlsSegment {
+    /// Bytes that the file initializes.
+    pub(super) file_bytes: u64,
     /// Bytes of each thread.
     pub(super) bytes: u64,
+    pub(super) alignment: u64,
+}
+
+/// Thread-local variables of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ThreadLocals {
+    pub(super) segment: TlsSegment,
+    /// Number of the module in the table of a thread, if it is certain.
+    pub(super) number: Option<u64>,
     /// Variables by their offsets in them.
     pub(super) variables: Vec<Symbol>,
 }
@@ -80,7 +90,9 @@ pub(super) fn modules(memory: &dyn Memory, pid: Option<u32>, maps: &[Mapping]) -
         module.is_executable = executable.as_ref() == Some(&module.name);
         Some(module)
     };
-    code.filter_map(module).collect()
+    let mut modules: Vec<Module> = code.filter_map(module).collect();
+    link_maps::number_thread_locals(memory, &mut modules);
+    modules
 }
 
 impl Module {
@@ -116,7 +128,9 @@ impl Module {
         variables.retain(|symbol| {
             data.iter().any(|data| data.0 <= symbol.start && symbol.end <= data.1)
         });
-        let tls = tls_bytes(&elf).map(|bytes| ThreadLocals { bytes, variables: locals });
+        let (dynamic, segment) = program_headers(&elf);
+        let dynamic = dynamic.map(|address| address.wrapping_add(bias));
+        let tls = segment.map(|segment| ThreadLocals { segment, number: None, variables: locals });
         drop(debug_elf);
         drop(debug_cache);
         drop(elf);
@@ -125,6 +139,7 @@ impl Module {
             name: file_name(&code.path),
             is_executable: false,
             bias,
+            dynamic,
             data,
             variables,
             tls,
@@ -205,15 +220,26 @@ fn writable<'data>(elf: &impl Object<'data>, bias: u64) -> Vec<(u64, u64)> {
     ranges
 }
 
-/// Bytes of thread-local storage of each thread.
-fn tls_bytes<'data>(elf: &impl Object<'data>) -> Option<u64> {
-    let is_tls = |kind| matches!(kind, SectionKind::Tls | SectionKind::UninitializedTls);
-    let (mut begin, mut end) = (None::<u64>, 0);
-    for section in elf.sections().filter(|section| is_tls(section.kind())) {
-        begin = Some(begin.map_or(section.address(), |begin| begin.min(section.address())));
-        end = section.address().checked_add(section.size())?.max(end);
+/// Address of the dynamic section in the file, and the thread-local storage.
+fn program_headers<'data, R: ReadRef<'data>>(
+    elf: &object::File<'data, R>,
+) -> (Option<u64>, Option<TlsSegment>) {
+    let object::File::Elf64(elf) = elf else { return (None, None) };
+    let (endian, mut dynamic, mut tls) = (elf.endian(), None, None);
+    for header in elf.elf_program_headers() {
+        match header.p_type(endian) {
+            PT_DYNAMIC => dynamic = Some(header.p_vaddr(endian)),
+            PT_TLS => {
+                tls = Some(TlsSegment {
+                    file_bytes: header.p_filesz(endian),
+                    bytes: header.p_memsz(endian),
+                    alignment: header.p_align(endian),
+                });
+            }
+            _ => {}
+        }
     }
-    end.checked_sub(begin?)
+    (dynamic, tls)
 }
 
 /// The file at the path of a mapping, if the memory of the app begins as it does: a core file says only

@@ -1,7 +1,9 @@
 //! Holders in this very process, and in memory that nobody made on purpose.
 
 use std::cell::Cell;
+use std::fs::File;
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
@@ -11,7 +13,7 @@ use proptest::prelude::*;
 use super::heap::tests::MadeHeap;
 use super::{HolderMap, HolderSources, Thread};
 use crate::layout::Layout;
-use crate::memory::ProcessMemory;
+use crate::memory::{ProcessMemory, read_u32};
 use crate::report::Holder;
 use crate::target::{Memzone, XrayTarget};
 
@@ -71,6 +73,38 @@ fn stacks_and_thread_local_variables_are_those_of_their_thread() {
     assert!(symbol.as_ref().is_some_and(|name| name.contains("HELD_BY_A_THREAD")), "{symbol:?}");
     drop(end);
     assert_eq!(worker.unwrap().join().unwrap(), 5);
+}
+
+/// The C library has one for the last error of each thread.
+#[test]
+fn thread_local_variables_of_libraries_have_names() {
+    const TOO_LONG: u32 = 36;
+    let (failed, end) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (tell, told) = (failed.clone(), end.clone());
+    let worker = thread::Builder::new().name("made-an-error".to_owned()).spawn(move || {
+        let error = File::open("x".repeat(5000)).unwrap_err();
+        tell.store(true, Ordering::SeqCst);
+        // Nothing else may fail.
+        while !told.load(Ordering::SeqCst) {
+            thread::yield_now();
+        }
+        error
+    });
+    while !failed.load(Ordering::SeqCst) {
+        thread::yield_now();
+    }
+    let pid = std::process::id();
+    let map = of_this_process();
+    let errno = Holder::ThreadLocal {
+        thread: "made-an-error".to_owned(),
+        symbol: Some("errno".to_owned()),
+    };
+    let place = map.owned.iter().find(|it| map.holders[it.value as usize].0 == errno);
+    let place = place.map(|it| it.start);
+    let value = place.map(|at| read_u32(&ProcessMemory::open(pid).unwrap(), at).unwrap());
+    end.store(true, Ordering::SeqCst);
+    assert_eq!(value, Some(TOO_LONG));
+    assert_eq!(worker.unwrap().join().unwrap().raw_os_error(), Some(36));
 }
 
 proptest! {

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use crate::memory::Memory;
+
 /// A thread of an app.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Thread {
@@ -10,7 +12,7 @@ pub struct Thread {
     pub id: u32,
     /// It is the first thread of the process.
     pub is_main: bool,
-    /// Its name.
+    /// Its name; empty if it is not known, as in a core file.
     pub name: String,
 }
 
@@ -24,6 +26,12 @@ pub struct HolderSources {
 }
 
 impl HolderSources {
+    /// Those of a running process or of a core file.
+    pub(crate) fn of_memory(memory: &dyn Memory) -> Self {
+        let of_core = || Self { pid: None, threads: memory.threads() };
+        memory.process().map_or_else(of_core, Self::of_process)
+    }
+
     /// Those of a running process. Threads that cannot be read are left out.
     pub fn of_process(pid: u32) -> Self {
         let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();

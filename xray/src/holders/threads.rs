@@ -8,11 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Owned;
 use super::fields::Fields;
-use super::modules::Module;
+use super::modules::{Module, ThreadLocals};
 use super::sources::Thread;
 use crate::Mapping;
 use crate::memory::Memory;
 use crate::report::Holder;
+use crate::target::XrayTarget;
 
 /// Offsets in `struct pthread` of glibc, which have not changed since 2.4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,12 +42,26 @@ const PTHREAD_BYTES: u64 = 2304;
 /// What of the data of a module is searched for the begin of a list.
 const MOST_SEARCHED: u64 = 1 << 20;
 
+/// Number of the lcore, of each thread: `RTE_PER_LCORE(_lcore_id)`.
+const LCORE_ID: &str = "per_lcore__lcore_id";
+
 /// More threads are not followed.
 const MOST_THREADS: usize = 1 << 16;
 
 /// Most blocks of thread-local storage of a thread, and how far below its structure they begin.
 const MOST_BLOCKS: u64 = 1024;
 const MOST_LOCAL_BYTES: u64 = 1 << 24;
+
+/// An entry of the dynamic thread vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Block {
+    address: u64,
+    /// 0 for a block below the structure of the thread.
+    to_free: u64,
+}
+
+/// A block that is not allocated yet.
+const NO_BLOCK: u64 = u64::MAX;
 
 /// A thread whose structure was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,15 +73,18 @@ struct Found {
     stack: Option<(u64, u64)>,
     /// Its blocks of thread-local storage below the structure, by number of the module.
     blocks: BTreeMap<u64, u64>,
+    /// Those that were allocated when they were first used, as for libraries that were loaded later.
+    allocated: BTreeMap<u64, u64>,
 }
 
 /// The stacks and the thread-local storage of these threads. What of a thread cannot be told is left out.
 pub(super) fn stacks(
-    memory: &dyn Memory,
+    target: &XrayTarget,
     maps: &[Mapping],
     modules: &[Module],
     threads: &[Thread],
 ) -> Vec<Owned> {
+    let memory = target.memory.as_ref();
     let tids: BTreeSet<u32> = threads.iter().map(|thread| thread.id).collect();
     let data = library_data(modules);
     let search = |layout| ThreadSearch { memory, maps, layout, tids: &tids }.run(&data);
@@ -74,19 +92,32 @@ pub(super) fn stacks(
     if found.is_empty() {
         found = search(ARM64);
     }
-    let executable = modules.iter().find(|module| module.is_executable);
+    let locals = thread_locals(modules);
     let mut owned = Vec::new();
     for thread in threads {
-        if let Some(found) = found.iter().find(|found| found.tid == thread.id) {
-            owned.extend(found.owned(maps, &thread.name, executable));
-        }
+        let found = found.iter().find(|found| found.tid == thread.id);
+        let lcore = || found?.lcore(memory, &locals).filter(|id| *id < target.layout.max_lcore);
+        let name = match thread.name.as_str() {
+            "" => lcore().map_or(thread.id.to_string(), |lcore| format!("lcore {lcore}")),
+            name => name.to_owned(),
+        };
+        owned.extend(found.into_iter().flat_map(|found| found.owned(maps, &name, &locals)));
         if thread.is_main {
             let stack = maps.iter().find(|mapping| mapping.path == "[stack]");
-            let holder = Holder::Stack { thread: thread.name.clone() };
+            let holder = Holder::Stack { thread: name };
             owned.extend(stack.map(|stack| Owned::new(stack.start, stack.end, holder)));
         }
     }
     owned
+}
+
+/// Thread-local storage of modules, by their numbers. The executable has the first, if it has any.
+fn thread_locals(modules: &[Module]) -> BTreeMap<u64, &ThreadLocals> {
+    let numbered = modules.iter().filter_map(|module| {
+        let locals = module.tls.as_ref()?;
+        Some((locals.number.or(module.is_executable.then_some(1))?, locals))
+    });
+    numbered.collect()
 }
 
 /// Where lists of threads can begin: in the C library and the dynamic linker; of an app that is linked
@@ -183,13 +214,21 @@ impl ThreadSearch<'_> {
         let mapping = self.maps[..behind].last().filter(|mapping| mapping.contains(pthread))?;
         let bytes = PTHREAD_BYTES.min(mapping.end - pthread);
         let fields = Fields::read(self.memory, pthread, bytes)?;
+        let vector = self.layout.head.and_then(|head| self.vector(fields.u64(head.dtv)?));
+        let vector = vector.unwrap_or_default();
+        let is_below = |address: u64| {
+            let below = pthread.checked_sub(address);
+            below.is_some_and(|below| (1..MOST_LOCAL_BYTES).contains(&below))
+        };
+        let blocks = vector.iter().filter(|(_, it)| it.to_free == 0 && is_below(it.address));
+        let allocated = vector.iter().filter(|(_, it)| it.to_free != 0);
+        let address = |(module, block): (&u64, &Block)| (*module, block.address);
         Some(Found {
             tid: fields.u32(self.layout.tid)?,
             pthread,
             stack: self.stack(&fields, pthread),
-            blocks: self.layout.head.map_or_else(BTreeMap::new, |head| {
-                fields.u64(head.dtv).map(|dtv| self.blocks(dtv, pthread)).unwrap_or_default()
-            }),
+            blocks: blocks.map(address).collect(),
+            allocated: allocated.map(address).collect(),
         })
     }
 
@@ -212,24 +251,25 @@ impl ThreadSearch<'_> {
 
     /// The dynamic thread vector: pairs of an address and what to free, by number of the module. Its length
     /// stands before it.
-    fn blocks(&self, dtv: u64, pthread: u64) -> BTreeMap<u64, u64> {
-        let read = || {
-            let count = self.word(dtv.checked_sub(16)?)?.min(MOST_BLOCKS);
-            let fields = Fields::read(self.memory, dtv, (count + 1) * 16)?;
-            let is_below = |address: &u64| {
-                pthread
-                    .checked_sub(*address)
-                    .is_some_and(|below| (1..MOST_LOCAL_BYTES).contains(&below))
-            };
-            let block = |module: u64| Some((module, fields.u64(module * 16).filter(is_below)?));
-            Some((1..=count).filter_map(block).collect())
+    fn vector(&self, dtv: u64) -> Option<BTreeMap<u64, Block>> {
+        let count = self.word(dtv.checked_sub(16)?)?.min(MOST_BLOCKS);
+        let fields = Fields::read(self.memory, dtv, (count + 1) * 16)?;
+        let block = |module: u64| {
+            let (address, to_free) = (fields.u64(module * 16)?, fields.u64(module * 16 + 8)?);
+            let is_set = address != 0 && address != NO_BLOCK;
+            is_set.then_some((module, Block { address, to_free }))
         };
-        read().unwrap_or_default()
+        Some((1..=count).filter_map(block).collect())
     }
 }
 
 impl Found {
-    fn owned(&self, maps: &[Mapping], name: &str, executable: Option<&Module>) -> Vec<Owned> {
+    fn owned(
+        &self,
+        maps: &[Mapping],
+        name: &str,
+        locals: &BTreeMap<u64, &ThreadLocals>,
+    ) -> Vec<Owned> {
         let mapping = maps.iter().find(|mapping| mapping.contains(self.pthread));
         let Some(mapping) = mapping else { return Vec::new() };
         let (bottom, top) = self.stack.unwrap_or((mapping.start, self.pthread + PTHREAD_BYTES));
@@ -244,7 +284,7 @@ impl Found {
         }
         // The structure of the main thread is alone in its mapping, without a stack.
         let mut at = local;
-        for (start, end, symbol) in self.variables(executable) {
+        for (start, end, symbol) in self.variables(&self.blocks, locals) {
             if start >= at && end <= self.pthread {
                 owned.push(Owned::new(at, start, thread_local(None)));
                 owned.push(Owned::new(start, end, thread_local(Some(symbol))));
@@ -252,24 +292,47 @@ impl Found {
             }
         }
         owned.push(Owned::new(at, top.min(mapping.end), thread_local(None)));
+        let allocated = self.variables(&self.allocated, locals).into_iter();
+        owned.extend(
+            allocated
+                .map(|(start, end, symbol)| Owned::new(start, end, thread_local(Some(symbol)))),
+        );
         owned
     }
 
-    /// Thread-local variables of the executable, the first module: its block ends below the structure.
-    fn variables(&self, executable: Option<&Module>) -> Vec<(u64, u64, String)> {
-        let of_block = || {
-            let locals = executable?.tls.as_ref()?;
-            let block = *self.blocks.get(&1)?;
-            let gap = self.pthread.checked_sub(block.checked_add(locals.bytes)?)?;
-            let variable = |symbol: &super::modules::Symbol| {
-                let end = symbol.end.min(locals.bytes);
-                (block + symbol.start.min(end), block + end, symbol.name.clone())
+    /// Thread-local variables in these blocks, by address.
+    fn variables(
+        &self,
+        blocks: &BTreeMap<u64, u64>,
+        locals: &BTreeMap<u64, &ThreadLocals>,
+    ) -> Vec<(u64, u64, String)> {
+        let mut variables = Vec::new();
+        for (number, block) in blocks {
+            let Some(locals) = locals.get(number).filter(|it| self.is_certain(it, *block)) else {
+                continue;
             };
-            (gap < 4096).then(|| locals.variables.iter().map(variable).collect::<Vec<_>>())
-        };
-        let mut variables = of_block().unwrap_or_default();
+            variables.extend(locals.variables.iter().map(|symbol| {
+                let end = symbol.end.min(locals.segment.bytes);
+                let start = symbol.start.min(end);
+                (block.saturating_add(start), block.saturating_add(end), symbol.name.clone())
+            }));
+        }
         variables.sort_by_key(|(start, ..)| *start);
         variables
+    }
+
+    /// Whether a block is of this module. That of the executable, the first one, ends below the structure.
+    fn is_certain(&self, locals: &ThreadLocals, block: u64) -> bool {
+        let gap = || self.pthread.checked_sub(block.checked_add(locals.segment.bytes)?);
+        locals.number.is_some() || gap().is_some_and(|gap| gap < 4096)
+    }
+
+    /// The lcore that the EAL made of the thread.
+    fn lcore(&self, memory: &dyn Memory, locals: &BTreeMap<u64, &ThreadLocals>) -> Option<u32> {
+        let blocks = [&self.blocks, &self.allocated];
+        let mut variables = blocks.into_iter().flat_map(|blocks| self.variables(blocks, locals));
+        let (address, ..) = variables.find(|(.., name)| name == LCORE_ID)?;
+        Fields::read(memory, address, 4)?.u32(0)
     }
 }
 

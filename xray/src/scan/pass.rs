@@ -104,8 +104,7 @@ impl Scanner<'_> {
     pub(super) fn pass(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Pass, XrayError> {
         let memory = &*self.target.memory;
         let free_before = self.free()?;
-        let sources =
-            memory.process().map_or_else(HolderSources::default, HolderSources::of_process);
+        let sources = HolderSources::of_memory(memory);
         let maps = memory.maps()?;
         let holders = HolderMap::new(self.target, &sources, &maps);
         let not_judged = process::kept_otherwise(self.target, holders.af_xdp());
