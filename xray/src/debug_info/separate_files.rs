@@ -169,7 +169,7 @@ mod tests {
         let cache = ReadCache::new(&file);
         let elf = object::File::parse(&cache).unwrap();
         let id = elf.build_id().unwrap().unwrap();
-        let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+        let id = id.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
         (format!("usr/lib/debug/.build-id/{}", &id[..2]), format!("{}.debug", &id[2..]))
     }
 
