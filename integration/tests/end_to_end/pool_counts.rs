@@ -29,6 +29,12 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("xray_counts_pools_on_stacks", Needs::Testpmd, stacks),
         trial("xray_counts_a_busy_pool", Needs::Testpmd, busy),
         trial("the_exporter_counts_pools_when_told_to", Needs::Testpmd, exported),
+        trial("a_recording_replays_counts_of_pools", Needs::Testpmd, recorded),
+        trial_unless(
+            "the_services_count_pools_with_the_rights_of_their_drop_in",
+            Needs::Testpmd.missing().or_else(|| missing_program(&["setpriv"])),
+            services,
+        ),
         trial_unless(
             "without_the_right_to_read_memory_the_rest_is_shown",
             Needs::Testpmd.missing().or_else(|| missing_program(&["setpriv"])),
@@ -182,6 +188,75 @@ fn exported(scratch: &Scratch) -> Result<()> {
     }
     let cached = value(&metrics, "dpdk_mempool_lcore_cached_objects");
     ensure!(cached.len() == in_use.caches.len(), "{in_use:?}: {metrics}");
+    Ok(())
+}
+
+/// What `record --xray` wrote is shown when the app has ended.
+fn recorded(scratch: &Scratch) -> Result<()> {
+    let mut testpmd = Testpmd::start(scratch, LOOP)?;
+    loop_and_stop(&mut testpmd)?;
+    let (app, expected) = (testpmd.app().to_owned(), dump(&mut testpmd)?);
+    let file = scratch.path("pools.jsonl.zst");
+    let file = file.to_str().context("path")?;
+    let mut counted = Value::Null;
+    wait_until("counts in a recording", LIMIT, || {
+        let record = ["record", "--xray", "-a", &app, "-i", "0.1", "--for", "1", "-q", "-w", file];
+        pmdscope(scratch, &record, &[0])?;
+        let replay = ["top", "--once", "--json", "--replay", file];
+        counted = pmdscope_json(scratch, &replay, &[0])?["apps"][0]["model"]["sample"].take();
+        let complete = counted["pools"][0]["occupancy"].is_object() && in_time(&counted);
+        // The next round takes its name.
+        if !complete {
+            std::fs::remove_file(file)?;
+        }
+        Ok(complete)
+    })?;
+    drop(testpmd);
+    judged(&counted, &expected)?;
+    let text = pmdscope(scratch, &["top", "--once", "--replay", file], &[0])?;
+    ensure!(text.contains("counted via xray"), "{text}");
+    let check = pmdscope(scratch, &["check", "--replay", file], &[0, 1])?;
+    ensure!(check.contains("ok: 1 app") || check.contains(&app), "{check}");
+    Ok(())
+}
+
+/// The capabilities that a file of systemd gives.
+fn capabilities(unit: &str) -> Result<Vec<String>> {
+    let path = programs::root().join("systemd").join(unit);
+    let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let given = text.lines().filter_map(|line| line.strip_prefix("AmbientCapabilities="));
+    let names = given.flat_map(str::split_whitespace).filter_map(|name| name.strip_prefix("CAP_"));
+    Ok(names.map(str::to_lowercase).collect())
+}
+
+/// Another user than that of the app, with the capabilities of the service, without and with its drop-in.
+fn services(scratch: &Scratch) -> Result<()> {
+    let mut testpmd = Testpmd::start(scratch, LOOP)?;
+    loop_and_stop(&mut testpmd)?;
+    let app = testpmd.app().to_owned();
+    let metrics = |files: &[&str]| -> Result<String> {
+        let lists = files.iter().map(|file| capabilities(file)).collect::<Result<Vec<_>>>()?;
+        let rights: Vec<_> = lists.concat().iter().map(|name| format!(",+{name}")).collect();
+        let rights = rights.concat();
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"]);
+        for set in ["inh-caps", "ambient-caps", "bounding-set"] {
+            command.arg(format!("--{set}=-all{rights}"));
+        }
+        command.arg(programs::pmdscope()?).args(["export", "--once", "--xray"]);
+        let (code, out, err) = run(&mut command, scratch.dir(), LIMIT)?;
+        ensure!(code == 0, "{code}: {err}");
+        Ok(out)
+    };
+    let in_use = format!("dpdk_mempool_objects_in_use{{app=\"{app}\"");
+    let without = metrics(&["pmdscope-export.service"])?;
+    let partial = format!("dpdk_collect_partial{{app=\"{app}\"}} 1");
+    ensure!(without.contains(&partial) && !without.contains(&in_use), "{without}");
+    wait_until("counts with the drop-in", LIMIT, || {
+        Ok(metrics(&["pmdscope-export.service", "xray.conf"])?.contains(&in_use))
+    })?;
+    let recorder = capabilities("pmdscope-record.service")?;
+    ensure!(recorder == capabilities("pmdscope-export.service")?, "{recorder:?}");
     Ok(())
 }
 
