@@ -5,7 +5,7 @@
 /*
  * pmdscope-hostile-app [EAL options] -- MODE [MS]: an app without libpmdscope that loses no mbuf and
  * makes it hard to see that: it overwrites its own structures with garbage and puts them right
- * again, moves mbufs, changes its mappings, or ends. It holds NB_HELD mbufs all the time.
+ * again, moves mbufs, changes its mappings, destroys a pool, or ends. It holds NB_HELD mbufs all the time.
  */
 
 #include <signal.h>
@@ -193,6 +193,21 @@ move_mbufs(void)
 	}
 }
 
+/* A second pool, from which it holds mbufs, is made and destroyed again and again. */
+static void
+renew_pool(void)
+{
+	struct rte_mbuf *few[NB_HELD / 4];
+	struct rte_mempool *second = rte_pktmbuf_pool_create("second", NB_MBUFS / 4, 64, 0,
+			RTE_MBUF_DEFAULT_BUF_SIZE, (int)rte_socket_id());
+
+	if (second == NULL || rte_pktmbuf_alloc_bulk(second, few, RTE_DIM(few)) != 0)
+		rte_exit(1, "second pool: %s\n", rte_strerror(rte_errno));
+	rte_delay_us_sleep(random64() % (20 * ROUND_US));
+	rte_pktmbuf_free_bulk(few, RTE_DIM(few));
+	rte_mempool_free(second);
+}
+
 static void
 end_soon(void)
 {
@@ -222,6 +237,7 @@ static const struct {
 	{ "move", move_mbufs },
 	{ "names", spoil_names },
 	{ "numbers", spoil_numbers },
+	{ "pools", renew_pool },
 	{ "ring", spoil_ring },
 };
 

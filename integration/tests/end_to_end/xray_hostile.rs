@@ -1,6 +1,8 @@
 //! X-ray of apps that rewrite themselves or end while they are read: it ends in time, never by a panic,
 //! and never tells of a loss that is none.
 
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -10,13 +12,15 @@ use libtest_mimic::Trial;
 use pmdscope_integration::process::{Process, run, wait_until};
 use pmdscope_integration::programs;
 use pmdscope_integration::scratch::Scratch;
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::{LIMIT, Needs, number, trial, trial_of};
 use crate::xray::{adds_up, brief, pools, scan_args};
 
 /// What the app spoils, or does, in an endless loop.
-const MODES: [&str; 8] = ["numbers", "names", "lists", "ring", "caches", "mbufs", "maps", "move"];
+const MODES: [&str; 9] =
+    ["numbers", "names", "lists", "ring", "caches", "mbufs", "maps", "move", "pools"];
 /// Scans of each where `PMDSCOPE_XRAY_ROUNDS` does not say.
 const ROUNDS: u64 = 1;
 /// Bounded also on a busy machine.
@@ -29,6 +33,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     });
     let mut trials: Vec<_> = spoiled.collect();
     trials.push(trial("xray_survives_apps_that_end_under_it", Needs::Apps, ending));
+    trials.push(trial("xray_refuses_an_unknown_release", Needs::Apps, unknown_release));
     trials
 }
 
@@ -103,6 +108,28 @@ fn ending(_: &Scratch) -> Result<()> {
         }
     }
     eprintln!("{ended} apps ended before or during their scan");
+    Ok(())
+}
+
+/// Where the version is in the file `config`, behind the magic number, and `RTE_VERSION_NUM(99, 11, 0, 99)`.
+const VERSION: (u64, u32) = (4, 0x630b_0063);
+
+/// An app of a release to come. It is stopped, because its telemetry would tell the true one.
+fn unknown_release(scratch: &Scratch) -> Result<()> {
+    let (app, process) = start(scratch, &["move"])?;
+    let path = format!("/var/run/dpdk/{app}/config");
+    let config = OpenOptions::new().write(true).open(&path).context(path)?;
+    config.write_all_at(&VERSION.1.to_le_bytes(), VERSION.0)?;
+    process.signal(Signal::STOP)?;
+    let mut command = Command::new(programs::pmdscope()?);
+    let scanned = run(command.args(scan_args(&app)), scratch.dir(), LONGEST);
+    process.signal(Signal::CONT)?;
+    let (code, out, err) = scanned?;
+    ensure!(code == 1, "exit code {code}: {out}{err}");
+    let leaks: Value = serde_json::from_str(&out).context(err)?;
+    let why = leaks["apps"][0]["scan_error"].as_str().context("scan_error")?;
+    let told = "the layout of DPDK 99.11.0 in this app is not known: releases 21.11 to ";
+    ensure!(why.starts_with(told) && why.ends_with(" are known"), "{why}");
     Ok(())
 }
 
