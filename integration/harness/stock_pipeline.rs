@@ -120,8 +120,20 @@ impl StockPipeline {
     /// # Errors
     /// When it does not start.
     pub fn start(scratch: &Scratch, setup: StockSetup<'_>) -> Result<Self> {
+        let command = Command::new(programs::stock_pipeline(setup.stripped)?);
+        Self::start_command(scratch, command, setup)
+    }
+
+    /// The same of another build: `command` starts it, without arguments of its own.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn start_command(
+        scratch: &Scratch,
+        mut command: Command,
+        setup: StockSetup<'_>,
+    ) -> Result<Self> {
         let app = scratch.prefix("stock");
-        let mut command = Command::new(programs::stock_pipeline(setup.stripped)?);
         // A core file goes there.
         command.current_dir(scratch.dir());
         command.args(["--lcores", setup.lcores, "--no-pci", "--file-prefix", &app]);

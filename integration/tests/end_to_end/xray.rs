@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::support::{Needs, number, pmdscope_json, trial, trial_of};
 
 /// Bugs that lose mbufs, each as a real app had it.
-const FAULTS: [&str; 7] = [
+pub(crate) const FAULTS: [&str; 7] = [
     "tx-reject",
     "off-by-one",
     "early-return",
@@ -21,7 +21,7 @@ const FAULTS: [&str; 7] = [
     "double-queue",
 ];
 /// Enough of a bug to tell a count from an accident.
-const ENOUGH: u64 = 20;
+pub(crate) const ENOUGH: u64 = 20;
 const PACKETS: &str = "pipeline_packets";
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -93,7 +93,7 @@ fn pool<'a>(scan: &'a Value, name: &str) -> Result<&'a Value> {
 }
 
 /// At rest nothing moves: each mbuf is judged, and rightly.
-fn agrees(scan: &Value, truth: &Truth) -> Result<()> {
+pub(crate) fn agrees(scan: &Value, truth: &Truth) -> Result<()> {
     for (name, known) in &truth.pools {
         let pool = pool(scan, name)?;
         let lost = number(pool, "lost")?;
