@@ -56,14 +56,16 @@ fn start_with(scratch: &Scratch, more: &[&str]) -> Result<(StockPipeline, Truth,
 /// All lost packets of an app that cannot name them itself, and no others.
 fn lost_packets(scratch: &Scratch) -> Result<()> {
     let (app, truth, summary) = start(scratch)?;
-    let text = pmdscope(scratch, &["leaks", "-a", app.app()], &[1])?;
+    let leaks = ["leaks", "-a", app.app(), "-i", "0.1", "--scan-interval", "0.2"];
+    let text = pmdscope(scratch, &leaks, &[1])?;
     let row = text.lines().find(|line| line.starts_with(POOL)).context("no row of the pool")?;
     let lost = format!("!{}", truth.lost());
     ensure!(row.contains(&lost) && row.contains("198.18.0.1"), "not {lost} in {text}");
 
     let file = scratch.path("lost.pcapng");
     let name = file.display().to_string();
-    pmdscope(scratch, &["leaks", "-a", app.app(), "--write", &name, "-N", "4096"], &[1])?;
+    let write = ["--write", &name, "-N", "4096"];
+    pmdscope(scratch, &[&leaks[..], &write].concat(), &[1])?;
     let packets = tshark_fields(&file, &["frame.comment", "ip.dst"])?;
     ensure!(packets.len() as u64 == truth.lost(), "{} of {}", packets.len(), truth.lost());
     let right = |packet: &Vec<String>| {
@@ -72,7 +74,7 @@ fn lost_packets(scratch: &Scratch) -> Result<()> {
             && packet[1] == "198.18.0.1"
     };
     ensure!(packets.iter().all(right), "{packets:?}");
-    saved(scratch, app.app(), &truth)?;
+    saved(scratch, app.app(), &leaks, &truth)?;
 
     app.go_on()?;
     let mut app = app;
@@ -89,11 +91,11 @@ fn lost_packets(scratch: &Scratch) -> Result<()> {
 }
 
 /// A bundle has all reports from one round of scans.
-fn saved(scratch: &Scratch, app: &str, truth: &Truth) -> Result<()> {
+fn saved(scratch: &Scratch, app: &str, leaks: &[&str], truth: &Truth) -> Result<()> {
     let (dir, file) = (scratch.path("reports"), scratch.path("reports/lost.pcapng"));
     let (to, packets) = (dir.display().to_string(), file.display().to_string());
-    let args = ["leaks", "-a", app, "--save", &to, "--save-packets", app, &packets, "-N", "4096"];
-    let printed = pmdscope(scratch, &args, &[1])?;
+    let save = ["--save", &to, "--save-packets", app, &packets, "-N", "4096"];
+    let printed = pmdscope(scratch, &[leaks, &save].concat(), &[1])?;
     ensure!(printed.is_empty(), "{printed}");
     let json: Value = serde_json::from_str(&fs::read_to_string(dir.join("leaks.json"))?)?;
     ensure!(lost(&json)? == truth.lost(), "not {} in {json:#}", truth.lost());
