@@ -127,7 +127,7 @@ fn each_mode(scratch: &Scratch, testpmd: &mut Testpmd) -> Result<()> {
     Ok(())
 }
 
-/// Ports go down and up under the scans.
+/// Ports go down and up under the scans, each time with another number of queues.
 fn restarts(scratch: &Scratch) -> Result<()> {
     let setup = Setup { eal: ORDINARY, ..Setup::FLAT_OUT };
     let mut testpmd = Testpmd::start(scratch, setup)?;
@@ -137,10 +137,14 @@ fn restarts(scratch: &Scratch) -> Result<()> {
     thread::scope(|scope| {
         let scans =
             scope.spawn(|| (0..scans).try_for_each(|_| scan_clean(scratch, &app).map(drop)));
-        while !scans.is_finished() {
+        for queues in [2_u64, 1].iter().cycle().take_while(|_| !scans.is_finished()) {
             stop(&mut testpmd)?;
             testpmd.console("port stop all", "Done")?;
+            testpmd.process.type_line(&format!("port config all rxq {queues}"))?;
+            testpmd.process.type_line(&format!("port config all txq {queues}"))?;
             testpmd.console("port start all", "Done")?;
+            let now = telemetry::number(&app, "/ethdev/info,0", "nb_rx_queues")?;
+            ensure!(now == *queues, "{now} RX queues, not {queues}");
             testpmd.process.type_line("start")?;
             thread::sleep(Duration::from_millis(50));
         }
