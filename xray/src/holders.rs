@@ -122,7 +122,7 @@ impl HolderMap {
         self.meaningless.find(address).is_none()
     }
 
-    /// The AF_XDP sockets of its ports, which have references that are no pointers.
+    /// The `AF_XDP` sockets of its ports, which have references that are no pointers.
     pub(crate) fn af_xdp(&self) -> &AfXdpSockets {
         &self.af_xdp
     }

@@ -1,4 +1,4 @@
-//! Rings that ports of the driver net_af_xdp share with the kernel. Mbufs stand in them as offsets from the
+//! Rings that ports of the driver `net_af_xdp` share with the kernel. Mbufs stand in them as offsets from the
 //! memory of their pool (the umem of the socket), not as pointers.
 //!
 //! The structures of the driver are private, but their begin has not changed since 21.11. They are
@@ -63,7 +63,7 @@ const MOST_READS: usize = 3;
 /// Bits of an entry that are the offset of the buffer; in the others, that of the packet in it may stand.
 const BUFFER_MASK: u64 = (1 << 48) - 1;
 
-/// The AF_XDP sockets of an app's ports.
+/// The `AF_XDP` sockets of an app's ports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AfXdpSockets {
     rings: Vec<Ring>,

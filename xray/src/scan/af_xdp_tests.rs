@@ -1,4 +1,4 @@
-//! Scans of a made-up app with a port of net_af_xdp.
+//! Scans of a made-up app with a port of `net_af_xdp`.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
