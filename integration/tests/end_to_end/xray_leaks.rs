@@ -41,13 +41,9 @@ fn no_core_files() -> Option<Missing> {
 }
 
 fn start(scratch: &Scratch) -> Result<(StockPipeline, Truth, PathBuf)> {
-    start_with(scratch, &[])
-}
-
-fn start_with(scratch: &Scratch, more: &[&str]) -> Result<(StockPipeline, Truth, PathBuf)> {
     let summary = scratch.path("summary.json");
     let name = summary.display().to_string();
-    let args = [&["--fault", FAULT, "--json", &name], more].concat();
+    let args = ["--fault", FAULT, "--json", &name];
     let mut app = StockPipeline::start(scratch, StockSetup { args: &args, ..StockSetup::PLAIN })?;
     let truth = app.rest_with_lost(ENOUGH)?;
     Ok((app, truth, summary))
@@ -145,13 +141,6 @@ fn core_file(scratch: &Scratch) -> Result<()> {
     let name = core.display().to_string();
     let leaks = pmdscope_json(scratch, &["leaks", "--core", &name, "--json"], &[1])?;
     ensure!(lost(&leaks)? == truth.lost(), "not {} in {leaks:#}", truth.lost());
-    for kind in ["stack", "thread_local"] {
-        let of_worker =
-            |it: &&Value| it["holder"]["kind"] == kind && it["holder"]["thread"] == "lcore 1";
-        let pools = pools(&leaks["apps"][0]["scan"])?.iter();
-        let holders = pools.filter_map(|pool| pool["holders"].as_array()).flatten();
-        ensure!(holders.filter(of_worker).count() > 0, "no {kind} of the worker: {leaks:#}");
-    }
     let explained = pmdscope(scratch, &["leaks", "--core", &name, "--explain", POOL], &[1])?;
     ensure!(explained.contains("all mbufs of the pool"), "{explained}");
     fs::remove_file(core)?;
@@ -171,7 +160,7 @@ fn pmdscope_failure(scratch: &Scratch, args: &[&str]) -> Result<String> {
 }
 
 fn aborted(scratch: &Scratch, filter: &str) -> Result<(StockPipeline, Truth, PathBuf)> {
-    let (mut app, truth, _) = start_with(scratch, &["--hold-places"])?;
+    let (mut app, truth, _) = start(scratch)?;
     let pid = app.process.pid();
     fs::write(format!("/proc/{pid}/coredump_filter"), filter)?;
     let process = i32::try_from(pid).ok().and_then(Pid::from_raw).context("pid")?;
