@@ -35,6 +35,7 @@ mod pool_counts;
 mod recorder;
 mod recording;
 mod reflector;
+mod releases;
 mod stock;
 mod stolen;
 mod support;
@@ -139,6 +140,7 @@ fn one_by_one() -> Vec<Trial> {
         demo::trials(),
         doctor::trials(),
         reflector::trials(),
+        releases::trials(),
         xdp::trials(),
         generator::trials(),
         xray::trials(),

@@ -19,7 +19,7 @@ use crate::xray::{ENOUGH, FAULTS, agrees, brief, pools, scan};
 use crate::xray_clean::{ORDINARY, await_sent, await_traffic, judged_clean, stop};
 
 /// Directories with a build or an installation of DPDK, or the root of another distribution that has one.
-const VARIABLE: &str = "PMDSCOPE_DPDK_RELEASES";
+pub(crate) const VARIABLE: &str = "PMDSCOPE_DPDK_RELEASES";
 
 /// Longest time to compile the leaky app.
 const BUILD: Duration = Duration::from_secs(180);
@@ -154,7 +154,7 @@ fn chrooted(root: &Path, scratch: &Scratch, program: &str) -> Command {
 }
 
 /// What starts the testpmd of a release.
-fn command(scratch: &Scratch, place: &Path) -> Result<Command> {
+pub(crate) fn command(scratch: &Scratch, place: &Path) -> Result<Command> {
     let programs = ["build/app/dpdk-testpmd", "bin/dpdk-testpmd"].map(|path| place.join(path));
     // In the root of a distribution /bin is often a link to /usr/bin.
     if is_root(place) {

@@ -1,0 +1,107 @@
+//! Other releases of DPDK, where `PMDSCOPE_DPDK_RELEASES` names them: their testpmd is observed, and captured
+//! from by a helper that was built with them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::Trial;
+use pmdscope_integration::process::{run, wait_until};
+use pmdscope_integration::programs;
+use pmdscope_integration::scratch::Scratch;
+use pmdscope_integration::telemetry;
+use pmdscope_integration::testpmd::{Setup, Testpmd};
+use serde_json::Value;
+
+use crate::support::{LIMIT, Missing, Needs, pmdscope_json, told, trial_unless};
+use crate::xray_clean::{ORDINARY, await_sent};
+use crate::xray_releases::{VARIABLE, command};
+
+/// The helper of a release, where its directory has one.
+const HELPER: &str = "pdump";
+
+/// An app that sends UDP.
+const SENDING: Setup<'_> =
+    Setup { args: &["--forward-mode=txonly", "--auto-start"], ..Setup::FLAT_OUT };
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let named = !places().is_empty();
+    let unset = || Missing::Machine(format!("{VARIABLE} names no other release of DPDK"));
+    let observed = Needs::Apps.missing().or_else(|| (!named).then(unset));
+    let none = || {
+        let how = "pmdscope-pdump-build -o DIR/pdump DIR";
+        Missing::Machine(format!("no DIR of {VARIABLE} has a helper: `{how}` builds one"))
+    };
+    let has_helper = || places().iter().any(|place| place.join(HELPER).exists());
+    let captured = Needs::Pdump.missing().or_else(|| (!has_helper()).then(none));
+    vec![
+        trial_unless("releases_are_observed", observed, |_| each(&places(), observe)),
+        trial_unless("releases_are_captured_from", captured, |_| {
+            let places: Vec<_> =
+                places().into_iter().filter(|place| place.join(HELPER).exists()).collect();
+            each(&places, capture)
+        }),
+    ]
+}
+
+fn places() -> Vec<PathBuf> {
+    let named = std::env::var_os(VARIABLE);
+    named.iter().flat_map(std::env::split_paths).collect()
+}
+
+fn each(places: &[PathBuf], test: fn(&Scratch, &Path) -> Result<()>) -> Result<()> {
+    let mut failed = Vec::new();
+    for place in places {
+        let result = Scratch::new().and_then(|scratch| test(&scratch, place));
+        if let Err(error) = result {
+            failed.push(format!("{}: {error:#}", place.display()));
+        }
+    }
+    ensure!(failed.is_empty(), "{}", failed.join("\n"));
+    Ok(())
+}
+
+/// What it tells is what pmdscope shows.
+fn observe(scratch: &Scratch, place: &Path) -> Result<()> {
+    let setup = Setup { eal: ORDINARY, ..SENDING };
+    let testpmd = Testpmd::start_command(scratch, command(place)?, setup)?;
+    await_sent(testpmd.app(), 0)?;
+    let info = telemetry::ask(testpmd.app(), "/info")?;
+    let top = pmdscope_json(scratch, &["top", "--once", "--json", "-a", testpmd.app()], &[0])?;
+    let sample = &top["apps"][0]["model"]["sample"];
+    ensure!(sample["app"]["dpdk_version"] == info["version"], "{info}: {}", sample["app"]);
+    let port = &sample["ports"][0];
+    ensure!(port["device"] == "net_null0", "{port}");
+    ensure!(port["stats"]["tx_packets"].as_u64().is_some_and(|sent| sent > 0), "{port}");
+    Ok(())
+}
+
+/// Packets come, and the heap of the app is as it was, to the byte.
+fn capture(scratch: &Scratch, place: &Path) -> Result<()> {
+    let testpmd = Testpmd::start_command(scratch, command(place)?, SENDING)?;
+    await_sent(testpmd.app(), 0)?;
+    let before = heap(&testpmd)?;
+    let interface = format!("{}:0", testpmd.app());
+    let file = scratch.path("release.pcapng").display().to_string();
+    let pmdscope = |args: &[&str]| {
+        let mut command = Command::new(programs::pmdscope()?);
+        command.args(args).env("PMDSCOPE_PDUMP", place.join(HELPER));
+        run(&mut command, scratch.dir(), LIMIT)
+    };
+    let (code, _, report) = pmdscope(&["capture", "-i", &interface, "-c", "100", "-w", &file])?;
+    ensure!(code == 0 && told(&report, "packets captured")? == 100, "capture: {code}: {report}");
+    let (code, table, errors) = pmdscope(&["netstat", "-a", testpmd.app(), "--for", "1s"])?;
+    ensure!(code == 0 && table.contains("198.18.0.1"), "netstat: {code}: {table}{errors}");
+    let mut after = before.clone();
+    let back = wait_until("the heap to be as before", LIMIT, || {
+        after = heap(&testpmd)?;
+        Ok(after == before)
+    });
+    back.with_context(|| format!("it was {before}, and is {after}"))?;
+    Ok(())
+}
+
+/// Size and allocations of the first heap; the same for all apps of releases that do not tell.
+fn heap(testpmd: &Testpmd) -> Result<Value> {
+    telemetry::ask(testpmd.app(), "/eal/heap_info,0")
+}
