@@ -64,7 +64,7 @@ fn each(places: &[PathBuf], test: fn(&Scratch, &Path) -> Result<()>) -> Result<(
 /// What it tells is what pmdscope shows.
 fn observe(scratch: &Scratch, place: &Path) -> Result<()> {
     let setup = Setup { eal: ORDINARY, ..SENDING };
-    let testpmd = Testpmd::start_command(scratch, command(place)?, setup)?;
+    let testpmd = Testpmd::start_command(scratch, command(scratch, place)?, setup)?;
     await_sent(testpmd.app(), 0)?;
     let info = telemetry::ask(testpmd.app(), "/info")?;
     let top = pmdscope_json(scratch, &["top", "--once", "--json", "-a", testpmd.app()], &[0])?;
@@ -78,7 +78,7 @@ fn observe(scratch: &Scratch, place: &Path) -> Result<()> {
 
 /// Packets come, and the heap of the app is as it was, to the byte.
 fn capture(scratch: &Scratch, place: &Path) -> Result<()> {
-    let testpmd = Testpmd::start_command(scratch, command(place)?, SENDING)?;
+    let testpmd = Testpmd::start_command(scratch, command(scratch, place)?, SENDING)?;
     await_sent(testpmd.app(), 0)?;
     let before = heap(&testpmd)?;
     let interface = format!("{}:0", testpmd.app());
