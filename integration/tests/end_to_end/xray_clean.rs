@@ -18,6 +18,7 @@ use serde_json::Value;
 
 use crate::support::{LIMIT, Missing, Needs, number, pmdscope_json, trial, trial_unless};
 use crate::xray::{adds_up, brief, pools, scan_args};
+use crate::xray_holders::held;
 use crate::xray_hostile::rounds;
 
 /// Packets that prove that traffic flows.
@@ -232,7 +233,7 @@ fn af_packet(scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// The fill ring has offsets in place of addresses.
+/// The rings that are shared with the kernel have offsets in place of addresses.
 fn af_xdp(scratch: &Scratch) -> Result<()> {
     let wire = Veth::new()?;
     let device = |number, end| format!("net_af_xdp{number},iface={end}");
@@ -243,7 +244,21 @@ fn af_xdp(scratch: &Scratch) -> Result<()> {
         let why = pool["not_judged_why"].as_array().context("not_judged_why")?;
         ensure!((number(pool, "not_judged")? == 0) == why.is_empty(), "{}", brief(pool));
     }
+    for port in [0, 1] {
+        let is_queue = |holder: &Value| holder["kind"] == "rx_queue" && holder["port"] == port;
+        let posted = held(&scan, is_queue)?;
+        // Older kernels do not let others read the rings.
+        ensure!(posted > 1000 || kernel_before(6, 4)?, "{posted}: {}", brief(&scan));
+    }
     Ok(())
+}
+
+/// Whether this is a Linux before a release.
+fn kernel_before(major: u32, minor: u32) -> Result<bool> {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease")?;
+    let mut numbers = release.split('.').map_while(|number| number.parse::<u32>().ok());
+    let (known, of_it) = (numbers.next(), numbers.next());
+    Ok((known, of_it.or(Some(0))) < (Some(major), Some(minor)))
 }
 
 /// A file that is read again and again: its packets stay in a ring of the driver.
@@ -255,9 +270,18 @@ fn pcap(scratch: &Scratch) -> Result<()> {
     let setup = Setup { devices: &[&device], eal: ORDINARY, args: &args };
     let testpmd = Testpmd::start(scratch, setup)?;
     await_traffic(testpmd.app(), 0)?;
-    judged_clean(scratch, testpmd.app())?;
+    let scan = judged_clean(scratch, testpmd.app())?;
+    let is_ring = |holder: &Value| {
+        holder["kind"] == "ring"
+            && holder["name"].as_str().is_some_and(|name| name.starts_with("PCAP_RING"))
+    };
+    let kept = held(&scan, is_ring)?;
+    ensure!((PCAP_PACKETS / 2..=PCAP_PACKETS).contains(&kept), "{kept}: {}", brief(&scan));
     Ok(())
 }
+
+/// Packets of the file.
+const PCAP_PACKETS: u64 = 100;
 
 /// 100 frames that differ.
 fn write_pcap(file: &Path) -> Result<()> {

@@ -1,14 +1,16 @@
 //! X-ray names the queues of virtual drivers that hold mbufs.
 
+use std::fs::OpenOptions;
+
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use pmdscope_integration::scratch::Scratch;
 use pmdscope_integration::testpmd::{Setup, Testpmd};
 use serde_json::Value;
 
-use crate::support::{Needs, number, trial};
+use crate::support::{Missing, Needs, number, trial, trial_unless};
 use crate::xray::{brief, pools, scan};
-use crate::xray_clean::{ORDINARY, await_sent, await_traffic, stop};
+use crate::xray_clean::{ORDINARY, await_sent, await_traffic, judged_clean, stop};
 
 /// Descriptors of a queue, which a driver keeps filled with mbufs.
 const DESCRIPTORS: u64 = 256;
@@ -18,11 +20,12 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("xray_names_the_rx_queue_of_virtio", Needs::Testpmd, virtio),
         trial("xray_names_the_rx_queue_of_memif", Needs::Testpmd, memif),
         trial("xray_names_the_ring_of_a_ring_port", Needs::Testpmd, rings),
+        trial_unless("xray_names_the_rx_queue_of_tap", missing_tun(), tap),
     ]
 }
 
 /// Mbufs of all pools whose holder is one of these.
-fn held(scan: &Value, is_one: impl Fn(&Value) -> bool) -> Result<u64> {
+pub(crate) fn held(scan: &Value, is_one: impl Fn(&Value) -> bool) -> Result<u64> {
     let mut mbufs = 0;
     for pool in pools(scan)? {
         for held in pool["holders"].as_array().context("holders")? {
@@ -76,6 +79,24 @@ fn memif(scratch: &Scratch) -> Result<()> {
     let (server, memif) = (device("server", ""), device("client", ",zero-copy=yes"));
     let (posted, scan) = client(scratch, &server, &memif, &["--single-file-segments"])?;
     ensure!(posted >= DESCRIPTORS / 2, "{posted}: {}", brief(&scan));
+    Ok(())
+}
+
+fn missing_tun() -> Option<Missing> {
+    let tun = OpenOptions::new().read(true).write(true).open("/dev/net/tun");
+    let missing = |error| Missing::Machine(format!("/dev/net/tun: {error}"));
+    Needs::Testpmd.missing().or_else(|| tun.err().map(missing))
+}
+
+/// Each descriptor has an mbuf, into which the kernel is to copy the next packet.
+fn tap(scratch: &Scratch) -> Result<()> {
+    let device = format!("net_tap0,iface=pt{}", std::process::id());
+    let args = ["--forward-mode=rxonly", "--auto-start", "--rxd=256"];
+    let testpmd =
+        Testpmd::start(scratch, Setup { devices: &[&device], eal: ORDINARY, args: &args })?;
+    let scan = judged_clean(scratch, testpmd.app())?;
+    let posted = posted(&scan, 0)?;
+    ensure!((DESCRIPTORS / 2..=DESCRIPTORS).contains(&posted), "{posted}: {}", brief(&scan));
     Ok(())
 }
 

@@ -150,7 +150,7 @@ impl AfXdpSockets {
     }
 
     /// What stands in the rings now: addresses of entries, and of the mbufs that they mean. A ring that
-    /// cannot be read (Linux before 6.4 does not allow it) has none.
+    /// cannot be read (not all kernels allow it) has none.
     pub(crate) fn entries(&self, memory: &dyn Memory) -> Vec<(u64, u64)> {
         self.rings.iter().filter_map(|ring| ring.live(memory)).flatten().collect()
     }
