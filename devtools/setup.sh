@@ -4,7 +4,8 @@
 # run again, also after a run that was interrupted. `setup.sh clang` adds what fuzzing needs,
 # `setup.sh screenshot` what the README's picture needs, `setup.sh pictures` what those of
 # the dashboards need, `setup.sh lab` what the lab in QEMU needs, `setup.sh plots` what plots of
-# runs of the generator need, `setup.sh xdp` what the XDP filter is measured against.
+# runs of the generator need, `setup.sh xdp` what the XDP filter is measured against, `setup.sh abi` what
+# compares the interface of libpmdscope.
 set -eu
 
 # netbase: without its /etc/protocols libpcap knows no protocol by name, and the tests compare with tcpdump.
@@ -21,6 +22,7 @@ pictures_packages="chromium curl"
 plots_packages="gnuplot-nox python3"
 lab_packages="qemu-system-x86 bpftrace"
 xdp_packages="nftables iptables ethtool"
+abi_packages="abigail-tools"
 rust_needed=1.88
 tools=$(dirname "$0")
 
@@ -104,6 +106,7 @@ pictures) wanted=$pictures_packages ;;
 lab) wanted=$lab_packages ;;
 plots) wanted=$plots_packages ;;
 xdp) wanted=$xdp_packages ;;
+abi) wanted=$abi_packages ;;
 *) wanted="" ;;
 esac
 if [ -n "$wanted" ]; then
