@@ -22,7 +22,7 @@ EXTCAP_DIR ?= $(if $(SYSTEM_PREFIX),$(shell pkg-config --variable=extcapdir wire
 	ls -d /usr/lib/*/wireshark/extcap /usr/libexec/wireshark/extcap /usr/lib/wireshark/extcap 2>/dev/null | head -1))
 UNITS = pmdscope-export.service pmdscope-record.service
 # Of the services, to be copied where they are wanted.
-DROP_INS = interrupts.conf xray.conf
+DROP_INS = interfaces.conf interrupts.conf xray.conf
 BASH_COMPLETION = share/bash-completion/completions/pmdscope
 ZSH_COMPLETION = share/zsh/site-functions/_pmdscope
 FISH_COMPLETION = share/fish/vendor_completions.d/pmdscope.fish
@@ -173,8 +173,8 @@ install: | $(BUILD)/lib/libpmdscope.so target/release/pmdscope ## install the bu
 	target/release/pmdscope man $(DESTDIR)$(PREFIX)/share/man/man1
 	for unit in $(UNITS); do sed 's|/usr/local/|$(PREFIX)/|' systemd/$$unit > \
 		$(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit || exit 1; done
-	for drop_in in $(DROP_INS); do sed 's|/usr/local/|$(PREFIX)/|' systemd/$$drop_in > \
-		$(DESTDIR)$(PREFIX)/share/pmdscope/$$drop_in || exit 1; done
+	for file in $(DROP_INS); do sed 's|/usr/local/|$(PREFIX)/|' systemd/$$file > \
+		$(DESTDIR)$(PREFIX)/share/pmdscope/$$file || exit 1; done
 	$(if $(EXTCAP_DIR),install -d $(DESTDIR)$(EXTCAP_DIR))
 	$(if $(EXTCAP_DIR),ln -sfn $(PREFIX)/bin/pmdscope $(DESTDIR)$(EXTCAP_DIR)/pmdscope)
 	$(if $(SYSTEM_PREFIX),$(if $(DESTDIR),,ldconfig))

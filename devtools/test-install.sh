@@ -39,6 +39,23 @@ check_app() {
 	done
 }
 
+# An app whose project builds the library by itself, by examples/pmdscope.wrap; the sources are these.
+check_wrap() {
+	mkdir -p "$scratch/wrap/subprojects"
+	cp integration/apps/install/app.c integration/apps/install/meson.build "$scratch/wrap/"
+	cp examples/pmdscope.wrap "$scratch/wrap/subprojects/"
+	ln -s "$PWD" "$scratch/wrap/subprojects/pmdscope"
+	{
+		meson setup --wrap-mode=forcefallback "$scratch/wrap/build" "$scratch/wrap" &&
+			ninja -C "$scratch/wrap/build" app && "$scratch/wrap/build/app" --no-huge --no-pci -m 64 \
+			--no-telemetry --file-prefix "pmdscope-wrap-$$"
+	} >"$scratch/log" 2>&1 || {
+		cat "$scratch/log" >&2
+		die "an app does not build with pmdscope.wrap"
+	}
+	echo "test-install: wrap ok"
+}
+
 # check_units DIRECTORY PREFIX [DROP-IN]: systemd knows all settings of the units, of pmdscope-export with this
 # drop-in as well.
 check_units() {
@@ -67,8 +84,8 @@ check_command() {
 	"$1/libexec/pmdscope/pmdscope-pdump" --version
 	for file in share/man/man1/pmdscope.1 share/man/man1/pmdscope-capture.1 \
 		share/bash-completion/completions/pmdscope share/zsh/site-functions/_pmdscope \
-		share/fish/vendor_completions.d/pmdscope.fish share/pmdscope/interrupts.conf \
-		share/pmdscope/xray.conf; do
+		share/fish/vendor_completions.d/pmdscope.fish share/pmdscope/interfaces.conf \
+		share/pmdscope/interrupts.conf share/pmdscope/xray.conf; do
 		[ -s "$1/$file" ] || die "no $1/$file"
 	done
 }
@@ -81,6 +98,8 @@ if [ "${1:-}" = --system ]; then
 	check_command /usr/local
 	exit 0
 fi
+
+check_wrap
 
 # A prefix of one's own: nothing outside of it changes.
 prefix=$scratch/prefix
@@ -98,8 +117,9 @@ dpdk=$(pkg-config --variable=prefix libdpdk)
 }
 "$prefix/libexec/pmdscope/pdump-$(pkg-config --modversion libdpdk | cut -d . -f 1,2)" --version
 check_units "$prefix/lib/systemd/system" "$prefix"
-check_units "$prefix/lib/systemd/system" "$prefix" "$prefix/share/pmdscope/interrupts.conf"
-check_units "$prefix/lib/systemd/system" "$prefix" "$prefix/share/pmdscope/xray.conf"
+for drop_in in interfaces interrupts xray; do
+	check_units "$prefix/lib/systemd/system" "$prefix" "$prefix/share/pmdscope/$drop_in.conf"
+done
 [ "$extcap" = "$(find /usr/lib* -path '*wireshark/extcap' -exec ls -la --full-time {} + 2>/dev/null ||
 	true)" ] || die "an installation in $prefix changed Wireshark's directory"
 make_quietly uninstall PREFIX="$prefix"
