@@ -35,7 +35,7 @@ INSTALLED = bin/pmdscope bin/pmdscope-pdump-build bin/pmdscope-reflector bin/pmd
 C_SOURCES = $(shell git ls-files 'examples/*.[ch]' 'lib/*.[ch]' 'integration/*.[ch]' 'pdump/*.[ch]')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test screenshot test-install abi dashboards dashboard-pictures bench bench-leaks bench-capture bench-export bench-flows bench-interrupts bench-pair bench-watchpoints bench-xdp bench-xray compare \
+.PHONY: help setup build demo test screenshot test-install deb test-deb abi sbom dashboards dashboard-pictures bench bench-leaks bench-capture bench-export bench-flows bench-interrupts bench-pair bench-watchpoints bench-xdp bench-xray compare \
 	soak soak-pdump soak-exit soak-xray lab plots sanitize sanitize-quick fuzz lint lint-quick format install uninstall clean clean-hugepages
 
 help: ## list the targets
@@ -65,9 +65,20 @@ screenshot: build ## regenerate docs/top.svg, the screenshot in the README
 test-install: ## install to a temporary directory, and build and run an app against it
 	BUILD=$(BUILD) devtools/test-install.sh
 
+deb: ## build Debian packages for this release of Debian, in build-deb/packages
+	devtools/setup.sh packages
+	devtools/deb.sh
+
+test-deb: ## build packages for Debian 12 and 13; install, run, upgrade and purge them in bare roots (SUITES=bookworm: one)
+	devtools/test-deb.sh $(SUITES)
+
 abi: ## test that libpmdscope is still compatible with lib/abi (ABI=update: write that anew)
 	devtools/setup.sh abi
 	devtools/abi.sh $(ABI)
+
+sbom: ## list the crates in the command, with versions, licences and checksums, as SPDX, in build-deb/pmdscope.spdx.json
+	mkdir -p build-deb
+	CARGO=$(CARGO) devtools/sbom.py >build-deb/pmdscope.spdx.json
 
 dashboards: ## regenerate the JSON of the dashboards; test dashboards, rules and alerts
 	dashboards/grafana/build.py
@@ -188,7 +199,7 @@ uninstall: ## remove what `make install` installed
 	$(if $(SYSTEM_PREFIX),$(if $(DESTDIR),,ldconfig))
 
 clean: ## remove build output
-	rm -rf $(BUILD) build-tsan build-asan build-fuzz build-abi target demo-out plots-out
+	rm -rf $(BUILD) build-tsan build-asan build-fuzz build-abi build-deb target demo-out plots-out
 
 clean-hugepages: ## free the hugepages that `make setup` reserved
 	devtools/hugepages.sh release

@@ -4,8 +4,8 @@
 # run again, also after a run that was interrupted. `setup.sh clang` adds what fuzzing needs,
 # `setup.sh screenshot` what the README's picture needs, `setup.sh pictures` what those of
 # the dashboards need, `setup.sh lab` what the lab in QEMU needs, `setup.sh plots` what plots of
-# runs of the generator need, `setup.sh xdp` what the XDP filter is measured against, `setup.sh abi` what
-# compares the interface of libpmdscope.
+# runs of the generator need, `setup.sh xdp` what the XDP filter is measured against, `setup.sh packages`
+# what building Debian packages needs, on Debian 13 as well, `setup.sh abi` what compares libpmdscope's interface.
 set -eu
 
 # netbase: without its /etc/protocols libpcap knows no protocol by name, and the tests compare with tcpdump.
@@ -23,6 +23,9 @@ plots_packages="gnuplot-nox python3"
 lab_packages="qemu-system-x86 bpftrace"
 xdp_packages="nftables iptables ethtool"
 abi_packages="abigail-tools"
+# As debian/control; lintian checks the packages.
+packages_packages="build-essential clang debhelper libbpf-dev libdpdk-dev libelf-dev libinih-dev
+	libpcap-dev liburing-dev lintian meson pkg-config zlib1g-dev"
 rust_needed=1.88
 tools=$(dirname "$0")
 
@@ -107,11 +110,19 @@ lab) wanted=$lab_packages ;;
 plots) wanted=$plots_packages ;;
 xdp) wanted=$xdp_packages ;;
 abi) wanted=$abi_packages ;;
+packages) wanted=$packages_packages ;;
 *) wanted="" ;;
 esac
 if [ -n "$wanted" ]; then
 	# shellcheck disable=SC2086 # a list of names
 	install_packages $wanted
+	if [ "$1" = packages ]; then
+		# systemd's own pkg-config file says where units belong.
+		pkg-config --exists systemd || install_packages "$(
+			apt-cache show systemd-dev >/dev/null 2>&1 && echo systemd-dev || echo systemd)"
+		rust_is_recent || install_packages cargo-web rustc-web
+		rust_is_recent || die "need Rust $rust_needed or newer, found: $(cargo --version 2>&1 || true)"
+	fi
 	if [ "$1" = lab ]; then
 		guest=$tools/../integration/lab/build-guest.sh
 		"$guest" || { apt update && "$guest"; } || die "without a guest the lab cannot run"
