@@ -15,8 +15,9 @@ die() {
 }
 
 command -v abidiff >/dev/null || die "no abidiff here: run 'devtools/setup.sh abi'"
-[ -e $build/build.ninja ] || meson setup $build --buildtype=debugoptimized >$build.log 2>&1 || {
-	cat $build.log >&2
+mkdir -p $build
+[ -e $build/build.ninja ] || meson setup $build --buildtype=debugoptimized >$build/log 2>&1 || {
+	cat $build/log >&2
 	die "meson setup $build failed"
 }
 library=$build/$(meson introspect $build --targets | python3 -c '
@@ -24,8 +25,8 @@ import json, os, sys
 for target in json.load(sys.stdin):
     if target["name"] == "pmdscope" and target["type"] == "shared library":
         print(os.path.relpath(target["filename"][0], sys.argv[1]))' $build)
-ninja -C $build "${library#"$build"/}" >$build.log || {
-	cat $build.log >&2
+ninja -C $build "${library#"$build"/}" >$build/log || {
+	cat $build/log >&2
 	die "the library does not build"
 }
 
