@@ -55,7 +55,7 @@ if [ "$what" = command ]; then
 	quietly apt-get install -qqy --no-install-recommends /packages/older/pmdscope.deb
 	[[ $(installed_version pmdscope) == 0.1.0+* ]] || die "not the older version"
 	! dpkg-query -W 'librte-*' >/dev/null 2>&1 || die "the command brings libraries of DPDK"
-	[ "$(pmdscope --version | head -n 1)" = "pmdscope $version" ] || die "is $(pmdscope --version)"
+	[[ $(pmdscope --version) == "pmdscope $version"* ]] || die "is $(pmdscope --version)"
 	said=$(pmdscope ls 2>&1) && die "ls finds an app: $said"
 	[[ $said == *'no running DPDK app'* ]] || die "ls says: $said"
 	quietly apt-get install -qqy --no-install-recommends /packages/pmdscope_*.deb
@@ -79,16 +79,16 @@ for file in /usr/share/man/man1/pmdscope-capture.1.gz /usr/share/bash-completion
 done
 ls /usr/share/pmdscope/prometheus/rules/*.yml >/dev/null || die "no rules"
 extcap=$(dirname "$(find /usr/lib -path '*wireshark/extcap/pmdscope')")
-"$extcap/pmdscope" --extcap-interfaces | grep -q '^extcap ' || die "Wireshark would not find it"
-unit=$(find /lib/systemd/system/ /usr/lib/systemd/system/ -name pmdscope-export.service | head -n 1)
+"$extcap/pmdscope" --extcap-interfaces | grep '^extcap ' >/dev/null || die "Wireshark would not find it"
+unit=$(find /lib/systemd/system/ /usr/lib/systemd/system/ -name pmdscope-export.service -print -quit)
 grep -q '^ExecStart=/usr/bin/pmdscope ' "$unit" || die "the unit starts another program"
-! find /etc/systemd -name '*pmdscope*' | grep -q . || die "a service is enabled"
+[ -z "$(find /etc/systemd -name '*pmdscope*')" ] || die "a service is enabled"
 
 # An app of one's own, linked with the library, and a capture of its packets.
 # shellcheck disable=SC2046 # lists of flags
 cc -o /tmp/forward "$(find /usr/share/doc/libpmdscope-dev/examples -name forward.c)" \
 	$(pkg-config --cflags --libs pmdscope libdpdk)
-ldd /tmp/forward | grep -q 'libpmdscope.so.0 => /' || die "the app is not linked with the shared library"
+[[ $(ldd /tmp/forward) == *'libpmdscope.so.0 => /'* ]] || die "the app is not linked with the shared library"
 /tmp/forward --no-huge -m 128 --no-pci --lcores 0 --file-prefix package --vdev net_null0 --vdev net_null1 \
 	>/tmp/app.log 2>&1 &
 app=$!

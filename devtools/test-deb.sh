@@ -23,10 +23,10 @@ say() {
 	echo "test-deb: $suite: $*"
 }
 
-# indexed PATTERN: where apt gets packages of Debian from, of those that match.
+# indexed ARGUMENT...: where apt gets packages of Debian from, as filtered by grep with these.
 indexed() {
 	apt-get indextargets --format '$(REPO_URI)' 'Origin: Debian' 'Created-By: Packages' |
-		grep "$1" | sort -u | head -n 1
+		grep "$@" | sort -u | head -n 1
 }
 
 # enter ROOT COMMAND: a shell command in the root, with own processes and mounts that end with it.
