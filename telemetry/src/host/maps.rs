@@ -62,9 +62,13 @@ fn line(line: &str) -> Option<Mapping> {
     let (device, rest) = rest.split_once(' ')?;
     let (inode, path) = rest.split_once(' ').unwrap_or((rest, ""));
     let permission = |place: usize, letter| permissions.as_bytes().get(place) == Some(&letter);
+    let (start, end) = (hex(start)?, hex(end)?);
+    if start >= end {
+        return None;
+    }
     Some(Mapping {
-        start: hex(start)?,
-        end: hex(end)?,
+        start,
+        end,
         readable: permission(0, b'r'),
         writable: permission(1, b'w'),
         executable: permission(2, b'x'),
@@ -87,6 +91,7 @@ mod tests {
         let text = "\
 7f10-7f20 rw-s 00001000 fe:01 1234                       /dev/hugepages/a b (deleted)
 7f20-7f30 r-xp 00000000 00:00 0
+7f40-7f30 r-xp 00000000 00:00 0
 nonsense
 ";
         let maps = parse(text);
