@@ -78,9 +78,11 @@ pub(super) struct ThreadLocals {
 
 /// The modules of an app. One that cannot be opened, or is no ELF file, is left out.
 pub(super) fn modules(memory: &dyn Memory, pid: Option<u32>, maps: &[Mapping]) -> Vec<Module> {
-    let mut files: BTreeMap<(&str, u64), Vec<&Mapping>> = BTreeMap::new();
+    let mut files: BTreeMap<(&str, u64, &str), Vec<&Mapping>> = BTreeMap::new();
     for mapping in maps.iter().filter(|mapping| mapping.path.starts_with('/')) {
-        files.entry((&mapping.device, mapping.inode)).or_default().push(mapping);
+        // A core file knows neither devices nor inodes.
+        let file = (mapping.device.as_str(), mapping.inode, mapping.path.as_str());
+        files.entry(file).or_default().push(mapping);
     }
     let executable = pid.and_then(|pid| std::fs::read_link(format!("/proc/{pid}/exe")).ok());
     let executable = executable.map(|path| file_name(&path.to_string_lossy()));
