@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::process::{Process, wait_until};
 use crate::programs;
 use crate::scratch::{Memory, Scratch};
+use crate::telemetry;
 
 const START: Duration = Duration::from_secs(20);
 
@@ -204,7 +205,9 @@ fn started(
         if let Some(status) = reflector.exited()? {
             bail!("the reflector ended at once ({status}):\n{}", reflector.output());
         }
-        Ok(std::fs::exists(&ready)? && is_linked())
+        // The library answers a moment after its socket is there.
+        let answers = || telemetry::number(prefix, "/pmdscope", "tee_sessions").is_ok();
+        Ok(std::fs::exists(&ready)? && is_linked() && answers())
     })?;
     Ok(reflector)
 }

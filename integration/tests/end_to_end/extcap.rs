@@ -149,7 +149,9 @@ fn gone(scratch: &Scratch) -> Result<()> {
     command.args(["-i", &id, "-w", text(&file)?]);
     let mut tshark =
         pmdscope_integration::process::Process::spawn("tshark", &mut command, scratch.dir())?;
-    wait_until("tshark to capture", LIMIT, || Ok(tee_sessions(&app)? == 1))?;
+    wait_until("tshark to capture", LIMIT, || {
+        Ok(tee_sessions(&app).is_ok_and(|sessions| sessions == 1))
+    })?;
     pair.reflector.interrupt()?;
     tshark.wait(PROMPT)?;
     Ok(())
