@@ -143,12 +143,13 @@ impl<'a> Bench<'a> {
     }
 }
 
+/// Time and CPU of a scan. Without time between its passes an mbuf that moves at both may look lost: what it
+/// finds is not judged here.
 fn scan_once(target: &XrayTarget) -> Result<ScanCost> {
     let settings = ScanSettings { interval: Duration::ZERO, ..ScanSettings::default() };
     let (began, cpu) = (Instant::now(), cpu());
     let report = scan(target, &settings, &mut |_| ())?;
     let (spent, cpu) = (began.elapsed(), self::cpu().saturating_sub(cpu));
-    ensure!(report.pools.iter().all(|pool| pool.lost == 0), "testpmd loses no mbufs");
     let scans = f64::from(report.scans.max(1));
     Ok(ScanCost {
         ms: milliseconds(spent) / scans,
