@@ -63,8 +63,7 @@ def package_of(crate, hashes):
         "SPDXID": spdx_id(name, version),
         "name": name,
         "versionInfo": version,
-        "downloadLocation": f"https://crates.io/api/v1/crates/{name}/{version}/download" if from_registry
-        else "NOASSERTION",
+        "downloadLocation": "NOASSERTION",
         "filesAnalyzed": False,
         "licenseConcluded": "NOASSERTION",
         "licenseDeclared": licence(crate["license"]),

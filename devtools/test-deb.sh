@@ -60,16 +60,16 @@ quietly() {
 # make_root DIRECTORY: Debian's minimal system, with mirror and certificates of this machine.
 make_root() {
 	local main security
-	main=$(indexed -v security)
-	security=$(indexed security) || security=http://deb.debian.org/debian-security
-	[ -n "$main" ] || main=http://deb.debian.org/debian
+	main=$(indexed -v security) || die "apt knows no mirror of Debian here: run 'apt-get update'"
+	# Without one of its own, updates for security come with point releases.
+	security=$(indexed security) || security=''
 	rm -rf "$1.new"
 	quietly debootstrap debootstrap --variant=minbase --include=ca-certificates "$suite" "$1.new" "$main"
 	cat >"$1.new/etc/apt/sources.list" <<-EOF
 		deb $main $suite main
 		deb $main $suite-updates main
-		deb $security $suite-security main
 	EOF
+	[ -z "$security" ] || echo "deb $security $suite-security main" >>"$1.new/etc/apt/sources.list"
 	apt-config dump | grep -E '^Acquire::(Check-|https?::)' >"$1.new/etc/apt/apt.conf.d/90machine" || true
 	cp -r /usr/local/share/ca-certificates "$1.new/usr/local/share/"
 	cp /etc/hosts /etc/resolv.conf "$1.new/etc/"
