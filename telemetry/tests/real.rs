@@ -1,7 +1,7 @@
 //! Discovery and collection against a real `dpdk-testpmd`; skipped where it is not installed.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -13,11 +13,10 @@ use pmdscope_telemetry::fleet::AppSampler;
 use pmdscope_telemetry::{
     FleetEvent, FleetSettings, LintRules, ModelTracker, SampleCollector, TelemetryError,
 };
-use pmdscope_testing::{programs_are_required, skip, skip_without, spawn};
+use pmdscope_testing::{TESTPMD, Testpmd, skip_without_testpmd};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-const TESTPMD: &str = "/usr/bin/dpdk-testpmd";
 const START: Duration = Duration::from_secs(20);
 /// For what does not come.
 const SHORT: Duration = Duration::from_millis(400);
@@ -25,44 +24,23 @@ const SHORT: Duration = Duration::from_millis(400);
 const DEADLINE: Duration = Duration::from_secs(10);
 
 fn main() {
-    let few_pages = free_hugepages() < 64;
     let trials = [
-        ("an_app_is_followed_through_stop_continue_and_kill", follow as fn() -> _, false),
-        ("an_app_without_telemetry_is_told", without_telemetry, false),
-        ("an_app_that_starts_is_not_told_to_have_telemetry", starting, false),
-        ("an_app_without_ports_is_a_finding", without_ports, false),
-        ("in_memory_instances_are_told_apart", in_memory, few_pages),
+        ("an_app_is_followed_through_stop_continue_and_kill", follow as fn() -> _, 0),
+        ("an_app_without_telemetry_is_told", without_telemetry, 0),
+        ("an_app_that_starts_is_not_told_to_have_telemetry", starting, 0),
+        ("an_app_without_ports_is_a_finding", without_ports, 0),
+        ("in_memory_instances_are_told_apart", in_memory, 64),
     ];
-    let trials = trials.map(|(name, test, few_pages)| {
-        Trial::test(name, test).with_ignored_flag(is_skipped(name, few_pages))
+    let trials = trials.map(|(name, test, hugepages)| {
+        Trial::test(name, test).with_ignored_flag(skip_without_testpmd(name, hugepages))
     });
     libtest_mimic::run(&Arguments::from_args(), trials.into()).exit();
-}
-
-/// Told aloud. Where programs are required, a test without its program runs, and fails.
-fn is_skipped(test: &str, few_pages: bool) -> bool {
-    if !Path::new(TESTPMD).exists() && !programs_are_required() {
-        skip_without(test, "dpdk-testpmd");
-        return true;
-    }
-    if few_pages {
-        skip(test, "--in-memory needs 64 free 2 MiB hugepages");
-    }
-    few_pages
-}
-
-fn free_hugepages() -> u32 {
-    let free = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
-    std::fs::read_to_string(free).ok().and_then(|n| n.trim().parse().ok()).unwrap_or(0)
 }
 
 /// Runtime directories of their own, so that neither other apps nor other tests are seen.
 struct Host {
     root: TempDir,
 }
-
-/// A running testpmd with two null ports; killed when dropped.
-struct Testpmd(Child);
 
 impl Host {
     fn new() -> Result<Self, Failed> {
@@ -71,18 +49,9 @@ impl Host {
 
     /// `eal` decides on the kind of memory, `--no-huge` or `--in-memory`.
     fn start(&self, eal: &[&str], devices: usize) -> Result<Testpmd, Failed> {
-        let vdevs = (0..devices).map(|i| format!("--vdev=net_null{i}"));
-        let mut command = Command::new(TESTPMD);
-        command
-            .env("RUNTIME_DIRECTORY", self.root.path())
-            .args(["-l", "0-1", "--no-pci", "-m", "64", "--file-prefix", "pmd"])
-            .args(eal)
-            .args(vdevs)
-            .args(["--", "-i", "--total-num-mbufs=2048"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        Ok(Testpmd(spawn(&mut command)?))
+        let vdevs: Vec<_> = (0..devices).map(|i| format!("--vdev=net_null{i}")).collect();
+        let eal: Vec<_> = eal.iter().copied().chain(vdevs.iter().map(String::as_str)).collect();
+        Ok(Testpmd::start(Command::new(TESTPMD), self.root.path(), "pmd", &eal)?)
     }
 
     fn options(&self) -> DiscoverOptions {
@@ -136,28 +105,18 @@ fn all_live(apps: &[DiscoveredApp]) -> bool {
     !apps.is_empty() && apps.iter().all(|app| app.state == Reachability::Live)
 }
 
-impl Testpmd {
-    fn signal(&self, signal: Signal) -> Result<(), Failed> {
-        let pid = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw).ok_or("bad pid")?;
-        Ok(kill_process(pid, signal)?)
-    }
-
-    /// A signal stops the threads one by one, each when it next runs.
-    fn all_stopped(&self) -> Result<bool, Failed> {
-        let mut stopped = true;
-        for task in std::fs::read_dir(format!("/proc/{}/task", self.0.id()))? {
-            let stat = std::fs::read_to_string(task?.path().join("stat"))?;
-            stopped &= stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('T'));
-        }
-        Ok(stopped)
-    }
+fn signal(testpmd: &Testpmd, signal: Signal) -> Result<(), Failed> {
+    Ok(kill_process(Pid::from_child(&testpmd.0), signal)?)
 }
 
-impl Drop for Testpmd {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+/// A signal stops the threads one by one, each when it next runs.
+fn all_stopped(testpmd: &Testpmd) -> Result<bool, Failed> {
+    let mut stopped = true;
+    for task in std::fs::read_dir(format!("/proc/{}/task", testpmd.0.id()))? {
+        let stat = std::fs::read_to_string(task?.path().join("stat"))?;
+        stopped &= stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('T'));
     }
+    Ok(stopped)
 }
 
 fn follow() -> Result<(), Failed> {
@@ -189,9 +148,9 @@ fn follow() -> Result<(), Failed> {
 }
 
 fn stop_and_continue(testpmd: &Testpmd, collector: &mut SampleCollector) -> Result<(), Failed> {
-    testpmd.signal(Signal::STOP)?;
+    signal(testpmd, Signal::STOP)?;
     let began = Instant::now();
-    while !testpmd.all_stopped()? {
+    while !all_stopped(testpmd)? {
         assert!(began.elapsed() < START, "not all of its threads have stopped");
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -201,7 +160,7 @@ fn stop_and_continue(testpmd: &Testpmd, collector: &mut SampleCollector) -> Resu
         assert!(matches!(stopped, Err(TelemetryError::Timeout(_))), "{stopped:?}");
     }
     is_told_to_be_stopped(testpmd, collector.app())?;
-    testpmd.signal(Signal::CONT)?;
+    signal(testpmd, Signal::CONT)?;
     let sample = collector.collect(Duration::from_secs(5))?;
     assert_eq!((sample.ports.len(), sample.partial.len()), (2, 0));
     Ok(())

@@ -2,71 +2,41 @@
 //! installed. What is found in its memory must be what it tells.
 
 use std::collections::BTreeSet;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use pmdscope_telemetry::discover::{DiscoverOptions, DiscoveredApp, Reachability, discover};
 use pmdscope_telemetry::{Deadline, MemzoneTable};
-use pmdscope_testing::{programs_are_required, skip, skip_without, spawn};
+use pmdscope_testing::{TESTPMD, Testpmd, skip, skip_without_testpmd};
 use pmdscope_xray::{MemoryConfig, ProcessMemory, ReadBudget, XrayError, XrayTarget};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-const TESTPMD: &str = "/usr/bin/dpdk-testpmd";
 /// For what comes, on a busy machine, too.
 const LONG: Duration = Duration::from_secs(30);
 
 fn main() {
-    let few_pages = free_hugepages() < 128;
     let trials = [
-        ("memzones_on_hugepages_are_found", on_hugepages as fn() -> _, few_pages),
-        ("memzones_of_legacy_memory_are_found", legacy, few_pages),
-        ("memzones_without_hugepages_are_found", no_huge, false),
-        ("in_memory_apps_of_one_prefix_are_told_apart", in_memory, few_pages),
-        ("an_app_in_a_container_is_opened", in_container, false),
-        ("an_app_that_is_stopped_is_opened", stopped, few_pages),
-        ("an_app_without_telemetry_is_opened", without_telemetry, false),
-        ("an_app_that_ends_is_an_error", ends, false),
+        ("memzones_on_hugepages_are_found", on_hugepages as fn() -> _, 128),
+        ("memzones_of_legacy_memory_are_found", legacy, 128),
+        ("memzones_without_hugepages_are_found", no_huge, 0),
+        ("in_memory_apps_of_one_prefix_are_told_apart", in_memory, 128),
+        ("an_app_in_a_container_is_opened", in_container, 0),
+        ("an_app_that_is_stopped_is_opened", stopped, 128),
+        ("an_app_without_telemetry_is_opened", without_telemetry, 0),
+        ("an_app_that_ends_is_an_error", ends, 0),
     ];
-    let trials = trials.map(|(name, test, few_pages)| {
-        Trial::test(name, test).with_ignored_flag(is_skipped(name, few_pages))
+    let trials = trials.map(|(name, test, hugepages)| {
+        Trial::test(name, test).with_ignored_flag(skip_without_testpmd(name, hugepages))
     });
     libtest_mimic::run(&Arguments::from_args(), trials.into()).exit();
-}
-
-/// Told aloud. Where programs are required, a test without its program runs, and fails.
-fn is_skipped(test: &str, few_pages: bool) -> bool {
-    if !Path::new(TESTPMD).exists() && !programs_are_required() {
-        skip_without(test, "dpdk-testpmd");
-        return true;
-    }
-    if few_pages {
-        skip(test, "it needs 128 free 2 MiB hugepages");
-    }
-    few_pages
-}
-
-fn free_hugepages() -> u32 {
-    let free = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
-    std::fs::read_to_string(free).ok().and_then(|n| n.trim().parse().ok()).unwrap_or(0)
 }
 
 /// A runtime directory of its own, so that neither other apps nor other tests are seen.
 struct Host {
     root: TempDir,
-}
-
-/// A running testpmd with a null port; killed when dropped.
-struct Testpmd(Child);
-
-impl Drop for Testpmd {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 impl Host {
@@ -79,20 +49,12 @@ impl Host {
     }
 
     /// `eal` decides on the kind of memory.
-    fn start_by(&self, mut command: Command, eal: &[&str]) -> Result<Testpmd, Failed> {
+    fn start_by(&self, command: Command, eal: &[&str]) -> Result<Testpmd, Failed> {
         // Files on hugepages are named after the prefix, and other tests run beside.
         let root = self.root.path().file_name().unwrap_or_default().to_string_lossy();
         let prefix = format!("pmd{}", root.trim_start_matches('.'));
-        command
-            .env("RUNTIME_DIRECTORY", self.root.path())
-            .args(["-l", "0-1", "--no-pci", "-m", "64", "--vdev=net_null0"])
-            .args(["--file-prefix", &prefix])
-            .args(eal)
-            .args(["--", "-i", "--total-num-mbufs=2048"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        Ok(Testpmd(spawn(&mut command)?))
+        let eal = [&["--vdev=net_null0"], eal].concat();
+        Ok(Testpmd::start(command, self.root.path(), &prefix, &eal)?)
     }
 
     fn apps(&self) -> Vec<DiscoveredApp> {
