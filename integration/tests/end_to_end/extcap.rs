@@ -14,7 +14,7 @@ use pmdscope_integration::process::{run, wait_until};
 use pmdscope_integration::programs;
 use pmdscope_integration::scratch::Scratch;
 
-use crate::support::{LIMIT, Missing, Needs, pmdscope, tee_sessions, trial_unless};
+use crate::support::{LIMIT, Missing, Needs, is_captured, pmdscope, tee_sessions, trial_unless};
 
 /// Name of the program among the extcaps.
 type EndToEnd = fn(&Scratch) -> Result<()>;
@@ -149,9 +149,7 @@ fn gone(scratch: &Scratch) -> Result<()> {
     command.args(["-i", &id, "-w", text(&file)?]);
     let mut tshark =
         pmdscope_integration::process::Process::spawn("tshark", &mut command, scratch.dir())?;
-    wait_until("tshark to capture", LIMIT, || {
-        Ok(tee_sessions(&app).is_ok_and(|sessions| sessions == 1))
-    })?;
+    wait_until("tshark to capture", LIMIT, || Ok(is_captured(&app)))?;
     pair.reflector.interrupt()?;
     tshark.wait(PROMPT)?;
     Ok(())

@@ -17,7 +17,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::{
-    LIMIT, Needs, missing_program, number, pmdscope_json, tee_sessions, trial_unless,
+    LIMIT, Needs, is_captured, missing_program, number, pmdscope_json, trial_unless,
 };
 
 type EndToEnd = fn(&Scratch) -> Result<()>;
@@ -211,7 +211,7 @@ fn sampled(scratch: &Scratch) -> Result<()> {
     let mut netstat = Process::spawn("netstat", &mut command, scratch.dir())?;
     wait_until("netstat to count", LIMIT, || {
         ensure!(netstat.exited()?.is_none(), "netstat ended: {}", netstat.output());
-        Ok(tee_sessions(pair.app()).is_ok_and(|sessions| sessions == 1))
+        Ok(is_captured(pair.app()))
     })?;
     pair.generate(scratch, &["--rate", "20000", "--count", "60000"])?.finish(LIMIT)?;
     let output = netstat.interrupt()?;

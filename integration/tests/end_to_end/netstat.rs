@@ -22,7 +22,8 @@ use serde_json::Value;
 
 use crate::pdump::{Fed, await_received};
 use crate::support::{
-    LIMIT, Needs, await_packets, number, packets_received, pmdscope_json, tee_sessions, trial,
+    LIMIT, Needs, await_packets, is_captured, number, packets_received, pmdscope_json,
+    tee_sessions, trial,
 };
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -231,7 +232,7 @@ fn linked(scratch: &Scratch) -> Result<()> {
     let frames = known(12);
     let mut app = Reflecting::start(scratch)?;
     let mut netstat = netstat(scratch, &app.app, &["--sample", "1"])?;
-    netstat.await_armed(|| Ok(tee_sessions(&app.app).is_ok_and(|sessions| sessions == 1)))?;
+    netstat.await_armed(|| Ok(is_captured(&app.app)))?;
     app.play_to_end(&frames, GENTLY)?;
     let report = netstat.stop()?;
     app.reflector.interrupt()?;
@@ -322,7 +323,7 @@ fn sampled(scratch: &Scratch) -> Result<()> {
     }
     let mut app = Reflecting::start(scratch)?;
     let mut netstat = netstat(scratch, &app.app, &["--sample", &SAMPLE.to_string()])?;
-    netstat.await_armed(|| Ok(tee_sessions(&app.app).is_ok_and(|sessions| sessions == 1)))?;
+    netstat.await_armed(|| Ok(is_captured(&app.app)))?;
     app.play_to_end(&frames, GENTLY * 8)?;
     let report = netstat.stop()?;
     app.reflector.interrupt()?;
@@ -455,7 +456,7 @@ fn killed(scratch: &Scratch) -> Result<()> {
     await_packets(pair.app(), 0)?;
     for signal in [Signal::KILL, Signal::STOP, Signal::KILL] {
         let mut netstat = netstat(scratch, pair.app(), &[])?;
-        netstat.await_armed(|| Ok(tee_sessions(pair.app()).is_ok_and(|sessions| sessions == 1)))?;
+        netstat.await_armed(|| Ok(is_captured(pair.app())))?;
         netstat.process.signal(signal)?;
         if signal == Signal::STOP {
             std::thread::sleep(Duration::from_millis(500));

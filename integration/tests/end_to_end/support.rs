@@ -193,6 +193,11 @@ pub(crate) fn tee_sessions(app: &str) -> Result<u64> {
     telemetry::number(app, "/pmdscope", "tee_sessions")
 }
 
+/// Whether one capture is armed in an app; none is while it does not answer.
+pub(crate) fn is_captured(app: &str) -> bool {
+    tee_sessions(app).is_ok_and(|sessions| sessions == 1)
+}
+
 /// An unsigned number in a JSON object.
 pub(crate) fn number(object: &Value, field: &str) -> Result<u64> {
     object[field].as_u64().with_context(|| format!("no number {field} in {object}"))

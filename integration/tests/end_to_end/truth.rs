@@ -14,7 +14,7 @@ use pmdscope_integration::wire::{Captured, Traffic, captured, captured_in_turn};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{LIMIT, number, start_capture};
+use crate::support::{LIMIT, is_captured, number, start_capture};
 
 const SMALL: Traffic =
     Traffic { src_mac: [2, b'p', b'm', b'd', b's', 9], sizes: (66, 200), flows: 16 };
@@ -173,7 +173,7 @@ pub(crate) fn restarted_app(scratch: &Scratch) -> Result<()> {
     pair.restart(scratch)?;
     wait_until("the capture to go on", LIMIT, || {
         // An app that is starting may answer without a number.
-        Ok(crate::support::tee_sessions(pair.app()).is_ok_and(|sessions| sessions == 1))
+        Ok(is_captured(pair.app()))
     })?;
     generate(&pair, scratch, &SMALL, "20k", EACH as u64)?;
     let report = capture.interrupt()?;
