@@ -37,13 +37,7 @@ pub(crate) fn killed_capture(scratch: &Scratch) -> Result<()> {
         wait_until("the capture to be disarmed", LIMIT, || Ok(tee_sessions(pair.app())? == 0))?;
     }
 
-    forwards_as_before(pair.app(), before)?;
-    // Those of the clients before are closed when the app gets round to it.
-    wait_until("the files of captures to be closed", LIMIT, || {
-        Ok(open_files(&pair.reflector)? <= files_before)
-    })?;
-    let about = ask(pair.app(), "/pmdscope")?;
-    ensure!(number(&about, "abandoned_bytes")? == 0, "{about}");
+    is_as_before(&pair, before, files_before)?;
     generator.stop()?;
     pair.reflector.interrupt()?;
     Ok(())
@@ -95,13 +89,7 @@ pub(crate) fn hostile_consumers(scratch: &Scratch) -> Result<()> {
         })?;
     }
 
-    wait_until("the last session to end", LIMIT, || Ok(tee_sessions(pair.app())? == 0))?;
-    forwards_as_before(pair.app(), before)?;
-    wait_until("the last socket to be closed", LIMIT, || {
-        Ok(open_files(&pair.reflector)? <= files_before)
-    })?;
-    let about = ask(pair.app(), "/pmdscope")?;
-    ensure!(number(&about, "abandoned_bytes")? == 0, "{about}");
+    is_as_before(&pair, before, files_before)?;
     generator.stop()?;
     pair.reflector.interrupt()?;
     no_mbuf_is_missing(scratch)
@@ -171,6 +159,19 @@ fn no_mbuf_is_missing(scratch: &Scratch) -> Result<()> {
     let text = std::fs::read_to_string(scratch.path("reflector.json"))?;
     let summary: serde_json::Value = serde_json::from_str(&text)?;
     ensure!(number(&summary["pool"], "in_use_end")? == 0, "{summary}");
+    Ok(())
+}
+
+/// No capture is armed, packets are forwarded at the rate before, and neither files nor memory are left.
+fn is_as_before(pair: &Pair, rate: f64, files: usize) -> Result<()> {
+    wait_until("the captures to be disarmed", LIMIT, || Ok(tee_sessions(pair.app())? == 0))?;
+    forwards_as_before(pair.app(), rate)?;
+    // Those of the clients before are closed when the app gets round to it.
+    wait_until("the files of captures to be closed", LIMIT, || {
+        Ok(open_files(&pair.reflector)? <= files)
+    })?;
+    let about = ask(pair.app(), "/pmdscope")?;
+    ensure!(number(&about, "abandoned_bytes")? == 0, "{about}");
     Ok(())
 }
 
