@@ -17,6 +17,10 @@ COMMAND = "pmdscope"
 TARGET = "x86_64-unknown-linux-gnu"
 
 
+def cargo(*arguments):
+    return output_of(os.environ.get("CARGO", "cargo"), *arguments)
+
+
 def output_of(*command):
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
@@ -37,17 +41,25 @@ def checksums():
     return {(package["name"], package["version"]): package.get("checksum") for package in packages}
 
 
-def dependencies(metadata):
+def crates_of_command():
+    """Name and version of all crates that are linked into it or build it. `cargo metadata` also has those of features
+    that only tests enable."""
+    tree = cargo("tree", "--locked", f"--package={COMMAND}", f"--target={TARGET}", "--edges=normal,build", "--prefix=none",
+                 "--format={p}")
+    return {tuple(line.split()[:2]) for line in tree.splitlines()}
+
+
+def dependencies(metadata, wanted):
     """From the command: identifiers of packages, and (package, dependency, whether it only builds)."""
+    crates = {package["id"]: (package["name"], "v" + package["version"]) for package in metadata["packages"]}
     nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}
-    names = {package["id"]: package["name"] for package in metadata["packages"]}
-    todo = [identifier for identifier in metadata["workspace_members"] if names[identifier] == COMMAND]
+    todo = [identifier for identifier in metadata["workspace_members"] if crates[identifier][0] == COMMAND]
     seen, edges = set(todo), set()
     while todo:
         identifier = todo.pop()
         for dependency in nodes[identifier]["deps"]:
             kinds = {kind["kind"] for kind in dependency["dep_kinds"]} - {"dev"}
-            if not kinds:
+            if not kinds or crates[dependency["pkg"]] not in wanted:
                 continue
             edges.add((identifier, dependency["pkg"], None not in kinds))
             if dependency["pkg"] not in seen:
@@ -92,11 +104,10 @@ def dpdk():
 
 
 def document():
-    metadata = json.loads(output_of(os.environ.get("CARGO", "cargo"), "metadata", "--locked", "--format-version=1",
-                                    f"--filter-platform={TARGET}"))
+    metadata = json.loads(cargo("metadata", "--locked", "--format-version=1", f"--filter-platform={TARGET}"))
     crates = {package["id"]: package for package in metadata["packages"]}
     hashes = checksums()
-    seen, edges = dependencies(metadata)
+    seen, edges = dependencies(metadata, crates_of_command())
     refs = {identifier: spdx_id(crates[identifier]["name"], crates[identifier]["version"]) for identifier in seen}
     version = next(crates[identifier]["version"] for identifier in seen if crates[identifier]["name"] == COMMAND)
     root = spdx_id(COMMAND, version)
