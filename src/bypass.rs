@@ -1,5 +1,6 @@
 //! `pmdscope bypass`: one RX queue of a kernel interface for a DPDK app, by `AF_XDP`.
 
+mod document;
 mod text;
 
 use std::process::ExitCode;
@@ -11,6 +12,7 @@ use pmdscope_bypass::{
     TakenDown,
 };
 
+use self::document::{Bypasses, Prepared, TakenDownBypasses};
 use crate::exit::{FAILED, Usage};
 use crate::output;
 
@@ -142,7 +144,7 @@ fn up(states: &StateDirectory, args: &UpArgs) -> Result<ExitCode> {
     };
     let prepared = pmdscope_bypass::up(states, &request)?;
     if args.json {
-        output::print_json(&prepared)?;
+        output::print_json(&Prepared::of(&prepared))?;
     } else {
         output::print(&text::prepared(&prepared, args.app.as_deref()))?;
     }
@@ -161,7 +163,7 @@ fn status(states: &StateDirectory, args: &StatusArgs) -> Result<ExitCode> {
         }
     }
     if args.json {
-        output::print_json(&bypasses)?;
+        output::print_json(&Bypasses::of(&bypasses))?;
     } else {
         output::print(&text::status(&bypasses))?;
     }
@@ -192,11 +194,19 @@ fn down(states: &StateDirectory, args: &DownArgs) -> Result<ExitCode> {
         }
     }
     if args.json {
-        output::print_json(&done)?;
+        output::print_json(&TakenDownBypasses::of(&done))?;
     } else {
         output::print(&text::taken_down(&done))?;
     }
     Ok(if failed { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
+}
+
+/// Prints the document of no bypass, where one was asked for.
+pub(crate) fn print_empty(args: &Args) -> Result<()> {
+    if let Action::Status(StatusArgs { json: true, .. }) = &args.action {
+        output::print_json(&Bypasses::of(&[]))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

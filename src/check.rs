@@ -201,3 +201,11 @@ fn tell_choice(args: &Args, fleet: &FleetState) {
         output::tell(&text);
     }
 }
+
+/// Prints the document of no app, where one was asked for.
+pub(crate) fn print_empty(args: &Args) -> Result<()> {
+    if args.json {
+        output::print_json(&CheckResult::empty(&FleetState::default()))?;
+    }
+    Ok(())
+}

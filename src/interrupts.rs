@@ -228,10 +228,18 @@ fn print_round(args: &Args, rounds: &Rounds) -> Result<bool> {
     output::print(&report::text(rounds))
 }
 
+/// Prints the document of no app, where one was asked for; there are no events then.
+pub(crate) fn print_empty(args: &Args) -> Result<()> {
+    if args.json && !args.events {
+        output::print_json(&report::Document::empty())?;
+    }
+    Ok(())
+}
+
 /// False when nobody reads.
 fn print_events(rounds: &mut Rounds) -> Result<bool> {
     for event in rounds.take_events() {
-        if !output::print_json(&event)? {
+        if !output::print_json(&report::EventDocument::of(event))? {
             return Ok(false);
         }
     }

@@ -135,6 +135,16 @@ fn length(text: &str) -> Result<Duration, String> {
     duration::within(duration::parse_or_seconds(text), range, "10s")
 }
 
+/// Prints the document of no app, where one was asked for.
+pub(crate) fn print_empty(args: &Args) -> Result<()> {
+    match args.profile.filter(|_| args.json) {
+        Some(hz) => output::print_json(&profile::ProfileDocument::of(hz, Vec::new())),
+        None if args.json => output::print_json(&table::Document::of(&FleetState::default())),
+        None => return Ok(()),
+    }?;
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -329,6 +329,15 @@ fn verdict_of_scan(scan: &ScanSample) -> ExitCode {
     if is_clean(scan) { ExitCode::SUCCESS } else { ExitCode::from(FAILED) }
 }
 
+/// Prints the document of no app, where one was asked for.
+pub(crate) fn print_empty(args: &Args) -> Result<()> {
+    if args.json {
+        let (fleet, scans) = (FleetState::default(), AppScans::new());
+        output::print_json(&report::Document::of(&fleet, &scans))?;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -86,7 +86,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 }
 
 #[derive(Serialize)]
-struct Listing<'a> {
+pub(crate) struct Listing<'a> {
     schema: u32,
     apps: &'a [Entry],
 }
@@ -265,6 +265,14 @@ fn cells(app: &Entry) -> Vec<Cell> {
         Cell::text(state),
         Cell::text(capture),
     ]
+}
+
+/// Prints the document of no app, where one was asked for.
+pub(crate) fn print_empty(args: &Args) -> Result<()> {
+    if args.json {
+        output::print_json(&Listing { schema: LS_SCHEMA, apps: &[] })?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ mod completions;
 mod config;
 mod doctor;
 mod duration;
+mod empty;
 mod exit;
 mod export;
 mod extcap;
@@ -82,7 +83,7 @@ enum Command {
 fn main() -> ExitCode {
     bundle::die_with_parent();
     let arguments = std::env::args_os().skip(1).collect::<Vec<_>>();
-    let result = extcap::answer(&arguments).unwrap_or_else(|| run(parse().command));
+    let result = extcap::answer(&arguments).unwrap_or_else(|| run(&parse().command));
     attach::leave();
     result.unwrap_or_else(|error| {
         output::fail(&error);
@@ -138,25 +139,33 @@ fn is_refusal(error: &clap::Error) -> bool {
     error.use_stderr() && error.kind() != help
 }
 
-fn run(command: Command) -> Result<ExitCode> {
+fn run(command: &Command) -> Result<ExitCode> {
+    let result = execute(command);
+    if let Err(error) = &result {
+        empty::print_if(error, command)?;
+    }
+    result
+}
+
+fn execute(command: &Command) -> Result<ExitCode> {
     match command {
-        Command::Ls(args) => ls::run(&args),
-        Command::Top(args) => top::run(&args),
-        Command::Check(args) => check::run(&args),
-        Command::Doctor(args) => doctor::run(&args),
-        Command::Lcores(args) => lcores::run(&args),
-        Command::Leaks(args) => leaks::run(&args),
-        Command::Interrupts(args) => interrupts::run(&args),
-        Command::Export(args) => export::run(&args),
-        Command::Record(args) => record::run(&args),
-        Command::Bundle(args) => bundle::run(&args),
-        Command::Bypass(args) => bypass::run(&args),
-        Command::Xdp(args) => xdp::run(&args),
-        Command::Capture(args) => capture::run(&args),
-        Command::Netstat(args) => netstat::run(&args),
-        Command::Completions(args) => completions::run(&args),
-        Command::Man(args) => man::run(&args),
-        Command::Sandbox(args) => sandbox::run(&args),
+        Command::Ls(args) => ls::run(args),
+        Command::Top(args) => top::run(args),
+        Command::Check(args) => check::run(args),
+        Command::Doctor(args) => doctor::run(args),
+        Command::Lcores(args) => lcores::run(args),
+        Command::Leaks(args) => leaks::run(args),
+        Command::Interrupts(args) => interrupts::run(args),
+        Command::Export(args) => export::run(args),
+        Command::Record(args) => record::run(args),
+        Command::Bundle(args) => bundle::run(args),
+        Command::Bypass(args) => bypass::run(args),
+        Command::Xdp(args) => xdp::run(args),
+        Command::Capture(args) => capture::run(args),
+        Command::Netstat(args) => netstat::run(args),
+        Command::Completions(args) => completions::run(args),
+        Command::Man(args) => man::run(args),
+        Command::Sandbox(args) => sandbox::run(args),
     }
 }
 

@@ -28,7 +28,7 @@ use anyhow::Result;
 pub(crate) use self::args::Args;
 use self::args::ReportView;
 pub(crate) use self::legacy_options::{adapt, explain};
-use self::report_data::ReportData;
+use self::report_data::{AppCounters, ReportData};
 pub(crate) use self::report_data::{directions, name};
 use self::report_layout::ReportLayout;
 use crate::{capture, output};
@@ -64,4 +64,13 @@ fn show(args: &Args, data: &ReportData, layout: &ReportLayout) -> Result<bool> {
         return Ok(false);
     }
     output::print(&text)
+}
+
+/// Prints the document of no app, where one was asked for.
+pub(crate) fn print_empty(args: &Args) -> Result<()> {
+    if args.json {
+        let counters = Some(AppCounters::default());
+        document::print(args, &ReportData { counters, ..ReportData::default() })?;
+    }
+    Ok(())
 }

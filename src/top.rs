@@ -283,6 +283,14 @@ fn millis(interval: Duration) -> u64 {
     u64::try_from(interval.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Prints the document of no app, where one was asked for.
+pub(crate) fn print_empty(args: &Args) -> Result<()> {
+    if args.json {
+        output::print_json(&TopDocument::of(&FleetState::default(), None))?;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use clap::Parser;

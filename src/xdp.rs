@@ -112,7 +112,7 @@ fn status(args: &StatusArgs) -> Result<ExitCode> {
     };
     let reports = filters.iter().map(report::FilterReport::of).collect::<Result<Vec<_>, _>>()?;
     if args.json {
-        output::print_json(&report::Document { filters: &reports })?;
+        output::print_json(&report::Document::of(&reports))?;
     } else {
         output::print(&report::text(&reports))?;
     }
@@ -143,6 +143,14 @@ fn detach(args: &DetachArgs) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the document of no filter, where one was asked for.
+pub(crate) fn print_empty(args: &Args) -> Result<()> {
+    if let Command::Status(StatusArgs { json: true, .. }) = &args.command {
+        output::print_json(&report::Document::of(&[]))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -112,8 +112,8 @@ fn a_stock_app_is_listed_with_the_way_to_its_packets() {
         "{listed:?}"
     );
     let listed = capture(&app, helper.path(), "-D --json --no-pdump");
-    let interfaces: Value = serde_json::from_slice(&listed.stdout).unwrap();
-    let fake = interfaces.as_array().unwrap().iter().find(|i| i["app"] == "fake").unwrap();
+    let list: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let fake = list["interfaces"].as_array().unwrap().iter().find(|i| i["app"] == "fake").unwrap();
     assert_eq!((&fake["captures"], &fake["via"]), (&Value::Bool(false), &Value::Null));
     assert!(fake["reason"].as_str().unwrap().contains("--no-pdump forbids"), "{fake}");
 }

@@ -12,7 +12,17 @@ use crate::attach::running::{self, RunningApp};
 use crate::attach::transport::Preflight;
 use crate::output;
 
-/// One interface of `-D --json`.
+/// Version of the JSON; raised when a field changes its meaning.
+const LIST_SCHEMA: u32 = 1;
+
+/// What `-D --json` prints.
+#[derive(Serialize)]
+pub(crate) struct Document {
+    schema: u32,
+    interfaces: Vec<Interface>,
+}
+
+/// One interface of it.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct Interface {
     number: usize,
@@ -96,14 +106,16 @@ fn interfaces(
     for reason in reasons.iter().filter(|_| !json) {
         output::tell(&format!("no captures: {reason}"));
     }
-    if json {
-        output::print_json(&all)?;
-    } else if all.is_empty() {
+    let code = if all.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+    if all.is_empty() {
         output::tell("no running DPDK app has a port");
-    } else {
+    }
+    if json {
+        output::print_json(&Document { schema: LIST_SCHEMA, interfaces: all })?;
+    } else if !all.is_empty() {
         output::print(&lines(&all))?;
     }
-    Ok(if all.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(code)
 }
 
 /// All ports, and why there are apps without packets; each app is looked at once.

@@ -16,7 +16,7 @@ const CHECK_SCHEMA: u32 = 1;
 
 /// What is wrong with each app and interface.
 #[derive(Serialize)]
-pub(super) struct CheckResult<'a> {
+pub(crate) struct CheckResult<'a> {
     schema: u32,
     pub(super) ok: bool,
     /// Of the host; those with a filter or a bypass.
@@ -86,6 +86,11 @@ impl<'a> CheckResult<'a> {
             interfaces_error: interfaces.error.as_deref(),
             apps: fleet.apps.iter().map(result).collect(),
         }
+    }
+
+    /// Where nothing could be checked, which is no good news.
+    pub(super) fn empty(fleet: &'a FleetState) -> Self {
+        Self { ok: false, ..Self::of(fleet, None) }
     }
 
     fn findings(&self) -> impl Iterator<Item = &FindingResult<'a>> {

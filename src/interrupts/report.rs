@@ -12,11 +12,14 @@ use pmdscope_telemetry::sample::TracingMethod;
 use pmdscope_telemetry::{realtime_ns, sample::StolenCause};
 use serde::Serialize;
 
-use super::rounds::{AppRound, Rounds, StolenRow, Surroundings};
+use super::rounds::{AppEvent, AppRound, Rounds, StolenRow, Surroundings};
 use crate::output::StandardOutput;
 
 /// Version of the JSON; raised when a field changes its meaning.
 const INTERRUPTS_SCHEMA: u32 = 1;
+
+/// The same of an event.
+const EVENTS_SCHEMA: u32 = 1;
 
 /// Rows where the height of the terminal is not known.
 const ROWS: usize = 20;
@@ -26,7 +29,7 @@ const OTHER_LINES: usize = 8;
 
 /// What `--json` prints.
 #[derive(Debug, Serialize)]
-pub(super) struct Document<'a> {
+pub(crate) struct Document<'a> {
     schema: u32,
     realtime_ns: u64,
     interval_s: f64,
@@ -50,6 +53,12 @@ struct AppDocument<'a> {
 }
 
 impl<'a> Document<'a> {
+    /// Of no app.
+    pub(super) fn empty() -> Self {
+        let realtime_ns = realtime_ns();
+        Self { schema: INTERRUPTS_SCHEMA, realtime_ns, interval_s: 0.0, apps: Vec::new() }
+    }
+
     pub(super) fn of(rounds: &'a Rounds) -> Self {
         let app = |app: &'a AppRound| AppDocument {
             app: &app.app,
@@ -71,6 +80,20 @@ impl<'a> Document<'a> {
             interval_s: rounds.seconds(),
             apps: rounds.apps().iter().map(app).collect(),
         }
+    }
+}
+
+/// What `--events` prints.
+#[derive(Debug, Serialize)]
+pub(crate) struct EventDocument {
+    schema: u32,
+    #[serde(flatten)]
+    event: AppEvent,
+}
+
+impl EventDocument {
+    pub(super) fn of(event: AppEvent) -> Self {
+        Self { schema: EVENTS_SCHEMA, event }
     }
 }
 

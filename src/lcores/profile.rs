@@ -26,7 +26,7 @@ const SAMPLE_COST_US: f64 = 21.0;
 
 /// Profiles of all apps, as JSON.
 #[derive(Serialize)]
-pub(super) struct ProfileDocument {
+pub(crate) struct ProfileDocument {
     pub(super) schema: u32,
     pub(super) hz: u32,
     /// Share of the time of an lcore that sampling takes at most, 0 to 1; an estimate.
@@ -163,15 +163,15 @@ fn finish(running: Vec<Running>, fleet: &mut Fleet, hz: u32) -> ProfileDocument 
         let lcores = profile.lcores.into_iter().map(lcore).collect();
         AppDocument { app, pid, lcores, notes: profile.notes }
     });
-    ProfileDocument {
-        schema: PROFILE_SCHEMA,
-        hz,
-        cost_ratio: f64::from(hz) * SAMPLE_COST_US / 1e6,
-        apps: apps.collect(),
-    }
+    ProfileDocument::of(hz, apps.collect())
 }
 
 impl ProfileDocument {
+    pub(super) fn of(hz: u32, apps: Vec<AppDocument>) -> Self {
+        let cost_ratio = f64::from(hz) * SAMPLE_COST_US / 1e6;
+        Self { schema: PROFILE_SCHEMA, hz, cost_ratio, apps }
+    }
+
     /// All lcores.
     pub(super) fn lcores(&self) -> impl Iterator<Item = (&AppDocument, &LcoreDocument)> {
         self.apps.iter().flat_map(|app| app.lcores.iter().map(move |lcore| (app, lcore)))

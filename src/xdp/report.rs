@@ -10,10 +10,20 @@ use serde::Serialize;
 /// Most prefixes in the text; JSON has all.
 const SHOWN_PREFIXES: usize = 20;
 
+/// Version of the JSON; raised when a field changes its meaning.
+const XDP_SCHEMA: u32 = 1;
+
 /// The JSON document.
 #[derive(Serialize)]
-pub(super) struct Document<'a> {
-    pub(super) filters: &'a [FilterReport],
+pub(crate) struct Document<'a> {
+    schema: u32,
+    filters: &'a [FilterReport],
+}
+
+impl<'a> Document<'a> {
+    pub(super) fn of(filters: &'a [FilterReport]) -> Self {
+        Self { schema: XDP_SCHEMA, filters }
+    }
 }
 
 /// What is shown of one filter.
@@ -177,6 +187,6 @@ mod tests {
 
     #[test]
     fn json_has_all() {
-        assert_json_snapshot!(Document { filters: &[flooded()] });
+        assert_json_snapshot!(Document::of(&[flooded()]));
     }
 }

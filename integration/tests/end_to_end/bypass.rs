@@ -126,7 +126,7 @@ impl Wire {
     fn status(&self, code: i32) -> Result<Value> {
         let args = ["status", INTERFACE, "--json"];
         let all: Value = serde_json::from_str(&self.bypass(&args, code)?)?;
-        Ok(all[0].clone())
+        Ok(all["bypasses"][0].clone())
     }
 
     /// Sends to ports and returns how many packets the wire took, of all that were sent.

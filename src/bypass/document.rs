@@ -1,0 +1,47 @@
+//! Bypasses as JSON.
+
+use pmdscope_bypass::{BypassStatus, TakenDown};
+use serde::Serialize;
+
+/// Version of the JSON; raised when a field changes its meaning.
+const BYPASS_SCHEMA: u32 = 1;
+
+/// What `up` prints.
+#[derive(Serialize)]
+pub(crate) struct Prepared<'a> {
+    schema: u32,
+    #[serde(flatten)]
+    bypass: &'a BypassStatus,
+}
+
+/// What `status` prints.
+#[derive(Serialize)]
+pub(crate) struct Bypasses<'a> {
+    schema: u32,
+    bypasses: &'a [BypassStatus],
+}
+
+/// What `down` prints.
+#[derive(Serialize)]
+pub(crate) struct TakenDownBypasses<'a> {
+    schema: u32,
+    bypasses: &'a [TakenDown],
+}
+
+impl<'a> Prepared<'a> {
+    pub(super) fn of(bypass: &'a BypassStatus) -> Self {
+        Self { schema: BYPASS_SCHEMA, bypass }
+    }
+}
+
+impl<'a> Bypasses<'a> {
+    pub(super) fn of(bypasses: &'a [BypassStatus]) -> Self {
+        Self { schema: BYPASS_SCHEMA, bypasses }
+    }
+}
+
+impl<'a> TakenDownBypasses<'a> {
+    pub(super) fn of(bypasses: &'a [TakenDown]) -> Self {
+        Self { schema: BYPASS_SCHEMA, bypasses }
+    }
+}
