@@ -27,7 +27,7 @@ BASH_COMPLETION = share/bash-completion/completions/pmdscope
 ZSH_COMPLETION = share/zsh/site-functions/_pmdscope
 FISH_COMPLETION = share/fish/vendor_completions.d/pmdscope.fish
 SHARED_DIRS = $(dir $(BASH_COMPLETION) $(ZSH_COMPLETION) $(FISH_COMPLETION)) share/man/man1 lib/systemd/system \
-	share/pmdscope
+	share/pmdscope share/pmdscope/schema
 INSTALLED = bin/pmdscope bin/pmdscope-pdump-build bin/pmdscope-reflector bin/pmdscope-generator bin/pmdscope-kernel-reflector \
 	bin/pmdscope-kernel-generator $(LIBDIR)/libpmdscope.a \
 	$(LIBDIR)/pkgconfig/pmdscope.pc $(BASH_COMPLETION) $(ZSH_COMPLETION) $(FISH_COMPLETION) \
@@ -186,6 +186,7 @@ install: | $(BUILD)/lib/libpmdscope.so target/release/pmdscope ## install the bu
 		$(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit || exit 1; done
 	for file in $(DROP_INS); do sed 's|/usr/local/|$(PREFIX)/|' systemd/$$file > \
 		$(DESTDIR)$(PREFIX)/share/pmdscope/$$file || exit 1; done
+	install -m 644 docs/schema/*.json $(DESTDIR)$(PREFIX)/share/pmdscope/schema
 	$(if $(EXTCAP_DIR),install -d $(DESTDIR)$(EXTCAP_DIR))
 	$(if $(EXTCAP_DIR),ln -sfn $(PREFIX)/bin/pmdscope $(DESTDIR)$(EXTCAP_DIR)/pmdscope)
 	$(if $(SYSTEM_PREFIX),$(if $(DESTDIR),,ldconfig))
@@ -193,7 +194,7 @@ install: | $(BUILD)/lib/libpmdscope.so target/release/pmdscope ## install the bu
 uninstall: ## remove what `make install` installed
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,$(INSTALLED)) $(DESTDIR)$(PREFIX)/share/man/man1/pmdscope*.1
 	rm -f $(DESTDIR)$(PREFIX)/$(LIBDIR)/libpmdscope.so* $(DESTDIR)$(PREFIX)/include/pmdscope*.h
-	rm -rf $(DESTDIR)$(PREFIX)/libexec/pmdscope $(DESTDIR)$(PREFIX)/share/pmdscope/pdump
+	rm -rf $(DESTDIR)$(PREFIX)/libexec/pmdscope $(addprefix $(DESTDIR)$(PREFIX)/share/pmdscope/,pdump schema)
 	-rmdir --ignore-fail-on-non-empty $(DESTDIR)$(PREFIX)/share/pmdscope
 	$(if $(EXTCAP_DIR),rm -f $(DESTDIR)$(EXTCAP_DIR)/pmdscope)
 	$(if $(SYSTEM_PREFIX),$(if $(DESTDIR),,ldconfig))

@@ -85,7 +85,7 @@ check_command() {
 	for file in share/man/man1/pmdscope.1 share/man/man1/pmdscope-capture.1 \
 		share/bash-completion/completions/pmdscope share/zsh/site-functions/_pmdscope \
 		share/fish/vendor_completions.d/pmdscope.fish share/pmdscope/interfaces.conf \
-		share/pmdscope/interrupts.conf share/pmdscope/xray.conf; do
+		share/pmdscope/interrupts.conf share/pmdscope/xray.conf share/pmdscope/schema/top.json; do
 		[ -s "$1/$file" ] || die "no $1/$file"
 	done
 }

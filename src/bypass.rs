@@ -1,6 +1,6 @@
 //! `pmdscope bypass`: one RX queue of a kernel interface for a DPDK app, by `AF_XDP`.
 
-mod document;
+pub(crate) mod document;
 mod text;
 
 use std::process::ExitCode;

@@ -3,7 +3,7 @@
 mod args;
 mod destination;
 mod events;
-mod list;
+pub(crate) mod list;
 mod live;
 mod offline;
 mod privileges;

@@ -1,7 +1,7 @@
 //! `pmdscope check`: are all apps healthy? For people, cron and probes.
 
 mod hot_queues;
-mod result;
+pub(crate) mod result;
 mod seen;
 
 use std::process::ExitCode;

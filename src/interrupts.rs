@@ -1,6 +1,6 @@
 //! `pmdscope interrupts`: what takes poll cores from their threads, and for how long.
 
-mod report;
+pub(crate) mod report;
 mod rounds;
 mod summary;
 

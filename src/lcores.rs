@@ -1,8 +1,8 @@
 //! `pmdscope lcores`: the threads of poll loops, and where their time goes.
 
-mod profile;
+pub(crate) mod profile;
 mod profile_text;
-mod table;
+pub(crate) mod table;
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -7,7 +7,7 @@ mod groups;
 mod lost_packets;
 mod lost_table;
 mod packets;
-mod report;
+pub(crate) mod report;
 pub(crate) mod save;
 pub(crate) mod scan;
 

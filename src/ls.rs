@@ -86,13 +86,16 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Listing<'a> {
+    #[cfg_attr(test, schemars(extend("const" = LS_SCHEMA)))]
     schema: u32,
     apps: &'a [Entry],
 }
 
 /// One line of the list.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Entry {
     app: String,
     pid: Option<u32>,

@@ -30,6 +30,8 @@ mod number;
 mod output;
 mod record;
 mod sandbox;
+#[cfg(test)]
+mod schemas;
 mod session;
 mod size;
 mod source;

@@ -3,7 +3,7 @@
 mod args;
 mod conversations;
 mod counters;
-mod document;
+pub(crate) mod document;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod follow;

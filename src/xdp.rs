@@ -2,7 +2,7 @@
 
 mod attach;
 mod prefixes;
-mod report;
+pub(crate) mod report;
 
 use std::process::ExitCode;
 

@@ -5,7 +5,7 @@
 use std::fs;
 use std::process::Command;
 
-use pmdscope_testing::output;
+use pmdscope_testing::{output, schema};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -32,7 +32,10 @@ impl Idle {
     }
 
     fn document(&self, words: &str) -> Value {
-        serde_json::from_str(&self.printed(words)).unwrap()
+        let arguments = words.split(' ').collect::<Vec<_>>();
+        let documents = schema::documents(&arguments, &self.printed(words)).unwrap();
+        let [document] = &documents[..] else { panic!("{words}: {documents:?}") };
+        document.clone()
     }
 }
 

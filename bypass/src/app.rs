@@ -11,6 +11,7 @@ const DEFAULT_PREFIX: &str = "rte";
 
 /// A running app that polls a queue of an interface.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BypassApp {
     /// Process id.
     pub pid: u32,

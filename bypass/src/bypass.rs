@@ -32,6 +32,7 @@ pub struct BypassRequest {
 
 /// What state a bypass is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum BypassPhase {
     /// No app polls the queue yet, or any more: the kernel gets all packets.
@@ -44,6 +45,7 @@ pub enum BypassPhase {
 
 /// A bypass at one moment.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BypassStatus {
     /// The interface.
     pub interface: String,
@@ -85,6 +87,7 @@ pub struct BypassStatus {
 
 /// What taking a bypass down did.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TakenDown {
     /// The interface.
     pub interface: String,

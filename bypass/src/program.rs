@@ -12,6 +12,7 @@ const COUNTS: &str = "bypass_counts";
 
 /// What became of the packets that the interface received since the program was attached. The four add up to all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BypassCounts {
     /// Of no selected flow: to the kernel.
     pub kernel: u64,

@@ -10,6 +10,7 @@ use crate::tree::{Fact, Unknown};
 
 /// How a check ended, from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum CheckStatus {
     /// As it should be.
@@ -24,6 +25,7 @@ pub enum CheckStatus {
 
 /// The parts of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum CheckGroup {
     /// What has changed since the last good run.
@@ -56,6 +58,7 @@ impl CheckGroup {
 
 /// How something is put right. The commands are for a POSIX shell, run as root.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Fix {
     /// Takes effect at once; lost at a reboot unless `persistent` is empty too.
     pub now: Vec<String>,

@@ -13,8 +13,10 @@ use crate::facts::Distribution;
 
 /// What all checks found.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// Version of the JSON; raised when a field changes its meaning.
+    #[cfg_attr(feature = "schema", schemars(extend("const" = SCHEMA)))]
     pub schema: u32,
     /// No check fails.
     pub ok: bool,
@@ -29,6 +31,7 @@ pub struct Report {
 
 /// What one check found on one subject.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CheckResult {
     /// Name of the check.
     pub check: &'static str,

@@ -10,6 +10,7 @@ pub const SNAPLEN: u32 = 128;
 
 /// One end of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FlowEndpoint {
     /// Address.
     pub addr: IpAddr,
@@ -20,6 +21,7 @@ pub struct FlowEndpoint {
 
 /// What a conversation is wrapped in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", content = "id", rename_all = "lowercase")]
 pub enum Tunnel {
     /// VXLAN, with its network identifier.
@@ -58,6 +60,7 @@ impl fmt::Display for Tunnel {
 
 /// Packets and bytes: what was seen, or an estimate of it where packets were sampled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PacketCounts {
     /// Packets.
     pub packets: u64,
@@ -67,6 +70,7 @@ pub struct PacketCounts {
 
 /// By who sent the packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SenderCounts {
     /// From the local end to the remote one.
     pub from_local: PacketCounts,
@@ -76,6 +80,7 @@ pub struct SenderCounts {
 
 /// What TCP was last seen to do, by its flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TcpState {
     /// Not TCP, or nothing that tells.
@@ -97,6 +102,7 @@ pub enum TcpState {
 
 /// An end of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum FlowEnd {
     /// The one behind the app.
@@ -107,6 +113,7 @@ pub enum FlowEnd {
 
 /// Where the app last handled packets of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FlowPlace {
     /// DPDK port, or number of the interface in a file.
     pub port: u16,
@@ -120,6 +127,7 @@ pub struct FlowPlace {
 
 /// A conversation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Flow {
     /// Index into [`FlowSnapshot::apps`].
     pub app: u16,
@@ -197,6 +205,7 @@ impl PacketCounts {
 
 /// Packets whose conversation is not listed, and why.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UnlistedPackets {
     /// Of conversations that had to give way to others.
     pub evicted: PacketCounts,
@@ -220,6 +229,7 @@ pub struct UnlistedPackets {
 
 /// Packets by what they carry, estimated where sampled. As `netstat -s` has it, but of what went by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[allow(missing_docs)] // The names are those of the headers.
 pub struct ProtocolCounts {
     pub ipv4: PacketCounts,
@@ -252,6 +262,7 @@ pub struct ProtocolCounts {
 
 /// Packets of a file behind a link type that is not read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UnknownLink {
     /// Number of the link type in files.
     pub link_type: u16,
@@ -264,6 +275,7 @@ pub struct UnknownLink {
 
 /// What went by a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QueueCounts {
     /// Index into [`FlowSnapshot::apps`].
     pub app: u16,
@@ -283,6 +295,7 @@ pub struct QueueCounts {
 
 /// All that is known at a moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FlowSnapshot {
     /// Names of apps, or of interfaces' owners in files.
     pub apps: Vec<String>,

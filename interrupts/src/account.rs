@@ -24,6 +24,7 @@ const KEPT_EVENTS: usize = 16_384;
 
 /// One event that took a CPU from a polling thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StolenEvent {
     /// Counts all events of a tracer, from 1.
     pub sequence: u64,

@@ -21,6 +21,7 @@ pub struct Tracer {
 
 /// How long events took.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StolenHistogram {
     /// lcore id.
     pub lcore: u32,

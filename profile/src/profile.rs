@@ -12,6 +12,7 @@ use crate::symbols::{Frame, FunctionResolver, PortList};
 
 /// Profile of one app.
 #[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AppProfile {
     /// Samples per second of CPU time.
     pub hz: u32,
@@ -23,6 +24,7 @@ pub struct AppProfile {
 
 /// Profile of the thread of one lcore.
 #[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LcoreProfile {
     /// lcore id.
     pub lcore: u32,
@@ -57,6 +59,7 @@ pub struct LcoreProfile {
 
 /// Samples in one activity.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ActivityShare {
     /// The activity.
     pub activity: Activity,
@@ -68,6 +71,7 @@ pub struct ActivityShare {
 
 /// Samples in one function, in what it calls in the C library, and in what is inlined of DPDK.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FunctionShare {
     /// Name; without a symbol the file and the offset in it.
     pub function: String,
@@ -85,6 +89,7 @@ pub struct FunctionShare {
 
 /// The longest stay outside the function that receives.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LongestStay {
     /// Function of the app.
     pub function: String,

@@ -10,6 +10,7 @@ use super::target::CaptureTarget;
 
 /// What a sample has seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct PeekCoverage {
     /// Apps whose packets are a sample from their memory.
     pub(crate) apps: Vec<String>,

@@ -8,7 +8,9 @@ const BYPASS_SCHEMA: u32 = 1;
 
 /// What `up` prints.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Prepared<'a> {
+    #[cfg_attr(test, schemars(extend("const" = BYPASS_SCHEMA)))]
     schema: u32,
     #[serde(flatten)]
     bypass: &'a BypassStatus,
@@ -16,14 +18,18 @@ pub(crate) struct Prepared<'a> {
 
 /// What `status` prints.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Bypasses<'a> {
+    #[cfg_attr(test, schemars(extend("const" = BYPASS_SCHEMA)))]
     schema: u32,
     bypasses: &'a [BypassStatus],
 }
 
 /// What `down` prints.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct TakenDownBypasses<'a> {
+    #[cfg_attr(test, schemars(extend("const" = BYPASS_SCHEMA)))]
     schema: u32,
     bypasses: &'a [TakenDown],
 }

@@ -17,13 +17,16 @@ const LIST_SCHEMA: u32 = 1;
 
 /// What `-D --json` prints.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Document {
+    #[cfg_attr(test, schemars(extend("const" = LIST_SCHEMA)))]
     schema: u32,
     interfaces: Vec<Interface>,
 }
 
 /// One interface of it.
 #[derive(Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Interface {
     number: usize,
     name: String,

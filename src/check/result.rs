@@ -16,7 +16,9 @@ const CHECK_SCHEMA: u32 = 1;
 
 /// What is wrong with each app and interface.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct CheckResult<'a> {
+    #[cfg_attr(test, schemars(extend("const" = CHECK_SCHEMA)))]
     schema: u32,
     pub(super) ok: bool,
     /// Of the host; those with a filter or a bypass.
@@ -29,12 +31,14 @@ pub(crate) struct CheckResult<'a> {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct InterfaceResult<'a> {
     interface: &'a str,
     findings: Vec<FindingResult<'a>>,
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct AppResult<'a> {
     app: &'a str,
     #[serde(flatten)]
@@ -43,6 +47,7 @@ struct AppResult<'a> {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct FindingResult<'a> {
     #[serde(flatten)]
     finding: &'a Finding,

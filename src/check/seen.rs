@@ -28,12 +28,15 @@ struct SeenFinding {
 
 /// When one finding was there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct FindingOccurrence {
     /// Wall clock of the first sample that has it.
     #[serde(serialize_with = "rfc3339")]
+    #[cfg_attr(test, schemars(with = "String"))]
     since: Timestamp,
     /// Wall clock of the last sample that has it.
     #[serde(serialize_with = "rfc3339")]
+    #[cfg_attr(test, schemars(with = "String"))]
     until: Timestamp,
     /// How often it began.
     times: u64,

@@ -29,7 +29,9 @@ const OTHER_LINES: usize = 8;
 
 /// What `--json` prints.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Document<'a> {
+    #[cfg_attr(test, schemars(extend("const" = INTERRUPTS_SCHEMA)))]
     schema: u32,
     realtime_ns: u64,
     interval_s: f64,
@@ -37,6 +39,7 @@ pub(crate) struct Document<'a> {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct AppDocument<'a> {
     app: &'a str,
     pid: u32,
@@ -85,7 +88,9 @@ impl<'a> Document<'a> {
 
 /// What `--events` prints.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct EventDocument {
+    #[cfg_attr(test, schemars(extend("const" = EVENTS_SCHEMA)))]
     schema: u32,
     #[serde(flatten)]
     event: AppEvent,

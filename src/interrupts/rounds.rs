@@ -15,6 +15,7 @@ pub(super) type ThiefKey = (String, u32, StolenCause, String);
 
 /// What one thief took from one lcore.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct StolenRow {
     #[serde(skip)]
     pub(super) app: String,
@@ -38,6 +39,7 @@ pub(super) struct StolenRow {
 
 /// What libpmdscope said in the round in which the longest theft so far of an lcore was seen.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Surroundings {
     pub(super) lcore: u32,
     pub(super) cause: StolenCause,
@@ -53,6 +55,7 @@ pub(super) struct Surroundings {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct QueueDepth {
     pub(super) port: u16,
     pub(super) queue: u16,
@@ -62,6 +65,7 @@ pub(super) struct QueueDepth {
 
 /// An event, and the app that it happened to.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct AppEvent {
     app: String,
     #[serde(flatten)]

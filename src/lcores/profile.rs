@@ -26,7 +26,9 @@ const SAMPLE_COST_US: f64 = 21.0;
 
 /// Profiles of all apps, as JSON.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ProfileDocument {
+    #[cfg_attr(test, schemars(extend("const" = PROFILE_SCHEMA)))]
     pub(super) schema: u32,
     pub(super) hz: u32,
     /// Share of the time of an lcore that sampling takes at most, 0 to 1; an estimate.
@@ -36,6 +38,7 @@ pub(crate) struct ProfileDocument {
 
 /// Profile of one app.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct AppDocument {
     pub(super) app: String,
     pub(super) pid: u32,
@@ -45,6 +48,7 @@ pub(super) struct AppDocument {
 
 /// Profile of one lcore.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct LcoreDocument {
     #[serde(flatten)]
     pub(super) profile: LcoreProfile,
@@ -53,6 +57,7 @@ pub(super) struct LcoreDocument {
 
 /// Polls without a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct EmptyPolls {
     /// Share of the iterations, 0 to 1; `None` if nobody counts them.
     pub(super) of_polls: Option<f64>,
@@ -64,6 +69,7 @@ pub(super) struct EmptyPolls {
 
 /// How the time of empty polls is estimated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub(super) enum EmptyPollsEstimate {
     /// Time in driver RX times the share of polls that were empty: too much, since those take less time

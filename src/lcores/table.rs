@@ -17,13 +17,16 @@ const WAITS_TOO_LONG: f64 = 0.001;
 
 /// The table as JSON.
 #[derive(Serialize)]
-pub(super) struct Document<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Document<'a> {
+    #[cfg_attr(test, schemars(extend("const" = LCORES_SCHEMA)))]
     schema: u32,
     lcores: Vec<LcoreRow<'a>>,
 }
 
 /// One lcore; what is not known is `None`.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct LcoreRow<'a> {
     app: &'a str,
     level: u8,

@@ -28,7 +28,9 @@ const LEVELS: &str = "where mbufs are lost needs libpmdscope: level 1 names the 
 
 /// One moment of all ledgers, as JSON.
 #[derive(Serialize)]
-pub(super) struct Document<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Document<'a> {
+    #[cfg_attr(test, schemars(extend("const" = LEAKS_SCHEMA)))]
     schema: u32,
     /// Some app has leaks.
     leaks: bool,
@@ -36,6 +38,7 @@ pub(super) struct Document<'a> {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct AppLeaks<'a> {
     app: &'a str,
     #[serde(flatten)]
@@ -59,6 +62,7 @@ struct AppLeaks<'a> {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Scan<'a> {
     #[serde(flatten)]
     report: &'a ScanReport,
@@ -68,6 +72,7 @@ struct Scan<'a> {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Group<'a> {
     pool: &'a str,
     #[serde(flatten)]
@@ -75,6 +80,7 @@ struct Group<'a> {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Ledger<'a> {
     #[serde(flatten)]
     sample: &'a LedgerSample,
@@ -82,6 +88,7 @@ struct Ledger<'a> {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Site<'a> {
     #[serde(flatten)]
     sample: &'a pmdscope_telemetry::sample::SiteSample,

@@ -22,7 +22,9 @@ use crate::output;
 const NETSTAT_SCHEMA: u32 = 1;
 
 #[derive(Debug, Serialize)]
-struct NetstatDocument<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct NetstatDocument<'a> {
+    #[cfg_attr(test, schemars(extend("const" = NETSTAT_SCHEMA)))]
     schema: u32,
     view: &'static str,
     #[serde(flatten)]
@@ -46,6 +48,7 @@ struct NetstatDocument<'a> {
 
 /// What was counted, and how well.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct PacketsJson<'a> {
     begin_ns: u64,
     now_ns: u64,
@@ -73,6 +76,7 @@ struct PacketsJson<'a> {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct TotalJson {
     #[serde(flatten)]
     counts: PacketCounts,
@@ -81,6 +85,7 @@ struct TotalJson {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ConversationJson<'a> {
     app: &'a str,
     proto: String,
@@ -115,12 +120,14 @@ struct ConversationJson<'a> {
 
 /// Names of both ends, where they are known.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct NamesJson {
     local: EndNames,
     remote: EndNames,
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct EndNames {
     host: Option<String>,
     service: Option<String>,

@@ -20,6 +20,7 @@ const TX_DROPPED: [&str; 6] = [
 
 /// One port; `None` is what DPDK has no counter for, or was not told.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct InterfaceRow<'a> {
     app: &'a str,
     port: u16,

@@ -27,6 +27,7 @@ const SEVERAL: usize = 2;
 
 /// A port that others talk to.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct ListeningPort<'a> {
     app: &'a str,
     proto: String,

@@ -25,6 +25,7 @@ const BAR: f64 = 20.0;
 
 /// Packets of a queue.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct QueueLoad {
     pub(super) app: String,
     pub(super) port: u16,
@@ -50,6 +51,7 @@ pub(super) struct QueueLoad {
 
 /// Where packets were counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub(super) enum CountSource {
     /// By the app, all of them, meanwhile.
@@ -62,6 +64,7 @@ pub(super) enum CountSource {
 
 /// A conversation that makes a queue hot.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct QueueLoadCause {
     conversation: String,
     packets: u64,

@@ -88,6 +88,7 @@ impl AppCounters {
 
 /// Packets that are in no count.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct PacketLosses {
     /// Packets that passed the filter, in the rings or left out; `None` for files.
     pub(super) passed_filter: Option<u64>,

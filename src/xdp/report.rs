@@ -15,7 +15,9 @@ const XDP_SCHEMA: u32 = 1;
 
 /// The JSON document.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Document<'a> {
+    #[cfg_attr(test, schemars(extend("const" = XDP_SCHEMA)))]
     schema: u32,
     filters: &'a [FilterReport],
 }
@@ -28,6 +30,7 @@ impl<'a> Document<'a> {
 
 /// What is shown of one filter.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct FilterReport {
     interface: String,
     index: u32,
@@ -39,7 +42,9 @@ pub(super) struct FilterReport {
 
 /// A listed prefix.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct PrefixReport {
+    #[cfg_attr(test, schemars(with = "String"))]
     prefix: Prefix,
     action: PrefixAction,
 }

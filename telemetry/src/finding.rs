@@ -57,6 +57,7 @@ pub struct LintRules {
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// Worth knowing.
@@ -80,6 +81,7 @@ impl Severity {
 
 /// One thing that is wrong with one app, or with an interface of the host.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Finding {
     /// The lint.
     pub lint: Lint,
@@ -89,6 +91,7 @@ pub struct Finding {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub app: String,
     /// What it is about.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub subject: FindingSubject,
     /// One sentence with the numbers.
     pub evidence: String,

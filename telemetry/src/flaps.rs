@@ -14,6 +14,7 @@ const WINDOW_S: f64 = 60.0;
 
 /// Changes of one port in the last minute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PortFlaps {
     /// Times that it was started.
     pub starts: u64,

@@ -56,6 +56,7 @@ pub enum FleetEvent {
 
 /// Whether an app answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "state", rename_all = "lowercase")]
 pub enum AppStatus {
     /// Found, not heard of yet.
@@ -71,6 +72,7 @@ pub enum AppStatus {
 
 /// One app.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AppState {
     /// File-prefix.
     #[serde(rename = "app")]

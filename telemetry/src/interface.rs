@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// One interface at one moment. Counters start at 0 when the interface, or the filter, is made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InterfaceSample {
     /// Its name in this network namespace.
     pub name: String,
@@ -30,6 +31,7 @@ pub struct InterfaceSample {
 
 /// One RX queue of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InterfaceQueueSample {
     /// Number of the queue.
     pub queue: u32,
@@ -46,6 +48,7 @@ pub const TOP_SOURCES: usize = 10;
 
 /// An XDP program of pmdscope that drops unwanted packets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FilterSample {
     /// Number of the program, which tells two filters one after the other.
     pub program: u32,
@@ -61,6 +64,7 @@ pub struct FilterSample {
 
 /// Where an XDP program runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum FilterMode {
     /// In the driver, before the kernel allocates a packet.
@@ -72,6 +76,7 @@ pub enum FilterMode {
 
 /// What became of packets, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VerdictSample {
     /// `passed`, or why packets were dropped: `malformed`, `not_ip`, `fragment`, `denied`, `rate_limit`,
     /// `syn_flood`.
@@ -86,6 +91,7 @@ pub struct VerdictSample {
 
 /// A sender of dropped packets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SourceSample {
     /// IPv4 or IPv6 address.
     pub address: std::net::IpAddr,
@@ -95,6 +101,7 @@ pub struct SourceSample {
 
 /// A queue of an interface that bypasses the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BypassSample {
     /// Number of the RX queue.
     pub queue: u32,

@@ -11,6 +11,7 @@ use crate::model::{InterfaceRates, InterfaceTracker};
 
 /// All interfaces that are worth showing. They belong to the host, and not to an app.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InterfacesState {
     /// By name.
     pub interfaces: Vec<InterfaceState>,
@@ -23,6 +24,7 @@ pub struct InterfacesState {
 
 /// One interface.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InterfaceState {
     /// What was read.
     #[serde(flatten)]

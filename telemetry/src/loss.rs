@@ -9,6 +9,7 @@ use crate::trend::{TrendOptions, ValueTrend};
 
 /// Losses of one pool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LedgerRates {
     /// Name of the pool.
     pub pool: String,
@@ -20,6 +21,7 @@ pub struct LedgerRates {
 
 /// Losses, or misuses, at one site.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SiteRates {
     /// Name of the pool.
     pub pool: String,

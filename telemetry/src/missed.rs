@@ -53,6 +53,7 @@ const READ_SKEW: f64 = 0.005;
 
 /// Why packets were missed. In the order in which causes of equal weight are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum MissedCause {
     /// No mbuf was free for the descriptors.

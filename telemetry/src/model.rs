@@ -37,6 +37,7 @@ use crate::trend::ValueTrend;
 
 /// The derived state of one app: the newest sample and what changed since the one before.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Model {
     /// The newest sample.
     pub sample: Sample,
@@ -72,6 +73,7 @@ pub struct Model {
 
 /// Trend of one pool. Growth and time left are libpmdscope's where it has a ledger of the pool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PoolTrend {
     /// Name.
     pub name: String,
@@ -88,6 +90,7 @@ pub struct PoolTrend {
 
 /// Per-second rates of one lcore.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LcoreRates {
     /// lcore id.
     pub lcore: u32,
@@ -105,6 +108,7 @@ pub struct LcoreRates {
 
 /// Per-second rates of the thread of one lcore, as the kernel sees it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ThreadRates {
     /// lcore id.
     pub lcore: u32,

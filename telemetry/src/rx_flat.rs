@@ -32,6 +32,7 @@ const MEMORY_S: f64 = 600.0;
 
 /// A port that receives less than 1 % of what it did.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RxFlat {
     /// For how long, seconds, as far as that was watched.
     pub seconds: f64,

@@ -39,6 +39,7 @@ pub(crate) const LOCK_PART: &str = "lock";
 
 /// Everything asked of one app in one round.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Sample {
     /// [`SAMPLE_SCHEMA`].
     pub schema: u32,
@@ -192,6 +193,7 @@ impl Sample {
 
 /// Identity of a running app. Two samples are comparable only if `pid` and `start_ticks` agree.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AppIdentity {
     /// DPDK file-prefix, with `:N` behind it for further in-memory instances.
     pub name: String,
@@ -224,6 +226,7 @@ impl AppIdentity {
 
 /// One ring of one capture session.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TeeSample {
     /// Session id.
     pub session: u64,
@@ -249,6 +252,7 @@ pub struct TeeSample {
 
 /// What libpmdscope says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LibrarySample {
     /// Version of libpmdscope.
     pub version: String,

@@ -31,6 +31,7 @@ const FORWARDER: f64 = 0.1;
 
 /// Packets of one port that were offered to its driver and not sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UnsentPackets {
     /// Offered, packets per second.
     pub offered_pps: f64,
@@ -64,6 +65,7 @@ pub(crate) struct Sending {
 
 /// An app that receives and sends nothing, though it did before.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SilentApp {
     /// For how long, seconds.
     pub seconds: f64,

@@ -11,6 +11,7 @@ use crate::sample::{LcoreSample, Sample, ThreadSample};
 
 /// Gaps of at least the stall threshold between two samples.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LcoreStalls {
     /// How many.
     pub count: u64,
@@ -30,6 +31,7 @@ pub struct LcoreStalls {
 
 /// A stall with its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RecordedStall {
     /// How long it was, microseconds.
     pub us: u64,
@@ -39,6 +41,7 @@ pub struct RecordedStall {
 
 /// What became of the time of one thread between two samples.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ThreadTime {
     /// Ready to run without a CPU, milliseconds; `None` where the kernel does not count it.
     pub waiting_ms: Option<f64>,
@@ -55,6 +58,7 @@ pub struct ThreadTime {
 
 /// Who is to blame for most of the time of the gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum StallCause {
     /// The kernel ran something else on the CPU.
@@ -71,6 +75,7 @@ pub enum StallCause {
 
 /// Shares of the time of the gaps, 0 to 1; what is left is own code that ran.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StallShares {
     /// The CPU was taken away, by kernel or hypervisor.
     pub taken: f64,

@@ -28,6 +28,7 @@ struct Start {
 
 /// Starts of an app in a stretch of time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AppRestarts {
     /// Processes that were started; more may have come and gone between two looks.
     pub starts: u64,

@@ -14,6 +14,7 @@ use serde::Serialize;
 
 /// How the packets of an app are had.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "capture", rename_all = "lowercase")]
 pub enum CaptureAccess {
     /// It is being asked.
@@ -36,6 +37,7 @@ pub enum CaptureAccess {
 
 /// What was captured from one app.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CapturedApp {
     /// Name of the app.
     pub app: String,
@@ -48,6 +50,7 @@ pub struct CapturedApp {
 
 /// What was captured from all apps.
 #[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CapturedTraffic {
     /// Wall clock when this was so, nanoseconds since the epoch.
     pub realtime_ns: u64,

@@ -17,8 +17,10 @@ pub const REPORT_SCHEMA: u32 = 1;
 
 /// One moment of all apps, as JSON.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TopDocument<'a> {
     /// [`REPORT_SCHEMA`].
+    #[cfg_attr(feature = "schema", schemars(extend("const" = REPORT_SCHEMA)))]
     pub schema: u32,
     /// Interfaces of the kernel with a filter or a bypass, with their rates and findings.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]

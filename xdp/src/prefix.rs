@@ -15,6 +15,7 @@ pub struct Prefix {
 
 /// What is done with packets from a prefix. The longest listed prefix decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum PrefixAction {
     /// They are dropped, as `denied`.

@@ -12,6 +12,7 @@ pub(crate) const SETTINGS_SIZE: u32 = 40;
 
 /// Limits and switches, which can change while a filter runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Settings {
     /// Packets per second that one source (an IPv4 address, an IPv6 /64) may send, 1 to [`MAX_LIMIT`]; it may send
     /// those of a second at once. `None` for no limit.

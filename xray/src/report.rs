@@ -6,6 +6,7 @@ use serde::Serialize;
 
 /// What the scans of one app found.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ScanReport {
     /// Mbuf pools, by name.
     pub pools: Vec<PoolScan>,
@@ -21,6 +22,7 @@ pub struct ScanReport {
 
 /// One mbuf pool. `size = common + cached + held + lost + moving + not_judged`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PoolScan {
     /// Name.
     pub name: String,
@@ -51,6 +53,7 @@ pub const MOST_LISTED: usize = 65_536;
 
 /// An mbuf that nobody can reach any more.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LostMbuf {
     /// Address of its `struct rte_mbuf` in the app.
     pub address: u64,
@@ -68,6 +71,7 @@ pub struct LostMbuf {
 
 /// How many mbufs of a pool one holder has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HolderCount {
     /// Who.
     pub holder: Holder,
@@ -77,6 +81,7 @@ pub struct HolderCount {
 
 /// Who refers to an mbuf.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Holder {
     /// The memory of an RX queue of a port.

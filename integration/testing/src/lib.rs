@@ -4,6 +4,8 @@
 
 mod fake_app;
 mod limit;
+#[cfg(feature = "schema")]
+pub mod schema;
 mod skip;
 mod testpmd;
 

@@ -115,6 +115,18 @@ impl Serialize for Lint {
     }
 }
 
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for Lint {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Lint".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let names = Self::ALL.iter().map(|lint| lint.name()).collect::<Vec<_>>();
+        schemars::json_schema!({"type": "string", "enum": names})
+    }
+}
+
 impl<'de> Deserialize<'de> for Lint {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)

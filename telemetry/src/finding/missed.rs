@@ -18,6 +18,7 @@ const THIEVES: usize = 3;
 
 /// A cause of what a finding tells.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FindingCause {
     /// Which.
     pub cause: MissedCause,

@@ -15,6 +15,7 @@ const SHORTEST_NS: u64 = 20_000_000;
 /// Per-second rates of one interface. A rate is `None` without an earlier sample, if nobody counts, and
 /// if the interface or its filter was replaced or a counter reset.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InterfaceRates {
     /// Seconds between the two samples.
     pub interval_s: Option<f64>,
@@ -39,6 +40,7 @@ pub struct InterfaceRates {
 
 /// Per-second rates of one RX queue.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InterfaceQueueRates {
     /// Number of the queue.
     pub queue: u32,
@@ -52,6 +54,7 @@ pub struct InterfaceQueueRates {
 
 /// Per-second rates of a filter.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FilterRates {
     /// Packets that arrived at the filter.
     pub pps: Option<f64>,
@@ -66,6 +69,7 @@ pub struct FilterRates {
 
 /// Per-second rates of one verdict.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VerdictRates {
     /// As in the sample.
     pub reason: String,
@@ -79,6 +83,7 @@ pub struct VerdictRates {
 
 /// Dropped packets per second of one source.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SourceRates {
     /// IPv4 or IPv6 address.
     pub address: IpAddr,

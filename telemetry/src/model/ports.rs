@@ -12,6 +12,7 @@ use crate::sending::UnsentPackets;
 
 /// Per-second rates of one port. A rate is `None` without an earlier sample or across a counter reset.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PortRates {
     /// DPDK port id.
     pub id: u16,

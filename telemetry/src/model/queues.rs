@@ -11,6 +11,7 @@ use crate::sending::{RefusedPackets, UnsentPackets};
 
 /// Per-second rates of one queue.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QueueRates {
     /// DPDK port id.
     pub port: u16,

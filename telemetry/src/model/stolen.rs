@@ -9,6 +9,7 @@ use crate::sample::{Sample, StolenCause, StolenSample, TracingMethod, TracingSam
 /// Time taken from one lcore since the sample before. Without an earlier sample of the same tracing, and
 /// where a counter went back, nothing is known.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StolenRates {
     /// lcore id.
     pub lcore: u32,
@@ -29,6 +30,7 @@ pub struct StolenRates {
 
 /// Time taken by one cause.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StolenCauseRates {
     /// The cause.
     pub cause: StolenCause,
@@ -40,6 +42,7 @@ pub struct StolenCauseRates {
 
 /// What one thief took since the sample before.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ThiefRates {
     /// What kind of event.
     pub cause: StolenCause,

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// One polling lcore.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LcoreSample {
     /// lcore id.
     pub lcore: u32,
@@ -40,6 +41,7 @@ pub struct LcoreSample {
 
 /// The kernel's view of the thread of one lcore.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ThreadSample {
     /// lcore id.
     pub lcore: u32,
@@ -77,6 +79,7 @@ pub struct ThreadSample {
 
 /// Cycles of one lcore as the app itself counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UsageSample {
     /// lcore id.
     pub lcore: u32,
@@ -88,6 +91,7 @@ pub struct UsageSample {
 
 /// Role of one lcore, as the EAL says.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LcoreRoleSample {
     /// lcore id.
     pub lcore: u32,

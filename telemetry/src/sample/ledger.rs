@@ -17,6 +17,7 @@ pub(crate) const LEDGER_IMBALANCE: &str = " adds up to ";
 
 /// When the stamps that name sites are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum LedgerMode {
     /// When mbufs go missing, and on demand.
@@ -40,6 +41,7 @@ impl fmt::Display for LedgerMode {
 
 /// Where the mbufs of one pool are. The parts add up to the size, see [`LedgerSample::parts`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LedgerSample {
     /// Name of the pool.
     pub name: String,
@@ -182,6 +184,7 @@ impl LedgerSample {
 
 /// What happened to mbufs at a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SiteKind {
     /// Held by nobody, never freed.
@@ -217,6 +220,7 @@ impl fmt::Display for SiteKind {
 
 /// A place in the app that has lost mbufs of a pool, or misused them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SiteSample {
     /// Name of the pool.
     pub pool: String,
@@ -277,6 +281,7 @@ impl SiteSample {
 
 /// A place where mbufs stay for a while.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StageSample {
     /// Name.
     pub stage: String,

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// One mempool. `size = common + cached + in_use` where the parts are known.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PoolSample {
     /// Name.
     pub name: String,
@@ -33,6 +34,7 @@ pub struct PoolSample {
 
 /// Who counted the objects of a pool or a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum CountSource {
     /// The telemetry of DPDK: pools since 23.03, rings since 24.03.
@@ -45,6 +47,7 @@ pub enum CountSource {
 
 /// Where the objects of a pool are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PoolOccupancy {
     /// Free in the common part: the ring or stack that all lcores share.
     pub common: u64,
@@ -57,6 +60,7 @@ pub struct PoolOccupancy {
 /// High-water marks. libpmdscope looks every [`sample_ms`](crate::sample::LibrarySample::sample_ms); an
 /// [`OccupancyReader`](crate::OccupancyReader) knows what it read itself, and no higher mark in between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HighWater {
     /// In the last complete window; in the current one before that.
     pub window: u64,
@@ -66,6 +70,7 @@ pub struct HighWater {
 
 /// One software ring (`rte_ring`).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RingSample {
     /// Name.
     pub name: String,
@@ -82,6 +87,7 @@ pub struct RingSample {
 
 /// What reading the memory of the app gave, by an [`OccupancyReader`](crate::OccupancyReader).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct XraySample {
     /// Why not all of it could be read, as one sentence; `None` when all was.
     pub problem: Option<String>,
@@ -89,6 +95,7 @@ pub struct XraySample {
 
 /// One heap of the EAL.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HeapSample {
     /// Name.
     pub name: String,

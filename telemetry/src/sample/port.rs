@@ -8,6 +8,7 @@ use super::HighWater;
 
 /// One Ethernet port. Its counters are of this round, configuration and link at most a second old.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PortSample {
     /// DPDK port id.
     pub id: u16,
@@ -43,6 +44,7 @@ pub struct PortSample {
 
 /// Counters of `rte_eth_stats`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PortStats {
     /// Packets received.
     pub rx_packets: u64,
@@ -64,6 +66,7 @@ pub struct PortStats {
 
 /// What one port has been through, counted inside the app; libpmdscope only.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PortEventsSample {
     /// DPDK port id.
     pub port: u16,
@@ -83,6 +86,7 @@ pub struct PortEventsSample {
 
 /// Direction of a queue as the app sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum QueueDirection {
     /// Receive.
@@ -93,6 +97,7 @@ pub enum QueueDirection {
 
 /// One queue of a port; libpmdscope only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QueueSample {
     /// DPDK port id.
     pub port: u16,
@@ -123,6 +128,7 @@ pub struct QueueSample {
 
 /// A PCI device that the app's arguments name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeviceSample {
     /// Address with its domain, for instance `0000:03:00.0`.
     pub address: String,
@@ -136,6 +142,7 @@ pub struct DeviceSample {
 
 /// The PCIe link of a port.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PcieLinkSample {
     /// Device name of the port.
     pub port: String,

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// What the last scan of the memory of one app found.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ScanSample {
     /// Wall clock at the end of the scan, nanoseconds since the epoch.
     pub realtime_ns: u64,
@@ -21,6 +22,7 @@ pub struct ScanSample {
 
 /// One mbuf pool, as a scan found it. What is missing of the size is free.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PoolScanSample {
     /// Name.
     pub name: String,
@@ -46,6 +48,7 @@ pub struct PoolScanSample {
 
 /// Lost mbufs whose packets have something in common. What differs within the group is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LostGroupSample {
     /// Mbufs.
     pub mbufs: u64,

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// What was traced of the threads of one app.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TracingSample {
     /// Where the numbers come from.
     pub method: TracingMethod,
@@ -29,6 +30,7 @@ pub struct TracingSample {
 
 /// Where [`TracingSample`] comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum TracingMethod {
     /// Tracepoints: each event with its time.
@@ -50,6 +52,7 @@ impl TracingMethod {
 
 /// Time that one thief took from one lcore since tracing began.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StolenSample {
     /// lcore id.
     pub lcore: u32,
@@ -69,6 +72,7 @@ pub struct StolenSample {
 
 /// What took a CPU from a polling thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StolenCause {
     /// Interrupt of a device.
