@@ -16,7 +16,9 @@ use pmdscope_integration::telemetry::{number, socket};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{LIMIT, Missing, Needs, missing_program, start_capture, trial_unless};
+use crate::support::{
+    LIMIT, Missing, Needs, document, missing_program, start_capture, trial_unless,
+};
 
 /// The bypassed queue: `integration/bypass/steer.bpf.c` sends ports 53 and 54 there.
 const QUEUE: &str = "2";
@@ -115,7 +117,7 @@ impl Wire {
 
     fn up_queue(&self, queue: &str, flow: &str) -> Result<String> {
         let args = ["up", INTERFACE, "--queue", queue, "--flow", flow, "--json"];
-        let prepared: Value = serde_json::from_str(&self.bypass(&args, 0)?)?;
+        let prepared = document(&["bypass", "up"], &self.bypass(&args, 0)?)?;
         Ok(prepared["vdev"].as_str().context("no vdev")?.to_owned())
     }
 
@@ -125,7 +127,7 @@ impl Wire {
 
     fn status(&self, code: i32) -> Result<Value> {
         let args = ["status", INTERFACE, "--json"];
-        let all: Value = serde_json::from_str(&self.bypass(&args, code)?)?;
+        let all = document(&["bypass", "status"], &self.bypass(&args, code)?)?;
         Ok(all["bypasses"][0].clone())
     }
 
@@ -290,7 +292,8 @@ fn halves(scratch: &Scratch) -> Result<()> {
     drop(sockets);
     reflector.interrupt()?;
     ensure!(wire.link()?["xdp"].is_null(), "the program is still attached");
-    wire.down()?;
+    let undone = wire.bypass(&["down", INTERFACE, "--json"], 0)?;
+    document(&["bypass", "down"], &undone)?;
     as_before(scratch, &wire, &before)
 }
 
@@ -413,7 +416,7 @@ fn shown(scratch: &Scratch) -> Result<()> {
 
     let pmdscope = programs::pmdscope()?;
     let tool = |args: &[&str]| run(wire.pair.command(Side::Far, &pmdscope).args(args));
-    let top: Value = serde_json::from_str(&tool(&["top", "--once", "--json", "-a", &app])?)?;
+    let top = document(&["top"], &tool(&["top", "--once", "--json", "-a", &app])?)?;
     let [shown] = top["interfaces"].as_array().map_or(&[][..], Vec::as_slice) else {
         anyhow::bail!("not one interface: {top:#}");
     };

@@ -13,7 +13,7 @@ use pmdscope_integration::scratch::Scratch;
 use pmdscope_integration::testpmd;
 use serde_json::Value;
 
-use crate::support::{LIMIT, Needs, await_packets, pmdscope, trial};
+use crate::support::{LIMIT, Needs, await_packets, document, pmdscope, trial};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
@@ -43,7 +43,7 @@ fn doctor(scratch: &Scratch, args: &[&str]) -> Result<Value> {
     let mut command = Command::new(programs::pmdscope()?);
     let (code, out, error) =
         run(command.args(["doctor", "--json"]).args(args), scratch.dir(), LIMIT)?;
-    let report: Value = serde_json::from_str(&out).with_context(|| format!("{out}{error}"))?;
+    let report = document(&["doctor"], &out).context(error)?;
     let fails = report["counts"]["fail"].as_u64().context("counts")?;
     ensure!(code == i32::from(fails > 0), "exit code {code} with {report:#}");
     ensure!(report["ok"] == (fails == 0) && report["schema"] == 1, "{report:#}");

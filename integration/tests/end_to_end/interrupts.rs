@@ -19,7 +19,7 @@ use pmdscope_testing::skip;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{LIMIT, Missing, Needs, missing_program, trial_unless};
+use crate::support::{LIMIT, Missing, Needs, documents, missing_program, trial_unless};
 
 /// Time that each burst of a thief takes.
 const BURST_US: u64 = 5_000;
@@ -56,6 +56,8 @@ fn missing_to_record() -> Option<Missing> {
 struct Tracing {
     process: Process,
     out: PathBuf,
+    /// Of the schema.
+    command: &'static [&'static str],
 }
 
 impl Tracing {
@@ -69,15 +71,23 @@ impl Tracing {
         words.extend(args);
         let mut command = with_tracefs(&words);
         let process = Process::spawn("interrupts", command.env("OUT", &out), scratch.dir())?;
-        let mut tracing = Self { process, out };
+        let command: &[&str] = match args[0] {
+            "--events" => &["interrupts", "--events"],
+            _ => &["interrupts"],
+        };
+        let mut tracing = Self { process, out, command };
         tracing.wait_for_lines(1)?;
         Ok(tracing)
     }
 
-    fn lines(&self) -> Vec<Value> {
+    /// Whole lines.
+    fn printed(&self) -> String {
         let text = fs::read_to_string(&self.out).unwrap_or_default();
-        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
-        whole.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+        text.rsplit_once('\n').map_or("", |(whole, _)| whole).to_owned()
+    }
+
+    fn lines(&self) -> Vec<Value> {
+        self.printed().lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
     /// Waits until so many lines have come in addition.
@@ -95,7 +105,7 @@ impl Tracing {
     /// Ends it; returns all that it has printed.
     fn finish(mut self) -> Result<Vec<Value>> {
         self.process.interrupt()?;
-        Ok(self.lines())
+        documents(self.command, &self.printed())
     }
 }
 
@@ -366,10 +376,11 @@ fn no_bpftrace(scratch: &Scratch) -> Result<()> {
     let (code, out, err) = run(&mut command, scratch.dir(), LIMIT)?;
     ensure!(code == 0, "it ended with {code}: {err}");
     ensure!(err.contains("apt install bpftrace"), "{err}");
-    let document: Value = serde_json::from_str(out.lines().last().context("no output")?)?;
+    let documents = documents(&["interrupts", "--json"], &out)?;
+    let document = documents.last().context("no output")?;
     let app = &document["apps"][0];
     ensure!(app["method"] == "proc" && app["missing"][0].is_string(), "{document:#}");
-    let timer = rows(&document).find(|row| row["cause"] == "timer").context("no timer")?;
+    let timer = rows(document).find(|row| row["cause"] == "timer").context("no timer")?;
     ensure!(timer["count"].as_u64() > Some(0) && timer["stolen_ns"].is_null(), "{timer}");
     Ok(())
 }

@@ -17,7 +17,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::{
-    LIMIT, Needs, is_captured, missing_program, number, pmdscope_json, trial_unless,
+    LIMIT, Needs, document, is_captured, missing_program, number, pmdscope_json, trial_unless,
 };
 
 type EndToEnd = fn(&Scratch) -> Result<()>;
@@ -215,9 +215,10 @@ fn sampled(scratch: &Scratch) -> Result<()> {
     })?;
     pair.generate(scratch, &["--rate", "20000", "--count", "60000"])?.finish(LIMIT)?;
     let output = netstat.interrupt()?;
-    let document = output.lines().find(|line| line.starts_with('{')).context(output.clone())?;
+    let printed = output.lines().find(|line| line.starts_with('{')).context(output.clone())?;
+    let report = document(&["netstat"], printed)?;
     let stored = collector.stop()?;
-    let (theirs, ours) = (collected(&stored.flows)?, shown(&serde_json::from_str(document)?)?);
+    let (theirs, ours) = (collected(&stored.flows)?, shown(&report)?);
     ensure!(!ours.is_empty() && theirs == ours, "nfdump has {theirs:?}, netstat {ours:?}");
     // Told of more than once, and multiplied by nfdump each time.
     ensure!(stored.flows.len() > ours.len(), "{} flows of {}", stored.flows.len(), ours.len());

@@ -12,7 +12,9 @@ use pmdscope_integration::{programs, testpmd};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{LIMIT, Missing, Needs, pmdscope, pmdscope_json, trial, trial_unless};
+use crate::support::{
+    LIMIT, Missing, Needs, document, pmdscope, pmdscope_json, trial, trial_unless,
+};
 
 /// The function in which the reflector spends its injected stalls.
 const STALLING: &str = "inject_stall";
@@ -151,8 +153,8 @@ fn app_ends(scratch: &Scratch) -> Result<()> {
     let status = profile.wait(LIMIT)?;
     let output = profile.output();
     ensure!(status.success(), "{status}: {output}");
-    let document: Value = serde_json::from_str(&output).with_context(|| output.clone())?;
-    let worker = lcore(&document["apps"][0], 1)?;
+    let profile = document(&["lcores", "--profile"], &output)?;
+    let worker = lcore(&profile["apps"][0], 1)?;
     ensure!(worker["ended"] == true && worker["samples"].as_u64() > Some(0), "{output}");
     ensure!(share(worker, "driver_rx") > 0.0, "functions are known though the app has ended");
     Ok(())

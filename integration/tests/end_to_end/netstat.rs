@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use crate::pdump::{Fed, await_received};
 use crate::support::{
-    LIMIT, Needs, await_packets, is_captured, number, packets_received, pmdscope_json,
+    LIMIT, Needs, await_packets, document, is_captured, number, packets_received, pmdscope_json,
     tee_sessions, trial,
 };
 
@@ -289,7 +289,7 @@ impl Netstat {
         self.process.interrupt()?;
         let text = std::fs::read_to_string(&self.out)?;
         let log = self.process.output();
-        serde_json::from_str(&text).with_context(|| format!("netstat printed {text:?}; {log}"))
+        document(&["netstat"], &text).context(log)
     }
 }
 
@@ -399,8 +399,7 @@ fn flood(scratch: &Scratch) -> Result<()> {
     ensure!(status.success(), "netstat ended with {status}");
     ensure!(peak < MOST_MEMORY, "netstat took {peak} bytes");
 
-    let report: Value =
-        serde_json::from_str(&std::fs::read_to_string(scratch.path("flood.json"))?)?;
+    let report = document(&["netstat"], &std::fs::read_to_string(scratch.path("flood.json"))?)?;
     ensure!(number(&report["total"], "packets")? == FLOOD, "{}", report["total"]);
     ensure!(number(&report, "conversations")? <= number(&report, "capacity")?, "too many kept");
     let flows = report["flows"].as_array().context("flows")?;

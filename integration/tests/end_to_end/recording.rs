@@ -16,7 +16,7 @@ use pmdscope_integration::testpmd;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{LIMIT, pmdscope, pmdscope_json};
+use crate::support::{LIMIT, documents, pmdscope, pmdscope_json};
 
 /// What a recorder may lose when it is killed: a second, and time that a busy machine keeps the CPU.
 const LOSS: Duration = Duration::from_secs(4);
@@ -33,11 +33,9 @@ fn replay(scratch: &Scratch, path: &Path, states: u64) -> Result<(Vec<Value>, St
     command.args(["top", "--json", "-i", "0.1", "-n", &states.to_string(), "--replay"]).arg(path);
     let (code, out, notes) = run(&mut command, scratch.dir(), LIMIT)?;
     ensure!(code == 0, "top --replay ended with {code}: {notes}");
-    let models = out.lines().map(|line| {
-        let document: Value = serde_json::from_str(line)?;
-        Ok(document["apps"][0]["model"].clone())
-    });
-    Ok((models.collect::<Result<_>>()?, notes))
+    let documents = documents(&["top"], &out)?;
+    let models = documents.iter().map(|document| document["apps"][0]["model"].clone());
+    Ok((models.collect(), notes))
 }
 
 fn realtime_ns(model: &Value) -> Result<u64> {

@@ -4,13 +4,13 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Error, Result, ensure};
 use libtest_mimic::Trial;
 use pmdscope_integration::disk::Disk;
 use pmdscope_integration::process::{Process, run, wait_until};
 use pmdscope_integration::scratch::{Memory, Scratch};
 use pmdscope_integration::{openvswitch, oracle, programs, prometheus, telemetry};
-use pmdscope_testing::{programs_are_required, skip, skip_without};
+use pmdscope_testing::{programs_are_required, schema, skip, skip_without};
 use serde_json::Value;
 
 /// Longest time that any one step may take.
@@ -146,10 +146,21 @@ pub(crate) fn pmdscope(scratch: &Scratch, args: &[&str], accepted: &[i32]) -> Re
     Ok(out)
 }
 
-/// As [`pmdscope`], for a single JSON document.
+/// As [`pmdscope`], for a single JSON document, which must be as `docs/schema` says.
 pub(crate) fn pmdscope_json(scratch: &Scratch, args: &[&str], accepted: &[i32]) -> Result<Value> {
-    let text = pmdscope(scratch, args, accepted)?;
-    serde_json::from_str(&text).with_context(|| format!("output of pmdscope: {text}"))
+    document(args, &pmdscope(scratch, args, accepted)?)
+}
+
+/// The only JSON document that `pmdscope` printed for a command line, if it is as `docs/schema` says.
+pub(crate) fn document(args: &[&str], printed: &str) -> Result<Value> {
+    let mut documents = documents(args, printed)?;
+    ensure!(documents.len() == 1, "pmdscope {} printed {printed:?}", args.join(" "));
+    documents.pop().context("no document")
+}
+
+/// The same for several, one a line.
+pub(crate) fn documents(args: &[&str], printed: &str) -> Result<Vec<Value>> {
+    schema::documents(args, printed).map_err(Error::msg)
 }
 
 /// Starts a capture into `file` and waits until the app has armed it.

@@ -12,7 +12,8 @@ use pmdscope_integration::telemetry;
 use serde_json::Value;
 
 use crate::support::{
-    LIMIT, Needs, await_packets, column, missing_program, number, pmdscope, trial, trial_unless,
+    LIMIT, Needs, await_packets, column, documents, missing_program, number, pmdscope, trial,
+    trial_unless,
 };
 
 /// The tests; one needs script(1), which gives `top` a terminal.
@@ -52,7 +53,7 @@ fn report(scratch: &Scratch) -> Result<()> {
     ensure!(sessions(pair.app())? == 0, "top has left a capture behind");
     let summary = generator.stop()?;
     let sent_pps = summary["rate_achieved"].as_f64().context("rate_achieved")?;
-    let documents = printed.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
+    let documents = documents(&args, &printed)?;
     let [first, last] = &documents[..] else { anyhow::bail!("two reports: {printed}") };
     ensure!(first["flows"][0]["capture"] == "armed", "{}", first["flows"]);
     let [tap] = &last["flows"].as_array().context("flows")?[..] else {

@@ -18,7 +18,7 @@ use pmdscope_integration::scratch::Scratch;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{LIMIT, Missing, missing_program, trial_unless};
+use crate::support::{LIMIT, Missing, document, missing_program, trial_unless};
 
 /// Port of the socket that legitimate traffic goes to.
 const PORT: &str = "7000";
@@ -96,8 +96,7 @@ impl<'a> Site<'a> {
 
     fn status(&self) -> Result<Value> {
         let out = self.done(&["status", INTERFACE, "--json"])?;
-        let document: Value = serde_json::from_str(&out).context(out)?;
-        Ok(document["filters"][0].clone())
+        Ok(document(&["xdp", "status"], &out)?["filters"][0].clone())
     }
 
     fn script(&self, side: Side, args: &[&str]) -> Command {

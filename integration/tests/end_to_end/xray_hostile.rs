@@ -15,7 +15,7 @@ use pmdscope_integration::scratch::Scratch;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{LIMIT, Needs, number, trial, trial_of};
+use crate::support::{LIMIT, Needs, document, number, trial, trial_of};
 use crate::xray::{adds_up, brief, pools, scan_args};
 
 /// What the app spoils, or does, in an endless loop.
@@ -70,7 +70,7 @@ fn scan_hostile(scratch: &Scratch, app: &str) -> Result<Option<Value>> {
     let (code, out, err) = run(&mut command, scratch.dir(), LONGEST)?;
     ensure!(code == 0 || code == 1, "exit code {code}: {err}");
     ensure!(!err.contains("panicked"), "{err}");
-    let leaks: Option<Value> = serde_json::from_str(&out).ok();
+    let leaks = if out.is_empty() { None } else { Some(document(&["leaks"], &out)?) };
     ensure!(leaks.is_some() || !err.trim().is_empty(), "neither a report nor a reason: {out}");
     let scan = leaks.map(|mut leaks| leaks["apps"][0]["scan"].take()).filter(Value::is_object);
     let Some(scan) = scan else { return Ok(None) };
@@ -126,7 +126,7 @@ fn unknown_release(scratch: &Scratch) -> Result<()> {
     process.signal(Signal::CONT)?;
     let (code, out, err) = scanned?;
     ensure!(code == 1, "exit code {code}: {out}{err}");
-    let leaks: Value = serde_json::from_str(&out).context(err)?;
+    let leaks = document(&["leaks"], &out).context(err)?;
     let why = leaks["apps"][0]["scan_error"].as_str().context("scan_error")?;
     let told = "the layout of DPDK 99.11.0 in this app is not known: releases 21.11 to ";
     ensure!(why.starts_with(told) && why.ends_with(" are known"), "{why}");

@@ -16,7 +16,9 @@ use pmdscope_integration::stock_pipeline::{StockPipeline, StockSetup, Truth};
 use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 use serde_json::Value;
 
-use crate::support::{Missing, Needs, number, pmdscope, pmdscope_json, trial, trial_unless};
+use crate::support::{
+    Missing, Needs, document, number, pmdscope, pmdscope_json, trial, trial_unless,
+};
 use crate::xray::pools;
 
 const FAULT: &str = "early-return:1/16384";
@@ -93,7 +95,7 @@ fn saved(scratch: &Scratch, app: &str, leaks: &[&str], truth: &Truth) -> Result<
     let save = ["--save", &to, "--save-packets", app, &packets, "-N", "4096"];
     let printed = pmdscope(scratch, &[leaks, &save].concat(), &[1])?;
     ensure!(printed.is_empty(), "{printed}");
-    let json: Value = serde_json::from_str(&fs::read_to_string(dir.join("leaks.json"))?)?;
+    let json = document(&["leaks"], &fs::read_to_string(dir.join("leaks.json"))?)?;
     ensure!(lost(&json)? == truth.lost(), "not {} in {json:#}", truth.lost());
     let text = fs::read_to_string(dir.join("leaks.txt"))?;
     ensure!(text.contains(&format!("!{} ", truth.lost())), "not {} in {text}", truth.lost());
