@@ -1,4 +1,6 @@
-//! `pmdscope top`: rates, queue depths, pools and poll loops, interactive, as text or as JSON.
+//! `pmdscope top`: rates, queue depths, pools and poll loops, interactive, as text, JSON or CSV.
+
+mod csv;
 
 use std::io::{IsTerminal, stdin};
 use std::process::ExitCode;
@@ -19,6 +21,7 @@ use pmdscope_tui::timeline::recording_cursor::RecordingCursor;
 use pmdscope_tui::timeline::replay::{ReplayTimeline, ReplayUpdate};
 use pmdscope_tui::view::ViewState;
 
+use self::csv::CsvTable;
 use crate::exit::Usage;
 use crate::number::whole;
 use crate::output::StandardOutput;
@@ -35,7 +38,7 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(200);
 /// Monitor ports, queues, mempools and lcores of DPDK apps
 #[derive(clap::Args)]
 #[allow(clippy::struct_excessive_bools)] // one per flag of the command line
-#[command(group(ArgGroup::new("report").args(["once", "json", "n"]).multiple(true)))]
+#[command(group(ArgGroup::new("report").args(["once", "json", "csv", "n"]).multiple(true)))]
 #[command(after_help = "Press ? for the keys. Examples: pmdscope top --help")]
 #[command(after_long_help = "\
 Examples:
@@ -44,6 +47,7 @@ Examples:
   pmdscope top --once             one text report, rates over 0.2 seconds
   pmdscope top --once -i 0        one text report at once: totals, no rates
   pmdscope top --json -n 60 -i 1  one line of JSON per second for a minute
+  pmdscope top --csv ports        one table for spreadsheets
   pmdscope top --once --flows     also conversations, from packets captured in a second
   pmdscope top --replay incident.jsonl.zst
                                   play a recording
@@ -73,6 +77,13 @@ pub(crate) struct Args {
     /// Print JSON, one document per line, and exit
     #[arg(long)]
     json: bool,
+
+    /// CSV of apps, ports, queues, pools, lcores, findings
+    ///
+    /// The first line has the names of the columns; with -n, the rows of all reports follow.
+    #[arg(long, value_name = "TABLE", hide_possible_values = true,
+          conflicts_with_all = ["json", "flows"])]
+    csv: Option<CsvTable>,
 
     /// Print N reports and exit
     #[arg(short, value_name = "N", value_parser = whole::<u64>(1..=u64::MAX))]
@@ -116,7 +127,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    if args.once || args.json || args.n.is_some() {
+    if args.reports_only() {
         print(args)?;
     } else {
         display(args)?;
@@ -125,6 +136,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 }
 
 impl Args {
+    /// Without a terminal.
+    fn reports_only(&self) -> bool {
+        self.once || self.json || self.csv.is_some() || self.n.is_some()
+    }
+
     fn reports(&self) -> u64 {
         self.n.unwrap_or(1)
     }
@@ -135,11 +151,10 @@ impl Args {
     ///
     /// When it is zero for more than one report of running apps.
     fn interval(&self) -> Result<Duration> {
-        let report = self.once || self.json || self.n.is_some();
-        let one = report && self.reports() == 1 && !self.flows;
+        let one = self.reports_only() && self.reports() == 1 && !self.flows;
         match self.interval {
             Some(Duration::ZERO) if !one || self.replay.replay.is_some() => {
-                let what = "-i 0 is for one report of running apps: --once or --json, without -n, \
+                let what = "-i 0 is for one report of running apps: --once, --json or --csv, without -n, \
                             --flows and --replay";
                 Err(Usage(what).into())
             }
@@ -180,6 +195,8 @@ fn print(args: &Args) -> Result<()> {
         view.follow(traffic.map(Arc::new));
         let read_on = if args.json {
             output::print_json(&TopDocument::of(fleet, view.flows.traffic.as_deref()))?
+        } else if let Some(table) = args.csv {
+            output::print(&table.text(fleet, left + 1 == reports)?)?
         } else {
             output::print(&report::text(fleet, &view))?
         };
@@ -193,7 +210,7 @@ fn print(args: &Args) -> Result<()> {
 
 fn display(args: &Args) -> Result<()> {
     if !StandardOutput::is_terminal() || !stdin().is_terminal() {
-        let what = "top needs a terminal on standard input and output; use --once or --json";
+        let what = "top needs a terminal on standard input and output; use --once, --json or --csv";
         return Err(Usage(what).into());
     }
     // Two threads read it: one shows it, one looks for findings.
@@ -283,10 +300,13 @@ fn millis(interval: Duration) -> u64 {
     u64::try_from(interval.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Prints the document of no app, where one was asked for.
+/// Prints the document or the table of no app, where one was asked for.
 pub(crate) fn print_empty(args: &Args) -> Result<()> {
+    let none = FleetState::default();
     if args.json {
-        output::print_json(&TopDocument::of(&FleetState::default(), None))?;
+        output::print_json(&TopDocument::of(&none, None))?;
+    } else if let Some(table) = args.csv {
+        output::print(&table.text(&none, true)?)?;
     }
     Ok(())
 }
@@ -304,7 +324,7 @@ mod tests {
             crate::Cli::try_parse_from(words).is_ok()
         };
         assert!(parse(&["--once"]) && parse(&["--json", "-n", "2"]) && parse(&["-n", "2"]));
-        assert!(!parse(&[]) && !parse(&["--once", "--replay", "x"]));
+        assert!(!parse(&[]) && !parse(&["--once", "--replay", "x"]) && !parse(&["--csv", "apps"]));
     }
 
     #[test]
@@ -318,7 +338,7 @@ mod tests {
             };
             args.interval().ok()
         };
-        for once in [&["--once"][..], &["--json"], &["--json", "-n", "1"]] {
+        for once in [&["--once"][..], &["--json"], &["--json", "-n", "1"], &["--csv", "pools"]] {
             assert_eq!(interval(once), Some(REPORT_INTERVAL), "{once:?}");
         }
         for several in

@@ -148,6 +148,9 @@ fn apps_are_listed_judged_and_reported() {
     apps.check(&["ls", "--all"]);
     apps.check(&["top", "--once"]);
     apps.check(&["top", "-n", "2", "-i", "0.1", "--ascii"]);
+    for table in ["apps", "ports", "queues", "pools", "findings"] {
+        apps.check(&["top", "--csv", table]);
+    }
     apps.check(&["top", "--once", "-a", "nobody"]);
     apps.check(&["top", "--once", "--flows", "-a", &leaks]);
     apps.check(&["check", "--for", "1"]);

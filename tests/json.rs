@@ -1,4 +1,4 @@
-//! `--json` prints a document also where there is nothing.
+//! `--json` and `--csv` print a document also where there is nothing.
 
 #![allow(clippy::unwrap_used)] // a test fails by panicking
 
@@ -65,6 +65,15 @@ fn nothing_is_a_document_too() {
     // With all their counters.
     assert_eq!(idle.document("netstat -s --json")["interfaces"], json!([]));
     assert_eq!(idle.document("netstat -l --json")["listeners"], json!([]));
+}
+
+#[test]
+fn a_table_of_nothing_has_names_of_columns() {
+    let idle = Idle::new();
+    for table in ["apps", "ports", "queues", "pools", "lcores", "findings"] {
+        let printed = idle.printed(&format!("top --csv {table}"));
+        assert!(printed.starts_with("time,app,") && printed.lines().count() == 1, "{printed}");
+    }
 }
 
 #[test]

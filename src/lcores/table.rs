@@ -27,25 +27,25 @@ pub(crate) struct Document<'a> {
 /// One lcore; what is not known is `None`.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(super) struct LcoreRow<'a> {
-    app: &'a str,
-    level: u8,
-    lcore: u32,
-    role: Option<&'a str>,
-    tid: Option<u32>,
+pub(crate) struct LcoreRow<'a> {
+    pub(crate) app: &'a str,
+    pub(crate) level: u8,
+    pub(crate) lcore: u32,
+    pub(crate) role: Option<&'a str>,
+    pub(crate) tid: Option<u32>,
     /// CPUs that it may run on, and the one that it ran on last.
-    cpus: Option<&'a str>,
-    cpu: Option<u32>,
-    run_ratio: Option<f64>,
-    run_delay_ratio: Option<f64>,
-    involuntary_ps: Option<f64>,
-    voluntary_ps: Option<f64>,
-    polls_ps: Option<f64>,
-    empty_ratio: Option<f64>,
-    gap_us: Option<u64>,
-    stalls: Option<u64>,
+    pub(crate) cpus: Option<&'a str>,
+    pub(crate) cpu: Option<u32>,
+    pub(crate) run_ratio: Option<f64>,
+    pub(crate) run_delay_ratio: Option<f64>,
+    pub(crate) involuntary_ps: Option<f64>,
+    pub(crate) voluntary_ps: Option<f64>,
+    pub(crate) polls_ps: Option<f64>,
+    pub(crate) empty_ratio: Option<f64>,
+    pub(crate) gap_us: Option<u64>,
+    pub(crate) stalls: Option<u64>,
     #[serde(skip)]
-    stale: bool,
+    pub(crate) stale: bool,
 }
 
 impl<'a> Document<'a> {
@@ -55,7 +55,7 @@ impl<'a> Document<'a> {
 }
 
 /// The lcores that poll through the library, and those whose threads the kernel knows.
-pub(super) fn rows(fleet: &FleetState) -> impl Iterator<Item = LcoreRow<'_>> {
+pub(crate) fn rows(fleet: &FleetState) -> impl Iterator<Item = LcoreRow<'_>> {
     fleet.models().flat_map(|(app, model)| {
         let polling = model.sample.lcores.iter().map(|lcore| lcore.lcore);
         let threads = model.sample.threads.iter().map(|thread| thread.lcore);

@@ -45,12 +45,25 @@ fn sessions(app: &str) -> Result<usize> {
     Ok(column(&tee, "session")?.len())
 }
 
+/// Two reports of its only port as CSV, with rates.
+fn table(scratch: &Scratch, app: &str) -> Result<()> {
+    let args = ["top", "-a", app, "--csv", "ports", "-n", "2", "-i", "0.5"];
+    let printed = pmdscope(scratch, &args, &[0])?;
+    let rows = printed.lines().map(|line| line.split(',').collect()).collect::<Vec<Vec<_>>>();
+    let [names, first, last] = &rows[..] else { anyhow::bail!("two rows: {printed}") };
+    ensure!(names[..3] == ["time", "app", "port"] && first[1..3] == [app, "0"], "{printed}");
+    let rate = names.iter().position(|name| *name == "rx_pps").context("no rx_pps")?;
+    ensure!(first[0] < last[0] && last[rate].parse::<f64>()? > 0.0, "{printed}");
+    Ok(())
+}
+
 /// The generator's packets are in conversations, each way, and nothing else is.
 fn report(scratch: &Scratch) -> Result<()> {
     let (pair, generator) = working(scratch)?;
     let args = ["top", "-a", pair.app(), "--flows", "--once", "--json", "-n", "2"];
     let printed = pmdscope(scratch, &args, &[0])?;
     ensure!(sessions(pair.app())? == 0, "top has left a capture behind");
+    table(scratch, pair.app())?;
     let summary = generator.stop()?;
     let sent_pps = summary["rate_achieved"].as_f64().context("rate_achieved")?;
     let documents = documents(&args, &printed)?;
