@@ -157,12 +157,12 @@ pub fn open_mapped_file(pid: u32, mapping: &Mapping) -> Option<File> {
 pub fn load_bias<'data>(elf: &impl Object<'data>, code: &Mapping) -> Option<u64> {
     let holds = |(begin, size): (u64, u64)| {
         // Mappings begin at pages, segments anywhere.
-        (begin & !0xfff..begin + size).contains(&code.offset)
+        (begin & !0xfff..begin.saturating_add(size)).contains(&code.offset)
     };
     let is_code = |flags| matches!(flags, SegmentFlags::Elf { p_flags } if p_flags & PF_X != 0);
     let mut segments = elf.segments();
     let segment = segments.find(|s| is_code(s.flags()) && holds(s.file_range()))?;
-    let address = (segment.address() + code.offset).wrapping_sub(segment.file_range().0);
+    let address = segment.address().wrapping_add(code.offset).wrapping_sub(segment.file_range().0);
     Some(code.start.wrapping_sub(address))
 }
 
@@ -208,6 +208,27 @@ pub(crate) mod tests {
         let address = std::ptr::from_ref(&PMDSCOPE_PROFILE_TEST) as usize as u64;
         assert_eq!(symbol, DataSymbol { address, size: 24 });
         assert_eq!(own().variable("no_such_variable"), None);
+    }
+
+    /// Its headers may say anything.
+    #[test]
+    fn a_segment_at_the_end_of_the_numbers_has_a_bias() {
+        let mut bytes = std::fs::read("/proc/self/exe").unwrap();
+        let word = |bytes: &[u8], at: usize| {
+            usize::try_from(u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())).unwrap()
+        };
+        let first = word(&bytes, 32);
+        let headers = (0..usize::from(bytes[56])).map(|number| first + number * 56);
+        let is_code = |at: &usize| bytes[*at..*at + 8] == [1, 0, 0, 0, 5, 0, 0, 0];
+        let code = headers.into_iter().find(is_code).unwrap();
+        // Offset, address, and length in the file.
+        for (at, value) in [(8, u64::MAX - 0xfff), (16, u64::MAX), (32, u64::MAX)] {
+            bytes[code + at..code + at + 8].copy_from_slice(&value.to_le_bytes());
+        }
+        let elf = object::File::parse(&*bytes).unwrap();
+        let mapping = Mapping { start: 0x5000, offset: u64::MAX - 0xfff, ..Mapping::default() };
+        assert_eq!(load_bias(&elf, &mapping), Some(0x5001));
+        assert_eq!(load_bias(&elf, &Mapping { offset: 0, ..mapping }), None);
     }
 
     #[test]

@@ -161,8 +161,10 @@ impl Memory for CoreMemory {
                 return Err(not_mapped());
             }
             let (piece, behind) = rest.split_at_mut(length);
-            self.file.read_exact_at(piece, segment.offset + offset).map_err(|source| {
-                XrayError::Io { what: format!("{}, which was cut", self.path.display()), source }
+            let place = segment.offset.saturating_add(offset);
+            self.file.read_exact_at(piece, place).map_err(|source| XrayError::Io {
+                what: format!("{}, which was cut", self.path.display()),
+                source,
             })?;
             at += length as u64;
             rest = behind;
@@ -265,7 +267,7 @@ impl CoreNotes {
             writable: segment.flags & PF_W != 0,
             executable: segment.flags & PF_X != 0,
             shared: is_shared(&path),
-            offset: file.map_or(0, |file| file.offset + (segment.start - file.start)),
+            offset: file.map_or(0, |file| file.offset.saturating_add(segment.start - file.start)),
             device: String::new(),
             inode: 0,
             path,

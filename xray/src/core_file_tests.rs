@@ -149,3 +149,18 @@ fn a_file_that_was_cut_says_so() {
     assert_eq!(read_u64(&memory, 0x1008).unwrap(), 0x1008);
     assert!(read_u64(&memory, 0x2ff0).unwrap_err().to_string().contains("which was cut"));
 }
+
+/// The headers say that a piece of memory, or a mapped file, is at the end of the numbers.
+#[test]
+fn places_beyond_all_files_are_an_error_of_the_read() {
+    let file = core(&pieces()[..1], &[(0, 0x2000, HUGE)], ET_CORE);
+    // The offset of the piece, and the number of the page in the file.
+    file.as_file().write_all_at(&(u64::MAX - 0x10).to_le_bytes(), 64 + 56 + 8).unwrap();
+    file.as_file().write_all_at(&(u64::MAX / 4096).to_le_bytes(), 64 + 2 * 56 + 20 + 32).unwrap();
+    let memory = CoreMemory::open(file.path()).unwrap();
+    assert_eq!(memory.maps().unwrap()[0].offset, u64::MAX);
+    assert!(memory.truncated_bytes() > 0);
+    for address in [0x1000, 0x1800, 0x1ff8] {
+        assert!(read_u64(&memory, address).unwrap_err().to_string().contains("which was cut"));
+    }
+}
