@@ -48,7 +48,7 @@ pub fn read(pid: u32) -> io::Result<Vec<Mapping>> {
 }
 
 /// Mappings of the text of `/proc/PID/maps`; lines of no known form are left out.
-fn parse(text: &str) -> Vec<Mapping> {
+pub fn parse(text: &str) -> Vec<Mapping> {
     text.lines().filter_map(line).collect()
 }
 
