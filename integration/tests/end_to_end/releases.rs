@@ -1,7 +1,7 @@
 //! Other releases of DPDK, where `PMDSCOPE_DPDK_RELEASES` names them: their testpmd is observed, and captured
 //! from by a helper that was built with them.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::support::{LIMIT, Missing, Needs, pmdscope_json, told, trial_unless};
 use crate::xray_clean::{ORDINARY, await_sent};
-use crate::xray_releases::{VARIABLE, command};
+use crate::xray_releases::{VARIABLE, command, each, none_named, places};
 
 /// The helper of a release, where its directory has one.
 const HELPER: &str = "pdump";
@@ -25,9 +25,7 @@ const SENDING: Setup<'_> =
     Setup { args: &["--forward-mode=txonly", "--auto-start"], ..Setup::FLAT_OUT };
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let named = !places().is_empty();
-    let unset = || Missing::Machine(format!("{VARIABLE} names no other release of DPDK"));
-    let observed = Needs::Apps.missing().or_else(|| (!named).then(unset));
+    let observed = Needs::Apps.missing().or_else(none_named);
     let none = || {
         let how = "pmdscope-pdump-build -o DIR/pdump DIR";
         Missing::Machine(format!("no DIR of {VARIABLE} has a helper: `{how}` builds one"))
@@ -44,25 +42,9 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-fn places() -> Vec<PathBuf> {
-    let named = std::env::var_os(VARIABLE);
-    named.iter().flat_map(std::env::split_paths).collect()
-}
-
-fn each(places: &[PathBuf], test: fn(&Scratch, &Path) -> Result<()>) -> Result<()> {
-    let mut failed = Vec::new();
-    for place in places {
-        let result = Scratch::new().and_then(|scratch| test(&scratch, place));
-        if let Err(error) = result {
-            failed.push(format!("{}: {error:#}", place.display()));
-        }
-    }
-    ensure!(failed.is_empty(), "{}", failed.join("\n"));
-    Ok(())
-}
-
 /// What it tells is what pmdscope shows.
-fn observe(scratch: &Scratch, place: &Path) -> Result<()> {
+fn observe(place: &Path) -> Result<()> {
+    let scratch = &Scratch::new()?;
     let setup = Setup { eal: ORDINARY, ..SENDING };
     let testpmd = Testpmd::start_command(scratch, command(scratch, place)?, setup)?;
     await_sent(testpmd.app(), 0)?;
@@ -77,7 +59,8 @@ fn observe(scratch: &Scratch, place: &Path) -> Result<()> {
 }
 
 /// Packets come, and the heap of the app is as it was, to the byte.
-fn capture(scratch: &Scratch, place: &Path) -> Result<()> {
+fn capture(place: &Path) -> Result<()> {
+    let scratch = &Scratch::new()?;
     let testpmd = Testpmd::start_command(scratch, command(scratch, place)?, SENDING)?;
     await_sent(testpmd.app(), 0)?;
     let before = heap(&testpmd)?;

@@ -27,32 +27,43 @@ const BUILD: Duration = Duration::from_secs(180);
 const NOTHING_TO_BUILD_WITH: i32 = 77;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let unset = std::env::var_os(VARIABLE).is_none();
-    let reason = || Missing::Machine(format!("{VARIABLE} names no other release of DPDK"));
-    let missing = Needs::Apps.missing().or_else(|| unset.then(reason));
-    vec![trial_unless("xray_reads_other_releases", missing, releases)]
+    let missing = Needs::Apps.missing().or_else(none_named);
+    let read = |_: &Scratch| each(&places(), release);
+    vec![trial_unless("xray_reads_other_releases", missing, read)]
 }
 
-fn releases(_: &Scratch) -> Result<()> {
-    let named = std::env::var_os(VARIABLE).context(VARIABLE)?;
+/// The directories that the variable names.
+pub(crate) fn places() -> Vec<PathBuf> {
+    let named = std::env::var_os(VARIABLE);
+    named.iter().flat_map(std::env::split_paths).collect()
+}
+
+/// Why no other release can be tested.
+pub(crate) fn none_named() -> Option<Missing> {
+    let reason = || Missing::Machine(format!("{VARIABLE} names no other release of DPDK"));
+    places().is_empty().then(reason)
+}
+
+/// Tests every place, also after one that fails.
+pub(crate) fn each(places: &[PathBuf], test: fn(&Path) -> Result<()>) -> Result<()> {
     let mut failed = Vec::new();
-    for place in std::env::split_paths(&named) {
-        match release(&place) {
-            Ok(told) => eprintln!("{}: {told}", place.display()),
-            Err(error) => failed.push(format!("{}: {error:#}", place.display())),
+    for place in places {
+        if let Err(error) = test(place) {
+            failed.push(format!("{}: {error:#}", place.display()));
         }
     }
     ensure!(failed.is_empty(), "{}", failed.join("\n"));
     Ok(())
 }
 
-fn release(place: &Path) -> Result<String> {
+fn release(place: &Path) -> Result<()> {
     let version = clean(&Scratch::new()?, place)?;
     let lost = match leaky(&Scratch::new()?, place)? {
         Some(lost) => format!("{lost} lost mbufs found"),
         None => "SKIP the leaky app: no libdpdk.pc or no gcc to build it with".to_owned(),
     };
-    Ok(format!("{version}, {lost}"))
+    eprintln!("{}: {version}, {lost}", place.display());
+    Ok(())
 }
 
 /// Nothing is lost, in chains and alone, and an idle testpmd has no mbufs in use; its version.
