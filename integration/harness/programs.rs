@@ -22,48 +22,48 @@ pub fn demo() -> Result<PathBuf> {
 
 /// The reflector.
 pub fn reflector() -> Result<PathBuf> {
-    built("build/integration/pmdscope-reflector")
+    compiled("integration/pmdscope-reflector")
 }
 
 /// The generator.
 pub fn generator() -> Result<PathBuf> {
-    built("build/integration/pmdscope-generator")
+    compiled("integration/pmdscope-generator")
 }
 
 /// The reflector over sockets of the kernel.
 pub fn kernel_reflector() -> Result<PathBuf> {
-    built("build/integration/pmdscope-kernel-reflector")
+    compiled("integration/pmdscope-kernel-reflector")
 }
 
 /// The generator over sockets of the kernel.
 pub fn kernel_generator() -> Result<PathBuf> {
-    built("build/integration/pmdscope-kernel-generator")
+    compiled("integration/pmdscope-kernel-generator")
 }
 
 /// The pipeline that loses mbufs on demand.
 pub fn pipeline() -> Result<PathBuf> {
-    built("build/integration/pmdscope-pipeline")
+    compiled("integration/pmdscope-pipeline")
 }
 
 /// The same without libpmdscope, with debug information or without any symbols.
 pub fn stock_pipeline(stripped: bool) -> Result<PathBuf> {
     let build = if stripped { "stripped" } else { "stock" };
-    built(&format!("build/integration/pmdscope-pipeline-{build}"))
+    compiled(&format!("integration/pmdscope-pipeline-{build}"))
 }
 
 /// The app that the capture benchmark captures from.
 pub fn capture_app() -> Result<PathBuf> {
-    built("build/integration/pmdscope-capture-app")
+    compiled("integration/pmdscope-capture-app")
 }
 
 /// The app whose ports are all different, and which does nothing.
 pub fn idle_app() -> Result<PathBuf> {
-    built("build/integration/pmdscope-idle-app")
+    compiled("integration/pmdscope-idle-app")
 }
 
 /// The app that overwrites its own structures.
 pub fn hostile_app() -> Result<PathBuf> {
-    built("build/integration/pmdscope-hostile-app")
+    compiled("integration/pmdscope-hostile-app")
 }
 
 /// A sample application of DPDK, if `make setup` compiled it.
@@ -74,17 +74,24 @@ pub fn dpdk_sample(name: &str) -> Option<PathBuf> {
 
 /// The app that ends in every way, at level 0, 1 or 2.
 pub fn exit_app(level: u8) -> Result<PathBuf> {
-    built(&format!("build/integration/pmdscope-exit-app-l{level}"))
+    compiled(&format!("integration/pmdscope-exit-app-l{level}"))
 }
 
 /// Takes CPUs from apps that poll.
 pub fn thief() -> Result<PathBuf> {
-    built("build/integration/pmdscope-thief")
+    compiled("integration/pmdscope-thief")
 }
 
 /// The helper that captures from stock apps.
 pub fn pdump() -> Result<PathBuf> {
-    built("build/pdump/pmdscope-pdump")
+    compiled("pdump/pmdscope-pdump")
+}
+
+/// Of the C part: in the build directory that `PMDSCOPE_BUILD` names, as one with another release of DPDK,
+/// or in `build`.
+fn compiled(path: &str) -> Result<PathBuf> {
+    let build = std::env::var_os("PMDSCOPE_BUILD").unwrap_or_else(|| "build".into());
+    built(&Path::new(&build).join(path).display().to_string())
 }
 
 fn built(path: &str) -> Result<PathBuf> {
