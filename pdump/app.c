@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -259,27 +260,35 @@ app_find_secondary(const struct app *app, pid_t ours)
 	return 0;
 }
 
-static bool
-ends_with(const char *s, const char *end)
+bool
+app_is_array_of(const char *name, pid_t pid)
 {
-	return strlen(s) >= strlen(end) && strcmp(s + strlen(s) - strlen(end), end) == 0;
+	const char *last = strrchr(name, '_');
+	char owner[16];
+	ptrdiff_t len;
+
+	if (strncmp(name, APP_ARRAY, strlen(APP_ARRAY)) != 0)
+		return false;
+	len = snprintf(owner, sizeof(owner), "_%d", (int)pid);
+	if (strcmp(last, owner) == 0)
+		return true;
+	/* DPDK 23.11.7, 25.11.2 and 26.07 have the time behind it. */
+	return last - name >= len && strncmp(last - len, owner, (size_t)len) == 0;
 }
 
 void
 app_sweep(const struct app *app, pid_t dead)
 {
-	char fbarray[32], socket_name[32];
+	char socket_name[32];
 	DIR *dir = opendir(app->runtime_dir);
 	const struct dirent *entry;
 
 	if (dir == NULL)
 		return;
 	snprintf(socket_name, sizeof(socket_name), MP_SOCKET "%d_", (int)dead);
-	snprintf(fbarray, sizeof(fbarray), "_%d", (int)dead);
 	while ((entry = readdir(dir)) != NULL)
 		if (strncmp(entry->d_name, socket_name, strlen(socket_name)) == 0 ||
-				(strncmp(entry->d_name, "fbarray_", strlen("fbarray_")) == 0 &&
-						ends_with(entry->d_name, fbarray)))
+				app_is_array_of(entry->d_name, dead))
 			unlinkat(dirfd(dir), entry->d_name, 0);
 	closedir(dir);
 }

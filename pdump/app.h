@@ -52,6 +52,12 @@ unsigned int app_secondaries(const struct app *app, pid_t *pids, unsigned int ma
 /* One that is not this one; 0 when there is none. */
 pid_t app_find_secondary(const struct app *app, pid_t ours);
 
+/* Beginning of the names of arrays in the runtime directory. */
+#define APP_ARRAY "fbarray_"
+
+/* Is it the name of an array that a secondary process made for itself? */
+bool app_is_array_of(const char *name, pid_t pid);
+
 /* Remove what a secondary process of ours that is dead left in the runtime directory. */
 void app_sweep(const struct app *app, pid_t dead);
 

@@ -24,7 +24,6 @@
 /* The configuration, the memzones, and a list of segments each. */
 #define FILES_MAX (2 + RTE_MAX_MEMSEG_LISTS)
 #define CONFIG "config"
-#define ARRAY "fbarray_"
 /* For a moment in which the app holds no lock. */
 #define COPY_MS 2000
 #define COPY_PAUSE_NS 1000000L
@@ -96,20 +95,19 @@ find_name(int fd, char *path, size_t size, const char **name)
 	return true;
 }
 
-/* One of the app's files; arrays of our own end in our process id. */
+/* One of the app's files, not an array of our own. */
 static bool
 is_control_file(int fd, bool *is_config)
 {
-	char path[PATH_MAX], shared[2 * PATH_MAX], own[16];
+	char path[PATH_MAX], shared[2 * PATH_MAX];
 	struct stat st, of_app;
-	const char *name, *end;
+	const char *name;
 
 	if (!find_name(fd, path, sizeof(path), &name))
 		return false;
-	snprintf(own, sizeof(own), "_%d", (int)getpid());
 	*is_config = strcmp(name, CONFIG) == 0;
-	end = strrchr(name, '_');
-	if (!*is_config && (strncmp(name, ARRAY, strlen(ARRAY)) != 0 || strcmp(end, own) == 0))
+	if (!*is_config && (strncmp(name, APP_ARRAY, strlen(APP_ARRAY)) != 0 ||
+					   app_is_array_of(name, getpid())))
 		return false;
 	snprintf(shared, sizeof(shared), "%s/%s", control.app->runtime_dir, name);
 	return fstat(fd, &st) == 0 && stat(shared, &of_app) == 0 && st.st_dev == of_app.st_dev &&

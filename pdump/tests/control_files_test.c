@@ -57,7 +57,7 @@ main(void)
 	const size_t size = sizeof(struct locks_config);
 	struct locks_config *config, *copy;
 	uint32_t *of_app, *of_others, *copied;
-	int fd, array, own, other;
+	int fd, array, own, timed, other;
 	char command[64], name[64];
 
 	CHECK(mkdtemp(dir) != NULL);
@@ -66,6 +66,8 @@ main(void)
 	array = make_file("fbarray_memzone", 8192);
 	snprintf(name, sizeof(name), "fbarray_memzone_%d", (int)getpid());
 	own = make_file(name, 8192);
+	snprintf(name, sizeof(name), "fbarray_memzone_%d_3f5a01", (int)getpid());
+	timed = make_file(name, 8192);
 	other = make_file("hugepage_info", 8192);
 	/* Before, nothing is a copy. */
 	config = map(fd, size);
@@ -102,6 +104,8 @@ main(void)
 	/* Our own arrays, and what has no locks, are what they are. */
 	of_others = map(own, 8192);
 	CHECK(of_others != MAP_FAILED && reaches_file(of_others, own, 8192));
+	of_others = map(timed, 8192);
+	CHECK(of_others != MAP_FAILED && reaches_file(of_others, timed, 8192));
 	of_others = map(other, 8192);
 	CHECK(of_others != MAP_FAILED && reaches_file(of_others, other, 8192));
 	/* A file of hugepages that is gone is not made anew. */

@@ -163,13 +163,17 @@ test_sweep(void)
 	write_file("mp_socket_123_abc", "", 0);
 	write_file("mp_socket_1234_abc", "", 0);
 	write_file("fbarray_memseg-2048k-0-0_123", "", 0);
+	write_file("fbarray_memseg-2048k-0-0_123_3f5a01", "", 0);
 	write_file("fbarray_memseg-2048k-0-0_1123", "", 0);
+	write_file("fbarray_memseg-2048k-0-0_1123_123abc", "", 0);
 	write_file("fbarray_memzone", "", 0);
 	app_sweep(&app, 123);
 	CHECK(!exists("mp_socket_123_abc"));
 	CHECK(!exists("fbarray_memseg-2048k-0-0_123"));
 	CHECK(exists("mp_socket_1234_abc"));
+	CHECK(!exists("fbarray_memseg-2048k-0-0_123_3f5a01"));
 	CHECK(exists("fbarray_memseg-2048k-0-0_1123"));
+	CHECK(exists("fbarray_memseg-2048k-0-0_1123_123abc"));
 	CHECK(exists("fbarray_memzone"));
 }
 
