@@ -206,6 +206,10 @@ merge(struct leak_app *app, struct rte_mbuf **pkts, uint16_t nb, bool lose)
 {
 	uint16_t i;
 
+	if (nb > LIBRARY_MERGED) {
+		send_out(app, pkts + LIBRARY_MERGED, nb - LIBRARY_MERGED);
+		nb = LIBRARY_MERGED;
+	}
 	for (i = 0; i < nb; i++)
 		write_tcp(pkts[i], i);
 	nb = rte_gro_reassemble(pkts, nb, library_state.gro);

@@ -33,6 +33,8 @@ enum library_kind {
 
 /* Fragments, or segments, of a packet. */
 #define LIBRARY_FRAGMENTS 3
+/* Packets that are merged to one: later releases of DPDK merge 20 at most. */
+#define LIBRARY_MERGED 16
 
 /* Receive a burst, pass it through the library, send it. Packets received. */
 uint16_t library_traced_poll(struct leak_app *app, enum library_kind kind, bool lose);

@@ -76,7 +76,7 @@ lost_each(enum library_kind k)
 	case LIBRARY_REASSEMBLE:
 		return LIBRARY_FRAGMENTS;
 	case LIBRARY_GRO:
-		return LEAK_BURST;
+		return LIBRARY_MERGED;
 	default:
 		return 1;
 	}
