@@ -149,6 +149,10 @@ class Rules(unittest.TestCase):
         self.assertEqual(notified({"DpdkAppDown", "DpdkCollectErrors", "DpdkAppUnhealthy"}),
                          {"DpdkAppDown"})
 
+    def test_a_silent_host_is_one_notification(self):
+        self.assertEqual(notified({"DpdkHostSilent", "DpdkAppDown", "DpdkAppsMissing"}),
+                         {"DpdkHostSilent"})
+
     def test_nothing_else_is_inhibited_by_a_leak(self):
         for name in ("DpdkDoubleFree", "DpdkLinkDown", "DpdkNoPolling"):
             self.assertIn(name, notified(OF_A_LEAK | {name}))
