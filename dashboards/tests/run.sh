@@ -18,6 +18,7 @@ PROMTOOL=$promtool python3 -B -m unittest
 for config in "$dashboards"/prometheus/prometheus*.yml; do
 	"$promtool" check config "$config" >/dev/null
 done
+"$promtool" check config --agent "$dashboards/prometheus/agent.yml" >/dev/null
 "$promtool" check rules --lint=all --lint-fatal "$dashboards"/prometheus/rules/*.yml >/dev/null
 "$promtool" test rules "$dashboards"/prometheus/tests/*.yml
 expressions=$(python3 -B syntax.py)

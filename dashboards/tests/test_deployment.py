@@ -68,6 +68,13 @@ class Deployment(unittest.TestCase):
             self.assertRegex(value(scrape, "body_size_limit"), r"^\d+MB$")
             self.assertTrue(value(scrape, "job_name").startswith("pmdscope"))
 
+    def test_an_agent_scrapes_as_prometheus_does(self):
+        agent = (DASHBOARDS / "prometheus/agent.yml").read_text()
+        for key in ("job_name", "sample_limit", "body_size_limit"):
+            self.assertEqual(value(agent, key), value(SCRAPES[0], key))
+        # rate1m of the rules needs three samples in a minute.
+        self.assertLessEqual(int(value(agent, "scrape_interval").removesuffix("s")), 20)
+
     def test_apps_share_the_instance_of_their_exporter(self):
         regex = value(SCRAPES[1], "regex")
         self.assertEqual(value(SCRAPES[1], "target_label"), "instance")

@@ -11,10 +11,12 @@ from pathlib import Path
 
 from lint import RUNBOOKS, anchors
 from promql import labels, parse, selectors
-from sources import DASHBOARDS, ROOT, RULES, dashboards, known_labels, panels, rules
+from sources import (DASHBOARDS, ROOT, RULES, catalogue, dashboards, known_labels, panels,
+                     rules)
 
 TESTS = DASHBOARDS / "prometheus" / "tests"
 ALERTMANAGER = DASHBOARDS / "prometheus" / "alertmanager.yml"
+AGENT = DASHBOARDS / "prometheus" / "agent.yml"
 # Over several alerts.
 SCENARIOS = {TESTS / "recording.yml", TESTS / "incidents.yml"}
 # What fires at the end of one leak.
@@ -47,6 +49,21 @@ def inhibitions():
     """Source and target matchers of each inhibition rule, and its equal labels."""
     for rule in ALERTMANAGER.read_text().partition("inhibit_rules:")[2].split("  - source")[1:]:
         yield tuple(json.loads(found) for found in re.findall(r": (\[.*\])$", rule, re.MULTILINE))
+
+
+def drop_rules():
+    """Expressions of the names that the agent of a fleet drops."""
+    text = AGENT.read_text().partition("metric_relabel_configs:")[2]
+    return re.findall(r"^ +regex: (\S+)\n +action: drop$", text, re.MULTILINE)
+
+
+def dropped(name):
+    """Whether a series of this name, or one that it is recorded from, is dropped by the agent."""
+    recorded = [rule for rule in rules() if rule.get("record") == name]
+    if recorded:
+        names = {found.name for found, _ in selectors(parse(recorded[0]["expr"]))}
+        return any(map(dropped, names))
+    return any(re.fullmatch(regex, name) for regex in drop_rules())
 
 
 def matches(alert, matchers):
@@ -141,6 +158,16 @@ class Rules(unittest.TestCase):
             samples = re.findall(r"exp_samples:( \[\])?", found[name])
             self.assertEqual(samples, [" []", "", " []"], name)
             self.assertIn(f'alertname="{name}"', found[name])
+
+    def test_a_fleet_lacks_only_documented_alerts(self):
+        self.assertEqual(len(drop_rules()), 4)
+        for regex in drop_rules():
+            self.assertTrue([name for name in catalogue() if re.fullmatch(regex, name)], regex)
+        lost = {name for name, rule in alerts().items()
+                if any(dropped(found.name) for found, _ in selectors(parse(rule["expr"])))}
+        text = " ".join((ROOT / "docs" / "fleet.md").read_text().split())
+        documented = re.search(r"Alerts without data: ([^.]*)\.", text).group(1)
+        self.assertEqual(set(re.findall(r"`(\w+)`", documented)), lost)
 
     def test_one_leak_is_two_notifications(self):
         self.assertEqual(notified(OF_A_LEAK), {"DpdkMbufLeak", "DpdkPoolExhausted"})
