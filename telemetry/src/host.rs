@@ -1,6 +1,7 @@
-//! What the machine tells of apps: processes with their threads and mappings, CPUs, PCI
+//! What the machine tells of apps: processes with their threads and mappings, containers, CPUs, PCI
 //! devices, and secondaries.
 
+mod container;
 pub mod device;
 pub(crate) mod frequency;
 pub mod maps;
@@ -8,6 +9,7 @@ mod polling;
 pub(crate) mod process;
 mod secondary;
 
+pub use self::container::Container;
 pub use self::polling::polled_cpus;
 pub use self::process::start_ticks;
 pub use self::secondary::secondaries;
