@@ -288,7 +288,15 @@ mod tests {
 
     fn app(name: &str, state: Reachability) -> DiscoveredApp {
         let (dir, socket) = (PathBuf::from("/nowhere"), PathBuf::from("/nowhere/socket"));
-        DiscoveredApp { name: name.to_owned(), dir, socket, pid: None, dpdk_version: None, state }
+        DiscoveredApp {
+            name: name.to_owned(),
+            dir,
+            socket,
+            pid: None,
+            dpdk_version: None,
+            container: None,
+            state,
+        }
     }
 
     #[test]

@@ -258,6 +258,7 @@ mod tests {
             socket: format!("/run/dpdk/rte/{socket}").into(),
             pid: None,
             dpdk_version: None,
+            container: None,
             state: Reachability::Live,
         }
     }

@@ -1,16 +1,17 @@
 //! How the packets of a running app are reached: through libpmdscope in it, a helper beside it, or its
 //! memory.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{anyhow, bail};
 use pmdscope_capture::Transport;
 use pmdscope_capture::pdump::PdumpProgram;
 use pmdscope_capture::peek::PeekOptions;
 use pmdscope_telemetry::discover::DiscoveredApp;
+use pmdscope_telemetry::host::foreign::{socket_address, split_root};
 use pmdscope_telemetry::sample::Sample;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
 
 use super::policy::AttachPolicy;
 use super::preflight;
@@ -120,7 +121,7 @@ pub(crate) fn cure<'a>(
 /// What an app without libpmdscope tells.
 fn stock(running: &RunningApp) -> Option<&Sample> {
     let sample = running.sample.as_ref().filter(|sample| sample.library.is_none())?;
-    (!find_socket(running).is_some_and(is_served)).then_some(sample)
+    (!find_socket(running).is_some_and(|path| is_served(&path))).then_some(sample)
 }
 
 fn forbidden(running: &RunningApp) -> anyhow::Error {
@@ -161,15 +162,20 @@ fn find_socket(RunningApp { app, sample }: &RunningApp) -> Option<PathBuf> {
     let library = sample.as_ref().and_then(|sample| sample.library.as_ref());
     let told = library.and_then(|library| library.tee_socket.as_ref()).map(PathBuf::from);
     let here = told.as_ref().and_then(|path| path.file_name()).map(|name| app.dir.join(name));
+    // In another mount namespace, the path is not that of the same socket here.
+    let told = told.filter(|_| split_root(&app.dir).is_none());
     let places = [told, here, Some(convention(app))];
     places.into_iter().flatten().find(|path| path.exists())
 }
 
 /// Somebody listens; an earlier app of the same file-prefix leaves its socket behind.
-fn is_served(path: PathBuf) -> bool {
+fn is_served(path: &Path) -> bool {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
-    let connected = socket.and_then(|socket| connect(&socket, &SocketAddrUnix::new(path)?));
+    let connected = socket.and_then(|socket| {
+        let (address, _dir) = socket_address(path)?;
+        connect(&socket, &address)
+    });
     connected != Err(Errno::CONNREFUSED)
 }
 
@@ -183,6 +189,7 @@ pub(super) fn convention(app: &DiscoveredApp) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use pmdscope_telemetry::discover::Reachability;
+    use rustix::net::SocketAddrUnix;
 
     use super::*;
 
@@ -193,6 +200,7 @@ mod tests {
             socket: format!("/run/dpdk/rte/{socket}").into(),
             pid: None,
             dpdk_version: None,
+            container: None,
             state: Reachability::Live,
         }
     }
@@ -215,9 +223,9 @@ mod tests {
         let server = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
         rustix::net::bind(&server, &SocketAddrUnix::new(&path).unwrap()).unwrap();
         rustix::net::listen(&server, 1).unwrap();
-        assert!(is_served(path.clone()));
+        assert!(is_served(&path));
         drop(server);
-        assert!(path.exists() && !is_served(path));
+        assert!(path.exists() && !is_served(&path));
     }
 
     #[test]

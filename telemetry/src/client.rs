@@ -11,14 +11,15 @@ use std::path::Path;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv,
-    send, socket_with, sockopt,
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recv, send, socket_with,
+    sockopt,
 };
 use serde::de::{DeserializeOwned, DeserializeSeed};
 
 use crate::commands::{HeapId, LcoreId, PoolName, PortId, RingName, TelemetryCommand};
 use crate::deadline::Deadline;
 use crate::error::TelemetryError;
+use crate::host::foreign::socket_address;
 use crate::host::process::start_ticks;
 use crate::reply::{self, SocketBanner};
 
@@ -286,8 +287,8 @@ impl TelemetryClient {
 }
 
 fn open(path: &Path, deadline: Deadline) -> Result<OwnedFd, TelemetryError> {
-    let address =
-        SocketAddrUnix::new(path).map_err(|e| TelemetryError::io("bad socket path", e))?;
+    let (address, _dir) =
+        socket_address(path).map_err(|e| TelemetryError::io("bad socket path", e))?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
         .map_err(|e| TelemetryError::io("cannot create a socket", e))?;

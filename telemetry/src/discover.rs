@@ -3,6 +3,8 @@
 //! EAL never removes its runtime directories, so a directory proves nothing: an app runs when its
 //! socket accepts a connection, or when the lock on its `config` file is held.
 
+mod find_error;
+mod namespaces;
 mod unreadable;
 
 use std::collections::BTreeSet;
@@ -13,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{Mode, OFlags, open};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Flock, FlockType, fcntl_getlk};
 use serde::Serialize;
@@ -21,10 +23,11 @@ use serde::Serialize;
 use crate::client::TelemetryClient;
 use crate::deadline::Deadline;
 use crate::error::{ErrorClass, TelemetryError};
-use crate::host::process;
+use crate::host::foreign::{open_file, root_pid};
+use crate::host::{Container, process};
 use crate::parallel;
-use crate::printable::harmless;
 
+pub use self::find_error::FindError;
 pub use self::unreadable::{UnreadableWarning, unreadable, unreadable_text};
 
 /// Name of the telemetry socket; further in-memory instances append `:N`.
@@ -42,6 +45,9 @@ const NO_TELEMETRY: &str = "--no-telemetry";
 pub struct DiscoverOptions {
     /// Directories that may hold `dpdk/<prefix>`.
     pub roots: Vec<PathBuf>,
+    /// Where the kernel shows processes, to look in the mount namespaces of all others too; `None` to
+    /// leave those out.
+    pub proc: Option<PathBuf>,
     /// Also list directories that no app uses any more.
     pub stale: bool,
     /// How long to wait for each app to say who it is.
@@ -60,6 +66,7 @@ impl Default for DiscoverOptions {
         ];
         Self {
             roots: roots.into_iter().flatten().collect(),
+            proc: Some(process::PROC.into()),
             stale: false,
             timeout: Duration::from_millis(300),
         }
@@ -79,6 +86,9 @@ pub struct DiscoveredApp {
     pub pid: Option<u32>,
     /// DPDK version, as "DPDK 22.11.11"; `None` when unknown.
     pub dpdk_version: Option<String>,
+    /// The container that it runs in.
+    #[serde(flatten)]
+    pub container: Option<Container>,
     /// Whether it can be asked.
     #[serde(flatten)]
     pub state: Reachability,
@@ -164,72 +174,6 @@ impl UnreachableReason {
     }
 }
 
-/// No single app could be chosen.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum FindError {
-    /// No app runs.
-    #[error("no running DPDK app under {}{}", paths(.roots, "dpdk"), unreadable_hint(.unreadable))]
-    NoApp {
-        /// Where it was looked for.
-        roots: Vec<PathBuf>,
-        /// Directories that could not be read.
-        unreadable: Vec<PathBuf>,
-    },
-    /// No app has this name.
-    #[error(
-        "no DPDK app is named {name:?}; running: {}{}", names(.running), unreadable_suffix(.unreadable)
-    )]
-    Unknown {
-        /// What was asked for.
-        name: String,
-        /// What there is.
-        running: Vec<DiscoveredApp>,
-        /// Directories that could not be read.
-        unreadable: Vec<PathBuf>,
-    },
-    /// No name was given, or several runtime directories have the same one.
-    #[error("several DPDK apps match; choose one with --app: {}", names(.0))]
-    Several(Vec<DiscoveredApp>),
-    /// The app runs without a telemetry socket.
-    #[error("{} runs without telemetry; start it without --no-telemetry", harmless(&.0.name, &[]))]
-    NoTelemetry(DiscoveredApp),
-    /// The app cannot be asked.
-    #[error("cannot ask {}: {}", harmless(&.0.name, &[]), .0.with_activity(.1.advice().into()))]
-    Unreachable(DiscoveredApp, UnreachableReason),
-}
-
-fn paths(roots: &[PathBuf], leaf: &str) -> String {
-    let paths: Vec<_> = roots.iter().map(|root| root.join(leaf).display().to_string()).collect();
-    harmless(&paths.join(", "), &[])
-}
-
-fn unreadable_hint(dirs: &[PathBuf]) -> String {
-    match unreadable_text(dirs) {
-        None => "; start one, or run as the user of the app".into(),
-        Some(text) => format!("; {text}"),
-    }
-}
-
-/// Where a name that was not found may be.
-fn unreadable_suffix(dirs: &[PathBuf]) -> String {
-    unreadable_text(dirs).map(|text| format!("; {text}")).unwrap_or_default()
-}
-
-/// Names; with the directory where a name is not unique, since that is accepted as a name too.
-fn names(apps: &[DiscoveredApp]) -> String {
-    if apps.is_empty() {
-        return "none".to_owned();
-    }
-    let unique =
-        |app: &DiscoveredApp| apps.iter().filter(|other| other.name == app.name).count() == 1;
-    let name = |app: &DiscoveredApp| {
-        if unique(app) { app.name.clone() } else { app.dir.display().to_string() }
-    };
-    let names: Vec<_> = apps.iter().map(name).collect();
-    harmless(&names.join(", "), &[])
-}
-
 /// The apps on this machine, by name.
 pub fn discover(options: &DiscoverOptions) -> Vec<DiscoveredApp> {
     look(options, &[])
@@ -307,13 +251,21 @@ impl DiscoveredApp {
     pub(crate) fn is_called(&self, name: &str) -> bool {
         self.name == name
             || self.prefix().is_some_and(|prefix| prefix == name)
+            || self.name_in_container().is_some_and(|own| own == name)
             || self.dir == Path::new(name)
             || self.socket == Path::new(name)
     }
 
     /// Its name or its file-prefix begins so.
     fn begins_with(&self, text: &str) -> bool {
-        self.name.starts_with(text) || self.prefix().is_some_and(|prefix| prefix.starts_with(text))
+        let others = [self.prefix(), self.name_in_container()];
+        self.name.starts_with(text) || others.iter().flatten().any(|name| name.starts_with(text))
+    }
+
+    /// Its file-prefix and its container, which tell it from apps in other containers:
+    /// `rte@4f1c9a2b3c4d`.
+    pub(crate) fn name_in_container(&self) -> Option<String> {
+        Some(format!("{}@{}", self.prefix()?, self.container.as_ref()?.short_id()))
     }
 
     /// Its file-prefix, with `:N` behind it for further in-memory instances, whatever it is called.
@@ -346,12 +298,15 @@ impl DiscoveredApp {
     }
 }
 
-/// All `dpdk/<prefix>` directories; each once, though roots may be links to each other.
+/// All `dpdk/<prefix>` directories; each once, though roots may be links to each other, and containers
+/// may share directories with the host.
 fn runtime_dirs(options: &DiscoverOptions) -> Vec<PathBuf> {
     let mut seen = BTreeSet::new();
     let mut dirs = Vec::new();
-    for root in &options.roots {
-        let Ok(entries) = fs::read_dir(root.join("dpdk")) else { continue };
+    let here = options.roots.iter().map(|root| root.join("dpdk"));
+    let elsewhere = options.proc.iter().flat_map(|proc| namespaces::dpdk_dirs(proc));
+    for parent in here.chain(elsewhere) {
+        let Ok(entries) = fs::read_dir(parent) else { continue };
         for dir in entries.flatten().map(|entry| entry.path()) {
             // EAL makes no links; following those of others would lead a root user anywhere.
             let Ok(metadata) = fs::symlink_metadata(&dir) else { continue };
@@ -386,7 +341,7 @@ fn instances_or_panic(
 
 fn app_of(dir: &Path, name: String, socket: &str, state: Reachability) -> DiscoveredApp {
     let (dir, socket) = (dir.to_owned(), dir.join(socket));
-    DiscoveredApp { name, dir, socket, pid: None, dpdk_version: None, state }
+    DiscoveredApp { name, dir, socket, pid: None, dpdk_version: None, container: None, state }
 }
 
 /// The apps of one runtime directory: one per socket, or one for the directory.
@@ -417,6 +372,9 @@ fn instances(dir: &Path, probe: impl Fn(DiscoveredApp) -> DiscoveredApp) -> Vec<
             }
             _ => {}
         }
+    }
+    for app in &mut apps {
+        app.container = app.pid.or(root_pid(dir)).and_then(Container::of);
     }
     apps
 }
@@ -481,7 +439,7 @@ fn without_socket(arguments: Option<&[String]>, age: Option<Duration>) -> Reacha
 pub fn primary(dir: &Path) -> io::Result<Option<u32>> {
     // Not blocking, for what is a FIFO in a directory that anybody may write.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let config = match open(dir.join("config"), flags, Mode::empty()) {
+    let config = match open_file(&dir.join("config"), flags, Mode::empty()) {
         Err(Errno::NOENT) => return Ok(None),
         other => other?,
     };

@@ -8,7 +8,12 @@ use proptest::prelude::*;
 use super::*;
 
 fn options(root: &Path) -> DiscoverOptions {
-    DiscoverOptions { roots: vec![root.into()], stale: false, timeout: Duration::from_millis(50) }
+    DiscoverOptions {
+        roots: vec![root.into()],
+        proc: None,
+        stale: false,
+        timeout: Duration::from_millis(50),
+    }
 }
 
 fn runtime_dir(root: &Path, prefix: &str) -> PathBuf {
@@ -137,6 +142,7 @@ fn an_app_is_found_by_its_name_and_by_its_file_prefix() {
         socket: Path::new("/run/dpdk/fwd-7").join(socket),
         pid: None,
         dpdk_version: None,
+        container: None,
         state: Reachability::Live,
     };
     let first = instance("fwd", "dpdk_telemetry.v2");
@@ -154,6 +160,7 @@ fn a_unique_prefix_of_a_name_is_enough() {
         socket: Path::new("/run/dpdk").join(name).join(SOCKET),
         pid: None,
         dpdk_version: None,
+        container: None,
         state: Reachability::Live,
     };
     let running = ["fwd", "fwd-backup", "generator", "reflector", "relay"].map(app).to_vec();

@@ -308,6 +308,7 @@ fn apps_that_cannot_be_queried_are_findings() {
         socket: PathBuf::from("/run/dpdk/app/dpdk_telemetry.v2"),
         pid: Some(7),
         dpdk_version: None,
+        container: None,
         state,
     };
     assert_eq!(evaluate_unqueried(&app(Reachability::Live)), None);

@@ -3,6 +3,7 @@
 
 mod container;
 pub mod device;
+pub mod foreign;
 pub(crate) mod frequency;
 pub mod maps;
 mod polling;

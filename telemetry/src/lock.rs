@@ -10,11 +10,12 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
 
 use crate::deadline::Deadline;
 use crate::error::TelemetryError;
+use crate::host::foreign::open_file;
 
 /// Longest wait for other tools. They hold the lock for one round, which takes milliseconds; one that
 /// was stopped holds it for ever.
@@ -82,10 +83,10 @@ impl AppLock {
     pub fn open(dir: &Path) -> Result<Self, TelemetryError> {
         let path = dir.join(LOCK_FILE);
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let created = open(&path, flags | OFlags::CREATE, Mode::RUSR | Mode::WUSR);
+        let created = open_file(&path, flags | OFlags::CREATE, Mode::RUSR | Mode::WUSR);
         // An existing file serves even where no file can be created.
         let fd = match created {
-            Err(Errno::ROFS | Errno::ACCESS) => open(&path, flags, Mode::empty()),
+            Err(Errno::ROFS | Errno::ACCESS) => open_file(&path, flags, Mode::empty()),
             other => other,
         };
         fd.map(Self).map_err(|errno| TelemetryError::io("cannot create the lock file", errno))

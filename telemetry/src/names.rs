@@ -55,11 +55,13 @@ impl AppNames {
     }
 
     /// The apps by their names. Several that a rule would give the same one keep their file-prefixes,
-    /// and several with the same file-prefix, of different users, are called by their directories,
-    /// or by their sockets where there are several in a directory.
+    /// and several with the same file-prefix are called by their containers too. Those in no container, of
+    /// different users, are called by their directories, or by their sockets where there are several in a
+    /// directory.
     pub fn give(&self, apps: &[DiscoveredApp]) -> Vec<DiscoveredApp> {
         let mapped = distinct(&self.map(apps), |at| apps[at].name.clone());
-        let names = distinct(&mapped, |at| apps[at].dir.display().to_string());
+        let dir = |at: usize| apps[at].dir.display().to_string();
+        let names = distinct(&mapped, |at| apps[at].name_in_container().unwrap_or_else(|| dir(at)));
         let names = distinct(&names, |at| apps[at].socket.display().to_string());
         apps.iter().zip(names).map(|(app, name)| DiscoveredApp { name, ..app.clone() }).collect()
     }
@@ -141,6 +143,7 @@ mod tests {
 
     use super::*;
     use crate::discover::Reachability;
+    use crate::host::Container;
 
     fn app(name: &str, dir: &str) -> DiscoveredApp {
         let instance = name.find(':').map_or("", |at| &name[at..]);
@@ -150,6 +153,7 @@ mod tests {
             socket: format!("{dir}/dpdk_telemetry.v2{instance}").into(),
             pid: None,
             dpdk_version: None,
+            container: None,
             state: Reachability::Live,
         }
     }
@@ -172,6 +176,32 @@ mod tests {
         assert_eq!(given(&names, &apps(&["a", "b:1"])), ["a", "b:1"]);
         let twice = [app("a", "/run/dpdk/a"), app("a", "/tmp/dpdk/a"), app("b", "/tmp/dpdk/b")];
         assert_eq!(given(&names, &twice), ["/run/dpdk/a", "/tmp/dpdk/a", "b"]);
+    }
+
+    #[test]
+    fn apps_of_one_prefix_are_told_apart_by_their_containers() {
+        let contained = |name: &str, pid: u32, id: &str| {
+            let container = Container { id: id.repeat(16), pod: None };
+            let dir = format!("/proc/{pid}/root/run/dpdk/rte");
+            DiscoveredApp { container: Some(container), ..app(name, &dir) }
+        };
+        let all = [
+            app("rte", "/run/dpdk/rte"),
+            contained("rte", 7, "4f1c"),
+            contained("rte", 8, "9a2b"),
+            contained("rte:1", 8, "9a2b"),
+        ];
+        let names = AppNames::default();
+        assert_eq!(
+            given(&names, &all),
+            ["/run/dpdk/rte", "rte@4f1c4f1c4f1c", "rte@9a2b9a2b9a2b", "rte:1"]
+        );
+        assert_eq!(given(&names, &all[2..]), ["rte", "rte:1"]);
+        let ask = |name: &str| crate::discover::named(name, &names.give(&all)).len();
+        assert_eq!(ask("rte@4f1c4f1c4f1c"), 1);
+        assert_eq!(ask("rte@9a2"), 1, "cut short");
+        assert_eq!(ask("rte"), 3);
+        assert_eq!(ask("/proc/8/root/run/dpdk/rte"), 2, "both instances");
     }
 
     #[test]

@@ -60,6 +60,7 @@ impl Host {
     fn apps(&self) -> Vec<DiscoveredApp> {
         discover(&DiscoverOptions {
             roots: vec![self.root.path().into()],
+            proc: None,
             stale: false,
             timeout: Duration::from_secs(2),
         })

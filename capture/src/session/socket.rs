@@ -6,11 +6,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use pmdscope_telemetry::host::foreign::socket_address;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::{Errno, IoSliceMut};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
-    SocketAddrUnix, SocketFlags, SocketType,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SocketFlags,
+    SocketType,
 };
 
 use super::SessionError;
@@ -49,7 +50,10 @@ impl<'a> AnswerDeadline<'a> {
 }
 
 pub(super) fn connect(path: &Path, deadline: &AnswerDeadline) -> Result<OwnedFd, SessionError> {
-    let address = SocketAddrUnix::new(path)?;
+    let (address, _dir) = match socket_address(path) {
+        Err(Errno::NOENT) => return Err(SessionError::Absent(path.into())),
+        other => other?,
+    };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
     loop {

@@ -72,7 +72,8 @@ fn answer(status: &str, body: &[u8]) -> Vec<u8> {
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 fn scraper(root: &Path, counters: &Arc<PushCounters>) -> Arc<Scraper> {
-    let discover = DiscoverOptions { roots: vec![root.to_owned()], ..DiscoverOptions::default() };
+    let discover =
+        DiscoverOptions { roots: vec![root.to_owned()], proc: None, ..DiscoverOptions::default() };
     let settings = FleetSettings { discover, ..FleetSettings::default() };
     let options = ExportOptions::default();
     let render_options =

@@ -12,7 +12,8 @@ use crate::snapshot::RenderOptions;
 
 /// The pages for the apps below a directory, which must run expect `expected`.
 fn routes(root: &std::path::Path, tolerate: &[&str], expected: &[&str]) -> Routes {
-    let discover = DiscoverOptions { roots: vec![root.to_owned()], ..DiscoverOptions::default() };
+    let discover =
+        DiscoverOptions { roots: vec![root.to_owned()], proc: None, ..DiscoverOptions::default() };
     let app = |name: &&str| ExpectedApp { name: (*name).to_owned(), ..ExpectedApp::default() };
     let mut settings = FleetSettings { discover, ..FleetSettings::default() };
     settings.rules.expected = AppInventory { apps: expected.iter().map(app).collect() };

@@ -17,7 +17,8 @@ use crate::snapshot::ExpositionForm;
 use crate::text::TextFormat;
 
 fn settings(root: &std::path::Path) -> FleetSettings {
-    let discover = DiscoverOptions { roots: vec![root.to_owned()], ..DiscoverOptions::default() };
+    let discover =
+        DiscoverOptions { roots: vec![root.to_owned()], proc: None, ..DiscoverOptions::default() };
     FleetSettings { discover, ..FleetSettings::default() }
 }
 
@@ -415,6 +416,7 @@ fn many(_: &FleetSettings, _: &[DiscoveredApp]) -> Vec<DiscoveredApp> {
             dir,
             pid: None,
             dpdk_version: None,
+            container: None,
             state: pmdscope_telemetry::discover::Reachability::Live,
         }
     };

@@ -41,7 +41,7 @@ impl TestServer {
 
     fn with(root: &Path, limits: ServerLimits, web: ReloadingWebPolicy) -> Self {
         let roots = vec![root.to_owned()];
-        let discover = DiscoverOptions { roots, ..DiscoverOptions::default() };
+        let discover = DiscoverOptions { roots, proc: None, ..DiscoverOptions::default() };
         let settings = FleetSettings { discover, ..FleetSettings::default() };
         let scraper =
             Scraper::new(settings, RenderOptions::default(), Duration::from_secs(5), WAIT);

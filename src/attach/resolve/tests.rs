@@ -84,6 +84,7 @@ fn app(name: &str) -> DiscoveredApp {
         dir,
         pid: None,
         dpdk_version: None,
+        container: None,
         state: Reachability::Live,
     }
 }

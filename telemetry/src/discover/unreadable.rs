@@ -107,7 +107,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir(root.path().join("dpdk")).unwrap();
         let roots = vec![root.path().to_owned(), "/nonexistent".into()];
-        let options = DiscoverOptions { roots, ..DiscoverOptions::default() };
+        let options = DiscoverOptions { roots, proc: None, ..DiscoverOptions::default() };
         assert_eq!(unreadable(&options), Vec::<PathBuf>::new());
         assert_eq!(unreadable_text(&[]), None);
     }

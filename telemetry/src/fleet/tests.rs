@@ -15,13 +15,14 @@ fn app(name: &str) -> DiscoveredApp {
     let dir = std::path::PathBuf::from("/nonexistent").join(name);
     let socket = dir.join("socket");
     let (pid, dpdk_version, state) = (None, None, Reachability::Live);
-    DiscoveredApp { name: name.to_owned(), dir, socket, pid, dpdk_version, state }
+    DiscoveredApp { name: name.to_owned(), dir, socket, pid, dpdk_version, container: None, state }
 }
 
 #[test]
 fn an_expected_but_absent_app_is_a_finding_and_no_error() {
     let mut settings = FleetSettings::default();
     settings.discover.roots = vec!["/nonexistent".into()];
+    settings.discover.proc = None;
     assert!(Fleet::start(None, settings.clone()).is_err());
     for name in ["a", "b"] {
         let app = ExpectedApp { name: name.to_owned(), ..ExpectedApp::default() };
@@ -227,6 +228,7 @@ fn an_app_that_was_never_asked_stays_visible_as_down_when_it_ends() {
 fn a_chosen_app_keeps_what_is_expected_of_it_whatever_it_is_called() {
     let mut settings = FleetSettings::default();
     settings.discover.roots = vec!["/nonexistent".into()];
+    settings.discover.proc = None;
     settings.names = AppNames::new(vec![(r"fwd-\d+".into(), "fwd".into())]).unwrap();
     settings.rules.expected.apps = ["fwd", "gen"]
         .map(|name| ExpectedApp { name: name.to_owned(), ..ExpectedApp::default() })
@@ -291,6 +293,7 @@ fn a_host_without_apps_is_watched_for_its_interfaces() {
     let mut settings =
         FleetSettings { interfaces: Some(reader.clone()), ..FleetSettings::default() };
     settings.discover.roots = vec!["/nonexistent".into()];
+    settings.discover.proc = None;
     assert!(Fleet::start(None, settings.clone()).is_ok());
     assert!(Fleet::start(Some("a"), settings.clone()).is_err());
     reader.set(Ok(Vec::new()));

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
+
+use super::foreign::socket_address;
 
 /// Name of their sockets, with a process id and a time behind it.
 const SOCKET: &str = "mp_socket_";
@@ -28,8 +30,8 @@ fn listens(path: &Path) -> bool {
     let Ok(socket) = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None) else {
         return false;
     };
-    let connected = SocketAddrUnix::new(path).and_then(|address| connect(&socket, &address));
-    !matches!(connected, Err(Errno::CONNREFUSED | Errno::NOENT | Errno::NAMETOOLONG))
+    let Ok((address, _dir)) = socket_address(path) else { return false };
+    !matches!(connect(&socket, &address), Err(Errno::CONNREFUSED | Errno::NOENT))
 }
 
 #[cfg(test)]

@@ -89,6 +89,7 @@ impl FakeApp {
     pub fn discovery(&self) -> DiscoverOptions {
         DiscoverOptions {
             roots: vec![self.root.path().into()],
+            proc: None,
             stale: false,
             timeout: Duration::from_secs(1),
         }
@@ -101,6 +102,7 @@ impl FakeApp {
             socket: self.socket(),
             pid: None,
             dpdk_version: None,
+            container: None,
             state: Reachability::Live,
         }
     }
@@ -123,7 +125,7 @@ impl Machine {
         let roots = vec![self.0.path().into()];
         let timeout = Duration::from_secs(2);
         FleetSettings {
-            discover: DiscoverOptions { roots, stale: false, timeout },
+            discover: DiscoverOptions { roots, proc: None, stale: false, timeout },
             ..FleetSettings::default()
         }
     }

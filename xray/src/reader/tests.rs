@@ -21,6 +21,7 @@ fn found(name: &str, pid: u32) -> DiscoveredApp {
         dir: "/nonexistent".into(),
         pid: Some(pid),
         dpdk_version: None,
+        container: None,
         state: Reachability::Live,
     }
 }

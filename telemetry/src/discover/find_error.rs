@@ -1,0 +1,73 @@
+//! Why no single app could be chosen, and what to do about it.
+
+use std::path::PathBuf;
+
+use super::unreadable::unreadable_text;
+use super::{DiscoveredApp, UnreachableReason};
+use crate::printable::harmless;
+
+/// No single app could be chosen.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FindError {
+    /// No app runs.
+    #[error("no running DPDK app under {}{}", paths(.roots, "dpdk"), unreadable_hint(.unreadable))]
+    NoApp {
+        /// Where it was looked for.
+        roots: Vec<PathBuf>,
+        /// Directories that could not be read.
+        unreadable: Vec<PathBuf>,
+    },
+    /// No app has this name.
+    #[error(
+        "no DPDK app is named {name:?}; running: {}{}", names(.running), unreadable_suffix(.unreadable)
+    )]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        running: Vec<DiscoveredApp>,
+        /// Directories that could not be read.
+        unreadable: Vec<PathBuf>,
+    },
+    /// No name was given, or several runtime directories have the same one.
+    #[error("several DPDK apps match; choose one with --app: {}", names(.0))]
+    Several(Vec<DiscoveredApp>),
+    /// The app runs without a telemetry socket.
+    #[error("{} runs without telemetry; start it without --no-telemetry", harmless(&.0.name, &[]))]
+    NoTelemetry(DiscoveredApp),
+    /// The app cannot be asked.
+    #[error("cannot ask {}: {}", harmless(&.0.name, &[]), .0.with_activity(.1.advice().into()))]
+    Unreachable(DiscoveredApp, UnreachableReason),
+}
+
+fn paths(roots: &[PathBuf], leaf: &str) -> String {
+    let paths: Vec<_> = roots.iter().map(|root| root.join(leaf).display().to_string()).collect();
+    harmless(&paths.join(", "), &[])
+}
+
+fn unreadable_hint(dirs: &[PathBuf]) -> String {
+    match unreadable_text(dirs) {
+        None => "; start one, or run as the user of the app".into(),
+        Some(text) => format!("; {text}"),
+    }
+}
+
+/// Where a name that was not found may be.
+fn unreadable_suffix(dirs: &[PathBuf]) -> String {
+    unreadable_text(dirs).map(|text| format!("; {text}")).unwrap_or_default()
+}
+
+/// Names; with the directory where a name is not unique, since that is accepted as a name too.
+fn names(apps: &[DiscoveredApp]) -> String {
+    if apps.is_empty() {
+        return "none".to_owned();
+    }
+    let unique =
+        |app: &DiscoveredApp| apps.iter().filter(|other| other.name == app.name).count() == 1;
+    let name = |app: &DiscoveredApp| {
+        if unique(app) { app.name.clone() } else { app.dir.display().to_string() }
+    };
+    let names: Vec<_> = apps.iter().map(name).collect();
+    harmless(&names.join(", "), &[])
+}

@@ -1,0 +1,177 @@
+//! Runtime directories in other mount namespaces, such as those of containers.
+//!
+//! They are reached through `/proc/PID/root` of a process in there, which takes the right to look into
+//! that process (root with `CAP_SYS_PTRACE`, or the same user without more capabilities).
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::instance_suffix;
+use crate::host::foreign::{open_root, resolve};
+use crate::host::process;
+
+/// Where the EAL makes the directory `dpdk`, for whichever user, unless a variable names another place.
+const ROOTS: [&str; 3] = ["run", "var/run", "tmp"];
+
+/// Holds `$XDG_RUNTIME_DIR` of each user.
+const USERS: &str = "run/user";
+
+/// Type and state of a socket in `/proc/PID/net/unix`: `SOCK_SEQPACKET`, and that nobody is connected.
+const LISTENING: [&str; 2] = ["0005", "01"];
+
+/// Directories with the runtime directories of other mount namespaces, `/proc/PID/root/.../dpdk`.
+pub(super) fn dpdk_dirs(proc: &Path) -> Vec<PathBuf> {
+    let mut sockets = SocketDirs::default();
+    let mut dirs = Vec::new();
+    for pid in first_processes(proc) {
+        let process = proc.join(pid.to_string());
+        let root_path = process.join("root");
+        let Ok(root) = open_root(&root_path) else { continue };
+        let fixed = ROOTS.iter().map(|root| Path::new(root).join("dpdk"));
+        let users =
+            resolve(&root, Path::new(USERS)).and_then(|dir| root_path.join(dir).read_dir().ok());
+        let users = users.into_iter().flatten().flatten();
+        let users = users.map(|user| Path::new(USERS).join(user.file_name()).join("dpdk"));
+        let listening = sockets.of(&process).iter().cloned();
+        let found = fixed.chain(users).chain(listening).filter_map(|dir| resolve(&root, &dir));
+        let found: BTreeSet<PathBuf> = found.map(|dir| root_path.join(dir)).collect();
+        dirs.extend(found);
+    }
+    dirs
+}
+
+/// The process of each other mount namespace that has run for the longest: it will hardly end before the
+/// apps in there.
+fn first_processes(proc: &Path) -> Vec<u32> {
+    let namespace = |pid: &str| fs::read_link(proc.join(pid).join("ns/mnt")).ok();
+    let own = namespace("self");
+    let mut first: BTreeMap<PathBuf, (u64, u32)> = BTreeMap::new();
+    for entry in fs::read_dir(proc).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some((name, pid)) = name.to_str().and_then(|name| Some((name, name.parse().ok()?)))
+        else {
+            continue;
+        };
+        let Some(theirs) = namespace(name).filter(|theirs| Some(theirs) != own.as_ref()) else {
+            continue;
+        };
+        let age = (process::start_ticks(pid).unwrap_or(u64::MAX), pid);
+        match first.entry(theirs) {
+            Entry::Vacant(vacant) => _ = vacant.insert(age),
+            Entry::Occupied(mut known) => *known.get_mut() = age.min(*known.get()),
+        }
+    }
+    first.into_values().map(|(_, pid)| pid).collect()
+}
+
+/// Directories of telemetry sockets, by network namespace: several mount namespaces may share one.
+#[derive(Debug, Default)]
+struct SocketDirs(BTreeMap<Option<PathBuf>, BTreeSet<PathBuf>>);
+
+impl SocketDirs {
+    /// Those in the network namespace of a process. A socket in another place than usual is found by
+    /// them; it may be one of another mount namespace, in which case there is no such directory.
+    fn of(&mut self, process: &Path) -> &BTreeSet<PathBuf> {
+        let namespace = fs::read_link(process.join("ns/net")).ok();
+        self.0
+            .entry(namespace)
+            .or_insert_with(|| socket_dirs(&fs::read(process.join("net/unix")).unwrap_or_default()))
+    }
+}
+
+/// `DIR/dpdk` of each `DIR/dpdk/PREFIX/dpdk_telemetry.v2` that listens, of the text of
+/// `/proc/PID/net/unix`.
+fn socket_dirs(text: &[u8]) -> BTreeSet<PathBuf> {
+    let dir = |line: &[u8]| {
+        // Num RefCount Protocol Flags Type St Inode Path
+        let text = str::from_utf8(line).ok()?;
+        let mut fields = text.split_ascii_whitespace().skip(4);
+        let listens = fields.next()? == LISTENING[0] && fields.next()? == LISTENING[1];
+        let path = &text[text.find('/')?..];
+        let path = Path::new(OsStr::from_bytes(path.as_bytes()));
+        instance_suffix(path.file_name()?.to_str()?)?;
+        let dpdk = path.parent()?.parent()?;
+        (listens && dpdk.file_name()? == "dpdk").then(|| dpdk.to_owned())
+    };
+    text.split(|byte| *byte == b'\n').filter_map(dir).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A `/proc` with processes in these mount namespaces, each with a root of its own.
+    fn proc(processes: &[(u32, u32)]) -> tempfile::TempDir {
+        let proc = tempfile::tempdir().unwrap();
+        let add = |pid: &str, namespace: u32| {
+            let dir = proc.path().join(pid);
+            fs::create_dir_all(dir.join("ns")).unwrap();
+            fs::create_dir_all(dir.join("net")).unwrap();
+            fs::create_dir_all(dir.join("root")).unwrap();
+            symlink(format!("mnt:[{namespace}]"), dir.join("ns/mnt")).unwrap();
+            symlink(format!("net:[{namespace}]"), dir.join("ns/net")).unwrap();
+        };
+        add("self", 1);
+        for (pid, namespace) in processes {
+            add(&pid.to_string(), *namespace);
+        }
+        proc
+    }
+
+    #[test]
+    fn one_process_stands_for_each_other_namespace() {
+        // None of these run here, so that all are as old.
+        let base = 4_200_000_000;
+        let proc = proc(&[(base, 1), (base + 9, 2), (base + 3, 2), (base + 5, 3)]);
+        fs::create_dir(proc.path().join("sys")).unwrap();
+        assert_eq!(first_processes(proc.path()), [base + 3, base + 5]);
+        assert_eq!(first_processes(Path::new("/nonexistent")), [0; 0]);
+    }
+
+    #[test]
+    fn the_usual_places_and_those_of_sockets_are_searched() {
+        let pid = 4_200_000_000;
+        let proc = proc(&[(pid, 2)]);
+        let root = proc.path().join(pid.to_string()).join("root");
+        for dir in ["tmp/dpdk/a", "run/user/7/dpdk/b", "srv/app/dpdk/c", "opt/dpdk/d", "var"] {
+            fs::create_dir_all(root.join(dir)).unwrap();
+        }
+        let line =
+            "0: 00000002 00000000 00010000 0005 01 4711 /srv/app/dpdk/c/dpdk_telemetry.v2:1\n";
+        fs::write(proc.path().join(pid.to_string()).join("net/unix"), line).unwrap();
+        let found = dpdk_dirs(proc.path());
+        assert_eq!(
+            found,
+            ["run/user/7/dpdk", "srv/app/dpdk", "tmp/dpdk"].map(|dir| root.join(dir))
+        );
+    }
+
+    #[test]
+    fn sockets_that_listen_name_their_directories() {
+        let text = "Num       RefCount Protocol Flags    Type St Inode Path\n\
+            0000000000000000: 00000002 00000000 00010000 0005 01 9 /run/dpdk/a b/dpdk_telemetry.v2\n\
+            0000000000000000: 00000003 00000000 00000000 0005 03 9 /run1/dpdk/rte/dpdk_telemetry.v2\n\
+            0000000000000000: 00000002 00000000 00010000 0001 01 9 /run2/dpdk/rte/dpdk_telemetry.v2\n\
+            0000000000000000: 00000002 00000000 00010000 0005 01 9 /run3/dpdk/rte/other\n\
+            0000000000000000: 00000002 00000000 00010000 0005 01 9 /run4/rte/dpdk_telemetry.v2\n\
+            0000000000000000: 00000002 00000000 00010000 0005 01 9 @/run5/dpdk/rte/x\n\
+            0000000000000000: 00000002 00000000 00010000 0005 01 9\n";
+        assert_eq!(socket_dirs(text.as_bytes()), BTreeSet::from(["/run/dpdk".into()]));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read(text: Vec<u8>, path in "[ -~]{0,40}") {
+            let _ = socket_dirs(&text);
+            let _ = socket_dirs(format!("0: 2 0 1 0005 01 9 {path}").as_bytes());
+        }
+    }
+}
