@@ -5,7 +5,8 @@
 # `setup.sh screenshot` what the README's picture needs, `setup.sh pictures` what those of
 # the dashboards need, `setup.sh lab` what the lab in QEMU needs, `setup.sh plots` what plots of
 # runs of the generator need, `setup.sh xdp` what the XDP filter is measured against, `setup.sh packages`
-# what building Debian packages needs, on Debian 13 as well, `setup.sh abi` what compares libpmdscope's interface.
+# what building Debian packages needs, on Debian 13 as well, `setup.sh abi` what compares libpmdscope's interface,
+# `setup.sh kubernetes` what validates the manifests for Kubernetes (22 MB to fetch, 150 MB unpacked).
 set -eu
 
 # netbase: without its /etc/protocols libpcap knows no protocol by name, and the tests compare with tcpdump.
@@ -23,6 +24,7 @@ plots_packages="gnuplot-nox python3"
 lab_packages="qemu-system-x86 bpftrace"
 xdp_packages="nftables iptables ethtool"
 abi_packages="abigail-tools"
+kubernetes_packages="python3-venv"
 # As debian/control; lintian checks the packages.
 packages_packages="build-essential clang debhelper libbpf-dev libdpdk-dev libelf-dev libinih-dev
 	libpcap-dev liburing-dev lintian meson pkg-config zlib1g-dev"
@@ -110,6 +112,7 @@ lab) wanted=$lab_packages ;;
 plots) wanted=$plots_packages ;;
 xdp) wanted=$xdp_packages ;;
 abi) wanted=$abi_packages ;;
+kubernetes) wanted=$kubernetes_packages ;;
 packages) wanted=$packages_packages ;;
 *) wanted="" ;;
 esac
@@ -122,6 +125,11 @@ if [ -n "$wanted" ]; then
 			apt-cache show systemd-dev >/dev/null 2>&1 && echo systemd-dev || echo systemd)"
 		rust_is_recent || install_packages cargo-web rustc-web
 		rust_is_recent || die "need Rust $rust_needed or newer, found: $(cargo --version 2>&1 || true)"
+	fi
+	if [ "$1" = kubernetes ]; then
+		python3 -m venv "$tools/../build/tools/kubernetes"
+		"$tools/../build/tools/kubernetes/bin/pip" install --quiet kubernetes-validate==1.37.0 ||
+			die "pip cannot install kubernetes-validate: is the network up?"
 	fi
 	if [ "$1" = lab ]; then
 		guest=$tools/../integration/lab/build-guest.sh
