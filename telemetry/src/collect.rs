@@ -227,6 +227,7 @@ impl AppFacts {
                 dpdk_version: client.banner().version.clone(),
                 exe: exe.map(|path| path.to_string_lossy().into_owned()),
                 eal_args: Vec::new(),
+                container: app.container.clone(),
             },
             connected: Instant::now(),
             commands: Cached::default(),

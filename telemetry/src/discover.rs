@@ -87,7 +87,6 @@ pub struct DiscoveredApp {
     /// DPDK version, as "DPDK 22.11.11"; `None` when unknown.
     pub dpdk_version: Option<String>,
     /// The container that it runs in.
-    #[serde(flatten)]
     pub container: Option<Container>,
     /// Whether it can be asked.
     #[serde(flatten)]
@@ -210,7 +209,8 @@ pub(crate) fn choose(
 ) -> Result<DiscoveredApp, FindError> {
     if running.is_empty() && name.is_none() {
         let (roots, unreadable) = (options.roots.clone(), unreadable(options));
-        return Err(FindError::NoApp { roots, unreadable });
+        let hidden = options.proc.as_deref().is_some_and(namespaces::are_hidden);
+        return Err(FindError::NoApp { roots, unreadable, hidden });
     }
     let mut matching: Vec<DiscoveredApp> = match name {
         Some(name) => named(name, &running),

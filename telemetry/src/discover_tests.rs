@@ -104,6 +104,15 @@ fn nothing_to_find_is_an_error_that_says_where() {
 }
 
 #[test]
+fn processes_that_may_not_be_looked_at_are_told_of() {
+    let error = |hidden| {
+        let (roots, unreadable) = (vec!["/run".into()], Vec::new());
+        FindError::NoApp { roots, unreadable, hidden }.to_string()
+    };
+    assert!(error(true).contains("CAP_SYS_PTRACE") && !error(false).contains("CAP_SYS_PTRACE"));
+}
+
+#[test]
 fn in_memory_instances_are_told_from_other_files() {
     assert_eq!(instance_suffix("dpdk_telemetry.v2"), Some(""));
     assert_eq!(instance_suffix("dpdk_telemetry.v2:12"), Some(":12"));

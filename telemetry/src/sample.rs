@@ -11,6 +11,8 @@ mod stolen;
 
 use serde::{Deserialize, Serialize};
 
+use crate::host::Container;
+
 pub use self::lcore::{LcoreRoleSample, LcoreSample, ThreadSample, UsageSample};
 use self::ledger::LEDGER_IMBALANCE;
 pub use self::ledger::{
@@ -210,6 +212,9 @@ pub struct AppIdentity {
     pub exe: Option<String>,
     /// Arguments of the EAL (`/eal/params`).
     pub eal_args: Vec<String>,
+    /// The container that it runs in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<Container>,
 }
 
 impl AppIdentity {

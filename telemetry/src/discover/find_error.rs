@@ -11,12 +11,17 @@ use crate::printable::harmless;
 #[non_exhaustive]
 pub enum FindError {
     /// No app runs.
-    #[error("no running DPDK app under {}{}", paths(.roots, "dpdk"), unreadable_hint(.unreadable))]
+    #[error(
+        "no running DPDK app under {}{}{}", paths(.roots, "dpdk"), unreadable_hint(.unreadable),
+        hidden_hint(*.hidden)
+    )]
     NoApp {
         /// Where it was looked for.
         roots: Vec<PathBuf>,
         /// Directories that could not be read.
         unreadable: Vec<PathBuf>,
+        /// There are processes whose mount namespaces could not be looked at.
+        hidden: bool,
     },
     /// No app has this name.
     #[error(
@@ -50,6 +55,15 @@ fn unreadable_hint(dirs: &[PathBuf]) -> String {
     match unreadable_text(dirs) {
         None => "; start one, or run as the user of the app".into(),
         Some(text) => format!("; {text}"),
+    }
+}
+
+/// Who sees the apps that this program may not see.
+fn hidden_hint(hidden: bool) -> &'static str {
+    if hidden {
+        "; apps in containers are seen with CAP_SYS_PTRACE only, as by root of the host"
+    } else {
+        ""
     }
 }
 

@@ -7,6 +7,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -44,19 +45,33 @@ pub(super) fn dpdk_dirs(proc: &Path) -> Vec<PathBuf> {
     dirs
 }
 
+/// Whether there are processes whose mount namespaces this program may not look at.
+pub(super) fn are_hidden(proc: &Path) -> bool {
+    let mut namespaces = processes(proc).map(|(name, _)| proc.join(name).join("ns/mnt"));
+    let is_denied = |path: PathBuf| {
+        fs::read_link(path).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
+    };
+    namespaces.any(is_denied)
+}
+
+/// All processes: names of their directories, and ids.
+fn processes(proc: &Path) -> impl Iterator<Item = (String, u32)> {
+    let names = fs::read_dir(proc).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    names.filter_map(|name| {
+        let name = name.into_string().ok()?;
+        let pid = name.parse().ok()?;
+        Some((name, pid))
+    })
+}
+
 /// The process of each other mount namespace that has run for the longest: it will hardly end before the
 /// apps in there.
 fn first_processes(proc: &Path) -> Vec<u32> {
     let namespace = |pid: &str| fs::read_link(proc.join(pid).join("ns/mnt")).ok();
     let own = namespace("self");
     let mut first: BTreeMap<PathBuf, (u64, u32)> = BTreeMap::new();
-    for entry in fs::read_dir(proc).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let Some((name, pid)) = name.to_str().and_then(|name| Some((name, name.parse().ok()?)))
-        else {
-            continue;
-        };
-        let Some(theirs) = namespace(name).filter(|theirs| Some(theirs) != own.as_ref()) else {
+    for (name, pid) in processes(proc) {
+        let Some(theirs) = namespace(&name).filter(|theirs| Some(theirs) != own.as_ref()) else {
             continue;
         };
         let age = (process::start_ticks(pid).unwrap_or(u64::MAX), pid);

@@ -26,7 +26,6 @@ static POD: LazyLock<Option<Regex>> = LazyLock::new(|| {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Container {
     /// Its id, 64 hexadecimal digits.
-    #[serde(rename = "container")]
     pub id: String,
     /// The uid of its Kubernetes pod, or the id of its podman pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
