@@ -10,6 +10,7 @@ use pmdscope_render::{Cell, Column, Subject, TextTable, Theme, table_text};
 use pmdscope_telemetry::discover::{
     DiscoveredApp, Reachability, UnreachableReason, unreadable, unreadable_text,
 };
+use pmdscope_telemetry::host::Container;
 use pmdscope_telemetry::parallel;
 use pmdscope_telemetry::sample::Sample;
 use pmdscope_telemetry::{SampleCollector, TelemetryError};
@@ -28,6 +29,9 @@ use pmdscope_telemetry::fleet::{ROUND_TIMEOUT, obstacle};
 /// Version of the JSON; raised when a field changes its meaning.
 const LS_SCHEMA: u32 = 1;
 
+/// Behind the names and the process ids.
+const CONTAINER_COLUMN: usize = 2;
+
 /// List running DPDK apps
 #[derive(clap::Args)]
 #[command(
@@ -38,6 +42,8 @@ Examples:
   pmdscope ls --json | jq -r .apps[].app",
     after_long_help = "\
 Columns:
+  Container
+           id of the container of the app; only where an app has one
   Level    0: stock app; 1: linked with libpmdscope, which adds queue depths,
            mempool occupancy and stalls; 2: also compiled with
            pmdscope_trace.h, which adds the lines that lose mbufs; 1+: 1 or 2,
@@ -99,6 +105,7 @@ pub(crate) struct Listing<'a> {
 struct Entry {
     app: String,
     pid: Option<u32>,
+    container: Option<Container>,
     dpdk_version: Option<String>,
     level: Option<u8>,
     #[serde(skip)]
@@ -129,6 +136,7 @@ fn entry(app: &DiscoveredApp) -> Entry {
     Entry {
         app: app.name.clone(),
         pid: app.pid,
+        container: app.container.clone(),
         dpdk_version: app.dpdk_version.clone(),
         level: None,
         level_may_be_higher: false,
@@ -197,7 +205,8 @@ fn uptime_s(start_ticks: u64) -> Option<f64> {
 }
 
 fn table(apps: &[Entry]) -> TextTable {
-    let columns = vec![
+    let contained = apps.iter().any(|app| app.container.is_some());
+    let mut columns = vec![
         Column::text("App"),
         Column::number("PID"),
         Column::text("DPDK"),
@@ -207,9 +216,17 @@ fn table(apps: &[Entry]) -> TextTable {
         Column::text("State"),
         Column::text("Capture"),
     ];
+    if contained {
+        columns.insert(CONTAINER_COLUMN, Column::text("Container"));
+    }
     let mut table = TextTable::new("Apps", columns);
     for app in apps {
-        table.push(Subject::App { app: app.app.clone() }, false, cells(app));
+        let mut cells = cells(app);
+        if contained {
+            let id = app.container.as_ref().map_or("", Container::short_id);
+            cells.insert(CONTAINER_COLUMN, Cell::text(id));
+        }
+        table.push(Subject::App { app: app.app.clone() }, false, cells);
     }
     table.notes.extend(no_capture(apps));
     table
@@ -313,6 +330,7 @@ mod tests {
             Entry {
                 app: "reflector".to_owned(),
                 pid: Some(4242),
+                container: None,
                 dpdk_version: Some("DPDK 22.11.11".to_owned()),
                 level: Some(level),
                 level_may_be_higher,
@@ -327,6 +345,24 @@ mod tests {
             }
         }));
         assert_snapshot!(table_text(&table(&apps), Theme::default()));
+    }
+
+    #[test]
+    fn apps_in_containers_are_listed_with_them() {
+        let mut contained = entry(&app("rte@4f1c4f1c4f1c", Reachability::Live));
+        let container = Container { id: "4f1c".repeat(16), pod: Some("0f1b6c52".to_owned()) };
+        contained.container = Some(container);
+        let json = serde_json::to_value(&contained).unwrap();
+        assert_eq!(json["container"]["id"], "4f1c".repeat(16));
+        assert_eq!(json["container"]["pod"], "0f1b6c52");
+        let text = table_text(
+            &table(&[contained, entry(&app("rte", Reachability::Live))]),
+            Theme::default(),
+        );
+        let columns: Vec<Vec<&str>> =
+            text.lines().map(|line| line.split_whitespace().take(4).collect()).collect();
+        assert!(columns.contains(&vec!["App", "PID", "Container", "DPDK"]), "{text}");
+        assert!(text.contains(" 4f1c4f1c4f1c "), "{text}");
     }
 
     #[test]

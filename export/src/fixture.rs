@@ -9,6 +9,7 @@ use pmdscope_telemetry::finding::{
 };
 use pmdscope_telemetry::fixture as samples;
 use pmdscope_telemetry::fleet::{Evaluator, unqueried_event};
+use pmdscope_telemetry::host::Container;
 use pmdscope_telemetry::missed::MissedCause;
 use pmdscope_telemetry::sample::*;
 use pmdscope_telemetry::{
@@ -112,6 +113,7 @@ pub(crate) fn sample(name: &str) -> Sample {
             dpdk_version: "DPDK 24.11.1".to_owned(),
             exe: Some(format!("/usr/bin/{name}")),
             eal_args: vec![name.to_owned(), "-a".to_owned(), "0000:03:00.0".to_owned()],
+            container: Some(Container { id: "4f1c".repeat(16), pod: Some("0f1b6c52".to_owned()) }),
         },
         control_shares_poll_cpu: Some(true),
         ..Sample::default()

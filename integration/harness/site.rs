@@ -37,7 +37,8 @@ impl Site {
         let root = scratch.path(name);
         fs::create_dir(&root)?;
         let config = scratch.path(&format!("{name}.toml"));
-        fs::write(&config, format!("[discovery]\nroots = [{:?}]\n{settings}", root.display()))?;
+        let discovery = format!("[discovery]\nroots = [{:?}]\ncontainers = false", root.display());
+        fs::write(&config, format!("{discovery}\n{settings}"))?;
         Ok(Self { root, config })
     }
 

@@ -40,6 +40,13 @@ fn discovery() -> Table {
             "Directories to search for dpdk/PREFIX; empty: all that DPDK may select",
         ),
         Key::new(
+            "containers",
+            text::Containers,
+            |c| &mut c.settings.discover.proc,
+            "false",
+            "Search the mount namespaces of all processes too, such as those of containers",
+        ),
+        Key::new(
             "timeout",
             Time(10 * MILLISECOND, 10 * SECOND),
             |c| &mut c.settings.discover.timeout,

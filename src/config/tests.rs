@@ -59,7 +59,7 @@ fn unknown_keys_and_tables_are_named_with_the_nearest_known_one() {
         wrong(text),
         "3: there is no key thresholds.pool_usd; did you mean pool_used?\n\
          4: there is no table [exprot]; did you mean export?\n\
-         6: there is no key discovery.zzz; expected one of roots, timeout, keep_lost"
+         6: there is no key discovery.zzz; expected one of roots, containers, timeout, keep_lost"
     );
 }
 
@@ -148,6 +148,7 @@ fn the_printed_configuration_loads_again() {
     let changed = r#"
         [discovery]
         roots = ["/a b"]
+        containers = false
         timeout = "50ms"
         [thresholds]
         pool_used = 0.25
@@ -169,7 +170,13 @@ fn the_printed_configuration_loads_again() {
         assert_eq!(parse(printed.as_bytes()).unwrap().text(), printed);
         all += &printed;
     }
-    for value in ["roots = []", "roots = [\"/a b\"]", "min_ports = 2", "pool_used = 0.25"] {
+    for value in [
+        "roots = []",
+        "roots = [\"/a b\"]",
+        "containers = false",
+        "min_ports = 2",
+        "pool_used = 0.25",
+    ] {
         assert!(all.contains(value), "{value}: {all}");
     }
 }

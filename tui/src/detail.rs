@@ -151,6 +151,12 @@ impl DetailPage<'_> {
         let since = time_of_day(sample.app.start_realtime_ns, &self.view.zone);
         self.field("running since", since);
         self.field("executable", sample.app.exe.as_deref().unwrap_or(UNKNOWN));
+        if let Some(container) = &sample.app.container {
+            self.field("container", &container.id);
+            if let Some(pod) = &container.pod {
+                self.field("pod", pod);
+            }
+        }
         self.field("DPDK", &sample.app.dpdk_version);
         self.field("EAL arguments", sample.app.eal_args.join(" "));
         let cost = format!("{} in {} requests", nanos(sample.duration_ns), sample.requests);

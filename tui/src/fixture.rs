@@ -74,6 +74,7 @@ fn sample(name: &str, pid: u32) -> Sample {
                 "-m".to_owned(),
                 "64".to_owned(),
             ],
+            container: None,
         },
         ..Sample::default()
     }

@@ -55,6 +55,9 @@ metrics! { APP:
          libpmdscope, or the library is too old to report level 2; 0: a stock app, without metrics \
          of polls, depths, leaks and captures. For an app that does not answer, the last known \
          values.";
+    APP_CONTAINER_INFO = Info "dpdk_app_container_info" ["app" "container_id" "pod_uid"]
+        "Container of the app, and its Kubernetes pod, by the control groups of the process. Absent: \
+         the app runs in no container, or /proc does not tell.";
     APP_START = Gauge "dpdk_app_start_timestamp_seconds" ["app"]
         "Start time of the process; each restart resets counters. Moves by up to a second when the \
          clock of the machine is set: dpdk_app_start_since_boot_seconds tells restarts.";

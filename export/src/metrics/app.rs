@@ -81,6 +81,7 @@ pub(super) fn families(
     families.add(&metric::COLLECT_ERRORS, apps.iter().flat_map(|app| errors(app)));
     round(families, live);
     families.add(&metric::APP_INFO, apps.iter().filter_map(|app| identity(app)));
+    families.add(&metric::APP_CONTAINER_INFO, apps.iter().filter_map(|app| container(app)));
     families.per(&metric::APP_START, &members, |app| {
         let started = app.model.as_ref()?.sample.app.start_realtime_ns;
         (started > 0).then(|| seconds(started))
@@ -188,6 +189,12 @@ fn identity(app: &AppState) -> Option<MetricSample> {
         library.unwrap_or_default(),
         app.level()?.to_string(),
     ];
+    Some(info(labels(&app.name, values)))
+}
+
+fn container(app: &AppState) -> Option<MetricSample> {
+    let container = app.model.as_ref()?.sample.app.container.clone()?;
+    let values = [container.id, container.pod.unwrap_or_default()];
     Some(info(labels(&app.name, values)))
 }
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use pmdscope_export::address::ListenAddress;
+use pmdscope_telemetry::discover::DiscoverOptions;
 use pmdscope_telemetry::finding::Lint;
 use regex::{Regex, RegexSet};
 use toml::Value;
@@ -10,7 +11,7 @@ use toml::de::DeValue;
 
 use super::default_roots;
 use crate::config::error::meant;
-use crate::config::kind::{Kind, List, Text, Wrong};
+use crate::config::kind::{Flag, Kind, List, Text, Wrong};
 
 /// An absolute path: a service has no useful working directory.
 pub(super) fn file() -> Text<PathBuf> {
@@ -85,6 +86,26 @@ impl Kind for Roots {
     fn write(&self, value: &Vec<PathBuf>) -> Option<Value> {
         let roots = if *value == default_roots() { &Vec::new() } else { value };
         List(file()).write(roots)
+    }
+}
+
+/// Whether other mount namespaces are searched.
+pub(super) struct Containers;
+
+impl Kind for Containers {
+    type Value = Option<PathBuf>;
+
+    fn description(&self) -> String {
+        Flag.description()
+    }
+
+    fn read(&self, value: &DeValue<'_>) -> Result<Option<PathBuf>, Wrong> {
+        let searched = Flag.read(value)?;
+        Ok(DiscoverOptions::default().proc.filter(|_| searched))
+    }
+
+    fn write(&self, value: &Option<PathBuf>) -> Option<Value> {
+        Flag.write(&value.is_some())
     }
 }
 

@@ -108,6 +108,10 @@ fn identity(app: &AppIdentity) -> usize {
     text(&app.name)
         + text(&app.dpdk_version)
         + app.exe.as_deref().map_or(0, text)
+        + app
+            .container
+            .as_ref()
+            .map_or(0, |container| text(&container.id) + container.pod.as_deref().map_or(0, text))
         + list(&app.eal_args, |argument: &String| text(argument))
 }
 
