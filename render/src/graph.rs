@@ -22,12 +22,14 @@ pub enum Graph {
         /// Mbufs in each place.
         parts: Vec<(MbufPlace, u64)>,
     },
-    /// A curve over time, oldest first, from 0 to `top`.
+    /// A curve over time, oldest first, from `bottom` to `top`.
     Spark {
-        /// The values.
-        values: Vec<u64>,
-        /// The value of a full column.
-        top: u64,
+        /// The values; `None` leaves a gap.
+        values: Vec<Option<f64>>,
+        /// The value of the lowest level.
+        bottom: f64,
+        /// The value of the highest level.
+        top: f64,
     },
 }
 
@@ -35,12 +37,18 @@ impl Graph {
     /// Characters that a graph likes to have.
     pub const WIDTH: usize = 24;
 
+    /// A curve of counts from 0 to `top`.
+    pub fn counts(values: &[u64], top: u64) -> Self {
+        let values = values.iter().map(|&value| Some(value as f64)).collect();
+        Self::Spark { values, bottom: 0.0, top: top as f64 }
+    }
+
     /// Draws in exactly `width` characters.
     pub fn draw(&self, width: usize, theme: Theme) -> String {
         match self {
             Self::Bar { used, cached, size } => bar(*used, *cached, *size, width, theme),
             Self::Ledger { parts } => ledger::bar(parts, width, theme),
-            Self::Spark { values, top } => spark(values, *top, width, theme),
+            Self::Spark { values, bottom, top } => spark(values, *bottom, *top, width, theme),
         }
     }
 }
@@ -58,12 +66,28 @@ fn bar(used: u64, cached: u64, size: u64, width: usize, theme: Theme) -> String 
         .collect()
 }
 
-fn spark(values: &[u64], top: u64, width: usize, theme: Theme) -> String {
+fn spark(values: &[Option<f64>], bottom: f64, top: f64, width: usize, theme: Theme) -> String {
     let levels = theme.spark();
     let newest = &values[values.len().saturating_sub(width)..];
-    let drawn = newest.iter().map(|&value| levels[columns(value, top, levels.len() - 1)]);
+    let share = |value: f64| (value - bottom) / (top - bottom);
+    let drawn = newest
+        .iter()
+        .map(|value| value.map_or(' ', |value| levels[level(share(value), levels.len() - 1)]));
     let pad = width - newest.len();
     std::iter::repeat_n(' ', pad).chain(drawn).collect()
+}
+
+/// A share of 1 in so many steps: 0 only for nothing, all only for all.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // clamped before
+pub(crate) fn level(share: f64, steps: usize) -> usize {
+    match share {
+        share if share >= 1.0 => steps,
+        share if share > 0.0 => {
+            let scaled = (share * steps as f64) as usize;
+            scaled.clamp(1, steps.saturating_sub(1).max(1)).min(steps)
+        }
+        _ => 0,
+    }
 }
 
 /// `value` of `size` in `width` columns: nothing only for 0, everything only for all.
@@ -139,9 +163,18 @@ mod tests {
 
     #[test]
     fn sparks_show_the_newest_values() {
-        let graph = Graph::Spark { values: vec![0, 1, 50, 99, 100], top: 100 };
+        let graph = Graph::counts(&[0, 1, 50, 99, 100], 100);
         assert_eq!(graph.draw(7, ASCII), "  _.-=#");
         assert_eq!(graph.draw(2, ASCII), "=#");
+    }
+
+    #[test]
+    fn sparks_have_gaps_and_a_scale() {
+        let values = vec![Some(900.0), None, Some(950.0), Some(1000.0), Some(f64::NAN)];
+        let spark = |bottom, top| Graph::Spark { values: values.clone(), bottom, top };
+        assert_eq!(spark(900.0, 1000.0).draw(5, ASCII), "_ -#_");
+        assert_eq!(spark(0.0, 1000.0).draw(5, ASCII), "= =#_");
+        assert_eq!(spark(7.0, 7.0).draw(5, ASCII), "# ##_", "a scale without a length");
     }
 
     #[test]

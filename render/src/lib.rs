@@ -8,6 +8,7 @@
 // Text leaves where it is made harmless: in the binary.
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 
+mod area;
 pub mod cells;
 pub mod conversation;
 mod graph;
@@ -19,6 +20,7 @@ mod subject;
 mod table;
 mod theme;
 
+pub use area::{AreaGraph, axis_top};
 pub use graph::{Graph, burst_labels, doubling_labels, histogram};
 pub use leak_sites::{PathStyle, leak_sites, pool_left_s};
 pub use subject::{ConversationKey, Subject, direction_name, direction_word};

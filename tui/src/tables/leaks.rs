@@ -58,7 +58,7 @@ fn ledger_cells(app: &AppState, ledger: &LedgerSample, rates: &LedgerRates) -> V
         bad_rate(rates.leaked_ps),
         Cell::text(format!("{stamps} ({})", ledger.mode)),
         Cell::graph(Graph::Ledger { parts: ledger.parts().to_vec() }),
-        Cell::graph(Graph::Spark { values: rates.history.clone(), top: ledger.size }),
+        Cell::graph(Graph::counts(&rates.history, ledger.size)),
     ]
 }
 

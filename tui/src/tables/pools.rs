@@ -99,6 +99,6 @@ fn split(pool: &PoolSample) -> Cell {
 fn spark(pool: &PoolSample, trend: &PoolTrend) -> Cell {
     match trend.history.as_slice() {
         [] => rate(None),
-        history => Cell::graph(Graph::Spark { values: history.to_vec(), top: pool.size }),
+        history => Cell::graph(Graph::counts(history, pool.size)),
     }
 }
