@@ -160,13 +160,14 @@ impl<T: Timeline> DisplayLoop<T> {
     fn draw(&mut self, terminal: &mut TerminalGuard) -> io::Result<()> {
         self.timeline.tick(monotonic_ns(), realtime_ns());
         self.view.time_bar = self.timeline.time_bar();
+        self.view.trends = Some(self.timeline.trends());
         self.view.follow(self.mailbox.traffic());
         self.request = self.view.request(self.timeline.fleet(), &self.request);
         self.mailbox.request(self.request.clone());
         let Self { view, timeline, area, .. } = self;
         terminal.inner.draw(|frame| {
             *area = frame.area();
-            view.height = area.height;
+            (view.width, view.height) = (area.width, area.height);
             screen::render(frame, view, timeline.fleet());
         })?;
         Ok(())

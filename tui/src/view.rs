@@ -8,6 +8,7 @@ use jiff::tz::TimeZone;
 use crate::flows::{AppRun, CapturedTraffic, FlowRequest, RunningApp, ShownFlows, ShownTime};
 use crate::tables;
 use crate::timeline::time_bar::{TimeBar, TimeBarKind};
+use crate::timeline::trends::Trends;
 use pmdscope_render::{SortOrder, Subject, TextTable, Theme};
 use pmdscope_telemetry::{FleetState, Thresholds, TotalsBaseline};
 
@@ -87,6 +88,8 @@ pub struct ViewState {
     pub scroll: usize,
     /// Which moment is shown; `None` for the present.
     pub time_bar: Option<TimeBar>,
+    /// The time before the shown moment; `None` in a report.
+    pub trends: Option<Trends>,
     /// Totals are counted from here.
     pub baseline: TotalsBaseline,
     /// Conversations.
@@ -101,7 +104,9 @@ pub struct ViewState {
     pub theme: Theme,
     /// For times of day.
     pub zone: TimeZone,
-    /// Height of the terminal, for page-wise movement.
+    /// Width and height of the terminal.
+    pub width: u16,
+    /// See there.
     pub height: u16,
 }
 
@@ -116,6 +121,7 @@ impl ViewState {
             filter: String::new(),
             scroll: 0,
             time_bar: None,
+            trends: None,
             baseline: TotalsBaseline::default(),
             flows: ShownFlows::default(),
             attach: BTreeMap::new(),
@@ -123,6 +129,7 @@ impl ViewState {
             thresholds: Thresholds::default(),
             theme,
             zone,
+            width: 80,
             height: 24,
         }
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use pmdscope_telemetry::FleetState;
 use pmdscope_telemetry::finding::Severity;
 
+use super::trends::{FindingLog, FindingSpan, TREND_NS, TrendPoint, Trends};
 use super::{FindingMark, FrameSource, SECOND, TimeSpan, TimelineFrame, began, mem_size};
 
 /// How much a history keeps.
@@ -42,14 +43,16 @@ impl Default for HistoryLimits {
 pub struct FrameHistory {
     limits: HistoryLimits,
     kept: VecDeque<StoredFrame>,
+    findings: FindingLog,
     bytes: usize,
 }
 
 #[derive(Debug)]
 struct StoredFrame {
     moment: TimelineFrame,
+    point: Arc<TrendPoint>,
     began: Option<Severity>,
-    /// Bytes of the state itself, and of each of its models.
+    /// Bytes of the state itself with its point, and of each of its models.
     own: usize,
     models: Vec<usize>,
 }
@@ -83,13 +86,19 @@ impl FrameHistory {
             return;
         }
         let mut new = last.and_then(|last| began(&last.moment.fleet, fleet));
-        if self.unsettled() {
-            new = new.max(self.remove(self.kept.len() - 1).and_then(|last| last.began));
+        self.findings.update(at, fleet);
+        let mut point = TrendPoint::of(at, fleet);
+        if self.unsettled()
+            && let Some(last) = self.remove(self.kept.len() - 1)
+        {
+            new = new.max(last.began);
+            point.replace(&last.point);
         }
         self.kept.push_back(StoredFrame {
             own: mem_size::members(fleet),
             models: mem_size::models(fleet),
             moment: TimelineFrame { at, fleet: Arc::new(fleet.clone()) },
+            point: Arc::new(point),
             began: new,
         });
         self.bytes += self.charge(self.kept.len() - 1);
@@ -110,6 +119,7 @@ impl FrameHistory {
         while self.kept.front().is_some_and(|kept| kept.moment.at < oldest) {
             self.remove(0);
         }
+        self.findings.forget(oldest);
         while self.kept.len() > self.limits.moments.max(2) || self.bytes > self.limits.bytes {
             match self.least() {
                 Some(index) => self.remove(index),
@@ -151,6 +161,20 @@ impl FrameHistory {
         let mark =
             |kept: &StoredFrame| Some(FindingMark { at: kept.moment.at, severity: kept.began? });
         self.kept.iter().filter_map(mark).collect()
+    }
+
+    /// What graphs show at `now`.
+    pub fn trends(&self, now: u64) -> Trends {
+        let oldest = now.saturating_sub(TREND_NS);
+        let first = self.kept.partition_point(|kept| kept.moment.at < oldest);
+        let points = self.kept.range(first..).take_while(|kept| kept.moment.at <= now);
+        let is_there = |span: &&FindingSpan| span.covers(now);
+        Trends {
+            now,
+            points: points.map(|kept| Arc::clone(&kept.point)).collect(),
+            marks: self.marks(),
+            findings: self.findings.spans().iter().filter(is_there).cloned().collect(),
+        }
     }
 
     /// Memory that it keeps from being freed, bytes, about.

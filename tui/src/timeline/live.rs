@@ -4,6 +4,7 @@ use pmdscope_telemetry::FleetState;
 
 use super::history::{FrameHistory, HistoryLimits};
 use super::time_bar::{TimeBar, TimeBarKind};
+use super::trends::Trends;
 use super::{FrameSource, SeekTarget, TimeSpan, Timeline, TimelineFrame, resolve};
 
 /// Shows the present until somebody looks back; what comes in meanwhile is kept.
@@ -83,6 +84,10 @@ impl Timeline for LiveTimeline {
             place: TimeBarKind::Past { ago_ns: self.present.now_ns.saturating_sub(shown.at) },
             remark: None,
         })
+    }
+
+    fn trends(&self) -> Trends {
+        self.history.trends(self.shown.as_ref().map_or(self.present.now_ns, |shown| shown.at))
     }
 
     fn seek(&mut self, to: SeekTarget) {

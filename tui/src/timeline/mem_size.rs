@@ -13,15 +13,19 @@ use pmdscope_telemetry::sample::{
 };
 use pmdscope_telemetry::{AppState, FleetState, InterfaceState};
 
+use super::trends::AppPoint;
+
 /// What an allocation costs beyond its size, about.
 const ALLOCATION: usize = 16;
 
 /// An entry of a map by name, without the name: its share of a node that is half full.
 const ENTRY: usize = 2 * (size_of::<String>() + size_of::<u64>());
 
-/// Bytes of a state without its models, which states share.
+/// Bytes of a state and of its [`super::trends::TrendPoint`], without its models, which states share.
 pub(super) fn members(fleet: &FleetState) -> usize {
-    let apps = list(&fleet.apps, |app: &AppState| text(&app.name) + list(&app.findings, finding));
+    let point = |app: &AppState| size_of::<AppPoint>() + text(&app.name);
+    let app = |app: &AppState| text(&app.name) + list(&app.findings, finding) + point(app);
+    let apps = list(&fleet.apps, app);
     apps + list(&fleet.interfaces.interfaces, interface)
 }
 

@@ -11,6 +11,7 @@ mod mem_size;
 pub mod recording_cursor;
 pub mod replay;
 pub mod time_bar;
+pub mod trends;
 
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use pmdscope_telemetry::FleetState;
 use pmdscope_telemetry::finding::{Finding, Severity};
 
 use self::time_bar::TimeBar;
+use self::trends::Trends;
 
 /// Nanoseconds in a second.
 pub(crate) const SECOND: u64 = 1_000_000_000;
@@ -157,6 +159,9 @@ pub trait Timeline {
 
     /// The line that says which moment is shown; `None` for the present.
     fn time_bar(&self) -> Option<TimeBar>;
+
+    /// The time before the moment that is shown.
+    fn trends(&self) -> Trends;
 
     /// Shows another moment.
     fn seek(&mut self, to: SeekTarget);

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use pmdscope_telemetry::FleetState;
 
 use super::time_bar::{PlaybackState, TimeBar, TimeBarKind};
+use super::trends::{FindingLog, FindingSpan, TREND_NS, TrendPoint, Trends};
 use super::{
     FindingMark, FrameSource, SeekTarget, TimeSpan, Timeline, TimelineFrame, began, resolve,
 };
@@ -24,8 +25,11 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// The marks that were found are told this often.
 const TELL: Duration = Duration::from_millis(250);
 
-/// Marks that are closer become one, nanoseconds.
+/// Marks that are closer become one, and so do points of graphs; nanoseconds.
 const MARK_STEP_NS: u64 = super::SECOND / 2;
+
+/// Most points of graphs that are kept of a recording.
+const POINTS: u64 = 16_384;
 
 /// What the threads have to say.
 #[derive(Debug)]
@@ -41,10 +45,14 @@ pub enum ReplayUpdate {
     },
     /// A moment could not be read.
     Failed(String),
-    /// Findings that began.
+    /// Findings that began, and the course of the recording.
     Marks {
         /// Oldest first, after those told before.
         marks: Vec<FindingMark>,
+        /// Points of graphs, oldest first, after those told before.
+        points: Vec<Arc<TrendPoint>>,
+        /// When findings were there, as far as is known.
+        findings: Vec<FindingSpan>,
         /// How far the thread has looked, as [`TimelineFrame::at`]; `None` for to the end.
         until: Option<u64>,
     },
@@ -66,6 +74,8 @@ pub struct ReplayTimeline {
     motion: PlaybackState,
     speed: u32,
     marks: Vec<FindingMark>,
+    points: Vec<Arc<TrendPoint>>,
+    findings: Vec<FindingSpan>,
     searched: Option<u64>,
     remark: Option<String>,
 }
@@ -90,6 +100,8 @@ impl ReplayTimeline {
             motion: PlaybackState::Playing,
             speed: 1,
             marks: Vec::new(),
+            points: Vec::new(),
+            findings: Vec::new(),
             searched: Some(span.oldest),
             remark: None,
         }
@@ -128,8 +140,10 @@ impl Timeline for ReplayTimeline {
                 self.motion = PlaybackState::Held;
                 self.remark = Some(why);
             }
-            ReplayUpdate::Marks { marks, until } => {
+            ReplayUpdate::Marks { marks, points, findings, until } => {
                 self.marks.extend(marks);
+                self.points.extend(points);
+                self.findings = findings;
                 self.searched = until;
             }
         }
@@ -150,6 +164,18 @@ impl Timeline for ReplayTimeline {
             place: TimeBarKind::Replay { motion: self.motion, speed: self.speed },
             remark: self.remark.clone().or_else(|| self.searching()),
         })
+    }
+
+    fn trends(&self) -> Trends {
+        let now = self.at();
+        let from = |at: u64| self.points.partition_point(|point| point.at < at);
+        let shown = from(now.saturating_sub(TREND_NS))..from(now.saturating_add(1));
+        Trends {
+            now,
+            points: self.points[shown].to_vec(),
+            marks: self.marks.clone(),
+            findings: self.findings.iter().filter(|span| span.covers(now)).cloned().collect(),
+        }
     }
 
     fn seek(&mut self, to: SeekTarget) {
@@ -338,33 +364,85 @@ fn fold(wishes: &mut Vec<SeekTarget>, to: SeekTarget) {
 
 /// Looks for findings that began, from the oldest moment to the newest.
 fn search<P: FrameSource>(mut past: P, tell: &impl Fn(ReplayUpdate) -> bool) {
-    let mut marks: Vec<FindingMark> = Vec::new();
+    let mut found = SearchResults::of(past.span());
     let mut told = Instant::now();
-    let mut last: Option<(u64, Arc<FleetState>)> = None;
-    let mut newest_mark = None;
+    let mut last: Option<u64> = None;
     loop {
-        let next = match &last {
+        let next = match last {
             None => past.at(0),
-            Some((at, _)) => past.after(*at),
+            Some(at) => past.after(at),
         };
         // What cannot be read is told when somebody wants to see it.
         let Ok(Some(moment)) = next else { break };
-        if let Some((_, before)) = &last
-            && let Some(severity) = began(before, &moment.fleet)
-            && newest_mark.is_none_or(|mark| moment.at - mark >= MARK_STEP_NS)
-        {
-            newest_mark = Some(moment.at);
-            marks.push(FindingMark { at: moment.at, severity });
-        }
-        let until = moment.at;
-        last = Some((moment.at, moment.fleet));
+        last = Some(moment.at);
+        found.add(moment);
         if told.elapsed() >= TELL {
             told = Instant::now();
-            if !tell(ReplayUpdate::Marks { marks: std::mem::take(&mut marks), until: Some(until) })
-            {
+            if !tell(found.update(last)) {
                 return;
             }
         }
     }
-    tell(ReplayUpdate::Marks { marks, until: None });
+    tell(found.update(None));
+}
+
+/// What was found in a recording, and not told yet.
+#[derive(Default)]
+struct SearchResults {
+    marks: Vec<FindingMark>,
+    newest_mark: Option<u64>,
+    points: Vec<Arc<TrendPoint>>,
+    point_step: u64,
+    /// The newest point, until there is one that is far enough from it.
+    point: Option<TrendPoint>,
+    newest_point: u64,
+    findings: FindingLog,
+    last: Option<Arc<FleetState>>,
+}
+
+impl SearchResults {
+    fn of(span: Option<TimeSpan>) -> Self {
+        let length = span.map_or(0, TimeSpan::length);
+        Self { point_step: MARK_STEP_NS.max(length / POINTS), ..Self::default() }
+    }
+
+    fn add(&mut self, moment: TimelineFrame) {
+        let TimelineFrame { at, fleet } = moment;
+        if let Some(before) = &self.last
+            && let Some(severity) = began(before, &fleet)
+            && self.newest_mark.is_none_or(|mark| at - mark >= MARK_STEP_NS)
+        {
+            self.newest_mark = Some(at);
+            self.marks.push(FindingMark { at, severity });
+        }
+        self.findings.update(at, &fleet);
+        let mut point = TrendPoint::of(at, &fleet);
+        match self.point.take() {
+            Some(before) if before.at - self.newest_point >= self.point_step => self.keep(before),
+            Some(before) => point.replace(&before),
+            None => {}
+        }
+        self.point = Some(point);
+        self.last = Some(fleet);
+    }
+
+    fn keep(&mut self, point: TrendPoint) {
+        self.newest_point = point.at;
+        self.points.push(Arc::new(point));
+    }
+
+    /// What there is to tell; `until` as in [`ReplayUpdate::Marks`].
+    fn update(&mut self, until: Option<u64>) -> ReplayUpdate {
+        if until.is_none()
+            && let Some(last) = self.point.take()
+        {
+            self.keep(last);
+        }
+        ReplayUpdate::Marks {
+            marks: std::mem::take(&mut self.marks),
+            points: std::mem::take(&mut self.points),
+            findings: self.findings.spans().to_vec(),
+            until,
+        }
+    }
 }

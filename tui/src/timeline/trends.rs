@@ -1,0 +1,292 @@
+//! What graphs show of the time before the displayed moment, and since when findings are there.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint};
+use pmdscope_telemetry::model::Model;
+use pmdscope_telemetry::{AppState, FleetState};
+
+use super::{FindingMark, SECOND};
+use crate::tables::apps::sum;
+
+/// Longest time that graphs go back, nanoseconds.
+pub const TREND_NS: u64 = 300 * SECOND;
+
+/// Without a point for this long, there is a gap; nanoseconds. Longer where points are far apart.
+const GAP_NS: u64 = 5 * SECOND;
+
+/// What an app has in this time after it was first heard of, it may have had before; nanoseconds.
+const SETTLE_NS: u64 = 5 * SECOND;
+
+/// A finding that comes back in this time was not gone, nanoseconds.
+const BACK_NS: u64 = 5 * SECOND;
+
+/// The values of one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrendPoint {
+    /// When, as [`super::TimelineFrame::at`].
+    pub at: u64,
+    /// The apps that answered, by name.
+    pub apps: Vec<AppPoint>,
+}
+
+/// The values of one app; `None` where they are not known.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AppPoint {
+    /// Its name.
+    pub app: String,
+    /// Packets per second received by all its ports.
+    pub rx_pps: Option<f64>,
+    /// Packets per second sent.
+    pub tx_pps: Option<f64>,
+    /// Packets per second missed by the NICs.
+    pub missed_ps: Option<f64>,
+    /// Use of its fullest pool, 0 to 1.
+    pub pool_used: Option<f64>,
+}
+
+impl AppPoint {
+    fn of(app: &AppState, model: &Model) -> Self {
+        Self {
+            app: app.name.clone(),
+            rx_pps: sum(model, |rates| rates.rx_pps),
+            tx_pps: sum(model, |rates| rates.tx_pps),
+            missed_ps: sum(model, |rates| rates.rx_missed_ps),
+            pool_used: model.pools.iter().filter_map(|pool| pool.used_ratio).reduce(f64::max),
+        }
+    }
+}
+
+impl TrendPoint {
+    /// The values of that state.
+    pub fn of(at: u64, fleet: &FleetState) -> Self {
+        let live = fleet.models().filter(|(app, _)| !app.stale());
+        Self { at, apps: live.map(|(app, model)| AppPoint::of(app, model)).collect() }
+    }
+
+    /// Stands for an earlier point as well: packets that were missed are not forgotten.
+    pub fn replace(&mut self, earlier: &Self) {
+        for app in &mut self.apps {
+            if let Some(before) = earlier.app(&app.app) {
+                app.missed_ps =
+                    [app.missed_ps, before.missed_ps].into_iter().flatten().reduce(f64::max);
+            }
+        }
+    }
+
+    /// The values of that app.
+    pub fn app(&self, name: &str) -> Option<&AppPoint> {
+        let index = self.apps.binary_search_by(|app| app.app.as_str().cmp(name)).ok()?;
+        self.apps.get(index)
+    }
+
+    /// The sum over all apps of which the value is known.
+    pub fn sum(&self, of: impl Fn(&AppPoint) -> Option<f64>) -> Option<f64> {
+        self.apps.iter().filter_map(of).reduce(|a, b| a + b)
+    }
+}
+
+/// What stands for several points that share a column of a graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ColumnValue {
+    /// Their mean.
+    Mean,
+    /// The highest: short losses must be seen.
+    Highest,
+}
+
+/// The time before a moment.
+#[derive(Clone, Debug, Default)]
+pub struct Trends {
+    /// The displayed moment, as [`super::TimelineFrame::at`].
+    pub now: u64,
+    /// Points of [`TREND_NS`] up to the displayed moment, oldest first.
+    pub points: Vec<Arc<TrendPoint>>,
+    /// Moments in which a finding began, oldest first.
+    pub marks: Vec<FindingMark>,
+    /// The findings of the displayed moment.
+    pub findings: Vec<FindingSpan>,
+}
+
+/// For how long a finding has been there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FindingAge {
+    /// Seconds.
+    pub seconds: f64,
+    /// It may have been there before it could be seen.
+    pub at_least: bool,
+}
+
+impl Trends {
+    /// How long the points go back, nanoseconds: 1, 2 or 5 minutes, the shortest that holds them all.
+    pub fn length_ns(&self) -> u64 {
+        let oldest = self.points.first().map_or(self.now, |point| point.at);
+        let held = self.now.saturating_sub(oldest);
+        let lengths = [60, 120].map(|seconds| seconds * SECOND);
+        lengths.into_iter().find(|length| held <= *length).unwrap_or(TREND_NS)
+    }
+
+    /// The last `length_ns` in so many columns, oldest first; `None` where nothing is known.
+    pub fn columns(
+        &self,
+        length_ns: u64,
+        columns: usize,
+        joined: ColumnValue,
+        value: impl Fn(&TrendPoint) -> Option<f64>,
+    ) -> Vec<Option<f64>> {
+        let axis = TimeAxis::new(self.now, length_ns, columns);
+        let mut sums = vec![(0.0, 0_u32); columns];
+        let gap_ns = self.gap_ns();
+        let mut before: Option<u64> = None;
+        for point in &self.points {
+            let close = before.filter(|before| point.at.saturating_sub(*before) <= gap_ns);
+            let last = axis.column(point.at);
+            // A rate is that of the time since the point before.
+            let first = close.map_or(last, |before| axis.column(before) + 1).min(last);
+            before = Some(point.at);
+            let Some(value) = value(point) else { continue };
+            for column in first.max(0)..=last {
+                let Some(sum) = usize::try_from(column).ok().and_then(|at| sums.get_mut(at)) else {
+                    continue;
+                };
+                *sum = match joined {
+                    ColumnValue::Mean => (sum.0 + value, sum.1 + 1),
+                    ColumnValue::Highest => (value.max(sum.0), 1),
+                };
+            }
+        }
+        sums.into_iter().map(|(sum, count)| (count > 0).then(|| sum / f64::from(count))).collect()
+    }
+
+    /// The columns in which findings began.
+    pub fn marked(&self, length_ns: u64, columns: usize) -> Vec<(usize, FindingMark)> {
+        let axis = TimeAxis::new(self.now, length_ns, columns);
+        let column = |mark: &FindingMark| {
+            let column = usize::try_from(axis.column(mark.at)).ok()?;
+            (column < columns && mark.at <= self.now).then_some((column, *mark))
+        };
+        self.marks.iter().filter_map(column).collect()
+    }
+
+    fn gap_ns(&self) -> u64 {
+        let mut steps: Vec<u64> =
+            self.points.windows(2).map(|pair| pair[1].at.saturating_sub(pair[0].at)).collect();
+        let middle = steps.len() / 2;
+        if steps.is_empty() {
+            return GAP_NS;
+        }
+        let (_, median, _) = steps.select_nth_unstable(middle);
+        GAP_NS.max(median.saturating_mul(3))
+    }
+
+    /// How long that finding has been there.
+    pub fn age(&self, finding: &Finding) -> Option<FindingAge> {
+        let span = self.findings.iter().find(|span| span.is_of(finding))?;
+        let seconds = self.now.saturating_sub(span.began) as f64 / 1e9;
+        Some(FindingAge { seconds, at_least: span.at_least })
+    }
+}
+
+/// Columns of the same length; they begin at multiples of it, so that values keep their column.
+struct TimeAxis {
+    step: u64,
+    /// Number of the column after the last one, counted from time 0.
+    end: i64,
+    columns: i64,
+}
+
+impl TimeAxis {
+    fn new(now: u64, length_ns: u64, columns: usize) -> Self {
+        let step = (length_ns / (columns as u64).max(1)).max(1);
+        let columns = i64::try_from(columns).unwrap_or(i64::MAX);
+        Self { step, end: number(now, step) + 1, columns }
+    }
+
+    /// Negative for one before the axis.
+    fn column(&self, at: u64) -> i64 {
+        number(at, self.step) - self.end + self.columns
+    }
+}
+
+fn number(at: u64, step: u64) -> i64 {
+    i64::try_from(at / step).unwrap_or(i64::MAX / 2)
+}
+
+/// The time in which a finding was there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FindingSpan {
+    app: String,
+    lint: Lint,
+    about: FindingSubject,
+    began: u64,
+    /// `None` while it is there.
+    ended: Option<u64>,
+    at_least: bool,
+}
+
+impl FindingSpan {
+    fn is_of(&self, finding: &Finding) -> bool {
+        (&self.app, self.lint, &self.about) == (&finding.app, finding.lint, &finding.subject)
+    }
+
+    /// It was there at that time.
+    pub fn covers(&self, at: u64) -> bool {
+        self.began <= at && self.ended.is_none_or(|ended| at < ended)
+    }
+}
+
+/// When findings began and ended.
+#[derive(Clone, Debug, Default)]
+pub struct FindingLog {
+    spans: Vec<FindingSpan>,
+    /// When apps were first heard of.
+    heard: BTreeMap<String, u64>,
+    /// The first state.
+    began: Option<u64>,
+}
+
+impl FindingLog {
+    /// Takes in the findings at that time, which is not before the last one.
+    pub fn update(&mut self, at: u64, fleet: &FleetState) {
+        let began = *self.began.get_or_insert(at);
+        for (app, _) in fleet.models() {
+            self.heard.entry(app.name.clone()).or_insert(at);
+        }
+        let findings = fleet.findings();
+        for (_, finding) in &findings {
+            let heard = self.heard.get(&finding.app).copied().unwrap_or(began);
+            let mut spans = self.spans.iter_mut().rev();
+            match spans.find(|span| span.is_of(finding)) {
+                Some(span) if span.ended.is_none_or(|ended| at - ended <= BACK_NS) => {
+                    span.ended = None;
+                }
+                _ => self.spans.push(FindingSpan {
+                    app: finding.app.clone(),
+                    lint: finding.lint,
+                    about: finding.subject.clone(),
+                    began: at,
+                    ended: None,
+                    at_least: at - heard <= SETTLE_NS,
+                }),
+            }
+        }
+        let gone = |span: &&mut FindingSpan| {
+            span.ended.is_none() && !findings.iter().any(|(_, finding)| span.is_of(finding))
+        };
+        self.spans.iter_mut().filter(gone).for_each(|span| span.ended = Some(at));
+    }
+
+    /// Forgets those that ended before.
+    pub fn forget(&mut self, before: u64) {
+        self.spans.retain(|span| span.ended.is_none_or(|ended| ended >= before));
+    }
+
+    /// All that are known, in the order in which they began.
+    pub fn spans(&self) -> &[FindingSpan] {
+        &self.spans
+    }
+}
+
+#[cfg(test)]
+mod tests;
