@@ -31,9 +31,10 @@ pub(crate) fn print_if(error: &Error, command: &Command) -> Result<()> {
 }
 
 fn is_about_nothing(error: &Error) -> bool {
-    let app = |error| matches!(error, &FindError::NoApp { .. } | &FindError::Unknown { .. });
-    let bypass = |error| matches!(error, &BypassError::NoBypass(_));
-    let filter = |error| matches!(error, &XdpError::NotAttached(_));
+    let app =
+        |error: &FindError| matches!(error, FindError::NoApp { .. } | FindError::Unknown { .. });
+    let bypass = |error: &BypassError| matches!(error, BypassError::NoBypass(_));
+    let filter = |error: &XdpError| matches!(error, XdpError::NotAttached(_));
     error.downcast_ref().is_some_and(app)
         || error.downcast_ref().is_some_and(bypass)
         || error.downcast_ref().is_some_and(filter)
