@@ -11,6 +11,7 @@ mod intervals;
 mod link_maps;
 #[cfg(test)]
 mod made_memory;
+mod malloc;
 mod modules;
 mod page_tables;
 #[cfg(test)]
@@ -74,7 +75,7 @@ impl HolderMap {
         builder.add(heap_elements(&elements));
         let ports = queues::ports(target);
         builder.add(zones::memzones(target, &ports));
-        builder.add(queues::queue_memory(target, &elements, &ports));
+        builder.add(queues::queue_memory(target, &elements, maps, &ports));
         builder.af_xdp = AfXdpSockets::of_ports(target, &ports, maps);
         builder.add(builder.af_xdp.owned());
         let free = elements.iter().filter(|element| !element.is_used);

@@ -5,10 +5,12 @@
 /*
  * pmdscope-hostile-app [EAL options] -- MODE [MS]: an app without libpmdscope that loses no mbuf and
  * makes it hard to see that: it overwrites its own structures with garbage and puts them right
- * again, moves mbufs, changes its mappings, destroys a pool, or ends. It holds NB_HELD mbufs all the time.
+ * again, moves mbufs, changes its mappings, destroys a pool, keeps them where drivers of others do, or ends.
+ * It holds NB_HELD mbufs all the time.
  */
 
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,8 +20,10 @@
 #include <rte_cycles.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
+#include <rte_ethdev.h>
 #include <rte_mbuf.h>
 #include <rte_mempool.h>
+#include <rte_memzone.h>
 #include <rte_ring.h>
 
 #define NB_MBUFS 4095
@@ -215,6 +219,65 @@ end_soon(void)
 	_exit(0);
 }
 
+/* What a driver of its own might have: structure of the queue and table of mbufs from malloc(). */
+struct own_queue {
+	uint64_t counters[8];
+	struct rte_mbuf **table;
+};
+
+/* How `struct rte_eth_dev_data` begins, in all releases; it is not public. */
+struct port_data {
+	char name[RTE_ETH_NAME_MAX_LEN];
+	void **rx_queues;
+	void **tx_queues;
+};
+
+static struct rte_mbuf **
+new_table(void)
+{
+	struct rte_mbuf **table = calloc(NB_HELD, sizeof(*table));
+
+	if (table == NULL)
+		rte_exit(1, "no memory\n");
+	memcpy(table, moving, sizeof(moving));
+	memset(moving, 0, sizeof(moving));
+	return table;
+}
+
+/* Put a queue in malloc() memory in place of the RX queue of port 0, which is not started. */
+static void
+replace_queue(void)
+{
+	static const struct rte_eth_conf conf;
+	const struct rte_memzone *zone = rte_memzone_lookup("rte_eth_dev_data");
+	struct own_queue *queue = calloc(1, sizeof(*queue));
+	struct port_data *port = NULL;
+	uint16_t at;
+
+	if (zone == NULL || queue == NULL || rte_eth_dev_configure(0, 1, 1, &conf) != 0 ||
+			rte_eth_rx_queue_setup(0, 0, 64, SOCKET_ID_ANY, NULL, pool) != 0)
+		rte_exit(1, "port 0: %s\n", rte_strerror(rte_errno));
+	/* Behind what all ports share. */
+	for (at = 0; at < 128 && port == NULL; at += sizeof(uint64_t))
+		if (strcmp((char *)zone->addr + at, "net_null0") == 0)
+			port = (struct port_data *)((char *)zone->addr + at);
+	if (port == NULL)
+		rte_exit(1, "port 0 is not net_null0\n");
+	queue->table = new_table();
+	port->rx_queues[0] = queue;
+}
+
+static void
+keep_in_queue(void)
+{
+	static bool done;
+
+	if (!done)
+		replace_queue();
+	done = true;
+	rte_delay_us_sleep(ROUND_US);
+}
+
 /* Goes on as another program, with the same process id. */
 static void
 become_another(void)
@@ -238,6 +301,7 @@ static const struct {
 	{ "names", spoil_names },
 	{ "numbers", spoil_numbers },
 	{ "pools", renew_pool },
+	{ "queue", keep_in_queue },
 	{ "ring", spoil_ring },
 };
 

@@ -4,13 +4,15 @@ use std::fs::OpenOptions;
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
+use pmdscope_integration::process::wait_until;
 use pmdscope_integration::scratch::Scratch;
 use pmdscope_integration::testpmd::{Setup, Testpmd};
 use serde_json::Value;
 
-use crate::support::{Missing, Needs, number, trial, trial_unless};
+use crate::support::{LIMIT, Missing, Needs, number, trial, trial_unless};
 use crate::xray::{brief, pools, scan};
 use crate::xray_clean::{ORDINARY, await_sent, await_traffic, judged_clean, stop};
+use crate::xray_hostile::start;
 
 /// Descriptors of a queue, which a driver keeps filled with mbufs.
 const DESCRIPTORS: u64 = 256;
@@ -20,6 +22,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("xray_names_the_rx_queue_of_virtio", Needs::Testpmd, virtio),
         trial("xray_names_the_rx_queue_of_memif", Needs::Testpmd, memif),
         trial("xray_names_the_ring_of_a_ring_port", Needs::Testpmd, rings),
+        trial("xray_names_a_queue_in_malloc_memory", Needs::Apps, malloc),
         trial_unless("xray_names_the_rx_queue_of_tap", missing_tun(), tap),
     ]
 }
@@ -122,4 +125,18 @@ fn rings(scratch: &Scratch) -> Result<()> {
         ensure!(number(ring, "used")? <= number(ring, "capacity")?, "{ring}");
     }
     Ok(())
+}
+
+/// No driver of DPDK keeps its queues there, but others may: the app puts one in place of that of net_null.
+fn malloc(scratch: &Scratch) -> Result<()> {
+    const HELD: u64 = 200;
+    let (app, mut process) = start(scratch, &["queue"])?;
+    wait_until("the queue to be named", LIMIT, || {
+        ensure!(process.exited()?.is_none(), "it ended: {}", process.output());
+        let scan = scan(scratch, &app)?;
+        let of_app = held(&scan, |it| it["kind"] == "global" && it["symbol"] == "held")?;
+        ensure!(of_app == HELD, "{of_app}: {}", brief(&scan));
+        Ok(posted(&scan, 0)? == HELD)
+    })
+    .map(drop)
 }

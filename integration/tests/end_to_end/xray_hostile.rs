@@ -47,10 +47,12 @@ pub(crate) fn rounds(usual: u64) -> Result<u64> {
     }
 }
 
-fn start(scratch: &Scratch, args: &[&str]) -> Result<(String, Process)> {
+/// Its prefix, and it.
+pub(crate) fn start(scratch: &Scratch, args: &[&str]) -> Result<(String, Process)> {
     let app = scratch.prefix("hostile");
     let mut command = Command::new(programs::hostile_app()?);
     command.args(["--lcores", "0@1", "--no-pci", "--no-huge", "-m", "64", "--file-prefix", &app]);
+    command.args(["--vdev", "net_null0"]);
     let mut process = Process::spawn("hostile", command.arg("--").args(args), scratch.dir())?;
     wait_until("the hostile app", LIMIT, || {
         // One that is to end may have done so already.

@@ -76,16 +76,11 @@ impl Elements {
         elements
     }
 
-    /// The number of the one in use that has an address.
-    pub(super) fn find(&self, address: u64) -> Option<usize> {
+    /// The one in use that has an address.
+    pub(super) fn find(&self, address: u64) -> Option<&Element> {
         let behind = self.list.partition_point(|element| element.start <= address);
-        let index = behind.checked_sub(1)?;
-        let element = self.list.get(index)?;
-        (element.is_used && address < element.end).then_some(index)
-    }
-
-    pub(super) fn get(&self, index: usize) -> Option<&Element> {
-        self.list.get(index)
+        let element = self.list.get(behind.checked_sub(1)?)?;
+        (element.is_used && address < element.end).then_some(element)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Element> {
@@ -332,11 +327,10 @@ pub(super) mod tests {
         for zone in [0, 1, 3] {
             let elements = heap.elements(&[zone]);
             assert!(elements.is_whole);
-            let element = |address| elements.find(address).and_then(|index| elements.get(index));
-            let second = element(heap.data[1] + 4095).unwrap();
+            let second = elements.find(heap.data[1] + 4095).unwrap();
             assert_eq!((second.end - second.start, second.socket), (4096, 1));
-            assert_eq!(element(heap.data[1] + 4096), None, "the header of the next");
-            assert_eq!(element(heap.data[2]), None, "free");
+            assert_eq!(elements.find(heap.data[1] + 4096), None, "the header of the next");
+            assert_eq!(elements.find(heap.data[2]), None, "free");
             assert_eq!(elements.iter().filter(|element| !element.is_used).count(), 1);
         }
         // A free element is no memzone.
@@ -352,7 +346,7 @@ pub(super) mod tests {
         heap.memory.write_half(header + 256 + Layout::dpdk_22_11().malloc_elem.pad, 256);
         let zone = Memzone { name: "aligned".into(), address: heap.data[1] + 256, bytes: 64 };
         let elements = Elements::read(&heap.target(vec![zone]));
-        let element = elements.find(heap.data[1] + 256).and_then(|index| elements.get(index));
+        let element = elements.find(heap.data[1] + 256);
         assert_eq!(element.map(|element| element.end - element.start), Some(768));
         assert_eq!(elements.find(heap.data[1]), None);
     }

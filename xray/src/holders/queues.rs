@@ -8,8 +8,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::Owned;
 use super::fields::{Fields, words};
-use super::heap::{Element, Elements};
+use super::heap::Elements;
+use super::malloc::MallocHeaps;
 use super::zones::queue_of_name;
+use crate::Mapping;
 use crate::memory::Memory;
 use crate::report::Holder;
 use crate::target::{Memzone, XrayTarget};
@@ -31,9 +33,11 @@ const LEAST_STRUCTURE: u64 = 64;
 
 /// How many pointers lead from the structure of a queue to the last of its memory.
 const MOST_STEPS: usize = 4;
-/// Most elements that a queue has.
-const MOST_ELEMENTS: usize = 512;
-/// What of an element is searched for pointers.
+/// How many of them lead to a chunk of the C library's heap, where more than drivers have their memory.
+const MOST_STEPS_TO_CHUNK: usize = 2;
+/// Most blocks that a queue has.
+const MOST_BLOCKS: usize = 512;
+/// What of a block is searched for pointers.
 const MOST_SEARCHED: u64 = 1 << 20;
 /// The same of all queues.
 const MOST_SEARCHED_OF_ALL: u64 = 256 << 20;
@@ -126,13 +130,16 @@ fn table(memory: &dyn Memory, address: u64, count: u16) -> Vec<u64> {
     fields.map(|fields| fields.words().collect()).unwrap_or_default()
 }
 
-/// Elements of the heap that belong to queues and drivers, and their memzones that no name tells.
+/// Elements and chunks of the heaps that belong to queues and drivers, and their memzones that no name tells.
 pub(super) fn queue_memory(
     target: &XrayTarget,
     elements: &Elements,
+    maps: &[Mapping],
     ports: &[PortQueues],
 ) -> Vec<Owned> {
-    let mut search = QueueSearch::new(target, elements, ports);
+    let malloc = MallocHeaps::new(target.memory.as_ref(), maps);
+    let blocks = Blocks { elements, malloc };
+    let mut search = QueueSearch::new(target, &blocks, ports);
     for port in ports {
         for (structure, queue) in port.structures() {
             search.follow(structure, &queue);
@@ -141,7 +148,37 @@ pub(super) fn queue_memory(
     search.owned(ports)
 }
 
-/// Who reaches an element.
+/// Memory that was allocated in one piece: an element of the EAL's heap, or a chunk of the C library's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Block {
+    start: u64,
+    end: u64,
+    is_chunk: bool,
+}
+
+impl Block {
+    fn owned(&self, holder: &Holder) -> Owned {
+        Owned::new(self.start, self.end, holder.clone())
+    }
+}
+
+struct Blocks<'a> {
+    elements: &'a Elements,
+    malloc: MallocHeaps<'a>,
+}
+
+impl Blocks<'_> {
+    /// The one in use that has an address.
+    fn find(&self, address: u64) -> Option<Block> {
+        if let Some(element) = self.elements.find(address) {
+            return Some(Block { start: element.start, end: element.end, is_chunk: false });
+        }
+        let (start, end) = self.malloc.find(address)?;
+        Some(Block { start, end, is_chunk: true })
+    }
+}
+
+/// Who reaches a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Claim {
     One(Holder),
@@ -171,40 +208,39 @@ pub(super) fn port(holder: &Holder) -> Option<u16> {
 
 struct QueueSearch<'a> {
     memory: &'a dyn Memory,
-    elements: &'a Elements,
-    /// By the number of the element.
-    claims: BTreeMap<usize, Claim>,
-    /// Structures of queues in one element, by address.
-    structures: BTreeMap<usize, BTreeMap<u64, Holder>>,
+    blocks: &'a Blocks<'a>,
+    claims: BTreeMap<Block, Claim>,
+    /// Structures of queues in one block, by address.
+    structures: BTreeMap<Block, BTreeMap<u64, Holder>>,
     /// What belongs to no queue, whoever points to it.
-    closed: BTreeSet<usize>,
+    closed: BTreeSet<Block>,
     searched: u64,
 }
 
 impl<'a> QueueSearch<'a> {
-    fn new(target: &'a XrayTarget, elements: &'a Elements, ports: &[PortQueues]) -> Self {
+    fn new(target: &'a XrayTarget, blocks: &'a Blocks<'a>, ports: &[PortQueues]) -> Self {
         let named = target.memzones.iter().filter(|zone| is_named(zone));
         let own = ports.iter().flat_map(|port| [port.private, port.tables[0], port.tables[1]]);
         let closed = named.map(|zone| zone.address).chain(own);
-        let mut structures: BTreeMap<usize, BTreeMap<u64, Holder>> = BTreeMap::new();
+        let mut structures: BTreeMap<Block, BTreeMap<u64, Holder>> = BTreeMap::new();
         for (structure, queue) in ports.iter().flat_map(PortQueues::structures) {
-            if let Some(element) = elements.find(structure) {
-                structures.entry(element).or_default().insert(structure, queue);
+            if let Some(block) = blocks.find(structure) {
+                structures.entry(block).or_default().insert(structure, queue);
             }
         }
         Self {
             memory: target.memory.as_ref(),
-            elements,
+            blocks,
             claims: BTreeMap::new(),
             structures,
-            closed: closed.filter_map(|address| elements.find(address)).collect(),
+            closed: closed.filter_map(|address| blocks.find(address)).collect(),
             searched: 0,
         }
     }
 
     /// Claims what can be reached from a structure.
     fn follow(&mut self, structure: u64, queue: &Holder) {
-        let Some(first) = self.elements.find(structure) else { return };
+        let Some(first) = self.blocks.find(structure) else { return };
         let alone = !self.closed.contains(&first)
             && self.structures.get(&first).is_some_and(|all| all.len() == 1);
         let mut seen = BTreeSet::from([first]);
@@ -217,31 +253,32 @@ impl<'a> QueueSearch<'a> {
         while let Some(((start, end), steps)) = waiting.pop_front() {
             for target in self.pointers(start, end) {
                 let is_own = self.structures.contains_key(&target) || self.closed.contains(&target);
-                if is_own || seen.len() >= MOST_ELEMENTS || !seen.insert(target) {
+                let is_far = target.is_chunk && steps >= MOST_STEPS_TO_CHUNK;
+                if is_own || is_far || seen.len() >= MOST_BLOCKS || !seen.insert(target) {
                     continue;
                 }
                 self.claim(target, queue);
-                if let Some(element) = self.elements.get(target).filter(|_| steps < MOST_STEPS) {
-                    waiting.push_back(((element.start, element.end), steps + 1));
+                if steps < MOST_STEPS {
+                    waiting.push_back(((target.start, target.end), steps + 1));
                 }
             }
         }
     }
 
-    fn claim(&mut self, element: usize, queue: &Holder) {
-        let claim = match self.claims.remove(&element) {
+    fn claim(&mut self, block: Block, queue: &Holder) {
+        let claim = match self.claims.remove(&block) {
             Some(claim) => claim.joined(queue),
             None => Claim::One(queue.clone()),
         };
-        self.claims.insert(element, claim);
+        self.claims.insert(block, claim);
     }
 
-    /// What of its element belongs to a structure. Where several lie in one, each ends where the next
+    /// What of its block belongs to a structure. Where several lie in one, each ends where the next
     /// begins; the last is as long as the shortest of them.
-    fn part(&self, element: usize, structure: u64) -> Option<(u64, u64)> {
-        let Element { start, end, .. } = *self.elements.get(element)?;
-        let all: Vec<u64> = self.structures.get(&element)?.keys().copied().collect();
-        if all.len() == 1 && !self.closed.contains(&element) {
+    fn part(&self, block: Block, structure: u64) -> Option<(u64, u64)> {
+        let Block { start, end, .. } = block;
+        let all: Vec<u64> = self.structures.get(&block)?.keys().copied().collect();
+        if all.len() == 1 && !self.closed.contains(&block) {
             return Some((start, end));
         }
         let shortest =
@@ -251,45 +288,39 @@ impl<'a> QueueSearch<'a> {
         Some((structure, part_end))
     }
 
-    /// Elements to which words of this memory point.
-    fn pointers(&mut self, start: u64, end: u64) -> Vec<usize> {
+    /// Blocks to which words of this memory point.
+    fn pointers(&mut self, start: u64, end: u64) -> BTreeSet<Block> {
         let length = end.saturating_sub(start).min(MOST_SEARCHED);
         if self.searched.saturating_add(length) > MOST_SEARCHED_OF_ALL {
-            return Vec::new();
+            return BTreeSet::new();
         }
         self.searched += length;
         let mut bytes = vec![0; usize::try_from(length).unwrap_or_default()];
         if self.memory.read(start, &mut bytes).is_err() {
-            return Vec::new();
+            return BTreeSet::new();
         }
-        let found: BTreeSet<usize> =
-            words(&bytes).filter_map(|word| self.elements.find(word)).collect();
-        found.into_iter().collect()
+        words(&bytes).filter_map(|word| self.blocks.find(word)).collect()
     }
 
     fn owned(&self, ports: &[PortQueues]) -> Vec<Owned> {
-        let whole = |element: usize, holder: &Holder| {
-            let element = self.elements.get(element)?;
-            Some(Owned::new(element.start, element.end, holder.clone()))
-        };
-        let claimed = self.claims.iter().filter_map(|(element, claim)| match claim {
-            Claim::One(holder) => whole(*element, holder),
+        let claimed = self.claims.iter().filter_map(|(block, claim)| match claim {
+            Claim::One(holder) => Some(block.owned(holder)),
             Claim::Several => None,
         });
         let mut owned: Vec<Owned> = claimed.collect();
         // In front of what lies in them, and begin before it: only the parts between are left.
-        for (element, structures) in &self.structures {
-            if structures.len() > 1 || self.closed.contains(element) {
+        for (block, structures) in &self.structures {
+            if structures.len() > 1 || self.closed.contains(block) {
                 owned.extend(structures.iter().filter_map(|(structure, queue)| {
-                    let (start, end) = self.part(*element, *structure)?;
+                    let (start, end) = self.part(*block, *structure)?;
                     Some(Owned::new(start, end, queue.clone()))
                 }));
             }
         }
         owned.extend(ports.iter().filter_map(|port| {
-            let element = self.elements.find(port.private)?;
-            let is_free = !self.structures.contains_key(&element);
-            is_free.then(|| whole(element, &Holder::PortDriver { port: port.port })).flatten()
+            let block = self.blocks.find(port.private)?;
+            let is_free = !self.structures.contains_key(&block);
+            is_free.then(|| block.owned(&Holder::PortDriver { port: port.port }))
         }));
         owned
     }
@@ -310,6 +341,7 @@ mod tests {
 
     use super::*;
     use crate::holders::heap::tests::MadeHeap;
+    use crate::holders::malloc::tests::write_heap;
     use crate::layout::Layout;
 
     static LAYOUT: LazyLock<Layout> = LazyLock::new(Layout::dpdk_22_11);
@@ -368,7 +400,8 @@ mod tests {
         let ports_bytes = 64 + 2 * LAYOUT.eth_dev_data.bytes;
         let target = heap
             .target(vec![zone(PORTS_ZONE, PORTS, ports_bytes), zone("RG_backlog", RING_ZONE, 256)]);
-        queue_memory(&target, &Elements::read(&target), &ports(&target))
+        let maps = target.memory.maps().unwrap();
+        queue_memory(&target, &Elements::read(&target), &maps, &ports(&target))
     }
 
     #[test]
@@ -413,6 +446,36 @@ mod tests {
         assert_eq!(of(127), Some(Holder::RxQueue { port: 0, queue: 0 }));
         assert_eq!(of(128), Some(Holder::RxQueue { port: 0, queue: 1 }));
         assert_eq!([of(0), of(192)], [None, None]);
+    }
+
+    /// Drivers may keep queues in memory of the C library.
+    #[test]
+    fn queues_in_malloc_memory_have_what_they_point_to() {
+        let mut heap = made();
+        let chunks = write_heap(&mut heap.memory, &[0x290, 96, 256, 64, 64, 64, 64, 96]);
+        let [_, structure, near, far, too_far, of_app, of_both, other] = chunks[..8] else {
+            panic!()
+        };
+        heap.memory.write(heap.data[RX_TABLE], structure);
+        for (at, to) in [
+            (structure + 8, near),
+            (near, far + 32),
+            (far, too_far),
+            (structure + 16, heap.data[9]),
+            (structure + 24, of_both),
+            // A queue in the heap of the EAL, too.
+            (heap.data[RX_QUEUES[1]], other),
+            (other, of_both),
+        ] {
+            heap.memory.write(at, to);
+        }
+        let owned = queues(&heap);
+        let rx = |queue| Some(Holder::RxQueue { port: 0, queue });
+        let of = |address| holder(&owned, address);
+        assert_eq!([of(structure), of(structure + 87)], [rx(0), rx(0)]);
+        assert_eq!([of(near + 247), of(far), of(heap.data[9])], [rx(0), rx(0), rx(0)]);
+        assert_eq!([of(other), of(of_both)], [rx(1), Some(Holder::PortDriver { port: 0 })]);
+        assert_eq!([of(structure + 88), of(too_far), of(of_app)], [None, None, None]);
     }
 
     proptest! {
