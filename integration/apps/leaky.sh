@@ -9,8 +9,13 @@ command -v gcc >/dev/null && pkg-config --exists libdpdk || exit 77
 static=''
 # A build that is not installed has its drivers in the program; elsewhere the EAL loads them.
 pkg-config --uninstalled libdpdk && static=--static
+# Where the libraries write cookies into mbufs, the inline functions must as well: both free and allocate.
+cookies=''
+for dir in $(pkg-config --variable=libdir libdpdk) $(pkg-config --libs-only-L libdpdk | sed 's/-L//g'); do
+	grep -qs 'bad header cookie' "$dir"/librte_mempool.* && cookies=-DRTE_LIBRTE_MEMPOOL_DEBUG
+done
 # shellcheck disable=SC2046 # lists of flags
-gcc -std=gnu11 -O2 -g -w -D_GNU_SOURCE -DALLOW_EXPERIMENTAL_API -Ilevel0 -Icommon -Igenerator -Ipipeline -Ireflector \
+gcc -std=gnu11 -O2 -g -w -D_GNU_SOURCE -DALLOW_EXPERIMENTAL_API $cookies -Ilevel0 -Icommon -Igenerator -Ipipeline -Ireflector \
 	$(pkg-config --cflags libdpdk) -o leaky \
 	common/app.c common/clock.c common/control.c common/hugefiles.c common/json.c common/lane.c \
 	common/options.c common/port.c common/rate.c common/refuse.c common/schedule.c \

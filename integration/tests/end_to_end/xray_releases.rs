@@ -112,17 +112,11 @@ fn leaky(scratch: &Scratch, place: &Path) -> Result<Option<u64>> {
         return Ok(None);
     }
     ensure!(code == 0, "cannot build the leaky app: {out}{err}");
-    match lose(scratch, place, &FAULTS) {
-        // A build with cookies panics when a fault frees an mbuf twice.
-        Err(error) if format!("{error:#}").contains("bad header cookie") => {
-            lose(scratch, place, &["early-return"]).map(Some)
-        }
-        lost => lost.map(Some),
-    }
+    lose(scratch, place).map(Some)
 }
 
 /// Lets the app lose mbufs, and counts them.
-fn lose(scratch: &Scratch, place: &Path, faults: &[&str]) -> Result<u64> {
+fn lose(scratch: &Scratch, place: &Path) -> Result<u64> {
     let command = if is_root(place) {
         chrooted(place, scratch, "/mnt/leaky")
     } else {
@@ -130,7 +124,7 @@ fn lose(scratch: &Scratch, place: &Path, faults: &[&str]) -> Result<u64> {
         command.env("LD_LIBRARY_PATH", libraries(place)?);
         command
     };
-    let rules: Vec<_> = faults.iter().map(|fault| format!("{fault}:1/65536")).collect();
+    let rules = FAULTS.map(|fault| format!("{fault}:1/65536"));
     let mut args = vec!["--mix"];
     args.extend(rules.iter().flat_map(|rule| ["--fault", rule.as_str()]));
     let setup = StockSetup { args: &args, lcores: "0@1", ..StockSetup::PLAIN };
