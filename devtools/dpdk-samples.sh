@@ -6,10 +6,10 @@ set -eu
 
 tools=$(cd "$(dirname "$0")/.." && pwd)/build/tools
 built=$tools/dpdk-samples
-samples="l2fwd"
+samples="distributor l2fwd multi_process/symmetric_mp packet_ordering rxtx_callbacks"
 
 for sample in $samples; do
-	[ -x "$built/$sample" ] || missing=yes
+	[ -x "$built/${sample##*/}" ] || missing=yes
 done
 [ -n "${missing:-}" ] || exit 0
 
@@ -27,7 +27,7 @@ trap 'rm -rf "$scratch"' EXIT
 	mkdir built
 	for sample in $samples; do
 		# shellcheck disable=SC2046 # words
-		cc -O2 -w -DALLOW_EXPERIMENTAL_API -o "built/$sample" \
+		cc -O2 -w -DALLOW_EXPERIMENTAL_API -o "built/${sample##*/}" \
 			"unpacked/usr/share/dpdk/examples/$sample/main.c" \
 			$(pkg-config --cflags --libs libdpdk)
 	done

@@ -51,6 +51,7 @@ mod xray_holders;
 mod xray_hostile;
 mod xray_leaks;
 mod xray_releases;
+mod xray_samples;
 
 use std::process::ExitCode;
 
@@ -149,6 +150,7 @@ fn one_by_one() -> Vec<Trial> {
         xray_hostile::trials(),
         xray_leaks::trials(),
         xray_releases::trials(),
+        xray_samples::trials(),
     ];
     trials.into_iter().flatten().collect()
 }

@@ -1,15 +1,13 @@
 //! X-ray calls no mbuf lost that is not: stock apps in order, over every virtual driver.
 
 use std::path::Path;
-use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use pmdscope_integration::openvswitch::Switch;
-use pmdscope_integration::process::{Process, wait_until};
-use pmdscope_integration::programs;
+use pmdscope_integration::process::wait_until;
 use pmdscope_integration::scratch::Scratch;
 use pmdscope_integration::telemetry;
 use pmdscope_integration::testpmd::{Setup, Testpmd};
@@ -22,7 +20,7 @@ use crate::xray_holders::held;
 use crate::xray_hostile::rounds;
 
 /// Packets that prove that traffic flows.
-const FLOWS: u64 = 1000;
+pub(crate) const FLOWS: u64 = 1000;
 pub(crate) const ORDINARY: &[&str] = &["--no-huge", "-m", "256"];
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -38,15 +36,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("xray_finds_no_loss_over_pcap", Needs::Testpmd, pcap),
         trial("xray_finds_no_loss_in_stack_pools_of_testpmd", Needs::Testpmd, anonymous),
         trial("xray_finds_no_loss_in_open_vswitch", Needs::OpenVswitch, open_vswitch),
-        trial_unless("xray_finds_no_loss_in_l2fwd", missing_sample(), l2fwd),
         trial_unless("xray_finds_no_loss_in_a_million_mbufs", missing_soak(), million),
     ]
-}
-
-fn missing_sample() -> Option<Missing> {
-    let unbuilt = programs::dpdk_sample("l2fwd").is_none();
-    let missing = || Missing::Program("DPDK's sample l2fwd".to_owned());
-    Needs::Apps.missing().or_else(|| unbuilt.then(missing))
 }
 
 /// It needs 5 GB of memory: without hugepages each mbuf has a page of its own.
@@ -296,23 +287,6 @@ fn write_pcap(file: &Path) -> Result<()> {
         bytes.extend_from_slice(&[number; 60]);
     }
     std::fs::write(file, bytes).with_context(|| file.display().to_string())
-}
-
-/// DPDK's sample: packets wait in a buffer before they are sent.
-fn l2fwd(scratch: &Scratch) -> Result<()> {
-    let app = scratch.prefix("l2fwd");
-    let mut command = Command::new(programs::dpdk_sample("l2fwd").context("l2fwd")?);
-    command.args(["--lcores", "0@1", "--no-pci", "--no-huge", "-m", "256", "--file-prefix", &app]);
-    command.args(["--vdev", "net_null0", "--vdev", "net_null1", "--", "-p", "3", "-q", "2"]);
-    let mut process = Process::spawn("l2fwd", &mut command, scratch.dir())?;
-    wait_until("l2fwd to start", LIMIT, || {
-        if let Some(status) = process.exited()? {
-            bail!("l2fwd ended ({status}): {}", process.output());
-        }
-        Ok(telemetry::number(&app, "/ethdev/stats,1", "opackets").is_ok_and(|sent| sent > FLOWS))
-    })?;
-    judged_clean(scratch, &app)?;
-    Ok(())
 }
 
 fn million(scratch: &Scratch) -> Result<()> {
