@@ -27,9 +27,11 @@
 
 /* Apps of these have been attached to, and been none the worse for it. */
 static const uint32_t tested[] = {
+	RTE_VERSION_NUM(21, 11, 0, 0),
 	RTE_VERSION_NUM(22, 11, 0, 0),
 	RTE_VERSION_NUM(24, 11, 0, 0),
 	RTE_VERSION_NUM(25, 11, 0, 0),
+	RTE_VERSION_NUM(26, 7, 0, 0),
 };
 
 bool

@@ -55,6 +55,10 @@ struct locks_config {
 	uint8_t mp_status;
 	struct rte_fbarray memzones;
 	struct rte_memseg_list memsegs[RTE_MAX_MEMSEG_LISTS];
+#if RTE_VERSION >= RTE_VERSION_NUM(26, 7, 0, 0)
+	uintptr_t mem_va_addr;
+	size_t mem_va_len, mem_va_page_sz;
+#endif
 	struct rte_tailq_head tailq_head[RTE_MAX_TAILQ];
 	struct locks_heap heaps[RTE_MAX_HEAPS];
 	int next_socket_id;
