@@ -67,6 +67,7 @@ pmdscope_trace_ipv6_fragment(struct rte_mbuf *pkt_in, struct rte_mbuf **pkts_out
 			mtu_size, pool_direct, pool_indirect, site);
 }
 
+#if RTE_VERSION >= RTE_VERSION_NUM(22, 11, 0, 0)
 static inline int32_t
 pmdscope_trace_ipv4_fragment_copy(struct rte_mbuf *pkt_in, struct rte_mbuf **pkts_out,
 		uint16_t nb_pkts_out, uint16_t mtu_size, struct rte_mempool *pool_direct,
@@ -78,6 +79,7 @@ pmdscope_trace_ipv4_fragment_copy(struct rte_mbuf *pkt_in, struct rte_mbuf **pkt
 	pmdscope_trace_take_all(pkts_out, nb, site);
 	return nb;
 }
+#endif
 
 /* The fragment waits in the table, or on the death row, until the packet is complete. */
 static inline struct rte_mbuf *
@@ -129,9 +131,11 @@ pmdscope_trace_free_death_row(
 #define rte_ipv6_fragment_packet(in, out, nb, mtu, direct, indirect) \
 	pmdscope_trace_ipv6_fragment( \
 			in, out, nb, mtu, direct, indirect, PMDSCOPE_SITE("ipv6_fragment"))
+#if RTE_VERSION >= RTE_VERSION_NUM(22, 11, 0, 0)
 #define rte_ipv4_fragment_copy_nonseg_packet(in, out, nb, mtu, direct) \
 	pmdscope_trace_ipv4_fragment_copy( \
 			in, out, nb, mtu, direct, PMDSCOPE_SITE("ipv4_fragment_copy"))
+#endif
 #define rte_ipv4_frag_reassemble_packet(tbl, dr, mb, tms, ip) \
 	pmdscope_trace_ipv4_reassemble(tbl, dr, mb, tms, ip, PMDSCOPE_SITE("ip_frag_table"), \
 			PMDSCOPE_SITE("ipv4_reassemble"))

@@ -235,7 +235,9 @@ static const call_fn calls[] = {
 	NAME(attach_extbuf),
 	NAME(ipv4_fragment),
 	NAME(ipv4_fragment_data),
+#if RTE_VERSION >= RTE_VERSION_NUM(22, 11, 0, 0)
 	NAME(ipv4_fragment_copy),
+#endif
 	NAME(ipv6_fragment),
 	NAME(ip_frag_table),
 	NAME(free_death_row),

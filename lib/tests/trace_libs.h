@@ -48,6 +48,7 @@ CALL(ipv4_fragment_data)
 	r->m = out[1]->next;
 }
 
+#if RTE_VERSION >= RTE_VERSION_NUM(22, 11, 0, 0)
 CALL(ipv4_fragment_copy)
 {
 	struct rte_mbuf *m = make_ip(env->pool, 820, 4), *out[4];
@@ -56,6 +57,7 @@ CALL(ipv4_fragment_copy)
 	HERE("ipv4_fragment_copy", APP), rte_ipv4_fragment_copy_nonseg_packet(m, out, 4, 420, mp);
 	r->m = out[1];
 }
+#endif
 
 CALL(ipv6_fragment)
 {
