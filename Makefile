@@ -35,7 +35,7 @@ INSTALLED = bin/pmdscope bin/pmdscope-pdump-build bin/pmdscope-reflector bin/pmd
 C_SOURCES = $(shell git ls-files 'examples/*.[ch]' 'lib/*.[ch]' 'integration/*.[ch]' 'pdump/*.[ch]')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test screenshot test-install deb test-deb test-kubernetes abi sbom dashboards dashboard-pictures bench bench-leaks bench-capture bench-export bench-flows bench-interrupts bench-pair bench-watchpoints bench-xdp bench-xray compare \
+.PHONY: help setup build demo test test-releases screenshot test-install deb test-deb test-kubernetes abi sbom dashboards dashboard-pictures bench bench-leaks bench-capture bench-export bench-flows bench-interrupts bench-pair bench-watchpoints bench-xdp bench-xray compare \
 	soak soak-pdump soak-exit soak-xray lab plots sanitize sanitize-quick fuzz lint lint-quick format install uninstall clean clean-hugepages
 
 help: ## list the targets
@@ -56,6 +56,10 @@ demo: setup build ## watch two DPDK processes exchange packets (DEMO_SECONDS=N, 
 
 test: setup build ## run every test: unit, C, and end to end on real DPDK processes
 	BUILD=$(BUILD) CARGO=$(CARGO) CARGO_FLAGS="$(CARGO_FLAGS)" devtools/test.sh
+
+test-releases: setup build ## test with releases of DPDK, and write the table in docs/releases.md (RELEASES="21.11 25.11", FEATURES="build xray")
+	BUILD=$(BUILD) CARGO=$(CARGO) CARGO_FLAGS="$(CARGO_FLAGS)" RELEASES="$(RELEASES)" FEATURES="$(FEATURES)" \
+		devtools/test-releases.sh
 
 screenshot: build ## regenerate docs/top.svg, the screenshot in the README
 	devtools/setup.sh screenshot
