@@ -77,6 +77,7 @@ test-kubernetes: ## compare the manifests for Kubernetes with its schemas (needs
 	integration/kubernetes/validate.sh
 
 test-deb: ## build packages for Debian 12 and 13; install, run, upgrade and purge them in bare roots (SUITES=bookworm: one)
+	devtools/setup.sh roots
 	devtools/test-deb.sh $(SUITES)
 
 abi: ## test that libpmdscope is still compatible with lib/abi (ABI=update: write that anew)

@@ -33,5 +33,6 @@ rm -rf build-deb/packages
 mkdir -p "$source"
 git ls-files -z --cached --others --exclude-standard | tar -c --null -T - | tar -x -C "$source"
 (cd "$source" && devtools/deb.sh --here)
+rm -rf "$source"
 echo "deb: packages:"
 ls build-deb/packages/*.deb
