@@ -3,6 +3,7 @@
 
 mod connection;
 mod library;
+mod releases;
 mod requests;
 #[path = "../support/mod.rs"]
 mod support;
