@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# test-deb.sh [--once|--built] [SUITE...]: for Debian 12 and 13 (bookworm, trixie), builds the packages twice, at different
-# places, which must give the same files; checks them by lintian; and in a bare root installs them, runs the
-# command, captures from an app that is compiled there, upgrades from an older version, and purges them, which must
-# leave nothing. As root. Roots are kept in build-deb. --once builds once, --built tests what was built last.
-# PMDSCOPE_CARGO_CACHE is a directory of fetched crates to share (~/.cargo/registry).
+# test-deb.sh [--once|--built] [SUITE...]: for Debian 12 and 13 (bookworm, trixie), builds the packages twice, at
+# different places, which must give the same files; checks them by lintian; and in a bare root installs them, runs
+# the command, captures from apps that are compiled there, upgrades from an older version, and purges them, which
+# must leave nothing. Then it builds the image of Containerfile and starts it. As root. Roots are kept in build-deb.
+# --once builds once, --built tests what was built last. PMDSCOPE_CARGO_CACHE is a directory of fetched crates to
+# share (~/.cargo/registry).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -77,12 +78,12 @@ make_root() {
 	mv "$1.new" "$1"
 }
 
-# build PLACE: builds in the root the sources as they are here; the packages are in /build/PLACE.
+# build PLACE: builds the sources in the root; the packages are in /build/PLACE.
 build() {
 	local source=$builder/build/$1/source
 	rm -rf "$builder/build/$1"
 	mkdir -p "$source"
-	git ls-files -z --cached --others --exclude-standard | tar -c --null -T - | tar -x --no-same-owner -C "$source"
+	tar -x --no-same-owner -C "$source" -f "$sources"
 	quietly "the build" enter "$builder" "cd /build/$1/source && devtools/deb.sh --here"
 	rm -rf "$source"
 }
@@ -113,15 +114,15 @@ check_suite() {
 	local bare=$roots/$suite left
 	builder=$roots/$suite-build
 	log=$roots/$suite.log
-	mkdir -p "$roots"
 	[ -e "$bare" ] || { say "making a bare root"; make_root "$bare"; }
 	if [ ! -e "$builder" ]; then
 		say "making a root to build in"
+		rm -rf "$builder.new"
 		cp -a "$bare" "$builder.new"
-		install -D -m 755 devtools/setup.sh "$builder.new/setup/setup.sh"
-		quietly "setup.sh packages" enter "$builder.new" '/setup/setup.sh packages; apt-get clean'
 		mv "$builder.new" "$builder"
 	fi
+	install -D -m 755 devtools/setup.sh "$builder/setup/setup.sh"
+	quietly "setup.sh packages" enter "$builder" '/setup/setup.sh packages; apt-get clean'
 
 	if [ -z "$built" ]; then
 		say "building"
@@ -151,6 +152,11 @@ check_suite() {
 	left=$(diff "$roots/$suite.before" "$roots/$suite.after") || die "$suite: purging left and took $left"
 	say "the command: ok"
 	enter "$used" "/packages/inside.sh $version all" || die "$suite: all packages"
+	mkdir -p "$used/image/base" "$used/image/build-deb/packages"
+	cp Containerfile "$used/image/"
+	cp "$builder"/build/one/pmdscope_*.deb "$used/image/build-deb/packages/"
+	tar -c --one-file-system -C "$bare" -f "$used/image/base/root.tar" .
+	enter "$used" "/packages/inside.sh $version image" || die "$suite: the image"
 	rm -rf "$used"
 	say ok
 }
@@ -165,9 +171,14 @@ while [ $# -gt 0 ]; do
 	shift
 done
 [ "$(id -u)" -eq 0 ] || die "needs root, for roots of its own"
-command -v debootstrap >/dev/null || die "needs debootstrap: apt-get install debootstrap"
+command -v debootstrap >/dev/null || die "no debootstrap here: run 'devtools/setup.sh roots'"
 [ $# -gt 0 ] || set -- bookworm trixie
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+mkdir -p "$roots"
+# As they are now: builds of the same sources are compared, whatever is written here meanwhile.
+sources=$(mktemp "$roots/sources.XXXXXX")
+trap 'rm -f "$sources"' EXIT
+git ls-files -z --cached --others --exclude-standard | tar -c --null -T - -f "$sources"
 for suite in "$@"; do
 	check_suite
 done
