@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use pmdscope_capture::pdump::{BUILD_COMMAND, PdumpProgram, release};
 use pmdscope_telemetry::discover::{DiscoveredApp, primary};
+use pmdscope_telemetry::host::foreign::split_root;
 use pmdscope_telemetry::host::{device, secondaries};
 use pmdscope_telemetry::sample::Sample;
 use rustix::process::geteuid;
@@ -42,6 +43,10 @@ pub(super) enum Obstacle {
     NoPorts,
     #[error("is captured from already, by pmdscope-pdump (process {0})")]
     Taken(u32),
+    #[error(
+        "runs in a container with a runtime directory of its own, which no helper can share from here"
+    )]
+    Enclosed,
     #[error("runs in another pid namespace, such as a container")]
     Container,
     #[error(
@@ -75,7 +80,7 @@ impl Obstacle {
             Self::Unseen => "not seen from here",
             Self::NoPorts => "no ports",
             Self::Taken(_) => "captured already",
-            Self::Container => "in a container",
+            Self::Enclosed | Self::Container => "in a container",
             Self::Uio { .. } => UIO,
             Self::Company(_) => "other secondaries",
         }
@@ -103,6 +108,7 @@ impl Obstacle {
             Self::Unseen => "run pmdscope where the app runs, or on the host".into(),
             Self::NoPorts => "there is nothing to capture from".into(),
             Self::Taken(_) => "a port has one hook for that: end the other capture first".into(),
+            Self::Enclosed => format!("run pmdscope in there, as by nsenter(1), {library}"),
             Self::Container => {
                 "run pmdscope in there, as by nsenter(1), or take the risk of a helper \
                 that does not see all of its processes with --force-pdump"
@@ -132,6 +138,8 @@ pub(super) struct AppFacts {
     /// Why its memory cannot be looked into.
     sealed: Option<String>,
     ports: usize,
+    /// Its runtime directory is in another mount namespace.
+    enclosed: Option<Obstacle>,
     /// It counts its processes as we do.
     contained: bool,
     uio: Option<String>,
@@ -157,6 +165,7 @@ impl AppFacts {
             us: geteuid().as_raw(),
             sealed: sealed(pid),
             ports: sample.ports.len(),
+            enclosed: split_root(&app.dir).map(|_| Obstacle::Enclosed),
             contained: is_contained(pid),
             uio: on_uio(sample),
             taken: secondaries.iter().copied().find(|pid| is_pdump(*pid)),
@@ -178,6 +187,7 @@ impl AppFacts {
             private(&self.arguments).map(Obstacle::Private),
             secondary.then(|| Obstacle::Secondary(self.primary.filter(|pid| *pid != 0))),
             self.config.clone().map(Obstacle::Unshared),
+            self.enclosed.clone(),
             differ(&app, &ours).then_some(Obstacle::Version { app, ours }),
             stranger.map(Obstacle::OtherUser),
             (self.pid == 0).then_some(Obstacle::Unseen),
@@ -293,6 +303,7 @@ mod tests {
             us: 0,
             sealed: None,
             ports: 2,
+            enclosed: None,
             contained: false,
             uio: None,
             secondaries: Vec::new(),
@@ -341,6 +352,8 @@ mod tests {
         facts.secondaries = vec![17, 18];
         assert!(facts.obstacle(false).is_some());
         assert_eq!(facts.obstacle(true), None);
+        facts.enclosed = Some(Obstacle::Enclosed);
+        assert_eq!(facts.obstacle(true), Some(Obstacle::Enclosed));
         facts.versions[0] = "DPDK 23.11.0".into();
         assert!(facts.obstacle(true).is_some());
     }
@@ -370,6 +383,7 @@ mod tests {
             Obstacle::Unseen,
             Obstacle::NoPorts,
             Obstacle::Taken(17),
+            Obstacle::Enclosed,
             Obstacle::Container,
             Obstacle::Uio { device: "0000:03:00.0".into() },
             Obstacle::Company(vec![17, 18]),
