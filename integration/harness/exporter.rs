@@ -33,9 +33,18 @@ impl Exporter {
     /// Starts one with further arguments, and waits until it listens.
     pub fn start(scratch: &Scratch, args: &[&str]) -> Result<Self> {
         let mut command = Command::new(programs::pmdscope()?);
-        let address = free_address()?;
-        command.args(["export", "--listen", &address.to_string()]).args(args);
-        let mut process = Process::spawn("exporter", &mut command, scratch.dir())?;
+        Self::listening(scratch, "exporter", command.arg("export").args(args), free_address()?)
+    }
+
+    /// Starts the `command` of one with a name for its log, and waits until it listens on that address.
+    pub fn listening(
+        scratch: &Scratch,
+        name: &str,
+        command: &mut Command,
+        address: SocketAddr,
+    ) -> Result<Self> {
+        command.args(["--listen", &address.to_string()]);
+        let mut process = Process::spawn(name, command, scratch.dir())?;
         wait_until("the exporter", START, || {
             if let Some(status) = process.exited()? {
                 bail!("the exporter ended at once ({status}):\n{}", process.output());

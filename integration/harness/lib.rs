@@ -14,6 +14,7 @@ pub mod disk;
 pub mod exporter;
 pub mod fake;
 pub mod frames;
+pub mod host;
 pub mod http;
 pub mod kernel_twin;
 pub mod machine;

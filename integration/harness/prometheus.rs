@@ -38,19 +38,48 @@ pub struct Prometheus {
 impl Prometheus {
     /// Starts one that scrapes `targets`, as job `pmdscope`.
     pub fn start(scratch: &Scratch, targets: &[SocketAddr]) -> Result<Self> {
-        let config = scratch.path("prometheus.yml");
-        fs::write(&config, configuration(&copied_rules(scratch)?, targets)?)?;
+        let config = configuration(&copied_rules(scratch)?, targets)?;
+        Self::launch(scratch, "prometheus", &config, &["--storage.tsdb.path"])
+    }
+
+    /// Starts the one that agents of a fleet send to, by the configuration of this repository. Alerts fire
+    /// soon.
+    pub fn receiver(scratch: &Scratch) -> Result<Self> {
+        copied_rules(scratch)?;
+        let config = repository_file("prometheus-fleet.yml")?;
+        let config = replaced(&config, "evaluation_interval: 15s", "evaluation_interval: 1s")?;
+        let args = ["--web.enable-remote-write-receiver", "--storage.tsdb.path"];
+        Self::launch(scratch, "receiver", &config, &args)
+    }
+
+    /// Starts an agent by the configuration of this repository, once per second: it scrapes these two, and
+    /// sends to a receiver.
+    pub fn agent(scratch: &Scratch, targets: [SocketAddr; 2], receiver: &Self) -> Result<Self> {
+        let config = repository_file("agent.yml")?;
+        let config = replaced(&config, "scrape_interval: 15s", "scrape_interval: 1s")?;
+        let config = replaced(&config, "scrape_timeout: 10s", "scrape_timeout: 1s")?;
+        let config = replaced(&config, "host1:9177", &targets[0].to_string())?;
+        let config = replaced(&config, "host2:9177", &targets[1].to_string())?;
+        let config = replaced(&config, "metrics.example.org:9090", &receiver.address.to_string())?;
+        Self::launch(scratch, "agent", &config, &["--enable-feature=agent", "--storage.agent.path"])
+    }
+
+    /// Starts one with a name for its files; the last argument takes the path of its storage.
+    fn launch(scratch: &Scratch, name: &str, config: &str, args: &[&str]) -> Result<Self> {
+        let file = scratch.path(&format!("{name}.yml"));
+        fs::write(&file, config)?;
         let address = free_address()?;
         let mut command = Command::new(binary().context("prometheus is not installed")?);
         command
-            .arg(format!("--config.file={}", config.display()))
-            .arg(format!("--storage.tsdb.path={}", scratch.path("prometheus").display()))
-            .arg(format!("--web.listen-address={address}"));
-        let process = Process::spawn("prometheus", &mut command, scratch.dir())?;
+            .arg(format!("--config.file={}", file.display()))
+            .arg(format!("--web.listen-address={address}"))
+            .args(args)
+            .arg(scratch.path(name));
+        let process = Process::spawn(name, &mut command, scratch.dir())?;
         let mut prometheus = Self { process, address };
-        wait_until("Prometheus to be ready", START, || {
+        wait_until(&format!("the {name} to be ready"), START, || {
             if let Some(status) = prometheus.process.exited()? {
-                bail!("prometheus ended with {status}: {}", prometheus.process.output());
+                bail!("{name} ended with {status}: {}", prometheus.process.output());
             }
             Ok(prometheus.get("/-/ready", &[]).is_ok())
         })?;
@@ -131,11 +160,25 @@ fn configuration(rules: &[PathBuf], targets: &[SocketAddr]) -> Result<String> {
     Ok(text)
 }
 
-/// Copies of the rules whose alerts fire soon.
+/// A file beside the rules of this repository.
+fn repository_file(name: &str) -> Result<String> {
+    let path = programs::root().join("dashboards/prometheus").join(name);
+    fs::read_to_string(&path).with_context(|| path.display().to_string())
+}
+
+/// A text with one part of it replaced, which must be in it.
+fn replaced(text: &str, old: &str, new: &str) -> Result<String> {
+    ensure!(text.matches(old).count() == 1, "{old:?} is not once in the configuration:\n{text}");
+    Ok(text.replace(old, new))
+}
+
+/// Copies of the rules whose alerts fire soon, in a directory `rules`.
 fn copied_rules(scratch: &Scratch) -> Result<Vec<PathBuf>> {
+    let rules = scratch.path("rules");
+    fs::create_dir(&rules)?;
     let copy = |file: PathBuf| {
         let name = file.file_name().context("rules without a name")?;
-        let copy = scratch.dir().join(name);
+        let copy = rules.join(name);
         let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
         let lines = text.lines().map(|line| match line.split_once("  for: ") {
             Some((indent, _)) => format!("{indent}  for: {PENDING}"),

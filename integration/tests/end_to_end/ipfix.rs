@@ -33,29 +33,43 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// nfcapd on a port of its own.
-struct Collector<'a> {
+pub(crate) struct Collector<'a> {
     scratch: &'a Scratch,
     process: Process,
     address: SocketAddr,
 }
 
 /// What nfdump has stored.
-struct Collected {
-    flows: Vec<Value>,
+pub(crate) struct Collected {
+    pub(crate) flows: Vec<Value>,
     /// Exporters and their sampling.
-    exporters: String,
+    pub(crate) exporters: String,
     /// Names of interfaces that packets came in by.
     names: String,
 }
 
 impl<'a> Collector<'a> {
     fn start(scratch: &'a Scratch) -> Result<Self> {
-        let address = UdpSocket::bind("127.0.0.1:0")?.local_addr()?;
+        Self::listening(scratch, "127.0.0.1")
+    }
+
+    /// Starts it on an address.
+    pub(crate) fn listening(scratch: &'a Scratch, address: &str) -> Result<Self> {
+        let address = UdpSocket::bind((address, 0))?.local_addr()?;
         let port = address.port();
         let flows = scratch.path("flows");
         fs::create_dir(&flows)?;
         let mut command = Command::new("nfcapd");
-        command.args(["-b", "127.0.0.1", "-t", "3600", "-p", &port.to_string(), "-w"]).arg(flows);
+        command.args([
+            "-b",
+            &address.ip().to_string(),
+            "-t",
+            "3600",
+            "-p",
+            &port.to_string(),
+            "-w",
+        ]);
+        command.arg(flows);
         let mut process = Process::spawn("nfcapd", &mut command, scratch.dir())?;
         let bound = format!(":{port:04X} ");
         wait_until("nfcapd to listen", LIMIT, || {
@@ -65,8 +79,13 @@ impl<'a> Collector<'a> {
         Ok(Self { scratch, process, address })
     }
 
+    /// Where it listens.
+    pub(crate) fn port(&self) -> u16 {
+        self.address.port()
+    }
+
     /// Ends it, and reads what it has stored.
-    fn stop(mut self) -> Result<Collected> {
+    pub(crate) fn stop(mut self) -> Result<Collected> {
         // What was sent is in its socket at worst.
         std::thread::sleep(Duration::from_millis(500));
         self.process.signal(Signal::TERM)?;

@@ -12,6 +12,7 @@ mod doctor;
 mod exit;
 mod exporter;
 mod extcap;
+mod fleet;
 mod flood;
 mod generator;
 mod harm;
@@ -118,6 +119,7 @@ fn one_by_one() -> Vec<Trial> {
         trials(),
         exit::trials(),
         extcap::trials(),
+        fleet::trials(),
         flood::trials(),
         hazards::trials(),
         incidents::trials(),
