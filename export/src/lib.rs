@@ -7,6 +7,8 @@
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 
 pub mod address;
+#[cfg(test)]
+mod cardinality_tests;
 pub mod catalogue;
 #[cfg(test)]
 mod fake;
