@@ -40,6 +40,11 @@ impl Theme {
         if self.ascii { ['=', '|', '-'] } else { ['━', '┃', '─'] }
     }
 
+    /// The line beside a graph.
+    pub fn axis(self) -> char {
+        if self.ascii { '|' } else { '│' }
+    }
+
     /// Bar parts: in use, cached, free.
     pub fn bar(self) -> [char; 3] {
         if self.ascii { ['#', '=', '.'] } else { ['█', '▒', '·'] }

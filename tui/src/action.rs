@@ -2,6 +2,7 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
+use crate::drill;
 use crate::flows::{AppRun, CaptureAccess};
 use crate::timeline::{SeekTarget, Timeline};
 use crate::view::{InputMode, PageTab, ViewState};
@@ -54,9 +55,11 @@ pub enum Action {
     Move(SelectionMotion),
     /// Select one row.
     Select(Subject),
-    /// Show the details of the selected row.
+    /// Go to what the selected finding is about, or show the details of another row.
     Open,
-    /// Close an overlay, else clear the filter, else unselect.
+    /// Show the details of the selected row.
+    Details,
+    /// Close an overlay, else clear the filter, else go back to the finding, else unselect.
     Back,
     /// Sort the selected table by its next column.
     Sort,
@@ -152,9 +155,13 @@ pub const BINDINGS: &[KeyBinding] = &[
         ],
     },
     KeyBinding {
-        label: "Enter Esc",
-        help: "details of the row; back",
-        keys: &[(KeyCode::Enter, Action::Open), (KeyCode::Esc, Action::Back)],
+        label: "Enter i Esc",
+        help: "open: go to the finding's row, details of others; details; back",
+        keys: &[
+            (KeyCode::Enter, Action::Open),
+            (key('i'), Action::Details),
+            (KeyCode::Esc, Action::Back),
+        ],
     },
     KeyBinding {
         label: "s I",
@@ -283,6 +290,7 @@ pub fn update(view: &mut ViewState, action: Action, fleet: &FleetState) -> LoopC
             view.selected.insert(view.tab, subject);
         }
         Action::Open => open(view, fleet),
+        Action::Details => details(view, fleet),
         Action::Back => back(view),
         Action::Sort => sort(view, fleet),
         Action::Invert => invert(view, fleet),
@@ -311,9 +319,16 @@ fn toggle_help(view: &mut ViewState) {
 fn go(view: &mut ViewState, tab: PageTab) {
     view.tab = tab;
     view.mode = InputMode::Browse;
+    view.origin = None;
 }
 
 fn open(view: &mut ViewState, fleet: &FleetState) {
+    if view.mode != InputMode::Browse || !drill::follow(view, fleet) {
+        details(view, fleet);
+    }
+}
+
+fn details(view: &mut ViewState, fleet: &FleetState) {
     if view.selected().is_none() {
         travel(view, SelectionMotion::Top, fleet);
     }
@@ -328,9 +343,12 @@ fn back(view: &mut ViewState) {
         InputMode::Filter { before } => view.filter = before,
         InputMode::Help | InputMode::Detail(_) => {}
         InputMode::Browse if !view.filter.is_empty() => view.filter.clear(),
-        InputMode::Browse => {
-            view.selected.remove(&view.tab);
-        }
+        InputMode::Browse => match view.origin.take() {
+            Some(origin) => origin.restore(view),
+            None => {
+                view.selected.remove(&view.tab);
+            }
+        },
     }
 }
 

@@ -8,7 +8,6 @@ use std::fmt::Display;
 use pmdscope_render::ledger::{explain, stage_ms};
 use pmdscope_render::number::{UNKNOWN, bytes, count, known, micros, nanos, seconds, si, signed};
 use pmdscope_render::{Subject, Tone, burst_labels, doubling_labels, histogram, pool_left_s};
-use pmdscope_telemetry::finding::Finding;
 use pmdscope_telemetry::model::{Model, PoolTrend, SiteRates, ThreadRates};
 use pmdscope_telemetry::printable::harmless;
 use pmdscope_telemetry::sample::{
@@ -17,8 +16,11 @@ use pmdscope_telemetry::sample::{
 };
 use ratatui::text::{Line, Span};
 
+use crate::drill;
+use crate::ranking::{RankedFinding, ranked};
 use crate::style::ThemeStyle;
 use crate::tables::apps::missing_ports;
+use crate::tables::findings::age_text;
 use crate::tables::lcores::time_of_day;
 use crate::tables::{NEEDS_LIBRARY, UNSUPPORTED, stolen};
 use crate::view::ViewState;
@@ -32,14 +34,18 @@ const BAR: usize = 40;
 /// The details of `subject`, or that it is gone.
 pub(crate) fn lines(subject: &Subject, view: &ViewState, fleet: &FleetState) -> Vec<Line<'static>> {
     let mut page = DetailPage { view, lines: Vec::new() };
+    page.findings_about(subject, fleet);
     let found = match subject {
         Subject::Tap { .. } | Subject::Conversation { .. } | Subject::Load { .. } => {
             page.captured(subject)
         }
-        Subject::Finding { app, lint, about } if app.is_empty() => {
-            let mut findings = fleet.interfaces.findings();
-            let found = findings.find(|found| found.lint == *lint && found.subject == *about);
-            found.map(|found| page.finding(found))
+        Subject::Finding { app, lint, about } => {
+            let ranked = ranked(fleet, &view.thresholds);
+            let same = |found: &&RankedFinding| {
+                let found = found.finding;
+                (&found.app, found.lint, &found.subject) == (app, *lint, about)
+            };
+            ranked.iter().find(same).map(|found| page.finding_row(found, fleet.now_ns))
         }
         Subject::Interface { interface, .. } => {
             fleet.interfaces.find(interface).map(|found| page.interface(found, fleet))
@@ -59,25 +65,41 @@ struct DetailPage<'a> {
 
 impl DetailPage<'_> {
     fn subject(&mut self, subject: &Subject, app: &AppState, now_ns: u64) -> Option<()> {
-        if app.stale() {
-            let age = known(app.age_s(now_ns), seconds);
-            self.text(&format!("old values: last answer {age} ago"), Tone::Warn);
-        }
+        self.staleness(app, now_ns);
         if let Subject::App { .. } = subject {
             self.app(app);
             return Some(());
         }
-        if let Subject::Finding { lint, about, .. } = subject {
-            let mut findings = app.findings.iter();
-            self.finding(findings.find(|f| f.lint == *lint && f.subject == *about)?);
-            return Some(());
+        self.part(subject, app.model.as_ref()?)
+    }
+
+    fn staleness(&mut self, app: &AppState, now_ns: u64) {
+        if app.stale() {
+            let age = known(app.age_s(now_ns), seconds);
+            self.text(&format!("old values: last answer {age} ago"), Tone::Warn);
         }
-        self.part(subject, app.model.as_ref()?)?;
-        if let Subject::Site { pool, site, .. } = subject {
-            let about = |f: &&Finding| f.subject.pool() == Some(pool) && f.evidence.contains(site);
-            self.advice(app.findings.iter().find(about));
+    }
+
+    /// What is wrong with the row.
+    fn findings_about(&mut self, subject: &Subject, fleet: &FleetState) {
+        let of_any_queue = matches!(subject, Subject::Port { .. });
+        for found in ranked(fleet, &self.view.thresholds) {
+            let targets = drill::targets(found.finding, self.view, fleet);
+            let is_about =
+                targets.first() == Some(subject) || (of_any_queue && targets.contains(subject));
+            if found.finding.app == subject.app() && is_about {
+                self.text(&format!("finding {}", found.finding.lint), Tone::Title);
+                self.finding(&found);
+                self.lines.push(Line::default());
+            }
         }
-        Some(())
+    }
+
+    fn finding_row(&mut self, found: &RankedFinding, now_ns: u64) {
+        if let Some(app) = found.app {
+            self.staleness(app, now_ns);
+        }
+        self.finding(found);
     }
 
     fn part(&mut self, subject: &Subject, model: &Model) -> Option<()> {
@@ -215,7 +237,8 @@ impl DetailPage<'_> {
         }
     }
 
-    fn finding(&mut self, finding: &Finding) {
+    fn finding(&mut self, found: &RankedFinding) {
+        let finding = found.finding;
         self.field("severity", finding.severity.word());
         if !finding.app.is_empty() {
             self.field("app", &finding.app);
@@ -223,19 +246,18 @@ impl DetailPage<'_> {
         if !finding.subject.is_app() {
             self.field("about", &finding.subject);
         }
+        if let Some(age) = found.age(self.view.trends.as_ref()) {
+            self.field("since", age_text(age));
+        }
         self.field("evidence", &finding.evidence);
+        for folded in &found.folded {
+            self.field("also", &folded.evidence);
+        }
         for cause in &finding.causes {
             self.field("cause", format!("{}: {}", cause.title(), cause.evidence));
         }
         self.field("threshold", &finding.threshold);
         self.field("what to do", &finding.advice);
-    }
-
-    fn advice(&mut self, finding: Option<&Finding>) {
-        if let Some(finding) = finding {
-            self.field("evidence", &finding.evidence);
-            self.field("what to do", &finding.advice);
-        }
     }
 
     fn site(&mut self, site: &SiteSample, rates: Option<&SiteRates>, model: &Model) {

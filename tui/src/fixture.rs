@@ -18,6 +18,8 @@ use pmdscope_telemetry::sample::{
     SiteKind, SiteSample, StolenCause, TeeSample, ThreadSample, TracingMethod,
 };
 
+use crate::timeline::trends::{AppPoint, FindingLog, TrendPoint, Trends};
+use crate::timeline::{FindingMark, SECOND};
 use crate::view::ViewState;
 use pmdscope_telemetry::{FleetEvent, FleetState};
 
@@ -31,7 +33,36 @@ pub(crate) const MONOTONIC_NS: u64 = 500_000_000_000;
 pub(crate) fn view() -> ViewState {
     let mut view = ViewState::new(Theme::default(), 1_000, jiff::tz::TimeZone::UTC);
     view.follow(Some(flows::both()));
+    view.trends = Some(trends());
     view
+}
+
+/// The two minutes before [`fleet`]: the reflector starts again after half of one, and its NIC misses
+/// packets once it has lost mbufs for 20 s.
+pub(crate) fn trends() -> Trends {
+    const SECONDS: u64 = 120;
+    let now = MONOTONIC_NS + 200_000_000;
+    let at = |second: u64| now - (SECONDS - second) * SECOND;
+    let point = |second: u64| {
+        let app = AppPoint {
+            app: "reflector".to_owned(),
+            rx_pps: (second != 30).then_some(14_200_000.0 * (second as f64 / 40.0).min(1.0)),
+            tx_pps: (second != 30).then_some(14_150_000.0 * (second as f64 / 50.0).min(1.0)),
+            missed_ps: (second != 30).then_some(if second >= 100 { 412.0 } else { 0.0 }),
+            pool_used: Some(0.05 + 0.5 * (second.saturating_sub(80) as f64 / 40.0)),
+        };
+        let apps = if (50..60).contains(&second) { Vec::new() } else { vec![app] };
+        Arc::new(TrendPoint { at: at(second), apps })
+    };
+    let mut log = FindingLog::default();
+    log.update(at(0), &fleet_of(leaking(), Vec::new()));
+    log.update(at(100), &fleet_of(leaking(), leaking_findings()));
+    Trends {
+        now,
+        points: (1..=SECONDS).map(point).collect(),
+        marks: vec![FindingMark { at: at(100), severity: Severity::Critical }],
+        findings: log.spans().to_vec(),
+    }
 }
 
 /// Both apps, just heard of.

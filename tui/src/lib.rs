@@ -10,10 +10,12 @@
 
 pub mod action;
 mod detail;
+mod drill;
 #[cfg(test)]
 mod fixture;
 pub mod flows;
 mod overlay;
+mod ranking;
 pub mod report;
 pub mod run;
 pub mod sampling_interval;
@@ -22,4 +24,5 @@ mod style;
 pub mod tables;
 pub mod terminal;
 pub mod timeline;
+mod trend_panels;
 pub mod view;

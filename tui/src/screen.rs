@@ -10,12 +10,18 @@ use ratatui::layout::{Position, Rect};
 use ratatui::text::{Line, Span};
 
 use crate::overlay;
+use crate::ranking::ranked;
 use crate::style::{ThemeStyle, selected_row, styled};
 use crate::tables::apps::{lost, severity_look, sum};
+use crate::tables::findings::{age_text, evidence};
 use crate::tables::lcores::time_of_day;
 use crate::timeline::time_bar::TimeBarKind;
+use crate::trend_panels;
 use crate::view::{InputMode, PageTab, ViewState};
 use pmdscope_telemetry::FleetState;
+
+/// From so many lines on, there are empty lines between the tables of the Overview.
+const ROOMY: u16 = 30;
 
 /// Where things are on a screen. Small screens lose the decoration first.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,8 +35,9 @@ struct ScreenLayout {
 }
 
 impl ScreenLayout {
-    /// `past`: which moment is shown must be said, however small the screen.
-    fn of(area: Rect, past: bool) -> Self {
+    /// Which moment is shown must be said, however small the screen. The Overview begins with the
+    /// findings, and needs no banner.
+    fn of(area: Rect, view: &ViewState) -> Self {
         let mut rest = area;
         let mut take_top = |least: u16| {
             (area.height >= least).then(|| {
@@ -40,8 +47,9 @@ impl ScreenLayout {
             })
         };
         let header = take_top(6);
-        let time_bar = if past { take_top(2) } else { None };
-        let (tabs, banner) = (take_top(4), take_top(8));
+        let time_bar = if view.time_bar.is_some() { take_top(2) } else { None };
+        let tabs = take_top(4);
+        let banner = if view.tab == PageTab::Overview { None } else { take_top(8) };
         let footer = (area.height >= 10).then(|| {
             rest.height -= 1;
             Rect { y: rest.y + rest.height, height: 1, ..rest }
@@ -52,7 +60,7 @@ impl ScreenLayout {
 
 /// Draws everything.
 pub fn render(frame: &mut Frame, view: &ViewState, fleet: &FleetState) {
-    let layout = ScreenLayout::of(frame.area(), view.time_bar.is_some());
+    let layout = ScreenLayout::of(frame.area(), view);
     let mut line = |area: Option<Rect>, line: Line<'static>| {
         if let Some(area) = area {
             frame.render_widget(line, area);
@@ -103,7 +111,7 @@ pub fn hit(
     view: &ViewState,
     fleet: &FleetState,
 ) -> Option<ClickTarget> {
-    let layout = ScreenLayout::of(area, view.time_bar.is_some());
+    let layout = ScreenLayout::of(area, view);
     if layout.tabs.is_some_and(|tabs| tabs.contains(position)) {
         let (_, ends) = tabs(view);
         let index = ends.iter().position(|&end| usize::from(position.x) < end)?;
@@ -189,20 +197,23 @@ fn tabs(view: &ViewState) -> (Line<'static>, Vec<usize>) {
     (line, ends)
 }
 
-/// The worst finding, on every page.
+/// The finding to look at first, on every other page.
 fn banner(view: &ViewState, fleet: &FleetState) -> Line<'static> {
-    let findings = fleet.findings();
-    let (text, tone) = match findings.first() {
-        Some((app, finding)) => {
+    let ranked = ranked(fleet, &view.thresholds);
+    let (text, tone) = match ranked.first() {
+        Some(found) => {
+            let finding = found.finding;
             let (sign, tone) = severity_look(finding.severity, view.theme);
             let severity = finding.severity.word();
-            let others = findings.len() - 1;
+            let age = found.age(view.trends.as_ref());
+            let age = age.map_or(String::new(), |age| format!(" for {}", age_text(age)));
+            let others = ranked.len() - 1;
             let more = if others > 0 { format!(" (+{others} more)") } else { String::new() };
             let about = format!("{} {}", finding.app, finding.subject);
-            let age = app.filter(|app| app.stale());
-            let age = age.map_or(String::new(), |app| lost(app, fleet.now_ns) + ": ");
-            let evidence = &finding.evidence;
-            (format!("{sign}{severity}{more}: {}: {age}{evidence}", about.trim()), tone)
+            let stale = found.app.filter(|app| app.stale());
+            let stale = stale.map_or(String::new(), |app| lost(app, fleet.now_ns) + ": ");
+            let (about, evidence) = (about.trim(), evidence(found));
+            (format!("{sign}{severity}{age}{more}: {about}: {stale}{evidence}"), tone)
         }
         None if fleet.is_empty() => (String::new(), Tone::Dim),
         None => ("no findings".to_owned(), Tone::Good),
@@ -232,7 +243,7 @@ fn keys(view: &ViewState) -> &'static str {
     if view.time_bar.is_some() {
         "? help  q quit  , . step  < > 10 s  ( ) 1 min  n N findings  space pause, play"
     } else {
-        "? help  q quit  1-5 page  Enter details  s sort  / filter  space pause  , . past"
+        "? help  q quit  1-5 page  Enter open  i details  s sort  / filter  , . past"
     }
 }
 
@@ -283,18 +294,34 @@ fn document(view: &ViewState, fleet: &FleetState, width: usize) -> Vec<BodyLine>
     if lines.is_empty() {
         return placeholder(view, fleet);
     }
-    lines
+    if view.tab != PageTab::Overview {
+        return lines;
+    }
+    let graphs = trend_panels::lines(view, width).into_iter().map(BodyLine::plain);
+    let graphs: Vec<BodyLine> = graphs.collect();
+    for line in &mut lines {
+        line.header = line.header.map(|header| header + graphs.len());
+    }
+    graphs.into_iter().chain(lines).collect()
+}
+
+/// The Overview has no lines to spare: its tables are told by the title of their first column.
+fn is_dense(view: &ViewState) -> bool {
+    view.tab == PageTab::Overview
 }
 
 fn append(lines: &mut Vec<BodyLine>, table: &TextTable, view: &ViewState, width: usize) {
-    if !lines.is_empty() {
+    let spaced = !is_dense(view) || view.height >= ROOMY;
+    if spaced && !lines.is_empty() {
         lines.push(BodyLine::plain(Line::default()));
     }
     let theme = view.theme;
-    let title = Span::styled(table.title, theme.style(Tone::Title));
-    let remark =
-        Span::styled(format!("  {}", harmless(&table.remark, &[])), theme.style(Tone::Warn));
-    lines.push(BodyLine::plain(Line::from(vec![title, remark])));
+    if !is_dense(view) || table.rows.is_empty() {
+        let title = Span::styled(table.title, theme.style(Tone::Title));
+        let remark =
+            Span::styled(format!("  {}", harmless(&table.remark, &[])), theme.style(Tone::Warn));
+        lines.push(BodyLine::plain(Line::from(vec![title, remark])));
+    }
     if !table.rows.is_empty() {
         let drawn = table.lines(Some(width), theme, view.sort.get(table.title).copied());
         let header = Some(lines.len());

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jiff::tz::TimeZone;
 
+pub use crate::drill::DrillOrigin;
 use crate::flows::{AppRun, CapturedTraffic, FlowRequest, RunningApp, ShownFlows, ShownTime};
 use crate::tables;
 use crate::timeline::time_bar::{TimeBar, TimeBarKind};
@@ -80,6 +81,8 @@ pub struct ViewState {
     pub mode: InputMode,
     /// Selected row of each page.
     pub selected: BTreeMap<PageTab, Subject>,
+    /// Where Esc leads back to after a finding was followed.
+    pub origin: Option<DrillOrigin>,
     /// Order of each table, by its title.
     pub sort: BTreeMap<&'static str, SortOrder>,
     /// Words that rows must match.
@@ -117,6 +120,7 @@ impl ViewState {
             tab: PageTab::default(),
             mode: InputMode::default(),
             selected: BTreeMap::new(),
+            origin: None,
             sort: BTreeMap::new(),
             filter: String::new(),
             scroll: 0,

@@ -35,9 +35,6 @@ impl DetailPage<'_> {
         if let Some(filter) = &sample.filter {
             self.filter(filter, rates.filter.as_ref());
         }
-        for finding in &interface.findings {
-            self.finding(finding);
-        }
     }
 
     fn bypass(&mut self, bypass: &BypassSample) {

@@ -11,7 +11,8 @@ use pmdscope_telemetry::{ErrorClass, FleetEvent, InterfaceEvaluator, Thresholds}
 
 #[test]
 fn all_pages_as_text_without_escape_codes() {
-    let text = text(&fixture::fleet(), &fixture::view());
+    let view = ViewState { trends: None, ..fixture::view() };
+    let text = text(&fixture::fleet(), &view);
     assert!(!text.contains('\x1b'));
     assert_snapshot!(text);
 }

@@ -18,7 +18,7 @@ use pmdscope_telemetry::sample::{
 use pmdscope_telemetry::{ErrorClass, FleetEvent};
 
 fn draw(width: u16, height: u16, view: &ViewState, fleet: &FleetState) -> Buffer {
-    let view = &ViewState { height, ..view.clone() };
+    let view = &ViewState { width, height, ..view.clone() };
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal.draw(|frame| render(frame, view, fleet)).unwrap();
     terminal.backend().buffer().clone()
@@ -43,6 +43,30 @@ fn every_page_on_every_size() {
             assert_snapshot!(name, text(width, height, &on(tab), &fleet));
         }
     }
+}
+
+#[test]
+fn the_overview_on_a_small_screen_in_ascii_and_without_findings() {
+    let mut view = on(PageTab::Overview);
+    assert_snapshot!("overview_40x12", text(40, 12, &view, &fixture::fleet()));
+    let healthy = fixture::fleet_of(fixture::leaking(), Vec::new());
+    assert_snapshot!("overview_80x24_healthy", text(80, 24, &view, &healthy));
+    view.theme = Theme { mono: true, ascii: true };
+    for (width, height) in [(80, 24), (120, 40), (40, 12)] {
+        let screen = text(width, height, &view, &fixture::fleet());
+        assert!(screen.is_ascii(), "{screen}");
+        assert_snapshot!(format!("overview_{width}x{height}_ascii"), screen);
+    }
+}
+
+#[test]
+fn the_overview_says_what_where_how_fast_and_since_when_at_80_columns() {
+    let screen = text(80, 24, &on(PageTab::Overview), &fixture::fleet());
+    let leak = screen.lines().find(|line| line.contains("leak")).unwrap();
+    for part in ["✖", "reflector", "app_fwd.c:18", "412/s", "18s"] {
+        assert!(leak.contains(part), "{part}: {leak}");
+    }
+    assert!(screen.contains("-2m") && screen.contains("20M") && screen.contains("500"), "{screen}");
 }
 
 #[test]
@@ -81,7 +105,7 @@ fn details_of_every_kind_of_row() {
         let mut view = on(tab);
         update(&mut view, Action::Move(SelectionMotion::Top), &fleet);
         for (index, _) in view.tables(&fleet).iter().flat_map(|table| &table.rows).enumerate() {
-            update(&mut view, Action::Open, &fleet);
+            update(&mut view, Action::Details, &fleet);
             let name = format!("detail_{tab:?}_{index}").to_lowercase();
             assert_snapshot!(name, text(100, 44, &view, &fleet));
             update(&mut view, Action::Back, &fleet);

@@ -1,51 +1,67 @@
-//! Overview: apps and their findings.
+//! Overview: the apps.
 
 use pmdscope_render::cells::{alarm, app_cell, bad_rate, rate, share};
 use pmdscope_render::number::{UNKNOWN, known, micros, nanos, seconds};
-use pmdscope_render::{Cell, Column, Subject, TextTable, Theme, Tone};
+use pmdscope_render::{Cell, Column, Graph, Subject, TextTable, Theme, Tone};
 use pmdscope_telemetry::finding::{Finding, Lint, Severity};
 use pmdscope_telemetry::model::{Model, PortRates};
 
+use crate::timeline::SECOND;
+use crate::timeline::trends::{AppPoint, ColumnValue, TrendPoint, Trends};
 use crate::view::ViewState;
 use pmdscope_telemetry::{AppState, AppStatus, FleetState};
 
 /// Pools fuller than this are marked; the findings judge more finely.
 const POOL_NEARLY_USED: f64 = 0.9;
 
+/// Columns of a curve, and the time that it shows, nanoseconds.
+const CURVE: (usize, u64) = (12, 60 * SECOND);
+
+/// Titles of the curves, which a report has not.
+const CURVES: [&str; 2] = ["RX, 1m", "Pool, 1m"];
+
 /// One row per app.
-pub(super) fn apps(fleet: &FleetState) -> TextTable {
+pub(super) fn apps(fleet: &FleetState, view: &ViewState) -> TextTable {
     let columns = vec![
         Column::text("App"),
-        Column::number("PID").drop_at(6),
-        Column::text("DPDK").drop_at(8),
-        Column::number("Lvl").drop_at(4),
-        Column::number("Ports"),
+        Column::number("PID").drop_at(7),
+        Column::text("DPDK").drop_at(9),
+        Column::number("Lvl").drop_at(5),
+        Column::number("Ports").drop_at(6),
         Column::number("RX pps"),
-        Column::number("TX pps"),
-        Column::number("RX bit/s").drop_at(7),
-        Column::number("TX bit/s").drop_at(7),
+        Column::text(CURVES[0]).flex(8).drop_at(1),
+        Column::number("TX pps").drop_at(4),
+        Column::number("RX bit/s").drop_at(8),
+        Column::number("TX bit/s").drop_at(8),
         Column::number("Miss/s"),
-        Column::number("Pool").drop_at(2),
-        Column::number("Gap").drop_at(5),
-        Column::number("Scrape").drop_at(9),
-        Column::text("State").flex(16),
+        Column::number("Pool"),
+        Column::text(CURVES[1]).flex(8).drop_at(2),
+        Column::number("Gap"),
+        Column::number("Scrape").drop_at(10),
+        Column::text("State").flex(13),
     ];
     let mut table = TextTable::new("Apps", columns);
     for app in &fleet.apps {
         let subject = Subject::App { app: app.name.clone() };
-        table.push(subject, app.stale(), app_cells(app, fleet.now_ns));
+        table.push(subject, app.stale(), app_cells(app, fleet.now_ns, view.trends.as_ref()));
+    }
+    if view.trends.is_none() {
+        for title in CURVES {
+            table.hide_column(title);
+        }
     }
     table
 }
 
-fn app_cells(app: &AppState, now_ns: u64) -> Vec<Cell> {
+fn app_cells(app: &AppState, now_ns: u64, trends: Option<&Trends>) -> Vec<Cell> {
     let state = state(app, now_ns);
     let Some(model) = &app.model else {
         let mut cells = vec![app_cell(app)];
-        cells.resize_with(13, || Cell::text(UNKNOWN));
+        cells.resize_with(15, || Cell::text(UNKNOWN));
         cells.push(state);
         return cells;
     };
+    let drains = model.pools.iter().any(|pool| pool.exhausted_in_s.is_some());
     let sample = &model.sample;
     let version = sample.app.dpdk_version.trim_start_matches("DPDK ").to_owned();
     // The library of an app at "1+" is too old to tell level 1 from level 2.
@@ -57,15 +73,56 @@ fn app_cells(app: &AppState, now_ns: u64) -> Vec<Cell> {
         Cell::number(Some(f64::from(sample.level())), format!("{}{more}", sample.level())),
         ports_started(app, model),
         rate(sum(model, |rates| rates.rx_pps)),
+        curve(app, trends, |point| point.rx_pps, CurveScale::FromZero),
         rate(sum(model, |rates| rates.tx_pps)),
         rate(sum(model, |rates| rates.rx_bps)),
         rate(sum(model, |rates| rates.tx_bps)),
         bad_rate(sum(model, |rates| rates.rx_missed_ps)),
         fullest_pool(model),
+        curve(
+            app,
+            trends,
+            |point| point.pool_used,
+            if drains { CurveScale::Own } else { CurveScale::Share },
+        ),
         longest_gap(model),
         Cell::number(Some(sample.duration_ns as f64), nanos(sample.duration_ns)),
         state,
     ]
+}
+
+/// The ends of a curve.
+#[derive(Clone, Copy)]
+enum CurveScale {
+    /// From 0 to the highest value.
+    FromZero,
+    /// From 0 to 1.
+    Share,
+    /// From the lowest to the highest value: a pool that drains slowly would look flat.
+    Own,
+}
+
+/// A value of the app over the last minute.
+fn curve(
+    app: &AppState,
+    trends: Option<&Trends>,
+    of: impl Fn(&AppPoint) -> Option<f64>,
+    scale: CurveScale,
+) -> Cell {
+    let (columns, length_ns) = CURVE;
+    let value = |point: &TrendPoint| of(point.app(&app.name)?);
+    let values = trends
+        .map(|trends| trends.columns(length_ns, columns, ColumnValue::Mean, value))
+        .unwrap_or_default();
+    let known = || values.iter().flatten().copied();
+    let highest = known().reduce(f64::max).unwrap_or(1.0);
+    let lowest = known().reduce(f64::min).filter(|lowest| *lowest < highest);
+    let (bottom, top) = match scale {
+        CurveScale::FromZero => (0.0, highest),
+        CurveScale::Share => (0.0, 1.0),
+        CurveScale::Own => (lowest.unwrap_or(0.0), highest),
+    };
+    Cell::graph(Graph::Spark { values, bottom, top })
 }
 
 /// The sum over all ports whose value is known; unknown when none is.
@@ -129,39 +186,6 @@ fn live_state(app: &AppState) -> Cell {
     } else {
         Cell::text("live").tone(Tone::Good)
     }
-}
-
-/// One row per finding, worst first.
-pub(super) fn findings(fleet: &FleetState, view: &ViewState) -> TextTable {
-    let columns = vec![
-        Column::text("Severity"),
-        Column::text("App").drop_at(1),
-        Column::text("What").drop_at(3),
-        Column::text("About").drop_at(2),
-        Column::text("Evidence").flex(20),
-    ];
-    let mut table = TextTable::new("Findings", columns);
-    for (app, finding) in fleet.findings() {
-        let (sign, tone) = severity_look(finding.severity, view.theme);
-        let subject = Subject::Finding {
-            app: finding.app.clone(),
-            lint: finding.lint,
-            about: finding.subject.clone(),
-        };
-        let cells = vec![
-            Cell::text(format!("{sign}{}", finding.severity.word())).tone(tone),
-            app.map_or_else(|| Cell::text(""), app_cell),
-            Cell::text(finding.lint.name()),
-            Cell::text(finding.subject.to_string()),
-            Cell::text(&finding.evidence).tone(tone),
-        ];
-        table.push(subject, app.is_some_and(AppState::stale), cells);
-    }
-    let known = fleet.apps.iter().any(|app| app.model.is_some());
-    if table.rows.is_empty() && (known || !fleet.interfaces.interfaces.is_empty()) {
-        table.notes.push("none".to_owned());
-    }
-    table
 }
 
 /// Sign and tone of a severity.

@@ -1,7 +1,9 @@
 //! The tables of each page, built from the models. They are drawn elsewhere.
 
 pub(crate) mod apps;
+pub(crate) mod findings;
 pub(crate) mod flows;
+mod hottest;
 pub(crate) mod interfaces;
 pub(crate) mod lcores;
 mod leaks;
@@ -53,12 +55,13 @@ pub fn of(tab: PageTab, fleet: &FleetState, view: &ViewState) -> Vec<TextTable> 
     tables
 }
 
-/// Apps and findings; on a tall screen also what they are about.
+/// Findings and apps; on a tall screen also the queues, pools and lcores that are used most.
 fn overview(fleet: &FleetState, view: &ViewState) -> Vec<TextTable> {
-    let mut tables = vec![apps::apps(fleet), apps::findings(fleet, view)];
+    let mut tables = vec![findings::findings(fleet, view), apps::apps(fleet, view)];
     if view.height >= TALL {
-        tables.push(ports::ports(fleet, view));
-        tables.push(pools::pools(fleet));
+        tables.push(hottest::queues(fleet, view));
+        tables.push(hottest::pools(fleet));
+        tables.push(hottest::lcores(fleet));
     }
     tables
 }

@@ -81,7 +81,7 @@ fn pool_cells(app: &AppState, pool: &PoolSample, trend: &PoolTrend) -> Vec<Cell>
     ]
 }
 
-fn growth(trend: &PoolTrend) -> Cell {
+pub(super) fn growth(trend: &PoolTrend) -> Cell {
     let cell = Cell::number(trend.slope_ps, known(trend.slope_ps, signed));
     if trend.exhausted_in_s.is_some() { cell.tone(Tone::Warn) } else { cell }
 }
@@ -96,9 +96,17 @@ fn split(pool: &PoolSample) -> Cell {
     }
 }
 
-fn spark(pool: &PoolSample, trend: &PoolTrend) -> Cell {
-    match trend.history.as_slice() {
-        [] => rate(None),
-        history => Cell::graph(Graph::counts(history, pool.size)),
+/// From 0 to the size, or while it drains on a scale of its own: else a large pool would look flat
+/// until it is empty.
+pub(super) fn spark(pool: &PoolSample, trend: &PoolTrend) -> Cell {
+    let history = trend.history.as_slice();
+    let ends = history.iter().min().zip(history.iter().max());
+    match ends {
+        None => rate(None),
+        Some((&bottom, &top)) if trend.exhausted_in_s.is_some() && bottom < top => {
+            let values = history.iter().map(|&value| Some(value as f64)).collect();
+            Cell::graph(Graph::Spark { values, bottom: bottom as f64, top: top as f64 })
+        }
+        Some(_) => Cell::graph(Graph::counts(history, pool.size)),
     }
 }

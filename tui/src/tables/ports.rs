@@ -161,12 +161,12 @@ fn refused(queue: &QueueSample, rates: &QueueRates) -> Cell {
 }
 
 /// A high-water mark; marked when it reached three quarters of the ring.
-fn high(value: Option<u64>, size: Option<u64>) -> Cell {
+pub(super) fn high(value: Option<u64>, size: Option<u64>) -> Cell {
     let near = value.zip(size).is_some_and(|(v, size)| size > 0 && v >= size - size / 4);
     alarm(number_or(value, UNSUPPORTED), near, Tone::Warn)
 }
 
-fn filled(used: Option<u64>, size: Option<u64>) -> Cell {
+pub(super) fn filled(used: Option<u64>, size: Option<u64>) -> Cell {
     match (used, size) {
         (Some(used), Some(size)) => Cell::graph(Graph::Bar { used, cached: 0, size }),
         _ => Cell::text(UNSUPPORTED).tone(Tone::Dim),

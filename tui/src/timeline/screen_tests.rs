@@ -40,7 +40,8 @@ fn live() -> LiveTimeline {
 }
 
 fn screen(width: u16, height: u16, view: &ViewState, live: &LiveTimeline) -> String {
-    text(width, height, &ViewState { time_bar: live.time_bar(), ..view.clone() }, live.fleet())
+    let (time_bar, trends) = (live.time_bar(), Some(live.trends()));
+    text(width, height, &ViewState { time_bar, trends, ..view.clone() }, live.fleet())
 }
 
 #[test]

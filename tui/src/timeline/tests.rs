@@ -296,6 +296,24 @@ fn a_replay_finds_what_began() {
 }
 
 #[test]
+fn a_replay_knows_the_time_before_and_since_when() {
+    let (mut replay, inbox) = replayed(60);
+    replay.hold();
+    until(&mut replay, &inbox, |r| {
+        motion(r) == PlaybackState::Held && r.time_bar().unwrap().remark.is_none()
+    });
+    replay.seek(SeekTarget::At(START + 40 * SECOND));
+    until(&mut replay, &inbox, |r| second(r) == 40);
+    let trends = replay.trends();
+    assert_eq!(trends.points.len(), 41, "up to the shown moment");
+    let age = trends.age(&fixture::leaking_findings()[0]).unwrap();
+    assert!((age.seconds - 33.0).abs() < 0.1 && !age.at_least, "{age:?}");
+    replay.seek(SeekTarget::At(START + 3 * SECOND));
+    until(&mut replay, &inbox, |r| second(r) == 3);
+    assert_eq!(replay.trends().age(&fixture::leaking_findings()[0]), None);
+}
+
+#[test]
 fn the_threads_of_a_replay_end_with_the_display() {
     let (replay, inbox) = replayed(60);
     drop(inbox);
@@ -353,10 +371,12 @@ proptest! {
         steps in prop::collection::vec((updates(), actions()), 1..80),
         width in 1_u16..140,
         height in 1_u16..50,
+        ascii in any::<bool>(),
         bytes in 1_usize..200_000,
     ) {
         let mut live = LiveTimeline::new(HistoryLimits { bytes, ..HistoryLimits::default() });
-        let mut view = ViewState { height, ..fixture::view() };
+        let theme = pmdscope_render::Theme { mono: ascii, ascii };
+        let mut view = ViewState { theme, width, height, ..fixture::view() };
         let mut present = FleetState { now_ns: START, ..FleetState::default() };
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         for ((later_ns, what, trouble), action) in steps {
@@ -367,6 +387,7 @@ proptest! {
             perform(&mut view, action, &mut live);
             live.tick(present.now_ns, present.now_ns);
             view.time_bar = live.time_bar();
+            view.trends = Some(live.trends());
             if let Some(time_bar) = &view.time_bar {
                 let TimeSpan { oldest, newest } = time_bar.span;
                 prop_assert!((oldest..=newest).contains(&live.fleet().now_ns));

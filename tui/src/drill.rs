@@ -1,0 +1,216 @@
+//! From a finding to the row that it is about, and back.
+
+use pmdscope_render::Subject;
+use pmdscope_telemetry::FleetState;
+use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint, balance};
+use pmdscope_telemetry::model::{Model, QueueRates};
+use pmdscope_telemetry::sample::QueueDirection;
+
+use crate::ranking::{port_of, site_of};
+use crate::tables;
+use crate::view::{PageTab, ViewState};
+
+/// Where somebody was before following a finding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DrillOrigin {
+    tab: PageTab,
+    selected: Option<Subject>,
+    filter: String,
+}
+
+impl DrillOrigin {
+    /// Shows that page again, as it was.
+    pub(crate) fn restore(self, view: &mut ViewState) {
+        view.tab = self.tab;
+        view.filter = self.filter;
+        match self.selected {
+            Some(selected) => view.selected.insert(self.tab, selected),
+            None => view.selected.remove(&self.tab),
+        };
+    }
+}
+
+/// Goes to the row that the selected finding is about; `false` if there is none.
+pub(crate) fn follow(view: &mut ViewState, fleet: &FleetState) -> bool {
+    let Some(Subject::Finding { app, lint, about }) = view.selected() else { return false };
+    let mut findings = fleet.findings().into_iter().map(|(_, finding)| finding);
+    let found =
+        findings.find(|found| (&found.app, found.lint, &found.subject) == (app, *lint, about));
+    let Some(finding) = found else { return false };
+    let targets = targets(finding, view, fleet).into_iter();
+    let mut targets = targets.filter_map(|target| Some((page(&target)?, target)));
+    let shown = |(tab, target): &(PageTab, Subject)| {
+        let tables = tables::of(*tab, fleet, view);
+        tables.iter().any(|table| table.rows.iter().any(|row| row.subject == *target))
+    };
+    let Some((tab, target)) = targets.find(shown) else { return false };
+    view.origin = Some(DrillOrigin {
+        tab: view.tab,
+        selected: view.selected().cloned(),
+        // It may hide the row.
+        filter: std::mem::take(&mut view.filter),
+    });
+    view.tab = tab;
+    view.selected.insert(tab, target);
+    true
+}
+
+/// The rows that a finding is about, the best first.
+pub(crate) fn targets(finding: &Finding, view: &ViewState, fleet: &FleetState) -> Vec<Subject> {
+    let app = finding.app.clone();
+    let model = fleet.find(&app).and_then(|app| app.model.as_deref());
+    match (&finding.subject, model) {
+        (FindingSubject::Interface(interface), _) => {
+            vec![Subject::Interface { interface: interface.clone(), queue: None }]
+        }
+        (FindingSubject::Lcore(lcore), _) => vec![Subject::Lcore { app, lcore: *lcore }],
+        (FindingSubject::Pool(pool), _) => vec![Subject::Pool { app, pool: pool.clone() }],
+        (FindingSubject::Site { pool, .. }, model) => {
+            let site = model.and_then(|model| site_of(model, finding));
+            let site = site.map(|(site, _)| Subject::Site {
+                app: app.clone(),
+                pool: pool.clone(),
+                id: site.id,
+                kind: site.kind,
+                site: site.site.clone(),
+            });
+            site.into_iter().chain([Subject::Pool { app, pool: pool.clone() }]).collect()
+        }
+        (FindingSubject::Port(_), Some(model)) => {
+            let Some((port, _)) = port_of(model, finding) else { return Vec::new() };
+            let queue = queue_of(model, finding.lint, port, view);
+            let queue = queue.map(|(queue, direction)| Subject::Queue {
+                app: app.clone(),
+                port,
+                queue,
+                direction,
+            });
+            queue.into_iter().chain([Subject::Port { app, port }]).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The queue that is to blame, where one is.
+fn queue_of(
+    model: &Model,
+    lint: Lint,
+    port: u16,
+    view: &ViewState,
+) -> Option<(u16, QueueDirection)> {
+    let most = |of: fn(&QueueRates) -> Option<f64>| {
+        let queues = model.queues.iter().filter(|queue| queue.port == port);
+        let rates = queues.filter_map(|queue| Some((queue, of(queue).filter(|rate| *rate > 0.0)?)));
+        let (queue, _) = rates.max_by(|(_, a), (_, b)| a.total_cmp(b))?;
+        Some((queue.queue, queue.direction))
+    };
+    match lint {
+        Lint::QueueImbalance => {
+            let hot = balance::hottest(model, &view.thresholds);
+            let hot = hot.iter().find(|hot| hot.port == port)?;
+            Some((hot.queue, QueueDirection::Rx))
+        }
+        Lint::RxMissed => most(|queue| queue.missed_ps),
+        Lint::TxRefused | Lint::TxStuck => most(|queue| queue.refused_ps),
+        _ => None,
+    }
+}
+
+/// The page that has such rows.
+fn page(subject: &Subject) -> Option<PageTab> {
+    match subject {
+        Subject::Port { .. } | Subject::Queue { .. } | Subject::Interface { .. } => {
+            Some(PageTab::Ports)
+        }
+        Subject::Pool { .. } | Subject::Site { .. } => Some(PageTab::Pools),
+        Subject::Lcore { .. } => Some(PageTab::Lcores),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::action::{Action, update};
+    use crate::fixture;
+    use crate::view::InputMode;
+
+    fn selected(finding: usize) -> (ViewState, FleetState) {
+        let (mut view, fleet) = (fixture::view(), fixture::fleet());
+        let row = tables::findings::subject(&fixture::leaking_findings()[finding]);
+        update(&mut view, Action::Select(row), &fleet);
+        (view, fleet)
+    }
+
+    fn title(view: &ViewState) -> String {
+        view.selected().map(Subject::title).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_finding_leads_to_its_row_and_esc_back() {
+        for (finding, tab, row) in [
+            (0, PageTab::Ports, "port reflector:0"),
+            (1, PageTab::Pools, "leak at app_fwd.c:18 of reflector"),
+            (2, PageTab::Pools, "pool reflector_rx of reflector"),
+        ] {
+            let (mut view, fleet) = selected(finding);
+            view.filter = "reflector".to_owned();
+            let before = view.clone();
+            update(&mut view, Action::Open, &fleet);
+            assert_eq!((view.tab, title(&view).as_str(), view.filter.as_str()), (tab, row, ""));
+            update(&mut view, Action::Open, &fleet);
+            assert!(matches!(view.mode, InputMode::Detail(_)));
+            update(&mut view, Action::Back, &fleet);
+            update(&mut view, Action::Back, &fleet);
+            assert_eq!(
+                (view.tab, title(&view), &view.filter),
+                (before.tab, title(&before), &before.filter)
+            );
+            assert_eq!(view.mode, InputMode::Browse);
+        }
+    }
+
+    #[test]
+    fn another_page_forgets_the_way_back() {
+        let (mut view, fleet) = selected(1);
+        update(&mut view, Action::Open, &fleet);
+        update(&mut view, Action::Go(PageTab::Lcores), &fleet);
+        update(&mut view, Action::Back, &fleet);
+        assert_eq!(view.tab, PageTab::Lcores);
+    }
+
+    #[test]
+    fn the_queue_that_misses_or_refuses_is_found() {
+        let mut model = fixture::leaking();
+        model.queues[1].missed_ps = Some(7.0);
+        model.queues[3].refused_ps = Some(3.0);
+        let view = fixture::view();
+        let queue = |lint| queue_of(&model, lint, 0, &view);
+        assert_eq!(queue(Lint::RxMissed), Some((1, QueueDirection::Rx)));
+        assert_eq!(queue(Lint::TxRefused), Some((1, QueueDirection::Tx)));
+        assert_eq!(queue(Lint::LinkDown), None);
+    }
+
+    #[test]
+    fn a_finding_about_an_app_shows_its_details() {
+        let (mut view, mut fleet) = selected(1);
+        let finding = Finding {
+            lint: Lint::AppMissing,
+            subject: FindingSubject::App,
+            ..fixture::leaking_findings().remove(0)
+        };
+        fleet.apply(fixture::sampled(fixture::leaking(), vec![finding.clone()]));
+        update(&mut view, Action::Select(tables::findings::subject(&finding)), &fleet);
+        update(&mut view, Action::Open, &fleet);
+        assert_eq!(view.tab, PageTab::Overview);
+        assert!(matches!(view.mode, InputMode::Detail(Subject::Finding { .. })));
+    }
+
+    #[test]
+    fn details_of_a_finding_are_one_key_away() {
+        let (mut view, fleet) = selected(1);
+        update(&mut view, Action::Details, &fleet);
+        assert!(matches!(view.mode, InputMode::Detail(Subject::Finding { .. })));
+        assert_eq!(view.tab, PageTab::Overview);
+    }
+}

@@ -1,0 +1,194 @@
+//! The graphs of the Overview: packets received, sent and missed by all apps, side by side.
+
+use pmdscope_render::number::{known, si};
+use pmdscope_render::{AreaGraph, Tone, axis_top};
+use ratatui::text::{Line, Span};
+
+use crate::style::ThemeStyle;
+use crate::tables::apps::severity_look;
+use crate::timeline::SECOND;
+use crate::timeline::trends::{AppPoint, ColumnValue, TrendPoint, Trends};
+use crate::view::ViewState;
+
+/// A screen with fewer lines has none.
+const HEIGHT_MIN: u16 = 18;
+
+/// Columns between two graphs.
+const GUTTER: usize = 2;
+
+/// Columns of a graph with its axis at least.
+const WIDTH_MIN: usize = 22;
+
+/// Columns of the numbers of an axis, and of the line behind them.
+const AXIS: usize = 5;
+
+/// What a graph shows.
+struct Panel {
+    title: &'static str,
+    value: fn(&AppPoint) -> Option<f64>,
+    joined: ColumnValue,
+    tone: Tone,
+}
+
+/// The first is the last that is dropped where there is no room.
+const PANELS: [Panel; 3] = [
+    Panel { title: "rx pps", value: |app| app.rx_pps, joined: ColumnValue::Mean, tone: Tone::Good },
+    Panel {
+        title: "missed/s",
+        value: |app| app.missed_ps,
+        joined: ColumnValue::Highest,
+        tone: Tone::Bad,
+    },
+    Panel { title: "tx pps", value: |app| app.tx_pps, joined: ColumnValue::Mean, tone: Tone::Good },
+];
+
+/// The order of the graphs on the screen.
+const SHOWN: [usize; 3] = [0, 2, 1];
+
+/// The lines of all graphs: none on a small screen.
+pub(crate) fn lines(view: &ViewState, width: usize) -> Vec<Line<'static>> {
+    let Some(trends) = view.trends.as_ref().filter(|_| view.height >= HEIGHT_MIN) else {
+        return Vec::new();
+    };
+    let count = ((width + GUTTER) / (WIDTH_MIN + GUTTER)).min(PANELS.len());
+    let shown: Vec<&Panel> =
+        SHOWN.iter().filter(|&&panel| panel < count).map(|&panel| &PANELS[panel]).collect();
+    if shown.is_empty() {
+        return Vec::new();
+    }
+    let each = (width + GUTTER) / shown.len() - GUTTER;
+    let height = usize::from(view.height.saturating_sub(12) / 4).clamp(2, 9);
+    let mut lines = vec![Line::default(); height + 2];
+    for (index, panel) in shown.into_iter().enumerate() {
+        for (line, spans) in lines.iter_mut().zip(panel.lines(trends, view, each, height)) {
+            if index > 0 {
+                line.push_span(Span::raw(" ".repeat(GUTTER)));
+            }
+            line.spans.extend(spans);
+        }
+    }
+    lines
+}
+
+impl Panel {
+    /// Title, graph and time axis, each `width` columns wide.
+    fn lines(
+        &self,
+        trends: &Trends,
+        view: &ViewState,
+        width: usize,
+        height: usize,
+    ) -> Vec<Vec<Span<'static>>> {
+        let theme = view.theme;
+        let inner = width - AXIS - 1;
+        let sum = |point: &TrendPoint| point.sum(self.value);
+        let length_ns = trends.length_ns();
+        let columns = AreaGraph::columns(inner, theme);
+        let values = trends.columns(length_ns, columns, self.joined, sum);
+        let top = axis_top(values.iter().flatten().copied().fold(0.0, f64::max));
+        let lost = values.iter().flatten().any(|value| *value > 0.0);
+        let tone = if self.tone == Tone::Bad && !lost { Tone::Dim } else { self.tone };
+        let graph = AreaGraph { values, top }.lines(height, theme);
+        let mut lines = vec![self.title(trends, view, width)];
+        for (row, text) in graph.into_iter().enumerate() {
+            let label = match row {
+                0 => round(top),
+                row if row + 1 == height => "0".to_owned(),
+                _ => String::new(),
+            };
+            lines.push(vec![
+                Span::styled(format!("{label:>AXIS$}{}", theme.axis()), theme.style(Tone::Dim)),
+                Span::styled(text, theme.style(tone)),
+            ]);
+        }
+        lines.push(time_axis(trends, view, inner, length_ns));
+        lines
+    }
+
+    /// What is shown, its newest value, and how old that is where no app answers.
+    fn title(&self, trends: &Trends, view: &ViewState, width: usize) -> Vec<Span<'static>> {
+        let newest = trends.points.last().and_then(|point| point.sum(self.value));
+        let value = format!(" {}", known(newest, si));
+        let tone = match newest {
+            None => Tone::Dim,
+            Some(value) if self.tone == Tone::Bad && value > 0.0 => Tone::Bad,
+            Some(_) => Tone::Plain,
+        };
+        let room = width - self.title.len();
+        vec![
+            Span::styled(self.title, view.theme.style(Tone::Title)),
+            Span::styled(format!("{value:<room$.room$}"), view.theme.style(tone)),
+        ]
+    }
+}
+
+/// The span of time, and signs below the moments in which findings began.
+fn time_axis(
+    trends: &Trends,
+    view: &ViewState,
+    inner: usize,
+    length_ns: u64,
+) -> Vec<Span<'static>> {
+    let theme = view.theme;
+    let begin = format!("-{}m", length_ns / (60 * SECOND));
+    let room = inner.saturating_sub(begin.len());
+    let mut cells: Vec<(char, Tone)> =
+        format!("{begin}{:>room$}", "now").chars().map(|letter| (letter, Tone::Dim)).collect();
+    let mut marks = trends.marked(length_ns, inner);
+    marks.sort_by_key(|(_, mark)| mark.severity);
+    for (column, mark) in marks {
+        let (sign, tone) = severity_look(mark.severity, theme);
+        if let Some(cell) = cells.get_mut(column) {
+            *cell = (sign.chars().next().unwrap_or('!'), tone);
+        }
+    }
+    let margin = Span::raw(" ".repeat(AXIS + 1));
+    let cells = cells.chunk_by(|a, b| a.1 == b.1).map(|run| {
+        let text: String = run.iter().map(|(letter, _)| letter).collect();
+        Span::styled(text, theme.style(run[0].1))
+    });
+    std::iter::once(margin).chain(cells).collect()
+}
+
+/// The end of an axis: `20M`, `500`.
+fn round(top: f64) -> String {
+    let text = si(top);
+    let digits = text.trim_end_matches(char::is_alphabetic);
+    let unit = &text[digits.len()..];
+    let digits = if digits.contains('.') {
+        digits.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        digits
+    };
+    format!("{digits}{unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use pmdscope_render::Theme;
+
+    #[test]
+    fn axes_end_at_short_numbers() {
+        let cases =
+            [(1.0, "1"), (10.0, "10"), (500.0, "500"), (2_000.0, "2k"), (5e4, "50k"), (2e7, "20M")];
+        for (top, text) in cases {
+            assert_eq!(round(top), text);
+        }
+    }
+
+    #[test]
+    fn lines_are_as_wide_as_the_screen_at_most() {
+        for theme in [Theme::default(), Theme { mono: true, ascii: true }] {
+            for width in 0..260 {
+                for height in [10, 18, 24, 60, 200] {
+                    let view = ViewState { theme, height, ..fixture::view() };
+                    for line in lines(&view, width) {
+                        assert!(line.width() <= width, "{width}x{height}: {line}");
+                    }
+                }
+            }
+        }
+    }
+}
