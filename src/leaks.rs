@@ -243,7 +243,7 @@ fn silent(args: &Args, app: &DiscoveredApp) -> Result<ExitCode> {
 fn unanswering(error: &anyhow::Error) -> Option<DiscoveredApp> {
     match error.downcast_ref() {
         Some(FindError::NoTelemetry(app) | FindError::Unreachable(app, _)) => {
-            scan::is_readable(app).then(|| app.clone())
+            scan::is_readable(app).then(|| (**app).clone())
         }
         _ => None,
     }

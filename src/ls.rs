@@ -350,8 +350,8 @@ mod tests {
     #[test]
     fn apps_in_containers_are_listed_with_them() {
         let mut contained = entry(&app("rte@4f1c4f1c4f1c", Reachability::Live));
-        let container = Container { id: "4f1c".repeat(16), pod: Some("0f1b6c52".to_owned()) };
-        contained.container = Some(container);
+        contained.container =
+            Some(Container { id: "4f1c".repeat(16), pod: Some("0f1b6c52".to_owned()) });
         let json = serde_json::to_value(&contained).unwrap();
         assert_eq!(json["container"]["id"], "4f1c".repeat(16));
         assert_eq!(json["container"]["pod"], "0f1b6c52");

@@ -94,7 +94,15 @@ pub(crate) fn context<'a>(
 fn app(name: &str, state: Reachability) -> DiscoveredApp {
     let dir = PathBuf::from("/run/dpdk").join(name);
     let socket = dir.join("dpdk_telemetry.v2");
-    DiscoveredApp { name: name.to_owned(), dir, socket, pid: Some(9), dpdk_version: None, state }
+    DiscoveredApp {
+        name: name.to_owned(),
+        dir,
+        socket,
+        pid: Some(9),
+        dpdk_version: None,
+        container: None,
+        state,
+    }
 }
 
 /// Only what every sample has.

@@ -202,7 +202,7 @@ impl<'a> Resolver<'a> {
         match self.source.choose(name, &self.apps) {
             Ok(app) => Ok(app),
             // Without telemetry there are no port names, but the packets may still be had.
-            Err(FindError::NoTelemetry(app)) if convention(&app).exists() => Ok(app),
+            Err(FindError::NoTelemetry(app)) if convention(&app).exists() => Ok(*app),
             Err(error) => Err(error.into()),
         }
     }

@@ -288,8 +288,8 @@ impl DiscoveredApp {
     fn live(self) -> Result<Self, FindError> {
         match self.state {
             Reachability::Live => Ok(self),
-            Reachability::NoTelemetry => Err(FindError::NoTelemetry(self)),
-            Reachability::Unreachable(reason) => Err(FindError::Unreachable(self, reason)),
+            Reachability::NoTelemetry => Err(FindError::NoTelemetry(self.into())),
+            Reachability::Unreachable(reason) => Err(FindError::Unreachable(self.into(), reason)),
             Reachability::Stale => {
                 let (running, unreadable) = (Vec::new(), Vec::new());
                 Err(FindError::Unknown { name: self.name, running, unreadable })

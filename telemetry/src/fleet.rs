@@ -122,9 +122,8 @@ impl FleetSettings {
         let is_known =
             |app: &DiscoveredApp| connected.iter().any(|known| known.socket == app.socket);
         match discover::choose(Some(name), running, &self.discover) {
-            Ok(app) | Err(FindError::NoTelemetry(app) | FindError::Unreachable(app, _)) => {
-                Ok(vec![app])
-            }
+            Ok(app) => Ok(vec![app]),
+            Err(FindError::NoTelemetry(app) | FindError::Unreachable(app, _)) => Ok(vec![*app]),
             Err(FindError::Several(apps))
                 if apps.iter().filter(|app| is_known(app)).count() == 1 =>
             {

@@ -19,7 +19,7 @@ pub fn skip_without_testpmd(test: &str, hugepages: u32) -> bool {
     }
     let few = free_hugepages() < hugepages;
     if few {
-        skip(test, &format!("it needs {hugepages} free 2 MiB hugepages"));
+        skip(test, format!("it needs {hugepages} free 2 MiB hugepages"));
     }
     few
 }

@@ -127,7 +127,7 @@ fn rings(scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// No driver of DPDK keeps its queues there, but others may: the app puts one in place of that of net_null.
+/// No driver of DPDK keeps its queues there, but others may: the app puts one in place of that of `net_null`.
 fn malloc(scratch: &Scratch) -> Result<()> {
     const HELD: u64 = 200;
     let (app, mut process) = start(scratch, &["queue"])?;

@@ -40,10 +40,10 @@ pub enum FindError {
     Several(Vec<DiscoveredApp>),
     /// The app runs without a telemetry socket.
     #[error("{} runs without telemetry; start it without --no-telemetry", harmless(&.0.name, &[]))]
-    NoTelemetry(DiscoveredApp),
+    NoTelemetry(Box<DiscoveredApp>),
     /// The app cannot be asked.
     #[error("cannot ask {}: {}", harmless(&.0.name, &[]), .0.with_activity(.1.advice().into()))]
-    Unreachable(DiscoveredApp, UnreachableReason),
+    Unreachable(Box<DiscoveredApp>, UnreachableReason),
 }
 
 fn paths(roots: &[PathBuf], leaf: &str) -> String {

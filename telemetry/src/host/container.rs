@@ -24,6 +24,7 @@ static POD: LazyLock<Option<Regex>> = LazyLock::new(|| {
 
 /// A container, as its engine knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Container {
     /// Its id, 64 hexadecimal digits.
     pub id: String,
