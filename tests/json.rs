@@ -15,7 +15,7 @@ struct Idle(TempDir);
 impl Idle {
     fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
-        let config = format!("[discovery]\nroots = [{:?}]\n", root.path());
+        let config = format!("[discovery]\nroots = [\"{}\"]\n", root.path().display());
         fs::write(root.path().join("config.toml"), config).unwrap();
         Self(root)
     }
@@ -34,7 +34,8 @@ impl Idle {
     fn document(&self, words: &str) -> Value {
         let arguments = words.split(' ').collect::<Vec<_>>();
         let documents = schema::documents(&arguments, &self.printed(words)).unwrap();
-        let [document] = &documents[..] else { panic!("{words}: {documents:?}") };
+        assert_eq!(documents.len(), 1, "{words}: {documents:?}");
+        let document = &documents[0];
         document.clone()
     }
 }
