@@ -15,7 +15,8 @@ struct Idle(TempDir);
 impl Idle {
     fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
-        let config = format!("[discovery]\nroots = [\"{}\"]\n", root.path().display());
+        let config =
+            format!("[discovery]\nroots = [\"{}\"]\ncontainers = false\n", root.path().display());
         fs::write(root.path().join("config.toml"), config).unwrap();
         Self(root)
     }

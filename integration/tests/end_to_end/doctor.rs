@@ -94,7 +94,7 @@ fn stock(scratch: &Scratch) -> Result<()> {
 fn elsewhere(scratch: &Scratch, more: &str) -> Result<String> {
     let file = scratch.path("pmdscope.toml");
     let roots = scratch.path("nowhere").display().to_string();
-    fs::write(&file, format!("[discovery]\nroots = [{roots:?}]\n{more}"))?;
+    fs::write(&file, format!("[discovery]\nroots = [{roots:?}]\ncontainers = false\n{more}"))?;
     Ok(file.display().to_string())
 }
 

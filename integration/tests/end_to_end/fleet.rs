@@ -123,7 +123,9 @@ impl Node {
 
 fn configuration(scratch: &Scratch) -> Result<PathBuf> {
     let path = scratch.path("pmdscope.toml");
-    let text = format!("[discovery]\nroots = [\"/run\"]\n[[expected]]\napp = \"{APP}\"\n");
+    let text = format!(
+        "[discovery]\nroots = [\"/run\"]\ncontainers = false\n[[expected]]\napp = \"{APP}\"\n"
+    );
     fs::write(&path, text)?;
     Ok(path)
 }

@@ -8,9 +8,9 @@ use pmdscope_xray::{Layout, Mapping, Memory, XrayError};
 use crate::patches::Patch;
 
 const VERSION: &str = "DPDK 22.11.0";
-/// `RTE_MAGIC`, and the version in `struct rte_mem_config`.
+/// `RTE_MAGIC`, and the version in `struct rte_mem_config`: 22.11.0.
 const MAGIC: u32 = 19_820_526;
-const VERSION_NUMBER: u32 = 22 << 24 | 11 << 16 | 99;
+const VERSION_NUMBER: u32 = 0x160b_0063;
 
 /// Where its parts are.
 const ELF: u64 = 0x40_0000;

@@ -31,7 +31,7 @@ fn read(input: &[u8]) -> Vec<Holder> {
     let mut maps = parse(&String::from_utf8_lossy(text));
     for mapping in &maps {
         assert!(mapping.start < mapping.end, "{mapping:?}");
-        assert_eq!(parse(&line(mapping)), [mapping.clone()]);
+        assert_eq!(parse(&line(mapping)), std::slice::from_ref(mapping));
     }
     let Ok(input_file) = InputFile::new(file) else { return Vec::new() };
     for mapping in maps.iter_mut().filter(|mapping| mapping.path == FILE) {

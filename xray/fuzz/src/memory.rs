@@ -27,6 +27,7 @@ pub fn memory(input: &[u8]) {
 
 /// What X-ray finds in this memory.
 #[derive(Debug, Default)]
+#[cfg_attr(not(test), expect(dead_code, reason = "tests show that the sound app is read whole"))]
 pub(crate) struct Found {
     pub(crate) counts: Option<Counts>,
     pub(crate) report: Option<ScanReport>,
