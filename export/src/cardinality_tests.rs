@@ -45,7 +45,8 @@ impl Shape {
     /// As an exporter has it after `at` seconds.
     fn sample(self, at: u64) -> Sample {
         let lcores = 1..=LCORES;
-        let base = if self.linked { fixture::linked() } else { fixture::stock("fwd") };
+        let mut base = if self.linked { fixture::linked() } else { fixture::stock("fwd") };
+        base.app.container = None;
         let heap = base.heaps[0].clone();
         let heaps =
             [0, 1].map(|node| HeapSample { name: format!("socket_{node}"), ..heap.clone() });
