@@ -160,7 +160,7 @@ sanitize: ## run the tests of captures under ThreadSanitizer, AddressSanitizer a
 sanitize-quick: ## a part of sanitize that takes a minute
 	devtools/sanitize.sh quick
 
-fuzz: ## fuzz what apps accept from capture tools (FUZZ_SECONDS=N for each of two targets)
+fuzz: ## fuzz what apps accept from capture tools, and what X-ray reads of apps (FUZZ_SECONDS=N for all targets)
 	devtools/setup.sh clang
 	devtools/fuzz.sh $(FUZZ_SECONDS)
 
