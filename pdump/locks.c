@@ -21,10 +21,6 @@
 /* Of mp_status. */
 #define MP_FORBIDDEN 1
 
-#ifndef RTE_RWLOCK_WAIT /* Before DPDK 22.11. */
-#define RTE_RWLOCK_WAIT 0
-#endif
-
 /* Apps of these have been attached to, and been none the worse for it. */
 static const uint32_t tested[] = {
 	RTE_VERSION_NUM(21, 11, 0, 0),
@@ -80,20 +76,20 @@ lock_at(struct locks_config *c, unsigned int i, uint32_t *waiting)
 	*waiting = RTE_RWLOCK_WAIT;
 	switch (i) {
 	case 0:
-		return (uint32_t *)&c->memory_hotplug_lock.cnt;
+		return (uint32_t *)(uintptr_t)&c->memory_hotplug_lock.cnt;
 	case 1:
-		return (uint32_t *)&c->mlock.cnt;
+		return (uint32_t *)(uintptr_t)&c->mlock.cnt;
 	case 2:
-		return (uint32_t *)&c->qlock.cnt;
+		return (uint32_t *)(uintptr_t)&c->qlock.cnt;
 	case 3:
-		return (uint32_t *)&c->mplock.cnt;
+		return (uint32_t *)(uintptr_t)&c->mplock.cnt;
 	case 4:
-		return (uint32_t *)&c->memzones.rwlock.cnt;
+		return (uint32_t *)(uintptr_t)&c->memzones.rwlock.cnt;
 	default:
 		i -= 5;
 	}
 	if (i < RTE_MAX_MEMSEG_LISTS)
-		return (uint32_t *)&c->memsegs[i].memseg_arr.rwlock.cnt;
+		return (uint32_t *)(uintptr_t)&c->memsegs[i].memseg_arr.rwlock.cnt;
 	*waiting = 0;
 	return (uint32_t *)(uintptr_t)&c->heaps[i - RTE_MAX_MEMSEG_LISTS].lock.locked;
 }

@@ -27,6 +27,12 @@
 
 #include "app.h"
 
+#ifndef RTE_RWLOCK_WAIT /* Before DPDK 22.11, where no bit is for waiting writers. */
+#define RTE_RWLOCK_WAIT 0
+#define RTE_RWLOCK_READ 1
+#define RTE_RWLOCK_WRITE -1
+#endif
+
 /* As in malloc_heap.h of the EAL, which does not install it. */
 struct locks_heap {
 	rte_spinlock_t lock;

@@ -419,7 +419,7 @@ is_polled_now(const struct port *port, uint64_t polls)
 	uint64_t now, offered;
 
 	do {
-		rte_delay_us_sleep(1);
+		nanosleep(&(struct timespec){ .tv_nsec = 1000 }, NULL);
 		sum_port(port, &now, &offered);
 	} while (now == polls && rte_rdtsc() < until);
 	return now != polls;
