@@ -6,7 +6,7 @@ set -eu
 
 tools=$(cd "$(dirname "$0")/.." && pwd)/build/tools
 built=$tools/dpdk-samples
-samples="distributor l2fwd multi_process/symmetric_mp packet_ordering rxtx_callbacks"
+samples="distributor l2fwd multi_process/symmetric_mp rxtx_callbacks"
 
 for sample in $samples; do
 	[ -x "$built/${sample##*/}" ] || missing=yes

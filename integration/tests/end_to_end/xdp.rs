@@ -448,7 +448,7 @@ fn refused(scratch: &Scratch) -> Result<()> {
         ensure!(told.contains(expected), "{args:?}: {told}");
     }
     let (code, out, _) = site.xdp(&["status", "--json"])?;
-    ensure!(code == 1 && out.trim() == r#"{"filters":[]}"#, "{code}: {out}");
+    ensure!(code == 1 && out.trim() == r#"{"schema":1,"filters":[]}"#, "{code}: {out}");
     site.done(&["detach", "--all"])?;
 
     // As somebody who may not.

@@ -20,13 +20,11 @@ struct Sample {
     args: &'static [&'static str],
 }
 
-const SAMPLES: [Sample; 4] = [
+const SAMPLES: [Sample; 3] = [
     // Packets wait in a buffer before they are sent.
     Sample { name: "l2fwd", lcores: "0@1", megabytes: "256", args: &["-p", "3", "-q", "2"] },
     // The driver calls the app for each burst.
     Sample { name: "rxtx_callbacks", lcores: "0@1", megabytes: "256", args: &[] },
-    // They go through rings to a worker and back. With its reorder buffer it loses mbufs, see docs/xray.md.
-    Sample { name: "packet_ordering", lcores: "(0-2)@(0-1)", megabytes: "512", args: &["-p", "3"] },
     // Workers get them in cache lines, without a ring.
     Sample { name: "distributor", lcores: "(0-4)@1", megabytes: "1024", args: &["-p", "3"] },
 ];
