@@ -91,7 +91,7 @@ impl HotQueues {
     }
 
     fn note(&mut self, fleet: &FleetState) {
-        for (app, model) in fleet.models().filter(|(app, _)| !app.stale()) {
+        for (app, model) in fleet.live_models() {
             let run = &model.sample.app;
             for queue in balance::hottest(model, &self.settings.rules.thresholds) {
                 let mut ports = model.sample.ports.iter();

@@ -85,10 +85,9 @@ fn cell(value: Option<impl ToString>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
 }
 
-/// The apps that answer.
+/// The apps that answer, by name.
 fn answering(fleet: &FleetState) -> impl Iterator<Item = (&str, &Model)> {
-    let live = fleet.models().filter(|(app, _)| !app.stale());
-    live.map(|(app, model)| (app.name.as_str(), model))
+    fleet.live_models().map(|(app, model)| (app.name.as_str(), model))
 }
 
 struct AppRow<'a> {
@@ -104,16 +103,7 @@ impl AppRow<'_> {
 
     /// Over all ports that tell.
     fn sum(&self, of: impl Fn(&PortRates) -> Option<f64>) -> String {
-        let sum = |model: &Model| model.ports.iter().filter_map(of).reduce(|a, b| a + b);
-        cell(self.model.and_then(sum))
-    }
-
-    fn fullest_pool(&self) -> Option<f64> {
-        self.model?.pools.iter().filter_map(|pool| pool.used_ratio).reduce(f64::max)
-    }
-
-    fn longest_gap_us(&self) -> Option<u64> {
-        self.model?.sample.lcores.iter().map(|lcore| lcore.gap_window_max_us).max()
+        cell(self.model.and_then(|model| model.sum_of_ports(of)))
     }
 }
 
@@ -143,8 +133,8 @@ fn apps(fleet: &FleetState, writer: &mut TableWriter) -> csv::Result<()> {
         ("rx_bps", |row| row.sum(|port| port.rx_bps)),
         ("tx_bps", |row| row.sum(|port| port.tx_bps)),
         ("rx_missed_ps", |row| row.sum(|port| port.rx_missed_ps)),
-        ("fullest_pool_used_ratio", |row| cell(row.fullest_pool())),
-        ("longest_gap_us", |row| cell(row.longest_gap_us())),
+        ("fullest_pool_used_ratio", |row| cell(row.model.and_then(Model::fullest_pool_ratio))),
+        ("longest_gap_us", |row| cell(row.model.and_then(Model::longest_gap_us))),
         ("findings", |row| row.app.findings.len().to_string()),
     ];
     let row = |app| AppRow { app, model: app.model.as_deref().filter(|_| !app.stale()) };

@@ -222,6 +222,11 @@ impl FleetState {
         self.apps.iter().filter_map(|app| Some((app, app.model.as_deref()?)))
     }
 
+    /// Apps that answer, with their newest answer.
+    pub fn live_models(&self) -> impl Iterator<Item = (&AppState, &Model)> {
+        self.models().filter(|(app, _)| !app.stale())
+    }
+
     fn app(&mut self, name: String) -> &mut AppState {
         let index = match self.apps.binary_search_by(|app| app.name.cmp(&name)) {
             Ok(index) => index,

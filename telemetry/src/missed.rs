@@ -266,7 +266,7 @@ fn backpressure<'a>(
     model: &'a Model,
     thresholds: &Thresholds,
 ) -> Option<(&'a PortSample, &'a PortRates)> {
-    let sum = |of: fn(&PortRates) -> Option<f64>| model.ports.iter().filter_map(of).sum::<f64>();
+    let sum = |of: fn(&PortRates) -> Option<f64>| model.sum_of_ports(of).unwrap_or_default();
     let (received, sent) = (sum(|rates| rates.rx_pps), sum(|rates| rates.tx_pps));
     // One that frees what is refused has time to receive.
     if received - sent > FREED * received {

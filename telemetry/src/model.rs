@@ -136,6 +136,23 @@ pub struct ModelTracker {
     stolen: StolenHistory,
 }
 
+impl Model {
+    /// The sum over all ports whose value is known; unknown when none is.
+    pub fn sum_of_ports(&self, of: impl Fn(&PortRates) -> Option<f64>) -> Option<f64> {
+        self.ports.iter().filter_map(of).reduce(|a, b| a + b)
+    }
+
+    /// Use of the fullest pool, 0 to 1; `None` if of no pool it is known.
+    pub fn fullest_pool_ratio(&self) -> Option<f64> {
+        self.pools.iter().filter_map(|pool| pool.used_ratio).reduce(f64::max)
+    }
+
+    /// The longest time between two polls of an lcore in the last window, in microseconds.
+    pub fn longest_gap_us(&self) -> Option<u64> {
+        self.sample.lcores.iter().map(|lcore| lcore.gap_window_max_us).max()
+    }
+}
+
 impl ModelTracker {
     /// A tracker that has seen nothing yet.
     pub fn new(options: TrendOptions) -> Self {

@@ -105,7 +105,7 @@ impl RunningApp {
             let run = AppRun::of(&model.sample.app);
             Self { app: app.name.clone(), run, pps: pps.reduce(|a, b| a + b) }
         };
-        fleet.models().filter(|(app, _)| !app.stale()).map(of).collect()
+        fleet.live_models().map(of).collect()
     }
 }
 

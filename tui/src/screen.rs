@@ -12,7 +12,7 @@ use ratatui::text::{Line, Span};
 use crate::overlay;
 use crate::ranking::ranked;
 use crate::style::{ThemeStyle, selected_row, styled};
-use crate::tables::apps::{lost, severity_look, sum};
+use crate::tables::apps::{lost, severity_look};
 use crate::tables::findings::{age_text, evidence};
 use crate::tables::lcores::time_of_day;
 use crate::timeline::time_bar::TimeBarKind;
@@ -145,10 +145,10 @@ fn header(view: &ViewState, fleet: &FleetState, width: u16) -> Line<'static> {
 
 /// Sums over the apps that answer.
 fn totals(fleet: &FleetState, with_bits: bool) -> String {
-    let live = || fleet.models().filter(|(app, _)| !app.stale()).map(|(_, model)| model);
+    let live = || fleet.live_models().map(|(_, model)| model);
     let ports: usize = live().map(|model| model.sample.ports.len()).sum();
     let total = |of: fn(&PortRates) -> Option<f64>| {
-        let sum = live().filter_map(|model| sum(model, of)).reduce(|a, b| a + b);
+        let sum = live().filter_map(|model| model.sum_of_ports(of)).reduce(|a, b| a + b);
         known(sum, si)
     };
     let direction = |name: &str, pps: String, bps: String| {
@@ -169,8 +169,7 @@ fn clock(view: &ViewState, fleet: &FleetState) -> String {
         .is_some_and(|time_bar| matches!(time_bar.place, TimeBarKind::Replay { .. }));
     let every = if replayed { String::new() } else { format!("/{}", interval(view.interval_ms)) };
     let newest = fleet.models().map(|(_, model)| model.sample.realtime_ns).max();
-    let live = fleet.models().filter(|(app, _)| !app.stale());
-    let cost = live.map(|(_, model)| model.sample.duration_ns).reduce(|a, b| a + b);
+    let cost = fleet.live_models().map(|(_, model)| model.sample.duration_ns).reduce(|a, b| a + b);
     let time = time_of_day(newest.unwrap_or(0), &view.zone);
     format!("scrape {}{every} {time}", known(cost, nanos))
 }

@@ -94,7 +94,7 @@ fn refused(
 
 /// Packets per second that the app receives and sends, on all ports.
 fn forwarded(model: &Model) -> (f64, f64) {
-    let sum = |of: fn(&PortRates) -> Option<f64>| model.ports.iter().filter_map(of).sum();
+    let sum = |of: fn(&PortRates) -> Option<f64>| model.sum_of_ports(of).unwrap_or_default();
     (sum(|rates| rates.rx_pps), sum(|rates| rates.tx_pps))
 }
 

@@ -4,7 +4,7 @@ use pmdscope_render::cells::{alarm, app_cell, bad_rate, rate, share};
 use pmdscope_render::number::{UNKNOWN, known, micros, nanos, seconds};
 use pmdscope_render::{Cell, Column, Graph, Subject, TextTable, Theme, Tone};
 use pmdscope_telemetry::finding::{Finding, Lint, Severity};
-use pmdscope_telemetry::model::{Model, PortRates};
+use pmdscope_telemetry::model::Model;
 
 use crate::timeline::SECOND;
 use crate::timeline::trends::{AppPoint, ColumnValue, TrendPoint, Trends};
@@ -72,12 +72,12 @@ fn app_cells(app: &AppState, now_ns: u64, trends: Option<&Trends>) -> Vec<Cell> 
         Cell::text(version),
         Cell::number(Some(f64::from(sample.level())), format!("{}{more}", sample.level())),
         ports_started(app, model),
-        rate(sum(model, |rates| rates.rx_pps)),
+        rate(model.sum_of_ports(|rates| rates.rx_pps)),
         curve(app, trends, |point| point.rx_pps, CurveScale::FromZero),
-        rate(sum(model, |rates| rates.tx_pps)),
-        rate(sum(model, |rates| rates.rx_bps)),
-        rate(sum(model, |rates| rates.tx_bps)),
-        bad_rate(sum(model, |rates| rates.rx_missed_ps)),
+        rate(model.sum_of_ports(|rates| rates.tx_pps)),
+        rate(model.sum_of_ports(|rates| rates.rx_bps)),
+        rate(model.sum_of_ports(|rates| rates.tx_bps)),
+        bad_rate(model.sum_of_ports(|rates| rates.rx_missed_ps)),
         fullest_pool(model),
         curve(
             app,
@@ -125,11 +125,6 @@ fn curve(
     Cell::graph(Graph::Spark { values, bottom, top })
 }
 
-/// The sum over all ports whose value is known; unknown when none is.
-pub(crate) fn sum(model: &Model, of: impl Fn(&PortRates) -> Option<f64>) -> Option<f64> {
-    model.ports.iter().filter_map(of).reduce(|a, b| a + b)
-}
-
 /// The ports that are started, of those that the app has and ought to have.
 fn ports_started(app: &AppState, model: &Model) -> Cell {
     let ports = &model.sample.ports;
@@ -146,12 +141,12 @@ pub(crate) fn missing_ports(app: &AppState) -> impl Iterator<Item = &Finding> {
 }
 
 fn fullest_pool(model: &Model) -> Cell {
-    let fullest = model.pools.iter().filter_map(|pool| pool.used_ratio).reduce(f64::max);
+    let fullest = model.fullest_pool_ratio();
     alarm(share(fullest), fullest.is_some_and(|r| r >= POOL_NEARLY_USED), Tone::Bad)
 }
 
 fn longest_gap(model: &Model) -> Cell {
-    let gap = model.sample.lcores.iter().map(|lcore| lcore.gap_window_max_us).max();
+    let gap = model.longest_gap_us();
     Cell::number(gap.map(|us| us as f64), known(gap, micros))
 }
 

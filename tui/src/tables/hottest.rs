@@ -6,7 +6,7 @@ use pmdscope_render::cells::{alarm, app_cell, bad_rate, rate, share};
 use pmdscope_render::number::{known, micros, seconds};
 use pmdscope_render::{Cell, Column, Subject, TextTable, Tone, direction_word};
 use pmdscope_telemetry::finding::balance;
-use pmdscope_telemetry::model::{LcoreRates, Model, PoolTrend, QueueRates};
+use pmdscope_telemetry::model::{LcoreRates, PoolTrend, QueueRates};
 use pmdscope_telemetry::sample::{LcoreSample, PoolSample, QueueSample};
 
 use super::pools::{growth, spark};
@@ -16,11 +16,6 @@ use pmdscope_telemetry::{AppState, FleetState};
 
 /// Rows of each table.
 const MOST: usize = 3;
-
-/// Values are old where an app does not answer.
-fn live(fleet: &FleetState) -> impl Iterator<Item = (&AppState, &Model)> {
-    fleet.models().filter(|(app, _)| !app.stale())
-}
 
 /// Those with the highest values first.
 fn most<T>(mut items: Vec<T>, value: impl Fn(&T) -> [f64; 2]) -> Vec<T> {
@@ -43,7 +38,7 @@ pub(super) fn queues(fleet: &FleetState, view: &ViewState) -> TextTable {
         Column::text("Fill").flex(6).drop_at(1),
     ];
     let mut table = TextTable::new("Hottest queues", columns);
-    let all = live(fleet).flat_map(|(app, model)| {
+    let all = fleet.live_models().flat_map(|(app, model)| {
         let queues = model.sample.queues.iter().zip(&model.queues).enumerate();
         queues.map(move |(index, (queue, rates))| (app, model, index, queue, rates))
     });
@@ -92,7 +87,7 @@ pub(super) fn pools(fleet: &FleetState) -> TextTable {
         Column::text("Trend").flex(8),
     ];
     let mut table = TextTable::new("Hottest pools", columns);
-    let all = live(fleet).flat_map(|(app, model)| {
+    let all = fleet.live_models().flat_map(|(app, model)| {
         let pools = model.sample.pools.iter().zip(&model.pools);
         pools.map(move |(pool, trend)| (app, pool, trend))
     });
@@ -134,7 +129,7 @@ pub(super) fn lcores(fleet: &FleetState) -> TextTable {
         Column::number("Stalls/s"),
     ];
     let mut table = TextTable::new("Hottest lcores", columns);
-    let all = live(fleet).flat_map(|(app, model)| {
+    let all = fleet.live_models().flat_map(|(app, model)| {
         let lcores = model.sample.lcores.iter().zip(&model.lcores);
         lcores.map(move |(lcore, rates)| (app, lcore, rates))
     });

@@ -8,7 +8,6 @@ use pmdscope_telemetry::model::Model;
 use pmdscope_telemetry::{AppState, FleetState};
 
 use super::{FindingMark, SECOND};
-use crate::tables::apps::sum;
 
 /// Longest time that graphs go back, nanoseconds.
 pub const TREND_NS: u64 = 300 * SECOND;
@@ -50,10 +49,10 @@ impl AppPoint {
     fn of(app: &AppState, model: &Model) -> Self {
         Self {
             app: app.name.clone(),
-            rx_pps: sum(model, |rates| rates.rx_pps),
-            tx_pps: sum(model, |rates| rates.tx_pps),
-            missed_ps: sum(model, |rates| rates.rx_missed_ps),
-            pool_used: model.pools.iter().filter_map(|pool| pool.used_ratio).reduce(f64::max),
+            rx_pps: model.sum_of_ports(|rates| rates.rx_pps),
+            tx_pps: model.sum_of_ports(|rates| rates.tx_pps),
+            missed_ps: model.sum_of_ports(|rates| rates.rx_missed_ps),
+            pool_used: model.fullest_pool_ratio(),
         }
     }
 }
@@ -61,7 +60,7 @@ impl AppPoint {
 impl TrendPoint {
     /// The values of that state.
     pub fn of(at: u64, fleet: &FleetState) -> Self {
-        let live = fleet.models().filter(|(app, _)| !app.stale());
+        let live = fleet.live_models();
         Self { at, apps: live.map(|(app, model)| AppPoint::of(app, model)).collect() }
     }
 
