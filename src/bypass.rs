@@ -12,7 +12,7 @@ use pmdscope_bypass::{
     TakenDown,
 };
 
-use self::document::{Bypasses, Prepared, TakenDownBypasses};
+use self::document::{Bypasses, Prepared};
 use crate::exit::{FAILED, Usage};
 use crate::output;
 
@@ -194,7 +194,7 @@ fn down(states: &StateDirectory, args: &DownArgs) -> Result<ExitCode> {
         }
     }
     if args.json {
-        output::print_json(&TakenDownBypasses::of(&done))?;
+        output::print_json(&Bypasses::of(&done))?;
     } else {
         output::print(&text::taken_down(&done))?;
     }
@@ -204,7 +204,7 @@ fn down(states: &StateDirectory, args: &DownArgs) -> Result<ExitCode> {
 /// Prints the document of no bypass, where one was asked for.
 pub(crate) fn print_empty(args: &Args) -> Result<()> {
     if let Action::Status(StatusArgs { json: true, .. }) = &args.action {
-        output::print_json(&Bypasses::of(&[]))?;
+        output::print_json(&Bypasses::<BypassStatus>::of(&[]))?;
     }
     Ok(())
 }

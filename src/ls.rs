@@ -297,23 +297,13 @@ pub(crate) fn print_empty(args: &Args) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
 
     use insta::assert_snapshot;
 
     use super::*;
 
     fn app(name: &str, state: Reachability) -> DiscoveredApp {
-        let (dir, socket) = (PathBuf::from("/nowhere"), PathBuf::from("/nowhere/socket"));
-        DiscoveredApp {
-            name: name.to_owned(),
-            dir,
-            socket,
-            pid: None,
-            dpdk_version: None,
-            container: None,
-            state,
-        }
+        DiscoveredApp::in_dir("/nowhere", name, "socket", state)
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use clap::CommandFactory;
+use pmdscope_bypass::{BypassStatus, TakenDown};
 use pmdscope_tui::report::TopDocument;
 use regex::Regex;
 use schemars::generate::SchemaSettings;
@@ -17,8 +18,11 @@ use crate::{Cli, bypass, capture, check, interrupts, lcores, leaks, ls, netstat,
 /// By the name of the file; the options without which the document is another one.
 fn schemas() -> BTreeMap<&'static str, Value> {
     BTreeMap::from([
-        ("bypass-down", schema::<bypass::document::TakenDownBypasses>("bypass down --json")),
-        ("bypass-status", schema::<bypass::document::Bypasses>("bypass status --json")),
+        ("bypass-down", schema::<bypass::document::Bypasses<TakenDown>>("bypass down --json")),
+        (
+            "bypass-status",
+            schema::<bypass::document::Bypasses<BypassStatus>>("bypass status --json"),
+        ),
         ("bypass-up", schema::<bypass::document::Prepared>("bypass up --json")),
         ("capture-interfaces", schema::<capture::list::Document>("capture -D --json")),
         ("check", schema::<check::result::CheckResult>("check --json")),

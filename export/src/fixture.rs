@@ -93,16 +93,7 @@ pub(crate) fn context<'a>(
 
 fn app(name: &str, state: Reachability) -> DiscoveredApp {
     let dir = PathBuf::from("/run/dpdk").join(name);
-    let socket = dir.join("dpdk_telemetry.v2");
-    DiscoveredApp {
-        name: name.to_owned(),
-        dir,
-        socket,
-        pid: Some(9),
-        dpdk_version: None,
-        container: None,
-        state,
-    }
+    DiscoveredApp { pid: Some(9), ..DiscoveredApp::in_dir(dir, name, "dpdk_telemetry.v2", state) }
 }
 
 /// Only what every sample has.

@@ -62,7 +62,7 @@ fn site_cells(
     let loss = site.kind.is_loss();
     let found = if loss { site.count } else { site.events };
     let oldest = (found > 0).then_some(site.oldest_ms as f64 / 1000.0);
-    let left = if loss { pool_left_s(model, &site.pool) } else { None };
+    let left = if loss { model.pool_left_s(&site.pool) } else { None };
     vec![
         app_cell(app),
         Cell::text(&site.pool),
@@ -74,9 +74,4 @@ fn site_cells(
         Cell::text(&site.operation),
         Cell::text(place).tone(if found > 0 { Tone::Bad } else { Tone::Dim }),
     ]
-}
-
-/// Seconds until a pool is empty; unknown when it does not drain.
-pub fn pool_left_s(model: &Model, pool: &str) -> Option<f64> {
-    model.pools.iter().find(|trend| trend.name == pool)?.exhausted_in_s
 }

@@ -22,7 +22,7 @@ mod theme;
 
 pub use area::{AreaGraph, axis_top};
 pub use graph::{Graph, burst_labels, doubling_labels, histogram};
-pub use leak_sites::{PathStyle, leak_sites, pool_left_s};
+pub use leak_sites::{PathStyle, leak_sites};
 pub use subject::{ConversationKey, Subject, direction_name, direction_word};
 pub use table::{
     Cell, Column, SortOrder, TableLines, TableRow, TextAlign, TextLine, TextSpan, TextTable,

@@ -252,14 +252,6 @@ mod tests {
     }
 
     fn app(socket: &str) -> DiscoveredApp {
-        DiscoveredApp {
-            name: "rte".into(),
-            dir: "/run/dpdk/rte".into(),
-            socket: format!("/run/dpdk/rte/{socket}").into(),
-            pid: None,
-            dpdk_version: None,
-            container: None,
-            state: Reachability::Live,
-        }
+        DiscoveredApp::in_dir("/run/dpdk/rte", "rte", socket, Reachability::Live)
     }
 }

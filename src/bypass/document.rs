@@ -1,6 +1,6 @@
 //! Bypasses as JSON.
 
-use pmdscope_bypass::{BypassStatus, TakenDown};
+use pmdscope_bypass::BypassStatus;
 use serde::Serialize;
 
 /// Version of the JSON; raised when a field changes its meaning.
@@ -16,22 +16,13 @@ pub(crate) struct Prepared<'a> {
     bypass: &'a BypassStatus,
 }
 
-/// What `status` prints.
+/// What `status` and `down` print.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Bypasses<'a> {
+pub(crate) struct Bypasses<'a, T> {
     #[cfg_attr(test, schemars(extend("const" = BYPASS_SCHEMA)))]
     schema: u32,
-    bypasses: &'a [BypassStatus],
-}
-
-/// What `down` prints.
-#[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct TakenDownBypasses<'a> {
-    #[cfg_attr(test, schemars(extend("const" = BYPASS_SCHEMA)))]
-    schema: u32,
-    bypasses: &'a [TakenDown],
+    bypasses: &'a [T],
 }
 
 impl<'a> Prepared<'a> {
@@ -40,14 +31,8 @@ impl<'a> Prepared<'a> {
     }
 }
 
-impl<'a> Bypasses<'a> {
-    pub(super) fn of(bypasses: &'a [BypassStatus]) -> Self {
-        Self { schema: BYPASS_SCHEMA, bypasses }
-    }
-}
-
-impl<'a> TakenDownBypasses<'a> {
-    pub(super) fn of(bypasses: &'a [TakenDown]) -> Self {
+impl<'a, T> Bypasses<'a, T> {
+    pub(super) fn of(bypasses: &'a [T]) -> Self {
         Self { schema: BYPASS_SCHEMA, bypasses }
     }
 }

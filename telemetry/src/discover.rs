@@ -93,6 +93,21 @@ pub struct DiscoveredApp {
     pub state: Reachability,
 }
 
+impl DiscoveredApp {
+    /// An app of which no more is known than its runtime directory, and the name of its socket there.
+    pub fn in_dir(
+        dir: impl Into<PathBuf>,
+        name: impl Into<String>,
+        socket: &str,
+        state: Reachability,
+    ) -> Self {
+        let dir = dir.into();
+        let socket = dir.join(socket);
+        let name = name.into();
+        Self { name, dir, socket, pid: None, dpdk_version: None, container: None, state }
+    }
+}
+
 /// Whether an app can be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", content = "reason", rename_all = "snake_case")]
@@ -335,13 +350,13 @@ fn instances_or_panic(
 ) -> Vec<DiscoveredApp> {
     catch_unwind(AssertUnwindSafe(|| instances(dir, probe))).unwrap_or_else(|_| {
         let prefix = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        vec![app_of(dir, prefix, SOCKET, Reachability::Unreachable(UnreachableReason::Internal))]
+        vec![DiscoveredApp::in_dir(
+            dir,
+            prefix,
+            SOCKET,
+            Reachability::Unreachable(UnreachableReason::Internal),
+        )]
     })
-}
-
-fn app_of(dir: &Path, name: String, socket: &str, state: Reachability) -> DiscoveredApp {
-    let (dir, socket) = (dir.to_owned(), dir.join(socket));
-    DiscoveredApp { name, dir, socket, pid: None, dpdk_version: None, container: None, state }
 }
 
 /// The apps of one runtime directory: one per socket, or one for the directory.
@@ -349,7 +364,7 @@ fn instances(dir: &Path, probe: impl Fn(DiscoveredApp) -> DiscoveredApp) -> Vec<
     let Some(prefix) = dir.file_name().map(|name| name.to_string_lossy().into_owned()) else {
         return Vec::new();
     };
-    let app = |name, socket: &str, state| app_of(dir, name, socket, state);
+    let app = |name, socket: &str, state| DiscoveredApp::in_dir(dir, name, socket, state);
     let Ok(entries) = fs::read_dir(dir) else {
         return vec![app(prefix, SOCKET, Reachability::Unreachable(UnreachableReason::Permission))];
     };

@@ -145,14 +145,8 @@ fn an_unknown_name_says_what_runs_instead() {
 
 #[test]
 fn an_app_is_found_by_its_name_and_by_its_file_prefix() {
-    let instance = |name: &str, socket: &str| DiscoveredApp {
-        name: name.into(),
-        dir: "/run/dpdk/fwd-7".into(),
-        socket: Path::new("/run/dpdk/fwd-7").join(socket),
-        pid: None,
-        dpdk_version: None,
-        container: None,
-        state: Reachability::Live,
+    let instance = |name: &str, socket: &str| {
+        DiscoveredApp::in_dir("/run/dpdk/fwd-7", name, socket, Reachability::Live)
     };
     let first = instance("fwd", "dpdk_telemetry.v2");
     let second = instance("fwd:1", "dpdk_telemetry.v2:1");
@@ -163,14 +157,8 @@ fn an_app_is_found_by_its_name_and_by_its_file_prefix() {
 
 #[test]
 fn a_unique_prefix_of_a_name_is_enough() {
-    let app = |name: &str| DiscoveredApp {
-        name: name.into(),
-        dir: Path::new("/run/dpdk").join(name),
-        socket: Path::new("/run/dpdk").join(name).join(SOCKET),
-        pid: None,
-        dpdk_version: None,
-        container: None,
-        state: Reachability::Live,
+    let app = |name: &str| {
+        DiscoveredApp::in_dir(Path::new("/run/dpdk").join(name), name, SOCKET, Reachability::Live)
     };
     let running = ["fwd", "fwd-backup", "generator", "reflector", "relay"].map(app).to_vec();
     let options = DiscoverOptions::default();

@@ -1,6 +1,5 @@
 //! Tests of the findings.
 
-use std::path::PathBuf;
 
 use super::*;
 use crate::discover::UnreachableReason;
@@ -303,13 +302,8 @@ fn the_worst_comes_first() {
 #[test]
 fn apps_that_cannot_be_queried_are_findings() {
     let app = |state| DiscoveredApp {
-        name: "app".into(),
-        dir: PathBuf::from("/run/dpdk/app"),
-        socket: PathBuf::from("/run/dpdk/app/dpdk_telemetry.v2"),
         pid: Some(7),
-        dpdk_version: None,
-        container: None,
-        state,
+        ..DiscoveredApp::in_dir("/run/dpdk/app", "app", "dpdk_telemetry.v2", state)
     };
     assert_eq!(evaluate_unqueried(&app(Reachability::Live)), None);
     assert_eq!(evaluate_unqueried(&app(Reachability::Stale)), None);

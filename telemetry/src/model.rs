@@ -147,6 +147,11 @@ impl Model {
         self.pools.iter().filter_map(|pool| pool.used_ratio).reduce(f64::max)
     }
 
+    /// Seconds until a pool is empty; `None` if it does not drain.
+    pub fn pool_left_s(&self, pool: &str) -> Option<f64> {
+        self.pools.iter().find(|trend| trend.name == pool)?.exhausted_in_s
+    }
+
     /// The longest time between two polls of an lcore in the last window, in microseconds.
     pub fn longest_gap_us(&self) -> Option<u64> {
         self.sample.lcores.iter().map(|lcore| lcore.gap_window_max_us).max()

@@ -147,15 +147,8 @@ mod tests {
 
     fn app(name: &str, dir: &str) -> DiscoveredApp {
         let instance = name.find(':').map_or("", |at| &name[at..]);
-        DiscoveredApp {
-            name: name.into(),
-            dir: dir.into(),
-            socket: format!("{dir}/dpdk_telemetry.v2{instance}").into(),
-            pid: None,
-            dpdk_version: None,
-            container: None,
-            state: Reachability::Live,
-        }
+        let socket = format!("dpdk_telemetry.v2{instance}");
+        DiscoveredApp::in_dir(dir, name, &socket, Reachability::Live)
     }
 
     fn apps(names: &[&str]) -> Vec<DiscoveredApp> {

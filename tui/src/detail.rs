@@ -7,7 +7,7 @@ use std::fmt::Display;
 
 use pmdscope_render::ledger::{explain, stage_ms};
 use pmdscope_render::number::{UNKNOWN, bytes, count, known, micros, nanos, seconds, si, signed};
-use pmdscope_render::{Subject, Tone, burst_labels, doubling_labels, histogram, pool_left_s};
+use pmdscope_render::{Subject, Tone, burst_labels, doubling_labels, histogram};
 use pmdscope_telemetry::model::{Model, PoolTrend, SiteRates, ThreadRates};
 use pmdscope_telemetry::printable::harmless;
 use pmdscope_telemetry::sample::{
@@ -272,7 +272,7 @@ impl DetailPage<'_> {
         self.field("found so far", count(site.events));
         self.field("per second", known(rates.and_then(|rates| rates.rate_ps), si));
         if site.kind.is_loss() {
-            self.field("pool empty in", known(pool_left_s(model, &site.pool), seconds));
+            self.field("pool empty in", known(model.pool_left_s(&site.pool), seconds));
         }
         self.field("oldest", format!("{} ago", seconds(site.oldest_ms as f64 / 1000.0)));
         self.field("newest", format!("{} ago", seconds(site.newest_ms as f64 / 1000.0)));

@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 
 use pmdscope_render::number::{percent, si};
-use pmdscope_render::pool_left_s;
 use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint, balance};
 use pmdscope_telemetry::model::{Model, PortRates};
 use pmdscope_telemetry::sample::{BEFORE_ARMING, NOT_PROVEN, SiteSample, UNTRACED_CODE};
@@ -102,7 +101,7 @@ impl<'a> RankedFinding<'a> {
         };
         let drains = matches!(finding.lint, Lint::Leak | Lint::PoolExhausting);
         let pool = finding.subject.pool().filter(|_| drains);
-        let left_s = model.zip(pool).and_then(|(model, pool)| pool_left_s(model, pool));
+        let left_s = model.zip(pool).and_then(|(model, pool)| model.pool_left_s(pool));
         Self { app, finding, folded: Vec::new(), rate, left_s }
     }
 
@@ -211,13 +210,9 @@ pub(crate) fn site_of<'a>(
 ) -> Option<(&'a SiteSample, Option<f64>)> {
     let FindingSubject::Site { pool, site } = &finding.subject else { return None };
     let mut sites = model.sample.sites.iter().zip(&model.sites);
-    let lint = |found: &SiteSample| match found.kind {
-        pmdscope_telemetry::sample::SiteKind::DoubleFree => Lint::DoubleFree,
-        pmdscope_telemetry::sample::SiteKind::UseAfterFree => Lint::UseAfterFree,
-        _ => Lint::Leak,
-    };
     let found = sites.find(|(found, _)| {
-        found.pool == *pool && found.brief_site() == site && lint(found) == finding.lint
+        let lint = Lint::of_site(found.kind);
+        found.pool == *pool && found.brief_site() == site && lint == finding.lint
     });
     found.map(|(site, rates)| (site, rates.rate_ps))
 }

@@ -410,15 +410,8 @@ static MOST_ASKED: AtomicUsize = AtomicUsize::new(0);
 fn many(_: &FleetSettings, _: &[DiscoveredApp]) -> Vec<DiscoveredApp> {
     let app = |number: usize| {
         let dir = std::path::PathBuf::from(format!("/nowhere/{number:03}"));
-        DiscoveredApp {
-            name: format!("app{number:03}"),
-            socket: dir.join("socket"),
-            dir,
-            pid: None,
-            dpdk_version: None,
-            container: None,
-            state: pmdscope_telemetry::discover::Reachability::Live,
-        }
+        let state = pmdscope_telemetry::discover::Reachability::Live;
+        DiscoveredApp::in_dir(dir, format!("app{number:03}"), "socket", state)
     };
     (0..200).map(app).collect()
 }

@@ -78,15 +78,7 @@ impl AppSource for FakeApps {
 
 fn app(name: &str) -> DiscoveredApp {
     let dir = PathBuf::from("/run/dpdk").join(name);
-    DiscoveredApp {
-        name: name.into(),
-        socket: dir.join("dpdk_telemetry.v2"),
-        dir,
-        pid: None,
-        dpdk_version: None,
-        container: None,
-        state: Reachability::Live,
-    }
+    DiscoveredApp::in_dir(dir, name, "dpdk_telemetry.v2", Reachability::Live)
 }
 
 fn names(targets: &[CaptureTarget]) -> Vec<String> {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::sample::SiteKind;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Defines [`Lint`] and its names at once, so that neither can lack one of the other's.
@@ -86,6 +87,15 @@ impl Lint {
     /// It is about the host, and never about an app.
     pub fn is_about_host(self) -> bool {
         self == Self::Flood
+    }
+
+    /// The lint for what happened to mbufs at a site.
+    pub fn of_site(kind: SiteKind) -> Self {
+        match kind {
+            SiteKind::DoubleFree => Self::DoubleFree,
+            SiteKind::UseAfterFree => Self::UseAfterFree,
+            SiteKind::Leak | SiteKind::TxLost | SiteKind::Pinned => Self::Leak,
+        }
     }
 }
 

@@ -46,7 +46,7 @@ fn site_finding(model: &Model, site: &SiteSample, rates: &SiteRates) -> Option<F
         let _ = write!(evidence, ", {rate:.1}/s");
     }
     let _ = write!(evidence, ", the oldest {:.1} s ago", site.oldest_ms as f64 / 1000.0);
-    if let Some(left) = pool_left_s(model, &site.pool).filter(|_| site.kind.is_loss()) {
+    if let Some(left) = model.pool_left_s(&site.pool).filter(|_| site.kind.is_loss()) {
         let _ = write!(evidence, "; the pool is empty in {left:.0} s");
     }
     let (pool, site_name) = (site.pool.clone(), site.brief_site().to_owned());
@@ -158,10 +158,6 @@ fn uncounted(model: &Model, row: &LedgerSample, kind: SiteKind, events: u64) -> 
     Some(mbuf_finding(model, kind, FindingSubject::Pool(row.name.clone()), evidence, advice))
 }
 
-fn pool_left_s(model: &Model, pool: &str) -> Option<f64> {
-    model.pools.iter().find(|trend| trend.name == pool)?.exhausted_in_s
-}
-
 fn mbuf_finding(
     model: &Model,
     kind: SiteKind,
@@ -169,12 +165,12 @@ fn mbuf_finding(
     evidence: String,
     advice: &str,
 ) -> Finding {
-    let (lint, threshold) = match kind {
-        SiteKind::DoubleFree => (Lint::DoubleFree, "every mbuf is freed once"),
-        SiteKind::UseAfterFree => (Lint::UseAfterFree, "no mbuf is used after it was freed"),
-        _ => (Lint::Leak, "every mbuf returns to its pool"),
+    let threshold = match kind {
+        SiteKind::DoubleFree => "every mbuf is freed once",
+        SiteKind::UseAfterFree => "no mbuf is used after it was freed",
+        _ => "every mbuf returns to its pool",
     };
-    finding(model, lint, Severity::Critical, subject, evidence, threshold, advice)
+    finding(model, Lint::of_site(kind), Severity::Critical, subject, evidence, threshold, advice)
 }
 
 #[cfg(test)]

@@ -13,9 +13,7 @@ use crate::sample::tests::empty_sample;
 
 fn app(name: &str) -> DiscoveredApp {
     let dir = std::path::PathBuf::from("/nonexistent").join(name);
-    let socket = dir.join("socket");
-    let (pid, dpdk_version, state) = (None, None, Reachability::Live);
-    DiscoveredApp { name: name.to_owned(), dir, socket, pid, dpdk_version, container: None, state }
+    DiscoveredApp::in_dir(dir, name, "socket", Reachability::Live)
 }
 
 #[test]

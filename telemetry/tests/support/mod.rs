@@ -96,15 +96,7 @@ impl FakeApp {
     }
 
     pub fn app(&self) -> DiscoveredApp {
-        DiscoveredApp {
-            name: "fake".into(),
-            dir: self.dir.clone(),
-            socket: self.socket(),
-            pid: None,
-            dpdk_version: None,
-            container: None,
-            state: Reachability::Live,
-        }
+        DiscoveredApp::in_dir(&self.dir, "fake", "dpdk_telemetry.v2", Reachability::Live)
     }
 }
 

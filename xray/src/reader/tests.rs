@@ -16,13 +16,8 @@ const LONG: Duration = Duration::from_secs(30);
 
 fn found(name: &str, pid: u32) -> DiscoveredApp {
     DiscoveredApp {
-        name: name.to_owned(),
-        socket: "/nonexistent/socket".into(),
-        dir: "/nonexistent".into(),
         pid: Some(pid),
-        dpdk_version: None,
-        container: None,
-        state: Reachability::Live,
+        ..DiscoveredApp::in_dir("/nonexistent", name, "socket", Reachability::Live)
     }
 }
 
