@@ -27,6 +27,7 @@ enum app_stat {
 	APP_STAT_STATE = 3,   /* A letter. */
 	APP_STAT_SYSTEM = 15, /* CPU time in the kernel, in clock ticks. */
 	APP_STAT_START = 22,
+	APP_STAT_VSIZE = 23, /* 0 when it has begun to end. */
 };
 
 /* What a file of /proc holds now; false with errno when it cannot be read; ENODATA: it is empty. */

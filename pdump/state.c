@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <sys/file.h>
@@ -20,6 +21,9 @@
 #define DRAFT_PREFIX "pmdscope-pdump-new."
 /* Of a path, so that a name has room behind it. */
 #define DIR_MAX (PATH_MAX - NAME_MAX - 2)
+/* How long a worker may take to end. */
+#define ENDING_LIMIT_MS 2000
+#define ENDING_PAUSE_NS 1000000L
 
 static bool
 map(struct state_file *file)
@@ -47,6 +51,7 @@ create(struct state_file *file, const char *draft, const struct app *app)
 	file->state->size = sizeof(*file->state);
 	file->state->app_pid = app->pid;
 	file->state->app_start = app->start;
+	file->state->watchdog = (int32_t)pid;
 	snprintf(file->state->zone, sizeof(file->state->zone), "pmdscope_%d_%llx", (int)pid,
 			(unsigned long long)app_process_stat(pid, APP_STAT_START));
 	/* It has its name once it is locked: one that is not locked counts as left by the dead. */
@@ -84,6 +89,26 @@ is_valid(const struct state_file *file, const struct app *app)
 	       memchr(s->zone, '\0', sizeof(s->zone)) != NULL;
 }
 
+/*
+ * Without its watchdog a worker ends, and after a kill that takes a moment as well: memory goes first,
+ * then sockets and locks one by one. Whoever comes then waits for the lock. What is left would count
+ * as that of a live capture, and stay in the app until the capture after this one.
+ */
+static bool
+lock_left(const struct state_file *file)
+{
+	const struct timespec pause = { .tv_nsec = ENDING_PAUSE_NS };
+	unsigned int ms;
+
+	for (ms = 0; flock(file->fd, LOCK_EX | LOCK_NB) < 0; ms++) {
+		if (file->state == NULL || ms == ENDING_LIMIT_MS ||
+				app_process_stat(file->state->watchdog, APP_STAT_VSIZE) != 0)
+			return false;
+		nanosleep(&pause, NULL);
+	}
+	return true;
+}
+
 static bool
 open_left(struct state_file *file, const struct app *app)
 {
@@ -93,16 +118,17 @@ open_left(struct state_file *file, const struct app *app)
 	file->fd = open(file->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 	if (file->fd < 0)
 		return false;
-	if (flock(file->fd, LOCK_EX | LOCK_NB) < 0) {
+	if (fstat(file->fd, &st) == 0 && st.st_size == sizeof(*file->state))
+		map(file);
+	if (!lock_left(file) || fstat(file->fd, &st) < 0 ||
+			st.st_nlink == 0) { /* Its owner has just removed it. */
 		state_close(file);
 		return false;
 	}
-	if (fstat(file->fd, &st) < 0 || st.st_nlink == 0) { /* Its owner has just removed it. */
-		state_close(file);
-		return false;
-	}
-	if (st.st_size == sizeof(*file->state) && map(file) && is_valid(file, app))
+	if (file->state != NULL && is_valid(file, app)) {
+		file->state->watchdog = (int32_t)getpid();
 		return true;
+	}
 	state_remove(file);
 	return false;
 }

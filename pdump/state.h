@@ -49,6 +49,7 @@ struct state {
 	uint32_t accepted;		 /* The consumer has its rings. */
 	char zone[RTE_MEMZONE_NAMESIZE]; /* Memzone of the capture, whether or not it exists. */
 	uint32_t nb_taps;
+	int32_t watchdog; /* The process that locked the file, and the parent of the worker. */
 	struct state_tap taps[STATE_MAX_TAPS];
 };
 

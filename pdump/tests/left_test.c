@@ -6,9 +6,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -103,6 +105,42 @@ test_draft_of_zombie(const struct app *app)
 	waitpid(pid, NULL, 0);
 }
 
+static void *
+end_later(void *ready)
+{
+	CHECK(write(*(int *)ready, "", 1) == 1);
+	usleep(100000);
+	_exit(0);
+}
+
+/* Its maker has no memory any more, but still its files. */
+static void
+test_ending_owner(const struct app *app)
+{
+	struct state_file file;
+	struct failure failure;
+	pthread_t thread;
+	int ready[2];
+	pid_t pid;
+	char byte;
+
+	CHECK(pipe(ready) == 0);
+	pid = fork();
+	if (pid == 0) {
+		CHECK(state_create(&file, app, &failure) == 0);
+		CHECK(pthread_create(&thread, NULL, end_later, &ready[1]) == 0);
+		/* What /proc says of a process, it says of this thread. */
+		syscall(SYS_exit, 0);
+	}
+	CHECK(read(ready[0], &byte, 1) == 1);
+	WAIT_FOR(app_process_stat(pid, APP_STAT_VSIZE) == 0);
+	CHECK(state_find_left(&file, app));
+	state_remove(&file);
+	waitpid(pid, NULL, 0);
+	close(ready[0]);
+	close(ready[1]);
+}
+
 static void
 test_state(void)
 {
@@ -144,6 +182,7 @@ test_state(void)
 	CHECK(!state_find_left(&file, &app));
 	CHECK(!exists("pmdscope-pdump-new.2147483646"));
 	test_draft_of_zombie(&app);
+	test_ending_owner(&app);
 
 	srand(3);
 	for (i = 0; i < 100; i++) {
