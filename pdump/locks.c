@@ -25,6 +25,7 @@
 static const uint32_t tested[] = {
 	RTE_VERSION_NUM(21, 11, 0, 0),
 	RTE_VERSION_NUM(22, 11, 0, 0),
+	RTE_VERSION_NUM(23, 11, 0, 0),
 	RTE_VERSION_NUM(24, 11, 0, 0),
 	RTE_VERSION_NUM(25, 11, 0, 0),
 	RTE_VERSION_NUM(26, 7, 0, 0),

@@ -289,6 +289,7 @@ test_releases(void)
 {
 	CHECK(locks_tested_release(RTE_VERSION_NUM(22, 11, 0, 99)));
 	CHECK(locks_tested_release(RTE_VERSION_NUM(22, 11, 11, 99)));
+	CHECK(locks_tested_release(RTE_VERSION_NUM(23, 11, 7, 99)));
 	CHECK(locks_tested_release(RTE_VERSION_NUM(25, 11, 2, 99)));
 	CHECK(!locks_tested_release(RTE_VERSION_NUM(20, 11, 9, 99)));
 	CHECK(!locks_tested_release(RTE_VERSION_NUM(22, 7, 0, 99)));
