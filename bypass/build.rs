@@ -18,6 +18,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         .arg(format!("-I/usr/include/{architecture}-linux-gnu"))
         // The instructions that Linux 5.1 knows: the libbpf of the app loads the program, on whatever kernel.
         .args(["-target", "bpf", "-mcpu=v2", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-c"])
+        // The same object, wherever it is built.
+        .arg("-fdebug-compilation-dir=.")
         .args([SOURCE, "-o"])
         .arg(&object)
         .status();

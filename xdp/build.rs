@@ -19,6 +19,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         // Debian has asm/types.h in a directory of the architecture, which clang does not search for BPF.
         .arg(format!("-I/usr/include/{architecture}-linux-gnu"))
         .args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-c"])
+        // The same object, wherever it is built.
+        .arg("-fdebug-compilation-dir=.")
         .args([SOURCE, "-o"])
         .arg(&object)
         .status();
