@@ -40,6 +40,7 @@ test_auto(void)
 	CHECK_U64(ledger("pool", "armed"), 0);
 	CHECK(tel_cell_is(ask("leaks"), "mode", 0, "auto"));
 	check_sum("pool");
+	meet_all();
 	orders.every = 16384;
 	orders.kind = LEAK_RX;
 	orders.nb_leaks = 100000;
