@@ -106,6 +106,14 @@ impl AppFacts {
         }
     }
 
+    /// Its name, and the container that it runs in, as people read them.
+    pub(crate) fn label(&self) -> String {
+        let container = self.sample.as_ref().and_then(|sample| sample.app.container.as_ref());
+        let Some(container) = container else { return self.name.clone() };
+        let pod = container.pod.as_ref().map(|pod| format!(", pod {pod}")).unwrap_or_default();
+        format!("{} (container {}{pod})", self.name, container.short_id())
+    }
+
     /// Its process on the host; `None` where it is not seen.
     pub(crate) fn pid(&self) -> Option<u32> {
         self.sample.as_ref().map(|sample| sample.app.pid).filter(|pid| *pid > 0)

@@ -62,14 +62,14 @@ fn some(verdicts: Vec<Verdict>, otherwise: &str) -> Fact<Vec<Verdict>> {
 fn running(evidence: &Evidence) -> Fact<Vec<Verdict>> {
     let verdict = |app: &AppFacts| {
         if !app.absent {
-            return pass(app.name.clone());
+            return pass(app.label());
         }
         let fix = Fix::advice(format!(
             "start {}, or look into the journal of its unit; pmdscope ls --all lists what apps \
              that have ended left behind",
-            app.name
+            app.label()
         ));
-        fail(format!("{} does not run", app.name), fix)
+        fail(format!("{} does not run", app.label()), fix)
     };
     some(
         evidence.apps()?.iter().map(verdict).collect(),
@@ -80,9 +80,9 @@ fn running(evidence: &Evidence) -> Fact<Vec<Verdict>> {
 fn telemetry(evidence: &Evidence) -> Fact<Vec<Verdict>> {
     let apps = evidence.apps()?.iter().filter(|app| !app.absent);
     let verdict = |app: &AppFacts| match &app.unreachable {
-        None => pass(format!("{} answers", app.name)),
+        None => pass(format!("{} answers", app.label())),
         Some(why) => fail(
-            format!("{}: {why}", app.name),
+            format!("{}: {why}", app.label()),
             Fix::advice(
                 "start the app without --no-telemetry, and run pmdscope as root or as the user of \
                  the app",
@@ -96,7 +96,7 @@ fn ports(evidence: &Evidence) -> Fact<Vec<Verdict>> {
     let verdict = |app: &&AppFacts| {
         let sample = app.sample.as_ref()?;
         if !sample.ports_are_complete() {
-            return Some(skip(format!("{}: its ports could not be read", app.name)));
+            return Some(skip(format!("{}: its ports could not be read", app.label())));
         }
         let has = |device: &&String| {
             sample.ports.iter().any(|port| device::is_port_of(&port.device, device))
@@ -112,13 +112,13 @@ fn ports(evidence: &Evidence) -> Fact<Vec<Verdict>> {
         };
         Some(if !missing.is_empty() {
             fail(
-                format!("{} has {number} ports, and none on {}", app.name, missing.join(", ")),
+                format!("{} has {number} ports, and none on {}", app.label(), missing.join(", ")),
                 fix(),
             )
         } else if number < app.min_ports {
-            fail(format!("{} has {number} ports, and needs {}", app.name, app.min_ports), fix())
+            fail(format!("{} has {number} ports, and needs {}", app.label(), app.min_ports), fix())
         } else {
-            pass(format!("{} has {number}", app.name))
+            pass(format!("{} has {number}", app.label()))
         })
     };
     Ok(evidence.running()?.iter().filter_map(verdict).collect())
@@ -131,10 +131,11 @@ fn lcore_cpus(evidence: &Evidence) -> Fact<Vec<Verdict>> {
     for app in &apps {
         for thread in app.poll_threads.iter().filter(|thread| thread.is_pinned()) {
             for cpu in thread.cpus().0 {
-                users
-                    .entry(cpu)
-                    .or_default()
-                    .push(format!("lcore {} of {}", thread.lcore, app.name));
+                users.entry(cpu).or_default().push(format!(
+                    "lcore {} of {}",
+                    thread.lcore,
+                    app.label()
+                ));
             }
         }
         let wide: Vec<String> = app
@@ -146,10 +147,10 @@ fn lcore_cpus(evidence: &Evidence) -> Fact<Vec<Verdict>> {
         if !wide.is_empty() {
             let fix = Fix::advice(format!(
                 "start {} with -l, or --lcores=ID@CPU, so that each lcore has one CPU",
-                app.name
+                app.label()
             ));
             verdicts.push(warn(
-                format!("{}: may move between CPUs: {}", app.name, wide.join(", ")),
+                format!("{}: may move between CPUs: {}", app.label(), wide.join(", ")),
                 fix,
             ));
         }
@@ -174,14 +175,14 @@ fn control_threads(evidence: &Evidence) -> Fact<Vec<Verdict>> {
         let of_library = sample.library.as_ref().map(|library| library.control_shares_poll_cpu);
         let shares = sample.control_shares_poll_cpu.or(of_library)?;
         if !shares {
-            return Some(pass(format!("{}: on other CPUs", app.name)));
+            return Some(pass(format!("{}: on other CPUs", app.label())));
         }
         let fix = Fix::advice(format!(
             "leave {} a CPU that is no lcore: it inherits the CPUs of its parent, as by taskset \
              or the cpuset of its container",
-            app.name
+            app.label()
         ));
-        Some(warn(format!("{}: may run on the CPU of an lcore", app.name), fix))
+        Some(warn(format!("{}: may run on the CPU of an lcore", app.label()), fix))
     };
     let verdicts = evidence.running()?.iter().filter_map(verdict).collect();
     some(verdicts, "the threads of the apps are not seen from here")
@@ -189,7 +190,7 @@ fn control_threads(evidence: &Evidence) -> Fact<Vec<Verdict>> {
 
 fn capture(evidence: &Evidence) -> Fact<Vec<Verdict>> {
     let verdict = |app: &&AppFacts| match app.capture.as_ref()? {
-        CaptureFact::Possible { via } => Some(pass(format!("{}: by {via}", app.name))),
+        CaptureFact::Possible { via } => Some(pass(format!("{}: by {via}", app.label()))),
         CaptureFact::Impossible { reason } => {
             let fix = Fix::advice("link the app with libpmdscope, or remove what the reason names");
             Some(warn(reason.clone(), fix))

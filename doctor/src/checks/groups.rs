@@ -29,9 +29,9 @@ fn each(
     judge: impl Fn(&AppFacts, &ProcessFacts) -> Fact<Verdict>,
 ) -> Fact<Vec<Verdict>> {
     let verdict = |app: &&AppFacts| match evidence.host.processes.get(&app.name) {
-        None => skip(format!("{}: its process is not seen from here", app.name)),
+        None => skip(format!("{}: its process is not seen from here", app.label())),
         Some(process) => {
-            judge(app, process).unwrap_or_else(|why| skip(format!("{}: {why}", app.name)))
+            judge(app, process).unwrap_or_else(|why| skip(format!("{}: {why}", app.label())))
         }
     };
     Ok(evidence.running()?.iter().map(verdict).collect())
@@ -40,12 +40,12 @@ fn each(
 fn quota(evidence: &Evidence) -> Fact<Vec<Verdict>> {
     each(evidence, |app, process| {
         let Some(quota) = process.quota.clone()? else {
-            return Ok(pass(format!("{}: none", app.name)));
+            return Ok(pass(format!("{}: none", app.label())));
         };
         let CpuQuota { cpus, group, v1, throttled } = quota;
         let throttled =
             throttled.map(|times| format!(", stopped in {times} periods")).unwrap_or_default();
-        let found = format!("{}: {cpus:.2} CPUs by {group}{throttled}", app.name);
+        let found = format!("{}: {cpus:.2} CPUs by {group}{throttled}", app.label());
         let command = if v1 {
             format!("echo -1 > {}", quoted(&format!("{group}/cpu.cfs_quota_us")))
         } else {
@@ -66,17 +66,20 @@ fn cpuset(evidence: &Evidence) -> Fact<Vec<Verdict>> {
         let has = process.cpuset.clone()?;
         let polls = app.poll_cpus();
         if polls.is_empty() {
-            return Ok(skip(format!("{}: its poll CPUs are not known", app.name)));
+            return Ok(skip(format!("{}: its poll CPUs are not known", app.label())));
         }
         let missing = polls.without(&has);
         if missing.is_empty() {
-            return Ok(pass(format!("{}: CPUs {has}", app.name)));
+            return Ok(pass(format!("{}: CPUs {has}", app.label())));
         }
         let fix = Fix::now(format!("systemctl set-property UNIT AllowedCPUs={}", has.with(&polls)))
             .and_advice(
                 "UNIT is the systemd unit of the app; in a container: --cpuset-cpus, or \
                          the static CPU manager policy",
             );
-        Ok(fail(format!("{}: it polls on CPUs {missing}, and its cpuset has {has}", app.name), fix))
+        Ok(fail(
+            format!("{}: it polls on CPUs {missing}, and its cpuset has {has}", app.label()),
+            fix,
+        ))
     })
 }

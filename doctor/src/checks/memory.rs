@@ -184,7 +184,7 @@ fn of_app(app: &AppFacts, pools: &[HugepagePool]) -> Option<Verdict> {
     if total >= wanted {
         return Some(pass(format!(
             "{} asks for {}, and {} are reserved",
-            app.name,
+            app.label(),
             bytes(wanted),
             bytes(total)
         )));
@@ -193,7 +193,7 @@ fn of_app(app: &AppFacts, pools: &[HugepagePool]) -> Option<Verdict> {
     let largest = pools.iter().max_by_key(|pool| (pool.bytes(), pool.kib == 2048));
     let fix = largest.map(|pool| reserve(pool, wanted.div_ceil(pool.page_bytes())));
     let found =
-        format!("{} asks for {}, and {} are reserved", app.name, bytes(wanted), bytes(total));
+        format!("{} asks for {}, and {} are reserved", app.label(), bytes(wanted), bytes(total));
     Some(fail(found, fix.unwrap_or_default()))
 }
 
@@ -229,15 +229,15 @@ fn locked(evidence: &Evidence) -> Fact<Vec<Verdict>> {
     let apps = evidence.running()?;
     let verdict = |app: &&AppFacts| {
         let Some(process) = evidence.host.processes.get(&app.name) else {
-            return Err(Unknown(format!("the process of {} is not seen from here", app.name)));
+            return Err(Unknown(format!("the process of {} is not seen from here", app.label())));
         };
         let Some(limit) = process.locked_bytes.clone()? else {
-            return Ok(pass(format!("{}: any amount", app.name)));
+            return Ok(pass(format!("{}: any amount", app.label())));
         };
         let vfio = super::nics::of_app(evidence, app)?.into_iter().any(|device| {
             device.sample.driver.as_deref().is_some_and(|driver| driver.contains("vfio"))
         });
-        let found = format!("{} may lock {}", app.name, bytes(limit));
+        let found = format!("{} may lock {}", app.label(), bytes(limit));
         let fix = Fix::persistent("systemctl edit UNIT  # [Service] LimitMEMLOCK=infinity")
             .and_advice("UNIT is the systemd unit of the app; in a shell: ulimit -l unlimited");
         Ok(if vfio { fail(format!("{found}, and uses vfio"), fix) } else { warn(found, fix) })

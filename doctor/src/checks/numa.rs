@@ -56,7 +56,7 @@ fn lcores(evidence: &Evidence) -> Fact<Vec<Verdict>> {
         if nics.is_empty() || cpus.is_empty() {
             return Ok(skip(format!(
                 "{}: the node of its NICs or its CPUs is not known",
-                app.name
+                app.label()
             )));
         }
         let far: Vec<String> = cpus
@@ -67,19 +67,19 @@ fn lcores(evidence: &Evidence) -> Fact<Vec<Verdict>> {
             .map(|(cpu, node)| format!("CPU {cpu} (node {node})"))
             .collect();
         if far.is_empty() {
-            return Ok(pass(format!("{}: node {}", app.name, text(&nics))));
+            return Ok(pass(format!("{}: node {}", app.label(), text(&nics))));
         }
         let near =
             evidence.host.cpus.nodes.as_ref().ok().and_then(|nodes| nodes.get(nics.first()?));
         let near = near.map(ToString::to_string).unwrap_or_default();
         let fix = Fix::advice(format!(
             "start {} with -l on CPUs {near}, or use a NIC of the other node",
-            app.name
+            app.label()
         ));
         Ok(warn(
             format!(
                 "{}: its NICs are on node {}, and it polls on {}",
-                app.name,
+                app.label(),
                 text(&nics),
                 far.join(", ")
             ),
@@ -99,13 +99,13 @@ fn pools(evidence: &Evidence) -> Fact<Vec<Verdict>> {
         if nics.is_empty() || pools.is_empty() {
             return Ok(skip(format!(
                 "{}: the node of its NICs or its pools is not known",
-                app.name
+                app.label()
             )));
         }
         let far = pools.iter().filter(|(_, node)| !nics.contains(node));
         let far: Vec<String> = far.map(|(name, node)| format!("{name} (node {node})")).collect();
         if far.is_empty() {
-            return Ok(pass(format!("{}: node {}", app.name, text(&nics))));
+            return Ok(pass(format!("{}: node {}", app.label(), text(&nics))));
         }
         let fix = Fix::advice(
             "create the pool with rte_eth_dev_socket_id() of the port as its socket, and reserve \
@@ -114,7 +114,7 @@ fn pools(evidence: &Evidence) -> Fact<Vec<Verdict>> {
         Ok(warn(
             format!(
                 "{}: its NICs are on node {}, and these pools are not: {}",
-                app.name,
+                app.label(),
                 text(&nics),
                 far.join(", ")
             ),

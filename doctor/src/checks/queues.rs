@@ -57,7 +57,7 @@ fn descriptors(evidence: &Evidence) -> Fact<Vec<Verdict>> {
         if sample.library.is_none() {
             verdicts.push(skip(format!(
                 "{}: a stock app does not tell its descriptors; link libpmdscope",
-                app.name
+                app.label()
             )));
             continue;
         }
@@ -66,7 +66,8 @@ fn descriptors(evidence: &Evidence) -> Fact<Vec<Verdict>> {
                 Some(known) => budget(app, sample, port, &known),
                 None => skip(format!(
                     "{} {}: the driver does not tell its descriptors",
-                    app.name, port.device
+                    app.label(),
+                    port.device
                 )),
             });
         }
@@ -81,7 +82,7 @@ fn budget(app: &AppFacts, sample: &Sample, port: &PortSample, known: &[u64]) -> 
     let survives = |pps: f64| {
         if pps > 0.0 { (smallest as f64 * queues / pps * 1e6).min(LONG_US) } else { LONG_US }
     };
-    let name = format!("{} {}", app.name, port.device);
+    let name = format!("{} {}", app.label(), port.device);
     let gaps = sample.lcores.iter().map(|lcore| (lcore.gap_window_max_us, lcore.gap_max_us));
     let (recent, ever) = gaps.fold((0, 0), |a, b| (a.0.max(b.0), a.1.max(b.1)));
     let fix = Fix::advice(format!(
@@ -134,7 +135,7 @@ fn pools(evidence: &Evidence) -> Fact<Vec<Verdict>> {
         let known =
             needs.values().flatten().flatten().fold(0_u64, |sum, one| sum.saturating_add(*one));
         if needs.is_empty() || needs.values().any(Option::is_none) {
-            verdicts.push(skip(format!("{}: its descriptors are not known", app.name)));
+            verdicts.push(skip(format!("{}: its descriptors are not known", app.label())));
             continue;
         }
         verdicts.push(pool(app, sample, known));
@@ -147,7 +148,7 @@ fn pool(app: &AppFacts, sample: &Sample, rx: u64) -> Verdict {
     let pools = || sample.pools.iter().filter(|pool| pool.element_bytes > 256);
     let size = pools().fold(0_u64, |sum, pool| sum.saturating_add(pool.size));
     if pools().next().is_none() {
-        return skip(format!("{}: it tells no mbuf pool", app.name));
+        return skip(format!("{}: it tells no mbuf pool", app.label()));
     }
     let tx = sample.queues.iter().filter(|queue| queue.direction == QueueDirection::Tx);
     let tx = tx.filter_map(|queue| queue.descriptors).fold(0_u64, u64::saturating_add);
@@ -161,7 +162,7 @@ fn pool(app: &AppFacts, sample: &Sample, rx: u64) -> Verdict {
     let text = format!(
         "{}: {} mbufs; {} receive and {} transmit descriptors, {} in caches and {} in bursts of \
          {lcores} lcores make {}",
-        app.name,
+        app.label(),
         count(size),
         count(rx),
         count(tx),

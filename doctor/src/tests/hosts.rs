@@ -126,6 +126,19 @@ fn a_container_with_whole_cpus_is_good() {
 }
 
 #[test]
+fn apps_in_containers_are_named_with_them() {
+    let mut host = HostFixture::good();
+    host.container("200000 100000");
+    let container = pmdscope_telemetry::host::Container {
+        id: "4f1c9a2b3c4d5e6f".into(),
+        pod: Some("0f1b6c52".into()),
+    };
+    host.app().sample.as_mut().unwrap().app.container = Some(container);
+    let found = only(&host.report(), "cpu_quota").found.clone();
+    assert!(found.starts_with("fwd (container 4f1c9a2b3c4d, pod 0f1b6c52): "), "{found}");
+}
+
+#[test]
 fn cgroup_v1_without_a_quota_is_good() {
     let host = HostFixture::good();
     host.cgroup_v1("-1", "2-3");
