@@ -122,14 +122,17 @@ const fn key(character: char) -> KeyCode {
 /// The keys of [`InputMode::Browse`]; overlays obey those for moving, leaving and help too.
 pub const BINDINGS: &[KeyBinding] = &[
     KeyBinding {
-        label: "1-5 Tab S-Tab",
-        help: "pages: overview, ports, pools, lcores, flows; next, previous",
+        label: "1-9 Tab S-Tab",
+        help: "pages, by their numbers; next, previous",
         keys: &[
             (key('1'), Action::Go(PageTab::Overview)),
             (key('2'), Action::Go(PageTab::Ports)),
             (key('3'), Action::Go(PageTab::Pools)),
             (key('4'), Action::Go(PageTab::Lcores)),
             (key('5'), Action::Go(PageTab::Flows)),
+            (key('6'), Action::Go(PageTab::Rings)),
+            (key('7'), Action::Go(PageTab::Captures)),
+            (key('9'), Action::Go(PageTab::Kernel)),
             (KeyCode::Tab, Action::Next),
             (KeyCode::BackTab, Action::Previous),
         ],

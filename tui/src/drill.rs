@@ -119,9 +119,8 @@ fn queue_of(
 /// The page that has such rows.
 fn page(subject: &Subject) -> Option<PageTab> {
     match subject {
-        Subject::Port { .. } | Subject::Queue { .. } | Subject::Interface { .. } => {
-            Some(PageTab::Ports)
-        }
+        Subject::Port { .. } | Subject::Queue { .. } => Some(PageTab::Ports),
+        Subject::Interface { .. } => Some(PageTab::Kernel),
         Subject::Pool { .. } | Subject::Site { .. } => Some(PageTab::Pools),
         Subject::Lcore { .. } => Some(PageTab::Lcores),
         _ => None,

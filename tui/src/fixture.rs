@@ -21,7 +21,7 @@ use pmdscope_telemetry::sample::{
 use crate::timeline::trends::{AppPoint, FindingLog, TrendPoint, Trends};
 use crate::timeline::{FindingMark, SECOND};
 use crate::view::ViewState;
-use pmdscope_telemetry::{FleetEvent, FleetState};
+use pmdscope_telemetry::{FleetEvent, FleetState, InterfaceEvaluator, Thresholds};
 
 /// 2026-01-02 03:04:05 UTC.
 const REALTIME_NS: u64 = 1_767_323_045_000_000_000;
@@ -70,6 +70,19 @@ pub(crate) fn fleet() -> FleetState {
     let mut fleet = FleetState { now_ns: MONOTONIC_NS + 200_000_000, ..FleetState::default() };
     fleet.apply(sampled(leaking(), leaking_findings()));
     fleet.apply(sampled(stock(), Vec::new()));
+    fleet
+}
+
+/// Both apps, a flooded interface, and one that bypasses the kernel to the first app.
+pub(crate) fn fleet_with_interfaces() -> FleetState {
+    let mut fleet = fleet();
+    let mut evaluator = InterfaceEvaluator::new(Thresholds::default());
+    for second in 1..=2 {
+        let mut split = samples::split_interface(second);
+        split.bypass.as_mut().unwrap().app = Some("reflector".to_owned());
+        let read = vec![samples::filtered_interface(second), split];
+        fleet.apply(evaluator.event(Ok(read), second * SECOND));
+    }
     fleet
 }
 

@@ -21,6 +21,7 @@ pub mod run;
 pub mod sampling_interval;
 pub mod screen;
 mod style;
+mod tab_line;
 pub mod tables;
 pub mod terminal;
 pub mod timeline;

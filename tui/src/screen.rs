@@ -12,6 +12,7 @@ use ratatui::text::{Line, Span};
 use crate::overlay;
 use crate::ranking::ranked;
 use crate::style::{ThemeStyle, selected_row, styled};
+use crate::tab_line;
 use crate::tables::apps::{lost, severity_look};
 use crate::tables::findings::{age_text, evidence};
 use crate::tables::lcores::time_of_day;
@@ -73,7 +74,7 @@ pub fn render(frame: &mut Frame, view: &ViewState, fleet: &FleetState) {
             time_bar.line(usize::from(layout.body.width), view.theme, &view.zone),
         );
     }
-    line(layout.tabs, tabs(view).0);
+    line(layout.tabs, tab_line::draw(view.tab, usize::from(layout.body.width), view.theme).0);
     line(layout.banner, banner(view, fleet));
     line(layout.footer, footer(view));
     for (line, y) in body(view, fleet, layout.body).into_iter().zip(layout.body.y..) {
@@ -112,10 +113,10 @@ pub fn hit(
     fleet: &FleetState,
 ) -> Option<ClickTarget> {
     let layout = ScreenLayout::of(area, view);
-    if layout.tabs.is_some_and(|tabs| tabs.contains(position)) {
-        let (_, ends) = tabs(view);
-        let index = ends.iter().position(|&end| usize::from(position.x) < end)?;
-        return Some(ClickTarget::Tab(PageTab::ALL[index]));
+    if let Some(tabs) = layout.tabs.filter(|tabs| tabs.contains(position)) {
+        let (_, ends) = tab_line::draw(view.tab, usize::from(tabs.width), view.theme);
+        let (tab, _) = ends.into_iter().find(|(_, end)| usize::from(position.x) < *end)?;
+        return Some(ClickTarget::Tab(tab));
     }
     if let (Some(line), Some(time_bar)) = (layout.time_bar, &view.time_bar)
         && line.contains(position)
@@ -178,24 +179,6 @@ fn interval(ms: u64) -> String {
     if ms.is_multiple_of(1_000) { format!("{}s", ms / 1_000) } else { format!("{ms}ms") }
 }
 
-/// The line of tabs, and where the name of each ends.
-fn tabs(view: &ViewState) -> (Line<'static>, Vec<usize>) {
-    let mut line = Line::default();
-    let mut ends = Vec::new();
-    for (index, tab) in PageTab::ALL.into_iter().enumerate() {
-        let name = format!("{} {}", index + 1, tab.title());
-        let (text, style) = if tab == view.tab {
-            (format!("[{name}]"), view.theme.style(Tone::Title))
-        } else {
-            (format!(" {name} "), view.theme.style(Tone::Plain))
-        };
-        line.push_span(Span::styled(text, style));
-        line.push_span(" ");
-        ends.push(line.width());
-    }
-    (line, ends)
-}
-
 /// The finding to look at first, on every other page.
 fn banner(view: &ViewState, fleet: &FleetState) -> Line<'static> {
     let ranked = ranked(fleet, &view.thresholds);
@@ -242,7 +225,7 @@ fn keys(view: &ViewState) -> &'static str {
     if view.time_bar.is_some() {
         "? help  q quit  , . step  < > 10 s  ( ) 1 min  n N findings  space pause, play"
     } else {
-        "? help  q quit  1-5 page  Enter open  i details  s sort  / filter  , . past"
+        "? help  q quit  1-9 page  Enter open  i details  s sort  / filter  , . past"
     }
 }
 
@@ -359,7 +342,7 @@ fn placeholder(view: &ViewState, fleet: &FleetState) -> Vec<BodyLine> {
     let text = if !view.filter.is_empty() {
         "No row matches the filter."
     } else if !fleet.is_empty() {
-        "No data yet."
+        nothing_there(view.tab)
     } else if fleet.advice.is_empty() {
         "Searching for DPDK apps ..."
     } else {
@@ -368,7 +351,21 @@ fn placeholder(view: &ViewState, fleet: &FleetState) -> Vec<BodyLine> {
     text.lines().map(|line| BodyLine::plain(Line::raw(harmless(line, &[])))).collect()
 }
 
+/// What a page without rows says.
+fn nothing_there(tab: PageTab) -> &'static str {
+    match tab {
+        PageTab::Rings => {
+            "No app tells of software rings: needs libpmdscope (level 1), or DPDK 24.03 and later."
+        }
+        PageTab::Captures => "No capture is running.",
+        PageTab::Kernel => "No interface of the kernel has pmdscope's filter or a bypassed queue.",
+        _ => "No data yet.",
+    }
+}
+
 #[cfg(test)]
 mod flows_tests;
+#[cfg(test)]
+pub(crate) mod page_tests;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -22,29 +22,60 @@ pub enum PageTab {
     /// Apps and findings.
     #[default]
     Overview,
-    /// Ports, queues and software rings.
+    /// Ports and queues.
     Ports,
-    /// Mempools.
+    /// Mempools and leaks.
     Pools,
-    /// Poll loops and captures.
+    /// Poll loops.
     Lcores,
     /// Conversations.
     Flows,
+    /// Software rings.
+    Rings,
+    /// Capture sessions.
+    Captures,
+    /// Interfaces of the kernel.
+    Kernel,
 }
 
 impl PageTab {
     /// All, in the order of their keys.
-    pub const ALL: [Self; 5] =
-        [Self::Overview, Self::Ports, Self::Pools, Self::Lcores, Self::Flows];
+    pub const ALL: [Self; 8] = [
+        Self::Overview,
+        Self::Ports,
+        Self::Pools,
+        Self::Lcores,
+        Self::Flows,
+        Self::Rings,
+        Self::Captures,
+        Self::Kernel,
+    ];
 
-    /// Heading.
+    /// Heading. All of them, with their keys, fit into 80 columns.
     pub fn title(self) -> &'static str {
         match self {
             Self::Overview => "Overview",
-            Self::Ports => "Ports/Queues",
-            Self::Pools => "Pools/Leaks",
+            Self::Ports => "Ports",
+            Self::Pools => "Pools",
             Self::Lcores => "Lcores",
             Self::Flows => "Flows",
+            Self::Rings => "Rings",
+            Self::Captures => "Captures",
+            Self::Kernel => "Kernel",
+        }
+    }
+
+    /// The digit that shows it.
+    pub fn key(self) -> char {
+        match self {
+            Self::Overview => '1',
+            Self::Ports => '2',
+            Self::Pools => '3',
+            Self::Lcores => '4',
+            Self::Flows => '5',
+            Self::Rings => '6',
+            Self::Captures => '7',
+            Self::Kernel => '9',
         }
     }
 

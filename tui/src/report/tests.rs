@@ -6,7 +6,7 @@ use super::*;
 use crate::fixture;
 use crate::flows::ShownFlows;
 use pmdscope_render::{Subject, Theme};
-use pmdscope_telemetry::fixture::{filtered_interface, split_interface};
+use pmdscope_telemetry::fixture::filtered_interface;
 use pmdscope_telemetry::{ErrorClass, FleetEvent, InterfaceEvaluator, Thresholds};
 
 #[test]
@@ -72,19 +72,6 @@ fn json_has_conversations_and_their_source() {
     assert_eq!(testpmd["capture"], "offered");
 }
 
-/// Both apps, a flooded interface, and one that bypasses the kernel to the first app.
-fn with_interfaces() -> FleetState {
-    let mut fleet = fixture::fleet();
-    let mut evaluator = InterfaceEvaluator::new(Thresholds::default());
-    for second in 1..=2 {
-        let mut split = split_interface(second);
-        split.bypass.as_mut().unwrap().app = Some("reflector".to_owned());
-        let read = vec![filtered_interface(second), split];
-        fleet.apply(evaluator.event(Ok(read), second * 1_000_000_000));
-    }
-    fleet
-}
-
 /// The tables about interfaces of a report.
 fn about_interfaces(fleet: &FleetState) -> String {
     let text = text(fleet, &fixture::view());
@@ -94,7 +81,7 @@ fn about_interfaces(fleet: &FleetState) -> String {
 
 #[test]
 fn interfaces_are_shown_beside_ports() {
-    let fleet = with_interfaces();
+    let fleet = fixture::fleet_with_interfaces();
     assert_snapshot!("interfaces", about_interfaces(&fleet));
     assert!(text(&fleet, &fixture::view()).starts_with("pmdscope: 2 apps, 2 interfaces\n"));
     assert_eq!(about_interfaces(&fixture::fleet()), "");
@@ -123,7 +110,7 @@ fn a_host_without_apps_shows_its_interfaces_and_why_they_cannot_be_read() {
 
 #[test]
 fn details_of_an_interface_have_its_verdicts_and_top_sources() {
-    let fleet = with_interfaces();
+    let fleet = fixture::fleet_with_interfaces();
     let details = |interface: &str| {
         let subject = Subject::Interface { interface: interface.to_owned(), queue: None };
         let lines = crate::detail::lines(&subject, &fixture::view(), &fleet);

@@ -1,18 +1,18 @@
-//! Poll loops and captures.
+//! Poll loops.
 
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use pmdscope_render::cells::{alarm, app_cell, bad_count, number, rate, share};
-use pmdscope_render::number::{UNKNOWN, bytes, micros, si};
+use pmdscope_render::cells::{alarm, app_cell, bad_count, rate, share};
+use pmdscope_render::number::{UNKNOWN, micros, si};
 use pmdscope_render::{Cell, Column, Subject, TextTable, Tone};
 use pmdscope_telemetry::model::{LcoreRates, Model};
-use pmdscope_telemetry::sample::{LcoreSample, TeeSample};
+use pmdscope_telemetry::sample::LcoreSample;
 
 use super::{note_level_0, stolen};
 use crate::view::ViewState;
-use pmdscope_telemetry::{AppState, FleetState};
+use pmdscope_telemetry::FleetState;
 
 /// One row per lcore.
 pub(super) fn lcores(fleet: &FleetState, view: &ViewState) -> TextTable {
@@ -125,49 +125,4 @@ pub(crate) fn time_of_day(realtime_ns: u64, zone: &TimeZone) -> String {
         |_| UNKNOWN.to_owned(),
         |time| time.to_zoned(zone.clone()).strftime("%H:%M:%S").to_string(),
     )
-}
-
-/// One row per ring of a capture session.
-pub(super) fn captures(fleet: &FleetState) -> TextTable {
-    let columns = vec![
-        Column::text("App"),
-        Column::number("Session"),
-        Column::number("PID"),
-        Column::number("Lcore"),
-        Column::text("State"),
-        Column::number("Packets"),
-        Column::number("Dropped"),
-        Column::number("Filtered").drop_at(1),
-        Column::number("Sampled out").drop_at(2),
-        Column::number("Ring").drop_at(3),
-        Column::number("Filled"),
-    ];
-    let mut table = TextTable::new("Captures", columns);
-    for (app, model) in fleet.models() {
-        for tee in &model.sample.tee {
-            let subject =
-                Subject::Tee { app: app.name.clone(), session: tee.session, lcore: tee.lcore };
-            table.push(subject, app.stale(), capture_cells(app, tee));
-        }
-    }
-    table
-}
-
-fn capture_cells(app: &AppState, tee: &TeeSample) -> Vec<Cell> {
-    let filled = (tee.ring_bytes > 0).then(|| tee.used_bytes as f64 / tee.ring_bytes as f64);
-    let state =
-        if tee.armed { Cell::text("armed") } else { Cell::text("disarmed").tone(Tone::Warn) };
-    vec![
-        app_cell(app),
-        Cell::number(Some(tee.session as f64), tee.session.to_string()),
-        Cell::number(Some(tee.pid as f64), tee.pid.to_string()),
-        Cell::number(Some(f64::from(tee.lcore)), tee.lcore.to_string()),
-        state,
-        number(tee.records),
-        bad_count(tee.dropped, si(tee.dropped as f64)),
-        number(tee.filtered),
-        number(tee.sampled_out),
-        Cell::number(Some(tee.ring_bytes as f64), bytes(tee.ring_bytes)),
-        share(filled),
-    ]
 }

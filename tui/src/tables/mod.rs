@@ -1,6 +1,7 @@
 //! The tables of each page, built from the models. They are drawn elsewhere.
 
 pub(crate) mod apps;
+mod captures;
 pub(crate) mod findings;
 pub(crate) mod flows;
 mod hottest;
@@ -9,6 +10,7 @@ pub(crate) mod lcores;
 mod leaks;
 mod pools;
 pub(crate) mod ports;
+mod rings;
 pub(crate) mod stolen;
 
 use crate::view::{PageTab, ViewState};
@@ -29,23 +31,18 @@ const TALL: u16 = 36;
 pub fn of(tab: PageTab, fleet: &FleetState, view: &ViewState) -> Vec<TextTable> {
     let mut tables = match tab {
         PageTab::Overview => overview(fleet, view),
-        PageTab::Ports => {
-            vec![
-                ports::ports(fleet, view),
-                interfaces::interfaces(fleet),
-                interfaces::queues(fleet),
-                ports::queues(fleet, view),
-                ports::rings(fleet),
-            ]
-        }
+        PageTab::Ports => vec![ports::ports(fleet, view), ports::queues(fleet, view)],
         PageTab::Pools => vec![
             pools::pools(fleet),
             leaks::ledgers(fleet, view.theme),
             leak_sites(fleet, PathStyle::Brief),
             leaks::stages(fleet),
         ],
-        PageTab::Lcores => vec![lcores::lcores(fleet, view), lcores::captures(fleet)],
+        PageTab::Lcores => vec![lcores::lcores(fleet, view)],
         PageTab::Flows => flows::page(view),
+        PageTab::Rings => vec![rings::rings(fleet)],
+        PageTab::Captures => vec![captures::captures(fleet)],
+        PageTab::Kernel => vec![interfaces::interfaces(fleet), interfaces::queues(fleet)],
     };
     if tab != PageTab::Overview && fleet.apps.len() == 1 {
         for table in &mut tables {

@@ -1,4 +1,4 @@
-//! Ports, their queues, and software rings.
+//! Ports and their queues.
 
 use pmdscope_render::cells::{
     alarm, app_cell, bad_count, bad_rate, number, number_or, rate, share,
@@ -7,11 +7,9 @@ use pmdscope_render::number::si;
 use pmdscope_render::{Cell, Column, Graph, Subject, TextTable, Tone, direction_word};
 use pmdscope_telemetry::finding::balance;
 use pmdscope_telemetry::model::{Model, PortRates, QueueRates};
-use pmdscope_telemetry::sample::{
-    CountSource, HighWater, PortSample, PortStats, QueueDirection, QueueSample, RingSample,
-};
+use pmdscope_telemetry::sample::{PortSample, PortStats, QueueDirection, QueueSample};
 
-use super::{UNSUPPORTED, note_counted, note_level_0};
+use super::{UNSUPPORTED, note_level_0};
 use crate::view::ViewState;
 use pmdscope_telemetry::{AppState, FleetState};
 
@@ -178,38 +176,4 @@ fn note_unsupported_depth(table: &mut TextTable, fleet: &FleetState) {
     if fleet.models().any(|(_, model)| silent(model)) {
         table.notes.push(format!("{UNSUPPORTED}: not reported by the driver"));
     }
-}
-
-/// One row per software ring.
-pub(super) fn rings(fleet: &FleetState) -> TextTable {
-    let columns = vec![
-        Column::text("App"),
-        Column::text("Ring"),
-        Column::number("Used"),
-        Column::number("Win max"),
-        Column::number("Max").drop_at(1),
-        Column::number("Of"),
-        Column::text("Fill").flex(6).drop_at(2),
-    ];
-    let mut table = TextTable::new("Software rings", columns);
-    for (app, model) in fleet.models() {
-        for ring in &model.sample.rings {
-            let subject = Subject::Ring { app: app.name.clone(), ring: ring.name.clone() };
-            let mark =
-                |of: fn(HighWater) -> u64| high(ring.high_water.map(of), Some(ring.capacity));
-            let cells = vec![
-                app_cell(app),
-                Cell::text(&ring.name),
-                number(ring.used),
-                mark(|high| high.window),
-                mark(|high| high.ever),
-                number(ring.capacity),
-                filled(Some(ring.used), Some(ring.capacity)),
-            ];
-            table.push(subject, app.stale(), cells);
-        }
-    }
-    let of_xray = |ring: &RingSample| ring.source == Some(CountSource::Xray);
-    note_counted(&mut table, fleet, |sample| sample.rings.iter().any(of_xray));
-    table
 }

@@ -11,6 +11,7 @@ use super::time_bar::{PlaybackState, TimeBar, TimeBarKind};
 use super::{FindingMark, SECOND, SeekTarget, TimeSpan, Timeline};
 use crate::action::{Action, perform};
 use crate::fixture;
+use crate::screen::page_tests::squeezed;
 use crate::screen::tests::text;
 use crate::screen::{ClickTarget, hit};
 use crate::view::{PageTab, ViewState};
@@ -49,13 +50,11 @@ fn the_past_says_so_on_every_page_and_size() {
     let mut live = live();
     live.seek(SeekTarget::By(-133 * 1_000_000_000));
     for tab in PageTab::ALL {
-        for (width, height) in [(80, 24), (120, 40)] {
-            let mut view = ViewState { tab, ..fixture::view() };
-            let name = format!("past_{tab:?}_{width}x{height}").to_lowercase();
-            assert_snapshot!(name.clone(), screen(width, height, &view, &live));
-            view.theme = ASCII;
-            assert_snapshot!(format!("{name}_ascii"), screen(width, height, &view, &live));
-        }
+        let view = ViewState { tab, ..fixture::view() };
+        let ascii = ViewState { theme: ASCII, ..view.clone() };
+        let screens = [(80, 24, &view), (120, 40, &view), (80, 24, &ascii)]
+            .map(|(width, height, view)| squeezed(&screen(width, height, view, &live)));
+        assert_snapshot!(format!("past_{tab:?}").to_lowercase(), screens.join("----\n"));
     }
 }
 
@@ -121,7 +120,7 @@ fn a_replay_says_how_it_goes_on_and_what_is_damaged() {
         for theme in [Theme::default(), ASCII] {
             let screens = time_bars.clone().map(|time_bar| {
                 let view = ViewState { time_bar: Some(time_bar), theme, ..fixture::view() };
-                text(width, height, &view, &fixture::fleet())
+                squeezed(&text(width, height, &view, &fixture::fleet()))
             });
             let kind = if theme.ascii { "_ascii" } else { "" };
             assert_snapshot!(format!("replay_{width}x{height}{kind}"), screens.join("----\n"));
