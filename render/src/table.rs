@@ -11,6 +11,9 @@ use crate::graph::Graph;
 use crate::subject::Subject;
 use crate::theme::{Theme, Tone};
 
+/// Words are not cut to less than so many characters.
+const WORD_MIN: usize = 4;
+
 /// Where the text of a column stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextAlign {
@@ -252,6 +255,7 @@ impl TextTable {
             let Some(column) = candidate else { break };
             kept[column] = None;
         }
+        self.squeeze(&mut kept, available);
         let mut spare = available.saturating_sub(total(&kept));
         // The narrowest grows first, so that of several none has all.
         while spare > 0 {
@@ -262,6 +266,19 @@ impl TextTable {
             spare -= 1;
         }
         kept
+    }
+
+    /// Where nothing can be dropped any more, words become shorter, the longest first: numbers would be
+    /// others if they were cut.
+    fn squeeze(&self, kept: &mut [Option<usize>], available: usize) {
+        while total(kept) > available {
+            let words = |&c: &usize| self.columns[c].align == TextAlign::Left;
+            let longest = (0..kept.len()).filter(words).max_by_key(|&c| kept[c]);
+            match longest.and_then(|column| kept[column].as_mut()) {
+                Some(width) if *width > WORD_MIN => *width -= 1,
+                _ => return,
+            }
+        }
     }
 
     fn natural(&self, column: usize) -> usize {
@@ -403,6 +420,7 @@ mod tests {
         assert_eq!(text(&table(), Some(24))[1], "a        10     7 held ~");
         assert_eq!(text(&table(), Some(18))[1], "a         7 held ~");
         assert_eq!(text(&table(), Some(10))[1], "a     hel~");
+        assert_eq!(text(&table(), Some(9))[1], "a    hel~");
     }
 
     #[test]

@@ -59,6 +59,13 @@ impl ScreenLayout {
     }
 }
 
+/// Lines for the tables of the Overview, and empty lines between two of them.
+pub(crate) fn overview_room(view: &ViewState) -> (usize, usize) {
+    let body = ScreenLayout::of(Rect::new(0, 0, view.width, view.height), view).body;
+    let graphs = trend_panels::height(view, usize::from(body.width));
+    (usize::from(body.height).saturating_sub(graphs), usize::from(is_spaced(view)))
+}
+
 /// Draws everything.
 pub fn render(frame: &mut Frame, view: &ViewState, fleet: &FleetState) {
     let layout = ScreenLayout::of(frame.area(), view);
@@ -292,9 +299,12 @@ fn is_dense(view: &ViewState) -> bool {
     view.tab == PageTab::Overview
 }
 
+fn is_spaced(view: &ViewState) -> bool {
+    !is_dense(view) || view.height >= ROOMY
+}
+
 fn append(lines: &mut Vec<BodyLine>, table: &TextTable, view: &ViewState, width: usize) {
-    let spaced = !is_dense(view) || view.height >= ROOMY;
-    if spaced && !lines.is_empty() {
+    if is_spaced(view) && !lines.is_empty() {
         lines.push(BodyLine::plain(Line::default()));
     }
     let theme = view.theme;

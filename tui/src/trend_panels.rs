@@ -45,19 +45,31 @@ const PANELS: [Panel; 3] = [
 /// The order of the graphs on the screen.
 const SHOWN: [usize; 3] = [0, 2, 1];
 
-/// The lines of all graphs: none on a small screen.
-pub(crate) fn lines(view: &ViewState, width: usize) -> Vec<Line<'static>> {
-    let Some(trends) = view.trends.as_ref().filter(|_| view.height >= HEIGHT_MIN) else {
-        return Vec::new();
-    };
-    let count = ((width + GUTTER) / (WIDTH_MIN + GUTTER)).min(PANELS.len());
-    let shown: Vec<&Panel> =
-        SHOWN.iter().filter(|&&panel| panel < count).map(|&panel| &PANELS[panel]).collect();
-    if shown.is_empty() {
+/// Number of the lines of all graphs.
+pub(crate) fn height(view: &ViewState, width: usize) -> usize {
+    if shown(view, width).is_empty() { 0 } else { graph_height(view) + 2 }
+}
+
+fn graph_height(view: &ViewState) -> usize {
+    usize::from(view.height.saturating_sub(12) / 4).clamp(2, 9)
+}
+
+fn shown(view: &ViewState, width: usize) -> Vec<&'static Panel> {
+    if view.trends.is_none() || view.height < HEIGHT_MIN {
         return Vec::new();
     }
+    let count = ((width + GUTTER) / (WIDTH_MIN + GUTTER)).min(PANELS.len());
+    SHOWN.iter().filter(|&&panel| panel < count).map(|&panel| &PANELS[panel]).collect()
+}
+
+/// The lines of all graphs: none on a small screen.
+pub(crate) fn lines(view: &ViewState, width: usize) -> Vec<Line<'static>> {
+    let shown = shown(view, width);
+    let Some(trends) = view.trends.as_ref().filter(|_| !shown.is_empty()) else {
+        return Vec::new();
+    };
     let each = (width + GUTTER) / shown.len() - GUTTER;
-    let height = usize::from(view.height.saturating_sub(12) / 4).clamp(2, 9);
+    let height = graph_height(view);
     let mut lines = vec![Line::default(); height + 2];
     for (index, panel) in shown.into_iter().enumerate() {
         for (line, spans) in lines.iter_mut().zip(panel.lines(trends, view, each, height)) {

@@ -7,6 +7,7 @@ use jiff::tz::TimeZone;
 
 pub use crate::drill::DrillOrigin;
 use crate::flows::{AppRun, CapturedTraffic, FlowRequest, RunningApp, ShownFlows, ShownTime};
+use crate::screen;
 use crate::tables;
 use crate::timeline::time_bar::{TimeBar, TimeBarKind};
 use crate::timeline::trends::Trends;
@@ -177,6 +178,10 @@ impl ViewState {
             if let Some(sort) = self.sort.get(table.title) {
                 table.sort(*sort);
             }
+        }
+        if self.tab == PageTab::Overview {
+            let (lines, spacing) = screen::overview_room(self);
+            tables::limit_findings(&mut tables, lines, spacing, self.selected());
         }
         tables
     }

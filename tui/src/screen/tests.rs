@@ -9,6 +9,7 @@ use ratatui::style::{Color, Modifier};
 use super::*;
 use crate::action::{Action, SelectionMotion, update};
 use crate::fixture;
+use crate::tables;
 use pmdscope_render::Theme;
 use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint, Severity};
 use pmdscope_telemetry::model::QueueRates;
@@ -63,6 +64,65 @@ fn mono_uses_no_colour_and_still_shows_the_selection() {
         let selected = buffer.content().iter().filter(|c| c.modifier.contains(Modifier::REVERSED));
         assert_eq!(selected.count(), 120);
     }
+}
+
+/// So many findings about one app.
+fn many(findings: u32) -> FleetState {
+    let finding = |lcore| Finding {
+        lint: Lint::Stall,
+        subject: FindingSubject::Lcore(lcore),
+        ..fixture::leaking_findings().remove(0)
+    };
+    let mut fleet = fixture::fleet_of(fixture::leaking(), (0..findings).map(finding).collect());
+    for app in ["a", "b", "c"] {
+        let mut model = fixture::stock();
+        app.clone_into(&mut model.sample.app.name);
+        fleet.apply(fixture::sampled(model, Vec::new()));
+    }
+    fleet
+}
+
+#[test]
+fn many_findings_leave_room_for_apps() {
+    let fleet = many(60);
+    for (width, height) in [(40, 12), (80, 18), (80, 24), (120, 40), (200, 60)] {
+        let mut view = ViewState { width, height, ..on(PageTab::Overview) };
+        let screen = text(width, height, &view, &fleet);
+        let more = screen.lines().position(|line| line.ends_with(" more"));
+        let shown = screen.lines().filter(|line| line.contains("stall")).count();
+        assert!(screen.contains(&format!("+{} more", 60 - shown)), "{screen}");
+        let below: Vec<&str> =
+            screen.lines().skip(more.unwrap() + 1).filter(|line| !line.is_empty()).collect();
+        assert!(below[0].starts_with("App ") && below[3].starts_with("c "), "{screen}");
+        // What is selected stays in sight, and the apps are as near as before.
+        let last = tables::findings::subject(&fleet.apps[3].findings[59]);
+        update(&mut view, Action::Select(last.clone()), &fleet);
+        let rows = view.tables(&fleet).remove(0).rows;
+        assert!(rows.len() == shown && rows[shown - 1].subject == last);
+    }
+    let few = text(80, 24, &on(PageTab::Overview), &many(11));
+    assert!(!few.contains(" more\n"), "{few}");
+}
+
+#[test]
+fn nothing_essential_is_cut_on_a_small_screen() {
+    let mut fleet = fixture::fleet();
+    for (width, height) in [(80, 24), (40, 12)] {
+        let screen = text(width, height, &on(PageTab::Overview), &fleet);
+        let leak = screen.lines().find(|line| line.contains("leak")).unwrap();
+        assert!(leak.contains("412/s") && leak.ends_with(" 18s"), "{screen}");
+        assert!(screen.lines().any(|line| line.ends_with("State")), "{screen}");
+        assert!(screen.lines().any(|line| line.ends_with(" live")), "{screen}");
+    }
+    fleet.apply(FleetEvent::Lost {
+        class: ErrorClass::Timeout,
+        app: "reflector".to_owned(),
+        reason: "connection refused".to_owned(),
+        finding: None,
+    });
+    fleet.now_ns += 12_000_000_000;
+    let screen = text(40, 12, &on(PageTab::Overview), &fleet);
+    assert!(screen.contains("lost 12s ago"), "{screen}");
 }
 
 #[test]

@@ -17,7 +17,7 @@ pub(super) fn findings(fleet: &FleetState, view: &ViewState) -> TextTable {
         Column::text("Finding"),
         Column::text("Severity").drop_at(4),
         Column::text("App").drop_at(1),
-        Column::text("Where").flex(12),
+        Column::text("Where").flex(26),
         Column::number("Rate"),
         Column::number("Empty in").drop_at(2),
         Column::number("Since"),

@@ -14,7 +14,7 @@ mod rings;
 pub(crate) mod stolen;
 
 use crate::view::{PageTab, ViewState};
-use pmdscope_render::{PathStyle, TextTable, leak_sites};
+use pmdscope_render::{PathStyle, Subject, TextTable, leak_sites};
 use pmdscope_telemetry::FleetState;
 use pmdscope_telemetry::sample::Sample;
 
@@ -61,6 +61,35 @@ fn overview(fleet: &FleetState, view: &ViewState) -> Vec<TextTable> {
         tables.push(hottest::lcores(fleet));
     }
     tables
+}
+
+/// Apps that the Overview shows at least, whatever is wrong with them.
+const APPS_MIN: usize = 3;
+
+/// Leaves out findings of the Overview, so that its first tables fit into so many lines, of which one
+/// in `spacing` is empty between them. The selected one stays.
+pub(crate) fn limit_findings(
+    tables: &mut [TextTable],
+    lines: usize,
+    spacing: usize,
+    selected: Option<&Subject>,
+) {
+    let [findings, apps, ..] = tables else { return };
+    let apps = 1 + apps.rows.len().min(APPS_MIN) + spacing;
+    // The headings.
+    let room = lines.saturating_sub(apps + 1);
+    let all = findings.rows.len();
+    if all <= room.max(1) {
+        return;
+    }
+    // The note.
+    let shown = room.saturating_sub(1).max(1);
+    let at = findings.rows.iter().position(|row| Some(&row.subject) == selected);
+    if let Some(at) = at.filter(|&at| at >= shown) {
+        findings.rows.swap(at, shown - 1);
+    }
+    findings.rows.truncate(shown);
+    findings.notes.push(format!("+{} more", all - shown));
 }
 
 /// Names the apps of which it was counted in their memory.
