@@ -131,6 +131,8 @@ pub struct TableRow {
     pub cells: Vec<Cell>,
     /// The values are old: drawn dimmed.
     pub stale: bool,
+    /// Said below the row.
+    pub notes: Vec<String>,
 }
 
 impl TableRow {
@@ -203,8 +205,19 @@ impl TextTable {
 
     /// Adds a row.
     pub fn push(&mut self, subject: Subject, stale: bool, cells: Vec<Cell>) {
+        self.push_with_notes(subject, stale, cells, Vec::new());
+    }
+
+    /// Adds a row with something to say below it.
+    pub fn push_with_notes(
+        &mut self,
+        subject: Subject,
+        stale: bool,
+        cells: Vec<Cell>,
+        notes: Vec<String>,
+    ) {
         debug_assert_eq!(cells.len(), self.columns.len());
-        self.rows.push(TableRow { subject, cells, stale });
+        self.rows.push(TableRow { subject, cells, stale, notes });
     }
 
     /// Takes out a column that says the same in all rows.
@@ -317,14 +330,15 @@ fn matches(row: &TableRow, columns: &[Column], term: &str) -> bool {
     if let Some(rest) = term.strip_prefix('!') {
         return rest.is_empty() || !matches(row, columns, rest);
     }
-    let holds = |cell: &Cell, word: &str| cell.text.to_lowercase().contains(&word.to_lowercase());
+    let holds = |text: &str, word: &str| text.to_lowercase().contains(&word.to_lowercase());
     if let Some((key, word)) = term.split_once(':') {
         let column = columns.iter().position(|c| c.title.eq_ignore_ascii_case(key));
         if let Some(column) = column {
-            return holds(&row.cells[column], word);
+            return holds(&row.cells[column].text, word);
         }
     }
-    row.cells.iter().any(|cell| holds(cell, term))
+    let cells = row.cells.iter().map(|cell| &cell.text);
+    cells.chain(&row.notes).any(|text| holds(text, term))
 }
 
 fn line(row: &TableRow, columns: &[Column], widths: &[Option<usize>], theme: Theme) -> TextLine {
@@ -371,8 +385,12 @@ pub fn table_text(table: &TextTable, theme: Theme) -> String {
     let mut out = String::new();
     if !table.rows.is_empty() {
         let lines = table.lines(None, theme, None);
-        for line in std::iter::once(lines.header).chain(lines.rows) {
+        let _ = writeln!(out, "{}", lines.header.to_string().trim_end());
+        for (line, row) in lines.rows.into_iter().zip(&table.rows) {
             let _ = writeln!(out, "{}", line.to_string().trim_end());
+            for note in &row.notes {
+                let _ = writeln!(out, "  {}", harmless(note, &[]));
+            }
         }
     }
     for note in &table.notes {

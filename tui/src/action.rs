@@ -132,6 +132,7 @@ pub const BINDINGS: &[KeyBinding] = &[
             (key('5'), Action::Go(PageTab::Flows)),
             (key('6'), Action::Go(PageTab::Rings)),
             (key('7'), Action::Go(PageTab::Captures)),
+            (key('8'), Action::Go(PageTab::Findings)),
             (key('9'), Action::Go(PageTab::Kernel)),
             (KeyCode::Tab, Action::Next),
             (KeyCode::BackTab, Action::Previous),

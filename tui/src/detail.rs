@@ -1,5 +1,6 @@
 //! The details of one row, as lines.
 
+mod findings;
 mod flows;
 mod interfaces;
 
@@ -16,11 +17,9 @@ use pmdscope_telemetry::sample::{
 };
 use ratatui::text::{Line, Span};
 
-use crate::drill;
 use crate::ranking::{RankedFinding, ranked};
 use crate::style::ThemeStyle;
 use crate::tables::apps::missing_ports;
-use crate::tables::findings::age_text;
 use crate::tables::lcores::time_of_day;
 use crate::tables::{NEEDS_LIBRARY, UNSUPPORTED, stolen};
 use crate::view::ViewState;
@@ -45,7 +44,10 @@ pub(crate) fn lines(subject: &Subject, view: &ViewState, fleet: &FleetState) -> 
                 let found = found.finding;
                 (&found.app, found.lint, &found.subject) == (app, *lint, about)
             };
-            ranked.iter().find(same).map(|found| page.finding_row(found, fleet.now_ns))
+            let found = ranked.iter().find(same).map(|found| page.finding_row(found, fleet.now_ns));
+            let history =
+                page.history(|span| (&span.app, span.lint, &span.about) == (app, *lint, about));
+            found.or(history)
         }
         Subject::Interface { interface, .. } => {
             fleet.interfaces.find(interface).map(|found| page.interface(found, fleet))
@@ -78,28 +80,6 @@ impl DetailPage<'_> {
             let age = known(app.age_s(now_ns), seconds);
             self.text(&format!("old values: last answer {age} ago"), Tone::Warn);
         }
-    }
-
-    /// What is wrong with the row.
-    fn findings_about(&mut self, subject: &Subject, fleet: &FleetState) {
-        let of_any_queue = matches!(subject, Subject::Port { .. });
-        for found in ranked(fleet, &self.view.thresholds) {
-            let targets = drill::targets(found.finding, self.view, fleet);
-            let is_about =
-                targets.first() == Some(subject) || (of_any_queue && targets.contains(subject));
-            if found.finding.app == subject.app() && is_about {
-                self.text(&format!("finding {}", found.finding.lint), Tone::Title);
-                self.finding(&found);
-                self.lines.push(Line::default());
-            }
-        }
-    }
-
-    fn finding_row(&mut self, found: &RankedFinding, now_ns: u64) {
-        if let Some(app) = found.app {
-            self.staleness(app, now_ns);
-        }
-        self.finding(found);
     }
 
     fn part(&mut self, subject: &Subject, model: &Model) -> Option<()> {
@@ -235,29 +215,6 @@ impl DetailPage<'_> {
         if library.control_shares_poll_cpu {
             self.text(SHARES_CPU, Tone::Warn);
         }
-    }
-
-    fn finding(&mut self, found: &RankedFinding) {
-        let finding = found.finding;
-        self.field("severity", finding.severity.word());
-        if !finding.app.is_empty() {
-            self.field("app", &finding.app);
-        }
-        if !finding.subject.is_app() {
-            self.field("about", &finding.subject);
-        }
-        if let Some(age) = found.age(self.view.trends.as_ref()) {
-            self.field("since", age_text(age));
-        }
-        self.field("evidence", &finding.evidence);
-        for folded in &found.folded {
-            self.field("also", &folded.evidence);
-        }
-        for cause in &finding.causes {
-            self.field("cause", format!("{}: {}", cause.title(), cause.evidence));
-        }
-        self.field("threshold", &finding.threshold);
-        self.field("what to do", &finding.advice);
     }
 
     fn site(&mut self, site: &SiteSample, rates: Option<&SiteRates>, model: &Model) {

@@ -130,7 +130,7 @@ fn page(subject: &Subject) -> Option<PageTab> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::action::{Action, update};
+    use crate::action::{Action, SelectionMotion, update};
     use crate::fixture;
     use crate::view::InputMode;
 
@@ -167,6 +167,34 @@ mod tests {
             );
             assert_eq!(view.mode, InputMode::Browse);
         }
+    }
+
+    #[test]
+    fn the_findings_page_leads_there_and_back_as_well() {
+        let (mut view, fleet) = (fixture::view(), fixture::fleet());
+        update(&mut view, Action::Go(PageTab::Findings), &fleet);
+        let row = tables::findings::subject(&fixture::leaking_findings()[2]);
+        update(&mut view, Action::Select(row.clone()), &fleet);
+        update(&mut view, Action::Open, &fleet);
+        assert_eq!(
+            (view.tab, title(&view).as_str()),
+            (PageTab::Pools, "pool reflector_rx of reflector")
+        );
+        update(&mut view, Action::Back, &fleet);
+        assert_eq!((view.tab, view.selected()), (PageTab::Findings, Some(&row)));
+    }
+
+    #[test]
+    fn a_finding_that_has_ended_shows_when_it_was_there() {
+        let (mut view, fleet) = (fixture::view(), fixture::fleet());
+        update(&mut view, Action::Go(PageTab::Findings), &fleet);
+        update(&mut view, Action::Move(SelectionMotion::Bottom), &fleet);
+        assert_eq!(title(&view), "port_flap: reflector net_vhost0");
+        update(&mut view, Action::Open, &fleet);
+        assert!(matches!(view.mode, InputMode::Detail(Subject::Finding { .. })));
+        let lines = crate::detail::lines(view.selected().unwrap(), &view, &fleet);
+        let lines: Vec<_> = lines.iter().map(ToString::to_string).collect();
+        assert!(lines.contains(&"began 1m10s ago, ended 1m00s ago".to_owned()), "{lines:?}");
     }
 
     #[test]

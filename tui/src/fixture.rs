@@ -56,11 +56,21 @@ pub(crate) fn trends() -> Trends {
     };
     let mut log = FindingLog::default();
     log.update(at(0), &fleet_of(leaking(), Vec::new()));
+    let flap = Finding {
+        lint: Lint::PortFlap,
+        evidence: "link went down 3 times in 10 minutes".to_owned(),
+        ..leaking_findings().remove(0)
+    };
+    for second in [30, 50] {
+        log.update(at(second), &fleet_of(leaking(), vec![flap.clone()]));
+        log.update(at(second + 10), &fleet_of(leaking(), Vec::new()));
+    }
     log.update(at(100), &fleet_of(leaking(), leaking_findings()));
     Trends {
         now,
         points: (1..=SECONDS).map(point).collect(),
         marks: vec![FindingMark { at: at(100), severity: Severity::Critical }],
+        since: at(0),
         findings: log.spans().to_vec(),
     }
 }

@@ -1,7 +1,7 @@
 //! Draws a view of the state: header, tabs, banner, tables, footer. Pure, for any size.
 
 use pmdscope_render::number::{known, nanos, plural, si};
-use pmdscope_render::{Subject, TextTable, Tone};
+use pmdscope_render::{Subject, TableRow, TextTable, Theme, Tone};
 use pmdscope_telemetry::model::PortRates;
 use pmdscope_telemetry::printable::{harmless, is_printable};
 use ratatui::Frame;
@@ -24,6 +24,9 @@ use pmdscope_telemetry::FleetState;
 /// From so many lines on, there are empty lines between the tables of the Overview.
 const ROOMY: u16 = 30;
 
+/// Before what is said below a row.
+const INDENT: &str = "    ";
+
 /// Where things are on a screen. Small screens lose the decoration first.
 #[derive(Clone, Copy, Debug, Default)]
 struct ScreenLayout {
@@ -36,8 +39,8 @@ struct ScreenLayout {
 }
 
 impl ScreenLayout {
-    /// Which moment is shown must be said, however small the screen. The Overview begins with the
-    /// findings, and needs no banner.
+    /// Which moment is shown must be said, however small the screen. Pages that
+    /// list the findings need no banner.
     fn of(area: Rect, view: &ViewState) -> Self {
         let mut rest = area;
         let mut take_top = |least: u16| {
@@ -50,7 +53,8 @@ impl ScreenLayout {
         let header = take_top(6);
         let time_bar = if view.time_bar.is_some() { take_top(2) } else { None };
         let tabs = take_top(4);
-        let banner = if view.tab == PageTab::Overview { None } else { take_top(8) };
+        let lists_findings = matches!(view.tab, PageTab::Overview | PageTab::Findings);
+        let banner = if lists_findings { None } else { take_top(8) };
         let footer = (area.height >= 10).then(|| {
             rest.height -= 1;
             Rect { y: rest.y + rest.height, height: 1, ..rest }
@@ -321,11 +325,29 @@ fn append(lines: &mut Vec<BodyLine>, table: &TextTable, view: &ViewState, width:
         for (text, row) in drawn.rows.into_iter().zip(&table.rows) {
             let text = styled(text, theme);
             lines.push(BodyLine { text, subject: Some(row.subject.clone()), header });
+            lines.extend(row_notes(row, width, view.theme, header));
         }
     }
     for line in table.notes.iter().flat_map(|note| wrapped(&harmless(note, &[]), width)) {
         lines.push(BodyLine::plain(Line::styled(line, theme.style(Tone::Dim))));
     }
+}
+
+/// What is said below a row, which a click on it selects.
+fn row_notes(
+    row: &TableRow,
+    width: usize,
+    theme: Theme,
+    header: Option<usize>,
+) -> impl Iterator<Item = BodyLine> {
+    let tone = if row.stale { Tone::Dim } else { Tone::Plain };
+    let inner = width.saturating_sub(INDENT.len());
+    let lines = row.notes.iter().flat_map(move |note| wrapped(&harmless(note, &[]), inner));
+    lines.map(move |line| BodyLine {
+        text: Line::styled(format!("{INDENT}{line}"), theme.style(tone)),
+        subject: Some(row.subject.clone()),
+        header,
+    })
 }
 
 /// Cuts a text that is too long between words, into lines of at most `width` characters where words

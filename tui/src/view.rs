@@ -35,13 +35,15 @@ pub enum PageTab {
     Rings,
     /// Capture sessions.
     Captures,
+    /// Findings with their evidence and history.
+    Findings,
     /// Interfaces of the kernel.
     Kernel,
 }
 
 impl PageTab {
     /// All, in the order of their keys.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Overview,
         Self::Ports,
         Self::Pools,
@@ -49,6 +51,7 @@ impl PageTab {
         Self::Flows,
         Self::Rings,
         Self::Captures,
+        Self::Findings,
         Self::Kernel,
     ];
 
@@ -62,6 +65,7 @@ impl PageTab {
             Self::Flows => "Flows",
             Self::Rings => "Rings",
             Self::Captures => "Captures",
+            Self::Findings => "Findings",
             Self::Kernel => "Kernel",
         }
     }
@@ -76,6 +80,7 @@ impl PageTab {
             Self::Flows => '5',
             Self::Rings => '6',
             Self::Captures => '7',
+            Self::Findings => '8',
             Self::Kernel => '9',
         }
     }

@@ -88,7 +88,7 @@ fn many_findings_leave_room_for_apps() {
     for (width, height) in [(40, 12), (80, 18), (80, 24), (120, 40), (200, 60)] {
         let mut view = ViewState { width, height, ..on(PageTab::Overview) };
         let screen = text(width, height, &view, &fleet);
-        let more = screen.lines().position(|line| line.ends_with(" more"));
+        let more = screen.lines().position(|line| line.ends_with(" more, 8: all"));
         let shown = screen.lines().filter(|line| line.contains("stall")).count();
         assert!(screen.contains(&format!("+{} more", 60 - shown)), "{screen}");
         let below: Vec<&str> =
@@ -101,7 +101,7 @@ fn many_findings_leave_room_for_apps() {
         assert!(rows.len() == shown && rows[shown - 1].subject == last);
     }
     let few = text(80, 24, &on(PageTab::Overview), &many(11));
-    assert!(!few.contains(" more\n"), "{few}");
+    assert!(!few.contains(" more, 8"), "{few}");
 }
 
 #[test]

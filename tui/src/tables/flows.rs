@@ -241,6 +241,7 @@ fn conversations(traffic: &CapturedTraffic, view: &ViewState) -> TextTable {
         subject: talk.subject(),
         cells: fields.iter().map(|(_, cell)| cell(talk)).collect(),
         stale: talk.tap.access == CaptureAccess::Ended,
+        notes: Vec::new(),
     });
     let rows = rows.filter(|row| row.passes(&view.filter, &table.columns));
     table.rows = rows.take(ROWS).collect();

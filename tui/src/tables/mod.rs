@@ -42,6 +42,7 @@ pub fn of(tab: PageTab, fleet: &FleetState, view: &ViewState) -> Vec<TextTable> 
         PageTab::Flows => flows::page(view),
         PageTab::Rings => vec![rings::rings(fleet)],
         PageTab::Captures => vec![captures::captures(fleet)],
+        PageTab::Findings => findings::page(fleet, view),
         PageTab::Kernel => vec![interfaces::interfaces(fleet), interfaces::queues(fleet)],
     };
     if tab != PageTab::Overview && fleet.apps.len() == 1 {
@@ -89,7 +90,7 @@ pub(crate) fn limit_findings(
         findings.rows.swap(at, shown - 1);
     }
     findings.rows.truncate(shown);
-    findings.notes.push(format!("+{} more", all - shown));
+    findings.notes.push(format!("+{} more, {}: all", all - shown, PageTab::Findings.key()));
 }
 
 /// Names the apps of which it was counted in their memory.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use pmdscope_telemetry::FleetState;
 use pmdscope_telemetry::finding::Severity;
 
-use super::trends::{FindingLog, FindingSpan, TREND_NS, TrendPoint, Trends};
+use super::trends::{FindingLog, FindingSpan, HISTORY_NS, TREND_NS, TrendPoint, Trends};
 use super::{FindingMark, FrameSource, SECOND, TimeSpan, TimelineFrame, began, mem_size};
 
 /// How much a history keeps.
@@ -25,12 +25,7 @@ pub struct HistoryLimits {
 
 impl Default for HistoryLimits {
     fn default() -> Self {
-        Self {
-            length_ns: 600 * SECOND,
-            step_ns: SECOND / 2,
-            moments: 1_500,
-            bytes: 64 * 1024 * 1024,
-        }
+        Self { length_ns: HISTORY_NS, step_ns: SECOND / 2, moments: 1_500, bytes: 64 * 1024 * 1024 }
     }
 }
 
@@ -168,12 +163,13 @@ impl FrameHistory {
         let oldest = now.saturating_sub(TREND_NS);
         let first = self.kept.partition_point(|kept| kept.moment.at < oldest);
         let points = self.kept.range(first..).take_while(|kept| kept.moment.at <= now);
-        let is_there = |span: &&FindingSpan| span.covers(now);
+        let is_remembered = |span: &&FindingSpan| span.is_remembered(now);
         Trends {
             now,
             points: points.map(|kept| Arc::clone(&kept.point)).collect(),
             marks: self.marks(),
-            findings: self.findings.spans().iter().filter(is_there).cloned().collect(),
+            since: self.kept.front().map_or(now, |kept| kept.moment.at),
+            findings: self.findings.spans().iter().filter(is_remembered).cloned().collect(),
         }
     }
 

@@ -170,11 +170,13 @@ impl Timeline for ReplayTimeline {
         let now = self.at();
         let from = |at: u64| self.points.partition_point(|point| point.at < at);
         let shown = from(now.saturating_sub(TREND_NS))..from(now.saturating_add(1));
+        let remembered = self.findings.iter().filter(|span| span.is_remembered(now));
         Trends {
             now,
             points: self.points[shown].to_vec(),
             marks: self.marks.clone(),
-            findings: self.findings.iter().filter(|span| span.covers(now)).cloned().collect(),
+            since: self.span.oldest,
+            findings: remembered.cloned().collect(),
         }
     }
 

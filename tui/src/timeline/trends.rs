@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint};
+use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint, Severity};
 use pmdscope_telemetry::model::Model;
 use pmdscope_telemetry::{AppState, FleetState};
 
@@ -11,6 +11,9 @@ use super::{FindingMark, SECOND};
 
 /// Longest time that graphs go back, nanoseconds.
 pub const TREND_NS: u64 = 300 * SECOND;
+
+/// For so long findings are remembered, nanoseconds.
+pub const HISTORY_NS: u64 = 600 * SECOND;
 
 /// Without a point for this long, there is a gap; nanoseconds. Longer where points are far apart.
 const GAP_NS: u64 = 5 * SECOND;
@@ -104,7 +107,9 @@ pub struct Trends {
     pub points: Vec<Arc<TrendPoint>>,
     /// Moments in which a finding began, oldest first.
     pub marks: Vec<FindingMark>,
-    /// The findings of the displayed moment.
+    /// The oldest moment of which the findings are known.
+    pub since: u64,
+    /// Findings of [`HISTORY_NS`] up to the displayed moment, in the order in which they began.
     pub findings: Vec<FindingSpan>,
 }
 
@@ -181,9 +186,54 @@ impl Trends {
 
     /// How long that finding has been there.
     pub fn age(&self, finding: &Finding) -> Option<FindingAge> {
-        let span = self.findings.iter().find(|span| span.is_of(finding))?;
+        let is_there = |span: &&FindingSpan| span.is_of(finding) && span.covers(self.now);
+        self.findings.iter().find(is_there).map(|span| self.age_of(span))
+    }
+
+    /// How long ago that began.
+    pub(crate) fn age_of(&self, span: &FindingSpan) -> FindingAge {
         let seconds = self.now.saturating_sub(span.began) as f64 / 1e9;
-        Some(FindingAge { seconds, at_least: span.at_least })
+        FindingAge { seconds, at_least: span.at_least }
+    }
+
+    /// The findings that have ended and are not there again, the last time of each, newest first.
+    pub(crate) fn ended(&self) -> Vec<&FindingSpan> {
+        let mut ended: Vec<&FindingSpan> = Vec::new();
+        for span in self.findings.iter().rev() {
+            if !ended.iter().any(|newer| newer.is_same(span)) {
+                ended.push(span);
+            }
+        }
+        ended.retain(|span| !span.covers(self.now));
+        ended.sort_by_key(|span| std::cmp::Reverse(span.ended));
+        ended
+    }
+
+    /// The times at which a finding was there, in the order in which they began.
+    pub(crate) fn times<'a>(
+        &'a self,
+        is_it: impl Fn(&FindingSpan) -> bool + 'a,
+    ) -> impl Iterator<Item = &'a FindingSpan> {
+        self.findings.iter().filter(move |span| is_it(span))
+    }
+
+    /// Whether a finding was there, over [`HISTORY_NS`] in so many columns: 1 or 0, `None` where
+    /// nothing is known.
+    pub(crate) fn presence(
+        &self,
+        columns: usize,
+        is_it: impl Fn(&FindingSpan) -> bool,
+    ) -> Vec<Option<f64>> {
+        let axis = TimeAxis::new(self.now, HISTORY_NS, columns);
+        let clamp = |column: i64| usize::try_from(column).unwrap_or(0).min(columns);
+        let mut values = vec![Some(0.0); columns];
+        values[..clamp(axis.column(self.since))].fill(None);
+        for span in self.times(is_it) {
+            let ended = span.ended.filter(|ended| *ended <= self.now).unwrap_or(self.now);
+            let (first, last) = (clamp(axis.column(span.began)), clamp(axis.column(ended) + 1));
+            values[first..last.max(first)].fill(Some(1.0));
+        }
+        values
     }
 }
 
@@ -215,18 +265,39 @@ fn number(at: u64, step: u64) -> i64 {
 /// The time in which a finding was there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FindingSpan {
-    app: String,
-    lint: Lint,
-    about: FindingSubject,
-    began: u64,
-    /// `None` while it is there.
-    ended: Option<u64>,
-    at_least: bool,
+    /// App; empty for the host.
+    pub app: String,
+    /// Which.
+    pub lint: Lint,
+    /// What it is about.
+    pub about: FindingSubject,
+    /// How bad it was when it began.
+    pub severity: Severity,
+    /// Its evidence when it began.
+    pub evidence: String,
+    /// When it began, as [`super::TimelineFrame::at`].
+    pub began: u64,
+    /// When it ended; `None` while it is there.
+    pub ended: Option<u64>,
+    /// It may have been there before.
+    pub at_least: bool,
 }
 
 impl FindingSpan {
-    fn is_of(&self, finding: &Finding) -> bool {
+    /// It is one of that finding.
+    pub fn is_of(&self, finding: &Finding) -> bool {
         (&self.app, self.lint, &self.about) == (&finding.app, finding.lint, &finding.subject)
+    }
+
+    /// Both are of the same finding.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        (&self.app, self.lint, &self.about) == (&other.app, other.lint, &other.about)
+    }
+
+    /// It began by then, and was there in [`HISTORY_NS`] before.
+    pub(crate) fn is_remembered(&self, now: u64) -> bool {
+        let oldest = now.saturating_sub(HISTORY_NS);
+        self.began <= now && self.ended.is_none_or(|ended| ended >= oldest)
     }
 
     /// It was there at that time.
@@ -264,6 +335,8 @@ impl FindingLog {
                     app: finding.app.clone(),
                     lint: finding.lint,
                     about: finding.subject.clone(),
+                    severity: finding.severity,
+                    evidence: finding.evidence.clone(),
                     began: at,
                     ended: None,
                     at_least: at - heard <= SETTLE_NS,
