@@ -18,8 +18,9 @@ use pmdscope_telemetry::sample::{
     SiteKind, SiteSample, StolenCause, TeeSample, ThreadSample, TracingMethod,
 };
 
+use crate::timeline::SECOND;
+use crate::timeline::marks::{FindingMark, NewFindings};
 use crate::timeline::trends::{AppPoint, FindingLog, TrendPoint, Trends};
-use crate::timeline::{FindingMark, SECOND};
 use crate::view::ViewState;
 use pmdscope_telemetry::{FleetEvent, FleetState, InterfaceEvaluator, Thresholds};
 
@@ -66,10 +67,11 @@ pub(crate) fn trends() -> Trends {
         log.update(at(second + 10), &fleet_of(leaking(), Vec::new()));
     }
     log.update(at(100), &fleet_of(leaking(), leaking_findings()));
+    let began = NewFindings { severity: Severity::Critical, lint: Lint::Leak, others: 2 };
     Trends {
         now,
         points: (1..=SECONDS).map(point).collect(),
-        marks: vec![FindingMark { at: at(100), severity: Severity::Critical }],
+        marks: vec![FindingMark { at: at(100), began }],
         since: at(0),
         findings: log.spans().to_vec(),
     }

@@ -19,7 +19,7 @@ use crate::tables::lcores::time_of_day;
 use crate::timeline::time_bar::TimeBarKind;
 use crate::trend_panels;
 use crate::view::{InputMode, PageTab, ViewState};
-use pmdscope_telemetry::FleetState;
+use pmdscope_telemetry::{AppState, FleetState};
 
 /// From so many lines on, there are empty lines between the tables of the Overview.
 const ROOMY: u16 = 30;
@@ -278,24 +278,36 @@ fn body(view: &ViewState, fleet: &FleetState, area: Rect) -> Vec<BodyLine> {
 
 /// All lines of a page.
 fn document(view: &ViewState, fleet: &FleetState, width: usize) -> Vec<BodyLine> {
-    let mut lines = Vec::new();
+    let mut lines = prelude(view, fleet, width);
+    let above = lines.len();
     for table in view.tables(fleet) {
         if !table.rows.is_empty() || !table.notes.is_empty() {
+            if is_spaced(view) && lines.len() > above {
+                lines.push(BodyLine::plain(Line::default()));
+            }
             append(&mut lines, &table, view, width);
         }
     }
-    if lines.is_empty() {
-        return placeholder(view, fleet);
-    }
-    if view.tab != PageTab::Overview {
-        return lines;
-    }
-    let graphs = trend_panels::lines(view, width).into_iter().map(BodyLine::plain);
-    let graphs: Vec<BodyLine> = graphs.collect();
-    for line in &mut lines {
-        line.header = line.header.map(|header| header + graphs.len());
-    }
-    graphs.into_iter().chain(lines).collect()
+    if lines.len() == above { placeholder(view, fleet) } else { lines }
+}
+
+/// What stands above the tables of a page.
+fn prelude(view: &ViewState, fleet: &FleetState, width: usize) -> Vec<BodyLine> {
+    let lines = match view.tab {
+        PageTab::Overview => trend_panels::lines(view, width),
+        PageTab::Flows | PageTab::Kernel => Vec::new(),
+        _ => ages(view, fleet),
+    };
+    lines.into_iter().map(BodyLine::plain).collect()
+}
+
+/// How old the values of apps that do not answer are.
+fn ages(view: &ViewState, fleet: &FleetState) -> Vec<Line<'static>> {
+    let stale = fleet.models().filter(|(app, _)| app.stale());
+    let text =
+        |app: &AppState| format!("{}: {}, values are old", app.name, lost(app, fleet.now_ns));
+    let line = |text: String| Line::styled(harmless(&text, &[]), view.theme.style(Tone::Warn));
+    stale.map(|(app, _)| line(text(app))).collect()
 }
 
 /// The Overview has no lines to spare: its tables are told by the title of their first column.
@@ -308,9 +320,6 @@ fn is_spaced(view: &ViewState) -> bool {
 }
 
 fn append(lines: &mut Vec<BodyLine>, table: &TextTable, view: &ViewState, width: usize) {
-    if is_spaced(view) && !lines.is_empty() {
-        lines.push(BodyLine::plain(Line::default()));
-    }
     let theme = view.theme;
     if !is_dense(view) || table.rows.is_empty() {
         let title = Span::styled(table.title, theme.style(Tone::Title));

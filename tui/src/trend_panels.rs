@@ -5,9 +5,8 @@ use pmdscope_render::{AreaGraph, Tone, axis_top};
 use ratatui::text::{Line, Span};
 
 use crate::style::ThemeStyle;
-use crate::tables::apps::severity_look;
-use crate::timeline::SECOND;
 use crate::timeline::trends::{AppPoint, ColumnValue, TrendPoint, Trends};
+use crate::timeline::{SECOND, marks};
 use crate::view::ViewState;
 
 /// A screen with fewer lines has none.
@@ -146,14 +145,7 @@ fn time_axis(
     let room = inner.saturating_sub(begin.len());
     let mut cells: Vec<(char, Tone)> =
         format!("{begin}{:>room$}", "now").chars().map(|letter| (letter, Tone::Dim)).collect();
-    let mut marks = trends.marked(length_ns, inner);
-    marks.sort_by_key(|(_, mark)| mark.severity);
-    for (column, mark) in marks {
-        let (sign, tone) = severity_look(mark.severity, theme);
-        if let Some(cell) = cells.get_mut(column) {
-            *cell = (sign.chars().next().unwrap_or('!'), tone);
-        }
-    }
+    marks::write(&mut cells, trends.marked(length_ns, inner), theme, &[' ']);
     let margin = Span::raw(" ".repeat(AXIS + 1));
     let cells = cells.chunk_by(|a, b| a.1 == b.1).map(|run| {
         let text: String = run.iter().map(|(letter, _)| letter).collect();

@@ -44,7 +44,7 @@ fn the_overview_without_findings() {
 #[test]
 fn the_overview_says_what_where_how_fast_and_since_when_at_80_columns() {
     let screen = text(80, 24, &on(PageTab::Overview), &fixture::fleet());
-    let leak = screen.lines().find(|line| line.contains("leak")).unwrap();
+    let leak = screen.lines().find(|line| line.contains("✖ leak ")).unwrap();
     for part in ["✖", "reflector", "app_fwd.c:18", "412/s", "18s"] {
         assert!(leak.contains(part), "{part}: {leak}");
     }
@@ -109,7 +109,7 @@ fn nothing_essential_is_cut_on_a_small_screen() {
     let mut fleet = fixture::fleet();
     for (width, height) in [(80, 24), (40, 12)] {
         let screen = text(width, height, &on(PageTab::Overview), &fleet);
-        let leak = screen.lines().find(|line| line.contains("leak")).unwrap();
+        let leak = screen.lines().find(|line| line.contains("✖ leak ")).unwrap();
         assert!(leak.contains("412/s") && leak.ends_with(" 18s"), "{screen}");
         assert!(screen.lines().any(|line| line.ends_with("State")), "{screen}");
         assert!(screen.lines().any(|line| line.ends_with(" live")), "{screen}");
@@ -180,6 +180,11 @@ fn lost_app_is_dimmed_with_its_age() {
     let buffer = draw(100, 24, &on(PageTab::Ports), &fleet);
     let row = (0..24).find(|&y| buffer[(0, y)].symbol() == "r" && y > 3).unwrap();
     assert!((0..9).all(|x| buffer[(x, row)].modifier.contains(Modifier::DIM)));
+    for tab in [PageTab::Ports, PageTab::Pools, PageTab::Lcores, PageTab::Rings, PageTab::Findings]
+    {
+        let screen = text(100, 24, &on(tab), &fleet);
+        assert!(screen.contains("reflector: lost 12s ago, values are old"), "{screen}");
+    }
 }
 
 #[test]

@@ -5,10 +5,10 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use pmdscope_telemetry::FleetState;
-use pmdscope_telemetry::finding::Severity;
 
+use super::marks::{FindingMark, NewFindings};
 use super::trends::{FindingLog, FindingSpan, HISTORY_NS, TREND_NS, TrendPoint, Trends};
-use super::{FindingMark, FrameSource, SECOND, TimeSpan, TimelineFrame, began, mem_size};
+use super::{FrameSource, SECOND, TimeSpan, TimelineFrame, began, mem_size};
 
 /// How much a history keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub struct FrameHistory {
 struct StoredFrame {
     moment: TimelineFrame,
     point: Arc<TrendPoint>,
-    began: Option<Severity>,
+    began: Option<NewFindings>,
     /// Bytes of the state itself with its point, and of each of its models.
     own: usize,
     models: Vec<usize>,
@@ -86,7 +86,7 @@ impl FrameHistory {
         if self.unsettled()
             && let Some(last) = self.remove(self.kept.len() - 1)
         {
-            new = new.max(last.began);
+            new = last.began.into_iter().chain(new).reduce(NewFindings::with);
             point.replace(&last.point);
         }
         self.kept.push_back(StoredFrame {
@@ -154,7 +154,7 @@ impl FrameHistory {
     /// begun.
     pub fn marks(&self) -> Vec<FindingMark> {
         let mark =
-            |kept: &StoredFrame| Some(FindingMark { at: kept.moment.at, severity: kept.began? });
+            |kept: &StoredFrame| Some(FindingMark { at: kept.moment.at, began: kept.began? });
         self.kept.iter().filter_map(mark).collect()
     }
 

@@ -7,6 +7,7 @@
 
 pub mod history;
 pub mod live;
+pub mod marks;
 mod mem_size;
 pub mod recording_cursor;
 pub mod replay;
@@ -16,8 +17,9 @@ pub mod trends;
 use std::sync::Arc;
 
 use pmdscope_telemetry::FleetState;
-use pmdscope_telemetry::finding::{Finding, Severity};
+use pmdscope_telemetry::finding::Finding;
 
+use self::marks::{FindingMark, NewFindings};
 use self::time_bar::TimeBar;
 use self::trends::Trends;
 
@@ -53,15 +55,6 @@ impl TimeSpan {
     pub fn clamp(self, at: u64) -> u64 {
         at.clamp(self.oldest, self.newest.max(self.oldest))
     }
-}
-
-/// A moment in which a finding began.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FindingMark {
-    /// When, as [`TimelineFrame::at`].
-    pub at: u64,
-    /// The worst that began.
-    pub severity: Severity,
 }
 
 /// Which moment to show next.
@@ -173,15 +166,15 @@ pub trait Timeline {
     fn hasten(&mut self, faster: bool) -> bool;
 }
 
-/// The worst of the findings that `now` has and `before` had not.
-pub(crate) fn began(before: &FleetState, now: &FleetState) -> Option<Severity> {
+/// The findings that `now` has and `before` had not.
+pub(crate) fn began(before: &FleetState, now: &FleetState) -> Option<NewFindings> {
     let new = now.apps.iter().flat_map(|app| {
         let earlier = before.find(&app.name).map_or(&[][..], |app| &app.findings);
         app.findings.iter().filter(|finding| !earlier.iter().any(|earlier| same(earlier, finding)))
     });
     let earlier = |finding: &&Finding| before.interfaces.findings().any(|old| same(old, finding));
     let of_host = now.interfaces.findings().filter(|finding| !earlier(finding));
-    new.chain(of_host).map(|finding| finding.severity).max()
+    new.chain(of_host).map(NewFindings::of).reduce(NewFindings::with)
 }
 
 fn same(one: &Finding, other: &Finding) -> bool {

@@ -10,11 +10,10 @@ use std::time::{Duration, Instant};
 
 use pmdscope_telemetry::FleetState;
 
+use super::marks::FindingMark;
 use super::time_bar::{PlaybackState, TimeBar, TimeBarKind};
 use super::trends::{FindingLog, FindingSpan, TREND_NS, TrendPoint, Trends};
-use super::{
-    FindingMark, FrameSource, SeekTarget, TimeSpan, Timeline, TimelineFrame, began, resolve,
-};
+use super::{FrameSource, SeekTarget, TimeSpan, Timeline, TimelineFrame, began, resolve};
 
 /// Speeds, seconds of the recording per second.
 const SPEEDS: [u32; 6] = [1, 2, 5, 10, 30, 100];
@@ -411,11 +410,11 @@ impl SearchResults {
     fn add(&mut self, moment: TimelineFrame) {
         let TimelineFrame { at, fleet } = moment;
         if let Some(before) = &self.last
-            && let Some(severity) = began(before, &fleet)
+            && let Some(began) = began(before, &fleet)
             && self.newest_mark.is_none_or(|mark| at - mark >= MARK_STEP_NS)
         {
             self.newest_mark = Some(at);
-            self.marks.push(FindingMark { at, severity });
+            self.marks.push(FindingMark { at, began });
         }
         self.findings.update(at, &fleet);
         let mut point = TrendPoint::of(at, &fleet);

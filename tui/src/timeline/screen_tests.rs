@@ -3,12 +3,13 @@
 use insta::assert_snapshot;
 use jiff::tz::TimeZone;
 use pmdscope_render::Theme;
-use pmdscope_telemetry::finding::Severity;
+use pmdscope_telemetry::finding::{Lint, Severity};
 use ratatui::layout::{Position, Rect};
 
 use super::live::LiveTimeline;
+use super::marks::{FindingMark, NewFindings};
 use super::time_bar::{PlaybackState, TimeBar, TimeBarKind};
-use super::{FindingMark, SECOND, SeekTarget, TimeSpan, Timeline};
+use super::{SECOND, SeekTarget, TimeSpan, Timeline};
 use crate::action::{Action, perform};
 use crate::fixture;
 use crate::screen::page_tests::squeezed;
@@ -89,16 +90,19 @@ fn replay(motion: PlaybackState, remark: Option<&str>) -> TimeBar {
     let oldest = REALTIME_NS - 600 * SECOND;
     let at =
         if motion == PlaybackState::Ended { REALTIME_NS + 1_200 * SECOND } else { REALTIME_NS };
-    let mark = |minute: u64, severity| FindingMark { at: oldest + minute * 60 * SECOND, severity };
+    let mark = |minute: u64, severity, lint| FindingMark {
+        at: oldest + minute * 60 * SECOND,
+        began: NewFindings { severity, lint, others: 0 },
+    };
     TimeBar {
         at,
         realtime_ns: at,
         span: TimeSpan { oldest, newest: REALTIME_NS + 1_200 * SECOND },
         marks: vec![
-            mark(2, Severity::Info),
-            mark(9, Severity::Warning),
-            mark(20, Severity::Critical),
-            mark(20, Severity::Warning),
+            mark(2, Severity::Info, Lint::Stall),
+            mark(9, Severity::Warning, Lint::RxMissed),
+            mark(20, Severity::Critical, Lint::Leak),
+            mark(20, Severity::Warning, Lint::RxMissed),
         ],
         place: TimeBarKind::Replay {
             motion,

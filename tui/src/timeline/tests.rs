@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use pmdscope_telemetry::finding::{Lint, Severity};
 use pmdscope_telemetry::model::Model;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -74,7 +75,8 @@ fn a_moment_in_which_a_finding_began_outlives_those_around_it() {
         history.push(&fleet(START + ms * 1_000_000, model, ms == 200));
     }
     let marks = history.marks();
-    assert_eq!(marks, [FindingMark { at: START + 200_000_000, severity: Severity::Critical }]);
+    let began = NewFindings { severity: Severity::Critical, lint: Lint::Leak, others: 2 };
+    assert_eq!(marks, [FindingMark { at: START + 200_000_000, began }]);
     let there = history.at(START + 250_000_000).unwrap().unwrap();
     assert_eq!(there.fleet.findings().len(), 3);
 }

@@ -6,9 +6,9 @@ use pmdscope_render::number::{UNKNOWN, seconds};
 use pmdscope_render::{Theme, Tone};
 use ratatui::text::{Line, Span as Piece};
 
-use super::{FindingMark, SECOND, TimeSpan};
+use super::marks::{self, FindingMark};
+use super::{SECOND, TimeSpan};
 use crate::style::ThemeStyle;
-use crate::tables::apps::severity_look;
 
 /// A narrower bar shows nothing.
 const BAR_MIN: usize = 8;
@@ -122,12 +122,9 @@ impl TimeBar {
         let mut cells: Vec<_> = (0..width)
             .map(|cell| if cell < now { (before, Tone::Plain) } else { (after, Tone::Dim) })
             .collect();
-        let mut marks: Vec<&FindingMark> = self.marks.iter().collect();
-        marks.sort_by_key(|mark| mark.severity);
-        for mark in marks {
-            let (sign, tone) = severity_look(mark.severity, theme);
-            cells[self.cell(mark.at, width)] = (sign.chars().next().unwrap_or('!'), tone);
-        }
+        cells[now] = (cursor, Tone::Title);
+        let marks = self.marks.iter().map(|mark| (self.cell(mark.at, width), *mark));
+        marks::write(&mut cells, marks.collect(), theme, &[before, after]);
         cells[now] = (cursor, Tone::Title);
         cells
     }

@@ -7,7 +7,8 @@ use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint, Severity};
 use pmdscope_telemetry::model::Model;
 use pmdscope_telemetry::{AppState, FleetState};
 
-use super::{FindingMark, SECOND};
+use super::SECOND;
+use super::marks::FindingMark;
 
 /// Longest time that graphs go back, nanoseconds.
 pub const TREND_NS: u64 = 300 * SECOND;
@@ -55,7 +56,8 @@ impl AppPoint {
             rx_pps: model.sum_of_ports(|rates| rates.rx_pps),
             tx_pps: model.sum_of_ports(|rates| rates.tx_pps),
             missed_ps: model.sum_of_ports(|rates| rates.rx_missed_ps),
-            pool_used: model.fullest_pool_ratio(),
+            // A new process has other pools: a gap tells them apart.
+            pool_used: model.fullest_pool_ratio().filter(|_| !model.restarted),
         }
     }
 }
