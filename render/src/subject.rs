@@ -30,6 +30,8 @@ pub enum Subject {
     Ledger { app: String, pool: String },
     /// A site that lost mbufs of a pool.
     Site { app: String, pool: String, id: u32, kind: SiteKind, site: String },
+    /// Lost packets of a mempool that have something in common, by their place in the scan.
+    Lost { app: String, pool: String, group: usize },
     /// A place that keeps mbufs for a while.
     Stage { app: String, stage: String },
     /// A polling lcore.
@@ -77,6 +79,7 @@ impl Subject {
             | Self::Pool { app, .. }
             | Self::Ledger { app, .. }
             | Self::Site { app, .. }
+            | Self::Lost { app, .. }
             | Self::Stage { app, .. }
             | Self::Lcore { app, .. }
             | Self::Tee { app, .. }
@@ -106,6 +109,7 @@ impl Subject {
             Self::Pool { app, pool } => format!("pool {pool} of {app}"),
             Self::Ledger { app, pool } => format!("ledger of pool {pool} of {app}"),
             Self::Site { app, kind, site, .. } => format!("{kind} at {site} of {app}"),
+            Self::Lost { app, pool, .. } => format!("lost packets of pool {pool} of {app}"),
             Self::Stage { app, stage } => format!("stage {stage} of {app}"),
             Self::Lcore { app, lcore } => format!("lcore {lcore} of {app}"),
             Self::Tee { app, session, lcore } => {

@@ -12,8 +12,9 @@ use pmdscope_render::{Subject, Tone, burst_labels, doubling_labels, histogram};
 use pmdscope_telemetry::model::{Model, PoolTrend, SiteRates, ThreadRates};
 use pmdscope_telemetry::printable::harmless;
 use pmdscope_telemetry::sample::{
-    CountSource, HighWater, LcoreSample, LibrarySample, PoolSample, PortSample, QueueDirection,
-    QueueSample, RingSample, Sample, SiteSample, StageSample, TeeSample, ThreadSample,
+    CountSource, HighWater, LcoreSample, LibrarySample, LostGroupSample, PoolSample, PortSample,
+    QueueDirection, QueueSample, RingSample, Sample, SiteSample, StageSample, TeeSample,
+    ThreadSample,
 };
 use ratatui::text::{Line, Span};
 
@@ -117,6 +118,11 @@ impl DetailPage<'_> {
                 let same = |s: &SiteSample| (&s.pool, s.id, s.kind) == (pool, *id, *kind);
                 let index = sample.sites.iter().position(same)?;
                 self.site(&sample.sites[index], model.sites.get(index), model);
+            }
+            Subject::Lost { pool, group, .. } => {
+                let mut pools = sample.scan.iter().flat_map(|scan| &scan.pools);
+                let pool = pools.find(|scanned| scanned.name == *pool)?;
+                self.lost(pool.groups.get(*group)?);
             }
             Subject::Stage { stage, .. } => {
                 self.stage(sample.stages.iter().find(|s| s.stage == *stage)?);
@@ -235,6 +241,20 @@ impl DetailPage<'_> {
         self.field("newest", format!("{} ago", seconds(site.newest_ms as f64 / 1000.0)));
         let first = time_of_day(site.first_realtime_ns, &self.view.zone);
         self.field("first proven", first);
+    }
+
+    fn lost(&mut self, group: &LostGroupSample) {
+        let differs = || "differs".to_owned();
+        self.field("lost", count(group.mbufs));
+        let oldest = seconds(group.oldest_at_least_ms as f64 / 1000.0);
+        self.field("oldest", format!("at least {oldest} ago"));
+        self.field("received by", group.port.map_or_else(differs, |port| format!("port {port}")));
+        self.field("protocol", group.protocol.clone().unwrap_or_else(differs));
+        self.field("conversation", group.conversation().unwrap_or_else(differs));
+        self.field("conversations", count(group.conversations));
+        self.field("bytes", group.lengths());
+        self.field("segments", group.segments.map_or_else(differs, |n| n.to_string()));
+        self.field("references", group.refcnt.map_or_else(differs, |n| n.to_string()));
     }
 
     fn stage(&mut self, stage: &StageSample) {

@@ -20,7 +20,7 @@ use pmdscope_telemetry::sample::{
 
 use crate::timeline::SECOND;
 use crate::timeline::marks::{FindingMark, NewFindings};
-use crate::timeline::trends::{AppPoint, FindingLog, TrendPoint, Trends};
+use crate::timeline::trends::{AppPoint, FindingLog, PoolPoint, TrendPoint, Trends};
 use crate::view::ViewState;
 use pmdscope_telemetry::{FleetEvent, FleetState, InterfaceEvaluator, Thresholds};
 
@@ -51,6 +51,10 @@ pub(crate) fn trends() -> Trends {
             tx_pps: (second != 30).then_some(14_150_000.0 * (second as f64 / 50.0).min(1.0)),
             missed_ps: (second != 30).then_some(if second >= 100 { 412.0 } else { 0.0 }),
             pool_used: Some(0.05 + 0.5 * (second.saturating_sub(80) as f64 / 40.0)),
+            pools: vec![PoolPoint {
+                name: "reflector_rx".to_owned(),
+                in_use: 800 + second.saturating_sub(80) * 205 + second % 3 * 10,
+            }],
         };
         let apps = if (50..60).contains(&second) { Vec::new() } else { vec![app] };
         Arc::new(TrendPoint { at: at(second), apps })

@@ -15,6 +15,7 @@ mod drill;
 mod fixture;
 pub mod flows;
 mod overlay;
+mod pool_panel;
 mod ranking;
 pub mod report;
 pub mod run;

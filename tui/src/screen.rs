@@ -17,11 +17,11 @@ use crate::tables::apps::{lost, severity_look};
 use crate::tables::findings::{age_text, evidence};
 use crate::tables::lcores::time_of_day;
 use crate::timeline::time_bar::TimeBarKind;
-use crate::trend_panels;
 use crate::view::{InputMode, PageTab, ViewState};
+use crate::{pool_panel, trend_panels};
 use pmdscope_telemetry::{AppState, FleetState};
 
-/// From so many lines on, there are empty lines between the tables of the Overview.
+/// From so many lines on, there are empty lines between tables.
 const ROOMY: u16 = 30;
 
 /// Before what is said below a row.
@@ -293,11 +293,15 @@ fn document(view: &ViewState, fleet: &FleetState, width: usize) -> Vec<BodyLine>
 
 /// What stands above the tables of a page.
 fn prelude(view: &ViewState, fleet: &FleetState, width: usize) -> Vec<BodyLine> {
-    let lines = match view.tab {
-        PageTab::Overview => trend_panels::lines(view, width),
-        PageTab::Flows | PageTab::Kernel => Vec::new(),
+    let mut lines = match view.tab {
+        PageTab::Overview | PageTab::Flows | PageTab::Kernel => Vec::new(),
         _ => ages(view, fleet),
     };
+    lines.extend(match view.tab {
+        PageTab::Overview => trend_panels::lines(view, width),
+        PageTab::Pools => pool_panel::lines(view, fleet, width),
+        _ => Vec::new(),
+    });
     lines.into_iter().map(BodyLine::plain).collect()
 }
 
@@ -316,7 +320,7 @@ fn is_dense(view: &ViewState) -> bool {
 }
 
 fn is_spaced(view: &ViewState) -> bool {
-    !is_dense(view) || view.height >= ROOMY
+    view.height >= ROOMY
 }
 
 fn append(lines: &mut Vec<BodyLine>, table: &TextTable, view: &ViewState, width: usize) {

@@ -1,7 +1,7 @@
 //! The graphs of the Overview: packets received, sent and missed by all apps, side by side.
 
 use pmdscope_render::number::{known, si};
-use pmdscope_render::{AreaGraph, Tone, axis_top};
+use pmdscope_render::{AreaGraph, Theme, Tone, axis_top};
 use ratatui::text::{Line, Span};
 
 use crate::style::ThemeStyle;
@@ -10,16 +10,19 @@ use crate::timeline::{SECOND, marks};
 use crate::view::ViewState;
 
 /// A screen with fewer lines has none.
-const HEIGHT_MIN: u16 = 18;
+pub(crate) const HEIGHT_MIN: u16 = 18;
 
 /// Columns between two graphs.
 const GUTTER: usize = 2;
 
 /// Columns of a graph with its axis at least.
-const WIDTH_MIN: usize = 22;
+pub(crate) const WIDTH_MIN: usize = 22;
 
-/// Columns of the numbers of an axis, and of the line behind them.
+/// Columns of the numbers of an axis.
 const AXIS: usize = 5;
+
+/// Columns of an axis with its line.
+pub(crate) const MARGIN: usize = AXIS + 1;
 
 /// What a graph shows.
 struct Panel {
@@ -91,7 +94,7 @@ impl Panel {
         height: usize,
     ) -> Vec<Vec<Span<'static>>> {
         let theme = view.theme;
-        let inner = width - AXIS - 1;
+        let inner = width - MARGIN;
         let sum = |point: &TrendPoint| point.sum(self.value);
         let length_ns = trends.length_ns();
         let columns = AreaGraph::columns(inner, theme);
@@ -99,19 +102,14 @@ impl Panel {
         let top = axis_top(values.iter().flatten().copied().fold(0.0, f64::max));
         let lost = values.iter().flatten().any(|value| *value > 0.0);
         let tone = if self.tone == Tone::Bad && !lost { Tone::Dim } else { self.tone };
-        let graph = AreaGraph { values, top }.lines(height, theme);
         let mut lines = vec![self.title(trends, view, width)];
-        for (row, text) in graph.into_iter().enumerate() {
-            let label = match row {
-                0 => round(top),
-                row if row + 1 == height => "0".to_owned(),
-                _ => String::new(),
-            };
-            lines.push(vec![
-                Span::styled(format!("{label:>AXIS$}{}", theme.axis()), theme.style(Tone::Dim)),
-                Span::styled(text, theme.style(tone)),
-            ]);
-        }
+        lines.extend(area(
+            AreaGraph { values, top },
+            [round(top), "0".to_owned()],
+            height,
+            theme,
+            tone,
+        ));
         lines.push(time_axis(trends, view, inner, length_ns));
         lines
     }
@@ -133,8 +131,30 @@ impl Panel {
     }
 }
 
+/// An area beside its axis, which has a number at its upper and its lower end.
+pub(crate) fn area(
+    graph: AreaGraph,
+    [top, bottom]: [String; 2],
+    height: usize,
+    theme: Theme,
+    tone: Tone,
+) -> Vec<Vec<Span<'static>>> {
+    let line = |(row, text): (usize, String)| {
+        let label = match row {
+            0 => &top,
+            row if row + 1 == height => &bottom,
+            _ => "",
+        };
+        vec![
+            Span::styled(format!("{label:>AXIS$}{}", theme.axis()), theme.style(Tone::Dim)),
+            Span::styled(text, theme.style(tone)),
+        ]
+    };
+    graph.lines(height, theme).into_iter().enumerate().map(line).collect()
+}
+
 /// The span of time, and signs below the moments in which findings began.
-fn time_axis(
+pub(crate) fn time_axis(
     trends: &Trends,
     view: &ViewState,
     inner: usize,
@@ -146,7 +166,7 @@ fn time_axis(
     let mut cells: Vec<(char, Tone)> =
         format!("{begin}{:>room$}", "now").chars().map(|letter| (letter, Tone::Dim)).collect();
     marks::write(&mut cells, trends.marked(length_ns, inner), theme, &[' ']);
-    let margin = Span::raw(" ".repeat(AXIS + 1));
+    let margin = Span::raw(" ".repeat(MARGIN));
     let cells = cells.chunk_by(|a, b| a.1 == b.1).map(|run| {
         let text: String = run.iter().map(|(letter, _)| letter).collect();
         Span::styled(text, theme.style(run[0].1))
@@ -171,7 +191,6 @@ fn round(top: f64) -> String {
 mod tests {
     use super::*;
     use crate::fixture;
-    use pmdscope_render::Theme;
 
     #[test]
     fn axes_end_at_short_numbers() {

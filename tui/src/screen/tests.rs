@@ -14,7 +14,8 @@ use pmdscope_render::Theme;
 use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint, Severity};
 use pmdscope_telemetry::model::QueueRates;
 use pmdscope_telemetry::sample::{
-    CountSource, DeviceSample, LcoreRoleSample, PoolOccupancy, QueueDirection, XraySample,
+    CountSource, DeviceSample, LcoreRoleSample, LostGroupSample, PoolOccupancy, PoolScanSample,
+    QueueDirection, ScanSample, XraySample,
 };
 use pmdscope_telemetry::{ErrorClass, FleetEvent};
 
@@ -305,6 +306,34 @@ fn without_bpf_stolen_time_says_what_it_lacks() {
     let page = text(120, 14, &on(PageTab::Lcores), &fleet);
     assert!(page.contains("page faults: not in /proc") && !page.contains("0%"), "{page}");
     assert_snapshot!("stolen_by_proc", page);
+}
+
+#[test]
+fn lost_packets_that_a_scan_found_are_decoded() {
+    let mut model = fixture::stock();
+    let group = LostGroupSample {
+        mbufs: 412,
+        port: Some(0),
+        protocol: Some("udp".to_owned()),
+        destination: Some("198.18.1.1:53".to_owned()),
+        conversations: 17,
+        least_bytes: 60,
+        most_bytes: 60,
+        oldest_at_least_ms: 12_000,
+        ..LostGroupSample::default()
+    };
+    let name = model.sample.pools[0].name.clone();
+    let pool = PoolScanSample { name, groups: vec![group], ..PoolScanSample::default() };
+    model.sample.scan = Some(ScanSample { pools: vec![pool], ..ScanSample::default() });
+    let fleet = fixture::fleet_of(model, Vec::new());
+    let mut view = on(PageTab::Pools);
+    let page = text(80, 24, &view, &fleet);
+    let row = page.lines().find(|line| line.contains("!412")).unwrap();
+    assert!(row.ends_with(" >12s port 0, udp, * > 198.18.1.1:53, 60 bytes"), "{page}");
+    update(&mut view, Action::Move(SelectionMotion::Bottom), &fleet);
+    update(&mut view, Action::Open, &fleet);
+    let details = text(80, 24, &view, &fleet);
+    assert!(details.contains("conversation    * > 198.18.1.1:53"), "{details}");
 }
 
 #[test]

@@ -2,10 +2,10 @@
 
 use pmdscope_render::cells::{alarm, app_cell, bad_rate, number};
 use pmdscope_render::ledger::{legend, stage_ms};
-use pmdscope_render::number::si;
+use pmdscope_render::number::{seconds, si};
 use pmdscope_render::{Cell, Column, Graph, Subject, TextTable, Theme, Tone};
 use pmdscope_telemetry::model::LedgerRates;
-use pmdscope_telemetry::sample::{LedgerSample, StageSample};
+use pmdscope_telemetry::sample::{LedgerSample, LostGroupSample, StageSample};
 
 use super::note_level_0;
 use pmdscope_telemetry::{AppState, FleetState};
@@ -59,6 +59,39 @@ fn ledger_cells(app: &AppState, ledger: &LedgerSample, rates: &LedgerRates) -> V
         Cell::text(format!("{stamps} ({})", ledger.mode)),
         Cell::graph(Graph::Ledger { parts: ledger.parts().to_vec() }),
         Cell::graph(Graph::counts(&rates.history, ledger.size)),
+    ]
+}
+
+/// One row per group of lost packets that a scan of the app's memory found.
+pub(super) fn lost_packets(fleet: &FleetState) -> TextTable {
+    let columns = vec![
+        Column::text("App"),
+        Column::text("Pool").flex(8).drop_at(2),
+        Column::number("Lost"),
+        Column::number("Oldest").drop_at(1),
+        Column::text("Packets").flex(20),
+    ];
+    let mut table = TextTable::new("Lost packets", columns);
+    for (app, model) in fleet.models() {
+        for pool in model.sample.scan.iter().flat_map(|scan| &scan.pools) {
+            for (index, group) in pool.groups.iter().enumerate() {
+                let subject =
+                    Subject::Lost { app: app.name.clone(), pool: pool.name.clone(), group: index };
+                table.push(subject, app.stale(), lost_cells(app, &pool.name, group));
+            }
+        }
+    }
+    table
+}
+
+fn lost_cells(app: &AppState, pool: &str, group: &LostGroupSample) -> Vec<Cell> {
+    let oldest = group.oldest_at_least_ms as f64 / 1000.0;
+    vec![
+        app_cell(app),
+        Cell::text(pool),
+        alarm(number(group.mbufs), group.mbufs > 0, Tone::Bad),
+        Cell::number(Some(oldest), format!(">{}", seconds(oldest))),
+        Cell::text(group.words()),
     ]
 }
 

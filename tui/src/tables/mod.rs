@@ -36,6 +36,7 @@ pub fn of(tab: PageTab, fleet: &FleetState, view: &ViewState) -> Vec<TextTable> 
             pools::pools(fleet),
             leaks::ledgers(fleet, view.theme),
             leak_sites(fleet, PathStyle::Brief),
+            leaks::lost_packets(fleet),
             leaks::stages(fleet),
         ],
         PageTab::Lcores => vec![lcores::lcores(fleet, view)],

@@ -13,7 +13,7 @@ use pmdscope_telemetry::sample::{
 };
 use pmdscope_telemetry::{AppState, FleetState, InterfaceState};
 
-use super::trends::AppPoint;
+use super::trends::{AppPoint, PoolPoint};
 
 /// What an allocation costs beyond its size, about.
 const ALLOCATION: usize = 16;
@@ -23,7 +23,11 @@ const ENTRY: usize = 2 * (size_of::<String>() + size_of::<u64>());
 
 /// Bytes of a state and of its [`super::trends::TrendPoint`], without its models, which states share.
 pub(super) fn members(fleet: &FleetState) -> usize {
-    let point = |app: &AppState| size_of::<AppPoint>() + text(&app.name);
+    let pools = |app: &AppState| {
+        let pools = app.model.iter().flat_map(|model| &model.sample.pools);
+        pools.map(|pool| size_of::<PoolPoint>() + text(&pool.name)).sum::<usize>()
+    };
+    let point = |app: &AppState| size_of::<AppPoint>() + text(&app.name) + pools(app);
     let app = |app: &AppState| text(&app.name) + list(&app.findings, finding) + point(app);
     let apps = list(&fleet.apps, app);
     apps + list(&fleet.interfaces.interfaces, interface)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint, Severity};
 use pmdscope_telemetry::model::Model;
+use pmdscope_telemetry::sample::PoolSample;
 use pmdscope_telemetry::{AppState, FleetState};
 
 use super::SECOND;
@@ -47,6 +48,17 @@ pub struct AppPoint {
     pub missed_ps: Option<f64>,
     /// Use of its fullest pool, 0 to 1.
     pub pool_used: Option<f64>,
+    /// Its pools of which the use is known.
+    pub pools: Vec<PoolPoint>,
+}
+
+/// The use of one pool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PoolPoint {
+    /// Its name.
+    pub name: String,
+    /// Objects in use.
+    pub in_use: u64,
 }
 
 impl AppPoint {
@@ -58,7 +70,23 @@ impl AppPoint {
             missed_ps: model.sum_of_ports(|rates| rates.rx_missed_ps),
             // A new process has other pools: a gap tells them apart.
             pool_used: model.fullest_pool_ratio().filter(|_| !model.restarted),
+            pools: if model.restarted { Vec::new() } else { PoolPoint::all(model) },
         }
+    }
+
+    /// Objects in use of that pool.
+    pub fn in_use(&self, pool: &str) -> Option<f64> {
+        self.pools.iter().find(|point| point.name == pool).map(|point| point.in_use as f64)
+    }
+}
+
+impl PoolPoint {
+    fn all(model: &Model) -> Vec<Self> {
+        let point = |pool: &PoolSample| {
+            let in_use = pool.occupancy?.in_use;
+            Some(Self { name: pool.name.clone(), in_use })
+        };
+        model.sample.pools.iter().filter_map(point).collect()
     }
 }
 

@@ -8,7 +8,14 @@ use crate::timeline::{FrameSource, Timeline};
 const START: u64 = fixture::MONOTONIC_NS;
 
 fn point(second: u64, rx_pps: Option<f64>, missed_ps: Option<f64>) -> Arc<TrendPoint> {
-    let app = AppPoint { app: "a".into(), rx_pps, tx_pps: None, missed_ps, pool_used: None };
+    let app = AppPoint {
+        app: "a".into(),
+        rx_pps,
+        tx_pps: None,
+        missed_ps,
+        pool_used: None,
+        pools: Vec::new(),
+    };
     Arc::new(TrendPoint { at: START + second * SECOND, apps: vec![app] })
 }
 
