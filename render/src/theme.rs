@@ -59,6 +59,11 @@ impl Theme {
         }
     }
 
+    /// Shades of a heat map, from nothing to most.
+    pub fn heat(self) -> [char; 5] {
+        if self.ascii { ['.', ':', '+', '*', '#'] } else { ['·', '░', '▒', '▓', '█'] }
+    }
+
     /// Ends a text that was cut.
     pub fn ellipsis(self) -> char {
         if self.ascii { '~' } else { '…' }

@@ -380,6 +380,11 @@ impl DetailPage<'_> {
         let at = time_of_day(lcore.gap_max_realtime_ns, &self.view.zone);
         self.field("worst gap", format!("{} at {at}", micros(lcore.gap_max_us)));
         self.field("stalls", count(lcore.stalls));
+        let last = lcore.stall_last_us.iter().zip(&lcore.stall_last_realtime_ns);
+        for (us, at) in last.filter(|(us, _)| **us > 0) {
+            let at = time_of_day(*at, &self.view.zone);
+            self.field("last stalls", format!("{} at {at}", micros(*us)));
+        }
         self.heading("time between two turns of the poll loop");
         self.histogram(&doubling_labels("<1us", lcore.gaps.len(), "us"), &lcore.gaps);
     }

@@ -19,6 +19,7 @@ use pmdscope_telemetry::sample::{
 };
 
 use crate::timeline::SECOND;
+use crate::timeline::gaps::{GapPoint, LENGTHS};
 use crate::timeline::marks::{FindingMark, NewFindings};
 use crate::timeline::trends::{AppPoint, FindingLog, PoolPoint, TrendPoint, Trends};
 use crate::view::ViewState;
@@ -55,6 +56,7 @@ pub(crate) fn trends() -> Trends {
                 name: "reflector_rx".to_owned(),
                 in_use: 800 + second.saturating_sub(80) * 205 + second % 3 * 10,
             }],
+            lcores: vec![gaps(1, second), gaps(2, second)],
         };
         let apps = if (50..60).contains(&second) { Vec::new() } else { vec![app] };
         Arc::new(TrendPoint { at: at(second), apps })
@@ -79,6 +81,14 @@ pub(crate) fn trends() -> Trends {
         since: at(0),
         findings: log.spans().to_vec(),
     }
+}
+
+/// Many short gaps, and now and then a stall.
+fn gaps(lcore: u32, second: u64) -> GapPoint {
+    let mut levels = [0; LENGTHS];
+    levels[..3].copy_from_slice(&[9, 6, u8::from(second % 2 == 0)]);
+    levels[7] = if second % 40 == 35 { 2 } else { 0 };
+    GapPoint { lcore, levels }
 }
 
 /// Both apps, just heard of.

@@ -14,6 +14,7 @@ mod drill;
 #[cfg(test)]
 mod fixture;
 pub mod flows;
+mod gap_panel;
 mod overlay;
 mod pool_panel;
 mod ranking;

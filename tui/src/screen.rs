@@ -18,7 +18,7 @@ use crate::tables::findings::{age_text, evidence};
 use crate::tables::lcores::time_of_day;
 use crate::timeline::time_bar::TimeBarKind;
 use crate::view::{InputMode, PageTab, ViewState};
-use crate::{pool_panel, trend_panels};
+use crate::{gap_panel, pool_panel, trend_panels};
 use pmdscope_telemetry::{AppState, FleetState};
 
 /// From so many lines on, there are empty lines between tables.
@@ -300,6 +300,7 @@ fn prelude(view: &ViewState, fleet: &FleetState, width: usize) -> Vec<BodyLine> 
     lines.extend(match view.tab {
         PageTab::Overview => trend_panels::lines(view, width),
         PageTab::Pools => pool_panel::lines(view, fleet, width),
+        PageTab::Lcores => gap_panel::lines(view, fleet, width),
         _ => Vec::new(),
     });
     lines.into_iter().map(BodyLine::plain).collect()

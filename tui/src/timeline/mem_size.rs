@@ -13,6 +13,7 @@ use pmdscope_telemetry::sample::{
 };
 use pmdscope_telemetry::{AppState, FleetState, InterfaceState};
 
+use super::gaps::GapPoint;
 use super::trends::{AppPoint, PoolPoint};
 
 /// What an allocation costs beyond its size, about.
@@ -27,7 +28,11 @@ pub(super) fn members(fleet: &FleetState) -> usize {
         let pools = app.model.iter().flat_map(|model| &model.sample.pools);
         pools.map(|pool| size_of::<PoolPoint>() + text(&pool.name)).sum::<usize>()
     };
-    let point = |app: &AppState| size_of::<AppPoint>() + text(&app.name) + pools(app);
+    let lcores = |app: &AppState| {
+        let lcores = app.model.as_ref().map_or(0, |model| model.sample.lcores.len());
+        lcores * size_of::<GapPoint>() + ALLOCATION
+    };
+    let point = |app: &AppState| size_of::<AppPoint>() + text(&app.name) + pools(app) + lcores(app);
     let app = |app: &AppState| text(&app.name) + list(&app.findings, finding) + point(app);
     let apps = list(&fleet.apps, app);
     apps + list(&fleet.interfaces.interfaces, interface)

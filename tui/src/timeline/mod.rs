@@ -5,6 +5,7 @@
 //! time to read, such as those of a [`recording_cursor::RecordingCursor`], from a thread of its own.
 //! The display knows both as [`Timeline`].
 
+pub mod gaps;
 pub mod history;
 pub mod live;
 pub mod marks;

@@ -9,6 +9,7 @@ use pmdscope_telemetry::sample::PoolSample;
 use pmdscope_telemetry::{AppState, FleetState};
 
 use super::SECOND;
+use super::gaps::GapPoint;
 use super::marks::FindingMark;
 
 /// Longest time that graphs go back, nanoseconds.
@@ -50,6 +51,8 @@ pub struct AppPoint {
     pub pool_used: Option<f64>,
     /// Its pools of which the use is known.
     pub pools: Vec<PoolPoint>,
+    /// Its lcores of which the gaps between polls are known.
+    pub lcores: Vec<GapPoint>,
 }
 
 /// The use of one pool.
@@ -71,7 +74,13 @@ impl AppPoint {
             // A new process has other pools: a gap tells them apart.
             pool_used: model.fullest_pool_ratio().filter(|_| !model.restarted),
             pools: if model.restarted { Vec::new() } else { PoolPoint::all(model) },
+            lcores: GapPoint::all(model),
         }
+    }
+
+    /// Gaps of that lcore.
+    pub fn gaps(&self, lcore: u32) -> Option<&GapPoint> {
+        self.lcores.iter().find(|point| point.lcore == lcore)
     }
 
     /// Objects in use of that pool.
@@ -97,12 +106,15 @@ impl TrendPoint {
         Self { at, apps: live.map(|(app, model)| AppPoint::of(app, model)).collect() }
     }
 
-    /// Stands for an earlier point as well: packets that were missed are not forgotten.
+    /// Stands for an earlier point as well: packets that were missed, and gaps, are not forgotten.
     pub fn replace(&mut self, earlier: &Self) {
         for app in &mut self.apps {
             if let Some(before) = earlier.app(&app.app) {
                 app.missed_ps =
                     [app.missed_ps, before.missed_ps].into_iter().flatten().reduce(f64::max);
+                for lcore in &mut app.lcores {
+                    before.gaps(lcore.lcore).into_iter().for_each(|gaps| lcore.replace(gaps));
+                }
             }
         }
     }

@@ -15,6 +15,7 @@ fn point(second: u64, rx_pps: Option<f64>, missed_ps: Option<f64>) -> Arc<TrendP
         missed_ps,
         pool_used: None,
         pools: Vec::new(),
+        lcores: Vec::new(),
     };
     Arc::new(TrendPoint { at: START + second * SECOND, apps: vec![app] })
 }
