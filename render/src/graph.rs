@@ -3,7 +3,8 @@
 use pmdscope_telemetry::sample::MbufPlace;
 
 use crate::ledger;
-use crate::theme::Theme;
+use crate::table::TextSpan;
+use crate::theme::{Theme, Tone};
 
 /// A picture in a table cell.
 #[derive(Clone, Debug)]
@@ -22,6 +23,11 @@ pub enum Graph {
         /// Mbufs in each place.
         parts: Vec<(MbufPlace, u64)>,
     },
+    /// Shares of several things side by side, each as a shade, with its text where there is room.
+    Heat {
+        /// The things.
+        cells: Vec<HeatCell>,
+    },
     /// A curve over time, oldest first, from `bottom` to `top`.
     Spark {
         /// The values; `None` leaves a gap.
@@ -33,9 +39,36 @@ pub enum Graph {
     },
 }
 
+/// One of the things of a [`Graph::Heat`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HeatCell {
+    /// 0 to 1; `None` where it is not known.
+    pub share: Option<f64>,
+    /// The value.
+    pub text: String,
+    /// It is unhealthy.
+    pub marked: bool,
+}
+
 impl Graph {
-    /// Characters that a graph likes to have.
-    pub const WIDTH: usize = 24;
+    /// Characters that most graphs like to have.
+    const WIDTH: usize = 24;
+
+    /// Characters that it likes to have.
+    pub(crate) fn width(&self) -> usize {
+        match self {
+            Self::Heat { cells } => cells.len() * heat_slot(cells),
+            Self::Bar { .. } | Self::Ledger { .. } | Self::Spark { .. } => Self::WIDTH,
+        }
+    }
+
+    /// Draws in exactly `width` characters, as pieces; those that are not marked have `tone`.
+    pub(crate) fn pieces(&self, width: usize, theme: Theme, tone: Tone) -> Vec<TextSpan> {
+        match self {
+            Self::Heat { cells } => heat(cells, width, theme, tone),
+            _ => vec![TextSpan { text: self.draw(width, theme), tone }],
+        }
+    }
 
     /// A curve of counts from 0 to `top`.
     pub fn counts(values: &[u64], top: u64) -> Self {
@@ -48,6 +81,10 @@ impl Graph {
         match self {
             Self::Bar { used, cached, size } => bar(*used, *cached, *size, width, theme),
             Self::Ledger { parts } => ledger::bar(parts, width, theme),
+            Self::Heat { cells } => {
+                let pieces = heat(cells, width, theme, Tone::Plain).into_iter();
+                pieces.map(|piece| piece.text).collect()
+            }
             Self::Spark { values, bottom, top } => spark(values, *bottom, *top, width, theme),
         }
     }
@@ -64,6 +101,42 @@ fn bar(used: u64, cached: u64, size: u64, width: usize, theme: Theme) -> String 
             _ => free_char,
         })
         .collect()
+}
+
+/// Columns of a shade, a mark, the longest text, and a space.
+fn heat_slot(cells: &[HeatCell]) -> usize {
+    cells.iter().map(|cell| cell.text.chars().count()).max().unwrap_or(0) + 3
+}
+
+fn heat(cells: &[HeatCell], width: usize, theme: Theme, tone: Tone) -> Vec<TextSpan> {
+    // Where there are more things than columns, several share one.
+    let together = cells.len().div_ceil(width.max(1)).max(1);
+    let slot = width.checked_div(cells.len().div_ceil(together)).unwrap_or(0).min(heat_slot(cells));
+    let mut pieces: Vec<TextSpan> =
+        cells.chunks(together).map(|cells| heat_piece(cells, slot, theme, tone)).collect();
+    let used: usize = pieces.iter().map(|piece| piece.text.chars().count()).sum();
+    pieces.push(TextSpan { text: " ".repeat(width.saturating_sub(used)), tone });
+    pieces
+}
+
+fn heat_piece(cells: &[HeatCell], slot: usize, theme: Theme, tone: Tone) -> TextSpan {
+    let marked = cells.iter().any(|cell| cell.marked);
+    let share = cells.iter().filter_map(|cell| cell.share).reduce(f64::max);
+    let shades = theme.heat();
+    let shade = share.map_or(' ', |share| shades[level(share, shades.len() - 1)]);
+    let text = match (slot, cells) {
+        (0, _) => String::new(),
+        (1, _) if marked => "!".to_owned(),
+        (_, [cell]) if slot >= cell.text.chars().count() + 3 => {
+            let mark = if marked { "!" } else { "" };
+            format!("{:<slot$}", format!("{shade}{mark}{}", cell.text))
+        }
+        (slot, _) => {
+            let shades = shade.to_string().repeat(slot - usize::from(marked));
+            if marked { shades + "!" } else { shades }
+        }
+    };
+    TextSpan { text, tone: if marked { Tone::Warn } else { tone } }
 }
 
 fn spark(values: &[Option<f64>], bottom: f64, top: f64, width: usize, theme: Theme) -> String {
@@ -175,6 +248,43 @@ mod tests {
         assert_eq!(spark(900.0, 1000.0).draw(5, ASCII), "_ -#_");
         assert_eq!(spark(0.0, 1000.0).draw(5, ASCII), "= =#_");
         assert_eq!(spark(7.0, 7.0).draw(5, ASCII), "# ##_", "a scale without a length");
+    }
+
+    fn heat_of(cells: &[(Option<f64>, &str, bool)]) -> Graph {
+        let cell = |&(share, text, marked): &(Option<f64>, &str, bool)| HeatCell {
+            share,
+            text: text.to_owned(),
+            marked,
+        };
+        Graph::Heat { cells: cells.iter().map(cell).collect() }
+    }
+
+    #[test]
+    fn heat_has_numbers_where_there_is_room_and_marks_always() {
+        let graph =
+            heat_of(&[(Some(0.0), "0%", false), (Some(1.0), "100%", true), (None, "-", false)]);
+        assert_eq!(graph.width(), 21);
+        assert_eq!(graph.draw(21, ASCII), ".0%    #!100%  -     ");
+        assert_eq!(graph.draw(10, ASCII), "...##!    ");
+        assert_eq!(graph.draw(3, ASCII), ".! ");
+        assert_eq!(graph.draw(2, ASCII), "! ");
+        assert_eq!(graph.draw(0, ASCII), "");
+        let pieces = graph.pieces(21, ASCII, Tone::Plain);
+        let marked: Vec<_> = pieces.iter().filter(|piece| piece.tone == Tone::Warn).collect();
+        assert!(marked.len() == 1 && marked[0].text.contains("!100%"));
+    }
+
+    #[test]
+    fn heat_of_any_number_fits_any_width() {
+        for count in 0..70 {
+            let cells: Vec<_> =
+                (0..count).map(|n| (Some(f64::from(n) / 70.0), "7%", n == 3)).collect();
+            for width in 0..90 {
+                let drawn = heat_of(&cells).draw(width, ASCII);
+                assert_eq!(drawn.chars().count(), width, "{count}: {drawn:?}");
+                assert!(count < 4 || width == 0 || drawn.contains('!'), "{count}: {drawn:?}");
+            }
+        }
     }
 
     #[test]

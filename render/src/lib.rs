@@ -21,7 +21,7 @@ mod table;
 mod theme;
 
 pub use area::{AreaGraph, axis_top};
-pub use graph::{Graph, burst_labels, doubling_labels, histogram};
+pub use graph::{Graph, HeatCell, burst_labels, doubling_labels, histogram};
 pub use leak_sites::{PathStyle, leak_sites};
 pub use subject::{ConversationKey, Subject, direction_name, direction_word};
 pub use table::{

@@ -22,6 +22,8 @@ pub enum Subject {
     Interface { interface: String, queue: Option<u32> },
     /// A queue of a port.
     Queue { app: String, port: u16, queue: u16, direction: QueueDirection },
+    /// All queues of a port in one direction.
+    Queues { app: String, port: u16, direction: QueueDirection },
     /// A software ring.
     Ring { app: String, ring: String },
     /// A mempool.
@@ -75,6 +77,7 @@ impl Subject {
             | Self::Finding { app, .. }
             | Self::Port { app, .. }
             | Self::Queue { app, .. }
+            | Self::Queues { app, .. }
             | Self::Ring { app, .. }
             | Self::Pool { app, .. }
             | Self::Ledger { app, .. }
@@ -100,6 +103,9 @@ impl Subject {
             Self::Port { app, port } => format!("port {app}:{port}"),
             Self::Queue { app, port, queue, direction } => {
                 format!("{} queue {app}:{port}:{queue}", direction_word(*direction))
+            }
+            Self::Queues { app, port, direction } => {
+                format!("{} queues of port {app}:{port}", direction_word(*direction))
             }
             Self::Interface { interface, queue: None } => format!("interface {interface}"),
             Self::Interface { interface, queue: Some(queue) } => {

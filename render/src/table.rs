@@ -109,7 +109,7 @@ impl Cell {
     }
 
     fn width(&self) -> usize {
-        self.graph.as_ref().map_or_else(|| width(&self.text), |_| Graph::WIDTH)
+        self.graph.as_ref().map_or_else(|| width(&self.text), Graph::width)
     }
 
     fn compare(&self, other: &Self) -> Ordering {
@@ -310,7 +310,7 @@ impl TextTable {
                 TextAlign::Right => format!("{mark}{}", column.title),
             };
             let text = fit(&title, (*width)?, column.align, theme);
-            Some(TextSpan { text, tone: Tone::Label })
+            Some(vec![TextSpan { text, tone: Tone::Label }])
         });
         joined(spans)
     }
@@ -344,23 +344,26 @@ fn matches(row: &TableRow, columns: &[Column], term: &str) -> bool {
 fn line(row: &TableRow, columns: &[Column], widths: &[Option<usize>], theme: Theme) -> TextLine {
     let spans = row.cells.iter().zip(columns).zip(widths).filter_map(|((cell, column), width)| {
         let width = (*width)?;
-        let text = match &cell.graph {
-            Some(graph) => graph.draw(width, theme),
-            None => fit(&cell.text, width, column.align, theme),
-        };
         let tone = if row.stale { Tone::Dim } else { cell.tone };
-        Some(TextSpan { text, tone })
+        let mut pieces = match &cell.graph {
+            Some(graph) => graph.pieces(width, theme, tone),
+            None => vec![TextSpan { text: fit(&cell.text, width, column.align, theme), tone }],
+        };
+        if row.stale {
+            pieces.iter_mut().for_each(|piece| piece.tone = Tone::Dim);
+        }
+        Some(pieces)
     });
     joined(spans)
 }
 
-fn joined(cells: impl Iterator<Item = TextSpan>) -> TextLine {
+fn joined(cells: impl Iterator<Item = Vec<TextSpan>>) -> TextLine {
     let mut spans = Vec::new();
     for cell in cells {
         if !spans.is_empty() {
             spans.push(TextSpan { text: " ".to_owned(), tone: Tone::Plain });
         }
-        spans.push(cell);
+        spans.extend(cell);
     }
     TextLine { spans }
 }

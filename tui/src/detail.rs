@@ -22,7 +22,7 @@ use crate::ranking::{RankedFinding, ranked};
 use crate::style::ThemeStyle;
 use crate::tables::apps::missing_ports;
 use crate::tables::lcores::time_of_day;
-use crate::tables::{NEEDS_LIBRARY, UNSUPPORTED, stolen};
+use crate::tables::{NEEDS_LIBRARY, UNSUPPORTED, queue_heat, stolen};
 use crate::view::ViewState;
 use pmdscope_telemetry::{AppState, FleetState};
 
@@ -73,7 +73,12 @@ impl DetailPage<'_> {
             self.app(app);
             return Some(());
         }
-        self.part(subject, app.model.as_ref()?)
+        let model = app.model.as_ref()?;
+        if let Subject::Queues { port, direction, .. } = *subject {
+            self.queues(app, model, port, direction);
+            return Some(());
+        }
+        self.part(subject, model)
     }
 
     fn staleness(&mut self, app: &AppState, now_ns: u64) {
@@ -89,6 +94,7 @@ impl DetailPage<'_> {
             Subject::App { .. }
             | Subject::Finding { .. }
             | Subject::Interface { .. }
+            | Subject::Queues { .. }
             | Subject::Tap { .. }
             | Subject::Conversation { .. }
             | Subject::Load { .. } => return None,
@@ -290,6 +296,19 @@ impl DetailPage<'_> {
         }
         for (name, &value) in port.xstats.iter().filter(|(_, value)| **value > 0) {
             self.wide_field(name, count(value));
+        }
+    }
+
+    fn queues(&mut self, app: &AppState, model: &Model, port: u16, direction: QueueDirection) {
+        for finding in queue_heat::findings(app, model, port, direction) {
+            self.field("finding", format!("{}: {}", finding.lint, finding.evidence));
+            for cause in &finding.causes {
+                self.field("cause", format!("{}: {}", cause.title(), cause.evidence));
+            }
+        }
+        self.heading("queues");
+        for line in queue_heat::details(model, self.view, port, direction) {
+            self.text(&line, Tone::Plain);
         }
     }
 

@@ -10,6 +10,7 @@ pub(crate) mod lcores;
 mod leaks;
 mod pools;
 pub(crate) mod ports;
+pub(crate) mod queue_heat;
 mod rings;
 pub(crate) mod stolen;
 
@@ -31,7 +32,11 @@ const TALL: u16 = 36;
 pub fn of(tab: PageTab, fleet: &FleetState, view: &ViewState) -> Vec<TextTable> {
     let mut tables = match tab {
         PageTab::Overview => overview(fleet, view),
-        PageTab::Ports => vec![ports::ports(fleet, view), ports::queues(fleet, view)],
+        PageTab::Ports => vec![
+            ports::ports(fleet, view),
+            queue_heat::heat(fleet, view),
+            ports::queues(fleet, view),
+        ],
         PageTab::Pools => vec![
             pools::pools(fleet),
             leaks::ledgers(fleet, view.theme),

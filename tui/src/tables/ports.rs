@@ -160,8 +160,12 @@ fn refused(queue: &QueueSample, rates: &QueueRates) -> Cell {
 
 /// A high-water mark; marked when it reached three quarters of the ring.
 pub(super) fn high(value: Option<u64>, size: Option<u64>) -> Cell {
-    let near = value.zip(size).is_some_and(|(v, size)| size > 0 && v >= size - size / 4);
-    alarm(number_or(value, UNSUPPORTED), near, Tone::Warn)
+    alarm(number_or(value, UNSUPPORTED), is_high(value, size), Tone::Warn)
+}
+
+/// It reached three quarters of the ring.
+pub(super) fn is_high(value: Option<u64>, size: Option<u64>) -> bool {
+    value.zip(size).is_some_and(|(v, size)| size > 0 && v >= size - size / 4)
 }
 
 pub(super) fn filled(used: Option<u64>, size: Option<u64>) -> Cell {
