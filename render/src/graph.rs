@@ -121,9 +121,9 @@ fn heat(cells: &[HeatCell], width: usize, theme: Theme, tone: Tone) -> Vec<TextS
 
 fn heat_piece(cells: &[HeatCell], slot: usize, theme: Theme, tone: Tone) -> TextSpan {
     let marked = cells.iter().any(|cell| cell.marked);
-    let share = cells.iter().filter_map(|cell| cell.share).reduce(f64::max);
+    let most = cells.iter().filter_map(|cell| cell.share).reduce(f64::max);
     let shades = theme.heat();
-    let shade = share.map_or(' ', |share| shades[level(share, shades.len() - 1)]);
+    let shade = most.map_or(' ', |most| shades[level(most, shades.len() - 1)]);
     let text = match (slot, cells) {
         (0, _) => String::new(),
         (1, _) if marked => "!".to_owned(),

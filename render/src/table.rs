@@ -350,7 +350,9 @@ fn line(row: &TableRow, columns: &[Column], widths: &[Option<usize>], theme: The
             None => vec![TextSpan { text: fit(&cell.text, width, column.align, theme), tone }],
         };
         if row.stale {
-            pieces.iter_mut().for_each(|piece| piece.tone = Tone::Dim);
+            for piece in &mut pieces {
+                piece.tone = Tone::Dim;
+            }
         }
         Some(pieces)
     });

@@ -86,7 +86,7 @@ pub(crate) fn trends() -> Trends {
 /// Many short gaps, and now and then a stall.
 fn gaps(lcore: u32, second: u64) -> GapPoint {
     let mut levels = [0; LENGTHS];
-    levels[..3].copy_from_slice(&[9, 6, u8::from(second % 2 == 0)]);
+    levels[..3].copy_from_slice(&[9, 6, u8::from(second.is_multiple_of(2))]);
     levels[7] = if second % 40 == 35 { 2 } else { 0 };
     GapPoint { lcore, levels }
 }

@@ -29,7 +29,7 @@ pub(crate) fn lines(view: &ViewState, fleet: &FleetState, width: usize) -> Vec<L
     let height = usize::from(view.height.saturating_sub(12) / 6).clamp(2, 8);
     let tone = if pool.2.exhausted_in_s.is_some() { Tone::Warn } else { Tone::Good };
     let mut lines = vec![title(pool, view, trends)];
-    lines.extend(on_own_scale(values, height, view, tone));
+    lines.extend(on_own_scale(&values, height, view, tone));
     lines.push(Line::from(time_axis(trends, view, inner, length_ns)));
     lines.extend(places(pool, view, inner));
     lines
@@ -85,7 +85,7 @@ fn title((app, pool, trend): FleetPool, view: &ViewState, trends: &Trends) -> Li
 
 /// From the lowest to the highest value: a large pool that drains slowly would look flat.
 fn on_own_scale(
-    values: Vec<Option<f64>>,
+    values: &[Option<f64>],
     height: usize,
     view: &ViewState,
     tone: Tone,
@@ -94,7 +94,7 @@ fn on_own_scale(
     let highest = known().reduce(f64::max).unwrap_or(1.0);
     let lowest = known().reduce(f64::min).filter(|lowest| *lowest < highest).unwrap_or(0.0);
     let above = values.iter().map(|value| Some((*value)? - lowest)).collect();
-    let graph = AreaGraph { values: above, top: highest - lowest };
+    let graph = &AreaGraph { values: above, top: highest - lowest };
     area(graph, [si(highest), si(lowest)], height, view.theme, tone).into_iter().map(Line::from)
 }
 

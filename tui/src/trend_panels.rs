@@ -104,7 +104,7 @@ impl Panel {
         let tone = if self.tone == Tone::Bad && !lost { Tone::Dim } else { self.tone };
         let mut lines = vec![self.title(trends, view, width)];
         lines.extend(area(
-            AreaGraph { values, top },
+            &AreaGraph { values, top },
             [round(top), "0".to_owned()],
             height,
             theme,
@@ -133,7 +133,7 @@ impl Panel {
 
 /// An area beside its axis, which has a number at its upper and its lower end.
 pub(crate) fn area(
-    graph: AreaGraph,
+    graph: &AreaGraph,
     [top, bottom]: [String; 2],
     height: usize,
     theme: Theme,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use pmdscope_render::cells::{app_cell, bad_rate};
 use pmdscope_render::number::{UNKNOWN, known, percent, si};
 use pmdscope_render::{Cell, Column, Graph, HeatCell, Subject, TextTable, Tone, direction_word};
-use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint, balance};
+use pmdscope_telemetry::finding::{Finding, FindingCause, FindingSubject, Lint, balance};
 use pmdscope_telemetry::model::{Model, QueueRates};
 use pmdscope_telemetry::sample::{QueueDirection, QueueSample};
 use pmdscope_telemetry::{AppState, FleetState};
@@ -110,7 +110,7 @@ fn missed((_, rates, _): &ShownQueue, of_port: Option<f64>) -> HeatCell {
 fn because(app: &AppState, model: &Model, port: u16, direction: QueueDirection) -> String {
     let about = findings(app, model, port, direction);
     let causes: Vec<String> =
-        about.iter().flat_map(|finding| &finding.causes).map(|c| c.title()).collect();
+        about.iter().flat_map(|finding| &finding.causes).map(FindingCause::title).collect();
     match (causes.as_slice(), about.first()) {
         ([first], _) => first.clone(),
         ([first, others @ ..], _) => format!("{first} +{}", others.len()),
@@ -172,7 +172,6 @@ mod tests {
     use crate::fixture;
     use crate::screen::tests::text;
     use crate::view::PageTab;
-    use pmdscope_telemetry::finding::FindingCause;
     use pmdscope_telemetry::missed::MissedCause;
 
     #[test]

@@ -40,7 +40,7 @@ impl NewFindings {
         Self { others: self.others.saturating_add(later.others).saturating_add(1), ..worst }
     }
 
-    fn name(&self) -> String {
+    fn name(self) -> String {
         match self.others {
             0 => self.lint.name().to_owned(),
             others => format!("{} +{others}", self.lint),
