@@ -226,7 +226,9 @@ fn display_live(args: &Args) -> Result<()> {
     interfaces::read_with(&mut settings);
     args.xray.add_to(&mut settings);
     let _tracer = args.interrupts.then(|| session::trace(&mut settings));
+    settings.replies = Some(Arc::default());
     let options = options(args, TimeZone::system(), settings.rules.thresholds)?;
+    let options = DisplayOptions { replies: settings.replies.clone(), ..options };
     let mut sampler = None;
     let live = |feed: DisplayFeed<FleetState>| {
         sampler = Some(flows::start(feed.clone(), untraced));
@@ -258,7 +260,14 @@ fn display_replay(args: &Args, player: RecordingPlayer, again: RecordingPlayer) 
 
 fn options(args: &Args, zone: TimeZone, thresholds: Thresholds) -> Result<DisplayOptions> {
     let (theme, interval_ms) = (theme(args), millis(args.interval()?));
-    Ok(DisplayOptions { theme, interval_ms, mouse: !args.no_mouse, zone, thresholds })
+    Ok(DisplayOptions {
+        theme,
+        interval_ms,
+        mouse: !args.no_mouse,
+        zone,
+        thresholds,
+        replies: None,
+    })
 }
 
 fn theme(args: &Args) -> Theme {

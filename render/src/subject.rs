@@ -34,6 +34,8 @@ pub enum Subject {
     Site { app: String, pool: String, id: u32, kind: SiteKind, site: String },
     /// Lost packets of a mempool that have something in common, by their place in the scan.
     Lost { app: String, pool: String, group: usize },
+    /// The last reply to a request.
+    Reply { app: String, request: String },
     /// A place that keeps mbufs for a while.
     Stage { app: String, stage: String },
     /// A polling lcore.
@@ -83,6 +85,7 @@ impl Subject {
             | Self::Ledger { app, .. }
             | Self::Site { app, .. }
             | Self::Lost { app, .. }
+            | Self::Reply { app, .. }
             | Self::Stage { app, .. }
             | Self::Lcore { app, .. }
             | Self::Tee { app, .. }
@@ -116,6 +119,7 @@ impl Subject {
             Self::Ledger { app, pool } => format!("ledger of pool {pool} of {app}"),
             Self::Site { app, kind, site, .. } => format!("{kind} at {site} of {app}"),
             Self::Lost { app, pool, .. } => format!("lost packets of pool {pool} of {app}"),
+            Self::Reply { app, request } => format!("{request} of {app}"),
             Self::Stage { app, stage } => format!("stage {stage} of {app}"),
             Self::Lcore { app, lcore } => format!("lcore {lcore} of {app}"),
             Self::Tee { app, session, lcore } => {

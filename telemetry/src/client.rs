@@ -21,6 +21,7 @@ use crate::deadline::Deadline;
 use crate::error::TelemetryError;
 use crate::host::foreign::socket_address;
 use crate::host::process::start_ticks;
+use crate::raw_replies::ReplyKeeper;
 use crate::reply::{self, SocketBanner};
 
 /// Size of the buffer until the banner has told the app's limit: what every DPDK so far announces.
@@ -52,6 +53,8 @@ pub struct TelemetryClient {
     buffer: Vec<u8>,
     requests: u32,
     reply_bytes: usize,
+    /// Who wants the replies as they are.
+    keeper: Option<ReplyKeeper>,
 }
 
 impl TelemetryClient {
@@ -83,7 +86,20 @@ impl TelemetryClient {
         let banner = reply::banner(bytes)?;
         let longest = usize::try_from(banner.max_output_len).unwrap_or(BANNER_BYTES);
         buffer.resize(longest.max(BANNER_BYTES), 0);
-        Ok(Self { socket: Some(socket), banner, peer, buffer, requests: 0, reply_bytes: 0 })
+        Ok(Self {
+            socket: Some(socket),
+            banner,
+            peer,
+            buffer,
+            requests: 0,
+            reply_bytes: 0,
+            keeper: None,
+        })
+    }
+
+    /// Has `keeper` keep the next replies.
+    pub(crate) fn keep_replies(&mut self, keeper: Option<ReplyKeeper>) {
+        self.keeper = keeper;
     }
 
     /// What the app said at first.
@@ -282,6 +298,9 @@ impl TelemetryClient {
         shape: impl for<'de> DeserializeSeed<'de, Value = T>,
     ) -> Result<T, TelemetryError> {
         let bytes = self.buffer.get(..self.reply_bytes).unwrap_or_default();
+        if let Some(keeper) = &self.keeper {
+            keeper.keep(&endpoint.to_string(), bytes);
+        }
         reply::reply_as(bytes, endpoint.command(), shape)
     }
 }

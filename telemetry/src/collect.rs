@@ -21,6 +21,7 @@ use crate::error::TelemetryError;
 use crate::host::process;
 use crate::lock::RoundLock;
 use crate::occupancy::OccupancyReader;
+use crate::raw_replies::RawReplies;
 use crate::reply::ArmReply;
 use crate::sample::{AppIdentity, LOCK_PART, SAMPLE_SCHEMA, Sample};
 use crate::scans::ScanResults;
@@ -49,6 +50,7 @@ pub struct SampleCollector {
     tracer: Option<Arc<dyn LcoreTracer>>,
     occupancy: Option<Arc<dyn OccupancyReader>>,
     scans: Option<Arc<ScanResults>>,
+    replies: Option<Arc<RawReplies>>,
 }
 
 /// The connection of the round before.
@@ -87,7 +89,7 @@ impl SampleCollector {
     /// A collector for `app`; connects at the first round.
     pub fn new(app: DiscoveredApp) -> Self {
         let (lock, cache) = (RoundLock::default(), ConnectionCache::default());
-        Self { app, lock, cache, tracer: None, occupancy: None, scans: None }
+        Self { app, lock, cache, tracer: None, occupancy: None, scans: None, replies: None }
     }
 
     /// Has `tracer` add to the samples.
@@ -106,6 +108,12 @@ impl SampleCollector {
     #[must_use]
     pub fn with_scans(self, scans: Option<Arc<ScanResults>>) -> Self {
         Self { scans, ..self }
+    }
+
+    /// Has `replies` keep what the app replies.
+    #[must_use]
+    pub fn with_replies(self, replies: Option<Arc<RawReplies>>) -> Self {
+        Self { replies, ..self }
     }
 
     /// The app, as it was discovered, with the process that answered last.
@@ -145,6 +153,8 @@ impl SampleCollector {
         let (guard, unlocked) = self.lock.hold(&self.app.dir, deadline);
         let mut connection = self.cache.resume(&self.app, deadline)?;
         self.app.pid = Some(connection.client.peer().pid).filter(|pid| *pid > 0).or(self.app.pid);
+        let keeper = self.replies.as_ref().and_then(|replies| replies.keeper(&self.app.name));
+        connection.client.keep_replies(keeper);
         let mut round = RequestRound::new(&mut connection.client, deadline);
         if let Some(error) = unlocked {
             round.note(LOCK_PART, &error);

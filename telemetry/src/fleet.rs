@@ -19,6 +19,7 @@ use crate::interface_state::InterfaceEvaluator;
 use crate::names::AppNames;
 use crate::occupancy::OccupancyReader;
 use crate::parallel;
+use crate::raw_replies::RawReplies;
 use crate::scans::ScanResults;
 use crate::tracer::LcoreTracer;
 
@@ -44,6 +45,8 @@ pub struct FleetSettings {
     pub occupancy: Option<Arc<dyn OccupancyReader>>,
     /// Scans of their memory; none by default.
     pub scans: Option<Arc<ScanResults>>,
+    /// Keeps what apps reply, while somebody wants it; nobody by default.
+    pub replies: Option<Arc<RawReplies>>,
     /// Who reads the interfaces of the kernel; nobody by default.
     pub interfaces: Option<Arc<dyn InterfaceReader>>,
     /// How long an app that has ended stays visible as down; an expected one stays for ever.
@@ -59,6 +62,7 @@ impl Default for FleetSettings {
             tracer: None,
             occupancy: None,
             scans: None,
+            replies: None,
             interfaces: None,
             keep_lost: Duration::from_secs(3600),
         }

@@ -122,7 +122,7 @@ const fn key(character: char) -> KeyCode {
 /// The keys of [`InputMode::Browse`]; overlays obey those for moving, leaving and help too.
 pub const BINDINGS: &[KeyBinding] = &[
     KeyBinding {
-        label: "1-9 Tab S-Tab",
+        label: "0-9 Tab S-Tab",
         help: "pages, by their numbers; next, previous",
         keys: &[
             (key('1'), Action::Go(PageTab::Overview)),
@@ -134,6 +134,7 @@ pub const BINDINGS: &[KeyBinding] = &[
             (key('7'), Action::Go(PageTab::Captures)),
             (key('8'), Action::Go(PageTab::Findings)),
             (key('9'), Action::Go(PageTab::Kernel)),
+            (key('0'), Action::Go(PageTab::Raw)),
             (KeyCode::Tab, Action::Next),
             (KeyCode::BackTab, Action::Previous),
         ],

@@ -22,7 +22,7 @@ use crate::ranking::{RankedFinding, ranked};
 use crate::style::ThemeStyle;
 use crate::tables::apps::missing_ports;
 use crate::tables::lcores::time_of_day;
-use crate::tables::{NEEDS_LIBRARY, UNSUPPORTED, queue_heat, stolen};
+use crate::tables::{NEEDS_LIBRARY, UNSUPPORTED, queue_heat, replies, stolen};
 use crate::view::ViewState;
 use pmdscope_telemetry::{AppState, FleetState};
 
@@ -49,6 +49,15 @@ pub(crate) fn lines(subject: &Subject, view: &ViewState, fleet: &FleetState) -> 
             let history =
                 page.history(|span| (&span.app, span.lint, &span.about) == (app, *lint, about));
             found.or(history)
+        }
+        Subject::Reply { app, request } => {
+            let replies = view.replies.as_ref().and_then(|replies| replies.get(app));
+            let reply = replies.and_then(|replies| replies.get(request));
+            reply.map(|reply| {
+                for line in replies::details(reply) {
+                    page.text(&line, Tone::Plain);
+                }
+            })
         }
         Subject::Interface { interface, .. } => {
             fleet.interfaces.find(interface).map(|found| page.interface(found, fleet))
@@ -95,6 +104,7 @@ impl DetailPage<'_> {
             | Subject::Finding { .. }
             | Subject::Interface { .. }
             | Subject::Queues { .. }
+            | Subject::Reply { .. }
             | Subject::Tap { .. }
             | Subject::Conversation { .. }
             | Subject::Load { .. } => return None,

@@ -23,7 +23,9 @@ use crate::timeline::gaps::{GapPoint, LENGTHS};
 use crate::timeline::marks::{FindingMark, NewFindings};
 use crate::timeline::trends::{AppPoint, FindingLog, PoolPoint, TrendPoint, Trends};
 use crate::view::ViewState;
-use pmdscope_telemetry::{FleetEvent, FleetState, InterfaceEvaluator, Thresholds};
+use pmdscope_telemetry::{
+    FleetEvent, FleetState, InterfaceEvaluator, RawReply, RepliesByApp, Thresholds,
+};
 
 /// 2026-01-02 03:04:05 UTC.
 const REALTIME_NS: u64 = 1_767_323_045_000_000_000;
@@ -36,7 +38,24 @@ pub(crate) fn view() -> ViewState {
     let mut view = ViewState::new(Theme::default(), 1_000, jiff::tz::TimeZone::UTC);
     view.follow(Some(flows::both()));
     view.trends = Some(trends());
+    view.replies = Some(replies());
     view
+}
+
+/// What the reflector replied to two requests.
+fn replies() -> RepliesByApp {
+    let reply = |text: &str, age_ns| {
+        let (text, bytes) = (text.to_owned(), text.len());
+        Arc::new(RawReply { text, bytes, monotonic_ns: MONOTONIC_NS - age_ns })
+    };
+    let replies = [
+        ("/ethdev/list".to_owned(), reply(r#"{"/ethdev/list":[0]}"#, 700_000_000)),
+        (
+            "/mempool/info,reflector_rx".to_owned(),
+            reply(r#"{"/mempool/info":{"name":"reflector_rx","size":16383,"cache":512}}"#, 0),
+        ),
+    ];
+    [("reflector".to_owned(), replies.into())].into()
 }
 
 /// The two minutes before [`fleet`]: the reflector starts again after half of one, and its NIC misses

@@ -61,8 +61,12 @@ pub fn text(fleet: &FleetState, view: &ViewState) -> String {
     }
     out.push('\n');
     let captured = view.flows.traffic.is_some();
-    // Findings are on the Overview already.
-    let left_out = |tab: PageTab| tab == PageTab::Findings || (tab == PageTab::Flows && !captured);
+    let left_out = |tab: PageTab| match tab {
+        PageTab::Flows => !captured,
+        // Findings are on the Overview already.
+        PageTab::Findings | PageTab::Raw => true,
+        _ => false,
+    };
     for tab in PageTab::ALL.into_iter().filter(|tab| !left_out(*tab)) {
         for table in tables::of(tab, fleet, view) {
             if !table.rows.is_empty() || !table.notes.is_empty() {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crossterm::event::{self, Event as Input, MouseButton, MouseEvent, MouseEventKind};
 use jiff::tz::TimeZone;
 use pmdscope_render::Theme;
-use pmdscope_telemetry::{Thresholds, monotonic_ns, realtime_ns};
+use pmdscope_telemetry::{RawReplies, Thresholds, monotonic_ns, realtime_ns};
 use ratatui::layout::{Position, Rect};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -20,7 +20,7 @@ use crate::sampling_interval::SamplingInterval;
 use crate::screen::{self, ClickTarget};
 use crate::terminal::TerminalGuard;
 use crate::timeline::{SeekTarget, Timeline};
-use crate::view::ViewState;
+use crate::view::{PageTab, ViewState};
 
 /// Ages of lost apps are redrawn this often.
 const AGE_STEP: Duration = Duration::from_secs(1);
@@ -38,6 +38,8 @@ pub struct DisplayOptions {
     pub zone: TimeZone,
     /// From when on a queue is hot.
     pub thresholds: Thresholds,
+    /// Keeps what apps reply; nobody in a replay.
+    pub replies: Option<Arc<RawReplies>>,
 }
 
 enum DisplayMessage<N> {
@@ -98,7 +100,8 @@ pub fn run<T: Timeline>(
     let view = ViewState::new(options.theme, options.interval_ms, options.zone);
     let view = ViewState { thresholds: options.thresholds, ..view };
     let (area, request) = (Rect::default(), FlowRequest::default());
-    let mut program = DisplayLoop { view, timeline, pace, mailbox, request, area };
+    let replies = options.replies;
+    let mut program = DisplayLoop { view, timeline, pace, mailbox, request, replies, area };
     let result = program.show(&mut terminal, &inbox);
     program.mailbox.request(FlowRequest { over: true, ..FlowRequest::default() });
     result
@@ -131,6 +134,7 @@ struct DisplayLoop<T> {
     pace: Arc<SamplingInterval>,
     mailbox: FlowMailbox,
     request: FlowRequest,
+    replies: Option<Arc<RawReplies>>,
     area: Rect,
 }
 
@@ -162,6 +166,10 @@ impl<T: Timeline> DisplayLoop<T> {
         self.view.time_bar = self.timeline.time_bar();
         self.view.trends = Some(self.timeline.trends());
         self.view.follow(self.mailbox.traffic());
+        self.view.replies = self.replies.as_ref().map(|replies| {
+            replies.want(self.view.tab == PageTab::Raw);
+            replies.all()
+        });
         self.request = self.view.request(self.timeline.fleet(), &self.request);
         self.mailbox.request(self.request.clone());
         let Self { view, timeline, area, .. } = self;

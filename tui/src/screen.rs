@@ -236,7 +236,7 @@ fn keys(view: &ViewState) -> &'static str {
     if view.time_bar.is_some() {
         "? help  q quit  , . step  < > 10 s  ( ) 1 min  n N findings  space pause, play"
     } else {
-        "? help  q quit  1-9 page  Enter open  i details  s sort  / filter  , . past"
+        "? help  q quit  0-9 page  Enter open  i details  s sort  / filter  , . past"
     }
 }
 
@@ -294,7 +294,7 @@ fn document(view: &ViewState, fleet: &FleetState, width: usize) -> Vec<BodyLine>
 /// What stands above the tables of a page.
 fn prelude(view: &ViewState, fleet: &FleetState, width: usize) -> Vec<BodyLine> {
     let mut lines = match view.tab {
-        PageTab::Overview | PageTab::Flows | PageTab::Kernel => Vec::new(),
+        PageTab::Overview | PageTab::Flows | PageTab::Kernel | PageTab::Raw => Vec::new(),
         _ => ages(view, fleet),
     };
     lines.extend(match view.tab {
@@ -388,7 +388,7 @@ fn placeholder(view: &ViewState, fleet: &FleetState) -> Vec<BodyLine> {
     let text = if !view.filter.is_empty() {
         "No row matches the filter."
     } else if !fleet.is_empty() {
-        nothing_there(view.tab)
+        nothing_there(view)
     } else if fleet.advice.is_empty() {
         "Searching for DPDK apps ..."
     } else {
@@ -398,8 +398,13 @@ fn placeholder(view: &ViewState, fleet: &FleetState) -> Vec<BodyLine> {
 }
 
 /// What a page without rows says.
-fn nothing_there(tab: PageTab) -> &'static str {
-    match tab {
+fn nothing_there(view: &ViewState) -> &'static str {
+    match view.tab {
+        PageTab::Raw if view.replies.is_none() => "A recording has no replies.",
+        PageTab::Raw if view.time_bar.is_some() => {
+            "Replies of the past are not kept: End shows the present."
+        }
+        PageTab::Raw => "No reply since this page is shown.",
         PageTab::Rings => {
             "No app tells of software rings: needs libpmdscope (level 1), or DPDK 24.03 and later."
         }

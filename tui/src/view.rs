@@ -12,7 +12,7 @@ use crate::tables;
 use crate::timeline::time_bar::{TimeBar, TimeBarKind};
 use crate::timeline::trends::Trends;
 use pmdscope_render::{SortOrder, Subject, TextTable, Theme};
-use pmdscope_telemetry::{FleetState, Thresholds, TotalsBaseline};
+use pmdscope_telemetry::{FleetState, RepliesByApp, Thresholds, TotalsBaseline};
 
 /// Conversations are told about once a second, and so are the values of a moment.
 const NEAR_NS: u64 = 2_000_000_000;
@@ -39,11 +39,13 @@ pub enum PageTab {
     Findings,
     /// Interfaces of the kernel.
     Kernel,
+    /// What apps replied.
+    Raw,
 }
 
 impl PageTab {
     /// All, in the order of their keys.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Overview,
         Self::Ports,
         Self::Pools,
@@ -53,6 +55,7 @@ impl PageTab {
         Self::Captures,
         Self::Findings,
         Self::Kernel,
+        Self::Raw,
     ];
 
     /// Heading. All of them, with their keys, fit into 80 columns.
@@ -67,6 +70,7 @@ impl PageTab {
             Self::Captures => "Captures",
             Self::Findings => "Findings",
             Self::Kernel => "Kernel",
+            Self::Raw => "Raw",
         }
     }
 
@@ -82,6 +86,7 @@ impl PageTab {
             Self::Captures => '7',
             Self::Findings => '8',
             Self::Kernel => '9',
+            Self::Raw => '0',
         }
     }
 
@@ -134,6 +139,8 @@ pub struct ViewState {
     pub baseline: TotalsBaseline,
     /// Conversations.
     pub flows: ShownFlows,
+    /// What apps replied last, while that is shown; `None` where nobody can keep it.
+    pub replies: Option<RepliesByApp>,
     /// Apps beside which a helper process is wanted, to have their packets, and which runs of them.
     pub attach: BTreeMap<String, AppRun>,
     /// Sampling interval, milliseconds.
@@ -165,6 +172,7 @@ impl ViewState {
             trends: None,
             baseline: TotalsBaseline::default(),
             flows: ShownFlows::default(),
+            replies: None,
             attach: BTreeMap::new(),
             interval_ms,
             thresholds: Thresholds::default(),

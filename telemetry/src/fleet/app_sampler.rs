@@ -35,7 +35,8 @@ impl AppSampler {
             collector: SampleCollector::new(app)
                 .with_tracer(settings.tracer.clone())
                 .with_occupancy(settings.occupancy.clone())
-                .with_scans(settings.scans.clone()),
+                .with_scans(settings.scans.clone())
+                .with_replies(settings.replies.clone()),
             evaluator: Evaluator::new(settings.rules.clone()),
             hung: None,
         }

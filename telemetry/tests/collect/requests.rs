@@ -336,3 +336,25 @@ fn facts_of_ports_that_are_asked_together_are_those_of_the_port() {
         assert_eq!((sample.ports, sample.partial), (expected.clone(), vec![]));
     }
 }
+
+#[test]
+fn replies_are_kept_without_further_requests_while_somebody_wants_them() {
+    let app = FakeApp::replay(&Recording::read("dpdk-22.11/testpmd-null.jsonl"));
+    let replies = Arc::new(RawReplies::default());
+    let collect = || {
+        let collector = SampleCollector::new(app.app());
+        collector.with_replies(Some(Arc::clone(&replies))).collect(TIMEOUT).unwrap()
+    };
+    let unseen = collect();
+    assert!(replies.all().is_empty());
+    replies.want(true);
+    let sample = collect();
+    assert_eq!(sample.requests, unseen.requests);
+    let all = replies.all();
+    let of_app = &all[&sample.app.name];
+    assert_eq!(of_app.len(), usize::try_from(sample.requests).unwrap(), "{of_app:?}");
+    let list = &of_app["/ethdev/list"];
+    assert!(list.text.starts_with(r#"{"/ethdev/list":"#) && list.bytes == list.text.len());
+    let command = |request: &String| request.split(',').next().unwrap().to_owned();
+    assert!(of_app.iter().all(|(request, reply)| reply.text.contains(&command(request))));
+}

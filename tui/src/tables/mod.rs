@@ -11,6 +11,7 @@ mod leaks;
 mod pools;
 pub(crate) mod ports;
 pub(crate) mod queue_heat;
+pub(crate) mod replies;
 mod rings;
 pub(crate) mod stolen;
 
@@ -50,6 +51,7 @@ pub fn of(tab: PageTab, fleet: &FleetState, view: &ViewState) -> Vec<TextTable> 
         PageTab::Captures => vec![captures::captures(fleet)],
         PageTab::Findings => findings::page(fleet, view),
         PageTab::Kernel => vec![interfaces::interfaces(fleet), interfaces::queues(fleet)],
+        PageTab::Raw => vec![replies::replies(fleet, view)],
     };
     if tab != PageTab::Overview && fleet.apps.len() == 1 {
         for table in &mut tables {

@@ -1,0 +1,130 @@
+//! What apps replied last, byte by byte: kept only while somebody looks at it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::clock::monotonic_ns;
+
+/// Bytes of a reply that are kept.
+const REPLY_BYTES: usize = 16 << 10;
+
+/// Bytes of all replies of an app.
+const APP_BYTES: usize = 1 << 20;
+
+/// Apps.
+const APPS: usize = 64;
+
+/// A reply of an app.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RawReply {
+    /// As much as is kept of it; what is not UTF-8 is replaced.
+    pub text: String,
+    /// Its length, bytes.
+    pub bytes: usize,
+    /// When it came, monotonic clock, nanoseconds.
+    pub monotonic_ns: u64,
+}
+
+/// The last reply to each request, by app and request.
+pub type RepliesByApp = BTreeMap<String, BTreeMap<String, Arc<RawReply>>>;
+
+/// The last replies of all apps. Shared by those that sample and the one that shows them.
+#[derive(Debug, Default)]
+pub struct RawReplies {
+    wanted: AtomicBool,
+    kept: Mutex<RepliesByApp>,
+}
+
+impl RawReplies {
+    /// Keeps replies from now on, or forgets them.
+    pub fn want(&self, wanted: bool) {
+        if self.wanted.swap(wanted, Ordering::Relaxed) && !wanted {
+            self.kept().clear();
+        }
+    }
+
+    /// Those that came since somebody wants them.
+    pub fn all(&self) -> RepliesByApp {
+        self.kept().clone()
+    }
+
+    /// Who keeps the replies of that app; `None` while nobody wants them.
+    pub(crate) fn keeper(self: &Arc<Self>, app: &str) -> Option<ReplyKeeper> {
+        let wanted = self.wanted.load(Ordering::Relaxed);
+        wanted.then(|| ReplyKeeper { replies: Arc::clone(self), app: app.to_owned() })
+    }
+
+    fn kept(&self) -> MutexGuard<'_, RepliesByApp> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Keeps the replies of one app.
+#[derive(Clone, Debug)]
+pub(crate) struct ReplyKeeper {
+    replies: Arc<RawReplies>,
+    app: String,
+}
+
+impl ReplyKeeper {
+    /// Keeps a reply instead of the last one to that request, as far as there is room.
+    pub(crate) fn keep(&self, request: &str, bytes: &[u8]) {
+        let start = bytes.get(..REPLY_BYTES).unwrap_or(bytes);
+        let reply = RawReply {
+            text: String::from_utf8_lossy(start).into_owned(),
+            bytes: bytes.len(),
+            monotonic_ns: monotonic_ns(),
+        };
+        let mut kept = self.replies.kept();
+        if kept.len() >= APPS && !kept.contains_key(&self.app) {
+            return;
+        }
+        let of_app = kept.entry(self.app.clone()).or_default();
+        let size = |(request, reply): (&String, &Arc<RawReply>)| request.len() + reply.text.len();
+        let others = of_app.iter().filter(|(other, _)| *other != request).map(size).sum::<usize>();
+        if others + request.len() + reply.text.len() <= APP_BYTES {
+            of_app.insert(request.to_owned(), Arc::new(reply));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_reply_to_each_request_is_kept_while_somebody_wants_it() {
+        let replies = Arc::new(RawReplies::default());
+        assert!(replies.keeper("fwd").is_none());
+        replies.want(true);
+        let keeper = replies.keeper("fwd").unwrap();
+        keeper.keep("/a", b"1");
+        keeper.keep("/a", b"\xff2");
+        keeper.keep("/b", b"3");
+        let all = replies.all();
+        let texts: Vec<_> = all["fwd"].values().map(|reply| reply.text.as_str()).collect();
+        assert_eq!(texts, ["\u{fffd}2", "3"]);
+        assert_eq!(all["fwd"]["/a"].bytes, 2);
+        replies.want(false);
+        assert!(replies.all().is_empty());
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let replies = Arc::new(RawReplies::default());
+        replies.want(true);
+        let long = vec![b'x'; 1 << 20];
+        for app in 0..2 * APPS {
+            let keeper = replies.keeper(&app.to_string()).unwrap();
+            let requests = if app == 0 { 200 } else { 1 };
+            for request in 0..requests {
+                keeper.keep(&request.to_string(), &long);
+            }
+        }
+        let all = replies.all();
+        assert_eq!((all.len(), all["0"]["7"].bytes), (APPS, long.len()));
+        let bytes: usize = all["0"].values().map(|reply| reply.text.len()).sum();
+        assert!(bytes <= APP_BYTES && all["0"].len() > 32, "{bytes}");
+    }
+}
