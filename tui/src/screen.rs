@@ -415,6 +415,8 @@ fn nothing_there(view: &ViewState) -> &'static str {
 }
 
 #[cfg(test)]
+mod any_tests;
+#[cfg(test)]
 mod flows_tests;
 #[cfg(test)]
 pub(crate) mod page_tests;

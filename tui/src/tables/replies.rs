@@ -2,7 +2,7 @@
 
 use pmdscope_render::number::{bytes, seconds};
 use pmdscope_render::{Cell, Column, Subject, TextTable};
-use pmdscope_telemetry::{FleetState, RawReply};
+use pmdscope_telemetry::{AppState, FleetState, RawReply};
 
 use crate::view::ViewState;
 
@@ -18,7 +18,7 @@ pub(super) fn replies(fleet: &FleetState, view: &ViewState) -> TextTable {
     let mut table = TextTable::new("Replies", columns);
     let present = view.replies.iter().flatten().filter(|_| view.time_bar.is_none());
     for (app, replies) in present {
-        let stale = fleet.find(app).is_none_or(|app| app.stale());
+        let stale = fleet.find(app).is_none_or(AppState::stale);
         for (request, reply) in replies {
             let subject = Subject::Reply { app: app.clone(), request: request.clone() };
             table.push(subject, stale, cells(app, request, reply, fleet.now_ns));
