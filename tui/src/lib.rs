@@ -2,7 +2,7 @@
 //!
 //! [`pmdscope_telemetry::FleetState`] applies events from the sampling side; [`tables`] turns it into tables
 //! of [`pmdscope_render`]; [`screen::render`] draws them on a terminal, [`report`] prints them without
-//! one. Keys become [`action::Action`]s that change the [`view::ViewState`]. Only [`run`] and
+//! one. [`keys`] become [`action::Action`]s that change the [`view::ViewState`]. Only [`run`] and
 //! [`terminal`] touch a terminal.
 
 // Text leaves where it is made harmless: in the binary.
@@ -15,6 +15,7 @@ mod drill;
 mod fixture;
 pub mod flows;
 mod gap_panel;
+pub mod keys;
 mod overlay;
 mod pool_panel;
 mod ranking;

@@ -7,8 +7,8 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, BorderType, Clear, Padding, Paragraph, Wrap};
 
-use crate::action::BINDINGS;
 use crate::detail;
+use crate::keys::BINDINGS;
 use crate::style::ThemeStyle;
 use crate::view::{InputMode, ViewState};
 use pmdscope_telemetry::FleetState;

@@ -14,8 +14,9 @@ use ratatui::layout::{Position, Rect};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::action::{Action, LoopControl, SelectionMotion, action_of, perform};
+use crate::action::{Action, LoopControl, SelectionMotion, perform};
 use crate::flows::{CapturedTraffic, FlowMailbox, FlowRequest};
+use crate::keys::action_of;
 use crate::sampling_interval::SamplingInterval;
 use crate::screen::{self, ClickTarget};
 use crate::terminal::TerminalGuard;

@@ -1,11 +1,13 @@
 //! Tests of keys and their actions.
 
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use pmdscope_flows::FlowSnapshot;
 
 use super::*;
 use crate::fixture;
 use crate::fixture::flows::traffic;
 use crate::flows::{FlowRequest, ShownFlows, ShownTime};
+use crate::keys::action_of;
 
 fn press(view: &mut ViewState, fleet: &FleetState, keys: &str) -> LoopControl {
     let mut flow = LoopControl::Continue;
@@ -27,13 +29,6 @@ fn press(view: &mut ViewState, fleet: &FleetState, keys: &str) -> LoopControl {
 
 fn selected(view: &ViewState) -> String {
     view.selected().map(Subject::title).unwrap_or_default()
-}
-
-#[test]
-fn no_key_has_two_meanings() {
-    let codes: Vec<_> = BINDINGS.iter().flat_map(|b| b.keys).map(|(code, _)| *code).collect();
-    let distinct: std::collections::HashSet<_> = codes.iter().collect();
-    assert_eq!(codes.len(), distinct.len());
 }
 
 #[test]

@@ -8,8 +8,9 @@ use proptest::prelude::*;
 
 use super::tests::draw;
 use super::*;
-use crate::action::{action_of, update};
+use crate::action::update;
 use crate::fixture;
+use crate::keys::action_of;
 use crate::timeline::trends::Trends;
 
 /// Keys with a meaning in some mode, and some without.

@@ -15,8 +15,9 @@ use super::live::LiveTimeline;
 use super::replay::{ReplayTimeline, ReplayUpdate};
 use super::time_bar::{PlaybackState, TimeBarKind};
 use super::*;
-use crate::action::{Action, BINDINGS, SelectionMotion as Rows, perform};
+use crate::action::{Action, SelectionMotion as Rows, perform};
 use crate::fixture;
+use crate::keys::{BINDINGS, KeyBinding};
 use crate::screen;
 use crate::view::ViewState;
 
@@ -328,8 +329,7 @@ fn the_threads_of_a_replay_end_with_the_display() {
 }
 
 fn actions() -> impl Strategy<Value = Action> {
-    let keys: Vec<Action> =
-        BINDINGS.iter().flat_map(crate::action::KeyBinding::actions).cloned().collect();
+    let keys: Vec<Action> = BINDINGS.iter().flat_map(KeyBinding::actions).cloned().collect();
     let motions = [Rows::Up, Rows::Down, Rows::PageUp, Rows::PageDown, Rows::Top, Rows::Bottom];
     prop_oneof![
         4 => prop::sample::select(keys),
