@@ -22,7 +22,6 @@ use pmdscope_render::number;
 use pmdscope_telemetry::FleetSettings;
 
 use self::archive::{ArchiveFile, EXTENSION, directory};
-pub(crate) use self::collect::die_with_parent;
 use self::collect::{Collector, file_entry};
 use self::commands::{CommandContext, file_name};
 use self::index::{

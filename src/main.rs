@@ -8,6 +8,7 @@ mod bundle;
 mod bypass;
 mod capture;
 mod check;
+mod child;
 mod completions;
 mod config;
 mod doctor;
@@ -83,7 +84,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    bundle::die_with_parent();
+    child::die_with_parent();
     let arguments = std::env::args_os().skip(1).collect::<Vec<_>>();
     let result = extcap::answer(&arguments).unwrap_or_else(|| run(&parse().command));
     attach::leave();

@@ -3,27 +3,22 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use jiff::Timestamp;
 use pmdscope_render::number;
-use rustix::process::{
-    Pid, Signal, getppid, kill_process, kill_process_group, set_parent_process_death_signal,
-};
+use rustix::process::Signal;
 
 use super::archive::files_below;
 use super::index::{FileEntry, PartEntry, PartStatus, rounded_seconds, time_text};
 use super::progress::Progress;
 use super::signals::StopRequests;
-use crate::exit;
-
-/// Set for children: the process whose death ends them.
-const PARENT_VARIABLE: &str = "PMDSCOPE_BUNDLE_PID";
+use crate::{child, exit};
 
 /// Pause between two looks at the children.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -32,20 +27,6 @@ const GRACE: Duration = Duration::from_secs(4);
 /// Most lines of standard error that the index has of a part, and characters of one.
 const MOST_MESSAGES: usize = 20;
 const LONGEST_MESSAGE: usize = 500;
-
-/// Ends this process with the one that collects a bundle, if that has started it.
-pub(crate) fn die_with_parent() {
-    let parent = std::env::var(PARENT_VARIABLE).ok().and_then(|pid| pid.parse::<i32>().ok());
-    let Some(parent) = parent else { return };
-    let is_child = || getppid().is_some_and(|pid| pid.as_raw_nonzero().get() == parent);
-    if is_child() {
-        // Where the system refuses, this process ends at the end of its time.
-        let _ = set_parent_process_death_signal(Some(Signal::TERM));
-        if !is_child() {
-            std::process::exit(exit::FAILED.into());
-        }
-    }
-}
 
 /// One command to run.
 #[derive(Clone, Debug)]
@@ -154,7 +135,7 @@ impl Collector<'_> {
 
     /// Starts a child; its standard error goes to the file.
     fn spawn(&self, command: &PartCommand) -> Result<(Child, File)> {
-        let program = std::env::current_exe().context("cannot find this program")?;
+        let mut child = child::command(&command.args).context("cannot find this program")?;
         let files = command.outputs.iter().chain(&command.stdout);
         for dir in files.filter_map(|path| path.parent()) {
             fs::create_dir_all(self.staging.join(dir)).context("cannot create a directory")?;
@@ -168,11 +149,7 @@ impl Collector<'_> {
         };
         let messages = tempfile::tempfile().context("cannot create a temporary file")?;
         let stderr = messages.try_clone().context("cannot create a temporary file")?;
-        let mut child = Command::new(program);
-        child.args(&command.args).stdin(Stdio::null()).stdout(stdout).stderr(stderr);
-        child.env(PARENT_VARIABLE, std::process::id().to_string());
-        // ^C reaches this process alone, which ends the others in order.
-        let child = child.process_group(0).spawn().context("cannot start it")?;
+        let child = child.stdout(stdout).stderr(stderr).spawn().context("cannot start it")?;
         Ok((child, messages))
     }
 
@@ -254,22 +231,14 @@ impl RunningPart {
         }
     }
 
-    fn pid(&self) -> Option<Pid> {
-        i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
-    }
-
     /// Asks it to end, as ^C does.
     fn interrupt(&self) {
-        if let Some(pid) = self.pid() {
-            let _ = kill_process(pid, Signal::INT);
-        }
+        child::signal(&self.child, Signal::INT);
     }
 
     /// Kills it, and those that it has started.
     fn kill(&self) {
-        if let Some(pid) = self.pid() {
-            let _ = kill_process_group(pid, Signal::KILL);
-        }
+        child::kill(&self.child);
     }
 }
 
