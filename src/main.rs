@@ -36,6 +36,7 @@ mod schemas;
 mod session;
 mod size;
 mod source;
+mod tasks;
 mod terminal;
 mod top;
 mod watch;

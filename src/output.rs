@@ -23,7 +23,12 @@ const LINES: [char; 2] = ['\n', '\t'];
 /// Prints lines; `false` when nobody reads any more, as behind `| head -1`, which is no error. What
 /// others say must be within one of them: [`one_line`].
 pub(crate) fn print(text: &str) -> Result<bool> {
-    write(&harmless(text, &LINES))
+    write(&plain(text))
+}
+
+/// Lines as they are printed, for files.
+pub(crate) fn plain(text: &str) -> String {
+    harmless(text, &LINES)
 }
 
 /// Whether tones become colours.

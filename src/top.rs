@@ -3,6 +3,7 @@
 mod csv;
 
 use std::io::{IsTerminal, stdin};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use pmdscope_render::Theme;
 use pmdscope_telemetry::{FleetState, Thresholds};
 use pmdscope_tui::report::{self, TopDocument};
 use pmdscope_tui::run::{DisplayFeed, DisplayOptions, run as run_display};
+use pmdscope_tui::task::TaskContext;
 use pmdscope_tui::timeline::TimeSpan;
 use pmdscope_tui::timeline::live::LiveTimeline;
 use pmdscope_tui::timeline::recording_cursor::RecordingCursor;
@@ -27,7 +29,7 @@ use crate::number::whole;
 use crate::output::StandardOutput;
 use crate::session::{AppArg, XrayArg};
 use crate::source::{AtArg, ReplayArg, Source};
-use crate::{flows, interfaces, output, session, source, watch};
+use crate::{flows, interfaces, output, session, source, tasks, watch};
 
 /// Time between two samples.
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
@@ -122,8 +124,14 @@ pub(crate) struct Args {
     ascii: bool,
 
     /// Do not capture the mouse
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     no_mouse: bool,
+
+    /// Disable keys that capture, write, arm or attach
+    ///
+    /// Those are c, w, a and P. The Flows page still counts packets of apps with libpmdscope.
+    #[arg(long, conflicts_with = "report")]
+    read_only: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
@@ -229,13 +237,17 @@ fn display_live(args: &Args) -> Result<()> {
     settings.replies = Some(Arc::default());
     let options = options(args, TimeZone::system(), settings.rules.thresholds)?;
     let options = DisplayOptions { replies: settings.replies.clone(), ..options };
-    let mut sampler = None;
+    let (mut sampler, mut runner) = (None, None);
     let live = |feed: DisplayFeed<FleetState>| {
         sampler = Some(flows::start(feed.clone(), untraced));
+        runner = Some(tasks::start(feed.clone()));
         watch::start(feed, chosen, settings);
         LiveTimeline::default()
     };
     let result = run_display(options, live);
+    if let Some(runner) = runner {
+        runner.end();
+    }
     if let Some(sampler) = sampler {
         sampler.end();
     }
@@ -251,23 +263,34 @@ fn display_replay(args: &Args, player: RecordingPlayer, again: RecordingPlayer) 
     let thresholds = args.app.settings()?.rules.thresholds;
     let options = options(args, source::time_zone(&player), thresholds)?;
     let (cursor, again) = (RecordingCursor::new(player), RecordingCursor::new(again));
+    let mut runner = None;
     let replay = |feed: DisplayFeed<ReplayUpdate>| {
+        runner = Some(tasks::start(feed.clone()));
         let span = TimeSpan { oldest, newest };
         ReplayTimeline::start(cursor, again, span, start, move |update| feed.send(update))
     };
-    run_display(options, replay).context("cannot use the terminal")
+    let result = run_display(options, replay);
+    if let Some(runner) = runner {
+        runner.end();
+    }
+    result.context("cannot use the terminal")
 }
 
 fn options(args: &Args, zone: TimeZone, thresholds: Thresholds) -> Result<DisplayOptions> {
     let (theme, interval_ms) = (theme(args), millis(args.interval()?));
-    Ok(DisplayOptions {
-        theme,
-        interval_ms,
-        mouse: !args.no_mouse,
-        zone,
-        thresholds,
-        replies: None,
-    })
+    let tasks = task_context(args);
+    let mouse = !args.no_mouse;
+    Ok(DisplayOptions { theme, interval_ms, mouse, zone, thresholds, tasks, replies: None })
+}
+
+fn task_context(args: &Args) -> TaskContext {
+    let path = |path: &Path| path.display().to_string();
+    TaskContext {
+        read_only: args.read_only,
+        recording: args.replay.replay.as_deref().map(path),
+        app: args.app.app.clone(),
+        config: args.app.config.named_file().map(path),
+    }
 }
 
 fn theme(args: &Args) -> Theme {

@@ -1,6 +1,5 @@
 //! Tests of the findings.
 
-
 use super::*;
 use crate::discover::UnreachableReason;
 use crate::inventory::ExpectedApp;

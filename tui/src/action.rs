@@ -2,9 +2,10 @@
 
 use crate::drill;
 use crate::flows::{AppRun, CaptureAccess};
+use crate::task::{self, TaskAction};
 use crate::timeline::{SeekTarget, Timeline};
 use crate::view::{InputMode, PageTab, ViewState};
-use pmdscope_render::{SortOrder, Subject};
+use pmdscope_render::{SortOrder, Subject, Tone};
 use pmdscope_telemetry::{FleetState, TotalsBaseline};
 
 /// Shortest and longest sampling interval, milliseconds.
@@ -31,6 +32,19 @@ pub enum SelectionMotion {
     Top,
     /// Last row.
     Bottom,
+}
+
+impl SelectionMotion {
+    fn reversed(self) -> Self {
+        match self {
+            Self::Up => Self::Down,
+            Self::Down => Self::Up,
+            Self::PageUp => Self::PageDown,
+            Self::PageDown => Self::PageUp,
+            Self::Top => Self::Bottom,
+            Self::Bottom => Self::Top,
+        }
+    }
 }
 
 /// All that the user can do.
@@ -78,6 +92,10 @@ pub enum Action {
     Unmark,
     /// Have a helper process beside apps that do not hand out packets themselves, or end it.
     Attach,
+    /// Have something done outside.
+    Task(TaskAction),
+    /// Stop, as ^Z does elsewhere.
+    Suspend,
     /// Sample more often.
     Faster,
     /// Sample less often.
@@ -91,6 +109,10 @@ pub enum LoopControl {
     Continue,
     /// Leave.
     Quit,
+    /// Stop until somebody lets the process go on.
+    Suspend,
+    /// Somebody did.
+    Resume,
 }
 
 /// Carries out an action on a view that goes through time.
@@ -109,6 +131,7 @@ pub fn perform(view: &mut ViewState, action: Action, timeline: &mut impl Timelin
 pub fn update(view: &mut ViewState, action: Action, fleet: &FleetState) -> LoopControl {
     match action {
         Action::Quit => return LoopControl::Quit,
+        Action::Suspend => return LoopControl::Suspend,
         Action::Help => toggle_help(view),
         Action::Go(tab) => go(view, tab),
         Action::Next => go(view, view.tab.step(1)),
@@ -133,6 +156,7 @@ pub fn update(view: &mut ViewState, action: Action, fleet: &FleetState) -> LoopC
         Action::Mark => view.baseline = TotalsBaseline::mark(fleet),
         Action::Unmark => view.baseline = TotalsBaseline::default(),
         Action::Attach => attach(view, fleet),
+        Action::Task(action) => task::update(view, action, fleet),
         Action::Faster => faster(view),
         Action::Slower => slower(view),
     }
@@ -169,7 +193,11 @@ fn details(view: &mut ViewState, fleet: &FleetState) {
 fn back(view: &mut ViewState) {
     match std::mem::take(&mut view.mode) {
         InputMode::Filter { before } => view.filter = before,
-        InputMode::Help | InputMode::Detail(_) => {}
+        InputMode::Help | InputMode::Detail(_) | InputMode::Commands => {}
+        mode @ (InputMode::CaptureForm | InputMode::Tasks) => {
+            view.mode = mode;
+            task::leave(view);
+        }
         InputMode::Browse if !view.filter.is_empty() => view.filter.clear(),
         InputMode::Browse => match view.origin.take() {
             Some(origin) => origin.restore(view),
@@ -183,6 +211,8 @@ fn back(view: &mut ViewState) {
 fn travel(view: &mut ViewState, motion: SelectionMotion, fleet: &FleetState) {
     let page = usize::from(view.height.saturating_sub(6)).max(1);
     if view.mode != InputMode::Browse {
+        // The newest line of a task is at the bottom, and the place that one begins from.
+        let motion = if view.mode == InputMode::Tasks { motion.reversed() } else { motion };
         view.scroll = moved(view.scroll, motion, page, crate::overlay::length(view, fleet));
         return;
     }
@@ -244,6 +274,10 @@ fn selected_table(view: &ViewState, fleet: &FleetState) -> Option<(&'static str,
 /// What was not asked for comes first: only when nothing is offered any more, it is ended.
 fn attach(view: &mut ViewState, fleet: &FleetState) {
     if (view.tab, &view.mode) != (PageTab::Flows, &InputMode::Browse) {
+        return;
+    }
+    if let Some(reason) = task::forbidden(view) {
+        view.tasks.notice = Some((reason.to_owned(), Tone::Warn));
         return;
     }
     let Ok(traffic) = view.flows.shown() else { return };

@@ -3,6 +3,7 @@
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use crate::action::{Action, SelectionMotion};
+use crate::task::{self, TaskAction};
 use crate::timeline::SeekTarget;
 use crate::view::{InputMode, PageTab};
 
@@ -140,11 +141,28 @@ pub const BINDINGS: &[KeyBinding] = &[
         keys: &[(key('P'), Action::Attach)],
     },
     KeyBinding {
+        label: "c w a",
+        help: "capture the selected; write a snapshot, or packets of a leak; arm stamps",
+        keys: &[
+            (key('c'), Action::Task(TaskAction::Capture)),
+            (key('w'), Action::Task(TaskAction::Write)),
+            (key('a'), Action::Task(TaskAction::Arm)),
+        ],
+    },
+    KeyBinding {
+        label: "y t",
+        help: "copy the command line that shows the same; tasks",
+        keys: &[
+            (key('y'), Action::Task(TaskAction::Copy)),
+            (key('t'), Action::Task(TaskAction::Show)),
+        ],
+    },
+    KeyBinding {
         label: "? h",
         help: "this help",
         keys: &[(key('?'), Action::Help), (key('h'), Action::Help), (KeyCode::F(1), Action::Help)],
     },
-    KeyBinding { label: "q ^C", help: "quit", keys: &[(key('q'), Action::Quit)] },
+    KeyBinding { label: "q ^C ^Z", help: "quit; stop until fg", keys: &[(key('q'), Action::Quit)] },
 ];
 
 /// What a key means in the mode that the view is in.
@@ -152,7 +170,13 @@ pub fn action_of(event: KeyEvent, mode: &InputMode) -> Option<Action> {
     if event.kind == KeyEventKind::Release {
         return None;
     }
-    if event.modifiers.contains(KeyModifiers::CONTROL) {
+    let is_control = event.modifiers.contains(KeyModifiers::CONTROL);
+    if *mode == InputMode::CaptureForm
+        && !(is_control && matches!(event.code, KeyCode::Char('c' | 'z')))
+    {
+        return task::action_of(event);
+    }
+    if is_control {
         return control_action(event.code);
     }
     if matches!(mode, InputMode::Filter { .. }) {
@@ -165,6 +189,7 @@ pub fn action_of(event: KeyEvent, mode: &InputMode) -> Option<Action> {
 fn control_action(code: KeyCode) -> Option<Action> {
     match code {
         KeyCode::Char('c') => Some(Action::Quit),
+        KeyCode::Char('z') => Some(Action::Suspend),
         KeyCode::Char('d') => Some(Action::Move(SelectionMotion::PageDown)),
         KeyCode::Char('u') => Some(Action::Move(SelectionMotion::PageUp)),
         _ => None,

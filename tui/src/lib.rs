@@ -26,6 +26,7 @@ pub mod screen;
 mod style;
 mod tab_line;
 pub mod tables;
+pub mod task;
 pub mod terminal;
 pub mod timeline;
 mod trend_panels;

@@ -10,6 +10,7 @@ use ratatui::widgets::{Block, BorderType, Clear, Padding, Paragraph, Wrap};
 use crate::detail;
 use crate::keys::BINDINGS;
 use crate::style::ThemeStyle;
+use crate::task;
 use crate::view::{InputMode, ViewState};
 use pmdscope_telemetry::FleetState;
 
@@ -30,20 +31,31 @@ const RAGGED: usize = 8;
 
 /// Draws the overlay of the current mode, if there is one.
 pub(crate) fn draw(frame: &mut Frame, area: Rect, view: &ViewState, fleet: &FleetState) {
-    let title = match &view.mode {
+    let (title, keys) = match &view.mode {
         InputMode::Browse | InputMode::Filter { .. } => return,
-        InputMode::Help => " Keys ".to_owned(),
-        InputMode::Detail(subject) => format!(" {} ", harmless(&subject.title(), &[])),
+        InputMode::Help => (" Keys ".to_owned(), None),
+        InputMode::Detail(subject) => (format!(" {} ", harmless(&subject.title(), &[])), None),
+        InputMode::CaptureForm | InputMode::Tasks | InputMode::Commands => {
+            let (title, keys) = task::window::titles(view).unwrap_or_default();
+            (title.to_owned(), Some(keys))
+        }
     };
-    let lines = lines(view, fleet);
+    let columns = columns(width(area));
+    let lines = match view.mode {
+        InputMode::Tasks => task::window::tasks(view, columns),
+        _ => lines(view, fleet),
+    };
     let (area, hidden) = window(area, &lines);
+    let default_keys = if hidden { " j k scroll, Esc closes " } else { " Esc closes " };
     let border = if view.theme.ascii { ASCII_BORDER } else { BorderType::Plain.to_border_set() };
     let block = Block::bordered()
         .border_set(border)
         .title(Span::styled(title, view.theme.style(Tone::Title)))
-        .title_bottom(if hidden { " j k scroll, Esc closes " } else { " Esc closes " })
+        .title_bottom(keys.unwrap_or(default_keys))
         .padding(Padding::horizontal(1));
-    let scroll = u16::try_from(view.scroll).unwrap_or(u16::MAX);
+    // Those of tasks are chosen where they are made.
+    let scroll = if view.mode == InputMode::Tasks { 0 } else { view.scroll };
+    let scroll = u16::try_from(scroll).unwrap_or(u16::MAX);
     let text = Paragraph::new(lines).wrap(Wrap { trim: false }).scroll((scroll, 0)).block(block);
     frame.render_widget(Clear, area);
     frame.render_widget(text, area);
@@ -69,6 +81,9 @@ fn lines(view: &ViewState, fleet: &FleetState) -> Vec<Line<'static>> {
     match &view.mode {
         InputMode::Help => help(view),
         InputMode::Detail(subject) => detail::lines(subject, view, fleet),
+        InputMode::CaptureForm => task::window::form(view, fleet),
+        InputMode::Tasks => task::window::all_tasks(view),
+        InputMode::Commands => task::window::commands(view, fleet),
         InputMode::Browse | InputMode::Filter { .. } => Vec::new(),
     }
 }
@@ -85,10 +100,19 @@ fn help(view: &ViewState) -> Vec<Line<'static>> {
     keys.chain([Line::default()]).chain(legend).collect()
 }
 
+fn width(area: Rect) -> u16 {
+    area.width.min(100).max(area.width.saturating_sub(8).min(100))
+}
+
+/// Columns of text in a window of that width.
+fn columns(width: u16) -> usize {
+    usize::from(width).saturating_sub(FRAME + RAGGED).max(1)
+}
+
 /// As large as needed, as small as must be; and whether that hides something.
 fn window(area: Rect, lines: &[Line]) -> (Rect, bool) {
-    let width = area.width.min(100).max(area.width.saturating_sub(8).min(100));
-    let columns = usize::from(width).saturating_sub(FRAME + RAGGED).max(1);
+    let width = width(area);
+    let columns = columns(width);
     let rows: usize = lines.iter().map(|line| line.width().div_ceil(columns).max(1)).sum();
     let height = u16::try_from(rows).unwrap_or(u16::MAX).saturating_add(2).min(area.height);
     let x = area.x + (area.width - width) / 2;

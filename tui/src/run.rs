@@ -10,8 +10,9 @@ use crossterm::event::{self, Event as Input, MouseButton, MouseEvent, MouseEvent
 use jiff::tz::TimeZone;
 use pmdscope_render::Theme;
 use pmdscope_telemetry::{RawReplies, Thresholds, monotonic_ns, realtime_ns};
+use ratatui::Frame;
 use ratatui::layout::{Position, Rect};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::action::{Action, LoopControl, SelectionMotion, perform};
@@ -19,7 +20,8 @@ use crate::flows::{CapturedTraffic, FlowMailbox, FlowRequest};
 use crate::keys::action_of;
 use crate::sampling_interval::SamplingInterval;
 use crate::screen::{self, ClickTarget};
-use crate::terminal::TerminalGuard;
+use crate::task::{TaskContext, TaskMailbox, TaskRequest};
+use crate::terminal::{DisplayTerminal, TerminalGuard};
 use crate::timeline::{SeekTarget, Timeline};
 use crate::view::{PageTab, ViewState};
 
@@ -41,13 +43,24 @@ pub struct DisplayOptions {
     pub thresholds: Thresholds,
     /// Keeps what apps reply; nobody in a replay.
     pub replies: Option<Arc<RawReplies>>,
+    /// For what is done outside.
+    pub tasks: TaskContext,
+}
+
+/// The clocks, nanoseconds.
+#[derive(Clone, Copy, Debug)]
+struct Clocks {
+    monotonic: fn() -> u64,
+    realtime: fn() -> u64,
 }
 
 enum DisplayMessage<N> {
     Update(N),
-    /// Conversations were published.
+    /// Conversations or tasks were published.
     Told,
     Input(Input),
+    /// The process was stopped, and goes on.
+    Continued,
     Stop,
 }
 
@@ -58,12 +71,14 @@ pub struct DisplayFeed<N> {
     pub pace: Arc<SamplingInterval>,
     /// What to capture, and where to tell of it.
     pub mailbox: FlowMailbox,
+    /// What to do, and where to tell how that goes.
+    pub tasks: TaskMailbox,
 }
 
 impl<N> Clone for DisplayFeed<N> {
     fn clone(&self) -> Self {
         let (pace, mailbox) = (Arc::clone(&self.pace), self.mailbox.clone());
-        Self { messages: self.messages.clone(), pace, mailbox }
+        Self { messages: self.messages.clone(), pace, mailbox, tasks: self.tasks.clone() }
     }
 }
 
@@ -76,6 +91,11 @@ impl<N> DisplayFeed<N> {
     /// Hands over conversations; `false` when the program has ended.
     pub fn tell(&self, traffic: CapturedTraffic) -> bool {
         self.mailbox.publish(traffic);
+        self.redraw()
+    }
+
+    /// Has what was published shown; `false` when the program has ended.
+    pub fn redraw(&self) -> bool {
         self.messages.send(DisplayMessage::Told).is_ok()
     }
 }
@@ -94,25 +114,38 @@ pub fn run<T: Timeline>(
     stop_on_signals(messages.clone())?;
     let mut terminal = TerminalGuard::take(options.mouse)?;
     read_input(messages.clone());
+    let clocks = Clocks { monotonic: monotonic_ns, realtime: realtime_ns };
     let pace = Arc::new(SamplingInterval::new(Duration::from_millis(options.interval_ms)));
     let mailbox = FlowMailbox::default();
-    let timeline =
-        start(DisplayFeed { messages, pace: Arc::clone(&pace), mailbox: mailbox.clone() });
+    let tasks = TaskMailbox::default();
+    let timeline = start(DisplayFeed {
+        messages,
+        pace: Arc::clone(&pace),
+        mailbox: mailbox.clone(),
+        tasks: tasks.clone(),
+    });
     let view = ViewState::new(options.theme, options.interval_ms, options.zone);
-    let view = ViewState { thresholds: options.thresholds, ..view };
+    let mut view = ViewState { thresholds: options.thresholds, ..view };
+    view.tasks.context = options.tasks;
     let (area, request) = (Rect::default(), FlowRequest::default());
     let replies = options.replies;
-    let mut program = DisplayLoop { view, timeline, pace, mailbox, request, replies, area };
+    let mut program =
+        DisplayLoop { view, timeline, pace, mailbox, tasks, request, replies, area, clocks };
     let result = program.show(&mut terminal, &inbox);
     program.mailbox.request(FlowRequest { over: true, ..FlowRequest::default() });
+    program.tasks.ask(TaskRequest::Over);
     result
 }
 
 fn stop_on_signals<N: Send + 'static>(messages: Sender<DisplayMessage<N>>) -> io::Result<()> {
-    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+    let mut signals = Signals::new([SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM])?;
     thread::spawn(move || {
-        if signals.forever().next().is_some() {
-            let _ = messages.send(DisplayMessage::Stop);
+        for signal in signals.forever() {
+            let goes_on = signal == SIGCONT;
+            let message = if goes_on { DisplayMessage::Continued } else { DisplayMessage::Stop };
+            if messages.send(message).is_err() || !goes_on {
+                return;
+            }
         }
     });
     Ok(())
@@ -134,15 +167,17 @@ struct DisplayLoop<T> {
     timeline: T,
     pace: Arc<SamplingInterval>,
     mailbox: FlowMailbox,
+    tasks: TaskMailbox,
     request: FlowRequest,
     replies: Option<Arc<RawReplies>>,
     area: Rect,
+    clocks: Clocks,
 }
 
 impl<T: Timeline> DisplayLoop<T> {
     fn show(
         &mut self,
-        terminal: &mut TerminalGuard,
+        terminal: &mut impl DisplayTerminal,
         inbox: &Receiver<DisplayMessage<T::Update>>,
     ) -> io::Result<()> {
         loop {
@@ -154,16 +189,31 @@ impl<T: Timeline> DisplayLoop<T> {
             };
             // All that has come by now goes into one frame.
             while let Some(message) = next {
-                if self.take(message) == LoopControl::Quit {
-                    return Ok(());
+                match self.take(message) {
+                    LoopControl::Continue => {}
+                    LoopControl::Suspend => terminal.suspend()?,
+                    LoopControl::Resume => terminal.take_again()?,
+                    LoopControl::Quit => return Ok(()),
                 }
+                self.pass_on_requests(terminal)?;
                 next = inbox.try_recv().ok();
             }
         }
     }
 
-    fn draw(&mut self, terminal: &mut TerminalGuard) -> io::Result<()> {
-        self.timeline.tick(monotonic_ns(), realtime_ns());
+    /// Has done what the last key asked for.
+    fn pass_on_requests(&mut self, terminal: &mut impl DisplayTerminal) -> io::Result<()> {
+        for request in self.view.tasks.wanted.drain(..) {
+            match request {
+                TaskRequest::Copy(text) => terminal.copy(&text)?,
+                other => self.tasks.ask(other),
+            }
+        }
+        Ok(())
+    }
+
+    fn draw(&mut self, terminal: &mut impl DisplayTerminal) -> io::Result<()> {
+        self.timeline.tick((self.clocks.monotonic)(), (self.clocks.realtime)());
         self.view.time_bar = self.timeline.time_bar();
         self.view.trends = Some(self.timeline.trends());
         self.view.follow(self.mailbox.traffic());
@@ -171,20 +221,21 @@ impl<T: Timeline> DisplayLoop<T> {
             replies.want(self.view.tab == PageTab::Raw);
             replies.all()
         });
+        self.view.tasks.follow(self.tasks.tasks());
         self.request = self.view.request(self.timeline.fleet(), &self.request);
         self.mailbox.request(self.request.clone());
         let Self { view, timeline, area, .. } = self;
-        terminal.inner.draw(|frame| {
+        terminal.draw(|frame: &mut Frame| {
             *area = frame.area();
             (view.width, view.height) = (area.width, area.height);
             screen::render(frame, view, timeline.fleet());
-        })?;
-        Ok(())
+        })
     }
 
     fn take(&mut self, message: DisplayMessage<T::Update>) -> LoopControl {
         match message {
             DisplayMessage::Stop => return LoopControl::Quit,
+            DisplayMessage::Continued => return LoopControl::Resume,
             DisplayMessage::Update(update) => self.timeline.take(update),
             DisplayMessage::Told => {}
             DisplayMessage::Input(input) => return self.act(&input),
@@ -199,6 +250,7 @@ impl<T: Timeline> DisplayLoop<T> {
             _ => None,
         };
         let Some(action) = action else { return LoopControl::Continue };
+        self.view.tasks.notice = None;
         let flow = perform(&mut self.view, action, &mut self.timeline);
         self.pace.set(Duration::from_millis(self.view.interval_ms));
         flow
@@ -229,3 +281,6 @@ impl<T: Timeline> DisplayLoop<T> {
         screen::hit(self.area, position, &self.view, self.timeline.fleet())
     }
 }
+
+#[cfg(test)]
+mod tests;

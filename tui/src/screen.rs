@@ -220,6 +220,10 @@ fn footer(view: &ViewState) -> Line<'static> {
         InputMode::Filter { .. } => {
             Line::raw(format!("/{}{cursor}  Enter applies, Esc cancels", view.filter))
         }
+        _ if view.tasks.status().is_some() => {
+            let (text, tone) = view.tasks.status().unwrap_or_default();
+            Line::styled(harmless(&text, &[]), view.theme.style(tone))
+        }
         _ if !view.filter.is_empty() => {
             let text = format!("filter: {}  (Esc clears, / edits)", view.filter);
             Line::styled(text, view.theme.style(Tone::Warn))

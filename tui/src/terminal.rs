@@ -1,18 +1,21 @@
-//! Sets up the terminal, and restores it on return, on error and on panic.
+//! Sets up the terminal, and restores it on return, on error, on panic, and while the process is stopped.
 
 use std::io::{self, Stdout, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 use std::thread::{self, ThreadId};
 
+use crossterm::clipboard::CopyToClipboard;
 use crossterm::cursor::Show;
 use crossterm::event::{DisableMouseCapture, EnableMouseCapture};
 use crossterm::execute;
 use crossterm::terminal::{
-    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+    Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
 use pmdscope_telemetry::printable::harmless;
+use ratatui::Frame;
 use ratatui::backend::CrosstermBackend;
+use rustix::process::{Signal, kill_current_process_group};
 
 /// The terminal is ours and must be given back.
 static TAKEN: AtomicBool = AtomicBool::new(false);
@@ -20,11 +23,43 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 /// What other threads panicked of while the terminal was taken.
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
+/// What the display needs of a terminal.
+pub trait DisplayTerminal {
+    /// Draws a frame.
+    ///
+    /// # Errors
+    ///
+    /// When the terminal does not obey.
+    fn draw(&mut self, render: impl FnOnce(&mut Frame)) -> io::Result<()>;
+
+    /// Gives the terminal back and stops, as `^Z` does elsewhere; takes it again when the process goes on.
+    ///
+    /// # Errors
+    ///
+    /// When the terminal does not obey.
+    fn suspend(&mut self) -> io::Result<()>;
+
+    /// Takes the terminal as if it were new: somebody else may have used it.
+    ///
+    /// # Errors
+    ///
+    /// When the terminal does not obey.
+    fn take_again(&mut self) -> io::Result<()>;
+
+    /// Gives a text to the clipboard. Not all terminals take it, and none says so.
+    ///
+    /// # Errors
+    ///
+    /// When nothing can be written.
+    fn copy(&mut self, text: &str) -> io::Result<()>;
+}
+
 /// A terminal that gives itself back when dropped.
 #[derive(Debug)]
 pub struct TerminalGuard {
     /// Draws.
-    pub inner: ratatui::Terminal<CrosstermBackend<Stdout>>,
+    inner: ratatui::Terminal<CrosstermBackend<Stdout>>,
+    mouse: bool,
 }
 
 impl TerminalGuard {
@@ -38,13 +73,31 @@ impl TerminalGuard {
         // Our theme obeys NO_COLOR itself. Left to it, crossterm 0.29 would reset bold and reverse
         // wherever it leaves out a colour, and with them the selection.
         crossterm::style::force_color_output(true);
-        enable_raw_mode()?;
-        TAKEN.store(true, Ordering::SeqCst);
-        let taken = enter(mouse);
-        if taken.is_err() {
-            restore();
-        }
-        taken
+        Ok(Self { inner: enter(mouse)?, mouse })
+    }
+}
+
+impl DisplayTerminal for TerminalGuard {
+    fn draw(&mut self, render: impl FnOnce(&mut Frame)) -> io::Result<()> {
+        self.inner.draw(render).map(|_| ())
+    }
+
+    fn suspend(&mut self) -> io::Result<()> {
+        restore();
+        // The whole job, which a shell waits for. Without a shell that could let it go on, this does nothing.
+        kill_current_process_group(Signal::TSTP)?;
+        self.take_again()
+    }
+
+    fn take_again(&mut self) -> io::Result<()> {
+        // Modes that a shell has set meanwhile are those to give back.
+        disable_raw_mode()?;
+        self.inner = enter(self.mouse)?;
+        Ok(())
+    }
+
+    fn copy(&mut self, text: &str) -> io::Result<()> {
+        execute!(self.inner.backend_mut(), CopyToClipboard::to_clipboard_from(text))
     }
 }
 
@@ -54,14 +107,25 @@ impl Drop for TerminalGuard {
     }
 }
 
+/// Takes the terminal; on failure it is as before.
+fn enter(mouse: bool) -> io::Result<ratatui::Terminal<CrosstermBackend<Stdout>>> {
+    enable_raw_mode()?;
+    TAKEN.store(true, Ordering::SeqCst);
+    let entered = show_alternate_screen(mouse);
+    if entered.is_err() {
+        restore();
+    }
+    entered
+}
+
 #[allow(clippy::disallowed_methods)] // What it draws goes through screen::render.
-fn enter(mouse: bool) -> io::Result<TerminalGuard> {
+fn show_alternate_screen(mouse: bool) -> io::Result<ratatui::Terminal<CrosstermBackend<Stdout>>> {
     let mut out = io::stdout();
-    execute!(out, EnterAlternateScreen)?;
+    execute!(out, EnterAlternateScreen, Clear(ClearType::All))?;
     if mouse {
         execute!(out, EnableMouseCapture)?;
     }
-    Ok(TerminalGuard { inner: ratatui::Terminal::new(CrosstermBackend::new(out))? })
+    ratatui::Terminal::new(CrosstermBackend::new(out))
 }
 
 #[allow(clippy::disallowed_methods)] // What others said is made harmless.

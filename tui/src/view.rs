@@ -9,6 +9,7 @@ pub use crate::drill::DrillOrigin;
 use crate::flows::{AppRun, CapturedTraffic, FlowRequest, RunningApp, ShownFlows, ShownTime};
 use crate::screen;
 use crate::tables;
+use crate::task::TaskView;
 use crate::timeline::time_bar::{TimeBar, TimeBarKind};
 use crate::timeline::trends::Trends;
 use pmdscope_render::{SortOrder, Subject, TextTable, Theme};
@@ -112,6 +113,12 @@ pub enum InputMode {
     Help,
     /// The details of the selected row.
     Detail(Subject),
+    /// The command line of a capture.
+    CaptureForm,
+    /// The window of tasks.
+    Tasks,
+    /// The command lines that show and do the same.
+    Commands,
 }
 
 /// The choices of the user.
@@ -143,6 +150,8 @@ pub struct ViewState {
     pub replies: Option<RepliesByApp>,
     /// Apps beside which a helper process is wanted, to have their packets, and which runs of them.
     pub attach: BTreeMap<String, AppRun>,
+    /// What is done outside.
+    pub tasks: TaskView,
     /// Sampling interval, milliseconds.
     pub interval_ms: u64,
     /// From when on a queue is hot.
@@ -174,6 +183,7 @@ impl ViewState {
             flows: ShownFlows::default(),
             replies: None,
             attach: BTreeMap::new(),
+            tasks: TaskView::default(),
             interval_ms,
             thresholds: Thresholds::default(),
             theme,
@@ -238,6 +248,14 @@ impl ViewState {
         });
         let shown = self.tab == PageTab::Flows && self.flows.moment != ShownTime::Past;
         FlowRequest { shown, apps, attach, over: false }
+    }
+
+    /// The row that keys act on: that of the details which are shown, else the selected one.
+    pub(crate) fn subject(&self) -> Option<&Subject> {
+        match &self.mode {
+            InputMode::Detail(subject) => Some(subject),
+            _ => self.selected(),
+        }
     }
 
     /// The selected row of the shown page.

@@ -1,0 +1,217 @@
+//! A command of this program that runs, and what it says.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use pmdscope_tui::task::{Task, TaskPlan, TaskState};
+use rustix::process::Signal;
+
+use crate::child;
+use crate::output::one_line;
+
+/// Most lines that are kept of what a command prints, and characters of one.
+const MOST_LINES: usize = 500;
+const LONGEST_LINE: usize = 500;
+/// Most lines of statistics.
+const MOST_STATISTICS: usize = 5;
+
+/// What a capture says once it takes signals.
+const LISTENING: &str = "listening on ";
+
+/// How often a capture is asked for its counters.
+const ASK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A command that runs. It is told to end when this is dropped.
+pub(super) struct RunningTask {
+    child: Child,
+    said: Arc<Mutex<Said>>,
+    readers: Vec<JoinHandle<()>>,
+    remark: String,
+    asked: Instant,
+    usage: CpuUsage,
+}
+
+/// What a command has said since it was last looked at.
+#[derive(Default)]
+struct Said {
+    lines: VecDeque<String>,
+    /// The newest line of standard error.
+    status: Option<String>,
+    /// The first error on standard error.
+    error: Option<String>,
+    /// What a capture tells at its end.
+    statistics: Vec<String>,
+    listens: bool,
+}
+
+impl RunningTask {
+    pub(super) fn start(plan: &TaskPlan) -> Result<Self> {
+        if let Some(file) = plan.file.as_deref().filter(|file| *file != "-") {
+            ensure!(!Path::new(file).exists(), "{file} exists: choose another name");
+        }
+        let mut command = child::command(&plan.command.args).context("cannot find this program")?;
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().context("cannot start it")?;
+        let said = Arc::<Mutex<Said>>::default();
+        let mut readers = Vec::new();
+        if let Some(stdout) = child.stdout.take() {
+            readers.push(read_lines(stdout, Arc::clone(&said), Said::printed));
+        }
+        if let Some(stderr) = child.stderr.take() {
+            readers.push(read_lines(stderr, Arc::clone(&said), Said::told));
+        }
+        let remark = plan.remark.clone();
+        let (asked, usage) = (Instant::now(), CpuUsage::default());
+        Ok(Self { child, said, readers, remark, asked, usage })
+    }
+
+    /// Asks it to end, as `^C` does.
+    pub(super) fn interrupt(&self) {
+        child::signal(&self.child, Signal::INT);
+    }
+
+    /// Takes in what it said; `true` when it has ended.
+    pub(super) fn update(&mut self, task: &mut Task) -> bool {
+        let ended = match self.child.try_wait() {
+            Ok(status) => status,
+            Err(_) => Some(ExitStatus::default()),
+        };
+        if ended.is_some() {
+            // All that it has said is in the pipes.
+            for reader in self.readers.drain(..) {
+                let _ = reader.join();
+            }
+        }
+        self.take_said(task);
+        if let Some(status) = ended {
+            task.cpu = None;
+            self.conclude(task, status);
+        } else {
+            task.cpu = self.usage.share(self.child.id());
+            self.ask();
+        }
+        ended.is_some()
+    }
+
+    fn take_said(&self, task: &mut Task) {
+        let mut said = lock(&self.said);
+        task.lines.extend(said.lines.drain(..));
+        let excess = task.lines.len().saturating_sub(MOST_LINES);
+        task.lines.drain(..excess);
+        if let Some(status) = said.status.take() {
+            task.status = status;
+        }
+    }
+
+    /// Exit status 1 without an error is that of a command which has found something.
+    fn conclude(&self, task: &mut Task, status: ExitStatus) {
+        let said = lock(&self.said);
+        let good = status.success() || (status.code() == Some(1) && said.error.is_none());
+        task.state = if good { TaskState::Done } else { TaskState::Failed };
+        task.status = match (&said.error, good) {
+            (Some(error), false) => error.clone(),
+            (None, false) => status.to_string(),
+            _ if !said.statistics.is_empty() => said.statistics.join(", "),
+            _ if self.remark.is_empty() => std::mem::take(&mut task.status),
+            _ => task.lines.back().cloned().unwrap_or_default(),
+        };
+        if good {
+            task.status += &self.remark;
+        }
+    }
+
+    /// Has a capture tell its counters; it does not take the signal before it listens.
+    fn ask(&mut self) {
+        if lock(&self.said).listens && self.asked.elapsed() >= ASK_INTERVAL {
+            self.asked = Instant::now();
+            child::signal(&self.child, Signal::USR1);
+        }
+    }
+}
+
+impl Drop for RunningTask {
+    fn drop(&mut self) {
+        if !matches!(self.child.try_wait(), Ok(Some(_))) {
+            child::signal(&self.child, Signal::TERM);
+        }
+    }
+}
+
+impl Said {
+    fn printed(&mut self, line: String) {
+        self.lines.push_back(line);
+        if self.lines.len() > MOST_LINES {
+            self.lines.pop_front();
+        }
+    }
+
+    fn told(&mut self, line: String) {
+        let Some(text) = line.strip_prefix("pmdscope: ") else {
+            self.statistics.push(line);
+            self.statistics.truncate(MOST_STATISTICS);
+            return;
+        };
+        self.listens |= text.starts_with(LISTENING);
+        if let Some(error) = text.strip_prefix("error: ") {
+            self.error.get_or_insert_with(|| error.to_owned());
+        }
+        self.status = Some(text.to_owned());
+    }
+}
+
+fn read_lines(
+    from: impl Read + Send + 'static,
+    said: Arc<Mutex<Said>>,
+    take: fn(&mut Said, String),
+) -> JoinHandle<()> {
+    thread::spawn(move || {
+        for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
+            let line = one_line(&String::from_utf8_lossy(&line).replace('\t', "    "));
+            take(&mut lock(&said), line.chars().take(LONGEST_LINE).collect());
+        }
+    })
+}
+
+fn lock(said: &Mutex<Said>) -> MutexGuard<'_, Said> {
+    said.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The share of a core that a process takes.
+#[derive(Default)]
+struct CpuUsage {
+    last: Option<(Instant, Duration)>,
+    share: Option<f64>,
+}
+
+impl CpuUsage {
+    /// Over the last second; `None` before that.
+    fn share(&mut self, pid: u32) -> Option<f64> {
+        let used = cpu_time(pid)?;
+        match self.last {
+            Some((since, before)) if since.elapsed() >= Duration::from_secs(1) => {
+                let share = used.saturating_sub(before).div_duration_f64(since.elapsed());
+                (self.share, self.last) = (Some(share), Some((Instant::now(), used)));
+            }
+            Some(_) => {}
+            None => self.last = Some((Instant::now(), used)),
+        }
+        self.share
+    }
+}
+
+/// CPU time of a process and of the children that it has waited for.
+fn cpu_time(pid: u32) -> Option<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    let fields = fields.split_whitespace().collect::<Vec<_>>();
+    // utime and stime, the fields 14 and 15 of proc(5); the third is the first here.
+    let ticks = |place: usize| fields.get(place)?.parse::<u64>().ok();
+    let ticks = ticks(11)? + ticks(12)?;
+    Some(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
+}

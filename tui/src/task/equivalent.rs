@@ -1,0 +1,96 @@
+//! The command lines that show, or do, the same as the screen.
+
+use pmdscope_render::Subject;
+use pmdscope_telemetry::FleetState;
+
+use super::command::CommandLine;
+use super::form::CaptureForm;
+use super::target::{self, filter};
+use super::{ARM_SECONDS, check_live, forbidden, moment, snapshot};
+use crate::view::{PageTab, ViewState};
+
+/// Commands with what they are for: that of the selection first, then those of the keys.
+pub(super) fn commands(view: &ViewState, fleet: &FleetState) -> Vec<(&'static str, CommandLine)> {
+    let mut commands = vec![("", shown(view, fleet))];
+    if let Some(Subject::Finding { .. }) = view.subject() {
+        commands.push(("findings", of_moment(CommandLine::new(["check"]), view, fleet)));
+    }
+    if let Ok(target) = check_live(view).and_then(|()| target::of(view, fleet)) {
+        let form = CaptureForm::new(&target, &moment(view, fleet), &view.tasks.context, fleet);
+        commands.extend(form.plan().ok().map(|plan| ("c", plan.command)));
+    }
+    if forbidden(view).is_none() {
+        commands.extend(snapshot(view, fleet).commands.into_iter().map(|command| ("w", command)));
+    }
+    if let Ok(app) = check_live(view).and_then(|()| target::app(view, fleet)) {
+        let seconds = ARM_SECONDS.to_string();
+        let arm = CommandLine::new(["leaks", "-a", &app, "--arm", &seconds]);
+        commands.push(("a", arm.with_config(&view.tasks.context)));
+    }
+    commands
+}
+
+/// The command that shows the selected row, or the page.
+fn shown(view: &ViewState, fleet: &FleetState) -> CommandLine {
+    match view.subject() {
+        Some(subject) if !subject.app().is_empty() => of_subject(subject, view, fleet),
+        _ => of_page(view, fleet),
+    }
+}
+
+fn of_page(view: &ViewState, fleet: &FleetState) -> CommandLine {
+    let args: &[&str] = match view.tab {
+        PageTab::Ports => &["netstat", "-i"],
+        PageTab::Pools => &["leaks"],
+        PageTab::Lcores if view.tasks.context.recording.is_none() => &["lcores"],
+        PageTab::Flows if view.tasks.context.recording.is_none() => &["netstat"],
+        _ => &["top", "--once"],
+    };
+    of_moment(CommandLine::new(args.iter().copied()), view, fleet)
+}
+
+fn of_subject(subject: &Subject, view: &ViewState, fleet: &FleetState) -> CommandLine {
+    let app = subject.app();
+    let of_app = |args: &[&str]| {
+        of_moment_of(CommandLine::new(args.iter().copied()).with(["-a", app]), view, fleet)
+    };
+    let live = view.tasks.context.recording.is_none();
+    match subject {
+        Subject::Finding { .. } => of_app(&["check"]),
+        Subject::Port { .. } => of_app(&["netstat", "-i"]),
+        Subject::Queue { port, .. } | Subject::Load { port, .. } => {
+            of_app(&["netstat", "--queues", "--port", &format!("{app}:{port}")])
+        }
+        Subject::Pool { pool, .. } | Subject::Ledger { pool, .. } => {
+            of_app(&["leaks", "--explain", pool])
+        }
+        Subject::Site { .. } | Subject::Stage { .. } => of_app(&["leaks"]),
+        Subject::Lcore { .. } if live => of_app(&["lcores"]),
+        Subject::Tap { .. } => of_app(&["netstat"]),
+        Subject::Conversation { key, .. } => of_app(&["netstat"]).with([filter(key).0.as_str()]),
+        _ => of_app(&["top", "--once"]),
+    }
+}
+
+/// The same for the apps and the moment that are shown.
+pub(super) fn of_moment(command: CommandLine, view: &ViewState, fleet: &FleetState) -> CommandLine {
+    let command = match &view.tasks.context.app {
+        Some(app) => command.with(["-a", app]),
+        None => command,
+    };
+    of_moment_of(command, view, fleet)
+}
+
+/// The same where the command has an app already.
+fn of_moment_of(command: CommandLine, view: &ViewState, fleet: &FleetState) -> CommandLine {
+    let command = command.with_config(&view.tasks.context);
+    let Some(recording) = &view.tasks.context.recording else { return command };
+    let command = command.with(["--replay", recording]);
+    // A check is of a whole recording.
+    if command.args.first().is_some_and(|name| name == "check") {
+        return command;
+    }
+    let ns = view.time_bar.as_ref().map_or(fleet.realtime_ns, |bar| bar.realtime_ns);
+    let time = jiff::Timestamp::from_nanosecond(i128::from(ns)).unwrap_or_default();
+    command.with(["--at", &time.to_string()])
+}

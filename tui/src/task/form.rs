@@ -1,0 +1,189 @@
+//! The command line of a capture, while it is edited.
+
+use pmdscope_render::number::{percent, si};
+use pmdscope_telemetry::FleetState;
+use pmdscope_telemetry::model::{Model, PortRates};
+use tui_input::{Input, InputRequest};
+
+use super::command::{CommandLine, file_name, joined};
+use super::target::CaptureTarget;
+use super::{TaskContext, TaskPlan};
+
+/// A capture ends by itself after so many packets, or so many seconds.
+const PACKETS: &str = "10000";
+const SECONDS: &str = "10";
+/// The same where packets are shown: nobody reads more.
+const SHOWN_PACKETS: &str = "500";
+
+/// Longest command line.
+const LONGEST: usize = 2000;
+
+/// Cycles that the app takes to copy a packet, and for each byte of it: those of docs/benchmarks.md.
+const CYCLES_PER_PACKET: f64 = 20.0;
+const CYCLES_PER_BYTE: f64 = 0.15;
+
+/// A capture that is prepared.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CaptureForm {
+    /// What follows `pmdscope`.
+    input: Input,
+    /// The file that was proposed.
+    file: String,
+    /// What the filter cannot tell.
+    pub(crate) remark: Option<&'static str>,
+    /// What it costs the app.
+    pub(crate) cost: String,
+    /// Waits for an answer: it may attach to an app.
+    pub(crate) asks: bool,
+}
+
+impl CaptureForm {
+    /// A capture to a file, which ends by itself.
+    pub(super) fn new(
+        target: &CaptureTarget,
+        moment: &str,
+        context: &TaskContext,
+        fleet: &FleetState,
+    ) -> Self {
+        let interface = target.interface();
+        let file = format!("{}-{moment}.pcapng", file_name(&interface));
+        let mut command = CommandLine::new(["capture", "-i", &interface]);
+        if let Some(direction) = target.direction {
+            command = command.with(["-Q", direction]);
+        }
+        let command = command.with(["-c", PACKETS, "--duration", SECONDS]).with_config(context);
+        let command = command.with(["-w", &file]).with(target.filter.as_deref());
+        Self {
+            input: Input::new(joined(&command.args)),
+            file,
+            remark: target.remark,
+            cost: cost(target, fleet),
+            asks: false,
+        }
+    }
+
+    /// What follows `pmdscope`, and the place of the cursor in it, in characters.
+    pub(crate) fn text(&self) -> (&str, usize) {
+        (self.input.value(), self.input.cursor())
+    }
+
+    pub(super) fn edit(&mut self, request: InputRequest) {
+        let is_full = self.input.value().len() >= LONGEST;
+        let is_too_long = is_full && matches!(request, InputRequest::InsertChar(_));
+        if !self.asks && !is_too_long {
+            self.input.handle(request);
+        }
+    }
+
+    /// Writes a file, or shows packets on the screen.
+    pub(super) fn toggle(&mut self) {
+        let Ok(mut words) = self.words() else { return };
+        if self.asks {
+            return;
+        }
+        let (from, to) = if let Some(place) = words.iter().position(|word| word == "-w") {
+            let end = (place + 2).min(words.len());
+            words.splice(place..end, ["-nn".to_owned()]);
+            (PACKETS, SHOWN_PACKETS)
+        } else {
+            let shown = words.iter().position(|word| word == "-nn");
+            let (begin, end) =
+                shown.map_or((words.len().min(1), words.len().min(1)), |at| (at, at + 1));
+            words.splice(begin..end, ["-w".to_owned(), self.file.clone()]);
+            (SHOWN_PACKETS, PACKETS)
+        };
+        let count = words.iter().position(|word| word == "-c").map(|place| place + 1);
+        if let Some(count) = count.and_then(|place| words.get_mut(place)).filter(|n| *n == from) {
+            to.clone_into(count);
+        }
+        self.input = Input::new(joined(&words));
+    }
+
+    fn words(&self) -> Result<Vec<String>, String> {
+        let words = shlex::split(self.input.value());
+        words.ok_or_else(|| "a quotation mark is missing in the command line".to_owned())
+    }
+
+    /// What to run.
+    ///
+    /// # Errors
+    /// When it is no capture.
+    pub(super) fn plan(&self) -> Result<TaskPlan, String> {
+        let args = self.words()?;
+        if args.first().is_none_or(|word| word != "capture") {
+            return Err("the command line must begin with: capture".to_owned());
+        }
+        let file = args.iter().position(|word| word == "-w");
+        let file = file.and_then(|place| args.get(place + 1)).cloned();
+        Ok(TaskPlan { command: CommandLine { args, output: None }, file, remark: String::new() })
+    }
+
+    /// Whether a helper process may be attached to an app. It is not where all packets come from apps with
+    /// libpmdscope, or `--no-pdump` is given.
+    ///
+    /// # Errors
+    /// When it is no capture.
+    pub(super) fn may_attach(&self, fleet: &FleetState) -> Result<bool, String> {
+        let words = self.plan()?.command.args;
+        if words.iter().any(|word| word == "--no-pdump") {
+            return Ok(false);
+        }
+        let is_linked = |interface: &String| {
+            fleet.live_models().any(|(app, model)| {
+                let rest = interface.strip_prefix(app.name.as_str());
+                model.sample.level() > 0 && rest.is_some_and(|rest| rest.starts_with(':'))
+            })
+        };
+        let mut interfaces = words.windows(2).filter(|pair| pair[0] == "-i").map(|pair| &pair[1]);
+        let named = interfaces.clone().count();
+        // However else an interface may be named: what is not understood is asked about.
+        let other = words.iter().filter(|word| may_name_interface(word)).count();
+        Ok(named == 0 || other > named || !interfaces.all(is_linked))
+    }
+}
+
+/// An option that names an app or an interface, maybe together with others.
+fn may_name_interface(word: &str) -> bool {
+    if let Some(long) = word.strip_prefix("--") {
+        return ["i", "a", "force"].iter().any(|begin| long.starts_with(begin));
+    }
+    word.strip_prefix('-').is_some_and(|letters| letters.contains(['i', 'a']))
+}
+
+/// What copying packets costs the app, by its present rates.
+fn cost(target: &CaptureTarget, fleet: &FleetState) -> String {
+    let found = fleet.live_models().find(|(app, _)| app.name == target.app);
+    let Some((_, model)) = found else { return String::new() };
+    let Some(library) = &model.sample.library else {
+        return format!("{} is not linked with libpmdscope.", target.app);
+    };
+    let Some((pps, cycles)) = copied(target, model) else {
+        return "Its packet rate is not known yet, and so the cost is not.".to_owned();
+    };
+    let rate = format!("The app copies those packets that the filter accepts, of {}/s", si(pps));
+    match library.tsc_hz {
+        0 => rate,
+        hz => format!("{rate}: at most about {} of an lcore", percent(pps * cycles / hz as f64)),
+    }
+}
+
+/// Packets per second of the ports that are meant, and cycles for each.
+fn copied(target: &CaptureTarget, model: &Model) -> Option<(f64, f64)> {
+    let port = target.port.split(':').next().and_then(|port| port.parse::<u16>().ok());
+    let samples = model.sample.ports.iter().zip(&model.ports);
+    let meant = samples.filter(|(sample, _)| port.is_none_or(|port| port == sample.id));
+    let meant = meant.map(|(_, rates)| rates).collect::<Vec<_>>();
+    let sum = |of: fn(&PortRates) -> Option<f64>| {
+        meant.iter().map(|rates| of(rates)).sum::<Option<f64>>()
+    };
+    let (pps, bps) = match target.direction {
+        Some("in") => (sum(|port| port.rx_pps)?, sum(|port| port.rx_bps)?),
+        Some(_) => (sum(|port| port.tx_pps)?, sum(|port| port.tx_bps)?),
+        None => (
+            sum(|port| Some(port.rx_pps? + port.tx_pps?))?,
+            sum(|port| Some(port.rx_bps? + port.tx_bps?))?,
+        ),
+    };
+    let bytes = if pps > 0.0 { bps / 8.0 / pps } else { 0.0 };
+    Some((pps, CYCLES_PER_PACKET + CYCLES_PER_BYTE * bytes))
+}

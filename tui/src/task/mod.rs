@@ -1,0 +1,450 @@
+//! Things that the display has done outside of it: captures, snapshots, lost packets, stamps.
+//!
+//! Each task is a command of this program, so everything that a key does has a command line. The
+//! display only asks for tasks; who runs them tells by a [`TaskMailbox`] how they go.
+
+pub mod command;
+mod equivalent;
+pub(crate) mod form;
+mod keys;
+mod target;
+pub(crate) mod window;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use pmdscope_render::{Subject, Tone};
+use pmdscope_telemetry::FleetState;
+use tui_input::InputRequest;
+
+use self::command::CommandLine;
+use self::form::CaptureForm;
+pub(crate) use self::keys::action_of;
+use crate::drill;
+use crate::flows::CapturedTraffic;
+use crate::report;
+use crate::tables::lcores::time_of_day;
+use crate::view::{InputMode, ViewState};
+
+/// How long stamps are armed, seconds.
+const ARM_SECONDS: u64 = 60;
+
+/// Nanoseconds.
+const SECOND: u64 = 1_000_000_000;
+
+/// What the keys of tasks do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskAction {
+    /// Prepare a capture of what is selected; end the one that runs.
+    Capture,
+    /// Write a snapshot, or the lost packets of the selected leak.
+    Write,
+    /// Arm the stamps of the selected app.
+    Arm,
+    /// Copy the command line that shows the same.
+    Copy,
+    /// Show the tasks.
+    Show,
+    /// Change the command line of a capture.
+    Edit(InputRequest),
+    /// Capture to a file, or onto the screen.
+    Toggle,
+    /// Start the capture, unless it would attach to an app.
+    Start,
+}
+
+/// What tasks need to know of how the display was started.
+#[derive(Clone, Debug, Default)]
+pub struct TaskContext {
+    /// Nothing is to be done.
+    pub read_only: bool,
+    /// The recording that is played.
+    pub recording: Option<String>,
+    /// The only app, as it was named.
+    pub app: Option<String>,
+    /// The configuration file, if one was named.
+    pub config: Option<String>,
+}
+
+/// What is to be done outside.
+#[derive(Clone, Debug)]
+pub enum TaskRequest {
+    /// Run a command.
+    Run(TaskPlan),
+    /// Write a moment of all apps.
+    Snapshot(Box<Snapshot>),
+    /// End the tasks that run.
+    Stop,
+    /// Give a text to the clipboard of the terminal.
+    Copy(String),
+    /// The display has ended.
+    Over,
+}
+
+/// A command to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskPlan {
+    /// It.
+    pub command: CommandLine,
+    /// It must not exist yet.
+    pub file: Option<String>,
+    /// What to add to its last line.
+    pub remark: String,
+}
+
+/// A moment to write.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Name of the files, without `.json` and `.txt`.
+    pub name: String,
+    /// The commands that write the same, if there are any.
+    pub commands: Vec<CommandLine>,
+    /// As text.
+    pub text: String,
+    /// All apps.
+    pub fleet: FleetState,
+    /// Conversations.
+    pub traffic: Option<Arc<CapturedTraffic>>,
+}
+
+/// How a task goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskState {
+    /// It was started.
+    Running,
+    /// It was told to end.
+    Ending,
+    /// It has ended as it should.
+    Done,
+    /// It has not.
+    Failed,
+}
+
+impl TaskState {
+    /// It has not ended.
+    pub fn is_running(self) -> bool {
+        matches!(self, Self::Running | Self::Ending)
+    }
+}
+
+/// A task that was asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Task {
+    /// The command lines.
+    pub commands: Vec<String>,
+    /// How it goes.
+    pub state: TaskState,
+    /// The newest thing that it said, or why it failed.
+    pub status: String,
+    /// Share of a core that it takes on our side, while that is known.
+    pub cpu: Option<f64>,
+    /// What it printed, the last lines of it.
+    pub lines: VecDeque<String>,
+    /// It writes no file: who closes its window ends it.
+    pub on_screen: bool,
+}
+
+impl Task {
+    /// One that begins.
+    pub fn new(commands: &[CommandLine], on_screen: bool) -> Self {
+        let commands = commands.iter().map(ToString::to_string).collect();
+        let (status, lines) = ("starting".to_owned(), VecDeque::new());
+        Self { commands, state: TaskState::Running, status, cpu: None, lines, on_screen }
+    }
+
+    /// In one line.
+    fn line(&self) -> String {
+        let (state, mut cost) = match self.state {
+            TaskState::Running => ("", String::new()),
+            TaskState::Ending => ("ending: ", String::new()),
+            TaskState::Done => ("done: ", String::new()),
+            TaskState::Failed => ("failed: ", String::new()),
+        };
+        if let Some(cpu) = self.cpu.filter(|_| self.state.is_running()) {
+            cost = format!(", {:.0} % of a core", cpu * 100.0);
+        }
+        format!("{state}{}{cost}", self.status)
+    }
+
+    fn tone(&self) -> Tone {
+        match self.state {
+            TaskState::Running | TaskState::Ending => Tone::Title,
+            TaskState::Done => Tone::Good,
+            TaskState::Failed => Tone::Bad,
+        }
+    }
+}
+
+/// Passes requests to who runs tasks, and tasks back.
+#[derive(Clone, Debug, Default)]
+pub struct TaskMailbox(Arc<MailboxState>);
+
+#[derive(Debug, Default)]
+struct MailboxState {
+    requests: Mutex<VecDeque<TaskRequest>>,
+    asked: Condvar,
+    tasks: Mutex<Arc<Vec<Task>>>,
+}
+
+impl TaskMailbox {
+    /// Asks for something.
+    pub fn ask(&self, request: TaskRequest) {
+        lock(&self.0.requests).push_back(request);
+        self.0.asked.notify_all();
+    }
+
+    /// The next request, which is waited for so long, or for ever.
+    pub fn next(&self, timeout: Option<Duration>) -> Option<TaskRequest> {
+        let none = |requests: &mut VecDeque<TaskRequest>| requests.is_empty();
+        let requests = lock(&self.0.requests);
+        let mut requests = match timeout {
+            None => self.0.asked.wait_while(requests, none).unwrap_or_else(PoisonError::into_inner),
+            Some(timeout) => {
+                let waited = self.0.asked.wait_timeout_while(requests, timeout, none);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+        };
+        requests.pop_front()
+    }
+
+    /// Tells how all tasks go, the oldest first.
+    pub fn publish(&self, tasks: Vec<Task>) {
+        *lock(&self.0.tasks) = Arc::new(tasks);
+    }
+
+    /// What was told last.
+    pub fn tasks(&self) -> Arc<Vec<Task>> {
+        Arc::clone(&lock(&self.0.tasks))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the display knows of tasks.
+#[derive(Clone, Debug, Default)]
+pub struct TaskView {
+    /// How the display was started.
+    pub context: TaskContext,
+    /// All tasks, the oldest first.
+    pub tasks: Arc<Vec<Task>>,
+    /// What the last key led to; another key takes it away.
+    pub notice: Option<(String, Tone)>,
+    /// What is asked for since it was last taken from here.
+    pub wanted: Vec<TaskRequest>,
+    /// The capture that is prepared.
+    pub(crate) form: CaptureForm,
+}
+
+impl TaskView {
+    /// Takes in how tasks go; one that has ended is told.
+    pub fn follow(&mut self, tasks: Arc<Vec<Task>>) {
+        let was_running = |place: usize| {
+            self.tasks.get(place).is_none_or(|before: &Task| before.state.is_running())
+        };
+        let ended = tasks.iter().enumerate().rev();
+        let mut ended =
+            ended.filter(|(place, task)| !task.state.is_running() && was_running(*place));
+        if let Some((_, task)) = ended.next() {
+            self.notice = Some((task.line(), task.tone()));
+        }
+        self.tasks = tasks;
+    }
+
+    fn is_running(&self) -> bool {
+        self.tasks.iter().any(|task| task.state.is_running())
+    }
+
+    fn tell(&mut self, text: impl Into<String>) {
+        self.notice = Some((text.into(), Tone::Warn));
+    }
+
+    /// The line that says what is going on.
+    pub(crate) fn status(&self) -> Option<(String, Tone)> {
+        let running = || {
+            let task = self.tasks.iter().rev().find(|task| task.state.is_running())?;
+            Some((format!("{}  (c ends it, t shows it)", task.line()), task.tone()))
+        };
+        self.notice.clone().or_else(running)
+    }
+}
+
+/// Carries out an action of tasks.
+pub(crate) fn update(view: &mut ViewState, action: TaskAction, fleet: &FleetState) {
+    let outcome = match action {
+        TaskAction::Capture => capture(view, fleet),
+        TaskAction::Write => write(view, fleet),
+        TaskAction::Arm => arm(view, fleet),
+        TaskAction::Copy => copy(view, fleet),
+        TaskAction::Show => {
+            show(view);
+            Ok(())
+        }
+        TaskAction::Edit(InputRequest::InsertChar('P')) if view.tasks.form.asks => begin(view),
+        TaskAction::Edit(request) => {
+            view.tasks.form.edit(request);
+            Ok(())
+        }
+        TaskAction::Toggle => {
+            view.tasks.form.toggle();
+            Ok(())
+        }
+        TaskAction::Start => start(view, fleet),
+    };
+    if let Err(reason) = outcome {
+        view.tasks.tell(reason);
+    }
+}
+
+/// Why nothing may be done; `None` where it may.
+pub(crate) fn forbidden(view: &ViewState) -> Option<&'static str> {
+    view.tasks.context.read_only.then_some("--read-only: top changes nothing and writes nothing")
+}
+
+/// The same for what needs the apps themselves.
+fn check_live(view: &ViewState) -> Result<(), String> {
+    if let Some(reason) = forbidden(view) {
+        return Err(reason.to_owned());
+    }
+    match &view.tasks.context.recording {
+        None => Ok(()),
+        Some(_) => Err("this is a recording: its apps cannot be captured from or armed".to_owned()),
+    }
+}
+
+/// Ends what runs, or prepares a capture.
+fn capture(view: &mut ViewState, fleet: &FleetState) -> Result<(), String> {
+    if view.tasks.is_running() {
+        view.tasks.wanted.push(TaskRequest::Stop);
+        return Ok(());
+    }
+    check_live(view)?;
+    let target = target::of(view, fleet)?;
+    view.tasks.form = CaptureForm::new(&target, &moment(view, fleet), &view.tasks.context, fleet);
+    view.mode = InputMode::CaptureForm;
+    view.scroll = 0;
+    Ok(())
+}
+
+/// Starts a prepared capture; one that may attach to an app is confirmed first.
+fn start(view: &mut ViewState, fleet: &FleetState) -> Result<(), String> {
+    let form = &mut view.tasks.form;
+    if form.may_attach(fleet)? && !form.asks {
+        form.asks = true;
+        return Ok(());
+    }
+    // Only P starts what was asked about.
+    if form.asks { Ok(()) } else { begin(view) }
+}
+
+fn begin(view: &mut ViewState) -> Result<(), String> {
+    let plan = view.tasks.form.plan()?;
+    let on_screen = plan.file.is_none();
+    view.tasks.wanted.push(TaskRequest::Run(plan));
+    view.mode = if on_screen { InputMode::Tasks } else { InputMode::Browse };
+    view.scroll = 0;
+    Ok(())
+}
+
+/// Writes the lost packets of a selected leak, otherwise a snapshot of all apps.
+fn write(view: &mut ViewState, fleet: &FleetState) -> Result<(), String> {
+    if let Some(reason) = forbidden(view) {
+        return Err(reason.to_owned());
+    }
+    let leak = view.subject().filter(|subject| is_leak(subject, view, fleet));
+    let Some(app) = leak.map(|subject| subject.app().to_owned()) else {
+        let snapshot = snapshot(view, fleet);
+        view.tasks.wanted.push(TaskRequest::Snapshot(Box::new(snapshot)));
+        return Ok(());
+    };
+    check_live(view)?;
+    let file = format!("{}-leaks-{}.pcapng", command::file_name(&app), moment(view, fleet));
+    let command = CommandLine::new(["leaks", "-a", &app, "--write", &file]);
+    let command = command.with_config(&view.tasks.context);
+    let plan = TaskPlan { command, file: Some(file), remark: String::new() };
+    view.tasks.wanted.push(TaskRequest::Run(plan));
+    Ok(())
+}
+
+/// It is a place that loses mbufs, or a finding about one.
+fn is_leak(subject: &Subject, view: &ViewState, fleet: &FleetState) -> bool {
+    match subject {
+        Subject::Site { .. } => true,
+        Subject::Finding { app, lint, about } => {
+            let mut findings = fleet.findings().into_iter().map(|(_, finding)| finding);
+            let found = findings.find(|f| (&f.app, f.lint, &f.subject) == (app, *lint, about));
+            let targets = found.map(|found| drill::targets(found, view, fleet));
+            targets.is_some_and(|targets| matches!(targets.first(), Some(Subject::Site { .. })))
+        }
+        _ => false,
+    }
+}
+
+fn snapshot(view: &ViewState, fleet: &FleetState) -> Snapshot {
+    let name = format!("pmdscope-{}", moment(view, fleet));
+    // A moment that has passed cannot be written by a command, unless it was recorded.
+    let past = view.time_bar.is_some() && view.tasks.context.recording.is_none();
+    let command = |args: &[&str], extension: &str| {
+        let command = CommandLine::new(args.iter().copied());
+        let command = equivalent::of_moment(command, view, fleet);
+        CommandLine { output: Some(format!("{name}.{extension}")), ..command }
+    };
+    let commands = if past {
+        Vec::new()
+    } else {
+        vec![command(&["top", "--once", "--json"], "json"), command(&["top", "--once"], "txt")]
+    };
+    let text = report::text(fleet, view);
+    let traffic = view.flows.shown().is_ok().then(|| view.flows.traffic.clone()).flatten();
+    Snapshot { name, commands, text, fleet: fleet.clone(), traffic }
+}
+
+/// Arms the stamps of the app that is selected.
+fn arm(view: &mut ViewState, fleet: &FleetState) -> Result<(), String> {
+    check_live(view)?;
+    let app = target::app(view, fleet)?;
+    let command = CommandLine::new(["leaks", "-a", &app, "--arm", &ARM_SECONDS.to_string()]);
+    let command = command.with_config(&view.tasks.context);
+    let until = fleet.realtime_ns + ARM_SECONDS * SECOND;
+    let remark = format!(", until {}", time_of_day(until, &view.zone));
+    view.tasks.wanted.push(TaskRequest::Run(TaskPlan { command, file: None, remark }));
+    Ok(())
+}
+
+fn copy(view: &mut ViewState, fleet: &FleetState) -> Result<(), String> {
+    let lines = equivalent::commands(view, fleet);
+    let (_, command) = lines.first().ok_or("there is no command for this")?;
+    view.tasks.wanted.push(TaskRequest::Copy(command.to_string()));
+    view.mode = InputMode::Commands;
+    view.scroll = 0;
+    Ok(())
+}
+
+fn show(view: &mut ViewState) {
+    view.mode = if view.mode == InputMode::Tasks { InputMode::Browse } else { InputMode::Tasks };
+    view.scroll = 0;
+}
+
+/// `Esc`: in the window of tasks it ends a capture onto the screen, and otherwise closes the window; a
+/// question about a capture leads back to its command line.
+pub(crate) fn leave(view: &mut ViewState) {
+    let shown = |task: &Task| task.on_screen && task.state == TaskState::Running;
+    match view.mode {
+        InputMode::Tasks if view.tasks.tasks.iter().any(shown) => {
+            view.tasks.wanted.push(TaskRequest::Stop);
+        }
+        InputMode::CaptureForm if view.tasks.form.asks => view.tasks.form.asks = false,
+        _ => view.mode = InputMode::Browse,
+    }
+}
+
+/// The shown moment, for names of files.
+fn moment(view: &ViewState, fleet: &FleetState) -> String {
+    let ns = view.time_bar.as_ref().map_or(fleet.realtime_ns, |bar| bar.realtime_ns);
+    command::compact_time(ns, &view.zone)
+}
+
+#[cfg(test)]
+mod tests;

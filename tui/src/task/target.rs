@@ -1,0 +1,154 @@
+//! What to capture for a selected row: an interface of `pmdscope capture -i`, and a filter.
+
+use std::fmt::Write;
+
+use pmdscope_flows::Tunnel;
+use pmdscope_packets::{DIR_RX, DIR_TX};
+use pmdscope_render::{ConversationKey, Subject};
+use pmdscope_telemetry::FleetState;
+use pmdscope_telemetry::sample::QueueDirection;
+
+use crate::drill;
+use crate::view::ViewState;
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const SCTP: u8 = 132;
+
+/// Packets of an app, of one of its ports or queues, or of a conversation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CaptureTarget {
+    pub(crate) app: String,
+    /// Behind the name of the app: `any`, a port, or a port and a queue.
+    pub(crate) port: String,
+    /// `in` or `out`; both if it is not said.
+    pub(crate) direction: Option<&'static str>,
+    pub(crate) filter: Option<String>,
+    /// What the filter cannot tell apart.
+    pub(crate) remark: Option<&'static str>,
+}
+
+impl CaptureTarget {
+    fn all_of(app: String) -> Self {
+        Self { app, port: "any".to_owned(), ..Self::default() }
+    }
+
+    /// As `-i` takes it.
+    pub(crate) fn interface(&self) -> String {
+        format!("{}:{}", self.app, self.port)
+    }
+}
+
+/// The target that the selection means; without one the only app.
+///
+/// # Errors
+/// Why there is none.
+pub(super) fn of(view: &ViewState, fleet: &FleetState) -> Result<CaptureTarget, String> {
+    let app = app(view, fleet)?;
+    let subject = view.subject().and_then(|subject| best(subject, view, fleet));
+    Ok(match subject {
+        Some(subject) if subject.app() == app => of_subject(&subject),
+        _ => CaptureTarget::all_of(app),
+    })
+}
+
+/// The app that the selection means; without one the only one. It answers.
+///
+/// # Errors
+/// Why there is none.
+pub(super) fn app(view: &ViewState, fleet: &FleetState) -> Result<String, String> {
+    let app = match view.subject() {
+        Some(Subject::Interface { interface, .. }) => {
+            return Err(format!("{interface} is an interface of the kernel: use tcpdump -i"));
+        }
+        Some(subject) if !subject.app().is_empty() => subject.app().to_owned(),
+        _ => match &fleet.apps[..] {
+            [app] => app.name.clone(),
+            _ => return Err("select a row first: it says which app is meant".to_owned()),
+        },
+    };
+    let answers = fleet.live_models().any(|(state, _)| state.name == app);
+    if answers { Ok(app) } else { Err(format!("{app} does not answer")) }
+}
+
+/// A finding means what it is about.
+fn best(subject: &Subject, view: &ViewState, fleet: &FleetState) -> Option<Subject> {
+    let Subject::Finding { app, lint, about } = subject else { return Some(subject.clone()) };
+    let mut findings = fleet.findings().into_iter().map(|(_, finding)| finding);
+    let found = findings.find(|f| (&f.app, f.lint, &f.subject) == (app, *lint, about))?;
+    drill::targets(found, view, fleet).into_iter().next()
+}
+
+fn of_subject(subject: &Subject) -> CaptureTarget {
+    let target = CaptureTarget::all_of(subject.app().to_owned());
+    match subject {
+        Subject::Port { port, .. } => CaptureTarget { port: port.to_string(), ..target },
+        Subject::Queue { port, queue, direction, .. } => {
+            let direction = match direction {
+                QueueDirection::Rx => "in",
+                QueueDirection::Tx => "out",
+            };
+            let port = format!("{port}:{queue}");
+            CaptureTarget { port, direction: Some(direction), ..target }
+        }
+        Subject::Load { port, dir, queue, .. } => {
+            let queue = queue.map_or(String::new(), |queue| format!(":{queue}"));
+            let direction = match *dir {
+                DIR_RX => Some("in"),
+                DIR_TX => Some("out"),
+                _ => None,
+            };
+            CaptureTarget { port: format!("{port}{queue}"), direction, ..target }
+        }
+        Subject::Conversation { key, .. } => {
+            let (filter, remark) = filter(key);
+            CaptureTarget { filter: Some(filter), remark, ..target }
+        }
+        _ => target,
+    }
+}
+
+/// A filter of pcap-filter(7), and what it cannot tell.
+pub(crate) fn filter(key: &ConversationKey) -> (String, Option<&'static str>) {
+    if let Some(tunnel) = key.tunnel {
+        let tunnel = outside(tunnel);
+        // Tags may be outside of the tunnel or within.
+        let filter = format!("{tunnel} or (vlan and ({tunnel}))");
+        return (filter, Some("the filter takes all packets in such tunnels"));
+    }
+    let vlans = key.vlans.iter().filter(|vlan| **vlan != 0).map(|vlan| format!("vlan {vlan} and "));
+    (vlans.collect::<String>() + &ends(key), None)
+}
+
+fn ends(key: &ConversationKey) -> String {
+    let protocol = match key.proto {
+        TCP => "tcp".to_owned(),
+        UDP => "udp".to_owned(),
+        SCTP => "sctp".to_owned(),
+        other if key.local.addr.is_ipv6() => format!("ip6 proto {other}"),
+        other => format!("ip proto {other}"),
+    };
+    let mut filter = protocol;
+    for end in [key.local, key.remote] {
+        // Writing to a string cannot fail.
+        let _ = write!(filter, " and host {}", end.addr);
+        // Without a port, later fragments have no port either.
+        if end.port != 0 {
+            let _ = write!(filter, " and port {}", end.port);
+        }
+    }
+    filter
+}
+
+/// Packets of that kind of tunnel.
+fn outside(tunnel: Tunnel) -> &'static str {
+    match tunnel {
+        Tunnel::Vxlan(_) => "udp and (port 4789 or port 8472)",
+        Tunnel::Geneve(_) => "udp port 6081",
+        Tunnel::Gre(_) | Tunnel::Erspan(_) => "ip proto 47 or ip6 proto 47 or udp port 4754",
+        Tunnel::Pppoe(_) => "pppoes",
+        Tunnel::GtpU => "udp port 2152",
+        Tunnel::Ipip => "ip proto 4 or ip proto 41 or ip6 proto 4 or ip6 proto 41",
+        Tunnel::Mpls => "mpls or udp port 6635 or ip proto 137",
+    }
+}

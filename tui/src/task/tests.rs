@@ -1,0 +1,353 @@
+//! Tests of what the keys ask for, and of the windows.
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use insta::assert_snapshot;
+
+use super::*;
+use crate::action::{Action, update as act};
+use crate::fixture;
+use crate::keys::action_of as key_action;
+use crate::screen::tests::text;
+use crate::view::PageTab;
+
+fn press(view: &mut ViewState, fleet: &FleetState, keys: &str) {
+    for character in keys.chars() {
+        let code = match character {
+            '\n' => KeyCode::Enter,
+            '\x1b' => KeyCode::Esc,
+            '\t' => KeyCode::Tab,
+            '\x08' => KeyCode::Backspace,
+            other => KeyCode::Char(other),
+        };
+        let event = KeyEvent::new(code, KeyModifiers::NONE);
+        if let Some(action) = key_action(event, &view.mode) {
+            act(view, action, fleet);
+        }
+    }
+}
+
+fn select(view: &mut ViewState, fleet: &FleetState, tab: PageTab, title: &str) {
+    act(view, Action::Go(tab), fleet);
+    let tables = view.tables(fleet);
+    let mut subjects = tables.iter().flat_map(|table| &table.rows).map(|row| &row.subject);
+    let subject = subjects.find(|subject| subject.title() == title);
+    let subject = subject.unwrap_or_else(|| panic!("no row {title}")).clone();
+    act(view, Action::Select(subject), fleet);
+}
+
+fn moment_fleet() -> FleetState {
+    let mut fleet = fixture::fleet();
+    fleet.realtime_ns = 1_767_323_045_000_000_000;
+    fleet
+}
+
+/// The command lines that were asked for since the last time.
+fn asked(view: &mut ViewState) -> Vec<String> {
+    let requests = std::mem::take(&mut view.tasks.wanted).into_iter();
+    requests
+        .flat_map(|request| match request {
+            TaskRequest::Run(plan) => vec![plan.command.to_string()],
+            TaskRequest::Snapshot(snapshot) => {
+                snapshot.commands.iter().map(ToString::to_string).collect()
+            }
+            TaskRequest::Stop => vec!["stop".to_owned()],
+            TaskRequest::Copy(text) => vec![format!("copy {text}")],
+            TaskRequest::Over => Vec::new(),
+        })
+        .collect()
+}
+
+fn notice(view: &ViewState) -> String {
+    view.tasks.notice.as_ref().map(|(text, _)| text.clone()).unwrap_or_default()
+}
+
+#[test]
+fn a_capture_is_of_the_selected_row() {
+    let (mut view, fleet) = (fixture::view(), moment_fleet());
+    for (tab, title, command) in [
+        (
+            PageTab::Overview,
+            "app reflector",
+            "-i reflector:any -c 10000 --duration 10 -w reflector-any-20260102-030405.pcapng",
+        ),
+        (
+            PageTab::Ports,
+            "port reflector:0",
+            "-i reflector:0 -c 10000 --duration 10 -w reflector-0-20260102-030405.pcapng",
+        ),
+        (
+            PageTab::Ports,
+            "rx queue reflector:0:1",
+            "-i reflector:0:1 -Q in -c 10000 --duration 10 -w reflector-0-1-20260102-030405.pcapng",
+        ),
+        (
+            PageTab::Overview,
+            "rx_missed: reflector net_vhost0",
+            "-i reflector:0 -c 10000 --duration 10 -w reflector-0-20260102-030405.pcapng",
+        ),
+    ] {
+        select(&mut view, &fleet, tab, title);
+        press(&mut view, &fleet, "c\n");
+        assert_eq!(asked(&mut view), [format!("pmdscope capture {command}")], "{title}");
+        assert_eq!(view.mode, InputMode::Browse);
+    }
+}
+
+#[test]
+fn a_conversation_becomes_a_filter() {
+    let (mut view, fleet) = (fixture::view(), moment_fleet());
+    act(&mut view, Action::Go(PageTab::Flows), &fleet);
+    let tables = view.tables(&fleet);
+    let subjects = tables.iter().flat_map(|table| &table.rows).map(|row| row.subject.clone());
+    let conversations = subjects.filter(|s| matches!(s, Subject::Conversation { .. }));
+    let mut filters = Vec::new();
+    for subject in conversations {
+        act(&mut view, Action::Select(subject), &fleet);
+        press(&mut view, &fleet, "c");
+        let words = shlex::split(view.tasks.form.text().0).unwrap();
+        filters.push(words.last().unwrap().clone());
+        press(&mut view, &fleet, "\x1b");
+    }
+    assert!(asked(&mut view).is_empty());
+    assert_snapshot!(filters.join("\n"));
+}
+
+#[test]
+fn the_command_line_can_be_edited_and_shown_on_the_screen() {
+    let (mut view, fleet) = (fixture::view(), moment_fleet());
+    select(&mut view, &fleet, PageTab::Ports, "port reflector:0");
+    press(&mut view, &fleet, "c vlan 7\x08\x088 and icmp\t");
+    let (text, _) = view.tasks.form.text();
+    assert_eq!(text, "capture -i reflector:0 -c 500 --duration 10 -nn vlan8 and icmp");
+    press(&mut view, &fleet, "\t");
+    let (text, _) = view.tasks.form.text();
+    let file = "reflector-0-20260102-030405.pcapng";
+    assert_eq!(
+        text,
+        format!("capture -i reflector:0 -c 10000 --duration 10 -w {file} vlan8 and icmp")
+    );
+    press(&mut view, &fleet, "\t\n");
+    assert_eq!(view.mode, InputMode::Tasks);
+    assert_eq!(asked(&mut view).len(), 1);
+}
+
+#[test]
+fn what_is_no_capture_is_not_run() {
+    let (mut view, fleet) = (fixture::view(), moment_fleet());
+    select(&mut view, &fleet, PageTab::Ports, "port reflector:0");
+    press(&mut view, &fleet, "c");
+    act(&mut view, Action::Task(TaskAction::Edit(InputRequest::DeleteLine)), &fleet);
+    press(&mut view, &fleet, "bypass\n");
+    assert_eq!(notice(&view), "the command line must begin with: capture");
+    press(&mut view, &fleet, " 'x\n");
+    assert_eq!(notice(&view), "a quotation mark is missing in the command line");
+    assert!(asked(&mut view).is_empty());
+    assert_eq!(view.mode, InputMode::CaptureForm);
+}
+
+#[test]
+fn nothing_is_attached_to_an_app_before_it_is_confirmed() {
+    let (mut view, fleet) = (fixture::view(), moment_fleet());
+    select(&mut view, &fleet, PageTab::Overview, "app testpmd");
+    press(&mut view, &fleet, "c\n\n\n");
+    assert!(asked(&mut view).is_empty() && view.tasks.form.asks);
+    assert_snapshot!("confirm", text(100, 24, &view, &fleet));
+    press(&mut view, &fleet, "\x1b");
+    assert!(!view.tasks.form.asks && view.mode == InputMode::CaptureForm);
+    press(&mut view, &fleet, "\nP");
+    assert_eq!(asked(&mut view).len(), 1);
+}
+
+#[test]
+fn however_an_app_is_named_its_helper_is_asked_about() {
+    let (mut view, fleet) = (fixture::view(), moment_fleet());
+    let mut may_attach = |line: &str| {
+        select(&mut view, &fleet, PageTab::Overview, "app reflector");
+        press(&mut view, &fleet, "c");
+        act(&mut view, Action::Task(TaskAction::Edit(InputRequest::DeleteLine)), &fleet);
+        press(&mut view, &fleet, line);
+        let may_attach = view.tasks.form.may_attach(&fleet);
+        press(&mut view, &fleet, "\x1b");
+        may_attach.unwrap()
+    };
+    assert!(!may_attach("capture -i reflector:0 -i reflector:1 -nn icmp"));
+    assert!(!may_attach("capture -i testpmd:0 --no-pdump"));
+    for asks in [
+        "capture",
+        "capture -i any",
+        "capture -i testpmd:0",
+        "capture -i reflector:0 -i testpmd:0",
+        "capture -i reflector:0 -nni testpmd:0",
+        "capture -i reflector:0 --interface=testpmd:0",
+        "capture -a testpmd",
+        "capture -i reflector:0 -itestpmd:0",
+    ] {
+        assert!(may_attach(asks), "{asks}");
+    }
+}
+
+#[test]
+fn a_leak_is_written_as_packets_and_all_else_as_a_snapshot() {
+    let (mut view, fleet) = (fixture::view(), moment_fleet());
+    for (tab, title) in [
+        (PageTab::Overview, "leak: reflector reflector_rx app_fwd.c:18"),
+        (PageTab::Pools, "leak at app_fwd.c:18 of reflector"),
+    ] {
+        select(&mut view, &fleet, tab, title);
+        press(&mut view, &fleet, "w");
+        let file = "reflector-leaks-20260102-030405.pcapng";
+        let command = format!("pmdscope leaks -a reflector --write {file}");
+        assert_eq!(asked(&mut view), [command], "{title}");
+    }
+    select(&mut view, &fleet, PageTab::Overview, "app testpmd");
+    press(&mut view, &fleet, "w");
+    let Some(TaskRequest::Snapshot(snapshot)) = view.tasks.wanted.first() else { panic!() };
+    assert_eq!(snapshot.fleet.apps.len(), 2);
+    assert!(snapshot.text.starts_with("pmdscope: 2 apps\n"), "{}", snapshot.text);
+    let name = "pmdscope-20260102-030405";
+    let json = format!("pmdscope top --once --json >{name}.json");
+    assert_eq!(asked(&mut view), [json, format!("pmdscope top --once >{name}.txt")]);
+}
+
+#[test]
+fn stamps_are_armed_until_a_time() {
+    let (mut view, fleet) = (fixture::view(), moment_fleet());
+    select(&mut view, &fleet, PageTab::Overview, "app reflector");
+    press(&mut view, &fleet, "a");
+    let Some(TaskRequest::Run(plan)) = view.tasks.wanted.first() else { panic!() };
+    assert_eq!(plan.remark, ", until 03:05:05");
+    assert_eq!(asked(&mut view), ["pmdscope leaks -a reflector --arm 60"]);
+    act(&mut view, Action::Go(PageTab::Ports), &fleet);
+    press(&mut view, &fleet, "a");
+    assert_eq!(notice(&view), "select a row first: it says which app is meant");
+}
+
+#[test]
+fn an_app_that_does_not_answer_is_not_captured_from() {
+    let (mut view, mut fleet) = (fixture::view(), moment_fleet());
+    select(&mut view, &fleet, PageTab::Overview, "app reflector");
+    fleet.apps[0].model = None;
+    press(&mut view, &fleet, "c");
+    assert_eq!(notice(&view), "reflector does not answer");
+}
+
+#[test]
+fn read_only_and_recordings_do_nothing() {
+    let (mut view, fleet) = (fixture::view(), moment_fleet());
+    select(&mut view, &fleet, PageTab::Overview, "app reflector");
+    view.tasks.context.read_only = true;
+    for key in ["c", "w", "a"] {
+        press(&mut view, &fleet, key);
+        assert!(notice(&view).starts_with("--read-only"), "{key}");
+        view.tasks.notice = None;
+    }
+    act(&mut view, Action::Go(PageTab::Flows), &fleet);
+    press(&mut view, &fleet, "P");
+    assert!(notice(&view).starts_with("--read-only") && view.attach.is_empty());
+    view.tasks.context = TaskContext { recording: Some("x.zst".into()), ..TaskContext::default() };
+    act(&mut view, Action::Go(PageTab::Overview), &fleet);
+    for key in ["c", "a"] {
+        press(&mut view, &fleet, key);
+        assert!(notice(&view).starts_with("this is a recording"), "{key}");
+    }
+    assert!(view.tasks.wanted.is_empty());
+    press(&mut view, &fleet, "w");
+    let at = "--replay x.zst --at 2026-01-02T03:04:05Z";
+    assert!(asked(&mut view)[0].starts_with(&format!("pmdscope top --once --json {at} >")));
+}
+
+#[test]
+fn every_row_has_a_command_that_shows_the_same() {
+    let (mut view, fleet) = (fixture::view(), moment_fleet());
+    let mut copied = Vec::new();
+    for tab in PageTab::ALL {
+        act(&mut view, Action::Go(tab), &fleet);
+        view.selected.remove(&tab);
+        press(&mut view, &fleet, "y");
+        copied.extend(asked(&mut view).into_iter().map(|text| format!("{tab:?}: {text}")));
+        act(&mut view, Action::Back, &fleet);
+        let rows = view.tables(&fleet).into_iter().flat_map(|table| table.rows);
+        for subject in rows.map(|row| row.subject) {
+            let title = subject.title();
+            act(&mut view, Action::Select(subject), &fleet);
+            press(&mut view, &fleet, "y");
+            copied.extend(asked(&mut view).into_iter().map(|text| format!("{title}: {text}")));
+            act(&mut view, Action::Back, &fleet);
+        }
+    }
+    assert_snapshot!(copied.join("\n"));
+}
+
+#[test]
+fn windows() {
+    let (mut view, fleet) = (fixture::view(), moment_fleet());
+    select(&mut view, &fleet, PageTab::Ports, "rx queue reflector:0:1");
+    press(&mut view, &fleet, "c");
+    assert_snapshot!("capture", text(80, 24, &view, &fleet));
+    press(&mut view, &fleet, "\x1by");
+    assert_snapshot!("commands", text(100, 24, &view, &fleet));
+    press(&mut view, &fleet, "\x1bt");
+    assert!(text(80, 24, &view, &fleet).contains("No task yet"));
+}
+
+fn task(state: TaskState, status: &str, lines: usize) -> Task {
+    let commands = [CommandLine::new(["capture", "-i", "reflector:0"])];
+    let mut task = Task::new(&commands, lines > 0);
+    (task.state, task.status, task.cpu) = (state, status.to_owned(), Some(0.034));
+    task.lines = (1..=lines).map(|n| format!("03:04:05.{n:06} IP packet {n}\x1b[2J")).collect();
+    task
+}
+
+#[test]
+fn the_newest_lines_of_a_task_are_in_sight() {
+    let (mut view, fleet) = (fixture::view(), moment_fleet());
+    let counters = "12 packets captured";
+    view.tasks.follow(Arc::new(vec![
+        task(TaskState::Done, "10 packets captured", 0),
+        task(TaskState::Running, counters, 100),
+    ]));
+    press(&mut view, &fleet, "t");
+    let screen = text(80, 24, &view, &fleet);
+    assert_snapshot!("tasks", screen);
+    press(&mut view, &fleet, "kkkkk");
+    let screen = text(80, 24, &view, &fleet);
+    assert!(screen.contains("packet 96?[2J") && !screen.contains("packet 97"), "{screen}");
+    press(&mut view, &fleet, "G");
+    assert!(text(80, 24, &view, &fleet).contains("packet 100"));
+    press(&mut view, &fleet, "\x1b");
+    assert_eq!(asked(&mut view), ["stop"], "the capture on the screen ends first");
+    view.tasks.follow(Arc::new(vec![task(TaskState::Done, counters, 100)]));
+    press(&mut view, &fleet, "\x1b");
+    assert_eq!(view.mode, InputMode::Browse);
+}
+
+#[test]
+fn the_footer_tells_how_a_task_goes_and_how_it_ended() {
+    let (mut view, fleet) = (fixture::view(), moment_fleet());
+    let footer = |view: &ViewState| text(100, 24, view, &fleet).lines().last().unwrap().to_owned();
+    view.tasks.follow(Arc::new(vec![task(TaskState::Running, "12 packets captured", 0)]));
+    assert_eq!(footer(&view), "12 packets captured, 3 % of a core  (c ends it, t shows it)");
+    press(&mut view, &fleet, "c");
+    assert_eq!(asked(&mut view), ["stop"]);
+    view.tasks.follow(Arc::new(vec![task(TaskState::Failed, "x exists", 0)]));
+    assert_eq!(footer(&view), "failed: x exists");
+    view.tasks.notice = None;
+    view.tasks.follow(Arc::new(vec![task(TaskState::Failed, "x exists", 0)]));
+    assert!(footer(&view).starts_with("? help"), "it is told once");
+}
+
+#[test]
+fn requests_are_served_in_order_and_waited_for() {
+    let mailbox = TaskMailbox::default();
+    assert!(mailbox.next(Some(Duration::from_millis(1))).is_none());
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| (mailbox.next(None), mailbox.next(None)));
+        mailbox.ask(TaskRequest::Stop);
+        mailbox.ask(TaskRequest::Over);
+        let served = waits.join().unwrap();
+        assert!(matches!(served, (Some(TaskRequest::Stop), Some(TaskRequest::Over))));
+    });
+    assert!(mailbox.tasks().is_empty());
+    mailbox.publish(vec![task(TaskState::Done, "", 0)]);
+    assert_eq!(mailbox.clone().tasks().len(), 1);
+}

@@ -1,0 +1,116 @@
+//! The windows of tasks, as lines.
+
+use pmdscope_render::Tone;
+use pmdscope_telemetry::FleetState;
+use pmdscope_telemetry::printable::harmless;
+use ratatui::style::Modifier;
+use ratatui::text::{Line, Span};
+
+use super::{Task, equivalent};
+use crate::style::ThemeStyle;
+use crate::view::{InputMode, ViewState};
+
+/// Lines of a screen around the output of a task: header, pages, first finding, footer, and the frame.
+const AROUND: usize = 6;
+
+/// The heading of the window and what its keys do; `None` in other modes.
+pub(crate) fn titles(view: &ViewState) -> Option<(&'static str, &'static str)> {
+    match view.mode {
+        InputMode::CaptureForm if view.tasks.form.asks => {
+            Some((" Attach? ", " P attaches and captures, Esc goes back "))
+        }
+        InputMode::CaptureForm => {
+            Some((" Capture ", " Enter starts, Tab: file or screen, Esc cancels "))
+        }
+        InputMode::Tasks if view.tasks.tasks.iter().any(|task| task.state.is_running()) => {
+            Some((" Tasks ", " j k scroll, c ends the task, Esc closes "))
+        }
+        InputMode::Tasks => Some((" Tasks ", " j k scroll, Esc closes ")),
+        InputMode::Commands => Some((" Commands ", " Esc closes ")),
+        _ => None,
+    }
+}
+
+/// What the window of tasks shows in so many columns: the newest lines that fit, or earlier ones where
+/// somebody has scrolled back.
+pub(crate) fn tasks(view: &ViewState, columns: usize) -> Vec<Line<'static>> {
+    let lines = all_tasks(view);
+    let mut left = usize::from(view.height).saturating_sub(AROUND).max(1);
+    let end = lines.len().saturating_sub(view.scroll).max(1);
+    let fits = |line: &&Line| {
+        let rows = line.width().div_ceil(columns.max(1)).max(1);
+        let fits = rows <= left;
+        left = left.saturating_sub(rows);
+        fits
+    };
+    let shown = lines[..end].iter().rev().take_while(fits).count().max(1);
+    lines.into_iter().skip(end - shown).take(shown).collect()
+}
+
+/// The command line of a capture, and what it costs.
+pub(crate) fn form(view: &ViewState, fleet: &FleetState) -> Vec<Line<'static>> {
+    let form = &view.tasks.form;
+    let (text, cursor) = form.text();
+    let part = |from: usize, to: usize| {
+        harmless(&text.chars().skip(from).take(to - from).collect::<String>(), &[])
+    };
+    let under = part(cursor, cursor + 1);
+    let under = if under.is_empty() { " ".to_owned() } else { under };
+    let mut lines = vec![
+        Line::from(vec![
+            Span::styled("pmdscope ", view.theme.style(Tone::Label)),
+            Span::raw(part(0, cursor)),
+            Span::styled(under, ratatui::style::Style::new().add_modifier(Modifier::REVERSED)),
+            Span::raw(part(cursor + 1, usize::MAX)),
+        ]),
+        Line::default(),
+    ];
+    let said = form.remark.into_iter().map(str::to_owned).chain([form.cost.clone()]);
+    lines.extend(said.filter(|text| !text.is_empty()).map(|text| Line::raw(harmless(&text, &[]))));
+    if form.asks {
+        let style = view.theme.style(Tone::Warn);
+        lines.push(Line::styled(
+            "This attaches pmdscope-pdump, a DPDK process, to the app. The app then copies every packet, \
+             whatever the filter, which may reduce its packet rate considerably.",
+            style,
+        ));
+    } else if form.may_attach(fleet) == Ok(true) {
+        let text = "This needs pmdscope-pdump: Enter asks before it attaches.";
+        lines.push(Line::styled(text, view.theme.style(Tone::Warn)));
+    }
+    lines
+}
+
+/// All tasks, the newest last: a command, what it printed, how it goes.
+pub(crate) fn all_tasks(view: &ViewState) -> Vec<Line<'static>> {
+    if view.tasks.tasks.is_empty() {
+        return vec![Line::raw("No task yet: c captures, w writes a snapshot, a arms stamps.")];
+    }
+    view.tasks.tasks.iter().flat_map(|task| one(task, view)).collect()
+}
+
+fn one(task: &Task, view: &ViewState) -> Vec<Line<'static>> {
+    let label = view.theme.style(Tone::Label);
+    let commands = task.commands.iter().map(|line| Line::styled(harmless(line, &[]), label));
+    let printed = task.lines.iter().map(|line| Line::raw(harmless(line, &[])));
+    let state = Line::styled(harmless(&task.line(), &[]), view.theme.style(task.tone()));
+    commands.chain(printed).chain([state]).collect()
+}
+
+/// The command of what is shown first, then those of the keys.
+pub(crate) fn commands(view: &ViewState, fleet: &FleetState) -> Vec<Line<'static>> {
+    let (label, dim) = (view.theme.style(Tone::Label), view.theme.style(Tone::Dim));
+    let mut commands = equivalent::commands(view, fleet).into_iter();
+    let Some((_, first)) = commands.next() else { return Vec::new() };
+    let copied = "Copied, if the terminal lets programs do that (OSC 52).";
+    let mut lines = vec![
+        Line::styled(harmless(&first.to_string(), &[]), view.theme.style(Tone::Title)),
+        Line::styled(copied, dim),
+        Line::default(),
+    ];
+    lines.extend(commands.map(|(what, command)| {
+        let what = Span::styled(format!("{what:<9} "), label);
+        Line::from(vec![what, Span::raw(harmless(&command.to_string(), &[]))])
+    }));
+    lines
+}
