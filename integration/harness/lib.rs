@@ -26,6 +26,7 @@ pub mod pdump;
 pub mod process;
 pub mod programs;
 pub mod prometheus;
+pub mod pty;
 pub mod scratch;
 pub mod site;
 pub mod spread;

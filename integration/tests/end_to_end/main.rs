@@ -42,6 +42,7 @@ mod stolen;
 mod support;
 mod telemetry;
 mod top;
+mod top_does;
 mod traffic;
 mod truth;
 mod view;
@@ -135,6 +136,7 @@ fn one_by_one() -> Vec<Trial> {
         netstat_views::trials(),
         ipfix::trials(),
         top::trials(),
+        top_does::trials(),
         check::trials(),
         lcores::trials(),
         kernel_twin::trials(),

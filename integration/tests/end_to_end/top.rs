@@ -5,23 +5,19 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use pmdscope_integration::pair::{Generator, Pair, PairOptions};
-use pmdscope_integration::process::{Process, wait_until};
+use pmdscope_integration::process::wait_until;
 use pmdscope_integration::programs;
+use pmdscope_integration::pty::TerminalProcess;
 use pmdscope_integration::scratch::Scratch;
 use pmdscope_integration::telemetry;
 use serde_json::Value;
 
-use crate::support::{
-    LIMIT, Needs, await_packets, column, documents, missing_program, number, pmdscope, trial,
-    trial_unless,
-};
+use crate::support::{LIMIT, Needs, await_packets, column, documents, number, pmdscope, trial};
 
-/// The tests; one needs script(1), which gives `top` a terminal.
 pub(crate) fn trials() -> Vec<Trial> {
-    let missing = Needs::Apps.missing().or_else(|| missing_program(&["script"]));
     vec![
         trial("reports_of_top_have_conversations", Needs::Apps, report),
-        trial_unless("the_flows_page_captures_while_it_is_shown", missing, page),
+        trial("the_flows_page_captures_while_it_is_shown", Needs::Apps, page),
     ]
 }
 
@@ -102,30 +98,16 @@ fn sum<'a>(counts: impl Iterator<Item = &'a Value>) -> Result<u64> {
 /// Nobody captures on the first page; the fifth does, until it is left by the end of top.
 fn page(scratch: &Scratch) -> Result<()> {
     let (pair, generator) = working(scratch)?;
-    let mut command = Command::new("script");
-    let top = format!(
-        "stty rows 24 cols 100; exec '{}' top -a {}",
-        programs::pmdscope()?.display(),
-        pair.app()
-    );
-    command.args(["--quiet", "--flush", "--return", "--command", &top, "/dev/null"]);
-    let mut top = Process::spawn_with_console("top", &mut command, scratch.dir())?;
-    await_shown(&mut top, pair.app())?;
+    let mut command = Command::new(programs::pmdscope()?);
+    let mut top = TerminalProcess::spawn(command.args(["top", "-a", pair.app()]), 24, 100)?;
+    top.await_shown(&[pair.app()], LIMIT)?;
     ensure!(sessions(pair.app())? == 0, "captured before anybody asked for it");
-    top.type_line("5")?;
+    top.press("5")?;
     wait_until("a capture", LIMIT, || Ok(sessions(pair.app())? > 0))?;
-    await_shown(&mut top, "198.18.")?;
-    top.type_line("q")?;
+    top.await_shown(&["198.18."], LIMIT)?;
+    top.press("q")?;
     wait_until("the capture to end", LIMIT, || Ok(sessions(pair.app())? == 0))?;
-    top.finish(LIMIT)?;
+    ensure!(top.wait(LIMIT)?.success(), "{}", top.screen());
     generator.stop()?;
-    Ok(())
-}
-
-fn await_shown(top: &mut Process, text: &str) -> Result<()> {
-    wait_until(&format!("{text} on the screen"), LIMIT, || {
-        ensure!(top.exited()?.is_none(), "top has ended: {}", top.output());
-        Ok(top.output().contains(text))
-    })?;
     Ok(())
 }

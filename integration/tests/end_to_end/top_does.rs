@@ -1,0 +1,188 @@
+//! What the keys of `pmdscope top` do, and how it leaves the terminal, on a terminal of its own.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::Trial;
+use pmdscope_integration::pair::{Generator, Pair, PairOptions};
+use pmdscope_integration::process::wait_until;
+use pmdscope_integration::programs;
+use pmdscope_integration::pty::TerminalProcess;
+use pmdscope_integration::scratch::Scratch;
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::support::{LIMIT, Needs, await_packets, tee_sessions, trial};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        trial("keys_of_top_do_what_their_commands_do", Needs::Wireshark, keys),
+        trial("a_capture_of_top_ends_with_it", Needs::Wireshark, killed),
+        trial("top_gives_the_terminal_back", Needs::Apps, terminal),
+    ]
+}
+
+/// Packets per second that no neighbour on the CPUs makes a capture lose.
+const RATE: &str = "2000";
+
+fn working(scratch: &Scratch) -> Result<(Pair, Generator)> {
+    let pair = Pair::start(scratch, PairOptions::default())?;
+    let generator = pair.generate(scratch, &["--rate", RATE])?;
+    await_packets(pair.app(), 1000)?;
+    Ok((pair, generator))
+}
+
+/// `top` on a terminal, in the directory of the test.
+fn top(scratch: &Scratch, args: &[&str]) -> Result<TerminalProcess> {
+    let mut command = Command::new(programs::pmdscope()?);
+    command.arg("top").args(args).current_dir(scratch.dir());
+    TerminalProcess::spawn(&mut command, 30, 120)
+}
+
+/// The only file in the directory of the test with such a name.
+fn file(scratch: &Scratch, begin: &str, end: &str) -> Result<Option<PathBuf>> {
+    let files = fs::read_dir(scratch.dir())?.collect::<Result<Vec<_>, _>>()?;
+    let mut files = files.into_iter().map(|entry| entry.path()).filter(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with(begin) && name.ends_with(end)
+    });
+    Ok(files.next())
+}
+
+fn keys(scratch: &Scratch) -> Result<()> {
+    let (pair, generator) = working(scratch)?;
+    let app = pair.app();
+    let mut top = top(scratch, &["-a", app, "-i", "0.5"])?;
+    top.await_shown(&[app, "live"], LIMIT)?;
+    capture_of_a_queue(scratch, &mut top, app)?;
+    capture_on_the_screen(&mut top, app)?;
+    snapshot(scratch, &mut top, app)?;
+    top.press("a")?;
+    top.await_shown(&["stamps armed for 60 s", ", until "], LIMIT)?;
+    top.press("3y")?;
+    let command = format!("pmdscope leaks -a {app}");
+    top.await_shown(&[&command, "OSC 52"], LIMIT)?;
+    ensure!(top.clipboard() == base64(&command), "{}", top.clipboard());
+    top.press("\x1bq")?;
+    ensure!(top.wait(LIMIT)?.success() && top.is_restored().is_ok());
+    generator.stop()?;
+    Ok(())
+}
+
+/// Page 2, first queue: the row after the only port.
+fn capture_of_a_queue(scratch: &Scratch, top: &mut TerminalProcess, app: &str) -> Result<()> {
+    top.press("2jjc")?;
+    top.await_shown(&[&format!("capture -i {app}:0:0 -Q in -c 10000")], LIMIT)?;
+    ensure!(tee_sessions(app)? == 0, "captured before it was confirmed");
+    top.press("\r")?;
+    wait_until("the capture", LIMIT, || Ok(tee_sessions(app)? == 1))?;
+    top.await_shown(&["packets captured", "c ends it"], LIMIT)?;
+    top.press("c")?;
+    top.await_shown(&["done: "], LIMIT)?;
+    ensure!(tee_sessions(app)? == 0, "the capture goes on");
+    let file = file(scratch, app, ".pcapng")?.context("no capture file")?;
+    let mut counted = Command::new(programs::pmdscope()?);
+    let counted = counted.args(["capture", "--count", "-Q", "in", "-r"]).arg(&file).output()?;
+    let counted = String::from_utf8_lossy(&counted.stdout).into_owned();
+    ensure!(!counted.starts_with("0 "), "no packets in {}: {counted}", file.display());
+    Ok(())
+}
+
+fn capture_on_the_screen(top: &mut TerminalProcess, app: &str) -> Result<()> {
+    top.press("c\t\r")?;
+    top.await_shown(&[" Tasks ", "198.18.0.1"], LIMIT)?;
+    top.await_shown(&["done: 500 packets captured"], LIMIT)?;
+    ensure!(tee_sessions(app)? == 0, "the capture goes on");
+    top.press("\x1b")?;
+    Ok(())
+}
+
+fn snapshot(scratch: &Scratch, top: &mut TerminalProcess, app: &str) -> Result<()> {
+    top.press("w")?;
+    top.await_shown(&["done: wrote pmdscope-"], LIMIT)?;
+    let json = file(scratch, "pmdscope-", ".json")?.context("no JSON")?;
+    let json: Value = serde_json::from_str(&fs::read_to_string(json)?)?;
+    ensure!(json["schema"] == 1 && json["apps"][0]["app"] == app, "{json}");
+    let text = file(scratch, "pmdscope-", ".txt")?.context("no text")?;
+    ensure!(fs::read_to_string(text)?.contains(app));
+    Ok(())
+}
+
+/// However top ends.
+fn killed(scratch: &Scratch) -> Result<()> {
+    let (pair, generator) = working(scratch)?;
+    let app = pair.app();
+    for signal in [None, Some(Signal::TERM), Some(Signal::KILL)] {
+        let mut top = top(scratch, &["-a", app])?;
+        top.await_shown(&[app, "live"], LIMIT)?;
+        top.press("c\r")?;
+        wait_until("the capture", LIMIT, || Ok(tee_sessions(app)? == 1))
+            .with_context(|| top.screen())?;
+        match signal {
+            None => top.press("q")?,
+            Some(signal) => top.signal(signal)?,
+        }
+        top.wait(LIMIT)?;
+        wait_until("its end", LIMIT, || Ok(tee_sessions(app)? == 0))?;
+        wait_until("the file", LIMIT, || Ok(file(scratch, app, ".pcapng")?.is_some()))?;
+        // The next one may begin in the same second.
+        file(scratch, app, ".pcapng")?.map_or(Ok(()), fs::remove_file)?;
+    }
+    generator.stop()?;
+    Ok(())
+}
+
+/// Signals, ^Z and fg, a start in the background, and a terminal that goes away.
+fn terminal(scratch: &Scratch) -> Result<()> {
+    let app = scratch.prefix("nobody");
+    let searching = "pmdscope  0 apps";
+    for signal in [Signal::TERM, Signal::HUP, Signal::INT, Signal::QUIT] {
+        let mut top = top(scratch, &["-a", &app])?;
+        top.await_shown(&[searching], LIMIT)?;
+        ensure!(top.is_restored().is_err(), "it did not take the terminal");
+        top.signal(signal)?;
+        top.wait(LIMIT)?;
+        top.is_restored().map_err(anyhow::Error::msg).with_context(|| format!("{signal:?}"))?;
+    }
+    job_control(scratch, &app, searching)
+}
+
+/// A shell stops it, lets it go on, and starts it in the background.
+fn job_control(scratch: &Scratch, app: &str, searching: &str) -> Result<()> {
+    let pmdscope = programs::pmdscope()?;
+    let script = format!(
+        "set -m; PS1=; '{0}' top -a {app}; echo stopped=$?; read; fg; echo ended=$?; \
+         '{0}' top -a {app} & sleep 0.5; jobs; read; fg; echo over",
+        pmdscope.display()
+    );
+    let mut shell = Command::new("bash");
+    shell.args(["--norc", "-c", &script]).current_dir(scratch.dir());
+    let mut shell = TerminalProcess::spawn(&mut shell, 30, 120)?;
+    shell.await_shown(&[searching], LIMIT)?;
+    shell.press("\x1a")?;
+    shell.await_shown(&["stopped=148"], LIMIT)?;
+    shell.is_restored().map_err(anyhow::Error::msg).context("^Z")?;
+    shell.press("\n")?;
+    shell.await_shown(&[searching, "? help"], LIMIT)?;
+    shell.press("?")?;
+    shell.await_shown(&[" Keys "], LIMIT)?;
+    shell.press("q")?;
+    shell.await_shown(&["ended=0", "Stopped"], LIMIT)?;
+    shell.is_restored().map_err(anyhow::Error::msg).context("background")?;
+    shell.press("\n")?;
+    shell.await_shown(&[searching, "? help"], LIMIT)?;
+    shell.press("q")?;
+    shell.await_restored(Duration::from_secs(10))?;
+    shell.wait(LIMIT)?;
+    ensure!(shell.screen().contains("over"), "{}", shell.screen());
+    Ok(())
+}
+
+/// As the clipboard gets it.
+fn base64(text: &str) -> String {
+    use base64::Engine;
+    base64::engine::general_purpose::STANDARD.encode(text)
+}
