@@ -43,6 +43,7 @@ mod support;
 mod telemetry;
 mod top;
 mod top_does;
+mod top_incidents;
 mod traffic;
 mod truth;
 mod view;
@@ -137,6 +138,7 @@ fn one_by_one() -> Vec<Trial> {
         ipfix::trials(),
         top::trials(),
         top_does::trials(),
+        top_incidents::trials(),
         check::trials(),
         lcores::trials(),
         kernel_twin::trials(),
