@@ -111,6 +111,13 @@ impl TerminalProcess {
         }
     }
 
+    /// Waits until the screen shows a text that the program may have said at its very end.
+    pub fn await_said(&self, text: &str) -> Result<()> {
+        wait_until(text, GRACE, || Ok(self.screen().contains(text)))
+            .map(|_| ())
+            .with_context(|| self.screen())
+    }
+
     /// Process id.
     pub fn pid(&self) -> u32 {
         self.child.id()

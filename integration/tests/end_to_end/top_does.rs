@@ -2,16 +2,22 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use jiff::tz::TimeZone;
 use libtest_mimic::Trial;
 use pmdscope_integration::pair::{Generator, Pair, PairOptions};
 use pmdscope_integration::process::wait_until;
 use pmdscope_integration::programs;
 use pmdscope_integration::pty::TerminalProcess;
 use pmdscope_integration::scratch::Scratch;
+use pmdscope_render::Theme;
+use pmdscope_telemetry::Thresholds;
+use pmdscope_tui::run::DisplayOptions;
+use pmdscope_tui::task::TaskContext;
+use pmdscope_tui::timeline::live::LiveTimeline;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -22,6 +28,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("keys_of_top_do_what_their_commands_do", Needs::Wireshark, keys),
         trial("a_capture_of_top_ends_with_it", Needs::Wireshark, killed),
         trial("top_gives_the_terminal_back", Needs::Apps, terminal),
+        trial("a_panic_gives_the_terminal_back", Needs::Apps, panic),
     ]
 }
 
@@ -179,6 +186,47 @@ fn job_control(scratch: &Scratch, app: &str, searching: &str) -> Result<()> {
     shell.wait(LIMIT)?;
     ensure!(shell.screen().contains("over"), "{}", shell.screen());
     Ok(())
+}
+
+/// Set where this program is to panic while it has the terminal, in which thread.
+pub(crate) const PANIC_VARIABLE: &str = "PMDSCOPE_TEST_PANIC";
+
+/// A display that panics in the thread that draws, or in another one.
+#[allow(clippy::panic)] // On purpose.
+pub(crate) fn panic_on_terminal() -> ExitCode {
+    let in_other = std::env::var(PANIC_VARIABLE).is_ok_and(|thread| thread == "other");
+    let options = DisplayOptions {
+        theme: Theme::default(),
+        interval_ms: 1000,
+        mouse: true,
+        zone: TimeZone::UTC,
+        thresholds: Thresholds::default(),
+        tasks: TaskContext::default(),
+    };
+    let result = pmdscope_tui::run::run(options, |_| {
+        assert!(in_other, "in the drawing thread");
+        std::thread::spawn(|| panic!("in another thread"));
+        LiveTimeline::default()
+    });
+    if result.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn panic(_: &Scratch) -> Result<()> {
+    let run = |thread: &str| {
+        let mut command = Command::new(std::env::current_exe()?);
+        TerminalProcess::spawn(command.env(PANIC_VARIABLE, thread), 30, 120)
+    };
+    let mut own = run("own")?;
+    ensure!(own.wait(LIMIT)?.code() == Some(101), "{}", own.screen());
+    own.is_restored().map_err(anyhow::Error::msg)?;
+    own.await_said("in the drawing thread")?;
+    let mut other = run("other")?;
+    other.await_shown(&["? help"], LIMIT)?;
+    ensure!(!other.screen().contains("another thread"), "{}", other.screen());
+    other.press("q")?;
+    ensure!(other.wait(LIMIT)?.success(), "{}", other.screen());
+    other.is_restored().map_err(anyhow::Error::msg)?;
+    other.await_said("in another thread")
 }
 
 /// As the clipboard gets it.
