@@ -61,10 +61,16 @@ test-releases: setup build ## test with releases of DPDK, and write the table in
 	BUILD=$(BUILD) CARGO=$(CARGO) CARGO_FLAGS="$(CARGO_FLAGS)" RELEASES="$(RELEASES)" FEATURES="$(FEATURES)" \
 		devtools/test-releases.sh
 
-screenshot: build ## regenerate docs/top.svg, the screenshot in the README
+# Keys, and what shows then. The row that Enter follows is that of the first finding.
+TOP_PICTURES = 1=docs/top.svg j\\r=docs/top/pools.svg 2=docs/top/ports.svg 4=docs/top/lcores.svg 5=docs/top/flows.svg \
+	6=docs/top/rings.svg 7=docs/top/captures.svg 8=docs/top/findings.svg 9=docs/top/kernel.svg 0=docs/top/raw.svg 1c=docs/top/capture.svg
+
+screenshot: build ## regenerate docs/top.svg, the screenshot in the README, and docs/top/*.svg
 	devtools/setup.sh screenshot
+	mkdir -p docs/top
 	DEMO_LEAK=1/1024 target/release/pmdscope-demo >/dev/null & demo=$$!; trap "kill $$demo" EXIT; sleep 4; \
-		devtools/screenshot.py --size 100x26 --after 32 docs/top.svg target/release/pmdscope top
+		devtools/screenshot.py --size 100x26 --after 32 --settle 6 --quit '\x03' $(addprefix --picture ,$(TOP_PICTURES)) -- \
+		target/release/pmdscope top
 
 test-install: ## install to a temporary directory, and build and run an app against it
 	BUILD=$(BUILD) devtools/test-install.sh

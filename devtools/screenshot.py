@@ -1,14 +1,16 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Draws a terminal program as SVG: runs it on a terminal of its own, presses keys, and takes a picture.
+"""Draws a terminal program as SVG: runs it on a terminal of its own, presses keys, and takes pictures.
 
-    devtools/screenshot.py --after 30 --keys 1 docs/top.svg target/release/pmdscope top
+    devtools/screenshot.py --after 30 --picture 1=docs/top.svg --picture 3=docs/top/pools.svg -- \
+        target/release/pmdscope top
 
 Needs python3-pexpect and python3-pyte. `make screenshot` runs it over the demo.
 """
 
 import argparse
 import html
+import re
 import sys
 import time
 
@@ -25,6 +27,7 @@ COLOURS = {
     "brightyellow": "#f2cc60", "brightblue": "#a5d6ff", "brightmagenta": "#e2c5ff",
     "brightcyan": "#b3f0ff", "brightwhite": "#ffffff",
 }
+EMPTY_BRAILLE = "\u2800"
 FOREGROUND, BACKGROUND = "#d0d7de", "#0d1117"
 # pyte tells colours by number as the hexadecimal of its own palette; the first 16 are those above.
 NUMBERED = dict(zip(pyte.graphics.FG_BG_256, [
@@ -32,15 +35,30 @@ NUMBERED = dict(zip(pyte.graphics.FG_BG_256, [
     "brightgreen", "brightbrown", "brightblue", "brightmagenta", "brightcyan", "brightwhite"]))
 
 
+def picture(text):
+    """Keys, with \\r and the like for those that are no letters, and a file."""
+    keys, separator, path = text.partition("=")
+    if not separator or not path:
+        raise argparse.ArgumentTypeError("expected KEYS=FILE")
+    return pressed(keys), path
+
+
+def pressed(keys):
+    return keys.encode().decode("unicode_escape")
+
+
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--size", default="100x30", help="columns x rows [default: %(default)s]")
-    parser.add_argument("--after", type=float, default=5, help="seconds to run before the picture [default: 5]")
-    parser.add_argument("--keys", default="", help="keys to press two seconds before the picture")
-    parser.add_argument("--quit", default="q", help="key that ends the program [default: %(default)s]")
-    parser.add_argument("out", help="SVG file to write")
+    parser.add_argument("--after", type=float, default=5, help="seconds to run before the first picture [default: 5]")
+    parser.add_argument("--settle", type=float, default=3, help="seconds between keys and a picture [default: 3]")
+    parser.add_argument("--picture", action="append", type=picture, required=True, metavar="KEYS=FILE",
+                        help="press these keys, then write a picture; may be repeated")
+    parser.add_argument("--quit", default="q", type=pressed, help="keys that end the program [default: %(default)s]")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="program and its arguments")
     args = parser.parse_args()
+    if args.command[:1] == ["--"]:
+        del args.command[0]
     if not args.command:
         parser.error("no command to run")
     return args
@@ -63,15 +81,17 @@ def run(args):
     child = pexpect.spawn(args.command[0], args.command[1:], dimensions=(rows, columns),
                           env={"TERM": "xterm-256color", "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"})
     try:
-        read_for(child, stream, max(args.after - 2, 0))
-        child.send(args.keys)
-        read_for(child, stream, 2)
-        lines = [[screen.buffer[row][column] for column in range(columns)] for row in range(rows)]
+        read_for(child, stream, args.after)
+        for keys, path in args.picture:
+            child.send(keys)
+            read_for(child, stream, args.settle)
+            lines = [[screen.buffer[row][column] for column in range(columns)] for row in range(rows)]
+            with open(path, "w", encoding="utf-8") as out:
+                out.write(draw(lines))
         child.send(args.quit)
         child.expect(pexpect.EOF, timeout=10)
     finally:
         child.close(force=True)
-    return lines
 
 
 def colour(name, default):
@@ -94,6 +114,15 @@ def runs(line):
             start = column
 
 
+def parts(text):
+    """What is placed on its own: (column, text). Signs come from other fonts, of other widths."""
+    column = 0
+    for part in re.findall(r"[\x00-\x7f]+|.", text):
+        if part.strip(" " + EMPTY_BRAILLE):
+            yield column, part
+        column += len(part)
+
+
 def draw(lines):
     width = len(lines[0]) * CELL_WIDTH + 2 * MARGIN
     height = len(lines) * CELL_HEIGHT + 2 * MARGIN
@@ -106,17 +135,16 @@ def draw(lines):
             left, length = MARGIN + column * CELL_WIDTH, len(text) * CELL_WIDTH
             if back != BACKGROUND:
                 out.append(f'<rect x="{left:.1f}" y="{top}" width="{length:.1f}" height="{CELL_HEIGHT}" fill="{back}"/>')
-            if text.strip():
-                weight = ' font-weight="bold"' if bold else ""
-                out.append(f'<text x="{left:.1f}" y="{top + 13}" fill="{front}"{weight} textLength="{length:.1f}" '
-                           f'xml:space="preserve">{html.escape(text)}</text>')
+            weight = ' font-weight="bold"' if bold else ""
+            for offset, part in parts(text):
+                length = f' textLength="{len(part) * CELL_WIDTH:.1f}"' if len(part) > 1 else ""
+                out.append(f'<text x="{left + offset * CELL_WIDTH:.1f}" y="{top + 13}" fill="{front}"{weight}{length} '
+                           f'xml:space="preserve">{html.escape(part)}</text>')
     return "\n".join(out + ["</svg>", ""])
 
 
 def main():
-    args = arguments()
-    with open(args.out, "w", encoding="utf-8") as out:
-        out.write(draw(run(args)))
+    run(arguments())
     return 0
 
 
