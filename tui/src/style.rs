@@ -22,8 +22,8 @@ impl ThemeStyle for Theme {
             (Tone::Bad, false) => plain.fg(Color::LightRed).add_modifier(Modifier::BOLD),
             (Tone::Bad, true) => plain.add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
             (Tone::Title, false) => plain.fg(Color::Cyan).add_modifier(Modifier::BOLD),
-            (Tone::Label, false) => plain.fg(Color::Blue),
-            (Tone::Label, true) => plain.add_modifier(Modifier::UNDERLINED),
+            // Blue is hard to read on black, and any other colour on black or on white.
+            (Tone::Label, _) => plain.add_modifier(Modifier::UNDERLINED),
         }
     }
 }
@@ -37,4 +37,18 @@ pub(crate) fn selected_row() -> Style {
 pub(crate) fn styled(line: TextLine, theme: Theme) -> Line<'static> {
     let spans = line.spans.into_iter();
     spans.map(|span| Span::styled(span.text, theme.style(span.tone))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_have_the_contrast_of_plain_text() {
+        for mono in [false, true] {
+            let style = Theme { mono, ascii: false }.style(Tone::Label);
+            assert_eq!((style.fg, style.bg), (None, None), "the colours of the terminal");
+            assert_ne!(style, Style::new(), "and still no plain text");
+        }
+    }
 }
