@@ -81,7 +81,7 @@ fn keys(scratch: &Scratch) -> Result<()> {
 
 /// Page 2, first queue: the row after the only port.
 fn capture_of_a_queue(scratch: &Scratch, top: &mut TerminalProcess, app: &str) -> Result<()> {
-    top.press("2jjc")?;
+    top.press("2jjjjc")?;
     top.await_shown(&[&format!("capture -i {app}:0:0 -Q in -c 10000")], LIMIT)?;
     ensure!(tee_sessions(app)? == 0, "captured before it was confirmed");
     top.press("\r")?;
@@ -201,6 +201,7 @@ pub(crate) fn panic_on_terminal() -> ExitCode {
         mouse: true,
         zone: TimeZone::UTC,
         thresholds: Thresholds::default(),
+        replies: None,
         tasks: TaskContext::default(),
     };
     let result = pmdscope_tui::run::run(options, |_| {

@@ -33,7 +33,7 @@ const OF_THE_APP: [Incident; 4] = [
         name: "hot queue",
         keys: "2",
         line: &["rx", " 0 ", "%", "!"],
-        screen: &["[2 Ports", "Queues"],
+        screen: &["[2 Ports]", "Queues"],
     },
     Incident {
         name: "stalled lcore",
@@ -45,7 +45,7 @@ const OF_THE_APP: [Incident; 4] = [
         name: "leaking line",
         keys: "1j\r",
         line: &["leak", "leak.c:"],
-        screen: &["[3 Pools/Leaks]", "Leak sites"],
+        screen: &["[3 Pools]", "Leak sites"],
     },
     Incident {
         name: "draining pool",

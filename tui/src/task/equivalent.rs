@@ -58,7 +58,7 @@ fn of_subject(subject: &Subject, view: &ViewState, fleet: &FleetState) -> Comman
     match subject {
         Subject::Finding { .. } => of_app(&["check"]),
         Subject::Port { .. } => of_app(&["netstat", "-i"]),
-        Subject::Queue { port, .. } | Subject::Load { port, .. } => {
+        Subject::Queue { port, .. } | Subject::Queues { port, .. } | Subject::Load { port, .. } => {
             of_app(&["netstat", "--queues", "--port", &format!("{app}:{port}")])
         }
         Subject::Pool { pool, .. } | Subject::Ledger { pool, .. } => {

@@ -83,14 +83,16 @@ fn of_subject(subject: &Subject) -> CaptureTarget {
     let target = CaptureTarget::all_of(subject.app().to_owned());
     match subject {
         Subject::Port { port, .. } => CaptureTarget { port: port.to_string(), ..target },
-        Subject::Queue { port, queue, direction, .. } => {
-            let direction = match direction {
-                QueueDirection::Rx => "in",
-                QueueDirection::Tx => "out",
-            };
-            let port = format!("{port}:{queue}");
-            CaptureTarget { port, direction: Some(direction), ..target }
-        }
+        Subject::Queue { port, queue, direction, .. } => CaptureTarget {
+            port: format!("{port}:{queue}"),
+            direction: Some(option_of(*direction)),
+            ..target
+        },
+        Subject::Queues { port, direction, .. } => CaptureTarget {
+            port: port.to_string(),
+            direction: Some(option_of(*direction)),
+            ..target
+        },
         Subject::Load { port, dir, queue, .. } => {
             let queue = queue.map_or(String::new(), |queue| format!(":{queue}"));
             let direction = match *dir {
@@ -105,6 +107,14 @@ fn of_subject(subject: &Subject) -> CaptureTarget {
             CaptureTarget { filter: Some(filter), remark, ..target }
         }
         _ => target,
+    }
+}
+
+/// As the option -Q names it.
+fn option_of(direction: QueueDirection) -> &'static str {
+    match direction {
+        QueueDirection::Rx => "in",
+        QueueDirection::Tx => "out",
     }
 }
 
