@@ -153,7 +153,7 @@ fn terminal(scratch: &Scratch) -> Result<()> {
         ensure!(top.is_restored().is_err(), "it did not take the terminal");
         top.signal(signal)?;
         top.wait(LIMIT)?;
-        top.is_restored().map_err(anyhow::Error::msg).with_context(|| format!("{signal:?}"))?;
+        top.await_restored(LIMIT).with_context(|| format!("{signal:?}"))?;
     }
     job_control(scratch, &app, searching)
 }
@@ -220,14 +220,14 @@ fn panic(_: &Scratch) -> Result<()> {
     };
     let mut own = run("own")?;
     ensure!(own.wait(LIMIT)?.code() == Some(101), "{}", own.screen());
-    own.is_restored().map_err(anyhow::Error::msg)?;
+    own.await_restored(LIMIT)?;
     own.await_said("in the drawing thread")?;
     let mut other = run("other")?;
     other.await_shown(&["? help"], LIMIT)?;
     ensure!(!other.screen().contains("another thread"), "{}", other.screen());
     other.press("q")?;
     ensure!(other.wait(LIMIT)?.success(), "{}", other.screen());
-    other.is_restored().map_err(anyhow::Error::msg)?;
+    other.await_restored(LIMIT)?;
     other.await_said("in another thread")
 }
 
