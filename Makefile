@@ -63,7 +63,7 @@ test-releases: setup build ## test with releases of DPDK, and write the table in
 
 # Keys, and what shows then. The row that Enter follows is that of the first finding.
 TOP_PICTURES = 1=docs/top.svg j\\r=docs/top/pools.svg 2=docs/top/ports.svg 4=docs/top/lcores.svg 5=docs/top/flows.svg \
-	6=docs/top/rings.svg 7=docs/top/captures.svg 8=docs/top/findings.svg 9=docs/top/kernel.svg 0=docs/top/raw.svg 1c=docs/top/capture.svg
+	6=docs/top/rings.svg 7=docs/top/captures.svg 8=docs/top/findings.svg 0=docs/top/raw.svg 1c=docs/top/capture.svg
 
 screenshot: build ## regenerate docs/top.svg, the screenshot in the README, and docs/top/*.svg
 	devtools/setup.sh screenshot
