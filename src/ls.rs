@@ -297,7 +297,6 @@ pub(crate) fn print_empty(args: &Args) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-
     use insta::assert_snapshot;
 
     use super::*;

@@ -9,6 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use pmdscope_telemetry::host::cpu_time;
 use pmdscope_tui::task::{Task, TaskPlan, TaskState};
 use rustix::process::Signal;
 
@@ -203,15 +204,4 @@ impl CpuUsage {
         }
         self.share
     }
-}
-
-/// CPU time of a process and of the children that it has waited for.
-fn cpu_time(pid: u32) -> Option<Duration> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, fields) = stat.rsplit_once(')')?;
-    let fields = fields.split_whitespace().collect::<Vec<_>>();
-    // utime and stime, the fields 14 and 15 of proc(5); the third is the first here.
-    let ticks = |place: usize| fields.get(place)?.parse::<u64>().ok();
-    let ticks = ticks(11)? + ticks(12)?;
-    Some(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
 }

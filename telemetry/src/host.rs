@@ -12,6 +12,6 @@ mod secondary;
 
 pub use self::container::Container;
 pub use self::polling::polled_cpus;
-pub use self::process::start_ticks;
+pub use self::process::{cpu_time, start_ticks};
 pub use self::secondary::secondaries;
 pub use crate::arguments::{cpu_list, cpu_mask, cpu_ranges};

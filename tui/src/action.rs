@@ -306,4 +306,4 @@ fn faster(view: &mut ViewState) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -30,6 +30,14 @@ pub fn start_ticks(pid: u32) -> Option<u64> {
     stat_field(&stat, 19)
 }
 
+/// CPU time that a process has taken, in user and kernel mode.
+pub fn cpu_time(pid: u32) -> Option<Duration> {
+    let stat = std::fs::read_to_string(format!("{PROC}/{pid}/stat")).ok()?;
+    // utime and stime: fields 14 and 15.
+    let ticks = stat_field::<u64>(&stat, 11)?.checked_add(stat_field(&stat, 12)?)?;
+    Some(Duration::from_secs_f64(ticks as f64 / clock_ticks_per_second() as f64))
+}
+
 /// How long a process has run.
 pub(crate) fn age(pid: u32) -> Option<Duration> {
     let started =

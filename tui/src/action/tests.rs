@@ -9,7 +9,8 @@ use crate::fixture::flows::traffic;
 use crate::flows::{FlowRequest, ShownFlows, ShownTime};
 use crate::keys::action_of;
 
-fn press(view: &mut ViewState, fleet: &FleetState, keys: &str) -> LoopControl {
+/// Presses keys, one after the other; what the last one did.
+pub(crate) fn press(view: &mut ViewState, fleet: &FleetState, keys: &str) -> LoopControl {
     let mut flow = LoopControl::Continue;
     for character in keys.chars() {
         let code = match character {

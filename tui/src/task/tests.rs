@@ -1,30 +1,13 @@
 //! Tests of what the keys ask for, and of the windows.
 
-use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use insta::assert_snapshot;
 
 use super::*;
+use crate::action::tests::press;
 use crate::action::{Action, update as act};
 use crate::fixture;
-use crate::keys::action_of as key_action;
 use crate::screen::tests::text;
 use crate::view::PageTab;
-
-fn press(view: &mut ViewState, fleet: &FleetState, keys: &str) {
-    for character in keys.chars() {
-        let code = match character {
-            '\n' => KeyCode::Enter,
-            '\x1b' => KeyCode::Esc,
-            '\t' => KeyCode::Tab,
-            '\x08' => KeyCode::Backspace,
-            other => KeyCode::Char(other),
-        };
-        let event = KeyEvent::new(code, KeyModifiers::NONE);
-        if let Some(action) = key_action(event, &view.mode) {
-            act(view, action, fleet);
-        }
-    }
-}
 
 fn select(view: &mut ViewState, fleet: &FleetState, tab: PageTab, title: &str) {
     act(view, Action::Go(tab), fleet);
