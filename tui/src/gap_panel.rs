@@ -11,7 +11,7 @@ use crate::style::ThemeStyle;
 use crate::tables::lcores::time_of_day;
 use crate::timeline::gaps::{LENGTHS, length_of, shortest_us};
 use crate::timeline::trends::{ColumnValue, Trends};
-use crate::trend_panels::{HEIGHT_MIN, MARGIN, WIDTH_MIN, time_axis};
+use crate::trend_panels::{MARGIN, time_axis, trends};
 use crate::view::ViewState;
 
 /// Least numbers of gaps of the shades, from the lightest to the darkest.
@@ -19,8 +19,7 @@ const SHADES: [u64; 4] = [1, 2, 16, 128];
 
 /// The lines of the strip; none on a small screen, or where no gap is known.
 pub(crate) fn lines(view: &ViewState, fleet: &FleetState, width: usize) -> Vec<Line<'static>> {
-    let trends = view.trends.as_ref().filter(|_| view.height >= HEIGHT_MIN && width >= WIDTH_MIN);
-    let Some((trends, (app, lcore, stall_us))) = trends.zip(shown(view, fleet)) else {
+    let Some((trends, (app, lcore, stall_us))) = trends(view, width).zip(shown(view, fleet)) else {
         return Vec::new();
     };
     let strip = GapStrip { trends, app, lcore: lcore.lcore, columns: width - MARGIN };
@@ -134,6 +133,7 @@ fn shade(level: f64, theme: Theme) -> char {
 mod tests {
     use super::*;
     use crate::fixture;
+    use crate::trend_panels::{HEIGHT_MIN, WIDTH_MIN};
     use crate::view::PageTab;
 
     fn view() -> ViewState {

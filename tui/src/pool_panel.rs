@@ -9,7 +9,7 @@ use ratatui::text::{Line, Span};
 
 use crate::style::ThemeStyle;
 use crate::timeline::trends::{ColumnValue, Trends};
-use crate::trend_panels::{HEIGHT_MIN, MARGIN, WIDTH_MIN, area, time_axis};
+use crate::trend_panels::{MARGIN, area, time_axis, trends};
 use crate::view::ViewState;
 
 /// A pool of an app.
@@ -17,8 +17,9 @@ type FleetPool<'a> = (&'a AppState, &'a PoolSample, &'a PoolTrend);
 
 /// The lines of the graph; none on a small screen, or where no use is known.
 pub(crate) fn lines(view: &ViewState, fleet: &FleetState, width: usize) -> Vec<Line<'static>> {
-    let trends = view.trends.as_ref().filter(|_| view.height >= HEIGHT_MIN && width >= WIDTH_MIN);
-    let Some((trends, pool)) = trends.zip(shown(view, fleet)) else { return Vec::new() };
+    let Some((trends, pool)) = trends(view, width).zip(shown(view, fleet)) else {
+        return Vec::new();
+    };
     let (app, sample, _) = pool;
     let length_ns = trends.length_ns();
     let inner = width - MARGIN;

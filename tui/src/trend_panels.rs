@@ -47,6 +47,11 @@ const PANELS: [Panel; 3] = [
 /// The order of the graphs on the screen.
 const SHOWN: [usize; 3] = [0, 2, 1];
 
+/// What graphs over the whole width show; `None` on a small screen.
+pub(crate) fn trends(view: &ViewState, width: usize) -> Option<&Trends> {
+    view.trends.as_ref().filter(|_| view.height >= HEIGHT_MIN && width >= WIDTH_MIN)
+}
+
 /// Number of the lines of all graphs.
 pub(crate) fn height(view: &ViewState, width: usize) -> usize {
     if shown(view, width).is_empty() { 0 } else { graph_height(view) + 2 }
