@@ -180,6 +180,11 @@ impl Sample {
         lock.filter_map(|part| part.strip_prefix(": ")).any(|why| why == reason)
     }
 
+    /// The mempools of the last scan.
+    pub fn scanned_pools(&self) -> impl Iterator<Item = &PoolScanSample> {
+        self.scan.iter().flat_map(|scan| &scan.pools)
+    }
+
     /// Whether mbufs are lost, or were misused, for sure. A trend alone is no proof.
     pub fn has_leaks(&self) -> bool {
         let of_pool = |ledger: &LedgerSample| {

@@ -136,7 +136,7 @@ impl DetailPage<'_> {
                 self.site(&sample.sites[index], model.sites.get(index), model);
             }
             Subject::Lost { pool, group, .. } => {
-                let mut pools = sample.scan.iter().flat_map(|scan| &scan.pools);
+                let mut pools = sample.scanned_pools();
                 let pool = pools.find(|scanned| scanned.name == *pool)?;
                 self.lost(pool.groups.get(*group)?);
             }

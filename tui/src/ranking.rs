@@ -198,8 +198,7 @@ fn lost_ps(model: &Model, finding: &Finding) -> Option<f64> {
     }
     let FindingSubject::Pool(pool) = &finding.subject else { return None };
     let ledger = model.ledger.iter().find(|ledger| ledger.pool == *pool);
-    let scan =
-        model.sample.scan.iter().flat_map(|scan| &scan.pools).find(|scan| scan.name == *pool);
+    let scan = model.sample.scanned_pools().find(|scan| scan.name == *pool);
     ledger.and_then(|ledger| ledger.leaked_ps).or_else(|| scan?.lost_ps)
 }
 

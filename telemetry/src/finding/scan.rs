@@ -11,7 +11,7 @@ pub(super) fn lost_mbufs(model: &Model) -> Vec<Finding> {
     if !model.sample.ledger.is_empty() {
         return Vec::new();
     }
-    let pools = model.sample.scan.iter().flat_map(|scan| &scan.pools);
+    let pools = model.sample.scanned_pools();
     pools.filter(|pool| pool.lost > 0).map(|pool| lost(model, pool)).collect()
 }
 

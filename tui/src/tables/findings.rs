@@ -26,7 +26,10 @@ pub(super) fn findings(fleet: &FleetState, view: &ViewState) -> TextTable {
     let mut table = TextTable::new("Findings", columns);
     for found in ranked(fleet, &view.thresholds) {
         let stale = found.app.is_some_and(AppState::stale);
-        table.push(subject(found.finding), stale, cells(&found, view));
+        let (_, tone) = severity_look(found.finding.severity, view.theme);
+        let mut row = cells(&found, view);
+        row.push(Cell::text(evidence(&found)).tone(tone));
+        table.push(subject(found.finding), stale, row);
     }
     note_none(&mut table, fleet);
     table
@@ -64,7 +67,6 @@ fn present(fleet: &FleetState, view: &ViewState) -> TextTable {
     for found in ranked(fleet, &view.thresholds) {
         let stale = found.app.is_some_and(AppState::stale);
         let mut row = cells(&found, view);
-        row.pop();
         row.extend(history_cells(view, |span| span.is_of(found.finding)));
         let notes = explanation(&found);
         table.push_with_notes(subject(found.finding), stale, row, notes);
@@ -109,10 +111,11 @@ fn ended(fleet: &FleetState, view: &ViewState) -> TextTable {
     ];
     let mut table = TextTable::new("Ended in the last 10 minutes", columns);
     let Some(trends) = &view.trends else { return table };
+    let present = fleet.findings();
     for span in trends.ended() {
         let subject =
             Subject::Finding { app: span.app.clone(), lint: span.lint, about: span.about.clone() };
-        if fleet.findings().iter().any(|(_, finding)| span.is_of(finding)) {
+        if present.iter().any(|(_, finding)| span.is_of(finding)) {
             continue;
         }
         let notes = vec![span.evidence.clone()];
@@ -145,6 +148,7 @@ pub(crate) fn subject(finding: &Finding) -> Subject {
     }
 }
 
+/// What both tables of present findings begin with.
 fn cells(found: &RankedFinding, view: &ViewState) -> Vec<Cell> {
     let finding = found.finding;
     let (sign, tone) = severity_look(finding.severity, view.theme);
@@ -161,7 +165,6 @@ fn cells(found: &RankedFinding, view: &ViewState) -> Vec<Cell> {
         Cell::number(rate, known(found.rate, FindingRate::text)),
         Cell::number(found.left_s, known(found.left_s, seconds)),
         Cell::number(age.map(|age| age.seconds), known(age, age_text)),
-        Cell::text(evidence(found)).tone(tone),
     ]
 }
 

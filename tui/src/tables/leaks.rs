@@ -73,7 +73,7 @@ pub(super) fn lost_packets(fleet: &FleetState) -> TextTable {
     ];
     let mut table = TextTable::new("Lost packets", columns);
     for (app, model) in fleet.models() {
-        for pool in model.sample.scan.iter().flat_map(|scan| &scan.pools) {
+        for pool in model.sample.scanned_pools() {
             for (index, group) in pool.groups.iter().enumerate() {
                 let subject =
                     Subject::Lost { app: app.name.clone(), pool: pool.name.clone(), group: index };
