@@ -8,10 +8,12 @@ pub(crate) mod frequency;
 pub mod maps;
 mod polling;
 pub(crate) mod process;
+mod ready;
 mod secondary;
 
 pub use self::container::Container;
 pub use self::polling::polled_cpus;
 pub use self::process::{cpu_time, start_ticks};
+pub use self::ready::ReadyThreads;
 pub use self::secondary::secondaries;
 pub use crate::arguments::{cpu_list, cpu_mask, cpu_ranges};

@@ -24,6 +24,8 @@ mod tests;
 
 use std::time::{Duration, Instant};
 
+use pmdscope_telemetry::host::ReadyThreads;
+
 use crate::error::XrayError;
 use crate::report::ScanReport;
 use crate::target::XrayTarget;
@@ -33,6 +35,7 @@ pub use free::{FreeObjects, PoolHandler};
 pub use packet::{MOST_PACKET_BYTES, packet};
 use pass::{Pass, Scanner};
 use pools::MbufPools;
+use process::NotJudged;
 
 /// How to scan.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +70,10 @@ const ATTEMPTS: u32 = 3;
 
 /// Least time between two looks at mbufs that are unreachable.
 const LEAST_PAUSE: Duration = Duration::from_millis(30);
+
+/// Most time to wait for threads of the app that get no CPU, in addition to the interval: an mbuf in a
+/// register of such a thread cannot turn up.
+const MOST_WAIT: Duration = Duration::from_secs(10);
 
 /// Most share of the time for these looks: one in so many parts.
 const PAUSE_FACTOR: u32 = 4;
@@ -120,7 +127,7 @@ fn scans(
     })?;
     let mut candidates = Candidates::new(scanner, &pass)?;
     loop {
-        watch(scanner, &mut candidates, settings.interval)?;
+        let not_run = watch(scanner, &mut candidates, settings.interval)?;
         if candidates.is_empty() || pass.is_torn() {
             return Ok((scan, pass, candidates));
         }
@@ -130,6 +137,7 @@ fn scans(
             progress(Progress { scan, done_bytes: done, total_bytes: total });
         })?;
         candidates.confirm(scanner, &pass)?;
+        pass.not_judged.extend(not_run.map(NotJudged::all));
         let agreed = scan >= settings.scans.max(2) && candidates.len() == before;
         if agreed || scan >= settings.most_scans.max(settings.scans) {
             return Ok((scan, pass, candidates));
@@ -138,14 +146,16 @@ fn scans(
 }
 
 /// Looks at the candidates again and again until the next scan: a busy app moves mbufs within milliseconds.
+/// Waits longer for threads that could not run; says so if they still have not.
 fn watch(
     scanner: &Scanner<'_>,
     candidates: &mut Candidates,
     interval: Duration,
-) -> Result<(), XrayError> {
+) -> Result<Option<String>, XrayError> {
     if candidates.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
+    let ready = scanner.target.memory.process().and_then(ReadyThreads::of);
     let begun = Instant::now();
     let quick = scanner.quick_parts()?;
     while !candidates.is_empty() {
@@ -153,10 +163,27 @@ fn watch(
         candidates.look(scanner, &quick)?;
         let pause = LEAST_PAUSE.max(look.elapsed() * PAUSE_FACTOR);
         let left = interval.saturating_sub(begun.elapsed());
-        if left.is_zero() {
+        if !left.is_zero() {
+            std::thread::sleep(pause.min(left));
+            continue;
+        }
+        let not_run = ready.as_ref().map(ReadyThreads::not_run).unwrap_or_default();
+        if not_run.is_empty() {
             break;
         }
-        std::thread::sleep(pause.min(left));
+        if begun.elapsed() > interval + MOST_WAIT {
+            return Ok(Some(got_no_cpu(&not_run, begun.elapsed())));
+        }
+        std::thread::sleep(pause);
     }
-    Ok(())
+    Ok(None)
+}
+
+/// Why nothing is said of mbufs that nothing refers to.
+fn got_no_cpu(threads: &[&str], time: Duration) -> String {
+    format!(
+        "between two scans, these threads were ready to run and got no CPU for {} s: {}",
+        time.as_secs(),
+        threads.join(", ")
+    )
 }
