@@ -9,11 +9,12 @@ use libtest_mimic::Trial;
 use pmdscope_integration::openvswitch::Switch;
 use pmdscope_integration::oracle::{capinfos, tshark_fields};
 use pmdscope_integration::pair::{Generator, Link, generate};
-use pmdscope_integration::process::{run, wait_until};
+use pmdscope_integration::process::{Process, run, wait_until};
 use pmdscope_integration::programs;
 use pmdscope_integration::scratch::{Memory, Scratch};
 use pmdscope_integration::testpmd::{Setup, Testpmd};
 use pmdscope_integration::wire::{Captured, Traffic, captured};
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::{LIMIT, Needs, await_packets, packets_received, pmdscope_json, trial};
@@ -28,6 +29,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("an_app_that_hands_out_no_packets_is_sampled", Needs::Pdump, over_vhost),
         trial("samples_over_memif_are_what_was_sent", Needs::Pdump, over_memif),
         trial("open_vswitch_is_sampled", Needs::OpenVswitch, open_vswitch),
+        trial("a_sample_of_an_app_that_ends_is_whole", Needs::Pdump, app_ends),
     ]
 }
 
@@ -85,6 +87,73 @@ fn open_vswitch(scratch: &Scratch) -> Result<()> {
     check_sample(scratch, switch.app(), false)?;
     drop(generator);
     Ok(())
+}
+
+/// It takes its memory back while it is read, or is gone from one read to the next.
+fn app_ends(scratch: &Scratch) -> Result<()> {
+    let (mut testpmd, generator) = forwarding(scratch, Link::Virtio)?;
+    let file = scratch.path("quit.pcapng");
+    let mut capture = begin_sample(scratch, &testpmd, &file, &["--exit-with-app"])?;
+    testpmd.process.type_line("quit")?;
+    testpmd.process.finish(LIMIT)?;
+    let said = capture.finish(LIMIT)?;
+    check_end(&said, testpmd.app(), &file)?;
+    ensure!(!said.contains("waiting for it"), "{said}");
+    drop(generator);
+
+    let (mut testpmd, _generator) = forwarding(scratch, Link::Virtio)?;
+    let file = scratch.path("killed.pcapng");
+    let mut capture = begin_sample(scratch, &testpmd, &file, &[])?;
+    testpmd.process.signal(Signal::KILL)?;
+    testpmd.process.wait(LIMIT)?;
+    wait_until("the end to be told", LIMIT, || Ok(capture.output().contains("waiting for it")))?;
+    check_end(&capture.interrupt()?, testpmd.app(), &file)
+}
+
+/// A capture that has written packets.
+fn begin_sample(
+    scratch: &Scratch,
+    testpmd: &Testpmd,
+    file: &Path,
+    args: &[&str],
+) -> Result<Process> {
+    let mut command = Command::new(programs::pmdscope()?);
+    command.args(["capture", "--peek", "-v", "-i", &format!("{}:0", testpmd.app()), "-w"]);
+    let mut capture = Process::spawn("capture", command.arg(file).args(args), scratch.dir())?;
+    wait_until("packets to be counted", LIMIT, || {
+        ensure!(capture.exited()?.is_none(), "capture ended: {}", capture.output());
+        let output = capture.output();
+        let mut counts = output.split("Got ").skip(1);
+        Ok(counts.any(|count| !count.starts_with('0')))
+    })?;
+    Ok(capture)
+}
+
+/// The end is told in one line, and the file has whole packets alone, none of them twice.
+fn check_end(said: &str, app: &str, file: &Path) -> Result<()> {
+    ensure!(said.matches(&format!("{app} has ended")).count() == 1, "{said}");
+    ensure!(
+        said.contains("packets seen, of how many is not known: the app does not tell"),
+        "{said}"
+    );
+    ensure!(!said.contains("rror") && !said.contains("cannot"), "{said}");
+    let rows = tshark_fields(file, &["frame.interface_name", "_ws.malformed"])?;
+    ensure!(rows.iter().all(|row| row[0] == format!("{app}:0")), "{:?}", rows.first());
+    ensure!(rows.iter().all(|row| row.get(1).is_none_or(String::is_empty)), "malformed packets");
+    let packets: Vec<_> = captured(file)?.into_iter().filter(is_probe).collect();
+    ensure!(!packets.is_empty() && packets.len() <= rows.len(), "{} packets", packets.len());
+    let mut numbers = HashSet::new();
+    for packet in packets {
+        let number = packet.sequence()?;
+        ensure!(numbers.insert(number), "packet {number} is there twice");
+        TRAFFIC.check(&[swapped(packet)], number, usize::MAX)?;
+    }
+    Ok(())
+}
+
+/// It is one of the generator's: the kernel sends some by itself.
+fn is_probe(packet: &Captured) -> bool {
+    packet.data.get(..12).is_some_and(|macs| macs.contains(&b'p'))
 }
 
 /// A stock app that others cannot attach to, with traffic.
