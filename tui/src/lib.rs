@@ -14,6 +14,7 @@ mod drill;
 #[cfg(test)]
 mod fixture;
 pub mod flows;
+mod footer;
 mod gap_panel;
 pub mod keys;
 mod overlay;

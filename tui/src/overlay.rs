@@ -7,8 +7,9 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, BorderType, Clear, Padding, Paragraph, Wrap};
 
+use crate::action::{Action, SelectionMotion};
 use crate::detail;
-use crate::keys::BINDINGS;
+use crate::keys::{BINDINGS, Hint, KeyContext};
 use crate::style::ThemeStyle;
 use crate::task;
 use crate::view::{InputMode, ViewState};
@@ -23,6 +24,13 @@ const LEGEND: [&str; 6] = [
     "Split    objects in use, in lcore caches, and free in the common pool",
 ];
 
+/// What moves the text of a window.
+pub(crate) const SCROLL: Hint<'static> =
+    (&[Action::Move(SelectionMotion::Down), Action::Move(SelectionMotion::Up)], "scroll");
+
+/// What closes a window.
+pub(crate) const CLOSE: Hint<'static> = (&[Action::Back], "closes");
+
 /// Columns of the borders of a window and of the space within.
 const FRAME: usize = 4;
 
@@ -33,8 +41,8 @@ const RAGGED: usize = 8;
 pub(crate) fn draw(frame: &mut Frame, area: Rect, view: &ViewState, fleet: &FleetState) {
     let (title, keys) = match &view.mode {
         InputMode::Browse | InputMode::Filter { .. } => return,
-        InputMode::Help => (" Keys ".to_owned(), None),
-        InputMode::Detail(subject) => (format!(" {} ", harmless(&subject.title(), &[])), None),
+        InputMode::Help => ("Keys".to_owned(), None),
+        InputMode::Detail(subject) => (harmless(&subject.title(), &[]), None),
         InputMode::CaptureForm | InputMode::Tasks | InputMode::Commands => {
             let (title, keys) = task::window::titles(view).unwrap_or_default();
             (title.to_owned(), Some(keys))
@@ -46,12 +54,15 @@ pub(crate) fn draw(frame: &mut Frame, area: Rect, view: &ViewState, fleet: &Flee
         _ => lines(view, fleet),
     };
     let (area, hidden) = window(area, &lines);
-    let default_keys = if hidden { " j k scroll, Esc closes " } else { " Esc closes " };
+    let default_keys = || {
+        let entries: &[_] = if hidden { &[SCROLL, CLOSE] } else { &[CLOSE] };
+        view.keys.phrase(KeyContext::Page, entries)
+    };
     let border = if view.theme.ascii { ASCII_BORDER } else { BorderType::Plain.to_border_set() };
     let block = Block::bordered()
         .border_set(border)
-        .title(Span::styled(title, view.theme.style(Tone::Title)))
-        .title_bottom(keys.unwrap_or(default_keys))
+        .title(Span::styled(format!(" {title} "), view.theme.style(Tone::Title)))
+        .title_bottom(format!(" {} ", keys.unwrap_or_else(default_keys)))
         .padding(Padding::horizontal(1));
     // Those of tasks are chosen where they are made.
     let scroll = if view.mode == InputMode::Tasks { 0 } else { view.scroll };
@@ -90,10 +101,10 @@ fn lines(view: &ViewState, fleet: &FleetState) -> Vec<Line<'static>> {
 
 fn help(view: &ViewState) -> Vec<Line<'static>> {
     let label = view.theme.style(Tone::Label);
-    let keys = BINDINGS.iter().map(|binding| {
+    let keys = BINDINGS.iter().map(|line| {
         Line::from(vec![
-            Span::styled(format!("{:<14}", binding.label), label),
-            Span::raw(format!(" {}", binding.help)),
+            Span::styled(format!("{:<14}", view.keys.line_label(line)), label),
+            Span::raw(format!(" {}", line.text())),
         ])
     });
     let legend = LEGEND.iter().map(|&line| Line::raw(line));

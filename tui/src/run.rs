@@ -245,7 +245,7 @@ impl<T: Timeline> DisplayLoop<T> {
 
     fn act(&mut self, input: &Input) -> LoopControl {
         let action = match input {
-            Input::Key(key) => action_of(*key, &self.view.mode),
+            Input::Key(key) => action_of(*key, &self.view),
             Input::Mouse(mouse) => self.pointed(*mouse),
             _ => None,
         };

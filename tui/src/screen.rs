@@ -9,6 +9,8 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::text::{Line, Span};
 
+use crate::action::Action;
+use crate::footer;
 use crate::overlay;
 use crate::ranking::ranked;
 use crate::style::{ThemeStyle, selected_row, styled};
@@ -16,8 +18,9 @@ use crate::tab_line;
 use crate::tables::apps::{lost, severity_look};
 use crate::tables::findings::{age_text, evidence};
 use crate::tables::lcores::time_of_day;
+use crate::timeline::SeekTarget;
 use crate::timeline::time_bar::TimeBarKind;
-use crate::view::{InputMode, PageTab, ViewState};
+use crate::view::{PageTab, ViewState};
 use crate::{gap_panel, pool_panel, trend_panels};
 use pmdscope_telemetry::{AppState, FleetState};
 
@@ -80,14 +83,11 @@ pub fn render(frame: &mut Frame, view: &ViewState, fleet: &FleetState) {
     };
     line(layout.header, header(view, fleet, layout.body.width));
     if let Some(time_bar) = &view.time_bar {
-        line(
-            layout.time_bar,
-            time_bar.line(usize::from(layout.body.width), view.theme, &view.zone),
-        );
+        line(layout.time_bar, time_bar.line(usize::from(layout.body.width), view));
     }
-    line(layout.tabs, tab_line::draw(view.tab, usize::from(layout.body.width), view.theme).0);
+    line(layout.tabs, tab_line::draw(view, usize::from(layout.body.width)).0);
     line(layout.banner, banner(view, fleet));
-    line(layout.footer, footer(view));
+    line(layout.footer, footer::line(view));
     for (line, y) in body(view, fleet, layout.body).into_iter().zip(layout.body.y..) {
         frame.render_widget(line.text, Rect { y, height: 1, ..layout.body });
     }
@@ -125,7 +125,7 @@ pub fn hit(
 ) -> Option<ClickTarget> {
     let layout = ScreenLayout::of(area, view);
     if let Some(tabs) = layout.tabs.filter(|tabs| tabs.contains(position)) {
-        let (_, ends) = tab_line::draw(view.tab, usize::from(tabs.width), view.theme);
+        let (_, ends) = tab_line::draw(view, usize::from(tabs.width));
         let (tab, _) = ends.into_iter().find(|(_, end)| usize::from(position.x) < *end)?;
         return Some(ClickTarget::Tab(tab));
     }
@@ -133,7 +133,7 @@ pub fn hit(
         && line.contains(position)
     {
         let (column, width) = (usize::from(position.x), usize::from(area.width));
-        return time_bar.pointed(column, width, &view.zone).map(ClickTarget::Moment);
+        return time_bar.pointed(column, width, view).map(ClickTarget::Moment);
     }
     if !layout.body.contains(position) {
         return None;
@@ -212,36 +212,6 @@ fn banner(view: &ViewState, fleet: &FleetState) -> Line<'static> {
         None => ("no findings".to_owned(), Tone::Good),
     };
     Line::styled(harmless(&text, &[]), view.theme.style(tone))
-}
-
-fn footer(view: &ViewState) -> Line<'static> {
-    let cursor = if view.theme.ascii { "_" } else { "▏" };
-    match &view.mode {
-        InputMode::Filter { .. } => {
-            Line::raw(format!("/{}{cursor}  Enter applies, Esc cancels", view.filter))
-        }
-        _ if view.tasks.status().is_some() => {
-            let (text, tone) = view.tasks.status().unwrap_or_default();
-            Line::styled(harmless(&text, &[]), view.theme.style(tone))
-        }
-        _ if !view.filter.is_empty() => {
-            let text = format!("filter: {}  (Esc clears, / edits)", view.filter);
-            Line::styled(text, view.theme.style(Tone::Warn))
-        }
-        _ => match view.time_bar.as_ref().and_then(|time_bar| time_bar.remark.clone()) {
-            Some(remark) => Line::styled(harmless(&remark, &[]), view.theme.style(Tone::Warn)),
-            None => Line::styled(keys(view), view.theme.style(Tone::Dim)),
-        },
-    }
-}
-
-/// The keys that matter most now.
-fn keys(view: &ViewState) -> &'static str {
-    if view.time_bar.is_some() {
-        "? help  q quit  , . step  < > 10 s  ( ) 1 min  n N findings  space pause, play"
-    } else {
-        "? help  q quit  0-9 page  Enter open  i details  s sort  / filter  , . past"
-    }
 }
 
 /// One line of the body.
@@ -392,7 +362,7 @@ fn placeholder(view: &ViewState, fleet: &FleetState) -> Vec<BodyLine> {
     let text = if !view.filter.is_empty() {
         "No row matches the filter."
     } else if !fleet.is_empty() {
-        nothing_there(view)
+        &nothing_there(view)
     } else if fleet.advice.is_empty() {
         "Searching for DPDK apps ..."
     } else {
@@ -402,11 +372,13 @@ fn placeholder(view: &ViewState, fleet: &FleetState) -> Vec<BodyLine> {
 }
 
 /// What a page without rows says.
-fn nothing_there(view: &ViewState) -> &'static str {
-    match view.tab {
+fn nothing_there(view: &ViewState) -> String {
+    let text = match view.tab {
         PageTab::Raw if view.replies.is_none() => "A recording has no replies.",
         PageTab::Raw if view.time_bar.is_some() => {
-            "Replies of the past are not kept: End shows the present."
+            let newest = view.keys.label(&Action::Seek(SeekTarget::Newest));
+            let hint = newest.map_or(String::new(), |key| format!(": {key} shows the present"));
+            return format!("Replies of the past are not kept{hint}.");
         }
         PageTab::Raw => "No reply since this page is shown.",
         PageTab::Rings => {
@@ -415,7 +387,8 @@ fn nothing_there(view: &ViewState) -> &'static str {
         PageTab::Captures => "No capture is running.",
         PageTab::Kernel => "No interface of the kernel has pmdscope's filter or a bypassed queue.",
         _ => "No data yet.",
-    }
+    };
+    text.to_owned()
 }
 
 #[cfg(test)]

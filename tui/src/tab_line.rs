@@ -1,10 +1,12 @@
 //! The line with the names of the pages, as far as they fit.
 
-use pmdscope_render::{Theme, Tone};
+use pmdscope_render::Tone;
 use ratatui::text::{Line, Span};
 
+use crate::action::Action;
+use crate::keys::KeyMap;
 use crate::style::ThemeStyle;
-use crate::view::PageTab;
+use crate::view::{PageTab, ViewState};
 
 /// How much of the names is shown.
 #[derive(Clone, Copy)]
@@ -20,44 +22,37 @@ enum TabNames {
 }
 
 /// The line in `width` columns, and where each page ends in it.
-pub(crate) fn draw(
-    current: PageTab,
-    width: usize,
-    theme: Theme,
-) -> (Line<'static>, Vec<(PageTab, usize)>) {
-    let fits = |names: &TabNames| line(current, *names, theme).0.width() <= width;
+pub(crate) fn draw(view: &ViewState, width: usize) -> (Line<'static>, Vec<(PageTab, usize)>) {
+    let fits = |names: &TabNames| line(view, *names).0.width() <= width;
     let names = [TabNames::Spaced, TabNames::Close, TabNames::Numbers].into_iter().find(fits);
-    line(current, names.unwrap_or(TabNames::Current), theme)
+    line(view, names.unwrap_or(TabNames::Current))
 }
 
-fn line(current: PageTab, names: TabNames, theme: Theme) -> (Line<'static>, Vec<(PageTab, usize)>) {
+fn line(view: &ViewState, names: TabNames) -> (Line<'static>, Vec<(PageTab, usize)>) {
+    let (current, theme) = (view.tab, view.theme);
     let (mut line, mut ends) = (Line::default(), Vec::new());
     let title = theme.style(Tone::Title);
     let mut before = None;
     for tab in PageTab::ALL.into_iter().filter(|tab| names.shows(*tab, current)) {
-        line.push_span(separator(before, Some(tab), current, theme));
+        line.push_span(separator(before, Some(tab), view));
         if tab == current {
-            line.push_span(Span::styled(names.key(tab), title));
+            line.push_span(Span::styled(names.key(tab, &view.keys), title));
             line.push_span(Span::styled(tab.title(), title));
         } else {
-            line.push_span(Span::styled(names.key(tab), theme.style(Tone::Label)));
+            line.push_span(Span::styled(names.key(tab, &view.keys), theme.style(Tone::Label)));
             line.push_span(Span::raw(names.name(tab)));
         }
         // The mark behind a name is part of it.
         ends.push((tab, line.width() + 1));
         before = Some(tab);
     }
-    line.push_span(separator(before, None, current, theme));
+    line.push_span(separator(before, None, view));
     (line, ends)
 }
 
 /// What stands between two names: marks around the shown page.
-fn separator(
-    before: Option<PageTab>,
-    after: Option<PageTab>,
-    current: PageTab,
-    theme: Theme,
-) -> Span<'static> {
+fn separator(before: Option<PageTab>, after: Option<PageTab>, view: &ViewState) -> Span<'static> {
+    let (current, theme) = (view.tab, view.theme);
     let mark = match (before, after) {
         (_, Some(after)) if after == current => "[",
         (Some(before), _) if before == current => "]",
@@ -71,9 +66,14 @@ impl TabNames {
         !matches!(self, Self::Current) || tab == current
     }
 
-    fn key(self, tab: PageTab) -> String {
-        let space = if matches!(self, Self::Spaced) { " " } else { "" };
-        format!("{}{space}", tab.key())
+    /// The key of a page; where names are not shown and it has none, the first letter of its name.
+    fn key(self, tab: PageTab, keys: &KeyMap) -> String {
+        match (self, keys.label(&Action::Go(tab))) {
+            (Self::Spaced, Some(key)) => format!("{key} "),
+            (_, Some(key)) => key,
+            (Self::Numbers, None) => tab.title().chars().take(1).collect(),
+            (_, None) => String::new(),
+        }
     }
 
     fn name(self, tab: PageTab) -> &'static str {
@@ -86,30 +86,52 @@ impl TabNames {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::sync::Arc;
 
-    fn text(current: PageTab, width: usize) -> String {
-        draw(current, width, Theme::default()).0.to_string()
+    use super::*;
+    use crate::fixture;
+    use crate::keys::named_actions;
+
+    fn on(tab: PageTab) -> ViewState {
+        ViewState { tab, ..fixture::view() }
+    }
+
+    fn text(view: &ViewState, width: usize) -> String {
+        draw(view, width).0.to_string()
     }
 
     #[test]
     fn all_names_fit_into_80_columns_and_the_current_one_into_less() {
         for tab in PageTab::ALL {
-            let named = format!("[{}{}]", tab.key(), tab.title());
-            let line = text(tab, 80);
+            let view = on(tab);
+            let key = |tab| view.keys.label(&Action::Go(tab)).unwrap();
+            let named = format!("[{}{}]", key(tab), tab.title());
+            let line = text(&view, 80);
             assert!(line.chars().count() <= 80 && line.contains('['), "{line}");
             assert!(PageTab::ALL.iter().all(|tab| line.contains(tab.title())), "{line}");
-            let line = text(tab, 40);
+            let line = text(&view, 40);
             assert!(line.chars().count() <= 40 && line.contains(&named), "{line}");
-            assert!(PageTab::ALL.iter().all(|tab| line.contains(tab.key())), "{line}");
-            assert_eq!(text(tab, 12), named);
+            assert!(PageTab::ALL.iter().all(|tab| line.contains(&key(*tab))), "{line}");
+            assert_eq!(text(&view, 12), named);
         }
-        assert!(text(PageTab::Overview, 120).starts_with("[1 Overview]2 Ports "));
+        assert!(text(&on(PageTab::Overview), 120).starts_with("[1 Overview]2 Ports "));
+    }
+
+    #[test]
+    fn pages_have_the_keys_that_are_mapped() {
+        let mut keys = KeyMap::default();
+        for (name, key) in [("page-ports", Some("f2")), ("page-pools", None)] {
+            let (_, named) = named_actions().find(|(_, named)| named.name == name).unwrap();
+            keys.set(named, key.into_iter().map(|key| key.parse().unwrap()).collect());
+        }
+        let view = ViewState { keys: Arc::new(keys), ..on(PageTab::Overview) };
+        assert!(text(&view, 120).starts_with("[1 Overview]F2 Ports Pools 4 Lcores "));
+        assert!(text(&view, 40).starts_with("[1Overview]F2 P 4 5 "));
     }
 
     #[test]
     fn clicks_hit_the_names() {
-        let (line, ends) = draw(PageTab::Pools, 120, Theme::default());
+        let (line, ends) = draw(&on(PageTab::Pools), 120);
         let text = line.to_string();
         for tab in PageTab::ALL {
             let at = text.find(tab.title()).unwrap();

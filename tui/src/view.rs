@@ -7,6 +7,7 @@ use jiff::tz::TimeZone;
 
 pub use crate::drill::DrillOrigin;
 use crate::flows::{AppRun, CapturedTraffic, FlowRequest, RunningApp, ShownFlows, ShownTime};
+use crate::keys::KeyMap;
 use crate::screen;
 use crate::tables;
 use crate::task::TaskView;
@@ -75,22 +76,6 @@ impl PageTab {
         }
     }
 
-    /// The digit that shows it.
-    pub fn key(self) -> char {
-        match self {
-            Self::Overview => '1',
-            Self::Ports => '2',
-            Self::Pools => '3',
-            Self::Lcores => '4',
-            Self::Flows => '5',
-            Self::Rings => '6',
-            Self::Captures => '7',
-            Self::Findings => '8',
-            Self::Kernel => '9',
-            Self::Raw => '0',
-        }
-    }
-
     /// The tab `step` places further, round and round.
     #[must_use]
     pub fn step(self, step: usize) -> Self {
@@ -156,6 +141,8 @@ pub struct ViewState {
     pub interval_ms: u64,
     /// From when on a queue is hot.
     pub thresholds: Thresholds,
+    /// Which keys do what.
+    pub keys: Arc<KeyMap>,
     /// Colours and characters.
     pub theme: Theme,
     /// For times of day.
@@ -186,6 +173,7 @@ impl ViewState {
             tasks: TaskView::default(),
             interval_ms,
             thresholds: Thresholds::default(),
+            keys: Arc::default(),
             theme,
             zone,
             width: 80,
@@ -204,7 +192,7 @@ impl ViewState {
         }
         if self.tab == PageTab::Overview {
             let (lines, spacing) = screen::overview_room(self);
-            tables::limit_findings(&mut tables, lines, spacing, self.selected());
+            tables::limit_findings(&mut tables, lines, spacing, self);
         }
         tables
     }

@@ -21,7 +21,7 @@ pub(crate) fn press(view: &mut ViewState, fleet: &FleetState, keys: &str) -> Loo
             other => KeyCode::Char(other),
         };
         let event = KeyEvent::new(code, KeyModifiers::NONE);
-        if let Some(action) = action_of(event, &view.mode) {
+        if let Some(action) = action_of(event, view) {
             flow = update(view, action, fleet);
         }
     }
@@ -44,8 +44,8 @@ fn digits_and_tab_turn_pages() {
     assert_eq!(Some(&view.tab), PageTab::ALL.last());
     press(&mut view, &fleet, "\t");
     assert_eq!(view.tab, PageTab::Overview);
-    for tab in PageTab::ALL {
-        press(&mut view, &fleet, &tab.key().to_string());
+    for (tab, key) in PageTab::ALL.into_iter().zip("1234567890".chars()) {
+        press(&mut view, &fleet, &key.to_string());
         assert_eq!(view.tab, tab);
     }
 }
@@ -127,10 +127,10 @@ fn quits_from_everywhere_but_typing() {
     assert_eq!(press(&mut view, &fleet, "?q"), LoopControl::Quit);
     assert_eq!(press(&mut view, &fleet, "\x1b/q"), LoopControl::Continue);
     let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-    assert_eq!(action_of(interrupt, &view.mode), Some(Action::Quit));
+    assert_eq!(action_of(interrupt, &view), Some(Action::Quit));
     let mut release = interrupt;
     release.kind = KeyEventKind::Release;
-    assert_eq!(action_of(release, &view.mode), None);
+    assert_eq!(action_of(release, &view), None);
 }
 
 fn attached(view: &ViewState) -> Vec<&str> {

@@ -118,7 +118,7 @@ proptest! {
             _ => {}
         }
         for key in keys {
-            if let Some(action) = action_of(key, &view.mode) {
+            if let Some(action) = action_of(key, &view) {
                 update(&mut view, action, &fleet);
             }
             draw(width, height, &view, &fleet);

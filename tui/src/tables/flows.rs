@@ -16,7 +16,9 @@ use pmdscope_render::{
 use pmdscope_telemetry::Thresholds;
 use pmdscope_telemetry::finding::balance::QueueBalance;
 
+use crate::action::Action;
 use crate::flows::{CaptureAccess, CapturedApp, CapturedTraffic, ShownTime};
+use crate::keys::KeyMap;
 use crate::tables::lcores::time_of_day;
 use crate::view::ViewState;
 
@@ -30,7 +32,7 @@ const CONVERSATIONS: &str = "Conversations";
 pub(super) fn page(view: &ViewState) -> Vec<TextTable> {
     match view.flows.shown() {
         Ok(traffic) => {
-            vec![taps(traffic, view.theme), conversations(traffic, view), queues(traffic, view)]
+            vec![taps(traffic, view), conversations(traffic, view), queues(traffic, view)]
         }
         Err(reason) => {
             let mut table = TextTable::new(CONVERSATIONS, Vec::new());
@@ -41,7 +43,7 @@ pub(super) fn page(view: &ViewState) -> Vec<TextTable> {
 }
 
 /// One row per app.
-fn taps(traffic: &CapturedTraffic, theme: Theme) -> TextTable {
+fn taps(traffic: &CapturedTraffic, view: &ViewState) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::text("Capture"),
@@ -57,14 +59,14 @@ fn taps(traffic: &CapturedTraffic, theme: Theme) -> TextTable {
     let mut table = TextTable::new("Captured packets", columns);
     for tap in &traffic.taps {
         let stale = tap.access == CaptureAccess::Ended;
-        table.push(Subject::Tap { app: tap.app.clone() }, stale, tap_cells(tap, theme));
+        table.push(Subject::Tap { app: tap.app.clone() }, stale, tap_cells(tap, view));
     }
-    note_access(&mut table, traffic);
+    note_access(&mut table, traffic, &view.keys);
     table
 }
 
-fn tap_cells(tap: &CapturedApp, theme: Theme) -> Vec<Cell> {
-    let mut cells = vec![Cell::text(&tap.app), access(&tap.access)];
+fn tap_cells(tap: &CapturedApp, view: &ViewState) -> Vec<Cell> {
+    let mut cells = vec![Cell::text(&tap.app), access(&tap.access, &view.keys)];
     let counted = &tap.counted;
     if counted.begin_ns == 0 {
         cells.resize_with(10, || Cell::text(UNKNOWN).tone(Tone::Dim));
@@ -80,7 +82,7 @@ fn tap_cells(tap: &CapturedApp, theme: Theme) -> Vec<Cell> {
         rate(speed.map(|speed| speed.bps)),
         number(counted.flows.len() as u64),
         number(packets),
-        error(packets, counted.variance, theme),
+        error(packets, counted.variance, view.theme),
         share((packets > 0).then(|| other as f64 / packets as f64)),
         alarm(lost, counted.lost > 0, Tone::Warn),
     ]);
@@ -94,31 +96,37 @@ fn error(packets: u64, variance: u64, theme: Theme) -> Cell {
     Cell::number(error, text)
 }
 
-fn access(access: &CaptureAccess) -> Cell {
+fn access(access: &CaptureAccess, keys: &KeyMap) -> Cell {
     match access {
         CaptureAccess::Opening => Cell::text("asking ...").tone(Tone::Dim),
         CaptureAccess::Armed { via: None } => Cell::text("armed").tone(Tone::Good),
         CaptureAccess::Armed { via: Some(via) } => {
             Cell::text(format!("armed via {via}")).tone(Tone::Good)
         }
-        CaptureAccess::Offered => Cell::text("P to attach").tone(Tone::Warn),
+        CaptureAccess::Offered => {
+            let key = keys.label(&Action::Attach);
+            let text =
+                key.map_or_else(|| "not attached".to_owned(), |key| format!("{key} to attach"));
+            Cell::text(text).tone(Tone::Warn)
+        }
         CaptureAccess::Refused { .. } => Cell::text("none").tone(Tone::Bad).flag(),
         CaptureAccess::Ended => Cell::text("app exited").tone(Tone::Warn),
     }
 }
 
 /// Why there are no packets of an app, and what to do.
-fn note_access(table: &mut TextTable, traffic: &CapturedTraffic) {
+fn note_access(table: &mut TextTable, traffic: &CapturedTraffic, keys: &KeyMap) {
     if traffic.taps.is_empty() {
         table.notes.push("No app to capture packets from.".to_owned());
     }
     let offered = traffic.apps(|access| *access == CaptureAccess::Offered).collect::<Vec<_>>();
     if !offered.is_empty() {
+        let offered = offered.join(", ");
+        let key = keys.label(&Action::Attach).unwrap_or_else(|| "The action attach".to_owned());
         table.notes.push(format!(
-            "{}: without libpmdscope. P starts a helper beside it, a DPDK secondary process \
-             (pmdscope-pdump) that has it copy all its packets, which may cost much of its rate; P \
+            "{offered}: without libpmdscope. {key} starts a helper beside it, a DPDK secondary process \
+             (pmdscope-pdump) that has it copy all its packets, which may cost much of its rate; {key} \
              again, or leaving the page, ends it.",
-            offered.join(", ")
         ));
     }
     for tap in &traffic.taps {

@@ -15,8 +15,9 @@ pub(crate) mod replies;
 mod rings;
 pub(crate) mod stolen;
 
+use crate::action::Action;
 use crate::view::{PageTab, ViewState};
-use pmdscope_render::{PathStyle, Subject, TextTable, leak_sites};
+use pmdscope_render::{PathStyle, TextTable, leak_sites};
 use pmdscope_telemetry::FleetState;
 use pmdscope_telemetry::sample::Sample;
 
@@ -81,7 +82,7 @@ pub(crate) fn limit_findings(
     tables: &mut [TextTable],
     lines: usize,
     spacing: usize,
-    selected: Option<&Subject>,
+    view: &ViewState,
 ) {
     let [findings, apps, ..] = tables else { return };
     let apps = 1 + apps.rows.len().min(APPS_MIN) + spacing;
@@ -93,12 +94,14 @@ pub(crate) fn limit_findings(
     }
     // The note.
     let shown = room.saturating_sub(1).max(1);
-    let at = findings.rows.iter().position(|row| Some(&row.subject) == selected);
+    let at = findings.rows.iter().position(|row| Some(&row.subject) == view.selected());
     if let Some(at) = at.filter(|&at| at >= shown) {
         findings.rows.swap(at, shown - 1);
     }
     findings.rows.truncate(shown);
-    findings.notes.push(format!("+{} more, {}: all", all - shown, PageTab::Findings.key()));
+    let key = view.keys.label(&Action::Go(PageTab::Findings));
+    let hint = key.map_or(String::new(), |key| format!(", {key}: all"));
+    findings.notes.push(format!("+{} more{hint}", all - shown));
 }
 
 /// Names the apps of which it was counted in their memory.

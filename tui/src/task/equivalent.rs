@@ -6,26 +6,29 @@ use pmdscope_telemetry::FleetState;
 use super::command::CommandLine;
 use super::form::CaptureForm;
 use super::target::{self, filter};
-use super::{ARM_SECONDS, check_live, forbidden, moment, snapshot};
+use super::{ARM_SECONDS, TaskAction, check_live, forbidden, moment, snapshot};
+use crate::action::Action;
 use crate::view::{PageTab, ViewState};
 
 /// Commands with what they are for: that of the selection first, then those of the keys.
-pub(super) fn commands(view: &ViewState, fleet: &FleetState) -> Vec<(&'static str, CommandLine)> {
-    let mut commands = vec![("", shown(view, fleet))];
+pub(super) fn commands(view: &ViewState, fleet: &FleetState) -> Vec<(String, CommandLine)> {
+    let key = |action| view.keys.label(&Action::Task(action)).unwrap_or_default();
+    let mut commands = vec![(String::new(), shown(view, fleet))];
     if let Some(Subject::Finding { .. }) = view.subject() {
-        commands.push(("findings", of_moment(CommandLine::new(["check"]), view, fleet)));
+        commands.push(("findings".to_owned(), of_moment(CommandLine::new(["check"]), view, fleet)));
     }
     if let Ok(target) = check_live(view).and_then(|()| target::of(view, fleet)) {
         let form = CaptureForm::new(&target, &moment(view, fleet), &view.tasks.context, fleet);
-        commands.extend(form.plan().ok().map(|plan| ("c", plan.command)));
+        commands.extend(form.plan().ok().map(|plan| (key(TaskAction::Capture), plan.command)));
     }
     if forbidden(view).is_none() {
-        commands.extend(snapshot(view, fleet).commands.into_iter().map(|command| ("w", command)));
+        let written = snapshot(view, fleet).commands.into_iter();
+        commands.extend(written.map(|command| (key(TaskAction::Write), command)));
     }
     if let Ok(app) = check_live(view).and_then(|()| target::app(view, fleet)) {
         let seconds = ARM_SECONDS.to_string();
         let arm = CommandLine::new(["leaks", "-a", &app, "--arm", &seconds]);
-        commands.push(("a", arm.with_config(&view.tasks.context)));
+        commands.push((key(TaskAction::Arm), arm.with_config(&view.tasks.context)));
     }
     commands
 }

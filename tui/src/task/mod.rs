@@ -6,7 +6,6 @@
 pub mod command;
 mod equivalent;
 pub(crate) mod form;
-mod keys;
 mod target;
 pub(crate) mod window;
 
@@ -20,9 +19,10 @@ use tui_input::InputRequest;
 
 use self::command::CommandLine;
 use self::form::CaptureForm;
-pub(crate) use self::keys::action_of;
+use crate::action::Action;
 use crate::drill;
 use crate::flows::CapturedTraffic;
+use crate::keys::{Hint, KeyContext, KeyMap};
 use crate::report;
 use crate::tables::lcores::time_of_day;
 use crate::view::{InputMode, ViewState};
@@ -52,6 +52,8 @@ pub enum TaskAction {
     Toggle,
     /// Start the capture, unless it would attach to an app.
     Start,
+    /// Start it although it attaches to an app.
+    Confirm,
 }
 
 /// What tasks need to know of how the display was started.
@@ -262,10 +264,15 @@ impl TaskView {
     }
 
     /// The line that says what is going on.
-    pub(crate) fn status(&self) -> Option<(String, Tone)> {
+    pub(crate) fn status(&self, keys: &KeyMap) -> Option<(String, Tone)> {
         let running = || {
             let task = self.tasks.iter().rev().find(|task| task.state.is_running())?;
-            Some((format!("{}  (c ends it, t shows it)", task.line()), task.tone()))
+            let hints: &[Hint] = &[
+                (&[Action::Task(TaskAction::Capture)], "ends it"),
+                (&[Action::Task(TaskAction::Show)], "shows it"),
+            ];
+            let hints = keys.phrase(KeyContext::Page, hints);
+            Some((format!("{}  ({hints})", task.line()), task.tone()))
         };
         self.notice.clone().or_else(running)
     }
@@ -282,7 +289,6 @@ pub(crate) fn update(view: &mut ViewState, action: TaskAction, fleet: &FleetStat
             show(view);
             Ok(())
         }
-        TaskAction::Edit(InputRequest::InsertChar('P')) if view.tasks.form.asks => begin(view),
         TaskAction::Edit(request) => {
             view.tasks.form.edit(request);
             Ok(())
@@ -292,6 +298,8 @@ pub(crate) fn update(view: &mut ViewState, action: TaskAction, fleet: &FleetStat
             Ok(())
         }
         TaskAction::Start => start(view, fleet),
+        TaskAction::Confirm if view.tasks.form.asks => begin(view),
+        TaskAction::Confirm => Ok(()),
     };
     if let Err(reason) = outcome {
         view.tasks.tell(reason);
@@ -335,7 +343,7 @@ fn start(view: &mut ViewState, fleet: &FleetState) -> Result<(), String> {
         form.asks = true;
         return Ok(());
     }
-    // Only P starts what was asked about.
+    // What was asked about is to be confirmed.
     if form.asks { Ok(()) } else { begin(view) }
 }
 

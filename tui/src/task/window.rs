@@ -6,7 +6,10 @@ use pmdscope_telemetry::printable::harmless;
 use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 
-use super::{Task, equivalent};
+use super::{Task, TaskAction, equivalent};
+use crate::action::Action;
+use crate::keys::{Hint, KeyContext};
+use crate::overlay::{CLOSE, SCROLL};
 use crate::style::ThemeStyle;
 use crate::view::{InputMode, ViewState};
 
@@ -14,21 +17,32 @@ use crate::view::{InputMode, ViewState};
 const AROUND: usize = 6;
 
 /// The heading of the window and what its keys do; `None` in other modes.
-pub(crate) fn titles(view: &ViewState) -> Option<(&'static str, &'static str)> {
-    match view.mode {
+pub(crate) fn titles(view: &ViewState) -> Option<(&'static str, String)> {
+    let hints = |context, entries: &[Hint]| view.keys.phrase(context, entries);
+    let capture = Action::Task(TaskAction::Capture);
+    Some(match view.mode {
         InputMode::CaptureForm if view.tasks.form.asks => {
-            Some((" Attach? ", " P attaches and captures, Esc goes back "))
+            let keys: &[Hint] = &[
+                (&[Action::Task(TaskAction::Confirm)], "attaches and captures"),
+                (&[Action::Back], "goes back"),
+            ];
+            ("Attach?", hints(KeyContext::Question, keys))
         }
         InputMode::CaptureForm => {
-            Some((" Capture ", " Enter starts, Tab: file or screen, Esc cancels "))
+            let keys: &[Hint] = &[
+                (&[Action::Task(TaskAction::Start)], "starts"),
+                (&[Action::Task(TaskAction::Toggle)], "switches file and screen"),
+                (&[Action::Back], "cancels"),
+            ];
+            ("Capture", hints(KeyContext::Capture, keys))
         }
-        InputMode::Tasks if view.tasks.tasks.iter().any(|task| task.state.is_running()) => {
-            Some((" Tasks ", " j k scroll, c ends the task, Esc closes "))
+        InputMode::Tasks if view.tasks.is_running() => {
+            ("Tasks", hints(KeyContext::Page, &[SCROLL, (&[capture], "ends the task"), CLOSE]))
         }
-        InputMode::Tasks => Some((" Tasks ", " j k scroll, Esc closes ")),
-        InputMode::Commands => Some((" Commands ", " Esc closes ")),
-        _ => None,
-    }
+        InputMode::Tasks => ("Tasks", hints(KeyContext::Page, &[SCROLL, CLOSE])),
+        InputMode::Commands => ("Commands", hints(KeyContext::Page, &[CLOSE])),
+        _ => return None,
+    })
 }
 
 /// What the window of tasks shows in so many columns: the newest lines that fit, or earlier ones where
@@ -75,7 +89,7 @@ pub(crate) fn form(view: &ViewState, fleet: &FleetState) -> Vec<Line<'static>> {
             style,
         ));
     } else if form.may_attach(fleet) == Ok(true) {
-        let text = "This needs pmdscope-pdump: Enter asks before it attaches.";
+        let text = "This needs pmdscope-pdump: you are asked before it attaches.";
         lines.push(Line::styled(text, view.theme.style(Tone::Warn)));
     }
     lines
@@ -84,7 +98,13 @@ pub(crate) fn form(view: &ViewState, fleet: &FleetState) -> Vec<Line<'static>> {
 /// All tasks, the newest last: a command, what it printed, how it goes.
 pub(crate) fn all_tasks(view: &ViewState) -> Vec<Line<'static>> {
     if view.tasks.tasks.is_empty() {
-        return vec![Line::raw("No task yet: c captures, w writes a snapshot, a arms stamps.")];
+        let keys: &[Hint] = &[
+            (&[Action::Task(TaskAction::Capture)], "captures"),
+            (&[Action::Task(TaskAction::Write)], "writes a snapshot"),
+            (&[Action::Task(TaskAction::Arm)], "arms stamps"),
+        ];
+        let keys = view.keys.phrase(KeyContext::Page, keys);
+        return vec![Line::raw(format!("No task yet: {keys}."))];
     }
     view.tasks.tasks.iter().flat_map(|task| one(task, view)).collect()
 }

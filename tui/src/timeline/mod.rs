@@ -77,6 +77,13 @@ pub enum SeekTarget {
     PreviousMark,
 }
 
+impl SeekTarget {
+    /// So many seconds later, or earlier when negative.
+    pub const fn seconds(seconds: i64) -> Self {
+        Self::By(seconds * 1_000_000_000)
+    }
+}
+
 /// Frames of the past, by their time.
 pub trait FrameSource {
     /// Why a moment cannot be shown.

@@ -1,7 +1,6 @@
 //! Tests of the past and of recordings as users see them.
 
 use insta::assert_snapshot;
-use jiff::tz::TimeZone;
 use pmdscope_render::Theme;
 use pmdscope_telemetry::finding::{Lint, Severity};
 use ratatui::layout::{Position, Rect};
@@ -153,6 +152,6 @@ fn a_click_on_the_bar_leads_to_what_is_drawn_there() {
     let cell = time_bar.span.length() / (close - open - 2) as u64;
     assert!(cursor.abs_diff(time_bar.at) <= cell, "{cursor} {}", time_bar.at);
     let moved = TimeBar { at: cursor, ..time_bar };
-    let drawn = moved.line(80, ASCII, &TimeZone::UTC).to_string();
+    let drawn = moved.line(80, &ViewState { theme: ASCII, ..fixture::view() }).to_string();
     assert_eq!(drawn.find('|'), line.find('|'));
 }

@@ -17,7 +17,7 @@ use super::time_bar::{PlaybackState, TimeBarKind};
 use super::*;
 use crate::action::{Action, SelectionMotion as Rows, perform};
 use crate::fixture;
-use crate::keys::{BINDINGS, KeyBinding};
+use crate::keys::named_actions;
 use crate::screen;
 use crate::view::ViewState;
 
@@ -329,7 +329,7 @@ fn the_threads_of_a_replay_end_with_the_display() {
 }
 
 fn actions() -> impl Strategy<Value = Action> {
-    let keys: Vec<Action> = BINDINGS.iter().flat_map(KeyBinding::actions).cloned().collect();
+    let keys: Vec<Action> = named_actions().map(|(_, named)| named.action.clone()).collect();
     let motions = [Rows::Up, Rows::Down, Rows::PageUp, Rows::PageDown, Rows::Top, Rows::Bottom];
     prop_oneof![
         4 => prop::sample::select(keys),

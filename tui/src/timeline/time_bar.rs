@@ -7,8 +7,10 @@ use pmdscope_render::{Theme, Tone};
 use ratatui::text::{Line, Span as Piece};
 
 use super::marks::{self, FindingMark};
-use super::{SECOND, TimeSpan};
+use super::{SECOND, SeekTarget, TimeSpan};
+use crate::action::Action;
 use crate::style::ThemeStyle;
+use crate::view::ViewState;
 
 /// A narrower bar shows nothing.
 const BAR_MIN: usize = 8;
@@ -67,8 +69,8 @@ struct TimeBarParts {
 
 impl TimeBar {
     /// Draws it in `width` columns.
-    pub(crate) fn line(&self, width: usize, theme: Theme, zone: &TimeZone) -> Line<'static> {
-        let parts = self.parts(width, zone);
+    pub(crate) fn line(&self, width: usize, view: &ViewState) -> Line<'static> {
+        let (parts, theme) = (self.parts(width, view), view.theme);
         let style = theme.style(Tone::Warn);
         let mut line = Line::styled(parts.left, style);
         if parts.bar > 0 {
@@ -85,18 +87,21 @@ impl TimeBar {
     }
 
     /// The moment that the bar shows in that column of the line; `None` beside the bar.
-    pub(crate) fn pointed(&self, column: usize, width: usize, zone: &TimeZone) -> Option<u64> {
-        let parts = self.parts(width, zone);
+    pub(crate) fn pointed(&self, column: usize, width: usize, view: &ViewState) -> Option<u64> {
+        let parts = self.parts(width, view);
         let cell = column.checked_sub(parts.left.chars().count() + 2)?;
         (cell < parts.bar).then(|| self.time(cell, parts.bar))
     }
 
-    fn parts(&self, width: usize, zone: &TimeZone) -> TimeBarParts {
+    fn parts(&self, width: usize, view: &ViewState) -> TimeBarParts {
+        let zone = &view.zone;
         let (left, right) = match self.place {
             TimeBarKind::Past { ago_ns } => {
                 let ago = seconds(ago_ns as f64 / 1e9);
                 let time = wall_clock(self.realtime_ns, zone, "%H:%M:%S");
-                (format!("{ago} ago {time}"), "End: live".to_owned())
+                let newest = view.keys.label(&Action::Seek(SeekTarget::Newest));
+                let live = newest.map_or_else(|| "past".to_owned(), |key| format!("{key}: live"));
+                (format!("{ago} ago {time}"), live)
             }
             TimeBarKind::Replay { motion, speed } => {
                 let what = match motion {

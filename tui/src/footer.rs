@@ -1,0 +1,66 @@
+//! The last line of the screen: what is typed, what is going on, or the keys that matter most.
+
+use pmdscope_render::Tone;
+use pmdscope_telemetry::printable::harmless;
+use ratatui::text::Line;
+
+use crate::action::Action;
+use crate::keys::{Hint, KeyContext};
+use crate::style::ThemeStyle;
+use crate::timeline::SeekTarget;
+use crate::view::{InputMode, PageTab, ViewState};
+
+const STEP: [Action; 2] = [Action::Seek(SeekTarget::Step(-1)), Action::Seek(SeekTarget::Step(1))];
+
+/// The keys that matter most where the past is shown.
+const PAST: &[Hint<'static>] = &[
+    (&[Action::Help], "help"),
+    (&[Action::Quit], "quit"),
+    (&STEP, "step"),
+    (&[Action::Seek(SeekTarget::seconds(-10)), Action::Seek(SeekTarget::seconds(10))], "10 s"),
+    (&[Action::Seek(SeekTarget::seconds(-60)), Action::Seek(SeekTarget::seconds(60))], "1 min"),
+    (&[Action::Seek(SeekTarget::NextMark), Action::Seek(SeekTarget::PreviousMark)], "findings"),
+    (&[Action::Hold], "pause, play"),
+];
+
+/// The line.
+pub(crate) fn line(view: &ViewState) -> Line<'static> {
+    let style = |tone| view.theme.style(tone);
+    if let InputMode::Filter { .. } = &view.mode {
+        let cursor = if view.theme.ascii { "_" } else { "▏" };
+        let keys: &[Hint] = &[(&[Action::Accept], "applies"), (&[Action::Back], "cancels")];
+        let keys = view.keys.phrase(KeyContext::Filter, keys);
+        return Line::raw(format!("/{}{cursor}  {keys}", view.filter));
+    }
+    if let Some((text, tone)) = view.tasks.status(&view.keys) {
+        return Line::styled(harmless(&text, &[]), style(tone));
+    }
+    if !view.filter.is_empty() {
+        let keys: &[Hint] = &[(&[Action::Back], "clears"), (&[Action::Filter], "edits")];
+        let keys = view.keys.phrase(KeyContext::Page, keys);
+        return Line::styled(format!("filter: {}  ({keys})", view.filter), style(Tone::Warn));
+    }
+    match view.time_bar.as_ref().and_then(|time_bar| time_bar.remark.as_ref()) {
+        Some(remark) => Line::styled(harmless(remark, &[]), style(Tone::Warn)),
+        None => Line::styled(keys(view), style(Tone::Dim)),
+    }
+}
+
+/// The keys that matter most now.
+fn keys(view: &ViewState) -> String {
+    if view.time_bar.is_some() {
+        return view.keys.list(KeyContext::Page, PAST);
+    }
+    let pages = PageTab::ALL.map(Action::Go);
+    let present: &[Hint] = &[
+        (&[Action::Help], "help"),
+        (&[Action::Quit], "quit"),
+        (&pages, "page"),
+        (&[Action::Open], "open"),
+        (&[Action::Details], "details"),
+        (&[Action::Sort], "sort"),
+        (&[Action::Filter], "filter"),
+        (&STEP, "past"),
+    ];
+    view.keys.list(KeyContext::Page, present)
+}
