@@ -48,6 +48,27 @@ app_memory_read(pid_t pid, uintptr_t from, void *to, size_t len)
 	return process_vm_readv(pid, &local, 1, &remote, 1, 0) == (ssize_t)len;
 }
 
+/*
+ * A regular file, to read. Whoever may change what is at the path could make it wait for ever, or do
+ * something when it is opened, as a FIFO and a device do.
+ */
+static int
+open_regular(const char *path)
+{
+	const int found = open(path, O_PATH | O_CLOEXEC);
+	char link[32];
+	struct stat st;
+	int fd = -1;
+
+	if (found < 0)
+		return -1;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", found);
+	if (fstat(found, &st) == 0 && S_ISREG(st.st_mode))
+		fd = open(link, O_RDONLY | O_CLOEXEC);
+	close(found);
+	return fd;
+}
+
 /* A mapped file as the process sees it, also when it has been replaced since. */
 static int
 open_mapped(pid_t pid, const struct mapping *m)
@@ -57,11 +78,11 @@ open_mapped(pid_t pid, const struct mapping *m)
 
 	snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIxPTR "-%" PRIxPTR, (int)pid,
 			m->start, m->end);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	fd = open_regular(path);
 	if (fd >= 0)
 		return fd;
 	snprintf(path, sizeof(path), "/proc/%d/root%s", (int)pid, m->path);
-	return open(path, O_RDONLY | O_CLOEXEC);
+	return open_regular(path);
 }
 
 static uintptr_t
@@ -75,7 +96,7 @@ find_in_file(pid_t pid, const struct mapping *m, const char *name, size_t size)
 
 	if (fd < 0)
 		return 0;
-	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0) {
+	if (fstat(fd, &st) == 0 && st.st_size > 0) {
 		file = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
 		if (file != MAP_FAILED) {
 			found = elf_symbol_find(file, (size_t)st.st_size, name, &symbol) &&

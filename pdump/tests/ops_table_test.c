@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -173,6 +174,36 @@ test_process(void)
 	CHECK(ops_table_read(pid, &t, &failure) == -1 && failure.text[0] != '\0');
 }
 
+/* Without rights to the mapped file itself, what is at its path now is opened: it may be a FIFO. */
+static void
+test_fifo_at_path(void)
+{
+	char dir[] = "/tmp/pmdscope-ops-XXXXXX", path[64], fifo[96];
+	int fd, status;
+	pid_t pid;
+
+	CHECK(mkdtemp(dir) != NULL && chmod(dir, 0755) == 0);
+	snprintf(path, sizeof(path), "%s/x.so", dir);
+	snprintf(fifo, sizeof(fifo), "%s (deleted)", path);
+	fd = open(path, O_RDWR | O_CREAT | O_EXCL, 0600);
+	CHECK(fd >= 0 && ftruncate(fd, 4096) == 0);
+	CHECK(mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0) != MAP_FAILED);
+	CHECK(unlink(path) == 0 && mkfifo(fifo, 0666) == 0 && chmod(fifo, 0666) == 0);
+	pid = fork();
+	if (pid == 0) {
+		alarm(10);
+		CHECK(getuid() != 0 || setresuid(65534, 65534, 65534) == 0);
+		/* Else what /proc tells of this process were for root only. */
+		CHECK(prctl(PR_SET_DUMPABLE, 1) == 0);
+		CHECK(app_memory_symbol(getpid(), "no_such_symbol_anywhere", 8) == 0);
+		_exit(0);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid);
+	CHECK(unlink(fifo) == 0 && rmdir(dir) == 0);
+	CHECK(status == 0);
+	close(fd);
+}
+
 /* Garbage must not be read beyond its end; the allocation ends where the file does. */
 static void
 test_mutated_elf(void)
@@ -216,6 +247,7 @@ main(void)
 	test_valid(&code);
 	test_scan(&code);
 	test_process();
+	test_fifo_at_path();
 	test_mutated_elf();
 	return 0;
 }
