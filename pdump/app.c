@@ -14,6 +14,7 @@
 
 #include <sys/file.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 
 #include <rte_eal.h>
@@ -26,6 +27,8 @@
 #define MP_SOCKET "mp_socket_"
 /* How long the app may wait for answers, those of others as well. */
 #define LEAVE_MS 1000
+/* What the EAL has open is among the first descriptors of this process, which has few. */
+#define FDS_MAX 1024
 
 bool
 app_read_text(const char *path, char *text, size_t size)
@@ -276,21 +279,80 @@ app_is_array_of(const char *name, pid_t pid)
 	return last - name >= len && strncmp(last - len, owner, (size_t)len) == 0;
 }
 
-void
-app_sweep(const struct app *app, pid_t dead)
+/* Is it the name of a file that a secondary process of that id, in whichever namespace, made? */
+static bool
+is_made_by(const char *name, pid_t pid)
 {
 	char socket_name[32];
+
+	snprintf(socket_name, sizeof(socket_name), MP_SOCKET "%d_", (int)pid);
+	return strncmp(name, socket_name, strlen(socket_name)) == 0 || app_is_array_of(name, pid);
+}
+
+/* Does a process use it? The EAL holds a lock on each array that it has. */
+static bool
+is_in_use(const char *dir, int dir_fd, const char *name)
+{
+	bool used;
+	int fd;
+
+	if (strncmp(name, APP_ARRAY, strlen(APP_ARRAY)) != 0)
+		return answers(dir, name);
+	fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+	if (fd < 0)
+		return true;
+	used = flock(fd, LOCK_EX | LOCK_NB) < 0;
+	close(fd);
+	return used;
+}
+
+/* Does this process use it? */
+static bool
+is_ours(int dir_fd, const char *name)
+{
+	struct sockaddr_un addr;
+	struct stat of_name, of_fd;
+	const char *last;
+	socklen_t len;
+	int fd;
+
+	if (fstatat(dir_fd, name, &of_name, AT_SYMLINK_NOFOLLOW) < 0)
+		return false;
+	for (fd = 0; fd < FDS_MAX; fd++) {
+		if (fstat(fd, &of_fd) == 0 && of_fd.st_dev == of_name.st_dev &&
+				of_fd.st_ino == of_name.st_ino)
+			return true;
+		memset(&addr, 0, sizeof(addr));
+		len = sizeof(addr) - 1;
+		if (getsockname(fd, (struct sockaddr *)&addr, &len) < 0 || addr.sun_family != AF_UNIX)
+			continue;
+		last = strrchr(addr.sun_path, '/');
+		if (last != NULL && strcmp(last + 1, name) == 0)
+			return true;
+	}
+	return false;
+}
+
+static void
+remove_files(const struct app *app, pid_t pid, bool ours)
+{
 	DIR *dir = opendir(app->runtime_dir);
 	const struct dirent *entry;
 
 	if (dir == NULL)
 		return;
-	snprintf(socket_name, sizeof(socket_name), MP_SOCKET "%d_", (int)dead);
 	while ((entry = readdir(dir)) != NULL)
-		if (strncmp(entry->d_name, socket_name, strlen(socket_name)) == 0 ||
-				app_is_array_of(entry->d_name, dead))
+		if (is_made_by(entry->d_name, pid) &&
+				(ours ? is_ours(dirfd(dir), entry->d_name)
+				      : !is_in_use(app->runtime_dir, dirfd(dir), entry->d_name)))
 			unlinkat(dirfd(dir), entry->d_name, 0);
 	closedir(dir);
+}
+
+void
+app_sweep(const struct app *app, pid_t dead)
+{
+	remove_files(app, dead, false);
 }
 
 void
@@ -303,7 +365,7 @@ app_leave(const struct app *app)
 	/* The EAL of the app holds this lock from its question until it has all answers. */
 	for (ms = 0; fd >= 0 && ms < LEAVE_MS && flock(fd, LOCK_EX | LOCK_NB) < 0; ms++)
 		nanosleep(&pause, NULL);
-	app_sweep(app, getpid());
+	remove_files(app, getpid(), true);
 	if (fd >= 0)
 		close(fd);
 }

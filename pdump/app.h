@@ -59,7 +59,10 @@ pid_t app_find_secondary(const struct app *app, pid_t ours);
 /* Is it the name of an array that a secondary process made for itself? */
 bool app_is_array_of(const char *name, pid_t pid);
 
-/* Remove what a secondary process of ours that is dead left in the runtime directory. */
+/*
+ * Remove what a secondary process of ours that is dead left in the runtime directory. One of another
+ * PID namespace may have the same id: what is in use stays.
+ */
 void app_sweep(const struct app *app, pid_t dead);
 
 /*

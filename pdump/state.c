@@ -78,14 +78,14 @@ state_create(struct state_file *file, const struct app *app, struct failure *fai
 			"cannot write to the app's runtime directory; run as its user or root");
 }
 
-/* As this program writes it, and of this app. */
+/* As this program writes it, and of this app, whose id may be another one in the namespace of its writer. */
 static bool
 is_valid(const struct state_file *file, const struct app *app)
 {
 	const struct state *s = file->state;
 
-	return s->magic == MAGIC && s->size == sizeof(*s) && s->app_pid == app->pid &&
-	       s->app_start == app->start && s->nb_taps <= STATE_MAX_TAPS &&
+	return s->magic == MAGIC && s->size == sizeof(*s) && s->app_start == app->start &&
+	       s->nb_taps <= STATE_MAX_TAPS &&
 	       memchr(s->zone, '\0', sizeof(s->zone)) != NULL;
 }
 
@@ -127,6 +127,7 @@ open_left(struct state_file *file, const struct app *app)
 	}
 	if (file->state != NULL && is_valid(file, app)) {
 		file->state->watchdog = (int32_t)getpid();
+		file->state->app_pid = app->pid;
 		return true;
 	}
 	state_remove(file);

@@ -42,8 +42,8 @@ struct state_tap {
 struct state {
 	uint32_t magic;
 	uint32_t size; /* Of this struct. */
-	int32_t app_pid;
-	int32_t worker; /* The process in charge. */
+	int32_t app_pid; /* As the process in charge counts. */
+	int32_t worker;	 /* The process in charge. */
 	uint64_t app_start;
 	uint32_t phase;			 /* enum state_phase. */
 	uint32_t accepted;		 /* The consumer has its rings. */

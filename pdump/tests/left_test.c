@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -177,6 +178,14 @@ test_state(void)
 	CHECK(!state_find_left(&file, &app));
 	CHECK(!state_find_left(&file, &other));
 
+	/* Its maker was in another PID namespace. */
+	other = app;
+	other.pid = app.pid + 1;
+	die_with_state(&other);
+	CHECK(state_find_left(&file, &app));
+	CHECK(file.state->app_pid == app.pid);
+	state_remove(&file);
+
 	/* One that was not finished. */
 	write_file("pmdscope-pdump-new.2147483646", "", 0);
 	CHECK(!state_find_left(&file, &app));
@@ -216,15 +225,75 @@ test_sweep(void)
 	CHECK(exists("fbarray_memzone"));
 }
 
+static int
+bind_socket(const char *name)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	const int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
+
+	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/%s", dir, name);
+	CHECK(bind(fd, (struct sockaddr *)&addr, sizeof(addr)) == 0);
+	return fd;
+}
+
+static int
+lock_array(const char *name)
+{
+	char path[256];
+	int fd;
+
+	write_file(name, "", 0);
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	fd = open(path, O_RDWR);
+	CHECK(fd >= 0 && flock(fd, LOCK_SH) == 0);
+	return fd;
+}
+
+/* Processes of two PID namespaces may have the same id. */
+static void
+test_sweep_same_id(void)
+{
+	struct app app = this_app();
+	char socket_name[64], array[64];
+	int socket_fd, array_fd;
+
+	socket_fd = bind_socket("mp_socket_123_live");
+	array_fd = lock_array("fbarray_memseg-2048k-0-0_123_1");
+	write_file("mp_socket_123_dead", "", 0);
+	write_file("fbarray_memseg-2048k-0-1_123", "", 0);
+	app_sweep(&app, 123);
+	CHECK(exists("mp_socket_123_live"));
+	CHECK(exists("fbarray_memseg-2048k-0-0_123_1"));
+	CHECK(!exists("mp_socket_123_dead"));
+	CHECK(!exists("fbarray_memseg-2048k-0-1_123"));
+	close(socket_fd);
+	close(array_fd);
+	app_sweep(&app, 123);
+	CHECK(!exists("mp_socket_123_live"));
+
+	/* Of this process, what it has itself. */
+	snprintf(socket_name, sizeof(socket_name), "mp_socket_%d_abc", (int)getpid());
+	snprintf(array, sizeof(array), "fbarray_memzone_%d", (int)getpid());
+	socket_fd = bind_socket(socket_name);
+	array_fd = lock_array(array);
+	socket_name[strlen(socket_name) - 1] = 'x';
+	write_file(socket_name, "", 0);
+	app_leave(&app);
+	CHECK(exists(socket_name));
+	CHECK(!exists(array));
+	socket_name[strlen(socket_name) - 1] = 'c';
+	CHECK(!exists(socket_name));
+	close(socket_fd);
+	close(array_fd);
+	app_sweep(&app, getpid());
+}
+
 static void
 test_secondary(void)
 {
-	struct sockaddr_un addr = { .sun_family = AF_UNIX };
 	struct app app = this_app();
-	int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
+	int fd = bind_socket("mp_socket_77_abc");
 
-	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/mp_socket_77_abc", dir);
-	CHECK(bind(fd, (struct sockaddr *)&addr, sizeof(addr)) == 0);
 	CHECK(app_find_secondary(&app, 0) == 77);
 	CHECK(app_find_secondary(&app, 77) == 0);
 	close(fd);
@@ -501,6 +570,7 @@ main(void)
 	CHECK(mkdtemp(dir) != NULL);
 	test_state();
 	test_sweep();
+	test_sweep_same_id();
 	test_secondary();
 	test_releases();
 	test_names();
