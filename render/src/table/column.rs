@@ -1,0 +1,116 @@
+//! Columns, and the values in them.
+
+use std::cmp::Ordering;
+
+use super::layout::width;
+
+use crate::graph::Graph;
+use crate::theme::Tone;
+
+/// Where the text of a column stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TextAlign {
+    /// Words.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// One column.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    pub(super) title: &'static str,
+    pub(super) align: TextAlign,
+    pub(super) priority: u8,
+    pub(super) flex: Option<usize>,
+}
+
+impl Column {
+    /// A column of words.
+    pub const fn text(title: &'static str) -> Self {
+        Self { title, align: TextAlign::Left, priority: 0, flex: None }
+    }
+
+    /// A column of numbers.
+    pub const fn number(title: &'static str) -> Self {
+        Self { title, align: TextAlign::Right, priority: 0, flex: None }
+    }
+
+    /// May be dropped when space is short; the highest priority goes first. 0 stays always.
+    #[must_use]
+    pub const fn drop_at(mut self, priority: u8) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Shrinks down to `least` characters before anything is dropped, and takes of what is left over.
+    #[must_use]
+    pub const fn flex(mut self, least: usize) -> Self {
+        self.flex = Some(least);
+        self
+    }
+
+    /// Heading.
+    pub const fn title(&self) -> &'static str {
+        self.title
+    }
+
+    /// Order of two values in this column; unknown ones come last either way.
+    pub fn compare(&self, a: &Cell, b: &Cell, descending: bool) -> Ordering {
+        let unknown = self.align == TextAlign::Right && (a.number.is_none() || b.number.is_none());
+        if unknown || descending { b.compare(a) } else { a.compare(b) }
+    }
+}
+
+/// One value.
+#[derive(Clone, Debug, Default)]
+pub struct Cell {
+    pub(super) text: String,
+    pub(super) tone: Tone,
+    pub(super) number: Option<f64>,
+    pub(super) graph: Option<Graph>,
+}
+
+impl Cell {
+    /// A word.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { text: text.into(), ..Self::default() }
+    }
+
+    /// A number as `text`, sorted by `number`; unknown numbers come last.
+    pub fn number(number: Option<f64>, text: impl Into<String>) -> Self {
+        Self { text: text.into(), number, ..Self::default() }
+    }
+
+    /// A graph that fills its column; `text` stands for it in filters.
+    pub fn graph(graph: Graph) -> Self {
+        Self { graph: Some(graph), ..Self::default() }
+    }
+
+    /// Says what the value means.
+    #[must_use]
+    pub fn tone(mut self, tone: Tone) -> Self {
+        self.tone = tone;
+        self
+    }
+
+    /// Puts a sign before the value: a tone alone is lost on those who see no colours.
+    #[must_use]
+    pub fn flag(mut self) -> Self {
+        self.text.insert(0, '!');
+        self
+    }
+
+    pub(super) fn width(&self) -> usize {
+        self.graph.as_ref().map_or_else(|| width(&self.text), Graph::width)
+    }
+
+    fn compare(&self, other: &Self) -> Ordering {
+        match (self.number, other.number) {
+            (Some(a), Some(b)) => a.total_cmp(&b),
+            (Some(_), None) => Ordering::Greater,
+            (None, Some(_)) => Ordering::Less,
+            (None, None) => self.text.cmp(&other.text),
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! A table cut into lines that fit a width.
+
+use std::fmt::{self, Write};
+
+use pmdscope_telemetry::printable::harmless;
+
+use super::column::{Column, TextAlign};
+use super::{SortOrder, TableRow, TextTable};
+use crate::theme::{Theme, Tone};
+
+/// Words are not cut to less than so many characters.
+const WORD_MIN: usize = 4;
+
+/// A table cut into lines.
+#[derive(Debug)]
+pub struct TableLines {
+    /// Column headings.
+    pub header: TextLine,
+    /// One line per row.
+    pub rows: Vec<TextLine>,
+}
+
+/// A line of pieces of text, each with its tone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TextLine {
+    /// The pieces, from left to right.
+    pub spans: Vec<TextSpan>,
+}
+
+/// A piece of text of one tone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TextSpan {
+    /// What is shown.
+    pub text: String,
+    /// What it means.
+    pub tone: Tone,
+}
+
+impl fmt::Display for TextLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.spans.iter().try_for_each(|span| f.write_str(&span.text))
+    }
+}
+
+impl TextTable {
+    /// Lays the table out in `width` characters, or as wide as it likes.
+    pub fn lines(&self, width: Option<usize>, theme: Theme, sort: Option<SortOrder>) -> TableLines {
+        let widths = self.widths(width);
+        let header = self.header(&widths, theme, sort);
+        let rows = self.rows.iter().map(|row| line(row, &self.columns, &widths, theme)).collect();
+        TableLines { header, rows }
+    }
+
+    /// Width of each column; `None` for those dropped.
+    fn widths(&self, available: Option<usize>) -> Vec<Option<usize>> {
+        let natural: Vec<usize> = (0..self.columns.len()).map(|c| self.natural(c)).collect();
+        let Some(available) = available else {
+            return natural.into_iter().map(Some).collect();
+        };
+        let mut kept: Vec<Option<usize>> = std::iter::zip(&self.columns, &natural)
+            .map(|(column, &natural)| Some(column.flex.map_or(natural, |least| least.min(natural))))
+            .collect();
+        while total(&kept) > available {
+            let candidate = (0..kept.len())
+                .filter(|&c| kept[c].is_some() && self.columns[c].priority > 0)
+                .max_by_key(|&c| self.columns[c].priority);
+            let Some(column) = candidate else { break };
+            kept[column] = None;
+        }
+        self.squeeze(&mut kept, available);
+        let mut spare = available.saturating_sub(total(&kept));
+        // The narrowest grows first, so that of several none has all.
+        while spare > 0 {
+            let grows = |&c: &usize| self.columns[c].flex.is_some() && kept[c] < Some(natural[c]);
+            let shown = (0..kept.len()).filter(|&c| kept[c].is_some());
+            let Some(column) = shown.filter(grows).min_by_key(|&c| kept[c]) else { break };
+            kept[column] = kept[column].map(|width| width + 1);
+            spare -= 1;
+        }
+        kept
+    }
+
+    /// Where nothing can be dropped any more, words become shorter, the longest first: numbers would be
+    /// others if they were cut.
+    fn squeeze(&self, kept: &mut [Option<usize>], available: usize) {
+        while total(kept) > available {
+            let words = |&c: &usize| self.columns[c].align == TextAlign::Left;
+            let longest = (0..kept.len()).filter(words).max_by_key(|&c| kept[c]);
+            match longest.and_then(|column| kept[column].as_mut()) {
+                Some(width) if *width > WORD_MIN => *width -= 1,
+                _ => return,
+            }
+        }
+    }
+
+    fn natural(&self, column: usize) -> usize {
+        // One more for the mark of the sorted column.
+        let title = width(self.columns[column].title) + 1;
+        self.rows.iter().map(|row| row.cells[column].width()).max().unwrap_or(0).max(title)
+    }
+
+    fn header(&self, widths: &[Option<usize>], theme: Theme, sort: Option<SortOrder>) -> TextLine {
+        let shown = self.columns.iter().zip(widths).enumerate();
+        let spans = shown.filter_map(|(index, (column, width))| {
+            let mark = sort.filter(|sort| sort.column == index);
+            let mark = mark.map_or(' ', |sort| theme.sort_marks()[usize::from(sort.descending)]);
+            let title = match column.align {
+                TextAlign::Left => format!("{}{mark}", column.title),
+                TextAlign::Right => format!("{mark}{}", column.title),
+            };
+            let text = fit(&title, (*width)?, column.align, theme);
+            Some(vec![TextSpan { text, tone: Tone::Label }])
+        });
+        joined(spans)
+    }
+}
+
+/// Width of a text on a terminal. Our own texts are narrow; names from outside are made printable.
+pub(super) fn width(text: &str) -> usize {
+    text.chars().count()
+}
+
+fn total(widths: &[Option<usize>]) -> usize {
+    let shown: Vec<usize> = widths.iter().flatten().copied().collect();
+    shown.iter().sum::<usize>() + shown.len().saturating_sub(1)
+}
+
+fn line(row: &TableRow, columns: &[Column], widths: &[Option<usize>], theme: Theme) -> TextLine {
+    let spans = row.cells.iter().zip(columns).zip(widths).filter_map(|((cell, column), width)| {
+        let width = (*width)?;
+        let tone = if row.stale { Tone::Dim } else { cell.tone };
+        let mut pieces = match &cell.graph {
+            Some(graph) => graph.pieces(width, theme, tone),
+            None => vec![TextSpan { text: fit(&cell.text, width, column.align, theme), tone }],
+        };
+        if row.stale {
+            for piece in &mut pieces {
+                piece.tone = Tone::Dim;
+            }
+        }
+        Some(pieces)
+    });
+    joined(spans)
+}
+
+fn joined(cells: impl Iterator<Item = Vec<TextSpan>>) -> TextLine {
+    let mut spans = Vec::new();
+    for cell in cells {
+        if !spans.is_empty() {
+            spans.push(TextSpan { text: " ".to_owned(), tone: Tone::Plain });
+        }
+        spans.extend(cell);
+    }
+    TextLine { spans }
+}
+
+/// Pads or cuts `text` to `width`, and makes it harmless.
+fn fit(text: &str, width: usize, align: TextAlign, theme: Theme) -> String {
+    let mut clean = harmless(text, &[]);
+    if clean.chars().count() > width {
+        clean = clean.chars().take(width.saturating_sub(1)).collect();
+        if width > 0 {
+            clean.push(theme.ellipsis());
+        }
+    }
+    match align {
+        TextAlign::Left => format!("{clean:<width$}"),
+        TextAlign::Right => format!("{clean:>width$}"),
+    }
+}
+
+/// One table, as wide as it likes.
+pub fn table_text(table: &TextTable, theme: Theme) -> String {
+    let mut out = String::new();
+    if !table.rows.is_empty() {
+        let lines = table.lines(None, theme, None);
+        let _ = writeln!(out, "{}", lines.header.to_string().trim_end());
+        for (line, row) in lines.rows.into_iter().zip(&table.rows) {
+            let _ = writeln!(out, "{}", line.to_string().trim_end());
+            for note in &row.notes {
+                let _ = writeln!(out, "  {}", harmless(note, &[]));
+            }
+        }
+    }
+    for note in &table.notes {
+        let _ = writeln!(out, "{}", harmless(note, &[]));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::table;
+    use super::*;
+
+    fn text(table: &TextTable, width: Option<usize>) -> Vec<String> {
+        let lines = table.lines(width, Theme { mono: true, ascii: true }, None);
+        std::iter::once(lines.header).chain(lines.rows).map(|line| line.to_string()).collect()
+    }
+
+    #[test]
+    fn drops_by_priority_and_shrinks_flexible_columns_first() {
+        assert_eq!(text(&table(), None)[1], "a        10     7 held by the app");
+        assert_eq!(text(&table(), Some(24))[1], "a        10     7 held ~");
+        assert_eq!(text(&table(), Some(18))[1], "a         7 held ~");
+        assert_eq!(text(&table(), Some(10))[1], "a     hel~");
+        assert_eq!(text(&table(), Some(9))[1], "a    hel~");
+    }
+
+    #[test]
+    fn every_line_has_the_width_of_the_header() {
+        for width in 10..60 {
+            let lines = text(&table(), Some(width));
+            let lengths: Vec<usize> = lines.iter().map(|line| line.chars().count()).collect();
+            assert!(lengths.iter().all(|&l| l == lengths[0] && l <= width), "{width}: {lengths:?}");
+        }
+    }
+
+    #[test]
+    fn control_characters_never_reach_the_terminal() {
+        assert_eq!(fit("a\x1b[2J\u{202e}b", 8, TextAlign::Left, Theme::default()), "a?[2J?b ");
+    }
+
+    #[test]
+    fn hides_a_column() {
+        let mut table = table();
+        table.hide_column("Size");
+        assert_eq!(text(&table, Some(80))[1], "a         7 held by the app");
+    }
+}
