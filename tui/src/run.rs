@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossterm::event::{self, Event as Input, MouseButton, MouseEvent, MouseEventKind};
 use jiff::tz::TimeZone;
@@ -27,6 +27,9 @@ use crate::view::{PageTab, ViewState};
 
 /// Ages of lost apps are redrawn this often.
 const AGE_STEP: Duration = Duration::from_secs(1);
+
+/// How long data may wait for that of other apps, to be drawn along with it. Keys do not wait.
+const GATHER: Duration = Duration::from_millis(100);
 
 /// How to start.
 #[derive(Clone, Debug)]
@@ -62,6 +65,13 @@ enum DisplayMessage<N> {
     /// The process was stopped, and goes on.
     Continued,
     Stop,
+}
+
+impl<N> DisplayMessage<N> {
+    /// It need not be shown at once.
+    fn is_data(&self) -> bool {
+        matches!(self, Self::Update(_) | Self::Told)
+    }
 }
 
 /// Where other threads put what a timeline with updates `N` shows.
@@ -187,8 +197,11 @@ impl<T: Timeline> DisplayLoop<T> {
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             };
-            // All that has come by now goes into one frame.
+            let end = Instant::now() + GATHER;
+            let mut wait = true;
+            // All that has come by then goes into one frame.
             while let Some(message) = next {
+                wait &= message.is_data();
                 match self.take(message) {
                     LoopControl::Continue => {}
                     LoopControl::Suspend => terminal.suspend()?,
@@ -196,7 +209,12 @@ impl<T: Timeline> DisplayLoop<T> {
                     LoopControl::Quit => return Ok(()),
                 }
                 self.pass_on_requests(terminal)?;
-                next = inbox.try_recv().ok();
+                let left = if wait {
+                    end.saturating_duration_since(Instant::now())
+                } else {
+                    Duration::ZERO
+                };
+                next = inbox.recv_timeout(left).ok();
             }
         }
     }
