@@ -4,6 +4,7 @@ mod ledger;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::de::value::MapDeserializer;
 use serde_json::{Map, Value};
 
 use crate::error::TelemetryError;
@@ -28,8 +29,16 @@ pub(crate) struct TablePage {
     pub(crate) total: u64,
     /// First row of the next page; `None` on the last page.
     pub(crate) next: Option<u64>,
-    rows: Vec<Map<String, Value>>,
+    rows: usize,
+    columns: Vec<TableColumn>,
     sparse: Map<String, Value>,
+}
+
+/// A column with a cell for each row of its page.
+#[derive(Debug)]
+struct TableColumn {
+    name: String,
+    cells: Vec<Value>,
 }
 
 #[derive(Deserialize)]
@@ -42,67 +51,79 @@ struct PageHeader {
 }
 
 impl TablePage {
-    /// Checks the header and the length of every column, and transposes.
-    pub(crate) fn parse(columns: &Map<String, Value>) -> Result<Self, TelemetryError> {
-        let header: PageHeader = shape(Value::Object(columns.clone()))?;
-        let count = header.rows()?;
-        let mut page = Self {
-            generation: header.generation,
-            total: header.total,
-            next: header.next,
-            rows: vec![Map::new(); count],
-            sparse: Map::new(),
-        };
-        for (name, column) in columns {
-            if let Value::Array(values) = column {
-                page.add_column(name, values, columns.get(&format!("{name}_buckets")))?;
+    /// Checks the header and the length of every column.
+    pub(crate) fn parse(fields: Map<String, Value>) -> Result<Self, TelemetryError> {
+        let (mut columns, mut header) = (Vec::new(), Map::new());
+        for (name, value) in fields {
+            match value {
+                Value::Array(values) => columns.push((name, values)),
+                value => {
+                    header.insert(name, value);
+                }
             }
         }
-        Ok(page)
-    }
-
-    fn add_column(
-        &mut self,
-        name: &str,
-        values: &[Value],
-        buckets: Option<&Value>,
-    ) -> Result<(), TelemetryError> {
-        if let Some(name) = name.strip_prefix(SPARSE_PREFIX) {
-            self.sparse.insert(name.into(), values.into());
-            return Ok(());
-        }
-        let width = buckets.map_or(Some(1), |b| usize::try_from(b.as_u64()?).ok());
-        let fits = width.is_some_and(|width| {
-            width > 0 && self.rows.len().checked_mul(width) == Some(values.len())
-        });
-        let (Some(width), true) = (width, fits) else {
-            return Err(TelemetryError::Malformed(format!(
-                "column {name} has {} values for {} rows",
-                values.len(),
-                self.rows.len()
-            )));
-        };
-        for (row, cell) in self.rows.iter_mut().zip(values.chunks_exact(width)) {
-            let cell = match (buckets, cell) {
-                (None, [value]) => value.clone(),
-                (_, values) => values.into(),
+        let mut sparse = Map::new();
+        let mut buckets = Vec::new();
+        columns.retain_mut(|(name, values)| {
+            let Some(name) = name.strip_prefix(SPARSE_PREFIX) else {
+                buckets.push(header.remove(&format!("{name}_buckets")));
+                return true;
             };
-            row.insert(name.into(), cell);
-        }
-        Ok(())
+            sparse.insert(name.into(), std::mem::take(values).into());
+            false
+        });
+        let header: PageHeader = shape(Value::Object(header))?;
+        let rows = header.rows()?;
+        let columns = columns.into_iter().zip(buckets);
+        let columns = columns
+            .map(|((name, values), buckets)| TableColumn::new(name, values, buckets, rows))
+            .collect::<Result<_, _>>()?;
+        let PageHeader { generation, total, next, .. } = header;
+        Ok(Self { generation, total, next, rows, columns, sparse })
     }
 
-    pub(crate) fn rows<T: DeserializeOwned>(self) -> Result<Vec<T>, TelemetryError> {
-        self.rows.into_iter().map(|row| shape(Value::Object(row))).collect()
+    pub(crate) fn rows<T: DeserializeOwned>(&self) -> Result<Vec<T>, TelemetryError> {
+        let row = |row: usize| {
+            let cells = self.columns.iter();
+            let cells = cells.filter_map(|column| Some((&*column.name, column.cells.get(row)?)));
+            T::deserialize(MapDeserializer::new(cells)).map_err(malformed)
+        };
+        (0..self.rows).map(row).collect()
     }
 
     /// The rows, read as `Row` and turned into samples.
-    pub(crate) fn convert<Row, Sample>(self) -> Result<Vec<Sample>, TelemetryError>
+    pub(crate) fn convert<Row, Sample>(&self) -> Result<Vec<Sample>, TelemetryError>
     where
         Row: DeserializeOwned,
         Sample: From<Row>,
     {
         Ok(self.rows::<Row>()?.into_iter().map(Sample::from).collect())
+    }
+}
+
+impl TableColumn {
+    /// `buckets`: how many values each row has, if it has a list of them.
+    fn new(
+        name: String,
+        values: Vec<Value>,
+        buckets: Option<Value>,
+        rows: usize,
+    ) -> Result<Self, TelemetryError> {
+        let width = match &buckets {
+            Some(buckets) => buckets.as_u64().and_then(|width| usize::try_from(width).ok()),
+            None => Some(1),
+        };
+        let fits = |width: &usize| *width > 0 && rows.checked_mul(*width) == Some(values.len());
+        let Some(width) = width.filter(fits) else {
+            let count = values.len();
+            let what = format!("column {name} has {count} values for {rows} rows");
+            return Err(TelemetryError::Malformed(what));
+        };
+        let cells = match buckets {
+            Some(_) => values.chunks_exact(width).map(Value::from).collect(),
+            None => values,
+        };
+        Ok(Self { name, cells })
     }
 }
 
@@ -130,7 +151,12 @@ impl PageHeader {
 }
 
 fn shape<T: DeserializeOwned>(value: Value) -> Result<T, TelemetryError> {
-    serde_json::from_value(value).map_err(|e| TelemetryError::Malformed(e.to_string()))
+    serde_json::from_value(value).map_err(malformed)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn malformed(error: serde_json::Error) -> TelemetryError {
+    TelemetryError::Malformed(error.to_string())
 }
 
 /// A row type that a page can be read into.

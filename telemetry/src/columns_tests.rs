@@ -7,7 +7,7 @@ use super::*;
 
 fn page(value: Value) -> Result<TablePage, TelemetryError> {
     let Value::Object(columns) = value else { panic!("not an object") };
-    TablePage::parse(&columns)
+    TablePage::parse(columns)
 }
 
 fn pools() -> Value {
@@ -71,7 +71,7 @@ fn an_empty_table_has_no_rows() {
 fn refused(change: impl FnOnce(&mut Map<String, Value>)) -> TelemetryError {
     let Value::Object(mut columns) = pools() else { panic!("not an object") };
     change(&mut columns);
-    TablePage::parse(&columns).and_then(PoolSample::from_page).unwrap_err()
+    TablePage::parse(columns).and_then(PoolSample::from_page).unwrap_err()
 }
 
 #[test]
@@ -133,10 +133,10 @@ proptest! {
         for (index, value) in changes {
             columns.insert(names[index % names.len()].clone(), value);
         }
-        if let Ok(page) = TablePage::parse(&columns) {
+        if let Ok(page) = TablePage::parse(columns.clone()) {
             let _ = PoolSample::from_page(page);
         }
-        if let Ok(page) = TablePage::parse(&columns) {
+        if let Ok(page) = TablePage::parse(columns) {
             let _ = LcoreSample::from_page(page);
         }
     }

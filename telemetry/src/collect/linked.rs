@@ -191,5 +191,5 @@ fn page(
     let about = |columns: &serde_json::Map<String, serde_json::Value>| {
         columns.get("offset").and_then(serde_json::Value::as_u64) == Some(offset)
     };
-    TablePage::parse(&round.request_about(&TelemetryCommand::Page(table, offset), about)?)
+    TablePage::parse(round.request_about(&TelemetryCommand::Page(table, offset), about)?)
 }
