@@ -52,6 +52,8 @@ impl SelectionMotion {
 pub enum Action {
     /// Leave.
     Quit,
+    /// Leave, with the last screen left on the terminal.
+    QuitKeepingScreen,
     /// Show or hide the keys.
     Help,
     /// Show a page.
@@ -74,6 +76,10 @@ pub enum Action {
     Sort,
     /// Turn the order round.
     Invert,
+    /// Give the selected table the whole page, or show all tables again.
+    Expand,
+    /// Show everything again, in its own order: as it was at first.
+    Reset,
     /// Type a filter.
     Filter,
     /// Add a character to the filter.
@@ -109,6 +115,8 @@ pub enum LoopControl {
     Continue,
     /// Leave.
     Quit,
+    /// Leave, with the last screen left on the terminal.
+    QuitKeepingScreen,
     /// Stop until somebody lets the process go on.
     Suspend,
     /// Somebody did.
@@ -131,6 +139,7 @@ pub fn perform(view: &mut ViewState, action: Action, timeline: &mut impl Timelin
 pub fn update(view: &mut ViewState, action: Action, fleet: &FleetState) -> LoopControl {
     match action {
         Action::Quit => return LoopControl::Quit,
+        Action::QuitKeepingScreen => return LoopControl::QuitKeepingScreen,
         Action::Suspend => return LoopControl::Suspend,
         Action::Help => toggle_help(view),
         Action::Go(tab) => go(view, tab),
@@ -145,6 +154,8 @@ pub fn update(view: &mut ViewState, action: Action, fleet: &FleetState) -> LoopC
         Action::Back => back(view),
         Action::Sort => sort(view, fleet),
         Action::Invert => invert(view, fleet),
+        Action::Expand => expand(view, fleet),
+        Action::Reset => reset(view),
         Action::Filter => view.mode = InputMode::Filter { before: view.filter.clone() },
         Action::Type(character) if view.filter.len() < FILTER_MAX => view.filter.push(character),
         // Those of time are the timeline's.
@@ -163,9 +174,15 @@ pub fn update(view: &mut ViewState, action: Action, fleet: &FleetState) -> LoopC
     LoopControl::Continue
 }
 
+/// Help lies over the window that it tells of, which is there again afterwards.
 fn toggle_help(view: &mut ViewState) {
-    view.mode = if view.mode == InputMode::Help { InputMode::Browse } else { InputMode::Help };
-    view.scroll = 0;
+    match std::mem::take(&mut view.mode) {
+        InputMode::Help { over, scroll } => (view.mode, view.scroll) = (*over, scroll),
+        over => {
+            view.mode = InputMode::Help { over: Box::new(over), scroll: view.scroll };
+            view.scroll = 0;
+        }
+    }
 }
 
 fn go(view: &mut ViewState, tab: PageTab) {
@@ -193,7 +210,8 @@ fn details(view: &mut ViewState, fleet: &FleetState) {
 fn back(view: &mut ViewState) {
     match std::mem::take(&mut view.mode) {
         InputMode::Filter { before } => view.filter = before,
-        InputMode::Help | InputMode::Detail(_) | InputMode::Commands => {}
+        InputMode::Help { over, scroll } => (view.mode, view.scroll) = (*over, scroll),
+        InputMode::Detail(_) | InputMode::Commands => {}
         mode @ (InputMode::CaptureForm | InputMode::Tasks) => {
             view.mode = mode;
             task::leave(view);
@@ -252,6 +270,23 @@ fn sort(view: &mut ViewState, fleet: &FleetState) {
             view.sort.remove(title);
         }
     }
+}
+
+/// A window that lies over the page hides its tables.
+fn expand(view: &mut ViewState, fleet: &FleetState) {
+    if view.mode == InputMode::Browse {
+        let title = selected_table(view, fleet).map(|(title, _)| (view.tab, title));
+        view.expanded = if view.expanded_table().is_some() { None } else { title };
+    }
+}
+
+fn reset(view: &mut ViewState) {
+    view.filter.clone_from(&view.default_filter);
+    view.sort.clear();
+    view.selected.clear();
+    view.origin = None;
+    view.expanded = None;
+    view.baseline = TotalsBaseline::default();
 }
 
 fn invert(view: &mut ViewState, fleet: &FleetState) {

@@ -52,12 +52,16 @@ fn keys(view: &ViewState) -> String {
         return view.keys.list(KeyContext::Page, PAST);
     }
     let pages = PageTab::ALL.map(Action::Go);
+    let details = match view.expanded_table() {
+        Some(_) => (&[Action::Expand][..], "all tables"),
+        None => (&[Action::Details][..], "details"),
+    };
     let present: &[Hint] = &[
         (&[Action::Help], "help"),
         (&[Action::Quit], "quit"),
         (&pages, "page"),
         (&[Action::Open], "open"),
-        (&[Action::Details], "details"),
+        details,
         (&[Action::Sort], "sort"),
         (&[Action::Filter], "filter"),
         (&STEP, "past"),

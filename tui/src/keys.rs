@@ -8,7 +8,7 @@ use crossterm::event::{Event, KeyEvent, KeyEventKind};
 use tui_input::backend::crossterm::to_input_request;
 
 pub use self::key::{Key, KeyError};
-pub(crate) use self::map::Hint;
+pub(crate) use self::map::{Hint, LABEL};
 pub use self::map::{KeyConflict, KeyMap};
 pub use self::table::{BINDINGS, KeyBinding, KeyContext, NamedAction, named_actions};
 use crate::action::Action;

@@ -16,6 +16,7 @@ mod fixture;
 pub mod flows;
 mod footer;
 mod gap_panel;
+mod help;
 pub mod keys;
 mod overlay;
 mod pool_panel;

@@ -9,20 +9,12 @@ use ratatui::widgets::{Block, BorderType, Clear, Padding, Paragraph, Wrap};
 
 use crate::action::{Action, SelectionMotion};
 use crate::detail;
-use crate::keys::{BINDINGS, Hint, KeyContext};
+use crate::help;
+use crate::keys::{Hint, KeyContext};
 use crate::style::ThemeStyle;
 use crate::task;
 use crate::view::{InputMode, ViewState};
 use pmdscope_telemetry::FleetState;
-
-const LEGEND: [&str; 6] = [
-    "!value   unhealthy",
-    "-        unknown, for example a rate before the second sample",
-    "n/a      not provided by the driver, or needs libpmdscope",
-    "Win max  maximum in the last complete window; Max: since the start",
-    "Gap      longest time between two polls of a poll loop in that window",
-    "Split    objects in use, in lcore caches, and free in the common pool",
-];
 
 /// What moves the text of a window.
 pub(crate) const SCROLL: Hint<'static> =
@@ -41,7 +33,7 @@ const RAGGED: usize = 8;
 pub(crate) fn draw(frame: &mut Frame, area: Rect, view: &ViewState, fleet: &FleetState) {
     let (title, keys) = match &view.mode {
         InputMode::Browse | InputMode::Filter { .. } => return,
-        InputMode::Help => ("Keys".to_owned(), None),
+        InputMode::Help { .. } => ("Keys".to_owned(), None),
         InputMode::Detail(subject) => (harmless(&subject.title(), &[]), None),
         InputMode::CaptureForm | InputMode::Tasks | InputMode::Commands => {
             let (title, keys) = task::window::titles(view).unwrap_or_default();
@@ -90,25 +82,13 @@ pub(crate) fn length(view: &ViewState, fleet: &FleetState) -> usize {
 
 fn lines(view: &ViewState, fleet: &FleetState) -> Vec<Line<'static>> {
     match &view.mode {
-        InputMode::Help => help(view),
+        InputMode::Help { over, .. } => help::lines(over, view),
         InputMode::Detail(subject) => detail::lines(subject, view, fleet),
         InputMode::CaptureForm => task::window::form(view, fleet),
         InputMode::Tasks => task::window::all_tasks(view),
         InputMode::Commands => task::window::commands(view, fleet),
         InputMode::Browse | InputMode::Filter { .. } => Vec::new(),
     }
-}
-
-fn help(view: &ViewState) -> Vec<Line<'static>> {
-    let label = view.theme.style(Tone::Label);
-    let keys = BINDINGS.iter().map(|line| {
-        Line::from(vec![
-            Span::styled(format!("{:<14}", view.keys.line_label(line)), label),
-            Span::raw(format!(" {}", line.text())),
-        ])
-    });
-    let legend = LEGEND.iter().map(|&line| Line::raw(line));
-    keys.chain([Line::default()]).chain(legend).collect()
 }
 
 fn width(area: Rect) -> u16 {

@@ -207,6 +207,11 @@ impl<T: Timeline> DisplayLoop<T> {
                     LoopControl::Suspend => terminal.suspend()?,
                     LoopControl::Resume => terminal.take_again()?,
                     LoopControl::Quit => return Ok(()),
+                    LoopControl::QuitKeepingScreen => {
+                        let Self { view, timeline, .. } = self;
+                        return terminal
+                            .keep(|frame| screen::render(frame, view, timeline.fleet()));
+                    }
                 }
                 self.pass_on_requests(terminal)?;
                 let left = if wait {

@@ -272,6 +272,7 @@ fn prelude(view: &ViewState, fleet: &FleetState, width: usize) -> Vec<BodyLine> 
         _ => ages(view, fleet),
     };
     lines.extend(match view.tab {
+        _ if view.expanded_table().is_some() => Vec::new(),
         PageTab::Overview => trend_panels::lines(view, width),
         PageTab::Pools => pool_panel::lines(view, fleet, width),
         PageTab::Lcores => gap_panel::lines(view, fleet, width),

@@ -8,13 +8,16 @@ use std::thread::{self, ThreadId};
 use crossterm::clipboard::CopyToClipboard;
 use crossterm::cursor::Show;
 use crossterm::event::{DisableMouseCapture, EnableMouseCapture};
-use crossterm::execute;
+use crossterm::style::{ContentStyle, PrintStyledContent};
 use crossterm::terminal::{
     Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
+use crossterm::{execute, queue};
 use pmdscope_telemetry::printable::harmless;
 use ratatui::Frame;
-use ratatui::backend::CrosstermBackend;
+use ratatui::backend::{CrosstermBackend, IntoCrossterm};
+use ratatui::buffer::{Buffer, Cell};
+use ratatui::text::Span;
 use rustix::process::{Signal, kill_current_process_group};
 
 /// The terminal is ours and must be given back.
@@ -45,6 +48,13 @@ pub trait DisplayTerminal {
     ///
     /// When the terminal does not obey.
     fn take_again(&mut self) -> io::Result<()>;
+
+    /// Draws a frame, gives the terminal back, and leaves the frame on it as text.
+    ///
+    /// # Errors
+    ///
+    /// When the terminal does not obey.
+    fn keep(&mut self, render: impl FnOnce(&mut Frame)) -> io::Result<()>;
 
     /// Gives a text to the clipboard. Not all terminals take it, and none says so.
     ///
@@ -96,6 +106,15 @@ impl DisplayTerminal for TerminalGuard {
         Ok(())
     }
 
+    #[allow(clippy::disallowed_methods)] // What it prints went through screen::render.
+    fn keep(&mut self, render: impl FnOnce(&mut Frame)) -> io::Result<()> {
+        let text = printed(self.inner.draw(render)?.buffer)?;
+        restore();
+        let mut out = io::stdout();
+        out.write_all(&text)?;
+        out.flush()
+    }
+
     fn copy(&mut self, text: &str) -> io::Result<()> {
         execute!(self.inner.backend_mut(), CopyToClipboard::to_clipboard_from(text))
     }
@@ -105,6 +124,37 @@ impl Drop for TerminalGuard {
     fn drop(&mut self) {
         restore();
     }
+}
+
+/// A screen as lines of text with their styles, without what is empty at their ends.
+fn printed(screen: &Buffer) -> io::Result<Vec<u8>> {
+    let mut out = Vec::new();
+    for row in screen.content.chunks(usize::from(screen.area.width).max(1)) {
+        let is_empty = |cell: &Cell| *cell == Cell::default();
+        let end = row.iter().rposition(|cell| !is_empty(cell)).map_or(0, |last| last + 1);
+        for run in row[..end].chunk_by(|a, b| a.style() == b.style()) {
+            let style: ContentStyle = run[0].style().into_crossterm();
+            // Lines have the colour of their text.
+            let style = ContentStyle { underline_color: None, ..style };
+            queue!(out, PrintStyledContent(style.apply(text_of(run))))?;
+        }
+        out.push(b'\n');
+    }
+    Ok(out)
+}
+
+/// The text of cells. Behind a letter that is two columns wide, the second one is empty.
+fn text_of(cells: &[Cell]) -> String {
+    let mut covered = 0;
+    let shown = cells.iter().filter(|cell| {
+        if covered > 0 {
+            covered -= 1;
+            return false;
+        }
+        covered = Span::raw(cell.symbol()).width().saturating_sub(1);
+        true
+    });
+    shown.map(Cell::symbol).collect()
 }
 
 /// Takes the terminal; on failure it is as before.
@@ -161,4 +211,30 @@ fn restore_on_panic(drawing: ThreadId) {
             print(info);
         }));
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::layout::Rect;
+    use ratatui::style::{Color, Style};
+
+    use super::*;
+
+    #[test]
+    fn a_screen_is_printed_with_its_styles_and_without_empty_ends() {
+        let mut screen = Buffer::empty(Rect::new(0, 0, 12, 3));
+        screen.set_string(0, 0, "a 漢b", Style::new());
+        screen.set_string(2, 2, "red", Style::new().fg(Color::Red));
+        let printed = String::from_utf8(printed(&screen).unwrap()).unwrap();
+        let lines = printed.lines().collect::<Vec<_>>();
+        assert_eq!(lines.len(), 3, "{printed:?}");
+        assert!(lines[0].contains("a 漢b") && !lines[0].contains("b "), "{printed:?}");
+        assert_eq!(lines[1], "");
+        let (before, after) = lines[2].split_once("red").unwrap();
+        let mut red = Vec::new();
+        let color = crossterm::style::Color::DarkRed;
+        queue!(red, crossterm::style::SetForegroundColor(color)).unwrap();
+        assert!(before.ends_with(std::str::from_utf8(&red).unwrap()), "{printed:?}");
+        assert!(after.contains("\x1b["), "the style ends with the text: {printed:?}");
+    }
 }

@@ -95,7 +95,12 @@ pub enum InputMode {
         before: String,
     },
     /// The help overlay.
-    Help,
+    Help {
+        /// What it lies over, and tells of first.
+        over: Box<InputMode>,
+        /// Lines that were scrolled there.
+        scroll: usize,
+    },
     /// The details of the selected row.
     Detail(Subject),
     /// The command line of a capture.
@@ -119,8 +124,12 @@ pub struct ViewState {
     pub origin: Option<DrillOrigin>,
     /// Order of each table, by its title.
     pub sort: BTreeMap<&'static str, SortOrder>,
+    /// The table that has the whole page, and that page.
+    pub expanded: Option<(PageTab, &'static str)>,
     /// Words that rows must match.
     pub filter: String,
+    /// Those at first, and after a reset.
+    pub default_filter: String,
     /// Lines scrolled in an overlay.
     pub scroll: usize,
     /// Which moment is shown; `None` for the present.
@@ -162,7 +171,9 @@ impl ViewState {
             selected: BTreeMap::new(),
             origin: None,
             sort: BTreeMap::new(),
+            expanded: None,
             filter: String::new(),
+            default_filter: String::new(),
             scroll: 0,
             time_bar: None,
             trends: None,
@@ -190,11 +201,18 @@ impl ViewState {
                 table.sort(*sort);
             }
         }
-        if self.tab == PageTab::Overview {
+        if let Some(title) = self.expanded_table() {
+            tables.retain(|table| table.title == title);
+        } else if self.tab == PageTab::Overview {
             let (lines, spacing) = screen::overview_room(self);
             tables::limit_findings(&mut tables, lines, spacing, self);
         }
         tables
+    }
+
+    /// The only table that the page shows; `None` where it shows all.
+    pub(crate) fn expanded_table(&self) -> Option<&'static str> {
+        self.expanded.filter(|(tab, _)| *tab == self.tab).map(|(_, title)| title)
     }
 
     /// Takes in what was told of conversations. What a display shows that is held stays as it was.

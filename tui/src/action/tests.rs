@@ -112,13 +112,52 @@ fn interval_moves_within_its_limits() {
 fn overlays_scroll_and_close() {
     let (mut view, fleet) = (fixture::view(), fixture::fleet());
     press(&mut view, &fleet, "?jj");
-    assert_eq!((&view.mode, view.scroll), (&InputMode::Help, 2));
+    assert!(matches!(view.mode, InputMode::Help { .. }) && view.scroll == 2);
     press(&mut view, &fleet, "G");
     assert_eq!(view.scroll, crate::overlay::length(&view, &fleet) - 1);
     press(&mut view, &fleet, "\x1bG\n");
     assert_eq!(view.mode, InputMode::Detail(Subject::App { app: "testpmd".to_owned() }));
+    press(&mut view, &fleet, "jj?");
+    assert!(matches!(view.mode, InputMode::Help { .. }) && view.scroll == 0);
+    press(&mut view, &fleet, "?");
+    assert!(matches!(view.mode, InputMode::Detail(_)), "help lay over the details");
+    assert_eq!(view.scroll, 2);
     press(&mut view, &fleet, "\x1b");
     assert_eq!(view.mode, InputMode::Browse);
+}
+
+#[test]
+fn a_table_has_the_whole_page_and_gives_it_back() {
+    let (mut view, fleet) =
+        (ViewState { tab: PageTab::Ports, ..fixture::view() }, fixture::fleet());
+    let titles = |view: &ViewState| -> Vec<&str> {
+        view.tables(&fleet).iter().map(|table| table.title).collect()
+    };
+    let all = titles(&view);
+    press(&mut view, &fleet, "Ge");
+    assert_eq!(titles(&view), ["Queues"]);
+    press(&mut view, &fleet, "gk");
+    assert_eq!(selected(&view), "rx queue reflector:0:0", "the first row of that table");
+    press(&mut view, &fleet, "3");
+    assert!(titles(&view).len() > 1, "another page");
+    press(&mut view, &fleet, "2?e\x1b");
+    assert_eq!(titles(&view), ["Queues"], "the help lay over it");
+    press(&mut view, &fleet, "e");
+    assert_eq!(titles(&view), all);
+}
+
+#[test]
+fn a_reset_leads_back_to_how_it_began() {
+    let (mut view, fleet) =
+        (ViewState { default_filter: "reflector".to_owned(), ..fixture::view() }, fixture::fleet());
+    press(&mut view, &fleet, "2jsez/x\n");
+    let key = KeyEvent::new(KeyCode::Char('r'), KeyModifiers::CONTROL);
+    let reset_view = action_of(key, &view).unwrap();
+    update(&mut view, reset_view, &fleet);
+    assert_eq!(view.tab, PageTab::Ports);
+    assert_eq!(view.filter, "reflector");
+    assert!(view.sort.is_empty() && view.selected.is_empty() && view.expanded.is_none());
+    assert_eq!(view.baseline, TotalsBaseline::default());
 }
 
 #[test]

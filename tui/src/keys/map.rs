@@ -9,7 +9,7 @@ use super::{ALWAYS_QUITS, Key};
 use crate::action::Action;
 
 /// Columns of keys in the help.
-const LABEL: usize = 16;
+pub(crate) const LABEL: usize = 14;
 
 /// So many keys with consecutive digits are shown as a range.
 const RANGE_MIN: usize = 3;
@@ -114,21 +114,36 @@ impl KeyMap {
 
     fn hints(&self, context: KeyContext, entries: &[Hint<'_>]) -> Vec<String> {
         let hint = |(actions, meaning): &Hint<'_>| {
-            let keys = actions.iter().filter_map(|action| self.label_in(context, action));
-            let keys = ranges(&keys.collect::<Vec<_>>());
+            let keys = self.labels(context, actions);
             (!keys.is_empty()).then(|| format!("{keys} {meaning}"))
         };
         entries.iter().filter_map(hint).collect()
     }
 
-    /// The keys of a line of the help: all of them, or the first of each action if those are too many.
-    pub(crate) fn line_label(&self, line: &'static KeyBinding) -> String {
+    /// The first keys of actions; empty if none of them has one.
+    pub(crate) fn labels(&self, context: KeyContext, actions: &[Action]) -> String {
+        let keys = actions.iter().filter_map(|action| self.label_in(context, action));
+        ranges(&keys.collect::<Vec<_>>())
+    }
+
+    /// A line of the help: all keys, or the first of each action if those are too many, and what they do.
+    /// Actions without a key are left out; `None` if no action has one.
+    pub(crate) fn help_line(&self, line: &'static KeyBinding) -> Option<(String, String)> {
+        let with_keys = || line.actions.iter().filter(|named| !self.keys(named).is_empty());
         let label = |most: usize| {
-            let keys = line.actions.iter().flat_map(|named| self.keys(named).iter().take(most));
+            let keys = with_keys().flat_map(|named| self.keys(named).iter().take(most));
             ranges(&keys.map(|key| key.label()).collect::<Vec<_>>())
         };
-        let all = label(usize::MAX);
-        if all.chars().count() <= LABEL { all } else { label(1) }
+        let meanings = || with_keys().map(|named| named.meaning).collect::<Vec<_>>().join("; ");
+        let text = match line.help {
+            Some(help) if with_keys().count() == line.actions.len() => help.to_owned(),
+            _ => meanings(),
+        };
+        match label(usize::MAX) {
+            all if all.is_empty() => None,
+            all if all.chars().count() <= LABEL => Some((all, text)),
+            _ => Some((label(1), text)),
+        }
     }
 }
 
@@ -227,9 +242,13 @@ mod tests {
     #[test]
     fn labels_are_those_of_the_mapped_keys() {
         let pages = &BINDINGS[0];
-        assert_eq!(KeyMap::default().line_label(pages), "0-9 Tab S-Tab");
+        let help = |map: &KeyMap, line| map.help_line(line).unwrap_or_default();
+        assert_eq!(help(&KeyMap::default(), pages).0, "0-9 Tab S-Tab");
         let map = map(&[("page-ports", &["f2"]), ("page-raw", &[]), ("filter", &[])]);
-        assert_eq!(map.line_label(pages), "1 F2 3-9 Tab S-Tab");
+        assert_eq!(help(&map, pages).0, "1 F2 3-9 Tab S-Tab");
+        assert!(!help(&map, pages).1.contains("page Raw"));
+        let filter = BINDINGS.iter().find(|line| line.actions[0].name == "filter").unwrap();
+        assert_eq!(map.help_line(filter), None);
         let hints = map.list(
             KeyContext::Page,
             &[(&[Action::Filter], "filter"), (&[Action::Help, Action::Quit], "help, quit")],

@@ -59,14 +59,6 @@ pub struct KeyBinding {
     pub actions: &'static [NamedAction],
 }
 
-impl KeyBinding {
-    /// What the help says.
-    pub fn text(&self) -> String {
-        let meanings = || self.actions.iter().map(|named| named.meaning).collect::<Vec<_>>();
-        self.help.map_or_else(|| meanings().join("; "), str::to_owned)
-    }
-}
-
 /// Rows of the table: name, action, default keys, meaning.
 macro_rules! actions {
     ($($name:literal $action:expr, [$($key:expr),+], $meaning:literal;)+) => {
@@ -135,12 +127,20 @@ const TABLE: &[NamedAction] = actions! {
     "sort-reverse" Action::Invert, [key('I')], "reverse the order";
 };
 
+const WHOLE: &[NamedAction] = actions! {
+    "expand" Action::Expand, [key('e')], "give the selected table the whole page; all tables";
+};
+
+const RESET: &[NamedAction] = actions! {
+    "reset" Action::Reset, [Key::ctrl('r')], "reset filter, order, selection and totals";
+};
+
 const FILTER: &[NamedAction] = actions! {
     "filter" Action::Filter, [key('/')], "filter rows: word, !word, column:word";
 };
 
 const PAUSE: &[NamedAction] = actions! {
-    "pause" Action::Hold, [key(' ')], "pause the display (sampling continues); play a replay";
+    "pause" Action::Hold, [key(' '), key('f')], "pause the display (sampling continues); play a replay";
 };
 
 const STEPS: &[NamedAction] = actions! {
@@ -203,6 +203,8 @@ const HELP: &[NamedAction] = actions! {
 
 const QUIT: &[NamedAction] = actions! {
     "quit" Action::Quit, [key('q'), ALWAYS_QUITS], "quit";
+    "quit-keep-screen" Action::QuitKeepingScreen, [key('Q')],
+        "quit, and leave the last screen on the terminal";
 };
 
 const SUSPEND: &[NamedAction] = actions! {
@@ -236,6 +238,8 @@ pub const BINDINGS: &[KeyBinding] = &[
     page(Some("go to the finding's row, or details; details; back"), OPEN),
     page(None, TABLE),
     page(None, FILTER),
+    page(None, WHOLE),
+    page(None, RESET),
     page(None, PAUSE),
     page(Some("one step back, forward; the last 10 minutes are kept"), STEPS),
     page(Some("10 seconds back, forward; a minute back, forward"), JUMPS),
@@ -247,7 +251,7 @@ pub const BINDINGS: &[KeyBinding] = &[
     page(Some("capture the selected; write a snapshot; arm stamps"), TASKS),
     page(None, COMMANDS),
     page(None, HELP),
-    page(None, QUIT),
+    page(Some("quit; quit, and leave the last screen on the terminal"), QUIT),
     KeyBinding { context: KeyContext::Anywhere, help: None, actions: SUSPEND },
     KeyBinding {
         context: KeyContext::Filter,

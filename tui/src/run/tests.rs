@@ -43,6 +43,12 @@ impl DisplayTerminal for FakeTerminal {
         Ok(())
     }
 
+    fn keep(&mut self, render: impl FnOnce(&mut Frame)) -> io::Result<()> {
+        let Ok(_) = self.inner.draw(render);
+        self.log.push("keep".to_owned());
+        Ok(())
+    }
+
     fn copy(&mut self, text: &str) -> io::Result<()> {
         self.log.push(format!("copy {text}"));
         Ok(())
@@ -90,6 +96,14 @@ fn what_comes_at_once_is_one_frame_and_nothing_else_is() {
     assert!(terminal.log.is_empty());
     let (terminal, _) = shown(vec![vec![DisplayMessage::Stop, update()]]);
     assert_eq!(terminal.frames, 1);
+}
+
+#[test]
+fn the_last_screen_stays_on_the_terminal_if_that_is_wanted() {
+    let (terminal, _) = shown(vec![vec![char('2'), char('Q')]]);
+    assert_eq!(terminal.log, ["keep"]);
+    assert_eq!(terminal.frames, 1, "nothing is drawn afterwards");
+    assert!(terminal.inner.backend().to_string().contains("[2Ports]"));
 }
 
 #[test]

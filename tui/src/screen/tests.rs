@@ -127,13 +127,6 @@ fn nothing_essential_is_cut_on_a_small_screen() {
 }
 
 #[test]
-fn help() {
-    let mut view = fixture::view();
-    update(&mut view, Action::Help, &fixture::fleet());
-    assert_snapshot!(text(80, 24, &view, &fixture::fleet()));
-}
-
-#[test]
 fn a_leak_has_its_evidence_and_advice_on_a_small_screen() {
     let fleet = fixture::fleet_of(fixture::leaking(), fixture::leaking_findings());
     let mut view = on(PageTab::Pools);
