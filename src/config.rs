@@ -16,6 +16,7 @@ use toml::de::DeTable;
 
 pub(crate) use self::error::ConfigError;
 use self::error::{Problem, Source, meant, not_text};
+use crate::top::settings::TopSettings;
 
 /// The file that is read without being asked for, where it exists.
 const DEFAULT: &str = "/etc/pmdscope/pmdscope.toml";
@@ -39,6 +40,8 @@ pub(crate) struct Config {
     pub(crate) export_interrupts: bool,
     /// The exporter counts mempools and rings in the memory of apps.
     pub(crate) export_xray: bool,
+    /// How `pmdscope top` starts, and its keys.
+    pub(crate) top: TopSettings,
 }
 
 /// What apps with such a file-prefix are called.
@@ -119,12 +122,20 @@ fn parse(bytes: &[u8]) -> Result<Config, Vec<Problem>> {
 
 fn read(source: &mut Source<'_>, document: &DeTable<'_>, into: &mut Config) {
     let parts = catalogue::parts();
+    let outer = || parts.iter().filter(|part| !part.name().contains('.'));
     for (name, value) in document {
-        if let Some(part) = parts.iter().find(|part| *part.name() == **name.get_ref()) {
+        if let Some(part) = outer().find(|part| *part.name() == **name.get_ref()) {
             part.read(source, value, into);
         } else {
-            let meant = meant(name.get_ref(), parts.iter().map(|part| part.name()));
+            let meant = meant(name.get_ref(), outer().map(|part| part.name()));
             source.blame(&name.span(), format!("there is no table [{}]; {meant}", name.get_ref()));
+        }
+    }
+    for part in &parts {
+        let Some((outer, inner)) = part.name().split_once('.') else { continue };
+        let table = document.get(outer).and_then(|value| value.get_ref().as_table());
+        if let Some(value) = table.and_then(|table| table.get(inner)) {
+            part.read(source, value, into);
         }
     }
 }

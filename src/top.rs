@@ -1,6 +1,7 @@
 //! `pmdscope top`: rates, queue depths, pools and poll loops, interactive, as text, JSON or CSV.
 
 mod csv;
+pub(crate) mod settings;
 
 use std::io::{IsTerminal, stdin};
 use std::path::Path;
@@ -21,9 +22,11 @@ use pmdscope_tui::timeline::TimeSpan;
 use pmdscope_tui::timeline::live::LiveTimeline;
 use pmdscope_tui::timeline::recording_cursor::RecordingCursor;
 use pmdscope_tui::timeline::replay::{ReplayTimeline, ReplayUpdate};
-use pmdscope_tui::view::ViewState;
+use pmdscope_tui::view::{PageTab, ViewState};
 
 use self::csv::CsvTable;
+use self::settings::TopSettings;
+use crate::config::Config;
 use crate::exit::Usage;
 use crate::number::whole;
 use crate::output::StandardOutput;
@@ -31,10 +34,7 @@ use crate::session::{AppArg, XrayArg};
 use crate::source::{AtArg, ReplayArg, Source};
 use crate::{flows, interfaces, output, session, source, tasks, watch};
 
-/// Time between two samples.
-const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
-
-/// The same for one report of running apps.
+/// Time between two samples for one report of running apps.
 const REPORT_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Monitor ports, queues, mempools and lcores of DPDK apps
@@ -116,6 +116,15 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "SECONDS", value_parser = interval_or_none)]
     interval: Option<Duration>,
 
+    /// Page to show first: overview, ports, pools, ...
+    #[arg(long, hide_short_help = true, conflicts_with = "report", value_parser = settings::page)]
+    page: Option<PageTab>,
+
+    /// Filter at first, as typed after /
+    #[arg(long, value_name = "WORDS", hide_short_help = true, conflicts_with = "report",
+          value_parser = settings::filter)]
+    filter: Option<String>,
+
     #[arg(long, help = "No colors, like the environment variable NO_COLOR")]
     mono: bool,
 
@@ -123,22 +132,42 @@ pub(crate) struct Args {
     #[arg(long)]
     ascii: bool,
 
-    /// Do not capture the mouse
+    /// Not only ASCII characters, whatever the configuration says
+    #[arg(long, hide_short_help = true, overrides_with = "ascii")]
+    no_ascii: bool,
+
+    /// Capture the mouse, whatever the configuration says
     #[arg(long, hide_short_help = true)]
+    mouse: bool,
+
+    /// Do not capture the mouse
+    #[arg(long, hide_short_help = true, overrides_with = "mouse")]
     no_mouse: bool,
 
     /// Disable keys that capture, write, arm or attach
     ///
-    /// Those are c, w, a and P. The Flows page still counts packets of apps with libpmdscope.
+    /// The Flows page still counts packets of apps with libpmdscope.
     #[arg(long, conflicts_with = "report")]
     read_only: bool,
+
+    /// Enable these keys, whatever the configuration says
+    #[arg(long, hide_short_help = true, overrides_with = "read_only")]
+    no_read_only: bool,
+
+    /// Print the effective configuration and exit
+    #[arg(long, hide_short_help = true, conflicts_with = "report")]
+    print_config: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    if args.reports_only() {
-        print(args)?;
+    let mut config = args.app.config.load()?;
+    args.set(&mut config.top);
+    if args.print_config {
+        output::print(&config.text())?;
+    } else if args.reports_only() {
+        print(args, config)?;
     } else {
-        display(args)?;
+        display(args, config)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -153,12 +182,25 @@ impl Args {
         self.n.unwrap_or(1)
     }
 
+    /// What is given here comes before the configuration.
+    fn set(&self, top: &mut TopSettings) {
+        let given = |on: bool, off: bool| (on || off).then_some(on);
+        top.interval = self.interval.filter(|time| !time.is_zero()).unwrap_or(top.interval);
+        top.page = self.page.unwrap_or(top.page);
+        if let Some(filter) = &self.filter {
+            top.filter.clone_from(filter);
+        }
+        top.ascii = given(self.ascii, self.no_ascii).or(top.ascii);
+        top.mouse = given(self.mouse, self.no_mouse).unwrap_or(top.mouse);
+        top.read_only = given(self.read_only, self.no_read_only).unwrap_or(top.read_only);
+    }
+
     /// Between two samples; zero for a report of one sample.
     ///
     /// # Errors
     ///
     /// When it is zero for more than one report of running apps.
-    fn interval(&self) -> Result<Duration> {
+    fn interval(&self, top: &TopSettings) -> Result<Duration> {
         let one = self.reports_only() && self.reports() == 1 && !self.flows;
         match self.interval {
             Some(Duration::ZERO) if !one || self.replay.replay.is_some() => {
@@ -168,14 +210,14 @@ impl Args {
             }
             Some(interval) => Ok(interval),
             None if one && self.replay.replay.is_none() && !self.interrupts => Ok(REPORT_INTERVAL),
-            None => Ok(DEFAULT_INTERVAL),
+            None => Ok(top.interval),
         }
     }
 }
 
 /// Prints one report per interval; each shows the rates of the interval before.
-fn print(args: &Args) -> Result<()> {
-    let (reports, interval) = (args.reports(), args.interval()?);
+fn print(args: &Args, config: Config) -> Result<()> {
+    let (reports, interval) = (args.reports(), args.interval(&config.top)?);
     let mut source = match args.replay.player(&args.app)? {
         Some(player) => Source::steps(player, &args.app, &args.at, interval, reports)?,
         None if args.interrupts => Source::traced(&args.app, args.xray, interval, None)?,
@@ -185,12 +227,13 @@ fn print(args: &Args) -> Result<()> {
         source.prepare();
     }
     let mut captured = if args.flows {
-        Some(flows::ReportSampler::start(source.fleet(), args.app.settings()?))
+        Some(flows::ReportSampler::start(source.fleet(), config.settings.clone()))
     } else {
         None
     };
-    let view = ViewState::new(theme(args), millis(interval), source.time_zone());
-    let mut view = ViewState { thresholds: args.app.settings()?.rules.thresholds, ..view };
+    let view = ViewState::new(theme(args, &config.top), millis(interval), source.time_zone());
+    let (thresholds, keys) = (config.settings.rules.thresholds, Arc::new(config.top.keys));
+    let mut view = ViewState { thresholds, keys, ..view };
     for left in (0..reports).rev() {
         if !source.advance()? {
             break;
@@ -216,26 +259,26 @@ fn print(args: &Args) -> Result<()> {
     Ok(())
 }
 
-fn display(args: &Args) -> Result<()> {
+fn display(args: &Args, config: Config) -> Result<()> {
     if !StandardOutput::is_terminal() || !stdin().is_terminal() {
         let what = "top needs a terminal on standard input and output; use --once, --json or --csv";
         return Err(Usage(what).into());
     }
     // Two threads read it: one shows it, one looks for findings.
     match (args.replay.player(&args.app)?, args.replay.player(&args.app)?) {
-        (Some(player), Some(again)) => display_replay(args, player, again),
-        _ => display_live(args),
+        (Some(player), Some(again)) => display_replay(args, config, player, again),
+        _ => display_live(args, config),
     }
 }
 
-fn display_live(args: &Args) -> Result<()> {
-    let (chosen, mut settings) = (args.app.app.clone(), args.app.settings()?);
+fn display_live(args: &Args, config: Config) -> Result<()> {
+    let (chosen, mut settings) = (args.app.app.clone(), config.settings);
     let untraced = settings.clone();
     interfaces::read_with(&mut settings);
     args.xray.add_to(&mut settings);
     let _tracer = args.interrupts.then(|| session::trace(&mut settings));
     settings.replies = Some(Arc::default());
-    let options = options(args, TimeZone::system(), settings.rules.thresholds)?;
+    let options = options(args, config.top, TimeZone::system(), settings.rules.thresholds)?;
     let options = DisplayOptions { replies: settings.replies.clone(), ..options };
     let (mut sampler, mut runner) = (None, None);
     let live = |feed: DisplayFeed<FleetState>| {
@@ -254,14 +297,19 @@ fn display_live(args: &Args) -> Result<()> {
     result.context("cannot use the terminal")
 }
 
-fn display_replay(args: &Args, player: RecordingPlayer, again: RecordingPlayer) -> Result<()> {
+fn display_replay(
+    args: &Args,
+    config: Config,
+    player: RecordingPlayer,
+    again: RecordingPlayer,
+) -> Result<()> {
     let (oldest, newest) = player.span();
     let start = match &args.at.at {
         Some(at) => at.resolve((oldest, newest), player.utc_offset_s())?,
         None => oldest,
     };
-    let thresholds = args.app.settings()?.rules.thresholds;
-    let options = options(args, source::time_zone(&player), thresholds)?;
+    let thresholds = config.settings.rules.thresholds;
+    let options = options(args, config.top, source::time_zone(&player), thresholds)?;
     let (cursor, again) = (RecordingCursor::new(player), RecordingCursor::new(again));
     let mut runner = None;
     let replay = |feed: DisplayFeed<ReplayUpdate>| {
@@ -276,26 +324,39 @@ fn display_replay(args: &Args, player: RecordingPlayer, again: RecordingPlayer) 
     result.context("cannot use the terminal")
 }
 
-fn options(args: &Args, zone: TimeZone, thresholds: Thresholds) -> Result<DisplayOptions> {
-    let (theme, interval_ms) = (theme(args), millis(args.interval()?));
-    let tasks = task_context(args);
-    let mouse = !args.no_mouse;
-    Ok(DisplayOptions { theme, interval_ms, mouse, zone, thresholds, tasks, replies: None })
+fn options(
+    args: &Args,
+    top: TopSettings,
+    zone: TimeZone,
+    thresholds: Thresholds,
+) -> Result<DisplayOptions> {
+    Ok(DisplayOptions {
+        theme: theme(args, &top),
+        interval_ms: millis(args.interval(&top)?),
+        mouse: top.mouse,
+        zone,
+        thresholds,
+        tasks: task_context(args, &top),
+        page: top.page,
+        filter: top.filter,
+        keys: top.keys,
+        replies: None,
+    })
 }
 
-fn task_context(args: &Args) -> TaskContext {
+fn task_context(args: &Args, top: &TopSettings) -> TaskContext {
     let path = |path: &Path| path.display().to_string();
     TaskContext {
-        read_only: args.read_only,
+        read_only: top.read_only,
         recording: args.replay.replay.as_deref().map(path),
         app: args.app.app.clone(),
         config: args.app.config.named_file().map(path),
     }
 }
 
-fn theme(args: &Args) -> Theme {
+fn theme(args: &Args, top: &TopSettings) -> Theme {
     let mono = args.mono || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    Theme { mono, ascii: args.ascii || !utf8_locale() }
+    Theme { mono, ascii: top.ascii.unwrap_or_else(|| !utf8_locale()) }
 }
 
 /// The locale is UTF-8, or not set.
@@ -344,53 +405,4 @@ pub(crate) fn print_empty(args: &Args) -> Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-
-    #[test]
-    fn conversations_are_printed_only_of_what_runs() {
-        let parse = |words: &[&str]| {
-            let words = ["pmdscope", "top", "--flows"].iter().chain(words);
-            crate::Cli::try_parse_from(words).is_ok()
-        };
-        assert!(parse(&["--once"]) && parse(&["--json", "-n", "2"]) && parse(&["-n", "2"]));
-        assert!(!parse(&[]) && !parse(&["--once", "--replay", "x"]) && !parse(&["--csv", "apps"]));
-    }
-
-    #[test]
-    fn one_report_is_quick_and_without_rates_at_once() {
-        let interval = |words: &[&str]| {
-            let words = ["pmdscope", "top"].iter().chain(words);
-            let crate::Cli { command: crate::Command::Top(args), .. } =
-                crate::Cli::try_parse_from(words).unwrap()
-            else {
-                panic!("not top")
-            };
-            args.interval().ok()
-        };
-        for once in [&["--once"][..], &["--json"], &["--json", "-n", "1"], &["--csv", "pools"]] {
-            assert_eq!(interval(once), Some(REPORT_INTERVAL), "{once:?}");
-        }
-        for several in
-            [&[][..], &["--json", "-n", "2"], &["--once", "--flows"], &["--once", "--replay", "x"]]
-        {
-            assert_eq!(interval(several), Some(DEFAULT_INTERVAL), "{several:?}");
-        }
-        assert_eq!(interval(&["--once", "-i", "3"]), Some(Duration::from_secs(3)));
-        assert_eq!(interval(&["--once", "-i", "0"]), Some(Duration::ZERO));
-        for wrong in [&["-i", "0"][..], &["-n", "2", "-i", "0"], &["--once", "--flows", "-i", "0"]]
-        {
-            assert_eq!(interval(wrong), None, "{wrong:?}");
-        }
-    }
-
-    #[test]
-    fn intervals_are_bounded() {
-        assert_eq!(interval("0.5"), Ok(Duration::from_millis(500)));
-        for wrong in ["0", "-1", "61", "NaN", "inf", "1s", ""] {
-            assert!(interval(wrong).is_err(), "{wrong}");
-        }
-    }
-}
+mod tests;

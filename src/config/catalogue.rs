@@ -5,6 +5,8 @@ mod export;
 mod names;
 mod text;
 mod thresholds;
+mod top;
+mod top_keys;
 
 use std::time::Duration;
 
@@ -27,6 +29,8 @@ pub(super) fn parts() -> Vec<Box<dyn Part>> {
         Box::new(expected::tables()),
         Box::new(thresholds::table()),
         Box::new(export::table()),
+        Box::new(top::table()),
+        Box::new(top_keys::TopKeys),
     ]
 }
 
@@ -61,7 +65,7 @@ fn discovery() -> Table {
             "How long an app that has exited is shown as down; expected apps always are",
         ),
     ];
-    Table { name: "discovery", keys, check: |_| Ok(()) }
+    Table { name: "discovery", keys, tables: &[], check: |_| Ok(()) }
 }
 
 /// The directories of [`DiscoverOptions::default`] depend on the environment.

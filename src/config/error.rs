@@ -95,10 +95,15 @@ fn line(bytes: &[u8], at: usize) -> usize {
 
 /// The one of `known` that was probably meant, as a question; else all of them.
 pub(super) fn meant<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
-    let near = |known: &str| strsim::jaro_winkler(&name.to_lowercase(), known);
-    let nearest = known.clone().max_by(|a, b| near(a).total_cmp(&near(b)));
-    match nearest.filter(|nearest| near(nearest) > 0.75) {
+    match nearest(name, known.clone()) {
         Some(nearest) => format!("did you mean {nearest}?"),
         None => format!("expected one of {}", known.collect::<Vec<_>>().join(", ")),
     }
+}
+
+/// The one of `known` that was probably meant.
+pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let near = |known: &str| strsim::jaro_winkler(&name.to_lowercase(), known);
+    let nearest = known.max_by(|a, b| near(a).total_cmp(&near(b)));
+    nearest.filter(|nearest| near(nearest) > 0.75)
 }

@@ -103,6 +103,7 @@ impl<T: 'static> Key<T> {
 
 /// A table of the file, or a list of tables.
 pub(super) trait Part {
+    /// Its name; that of a table within another one has a dot.
     fn name(&self) -> &'static str;
 
     /// Reads it from the file; what is wrong is noted in `source`.
@@ -124,6 +125,8 @@ pub(super) trait Part {
 pub(super) struct Table {
     pub(super) name: &'static str,
     pub(super) keys: Vec<Key<Config>>,
+    /// Names of tables within it, which are parts of their own.
+    pub(super) tables: &'static [&'static str],
     /// What is wrong with values that are right one by one.
     pub(super) check: fn(&Config) -> Result<(), String>,
 }
@@ -139,7 +142,7 @@ impl Part for Table {
             let text = format!("{name} must be a table: write [{name}] above its keys");
             return source.blame(&value.span(), text);
         };
-        if fill(source, self.name, &self.keys, table, into)
+        if fill(source, self.name, (&self.keys, self.tables), table, into)
             && let Err(why) = (self.check)(into)
         {
             source.blame(&value.span(), format!("[{}]: {why}", self.name));
@@ -193,7 +196,7 @@ impl<T: Default + 'static> Part for Tables<T> {
         }
         for (span, table) in tables {
             let mut item = T::default();
-            if !fill(source, name, &self.keys, table, &mut item) {
+            if !fill(source, name, (&self.keys, &[]), table, &mut item) {
                 continue;
             }
             let missing = self.keys.iter().find(|k| k.required && !table.contains_key(k.name));
@@ -240,11 +243,11 @@ impl<T: Default + 'static> Part for Tables<T> {
     }
 }
 
-/// Reads the keys of one table; false when something was wrong.
+/// Reads the keys of one table, and leaves tables within it alone; false when something was wrong.
 fn fill<T: 'static>(
     source: &mut Source<'_>,
     name: &str,
-    keys: &[Key<T>],
+    (keys, tables): (&[Key<T>], &[&'static str]),
     table: &DeTable<'_>,
     into: &mut T,
 ) -> bool {
@@ -252,8 +255,9 @@ fn fill<T: 'static>(
     for (given, value) in table {
         if let Some(key) = keys.iter().find(|key| *key.name == **given.get_ref()) {
             key.read(source, name, value, into);
-        } else {
-            let meant = meant(given.get_ref(), keys.iter().map(|key| key.name));
+        } else if !tables.contains(&&**given.get_ref()) {
+            let known = keys.iter().map(|key| key.name).chain(tables.iter().copied());
+            let meant = meant(given.get_ref(), known);
             let text = format!("there is no key {name}.{}; {meant}", given.get_ref());
             source.blame(&given.span(), text);
         }

@@ -1,5 +1,9 @@
 use std::time::Duration;
 
+use insta::assert_snapshot;
+use pmdscope_tui::action::Action;
+use pmdscope_tui::keys::named_actions;
+use pmdscope_tui::view::PageTab;
 use proptest::prelude::*;
 
 use super::*;
@@ -24,6 +28,11 @@ fn values_of_the_file_are_used() {
         otlp = "https://collector:4318/v1/metrics"
         xstats = ["^rx_.*", "drop"]
         queue_histograms = true
+        [top]
+        page = "pools"
+        interval = "2s"
+        read_only = true
+        keys.filter = "F"
         [[name]]
         match = 'fwd-(\d+)'
         app = "fwd"
@@ -37,7 +46,7 @@ fn values_of_the_file_are_used() {
         "#,
     )
     .unwrap();
-    let Config { settings, export, .. } = config;
+    let Config { settings, export, top, .. } = config;
     assert_eq!(settings.discover.roots, [PathBuf::from("/run/user/7")]);
     assert_eq!(settings.keep_lost, Duration::from_secs(5400));
     assert!((settings.rules.thresholds.pool_used - 0.5).abs() < f64::EPSILON);
@@ -47,6 +56,9 @@ fn values_of_the_file_are_used() {
     assert!(
         export.series_limits.queue_histograms && export.series_limits.xstats.is_match("mac_drops")
     );
+    assert_eq!((top.page, top.read_only, top.mouse), (PageTab::Pools, true, true));
+    assert_eq!(top.interval, Duration::from_secs(2));
+    assert_eq!(top.keys.label(&Action::Filter).as_deref(), Some("F"));
     let expected = &settings.rules.expected;
     assert_eq!(expected.app("fwd").unwrap().ports, ["0000:03:00.0"]);
     assert_eq!(expected.app("dns").unwrap().min_ports, Some(2));
@@ -83,6 +95,14 @@ fn wrong_values_are_told_with_line_range_and_example() {
              [\"127.0.0.1:9177\"]",
         ),
         (
+            "[top]\npage = \"Ports\"",
+            "2: top.page cannot be \"Ports\": expected one of overview, ports, pools, lcores, flows, \
+             rings, captures, findings, kernel, raw; it must be the name of a page, in lowercase, for \
+             instance page = \"ports\"",
+        ),
+        ("[top]\nkeys = 1", "2: top.keys must be a table: write [top.keys] above its keys"),
+        ("[top]\nkey = 1", "2: there is no key top.key; did you mean keys?"),
+        (
             "[export]\ntolerate = [\"stal\"]",
             "2: export.tolerate cannot be \"stal\": there is no such finding; did you mean stall?; \
              it must be a list, each the name of a finding, for instance tolerate = \
@@ -99,6 +119,39 @@ fn wrong_values_are_told_with_line_range_and_example() {
     {
         assert!(wrong(text).starts_with("2: "), "{text}");
     }
+}
+
+#[test]
+fn keys_that_cannot_be_are_told() {
+    let unusable = r#"[top.keys]
+fliter = "F"
+zzz = []
+sort = "pagedown"
+details = ["i", "I", "i"]
+open = 7
+tasks = ["ctrl-i", "T"]
+copy = "shift-1"
+"#;
+    assert_snapshot!("keys_that_are_none", wrong(unusable));
+    let contradicting = r#"[top.keys]
+filter = "q"
+select-next = ["n", "down"]
+finding-next = ["m", "n"]
+filter-apply = "x"
+suspend = "ctrl-c"
+capture-start = "esc"
+"#;
+    assert_snapshot!("keys_of_two_actions", wrong(contradicting));
+}
+
+#[test]
+fn an_action_may_take_the_key_of_one_that_has_another() {
+    let keys = |text: &str| parse(text.as_bytes()).unwrap().top.keys;
+    let swapped = keys("[top.keys]\nfilter = \"s\"\nsort = [\"/\", \"f5\"]\nattach = []");
+    assert_eq!(swapped.label(&Action::Filter).as_deref(), Some("s"));
+    assert_eq!(swapped.label(&Action::Sort).as_deref(), Some("/"));
+    assert_eq!(swapped.label(&Action::Attach), None);
+    assert_eq!(keys("[top.keys]\nquit = \"x\"").label(&Action::Quit).as_deref(), Some("x"));
 }
 
 #[test]
@@ -164,6 +217,12 @@ fn the_printed_configuration_loads_again() {
         [[expected]]
         app = "dns"
         min_ports = 2
+        [top]
+        filter = 'app:"x" \y'
+        ascii = false
+        keys.quit = ["Q", "esc", "|", '\', '"', "'", "ctrl-space", "alt--"]
+        keys.back = "b"
+        keys.quit-keep-screen = []
     "#;
     for text in ["", changed] {
         let printed = parse(text.as_bytes()).unwrap().text();
@@ -176,6 +235,8 @@ fn the_printed_configuration_loads_again() {
         "containers = false",
         "min_ports = 2",
         "pool_used = 0.25",
+        "quit-keep-screen = []",
+        r#"quit = ["q", "ctrl-c"]"#,
     ] {
         assert!(all.contains(value), "{value}: {all}");
     }
@@ -221,13 +282,30 @@ proptest! {
     }
 
     #[test]
-    fn no_values_panic(lines in prop::collection::vec((0usize..40, "[ -~]{0,24}"), 0..8)) {
+    fn no_values_panic(lines in prop::collection::vec((0usize..150, "[ -~]{0,24}"), 0..8)) {
         let keys: Vec<String> =
             catalogue::parts().iter().flat_map(|part| part.examples()).map(|(_, key)| key).collect();
         let line = |(key, value): &(usize, String)| format!("{} = {value}", keys[key % keys.len()]);
         let text = lines.iter().map(line).collect::<Vec<_>>().join("\n");
         if let Ok(config) = parse(text.as_bytes()) {
             prop_assert!(parse(config.text().as_bytes()).is_ok(), "{}", config.text());
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn keys_that_are_accepted_are_printed_and_read_again(
+        changes in prop::collection::btree_map(0usize..80, prop::collection::vec("[!-~]|f[0-9]|ctrl-[a-z]|alt-[a-z]|pgup|shift-tab", 0..3), 0..6),
+    ) {
+        let names: Vec<_> = named_actions().map(|(_, named)| named.name).collect();
+        let line = |(at, keys): (&usize, &Vec<String>)| (names[at % names.len()], format!("{keys:?}"));
+        let lines: std::collections::BTreeMap<_, _> = changes.iter().map(line).collect();
+        let lines = lines.iter().map(|(name, keys)| format!("\n{name} = {keys}"));
+        let lines = lines.collect::<Vec<_>>().concat();
+        if let Ok(config) = parse(format!("[top.keys]{lines}").as_bytes()) {
+            let again = parse(config.text().as_bytes()).map_err(|p| p[0].to_string());
+            prop_assert_eq!(again.map(|config| config.text()), Ok(config.text()));
         }
     }
 }
@@ -243,9 +321,14 @@ fn every_key_is_documented_with_its_range_and_default() {
 }
 
 #[test]
-fn the_documented_example_loads() {
-    let (_, example) = DOCUMENT.split_once("```toml\n").unwrap();
-    let (example, _) = example.split_once("```").unwrap();
-    let config = parse(example.as_bytes()).map_err(|p| p[0].to_string()).unwrap();
+fn the_documented_examples_load() {
+    let examples = |text: &'static str| {
+        text.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next())
+    };
+    let load =
+        |text: &str| parse(text.as_bytes()).map_err(|p| format!("{text}: {}", p[0])).unwrap();
+    let config = examples(DOCUMENT).map(load).next().unwrap();
     assert_eq!(config.settings.rules.expected.apps.len(), 2);
+    let others = examples(DOCUMENT).skip(1).chain(examples(include_str!("../../docs/top.md")));
+    assert!(others.map(load).collect::<Vec<_>>().len() >= 2);
 }

@@ -14,8 +14,8 @@ pub const INTERVAL_MS: std::ops::RangeInclusive<u64> = 100..=60_000;
 /// Steps of the interval keys, milliseconds.
 const INTERVALS: [u64; 9] = [100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
 
-/// Longest filter.
-const FILTER_MAX: usize = 64;
+/// Longest filter, bytes.
+pub const FILTER_MAX: usize = 64;
 
 /// Where the selection or an overlay goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

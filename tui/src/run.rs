@@ -17,7 +17,7 @@ use signal_hook::iterator::Signals;
 
 use crate::action::{Action, LoopControl, SelectionMotion, perform};
 use crate::flows::{CapturedTraffic, FlowMailbox, FlowRequest};
-use crate::keys::action_of;
+use crate::keys::{KeyMap, action_of};
 use crate::sampling_interval::SamplingInterval;
 use crate::screen::{self, ClickTarget};
 use crate::task::{TaskContext, TaskMailbox, TaskRequest};
@@ -44,6 +44,12 @@ pub struct DisplayOptions {
     pub zone: TimeZone,
     /// From when on a queue is hot.
     pub thresholds: Thresholds,
+    /// The page that is shown first.
+    pub page: PageTab,
+    /// The filter at first, and after a reset.
+    pub filter: String,
+    /// Which keys do what.
+    pub keys: KeyMap,
     /// Keeps what apps reply; nobody in a replay.
     pub replies: Option<Arc<RawReplies>>,
     /// For what is done outside.
@@ -135,7 +141,14 @@ pub fn run<T: Timeline>(
         tasks: tasks.clone(),
     });
     let view = ViewState::new(options.theme, options.interval_ms, options.zone);
-    let mut view = ViewState { thresholds: options.thresholds, ..view };
+    let mut view = ViewState {
+        tab: options.page,
+        filter: options.filter.clone(),
+        default_filter: options.filter,
+        thresholds: options.thresholds,
+        keys: Arc::new(options.keys),
+        ..view
+    };
     view.tasks.context = options.tasks;
     let (area, request) = (Rect::default(), FlowRequest::default());
     let replies = options.replies;

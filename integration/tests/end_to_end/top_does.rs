@@ -15,9 +15,11 @@ use pmdscope_integration::pty::TerminalProcess;
 use pmdscope_integration::scratch::Scratch;
 use pmdscope_render::Theme;
 use pmdscope_telemetry::Thresholds;
+use pmdscope_tui::keys::KeyMap;
 use pmdscope_tui::run::DisplayOptions;
 use pmdscope_tui::task::TaskContext;
 use pmdscope_tui::timeline::live::LiveTimeline;
+use pmdscope_tui::view::PageTab;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -202,6 +204,9 @@ pub(crate) fn panic_on_terminal() -> ExitCode {
         mouse: true,
         zone: TimeZone::UTC,
         thresholds: Thresholds::default(),
+        page: PageTab::default(),
+        filter: String::new(),
+        keys: KeyMap::default(),
         replies: None,
         tasks: TaskContext::default(),
     };

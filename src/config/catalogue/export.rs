@@ -96,7 +96,7 @@ pub(super) fn table() -> Table {
         ),
     ];
     keys.extend(otlp());
-    Table { name: "export", keys, check: serves }
+    Table { name: "export", keys, tables: &[], check: serves }
 }
 
 /// Pushes to an OTLP receiver.

@@ -103,7 +103,7 @@ pub(super) fn table() -> Table {
     ];
     keys.extend(ports_and_apps());
     keys.extend(interfaces());
-    Table { name: "thresholds", keys, check: ordered }
+    Table { name: "thresholds", keys, tables: &[], check: ordered }
 }
 
 /// Those of lints over ports and whole apps.

@@ -308,7 +308,7 @@ pub(crate) fn update(view: &mut ViewState, action: TaskAction, fleet: &FleetStat
 
 /// Why nothing may be done; `None` where it may.
 pub(crate) fn forbidden(view: &ViewState) -> Option<&'static str> {
-    view.tasks.context.read_only.then_some("--read-only: top changes nothing and writes nothing")
+    view.tasks.context.read_only.then_some("read-only: top changes nothing and writes nothing")
 }
 
 /// The same for what needs the apps themselves.

@@ -1,0 +1,61 @@
+//! `[top]`: how `pmdscope top` starts.
+
+use std::time::Duration;
+
+use super::MILLISECOND;
+use crate::config::Config;
+use crate::config::key::{Key, Table};
+use crate::config::kind::{Flag, Text, Time, Unset};
+use crate::top::settings::{filter, page, page_name};
+
+pub(super) fn table() -> Table {
+    let keys = vec![
+        Key::new(
+            "interval",
+            Time(100 * MILLISECOND, Duration::from_secs(60)),
+            |c: &mut Config| &mut c.top.interval,
+            r#""1s""#,
+            "Sampling interval; one report takes 0.2 s whatever it is",
+        ),
+        Key::new(
+            "page",
+            Text {
+                what: "the name of a page, in lowercase",
+                parse: page,
+                show: |tab| page_name(*tab),
+            },
+            |c| &mut c.top.page,
+            r#""ports""#,
+            "Page that is shown first",
+        ),
+        Key::new(
+            "filter",
+            Text { what: "text, as typed after /", parse: filter, show: String::clone },
+            |c| &mut c.top.filter,
+            r#""app:fwd""#,
+            "Filter at first, and after a reset",
+        ),
+        Key::new(
+            "ascii",
+            Unset(Flag),
+            |c| &mut c.top.ascii,
+            "true",
+            "ASCII characters only; not set: as the locale says",
+        ),
+        Key::new(
+            "mouse",
+            Flag,
+            |c| &mut c.top.mouse,
+            "false",
+            "Capture the mouse, so that clicks and the wheel work",
+        ),
+        Key::new(
+            "read_only",
+            Flag,
+            |c| &mut c.top.read_only,
+            "true",
+            "Disable keys that capture, write, arm or attach",
+        ),
+    ];
+    Table { name: "top", keys, tables: &["keys"], check: |_| Ok(()) }
+}

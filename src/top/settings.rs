@@ -1,0 +1,72 @@
+//! What `[top]` of the configuration sets. Options of the command line come before it.
+
+use std::time::Duration;
+
+use pmdscope_tui::action::FILTER_MAX;
+use pmdscope_tui::keys::KeyMap;
+use pmdscope_tui::view::PageTab;
+
+/// Time between two samples.
+const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How the display starts, and its keys.
+#[derive(Clone, Debug)]
+pub(crate) struct TopSettings {
+    /// Time between two samples, but for one report.
+    pub(crate) interval: Duration,
+    /// The page that is shown first.
+    pub(crate) page: PageTab,
+    /// The filter at first, and after a reset.
+    pub(crate) filter: String,
+    /// ASCII characters only; `None`: as the locale says.
+    pub(crate) ascii: Option<bool>,
+    /// The mouse is taken.
+    pub(crate) mouse: bool,
+    /// Keys change and write nothing.
+    pub(crate) read_only: bool,
+    /// Which keys do what.
+    pub(crate) keys: KeyMap,
+}
+
+impl Default for TopSettings {
+    fn default() -> Self {
+        Self {
+            interval: DEFAULT_INTERVAL,
+            page: PageTab::default(),
+            filter: String::new(),
+            ascii: None,
+            mouse: true,
+            read_only: false,
+            keys: KeyMap::default(),
+        }
+    }
+}
+
+/// The page of that name.
+///
+/// # Errors
+/// The names that there are.
+pub(crate) fn page(text: &str) -> Result<PageTab, String> {
+    let found = PageTab::ALL.into_iter().find(|tab| page_name(*tab) == text);
+    found.ok_or_else(|| {
+        let names = PageTab::ALL.map(page_name);
+        format!("expected one of {}", names.join(", "))
+    })
+}
+
+/// The name of a page on the command line and in the configuration.
+pub(crate) fn page_name(page: PageTab) -> String {
+    page.title().to_lowercase()
+}
+
+/// A filter, as it is typed.
+///
+/// # Errors
+/// When it cannot be typed.
+pub(crate) fn filter(text: &str) -> Result<String, String> {
+    match text.len() {
+        _ if text.chars().any(char::is_control) => Err("it has control characters".to_owned()),
+        0..=FILTER_MAX => Ok(text.to_owned()),
+        length => Err(format!("it has {length} bytes; at most {FILTER_MAX} are possible")),
+    }
+}
