@@ -29,6 +29,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial("keys_of_top_do_what_their_commands_do", Needs::Wireshark, keys),
         trial("a_capture_of_top_ends_with_it", Needs::Wireshark, killed),
+        trial("top_obeys_the_keys_that_are_configured", Needs::Apps, configured),
         trial("top_gives_the_terminal_back", Needs::Apps, terminal),
         trial("a_panic_gives_the_terminal_back", Needs::Apps, panic),
     ]
@@ -143,6 +144,34 @@ fn killed(scratch: &Scratch) -> Result<()> {
     }
     generator.stop()?;
     Ok(())
+}
+
+/// Other keys, another first page, and a last screen that stays.
+fn configured(scratch: &Scratch) -> Result<()> {
+    let (app, file) = (scratch.prefix("nobody"), scratch.path("top.toml"));
+    let config = file.to_str().context("no UTF-8")?;
+    let args = ["-a", &app, "--config", config];
+    let keys = "[top]\npage = 'ports'\n[top.keys]\npage-pools = ['3', 'f6']\nhelp = 'H'\n\
+                quit = 'x'\nquit-keep-screen = 'ctrl-x'\n";
+    fs::write(&file, keys)?;
+    let mut top = top(scratch, &args)?;
+    top.await_shown(&["[2 Ports]", "H help  x quit"], LIMIT)?;
+    // Of the old keys and the new ones, only those do something.
+    top.press("q?H")?;
+    top.await_shown(&["Page Ports", "x ^C ^X"], LIMIT)?;
+    top.press("\x1b")?;
+    wait_until("the page", LIMIT, || Ok(!top.screen().contains("Page Ports")))?;
+    top.press("\x1b[17~")?;
+    top.await_shown(&["[3 Pools]"], LIMIT)?;
+    top.press("\x18")?;
+    ensure!(top.wait(LIMIT)?.success());
+    top.await_restored(LIMIT)?;
+    top.await_said("[3 Pools]")?;
+
+    fs::write(&file, "[top.keys]\nfilter = 'q'\n")?;
+    let mut wrong = self::top(scratch, &args)?;
+    ensure!(wrong.wait(LIMIT)?.code() == Some(2), "{}", wrong.screen());
+    wrong.await_said("top.toml:2: top.keys.filter cannot be \"q\": it is a key of quit")
 }
 
 /// Signals, ^Z and fg, a start in the background, and a terminal that goes away.
