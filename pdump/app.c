@@ -324,7 +324,8 @@ is_ours(int dir_fd, const char *name)
 			return true;
 		memset(&addr, 0, sizeof(addr));
 		len = sizeof(addr) - 1;
-		if (getsockname(fd, (struct sockaddr *)&addr, &len) < 0 || addr.sun_family != AF_UNIX)
+		if (getsockname(fd, (struct sockaddr *)&addr, &len) < 0 ||
+				addr.sun_family != AF_UNIX)
 			continue;
 		last = strrchr(addr.sun_path, '/');
 		if (last != NULL && strcmp(last + 1, name) == 0)

@@ -85,8 +85,7 @@ is_valid(const struct state_file *file, const struct app *app)
 	const struct state *s = file->state;
 
 	return s->magic == MAGIC && s->size == sizeof(*s) && s->app_start == app->start &&
-	       s->nb_taps <= STATE_MAX_TAPS &&
-	       memchr(s->zone, '\0', sizeof(s->zone)) != NULL;
+	       s->nb_taps <= STATE_MAX_TAPS && memchr(s->zone, '\0', sizeof(s->zone)) != NULL;
 }
 
 /*

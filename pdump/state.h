@@ -41,7 +41,7 @@ struct state_tap {
 
 struct state {
 	uint32_t magic;
-	uint32_t size; /* Of this struct. */
+	uint32_t size;	 /* Of this struct. */
 	int32_t app_pid; /* As the process in charge counts. */
 	int32_t worker;	 /* The process in charge. */
 	uint64_t app_start;
