@@ -2,6 +2,7 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
@@ -14,11 +15,38 @@
 #include "app_memory.h"
 #include "elf_symbol.h"
 
+#define SYMBOLS_MAX 4
+
+/* What app_memory_keep() has opened and found. */
+static struct {
+	int mem, maps; /* -1 for nothing. */
+	unsigned int nb;
+	struct app_symbol symbols[SYMBOLS_MAX];
+	uintptr_t addresses[SYMBOLS_MAX];
+} kept = { .mem = -1, .maps = -1 };
+
+static FILE *
+kept_maps(void)
+{
+	const int fd = fcntl(kept.maps, F_DUPFD_CLOEXEC, 0);
+	FILE *maps;
+
+	if (fd < 0)
+		return NULL;
+	lseek(fd, 0, SEEK_SET);
+	maps = fdopen(fd, "r");
+	if (maps == NULL)
+		close(fd);
+	return maps;
+}
+
 FILE *
 app_memory_maps(pid_t pid)
 {
 	char path[32];
 
+	if (kept.maps >= 0)
+		return kept_maps();
 	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
 	return fopen(path, "re");
 }
@@ -45,6 +73,8 @@ app_memory_read(pid_t pid, uintptr_t from, void *to, size_t len)
 	const struct iovec local = { .iov_base = to, .iov_len = len };
 	const struct iovec remote = { .iov_base = (void *)from, .iov_len = len };
 
+	if (kept.mem >= 0)
+		return pread(kept.mem, to, len, (off_t)from) == (ssize_t)len;
 	return process_vm_readv(pid, &local, 1, &remote, 1, 0) == (ssize_t)len;
 }
 
@@ -125,8 +155,8 @@ find_in_files(pid_t pid, FILE *maps, const char *exe, bool libraries, const char
 	return addr;
 }
 
-uintptr_t
-app_memory_symbol(pid_t pid, const char *name, size_t size)
+static uintptr_t
+find_symbol(pid_t pid, const char *name, size_t size)
 {
 	char exe[PATH_MAX], link[32];
 	FILE *maps = app_memory_maps(pid);
@@ -143,4 +173,65 @@ app_memory_symbol(pid_t pid, const char *name, size_t size)
 		addr = find_in_files(pid, maps, exe, true, name, size);
 	fclose(maps);
 	return addr;
+}
+
+uintptr_t
+app_memory_symbol(pid_t pid, const char *name, size_t size)
+{
+	unsigned int i;
+
+	if (kept.mem < 0)
+		return find_symbol(pid, name, size);
+	for (i = 0; i < kept.nb; i++)
+		if (strcmp(kept.symbols[i].name, name) == 0 && kept.symbols[i].size == size)
+			return kept.addresses[i];
+	return 0;
+}
+
+static int
+open_memory(pid_t pid)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/%d/mem", (int)pid);
+	return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+bool
+app_memory_keep(pid_t pid, const struct app_symbol *symbols, unsigned int nb)
+{
+	char path[32];
+	int mem, maps;
+
+	for (kept.nb = 0; kept.nb < nb && kept.nb < SYMBOLS_MAX; kept.nb++) {
+		kept.symbols[kept.nb] = symbols[kept.nb];
+		kept.addresses[kept.nb] =
+				find_symbol(pid, symbols[kept.nb].name, symbols[kept.nb].size);
+	}
+	mem = open_memory(pid);
+	if (mem < 0)
+		return false;
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+	maps = open(path, O_RDONLY | O_CLOEXEC);
+	if (maps < 0) {
+		close(mem);
+		return false;
+	}
+	kept.mem = mem;
+	kept.maps = maps;
+	return true;
+}
+
+bool
+app_memory_may_read(pid_t pid)
+{
+	int fd;
+
+	if (kept.mem >= 0)
+		return true;
+	fd = open_memory(pid);
+	if (fd < 0)
+		return errno != EACCES && errno != EPERM;
+	close(fd);
+	return true;
 }

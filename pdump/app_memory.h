@@ -23,7 +23,10 @@ struct mapping {
 	char path[PATH_MAX]; /* Empty for memory of no file. */
 };
 
-/* /proc/PID/maps; NULL with errno. */
+/*
+ * /proc/PID/maps; NULL with errno. Of memory that was kept, only one is read at a time: they share
+ * their position.
+ */
 FILE *app_memory_maps(pid_t pid);
 
 /* The next mapping; false at the end. */
@@ -37,5 +40,20 @@ bool app_memory_read(pid_t pid, uintptr_t from, void *to, size_t len);
  * everybody uses that one.
  */
 uintptr_t app_memory_symbol(pid_t pid, const char *name, size_t size);
+
+/* An object by its symbol. */
+struct app_symbol {
+	const char *name;
+	size_t size;
+};
+
+/*
+ * Open the memory of a process, and look for these symbols in it. From then on, everything here is about
+ * that process, whatever its id is, and takes no more rights; there are no other symbols. False with errno.
+ */
+bool app_memory_keep(pid_t pid, const struct app_symbol *symbols, unsigned int nb);
+
+/* May the memory be read? Only a refusal counts. */
+bool app_memory_may_read(pid_t pid);
 
 #endif /* PDUMP_APP_MEMORY_H */

@@ -26,6 +26,9 @@ struct pdump_callback {
 	uintptr_t callback;
 };
 
+const struct app_symbol callbacks_symbol = { "rte_eth_fp_ops",
+	RTE_MAX_ETHPORTS * sizeof(struct rte_eth_fp_ops) };
+
 /* In the list of a queue, the callback that knows our pool and itself. */
 static enum callback_fate
 find(pid_t pid, uintptr_t list, const struct rte_mempool *pool, uint64_t *found)
@@ -54,7 +57,7 @@ static const struct rte_eth_fp_ops *
 read_ops(pid_t pid)
 {
 	static struct rte_eth_fp_ops ops[RTE_MAX_ETHPORTS];
-	const uintptr_t table = app_memory_symbol(pid, "rte_eth_fp_ops", sizeof(ops));
+	const uintptr_t table = app_memory_symbol(pid, callbacks_symbol.name, sizeof(ops));
 
 	return table != 0 && app_memory_read(pid, table, ops, sizeof(ops)) ? ops : NULL;
 }

@@ -11,8 +11,12 @@
  * during a capture, and freed after its grace period.
  */
 
+#include "app_memory.h"
 #include "arena.h"
 #include "state.h"
+
+/* Of what the app's data path reads, where the lists of callbacks begin. */
+extern const struct app_symbol callbacks_symbol;
 
 enum callback_fate {
 	CALLBACK_GONE,

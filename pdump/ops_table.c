@@ -3,20 +3,20 @@
  */
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "app_memory.h"
 #include "ops_table.h"
 
-#define SYMBOL "rte_mempool_ops_table"
 /* Ops that every DPDK app has; their name is what a scan looks for. */
 #define KNOWN_OPS "ring_mp_mc"
 /* More data than a program has; a larger mapping is not looked through. */
 #define SCAN_MAX (256UL << 20)
+
+const struct app_symbol ops_table_symbol = { "rte_mempool_ops_table",
+	sizeof(struct rte_mempool_ops_table) };
 
 bool
 ops_table_valid(const struct rte_mempool_ops_table *table, const struct ops_code *code)
@@ -100,7 +100,7 @@ collect_code(FILE *maps, struct ops_code *code)
 static bool
 read_by_symbol(pid_t pid, const struct ops_code *code, struct rte_mempool_ops_table *table)
 {
-	const uintptr_t addr = app_memory_symbol(pid, SYMBOL, sizeof(*table));
+	const uintptr_t addr = app_memory_symbol(pid, ops_table_symbol.name, sizeof(*table));
 
 	return addr != 0 && app_memory_read(pid, addr, table, sizeof(*table)) &&
 	       ops_table_valid(table, code);
@@ -133,21 +133,6 @@ read_by_scan(pid_t pid, FILE *maps, const struct ops_code *code,
 	return found != NULL;
 }
 
-static bool
-may_read(pid_t pid)
-{
-	char path[32];
-	bool may;
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/%d/mem", (int)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	may = fd >= 0 || (errno != EACCES && errno != EPERM);
-	if (fd >= 0)
-		close(fd);
-	return may;
-}
-
 int
 ops_table_read(pid_t pid, struct rte_mempool_ops_table *table, struct failure *failure)
 {
@@ -155,7 +140,7 @@ ops_table_read(pid_t pid, struct rte_mempool_ops_table *table, struct failure *f
 	FILE *maps;
 	bool found;
 
-	if (!may_read(pid))
+	if (!app_memory_may_read(pid))
 		return failure_set(failure, EACCES,
 				"may not read the app's mempool ops: run as root, or with CAP_SYS_PTRACE");
 	maps = app_memory_maps(pid);

@@ -16,7 +16,11 @@
 
 #include <rte_mempool.h>
 
+#include "app_memory.h"
 #include "failure.h"
+
+/* Of the table in the app. */
+extern const struct app_symbol ops_table_symbol;
 
 /* Read the table out of a process. 0, or -1 with the failure. */
 int ops_table_read(pid_t pid, struct rte_mempool_ops_table *table, struct failure *failure);
