@@ -25,6 +25,7 @@
 #include "allocator.h"
 #include "app.h"
 #include "arena.h"
+#include "enter.h"
 #include "sigterm.h"
 #include "locks.h"
 #include "ops_table.h"
@@ -330,7 +331,9 @@ main(int argc, char **argv)
 	signal(SIGHUP, SIG_IGN);
 	signal(SIGTSTP, SIG_IGN);
 	signal(SIGPIPE, SIG_IGN);
-	ret = capture(&options, &failure);
+	ret = options.enter ? enter_namespaces(&options, &failure) : 0;
+	if (ret == 0)
+		ret = capture(&options, &failure);
 	if (ret < 0) {
 		pmdscope_capture_send(options.fd, PMDSCOPE_TEE_REFUSE, (uint32_t)failure.error,
 				failure.text);

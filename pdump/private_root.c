@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <linux/openat2.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include "private_root.h"
+
+/* Not in the headers of every C library, and those of the kernel cannot be included beside it. */
+#ifndef OPEN_TREE_CLONE
+#define OPEN_TREE_CLONE 1
+#define OPEN_TREE_CLOEXEC O_CLOEXEC
+#define MOVE_MOUNT_F_EMPTY_PATH 0x00000004
+#endif
+
+/* Where it is mounted first: every system has it, and in our own namespace nobody else misses it. */
+#define PLACE "/tmp"
+#define HARMLESS (MS_NOSUID | MS_NODEV | MS_NOEXEC)
+
+/* Links are those of the other root; none leads out of it. */
+static int
+open_in_root(int root, const char *path)
+{
+	const struct open_how how = {
+		.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
+		.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS,
+	};
+
+	return (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
+}
+
+int
+private_root_add(struct private_root *private, int root, const char *path, struct failure *failure)
+{
+	int dir, tree, error;
+
+	if (private->nb == PRIVATE_ROOT_MAX)
+		return failure_set(failure, E2BIG, "the app has too many mounts of hugepages");
+	dir = open_in_root(root, path);
+	tree = dir < 0 ? -1
+		       : (int)syscall(SYS_open_tree, dir, "",
+					 AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+	error = errno;
+	if (dir >= 0)
+		close(dir);
+	if (tree < 0)
+		return failure_set(failure, error, "cannot share %.60s of the app: %s", path,
+				strerror(error));
+	snprintf(private->dirs[private->nb].path, PATH_MAX, "%s", path);
+	private->dirs[private->nb++].tree = tree;
+	return 0;
+}
+
+/* A path below this directory, and all that leads to it. */
+static bool
+make_dirs(const char *path)
+{
+	char part[PATH_MAX];
+	size_t len = 0;
+
+	path += strspn(path, "/");
+	while (path[len] != '\0') {
+		len += strcspn(path + len, "/");
+		snprintf(part, sizeof(part), "%.*s", (int)len, path);
+		if (mkdir(part, 0755) < 0 && errno != EEXIST)
+			return false;
+		len += strspn(path + len, "/");
+	}
+	return true;
+}
+
+/* The flags are of this mount alone: the file system may be mounted elsewhere too. */
+static bool
+restrict_mount(const char *path, unsigned long flags)
+{
+	return mount(NULL, path, NULL, MS_REMOUNT | MS_BIND | HARMLESS | flags, NULL) == 0;
+}
+
+static bool
+mount_kernel_files(const char *type, const char *path)
+{
+	return mkdir(path, 0555) == 0 && mount(type, path, type, HARMLESS, NULL) == 0 &&
+	       restrict_mount(path, MS_RDONLY);
+}
+
+static bool
+mount_dir(int tree, const char *path)
+{
+	path += strspn(path, "/");
+	return syscall(SYS_move_mount, tree, "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH) == 0 &&
+	       mount(NULL, path, NULL, MS_PRIVATE, NULL) == 0 && restrict_mount(path, 0);
+}
+
+static bool
+build(const struct private_root *private)
+{
+	unsigned int i;
+
+	if (mount("tmpfs", PLACE, "tmpfs", HARMLESS, "mode=0755,size=1m") < 0 || chdir(PLACE) < 0 ||
+			!mount_kernel_files("proc", "proc") || !mount_kernel_files("sysfs", "sys"))
+		return false;
+	for (i = 0; i < private->nb; i++)
+		if (!make_dirs(private->dirs[i].path))
+			return false;
+	for (i = 0; i < private->nb; i++)
+		if (!mount_dir(private->dirs[i].tree, private->dirs[i].path))
+			return false;
+	return restrict_mount(PLACE, MS_RDONLY);
+}
+
+int
+private_root_switch(const struct private_root *private, struct failure *failure)
+{
+	/* The former root is mounted over the new one, until it is unmounted. */
+	if (build(private) && syscall(SYS_pivot_root, ".", ".") == 0 &&
+			umount2(".", MNT_DETACH) == 0 && chdir("/") == 0)
+		return 0;
+	return failure_set(failure, errno, "cannot mount a root directory for the app's files: %s",
+			strerror(errno));
+}

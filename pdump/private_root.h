@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#ifndef PDUMP_PRIVATE_ROOT_H
+#define PDUMP_PRIVATE_ROOT_H
+
+/*
+ * A root directory with nothing in it but /proc, /sys, and some directories of another mount namespace,
+ * at the paths that they have in there.
+ */
+
+#include <limits.h>
+
+#include "failure.h"
+
+#define PRIVATE_ROOT_MAX 16
+
+struct private_root {
+	unsigned int nb;
+	struct {
+		char path[PATH_MAX];
+		int tree; /* A copy of its mount, which is nowhere mounted. */
+	} dirs[PRIVATE_ROOT_MAX];
+};
+
+/*
+ * Add a directory, by its path below the root directory of another process. This process must be in the
+ * mount namespace of that. 0, or -1 with the failure.
+ */
+int
+private_root_add(struct private_root *private, int root, const char *path, struct failure *failure);
+
+/*
+ * Make it the root directory of this process, which must be in a mount namespace of its own. The
+ * directories are mounted in the order in which they were added.
+ */
+int private_root_switch(const struct private_root *private, struct failure *failure);
+
+#endif /* PDUMP_PRIVATE_ROOT_H */
