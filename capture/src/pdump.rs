@@ -43,6 +43,8 @@ pub struct PdumpOptions {
     pub crowded: bool,
     /// All ports of the app.
     pub ports: Vec<PdumpPort>,
+    /// Go into the namespaces of the app, as of its container.
+    pub enter: bool,
     /// Go ahead where that may harm the app.
     pub force: bool,
 }

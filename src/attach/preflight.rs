@@ -20,8 +20,8 @@ use super::unavailable::CaptureUnavailable;
 const DEPARTURE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Waits a moment for the helper of a capture that has just ended.
-pub(super) fn await_departure(app: &DiscoveredApp) {
-    obstacle::await_departure(&app.dir, DEPARTURE_TIMEOUT);
+pub(super) fn await_departure(app: &DiscoveredApp, sample: &Sample) {
+    obstacle::await_departure(&app.dir, sample.app.pid, DEPARTURE_TIMEOUT);
 }
 
 /// How to start the helper beside a stock app that passed [`check`].
@@ -45,6 +45,7 @@ pub(super) fn pdump(
         cpus: cpus.to_string(),
         crowded: cpus.crowded,
         ports: sample.ports.iter().map(port).collect(),
+        enter: obstacle::is_entered(&app.dir, sample.app.pid),
         force: policy == AttachPolicy::Forced,
     })
 }

@@ -52,8 +52,8 @@ impl Preflight {
     /// As [`Preflight::of`].
     pub(super) fn for_capture(running: &RunningApp, policy: AttachPolicy) -> anyhow::Result<Self> {
         let attaches = !matches!(policy, AttachPolicy::Never | AttachPolicy::Peek);
-        if attaches && stock(running).is_some() {
-            preflight::await_departure(&running.app);
+        if attaches && let Some(sample) = stock(running) {
+            preflight::await_departure(&running.app, sample);
         }
         Self::of(running, policy)
     }

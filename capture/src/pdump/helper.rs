@@ -66,13 +66,42 @@ impl LastLine {
     }
 }
 
+/// The file that lists what a helper has changed in the app, removed when all of that is undone.
+#[derive(Debug, Default)]
+struct StateFile {
+    dir: PathBuf,
+    /// Its name; `None` where the helper has a process id in it that is not known here.
+    name: Option<String>,
+}
+
+impl StateFile {
+    fn of(pdump: &PdumpOptions, pid: u32) -> Self {
+        let dir = pdump.runtime_root.join("dpdk").join(&pdump.file_prefix);
+        Self { dir, name: (!pdump.enter).then(|| format!("{NAME}.{pid}")) }
+    }
+
+    /// Its path, if it is there.
+    fn left(&self) -> Option<PathBuf> {
+        let is_state = |name: &str| {
+            if let Some(own) = &self.name {
+                return name == own;
+            }
+            let pid = name.strip_prefix(NAME).and_then(|rest| rest.strip_prefix('.'));
+            pid.is_some_and(|pid| pid.parse::<u32>().is_ok())
+        };
+        let files = self.dir.read_dir().ok()?.flatten();
+        files
+            .map(|file| file.path())
+            .find(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(is_state))
+    }
+}
+
 /// A running `pmdscope-pdump`.
 #[derive(Debug)]
 pub(crate) struct PdumpProcess {
     child: Option<Child>,
     app: u32,
-    /// File that lists what it has changed in the app, removed when all of that is undone.
-    state: PathBuf,
+    state: StateFile,
     tail: Arc<Mutex<LastLine>>,
 }
 
@@ -89,8 +118,7 @@ impl PdumpProcess {
         let mut child = command.spawn()?;
         let tail = Arc::new(Mutex::new(LastLine::default()));
         let stderr = child.stderr.take();
-        let state = pdump.runtime_root.join("dpdk").join(&pdump.file_prefix);
-        let state = state.join(format!("{NAME}.{}", child.id()));
+        let state = StateFile::of(pdump, child.id());
         let helper = Self { child: Some(child), app: pdump.pid, state, tail: Arc::clone(&tail) };
         let listen = move || {
             let _ = stderr.map(|stderr| listen(stderr, &tail));
@@ -143,9 +171,7 @@ impl Drop for PdumpProcess {
     fn drop(&mut self) {
         let state = std::mem::take(&mut self.state);
         if self.has_exited() {
-            if state.exists() {
-                lock(&STATE_FILES).push(state);
-            }
+            lock(&STATE_FILES).extend(state.left());
             return;
         }
         let (child, tail) = (self.child.take(), Arc::clone(&self.tail));
@@ -185,6 +211,9 @@ fn arguments(pdump: &PdumpOptions) -> Vec<String> {
     for port in &pdump.ports {
         let (id, device) = (port.id, &port.device);
         arguments.push(format!("--port={id},{},{},{device}", port.rx_queues, port.tx_queues));
+    }
+    if pdump.enter {
+        arguments.push("--enter".to_owned());
     }
     if pdump.force {
         arguments.push("--force".to_owned());

@@ -52,6 +52,7 @@ fn transport(pid: u32, body: &str) -> (tempfile::TempDir, Transport) {
         cpus: "0,2-3".into(),
         crowded: false,
         ports: vec![port(0), port(1)],
+        enter: false,
         force: true,
     };
     (dir, Transport::Pdump(Box::new(pdump)))
@@ -160,14 +161,27 @@ fn a_helper_of_a_dropped_session_is_awaited_and_not_killed() {
 
 #[test]
 fn remaining_state_files_are_listed_until_removed() {
-    let leave = "mkdir -p \"$RUNTIME_DIRECTORY/dpdk/fwd\"\n\
-                 echo >\"$RUNTIME_DIRECTORY/dpdk/fwd/pmdscope-pdump.$$\"; exit 1";
-    let (dir, session) = open(115, &format!("{}{LEAVE}{leave}", accept())).unwrap();
+    // In a container, the helper has another process id.
+    for (app, enter, id) in [(115, false, "$$"), (116, true, "7")] {
+        let leave = format!(
+            "mkdir -p \"$RUNTIME_DIRECTORY/dpdk/fwd\"; cd \"$RUNTIME_DIRECTORY/dpdk/fwd\"\n\
+             echo >pmdscope-pdump.{id}; echo >pmdscope-pdump-new.9; exit 1"
+        );
+        let (dir, mut transport) = transport(app, &format!("{}{LEAVE}{leave}", accept()));
+        if let Transport::Pdump(pdump) = &mut transport {
+            pdump.enter = enter;
+        }
+        let session = transport.open(&request(), TIMEOUT, &GO).unwrap();
+        check_remaining_state_files(app, &dir, session);
+    }
+}
+
+fn check_remaining_state_files(app: u32, dir: &tempfile::TempDir, session: CaptureSession) {
     let files =
         || remaining_state_files().into_iter().filter(|state| state.starts_with(dir.path()));
     assert_eq!(files().count(), 0);
     drop(session);
-    assert!(wait_for_exits(115, TIMEOUT).is_empty());
+    assert!(wait_for_exits(app, TIMEOUT).is_empty());
     let states = files().collect::<Vec<_>>();
     assert_eq!(states.len(), 1);
     std::fs::remove_file(&states[0]).unwrap();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use pmdscope_capture::pdump::{BUILD_COMMAND, PdumpProgram, release};
 use pmdscope_telemetry::discover::{DiscoveredApp, primary};
 use pmdscope_telemetry::host::foreign::split_root;
-use pmdscope_telemetry::host::{device, secondaries};
+use pmdscope_telemetry::host::{device, process_here, secondaries};
 use pmdscope_telemetry::sample::Sample;
 use rustix::process::geteuid;
 
@@ -43,10 +43,10 @@ pub(super) enum Obstacle {
     NoPorts,
     #[error("is captured from already, by pmdscope-pdump (process {0})")]
     Taken(u32),
-    #[error(
-        "runs in a container with a runtime directory of its own, which no helper can share from here"
-    )]
+    #[error("runs in a container with a runtime directory of its own, which only root may enter")]
     Enclosed,
+    #[error("runs in a container with users of its own, which no helper can enter")]
+    OtherUsers,
     #[error("runs in another pid namespace, such as a container")]
     Container,
     #[error(
@@ -80,7 +80,7 @@ impl Obstacle {
             Self::Unseen => "not seen from here",
             Self::NoPorts => "no ports",
             Self::Taken(_) => "captured already",
-            Self::Enclosed | Self::Container => "in a container",
+            Self::Enclosed | Self::OtherUsers | Self::Container => "in a container",
             Self::Uio { .. } => UIO,
             Self::Company(_) => "other secondaries",
         }
@@ -108,7 +108,8 @@ impl Obstacle {
             Self::Unseen => "run pmdscope where the app runs, or on the host".into(),
             Self::NoPorts => "there is nothing to capture from".into(),
             Self::Taken(_) => "a port has one hook for that: end the other capture first".into(),
-            Self::Enclosed => format!("run pmdscope in there, as by nsenter(1), {library}"),
+            Self::Enclosed => format!("run pmdscope as root, {library}"),
+            Self::OtherUsers => format!("run pmdscope in there, as by nsenter(1), {library}"),
             Self::Container => {
                 "run pmdscope in there, as by nsenter(1), or take the risk of a helper \
                 that does not see all of its processes with --force-pdump"
@@ -138,9 +139,9 @@ pub(super) struct AppFacts {
     /// Why its memory cannot be looked into.
     sealed: Option<String>,
     ports: usize,
-    /// Its runtime directory is in another mount namespace.
+    /// Its runtime directory is in another mount namespace, and what keeps a helper out of that.
     enclosed: Option<Obstacle>,
-    /// It counts its processes as we do.
+    /// It counts its processes otherwise, and a helper cannot do so too.
     contained: bool,
     uio: Option<String>,
     secondaries: Vec<u32>,
@@ -152,7 +153,8 @@ impl AppFacts {
     pub(super) fn gather(app: &DiscoveredApp, sample: &Sample, program: &PdumpProgram) -> Self {
         let pid = sample.app.pid;
         let config = app.dir.join("config");
-        let secondaries = secondaries(&app.dir);
+        let secondaries = secondaries_here(&app.dir, pid);
+        let us = geteuid().as_raw();
         let socket = app.socket.file_name().unwrap_or_default().to_string_lossy();
         Self {
             arguments: sample.app.eal_args.clone(),
@@ -162,11 +164,11 @@ impl AppFacts {
             primary: primary(&app.dir).ok().flatten(),
             versions: [sample.app.dpdk_version.clone(), program.dpdk.clone()],
             user: fs::metadata(format!("/proc/{pid}")).ok().map(|process| process.uid()),
-            us: geteuid().as_raw(),
+            us,
             sealed: sealed(pid),
             ports: sample.ports.len(),
-            enclosed: split_root(&app.dir).map(|_| Obstacle::Enclosed),
-            contained: is_contained(pid),
+            enclosed: split_root(&app.dir).and_then(|_| keeps_out(pid, us)),
+            contained: differs("pid", pid) && keeps_out(pid, us).is_some(),
             uio: on_uio(sample),
             taken: secondaries.iter().copied().find(|pid| is_pdump(*pid)),
             secondaries,
@@ -261,9 +263,9 @@ fn sealed(pid: u32) -> Option<String> {
 
 /// Waits for a helper to leave an app, but not for longer than told: it may be about to, because its
 /// consumer has ended, or has been killed.
-pub(super) fn await_departure(dir: &Path, timeout: Duration) {
+pub(super) fn await_departure(dir: &Path, app: u32, timeout: Duration) {
     let deadline = Instant::now() + timeout;
-    while secondaries(dir).into_iter().any(is_pdump) && Instant::now() < deadline {
+    while secondaries_here(dir, app).into_iter().any(is_pdump) && Instant::now() < deadline {
         thread::sleep(DEPARTURE_POLL_INTERVAL);
     }
 }
@@ -274,10 +276,27 @@ fn is_pdump(pid: u32) -> bool {
     name.is_ok_and(|name| name.trim_end() == "pmdscope-pdump")
 }
 
-/// What is not told is taken for the same.
-fn is_contained(pid: u32) -> bool {
-    let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
+/// Secondary processes by their ids here, as far as they are seen.
+fn secondaries_here(dir: &Path, app: u32) -> Vec<u32> {
+    secondaries(dir).into_iter().map(|own| process_here(own, app).unwrap_or(own)).collect()
+}
+
+/// A process is in another namespace of a kind. What is not told is taken for the same.
+fn differs(kind: &str, pid: u32) -> bool {
+    let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/{kind}")).ok();
     namespace(&pid.to_string()).is_some_and(|theirs| namespace("self") != Some(theirs))
+}
+
+/// What keeps a helper out of the namespaces of a process.
+fn keeps_out(pid: u32, us: u32) -> Option<Obstacle> {
+    let obstacle = (us != 0).then_some(Obstacle::Enclosed);
+    obstacle.or_else(|| differs("user", pid).then_some(Obstacle::OtherUsers))
+}
+
+/// Whether a helper goes into the namespaces of an app.
+pub(super) fn is_entered(dir: &Path, pid: u32) -> bool {
+    let apart = split_root(dir).is_some() || differs("pid", pid);
+    apart && keeps_out(pid, geteuid().as_raw()).is_none()
 }
 
 /// A device that a port is on, or that the arguments name.
@@ -384,6 +403,7 @@ mod tests {
             Obstacle::NoPorts,
             Obstacle::Taken(17),
             Obstacle::Enclosed,
+            Obstacle::OtherUsers,
             Obstacle::Container,
             Obstacle::Uio { device: "0000:03:00.0".into() },
             Obstacle::Company(vec![17, 18]),
@@ -395,7 +415,7 @@ mod tests {
     #[test]
     fn this_process_is_as_open_as_it_is() {
         let me = std::process::id();
-        assert!(!is_contained(me));
+        assert!(!differs("pid", me) && !is_entered(Path::new("/run/dpdk/rte"), me));
         assert_eq!(sealed(me), None);
     }
 }

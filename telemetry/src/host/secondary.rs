@@ -6,6 +6,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
 
 use super::foreign::socket_address;
+use super::process::{PROC, ProcessTasks};
 
 /// Name of their sockets, with a process id and a time behind it.
 const SOCKET: &str = "mp_socket_";
@@ -18,6 +19,22 @@ pub fn secondaries(dir: &Path) -> Vec<u32> {
     let mut pids: Vec<_> = entries.flatten().filter_map(|entry| running(entry.path())).collect();
     pids.sort_unstable();
     pids
+}
+
+/// The id here of a process that has another one in the PID namespace of an app. `None` if it is not seen.
+pub fn process_here(own: u32, app: u32) -> Option<u32> {
+    let namespace = |pid: &str| std::fs::read_link(format!("{PROC}/{pid}/ns/pid")).ok();
+    let theirs = namespace(&app.to_string())?;
+    if namespace("self").as_ref() == Some(&theirs) {
+        return Some(own);
+    }
+    let is_meant = |pid: &u32| {
+        let id = || ProcessTasks::of(Path::new(PROC), *pid)?.status(*pid).map(|it| it.own_tid);
+        namespace(&pid.to_string()).as_ref() == Some(&theirs) && id() == Some(own.into())
+    };
+    let entries = std::fs::read_dir(PROC).into_iter().flatten().flatten();
+    let mut pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.find(is_meant)
 }
 
 fn pid_of(path: &Path) -> Option<u32> {
@@ -39,6 +56,13 @@ mod tests {
     use std::os::unix::net::UnixDatagram;
 
     use super::*;
+
+    #[test]
+    fn ids_are_the_same_in_one_namespace() {
+        let me = std::process::id();
+        assert_eq!(process_here(4711, me), Some(4711));
+        assert_eq!(process_here(4711, u32::MAX), None);
+    }
 
     #[test]
     fn only_secondaries_with_a_listening_socket_are_running() {
