@@ -35,7 +35,7 @@ INSTALLED = bin/pmdscope bin/pmdscope-pdump-build bin/pmdscope-reflector bin/pmd
 C_SOURCES = $(shell git ls-files 'examples/*.[ch]' 'lib/*.[ch]' 'integration/*.[ch]' 'pdump/*.[ch]')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-releases screenshot test-install deb test-deb test-kubernetes abi sbom dashboards dashboard-pictures bench bench-leaks bench-capture bench-export bench-flows bench-interrupts bench-pair bench-top bench-watchpoints bench-xdp bench-xray compare \
+.PHONY: help setup build demo test test-releases screenshot test-install deb test-deb test-kubernetes test-podman abi sbom dashboards dashboard-pictures bench bench-leaks bench-capture bench-export bench-flows bench-interrupts bench-pair bench-top bench-watchpoints bench-xdp bench-xray compare \
 	soak soak-pdump soak-exit soak-xray lab plots sanitize sanitize-quick fuzz lint lint-quick format install uninstall clean clean-hugepages
 
 help: ## list the targets
@@ -81,6 +81,10 @@ deb: ## build Debian packages for this release of Debian, in build-deb/packages
 
 test-kubernetes: ## compare the manifests for Kubernetes with its schemas (needs devtools/setup.sh kubernetes)
 	integration/kubernetes/validate.sh
+
+test-podman: build ## find apps in containers of podman and capture from them, as root
+	devtools/setup.sh podman
+	devtools/test-podman.sh
 
 test-deb: ## build packages for Debian 12 and 13; install, run, upgrade and purge them in bare roots (SUITES=bookworm: one)
 	devtools/setup.sh roots

@@ -6,8 +6,8 @@
 # the dashboards need, `setup.sh lab` what the lab in QEMU needs, `setup.sh plots` what plots of
 # runs of the generator need, `setup.sh xdp` what the XDP filter is measured against, `setup.sh packages`
 # what building Debian packages needs, on Debian 13 as well, `setup.sh roots` what makes bare roots of Debian to test
-# packages in, `setup.sh abi` what compares libpmdscope's interface, `setup.sh kubernetes` what validates the
-# manifests for Kubernetes (22 MB to fetch, 150 MB unpacked).
+# packages in, `setup.sh podman` what runs apps in containers, `setup.sh abi` what compares libpmdscope's interface,
+# `setup.sh kubernetes` what validates the manifests for Kubernetes (22 MB to fetch, 150 MB unpacked).
 set -eu
 
 # netbase: without its /etc/protocols libpcap knows no protocol by name, and the tests compare with tcpdump.
@@ -27,6 +27,7 @@ xdp_packages="nftables iptables ethtool"
 abi_packages="abigail-tools"
 kubernetes_packages="python3-venv"
 roots_packages="debootstrap"
+podman_packages="podman runc"
 # As debian/control; lintian checks the packages.
 packages_packages="build-essential clang debhelper libbpf-dev libdpdk-dev libelf-dev libinih-dev
 	libpcap-dev liburing-dev lintian meson pkg-config zlib1g-dev"
@@ -116,6 +117,7 @@ xdp) wanted=$xdp_packages ;;
 abi) wanted=$abi_packages ;;
 kubernetes) wanted=$kubernetes_packages ;;
 roots) wanted=$roots_packages ;;
+podman) wanted=$podman_packages ;;
 packages) wanted=$packages_packages ;;
 *) wanted="" ;;
 esac
