@@ -9,8 +9,6 @@ use anyhow::{Result, bail, ensure};
 use serde_json::Value;
 
 use crate::machine::resident_bytes;
-use crate::scratch::Scratch;
-use crate::telemetry::ask;
 use crate::testpmd::Testpmd;
 
 /// Over which forwarding is measured.
@@ -56,23 +54,23 @@ pub struct Exact {
 
 impl Baseline {
     /// Looks at an app that forwards.
-    pub fn take(scratch: &Scratch, testpmd: &mut Testpmd) -> Result<Self> {
+    pub fn take(testpmd: &mut Testpmd) -> Result<Self> {
         Ok(Self {
             rate: rate(testpmd)?,
             mbufs_in_use: testpmd.mbufs_in_use()?,
-            exact: Exact::take(scratch, testpmd)?,
-            resident: resident_bytes(testpmd.process.pid())?,
+            exact: Exact::take(testpmd)?,
+            resident: resident_bytes(testpmd.pid())?,
         })
     }
 
     /// Waits until the app is as it was; an error says what is not.
-    pub fn await_again(&self, scratch: &Scratch, testpmd: &mut Testpmd) -> Result<Duration> {
-        self.await_like(scratch, testpmd, Self::compare)
+    pub fn await_again(&self, testpmd: &mut Testpmd) -> Result<Duration> {
+        self.await_like(testpmd, Self::compare)
     }
 
     /// The same, after somebody else has left memory behind that nobody can know of.
-    pub fn await_usable(&self, scratch: &Scratch, testpmd: &mut Testpmd) -> Result<Duration> {
-        self.await_like(scratch, testpmd, |was, is| {
+    pub fn await_usable(&self, testpmd: &mut Testpmd) -> Result<Duration> {
+        self.await_like(testpmd, |was, is| {
             ensure!(is.exact.hooks == was.exact.hooks, "{} queues have callbacks", is.exact.hooks);
             Self { exact: is.exact.clone(), ..was.clone() }.compare(is)
         })
@@ -80,7 +78,6 @@ impl Baseline {
 
     fn await_like(
         &self,
-        scratch: &Scratch,
         testpmd: &mut Testpmd,
         alike: impl Fn(&Self, &Self) -> Result<()>,
     ) -> Result<Duration> {
@@ -89,7 +86,7 @@ impl Baseline {
             if let Some(status) = testpmd.process.exited()? {
                 bail!("testpmd ended ({status}):\n{}", testpmd.process.output());
             }
-            let now = Self::take(scratch, testpmd)?;
+            let now = Self::take(testpmd)?;
             match alike(self, &now) {
                 Ok(()) => return Ok(start.elapsed()),
                 Err(error) if start.elapsed() > SETTLE => return Err(error),
@@ -110,21 +107,20 @@ impl Baseline {
 }
 
 impl Exact {
-    fn take(scratch: &Scratch, testpmd: &Testpmd) -> Result<Self> {
-        let app = testpmd.app();
+    fn take(testpmd: &Testpmd) -> Result<Self> {
         let ports = testpmd.ports()?;
         let promiscuous = |port: &u64| {
-            let info = ask(app, &format!("/ethdev/info,{port}"))?;
+            let info = testpmd.ask(&format!("/ethdev/info,{port}"))?;
             Ok(info["promiscuous"].as_u64() == Some(1))
         };
-        let heap = ask(app, "/eal/heap_info,0")?;
-        let runtime = fs::read_dir(format!("/var/run/dpdk/{app}"))?;
+        let heap = testpmd.ask("/eal/heap_info,0")?;
+        let runtime = fs::read_dir(testpmd.runtime_dir())?;
         Ok(Self {
             promiscuous: ports.iter().map(promiscuous).collect::<Result<_>>()?,
-            memzones: memzones(app)?,
+            memzones: memzones(testpmd)?,
             heap: ["Heap_size", "Alloc_size", "Alloc_count"]
                 .map(|field| heap[field].as_u64().unwrap_or(u64::MAX)),
-            hugepages: scratch.hugepage_files().len(),
+            hugepages: testpmd.hugepages()?,
             files: names(runtime).filter(|name| name != TURNS).collect(),
             hooks: testpmd.hooks()?,
         })
@@ -136,11 +132,11 @@ fn names(dir: fs::ReadDir) -> impl Iterator<Item = String> {
 }
 
 /// Names of an app's memzones.
-pub fn memzones(app: &str) -> Result<BTreeSet<String>> {
-    let list = ask(app, "/eal/memzone_list")?;
+fn memzones(testpmd: &Testpmd) -> Result<BTreeSet<String>> {
+    let list = testpmd.ask("/eal/memzone_list")?;
     let ids = list.as_array().into_iter().flatten().filter_map(Value::as_u64);
     ids.map(|id| {
-        let zone = ask(app, &format!("/eal/memzone_info,{id}"))?;
+        let zone = testpmd.ask(&format!("/eal/memzone_info,{id}"))?;
         Ok(zone["Name"].as_str().unwrap_or_default().to_owned())
     })
     .collect()

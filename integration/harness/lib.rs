@@ -10,6 +10,7 @@ pub mod baseline;
 pub mod callbacks;
 pub mod capture_app;
 pub mod command;
+pub mod container;
 pub mod disk;
 pub mod exporter;
 pub mod fake;

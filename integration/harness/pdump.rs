@@ -12,7 +12,9 @@ use crate::programs;
 pub struct Helper {
     /// Process id.
     pub pid: u32,
-    /// It watches the one that is attached.
+    /// It was started by `pmdscope`.
+    pub is_first: bool,
+    /// It watches the one that is attached, or another one that does.
     pub watches: bool,
 }
 
@@ -23,19 +25,33 @@ pub fn built() -> bool {
 
 /// Those of an app, by its file-prefix.
 pub fn helpers(app: &str) -> Result<Vec<Helper>> {
-    let mut found = Vec::new();
+    let mut found: Vec<Found> = Vec::new();
     for entry in fs::read_dir("/proc")?.flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
             continue;
         };
-        if serves(pid, app)
+        if let Some(enters) = serves(pid, app)
             && let Some(parent) = parent_of(pid)
         {
-            found.push((pid, parent));
+            found.push(Found { pid, parent, enters });
         }
     }
-    let is_ours = |pid: u32| found.iter().any(|(ours, _)| *ours == pid);
-    Ok(found.iter().map(|&(pid, parent)| Helper { pid, watches: !is_ours(parent) }).collect())
+    let parent = |pid: u32| found.iter().find(|one| one.pid == pid).map(|one| one.parent);
+    // The first one of those that enter a container only waits for the next one, which watches.
+    let describe = |one: &Found| {
+        let above = std::iter::successors(parent(one.pid), |pid| parent(*pid)).count() - 1;
+        let watches = above < if one.enters { 2 } else { 1 };
+        Helper { pid: one.pid, is_first: above == 0, watches }
+    };
+    Ok(found.iter().map(describe).collect())
+}
+
+/// A process of the program.
+struct Found {
+    pid: u32,
+    parent: u32,
+    /// It enters the namespaces of the app.
+    enters: bool,
 }
 
 /// Kills one that may be gone already.
@@ -45,12 +61,13 @@ pub fn kill(pid: u32) {
     }
 }
 
-fn serves(pid: u32, app: &str) -> bool {
+/// Whether a process is one of an app, and enters its namespaces.
+fn serves(pid: u32, app: &str) -> Option<bool> {
     let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let mut words = words.split(|byte| *byte == 0);
-    let is_helper = words.next().is_some_and(|program| program.ends_with(b"pmdscope-pdump"));
-    let serves = format!("--file-prefix={app}");
-    is_helper && words.any(|word| word == serves.as_bytes())
+    let words: Vec<_> = words.split(|byte| *byte == 0).collect();
+    let has = |wanted: &str| words.contains(&wanted.as_bytes());
+    let is_helper = words.first().is_some_and(|program| program.ends_with(b"pmdscope-pdump"));
+    (is_helper && has(&format!("--file-prefix={app}"))).then(|| has("--enter"))
 }
 
 /// `None` for one that has ended and was not yet waited for.

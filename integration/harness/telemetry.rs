@@ -8,9 +8,19 @@ use serde_json::Value;
 
 use crate::fake::{connect, receive};
 
+/// Runtime directory of an app.
+pub fn runtime_dir(app: &str) -> PathBuf {
+    Path::new("/var/run/dpdk").join(app)
+}
+
 /// Telemetry socket of an app.
 pub fn socket(app: &str) -> PathBuf {
-    Path::new("/var/run/dpdk").join(app).join("dpdk_telemetry.v2")
+    socket_in(&runtime_dir(app))
+}
+
+/// The same by its runtime directory.
+pub fn socket_in(runtime_dir: &Path) -> PathBuf {
+    runtime_dir.join("dpdk_telemetry.v2")
 }
 
 /// What an app answers to one request.

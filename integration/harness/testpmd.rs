@@ -1,6 +1,7 @@
 //! Debian's own `dpdk-testpmd`: an app that knows nothing of pmdscope.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use crate::callbacks;
+use crate::container::{Container, only_child};
 use crate::machine::threads_cpu_ns;
 use crate::process::{Process, wait_until};
 use crate::scratch::Scratch;
@@ -15,6 +17,8 @@ use crate::telemetry;
 
 const START: Duration = Duration::from_secs(30);
 const ANSWER: Duration = Duration::from_secs(10);
+/// Starts it; its output goes to a file, and would else be kept back until there is much of it.
+const UNBUFFERED: [&str; 3] = ["stdbuf", "-oL", "dpdk-testpmd"];
 /// Name of the pool that it makes.
 const POOL: &str = "mb_pool_0";
 
@@ -36,26 +40,28 @@ fn start(scratch: &Scratch, role: &str, eal: &[&str], args: &[&str]) -> Result<(
     command.args(["-l", "0-1", "--no-pci", "--no-huge", "-m", "256", "--file-prefix", &prefix]);
     command.args(eal).args(["--", "--no-mlockall", "--total-num-mbufs=4096"]).args(args);
     let mut testpmd = Process::spawn(role, &mut command, scratch.dir())?;
-    await_telemetry(&mut testpmd, &prefix, "Port statistics")?;
+    await_telemetry(&mut testpmd, &telemetry::socket(&prefix), "Port statistics")?;
     Ok((prefix, testpmd))
 }
 
-fn await_telemetry(testpmd: &mut Process, prefix: &str, ready: &str) -> Result<()> {
-    let socket = telemetry::socket(prefix);
+fn await_telemetry(testpmd: &mut Process, socket: &Path, ready: &str) -> Result<()> {
     wait_until("testpmd's telemetry", START, || {
         if let Some(status) = testpmd.exited()? {
             bail!("testpmd ended at once ({status}):\n{}", testpmd.output());
         }
-        Ok(fs::exists(&socket)? && testpmd.output().contains(ready))
+        Ok(fs::exists(socket)? && testpmd.output().contains(ready))
     })?;
     Ok(())
 }
 
 /// One on hugepages, with a console, to which secondary processes can attach.
 pub struct Testpmd {
-    /// The process.
+    /// The process; of one in a container, the one that has started it in there.
     pub process: Process,
     prefix: String,
+    pid: u32,
+    runtime_dir: PathBuf,
+    hugepages: PathBuf,
 }
 
 /// How it is started.
@@ -85,17 +91,28 @@ impl Setup<'_> {
 impl Testpmd {
     /// Starts one and waits until its ports are up.
     pub fn start(scratch: &Scratch, setup: Setup<'_>) -> Result<Self> {
-        // Its output goes to a file, and would else be kept back until there is much of it.
-        let mut command = Command::new("stdbuf");
-        command.args(["-oL", "dpdk-testpmd"]);
+        let mut command = Command::new(UNBUFFERED[0]);
+        command.args(&UNBUFFERED[1..]);
         Self::start_command(scratch, command, setup)
     }
 
+    /// The same in a container.
+    pub fn start_in(scratch: &Scratch, container: &Container, setup: Setup<'_>) -> Result<Self> {
+        let mut command = container.command(UNBUFFERED[0]);
+        command.args(&UNBUFFERED[1..]);
+        Self::start_at(scratch, command, setup, Some(container))
+    }
+
     /// The same of another build: `command` starts it, without arguments of its own.
-    pub fn start_command(
+    pub fn start_command(scratch: &Scratch, command: Command, setup: Setup<'_>) -> Result<Self> {
+        Self::start_at(scratch, command, setup, None)
+    }
+
+    fn start_at(
         scratch: &Scratch,
         mut command: Command,
         setup: Setup<'_>,
+        container: Option<&Container>,
     ) -> Result<Self> {
         let prefix = scratch.prefix("testpmd");
         if !setup.eal.contains(&"--lcores") {
@@ -110,8 +127,43 @@ impl Testpmd {
         }
         command.args(["--", "-i", "--no-mlockall", "--total-num-mbufs=8192"]).args(setup.args);
         let mut process = Process::spawn_with_console(&prefix, &mut command, scratch.dir())?;
-        await_telemetry(&mut process, &prefix, "\nDone\n")?;
-        Ok(Self { process, prefix })
+        let runtime_dir = match container {
+            None => telemetry::runtime_dir(&prefix),
+            Some(container) => container.runtime_dir(&prefix),
+        };
+        await_telemetry(&mut process, &telemetry::socket_in(&runtime_dir), "\nDone\n")?;
+        let (pid, root) = match container {
+            None => (process.pid(), PathBuf::from("/")),
+            Some(it) => (only_child(process.pid()).context("testpmd has ended")?, it.root()),
+        };
+        Ok(Self { process, prefix, pid, runtime_dir, hugepages: root.join("dev/hugepages") })
+    }
+
+    /// Its process id on the host.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Its runtime directory, seen from the host.
+    pub fn runtime_dir(&self) -> &Path {
+        &self.runtime_dir
+    }
+
+    /// What it answers to one request.
+    pub fn ask(&self, request: &str) -> Result<Value> {
+        telemetry::ask_at(&telemetry::socket_in(&self.runtime_dir), request)
+    }
+
+    fn number(&self, request: &str, field: &str) -> Result<u64> {
+        let reply = self.ask(request)?;
+        reply[field].as_u64().with_context(|| format!("no number {field} in {request}: {reply}"))
+    }
+
+    /// How many files stand for its hugepages.
+    pub fn hugepages(&self) -> Result<usize> {
+        let ours = format!("{}map_", self.prefix);
+        let names = fs::read_dir(&self.hugepages)?.flatten().map(|entry| entry.file_name());
+        Ok(names.filter(|name| name.to_string_lossy().starts_with(&ours)).count())
     }
 
     /// Its file-prefix: its name for `pmdscope`.
@@ -160,30 +212,29 @@ impl Testpmd {
         let wanted = u64::from(mode == "on");
         let request = format!("/ethdev/info,{port}");
         wait_until("promiscuous mode to be set", ANSWER, || {
-            Ok(telemetry::number(&self.prefix, &request, "promiscuous")? == wanted)
+            Ok(self.number(&request, "promiscuous")? == wanted)
         })?;
         Ok(())
     }
 
     /// Queues with a callback, of those that each port has.
     pub fn hooks(&self) -> Result<usize> {
-        callbacks::hooked(self.process.pid(), u16::try_from(self.ports()?.len())?, 1)
+        callbacks::hooked(self.pid, u16::try_from(self.ports()?.len())?, 1)
     }
 
     /// Packets that its ports have received, and CPU time of the lcores that forward, nanoseconds.
     pub fn forwarded(&self) -> Result<(u64, u64)> {
         let mut packets = 0;
         for port in self.ports()? {
-            packets +=
-                telemetry::number(&self.prefix, &format!("/ethdev/stats,{port}"), "ipackets")?;
+            packets += self.number(&format!("/ethdev/stats,{port}"), "ipackets")?;
         }
-        let spent = threads_cpu_ns(self.process.pid(), |name| name.starts_with("rte-worker"))?;
+        let spent = threads_cpu_ns(self.pid, |name| name.starts_with("rte-worker"))?;
         Ok((packets, spent))
     }
 
     /// Its ports.
     pub fn ports(&self) -> Result<Vec<u64>> {
-        let list = telemetry::ask(&self.prefix, "/ethdev/list")?;
+        let list = self.ask("/ethdev/list")?;
         let ports: Vec<_> =
             list.as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
         ensure!(!ports.is_empty(), "testpmd has no ports: {list}");

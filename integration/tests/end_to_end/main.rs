@@ -6,6 +6,7 @@ mod bundle;
 mod bypass;
 mod capture;
 mod check;
+mod containers;
 mod dashboards;
 mod demo;
 mod doctor;
@@ -131,6 +132,7 @@ fn one_by_one() -> Vec<Trial> {
         stolen::trials(),
         pdump::trials(),
         pdump_kill::trials(),
+        containers::trials(),
         pool_counts::trials(),
         peek::trials(),
         netstat::trials(),

@@ -78,10 +78,10 @@ pub(crate) fn await_hooks(process: &mut Process, testpmd: &Testpmd) -> Result<()
 }
 
 /// Packets per second that are fed: what a capture of whole packets keeps up with anywhere.
-const FAST: u64 = 50_000;
+pub(crate) const FAST: u64 = 50_000;
 
 /// Frames of several lengths and flows, numbered.
-fn numbered(count: u64) -> Vec<Vec<u8>> {
+pub(crate) fn numbered(count: u64) -> Vec<Vec<u8>> {
     let numbered = |number: u64| {
         let way = Way {
             proto: UDP,
@@ -161,13 +161,13 @@ fn as_it_was(scratch: &Scratch) -> Result<()> {
     let mut testpmd = Testpmd::start(scratch, setup)?;
     for mode in ["off", "on"] {
         testpmd.set_promiscuous(1, mode)?;
-        let before = Baseline::take(scratch, &mut testpmd)?;
+        let before = Baseline::take(&mut testpmd)?;
         let file = scratch.path(&format!("promiscuous-{mode}.pcapng"));
         let mut capture = attach(scratch, &testpmd, &file, &["--ring-size", "1M"])?;
-        let meanwhile = Baseline::take(scratch, &mut testpmd)?.exact.promiscuous;
+        let meanwhile = Baseline::take(&mut testpmd)?.exact.promiscuous;
         ensure!(meanwhile == before.exact.promiscuous, "promiscuous mode became {meanwhile:?}");
         capture.interrupt()?;
-        before.await_again(scratch, &mut testpmd)?;
+        before.await_again(&mut testpmd)?;
     }
     Ok(())
 }
@@ -286,7 +286,7 @@ fn interfaces_agree(scratch: &Scratch, app: &str, device: &str) -> Result<()> {
 /// DPDK's own tool, killed, leaves the app slow and takes captures from it for ever.
 fn killed_dumpcap(scratch: &Scratch) -> Result<()> {
     let mut testpmd = Testpmd::start(scratch, Setup::FLAT_OUT)?;
-    let before = Baseline::take(scratch, &mut testpmd)?;
+    let before = Baseline::take(&mut testpmd)?;
     let mut command = Command::new("dpdk-dumpcap");
     // Only so do its mempools have the numbers that testpmd gives them.
     command.env("LD_PRELOAD", "librte_mempool_dpaa.so.23");
@@ -309,6 +309,6 @@ fn killed_dumpcap(scratch: &Scratch) -> Result<()> {
     let (code, said) = capture_once(scratch, testpmd.app(), &file)?;
     ensure!(code == 0, "{code}: {said}");
     ensure!(captured(&file)?.len() == 100, "{said}");
-    before.await_usable(scratch, &mut testpmd)?;
+    before.await_usable(&mut testpmd)?;
     Ok(())
 }

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, Result, bail, ensure};
 use libtest_mimic::Trial;
 use pmdscope_integration::baseline::Baseline;
-use pmdscope_integration::pdump::{helpers, kill};
+use pmdscope_integration::container::Container;
+use pmdscope_integration::pdump::{Helper, helpers, kill};
 use pmdscope_integration::process::{Process, wait_until};
 use pmdscope_integration::programs;
 use pmdscope_integration::scratch::Scratch;
@@ -36,6 +37,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial("a_stock_app_survives_attaching_again_and_again", Needs::Pdump, cycles),
         trial("a_stock_app_survives_deaths_at_any_moment", Needs::Pdump, deaths),
+        trial("a_stock_app_in_a_container_survives_deaths", Needs::Pdump, deaths_in_container),
     ]
 }
 
@@ -52,28 +54,26 @@ fn cycles(scratch: &Scratch) -> Result<()> {
     let mut testpmd = Testpmd::start(scratch, Setup::FLAT_OUT)?;
     // The first one makes what stays for the others, such as threads of the app that answer.
     once(scratch, &mut testpmd)?;
-    let before = Baseline::take(scratch, &mut testpmd)?;
+    let before = Baseline::take(&mut testpmd)?;
     let (begin, mut late) = (Instant::now(), 0);
     for cycle in 1..=cycles {
         if let Err(error) = once(scratch, &mut testpmd) {
             // On a busy machine, the app's own thread may be late to answer what it is asked first.
             late += u64::from(format!("{error:#}").contains(LATE));
             let answer = telemetry::ask(testpmd.app(), "/info");
-            let threads = threads(testpmd.process.pid());
+            let threads = threads(testpmd.pid());
             ensure!(
                 format!("{error:#}").contains(LATE) && answer.is_ok() && late <= cycles / 100,
                 "cycle {cycle} of {cycles}: {error:#}; then {answer:?}; {threads}"
             );
         }
         if cycle % 50 == 0 {
-            before
-                .await_again(scratch, &mut testpmd)
-                .with_context(|| format!("after {cycle} cycles"))?;
+            before.await_again(&mut testpmd).with_context(|| format!("after {cycle} cycles"))?;
         }
     }
     let each = begin.elapsed() / u32::try_from(cycles.max(1))?;
-    before.await_again(scratch, &mut testpmd).with_context(|| format!("after {cycles} cycles"))?;
-    let after = Baseline::take(scratch, &mut testpmd)?;
+    before.await_again(&mut testpmd).with_context(|| format!("after {cycles} cycles"))?;
+    let after = Baseline::take(&mut testpmd)?;
     let (was, is) = (before.resident, after.resident);
     eprintln!(
         "{cycles} cycles of {each:?}, {late} not begun; resident {was} then {is}; rate {:.4} then {:.4}",
@@ -109,17 +109,20 @@ fn once(scratch: &Scratch, testpmd: &mut Testpmd) -> Result<()> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Victims {
     Pmdscope,
-    Watcher,
+    /// The one that pmdscope has started: outside of a container, the only one that watches.
+    First,
+    Watchers,
     Attached,
-    BothHelpers,
+    AllHelpers,
     Everyone,
 }
 
-const VICTIMS: [Victims; 5] = [
+const VICTIMS: [Victims; 6] = [
     Victims::Pmdscope,
-    Victims::Watcher,
+    Victims::First,
+    Victims::Watchers,
     Victims::Attached,
-    Victims::BothHelpers,
+    Victims::AllHelpers,
     Victims::Everyone,
 ];
 
@@ -131,17 +134,18 @@ impl Victims {
         if matches!(self, Self::Pmdscope | Self::Everyone) {
             pids.push(pmdscope.pid());
         }
-        let dies = |watches: bool| match self {
+        let dies = |helper: &Helper| match self {
             Self::Pmdscope => false,
-            Self::Watcher => watches,
-            Self::Attached => !watches,
-            Self::BothHelpers | Self::Everyone => true,
+            Self::First => helper.is_first,
+            Self::Watchers => helper.watches,
+            Self::Attached => !helper.watches,
+            Self::AllHelpers | Self::Everyone => true,
         };
-        pids.extend(helpers.iter().filter(|helper| dies(helper.watches)).map(|helper| helper.pid));
+        pids.extend(helpers.iter().filter(|helper| dies(helper)).map(|helper| helper.pid));
         for pid in &pids {
             kill(*pid);
         }
-        let is_left = helpers.is_empty() || helpers.iter().any(|helper| !dies(helper.watches));
+        let is_left = helpers.is_empty() || helpers.iter().any(|helper| !dies(helper));
         Ok((pids.len(), is_left))
     }
 }
@@ -150,6 +154,16 @@ impl Victims {
 /// Only where death came inside of the app's allocator is the next capture refused, with the reason, by
 /// an app that goes on forwarding; these are counted.
 fn deaths(scratch: &Scratch) -> Result<()> {
+    deaths_of(scratch, &|setup| Testpmd::start(scratch, setup))
+}
+
+/// The same in other namespaces, in which helpers have the rights of the app.
+fn deaths_in_container(scratch: &Scratch) -> Result<()> {
+    let container = Container::start(scratch, 1)?;
+    deaths_of(scratch, &|setup| Testpmd::start_in(scratch, &container, setup))
+}
+
+fn deaths_of(scratch: &Scratch, start: &dyn Fn(Setup<'_>) -> Result<Testpmd>) -> Result<()> {
     let rounds = setting("PMDSCOPE_KILL_ROUNDS", ROUNDS)?;
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.subsec_nanos();
     let seed = setting("PMDSCOPE_KILL_SEED", u64::from(now))?;
@@ -158,9 +172,9 @@ fn deaths(scratch: &Scratch) -> Result<()> {
     let eal = setting("PMDSCOPE_KILL_EAL", String::new())?;
     let eal = eal.split_whitespace().collect::<Vec<_>>();
     let setup = Setup { eal: &eal, ..Setup::FLAT_OUT };
-    let mut testpmd = Testpmd::start(scratch, setup)?;
+    let mut testpmd = start(setup)?;
     once(scratch, &mut testpmd)?;
-    let before = Baseline::take(scratch, &mut testpmd)?;
+    let before = Baseline::take(&mut testpmd)?;
     let (mut before, mut times, mut refused) = (before, Vec::new(), 0);
     for round in 1..=rounds {
         let victims = VICTIMS[usize::try_from(random.below(VICTIMS.len() as u64))?];
@@ -173,9 +187,9 @@ fn deaths(scratch: &Scratch) -> Result<()> {
                 refused += 1;
                 // As the reason says: restart the app.
                 drop(testpmd);
-                testpmd = Testpmd::start(scratch, setup)?;
+                testpmd = start(setup)?;
                 once(scratch, &mut testpmd)?;
-                before = Baseline::take(scratch, &mut testpmd)?;
+                before = Baseline::take(&mut testpmd)?;
             }
         }
     }
@@ -240,7 +254,7 @@ fn die(
     sleep(delay);
     let (taken, cleans_up) = victims.take(&pmdscope, testpmd.app())?;
     let begin = Instant::now();
-    if taken == 0 || victims == Victims::Watcher {
+    if taken == 0 || matches!(victims, Victims::First | Victims::Watchers) {
         // Those who are left may well go on, and end when told.
         let _ = pmdscope.signal(rustix::process::Signal::INT);
     }
@@ -250,7 +264,7 @@ fn die(
         return refused(scratch, testpmd);
     }
     if cleans_up {
-        before.await_again(scratch, testpmd).context("after the death")?;
+        before.await_again(testpmd).context("after the death")?;
     }
     if let Err(error) = once(scratch, testpmd) {
         if says_killed_in_allocator(&format!("{error:#}")) {
@@ -258,7 +272,7 @@ fn die(
         }
         return Err(error).context("the next capture");
     }
-    before.await_again(scratch, testpmd).context("after the next capture")?;
+    before.await_again(testpmd).context("after the next capture")?;
     Ok(Aftermath::AsBefore(begin.elapsed()))
 }
 

@@ -1,0 +1,188 @@
+//! Apps in other mount, PID and network namespaces: they are found, named, observed and captured from as
+//! those of the host are.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::Trial;
+use pmdscope_integration::container::{Container, only_child};
+use pmdscope_integration::frames::Feed;
+use pmdscope_integration::pdump::helpers;
+use pmdscope_integration::process::{Process, run, wait_until};
+use pmdscope_integration::programs;
+use pmdscope_integration::scratch::Scratch;
+use pmdscope_integration::testpmd::{Setup, Testpmd};
+use pmdscope_integration::wire::captured;
+use serde_json::Value;
+
+use crate::pdump::{FAST, attach, await_received, capture_once, numbered};
+use crate::support::{LIMIT, Needs, pmdscope, pmdscope_json, told, trial};
+
+/// File-prefix of apps with libpmdscope; in its container, nobody else has it.
+const PREFIX: &str = "rte";
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        trial("a_stock_app_in_a_container_is_captured_from", Needs::Pdump, stock),
+        trial("apps_of_one_prefix_in_two_containers_are_told_apart", Needs::Pdump, linked),
+        trial("a_sidecar_sees_what_is_shared_with_it", Needs::Pdump, sidecar),
+    ]
+}
+
+/// What `ls` tells of the app with this process id.
+fn listed(scratch: &Scratch, pid: u32) -> Result<Value> {
+    let list = pmdscope_json(scratch, &["ls", "--json"], &[0])?;
+    let mut apps = list["apps"].as_array().into_iter().flatten();
+    let app = apps.find(|app| app["pid"].as_u64() == Some(pid.into()));
+    app.cloned().with_context(|| format!("no process {pid} in {list:#}"))
+}
+
+/// All of its packets reach the host, and nothing stays in the app or in its directory.
+fn stock(scratch: &Scratch) -> Result<()> {
+    let container = Container::start(scratch, 1)?;
+    let mut feed = Feed::new(scratch.path("feed.pcap"))?;
+    let device = format!("net_pcap0,rx_pcap={},tx_pcap=/dev/null", feed.path().display());
+    let setup = Setup { devices: &[&device], ..Setup::RECEIVING };
+    let testpmd = Testpmd::start_in(scratch, &container, setup)?;
+    let app = listed(scratch, testpmd.pid())?;
+    ensure!(app["app"] == testpmd.app() && app["container"]["id"] == container.id(), "{app:#}");
+
+    let before = files(&testpmd)?;
+    let file = scratch.path("stock.pcapng");
+    let args = ["-Q", "in", "--ring-size", "16M", "udp and dst port 53"];
+    let mut capture = attach(scratch, &testpmd, &file, &args)?;
+    let second = capture_once(scratch, testpmd.app(), &scratch.path("refused.pcapng"))?;
+    ensure!(second.0 == 1 && second.1.contains("already"), "{}: {}", second.0, second.1);
+    let helpers = helpers(testpmd.app())?;
+    let is_named = helpers.iter().any(|helper| second.1.contains(&helper.pid.to_string()));
+    ensure!(is_named, "it does not name one of {helpers:?}: {}", second.1);
+    for helper in helpers.iter().filter(|helper| !helper.is_first) {
+        ensure!(capabilities(helper.pid)? == 0, "{helper:?} has capabilities");
+    }
+    let frames = numbered(5_000);
+    feed.play(&frames, FAST)?;
+    feed.end();
+    await_received(&testpmd, frames.len() as u64)?;
+    let report = capture.interrupt()?;
+    ensure!(told(&report, "packets captured")? == frames.len() as u64, "{report}");
+    let packets = captured(&file)?;
+    let same = packets.iter().zip(&frames).all(|(packet, frame)| packet.data == *frame);
+    ensure!(packets.len() == frames.len() && same, "other packets; {report}");
+    let after = files(&testpmd)?;
+    ensure!(before == after && testpmd.hooks()? == 0, "{before:?} before, {after:?} after");
+    sampled(scratch, testpmd.app(), &frames)?;
+    let text = leaks(scratch, testpmd.app())?;
+    ensure!(text.contains("1 pool of 8,192 mbufs"), "{text}");
+
+    // An app that is the first process of its container takes the helper with it.
+    let mut capture = attach(scratch, &testpmd, &scratch.path("last.pcapng"), &[])?;
+    drop(container);
+    let report = capture.finish(LIMIT)?;
+    ensure!(report.contains("the app has ended"), "{report}");
+    Ok(())
+}
+
+/// The files in its runtime directory, but the lock by which tools take turns.
+fn files(testpmd: &Testpmd) -> Result<BTreeSet<String>> {
+    let names = fs::read_dir(testpmd.runtime_dir())?.flatten().map(|entry| entry.file_name());
+    let names = names.map(|name| name.to_string_lossy().into_owned());
+    Ok(names.filter(|name| name != "pmdscope.lock").collect())
+}
+
+/// What a process may do that its user may not.
+fn capabilities(pid: u32) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("CapPrm:\t"));
+    Ok(u64::from_str_radix(line.context("no CapPrm")?, 16)?)
+}
+
+/// What is told of the pools of an app.
+fn leaks(scratch: &Scratch, app: &str) -> Result<String> {
+    pmdscope(scratch, &["leaks", "-a", app, "-i", "0.1", "--scan-interval", "0.2"], &[0, 1])
+}
+
+/// Some of these are still in the memory of the app.
+fn sampled(scratch: &Scratch, app: &str, frames: &[Vec<u8>]) -> Result<()> {
+    let file = scratch.path("sample.pcapng");
+    let mut command = Command::new(programs::pmdscope()?);
+    command.args(["capture", "-i", &format!("{app}:0"), "--peek", "-c", "1", "--duration", "5"]);
+    let (code, _, said) = run(command.arg("-w").arg(&file), scratch.dir(), LIMIT)?;
+    let packets = captured(&file)?;
+    let are_ours = packets.iter().all(|packet| frames.contains(&packet.data));
+    ensure!(code == 0 && packets.len() == 1 && are_ours, "{code}: {said}");
+    Ok(())
+}
+
+/// An app with libpmdscope in a container, and its process id on the host.
+fn reflector(scratch: &Scratch, container: &Container, bytes: usize) -> Result<(Process, u32)> {
+    let mut command = container.command(programs::reflector()?);
+    command.args(["--lcores", "1@1", "--no-pci", "-m", "64", "--file-prefix", PREFIX]);
+    command.args(["--vdev", &format!("net_null0,size={bytes}"), "--", "--mbufs", "4095"]);
+    let mut process = Process::spawn(&format!("reflector-{bytes}"), &mut command, scratch.dir())?;
+    let socket = container.runtime_dir(PREFIX).join("pmdscope.sock");
+    wait_until("an app in a container", LIMIT, || {
+        if let Some(status) = process.exited()? {
+            anyhow::bail!("it ended with {status}: {}", process.output());
+        }
+        Ok(socket.exists())
+    })?;
+    let pid = only_child(process.pid()).context("it has ended")?;
+    Ok((process, pid))
+}
+
+/// Each has its own name, and everything is about the one that is meant.
+fn linked(scratch: &Scratch) -> Result<()> {
+    let containers = [Container::start(scratch, 1)?, Container::start(scratch, 2)?];
+    let sizes = [64, 128];
+    let start = |(container, bytes)| reflector(scratch, container, bytes);
+    let apps = containers.iter().zip(sizes).map(start).collect::<Result<Vec<_>>>()?;
+    for ((container, bytes), (_, pid)) in containers.iter().zip(sizes).zip(&apps) {
+        let name = format!("{PREFIX}@{}", &container.id()[..12]);
+        let app = listed(scratch, *pid)?;
+        ensure!(app["app"] == name && app["container"]["id"] == container.id(), "{app:#}");
+
+        let file = scratch.path(&format!("{bytes}.pcapng"));
+        let (code, said) = capture_once(scratch, &name, &file)?;
+        ensure!(code == 0 && !said.contains("via"), "{code}: {said}");
+        let packets = captured(&file)?;
+        let are_its = packets.iter().all(|packet| packet.data.len() == bytes);
+        ensure!(packets.len() == 100 && are_its, "packets of another app: {said}");
+
+        let text = leaks(scratch, &name)?;
+        ensure!(text.starts_with(&name) && text.contains("1 pool of 4,095 mbufs"), "{text}");
+    }
+    Ok(())
+}
+
+/// As a sidecar, with the runtime directories of the other containers of its pod and not their processes: it
+/// sees what `docs/containers.md` says.
+fn sidecar(scratch: &Scratch) -> Result<()> {
+    let pod = Container::start(scratch, 1)?;
+    let (_process, _) = reflector(scratch, &pod, 64)?;
+    let testpmd = Testpmd::start_in(scratch, &pod, Setup::FLAT_OUT)?;
+    let inside = |args: &[&str]| {
+        let mut command = pod.command("unshare");
+        command.args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--"]);
+        let (code, out, err) =
+            run(command.arg(programs::pmdscope()?).args(args), scratch.dir(), LIMIT)?;
+        Ok::<_, anyhow::Error>((code, out + &err))
+    };
+    let (code, list) = inside(&["ls"])?;
+    let row = list.lines().find(|line| line.starts_with(PREFIX)).unwrap_or_default();
+    let pid = row.split_whitespace().nth(1);
+    ensure!(code == 0 && pid == Some("-") && row.ends_with("library"), "{code}: {list}");
+
+    let file = scratch.path("sidecar.pcapng");
+    let name = file.display().to_string();
+    let port = format!("{PREFIX}:0");
+    let (code, said) = inside(&["capture", "-i", &port, "-c", "20", "-w", &name])?;
+    ensure!(code == 0 && captured(&file)?.len() == 20, "{code}: {said}");
+    let (code, said) = inside(&["leaks", "-a", testpmd.app(), "-i", "0.1"])?;
+    ensure!(code == 1 && said.contains("it runs in another PID namespace"), "{code}: {said}");
+    let port = format!("{}:0", testpmd.app());
+    let (code, said) = inside(&["capture", "-i", &port, "-c", "20", "-w", &name])?;
+    ensure!(code == 1 && said.contains("cannot be seen from here"), "{code}: {said}");
+    Ok(())
+}
