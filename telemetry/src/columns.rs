@@ -76,7 +76,7 @@ impl TablePage {
         let rows = header.rows()?;
         let columns = columns.into_iter().zip(buckets);
         let columns = columns
-            .map(|((name, values), buckets)| TableColumn::new(name, values, buckets, rows))
+            .map(|((name, values), buckets)| TableColumn::new(name, values, buckets.as_ref(), rows))
             .collect::<Result<_, _>>()?;
         let PageHeader { generation, total, next, .. } = header;
         Ok(Self { generation, total, next, rows, columns, sparse })
@@ -106,10 +106,10 @@ impl TableColumn {
     fn new(
         name: String,
         values: Vec<Value>,
-        buckets: Option<Value>,
+        buckets: Option<&Value>,
         rows: usize,
     ) -> Result<Self, TelemetryError> {
-        let width = match &buckets {
+        let width = match buckets {
             Some(buckets) => buckets.as_u64().and_then(|width| usize::try_from(width).ok()),
             None => Some(1),
         };
