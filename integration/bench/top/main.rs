@@ -19,15 +19,36 @@ const HELP: &str = "\
 Usage: pmdscope-bench-top [options]
 
 Measures the CPU time of `pmdscope top` on a terminal of 200 columns and 60 lines, sampling once a second,
-over idle apps of 4 ports with 16 queues each. Needs root and two CPUs; without them it says so and ends with
-status 0. Three minutes.
+over idle apps with ports of 16 queues. Needs root and two CPUs; without them it says so and ends with status 0.
+Three minutes.
 
   --quick           one minute
   --pmdscope FILE   the pmdscope to measure (target/release/pmdscope)
 ";
 
-/// How many apps, and whether they are linked with libpmdscope.
-const CASES: [(usize, bool); 4] = [(1, true), (1, false), (20, true), (20, false)];
+/// Apps that are shown.
+#[derive(Clone, Copy)]
+struct Case {
+    label: &'static str,
+    apps: usize,
+    /// Apps that have ports; the others have none.
+    with_ports: usize,
+    /// Ports of each of those.
+    ports: u16,
+    /// With libpmdscope.
+    linked: bool,
+}
+
+const CASES: [Case; 5] = [
+    Case { label: "1 app of 4 ports", apps: 1, with_ports: 1, ports: 4, linked: true },
+    Case { label: "1 app of 4 ports", apps: 1, with_ports: 1, ports: 4, linked: false },
+    Case { label: "20 apps, 4 ports in all", apps: 20, with_ports: 4, ports: 1, linked: true },
+    Case { label: "20 apps of 4 ports", apps: 20, with_ports: 20, ports: 4, linked: true },
+    Case { label: "20 apps of 4 ports", apps: 20, with_ports: 20, ports: 4, linked: false },
+];
+
+/// Queues of a port.
+const QUEUES: u16 = 16;
 
 /// Keys of the pages that have most to draw.
 const PAGES: [(&str, &str); 3] = [("Overview", "1"), ("Ports", "2"), ("Pools", "3")];
@@ -47,21 +68,22 @@ fn run(options: &BenchOptions) -> Result<()> {
         return Ok(());
     };
     println!("pmdscope top, % of one core, on {}.", machine.describe());
-    println!("{:<28} {:<9} {:>6} {:>13}", "apps of 4 x 16", "page", "all", "of it drawing");
+    println!("{:<38} {:<9} {:>6} {:>13}", "ports of 16 queues", "page", "all", "of it drawing");
     let pmdscope = options.pmdscope.clone().map_or_else(programs::pmdscope, Ok)?;
     let window = Duration::from_secs(if options.quick { 4 } else { 12 });
-    for (apps, linked) in CASES {
-        measure(&pmdscope, apps, linked, window)?;
+    for case in CASES {
+        measure(&pmdscope, case, window)?;
     }
     Ok(())
 }
 
-fn measure(pmdscope: &std::path::Path, apps: usize, linked: bool, window: Duration) -> Result<()> {
+fn measure(pmdscope: &std::path::Path, case: Case, window: Duration) -> Result<()> {
     let scratch = Scratch::new()?;
     let site = Site::new(&scratch, "site", "")?;
-    let idle = Idle { ports: 4, queues: 16, linked };
     let mut processes = Vec::new();
-    for app in 0..apps {
+    for app in 0..case.apps {
+        let ports = if app < case.with_ports { case.ports } else { 0 };
+        let idle = Idle { ports, queues: QUEUES, linked: case.linked };
         let mut process = site.launch(&scratch, &format!("app{app}"), idle)?;
         started(&mut process)?;
         processes.push(process);
@@ -71,12 +93,13 @@ fn measure(pmdscope: &std::path::Path, apps: usize, linked: bool, window: Durati
     let mut top = TerminalProcess::spawn(&mut command, 60, 200)?;
     top.await_shown(&["app0", "live"], START)?;
     sleep(WARM_UP);
-    let kind = if linked { "libpmdscope" } else { "stock, X-ray" };
+    let kind = if case.linked { "libpmdscope" } else { "X-ray" };
+    let what = format!("{}, {kind}", case.label);
     for (page, key) in PAGES {
         top.press(key)?;
         sleep(Duration::from_secs(1));
         let (all, drawing) = share(top.pid(), window)?;
-        println!("{:<28} {page:<9} {all:>6.2} {drawing:>13.2}", format!("{apps}, {kind}"));
+        println!("{what:<38} {page:<9} {all:>6.2} {drawing:>13.2}");
     }
     top.press("q")?;
     top.wait(START)?;
