@@ -37,8 +37,8 @@ pub(crate) fn line(view: &ViewState) -> Line<'static> {
     }
     if !view.filter.is_empty() {
         let keys: &[Hint] = &[(&[Action::Back], "clears"), (&[Action::Filter], "edits")];
-        let keys = view.keys.phrase(KeyContext::Page, keys);
-        return Line::styled(format!("filter: {}  ({keys})", view.filter), style(Tone::Warn));
+        let keys = view.keys.remark(KeyContext::Page, keys);
+        return Line::styled(format!("filter: {}{keys}", view.filter), style(Tone::Warn));
     }
     match view.time_bar.as_ref().and_then(|time_bar| time_bar.remark.as_ref()) {
         Some(remark) => Line::styled(harmless(remark, &[]), style(Tone::Warn)),

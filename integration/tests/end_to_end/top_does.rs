@@ -158,7 +158,7 @@ fn configured(scratch: &Scratch) -> Result<()> {
     top.await_shown(&["[2 Ports]", "H help  x quit"], LIMIT)?;
     // Of the old keys and the new ones, only those do something.
     top.press("q?H")?;
-    top.await_shown(&["Page Ports", "x ^C ^X"], LIMIT)?;
+    top.await_shown(&["Page Ports"], LIMIT)?;
     top.press("\x1b")?;
     wait_until("the page", LIMIT, || Ok(!top.screen().contains("Page Ports")))?;
     top.press("\x1b[17~")?;

@@ -107,6 +107,14 @@ impl KeyMap {
         self.hints(context, entries).join(", ")
     }
 
+    /// The same behind a text; nothing if no action has a key.
+    pub(crate) fn remark(&self, context: KeyContext, entries: &[Hint<'_>]) -> String {
+        match self.phrase(context, entries) {
+            phrase if phrase.is_empty() => phrase,
+            phrase => format!("  ({phrase})"),
+        }
+    }
+
     /// The same as a list, whose keys may be commas.
     pub(crate) fn list(&self, context: KeyContext, entries: &[Hint<'_>]) -> String {
         self.hints(context, entries).join("  ")

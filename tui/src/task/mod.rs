@@ -271,8 +271,8 @@ impl TaskView {
                 (&[Action::Task(TaskAction::Capture)], "ends it"),
                 (&[Action::Task(TaskAction::Show)], "shows it"),
             ];
-            let hints = keys.phrase(KeyContext::Page, hints);
-            Some((format!("{}  ({hints})", task.line()), task.tone()))
+            let hints = keys.remark(KeyContext::Page, hints);
+            Some((format!("{}{hints}", task.line()), task.tone()))
         };
         self.notice.clone().or_else(running)
     }

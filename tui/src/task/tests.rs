@@ -221,12 +221,12 @@ fn read_only_and_recordings_do_nothing() {
     view.tasks.context.read_only = true;
     for key in ["c", "w", "a"] {
         press(&mut view, &fleet, key);
-        assert!(notice(&view).starts_with("--read-only"), "{key}");
+        assert!(notice(&view).starts_with("read-only"), "{key}");
         view.tasks.notice = None;
     }
     act(&mut view, Action::Go(PageTab::Flows), &fleet);
     press(&mut view, &fleet, "P");
-    assert!(notice(&view).starts_with("--read-only") && view.attach.is_empty());
+    assert!(notice(&view).starts_with("read-only") && view.attach.is_empty());
     view.tasks.context = TaskContext { recording: Some("x.zst".into()), ..TaskContext::default() };
     act(&mut view, Action::Go(PageTab::Overview), &fleet);
     for key in ["c", "a"] {

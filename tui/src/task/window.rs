@@ -103,8 +103,8 @@ pub(crate) fn all_tasks(view: &ViewState) -> Vec<Line<'static>> {
             (&[Action::Task(TaskAction::Write)], "writes a snapshot"),
             (&[Action::Task(TaskAction::Arm)], "arms stamps"),
         ];
-        let keys = view.keys.phrase(KeyContext::Page, keys);
-        return vec![Line::raw(format!("No task yet: {keys}."))];
+        let keys = view.keys.remark(KeyContext::Page, keys);
+        return vec![Line::raw(format!("No task yet.{keys}"))];
     }
     view.tasks.tasks.iter().flat_map(|task| one(task, view)).collect()
 }
