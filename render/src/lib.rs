@@ -11,6 +11,7 @@
 mod area;
 pub mod cells;
 pub mod conversation;
+mod filter;
 mod graph;
 mod leak_sites;
 pub mod ledger;
@@ -21,11 +22,12 @@ mod table;
 mod theme;
 
 pub use area::{AreaGraph, axis_top};
+pub use filter::{FilterError, RowFilter, TableFilter};
 pub use graph::{Graph, HeatCell, burst_labels, doubling_labels, histogram};
 pub use leak_sites::{PathStyle, leak_sites};
 pub use subject::{ConversationKey, Subject, direction_name, direction_word};
 pub use table::{
-    Cell, Column, SortOrder, TableLines, TableRow, TextAlign, TextLine, TextSpan, TextTable,
-    table_text,
+    Cell, Column, ColumnUnit, SortOrder, TableLines, TableRow, TextAlign, TextLine, TextSpan,
+    TextTable, table_text,
 };
 pub use theme::{Theme, Tone};

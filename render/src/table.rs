@@ -5,8 +5,9 @@
 mod column;
 mod layout;
 
-pub use self::column::{Cell, Column, TextAlign};
+pub use self::column::{Cell, Column, ColumnUnit, TextAlign};
 pub use self::layout::{TableLines, TextLine, TextSpan, table_text};
+use crate::filter::RowFilter;
 use crate::subject::Subject;
 
 /// One row.
@@ -20,13 +21,6 @@ pub struct TableRow {
     pub stale: bool,
     /// Said below the row.
     pub notes: Vec<String>,
-}
-
-impl TableRow {
-    /// Matches every word of `filter`.
-    pub fn passes(&self, filter: &str, columns: &[Column]) -> bool {
-        filter.split_whitespace().all(|term| matches(self, columns, term))
-    }
 }
 
 /// Order of the rows of a table.
@@ -94,33 +88,18 @@ impl TextTable {
         });
     }
 
-    /// Keeps the rows that match every word of `filter`: `word`, `!word`, `column:word`.
-    pub fn filter(&mut self, filter: &str) {
-        let columns = &self.columns;
-        self.rows.retain(|row| row.passes(filter, columns));
+    /// Keeps the rows that match.
+    pub fn filter(&mut self, filter: &RowFilter) {
+        let filter = filter.bind(&self.columns);
+        self.rows.retain(|row| filter.passes(row));
     }
-}
-
-fn matches(row: &TableRow, columns: &[Column], term: &str) -> bool {
-    if let Some(rest) = term.strip_prefix('!') {
-        return rest.is_empty() || !matches(row, columns, rest);
-    }
-    let holds = |text: &str, word: &str| text.to_lowercase().contains(&word.to_lowercase());
-    if let Some((key, word)) = term.split_once(':') {
-        let column = columns.iter().position(|c| c.title.eq_ignore_ascii_case(key));
-        if let Some(column) = column {
-            return holds(&row.cells[column].text, word);
-        }
-    }
-    let cells = row.cells.iter().map(|cell| &cell.text);
-    cells.chain(&row.notes).any(|text| holds(text, term))
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
 
-    pub(super) fn table() -> TextTable {
+    pub(crate) fn table() -> TextTable {
         let columns = vec![
             Column::text("Name"),
             Column::number("Size").drop_at(2),
@@ -140,7 +119,7 @@ pub(crate) mod tests {
         table
     }
 
-    fn names(table: &TextTable) -> String {
+    pub(crate) fn names(table: &TextTable) -> String {
         table.rows.iter().map(|row| row.cells[0].text.as_str()).collect()
     }
 
@@ -153,20 +132,5 @@ pub(crate) mod tests {
         assert_eq!(names(&table), "acb");
         table.sort(SortOrder { column: 9, descending: false });
         assert_eq!(names(&table), "acb");
-    }
-
-    #[test]
-    fn filters_by_word_negation_and_column() {
-        for (filter, left) in [
-            ("", "abc"),
-            ("HELD", "abc"),
-            ("!200", "ac"),
-            ("size:30", "c"),
-            ("used:30 name:c", "c"),
-        ] {
-            let mut table = table();
-            table.filter(filter);
-            assert_eq!(names(&table), left, "{filter}");
-        }
     }
 }

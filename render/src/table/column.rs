@@ -16,11 +16,34 @@ pub enum TextAlign {
     Right,
 }
 
+/// What the numbers of a column mean, for those who compare with them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ColumnUnit {
+    /// How many, or how many per second.
+    Count,
+    /// A share of 1.
+    Share,
+    /// A time, in units of so many nanoseconds.
+    Time(f64),
+}
+
+impl ColumnUnit {
+    /// A time in seconds.
+    pub const SECONDS: Self = Self::Time(1e9);
+    /// A time in milliseconds.
+    pub const MILLIS: Self = Self::Time(1e6);
+    /// A time in microseconds.
+    pub const MICROS: Self = Self::Time(1e3);
+    /// A time in nanoseconds.
+    pub const NANOS: Self = Self::Time(1.0);
+}
+
 /// One column.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
     pub(super) title: &'static str,
-    pub(super) align: TextAlign,
+    pub(crate) align: TextAlign,
+    pub(crate) unit: ColumnUnit,
     pub(super) priority: u8,
     pub(super) flex: Option<usize>,
 }
@@ -28,12 +51,23 @@ pub struct Column {
 impl Column {
     /// A column of words.
     pub const fn text(title: &'static str) -> Self {
-        Self { title, align: TextAlign::Left, priority: 0, flex: None }
+        Self::new(title, TextAlign::Left)
     }
 
     /// A column of numbers.
     pub const fn number(title: &'static str) -> Self {
-        Self { title, align: TextAlign::Right, priority: 0, flex: None }
+        Self::new(title, TextAlign::Right)
+    }
+
+    const fn new(title: &'static str, align: TextAlign) -> Self {
+        Self { title, align, unit: ColumnUnit::Count, priority: 0, flex: None }
+    }
+
+    /// Says what its numbers mean.
+    #[must_use]
+    pub const fn unit(mut self, unit: ColumnUnit) -> Self {
+        self.unit = unit;
+        self
     }
 
     /// May be dropped when space is short; the highest priority goes first. 0 stays always.
@@ -65,9 +99,9 @@ impl Column {
 /// One value.
 #[derive(Clone, Debug, Default)]
 pub struct Cell {
-    pub(super) text: String,
+    pub(crate) text: String,
     pub(super) tone: Tone,
-    pub(super) number: Option<f64>,
+    pub(crate) number: Option<f64>,
     pub(super) graph: Option<Graph>,
 }
 

@@ -1,0 +1,161 @@
+//! Tests of filters.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::cells::{rate, share};
+use crate::subject::Subject;
+use crate::table::tests::{names, table};
+use crate::table::{Cell, ColumnUnit, TextTable};
+
+/// Values in all units, and unknown ones.
+fn measured() -> TextTable {
+    let columns = vec![
+        Column::text("App"),
+        Column::number("Miss/s"),
+        Column::number("Missed"),
+        Column::number("RX pps"),
+        Column::number("Used").unit(ColumnUnit::Share),
+        Column::number("Gap").unit(ColumnUnit::MICROS),
+        Column::text("State"),
+    ];
+    let mut table = TextTable::new("Apps", columns);
+    let rows = [
+        ("a", Some(0.0), 0.0, Some(14.2e6), Some(0.95), 40.0, "live"),
+        ("b", Some(1_500.0), 9e9, Some(12_000.0), Some(0.9), 2_000.0, "Lost"),
+        ("c", None, 3.0, None, None, 0.0, "no answer"),
+    ];
+    for (name, misses, missed, pps, used, gap, state) in rows {
+        let cells = vec![
+            Cell::text(name),
+            rate(misses),
+            rate(Some(missed)),
+            rate(pps),
+            share(used),
+            Cell::number(Some(gap), gap.to_string()),
+            Cell::text(state),
+        ];
+        table.push(Subject::App { app: name.to_owned() }, false, cells);
+    }
+    table
+}
+
+fn left(mut table: TextTable, filter: &str) -> String {
+    let parsed = RowFilter::parse(filter).unwrap();
+    parsed.check(std::iter::once(table.columns.as_slice())).unwrap();
+    table.filter(&parsed);
+    names(&table)
+}
+
+fn problem(filter: &str) -> String {
+    let table = measured();
+    let checked = RowFilter::parse(filter)
+        .and_then(|filter| filter.check(std::iter::once(table.columns.as_slice())));
+    checked.unwrap_err().to_string()
+}
+
+#[test]
+fn words() {
+    for (filter, rows) in [
+        ("", "abc"),
+        ("HELD", "abc"),
+        ("!200", "ac"),
+        ("!", "abc"),
+        ("size:30", "c"),
+        ("used:30 name:c", "c"),
+        ("!name:c !name:a", "b"),
+        ("none:such", ""),
+        ("!198.18.0.1:53", "abc"),
+    ] {
+        assert_eq!(left(table(), filter), rows, "{filter}");
+    }
+}
+
+#[test]
+fn expressions() {
+    for (filter, rows) in [
+        ("/^l/", "ab"),
+        ("!/^l/", "c"),
+        ("/^L/", "b"),
+        (r"/^\Sost/", "b"),
+        ("state:/o/", "bc"),
+        ("!state:/O/", "abc"),
+        ("/no answer/", "c"),
+        ("/no answer/ app:a", ""),
+        ("state:/^(live|no answer)$/ /c/", "c"),
+        (r"/a\/b/", ""),
+        ("/a/b/", ""),
+        ("//", "abc"),
+    ] {
+        assert_eq!(left(measured(), filter), rows, "{filter}");
+    }
+}
+
+#[test]
+fn comparisons_use_the_unit_of_the_column() {
+    for (filter, rows) in [
+        ("miss>1k", "b"),
+        ("miss/s>=1.5k", "b"),
+        ("miss<=0", "a"),
+        ("!miss>1k", "a"),
+        ("missed>1Gi", "b"),
+        ("rx_pps<1M", "b"),
+        ("RXpps>1M", "a"),
+        ("rx>1M", "a"),
+        ("used>90%", "a"),
+        ("used>=90", "ab"),
+        ("gap>50us", "b"),
+        ("gap=2ms", "b"),
+        ("gap>0", "ab"),
+        ("gap<1h used>90% state:live", "a"),
+    ] {
+        assert_eq!(left(measured(), filter), rows, "{filter}");
+    }
+}
+
+#[test]
+fn what_means_nothing_is_told() {
+    for (filter, said) in [
+        ("/ab", "the regular expression has no / at its end"),
+        ("/(/", "regular expression: unclosed group"),
+        ("state:/*/", "regular expression: repetition operator missing expression"),
+        ("/(?:\\pL{900}){900}/", "regular expression: too large"),
+        ("miss>", "no number: ''"),
+        ("miss>1x", "no number: '1x'"),
+        ("miss=-", "no number: '-'"),
+        ("nothing>1", "no column 'nothing' on this page"),
+        ("nothing:/x/", "no column 'nothing' on this page"),
+        ("mi>1", "no column 'mi' on this page"),
+        ("state>1", "State has words: use a colon"),
+        ("used>1k", "Used is a share: 90%"),
+        ("gap>50", "Gap is a time: 50us, 3ms, 10s, 2m, 1h"),
+        ("rx_pps>5m", "RX pps is a number: 100, 1k, 2.5M"),
+    ] {
+        assert_eq!(problem(filter), said, "{filter}");
+    }
+}
+
+#[test]
+fn a_table_without_the_column_has_no_such_rows() {
+    let mut other = table();
+    other.filter(&RowFilter::parse("!gap>1s").unwrap());
+    assert_eq!(names(&other), "");
+}
+
+proptest! {
+    #[test]
+    fn no_text_panics(text in "[!/:<>=.%a-zA-Z0-9 \\\\(){}\\[\\]*+?^$|µ-]{0,40}|.{0,40}") {
+        if let Ok(filter) = RowFilter::parse(&text) {
+            let mut table = measured();
+            let _ = filter.check(std::iter::once(table.columns.as_slice()));
+            table.filter(&filter);
+        }
+    }
+
+    #[test]
+    fn a_term_or_its_negation_holds_for_known_values(number in 0.0..1e10_f64) {
+        let mut filters = [">", "<="].map(|sign| left(measured(), &format!("missed{sign}{number}")));
+        filters.sort_by_key(String::len);
+        prop_assert_eq!(filters.concat().len(), 3);
+    }
+}
