@@ -7,7 +7,7 @@ use pmdscope_telemetry::{AppState, FleetState};
 use crate::cells::{alarm, app_cell, rate};
 use crate::number::{count, known, seconds};
 use crate::subject::Subject;
-use crate::table::{Cell, Column, TextTable};
+use crate::table::{Cell, Column, ColumnUnit, TextTable};
 use crate::theme::Tone;
 
 /// How much of the name of a source file to show.
@@ -27,8 +27,8 @@ pub fn leak_sites(fleet: &FleetState, paths: PathStyle) -> TextTable {
         Column::text("Kind"),
         Column::number("Count"),
         Column::number("Rate/s"),
-        Column::number("Oldest"),
-        Column::number("Empty in").drop_at(1),
+        Column::number("Oldest").unit(ColumnUnit::SECONDS),
+        Column::number("Empty in").unit(ColumnUnit::SECONDS).drop_at(1),
         Column::text("After").drop_at(3),
         Column::text("Site").flex(20),
     ];

@@ -26,8 +26,8 @@ pub struct TableRow {
 /// Order of the rows of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SortOrder {
-    /// Index of the column.
-    pub column: usize,
+    /// Title of the column.
+    pub column: &'static str,
     /// Highest first.
     pub descending: bool,
 }
@@ -82,10 +82,11 @@ impl TextTable {
 
     /// Sorts the rows; equal rows keep their order.
     pub fn sort(&mut self, sort: SortOrder) {
-        let Some(column) = self.columns.get(sort.column) else { return };
-        self.rows.sort_by(|a, b| {
-            column.compare(&a.cells[sort.column], &b.cells[sort.column], sort.descending)
-        });
+        let Some(at) = self.columns.iter().position(|column| column.title == sort.column) else {
+            return;
+        };
+        let column = &self.columns[at];
+        self.rows.sort_by(|a, b| column.compare(&a.cells[at], &b.cells[at], sort.descending));
     }
 
     /// Keeps the rows that match.
@@ -126,11 +127,11 @@ pub(crate) mod tests {
     #[test]
     fn sorts_unknown_values_last_both_ways() {
         let mut table = table();
-        table.sort(SortOrder { column: 2, descending: true });
+        table.sort(SortOrder { column: "Used", descending: true });
         assert_eq!(names(&table), "cab");
-        table.sort(SortOrder { column: 2, descending: false });
+        table.sort(SortOrder { column: "Used", descending: false });
         assert_eq!(names(&table), "acb");
-        table.sort(SortOrder { column: 9, descending: false });
+        table.sort(SortOrder { column: "Nothing", descending: false });
         assert_eq!(names(&table), "acb");
     }
 }

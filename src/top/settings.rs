@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use pmdscope_tui::action::FILTER_MAX;
 use pmdscope_tui::keys::KeyMap;
-use pmdscope_tui::view::PageTab;
+use pmdscope_tui::view::{PageTab, ViewFilter};
 
 /// Time between two samples.
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
@@ -62,11 +61,10 @@ pub(crate) fn page_name(page: PageTab) -> String {
 /// A filter, as it is typed.
 ///
 /// # Errors
-/// When it cannot be typed.
+/// When it cannot be typed, or is not valid.
 pub(crate) fn filter(text: &str) -> Result<String, String> {
-    match text.len() {
-        _ if text.chars().any(char::is_control) => Err("it has control characters".to_owned()),
-        0..=FILTER_MAX => Ok(text.to_owned()),
-        length => Err(format!("it has {length} bytes; at most {FILTER_MAX} are possible")),
+    if text.chars().any(char::is_control) {
+        return Err("it has control characters".to_owned());
     }
+    ViewFilter::parse(text).map(|_| text.to_owned())
 }

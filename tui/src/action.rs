@@ -2,10 +2,11 @@
 
 use crate::drill;
 use crate::flows::{AppRun, CaptureAccess};
+use crate::tables;
 use crate::task::{self, TaskAction};
 use crate::timeline::{SeekTarget, Timeline};
-use crate::view::{InputMode, PageTab, ViewState};
-use pmdscope_render::{SortOrder, Subject, Tone};
+use crate::view::{InputMode, PageTab, ViewFilter, ViewState};
+use pmdscope_render::{Column, SortOrder, Subject, TextTable, Tone};
 use pmdscope_telemetry::{FleetState, TotalsBaseline};
 
 /// Shortest and longest sampling interval, milliseconds.
@@ -13,9 +14,6 @@ pub const INTERVAL_MS: std::ops::RangeInclusive<u64> = 100..=60_000;
 
 /// Steps of the interval keys, milliseconds.
 const INTERVALS: [u64; 9] = [100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
-
-/// Longest filter, bytes.
-pub const FILTER_MAX: usize = 64;
 
 /// Where the selection or an overlay goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +72,13 @@ pub enum Action {
     Back,
     /// Sort the selected table by its next column.
     Sort,
+    /// Sort a table by a column, the other way round, or no longer.
+    SortBy {
+        /// Title of the table.
+        table: &'static str,
+        /// Title of the column.
+        column: &'static str,
+    },
     /// Turn the order round.
     Invert,
     /// Give the selected table the whole page, or show all tables again.
@@ -86,7 +91,7 @@ pub enum Action {
     Type(char),
     /// Take the last character off the filter.
     Erase,
-    /// Keep the filter.
+    /// Keep the filter, if it is valid.
     Accept,
     /// Hold the values, or let them go on.
     Hold,
@@ -153,17 +158,16 @@ pub fn update(view: &mut ViewState, action: Action, fleet: &FleetState) -> LoopC
         Action::Details => details(view, fleet),
         Action::Back => back(view),
         Action::Sort => sort(view, fleet),
+        Action::SortBy { table, column } => sort_by(view, table, column),
         Action::Invert => invert(view, fleet),
         Action::Expand => expand(view, fleet),
         Action::Reset => reset(view),
-        Action::Filter => view.mode = InputMode::Filter { before: view.filter.clone() },
-        Action::Type(character) if view.filter.len() < FILTER_MAX => view.filter.push(character),
-        // Those of time are the timeline's.
-        Action::Type(_) | Action::Hold | Action::Seek(_) => {}
-        Action::Erase => {
-            view.filter.pop();
-        }
-        Action::Accept => view.mode = InputMode::Browse,
+        Action::Filter => view.mode = InputMode::Filter { before: view.filter.text().to_owned() },
+        Action::Type(letter) => view.filter.push(letter, &tables::of(view.tab, fleet, view)),
+        Action::Erase => view.filter.pop(&tables::of(view.tab, fleet, view)),
+        Action::Accept if view.filter.problem().is_none() => view.mode = InputMode::Browse,
+        // Those of time are the timeline's, and what is not valid cannot be kept.
+        Action::Accept | Action::Hold | Action::Seek(_) => {}
         Action::Mark => view.baseline = TotalsBaseline::mark(fleet),
         Action::Unmark => view.baseline = TotalsBaseline::default(),
         Action::Attach => attach(view, fleet),
@@ -209,14 +213,14 @@ fn details(view: &mut ViewState, fleet: &FleetState) {
 
 fn back(view: &mut ViewState) {
     match std::mem::take(&mut view.mode) {
-        InputMode::Filter { before } => view.filter = before,
+        InputMode::Filter { before } => view.filter = ViewFilter::of(before),
         InputMode::Help { over, scroll } => (view.mode, view.scroll) = (*over, scroll),
         InputMode::Detail(_) | InputMode::Commands => {}
         mode @ (InputMode::CaptureForm | InputMode::Tasks) => {
             view.mode = mode;
             task::leave(view);
         }
-        InputMode::Browse if !view.filter.is_empty() => view.filter.clear(),
+        InputMode::Browse if !view.filter.is_empty() => view.filter = ViewFilter::default(),
         InputMode::Browse => match view.origin.take() {
             Some(origin) => origin.restore(view),
             None => {
@@ -261,27 +265,40 @@ fn moved(now: usize, motion: SelectionMotion, page: usize, length: usize) -> usi
 
 /// Goes from the table's own order through its columns, and back.
 fn sort(view: &mut ViewState, fleet: &FleetState) {
-    let Some((title, columns)) = selected_table(view, fleet) else { return };
-    match view.sort.get(title).map_or(0, |sort| sort.column + 1) {
-        column if column < columns => {
-            view.sort.insert(title, SortOrder { column, descending: true });
-        }
-        _ => {
-            view.sort.remove(title);
-        }
-    }
+    let Some(table) = selected_table(view, fleet) else { return };
+    let mut titles = table.columns.iter().map(Column::title);
+    let next = match view.sort.get(table.title) {
+        Some(sort) => titles.by_ref().find(|title| *title == sort.column).and(titles.next()),
+        None => titles.next(),
+    };
+    match next {
+        Some(column) => view.sort.insert(table.title, SortOrder { column, descending: true }),
+        None => view.sort.remove(table.title),
+    };
+}
+
+/// The highest first, then the lowest first, then the table's own order.
+fn sort_by(view: &mut ViewState, table: &'static str, column: &'static str) {
+    let descending = match view.sort.get(table) {
+        Some(sort) if sort.column == column => sort.descending.then_some(false),
+        _ => Some(true),
+    };
+    match descending {
+        Some(descending) => view.sort.insert(table, SortOrder { column, descending }),
+        None => view.sort.remove(table),
+    };
 }
 
 /// A window that lies over the page hides its tables.
 fn expand(view: &mut ViewState, fleet: &FleetState) {
     if view.mode == InputMode::Browse {
-        let title = selected_table(view, fleet).map(|(title, _)| (view.tab, title));
+        let title = selected_table(view, fleet).map(|table| (view.tab, table.title));
         view.expanded = if view.expanded_table().is_some() { None } else { title };
     }
 }
 
 fn reset(view: &mut ViewState) {
-    view.filter.clone_from(&view.default_filter);
+    view.filter = ViewFilter::of(view.default_filter.as_str());
     view.sort.clear();
     view.selected.clear();
     view.origin = None;
@@ -290,20 +307,21 @@ fn reset(view: &mut ViewState) {
 }
 
 fn invert(view: &mut ViewState, fleet: &FleetState) {
-    let Some((title, _)) = selected_table(view, fleet) else { return };
-    let sort = view.sort.entry(title).or_insert(SortOrder { column: 0, descending: false });
+    let Some(table) = selected_table(view, fleet) else { return };
+    let Some(column) = table.columns.first().map(Column::title) else { return };
+    let sort = view.sort.entry(table.title).or_insert(SortOrder { column, descending: false });
     sort.descending = !sort.descending;
 }
 
-/// The table that holds the selected row, else the first with rows: its title and columns.
-fn selected_table(view: &ViewState, fleet: &FleetState) -> Option<(&'static str, usize)> {
-    let tables = view.tables(fleet);
+/// The table that holds the selected row, else the first with rows.
+fn selected_table(view: &ViewState, fleet: &FleetState) -> Option<TextTable> {
+    let mut tables = view.tables(fleet);
     let holds = |subject: &Subject| {
-        tables.iter().find(|table| table.rows.iter().any(|row| row.subject == *subject))
+        tables.iter().position(|table| table.rows.iter().any(|row| row.subject == *subject))
     };
-    let table = view.selected().and_then(holds);
-    let table = table.or_else(|| tables.iter().find(|table| !table.rows.is_empty()))?;
-    Some((table.title, table.columns.len()))
+    let at = view.selected().and_then(holds);
+    let at = at.or_else(|| tables.iter().position(|table| !table.rows.is_empty()))?;
+    Some(tables.swap_remove(at))
 }
 
 /// What was not asked for comes first: only when nothing is offered any more, it is ended.

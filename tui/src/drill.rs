@@ -8,7 +8,7 @@ use pmdscope_telemetry::sample::QueueDirection;
 
 use crate::ranking::{port_of, site_of};
 use crate::tables;
-use crate::view::{PageTab, ViewState};
+use crate::view::{PageTab, ViewFilter, ViewState};
 
 /// Where somebody was before following a finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ impl DrillOrigin {
     /// Shows that page again, as it was.
     pub(crate) fn restore(self, view: &mut ViewState) {
         view.tab = self.tab;
-        view.filter = self.filter;
+        view.filter = ViewFilter::of(self.filter);
         match self.selected {
             Some(selected) => view.selected.insert(self.tab, selected),
             None => view.selected.remove(&self.tab),
@@ -48,7 +48,7 @@ pub(crate) fn follow(view: &mut ViewState, fleet: &FleetState) -> bool {
         tab: view.tab,
         selected: view.selected().cloned(),
         // It may hide the row.
-        filter: std::mem::take(&mut view.filter),
+        filter: std::mem::take(&mut view.filter).text().to_owned(),
     });
     view.tab = tab;
     view.selected.insert(tab, target);
@@ -153,17 +153,17 @@ mod tests {
             (2, PageTab::Pools, "pool reflector_rx of reflector"),
         ] {
             let (mut view, fleet) = selected(finding);
-            view.filter = "reflector".to_owned();
+            view.filter = ViewFilter::of("reflector");
             let before = view.clone();
             update(&mut view, Action::Open, &fleet);
-            assert_eq!((view.tab, title(&view).as_str(), view.filter.as_str()), (tab, row, ""));
+            assert_eq!((view.tab, title(&view).as_str(), view.filter.text()), (tab, row, ""));
             update(&mut view, Action::Open, &fleet);
             assert!(matches!(view.mode, InputMode::Detail(_)));
             update(&mut view, Action::Back, &fleet);
             update(&mut view, Action::Back, &fleet);
             assert_eq!(
-                (view.tab, title(&view), &view.filter),
-                (before.tab, title(&before), &before.filter)
+                (view.tab, title(&view), view.filter.text()),
+                (before.tab, title(&before), before.filter.text())
             );
             assert_eq!(view.mode, InputMode::Browse);
         }

@@ -1,12 +1,14 @@
 //! The last line of the screen: what is typed, what is going on, or the keys that matter most.
 
 use pmdscope_render::Tone;
+use pmdscope_telemetry::FleetState;
 use pmdscope_telemetry::printable::harmless;
-use ratatui::text::Line;
+use ratatui::text::{Line, Span};
 
 use crate::action::Action;
 use crate::keys::{Hint, KeyContext};
 use crate::style::ThemeStyle;
+use crate::tables;
 use crate::timeline::SeekTarget;
 use crate::view::{InputMode, PageTab, ViewState};
 
@@ -24,26 +26,46 @@ const PAST: &[Hint<'static>] = &[
 ];
 
 /// The line.
-pub(crate) fn line(view: &ViewState) -> Line<'static> {
+pub(crate) fn line(view: &ViewState, fleet: &FleetState) -> Line<'static> {
     let style = |tone| view.theme.style(tone);
     if let InputMode::Filter { .. } = &view.mode {
-        let cursor = if view.theme.ascii { "_" } else { "▏" };
-        let keys: &[Hint] = &[(&[Action::Accept], "applies"), (&[Action::Back], "cancels")];
-        let keys = view.keys.phrase(KeyContext::Filter, keys);
-        return Line::raw(format!("/{}{cursor}  {keys}", view.filter));
+        return typed(view);
     }
     if let Some((text, tone)) = view.tasks.status(&view.keys) {
         return Line::styled(harmless(&text, &[]), style(tone));
     }
     if !view.filter.is_empty() {
-        let keys: &[Hint] = &[(&[Action::Back], "clears"), (&[Action::Filter], "edits")];
-        let keys = view.keys.remark(KeyContext::Page, keys);
-        return Line::styled(format!("filter: {}{keys}", view.filter), style(Tone::Warn));
+        return Line::styled(filtered(view, fleet), style(Tone::Warn));
     }
     match view.time_bar.as_ref().and_then(|time_bar| time_bar.remark.as_ref()) {
         Some(remark) => Line::styled(harmless(remark, &[]), style(Tone::Warn)),
         None => Line::styled(keys(view), style(Tone::Dim)),
     }
+}
+
+/// The filter while it is typed, and what is wrong with it.
+fn typed(view: &ViewState) -> Line<'static> {
+    let cursor = if view.theme.ascii { "_" } else { "▏" };
+    let typed = Span::raw(harmless(&format!("/{}{cursor}  ", view.filter.text()), &[]));
+    let said = match view.filter.problem() {
+        Some(problem) => {
+            Span::styled(harmless(&problem.to_string(), &[]), view.theme.style(Tone::Bad))
+        }
+        None => {
+            let keys: &[Hint] = &[(&[Action::Accept], "applies"), (&[Action::Back], "cancels")];
+            Span::raw(view.keys.phrase(KeyContext::Filter, keys))
+        }
+    };
+    Line::from(vec![typed, said])
+}
+
+/// The filter that was typed, and why nothing on this page can match it.
+fn filtered(view: &ViewState, fleet: &FleetState) -> String {
+    let problem = view.filter.problem_in(&tables::of(view.tab, fleet, view));
+    let problem = problem.map_or(String::new(), |problem| format!(": {problem}"));
+    let keys: &[Hint] = &[(&[Action::Back], "clears"), (&[Action::Filter], "edits")];
+    let keys = view.keys.remark(KeyContext::Page, keys);
+    harmless(&format!("filter: {}{problem}{keys}", view.filter.text()), &[])
 }
 
 /// The keys that matter most now.

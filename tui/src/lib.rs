@@ -11,6 +11,7 @@
 pub mod action;
 mod detail;
 mod drill;
+mod filter;
 #[cfg(test)]
 mod fixture;
 pub mod flows;

@@ -23,7 +23,7 @@ use crate::screen::{self, ClickTarget};
 use crate::task::{TaskContext, TaskMailbox, TaskRequest};
 use crate::terminal::{DisplayTerminal, TerminalGuard};
 use crate::timeline::{SeekTarget, Timeline};
-use crate::view::{PageTab, ViewState};
+use crate::view::{PageTab, ViewFilter, ViewState};
 
 /// Ages of lost apps are redrawn this often.
 const AGE_STEP: Duration = Duration::from_secs(1);
@@ -143,7 +143,7 @@ pub fn run<T: Timeline>(
     let view = ViewState::new(options.theme, options.interval_ms, options.zone);
     let mut view = ViewState {
         tab: options.page,
-        filter: options.filter.clone(),
+        filter: ViewFilter::of(options.filter.as_str()),
         default_filter: options.filter,
         thresholds: options.thresholds,
         keys: Arc::new(options.keys),
@@ -298,6 +298,7 @@ impl<T: Timeline> DisplayLoop<T> {
             MouseEventKind::ScrollDown => Some(Action::Move(SelectionMotion::Down)),
             MouseEventKind::Down(MouseButton::Left) => match self.hit(mouse)? {
                 ClickTarget::Tab(tab) => Some(Action::Go(tab)),
+                ClickTarget::Title { table, column } => Some(Action::SortBy { table, column }),
                 ClickTarget::Row(subject) if self.view.selected() == Some(&subject) => {
                     Some(Action::Open)
                 }
@@ -306,7 +307,7 @@ impl<T: Timeline> DisplayLoop<T> {
             },
             MouseEventKind::Drag(MouseButton::Left) => match self.hit(mouse)? {
                 ClickTarget::Moment(at) => Some(Action::Seek(SeekTarget::At(at))),
-                ClickTarget::Tab(_) | ClickTarget::Row(_) => None,
+                ClickTarget::Tab(_) | ClickTarget::Row(_) | ClickTarget::Title { .. } => None,
             },
             _ => None,
         }

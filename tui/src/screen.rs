@@ -87,7 +87,7 @@ pub fn render(frame: &mut Frame, view: &ViewState, fleet: &FleetState) {
     }
     line(layout.tabs, tab_line::draw(view, usize::from(layout.body.width)).0);
     line(layout.banner, banner(view, fleet));
-    line(layout.footer, footer::line(view));
+    line(layout.footer, footer::line(view, fleet));
     for (line, y) in body(view, fleet, layout.body).into_iter().zip(layout.body.y..) {
         frame.render_widget(line.text, Rect { y, height: 1, ..layout.body });
     }
@@ -112,6 +112,13 @@ pub enum ClickTarget {
     Tab(PageTab),
     /// A row.
     Row(Subject),
+    /// The title of a column.
+    Title {
+        /// Title of its table.
+        table: &'static str,
+        /// That title.
+        column: &'static str,
+    },
     /// A moment, on the clock of the shown past.
     Moment(u64),
 }
@@ -139,7 +146,11 @@ pub fn hit(
         return None;
     }
     let line = usize::from(position.y - layout.body.y);
-    body(view, fleet, layout.body).into_iter().nth(line)?.subject.map(ClickTarget::Row)
+    let line = body(view, fleet, layout.body).into_iter().nth(line)?;
+    match line.titles {
+        Some(titles) => titles.at(usize::from(position.x)),
+        None => line.subject.map(ClickTarget::Row),
+    }
 }
 
 fn header(view: &ViewState, fleet: &FleetState, width: u16) -> Line<'static> {
@@ -220,11 +231,27 @@ struct BodyLine {
     subject: Option<Subject>,
     /// Index of the line with the column headings above a row.
     header: Option<usize>,
+    /// Where the column headings are, in such a line.
+    titles: Option<ColumnTitles>,
+}
+
+/// The column headings of a table: each with the column of the screen behind it.
+#[derive(Clone)]
+struct ColumnTitles {
+    table: &'static str,
+    ends: Vec<(&'static str, usize)>,
+}
+
+impl ColumnTitles {
+    fn at(&self, x: usize) -> Option<ClickTarget> {
+        let (column, _) = self.ends.iter().find(|(_, end)| x < *end)?;
+        Some(ClickTarget::Title { table: self.table, column })
+    }
 }
 
 impl BodyLine {
     fn plain(text: Line<'static>) -> Self {
-        Self { text, subject: None, header: None }
+        Self { text, subject: None, header: None, titles: None }
     }
 }
 
@@ -245,7 +272,8 @@ fn body(view: &ViewState, fleet: &FleetState, area: Rect) -> Vec<BodyLine> {
         && header < offset
         && cursor != Some(offset)
     {
-        lines[offset] = BodyLine::plain(lines[header].text.clone());
+        let titles = lines[header].titles.clone();
+        lines[offset] = BodyLine { titles, ..BodyLine::plain(lines[header].text.clone()) };
     }
     lines.into_iter().skip(offset).take(height).collect()
 }
@@ -310,10 +338,12 @@ fn append(lines: &mut Vec<BodyLine>, table: &TextTable, view: &ViewState, width:
     if !table.rows.is_empty() {
         let drawn = table.lines(Some(width), theme, view.sort.get(table.title).copied());
         let header = Some(lines.len());
-        lines.push(BodyLine::plain(styled(drawn.header, theme)));
+        let titles = Some(ColumnTitles { table: table.title, ends: drawn.ends });
+        lines.push(BodyLine { titles, ..BodyLine::plain(styled(drawn.header, theme)) });
         for (text, row) in drawn.rows.into_iter().zip(&table.rows) {
             let text = styled(text, theme);
-            lines.push(BodyLine { text, subject: Some(row.subject.clone()), header });
+            let subject = Some(row.subject.clone());
+            lines.push(BodyLine { text, subject, header, titles: None });
             lines.extend(row_notes(row, width, view.theme, header));
         }
     }
@@ -336,6 +366,7 @@ fn row_notes(
         text: Line::styled(format!("{INDENT}{line}"), theme.style(tone)),
         subject: Some(row.subject.clone()),
         header,
+        titles: None,
     })
 }
 
@@ -398,5 +429,7 @@ mod any_tests;
 mod flows_tests;
 #[cfg(test)]
 pub(crate) mod page_tests;
+#[cfg(test)]
+mod table_tests;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::tz::TimeZone;
 
 pub use crate::drill::DrillOrigin;
+pub use crate::filter::ViewFilter;
 use crate::flows::{AppRun, CapturedTraffic, FlowRequest, RunningApp, ShownFlows, ShownTime};
 use crate::keys::KeyMap;
 use crate::screen;
@@ -126,9 +127,9 @@ pub struct ViewState {
     pub sort: BTreeMap<&'static str, SortOrder>,
     /// The table that has the whole page, and that page.
     pub expanded: Option<(PageTab, &'static str)>,
-    /// Words that rows must match.
-    pub filter: String,
-    /// Those at first, and after a reset.
+    /// What rows must match.
+    pub filter: ViewFilter,
+    /// The text of the filter at first, and after a reset.
     pub default_filter: String,
     /// Lines scrolled in an overlay.
     pub scroll: usize,
@@ -172,7 +173,7 @@ impl ViewState {
             origin: None,
             sort: BTreeMap::new(),
             expanded: None,
-            filter: String::new(),
+            filter: ViewFilter::default(),
             default_filter: String::new(),
             scroll: 0,
             time_bar: None,
@@ -196,7 +197,7 @@ impl ViewState {
     pub fn tables(&self, fleet: &FleetState) -> Vec<TextTable> {
         let mut tables = tables::of(self.tab, fleet, self);
         for table in &mut tables {
-            table.filter(&self.filter);
+            table.filter(self.filter.rows());
             if let Some(sort) = self.sort.get(table.title) {
                 table.sort(*sort);
             }

@@ -20,7 +20,7 @@ enum QuantityUnit {
     Nanos(f64),
 }
 
-use QuantityUnit::{Percent, Nanos, Times};
+use QuantityUnit::{Nanos, Percent, Times};
 
 /// `m` is a minute: nothing here is in thousandths, but of a second.
 const UNITS: [(&str, QuantityUnit); 27] = [

@@ -1,6 +1,7 @@
 //! Columns, and the values in them.
 
 use std::cmp::Ordering;
+use std::fmt;
 
 use super::layout::width;
 
@@ -89,6 +90,11 @@ impl Column {
         self.title
     }
 
+    /// What its numbers mean.
+    pub const fn measures(&self) -> ColumnUnit {
+        self.unit
+    }
+
     /// Order of two values in this column; unknown ones come last either way.
     pub fn compare(&self, a: &Cell, b: &Cell, descending: bool) -> Ordering {
         let unknown = self.align == TextAlign::Right && (a.number.is_none() || b.number.is_none());
@@ -96,7 +102,7 @@ impl Column {
     }
 }
 
-/// One value.
+/// One value; as text it is what filters see.
 #[derive(Clone, Debug, Default)]
 pub struct Cell {
     pub(crate) text: String,
@@ -135,6 +141,11 @@ impl Cell {
         self
     }
 
+    /// The number that it is sorted by and compared with.
+    pub fn value(&self) -> Option<f64> {
+        self.number
+    }
+
     pub(super) fn width(&self) -> usize {
         self.graph.as_ref().map_or_else(|| width(&self.text), Graph::width)
     }
@@ -146,5 +157,11 @@ impl Cell {
             (None, Some(_)) => Ordering::Less,
             (None, None) => self.text.cmp(&other.text),
         }
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
     }
 }

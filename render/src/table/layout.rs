@@ -16,6 +16,8 @@ const WORD_MIN: usize = 4;
 pub struct TableLines {
     /// Column headings.
     pub header: TextLine,
+    /// Title of each column that is shown, and where it ends.
+    pub ends: Vec<(&'static str, usize)>,
     /// One line per row.
     pub rows: Vec<TextLine>,
 }
@@ -48,7 +50,7 @@ impl TextTable {
         let widths = self.widths(width);
         let header = self.header(&widths, theme, sort);
         let rows = self.rows.iter().map(|row| line(row, &self.columns, &widths, theme)).collect();
-        TableLines { header, rows }
+        TableLines { header, ends: self.ends(&widths), rows }
     }
 
     /// Width of each column; `None` for those dropped.
@@ -93,6 +95,19 @@ impl TextTable {
         }
     }
 
+    fn ends(&self, widths: &[Option<usize>]) -> Vec<(&'static str, usize)> {
+        let shown = self.columns.iter().zip(widths);
+        let shown = shown.filter_map(|(column, width)| Some((column.title, (*width)?)));
+        let mut begin = 0;
+        shown
+            .map(|(title, width)| {
+                let end = begin + width;
+                begin = end + 1;
+                (title, end)
+            })
+            .collect()
+    }
+
     fn natural(&self, column: usize) -> usize {
         // One more for the mark of the sorted column.
         let title = width(self.columns[column].title) + 1;
@@ -100,9 +115,8 @@ impl TextTable {
     }
 
     fn header(&self, widths: &[Option<usize>], theme: Theme, sort: Option<SortOrder>) -> TextLine {
-        let shown = self.columns.iter().zip(widths).enumerate();
-        let spans = shown.filter_map(|(index, (column, width))| {
-            let mark = sort.filter(|sort| sort.column == index);
+        let spans = self.columns.iter().zip(widths).filter_map(|(column, width)| {
+            let mark = sort.filter(|sort| sort.column == column.title);
             let mark = mark.map_or(' ', |sort| theme.sort_marks()[usize::from(sort.descending)]);
             let title = match column.align {
                 TextAlign::Left => format!("{}{mark}", column.title),

@@ -70,9 +70,9 @@ fn selection_stays_in_bounds_and_follows_its_subject() {
 fn filter_is_typed_kept_undone_and_cleared() {
     let (mut view, fleet) = (fixture::view(), fixture::fleet());
     press(&mut view, &fleet, "/qtest\x08t");
-    assert_eq!(view.filter, "qtest");
+    assert_eq!(view.filter.text(), "qtest");
     press(&mut view, &fleet, "\x1b");
-    assert_eq!(view.filter, "");
+    assert_eq!(view.filter.text(), "");
     press(&mut view, &fleet, "/testpmd\n");
     assert_eq!(view.mode, InputMode::Browse);
     assert_eq!(view.tables(&fleet)[1].rows.len(), 1);
@@ -85,9 +85,9 @@ fn sort_goes_through_the_columns_of_the_selected_table_and_back() {
     let (mut view, fleet) =
         (ViewState { tab: PageTab::Ports, ..fixture::view() }, fixture::fleet());
     press(&mut view, &fleet, "s");
-    assert_eq!(view.sort.get("Ports"), Some(&SortOrder { column: 0, descending: true }));
+    assert_eq!(view.sort.get("Ports"), Some(&SortOrder { column: "App", descending: true }));
     press(&mut view, &fleet, "I");
-    assert_eq!(view.sort.get("Ports"), Some(&SortOrder { column: 0, descending: false }));
+    assert_eq!(view.sort.get("Ports"), Some(&SortOrder { column: "App", descending: false }));
     let columns = view.tables(&fleet)[0].columns.len();
     for _ in 0..columns {
         press(&mut view, &fleet, "s");
@@ -155,7 +155,7 @@ fn a_reset_leads_back_to_how_it_began() {
     let reset_view = action_of(key, &view).unwrap();
     update(&mut view, reset_view, &fleet);
     assert_eq!(view.tab, PageTab::Ports);
-    assert_eq!(view.filter, "reflector");
+    assert_eq!(view.filter.text(), "reflector");
     assert!(view.sort.is_empty() && view.selected.is_empty() && view.expanded.is_none());
     assert_eq!(view.baseline, TotalsBaseline::default());
 }
@@ -255,7 +255,10 @@ fn flows_are_sorted_by_the_columns_that_are_shown() {
     press(&mut view, &fleet, "jjj");
     assert!(matches!(view.selected(), Some(Subject::Conversation { .. })));
     press(&mut view, &fleet, "ss");
-    assert_eq!(view.sort.get("Conversations"), Some(&SortOrder { column: 1, descending: true }));
+    assert_eq!(
+        view.sort.get("Conversations"),
+        Some(&SortOrder { column: "Proto", descending: true })
+    );
     assert_eq!(remotes(&view)[0], 61_000, "udp");
     press(&mut view, &fleet, "I");
     assert_eq!(remotes(&view)[0], 0, "icmp");

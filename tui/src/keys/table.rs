@@ -136,7 +136,7 @@ const RESET: &[NamedAction] = actions! {
 };
 
 const FILTER: &[NamedAction] = actions! {
-    "filter" Action::Filter, [key('/')], "filter rows: word, !word, column:word";
+    "filter" Action::Filter, [key('/')], "filter rows: word, !word, /regex/, column:word, column>1k";
 };
 
 const PAUSE: &[NamedAction] = actions! {

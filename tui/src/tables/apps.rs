@@ -2,7 +2,7 @@
 
 use pmdscope_render::cells::{alarm, app_cell, bad_rate, rate, share};
 use pmdscope_render::number::{UNKNOWN, known, micros, nanos, seconds};
-use pmdscope_render::{Cell, Column, Graph, Subject, TextTable, Theme, Tone};
+use pmdscope_render::{Cell, Column, ColumnUnit, Graph, Subject, TextTable, Theme, Tone};
 use pmdscope_telemetry::finding::{Finding, Lint, Severity};
 use pmdscope_telemetry::model::Model;
 
@@ -34,10 +34,10 @@ pub(super) fn apps(fleet: &FleetState, view: &ViewState) -> TextTable {
         Column::number("RX bit/s").drop_at(10),
         Column::number("TX bit/s").drop_at(10),
         Column::number("Miss/s"),
-        Column::number("Pool").drop_at(1),
+        Column::number("Pool").unit(ColumnUnit::Share).drop_at(1),
         Column::text(CURVES[1]).flex(8).drop_at(4),
-        Column::number("Gap").drop_at(2),
-        Column::number("Scrape").drop_at(12),
+        Column::number("Gap").unit(ColumnUnit::MICROS).drop_at(2),
+        Column::number("Scrape").unit(ColumnUnit::NANOS).drop_at(12),
         Column::text("State").flex(13),
     ];
     let mut table = TextTable::new("Apps", columns);

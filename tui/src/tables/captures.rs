@@ -2,7 +2,7 @@
 
 use pmdscope_render::cells::{app_cell, bad_count, number, share};
 use pmdscope_render::number::{bytes, si};
-use pmdscope_render::{Cell, Column, Subject, TextTable, Tone};
+use pmdscope_render::{Cell, Column, ColumnUnit, Subject, TextTable, Tone};
 use pmdscope_telemetry::sample::TeeSample;
 use pmdscope_telemetry::{AppState, FleetState};
 
@@ -19,7 +19,7 @@ pub(super) fn captures(fleet: &FleetState) -> TextTable {
         Column::number("Filtered").drop_at(1),
         Column::number("Sampled out").drop_at(2),
         Column::number("Ring").drop_at(3),
-        Column::number("Filled"),
+        Column::number("Filled").unit(ColumnUnit::Share),
     ];
     let mut table = TextTable::new("Captures", columns);
     for (app, model) in fleet.models() {

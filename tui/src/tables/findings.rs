@@ -2,7 +2,7 @@
 
 use pmdscope_render::cells::app_cell;
 use pmdscope_render::number::{known, seconds};
-use pmdscope_render::{Cell, Column, Graph, Subject, TextTable};
+use pmdscope_render::{Cell, Column, ColumnUnit, Graph, Subject, TextTable};
 use pmdscope_telemetry::finding::{Finding, FindingSubject};
 use pmdscope_telemetry::{AppState, FleetState};
 
@@ -19,8 +19,8 @@ pub(super) fn findings(fleet: &FleetState, view: &ViewState) -> TextTable {
         Column::text("App").drop_at(1),
         Column::text("Where").flex(26),
         Column::number("Rate"),
-        Column::number("Empty in").drop_at(2),
-        Column::number("Since"),
+        Column::number("Empty in").unit(ColumnUnit::SECONDS).drop_at(2),
+        Column::number("Since").unit(ColumnUnit::SECONDS),
         Column::text("Evidence").flex(20).drop_at(3),
     ];
     let mut table = TextTable::new("Findings", columns);
@@ -58,8 +58,8 @@ fn present(fleet: &FleetState, view: &ViewState) -> TextTable {
         Column::text("App").drop_at(1),
         Column::text("Where").flex(26),
         Column::number("Rate"),
-        Column::number("Empty in").drop_at(3),
-        Column::number("Since"),
+        Column::number("Empty in").unit(ColumnUnit::SECONDS).drop_at(3),
+        Column::number("Since").unit(ColumnUnit::SECONDS),
         Column::number("Times").drop_at(2),
         Column::text("Last 10m").flex(HISTORY).drop_at(5),
     ];
@@ -101,11 +101,11 @@ fn history_cells(view: &ViewState, is_it: impl Fn(&FindingSpan) -> bool) -> [Cel
 /// Findings that have ended.
 fn ended(fleet: &FleetState, view: &ViewState) -> TextTable {
     let columns = vec![
-        Column::text("Ended"),
+        Column::text("Finding"),
         Column::text("App").drop_at(1),
         Column::text("Where").flex(26),
-        Column::number("Began"),
-        Column::number("Ended"),
+        Column::number("Began").unit(ColumnUnit::SECONDS),
+        Column::number("Ended").unit(ColumnUnit::SECONDS),
         Column::number("Times").drop_at(2),
         Column::text("Last 10m").flex(HISTORY).drop_at(3),
     ];

@@ -10,8 +10,8 @@ use pmdscope_render::conversation::{
 };
 use pmdscope_render::number::{UNKNOWN, count, known, percent, seconds};
 use pmdscope_render::{
-    Cell, Column, ConversationKey, Graph, SortOrder, Subject, TableRow, TextTable, Theme, Tone,
-    direction_name,
+    Cell, Column, ColumnUnit, ConversationKey, Graph, SortOrder, Subject, TableRow, TextTable,
+    Theme, Tone, direction_name,
 };
 use pmdscope_telemetry::Thresholds;
 use pmdscope_telemetry::finding::balance::QueueBalance;
@@ -52,8 +52,8 @@ fn taps(traffic: &CapturedTraffic, view: &ViewState) -> TextTable {
         Column::number("bit/s").drop_at(3),
         Column::number("Flows").drop_at(4),
         Column::number("Packets"),
-        Column::number("Error").drop_at(2),
-        Column::number("Other").drop_at(1),
+        Column::number("Error").unit(ColumnUnit::Share).drop_at(2),
+        Column::number("Other").unit(ColumnUnit::Share).drop_at(1),
         Column::number("Lost"),
     ];
     let mut table = TextTable::new("Captured packets", columns);
@@ -228,10 +228,14 @@ const FIELDS: [ConversationColumn; 19] = [
         Cell::text(talk.place().as_ref().map_or_else(|| UNKNOWN.to_owned(), place))
     }),
     (Column::number("Lcore").drop_at(4), |talk| talk.lcore()),
-    (Column::number("Age").drop_at(5), |talk| talk.ago(talk.flow.first_ns)),
-    (Column::number("Idle").drop_at(1), |talk| talk.ago(talk.flow.last_ns)),
+    (Column::number("Age").unit(ColumnUnit::SECONDS).drop_at(5), |talk| {
+        talk.ago(talk.flow.first_ns)
+    }),
+    (Column::number("Idle").unit(ColumnUnit::SECONDS).drop_at(1), |talk| {
+        talk.ago(talk.flow.last_ns)
+    }),
     (Column::number("Packets").drop_at(7), |talk| number(talk.flow.total().packets)),
-    (Column::number("Error").drop_at(7), |talk| talk.error()),
+    (Column::number("Error").unit(ColumnUnit::Share).drop_at(7), |talk| talk.error()),
     (Column::text("Within").drop_at(8), |talk| Cell::text(wrapping(talk.flow))),
 ];
 
@@ -251,7 +255,8 @@ fn conversations(traffic: &CapturedTraffic, view: &ViewState) -> TextTable {
         stale: talk.tap.access == CaptureAccess::Ended,
         notes: Vec::new(),
     });
-    let rows = rows.filter(|row| row.passes(&view.filter, &table.columns));
+    let filter = view.filter.rows().bind(&table.columns);
+    let rows = rows.filter(|row| filter.passes(row));
     table.rows = rows.take(ROWS).collect();
     note_rows(&mut table, talks.len());
     note_other(&mut table, traffic);
@@ -277,7 +282,10 @@ fn order(
     fields: &[ConversationColumn],
     sort: Option<SortOrder>,
 ) {
-    let chosen = sort.and_then(|sort| Some((fields.get(sort.column)?, sort.descending)));
+    let chosen = sort.and_then(|sort| {
+        let field = fields.iter().find(|(column, _)| column.title() == sort.column)?;
+        Some((field, sort.descending))
+    });
     if let Some(((column, cell), descending)) = chosen {
         let mut sorted = talks.iter().map(|talk| (cell(talk), *talk)).collect::<Vec<_>>();
         sorted.sort_by(|(a, _), (b, _)| column.compare(a, b, descending));
@@ -362,7 +370,7 @@ fn queues(traffic: &CapturedTraffic, view: &ViewState) -> TextTable {
         Column::number("pps"),
         Column::number("bit/s").drop_at(2),
         Column::number("Packets").drop_at(1),
-        Column::number("Share"),
+        Column::number("Share").unit(ColumnUnit::Share),
         Column::text("Load").flex(6).drop_at(4),
     ];
     let mut table = TextTable::new("RSS balance", columns);

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use pmdscope_render::cells::{alarm, app_cell, bad_rate, rate, share};
 use pmdscope_render::number::{known, micros, seconds};
-use pmdscope_render::{Cell, Column, Subject, TextTable, Tone, direction_word};
+use pmdscope_render::{Cell, Column, ColumnUnit, Subject, TextTable, Tone, direction_word};
 use pmdscope_telemetry::finding::balance;
 use pmdscope_telemetry::model::{LcoreRates, PoolTrend, QueueRates};
 use pmdscope_telemetry::sample::{LcoreSample, PoolSample, QueueSample};
@@ -32,7 +32,7 @@ pub(super) fn queues(fleet: &FleetState, view: &ViewState) -> TextTable {
         Column::text("Dir"),
         Column::text("App"),
         Column::number("pps"),
-        Column::number("Share"),
+        Column::number("Share").unit(ColumnUnit::Share),
         Column::number("Miss/s"),
         Column::number("Win max"),
         Column::text("Fill").flex(6).drop_at(1),
@@ -81,9 +81,9 @@ pub(super) fn pools(fleet: &FleetState) -> TextTable {
     let columns = vec![
         Column::text("Hottest pools").flex(13),
         Column::text("App"),
-        Column::number("Used"),
+        Column::number("Used").unit(ColumnUnit::Share),
         Column::number("Growth/s"),
-        Column::number("Empty in"),
+        Column::number("Empty in").unit(ColumnUnit::SECONDS),
         Column::text("Trend").flex(8),
     ];
     let mut table = TextTable::new("Hottest pools", columns);
@@ -122,10 +122,10 @@ pub(super) fn lcores(fleet: &FleetState) -> TextTable {
         Column::number("Hottest lcores"),
         Column::text("App"),
         Column::text("Role"),
-        Column::number("Busy"),
+        Column::number("Busy").unit(ColumnUnit::Share),
         Column::number("pps"),
-        Column::number("Gap"),
-        Column::number("Worst gap"),
+        Column::number("Gap").unit(ColumnUnit::MICROS),
+        Column::number("Worst gap").unit(ColumnUnit::MICROS),
         Column::number("Stalls/s"),
     ];
     let mut table = TextTable::new("Hottest lcores", columns);

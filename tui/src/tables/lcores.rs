@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use pmdscope_render::cells::{alarm, app_cell, bad_count, rate, share};
 use pmdscope_render::number::{UNKNOWN, micros, si};
-use pmdscope_render::{Cell, Column, Subject, TextTable, Tone};
+use pmdscope_render::{Cell, Column, ColumnUnit, Subject, TextTable, Tone};
 use pmdscope_telemetry::model::{LcoreRates, Model};
 use pmdscope_telemetry::sample::LcoreSample;
 
@@ -21,12 +21,12 @@ pub(super) fn lcores(fleet: &FleetState, view: &ViewState) -> TextTable {
         Column::number("Lcore"),
         Column::text("Role").drop_at(6),
         Column::text("CPUs").drop_at(4),
-        Column::number("Busy"),
+        Column::number("Busy").unit(ColumnUnit::Share),
         Column::number("Polls/s"),
         Column::number("pps"),
-        Column::number("Idle for").drop_at(2),
-        Column::number("Gap"),
-        Column::number("Worst gap"),
+        Column::number("Idle for").unit(ColumnUnit::MICROS).drop_at(2),
+        Column::number("Gap").unit(ColumnUnit::MICROS),
+        Column::number("Worst gap").unit(ColumnUnit::MICROS),
         Column::text("at").drop_at(3),
     ];
     let (traced, behind_gaps) = (stolen::is_traced(fleet), columns.len());

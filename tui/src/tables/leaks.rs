@@ -3,7 +3,7 @@
 use pmdscope_render::cells::{alarm, app_cell, bad_rate, number};
 use pmdscope_render::ledger::{legend, stage_ms};
 use pmdscope_render::number::{seconds, si};
-use pmdscope_render::{Cell, Column, Graph, Subject, TextTable, Theme, Tone};
+use pmdscope_render::{Cell, Column, ColumnUnit, Graph, Subject, TextTable, Theme, Tone};
 use pmdscope_telemetry::model::LedgerRates;
 use pmdscope_telemetry::sample::{LedgerSample, LostGroupSample, StageSample};
 
@@ -68,7 +68,7 @@ pub(super) fn lost_packets(fleet: &FleetState) -> TextTable {
         Column::text("App"),
         Column::text("Pool").flex(8).drop_at(2),
         Column::number("Lost"),
-        Column::number("Oldest").drop_at(1),
+        Column::number("Oldest").unit(ColumnUnit::SECONDS).drop_at(1),
         Column::text("Packets").flex(20),
     ];
     let mut table = TextTable::new("Lost packets", columns);
@@ -101,7 +101,7 @@ pub(super) fn stages(fleet: &FleetState) -> TextTable {
         Column::text("App"),
         Column::text("Stage").flex(12),
         Column::number("Held"),
-        Column::number("Longest"),
+        Column::number("Longest").unit(ColumnUnit::MILLIS),
         Column::text("Suspect after"),
     ];
     let mut table = TextTable::new("Stages", columns);

@@ -2,7 +2,7 @@
 
 use pmdscope_render::cells::{alarm, app_cell, number, number_or, rate, share};
 use pmdscope_render::number::{known, seconds, signed};
-use pmdscope_render::{Cell, Column, Graph, Subject, TextTable, Tone};
+use pmdscope_render::{Cell, Column, ColumnUnit, Graph, Subject, TextTable, Tone};
 use pmdscope_telemetry::model::PoolTrend;
 use pmdscope_telemetry::sample::{CountSource, PoolOccupancy, PoolSample, Sample};
 
@@ -19,13 +19,13 @@ pub(super) fn pools(fleet: &FleetState) -> TextTable {
         Column::text("Pool").flex(12),
         Column::number("Size"),
         Column::number("In use"),
-        Column::number("Used"),
+        Column::number("Used").unit(ColumnUnit::Share),
         Column::number("Cached").drop_at(3),
         Column::number("Common").drop_at(3),
         Column::number("Win max").drop_at(4),
         Column::number("Max").drop_at(2),
         Column::number("Growth/s"),
-        Column::number("Empty in"),
+        Column::number("Empty in").unit(ColumnUnit::SECONDS),
         Column::text("Split").flex(8).drop_at(1),
         Column::text("Trend").flex(8).drop_at(5),
     ];

@@ -4,7 +4,7 @@ use pmdscope_render::cells::{
     alarm, app_cell, bad_count, bad_rate, number, number_or, rate, share,
 };
 use pmdscope_render::number::si;
-use pmdscope_render::{Cell, Column, Graph, Subject, TextTable, Tone, direction_word};
+use pmdscope_render::{Cell, Column, ColumnUnit, Graph, Subject, TextTable, Tone, direction_word};
 use pmdscope_telemetry::finding::balance;
 use pmdscope_telemetry::model::{Model, PortRates, QueueRates};
 use pmdscope_telemetry::sample::{PortSample, PortStats, QueueDirection, QueueSample};
@@ -94,13 +94,13 @@ pub(super) fn queues(fleet: &FleetState, view: &ViewState) -> TextTable {
         Column::number("pps"),
         Column::number("Refused").drop_at(2),
         Column::number("~bit/s").drop_at(3),
-        Column::number("Share").drop_at(4),
+        Column::number("Share").unit(ColumnUnit::Share).drop_at(4),
         Column::number("Depth"),
         Column::number("Win max"),
         Column::number("Max").drop_at(1),
         Column::number("Of"),
         Column::text("Fill").flex(6).drop_at(6),
-        Column::number("Busy"),
+        Column::number("Busy").unit(ColumnUnit::Share),
         Column::number("Burst").drop_at(2),
         Column::number("Polls/s").drop_at(5),
     ];

@@ -1,7 +1,7 @@
 //! What apps replied last, as they wrote it.
 
 use pmdscope_render::number::{bytes, seconds};
-use pmdscope_render::{Cell, Column, Subject, TextTable};
+use pmdscope_render::{Cell, Column, ColumnUnit, Subject, TextTable};
 use pmdscope_telemetry::{AppState, FleetState, RawReply};
 
 use crate::view::ViewState;
@@ -11,7 +11,7 @@ pub(super) fn replies(fleet: &FleetState, view: &ViewState) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::text("Request").flex(16),
-        Column::number("Age").drop_at(1),
+        Column::number("Age").unit(ColumnUnit::SECONDS).drop_at(1),
         Column::number("Length").drop_at(2),
         Column::text("Reply").flex(20),
     ];

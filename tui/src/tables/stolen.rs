@@ -5,7 +5,7 @@ use std::fmt::Write;
 use jiff::tz::TimeZone;
 use pmdscope_render::cells::{alarm, share};
 use pmdscope_render::number::{UNKNOWN, count, known, nanos, percent, plural, si};
-use pmdscope_render::{Cell, Column, TextTable, Tone};
+use pmdscope_render::{Cell, Column, ColumnUnit, TextTable, Tone};
 use pmdscope_telemetry::FleetState;
 use pmdscope_telemetry::model::{Model, StolenRates};
 use pmdscope_telemetry::sample::{StolenSample, TracingMethod, TracingSample};
@@ -21,7 +21,7 @@ pub(super) fn is_traced(fleet: &FleetState) -> bool {
 }
 
 pub(super) fn columns() -> [Column; 2] {
-    [Column::number("Stolen"), Column::text("by").flex(9)]
+    [Column::number("Stolen").unit(ColumnUnit::Share), Column::text("by").flex(9)]
 }
 
 /// The share of the time that was stolen, and the worst thief.
