@@ -129,14 +129,24 @@ fn both(ways: pmdscope_flows::SenderCounts) -> PacketCounts {
     ways.from_local.plus(ways.from_remote)
 }
 
+/// What the app has received of a conversation.
+pub fn rx_counts(flow: &Flow) -> PacketCounts {
+    both(flow.rx)
+}
+
+/// What it has sent of it, or what there was of it where the direction is not known.
+pub fn tx_counts(flow: &Flow) -> PacketCounts {
+    both(flow.tx).plus(both(flow.unknown))
+}
+
 /// How fast the app receives a conversation.
 pub fn rx_speed(snapshot: &FlowSnapshot, flow: &Flow) -> Option<TrafficRate> {
-    speed(snapshot, flow.recent_rx, both(flow.rx))
+    speed(snapshot, flow.recent_rx, rx_counts(flow))
 }
 
 /// How fast the app sends it, or how fast it is where the direction is not known.
 pub fn tx_speed(snapshot: &FlowSnapshot, flow: &Flow) -> Option<TrafficRate> {
-    speed(snapshot, flow.recent_tx, both(flow.tx).plus(both(flow.unknown)))
+    speed(snapshot, flow.recent_tx, tx_counts(flow))
 }
 
 /// Standard error as a share of the packets; `None` where every packet was seen.

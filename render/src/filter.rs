@@ -10,7 +10,7 @@ use std::fmt;
 use regex::{Regex, RegexBuilder};
 
 use self::quantity::Quantity;
-use crate::table::{Column, TableRow};
+use crate::table::{Column, ColumnNumber, TableRow};
 
 /// Most bytes of a compiled regular expression, and of what it keeps while it is matched.
 const REGEX_BYTES: usize = 1 << 18;
@@ -178,7 +178,7 @@ impl FilterTerm {
         };
         let mut error = FilterError::UnknownColumn(name.clone());
         for columns in tables {
-            let Some(at) = find(columns, name) else { continue };
+            let Some((at, _)) = find(columns, name) else { continue };
             match &self.test {
                 TermTest::Compare(_, quantity) => match quantity.of_column(&columns[at]) {
                     Ok(_) => return Ok(()),
@@ -193,13 +193,13 @@ impl FilterTerm {
     fn bind(&self, columns: &[Column]) -> BoundTerm<'_> {
         let at = self.column.as_ref().map(|name| find(columns, name));
         match (&self.test, at) {
-            (TermTest::Word { word, .. }, Some(Some(at))) => BoundTerm::WordIn(at, word),
+            (TermTest::Word { word, .. }, Some(Some((at, _)))) => BoundTerm::WordIn(at, word),
             (TermTest::Word { whole, .. }, _) => BoundTerm::Word(whole),
             (TermTest::Pattern(pattern), None) => BoundTerm::Pattern(pattern),
-            (TermTest::Pattern(pattern), Some(Some(at))) => BoundTerm::PatternIn(at, pattern),
-            (TermTest::Compare(comparison, quantity), Some(Some(at))) => {
+            (TermTest::Pattern(pattern), Some(Some((at, _)))) => BoundTerm::PatternIn(at, pattern),
+            (TermTest::Compare(comparison, quantity), Some(Some((at, which)))) => {
                 match quantity.of_column(&columns[at]) {
-                    Ok(number) => BoundTerm::Compare(at, *comparison, number),
+                    Ok(number) => BoundTerm::Compare(at, which, *comparison, number * which.factor),
                     Err(_) => BoundTerm::Never,
                 }
             }
@@ -253,20 +253,36 @@ fn reason(error: &regex::Error) -> String {
     last.trim_start_matches("error: ").to_owned()
 }
 
-/// The column that a user calls so: by its title, in any case and without blanks and signs, where
-/// `/s` may be left out; or by the begin of only one title.
-fn find(columns: &[Column], name: &str) -> Option<usize> {
+/// The column that a user calls so, and the number of it that is meant: by a title that it may have,
+/// in any case and without blanks and signs, where `/s` may be left out; or by the begin of the name of
+/// only one column.
+fn find(columns: &[Column], name: &str) -> Option<(usize, ColumnNumber)> {
     let name = plain(name);
-    let exact = columns.iter().position(|column| plain(column.title()) == name);
-    let exact = exact.or_else(|| {
-        let without = |column: &Column| column.title().strip_suffix("/s").map(plain);
-        columns.iter().position(|column| without(column).as_ref() == Some(&name))
+    let titles = || {
+        let numbered = columns.iter().enumerate();
+        let titles = numbered
+            .map(|(at, column)| column.titles().map(move |(title, number)| (title, at, number)));
+        titles.flatten()
+    };
+    let names = || {
+        columns.iter().enumerate().filter_map(|(at, column)| {
+            column.titles().next().map(|(title, number)| (title, at, number))
+        })
+    };
+    let is_it = |(title, ..): &(&str, usize, ColumnNumber)| plain(title) == name;
+    let without = |(title, ..): &(&str, usize, ColumnNumber)| {
+        title.strip_suffix("/s").is_some_and(|title| plain(title) == name)
+    };
+    let begins = |(title, ..): &(&str, usize, ColumnNumber)| {
+        !name.is_empty() && plain(title).starts_with(&name)
+    };
+    let found =
+        names().find(is_it).or_else(|| titles().find(is_it)).or_else(|| titles().find(without));
+    let found = found.or_else(|| {
+        let mut matching = names().filter(begins);
+        matching.next().filter(|_| matching.next().is_none())
     });
-    exact.or_else(|| {
-        let begins = |column: &Column| !name.is_empty() && plain(column.title()).starts_with(&name);
-        let mut matching = columns.iter().enumerate().filter(|(_, column)| begins(column));
-        matching.next().filter(|_| matching.next().is_none()).map(|(at, _)| at)
-    })
+    found.map(|(_, at, number)| (at, number))
 }
 
 fn plain(title: &str) -> String {
@@ -285,7 +301,7 @@ enum BoundTerm<'a> {
     WordIn(usize, &'a str),
     Pattern(&'a Regex),
     PatternIn(usize, &'a Regex),
-    Compare(usize, Comparison, f64),
+    Compare(usize, ColumnNumber, Comparison, f64),
     /// The table has no such column.
     Never,
 }
@@ -308,8 +324,8 @@ impl BoundTerm<'_> {
             Self::WordIn(at, word) => text(*at).to_lowercase().contains(word),
             Self::Pattern(pattern) => anywhere(&|text| pattern.is_match(text)),
             Self::PatternIn(at, pattern) => pattern.is_match(text(*at)),
-            Self::Compare(at, comparison, number) => {
-                let Some(value) = row.cells.get(*at).and_then(|cell| cell.number) else {
+            Self::Compare(at, which, comparison, number) => {
+                let Some(value) = row.cells.get(*at).and_then(|cell| cell.number_of(*which)) else {
                     // What is not known is neither more nor less.
                     return false;
                 };

@@ -3,9 +3,12 @@
 //! The same table is drawn on a terminal and printed as plain text.
 
 mod column;
+mod counters;
 mod layout;
 
 pub use self::column::{Cell, Column, ColumnUnit, TextAlign};
+pub(crate) use self::counters::ColumnNumber;
+pub use self::counters::CounterMode;
 pub use self::layout::{TableLines, TextLine, TextSpan, table_text};
 use crate::filter::RowFilter;
 use crate::subject::Subject;
@@ -26,7 +29,7 @@ pub struct TableRow {
 /// Order of the rows of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SortOrder {
-    /// Title of the column.
+    /// Name of the column.
     pub column: &'static str,
     /// Highest first.
     pub descending: bool,
@@ -71,8 +74,8 @@ impl TextTable {
     }
 
     /// Takes out a column that says the same in all rows.
-    pub fn hide_column(&mut self, title: &str) {
-        if let Some(index) = self.columns.iter().position(|column| column.title == title) {
+    pub fn hide_column(&mut self, name: &str) {
+        if let Some(index) = self.columns.iter().position(|column| column.name == name) {
             self.columns.remove(index);
             for row in &mut self.rows {
                 row.cells.remove(index);
@@ -82,7 +85,7 @@ impl TextTable {
 
     /// Sorts the rows; equal rows keep their order.
     pub fn sort(&mut self, sort: SortOrder) {
-        let Some(at) = self.columns.iter().position(|column| column.title == sort.column) else {
+        let Some(at) = self.columns.iter().position(|column| column.name == sort.column) else {
             return;
         };
         let column = &self.columns[at];

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 
+use super::counters::{Counted, CounterMode};
 use super::layout::width;
 
 use crate::graph::Graph;
@@ -42,9 +43,11 @@ impl ColumnUnit {
 /// One column.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
-    pub(super) title: &'static str,
+    pub(super) name: &'static str,
     pub(crate) align: TextAlign,
     pub(crate) unit: ColumnUnit,
+    pub(super) counted: Counted,
+    pub(super) mode: CounterMode,
     pub(super) priority: u8,
     pub(super) flex: Option<usize>,
 }
@@ -60,8 +63,16 @@ impl Column {
         Self::new(title, TextAlign::Right)
     }
 
-    const fn new(title: &'static str, align: TextAlign) -> Self {
-        Self { title, align, unit: ColumnUnit::Count, priority: 0, flex: None }
+    const fn new(name: &'static str, align: TextAlign) -> Self {
+        Self {
+            name,
+            align,
+            unit: ColumnUnit::Count,
+            counted: Counted::Nothing,
+            mode: CounterMode { totals: false, bytes: false },
+            priority: 0,
+            flex: None,
+        }
     }
 
     /// Says what its numbers mean.
@@ -85,9 +96,9 @@ impl Column {
         self
     }
 
-    /// Heading.
-    pub const fn title(&self) -> &'static str {
-        self.title
+    /// What it is called whatever its counters show: its heading as a rate, in bits.
+    pub const fn name(&self) -> &'static str {
+        self.name
     }
 
     /// What its numbers mean.
@@ -109,6 +120,8 @@ pub struct Cell {
     pub(super) tone: Tone,
     pub(crate) number: Option<f64>,
     pub(super) graph: Option<Graph>,
+    /// The total of a rate, or the rate of a total: what the other mode shows.
+    pub(super) other: Option<Box<Cell>>,
 }
 
 impl Cell {

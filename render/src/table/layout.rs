@@ -16,7 +16,7 @@ const WORD_MIN: usize = 4;
 pub struct TableLines {
     /// Column headings.
     pub header: TextLine,
-    /// Title of each column that is shown, and where it ends.
+    /// Name of each column that is shown, and where it ends.
     pub ends: Vec<(&'static str, usize)>,
     /// One line per row.
     pub rows: Vec<TextLine>,
@@ -97,30 +97,30 @@ impl TextTable {
 
     fn ends(&self, widths: &[Option<usize>]) -> Vec<(&'static str, usize)> {
         let shown = self.columns.iter().zip(widths);
-        let shown = shown.filter_map(|(column, width)| Some((column.title, (*width)?)));
+        let shown = shown.filter_map(|(column, width)| Some((column.name, (*width)?)));
         let mut begin = 0;
         shown
-            .map(|(title, width)| {
+            .map(|(name, width)| {
                 let end = begin + width;
                 begin = end + 1;
-                (title, end)
+                (name, end)
             })
             .collect()
     }
 
     fn natural(&self, column: usize) -> usize {
         // One more for the mark of the sorted column.
-        let title = width(self.columns[column].title) + 1;
+        let title = width(self.columns[column].title()) + 1;
         self.rows.iter().map(|row| row.cells[column].width()).max().unwrap_or(0).max(title)
     }
 
     fn header(&self, widths: &[Option<usize>], theme: Theme, sort: Option<SortOrder>) -> TextLine {
         let spans = self.columns.iter().zip(widths).filter_map(|(column, width)| {
-            let mark = sort.filter(|sort| sort.column == column.title);
+            let mark = sort.filter(|sort| sort.column == column.name);
             let mark = mark.map_or(' ', |sort| theme.sort_marks()[usize::from(sort.descending)]);
             let title = match column.align {
-                TextAlign::Left => format!("{}{mark}", column.title),
-                TextAlign::Right => format!("{mark}{}", column.title),
+                TextAlign::Left => format!("{}{mark}", column.title()),
+                TextAlign::Right => format!("{mark}{}", column.title()),
             };
             let text = fit(&title, (*width)?, column.align, theme);
             Some(vec![TextSpan { text, tone: Tone::Label }])
