@@ -122,11 +122,8 @@ impl RowFilter {
     ///
     /// # Errors
     /// The first that no table has.
-    pub fn check<'a>(
-        &self,
-        tables: impl Iterator<Item = &'a [Column]> + Clone,
-    ) -> Result<(), FilterError> {
-        self.terms.iter().try_for_each(|term| term.check(tables.clone()))
+    pub fn check(&self, tables: &[&[Column]]) -> Result<(), FilterError> {
+        self.terms.iter().try_for_each(|term| term.check(tables))
     }
 
     /// The filter for the rows of one table.
@@ -138,10 +135,10 @@ impl RowFilter {
 }
 
 impl FilterTerm {
-    /// The first term of `text`, `None` for one that says nothing yet; and what follows.
-    fn parse(text: &str) -> Result<(Option<Self>, &str), FilterError> {
-        let body = text.trim_start_matches('!');
-        let negated = (text.len() - body.len()) % 2 == 1;
+    /// The first term of `typed`, `None` for one that says nothing yet; and what follows.
+    fn parse(typed: &str) -> Result<(Option<Self>, &str), FilterError> {
+        let body = typed.trim_start_matches('!');
+        let negated = (typed.len() - body.len()) % 2 == 1;
         let end = body.find(char::is_whitespace).unwrap_or(body.len());
         let word = &body[..end];
         let operator =
@@ -172,7 +169,7 @@ impl FilterTerm {
         Ok((Some(Self { negated, column, test }), rest))
     }
 
-    fn check<'a>(&self, tables: impl Iterator<Item = &'a [Column]>) -> Result<(), FilterError> {
+    fn check(&self, tables: &[&[Column]]) -> Result<(), FilterError> {
         let (Some(name), false) = (&self.column, matches!(self.test, TermTest::Word { .. })) else {
             return Ok(());
         };
@@ -285,7 +282,8 @@ fn find(columns: &[Column], name: &str) -> Option<(usize, ColumnNumber)> {
     found.map(|(_, at, number)| (at, number))
 }
 
-fn plain(title: &str) -> String {
+/// A name as people call a column: without what is hard to type.
+pub(crate) fn plain(title: &str) -> String {
     title.chars().filter(|letter| letter.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 

@@ -83,6 +83,28 @@ impl TextTable {
         }
     }
 
+    /// Leaves the columns with these names, in this order, if it has any of them. Where there is no
+    /// room for all, the first are shown.
+    pub fn choose(&mut self, names: &[String]) {
+        let position = |name: &String| self.columns.iter().position(|column| column.is(name));
+        let mut chosen: Vec<usize> = Vec::new();
+        for at in names.iter().filter_map(position) {
+            if !chosen.contains(&at) {
+                chosen.push(at);
+            }
+        }
+        if chosen.is_empty() {
+            return;
+        }
+        let priority = |place: usize| u8::try_from(place).unwrap_or(u8::MAX);
+        let columns = chosen.iter().enumerate();
+        self.columns =
+            columns.map(|(at, &from)| self.columns[from].drop_at(priority(at))).collect();
+        for row in &mut self.rows {
+            row.cells = chosen.iter().map(|&from| std::mem::take(&mut row.cells[from])).collect();
+        }
+    }
+
     /// Sorts the rows; equal rows keep their order.
     pub fn sort(&mut self, sort: SortOrder) {
         let Some(at) = self.columns.iter().position(|column| column.name == sort.column) else {

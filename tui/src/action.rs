@@ -1,12 +1,13 @@
 //! [`Action`] → [`update`]: all actions of the user, without a terminal.
 
+use crate::columns::{self, ColumnAction};
 use crate::drill;
 use crate::flows::{AppRun, CaptureAccess};
 use crate::tables;
 use crate::task::{self, TaskAction};
 use crate::timeline::{SeekTarget, Timeline};
 use crate::view::{InputMode, PageTab, ViewFilter, ViewState};
-use pmdscope_render::{Column, SortOrder, Subject, TextTable, Tone};
+use pmdscope_render::{Column, CounterMode, SortOrder, Subject, TextTable, Tone};
 use pmdscope_telemetry::{FleetState, TotalsBaseline};
 
 /// Shortest and longest sampling interval, milliseconds.
@@ -76,7 +77,7 @@ pub enum Action {
     SortBy {
         /// Title of the table.
         table: &'static str,
-        /// Title of the column.
+        /// Name of the column.
         column: &'static str,
     },
     /// Turn the order round.
@@ -101,6 +102,12 @@ pub enum Action {
     Mark,
     /// Count totals from the start again.
     Unmark,
+    /// Choose columns.
+    Columns(ColumnAction),
+    /// Show bytes instead of bits, or bits again.
+    Bytes,
+    /// Show totals instead of rates, or rates again.
+    Totals,
     /// Have a helper process beside apps that do not hand out packets themselves, or end it.
     Attach,
     /// Have something done outside.
@@ -170,6 +177,11 @@ pub fn update(view: &mut ViewState, action: Action, fleet: &FleetState) -> LoopC
         Action::Accept | Action::Hold | Action::Seek(_) => {}
         Action::Mark => view.baseline = TotalsBaseline::mark(fleet),
         Action::Unmark => view.baseline = TotalsBaseline::default(),
+        Action::Columns(action) => {
+            columns::update(view, action, fleet, selected_table(view, fleet));
+        }
+        Action::Bytes => view.counters.bytes = !view.counters.bytes,
+        Action::Totals => view.counters.totals = !view.counters.totals,
         Action::Attach => attach(view, fleet),
         Action::Task(action) => task::update(view, action, fleet),
         Action::Faster => faster(view),
@@ -215,7 +227,7 @@ fn back(view: &mut ViewState) {
     match std::mem::take(&mut view.mode) {
         InputMode::Filter { before } => view.filter = ViewFilter::of(before),
         InputMode::Help { over, scroll } => (view.mode, view.scroll) = (*over, scroll),
-        InputMode::Detail(_) | InputMode::Commands => {}
+        InputMode::Detail(_) | InputMode::Commands | InputMode::Columns(_) => {}
         mode @ (InputMode::CaptureForm | InputMode::Tasks) => {
             view.mode = mode;
             task::leave(view);
@@ -266,10 +278,10 @@ fn moved(now: usize, motion: SelectionMotion, page: usize, length: usize) -> usi
 /// Goes from the table's own order through its columns, and back.
 fn sort(view: &mut ViewState, fleet: &FleetState) {
     let Some(table) = selected_table(view, fleet) else { return };
-    let mut titles = table.columns.iter().map(Column::title);
+    let mut names = table.columns.iter().map(Column::name);
     let next = match view.sort.get(table.title) {
-        Some(sort) => titles.by_ref().find(|title| *title == sort.column).and(titles.next()),
-        None => titles.next(),
+        Some(sort) => names.by_ref().find(|name| *name == sort.column).and(names.next()),
+        None => names.next(),
     };
     match next {
         Some(column) => view.sort.insert(table.title, SortOrder { column, descending: true }),
@@ -303,12 +315,13 @@ fn reset(view: &mut ViewState) {
     view.selected.clear();
     view.origin = None;
     view.expanded = None;
+    view.counters = CounterMode::default();
     view.baseline = TotalsBaseline::default();
 }
 
 fn invert(view: &mut ViewState, fleet: &FleetState) {
     let Some(table) = selected_table(view, fleet) else { return };
-    let Some(column) = table.columns.first().map(Column::title) else { return };
+    let Some(column) = table.columns.first().map(Column::name) else { return };
     let sort = view.sort.entry(table.title).or_insert(SortOrder { column, descending: false });
     sort.descending = !sort.descending;
 }

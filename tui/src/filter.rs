@@ -61,7 +61,7 @@ impl ViewFilter {
 
     /// Why it matches no row of these tables, whatever is in them.
     pub(crate) fn problem_in(&self, tables: &[TextTable]) -> Option<FilterError> {
-        self.rows.check(columns(tables)).err()
+        self.rows.check(&columns(tables)).err()
     }
 
     /// Adds a letter.
@@ -83,7 +83,7 @@ impl ViewFilter {
     fn understand(&mut self, tables: &[TextTable]) {
         let valid = |text: &str| {
             let rows = RowFilter::parse(text)?;
-            rows.check(columns(tables)).map(|()| rows)
+            rows.check(&columns(tables)).map(|()| rows)
         };
         match valid(&self.text) {
             Ok(rows) => (self.rows, self.problem) = (rows, None),
@@ -96,6 +96,6 @@ impl ViewFilter {
     }
 }
 
-fn columns(tables: &[TextTable]) -> impl Iterator<Item = &[Column]> + Clone {
-    tables.iter().map(|table| table.columns.as_slice())
+fn columns(tables: &[TextTable]) -> Vec<&[Column]> {
+    tables.iter().map(|table| table.columns.as_slice()).collect()
 }

@@ -1,6 +1,6 @@
 //! The last line of the screen: what is typed, what is going on, or the keys that matter most.
 
-use pmdscope_render::Tone;
+use pmdscope_render::{CounterMode, Tone};
 use pmdscope_telemetry::FleetState;
 use pmdscope_telemetry::printable::harmless;
 use ratatui::text::{Line, Span};
@@ -37,6 +37,9 @@ pub(crate) fn line(view: &ViewState, fleet: &FleetState) -> Line<'static> {
     if !view.filter.is_empty() {
         return Line::styled(filtered(view, fleet), style(Tone::Warn));
     }
+    if view.counters != CounterMode::default() {
+        return Line::styled(counters(view, fleet), style(Tone::Warn));
+    }
     match view.time_bar.as_ref().and_then(|time_bar| time_bar.remark.as_ref()) {
         Some(remark) => Line::styled(harmless(remark, &[]), style(Tone::Warn)),
         None => Line::styled(keys(view), style(Tone::Dim)),
@@ -47,14 +50,11 @@ pub(crate) fn line(view: &ViewState, fleet: &FleetState) -> Line<'static> {
 fn typed(view: &ViewState) -> Line<'static> {
     let cursor = if view.theme.ascii { "_" } else { "▏" };
     let typed = Span::raw(harmless(&format!("/{}{cursor}  ", view.filter.text()), &[]));
-    let said = match view.filter.problem() {
-        Some(problem) => {
-            Span::styled(harmless(&problem.to_string(), &[]), view.theme.style(Tone::Bad))
-        }
-        None => {
-            let keys: &[Hint] = &[(&[Action::Accept], "applies"), (&[Action::Back], "cancels")];
-            Span::raw(view.keys.phrase(KeyContext::Filter, keys))
-        }
+    let said = if let Some(problem) = view.filter.problem() {
+        Span::styled(harmless(&problem.to_string(), &[]), view.theme.style(Tone::Bad))
+    } else {
+        let keys: &[Hint] = &[(&[Action::Accept], "applies"), (&[Action::Back], "cancels")];
+        Span::raw(view.keys.phrase(KeyContext::Filter, keys))
     };
     Line::from(vec![typed, said])
 }
@@ -66,6 +66,22 @@ fn filtered(view: &ViewState, fleet: &FleetState) -> String {
     let keys: &[Hint] = &[(&[Action::Back], "clears"), (&[Action::Filter], "edits")];
     let keys = view.keys.remark(KeyContext::Page, keys);
     harmless(&format!("filter: {}{problem}{keys}", view.filter.text()), &[])
+}
+
+/// What columns of counters show, where that is not what they show at first.
+fn counters(view: &ViewState, fleet: &FleetState) -> String {
+    let CounterMode { totals, bytes } = view.counters;
+    let (mut shown, mut keys): (Vec<&str>, Vec<Hint>) = (Vec::new(), Vec::new());
+    if totals {
+        shown.push(tables::totals::origin(fleet, view));
+        keys.push((&[Action::Totals], "rates"));
+    }
+    if bytes {
+        shown.push("bytes");
+        keys.push((&[Action::Bytes], "bits"));
+    }
+    keys.push((&[Action::Help], "help"));
+    format!("{}  ({})", shown.join(", "), view.keys.phrase(KeyContext::Page, &keys))
 }
 
 /// The keys that matter most now.

@@ -21,12 +21,27 @@ pub const ALWAYS_QUITS: Key = Key::ctrl('c');
 /// What a key means where the view is.
 pub fn action_of(event: KeyEvent, view: &ViewState) -> Option<Action> {
     let context = context(view);
-    view.keys.action_of(event, context).or_else(|| typing_action(event, context))
+    let action = view.keys.action_of(event, context).or_else(|| typing_action(event, context));
+    match context {
+        KeyContext::Columns => action.or_else(|| window_action(event, view)),
+        _ => action,
+    }
+}
+
+/// What keys of pages do in a window with keys of its own.
+fn window_action(event: KeyEvent, view: &ViewState) -> Option<Action> {
+    let action = view.keys.action_of(event, KeyContext::Page)?;
+    let is_kept = matches!(
+        action,
+        Action::Move(_) | Action::Back | Action::Help | Action::Quit | Action::QuitKeepingScreen
+    );
+    is_kept.then_some(action)
 }
 
 fn context(view: &ViewState) -> KeyContext {
     match view.mode {
         InputMode::Filter { .. } => KeyContext::Filter,
+        InputMode::Columns(_) => KeyContext::Columns,
         InputMode::CaptureForm if view.tasks.form.asks => KeyContext::Question,
         InputMode::CaptureForm => KeyContext::Capture,
         _ => KeyContext::Page,

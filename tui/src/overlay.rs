@@ -8,6 +8,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, BorderType, Clear, Padding, Paragraph, Wrap};
 
 use crate::action::{Action, SelectionMotion};
+use crate::columns;
 use crate::detail;
 use crate::help;
 use crate::keys::{Hint, KeyContext};
@@ -34,15 +35,15 @@ pub(crate) fn draw(frame: &mut Frame, area: Rect, view: &ViewState, fleet: &Flee
     let (title, keys) = match &view.mode {
         InputMode::Browse | InputMode::Filter { .. } => return,
         InputMode::Help { .. } => ("Keys".to_owned(), None),
+        InputMode::Columns(window) => (window.title(), Some(columns::keys(view))),
         InputMode::Detail(subject) => (harmless(&subject.title(), &[]), None),
         InputMode::CaptureForm | InputMode::Tasks | InputMode::Commands => {
             let (title, keys) = task::window::titles(view).unwrap_or_default();
             (title.to_owned(), Some(keys))
         }
     };
-    let columns = columns(width(area));
     let lines = match view.mode {
-        InputMode::Tasks => task::window::tasks(view, columns),
+        InputMode::Tasks => task::window::tasks(view, text_columns(width(area))),
         _ => lines(view, fleet),
     };
     let (area, hidden) = window(area, &lines);
@@ -56,8 +57,13 @@ pub(crate) fn draw(frame: &mut Frame, area: Rect, view: &ViewState, fleet: &Flee
         .title(Span::styled(format!(" {title} "), view.theme.style(Tone::Title)))
         .title_bottom(format!(" {} ", keys.unwrap_or_else(default_keys)))
         .padding(Padding::horizontal(1));
-    // Those of tasks are chosen where they are made.
-    let scroll = if view.mode == InputMode::Tasks { 0 } else { view.scroll };
+    let scroll = match view.mode {
+        // Those of tasks are chosen where they are made.
+        InputMode::Tasks => 0,
+        // The cursor stays in the middle.
+        InputMode::Columns(_) => view.scroll.saturating_sub(usize::from(area.height) / 2),
+        _ => view.scroll,
+    };
     let scroll = u16::try_from(scroll).unwrap_or(u16::MAX);
     let text = Paragraph::new(lines).wrap(Wrap { trim: false }).scroll((scroll, 0)).block(block);
     frame.render_widget(Clear, area);
@@ -83,6 +89,7 @@ pub(crate) fn length(view: &ViewState, fleet: &FleetState) -> usize {
 fn lines(view: &ViewState, fleet: &FleetState) -> Vec<Line<'static>> {
     match &view.mode {
         InputMode::Help { over, .. } => help::lines(over, view),
+        InputMode::Columns(window) => window.lines(view, fleet),
         InputMode::Detail(subject) => detail::lines(subject, view, fleet),
         InputMode::CaptureForm => task::window::form(view, fleet),
         InputMode::Tasks => task::window::all_tasks(view),
@@ -96,14 +103,14 @@ fn width(area: Rect) -> u16 {
 }
 
 /// Columns of text in a window of that width.
-fn columns(width: u16) -> usize {
+fn text_columns(width: u16) -> usize {
     usize::from(width).saturating_sub(FRAME + RAGGED).max(1)
 }
 
 /// As large as needed, as small as must be; and whether that hides something.
 fn window(area: Rect, lines: &[Line]) -> (Rect, bool) {
     let width = width(area);
-    let columns = columns(width);
+    let columns = text_columns(width);
     let rows: usize = lines.iter().map(|line| line.width().div_ceil(columns).max(1)).sum();
     let height = u16::try_from(rows).unwrap_or(u16::MAX).saturating_add(2).min(area.height);
     let x = area.x + (area.width - width) / 2;

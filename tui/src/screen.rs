@@ -154,7 +154,7 @@ pub fn hit(
 }
 
 fn header(view: &ViewState, fleet: &FleetState, width: u16) -> Line<'static> {
-    let left = format!("pmdscope  {}", totals(fleet, width >= 110));
+    let left = format!("pmdscope  {}", totals(fleet, width >= 110, view.counters.bytes));
     let right = clock(view, fleet);
     let used = left.chars().count() + right.chars().count();
     let gap = usize::from(width).saturating_sub(used).max(1);
@@ -167,19 +167,21 @@ fn header(view: &ViewState, fleet: &FleetState, width: u16) -> Line<'static> {
 }
 
 /// Sums over the apps that answer.
-fn totals(fleet: &FleetState, with_bits: bool) -> String {
+fn totals(fleet: &FleetState, with_bits: bool, as_bytes: bool) -> String {
     let live = || fleet.live_models().map(|(_, model)| model);
     let ports: usize = live().map(|model| model.sample.ports.len()).sum();
     let total = |of: fn(&PortRates) -> Option<f64>| {
-        let sum = live().filter_map(|model| model.sum_of_ports(of)).reduce(|a, b| a + b);
-        known(sum, si)
+        live().filter_map(|model| model.sum_of_ports(of)).reduce(|a, b| a + b)
     };
-    let direction = |name: &str, pps: String, bps: String| {
-        let bits = if with_bits { format!(" {bps} bit/s") } else { String::new() };
+    let (unit, bits) = if as_bytes { ("B/s", 8.0) } else { ("bit/s", 1.0) };
+    let direction = |name: &str, pps: String, bps: Option<f64>| {
+        let bps = known(bps.map(|bps| bps / bits), si);
+        let bits = if with_bits { format!(" {bps} {unit}") } else { String::new() };
         format!("{name} {pps} pps{bits}")
     };
-    let received = direction("rx", total(|rates| rates.rx_pps), total(|rates| rates.rx_bps));
-    let sent = direction("tx", total(|rates| rates.tx_pps), total(|rates| rates.tx_bps));
+    let received =
+        direction("rx", known(total(|rates| rates.rx_pps), si), total(|rates| rates.rx_bps));
+    let sent = direction("tx", known(total(|rates| rates.tx_pps), si), total(|rates| rates.tx_bps));
     let apps = plural(fleet.apps.len() as u64, "app");
     format!("{apps}, {}  {received}  {sent}", plural(ports as u64, "port"))
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jiff::tz::TimeZone;
 
+use crate::columns::{ColumnChoices, ColumnWindow};
 pub use crate::drill::DrillOrigin;
 pub use crate::filter::ViewFilter;
 use crate::flows::{AppRun, CapturedTraffic, FlowRequest, RunningApp, ShownFlows, ShownTime};
@@ -14,7 +15,7 @@ use crate::tables;
 use crate::task::TaskView;
 use crate::timeline::time_bar::{TimeBar, TimeBarKind};
 use crate::timeline::trends::Trends;
-use pmdscope_render::{SortOrder, Subject, TextTable, Theme};
+use pmdscope_render::{CounterMode, SortOrder, Subject, TextTable, Theme};
 use pmdscope_telemetry::{FleetState, RepliesByApp, Thresholds, TotalsBaseline};
 
 /// Conversations are told about once a second, and so are the values of a moment.
@@ -95,6 +96,8 @@ pub enum InputMode {
         /// Comes back with Esc.
         before: String,
     },
+    /// The window of columns.
+    Columns(ColumnWindow),
     /// The help overlay.
     Help {
         /// What it lies over, and tells of first.
@@ -127,6 +130,10 @@ pub struct ViewState {
     pub sort: BTreeMap<&'static str, SortOrder>,
     /// The table that has the whole page, and that page.
     pub expanded: Option<(PageTab, &'static str)>,
+    /// Columns that were chosen.
+    pub columns: ColumnChoices,
+    /// Rates or totals, bits or bytes.
+    pub counters: CounterMode,
     /// What rows must match.
     pub filter: ViewFilter,
     /// The text of the filter at first, and after a reset.
@@ -173,6 +180,8 @@ impl ViewState {
             origin: None,
             sort: BTreeMap::new(),
             expanded: None,
+            columns: ColumnChoices::default(),
+            counters: CounterMode::default(),
             filter: ViewFilter::default(),
             default_filter: String::new(),
             scroll: 0,
@@ -197,10 +206,16 @@ impl ViewState {
     pub fn tables(&self, fleet: &FleetState) -> Vec<TextTable> {
         let mut tables = tables::of(self.tab, fleet, self);
         for table in &mut tables {
+            table.count(self.counters);
+            if table.shows_totals() && table.remark.is_empty() {
+                tables::totals::origin(fleet, self).clone_into(&mut table.remark);
+            }
             table.filter(self.filter.rows());
             if let Some(sort) = self.sort.get(table.title) {
                 table.sort(*sort);
             }
+            table.drop_repeated();
+            self.columns.apply(table);
         }
         if let Some(title) = self.expanded_table() {
             tables.retain(|table| table.title == title);

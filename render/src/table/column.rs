@@ -6,6 +6,7 @@ use std::fmt;
 use super::counters::{Counted, CounterMode};
 use super::layout::width;
 
+use crate::filter::plain;
 use crate::graph::Graph;
 use crate::theme::Tone;
 
@@ -99,6 +100,11 @@ impl Column {
     /// What it is called whatever its counters show: its heading as a rate, in bits.
     pub const fn name(&self) -> &'static str {
         self.name
+    }
+
+    /// Somebody calls it so, in any case and without blanks and signs.
+    pub(super) fn is(&self, name: &str) -> bool {
+        plain(self.name) == plain(name)
     }
 
     /// What its numbers mean.

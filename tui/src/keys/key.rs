@@ -80,6 +80,11 @@ impl Key {
         Self { code: KeyCode::Char(letter), modifiers: KeyModifiers::CONTROL }
     }
 
+    /// The shift key and one that is no character.
+    pub const fn shift(code: KeyCode) -> Self {
+        Self { code, modifiers: KeyModifiers::SHIFT }
+    }
+
     /// A key without modifiers.
     pub const fn code(code: KeyCode) -> Self {
         Self { code, modifiers: KeyModifiers::NONE }

@@ -227,7 +227,7 @@ mod tests {
             ]
         );
         assert_eq!(conflicts(&map(&[("filter", &["q"]), ("quit", &["x"])])), []);
-        assert_eq!(conflicts(&map(&[("attach", &["esc"]), ("back", &["b"])])), []);
+        assert_eq!(conflicts(&map(&[("attach", &["esc"]), ("back", &["B"])])), []);
         let typed = map(&[("filter-apply", &["x"]), ("suspend", &["S"])]);
         let typed = conflicts(&typed).into_iter().map(|(name, _, why)| (name, why));
         let expected = [("suspend", KeyConflict::Typed), ("filter-apply", KeyConflict::Typed)];

@@ -4,6 +4,7 @@ use crossterm::event::KeyCode;
 
 use super::{ALWAYS_QUITS, Key};
 use crate::action::{Action, SelectionMotion};
+use crate::columns::ColumnAction;
 use crate::task::TaskAction;
 use crate::timeline::SeekTarget;
 use crate::view::PageTab;
@@ -17,6 +18,8 @@ pub enum KeyContext {
     Page,
     /// While the filter is typed.
     Filter,
+    /// In the window of columns.
+    Columns,
     /// While the command line of a capture is typed.
     Capture,
     /// While a capture that attaches to an app is to be confirmed.
@@ -125,6 +128,8 @@ const OPEN: &[NamedAction] = actions! {
 const TABLE: &[NamedAction] = actions! {
     "sort" Action::Sort, [key('s')], "sort the table by its next column";
     "sort-reverse" Action::Invert, [key('I')], "reverse the order";
+    "columns" Action::Columns(ColumnAction::Window), [key('o')],
+        "choose the columns of the selected table";
 };
 
 const WHOLE: &[NamedAction] = actions! {
@@ -173,6 +178,8 @@ const MARKS: &[NamedAction] = actions! {
 const TOTALS: &[NamedAction] = actions! {
     "totals-from-now" Action::Mark, [key('z')], "count totals from now";
     "totals-from-start" Action::Unmark, [key('Z')], "count totals from the start of the app";
+    "rates-or-totals" Action::Totals, [key('r')], "show totals instead of rates; show rates";
+    "bits-or-bytes" Action::Bytes, [key('b')], "show bytes instead of bits; show bits";
 };
 
 const INTERVAL: &[NamedAction] = actions! {
@@ -217,6 +224,21 @@ const TYPED_FILTER: &[NamedAction] = actions! {
     "filter-erase" Action::Erase, [code(KeyCode::Backspace)], "erase the last character";
 };
 
+const CHOSEN_COLUMNS: &[NamedAction] = actions! {
+    "column-toggle" Action::Columns(ColumnAction::Toggle), [key(' ')], "show a column; hide it";
+    "column-right" Action::Columns(ColumnAction::Right), [key('J'), Key::shift(KeyCode::Down)],
+        "move a column to the right";
+    "column-left" Action::Columns(ColumnAction::Left), [key('K'), Key::shift(KeyCode::Up)],
+        "move a column to the left";
+};
+
+const COLUMN_WINDOW: &[NamedAction] = actions! {
+    "column-reset" Action::Columns(ColumnAction::Reset), [key('d'), Key::ctrl('r')],
+        "show the table's own columns";
+    "columns-close" Action::Columns(ColumnAction::Window), [code(KeyCode::Enter), key('o')],
+        "close the window of columns";
+};
+
 const TYPED_CAPTURE: &[NamedAction] = actions! {
     "capture-start" Action::Task(TaskAction::Start), [code(KeyCode::Enter)], "start the capture";
     "capture-toggle" Action::Task(TaskAction::Toggle), [code(KeyCode::Tab)],
@@ -236,7 +258,7 @@ pub const BINDINGS: &[KeyBinding] = &[
     page(Some("select the next, the previous row"), NEXT_PREVIOUS),
     page(None, FIRST_LAST),
     page(Some("go to the finding's row, or details; details; back"), OPEN),
-    page(None, TABLE),
+    page(Some("sort the table by its next column; reverse; choose columns"), TABLE),
     page(None, FILTER),
     page(None, WHOLE),
     page(None, RESET),
@@ -245,7 +267,7 @@ pub const BINDINGS: &[KeyBinding] = &[
     page(Some("10 seconds back, forward; a minute back, forward"), JUMPS),
     page(Some("oldest data; the present, or the end of a recording"), ENDS),
     page(Some("the next, the previous time a finding began"), MARKS),
-    page(Some("count totals from now; from the start of the app"), TOTALS),
+    page(Some("totals from now, the start; rates or totals; bits or bytes"), TOTALS),
     page(Some("longer, shorter sampling interval; a replay: faster, slower"), INTERVAL),
     page(None, ATTACH),
     page(Some("capture the selected; write a snapshot; arm stamps"), TASKS),
@@ -257,6 +279,16 @@ pub const BINDINGS: &[KeyBinding] = &[
         context: KeyContext::Filter,
         help: Some("while a filter is typed: apply, cancel, erase"),
         actions: TYPED_FILTER,
+    },
+    KeyBinding {
+        context: KeyContext::Columns,
+        help: Some("while columns are chosen: show or hide, right, left"),
+        actions: CHOSEN_COLUMNS,
+    },
+    KeyBinding {
+        context: KeyContext::Columns,
+        help: Some("while columns are chosen: the table's own; close"),
+        actions: COLUMN_WINDOW,
     },
     KeyBinding {
         context: KeyContext::Capture,

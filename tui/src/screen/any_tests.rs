@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::tests::draw;
 use super::*;
-use crate::action::update;
+use crate::action::{Action, update};
 use crate::fixture;
 use crate::keys::action_of;
 use crate::timeline::trends::Trends;
@@ -28,7 +28,7 @@ fn keys() -> impl Strategy<Value = KeyEvent> {
     ];
     prop_oneof![
         3 => prop::sample::select("0123456789".chars().collect::<Vec<_>>()).prop_map(KeyCode::Char),
-        3 => prop::sample::select("jkgGisI/zZ+-?hPcwayt".chars().collect::<Vec<_>>()).prop_map(KeyCode::Char),
+        3 => prop::sample::select("jkgGisI/zZ+-?hPcwaytobrdJK <>=%:".chars().collect::<Vec<_>>()).prop_map(KeyCode::Char),
         3 => prop::sample::select(codes.to_vec()),
         1 => any::<char>().prop_map(KeyCode::Char),
     ]
@@ -95,6 +95,7 @@ proptest! {
         lost in any::<bool>(),
         mutations in prop::collection::vec((any::<u8>(), any::<u64>()), 0..5),
         keys in prop::collection::vec(keys(), 0..16),
+        filter in "[!/a-z:<>=0-9%. ()*]{0,12}",
     ) {
         let mut fleet = fixture::fleet_with_interfaces();
         let mut model = fixture::stolen();
@@ -117,6 +118,11 @@ proptest! {
             1 => view.trends = Some(Trends::default()),
             _ => {}
         }
+        let typed = filter.chars().map(Action::Type);
+        for action in [Action::Filter].into_iter().chain(typed).chain([Action::Accept]) {
+            update(&mut view, action, &fleet);
+            draw(width, height, &view, &fleet);
+        }
         for key in keys {
             if let Some(action) = action_of(key, &view) {
                 update(&mut view, action, &fleet);
@@ -129,7 +135,10 @@ proptest! {
             if width > 0 && height > 0 {
                 let area = Rect::new(0, 0, width, height);
                 for y in [0, 1, height / 2, height - 1] {
-                    hit(area, Position { x: width / 2, y }, &view, &fleet);
+                    let target = hit(area, Position { x: width / 2, y }, &view, &fleet);
+                    if let Some(ClickTarget::Title { table, column }) = target {
+                        update(&mut view, Action::SortBy { table, column }, &fleet);
+                    }
                 }
             }
         }

@@ -120,3 +120,64 @@ fn headings_that_stay_in_sight_can_be_clicked() {
     let target = hit(Rect::new(0, 0, 80, 12), position, &view, &fleet);
     assert!(matches!(target, Some(ClickTarget::Title { table: "Queues", .. })), "{screen}");
 }
+
+#[test]
+fn columns_are_chosen_and_moved_in_a_window() {
+    let (mut view, fleet) = (on(PageTab::Ports), fixture::fleet());
+    (view.width, view.height) = (80, 24);
+    let titles = |view: &ViewState| {
+        let lines = view.tables(&fleet)[0].lines(Some(80), view.theme, None);
+        lines.header.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let own = titles(&view);
+    press(&mut view, &fleet, "ojjj ");
+    assert!(matches!(view.mode, InputMode::Columns(_)));
+    assert_eq!(titles(&view), own.replace("Link ", ""));
+    press(&mut view, &fleet, "jjKKKK");
+    assert_snapshot!("column_window_80x24", text(80, 24, &view, &fleet));
+    press(&mut view, &fleet, "\n");
+    assert_eq!(view.mode, InputMode::Browse);
+    assert!(titles(&view).find("TX pps") < titles(&view).find("Port"), "{}", titles(&view));
+    press(&mut view, &fleet, "sI");
+    assert_eq!(view.sort.get("Ports").map(|sort| sort.column), Some("App"));
+    press(&mut view, &fleet, "od\n");
+    assert_eq!(titles(&view), own);
+}
+
+#[test]
+fn one_column_is_always_shown_and_a_window_obeys_keys_of_pages() {
+    let (mut view, fleet) = (on(PageTab::Rings), fixture::fleet());
+    press(&mut view, &fleet, "o");
+    for _ in 0..20 {
+        press(&mut view, &fleet, " j");
+    }
+    assert_eq!(view.tables(&fleet)[0].columns.len(), 1);
+    press(&mut view, &fleet, "gJJJJJJJJJJJJ");
+    assert_eq!(view.scroll, crate::overlay::length(&view, &fleet) - 1);
+    press(&mut view, &fleet, "x5G");
+    assert_eq!(view.tab, PageTab::Rings, "pages are not turned behind the window");
+    press(&mut view, &fleet, "\x1b");
+    assert_eq!(view.mode, InputMode::Browse);
+}
+
+#[test]
+fn bytes_and_totals_say_so() {
+    let mut fleet = fixture::fleet();
+    let mut view = ViewState { tab: PageTab::Ports, height: 24, ..fixture::view() };
+    press(&mut view, &fleet, "b");
+    view.columns.set("Ports", ["App", "Port", "RX bit/s", "TX bit/s", "RX pps"]);
+    assert_snapshot!("bytes_80x24", text(80, 24, &view, &fleet));
+    assert!(text(120, 24, &view, &fleet).lines().next().unwrap().contains("B/s"));
+    view.columns = crate::columns::ColumnChoices::default();
+    press(&mut view, &fleet, "br");
+    assert_snapshot!("totals_80x24", text(80, 24, &view, &fleet));
+    press(&mut view, &fleet, "z");
+    let mut later = fixture::leaking();
+    later.sample.ports[0].stats.rx_packets += 1_500;
+    fleet.apply(fixture::sampled(later, Vec::new()));
+    let marked = text(120, 24, &view, &fleet);
+    assert!(marked.contains("totals since the mark") && marked.contains(" 1.50k"), "{marked}");
+    press(&mut view, &fleet, "r");
+    let rates = text(120, 24, &view, &fleet);
+    assert!(rates.contains("RX pps") && rates.contains("? help"), "{rates}");
+}

@@ -1,11 +1,13 @@
 //! Overview: the apps.
 
-use pmdscope_render::cells::{alarm, app_cell, bad_rate, rate, share};
-use pmdscope_render::number::{UNKNOWN, known, micros, nanos, seconds};
+use pmdscope_render::cells::{alarm, app_cell, bad_count, bad_rate, number_or, rate, share};
+use pmdscope_render::number::{UNKNOWN, known, micros, nanos, seconds, si};
 use pmdscope_render::{Cell, Column, ColumnUnit, Graph, Subject, TextTable, Theme, Tone};
 use pmdscope_telemetry::finding::{Finding, Lint, Severity};
 use pmdscope_telemetry::model::Model;
+use pmdscope_telemetry::sample::PortStats;
 
+use super::totals;
 use crate::timeline::SECOND;
 use crate::timeline::trends::{AppPoint, ColumnValue, TrendPoint, Trends};
 use crate::view::ViewState;
@@ -28,12 +30,12 @@ pub(super) fn apps(fleet: &FleetState, view: &ViewState) -> TextTable {
         Column::text("DPDK").drop_at(11),
         Column::number("Lvl").drop_at(7),
         Column::number("Ports").drop_at(8),
-        Column::number("RX pps"),
+        Column::events("RX pps", "RX total"),
         Column::text(CURVES[0]).flex(8).drop_at(3),
-        Column::number("TX pps").drop_at(6),
-        Column::number("RX bit/s").drop_at(10),
-        Column::number("TX bit/s").drop_at(10),
-        Column::number("Miss/s"),
+        Column::events("TX pps", "TX total").drop_at(6),
+        Column::traffic(["RX bit/s", "RX B/s", "RX bits", "RX bytes"]).drop_at(10),
+        Column::traffic(["TX bit/s", "TX B/s", "TX bits", "TX bytes"]).drop_at(10),
+        Column::events("Miss/s", "Missed"),
         Column::number("Pool").unit(ColumnUnit::Share).drop_at(1),
         Column::text(CURVES[1]).flex(8).drop_at(4),
         Column::number("Gap").unit(ColumnUnit::MICROS).drop_at(2),
@@ -43,7 +45,7 @@ pub(super) fn apps(fleet: &FleetState, view: &ViewState) -> TextTable {
     let mut table = TextTable::new("Apps", columns);
     for app in &fleet.apps {
         let subject = Subject::App { app: app.name.clone() };
-        table.push(subject, app.stale(), app_cells(app, fleet.now_ns, view.trends.as_ref()));
+        table.push(subject, app.stale(), app_cells(app, fleet.now_ns, view));
     }
     if view.trends.is_none() {
         for title in CURVES {
@@ -53,7 +55,8 @@ pub(super) fn apps(fleet: &FleetState, view: &ViewState) -> TextTable {
     table
 }
 
-fn app_cells(app: &AppState, now_ns: u64, trends: Option<&Trends>) -> Vec<Cell> {
+fn app_cells(app: &AppState, now_ns: u64, view: &ViewState) -> Vec<Cell> {
+    let trends = view.trends.as_ref();
     let state = state(app, now_ns);
     let Some(model) = &app.model else {
         let mut cells = vec![app_cell(app)];
@@ -64,6 +67,10 @@ fn app_cells(app: &AppState, now_ns: u64, trends: Option<&Trends>) -> Vec<Cell> 
     let drains = model.pools.iter().any(|pool| pool.exhausted_in_s.is_some());
     let sample = &model.sample;
     let version = sample.app.dpdk_version.trim_start_matches("DPDK ").to_owned();
+    let before = view.baseline.of(sample);
+    let total = |of: fn(&PortStats) -> u64| totals::of_ports(model, before, of);
+    let count = |total: Option<u64>| number_or(total, UNKNOWN);
+    let missed = total(|sum| sum.rx_missed);
     // The library of an app at "1+" is too old to tell level 1 from level 2.
     let more = if sample.level_may_be_higher() { "+" } else { "" };
     vec![
@@ -72,12 +79,16 @@ fn app_cells(app: &AppState, now_ns: u64, trends: Option<&Trends>) -> Vec<Cell> 
         Cell::text(version),
         Cell::number(Some(f64::from(sample.level())), format!("{}{more}", sample.level())),
         ports_started(app, model),
-        rate(model.sum_of_ports(|rates| rates.rx_pps)),
+        rate(model.sum_of_ports(|rates| rates.rx_pps))
+            .with_total(count(total(|sum| sum.rx_packets))),
         curve(app, trends, |point| point.rx_pps, CurveScale::FromZero),
-        rate(model.sum_of_ports(|rates| rates.tx_pps)),
-        rate(model.sum_of_ports(|rates| rates.rx_bps)),
-        rate(model.sum_of_ports(|rates| rates.tx_bps)),
-        bad_rate(model.sum_of_ports(|rates| rates.rx_missed_ps)),
+        rate(model.sum_of_ports(|rates| rates.tx_pps))
+            .with_total(count(total(|sum| sum.tx_packets))),
+        rate(model.sum_of_ports(|rates| rates.rx_bps)).with_bytes(total(|sum| sum.rx_bytes)),
+        rate(model.sum_of_ports(|rates| rates.tx_bps)).with_bytes(total(|sum| sum.tx_bytes)),
+        bad_rate(model.sum_of_ports(|rates| rates.rx_missed_ps)).with_total(
+            missed.map_or_else(|| count(None), |missed| bad_count(missed, si(missed as f64))),
+        ),
         fullest_pool(model),
         curve(
             app,

@@ -5,13 +5,13 @@ use std::cmp::Ordering;
 use pmdscope_flows::{Flow, FlowPlace, FlowSnapshot, PacketCounts, QueueCounts, UnlistedPackets};
 use pmdscope_render::cells::{alarm, number, rate, share};
 use pmdscope_render::conversation::{
-    TrafficRate, WINDOW_TITLES, endpoint, place, protocol, relative_error, rx_speed, speed, state,
-    tx_speed, window_bps, wrapping,
+    TrafficRate, WINDOW_TITLES, endpoint, place, protocol, relative_error, rx_counts, rx_speed,
+    speed, state, tx_counts, tx_speed, window_bps, wrapping,
 };
 use pmdscope_render::number::{UNKNOWN, count, known, percent, seconds};
 use pmdscope_render::{
-    Cell, Column, ColumnUnit, ConversationKey, Graph, SortOrder, Subject, TableRow, TextTable,
-    Theme, Tone, direction_name,
+    Cell, Column, ColumnUnit, ConversationKey, CounterMode, Graph, SortOrder, Subject, TableRow,
+    TextTable, Theme, Tone, direction_name,
 };
 use pmdscope_telemetry::Thresholds;
 use pmdscope_telemetry::finding::balance::QueueBalance;
@@ -48,8 +48,8 @@ fn taps(traffic: &CapturedTraffic, view: &ViewState) -> TextTable {
         Column::text("App"),
         Column::text("Capture"),
         Column::number("1 in"),
-        Column::number("pps"),
-        Column::number("bit/s").drop_at(3),
+        Column::events("pps", "Packets"),
+        Column::traffic(["bit/s", "B/s", "bits", "bytes"]).drop_at(3),
         Column::number("Flows").drop_at(4),
         Column::number("Packets"),
         Column::number("Error").unit(ColumnUnit::Share).drop_at(2),
@@ -78,8 +78,8 @@ fn tap_cells(tap: &CapturedApp, view: &ViewState) -> Vec<Cell> {
     let lost = number(counted.lost);
     cells.extend([
         Cell::number(Some(f64::from(counted.sample)), counted.sample.max(1).to_string()),
-        rate(speed.map(|speed| speed.pps)),
-        rate(speed.map(|speed| speed.bps)),
+        rate(speed.map(|speed| speed.pps)).with_total(number(packets)),
+        rate(speed.map(|speed| speed.bps)).with_bytes(Some(counted.total.bytes)),
         number(counted.flows.len() as u64),
         number(packets),
         error(packets, counted.variance, view.theme),
@@ -208,6 +208,17 @@ impl ConversationRow<'_> {
     }
 }
 
+fn pps(speed: Option<TrafficRate>, total: PacketCounts) -> Cell {
+    rate(speed.map(|speed| speed.pps)).with_total(number(total.packets))
+}
+
+fn bps(speed: Option<TrafficRate>, total: PacketCounts) -> Cell {
+    rate(speed.map(|speed| speed.bps)).with_bytes(Some(total.bytes))
+}
+
+/// [`WINDOW_TITLES`] in bytes.
+const WINDOW_BYTES: [&str; 3] = ["B/s 2s", "B/s 10s", "B/s 40s"];
+
 /// A column, and what is in it.
 type ConversationColumn = (Column, fn(&ConversationRow<'_>) -> Cell);
 
@@ -216,13 +227,17 @@ const FIELDS: [ConversationColumn; 19] = [
     (Column::text("Proto"), |talk| Cell::text(protocol(talk.flow.proto))),
     (Column::text("Local").flex(15), |talk| Cell::text(endpoint(talk.flow.local))),
     (Column::text("Remote").flex(19), |talk| Cell::text(endpoint(talk.flow.remote))),
-    (Column::number("RX pps"), |talk| rate(talk.rx().map(|speed| speed.pps))),
-    (Column::number("RX bit/s").drop_at(6), |talk| rate(talk.rx().map(|speed| speed.bps))),
-    (Column::number("TX pps"), |talk| rate(talk.tx().map(|speed| speed.pps))),
-    (Column::number("TX bit/s").drop_at(6), |talk| rate(talk.tx().map(|speed| speed.bps))),
-    (Column::number(WINDOW_TITLES[0]).drop_at(5), |talk| talk.window(0)),
-    (Column::number(WINDOW_TITLES[1]).drop_at(5), |talk| talk.window(1)),
-    (Column::number(WINDOW_TITLES[2]).drop_at(5), |talk| talk.window(2)),
+    (Column::events("RX pps", "RX total"), |talk| pps(talk.rx(), rx_counts(talk.flow))),
+    (Column::traffic(["RX bit/s", "RX B/s", "RX bits", "RX bytes"]).drop_at(6), |talk| {
+        bps(talk.rx(), rx_counts(talk.flow))
+    }),
+    (Column::events("TX pps", "TX total"), |talk| pps(talk.tx(), tx_counts(talk.flow))),
+    (Column::traffic(["TX bit/s", "TX B/s", "TX bits", "TX bytes"]).drop_at(6), |talk| {
+        bps(talk.tx(), tx_counts(talk.flow))
+    }),
+    (Column::speed(WINDOW_TITLES[0], WINDOW_BYTES[0]).drop_at(5), |talk| talk.window(0)),
+    (Column::speed(WINDOW_TITLES[1], WINDOW_BYTES[1]).drop_at(5), |talk| talk.window(1)),
+    (Column::speed(WINDOW_TITLES[2], WINDOW_BYTES[2]).drop_at(5), |talk| talk.window(2)),
     (Column::text("State").drop_at(2), |talk| Cell::text(state(talk.flow.state))),
     (Column::text("Queue").drop_at(3), |talk| {
         Cell::text(talk.place().as_ref().map_or_else(|| UNKNOWN.to_owned(), place))
@@ -244,14 +259,17 @@ fn conversations(traffic: &CapturedTraffic, view: &ViewState) -> TextTable {
     let all = traffic.taps.iter().flat_map(|tap| ConversationRow::all(tap, view.theme));
     let mut talks = all.collect::<Vec<_>>();
     let fields = fields(traffic, &talks);
-    order(&mut talks, &fields, view.sort.get(CONVERSATIONS).copied());
+    let mode = view.counters;
+    order(&mut talks, &fields, mode, view.sort.get(CONVERSATIONS).copied());
 
-    let mut table =
-        TextTable::new(CONVERSATIONS, fields.iter().map(|(column, _)| *column).collect());
+    let mut table = TextTable::new(
+        CONVERSATIONS,
+        fields.iter().map(|(column, _)| column.counting(mode)).collect(),
+    );
     table.remark = remark(traffic, view);
     let rows = talks.iter().map(|talk| TableRow {
         subject: talk.subject(),
-        cells: fields.iter().map(|(_, cell)| cell(talk)).collect(),
+        cells: fields.iter().map(|(column, cell)| cell(talk).counting(column, mode)).collect(),
         stale: talk.tap.access == CaptureAccess::Ended,
         notes: Vec::new(),
     });
@@ -266,7 +284,7 @@ fn conversations(traffic: &CapturedTraffic, view: &ViewState) -> TextTable {
 /// The columns that tell rows apart.
 fn fields(traffic: &CapturedTraffic, talks: &[ConversationRow<'_>]) -> Vec<ConversationColumn> {
     let windows = traffic.taps.iter().any(|tap| tap.counted.windows_s.is_some());
-    let needed = |column: &Column| match column.title() {
+    let needed = |column: &Column| match column.name() {
         title if WINDOW_TITLES.contains(&title) => windows,
         "App" => traffic.taps.len() > 1,
         "Error" => talks.iter().any(|talk| talk.flow.variance > 0),
@@ -280,14 +298,16 @@ fn fields(traffic: &CapturedTraffic, talks: &[ConversationRow<'_>]) -> Vec<Conve
 fn order(
     talks: &mut Vec<ConversationRow<'_>>,
     fields: &[ConversationColumn],
+    mode: CounterMode,
     sort: Option<SortOrder>,
 ) {
     let chosen = sort.and_then(|sort| {
-        let field = fields.iter().find(|(column, _)| column.title() == sort.column)?;
+        let field = fields.iter().find(|(column, _)| column.name() == sort.column)?;
         Some((field, sort.descending))
     });
     if let Some(((column, cell), descending)) = chosen {
-        let mut sorted = talks.iter().map(|talk| (cell(talk), *talk)).collect::<Vec<_>>();
+        let sorted = talks.iter().map(|talk| (cell(talk).counting(column, mode), *talk));
+        let mut sorted = sorted.collect::<Vec<_>>();
         sorted.sort_by(|(a, _), (b, _)| column.compare(a, b, descending));
         *talks = sorted.into_iter().map(|(_, talk)| talk).collect();
     } else {
@@ -367,8 +387,8 @@ fn queues(traffic: &CapturedTraffic, view: &ViewState) -> TextTable {
         Column::text("Dir"),
         Column::number("Queue"),
         Column::number("Lcore").drop_at(3),
-        Column::number("pps"),
-        Column::number("bit/s").drop_at(2),
+        Column::events("pps", "Packets"),
+        Column::traffic(["bit/s", "B/s", "bits", "bytes"]).drop_at(2),
         Column::number("Packets").drop_at(1),
         Column::number("Share").unit(ColumnUnit::Share),
         Column::text("Load").flex(6).drop_at(4),
@@ -406,8 +426,8 @@ fn queue_cells(tap: &CapturedApp, queue: &QueueCounts, thresholds: &Thresholds) 
         Cell::text(direction_name(queue.dir)),
         optional(queue.queue),
         optional(queue.lcore),
-        rate(speed.map(|speed| speed.pps)),
-        rate(speed.map(|speed| speed.bps)),
+        rate(speed.map(|speed| speed.pps)).with_total(number(queue.total.packets)),
+        rate(speed.map(|speed| speed.bps)).with_bytes(Some(queue.total.bytes)),
         number(queue.total.packets),
         alarm(share(balance.share(part as f64)), hot, Tone::Warn),
         Cell::graph(Graph::Bar { used: part, cached: 0, size: balance.packets() }),

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use pmdscope_render::cells::{alarm, app_cell, bad_count, rate, share};
+use pmdscope_render::cells::{alarm, app_cell, bad_count, number, rate, share};
 use pmdscope_render::number::{UNKNOWN, micros, si};
 use pmdscope_render::{Cell, Column, ColumnUnit, Subject, TextTable, Tone};
 use pmdscope_telemetry::model::{LcoreRates, Model};
 use pmdscope_telemetry::sample::LcoreSample;
 
-use super::{note_level_0, stolen};
+use super::{note_level_0, stolen, totals};
 use crate::view::ViewState;
 use pmdscope_telemetry::FleetState;
 
@@ -22,8 +22,8 @@ pub(super) fn lcores(fleet: &FleetState, view: &ViewState) -> TextTable {
         Column::text("Role").drop_at(6),
         Column::text("CPUs").drop_at(4),
         Column::number("Busy").unit(ColumnUnit::Share),
-        Column::number("Polls/s"),
-        Column::number("pps"),
+        Column::events("Polls/s", "Polls"),
+        Column::events("pps", "Packets"),
         Column::number("Idle for").unit(ColumnUnit::MICROS).drop_at(2),
         Column::number("Gap").unit(ColumnUnit::MICROS),
         Column::number("Worst gap").unit(ColumnUnit::MICROS),
@@ -35,8 +35,8 @@ pub(super) fn lcores(fleet: &FleetState, view: &ViewState) -> TextTable {
     }
     columns.extend([
         Column::number("Stalls"),
-        Column::number("Stalls/s").drop_at(7),
-        Column::number("Preempt/s").drop_at(1),
+        Column::events("Stalls/s", "Stalls").drop_at(7),
+        Column::events("Preempt/s", "Preempted").drop_at(1),
     ]);
     let mut table = TextTable::new("Lcores", columns);
     for (app, model) in fleet.models() {
@@ -44,7 +44,7 @@ pub(super) fn lcores(fleet: &FleetState, view: &ViewState) -> TextTable {
         for lcore in ids(model) {
             let subject = Subject::Lcore { app: app.name.clone(), lcore };
             let mut cells = vec![app_cell(app), id(lcore)];
-            cells.extend(lcore_cells(model, lcore, stall_us, &view.zone));
+            cells.extend(lcore_cells(model, lcore, stall_us, view));
             if traced {
                 let stolen = stolen::cells(model, lcore, view.thresholds.stolen_ratio);
                 cells.splice(behind_gaps..behind_gaps, stolen);
@@ -72,14 +72,24 @@ fn id(number: u32) -> Cell {
 }
 
 /// All cells behind the number of the lcore.
-fn lcore_cells(model: &Model, id: u32, stall_us: Option<u64>, zone: &TimeZone) -> Vec<Cell> {
+fn lcore_cells(model: &Model, id: u32, stall_us: Option<u64>, view: &ViewState) -> Vec<Cell> {
+    let before = view.baseline.of(&model.sample);
     let threads = model.sample.threads.iter().zip(&model.threads);
     let thread = threads.clone().find(|(thread, _)| thread.lcore == id);
     let lcores = model.sample.lcores.iter().zip(&model.lcores);
     let polling = lcores.clone().find(|(lcore, _)| lcore.lcore == id);
     let cpus = Cell::text(thread.map_or(UNKNOWN, |(thread, _)| &thread.cpus));
-    let preempted = thread.and_then(|(_, rates)| rates.involuntary_ps);
-    let preempted = alarm(rate(preempted), preempted.is_some_and(|p| p > 0.0), Tone::Warn);
+    let preempted_ps = thread.and_then(|(_, rates)| rates.involuntary_ps);
+    let mut preempted =
+        alarm(rate(preempted_ps), preempted_ps.is_some_and(|p| p > 0.0), Tone::Warn);
+    if let Some((thread, _)) = thread {
+        let then = before.and_then(|sample| sample.threads.iter().find(|t| t.tid == thread.tid));
+        let count = totals::since(
+            thread.involuntary_switches,
+            then.map(|thread| thread.involuntary_switches),
+        );
+        preempted = preempted.with_total(bad_count(count, si(count as f64)));
+    }
     let role = Cell::text(model.sample.role_of(id).unwrap_or(UNKNOWN));
     let Some((lcore, rates)) = polling else {
         let mut cells = vec![role, cpus];
@@ -88,13 +98,14 @@ fn lcore_cells(model: &Model, id: u32, stall_us: Option<u64>, zone: &TimeZone) -
         return cells;
     };
     let mut cells = vec![role, cpus];
-    cells.extend(polling_cells(lcore, rates, stall_us, zone));
+    let then = before.and_then(|sample| sample.lcores.iter().find(|lcore| lcore.lcore == id));
+    cells.extend(polling_cells((lcore, then), rates, stall_us, &view.zone));
     cells.push(preempted);
     cells
 }
 
 fn polling_cells(
-    lcore: &LcoreSample,
+    (lcore, then): (&LcoreSample, Option<&LcoreSample>),
     rates: &LcoreRates,
     stall_us: Option<u64>,
     zone: &TimeZone,
@@ -103,16 +114,19 @@ fn polling_cells(
         let stalled = stall_us.is_some_and(|stall| us >= stall);
         alarm(Cell::number(Some(us as f64), micros(us)), stalled, Tone::Warn)
     };
+    let total = |of: fn(&LcoreSample) -> u64| totals::since(of(lcore), then.map(of));
+    let stalls = total(|lcore| lcore.stalls);
     [
         share(rates.busy_ratio),
-        rate(rates.polls_ps),
-        rate(rates.pps),
+        rate(rates.polls_ps).with_total(number(total(|lcore| lcore.polls))),
+        rate(rates.pps).with_total(number(total(|lcore| lcore.packets))),
         gap(lcore.idle_us),
         gap(lcore.gap_window_max_us),
         gap(lcore.gap_max_us),
         Cell::text(time_of_day(lcore.gap_max_realtime_ns, zone)),
         bad_count(lcore.stalls, si(lcore.stalls as f64)),
-        alarm(rate(rates.stalls_ps), rates.stalls_ps.is_some_and(|s| s > 0.0), Tone::Warn),
+        alarm(rate(rates.stalls_ps), rates.stalls_ps.is_some_and(|s| s > 0.0), Tone::Warn)
+            .with_total(bad_count(stalls, si(stalls as f64))),
     ]
 }
 

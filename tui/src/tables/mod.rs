@@ -14,6 +14,7 @@ pub(crate) mod queue_heat;
 pub(crate) mod replies;
 mod rings;
 pub(crate) mod stolen;
+pub(crate) mod totals;
 
 use crate::action::Action;
 use crate::view::{PageTab, ViewState};

@@ -7,9 +7,9 @@ use pmdscope_render::number::si;
 use pmdscope_render::{Cell, Column, ColumnUnit, Graph, Subject, TextTable, Tone, direction_word};
 use pmdscope_telemetry::finding::balance;
 use pmdscope_telemetry::model::{Model, PortRates, QueueRates};
-use pmdscope_telemetry::sample::{PortSample, PortStats, QueueDirection, QueueSample};
+use pmdscope_telemetry::sample::{PortSample, PortStats, QueueDirection, QueueSample, Sample};
 
-use super::{UNSUPPORTED, note_level_0};
+use super::{UNSUPPORTED, note_level_0, totals};
 use crate::view::ViewState;
 use pmdscope_telemetry::{AppState, FleetState};
 
@@ -20,29 +20,21 @@ pub(super) fn ports(fleet: &FleetState, view: &ViewState) -> TextTable {
         Column::number("Port"),
         Column::text("Device").flex(6).drop_at(4),
         Column::text("Link"),
-        Column::number("RX pps"),
-        Column::number("TX pps"),
-        Column::number("RX bit/s").drop_at(3),
-        Column::number("TX bit/s").drop_at(3),
-        Column::number("Miss/s"),
+        Column::events("RX pps", "RX total"),
+        Column::events("TX pps", "TX total"),
+        Column::traffic(["RX bit/s", "RX B/s", "RX bits", "RX bytes"]).drop_at(3),
+        Column::traffic(["TX bit/s", "TX B/s", "TX bits", "TX bytes"]).drop_at(3),
+        Column::events("Miss/s", "Missed"),
         Column::number("Missed").drop_at(2),
-        Column::number("RXerr/s").drop_at(5),
-        Column::number("TXerr/s").drop_at(5),
-        Column::number("Nombuf/s").drop_at(1),
+        Column::events("RXerr/s", "RXerr").drop_at(5),
+        Column::events("TXerr/s", "TXerr").drop_at(5),
+        Column::events("Nombuf/s", "Nombuf").drop_at(1),
         Column::number("RX total").drop_at(6),
         Column::number("TX total").drop_at(6),
     ];
     let mut table = TextTable::new("Ports", columns);
     if !view.baseline.is_empty() {
-        let counted = |model: &Model| view.baseline.of(&model.sample).is_some();
-        let all = fleet.models().all(|(_, model)| counted(model));
-        let some = fleet.models().any(|(_, model)| counted(model));
-        let since = match (all, some) {
-            (true, _) => "totals since the mark",
-            (false, true) => "totals since the mark, or the start of an app without one",
-            (false, false) => "totals since the start: there is no mark before",
-        };
-        since.clone_into(&mut table.remark);
+        totals::origin(fleet, view).clone_into(&mut table.remark);
     }
     for (app, model) in fleet.models() {
         for (port, rates) in model.sample.ports.iter().zip(&model.ports) {
@@ -55,20 +47,21 @@ pub(super) fn ports(fleet: &FleetState, view: &ViewState) -> TextTable {
 }
 
 fn port_cells(app: &AppState, port: &PortSample, rates: &PortRates, sum: PortStats) -> Vec<Cell> {
+    let bad = |count: u64| bad_count(count, si(count as f64));
     vec![
         app_cell(app),
         Cell::number(Some(f64::from(port.id)), port.id.to_string()),
         Cell::text(&port.device),
         link(port),
-        rate(rates.rx_pps),
-        rate(rates.tx_pps),
-        rate(rates.rx_bps),
-        rate(rates.tx_bps),
-        bad_rate(rates.rx_missed_ps),
-        bad_count(sum.rx_missed, si(sum.rx_missed as f64)),
-        bad_rate(rates.rx_errors_ps),
-        bad_rate(rates.tx_errors_ps),
-        bad_rate(rates.rx_nombuf_ps),
+        rate(rates.rx_pps).with_total(number(sum.rx_packets)),
+        rate(rates.tx_pps).with_total(number(sum.tx_packets)),
+        rate(rates.rx_bps).with_bytes(Some(sum.rx_bytes)),
+        rate(rates.tx_bps).with_bytes(Some(sum.tx_bytes)),
+        bad_rate(rates.rx_missed_ps).with_total(bad(sum.rx_missed)),
+        bad(sum.rx_missed),
+        bad_rate(rates.rx_errors_ps).with_total(bad(sum.rx_errors)),
+        bad_rate(rates.tx_errors_ps).with_total(bad(sum.tx_errors)),
+        bad_rate(rates.rx_nombuf_ps).with_total(bad(sum.rx_nombuf)),
         number(sum.rx_packets),
         number(sum.tx_packets),
     ]
@@ -91,9 +84,9 @@ pub(super) fn queues(fleet: &FleetState, view: &ViewState) -> TextTable {
         Column::number("Port"),
         Column::number("Queue"),
         Column::text("Dir"),
-        Column::number("pps"),
+        Column::events("pps", "Packets"),
         Column::number("Refused").drop_at(2),
-        Column::number("~bit/s").drop_at(3),
+        Column::traffic(["~bit/s", "~B/s", "~bits", "~bytes"]).drop_at(3),
         Column::number("Share").unit(ColumnUnit::Share).drop_at(4),
         Column::number("Depth"),
         Column::number("Win max"),
@@ -102,7 +95,7 @@ pub(super) fn queues(fleet: &FleetState, view: &ViewState) -> TextTable {
         Column::text("Fill").flex(6).drop_at(6),
         Column::number("Busy").unit(ColumnUnit::Share),
         Column::number("Burst").drop_at(2),
-        Column::number("Polls/s").drop_at(5),
+        Column::events("Polls/s", "Polls").drop_at(5),
     ];
     let mut table = TextTable::new("Queues", columns);
     for (app, model) in fleet.models() {
@@ -114,7 +107,9 @@ pub(super) fn queues(fleet: &FleetState, view: &ViewState) -> TextTable {
                 queue: queue.queue,
                 direction: queue.direction,
             };
-            table.push(subject, app.stale(), queue_cells(app, queue, rates, hot));
+            let before = view.baseline.of(&model.sample);
+            let cells = queue_cells(app, (queue, before), rates, hot);
+            table.push(subject, app.stale(), cells);
         }
     }
     note_level_0(&mut table, fleet, "queue depth and rates:");
@@ -129,15 +124,21 @@ pub(super) fn queues(fleet: &FleetState, view: &ViewState) -> TextTable {
     table
 }
 
-fn queue_cells(app: &AppState, queue: &QueueSample, rates: &QueueRates, hot: bool) -> Vec<Cell> {
+fn queue_cells(
+    app: &AppState,
+    (queue, before): (&QueueSample, Option<&Sample>),
+    rates: &QueueRates,
+    hot: bool,
+) -> Vec<Cell> {
+    let total = |of: fn(&QueueSample) -> u64| totals::of_queue(queue, before, of);
     vec![
         app_cell(app),
         Cell::number(Some(f64::from(queue.port)), queue.port.to_string()),
         Cell::number(Some(f64::from(queue.queue)), queue.queue.to_string()),
         Cell::text(direction_word(queue.direction)),
-        rate(rates.pps),
+        rate(rates.pps).with_total(number(total(|queue| queue.packets))),
         refused(queue, rates),
-        rate(rates.bps),
+        rate(rates.bps).with_bytes(Some(total(|queue| queue.bytes))),
         alarm(share(rates.share), hot, Tone::Warn),
         number_or(queue.depth, UNSUPPORTED),
         high(queue.depth_high_water.map(|high| high.window), queue.descriptors),
@@ -146,7 +147,7 @@ fn queue_cells(app: &AppState, queue: &QueueSample, rates: &QueueRates, hot: boo
         filled(queue.depth, queue.descriptors),
         share(rates.busy_ratio),
         rate(rates.mean_burst),
-        rate(rates.polls_ps),
+        rate(rates.polls_ps).with_total(number(total(|queue| queue.polls))),
     ]
 }
 

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use pmdscope_render::cells::{app_cell, bad_rate};
+use pmdscope_render::cells::{app_cell, bad_count, bad_rate, rate};
 use pmdscope_render::number::{UNKNOWN, known, percent, si};
 use pmdscope_render::{Cell, Column, Graph, HeatCell, Subject, TextTable, Tone, direction_word};
 use pmdscope_telemetry::finding::{Finding, FindingCause, FindingSubject, Lint, balance};
 use pmdscope_telemetry::model::{Model, QueueRates};
-use pmdscope_telemetry::sample::{QueueDirection, QueueSample};
+use pmdscope_telemetry::sample::{QueueDirection, QueueSample, Sample};
 use pmdscope_telemetry::{AppState, FleetState};
 
 use super::UNSUPPORTED;
@@ -26,7 +26,7 @@ pub(super) fn heat(fleet: &FleetState, view: &ViewState) -> TextTable {
         Column::text("Share by queue").flex(8),
         Column::text("Depth").flex(8).drop_at(2),
         Column::text("Missed/s").flex(8).drop_at(3),
-        Column::number("Miss/s"),
+        Column::events("Miss/s", "Missed"),
         Column::text("Because of").flex(14).drop_at(1),
     ];
     let mut table = TextTable::new("Queue heat", columns);
@@ -42,7 +42,12 @@ pub(super) fn heat(fleet: &FleetState, view: &ViewState) -> TextTable {
             of_port.retain(|(queue, ..)| (queue.port, queue.direction) == (port, direction));
             of_port.sort_by_key(|(queue, ..)| queue.queue);
             let subject = Subject::Queues { app: app.name.clone(), port, direction };
-            table.push(subject, app.stale(), cells(app, model, &of_port, (port, direction)));
+            let before = view.baseline.of(&model.sample);
+            table.push(
+                subject,
+                app.stale(),
+                cells(app, (model, before), &of_port, (port, direction)),
+            );
         }
     }
     table
@@ -50,12 +55,17 @@ pub(super) fn heat(fleet: &FleetState, view: &ViewState) -> TextTable {
 
 fn cells(
     app: &AppState,
-    model: &Model,
+    (model, before): (&Model, Option<&Sample>),
     queues: &[ShownQueue],
     (port, direction): (u16, QueueDirection),
 ) -> Vec<Cell> {
     let of_port = model.ports.iter().find(|rates| rates.id == port);
     let missed_ps = of_port.and_then(|rates| rates.rx_missed_ps);
+    let sample = model.sample.ports.iter().find(|sample| sample.id == port);
+    let missed_of_port = sample.map(|sample| {
+        let count = sample.stats_since(before).rx_missed;
+        bad_count(count, si(count as f64))
+    });
     let receives = direction == QueueDirection::Rx;
     vec![
         app_cell(app),
@@ -68,7 +78,12 @@ fn cells(
         } else {
             Cell::text("")
         },
-        if receives { bad_rate(missed_ps) } else { Cell::text("") },
+        if receives {
+            let total = missed_of_port.unwrap_or_else(|| rate(None));
+            bad_rate(missed_ps).with_total(total)
+        } else {
+            Cell::text("")
+        },
         Cell::text(because(app, model, port, direction)).tone(Tone::Warn),
     ]
 }
