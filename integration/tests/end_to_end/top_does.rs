@@ -67,6 +67,7 @@ fn keys(scratch: &Scratch) -> Result<()> {
     let app = pair.app();
     let mut top = top(scratch, &["-a", app, "-i", "0.5"])?;
     top.await_shown(&[app, "live"], LIMIT)?;
+    filters(&mut top)?;
     capture_of_a_queue(scratch, &mut top, app)?;
     capture_on_the_screen(&mut top, app)?;
     snapshot(scratch, &mut top, app)?;
@@ -80,6 +81,38 @@ fn keys(scratch: &Scratch) -> Result<()> {
     ensure!(top.wait(LIMIT)?.success());
     top.await_restored(LIMIT)?;
     generator.stop()?;
+    Ok(())
+}
+
+/// The app has a receive and a transmit queue, each also in the table of queues side by side, which
+/// has no rates.
+fn filters(top: &mut TerminalProcess) -> Result<()> {
+    let await_rows = |top: &TerminalProcess, expected: [usize; 2]| {
+        let rows = |direction: &str| {
+            let screen = top.screen();
+            let tables = screen.lines().skip_while(|line| !line.contains("[2 Ports]")).skip(2);
+            tables.filter(|line| line.split_whitespace().any(|word| word == direction)).count()
+        };
+        wait_until("rows", LIMIT, || Ok(["rx", "tx"].map(rows) == expected))
+            .with_context(|| format!("{expected:?}: {}", top.screen()))
+    };
+    top.press("2")?;
+    await_rows(top, [2, 2])?;
+    top.press("/dir:/^RX|^rx$/\r")?;
+    await_rows(top, [2, 0])?;
+    top.press("/ pps>1\r")?;
+    await_rows(top, [1, 0])?;
+    // A key right after Esc would be one with Alt.
+    top.press("\x1b")?;
+    await_rows(top, [2, 2])?;
+    top.press("/pps>1G\r")?;
+    await_rows(top, [0, 0])?;
+    top.press("\x1b")?;
+    await_rows(top, [2, 2])?;
+    top.press("/pps>1x")?;
+    top.await_shown(&["/pps>1x", "no number: '1x'"], LIMIT)?;
+    top.press("\x1b")?;
+    top.await_shown(&["? help"], LIMIT)?;
     Ok(())
 }
 
