@@ -177,6 +177,8 @@ fn bytes_and_totals_say_so() {
     fleet.apply(fixture::sampled(later, Vec::new()));
     let marked = text(120, 24, &view, &fleet);
     assert!(marked.contains("totals since the mark") && marked.contains(" 1.50k"), "{marked}");
+    let flows = text(120, 24, &ViewState { tab: PageTab::Flows, ..view.clone() }, &fleet);
+    assert!(flows.contains("Captured packets  totals since the capture began"), "{flows}");
     press(&mut view, &fleet, "r");
     let rates = text(120, 24, &view, &fleet);
     assert!(rates.contains("RX pps") && rates.contains("? help"), "{rates}");

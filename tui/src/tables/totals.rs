@@ -4,13 +4,16 @@ use pmdscope_telemetry::FleetState;
 use pmdscope_telemetry::model::Model;
 use pmdscope_telemetry::sample::{PortStats, QueueSample, Sample};
 
-use crate::view::ViewState;
+use crate::view::{PageTab, ViewState};
 
 /// What totals are counted from.
 pub(crate) fn origin(fleet: &FleetState, view: &ViewState) -> &'static str {
     let counted = |model: &Model| view.baseline.of(&model.sample).is_some();
     let all = fleet.models().all(|(_, model)| counted(model));
     let some = fleet.models().any(|(_, model)| counted(model));
+    if view.tab == PageTab::Flows {
+        return "totals since the capture began";
+    }
     match (view.baseline.is_empty(), all, some) {
         (true, ..) => "totals since the start",
         (false, true, _) => "totals since the mark",
