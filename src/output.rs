@@ -59,7 +59,7 @@ pub(crate) fn print_lines(lines: &[TextLine], color: Color) -> Result<bool> {
 fn colored(span: &TextSpan, color: Color) -> String {
     let text = one_line(&span.text);
     let code = match span.tone {
-        Tone::Plain => None,
+        Tone::Plain | Tone::Graph => None,
         Tone::Dim | Tone::Label => Some("2"),
         Tone::Good => Some("32"),
         Tone::Warn => Some("33"),

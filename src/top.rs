@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use clap::ArgGroup;
 use jiff::tz::TimeZone;
 use pmdscope_recording::RecordingPlayer;
-use pmdscope_render::Theme;
+use pmdscope_render::{Palette, Theme};
 use pmdscope_telemetry::{FleetState, Thresholds};
 use pmdscope_tui::report::{self, TopDocument};
 use pmdscope_tui::run::{DisplayFeed, DisplayOptions, run as run_display};
@@ -356,7 +356,8 @@ fn task_context(args: &Args, top: &TopSettings) -> TaskContext {
 
 fn theme(args: &Args, top: &TopSettings) -> Theme {
     let mono = args.mono || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    Theme { mono, ascii: top.ascii.unwrap_or_else(|| !utf8_locale()) }
+    let palette = if mono { Palette::Mono } else { Palette::default() };
+    Theme { palette, ascii: top.ascii.unwrap_or_else(|| !utf8_locale()) }
 }
 
 /// The locale is UTF-8, or not set.

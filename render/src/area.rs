@@ -87,7 +87,7 @@ pub fn axis_top(most: f64) -> f64 {
 mod tests {
     use super::*;
 
-    const ASCII: Theme = Theme { mono: true, ascii: true };
+    const ASCII: Theme = Theme::ASCII;
 
     fn draw(values: &[Option<f64>], top: f64, height: usize, theme: Theme) -> Vec<String> {
         AreaGraph { values: values.to_vec(), top }.lines(height, theme)

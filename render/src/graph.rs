@@ -3,7 +3,7 @@
 use pmdscope_telemetry::sample::MbufPlace;
 
 use crate::ledger;
-use crate::table::TextSpan;
+use crate::table::{TextLine, TextSpan};
 use crate::theme::{Theme, Tone};
 
 /// A picture in a table cell.
@@ -82,7 +82,7 @@ impl Graph {
             Self::Bar { used, cached, size } => bar(*used, *cached, *size, width, theme),
             Self::Ledger { parts } => ledger::bar(parts, width, theme),
             Self::Heat { cells } => {
-                let pieces = heat(cells, width, theme, Tone::Plain).into_iter();
+                let pieces = heat(cells, width, theme, Tone::Graph).into_iter();
                 pieces.map(|piece| piece.text).collect()
             }
             Self::Spark { values, bottom, top } => spark(values, *bottom, *top, width, theme),
@@ -176,11 +176,12 @@ fn columns(value: u64, size: u64, width: usize) -> usize {
 }
 
 /// One line per bucket from the first to the last that is not empty: label, share, bar.
-pub fn histogram(labels: &[String], counts: &[u64], width: usize, theme: Theme) -> Vec<String> {
+pub fn histogram(labels: &[String], counts: &[u64], width: usize, theme: Theme) -> Vec<TextLine> {
+    let span = |text, tone| TextSpan { text, tone };
     let all: u64 = counts.iter().fold(0, |sum, &count| sum.saturating_add(count));
     let most = counts.iter().copied().max().unwrap_or(0);
     let Some(first) = counts.iter().position(|&count| count > 0) else {
-        return vec!["nothing counted yet".to_owned()];
+        return vec![TextLine { spans: vec![span("nothing counted yet".to_owned(), Tone::Plain)] }];
     };
     let last = counts.iter().rposition(|&count| count > 0).unwrap_or(first);
     (first..=last)
@@ -189,7 +190,8 @@ pub fn histogram(labels: &[String], counts: &[u64], width: usize, theme: Theme) 
             let share = crate::number::percent(counts[bucket] as f64 / all as f64);
             let full = columns(counts[bucket], most, width);
             let bar = theme.bar()[0].to_string().repeat(full);
-            format!("{label:>11} {share:>6} {bar}")
+            let label = span(format!("{label:>11} {share:>6} "), Tone::Plain);
+            TextLine { spans: vec![label, span(bar, Tone::Graph)] }
         })
         .collect()
 }
@@ -220,7 +222,7 @@ pub fn burst_labels() -> Vec<String> {
 mod tests {
     use super::*;
 
-    const ASCII: Theme = Theme { mono: true, ascii: true };
+    const ASCII: Theme = Theme::ASCII;
 
     #[test]
     fn bars_never_look_empty_or_full_unless_they_are() {
@@ -269,7 +271,7 @@ mod tests {
         assert_eq!(graph.draw(3, ASCII), ".! ");
         assert_eq!(graph.draw(2, ASCII), "! ");
         assert_eq!(graph.draw(0, ASCII), "");
-        let pieces = graph.pieces(21, ASCII, Tone::Plain);
+        let pieces = graph.pieces(21, ASCII, Tone::Graph);
         let marked: Vec<_> = pieces.iter().filter(|piece| piece.tone == Tone::Warn).collect();
         assert!(marked.len() == 1 && marked[0].text.contains("!100%"));
     }
@@ -291,12 +293,14 @@ mod tests {
     fn histograms_leave_out_empty_ends() {
         let labels = doubling_labels("0", 5, "");
         assert_eq!(labels, ["0", "1", "2-3", "4-7", "8+"]);
-        let lines = histogram(&labels, &[0, 3, 0, 1, 0], 6, ASCII);
+        let drawn = |counts: &[u64]| -> Vec<String> {
+            histogram(&labels, counts, 6, ASCII).iter().map(ToString::to_string).collect()
+        };
         assert_eq!(
-            lines,
+            drawn(&[0, 3, 0, 1, 0]),
             ["          1    75% ######", "        2-3     0% ", "        4-7    25% ##"]
         );
-        assert_eq!(histogram(&labels, &[0; 5], 6, ASCII), ["nothing counted yet"]);
+        assert_eq!(drawn(&[0; 5]), ["nothing counted yet"]);
     }
 
     #[test]

@@ -186,7 +186,7 @@ mod tests {
 
     use super::*;
 
-    const ASCII: Theme = Theme { mono: true, ascii: true };
+    const ASCII: Theme = Theme::ASCII;
 
     #[test]
     fn every_part_is_visible_and_has_its_own_symbol() {

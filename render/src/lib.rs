@@ -30,4 +30,4 @@ pub use table::{
     Cell, Column, ColumnUnit, CounterMode, SortOrder, TableLines, TableRow, TextAlign, TextLine,
     TextSpan, TextTable, table_text,
 };
-pub use theme::{Theme, Tone};
+pub use theme::{Palette, Theme, Tone};

@@ -1,5 +1,7 @@
 //! Colors and glyphs. Colors only repeat what a word or sign says.
 
+use std::fmt;
+
 /// What a piece of text means; the theme decides how that looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tone {
@@ -18,18 +20,69 @@ pub enum Tone {
     Title,
     /// Names a column or a key.
     Label,
+    /// Draws values that are neither good nor bad.
+    Graph,
+}
+
+/// The colours of the tones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Palette {
+    /// The 16 colours that the user has chosen for the terminal.
+    #[default]
+    Ansi,
+    /// The same on the console of Linux, whose yellow is brown.
+    Console,
+    /// Colours of 24 bits for a dark background.
+    Truecolor,
+    /// The same for a light background.
+    TruecolorLight,
+    /// Colours that stay apart without red or without green, for a dark background.
+    Colorblind,
+    /// Modifiers instead of colours.
+    Mono,
+}
+
+impl Palette {
+    /// All that users can choose.
+    pub const ALL: [Self; 5] =
+        [Self::Ansi, Self::Truecolor, Self::TruecolorLight, Self::Colorblind, Self::Mono];
+
+    /// What users call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ansi | Self::Console => "ansi",
+            Self::Truecolor => "truecolor",
+            Self::TruecolorLight => "truecolor-light",
+            Self::Colorblind => "colorblind",
+            Self::Mono => "mono",
+        }
+    }
+
+    /// The one of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|palette| palette.name() == name)
+    }
+}
+
+impl fmt::Display for Palette {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
 }
 
 /// How things look on this terminal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Theme {
-    /// Modifiers instead of colours.
-    pub mono: bool,
+    /// Colours.
+    pub palette: Palette,
     /// ASCII instead of block and line drawing characters.
     pub ascii: bool,
 }
 
 impl Theme {
+    /// Neither colours nor other characters than ASCII.
+    pub const ASCII: Self = Self { palette: Palette::Mono, ascii: true };
+
     /// Signs before critical, warning and info findings.
     pub fn signs(self) -> [&'static str; 3] {
         if self.ascii { ["!!", "! ", "i "] } else { ["✖ ", "▲ ", "● "] }

@@ -36,7 +36,7 @@ fn histogram_text(app: &str, durations: &StolenHistogram) -> String {
     let _ = writeln!(text, "\n{app}, lcore {}: {cause}, events by their length", durations.lcore);
     let labels: Vec<String> = (0..durations.buckets.len()).map(label).collect();
     for line in histogram(&labels, &durations.buckets, BAR, Theme::default()) {
-        let _ = writeln!(text, "{}", line.trim_end());
+        let _ = writeln!(text, "{}", line.to_string().trim_end());
     }
     text
 }

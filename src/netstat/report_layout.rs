@@ -63,7 +63,7 @@ impl ReportLayout {
     pub(super) fn table(self, table: &TextTable) -> String {
         let mut text = String::new();
         if !table.rows.is_empty() {
-            let lines = table.lines(self.width, Theme { mono: true, ascii: true }, None);
+            let lines = table.lines(self.width, Theme::ASCII, None);
             for line in std::iter::once(lines.header).chain(lines.rows) {
                 text.push_str(line.to_string().trim_end());
                 text.push('\n');

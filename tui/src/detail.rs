@@ -19,7 +19,7 @@ use pmdscope_telemetry::sample::{
 use ratatui::text::{Line, Span};
 
 use crate::ranking::{RankedFinding, ranked};
-use crate::style::ThemeStyle;
+use crate::style::{ThemeStyle, styled};
 use crate::tables::apps::missing_ports;
 use crate::tables::lcores::time_of_day;
 use crate::tables::{NEEDS_LIBRARY, UNSUPPORTED, queue_heat, replies, stolen};
@@ -444,7 +444,7 @@ impl DetailPage<'_> {
 
     fn histogram(&mut self, labels: &[String], counts: &[u64]) {
         for line in histogram(labels, counts, BAR, self.view.theme) {
-            self.text(&line, Tone::Plain);
+            self.lines.push(styled(line, self.view.theme));
         }
     }
 

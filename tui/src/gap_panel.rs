@@ -102,7 +102,7 @@ fn row(first: usize, values: &[Option<f64>], is_stall: bool, theme: Theme) -> Li
     let text: String = values.iter().map(|level| level.map_or(' ', |l| shade(l, theme))).collect();
     let tone = match values.iter().flatten().any(|level| *level > 0.0) {
         true if is_stall => Tone::Bad,
-        true => Tone::Plain,
+        true => Tone::Graph,
         false => Tone::Dim,
     };
     let width = MARGIN - 1;
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn lines_fit_and_small_screens_have_none() {
-        for theme in [Theme::default(), Theme { mono: true, ascii: true }] {
+        for theme in [Theme::default(), Theme::ASCII] {
             for width in 0..200 {
                 for height in [10, 18, 24, 60, 100] {
                     let view = ViewState { theme, height, ..view() };
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn shades_are_steps_of_counts() {
-        let theme = Theme { mono: true, ascii: true };
+        let theme = Theme::ASCII;
         let drawn: String = (0..10).map(|level| shade(f64::from(level), theme)).collect();
         assert_eq!(drawn, ".:+++***##");
     }

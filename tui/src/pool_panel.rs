@@ -104,8 +104,8 @@ fn places((app, pool, _): FleetPool, view: &ViewState, width: usize) -> Option<L
     let ledgers = &app.model.as_ref()?.sample.ledger;
     let ledger = ledgers.iter().find(|ledger| ledger.name == pool.name)?;
     let bar = Graph::Ledger { parts: ledger.parts().to_vec() }.draw(width, view.theme);
-    let label = format!("{:<MARGIN$}", "where");
-    Some(Line::from(vec![Span::styled(label, view.theme.style(Tone::Dim)), Span::raw(bar)]))
+    let label = Span::styled(format!("{:<MARGIN$}", "where"), view.theme.style(Tone::Dim));
+    Some(Line::from(vec![label, Span::styled(bar, view.theme.style(Tone::Graph))]))
 }
 
 #[cfg(test)]
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn the_scale_is_its_own_and_lines_fit() {
         let fleet = fixture::fleet();
-        for theme in [Theme::default(), Theme { mono: true, ascii: true }] {
+        for theme in [Theme::default(), Theme::ASCII] {
             for width in 0..200 {
                 let view = ViewState { theme, tab: PageTab::Pools, ..fixture::view() };
                 for line in text(&view, &fleet, width).iter().skip(1) {

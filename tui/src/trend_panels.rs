@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn lines_are_as_wide_as_the_screen_at_most() {
-        for theme in [Theme::default(), Theme { mono: true, ascii: true }] {
+        for theme in [Theme::default(), Theme::ASCII] {
             for width in 0..260 {
                 for height in [10, 18, 24, 60, 200] {
                     let view = ViewState { theme, height, ..fixture::view() };

@@ -143,7 +143,7 @@ impl Cell {
 
     /// A graph that fills its column; `text` stands for it in filters.
     pub fn graph(graph: Graph) -> Self {
-        Self { graph: Some(graph), ..Self::default() }
+        Self { graph: Some(graph), tone: Tone::Graph, ..Self::default() }
     }
 
     /// Says what the value means.

@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     fn text(table: &TextTable, width: Option<usize>) -> Vec<String> {
-        let lines = table.lines(width, Theme { mono: true, ascii: true }, None);
+        let lines = table.lines(width, Theme::ASCII, None);
         std::iter::once(lines.header).chain(lines.rows).map(|line| line.to_string()).collect()
     }
 

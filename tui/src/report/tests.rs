@@ -28,7 +28,7 @@ fn conversations_are_printed_only_where_packets_were_captured() {
 #[test]
 fn ascii_stays_ascii() {
     let mut view = fixture::view();
-    view.theme = Theme { mono: true, ascii: true };
+    view.theme = Theme::ASCII;
     assert!(text(&fixture::fleet(), &view).is_ascii());
 }
 

@@ -1,7 +1,7 @@
 //! Any screen, any model and any keys: nothing panics.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use pmdscope_render::Theme;
+use pmdscope_render::{Palette, Theme};
 use pmdscope_telemetry::model::Model;
 use pmdscope_telemetry::{ErrorClass, FleetEvent};
 use proptest::prelude::*;
@@ -90,6 +90,7 @@ proptest! {
     fn no_screen_model_or_key_panics(
         width in 0_u16..=300,
         height in 0_u16..=100,
+        palette in prop::sample::select(&Palette::ALL[..]),
         ascii in any::<bool>(),
         with_trends in 0..3_u8,
         lost in any::<bool>(),
@@ -111,7 +112,7 @@ proptest! {
                 finding: None,
             });
         }
-        let theme = Theme { mono: ascii, ascii };
+        let theme = Theme { palette, ascii };
         let mut view = ViewState { theme, width, height, ..fixture::view() };
         match with_trends {
             0 => view.trends = None,

@@ -35,7 +35,7 @@ fn an_app_that_is_sampled() {
     for (width, height) in [(60, 20), (80, 24), (120, 24), (200, 24)] {
         assert_snapshot!(format!("flows_sampled_{width}"), text(width, height, &view, &fleet));
     }
-    view.theme = Theme { mono: true, ascii: true };
+    view.theme = Theme::ASCII;
     let ascii = text(120, 24, &view, &fleet);
     assert!(ascii.is_ascii(), "{ascii}");
 }

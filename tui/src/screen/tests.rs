@@ -10,7 +10,7 @@ use super::*;
 use crate::action::{Action, SelectionMotion, update};
 use crate::fixture;
 use crate::tables;
-use pmdscope_render::Theme;
+use pmdscope_render::{Palette, Theme};
 use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint, Severity};
 use pmdscope_telemetry::model::QueueRates;
 use pmdscope_telemetry::sample::{
@@ -57,7 +57,7 @@ fn mono_uses_no_colour_and_still_shows_the_selection() {
     let fleet = fixture::fleet_with_interfaces();
     for tab in PageTab::ALL {
         let mut view = on(tab);
-        view.theme.mono = true;
+        view.theme.palette = Palette::Mono;
         update(&mut view, Action::Move(SelectionMotion::Top), &fleet);
         let buffer = draw(120, 40, &view, &fleet);
         let plain = |c: &Color| *c == Color::Reset;
@@ -137,7 +137,7 @@ fn a_leak_has_its_evidence_and_advice_on_a_small_screen() {
     let screen = text(80, 24, &view, &fleet);
     assert!(screen.contains("frees nothing"), "{screen}");
     assert_snapshot!("leak_80x24", screen);
-    view.theme = Theme { mono: true, ascii: true };
+    view.theme = Theme::ASCII;
     update(&mut view, Action::Back, &fleet);
     assert_snapshot!("leaks_ascii_80x24", text(80, 24, &view, &fleet));
 }

@@ -98,7 +98,7 @@ mod tests {
             (cell, FindingMark { at: at as u64, began })
         };
         let marks = marks.iter().enumerate().map(mark).collect();
-        write(&mut cells, marks, Theme { mono: true, ascii: true }, &['-']);
+        write(&mut cells, marks, Theme::ASCII, &['-']);
         cells.into_iter().map(|(letter, _)| letter).collect()
     }
 

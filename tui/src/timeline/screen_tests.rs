@@ -16,7 +16,7 @@ use crate::screen::tests::text;
 use crate::screen::{ClickTarget, hit};
 use crate::view::{PageTab, ViewState};
 
-const ASCII: Theme = Theme { mono: true, ascii: true };
+const ASCII: Theme = Theme::ASCII;
 
 /// 2026-01-02 03:04:05 UTC.
 const REALTIME_NS: u64 = 1_767_323_045 * SECOND;

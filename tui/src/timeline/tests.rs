@@ -377,7 +377,7 @@ proptest! {
         bytes in 1_usize..200_000,
     ) {
         let mut live = LiveTimeline::new(HistoryLimits { bytes, ..HistoryLimits::default() });
-        let theme = pmdscope_render::Theme { mono: ascii, ascii };
+        let theme = pmdscope_render::Theme { ascii, ..pmdscope_render::Theme::default() };
         let mut view = ViewState { theme, width, height, ..fixture::view() };
         let mut present = FleetState { now_ns: START, ..FleetState::default() };
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
