@@ -435,3 +435,5 @@ pub(crate) mod page_tests;
 mod table_tests;
 #[cfg(test)]
 pub(crate) mod tests;
+#[cfg(test)]
+mod theme_tests;
