@@ -63,7 +63,7 @@ fn colored(span: &TextSpan, color: Color) -> String {
         Tone::Dim | Tone::Label => Some("2"),
         Tone::Good => Some("32"),
         Tone::Warn => Some("33"),
-        Tone::Bad => Some("1;31"),
+        Tone::Bad => Some("1;91"),
         Tone::Title => Some("1"),
     };
     match code.filter(|_| color == Color::Always) {
@@ -244,7 +244,7 @@ mod tests {
     fn tones_are_colours_on_terminals_only() {
         let span = TextSpan { text: "a\x1b[2Jb".into(), tone: Tone::Bad };
         assert_eq!(colored(&span, Color::Never), "a?[2Jb");
-        assert_eq!(colored(&span, Color::Always), "\x1b[1;31ma?[2Jb\x1b[0m");
+        assert_eq!(colored(&span, Color::Always), "\x1b[1;91ma?[2Jb\x1b[0m");
         let plain = TextSpan { tone: Tone::Plain, ..span };
         assert_eq!(colored(&plain, Color::Always), "a?[2Jb");
     }
