@@ -2,6 +2,7 @@
 
 mod csv;
 pub(crate) mod settings;
+mod theme;
 
 use std::io::{IsTerminal, stdin};
 use std::path::Path;
@@ -13,7 +14,6 @@ use anyhow::{Context, Result};
 use clap::ArgGroup;
 use jiff::tz::TimeZone;
 use pmdscope_recording::RecordingPlayer;
-use pmdscope_render::{Palette, Theme};
 use pmdscope_telemetry::{FleetState, Thresholds};
 use pmdscope_tui::report::{self, TopDocument};
 use pmdscope_tui::run::{DisplayFeed, DisplayOptions, run as run_display};
@@ -26,6 +26,7 @@ use pmdscope_tui::view::{PageTab, ViewState};
 
 use self::csv::CsvTable;
 use self::settings::TopSettings;
+use self::theme::ThemeArg;
 use crate::config::Config;
 use crate::exit::Usage;
 use crate::number::whole;
@@ -125,8 +126,8 @@ pub(crate) struct Args {
           value_parser = settings::filter)]
     filter: Option<String>,
 
-    #[arg(long, help = "No colors, like the environment variable NO_COLOR")]
-    mono: bool,
+    #[command(flatten)]
+    theme: ThemeArg,
 
     /// ASCII characters only [default: by locale]
     #[arg(long)]
@@ -190,6 +191,7 @@ impl Args {
         if let Some(filter) = &self.filter {
             top.filter.clone_from(filter);
         }
+        top.theme = self.theme.given().unwrap_or(top.theme);
         top.ascii = given(self.ascii, self.no_ascii).or(top.ascii);
         top.mouse = given(self.mouse, self.no_mouse).unwrap_or(top.mouse);
         top.read_only = given(self.read_only, self.no_read_only).unwrap_or(top.read_only);
@@ -231,7 +233,8 @@ fn print(args: &Args, config: Config) -> Result<()> {
     } else {
         None
     };
-    let view = ViewState::new(theme(args, &config.top), millis(interval), source.time_zone());
+    let (theme, _) = args.theme.choose(&config.top, theme::variable);
+    let view = ViewState::new(theme, millis(interval), source.time_zone());
     let (thresholds, keys) = (config.settings.rules.thresholds, Arc::new(config.top.keys));
     let mut view = ViewState { thresholds, keys, ..view };
     for left in (0..reports).rev() {
@@ -262,6 +265,10 @@ fn print(args: &Args, config: Config) -> Result<()> {
 fn display(args: &Args, config: Config) -> Result<()> {
     if !StandardOutput::is_terminal() || !stdin().is_terminal() {
         let what = "top needs a terminal on standard input and output; use --once, --json or --csv";
+        return Err(Usage(what).into());
+    }
+    if theme::is_dumb(theme::variable) {
+        let what = "top cannot draw on this terminal: TERM is dumb or not set; use --once, --json or --csv";
         return Err(Usage(what).into());
     }
     // Two threads read it: one shows it, one looks for findings.
@@ -330,8 +337,10 @@ fn options(
     zone: TimeZone,
     thresholds: Thresholds,
 ) -> Result<DisplayOptions> {
+    let (theme, notice) = args.theme.choose(&top, theme::variable);
     Ok(DisplayOptions {
-        theme: theme(args, &top),
+        theme,
+        notice,
         interval_ms: millis(args.interval(&top)?),
         mouse: top.mouse,
         zone,
@@ -352,22 +361,6 @@ fn task_context(args: &Args, top: &TopSettings) -> TaskContext {
         app: args.app.app.clone(),
         config: args.app.config.named_file().map(path),
     }
-}
-
-fn theme(args: &Args, top: &TopSettings) -> Theme {
-    let mono = args.mono || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let palette = if mono { Palette::Mono } else { Palette::default() };
-    Theme { palette, ascii: top.ascii.unwrap_or_else(|| !utf8_locale()) }
-}
-
-/// The locale is UTF-8, or not set.
-fn utf8_locale() -> bool {
-    let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set);
-    locale.is_none_or(|locale| {
-        let locale = locale.to_lowercase();
-        locale.contains("utf-8") || locale.contains("utf8")
-    })
 }
 
 /// As [`interval`], or zero.

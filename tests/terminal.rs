@@ -34,7 +34,8 @@ impl Recorded {
             std::env::temp_dir().join(format!("pmdscope_{test}_{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         let command = format!(
-            "stty rows 24 cols 80; echo $$ >{0}/pid; {environment} exec {1} top {arguments}",
+            "stty rows 24 cols 80; echo $$ >{0}/pid; unset COLORTERM NO_COLOR; \
+             TERM=xterm-256color {environment} exec {1} top {arguments}",
             directory.display(),
             env!("CARGO_BIN_EXE_pmdscope")
         );
@@ -74,8 +75,13 @@ impl Recorded {
     }
 
     /// Waits for the end, and returns what was written.
-    fn finish(mut self) -> String {
-        assert!(self.script.wait().unwrap().success());
+    fn finish(self) -> String {
+        self.finish_with(0)
+    }
+
+    /// The same, with this exit code.
+    fn finish_with(mut self, code: i32) -> String {
+        assert_eq!(self.script.wait().unwrap().code(), Some(code), "{}", self.output());
         self.output()
     }
 }
@@ -151,4 +157,47 @@ fn without_colours_the_overlay_still_works_and_nothing_resets_attributes_alone()
     let colours = (30..38).chain(90..98).map(|code| format!("\x1b[{code}m"));
     assert!(colours.into_iter().all(|code| !output.contains(&code)));
     assert!(!output.contains("\x1b[38;5;"));
+}
+
+#[test]
+fn a_dumb_terminal_is_refused_with_what_works_instead() {
+    for environment in ["TERM=dumb", "TERM="] {
+        let output = Recorded::run("dumb", environment, "").finish_with(2);
+        assert!(
+            output.contains("TERM is dumb or not set; use --once, --json or --csv"),
+            "{output}"
+        );
+        assert!(!output.contains(ENTER_SCREEN));
+    }
+}
+
+#[test]
+fn a_locale_without_utf8_gets_ascii() {
+    for (locale, ascii) in [("LANG=C.UTF-8 LC_ALL=C", true), ("LANG=C LC_ALL=C.UTF-8", false)] {
+        let mut top = Recorded::start(&format!("locale_{ascii}"), locale);
+        top.press("?");
+        top.wait_for(" Keys ");
+        top.press("q");
+        let output = top.finish();
+        let drawn = output.split_once(ENTER_SCREEN).unwrap().1;
+        assert_eq!(drawn.is_ascii(), ascii, "{drawn}");
+    }
+}
+
+#[test]
+fn a_theme_uses_its_colours_where_the_terminal_has_them() {
+    let cases = [
+        ("NO_COLOR=1 COLORTERM=truecolor", "truecolor", "\x1b[38;2;", "help  q quit"),
+        ("", "colorblind", "\x1b[38;5;175;", "help  q quit"),
+        ("", "truecolor", "\x1b[38;5;6;", "COLORTERM does not say truecolor"),
+    ];
+    for (environment, theme, colour, shown) in cases {
+        let arguments = format!("--theme {theme}");
+        let mut top = Recorded::run(&format!("theme_{theme}"), environment, &arguments);
+        top.wait_for(shown);
+        top.press("q");
+        let output = top.finish();
+        assert_given_back(&output);
+        assert!(output.contains(colour), "{theme}: {output:?}");
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use pmdscope_render::Palette;
 use pmdscope_tui::keys::KeyMap;
 use pmdscope_tui::view::{PageTab, ViewFilter};
 
@@ -17,6 +18,8 @@ pub(crate) struct TopSettings {
     pub(crate) page: PageTab,
     /// The filter at first, and after a reset.
     pub(crate) filter: String,
+    /// Colours.
+    pub(crate) theme: Palette,
     /// ASCII characters only; `None`: as the locale says.
     pub(crate) ascii: Option<bool>,
     /// The mouse is taken.
@@ -33,6 +36,7 @@ impl Default for TopSettings {
             interval: DEFAULT_INTERVAL,
             page: PageTab::default(),
             filter: String::new(),
+            theme: Palette::default(),
             ascii: None,
             mouse: true,
             read_only: false,

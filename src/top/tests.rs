@@ -1,6 +1,7 @@
 //! Tests of the options of `pmdscope top`.
 
 use clap::Parser;
+use pmdscope_render::Palette;
 
 use super::*;
 use crate::fixture::parse_args;
@@ -45,6 +46,7 @@ fn one_report_is_quick_and_without_rates_at_once() {
 fn options_come_before_the_configuration_and_nothing_else_does() {
     let configured = TopSettings {
         filter: "x".to_owned(),
+        theme: Palette::Colorblind,
         ascii: Some(true),
         mouse: false,
         read_only: true,
@@ -58,6 +60,8 @@ fn options_come_before_the_configuration_and_nothing_else_does() {
     let top = given("");
     assert_eq!((top.ascii, top.mouse, top.read_only), (Some(true), false, true));
     assert_eq!((top.filter.as_str(), top.page), ("x", PageTab::Overview));
+    assert_eq!([top.theme, given("--mono").theme], [Palette::Colorblind, Palette::Mono]);
+    assert_eq!(given("--theme ansi").theme, Palette::Ansi);
     let top = given("--no-ascii --mouse --no-read-only --page raw --filter !y -i 5");
     assert_eq!((top.ascii, top.mouse, top.read_only), (Some(false), true, false));
     assert_eq!((top.filter.as_str(), top.page), ("!y", PageTab::Raw));

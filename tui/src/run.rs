@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crossterm::event::{self, Event as Input, MouseButton, MouseEvent, MouseEventKind};
 use jiff::tz::TimeZone;
-use pmdscope_render::Theme;
+use pmdscope_render::{Theme, Tone};
 use pmdscope_telemetry::{RawReplies, Thresholds, monotonic_ns, realtime_ns};
 use ratatui::Frame;
 use ratatui::layout::{Position, Rect};
@@ -36,6 +36,8 @@ const GATHER: Duration = Duration::from_millis(100);
 pub struct DisplayOptions {
     /// Colours and characters.
     pub theme: Theme,
+    /// Shown until a key is pressed.
+    pub notice: Option<String>,
     /// Sampling interval, milliseconds.
     pub interval_ms: u64,
     /// Take the mouse.
@@ -150,6 +152,7 @@ pub fn run<T: Timeline>(
         ..view
     };
     view.tasks.context = options.tasks;
+    view.tasks.notice = options.notice.map(|notice| (notice, Tone::Warn));
     let (area, request) = (Rect::default(), FlowRequest::default());
     let replies = options.replies;
     let mut program =

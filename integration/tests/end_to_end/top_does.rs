@@ -262,6 +262,7 @@ pub(crate) fn panic_on_terminal() -> ExitCode {
     let in_other = std::env::var(PANIC_VARIABLE).is_ok_and(|thread| thread == "other");
     let options = DisplayOptions {
         theme: Theme::default(),
+        notice: None,
         interval_ms: 1000,
         mouse: true,
         zone: TimeZone::UTC,

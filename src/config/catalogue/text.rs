@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use pmdscope_export::address::ListenAddress;
+use pmdscope_render::Palette;
 use pmdscope_telemetry::discover::DiscoverOptions;
 use pmdscope_telemetry::finding::Lint;
 use regex::{Regex, RegexSet};
@@ -33,6 +34,15 @@ pub(super) fn address() -> Text<ListenAddress> {
         what: "HOST:PORT, [IPV6]:PORT, :PORT, unix:/PATH or systemd",
         parse: |text| text.parse().map_err(|_| String::new()),
         show: ListenAddress::to_string,
+    }
+}
+
+/// The name of a theme.
+pub(super) fn theme() -> Text<Palette> {
+    Text {
+        what: "ansi, truecolor, truecolor-light, colorblind or mono",
+        parse: |name| Palette::named(name).ok_or_else(String::new),
+        show: Palette::to_string,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::MILLISECOND;
+use super::{MILLISECOND, text};
 use crate::config::Config;
 use crate::config::key::{Key, Table};
 use crate::config::kind::{Flag, Text, Time, Unset};
@@ -34,6 +34,13 @@ pub(super) fn table() -> Table {
             |c| &mut c.top.filter,
             r#""app:fwd""#,
             "Filter at first, and after a reset",
+        ),
+        Key::new(
+            "theme",
+            text::theme(),
+            |c| &mut c.top.theme,
+            r#""colorblind""#,
+            "Colors; --theme and the environment variable NO_COLOR take precedence",
         ),
         Key::new(
             "ascii",
