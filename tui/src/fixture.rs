@@ -1,6 +1,7 @@
 //! Apps for tests: one with libpmdscope and a leak, and a stock app.
 
 pub(crate) mod flows;
+mod past;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,10 +19,8 @@ use pmdscope_telemetry::sample::{
     SiteKind, SiteSample, StolenCause, TeeSample, ThreadSample, TracingMethod,
 };
 
+pub(crate) use self::past::trends;
 use crate::timeline::SECOND;
-use crate::timeline::gaps::{GapPoint, LENGTHS};
-use crate::timeline::marks::{FindingMark, NewFindings};
-use crate::timeline::trends::{AppPoint, FindingLog, PoolPoint, TrendPoint, Trends};
 use crate::view::ViewState;
 use pmdscope_telemetry::{
     FleetEvent, FleetState, InterfaceEvaluator, RawReply, RepliesByApp, Thresholds,
@@ -56,58 +55,6 @@ fn replies() -> RepliesByApp {
         ),
     ];
     [("reflector".to_owned(), replies.into())].into()
-}
-
-/// The two minutes before [`fleet`]: the reflector starts again after half of one, and its NIC misses
-/// packets once it has lost mbufs for 20 s.
-pub(crate) fn trends() -> Trends {
-    const SECONDS: u64 = 120;
-    let now = MONOTONIC_NS + 200_000_000;
-    let at = |second: u64| now - (SECONDS - second) * SECOND;
-    let point = |second: u64| {
-        let app = AppPoint {
-            app: "reflector".to_owned(),
-            rx_pps: (second != 30).then_some(14_200_000.0 * (second as f64 / 40.0).min(1.0)),
-            tx_pps: (second != 30).then_some(14_150_000.0 * (second as f64 / 50.0).min(1.0)),
-            missed_ps: (second != 30).then_some(if second >= 100 { 412.0 } else { 0.0 }),
-            pool_used: Some(0.05 + 0.5 * (second.saturating_sub(80) as f64 / 40.0)),
-            pools: vec![PoolPoint {
-                name: "reflector_rx".to_owned(),
-                in_use: 800 + second.saturating_sub(80) * 205 + second % 3 * 10,
-            }],
-            lcores: vec![gaps(1, second), gaps(2, second)],
-        };
-        let apps = if (50..60).contains(&second) { Vec::new() } else { vec![app] };
-        Arc::new(TrendPoint { at: at(second), apps })
-    };
-    let mut log = FindingLog::default();
-    log.update(at(0), &fleet_of(leaking(), Vec::new()));
-    let flap = Finding {
-        lint: Lint::PortFlap,
-        evidence: "link went down 3 times in 10 minutes".to_owned(),
-        ..leaking_findings().remove(0)
-    };
-    for second in [30, 50] {
-        log.update(at(second), &fleet_of(leaking(), vec![flap.clone()]));
-        log.update(at(second + 10), &fleet_of(leaking(), Vec::new()));
-    }
-    log.update(at(100), &fleet_of(leaking(), leaking_findings()));
-    let began = NewFindings { severity: Severity::Critical, lint: Lint::Leak, others: 2 };
-    Trends {
-        now,
-        points: (1..=SECONDS).map(point).collect(),
-        marks: vec![FindingMark { at: at(100), began }],
-        since: at(0),
-        findings: log.spans().to_vec(),
-    }
-}
-
-/// Many short gaps, and now and then a stall.
-fn gaps(lcore: u32, second: u64) -> GapPoint {
-    let mut levels = [0; LENGTHS];
-    levels[..3].copy_from_slice(&[9, 6, u8::from(second.is_multiple_of(2))]);
-    levels[7] = if second % 40 == 35 { 2 } else { 0 };
-    GapPoint { lcore, levels }
 }
 
 /// Both apps, just heard of.
