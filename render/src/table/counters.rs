@@ -179,7 +179,7 @@ mod tests {
     use crate::subject::Subject;
     use crate::table::tests::names;
     use crate::table::{SortOrder, table_text};
-    use crate::theme::Theme;
+    use crate::theme::{Palette, Theme};
 
     fn table() -> TextTable {
         let columns = vec![
@@ -211,7 +211,7 @@ mod tests {
     }
 
     fn text(table: &TextTable) -> String {
-        table_text(table, Theme { mono: true, ascii: true })
+        table_text(table, Theme { palette: Palette::Mono, ascii: true })
     }
 
     #[test]
