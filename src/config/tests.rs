@@ -221,7 +221,7 @@ fn the_printed_configuration_loads_again() {
         filter = 'app:"x" \y'
         ascii = false
         keys.quit = ["Q", "esc", "|", '\', '"', "'", "ctrl-space", "alt--"]
-        keys.back = "b"
+        keys.back = "B"
         keys.quit-keep-screen = []
     "#;
     for text in ["", changed] {
