@@ -28,7 +28,7 @@ fn keys() -> impl Strategy<Value = KeyEvent> {
     ];
     prop_oneof![
         3 => prop::sample::select("0123456789".chars().collect::<Vec<_>>()).prop_map(KeyCode::Char),
-        3 => prop::sample::select("jkgGisI/zZ+-?hPcwaytobrdJK <>=%:".chars().collect::<Vec<_>>()).prop_map(KeyCode::Char),
+        3 => prop::sample::select("jkgGisIe/zZ+-?hPcwaytobrdJK <>=%:".chars().collect::<Vec<_>>()).prop_map(KeyCode::Char),
         3 => prop::sample::select(codes.to_vec()),
         1 => any::<char>().prop_map(KeyCode::Char),
     ]
