@@ -67,7 +67,13 @@ fn options_come_before_the_configuration_and_nothing_else_does() {
     assert_eq!((top.filter.as_str(), top.page), ("!y", PageTab::Raw));
     assert_eq!(top.interval, Duration::from_secs(5));
     assert_eq!(given("--no-ascii --ascii --mouse --no-mouse").ascii, Some(true));
-    for wrong in ["--page x", "--page raw --once", "--print-config --json", "--once --filter x"] {
+    for wrong in [
+        "--page x",
+        "--filter miss>x",
+        "--page raw --once",
+        "--print-config --json",
+        "--once --filter x",
+    ] {
         assert!(parse_args::<Args>("top", wrong).is_err(), "{wrong}");
     }
 }
