@@ -14,8 +14,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -38,6 +40,12 @@
 /* One with thousands of groups is longer: those are not needed. */
 #define STATUS_MAX 16384
 
+/* Of a copy of this program. */
+#define SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
+#define COPY_BYTES (1U << 20)
+/* More than pmdscope, or a shell, has. */
+#define FDS_MAX 65536
+
 struct entrance {
 	int pidfd; /* Of the app. */
 	int root;  /* Its root directory. */
@@ -50,6 +58,52 @@ struct entrance {
 
 /* Too large for a stack. */
 static struct entrance entrance = { .pidfd = -1, .root = -1, .home = -1 };
+
+static int
+copy_program(int memory)
+{
+	const int program = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	ssize_t n;
+
+	do {
+		n = program < 0 ? -1 : sendfile(memory, program, NULL, COPY_BYTES);
+	} while (n > 0);
+	if (program >= 0)
+		close(program);
+	return n < 0 ? -1 : fcntl(memory, F_ADD_SEALS, SEALS);
+}
+
+/*
+ * Through /proc/PID/exe, processes inside could get at the file of this program, and as root write to it
+ * later. What runs is a copy that nobody can change.
+ */
+static int
+run_from_memory(char **argv, struct failure *failure)
+{
+	const int program = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	const bool is_copy = program >= 0 && fcntl(program, F_GET_SEALS) == SEALS;
+	int memory;
+
+	if (program >= 0)
+		close(program);
+	if (is_copy)
+		return 0;
+	memory = memfd_create("pmdscope-pdump", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (memory >= 0 && copy_program(memory) == 0)
+		fexecve(memory, argv, environ);
+	return failure_set(failure, errno, "cannot run from memory: %s", strerror(errno));
+}
+
+/* What this process has inherited, from whomever. */
+static void
+close_others(int fd)
+{
+	int other;
+
+	for (other = STDERR_FILENO + 1; other < FDS_MAX; other++)
+		if (other != fd)
+			close(other);
+}
 
 static bool
 same_namespace(pid_t pid, const char *name)
@@ -168,7 +222,8 @@ add_dirs(FILE *mountinfo, const char *file_prefix, struct failure *failure)
 	char path[PATH_MAX];
 
 	snprintf(path, sizeof(path), "%s/dpdk/%s", entrance.base, file_prefix);
-	if (private_root_add(&entrance.private, entrance.root, path, failure) < 0)
+	if (private_root_add(&entrance.private, entrance.root, path, failure) < 0 ||
+			private_root_add_proc(&entrance.private, entrance.root, failure) < 0)
 		return -1;
 	return add_hugepages(mountinfo, failure);
 }
@@ -234,30 +289,43 @@ visit_mounts(pid_t pid, const char *file_prefix, struct failure *failure)
 }
 
 static void
-close_all(void)
+close_mounts(void)
 {
 	unsigned int i;
 
-	close(entrance.pidfd);
 	close(entrance.root);
 	close(entrance.home);
 	for (i = 0; i < entrance.private.nb; i++)
 		close(entrance.private.dirs[i].tree);
 }
 
-/* In the child. The order matters: each step takes rights that a later one gives up. */
+/* That of root may hold secrets. */
+static void
+wipe_environment(void)
+{
+	char **variable;
+
+	for (variable = environ; variable != NULL && *variable != NULL; variable++)
+		explicit_bzero(*variable, strlen(*variable));
+	clearenv();
+}
+
+/*
+ * All rights are given up before any process of ours is in the PID namespace of the app: whoever may trace
+ * processes in there would have them.
+ */
 static int
-settle(struct options *options, struct failure *failure)
+give_up(struct failure *failure)
 {
 	if (private_root_switch(&entrance.private, failure) < 0)
 		return -1;
-	close_all();
+	close_mounts();
+	wipe_environment();
 	if (rights_take(&entrance.rights, failure) < 0)
 		return -1;
-	/* A kill of the process outside is a request to end, as one of a watchdog is. */
-	prctl(PR_SET_PDEATHSIG, SIGTERM);
-	options->pid = entrance.pid;
-	return setenv("RUNTIME_DIRECTORY", entrance.base, 1);
+	if (prctl(PR_SET_DUMPABLE, 0) == 0 && setenv("RUNTIME_DIRECTORY", entrance.base, 1) == 0)
+		return 0;
+	return failure_set(failure, errno, "cannot be kept from the app: %s", strerror(errno));
 }
 
 /* The end of the first process of a PID namespace, which may be the app, is that of all others. */
@@ -279,10 +347,13 @@ await_child(pid_t child, int consumer)
 }
 
 int
-enter_namespaces(struct options *options, struct failure *failure)
+enter_namespaces(struct options *options, char **argv, struct failure *failure)
 {
 	pid_t child;
 
+	if (run_from_memory(argv, failure) < 0)
+		return -1;
+	close_others(options->fd);
 	if (open_app(options->pid, failure) < 0 || find_base(options->file_prefix, failure) < 0)
 		return -1;
 	/* The C library loads it when a thread ends, and there are no libraries inside. */
@@ -290,10 +361,16 @@ enter_namespaces(struct options *options, struct failure *failure)
 	if (visit_mounts(options->pid, options->file_prefix, failure) < 0 ||
 			visit("namespaces", setns(entrance.pidfd, OTHERS) == 0, failure) < 0)
 		return -1;
+	if (give_up(failure) < 0)
+		return -1;
 	child = fork();
 	if (child < 0)
 		return failure_set(failure, errno, "cannot start a process: %s", strerror(errno));
 	if (child > 0)
 		await_child(child, options->fd);
-	return settle(options, failure);
+	/* A kill of the process outside is a request to end, as one of a watchdog is. */
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	close(entrance.pidfd);
+	options->pid = entrance.pid;
+	return 0;
 }

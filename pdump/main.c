@@ -331,7 +331,7 @@ main(int argc, char **argv)
 	signal(SIGHUP, SIG_IGN);
 	signal(SIGTSTP, SIG_IGN);
 	signal(SIGPIPE, SIG_IGN);
-	ret = options.enter ? enter_namespaces(&options, &failure) : 0;
+	ret = options.enter ? enter_namespaces(&options, argv, &failure) : 0;
 	if (ret == 0)
 		ret = capture(&options, &failure);
 	if (ret < 0) {

@@ -9,10 +9,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <linux/magic.h>
 #include <linux/openat2.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 
 #include "private_root.h"
 
@@ -61,6 +63,21 @@ private_root_add(struct private_root *private, int root, const char *path, struc
 	return 0;
 }
 
+int
+private_root_add_proc(struct private_root *private, int root, struct failure *failure)
+{
+	struct statfs fs;
+
+	if (private_root_add(private, root, "/proc", failure) < 0)
+		return -1;
+	/* Anything else could tell what it likes. */
+	if (fstatfs(private->dirs[private->nb - 1].tree, &fs) < 0 || fs.f_type != PROC_SUPER_MAGIC)
+		return failure_set(
+				failure, ENOTSUP, "the app has no /proc: link it with libpmdscope");
+	private->dirs[private->nb - 1].read_only = true;
+	return 0;
+}
+
 /* A path below this directory, and all that leads to it. */
 static bool
 make_dirs(const char *path)
@@ -87,18 +104,19 @@ restrict_mount(const char *path, unsigned long flags)
 }
 
 static bool
-mount_kernel_files(const char *type, const char *path)
+mount_sys(void)
 {
-	return mkdir(path, 0555) == 0 && mount(type, path, type, HARMLESS, NULL) == 0 &&
-	       restrict_mount(path, MS_RDONLY);
+	return mkdir("sys", 0555) == 0 && mount("sysfs", "sys", "sysfs", HARMLESS, NULL) == 0 &&
+	       restrict_mount("sys", MS_RDONLY);
 }
 
 static bool
-mount_dir(int tree, const char *path)
+mount_dir(int tree, const char *path, bool read_only)
 {
 	path += strspn(path, "/");
 	return syscall(SYS_move_mount, tree, "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH) == 0 &&
-	       mount(NULL, path, NULL, MS_PRIVATE, NULL) == 0 && restrict_mount(path, 0);
+	       mount(NULL, path, NULL, MS_PRIVATE, NULL) == 0 &&
+	       restrict_mount(path, read_only ? MS_RDONLY : 0);
 }
 
 static bool
@@ -107,13 +125,14 @@ build(const struct private_root *private)
 	unsigned int i;
 
 	if (mount("tmpfs", PLACE, "tmpfs", HARMLESS, "mode=0755,size=1m") < 0 || chdir(PLACE) < 0 ||
-			!mount_kernel_files("proc", "proc") || !mount_kernel_files("sysfs", "sys"))
+			!mount_sys())
 		return false;
 	for (i = 0; i < private->nb; i++)
 		if (!make_dirs(private->dirs[i].path))
 			return false;
 	for (i = 0; i < private->nb; i++)
-		if (!mount_dir(private->dirs[i].tree, private->dirs[i].path))
+		if (!mount_dir(private->dirs[i].tree, private->dirs[i].path,
+				    private->dirs[i].read_only))
 			return false;
 	return restrict_mount(PLACE, MS_RDONLY);
 }

@@ -6,11 +6,12 @@
 #define PDUMP_PRIVATE_ROOT_H
 
 /*
- * A root directory with nothing in it but /proc, /sys, and some directories of another mount namespace,
- * at the paths that they have in there.
+ * A root directory with nothing in it but /sys and some directories of another mount namespace, at the
+ * paths that they have in there.
  */
 
 #include <limits.h>
+#include <stdbool.h>
 
 #include "failure.h"
 
@@ -21,6 +22,7 @@ struct private_root {
 	struct {
 		char path[PATH_MAX];
 		int tree; /* A copy of its mount, which is nowhere mounted. */
+		bool read_only;
 	} dirs[PRIVATE_ROOT_MAX];
 };
 
@@ -30,6 +32,9 @@ struct private_root {
  */
 int
 private_root_add(struct private_root *private, int root, const char *path, struct failure *failure);
+
+/* Add /proc in the same way, read-only. It shows the processes of the other PID namespace. */
+int private_root_add_proc(struct private_root *private, int root, struct failure *failure);
 
 /*
  * Make it the root directory of this process, which must be in a mount namespace of its own. The

@@ -112,7 +112,7 @@ static char dir[] = "/tmp/pmdscope-enter-XXXXXX";
 static void
 change_root(void)
 {
-	static struct private_root private;
+	static struct private_root private, whole;
 	struct failure failure = { 0 };
 	char path[128];
 	int root;
@@ -125,6 +125,10 @@ change_root(void)
 	CHECK(strstr(failure.text, "/none") != NULL);
 	CHECK(private_root_add(&private, root, "/link", &failure) < 0);
 	CHECK(private_root_add(&private, root, "/var/run/dpdk/rte", &failure) == 0);
+	CHECK(private_root_add_proc(&private, root, &failure) < 0);
+	CHECK(private_root_add_proc(&whole, open("/", O_PATH), &failure) == 0);
+	private.dirs[1] = whole.dirs[0];
+	private.nb = 2;
 	CHECK(private_root_switch(&private, &failure) == 0);
 
 	CHECK(access("/var/run/dpdk/rte/config", F_OK) == 0 && access("/etc", F_OK) < 0);
