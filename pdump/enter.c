@@ -94,12 +94,16 @@ run_from_memory(char **argv, struct failure *failure)
 	return failure_set(failure, errno, "cannot run from memory: %s", strerror(errno));
 }
 
-/* What this process has inherited, from whomever. */
+/*
+ * What this process has inherited, from whomever. Standard output is a file of the host, which root could
+ * still change the mode of, and nothing is written to it.
+ */
 static void
 close_others(int fd)
 {
 	int other;
 
+	dup2(STDERR_FILENO, STDOUT_FILENO);
 	for (other = STDERR_FILENO + 1; other < FDS_MAX; other++)
 		if (other != fd)
 			close(other);

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -17,9 +18,11 @@ use pmdscope_integration::testpmd::{Setup, Testpmd};
 use pmdscope_integration::wire::captured;
 use serde_json::Value;
 
-use crate::pdump::{FAST, attach, await_received, capture_once, numbered};
+use crate::pdump::{attach, await_received, capture_once, numbered};
 use crate::support::{LIMIT, Needs, pmdscope, pmdscope_json, told, trial};
 
+/// Packets per second that are fed, so that a sample has the time to find some.
+const STEADY: u64 = 5_000;
 /// File-prefix of apps with libpmdscope; in its container, nobody else has it.
 const PREFIX: &str = "rte";
 
@@ -58,11 +61,13 @@ fn stock(scratch: &Scratch) -> Result<()> {
     let helpers = helpers(testpmd.app())?;
     let is_named = helpers.iter().any(|helper| second.1.contains(&helper.pid.to_string()));
     ensure!(is_named, "it does not name one of {helpers:?}: {}", second.1);
-    for helper in helpers.iter().filter(|helper| !helper.is_first) {
-        ensure!(capabilities(helper.pid)? == 0, "{helper:?} has capabilities");
+    for helper in &helpers {
+        is_kept_from_the_host(helper.pid)?;
     }
     let frames = numbered(5_000);
-    feed.play(&frames, FAST)?;
+    let sample = scratch.path("sample.pcapng");
+    let mut sampling = start_sampling(scratch, testpmd.app(), &sample)?;
+    feed.play(&frames, STEADY)?;
     feed.end();
     await_received(&testpmd, frames.len() as u64)?;
     let report = capture.interrupt()?;
@@ -72,7 +77,10 @@ fn stock(scratch: &Scratch) -> Result<()> {
     ensure!(packets.len() == frames.len() && same, "other packets; {report}");
     let after = files(&testpmd)?;
     ensure!(before == after && testpmd.hooks()? == 0, "{before:?} before, {after:?} after");
-    sampled(scratch, testpmd.app(), &frames)?;
+    sampling.finish(LIMIT)?;
+    let sampled = captured(&sample)?;
+    let are_ours = sampled.iter().all(|packet| frames.contains(&packet.data));
+    ensure!(sampled.len() == 1 && are_ours, "{}", sampling.output());
     let text = leaks(scratch, testpmd.app())?;
     ensure!(text.contains("1 pool of 8,192 mbufs"), "{text}");
 
@@ -91,11 +99,24 @@ fn files(testpmd: &Testpmd) -> Result<BTreeSet<String>> {
     Ok(names.filter(|name| name != "pmdscope.lock").collect())
 }
 
-/// What a process may do that its user may not.
-fn capabilities(pid: u32) -> Result<u64> {
+/// What a helper has taken along that an app could get at: neither rights nor files of the host.
+fn is_kept_from_the_host(pid: u32) -> Result<()> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("CapPrm:\t"));
-    Ok(u64::from_str_radix(line.context("no CapPrm")?, 16)?)
+    for line in ["CapPrm:\t0000000000000000", "CapBnd:\t0000000000000000", "NoNewPrivs:\t1"] {
+        ensure!(status.contains(line), "not {line} in {status}");
+    }
+    let exe = fs::read_link(format!("/proc/{pid}/exe"))?;
+    ensure!(exe.starts_with("/memfd:pmdscope-pdump (deleted)"), "runs {}", exe.display());
+    let environment = fs::read(format!("/proc/{pid}/environ"))?;
+    ensure!(environment.iter().all(|byte| *byte == 0), "{environment:?}");
+    let mut root: Vec<_> = fs::read_dir(format!("/proc/{pid}/root"))?
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    root.sort_unstable();
+    // `/var/run/dpdk` of the app, and its `/dev/hugepages`.
+    ensure!(root == ["dev", "proc", "sys", "var"], "{root:?}");
+    Ok(())
 }
 
 /// What is told of the pools of an app.
@@ -103,16 +124,18 @@ fn leaks(scratch: &Scratch, app: &str) -> Result<String> {
     pmdscope(scratch, &["leaks", "-a", app, "-i", "0.1", "--scan-interval", "0.2"], &[0, 1])
 }
 
-/// Some of these are still in the memory of the app.
-fn sampled(scratch: &Scratch, app: &str, frames: &[Vec<u8>]) -> Result<()> {
-    let file = scratch.path("sample.pcapng");
+/// Starts to read packets from the memory of an app, until there is one.
+fn start_sampling(scratch: &Scratch, app: &str, file: &Path) -> Result<Process> {
     let mut command = Command::new(programs::pmdscope()?);
     command.args(["capture", "-i", &format!("{app}:0"), "--peek", "-c", "1", "--duration", "5"]);
-    let (code, _, said) = run(command.arg("-w").arg(&file), scratch.dir(), LIMIT)?;
-    let packets = captured(&file)?;
-    let are_ours = packets.iter().all(|packet| frames.contains(&packet.data));
-    ensure!(code == 0 && packets.len() == 1 && are_ours, "{code}: {said}");
-    Ok(())
+    let mut sampling = Process::spawn("sampling", command.arg("-w").arg(file), scratch.dir())?;
+    wait_until("the sample to begin", LIMIT, || {
+        if let Some(status) = sampling.exited()? {
+            anyhow::bail!("it ended with {status}: {}", sampling.output());
+        }
+        Ok(sampling.output().contains("listening on"))
+    })?;
+    Ok(sampling)
 }
 
 /// An app with libpmdscope in a container, and its process id on the host.

@@ -78,7 +78,7 @@ pub(crate) fn await_hooks(process: &mut Process, testpmd: &Testpmd) -> Result<()
 }
 
 /// Packets per second that are fed: what a capture of whole packets keeps up with anywhere.
-pub(crate) const FAST: u64 = 50_000;
+const FAST: u64 = 50_000;
 
 /// Frames of several lengths and flows, numbered.
 pub(crate) fn numbered(count: u64) -> Vec<Vec<u8>> {
