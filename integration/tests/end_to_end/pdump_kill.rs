@@ -154,17 +154,21 @@ impl Victims {
 /// Only where death came inside of the app's allocator is the next capture refused, with the reason, by
 /// an app that goes on forwarding; these are counted.
 fn deaths(scratch: &Scratch) -> Result<()> {
-    deaths_of(scratch, &|setup| Testpmd::start(scratch, setup))
+    deaths_of(scratch, ROUNDS, &|setup| Testpmd::start(scratch, setup))
 }
 
 /// The same in other namespaces, in which helpers have the rights of the app.
 fn deaths_in_container(scratch: &Scratch) -> Result<()> {
     let container = Container::start(scratch, 1)?;
-    deaths_of(scratch, &|setup| Testpmd::start_in(scratch, &container, setup))
+    deaths_of(scratch, ROUNDS / 2, &|setup| Testpmd::start_in(scratch, &container, setup))
 }
 
-fn deaths_of(scratch: &Scratch, start: &dyn Fn(Setup<'_>) -> Result<Testpmd>) -> Result<()> {
-    let rounds = setting("PMDSCOPE_KILL_ROUNDS", ROUNDS)?;
+fn deaths_of(
+    scratch: &Scratch,
+    rounds: u64,
+    start: &dyn Fn(Setup<'_>) -> Result<Testpmd>,
+) -> Result<()> {
+    let rounds = setting("PMDSCOPE_KILL_ROUNDS", rounds)?;
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.subsec_nanos();
     let seed = setting("PMDSCOPE_KILL_SEED", u64::from(now))?;
     eprintln!("PMDSCOPE_KILL_SEED={seed} PMDSCOPE_KILL_ROUNDS={rounds}");
