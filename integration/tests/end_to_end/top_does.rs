@@ -165,13 +165,16 @@ fn killed(scratch: &Scratch) -> Result<()> {
         top.press("c\r")?;
         wait_until("the capture", LIMIT, || Ok(tee_sessions(app)? == 1))
             .with_context(|| top.screen())?;
+        // Before it listens, it has no file.
+        top.await_shown(&["packets captured"], LIMIT)?;
         match signal {
             None => top.press("q")?,
             Some(signal) => top.signal(signal)?,
         }
         top.wait(LIMIT)?;
         wait_until("its end", LIMIT, || Ok(tee_sessions(app)? == 0))?;
-        wait_until("the file", LIMIT, || Ok(file(scratch, app, ".pcapng")?.is_some()))?;
+        wait_until("the file", LIMIT, || Ok(file(scratch, app, ".pcapng")?.is_some()))
+            .with_context(|| format!("ended by {signal:?}: {}", top.screen()))?;
         // The next one may begin in the same second.
         file(scratch, app, ".pcapng")?.map_or(Ok(()), fs::remove_file)?;
     }
