@@ -18,10 +18,16 @@ containers() {
 }
 
 clean() {
-	containers rm --all --force --time 1 >/dev/null 2>&1 || true
+	set +e
+	containers rm --all --force --time 1 >/dev/null 2>&1
 	rm -rf "$scratch" "/dev/hugepages/$prefix"*
-	# Podman leaves the groups of its own processes.
-	find /sys/fs/cgroup -maxdepth 2 -name "$group" -exec find {} -depth -type d -delete \; || true
+	# Podman leaves the groups of its own processes, which may just be ending.
+	local tries
+	for tries in 1 2 3 4 5; do
+		find /sys/fs/cgroup -maxdepth 2 -name "$group" -exec find {} -depth -type d -delete \; 2>/dev/null
+		[ -n "$(find /sys/fs/cgroup -maxdepth 2 -name "$group")" ] || break
+		sleep "0.$tries"
+	done
 }
 trap clean EXIT
 
