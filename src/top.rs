@@ -349,6 +349,7 @@ fn options(
         page: top.page,
         filter: top.filter,
         keys: top.keys,
+        columns: top.columns,
         replies: None,
     })
 }

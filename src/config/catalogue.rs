@@ -6,6 +6,7 @@ mod names;
 mod text;
 mod thresholds;
 mod top;
+mod top_columns;
 mod top_keys;
 
 use std::time::Duration;
@@ -31,6 +32,7 @@ pub(super) fn parts() -> Vec<Box<dyn Part>> {
         Box::new(export::table()),
         Box::new(top::table()),
         Box::new(top_keys::TopKeys),
+        Box::new(top_columns::TopColumns),
     ]
 }
 

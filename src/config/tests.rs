@@ -103,6 +103,21 @@ fn wrong_values_are_told_with_line_range_and_example() {
         ("[top]\nkeys = 1", "2: top.keys must be a table: write [top.keys] above its keys"),
         ("[top]\nkey = 1", "2: there is no key top.key; did you mean keys?"),
         (
+            "[top.columns]\nport = [\"Port\"]",
+            "2: there is no table top.columns.port; did you mean ports?",
+        ),
+        (
+            "[top.columns]\nsoftware-rings = [\"Ring\", \"Usd\"]",
+            "2: top.columns.software-rings has no column Usd; expected one of App, Ring, \
+             Used, Win max, Max, Of, Fill",
+        ),
+        ("[top.columns]\nsoftware-rings = []", "2: top.columns.software-rings needs a column"),
+        (
+            "[top.columns]\nsoftware-rings = \"Ring\"",
+            "2: top.columns.software-rings must be a list of columns, for instance software-rings = [\"App\", \"Ring\", \
+             \"Used\", \"Win max\", \"Max\", \"Of\", \"Fill\"]",
+        ),
+        (
             "[export]\ntolerate = [\"stal\"]",
             "2: export.tolerate cannot be \"stal\": there is no such finding; did you mean stall?; \
              it must be a list, each the name of a finding, for instance tolerate = \
@@ -223,6 +238,7 @@ fn the_printed_configuration_loads_again() {
         keys.quit = ["Q", "esc", "|", '\', '"', "'", "ctrl-space", "alt--"]
         keys.back = "B"
         keys.quit-keep-screen = []
+        columns.queue-heat = ["Port", "missed/s"]
     "#;
     for text in ["", changed] {
         let printed = parse(text.as_bytes()).unwrap().text();
@@ -236,6 +252,7 @@ fn the_printed_configuration_loads_again() {
         "min_ports = 2",
         "pool_used = 0.25",
         "quit-keep-screen = []",
+        r#"queue-heat = ["Port", "missed/s"]"#,
         r#"quit = ["q", "ctrl-c"]"#,
     ] {
         assert!(all.contains(value), "{value}: {all}");

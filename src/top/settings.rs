@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use pmdscope_render::Palette;
+use pmdscope_tui::columns::ColumnChoices;
 use pmdscope_tui::keys::KeyMap;
 use pmdscope_tui::view::{PageTab, ViewFilter};
 
@@ -28,6 +29,8 @@ pub(crate) struct TopSettings {
     pub(crate) read_only: bool,
     /// Which keys do what.
     pub(crate) keys: KeyMap,
+    /// Which columns tables show.
+    pub(crate) columns: ColumnChoices,
 }
 
 impl Default for TopSettings {
@@ -41,6 +44,7 @@ impl Default for TopSettings {
             mouse: true,
             read_only: false,
             keys: KeyMap::default(),
+            columns: ColumnChoices::default(),
         }
     }
 }

@@ -1,8 +1,10 @@
 //! Which columns tables show, and in which order: chosen in a window.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use pmdscope_render::{Column, TextTable, Tone};
+use jiff::tz::TimeZone;
+use pmdscope_render::{Column, TextTable, Theme, Tone};
 use pmdscope_telemetry::FleetState;
 use ratatui::text::{Line, Span};
 
@@ -10,7 +12,8 @@ use crate::action::{Action, SelectionMotion};
 use crate::keys::{Hint, KeyContext};
 use crate::style::{ThemeStyle, selected_row};
 use crate::tables;
-use crate::view::{InputMode, ViewState};
+use crate::timeline::trends::Trends;
+use crate::view::{InputMode, PageTab, ViewState};
 
 /// The columns of tables that do not show their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,7 +28,8 @@ impl ColumnChoices {
         self.tables.insert(kebab(table), columns.into_iter().map(str::to_owned).collect());
     }
 
-    fn get(&self, table: &str) -> Option<&[String]> {
+    /// The columns that were chosen for a table.
+    pub fn get(&self, table: &str) -> Option<&[String]> {
         self.tables.get(&kebab(table)).map(Vec::as_slice)
     }
 
@@ -33,6 +37,51 @@ impl ColumnChoices {
     pub(crate) fn apply(&self, table: &mut TextTable) {
         if let Some(columns) = self.get(table.title) {
             table.choose(columns);
+        }
+    }
+}
+
+/// A table and the columns that it may have.
+#[derive(Clone, Debug)]
+pub struct KnownTable {
+    /// Its title as a name, such as `queue-heat`.
+    pub name: String,
+    /// As it shows them by default.
+    pub columns: Vec<Column>,
+}
+
+/// All tables, in the order of their pages. They have all columns, also those that are shown on demand.
+pub fn known_tables() -> Vec<KnownTable> {
+    let mut view = ViewState::new(Theme::default(), 1000, TimeZone::UTC);
+    (view.width, view.height) = (u16::MAX, u16::MAX);
+    view.flows.traffic = Some(Arc::default());
+    view.trends = Some(Trends::default());
+    let fleet = FleetState::default();
+    let mut known: Vec<KnownTable> = Vec::new();
+    for table in PageTab::ALL.into_iter().flat_map(|tab| tables::of(tab, &fleet, &view)) {
+        let columns = match table.title {
+            tables::flows::CONVERSATIONS => tables::flows::conversation_columns().collect(),
+            tables::lcores::LCORES => {
+                table.columns.into_iter().chain(tables::stolen::columns()).collect()
+            }
+            _ => table.columns,
+        };
+        let name = kebab(table.title);
+        match known.iter_mut().find(|known| known.name == name) {
+            Some(known) => known.add(columns),
+            None => known.push(KnownTable { name, columns }),
+        }
+    }
+    known
+}
+
+impl KnownTable {
+    /// A table of this title is on several pages.
+    fn add(&mut self, columns: Vec<Column>) {
+        for column in columns {
+            if !self.columns.iter().any(|known| known.is(column.name())) {
+                self.columns.push(column);
+            }
         }
     }
 }
@@ -185,4 +234,23 @@ fn visible(table: &str, view: &ViewState, fleet: &FleetState) -> Vec<&'static st
     let found = view.tables(fleet).into_iter().find(|found| found.title == table);
     let lines = found.map(|found| found.lines(Some(usize::from(view.width)), view.theme, None));
     lines.map_or_else(Vec::new, |lines| lines.ends.into_iter().map(|(name, _)| name).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn all_tables_and_columns_are_known() {
+        let known = known_tables();
+        let view = ViewState { width: 200, height: 60, ..fixture::view() };
+        let fleet = fixture::fleet();
+        for table in PageTab::ALL.into_iter().flat_map(|tab| tables::of(tab, &fleet, &view)) {
+            let known = known.iter().find(|known| known.name == kebab(table.title)).unwrap();
+            for column in &table.columns {
+                assert!(known.columns.iter().any(|k| k.is(column.name())), "{}", column.name());
+            }
+        }
+    }
 }

@@ -16,6 +16,7 @@ use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::action::{Action, LoopControl, SelectionMotion, perform};
+use crate::columns::ColumnChoices;
 use crate::flows::{CapturedTraffic, FlowMailbox, FlowRequest};
 use crate::keys::{KeyMap, action_of};
 use crate::sampling_interval::SamplingInterval;
@@ -52,6 +53,8 @@ pub struct DisplayOptions {
     pub filter: String,
     /// Which keys do what.
     pub keys: KeyMap,
+    /// Which columns tables show.
+    pub columns: ColumnChoices,
     /// Keeps what apps reply; nobody in a replay.
     pub replies: Option<Arc<RawReplies>>,
     /// For what is done outside.
@@ -149,6 +152,7 @@ pub fn run<T: Timeline>(
         default_filter: options.filter,
         thresholds: options.thresholds,
         keys: Arc::new(options.keys),
+        columns: options.columns,
         ..view
     };
     view.tasks.context = options.tasks;

@@ -15,6 +15,7 @@ use pmdscope_integration::pty::TerminalProcess;
 use pmdscope_integration::scratch::Scratch;
 use pmdscope_render::Theme;
 use pmdscope_telemetry::Thresholds;
+use pmdscope_tui::columns::ColumnChoices;
 use pmdscope_tui::keys::KeyMap;
 use pmdscope_tui::run::DisplayOptions;
 use pmdscope_tui::task::TaskContext;
@@ -272,6 +273,7 @@ pub(crate) fn panic_on_terminal() -> ExitCode {
         thresholds: Thresholds::default(),
         page: PageTab::default(),
         filter: String::new(),
+        columns: ColumnChoices::default(),
         keys: KeyMap::default(),
         replies: None,
         tasks: TaskContext::default(),

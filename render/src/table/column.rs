@@ -103,7 +103,7 @@ impl Column {
     }
 
     /// Somebody calls it so, in any case and without blanks and signs.
-    pub(super) fn is(&self, name: &str) -> bool {
+    pub fn is(&self, name: &str) -> bool {
         plain(self.name) == plain(name)
     }
 

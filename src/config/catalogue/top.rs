@@ -64,5 +64,5 @@ pub(super) fn table() -> Table {
             "Disable keys that capture, write, arm or attach",
         ),
     ];
-    Table { name: "top", keys, tables: &["keys"], check: |_| Ok(()) }
+    Table { name: "top", keys, tables: &["keys", "columns"], check: |_| Ok(()) }
 }

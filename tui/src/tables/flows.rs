@@ -26,7 +26,7 @@ use crate::view::ViewState;
 const ROWS: usize = 256;
 
 /// The heading of the conversations.
-const CONVERSATIONS: &str = "Conversations";
+pub(crate) const CONVERSATIONS: &str = "Conversations";
 
 /// The tables of the page.
 pub(super) fn page(view: &ViewState) -> Vec<TextTable> {
@@ -279,6 +279,11 @@ fn conversations(traffic: &CapturedTraffic, view: &ViewState) -> TextTable {
     note_rows(&mut table, talks.len());
     note_other(&mut table, traffic);
     table
+}
+
+/// All columns of conversations, also those that some of them do not need.
+pub(crate) fn conversation_columns() -> impl Iterator<Item = Column> {
+    FIELDS.into_iter().map(|(column, _)| column)
 }
 
 /// The columns that tell rows apart.

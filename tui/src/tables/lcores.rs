@@ -14,6 +14,9 @@ use super::{note_level_0, stolen, totals};
 use crate::view::ViewState;
 use pmdscope_telemetry::FleetState;
 
+/// The heading of the table.
+pub(crate) const LCORES: &str = "Lcores";
+
 /// One row per lcore.
 pub(super) fn lcores(fleet: &FleetState, view: &ViewState) -> TextTable {
     let mut columns = vec![
@@ -38,7 +41,7 @@ pub(super) fn lcores(fleet: &FleetState, view: &ViewState) -> TextTable {
         Column::events("Stalls/s", "Stalls").drop_at(7),
         Column::events("Preempt/s", "Preempted").drop_at(1),
     ]);
-    let mut table = TextTable::new("Lcores", columns);
+    let mut table = TextTable::new(LCORES, columns);
     for (app, model) in fleet.models() {
         let stall_us = model.sample.library.as_ref().map(|library| library.stall_us);
         for lcore in ids(model) {

@@ -20,7 +20,7 @@ pub(super) fn is_traced(fleet: &FleetState) -> bool {
     fleet.models().any(|(_, model)| model.sample.tracing.is_some())
 }
 
-pub(super) fn columns() -> [Column; 2] {
+pub(crate) fn columns() -> [Column; 2] {
     [Column::number("Stolen").unit(ColumnUnit::Share), Column::text("by").flex(9)]
 }
 
