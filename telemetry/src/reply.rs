@@ -13,6 +13,7 @@ use serde_json::error::Category;
 pub(crate) use self::ports::{
     LinkReply, LinkState, PortCountersReply, PortInfo, XstatsReply, XstatsShape,
 };
+use crate::commands::LibraryTable;
 use crate::error::TelemetryError;
 use crate::sample::LedgerMode;
 
@@ -257,6 +258,13 @@ pub(crate) struct LibraryReply {
     pub(crate) abandoned_bytes: u64,
     /// Absent in older libraries.
     pub(crate) traced_units: Option<u64>,
+}
+
+impl LibraryReply {
+    /// It has this table.
+    pub(crate) fn serves(&self, table: LibraryTable) -> bool {
+        self.tables.iter().any(|name| name == table.name())
+    }
 }
 
 /// `/pmdscope/arm`.

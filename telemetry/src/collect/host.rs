@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::arguments::EalArguments;
@@ -17,6 +18,12 @@ use super::cached::Cached;
 
 /// How old the switches of threads may be: as good as new for whoever samples ten times a second.
 const BRISK: Duration = Duration::from_millis(90);
+
+/// By CPU, milliseconds.
+type StolenTimes = Arc<BTreeMap<u32, u64>>;
+
+/// The time that the hypervisor took from each CPU. All apps share it: it is long on hosts with many CPUs.
+static STOLEN: LazyLock<Mutex<Cached<StolenTimes>>> = LazyLock::new(Mutex::default);
 
 /// How often threads are looked for again while one that libpmdscope tells of is not found.
 const SETTLING: Duration = Duration::from_secs(1);
@@ -137,7 +144,12 @@ fn count(dir: &Path) -> u32 {
 
 /// These threads, by lcore and id.
 fn read_threads(tasks: &ProcessTasks, threads: &[(u32, u32)]) -> Vec<ThreadSample> {
-    let stolen_ms = if threads.is_empty() { BTreeMap::new() } else { stolen_ms() };
+    if threads.is_empty() {
+        return Vec::new();
+    }
+    let mut shared = STOLEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let stolen_ms = Arc::clone(shared.get(Instant::now(), BRISK, || Arc::new(stolen_ms())));
+    drop(shared);
     threads.iter().filter_map(|(lcore, tid)| thread(tasks, *lcore, *tid, &stolen_ms)).collect()
 }
 

@@ -1,6 +1,9 @@
 //! What an app with libpmdscope tells: its paged tables.
 
+use std::marker::PhantomData;
 use std::time::Instant;
+
+use serde_json::Value;
 
 use crate::columns::{FromPage, SCHEMA, TablePage};
 use crate::commands::{LibraryTable, TelemetryCommand};
@@ -15,8 +18,24 @@ use super::FACTS_AGE;
 use super::cached::Cached;
 use super::round::RequestRound;
 
+/// A page as it was told.
+type Fields = serde_json::Map<String, Value>;
+
 /// How often a table is read from its start when its rows change between two pages.
 const ATTEMPTS: u32 = 4;
+
+/// Tables of each sample.
+const FAST_TABLES: [LibraryTable; 4] =
+    [LibraryTable::Pools, LibraryTable::Queues, LibraryTable::Rings, LibraryTable::Lcores];
+
+/// Tables of [`SlowTables`].
+const SLOW_TABLES: [LibraryTable; 5] = [
+    LibraryTable::Tee,
+    LibraryTable::Leaks,
+    LibraryTable::Sites,
+    LibraryTable::Stages,
+    LibraryTable::Ports,
+];
 
 /// Everything that libpmdscope told.
 #[derive(Debug, Default)]
@@ -48,11 +67,12 @@ impl LibraryReader {
     pub(super) fn read(&mut self, round: &mut RequestRound<'_>) -> Option<LibraryTables> {
         let asked = round.request::<LibraryReply>(&TelemetryCommand::Library).and_then(supported);
         let library = round.keep(TelemetryCommand::Library, asked)?;
+        let mut first = FirstPages::read(round, &library, &FAST_TABLES);
         let mut tables = LibraryTables {
-            pools: rows(round, &library, LibraryTable::Pools).unwrap_or_default(),
-            queues: rows(round, &library, LibraryTable::Queues).unwrap_or_default(),
-            rings: rows(round, &library, LibraryTable::Rings).unwrap_or_default(),
-            lcores: rows(round, &library, LibraryTable::Lcores).unwrap_or_default(),
+            pools: first.rows(round, &library, LibraryTable::Pools).unwrap_or_default(),
+            queues: first.rows(round, &library, LibraryTable::Queues).unwrap_or_default(),
+            rings: first.rows(round, &library, LibraryTable::Rings).unwrap_or_default(),
+            lcores: first.rows(round, &library, LibraryTable::Lcores).unwrap_or_default(),
             rare: self.rare(round, &library),
             library: Some(library_sample(library)),
         };
@@ -79,11 +99,12 @@ impl LibraryReader {
 impl SlowTables {
     /// The tables, and whether all of them could be read.
     fn read(round: &mut RequestRound<'_>, library: &LibraryReply) -> (Self, bool) {
-        let tee = rows(round, library, LibraryTable::Tee);
-        let ledger = rows(round, library, LibraryTable::Leaks);
-        let sites = rows(round, library, LibraryTable::Sites);
-        let stages = rows(round, library, LibraryTable::Stages);
-        let port_events = rows(round, library, LibraryTable::Ports);
+        let mut first = FirstPages::read(round, library, &SLOW_TABLES);
+        let tee = first.rows(round, library, LibraryTable::Tee);
+        let ledger = first.rows(round, library, LibraryTable::Leaks);
+        let sites = first.rows(round, library, LibraryTable::Sites);
+        let stages = first.rows(round, library, LibraryTable::Stages);
+        let port_events = first.rows(round, library, LibraryTable::Ports);
         let complete = tee.is_some()
             && ledger.is_some()
             && sites.is_some()
@@ -137,37 +158,67 @@ fn library_sample(library: LibraryReply) -> LibrarySample {
     }
 }
 
-/// The rows of a table; none of one that this libpmdscope does not serve, `None` for a failure.
-fn rows<T: FromPage>(
-    round: &mut RequestRound<'_>,
-    library: &LibraryReply,
-    table: LibraryTable,
-) -> Option<Vec<T>> {
-    if !library.tables.iter().any(|name| name == table.name()) {
-        return Some(Vec::new());
+/// The first pages of tables, which are asked for together.
+#[derive(Debug)]
+struct FirstPages(Vec<(LibraryTable, TablePage)>);
+
+impl FirstPages {
+    /// Those that this libpmdscope serves. What fails is asked for again when its rows are read.
+    fn read(round: &mut RequestRound<'_>, library: &LibraryReply, tables: &[LibraryTable]) -> Self {
+        let served = tables.iter().filter(|table| library.serves(**table)).copied();
+        let requests =
+            served.map(|table| (TelemetryCommand::Page(table, 0), PhantomData::<Fields>));
+        let requests = requests.collect::<Vec<_>>();
+        let replies = round.request_each(&requests).into_iter();
+        let pages = replies.zip(&requests).filter_map(|(reply, (command, _))| {
+            let fields = reply.ok().filter(|fields| begins_at(fields, 0))?;
+            let TelemetryCommand::Page(table, _) = command else { return None };
+            Some((*table, TablePage::parse(fields).ok()?))
+        });
+        Self(pages.collect())
     }
-    let read = read_table(round, table);
-    round.keep(TelemetryCommand::Page(table, 0), read)
+
+    /// The rows of a table; none of one that this libpmdscope does not serve, `None` for a failure.
+    fn rows<T: FromPage>(
+        &mut self,
+        round: &mut RequestRound<'_>,
+        library: &LibraryReply,
+        table: LibraryTable,
+    ) -> Option<Vec<T>> {
+        if !library.serves(table) {
+            return Some(Vec::new());
+        }
+        let at = self.0.iter().position(|(known, _)| *known == table);
+        let first = at.map(|at| self.0.swap_remove(at).1);
+        let read = read_table(round, table, first);
+        round.keep(TelemetryCommand::Page(table, 0), read)
+    }
 }
 
+/// All rows; `first` is the first page, if it has been read.
 fn read_table<T: FromPage>(
     round: &mut RequestRound<'_>,
     table: LibraryTable,
+    mut first: Option<TablePage>,
 ) -> Result<Vec<T>, TelemetryError> {
     for _ in 0..ATTEMPTS {
-        if let Some(rows) = read_pages(round, table)? {
+        let first = match first.take() {
+            Some(first) => first,
+            None => page(round, table, 0)?,
+        };
+        if let Some(rows) = read_pages(round, table, first)? {
             return Ok(rows);
         }
     }
     Err(TelemetryError::Unstable { attempts: ATTEMPTS })
 }
 
-/// All pages of a table; `None` when its rows changed in between.
+/// All pages of a table from the first one on; `None` when its rows changed in between.
 fn read_pages<T: FromPage>(
     round: &mut RequestRound<'_>,
     table: LibraryTable,
+    mut page: TablePage,
 ) -> Result<Option<Vec<T>>, TelemetryError> {
-    let mut page = page(round, table, 0)?;
     let (generation, total) = (page.generation, page.total);
     let mut rows = Vec::new();
     loop {
@@ -188,8 +239,11 @@ fn page(
     table: LibraryTable,
     offset: u64,
 ) -> Result<TablePage, TelemetryError> {
-    let about = |columns: &serde_json::Map<String, serde_json::Value>| {
-        columns.get("offset").and_then(serde_json::Value::as_u64) == Some(offset)
-    };
+    let about = |fields: &Fields| begins_at(fields, offset);
     TablePage::parse(round.request_about(&TelemetryCommand::Page(table, offset), about)?)
+}
+
+/// It is the page that begins with this row.
+fn begins_at(fields: &Fields, offset: u64) -> bool {
+    fields.get("offset").and_then(Value::as_u64) == Some(offset)
 }
