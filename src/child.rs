@@ -28,6 +28,12 @@ pub(crate) fn die_with_parent() {
     }
 }
 
+/// A second signal of this number is no wish to end at once. When the process that has started this one is killed,
+/// the kernel sends SIGTERM again for each of its threads that ends.
+pub(crate) fn may_repeat(signal: i32) -> bool {
+    signal == Signal::TERM.as_raw() && std::env::var_os(PARENT_VARIABLE).is_some()
+}
+
 /// A command of this program, without input. It ends with the thread that starts it. `^C` reaches this process
 /// alone, which ends the others in order.
 ///

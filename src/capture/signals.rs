@@ -10,6 +10,8 @@ use pmdscope_packets::RunControl;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::flag;
 
+use crate::child;
+
 /// The first signal ends the capture in order, the second at once; USR1 asks for the counters and,
 /// where `flush` is true, USR2 brings out what was collected.
 pub(crate) fn control(to_flush: bool) -> anyhow::Result<RunControl> {
@@ -23,7 +25,9 @@ fn register(control: &RunControl, to_flush: bool) -> std::io::Result<()> {
     // A capture under nohup(1) is to survive its terminal.
     let hang_up = (!is_ignored(SIGHUP)).then_some(SIGHUP);
     for signal in [SIGINT, SIGTERM].into_iter().chain(hang_up) {
-        flag::register_conditional_shutdown(signal, 1, stop())?;
+        if !child::may_repeat(signal) {
+            flag::register_conditional_shutdown(signal, 1, stop())?;
+        }
         flag::register(signal, stop())?;
     }
     flag::register(SIGPIPE, stop())?;

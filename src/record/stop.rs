@@ -13,6 +13,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, low_level};
 
 use crate::capture::is_ignored;
+use crate::child;
 
 /// The first signal ends the recording gracefully, the second at once.
 pub(crate) struct StopSignal(UnixStream);
@@ -28,7 +29,9 @@ impl StopSignal {
         // A recorder under nohup(1) must survive its terminal.
         let hang_up = (!is_ignored(SIGHUP)).then_some(SIGHUP);
         for signal in [SIGINT, SIGTERM].into_iter().chain(hang_up) {
-            flag::register_conditional_shutdown(signal, 1, Arc::clone(&stopped))?;
+            if !child::may_repeat(signal) {
+                flag::register_conditional_shutdown(signal, 1, Arc::clone(&stopped))?;
+            }
             flag::register(signal, Arc::clone(&stopped))?;
             low_level::pipe::register(signal, writer.try_clone()?)?;
         }
