@@ -13,16 +13,8 @@ use crate::view::ViewState;
 
 /// One row per finding, in the order in which to look at them.
 pub(super) fn findings(fleet: &FleetState, view: &ViewState) -> TextTable {
-    let columns = vec![
-        Column::text("Finding"),
-        Column::text("Severity").drop_at(4),
-        Column::text("App").drop_at(1),
-        Column::text("Where").flex(26),
-        Column::number("Rate"),
-        Column::number("Empty in").unit(ColumnUnit::SECONDS).drop_at(2),
-        Column::number("Since").unit(ColumnUnit::SECONDS),
-        Column::text("Evidence").flex(20).drop_at(3),
-    ];
+    let mut columns = Vec::from(columns(2));
+    columns.push(Column::text("Evidence").flex(20).drop_at(3));
     let mut table = TextTable::new("Findings", columns);
     for found in ranked(fleet, &view.thresholds) {
         let stale = found.app.is_some_and(AppState::stale);
@@ -52,17 +44,9 @@ pub(super) fn page(fleet: &FleetState, view: &ViewState) -> Vec<TextTable> {
 }
 
 fn present(fleet: &FleetState, view: &ViewState) -> TextTable {
-    let columns = vec![
-        Column::text("Finding"),
-        Column::text("Severity").drop_at(4),
-        Column::text("App").drop_at(1),
-        Column::text("Where").flex(26),
-        Column::number("Rate"),
-        Column::number("Empty in").unit(ColumnUnit::SECONDS).drop_at(3),
-        Column::number("Since").unit(ColumnUnit::SECONDS),
-        Column::number("Times").drop_at(2),
-        Column::text("Last 10m").flex(HISTORY).drop_at(5),
-    ];
+    let mut columns = Vec::from(columns(3));
+    columns.push(Column::number("Times").drop_at(2));
+    columns.push(Column::text("Last 10m").flex(HISTORY).drop_at(5));
     let mut table = TextTable::new("Findings", columns);
     for found in ranked(fleet, &view.thresholds) {
         let stale = found.app.is_some_and(AppState::stale);
@@ -148,7 +132,20 @@ pub(crate) fn subject(finding: &Finding) -> Subject {
     }
 }
 
-/// What both tables of present findings begin with.
+/// The columns that both tables of present findings begin with, and when the time left gives way.
+fn columns(time_left_drop: u8) -> [Column; 7] {
+    [
+        Column::text("Finding"),
+        Column::text("Severity").drop_at(4),
+        Column::text("App").drop_at(1),
+        Column::text("Where").flex(26),
+        Column::number("Rate"),
+        Column::number("Empty in").unit(ColumnUnit::SECONDS).drop_at(time_left_drop),
+        Column::number("Since").unit(ColumnUnit::SECONDS),
+    ]
+}
+
+/// The cells below [`columns`].
 fn cells(found: &RankedFinding, view: &ViewState) -> Vec<Cell> {
     let finding = found.finding;
     let (sign, tone) = severity_look(finding.severity, view.theme);
