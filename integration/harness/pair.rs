@@ -102,6 +102,20 @@ impl Pair {
         &self.generator_prefix
     }
 
+    /// Starts a generator that keeps the link up after its packets; see [`Self::finish`].
+    pub fn generate_and_keep_link(&self, scratch: &Scratch, args: &[&str]) -> Result<Generator> {
+        self.generate(scratch, &[args, &["--keep-link", "60"][..]].concat())
+    }
+
+    /// Waits until all packets are sent, ends both, the reflector first, and returns the
+    /// generator's summary. The driver of memif crashes a reflector that polls while its peer
+    /// leaves.
+    pub fn finish(&mut self, mut generator: Generator, limit: Duration) -> Result<Value> {
+        generator.wait_sent(limit)?;
+        self.reflector.interrupt()?;
+        generator.stop()
+    }
+
     /// Starts a generator with further arguments; its summary goes to `generator.json`.
     pub fn generate(&self, scratch: &Scratch, args: &[&str]) -> Result<Generator> {
         let queues = self.options.queues.to_string();
@@ -224,6 +238,17 @@ pub struct Generator {
 }
 
 impl Generator {
+    /// Waits until all packets are sent by a generator that keeps the link up.
+    pub fn wait_sent(&mut self, limit: Duration) -> Result<()> {
+        wait_until("the generator's last packet", limit, || {
+            if let Some(status) = self.process.exited()? {
+                bail!("the generator ended ({status}):\n{}", self.process.output());
+            }
+            Ok(self.process.output().contains("all packets sent"))
+        })?;
+        Ok(())
+    }
+
     /// Waits for the end and returns the summary.
     pub fn finish(mut self, limit: Duration) -> Result<Value> {
         self.process.finish(limit)?;

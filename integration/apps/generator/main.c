@@ -21,6 +21,19 @@
 
 static struct app app = { .pool_name = POOL_NAME, .options = &settings.app };
 
+/*
+ * Leave the link up while nobody polls it. DPDK's memif driver unmaps the rings of a peer that
+ * leaves, also while an lcore reads them: who shall end orderly ends now.
+ */
+static void
+keep_link(void)
+{
+	if (settings.keep_link_ms == 0 || control_interrupted())
+		return;
+	printf("all packets sent, link stays up for %g s\n", (double)settings.keep_link_ms / 1e3);
+	control_sleep(settings.keep_link_ms);
+}
+
 /* Send, receive and sum up. 0, or negative after a message. */
 static int
 measure(uint64_t tsc_hz)
@@ -52,6 +65,7 @@ measure(uint64_t tsc_hz)
 
 	summarise(&summary, &phase, tsc_hz);
 	workers_free_pending();
+	keep_link();
 	summary.in_use = app_stop(&app) + workers_in_use();
 	summary_print(&summary);
 	if (settings.app.json != NULL && summary_save(&summary, &app) != 0)
@@ -69,6 +83,7 @@ search(uint64_t tsc_hz)
 	if (rc == 0)
 		rc = find_rate(&app, tsc_hz);
 	workers_free_pending();
+	keep_link();
 	app_stop(&app);
 	return rc;
 }

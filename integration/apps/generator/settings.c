@@ -211,6 +211,8 @@ static const struct option_spec specs[] = {
 			NULL, 0, 0 },
 	{ "wait-link", "S", "wait for the link so long, 0: not at all (5)", option_seconds,
 			&settings.wait_link_ms, 0, 3600000 },
+	{ "keep-link", "S", "keep the link up for S seconds after the run, or until a signal (0)",
+			option_seconds, &settings.keep_link_ms, 0, 3600000 },
 	{ "pace", "packets|due|bursts",
 			"with --rate: one packet at a time, all that are due at once, or whole bursts "
 			"of --burst packets (packets)",

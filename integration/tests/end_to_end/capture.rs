@@ -32,9 +32,10 @@ fn agrees(scratch: &Scratch, link: Link) -> Result<()> {
     let arguments = ["-Q", "in", "--ring-size", "16M"];
     let mut capture = start_capture(scratch, pair.app(), &file, &arguments)?;
     let arguments = ["--rate", "20000", "--count", "20000", "--size", "80-1500"];
-    let sent = pair.generate(scratch, &arguments)?.finish(LIMIT)?;
+    let mut generator = pair.generate_and_keep_link(scratch, &arguments)?;
+    generator.wait_sent(LIMIT)?;
     let report = capture.interrupt()?;
-    pair.reflector.interrupt()?;
+    let sent = pair.finish(generator, LIMIT)?;
 
     let fields =
         ["frame.len", "frame.cap_len", "frame.time_epoch", "frame.drop_count", "udp.payload"];

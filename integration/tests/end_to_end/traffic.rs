@@ -24,9 +24,9 @@ fn round_trip(scratch: &Scratch, link: Link) -> Result<()> {
     let options = PairOptions { link, queues: 2, ..PairOptions::default() };
     let mut pair = Pair::start(scratch, options)?;
     let count = PACKETS.to_string();
-    let generator = pair.generate(scratch, &["--rate", "100000", "--count", &count])?;
-    let sent = generator.finish(LIMIT)?;
-    pair.reflector.interrupt()?;
+    let arguments = ["--rate", "100000", "--count", &count];
+    let generator = pair.generate_and_keep_link(scratch, &arguments)?;
+    let sent = pair.finish(generator, LIMIT)?;
     let text = std::fs::read_to_string(scratch.path("reflector.json"))?;
     let reflected: serde_json::Value = serde_json::from_str(&text)?;
 
