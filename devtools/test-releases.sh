@@ -26,10 +26,12 @@ say() {
 # Headers, libraries and programs of a release are all those of $place.
 choose() {
 	unset PKG_CONFIG_PATH LD_LIBRARY_PATH
+	system=
 	installed=$(pkg-config --modversion libdpdk 2>/dev/null || true)
 	case $installed in
 	"$1" | "$1".*)
 		version=$installed
+		system=$(. /etc/os-release && echo "$NAME ${VERSION_ID:-}" | sed 's|/Linux||; s|GNU||; s|  *| |g')
 		build=${BUILD:-build}
 		place=$scratch/dpdk-$1
 		mkdir -p "$place/bin" "$place/lib"
@@ -79,7 +81,7 @@ run_feature() {
 
 # note RELEASE FEATURE RESULT
 note() {
-	echo "$1 $version $2 $3" >>"$scratch/results"
+	echo "$1|$version|$system|$2|$3" >>"$scratch/results"
 	[ "$3" != fail ] || failed=1
 }
 
@@ -115,7 +117,8 @@ test_release() {
 	done
 }
 
-# Into docs/releases.md. What was not tested now, and a release that is not here, keep what was there.
+# Into docs/releases.md: a row for each release, and for each system's own package of it. What was not tested now, and a
+# release that is not here, keep what was there.
 write_table() {
 	python3 - "$scratch/results" docs/releases.md "$all_features" <<'END'
 import re, sys
@@ -125,17 +128,19 @@ head, old, tail = re.match(
     r"(.*<!-- test-releases -->\n)(.*)(<!-- end of test-releases -->.*)", open(page).read(), re.S).groups()
 rows = {}
 for line in old.splitlines()[2:]:
-    version, *cells = (cell.strip() for cell in line.strip("|").split("|"))
-    rows[".".join(version.split(".")[:2])] = [version, dict(zip(features, cells))]
+    name, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+    version, _, system = name.partition(", ")
+    rows[".".join(version.split(".")[:2]), system] = [version, dict(zip(features, cells))]
 for line in open(results):
-    release, version, feature, result = line.split()
-    row = rows.setdefault(release, [version, {}])
+    release, version, system, feature, result = line.rstrip("\n").split("|")
+    row = rows.setdefault((release, system), [version, {}])
     if version != release:
         row[0] = version
     if result != "skip" or row[1].get(feature, "-") == "-":
         row[1][feature] = result
 table = [["DPDK", *features], ["---"] * (1 + len(features))]
-table += [[v, *(cells.get(f, "-") for f in features)] for _, (v, cells) in sorted(rows.items())]
+table += [[", ".join(filter(None, [version, system])), *(cells.get(f, "-") for f in features)]
+          for (_, system), (version, cells) in sorted(rows.items())]
 text = "".join(f"| {' | '.join(row)} |\n" for row in table).replace("| --- |", "|---|").replace(" --- |", "---|")
 open(page, "w").write(head + text + tail)
 print(text, end="")
