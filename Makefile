@@ -71,6 +71,7 @@ screenshot: build ## regenerate docs/top.svg, the screenshot in the README, and 
 	DEMO_LEAK=1/1024 target/release/pmdscope-demo >/dev/null & demo=$$!; trap "kill $$demo" EXIT; sleep 4; \
 		devtools/screenshot.py --size 100x26 --after 32 --settle 6 --quit '\x03' $(addprefix --picture ,$(TOP_PICTURES)) -- \
 		target/release/pmdscope top
+	BUILD=$(BUILD) devtools/screenshot-kernel.sh docs/top/kernel.svg
 
 test-install: ## install to a temporary directory, and build and run an app against it
 	BUILD=$(BUILD) devtools/test-install.sh
