@@ -8,6 +8,7 @@
 
 #include "burst.h"
 #include "lcore.h"
+#include "port.h"
 #include "stamp.h"
 #include "capture.h"
 #include "window.h"
@@ -137,8 +138,10 @@ static __rte_noinline void
 sample_depth(struct pmdscope_queue *q, uint16_t nb_rx)
 {
 	struct pmdscope_counters *n = &q->n;
-	const int left = rte_eth_rx_queue_count(q->port, q->queue);
+	int left = -ENOTSUP;
 
+	if (pmdscope_port_counts_waiting(q->port))
+		left = rte_eth_rx_queue_count(q->port, q->queue);
 	if (left < 0) {
 		if (left == -ENOTSUP)
 			n->depth_state = PMDSCOPE_DEPTH_UNSUPPORTED;

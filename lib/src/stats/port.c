@@ -30,8 +30,10 @@ static struct port ports[RTE_MAX_ETHPORTS];
 static uint16_t rows[RTE_MAX_ETHPORTS];
 static unsigned int nb_rows;
 
-/* What DPDK puts in place of the receive function of a port that is not started. */
+/* What DPDK puts in place of the functions of a port that is not started. */
 static eth_rx_burst_t stopped_burst;
+/* Also in place of a driver that does not count; NULL before DPDK 25.11. */
+static eth_rx_queue_count_t stopped_count;
 
 static void
 note_change(struct port *port)
@@ -45,18 +47,32 @@ note_change(struct port *port)
 }
 
 /*
- * A number that was never used has it; without one, starts and stops are not counted. Drivers are
+ * A number that was never used has them; without one, starts and stops are not counted. Drivers are
  * not asked: they may be in the middle of a stop.
  */
-static eth_rx_burst_t
-find_stopped_burst(void)
+static void
+find_stopped_functions(void)
 {
+	const struct rte_eth_fp_ops *ops;
 	unsigned int id;
 
-	for (id = RTE_MAX_ETHPORTS; id-- > 0;)
-		if (!rte_eth_dev_is_valid_port((uint16_t)id))
-			return __atomic_load_n(&rte_eth_fp_ops[id].rx_pkt_burst, __ATOMIC_RELAXED);
-	return NULL;
+	for (id = RTE_MAX_ETHPORTS; id-- > 0;) {
+		ops = &rte_eth_fp_ops[id];
+		if (rte_eth_dev_is_valid_port((uint16_t)id))
+			continue;
+		stopped_burst = __atomic_load_n(&ops->rx_pkt_burst, __ATOMIC_RELAXED);
+		stopped_count = __atomic_load_n(&ops->rx_queue_count, __ATOMIC_RELAXED);
+		return;
+	}
+}
+
+bool
+pmdscope_port_counts_waiting(uint16_t id)
+{
+	const eth_rx_queue_count_t count =
+			__atomic_load_n(&rte_eth_fp_ops[id].rx_queue_count, __ATOMIC_RELAXED);
+
+	return count != NULL && count != stopped_count;
 }
 
 static bool
@@ -83,7 +99,7 @@ pmdscope_port_start(void)
 {
 	unsigned int id;
 
-	stopped_burst = find_stopped_burst();
+	find_stopped_functions();
 	for (id = 0; id < RTE_MAX_ETHPORTS; id++)
 		pmdscope_port_forget((uint16_t)id);
 	if (rte_eth_dev_callback_register(

@@ -7,6 +7,7 @@
 
 /* Events of ethdev ports: starts, stops, changes of the link. */
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "page.h"
@@ -23,5 +24,11 @@ void pmdscope_port_see(uint16_t id, const char *device);
 void pmdscope_port_forget(uint16_t id);
 /* Count what has changed since the last time. Calls no driver. */
 void pmdscope_port_sample(void);
+
+/*
+ * On the lcore that polls a started port: whether its driver counts the packets that wait in a queue.
+ * From DPDK 26.07 on, rte_eth_rx_queue_count() returns 0 and no error if it does not.
+ */
+bool pmdscope_port_counts_waiting(uint16_t id);
 
 #endif /* PMDSCOPE_PORT_H */
