@@ -223,6 +223,15 @@ lose(enum leak_kind k, unsigned int nb)
 }
 
 void
+lose_all(void)
+{
+	orders.every = 1;
+	orders.kind = LEAK_RX;
+	orders.nb_leaks = UINT32_MAX;
+	WAIT_FOR(rte_mempool_avail_count(app.pool) < 2 * LEAK_BURST);
+}
+
+void
 restart(const struct pmdscope_conf *conf)
 {
 	pmdscope_fini();

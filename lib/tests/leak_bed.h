@@ -51,6 +51,11 @@ const char *line_of(enum leak_kind k);
 
 /* Have the app lose so many, and wait until it has. */
 void lose(enum leak_kind k, unsigned int nb);
+/*
+ * Lose mbufs until none is received. A few are left: DPDK 21.11 takes a burst from the cache or from
+ * the ring of a pool, not from both.
+ */
+void lose_all(void);
 void restart(const struct pmdscope_conf *conf);
 /* So many walks more, by the ledger of the app's pool. */
 void await_walks(unsigned int nb);

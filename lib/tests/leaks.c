@@ -153,10 +153,7 @@ exhaust(void)
 	expect_no_leak(700);
 	/* Walks have looked at who frees mbufs. */
 	await_walks(5);
-	orders.every = 1;
-	orders.kind = LEAK_RX;
-	orders.nb_leaks = UINT32_MAX;
-	WAIT_FOR(rte_mempool_avail_count(app.pool) < LEAK_BURST);
+	lose_all();
 }
 
 static void

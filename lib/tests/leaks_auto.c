@@ -169,10 +169,7 @@ test_auto_late(void)
 	restart(&by_need);
 	expect_no_leak(1500);
 	app.kept = kept;
-	orders.every = 1;
-	orders.kind = LEAK_RX;
-	orders.nb_leaks = UINT32_MAX;
-	WAIT_FOR(rte_mempool_avail_count(app.pool) < LEAK_BURST);
+	lose_all();
 	WAIT_FOR(ledger("pool", "lost_at_least") > 0 || all_leaked() > 0);
 	check_sum("pool");
 	CHECK_U64(tel_u64(tel_ask("/pmdscope/arm", "60"), "armed"), 1);

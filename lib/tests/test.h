@@ -10,6 +10,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -22,8 +23,6 @@
 #include <rte_common.h>
 #include <rte_cycles.h>
 #include <rte_eal.h>
-
-#define TEST_PREFIX "t"
 
 #define CHECK(cond) \
 	do { \
@@ -43,31 +42,44 @@
 		} \
 	} while (0)
 
-static char test_dir[] = "/tmp/pmdscope-test-XXXXXX";
+#define TEST_DIR "/tmp/pmdscope-"
+static char test_dir[] = TEST_DIR "test-XXXXXX";
+
+static inline void
+test_remove(const char *dir, const char *leaf)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s%s", dir, leaf);
+	remove(path);
+}
 
 static inline void
 test_remove_dir(void)
 {
-	static const char *const leaves[] = { "/dpdk/" TEST_PREFIX "/dpdk_telemetry.v2",
-		"/dpdk/" TEST_PREFIX "/pmdscope.sock", "/dpdk/" TEST_PREFIX "/pmdscope.sock:1",
-		"/dpdk/" TEST_PREFIX, "/dpdk", "" };
-	char path[128];
+	static const char *const leaves[] = { "/dpdk_telemetry.v2", "/pmdscope.sock",
+		"/pmdscope.sock:1", "" };
 	unsigned int i;
 
-	for (i = 0; i < RTE_DIM(leaves); i++) {
-		snprintf(path, sizeof(path), "%s%s", test_dir, leaves[i]);
-		remove(path);
-	}
+	if (test_dir[0] == '\0')
+		return;
+	for (i = 0; i < RTE_DIM(leaves); i++)
+		test_remove(rte_eal_get_runtime_dir(), leaves[i]);
+	test_remove(test_dir, "/dpdk");
+	test_remove(test_dir, "");
 }
 
-/* Start the EAL on these lcores, without hugepages and devices, in a directory of its own. */
+/*
+ * Start the EAL on these lcores, without hugepages and devices, in a directory of its own. DPDK 21.11
+ * knows no $RUNTIME_DIRECTORY: there the file-prefix makes the difference.
+ */
 static inline void
 test_eal_mb(const char *lcores, const char *megabytes)
 {
 	char *argv[] = { (char *)(uintptr_t) "test", (char *)(uintptr_t) "--no-huge",
 		(char *)(uintptr_t) "--no-pci", (char *)(uintptr_t) "--no-shconf",
 		(char *)(uintptr_t) "-m", (char *)(uintptr_t)megabytes,
-		(char *)(uintptr_t) "--file-prefix", (char *)(uintptr_t)TEST_PREFIX,
+		(char *)(uintptr_t) "--file-prefix", test_dir + strlen(TEST_DIR),
 		(char *)(uintptr_t) "--lcores", (char *)(uintptr_t)lcores,
 		(char *)(uintptr_t) "--log-level=lib.eal:error", NULL };
 
