@@ -15,12 +15,18 @@ scratch=$(mktemp -d "$tools/prometheus.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
 (
 	cd "$scratch"
+	packages=prometheus
+	# A package of its own from Debian 13 on.
+	! apt-cache show promtool >/dev/null 2>&1 || packages="$packages promtool"
 	# As root, apt warns that it cannot download as another user into a directory of root's.
-	apt-get -qq -o APT::Sandbox::User=root download prometheus || {
+	# shellcheck disable=SC2086 # a list of names
+	apt-get -qq -o APT::Sandbox::User=root download $packages || {
 		echo "prometheus.sh: cannot download Debian's prometheus: try 'apt-get update' first" >&2
 		exit 1
 	}
-	dpkg-deb -x prometheus_*.deb unpacked
+	for file in *.deb; do
+		dpkg-deb -x "$file" unpacked
+	done
 )
 for program in prometheus promtool; do
 	"$scratch/unpacked/usr/bin/$program" --version >/dev/null 2>&1 || {
