@@ -41,7 +41,7 @@ struct settings {
 	struct answer_addresses own_ips; /* Those of src_ip. */
 	uint64_t wait_link_ms;
 	uint64_t keep_link_ms; /* After the last packet; 0: leave at once. */
-	bool own_src_mac; /* No --src-mac: each port sends from its own address. */
+	bool own_src_mac;      /* No --src-mac: each port sends from its own address. */
 	struct probe_path path;
 	/* Measurements. */
 	enum pacer_mode pace;
