@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::error::ErrorClass;
 use crate::finding::{Finding, StickyFindings};
+use crate::interface::InterfaceSample;
 use crate::interface_state::{InterfaceState, InterfacesState};
 use crate::model::Model;
 use crate::sample::Sample;
@@ -243,13 +244,14 @@ impl FleetState {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TotalsBaseline {
     samples: BTreeMap<String, Sample>,
+    interfaces: Arc<InterfacesState>,
 }
 
 impl TotalsBaseline {
     /// Counts from now on.
     pub fn mark(fleet: &FleetState) -> Self {
         let samples = fleet.models().map(|(app, model)| (app.name.clone(), model.sample.clone()));
-        Self { samples: samples.collect() }
+        Self { samples: samples.collect(), interfaces: Arc::clone(&fleet.interfaces) }
     }
 
     /// The marked sample of that app, unless it was restarted since, or is shown as it was before.
@@ -259,8 +261,20 @@ impl TotalsBaseline {
         (later && then.app.same_process(&now.app)).then_some(then)
     }
 
+    /// The marked sample of that interface of `shown`, unless it was made again since, or is shown as it
+    /// was before.
+    pub fn of_interface(
+        &self,
+        now: &InterfaceSample,
+        shown: &InterfacesState,
+    ) -> Option<&InterfaceSample> {
+        let then = &self.interfaces.find(&now.name)?.sample;
+        let later = self.interfaces.monotonic_ns <= shown.monotonic_ns;
+        (later && then.index == now.index).then_some(then)
+    }
+
     /// Nothing is marked.
     pub fn is_empty(&self) -> bool {
-        self.samples.is_empty()
+        self.samples.is_empty() && self.interfaces.is_empty()
     }
 }

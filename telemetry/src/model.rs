@@ -1,5 +1,6 @@
 //! Rates, resets, gaps and ages, derived from two samples. The only place that does.
 
+mod interface_totals;
 pub(crate) mod interfaces;
 mod ports;
 mod queue_growth;

@@ -4,6 +4,7 @@ pub(crate) mod flows;
 mod past;
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use pmdscope_render::Theme;
@@ -68,14 +69,19 @@ pub(crate) fn fleet() -> FleetState {
 /// Both apps, a flooded interface, and one that bypasses the kernel to the first app.
 pub(crate) fn fleet_with_interfaces() -> FleetState {
     let mut fleet = fleet();
+    read_interfaces(&mut fleet, 1..=2);
+    fleet
+}
+
+/// The same interfaces in these seconds.
+pub(crate) fn read_interfaces(fleet: &mut FleetState, seconds: RangeInclusive<u64>) {
     let mut evaluator = InterfaceEvaluator::new(Thresholds::default());
-    for second in 1..=2 {
+    for second in seconds {
         let mut split = samples::split_interface(second);
         split.bypass.as_mut().unwrap().app = Some("reflector".to_owned());
         let read = vec![samples::filtered_interface(second), split];
         fleet.apply(evaluator.event(Ok(read), second * SECOND));
     }
-    fleet
 }
 
 /// Only the app of that name.

@@ -175,7 +175,10 @@ fn sum(mut values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     values.try_fold(first, |sum, value| Some(sum + value?))
 }
 
-fn rates(now: &InterfaceSample, interval: Option<(&InterfaceSample, f64)>) -> InterfaceRates {
+pub(super) fn rates(
+    now: &InterfaceSample,
+    interval: Option<(&InterfaceSample, f64)>,
+) -> InterfaceRates {
     let of = |of: fn(&InterfaceSample) -> Option<u64>| {
         let (before, seconds) = interval?;
         rate(of(now), of(before), seconds)

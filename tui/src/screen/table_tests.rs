@@ -183,3 +183,48 @@ fn bytes_and_totals_say_so() {
     let rates = text(120, 24, &view, &fleet);
     assert!(rates.contains("RX pps") && rates.contains("? help"), "{rates}");
 }
+
+#[test]
+fn the_kernel_page_shows_totals_since_the_start_or_the_mark() {
+    let mut fleet = fixture::fleet_with_interfaces();
+    let mut view = ViewState { height: 24, ..on(PageTab::Kernel) };
+    press(&mut view, &fleet, "r");
+    assert_snapshot!("kernel_totals", text(120, 24, &view, &fleet));
+    press(&mut view, &fleet, "z");
+    let columns = |view: &ViewState, fleet: &FleetState| {
+        let screen = text(120, 24, view, fleet);
+        let row = screen.lines().find(|line| line.contains("eth0")).unwrap().to_owned();
+        let row: Vec<_> = row.split_whitespace().map(str::to_owned).collect();
+        (row, screen)
+    };
+    let (row, screen) = columns(&view, &fleet);
+    assert!(screen.contains("Interfaces  totals since the mark"), "{screen}");
+    assert_eq!(row[2..4], ["0", "0"], "{screen}");
+    fixture::read_interfaces(&mut fleet, 2..=3);
+    let (row, screen) = columns(&view, &fleet);
+    assert_eq!(row[2..5], ["10.0k", "1.00k", "!9.00k"], "{screen}");
+    press(&mut view, &fleet, "r");
+    let rates = text(120, 24, &view, &fleet);
+    assert!(rates.contains("RX pps") && !rates.contains("totals"), "{rates}");
+}
+
+#[test]
+fn the_hottest_queues_and_lcores_show_totals() {
+    let mut fleet = fixture::fleet();
+    let mut view = ViewState { width: 120, height: 60, ..on(PageTab::Overview) };
+    press(&mut view, &fleet, "rz");
+    let mut later = fixture::leaking();
+    later.sample.queues[0].packets += 2_500;
+    later.sample.lcores[0].packets += 3_500;
+    later.sample.lcores[0].stalls += 7;
+    fleet.apply(fixture::sampled(later, Vec::new()));
+    let screen = text(120, 60, &view, &fleet);
+    let lines: Vec<&str> =
+        screen.lines().skip_while(|line| !line.contains("Hottest queues")).collect();
+    let shown = lines.join("\n");
+    assert!(shown.contains(" Packets ") && shown.contains(" Missed "), "{shown}");
+    for total in [" 2.50k ", " 3.50k ", "!7"] {
+        assert!(shown.contains(total), "{total}: {shown}");
+    }
+    assert!(!shown.contains("pps"), "{shown}");
+}

@@ -2,15 +2,16 @@
 
 use std::cmp::Reverse;
 
-use pmdscope_render::cells::{alarm, app_cell, bad_rate, rate, share};
-use pmdscope_render::number::{known, micros, seconds};
+use pmdscope_render::cells::{alarm, app_cell, bad_count, bad_rate, number, rate, share};
+use pmdscope_render::number::{known, micros, seconds, si};
 use pmdscope_render::{Cell, Column, ColumnUnit, Subject, TextTable, Tone, direction_word};
 use pmdscope_telemetry::finding::balance;
-use pmdscope_telemetry::model::{LcoreRates, PoolTrend, QueueRates};
-use pmdscope_telemetry::sample::{LcoreSample, PoolSample, QueueSample};
+use pmdscope_telemetry::model::{LcoreRates, Model, PoolTrend, QueueRates};
+use pmdscope_telemetry::sample::{LcoreSample, PoolSample, QueueSample, Sample};
 
 use super::pools::{growth, spark};
 use super::ports::{filled, high};
+use super::totals;
 use crate::view::ViewState;
 use pmdscope_telemetry::{AppState, FleetState};
 
@@ -31,9 +32,9 @@ pub(super) fn queues(fleet: &FleetState, view: &ViewState) -> TextTable {
         Column::text("Hottest queues"),
         Column::text("Dir"),
         Column::text("App"),
-        Column::number("pps"),
+        Column::events("pps", "Packets"),
         Column::number("Share").unit(ColumnUnit::Share),
-        Column::number("Miss/s"),
+        Column::events("Miss/s", "Missed"),
         Column::number("Win max"),
         Column::text("Fill").flex(6).drop_at(1),
     ];
@@ -51,7 +52,8 @@ pub(super) fn queues(fleet: &FleetState, view: &ViewState) -> TextTable {
             queue: queue.queue,
             direction: queue.direction,
         };
-        table.push(subject, false, queue_cells(app, queue, rates, hot));
+        let total = queue_totals(queue, model, view);
+        table.push(subject, false, queue_cells(app, queue, (rates, total), hot));
     }
     table
 }
@@ -63,14 +65,29 @@ fn filling(queue: &QueueSample) -> f64 {
     share.map_or(0.0, |(used, of)| (used as f64 / of as f64 * 8.0).floor())
 }
 
-fn queue_cells(app: &AppState, queue: &QueueSample, rates: &QueueRates, hot: bool) -> Vec<Cell> {
+/// Packets that it received or was offered, and missed.
+fn queue_totals(queue: &QueueSample, model: &Model, view: &ViewState) -> [Cell; 2] {
+    let before = view.baseline.of(&model.sample);
+    let missed = totals::missed_of_queue(queue, &model.sample, before);
+    [
+        number(totals::of_queue(queue, before, |queue| queue.packets)),
+        missed.map_or_else(|| rate(None), |missed| bad_count(missed, si(missed as f64))),
+    ]
+}
+
+fn queue_cells(
+    app: &AppState,
+    queue: &QueueSample,
+    (rates, [packets, missed]): (&QueueRates, [Cell; 2]),
+    hot: bool,
+) -> Vec<Cell> {
     vec![
         Cell::text(format!("{}:{}", queue.port, queue.queue)),
         Cell::text(direction_word(queue.direction)),
         app_cell(app),
-        rate(rates.pps),
+        rate(rates.pps).with_total(packets),
         alarm(share(rates.share), hot, Tone::Warn),
-        bad_rate(rates.missed_ps),
+        bad_rate(rates.missed_ps).with_total(missed),
         high(queue.depth_high_water.map(|high| high.window), queue.descriptors),
         filled(queue.depth, queue.descriptors),
     ]
@@ -117,35 +134,42 @@ fn pool_cells(app: &AppState, pool: &PoolSample, trend: &PoolTrend) -> Vec<Cell>
 }
 
 /// The busiest, or else those with the longest gap.
-pub(super) fn lcores(fleet: &FleetState) -> TextTable {
+pub(super) fn lcores(fleet: &FleetState, view: &ViewState) -> TextTable {
     let columns = vec![
         Column::number("Hottest lcores"),
         Column::text("App"),
         Column::text("Role"),
         Column::number("Busy").unit(ColumnUnit::Share),
-        Column::number("pps"),
+        Column::events("pps", "Packets"),
         Column::number("Gap").unit(ColumnUnit::MICROS),
         Column::number("Worst gap").unit(ColumnUnit::MICROS),
-        Column::number("Stalls/s"),
+        Column::events("Stalls/s", "Stalls"),
     ];
     let mut table = TextTable::new("Hottest lcores", columns);
     let all = fleet.live_models().flat_map(|(app, model)| {
         let lcores = model.sample.lcores.iter().zip(&model.lcores);
-        lcores.map(move |(lcore, rates)| (app, lcore, rates))
+        lcores.map(move |(lcore, rates)| (app, model, lcore, rates))
     });
-    let all = most(all.collect(), |(_, lcore, rates)| {
+    let all = most(all.collect(), |(_, _, lcore, rates)| {
         // In percent: the busiest ones do not change places all the time.
         let busy = (rates.busy_ratio.unwrap_or(0.0) * 100.0).floor();
         [busy, lcore.gap_window_max_us as f64]
     });
-    for (app, lcore, rates) in all {
+    for (app, model, lcore, rates) in all {
         let subject = Subject::Lcore { app: app.name.clone(), lcore: lcore.lcore };
-        table.push(subject, false, lcore_cells(app, lcore, rates));
+        let before = view.baseline.of(&model.sample);
+        table.push(subject, false, lcore_cells(app, (lcore, before), rates));
     }
     table
 }
 
-fn lcore_cells(app: &AppState, lcore: &LcoreSample, rates: &LcoreRates) -> Vec<Cell> {
+fn lcore_cells(
+    app: &AppState,
+    (lcore, before): (&LcoreSample, Option<&Sample>),
+    rates: &LcoreRates,
+) -> Vec<Cell> {
+    let total = |of: fn(&LcoreSample) -> u64| totals::of_lcore(lcore, before, of);
+    let stalled = total(|lcore| lcore.stalls);
     let gap = |us: u64| Cell::number(Some(us as f64), micros(us));
     let stalls = rates.stalls_ps;
     vec![
@@ -153,9 +177,10 @@ fn lcore_cells(app: &AppState, lcore: &LcoreSample, rates: &LcoreRates) -> Vec<C
         app_cell(app),
         Cell::text(&lcore.role),
         share(rates.busy_ratio),
-        rate(rates.pps),
+        rate(rates.pps).with_total(number(total(|lcore| lcore.packets))),
         gap(lcore.gap_window_max_us),
         gap(lcore.gap_max_us),
-        alarm(rate(stalls), stalls.is_some_and(|stalls| stalls > 0.0), Tone::Warn),
+        alarm(rate(stalls), stalls.is_some_and(|stalls| stalls > 0.0), Tone::Warn)
+            .with_total(bad_count(stalled, si(stalled as f64))),
     ]
 }

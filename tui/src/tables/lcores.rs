@@ -8,7 +8,7 @@ use pmdscope_render::cells::{alarm, app_cell, bad_count, number, rate, share};
 use pmdscope_render::number::{UNKNOWN, micros, si};
 use pmdscope_render::{Cell, Column, ColumnUnit, Subject, TextTable, Tone};
 use pmdscope_telemetry::model::{LcoreRates, Model};
-use pmdscope_telemetry::sample::LcoreSample;
+use pmdscope_telemetry::sample::{LcoreSample, Sample};
 
 use super::{note_level_0, stolen, totals};
 use crate::view::ViewState;
@@ -101,14 +101,13 @@ fn lcore_cells(model: &Model, id: u32, stall_us: Option<u64>, view: &ViewState) 
         return cells;
     };
     let mut cells = vec![role, cpus];
-    let then = before.and_then(|sample| sample.lcores.iter().find(|lcore| lcore.lcore == id));
-    cells.extend(polling_cells((lcore, then), rates, stall_us, &view.zone));
+    cells.extend(polling_cells((lcore, before), rates, stall_us, &view.zone));
     cells.push(preempted);
     cells
 }
 
 fn polling_cells(
-    (lcore, then): (&LcoreSample, Option<&LcoreSample>),
+    (lcore, before): (&LcoreSample, Option<&Sample>),
     rates: &LcoreRates,
     stall_us: Option<u64>,
     zone: &TimeZone,
@@ -117,7 +116,7 @@ fn polling_cells(
         let stalled = stall_us.is_some_and(|stall| us >= stall);
         alarm(Cell::number(Some(us as f64), micros(us)), stalled, Tone::Warn)
     };
-    let total = |of: fn(&LcoreSample) -> u64| totals::since(of(lcore), then.map(of));
+    let total = |of: fn(&LcoreSample) -> u64| totals::of_lcore(lcore, before, of);
     let stalls = total(|lcore| lcore.stalls);
     [
         share(rates.busy_ratio),

@@ -52,7 +52,9 @@ pub fn of(tab: PageTab, fleet: &FleetState, view: &ViewState) -> Vec<TextTable> 
         PageTab::Rings => vec![rings::rings(fleet)],
         PageTab::Captures => vec![captures::captures(fleet)],
         PageTab::Findings => findings::page(fleet, view),
-        PageTab::Kernel => vec![interfaces::interfaces(fleet), interfaces::queues(fleet)],
+        PageTab::Kernel => {
+            vec![interfaces::interfaces(fleet, view), interfaces::queues(fleet, view)]
+        }
         PageTab::Raw => vec![replies::replies(fleet, view)],
     };
     if tab != PageTab::Overview && fleet.apps.len() == 1 {
@@ -69,7 +71,7 @@ fn overview(fleet: &FleetState, view: &ViewState) -> Vec<TextTable> {
     if view.height >= TALL {
         tables.push(hottest::queues(fleet, view));
         tables.push(hottest::pools(fleet));
-        tables.push(hottest::lcores(fleet));
+        tables.push(hottest::lcores(fleet, view));
     }
     tables
 }

@@ -1,23 +1,39 @@
 //! Totals of counters, since the mark or the start of the app.
 
-use pmdscope_telemetry::FleetState;
 use pmdscope_telemetry::model::Model;
-use pmdscope_telemetry::sample::{PortStats, QueueSample, Sample};
+use pmdscope_telemetry::sample::{
+    LcoreSample, PortSample, PortStats, QueueDirection, QueueSample, Sample,
+};
+use pmdscope_telemetry::{FleetState, InterfaceState, InterfacesState};
 
 use crate::view::{PageTab, ViewState};
 
 /// What totals are counted from.
 pub(crate) fn origin(fleet: &FleetState, view: &ViewState) -> &'static str {
+    match view.tab {
+        PageTab::Flows => return "totals since the capture began",
+        PageTab::Kernel => return origin_of_interfaces(&fleet.interfaces, view),
+        _ => {}
+    }
     let counted = |model: &Model| view.baseline.of(&model.sample).is_some();
     let all = fleet.models().all(|(_, model)| counted(model));
     let some = fleet.models().any(|(_, model)| counted(model));
-    if view.tab == PageTab::Flows {
-        return "totals since the capture began";
-    }
     match (view.baseline.is_empty(), all, some) {
         (true, ..) => "totals since the start",
         (false, true, _) => "totals since the mark",
         (false, false, true) => "totals since the mark, or the start of an app without one",
+        (false, false, false) => "totals since the start: there is no mark before",
+    }
+}
+
+/// The same where interfaces are shown.
+fn origin_of_interfaces(shown: &InterfacesState, view: &ViewState) -> &'static str {
+    let counted = |of: &InterfaceState| view.baseline.of_interface(&of.sample, shown).is_some();
+    let (all, some) = (shown.interfaces.iter().all(counted), shown.interfaces.iter().any(counted));
+    match (view.baseline.is_empty(), all, some) {
+        (true, ..) => "totals since the start of the interface, filter or app",
+        (false, true, _) => "totals since the mark",
+        (false, false, true) => "totals since the mark, or the start of an interface without one",
         (false, false, false) => "totals since the start: there is no mark before",
     }
 }
@@ -42,6 +58,34 @@ pub(super) fn of_queue(
     let same = |other: &&QueueSample| key(other) == key(queue);
     let before = before.and_then(|sample| sample.queues.iter().find(same));
     since(of(queue), before.map(of))
+}
+
+/// Packets that a receive queue has missed; `None` for other queues, and where the driver does not know.
+pub(super) fn missed_of_queue(
+    queue: &QueueSample,
+    now: &Sample,
+    before: Option<&Sample>,
+) -> Option<u64> {
+    if queue.direction != QueueDirection::Rx {
+        return None;
+    }
+    let missed = |port: &PortSample| {
+        port.queue_counters(QueueDirection::Rx).get(&queue.queue).and_then(|of| of.missed)
+    };
+    let port = now.ports.iter().find(|port| port.id == queue.port)?;
+    let then = before.and_then(|then| then.ports.iter().find(|old| old.device == port.device));
+    Some(since(missed(port)?, then.and_then(missed)))
+}
+
+/// What an lcore has counted.
+pub(super) fn of_lcore(
+    lcore: &LcoreSample,
+    before: Option<&Sample>,
+    of: fn(&LcoreSample) -> u64,
+) -> u64 {
+    let same = |other: &&LcoreSample| other.lcore == lcore.lcore;
+    let before = before.and_then(|sample| sample.lcores.iter().find(same));
+    since(of(lcore), before.map(of))
 }
 
 /// A counter that went back was reset, and counts from there.
