@@ -11,7 +11,7 @@ use crate::style::ThemeStyle;
 use crate::tables::lcores::time_of_day;
 use crate::timeline::gaps::{LENGTHS, length_of, shortest_us};
 use crate::timeline::trends::{ColumnValue, Trends};
-use crate::trend_panels::{MARGIN, time_axis, trends};
+use crate::trend_panels::{MARGIN, part_of_page, time_axis, trends};
 use crate::view::ViewState;
 
 /// Least numbers of gaps of the shades, from the lightest to the darkest.
@@ -25,7 +25,7 @@ pub(crate) fn lines(view: &ViewState, fleet: &FleetState, width: usize) -> Vec<L
     let strip = GapStrip { trends, app, lcore: lcore.lcore, columns: width - MARGIN };
     let longest = strip.longest();
     let top = longest.max(stall_us.map(length_of)).unwrap_or(0);
-    let rows = usize::from(view.height.saturating_sub(12) / 4).clamp(3, 10);
+    let rows = part_of_page(view, 4).clamp(3, 10);
     let merged = (top + 1).div_ceil(rows);
     let mut lines = vec![title(app, lcore, view)];
     for first in (0..=top).step_by(merged).collect::<Vec<_>>().into_iter().rev() {

@@ -9,7 +9,7 @@ use ratatui::text::{Line, Span};
 
 use crate::style::ThemeStyle;
 use crate::timeline::trends::{ColumnValue, Trends};
-use crate::trend_panels::{MARGIN, area, time_axis, trends};
+use crate::trend_panels::{MARGIN, area, part_of_page, time_axis, trends};
 use crate::view::ViewState;
 
 /// A pool of an app.
@@ -27,7 +27,7 @@ pub(crate) fn lines(view: &ViewState, fleet: &FleetState, width: usize) -> Vec<L
     let values = trends.columns(length_ns, columns, ColumnValue::Mean, |point| {
         point.app(&app.name)?.in_use(&sample.name)
     });
-    let height = usize::from(view.height.saturating_sub(12) / 6).clamp(2, 8);
+    let height = part_of_page(view, 6).clamp(2, 8);
     let tone = if pool.2.exhausted_in_s.is_some() { Tone::Warn } else { Tone::Good };
     let mut lines = vec![title(pool, view, trends)];
     lines.extend(on_own_scale(&values, height, view, tone));

@@ -12,6 +12,9 @@ use crate::view::ViewState;
 /// A screen with fewer lines has none.
 pub(crate) const HEIGHT_MIN: u16 = 18;
 
+/// Lines of the screen that are not for graphs.
+const TABLES_MIN: u16 = 12;
+
 /// Columns between two graphs.
 const GUTTER: usize = 2;
 
@@ -58,7 +61,12 @@ pub(crate) fn height(view: &ViewState, width: usize) -> usize {
 }
 
 fn graph_height(view: &ViewState) -> usize {
-    usize::from(view.height.saturating_sub(12) / 4).clamp(2, 9)
+    part_of_page(view, 4).clamp(2, 9)
+}
+
+/// Lines of one of so many equal parts of a page, without the least that its tables need.
+pub(crate) fn part_of_page(view: &ViewState, parts: u16) -> usize {
+    usize::from(view.height.saturating_sub(TABLES_MIN) / parts)
 }
 
 fn shown(view: &ViewState, width: usize) -> Vec<&'static Panel> {
