@@ -10,7 +10,7 @@ use crate::keys::{Hint, KeyContext};
 use crate::style::ThemeStyle;
 use crate::tables;
 use crate::timeline::SeekTarget;
-use crate::view::{InputMode, PageTab, ViewState};
+use crate::view::{InputMode, PageTab, PageTables, ViewState};
 
 const STEP: [Action; 2] = [Action::Seek(SeekTarget::Step(-1)), Action::Seek(SeekTarget::Step(1))];
 
@@ -25,8 +25,8 @@ const PAST: &[Hint<'static>] = &[
     (&[Action::Hold], "pause, play"),
 ];
 
-/// The line.
-pub(crate) fn line(view: &ViewState, fleet: &FleetState) -> Line<'static> {
+/// The line below a page.
+pub(crate) fn line(view: &ViewState, fleet: &FleetState, page: &PageTables) -> Line<'static> {
     let style = |tone| view.theme.style(tone);
     if let InputMode::Filter { .. } = &view.mode {
         return typed(view);
@@ -35,7 +35,7 @@ pub(crate) fn line(view: &ViewState, fleet: &FleetState) -> Line<'static> {
         return Line::styled(harmless(&text, &[]), style(tone));
     }
     if !view.filter.is_empty() {
-        return Line::styled(filtered(view, fleet), style(Tone::Warn));
+        return Line::styled(filtered(view, page), style(Tone::Warn));
     }
     if view.counters != CounterMode::default() {
         return Line::styled(counters(view, fleet), style(Tone::Warn));
@@ -60,8 +60,8 @@ fn typed(view: &ViewState) -> Line<'static> {
 }
 
 /// The filter that was typed, and why nothing on this page can match it.
-fn filtered(view: &ViewState, fleet: &FleetState) -> String {
-    let problem = view.filter.problem_in(&tables::of(view.tab, fleet, view));
+fn filtered(view: &ViewState, page: &PageTables) -> String {
+    let problem = page.filter_problem.as_ref();
     let problem = problem.map_or(String::new(), |problem| format!(": {problem}"));
     let keys: &[Hint] = &[(&[Action::Back], "clears"), (&[Action::Filter], "edits")];
     let keys = view.keys.remark(KeyContext::Page, keys);

@@ -87,8 +87,9 @@ pub fn render(frame: &mut Frame, view: &ViewState, fleet: &FleetState) {
     }
     line(layout.tabs, tab_line::draw(view, usize::from(layout.body.width)).0);
     line(layout.banner, banner(view, fleet));
-    line(layout.footer, footer::line(view, fleet));
-    for (line, y) in body(view, fleet, layout.body).into_iter().zip(layout.body.y..) {
+    let page = view.page(fleet);
+    line(layout.footer, footer::line(view, fleet, &page));
+    for (line, y) in body(view, fleet, &page.tables, layout.body).into_iter().zip(layout.body.y..) {
         frame.render_widget(line.text, Rect { y, height: 1, ..layout.body });
     }
     overlay::draw(frame, layout.body, view, fleet);
@@ -146,7 +147,7 @@ pub fn hit(
         return None;
     }
     let line = usize::from(position.y - layout.body.y);
-    let line = body(view, fleet, layout.body).into_iter().nth(line)?;
+    let line = body(view, fleet, &view.tables(fleet), layout.body).into_iter().nth(line)?;
     match line.titles {
         Some(titles) => titles.at(usize::from(position.x)),
         None => line.subject.map(ClickTarget::Row),
@@ -258,8 +259,8 @@ impl BodyLine {
 }
 
 /// The visible lines: the selected row stays in sight, and its column headings too.
-fn body(view: &ViewState, fleet: &FleetState, area: Rect) -> Vec<BodyLine> {
-    let mut lines = document(view, fleet, usize::from(area.width));
+fn body(view: &ViewState, fleet: &FleetState, tables: &[TextTable], area: Rect) -> Vec<BodyLine> {
+    let mut lines = document(view, fleet, tables, usize::from(area.width));
     let height = usize::from(area.height);
     let selected = view.selected();
     let cursor =
@@ -281,15 +282,20 @@ fn body(view: &ViewState, fleet: &FleetState, area: Rect) -> Vec<BodyLine> {
 }
 
 /// All lines of a page.
-fn document(view: &ViewState, fleet: &FleetState, width: usize) -> Vec<BodyLine> {
+fn document(
+    view: &ViewState,
+    fleet: &FleetState,
+    tables: &[TextTable],
+    width: usize,
+) -> Vec<BodyLine> {
     let mut lines = prelude(view, fleet, width);
     let above = lines.len();
-    for table in view.tables(fleet) {
+    for table in tables {
         if !table.rows.is_empty() || !table.notes.is_empty() {
             if is_spaced(view) && lines.len() > above {
                 lines.push(BodyLine::plain(Line::default()));
             }
-            append(&mut lines, &table, view, width);
+            append(&mut lines, table, view, width);
         }
     }
     if lines.len() == above { placeholder(view, fleet) } else { lines }

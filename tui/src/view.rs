@@ -15,7 +15,7 @@ use crate::tables;
 use crate::task::TaskView;
 use crate::timeline::time_bar::{TimeBar, TimeBarKind};
 use crate::timeline::trends::Trends;
-use pmdscope_render::{CounterMode, SortOrder, Subject, TextTable, Theme};
+use pmdscope_render::{CounterMode, FilterError, SortOrder, Subject, TextTable, Theme};
 use pmdscope_telemetry::{FleetState, RepliesByApp, Thresholds, TotalsBaseline};
 
 /// Conversations are told about once a second, and so are the values of a moment.
@@ -115,6 +115,14 @@ pub enum InputMode {
     Commands,
 }
 
+/// What a page shows.
+pub(crate) struct PageTables {
+    /// From top to bottom.
+    pub(crate) tables: Vec<TextTable>,
+    /// Why no row can match the filter.
+    pub(crate) filter_problem: Option<FilterError>,
+}
+
 /// The choices of the user.
 #[derive(Clone, Debug)]
 pub struct ViewState {
@@ -204,7 +212,14 @@ impl ViewState {
 
     /// The tables of the shown page, filtered and sorted.
     pub fn tables(&self, fleet: &FleetState) -> Vec<TextTable> {
+        self.page(fleet).tables
+    }
+
+    /// The same, and what is wrong with the filter there.
+    pub(crate) fn page(&self, fleet: &FleetState) -> PageTables {
         let mut tables = tables::of(self.tab, fleet, self);
+        // Also about columns that are not shown.
+        let filter_problem = self.filter.problem_in(&tables);
         for table in &mut tables {
             table.count(self.counters);
             if table.shows_totals() && table.remark.is_empty() {
@@ -223,7 +238,7 @@ impl ViewState {
             let (lines, spacing) = screen::overview_room(self);
             tables::limit_findings(&mut tables, lines, spacing, self);
         }
-        tables
+        PageTables { tables, filter_problem }
     }
 
     /// The only table that the page shows; `None` where it shows all.
