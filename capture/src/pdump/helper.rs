@@ -82,10 +82,10 @@ impl StateFile {
 
     /// Its path, if it is there.
     fn left(&self) -> Option<PathBuf> {
+        if let Some(own) = &self.name {
+            return Some(self.dir.join(own)).filter(|path| path.exists());
+        }
         let is_state = |name: &str| {
-            if let Some(own) = &self.name {
-                return name == own;
-            }
             let pid = name.strip_prefix(NAME).and_then(|rest| rest.strip_prefix('.'));
             pid.is_some_and(|pid| pid.parse::<u32>().is_ok())
         };
@@ -275,6 +275,25 @@ mod tests {
             [end(0), end(2 << 8), end(9)],
             ["ended with code 0", "ended with code 2", "was killed by signal 9"]
         );
+    }
+
+    #[test]
+    fn only_the_state_file_of_the_helper_itself_is_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str| std::fs::write(dir.path().join(name), "").unwrap();
+        let left = |name: Option<&str>| {
+            let state = StateFile { dir: dir.path().into(), name: name.map(str::to_owned) };
+            state.left().map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
+        };
+        let own = format!("{NAME}.12");
+        write(&format!("{NAME}.x"));
+        assert_eq!((left(Some(&own)), left(None)), (None, None));
+        write(&format!("{NAME}.13"));
+        assert_eq!(left(Some(&own)), None);
+        // Its number is not known where it has entered another namespace.
+        assert_eq!(left(None), Some(format!("{NAME}.13")));
+        write(&own);
+        assert_eq!(left(Some(&own)), Some(own.clone()));
     }
 
     proptest! {
