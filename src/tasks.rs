@@ -24,6 +24,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// How long commands may take to end when the display has ended.
 const END_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// What a capture adds to the name of its file until it has ended.
+const UNFINISHED: &str = ".part";
+
 /// Tasks that are remembered.
 const REMEMBERED: usize = 8;
 
@@ -79,12 +82,26 @@ impl TaskList {
     /// Carries out a request; `false` when it changes nothing.
     fn take(&mut self, request: TaskRequest) -> bool {
         match request {
-            TaskRequest::Run(plan) => self.add(begin(&plan)),
-            TaskRequest::Snapshot(snapshot) => self.add((written(&snapshot), None)),
+            TaskRequest::Run(mut plan) => {
+                plan.take_free_name(|file| self.is_taken(file));
+                self.add(begin(&plan));
+            }
+            TaskRequest::Snapshot(mut snapshot) => {
+                snapshot.take_free_name(|file| self.is_taken(file));
+                self.add((written(&snapshot), None));
+            }
             TaskRequest::Stop => self.stop(),
             TaskRequest::Copy(_) | TaskRequest::Over => return false,
         }
         true
+    }
+
+    /// The file is there, or is being written.
+    fn is_taken(&self, file: &str) -> bool {
+        let mut running = self.0.iter().filter_map(|(_, running)| running.as_ref());
+        let unfinished = format!("{file}{UNFINISHED}");
+        running.any(|task| task.writes(file))
+            || [file, &unfinished].iter().any(|file| Path::new(file).exists())
     }
 
     fn add(&mut self, task: (Task, Option<RunningTask>)) {

@@ -31,6 +31,7 @@ const ASK_INTERVAL: Duration = Duration::from_secs(1);
 /// A command that runs. It is told to end when this is dropped.
 pub(super) struct RunningTask {
     child: Child,
+    file: Option<String>,
     said: Arc<Mutex<Said>>,
     readers: Vec<JoinHandle<()>>,
     remark: String,
@@ -53,7 +54,8 @@ struct Said {
 
 impl RunningTask {
     pub(super) fn start(plan: &TaskPlan) -> Result<Self> {
-        if let Some(file) = plan.file.as_deref().filter(|file| *file != "-") {
+        let file = plan.file.as_ref().map(|file| file.name.clone()).filter(|file| file != "-");
+        if let Some(file) = &file {
             ensure!(!Path::new(file).exists(), "{file} exists: choose another name");
         }
         let mut command = child::command(&plan.command.args).context("cannot find this program")?;
@@ -69,7 +71,12 @@ impl RunningTask {
         }
         let remark = plan.remark.clone();
         let (asked, usage) = (Instant::now(), CpuUsage::default());
-        Ok(Self { child, said, readers, remark, asked, usage })
+        Ok(Self { child, file, said, readers, remark, asked, usage })
+    }
+
+    /// It writes that file, which may not be there yet.
+    pub(super) fn writes(&self, file: &str) -> bool {
+        self.file.as_deref() == Some(file)
     }
 
     /// Asks it to end, as `^C` does.

@@ -3,6 +3,7 @@
 use std::fs;
 
 use pmdscope_telemetry::FleetState;
+use pmdscope_tui::task::OutputFile;
 use pmdscope_tui::task::command::CommandLine;
 
 use super::*;
@@ -43,8 +44,12 @@ fn every_command_that_is_shown_is_one_that_this_program_takes() {
 /// In a test this program is the test itself.
 fn plan(args: &[&str], on_screen: bool) -> TaskPlan {
     let command = CommandLine::new(args.iter().copied());
-    let file = (!on_screen).then(|| "/nonexistent/file".to_owned());
+    let file = (!on_screen).then(|| typed("/nonexistent/file"));
     TaskPlan { command, file, remark: String::new() }
+}
+
+fn typed(name: &str) -> OutputFile {
+    OutputFile { name: name.to_owned(), is_proposed: false }
 }
 
 fn finished(plan: TaskPlan) -> Task {
@@ -80,7 +85,7 @@ fn no_file_is_overwritten() {
     let name = dir.path().join("snapshot").display().to_string();
     let existing = format!("{name}.json");
     fs::write(&existing, "mine").unwrap();
-    let capture = TaskPlan { file: Some(existing.clone()), ..plan(&["--list"], true) };
+    let capture = TaskPlan { file: Some(typed(&existing)), ..plan(&["--list"], true) };
     let task = finished(capture);
     assert_eq!(task.status, format!("{existing} exists: choose another name"));
     let snapshot = Snapshot {
@@ -115,4 +120,47 @@ fn old_tasks_are_forgotten_and_the_end_is_seen() {
     mailbox.ask(TaskRequest::Over);
     serve(&mailbox, || true);
     assert_eq!(mailbox.tasks().len(), REMEMBERED);
+}
+
+#[test]
+fn files_that_nobody_named_get_other_names_than_those_that_are_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let proposed = OutputFile { name: path("fwd-0-1.pcapng"), is_proposed: true };
+    let request = || {
+        // The test itself runs, and takes the name for a filter of its tests.
+        let command = CommandLine::new(["--list", &proposed.name]);
+        let (file, remark) = (Some(proposed.clone()), String::new());
+        TaskRequest::Run(TaskPlan { command, file, remark })
+    };
+    let mut tasks = TaskList::default();
+    tasks.take(request());
+    // The first one has not written anything yet.
+    tasks.take(request());
+    fs::write(path("fwd-0-1-3.pcapng.part"), "mine").unwrap();
+    tasks.take(request());
+    let commands: Vec<String> = tasks.tasks().into_iter().flat_map(|task| task.commands).collect();
+    for (command, file) in commands.iter().zip(["1.pcapng", "1-2.pcapng", "1-4.pcapng"]) {
+        assert!(command.ends_with(&format!("/fwd-0-{file}")), "{commands:?}");
+    }
+    assert_eq!(commands.len(), 3);
+    tasks.end();
+
+    let snapshot = Snapshot {
+        name: path("snapshot"),
+        commands: vec![CommandLine {
+            output: Some(path("snapshot.json")),
+            ..CommandLine::default()
+        }],
+        text: "none\n".to_owned(),
+        fleet: FleetState::default(),
+        traffic: None,
+    };
+    for expected in ["snapshot.json", "snapshot-2.json"] {
+        tasks.take(TaskRequest::Snapshot(Box::new(snapshot.clone())));
+        let task = tasks.tasks().pop().unwrap();
+        assert_eq!(task.state, TaskState::Done, "{}", task.status);
+        assert!(task.commands[0].ends_with(&path(expected)), "{:?}", task.commands);
+        assert!(Path::new(&path(expected)).exists());
+    }
 }

@@ -49,6 +49,9 @@ impl fmt::Display for CommandLine {
     }
 }
 
+/// What names of captures end with.
+pub(crate) const CAPTURE_EXTENSION: &str = ".pcapng";
+
 /// Words as a shell reads them.
 pub(crate) fn joined(words: &[String]) -> String {
     words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
@@ -67,6 +70,19 @@ pub(crate) fn file_name(name: &str) -> String {
     let plain = name.chars().take(LONGEST).map(|c| if is_plain(c) { c } else { '-' });
     let plain = plain.collect::<String>();
     plain.trim_start_matches(['.', '-']).to_owned()
+}
+
+/// That name of a file, with a number before its extension if the name is taken: `x-2.pcapng`.
+pub(crate) fn free_name(name: &str, is_taken: impl Fn(&str) -> bool) -> String {
+    const TRIES: u32 = 1000;
+    let (stem, extension) = match name.strip_suffix(CAPTURE_EXTENSION) {
+        Some(stem) => (stem, CAPTURE_EXTENSION),
+        None => (name, ""),
+    };
+    let numbered = (2..TRIES).map(|number| format!("{stem}-{number}{extension}"));
+    let mut names = std::iter::once(name.to_owned()).chain(numbered);
+    // Who opens the file refuses one that exists.
+    names.find(|name| !is_taken(name)).unwrap_or_else(|| name.to_owned())
 }
 
 /// A time as part of the name of a file.
@@ -89,6 +105,15 @@ mod tests {
         assert_eq!(read[1..6], words);
         assert!(text.ends_with(" >'x y.json'"), "{text}");
         assert_eq!(CommandLine::new(["a\0b"]).to_string(), "pmdscope ab");
+    }
+
+    #[test]
+    fn a_name_that_is_taken_gets_a_number() {
+        let free = |name, taken: &[&str]| free_name(name, |name| taken.contains(&name));
+        assert_eq!(free("a-1.2.pcapng", &[]), "a-1.2.pcapng");
+        assert_eq!(free("a-1.2.pcapng", &["a-1.2.pcapng"]), "a-1.2-2.pcapng");
+        assert_eq!(free("x.y", &["x.y", "x.y-2"]), "x.y-3");
+        assert_eq!(free_name("x", |_| true), "x");
     }
 
     #[test]

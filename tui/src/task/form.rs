@@ -5,9 +5,9 @@ use pmdscope_telemetry::FleetState;
 use pmdscope_telemetry::model::{Model, PortRates};
 use tui_input::{Input, InputRequest};
 
-use super::command::{CommandLine, file_name, joined};
+use super::command::{CAPTURE_EXTENSION, CommandLine, file_name, joined};
 use super::target::CaptureTarget;
-use super::{TaskContext, TaskPlan};
+use super::{OutputFile, TaskContext, TaskPlan};
 
 /// A capture ends by itself after so many packets, or so many seconds.
 const PACKETS: &str = "10000";
@@ -46,7 +46,7 @@ impl CaptureForm {
         fleet: &FleetState,
     ) -> Self {
         let interface = target.interface();
-        let file = format!("{}-{moment}.pcapng", file_name(&interface));
+        let file = format!("{}-{moment}{CAPTURE_EXTENSION}", file_name(&interface));
         let mut command = CommandLine::new(["capture", "-i", &interface]);
         if let Some(direction) = target.direction {
             command = command.with(["-Q", direction]);
@@ -115,6 +115,7 @@ impl CaptureForm {
         }
         let file = args.iter().position(|word| word == "-w");
         let file = file.and_then(|place| args.get(place + 1)).cloned();
+        let file = file.map(|name| OutputFile { is_proposed: name == self.file, name });
         Ok(TaskPlan { command: CommandLine { args, output: None }, file, remark: String::new() })
     }
 

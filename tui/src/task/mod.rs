@@ -90,9 +90,30 @@ pub struct TaskPlan {
     /// It.
     pub command: CommandLine,
     /// It must not exist yet.
-    pub file: Option<String>,
+    pub file: Option<OutputFile>,
     /// What to add to its last line.
     pub remark: String,
+}
+
+/// The file that a command writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputFile {
+    /// Its name, which is one of the arguments.
+    pub name: String,
+    /// Nobody has typed it: another one may be taken.
+    pub is_proposed: bool,
+}
+
+impl TaskPlan {
+    /// Gives a file that nobody has named a number in its name where it is taken.
+    pub fn take_free_name(&mut self, is_taken: impl Fn(&str) -> bool) {
+        let Some(file) = self.file.as_mut().filter(|file| file.is_proposed) else { return };
+        let free = command::free_name(&file.name, is_taken);
+        for arg in self.command.args.iter_mut().filter(|arg| **arg == file.name) {
+            arg.clone_from(&free);
+        }
+        file.name = free;
+    }
 }
 
 /// A moment to write.
@@ -108,6 +129,22 @@ pub struct Snapshot {
     pub fleet: FleetState,
     /// Conversations.
     pub traffic: Option<Arc<CapturedTraffic>>,
+}
+
+impl Snapshot {
+    /// Gives the files a number in their names where those are taken.
+    pub fn take_free_name(&mut self, is_taken: impl Fn(&str) -> bool) {
+        let is_taken = |name: &str| {
+            ["json", "txt"].iter().any(|extension| is_taken(&format!("{name}.{extension}")))
+        };
+        let free = command::free_name(&self.name, is_taken);
+        for output in self.commands.iter_mut().filter_map(|command| command.output.as_mut()) {
+            if let Some(extension) = output.strip_prefix(&self.name) {
+                *output = format!("{free}{extension}");
+            }
+        }
+        self.name = free;
+    }
 }
 
 /// How a task goes.
@@ -368,10 +405,14 @@ fn write(view: &mut ViewState, fleet: &FleetState) -> Result<(), String> {
         return Ok(());
     };
     check_live(view)?;
-    let file = format!("{}-leaks-{}.pcapng", command::file_name(&app), moment(view, fleet));
+    let file = {
+        let (app, moment) = (command::file_name(&app), moment(view, fleet));
+        format!("{app}-leaks-{moment}{}", command::CAPTURE_EXTENSION)
+    };
     let command = CommandLine::new(["leaks", "-a", &app, "--write", &file]);
     let command = command.with_config(&view.tasks.context);
-    let plan = TaskPlan { command, file: Some(file), remark: String::new() };
+    let file = Some(OutputFile { name: file, is_proposed: true });
+    let plan = TaskPlan { command, file, remark: String::new() };
     view.tasks.wanted.push(TaskRequest::Run(plan));
     Ok(())
 }
