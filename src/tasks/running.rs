@@ -79,6 +79,11 @@ impl RunningTask {
         self.file.as_deref() == Some(file)
     }
 
+    #[cfg(test)]
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Asks it to end, as `^C` does.
     pub(super) fn interrupt(&self) {
         child::signal(&self.child, Signal::INT);
@@ -88,7 +93,13 @@ impl RunningTask {
     pub(super) fn update(&mut self, task: &mut Task) -> bool {
         let ended = match self.child.try_wait() {
             Ok(status) => status,
-            Err(_) => Some(ExitStatus::default()),
+            Err(error) => {
+                self.take_said(task);
+                task.cpu = None;
+                task.state = TaskState::Failed;
+                task.status = format!("cannot tell how it ended: {error}");
+                return true;
+            }
         };
         if ended.is_some() {
             // All that it has said is in the pipes.
@@ -145,7 +156,8 @@ impl RunningTask {
 
 impl Drop for RunningTask {
     fn drop(&mut self) {
-        if !matches!(self.child.try_wait(), Ok(Some(_))) {
+        // The process id of one that cannot be waited for may be that of another process.
+        if matches!(self.child.try_wait(), Ok(None)) {
             child::signal(&self.child, Signal::TERM);
         }
     }

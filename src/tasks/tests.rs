@@ -164,3 +164,16 @@ fn files_that_nobody_named_get_other_names_than_those_that_are_there() {
         assert!(Path::new(&path(expected)).exists());
     }
 }
+
+#[test]
+fn a_command_that_cannot_be_waited_for_has_failed() {
+    let mut tasks = TaskList::default();
+    tasks.take(TaskRequest::Run(plan(&["--list"], true)));
+    let (_, running) = tasks.0.first().unwrap();
+    let pid = rustix::process::Pid::from_raw(running.as_ref().unwrap().pid().cast_signed());
+    rustix::process::waitpid(pid, rustix::process::WaitOptions::empty()).unwrap();
+    assert!(tasks.update());
+    let task = tasks.tasks().pop().unwrap();
+    assert_eq!(task.state, TaskState::Failed);
+    assert!(task.status.starts_with("cannot tell how it ended: "), "{}", task.status);
+}
