@@ -71,8 +71,8 @@ const ATTEMPTS: u32 = 3;
 /// Least time between two looks at mbufs that are unreachable.
 const LEAST_PAUSE: Duration = Duration::from_millis(30);
 
-/// Most time to wait for threads of the app that get no CPU, in addition to the interval: an mbuf in a
-/// register of such a thread cannot turn up.
+/// Most time that all scans together wait for threads of the app that get no CPU, in addition to the
+/// intervals: an mbuf in a register of such a thread cannot turn up.
 const MOST_WAIT: Duration = Duration::from_secs(10);
 
 /// Most share of the time for these looks: one in so many parts.
@@ -91,11 +91,11 @@ pub fn scan(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<ScanReport, XrayError> {
     let begun = Instant::now();
-    let mut attempt = 1;
+    let (mut attempt, mut patience) = (1, MOST_WAIT);
     loop {
         let pools = MbufPools::read(target)?;
         let scanner = Scanner { target, pools: &pools };
-        let (scans, mut pass, candidates) = scans(&scanner, settings, progress)?;
+        let (scans, mut pass, candidates) = scans(&scanner, settings, &mut patience, progress)?;
         for place in pools.changed(target) {
             let name = &pools.judged[place].pool.name;
             let why = format!("mempool {name} was destroyed or made anew during the scan");
@@ -119,6 +119,7 @@ fn milliseconds(time: Duration) -> u64 {
 fn scans(
     scanner: &Scanner<'_>,
     settings: &ScanSettings,
+    patience: &mut Duration,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(u32, Pass, Candidates), XrayError> {
     let mut scan = 1;
@@ -127,7 +128,7 @@ fn scans(
     })?;
     let mut candidates = Candidates::new(scanner, &pass)?;
     loop {
-        let not_run = watch(scanner, &mut candidates, settings.interval)?;
+        let not_run = watch(scanner, &mut candidates, settings.interval, patience)?;
         if candidates.is_empty() || pass.is_torn() {
             return Ok((scan, pass, candidates));
         }
@@ -146,11 +147,12 @@ fn scans(
 }
 
 /// Looks at the candidates again and again until the next scan: a busy app moves mbufs within milliseconds.
-/// Waits longer for threads that could not run; says so if they still have not.
+/// Waits longer for threads that could not run, which uses up `patience`; says so if they still have not.
 fn watch(
     scanner: &Scanner<'_>,
     candidates: &mut Candidates,
     interval: Duration,
+    patience: &mut Duration,
 ) -> Result<Option<String>, XrayError> {
     if candidates.is_empty() {
         return Ok(None);
@@ -171,10 +173,12 @@ fn watch(
         if not_run.is_empty() {
             break;
         }
-        if begun.elapsed() > interval + MOST_WAIT {
+        if patience.is_zero() {
             return Ok(Some(got_no_cpu(&not_run, begun.elapsed())));
         }
+        let pause = pause.min(*patience);
         std::thread::sleep(pause);
+        *patience -= pause;
     }
     Ok(None)
 }
@@ -182,8 +186,8 @@ fn watch(
 /// Why nothing is said of mbufs that nothing refers to.
 fn got_no_cpu(threads: &[&str], time: Duration) -> String {
     format!(
-        "between two scans, these threads were ready to run and got no CPU for {} s: {}",
-        time.as_secs(),
+        "between two scans, these threads were ready to run and got no CPU for {:.1} s: {}",
+        time.as_secs_f64(),
         threads.join(", ")
     )
 }
