@@ -349,10 +349,11 @@ fn receive<'a>(
     action: &'static str,
 ) -> Result<&'a [u8], TelemetryError> {
     let bytes = loop {
-        await_event(socket, PollFlags::IN, deadline, action)?;
+        // Often it is there: while one reply was read, the app wrote the next.
         match recv(socket, &mut *buffer, RecvFlags::TRUNC) {
             Ok((_, bytes)) => break bytes,
-            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => await_event(socket, PollFlags::IN, deadline, action)?,
             Err(errno) => return Err(TelemetryError::io("cannot receive", errno)),
         }
     };

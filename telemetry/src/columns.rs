@@ -19,6 +19,9 @@ pub(crate) const SCHEMA: u64 = 1;
 /// More rows than any app has; bounds the work that a broken app can cause.
 const MAX_ROWS: u64 = 1 << 16;
 
+/// Behind the name of a column of lists: how many values each has.
+const BUCKETS_SUFFIX: &str = "_buckets";
+
 /// Columns with a length of their own.
 const SPARSE_PREFIX: &str = "caches_";
 
@@ -64,9 +67,12 @@ impl TablePage {
         }
         let mut sparse = Map::new();
         let mut buckets = Vec::new();
+        // Few tables have lists.
+        let has_lists = header.keys().any(|name| name.ends_with(BUCKETS_SUFFIX));
         columns.retain_mut(|(name, values)| {
             let Some(name) = name.strip_prefix(SPARSE_PREFIX) else {
-                buckets.push(header.remove(&format!("{name}_buckets")));
+                let key = has_lists.then(|| format!("{name}{BUCKETS_SUFFIX}"));
+                buckets.push(key.and_then(|key| header.remove(&key)));
                 return true;
             };
             sparse.insert(name.into(), std::mem::take(values).into());

@@ -161,16 +161,16 @@ fn thread(
 ) -> Option<ThreadSample> {
     let status = tasks.status(tid)?;
     let times = tasks.times(tid);
-    let cpu = tasks.cpu(tid);
+    let cpu = tasks.cpu(tid)?;
     Some(ThreadSample {
         lcore,
         tid,
         read_ns: monotonic_ns(),
         run_ns: times.map(|times| times.run_ns),
         run_delay_ns: times.map(|times| times.run_delay_ns),
-        cpu_stolen_ms: cpu.and_then(|cpu| stolen_ms.get(&cpu).copied()),
+        cpu_stolen_ms: stolen_ms.get(&cpu).copied(),
         cpus: status.cpus,
-        cpu: tasks.cpu(tid)?,
+        cpu,
         voluntary_switches: status.voluntary_switches,
         involuntary_switches: status.involuntary_switches,
         ..ThreadSample::default()

@@ -67,15 +67,22 @@ impl LibraryReader {
     pub(super) fn read(&mut self, round: &mut RequestRound<'_>) -> Option<LibraryTables> {
         let asked = round.request::<LibraryReply>(&TelemetryCommand::Library).and_then(supported);
         let library = round.keep(TelemetryCommand::Library, asked)?;
-        let mut first = FirstPages::read(round, &library, &FAST_TABLES);
+        let now = Instant::now();
+        let all = self.0.is_older(now, FACTS_AGE);
+        let slow: &[LibraryTable] = if all { &SLOW_TABLES } else { &[] };
+        let mut first = FirstPages::read(round, &library, &[&FAST_TABLES, slow].concat());
         let mut tables = LibraryTables {
             pools: first.rows(round, &library, LibraryTable::Pools).unwrap_or_default(),
             queues: first.rows(round, &library, LibraryTable::Queues).unwrap_or_default(),
             rings: first.rows(round, &library, LibraryTable::Rings).unwrap_or_default(),
             lcores: first.rows(round, &library, LibraryTable::Lcores).unwrap_or_default(),
-            rare: self.rare(round, &library),
-            library: Some(library_sample(library)),
+            ..LibraryTables::default()
         };
+        if all {
+            self.read_rare(round, &library, first, now);
+        }
+        tables.rare = self.0.value().clone();
+        tables.library = Some(library_sample(library));
         tables.pools.sort_by(|a, b| a.name.cmp(&b.name));
         tables.queues.sort_by_key(|queue| (queue.port, queue.direction, queue.queue));
         tables.rings.sort_by(|a, b| a.name.cmp(&b.name));
@@ -83,23 +90,28 @@ impl LibraryReader {
         Some(tables)
     }
 
-    fn rare(&mut self, round: &mut RequestRound<'_>, library: &LibraryReply) -> SlowTables {
-        let now = Instant::now();
-        if self.0.is_older(now, FACTS_AGE) {
-            let (rare, complete) = SlowTables::read(round, library);
-            self.0.set(now, rare);
-            if !complete {
-                self.0.forget();
-            }
+    fn read_rare(
+        &mut self,
+        round: &mut RequestRound<'_>,
+        library: &LibraryReply,
+        first: FirstPages,
+        now: Instant,
+    ) {
+        let (rare, complete) = SlowTables::read(round, library, first);
+        self.0.set(now, rare);
+        if !complete {
+            self.0.forget();
         }
-        self.0.value().clone()
     }
 }
 
 impl SlowTables {
     /// The tables, and whether all of them could be read.
-    fn read(round: &mut RequestRound<'_>, library: &LibraryReply) -> (Self, bool) {
-        let mut first = FirstPages::read(round, library, &SLOW_TABLES);
+    fn read(
+        round: &mut RequestRound<'_>,
+        library: &LibraryReply,
+        mut first: FirstPages,
+    ) -> (Self, bool) {
         let tee = first.rows(round, library, LibraryTable::Tee);
         let ledger = first.rows(round, library, LibraryTable::Leaks);
         let sites = first.rows(round, library, LibraryTable::Sites);
