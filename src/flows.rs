@@ -18,6 +18,7 @@ use pmdscope_tui::flows::{
     AppRun, CaptureAccess, CapturedApp, CapturedTraffic, FlowRequest, RunningApp,
 };
 use pmdscope_tui::run::DisplayFeed;
+use pmdscope_tui::timeline::live::LiveUpdate;
 
 use self::sampler_thread::{SamplerJob, SamplerThread};
 
@@ -53,12 +54,12 @@ impl FlowSampler {
 }
 
 /// Captures what the display wants, until it ends.
-pub(crate) fn start(feed: DisplayFeed<FleetState>, settings: FleetSettings) -> FlowSampler {
+pub(crate) fn start(feed: DisplayFeed<LiveUpdate>, settings: FleetSettings) -> FlowSampler {
     feed.mailbox.publish(CapturedTraffic::default());
     FlowSampler(thread::spawn(move || serve(&feed, AppCaptures::new(settings))))
 }
 
-fn serve(feed: &DisplayFeed<FleetState>, mut captures: AppCaptures) {
+fn serve(feed: &DisplayFeed<LiveUpdate>, mut captures: AppCaptures) {
     let mut request = FlowRequest::default();
     let mut goes_on = true;
     while goes_on && !request.over {

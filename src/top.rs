@@ -19,7 +19,7 @@ use pmdscope_tui::report::{self, TopDocument};
 use pmdscope_tui::run::{DisplayFeed, DisplayOptions, run as run_display};
 use pmdscope_tui::task::TaskContext;
 use pmdscope_tui::timeline::TimeSpan;
-use pmdscope_tui::timeline::live::LiveTimeline;
+use pmdscope_tui::timeline::live::{LiveTimeline, LiveUpdate};
 use pmdscope_tui::timeline::recording_cursor::RecordingCursor;
 use pmdscope_tui::timeline::replay::{ReplayTimeline, ReplayUpdate};
 use pmdscope_tui::view::{PageTab, ViewState};
@@ -288,7 +288,7 @@ fn display_live(args: &Args, config: Config) -> Result<()> {
     let options = options(args, config.top, TimeZone::system(), settings.rules.thresholds)?;
     let options = DisplayOptions { replies: settings.replies.clone(), ..options };
     let (mut sampler, mut runner) = (None, None);
-    let live = |feed: DisplayFeed<FleetState>| {
+    let live = |feed: DisplayFeed<LiveUpdate>| {
         sampler = Some(flows::start(feed.clone(), untraced));
         runner = Some(tasks::start(feed.clone()));
         watch::start(feed, chosen, settings);

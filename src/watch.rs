@@ -1,6 +1,7 @@
 //! Sampling for the interactive display: a thread per app, so that a stuck app delays no other.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -8,8 +9,9 @@ use std::time::{Duration, Instant};
 use pmdscope_telemetry::discover::{DiscoveredApp, FindError};
 use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
 use pmdscope_telemetry::interface::InterfaceReader;
-use pmdscope_telemetry::{Fleet, FleetEvent, FleetSettings, FleetState};
+use pmdscope_telemetry::{Fleet, FleetEvent, FleetSettings};
 use pmdscope_tui::run::DisplayFeed;
+use pmdscope_tui::timeline::live::LiveUpdate;
 
 /// How often to look for new apps. Looking connects to those that are not connected, so not as often
 /// as sampling.
@@ -20,7 +22,7 @@ const LOOK_EAGERLY: Duration = Duration::from_secs(1);
 
 /// Feeds the display until it ends.
 pub(crate) fn start(
-    feed: DisplayFeed<FleetState>,
+    feed: DisplayFeed<LiveUpdate>,
     chosen: Option<String>,
     mut settings: FleetSettings,
 ) {
@@ -32,7 +34,8 @@ pub(crate) fn start(
         fleet.only_interfaces_of(name, &[]);
     }
     let fleet = Mutex::new(fleet);
-    let shared = Arc::new(Shared { fleet, feed });
+    let (told, over) = (AtomicBool::new(false), AtomicBool::new(false));
+    let shared = Arc::new(Shared { fleet, feed, told, over });
     if let Some(reader) = settings.interfaces.clone() {
         let shared = Arc::clone(&shared);
         thread::spawn(move || read_interfaces(&shared, &*reader));
@@ -48,7 +51,11 @@ pub(crate) fn start(
 /// What the threads have in common.
 struct Shared {
     fleet: Mutex<Fleet>,
-    feed: DisplayFeed<FleetState>,
+    feed: DisplayFeed<LiveUpdate>,
+    /// The display was told that there is something new, and has not looked yet.
+    told: AtomicBool,
+    /// The display has ended.
+    over: AtomicBool,
 }
 
 impl Shared {
@@ -56,12 +63,34 @@ impl Shared {
         self.fleet.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the fleet and shows its state; `false` when the display has ended.
-    fn show(&self, change: impl FnOnce(&mut Fleet)) -> bool {
-        let mut fleet = self.fleet();
-        change(&mut fleet);
-        // With the lock held, so that an older state never comes after a newer one.
-        self.feed.send(fleet.state.clone())
+    /// Changes the fleet and has its state shown; `false` when the display has ended.
+    fn show(self: &Arc<Self>, change: impl FnOnce(&mut Fleet)) -> bool {
+        change(&mut self.fleet());
+        // Who looks next sees this change as well.
+        if self.told.swap(true, Ordering::SeqCst) { !self.is_over() } else { self.tell() }
+    }
+
+    /// As [`Shared::show`], and finds out whether the display has ended.
+    fn show_surely(self: &Arc<Self>, change: impl FnOnce(&mut Fleet)) -> bool {
+        self.told.store(false, Ordering::SeqCst);
+        self.show(change)
+    }
+
+    fn tell(self: &Arc<Self>) -> bool {
+        let shared = Arc::clone(self);
+        let update = LiveUpdate::new(move || {
+            // What changes from now on is told again.
+            shared.told.store(false, Ordering::SeqCst);
+            shared.fleet().state.clone()
+        });
+        if !self.feed.send(update) {
+            self.over.store(true, Ordering::SeqCst);
+        }
+        !self.is_over()
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::SeqCst)
     }
 }
 
@@ -77,7 +106,7 @@ impl Watch {
     /// Takes in what runs now; `false` when the display has ended.
     fn look(&mut self) -> bool {
         let (running, advice) = self.running();
-        let goes_on = self.shared.show(|fleet| {
+        let goes_on = self.shared.show_surely(|fleet| {
             fleet.see(running);
             fleet.state.apply(FleetEvent::NoApps { advice });
         });
@@ -119,7 +148,7 @@ fn advice(error: &FindError) -> String {
 
 /// Reads the interfaces of the kernel once an interval, whatever the number of apps. A host without any
 /// shows no change.
-fn read_interfaces(shared: &Shared, reader: &dyn InterfaceReader) {
+fn read_interfaces(shared: &Arc<Shared>, reader: &dyn InterfaceReader) {
     let mut shown = false;
     loop {
         let start = Instant::now();
@@ -133,7 +162,7 @@ fn read_interfaces(shared: &Shared, reader: &dyn InterfaceReader) {
     }
 }
 
-fn sample(shared: &Shared, app: &str) {
+fn sample(shared: &Arc<Shared>, app: &str) {
     loop {
         let start = Instant::now();
         let Some(mut sampler) = shared.fleet().check_out(app) else { return };

@@ -1,16 +1,15 @@
 //! Tests of the loop, with a terminal, clocks and input of their own.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use pmdscope_telemetry::FleetState;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
 use super::*;
 use crate::fixture;
 use crate::task::{Task, TaskState};
-use crate::timeline::live::LiveTimeline;
+use crate::timeline::live::{LiveTimeline, LiveUpdate};
 
-type Message = DisplayMessage<FleetState>;
+type Message = DisplayMessage<LiveUpdate>;
 
 /// After each frame somebody sends the next messages.
 struct FakeTerminal {
@@ -89,7 +88,7 @@ fn shown(script: Vec<Vec<Message>>) -> (FakeTerminal, DisplayLoop<LiveTimeline>)
 
 #[test]
 fn what_comes_at_once_is_one_frame_and_nothing_else_is() {
-    let update = || DisplayMessage::Update(fixture::fleet());
+    let update = || DisplayMessage::Update(fixture::fleet().into());
     let many = (0..50).map(|_| update()).collect();
     let (terminal, _) = shown(vec![many, vec![DisplayMessage::Told], vec![char('q')]]);
     assert_eq!(terminal.frames, 3);
@@ -121,7 +120,7 @@ fn the_terminal_is_given_back_while_the_process_is_stopped() {
 #[test]
 fn requests_of_keys_are_passed_on_and_the_next_key_takes_their_notice_away() {
     let (terminal, program) = shown(vec![
-        vec![DisplayMessage::Update(fixture::fleet())],
+        vec![DisplayMessage::Update(fixture::fleet().into())],
         vec![char('2'), char('y'), key(KeyCode::Esc, KeyModifiers::NONE), char('w')],
         vec![char('a')],
         vec![char('1'), char('q')],

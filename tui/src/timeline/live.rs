@@ -1,5 +1,7 @@
 //! The present and the last minutes.
 
+use std::fmt;
+
 use pmdscope_telemetry::FleetState;
 
 use super::history::{FrameHistory, HistoryLimits};
@@ -12,10 +14,32 @@ use super::{FrameSource, SeekTarget, TimeSpan, Timeline, TimelineFrame, resolve}
 pub struct LiveTimeline {
     present: FleetState,
     history: FrameHistory,
-    /// The present has changed since it was kept.
-    updated: bool,
+    /// What the present has become since it was drawn.
+    update: Option<LiveUpdate>,
     /// The moment that is shown instead of the present.
     shown: Option<TimelineFrame>,
+}
+
+/// Tells the state of all apps when it is drawn. With many apps it changes many times for one frame.
+pub struct LiveUpdate(Box<dyn FnOnce() -> FleetState + Send>);
+
+impl LiveUpdate {
+    /// The state that `tell` will return.
+    pub fn new(tell: impl FnOnce() -> FleetState + Send + 'static) -> Self {
+        Self(Box::new(tell))
+    }
+}
+
+impl From<FleetState> for LiveUpdate {
+    fn from(state: FleetState) -> Self {
+        Self::new(move || state)
+    }
+}
+
+impl fmt::Debug for LiveUpdate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LiveUpdate").finish_non_exhaustive()
+    }
 }
 
 impl LiveTimeline {
@@ -47,17 +71,21 @@ impl LiveTimeline {
 }
 
 impl Timeline for LiveTimeline {
-    type Update = FleetState;
+    type Update = LiveUpdate;
 
-    fn take(&mut self, update: FleetState) {
-        self.present = update;
-        self.updated = true;
+    fn take(&mut self, update: LiveUpdate) {
+        self.update = Some(update);
     }
 
     fn tick(&mut self, monotonic_ns: u64, realtime_ns: u64) {
+        let update = self.update.take();
+        let is_new = update.is_some();
+        if let Some(LiveUpdate(tell)) = update {
+            self.present = tell();
+        }
         self.present.now_ns = monotonic_ns;
         self.present.realtime_ns = realtime_ns;
-        if std::mem::take(&mut self.updated) {
+        if is_new {
             self.history.push(&self.present);
         }
         // The moment that is shown leaves the history at last.

@@ -34,7 +34,7 @@ fn live() -> LiveTimeline {
         fleet.now_ns += step * SECOND;
         fleet.realtime_ns = REALTIME_NS + step * SECOND;
         let now = (fleet.now_ns, fleet.realtime_ns);
-        live.take(fleet);
+        live.take(fleet.into());
         live.tick(now.0, now.1);
     }
     live

@@ -42,7 +42,7 @@ fn lived(seconds: u64) -> LiveTimeline {
     let mut live = LiveTimeline::default();
     for second in 0..seconds {
         let at = START + second * SECOND;
-        live.take(fleet(at, fixture::leaking(), matches!(second, 4..6 | 8..)));
+        live.take(fleet(at, fixture::leaking(), matches!(second, 4..6 | 8..)).into());
         live.tick(at, at);
     }
     live
@@ -185,7 +185,7 @@ fn the_past_stands_still_while_the_present_goes_on_and_is_kept() {
     live.seek(SeekTarget::At(START + 5 * SECOND));
     let before = live.fleet().clone();
     for second in 10..300 {
-        live.take(calm(START + second * SECOND));
+        live.take(calm(START + second * SECOND).into());
         live.tick(START + second * SECOND, 0);
     }
     assert_eq!(*live.fleet(), before);
@@ -200,7 +200,7 @@ fn a_moment_that_leaves_the_history_leaves_the_display() {
     let mut live = lived(10);
     live.seek(SeekTarget::Oldest);
     for second in 10..700 {
-        live.take(calm(START + second * SECOND));
+        live.take(calm(START + second * SECOND).into());
         live.tick(START + second * SECOND, 0);
         let time_bar = live.time_bar().unwrap();
         assert!((time_bar.span.oldest..=time_bar.span.newest).contains(&live.fleet().now_ns));
@@ -384,7 +384,7 @@ proptest! {
         for ((later_ns, what, trouble), action) in steps {
             present.now_ns += later_ns;
             happen(&mut present, what, trouble);
-            live.take(present.clone());
+            live.take(present.clone().into());
             live.tick(present.now_ns, present.now_ns);
             perform(&mut view, action, &mut live);
             live.tick(present.now_ns, present.now_ns);

@@ -127,7 +127,7 @@ fn what_was_there_from_the_beginning_has_at_least_that_age() {
     for second in 0..30 {
         let at = START + second * SECOND;
         let fleet = fixture::fleet_of(fixture::leaking(), findings.clone());
-        live.take(FleetState { now_ns: at, ..fleet });
+        live.take(FleetState { now_ns: at, ..fleet }.into());
         live.tick(at, at);
     }
     let age = live.trends().age(&findings[0]);
