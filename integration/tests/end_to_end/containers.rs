@@ -18,7 +18,7 @@ use pmdscope_integration::testpmd::{Setup, Testpmd};
 use pmdscope_integration::wire::captured;
 use serde_json::Value;
 
-use crate::pdump::{attach, await_received, capture_once, numbered};
+use crate::pdump::{attach, await_captured, capture_once, numbered};
 use crate::support::{LIMIT, Needs, pmdscope, pmdscope_json, told, trial};
 
 /// Packets per second that are fed, so that a sample has the time to find some.
@@ -69,7 +69,7 @@ fn stock(scratch: &Scratch) -> Result<()> {
     let mut sampling = start_sampling(scratch, testpmd.app(), &sample)?;
     feed.play(&frames, STEADY)?;
     feed.end();
-    await_received(&testpmd, frames.len() as u64)?;
+    await_captured(&capture, frames.len() as u64)?;
     let report = capture.interrupt()?;
     ensure!(told(&report, "packets captured")? == frames.len() as u64, "{report}");
     let packets = captured(&file)?;

@@ -328,11 +328,17 @@ fn parallel(scratch: &Scratch) -> Result<()> {
     let requests = relay.exchanges().len();
 
     // All of them arrive before the first is answered.
+    let idle = open_files(exporter.process.pid())?;
     relay.hold(true);
     let scrapes = thread::scope(|scope| -> Result<Vec<Scrape>> {
         let all: Vec<_> = (0..SCRAPES).map(|_| scope.spawn(|| exporter.scrape())).collect();
+        let connected =
+            || -> Result<bool> { Ok(open_files(exporter.process.pid())? >= idle + SCRAPES) };
+        let arrived = wait_until("all scrapes to arrive", LIMIT, connected);
+        // They are read a moment after they are accepted. Whatever happened, nobody waits for ever.
         thread::sleep(Duration::from_millis(500));
         relay.hold(false);
+        arrived?;
         all.into_iter()
             .map(|one| one.join().map_err(|_| anyhow::anyhow!("a scraper panicked"))?)
             .collect()

@@ -87,6 +87,17 @@ impl<'a> Collector<'a> {
     /// Ends it, and reads what it has stored.
     pub(crate) fn stop(mut self) -> Result<Collected> {
         // What was sent is in its socket at worst.
+        let bound = format!(":{:04X} ", self.port());
+        wait_until("nfcapd to read what was sent", LIMIT, || {
+            let sockets = fs::read_to_string("/proc/net/udp")?;
+            let mut sockets = sockets.lines().filter(|line| line.contains(&bound));
+            // Number, local and remote address, state, bytes to send and to read.
+            let is_read = |line: &str| {
+                line.split_whitespace().nth(4).is_some_and(|queues| queues.ends_with(":00000000"))
+            };
+            Ok(sockets.all(is_read))
+        })?;
+        // It may still work on the last datagram.
         std::thread::sleep(Duration::from_millis(500));
         self.process.signal(Signal::TERM)?;
         self.process.wait(LIMIT)?;

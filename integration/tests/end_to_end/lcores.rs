@@ -5,6 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use libtest_mimic::Trial;
+use pmdscope_integration::machine::process_cpu_ns;
 use pmdscope_integration::pair::{Pair, PairOptions};
 use pmdscope_integration::process::{Process, run, wait_until};
 use pmdscope_integration::scratch::Scratch;
@@ -147,8 +148,11 @@ fn start(scratch: &Scratch, app: &str) -> Result<Process> {
 fn app_ends(scratch: &Scratch) -> Result<()> {
     let (app, testpmd) = testpmd::forwarding(scratch)?;
     let mut profile = start(scratch, &app)?;
-    // Something to tell.
-    std::thread::sleep(std::time::Duration::from_secs(1));
+    // Something to tell, however seldom it gets a CPU.
+    let enough = process_cpu_ns(testpmd.pid())? + 1_000_000_000;
+    wait_until("the app to run for a second", LIMIT, || {
+        Ok(process_cpu_ns(testpmd.pid())? >= enough)
+    })?;
     drop(testpmd);
     let status = profile.wait(LIMIT)?;
     let output = profile.output();

@@ -102,7 +102,7 @@ fn captured_as_received(scratch: &Scratch) -> Result<()> {
     let begin = now_ns()?;
     fed.feed.play(&frames, FAST)?;
     fed.feed.end();
-    await_received(&fed.testpmd, frames.len() as u64)?;
+    await_captured(&capture, frames.len() as u64)?;
     let end = now_ns()?;
     let report = capture.interrupt()?;
 
@@ -132,6 +132,20 @@ fn now_ns() -> Result<u64> {
 pub(crate) fn await_received(testpmd: &Testpmd, packets: u64) -> Result<()> {
     wait_until("the app to receive all", LIMIT, || Ok(testpmd.forwarded()?.0 >= packets))?;
     std::thread::sleep(Duration::from_millis(300));
+    Ok(())
+}
+
+/// Waits until a capture has so many packets.
+pub(crate) fn await_captured(capture: &Process, packets: u64) -> Result<()> {
+    wait_until("the capture to have all packets", LIMIT, || {
+        capture.signal(Signal::USR1)?;
+        // One answer for each question is enough.
+        std::thread::sleep(Duration::from_millis(100));
+        let output = capture.output();
+        let mut lines = output.lines().rev().filter_map(|line| line.strip_prefix("pmdscope: "));
+        let told = lines.find_map(|line| line.split_once(" packets captured, "));
+        Ok(told.is_some_and(|(count, _)| count.parse::<u64>().is_ok_and(|count| count >= packets)))
+    })?;
     Ok(())
 }
 
@@ -205,7 +219,7 @@ fn two_at_once(scratch: &Scratch) -> Result<()> {
     let frames = numbered(5_000);
     fed.feed.play(&frames, FAST)?;
     fed.feed.end();
-    await_received(&fed.testpmd, frames.len() as u64)?;
+    await_captured(&first, frames.len() as u64)?;
     let report = first.interrupt()?;
     ensure!(told(&report, "packets captured")? == frames.len() as u64, "{report}");
     Ok(())

@@ -7,6 +7,7 @@ use std::thread::sleep;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, ensure};
+use jiff::Timestamp;
 use pmdscope_integration::disk::Disk;
 use pmdscope_integration::pair::{Pair, PairOptions};
 use pmdscope_integration::process::{Process, run, wait_until};
@@ -140,8 +141,9 @@ pub(crate) fn incident(scratch: &Scratch) -> Result<()> {
         Ok(pmdscope(scratch, &["leaks", "-a", pair.app()], &[0, 1])?.contains("leak.c:"))
     })?;
     let live = pmdscope(scratch, &["leaks", "-a", pair.app(), "--explain"], &[0, 1])?;
-    // What is recorded three seconds before its end shall have them, too.
+    // What is recorded of its last moment shall have them, too.
     sleep(Duration::from_secs(2));
+    let alive = Timestamp::now().to_string();
     pair.reflector.signal(Signal::KILL)?;
     sleep(Duration::from_secs(2));
     recorder.interrupt()?;
@@ -152,10 +154,10 @@ pub(crate) fn incident(scratch: &Scratch) -> Result<()> {
     for expected in ["leak.c:", "unreachable", "    when: 20", ", still there at the end"] {
         ensure!(found.contains(expected), "no {expected} in {found}");
     }
-    let leaks = pmdscope(scratch, &["leaks", "--replay", &path, "--at", "-3s"], &[1])?;
+    let leaks = pmdscope(scratch, &["leaks", "--replay", &path, "--at", &alive], &[1])?;
     ensure!(leaks.contains("leak.c:"), "{leaks}");
     let explained =
-        pmdscope(scratch, &["leaks", "--replay", &path, "--at", "-3s", "--explain"], &[1])?;
+        pmdscope(scratch, &["leaks", "--replay", &path, "--at", &alive, "--explain"], &[1])?;
     let lines = |text: &str| text.lines().count();
     ensure!(lines(&explained) > 3 && lines(&live) > 3, "{explained}{live}");
     // The last that was heard, and that it is silent now.

@@ -228,7 +228,8 @@ pub(crate) fn text_column<'a>(table: &'a Value, name: &str) -> Result<Vec<&'a st
 
 /// The number at the start of a line of a capture's statistics.
 pub(crate) fn told(report: &str, what: &str) -> Result<u64> {
-    let line = report.lines().find(|line| line.contains(what));
-    let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    // What a capture tells while it runs begins with the name of the program.
+    let mut lines = report.lines().filter(|line| line.contains(what));
+    let number = lines.find_map(|line| line.split_whitespace().next()?.parse().ok());
     number.with_context(|| format!("no line of {what:?} in {report}"))
 }
