@@ -2,6 +2,8 @@
 
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -11,7 +13,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
 use super::history::{FrameHistory, HistoryLimits};
-use super::live::LiveTimeline;
+use super::live::{LiveTimeline, LiveUpdate};
 use super::replay::{ReplayTimeline, ReplayUpdate};
 use super::time_bar::{PlaybackState, TimeBarKind};
 use super::*;
@@ -450,4 +452,23 @@ proptest! {
         expected += models.values().sum::<usize>();
         prop_assert_eq!(history.bytes(), expected);
     }
+}
+
+#[test]
+fn of_several_updates_the_last_is_told_and_only_once_it_is_drawn() {
+    let told = Arc::new(AtomicU64::new(0));
+    let update = |now_ns| {
+        let told = Arc::clone(&told);
+        LiveUpdate::new(move || {
+            told.fetch_add(now_ns, Ordering::Relaxed);
+            calm(now_ns)
+        })
+    };
+    let mut live = LiveTimeline::default();
+    live.take(update(1));
+    live.take(update(20));
+    assert_eq!((told.load(Ordering::Relaxed), live.fleet().apps.len()), (0, 0));
+    live.tick(START, START);
+    live.tick(START + SECOND, START + SECOND);
+    assert_eq!((told.load(Ordering::Relaxed), live.fleet().apps.len()), (20, 1));
 }
