@@ -2,7 +2,10 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-/* Any bytes as a program and a packet: what the validator lets pass runs to its end, in bounds. */
+/*
+ * Any bytes as a program and a packet: what the validator lets pass runs to its end, in bounds, and
+ * a burst of the packet has the same verdict.
+ */
 
 #include <stdlib.h>
 #include <string.h>
@@ -28,11 +31,31 @@ build_chain(struct rte_mbuf *chain, const uint8_t *data, size_t size, uint8_t se
 		seg->buf_addr = malloc(part);
 		memcpy(seg->buf_addr, data + done, part);
 		seg->data_len = (uint16_t)part;
+		seg->buf_len = (uint16_t)part;
 		done += part;
 		seg->next = done < size ? seg + 1 : NULL;
 		seg++;
 	} while (done < size);
 	chain->pkt_len = (uint32_t)size;
+}
+
+/* As a burst of this many. */
+static void
+require_verdict(const struct pmdscope_filter *filter, uint8_t dir, struct rte_mbuf *pkt,
+		unsigned int n, uint32_t verdict)
+{
+	struct rte_mbuf *pkts[PMDSCOPE_FILTER_BURST];
+	uint32_t keep[PMDSCOPE_FILTER_BURST], kept;
+	unsigned int i;
+
+	for (i = 0; i < n; i++)
+		pkts[i] = pkt;
+	kept = pmdscope_filter_burst(filter, dir, pkts, n, keep);
+	if (kept != (verdict == 0 ? 0 : UINT32_MAX >> (PMDSCOPE_FILTER_BURST - n)))
+		abort();
+	for (i = 0; verdict != 0 && i < n; i++)
+		if (keep[i] != verdict)
+			abort();
 }
 
 int
@@ -45,7 +68,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct rte_mbuf chain[SEGMENTS_MAX], *seg;
 	struct pmdscope_packet pkt;
 	size_t insns_size;
-	uint32_t copied;
+	uint32_t copied, verdict;
+	uint8_t dir;
 	char why[112];
 
 	if (size < 4)
@@ -60,8 +84,11 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	build_chain(chain, data + 4 + insns_size, size - 4 - insns_size, RTE_MAX(data[1], 1));
 	chain->ol_flags = flags[data[2] % RTE_DIM(flags)];
-	pmdscope_packet_init(&pkt, chain, data[3] % 2 ? PMDSCOPE_DIR_RX : PMDSCOPE_DIR_TX);
-	pmdscope_filter_run(&filter, &pkt);
+	dir = data[3] % 2 ? PMDSCOPE_DIR_RX : PMDSCOPE_DIR_TX;
+	pmdscope_packet_init(&pkt, chain, dir);
+	verdict = pmdscope_filter_run(&filter, &pkt);
+	require_verdict(&filter, dir, chain, 1, verdict);
+	require_verdict(&filter, dir, chain, PMDSCOPE_FILTER_BURST, verdict);
 	copied = pmdscope_packet_copy(&pkt, copy, pkt.len);
 	if (copied != pkt.len)
 		abort();

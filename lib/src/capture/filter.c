@@ -135,6 +135,7 @@ pmdscope_filter_load(struct pmdscope_filter *filter, const void *insns, unsigned
 	memcpy(filter->insns, insns, nb_insns * sizeof(filter->insns[0]));
 	filter->nb_insns = nb_insns;
 	filter->uses_memory = false;
+	filter->tests.nb_tests = 0;
 
 	for (i = 0; i < nb_insns; i++) {
 		reason = check(&filter->insns[i], nb_insns - i - 1);
@@ -144,6 +145,7 @@ pmdscope_filter_load(struct pmdscope_filter *filter, const void *insns, unsigned
 	}
 	if (nb_insns > 0 && BPF_CLASS(filter->insns[nb_insns - 1].code) != BPF_RET)
 		return refuse(why, why_size, nb_insns - 1, "the program does not end in a return");
+	pmdscope_filter_translate(&filter->tests, filter->insns, nb_insns);
 	return 0;
 }
 

@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "filter_tests.h"
 #include "packet.h"
 #include "pmdscope_ring.h"
 
@@ -20,6 +21,7 @@ struct pmdscope_filter {
 	uint32_t nb_insns; /* 0 keeps everything. */
 	bool uses_memory;  /* Reads the scratch memory, which then starts as zeros. */
 	struct pmdscope_insn insns[PMDSCOPE_TEE_MAX_INSNS];
+	struct pmdscope_filter_tests tests; /* The same program. */
 };
 
 /*
@@ -32,5 +34,15 @@ int pmdscope_filter_load(struct pmdscope_filter *filter, const void *insns, unsi
 /* Bytes to keep of the packet; 0 refuses it. The filter has at least one instruction. */
 uint32_t
 pmdscope_filter_run(const struct pmdscope_filter *filter, const struct pmdscope_packet *pkt);
+
+/* Packets that pmdscope_filter_burst() takes at once. */
+#define PMDSCOPE_FILTER_BURST 32
+
+/*
+ * The same for each packet of a burst: those to keep as a bitmap, and how much of each of them in
+ * keep. Reads of a packet nothing but its mbuf, and what the filter asks for.
+ */
+uint32_t pmdscope_filter_burst(const struct pmdscope_filter *filter, uint8_t dir,
+		struct rte_mbuf **pkts, unsigned int nb_pkts, uint32_t *keep);
 
 #endif /* PMDSCOPE_FILTER_H */

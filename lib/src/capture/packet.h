@@ -48,13 +48,24 @@ pmdscope_packet_tag(struct pmdscope_packet *pkt, uint16_t tpid, uint16_t tci)
 	pkt->len += 4;
 }
 
+/* Flags of mbufs whose VLAN tags are not in their data. */
+static inline uint64_t
+pmdscope_packet_vlan_flag(uint8_t dir)
+{
+	return dir == PMDSCOPE_DIR_RX ? RTE_MBUF_F_RX_VLAN_STRIPPED : RTE_MBUF_F_TX_VLAN;
+}
+
+static inline uint64_t
+pmdscope_packet_qinq_flag(uint8_t dir)
+{
+	return dir == PMDSCOPE_DIR_RX ? RTE_MBUF_F_RX_QINQ_STRIPPED : RTE_MBUF_F_TX_QINQ;
+}
+
 static inline void
 pmdscope_packet_init(struct pmdscope_packet *pkt, const struct rte_mbuf *mbuf, uint8_t dir)
 {
-	const uint64_t vlan =
-			dir == PMDSCOPE_DIR_RX ? RTE_MBUF_F_RX_VLAN_STRIPPED : RTE_MBUF_F_TX_VLAN;
-	const uint64_t qinq =
-			dir == PMDSCOPE_DIR_RX ? RTE_MBUF_F_RX_QINQ_STRIPPED : RTE_MBUF_F_TX_QINQ;
+	const uint64_t vlan = pmdscope_packet_vlan_flag(dir);
+	const uint64_t qinq = pmdscope_packet_qinq_flag(dir);
 
 	pkt->mbuf = mbuf;
 	pkt->data = rte_pktmbuf_mtod(mbuf, const uint8_t *);
