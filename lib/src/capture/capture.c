@@ -4,6 +4,8 @@
 
 /* The fast path of captures. Nothing in here allocates, locks, waits, logs or calls the kernel. */
 
+#include <string.h>
+
 #include <rte_cycles.h>
 #include <rte_ethdev.h>
 #include <rte_prefetch.h>
@@ -41,6 +43,60 @@ struct pmdscope_tee_offer {
 	struct pending pending[PMDSCOPE_CAPTURE_SLOTS];
 };
 
+/* A burst on its way into a ring. */
+struct copy {
+	const struct pmdscope_capture_spec *spec;
+	struct pmdscope_capture_producer *p;
+	const struct pmdscope_capture_ring *ring;
+	const struct origin *origin;
+	uint8_t *fates; /* To be filled in, or NULL. */
+	struct delta d;
+};
+
+static inline void
+copy_one(struct copy *c, struct rte_mbuf **pkts, uint16_t i, uint32_t keep)
+{
+	const enum fate fate =
+			copy_packet(c->spec, c->p, c->ring, c->origin, pkts[i], keep, &c->d.head);
+
+	settle_fate(c->p, c->p->sample, c->origin->port, fate, &c->d);
+	if (c->fates != NULL)
+		c->fates[i] = (uint8_t)fate;
+}
+
+static inline void
+copy_all(struct copy *c, struct rte_mbuf **pkts, uint16_t nb_pkts)
+{
+	uint16_t i;
+
+	for (i = 0; i < nb_pkts; i++) {
+		if (i + 1 < nb_pkts)
+			rte_prefetch0(rte_pktmbuf_mtod(pkts[i + 1], void *));
+		copy_one(c, pkts, i, UINT32_MAX);
+	}
+}
+
+/* What the filter rejects costs nothing more. */
+static void
+copy_matches(struct copy *c, struct rte_mbuf **pkts, uint16_t nb_pkts)
+{
+	uint32_t keep[PMDSCOPE_FILTER_BURST], left;
+	uint16_t first, i, n;
+
+	for (first = 0; first < nb_pkts; first += n) {
+		n = RTE_MIN(nb_pkts - first, PMDSCOPE_FILTER_BURST);
+		left = pmdscope_filter_burst(
+				&c->spec->filter, c->origin->dir, pkts + first, n, keep);
+		c->d.count[FILTERED] += n - (uint32_t)__builtin_popcount(left);
+		if (c->fates != NULL)
+			memset(c->fates + first, FILTERED, n);
+		for (; left != 0; left &= left - 1) {
+			i = (uint16_t)__builtin_ctz(left);
+			copy_one(c, pkts, first + i, keep[i]);
+		}
+	}
+}
+
 /* Published at once, unless it is to wait. */
 static void
 copy_burst(const struct pmdscope_capture *capture, struct pmdscope_capture_producer *p,
@@ -51,33 +107,26 @@ copy_burst(const struct pmdscope_capture *capture, struct pmdscope_capture_produ
 	const struct pmdscope_capture_ring *ring = __atomic_load_n(&p->ring, __ATOMIC_ACQUIRE);
 	const struct pmdscope_capture_ring *writable =
 			pmdscope_capture_accept_tail(p, ring) ? ring : NULL;
-	struct delta d = { 0 };
-	enum fate fate;
-	uint32_t rate;
-	uint16_t i;
+	struct copy c = { .spec = &capture->spec, .p = p, .ring = writable, .origin = o };
 
 	if (unlikely(p->sample != sample) && writable != NULL)
 		resample(p, writable, sample);
-	d.head = p->head;
-	rate = p->sample;
+	c.d.head = p->head;
 	if (pending != NULL) {
 		pending->p = p;
 		pending->ring = ring;
 		pending->gap = p->gap[o->port];
 		pending->sampling = p->sampling;
+		c.fates = pending->fates;
 	}
-	for (i = 0; i < nb_pkts; i++) {
-		if (i + 1 < nb_pkts)
-			rte_prefetch0(rte_pktmbuf_mtod(pkts[i + 1], void *));
-		fate = copy_packet(&capture->spec, p, writable, o, pkts[i], &d.head);
-		settle_fate(p, rate, o->port, fate, &d);
-		if (pending != NULL)
-			pending->fates[i] = (uint8_t)fate;
-	}
-	if (pending != NULL)
-		pending->all = d;
+	if (capture->spec.filter.nb_insns == 0)
+		copy_all(&c, pkts, nb_pkts);
 	else
-		publish(p, ring, o->port, &d);
+		copy_matches(&c, pkts, nb_pkts);
+	if (pending != NULL)
+		pending->all = c.d;
+	else
+		publish(p, ring, o->port, &c.d);
 }
 
 static struct pmdscope_record *

@@ -154,23 +154,20 @@ publish(struct pmdscope_capture_producer *p, const struct pmdscope_capture_ring 
 	__atomic_store_n(&hdr->head, d->head, __ATOMIC_RELEASE);
 }
 
+/* A packet that the filter passes, of which it keeps so many bytes. */
 static inline enum fate
 copy_packet(const struct pmdscope_capture_spec *spec, struct pmdscope_capture_producer *p,
 		const struct pmdscope_capture_ring *ring, const struct origin *o,
-		const struct rte_mbuf *m, uint64_t *head)
+		const struct rte_mbuf *m, uint32_t keep, uint64_t *head)
 {
 	struct pmdscope_packet pkt;
-	uint32_t keep = UINT32_MAX;
 
-	pmdscope_packet_init(&pkt, m, o->dir);
-	if (spec->filter.nb_insns != 0)
-		keep = pmdscope_filter_run(&spec->filter, &pkt);
-	if (keep == 0)
-		return FILTERED;
 	if (p->sampling.skip > 0)
 		return SAMPLED_OUT;
-	return ring != NULL && write_record(spec, p, ring, o, &pkt, keep, head) ? RECORDED
-										: DROPPED;
+	if (ring == NULL)
+		return DROPPED;
+	pmdscope_packet_init(&pkt, m, o->dir);
+	return write_record(spec, p, ring, o, &pkt, keep, head) ? RECORDED : DROPPED;
 }
 
 #endif /* PMDSCOPE_CAPTURE_WRITE_H */
