@@ -8,6 +8,7 @@ mod batch;
 mod closed;
 mod codec;
 mod naming;
+mod packets;
 mod pcap;
 mod schedule;
 mod section;
@@ -33,8 +34,8 @@ pub use self::settings::{FileCompression, FileEvent, FileFormat, FileRotation, F
 use self::sink::FileSink;
 use self::writer::FileWriter;
 use crate::clock::wall_clock_ns;
-use crate::packet::{CaptureInterface, InterfaceStatistics, Packet, SectionOrigin};
-use crate::pcapng;
+use crate::packet::{CaptureInterface, InterfaceStatistics, Packet, PacketWith, SectionOrigin};
+use crate::shared::{PacketData, SharedBytes};
 use crate::sink::{PacketSink, SinkError, SinkProgress};
 
 /// How long the end may take before it is told what is waited for.
@@ -191,60 +192,6 @@ impl CaptureFiles {
         there
     }
 
-    /// Puts a packet into its file; false when there is no room for it.
-    fn try_packet(&mut self, packet: &Packet<'_>) -> Result<bool, SinkError> {
-        let Some((interface, gap)) = self.section.place_of(packet) else {
-            return Err(self.refused("the interface of a packet is not known"));
-        };
-        let adapted = Packet { interface, dropped: packet.dropped + gap, ..*packet };
-        let size = match self.format {
-            FileFormat::Pcapng => pcapng::packet_size(&adapted),
-            FileFormat::Pcap { .. } => pcap::packet_size(&adapted),
-        };
-        if !self.fits(packet)? {
-            self.other_linktypes += 1;
-            return Ok(false);
-        }
-        if !self.has_room(size) || !self.rotate_for(packet, size)? {
-            return Ok(false);
-        }
-        if self.complete {
-            self.after_end += 1;
-            return Ok(true);
-        }
-        match self.format {
-            FileFormat::Pcapng => {
-                if self.section.must_turn_for(packet) {
-                    let blocks = self.section.turn_for(packet);
-                    self.put(&blocks);
-                }
-                self.put_packet(size, |room| pcapng::put_packet(room, &adapted));
-            }
-            FileFormat::Pcap { nanos } => {
-                self.put_header(self.section.linktype_of(packet));
-                self.put_packet(size, |room| pcap::put_packet(room, packet, nanos));
-            }
-        }
-        self.section.delivered(packet);
-        Ok(true)
-    }
-
-    #[cold]
-    fn lose(&mut self, packet: &Packet<'_>) {
-        self.lost += 1;
-        self.section.lost(packet);
-    }
-
-    fn put_packet(&mut self, size: usize, fill: impl FnOnce(&mut [u8])) {
-        let Some(room) = self.room(size) else { return };
-        fill(room);
-        if let Some(batch) = &mut self.batch {
-            batch.packets += 1;
-        }
-        self.handed += 1;
-        self.packets += 1;
-    }
-
     /// The header of a classic file, of the link type of the first packet, or else of the first interface;
     /// all files of a capture have the same one. It says the largest snap length.
     fn put_header(&mut self, linktype: Option<u16>) {
@@ -261,24 +208,28 @@ impl CaptureFiles {
 
     /// A classic file can have this packet: it has one link type, and a packet is no longer than its header
     /// says.
-    fn fits(&self, packet: &Packet<'_>) -> Result<bool, SinkError> {
+    fn fits<D: PacketData>(&self, packet: &PacketWith<'_, D>) -> Result<bool, SinkError> {
         let FileFormat::Pcap { .. } = self.format else { return Ok(true) };
         let Some((linktype, snaplen)) = self.header else { return Ok(true) };
         if self.section.linktype_of(packet) != Some(linktype) {
             return Ok(false);
         }
-        if packet.data.len() > snaplen as usize {
+        if packet.data.size() > snaplen as usize {
             return Err(self.refused(&format!(
                 "a pcap file has one snapshot length, and a packet of {} bytes comes after {snaplen} \
                  was written: write pcapng",
-                packet.data.len()
+                packet.data.size()
             )));
         }
         Ok(true)
     }
 
     /// Begins another file before a packet if it is time; false when there is no room for that.
-    fn rotate_for(&mut self, packet: &Packet<'_>, size: usize) -> Result<bool, SinkError> {
+    fn rotate_for<D>(
+        &mut self,
+        packet: &PacketWith<'_, D>,
+        size: usize,
+    ) -> Result<bool, SinkError> {
         let reserve = match self.format {
             FileFormat::Pcapng => self.section.statistics_size() as u64,
             FileFormat::Pcap { .. } => 0,
@@ -352,26 +303,15 @@ impl PacketSink for CaptureFiles {
     }
 
     fn packet(&mut self, packet: &Packet<'_>) -> Result<(), SinkError> {
-        if self.complete {
-            self.after_end += 1;
-            return Ok(());
-        }
-        let put = match self.queue.check() {
-            Ok(()) => self.try_packet(packet),
-            Err(error) => Err(error),
-        };
-        match put {
-            Ok(true) => {}
-            Ok(false) => self.lose(packet),
-            Err(error) => {
-                self.lose(packet);
-                return Err(error);
-            }
-        }
-        if self.packet_buffered {
-            self.hand_over(None);
-        }
-        Ok(())
+        self.take_packet(packet)
+    }
+
+    fn takes_shared(&self) -> bool {
+        true
+    }
+
+    fn shared_packet(&mut self, packet: &PacketWith<'_, SharedBytes<'_>>) -> Result<(), SinkError> {
+        self.take_packet(packet)
     }
 
     fn counters(&mut self, statistics: &[InterfaceStatistics]) {

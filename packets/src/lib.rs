@@ -19,6 +19,7 @@ mod packet;
 pub mod pcapng;
 pub mod read;
 pub mod recorder;
+mod shared;
 mod sink;
 
 pub use self::clock::wall_clock_ns;
@@ -26,6 +27,7 @@ pub use self::control::RunControl;
 pub use self::link_type::link_type_name;
 pub use self::packet::{
     CaptureInterface, DIR_RX, DIR_TX, ETHERNET, InterfaceStatistics, MAX_SNAPLEN, Packet,
-    SectionOrigin,
+    PacketWith, SectionOrigin,
 };
+pub use self::shared::{PacketData, SharedBytes, SharedRegion};
 pub use self::sink::{NullSink, PacketSink, SinkError, SinkProgress};

@@ -38,14 +38,17 @@ pub struct CaptureInterface {
 }
 
 /// One packet.
+pub type Packet<'a> = PacketWith<'a, &'a [u8]>;
+
+/// One packet whose bytes are anywhere, see [`crate::PacketData`].
 #[derive(Clone, Copy, Debug)]
-pub struct Packet<'a> {
+pub struct PacketWith<'a, D> {
     /// Number of the interface in the section.
     pub interface: u32,
     /// Wall clock, nanoseconds since 1970.
     pub ns: u64,
     /// Bytes kept.
-    pub data: &'a [u8],
+    pub data: D,
     /// Bytes on the wire, without FCS.
     pub len: u32,
     /// [`DIR_RX`], [`DIR_TX`] or unknown.
@@ -62,6 +65,26 @@ pub struct Packet<'a> {
     pub id: u64,
     /// What to say about this packet; empty is left out.
     pub comment: &'a str,
+}
+
+impl<'a, D> PacketWith<'a, D> {
+    /// The same packet with its bytes elsewhere.
+    #[inline]
+    pub fn with_data<E>(&self, data: E) -> PacketWith<'a, E> {
+        PacketWith {
+            interface: self.interface,
+            ns: self.ns,
+            data,
+            len: self.len,
+            dir: self.dir,
+            queue: self.queue,
+            lcore: self.lcore,
+            weight: self.weight,
+            dropped: self.dropped,
+            id: self.id,
+            comment: self.comment,
+        }
+    }
 }
 
 /// What is known of an interface since `start_ns`; `None` is left out.

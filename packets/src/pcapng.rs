@@ -3,7 +3,10 @@
 // Packets have at most 256 KiB, blocks and options little more; a time is cut into two halves.
 #![allow(clippy::cast_possible_truncation)]
 
-use crate::packet::{CaptureInterface, DIR_RX, DIR_TX, InterfaceStatistics, Packet, SectionOrigin};
+use crate::packet::{
+    CaptureInterface, DIR_RX, DIR_TX, InterfaceStatistics, Packet, PacketWith, SectionOrigin,
+};
+use crate::shared::PacketData;
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
@@ -151,9 +154,12 @@ fn bounded(text: &str) -> &[u8] {
     &text.as_bytes()[..text.len().min(MAX_OPTION)]
 }
 
+/// Bytes of a packet before its data.
+pub(crate) const HEAD_SIZE: usize = 28;
+
 /// Bytes that a packet takes.
 #[inline]
-pub fn packet_size(packet: &Packet<'_>) -> usize {
+pub fn packet_size<D: PacketData>(packet: &PacketWith<'_, D>) -> usize {
     let comment = match bounded(packet.comment).len() {
         0 => 0,
         len => 4 + len.next_multiple_of(4),
@@ -161,7 +167,7 @@ pub fn packet_size(packet: &Packet<'_>) -> usize {
     let dropped = if packet.dropped > 0 { 12 } else { 0 };
     let queue = if packet.queue.is_some() { 8 } else { 0 };
     // Head, flags, id, end of options, length.
-    28 + packet.data.len().next_multiple_of(4) + comment + 8 + dropped + 12 + queue + 4 + 4
+    HEAD_SIZE + packet.data.size().next_multiple_of(4) + comment + 8 + dropped + 12 + queue + 4 + 4
 }
 
 /// Appends a packet.
@@ -173,12 +179,35 @@ pub fn write_packet(out: &mut Vec<u8>, packet: &Packet<'_>) {
 
 /// Puts a packet into exactly [`packet_size`] bytes.
 #[inline]
-pub fn put_packet(out: &mut [u8], packet: &Packet<'_>) {
-    let size = out.len() as u32;
-    let mut fill = SliceWriter(out);
+pub fn put_packet<D: PacketData>(out: &mut [u8], packet: &PacketWith<'_, D>) {
+    let size = out.len();
+    let (head, rest) = out.split_at_mut(HEAD_SIZE);
+    let (data, tail) = rest.split_at_mut(packet.data.size());
+    packet.data.copy_to(data);
+    put_head_and_tail(head, tail, size, packet);
+}
+
+/// The same without its data, which belong behind [`HEAD_SIZE`] of these bytes.
+#[inline]
+pub(crate) fn put_packet_around<D: PacketData>(out: &mut [u8], packet: &PacketWith<'_, D>) {
+    let size = out.len() + packet.data.size();
+    let (head, tail) = out.split_at_mut(HEAD_SIZE);
+    put_head_and_tail(head, tail, size, packet);
+}
+
+#[inline]
+fn put_head_and_tail<D: PacketData>(
+    head: &mut [u8],
+    tail: &mut [u8],
+    size: usize,
+    packet: &PacketWith<'_, D>,
+) {
+    let (size, len) = (size as u32, packet.data.size());
     let (high, low) = ((packet.ns >> 32) as u32, packet.ns as u32);
-    fill.words([PACKET, size, packet.interface, high, low, packet.data.len() as u32, packet.len]);
-    fill.padded(packet.data);
+    SliceWriter(head).words([PACKET, size, packet.interface, high, low, len as u32, packet.len]);
+    let (padding, options) = tail.split_at_mut(len.next_multiple_of(4) - len);
+    padding.fill(0);
+    let mut fill = SliceWriter(options);
     let comment = bounded(packet.comment);
     if !comment.is_empty() {
         fill.words([option(1, comment.len() as u16)]);

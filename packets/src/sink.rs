@@ -7,7 +7,8 @@ use std::fmt::Debug;
 use std::io;
 use std::path::PathBuf;
 
-use crate::packet::{CaptureInterface, InterfaceStatistics, Packet, SectionOrigin};
+use crate::packet::{CaptureInterface, InterfaceStatistics, Packet, PacketWith, SectionOrigin};
+use crate::shared::{PacketData, SharedBytes};
 
 /// Why a sink takes no more packets.
 #[derive(Debug, thiserror::Error)]
@@ -92,6 +93,18 @@ pub trait PacketSink: Debug {
     /// Takes a packet of an interface of the section. Times may go back where the clock was set. One
     /// that is refused with an error counts as lost.
     fn packet(&mut self, packet: &Packet<'_>) -> Result<(), SinkError>;
+
+    /// It has [`Self::shared_packet`] of its own, which is faster than a copy of the bytes.
+    fn takes_shared(&self) -> bool {
+        false
+    }
+
+    /// As [`Self::packet`], of bytes that another process may change meanwhile.
+    fn shared_packet(&mut self, packet: &PacketWith<'_, SharedBytes<'_>>) -> Result<(), SinkError> {
+        let mut data = vec![0; packet.data.size()];
+        packet.data.copy_to(&mut data);
+        self.packet(&packet.with_data(data.as_slice()))
+    }
 
     /// What is known of the interfaces of the section by now; once a second, before a new section
     /// and before the end.

@@ -1,6 +1,7 @@
 //! Buffers of blocks, and the queue in which they go to the writer thread.
 
 use std::collections::VecDeque;
+use std::io::IoSlice;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::sched_getcpu;
 
+use crate::shared::{SharedBytes, SharedParts};
 use crate::sink::{SinkError, SinkProgress};
 
 /// Bytes of a buffer: few system calls, and few enough to be in the cache until they are written.
@@ -15,11 +17,21 @@ const BUFFER_SIZE: usize = 256 * 1024;
 /// Buffers in all, which bounds what waits for a disk.
 const MAX_BUFFERS: usize = 64 * 1024 * 1024 / BUFFER_SIZE;
 
+/// Most packets that stay in shared memory until they are written: with the bytes between them, as many
+/// vectors as one system call takes.
+const MAX_PARTS: usize = 511;
+/// Share of the shared memory that may wait for one write, and most bytes of it: the rest of a ring
+/// fills meanwhile.
+const SHARE_OF_REGION: usize = 8;
+const MAX_SHARED: usize = 1 << 20;
+
 /// Whole blocks on their way to a file.
 #[derive(Debug)]
 pub(super) struct BlockBatch {
     bytes: Box<[u8]>,
     used: usize,
+    /// Bytes that belong between them.
+    shared: SharedParts,
     /// Packets in it.
     pub packets: u64,
 }
@@ -27,7 +39,7 @@ pub(super) struct BlockBatch {
 impl BlockBatch {
     /// Zeroed memory comes untouched from the system: a buffer that is never used costs nothing.
     fn with_room(size: usize) -> Self {
-        Self { bytes: vec![0; size].into(), used: 0, packets: 0 }
+        Self { bytes: vec![0; size].into(), used: 0, shared: SharedParts::default(), packets: 0 }
     }
 
     /// Where to put the next `size` bytes, unless it is full.
@@ -41,11 +53,59 @@ impl BlockBatch {
         self.bytes.len() - self.used >= size
     }
 
+    /// There is room for `size` bytes around these.
+    pub(super) fn has_room_around(&self, size: usize, data: &SharedBytes<'_>) -> bool {
+        let most = MAX_SHARED.min(data.region_size() / SHARE_OF_REGION);
+        self.has_room(size) && self.shared.count() < MAX_PARTS && self.shared.len() < most
+    }
+
+    /// Where to put `size` bytes around shared ones, which come behind the first `head` of them.
+    pub(super) fn room_around(
+        &mut self,
+        size: usize,
+        head: usize,
+        data: &SharedBytes<'_>,
+    ) -> Option<&mut [u8]> {
+        if !self.has_room(size) {
+            return None;
+        }
+        self.shared.push(self.used + head, data);
+        self.room(size)
+    }
+
+    /// The bytes that are not in shared memory.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.used]
     }
 
+    /// Some bytes are in shared memory.
+    pub(super) fn is_shared(&self) -> bool {
+        self.shared.count() > 0
+    }
+
+    /// All bytes, in order.
+    pub(super) fn len(&self) -> usize {
+        self.used + self.shared.len()
+    }
+
+    /// All bytes, in order.
+    pub(super) fn slices(&self) -> Vec<IoSlice<'_>> {
+        self.shared.slices(self.bytes())
+    }
+
+    /// The same without shared memory.
+    pub(super) fn copied(&self) -> Self {
+        let mut copy = Self { packets: self.packets, ..Self::with_room(self.len()) };
+        if let Some(room) = copy.room(self.len()) {
+            self.shared.copy_to(self.bytes(), room);
+        }
+        copy
+    }
+
     fn append(&mut self, other: &Self) -> bool {
+        if self.is_shared() || other.is_shared() {
+            return false;
+        }
         let Some(room) = self.room(other.used) else { return false };
         room.copy_from_slice(other.bytes());
         self.packets += other.packets;
@@ -92,6 +152,8 @@ pub(super) struct BatchQueue {
     /// The writer has come to its end.
     end: Condvar,
     failed: AtomicBool,
+    /// The writer takes bytes in shared memory.
+    shares: AtomicBool,
     /// Where the writer ran last.
     writer_cpu: AtomicUsize,
 }
@@ -127,9 +189,37 @@ impl BatchQueue {
         state.free.len() + MAX_BUFFERS.saturating_sub(state.buffers) > 1 || state.over
     }
 
-    /// Hands over a buffer. Behind one that waits and is not full, it is appended to that.
-    pub(super) fn write(&self, batch: BlockBatch) {
+    /// The writer takes bytes in shared memory, and needs them for no longer than a write takes.
+    pub(super) fn shares(&self) -> bool {
+        self.shares.load(Ordering::Relaxed)
+    }
+
+    /// Whether the writer takes bytes in shared memory from now on. Otherwise all those that wait are copied.
+    pub(super) fn set_shares(&self, shares: bool) {
         let mut state = self.state();
+        self.shares.store(shares, Ordering::Relaxed);
+        if shares {
+            return;
+        }
+        let mut done = Vec::new();
+        for command in &mut state.commands {
+            if let WriterCommand::Write(batch) = command
+                && batch.is_shared()
+            {
+                let copy = batch.copied();
+                done.push(std::mem::replace(batch, copy));
+            }
+        }
+        done.into_iter().for_each(|batch| recycle(&mut state, batch));
+    }
+
+    /// Hands over a buffer. Behind one that waits and is not full, it is appended to that.
+    pub(super) fn write(&self, mut batch: BlockBatch) {
+        let mut state = self.state();
+        if batch.is_shared() && !self.shares() {
+            let copy = batch.copied();
+            recycle(&mut state, std::mem::replace(&mut batch, copy));
+        }
         let appended = match state.commands.back_mut() {
             Some(WriterCommand::Write(last)) => last.append(&batch),
             _ => false,
@@ -263,6 +353,7 @@ impl BatchQueue {
 }
 
 fn recycle(state: &mut QueueState, mut batch: BlockBatch) {
+    batch.shared.clear();
     if batch.bytes.len() == BUFFER_SIZE && state.free.len() < MAX_BUFFERS {
         (batch.used, batch.packets) = (0, 0);
         state.free.push(batch);

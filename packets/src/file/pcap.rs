@@ -1,6 +1,7 @@
 //! Classic pcap, in host byte order.
 
-use crate::packet::Packet;
+use crate::packet::PacketWith;
+use crate::shared::PacketData;
 
 const MICROSECONDS_MAGIC: u32 = 0xa1b2_c3d4;
 const NANOSECONDS_MAGIC: u32 = 0xa1b2_3c4d;
@@ -8,7 +9,7 @@ const NANOSECONDS_MAGIC: u32 = 0xa1b2_3c4d;
 /// Bytes of a file header.
 const HEADER_SIZE: usize = 24;
 /// Bytes before the data of a packet.
-const RECORD_SIZE: usize = 16;
+pub(super) const RECORD_SIZE: usize = 16;
 
 /// The header of a file.
 pub(super) fn header(nanos: bool, snaplen: u32, linktype: u16) -> Vec<u8> {
@@ -24,21 +25,26 @@ pub(super) fn header(nanos: bool, snaplen: u32, linktype: u16) -> Vec<u8> {
 }
 
 /// Bytes that a packet takes.
-pub(super) fn packet_size(packet: &Packet<'_>) -> usize {
-    RECORD_SIZE + packet.data.len()
+pub(super) fn packet_size<D: PacketData>(packet: &PacketWith<'_, D>) -> usize {
+    RECORD_SIZE + packet.data.size()
 }
 
 /// Puts a packet into exactly [`packet_size`] bytes.
+pub(super) fn put_packet<D: PacketData>(out: &mut [u8], packet: &PacketWith<'_, D>, nanos: bool) {
+    let (head, data) = out.split_at_mut(RECORD_SIZE);
+    put_head(head, packet, nanos);
+    packet.data.copy_to(data);
+}
+
+/// The bytes before the data of a packet.
 #[allow(clippy::cast_possible_truncation)] // Seconds are unsigned, and last until 2106.
-pub(super) fn put_packet(out: &mut [u8], packet: &Packet<'_>, nanos: bool) {
+pub(super) fn put_head<D: PacketData>(head: &mut [u8], packet: &PacketWith<'_, D>, nanos: bool) {
     let (seconds, rest) = (packet.ns / 1_000_000_000, (packet.ns % 1_000_000_000) as u32);
     let fraction = if nanos { rest } else { rest / 1000 };
-    let words = [seconds as u32, fraction, packet.data.len() as u32, packet.len];
-    let (head, data) = out.split_at_mut(RECORD_SIZE);
+    let words = [seconds as u32, fraction, packet.data.size() as u32, packet.len];
     for (target, word) in head.chunks_exact_mut(4).zip(words) {
         target.copy_from_slice(&word.to_ne_bytes());
     }
-    data.copy_from_slice(packet.data);
 }
 
 /// Bytes and packets of the whole records at the start of `bytes`; `at_start` of a file.

@@ -1,6 +1,6 @@
 //! The interfaces of a section, what became of their packets, and the blocks that say so.
 
-use crate::packet::{CaptureInterface, InterfaceStatistics, Packet, SectionOrigin};
+use crate::packet::{CaptureInterface, InterfaceStatistics, PacketWith, SectionOrigin};
 use crate::pcapng;
 
 /// An interface that was announced.
@@ -71,7 +71,7 @@ impl FileSection {
     }
 
     /// Link type of the interface of a packet.
-    pub(super) fn linktype_of(&self, packet: &Packet<'_>) -> Option<u16> {
+    pub(super) fn linktype_of<D>(&self, packet: &PacketWith<'_, D>) -> Option<u16> {
         self.known.get(packet.interface as usize).map(|known| known.interface.linktype)
     }
 
@@ -84,25 +84,25 @@ impl FileSection {
 
     /// What is written of a packet's interface, and of the packets lost before: its number among
     /// those of its kind, and the packets that were lost here. `None` when it was not announced.
-    pub(super) fn place_of(&self, packet: &Packet<'_>) -> Option<(u32, u64)> {
+    pub(super) fn place_of<D>(&self, packet: &PacketWith<'_, D>) -> Option<(u32, u64)> {
         self.known.get(packet.interface as usize).map(|known| (known.number, known.gap))
     }
 
     /// The file is at the interfaces of another kind than the packet's.
-    pub(super) fn must_turn_for(&self, packet: &Packet<'_>) -> bool {
+    pub(super) fn must_turn_for<D>(&self, packet: &PacketWith<'_, D>) -> bool {
         let known = self.known.get(packet.interface as usize);
         known.is_some_and(|known| self.kind != Some(kind_of(&known.interface)))
     }
 
     /// The blocks that the file then needs before the packet.
     #[cold]
-    pub(super) fn turn_for(&mut self, packet: &Packet<'_>) -> Vec<u8> {
+    pub(super) fn turn_for<D>(&mut self, packet: &PacketWith<'_, D>) -> Vec<u8> {
         let known = self.known.get(packet.interface as usize);
         known.map(|known| kind_of(&known.interface)).map_or(Vec::new(), |kind| self.turn_to(kind))
     }
 
     /// A packet was handed over.
-    pub(super) fn delivered(&mut self, packet: &Packet<'_>) {
+    pub(super) fn delivered<D>(&mut self, packet: &PacketWith<'_, D>) {
         if let Some(known) = self.known.get_mut(packet.interface as usize) {
             known.delivered += 1;
             known.gap = 0;
@@ -112,7 +112,7 @@ impl FileSection {
     }
 
     /// A packet was lost, and those before it that it tells of are still to be told of.
-    pub(super) fn lost(&mut self, packet: &Packet<'_>) {
+    pub(super) fn lost<D>(&mut self, packet: &PacketWith<'_, D>) {
         if let Some(known) = self.known.get_mut(packet.interface as usize) {
             known.lost += 1;
             known.gap += packet.dropped + 1;

@@ -4,14 +4,20 @@
 //! written, a regular file is cut back to its last whole block.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io::{self, IoSlice, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::FlockOperation;
+use rustix::fs::{FileType, FlockOperation};
 
 use super::unread::UnreadPackets;
 use crate::sink::SinkError;
+
+/// `f_type` of file systems in memory.
+const TMPFS: u64 = 0x0102_1994;
+const RAMFS: u64 = 0x8584_58f6;
+/// Major and minor number of `/dev/null`.
+const DEV_NULL: (u32, u32) = (1, 3);
 
 /// What is written to.
 #[derive(Debug)]
@@ -92,6 +98,43 @@ impl FileSink {
             SinkPlace::Stream => self.file.as_fd().try_clone_to_owned().ok(),
             SinkPlace::Regular { .. } => None,
         }
+    }
+
+    /// A write waits for nobody: the file is in memory, or nowhere.
+    pub(super) fn never_waits(&self) -> bool {
+        let in_memory = rustix::fs::fstatfs(&self.file)
+            .is_ok_and(|system| [TMPFS, RAMFS].contains(&u64::from(system.f_type as u32)));
+        rustix::fs::fstat(&self.file).is_ok_and(|status| {
+            match FileType::from_raw_mode(status.st_mode) {
+                FileType::RegularFile => in_memory,
+                FileType::CharacterDevice => {
+                    let device = status.st_rdev;
+                    (rustix::fs::major(device), rustix::fs::minor(device)) == DEV_NULL
+                }
+                _ => false,
+            }
+        })
+    }
+
+    /// Writes slices from their start on, and moves `done`.
+    pub(super) fn write_slices(
+        &mut self,
+        mut slices: &mut [IoSlice<'_>],
+        done: &mut usize,
+    ) -> io::Result<()> {
+        while !slices.is_empty() {
+            match self.file.write_vectored(slices) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => {
+                    IoSlice::advance_slices(&mut slices, count);
+                    *done += count;
+                    self.written += count as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// The last that was written are these bytes with so many packets.

@@ -1,6 +1,7 @@
 //! Whole captures into files, judged by the tools that people read them with.
 
 mod rotation;
+mod shared;
 mod trouble;
 
 use std::fs;

@@ -96,7 +96,11 @@ impl FileWriter {
                     FileFormat::Pcapng => pcapng::whole(bytes),
                     FileFormat::Pcap { .. } => pcap::whole(bytes, at_start),
                 };
-                self.put(batch.bytes(), batch.packets, whole)
+                match self.put_shared(&batch) {
+                    Ok(()) if batch.is_shared() => Ok(()),
+                    Ok(()) => self.put(batch.bytes(), 0, batch.packets, whole),
+                    Err(done) => return self.put_copy(batch, done, whole),
+                }
             }
             Some(codec) => {
                 codec.feed(batch.bytes(), batch.packets);
@@ -107,6 +111,41 @@ impl FileWriter {
         result
     }
 
+    /// Writes a batch with bytes in shared memory; otherwise how many of its bytes were written before
+    /// an error.
+    fn put_shared(&mut self, batch: &BlockBatch) -> Result<(), usize> {
+        let Some(sink) = self.sink.as_mut().filter(|_| batch.is_shared()) else { return Ok(()) };
+        let size = batch.len() as u64;
+        self.closed.make_room(sink.written() + size);
+        let mut done = 0;
+        sink.write_slices(&mut batch.slices(), &mut done).map_err(|_| done)?;
+        self.queue.report(|progress| {
+            progress.written += batch.packets;
+            progress.bytes += size;
+        });
+        Ok(())
+    }
+
+    /// Goes on behind `done` bytes of a batch, without memory that an app waits for.
+    fn put_copy(
+        &mut self,
+        batch: BlockBatch,
+        done: usize,
+        whole: impl Fn(&[u8]) -> (usize, u64),
+    ) -> Result<(), SinkError> {
+        let copy = batch.copied();
+        self.queue.recycle(batch);
+        self.queue.set_shares(false);
+        let result = self.put(copy.bytes(), done, copy.packets, whole);
+        self.queue.set_shares(self.takes_shared());
+        result
+    }
+
+    fn takes_shared(&self) -> bool {
+        let whole_batches = self.codec.is_none() && !self.packet_buffered;
+        whole_batches && self.sink.as_ref().is_some_and(FileSink::never_waits)
+    }
+
     fn end_due_piece(&mut self) -> Result<(), SinkError> {
         if self.codec.as_ref().is_some_and(Compressor::is_due) { self.end_piece() } else { Ok(()) }
     }
@@ -115,7 +154,7 @@ impl FileWriter {
         let Some(codec) = &mut self.codec else { return Ok(()) };
         match codec.end() {
             Ok(None) => Ok(()),
-            Ok(Some((piece, packets))) => self.put(&piece, packets, |_| (0, 0)),
+            Ok(Some((piece, packets))) => self.put(&piece, 0, packets, |_| (0, 0)),
             Err(source) => Err(self.failed(source)),
         }
     }
@@ -125,7 +164,7 @@ impl FileWriter {
         self.end_piece()?;
         let Some(codec) = &mut self.codec else { return Ok(()) };
         let end = codec.close().map_err(|source| self.failed(source))?;
-        if end.is_empty() { Ok(()) } else { self.put(&end, 0, |_| (0, 0)) }
+        if end.is_empty() { Ok(()) } else { self.put(&end, 0, 0, |_| (0, 0)) }
     }
 
     fn failed(&self, source: io::Error) -> SinkError {
@@ -133,18 +172,18 @@ impl FileWriter {
         SinkError::Write { name, source }
     }
 
-    /// Writes bytes to the current file, and waits where the disk is full. `whole` tells how many of
+    /// Writes bytes from `done` on to the current file, and waits where the disk is full. `whole` tells how many of
     /// them, and of the packets in them, make sense without the rest.
     fn put(
         &mut self,
         bytes: &[u8],
+        mut done: usize,
         packets: u64,
         whole: impl Fn(&[u8]) -> (usize, u64),
     ) -> Result<(), SinkError> {
         let Some(mut sink) = self.sink.take() else { return Ok(()) };
-        let before = sink.written();
+        let before = sink.written() - done as u64;
         self.closed.make_room(before + bytes.len() as u64);
-        let mut done = 0;
         let name = sink.name().to_owned();
         let result = self.patiently(&name, || sink.write(bytes, &mut done, |bytes| whole(bytes).0));
         let written = if result.is_ok() { packets } else { whole(&bytes[..done]).1 };
@@ -177,6 +216,7 @@ impl FileWriter {
             progress.file = file;
         });
         self.sink = Some(sink);
+        self.queue.set_shares(self.takes_shared());
     }
 
     /// Completes the current file.

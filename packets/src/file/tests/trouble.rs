@@ -200,12 +200,16 @@ fn a_file_that_cannot_be_opened_is_named() {
 }
 
 /// A file system of its own, unmounted whatever happens.
-struct SmallDisk {
+pub(super) struct SmallDisk {
     dir: tempfile::TempDir,
 }
 
 impl SmallDisk {
-    fn mount() -> Option<Self> {
+    pub(super) fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub(super) fn mount() -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(dir.path());
@@ -279,7 +283,7 @@ fn a_disk_that_stays_full_loses_packets_that_do_not_fit() {
 }
 
 /// Bytes that do not compress.
-fn noise(size: usize) -> Vec<u8> {
+pub(super) fn noise(size: usize) -> Vec<u8> {
     let mut state = 1_u64;
     let mut next = move || {
         state =
