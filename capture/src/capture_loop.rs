@@ -1,5 +1,6 @@
 //! Runs a capture: moves packets from the rings of one or more apps to a sink until told to stop.
 
+mod reader;
 mod report;
 mod sampling;
 
@@ -10,15 +11,16 @@ use std::time::{Duration, Instant};
 
 use pmdscope_packets::{PacketSink, RunControl, SinkError};
 
-use crate::clock::{TscClock, raw_clock_ns};
+use crate::clock::raw_clock_ns;
 use crate::layout::RingRecord;
 use crate::merge::RecordMerge;
 use crate::output::{PacketOutput, RingPacket};
-use crate::records::RecordStream;
+use crate::records::{RecordData, RecordStream};
 use crate::ring::{Ring, RingCounters};
 use crate::session::SessionEvent;
 use crate::source::{CaptureSettings, CaptureSource};
 
+use self::reader::RingReader;
 pub use self::report::{CaptureError, CaptureObserver, CaptureReport};
 
 /// How long a packet may wait for an earlier one from another ring: longer than a burst takes from
@@ -45,41 +47,9 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 const REOPEN_INTERVAL: Duration = Duration::from_millis(200);
 /// Records held back per ring by the merge; beyond, the ring is left to count drops.
 const HELD_MAX: usize = 64 << 20;
-/// Bytes taken from a ring at once: so few that they are still in the cache when they are written.
+/// Bytes taken from a ring at once: so few that they are still in the cache when they are written, and
+/// that their room is soon given back.
 const READ_MAX: usize = 256 << 10;
-
-#[derive(Debug)]
-struct RingReader {
-    source: usize,
-    ring: Ring,
-    clock: Option<TscClock>,
-    anchor_seq: u32,
-    opened: Instant,
-    /// Has brought something in the second that runs.
-    fed: bool,
-}
-
-impl RingReader {
-    /// Packets that cannot be read because nobody knows their time.
-    fn untimed(&self) -> u64 {
-        if self.clock.is_some() { 0 } else { self.ring.counters().records }
-    }
-
-    /// Takes over new anchors; the old clock stays while they are being written.
-    fn refresh_clock(&mut self) {
-        let seq = self.ring.anchor_seq();
-        if self.clock.is_some() && seq == self.anchor_seq {
-            return;
-        }
-        if let Some(clock) =
-            self.ring.anchors().and_then(|(first, last)| TscClock::new(first, last))
-        {
-            let paced = self.clock.map_or(clock, |earlier| clock.paced_since(&earlier));
-            self.clock = Some(paced);
-            self.anchor_seq = seq;
-        }
-    }
-}
 
 #[derive(Debug)]
 enum CapturedAppState {
@@ -253,16 +223,32 @@ impl CaptureLoop {
     /// Moves what there is, of each ring a part.
     fn round(&mut self) -> Result<RoundStats, CaptureError> {
         let raw_ns = raw_clock_ns();
-        let taken = self.read_rings(READ_MAX)?;
+        let mut taken = self.read_rings(self.output.takes_shared(), READ_MAX)?;
         let window = u64::try_from(REORDER_WINDOW.as_nanos()).unwrap_or(u64::MAX);
         let clock = self.readers.iter().find_map(|reader| reader.clock);
+        let mut more = false;
         if let Some(clock) = clock {
-            self.drain(clock.tsc_at(raw_ns.saturating_sub(window)))?;
+            let watermark = clock.tsc_at(raw_ns.saturating_sub(window));
+            more = self.drain(watermark, READ_MAX)?.is_break();
         }
+        taken.behind |= self.release_rings(more) || more;
         Ok(taken)
     }
 
-    fn read_rings(&mut self, most: usize) -> Result<RoundStats, CaptureError> {
+    /// Gives back the room of what has come out; true where a ring holds more. `more` will come out
+    /// without waiting.
+    fn release_rings(&mut self, more: bool) -> bool {
+        let mut behind = false;
+        for (index, reader) in self.readers.iter_mut().enumerate() {
+            let Some(records) = self.merge.stream(index) else { continue };
+            reader.ring.release(records);
+            reader.held_back = if more { 0 } else { records.pending() };
+            behind |= records.pending() == 0 && records.is_behind();
+        }
+        behind
+    }
+
+    fn read_rings(&mut self, share: bool, most: usize) -> Result<RoundStats, CaptureError> {
         let mut taken = RoundStats::default();
         for (index, reader) in self.readers.iter_mut().enumerate() {
             reader.refresh_clock();
@@ -270,39 +256,54 @@ impl CaptureLoop {
                 continue;
             }
             let Some(records) = self.merge.stream(index) else { continue };
-            if records.pending() < HELD_MAX {
-                let read = reader.ring.read(most, records);
+            if records.copied() < HELD_MAX {
+                let read = reader.read(records, share, most);
                 let app = &self.apps[reader.source].source.app;
                 let read =
                     read.map_err(|source| CaptureError::Ring { app: app.clone(), source })?;
                 let size = reader.ring.data_size();
-                taken.add(read, size, records.is_behind());
+                let viewed = records.viewed().is_some();
+                taken.add(read, size, !viewed && records.is_behind());
                 reader.fed |= read > 0;
-                self.fill = self.fill.max((read + records.left()) as f64 / f64::from(size));
+                let filled = if viewed {
+                    (records.pending() + records.left()) as u64 + reader.ring.kept()
+                } else {
+                    (read + records.left()) as u64
+                };
+                self.fill = self.fill.max(filled as f64 / f64::from(size));
             }
         }
         Ok(taken)
     }
 
-    fn drain(&mut self, watermark: u64) -> Result<(), CaptureError> {
+    /// Puts out what is next for sure; breaks after so many bytes that are still in their rings, or where
+    /// no more is wanted.
+    fn drain(&mut self, watermark: u64, most: usize) -> Result<ControlFlow<()>, CaptureError> {
         let Self { merge, readers, apps, output, .. } = self;
         let mut written = Ok(());
-        let each = |index: usize, record: &RingRecord, payload: &[u8], weight: u32| {
+        let mut bytes = 0;
+        let each = |index: usize, record: &RingRecord, data: RecordData<'_>, weight: u32| {
             let reader: &RingReader = &readers[index];
             let Some(clock) = &reader.clock else { return ControlFlow::Continue(()) };
             // Only an error is moved: copying the result of every packet takes longer than it looks.
             let source = &apps[reader.source].source;
-            let arrival = RingPacket { record, data: payload, lcore: reader.ring.lcore(), weight };
+            let arrival = RingPacket { record, data, lcore: reader.ring.lcore(), weight };
             match output.packet(reader.source, source, clock, &arrival) {
-                Ok(()) if !output.full() => ControlFlow::Continue(()),
+                Ok(()) if !output.full() => {
+                    if let RecordData::Shared(_) = data {
+                        bytes += record.size as usize;
+                    }
+                    if bytes < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+                }
                 result => {
                     written = result;
                     ControlFlow::Break(())
                 }
             }
         };
-        let _ = merge.drain(watermark, each)?;
-        Ok(written?)
+        let drained = merge.drain(watermark, each)?;
+        written?;
+        Ok(drained)
     }
 
     /// Listens to the apps: new rings, ends, returns.
@@ -411,6 +412,7 @@ impl CaptureLoop {
             anchor_seq: 0,
             opened,
             fed: false,
+            held_back: 0,
         });
     }
 
@@ -445,8 +447,8 @@ impl CaptureLoop {
 
     fn sweep(&mut self) -> Result<(), CaptureError> {
         self.await_clocks();
-        let read = self.read_rings(usize::MAX).map(|_| ());
-        self.drain(u64::MAX).and(read)
+        let read = self.read_rings(false, usize::MAX).map(|_| ());
+        self.drain(u64::MAX, usize::MAX).and(read)
     }
 
     /// A capture may end before its app has measured its clock.

@@ -195,6 +195,15 @@ pub struct RingRecord {
 }
 
 impl RingRecord {
+    /// Reads the fields of a header in four words; judges none.
+    pub fn of_words(words: [u64; RECORD_SIZE / 8]) -> Self {
+        let mut bytes = [0; RECORD_SIZE];
+        for (target, word) in bytes.chunks_exact_mut(8).zip(words) {
+            target.copy_from_slice(&word.to_ne_bytes());
+        }
+        Self::parse(&bytes)
+    }
+
     /// Reads size and type, all that every record is sure to have.
     pub fn parse_size_and_kind(bytes: [u8; 8]) -> (u32, u8) {
         (u32_at(&bytes, 0), bytes[4])

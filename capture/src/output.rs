@@ -1,12 +1,13 @@
 //! Turns records into packets of interfaces, and hands them to a sink.
 
 use pmdscope_packets::{
-    CaptureInterface, ETHERNET, InterfaceStatistics, Packet, PacketSink, SectionOrigin, SinkError,
-    SinkProgress, wall_clock_ns,
+    CaptureInterface, ETHERNET, InterfaceStatistics, PacketSink, PacketWith, SectionOrigin,
+    SinkError, SinkProgress, wall_clock_ns,
 };
 
 use crate::clock::{MonotonicTime, TscClock};
 use crate::layout::{ANY, RingRecord};
+use crate::records::RecordData;
 use crate::ring::{Ring, RingCounters};
 use crate::source::{CaptureSettings, CaptureSource};
 use crate::transport::Transport;
@@ -57,7 +58,7 @@ struct InterfaceCounts {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RingPacket<'a> {
     pub(crate) record: &'a RingRecord,
-    pub(crate) data: &'a [u8],
+    pub(crate) data: RecordData<'a>,
     /// The lcore whose ring it was.
     pub(crate) lcore: u16,
     /// Packets that it stands for.
@@ -134,6 +135,11 @@ impl PacketOutput {
         self.target.finish()
     }
 
+    /// The sink takes packets that are still in a ring.
+    pub(crate) fn takes_shared(&self) -> bool {
+        self.target.takes_shared()
+    }
+
     pub(crate) fn progress(&self) -> SinkProgress {
         self.target.progress()
     }
@@ -204,10 +210,10 @@ impl PacketOutput {
             return Ok(());
         }
         let interface = self.interface_of(source, app, record.port)?;
-        let packet = Packet {
+        let packet = PacketWith {
             interface,
             ns: self.time_of(source, clock, record.tsc),
-            data,
+            data: (),
             len: record.len,
             dir: record.dir,
             queue: Some(record.queue).filter(|queue| *queue != ANY),
@@ -219,7 +225,10 @@ impl PacketOutput {
         };
         self.packets += 1;
         self.interfaces[interface as usize].packets += 1;
-        self.target.packet(&packet)
+        match data {
+            RecordData::Copied(bytes) => self.target.packet(&packet.with_data(bytes)),
+            RecordData::Shared(bytes) => self.target.shared_packet(&packet.with_data(bytes)),
+        }
     }
 
     /// Tells the sink what the rings have counted for every interface.

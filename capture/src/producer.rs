@@ -97,6 +97,10 @@ impl Producer {
         self.word(HEAD).store(head, Ordering::Release);
     }
 
+    pub(crate) fn head(&self) -> u64 {
+        self.head
+    }
+
     pub(crate) fn tail(&self) -> u64 {
         // SAFETY: the mapping has a whole page.
         unsafe { AtomicU64::from_ptr(self.tail_map.as_mut_ptr().cast()) }.load(Ordering::Acquire)

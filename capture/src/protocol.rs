@@ -38,6 +38,8 @@ word!(AtomicU64, u64, fence);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RingCursor {
     consumed: u64,
+    /// The tail: the producer may write up to here.
+    released: u64,
     size: u64,
     align: u64,
 }
@@ -50,7 +52,7 @@ impl RingCursor {
     /// Starts where the last consumer of the ring stopped. `size` and `align` are powers of two.
     pub(crate) fn new(tail: &impl SharedWord<u64>, size: u32, align: u32) -> Self {
         let consumed = tail.load(Ordering::Relaxed);
-        Self { consumed, size: size.into(), align: align.into() }
+        Self { consumed, released: consumed, size: size.into(), align: align.into() }
     }
 
     /// Bytes read so far.
@@ -69,12 +71,37 @@ impl RingCursor {
         }
     }
 
-    /// Has what is available copied, at most so many bytes, as (offset, length) in the ring, then gives
-    /// the room back. Returns the bytes copied, and those available that were not.
+    /// Bytes that the producer has not got back.
+    pub(crate) fn kept(&self) -> u64 {
+        self.consumed - self.released
+    }
+
+    /// What is available and contiguous: the end of it, and the bytes available behind it.
+    pub(crate) fn contiguous(&self, head: &impl SharedWord<u64>) -> Result<(u64, usize), BadHead> {
+        let available = self.available(head)?;
+        let count = available.min((self.size - self.consumed % self.size) as usize);
+        Ok((self.consumed + count as u64, available - count))
+    }
+
+    /// Everything before a position was read where it is.
+    pub(crate) fn advance(&mut self, position: u64) {
+        self.consumed = self.consumed.max(position);
+    }
+
+    /// Gives the room before a position back, unless that was done.
+    pub(crate) fn release(&mut self, tail: &impl SharedWord<u64>, position: u64) {
+        let position = position.min(self.consumed);
+        if position > self.released {
+            self.released = position;
+            tail.store(position, Ordering::Release);
+        }
+    }
+
+    /// Has what is available copied, at most so many bytes, as (offset, length) in the ring. Returns the
+    /// bytes copied, and those available that were not.
     pub(crate) fn read(
         &mut self,
         head: &impl SharedWord<u64>,
-        tail: &impl SharedWord<u64>,
         most: usize,
         mut copy: impl FnMut(usize, usize),
     ) -> Result<(usize, usize), BadHead> {
@@ -88,7 +115,6 @@ impl RingCursor {
         copy(start as usize, first);
         copy(0, count - first);
         self.consumed += count as u64;
-        tail.store(self.consumed, Ordering::Release);
         Ok((count, available - count))
     }
 }

@@ -123,10 +123,11 @@ impl Seen {
     fn read(&mut self, ring: &Shared, cursor: &mut RingCursor, most: usize) -> bool {
         let mut units = Vec::from_iter(self.cut.take());
         let before = units.len();
-        let read = cursor.read(&ring.head, &ring.tail, most, |offset, len| {
+        let read = cursor.read(&ring.head, most, |offset, len| {
             let first = offset / UNIT as usize;
             units.extend((first..first + len / UNIT as usize).map(|unit| ring.get(unit)));
         });
+        cursor.release(&ring.tail, cursor.consumed());
         let (copied, left) = read.unwrap();
         assert!(copied <= most && copied == (units.len() - before) * UNIT as usize);
         let mut units = units.into_iter().filter(|unit| *unit != PAD).peekable();
@@ -217,7 +218,9 @@ fn packets_stand_behind_the_marker_of_their_sampling_under_loom() {
                     units += 1;
                 }
             };
-            cursor.read(&ring.head, &ring.tail, usize::MAX, copy).unwrap().0 > 0
+            let read = cursor.read(&ring.head, usize::MAX, copy).unwrap().0 > 0;
+            cursor.release(&ring.tail, cursor.consumed());
+            read
         };
         wanted.store(2, Ordering::Relaxed);
         read();

@@ -1,13 +1,17 @@
-//! The stream of records of one ring, parsed from bytes that were copied out of it.
+//! The stream of records of one ring, parsed from bytes that were copied out of it or are still there.
 
 // For what every packet goes through: a call would hand each record over in memory, twice.
 #![allow(clippy::inline_always)]
 // Sizes are bounded by a ring of 64 MiB.
 #![allow(clippy::cast_possible_truncation)]
 
+use std::sync::Arc;
+
+use pmdscope_packets::{SharedBytes, SharedRegion};
+
 use crate::layout::{
     LEAK_SIZE, LeakInfo, RECORD_LEAK, RECORD_PACKET, RECORD_PAD, RECORD_SAMPLE, RECORD_SIZE,
-    RING_ALIGN, RingRecord,
+    RING_ALIGN, RING_HEADER_SIZE, RingRecord,
 };
 
 /// How a record breaks the rules of the ring.
@@ -45,11 +49,23 @@ pub enum RingRecordError {
     },
 }
 
+/// The bytes of a packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum RecordData<'a> {
+    /// Copied out of the ring.
+    Copied(&'a [u8]),
+    /// Still in the ring, where the app can change them.
+    Shared(SharedBytes<'a>),
+}
+
 /// Records in the order of their ring. Broken input is an error, once and for good.
 #[derive(Debug)]
 pub struct RecordStream {
     bytes: Vec<u8>,
     read: usize,
+    /// The ring, and the position up to which records are read where they are; then there are no bytes.
+    ring: Option<Arc<SharedRegion>>,
+    view_end: u64,
     /// Bytes that follow in the ring: published and not put in yet.
     left: usize,
     position: u64,
@@ -69,6 +85,8 @@ impl RecordStream {
         Self {
             bytes: Vec::new(),
             read: 0,
+            ring: None,
+            view_end: 0,
             left: 0,
             position,
             data_size,
@@ -90,9 +108,29 @@ impl RecordStream {
         Self { kind, head, ..Self::new(position, data_size, snaplen) }
     }
 
-    /// Bytes that were put in and not yet read.
+    /// Bytes that were put in, or are in view, and not yet read.
     pub fn pending(&self) -> usize {
+        self.copied() + self.view_end.saturating_sub(self.position) as usize
+    }
+
+    /// Bytes that were put in and not yet read.
+    pub(crate) fn copied(&self) -> usize {
         self.bytes.len() - self.read
+    }
+
+    /// Has whole records read where they are, up to a position that no record crosses. All that was put in
+    /// must have been read.
+    pub(crate) fn view(&mut self, ring: &Arc<SharedRegion>, end: u64) {
+        debug_assert_eq!(self.copied(), 0, "bytes before those in view");
+        if self.ring.is_none() {
+            self.ring = Some(Arc::clone(ring));
+        }
+        self.view_end = end;
+    }
+
+    /// Up to where records were read in the ring; `None` where they were put in.
+    pub(crate) fn viewed(&self) -> Option<u64> {
+        (self.view_end > 0).then_some(self.position)
     }
 
     /// Packets that the one which [`RecordStream::peek`] returned stands for. Where that returned none, those
@@ -119,6 +157,7 @@ impl RecordStream {
     /// Where to append records, as they come out of the ring. With [`RecordStream::set_left`], the last
     /// may be cut at a multiple of the alignment.
     pub fn input(&mut self) -> &mut Vec<u8> {
+        self.view_end = 0;
         if self.read == self.bytes.len() {
             self.bytes.clear();
             self.read = 0;
@@ -152,7 +191,17 @@ impl RecordStream {
         Ok(None)
     }
 
-    /// The bytes of the packet that [`RecordStream::peek`] returned.
+    /// The bytes of the packet that [`RecordStream::peek`] returned, wherever they are.
+    #[inline(always)]
+    pub(crate) fn data(&self, record: &RingRecord) -> RecordData<'_> {
+        let shared = self.view_at().and_then(|(ring, at)| {
+            let end = self.position + u64::from(record.size);
+            ring.bytes(at + self.head, record.caplen as usize, end)
+        });
+        shared.map_or_else(|| RecordData::Copied(self.payload(record)), RecordData::Shared)
+    }
+
+    /// The bytes of the packet that [`RecordStream::peek`] returned, where they were put in.
     pub fn payload(&self, record: &RingRecord) -> &[u8] {
         let start = self.read + self.head;
         self.bytes.get(start..start + record.caplen as usize).unwrap_or_default()
@@ -175,8 +224,11 @@ impl RecordStream {
         let position = self.position;
         let to_ring_end = u64::from(self.data_size) - position % u64::from(self.data_size);
         let room = (self.pending() + self.left).min(to_ring_end as usize);
-        let frame = self.bytes[self.read..].first_chunk();
-        let Some((size, kind)) = frame.map(|bytes| RingRecord::parse_size_and_kind(*bytes)) else {
+        let frame = match self.view_at() {
+            Some((ring, at)) => ring.words(at).map(|[word]: [u64; 1]| word.to_ne_bytes()),
+            None => self.bytes[self.read..].first_chunk().copied(),
+        };
+        let Some((size, kind)) = frame.map(RingRecord::parse_size_and_kind) else {
             return Err(RingRecordError::Bounds { position, size: RING_ALIGN, room });
         };
         let least = if kind == RECORD_PAD { RING_ALIGN } else { RECORD_SIZE as u32 };
@@ -189,11 +241,23 @@ impl RecordStream {
         Ok((size, kind))
     }
 
+    /// The ring and the offset in it of what is read next.
+    #[inline(always)]
+    fn view_at(&self) -> Option<(&Arc<SharedRegion>, usize)> {
+        let ring = self.ring.as_ref().filter(|_| self.view_end > 0)?;
+        Some((ring, RING_HEADER_SIZE + (self.position % u64::from(self.data_size)) as usize))
+    }
+
+    /// The header of a record whose size was checked; in the ring, it may be another one by now.
     #[inline(always)]
     fn parse(&self, size: u32) -> Result<RingRecord, RingRecordError> {
         let (position, room) = (self.position, self.pending());
-        let header = self.bytes[self.read..].first_chunk();
-        header.map(RingRecord::parse).ok_or(RingRecordError::Bounds { position, size, room })
+        let record = match self.view_at() {
+            Some((ring, at)) => ring.words(at).map(RingRecord::of_words),
+            None => self.bytes[self.read..].first_chunk().map(RingRecord::parse),
+        };
+        let record = record.ok_or(RingRecordError::Bounds { position, size, room })?;
+        Ok(RingRecord { size, ..record })
     }
 
     #[inline(always)]
@@ -210,227 +274,5 @@ impl RecordStream {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    /// The bytes of a record, as a producer writes them.
-    pub(crate) fn encode(record: &RingRecord, payload: &[u8]) -> Vec<u8> {
-        let mut out = record.encode().to_vec();
-        out.extend(payload);
-        out.resize(record.size as usize, 0);
-        out
-    }
-
-    /// A packet record of the right size for its payload.
-    pub(crate) fn packet(tsc: u64, payload: &[u8]) -> (RingRecord, Vec<u8>) {
-        let caplen = payload.len() as u32;
-        let size = (RECORD_SIZE as u32 + caplen).next_multiple_of(RING_ALIGN);
-        let record = RingRecord {
-            size,
-            kind: RECORD_PACKET,
-            dir: 1,
-            caplen,
-            len: caplen,
-            tsc,
-            ..RingRecord::default()
-        };
-        (record, encode(&record, payload))
-    }
-
-    const RING: u32 = 1 << 16;
-
-    fn read_all(records: &mut RecordStream) -> Result<Vec<(RingRecord, Vec<u8>)>, RingRecordError> {
-        let mut found = Vec::new();
-        while let Some(record) = records.peek()? {
-            found.push((record, records.payload(&record).to_vec()));
-            records.skip(record.size);
-        }
-        Ok(found)
-    }
-
-    #[test]
-    fn padding_and_unknown_types_are_passed_over() {
-        let mut records = RecordStream::new(u64::from(RING) - 128, RING, 1500);
-        let (record, bytes) = packet(7, b"hello");
-        let unknown = RingRecord { size: 48, kind: 77, ..RingRecord::default() };
-        let pad = RingRecord { size: 32, kind: RECORD_PAD, ..RingRecord::default() };
-        records.input().extend([encode(&unknown, &[]), bytes.clone(), encode(&pad, &[])].concat());
-        records.input().extend(bytes);
-        let hello = (record, b"hello".to_vec());
-        assert_eq!(read_all(&mut records), Ok(vec![hello.clone(), hello]));
-    }
-
-    fn marker(sample: u32) -> Vec<u8> {
-        let size = RECORD_SIZE as u32;
-        encode(&RingRecord { size, kind: RECORD_SAMPLE, len: sample, ..RingRecord::default() }, &[])
-    }
-
-    #[test]
-    fn a_packet_has_the_weight_of_the_marker_before_it() {
-        let mut records = RecordStream::sampled(0, RING, 1500, 5);
-        records.input().extend([packet(1, b"a").1, marker(64), packet(2, b"b").1].concat());
-        records.input().extend([marker(7), marker(0), packet(3, b"c").1, marker(9)].concat());
-        let mut weights = Vec::new();
-        while let Some(record) = records.peek().unwrap() {
-            weights.push((record.tsc, records.weight()));
-            records.skip(record.size);
-        }
-        assert_eq!(weights, [(1, 5), (2, 64), (3, 1)]);
-        assert_eq!(records.weight(), 9);
-        assert_eq!(RecordStream::sampled(0, RING, 1500, 0).weight(), 1);
-    }
-
-    #[test]
-    fn lost_mbufs_have_weight_one() {
-        let mut records = RecordStream::of_leaks(0, RING, 1500);
-        records.input().extend(marker(64));
-        assert_eq!((records.peek(), records.weight()), (Ok(None), 1));
-    }
-
-    #[test]
-    fn a_record_across_the_end_of_the_ring_is_refused() {
-        let mut records = RecordStream::new(u64::from(RING) - 32, RING, 1500);
-        records.input().extend(packet(7, b"hello").1);
-        assert_eq!(
-            records.peek(),
-            Err(RingRecordError::Bounds { position: u64::from(RING) - 32, size: 48, room: 32 })
-        );
-    }
-
-    #[test]
-    fn lengths_that_contradict_each_other_are_refused() {
-        let (good, _) = packet(7, b"hello");
-        let bad = [
-            RingRecord { caplen: 17, len: 17, ..good },
-            RingRecord { len: 4, ..good },
-            RingRecord { caplen: u32::MAX, len: u32::MAX, ..good },
-        ];
-        for record in bad {
-            let mut records = RecordStream::new(0, RING, 1500);
-            records.input().extend(encode(&record, b"hello"));
-            assert!(matches!(records.peek(), Err(RingRecordError::Lengths { .. })), "{record:?}");
-        }
-        let mut records = RecordStream::new(0, RING, 4);
-        records.input().extend(encode(&good, b"hello"));
-        assert!(
-            matches!(records.peek(), Err(RingRecordError::Lengths { .. })),
-            "beyond the snap length"
-        );
-    }
-
-    proptest! {
-        #[test]
-        fn arbitrary_bytes_never_panic_and_never_loop(
-            bytes in proptest::collection::vec(any::<u8>(), 0..4096),
-            position in 0u64..1 << 40,
-        ) {
-            let mut records = RecordStream::new(position, RING, 1500);
-            records.input().extend(bytes);
-            let _ = read_all(&mut records);
-        }
-
-        #[test]
-        fn one_spoilt_byte_never_panics_or_reads_beyond(
-            payloads in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..200), 1..20),
-            at in any::<prop::sample::Index>(),
-            value in any::<u8>(),
-        ) {
-            let mut bytes = payloads.iter().flat_map(|p| packet(1, p).1).collect::<Vec<_>>();
-            let at = at.index(bytes.len());
-            bytes[at] = value;
-            let total = bytes.len();
-            let mut records = RecordStream::new(0, RING, 1500);
-            records.input().extend(bytes);
-            if let Ok(found) = read_all(&mut records) {
-                prop_assert!(found.iter().all(|(r, p)| p.len() == r.caplen as usize));
-                prop_assert!(found.iter().map(|(r, _)| r.size as usize).sum::<usize>() <= total);
-            }
-        }
-
-        #[test]
-        fn packets_come_out_as_they_went_in_whatever_the_batches(
-            payloads in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..200), 0..60),
-            batch in 1usize..10,
-        ) {
-            let mut records = RecordStream::new(0, RING, 1500);
-            let mut found = Vec::new();
-            for chunk in payloads.chunks(batch) {
-                for payload in chunk {
-                    records.input().extend(packet(1, payload).1);
-                }
-                if let Some(record) = records.peek().unwrap() {
-                    found.push(records.payload(&record).to_vec());
-                    records.skip(record.size);
-                }
-            }
-            found.extend(read_all(&mut records).unwrap().into_iter().map(|(_, payload)| payload));
-            prop_assert_eq!(found, payloads);
-        }
-
-        #[test]
-        fn weights_follow_markers_whatever_the_batches(
-            written in proptest::collection::vec(
-                (proptest::option::of(any::<u32>()), proptest::collection::vec(any::<u8>(), 0..80)),
-                0..60),
-            initial in any::<u32>(),
-            reads in proptest::collection::vec(1usize..20, 1..20),
-        ) {
-            let mut bytes = Vec::new();
-            let mut expected = Vec::new();
-            let mut sample = initial;
-            for (change, payload) in written {
-                if let Some(change) = change {
-                    bytes.extend(marker(change));
-                    sample = change;
-                }
-                bytes.extend(packet(1, &payload).1);
-                expected.push((payload, sample.max(1)));
-            }
-            let mut records = RecordStream::sampled(0, RING, 1500, initial);
-            let mut rest = &bytes[..];
-            let mut found = Vec::new();
-            let mut reads = reads.into_iter().cycle();
-            while let Some(read) = reads.next().filter(|_| !rest.is_empty()) {
-                let (now, later) = rest.split_at((read * RING_ALIGN as usize).min(rest.len()));
-                records.input().extend(now);
-                records.set_left(later.len());
-                while let Some(record) = records.peek().unwrap() {
-                    found.push((records.payload(&record).to_vec(), records.weight()));
-                    records.skip(record.size);
-                }
-                rest = later;
-            }
-            prop_assert_eq!(found, expected);
-        }
-
-        #[test]
-        fn any_split_of_reads_gives_the_same_records(
-            payloads in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..200), 0..40),
-            spoilt in proptest::option::of((any::<prop::sample::Index>(), any::<u8>())),
-            reads in proptest::collection::vec(1usize..40, 1..20),
-        ) {
-            let mut bytes = payloads.iter().flat_map(|p| packet(1, p).1).collect::<Vec<_>>();
-            if let Some((at, value)) = spoilt.filter(|_| !bytes.is_empty()) {
-                let at = at.index(bytes.len());
-                bytes[at] = value;
-            }
-            let position = u64::from(RING) - 1024;
-            let mut whole = RecordStream::new(position, RING, 1500);
-            whole.input().extend(&bytes);
-            let mut split = RecordStream::new(position, RING, 1500);
-            let mut rest = &bytes[..];
-            let mut found = Ok(Vec::new());
-            let mut reads = reads.into_iter().cycle();
-            while let Some(read) = reads.next().filter(|_| !rest.is_empty()) {
-                let (now, later) = rest.split_at((read * RING_ALIGN as usize).min(rest.len()));
-                split.input().extend(now);
-                split.set_left(later.len());
-                found = found.and_then(|found| Ok([found, read_all(&mut split)?].concat()));
-                rest = later;
-            }
-            prop_assert_eq!(found, read_all(&mut whole));
-        }
-    }
-}
+#[path = "records_tests.rs"]
+pub(crate) mod tests;

@@ -1,15 +1,17 @@
 //! One mapped capture ring: the only code that touches memory shared with an app.
 //!
-//! Bytes are copied out before anyone looks at them, so a producer that changes its mind
-//! can spoil its own capture and nothing else.
+//! Headers of records are copied out before anyone looks at them, and so are packets, unless they go
+//! unseen into a file: a producer that changes its mind can spoil its own capture and nothing else.
 #![allow(unsafe_code)] // Reads and writes memory that another process maps.
 
 use std::fs::File;
 use std::iter::Sum;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use memmap2::{MmapOptions, MmapRaw};
+use pmdscope_packets::SharedRegion;
 use rustix::fs::SealFlags;
 
 use crate::layout::{
@@ -110,10 +112,15 @@ impl Sum for RingCounters {
 /// A ring of one producing lcore, read by this process.
 #[derive(Debug)]
 pub struct Ring {
-    data: MmapRaw,
+    data: Arc<SharedRegion>,
     tail: MmapRaw,
     header: RingHeader,
     cursor: RingCursor,
+    /// Head and number of records when they were last looked at.
+    seen: u64,
+    counted: u64,
+    /// Mean size of the records between the last two looks, bytes.
+    mean_record: u64,
 }
 
 impl Ring {
@@ -141,8 +148,10 @@ impl Ring {
             .map_raw(&tail)
             .map_err(|source| RingError::Map { what: "tail", source })?;
         let cursor = RingCursor::new(tail_word(&tail), header.data_size, RING_ALIGN);
-        let ring = Self { data, tail, header, cursor };
-        ring.cursor.available(word(&ring.data, HEAD)).map_err(|head| ring.bad_head(head))?;
+        let data = Arc::new(SharedRegion::new(data));
+        let seen = cursor.consumed();
+        let ring = Self { data, tail, header, cursor, seen, counted: 0, mean_record: 0 };
+        ring.cursor.available(ring.word(HEAD)).map_err(|head| ring.bad_head(head))?;
         Ok(ring)
     }
 
@@ -176,24 +185,72 @@ impl Ring {
         self.cursor.consumed()
     }
 
+    /// Mean size of the records that were published lately, bytes.
+    pub(crate) fn mean_record(&self) -> u64 {
+        self.mean_record
+    }
+
+    /// Bytes that were published since the last look.
+    pub(crate) fn look(&mut self) -> usize {
+        let head = self.word(HEAD).load(Ordering::Relaxed);
+        let records = self.word(RECORDS).load(Ordering::Relaxed);
+        let new = head.saturating_sub(self.seen);
+        if let Some(mean) = new.checked_div(records.saturating_sub(self.counted)) {
+            self.mean_record = mean;
+        }
+        (self.seen, self.counted) = (head, records);
+        usize::try_from(new).unwrap_or(usize::MAX)
+    }
+
+    /// Shows `records` what was published where it is, up to the end of the ring. [`Ring::release`] is to
+    /// follow.
+    ///
+    /// # Errors
+    /// As [`Ring::read`].
+    pub(crate) fn view(&mut self, records: &mut RecordStream) -> Result<(), RingError> {
+        let (end, left) =
+            self.cursor.contiguous(self.word(HEAD)).map_err(|head| self.bad_head(head))?;
+        records.view(&self.data, end);
+        records.set_left(left);
+        Ok(())
+    }
+
+    /// Gives back the room of what was read and is not held by a file.
+    pub(crate) fn release(&mut self, records: &RecordStream) {
+        if let Some(position) = records.viewed() {
+            self.cursor.advance(position);
+        }
+        let position = self.data.releasable(self.cursor.consumed());
+        self.cursor.release(tail_word(&self.tail), position);
+    }
+
+    /// Bytes that were read, and whose room was not given back.
+    pub(crate) fn kept(&self) -> u64 {
+        self.cursor.kept()
+    }
+
     /// Moves what was published, at most so many bytes, to `records`, gives the room back to the
     /// producer, and returns the number of bytes. The last record may be cut; the next read goes on.
     ///
     /// # Errors
     /// When head went back or is further ahead than the ring is large. The ring is useless then.
     pub fn read(&mut self, most: usize, records: &mut RecordStream) -> Result<usize, RingError> {
-        let (head, tail) = (word(&self.data, HEAD), tail_word(&self.tail));
+        if let Some(position) = records.viewed() {
+            self.cursor.advance(position);
+        }
+        let map = self.data.map();
         let out = records.input();
-        let copy = |offset, len| copy_out(&self.data, self.header.data_size, offset, len, out);
-        let read = self.cursor.read(head, tail, most, copy);
+        let copy = |offset, len| copy_out(map, self.header.data_size, offset, len, out);
+        let read = self.cursor.read(word(map, HEAD), most, copy);
         let (count, left) = read.map_err(|head| self.bad_head(head))?;
         records.set_left(left);
+        self.release(records);
         Ok(count)
     }
 
     /// What the producer has counted.
     pub fn counters(&self) -> RingCounters {
-        let load = |at| word(&self.data, at).load(Ordering::Relaxed);
+        let load = |at| self.word(at).load(Ordering::Relaxed);
         RingCounters {
             records: load(RECORDS),
             dropped: load(DROPPED),
@@ -205,18 +262,19 @@ impl Ring {
     /// Packets of one port lost because the ring was full; `None` when that is not counted.
     pub fn port_dropped(&self, port: u16) -> Option<u64> {
         (self.counts_gaps() && usize::from(port) < RING_PORTS)
-            .then(|| word(&self.data, PORT_DROPPED + 8 * usize::from(port)).load(Ordering::Relaxed))
+            .then(|| self.word(PORT_DROPPED + 8 * usize::from(port)).load(Ordering::Relaxed))
     }
 
     /// Changes when the anchors do.
     pub fn anchor_seq(&self) -> u32 {
-        seq_word(&self.data).load(Ordering::Acquire)
+        seq_word(self.data.map()).load(Ordering::Acquire)
     }
 
     /// The first and the latest anchor; `None` while they are being written.
     pub fn anchors(&self) -> Option<(ClockAnchor, ClockAnchor)> {
         for _ in 0..SEQLOCK_TRIES {
-            let anchors = read_locked(seq_word(&self.data), || (self.anchor(0), self.anchor(1)));
+            let anchors =
+                read_locked(seq_word(self.data.map()), || (self.anchor(0), self.anchor(1)));
             if anchors.is_some() {
                 return anchors;
             }
@@ -225,13 +283,17 @@ impl Ring {
         None
     }
 
+    fn word(&self, offset: usize) -> &AtomicU64 {
+        word(self.data.map(), offset)
+    }
+
     fn bad_head(&self, BadHead(to): BadHead) -> RingError {
         RingError::Head { lcore: self.lcore(), from: self.consumed(), to }
     }
 
     fn anchor(&self, index: usize) -> ClockAnchor {
         let at = ANCHORS + index * ANCHOR_SIZE;
-        let load = |at| word(&self.data, at).load(Ordering::Relaxed);
+        let load = |at| self.word(at).load(Ordering::Relaxed);
         ClockAnchor { tsc: load(at), realtime_ns: load(at + 8), raw_ns: load(at + 16) }
     }
 }
@@ -315,158 +377,5 @@ fn check_header(header: &RingHeader) -> Result<(), RingError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::layout::RingRecord;
-    use crate::producer::Producer;
-
-    const SIZE: u32 = RING_MIN_SIZE;
-
-    fn map(producer: &Producer) -> Result<Ring, RingError> {
-        let (data, tail) = producer.fds();
-        Ring::map(data, tail)
-    }
-
-    fn memfd(len: u64, seals: SealFlags) -> OwnedFd {
-        let flags = rustix::fs::MemfdFlags::ALLOW_SEALING;
-        let fd = rustix::fs::memfd_create("test", flags).unwrap();
-        rustix::fs::ftruncate(&fd, len).unwrap();
-        rustix::fs::fcntl_add_seals(&fd, seals).unwrap();
-        fd
-    }
-
-    #[test]
-    fn a_ring_that_could_fault_is_refused() {
-        let good = Producer::new(SIZE, 1);
-        let (data, tail) = good.fds();
-        let unsealed = memfd(4096, SealFlags::GROW);
-        assert!(matches!(Ring::map(data, unsealed), Err(RingError::Unsealed("tail"))));
-        let (data, _) = good.fds();
-        let empty = memfd(0, SealFlags::SHRINK);
-        assert!(matches!(Ring::map(data, empty), Err(RingError::Short { what: "tail", .. })));
-        let short = memfd(8192, SealFlags::SHRINK);
-        let mut header = [0; RingHeader::SIZE];
-        std::os::unix::fs::FileExt::read_exact_at(&good.data, &mut header, 0).unwrap();
-        let file = File::from(short);
-        std::os::unix::fs::FileExt::write_all_at(&file, &header, 0).unwrap();
-        assert!(matches!(Ring::map(file.into(), tail), Err(RingError::Short { what: "data", .. })));
-    }
-
-    #[test]
-    fn a_descriptor_that_is_no_memfd_is_refused() {
-        let (_, tail) = Producer::new(SIZE, 1).fds();
-        let file = File::open("/dev/null").unwrap();
-        assert!(Ring::map(file.into(), tail).is_err());
-        let (reader, _writer) = std::io::pipe().unwrap();
-        let (_, tail) = Producer::new(SIZE, 1).fds();
-        assert!(Ring::map(reader.into(), tail).is_err());
-    }
-
-    #[test]
-    fn a_head_that_jumps_or_goes_back_is_an_error() {
-        let mut producer = Producer::new(SIZE, 1);
-        let mut ring = map(&producer).unwrap();
-        let mut records = RecordStream::new(0, SIZE, 1500);
-        producer.set_head(64);
-        assert_eq!(ring.read(usize::MAX, &mut records).unwrap(), 64);
-        for head in [48, 65, 64 + u64::from(SIZE) + 16, u64::MAX] {
-            producer.set_head(head);
-            let read = ring.read(usize::MAX, &mut records);
-            assert!(matches!(read, Err(RingError::Head { from: 64, .. })), "{head}");
-        }
-        assert_eq!(records.pending(), 64);
-    }
-
-    #[test]
-    fn anchors_are_not_read_while_they_are_written() {
-        let producer = Producer::new(SIZE, 1);
-        let ring = map(&producer).unwrap();
-        let last = ClockAnchor { tsc: 5, realtime_ns: 6, raw_ns: 7 };
-        producer.anchor(ClockAnchor::default(), last);
-        assert_eq!(ring.anchors(), Some((ClockAnchor::default(), last)));
-        producer.poke(ANCHOR_SEQ, &3u32.to_ne_bytes());
-        assert_eq!(ring.anchors(), None);
-    }
-
-    #[test]
-    fn two_threads_lose_nothing_that_was_not_counted() {
-        const PACKETS: u32 = 300_000;
-        const READ: usize = 8 * 1024;
-        let mut producer = Producer::new(SIZE, 1);
-        let mut ring = map(&producer).unwrap();
-        let writer = std::thread::spawn(move || {
-            for id in 0..PACKETS {
-                let payload = vec![id as u8; (id % 1400) as usize];
-                producer.push(RingRecord { tsc: id.into(), ..RingRecord::default() }, &payload);
-                if id % 7 == 0 {
-                    producer.publish();
-                }
-                if id % 64 == 0 {
-                    std::thread::yield_now();
-                }
-            }
-            producer.publish();
-            producer
-        });
-        let mut records = RecordStream::new(0, SIZE, 1500);
-        let (mut read, mut lost) = (0u64, 0u64);
-        let mut next = 0;
-        loop {
-            let finished = writer.is_finished();
-            let got = ring.read(READ, &mut records).unwrap();
-            while let Some(record) = records.peek().unwrap() {
-                let id = record.tsc as u32;
-                assert_eq!(id, next + record.gap);
-                assert_eq!(record.caplen, id % 1400);
-                assert!(records.payload(&record).iter().all(|byte| *byte == id as u8));
-                (next, read, lost) = (id + 1, read + 1, lost + u64::from(record.gap));
-                records.skip(record.size);
-            }
-            if finished && got == 0 {
-                break;
-            }
-        }
-        let producer = writer.join().unwrap();
-        let counters = ring.counters();
-        assert_eq!(counters.records, read);
-        assert_eq!(read + counters.dropped, u64::from(PACKETS));
-        assert_eq!(
-            counters.dropped - lost,
-            u64::from(PACKETS - next),
-            "the gap that nothing follows"
-        );
-        assert_eq!(ring.port_dropped(0), Some(counters.dropped));
-        assert_eq!(ring.port_dropped(32), None);
-        assert_eq!(producer.tail(), ring.consumed());
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
-
-        #[test]
-        fn any_header_is_a_ring_or_an_error(
-            spoilt in proptest::collection::vec((0usize..RingHeader::SIZE, any::<u8>()), 0..4),
-            head in any::<u64>(),
-            content in proptest::collection::vec(any::<u8>(), 256),
-        ) {
-            let mut producer = Producer::new(SIZE, 1);
-            producer.poke(RING_HEADER_SIZE, &content);
-            producer.set_head(head % (2 * u64::from(SIZE)));
-            for (offset, byte) in spoilt {
-                producer.poke(offset, &[byte]);
-            }
-            if let Ok(mut ring) = map(&producer) {
-                let mut records = RecordStream::new(0, ring.data_size(), ring.snaplen());
-                let read = ring.read(usize::MAX, &mut records).unwrap();
-                prop_assert!(read <= ring.data_size() as usize);
-                while let Ok(Some(record)) = records.peek() {
-                    records.skip(record.size);
-                }
-                ring.counters();
-                ring.anchors();
-            }
-        }
-    }
-}
+#[path = "ring_tests.rs"]
+mod tests;

@@ -1,12 +1,14 @@
 //! Whole captures of a model app, judged by tshark.
 
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use pmdscope_packets::file::{CaptureFiles, FileSettings};
+use pmdscope_packets::read::{FileItem, FileReader};
 use pmdscope_packets::{DIR_RX, DIR_TX, MAX_SNAPLEN};
 use pmdscope_testing::output;
 
@@ -117,6 +119,42 @@ fn tshark(file: &Path, fields: &[&str]) -> Option<Vec<Vec<String>>> {
 
 fn never() -> RunControl {
     RunControl::default()
+}
+
+/// A ring that goes over its end, with large packets and small ones.
+#[test]
+fn large_packets_come_whole_out_of_a_ring_into_every_file() {
+    let start = u64::from(RING_MIN_SIZE) * 9 / 16;
+    for dir in [Path::new("/dev/shm"), &std::env::temp_dir()] {
+        let mut app = App::new(1);
+        let ring = &mut app.rings[0];
+        ring.tail.write_all_at(&start.to_ne_bytes(), 0).unwrap();
+        ring.set_head(start);
+        let data = |id: u64| vec![id as u8 ^ 0x5a; [60, 1514, 1500, 999, 512][id as usize % 5]];
+        for id in 0..50 {
+            assert!(ring.push(record(0, DIR_RX, 10 + id), &data(id)));
+        }
+        ring.publish();
+        let dir = tempfile::tempdir_in(dir).unwrap();
+        let path = dir.path().join("out.pcapng");
+        let files = CaptureFiles::create(&FileSettings::new(&path)).unwrap();
+        let control = never();
+        let report = app.capture_into(files, CaptureSettings::default(), &control, |peer| {
+            std::thread::sleep(Duration::from_millis(200));
+            drop(peer);
+        });
+        assert!(report.failure.is_none(), "{:?}", report.failure);
+        assert_eq!((report.captured, report.unwritten), (50, 0));
+        assert_eq!(app.rings[0].tail(), app.rings[0].head(), "all room is given back");
+        let mut reader = FileReader::open(&path).unwrap();
+        let mut ids = 0..;
+        while reader.advance().unwrap() {
+            if let FileItem::Packet(packet) = reader.item().unwrap() {
+                assert_eq!(packet.data, data(ids.next().unwrap()));
+            }
+        }
+        assert_eq!(ids.start, 50);
+    }
 }
 
 #[test]

@@ -1,0 +1,63 @@
+//! One ring of a capture, and how its records are read.
+
+use std::time::Instant;
+
+use crate::clock::TscClock;
+use crate::records::RecordStream;
+use crate::ring::{Ring, RingError};
+
+/// Mean size of records from which on they are read in the ring, bytes.
+const LARGE_RECORD: u64 = 512;
+
+#[derive(Debug)]
+pub(super) struct RingReader {
+    pub(super) source: usize,
+    pub(super) ring: Ring,
+    pub(super) clock: Option<TscClock>,
+    pub(super) anchor_seq: u32,
+    pub(super) opened: Instant,
+    /// Has brought something in the second that runs.
+    pub(super) fed: bool,
+    /// Bytes in the ring that the merge holds back.
+    pub(super) held_back: usize,
+}
+
+impl RingReader {
+    /// Packets that cannot be read because nobody knows their time.
+    pub(super) fn untimed(&self) -> u64 {
+        if self.clock.is_some() { 0 } else { self.ring.counters().records }
+    }
+
+    /// Shows the records where they are, or copies them out: many small ones are copied faster at once
+    /// than one by one, and those that wait for other rings must not fill this one.
+    pub(super) fn read(
+        &mut self,
+        records: &mut RecordStream,
+        share: bool,
+        most: usize,
+    ) -> Result<usize, RingError> {
+        let new = self.ring.look();
+        let half = self.ring.data_size() as usize / 2;
+        let large = self.ring.mean_record() >= LARGE_RECORD;
+        if share && large && records.copied() == 0 && self.held_back <= half {
+            self.ring.view(records).map(|()| new)
+        } else {
+            self.ring.read(most, records)
+        }
+    }
+
+    /// Takes over new anchors; the old clock stays while they are being written.
+    pub(super) fn refresh_clock(&mut self) {
+        let seq = self.ring.anchor_seq();
+        if self.clock.is_some() && seq == self.anchor_seq {
+            return;
+        }
+        if let Some(clock) =
+            self.ring.anchors().and_then(|(first, last)| TscClock::new(first, last))
+        {
+            let paced = self.clock.map_or(clock, |earlier| clock.paced_since(&earlier));
+            self.clock = Some(paced);
+            self.anchor_seq = seq;
+        }
+    }
+}
