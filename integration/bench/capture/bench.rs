@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use pmdscope_integration::machine::process_cpu_ns;
 use pmdscope_integration::scratch::Scratch;
 
 use crate::capture::{Captures, Ended, Order, Who, check_count};
@@ -22,6 +23,8 @@ const HOPELESS: f64 = 0.2;
 const TRIES: u32 = 3;
 /// Bytes around a packet in a file, at most.
 const BLOCK_MOST: u64 = 80;
+/// Bytes that a plain write is measured with.
+const PLAIN_WRITE: u64 = 256 << 20;
 /// Bytes that the faster of the captures writes in a window.
 const WARM_MOST: u64 = 1 << 30;
 
@@ -71,6 +74,8 @@ pub(crate) struct Results {
     pub(crate) deaths: BTreeMap<Who, u32>,
     /// Captures during which the app received nothing at all.
     pub(crate) empty: u32,
+    /// CPU time of plain writes to memory, ns per byte: what the kernel takes for its page cache.
+    pub(crate) plain_writes: Vec<f64>,
     /// Who had files whose packets capinfos counted as this bench does.
     pub(crate) checked: BTreeMap<Who, u32>,
 }
@@ -124,6 +129,16 @@ impl<'a> Bench<'a> {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// What the kernel takes for as many bytes from one buffer, in memory that was just freed.
+    pub(crate) fn plain_write(&mut self) -> Result<()> {
+        self.fill(PLAIN_WRITE)?;
+        let begin = process_cpu_ns(std::process::id())?;
+        self.fill(PLAIN_WRITE)?;
+        let spent = process_cpu_ns(std::process::id())? - begin;
+        self.results.plain_writes.push(spent as f64 / PLAIN_WRITE as f64);
         Ok(())
     }
 
@@ -211,6 +226,10 @@ impl<'a> Bench<'a> {
             rate => rate * u64::from(self.length.subsec_millis()) / 1000,
         };
         let bytes = packets.saturating_mul(kept + BLOCK_MOST).min(WARM_MOST);
+        self.fill(bytes)
+    }
+
+    fn fill(&self, bytes: u64) -> Result<()> {
         let chunk = vec![0x5a; 1 << 20];
         let mut file = File::create(&self.file)?;
         for _ in 0..bytes.div_ceil(chunk.len() as u64) {

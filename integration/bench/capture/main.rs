@@ -87,7 +87,10 @@ fn measure(bench: &mut Bench<'_>, options: &BenchOptions, stop: &AtomicBool) -> 
     let begin = Instant::now();
     let mut result = Ok(());
     for round in 0..rounds {
-        result = bench.costs(&groups, round).and_then(|()| bench.climb(&ladders, round));
+        result = bench
+            .plain_write()
+            .and_then(|()| bench.costs(&groups, round))
+            .and_then(|()| bench.climb(&ladders, round));
         if result.is_err() {
             eprintln!("ended in round {} of {rounds}", round + 1);
             break;

@@ -13,6 +13,8 @@ const NEXT_TO_NONE: f64 = 0.005;
 /// Packets in the peer's ring; it has no option.
 const PEER_RING: f64 = 2048.0;
 const RECORD_HEADER: u64 = 32;
+/// Bytes of pcapng around a packet.
+const PCAPNG_BLOCK: u32 = 64;
 const RECORD_ALIGN: u64 = 16;
 
 /// All tables.
@@ -253,6 +255,13 @@ fn writer_and_ring(results: &Results, ladder: &Ladder) -> Option<(f64, f64)> {
 
 fn notes(out: &mut String, results: &Results) {
     line!(out, "");
+    let plain = |size| Spread::of(results.plain_writes.iter().map(|ns| ns * f64::from(size)));
+    let [small, large] = [64, 1500].map(|size| plain(size + PCAPNG_BLOCK));
+    line!(
+        out,
+        "Plain writes of 1 MiB to tmpfs take {small:.0} ns of CPU time per packet of 64 B, and {large:.0} \
+         ns of 1500 B: the page cache of the kernel."
+    );
     for (who, count) in &results.deaths {
         line!(out, "The app died {count} times while {} was attached or stopped.", who.name());
     }
