@@ -9,7 +9,8 @@
 #include <rte_errno.h>
 #include <rte_memory.h>
 #include <rte_mempool.h>
-#include <rte_stack.h>
+#include <rte_prefetch.h>
+#include <rte_ring.h>
 
 #include "app_heap.h"
 #include "arena.h"
@@ -25,16 +26,13 @@
 #define MBUFS_GROWN 2047U
 /* Segments that are put back at once. */
 #define PUT_MAX 512
-
-const char *const arena_ops_names[ARENA_NB_BACKINGS] = {
-	[ARENA_LF_STACK] = "lf_stack",
-	[ARENA_RING] = "ring_mp_mc",
-};
+/* Packets that the CPU is told of before they are looked at. */
+#define PUT_AHEAD 16
 
 /* Where things are in the memzone, by offset. */
 struct layout {
 	size_t pool_bytes;
-	size_t backing;
+	size_t free;
 	size_t objects;
 	size_t object_bytes;
 	struct rte_mempool_objsz object;
@@ -57,18 +55,8 @@ ring_bytes(unsigned int nb_mbufs)
 			(size_t)rte_ring_get_memsize(ring_slots(nb_mbufs)), RTE_CACHE_LINE_SIZE);
 }
 
-static size_t
-backing_bytes(enum arena_backing backing, unsigned int nb_mbufs)
-{
-	if (backing == ARENA_RING)
-		return (size_t)rte_ring_get_memsize(ring_slots(nb_mbufs));
-	/* Two lines more keep the prefetcher of the next line off the neighbour. */
-	return sizeof(struct rte_stack) + nb_mbufs * sizeof(struct rte_stack_lf_elem) +
-	       2 * RTE_CACHE_LINE_SIZE;
-}
-
 static void
-lay_out(struct layout *l, enum arena_backing backing, unsigned int nb_mbufs, unsigned int nb_rings)
+lay_out(struct layout *l, unsigned int nb_mbufs, unsigned int nb_rings)
 {
 	struct rte_mempool *none = NULL;
 
@@ -78,9 +66,8 @@ lay_out(struct layout *l, enum arena_backing backing, unsigned int nb_mbufs, uns
 					RTE_ALIGN_CEIL(sizeof(struct rte_pktmbuf_pool_private),
 							RTE_MEMPOOL_ALIGN),
 			RTE_CACHE_LINE_SIZE);
-	l->backing = l->pool_bytes;
-	l->objects = RTE_ALIGN_CEIL(
-			l->backing + backing_bytes(backing, nb_mbufs), RTE_CACHE_LINE_SIZE);
+	l->free = l->pool_bytes;
+	l->objects = l->free + ring_bytes(nb_mbufs);
 	l->object_bytes = rte_mempool_calc_obj_size(
 			sizeof(struct rte_mbuf) + RTE_MBUF_DEFAULT_BUF_SIZE, 0, &l->object);
 	l->rings = RTE_ALIGN_CEIL(l->objects + nb_mbufs * l->object_bytes, RTE_CACHE_LINE_SIZE);
@@ -88,20 +75,16 @@ lay_out(struct layout *l, enum arena_backing backing, unsigned int nb_mbufs, uns
 	l->end = l->rings + nb_rings * l->ring_bytes;
 }
 
+/*
+ * In this mode a thread only waits where another one is too far behind, which is not limited here:
+ * one that was killed within an enqueue keeps what it and those after it put back, and nobody waits.
+ */
 static void
-init_lf_stack(struct rte_stack *stack, unsigned int nb_mbufs)
+init_free(struct rte_ring *ring, unsigned int nb_mbufs)
 {
-	unsigned int i;
-
-	memset(stack, 0, sizeof(*stack));
-	snprintf(stack->name, sizeof(stack->name), NAME);
-	stack->capacity = nb_mbufs;
-	stack->flags = RTE_STACK_F_LF;
-	for (i = 0; i < nb_mbufs; i++) {
-		struct rte_stack_lf_elem *elem = &stack->stack_lf.elems[i];
-
-		__rte_stack_lf_push_elems(&stack->stack_lf.free, elem, elem, 1);
-	}
+	rte_ring_init(ring, NAME, ring_slots(nb_mbufs), RING_F_MP_RTS_ENQ | RING_F_MC_RTS_DEQ);
+	rte_ring_set_prod_htd_max(ring, UINT32_MAX);
+	rte_ring_set_cons_htd_max(ring, UINT32_MAX);
 }
 
 static void
@@ -125,7 +108,7 @@ init_pool(struct arena *arena, const struct layout *l, int ops_index, unsigned i
 	mp->trailer_size = l->object.trailer_size;
 	mp->private_data_size = RTE_ALIGN_CEIL(sizeof(private), RTE_MEMPOOL_ALIGN);
 	mp->ops_index = ops_index;
-	mp->pool_data = RTE_PTR_ADD(mp, l->backing);
+	mp->pool_data = RTE_PTR_ADD(mp, l->free);
 	mp->local_cache = RTE_PTR_ADD(mp, RTE_MEMPOOL_HEADER_SIZE(mp, 0));
 	STAILQ_INIT(&mp->elt_list);
 	STAILQ_INIT(&mp->mem_list);
@@ -140,10 +123,7 @@ init_pool(struct arena *arena, const struct layout *l, int ops_index, unsigned i
 static void
 put_objects(const struct arena *arena, void *const *objects, unsigned int n)
 {
-	if (arena->backing == ARENA_LF_STACK)
-		rte_stack_push(arena->pool->pool_data, objects, n);
-	else
-		rte_ring_mp_enqueue_bulk(arena->pool->pool_data, objects, n, NULL);
+	rte_ring_mp_rts_enqueue_bulk(arena->pool->pool_data, objects, n, NULL);
 }
 
 /* No device ever sees these mbufs, so their bus addresses stay unknown. */
@@ -168,14 +148,13 @@ populate(const struct arena *arena, const struct layout *l, unsigned int nb_mbuf
 }
 
 static const struct rte_memzone *
-reserve(const char *name, enum arena_backing backing, unsigned int *nb_mbufs, unsigned int least,
-		unsigned int nb_rings)
+reserve(const char *name, unsigned int *nb_mbufs, unsigned int least, unsigned int nb_rings)
 {
 	const struct rte_memzone *zone = NULL;
 	struct layout l;
 
 	for (; *nb_mbufs >= least; *nb_mbufs /= 2) {
-		lay_out(&l, backing, *nb_mbufs, nb_rings);
+		lay_out(&l, *nb_mbufs, nb_rings);
 		zone = rte_memzone_reserve(name, l.end, SOCKET_ID_ANY, 0);
 		if (zone != NULL || rte_errno != ENOMEM)
 			break;
@@ -214,17 +193,16 @@ keep_pages(const struct rte_memzone *zone)
  * locks of the app until it has it. With --legacy-mem it gets none.
  */
 bool
-arena_reserve(struct arena *arena, const char *name, enum arena_backing backing,
-		unsigned int nb_mbufs, unsigned int nb_rings)
+arena_reserve(struct arena *arena, const char *name, unsigned int nb_mbufs, unsigned int nb_rings)
 {
-	*arena = (struct arena){ .backing = backing, .nb_rings = nb_rings };
+	*arena = (struct arena){ .nb_rings = nb_rings };
 	app_heap_may_grow(false);
 	arena->nb_mbufs = nb_mbufs;
-	arena->zone = reserve(name, backing, &arena->nb_mbufs, MBUFS_GROWN, nb_rings);
+	arena->zone = reserve(name, &arena->nb_mbufs, MBUFS_GROWN, nb_rings);
 	if (arena->zone == NULL && rte_errno == ENOMEM) {
 		app_heap_may_grow(true);
 		arena->nb_mbufs = RTE_MIN(nb_mbufs, MBUFS_GROWN);
-		arena->zone = reserve(name, backing, &arena->nb_mbufs, MBUFS_MIN, nb_rings);
+		arena->zone = reserve(name, &arena->nb_mbufs, MBUFS_MIN, nb_rings);
 		arena->has_grown = arena->zone != NULL;
 		arena->is_kept = arena->has_grown && keep_pages(arena->zone);
 	}
@@ -238,12 +216,9 @@ arena_build(struct arena *arena, int ops_index)
 	struct layout l;
 	unsigned int i;
 
-	lay_out(&l, arena->backing, nb_mbufs, arena->nb_rings);
+	lay_out(&l, nb_mbufs, arena->nb_rings);
 	init_pool(arena, &l, ops_index, nb_mbufs);
-	if (arena->backing == ARENA_LF_STACK)
-		init_lf_stack(arena->pool->pool_data, nb_mbufs);
-	else
-		rte_ring_init(arena->pool->pool_data, NAME, ring_slots(nb_mbufs), 0);
+	init_free(arena->pool->pool_data, nb_mbufs);
 	populate(arena, &l, nb_mbufs);
 	arena->rings = RTE_PTR_ADD(arena->pool, l.rings);
 	arena->ring_bytes = l.ring_bytes;
@@ -279,13 +254,16 @@ arena_put(const struct arena *arena, struct rte_mbuf **mbufs, unsigned int n)
 	unsigned int i, nb = 0;
 
 	for (i = 0; i < n; i++) {
+		if (i + PUT_AHEAD < n)
+			rte_prefetch0(mbufs[i + PUT_AHEAD]);
 		for (seg = mbufs[i]; seg != NULL; seg = next) {
-			next = seg->next;
-			/* Most are so already; a store would take the line from the app's core. */
-			if (next != NULL)
+			next = NULL;
+			/* The line of `next` stays with the app's core where one segment is all. */
+			if (seg != mbufs[i] || seg->nb_segs != 1) {
+				next = seg->next;
 				seg->next = NULL;
-			if (seg->nb_segs != 1)
 				seg->nb_segs = 1;
+			}
 			objects[nb++] = seg;
 			if (nb == PUT_MAX) {
 				put_objects(arena, objects, nb);

@@ -11,8 +11,7 @@
  * app, once to allocate and once to free.
  *
  * Only the app allocates from the pool, by the mempool ops at this index in its own table. In this
- * process the index may mean other ops, so mbufs are only freed, directly to the stack or ring of
- * the pool.
+ * process the index may mean other ops, so mbufs are only freed, directly to the ring of the pool.
  */
 
 #include <stdbool.h>
@@ -22,19 +21,15 @@
 #include <rte_memzone.h>
 #include <rte_ring.h>
 
-/* What holds the free mbufs of the pool; a name in the app's table of mempool ops. */
-enum arena_backing {
-	ARENA_LF_STACK, /* No kill of ours can stop the app. */
-	ARENA_RING,	/* A kill within an enqueue lets the app's next one wait for ever. */
-	ARENA_NB_BACKINGS,
-};
-
-extern const char *const arena_ops_names[ARENA_NB_BACKINGS];
+/*
+ * What holds the free mbufs of the pool, by its name in the app's table of mempool ops: a ring whose
+ * threads do not wait for each other, so that no kill of ours can stop the app.
+ */
+#define ARENA_OPS "ring_mt_rts"
 
 struct arena {
 	const struct rte_memzone *zone;
 	struct rte_mempool *pool;
-	enum arena_backing backing;
 	unsigned int nb_mbufs;
 	unsigned int nb_rings;
 	size_t ring_bytes;
@@ -47,8 +42,8 @@ struct arena {
  * Reserve the memzone: for at most nb_mbufs mbufs, fewer when memory is short. False without
  * memory, with rte_errno.
  */
-bool arena_reserve(struct arena *arena, const char *name, enum arena_backing backing,
-		unsigned int nb_mbufs, unsigned int nb_rings);
+bool
+arena_reserve(struct arena *arena, const char *name, unsigned int nb_mbufs, unsigned int nb_rings);
 
 /* Build all that is in it. */
 void arena_build(struct arena *arena, int ops_index);

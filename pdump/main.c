@@ -109,30 +109,19 @@ select_taps(const struct worker *w, struct failure *failure)
 			STATE_MAX_TAPS);
 }
 
-/* Mempool ops that the app and we have in common, the safest first. */
 static int
-choose_ops(struct worker *w, struct failure *failure)
+find_ops(struct worker *w, struct failure *failure)
 {
 	static struct rte_mempool_ops_table table;
 
 	if (ops_table_read(w->app->pid, &table, failure) < 0)
 		return -1;
-	for (w->backing = 0; w->backing < ARENA_NB_BACKINGS; w->backing++) {
-		w->ops_index = ops_table_index(&table, arena_ops_names[w->backing]);
-		if (w->ops_index >= 0)
-			break;
-	}
-	if (w->backing == ARENA_LF_STACK)
+	w->ops_index = ops_table_index(&table, ARENA_OPS);
+	if (w->ops_index >= 0)
 		return 0;
-	if (w->backing == ARENA_NB_BACKINGS)
-		return failure_set(failure, ENOTSUP, "the app has no mempool ops lf_stack");
-	if (!w->options->force)
-		return failure_set(failure, ENOTSUP,
-				"the app lacks mempool ops lf_stack: a kill -9 of us could hang it; link "
-				"librte_mempool_stack or force");
-	snprintf(w->remark, sizeof(w->remark),
-			"the app lacks mempool ops lf_stack: a kill -9 of pmdscope-pdump could hang it");
-	return 0;
+	return failure_set(failure, ENOTSUP,
+			"the app has no mempool ops " ARENA_OPS
+			": link it with librte_mempool_ring");
 }
 
 /* The worker is never killed from here: it may be in the app's allocator. */
@@ -289,7 +278,7 @@ capture(const struct options *options, struct failure *failure)
 		return -1;
 	if (sigterm_received())
 		return failure_set(failure, ECANCELED, "pmdscope-pdump was told to end");
-	if (choose_ops(&w, failure) < 0 || state_create(&file, &app, failure) < 0)
+	if (find_ops(&w, failure) < 0 || state_create(&file, &app, failure) < 0)
 		return -1;
 	w.state = file.state;
 	if (select_taps(&w, failure) < 0) {

@@ -216,8 +216,7 @@ get_memory(const struct capture *c, struct failure *failure)
 
 	if (allocator_enter(w->app, w->state, failure) < 0)
 		return -1;
-	made = arena_reserve(
-			&c->pump->arena, w->state->zone, w->backing, NB_MBUFS, w->state->nb_taps);
+	made = arena_reserve(&c->pump->arena, w->state->zone, NB_MBUFS, w->state->nb_taps);
 	allocator_leave(w->state);
 	if (!made)
 		return failure_set(failure, rte_errno,
@@ -253,9 +252,7 @@ accept_consumer(const struct capture *c, struct failure *failure)
 	const struct arena *arena = &c->pump->arena;
 	struct failure remark = { 0 };
 
-	if (c->worker->remark[0] != '\0')
-		failure_set(&remark, 0, "%s", c->worker->remark);
-	else if (arena->has_grown)
+	if (arena->has_grown)
 		failure_set(&remark, 0,
 				"the app had too little memory and got %zu MiB of hugepages%s; start it "
 				"with more (-m)",

@@ -17,11 +17,9 @@ struct worker {
 	const struct app *app;
 	struct pmdscope_capture_spec *spec;
 	struct state *state;
-	int ops_index;					  /* Of the mempool ops in the app. */
-	int backing;					  /* enum arena_backing that they are. */
-	int watchdog;					  /* Hangs up when the parent dies. */
-	bool last_try;					  /* WORKER_AGAIN is no answer. */
-	char remark[sizeof(((struct failure *)0)->text)]; /* For ACCEPT. */
+	int ops_index; /* Of the mempool ops in the app. */
+	int watchdog;  /* Hangs up when the parent dies. */
+	bool last_try; /* WORKER_AGAIN is no answer. */
 };
 
 /* Exit codes of workers. */
