@@ -35,7 +35,7 @@ INSTALLED = bin/pmdscope bin/pmdscope-pdump-build bin/pmdscope-reflector bin/pmd
 C_SOURCES = $(shell git ls-files 'examples/*.[ch]' 'lib/*.[ch]' 'integration/*.[ch]' 'pdump/*.[ch]')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-releases screenshot test-install deb test-deb test-kubernetes test-podman abi sbom dashboards dashboard-pictures bench bench-leaks bench-capture bench-export bench-flows bench-interrupts bench-pair bench-top bench-watchpoints bench-xdp bench-xray compare \
+.PHONY: help setup build demo test test-releases screenshot test-install deb test-deb test-kubernetes test-podman abi sbom dashboards dashboard-pictures bench bench-leaks bench-capture bench-export bench-flows bench-interrupts bench-pair bench-pdump bench-top bench-watchpoints bench-xdp bench-xray compare \
 	soak soak-pdump soak-exit soak-xray lab plots sanitize sanitize-quick fuzz lint lint-quick format install uninstall clean clean-hugepages
 
 help: ## list the targets
@@ -131,6 +131,10 @@ bench-interrupts: setup build ## measure what tracing takes from a poll core; te
 
 bench-pair: setup build ## benchmark generator and reflector against two dpdk-testpmd; eleven minutes (BENCH_ARGS=--quick)
 	target/release/pmdscope-bench-pair $(BENCH_ARGS)
+
+bench-pdump: setup build ## measure what pmdscope-pdump spends per packet; 10 s (BENCH_ARGS="BYTES SAMPLE MPPS WINDOWS")
+	$(BUILD)/pdump/bench-pdump-pump -l 0,1 -m 64 --huge-unlink --no-pci --no-shconf --no-telemetry \
+		--file-prefix bench-pdump -- $(or $(BENCH_ARGS),64 1 4 100)
 
 bench-top: setup build ## measure the CPU time that top takes; three minutes (BENCH_ARGS=--quick)
 	target/release/pmdscope-bench-top $(BENCH_ARGS)

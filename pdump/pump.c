@@ -17,6 +17,12 @@
 #include "capture_write.h"
 
 #define BURST 256
+/*
+ * How many packets ahead the CPU is told what it will need: the app's core has written these lines
+ * last, so each takes as long as many packets.
+ */
+#define AHEAD_MBUF 16U
+#define AHEAD_DATA 8U
 
 /* The counters of PUMP_COUNTS. */
 struct pump_counts {
@@ -103,6 +109,41 @@ take_losses(struct pump *pump, unsigned int i)
 	p->full = full; /* It is the app's pool that was empty. */
 }
 
+/* What of the packets behind one is needed soon, if all are looked at. */
+static inline void
+prefetch(struct rte_mbuf **pkts, unsigned int i, unsigned int n)
+{
+	if (i + AHEAD_MBUF < n)
+		rte_prefetch0(pkts[i + AHEAD_MBUF]);
+	if (i + AHEAD_DATA < n)
+		rte_prefetch0(rte_pktmbuf_mtod(pkts[i + AHEAD_DATA], void *));
+}
+
+static inline void
+prefetch_first(struct rte_mbuf **pkts, unsigned int n)
+{
+	unsigned int i;
+
+	for (i = 0; i < RTE_MIN(n, AHEAD_MBUF); i++)
+		rte_prefetch0(pkts[i]);
+	for (i = 0; i < RTE_MIN(n, AHEAD_DATA); i++)
+		rte_prefetch0(rte_pktmbuf_mtod(pkts[i], void *));
+}
+
+/* Without a filter, packets that sampling leaves out need not be looked at. */
+static inline unsigned int
+leave_out(const struct pump *pump, struct pmdscope_capture_producer *p, unsigned int n,
+		struct delta *d)
+{
+	const unsigned int left_out = (unsigned int)RTE_MIN(p->sampling.skip, (uint64_t)n);
+
+	if (pump->spec->filter.nb_insns != 0)
+		return 0;
+	p->sampling.skip -= left_out;
+	d->count[SAMPLED_OUT] += left_out;
+	return left_out;
+}
+
 static void
 copy_burst(struct pump *pump, const struct state_tap *tap, struct rte_mbuf **pkts, unsigned int n)
 {
@@ -119,13 +160,15 @@ copy_burst(struct pump *pump, const struct state_tap *tap, struct rte_mbuf **pkt
 	struct delta d = { 0 };
 	enum fate fate;
 	unsigned int i;
+	bool all;
 
 	if (p->sample != pump->sample && ring != NULL)
 		resample(p, ring, pump->sample);
+	all = p->sample <= 1 || pump->spec->filter.nb_insns != 0;
 	d.head = p->head;
-	for (i = 0; i < n; i++) {
-		if (i + 1 < n)
-			rte_prefetch0(rte_pktmbuf_mtod(pkts[i + 1], void *));
+	for (i = leave_out(pump, p, n, &d); i < n; i += 1 + leave_out(pump, p, n - i - 1, &d)) {
+		if (all)
+			prefetch(pkts, i, n);
 		fate = copy_packet(pump->spec, p, ring, &o, pkts[i], &d.head);
 		settle_fate(p, p->sample, o.port, fate, &d);
 	}
@@ -139,9 +182,12 @@ pump_round(struct pump *pump)
 	unsigned int i, n, sum = 0;
 
 	for (i = 0; i < pump->state->nb_taps; i++) {
-		n = rte_ring_dequeue_burst(arena_ring(&pump->arena, i), (void **)pkts, BURST, NULL);
+		/* The rings must say that they have several consumers, but have only this one. */
+		n = rte_ring_sc_dequeue_burst(
+				arena_ring(&pump->arena, i), (void **)pkts, BURST, NULL);
 		if (n == 0)
 			continue;
+		prefetch_first(pkts, n);
 		take_losses(pump, i);
 		copy_burst(pump, &pump->state->taps[i], pkts, n);
 		arena_put(&pump->arena, pkts, n);
