@@ -28,11 +28,13 @@
 
 /* Mbufs that the app may be ahead of us: a good half millisecond at 14 Mpps. */
 #define NB_MBUFS 8191U
-/* How long to sleep when a round found nothing: at least, at most, and after long silence. */
+/* How long to sleep when a round found little: at least, at most, and after long silence. */
 #define SLEEP_MIN_NS 10000L
 #define SLEEP_MAX_NS 100000L
 #define SLEEP_SILENT_NS 1000000L
 #define SILENCE_MS 100
+/* One in so many of the mbufs is little: many packets at once take less time each. */
+#define LITTLE 32
 /* How often to look at everything but packets. */
 #define TICK_MS 20
 
@@ -107,22 +109,25 @@ look_around(const struct capture *c, struct failure *failure)
 	return NOTHING;
 }
 
-/* One round, and a rest when there was nothing to do. */
+/* One round, and a rest when there was little to do. */
 static void
 pump_or_rest(struct pump *pump, struct rest *rest)
 {
 	const struct timespec pause = { .tv_nsec = rest->ns };
+	const unsigned int little = pump->arena.nb_mbufs / LITTLE, n = pump_round(pump);
 	long most = SLEEP_MAX_NS;
 
-	if (pump_round(pump) != 0) {
-		rest->ns = SLEEP_MIN_NS;
+	if (n != 0)
 		rest->last_packet = rte_rdtsc();
+	if (n >= little) {
+		rest->ns = SLEEP_MIN_NS;
 		return;
 	}
 	nanosleep(&pause, NULL);
 	if (rte_rdtsc() - rest->last_packet > rest->silence)
 		most = SLEEP_SILENT_NS;
-	rest->ns = RTE_MIN(2 * rest->ns, most);
+	rest->ns = n > little / 2 ? RTE_MAX(rest->ns / 2, SLEEP_MIN_NS)
+				  : RTE_MIN(2 * rest->ns, most);
 }
 
 static enum event
