@@ -11,9 +11,7 @@
  *
  *   base      the loop without pmdscope
  *   again     the same once more: the noise of this measurement
- *   timed     as base, and the loop reads the TSC once per iteration, as many apps do
  *   linked    with libpmdscope, no capture attached
- *   shared    as timed and linked: the loop passes its time to libpmdscope
  *   tee       as linked, and a capture copies RX and TX, 64 bytes a packet
  *   pdump     the peer: rte_pcapng_copy() into a pool and rte_ring_enqueue_burst(), which is
  *             what the callbacks of DPDK's pdump do in an app while dpdk-dumpcap runs
@@ -51,10 +49,9 @@
 #define PDUMP_RING 2048
 #define PORT 0
 
-enum variant { BASE, AGAIN, TIMED, LINKED, SHARED, TEE, PDUMP, NB_VARIANTS };
+enum variant { BASE, AGAIN, LINKED, TEE, PDUMP, NB_VARIANTS };
 
-static const char *const names[NB_VARIANTS] = { "base", "again", "timed", "linked", "shared", "tee",
-	"pdump" };
+static const char *const names[NB_VARIANTS] = { "base", "again", "linked", "tee", "pdump" };
 
 static double cycles[NB_VARIANTS][ROUNDS];
 
@@ -118,71 +115,22 @@ window_with(void)
 	return packets;
 }
 
-/* What a loop does with its own time: it looks whether something is due. */
-static volatile uint64_t due = UINT64_MAX;
-
-static __rte_noinline uint64_t
-window_timed(void)
-{
-	uint64_t packets = 0;
-	uint32_t i;
-
-	for (i = 0; i < WINDOW_BURSTS; i++) {
-		packets += forward();
-		if (unlikely(rte_rdtsc() >= due))
-			break;
-	}
-	return packets;
-}
-
-static __rte_noinline uint64_t
-window_shared(void)
-{
-	uint64_t now, packets = 0;
-	uint16_t nb_rx;
-	uint32_t i;
-
-	for (i = 0; i < WINDOW_BURSTS; i++) {
-		nb_rx = forward();
-		now = rte_rdtsc();
-		if (unlikely(now >= due))
-			break;
-		pmdscope_poll_at(nb_rx, now);
-		packets += nb_rx;
-	}
-	return packets;
-}
-
-static uint64_t (*const windows[NB_VARIANTS])(void) = {
-	[BASE] = window_without,
-	[AGAIN] = window_without,
-	[TIMED] = window_timed,
-	[LINKED] = window_with,
-	[SHARED] = window_shared,
-	[TEE] = window_with,
-	[PDUMP] = window_without,
-};
-
-static bool
-is_linked(enum variant variant)
-{
-	return variant == LINKED || variant == SHARED || variant == TEE;
-}
-
 static int
 worker(void *arg __rte_unused)
 {
 	uint64_t start, packets;
+	bool with;
 
 	while (!quit) {
 		if (ordered == done) {
 			rte_pause();
 			continue;
 		}
+		with = order == LINKED || order == TEE;
 		/* The first pass warms caches and predictors after the change of variant. */
-		packets = windows[order]();
+		packets = with ? window_with() : window_without();
 		start = rte_rdtsc_precise();
-		packets = windows[order]();
+		packets = with ? window_with() : window_without();
 		result = (double)(rte_rdtsc_precise() - start) / packets;
 		done = ordered;
 	}
@@ -351,7 +299,7 @@ measure(enum variant variant)
 	struct consumer consumer = { 0 };
 	int ret;
 
-	if (is_linked(variant)) {
+	if (variant == LINKED || variant == TEE) {
 		ret = pmdscope_init(NULL);
 		if (ret < 0)
 			fail("pmdscope_init", ret);
@@ -389,7 +337,7 @@ measure(enum variant variant)
 		rte_eth_remove_tx_callback(PORT, 0, tx);
 		pdump_drain();
 	}
-	if (is_linked(variant))
+	if (variant == LINKED || variant == TEE)
 		pmdscope_fini();
 	return result;
 }

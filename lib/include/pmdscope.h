@@ -201,38 +201,6 @@ int pmdscope_init(const struct pmdscope_conf *conf);
 void pmdscope_fini(void);
 
 /**
- * As pmdscope_poll(), for a poll loop that reads the TSC itself: spares the second reading, which
- * is most of what pmdscope_poll() costs.
- *
- * @param nb_rx
- *   Packets received in this iteration, over all queues.
- * @param tsc
- *   What rte_rdtsc() returned in this iteration, always at about the same place in the loop. A gap
- *   is the time from one to the next.
- */
-static inline void
-pmdscope_poll_at(uint16_t nb_rx, uint64_t tsc)
-{
-	const unsigned int lcore = rte_lcore_id();
-	struct pmdscope_lcore *lc;
-	uint64_t gap;
-
-	if (unlikely(lcore >= RTE_MAX_LCORE)) {
-		pmdscope_poll_foreign();
-		return;
-	}
-
-	lc = &pmdscope_lcores[lcore];
-	gap = tsc - lc->last_tsc;
-	lc->last_tsc = tsc;
-	lc->polls++;
-	lc->busy_polls += nb_rx != 0;
-	lc->packets += nb_rx;
-	if (gap >= pmdscope_gap_min)
-		pmdscope_poll_gap(lc, tsc, gap);
-}
-
-/**
  * Tell the library that this lcore has gone once round its poll loop.
  *
  * Thread-safe: every lcore writes only its own state. Does nothing before
@@ -244,7 +212,24 @@ pmdscope_poll_at(uint16_t nb_rx, uint64_t tsc)
 static inline void
 pmdscope_poll(uint16_t nb_rx)
 {
-	pmdscope_poll_at(nb_rx, rte_rdtsc());
+	const unsigned int lcore = rte_lcore_id();
+	struct pmdscope_lcore *lc;
+	uint64_t now, gap;
+
+	if (unlikely(lcore >= RTE_MAX_LCORE)) {
+		pmdscope_poll_foreign();
+		return;
+	}
+
+	lc = &pmdscope_lcores[lcore];
+	now = rte_rdtsc();
+	gap = now - lc->last_tsc;
+	lc->last_tsc = now;
+	lc->polls++;
+	lc->busy_polls += nb_rx != 0;
+	lc->packets += nb_rx;
+	if (gap >= pmdscope_gap_min)
+		pmdscope_poll_gap(lc, now, gap);
 }
 
 /** The captures, NULL while none is armed. For pmdscope_tx_burst(); not for applications. */

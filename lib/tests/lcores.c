@@ -110,26 +110,6 @@ test_stall_and_window(void)
 	CHECK(cell(lcore, "gap_max_realtime_ns", 0, 1) != 0);
 }
 
-/* Gaps are taken from the times that the app passes, whatever the clock says. */
-static void
-test_time_of_the_app(void)
-{
-	const struct pmdscope_lcore *lc = &pmdscope_lcores[rte_lcore_id()];
-	const uint64_t stall = conf.stall_us * US_CYCLES, now = rte_rdtsc();
-	uint64_t stalls, polls;
-
-	pmdscope_poll_at(0, now);
-	stalls = lc->stalls;
-	polls = lc->polls;
-	pmdscope_poll_at(0, now + stall - 1);
-	CHECK_U64(lc->stalls, stalls);
-	pmdscope_poll_at(0, now + 2 * stall - 1);
-	CHECK_U64(lc->stalls, stalls + 1);
-	CHECK_U64(lc->polls, polls + 2);
-	/* Back, or the next real poll would have no gap. */
-	pmdscope_poll_at(0, now);
-}
-
 /* The last four are told, newest first, each with its length and end. */
 static void
 test_last_stalls(void)
@@ -219,7 +199,6 @@ main(void)
 	test_buckets();
 	test_sum();
 	test_stall_and_window();
-	test_time_of_the_app();
 	test_last_stalls();
 	test_foreign();
 	pmdscope_fini();
