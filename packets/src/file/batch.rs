@@ -210,7 +210,9 @@ impl BatchQueue {
                 done.push(std::mem::replace(batch, copy));
             }
         }
-        done.into_iter().for_each(|batch| recycle(&mut state, batch));
+        for batch in done {
+            recycle(&mut state, batch);
+        }
     }
 
     /// Hands over a buffer. Behind one that waits and is not full, it is appended to that.

@@ -8,14 +8,14 @@ use std::io::{self, IoSlice, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, FlockOperation};
+use rustix::fs::{FileType, FlockOperation, FsWord};
 
 use super::unread::UnreadPackets;
 use crate::sink::SinkError;
 
 /// `f_type` of file systems in memory.
-const TMPFS: u64 = 0x0102_1994;
-const RAMFS: u64 = 0x8584_58f6;
+const TMPFS: FsWord = 0x0102_1994;
+const RAMFS: FsWord = 0x8584_58f6;
 /// Major and minor number of `/dev/null`.
 const DEV_NULL: (u32, u32) = (1, 3);
 
@@ -103,7 +103,7 @@ impl FileSink {
     /// A write waits for nobody: the file is in memory, or nowhere.
     pub(super) fn never_waits(&self) -> bool {
         let in_memory = rustix::fs::fstatfs(&self.file)
-            .is_ok_and(|system| [TMPFS, RAMFS].contains(&u64::from(system.f_type as u32)));
+            .is_ok_and(|system| [TMPFS, RAMFS].contains(&system.f_type));
         rustix::fs::fstat(&self.file).is_ok_and(|status| {
             match FileType::from_raw_mode(status.st_mode) {
                 FileType::RegularFile => in_memory,

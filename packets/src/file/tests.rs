@@ -344,7 +344,7 @@ fn a_packet_larger_than_a_buffer_is_written() {
     put(&mut files, 3..5, 60);
     files.finish().unwrap();
     assert_eq!(files.progress().written, 5);
-    assert_eq!(pcapng::whole(&fs::read(&path).unwrap()).1, 5);
+    assert_eq!(crate::pcapng::whole(&fs::read(&path).unwrap()).1, 5);
 }
 
 #[test]
