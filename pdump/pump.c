@@ -157,8 +157,10 @@ copy_burst(struct pump *pump, const struct state_tap *tap, struct rte_mbuf **pkt
 		.dir = tap->dir,
 		.flags = tap->dir == PMDSCOPE_DIR_TX ? PMDSCOPE_RECORD_F_ATTEMPT : 0,
 	};
+	const struct pmdscope_filter *filter = &pump->spec->filter;
 	struct delta d = { 0 };
 	enum fate fate;
+	uint32_t keep;
 	unsigned int i;
 	bool all;
 
@@ -169,7 +171,12 @@ copy_burst(struct pump *pump, const struct state_tap *tap, struct rte_mbuf **pkt
 	for (i = leave_out(pump, p, n, &d); i < n; i += 1 + leave_out(pump, p, n - i - 1, &d)) {
 		if (all)
 			prefetch(pkts, i, n);
-		fate = copy_packet(pump->spec, p, ring, &o, pkts[i], &d.head);
+		keep = UINT32_MAX;
+		if (filter->nb_insns != 0 &&
+				pmdscope_filter_burst(filter, o.dir, &pkts[i], 1, &keep) == 0)
+			fate = FILTERED;
+		else
+			fate = copy_packet(pump->spec, p, ring, &o, pkts[i], keep, &d.head);
 		settle_fate(p, p->sample, o.port, fate, &d);
 	}
 	publish(p, p->ring, o.port, &d);
