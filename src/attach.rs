@@ -95,7 +95,7 @@ pub(crate) fn open(
         app,
         via: wanted.transport.via(),
         ports,
-        session,
+        session: Some(session),
         sample: options.sample,
         reopen,
     })
@@ -127,7 +127,7 @@ pub(crate) fn open_all(
     for wanted in wanted {
         match open(&wanted, options, awaited, stop) {
             Ok(source) => {
-                if let Some(remark) = source.session.remark() {
+                if let Some(remark) = source.session.as_ref().and_then(CaptureSession::remark) {
                     output::tell(&format!("{}: {remark}", wanted.app));
                 }
                 opened.push((wanted, source));

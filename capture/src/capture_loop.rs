@@ -1,5 +1,6 @@
 //! Runs a capture: moves packets from the rings of one or more apps to a sink until told to stop.
 
+mod parallel;
 mod reader;
 mod report;
 mod sampling;
@@ -9,7 +10,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use pmdscope_packets::{PacketSink, RunControl, SinkError};
+use pmdscope_packets::{PacketSink, RunControl};
 
 use crate::clock::raw_clock_ns;
 use crate::layout::RingRecord;
@@ -20,8 +21,10 @@ use crate::ring::{Ring, RingCounters};
 use crate::session::SessionEvent;
 use crate::source::{CaptureSettings, CaptureSource};
 
+use self::parallel::RingWorkers;
+pub use self::parallel::{RingName, RingSinkOpener};
 use self::reader::RingReader;
-pub use self::report::{CaptureError, CaptureObserver, CaptureReport};
+pub use self::report::{CaptureError, CaptureObserver, CaptureReport, RingReport};
 
 /// How long a packet may wait for an earlier one from another ring: longer than a burst takes from
 /// its time stamp to its publication, unless its lcore was preempted meanwhile.
@@ -113,6 +116,8 @@ pub struct CaptureLoop {
     /// As of [`CaptureReport`].
     sample: u32,
     fill: f64,
+    /// They have the rings, where each has a sink of its own.
+    workers: Option<RingWorkers>,
 }
 
 impl CaptureLoop {
@@ -141,6 +146,7 @@ impl CaptureLoop {
             wanted: 0,
             sample,
             fill: 0.0,
+            workers: None,
         }
     }
 
@@ -317,6 +323,11 @@ impl CaptureLoop {
                 CapturedAppState::Awaited(_) | CapturedAppState::Over => {}
             }
         }
+        self.workers.as_ref().map_or(Ok(()), RingWorkers::check)?;
+        self.check_clocks()
+    }
+
+    fn check_clocks(&self) -> Result<(), CaptureError> {
         let stuck = |reader: &&RingReader| {
             reader.clock.is_none() && reader.opened.elapsed() > CLOCK_TIMEOUT
         };
@@ -334,10 +345,12 @@ impl CaptureLoop {
         while self.is_running(index) {
             let app = &mut self.apps[index];
             let name = app.source.app.clone();
-            match app.source.session.next_event() {
+            let Some(session) = &mut app.source.session else { break };
+            match session.next_event() {
                 Ok(None) => break,
-                Ok(Some(SessionEvent::Ring(ring))) => self.add_ring(index, ring),
+                Ok(Some(SessionEvent::Ring(ring))) => self.add_ring(index, ring)?,
                 Ok(Some(SessionEvent::Gone)) => {
+                    self.workers.iter().for_each(|workers| workers.ended(index));
                     let awaited = app.source.reopen.is_some();
                     app.state = if awaited {
                         CapturedAppState::Awaited(Instant::now() + REOPEN_INTERVAL)
@@ -375,7 +388,7 @@ impl CaptureLoop {
             return Ok(());
         };
         (app.source.ports, app.source.session, app.state) =
-            (ports, session, CapturedAppState::Running);
+            (ports, Some(session), CapturedAppState::Running);
         app.asked = app.source.sample.max(1);
         self.report_counters();
         self.retire_rings(index);
@@ -385,6 +398,7 @@ impl CaptureLoop {
     }
 
     fn retire_rings(&mut self, source: usize) {
+        self.workers.iter_mut().for_each(|workers| workers.retire(source));
         let rings = self.rings().into_iter().filter(|(owner, _)| *owner == source);
         for (name, count) in self.output.dropped(&rings.collect::<Vec<_>>()) {
             *self.past.dropped.entry(name).or_default() += count;
@@ -399,12 +413,15 @@ impl CaptureLoop {
         }
     }
 
-    fn add_ring(&mut self, source: usize, ring: Ring) {
+    fn add_ring(&mut self, source: usize, ring: Ring) -> Result<(), CaptureError> {
+        self.nb_rings += 1;
+        if let Some(workers) = &mut self.workers {
+            return workers.add(source, &self.apps[source].source, ring);
+        }
         let snaplen = self.settings.effective_snaplen();
         let sample = self.apps[source].source.sample;
         self.merge.add(RecordStream::sampled(ring.consumed(), ring.data_size(), snaplen, sample));
         let opened = Instant::now();
-        self.nb_rings += 1;
         self.readers.push(RingReader {
             source,
             ring,
@@ -414,6 +431,7 @@ impl CaptureLoop {
             fed: false,
             held_back: 0,
         });
+        Ok(())
     }
 
     fn is_running(&self, app: usize) -> bool {
@@ -441,8 +459,9 @@ impl CaptureLoop {
         let swept = if broken || self.output.full() { Ok(()) } else { self.sweep() };
         self.report_counters();
         self.update_sampling();
+        let written = self.workers.as_mut().map_or(Ok(()), RingWorkers::finish);
         let finished = self.output.finish().map_err(CaptureError::from);
-        result.and(swept).and(finished)
+        result.and(swept).and(written).and(finished)
     }
 
     fn sweep(&mut self) -> Result<(), CaptureError> {
@@ -462,32 +481,6 @@ impl CaptureLoop {
         };
         while self.readers.iter_mut().any(waits) && Instant::now() < deadline {
             std::thread::sleep(PAUSE_MAX);
-        }
-    }
-
-    fn report(&self, failure: Option<CaptureError>) -> CaptureReport {
-        let closed = matches!(failure, Some(CaptureError::Sink(SinkError::Closed { .. })));
-        let progress = self.output.progress();
-        let counters = self.readers.iter().map(|reader| reader.ring.counters());
-        let mut dropped = self.past.dropped.clone();
-        for (name, count) in self.output.dropped(&self.rings()) {
-            *dropped.entry(name).or_default() += count;
-        }
-        let untimed = self.past.untimed + self.readers.iter().map(RingReader::untimed).sum::<u64>();
-        CaptureReport {
-            captured: self.output.packets().saturating_sub(progress.lost + progress.after_end),
-            rings: counters.chain([self.past.rings]).sum(),
-            dropped: dropped.into_iter().collect(),
-            unwritten: progress.lost + untimed,
-            reader_gone: closed,
-            late: self.merge.late(),
-            sample: self.sample,
-            fixed: self.fixed(),
-            fill: self.fill,
-            nb_rings: self.nb_rings,
-            ended: self.ended.clone(),
-            progress,
-            failure: failure.filter(|_| !closed),
         }
     }
 }

@@ -31,7 +31,8 @@ mod source;
 mod transport;
 
 pub use self::capture_loop::{
-    CaptureError, CaptureLoop, CaptureObserver, CaptureReport, REORDER_WINDOW,
+    CaptureError, CaptureLoop, CaptureObserver, CaptureReport, REORDER_WINDOW, RingName,
+    RingReport, RingSinkOpener,
 };
 pub use self::records::RingRecordError;
 pub use self::ring::{Ring, RingCounters, RingError};

@@ -319,7 +319,7 @@ pub(crate) fn origin() -> SectionOrigin {
 }
 
 /// The lcore that handled the packets of a ring.
-fn lcore_of(ring: u16) -> Option<u16> {
+pub(crate) fn lcore_of(ring: u16) -> Option<u16> {
     (ring < NO_LCORE).then_some(ring)
 }
 

@@ -8,7 +8,7 @@ use pmdscope_packets::MAX_SNAPLEN;
 use crate::session::CaptureSession;
 
 /// Tries to reach an app that has ended: its ports and an armed capture, once it is back.
-pub type ReopenApp = Box<dyn FnMut() -> Option<(Vec<CapturePort>, CaptureSession)>>;
+pub type ReopenApp = Box<dyn FnMut() -> Option<(Vec<CapturePort>, CaptureSession)> + Send>;
 
 /// One app to capture from.
 pub struct CaptureSource {
@@ -18,12 +18,21 @@ pub struct CaptureSource {
     pub via: Option<&'static str>,
     /// Its ports, to give interfaces their device names.
     pub ports: Vec<CapturePort>,
-    /// The armed capture.
-    pub session: CaptureSession,
+    /// The armed capture; none where another has it.
+    pub session: Option<CaptureSession>,
     /// It was asked to keep one packet in this many; 0 and 1 keep all.
     pub sample: u32,
     /// How to go on when the app comes back; `None` gives it up.
     pub reopen: Option<ReopenApp>,
+}
+
+impl CaptureSource {
+    /// The same app, to which another listens.
+    pub(crate) fn unattended(&self) -> Self {
+        let Self { app, via, ports, sample, .. } = self;
+        let (app, ports) = (app.clone(), ports.clone());
+        Self { app, via: *via, ports, session: None, sample: *sample, reopen: None }
+    }
 }
 
 impl fmt::Debug for CaptureSource {

@@ -83,7 +83,7 @@ pub struct SinkProgress {
 ///
 /// No call may wait for long: rings overflow meanwhile. A sink that cannot keep up loses packets,
 /// counts them, and goes on.
-pub trait PacketSink: Debug {
+pub trait PacketSink: Debug + Send {
     /// Begins a section: interfaces are numbered from 0 again. An app that was restarted begins one.
     fn section(&mut self, origin: &SectionOrigin) -> Result<(), SinkError>;
 

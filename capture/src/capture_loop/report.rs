@@ -1,7 +1,10 @@
 //! What a running capture tells.
 
+use std::path::PathBuf;
+
 use pmdscope_packets::{SinkError, SinkProgress};
 
+use super::{CaptureLoop, RingName, RingReader};
 use crate::records::RingRecordError;
 use crate::ring::{RingCounters, RingError};
 use crate::session::SessionError;
@@ -44,6 +47,9 @@ pub enum CaptureError {
     /// The packets could not be written.
     #[error(transparent)]
     Sink(#[from] SinkError),
+    /// Of a capture with several threads.
+    #[error("a thread that reads capture rings has panicked")]
+    Panicked,
 }
 
 /// What a running capture tells others. No call may wait.
@@ -94,6 +100,86 @@ pub struct CaptureReport {
     pub ended: Vec<String>,
     /// What the sink did.
     pub progress: SinkProgress,
+    /// Each ring by itself, where each has a sink of its own.
+    pub by_ring: Vec<RingReport>,
     /// Why the capture ended early.
     pub failure: Option<CaptureError>,
+}
+
+/// What became of a ring that has a sink of its own, or has so far. As [`CaptureReport`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RingReport {
+    /// Which.
+    pub name: RingName,
+    /// Packets put out.
+    pub captured: u64,
+    /// Packets that the filter let through, kept or not.
+    pub received: u64,
+    /// Packets dropped because the ring was full.
+    pub dropped: u64,
+    /// Packets that could not be written.
+    pub unwritten: u64,
+    /// Bytes written.
+    pub bytes: u64,
+    /// Where to.
+    pub file: Option<PathBuf>,
+}
+
+impl CaptureReport {
+    /// Adds a ring that has a sink of its own.
+    pub(super) fn add(&mut self, ring: &Self) {
+        self.captured += ring.captured;
+        self.rings = [self.rings, ring.rings].into_iter().sum();
+        for (name, count) in &ring.dropped {
+            match self.dropped.iter_mut().find(|(known, _)| known == name) {
+                Some((_, sum)) => *sum += count,
+                None => self.dropped.push((name.clone(), *count)),
+            }
+        }
+        self.unwritten += ring.unwritten;
+        self.late += ring.late;
+        self.sample = self.sample.max(ring.sample);
+        self.fill = self.fill.max(ring.fill);
+        let (all, one) = (&mut self.progress, &ring.progress);
+        all.written += one.written;
+        all.lost += one.lost;
+        all.bytes += one.bytes;
+        all.files += one.files;
+        all.file = all.file.take().or_else(|| one.file.clone());
+        all.waiting = all.waiting.take().or_else(|| one.waiting.clone());
+    }
+}
+
+impl CaptureLoop {
+    /// What it has come to.
+    pub(super) fn report(&self, failure: Option<CaptureError>) -> CaptureReport {
+        let closed = matches!(failure, Some(CaptureError::Sink(SinkError::Closed { .. })));
+        let progress = self.output.progress();
+        let counters = self.readers.iter().map(|reader| reader.ring.counters());
+        let mut dropped = self.past.dropped.clone();
+        for (name, count) in self.output.dropped(&self.rings()) {
+            *dropped.entry(name).or_default() += count;
+        }
+        let untimed = self.past.untimed + self.readers.iter().map(RingReader::untimed).sum::<u64>();
+        let mut report = CaptureReport {
+            captured: self.output.packets().saturating_sub(progress.lost + progress.after_end),
+            rings: counters.chain([self.past.rings]).sum(),
+            dropped: dropped.into_iter().collect(),
+            unwritten: progress.lost + untimed,
+            reader_gone: closed,
+            late: self.merge.late(),
+            sample: self.sample,
+            fixed: self.fixed(),
+            fill: self.fill,
+            nb_rings: self.nb_rings,
+            ended: self.ended.clone(),
+            progress,
+            by_ring: Vec::new(),
+            failure: failure.filter(|_| !closed),
+        };
+        if let Some(workers) = &self.workers {
+            workers.add_to(&mut report);
+        }
+        report
+    }
 }

@@ -1,6 +1,6 @@
 //! Sampling that changes while a capture runs.
 
-use super::{CaptureError, CaptureLoop, CapturedAppState};
+use super::{CaptureError, CaptureLoop, CapturedApp, CapturedAppState};
 
 impl CaptureLoop {
     /// Asks apps for a sampling that they were not asked for yet; 0 leaves it as it is. One that cannot
@@ -14,7 +14,8 @@ impl CaptureLoop {
             if !matches!(app.state, CapturedAppState::Running) || app.asked == sample {
                 continue;
             }
-            match app.source.session.resample(sample) {
+            let Some(session) = &mut app.source.session else { continue };
+            match session.resample(sample) {
                 Ok(true) => app.asked = sample,
                 Ok(false) => {}
                 Err(source) => {
@@ -40,7 +41,8 @@ impl CaptureLoop {
         let wanted = self.wanted;
         let differs = |asked: u32| wanted != 0 && asked != wanted;
         let apps = self.apps.iter().filter(|app| differs(app.asked));
-        let fixed = apps.filter(|app| app.source.session.resamples() == Some(false));
+        let resamples = |app: &&CapturedApp| app.source.session.as_ref()?.resamples();
+        let fixed = apps.filter(|app| resamples(app) == Some(false));
         fixed.map(|app| app.source.app.clone()).collect()
     }
 }

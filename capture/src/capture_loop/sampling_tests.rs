@@ -71,6 +71,7 @@ fn capture(
             }
         });
         let (ports, session) = open(&path).unwrap();
+        let session = Some(session);
         let again = path.clone();
         let reopen: ReopenApp = Box::new(move || open(&again));
         let reopen = settings.count.is_some().then_some(reopen);

@@ -33,13 +33,17 @@ fn tsc(ms: u64) -> u64 {
     ms * HZ / 1000
 }
 
-fn second() -> ClockAnchor {
+pub(super) fn start() -> ClockAnchor {
+    ClockAnchor { tsc: 0, realtime_ns: WALL_BASE, raw_ns: RAW_BASE }
+}
+
+pub(super) fn second() -> ClockAnchor {
     ClockAnchor { tsc: HZ, realtime_ns: WALL_BASE + 1_000_000_000, raw_ns: 2 * RAW_BASE }
 }
 
 impl App {
     pub(super) fn new(lcores: u16) -> Self {
-        let first = ClockAnchor { tsc: 0, realtime_ns: WALL_BASE, raw_ns: RAW_BASE };
+        let first = start();
         let rings =
             (0..lcores).map(|lcore| Producer::new(RING_MIN_SIZE, lcore)).collect::<Vec<_>>();
         for ring in &rings {
@@ -79,6 +83,7 @@ impl App {
         std::thread::scope(|scope| {
             scope.spawn(move || after(serve(&listener, &fds)));
             let (ports, session) = open(&path).unwrap();
+            let session = Some(session);
             let app = "model".into();
             let source = CaptureSource { app, via: None, ports, session, sample: 1, reopen: None };
             CaptureLoop::new(vec![source], settings, Box::new(files)).run(control, &mut ())
@@ -215,6 +220,7 @@ fn an_app_that_comes_back_is_captured_on_in_a_new_section() {
             std::mem::forget(serve(&listener, &fds[1..]));
         });
         let (ports, session) = open(&path).unwrap();
+        let session = Some(session);
         let again = path.clone();
         let reopen: ReopenApp = Box::new(move || open(&again));
         let reopen = Some(reopen);
