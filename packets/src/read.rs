@@ -1,11 +1,12 @@
 //! Reads capture files: pcap and pcapng of any byte order, as they are or in gzip,
 //! Zstandard or LZ4.
 //!
-//! A [`FileReader`] parses one file, a [`FileReplay`] passes the packets of several files to a sink. The
-//! readable part of a broken file is delivered before its error.
+//! A [`FileReader`] parses one file, a [`FileReplay`] passes the packets of several files to a sink, those
+//! of a directory merged by time. The readable part of a broken file is delivered before its error.
 
 mod input;
 mod item;
+mod merged;
 mod pcap;
 mod pcapng;
 mod reader;
@@ -14,6 +15,7 @@ mod replay;
 mod tests;
 
 pub use self::item::FileItem;
+pub use self::merged::files_of;
 pub use self::reader::{CaptureFile, FileReader, ReadError};
 pub use self::replay::{FileReplay, ReplayError, ReplayReport, ReplaySettings};
 

@@ -39,6 +39,9 @@ pub enum ReadError {
     /// Nothing is in it.
     #[error("{0} is empty: not even the header of a capture file is there")]
     Empty(String),
+    /// A directory without captures.
+    #[error("{0} is a directory without capture files: their names end in .pcapng or .pcap")]
+    NoFiles(String),
     /// It ends within a block.
     #[error(
         "{name} is cut off: it ends in the middle of a block; whole packets before that: {packets}"

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use super::ByteOrder;
 use super::item::FileItem;
-use super::reader::{CaptureFile, FileReader, ReadError};
+use super::merged::ReplayInput;
+use super::reader::{CaptureFile, ReadError};
 use crate::control::RunControl;
 use crate::filter::{FilterCompiler, FilterError, OfflineFilter};
 use crate::packet::{CaptureInterface, DIR_RX, DIR_TX, InterfaceStatistics, Packet, SectionOrigin};
@@ -78,7 +79,7 @@ enum PendingHead {
 pub struct FileReplay {
     control: RunControl,
     files: VecDeque<CaptureFile>,
-    reader: FileReader,
+    reader: ReplayInput,
     settings: ReplaySettings,
     filters: HashMap<FilterKey, Result<OfflineFilter, FilterError>>,
     /// There was a packet for which the filter could not be compiled.
@@ -100,7 +101,8 @@ pub struct FileReplay {
 }
 
 impl FileReplay {
-    /// Opens the first file, and reads on to the first packet that passes.
+    /// Opens the first file, and reads on to the first packet that passes. A directory stands for the
+    /// capture files in it, merged by time.
     ///
     /// # Errors
     /// When there is no file or the first cannot be read at all, or when the filter is wrong.
@@ -122,12 +124,12 @@ impl FileReplay {
         control: &RunControl,
     ) -> Result<Self, ReplayError> {
         let mut files = files.into_iter().collect::<VecDeque<_>>();
-        let reader = FileReader::open_until(&files.pop_front().unwrap_or_default(), &control.stop)?;
+        let reader = ReplayInput::open(&files.pop_front().unwrap_or_default(), &control.stop)?;
         Self::begin(reader, files, settings, control)
     }
 
     pub(super) fn begin(
-        reader: FileReader,
+        reader: impl Into<ReplayInput>,
         files: VecDeque<CaptureFile>,
         settings: ReplaySettings,
         control: &RunControl,
@@ -135,7 +137,7 @@ impl FileReplay {
         let mut replay = Self {
             control: control.clone(),
             files,
-            reader,
+            reader: reader.into(),
             settings,
             filters: HashMap::new(),
             unfiltered: None,
@@ -234,7 +236,7 @@ impl FileReplay {
                     return Ok(());
                 }
             } else if let Some(file) = self.files.pop_front() {
-                self.reader = FileReader::open_until(&file, &self.control.stop)?;
+                self.reader = ReplayInput::open(&file, &self.control.stop)?;
             } else {
                 return Ok(());
             }

@@ -18,6 +18,7 @@ use crate::pcapng::{write_interface, write_packet, write_section, write_statisti
 use crate::sink::{NullSink, PacketSink, SinkError, SinkProgress};
 
 mod filters;
+mod merged;
 
 const NS: u64 = 1_780_000_000_123_456_789;
 

@@ -1,0 +1,346 @@
+//! Merges the files of a directory, such as those of a capture with several threads, by time.
+//!
+//! Each file is in order by itself, so of all files only the next packet has to be in memory. What comes out
+//! is one section. An interface that several files have in the same way is one interface, and its counts are
+//! added.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use super::ByteOrder;
+use super::item::FileItem;
+use super::reader::{CaptureFile, FileReader, ReadError};
+use crate::packet::{CaptureInterface, InterfaceStatistics, Packet, SectionOrigin};
+
+/// The capture files of a directory, in the order of their names. Those of a capture that was killed still
+/// end in `.part`.
+///
+/// # Errors
+/// When the directory cannot be read, or has none.
+pub fn files_of(directory: &Path) -> Result<Vec<CaptureFile>, ReadError> {
+    let name = || directory.display().to_string();
+    let failed = |source| ReadError::Io { name: name(), source };
+    let mut paths = fs::read_dir(directory)
+        .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>, _>>())
+        .map_err(failed)?;
+    paths.retain(|path| is_named_as_capture(path) && path.is_file());
+    paths.sort();
+    if paths.is_empty() {
+        return Err(ReadError::NoFiles(name()));
+    }
+    Ok(paths.into_iter().map(CaptureFile::from).collect())
+}
+
+/// `x.pcapng`, `x.pcap.gz`, `x.pcapng.zst.part`.
+fn is_named_as_capture(path: &Path) -> bool {
+    let mut name = PathBuf::from(path.file_name().unwrap_or_default());
+    for ending in [&["part"][..], &["gz", "zst", "lz4"]] {
+        if name.extension().is_some_and(|found| ending.iter().any(|ending| found == *ending)) {
+            name.set_extension("");
+        }
+    }
+    name.extension().is_some_and(|extension| extension == "pcapng" || extension == "pcap")
+}
+
+/// What comes before a packet or behind the last one.
+#[derive(Debug)]
+enum MergedHead {
+    Section(SectionOrigin),
+    Interface(CaptureInterface, ByteOrder),
+    Statistics(InterfaceStatistics),
+}
+
+/// What was advanced to.
+#[derive(Debug)]
+enum MergedItem {
+    None,
+    Head(MergedHead),
+    /// The packet that this file is at.
+    Packet(usize),
+}
+
+/// One of the files.
+#[derive(Debug)]
+struct MergeInput {
+    reader: FileReader,
+    /// The interfaces of its section: their numbers in the merged section, and what was counted.
+    interfaces: Vec<(u32, Option<InterfaceStatistics>)>,
+}
+
+/// An interface of the merged section.
+#[derive(Debug)]
+struct MergedInterface {
+    interface: CaptureInterface,
+    order: ByteOrder,
+    /// Of the sections that have ended.
+    counted: Option<InterfaceStatistics>,
+    /// Some section has no statistics, as the file of a capture that was killed.
+    uncounted: bool,
+}
+
+/// The files of a directory as one.
+#[derive(Debug)]
+pub(super) struct MergedReader {
+    inputs: Vec<MergeInput>,
+    /// Time of the next packet of each file.
+    next: BinaryHeap<Reverse<(u64, usize)>>,
+    heads: VecDeque<MergedHead>,
+    item: MergedItem,
+    interfaces: Vec<MergedInterface>,
+    begun: bool,
+    ended: bool,
+    packets: u64,
+    /// Why the first file that was not read to its end was not.
+    failure: Option<ReadError>,
+}
+
+impl MergedReader {
+    /// Opens all files of a directory, which seem to end when `stop` is set.
+    fn open(directory: &Path, stop: &Arc<AtomicBool>) -> Result<Self, ReadError> {
+        let mut readers = Vec::new();
+        let mut failure = None;
+        for file in files_of(directory)? {
+            match FileReader::open_until(&file, stop) {
+                Ok(reader) => readers.push(reader),
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        match failure {
+            Some(error) if readers.is_empty() => Err(error),
+            failure => Ok(Self { failure, ..Self::new(readers) }),
+        }
+    }
+
+    pub(super) fn new(readers: impl IntoIterator<Item = FileReader>) -> Self {
+        let input = |reader| MergeInput { reader, interfaces: Vec::new() };
+        Self {
+            inputs: readers.into_iter().map(input).collect(),
+            next: BinaryHeap::new(),
+            heads: VecDeque::new(),
+            item: MergedItem::None,
+            interfaces: Vec::new(),
+            begun: false,
+            ended: false,
+            packets: 0,
+            failure: None,
+        }
+    }
+
+    fn byte_order(&self) -> ByteOrder {
+        match &self.item {
+            MergedItem::Head(MergedHead::Interface(_, order)) => *order,
+            _ => ByteOrder::default(),
+        }
+    }
+
+    fn may_wait(&self) -> bool {
+        match self.item {
+            MergedItem::Packet(index) => self.inputs[index].reader.may_wait(),
+            _ => false,
+        }
+    }
+
+    pub(super) fn advance(&mut self) -> Result<bool, ReadError> {
+        if !std::mem::replace(&mut self.begun, true) {
+            (0..self.inputs.len()).for_each(|index| self.seek(index));
+        } else if let MergedItem::Packet(index) = self.item {
+            self.seek(index);
+        }
+        self.item = MergedItem::None;
+        if self.heads.is_empty() && self.next.is_empty() && !self.ended {
+            self.ended = true;
+            self.end();
+        }
+        if let Some(head) = self.heads.pop_front() {
+            self.item = MergedItem::Head(head);
+        } else if let Some(Reverse((_, index))) = self.next.pop() {
+            self.item = MergedItem::Packet(index);
+            self.packets += 1;
+        } else {
+            return self.failure.take().map_or(Ok(false), Err);
+        }
+        Ok(true)
+    }
+
+    pub(super) fn item(&mut self) -> Result<FileItem<'_>, ReadError> {
+        Ok(match &mut self.item {
+            MergedItem::None => FileItem::Other,
+            MergedItem::Head(MergedHead::Section(origin)) => FileItem::Section(origin.clone()),
+            MergedItem::Head(MergedHead::Interface(interface, _)) => {
+                FileItem::Interface(interface.clone())
+            }
+            MergedItem::Head(MergedHead::Statistics(counted)) => FileItem::Statistics(*counted),
+            MergedItem::Packet(index) => {
+                let MergeInput { reader, interfaces } = &mut self.inputs[*index];
+                match reader.item()? {
+                    FileItem::Packet(packet) => {
+                        let interface = number_of(interfaces, packet.interface);
+                        FileItem::Packet(Packet { interface, id: self.packets - 1, ..packet })
+                    }
+                    _ => FileItem::Other,
+                }
+            }
+        })
+    }
+
+    /// Goes on to the next packet of a file.
+    fn seek(&mut self, index: usize) {
+        match self.next_packet(index) {
+            Ok(Some(ns)) => self.next.push(Reverse((ns, index))),
+            Ok(None) => self.end_section(index),
+            Err(error) => {
+                self.end_section(index);
+                self.failure.get_or_insert(error);
+            }
+        }
+    }
+
+    /// The time of the next packet of a file, if there is one.
+    fn next_packet(&mut self, index: usize) -> Result<Option<u64>, ReadError> {
+        while self.inputs[index].reader.advance()? {
+            let input = &mut self.inputs[index];
+            let order = input.reader.byte_order();
+            match input.reader.item()? {
+                FileItem::Packet(packet) => return Ok(Some(packet.ns)),
+                FileItem::Section(origin) => {
+                    self.end_section(index);
+                    if self.interfaces.is_empty() && self.heads.is_empty() {
+                        self.heads.push_back(MergedHead::Section(origin));
+                    }
+                }
+                FileItem::Interface(interface) => {
+                    let number = self.number(interface, order);
+                    self.inputs[index].interfaces.push((number, None));
+                }
+                FileItem::Statistics(counted) => {
+                    if let Some((_, known)) = input.interfaces.get_mut(counted.interface as usize) {
+                        *known = Some(counted);
+                    }
+                }
+                FileItem::Other => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// The number of an interface in the merged section.
+    fn number(&mut self, interface: CaptureInterface, order: ByteOrder) -> u32 {
+        let same = |known: &MergedInterface| known.interface == interface && known.order == order;
+        let number = self.interfaces.iter().position(same).unwrap_or(self.interfaces.len());
+        if number == self.interfaces.len() {
+            self.heads.push_back(MergedHead::Interface(interface.clone(), order));
+            self.interfaces.push(MergedInterface {
+                interface,
+                order,
+                counted: None,
+                uncounted: false,
+            });
+        }
+        u32::try_from(number).unwrap_or(u32::MAX)
+    }
+
+    /// Adds what was counted in a section of a file.
+    fn end_section(&mut self, index: usize) {
+        for (number, counted) in self.inputs[index].interfaces.drain(..) {
+            let known = &mut self.interfaces[number as usize];
+            match counted {
+                Some(counted) => known.counted = Some(sum(known.counted, &counted)),
+                None => known.uncounted = true,
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        for (number, known) in self.interfaces.iter().enumerate() {
+            let interface = u32::try_from(number).unwrap_or(u32::MAX);
+            if let Some(counted) = known.counted {
+                let known = |count: Option<u64>| count.filter(|_| !known.uncounted);
+                self.heads.push_back(MergedHead::Statistics(InterfaceStatistics {
+                    interface,
+                    received: known(counted.received),
+                    dropped: known(counted.dropped),
+                    accepted: known(counted.accepted),
+                    ..counted
+                }));
+            }
+        }
+    }
+}
+
+fn number_of(interfaces: &[(u32, Option<InterfaceStatistics>)], local: u32) -> u32 {
+    interfaces.get(local as usize).map_or(u32::MAX, |(number, _)| *number)
+}
+
+/// What was counted by two at once; unknown if one of them does not know.
+fn sum(before: Option<InterfaceStatistics>, more: &InterfaceStatistics) -> InterfaceStatistics {
+    let Some(before) = before else { return *more };
+    let add = |a: Option<u64>, b: Option<u64>| Some(a?.saturating_add(b?));
+    InterfaceStatistics {
+        interface: before.interface,
+        start_ns: before.start_ns.min(more.start_ns),
+        end_ns: before.end_ns.max(more.end_ns),
+        received: add(before.received, more.received),
+        dropped: add(before.dropped, more.dropped),
+        accepted: add(before.accepted, more.accepted),
+        delivered: before.delivered.saturating_add(more.delivered),
+    }
+}
+
+/// A file, or the files of a directory.
+#[derive(Debug)]
+pub(super) enum ReplayInput {
+    File(FileReader),
+    Merged(Box<MergedReader>),
+}
+
+impl From<FileReader> for ReplayInput {
+    fn from(reader: FileReader) -> Self {
+        Self::File(reader)
+    }
+}
+
+impl ReplayInput {
+    /// As [`FileReader::open_until`]; a directory stands for its files, merged.
+    pub(super) fn open(file: &CaptureFile, stop: &Arc<AtomicBool>) -> Result<Self, ReadError> {
+        if file.path.is_dir() {
+            return MergedReader::open(&file.path, stop).map(Box::new).map(Self::Merged);
+        }
+        FileReader::open_until(file, stop).map(Self::File)
+    }
+
+    /// As [`FileReader::byte_order`].
+    pub(super) fn byte_order(&self) -> ByteOrder {
+        match self {
+            Self::File(reader) => reader.byte_order(),
+            Self::Merged(reader) => reader.byte_order(),
+        }
+    }
+
+    /// As [`FileReader::may_wait`].
+    pub(super) fn may_wait(&self) -> bool {
+        match self {
+            Self::File(reader) => reader.may_wait(),
+            Self::Merged(reader) => reader.may_wait(),
+        }
+    }
+
+    /// As [`FileReader::advance`].
+    pub(super) fn advance(&mut self) -> Result<bool, ReadError> {
+        match self {
+            Self::File(reader) => reader.advance(),
+            Self::Merged(reader) => reader.advance(),
+        }
+    }
+
+    /// As [`FileReader::item`].
+    pub(super) fn item(&mut self) -> Result<FileItem<'_>, ReadError> {
+        match self {
+            Self::File(reader) => reader.item(),
+            Self::Merged(reader) => reader.item(),
+        }
+    }
+}

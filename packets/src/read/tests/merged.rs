@@ -1,0 +1,168 @@
+//! The files of a directory as one capture.
+
+use std::fs;
+use std::path::Path;
+
+use super::*;
+
+/// A file with packets on its second interface at these times, and the number of drops at its end.
+fn file(names: [&str; 2], times: &[u64], dropped: Option<u64>) -> Vec<u8> {
+    let mut out = Vec::new();
+    let origin = SectionOrigin { application: "pmdscope".into(), ..SectionOrigin::default() };
+    write_section(&mut out, &origin);
+    for name in names {
+        write_interface(&mut out, &interface(name));
+    }
+    let data = frame(53);
+    for (id, ns) in (0..).zip(times) {
+        let packet = Packet {
+            interface: 1,
+            ns: NS + ns,
+            data: &data,
+            len: 100,
+            dir: DIR_RX,
+            queue: None,
+            lcore: Some(1),
+            weight: 1,
+            dropped: 0,
+            id,
+            comment: "",
+        };
+        write_packet(&mut out, &packet);
+    }
+    let count = times.len() as u64;
+    for (interface, delivered) in [(0, 0), (1, count)] {
+        let Some(dropped) = dropped else { break };
+        let received = Some(delivered + dropped);
+        let (start_ns, end_ns) = (NS, NS + 9);
+        let (dropped, accepted) = (Some(dropped), None);
+        write_statistics(
+            &mut out,
+            &InterfaceStatistics {
+                interface,
+                start_ns,
+                end_ns,
+                received,
+                dropped,
+                accepted,
+                delivered,
+            },
+        );
+    }
+    out
+}
+
+/// The files as a directory, read as `-r DIR` does.
+fn merged(
+    files: &[(&str, &[u8])],
+    settings: ReplaySettings,
+) -> Result<(Notes, ReplayReport), ReplayError> {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, bytes) in files {
+        fs::write(dir.path().join(name), bytes).unwrap();
+    }
+    let replay = FileReplay::open([dir.path().to_owned()], settings, &RunControl::default())?;
+    let mut notes = Notes::default();
+    let report = replay.run(&mut notes, &mut |_| ());
+    Ok((notes, report))
+}
+
+#[test]
+fn packets_come_in_order_of_time_and_counts_are_added() {
+    let first = file(["fwd:0", "fwd:1"], &[1, 2, 7], Some(3));
+    let second = file(["fwd:0", "fwd:2"], &[0, 5], Some(4));
+    let files = [("fwd-lcore1-1.pcapng", &*first), ("fwd-lcore2-1.pcapng", &second)];
+    let (notes, report) = merged(&files, settings()).unwrap();
+    assert!(report.failure.is_none() && report.captured == 5, "{report:?}");
+    let time = |line: &str| line.split(": 43").next().unwrap().to_owned();
+    let expected = [
+        "section pmdscope",
+        "interface fwd:0 [not arp] 1000 1",
+        "interface fwd:1 [not arp] 1000 1",
+        "interface fwd:2 [not arp] 1000 1",
+        "packet 0 on 2 at 1780000000123456789",
+        "packet 1 on 1 at 1780000000123456790",
+        "packet 2 on 1 at 1780000000123456791",
+        "packet 3 on 2 at 1780000000123456794",
+        "packet 4 on 1 at 1780000000123456796",
+        "counted 0: Some(7) Some(7) 0",
+        "counted 1: Some(6) Some(3) 3",
+        "counted 2: Some(6) Some(4) 2",
+    ];
+    assert_eq!(notes.lines.iter().map(|line| time(line)).collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn a_capture_that_was_killed_gives_what_there_is() {
+    let whole = file(["fwd:0", "fwd:1"], &[1, 3], Some(3));
+    let mut cut = file(["fwd:0", "fwd:1"], &[2, 4], None);
+    let files = [("a.pcapng", &*whole), ("b.pcapng.part", &*cut)];
+    let (notes, report) = merged(&files, settings()).unwrap();
+    assert!(report.failure.is_none() && report.captured == 4, "{report:?}");
+    assert_eq!(packets(&notes), ["0", "1", "2", "3"]);
+    // Nobody knows what the second has dropped.
+    assert!(notes.lines.contains(&"counted 1: None None 4".to_owned()), "{:?}", notes.lines);
+
+    cut.truncate(cut.len() - 10);
+    let files = [("a.pcapng", &*whole), ("b.pcapng.part", &*cut)];
+    let (_, report) = merged(&files, settings()).unwrap();
+    assert_eq!(report.captured, 3);
+    let failure = report.failure.unwrap().to_string();
+    assert!(failure.contains("b.pcapng.part is cut off"), "{failure}");
+
+    let files = [("a.pcapng", &*whole), ("b.pcapng.part", &[])];
+    let (_, report) = merged(&files, settings()).unwrap();
+    assert_eq!(report.captured, 2);
+    assert!(report.failure.unwrap().to_string().contains("b.pcapng.part is empty"));
+}
+
+#[test]
+fn a_filter_and_a_count_hold_for_all_files() {
+    let first = file(["fwd:0", "fwd:1"], &[1, 2, 7], Some(3));
+    let files = [("a.pcapng", &*first), ("b.pcapng", &*first), ("notes.txt", b"no capture")];
+    let (notes, _) = merged(&files, ReplaySettings { count: Some(3), ..settings() }).unwrap();
+    assert_eq!(packets(&notes), ["0", "1", "2"]);
+    let none = ReplaySettings { filter: "tcp".into(), ..settings() };
+    let (notes, report) = merged(&files, none).unwrap();
+    assert_eq!((packets(&notes).len(), report.read), (0, 6));
+}
+
+#[test]
+fn a_directory_without_captures_is_an_error() {
+    let error = merged(&[("notes.txt", b"text")], settings()).unwrap_err();
+    assert!(error.to_string().contains("without capture files"), "{error}");
+}
+
+#[test]
+fn captures_are_known_by_their_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let names = ["a.pcapng", "b.pcap.gz", "c.pcapng.zst.part", "d.pcap.part", "e.txt", "f.zst"];
+    for name in names {
+        fs::write(dir.path().join(name), "").unwrap();
+    }
+    fs::create_dir(dir.path().join("g.pcapng")).unwrap();
+    let found = files_of(dir.path()).unwrap();
+    let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
+    assert_eq!(found.iter().map(|file| name(&file.path)).collect::<Vec<_>>(), names[..4]);
+}
+
+proptest! {
+    #[test]
+    fn nothing_is_lost_and_all_is_in_order(
+        mut files in proptest::collection::vec(proptest::collection::vec(0_u64..50, 0..20), 1..6),
+    ) {
+        files.iter_mut().for_each(|times| times.sort_unstable());
+        let bytes = files.iter().map(|times| file(["a:0", "a:1"], times, Some(0)));
+        let readers = bytes.map(|bytes| FileReader::new("test", Cursor::new(bytes)).unwrap());
+        let mut merged = super::super::merged::MergedReader::new(readers);
+        let mut found = Vec::new();
+        while merged.advance().unwrap() {
+            if let FileItem::Packet(packet) = merged.item().unwrap() {
+                found.push(packet.ns - NS);
+            }
+        }
+        let mut expected = files.concat();
+        expected.sort_unstable();
+        prop_assert_eq!(found, expected);
+    }
+}
