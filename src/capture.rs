@@ -10,6 +10,7 @@ mod privileges;
 mod recorder;
 mod report;
 mod signals;
+pub(crate) mod statistics;
 mod status;
 mod trigger;
 mod view;

@@ -74,6 +74,10 @@ Examples:
       Keep the last 10 compressed files of packets received on queue 1, 96 bytes of each packet.
   pmdscope capture --before 10s --trigger rx_missed -w drops.pcapng
       Write the packets from 10 seconds before the NIC missed packets.
+  pmdscope capture -i rte:0 --parallel 4 -w all
+      Read the rings of the lcores with 4 threads, and write one file per lcore to the directory all.
+  pmdscope capture -r all -w all.pcapng
+      Merge these files by time.
   pmdscope capture -w - | tshark -r -
       Have another program decode the packets.
   pmdscope capture -r out.pcapng -w dns.pcapng port 53
@@ -189,7 +193,8 @@ pub(crate) struct Args {
 
     /// Read packets from a capture file; -: stdin
     ///
-    /// pcap or pcapng, also compressed with gzip, Zstandard or LZ4. Of a bundle all captures, one after the
+    /// pcap or pcapng, also compressed with gzip, Zstandard or LZ4. The files of a directory, as --parallel
+    /// writes them, are merged by time. Of a bundle all captures, one after the
     /// other; BUNDLE/capture/APP.pcapng is one of them, BUNDLE/leaks are those of lost mbufs.
     #[arg(short, long, value_name = "FILE", help_heading = "Input")]
     read: Option<PathBuf>,
@@ -231,8 +236,10 @@ pub(crate) struct Args {
     #[arg(short = 'D', long, help_heading = "Input")]
     pub(super) list_interfaces: bool,
 
-    /// Print the list of -D as JSON
-    #[arg(long, requires = "list_interfaces", help_heading = "Input", hide_short_help = true)]
+    /// Print the list of -D, or the statistics at the end, as JSON
+    ///
+    /// The statistics need -w FILE.
+    #[arg(long, help_heading = "Input", hide_short_help = true, conflicts_with_all = ["print", "print_files"])]
     pub(super) json: bool,
 
     /// List the link types for -y and exit
@@ -264,6 +271,31 @@ impl Args {
         if self.reads_files() && self.recorder.wanted() {
             return Err(Usage(
                 "the flight recorder captures from running apps: leave out -r and -V",
+            ));
+        }
+        let to_file = self.files.write.as_deref().is_some_and(|path| path != Path::new("-"));
+        if self.json && !self.list_interfaces && (self.reads_files() || !to_file) {
+            return Err(Usage(
+                "--json prints the list of -D, or the statistics of a capture from apps with -w FILE",
+            ));
+        }
+        if self.files.parallel.is_some() { self.check_parallel() } else { Ok(()) }
+    }
+
+    /// Refuses what needs all packets at one place.
+    fn check_parallel(&self) -> Result<(), Usage> {
+        if self.reads_files() {
+            return Err(Usage("--parallel captures from running apps: leave out -r and -V"));
+        }
+        if self.recorder.wanted() {
+            return Err(Usage(
+                "the flight recorder keeps packets of all lcores in one order: leave out --parallel",
+            ));
+        }
+        if self.count.is_some() || self.skip > 0 {
+            return Err(Usage(
+                "--parallel does not count packets over all files while it captures: leave out -c and \
+                 --skip, or give them to -r DIRECTORY",
             ));
         }
         Ok(())

@@ -1,11 +1,14 @@
 //! Destinations of packets: files, the terminal, both, the flight recorder, or none.
 
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 
-use pmdscope_packets::file::{CaptureFiles, FileEvent, FileSettings};
+use anyhow::{Context, bail};
+use pmdscope_capture::{RingName, RingSinkOpener};
+use pmdscope_packets::file::{CaptureFiles, FileCompression, FileEvent, FileSettings};
 use pmdscope_packets::recorder::RecorderStatus;
 use pmdscope_packets::{NullSink, PacketSink};
 
@@ -16,6 +19,8 @@ use crate::attach::target::CaptureTarget;
 /// A target, and what can be heard of it.
 pub(super) struct Destination {
     pub(super) target: Box<dyn PacketSink>,
+    /// With `--parallel`, what opens the file of each ring instead, and the number of threads.
+    pub(super) rings: Option<(usize, RingSinkOpener)>,
     /// What happens to files.
     pub(super) events: Receiver<FileEvent>,
     /// What the flight recorder holds.
@@ -54,6 +59,11 @@ impl Destination {
         if let Some(settings) = &mut settings {
             (settings.events, settings.begin_ns) = (Some(sender), begin_ns);
         }
+        if let (Some(threads), Some(settings)) = (args.files.parallel, &settings) {
+            let rings = Some((threads, file_per_ring(settings)?));
+            let target = Box::new(NullSink::default());
+            return Ok(Self { target, rings, events, recorder: None, _triggers: None });
+        }
         if args.recorder.wanted() {
             return Self::record(args, wanted, settings.unwrap_or_default(), events, named);
         }
@@ -62,12 +72,13 @@ impl Destination {
             Some(settings) => Box::new(CaptureFiles::create(&settings)?),
             None => return Self::view(args, events, named),
         };
-        Ok(Self { target: shown(args, named, target)?, events, recorder: None, _triggers: None })
+        let target = shown(args, named, target)?;
+        Ok(Self { target, rings: None, events, recorder: None, _triggers: None })
     }
 
     fn view(args: &Args, events: Receiver<FileEvent>, named: bool) -> anyhow::Result<Self> {
         let target = view::open(&args.view(), named)?;
-        Ok(Self { target, events, recorder: None, _triggers: None })
+        Ok(Self { target, rings: None, events, recorder: None, _triggers: None })
     }
 
     fn record(
@@ -86,11 +97,40 @@ impl Destination {
             args.recorder.start(write, wanted, Box::new(open))?;
         Ok(Self {
             target: shown(args, named, Box::new(target))?,
+            rings: None,
             events,
             recorder: Some(status),
             _triggers: Some(triggers),
         })
     }
+}
+
+/// Makes the directory for a file of each ring.
+fn file_per_ring(settings: &FileSettings) -> anyhow::Result<RingSinkOpener> {
+    let directory = settings.path.clone();
+    let made = match std::fs::create_dir(&directory) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let is_empty = std::fs::read_dir(&directory).is_ok_and(|mut all| all.next().is_none());
+            if !is_empty {
+                let directory = directory.display();
+                bail!("{directory} is there already: --parallel needs a new or an empty directory");
+            }
+            Ok(())
+        }
+        made => made,
+    };
+    made.with_context(|| format!("cannot create the directory {}", directory.display()))?;
+    let ending = match settings.compression {
+        Some(FileCompression::Zstd) => ".zst",
+        Some(FileCompression::Gzip) => ".gz",
+        Some(FileCompression::None) | None => "",
+    };
+    let settings = settings.clone();
+    Ok(Box::new(move |name: &RingName| {
+        let path = directory.join(format!("{name}.pcapng{ending}"));
+        let settings = FileSettings { path, ..settings.clone() };
+        CaptureFiles::create(&settings).map(|files| Box::new(files) as Box<dyn PacketSink>)
+    }))
 }
 
 /// With `--print`, packets are shown as well.
@@ -105,11 +145,21 @@ fn shown(
     Ok(view::file_and_view(target, view::open(&args.view(), named)?))
 }
 
-/// The input that would be overwritten, if one would.
+/// The input that would be overwritten, if one would, or the directory whose files are read and where another
+/// would be added.
 pub(super) fn overwritten<'a>(inputs: &'a [PathBuf], output: Option<&Path>) -> Option<&'a PathBuf> {
     let identity = |path: &Path| std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
-    let output = output.filter(|path| path.is_file()).and_then(identity)?;
-    inputs.iter().find(|input| identity(input) == Some(output))
+    let output = output?;
+    let beside = match output.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+        Some(parent) => parent,
+        None => output,
+    };
+    let (file, beside) = (output.is_file().then(|| identity(output)).flatten(), identity(beside));
+    inputs.iter().find(|input| {
+        let output = if input.is_dir() { beside } else { file };
+        output.is_some() && identity(input) == output
+    })
 }
 
 #[cfg(test)]
@@ -130,5 +180,9 @@ mod tests {
         assert_eq!(overwritten(&["-".into()], Some(Path::new("-"))), None);
         assert_eq!(overwritten(&["/dev/null".into()], Some(Path::new("/dev/null"))), None);
         assert_eq!(overwritten(&inputs, None), None);
+        let directory = [dir.path().to_owned()];
+        assert_eq!(overwritten(&directory, Some(&dir.path().join("new"))), Some(&directory[0]));
+        assert_eq!(overwritten(&directory, Some(Path::new("/nowhere/new"))), None);
+        assert_eq!(overwritten(&directory, Some(Path::new("-"))), None);
     }
 }

@@ -2,12 +2,14 @@
 
 use std::process::ExitCode;
 
+use anyhow::Context;
 use pmdscope_capture::{CaptureLoop, CaptureSettings};
 use pmdscope_packets::RunControl;
 use pmdscope_packets::filter::BpfInsn;
 
 use super::args::{Args, Direction};
 use super::destination::Destination;
+use super::statistics::Document;
 use super::watch::Watch;
 use super::{privileges, report, say};
 use crate::attach::peek::PeekedPorts;
@@ -44,10 +46,18 @@ pub(super) fn run(args: &Args, expression: &str, control: &RunControl) -> anyhow
     report::writing(args);
     let recorder = destination.recorder.clone();
     let mut watch = Watch::new(args, control, destination.events, destination.recorder);
-    let report = CaptureLoop::new(sources, settings, destination.target).run(control, &mut watch);
+    let capture = match destination.rings {
+        Some((threads, open)) => CaptureLoop::parallel(sources, settings, threads, open)
+            .context("cannot start the threads of --parallel")?,
+        None => CaptureLoop::new(sources, settings, destination.target),
+    };
+    let report = capture.run(control, &mut watch);
     let idle = watch.close();
     if args.count_only {
         output::print(&(report::packets(report.captured) + "\n"))?;
+    }
+    if args.json {
+        output::print_json(&Document::new(&report))?;
     }
     if !args.quiet {
         report::ended(&wanted, &report, recorder.as_deref(), idle);

@@ -24,7 +24,9 @@ pub(super) fn run(args: &Args, expression: &str, control: &RunControl) -> anyhow
         inputs.iter().map(|input| bundle_of(input).map_or(&**input, |(bundle, _)| bundle));
     let on_disk = on_disk.map(Path::to_owned).collect::<Vec<_>>();
     if let Some(input) = destination::overwritten(&on_disk, args.files.write.as_deref()) {
-        bail!("{} is both input and output: give -w another file", input.display());
+        let input_is =
+            if input.is_dir() { "read, and has the output" } else { "both input and output" };
+        bail!("{} is {input_is}: give -w another file", input.display());
     }
     let inputs = capture_files(&inputs)?;
     let name =

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pmdscope_capture::{CaptureReport, REORDER_WINDOW, Transport};
+use pmdscope_capture::{CaptureReport, REORDER_WINDOW, RingReport, Transport};
 use pmdscope_packets::file::FileEvent;
 use pmdscope_packets::recorder::RecorderStatus;
 use pmdscope_packets::{SinkProgress, read};
@@ -195,10 +195,17 @@ fn statistics(report: &CaptureReport, helped: Option<&[String]>) -> Vec<String> 
         let bytes = number::bytes(report.progress.bytes);
         lines.push(format!("{} files, {bytes}", report.progress.files));
     }
+    lines.extend(report.by_ring.iter().map(ring));
     if report.nb_rings == 0 {
         lines.push("no lcore of the app polls".to_owned());
     }
     lines
+}
+
+/// What became of a ring that has a file of its own.
+fn ring(ring: &RingReport) -> String {
+    let (captured, dropped) = (packets(ring.captured), ring.dropped);
+    format!("{}: {captured}, {dropped} dropped, {}", ring.name, number::bytes(ring.bytes))
 }
 
 fn places(dropped: &[(String, u64)], helped: Option<&[String]>) -> String {
@@ -220,7 +227,7 @@ mod tests {
     use std::sync::Arc;
 
     use insta::assert_snapshot;
-    use pmdscope_capture::RingCounters;
+    use pmdscope_capture::{RingCounters, RingName};
     use pmdscope_packets::recorder::{FlightRecorder, RecorderSettings};
     use pmdscope_packets::{NullSink, Packet, PacketSink};
 
@@ -305,6 +312,17 @@ mod tests {
         let lines =
             statistics(&CaptureReport { nb_rings: 1, progress, ..CaptureReport::default() }, None);
         assert_eq!(lines[3..], ["3 files, 5.0 MiB"]);
+    }
+
+    #[test]
+    fn each_ring_with_a_file_has_a_line() {
+        let name = RingName { app: "fwd".into(), lcore: Some(2), sequence: 1 };
+        let (file, bytes) = (Some("all/fwd-lcore2-1.pcapng".into()), 3 << 20);
+        let ring =
+            RingReport { name, captured: 9, received: 11, dropped: 2, unwritten: 0, bytes, file };
+        let report = CaptureReport { nb_rings: 1, by_ring: vec![ring], ..CaptureReport::default() };
+        let lines = statistics(&report, None);
+        assert_eq!(lines[3..], ["fwd-lcore2-1: 9 packets, 2 dropped, 3.0 MiB"]);
     }
 
     #[test]

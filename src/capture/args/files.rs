@@ -12,6 +12,9 @@ use crate::number::whole;
 use crate::output::StandardOutput;
 use crate::size::parse_bytes;
 
+/// Most threads that read rings: as many as lcores of an app with EAL's defaults.
+const MAX_THREADS: u64 = 128;
+
 /// How to compress files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Compress {
@@ -31,6 +34,13 @@ pub(crate) struct FileArgs {
     /// A file is called FILE.part until it is complete.
     #[arg(short, long, value_name = "FILE")]
     pub(in super::super) write: Option<PathBuf>,
+
+    /// With N threads, write one file per lcore to a new directory
+    ///
+    /// -w names the directory. N threads read the capture rings; each file has a thread of its own that
+    /// writes. -r DIRECTORY merges the files by time.
+    #[arg(long, value_name = "N", hide_short_help = true, value_parser = whole::<usize>(1..=MAX_THREADS))]
+    pub(in super::super) parallel: Option<usize>,
 
     /// With -w: also print packets
     #[arg(long, hide_short_help = true)]
@@ -111,6 +121,9 @@ pub(crate) struct FileArgs {
 
 impl FileArgs {
     pub(super) fn check(&self) -> Result<(), Usage> {
+        if self.parallel.is_some() {
+            self.check_parallel()?;
+        }
         if self.write.as_deref() != Some(Path::new("-")) {
             return Ok(());
         }
@@ -126,10 +139,40 @@ impl FileArgs {
         Ok(())
     }
 
+    /// Refuses what a file per lcore cannot have.
+    fn check_parallel(&self) -> Result<(), Usage> {
+        let is_directory = self.write.as_deref().is_some_and(|path| path != Path::new("-"));
+        let rotates =
+            [self.rotate_size, self.rotate_seconds, self.quota].iter().any(Option::is_some)
+                || self.rotate_files.is_some()
+                || self.count_before_extension;
+        if !is_directory {
+            Err(Usage("--parallel writes one file per lcore: give -w DIRECTORY, a new one"))
+        } else if self.pcap {
+            Err(Usage(
+                "--parallel writes pcapng, which keeps drop counts: leave out --pcap, then merge with \
+                 -r DIRECTORY --pcap -w FILE",
+            ))
+        } else if rotates {
+            Err(Usage(
+                "--parallel writes one file per lcore: leave out -C, -G, -W, --quota and \
+                 --count-before-extension; -r DIRECTORY -C SIZE -w FILE rotates while it merges",
+            ))
+        } else if self.print {
+            Err(Usage(
+                "--parallel merges no packets while it captures: leave out --print, then print them \
+                 with -r DIRECTORY",
+            ))
+        } else {
+            Ok(())
+        }
+    }
+
     /// What `-w` and its companions say, with `micro` for pcap.
     pub(in super::super) fn settings(&self, micro: bool) -> Option<FileSettings> {
         let path = self.write.clone()?;
-        let pcap = self.pcap || !self.pcapng && has_pcap_name(&path);
+        let by_name = self.parallel.is_none() && has_pcap_name(&path);
+        let pcap = self.pcap || !self.pcapng && by_name;
         let compression = self.compress.map(|how| match how {
             Compress::None => FileCompression::None,
             Compress::Gzip => FileCompression::Gzip,
@@ -164,6 +207,9 @@ impl FileArgs {
         } else {
             settings.path.display().to_string()
         };
+        if self.parallel.is_some() {
+            return Some(format!("pmdscope: writing pcapng to {name}, one file per lcore"));
+        }
         Some(match settings.format {
             FileFormat::Pcapng => format!("pmdscope: writing pcapng to {name}"),
             FileFormat::Pcap { .. } if self.pcap => format!("pmdscope: writing pcap to {name}"),

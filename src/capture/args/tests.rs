@@ -90,6 +90,9 @@ fn files_get_what_is_asked_for() {
     assert_eq!(says("-w x --pcap").unwrap(), "pmdscope: writing pcap to x");
     assert!(says("-w x.pcap").unwrap().contains("pcap to x.pcap, by its name; --pcapng keeps"));
     assert_eq!(says("-c 1"), None);
+    let told = "pmdscope: writing pcapng to x.pcap, one file per lcore";
+    assert_eq!(says("-w x.pcap --parallel 2").unwrap(), told);
+    assert_eq!(format("-w x.pcap --parallel 2"), Pcapng);
 }
 
 #[test]
@@ -144,6 +147,17 @@ fn what_is_wrong_is_told_with_what_to_do() {
         "--json",
         "--exact",
         "-w - --print",
+        "-w x --json --print",
+        "-r x -w y --json",
+        "--parallel 2",
+        "--parallel 2 -w -",
+        "--parallel 0 -w x",
+        "--parallel 2 -w x --pcap",
+        "--parallel 2 -w x -C 1",
+        "--parallel 2 -w x --print",
+        "--parallel 2 -w x -c 5",
+        "--parallel 2 -w x --before 1s",
+        "--parallel 2 -w x -r y",
         "--micro --nano",
         "-c",
     ];
