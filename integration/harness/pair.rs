@@ -30,6 +30,8 @@ pub struct PairOptions {
     pub link: Link,
     /// Queue pairs on each side.
     pub queues: u16,
+    /// Lcores of the reflector, for instance `1@1,2@1`.
+    pub lcores: String,
     /// Mbufs in the reflector's pool.
     pub mbufs: u32,
     /// `--inject-leak`, for instance `1/64`.
@@ -49,6 +51,7 @@ impl Default for PairOptions {
         Self {
             link: Link::Virtio,
             queues: 1,
+            lcores: "1@1".to_owned(),
             mbufs: 16383,
             leak: None,
             stall: None,
@@ -184,7 +187,7 @@ fn start_reflector(
     socket: &Path,
 ) -> Result<Process> {
     let mut command = Command::new(programs::reflector()?);
-    eal(&mut command, "1@1", prefix, memory);
+    eal(&mut command, &options.lcores, prefix, memory);
     command.args(["--vdev", &reflector_device(options.link, options.queues, socket)]);
     command.args(["--", "--queues", &options.queues.to_string()]);
     command.args(["--mbufs", &options.mbufs.to_string()]);

@@ -44,6 +44,7 @@ pub fn schema_name(arguments: &[&str]) -> String {
     match command {
         "lcores" if has("--profile") => "lcores-profile".to_owned(),
         "interrupts" if has("--events") => "interrupts-events".to_owned(),
+        "capture" if has("-w") => "capture-statistics".to_owned(),
         "capture" => "capture-interfaces".to_owned(),
         "bypass" | "xdp" => {
             format!("{command}-{}", words.next().copied().unwrap_or_default())
@@ -101,6 +102,7 @@ mod tests {
             ("lcores --profile=99 --json", "lcores-profile"),
             ("interrupts --events --min 1ms", "interrupts-events"),
             ("capture -D --json", "capture-interfaces"),
+            ("capture -w x --json", "capture-statistics"),
             ("bypass status eth0 --json", "bypass-status"),
         ] {
             assert_eq!(schema_name(&line.split(' ').collect::<Vec<_>>()), name, "{line}");

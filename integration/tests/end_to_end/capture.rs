@@ -66,7 +66,7 @@ fn agrees(scratch: &Scratch, link: Link) -> Result<()> {
     Ok(())
 }
 
-fn strictly_monotonic(packets: &[Vec<String>]) -> Result<()> {
+pub(crate) fn strictly_monotonic(packets: &[Vec<String>]) -> Result<()> {
     let times = packets.iter().map(|packet| nanoseconds(&packet[2])).collect::<Result<Vec<_>>>()?;
     ensure!(times.windows(2).all(|pair| pair[0] <= pair[1]), "timestamps go back");
     ensure!(times.iter().any(|time| time % 1000 != 0), "timestamps are not in nanoseconds");
@@ -136,13 +136,13 @@ pub(crate) fn progress(scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-fn sequence(payload: &str) -> Result<u64> {
+pub(crate) fn sequence(payload: &str) -> Result<u64> {
     let hex = payload.get(2 * SEQUENCE.start..2 * SEQUENCE.end).context("short payload")?;
     Ok(u64::from_str_radix(hex, 16)?)
 }
 
 /// tshark's `seconds.fraction` as nanoseconds; the fraction must have nine digits.
-fn nanoseconds(time: &str) -> Result<u64> {
+pub(crate) fn nanoseconds(time: &str) -> Result<u64> {
     let (seconds, fraction) = time.split_once('.').context("no fraction")?;
     ensure!(fraction.len() == 9, "{time} has no nanoseconds");
     Ok(seconds.parse::<u64>()? * 1_000_000_000 + fraction.parse::<u64>()?)

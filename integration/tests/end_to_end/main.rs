@@ -30,6 +30,7 @@ mod missed;
 mod names;
 mod netstat;
 mod netstat_views;
+mod parallel;
 mod pdump;
 mod pdump_kill;
 mod peek;
@@ -73,6 +74,7 @@ fn trials() -> Vec<Trial> {
         trial("capture_takes_filter_count_snaplen", Needs::Wireshark, capture::options),
         trial("capture_streams_to_standard_output", Needs::Wireshark, capture::stream),
         trial("a_running_capture_tells_its_progress", Needs::Wireshark, capture::progress),
+        trial("lcores_have_a_file_each_that_merge", Needs::Wireshark, parallel::files),
         trial("a_million_packets_are_captured_as_sent", Needs::Wireshark, truth::million),
         trial("timestamps_are_those_of_sending", Needs::Wireshark, truth::timestamps),
         trial("a_full_disk_pauses_the_capture", Needs::Disk, truth::full_disk),

@@ -21,7 +21,7 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 pub(crate) enum Needs {
     /// Two CPUs and root.
     Apps,
-    /// Also tshark, capinfos, editcap and tcpdump.
+    /// Also tshark, capinfos, editcap, mergecap and tcpdump.
     Wireshark,
     /// Also the right to mount a small disk.
     Disk,
@@ -51,7 +51,9 @@ impl Needs {
     pub(crate) fn missing(self) -> Option<Missing> {
         let programs: &[&str] = match self {
             Self::Apps => &[],
-            Self::Wireshark | Self::Disk => &["tshark", "capinfos", "editcap", "tcpdump"],
+            Self::Wireshark | Self::Disk => {
+                &["tshark", "capinfos", "editcap", "mergecap", "tcpdump"]
+            }
             Self::DpdkTools => &["dpdk-telemetry.py"],
             Self::Testpmd | Self::Prometheus => &["dpdk-testpmd"],
             Self::Pdump | Self::OpenVswitch => &["dpdk-testpmd", "dpdk-dumpcap", "tshark", "nm"],
