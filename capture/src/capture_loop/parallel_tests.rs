@@ -64,7 +64,7 @@ fn files(app: &App) -> Vec<String> {
     let entries = std::fs::read_dir(app.dir.path()).unwrap();
     let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name();
     let mut names = entries.map(|entry| name(entry).into_string().unwrap()).collect::<Vec<_>>();
-    names.retain(|name| !name.ends_with(".sock"));
+    names.retain(|name| Path::new(name).extension() != Some("sock".as_ref()));
     names.sort();
     names
 }
