@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "filter_tests.h"
+#include "filter_translate.h"
 #include "packet.h"
 #include "pmdscope_ring.h"
 

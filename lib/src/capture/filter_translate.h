@@ -2,8 +2,8 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-#ifndef PMDSCOPE_FILTER_TESTS_H
-#define PMDSCOPE_FILTER_TESTS_H
+#ifndef PMDSCOPE_FILTER_TRANSLATE_H
+#define PMDSCOPE_FILTER_TRANSLATE_H
 
 /*
  * A filter as a graph of tests: each loads a field of the packet, compares it, and names the next
@@ -52,4 +52,4 @@ struct pmdscope_filter_tests {
 void pmdscope_filter_translate(struct pmdscope_filter_tests *tests,
 		const struct pmdscope_insn *insns, unsigned int nb_insns);
 
-#endif /* PMDSCOPE_FILTER_TESTS_H */
+#endif /* PMDSCOPE_FILTER_TRANSLATE_H */

@@ -8,7 +8,7 @@
 
 #include <rte_common.h>
 
-#include "filter_tests.h"
+#include "filter_translate.h"
 
 /* Tests read so much at least. */
 #define REACH_MIN 4
