@@ -151,7 +151,9 @@ proptest! {
     fn nothing_is_lost_and_all_is_in_order(
         mut files in proptest::collection::vec(proptest::collection::vec(0_u64..50, 0..20), 1..6),
     ) {
-        files.iter_mut().for_each(|times| times.sort_unstable());
+        for times in &mut files {
+            times.sort_unstable();
+        }
         let bytes = files.iter().map(|times| file(["a:0", "a:1"], times, Some(0)));
         let readers = bytes.map(|bytes| FileReader::new("test", Cursor::new(bytes)).unwrap());
         let mut merged = super::super::merged::MergedReader::new(readers);
