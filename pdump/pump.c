@@ -158,6 +158,7 @@ copy_burst(struct pump *pump, const struct state_tap *tap, struct rte_mbuf **pkt
 		.flags = tap->dir == PMDSCOPE_DIR_TX ? PMDSCOPE_RECORD_F_ATTEMPT : 0,
 	};
 	const struct pmdscope_filter *filter = &pump->spec->filter;
+	struct pmdscope_packet pkt;
 	struct delta d = { 0 };
 	enum fate fate;
 	uint32_t keep;
@@ -172,11 +173,12 @@ copy_burst(struct pump *pump, const struct state_tap *tap, struct rte_mbuf **pkt
 		if (all)
 			prefetch(pkts, i, n);
 		keep = UINT32_MAX;
-		if (filter->nb_insns != 0 &&
-				pmdscope_filter_burst(filter, o.dir, &pkts[i], 1, &keep) == 0)
-			fate = FILTERED;
-		else
-			fate = copy_packet(pump->spec, p, ring, &o, pkts[i], keep, &d.head);
+		if (filter->nb_insns != 0) {
+			pmdscope_packet_init(&pkt, pkts[i], o.dir);
+			keep = pmdscope_filter_run(filter, &pkt);
+		}
+		fate = keep == 0 ? FILTERED
+				 : copy_packet(pump->spec, p, ring, &o, pkts[i], keep, &d.head);
 		settle_fate(p, p->sample, o.port, fate, &d);
 	}
 	publish(p, p->ring, o.port, &d);
