@@ -11,6 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use pmdscope_packets::file::PART;
 use pmdscope_tui::report::TopDocument;
 use pmdscope_tui::run::DisplayFeed;
 use pmdscope_tui::task::{Snapshot, Task, TaskMailbox, TaskPlan, TaskRequest, TaskState};
@@ -23,9 +24,6 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// How long commands may take to end when the display has ended.
 const END_TIMEOUT: Duration = Duration::from_secs(3);
-
-/// What a capture adds to the name of its file until it has ended.
-const UNFINISHED: &str = ".part";
 
 /// Tasks that are remembered.
 const REMEMBERED: usize = 8;
@@ -99,7 +97,7 @@ impl TaskList {
     /// The file is there, or is being written.
     fn is_taken(&self, file: &str) -> bool {
         let mut running = self.0.iter().filter_map(|(_, running)| running.as_ref());
-        let unfinished = format!("{file}{UNFINISHED}");
+        let unfinished = format!("{file}{PART}");
         running.any(|task| task.writes(file))
             || [file, &unfinished].iter().any(|file| Path::new(file).exists())
     }

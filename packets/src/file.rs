@@ -32,6 +32,7 @@ use self::schedule::{RotationSchedule, RotationStep};
 use self::section::FileSection;
 pub use self::settings::{FileCompression, FileEvent, FileFormat, FileRotation, FileSettings};
 use self::sink::FileSink;
+pub use self::sink::PART;
 use self::writer::FileWriter;
 use crate::clock::wall_clock_ns;
 use crate::packet::{CaptureInterface, InterfaceStatistics, Packet, PacketWith, SectionOrigin};

@@ -207,10 +207,13 @@ impl FileSink {
     }
 }
 
+/// What is added to the name of a file until it is complete.
+pub const PART: &str = ".part";
+
 /// Where a file is until it is complete.
 fn part_of(path: &Path) -> PathBuf {
     let mut part = path.as_os_str().to_owned();
-    part.push(".part");
+    part.push(PART);
     part.into()
 }
 
