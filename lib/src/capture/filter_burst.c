@@ -209,7 +209,7 @@ look_at(struct burst *b, const struct pmdscope_filter_tests *tests, uint8_t dir,
 				   (uint32_t)m->data_off + tests->reach <= m->buf_len;
 
 		b->data[i] = whole ? rte_pktmbuf_mtod(m, const uint8_t *) : blank;
-		b->len[i] = m->data_len;
+		b->len[i] = whole ? m->data_len : 0;
 		rte_prefetch0(b->data[i]);
 		b->whole |= bit(i, whole);
 		b->small |= bit(i, m->data_len < tests->reach);
