@@ -1,5 +1,7 @@
 //! The graphs of the Overview: packets received, sent and missed by all apps, side by side.
 
+use std::ops::Range;
+
 use pmdscope_render::number::{known, si};
 use pmdscope_render::{AreaGraph, Theme, Tone, axis_top};
 use ratatui::text::{Line, Span};
@@ -26,6 +28,9 @@ const AXIS: usize = 5;
 
 /// Columns of an axis with its line.
 pub(crate) const MARGIN: usize = AXIS + 1;
+
+/// The right edge of an axis of time.
+const NOW: &str = "now";
 
 /// What a graph shows.
 struct Panel {
@@ -166,7 +171,8 @@ pub(crate) fn area(
     graph.lines(height, theme).into_iter().enumerate().map(line).collect()
 }
 
-/// The span of time, and signs below the moments in which findings began.
+/// The span of time, and signs below the moments in which findings began. A sign at an edge takes the
+/// place of what is written there.
 pub(crate) fn time_axis(
     trends: &Trends,
     view: &ViewState,
@@ -175,10 +181,14 @@ pub(crate) fn time_axis(
 ) -> Vec<Span<'static>> {
     let theme = view.theme;
     let begin = format!("-{}m", length_ns / (60 * SECOND));
+    let marked = trends.marked(length_ns, inner);
+    let fits = |columns: Range<usize>| !marked.iter().any(|(column, _)| columns.contains(column));
+    let end = if fits(inner.saturating_sub(NOW.len())..inner) { NOW } else { "" };
     let room = inner.saturating_sub(begin.len());
+    let begin = if fits(0..begin.len()) { begin } else { " ".repeat(begin.len()) };
     let mut cells: Vec<(char, Tone)> =
-        format!("{begin}{:>room$}", "now").chars().map(|letter| (letter, Tone::Dim)).collect();
-    marks::write(&mut cells, trends.marked(length_ns, inner), theme, &[' ']);
+        format!("{begin}{end:>room$}").chars().map(|letter| (letter, Tone::Dim)).collect();
+    marks::write(&mut cells, marked, theme, &[' ']);
     let margin = Span::raw(" ".repeat(MARGIN));
     let cells = cells.chunk_by(|a, b| a.1 == b.1).map(|run| {
         let text: String = run.iter().map(|(letter, _)| letter).collect();
@@ -202,8 +212,11 @@ fn round(top: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use pmdscope_telemetry::finding::{Lint, Severity};
+
     use super::*;
     use crate::fixture;
+    use crate::timeline::marks::{FindingMark, NewFindings};
 
     #[test]
     fn axes_end_at_short_numbers() {
@@ -212,6 +225,23 @@ mod tests {
         for (top, text) in cases {
             assert_eq!(round(top), text);
         }
+    }
+
+    #[test]
+    fn signs_at_the_edges_replace_what_is_written_there() {
+        let axis = |at: u64| {
+            let began = NewFindings { severity: Severity::Critical, lint: Lint::Leak, others: 0 };
+            let trends = Trends { marks: vec![FindingMark { at, began }], ..fixture::trends() };
+            let spans = time_axis(&trends, &fixture::view(), 24, trends.length_ns());
+            Line::from(spans).to_string().trim_end().to_owned()
+        };
+        let now = fixture::trends().now;
+        let begin = now - 120 * SECOND;
+        insta::assert_snapshot!(
+            [now, now - 10 * SECOND, now - 20 * SECOND, begin + 10 * SECOND, begin]
+                .map(axis)
+                .join("\n")
+        );
     }
 
     #[test]
