@@ -27,7 +27,7 @@ pub use graph::{Graph, HeatCell, burst_labels, doubling_labels, histogram};
 pub use leak_sites::{PathStyle, leak_sites};
 pub use subject::{ConversationKey, Subject, direction_name, direction_word};
 pub use table::{
-    Cell, Column, ColumnUnit, CounterMode, SortOrder, TableLines, TableRow, TextAlign, TextLine,
+    Cell, Column, ColumnUnit, CounterMode, SortOrder, TableLayout, TableRow, TextAlign, TextLine,
     TextSpan, TextTable, table_text,
 };
 pub use theme::{Palette, Theme, Tone};

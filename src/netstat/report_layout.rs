@@ -63,8 +63,9 @@ impl ReportLayout {
     pub(super) fn table(self, table: &TextTable) -> String {
         let mut text = String::new();
         if !table.rows.is_empty() {
-            let lines = table.lines(self.width, Theme::ASCII, None);
-            for line in std::iter::once(lines.header).chain(lines.rows) {
+            let layout = table.layout(self.width, Theme::ASCII);
+            let rows = table.rows.iter().map(|row| layout.row(row));
+            for line in std::iter::once(layout.header(None)).chain(rows) {
                 text.push_str(line.to_string().trim_end());
                 text.push('\n');
             }

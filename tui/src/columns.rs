@@ -232,8 +232,8 @@ fn columns_of(table: &str, view: &ViewState, fleet: &FleetState) -> Vec<&'static
 /// Those that the screen has room for.
 fn visible(table: &str, view: &ViewState, fleet: &FleetState) -> Vec<&'static str> {
     let found = view.tables(fleet).into_iter().find(|found| found.title == table);
-    let lines = found.map(|found| found.lines(Some(usize::from(view.width)), view.theme, None));
-    lines.map_or_else(Vec::new, |lines| lines.ends.into_iter().map(|(name, _)| name).collect())
+    let ends = found.map(|found| found.layout(Some(usize::from(view.width)), view.theme).ends());
+    ends.into_iter().flatten().map(|(name, _)| name).collect()
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! Draws a view of the state: header, tabs, banner, tables, footer. Pure, for any size.
 
+use std::rc::Rc;
+
 use pmdscope_render::number::{known, nanos, plural, si};
-use pmdscope_render::{Subject, TableRow, TextTable, Theme, Tone};
+use pmdscope_render::{Subject, TableLayout, TableRow, TextTable, Theme, Tone};
 use pmdscope_telemetry::model::PortRates;
 use pmdscope_telemetry::printable::{harmless, is_printable};
 use ratatui::Frame;
@@ -90,7 +92,7 @@ pub fn render(frame: &mut Frame, view: &ViewState, fleet: &FleetState) {
     let page = view.page(fleet);
     line(layout.footer, footer::line(view, fleet, &page));
     for (line, y) in body(view, fleet, &page.tables, layout.body).into_iter().zip(layout.body.y..) {
-        frame.render_widget(line.text, Rect { y, height: 1, ..layout.body });
+        frame.render_widget(line.text(view.theme), Rect { y, height: 1, ..layout.body });
     }
     overlay::draw(frame, layout.body, view, fleet);
     make_harmless(frame.buffer_mut());
@@ -147,10 +149,11 @@ pub fn hit(
         return None;
     }
     let line = usize::from(position.y - layout.body.y);
-    let line = body(view, fleet, &view.tables(fleet), layout.body).into_iter().nth(line)?;
+    let tables = view.tables(fleet);
+    let line = body(view, fleet, &tables, layout.body).into_iter().nth(line)?;
     match line.titles {
         Some(titles) => titles.at(usize::from(position.x)),
-        None => line.subject.map(ClickTarget::Row),
+        None => line.subject.cloned().map(ClickTarget::Row),
     }
 }
 
@@ -229,13 +232,22 @@ fn banner(view: &ViewState, fleet: &FleetState) -> Line<'static> {
 }
 
 /// One line of the body.
-struct BodyLine {
-    text: Line<'static>,
-    subject: Option<Subject>,
+#[derive(Clone)]
+struct BodyLine<'a> {
+    content: LineContent<'a>,
+    subject: Option<&'a Subject>,
     /// Index of the line with the column headings above a row.
     header: Option<usize>,
     /// Where the column headings are, in such a line.
     titles: Option<ColumnTitles>,
+    is_selected: bool,
+}
+
+/// What a line shows. Rows are drawn when they are visible.
+#[derive(Clone)]
+enum LineContent<'a> {
+    Text(Line<'static>),
+    Row(Rc<TableLayout<'a>>, &'a TableRow),
 }
 
 /// The column headings of a table: each with the column of the screen behind it.
@@ -252,22 +264,34 @@ impl ColumnTitles {
     }
 }
 
-impl BodyLine {
+impl BodyLine<'_> {
     fn plain(text: Line<'static>) -> Self {
-        Self { text, subject: None, header: None, titles: None }
+        let content = LineContent::Text(text);
+        Self { content, subject: None, header: None, titles: None, is_selected: false }
+    }
+
+    fn text(self, theme: Theme) -> Line<'static> {
+        let text = match self.content {
+            LineContent::Text(text) => text,
+            LineContent::Row(layout, row) => styled(layout.row(row), theme),
+        };
+        if self.is_selected { text.patch_style(selected_row()) } else { text }
     }
 }
 
 /// The visible lines: the selected row stays in sight, and its column headings too.
-fn body(view: &ViewState, fleet: &FleetState, tables: &[TextTable], area: Rect) -> Vec<BodyLine> {
+fn body<'a>(
+    view: &ViewState,
+    fleet: &FleetState,
+    tables: &'a [TextTable],
+    area: Rect,
+) -> Vec<BodyLine<'a>> {
     let mut lines = document(view, fleet, tables, usize::from(area.width));
     let height = usize::from(area.height);
     let selected = view.selected();
-    let cursor =
-        lines.iter().position(|line| line.subject.is_some() && line.subject.as_ref() == selected);
+    let cursor = lines.iter().position(|line| line.subject.is_some() && line.subject == selected);
     if let Some(cursor) = cursor {
-        let text = std::mem::take(&mut lines[cursor].text);
-        lines[cursor].text = text.patch_style(selected_row());
+        lines[cursor].is_selected = true;
     }
     let last = lines.len().saturating_sub(height);
     let offset = cursor.unwrap_or(0).saturating_sub(height / 2).min(last);
@@ -275,19 +299,18 @@ fn body(view: &ViewState, fleet: &FleetState, tables: &[TextTable], area: Rect) 
         && header < offset
         && cursor != Some(offset)
     {
-        let titles = lines[header].titles.clone();
-        lines[offset] = BodyLine { titles, ..BodyLine::plain(lines[header].text.clone()) };
+        lines[offset] = lines[header].clone();
     }
     lines.into_iter().skip(offset).take(height).collect()
 }
 
 /// All lines of a page.
-fn document(
+fn document<'a>(
     view: &ViewState,
     fleet: &FleetState,
-    tables: &[TextTable],
+    tables: &'a [TextTable],
     width: usize,
-) -> Vec<BodyLine> {
+) -> Vec<BodyLine<'a>> {
     let mut lines = prelude(view, fleet, width);
     let above = lines.len();
     for table in tables {
@@ -302,7 +325,7 @@ fn document(
 }
 
 /// What stands above the tables of a page.
-fn prelude(view: &ViewState, fleet: &FleetState, width: usize) -> Vec<BodyLine> {
+fn prelude<'a>(view: &ViewState, fleet: &FleetState, width: usize) -> Vec<BodyLine<'a>> {
     let mut lines = match view.tab {
         PageTab::Overview | PageTab::Flows | PageTab::Kernel | PageTab::Raw => Vec::new(),
         _ => ages(view, fleet),
@@ -335,7 +358,7 @@ fn is_spaced(view: &ViewState) -> bool {
     view.height >= ROOMY
 }
 
-fn append(lines: &mut Vec<BodyLine>, table: &TextTable, view: &ViewState, width: usize) {
+fn append<'a>(lines: &mut Vec<BodyLine<'a>>, table: &'a TextTable, view: &ViewState, width: usize) {
     let theme = view.theme;
     if !is_dense(view) || table.rows.is_empty() {
         let title = Span::styled(table.title, theme.style(Tone::Title));
@@ -344,14 +367,19 @@ fn append(lines: &mut Vec<BodyLine>, table: &TextTable, view: &ViewState, width:
         lines.push(BodyLine::plain(Line::from(vec![title, remark])));
     }
     if !table.rows.is_empty() {
-        let drawn = table.lines(Some(width), theme, view.sort.get(table.title).copied());
+        let layout = Rc::new(table.layout(Some(width), theme));
         let header = Some(lines.len());
-        let titles = Some(ColumnTitles { table: table.title, ends: drawn.ends });
-        lines.push(BodyLine { titles, ..BodyLine::plain(styled(drawn.header, theme)) });
-        for (text, row) in drawn.rows.into_iter().zip(&table.rows) {
-            let text = styled(text, theme);
-            let subject = Some(row.subject.clone());
-            lines.push(BodyLine { text, subject, header, titles: None });
+        let titles = Some(ColumnTitles { table: table.title, ends: layout.ends() });
+        let headings = layout.header(view.sort.get(table.title).copied());
+        lines.push(BodyLine { titles, ..BodyLine::plain(styled(headings, theme)) });
+        for row in &table.rows {
+            lines.push(BodyLine {
+                content: LineContent::Row(Rc::clone(&layout), row),
+                subject: Some(&row.subject),
+                header,
+                titles: None,
+                is_selected: false,
+            });
             lines.extend(row_notes(row, width, view.theme, header));
         }
     }
@@ -366,15 +394,13 @@ fn row_notes(
     width: usize,
     theme: Theme,
     header: Option<usize>,
-) -> impl Iterator<Item = BodyLine> {
+) -> impl Iterator<Item = BodyLine<'_>> {
     let tone = if row.stale { Tone::Dim } else { Tone::Plain };
     let inner = width.saturating_sub(INDENT.len());
     let lines = row.notes.iter().flat_map(move |note| wrapped(&harmless(note, &[]), inner));
-    lines.map(move |line| BodyLine {
-        text: Line::styled(format!("{INDENT}{line}"), theme.style(tone)),
-        subject: Some(row.subject.clone()),
-        header,
-        titles: None,
+    lines.map(move |line| {
+        let text = Line::styled(format!("{INDENT}{line}"), theme.style(tone));
+        BodyLine { subject: Some(&row.subject), header, ..BodyLine::plain(text) }
     })
 }
 
@@ -398,7 +424,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
 }
 
 /// Instead of an empty page: why it is empty.
-fn placeholder(view: &ViewState, fleet: &FleetState) -> Vec<BodyLine> {
+fn placeholder<'a>(view: &ViewState, fleet: &FleetState) -> Vec<BodyLine<'a>> {
     let text = if !view.filter.is_empty() {
         "No row matches the filter."
     } else if !fleet.is_empty() {

@@ -4,22 +4,20 @@ use std::fmt::{self, Write};
 
 use pmdscope_telemetry::printable::harmless;
 
-use super::column::{Column, TextAlign};
+use super::column::TextAlign;
 use super::{SortOrder, TableRow, TextTable};
 use crate::theme::{Theme, Tone};
 
 /// Words are not cut to less than so many characters.
 const WORD_MIN: usize = 4;
 
-/// A table cut into lines.
+/// How a table fits a width. A line is cut when it is asked for: most rows of a long table are never seen.
 #[derive(Debug)]
-pub struct TableLines {
-    /// Column headings.
-    pub header: TextLine,
-    /// Name of each column that is shown, and where it ends.
-    pub ends: Vec<(&'static str, usize)>,
-    /// One line per row.
-    pub rows: Vec<TextLine>,
+pub struct TableLayout<'a> {
+    table: &'a TextTable,
+    /// Width of each column; `None` for those dropped.
+    widths: Vec<Option<usize>>,
+    theme: Theme,
 }
 
 /// A line of pieces of text, each with its tone.
@@ -46,11 +44,8 @@ impl fmt::Display for TextLine {
 
 impl TextTable {
     /// Lays the table out in `width` characters, or as wide as it likes.
-    pub fn lines(&self, width: Option<usize>, theme: Theme, sort: Option<SortOrder>) -> TableLines {
-        let widths = self.widths(width);
-        let header = self.header(&widths, theme, sort);
-        let rows = self.rows.iter().map(|row| line(row, &self.columns, &widths, theme)).collect();
-        TableLines { header, ends: self.ends(&widths), rows }
+    pub fn layout(&self, width: Option<usize>, theme: Theme) -> TableLayout<'_> {
+        TableLayout { table: self, widths: self.widths(width), theme }
     }
 
     /// Width of each column; `None` for those dropped.
@@ -95,8 +90,17 @@ impl TextTable {
         }
     }
 
-    fn ends(&self, widths: &[Option<usize>]) -> Vec<(&'static str, usize)> {
-        let shown = self.columns.iter().zip(widths);
+    fn natural(&self, column: usize) -> usize {
+        // One more for the mark of the sorted column.
+        let title = width(self.columns[column].title()) + 1;
+        self.rows.iter().map(|row| row.cells[column].width()).max().unwrap_or(0).max(title)
+    }
+}
+
+impl TableLayout<'_> {
+    /// Name of each column that is shown, and where it ends.
+    pub fn ends(&self) -> Vec<(&'static str, usize)> {
+        let shown = self.table.columns.iter().zip(&self.widths);
         let shown = shown.filter_map(|(column, width)| Some((column.name, (*width)?)));
         let mut begin = 0;
         shown
@@ -108,22 +112,40 @@ impl TextTable {
             .collect()
     }
 
-    fn natural(&self, column: usize) -> usize {
-        // One more for the mark of the sorted column.
-        let title = width(self.columns[column].title()) + 1;
-        self.rows.iter().map(|row| row.cells[column].width()).max().unwrap_or(0).max(title)
-    }
-
-    fn header(&self, widths: &[Option<usize>], theme: Theme, sort: Option<SortOrder>) -> TextLine {
-        let spans = self.columns.iter().zip(widths).filter_map(|(column, width)| {
+    /// The column headings.
+    pub fn header(&self, sort: Option<SortOrder>) -> TextLine {
+        let spans = self.table.columns.iter().zip(&self.widths).filter_map(|(column, width)| {
             let mark = sort.filter(|sort| sort.column == column.name);
-            let mark = mark.map_or(' ', |sort| theme.sort_marks()[usize::from(sort.descending)]);
+            let mark =
+                mark.map_or(' ', |sort| self.theme.sort_marks()[usize::from(sort.descending)]);
             let title = match column.align {
                 TextAlign::Left => format!("{}{mark}", column.title()),
                 TextAlign::Right => format!("{mark}{}", column.title()),
             };
-            let text = fit(&title, (*width)?, column.align, theme);
+            let text = fit(&title, (*width)?, column.align, self.theme);
             Some(vec![TextSpan { text, tone: Tone::Label }])
+        });
+        joined(spans)
+    }
+
+    /// A row of the table.
+    pub fn row(&self, row: &TableRow) -> TextLine {
+        let cells = row.cells.iter().zip(&self.table.columns).zip(&self.widths);
+        let spans = cells.filter_map(|((cell, column), width)| {
+            let width = (*width)?;
+            let tone = if row.stale { Tone::Dim } else { cell.tone };
+            let mut pieces = match &cell.graph {
+                Some(graph) => graph.pieces(width, self.theme, tone),
+                None => {
+                    vec![TextSpan { text: fit(&cell.text, width, column.align, self.theme), tone }]
+                }
+            };
+            if row.stale {
+                for piece in &mut pieces {
+                    piece.tone = Tone::Dim;
+                }
+            }
+            Some(pieces)
         });
         joined(spans)
     }
@@ -137,24 +159,6 @@ pub(super) fn width(text: &str) -> usize {
 fn total(widths: &[Option<usize>]) -> usize {
     let shown: Vec<usize> = widths.iter().flatten().copied().collect();
     shown.iter().sum::<usize>() + shown.len().saturating_sub(1)
-}
-
-fn line(row: &TableRow, columns: &[Column], widths: &[Option<usize>], theme: Theme) -> TextLine {
-    let spans = row.cells.iter().zip(columns).zip(widths).filter_map(|((cell, column), width)| {
-        let width = (*width)?;
-        let tone = if row.stale { Tone::Dim } else { cell.tone };
-        let mut pieces = match &cell.graph {
-            Some(graph) => graph.pieces(width, theme, tone),
-            None => vec![TextSpan { text: fit(&cell.text, width, column.align, theme), tone }],
-        };
-        if row.stale {
-            for piece in &mut pieces {
-                piece.tone = Tone::Dim;
-            }
-        }
-        Some(pieces)
-    });
-    joined(spans)
 }
 
 fn joined(cells: impl Iterator<Item = Vec<TextSpan>>) -> TextLine {
@@ -187,10 +191,10 @@ fn fit(text: &str, width: usize, align: TextAlign, theme: Theme) -> String {
 pub fn table_text(table: &TextTable, theme: Theme) -> String {
     let mut out = String::new();
     if !table.rows.is_empty() {
-        let lines = table.lines(None, theme, None);
-        let _ = writeln!(out, "{}", lines.header.to_string().trim_end());
-        for (line, row) in lines.rows.into_iter().zip(&table.rows) {
-            let _ = writeln!(out, "{}", line.to_string().trim_end());
+        let layout = table.layout(None, theme);
+        let _ = writeln!(out, "{}", layout.header(None).to_string().trim_end());
+        for row in &table.rows {
+            let _ = writeln!(out, "{}", layout.row(row).to_string().trim_end());
             for note in &row.notes {
                 let _ = writeln!(out, "  {}", harmless(note, &[]));
             }
@@ -208,8 +212,9 @@ mod tests {
     use super::*;
 
     fn text(table: &TextTable, width: Option<usize>) -> Vec<String> {
-        let lines = table.lines(width, Theme::ASCII, None);
-        std::iter::once(lines.header).chain(lines.rows).map(|line| line.to_string()).collect()
+        let layout = table.layout(width, Theme::ASCII);
+        let rows = table.rows.iter().map(|row| layout.row(row));
+        std::iter::once(layout.header(None)).chain(rows).map(|line| line.to_string()).collect()
     }
 
     #[test]

@@ -126,8 +126,8 @@ fn columns_are_chosen_and_moved_in_a_window() {
     let (mut view, fleet) = (on(PageTab::Ports), fixture::fleet());
     (view.width, view.height) = (80, 24);
     let titles = |view: &ViewState| {
-        let lines = view.tables(&fleet)[0].lines(Some(80), view.theme, None);
-        lines.header.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
+        let header = view.tables(&fleet)[0].layout(Some(80), view.theme).header(None);
+        header.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let own = titles(&view);
     press(&mut view, &fleet, "ojjj ");
