@@ -51,7 +51,7 @@ capture_receive(int fd, uint16_t expected, int fds[2])
 }
 
 static const struct pmdscope_ring_hdr *
-capture_dump(uint32_t sample)
+capture_dump(uint32_t sample, uint32_t snaplen)
 {
 	const struct {
 		struct pmdscope_tee_request hdr;
@@ -61,6 +61,7 @@ capture_dump(uint32_t sample)
 			.magic = PMDSCOPE_TEE_MAGIC,
 			.version = PMDSCOPE_RING_VERSION,
 			.hdr_size = sizeof(request.hdr),
+			.snaplen = snaplen,
 			.sample = sample,
 			.nb_selects = 1,
 			.flags = PMDSCOPE_TEE_F_LEAKED,
@@ -98,7 +99,8 @@ count_records(const struct pmdscope_ring_hdr *hdr, uint64_t id, uint64_t *mbuf)
 		const struct rte_mbuf *m = (const struct rte_mbuf *)(uintptr_t)leak->mbuf;
 
 		CHECK_U64(rec->type, PMDSCOPE_RECORD_LEAK);
-		CHECK(rec->caplen <= rec->len && leak->age_ms >= 500 && leak->age_ms < 30000);
+		CHECK(rec->caplen <= hdr->snaplen && rec->caplen <= rec->len);
+		CHECK(leak->age_ms >= 500 && leak->age_ms < 30000);
 		CHECK(strcmp(leak->pool, m->pool->name) == 0);
 		CHECK(memcmp(leak + 1, rte_pktmbuf_mtod(m, const void *), rec->caplen) == 0);
 		if (leak->site == id) {
@@ -111,6 +113,22 @@ count_records(const struct pmdscope_ring_hdr *hdr, uint64_t id, uint64_t *mbuf)
 	return nb;
 }
 
+/* One byte of each; also of an mbuf that the app has made shorter than nothing. */
+static void
+test_short_dump(uint64_t id)
+{
+	const uint32_t pkt_len = app.lost->pkt_len;
+	const struct pmdscope_ring_hdr *hdr;
+	uint64_t mbuf = 0;
+
+	hdr = capture_dump(0, 1);
+	CHECK_U64(count_records(hdr, id, &mbuf), 1);
+	app.lost->pkt_len = UINT32_MAX - 64;
+	hdr = capture_dump(0, 1);
+	CHECK_U64(count_records(hdr, id, &mbuf), 1);
+	app.lost->pkt_len = pkt_len;
+}
+
 void
 test_dump(void)
 {
@@ -118,19 +136,20 @@ test_dump(void)
 	uint64_t rx, marked, mbuf = 0;
 
 	restart(&always);
-	CHECK_U64(capture_dump(0)->head, 0);
+	CHECK_U64(capture_dump(0, 0)->head, 0);
 	lose(LEAK_RX, 20);
 	lose(LEAK_MARKED, 1);
 	WAIT_FOR(has_site("pool", line_of(LEAK_RX), "leak", 20));
 	WAIT_FOR(has_site("pool", "stage reassembly", "leak", 1));
 	rx = site("pool", line_of(LEAK_RX), "leak", "id");
 	marked = site("pool", "stage reassembly", "leak", "id");
-	hdr = capture_dump(5);
+	hdr = capture_dump(5, 0);
 	CHECK_U64(hdr->records, 5 + 1);
 	CHECK_U64(count_records(hdr, rx, &mbuf), 5);
 	CHECK_U64(count_records(hdr, marked, &mbuf), 1);
 	CHECK_U64(mbuf, (uintptr_t)app.lost);
 	/* 8 by default. */
-	CHECK_U64(count_records(capture_dump(0), rx, &mbuf), 8);
+	CHECK_U64(count_records(capture_dump(0, 0), rx, &mbuf), 8);
+	test_short_dump(marked);
 	check_sum("pool");
 }

@@ -133,7 +133,9 @@ write_lost(struct pmdscope_capture_producer *p, const struct pmdscope_ledger *le
 {
 	const uint32_t fixed = sizeof(struct pmdscope_record) + sizeof(struct pmdscope_leak);
 	/* As for packets, so that a record fits wherever the head stands. */
-	const uint32_t room = p->ring->snaplen - sizeof(struct pmdscope_leak);
+	const uint32_t fits = pmdscope_capture_ring_snaplen((uint32_t)p->ring->size, UINT32_MAX) -
+			      (uint32_t)sizeof(struct pmdscope_leak);
+	const uint32_t room = RTE_MIN(p->ring->snaplen, fits);
 	/* Only of a first segment is pkt_len told. */
 	const uint32_t len = RTE_MAX(m->pkt_len, (uint32_t)m->data_len);
 	uint32_t caplen = RTE_MIN(len, room);
