@@ -18,6 +18,7 @@
 #define PROGRAMS 100000
 #define INSNS_MAX 40
 #define SEGMENTS 3
+#define JUMBO 9000U
 
 struct packet {
 	struct rte_mbuf segs[SEGMENTS];
@@ -38,7 +39,7 @@ under(unsigned int n)
 static uint8_t
 random_byte(void)
 {
-	return (uint8_t)PICK(0, 0, 1, 2, 3, 0x45, 0x46, 0x80);
+	return (uint8_t)PICK(0, 0, 1, 2, 3, 0x45, 0x46, 0x4f, 0x80);
 }
 
 static struct pmdscope_insn
@@ -56,6 +57,22 @@ random_jump(unsigned int left)
 	return insn;
 }
 
+/* Where tests end, packets do, and behind both. */
+static uint32_t
+far_offset(void)
+{
+	switch (under(4)) {
+	case 0:
+		return PMDSCOPE_FILTER_REACH - 8 + under(16);
+	case 1:
+		return JUMBO - 100 + under(120);
+	case 2:
+		return UINT16_MAX - 70 + under(80);
+	default:
+		return under(400);
+	}
+}
+
 static struct pmdscope_insn
 random_load(void)
 {
@@ -65,10 +82,10 @@ random_load(void)
 	case 1:
 	case 2:
 		return (struct pmdscope_insn){ .code = BPF_LD | PICK(BPF_B, BPF_H, BPF_W) | BPF_IND,
-			.k = under(8) == 0 ? under(400) : under(30) };
+			.k = under(8) == 0 ? far_offset() : under(30) };
 	default:
 		return (struct pmdscope_insn){ .code = BPF_LD | PICK(BPF_B, BPF_H, BPF_W) | BPF_ABS,
-			.k = under(40) == 0 ? under(400) : under(40) };
+			.k = under(40) == 0 ? far_offset() : under(40) };
 	}
 }
 
@@ -116,19 +133,35 @@ random_program(struct pmdscope_insn *insns)
 					      : random_jump(n - i - 1);
 		else if (i == 0 || under(6) == 0)
 			*insn = (struct pmdscope_insn){ .code = BPF_LDX | BPF_B | BPF_MSH,
-				.k = under(20) };
+				.k = under(20) == 0 ? far_offset() : under(20) };
 		else
 			*insn = random_load();
 	}
 	return n;
 }
 
+static uint16_t
+random_length(void)
+{
+	switch (under(64)) {
+	case 0:
+	case 1:
+		return 0;
+	case 2:
+		return (uint16_t)(JUMBO - under(40));
+	case 3:
+		return UINT16_MAX - 500;
+	default:
+		return (uint16_t)(under(4) == 0 ? under(64) : 40 + under(400));
+	}
+}
+
 /* Of up to three segments, each in a buffer of its own that has some room left or none. */
 static void
 make_packet(struct packet *pkt)
 {
-	const uint64_t flags[] = { 0, 0, 0, RTE_MBUF_F_RX_VLAN_STRIPPED,
-		RTE_MBUF_F_RX_VLAN_STRIPPED | RTE_MBUF_F_RX_QINQ_STRIPPED };
+	const uint64_t flags[] = { 0, 0, 0, RTE_MBUF_F_RX_VLAN_STRIPPED | RTE_MBUF_F_TX_VLAN,
+		RTE_MBUF_F_RX_VLAN_STRIPPED | RTE_MBUF_F_RX_QINQ_STRIPPED, RTE_MBUF_F_TX_QINQ };
 	struct rte_mbuf *seg;
 	unsigned int i, j;
 	uint8_t *bytes;
@@ -137,7 +170,7 @@ make_packet(struct packet *pkt)
 	pkt->nb_segs = under(4) == 0 ? SEGMENTS : 1;
 	for (i = 0; i < pkt->nb_segs; i++) {
 		seg = &pkt->segs[i];
-		seg->data_len = (uint16_t)(under(4) == 0 ? under(64) : 40 + under(400));
+		seg->data_len = random_length();
 		seg->data_off = (uint16_t)under(16);
 		seg->buf_len = (uint16_t)(seg->data_off + seg->data_len + PICK(0, 0, 20, 400));
 		seg->buf_addr = malloc(RTE_MAX(seg->buf_len, 1));
@@ -148,6 +181,9 @@ make_packet(struct packet *pkt)
 		seg->next = i + 1 < pkt->nb_segs ? seg + 1 : NULL;
 		pkt->segs[0].pkt_len += seg->data_len;
 	}
+	/* It is not always true. */
+	if (under(16) == 0)
+		pkt->segs[0].pkt_len = under(100);
 	pkt->segs[0].ol_flags = flags[under(RTE_DIM(flags))];
 	pkt->segs[0].vlan_tci = random_byte();
 }
@@ -166,15 +202,16 @@ static unsigned int
 compare(const struct pmdscope_filter *filter, struct packet *packets, unsigned int n)
 {
 	uint32_t keep[PMDSCOPE_FILTER_BURST], kept, expected, seen = 0;
+	const uint8_t dir = (uint8_t)PICK(PMDSCOPE_DIR_RX, PMDSCOPE_DIR_TX);
 	struct rte_mbuf *pkts[PMDSCOPE_FILTER_BURST];
 	struct pmdscope_packet view;
 	unsigned int i;
 
 	for (i = 0; i < n; i++)
 		pkts[i] = packets[i].segs;
-	kept = pmdscope_filter_burst(filter, PMDSCOPE_DIR_RX, pkts, n, keep);
+	kept = pmdscope_filter_burst(filter, dir, pkts, n, keep);
 	for (i = 0; i < n; i++) {
-		pmdscope_packet_init(&view, pkts[i], PMDSCOPE_DIR_RX);
+		pmdscope_packet_init(&view, pkts[i], dir);
 		expected = pmdscope_filter_run(filter, &view);
 		CHECK(((kept >> i & 1) != 0) == (expected != 0));
 		CHECK(expected == 0 || keep[i] == expected);
