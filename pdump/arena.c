@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <rte_branch_prediction.h>
 #include <rte_errno.h>
 #include <rte_memory.h>
 #include <rte_mempool.h>
@@ -120,15 +121,27 @@ init_pool(struct arena *arena, const struct layout *l, int ops_index, unsigned i
 	arena->pool = mp;
 }
 
+/*
+ * A thread of the app that is interrupted while it takes mbufs keeps their slots, and those of all
+ * that are taken after them, until it goes on. Till then there may be no room.
+ */
 static void
-put_objects(const struct arena *arena, void *const *objects, unsigned int n)
+put_objects(struct arena *arena, void *const *objects, unsigned int n)
 {
-	rte_ring_mp_rts_enqueue_bulk(arena->pool->pool_data, objects, n, NULL);
+	unsigned int i = rte_ring_mp_rts_enqueue_burst(arena->pool->pool_data, objects, n, NULL);
+	struct rte_mbuf *seg;
+
+	for (; i < n; i++) {
+		seg = objects[i];
+		seg->next = arena->held;
+		seg->nb_segs = 2; /* So that arena_put() looks at `next`. */
+		arena->held = seg;
+	}
 }
 
 /* No device ever sees these mbufs, so their bus addresses stay unknown. */
 static void
-populate(const struct arena *arena, const struct layout *l, unsigned int nb_mbufs)
+populate(struct arena *arena, const struct layout *l, unsigned int nb_mbufs)
 {
 	struct rte_mempool *mp = arena->pool;
 	struct rte_mempool_objhdr *hdr;
@@ -247,7 +260,7 @@ arena_ring(const struct arena *arena, unsigned int i)
 }
 
 void
-arena_put(const struct arena *arena, struct rte_mbuf **mbufs, unsigned int n)
+arena_put(struct arena *arena, struct rte_mbuf **mbufs, unsigned int n)
 {
 	void *objects[PUT_MAX];
 	struct rte_mbuf *seg, *next;
@@ -273,6 +286,17 @@ arena_put(const struct arena *arena, struct rte_mbuf **mbufs, unsigned int n)
 	}
 	if (nb > 0)
 		put_objects(arena, objects, nb);
+}
+
+void
+arena_put_held(struct arena *arena)
+{
+	struct rte_mbuf *held = arena->held;
+
+	if (likely(held == NULL) || rte_ring_full(arena->pool->pool_data))
+		return;
+	arena->held = NULL;
+	arena_put(arena, &held, 1);
 }
 
 void

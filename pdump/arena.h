@@ -34,8 +34,9 @@ struct arena {
 	unsigned int nb_rings;
 	size_t ring_bytes;
 	uint8_t *rings;
-	bool has_grown; /* The app got hugepages from the system for it. */
-	bool is_kept;	/* And keeps them when it is freed. */
+	struct rte_mbuf *held; /* A chain that is to be put back as soon as there is room. */
+	bool has_grown;	       /* The app got hugepages from the system for it. */
+	bool is_kept;	       /* And keeps them when it is freed. */
 };
 
 /*
@@ -50,8 +51,11 @@ void arena_build(struct arena *arena, int ops_index);
 
 struct rte_ring *arena_ring(const struct arena *arena, unsigned int i);
 
-/* Put back mbufs, with all their segments. */
-void arena_put(const struct arena *arena, struct rte_mbuf **mbufs, unsigned int n);
+/* Put back mbufs, with all their segments. Never waits: what has no room is held. */
+void arena_put(struct arena *arena, struct rte_mbuf **mbufs, unsigned int n);
+
+/* Put back what is held, as far as there is room by now. */
+void arena_put_held(struct arena *arena);
 
 /* One that was made before, maybe by another process; false when there is none. */
 bool arena_find(struct arena *arena, const char *name, unsigned int nb_rings);

@@ -190,6 +190,7 @@ pump_round(struct pump *pump)
 	struct rte_mbuf *pkts[BURST];
 	unsigned int i, n, sum = 0;
 
+	arena_put_held(&pump->arena);
 	for (i = 0; i < pump->state->nb_taps; i++) {
 		/* The rings must say that they have several consumers, but have only this one. */
 		n = rte_ring_sc_dequeue_burst(

@@ -76,6 +76,50 @@ test_kill(void)
 	CHECK(rte_ring_dequeue_burst(ring, (void **)mbufs, BULK, NULL) == 0);
 }
 
+/* The ring of the pool as a thread of the app leaves it that is interrupted while it takes some. */
+static void
+interrupt_within_dequeue(struct rte_ring *ring, unsigned int n)
+{
+	ring->rts_cons.head.val.pos += n;
+	ring->rts_cons.head.val.cnt++;
+}
+
+/* It goes on. */
+static void
+continue_dequeue(struct rte_ring *ring)
+{
+	ring->rts_cons.tail.raw = ring->rts_cons.head.raw;
+}
+
+/* Others take and return more meanwhile than the ring has room for: nothing is lost. */
+static void
+test_interrupted_take(void)
+{
+	struct rte_mbuf *mbufs[NB_MBUFS];
+	struct arena arena;
+	struct rte_ring *ring = build(&arena);
+	unsigned int i, n;
+
+	interrupt_within_dequeue(ring, BULK);
+	for (i = 0; i < 3; i++) {
+		CHECK(rte_ring_dequeue_bulk(ring, (void **)mbufs, BULK, NULL) == BULK);
+		/* In chains of two. */
+		for (n = 0; n < BULK; n += 2) {
+			mbufs[n]->nb_segs = 2;
+			mbufs[n]->next = mbufs[n + 1];
+			mbufs[n / 2] = mbufs[n];
+		}
+		arena_put(&arena, mbufs, BULK / 2);
+		arena_put_held(&arena);
+	}
+	CHECK(rte_ring_dequeue_burst(ring, (void **)mbufs, NB_MBUFS, NULL) == NB_MBUFS - 4 * BULK);
+	continue_dequeue(ring);
+	arena_put_held(&arena);
+	CHECK(rte_ring_dequeue_burst(ring, (void **)mbufs, NB_MBUFS, NULL) == 3 * BULK);
+	for (i = 0; i < 3 * BULK; i++)
+		CHECK(mbufs[i]->nb_segs == 1 && mbufs[i]->next == NULL);
+}
+
 int
 main(void)
 {
@@ -85,6 +129,7 @@ main(void)
 	alarm(TIMEOUT_S);
 	test_chains();
 	test_kill();
+	test_interrupted_take();
 	free(zone.addr);
 	return 0;
 }
