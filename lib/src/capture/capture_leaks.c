@@ -62,33 +62,40 @@ written_of(struct pmdscope_capture_leaks *leaks, unsigned int pool, uint32_t pla
 	return &leaks->sites[i].written;
 }
 
-/* Memory of a pool that is walked, and so still there. */
+/* Memory of a pool that is walked, and so still there: of this one, or of another as it is now. */
 static bool
-is_readable(uintptr_t addr, size_t len)
+is_readable(const struct pmdscope_ledger *own, uintptr_t addr, size_t len)
 {
 	const struct pmdscope_ledger *ledger;
+	const struct rte_mempool *mp;
 	unsigned int i;
 
-	for (i = 0; (ledger = pmdscope_ledger_get(i)) != NULL; i++)
-		if (pmdscope_index_contains(&ledger->index, addr, len))
-			return pmdscope_pool_find(ledger->address, ledger->name) != NULL;
+	for (i = 0; (ledger = pmdscope_ledger_get(i)) != NULL; i++) {
+		if (!pmdscope_index_contains(&ledger->index, addr, len))
+			continue;
+		if (ledger == own)
+			return true;
+		mp = pmdscope_pool_find(ledger->address, ledger->name);
+		return mp != NULL && pmdscope_index_fits(&ledger->index, mp);
+	}
 	return false;
 }
 
 /* External buffers may be gone already, whoever leaked the mbuf. */
 static uint32_t
-copy_bytes(const struct rte_mbuf *m, uint8_t *to, uint32_t room)
+copy_bytes(const struct pmdscope_ledger *ledger, const struct rte_mbuf *m, uint8_t *to,
+		uint32_t room)
 {
 	uint32_t done = 0, len;
 	unsigned int i;
 	uintptr_t data;
 
 	for (i = 0; i < SEGMENTS_MAX && m != NULL && done < room; i++, m = m->next) {
-		if (!is_readable((uintptr_t)m, sizeof(*m)) || RTE_MBUF_HAS_EXTBUF(m))
+		if (!is_readable(ledger, (uintptr_t)m, sizeof(*m)) || RTE_MBUF_HAS_EXTBUF(m))
 			break;
 		data = (uintptr_t)m->buf_addr + m->data_off;
 		len = RTE_MIN((uint32_t)m->data_len, room - done);
-		if (!is_readable(data, len))
+		if (!is_readable(ledger, data, len))
 			break;
 		memcpy(to + done, (const void *)data, len);
 		done += len;
@@ -146,7 +153,7 @@ write_lost(struct pmdscope_capture_producer *p, const struct pmdscope_ledger *le
 	__atomic_store_n(&p->full, rec == NULL, __ATOMIC_RELAXED);
 	if (rec == NULL)
 		return false;
-	caplen = copy_bytes(m, (uint8_t *)rec + fixed, caplen);
+	caplen = copy_bytes(ledger, m, (uint8_t *)rec + fixed, caplen);
 	describe(rec, ledger, mark, m);
 	rec->caplen = caplen;
 	rec->len = len;
