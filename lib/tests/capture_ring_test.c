@@ -379,6 +379,8 @@ static void
 test_filter_counts(void)
 {
 	struct request req = test_request();
+	const struct pmdscope_record *rec;
+	struct rte_mbuf *pkts[100];
 	struct reader r;
 	unsigned int i;
 	int fd;
@@ -393,6 +395,15 @@ test_filter_counts(void)
 	for (i = 0; i < 21; i++)
 		offer(0, 0, PMDSCOPE_DIR_RX, test_packet(60, (uint8_t)i, 60));
 	CHECK(r.hdr->records == 10 && r.hdr->filtered == 11 && r.hdr->dropped == 0);
+	/* A burst of more than the filter takes at once, with a last part that is not full. */
+	for (i = 0; i < RTE_DIM(pkts); i++)
+		pkts[i] = test_packet(60, (uint8_t)i, 60);
+	pmdscope_capture_burst(0, 0, PMDSCOPE_DIR_RX, pkts, RTE_DIM(pkts));
+	rte_pktmbuf_free_bulk(pkts, RTE_DIM(pkts));
+	CHECK(r.hdr->records == 60 && r.hdr->filtered == 61 && r.hdr->dropped == 0);
+	for (i = 0; (rec = test_next(&r)) != NULL; i++)
+		CHECK(*(const uint8_t *)(rec + 1) == 2 * (i < 10 ? i : i - 10) + 1);
+	CHECK(i == 60);
 	close(fd);
 	test_unmap(&r);
 	test_pump(10);
