@@ -12,7 +12,7 @@ from sources import panels
 
 Problem = namedtuple("Problem", "rule where message")
 
-GREY = "#808080"
+GREY, RED = "#808080", "red"
 COUNTED = ("none", "short", "pps", "bps", "bytes")
 # Of what most machines do not have: such panels send no queries until their row is opened.
 RARE = re.compile(r"dpdk_(lcore_busy_cycles_total|lcore_cycles_total|ring_\w+|exporter_otlp_\w+"
@@ -20,13 +20,18 @@ RARE = re.compile(r"dpdk_(lcore_busy_cycles_total|lcore_cycles_total|ring_\w+|ex
 OPEN_QUERIES = 30
 # Characters of a title for each of the 24 columns, at 1600 pixels.
 TITLE = 5
+# A header and 14 alerts, which is what one incident once made of a leak.
+ALERT_ROWS = 16
+# A table of so many queries has more columns than half of a screen.
+HALF = 3
 OF_OTHERS = {"up": ("job", "=~", "pmdscope.*"), "ALERTS": ("alertname", "=~", "Dpdk.+")}
 RULES = {
-    "alert-region", "annotation-switch", "closed-row", "event-region", "fleet-top",
-    "heatmap-colour", "legend-last", "legend-order", "mirror", "open-queries", "other-targets",
-    "quantile-integer", "soft-max", "stack", "state-mapping", "stat-unknown", "table-cell",
-    "table-link", "table-order", "table-text", "table-unknown", "table-width", "text-size",
-    "threshold-line", "title-width", "two-units"}
+    "alert-region", "alert-table", "annotation-switch", "closed-row", "event-region", "fleet-top",
+    "full-pool", "heatmap-colour", "leaked-colour", "legend-last", "legend-order", "mirror",
+    "open-queries", "other-targets", "quantile-integer", "sent-is-taken", "soft-max", "stack",
+    "state-mapping", "stat-unknown", "table-cell", "table-link", "table-order", "table-text",
+    "table-unit", "table-unknown", "table-width", "text-size", "threshold-line", "title-width",
+    "two-units"}
 
 
 def tree(expr):
@@ -81,6 +86,8 @@ def of_panel(panel, board, known):
     yield "title-width", len(title) <= room, f"{len(title)} characters, room for {room}"
     for target in panel["targets"]:
         node = tree(target["expr"])
+        yield ("sent-is-taken", "_offered_" not in target["expr"] or "Offered" in title,
+               "shows attempts as packets sent")
         for selector, _ in selectors(node) if node else ():
             wanted = OF_OTHERS.get(selector.name)
             yield ("other-targets", not wanted or wanted in selector.matchers,
@@ -106,13 +113,18 @@ def of_stat(panel, _, __):
     """One number."""
     yield ("stat-unknown", nothing(panel["fieldConfig"]["defaults"].get("mappings", [])) == [GREY],
            "what is not known is not grey")
+    for target in panel["targets"]:
+        yield ("full-pool", "exhausted_in_seconds" not in target["expr"]
+               or ">= 0.98) * 0 or " in target["expr"],
+               "a full pool drains no more, and looks well")
 
 
 def of_graph(panel, board, known):
     """Lines over time."""
     defaults, legend = panel["fieldConfig"]["defaults"], panel["options"]["legend"]
     custom, unit = defaults["custom"], defaults.get("unit") or ""
-    overrides = {entry["matcher"]["options"]: {one["id"] for one in entry["properties"]}
+    overrides = {entry["matcher"]["options"]: {one["id"]: one["value"]
+                                               for one in entry["properties"]}
                  for entry in panel["fieldConfig"]["overrides"]}
     yield ("legend-last", "lastNotNull" not in legend["calcs"],
            "shows as last what ended long ago")
@@ -132,6 +144,10 @@ def of_graph(panel, board, known):
                "negative values in legend and tooltip")
         yield ("stack", custom["stacking"]["mode"] == "none" or "topk(1, " in target["expr"],
                "adds what is of several apps")
+        colour = overrides.get(target["refId"], {}).get("color", {})
+        places = "dpdk_mbuf_placed{" in target["expr"]
+        yield ("leaked-colour", not places or 'place!="leaked"' in target["expr"]
+               or colour.get("fixedColor") == RED, "leaked is one colour of many")
         if not node:
             continue
         if "unit" not in overrides.get(target["refId"], ()):
@@ -178,6 +194,9 @@ def of_table(panel, _, __):
     yield "table-link", not defaults["links"], "each cell links to a runbook"
     yield ("table-width", defaults["custom"].get("minWidth", 150) <= 60,
            "columns that do not fit are not seen")
+    place = panel["gridPos"]
+    yield ("table-width", place["w"] == 24 or len(panel["targets"]) <= HALF,
+           "does not have the whole row")
     sorted_by = {entry["displayName"] for entry in panel["options"]["sortBy"]}
     names = {entry["matcher"]["options"] for entry in overrides}
     yield "table-order", sorted_by <= names, f"no column {sorted_by - names}"
@@ -186,5 +205,24 @@ def of_table(panel, _, __):
         if {"thresholds", "mappings"} & set(properties):
             yield ("table-unknown", nothing(properties.get("mappings", [])) == [GREY],
                    f"an unknown {entry['matcher']['options']} has a colour")
+        of_bytes = "bytes" in entry["matcher"]["options"]
+        yield ("table-unit", not of_bytes or properties.get("unit") == "none",
+               "1500 bytes become 1.46 KiB")
         if entry["matcher"]["options"] == "site":
             yield "table-width", properties.get("custom.width", 0) >= 400, "cuts the leak site"
+    if any("ALERTS{" in target["expr"] for target in panel["targets"]):
+        yield from of_alerts(panel, {entry["matcher"]["options"]: {
+            one["id"]: one["value"] for one in entry["properties"]} for entry in overrides})
+
+
+def of_alerts(panel, columns):
+    """The table of alerts: the worst first and red, each with its app, all of an incident."""
+    colours = {text: shown.get("color") for entry in columns.get("Severity", {}).get("mappings", [])
+               if entry["type"] == "value" for text, shown in entry["options"].items()}
+    yield "alert-table", colours.get("3") == RED, "critical is not red"
+    yield ("alert-table", panel["options"]["sortBy"] == [{"displayName": "Severity", "desc": True}],
+           "the worst is not first")
+    yield ("alert-table", any("/d/pmdscope-app?" in link["url"]
+                              for link in columns.get("app", {}).get("links", [])),
+           "no link to the app")
+    yield "alert-table", panel["gridPos"]["h"] >= ALERT_ROWS, "hides alerts of one incident"

@@ -119,6 +119,27 @@ def overrides(boards):
     return first(boards["app"], "table")["fieldConfig"]["overrides"]
 
 
+def alert_table(boards):
+    """Picks the table of alerts; a number of the same title is not meant."""
+    return next(panel for panel in panels(boards["fleet"])
+                if panel["title"] == "Alerts firing" and panel["type"] == "table")
+
+
+def column(panel, name):
+    """The properties of a column of a table."""
+    return next(entry["properties"] for entry in panel["fieldConfig"]["overrides"]
+                if entry["matcher"]["options"] == name)
+
+
+def rewrite(board, title, old, new):
+    """A mutation: replaces text in the first expression of a panel."""
+    def mutate(boards):
+        one = target(boards, board, title)
+        assert old in one["expr"], one["expr"]
+        one["expr"] = one["expr"].replace(old, new)
+    return mutate
+
+
 LINK = {"title": "x", "targetBlank": False}
 
 # Rule: what breaks it.
@@ -244,6 +265,18 @@ MUTATIONS = [
         if entry["matcher"]["options"] == "site")["properties"].clear()),
     ("table-order", lambda boards: of("table", "fleet")(boards)["options"]["sortBy"][0]
      .__setitem__("displayName", "Alive")),
+    ("alert-table", lambda boards: column(alert_table(boards), "Severity").clear()),
+    ("alert-table", lambda boards: column(alert_table(boards), "app").clear()),
+    ("alert-table", on(lambda boards: alert_table(boards)["options"], "sortBy", [])),
+    ("alert-table", on(lambda boards: alert_table(boards)["gridPos"], "h", 8)),
+    ("full-pool", rewrite("app", "Pool empty in", ">= 0.98", "> 1")),
+    ("leaked-colour", lambda boards: named(boards, "pools", "Mbufs by place")["fieldConfig"]
+     .__setitem__("overrides", [])),
+    ("sent-is-taken", rewrite("app", "Sent by queue", "transmit_packets",
+                              "transmit_offered_packets")),
+    ("table-unit", lambda boards: column(named(boards, "app", "Ports"), "MTU, bytes")[0]
+     .__setitem__("value", "bytes")),
+    ("table-width", on(lambda boards: named(boards, "app", "Process")["gridPos"], "w", 12)),
     ("table-unknown", lambda boards: next(
         entry for entry in overrides(boards) if entry["matcher"]["options"] == "Link")
      ["properties"].__setitem__(0, {"id": "mappings", "value": []})),
