@@ -170,6 +170,48 @@ fn apps_are_listed_judged_and_reported() {
 }
 
 #[test]
+fn threads_and_bundles_of_apps_are_told_of() {
+    let apps = Apps::start();
+    let leaks = named("leaks");
+    apps.check(&["lcores", "-a", &leaks]);
+    apps.check(&["lcores", "-a", "nobody"]);
+    apps.check(&["interrupts", "--for", "1", "-a", "nobody"]);
+    let file = named("b").replace('/', "_") + ".tar.zst";
+    apps.check(&["bundle", "--for", "1", "--packets", "0", "-a", &leaks, "-o", &file]);
+}
+
+#[test]
+fn interfaces_of_the_kernel_that_are_none_are_named() {
+    let apps = Apps::start();
+    let nothing = named("nothing");
+    for command in [["xdp", "status"], ["xdp", "detach"], ["bypass", "status"], ["bypass", "down"]]
+    {
+        apps.check(&[command[0], command[1], &nothing]);
+    }
+    apps.check(&["xdp", "attach", &nothing, "--syn-limit", "1"]);
+    apps.check(&["xdp", "deny", &nothing, "10.0.0.0/8"]);
+    apps.check(&["bypass", "up", &nothing, "--queue", "1", "--flow", "udp:53"]);
+}
+
+/// What `pmdscope --help` lists stands in a test above, unless it names nothing but itself.
+#[test]
+fn every_command_was_given_these_names() {
+    let help = Command::new(env!("CARGO_BIN_EXE_pmdscope")).arg("--help").output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let commands: Vec<&str> = commands
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|command| *command != "help")
+        .collect();
+    assert!(commands.len() > 10, "{help}");
+    for command in commands {
+        let words = format!("[\"{command}\"");
+        assert!(include_str!("hostile_names.rs").contains(&words), "no test of {command}");
+    }
+}
+
+#[test]
 fn json_says_the_names_as_they_are_in_harmless_characters() {
     let apps = Apps::start();
     let commands: [&[&str]; 7] = [
