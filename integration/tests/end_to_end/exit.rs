@@ -27,11 +27,11 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![trial("an_app_ends_as_it_means_to", Needs::Apps, ends)]
 }
 
-/// Runs of each combination, so that each way has 20 with the library; `PMDSCOPE_EXIT_ROUNDS` sets another
-/// number.
-const ROUNDS: usize = 5;
+/// Runs of each combination, so that each way has more than 30 with the library; `PMDSCOPE_EXIT_ROUNDS` sets
+/// another number.
+const ROUNDS: usize = 8;
 /// DPDK alone has one run where the library has so many: it is there to compare with.
-const OF_LEVEL_0: usize = 5;
+const OF_LEVEL_0: usize = 8;
 /// Apps that run at once: most of the time they wait.
 const AT_ONCE: usize = 6;
 const MESSAGE: &str = "the end of the app";
