@@ -2,17 +2,23 @@
 
 #![allow(clippy::unwrap_used)] // Helpers of tests.
 
+#[path = "../telemetry/tests/support/mod.rs"]
+mod support;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
 use pmdscope_testing::{current_test, output, skip, spawn};
+use support::{Machine, Recording, Running};
 
 /// An exporter on a port that the system chooses; killed when dropped.
 struct Exporter {
@@ -202,6 +208,90 @@ fn the_service_manager_is_told() {
     assert_eq!(exporter.end(Signal::SIGTERM), Some(0));
     let last = std::iter::repeat_with(told).find(|text| !text.contains("WATCHDOG=1")).unwrap();
     assert!(last.contains("STOPPING=1"), "{last}");
+}
+
+/// What testpmd with two ports has answered.
+const TESTPMD: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/telemetry/tests/data/dpdk-22.11/testpmd-null.jsonl");
+/// How long 200 apps may take to answer, all in turn.
+const ALL_ANSWER: Duration = Duration::from_secs(10);
+/// Of the exporter, at most: 16 threads ask at once, those that take longer make room for others, and the
+/// runtime has its own. It was 186 of 200 apps when each had one.
+const THREADS: usize = 100;
+
+/// 200 apps of one host. Number 100 answers nothing while it hangs.
+fn two_hundred(machine: &Machine, hangs: &Arc<AtomicBool>) -> Vec<Running> {
+    let recording = Recording::read(TESTPMD);
+    let run = |number| {
+        let (prefix, recording) = (format!("many{number:03}"), recording.clone());
+        let hangs = (number == 100).then(|| Arc::clone(hangs));
+        machine.serve(&prefix, move |request| {
+            let hung = hangs.as_ref().is_some_and(|hangs| hangs.load(Ordering::SeqCst));
+            (!hung).then(|| recording.answer(request))
+        })
+    };
+    (0..200).map(run).collect()
+}
+
+/// How many of them are up in a scrape, which has all other apps of the machine as well.
+fn up(page: &str) -> usize {
+    page.lines()
+        .filter(|line| line.starts_with("dpdk_up{app=\"many") && line.ends_with("} 1"))
+        .count()
+}
+
+/// The value of a series.
+fn value(page: &str, series: &str) -> f64 {
+    let line = page.lines().find_map(|line| line.strip_prefix(series));
+    line.unwrap().trim().parse().unwrap()
+}
+
+#[test]
+fn one_of_two_hundred_apps_hangs_and_the_others_are_told_of() {
+    let (machine, hangs) = (Machine::new(), Arc::new(AtomicBool::new(false)));
+    let apps = two_hundred(&machine, &hangs);
+    let root = machine.settings().discover.roots.remove(0);
+    let exporter = Exporter::start(pmdscope().env("RUNTIME_DIRECTORY", &root));
+    let scrape = |running: usize| {
+        let end = Instant::now() + ALL_ANSWER;
+        loop {
+            let page = exporter.get("/metrics");
+            // A machine with other work may not answer for all of them at once.
+            if up(&page) == running || Instant::now() > end {
+                return page;
+            }
+        }
+    };
+    let page = scrape(apps.len());
+    assert_eq!(up(&page), apps.len());
+    let seen = "dpdk_app_last_seen_timestamp_seconds{app=\"many100\"}";
+
+    hangs.store(true, Ordering::SeqCst);
+    let page = scrape(apps.len() - 1);
+    assert_eq!(up(&page), apps.len() - 1);
+    assert!(page.contains("dpdk_up{app=\"many100\"} 0\n"));
+    let last_answer = value(&page, seen);
+    // Later scrapes have its last answer, with the time of that.
+    for _ in 0..3 {
+        let page = exporter.get("/metrics");
+        assert!(page.contains("dpdk_up{app=\"many100\"} 0\n") && up(&page) > 0);
+        assert!((value(&page, seen) - last_answer).abs() < 1e-3, "no answer has a later time");
+    }
+    let status = fs::read_to_string(format!("/proc/{}/status", exporter.process.id())).unwrap();
+    let threads = status.lines().find_map(|line| line.strip_prefix("Threads:")).unwrap();
+    assert!(threads.trim().parse::<usize>().unwrap() <= THREADS, "{threads} threads");
+
+    let mut check = pmdscope();
+    check.args(["check", "--for", "2", "--config", "none"]).env("RUNTIME_DIRECTORY", root);
+    let found = output(&mut check).unwrap();
+    let text = String::from_utf8(found.stdout).unwrap();
+    assert_eq!(found.status.code(), Some(1), "{text}");
+    let lines: Vec<&str> = text.lines().filter(|line| line.contains("many")).collect();
+    assert!(lines.iter().any(|line| line.contains(": warning: unreachable: timed out")), "{text}");
+    assert!(lines.len() < 20, "a line for each of {} apps:\n{text}", apps.len());
+
+    hangs.store(false, Ordering::SeqCst);
+    eventually(&exporter, "/metrics?app=many100", "dpdk_up{app=\"many100\"} 1\n").unwrap();
 }
 
 /// `dpdk-testpmd`, which ends when its standard input does.

@@ -139,7 +139,8 @@ impl Machine {
         Running { _app: app.leaving_its_socket() }
     }
 
-    fn serve(
+    /// Starts an app that answers as `answer` has it: nothing where that is `None`.
+    pub fn serve(
         &self,
         prefix: &str,
         answer: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
