@@ -187,4 +187,9 @@ fn wrong_usage_and_failures_have_exit_codes_of_their_own() {
         assert!(text(&output.stderr).contains(told), "{line}: {output:?}");
         assert!(output.stdout.is_empty(), "{line}: {output:?}");
     }
+    // What is asked of netstat itself is answered in a line.
+    for line in ["-rn", "-su", "-tunlp", "-plant", "-c 1"] {
+        let told = text(&run(&dir, line).stderr);
+        assert_eq!(told.lines().count(), 1, "{line}: {told}");
+    }
 }

@@ -95,8 +95,8 @@ pub(crate) fn explain(error: Error, command: &mut Command) -> Error {
     };
     match ABSENT.iter().find(|(absent, _)| absent == option) {
         Some((absent, meaning)) => {
-            let text = format!("{absent} of netstat shows {meaning}");
-            command.error(ErrorKind::UnknownArgument, text)
+            // Without the usage of this command, which does not help who means another.
+            Error::raw(ErrorKind::UnknownArgument, format!("{absent} of netstat shows {meaning}\n"))
         }
         None => capture::explain(error, command),
     }
