@@ -161,12 +161,17 @@ impl CaptureFiles {
 
     /// Where to put bytes that must not be lost.
     fn room(&mut self, size: usize) -> Option<&mut [u8]> {
+        self.position += size as u64;
+        self.batch_with_room(size)?.room(size)
+    }
+
+    /// A buffer for bytes that must not be lost.
+    fn batch_with_room(&mut self, size: usize) -> Option<&mut BlockBatch> {
         if !self.batch.as_ref().is_some_and(|batch| batch.has_room(size)) {
             let next = self.queue.take_anyway(size);
             self.hand_over(Some(next));
         }
-        self.position += size as u64;
-        self.batch.as_mut()?.room(size)
+        self.batch.as_mut()
     }
 
     /// Gives the collected blocks to the writer, and goes on with another buffer.

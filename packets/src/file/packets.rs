@@ -121,8 +121,9 @@ impl CaptureFiles {
         fill: impl FnOnce(&mut [u8]),
     ) {
         let own = size - data.size();
-        let room = self.batch.as_mut().and_then(|batch| batch.room_around(own, head, data));
-        let Some(room) = room else { return };
+        // Blocks that came before it may have taken the room that it had.
+        let batch = self.batch_with_room(own);
+        let Some(room) = batch.and_then(|batch| batch.room_around(own, head, data)) else { return };
         fill(room);
         self.position += size as u64;
         self.count_packet();

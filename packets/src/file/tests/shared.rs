@@ -99,3 +99,27 @@ fn what_waits_for_a_full_disk_is_not_held() {
     }
     assert_eq!(next, 401);
 }
+
+#[test]
+fn a_shared_packet_behind_blocks_that_fill_a_buffer_is_written() {
+    let dir = tempfile::tempdir_in(TMPFS).unwrap();
+    let rotation = FileRotation { bytes: Some(1000), ..FileRotation::default() };
+    let path = dir.path().join("out");
+    let bytes = noise(1 << 20);
+    let region = region(&bytes);
+    let mut files = begun(&FileSettings { rotation, ..FileSettings::new(&path) });
+    // The interfaces alone, which each file begins with, are larger than a buffer.
+    for _ in 0..5 {
+        let filter = "a".repeat(60_000);
+        files.interface(&CaptureInterface { filter, ..interface("app:1") }).unwrap();
+    }
+    for id in 0..3 {
+        let data = region.bytes(0, 1000, (id + 1) * 1000).unwrap();
+        files.shared_packet(&packet(id, &bytes[..1000]).with_data(data)).unwrap();
+    }
+    files.finish().unwrap();
+    assert_eq!((files.progress().written, files.progress().lost), (3, 0));
+    for name in ["out", "out1", "out2"] {
+        assert_eq!(numbers_here(&dir.path().join(name)).len(), 1, "{name}");
+    }
+}
