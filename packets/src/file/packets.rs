@@ -48,7 +48,8 @@ impl CaptureFiles {
         let Some((interface, gap)) = self.section.place_of(packet) else {
             return Err(self.refused("the interface of a packet is not known"));
         };
-        let adapted = PacketWith { interface, dropped: packet.dropped + gap, ..*packet };
+        let adapted =
+            PacketWith { interface, dropped: packet.dropped.saturating_add(gap), ..*packet };
         let size = match self.format {
             FileFormat::Pcapng => pcapng::packet_size(&adapted),
             FileFormat::Pcap { .. } => pcap::packet_size(&adapted),

@@ -115,7 +115,7 @@ impl FileSection {
     pub(super) fn lost<D>(&mut self, packet: &PacketWith<'_, D>) {
         if let Some(known) = self.known.get_mut(packet.interface as usize) {
             known.lost += 1;
-            known.gap += packet.dropped + 1;
+            known.gap = known.gap.saturating_add(packet.dropped).saturating_add(1);
         }
     }
 

@@ -331,3 +331,18 @@ fn a_killed_capture_leaves_whole_blocks() {
         }
     }
 }
+
+#[test]
+fn any_number_of_drops_can_be_told() {
+    let (_dir, path) = in_dir("out.pcap");
+    let format = FileFormat::Pcap { nanos: true };
+    let mut files = begun(&FileSettings { format, ..FileSettings::new(&path) });
+    files.interface(&CaptureInterface { linktype: 113, ..interface("app:1") }).unwrap();
+    put(&mut files, 0..1, 60);
+    // As a file may say that somebody else has written.
+    for id in 1..4 {
+        let other = Packet { interface: 1, dropped: u64::MAX, ..packet(id, &[0; 60]) };
+        files.packet(&other).unwrap();
+    }
+    assert!(matches!(files.finish(), Err(SinkError::OtherLinkTypes { packets: 3, .. })));
+}
