@@ -32,6 +32,8 @@ pub(super) struct BlockBatch {
     used: usize,
     /// Bytes that belong between them.
     shared: SharedParts,
+    /// It is one of the buffers that are bounded.
+    counted: bool,
     /// Packets in it.
     pub packets: u64,
 }
@@ -39,7 +41,8 @@ pub(super) struct BlockBatch {
 impl BlockBatch {
     /// Zeroed memory comes untouched from the system: a buffer that is never used costs nothing.
     fn with_room(size: usize) -> Self {
-        Self { bytes: vec![0; size].into(), used: 0, shared: SharedParts::default(), packets: 0 }
+        let (bytes, shared) = (vec![0; size].into(), SharedParts::default());
+        Self { bytes, used: 0, shared, counted: false, packets: 0 }
     }
 
     /// Where to put the next `size` bytes, unless it is full.
@@ -167,14 +170,18 @@ impl BatchQueue {
     /// An empty buffer of at least `size` bytes; none when all are waiting for the writer.
     pub(super) fn take(&self, size: usize) -> Option<BlockBatch> {
         let mut state = self.state();
-        if state.free.is_empty() {
+        let free = state.free.pop();
+        if free.is_none() {
             if state.buffers >= MAX_BUFFERS {
                 return None;
             }
             state.buffers += 1;
-            state.free.push(BlockBatch::with_room(BUFFER_SIZE));
         }
-        if size > BUFFER_SIZE { Some(BlockBatch::with_room(size)) } else { state.free.pop() }
+        let free = free.filter(|batch| batch.has_room(size));
+        Some(free.unwrap_or_else(|| BlockBatch {
+            counted: true,
+            ..BlockBatch::with_room(size.max(BUFFER_SIZE))
+        }))
     }
 
     /// The same, beyond the bound if need be: for what a file cannot be read without.
@@ -356,9 +363,14 @@ impl BatchQueue {
 
 fn recycle(state: &mut QueueState, mut batch: BlockBatch) {
     batch.shared.clear();
-    if batch.bytes.len() == BUFFER_SIZE && state.free.len() < MAX_BUFFERS {
+    if !batch.counted {
+        return;
+    }
+    if batch.bytes.len() == BUFFER_SIZE {
         (batch.used, batch.packets) = (0, 0);
         state.free.push(batch);
+    } else {
+        state.buffers -= 1;
     }
 }
 
@@ -384,6 +396,18 @@ mod tests {
         queue.recycle(all.pop().unwrap());
         assert!(queue.has_free());
         assert!(queue.take(2 * BUFFER_SIZE).unwrap().has_room(2 * BUFFER_SIZE));
+    }
+
+    #[test]
+    fn large_buffers_are_bounded_as_well() {
+        let queue = BatchQueue::default();
+        let take = || queue.take(BUFFER_SIZE + 1);
+        let mut all: Vec<_> = std::iter::from_fn(take).take(2 * MAX_BUFFERS).collect();
+        assert_eq!(all.len(), MAX_BUFFERS);
+        queue.recycle(queue.take_anyway(BUFFER_SIZE + 1));
+        assert!(take().is_none() && queue.take(0).is_none(), "there is room that nobody gave back");
+        queue.recycle(all.pop().unwrap());
+        assert!(queue.take(0).is_some() && take().is_none());
     }
 
     #[test]
