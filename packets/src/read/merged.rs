@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 use super::ByteOrder;
 use super::item::FileItem;
 use super::reader::{CaptureFile, FileReader, ReadError};
@@ -94,25 +97,32 @@ pub(super) struct MergedReader {
     begun: bool,
     ended: bool,
     packets: u64,
-    /// Why the first file that was not read to its end was not.
-    failure: Option<ReadError>,
+    /// Some file could not be opened, and nobody knows what it has counted.
+    unopened: bool,
+    /// Why files were not read to their end.
+    failures: Vec<ReadError>,
 }
 
 impl MergedReader {
     /// Opens all files of a directory, which seem to end when `stop` is set.
     fn open(directory: &Path, stop: &Arc<AtomicBool>) -> Result<Self, ReadError> {
-        let mut readers = Vec::new();
-        let mut failure = None;
+        let (mut readers, mut failures) = (Vec::new(), Vec::new());
+        allow_many_files();
         for file in files_of(directory)? {
             match FileReader::open_until(&file, stop) {
                 Ok(reader) => readers.push(reader),
-                Err(error) => failure = failure.or(Some(error)),
+                Err(error) if is_too_many(&error) => return Err(error),
+                Err(error) => failures.push(error),
             }
         }
-        match failure {
-            Some(error) if readers.is_empty() => Err(error),
-            failure => Ok(Self { failure, ..Self::new(readers) }),
+        if readers.is_empty()
+            && let Some(failure) = failure_of(&mut failures)
+        {
+            return Err(failure);
         }
+        // A file that is no capture has counted nothing.
+        let unopened = failures.iter().any(|error| !matches!(error, ReadError::Unknown(_)));
+        Ok(Self { unopened, failures, ..Self::new(readers) })
     }
 
     pub(super) fn new(readers: impl IntoIterator<Item = FileReader>) -> Self {
@@ -126,7 +136,8 @@ impl MergedReader {
             begun: false,
             ended: false,
             packets: 0,
-            failure: None,
+            unopened: false,
+            failures: Vec::new(),
         }
     }
 
@@ -161,7 +172,7 @@ impl MergedReader {
             self.item = MergedItem::Packet(index);
             self.packets += 1;
         } else {
-            return self.failure.take().map_or(Ok(false), Err);
+            return failure_of(&mut self.failures).map_or(Ok(false), Err);
         }
         Ok(true)
     }
@@ -194,7 +205,7 @@ impl MergedReader {
             Ok(None) => self.end_section(index),
             Err(error) => {
                 self.end_section(index);
-                self.failure.get_or_insert(error);
+                self.failures.push(error);
             }
         }
     }
@@ -258,7 +269,8 @@ impl MergedReader {
         for (number, known) in self.interfaces.iter().enumerate() {
             let interface = u32::try_from(number).unwrap_or(u32::MAX);
             if let Some(counted) = known.counted {
-                let known = |count: Option<u64>| count.filter(|_| !known.uncounted);
+                let unknown = known.uncounted || self.unopened;
+                let known = |count: Option<u64>| count.filter(|_| !unknown);
                 self.heads.push_back(MergedHead::Statistics(InterfaceStatistics {
                     interface,
                     received: known(counted.received),
@@ -268,6 +280,28 @@ impl MergedReader {
                 }));
             }
         }
+    }
+}
+
+/// All files of a directory are open at the same time.
+fn allow_many_files() {
+    let limit = getrlimit(Resource::Nofile);
+    // With fewer, a file that cannot be opened is an error.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+/// There is nothing wrong with the file: too many others are open.
+fn is_too_many(error: &ReadError) -> bool {
+    let ReadError::Io { source, .. } = error else { return false };
+    let number = source.raw_os_error();
+    [Errno::MFILE, Errno::NFILE].iter().any(|errno| number == Some(errno.raw_os_error()))
+}
+
+/// One error for all files.
+fn failure_of(failures: &mut Vec<ReadError>) -> Option<ReadError> {
+    match failures.len() {
+        0 | 1 => failures.pop(),
+        _ => Some(ReadError::Several(std::mem::take(failures))),
     }
 }
 

@@ -62,6 +62,18 @@ pub enum ReadError {
         /// For people.
         reason: String,
     },
+    /// Several files of a directory.
+    #[error("{}", joined(.0))]
+    Several(Vec<ReadError>),
+}
+
+/// What is wrong with each file.
+fn joined(errors: &[ReadError]) -> String {
+    let text = |error: &ReadError| match error {
+        ReadError::Io { source, .. } => format!("{error}: {source}"),
+        _ => error.to_string(),
+    };
+    errors.iter().map(text).collect::<Vec<_>>().join("; ")
 }
 
 /// A file to read, and how messages call it.

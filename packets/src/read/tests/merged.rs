@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 use super::*;
 
 /// A file with packets on its second interface at these times, and the number of drops at its end.
@@ -111,9 +113,52 @@ fn a_capture_that_was_killed_gives_what_there_is() {
     assert!(failure.contains("b.pcapng.part is cut off"), "{failure}");
 
     let files = [("a.pcapng", &*whole), ("b.pcapng.part", &[])];
-    let (_, report) = merged(&files, settings()).unwrap();
+    let (notes, report) = merged(&files, settings()).unwrap();
     assert_eq!(report.captured, 2);
     assert!(report.failure.unwrap().to_string().contains("b.pcapng.part is empty"));
+    // Its packets and drops are in no count.
+    assert!(notes.lines.contains(&"counted 1: None None 2".to_owned()), "{:?}", notes.lines);
+}
+
+#[test]
+fn every_file_that_is_not_read_to_its_end_is_told() {
+    let whole = file(["fwd:0", "fwd:1"], &[1, 3], Some(3));
+    let cut = &whole[..whole.len() - 10];
+    let files = [("a.pcapng.part", cut), ("b.pcapng", &*whole), ("c.pcapng", b""), ("d.pcap", cut)];
+    let (_, report) = merged(&files, settings()).unwrap();
+    assert_eq!(report.captured, 6);
+    let failure = report.failure.unwrap().to_string();
+    for told in ["c.pcapng is empty", "a.pcapng.part is cut off", "d.pcap is cut off"] {
+        assert!(failure.contains(told), "no '{told}' in {failure}");
+    }
+    let error = merged(&[("a.pcap", b""), ("b.pcap", b"")], settings()).unwrap_err().to_string();
+    assert!(error.contains("a.pcap is empty") && error.contains("b.pcap is empty"), "{error}");
+}
+
+#[test]
+fn a_directory_may_have_more_files_than_may_be_open_by_default() {
+    const TEST: &str =
+        "read::tests::merged::a_directory_may_have_more_files_than_may_be_open_by_default";
+    const CHILD: &str = "PMDSCOPE_TEST_FEW_FILES";
+    // The limit is that of a process, so this needs one of its own.
+    if std::env::var_os(CHILD).is_none() {
+        let mut test = std::process::Command::new(std::env::current_exe().unwrap());
+        let out = test.args(["--exact", TEST]).env(CHILD, "").output().unwrap();
+        let printed = String::from_utf8_lossy(&out.stdout);
+        assert!(out.status.success() && printed.contains("1 passed"), "{printed}");
+        return;
+    }
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(64), ..limit }).unwrap();
+    let whole = file(["fwd:0", "fwd:1"], &[1, 3], Some(3));
+    let names = (0..100).map(|number| format!("{number}.pcapng")).collect::<Vec<_>>();
+    let files = names.iter().map(|name| (&**name, &*whole)).collect::<Vec<_>>();
+    let (_, report) = merged(&files, settings()).unwrap();
+    assert!(report.failure.is_none() && report.captured == 200, "{report:?}");
+    // Where there are more than may be open at all, none is left out.
+    setrlimit(Resource::Nofile, Rlimit { current: Some(64), maximum: Some(64) }).unwrap();
+    let error = merged(&files, settings()).unwrap_err();
+    assert!(error.to_string().starts_with("cannot read "), "{error}");
 }
 
 #[test]
