@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use memmap2::{MmapOptions, MmapRaw};
 use pmdscope_packets::SharedRegion;
-use rustix::fs::SealFlags;
+use rustix::fs::{FsWord, SealFlags};
 
 use crate::layout::{
     ANCHOR_SEQ, ANCHOR_SIZE, ANCHORS, ClockAnchor, DROPPED, FEATURE_GAPS, FEATURE_RESAMPLE,
@@ -22,6 +22,8 @@ use crate::layout::{
 use crate::protocol::{BadHead, RingCursor, read_locked};
 use crate::records::RecordStream;
 
+/// `f_type` of the file system of huge pages.
+const HUGETLBFS: FsWord = 0x9584_58f6;
 /// Tries to read the anchors between two writes before giving up until the next round.
 const SEQLOCK_TRIES: usize = 64;
 
@@ -39,6 +41,9 @@ pub enum RingError {
     /// The memory could be taken away while mapped.
     #[error("the {0} of a capture ring is not sealed against shrinking")]
     Unsealed(&'static str),
+    /// Memory without a page behind it cannot be had where huge pages are used up or limited.
+    #[error("the {0} of a capture ring is in huge pages")]
+    HugePages(&'static str),
     /// Too small for what its header says.
     #[error("the {what} of a capture ring has {found} bytes, {expected} are needed")]
     Short {
@@ -331,11 +336,17 @@ fn tail_word(tail: &MmapRaw) -> &AtomicU64 {
     unsafe { AtomicU64::from_ptr(tail.as_mut_ptr().cast()) }
 }
 
-/// A mapping faults when its file shrinks, so a file that may shrink is not mapped.
+/// A mapping faults when its file shrinks, or when there is no huge page for a hole in it, so a file of that
+/// kind is not mapped.
 fn check_memfd(what: &'static str, file: &File, expected: u64) -> Result<u64, RingError> {
     let found = file.metadata().map_err(|source| RingError::Map { what, source })?.len();
     if found < expected {
         return Err(RingError::Short { what, found, expected });
+    }
+    let system =
+        rustix::fs::fstatfs(file).map_err(|errno| RingError::Map { what, source: errno.into() })?;
+    if system.f_type == HUGETLBFS {
+        return Err(RingError::HugePages(what));
     }
     match rustix::fs::fcntl_get_seals(file.as_fd()) {
         Ok(seals) if seals.contains(SealFlags::SHRINK) => Ok(found),

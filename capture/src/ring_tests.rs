@@ -1,6 +1,7 @@
 //! Rings of a model app, whole and broken.
 
 use pmdscope_packets::PacketData;
+use pmdscope_testing::{current_test, skip};
 use proptest::prelude::*;
 
 use super::*;
@@ -49,6 +50,27 @@ fn a_ring_that_could_fault_is_refused() {
     let file = File::from(short);
     std::os::unix::fs::FileExt::write_all_at(&file, &header, 0).unwrap();
     assert!(matches!(Ring::map(file.into(), tail), Err(RingError::Short { what: "data", .. })));
+}
+
+#[test]
+fn huge_pages_are_refused() {
+    use rustix::fs::{MemfdFlags, fcntl_add_seals, ftruncate, memfd_create};
+
+    let (data, tail) = Producer::new(SIZE, 1).fds();
+    let huge = || {
+        let flags = MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB;
+        let fd = memfd_create("huge", flags)?;
+        // Holes are sealed as well, and there is no page behind them.
+        ftruncate(&fd, 1 << 30)?;
+        fcntl_add_seals(&fd, SealFlags::SHRINK).map(|()| fd)
+    };
+    let made = huge().and_then(|first| Ok((first, huge()?)));
+    let (first, second) = match made {
+        Ok(both) => both,
+        Err(error) => return skip(&current_test(), format!("no huge pages: {error}")),
+    };
+    assert!(matches!(Ring::map(first, tail), Err(RingError::HugePages("data"))));
+    assert!(matches!(Ring::map(data, second), Err(RingError::HugePages("tail"))));
 }
 
 #[test]
