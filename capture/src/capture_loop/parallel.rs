@@ -151,8 +151,8 @@ struct RingWorker {
 }
 
 impl RingWorker {
-    /// Reads until nobody gives orders any more.
-    fn run(mut self) {
+    /// Reads until nobody gives orders any more; false when a thread that finished rings has panicked.
+    fn run(mut self) -> bool {
         let mut pause = PAUSE_MIN;
         let mut filled = 0.0;
         let begin = Instant::now();
@@ -182,10 +182,8 @@ impl RingWorker {
             }
         }
         self.finishing.extend(finish_all(self.rings));
-        for thread in self.finishing {
-            // What it panicked of was told on standard error.
-            let _ = thread.join();
-        }
+        // All are waited for. What one panicked of was told on standard error.
+        self.finishing.into_iter().filter_map(|thread| thread.join().err()).count() == 0
     }
 
     /// Does something with each ring; those that fail are finished.
@@ -230,7 +228,8 @@ impl RingWorker {
 #[derive(Debug)]
 struct WorkerThread {
     orders: Sender<WorkerOrder>,
-    thread: JoinHandle<()>,
+    /// As of [`RingWorker::run`].
+    thread: JoinHandle<bool>,
     /// Rings of each app.
     rings: BTreeMap<usize, usize>,
 }
@@ -311,18 +310,19 @@ impl RingWorkers {
         }
     }
 
-    /// Why a ring has ended, if one has.
+    /// Why a ring has ended, if one has, or all those of a thread that has panicked.
     pub(super) fn check(&self) -> Result<(), CaptureError> {
         let failure = locked(&self.states).iter_mut().find_map(|ring| ring.report.failure.take());
-        failure.map_or(Ok(()), Err)
+        let panicked = self.threads.iter().any(|worker| worker.thread.is_finished());
+        failure.or(panicked.then_some(CaptureError::Panicked)).map_or(Ok(()), Err)
     }
 
     /// Finishes all rings.
     pub(super) fn finish(&mut self) -> Result<(), CaptureError> {
         // All of them at the same time: their last packets are of the same moment.
         let ended = self.threads.drain(..).map(|WorkerThread { thread, .. }| thread);
-        let panicked =
-            ended.collect::<Vec<_>>().into_iter().filter_map(|thread| thread.join().err()).count();
+        let joined = ended.collect::<Vec<_>>().into_iter().map(JoinHandle::join);
+        let panicked = joined.filter(|finished| !matches!(finished, Ok(true))).count();
         self.check()?;
         if panicked > 0 { Err(CaptureError::Panicked) } else { Ok(()) }
     }

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use pmdscope_packets::file::{CaptureFiles, FileSettings};
 use pmdscope_packets::read::{FileItem, FileReader};
-use pmdscope_packets::{DIR_RX, InterfaceStatistics, RunControl};
+use pmdscope_packets::{
+    CaptureInterface, DIR_RX, InterfaceStatistics, Packet, RunControl, SectionOrigin, SinkProgress,
+};
 
 use super::super::tests::{App, open, record, serve};
 use super::*;
@@ -13,13 +15,31 @@ use crate::layout::TEE_END;
 use crate::producer::{Listener, Peer, Producer, message};
 use crate::source::ReopenApp;
 
+const DURATION: Duration = Duration::from_millis(700);
+
 /// Runs a capture of two rings; `after` gets the app's end of each session, `second` are the rings after
 /// a restart.
 fn capture(app: &App, threads: usize, runs: &[&[usize]], after: fn(usize, Peer)) -> CaptureReport {
+    let into = app.dir.path().to_owned();
+    let open: RingSinkOpener = Box::new(move |name| {
+        let settings = FileSettings::new(into.join(format!("{name}.pcapng")));
+        CaptureFiles::create(&settings).map(|files| Box::new(files) as Box<dyn PacketSink>)
+    });
+    capture_into(open, DURATION, app, threads, runs, after)
+}
+
+/// The same for so long, into other sinks.
+fn capture_into(
+    open: RingSinkOpener,
+    duration: Duration,
+    app: &App,
+    threads: usize,
+    runs: &[&[usize]],
+    after: fn(usize, Peer),
+) -> CaptureReport {
     let path = app.dir.path().join("pmdscope.sock");
     let listener = Listener::bind(&path);
     let fds = app.rings.iter().map(|ring| (&ring.data, &ring.tail)).collect::<Vec<_>>();
-    let into = app.dir.path().to_owned();
     std::thread::scope(|scope| {
         scope.spawn(move || {
             for (run, rings) in runs.iter().enumerate() {
@@ -33,17 +53,50 @@ fn capture(app: &App, threads: usize, runs: &[&[usize]], after: fn(usize, Peer))
         let reopen = (runs.len() > 1).then_some(reopen);
         let (app, session) = ("model".into(), Some(session));
         let source = CaptureSource { app, via: None, ports, session, sample: 1, reopen };
-        let open: RingSinkOpener = Box::new(move |name| {
-            let settings = FileSettings::new(into.join(format!("{name}.pcapng")));
-            CaptureFiles::create(&settings).map(|files| Box::new(files) as Box<dyn PacketSink>)
-        });
-        let settings = CaptureSettings {
-            duration: Some(Duration::from_millis(700)),
-            ..CaptureSettings::default()
-        };
+        let settings = CaptureSettings { duration: Some(duration), ..CaptureSettings::default() };
         let capture = CaptureLoop::parallel(vec![source], settings, threads, open).unwrap();
         capture.run(&RunControl::default(), &mut ())
     })
+}
+
+/// A sink that panics.
+#[derive(Debug)]
+struct PanickingSink {
+    /// At a packet, and otherwise at its end.
+    at_packet: bool,
+}
+
+impl PacketSink for PanickingSink {
+    fn section(&mut self, _origin: &SectionOrigin) -> Result<(), SinkError> {
+        Ok(())
+    }
+
+    fn interface(&mut self, _interface: &CaptureInterface) -> Result<(), SinkError> {
+        Ok(())
+    }
+
+    fn packet(&mut self, _packet: &Packet<'_>) -> Result<(), SinkError> {
+        assert!(!self.at_packet, "as it is to");
+        Ok(())
+    }
+
+    fn counters(&mut self, _statistics: &[InterfaceStatistics]) {}
+
+    fn flush(&mut self) -> Result<(), SinkError> {
+        Ok(())
+    }
+
+    fn done(&mut self) -> bool {
+        false
+    }
+
+    fn progress(&self) -> SinkProgress {
+        SinkProgress::default()
+    }
+
+    fn finish(&mut self) -> Result<(), SinkError> {
+        panic!("as it is to");
+    }
 }
 
 /// Lengths of the packets, and the statistics.
@@ -154,6 +207,31 @@ fn a_file_that_cannot_be_opened_ends_the_capture() {
     let failure = report.failure.unwrap();
     assert!(matches!(failure, CaptureError::Sink(SinkError::Open { .. })), "{failure:?}");
     assert_eq!(contents(&app.dir.path().join("model-lcore0-1.pcapng")).0, [60]);
+}
+
+#[test]
+fn a_thread_that_panics_ends_the_capture() {
+    let (app, ..) = busy();
+    let open: RingSinkOpener = Box::new(|_| Ok(Box::new(PanickingSink { at_packet: true })));
+    let begin = Instant::now();
+    let duration = Duration::from_secs(60);
+    let report =
+        capture_into(open, duration, &app, 2, &[&[0, 1]], |_, peer| std::mem::forget(peer));
+    assert!(matches!(report.failure, Some(CaptureError::Panicked)), "{:?}", report.failure);
+    assert!(begin.elapsed() < duration, "nobody has looked at the thread");
+}
+
+#[test]
+fn a_panic_at_the_end_of_a_ring_is_an_error() {
+    for runs in [&[&[0_usize][..]][..], &[&[0], &[1]]] {
+        let (app, ..) = busy();
+        let open: RingSinkOpener = Box::new(|_| Ok(Box::new(PanickingSink { at_packet: false })));
+        let report = capture_into(open, DURATION, &app, 2, runs, |run, peer| match run {
+            0 => drop(peer),
+            _ => std::mem::forget(peer),
+        });
+        assert!(matches!(report.failure, Some(CaptureError::Panicked)), "{:?}", report.failure);
+    }
 }
 
 #[test]
