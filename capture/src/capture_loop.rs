@@ -24,6 +24,7 @@ use crate::source::{CaptureSettings, CaptureSource};
 use self::parallel::RingWorkers;
 pub use self::parallel::{RingName, RingSinkOpener};
 use self::reader::RingReader;
+use self::report::add_drops;
 pub use self::report::{CaptureError, CaptureObserver, CaptureReport, RingReport};
 
 /// How long a packet may wait for an earlier one from another ring: longer than a burst takes from
@@ -400,14 +401,13 @@ impl CaptureLoop {
     fn retire_rings(&mut self, source: usize) {
         self.workers.iter_mut().for_each(|workers| workers.retire(source));
         let rings = self.rings().into_iter().filter(|(owner, _)| *owner == source);
-        for (name, count) in self.output.dropped(&rings.collect::<Vec<_>>()) {
-            *self.past.dropped.entry(name).or_default() += count;
-        }
+        let drops = self.output.dropped(&rings.collect::<Vec<_>>());
+        add_drops(&mut self.past.dropped, drops);
         for index in (0..self.readers.len()).rev() {
             if self.readers[index].source == source {
                 self.merge.remove(index);
                 let reader = self.readers.remove(index);
-                self.past.untimed += reader.untimed();
+                self.past.untimed = self.past.untimed.saturating_add(reader.untimed());
                 self.past.rings = [self.past.rings, reader.ring.counters()].into_iter().sum();
             }
         }

@@ -40,7 +40,7 @@ impl Status {
         let free = progress.file.as_deref().filter(|_| grow && written > 0.0).and_then(free_bytes);
         Self {
             packets: report.captured,
-            dropped: report.rings.dropped + progress.lost,
+            dropped: report.rings.dropped.saturating_add(progress.lost),
             rate: rate(report.captured, self.packets),
             file: progress.file.clone(),
             files: progress.files,

@@ -235,6 +235,20 @@ fn a_panic_at_the_end_of_a_ring_is_an_error() {
 }
 
 #[test]
+fn an_app_may_count_any_number_of_drops() {
+    let app = App::new(2);
+    for ring in &app.rings {
+        for counter in [crate::layout::PORT_DROPPED, crate::layout::RECORDS] {
+            ring.poke(counter, &u64::MAX.to_ne_bytes());
+        }
+    }
+    let report = capture(&app, 2, &[&[0, 1]], |_, peer| std::mem::forget(peer));
+    assert!(report.failure.is_none(), "{:?}", report.failure);
+    assert_eq!(report.dropped, [("model:0".to_owned(), u64::MAX)]);
+    assert_eq!(report.rings.records, u64::MAX);
+}
+
+#[test]
 fn names_tell_app_lcore_and_number() {
     let name = |lcore| RingName { app: "fwd".into(), lcore, sequence: 3 }.to_string();
     assert_eq!([name(Some(12)), name(None)], ["fwd-lcore12-3", "fwd-3"]);

@@ -1,5 +1,6 @@
 //! What a running capture tells.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use pmdscope_packets::{SinkError, SinkProgress};
@@ -132,11 +133,11 @@ impl CaptureReport {
         self.rings = [self.rings, ring.rings].into_iter().sum();
         for (name, count) in &ring.dropped {
             match self.dropped.iter_mut().find(|(known, _)| known == name) {
-                Some((_, sum)) => *sum += count,
+                Some((_, sum)) => *sum = sum.saturating_add(*count),
                 None => self.dropped.push((name.clone(), *count)),
             }
         }
-        self.unwritten += ring.unwritten;
+        self.unwritten = self.unwritten.saturating_add(ring.unwritten);
         self.late += ring.late;
         self.sample = self.sample.max(ring.sample);
         self.fill = self.fill.max(ring.fill);
@@ -150,6 +151,14 @@ impl CaptureReport {
     }
 }
 
+/// Adds drops by interface. An app may count any number.
+pub(super) fn add_drops(sums: &mut BTreeMap<String, u64>, drops: Vec<(String, u64)>) {
+    for (name, count) in drops {
+        let sum = sums.entry(name).or_default();
+        *sum = sum.saturating_add(count);
+    }
+}
+
 impl CaptureLoop {
     /// What it has come to.
     pub(super) fn report(&self, failure: Option<CaptureError>) -> CaptureReport {
@@ -157,15 +166,14 @@ impl CaptureLoop {
         let progress = self.output.progress();
         let counters = self.readers.iter().map(|reader| reader.ring.counters());
         let mut dropped = self.past.dropped.clone();
-        for (name, count) in self.output.dropped(&self.rings()) {
-            *dropped.entry(name).or_default() += count;
-        }
-        let untimed = self.past.untimed + self.readers.iter().map(RingReader::untimed).sum::<u64>();
+        add_drops(&mut dropped, self.output.dropped(&self.rings()));
+        let untimed = self.readers.iter().map(RingReader::untimed);
+        let untimed = untimed.fold(self.past.untimed, u64::saturating_add);
         let mut report = CaptureReport {
             captured: self.output.packets().saturating_sub(progress.lost + progress.after_end),
             rings: counters.chain([self.past.rings]).sum(),
             dropped: dropped.into_iter().collect(),
-            unwritten: progress.lost + untimed,
+            unwritten: progress.lost.saturating_add(untimed),
             reader_gone: closed,
             late: self.merge.late(),
             sample: self.sample,
