@@ -290,7 +290,9 @@ impl PacketOutput {
         interface: &InterfaceCounts,
         rings: &[(usize, &Ring)],
     ) -> Option<RingCounters> {
-        let alone = self.interfaces.iter().filter(|i| i.source == interface.source).count() == 1;
+        // Looks no further than the second: an app may name tens of thousands of ports.
+        let mut same = self.interfaces.iter().filter(|i| i.source == interface.source);
+        let alone = same.next().is_some() && same.next().is_none();
         (alone && !interface.peeked)
             .then(|| of_source(interface.source, rings).map(Ring::counters).sum())
     }
