@@ -210,6 +210,11 @@ class Rules(unittest.TestCase):
                 self.assertNotIn(sign, shown)
             self.assertNotRegex(shown, r"(of|on|Port|port|Pool|lcore) {2}")
 
+    def test_alerts_of_pools_tell_who_counted(self):
+        shown = self.rendered(TESTS / "memory.yml")
+        self.assertEqual(shown.count("(counted via xray)"), len(
+            [name for name, rule in alerts().items() if "dpdk_mempool_info" in rule["description"]]))
+
     def rendered(self, path):
         """What promtool shows of all alerts of a file at the time of their fault."""
         def only_alerts(found):

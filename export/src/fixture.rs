@@ -147,6 +147,7 @@ pub(crate) fn stock(name: &str) -> Sample {
             name: "work".into(),
             capacity: 1023,
             used: 5,
+            source: Some(CountSource::Telemetry),
             ..RingSample::default()
         }],
         devices: vec![DeviceSample {
@@ -204,11 +205,12 @@ pub(crate) fn linked() -> Sample {
             capacity: 1023,
             used: 5,
             high_water: Some(HighWater { window: 900, ever: 1023 }),
-            ..RingSample::default()
+            source: Some(CountSource::Library),
         }],
         pools: vec![PoolSample {
             high_water: Some(HighWater { window: 2100, ever: 3000 }),
             lcore_caches: BTreeMap::from([(1, 60)]),
+            source: Some(CountSource::Library),
             ..pool("mb_pool_0")
         }],
         lcores: vec![lcore(1)],
@@ -263,6 +265,7 @@ pub(crate) fn pool(name: &str) -> PoolSample {
         cache_size: 256,
         socket: 0,
         occupancy: Some(PoolOccupancy { common: 14_000, cached: 383, in_use: 2000 }),
+        source: Some(CountSource::Telemetry),
         ..PoolSample::default()
     }
 }

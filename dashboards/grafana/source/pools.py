@@ -111,8 +111,10 @@ DETAILS = ("Pools: sizes and caches", [
          "topk(10, dpdk_mempool_lcore_cached_objects{@pool} > 0)", "short",
          legend="{{app}} {{pool}} lcore {{lcore}}", low=0, size=(24, 8),
          empty="All caches are empty."),
-    table("Pools", "How large are the pools? Memory is element size times pool size.",
-          [("Size", "sum by (@pool) (dpdk_mempool_objects{@pool})"),
+    table("Pools", "How large are the pools? Memory is element size times pool size; source is who "
+          "counted: xray is the exporter, in the memory of the app.",
+          [("", "dpdk_mempool_info{@pool}"),
+           ("Size", "sum by (@pool) (dpdk_mempool_objects{@pool})"),
            ("In use", "sum by (@pool) (dpdk_mempool_objects_in_use{@pool})"),
            ("Cache limit",
             "sum by (@pool) (dpdk_mempool_cache_size_objects{@pool})"),
@@ -131,6 +133,12 @@ RINGS = ("Software rings: only of apps that have some with a name", [
            empty="not reported"),
     series("Software rings, now", "How many objects wait between stages?",
            [("dpdk_ring_used_objects{@app}", "{{app}} {{ring}}")], empty="not reported"),
+    table("Rings", "How large are the rings, and who counted? Source as for pools.",
+          [("", "dpdk_ring_info{@app}"),
+           ("Capacity", "sum by (@ring) (dpdk_ring_capacity_objects{@app})"),
+           ("Used", "sum by (@ring) (dpdk_ring_used_objects{@app})")],
+          columns=[], first=("app", "instance", "ring"), sort=("-Capacity",), size=(24, 7),
+          empty="not reported"),
 ], CLOSED)
 
 HEAPS = ("Heaps: memory of rte_malloc()", [

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use pmdscope_telemetry::model::PoolTrend;
-use pmdscope_telemetry::sample::{LedgerSample, PoolOccupancy, PoolSample, SiteSample};
+use pmdscope_telemetry::sample::{
+    CountSource, LedgerSample, PoolOccupancy, PoolSample, RingSample, SiteSample,
+};
 
 use super::LiveApp;
 use super::row::{FamilyList, LabelledRow, SuppressReason, SuppressedSeries, rows};
@@ -39,6 +41,9 @@ fn pools<'a>(
         move |(pool, _): &(&PoolSample, &PoolTrend)| pool.occupancy.map(of)
     };
     families.per(&metric::MEMPOOL_OBJECTS, &pools, |(pool, _)| Some(pool.size));
+    let source =
+        |row: &LabelledRow<(&PoolSample, &PoolTrend)>| counted(&row.labels, row.of.0.source);
+    families.add(&metric::MEMPOOL_INFO, pools.iter().filter_map(source));
     families.per(&metric::MEMPOOL_OBJECTS_IN_USE, &pools, part(|objects| objects.in_use));
     families.per(&metric::MEMPOOL_OBJECTS_COMMON, &pools, part(|objects| objects.common));
     families.per(&metric::MEMPOOL_CACHED_OBJECTS, &pools, part(|objects| objects.cached));
@@ -55,6 +60,11 @@ fn caches(row: &LabelledRow<(&PoolSample, &PoolTrend)>) -> Vec<MetricSample> {
     let caches = row.of.0.lcore_caches.iter();
     let sample = |(lcore, objects): (&u32, &u64)| sample(&row.labels, lcore.to_string(), *objects);
     caches.map(sample).collect()
+}
+
+/// Who counted the objects of a pool or a ring.
+fn counted(labels: &LabelValues, source: Option<CountSource>) -> Option<MetricSample> {
+    source.map(|source| sample(labels, source.name().to_owned(), 1))
 }
 
 /// One more label than the thing has.
@@ -171,10 +181,12 @@ fn rings<'a>(
     suppressed: &mut SuppressedSeries<'a>,
     live: &[LiveApp<'a>],
 ) {
-    let rings = rows(live, suppressed, |app| {
+    let rings: Vec<LabelledRow<&RingSample>> = rows(live, suppressed, |app| {
         app.model.sample.rings.iter().map(|ring| ([ring.name.clone()], ring))
     });
     families.per(&metric::RING_CAPACITY_OBJECTS, &rings, |ring| Some(ring.capacity));
+    let source = |row: &LabelledRow<&RingSample>| counted(&row.labels, row.of.source);
+    families.add(&metric::RING_INFO, rings.iter().filter_map(source));
     families.per(&metric::RING_USED_OBJECTS, &rings, |ring| Some(ring.used));
     families
         .per(&metric::RING_USED_WINDOW_MAX_OBJECTS, &rings, |ring| Some(ring.high_water?.window));

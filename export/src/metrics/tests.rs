@@ -278,20 +278,21 @@ fn the_documented_numbers_of_series_hold() {
             .sum::<usize>()
     };
     // One of each: device, port with an xstat, queue pair, pool, ring, heap, lcore that counts cycles.
-    let stock = 55 + 2 + (17 + 1) + 5 + 6 + 2 + 5 + (3 + 2);
+    let stock = 55 + 2 + (17 + 1) + 5 + 7 + 3 + 5 + (3 + 2);
     assert_eq!(of(fixture::stock("fwd"), &SeriesLimits::default()), stock);
     let mut old = fixture::stock("fwd");
     old.pools[0].occupancy = None;
-    assert_eq!(of(old, &SeriesLimits::default()), stock - 3);
+    old.pools[0].source = None;
+    assert_eq!(of(old, &SeriesLimits::default()), stock - 4);
     let mut linked = fixture::linked();
     // Without a leak and a trend; and with a capture of one lcore.
     linked.sites.clear();
     linked.ledger[0].exhausted_in_ms = None;
     linked.lcores[0].gaps = vec![0; 24];
-    let pool = 7 + 1 + 14;
+    let pool = 8 + 1 + 14;
     // A cause with times and one without.
     let traced = 3 + (3 + 1);
-    let expected = (58 + 1) + 2 + (17 + 1) + 12 + pool + 3 + 5 + (33 + 2) + traced + 5;
+    let expected = (58 + 1) + 2 + (17 + 1) + 12 + pool + 4 + 5 + (33 + 2) + traced + 5;
     assert_eq!(of(linked.clone(), &SeriesLimits::default()), expected);
     assert_eq!(of(linked, &fixture::limits()), expected + 23);
 }
@@ -336,6 +337,19 @@ fn what_is_unknown_has_no_sample() {
         assert_eq!(exported.labels(name), Vec::<&str>::new(), "{name}");
     }
     assert_eq!(exported.count("dpdk_port_transmit_bytes_total", "fwd/0000:03:00.0"), Some(1280));
+}
+
+#[test]
+fn counts_tell_their_source() {
+    let labels = |source| {
+        let mut sample = fixture::stock("fwd");
+        (sample.pools[0].source, sample.rings[0].source) = (source, source);
+        let exported = ExportedMetrics::of_sample(sample, &SeriesLimits::default());
+        ["dpdk_mempool_info", "dpdk_ring_info"].map(|name| exported.labels(name).join("\n"))
+    };
+    assert_eq!(labels(Some(CountSource::Xray)), ["fwd/mb_pool_0/xray", "fwd/work/xray"]);
+    assert_eq!(labels(Some(CountSource::Library)), ["fwd/mb_pool_0/library", "fwd/work/library"]);
+    assert_eq!(labels(None), ["", ""]);
 }
 
 #[test]

@@ -183,6 +183,8 @@ fn exported(scratch: &Scratch) -> Result<()> {
     let expected =
         format!("dpdk_mempool_objects_common{{app=\"{app}\",pool=\"{POOL}\"}} {}", in_use.common);
     ensure!(value(&metrics, "dpdk_mempool_objects_common") == [expected], "{metrics}");
+    let source = format!("dpdk_mempool_info{{app=\"{app}\",pool=\"{POOL}\",source=\"xray\"}} 1");
+    ensure!(value(&metrics, "dpdk_mempool_info") == [source], "{metrics}");
     for name in ["dpdk_mempool_objects_in_use_window_max", "dpdk_ring_used_window_max_objects"] {
         ensure!(!value(&metrics, name).is_empty(), "no {name} in {metrics}");
     }

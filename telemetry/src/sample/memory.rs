@@ -45,6 +45,18 @@ pub enum CountSource {
     Xray,
 }
 
+impl CountSource {
+    /// As in JSON and in labels of metrics.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Telemetry => "telemetry",
+            Self::Library => "library",
+            Self::Xray => "xray",
+        }
+    }
+}
+
 /// Where the objects of a pool are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
