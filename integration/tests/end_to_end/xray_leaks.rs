@@ -11,13 +11,13 @@ use libtest_mimic::Trial;
 use pmdscope_integration::oracle::tshark_fields;
 use pmdscope_integration::process::{run, wait_until};
 use pmdscope_integration::programs;
-use pmdscope_integration::scratch::Scratch;
+use pmdscope_integration::scratch::{Memory, Scratch};
 use pmdscope_integration::stock_pipeline::{StockPipeline, StockSetup, Truth};
 use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 use serde_json::Value;
 
 use crate::support::{
-    Missing, Needs, document, number, pmdscope, pmdscope_json, trial, trial_unless,
+    Missing, Needs, document, missing_program, number, pmdscope, pmdscope_json, trial, trial_unless,
 };
 use crate::xray::pools;
 
@@ -32,6 +32,16 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("xray_reads_a_stopped_app", Needs::Apps, stopped),
         trial("xray_is_a_finding_of_check", Needs::Apps, finding),
         trial_unless("xray_reads_a_core_file", no_core_files(), core_file),
+        trial_unless(
+            "xray_says_that_a_core_file_lacks_hugepages",
+            no_core_files().or_else(no_hugepages),
+            core_without_hugepages,
+        ),
+        trial_unless(
+            "leaks_says_what_it_may_not_read",
+            Needs::Apps.missing().or_else(|| missing_program(&["setpriv"])),
+            without_rights,
+        ),
     ]
 }
 
@@ -42,11 +52,21 @@ fn no_core_files() -> Option<Missing> {
     Needs::Apps.missing().or_else(|| (pattern.trim() != "core").then_some(Missing::Machine(reason)))
 }
 
+fn no_hugepages() -> Option<Missing> {
+    let missing = || Missing::Machine("too few hugepages are free".to_owned());
+    (Memory::available() == Memory::Ordinary).then(missing)
+}
+
 fn start(scratch: &Scratch) -> Result<(StockPipeline, Truth, PathBuf)> {
+    start_on(scratch, Memory::Ordinary)
+}
+
+fn start_on(scratch: &Scratch, memory: Memory) -> Result<(StockPipeline, Truth, PathBuf)> {
     let summary = scratch.path("summary.json");
     let name = summary.display().to_string();
     let args = ["--fault", FAULT, "--json", &name];
-    let mut app = StockPipeline::start(scratch, StockSetup { args: &args, ..StockSetup::PLAIN })?;
+    let mut app =
+        StockPipeline::start(scratch, StockSetup { memory, args: &args, ..StockSetup::PLAIN })?;
     let truth = app.rest_with_lost(ENOUGH)?;
     Ok((app, truth, summary))
 }
@@ -139,7 +159,7 @@ fn finding(scratch: &Scratch) -> Result<()> {
 
 /// What the kernel writes when the app is aborted, complete and without the files that tell where pools are.
 fn core_file(scratch: &Scratch) -> Result<()> {
-    let (_app, truth, core) = aborted(scratch, "0x7f")?;
+    let (_app, truth, core) = aborted(scratch, Memory::Ordinary, "0x7f")?;
     let name = core.display().to_string();
     let leaks = pmdscope_json(scratch, &["leaks", "--core", &name, "--json"], &[1])?;
     ensure!(lost(&leaks)? == truth.lost(), "not {} in {leaks:#}", truth.lost());
@@ -147,10 +167,52 @@ fn core_file(scratch: &Scratch) -> Result<()> {
     ensure!(explained.contains("all mbufs of the pool"), "{explained}");
     fs::remove_file(core)?;
 
-    let (_app, _, core) = aborted(scratch, "0x33")?;
+    let (_app, _, core) = aborted(scratch, Memory::Ordinary, "0x33")?;
     let name = core.display().to_string();
     let refused = pmdscope_failure(scratch, &["leaks", "--core", &name])?;
     ensure!(refused.contains("shared files (bit 3)"), "{refused}");
+    Ok(())
+}
+
+/// All else is there; the sentence names what is not, and what to do.
+fn core_without_hugepages(scratch: &Scratch) -> Result<()> {
+    let (_app, _, core) = aborted(scratch, Memory::Huge, "0x3b")?;
+    let name = core.display().to_string();
+    for more in [&[][..], &["--explain"], &["--json"], &["--write", "-"]] {
+        let refused = pmdscope_failure(scratch, &[&["leaks", "--core", &name][..], more].concat())?;
+        ensure!(refused.contains(" of hugepages (bit 6): before the app starts, set"), "{refused}");
+        ensure!(refused.trim().lines().count() == 1 && !refused.contains("bit 3"), "{refused}");
+    }
+    Ok(())
+}
+
+/// The app is named, its pools are shown, and why they are not scanned; each once.
+fn without_rights(scratch: &Scratch) -> Result<()> {
+    let (app, ..) = start(scratch)?;
+    let file = scratch.path("lost.pcapng").display().to_string();
+    let leaks = |more: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace"]);
+        command.arg(programs::pmdscope()?).args(["leaks", "-a", app.app(), "-i", "0.1"]);
+        let (code, out, err) = run(command.args(more), scratch.dir(), LIMIT)?;
+        ensure!(code == 1, "exit code {code}: {out}{err}");
+        Ok((out, err))
+    };
+    let told_once = |text: &str| text.matches("CAP_SYS_PTRACE").count() == 1;
+    let (out, err) = leaks(&[])?;
+    ensure!(out.contains(": not scanned: may not read the memory of process"), "{out}{err}");
+    let (json, _) = leaks(&["--json"])?;
+    let json = document(&["leaks"], &json)?;
+    let shown = &json["apps"][0];
+    ensure!(shown["scan_error"].as_str().is_some_and(told_once), "{shown:#}");
+    let pools = shown["pools"].as_array().context("pools")?;
+    ensure!(pools.iter().any(|pool| pool["name"] == POOL), "{shown:#}");
+    for more in [&["--explain"][..], &["--write", &file]] {
+        let (out, err) = leaks(more)?;
+        ensure!(out.is_empty() && told_once(&err) && err.trim().lines().count() == 1, "{out}{err}");
+    }
+    let wrong = pmdscope_failure(scratch, &["leaks", "-a", "4194305"])?;
+    ensure!(wrong.contains("no DPDK app is named \"4194305\""), "{wrong}");
     Ok(())
 }
 
@@ -161,8 +223,12 @@ fn pmdscope_failure(scratch: &Scratch, args: &[&str]) -> Result<String> {
     Ok(err)
 }
 
-fn aborted(scratch: &Scratch, filter: &str) -> Result<(StockPipeline, Truth, PathBuf)> {
-    let (mut app, truth, _) = start(scratch)?;
+fn aborted(
+    scratch: &Scratch,
+    memory: Memory,
+    filter: &str,
+) -> Result<(StockPipeline, Truth, PathBuf)> {
+    let (mut app, truth, _) = start_on(scratch, memory)?;
     let pid = app.process.pid();
     fs::write(format!("/proc/{pid}/coredump_filter"), filter)?;
     let process = i32::try_from(pid).ok().and_then(Pid::from_raw).context("pid")?;
