@@ -6,7 +6,7 @@ use pmdscope_telemetry::FleetState;
 use super::command::CommandLine;
 use super::form::CaptureForm;
 use super::target::{self, filter};
-use super::{ARM_SECONDS, TaskAction, check_live, forbidden, moment, snapshot};
+use super::{ARM_SECONDS, TaskAction, check_live, forbidden, leak_plan, moment, snapshot};
 use crate::action::Action;
 use crate::view::{PageTab, ViewState};
 
@@ -22,8 +22,11 @@ pub(super) fn commands(view: &ViewState, fleet: &FleetState) -> Vec<(String, Com
         commands.extend(form.plan().ok().map(|plan| (key(TaskAction::Capture), plan.command)));
     }
     if forbidden(view).is_none() {
-        let written = snapshot(view, fleet).commands.into_iter();
-        commands.extend(written.map(|command| (key(TaskAction::Write), command)));
+        let written = match leak_plan(view, fleet) {
+            Some(plan) => check_live(view).map(|()| plan.command).into_iter().collect(),
+            None => snapshot(view, fleet).commands,
+        };
+        commands.extend(written.into_iter().map(|command| (key(TaskAction::Write), command)));
     }
     if let Ok(app) = check_live(view).and_then(|()| target::app(view, fleet)) {
         let seconds = ARM_SECONDS.to_string();

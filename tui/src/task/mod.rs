@@ -398,23 +398,28 @@ fn write(view: &mut ViewState, fleet: &FleetState) -> Result<(), String> {
     if let Some(reason) = forbidden(view) {
         return Err(reason.to_owned());
     }
-    let leak = view.subject().filter(|subject| is_leak(subject, view, fleet));
-    let Some(app) = leak.map(|subject| subject.app().to_owned()) else {
-        let snapshot = snapshot(view, fleet);
-        view.tasks.wanted.push(TaskRequest::Snapshot(Box::new(snapshot)));
-        return Ok(());
+    let request = match leak_plan(view, fleet) {
+        Some(plan) => {
+            check_live(view)?;
+            TaskRequest::Run(plan)
+        }
+        None => TaskRequest::Snapshot(Box::new(snapshot(view, fleet))),
     };
-    check_live(view)?;
+    view.tasks.wanted.push(request);
+    Ok(())
+}
+
+/// Writes the lost packets of the selected leak; `None` where no leak is selected.
+fn leak_plan(view: &ViewState, fleet: &FleetState) -> Option<TaskPlan> {
+    let app = view.subject().filter(|subject| is_leak(subject, view, fleet))?.app();
     let file = {
-        let (app, moment) = (command::file_name(&app), moment(view, fleet));
+        let (app, moment) = (command::file_name(app), moment(view, fleet));
         format!("{app}-leaks-{moment}{}", command::CAPTURE_EXTENSION)
     };
-    let command = CommandLine::new(["leaks", "-a", &app, "--write", &file]);
+    let command = CommandLine::new(["leaks", "-a", app, "--write", &file]);
     let command = command.with_config(&view.tasks.context);
     let file = Some(OutputFile { name: file, is_proposed: true });
-    let plan = TaskPlan { command, file, remark: String::new() };
-    view.tasks.wanted.push(TaskRequest::Run(plan));
-    Ok(())
+    Some(TaskPlan { command, file, remark: String::new() })
 }
 
 /// It is a place that loses mbufs, or a finding about one.

@@ -180,7 +180,10 @@ fn a_leak_is_written_as_packets_and_all_else_as_a_snapshot() {
         press(&mut view, &fleet, "w");
         let file = "reflector-leaks-20260102-030405.pcapng";
         let command = format!("pmdscope leaks -a reflector --write {file}");
-        assert_eq!(asked(&mut view), [command], "{title}");
+        assert_eq!(asked(&mut view), [command.as_str()], "{title}");
+        let written = equivalent::commands(&view, &fleet).into_iter().filter(|(key, _)| key == "w");
+        let written: Vec<_> = written.map(|(_, command)| command.to_string()).collect();
+        assert_eq!(written, [command], "{title}");
     }
     select(&mut view, &fleet, PageTab::Overview, "app testpmd");
     press(&mut view, &fleet, "w");
