@@ -7,7 +7,7 @@ use pmdscope_telemetry::printable::harmless;
 use pmdscope_telemetry::sample::LcoreSample;
 use ratatui::text::{Line, Span};
 
-use crate::style::ThemeStyle;
+use crate::style::{NAME_MIN, ThemeStyle, cut};
 use crate::tables::lcores::time_of_day;
 use crate::timeline::gaps::{LENGTHS, length_of, shortest_us};
 use crate::timeline::trends::{ColumnValue, Trends};
@@ -27,7 +27,7 @@ pub(crate) fn lines(view: &ViewState, fleet: &FleetState, width: usize) -> Vec<L
     let top = longest.max(stall_us.map(length_of)).unwrap_or(0);
     let rows = part_of_page(view, 4).clamp(3, 10);
     let merged = (top + 1).div_ceil(rows);
-    let mut lines = vec![title(app, lcore, view)];
+    let mut lines = vec![title(app, lcore, view, width)];
     for first in (0..=top).step_by(merged).collect::<Vec<_>>().into_iter().rev() {
         let values = strip.values(first..(first + merged).min(LENGTHS));
         let is_stall = stall_us.is_some_and(|stall| shortest_us(first + merged) > stall);
@@ -57,17 +57,21 @@ fn shown<'a>(
     selected.or_else(|| all.iter().max_by_key(|(_, lcore, _)| lcore.gap_max_us)).copied()
 }
 
-fn title(app: &str, lcore: &LcoreSample, view: &ViewState) -> Line<'static> {
+/// On a narrow screen the name of the app is cut.
+fn title(app: &str, lcore: &LcoreSample, view: &ViewState, width: usize) -> Line<'static> {
     let theme = view.theme;
-    let name = harmless(&format!("{app} lcore {}", lcore.lcore), &[]);
     let worst = micros(lcore.gap_max_us);
     let at = time_of_day(lcore.gap_max_realtime_ns, &view.zone);
     let shades = theme.heat().into_iter().skip(1).zip(SHADES);
     let legend: Vec<_> = shades.map(|(shade, least)| format!("{shade} {least}+")).collect();
+    let lcore = format!(" lcore {}", lcore.lcore);
+    let (gaps, legend) = (format!("  gaps, worst {worst} at {at}  "), legend.join("  "));
+    let others = lcore.len() + gaps.len() + legend.chars().count();
+    let app = cut(&harmless(app, &[]), width.saturating_sub(others).max(NAME_MIN), theme);
     Line::from(vec![
-        Span::styled(name, theme.style(Tone::Title)),
-        Span::raw(format!("  gaps, worst {worst} at {at}  ")),
-        Span::styled(legend.join("  "), theme.style(Tone::Dim)),
+        Span::styled(app + &lcore, theme.style(Tone::Title)),
+        Span::raw(gaps),
+        Span::styled(legend, theme.style(Tone::Dim)),
     ])
 }
 
@@ -166,6 +170,8 @@ mod tests {
         let selected = Subject::Lcore { app: "reflector".to_owned(), lcore: 1 };
         view.selected.insert(PageTab::Lcores, selected);
         assert!(text(&view, 100)[0].starts_with("reflector lcore 1  "));
+        let narrow = &text(&view, 74)[0];
+        assert!(narrow.contains("… lcore 1  ") && narrow.ends_with(" 128+"), "{narrow}");
     }
 
     #[test]

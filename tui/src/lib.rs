@@ -9,6 +9,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 
 pub mod action;
+mod banner;
 pub mod columns;
 mod detail;
 mod drill;

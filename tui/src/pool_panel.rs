@@ -7,7 +7,7 @@ use pmdscope_telemetry::sample::PoolSample;
 use pmdscope_telemetry::{AppState, FleetState};
 use ratatui::text::{Line, Span};
 
-use crate::style::ThemeStyle;
+use crate::style::{NAME_MIN, ThemeStyle, cut};
 use crate::timeline::trends::{ColumnValue, Trends};
 use crate::trend_panels::{MARGIN, area, part_of_page, time_axis, trends};
 use crate::view::ViewState;
@@ -29,7 +29,7 @@ pub(crate) fn lines(view: &ViewState, fleet: &FleetState, width: usize) -> Vec<L
     });
     let height = part_of_page(view, 6).clamp(2, 8);
     let tone = if pool.2.exhausted_in_s.is_some() { Tone::Warn } else { Tone::Good };
-    let mut lines = vec![title(pool, view, trends)];
+    let mut lines = vec![title(pool, view, trends, width)];
     lines.extend(on_own_scale(&values, height, view, tone));
     lines.push(Line::from(time_axis(trends, view, inner, length_ns)));
     lines.extend(places(pool, view, inner));
@@ -65,9 +65,14 @@ fn shown<'a>(view: &ViewState, fleet: &'a FleetState) -> Option<FleetPool<'a>> {
 }
 
 /// Which pool, how much of it is in use, how fast that grows, and when it is empty.
-fn title((app, pool, trend): FleetPool, view: &ViewState, trends: &Trends) -> Line<'static> {
+/// On a narrow screen the names are cut.
+fn title(
+    (app, pool, trend): FleetPool,
+    view: &ViewState,
+    trends: &Trends,
+    width: usize,
+) -> Line<'static> {
     let theme = view.theme;
-    let name = format!("{} {}", app.name, pool.name);
     let in_use = pool
         .occupancy
         .map(|parts| format!("{} of {}", si(parts.in_use as f64), si(pool.size as f64)));
@@ -75,12 +80,15 @@ fn title((app, pool, trend): FleetPool, view: &ViewState, trends: &Trends) -> Li
         format!("  {} in use ({})", known(in_use, |text| text), known(trend.used_ratio, percent));
     let growth = format!("  {}/s", known(trend.slope_ps, signed));
     let left = trend.exhausted_in_s.map(|left| format!("  empty in {}", seconds(left)));
+    let left = left.unwrap_or_default();
+    let room = width.saturating_sub(used.len() + growth.len() + left.len()).max(NAME_MIN);
+    let name = cut(&format!("{} {}", app.name, pool.name), room, theme);
     let gone = trends.points.last().is_none_or(|point| point.app(&app.name).is_none());
     let tone = if gone { Tone::Dim } else { Tone::Plain };
     Line::from(vec![
         Span::styled(pmdscope_telemetry::printable::harmless(&name, &[]), theme.style(Tone::Title)),
         Span::styled(used + &growth, theme.style(tone)),
-        Span::styled(left.unwrap_or_default(), theme.style(Tone::Bad)),
+        Span::styled(left, theme.style(Tone::Bad)),
     ])
 }
 
@@ -92,7 +100,7 @@ fn on_own_scale(
     tone: Tone,
 ) -> impl Iterator<Item = Line<'static>> {
     let known = || values.iter().flatten().copied();
-    let highest = known().reduce(f64::max).unwrap_or(1.0);
+    let highest = known().reduce(f64::max).filter(|highest| *highest > 0.0).unwrap_or(1.0);
     let lowest = known().reduce(f64::min).filter(|lowest| *lowest < highest).unwrap_or(0.0);
     let above = values.iter().map(|value| Some((*value)? - lowest)).collect();
     let graph = &AreaGraph { values: above, top: highest - lowest };
@@ -137,6 +145,21 @@ mod tests {
         let calm = Subject::Pool { app: "reflector".to_owned(), pool: "calm".to_owned() };
         view.selected.insert(PageTab::Pools, calm);
         assert!(text(&view, &fleet, 80)[0].starts_with("reflector calm  "));
+    }
+
+    #[test]
+    fn growth_and_time_left_are_not_cut() {
+        let view = ViewState { tab: PageTab::Pools, ..fixture::view() };
+        let title = &text(&view, &fixture::fleet(), 64)[0];
+        assert_eq!(title, "reflector re…  9.00k of 16.4k in use (55%)  +412/s  empty in 18s");
+    }
+
+    #[test]
+    fn a_pool_that_nobody_uses_has_a_scale() {
+        let view = fixture::view();
+        let lines = on_own_scale(&[Some(0.0)], 2, &view, Tone::Good);
+        let lines: Vec<_> = lines.map(|line| line.to_string()).collect();
+        assert!(lines[0].starts_with("    1") && lines[1].starts_with("    0"), "{lines:?}");
     }
 
     #[test]

@@ -12,13 +12,12 @@ use ratatui::layout::{Position, Rect};
 use ratatui::text::{Line, Span};
 
 use crate::action::Action;
+use crate::banner;
 use crate::footer;
 use crate::overlay;
-use crate::ranking::ranked;
 use crate::style::{ThemeStyle, selected_row, styled};
 use crate::tab_line;
-use crate::tables::apps::{lost, severity_look};
-use crate::tables::findings::{age_text, evidence};
+use crate::tables::apps::lost;
 use crate::tables::lcores::time_of_day;
 use crate::timeline::SeekTarget;
 use crate::timeline::time_bar::TimeBarKind;
@@ -88,7 +87,7 @@ pub fn render(frame: &mut Frame, view: &ViewState, fleet: &FleetState) {
         line(layout.time_bar, time_bar.line(usize::from(layout.body.width), view));
     }
     line(layout.tabs, tab_line::draw(view, usize::from(layout.body.width)).0);
-    line(layout.banner, banner(view, fleet));
+    line(layout.banner, banner::line(view, fleet, usize::from(layout.body.width)));
     let page = view.page(fleet);
     line(layout.footer, footer::line(view, fleet, &page));
     for (line, y) in body(view, fleet, &page.tables, layout.body).into_iter().zip(layout.body.y..) {
@@ -207,30 +206,6 @@ fn interval(ms: u64) -> String {
     if ms.is_multiple_of(1_000) { format!("{}s", ms / 1_000) } else { format!("{ms}ms") }
 }
 
-/// The finding to look at first, on every other page.
-fn banner(view: &ViewState, fleet: &FleetState) -> Line<'static> {
-    let ranked = ranked(fleet, &view.thresholds);
-    let (text, tone) = match ranked.first() {
-        Some(found) => {
-            let finding = found.finding;
-            let (sign, tone) = severity_look(finding.severity, view.theme);
-            let severity = finding.severity.word();
-            let age = found.age(view.trends.as_ref());
-            let age = age.map_or(String::new(), |age| format!(" for {}", age_text(age)));
-            let others = ranked.len() - 1;
-            let more = if others > 0 { format!(" (+{others} more)") } else { String::new() };
-            let about = format!("{} {}", finding.app, finding.subject);
-            let stale = found.app.filter(|app| app.stale());
-            let stale = stale.map_or(String::new(), |app| lost(app, fleet.now_ns) + ": ");
-            let (about, evidence) = (about.trim(), evidence(found));
-            (format!("{sign}{severity}{age}{more}: {about}: {stale}{evidence}"), tone)
-        }
-        None if fleet.is_empty() => (String::new(), Tone::Dim),
-        None => ("no findings".to_owned(), Tone::Good),
-    };
-    Line::styled(harmless(&text, &[]), view.theme.style(tone))
-}
-
 /// One line of the body.
 #[derive(Clone)]
 struct BodyLine<'a> {
@@ -321,7 +296,7 @@ fn document<'a>(
             append(&mut lines, table, view, width);
         }
     }
-    if lines.len() == above { placeholder(view, fleet) } else { lines }
+    if lines.len() == above { placeholder(view, fleet, width) } else { lines }
 }
 
 /// What stands above the tables of a page.
@@ -424,7 +399,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
 }
 
 /// Instead of an empty page: why it is empty.
-fn placeholder<'a>(view: &ViewState, fleet: &FleetState) -> Vec<BodyLine<'a>> {
+fn placeholder<'a>(view: &ViewState, fleet: &FleetState, width: usize) -> Vec<BodyLine<'a>> {
     let text = if !view.filter.is_empty() {
         "No row matches the filter."
     } else if !fleet.is_empty() {
@@ -434,7 +409,8 @@ fn placeholder<'a>(view: &ViewState, fleet: &FleetState) -> Vec<BodyLine<'a>> {
     } else {
         &fleet.advice
     };
-    text.lines().map(|line| BodyLine::plain(Line::raw(harmless(line, &[])))).collect()
+    let lines = text.lines().flat_map(|line| wrapped(&harmless(line, &[]), width));
+    lines.map(|line| BodyLine::plain(Line::raw(line))).collect()
 }
 
 /// What a page without rows says.

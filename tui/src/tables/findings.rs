@@ -166,7 +166,7 @@ fn cells(found: &RankedFinding, view: &ViewState) -> Vec<Cell> {
 }
 
 /// A line of code says more than the pool that loses its mbufs, and comes first.
-fn place(about: &FindingSubject) -> String {
+pub(crate) fn place(about: &FindingSubject) -> String {
     match about {
         FindingSubject::Site { pool, site } => format!("{site} {pool}"),
         subject => subject.to_string(),
