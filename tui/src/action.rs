@@ -354,7 +354,10 @@ fn attach(view: &mut ViewState, fleet: &FleetState) {
     let offered = traffic.apps(|access| *access == CaptureAccess::Offered).filter_map(run);
     let is_new = |(app, run): &(String, AppRun)| view.attach.get(app) != Some(run);
     let offered = offered.filter(is_new).collect::<Vec<_>>();
-    if offered.is_empty() {
+    if offered.is_empty() && view.attach.is_empty() {
+        let text = "there is no app to attach to: pmdscope-pdump is for those without libpmdscope";
+        view.tasks.notice = Some((text.to_owned(), Tone::Warn));
+    } else if offered.is_empty() {
         view.attach.clear();
     } else {
         view.attach.extend(offered);

@@ -189,6 +189,14 @@ fn a_helper_is_started_only_by_its_key_on_its_page() {
     assert_eq!(attached(&view), ["testpmd"], "not the one that hands out packets itself");
     press(&mut view, &fleet, "P");
     assert_eq!(attached(&view), [""; 0], "again ends it");
+    view.follow(Some(traffic([(
+        "reflector",
+        CaptureAccess::Armed { via: None },
+        FlowSnapshot::default(),
+    )])));
+    press(&mut view, &fleet, "P");
+    let notice = view.tasks.notice.as_ref().map(|(text, _)| text.as_str());
+    assert!(notice.is_some_and(|text| text.starts_with("there is no app to attach to")));
 }
 
 #[test]

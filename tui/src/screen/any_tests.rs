@@ -25,14 +25,23 @@ fn keys() -> impl Strategy<Value = KeyEvent> {
         KeyCode::PageUp,
         KeyCode::PageDown,
         KeyCode::Backspace,
+        KeyCode::Delete,
+        KeyCode::Left,
+        KeyCode::Right,
+        KeyCode::Home,
+        KeyCode::End,
+        KeyCode::F(1),
     ];
-    prop_oneof![
+    let modifiers = [KeyModifiers::NONE, KeyModifiers::CONTROL, KeyModifiers::SHIFT];
+    let code = prop_oneof![
         3 => prop::sample::select("0123456789".chars().collect::<Vec<_>>()).prop_map(KeyCode::Char),
-        3 => prop::sample::select("jkgGisIe/zZ+-?hPcwaytobrdJK <>=%:".chars().collect::<Vec<_>>()).prop_map(KeyCode::Char),
+        3 => prop::sample::select("jkgGisIe/zZ+-?hPcwaytobrdJK <>=%:.,()nNfQ".chars().collect::<Vec<_>>()).prop_map(KeyCode::Char),
         3 => prop::sample::select(codes.to_vec()),
         1 => any::<char>().prop_map(KeyCode::Char),
-    ]
-    .prop_map(|code| KeyEvent::new(code, KeyModifiers::NONE))
+    ];
+    let modifiers =
+        prop_oneof![5 => Just(modifiers[0]), 1 => prop::sample::select(modifiers.to_vec())];
+    (code, modifiers).prop_map(|(code, modifiers)| KeyEvent::new(code, modifiers))
 }
 
 /// Takes something away from a model, as when a reply is missing, or makes a number extreme.
