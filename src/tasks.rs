@@ -127,7 +127,7 @@ impl TaskList {
             if let Some(command) = running {
                 let before = task.clone();
                 if command.update(task) {
-                    *running = None;
+                    *running = command.show(task);
                 }
                 changed |= *task != before;
             }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use pmdscope_telemetry::host::cpu_time;
+use pmdscope_tui::task::command::CommandLine;
 use pmdscope_tui::task::{Task, TaskPlan, TaskState};
 use rustix::process::Signal;
 
@@ -35,6 +36,10 @@ pub(super) struct RunningTask {
     said: Arc<Mutex<Said>>,
     readers: Vec<JoinHandle<()>>,
     remark: String,
+    /// Shows what is in the file.
+    show: Option<CommandLine>,
+    /// What was said at the end of the command that wrote the file which this one shows.
+    written: Option<String>,
     asked: Instant,
     usage: CpuUsage,
 }
@@ -69,9 +74,29 @@ impl RunningTask {
         if let Some(stderr) = child.stderr.take() {
             readers.push(read_lines(stderr, Arc::clone(&said), Said::told));
         }
-        let remark = plan.remark.clone();
+        let (remark, show, written) = (plan.remark.clone(), plan.show.clone(), None);
         let (asked, usage) = (Instant::now(), CpuUsage::default());
-        Ok(Self { child, file, said, readers, remark, asked, usage })
+        Ok(Self { child, file, said, readers, remark, show, written, asked, usage })
+    }
+
+    /// Begins to show the file that was written, if it is to be shown and there is one.
+    pub(super) fn show(&mut self, task: &mut Task) -> Option<Self> {
+        let is_written = |file: &String| Path::new(file).exists();
+        self.file.as_ref().filter(|file| task.state == TaskState::Done && is_written(file))?;
+        let command = self.show.take()?;
+        task.commands.push(command.to_string());
+        let plan = TaskPlan { command, file: None, remark: String::new(), show: None };
+        match Self::start(&plan) {
+            Ok(mut next) => {
+                task.state = TaskState::Running;
+                next.written = Some(task.status.clone());
+                Some(next)
+            }
+            Err(error) => {
+                task.lines.push_back(format!("{error:#}"));
+                None
+            }
+        }
     }
 
     /// It writes that file, which may not be there yet.
@@ -132,6 +157,11 @@ impl RunningTask {
     fn conclude(&self, task: &mut Task, status: ExitStatus) {
         let said = lock(&self.said);
         let good = status.success() || (status.code() == Some(1) && said.error.is_none());
+        if let Some(written) = &self.written {
+            task.lines.extend(said.error.clone().filter(|_| !good));
+            (task.state, task.status) = (TaskState::Done, written.clone());
+            return;
+        }
         task.state = if good { TaskState::Done } else { TaskState::Failed };
         task.status = match (&said.error, good) {
             (Some(error), false) => error.clone(),

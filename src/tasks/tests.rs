@@ -45,7 +45,7 @@ fn every_command_that_is_shown_is_one_that_this_program_takes() {
 fn plan(args: &[&str], on_screen: bool) -> TaskPlan {
     let command = CommandLine::new(args.iter().copied());
     let file = (!on_screen).then(|| typed("/nonexistent/file"));
-    TaskPlan { command, file, remark: String::new() }
+    TaskPlan { command, file, remark: String::new(), show: None }
 }
 
 fn typed(name: &str) -> OutputFile {
@@ -77,6 +77,24 @@ fn a_command_that_fails_says_why() {
     let task = finished(plan(&["--no-such-option"], true));
     assert_eq!(task.state, TaskState::Failed);
     assert!(task.status.contains("exit status"), "{}", task.status);
+}
+
+#[test]
+fn what_was_written_is_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file").display().to_string();
+    let show = Some(CommandLine::new(["--list", "--format=terse"]));
+    let plan = |args: &[&str]| TaskPlan {
+        file: Some(typed(&file)),
+        show: show.clone(),
+        ..plan(args, true)
+    };
+    let unwritten = finished(plan(&["--list", "no_such_test"]));
+    assert_eq!((unwritten.commands.len(), unwritten.state), (1, TaskState::Done));
+    // The test harness writes such a file.
+    let shown = finished(plan(&["--list", "no_such_test", "--logfile", &file]));
+    assert_eq!((shown.commands.len(), shown.state), (2, TaskState::Done));
+    assert!(shown.lines.len() > 100, "{:?}", shown.lines);
 }
 
 #[test]
@@ -131,7 +149,7 @@ fn files_that_nobody_named_get_other_names_than_those_that_are_there() {
         // The test itself runs, and takes the name for a filter of its tests.
         let command = CommandLine::new(["--list", &proposed.name]);
         let (file, remark) = (Some(proposed.clone()), String::new());
-        TaskRequest::Run(TaskPlan { command, file, remark })
+        TaskRequest::Run(TaskPlan { command, file, remark, show: None })
     };
     let mut tasks = TaskList::default();
     tasks.take(request());

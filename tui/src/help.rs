@@ -32,7 +32,7 @@ const OVERVIEW: &[Hint<'static>] = &[
     (&[Action::Open], "go to the row that the finding is about; again: details"),
     (&[Action::Back], "back to the finding"),
     (&[Action::Details], "evidence, threshold, and what to do"),
-    (&[WRITE], "write the lost packets of a leak"),
+    (&[WRITE], "write and show lost packets of a leak"),
     (&[CAPTURE], "capture what the finding is about"),
 ];
 const PORTS: &[Hint<'static>] = &[
@@ -43,7 +43,7 @@ const PORTS: &[Hint<'static>] = &[
 ];
 const POOLS: &[Hint<'static>] = &[
     (&[Action::Open], "where the mbufs of a pool are; what happened to lost ones"),
-    (&[WRITE], "write the lost packets of the selected leak site"),
+    (&[WRITE], "write and show lost packets of the selected leak site"),
     (&[ARM], "arm the stamps of the app for a minute"),
 ];
 const LCORES: &[Hint<'static>] = &[

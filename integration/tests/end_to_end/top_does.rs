@@ -29,6 +29,7 @@ use crate::support::{LIMIT, Needs, await_packets, tee_sessions, trial};
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial("keys_of_top_do_what_their_commands_do", Needs::Wireshark, keys),
+        trial("lost_packets_are_written_and_shown_by_top", Needs::Wireshark, lost_packets),
         trial("a_capture_of_top_ends_with_it", Needs::Wireshark, killed),
         trial("top_obeys_the_keys_that_are_configured", Needs::Apps, configured),
         trial("top_gives_the_terminal_back", Needs::Apps, terminal),
@@ -153,6 +154,23 @@ fn snapshot(scratch: &Scratch, top: &mut TerminalProcess, app: &str) -> Result<(
     ensure!(json["schema"] == 1 && json["apps"][0]["app"] == app, "{json}");
     let text = file(scratch, "pmdscope-", ".txt")?.context("no text")?;
     ensure!(fs::read_to_string(text)?.contains(app));
+    Ok(())
+}
+
+/// The finding of the leak is the first.
+fn lost_packets(scratch: &Scratch) -> Result<()> {
+    let options = PairOptions { leak: Some("1/8".to_owned()), ..PairOptions::default() };
+    let pair = Pair::start(scratch, options)?;
+    let generator = pair.generate(scratch, &["--rate", RATE])?;
+    let mut top = top(scratch, &["-a", pair.app(), "-i", "0.5"])?;
+    top.await_shown(&["leak.c:"], LIMIT)?;
+    top.press("1jw")?;
+    top.await_shown(&[" Tasks ", "pmdscope capture -nn -r", "198.18.0.1", "done: "], LIMIT)?;
+    let file = file(scratch, pair.app(), ".pcapng")?;
+    ensure!(file.is_some(), "no file: {}", top.screen());
+    top.press("q")?;
+    ensure!(top.wait(LIMIT)?.success(), "{}", top.screen());
+    generator.stop()?;
     Ok(())
 }
 

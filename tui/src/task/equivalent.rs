@@ -23,7 +23,10 @@ pub(super) fn commands(view: &ViewState, fleet: &FleetState) -> Vec<(String, Com
     }
     if forbidden(view).is_none() {
         let written = match leak_plan(view, fleet) {
-            Some(plan) => check_live(view).map(|()| plan.command).into_iter().collect(),
+            Some(plan) if check_live(view).is_ok() => {
+                std::iter::once(plan.command).chain(plan.show).collect()
+            }
+            Some(_) => Vec::new(),
             None => snapshot(view, fleet).commands,
         };
         commands.extend(written.into_iter().map(|command| (key(TaskAction::Write), command)));

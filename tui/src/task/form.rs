@@ -116,7 +116,8 @@ impl CaptureForm {
         let file = args.iter().position(|word| word == "-w");
         let file = file.and_then(|place| args.get(place + 1)).cloned();
         let file = file.map(|name| OutputFile { is_proposed: name == self.file, name });
-        Ok(TaskPlan { command: CommandLine { args, output: None }, file, remark: String::new() })
+        let command = CommandLine { args, output: None };
+        Ok(TaskPlan { command, file, remark: String::new(), show: None })
     }
 
     /// Whether a helper process may be attached to an app. It is not where all packets come from apps with

@@ -93,6 +93,8 @@ pub struct TaskPlan {
     pub file: Option<OutputFile>,
     /// What to add to its last line.
     pub remark: String,
+    /// A command that shows what is in the file.
+    pub show: Option<CommandLine>,
 }
 
 /// The file that a command writes.
@@ -109,7 +111,8 @@ impl TaskPlan {
     pub fn take_free_name(&mut self, is_taken: impl Fn(&str) -> bool) {
         let Some(file) = self.file.as_mut().filter(|file| file.is_proposed) else { return };
         let free = command::free_name(&file.name, is_taken);
-        for arg in self.command.args.iter_mut().filter(|arg| **arg == file.name) {
+        let args = self.show.iter_mut().flat_map(|show| &mut show.args);
+        for arg in self.command.args.iter_mut().chain(args).filter(|arg| **arg == file.name) {
             arg.clone_from(&free);
         }
         file.name = free;
@@ -393,7 +396,7 @@ fn begin(view: &mut ViewState) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes the lost packets of a selected leak, otherwise a snapshot of all apps.
+/// Writes the lost packets of a selected leak and shows them, otherwise writes a snapshot of all apps.
 fn write(view: &mut ViewState, fleet: &FleetState) -> Result<(), String> {
     if let Some(reason) = forbidden(view) {
         return Err(reason.to_owned());
@@ -401,6 +404,7 @@ fn write(view: &mut ViewState, fleet: &FleetState) -> Result<(), String> {
     let request = match leak_plan(view, fleet) {
         Some(plan) => {
             check_live(view)?;
+            (view.mode, view.scroll) = (InputMode::Tasks, 0);
             TaskRequest::Run(plan)
         }
         None => TaskRequest::Snapshot(Box::new(snapshot(view, fleet))),
@@ -418,8 +422,9 @@ fn leak_plan(view: &ViewState, fleet: &FleetState) -> Option<TaskPlan> {
     };
     let command = CommandLine::new(["leaks", "-a", app, "--write", &file]);
     let command = command.with_config(&view.tasks.context);
+    let show = Some(CommandLine::new(["capture", "-nn", "-r", &file]));
     let file = Some(OutputFile { name: file, is_proposed: true });
-    Some(TaskPlan { command, file, remark: String::new() })
+    Some(TaskPlan { command, file, remark: String::new(), show })
 }
 
 /// It is a place that loses mbufs, or a finding about one.
@@ -463,7 +468,7 @@ fn arm(view: &mut ViewState, fleet: &FleetState) -> Result<(), String> {
     let command = command.with_config(&view.tasks.context);
     let until = fleet.realtime_ns + ARM_SECONDS * SECOND;
     let remark = format!(", until {}", time_of_day(until, &view.zone));
-    view.tasks.wanted.push(TaskRequest::Run(TaskPlan { command, file: None, remark }));
+    view.tasks.wanted.push(TaskRequest::Run(TaskPlan { command, file: None, remark, show: None }));
     Ok(())
 }
 

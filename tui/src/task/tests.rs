@@ -29,7 +29,9 @@ fn asked(view: &mut ViewState) -> Vec<String> {
     let requests = std::mem::take(&mut view.tasks.wanted).into_iter();
     requests
         .flat_map(|request| match request {
-            TaskRequest::Run(plan) => vec![plan.command.to_string()],
+            TaskRequest::Run(plan) => {
+                [plan.command].iter().chain(&plan.show).map(ToString::to_string).collect()
+            }
             TaskRequest::Snapshot(snapshot) => {
                 snapshot.commands.iter().map(ToString::to_string).collect()
             }
@@ -179,11 +181,14 @@ fn a_leak_is_written_as_packets_and_all_else_as_a_snapshot() {
         select(&mut view, &fleet, tab, title);
         press(&mut view, &fleet, "w");
         let file = "reflector-leaks-20260102-030405.pcapng";
-        let command = format!("pmdscope leaks -a reflector --write {file}");
-        assert_eq!(asked(&mut view), [command.as_str()], "{title}");
+        let write = format!("pmdscope leaks -a reflector --write {file}");
+        let commands = [write, format!("pmdscope capture -nn -r {file}")];
+        assert_eq!(asked(&mut view), commands, "{title}");
+        assert_eq!(view.mode, InputMode::Tasks);
+        press(&mut view, &fleet, "\x1b");
         let written = equivalent::commands(&view, &fleet).into_iter().filter(|(key, _)| key == "w");
         let written: Vec<_> = written.map(|(_, command)| command.to_string()).collect();
-        assert_eq!(written, [command], "{title}");
+        assert_eq!(written, commands, "{title}");
     }
     select(&mut view, &fleet, PageTab::Overview, "app testpmd");
     press(&mut view, &fleet, "w");
