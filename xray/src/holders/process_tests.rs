@@ -35,6 +35,17 @@ fn of_this_process() -> HolderMap {
     HolderMap::new(&target, &HolderSources::of_process(pid), &target.memory.maps().unwrap())
 }
 
+/// With the variables of that thread. The list of threads is read while those of other tests begin and
+/// end, so that one look may miss it.
+fn of_this_process_with(thread: &str) -> HolderMap {
+    let has_thread = |map: &HolderMap| {
+        let is_local = |holder: &Holder| matches!(holder, Holder::ThreadLocal { thread: of, .. } if of == thread);
+        map.holders.iter().any(|holder| is_local(&holder.0))
+    };
+    let mut looks = std::iter::repeat_with(of_this_process).take(50);
+    looks.find(has_thread).expect("the thread is never seen")
+}
+
 #[test]
 fn globals_are_named() {
     let map = of_this_process();
@@ -64,7 +75,7 @@ fn stacks_and_thread_local_variables_are_those_of_their_thread() {
         on_stack[0]
     });
     let (on_stack, local) = told.recv().unwrap();
-    let map = of_this_process();
+    let map = of_this_process_with("held-on-stack");
     let thread = "held-on-stack".to_owned();
     assert_eq!(map.holder(on_stack), Holder::Stack { thread: thread.clone() });
     let Holder::ThreadLocal { thread: of, symbol } = map.holder(local) else {
@@ -95,7 +106,7 @@ fn thread_local_variables_of_libraries_have_names() {
         thread::yield_now();
     }
     let pid = std::process::id();
-    let map = of_this_process();
+    let map = of_this_process_with("made-an-error");
     let errno = Holder::ThreadLocal {
         thread: "made-an-error".to_owned(),
         symbol: Some("errno".to_owned()),
