@@ -53,6 +53,7 @@ fn of_page(view: &ViewState, fleet: &FleetState) -> CommandLine {
         PageTab::Pools => &["leaks"],
         PageTab::Lcores if view.tasks.context.recording.is_none() => &["lcores"],
         PageTab::Flows if view.tasks.context.recording.is_none() => &["netstat"],
+        PageTab::Raw => &["top", "--page", "raw"],
         _ => &["top", "--once"],
     };
     of_moment(CommandLine::new(args.iter().copied()), view, fleet)
@@ -76,6 +77,7 @@ fn of_subject(subject: &Subject, view: &ViewState, fleet: &FleetState) -> Comman
         Subject::Site { .. } | Subject::Stage { .. } => of_app(&["leaks"]),
         Subject::Lcore { .. } if live => of_app(&["lcores"]),
         Subject::Tap { .. } => of_app(&["netstat"]),
+        Subject::Reply { .. } => of_app(&["top", "--page", "raw"]),
         Subject::Conversation { key, .. } => of_app(&["netstat"]).with([filter(key).0.as_str()]),
         _ => of_app(&["top", "--once"]),
     }
