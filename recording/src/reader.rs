@@ -18,6 +18,9 @@ const LONGEST_LINE: usize = 16 << 20;
 const MOST_ENTRIES: usize = 10_000;
 const MOST_BYTES: usize = 64 << 20;
 
+/// Longest frame, before compression: more than a recorder writes in the few seconds of one.
+const LONGEST_FRAME: u64 = 1 << 30;
+
 /// Largest window of a frame, as a power of two: what a reader must hold of it. Ours are smaller.
 const LARGEST_WINDOW: u32 = 23;
 
@@ -102,7 +105,7 @@ impl RoundReader {
                 if let Some(batch) = unfinished(source.offset_before(self.next), &mut entries) {
                     return Ok(Some(batch));
                 }
-                if !self.begin_frame(source)? {
+                if !self.begin_frame(source, notes)? {
                     return Ok(None);
                 }
                 continue;
@@ -141,16 +144,33 @@ impl RoundReader {
         }
     }
 
-    /// Goes on to the next frame; false at the end of the file.
-    fn begin_frame(&mut self, source: &RecordingFile) -> Result<bool, RecordingError> {
+    /// Goes on to the next frame; false at the end of the file. A damaged one has no lines: what is in it
+    /// may be wrong, and its times would put off those of the frames after it.
+    fn begin_frame(
+        &mut self,
+        source: &RecordingFile,
+        notes: &mut Vec<PlaybackNote>,
+    ) -> Result<bool, RecordingError> {
         let Some(span) = source.frames().get(self.next) else { return Ok(false) };
         self.clock.begin_frame(source.added_ns(self.next));
         self.next += 1;
         let end = source.frames().get(self.next).map_or(u64::MAX, |next| next.offset);
-        let lines = lines(&self.file, span.offset, end);
-        self.lines = Some(lines.map_err(|error| RecordingError::io("read", source.path(), error))?);
+        let failed = |error| RecordingError::io("read", source.path(), error);
+        let last = source.is_last(self.next);
+        match check(lines(&self.file, span.offset, end).map_err(failed)?) {
+            Err(error) if !is_cut(&error, last) => {
+                note(notes, source.path(), span.offset, None, damage(&error, last));
+            }
+            _ => self.lines = Some(lines(&self.file, span.offset, end).map_err(failed)?),
+        }
         Ok(true)
     }
+}
+
+/// Reads a frame to its end, where its checksum is.
+fn check(lines: Lines) -> io::Result<()> {
+    let length = io::copy(&mut lines.take(LONGEST_FRAME + 1), &mut io::sink())?;
+    if length > LONGEST_FRAME { Err(io::Error::other("more than 1 GiB")) } else { Ok(()) }
 }
 
 /// Adds a note, once.
@@ -191,8 +211,13 @@ pub(super) fn read_line(lines: &mut Lines, line: &mut Vec<u8>) -> io::Result<boo
     }
 }
 
+/// The end of a recording that is being written, or whose recorder was killed.
+fn is_cut(error: &io::Error, last: bool) -> bool {
+    error.kind() == io::ErrorKind::UnexpectedEof && last
+}
+
 fn damage(error: &io::Error, last: bool) -> String {
-    if error.kind() == io::ErrorKind::UnexpectedEof && last {
+    if is_cut(error, last) {
         "the file ends within a frame: it is being written, or its recorder was killed".to_owned()
     } else {
         format!("the frame is damaged: {error}")
