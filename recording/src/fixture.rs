@@ -15,6 +15,9 @@ use pmdscope_telemetry::{ErrorClass, FleetEvent, FleetState};
 pub(super) const BEGIN: u64 = 1_795_251_360_000_000_000;
 pub(super) const SECOND: u64 = 1_000_000_000;
 
+/// An interval of recorders.
+pub(super) const EACH_SECOND: Duration = Duration::from_secs(1);
+
 /// What an app does in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AppAct {

@@ -455,3 +455,7 @@ pub(super) fn time(ns: u64) -> String {
 #[cfg(test)]
 #[path = "player_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "player_file_tests.rs"]
+mod file_tests;
