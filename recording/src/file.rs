@@ -29,8 +29,7 @@ impl RecordingFile {
         if size == 0 {
             return Err(RecordingError::Empty { path: path.to_owned(), what: "the file is empty" });
         }
-        let believed =
-            FrameIndex::read(&file, size).filter(|index| header_in(&file, index).is_some());
+        let believed = FrameIndex::read(&file, size).filter(|index| is_of(&file, index));
         let index = match believed {
             Some(index) => index,
             None => scan(path, &file, size, notes)?,
@@ -113,6 +112,13 @@ fn header_in(file: &File, index: &FrameIndex) -> Option<RecordingHeader> {
         Ok(Some(RecordEntry::Header(header))) => Some(header),
         _ => None,
     }
+}
+
+/// Whether an index is of this file. Some frames may be damaged.
+fn is_of(file: &File, index: &FrameIndex) -> bool {
+    const TRIES: usize = 100;
+    let mut frames = index.frames.iter().take(TRIES);
+    frames.any(|frame| matches!(first_entry(file, frame.offset), Ok(Some(_))))
 }
 
 /// The first line of the frame at `offset`; what is there instead as an error.

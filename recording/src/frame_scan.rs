@@ -48,11 +48,17 @@ pub(super) fn scan_frames(file: &File, size: u64) -> io::Result<Vec<FilePiece>> 
             }
             There::Skippable { end } => end,
             There::Cut => {
-                pieces.push(FilePiece::Cut { offset });
-                size
+                // If a length is damaged, a frame seems to end beyond the file; others follow it.
+                let end = search(file, offset + 1, size, &mut tries, true)?;
+                pieces.push(if end == size {
+                    FilePiece::Cut { offset }
+                } else {
+                    FilePiece::Garbage { offset, length: end - offset }
+                });
+                end
             }
             There::Nothing => {
-                let end = search(file, offset + 1, size, &mut tries)?;
+                let end = search(file, offset + 1, size, &mut tries, false)?;
                 pieces.push(FilePiece::Garbage { offset, length: end - offset });
                 end
             }
@@ -61,8 +67,14 @@ pub(super) fn scan_frames(file: &File, size: u64) -> io::Result<Vec<FilePiece>> 
     Ok(pieces)
 }
 
-/// Where the next whole or cut frame begins; the end of the file when there is none.
-fn search(file: &File, mut offset: u64, size: u64, tries: &mut u32) -> io::Result<u64> {
+/// Where the next frame begins, a `whole` one or any; the end of the file when there is none.
+fn search(
+    file: &File,
+    mut offset: u64,
+    size: u64,
+    tries: &mut u32,
+    whole: bool,
+) -> io::Result<u64> {
     let mut chunk = vec![0; CHUNK];
     while offset < size {
         let count = read_at(file, &mut chunk, offset, size)?;
@@ -71,8 +83,9 @@ fn search(file: &File, mut offset: u64, size: u64, tries: &mut u32) -> io::Resul
             *tries = tries.saturating_sub(1);
             match look(file, there, size)? {
                 _ if *tries == 0 => return Ok(size),
-                There::Nothing | There::Skippable { .. } => {}
-                There::Data { .. } | There::Cut => return Ok(there),
+                There::Data { .. } => return Ok(there),
+                There::Cut if !whole => return Ok(there),
+                There::Cut | There::Nothing | There::Skippable { .. } => {}
             }
         }
         // A magic number may lie across two chunks.

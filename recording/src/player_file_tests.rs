@@ -1,6 +1,6 @@
 use std::fs;
 use std::io::Write;
-use std::ops::Range;
+use std::ops::{BitXorAssign, Range};
 
 use proptest::prelude::*;
 
@@ -52,15 +52,21 @@ fn damage_costs_one_frame() {
     let (states, bytes) = bytes();
     let offsets = frame_offsets(&bytes);
     assert_eq!(offsets.len(), 8);
-    for (frame, cut_index, whole) in
-        [(0, false, true), (0, true, true), (3, false, true), (3, true, true), (3, false, false)]
+    let damages: [fn(&mut [u8]); 3] = [
+        |frame| frame.fill(0x55),
+        // What is read of the frame seems right until its end, where its checksum is.
+        |frame| frame.last_mut().unwrap().bitxor_assign(1),
+        // The header of the first block: the frame seems to be longer than the file.
+        |frame| frame[6..9].copy_from_slice(&[0xFC, 0xFF, 0x0F]),
+    ];
+    let places = [(0, false), (0, true), (3, false), (3, true)];
+    for ((frame, cut_index), damage) in
+        damages.into_iter().flat_map(|damage| places.map(|place| (place, damage)))
     {
-        let mut damaged = bytes.clone();
-        // What is read of a frame seems right until its end, where its checksum is.
-        let end = offsets[frame + 1];
-        damaged[if whole { offsets[frame] } else { end - 1 }..end].fill(0x55);
-        damaged.truncate(if cut_index { bytes.len() - 1 } else { bytes.len() });
-        let (read, notes) = read(&damaged).unwrap();
+        let mut file = bytes.clone();
+        damage(&mut file[offsets[frame]..offsets[frame + 1]]);
+        file.truncate(if cut_index { bytes.len() - 1 } else { bytes.len() });
+        let (read, notes) = read(&file).unwrap();
         let mut expected: Vec<_> = states.iter().map(|fleet| fleet.realtime_ns).collect();
         expected.drain(5 * frame..5 * frame + 5);
         let times: Vec<_> = read.iter().map(|fleet| fleet.realtime_ns).collect();
