@@ -27,7 +27,7 @@ pub(crate) const ARRAY_NAME: [u8; 8] = *b"memzone\0";
 const ARRAY_LEN: u64 = 68;
 const ARRAY_ELEMENT_BYTES: u64 = 72;
 const ARRAY_DATA: u64 = 80;
-const ARRAY_BYTES: usize = 96;
+pub(crate) const ARRAY_BYTES: usize = 96;
 
 /// `struct rte_memzone`, whose name has 32 bytes.
 const ZONE_ADDRESS: u64 = 40;
@@ -52,6 +52,8 @@ const PAUSE: Duration = Duration::from_millis(1);
 pub struct MemoryConfig {
     /// Where it is in the app.
     pub address: u64,
+    /// Where the name of its array of memzones is.
+    pub array: u64,
     /// Release of DPDK, as [`SocketBanner::version`](pmdscope_telemetry::SocketBanner::version) has it.
     pub version: String,
     /// The memzones, by address.
@@ -105,9 +107,21 @@ impl MemoryConfig {
         let Ok(()) = memory.read(begin, &mut head) else { return Ok(None) };
         let Ok(array) = read_array::<ARRAY_BYTES>(memory, name) else { return Ok(None) };
         let Some((offset, version)) = version(&head) else { return Ok(None) };
-        let Some(array) = ZoneArray::parse(&array) else { return Ok(None) };
-        let memzones = array.read(memory)?;
-        Ok(Some(Self { address: begin + offset as u64, version, memzones }))
+        let Some(zones) = ZoneArray::parse(&array) else { return Ok(None) };
+        let memzones = zones.read(memory)?;
+        Ok(Some(Self { address: begin + offset as u64, array: name, version, memzones }))
+    }
+
+    /// The memzones of now, by address, in the array whose name is at [`MemoryConfig::array`].
+    ///
+    /// # Errors
+    /// [`XrayError::Implausible`] if the array is not there any more, or the memzones contradict each other;
+    /// as [`Memory::read`].
+    pub fn memzones_in(memory: &dyn Memory, array: u64) -> Result<Vec<Memzone>, XrayError> {
+        let bytes = read_array::<ARRAY_BYTES>(memory, array)?;
+        let zones = bytes.starts_with(&ARRAY_NAME).then(|| ZoneArray::parse(&bytes)).flatten();
+        let gone = || XrayError::implausible("the memzones", "they are somewhere else now");
+        zones.ok_or_else(gone)?.read(memory)
     }
 }
 
@@ -223,4 +237,4 @@ fn is_plausible(zone: &Memzone) -> bool {
 
 #[cfg(test)]
 #[path = "memory_config_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -43,26 +43,46 @@ fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
     bytes[at..at + value.len()].copy_from_slice(value);
 }
 
+/// A memzone at its number in the array: name, address, bytes.
+pub(crate) type ZoneElement<'a> = (usize, &'a str, u64, u64);
+
+/// An array of memzones, and its elements, which are at `data`.
+pub(crate) fn zone_array(
+    data: u64,
+    elements: u32,
+    zones: &[ZoneElement<'_>],
+) -> ([u8; ARRAY_BYTES], Vec<u8>) {
+    let mut array = [0; ARRAY_BYTES];
+    put(&mut array, 0, &ARRAY_NAME);
+    put(&mut array, 64, &u32::try_from(zones.len()).unwrap().to_le_bytes());
+    put(&mut array, 68, &elements.to_le_bytes());
+    put(&mut array, 72, &72_u32.to_le_bytes());
+    put(&mut array, 80, &data.to_le_bytes());
+    let words = elements.div_ceil(64);
+    let mask = mask_offset(elements);
+    let mut bytes = vec![0; mask + 8 + words as usize * 8];
+    put(&mut bytes, mask, &words.to_le_bytes());
+    for (index, name, address, length) in zones {
+        put(&mut bytes, index * 72, name.as_bytes());
+        put(&mut bytes, index * 72 + 40, &address.to_le_bytes());
+        put(&mut bytes, index * 72 + 48, &length.to_le_bytes());
+        bytes[mask + 8 + index / 8] |= 1 << (index % 8);
+    }
+    (array, bytes)
+}
+
+/// Where the mask of elements in use is behind their begin, without its length.
+pub(crate) fn mask_offset(elements: u32) -> usize {
+    elements as usize * 72
+}
+
 /// A configuration at [`CONFIG`] with the memzones of these numbers.
-fn pieces(elements: u32, zones: &[(usize, &str, u64, u64)]) -> Pieces {
+fn pieces(elements: u32, zones: &[ZoneElement<'_>]) -> Pieces {
     let mut config = vec![0; 8192];
     put(&mut config, 0, &MAGIC.to_le_bytes());
     put(&mut config, 4, &0x160b_0b63_u32.to_le_bytes());
-    put(&mut config, 40, &ARRAY_NAME);
-    put(&mut config, 40 + 64, &u32::try_from(zones.len()).unwrap().to_le_bytes());
-    put(&mut config, 40 + 68, &elements.to_le_bytes());
-    put(&mut config, 40 + 72, &72_u32.to_le_bytes());
-    put(&mut config, 40 + 80, &DATA.to_le_bytes());
-    let words = elements.div_ceil(64);
-    let mut data = vec![0; elements as usize * 72 + 8 + words as usize * 8];
-    let mask = elements as usize * 72;
-    put(&mut data, mask, &words.to_le_bytes());
-    for (index, name, address, length) in zones {
-        put(&mut data, index * 72, name.as_bytes());
-        put(&mut data, index * 72 + 40, &address.to_le_bytes());
-        put(&mut data, index * 72 + 48, &length.to_le_bytes());
-        data[mask + 8 + index / 8] |= 1 << (index % 8);
-    }
+    let (array, data) = zone_array(DATA, elements, zones);
+    put(&mut config, 40, &array);
     Pieces(vec![(CONFIG, config), (DATA, data)])
 }
 
@@ -82,6 +102,18 @@ fn memzones_in_use_are_found_by_address() {
     let zones: Vec<_> =
         config.memzones.iter().map(|zone| (zone.name.as_str(), zone.address)).collect();
     assert_eq!(zones, [("MP_a", 0x1000), ("RG_b", 0x9000)]);
+}
+
+#[test]
+fn memzones_are_read_again_where_they_were() {
+    let before = pieces(100, &[(0, "MP_a", 0x1000, 64)]);
+    let array = find(&before).unwrap().array;
+    let mut now = pieces(100, &[(0, "MP_a", 0x1000, 64), (7, "RG_b", 0x9000, 64)]);
+    let names = |zones: Vec<Memzone>| zones.into_iter().map(|zone| zone.name).collect::<Vec<_>>();
+    assert_eq!(names(MemoryConfig::memzones_in(&now, array).unwrap()), ["MP_a", "RG_b"]);
+    put(&mut now.0[0].1, 40, b"another\0");
+    let why = MemoryConfig::memzones_in(&now, array).unwrap_err().to_string();
+    assert!(why.contains("somewhere else"), "{why}");
 }
 
 #[test]

@@ -36,14 +36,22 @@ impl XrayTarget {
         // Vendors put their names before the release.
         let stated = client.map(|client| client.banner().version.clone());
         // Requests wake the app, and can hit a memzone while it is freed; what is read in memory cannot.
-        let (version, memzones) = match MemoryConfig::find(&memory) {
-            Ok(config) => (config.version, config.memzones),
-            Err(error @ (XrayError::NoMemoryConfig { .. } | XrayError::Implausible { .. })) => {
-                told(app, pid, error)?
+        let memory = Arc::new(memory);
+        match MemoryConfig::find(&*memory) {
+            Ok(config) => {
+                let target = Self::select(
+                    memory,
+                    stated.as_ref().unwrap_or(&config.version),
+                    config.memzones,
+                )?;
+                Ok(target.with_zone_array(config.array))
             }
-            Err(error) => return Err(error),
-        };
-        Self::select(Arc::new(memory), &stated.unwrap_or(version), memzones)
+            Err(error @ (XrayError::NoMemoryConfig { .. } | XrayError::Implausible { .. })) => {
+                let (version, memzones) = told(app, pid, error)?;
+                Self::select(memory, stated.as_ref().unwrap_or(&version), memzones)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Opens the memory of an app that cannot be asked, such as a core file.

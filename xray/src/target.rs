@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::error::XrayError;
 use crate::layout::Layout;
 use crate::memory::Memory;
+use crate::memory_config::MemoryConfig;
 
 /// What the names of the memzones of mempools begin with.
 const POOL_ZONE: &str = "MP_";
@@ -42,6 +43,8 @@ pub struct XrayTarget {
     pub layout: Layout,
     /// Its memzones, by address.
     pub memzones: Vec<Memzone>,
+    /// [`MemoryConfig::array`], where that was found.
+    zone_array: Option<u64>,
 }
 
 /// The header of a mempool.
@@ -87,7 +90,25 @@ impl XrayTarget {
     /// The memzones are sorted here.
     pub fn new(memory: Arc<dyn Memory>, layout: Layout, mut memzones: Vec<Memzone>) -> Self {
         memzones.sort_by_key(|zone| zone.address);
-        Self { memory, layout, memzones }
+        Self { memory, layout, memzones, zone_array: None }
+    }
+
+    /// Its memzones are in this array; see [`MemoryConfig::array`].
+    #[must_use]
+    pub(crate) fn with_zone_array(self, array: u64) -> Self {
+        Self { zone_array: Some(array), ..self }
+    }
+
+    /// Reads the memzones again: the app reserves and frees some. Much cheaper than to open it again.
+    ///
+    /// # Errors
+    /// [`XrayError::Implausible`] if they are not where they were, or were told by the app's telemetry; as
+    /// [`Memory::read`].
+    pub fn refresh(&mut self) -> Result<(), XrayError> {
+        let told = || XrayError::implausible("the memzones", "they were not found in memory");
+        let array = self.zone_array.ok_or_else(told)?;
+        self.memzones = MemoryConfig::memzones_in(&*self.memory, array)?;
+        Ok(())
     }
 
     /// The memzone in which an address lies.

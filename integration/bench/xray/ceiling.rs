@@ -22,7 +22,9 @@ impl RecordedMemory {
     pub(crate) fn of(target: &XrayTarget) -> (Arc<Self>, XrayTarget) {
         let memory = Arc::clone(&target.memory);
         let recorded = Arc::new(Self { memory, calls: Mutex::default() });
-        (Arc::clone(&recorded), XrayTarget { memory: recorded, ..target.clone() })
+        let mut target = target.clone();
+        target.memory = Arc::<Self>::clone(&recorded);
+        (recorded, target)
     }
 
     fn record(&self, addresses: &[u64], bytes: usize) {

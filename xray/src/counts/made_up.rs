@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::error::XrayError;
 use crate::layout::Layout;
 use crate::memory::Memory;
+use crate::memory_config::ARRAY_BYTES;
+use crate::memory_config::tests::{mask_offset, zone_array};
 use crate::target::{Memzone, XrayTarget};
 use pmdscope_telemetry::host::maps::Mapping;
 
@@ -27,6 +29,8 @@ pub(crate) enum Handler {
 /// The memory of a process.
 pub(crate) struct MadeUpMemory {
     image: Mutex<(Vec<u8>, Option<Change>)>,
+    /// Where the mask of reserved memzones is.
+    mask: u64,
 }
 
 impl fmt::Debug for MadeUpMemory {
@@ -39,6 +43,11 @@ impl MadeUpMemory {
     /// Changes the memory now.
     pub(crate) fn set(&self, change: impl FnOnce(&mut Vec<u8>)) {
         change(&mut self.image.lock().unwrap_or_else(PoisonError::into_inner).0);
+    }
+
+    /// Frees the first 32 memzones, but for those of this mask.
+    pub(crate) fn keep_memzones(&self, mask: u32) {
+        self.set(|bytes| put_u32(bytes, self.mask, mask));
     }
 
     /// From now on, `change` is called in front of each piece.
@@ -178,8 +187,19 @@ impl MadeUpApp {
     }
 
     /// The app, and its memory.
-    pub(crate) fn start(self) -> (XrayTarget, Arc<MadeUpMemory>) {
-        let memory = Arc::new(MadeUpMemory { image: Mutex::new((self.bytes, None)) });
-        (XrayTarget::new(Arc::<MadeUpMemory>::clone(&memory), self.layout, self.memzones), memory)
+    pub(crate) fn start(mut self) -> (XrayTarget, Arc<MadeUpMemory>) {
+        let place = BASE + self.bytes.len() as u64;
+        let zones = self.memzones.iter().enumerate();
+        let zones: Vec<_> = zones
+            .map(|(index, zone)| (index, zone.name.as_str(), zone.address, zone.bytes))
+            .collect();
+        let elements = u32::try_from(zones.len()).unwrap().max(1);
+        let (array, data) = zone_array(place + ARRAY_BYTES as u64, elements, &zones);
+        self.bytes.extend(array.into_iter().chain(data));
+        let mask = place + (ARRAY_BYTES + mask_offset(elements) + 8) as u64;
+        let memory = Arc::new(MadeUpMemory { image: Mutex::new((self.bytes, None)), mask });
+        let target =
+            XrayTarget::new(Arc::<MadeUpMemory>::clone(&memory), self.layout, self.memzones);
+        (target.with_zone_array(place), memory)
     }
 }

@@ -189,3 +189,35 @@ fn a_peak_between_two_samples_is_in_the_high_water_mark() {
     let reading = watcher.read(&pools, Instant::now());
     assert_eq!((reading.rings[0].0.used, reading.rings[0].1.ever), (0, 40));
 }
+
+#[test]
+fn rings_that_come_and_go_are_noticed_without_opening_the_app_anew() {
+    let mut app = MadeUpApp::new();
+    app.ring("backlog", 64, 5);
+    app.ring("other", 64, 5);
+    let (target, memory) = app.start();
+    let opened = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&opened);
+    let open = move |_: &DiscoveredApp| {
+        count.fetch_add(1, Ordering::Relaxed);
+        Ok(target.clone())
+    };
+    let mut watcher = Watcher::new(found("app", 7), Arc::new(open));
+    let begun = Instant::now();
+    let mut rings = |seconds| {
+        let reading = watcher.read(&BTreeSet::new(), begun + Duration::from_secs(seconds));
+        reading.rings.into_iter().map(|(ring, _)| ring.name).collect::<Vec<_>>()
+    };
+    assert_eq!(rings(0), ["backlog", "other"]);
+    memory.keep_memzones(0b01);
+    assert_eq!(
+        (rings(29), rings(31)),
+        (vec!["backlog".into(), "other".into()], vec!["backlog".into()])
+    );
+    memory.keep_memzones(0b11);
+    assert_eq!(
+        (rings(60), rings(62)),
+        (vec!["backlog".into()], vec!["backlog".into(), "other".into()])
+    );
+    assert_eq!(opened.load(Ordering::Relaxed), 1);
+}

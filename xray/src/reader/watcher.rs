@@ -58,7 +58,7 @@ pub(super) struct Watcher {
     target: Option<XrayTarget>,
     /// Why there is no target.
     problem: String,
-    /// When it was opened last, or could not be.
+    /// When it was opened or refreshed last, or could not be.
     opened: Option<Instant>,
     /// Before this has passed it is not opened again for a failure.
     retry: Duration,
@@ -124,7 +124,7 @@ impl Watcher {
 
     pub(super) fn read(&mut self, pools: &BTreeSet<String>, now: Instant) -> Reading {
         self.requested = Some(now);
-        if self.target.is_none() || self.is_open_for(REFRESH, now) {
+        if self.target.is_none() || (self.is_open_for(REFRESH, now) && !self.refresh(now)) {
             self.open(now);
         }
         let mut read = self.counts();
@@ -155,6 +155,15 @@ impl Watcher {
 
     fn is_open_for(&self, time: Duration, now: Instant) -> bool {
         self.opened.is_none_or(|opened| now.saturating_duration_since(opened) >= time)
+    }
+
+    /// Looks up the memzones again; false if the app must be opened anew for that.
+    fn refresh(&mut self, now: Instant) -> bool {
+        let refreshed = self.target.as_mut().is_some_and(|target| target.refresh().is_ok());
+        if refreshed {
+            self.opened = Some(now);
+        }
+        refreshed
     }
 
     /// Opens the app, unless that was tried a short time ago. Without success, it is read as before. True if
