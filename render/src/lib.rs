@@ -28,6 +28,6 @@ pub use leak_sites::{PathStyle, leak_sites};
 pub use subject::{ConversationKey, Subject, direction_name, direction_word};
 pub use table::{
     Cell, Column, ColumnUnit, CounterMode, SortOrder, TableLayout, TableRow, TextAlign, TextLine,
-    TextSpan, TextTable, table_text,
+    TextSpan, TextTable, cut, table_text,
 };
 pub use theme::{Palette, Theme, Tone};

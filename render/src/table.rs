@@ -9,7 +9,7 @@ mod layout;
 pub use self::column::{Cell, Column, ColumnUnit, TextAlign};
 pub(crate) use self::counters::ColumnNumber;
 pub use self::counters::CounterMode;
-pub use self::layout::{TableLayout, TextLine, TextSpan, table_text};
+pub use self::layout::{TableLayout, TextLine, TextSpan, cut, table_text};
 use crate::filter::RowFilter;
 use crate::subject::Subject;
 

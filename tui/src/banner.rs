@@ -1,13 +1,13 @@
 //! The line above the tables of a page: the finding to look at first.
 
-use pmdscope_render::Tone;
 use pmdscope_render::number::seconds;
+use pmdscope_render::{Tone, cut};
 use pmdscope_telemetry::FleetState;
 use pmdscope_telemetry::printable::harmless;
 use ratatui::text::Line;
 
 use crate::ranking::{FindingRate, RankedFinding, ranked};
-use crate::style::{NAME_MIN, ThemeStyle, cut};
+use crate::style::{NAME_MIN, ThemeStyle};
 use crate::tables::apps::{lost, severity_look};
 use crate::tables::findings::{age_text, evidence, place};
 use crate::view::ViewState;

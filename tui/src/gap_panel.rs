@@ -1,13 +1,13 @@
 //! The heat strip of the Lcores page: gaps between the polls of one lcore, by time and length.
 
 use pmdscope_render::number::micros;
-use pmdscope_render::{Subject, Theme, Tone};
+use pmdscope_render::{Subject, Theme, Tone, cut};
 use pmdscope_telemetry::FleetState;
 use pmdscope_telemetry::printable::harmless;
 use pmdscope_telemetry::sample::LcoreSample;
 use ratatui::text::{Line, Span};
 
-use crate::style::{NAME_MIN, ThemeStyle, cut};
+use crate::style::{NAME_MIN, ThemeStyle};
 use crate::tables::lcores::time_of_day;
 use crate::timeline::gaps::{LENGTHS, length_of, shortest_us};
 use crate::timeline::trends::{ColumnValue, Trends};

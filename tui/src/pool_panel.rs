@@ -1,13 +1,13 @@
 //! The graph of the Pools page: the use of one pool on a scale of its own, and where its mbufs are.
 
 use pmdscope_render::number::{known, percent, seconds, si, signed};
-use pmdscope_render::{AreaGraph, Graph, Subject, Tone};
+use pmdscope_render::{AreaGraph, Graph, Subject, Tone, cut};
 use pmdscope_telemetry::model::PoolTrend;
 use pmdscope_telemetry::sample::PoolSample;
 use pmdscope_telemetry::{AppState, FleetState};
 use ratatui::text::{Line, Span};
 
-use crate::style::{NAME_MIN, ThemeStyle, cut};
+use crate::style::{NAME_MIN, ThemeStyle};
 use crate::timeline::trends::{ColumnValue, Trends};
 use crate::trend_panels::{MARGIN, area, part_of_page, time_axis, trends};
 use crate::view::ViewState;

@@ -1,22 +1,14 @@
 //! Styles of text on a terminal.
 
-/// Columns that a name keeps, however narrow the screen.
-pub(crate) const NAME_MIN: usize = 8;
-
-/// A text in at most so many columns.
-pub(crate) fn cut(text: &str, width: usize, theme: Theme) -> String {
-    if text.chars().count() <= width {
-        return text.to_owned();
-    }
-    text.chars().take(width.saturating_sub(1)).chain([theme.ellipsis()]).collect()
-}
-
 #[cfg(test)]
 mod tests;
 
 use pmdscope_render::{Palette, TextLine, Theme, Tone};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
+
+/// Columns that a name keeps, however narrow the screen.
+pub(crate) const NAME_MIN: usize = 8;
 
 /// The styles of a theme.
 pub(crate) trait ThemeStyle {

@@ -172,15 +172,17 @@ fn joined(cells: impl Iterator<Item = Vec<TextSpan>>) -> TextLine {
     TextLine { spans }
 }
 
+/// A text in at most `max` characters; an ellipsis stands for the rest.
+pub fn cut(text: &str, max: usize, theme: Theme) -> String {
+    if width(text) <= max {
+        return text.to_owned();
+    }
+    text.chars().take(max.saturating_sub(1)).chain([theme.ellipsis()]).take(max).collect()
+}
+
 /// Pads or cuts `text` to `width`, and makes it harmless.
 fn fit(text: &str, width: usize, align: TextAlign, theme: Theme) -> String {
-    let mut clean = harmless(text, &[]);
-    if clean.chars().count() > width {
-        clean = clean.chars().take(width.saturating_sub(1)).collect();
-        if width > 0 {
-            clean.push(theme.ellipsis());
-        }
-    }
+    let clean = cut(&harmless(text, &[]), width, theme);
     match align {
         TextAlign::Left => format!("{clean:<width$}"),
         TextAlign::Right => format!("{clean:>width$}"),
@@ -238,6 +240,12 @@ mod tests {
     #[test]
     fn control_characters_never_reach_the_terminal() {
         assert_eq!(fit("a\x1b[2J\u{202e}b", 8, TextAlign::Left, Theme::default()), "a?[2J?b ");
+    }
+
+    #[test]
+    fn a_cut_text_fits() {
+        let cuts = [0, 1, 3, 4, 9].map(|max| cut("p\u{f6}ol", max, Theme::ASCII));
+        assert_eq!(cuts, ["", "~", "p\u{f6}~", "p\u{f6}ol", "p\u{f6}ol"]);
     }
 
     #[test]
