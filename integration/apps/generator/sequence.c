@@ -66,19 +66,78 @@ find_jump(const struct sequence *sequence, uint64_t number)
 	return (int64_t)(number - jump->from) >= 0 ? jump : NULL;
 }
 
-static void
-count_extent(struct sequence *sequence, uint64_t number)
+/*
+ * The latest reordered packet with a lower number, or NULL. Those with higher numbers are forgotten:
+ * this packet, which comes next, is behind them.
+ */
+static const struct sequence_behind *
+find_behind(struct sequence *sequence, uint64_t number)
 {
-	const struct sequence_jump *jump = find_jump(sequence, number);
+	while (sequence->nb_behind > 0) {
+		const struct sequence_behind *behind = &sequence->behind[sequence->nb_behind - 1];
+
+		if ((int64_t)(behind->number - number) < 0)
+			return behind;
+		sequence->nb_behind--;
+	}
+	return NULL;
+}
+
+static void
+note_behind(struct sequence *sequence, uint64_t number)
+{
+	struct sequence_behind *behind = sequence->behind;
+
+	if (sequence->nb_behind == SEQUENCE_BEHIND) {
+		/* The lowest two become one: a degree may then be told too low, never too high. */
+		behind[1].number = behind[0].number;
+		memmove(behind, behind + 1, (SEQUENCE_BEHIND - 1) * sizeof(*behind));
+		sequence->nb_behind--;
+	}
+	behind[sequence->nb_behind++] = (struct sequence_behind){
+		.number = number,
+		.arrival = sequence->received,
+	};
+}
+
+/* Packets with higher numbers that came one after the other right before this one. */
+static void
+count_degree(struct sequence *sequence, const struct sequence_jump *jump,
+		const struct sequence_behind *behind)
+{
+	const uint64_t from = behind == NULL ? 0 : behind->arrival + 1;
+	const uint64_t degree = sequence->received - (jump->arrival > from ? jump->arrival : from);
+	unsigned int i;
+
+	for (i = 0; i < SEQUENCE_DEGREES && i < degree; i++)
+		counter_add(&sequence->n_reordered[i], 1);
+	if (degree > sequence->n_max)
+		counter_set(&sequence->n_max, degree);
+}
+
+static void
+count_extent(struct sequence *sequence, const struct sequence_jump *jump)
+{
 	uint64_t extent;
 
-	if (jump == NULL)
-		return;
 	extent = sequence->received - jump->arrival;
 	counter_add(&sequence->extents, 1);
 	counter_add(&sequence->extent_sum, extent);
 	if (extent > sequence->extent_max)
 		counter_set(&sequence->extent_max, extent);
+}
+
+static void
+count_disorder(struct sequence *sequence, uint64_t number)
+{
+	const struct sequence_jump *jump = find_jump(sequence, number);
+	const struct sequence_behind *behind = find_behind(sequence, number);
+
+	if (jump != NULL) {
+		count_degree(sequence, jump, behind);
+		count_extent(sequence, jump);
+	}
+	note_behind(sequence, number);
 }
 
 enum sequence_verdict
@@ -106,7 +165,7 @@ sequence_see(struct sequence *sequence, uint64_t number)
 		return SEQUENCE_DUPLICATE;
 	}
 	*word |= bit_of(number);
-	count_extent(sequence, number);
+	count_disorder(sequence, number);
 	counter_add(&sequence->received, 1);
 	counter_add(&sequence->reordered, 1);
 	return SEQUENCE_REORDERED;

@@ -17,11 +17,23 @@
 
 #define SEQUENCE_WINDOW 65536 /* A power of two, at least 64. */
 
+/* So many of the reordered packets that later ones may have to stop at. */
+#define SEQUENCE_BEHIND 64
+
+/* Degrees of n-reordering that are counted: TCP resends after three copies of an acknowledgement. */
+#define SEQUENCE_DEGREES 3
+
 /* A packet that came before packets with lower numbers. */
 struct sequence_jump {
 	uint64_t from;	  /* Lowest number that was missing. */
 	uint64_t number;  /* Its own. */
 	uint64_t arrival; /* So many packets had come before. */
+};
+
+/* A reordered packet: no run of higher numbers behind it reaches further back. */
+struct sequence_behind {
+	uint64_t number;
+	uint64_t arrival;
 };
 
 struct sequence {
@@ -34,6 +46,11 @@ struct sequence {
 	uint64_t extents; /* Reordered packets whose extent is known. */
 	uint64_t extent_sum;
 	uint64_t extent_max;
+	/* n-reordering of RFC 4737, 5: the n packets right before it all had higher numbers. */
+	uint64_t n_reordered[SEQUENCE_DEGREES]; /* For n of at least 1, 2, 3. */
+	uint64_t n_max;
+	uint64_t nb_behind;
+	struct sequence_behind behind[SEQUENCE_BEHIND]; /* Numbers and arrivals ascend. */
 	uint64_t nb_jumps;
 	struct sequence_jump jumps[SEQUENCE_JUMPS]; /* Oldest first, from nb_jumps on, modulo. */
 	uint64_t seen[SEQUENCE_WINDOW / 64];

@@ -78,6 +78,63 @@ test_extents(uint64_t base)
 	check_extents(1, 1, 1);
 }
 
+/* RFC 4737, 5: packets right before, all with higher numbers. */
+static void
+check_degrees(uint64_t one, uint64_t two, uint64_t three, uint64_t max)
+{
+	CHECK_EQ(s.n_reordered[0], one);
+	CHECK_EQ(s.n_reordered[1], two);
+	CHECK_EQ(s.n_reordered[2], three);
+	CHECK_EQ(s.n_max, max);
+}
+
+/* Worked out by hand from the definition. */
+static void
+test_degrees(uint64_t base)
+{
+	/* 4 comes behind four packets; before 5 and 6 came a lower one, so that n is 0. */
+	static const uint64_t one[] = { 1, 2, 3, 7, 8, 9, 10, 4, 5, 6, 11 };
+	/* 5 behind 7 8, 3 behind 7 8 5, 4 right behind 3, 2 behind 7 8 5 3 4. */
+	static const uint64_t two[] = { 1, 7, 8, 5, 3, 4, 2 };
+	/* 6 behind 8 and 9, 7 behind 10. */
+	static const uint64_t three[] = { 5, 8, 9, 6, 10, 7 };
+	unsigned int i;
+
+	restart(base + 1);
+	for (i = 0; i < 11; i++)
+		sequence_see(&s, base + one[i]);
+	check_degrees(1, 1, 1, 4);
+	restart(base + 1);
+	for (i = 0; i < 7; i++)
+		sequence_see(&s, base + two[i]);
+	check_degrees(3, 3, 2, 5);
+	restart(base + 5);
+	for (i = 0; i < 6; i++)
+		sequence_see(&s, base + three[i]);
+	check_degrees(2, 1, 0, 2);
+}
+
+/* What does not fit makes degrees too low, not too high. */
+static void
+test_many_behind(void)
+{
+	enum { NUMBERS = 2 * SEQUENCE_BEHIND };
+	uint64_t i;
+
+	restart(0);
+	sequence_see(&s, 2 * NUMBERS + 2);
+	for (i = 0; i < NUMBERS; i++)
+		sequence_see(&s, 2 * i + 1);
+	/* All but the first one had a lower number right before them. */
+	check_degrees(1, 0, 0, 1);
+	/* All of them but the 1 came in a row before this one; half of them are remembered. */
+	sequence_see(&s, 2);
+	CHECK(s.n_max >= SEQUENCE_BEHIND - 2 && s.n_max < NUMBERS);
+	/* Nothing lower came before it. */
+	sequence_see(&s, 0);
+	CHECK_EQ(s.n_max, NUMBERS + 2);
+}
+
 /* Of a gap that is forgotten, or that was never seen, no extent is made up. */
 static void
 test_forgotten_extents(void)
@@ -112,6 +169,8 @@ test_against_table(void)
 	enum { NUMBERS = 400000, SPREAD = 1000 };
 	static bool seen[NUMBERS];
 	static uint64_t first_above[NUMBERS]; /* Arrival of the first packet above. */
+	static uint64_t order[NUMBERS];	      /* Numbers as they came. */
+	uint64_t degrees = 0, degree_max = 0, degree;
 	uint64_t extent_sum = 0, extents = 0;
 	uint64_t random = 99, highest = 0, received = 0, duplicates = 0, reordered = 0;
 	bool any = false;
@@ -128,7 +187,13 @@ test_against_table(void)
 		if (any && number < highest) {
 			extents++;
 			extent_sum += received - first_above[number];
+			degree = 0;
+			while (degree < received && order[received - degree - 1] > number)
+				degree++;
+			degrees += degree >= SEQUENCE_DEGREES;
+			degree_max = degree > degree_max ? degree : degree_max;
 		}
+		order[received] = number;
 		for (number_below = any ? highest + 1 : 0; number_below < number; number_below++)
 			first_above[number_below] = received;
 		received++;
@@ -143,6 +208,9 @@ test_against_table(void)
 	/* Old gaps are forgotten: of 1000 numbers at a time less than 256 are. */
 	CHECK(s.extents > extents / 2 && s.extents <= extents);
 	CHECK(s.extents < extents || s.extent_sum == extent_sum);
+	/* The degrees of the same packets, some of which are told too low. */
+	CHECK(s.n_reordered[2] > degrees / 2 && s.n_reordered[2] <= degrees);
+	CHECK(s.n_max <= degree_max);
 }
 
 int
@@ -154,6 +222,9 @@ main(void)
 	test_disorder(UINT64_MAX - 1); /* The numbers themselves wrap. */
 	test_extents(0);
 	test_extents(UINT64_MAX - 4);
+	test_degrees(0);
+	test_degrees(UINT64_MAX - 4);
+	test_many_behind();
 	test_forgotten_extents();
 	test_window_edge();
 	test_against_table();

@@ -122,8 +122,9 @@ summary_print(const struct summary *s)
 		printf("corrupted %" PRIu64 ", which count as lost\n", t->corrupted);
 	if (t->reordered > 0)
 		printf("reordered %.6f %% of the packets; extent mean %.1f max %" PRIu64
-		       " packets\n",
-				100 * reordered_ratio(t), extent_mean(t), t->extent_max);
+		       " packets; %" PRIu64 " 3-reordered, n at most %" PRIu64 "\n",
+				100 * reordered_ratio(t), extent_mean(t), t->extent_max,
+				t->n_reordered[2], t->n_max);
 	if (latency_count(&s->latency) > 0)
 		print_latency(s);
 	if (latency_count(&s->gaps) > 0)
@@ -143,10 +144,15 @@ json_order(struct json *json, const struct totals *t)
 	if (t->extents > 0) {
 		json_f64(json, "extent_mean", extent_mean(t));
 		json_u64(json, "extent_max", t->extent_max);
+		json_u64(json, "n_max", t->n_max);
 	} else {
 		json_null(json, "extent_mean");
 		json_null(json, "extent_max");
+		json_null(json, "n_max");
 	}
+	json_u64(json, "n_reordered_1", t->n_reordered[0]);
+	json_u64(json, "n_reordered_2", t->n_reordered[1]);
+	json_u64(json, "n_reordered_3", t->n_reordered[2]);
 	json_close(json);
 }
 

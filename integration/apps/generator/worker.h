@@ -71,6 +71,8 @@ struct totals {
 	uint64_t extents; /* Reordered packets whose extent is known; see sequence.h. */
 	uint64_t extent_sum;
 	uint64_t extent_max;
+	uint64_t n_reordered[SEQUENCE_DEGREES]; /* n-reordering of RFC 4737, 5. */
+	uint64_t n_max;
 	uint64_t received_bytes;
 	uint64_t missing;      /* Overtaken by a later packet of their queue, and not yet back. */
 	uint64_t pace_late;    /* Left an interval late, or later. */

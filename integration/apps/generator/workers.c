@@ -253,7 +253,7 @@ workers_start(const struct phase *of, uint64_t tsc_hz, uint64_t now)
 static void
 add_sequences(struct totals *sum, const struct worker *worker)
 {
-	unsigned int lane;
+	unsigned int lane, n;
 
 	for (lane = 0; lane < generator.app->lanes.nb_lanes; lane++) {
 		const struct sequence *sequence = &worker->sequences[lane];
@@ -265,6 +265,9 @@ add_sequences(struct totals *sum, const struct worker *worker)
 		sum->extents += counter_read(&sequence->extents);
 		sum->extent_sum += counter_read(&sequence->extent_sum);
 		sum->extent_max = RTE_MAX(sum->extent_max, counter_read(&sequence->extent_max));
+		for (n = 0; n < SEQUENCE_DEGREES; n++)
+			sum->n_reordered[n] += counter_read(&sequence->n_reordered[n]);
+		sum->n_max = RTE_MAX(sum->n_max, counter_read(&sequence->n_max));
 	}
 }
 
