@@ -15,6 +15,7 @@ mod control;
 pub mod file;
 pub mod filter;
 mod link_type;
+mod open_files;
 mod packet;
 pub mod pcapng;
 pub mod read;
@@ -25,6 +26,7 @@ mod sink;
 pub use self::clock::wall_clock_ns;
 pub use self::control::RunControl;
 pub use self::link_type::link_type_name;
+pub use self::open_files::allow_many_files;
 pub use self::packet::{
     CaptureInterface, DIR_RX, DIR_TX, ETHERNET, InterfaceStatistics, MAX_SNAPLEN, Packet,
     PacketWith, SectionOrigin,

@@ -4,13 +4,13 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use pmdscope_packets::allow_many_files;
 use pmdscope_profile::{
     Activity, AppProfile, AppProfiler, LcoreProfile, ProfiledApp, READ_INTERVAL,
 };
 use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
 use pmdscope_telemetry::model::Model;
 use pmdscope_telemetry::{Fleet, FleetState};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 
 use super::{Args, profile_text};
@@ -88,6 +88,7 @@ struct Running {
 
 pub(super) fn run(args: &Args, hz: u32, length: Duration) -> Result<ExitCode> {
     let stop = StopSignal::new()?;
+    // The files of an app with code are kept open, some 200 of one that loads all drivers.
     allow_many_files();
     let mut fleet = args.app.fleet()?;
     fleet.sample(ROUND_TIMEOUT);
@@ -113,13 +114,6 @@ pub(super) fn run(args: &Args, hz: u32, length: Duration) -> Result<ExitCode> {
         output::print(&profile_text::text(&document))?;
     }
     Ok(if sampled { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
-}
-
-/// The files of an app with code are kept open, some 200 of one that loads all drivers.
-fn allow_many_files() {
-    let limit = getrlimit(Resource::Nofile);
-    // With fewer a profile lacks names, and says so.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// Begins to sample the apps that can be sampled.

@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use rustix::io::Errno;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::ByteOrder;
 use super::item::FileItem;
 use super::reader::{CaptureFile, FileReader, ReadError};
+use crate::open_files::allow_many_files;
 use crate::packet::{CaptureInterface, InterfaceStatistics, Packet, SectionOrigin};
 
 /// The capture files of a directory, in the order of their names. Those of a capture that was killed still
@@ -107,6 +107,7 @@ impl MergedReader {
     /// Opens all files of a directory, which seem to end when `stop` is set.
     fn open(directory: &Path, stop: &Arc<AtomicBool>) -> Result<Self, ReadError> {
         let (mut readers, mut failures) = (Vec::new(), Vec::new());
+        // All files of a directory are open at the same time.
         allow_many_files();
         for file in files_of(directory)? {
             match FileReader::open_until(&file, stop) {
@@ -281,13 +282,6 @@ impl MergedReader {
             }
         }
     }
-}
-
-/// All files of a directory are open at the same time.
-fn allow_many_files() {
-    let limit = getrlimit(Resource::Nofile);
-    // With fewer, a file that cannot be opened is an error.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// There is nothing wrong with the file: too many others are open.
