@@ -32,4 +32,4 @@ pub use self::packet::{
     PacketWith, SectionOrigin,
 };
 pub use self::shared::{PacketData, SharedBytes, SharedRegion};
-pub use self::sink::{NullSink, PacketSink, SinkError, SinkProgress};
+pub use self::sink::{CallbackSink, NullSink, PacketSink, SinkError, SinkEvent, SinkProgress};

@@ -3,7 +3,7 @@
 // Every method that fails does so with the same few errors, described at `SinkError`.
 #![allow(clippy::missing_errors_doc)]
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug, Formatter};
 use std::io;
 use std::path::PathBuf;
 
@@ -130,13 +130,50 @@ pub trait PacketSink: Debug + Send {
     fn finish(&mut self) -> Result<(), SinkError>;
 }
 
-/// Counts packets and keeps none.
-#[derive(Debug, Default)]
-pub struct NullSink {
+/// What a [`CallbackSink`] is told.
+#[derive(Debug)]
+pub enum SinkEvent<'a, 'b> {
+    /// A packet has come.
+    Packet(&'a Packet<'b>),
+    /// No more will come.
+    Finish,
+}
+
+/// Tells a function of the packets, and nothing of the rest; counts those that it accepts.
+pub struct CallbackSink<F> {
+    callback: F,
     packets: u64,
 }
 
-impl PacketSink for NullSink {
+impl<F> CallbackSink<F>
+where
+    F: FnMut(SinkEvent<'_, '_>) -> Result<(), SinkError> + Send,
+{
+    /// Tells `callback`.
+    pub fn new(callback: F) -> Self {
+        Self { callback, packets: 0 }
+    }
+}
+
+impl<F> Debug for CallbackSink<F> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CallbackSink").field("packets", &self.packets).finish_non_exhaustive()
+    }
+}
+
+/// Counts packets and keeps none.
+pub type NullSink = CallbackSink<fn(SinkEvent<'_, '_>) -> Result<(), SinkError>>;
+
+impl Default for NullSink {
+    fn default() -> Self {
+        Self::new(|_| Ok(()))
+    }
+}
+
+impl<F> PacketSink for CallbackSink<F>
+where
+    F: FnMut(SinkEvent<'_, '_>) -> Result<(), SinkError> + Send,
+{
     fn section(&mut self, _origin: &SectionOrigin) -> Result<(), SinkError> {
         Ok(())
     }
@@ -145,7 +182,8 @@ impl PacketSink for NullSink {
         Ok(())
     }
 
-    fn packet(&mut self, _packet: &Packet<'_>) -> Result<(), SinkError> {
+    fn packet(&mut self, packet: &Packet<'_>) -> Result<(), SinkError> {
+        (self.callback)(SinkEvent::Packet(packet))?;
         self.packets += 1;
         Ok(())
     }
@@ -165,6 +203,6 @@ impl PacketSink for NullSink {
     }
 
     fn finish(&mut self) -> Result<(), SinkError> {
-        Ok(())
+        (self.callback)(SinkEvent::Finish)
     }
 }

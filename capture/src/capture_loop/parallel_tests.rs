@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use pmdscope_packets::file::{CaptureFiles, FileSettings};
 use pmdscope_packets::read::{FileItem, FileReader};
-use pmdscope_packets::{
-    CaptureInterface, DIR_RX, InterfaceStatistics, Packet, RunControl, SectionOrigin, SinkProgress,
-};
+use pmdscope_packets::{CallbackSink, DIR_RX, InterfaceStatistics, RunControl, SinkEvent};
 
 use super::super::tests::{App, open, record, serve};
 use super::*;
@@ -59,44 +57,14 @@ fn capture_into(
     })
 }
 
-/// A sink that panics.
-#[derive(Debug)]
-struct PanickingSink {
-    /// At a packet, and otherwise at its end.
-    at_packet: bool,
-}
-
-impl PacketSink for PanickingSink {
-    fn section(&mut self, _origin: &SectionOrigin) -> Result<(), SinkError> {
-        Ok(())
-    }
-
-    fn interface(&mut self, _interface: &CaptureInterface) -> Result<(), SinkError> {
-        Ok(())
-    }
-
-    fn packet(&mut self, _packet: &Packet<'_>) -> Result<(), SinkError> {
-        assert!(!self.at_packet, "as it is to");
-        Ok(())
-    }
-
-    fn counters(&mut self, _statistics: &[InterfaceStatistics]) {}
-
-    fn flush(&mut self) -> Result<(), SinkError> {
-        Ok(())
-    }
-
-    fn done(&mut self) -> bool {
-        false
-    }
-
-    fn progress(&self) -> SinkProgress {
-        SinkProgress::default()
-    }
-
-    fn finish(&mut self) -> Result<(), SinkError> {
-        panic!("as it is to");
-    }
+/// Opens sinks that panic, at a packet or only at their end.
+fn panicking(at_packet: bool) -> RingSinkOpener {
+    Box::new(move |_| {
+        Ok(Box::new(CallbackSink::new(move |event| {
+            assert!(!at_packet && matches!(event, SinkEvent::Packet(_)), "as it is to");
+            Ok(())
+        })))
+    })
 }
 
 /// Lengths of the packets, and the statistics.
@@ -212,11 +180,11 @@ fn a_file_that_cannot_be_opened_ends_the_capture() {
 #[test]
 fn a_thread_that_panics_ends_the_capture() {
     let (app, ..) = busy();
-    let open: RingSinkOpener = Box::new(|_| Ok(Box::new(PanickingSink { at_packet: true })));
     let begin = Instant::now();
     let duration = Duration::from_secs(60);
-    let report =
-        capture_into(open, duration, &app, 2, &[&[0, 1]], |_, peer| std::mem::forget(peer));
+    let report = capture_into(panicking(true), duration, &app, 2, &[&[0, 1]], |_, peer| {
+        std::mem::forget(peer)
+    });
     assert!(matches!(report.failure, Some(CaptureError::Panicked)), "{:?}", report.failure);
     assert!(begin.elapsed() < duration, "nobody has looked at the thread");
 }
@@ -225,11 +193,11 @@ fn a_thread_that_panics_ends_the_capture() {
 fn a_panic_at_the_end_of_a_ring_is_an_error() {
     for runs in [&[&[0_usize][..]][..], &[&[0], &[1]]] {
         let (app, ..) = busy();
-        let open: RingSinkOpener = Box::new(|_| Ok(Box::new(PanickingSink { at_packet: false })));
-        let report = capture_into(open, DURATION, &app, 2, runs, |run, peer| match run {
-            0 => drop(peer),
-            _ => std::mem::forget(peer),
-        });
+        let report =
+            capture_into(panicking(false), DURATION, &app, 2, runs, |run, peer| match run {
+                0 => drop(peer),
+                _ => std::mem::forget(peer),
+            });
         assert!(matches!(report.failure, Some(CaptureError::Panicked)), "{:?}", report.failure);
     }
 }

@@ -3,53 +3,13 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pmdscope_packets::{
-    CaptureInterface, DIR_RX, InterfaceStatistics, Packet, PacketSink, SectionOrigin, SinkError,
-    SinkProgress,
-};
+use pmdscope_packets::{CallbackSink, DIR_RX, SinkEvent};
 
 use super::super::tests::{App, open, record, serve};
 use super::super::{CaptureLoop, CaptureReport, RunControl};
 use crate::layout::{ChangeMessage, RING_MIN_SIZE, TEE_SAMPLE};
 use crate::producer::{Listener, Peer, Producer};
 use crate::source::{CaptureSettings, CaptureSource, ReopenApp};
-
-/// Notes lcore and weight of every packet.
-#[derive(Clone, Debug, Default)]
-struct Scales(Arc<Mutex<Vec<(u16, u32)>>>);
-
-impl PacketSink for Scales {
-    fn section(&mut self, _origin: &SectionOrigin) -> Result<(), SinkError> {
-        Ok(())
-    }
-
-    fn interface(&mut self, _interface: &CaptureInterface) -> Result<(), SinkError> {
-        Ok(())
-    }
-
-    fn packet(&mut self, packet: &Packet<'_>) -> Result<(), SinkError> {
-        self.0.lock().unwrap().push((packet.lcore.unwrap(), packet.weight));
-        Ok(())
-    }
-
-    fn counters(&mut self, _statistics: &[InterfaceStatistics]) {}
-
-    fn flush(&mut self) -> Result<(), SinkError> {
-        Ok(())
-    }
-
-    fn done(&mut self) -> bool {
-        false
-    }
-
-    fn progress(&self) -> SinkProgress {
-        SinkProgress::default()
-    }
-
-    fn finish(&mut self) -> Result<(), SinkError> {
-        Ok(())
-    }
-}
 
 /// Runs a capture that was asked for with a sampling, against one app or its successors.
 fn capture(
@@ -62,7 +22,14 @@ fn capture(
     let path = app.dir.path().join("pmdscope.sock");
     let listener = Listener::bind(&path);
     let fds = app.rings.iter().map(|ring| (&ring.data, &ring.tail)).collect::<Vec<_>>();
-    let scales = Scales::default();
+    let weights = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&weights);
+    let sink = CallbackSink::new(move |event| {
+        if let SinkEvent::Packet(packet) = event {
+            noted.lock().unwrap().push((packet.lcore.unwrap(), packet.weight));
+        }
+        Ok(())
+    });
     let report = std::thread::scope(|scope| {
         scope.spawn(move || {
             after(0, serve(&listener, &fds));
@@ -77,9 +44,9 @@ fn capture(
         let reopen = settings.count.is_some().then_some(reopen);
         let source =
             CaptureSource { app: "model".into(), via: None, ports, session, sample, reopen };
-        CaptureLoop::new(vec![source], settings, Box::new(scales.clone())).run(control, &mut ())
+        CaptureLoop::new(vec![source], settings, Box::new(sink)).run(control, &mut ())
     });
-    let weights = scales.0.lock().unwrap().clone();
+    let weights = weights.lock().unwrap().clone();
     (report, weights)
 }
 
