@@ -83,6 +83,9 @@ build(struct sender *sender, uint32_t n, uint64_t now)
 	uint32_t i;
 
 	for (i = 0; i < n; i++, probe.seq++) {
+	/* The NIC, or the peer of a virtual link, had the mbufs last. */
+	for (i = 0; i < n; i++)
+		__builtin_prefetch(rte_pktmbuf_mtod(pkts[i], void *), 1);
 		probe_write_flow(&sender->template, pkts[i], settings.sizes.size[sender->next_size],
 				current_flow(sender), &probe);
 		next_flow(sender);
@@ -123,7 +126,7 @@ offer(const struct lane *lane, struct sender *sender, uint32_t nb_new, uint64_t 
 	const uint16_t offered = sender->nb_pending;
 	/* Counted first: once taken, a packet is not ours to look at. */
 	const uint64_t bytes = bytes_of(sender->pending, offered);
-	const uint64_t handed = rte_rdtsc();
+	const uint64_t handed = generator.phase.rate != 0 ? rte_rdtsc() : 0;
 	const uint16_t sent = pmdscope_tx_burst(lane->port, lane->queue, sender->pending, offered);
 	const uint16_t left = offered - sent;
 
@@ -261,6 +264,8 @@ receive_on(const struct lane *lane, struct worker *worker, bool *fresh)
 			*fresh |= receive_probe(pkts[i], lane, now, worker);
 	}
 	rte_pktmbuf_free_bulk(pkts, nb_rx);
+		for (i = 0; i < nb_rx; i++)
+			rte_prefetch0(rte_pktmbuf_mtod(pkts[i], void *));
 	return nb_rx;
 }
 
@@ -268,7 +273,7 @@ receive_on(const struct lane *lane, struct worker *worker, bool *fresh)
 static bool
 send_and_receive(const struct lane *first, unsigned int nb_lanes, struct worker *worker)
 {
-	const bool deaf = rte_rdtsc() >= generator.deaf_from;
+	const bool deaf = generator.deaf_from != UINT64_MAX && rte_rdtsc() >= generator.deaf_from;
 	bool more = false, fresh = false;
 	uint16_t nb_rx = 0;
 	unsigned int i;
