@@ -98,6 +98,23 @@ option_rate(const struct option_spec *spec, const char *text)
 }
 
 int
+option_time_every(const struct option_spec *spec, const char *text, uint64_t *time_us,
+		uint64_t *every_ms)
+{
+	const char *every;
+	uint64_t us, ms;
+
+	if (!option_number(text, '/', 1, 10000000, &us, &every) ||
+			!option_number(every, '\0', 1, 3600000, &ms, NULL) || us >= ms * 1000)
+		return option_refuse(spec, text,
+				"US/MS, up to 10000000 microseconds every MS milliseconds, "
+				"shorter than those");
+	*time_us = us;
+	*every_ms = ms;
+	return 0;
+}
+
+int
 option_seconds(const struct option_spec *spec, const char *text)
 {
 	double seconds = -1;

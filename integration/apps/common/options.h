@@ -37,6 +37,10 @@ int option_output(const struct option_spec *spec, const char *text);  /* const c
 bool option_number(const char *text, char end_char, uint64_t min, uint64_t max, uint64_t *number,
 		const char **end);
 
+/* Read "US/MS": so long, every so often, shorter than that. 0, or -EINVAL, reported. */
+int option_time_every(const struct option_spec *spec, const char *text, uint64_t *time_us,
+		uint64_t *every_ms);
+
 /* Report on stderr that a value is bad, and what would be good. Returns -EINVAL. */
 int option_refuse(const struct option_spec *spec, const char *text, const char *wanted, ...)
 		__attribute__((format(printf, 3, 4)));

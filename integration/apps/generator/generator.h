@@ -13,6 +13,7 @@
 #include <rte_ether.h>
 #include <rte_lcore.h>
 
+#include "periodic.h"
 #include "worker.h"
 
 /* Between workers_start() and the end of the lcores only senders and workers change. */
@@ -31,7 +32,8 @@ struct generator {
 	} macs[RTE_MAX_ETHPORTS];
 	uint64_t started_at; /* TSC. */
 	uint64_t silence_cycles;
-	uint64_t deaf_from; /* TSC. */
+	uint64_t deaf_from;    /* TSC. */
+	struct periodic stall; /* What each lcore begins with. */
 };
 
 extern struct generator generator;

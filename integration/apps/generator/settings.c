@@ -65,6 +65,12 @@ parse_mac(const struct option_spec *spec, const char *text)
 	return 0;
 }
 
+static int
+parse_stall(const struct option_spec *spec, const char *text)
+{
+	return option_time_every(spec, text, &settings.stall_us, &settings.stall_every_ms);
+}
+
 /* "Q:N" */
 static int
 parse_hot_queue(const struct option_spec *spec, const char *text)
@@ -170,6 +176,8 @@ static const struct option_spec specs[] = {
 			PROBE_MAX_FLOWS },
 	{ "deaf-after", "S", "receive nothing from then on (receive always)", option_seconds,
 			&settings.deaf_after_ms, 1, 1000000000 },
+	{ "inject-stall", "US/MS", "stall each lcore US microseconds every MS milliseconds",
+			parse_stall, NULL, 0, 0 },
 	{ "hot-queue", "Q:N",
 			"send N times as many packets from queue Q as from each other, the further "
 			"ones all in the first flow; needs --rate",

@@ -26,6 +26,8 @@ struct settings {
 	uint32_t tx_burst; /* Packets per call. */
 	uint32_t rx_burst;
 	struct flows flows;
+	uint64_t stall_us; /* Send and receive nothing for so long; 0: no stall. */
+	uint64_t stall_every_ms;
 	uint64_t deaf_after_ms; /* Receive nothing from then on; 0: never. */
 	uint16_t hot_queue;	/* Of each port. */
 	uint32_t hot_times;	/* It gets so many shares of the rate; 1: all get the same. */

@@ -15,6 +15,7 @@
 #include "counter.h"
 #include "generator.h"
 #include "settings.h"
+#include "stall.h"
 
 /* How many new packets may be offered, given the room in the burst. */
 static uint32_t
@@ -342,9 +343,10 @@ worker_main(void *arg)
 	if (nb_lanes == 0)
 		return 0;
 	while (!control_stopping() && send_and_receive(first, nb_lanes, worker))
-		;
+		stall_when_due(&stall);
 	__atomic_store_n(&worker->stopped, rte_rdtsc(), __ATOMIC_RELEASE);
 	if (generator.phase.drain)
 		drain(first, nb_lanes, worker);
 	return 0;
 }
+	struct periodic stall = generator.stall;

@@ -253,6 +253,7 @@ workers_start(const struct phase *of, uint64_t tsc_hz, uint64_t now)
 static void
 add_sequences(struct totals *sum, const struct worker *worker)
 {
+	generator.stall = periodic_start(settings.stall_us, settings.stall_every_ms, tsc_hz, now);
 	unsigned int lane, n;
 
 	for (lane = 0; lane < generator.app->lanes.nb_lanes; lane++) {

@@ -64,39 +64,22 @@ parse_corruption(const struct option_spec *spec, const char *text)
 	return 0;
 }
 
-/* "US/MS" */
-static int
-parse_time(const struct option_spec *spec, const char *text, uint64_t *time_us, uint64_t *every_ms)
-{
-	const char *every;
-	uint64_t us, ms;
-
-	if (!option_number(text, '/', 1, 10000000, &us, &every) ||
-			!option_number(every, '\0', 1, 3600000, &ms, NULL) || us >= ms * 1000)
-		return option_refuse(spec, text,
-				"US/MS, up to 10000000 microseconds every MS milliseconds, "
-				"shorter than those");
-	*time_us = us;
-	*every_ms = ms;
-	return 0;
-}
-
 static int
 parse_stall(const struct option_spec *spec, const char *text)
 {
-	return parse_time(spec, text, &settings.stall_us, &settings.stall_every_ms);
+	return option_time_every(spec, text, &settings.stall_us, &settings.stall_every_ms);
 }
 
 static int
 parse_refuse(const struct option_spec *spec, const char *text)
 {
-	return parse_time(spec, text, &settings.refuse_us, &settings.refuse_every_ms);
+	return option_time_every(spec, text, &settings.refuse_us, &settings.refuse_every_ms);
 }
 
 static int
 parse_alarm(const struct option_spec *spec, const char *text)
 {
-	return parse_time(spec, text, &settings.alarm_us, &settings.alarm_every_ms);
+	return option_time_every(spec, text, &settings.alarm_us, &settings.alarm_every_ms);
 }
 
 /* "MS" or "MS/DOWN" */
