@@ -323,7 +323,7 @@ start_ports(void)
 	if (pool == NULL)
 		fail("mbuf pool", rte_errno);
 	RTE_ETH_FOREACH_DEV(port)
-		if (port_start(port, 1, DESCRIPTORS, pool) != 0)
+		if (port_start(port, 1, 1, DESCRIPTORS, pool) != 0)
 			exit(1);
 }
 

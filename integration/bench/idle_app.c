@@ -71,7 +71,7 @@ start_port(uint16_t port)
 {
 	int rc;
 
-	if (port_start(port, (uint16_t)queues, DESCRIPTORS, pool) != 0)
+	if (port_start(port, (uint16_t)queues, (uint16_t)queues, DESCRIPTORS, pool) != 0)
 		exit(1);
 	rc = rte_eth_dev_set_mtu(port, (uint16_t)(MTU - port));
 	if (rc != 0)

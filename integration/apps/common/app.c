@@ -186,8 +186,10 @@ start_ports(struct app *app)
 	int rc;
 
 	for (i = 0; i < app->nb_ports; i++) {
-		rc = port_start(app->ports[i], (uint16_t)o->queues, (uint16_t)o->descriptors,
-				app->pool);
+		rc = port_start(app->ports[i],
+				(uint16_t)(o->rx_queues != 0 ? o->rx_queues : o->queues),
+				(uint16_t)(o->tx_queues != 0 ? o->tx_queues : o->queues),
+				(uint16_t)o->descriptors, app->pool);
 		if (rc != 0)
 			return rc;
 		app->nb_started++;

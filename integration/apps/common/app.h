@@ -30,6 +30,9 @@
 
 struct app_options {
 	uint32_t queues;
+	/* Of each direction, queues at most; 0: as many as queues. */
+	uint32_t rx_queues;
+	uint32_t tx_queues;
 	uint32_t burst;
 	uint32_t descriptors;
 	uint32_t mbufs; /* 0: as many as the ports and lcores can hold, and some to spare */

@@ -29,29 +29,31 @@ port_failed(uint16_t port, const char *call, int rc, const char *advice)
 }
 
 static int
-check_queues(uint16_t port, const struct rte_eth_dev_info *info, uint16_t queues)
+check_queues(uint16_t port, const struct rte_eth_dev_info *info, uint16_t rx_queues,
+		uint16_t tx_queues)
 {
-	const uint16_t most = RTE_MIN(info->max_rx_queues, info->max_tx_queues);
+	const uint16_t queues = RTE_MAX(rx_queues, tx_queues);
 
-	if (queues <= most)
+	if (rx_queues <= info->max_rx_queues && tx_queues <= info->max_tx_queues)
 		return 0;
 	fprintf(stderr,
-			"%s: port %u (%s) has %u queue pairs, fewer than --queues %u. Lower --queues, or "
-			"give a virtual device more (queues=%u, for net_af_packet qpairs=%u)\n",
-			program_invocation_short_name, port, port_name(port), most, queues, queues,
-			queues);
+			"%s: port %u (%s) has %u RX and %u TX queues, fewer than the %u and %u asked for. "
+			"Lower --queues, or give a virtual device more (queues=%u, for net_af_packet "
+			"qpairs=%u)\n",
+			program_invocation_short_name, port, port_name(port), info->max_rx_queues,
+			info->max_tx_queues, rx_queues, tx_queues, queues, queues);
 	return -EINVAL;
 }
 
 static struct rte_eth_conf
-port_conf(const struct rte_eth_dev_info *info, uint16_t queues)
+port_conf(const struct rte_eth_dev_info *info, uint16_t rx_queues)
 {
 	struct rte_eth_conf conf = { 0 };
 	const uint64_t hash = info->flow_type_rss_offloads &
 			      (RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP | RTE_ETH_RSS_TCP);
 
 	/* Virtual links keep queue i of one side tied to queue i of the other; NICs must spread. */
-	if (queues > 1 && hash != 0) {
+	if (rx_queues > 1 && hash != 0) {
 		conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
 		conf.rx_adv_conf.rss_conf.rss_hf = hash;
 	}
@@ -59,7 +61,8 @@ port_conf(const struct rte_eth_dev_info *info, uint16_t queues)
 }
 
 static int
-setup_queues(uint16_t port, uint16_t queues, uint16_t descriptors, struct rte_mempool *pool)
+setup_queues(uint16_t port, uint16_t rx_queues, uint16_t tx_queues, uint16_t descriptors,
+		struct rte_mempool *pool)
 {
 	const char *advice = "Try other --descriptors or fewer --queues";
 	const int socket = rte_eth_dev_socket_id(port);
@@ -69,10 +72,12 @@ setup_queues(uint16_t port, uint16_t queues, uint16_t descriptors, struct rte_me
 	rc = rte_eth_dev_adjust_nb_rx_tx_desc(port, &nb_rx, &nb_tx);
 	if (rc != 0)
 		return port_failed(port, "rte_eth_dev_adjust_nb_rx_tx_desc", rc, advice);
-	for (queue = 0; queue < queues; queue++) {
+	for (queue = 0; queue < rx_queues; queue++) {
 		rc = rte_eth_rx_queue_setup(port, queue, nb_rx, (unsigned int)socket, NULL, pool);
 		if (rc != 0)
 			return port_failed(port, "rte_eth_rx_queue_setup", rc, advice);
+	}
+	for (queue = 0; queue < tx_queues; queue++) {
 		rc = rte_eth_tx_queue_setup(port, queue, nb_tx, (unsigned int)socket, NULL);
 		if (rc != 0)
 			return port_failed(port, "rte_eth_tx_queue_setup", rc, advice);
@@ -84,7 +89,8 @@ setup_queues(uint16_t port, uint16_t queues, uint16_t descriptors, struct rte_me
 }
 
 int
-port_start(uint16_t port, uint16_t queues, uint16_t descriptors, struct rte_mempool *pool)
+port_start(uint16_t port, uint16_t rx_queues, uint16_t tx_queues, uint16_t descriptors,
+		struct rte_mempool *pool)
 {
 	struct rte_eth_dev_info info;
 	struct rte_eth_conf conf;
@@ -94,17 +100,17 @@ port_start(uint16_t port, uint16_t queues, uint16_t descriptors, struct rte_memp
 	if (rc != 0)
 		return port_failed(port, "rte_eth_dev_info_get", rc,
 				"Leave this device out of the EAL arguments");
-	rc = check_queues(port, &info, queues);
+	rc = check_queues(port, &info, rx_queues, tx_queues);
 	if (rc != 0)
 		return rc;
 
-	conf = port_conf(&info, queues);
-	rc = rte_eth_dev_configure(port, queues, queues, &conf);
+	conf = port_conf(&info, rx_queues);
+	rc = rte_eth_dev_configure(port, rx_queues, tx_queues, &conf);
 	if (rc != 0)
 		return port_failed(port, "rte_eth_dev_configure", rc,
 				"Try fewer --queues; if the device listens on a socket, remove what a "
 				"killed run left at its path");
-	rc = setup_queues(port, queues, descriptors, pool);
+	rc = setup_queues(port, rx_queues, tx_queues, descriptors, pool);
 	if (rc != 0)
 		return rc;
 

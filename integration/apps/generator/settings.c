@@ -205,6 +205,10 @@ static const struct option_spec specs[] = {
 	{ "config", "FILE",
 			"read options from FILE, lines of NAME = VALUE; the command line overrides it",
 			option_text, &config_file, 0, 0 },
+	{ "tx-queues", "N", "TX queues per port (--queues)", option_u32, &settings.app.tx_queues, 1,
+			APP_MAX_QUEUES },
+	{ "rx-queues", "N", "RX queues per port (--queues)", option_u32, &settings.app.rx_queues, 1,
+			APP_MAX_QUEUES },
 	{ "tx-burst", "N", "packets per TX call (--burst)", option_u32, &settings.tx_burst, 1,
 			APP_MAX_BURST },
 	{ "rx-burst", "N", "packets per RX call (--burst)", option_u32, &settings.rx_burst, 1,
@@ -343,6 +347,19 @@ read_bursts(void)
 		settings.rx_burst = settings.app.burst;
 	/* The pool has room for the larger. */
 	settings.app.burst = RTE_MAX(settings.tx_burst, settings.rx_burst);
+}
+
+static void
+read_queues(void)
+{
+	struct app_options *app = &settings.app;
+
+	if (app->tx_queues == 0)
+		app->tx_queues = app->queues;
+	if (app->rx_queues == 0)
+		app->rx_queues = app->queues;
+	/* A lane for each queue of the direction that has more. */
+	app->queues = RTE_MAX(app->tx_queues, app->rx_queues);
 }
 
 static int
@@ -517,6 +534,7 @@ settings_parse(int *argc, char **argv)
 		return APP_EXIT_USAGE;
 	list_own_ips();
 	read_bursts();
+	read_queues();
 	if (settings.replay_file != NULL)
 		return read_replay();
 	if (settings.replay_speed != 0 || settings.loops != 1) {

@@ -228,6 +228,8 @@ summary_save(const struct summary *s, const struct app *app)
 	if (json_begin(&json) != 0)
 		return -1;
 	app_json(&json, app, s->duration_s);
+	json_u64(&json, "rx_queues", settings.app.rx_queues);
+	json_u64(&json, "tx_queues", settings.app.tx_queues);
 	json_u64(&json, "rate_asked", settings.rate);
 	json_f64(&json, "warm_up_s", (double)settings.warm_up_ms / 1e3);
 	json_f64(&json, "rate_achieved", s->rate);

@@ -27,7 +27,7 @@ allowance(struct sender *sender, uint64_t now)
 	if (generator.phase.rate == 0)
 		return settings.replay_file == NULL ? (uint32_t)room
 						    : replay_ready(&settings.replay, sender->replay,
-								      generator.app->lanes.nb_lanes,
+								      generator.nb_senders,
 								      now - generator.started_at,
 								      (uint32_t)room);
 	return pacer_ready(&sender->pacer, now, (uint32_t)room);
@@ -60,7 +60,7 @@ build_replay(struct sender *sender, uint32_t n)
 
 	for (i = 0; i < n; i++) {
 		const struct replay_packet *packet = replay_next(
-				&settings.replay, &sender->replay, generator.app->lanes.nb_lanes);
+				&settings.replay, &sender->replay, generator.nb_senders);
 
 		memcpy(rte_pktmbuf_mtod(pkts[i], void *), packet->data, packet->size);
 		pkts[i]->data_len = (uint16_t)packet->size;
@@ -83,10 +83,10 @@ build(struct sender *sender, uint32_t n, uint64_t now)
 	};
 	uint32_t i;
 
-	for (i = 0; i < n; i++, probe.seq++) {
 	/* The NIC, or the peer of a virtual link, had the mbufs last. */
 	for (i = 0; i < n; i++)
 		__builtin_prefetch(rte_pktmbuf_mtod(pkts[i], void *), 1);
+	for (i = 0; i < n; i++, probe.seq++) {
 		probe_write_flow(&sender->template, pkts[i], settings.sizes.size[sender->next_size],
 				current_flow(sender), &probe);
 		next_flow(sender);
@@ -200,7 +200,9 @@ receive_other(struct rte_mbuf *m, const struct lane *lane, struct worker *worker
 	const struct rte_ether_addr *own = &generator.macs[lane->port].own;
 	struct rte_mbuf *answer;
 
-	if (answer_packet(m, own, &settings.own_ips) <= ANSWER_IGNORED) {
+	/* Where the lcore has no TX queue of the same number, it may use no other. */
+	if (lane->queue >= settings.app.tx_queues ||
+			answer_packet(m, own, &settings.own_ips) <= ANSWER_IGNORED) {
 		counter_add(&worker->foreign, 1);
 		return;
 	}
@@ -248,11 +250,12 @@ static uint16_t
 receive_on(const struct lane *lane, struct worker *worker, bool *fresh)
 {
 	struct rte_mbuf *pkts[APP_MAX_BURST];
-	const uint16_t nb_rx = rte_eth_rx_burst(
-			lane->port, lane->queue, pkts, (uint16_t)settings.rx_burst);
+	uint16_t i, nb_rx;
 	uint64_t now;
-	uint16_t i;
 
+	if (unlikely(lane->queue >= settings.app.rx_queues))
+		return 0;
+	nb_rx = rte_eth_rx_burst(lane->port, lane->queue, pkts, (uint16_t)settings.rx_burst);
 	if (nb_rx == 0)
 		return 0;
 	now = rte_rdtsc();
@@ -262,11 +265,11 @@ receive_on(const struct lane *lane, struct worker *worker, bool *fresh)
 		*fresh = true;
 	} else {
 		for (i = 0; i < nb_rx; i++)
+			rte_prefetch0(rte_pktmbuf_mtod(pkts[i], void *));
+		for (i = 0; i < nb_rx; i++)
 			*fresh |= receive_probe(pkts[i], lane, now, worker);
 	}
 	rte_pktmbuf_free_bulk(pkts, nb_rx);
-		for (i = 0; i < nb_rx; i++)
-			rte_prefetch0(rte_pktmbuf_mtod(pkts[i], void *));
 	return nb_rx;
 }
 
@@ -284,11 +287,26 @@ send_and_receive(const struct lane *first, unsigned int nb_lanes, struct worker 
 
 		if (likely(!deaf))
 			nb_rx += receive_on(&first[i], worker, &fresh);
-		send_on(&first[i], sender, rte_rdtsc(), worker);
+		if (likely(sender->shares > 0))
+			send_on(&first[i], sender, rte_rdtsc(), worker);
 		more |= sender->built < sender->quota || sender->nb_pending > 0;
 	}
 	pmdscope_poll(nb_rx);
 	return more;
+}
+
+/* True once the lcores that send have stopped. */
+static bool
+senders_stopped(void)
+{
+	unsigned int lcore;
+
+	RTE_LCORE_FOREACH(lcore)
+		if (generator.workers[lcore]->sends &&
+				__atomic_load_n(&generator.workers[lcore]->stopped,
+						__ATOMIC_ACQUIRE) == 0)
+			return false;
+	return true;
 }
 
 /* True once all lcores have stopped sending and everything sent is back. */
@@ -338,15 +356,16 @@ worker_main(void *arg)
 	const struct lane *first = &generator.app->lanes.lane[generator.app->lanes.first[lcore]];
 	const unsigned int nb_lanes = generator.app->lanes.count[lcore];
 	struct worker *worker = generator.workers[lcore];
+	struct periodic stall = generator.stall;
 
 	(void)arg;
 	if (nb_lanes == 0)
 		return 0;
-	while (!control_stopping() && send_and_receive(first, nb_lanes, worker))
+	while (!control_stopping() && (send_and_receive(first, nb_lanes, worker) ||
+				       (!worker->sends && !senders_stopped())))
 		stall_when_due(&stall);
 	__atomic_store_n(&worker->stopped, rte_rdtsc(), __ATOMIC_RELEASE);
 	if (generator.phase.drain)
 		drain(first, nb_lanes, worker);
 	return 0;
 }
-	struct periodic stall = generator.stall;

@@ -18,7 +18,7 @@
 #include "replay.h"
 #include "sequence.h"
 
-/* The sending half of a lane. Only its lcore writes it. */
+/* The sending half of a lane; without a TX queue it has no shares. Only its lcore writes it. */
 struct sender {
 	uint64_t built; /* Sequence numbers given out; the last nb_pending are not sent yet. */
 	uint64_t quota;
@@ -27,6 +27,7 @@ struct sender {
 	struct rte_mbuf *pending[APP_MAX_BURST]; /* Oldest first. */
 	uint16_t nb_pending;
 	struct flow flow;
+	uint32_t rank;	    /* Among the lanes with a TX queue. */
 	uint32_t shares;    /* Of the rate; all packets but each shares-th are in the first flow. */
 	uint32_t nb_hot;    /* Packets that the first flow still gets before the next one's turn. */
 	uint32_t next_size; /* Place in settings.sizes. */
@@ -49,6 +50,7 @@ struct worker {
 	uint64_t stopped; /* TSC when it stopped sending; 0: still sending. */
 	struct latency latency;
 	struct latency gaps; /* Times between consecutive packets of a queue, as given to the NIC. */
+	bool sends;	 /* It has a TX queue. */
 	struct sequence *sequences; /* One for each lane of the generator. */
 } __rte_cache_aligned;
 

@@ -36,7 +36,7 @@ find_macs(uint16_t port)
 	generator.macs[port].peer = path.dst_mac;
 	if (!settings.resolve)
 		return 0;
-	rc = neighbour_resolve(port, (uint16_t)settings.app.queues, generator.app->pool, &path,
+	rc = neighbour_resolve(port, (uint16_t)settings.app.rx_queues, generator.app->pool, &path,
 			settings.next_hop, settings.resolve_ms, &generator.macs[port].peer);
 	rte_ether_format_addr(text, sizeof(text), &generator.macs[port].peer);
 	if (rc == 0 && !settings.app.quiet)
@@ -84,6 +84,9 @@ create_sender(unsigned int index)
 	struct probe_path path = settings.path;
 	struct sender *sender = &generator.senders[index];
 
+	if (generator.app->lanes.lane[index].queue >= settings.app.tx_queues)
+		return;
+	sender->rank = generator.nb_senders++;
 	path.src_mac = generator.macs[generator.app->lanes.lane[index].port].own;
 	path.dst_mac = generator.macs[generator.app->lanes.lane[index].port].peer;
 	probe_template(&sender->template, &path);
@@ -98,10 +101,13 @@ static int
 create_worker(unsigned int lcore)
 {
 	struct worker *worker = rte_zmalloc("worker", sizeof(*worker), RTE_CACHE_LINE_SIZE);
+	unsigned int i;
 
 	if (worker == NULL)
 		return -ENOMEM;
 	generator.workers[lcore] = worker;
+	for (i = 0; i < generator.app->lanes.count[lcore]; i++)
+		worker->sends |= generator.senders[generator.app->lanes.first[lcore] + i].shares > 0;
 	/* Only the pages of lanes whose packets arrive here are ever written. */
 	worker->sequences = calloc(generator.app->lanes.nb_lanes, sizeof(*worker->sequences));
 	return worker->sequences != NULL ? 0 : -ENOMEM;
@@ -182,18 +188,22 @@ start_pacers(uint64_t tsc_hz, uint64_t now)
 	const unsigned int shares = all_shares();
 	unsigned int i;
 
-	for (i = 0; i < generator.app->lanes.nb_lanes; i++)
-		pacer_start(&generator.senders[i].pacer, settings.pace,
-				RTE_MIN(generator.phase.rate * generator.senders[i].shares,
-						PACER_MAX_RATE),
+	for (i = 0; i < generator.app->lanes.nb_lanes; i++) {
+		struct sender *sender = &generator.senders[i];
+
+		if (sender->shares == 0)
+			continue;
+		pacer_start(&sender->pacer, settings.pace,
+				RTE_MIN(generator.phase.rate * sender->shares, PACER_MAX_RATE),
 				shares, settings.tx_burst, tsc_hz,
-				now + i * tsc_hz / generator.phase.rate);
+				now + sender->rank * tsc_hz / generator.phase.rate);
+	}
 }
 
 static void
 reset_sender(unsigned int index)
 {
-	const uint64_t nb_lanes = generator.app->lanes.nb_lanes;
+	const uint64_t count = generator.phase.count;
 	struct sender *sender = &generator.senders[index];
 
 	rte_pktmbuf_free_bulk(sender->pending, sender->nb_pending);
@@ -202,24 +212,28 @@ reset_sender(unsigned int index)
 	sender->next_size = 0;
 	sender->nb_hot = 0;
 	sender->flow = settings.flows.first;
-	sender->replay = (struct replay_cursor){ .at = index };
+	sender->replay = (struct replay_cursor){ .at = sender->rank };
 	sender->handed = 0;
 	/* Shares differ by one packet at most and add up. */
-	sender->quota = generator.phase.count == 0
-					? UINT64_MAX
-					: generator.phase.count / nb_lanes +
-							  (index < generator.phase.count %
-											  nb_lanes);
+	if (sender->shares == 0)
+		sender->quota = 0;
+	else if (count == 0)
+		sender->quota = UINT64_MAX;
+	else
+		sender->quota = count / generator.nb_senders +
+				(sender->rank < count % generator.nb_senders);
 }
 
 static void
 reset_worker(struct worker *worker)
 {
 	struct sequence *sequences = worker->sequences;
+	const bool sends = worker->sends;
 	unsigned int lane;
 
 	memset(worker, 0, sizeof(*worker));
 	worker->sequences = sequences;
+	worker->sends = sends;
 	latency_clear(&worker->latency);
 	latency_clear(&worker->gaps);
 	for (lane = 0; lane < generator.app->lanes.nb_lanes; lane++)
@@ -239,6 +253,7 @@ workers_start(const struct phase *of, uint64_t tsc_hz, uint64_t now)
 	generator.deaf_from = settings.deaf_after_ms == 0
 					      ? UINT64_MAX
 					      : now + settings.deaf_after_ms * tsc_hz / 1000;
+	generator.stall = periodic_start(settings.stall_us, settings.stall_every_ms, tsc_hz, now);
 	for (i = 0; i < generator.app->lanes.nb_lanes; i++)
 		reset_sender(i);
 	RTE_LCORE_FOREACH(lcore)
@@ -253,7 +268,6 @@ workers_start(const struct phase *of, uint64_t tsc_hz, uint64_t now)
 static void
 add_sequences(struct totals *sum, const struct worker *worker)
 {
-	generator.stall = periodic_start(settings.stall_us, settings.stall_every_ms, tsc_hz, now);
 	unsigned int lane, n;
 
 	for (lane = 0; lane < generator.app->lanes.nb_lanes; lane++) {

@@ -29,6 +29,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("packets_of_ipv6_have_their_addresses", Needs::Wireshark, ipv6),
         trial("a_file_is_replayed_as_it_is", Needs::Wireshark, replay),
         trial("options_come_from_a_file_too", Needs::Wireshark, config),
+        trial("tx_and_rx_queues_are_set_apart", Needs::Wireshark, queues),
         trial("corrupted_packets_are_counted", Needs::Apps, corruption),
         trial_unless("the_kernel_tells_its_mac_address", needs_host(), resolution),
     ]
@@ -36,9 +37,19 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 /// Runs the generator on a device: exit status, what it printed, and its summary.
 fn generate(scratch: &Scratch, device: &str, args: &[&str]) -> Result<(i32, String, Value)> {
+    generate_on(scratch, "0@0", device, args)
+}
+
+/// The same with these lcores.
+fn generate_on(
+    scratch: &Scratch,
+    lcores: &str,
+    device: &str,
+    args: &[&str],
+) -> Result<(i32, String, Value)> {
     let json = scratch.path("generator.json");
     let mut command = Command::new(programs::generator()?);
-    eal(&mut command, "0@0", &scratch.prefix("generator"), Memory::Ordinary);
+    eal(&mut command, lcores, &scratch.prefix("generator"), Memory::Ordinary);
     command.args(["--vdev", device, "--", "--json"]).arg(&json).args(args);
     let (code, out, err) = run(&mut command, scratch.dir(), LIMIT)?;
     let summary = fs::read_to_string(&json).unwrap_or_default();
@@ -254,5 +265,30 @@ fn resolution(scratch: &Scratch) -> Result<()> {
     let arrived = matching(&file, &to_kernel, scratch)?;
     ensure!(arrived == 100, "{arrived} of 100 packets went to {mac}: {said}");
     ensure!(code == 1 && refused.contains("198.19.0.77 does not answer"), "{code}: {refused}");
+    Ok(())
+}
+
+/// Three TX queues and one RX queue on one lcore, then the reverse on two, of which one only receives.
+/// What is received is a file of other packets.
+fn queues(scratch: &Scratch) -> Result<()> {
+    const FOREIGN: u64 = 40;
+    let (others, _) = written(scratch, "others.pcap", &["--count", "40"])?;
+    let count = PACKETS.to_string();
+    for (lcores, tx, rx) in [("0@0", 3, 1), ("0@0,1@1", 1, 3)] {
+        let sent: Vec<_> = (0..tx).map(|queue| scratch.path(&format!("{queue}.pcap"))).collect();
+        let files = sent.iter().map(|file| format!(",tx_pcap={}", file.display()));
+        let received = (0..rx).map(|_| format!(",rx_pcap={}", others.display()));
+        let device = files.chain(received).fold("net_pcap0".to_owned(), |all, one| all + &one);
+        let (tx_text, rx_text) = (tx.to_string(), rx.to_string());
+        let args = ["--tx-queues", &tx_text, "--rx-queues", &rx_text, "--count", &count];
+        let (code, said, summary) = generate_on(scratch, lcores, &device, &args)?;
+        ensure!(code == 1 && said.contains("came back"), "exit status {code}:\n{said}");
+        for file in &sent {
+            ensure!(captured(file)?.len() == PACKETS / tx, "{}: {summary}", file.display());
+        }
+        ensure!(number(&summary, "foreign")? == FOREIGN * rx, "{rx} RX queues: {summary}");
+        ensure!(number(&summary, "tx_queues")? == tx as u64, "{summary}");
+        ensure!(number(&summary, "rx_queues")? == rx, "{summary}");
+    }
     Ok(())
 }
