@@ -32,15 +32,16 @@ between two namespaces) and over DPDK (the same kind of veth, and shared memory)
 compare.png. Needs root and two CPUs; what the kernel does not have is left out, and named.
 
   --quick           one round of shorter runs of fewer systems: less than a minute
+  --only WHAT       af_packet, af_xdp, virtio or memif, and the kernel over veth, instead of all
   --rounds N        repeat everything N times (3; with --quick 1)
   --output DIR      where the files go (target/compare)
 ";
 
 /// The options that it accepts.
-const OPTIONS: &[&str] = &["--quick", "--rounds", "--output"];
+const OPTIONS: &[&str] = &["--quick", "--only", "--rounds", "--output"];
 
 fn main() -> ExitCode {
-    command::main("pmdscope-bench-compare", HELP, OPTIONS, &[], run)
+    command::main("pmdscope-bench-compare", HELP, OPTIONS, plan::BYPASSES, run)
 }
 
 fn run(options: &BenchOptions) -> Result<()> {
@@ -54,7 +55,7 @@ fn run(options: &BenchOptions) -> Result<()> {
     let _priority = Priority::raise()?;
     let rounds = options.rounds.unwrap_or(if options.quick { 1 } else { 3 });
     let seconds = if options.quick { 0.4 } else { 1.0 };
-    let systems = plan::systems(options.quick);
+    let systems = &plan::systems(options.quick, options.only.as_deref());
     let load_average = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load_average = load_average.split(' ').next().unwrap_or("unknown").to_owned();
     let about = format!("{}, load {load_average} before the start", machine.describe());

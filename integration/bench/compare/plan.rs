@@ -76,9 +76,20 @@ const QUICK: &[System] = &[
     System::Memif,
 ];
 
-/// In the order in which they are shown.
-pub(crate) fn systems(quick: bool) -> &'static [System] {
-    if quick { QUICK } else { ALL }
+/// What `--only` names.
+pub(crate) const BYPASSES: &[&str] = &["af_packet", "af_xdp", "virtio", "memif"];
+
+/// In the order in which they are shown: those of [`ALL`], or the baseline and one other.
+pub(crate) fn systems(quick: bool, only: Option<&str>) -> Vec<System> {
+    let systems = if quick { QUICK } else { ALL };
+    let other = match only {
+        None => return systems.to_vec(),
+        Some("af_packet") => System::AfPacket,
+        Some("af_xdp") => System::AfXdp,
+        Some("virtio") => System::Vhost,
+        Some(_) => System::Memif,
+    };
+    vec![BASELINE, other]
 }
 
 impl System {

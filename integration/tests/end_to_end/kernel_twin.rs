@@ -1,6 +1,7 @@
 //! The generator and the reflector over sockets: every packet is accounted for, whatever carries it. The
 //! kernel's own counters and tcpdump are the judges.
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -13,7 +14,7 @@ use pmdscope_integration::process::{Process, run, wait_until};
 use pmdscope_integration::programs;
 use pmdscope_integration::scratch::{Memory, Scratch};
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::{LIMIT, Missing, Needs, missing_program, number, trial_unless};
 
@@ -53,6 +54,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         twin("a_kernel_generator_without_reflector_fails", alone),
         trial_unless("a_kernel_generator_and_a_dpdk_reflector_agree", dpdk(), to_dpdk),
         trial_unless("a_dpdk_generator_and_a_kernel_reflector_agree", dpdk(), from_dpdk),
+        trial_unless("kernel_and_bypass_are_compared", missing(Needs::Apps, &["gnuplot"]), compare),
     ]
 }
 
@@ -271,5 +273,53 @@ fn from_dpdk(scratch: &Scratch) -> Result<()> {
     ensure!(number(&reflected, "received")? == PACKETS, "{reflected}");
     let received = udp(&net, Side::Far, "InDatagrams")?;
     ensure!(received == PACKETS, "the kernel counted {received} packets at the reflector");
+    Ok(())
+}
+
+/// What `make compare` runs, in its shortest form: everything it writes tells of the same runs.
+fn compare(scratch: &Scratch) -> Result<()> {
+    const SYSTEMS: [&str; 2] = ["kernel, veth, sendmmsg, recvmmsg", "DPDK, memif"];
+    let dir = scratch.path("compare");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pmdscope-bench-compare"));
+    command.args(["--quick", "--only", "memif", "--output"]).arg(&dir);
+    let (code, out, err) = run(&mut command, scratch.dir(), LIMIT)?;
+    ensure!(code == 0, "exit status {code}: {out}{err}");
+
+    let text = fs::read_to_string(dir.join("compare.json"))?;
+    let json: Value = serde_json::from_str(&text)?;
+    ensure!(json["baseline"] == SYSTEMS[0] && json["missing"] == json!([]), "{json:#}");
+    let rows = json["results"].as_array().context("results")?;
+    let of = |system: &str, size: u64, rate: u64| {
+        let mut rows = rows.iter();
+        rows.find(|row| row["system"] == system && row["size"] == size && row["rate_asked"] == rate)
+    };
+    let csv = fs::read_to_string(dir.join("compare.csv"))?;
+    ensure!(rows.len() == 8 && csv.lines().count() == 1 + rows.len(), "{csv}{json:#}");
+    for (size, rate) in [(64, 0), (1500, 0), (64, 200_000), (1500, 200_000)] {
+        for system in SYSTEMS {
+            let row = of(system, size, rate).with_context(|| format!("{system} {size}: {csv}"))?;
+            agrees(row, &csv, &out).with_context(|| format!("{row:#}\n{csv}{out}"))?;
+        }
+    }
+    for (name, begin) in [("compare.svg", &b"<?xml"[..]), ("compare.png", &b"\x89PNG"[..])] {
+        ensure!(fs::read(dir.join(name))?.starts_with(begin), "{name}: {err}");
+    }
+    Ok(())
+}
+
+/// A row of the JSON with the line of its only run in the CSV, and with its place in the tables.
+fn agrees(row: &Value, csv: &str, tables: &str) -> Result<()> {
+    let (system, size) = (row["system"].as_str().context("system")?, &row["size"]);
+    let rate = &row["rate_asked"];
+    let begin = format!("0,\"{system}\",{size},{rate},");
+    let line = csv.lines().find_map(|line| line.strip_prefix(&begin)).context("no line")?;
+    let numbers: Vec<f64> = line.split(',').take(5).map(str::parse).collect::<Result<_, _>>()?;
+    let [seconds, sent, received, pps, loss] = numbers[..] else { anyhow::bail!("{line}") };
+    ensure!(seconds > 0.3 && received > 0.0 && received <= sent, "{line}");
+    ensure!((pps - received / seconds).abs() < pps * 0.01, "{line}");
+    ensure!((loss - (1.0 - received / sent)).abs() < 1e-5, "{line}");
+    let told = row["pps_back"][1].as_f64().context("pps_back")?;
+    ensure!((told - pps).abs() <= 1.0, "{told} is not {pps}");
+    ensure!(tables.contains(&format!("| {system} | {:.0} ", told / 1e3)), "not in the tables");
     Ok(())
 }
