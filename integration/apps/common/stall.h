@@ -5,10 +5,11 @@
 #ifndef STALL_H
 #define STALL_H
 
-/* Injects stalls: the poll loop does other work for too long from time to time. */
+/* Injects stalls: the poll loop does other work, or sleeps, for too long from time to time. */
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <time.h>
 
 #include <rte_common.h>
 #include <rte_cycles.h>
@@ -24,19 +25,41 @@ inject_stall(uint64_t begin, uint64_t cycles)
 		rte_pause();
 }
 
-/* Busy for the length of a stall if one is due, and start the next a period from now. True if so. */
+/* True if one is due; the next is a period from now. */
+static inline bool
+stall_is_due(struct periodic *stall, uint64_t *now)
+{
+	if (stall->cycles == 0)
+		return false;
+	*now = rte_rdtsc();
+	if (*now < stall->start)
+		return false;
+	stall->start = *now + stall->period;
+	return true;
+}
+
+/* Busy for the length of a stall if one is due. True if so. */
 static inline bool
 stall_when_due(struct periodic *stall)
 {
 	uint64_t now;
 
-	if (stall->cycles == 0)
+	if (!stall_is_due(stall, &now))
 		return false;
-	now = rte_rdtsc();
-	if (now < stall->start)
-		return false;
-	stall->start = now + stall->period;
 	inject_stall(now, stall->cycles);
+	return true;
+}
+
+/* In a system call for us microseconds if that is due. True if so. */
+static inline bool
+sleep_when_due(struct periodic *stall, uint64_t us)
+{
+	const struct timespec length = { (time_t)(us / 1000000), (long)(us % 1000000) * 1000 };
+	uint64_t now;
+
+	if (!stall_is_due(stall, &now))
+		return false;
+	nanosleep(&length, NULL);
 	return true;
 }
 

@@ -70,6 +70,26 @@ test_stall(void)
 	CHECK(spent >= hz * 32 / 1000);
 }
 
+static void
+test_sleep(void)
+{
+	struct periodic none = periodic_start(0, 0, rte_get_tsc_hz(), rte_rdtsc());
+	struct periodic stall = periodic_start(2000, 10, rte_get_tsc_hz(), rte_rdtsc());
+	struct timespec before, after;
+
+	CHECK(!sleep_when_due(&none, 0));
+	while (!sleep_when_due(&stall, 2000))
+		;
+	CHECK(!sleep_when_due(&stall, 0));
+	/* It takes time, and not that of the CPU. */
+	stall.start = 0;
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before);
+	CHECK(sleep_when_due(&stall, 200000));
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after);
+	CHECK((after.tv_sec - before.tv_sec) * 1000 + (after.tv_nsec - before.tv_nsec) / 1000000 <
+			100);
+}
+
 int
 main(void)
 {
@@ -88,6 +108,7 @@ main(void)
 	CHECK(pool != NULL);
 	test_leak(pool);
 	test_stall();
+	test_sleep();
 	rte_mempool_free(pool);
 	rte_eal_cleanup();
 	return 0;

@@ -148,6 +148,8 @@ lcore_main(void *arg)
 	struct reflector_stats *st = &stats[lcore];
 	struct periodic stall = periodic_start(
 			settings.stall_us, settings.stall_every_ms, tsc_hz, rte_rdtsc());
+	struct periodic sleeping = periodic_start(
+			settings.sleep_us, settings.sleep_every_ms, tsc_hz, rte_rdtsc());
 	const struct periodic pressure = periodic_start(
 			settings.refuse_us, settings.refuse_every_ms, tsc_hz, rte_rdtsc());
 	struct restart restart = restart_start(
@@ -182,6 +184,8 @@ lcore_main(void *arg)
 		}
 		pmdscope_poll(polled);
 		if (unlikely(stall_when_due(&stall)))
+			counter_add(&st->stalls, 1);
+		if (unlikely(sleep_when_due(&sleeping, settings.sleep_us)))
 			counter_add(&st->stalls, 1);
 		if (restart.period != 0 && restart_when_due(&restart, lane, end))
 			counter_add(&st->restarts, 1);

@@ -71,6 +71,12 @@ parse_stall(const struct option_spec *spec, const char *text)
 }
 
 static int
+parse_sleep(const struct option_spec *spec, const char *text)
+{
+	return option_time_every(spec, text, &settings.sleep_us, &settings.sleep_every_ms);
+}
+
+static int
 parse_refuse(const struct option_spec *spec, const char *text)
 {
 	return option_time_every(spec, text, &settings.refuse_us, &settings.refuse_every_ms);
@@ -115,6 +121,8 @@ const struct option_spec settings_specs[] = {
 			parse_corruption, NULL, 0, 0 },
 	{ "inject-stall", "US/MS", "stall each lcore US microseconds every MS milliseconds",
 			parse_stall, NULL, 0, 0 },
+	{ "inject-sleep", "US/MS", "let each lcore sleep US microseconds every MS milliseconds",
+			parse_sleep, NULL, 0, 0 },
 	{ "inject-refusal", "US/MS",
 			"refuse all TX for US microseconds every MS milliseconds, and retry",
 			parse_refuse, NULL, 0, 0 },

@@ -24,6 +24,8 @@ struct settings {
 	uint64_t work[RTE_MAX_LCORE]; /* TSC cycles for each packet. */
 	uint64_t stall_us;
 	uint64_t stall_every_ms;
+	uint64_t sleep_us;
+	uint64_t sleep_every_ms;
 	uint64_t refuse_us;
 	uint64_t refuse_every_ms;
 	uint64_t alarm_us;
