@@ -29,6 +29,8 @@ const SPARSE_PREFIX: &str = "caches_";
 #[derive(Debug)]
 pub(crate) struct TablePage {
     pub(crate) generation: u64,
+    /// Its first row.
+    pub(crate) offset: u64,
     pub(crate) total: u64,
     /// First row of the next page; `None` on the last page.
     pub(crate) next: Option<u64>,
@@ -84,8 +86,13 @@ impl TablePage {
         let columns = columns
             .map(|((name, values), buckets)| TableColumn::new(name, values, buckets.as_ref(), rows))
             .collect::<Result<_, _>>()?;
-        let PageHeader { generation, total, next, .. } = header;
-        Ok(Self { generation, total, next, rows, columns, sparse })
+        let PageHeader { generation, offset, total, next, .. } = header;
+        Ok(Self { generation, offset, total, next, rows, columns, sparse })
+    }
+
+    /// The row behind its last.
+    pub(crate) fn end(&self) -> u64 {
+        self.next.unwrap_or(self.total)
     }
 
     pub(crate) fn rows<T: DeserializeOwned>(&self) -> Result<Vec<T>, TelemetryError> {

@@ -168,6 +168,7 @@ const LISTED: [(&str, &str); 9] = [
 
 fn only_harmless(exchanges: &[Exchange]) -> Result<()> {
     let mut told: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut totals: BTreeMap<String, u64> = BTreeMap::new();
     for Exchange { request, reply } in exchanges {
         let (command, parameter) = match request.split_once(',') {
             Some((command, parameter)) => (command, Some(parameter)),
@@ -176,25 +177,31 @@ fn only_harmless(exchanges: &[Exchange]) -> Result<()> {
         let list = LISTED.iter().find(|(about, _)| *about == command).map(|(_, list)| *list);
         // Nothing of the library but its tables: one of its commands arms the ledger.
         let table = command.starts_with("/pmdscope/") && command != "/pmdscope/arm";
-        let offered = |id: &str| told.get(list.unwrap_or(command)).is_some_and(|t| t.contains(id));
+        let offered =
+            |id: &str| list.and_then(|list| told.get(list)).is_some_and(|t| t.contains(id));
         let harmless = match parameter {
             None => table || HARMLESS.contains(&command),
-            Some(id) => (table || list.is_some()) && offered(id),
+            // A page may begin with any row of the table: further pages are asked for together.
+            Some(row) if table => {
+                row.parse().is_ok_and(|row: u64| totals.get(command).is_some_and(|all| row < *all))
+            }
+            Some(id) => offered(id),
         };
-        ensure!(harmless, "asked for {request}, offered was {told:?}");
+        ensure!(harmless, "asked for {request}, offered was {told:?}, rows were {totals:?}");
         if let Ok(reply) = serde_json::from_str::<Value>(reply) {
+            totals
+                .extend(reply[command]["total"].as_u64().map(|total| (command.to_owned(), total)));
             told.insert(command.to_owned(), offers(&reply[command]));
         }
     }
     Ok(())
 }
 
-/// Ids and names in a list, or the next page of a table.
+/// Ids and names in a list.
 fn offers(reply: &Value) -> BTreeSet<String> {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     match reply {
         Value::Array(items) => items.iter().map(text).collect(),
-        Value::Object(page) => page.get("next").map(text).into_iter().collect(),
         _ => BTreeSet::new(),
     }
 }

@@ -1,6 +1,8 @@
 //! What an app with libpmdscope tells: its paged tables.
 
+use std::collections::VecDeque;
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::time::Instant;
 
 use serde_json::Value;
@@ -23,6 +25,13 @@ type Fields = serde_json::Map<String, Value>;
 
 /// How often a table is read from its start when its rows change between two pages.
 const ATTEMPTS: u32 = 4;
+
+/// Pages of one table that are asked for together: more than are under way at once, and few enough to be kept
+/// whatever an app puts into them.
+const PAGES_AHEAD: usize = 16;
+
+/// So many times smaller than a page is what two of these pages have in common.
+const OVERLAP: u64 = 16;
 
 /// Tables of each sample.
 const FAST_TABLES: [LibraryTable; 4] =
@@ -232,18 +241,69 @@ fn read_pages<T: FromPage>(
     mut page: TablePage,
 ) -> Result<Option<Vec<T>>, TelemetryError> {
     let (generation, total) = (page.generation, page.total);
-    let mut rows = Vec::new();
+    let mut ahead = PagesAhead::default();
+    let (mut rows, mut known) = (Vec::new(), 0_u64);
     loop {
-        let next = page.next;
-        rows.extend(T::from_page(page)?);
-        let Some(offset) = next else { return Ok(Some(rows)) };
-        page = match self::page(round, table, offset) {
+        let (offset, size, next) = (page.offset, page.end() - page.offset, page.next);
+        let rest = T::from_page(page)?.into_iter();
+        rows.extend(rest.skip(usize::try_from(known.saturating_sub(offset)).unwrap_or(usize::MAX)));
+        let Some(next) = next else { return Ok(Some(rows)) };
+        known = next;
+        page = match ahead.page(round, table, next..total, size) {
             Ok(page) if (page.generation, page.total) == (generation, total) => page,
             // The table has shrunk below this offset.
             Ok(_) | Err(TelemetryError::Null) => return Ok(None),
             Err(error) => return Err(error),
         };
     }
+}
+
+/// Pages of a table that were asked for together, each with the row that it was to begin with.
+#[derive(Debug, Default)]
+struct PagesAhead(VecDeque<(u64, Result<TablePage, TelemetryError>)>);
+
+impl PagesAhead {
+    /// A page with the first of the `wanted` rows and further ones, where a page before had `size` rows.
+    fn page(
+        &mut self,
+        round: &mut RequestRound<'_>,
+        table: LibraryTable,
+        wanted: Range<u64>,
+        size: u64,
+    ) -> Result<TablePage, TelemetryError> {
+        if self.0.is_empty() {
+            self.0 = ask_ahead(round, table, wanted.clone(), size);
+        }
+        while let Some((offset, _)) = self.0.front()
+            && *offset <= wanted.start
+            && let Some((offset, asked)) = self.0.pop_front()
+        {
+            match asked {
+                Ok(page) if page.offset == offset && page.end() > wanted.start => return Ok(page),
+                // The next request will only say that the connection is lost, not why.
+                Err(error) if round.is_over() => return Err(error),
+                _ => {}
+            }
+        }
+        page(round, table, wanted.start)
+    }
+}
+
+/// Asks for pages that together have the `wanted` rows, or those of them that come first, if each has about
+/// `size` rows: as many as fit into a reply, which depends on their numbers. They overlap, so that a page of
+/// fewer rows leaves no gap.
+fn ask_ahead(
+    round: &mut RequestRound<'_>,
+    table: LibraryTable,
+    wanted: Range<u64>,
+    size: u64,
+) -> VecDeque<(u64, Result<TablePage, TelemetryError>)> {
+    let step = usize::try_from(size - size / OVERLAP).map_or(1, |step| step.max(1));
+    let offsets: Vec<u64> = wanted.step_by(step).take(PAGES_AHEAD).collect();
+    let request = |offset| (TelemetryCommand::Page(table, offset), PhantomData::<Fields>);
+    let requests: Vec<_> = offsets.iter().copied().map(request).collect();
+    let replies = offsets.iter().copied().zip(round.request_each(&requests));
+    replies.map(|(offset, reply)| (offset, reply.and_then(TablePage::parse))).collect()
 }
 
 fn page(

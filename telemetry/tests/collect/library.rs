@@ -59,6 +59,96 @@ fn tables_of_libpmdscope_are_read_page_by_page() {
     assert!(sample.queues.is_empty());
 }
 
+/// The reply to a request for `total` rings, as many of them as `rows` says of the first on the page.
+fn rings(request: &str, total: u64, rows: impl Fn(u64) -> u64) -> String {
+    let offset = request.split_once(',').map_or(0, |(_, offset)| offset.parse().unwrap());
+    let end = total.min(offset + rows(offset));
+    let next = if end < total { format!("\"next\":{end},") } else { String::new() };
+    let names: Vec<_> = (offset..end).map(|row| format!("ring{row:04}")).collect();
+    let column = |name: &str| format!("\"{name}\":{:?}", (offset..end).collect::<Vec<_>>());
+    let columns = ["capacity", "used", "used_window_max", "used_max"].map(column).join(",");
+    let header = format!(r#""schema":1,"generation":3,"offset":{offset},"total":{total},{next}"#);
+    format!("{{\"/pmdscope/rings\":{{{header}\"name\":{names:?},{columns}}}}}")
+}
+
+fn with_rings() -> Recording {
+    let recording = Recording::read("synthetic/pmdscope-two-pages.jsonl");
+    let library = recording.answer("/pmdscope").replace(r#""pools","#, r#""pools","rings","#);
+    recording.with("/pmdscope", &library)
+}
+
+#[test]
+fn each_row_of_many_pages_is_taken_once() {
+    let cases: [fn(u64) -> u64; 3] = [
+        |_| 32,
+        |offset| 30 + offset % 5,
+        // A page is short, and those behind it are long.
+        |offset| if offset == 62 { 5 } else { 32 + offset / 8 },
+    ];
+    for rows in cases {
+        let asked = Arc::new(Mutex::new(0));
+        let (counted, recording) = (Arc::clone(&asked), with_rings());
+        let app = FakeApp::start(move |connection| {
+            connection.serve(|request| {
+                if !request.starts_with("/pmdscope/rings") {
+                    return recording.answer(request);
+                }
+                *counted.lock().unwrap() += 1;
+                rings(request, 1180, rows)
+            });
+        });
+        let sample = SampleCollector::new(app.app()).collect(TIMEOUT).unwrap();
+        assert_eq!(sample.partial, Vec::<String>::new());
+        let used: Vec<_> = sample.rings.iter().map(|ring| ring.used).collect();
+        assert_eq!(used, (0..1180).collect::<Vec<_>>());
+        // 37 of 32 rows would be enough if none was in two of them.
+        assert!(*asked.lock().unwrap() <= 42, "{} requests", asked.lock().unwrap());
+    }
+}
+
+#[test]
+fn further_pages_are_asked_for_together() {
+    let recording = with_rings();
+    let app = FakeApp::start(move |connection| {
+        connection.send(BANNER);
+        let mut pages = Vec::new();
+        while let Some(request) = connection.receive() {
+            if request.starts_with("/pmdscope/rings,") {
+                // Nobody who waits for the first before he asks for the next has any.
+                pages.push(request);
+            } else if request == "/pmdscope/rings" {
+                connection.send(rings(&request, 90, |_| 32));
+            } else {
+                connection.send(recording.answer(&request));
+            }
+            if pages.len() == 2 {
+                pages.drain(..).for_each(|page| connection.send(rings(&page, 90, |_| 32)));
+            }
+        }
+    });
+    let sample = SampleCollector::new(app.app()).collect(TIMEOUT).unwrap();
+    assert_eq!((sample.rings.len(), &sample.partial), (90, &Vec::new()));
+}
+
+#[test]
+fn why_a_connection_was_lost_between_pages_is_told() {
+    let recording = with_rings();
+    let app = FakeApp::start(move |connection| {
+        connection.send(BANNER);
+        while let Some(request) = connection.receive() {
+            match request.strip_prefix("/pmdscope/rings") {
+                Some("") => connection.send(rings(&request, 900, |_| 32)),
+                // A reply to something else.
+                Some(_) => connection.send(recording.answer("/eal/params")),
+                None => connection.send(recording.answer(&request)),
+            }
+        }
+    });
+    let sample = SampleCollector::new(app.app()).collect(TIMEOUT).unwrap();
+    let reason = "/pmdscope/rings: the reply is about";
+    assert!(sample.partial[0].starts_with(reason), "{:?}", sample.partial);
+}
+
 /// Serves the pools with a generation that `generation` gives for each page.
 fn changing(generation: impl Fn(u32) -> u32 + Send + 'static) -> FakeApp {
     let recording = Recording::read("synthetic/pmdscope-two-pages.jsonl");
