@@ -13,6 +13,9 @@ use crate::sample::{PortSample, QueueDirection, QueueSample, Sample};
 /// How far back refused packets are counted, seconds.
 const WINDOW_S: f64 = 5.0;
 
+/// Counters are kept no closer than this, seconds: some 50 of each queue, however often an app is asked.
+const SPACING_S: f64 = 0.1;
+
 /// How far apart the two counters may have been read, seconds.
 const SKEW_S: f64 = 0.1;
 
@@ -230,6 +233,10 @@ impl Counted {
         if now.sent != self.still.sent {
             self.still = now;
         }
+        let crowded = |before: &Point| seconds(before.ns, now.ns) < SPACING_S;
+        if self.points.iter().nth_back(1).is_some_and(crowded) {
+            self.points.pop_back();
+        }
         self.points.push_back(now);
         while self.points.get(1).is_some_and(|next| seconds(next.ns, now.ns) >= WINDOW_S) {
             self.points.pop_front();
@@ -332,6 +339,19 @@ mod tests {
         let unsent = unsent.unwrap();
         assert_eq!((unsent.offered_pps, unsent.refused_pps), (28_000.0, 2800.0));
         assert_eq!((unsent.seconds, unsent.stuck_s), (3.5, None));
+    }
+
+    #[test]
+    fn frequent_samples_are_thinned_out() {
+        let mut counted = Counted::default();
+        for ms in 1..=20_000 {
+            let (ns, sent) = (ms * 1_000_000, ms * 900);
+            counted.push(Point { ns, offered: Some(ms * 1000), sent, received: 0 });
+            assert!(counted.points.len() <= 53, "{}", counted.points.len());
+            assert_eq!(counted.points.back().map(|point| point.sent), Some(sent));
+        }
+        let unsent = counted.unsent().unwrap();
+        assert!((unsent.refused_pps - 100_000.0).abs() < 1.0, "{unsent:?}");
     }
 
     #[test]
