@@ -17,7 +17,7 @@ mod offline;
 mod queues;
 mod report_data;
 mod report_layout;
-mod resolver;
+pub(crate) mod resolver;
 mod row_filter;
 mod statistics;
 

@@ -1,6 +1,7 @@
 //! `pmdscope top`: rates, queue depths, pools and poll loops, interactive, as text, JSON or CSV.
 
 mod csv;
+mod names;
 pub(crate) mod settings;
 mod theme;
 
@@ -29,6 +30,7 @@ use self::settings::TopSettings;
 use self::theme::ThemeArg;
 use crate::config::Config;
 use crate::exit::Usage;
+use crate::netstat::resolver::NameResolver;
 use crate::number::whole;
 use crate::output::StandardOutput;
 use crate::session::{AppArg, XrayArg};
@@ -97,6 +99,13 @@ pub(crate) struct Args {
     /// Captures from apps with libpmdscope until the last report, using at most 10 % of a core.
     #[arg(long, conflicts_with = "replay", requires = "report")]
     flows: bool,
+
+    /// Show names of hosts and services on the Flows page
+    ///
+    /// Sends a query to the name server for each address that is shown, once. What is not known yet
+    /// stays numeric. Filters and sorting use numbers.
+    #[arg(long, hide_short_help = true, conflicts_with = "report")]
+    resolve: bool,
 
     /// Trace what takes the CPU from lcores
     ///
@@ -350,6 +359,7 @@ fn options(
         filter: top.filter,
         keys: top.keys,
         columns: top.columns,
+        names: NameResolver::for_option(args.resolve)?.map(|names| Arc::new(names) as _),
         replies: None,
     })
 }

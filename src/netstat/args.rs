@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use anyhow::Context;
 use clap::ValueEnum;
 use pmdscope_flows::{CAPACITY, FlowTableSettings};
 use pmdscope_telemetry::Thresholds;
@@ -393,8 +392,7 @@ impl Args {
 
     /// What looks up names, if they are wanted.
     pub(super) fn resolver(&self) -> anyhow::Result<Option<NameResolver>> {
-        let resolver = self.resolve.then(NameResolver::start).transpose();
-        resolver.context("cannot start the threads that look up names: leave out --resolve")
+        NameResolver::for_option(self.resolve)
     }
 
     /// How to count.

@@ -8,6 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use anyhow::{Context, Result};
 use pmdscope_flows::FlowEndpoint;
 
 use super::format::UDP;
@@ -33,7 +34,7 @@ type Lookup = dyn Fn(LookupKey) -> Option<String> + Send + Sync;
 
 /// Looks names up and keeps them until it is dropped.
 #[derive(Clone)]
-pub(super) struct NameResolver(Arc<ResolverState>);
+pub(crate) struct NameResolver(Arc<ResolverState>);
 
 struct ResolverState {
     names: Mutex<NameCache>,
@@ -59,11 +60,20 @@ impl fmt::Debug for NameResolver {
 }
 
 impl NameResolver {
+    /// One where `--resolve` is given.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub(crate) fn for_option(resolve: bool) -> Result<Option<Self>> {
+        let resolver = resolve.then(Self::start).transpose();
+        resolver.context("cannot start the threads that look up names: leave out --resolve")
+    }
+
     /// Asks the system: the files and servers that `nsswitch.conf` names.
     ///
     /// # Errors
     /// When no thread can be started.
-    pub(super) fn start() -> io::Result<Self> {
+    fn start() -> io::Result<Self> {
         Self::with(look_up)
     }
 
@@ -130,6 +140,13 @@ impl NameResolver {
             (port, None) => format!("{host}:{port}"),
             (_, Some(service)) => format!("{host}:{service}"),
         }
+    }
+
+    /// As [`Self::endpoint`], with the names that are known by now. Those that are not are looked up
+    /// meanwhile.
+    pub(crate) fn endpoint_by_now(&self, protocol: u8, end: FlowEndpoint) -> String {
+        self.look_up(std::iter::once((protocol, end)), Duration::ZERO);
+        self.endpoint(protocol, end)
     }
 
     fn name(&self, key: LookupKey) -> Option<String> {

@@ -3,10 +3,11 @@
 //! Neither side waits for the other: a [`FlowMailbox`] keeps the newest of what each sends.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use pmdscope_flows::FlowSnapshot;
+use pmdscope_flows::{FlowEndpoint, FlowSnapshot};
 use pmdscope_telemetry::model::Model;
 use pmdscope_telemetry::sample::AppIdentity;
 use pmdscope_telemetry::{AppState, FleetState};
@@ -107,6 +108,13 @@ impl RunningApp {
         };
         fleet.live_models().map(of).collect()
     }
+}
+
+/// Names in place of addresses and ports.
+pub trait EndpointNames: Debug + Send + Sync {
+    /// An end of a conversation of this IP protocol, with the names that are known by now. Those that are
+    /// not are looked up meanwhile.
+    fn endpoint(&self, protocol: u8, end: FlowEndpoint) -> String;
 }
 
 /// What the display wants.

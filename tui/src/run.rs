@@ -17,7 +17,7 @@ use signal_hook::iterator::Signals;
 
 use crate::action::{Action, LoopControl, SelectionMotion, perform};
 use crate::columns::ColumnChoices;
-use crate::flows::{CapturedTraffic, FlowMailbox, FlowRequest};
+use crate::flows::{CapturedTraffic, EndpointNames, FlowMailbox, FlowRequest};
 use crate::keys::{KeyMap, action_of};
 use crate::sampling_interval::SamplingInterval;
 use crate::screen::{self, ClickTarget};
@@ -55,6 +55,8 @@ pub struct DisplayOptions {
     pub keys: KeyMap,
     /// Which columns tables show.
     pub columns: ColumnChoices,
+    /// Names of hosts and services; `None` for numbers.
+    pub names: Option<Arc<dyn EndpointNames>>,
     /// Keeps what apps reply; nobody in a replay.
     pub replies: Option<Arc<RawReplies>>,
     /// For what is done outside.
@@ -153,6 +155,7 @@ pub fn run<T: Timeline>(
         thresholds: options.thresholds,
         keys: Arc::new(options.keys),
         columns: options.columns,
+        names: options.names,
         ..view
     };
     view.tasks.context = options.tasks;

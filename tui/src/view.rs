@@ -8,7 +8,9 @@ use jiff::tz::TimeZone;
 use crate::columns::{ColumnChoices, ColumnWindow};
 pub use crate::drill::DrillOrigin;
 pub use crate::filter::ViewFilter;
-use crate::flows::{AppRun, CapturedTraffic, FlowRequest, RunningApp, ShownFlows, ShownTime};
+use crate::flows::{
+    AppRun, CapturedTraffic, EndpointNames, FlowRequest, RunningApp, ShownFlows, ShownTime,
+};
 use crate::keys::KeyMap;
 use crate::screen;
 use crate::tables;
@@ -156,6 +158,8 @@ pub struct ViewState {
     pub baseline: TotalsBaseline,
     /// Conversations.
     pub flows: ShownFlows,
+    /// Shows conversations by name; `None` for numbers.
+    pub names: Option<Arc<dyn EndpointNames>>,
     /// What apps replied last, while that is shown; `None` where nobody can keep it.
     pub replies: Option<RepliesByApp>,
     /// Apps beside which a helper process is wanted, to have their packets, and which runs of them.
@@ -197,6 +201,7 @@ impl ViewState {
             trends: None,
             baseline: TotalsBaseline::default(),
             flows: ShownFlows::default(),
+            names: None,
             replies: None,
             attach: BTreeMap::new(),
             tasks: TaskView::default(),
@@ -237,6 +242,12 @@ impl ViewState {
         } else if self.tab == PageTab::Overview {
             let (lines, spacing) = screen::overview_room(self);
             tables::limit_findings(&mut tables, lines, spacing, self);
+        }
+        // Last: filters and orders are about numbers, and only what is shown is looked up.
+        if let Some(names) = &self.names {
+            for table in &mut tables {
+                tables::flows::name_ends(table, names.as_ref());
+            }
         }
         PageTables { tables, filter_problem }
     }

@@ -292,6 +292,7 @@ pub(crate) fn panic_on_terminal() -> ExitCode {
         page: PageTab::default(),
         filter: String::new(),
         columns: ColumnChoices::default(),
+        names: None,
         keys: KeyMap::default(),
         replies: None,
         tasks: TaskContext::default(),

@@ -51,6 +51,26 @@ fn a_name_server_that_does_not_answer_holds_nothing_up() {
 }
 
 #[test]
+fn a_screen_asks_for_what_it_shows_and_does_not_wait() {
+    let (asked, requests) = mpsc::channel();
+    let names = NameResolver::with(move |key| {
+        asked.send(key).ok()?;
+        Some("web".to_owned())
+    })
+    .unwrap();
+    let web = end("10.0.0.1", 0);
+    let first = names.endpoint_by_now(TCP, web);
+    assert!(first == "10.0.0.1" || first == "web", "{first}");
+    assert_eq!(requests.recv_timeout(LONG), Ok(LookupKey::Host(web.addr)));
+    let begin = Instant::now();
+    while names.endpoint_by_now(TCP, web) != "web" {
+        assert!(begin.elapsed() < LONG);
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert!(requests.try_recv().is_err(), "it is asked for once");
+}
+
+#[test]
 fn what_is_kept_and_what_waits_is_bounded() {
     let names = NameResolver::with(|_| Some("host".to_owned())).unwrap();
     let all = u32::try_from(3 * CACHED).unwrap();

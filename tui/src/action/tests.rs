@@ -1,12 +1,15 @@
 //! Tests of keys and their actions.
 
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use pmdscope_flows::FlowSnapshot;
+use pmdscope_flows::{FlowEndpoint, FlowSnapshot};
 
 use super::*;
 use crate::fixture;
 use crate::fixture::flows::traffic;
-use crate::flows::{FlowRequest, ShownFlows, ShownTime};
+use crate::flows::{EndpointNames, FlowRequest, ShownFlows, ShownTime};
 use crate::keys::action_of;
 
 /// Presses keys, one after the other; what the last one did.
@@ -245,6 +248,35 @@ fn a_restarted_app_is_confirmed_again() {
     assert!(view.request(&silent, &before).attach.contains_key("testpmd"), "it may be the same");
     press(&mut view, &anew, "P");
     assert!(view.request(&anew, &before).attach.contains_key("testpmd"));
+}
+
+/// Gives each end a name, and notes which it was asked for.
+#[derive(Debug, Default)]
+struct FakeNames(Mutex<BTreeSet<u16>>);
+
+impl EndpointNames for FakeNames {
+    fn endpoint(&self, _: u8, end: FlowEndpoint) -> String {
+        self.0.lock().unwrap().insert(end.port);
+        format!("host.example:{}", end.port)
+    }
+}
+
+#[test]
+fn names_are_shown_while_filters_are_about_numbers() {
+    let names = Arc::new(FakeNames::default());
+    let shown: Arc<dyn EndpointNames> = names.clone();
+    let view = ViewState { tab: PageTab::Flows, names: Some(shown), ..fixture::view() };
+    let (mut view, fleet) = (view, fixture::fleet());
+    press(&mut view, &fleet, "/remote:198.51.100.7\n");
+    names.0.lock().unwrap().clear();
+    let rows = view.tables(&fleet).into_iter().flat_map(|table| table.rows);
+    let rows: Vec<_> =
+        rows.filter(|row| matches!(row.subject, Subject::Conversation { .. })).collect();
+    let [row] = &rows[..] else { panic!("{rows:?}") };
+    let cells = row.cells.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert!(cells.contains(&"host.example:50123".to_owned()), "{cells:?}");
+    assert!(cells.contains(&"host.example:443".to_owned()), "{cells:?}");
+    assert_eq!(*names.0.lock().unwrap(), [443, 50_123].into(), "nobody else was looked up");
 }
 
 #[test]

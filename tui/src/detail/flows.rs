@@ -131,8 +131,13 @@ impl DetailPage<'_> {
 
     fn conversation(&mut self, counted: &FlowSnapshot, flow: &Flow) {
         self.field("protocol", format!("{} ({})", protocol(flow.proto), flow.proto));
-        self.field("local", endpoint(flow.local));
-        self.field("remote", endpoint(flow.remote));
+        for (label, end) in [("local", flow.local), ("remote", flow.remote)] {
+            let text = match &self.view.names {
+                Some(names) => names.endpoint(flow.proto, end),
+                None => endpoint(end),
+            };
+            self.field(label, text);
+        }
         self.field(
             "opened by",
             match flow.opener {

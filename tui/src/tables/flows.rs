@@ -17,7 +17,7 @@ use pmdscope_telemetry::Thresholds;
 use pmdscope_telemetry::finding::balance::QueueBalance;
 
 use crate::action::Action;
-use crate::flows::{CaptureAccess, CapturedApp, CapturedTraffic, ShownTime};
+use crate::flows::{CaptureAccess, CapturedApp, CapturedTraffic, EndpointNames, ShownTime};
 use crate::keys::KeyMap;
 use crate::tables::lcores::time_of_day;
 use crate::view::ViewState;
@@ -279,6 +279,20 @@ fn conversations(traffic: &CapturedTraffic, view: &ViewState) -> TextTable {
     note_rows(&mut table, talks.len());
     note_other(&mut table, traffic);
     table
+}
+
+/// Puts names into the rows of conversations.
+pub(crate) fn name_ends(table: &mut TextTable, names: &dyn EndpointNames) {
+    let place = |name: &str| table.columns.iter().position(|column| column.name() == name);
+    let places = [place("Local"), place("Remote")];
+    for row in &mut table.rows {
+        let Subject::Conversation { key, .. } = &row.subject else { continue };
+        for (place, end) in places.into_iter().zip([key.local, key.remote]) {
+            if let Some(cell) = place.and_then(|place| row.cells.get_mut(place)) {
+                *cell = Cell::text(names.endpoint(key.proto, end));
+            }
+        }
+    }
 }
 
 /// All columns of conversations, also those that some of them do not need.
