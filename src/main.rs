@@ -46,7 +46,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 #[derive(Parser)]
@@ -118,6 +118,7 @@ fn parse() -> Cli {
             Some(command) => capture::explain(error, command),
             None => error,
         };
+        let error = without_value_tip(error);
         if !is_refusal(&error) {
             error.exit();
         }
@@ -135,6 +136,20 @@ fn try_parse(arguments: Vec<OsString>) -> Result<Cli, clap::Error> {
     };
     let command = Cli::command().mut_subcommands(|command| command.mut_args(negative));
     Cli::from_arg_matches(&command.try_get_matches_from(arguments)?)
+}
+
+/// Without the advice to put `--` before an unknown option, so that it is read as a filter expression.
+fn without_value_tip(mut error: clap::Error) -> clap::Error {
+    let tip = match error.get(ContextKind::Suggested) {
+        Some(ContextValue::StyledStrs(tips)) => {
+            tips.iter().any(|tip| tip.to_string().contains(" as a value"))
+        }
+        _ => false,
+    };
+    if tip {
+        error.remove(ContextKind::Suggested);
+    }
+    error
 }
 
 /// The command line is wrong, and help was not asked for.

@@ -154,6 +154,8 @@ fn what_cannot_be_meant_is_told_in_a_line() {
         ("-r in.pcap -T foo", 2, "expected a packet type of tcpdump: aodv, carp,"),
         ("-r in.pcap -c -5", 2, "invalid value '-5' for '-c <N>': expected a whole number"),
         ("-r in.pcap -s -5", 2, "invalid value '-5' for '--snapshot-length <BYTES>': expected"),
+        ("-r in.pcap -5", 2, "unexpected argument '-5' found"),
+        ("-r in.pcap --foo", 2, "unexpected argument '--foo' found"),
         ("-r in.pcap --skip -1", 2, "invalid value '-1' for '--skip <N>': expected a whole number"),
         (
             "-r in.pcap inbound",

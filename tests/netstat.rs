@@ -176,6 +176,7 @@ fn wrong_usage_and_failures_have_exit_codes_of_their_own() {
         ("-rn", 2, "-r of netstat shows the routes of the kernel"),
         ("-su -r in.pcap", 2, "pmdscope netstat -s udp"),
         ("-tunlp", 2, "-p of netstat shows the process of a socket: here -a NAME selects an app"),
+        ("-tuw", 2, "-w of netstat shows raw sockets"),
         ("-c 1", 2, "-c -I SECONDS sets the interval"),
         ("-N -5", 2, "invalid value '-5' for '--top <N>': expected a whole number"),
         ("-r in.pcap -s -t", 2, "'--statistics' cannot be used with '--tcp'"),
@@ -188,7 +189,7 @@ fn wrong_usage_and_failures_have_exit_codes_of_their_own() {
         assert!(output.stdout.is_empty(), "{line}: {output:?}");
     }
     // What is asked of netstat itself is answered in a line.
-    for line in ["-rn", "-su", "-tunlp", "-plant", "-c 1"] {
+    for line in ["-rn", "-su", "-tunlp", "-plant", "-tuw", "-c 1"] {
         let told = text(&run(&dir, line).stderr);
         assert_eq!(told.lines().count(), 1, "{line}: {told}");
     }
