@@ -153,7 +153,7 @@ fn a_pcap_file_has_the_packets_of_one_link_type() {
     let dir = scratch(&[ETHERNET, RAW_IP], &[0, 1, 0, 1, 1]);
     let found = run(&dir, "--pcap -r in.pcapng -w out.pcap");
     assert_eq!(found.status.code(), Some(1), "{found:?}");
-    let says = "out.pcap is without 3 packets of other link types than 1: a pcap file has one; write \
+    let says = "out.pcap is without the packets of other link types than 1 (3): a pcap file has one; write \
                 pcapng (--pcapng)";
     assert!(text(&found.stderr).contains(says), "{found:?}");
     assert_eq!(text(&run(&dir, "--count -r out.pcap udp").stdout), "2 packets\n");

@@ -37,7 +37,7 @@ pub enum SinkError {
     },
     /// Everything was written but packets of link types that the format has no room for.
     #[error(
-        "{name} is without {packets} packets of other link types than {linktype}: a pcap file has one; \
+        "{name} is without the packets of other link types than {linktype} ({packets}): a pcap file has one; \
          write pcapng (--pcapng)"
     )]
     OtherLinkTypes {

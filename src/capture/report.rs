@@ -161,7 +161,7 @@ pub(super) fn undirected(count: u64) {
 /// Packets that did not arrive, if there are any.
 pub(super) fn unwritten(progress: &SinkProgress) {
     if progress.lost > 0 {
-        say(format!("{} lost because they could not be written", packets(progress.lost)));
+        say(format!("{} lost: could not be written", packets(progress.lost)));
     }
 }
 
@@ -182,7 +182,7 @@ fn statistics(report: &CaptureReport, helped: Option<&[String]>) -> Vec<String> 
     let unwritten = if report.reader_gone {
         "lost because their reader closed before it took them"
     } else {
-        "lost because they could not be written"
+        "lost: could not be written"
     };
     let optional = [
         (rings.sampled_out, "left out by sampling"),
@@ -341,7 +341,7 @@ mod tests {
         assert_eq!(lines[1], "20 packets received by filter");
         assert!(lines[2].starts_with("3 packets dropped by full capture rings (rte:0 1, rte:1 2)"));
         assert_eq!(lines[3], "2 packets left out by sampling");
-        assert_eq!(lines[4], "3 packets lost because they could not be written");
+        assert_eq!(lines[4], "3 packets lost: could not be written");
         assert_eq!(lines[5], "no lcore of the app polls");
         let gone = CaptureReport { reader_gone: true, ..report };
         let lost = "3 packets lost because their reader closed before it took them";

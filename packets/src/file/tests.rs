@@ -302,7 +302,7 @@ fn a_pcap_file_leaves_out_what_it_cannot_say() {
     files.interface(&interface("again:0")).unwrap();
     files.packet(&packet(5, &[0x45; 60])).unwrap();
     let error = files.finish().unwrap_err().to_string();
-    assert!(error.contains("without 3 packets of other link types than 101"), "{error}");
+    assert!(error.contains("without the packets of other link types than 101 (3)"), "{error}");
     assert_eq!((files.progress().written, files.progress().lost), (3, 3));
     for name in ["out.pcap", "out.pcap1"] {
         assert_eq!(fs::read(path.with_file_name(name)).unwrap()[20], 101, "{name}");
