@@ -183,7 +183,7 @@ fn a_thread_that_panics_ends_the_capture() {
     let begin = Instant::now();
     let duration = Duration::from_secs(60);
     let report = capture_into(panicking(true), duration, &app, 2, &[&[0, 1]], |_, peer| {
-        std::mem::forget(peer)
+        std::mem::forget(peer);
     });
     assert!(matches!(report.failure, Some(CaptureError::Panicked)), "{:?}", report.failure);
     assert!(begin.elapsed() < duration, "nobody has looked at the thread");
