@@ -16,6 +16,7 @@ use pmdscope_integration::scratch::{Memory, Scratch};
 use pmdscope_integration::testpmd;
 use serde_json::Value;
 
+use crate::flood::Flood;
 use crate::support::{LIMIT, number};
 
 /// Scrapes that rates need, and a first sample of a target takes seconds.
@@ -26,10 +27,10 @@ const GRAFANA: [(&str, &str); 3] =
     [("__rate_interval", "5s"), ("__interval", "5s"), ("__range", "20s")];
 
 /// Metrics that no app of this test has: its devices are virtual, and DPDK 22.11 counts no cycles.
-const NOT_HERE: [&str; 12] = [
-    // No interface of this machine has a filter or a bypass here; flood.rs has values of these.
-    "dpdk_interface_",
-    "dpdk_interfaces_readable",
+const NOT_HERE: [&str; 11] = [
+    // No interface of this machine has a bypass here; bypass.rs has values of these.
+    "dpdk_interface_bypass_info",
+    "dpdk_interface_queue_redirected_packets_total",
     "dpdk_lcore_busy_cycles_total",
     "dpdk_lcore_cycles_total",
     // bpftrace needs seconds to attach, and more where all CPUs poll; stolen.rs has values of these.
@@ -41,7 +42,6 @@ const NOT_HERE: [&str; 12] = [
     // The devices of this test count nothing that they miss; those of missed.rs do.
     "dpdk_port_missed_cause",
     "dpdk_queue_receive_descriptors",
-    "dpdk_xdp_filter_",
 ];
 
 pub(crate) fn proof(scratch: &Scratch) -> Result<()> {
@@ -71,6 +71,7 @@ struct Scene {
     prometheus: Prometheus,
     _exporter: Exporter,
     _others: [Process; 3],
+    _flood: Flood,
     generator: pmdscope_integration::pair::Generator,
     pair: Pair,
     /// App and alert.
@@ -93,6 +94,7 @@ impl Scene {
         command.args(["capture", "-i", &format!("{}:0", pair.app()), "-w", "/dev/null"]);
         let capture = Process::spawn("capture", &mut command, scratch.dir())?;
 
+        let flood = Flood::start(scratch)?;
         let config = scratch.path("pmdscope.toml");
         fs::write(&config, configuration(pair.app()))?;
         let exporter = Exporter::start(scratch, &["--config", &config.to_string_lossy()])?;
@@ -103,7 +105,15 @@ impl Scene {
             (blind, "DpdkAppNoPorts".to_owned()),
         ];
         let others = [capture, idle, pipeline];
-        Ok(Self { prometheus, generator, pair, expected, _exporter: exporter, _others: others })
+        Ok(Self {
+            prometheus,
+            generator,
+            pair,
+            expected,
+            _exporter: exporter,
+            _others: others,
+            _flood: flood,
+        })
     }
 
     /// Waits for the expected alerts.

@@ -71,10 +71,27 @@ fn without_filter() -> Option<Missing> {
     Some(Missing::Machine(format!("cannot attach an XDP filter to a veth: {error:#}")))
 }
 
-/// A flooded interface, and who watches it.
-struct Flooded {
+/// An interface with a filter, and who floods it.
+pub(crate) struct Flood {
     wire: Veth,
     sender: Process,
+}
+
+impl Flood {
+    pub(crate) fn start(scratch: &Scratch) -> Result<Self> {
+        let wire = Veth::new()?;
+        let attach = ["xdp", "attach", wire.near(), "--deny", "198.51.100.0/24"];
+        pmdscope(scratch, &attach, &[0])?;
+        let mut command = Command::new("python3");
+        command.args(["-c", SENDER, wire.far()]);
+        let sender = Process::spawn("sender", &mut command, scratch.dir())?;
+        Ok(Self { wire, sender })
+    }
+}
+
+/// A flood, and who watches it.
+struct Flooded {
+    flood: Flood,
     exporter: Exporter,
     recorder: Process,
     recording: PathBuf,
@@ -82,25 +99,25 @@ struct Flooded {
 
 impl Flooded {
     fn start(scratch: &Scratch) -> Result<Self> {
-        let wire = Veth::new()?;
-        let attach = ["xdp", "attach", wire.near(), "--deny", "198.51.100.0/24"];
-        pmdscope(scratch, &attach, &[0])?;
+        let flood = Flood::start(scratch)?;
         let exporter = Exporter::start(scratch, &[])?;
         let recording = scratch.path("flood.jsonl.zst");
         let mut command = Command::new(programs::pmdscope()?);
         command.args(["record", "-q", "-i", "0.5", "-w"]).arg(&recording);
         let recorder = Process::spawn("recorder", &mut command, scratch.dir())?;
-        let mut command = Command::new("python3");
-        command.args(["-c", SENDER, wire.far()]);
-        let sender = Process::spawn("sender", &mut command, scratch.dir())?;
-        Ok(Self { wire, sender, exporter, recorder, recording })
+        Ok(Self { flood, exporter, recorder, recording })
+    }
+
+    /// The interface with the filter.
+    fn near(&self) -> &str {
+        self.flood.wire.near()
     }
 
     /// Ends the sender: how many frames of each kind it has sent.
     fn sent(&mut self) -> Result<BTreeMap<String, u64>> {
-        self.sender.signal(Signal::TERM)?;
-        let status = self.sender.wait(LIMIT)?;
-        let told = self.sender.output();
+        self.flood.sender.signal(Signal::TERM)?;
+        let status = self.flood.sender.wait(LIMIT)?;
+        let told = self.flood.sender.output();
         ensure!(status.success(), "the sender ended with {status}: {told}");
         let line = told.lines().last().context("the sender said nothing")?;
         serde_json::from_str(line).with_context(|| told.clone())
@@ -108,15 +125,14 @@ impl Flooded {
 
     /// Frames that found no room on the wire, as the kernel counts them.
     fn lost(&self) -> Result<u64> {
-        let path = format!("/sys/class/net/{}/statistics/tx_dropped", self.wire.far());
+        let path = format!("/sys/class/net/{}/statistics/tx_dropped", self.flood.wire.far());
         Ok(fs::read_to_string(&path).context(path)?.trim().parse()?)
     }
 
     fn interface<'a>(&self, document: &'a Value) -> Result<&'a Value> {
         let interfaces = document["interfaces"].as_array();
         let interfaces = interfaces.with_context(|| format!("no interfaces: {document:#}"))?;
-        let ours =
-            |of: &&Value| of["name"] == self.wire.near() || of["interface"] == self.wire.near();
+        let ours = |of: &&Value| of["name"] == self.near() || of["interface"] == self.near();
         interfaces.iter().find(ours).with_context(|| format!("not among them: {document:#}"))
     }
 
@@ -134,13 +150,13 @@ impl Flooded {
             ensure!(evidence.contains(word), "no {word:?} in {evidence}");
         }
         ensure!(finding["severity"] == "warning", "{finding}");
-        ensure!(finding["subject"] == self.wire.near(), "{finding}");
+        ensure!(finding["subject"] == self.near(), "{finding}");
         ensure!(finding.get("app").is_none(), "{finding}");
         Ok(())
     }
 
     fn packets(&self, scrape: &Scrape, reason: &str) -> Result<u64> {
-        let labels = [("interface", self.wire.near()), ("reason", reason)];
+        let labels = [("interface", self.near()), ("reason", reason)];
         let value = scrape.value("dpdk_xdp_filter_packets_total", &labels);
         // Counters of a test are small.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
@@ -160,7 +176,7 @@ impl Flooded {
             let arrived = reasons.iter().map(|reason| of(reason)).sum::<Result<u64>>()?;
             let lost = self.lost()?;
             counted_so_far = format!("sent {sent:?}, arrived {arrived}, lost {lost}");
-            let labels = [("interface", self.wire.near())];
+            let labels = [("interface", self.near())];
             let received = scrape.value("dpdk_interface_receive_packets_total", &labels);
             for (kind, sent) in &sent {
                 let counted = of(kind)?;
@@ -204,9 +220,9 @@ fn flood(scratch: &Scratch) -> Result<()> {
     })
     .with_context(|| format!("{last:#}"))?;
     let text = pmdscope(scratch, &["top", "--once"], &[0])?;
-    ensure!(text.contains("Interfaces\n") && text.contains(flood.wire.near()), "{text}");
+    ensure!(text.contains("Interfaces\n") && text.contains(flood.near()), "{text}");
 
-    let labels = [("interface", flood.wire.near()), ("reason", "flood")];
+    let labels = [("interface", flood.near()), ("reason", "flood")];
     wait_until("the exporter to find the flood", LIMIT, || {
         sleep(Duration::from_millis(100));
         let scrape = flood.exporter.get("/metrics", &[])?.scrape()?;
@@ -225,9 +241,9 @@ fn flood(scratch: &Scratch) -> Result<()> {
     let end = pmdscope_json(scratch, &["top", "--once", "--json", "--replay", &recording], &[0])?;
     ensure!(flooded.interface(&end)?["filter"]["verdicts"].is_array(), "{end:#}");
 
-    pmdscope(scratch, &["xdp", "detach", flooded.wire.near()], &[0])?;
+    pmdscope(scratch, &["xdp", "detach", flooded.near()], &[0])?;
     let scrape = flooded.exporter.get("/metrics", &[])?.scrape()?;
-    let labels = [("interface", flooded.wire.near())];
+    let labels = [("interface", flooded.near())];
     ensure!(scrape.all("dpdk_xdp_filter_packets_total", &labels).next().is_none());
     Ok(())
 }
