@@ -173,6 +173,7 @@ fn thread(
         cpu,
         voluntary_switches: status.voluntary_switches,
         involuntary_switches: status.involuntary_switches,
+        asleep: status.asleep,
         ..ThreadSample::default()
     })
 }

@@ -134,6 +134,19 @@ fn a_wait_that_is_not_over_is_no_own_code() {
     assert_eq!(percent(&found([before, now])), [(MissedCause::StolenCore, Some(99))]);
 }
 
+#[test]
+fn a_sleep_that_goes_on_is_no_stolen_core() {
+    let [mut before, mut now] = missing(second(&[], [0, 0]), [0, 99_488]);
+    now.lcores[0].polls = before.lcores[0].polls;
+    now.lcores[0].idle_us = 1_500_000;
+    // It fell asleep before the interval, so that no switch of the interval tells.
+    (before.threads[0].asleep, now.threads[0].asleep) = (true, true);
+    now.threads[0].run_ns = before.threads[0].run_ns;
+    let found = found([before, now]);
+    assert_eq!(percent(&found), [(MissedCause::SleepingLcore, Some(100))]);
+    assert!(found.causes[0].evidence.contains("slept or waited for 1.0 s (1 times)"), "{found:?}");
+}
+
 fn traced(samples: &mut [Sample; 2], rows: &[(StolenCause, &str, u64)]) {
     let mut tracing =
         TracingSample { method: TracingMethod::Bpf, lcores: vec![1], ..TracingSample::default() };
@@ -423,6 +436,7 @@ fn any_sample(n: &[u64], linked: bool, is_traced: bool) -> Sample {
         cpu_stolen_ms: Some(n[10] % 5000),
         voluntary_switches: n[11] % 3,
         involuntary_switches: n[12],
+        asleep: n[12].is_multiple_of(2),
         cpu_khz: Some(n[13] % 100),
         cpu_max_khz: Some(n[14] % 100),
         ..ThreadSample::default()

@@ -101,6 +101,8 @@ pub(crate) struct AppStatus {
     pub(crate) cpus: String,
     pub(crate) voluntary_switches: u64,
     pub(crate) involuntary_switches: u64,
+    /// It neither runs nor waits for a CPU.
+    pub(crate) asleep: bool,
 }
 
 /// Times of a thread.
@@ -170,6 +172,7 @@ fn status(text: &str) -> Option<AppStatus> {
     for line in text.lines() {
         let Some((field, value)) = line.split_once(":\t") else { continue };
         match field {
+            "State" => status.asleep = !value.starts_with('R'),
             "NSpid" => status.own_tid = value.rsplit('\t').next()?.parse().ok()?,
             "Cpus_allowed_list" => (status.cpus, cpus) = (value.to_owned(), true),
             "voluntary_ctxt_switches" => status.voluntary_switches = value.parse().ok()?,
@@ -234,7 +237,7 @@ mod tests {
 
     use super::*;
 
-    const STATUS: &str = "Name:\trte-worker-1\nNSpid:\t17489\t12\nCpus_allowed:\t2\n\
+    const STATUS: &str = "Name:\trte-worker-1\nState:\tR (running)\nNSpid:\t17489\t12\nCpus_allowed:\t2\n\
         Cpus_allowed_list:\t1,4-5\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t41\n";
 
     #[test]
@@ -262,6 +265,10 @@ mod tests {
         assert_eq!((read.own_tid, read.cpus.as_str()), (12, "1,4-5"));
         assert_eq!((read.voluntary_switches, read.involuntary_switches), (7, 41));
         assert_eq!(read.cpu_set(), [1, 4, 5].into());
+        assert!(!read.asleep);
+        for state in ["S (sleeping)", "D (disk sleep)", "T (stopped)"] {
+            assert!(status(&STATUS.replace("R (running)", state)).unwrap().asleep, "{state}");
+        }
         assert_eq!(status("Cpus_allowed_list:\t1\n"), None);
         assert_eq!(status(&STATUS.replace("41", "-1")), None);
     }

@@ -55,6 +55,9 @@ pub struct ThreadSample {
     pub voluntary_switches: u64,
     /// Involuntary context switches.
     pub involuntary_switches: u64,
+    /// It slept or waited when this was read: no switch tells that it did so in the time after.
+    #[serde(default)]
+    pub asleep: bool,
     /// When this was read, monotonic clock, nanoseconds; before [`Sample::monotonic_ns`](super::Sample::monotonic_ns) when it is
     /// remembered from a round before.
     #[serde(default)]
