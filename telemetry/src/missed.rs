@@ -70,10 +70,11 @@ pub enum MissedCause {
     RingTooSmall,
     /// RSS gave most packets to one queue.
     HotQueue,
-    /// The lcore had packets in each poll: it has no time left.
-    BusyLcore,
+    // Before the busy lcore, which it may have made busy.
     /// The clock of the CPU is lower than it can be.
     SlowClock,
+    /// The lcore had packets in each poll: it has no time left.
+    BusyLcore,
     /// NIC or PCIe link: the queues had room, and the lcores time.
     NicLimit,
     /// None of these.
@@ -90,8 +91,8 @@ impl MissedCause {
         Self::SleepingLcore,
         Self::RingTooSmall,
         Self::HotQueue,
-        Self::BusyLcore,
         Self::SlowClock,
+        Self::BusyLcore,
         Self::NicLimit,
         Self::Unknown,
     ];

@@ -381,6 +381,16 @@ fn a_slow_clock_is_named_with_what_it_was() {
 }
 
 #[test]
+fn a_slow_clock_comes_before_the_lcore_that_it_makes_busy() {
+    let mut samples = polled(second(&[], [0, 0]), [99_000, 1000], 990);
+    for sample in &mut samples {
+        (sample.threads[0].cpu_khz, sample.threads[0].cpu_max_khz) = (Some(1000), Some(3000));
+    }
+    let expected = [(MissedCause::SlowClock, None), (MissedCause::BusyLcore, None)];
+    assert_eq!(percent(&found(samples)), expected);
+}
+
+#[test]
 fn the_lcore_that_polls_a_queue_is_told_by_its_polls() {
     let [mut before, mut now] = missing(second(&[20_000], [0, 0]), [98_512, 1488]);
     let other = LcoreSample { lcore: 2, packets: 9_000_000, ..before.lcores[0].clone() };
