@@ -28,6 +28,12 @@ pub fn forwarding(scratch: &Scratch) -> Result<(String, Process)> {
     start(scratch, "testpmd", &["--vdev", "net_null0"], &args)
 }
 
+/// One that only receives, from this device, and its file-prefix.
+pub fn receiving(scratch: &Scratch, device: &str) -> Result<(String, Process)> {
+    let args = ["--forward-mode=rxonly", "--auto-start", "--stats-period=1"];
+    start(scratch, "testpmd", &["--vdev", device], &args)
+}
+
 /// One that found no port, and its file-prefix.
 pub fn without_ports(scratch: &Scratch) -> Result<(String, Process)> {
     start(scratch, "blind", &[], &["--stats-period=1"])

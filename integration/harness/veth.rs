@@ -1,5 +1,6 @@
 //! A pair of Ethernet interfaces of the kernel, joined by a wire.
 
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -32,6 +33,24 @@ impl Veth {
             ip(&["link", "set", name, "up"])?;
         }
         Ok(pair)
+    }
+
+    /// Lets packets of up to so many bytes through, and gives an address to the far end: the first. The
+    /// kernel sends from there to the second without asking who has it.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn address(&self, mtu: u32) -> Result<[Ipv4Addr; 2]> {
+        let [near, far] = &self.names;
+        for name in [near, far] {
+            ip(&["link", "set", name, "mtu", &mtu.to_string()])?;
+        }
+        let ends = [Ipv4Addr::new(198, 18, 76, 1), Ipv4Addr::new(198, 18, 76, 2)];
+        let [own, other] = ends.map(|end| end.to_string());
+        ip(&["addr", "add", &format!("{own}/24"), "dev", far])?;
+        let mac = "02:70:6d:64:76:02";
+        ip(&["neigh", "add", &other, "lladdr", mac, "dev", far, "nud", "permanent"])?;
+        Ok(ends)
     }
 
     /// The end for the app.

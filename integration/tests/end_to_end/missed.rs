@@ -1,21 +1,33 @@
 //! Why packets are missed: each cause is injected, and is the first one that `pmdscope check` tells.
 //!
-//! Of DPDK's virtual devices only `net_pcap` and `net_af_xdp` count what they miss. A virtual machine
-//! has neither PCIe links nor clocks to slow down, so that both have unit tests only.
+//! Of DPDK's virtual devices only `net_pcap` and `net_af_xdp` count what they miss. A virtual machine has
+//! no clocks to slow down: the files that tell them are injected. It has no PCIe links either: a NIC that
+//! misses packets by itself is one that gets frames that are too long for it, and a slow link has
+//! unit tests only.
 
+use std::fs;
+use std::net::UdpSocket;
+use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use pmdscope_integration::pair::eal;
-use pmdscope_integration::process::{Process, wait_until};
+use pmdscope_integration::process::{Process, run, wait_until};
 use pmdscope_integration::programs;
 use pmdscope_integration::scratch::{Memory, Scratch};
+use pmdscope_integration::testpmd;
 use pmdscope_integration::veth::Veth;
 use rustix::process::{Pid, setpriority_process};
 use serde_json::Value;
 
-use crate::support::{LIMIT, Missing, Needs, pmdscope_json, trial_unless};
+use crate::support::{
+    LIMIT, Missing, Needs, document, missing_program, pmdscope_json, trial_unless,
+};
 
 pub(crate) fn trials() -> Vec<Trial> {
     let veth = || Needs::Apps.missing().or_else(without_veth);
@@ -25,6 +37,16 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial_unless("missed_by_an_empty_pool_that_leaks", veth(), empty_pool),
         trial_unless("missed_by_tx_backpressure", veth(), backpressure),
         trial_unless("missed_by_a_hot_queue", veth(), hot_queue),
+        trial_unless("missed_by_a_sleeping_lcore", veth(), sleeping),
+        trial_unless(
+            "missed_by_a_busy_lcore_and_a_slow_clock",
+            veth().or_else(|| missing_program(&["unshare", "mount"])),
+            busy_and_slow,
+        ),
+        trial_unless("missed_by_a_ring_too_small", veth(), small_ring),
+        trial_unless("missed_by_an_empty_pool_that_is_too_small", veth(), small_pool),
+        trial_unless("missed_by_the_nic", veth(), nic),
+        trial_unless("missed_for_unknown_reasons", veth(), unknown),
     ]
 }
 
@@ -43,8 +65,10 @@ fn without_fifo() -> Option<Missing> {
 /// first.
 struct Lossy {
     app: String,
-    _generator: Process,
-    _reflector: Process,
+    /// Stands for the directory of CPU 1 in sysfs.
+    sysfs: Option<PathBuf>,
+    _generator: Option<Process>,
+    _app: Process,
 }
 
 impl Lossy {
@@ -55,10 +79,24 @@ impl Lossy {
         rate: &str,
         args: &[&str],
     ) -> Result<Self> {
+        Self::idle(scratch, device, "leak_mode=always", args)?.and_generator(scratch, wire, rate)
+    }
+
+    fn and_generator(self, scratch: &Scratch, wire: &Veth, rate: &str) -> Result<Self> {
+        let mut command = Command::new(programs::generator()?);
+        eal(&mut command, "0@0", &scratch.prefix("generator"), Memory::Ordinary);
+        command.args(["--vdev", &format!("net_af_packet0,iface={}", wire.far())]);
+        command.args(["--", "--rate", rate, "--quiet"]);
+        let generator = Process::spawn("generator", &mut command, scratch.dir())?;
+        Ok(Self { _generator: Some(generator), ..self })
+    }
+
+    /// Without a generator; with these settings of libpmdscope.
+    fn idle(scratch: &Scratch, device: &str, settings: &str, args: &[&str]) -> Result<Self> {
         let app = scratch.prefix("reflector");
         let mut command = Command::new(programs::reflector()?);
         eal(&mut command, "1@1", &app, Memory::Ordinary);
-        command.args(["--vdev", device, "--pmdscope", "leak_mode=always", "--"]).args(args);
+        command.args(["--vdev", device, "--pmdscope", settings, "--"]).args(args);
         let mut reflector = Process::spawn("reflector", &mut command, scratch.dir())?;
         // What else runs on this machine shall not be what it misses packets by.
         prefer(&reflector)?;
@@ -68,12 +106,20 @@ impl Lossy {
             ensure!(ended.is_none(), "it ended ({ended:?}):\n{}", reflector.output());
             Ok(std::fs::exists(&ready)?)
         })?;
-        let mut command = Command::new(programs::generator()?);
-        eal(&mut command, "0@0", &scratch.prefix("generator"), Memory::Ordinary);
-        command.args(["--vdev", &format!("net_af_packet0,iface={}", wire.far())]);
-        command.args(["--", "--rate", rate, "--quiet"]);
-        let generator = Process::spawn("generator", &mut command, scratch.dir())?;
-        Ok(Self { app, _generator: generator, _reflector: reflector })
+        Ok(Self { app, sysfs: None, _generator: None, _app: reflector })
+    }
+
+    fn check(&self, scratch: &Scratch) -> Result<Value> {
+        let args = ["check", "--json", "-a", &self.app, "--for", "4"];
+        let Some(sysfs) = &self.sysfs else {
+            return pmdscope_json(scratch, &args, &[0, 1]);
+        };
+        let mut command = Command::new("unshare");
+        let mounted = "mount --bind \"$0\" /sys/devices/system/cpu/cpu1 && exec \"$@\"";
+        command.args(["-m", "sh", "-c", mounted]).arg(sysfs).arg(programs::pmdscope()?);
+        let (code, out, err) = run(command.args(args), scratch.dir(), LIMIT)?;
+        ensure!([0, 1].contains(&code), "check ended with {code}:\n{out}{err}");
+        document(&args, &out)
     }
 
     /// Waits for a check that tells this cause before all others, with these words. On a busy machine
@@ -81,8 +127,7 @@ impl Lossy {
     fn is_missing_by(&self, scratch: &Scratch, cause: &str, words: &[&str]) -> Result<Value> {
         let mut last = Value::Null;
         let told = wait_until(&format!("packets missed by {cause}"), LIMIT, || {
-            let args = ["check", "--json", "-a", &self.app, "--for", "4"];
-            let json = pmdscope_json(scratch, &args, &[0, 1])?;
+            let json = self.check(scratch)?;
             let findings = json["apps"][0]["findings"].as_array().context("no findings")?;
             let missed = findings.iter().find(|finding| finding["lint"] == "rx_missed");
             last = missed.cloned().unwrap_or(json["apps"].clone());
@@ -170,6 +215,110 @@ fn hot_queue(scratch: &Scratch) -> Result<()> {
     let [hot, cold] = [wire.near(), idle.near()];
     let device = format!("net_pcap0,rx_iface={hot},rx_iface={cold},tx_iface={hot},tx_iface={cold}");
     let lossy = Lossy::start(scratch, &device, &wire, "2M", &["--queues", "2"])?;
-    lossy.is_missing_by(scratch, "hot_queue", &["queue 0 gets ", "of the packets of 2 queues"])?;
+    let words = ["queue 0 gets ", "of the packets of 2 queues", "most of it udp 198.18.0.1:"];
+    lossy.is_missing_by(scratch, "hot_queue", &words)?;
+    Ok(())
+}
+
+fn sleeping(scratch: &Scratch) -> Result<()> {
+    let wire = Veth::new()?;
+    let sleep = ["--inject-sleep", "600000/1000"];
+    let lossy = Lossy::start(scratch, &pcap(&wire), &wire, "60k", &sleep)?;
+    lossy.is_missing_by(scratch, "sleeping_lcore", &["slept or waited for "])?;
+    Ok(())
+}
+
+/// More packets than the app has time for; then its CPU has a slow clock as well, which comes first.
+fn busy_and_slow(scratch: &Scratch) -> Result<()> {
+    let wire = Veth::new()?;
+    let work = ["--work", "200000"];
+    let mut lossy = Lossy::start(scratch, &pcap(&wire), &wire, "60k", &work)?;
+    lossy.is_missing_by(scratch, "busy_lcore", &["of the polls brought packets"])?;
+    let cpufreq = scratch.path("cpu1/cpufreq");
+    fs::create_dir_all(&cpufreq)?;
+    fs::write(cpufreq.join("scaling_cur_freq"), "1200000\n")?;
+    fs::write(cpufreq.join("cpuinfo_max_freq"), "3000000\n")?;
+    lossy.sysfs = Some(scratch.path("cpu1"));
+    let words = ["CPU 1 runs at 1200 MHz", "it can sustain 3000 MHz"];
+    lossy.is_missing_by(scratch, "slow_clock", &words)?;
+    Ok(())
+}
+
+/// The app calls gaps of more than two seconds a stall, and its ring does not outlast one of 0.6.
+fn small_ring(scratch: &Scratch) -> Result<()> {
+    let wire = Veth::new()?;
+    let stall = ["--inject-stall", "600000/1000"];
+    let settings = "leak_mode=always,stall_us=2000000";
+    let lossy = Lossy::idle(scratch, &pcap(&wire), settings, &stall)?;
+    let lossy = lossy.and_generator(scratch, &wire, "60k")?;
+    let words = ["each shorter than a stall", " descriptors would have held it"];
+    lossy.is_missing_by(scratch, "ring_too_small", &words)?;
+    Ok(())
+}
+
+/// The fill ring of the driver alone takes nearly all mbufs.
+fn small_pool(scratch: &Scratch) -> Result<()> {
+    let wire = Veth::new()?;
+    let device = format!("net_af_xdp0,iface={}", wire.near());
+    let few = ["--mbufs", "2080", "--descriptors", "4096"];
+    let lossy = Lossy::start(scratch, &device, &wire, "100k", &few)?;
+    let words = ["pool reflector_pool has ", " of 2080 mbufs in use"];
+    let found = lossy.is_missing_by(scratch, "pool_empty", &words)?;
+    let advice = found["advice"].as_str().context("no advice")?;
+    ensure!(advice.contains("enlarge the pool"), "{advice}");
+    Ok(())
+}
+
+/// Frames of which every other one is longer than a buffer of `net_af_xdp`, which misses it.
+struct LongFrames {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl LongFrames {
+    /// At a rate that no ring of 512 descriptors minds.
+    fn send(wire: &Veth) -> Result<Self> {
+        let [from, to] = wire.address(3000)?;
+        let socket = UdpSocket::bind((from, 0))?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread = thread::spawn(move || {
+            while !stopped.load(Ordering::Relaxed) {
+                for size in [64, 2800] {
+                    // What the wire does not take is missing in no count of the app.
+                    let _ = socket.send_to(&[0; 2800][..size], (to, 9));
+                }
+                thread::sleep(Duration::from_millis(2));
+            }
+        });
+        Ok(Self { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for LongFrames {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+fn nic(scratch: &Scratch) -> Result<()> {
+    let wire = Veth::new()?;
+    let device = format!("net_af_xdp0,iface={}", wire.near());
+    let _frames = LongFrames::send(&wire)?;
+    let lossy = Lossy::idle(scratch, &device, "leak_mode=auto", &[])?;
+    lossy.is_missing_by(scratch, "nic_limit", &["% of the polls brought packets"])?;
+    Ok(())
+}
+
+/// The same with an app of which too little is known to tell.
+fn unknown(scratch: &Scratch) -> Result<()> {
+    let wire = Veth::new()?;
+    let device = format!("net_af_xdp0,iface={}", wire.near());
+    let _frames = LongFrames::send(&wire)?;
+    let (app, testpmd) = testpmd::receiving(scratch, &device)?;
+    let lossy = Lossy { app, sysfs: None, _generator: None, _app: testpmd };
+    let words = ["looked at pools", "if the app is linked with libpmdscope"];
+    lossy.is_missing_by(scratch, "unknown", &words)?;
     Ok(())
 }
