@@ -14,12 +14,16 @@
  * Between windows nothing is received, so that a capture can come and go without losing packets,
  * and a peer cannot free what a callback still uses.
  *
+ * Each worker lcore receives from a queue of its own, and has an equal part of the rate. An answer adds
+ * them up. Several may share a CPU: then they yield to each other.
+ *
  * A net_memif device is a server whose client has the next number. The main lcore feeds that one
  * with packets of SIZE bytes and sleeps in between, to share its CPU.
  */
 
 #include <errno.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,10 +62,9 @@
 struct window {
 	/* Orders. */
 	uint16_t port;
+	uint16_t queue;
 	bool linked;	   /* Call pmdscope_poll(). */
-	bool fed;	   /* Packets come when they come. */
 	uint64_t interval; /* Cycles from burst to burst; 0: flat out. */
-	bool stop;
 
 	/* Results. */
 	uint64_t packets;
@@ -73,10 +76,10 @@ struct window {
 	uint64_t wall_ns;
 };
 
-static struct window window;
-/* Ordered by the main lcore, carried out by the worker, one window at a time. */
-static uint32_t ordered, done;
-static bool quit;
+static struct window __rte_cache_aligned windows[RTE_MAX_LCORE];
+/* Ordered by the main lcore, carried out by the workers, one window at a time. */
+static uint32_t ordered, done[RTE_MAX_LCORE];
+static bool stop, quit;
 static uint64_t tsc_hz;
 static bool linked;
 static struct rte_mempool *pool;
@@ -114,15 +117,18 @@ receive(struct window *w, const bool polls)
 	struct rte_mbuf *pkts[BURST];
 	uint16_t nb;
 
-	while (!__atomic_load_n(&w->stop, __ATOMIC_RELAXED)) {
+	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
 		now = rte_rdtsc();
 		if (now < due) {
-			rte_pause();
+			if (rte_lcore_count() > 2)
+				sched_yield();
+			else
+				rte_pause();
 			continue;
 		}
 		if (w->interval != 0)
 			due = catch_up(w, due, now) + w->interval;
-		nb = rte_eth_rx_burst(w->port, 0, pkts, BURST);
+		nb = rte_eth_rx_burst(w->port, w->queue, pkts, BURST);
 		rte_pktmbuf_free_bulk(pkts, nb);
 		if (polls)
 			pmdscope_poll(nb);
@@ -166,15 +172,17 @@ carry_out(struct window *w)
 static int
 worker(void *arg __rte_unused)
 {
+	const unsigned int lcore = rte_lcore_id();
+
 	while (!__atomic_load_n(&quit, __ATOMIC_ACQUIRE)) {
-		if (__atomic_load_n(&ordered, __ATOMIC_ACQUIRE) == done) {
+		if (__atomic_load_n(&ordered, __ATOMIC_ACQUIRE) == done[lcore]) {
 			/* So that a capture knows this lcore and gives it a ring. */
 			pmdscope_poll(0);
 			sleep_us(1000);
 			continue;
 		}
-		carry_out(&window);
-		__atomic_store_n(&done, done + 1, __ATOMIC_RELEASE);
+		carry_out(&windows[lcore]);
+		__atomic_store_n(&done[lcore], done[lcore] + 1, __ATOMIC_RELEASE);
 	}
 	return 0;
 }
@@ -230,16 +238,59 @@ answer_error(FILE *control, const char *what, int error)
 	fprintf(control, "{\"error\":\"%s: %s\"}\n", what, rte_strerror(abs(error)));
 }
 
+/* Gives every worker its part of the rate. */
+static void
+order_windows(uint16_t port, uint64_t rate)
+{
+	unsigned int lcore;
+	uint16_t queue = 0;
+
+	__atomic_store_n(&stop, false, __ATOMIC_RELAXED);
+	RTE_LCORE_FOREACH_WORKER(lcore) {
+		windows[lcore] = (struct window){
+			.port = port, .queue = queue++, .linked = linked
+		};
+		if (rate != 0)
+			windows[lcore].interval = BURST * tsc_hz * (rte_lcore_count() - 1) / rate;
+	}
+	__atomic_store_n(&ordered, ordered + 1, __ATOMIC_RELEASE);
+}
+
+/* Ends the windows and adds up what they counted; the times are the longest. */
+static struct window
+collect_windows(void)
+{
+	struct window all = { 0 };
+	unsigned int lcore;
+
+	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
+	RTE_LCORE_FOREACH_WORKER(lcore) {
+		const struct window *w = &windows[lcore];
+
+		while (__atomic_load_n(&done[lcore], __ATOMIC_ACQUIRE) != ordered)
+			sleep_us(100);
+		all.packets += w->packets;
+		all.missed += w->missed;
+		all.timed += w->timed;
+		all.cycles += w->cycles;
+		all.lost_cpu += w->lost_cpu;
+		all.cpu_ns = RTE_MAX(all.cpu_ns, w->cpu_ns);
+		all.wall_ns = RTE_MAX(all.wall_ns, w->wall_ns);
+	}
+	return all;
+}
+
 static void
 run_window(FILE *control, const char *device, uint64_t rate, uint16_t size, uint64_t ms)
 {
+	const bool fed = strncmp(device, "net_memif", 9) == 0;
 	uint16_t port, feeder = 0;
+	struct window all;
 	char name[64];
 	int rc;
 
-	window = (struct window){ .linked = linked, .fed = strncmp(device, "net_memif", 9) == 0 };
 	rc = rte_eth_dev_get_port_by_name(device, &port);
-	if (rc == 0 && window.fed) {
+	if (rc == 0 && fed) {
 		/* The client of a pair of memif devices has the next number. */
 		snprintf(name, sizeof(name), "net_memif%d", atoi(device + 9) + 1);
 		rc = rte_eth_dev_get_port_by_name(name, &feeder);
@@ -248,20 +299,16 @@ run_window(FILE *control, const char *device, uint64_t rate, uint16_t size, uint
 		answer_error(control, device, rc);
 		return;
 	}
-	window.port = port;
-	if (!window.fed && rate != 0)
-		window.interval = BURST * tsc_hz / rate;
-	__atomic_store_n(&ordered, ordered + 1, __ATOMIC_RELEASE);
-	if (window.fed)
+	/* What is fed comes when it comes. */
+	order_windows(port, fed ? 0 : rate);
+	if (fed)
 		feed(feeder, rate, size, ms);
 	else
 		nanosleep(&(struct timespec){ .tv_sec = (time_t)(ms / 1000),
 					  .tv_nsec = (long)(ms % 1000) * 1000000 },
 				NULL);
-	__atomic_store_n(&window.stop, true, __ATOMIC_RELAXED);
-	while (__atomic_load_n(&done, __ATOMIC_ACQUIRE) != ordered)
-		sleep_us(100);
-	answer_window(control, &window);
+	all = collect_windows();
+	answer_window(control, &all);
 }
 
 static void
@@ -316,6 +363,7 @@ open_control(const char *path)
 static void
 start_ports(void)
 {
+	const uint16_t queues = (uint16_t)(rte_lcore_count() - 1);
 	uint16_t port;
 
 	pool = rte_pktmbuf_pool_create("capture_app", POOL_SIZE, POOL_CACHE, 0,
@@ -323,7 +371,7 @@ start_ports(void)
 	if (pool == NULL)
 		fail("mbuf pool", rte_errno);
 	RTE_ETH_FOREACH_DEV(port)
-		if (port_start(port, 1, 1, DESCRIPTORS, pool) != 0)
+		if (port_start(port, queues, queues, DESCRIPTORS, pool) != 0)
 			exit(1);
 }
 
@@ -343,15 +391,13 @@ int
 main(int argc, char **argv)
 {
 	const int used = rte_eal_init(argc, argv);
-	unsigned int lcore;
 	FILE *control;
 	int rc;
 
 	if (used < 0)
 		fail("rte_eal_init", rte_errno);
-	lcore = rte_get_next_lcore(-1, 1, 0);
-	if (lcore == RTE_MAX_LCORE || argc - used != 2) {
-		fprintf(stderr, "usage: pmdscope-capture-app EAL-OPTIONS -- SOCKET, two lcores\n");
+	if (rte_lcore_count() < 2 || argc - used != 2) {
+		fprintf(stderr, "usage: pmdscope-capture-app EAL-OPTIONS -- SOCKET, two lcores or more\n");
 		return 2;
 	}
 	control = open_control(argv[used + 1]);
@@ -362,14 +408,14 @@ main(int argc, char **argv)
 		fail("rte_pdump_init", rte_errno);
 	tsc_hz = clock_measure_hz();
 	start_ports();
-	rte_eal_remote_launch(worker, NULL, lcore);
+	rte_eal_mp_remote_launch(worker, NULL, SKIP_MAIN);
 	fprintf(control, "{\"tsc_hz\":%" PRIu64 "}\n", tsc_hz);
 	fflush(control);
 
 	obey(control);
 
 	__atomic_store_n(&quit, true, __ATOMIC_RELEASE);
-	rte_eal_wait_lcore(lcore);
+	rte_eal_mp_wait_lcore();
 	rte_pdump_uninit();
 	close_ports();
 	fclose(control);
