@@ -1,12 +1,12 @@
 //! What a packet costs on its way into a file: `cargo bench -p pmdscope-packets --bench files`.
 //!
 //! CPU time of the thread of the capture and of the thread that writes, for a file in memory
-//! (`/dev/shm`) and for `/dev/null`, which leaves encoding and queueing.
+//! (`/dev/shm`) and for `/dev/null`, which leaves encoding and queueing. Arguments select files by
+//! parts of their names: `-- .zst`.
 
 // Sizes are small, and bytes are cut from numbers.
 #![allow(clippy::cast_possible_truncation)]
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use pmdscope_packets::file::{CaptureFiles, FileFormat, FileSettings};
@@ -17,54 +17,68 @@ use rustix::time::ClockId;
 
 /// Bytes of each run, so that the file fits into memory.
 const BYTES: u64 = 1 << 30;
+const BYTES_COMPRESSED: u64 = 1 << 28;
 const RUNS: usize = 5;
 /// Bytes that the writer may be behind: so few that they are in the cache, but more than a frame
 /// where it compresses.
 const AHEAD: u64 = 2 << 20;
-const AHEAD_COMPRESSED: u64 = 16 << 20;
+const AHEAD_COMPRESSED: u64 = 32 << 20;
 /// Bytes that packets are cut from; where they are compressed, none comes again soon.
 const NOISE: usize = 4 << 10;
 const NOISE_COMPRESSED: usize = 16 << 20;
 
 fn main() -> Result<(), SinkError> {
-    if !std::env::args().any(|arg| arg == "--bench") {
+    let (options, names): (Vec<_>, Vec<_>) =
+        std::env::args().skip(1).partition(|arg| arg.starts_with('-'));
+    if !options.iter().any(|option| option == "--bench") {
         println!("run by cargo bench");
         return Ok(());
     }
     println!("ns/packet: encode and queue, write, both, wall clock; median of {RUNS}");
+    let mut cases = Vec::new();
     for size in [64, 1500] {
         for format in [FileFormat::Pcapng, FileFormat::Pcap { nanos: true }] {
             for path in ["/dev/null", "/dev/shm/pmdscope-bench"] {
-                run(Path::new(path), format, size)?;
+                cases.push((FileSettings { format, ..FileSettings::new(path) }, size));
             }
         }
     }
-    for name in ["pmdscope-bench.zst", "pmdscope-bench.gz"] {
-        run(&Path::new("/dev/shm").join(name), FileFormat::Pcapng, 1500)?;
+    for (name, compression_threads) in [("zst", 0), ("zst", 1), ("zst", 2), ("gz", 0)] {
+        let settings = FileSettings::new(format!("/dev/shm/pmdscope-bench.{name}"));
+        cases.push((FileSettings { compression_threads, ..settings }, 1500));
+    }
+    for (settings, size) in cases {
+        let path = settings.path.to_string_lossy();
+        if names.is_empty() || names.iter().any(|name| path.contains(name)) {
+            run(&settings, size)?;
+        }
     }
     Ok(())
 }
 
-fn run(path: &Path, format: FileFormat, size: usize) -> Result<(), SinkError> {
-    let mut runs = (0..RUNS).map(|_| once(path, format, size)).collect::<Result<Vec<_>, _>>()?;
+fn run(settings: &FileSettings, size: usize) -> Result<(), SinkError> {
+    let mut runs = (0..RUNS).map(|_| once(settings, size)).collect::<Result<Vec<_>, _>>()?;
     runs.sort_by(|a, b| a.1.total_cmp(&b.1));
     let (capture, both, wall, lost) = runs[RUNS / 2];
     let write = both - capture;
-    let path = path.display();
+    let (path, format) = (settings.path.display(), settings.format);
+    let threads = settings.compression_threads;
     println!(
-        "{size:5} B {format:?} {path}: {capture:.1} {write:.1} {both:.1} {wall:.1}, lost {lost:.1} %"
+        "{size:5} B {format:?} {path}, {threads} more threads: {capture:.1} {write:.1} {both:.1} {wall:.1}, lost {lost:.1} %"
     );
     Ok(())
 }
 
 /// Nanoseconds per packet handed over, and percent lost.
-fn once(path: &Path, format: FileFormat, size: usize) -> Result<(f64, f64, f64, f64), SinkError> {
-    let count = BYTES / (size as u64 + 64);
-    let compressed = path.extension().is_some();
+fn once(settings: &FileSettings, size: usize) -> Result<(f64, f64, f64, f64), SinkError> {
+    let path = settings.path.as_path();
+    let compressed = settings.path.extension().is_some();
+    let bytes = if compressed { BYTES_COMPRESSED } else { BYTES };
+    let count = bytes / (size as u64 + 64);
     let (noisy, ahead) =
         if compressed { (NOISE_COMPRESSED, AHEAD_COMPRESSED) } else { (NOISE, AHEAD) };
     let data = noise(noisy + size);
-    let mut files = CaptureFiles::create(&FileSettings { format, ..FileSettings::new(path) })?;
+    let mut files = CaptureFiles::create(settings)?;
     files.section(&SectionOrigin::default())?;
     files.interface(&CaptureInterface {
         name: "bench:0".to_owned(),

@@ -125,7 +125,7 @@ impl CaptureFiles {
         let failed = |source| SinkError::Write { name: name.clone(), source };
         let compression =
             settings.compression.unwrap_or_else(|| FileCompression::of(&settings.path));
-        let codec = Compressor::new(compression);
+        let codec = Compressor::new(compression, settings.compression_threads);
         let writer = FileWriter::new(Arc::clone(&queue), settings, codec, sink);
         let thread = std::thread::Builder::new().name("capture-writer".to_owned());
         let thread = thread.spawn(|| writer.run()).map_err(failed)?;

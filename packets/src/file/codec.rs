@@ -9,7 +9,7 @@ use zstd::stream::write::Encoder;
 
 use super::FileCompression;
 
-/// Bytes before compression of a piece.
+/// Bytes before compression of a piece, for each thread that compresses.
 const PIECE: usize = 4 * 1024 * 1024;
 /// How long a piece may wait to be full.
 const MAX_DELAY: Duration = Duration::from_secs(1);
@@ -19,82 +19,94 @@ const ZSTD_LEVEL: i32 = 1;
 
 enum CompressionMethod {
     /// Each piece is a member of its own.
-    Gzip,
+    Gzip(Option<GzEncoder<Vec<u8>>>),
     /// Each piece ends with a flush: Wireshark reads the first frame of a file only.
-    Zstd(Option<Encoder<'static, Vec<u8>>>),
+    Zstd { frame: Option<Encoder<'static, Vec<u8>>>, threads: u32 },
 }
 
-/// Collects bytes and compresses them.
+/// Compresses bytes as they come.
 pub(super) struct Compressor {
     method: CompressionMethod,
-    raw: Vec<u8>,
-    /// Packets in `raw`.
+    /// Bytes of the piece so far, and when it is full.
+    size: usize,
+    full: usize,
+    /// Packets in the piece.
     packets: u64,
     begun: Instant,
 }
 
 impl std::fmt::Debug for Compressor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Codec").field("raw", &self.raw.len()).finish_non_exhaustive()
+        f.debug_struct("Codec").field("size", &self.size).finish_non_exhaustive()
     }
 }
 
 impl Compressor {
-    /// Nothing where nothing is to be compressed.
-    pub(super) fn new(compression: FileCompression) -> Option<Self> {
+    /// Nothing where nothing is to be compressed. With `threads`, so many compress beside this one.
+    pub(super) fn new(compression: FileCompression, threads: u32) -> Option<Self> {
         let method = match compression {
             FileCompression::None => return None,
-            FileCompression::Gzip => CompressionMethod::Gzip,
-            FileCompression::Zstd => CompressionMethod::Zstd(None),
+            FileCompression::Gzip => CompressionMethod::Gzip(None),
+            FileCompression::Zstd => CompressionMethod::Zstd { frame: None, threads },
         };
-        let raw = Vec::with_capacity(PIECE);
-        Some(Self { method, raw, packets: 0, begun: Instant::now() })
+        // Each thread takes 2 MiB at a time, and all of them wait at the end of a piece.
+        let full = PIECE.saturating_mul(threads.max(1) as usize);
+        Some(Self { method, size: 0, full, packets: 0, begun: Instant::now() })
     }
 
-    pub(super) fn feed(&mut self, bytes: &[u8], packets: u64) {
-        if self.raw.is_empty() {
+    pub(super) fn feed(&mut self, bytes: &[u8], packets: u64) -> io::Result<()> {
+        if self.size == 0 {
             self.begun = Instant::now();
         }
-        self.raw.extend_from_slice(bytes);
+        self.size += bytes.len();
         self.packets += packets;
+        match &mut self.method {
+            CompressionMethod::Gzip(member) => member
+                .get_or_insert_with(|| {
+                    GzEncoder::new(Vec::new(), flate2::Compression::new(GZIP_LEVEL))
+                })
+                .write_all(bytes),
+            CompressionMethod::Zstd { frame: Some(frame), .. } => frame.write_all(bytes),
+            CompressionMethod::Zstd { frame, threads } => {
+                let mut encoder = Encoder::new(Vec::new(), ZSTD_LEVEL)?;
+                encoder.multithread(*threads)?;
+                frame.insert(encoder).write_all(bytes)
+            }
+        }
     }
 
     /// It is time to end the piece.
     pub(super) fn is_due(&self) -> bool {
-        self.raw.len() >= PIECE || !self.raw.is_empty() && self.begun.elapsed() >= MAX_DELAY
+        self.size >= self.full || self.size != 0 && self.begun.elapsed() >= MAX_DELAY
     }
 
     /// The piece and its packets; nothing when there is nothing in it.
     pub(super) fn end(&mut self) -> io::Result<Option<(Vec<u8>, u64)>> {
-        if self.raw.is_empty() {
+        if self.size == 0 {
             return Ok(None);
         }
         let piece = match &mut self.method {
-            CompressionMethod::Gzip => {
-                let level = flate2::Compression::new(GZIP_LEVEL);
-                let mut encoder = GzEncoder::new(Vec::with_capacity(self.raw.len() / 2), level);
-                encoder.write_all(&self.raw)?;
-                encoder.finish()?
-            }
-            CompressionMethod::Zstd(frame) => {
-                let encoder = match frame {
-                    Some(encoder) => encoder,
-                    None => frame.insert(Encoder::new(Vec::new(), ZSTD_LEVEL)?),
-                };
-                encoder.write_all(&self.raw)?;
-                encoder.flush()?;
-                std::mem::take(encoder.get_mut())
-            }
+            CompressionMethod::Gzip(member) => member.take().map(GzEncoder::finish).transpose()?,
+            CompressionMethod::Zstd { frame, .. } => match frame {
+                Some(encoder) => {
+                    encoder.flush()?;
+                    Some(std::mem::take(encoder.get_mut()))
+                }
+                None => None,
+            },
         };
-        self.raw.clear();
-        Ok(Some((piece, std::mem::take(&mut self.packets))))
+        self.size = 0;
+        let packets = std::mem::take(&mut self.packets);
+        Ok(piece.map(|piece| (piece, packets)))
     }
 
     /// What must stand at the end of a file, behind its last piece.
     pub(super) fn close(&mut self) -> io::Result<Vec<u8>> {
         match &mut self.method {
-            CompressionMethod::Gzip => Ok(Vec::new()),
-            CompressionMethod::Zstd(frame) => frame.take().map_or(Ok(Vec::new()), Encoder::finish),
+            CompressionMethod::Gzip(_) => Ok(Vec::new()),
+            CompressionMethod::Zstd { frame, .. } => {
+                frame.take().map_or(Ok(Vec::new()), Encoder::finish)
+            }
         }
     }
 }

@@ -109,6 +109,8 @@ pub struct FileSettings {
     pub format: FileFormat,
     /// `None` goes by the extension of `path`.
     pub compression: Option<FileCompression>,
+    /// Threads that compress with Zstandard; 0: only the thread that writes.
+    pub compression_threads: u32,
     /// Further files.
     pub rotation: FileRotation,
     /// `-U`: write every packet at once.

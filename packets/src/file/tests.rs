@@ -129,9 +129,9 @@ fn every_format_and_compression_is_read_back_whole() {
     let formats =
         [FileFormat::Pcapng, FileFormat::Pcap { nanos: true }, FileFormat::Pcap { nanos: false }];
     for format in formats {
-        for extension in ["", ".gz", ".zst"] {
+        for (extension, compression_threads) in [("", 0), (".gz", 0), (".zst", 0), (".zst", 3)] {
             let (_dir, path) = in_dir(&format!("out.pcap{extension}"));
-            let settings = FileSettings { format, ..FileSettings::new(&path) };
+            let settings = FileSettings { format, compression_threads, ..FileSettings::new(&path) };
             let mut files = begun(&settings);
             // More than a piece of the compressed ones.
             put(&mut files, 0..30_000, 100);

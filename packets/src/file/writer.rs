@@ -103,7 +103,9 @@ impl FileWriter {
                 }
             }
             Some(codec) => {
-                codec.feed(batch.bytes(), batch.packets);
+                codec
+                    .feed(batch.bytes(), batch.packets)
+                    .map_err(|source| failed(self.sink.as_ref(), source))?;
                 if self.packet_buffered { self.end_piece() } else { self.end_due_piece() }
             }
         };
@@ -155,7 +157,7 @@ impl FileWriter {
         match codec.end() {
             Ok(None) => Ok(()),
             Ok(Some((piece, packets))) => self.put(&piece, 0, packets, |_| (0, 0)),
-            Err(source) => Err(self.failed(source)),
+            Err(source) => Err(failed(self.sink.as_ref(), source)),
         }
     }
 
@@ -163,13 +165,8 @@ impl FileWriter {
     fn end_data(&mut self) -> Result<(), SinkError> {
         self.end_piece()?;
         let Some(codec) = &mut self.codec else { return Ok(()) };
-        let end = codec.close().map_err(|source| self.failed(source))?;
+        let end = codec.close().map_err(|source| failed(self.sink.as_ref(), source))?;
         if end.is_empty() { Ok(()) } else { self.put(&end, 0, 0, |_| (0, 0)) }
-    }
-
-    fn failed(&self, source: io::Error) -> SinkError {
-        let name = self.sink.as_ref().map_or("", FileSink::name).to_owned();
-        SinkError::Write { name, source }
     }
 
     /// Writes bytes from `done` on to the current file, and waits where the disk is full. `whole` tells how many of
@@ -260,6 +257,10 @@ impl Drop for FileWriter {
     fn drop(&mut self) {
         self.queue.abandon();
     }
+}
+
+fn failed(sink: Option<&FileSink>, source: io::Error) -> SinkError {
+    SinkError::Write { name: sink.map_or("", FileSink::name).to_owned(), source }
 }
 
 fn is_full(error: &io::Error) -> bool {

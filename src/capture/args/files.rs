@@ -65,6 +65,13 @@ pub(crate) struct FileArgs {
     #[arg(hide_short_help = true, long, value_name = "HOW", value_enum)]
     compress: Option<Compress>,
 
+    /// Compress .zst with N threads
+    ///
+    /// Beside the thread that writes. One thread compresses some hundred MB per second. A crash loses up
+    /// to 4 MiB of packets for each thread, or those of the last second.
+    #[arg(hide_short_help = true, long, value_name = "N", requires = "write", value_parser = whole::<u32>(1..=MAX_THREADS))]
+    compress_threads: Option<u32>,
+
     /// Write to FILE directly, not to FILE.part
     #[arg(hide_short_help = true, long)]
     in_place: bool,
@@ -124,6 +131,11 @@ impl FileArgs {
         if self.parallel.is_some() {
             self.check_parallel()?;
         }
+        if self.compress_threads.is_some() && !self.is_zstd() {
+            return Err(Usage(
+                "--compress-threads is for Zstandard: give -w a name ending in .zst, or --compress zstd",
+            ));
+        }
         if self.write.as_deref() != Some(Path::new("-")) {
             return Ok(());
         }
@@ -137,6 +149,14 @@ impl FileArgs {
             ));
         }
         Ok(())
+    }
+
+    fn is_zstd(&self) -> bool {
+        let by_name = || self.write.as_deref().map_or(FileCompression::None, FileCompression::of);
+        match self.compress {
+            Some(how) => how == Compress::Zstd,
+            None => by_name() == FileCompression::Zstd,
+        }
     }
 
     /// Refuses what a file per lcore cannot have.
@@ -182,6 +202,7 @@ impl FileArgs {
             path,
             format: if pcap { FileFormat::Pcap { nanos: !micro } } else { FileFormat::Pcapng },
             compression,
+            compression_threads: self.compress_threads.unwrap_or(0),
             rotation: FileRotation {
                 bytes: self.rotate_size,
                 seconds: self.rotate_seconds,

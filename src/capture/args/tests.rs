@@ -96,6 +96,18 @@ fn files_get_what_is_asked_for() {
 }
 
 #[test]
+fn files_are_compressed_by_the_threads_that_are_asked_for() {
+    let threads = |words: &str| {
+        let args = parse(words).unwrap();
+        args.check().unwrap();
+        args.files.settings(false).unwrap().compression_threads
+    };
+    assert_eq!(threads("-w x.pcapng.zst"), 0);
+    assert_eq!(threads("-w x.pcapng.zst --compress-threads 4"), 4);
+    assert_eq!(threads("-w x --compress zstd --compress-threads 3 --parallel 2"), 3);
+}
+
+#[test]
 fn filters_come_from_files_without_comments() {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(&file, "# all\nudp # and\n port 53\n").unwrap();
@@ -158,6 +170,10 @@ fn what_is_wrong_is_told_with_what_to_do() {
         "--parallel 2 -w x -c 5",
         "--parallel 2 -w x --before 1s",
         "--parallel 2 -w x -r y",
+        "--compress-threads 2",
+        "--compress-threads 0 -w x.zst",
+        "--compress-threads 2 -w x.gz",
+        "--compress-threads 2 -w x.zst --compress none",
         "--micro --nano",
         "-c",
     ];
