@@ -149,7 +149,12 @@ impl TaskList {
 fn begin(plan: &TaskPlan) -> (Task, Option<RunningTask>) {
     let mut task = Task::new(std::slice::from_ref(&plan.command), plan.file.is_none());
     match RunningTask::start(plan) {
-        Ok(running) => (task, Some(running)),
+        Ok(running) => {
+            if !plan.about.is_empty() {
+                task.status.clone_from(&plan.about);
+            }
+            (task, Some(running))
+        }
         Err(error) => {
             (task.state, task.status) = (TaskState::Failed, format!("{error:#}"));
             (task, None)

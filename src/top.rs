@@ -371,6 +371,7 @@ fn task_context(args: &Args, top: &TopSettings) -> TaskContext {
         recording: args.replay.replay.as_deref().map(path),
         app: args.app.app.clone(),
         config: args.app.config.named_file().map(path),
+        no_xray: !args.xray.is_allowed(),
     }
 }
 

@@ -85,7 +85,7 @@ impl RunningTask {
         self.file.as_ref().filter(|file| task.state == TaskState::Done && is_written(file))?;
         let command = self.show.take()?;
         task.commands.push(command.to_string());
-        let plan = TaskPlan { command, file: None, remark: String::new(), show: None };
+        let plan = TaskPlan { command, ..TaskPlan::default() };
         match Self::start(&plan) {
             Ok(mut next) => {
                 task.state = TaskState::Running;

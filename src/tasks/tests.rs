@@ -45,7 +45,7 @@ fn every_command_that_is_shown_is_one_that_this_program_takes() {
 fn plan(args: &[&str], on_screen: bool) -> TaskPlan {
     let command = CommandLine::new(args.iter().copied());
     let file = (!on_screen).then(|| typed("/nonexistent/file"));
-    TaskPlan { command, file, remark: String::new(), show: None }
+    TaskPlan { command, file, ..TaskPlan::default() }
 }
 
 fn typed(name: &str) -> OutputFile {
@@ -149,7 +149,7 @@ fn files_that_nobody_named_get_other_names_than_those_that_are_there() {
         // The test itself runs, and takes the name for a filter of its tests.
         let command = CommandLine::new(["--list", &proposed.name]);
         let (file, remark) = (Some(proposed.clone()), String::new());
-        TaskRequest::Run(TaskPlan { command, file, remark, show: None })
+        TaskRequest::Run(TaskPlan { command, file, remark, ..TaskPlan::default() })
     };
     let mut tasks = TaskList::default();
     tasks.take(request());

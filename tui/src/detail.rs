@@ -23,6 +23,7 @@ use crate::style::{ThemeStyle, styled};
 use crate::tables::apps::missing_ports;
 use crate::tables::lcores::time_of_day;
 use crate::tables::{NEEDS_LIBRARY, UNSUPPORTED, queue_heat, replies, stolen};
+use crate::task::holders;
 use crate::view::ViewState;
 use pmdscope_telemetry::{AppState, FleetState};
 
@@ -367,6 +368,7 @@ impl DetailPage<'_> {
             self.field("growth per s", known(trend.slope_ps, signed));
             self.field("empty in", known(trend.exhausted_in_s, seconds));
         }
+        self.field("holders", holders::hint(self.view));
         if !pool.lcore_caches.is_empty() {
             self.heading("objects in the cache of each lcore");
         }

@@ -22,6 +22,7 @@ const LEGEND: [&str; 6] = [
 const CAPTURE: Action = Action::Task(TaskAction::Capture);
 const WRITE: Action = Action::Task(TaskAction::Write);
 const ARM: Action = Action::Task(TaskAction::Arm);
+const HOLDERS: Action = Action::Task(TaskAction::Holders);
 const COPY: Action = Action::Task(TaskAction::Copy);
 const TASKS: Action = Action::Task(TaskAction::Show);
 const DOWN_UP: [Action; 2] =
@@ -32,6 +33,7 @@ const OVERVIEW: &[Hint<'static>] = &[
     (&[Action::Open], "go to the row that the finding is about; again: details"),
     (&[Action::Back], "back to the finding"),
     (&[Action::Details], "evidence, threshold, and what to do"),
+    (&[HOLDERS], "who holds the mbufs of a pool that leaks or drains"),
     (&[WRITE], "write and show lost packets of a leak"),
     (&[CAPTURE], "capture what the finding is about"),
 ];
@@ -43,6 +45,7 @@ const PORTS: &[Hint<'static>] = &[
 ];
 const POOLS: &[Hint<'static>] = &[
     (&[Action::Open], "where the mbufs of a pool are; what happened to lost ones"),
+    (&[HOLDERS], "who holds the mbufs of the pool, also without libpmdscope"),
     (&[WRITE], "write and show lost packets of the selected leak site"),
     (&[ARM], "arm the stamps of the app for a minute"),
 ];
@@ -83,10 +86,10 @@ const DETAIL: &[Hint<'static>] = &[
 const TASK_WINDOW: &[Hint<'static>] = &[
     (&DOWN_UP, "scroll"),
     (&[CAPTURE], "end the task that runs"),
-    (&[Action::Back], "end a capture onto the screen; close"),
+    (&[Action::Back], "end a task that writes no file; close"),
 ];
 const COMMANDS: &[Hint<'static>] =
-    &[(&[Action::Back], "close"), (&[CAPTURE, WRITE, ARM], "run these commands")];
+    &[(&[Action::Back], "close"), (&[CAPTURE, WRITE, ARM, HOLDERS], "run these commands")];
 
 /// What keys do on a page, or in the window that lies over it.
 fn here(over: &InputMode, tab: PageTab) -> (String, &'static [Hint<'static>]) {

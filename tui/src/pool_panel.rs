@@ -13,7 +13,7 @@ use crate::trend_panels::{MARGIN, area, part_of_page, time_axis, trends};
 use crate::view::ViewState;
 
 /// A pool of an app.
-type FleetPool<'a> = (&'a AppState, &'a PoolSample, &'a PoolTrend);
+pub(crate) type FleetPool<'a> = (&'a AppState, &'a PoolSample, &'a PoolTrend);
 
 /// The lines of the graph; none on a small screen, or where no use is known.
 pub(crate) fn lines(view: &ViewState, fleet: &FleetState, width: usize) -> Vec<Line<'static>> {
@@ -37,7 +37,7 @@ pub(crate) fn lines(view: &ViewState, fleet: &FleetState, width: usize) -> Vec<L
 }
 
 /// That of the selected row, else the one that is empty soonest, else the fullest.
-fn shown<'a>(view: &ViewState, fleet: &'a FleetState) -> Option<FleetPool<'a>> {
+pub(crate) fn shown<'a>(view: &ViewState, fleet: &'a FleetState) -> Option<FleetPool<'a>> {
     let all = fleet.models().flat_map(|(app, model)| {
         let pools = model.sample.pools.iter().zip(&model.pools);
         pools.map(move |(pool, trend)| (app, pool, trend))

@@ -199,6 +199,11 @@ const TASKS: &[NamedAction] = actions! {
     "arm" Action::Task(TaskAction::Arm), [key('a')], "arm the stamps of the selected app";
 };
 
+const HOLDERS: &[NamedAction] = actions! {
+    "holders" Action::Task(TaskAction::Holders), [key('m')],
+        "show who holds the mbufs of the selected pool or app";
+};
+
 const COMMANDS: &[NamedAction] = actions! {
     "copy" Action::Task(TaskAction::Copy), [key('y')], "copy the command line that shows the same";
     "tasks" Action::Task(TaskAction::Show), [key('t')], "tasks";
@@ -271,6 +276,7 @@ pub const BINDINGS: &[KeyBinding] = &[
     page(Some("longer, shorter sampling interval; a replay: faster, slower"), INTERVAL),
     page(None, ATTACH),
     page(Some("capture the selected; write a snapshot; arm stamps"), TASKS),
+    page(None, HOLDERS),
     page(None, COMMANDS),
     page(None, HELP),
     page(Some("quit; quit, and leave the last screen on the terminal"), QUIT),

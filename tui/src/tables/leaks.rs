@@ -3,15 +3,17 @@
 use pmdscope_render::cells::{alarm, app_cell, bad_rate, number};
 use pmdscope_render::ledger::{legend, stage_ms};
 use pmdscope_render::number::{seconds, si};
-use pmdscope_render::{Cell, Column, ColumnUnit, Graph, Subject, TextTable, Theme, Tone};
+use pmdscope_render::{Cell, Column, ColumnUnit, Graph, Subject, TextTable, Tone};
 use pmdscope_telemetry::model::LedgerRates;
 use pmdscope_telemetry::sample::{LedgerSample, LostGroupSample, StageSample};
 
 use super::note_level_0;
+use crate::task::holders;
+use crate::view::ViewState;
 use pmdscope_telemetry::{AppState, FleetState};
 
 /// One row per pool with a ledger.
-pub(super) fn ledgers(fleet: &FleetState, theme: Theme) -> TextTable {
+pub(super) fn ledgers(fleet: &FleetState, view: &ViewState) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::text("Ledger").flex(12),
@@ -36,9 +38,10 @@ pub(super) fn ledgers(fleet: &FleetState, theme: Theme) -> TextTable {
         }
     }
     if !table.rows.is_empty() {
-        table.notes.push(legend(theme));
+        table.notes.push(legend(view.theme));
     }
-    note_level_0(&mut table, fleet, "where mbufs are, and which line loses them:");
+    let what = format!("{}; line of a leak:", holders::hint(view));
+    note_level_0(&mut table, fleet, &what);
     table
 }
 

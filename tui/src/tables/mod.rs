@@ -42,7 +42,7 @@ pub fn of(tab: PageTab, fleet: &FleetState, view: &ViewState) -> Vec<TextTable> 
         ],
         PageTab::Pools => vec![
             pools::pools(fleet),
-            leaks::ledgers(fleet, view.theme),
+            leaks::ledgers(fleet, view),
             leak_sites(fleet, PathStyle::Brief),
             leaks::lost_packets(fleet),
             leaks::stages(fleet),

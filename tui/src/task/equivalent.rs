@@ -6,7 +6,8 @@ use pmdscope_telemetry::FleetState;
 use super::command::CommandLine;
 use super::form::CaptureForm;
 use super::target::{self, filter};
-use super::{ARM_SECONDS, TaskAction, check_live, forbidden, leak_plan, moment, snapshot};
+use super::write::{leak_plan, snapshot};
+use super::{ARM_SECONDS, TaskAction, check_live, forbidden, holders, moment};
 use crate::action::Action;
 use crate::view::{PageTab, ViewState};
 
@@ -35,6 +36,9 @@ pub(super) fn commands(view: &ViewState, fleet: &FleetState) -> Vec<(String, Com
         let seconds = ARM_SECONDS.to_string();
         let arm = CommandLine::new(["leaks", "-a", &app, "--arm", &seconds]);
         commands.push((key(TaskAction::Arm), arm.with_config(&view.tasks.context)));
+    }
+    if let Ok(plan) = holders::plan(view, fleet) {
+        commands.push((key(TaskAction::Holders), plan.command));
     }
     commands
 }
@@ -71,10 +75,13 @@ fn of_subject(subject: &Subject, view: &ViewState, fleet: &FleetState) -> Comman
         Subject::Queue { port, .. } | Subject::Queues { port, .. } | Subject::Load { port, .. } => {
             of_app(&["netstat", "--queues", "--port", &format!("{app}:{port}")])
         }
-        Subject::Pool { pool, .. } | Subject::Ledger { pool, .. } => {
+        // A recording has no holders of an app without a ledger.
+        Subject::Pool { pool, .. } | Subject::Ledger { pool, .. }
+            if live || holders::has_ledger(app, fleet) =>
+        {
             of_app(&["leaks", "--explain", pool])
         }
-        Subject::Site { .. } | Subject::Stage { .. } => of_app(&["leaks"]),
+        Subject::Site { .. } | Subject::Stage { .. } | Subject::Lost { .. } => of_app(&["leaks"]),
         Subject::Lcore { .. } if live => of_app(&["lcores"]),
         Subject::Tap { .. } => of_app(&["netstat"]),
         Subject::Reply { .. } => of_app(&["top", "--page", "raw"]),
@@ -93,7 +100,11 @@ pub(super) fn of_moment(command: CommandLine, view: &ViewState, fleet: &FleetSta
 }
 
 /// The same where the command has an app already.
-fn of_moment_of(command: CommandLine, view: &ViewState, fleet: &FleetState) -> CommandLine {
+pub(super) fn of_moment_of(
+    command: CommandLine,
+    view: &ViewState,
+    fleet: &FleetState,
+) -> CommandLine {
     let command = command.with_config(&view.tasks.context);
     let Some(recording) = &view.tasks.context.recording else { return command };
     let command = command.with(["--replay", recording]);

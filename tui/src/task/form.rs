@@ -117,7 +117,7 @@ impl CaptureForm {
         let file = file.and_then(|place| args.get(place + 1)).cloned();
         let file = file.map(|name| OutputFile { is_proposed: name == self.file, name });
         let command = CommandLine { args, output: None };
-        Ok(TaskPlan { command, file, remark: String::new(), show: None })
+        Ok(TaskPlan { command, file, ..TaskPlan::default() })
     }
 
     /// Whether a helper process may be attached to an app. It is not where all packets come from apps with

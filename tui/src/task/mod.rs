@@ -6,24 +6,24 @@
 pub mod command;
 mod equivalent;
 pub(crate) mod form;
+pub(crate) mod holders;
 mod target;
 pub(crate) mod window;
+mod write;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use pmdscope_render::{Subject, Tone};
+use pmdscope_render::Tone;
 use pmdscope_telemetry::FleetState;
 use tui_input::InputRequest;
 
 use self::command::CommandLine;
 use self::form::CaptureForm;
 use crate::action::Action;
-use crate::drill;
 use crate::flows::CapturedTraffic;
 use crate::keys::{Hint, KeyContext, KeyMap};
-use crate::report;
 use crate::tables::lcores::time_of_day;
 use crate::view::{InputMode, ViewState};
 
@@ -42,6 +42,8 @@ pub enum TaskAction {
     Write,
     /// Arm the stamps of the selected app.
     Arm,
+    /// Show who holds the mbufs of the selected pool.
+    Holders,
     /// Copy the command line that shows the same.
     Copy,
     /// Show the tasks.
@@ -67,6 +69,8 @@ pub struct TaskContext {
     pub app: Option<String>,
     /// The configuration file, if one was named.
     pub config: Option<String>,
+    /// The memory of apps is not to be read.
+    pub no_xray: bool,
 }
 
 /// What is to be done outside.
@@ -85,7 +89,7 @@ pub enum TaskRequest {
 }
 
 /// A command to run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskPlan {
     /// It.
     pub command: CommandLine,
@@ -93,6 +97,8 @@ pub struct TaskPlan {
     pub file: Option<OutputFile>,
     /// What to add to its last line.
     pub remark: String,
+    /// What it does, where it does not say so itself.
+    pub about: String,
     /// A command that shows what is in the file.
     pub show: Option<CommandLine>,
 }
@@ -322,8 +328,9 @@ impl TaskView {
 pub(crate) fn update(view: &mut ViewState, action: TaskAction, fleet: &FleetState) {
     let outcome = match action {
         TaskAction::Capture => capture(view, fleet),
-        TaskAction::Write => write(view, fleet),
+        TaskAction::Write => write::write(view, fleet),
         TaskAction::Arm => arm(view, fleet),
+        TaskAction::Holders => holders::show(view, fleet),
         TaskAction::Copy => copy(view, fleet),
         TaskAction::Show => {
             show(view);
@@ -396,70 +403,6 @@ fn begin(view: &mut ViewState) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes the lost packets of a selected leak and shows them, otherwise writes a snapshot of all apps.
-fn write(view: &mut ViewState, fleet: &FleetState) -> Result<(), String> {
-    if let Some(reason) = forbidden(view) {
-        return Err(reason.to_owned());
-    }
-    let request = match leak_plan(view, fleet) {
-        Some(plan) => {
-            check_live(view)?;
-            (view.mode, view.scroll) = (InputMode::Tasks, 0);
-            TaskRequest::Run(plan)
-        }
-        None => TaskRequest::Snapshot(Box::new(snapshot(view, fleet))),
-    };
-    view.tasks.wanted.push(request);
-    Ok(())
-}
-
-/// Writes the lost packets of the selected leak; `None` where no leak is selected.
-fn leak_plan(view: &ViewState, fleet: &FleetState) -> Option<TaskPlan> {
-    let app = view.subject().filter(|subject| is_leak(subject, view, fleet))?.app();
-    let file = {
-        let (app, moment) = (command::file_name(app), moment(view, fleet));
-        format!("{app}-leaks-{moment}{}", command::CAPTURE_EXTENSION)
-    };
-    let command = CommandLine::new(["leaks", "-a", app, "--write", &file]);
-    let command = command.with_config(&view.tasks.context);
-    let show = Some(CommandLine::new(["capture", "-nn", "-r", &file]));
-    let file = Some(OutputFile { name: file, is_proposed: true });
-    Some(TaskPlan { command, file, remark: String::new(), show })
-}
-
-/// It is a place that loses mbufs, or a finding about one.
-fn is_leak(subject: &Subject, view: &ViewState, fleet: &FleetState) -> bool {
-    match subject {
-        Subject::Site { .. } => true,
-        Subject::Finding { app, lint, about } => {
-            let mut findings = fleet.findings().into_iter().map(|(_, finding)| finding);
-            let found = findings.find(|f| (&f.app, f.lint, &f.subject) == (app, *lint, about));
-            let targets = found.map(|found| drill::targets(found, view, fleet));
-            targets.is_some_and(|targets| matches!(targets.first(), Some(Subject::Site { .. })))
-        }
-        _ => false,
-    }
-}
-
-fn snapshot(view: &ViewState, fleet: &FleetState) -> Snapshot {
-    let name = format!("pmdscope-{}", moment(view, fleet));
-    // A moment that has passed cannot be written by a command, unless it was recorded.
-    let past = view.time_bar.is_some() && view.tasks.context.recording.is_none();
-    let command = |args: &[&str], extension: &str| {
-        let command = CommandLine::new(args.iter().copied());
-        let command = equivalent::of_moment(command, view, fleet);
-        CommandLine { output: Some(format!("{name}.{extension}")), ..command }
-    };
-    let commands = if past {
-        Vec::new()
-    } else {
-        vec![command(&["top", "--once", "--json"], "json"), command(&["top", "--once"], "txt")]
-    };
-    let text = report::text(fleet, view);
-    let traffic = view.flows.shown().is_ok().then(|| view.flows.traffic.clone()).flatten();
-    Snapshot { name, commands, text, fleet: fleet.clone(), traffic }
-}
-
 /// Arms the stamps of the app that is selected.
 fn arm(view: &mut ViewState, fleet: &FleetState) -> Result<(), String> {
     check_live(view)?;
@@ -468,7 +411,7 @@ fn arm(view: &mut ViewState, fleet: &FleetState) -> Result<(), String> {
     let command = command.with_config(&view.tasks.context);
     let until = fleet.realtime_ns + ARM_SECONDS * SECOND;
     let remark = format!(", until {}", time_of_day(until, &view.zone));
-    view.tasks.wanted.push(TaskRequest::Run(TaskPlan { command, file: None, remark, show: None }));
+    view.tasks.wanted.push(TaskRequest::Run(TaskPlan { command, remark, ..TaskPlan::default() }));
     Ok(())
 }
 
@@ -486,7 +429,7 @@ fn show(view: &mut ViewState) {
     view.scroll = 0;
 }
 
-/// `Esc`: in the window of tasks it ends a capture onto the screen, and otherwise closes the window; a
+/// `Esc`: in the window of tasks it ends a task that writes no file, and otherwise closes the window; a
 /// question about a capture leads back to its command line.
 pub(crate) fn leave(view: &mut ViewState) {
     let shown = |task: &Task| task.on_screen && task.state == TaskState::Running;

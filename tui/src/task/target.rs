@@ -44,6 +44,9 @@ impl CaptureTarget {
 /// # Errors
 /// Why there is none.
 pub(super) fn of(view: &ViewState, fleet: &FleetState) -> Result<CaptureTarget, String> {
+    if let Some(Subject::Interface { interface, .. }) = view.subject() {
+        return Err(format!("{interface} is an interface of the kernel: use tcpdump -i"));
+    }
     let app = app(view, fleet)?;
     let subject = view.subject().and_then(|subject| best(subject, view, fleet));
     Ok(match subject {
@@ -57,22 +60,28 @@ pub(super) fn of(view: &ViewState, fleet: &FleetState) -> Result<CaptureTarget, 
 /// # Errors
 /// Why there is none.
 pub(super) fn app(view: &ViewState, fleet: &FleetState) -> Result<String, String> {
-    let app = match view.subject() {
-        Some(Subject::Interface { interface, .. }) => {
-            return Err(format!("{interface} is an interface of the kernel: use tcpdump -i"));
-        }
-        Some(subject) if !subject.app().is_empty() => subject.app().to_owned(),
-        _ => match &fleet.apps[..] {
-            [app] => app.name.clone(),
-            _ => return Err("select a row first: it says which app is meant".to_owned()),
-        },
-    };
+    let app = named_app(view, fleet)?;
     let answers = fleet.live_models().any(|(state, _)| state.name == app);
     if answers { Ok(app) } else { Err(format!("{app} does not answer")) }
 }
 
+/// The same, also of one that does not answer.
+///
+/// # Errors
+/// Why there is none.
+pub(super) fn named_app(view: &ViewState, fleet: &FleetState) -> Result<String, String> {
+    match (view.subject(), &fleet.apps[..]) {
+        (Some(Subject::Interface { interface, .. }), _) => {
+            Err(format!("{interface} is an interface of the kernel, not an app"))
+        }
+        (Some(subject), _) if !subject.app().is_empty() => Ok(subject.app().to_owned()),
+        (_, [app]) => Ok(app.name.clone()),
+        _ => Err("select a row first: it says which app is meant".to_owned()),
+    }
+}
+
 /// A finding means what it is about.
-fn best(subject: &Subject, view: &ViewState, fleet: &FleetState) -> Option<Subject> {
+pub(super) fn best(subject: &Subject, view: &ViewState, fleet: &FleetState) -> Option<Subject> {
     let Subject::Finding { app, lint, about } = subject else { return Some(subject.clone()) };
     let mut findings = fleet.findings().into_iter().map(|(_, finding)| finding);
     let found = findings.find(|f| (&f.app, f.lint, &f.subject) == (app, *lint, about))?;

@@ -1,6 +1,7 @@
 //! Tests of what the keys ask for, and of the windows.
 
 use insta::assert_snapshot;
+use pmdscope_render::Subject;
 
 use super::*;
 use crate::action::tests::press;
@@ -9,7 +10,7 @@ use crate::fixture;
 use crate::screen::tests::text;
 use crate::view::PageTab;
 
-fn select(view: &mut ViewState, fleet: &FleetState, tab: PageTab, title: &str) {
+pub(super) fn select(view: &mut ViewState, fleet: &FleetState, tab: PageTab, title: &str) {
     act(view, Action::Go(tab), fleet);
     let tables = view.tables(fleet);
     let mut subjects = tables.iter().flat_map(|table| &table.rows).map(|row| &row.subject);
@@ -18,14 +19,14 @@ fn select(view: &mut ViewState, fleet: &FleetState, tab: PageTab, title: &str) {
     act(view, Action::Select(subject), fleet);
 }
 
-fn moment_fleet() -> FleetState {
+pub(super) fn moment_fleet() -> FleetState {
     let mut fleet = fixture::fleet();
     fleet.realtime_ns = 1_767_323_045_000_000_000;
     fleet
 }
 
 /// The command lines that were asked for since the last time.
-fn asked(view: &mut ViewState) -> Vec<String> {
+pub(super) fn asked(view: &mut ViewState) -> Vec<String> {
     let requests = std::mem::take(&mut view.tasks.wanted).into_iter();
     requests
         .flat_map(|request| match request {
@@ -42,7 +43,7 @@ fn asked(view: &mut ViewState) -> Vec<String> {
         .collect()
 }
 
-fn notice(view: &ViewState) -> String {
+pub(super) fn notice(view: &ViewState) -> String {
     view.tasks.notice.as_ref().map(|(text, _)| text.clone()).unwrap_or_default()
 }
 
