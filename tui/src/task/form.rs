@@ -165,7 +165,16 @@ fn cost(target: &CaptureTarget, fleet: &FleetState) -> String {
     let rate = format!("The app copies those packets that the filter accepts, of {}/s", si(pps));
     match library.tsc_hz {
         0 => rate,
-        hz => format!("{rate}: at most about {} of an lcore", percent(pps * cycles / hz as f64)),
+        hz => format!("{rate}: {} of an lcore", at_most(pps * cycles / hz as f64)),
+    }
+}
+
+/// `at most about 5%`; of a share that is too small for a number, `less than 0.1%`.
+fn at_most(share: f64) -> String {
+    let share = percent(share);
+    match share.strip_prefix('<') {
+        Some(number) => format!("less than {number}"),
+        None => format!("at most about {share}"),
     }
 }
 
@@ -188,4 +197,15 @@ fn copied(target: &CaptureTarget, model: &Model) -> Option<(f64, f64)> {
     };
     let bytes = if pps > 0.0 { bps / 8.0 / pps } else { 0.0 };
     Some((pps, CYCLES_PER_PACKET + CYCLES_PER_BYTE * bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cost_has_one_limit() {
+        assert_eq!(at_most(0.000_01), "less than 0.1%");
+        assert_eq!(at_most(0.5), "at most about 50%");
+    }
 }
