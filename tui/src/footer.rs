@@ -9,20 +9,35 @@ use crate::action::Action;
 use crate::keys::{Hint, KeyContext};
 use crate::style::ThemeStyle;
 use crate::tables;
+use crate::task::{self, TaskAction};
 use crate::timeline::SeekTarget;
 use crate::view::{InputMode, PageTab, PageTables, ViewState};
 
 const STEP: [Action; 2] = [Action::Seek(SeekTarget::Step(-1)), Action::Seek(SeekTarget::Step(1))];
 
+/// A key of the last line, and its place among those that give way where there is no room:
+/// the highest first.
+type FooterKey<'a> = (u8, Hint<'a>);
+
+const CAPTURE: FooterKey<'static> = (3, (&[Action::Task(TaskAction::Capture)], "capture"));
+const WRITE: FooterKey<'static> = (4, (&[Action::Task(TaskAction::Write)], "save"));
+const HOLDERS: FooterKey<'static> = (5, (&[Action::Task(TaskAction::Holders)], "holders"));
+
 /// The keys that matter most where the past is shown.
-const PAST: &[Hint<'static>] = &[
-    (&[Action::Help], "help"),
-    (&[Action::Quit], "quit"),
-    (&STEP, "step"),
-    (&[Action::Seek(SeekTarget::seconds(-10)), Action::Seek(SeekTarget::seconds(10))], "10 s"),
-    (&[Action::Seek(SeekTarget::seconds(-60)), Action::Seek(SeekTarget::seconds(60))], "1 min"),
-    (&[Action::Seek(SeekTarget::NextMark), Action::Seek(SeekTarget::PreviousMark)], "findings"),
-    (&[Action::Hold], "pause, play"),
+const PAST: &[FooterKey<'static>] = &[
+    (0, (&[Action::Help], "help")),
+    (1, (&[Action::Quit], "quit")),
+    (2, (&STEP, "step")),
+    (5, (&[Action::Seek(SeekTarget::seconds(-10)), Action::Seek(SeekTarget::seconds(10))], "10 s")),
+    (
+        6,
+        (&[Action::Seek(SeekTarget::seconds(-60)), Action::Seek(SeekTarget::seconds(60))], "1 min"),
+    ),
+    (
+        4,
+        (&[Action::Seek(SeekTarget::NextMark), Action::Seek(SeekTarget::PreviousMark)], "findings"),
+    ),
+    (3, (&[Action::Hold], "pause, play")),
 ];
 
 /// The line below a page.
@@ -86,23 +101,76 @@ fn counters(view: &ViewState, fleet: &FleetState) -> String {
 
 /// The keys that matter most now.
 fn keys(view: &ViewState) -> String {
+    let may_write = task::forbidden(view).is_none();
     if view.time_bar.is_some() {
-        return view.keys.list(KeyContext::Page, PAST);
+        let write = may_write.then_some((7, WRITE.1));
+        return fitting(view, PAST.iter().copied().chain(write).collect());
     }
     let pages = PageTab::ALL.map(Action::Go);
     let details = match view.expanded_table() {
-        Some(_) => (&[Action::Expand][..], "all tables"),
-        None => (&[Action::Details][..], "details"),
+        Some(_) => (2, (&[Action::Expand][..], "all tables")),
+        None => (10, (&[Action::Details][..], "details")),
     };
-    let present: &[Hint] = &[
-        (&[Action::Help], "help"),
-        (&[Action::Quit], "quit"),
-        (&pages, "page"),
-        (&[Action::Open], "open"),
+    let begin: [FooterKey; 5] = [
+        (0, (&[Action::Help], "help")),
+        (1, (&[Action::Quit], "quit")),
+        (9, (&pages, "page")),
+        (2, (&[Action::Open], "open")),
         details,
-        (&[Action::Sort], "sort"),
-        (&[Action::Filter], "filter"),
-        (&STEP, "past"),
     ];
-    view.keys.list(KeyContext::Page, present)
+    let tasks = [CAPTURE, WRITE].into_iter().filter(|_| may_write);
+    let holders = (view.tab == PageTab::Pools).then_some(HOLDERS);
+    let end: [FooterKey; 3] =
+        [(7, (&[Action::Sort], "sort")), (6, (&[Action::Filter], "filter")), (8, (&STEP, "past"))];
+    fitting(view, begin.into_iter().chain(tasks).chain(holders).chain(end).collect())
+}
+
+/// As many of the keys as there is room for.
+fn fitting(view: &ViewState, mut keys: Vec<FooterKey>) -> String {
+    loop {
+        let hints = keys.iter().map(|(_, hint)| *hint).collect::<Vec<_>>();
+        let line = view.keys.list(KeyContext::Page, &hints);
+        let last = (0..keys.len()).max_by_key(|&place| keys[place].0);
+        match last.filter(|_| line.chars().count() > usize::from(view.width) && keys.len() > 1) {
+            Some(place) => {
+                keys.remove(place);
+            }
+            None => return line,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use crate::task::TaskContext;
+
+    fn at(width: u16, tab: PageTab, context: TaskContext) -> String {
+        let mut view = ViewState { tab, width, ..fixture::view() };
+        view.tasks.context = context;
+        keys(&view)
+    }
+
+    #[test]
+    fn keys_that_matter_less_give_way_where_there_is_no_room() {
+        let overview = |width| at(width, PageTab::Overview, TaskContext::default());
+        let wide = "? help  q quit  0-9 page  Enter open  i details  c capture  w save  s sort  \
+                    / filter  , . past";
+        assert_eq!(overview(120), wide);
+        let ssh = "? help  q quit  Enter open  c capture  w save  s sort  / filter  , . past";
+        assert_eq!(overview(80), ssh);
+        assert_eq!(overview(40), "? help  q quit  Enter open  c capture");
+        assert_eq!(overview(1), "? help");
+        let pools = at(80, PageTab::Pools, TaskContext::default());
+        assert!(pools.contains("c capture  w save  m holders"), "{pools}");
+    }
+
+    #[test]
+    fn keys_that_do_nothing_are_not_named() {
+        let context = TaskContext { read_only: true, ..TaskContext::default() };
+        let line = at(80, PageTab::Pools, context);
+        assert!(!line.contains("capture") && !line.contains("save"), "{line}");
+        assert!(line.contains("m holders"), "{line}");
+    }
 }

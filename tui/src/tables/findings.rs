@@ -13,7 +13,7 @@ use crate::view::ViewState;
 
 /// One row per finding, in the order in which to look at them.
 pub(super) fn findings(fleet: &FleetState, view: &ViewState) -> TextTable {
-    let mut columns = Vec::from(columns(2));
+    let mut columns = Vec::from(columns(fleet, view, 2));
     columns.push(Column::text("Evidence").flex(20).drop_at(3));
     let mut table = TextTable::new("Findings", columns);
     for found in ranked(fleet, &view.thresholds) {
@@ -44,7 +44,7 @@ pub(super) fn page(fleet: &FleetState, view: &ViewState) -> Vec<TextTable> {
 }
 
 fn present(fleet: &FleetState, view: &ViewState) -> TextTable {
-    let mut columns = Vec::from(columns(3));
+    let mut columns = Vec::from(columns(fleet, view, 3));
     columns.push(Column::number("Times").drop_at(2));
     columns.push(Column::text("Last 10m").flex(HISTORY).drop_at(5));
     let mut table = TextTable::new("Findings", columns);
@@ -132,12 +132,24 @@ pub(crate) fn subject(finding: &Finding) -> Subject {
     }
 }
 
+/// Screens with fewer columns cut the names of findings and apps rather than the line of code.
+const NARROW: u16 = 60;
+
+/// Least characters there of the name of a finding, and of an app.
+const NAMES_MIN: [usize; 2] = [7, 5];
+
 /// The columns that both tables of present findings begin with, and when the time left gives way.
-fn columns(time_left_drop: u8) -> [Column; 7] {
+fn columns(fleet: &FleetState, view: &ViewState, time_left_drop: u8) -> [Column; 7] {
+    let (finding, app) = (Column::text("Finding"), Column::text("App"));
+    // Of several apps it must be said which one is meant, if only by a part of its name.
+    let (finding, app) = match (fleet.apps.len(), view.width) {
+        (2.., ..NARROW) => (finding.flex(NAMES_MIN[0]), app.flex(NAMES_MIN[1])),
+        _ => (finding, app.drop_at(1)),
+    };
     [
-        Column::text("Finding"),
+        finding,
         Column::text("Severity").drop_at(4),
-        Column::text("App").drop_at(1),
+        app,
         Column::text("Where").flex(26),
         Column::number("Rate"),
         Column::number("Empty in").unit(ColumnUnit::SECONDS).drop_at(time_left_drop),
