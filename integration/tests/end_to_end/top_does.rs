@@ -13,6 +13,7 @@ use pmdscope_integration::process::wait_until;
 use pmdscope_integration::programs;
 use pmdscope_integration::pty::TerminalProcess;
 use pmdscope_integration::scratch::Scratch;
+use pmdscope_integration::testpmd;
 use pmdscope_render::Theme;
 use pmdscope_telemetry::Thresholds;
 use pmdscope_tui::columns::ColumnChoices;
@@ -30,6 +31,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial("keys_of_top_do_what_their_commands_do", Needs::Wireshark, keys),
         trial("lost_packets_are_written_and_shown_by_top", Needs::Wireshark, lost_packets),
+        trial("holders_of_mbufs_of_a_stock_app_are_shown_by_top", Needs::Testpmd, holders),
         trial("a_capture_of_top_ends_with_it", Needs::Wireshark, killed),
         trial("top_obeys_the_keys_that_are_configured", Needs::Apps, configured),
         trial("top_gives_the_terminal_back", Needs::Apps, terminal),
@@ -171,6 +173,25 @@ fn lost_packets(scratch: &Scratch) -> Result<()> {
     top.press("q")?;
     ensure!(top.wait(LIMIT)?.success(), "{}", top.screen());
     generator.stop()?;
+    Ok(())
+}
+
+/// The memory of the app is scanned for them, also where top must not change anything.
+fn holders(scratch: &Scratch) -> Result<()> {
+    let (app, _testpmd) = testpmd::forwarding(scratch)?;
+    let mut top = top(scratch, &["-a", &app, "-i", "0.5", "--read-only"])?;
+    top.await_shown(&[&app, "live"], LIMIT)?;
+    top.press("3gm")?;
+    let command = format!("pmdscope leaks --explain mb_pool_0 -a {app}");
+    let sum = ["free, in the common part of the pool", "all mbufs of the pool"];
+    top.await_shown(&[" Tasks ", &command, sum[0], sum[1], "done: who holds"], LIMIT)?;
+    top.press("\x1b")?;
+    top.await_shown(&["? help"], LIMIT)?;
+    top.press("y")?;
+    top.await_shown(&["OSC 52"], LIMIT)?;
+    ensure!(top.clipboard() == base64(&command), "{}", top.clipboard());
+    top.press("q")?;
+    ensure!(top.wait(LIMIT)?.success(), "{}", top.screen());
     Ok(())
 }
 
