@@ -247,9 +247,8 @@ order_windows(uint16_t port, uint64_t rate)
 
 	__atomic_store_n(&stop, false, __ATOMIC_RELAXED);
 	RTE_LCORE_FOREACH_WORKER(lcore) {
-		windows[lcore] = (struct window){
-			.port = port, .queue = queue++, .linked = linked
-		};
+		windows[lcore] =
+				(struct window){ .port = port, .queue = queue++, .linked = linked };
 		if (rate != 0)
 			windows[lcore].interval = BURST * tsc_hz * (rte_lcore_count() - 1) / rate;
 	}

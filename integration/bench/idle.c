@@ -38,13 +38,14 @@ static const char *const names[NB_PARTS] = { "loop", "again", "callbacks", "coun
 static double cycles[NB_PARTS][ROUNDS];
 static struct rte_mbuf mbufs[BURST], *pkts[BURST];
 /* Of a driver that cannot be asked for depths. */
-static struct pmdscope_queue rx = { .n = { .polls = 1,
-						    .lengths_left = 1,
-						    .depth_state = PMDSCOPE_DEPTH_UNSUPPORTED } };
+static struct pmdscope_queue rx = {
+	.n = { .polls = 1, .lengths_left = 1, .depth_state = PMDSCOPE_DEPTH_UNSUPPORTED }
+};
 static struct pmdscope_queue tx = { .n = { .polls = 1, .lengths_left = 1 } };
 
 static uint16_t
-empty_rx(uint16_t port, uint16_t queue, struct rte_mbuf **bufs, uint16_t nb, uint16_t max, void *arg)
+empty_rx(uint16_t port, uint16_t queue, struct rte_mbuf **bufs, uint16_t nb, uint16_t max,
+		void *arg)
 {
 	RTE_SET_USED(port);
 	RTE_SET_USED(queue);
@@ -143,7 +144,8 @@ main(void)
 		pkts[i] = &mbufs[i];
 	/* A lcore, without an EAL. The library does not run: no gap is long enough. */
 	RTE_PER_LCORE(_lcore_id) = 0;
-	printf("cycles per iteration, one RX and one TX burst; median and quartiles of %d\n", ROUNDS);
+	printf("cycles per iteration, one RX and one TX burst; median and quartiles of %d\n",
+			ROUNDS);
 	run(BURST);
 	run(4);
 	run(0);

@@ -104,8 +104,8 @@ pin(int cpu)
 static uint32_t
 record_size(uint32_t caplen)
 {
-	return RTE_ALIGN_CEIL((uint32_t)sizeof(struct pmdscope_record) + caplen,
-			PMDSCOPE_RING_ALIGN);
+	return RTE_ALIGN_CEIL(
+			(uint32_t)sizeof(struct pmdscope_record) + caplen, PMDSCOPE_RING_ALIGN);
 }
 
 static __rte_always_inline void
@@ -140,10 +140,9 @@ put(struct window *w, uint64_t *head, uint64_t tail, const uint8_t *pkt, const b
 		copy_streamed((uint8_t *)(rec + 1), pkt, w->size);
 	else
 		rte_memcpy(rec + 1, pkt, w->size);
-	*rec = (struct pmdscope_record){ .size = size,
-		.type = PMDSCOPE_RECORD_PACKET,
-		.caplen = w->size,
-		.len = w->size };
+	*rec = (struct pmdscope_record){
+		.size = size, .type = PMDSCOPE_RECORD_PACKET, .caplen = w->size, .len = w->size
+	};
 	*head += size;
 	return true;
 }
@@ -304,8 +303,8 @@ static uint8_t *
 map_ring(bool collapse)
 {
 	const int fd = memfd_create("bench-ring", MFD_CLOEXEC);
-	uint8_t *space = mmap(NULL, RING_SIZE + HUGE_PAGE, PROT_NONE,
-			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *space = mmap(
+			NULL, RING_SIZE + HUGE_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	uint8_t *ring;
 
 	if (fd < 0 || space == MAP_FAILED || ftruncate(fd, RING_SIZE) < 0)

@@ -20,7 +20,7 @@
 struct generator {
 	const struct app *app;
 	struct rte_mempool *tx_pool;
-	struct sender *senders; /* One for each lane, in the order of app->lanes. */
+	struct sender *senders;	 /* One for each lane, in the order of app->lanes. */
 	unsigned int nb_senders; /* Those of lanes with a TX queue. */
 	struct worker *workers[RTE_MAX_LCORE];
 	struct phase phase;

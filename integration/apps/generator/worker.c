@@ -362,7 +362,7 @@ worker_main(void *arg)
 	if (nb_lanes == 0)
 		return 0;
 	while (!control_stopping() && (send_and_receive(first, nb_lanes, worker) ||
-				       (!worker->sends && !senders_stopped())))
+						      (!worker->sends && !senders_stopped())))
 		stall_when_due(&stall);
 	__atomic_store_n(&worker->stopped, rte_rdtsc(), __ATOMIC_RELEASE);
 	if (generator.phase.drain)

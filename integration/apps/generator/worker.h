@@ -50,7 +50,7 @@ struct worker {
 	uint64_t stopped; /* TSC when it stopped sending; 0: still sending. */
 	struct latency latency;
 	struct latency gaps; /* Times between consecutive packets of a queue, as given to the NIC. */
-	bool sends;	 /* It has a TX queue. */
+	bool sends;	     /* It has a TX queue. */
 	struct sequence *sequences; /* One for each lane of the generator. */
 } __rte_cache_aligned;
 

@@ -107,7 +107,8 @@ create_worker(unsigned int lcore)
 		return -ENOMEM;
 	generator.workers[lcore] = worker;
 	for (i = 0; i < generator.app->lanes.count[lcore]; i++)
-		worker->sends |= generator.senders[generator.app->lanes.first[lcore] + i].shares > 0;
+		worker->sends |=
+				generator.senders[generator.app->lanes.first[lcore] + i].shares > 0;
 	/* Only the pages of lanes whose packets arrive here are ever written. */
 	worker->sequences = calloc(generator.app->lanes.nb_lanes, sizeof(*worker->sequences));
 	return worker->sequences != NULL ? 0 : -ENOMEM;
