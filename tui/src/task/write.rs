@@ -5,9 +5,8 @@ use pmdscope_telemetry::FleetState;
 
 use super::command::{self, CommandLine};
 use super::{
-    OutputFile, Snapshot, TaskPlan, TaskRequest, check_live, equivalent, forbidden, moment,
+    OutputFile, Snapshot, TaskPlan, TaskRequest, check_live, equivalent, forbidden, moment, target,
 };
-use crate::drill;
 use crate::report;
 use crate::view::{InputMode, ViewState};
 
@@ -44,16 +43,7 @@ pub(super) fn leak_plan(view: &ViewState, fleet: &FleetState) -> Option<TaskPlan
 
 /// It is a place that loses mbufs, or a finding about one.
 fn is_leak(subject: &Subject, view: &ViewState, fleet: &FleetState) -> bool {
-    match subject {
-        Subject::Site { .. } => true,
-        Subject::Finding { app, lint, about } => {
-            let mut findings = fleet.findings().into_iter().map(|(_, finding)| finding);
-            let found = findings.find(|f| (&f.app, f.lint, &f.subject) == (app, *lint, about));
-            let targets = found.map(|found| drill::targets(found, view, fleet));
-            targets.is_some_and(|targets| matches!(targets.first(), Some(Subject::Site { .. })))
-        }
-        _ => false,
-    }
+    matches!(target::best(subject, view, fleet), Some(Subject::Site { .. }))
 }
 
 pub(super) fn snapshot(view: &ViewState, fleet: &FleetState) -> Snapshot {
