@@ -193,9 +193,7 @@ fn thread_time(last: &Sample, sample: &Sample, lcore: u32) -> Option<ThreadTime>
     let grown = |of: fn(&ThreadSample) -> Option<u64>| of(now)?.checked_sub(of(before)?);
     let ms = |ns: u64| ns as f64 / 1e6;
     let waiting_ms = grown(|thread| thread.run_delay_ns).map(ms);
-    // A sleep that goes on has no switch of this interval.
-    let switches = grown(|thread| Some(thread.voluntary_switches))?;
-    let voluntary_switches = switches.saturating_add(before.asleep.into());
+    let voluntary_switches = now.sleeps_since(before)?;
     let elapsed_ms = ms(now.read_ns.checked_sub(before.read_ns)?);
     let sleeping_ms = if voluntary_switches == 0 {
         Some(0.0)

@@ -177,9 +177,7 @@ fn cpu_time(lcore: u32, last: &Sample, sample: &Sample) -> Option<CpuTime> {
     let grown = |of: fn(&ThreadSample) -> Option<u64>| of(now)?.checked_sub(of(before)?);
     let ms = |ns: u64| ns as f64 / 1e6;
     let elapsed_ms = ms(now.read_ns.checked_sub(before.read_ns)?);
-    // A sleep that goes on has no switch of this interval.
-    let switches = grown(|thread| Some(thread.voluntary_switches))?;
-    let sleeps = switches.saturating_add(before.asleep.into());
+    let sleeps = now.sleeps_since(before)?;
     let preemptions = grown(|thread| Some(thread.involuntary_switches))?;
     let waited_ms = grown(|thread| thread.run_delay_ns).map(|ns| ms(ns).min(elapsed_ms));
     let off_ms = grown(|thread| thread.run_ns).map(|ns| (elapsed_ms - ms(ns)).max(0.0));

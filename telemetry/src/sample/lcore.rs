@@ -80,6 +80,15 @@ pub struct ThreadSample {
     pub cpu_max_khz: Option<u64>,
 }
 
+impl ThreadSample {
+    /// How often it slept or waited since it was read `before`; `None` after a reset. A sleep that goes on has
+    /// no switch of this time.
+    pub(crate) fn sleeps_since(&self, before: &Self) -> Option<u64> {
+        let switches = self.voluntary_switches.checked_sub(before.voluntary_switches)?;
+        Some(switches.saturating_add(before.asleep.into()))
+    }
+}
+
 /// Cycles of one lcore as the app itself counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
