@@ -8,6 +8,8 @@ use anyhow::{Context, Result, ensure};
 use nix::time::{clock_getcpuclockid, clock_gettime};
 
 const OWN_SESSION: &str = "/proc/self/autogroup";
+/// Ahead of everything else, as a nice value.
+const HIGHEST: &str = "-19";
 
 /// The CPUs of this process: one polls, the others do the rest.
 #[derive(Debug)]
@@ -59,10 +61,10 @@ impl Machine {
 /// the scheduler shares each CPU by session, whatever the nice value.
 pub fn own_group(pid: u32) -> Result<()> {
     let path = format!("/proc/{pid}/autogroup");
-    if fs::exists(&path)? {
-        fs::write(&path, "-19").with_context(|| path)?;
+    match session_nice(&path) {
+        Some(_) => fs::write(&path, HIGHEST).with_context(|| path),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Keeps the session of this process, and so all that it starts, ahead of others. Dropping it gives the
@@ -71,11 +73,13 @@ pub fn own_group(pid: u32) -> Result<()> {
 pub struct Priority(Option<String>);
 
 impl Priority {
-    /// Does nothing on a kernel that does not schedule by session.
+    /// Does nothing where the kernel does not schedule this process by its session.
     pub fn raise() -> Result<Self> {
-        let Ok(before) = fs::read_to_string(OWN_SESSION) else { return Ok(Self(None)) };
-        fs::write(OWN_SESSION, "-19").context(OWN_SESSION)?;
-        Ok(Self(before.trim().rsplit(' ').next().map(str::to_owned)))
+        let before = session_nice(OWN_SESSION);
+        if before.is_some() {
+            fs::write(OWN_SESSION, HIGHEST).context(OWN_SESSION)?;
+        }
+        Ok(Self(before))
     }
 }
 
@@ -85,6 +89,13 @@ impl Drop for Priority {
             let _ = fs::write(OWN_SESSION, nice);
         }
     }
+}
+
+/// The nice value of a session, `None` without one: the kernel does not schedule by session, or the
+/// session is the first of the machine or its container. Its file is empty, and cannot be written.
+fn session_nice(path: &str) -> Option<String> {
+    let group = fs::read_to_string(path).ok()?;
+    group.split_whitespace().last().map(str::to_owned)
 }
 
 /// Puts all threads of a process ahead of everything else, without slices.
@@ -165,4 +176,20 @@ fn parse_list(text: &str) -> Option<Vec<usize>> {
         cpus.extend(first.parse::<usize>().ok()?..=last.parse::<usize>().ok()?);
     }
     Some(cpus)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_without_a_session_has_no_nice_value() -> Result<()> {
+        let group = tempfile::NamedTempFile::new()?;
+        let path = group.path().to_str().context("a path of UTF-8")?;
+        assert_eq!(session_nice(path), None);
+        fs::write(path, "/autogroup-5478 nice -3\n")?;
+        assert_eq!(session_nice(path).as_deref(), Some("-3"));
+        assert_eq!(session_nice("/proc/none/autogroup"), None);
+        Ok(())
+    }
 }
