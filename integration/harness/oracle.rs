@@ -3,15 +3,12 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use pmdscope_testing::spawn;
 use serde_json::Value;
 
-use crate::process::run;
-
-const LIMIT: Duration = Duration::from_secs(60);
+use crate::process::{LIMIT, run};
 
 /// Is this program installed?
 pub fn installed(program: &str) -> bool {

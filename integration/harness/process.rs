@@ -12,7 +12,10 @@ use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 
 const POLL: Duration = Duration::from_millis(10);
+/// Until a process that is dropped is killed.
 const GRACE: Duration = Duration::from_secs(5);
+/// The longest wait for what takes seconds on an idle machine. A test that waits longer has failed.
+pub const LIMIT: Duration = Duration::from_secs(180);
 
 /// A running child with its output in a log file. Dropping it ends it, gently first.
 pub struct Process {
@@ -97,7 +100,7 @@ impl Process {
     /// Interrupts it as ^C does and demands a clean end.
     pub fn interrupt(&mut self) -> Result<String> {
         self.signal(Signal::INT)?;
-        self.finish(GRACE)
+        self.finish(LIMIT)
     }
 }
 

@@ -5,13 +5,11 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::process::run;
+use crate::process::{LIMIT, run};
 
-const LIMIT: Duration = Duration::from_secs(60);
 /// Magic of a classic pcap file with nanoseconds, in the byte order of this machine.
 const PCAP_NANOSECONDS: u32 = 0xa1b2_3c4d;
 const PCAP_HEADER: usize = 24;

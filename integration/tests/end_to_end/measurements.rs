@@ -354,6 +354,19 @@ impl Rates {
     }
 }
 
+/// On a busy machine, a run may pause, or pause at another time, for reasons of its own.
+fn one_of_three(scratch: &Scratch, args: &[&str], wanted: fn(&Rates) -> bool) -> Result<()> {
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let rates = rates(scratch, args)?;
+        if wanted(&rates) {
+            return Ok(());
+        }
+        seen.push(rates);
+    }
+    anyhow::bail!("{seen:?}")
+}
+
 /// A generator at full speed prints statistics ten times a second, and counts a hundred times.
 fn rates(scratch: &Scratch, args: &[&str]) -> Result<Rates> {
     const REPORT_S: f64 = 0.1;
@@ -387,14 +400,10 @@ fn rates(scratch: &Scratch, args: &[&str]) -> Result<Rates> {
 }
 
 fn no_dips(scratch: &Scratch) -> Result<()> {
-    let rates = rates(scratch, &[])?;
-    ensure!(!rates.have_dips(), "{rates:?}");
-    Ok(())
+    one_of_three(scratch, &[], |rates| !rates.have_dips())
 }
 
 /// The same check of a generator whose lcore pauses with each statistic, as that of the article.
 fn dips(scratch: &Scratch) -> Result<()> {
-    let rates = rates(scratch, &["--inject-stall", "8000/100"])?;
-    ensure!(rates.have_dips(), "{rates:?}");
-    Ok(())
+    one_of_three(scratch, &["--inject-stall", "8000/100"], Rates::have_dips)
 }

@@ -2,19 +2,16 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context, Error, Result, ensure};
 use libtest_mimic::Trial;
 use pmdscope_integration::disk::Disk;
+pub(crate) use pmdscope_integration::process::LIMIT;
 use pmdscope_integration::process::{Process, run, wait_until};
 use pmdscope_integration::scratch::{Memory, Scratch};
 use pmdscope_integration::{openvswitch, oracle, programs, prometheus, telemetry};
 use pmdscope_testing::{programs_are_required, schema, skip, skip_without};
 use serde_json::Value;
-
-/// Longest time that any one step may take.
-pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// What a test needs beyond the programs of this repository.
 #[derive(Clone, Copy)]

@@ -4,12 +4,11 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use pmdscope_integration::oracle::tshark_fields;
-use pmdscope_integration::process::{run, wait_until};
+use pmdscope_integration::process::{LIMIT, run, wait_until};
 use pmdscope_integration::programs;
 use pmdscope_integration::scratch::{Memory, Scratch};
 use pmdscope_integration::stock_pipeline::{StockPipeline, StockSetup, Truth};
@@ -24,7 +23,6 @@ use crate::xray::pools;
 const FAULT: &str = "early-return:1/16384";
 const ENOUGH: u64 = 20;
 const POOL: &str = "pipeline_packets";
-const LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
