@@ -63,6 +63,9 @@ extern struct settings settings;
 /* As app_parse(), and fills settings. */
 int settings_parse(int *argc, char **argv);
 
+/* The entry of an option in the table. */
+const struct option_spec *settings_spec(const char *name);
+
 /* Name of the pace, for JSON. */
 const char *settings_pace(void);
 
