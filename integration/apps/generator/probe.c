@@ -18,6 +18,11 @@
 	(sizeof(struct rte_ether_hdr) + sizeof(struct rte_ipv4_hdr) + sizeof(struct rte_udp_hdr) + \
 			sizeof(struct probe_header))
 
+/* Of all headers: IPv6 with a VLAN tag. */
+#define MAX_HEADERS \
+	(SMALLEST - sizeof(struct rte_ipv4_hdr) + sizeof(struct rte_ipv6_hdr) + \
+			sizeof(struct rte_vlan_hdr))
+
 static uint32_t
 ip_size(bool ipv6)
 {
@@ -151,20 +156,6 @@ probe_template(struct probe_template *template, const struct probe_path *path)
 			    sum_words(&magic, sizeof(magic));
 }
 
-static void
-finish_ip(const struct probe_template *template, uint8_t *at, uint16_t udp_size, uint32_t tails)
-{
-	struct rte_ipv4_hdr *v4 = (struct rte_ipv4_hdr *)at;
-	struct rte_ipv6_hdr *v6 = (struct rte_ipv6_hdr *)at;
-
-	if (template->ipv6) {
-		v6->payload_len = rte_cpu_to_be_16(udp_size);
-	} else {
-		v4->total_length = rte_cpu_to_be_16((uint16_t)(udp_size + sizeof(*v4)));
-		v4->hdr_checksum = fold(template->ip_sum + tails + v4->total_length);
-	}
-}
-
 void
 probe_fill(uint8_t *at, uint32_t size, const struct probe *probe)
 {
@@ -201,65 +192,132 @@ sum_halves(uint32_t value)
 	return (value & 0xffff) + (value >> 16);
 }
 
-/* All but the magic number. By field: reading them as words would wait for the stores. */
-static uint32_t
-sum_header(const struct probe_header *header)
-{
-	return (uint32_t)header->run + header->lane + header->seq_high +
-	       sum_halves(header->seq_low) + header->tsc_high + sum_halves(header->tsc_low);
-}
-
 /* Sizes that the compiler knows need no call; a packet has no time for one. */
 static inline void
-copy_frame(uint8_t *to, const struct probe_template *template, uint32_t headers, uint32_t size)
+copy_headers(uint8_t *to, const uint8_t *from, uint32_t size)
 {
-	if (!template->only_headers)
-		memcpy(to, template->frame, size);
-	else if (headers == SMALLEST)
-		memcpy(to, template->frame, SMALLEST);
+	if (size == SMALLEST)
+		memcpy(to, from, SMALLEST);
 	else
-		memcpy(to, template->frame, headers);
+		memcpy(to, from, size);
+}
+
+/* Sums over the headers of a packet, for its checksums. */
+struct sums {
+	uint32_t ip;
+	uint32_t udp;
+};
+
+/* Write into a copy of the template what packets of one flow, run and time stamp have in common. */
+static struct sums
+write_common(const struct probe_template *template, uint8_t *frame, const struct flow *flow,
+		const struct probe *probe)
+{
+	const rte_be32_t src = rte_cpu_to_be_32(flow->value[FLOW_SRC_IP]);
+	const rte_be32_t dst = rte_cpu_to_be_32(flow->value[FLOW_DST_IP]);
+	const rte_be16_t src_port = rte_cpu_to_be_16((uint16_t)flow->value[FLOW_SRC_PORT]);
+	const rte_be16_t dst_port = rte_cpu_to_be_16((uint16_t)flow->value[FLOW_DST_PORT]);
+	const rte_be16_t run = rte_cpu_to_be_16(probe->run);
+	const rte_be16_t tsc_high = rte_cpu_to_be_16((uint16_t)(probe->tsc >> 32));
+	const rte_be32_t tsc_low = rte_cpu_to_be_32((uint32_t)probe->tsc);
+	const uint32_t tails = sum_halves(src) + sum_halves(dst);
+	struct rte_udp_hdr *udp = (struct rte_udp_hdr *)(frame + template->l4);
+	struct probe_header *header = (struct probe_header *)(udp + 1);
+
+	memcpy(frame + template->src_tail, &src, sizeof(src));
+	memcpy(frame + template->dst_tail, &dst, sizeof(dst));
+	udp->src_port = src_port;
+	udp->dst_port = dst_port;
+	header->run = run;
+	header->tsc_high = tsc_high;
+	header->tsc_low = tsc_low;
+	return (struct sums){
+		.ip = template->ip_sum + tails,
+		.udp = template->udp_sum + tails + src_port + dst_port + run + tsc_high +
+		       sum_halves(tsc_low),
+	};
+}
+
+/* The lengths, and the checksum of IPv4. Returns what they add to the sum for UDP. */
+static inline uint32_t
+write_size(const struct probe_template *template, uint8_t *frame, uint16_t size, uint32_t ip_sum)
+{
+	const uint16_t udp_size = (uint16_t)(size - template->l4);
+	const rte_be16_t udp_length = rte_cpu_to_be_16(udp_size);
+	struct rte_ipv4_hdr *v4 = (struct rte_ipv4_hdr *)(frame + template->l3);
+	struct rte_ipv6_hdr *v6 = (struct rte_ipv6_hdr *)(frame + template->l3);
+	rte_be16_t total;
+
+	if (template->ipv6) {
+		v6->payload_len = udp_length;
+	} else {
+		total = rte_cpu_to_be_16((uint16_t)(udp_size + sizeof(*v4)));
+		v4->total_length = total;
+		v4->hdr_checksum = fold(ip_sum + total);
+	}
+	((struct rte_udp_hdr *)(frame + template->l4))->dgram_len = udp_length;
+	/* It counts twice: in the UDP header and in the pseudo-header. */
+	return 2 * (uint32_t)udp_length;
+}
+
+/* The rest: lane and number in one store, and the checksum over the sum of all else. */
+static inline void
+write_number(uint8_t *l4, uint16_t lane, uint64_t seq, uint32_t sum)
+{
+	const rte_be64_t number =
+			rte_cpu_to_be_64((uint64_t)lane << 48 | (seq & PROBE_NUMBER_MASK));
+	struct rte_udp_hdr *udp = (struct rte_udp_hdr *)l4;
+	uint16_t checksum;
+
+	memcpy(l4 + sizeof(*udp) + offsetof(struct probe_header, lane), &number, sizeof(number));
+	checksum = fold(sum + sum_halves((uint32_t)number) + sum_halves((uint32_t)(number >> 32)));
+	udp->dgram_cksum = checksum != 0 ? checksum : 0xffff;
+}
+
+static uint32_t
+headers_of(const struct probe_template *template)
+{
+	return template->l4 + sizeof(struct rte_udp_hdr) + sizeof(struct probe_header);
 }
 
 void
 probe_write_flow(const struct probe_template *template, struct rte_mbuf *m, uint16_t size,
 		const struct flow *flow, const struct probe *probe)
 {
-	const rte_be32_t src = rte_cpu_to_be_32(flow->value[FLOW_SRC_IP]);
-	const rte_be32_t dst = rte_cpu_to_be_32(flow->value[FLOW_DST_IP]);
-	const uint32_t tails = sum_halves(src) + sum_halves(dst);
-	const uint32_t l4 = template->l4;
-	const uint16_t udp_size = (uint16_t)(size - l4);
-	const uint32_t headers = l4 + sizeof(struct rte_udp_hdr) + sizeof(struct probe_header);
+	const uint32_t headers = headers_of(template);
 	uint8_t *frame = rte_pktmbuf_mtod(m, uint8_t *);
-	struct rte_udp_hdr *udp = (struct rte_udp_hdr *)(frame + l4);
-	struct probe_header *header = (struct probe_header *)(udp + 1);
-	uint32_t sum = template->udp_sum + tails;
+	struct sums sums;
 
-	copy_frame(frame, template, headers, size);
+	copy_headers(frame, template->frame, template->only_headers ? headers : size);
 	m->data_len = size;
 	m->pkt_len = size;
-
-	memcpy(frame + template->src_tail, &src, sizeof(src));
-	memcpy(frame + template->dst_tail, &dst, sizeof(dst));
-	finish_ip(template, frame + template->l3, udp_size, tails);
-	header->run = rte_cpu_to_be_16(probe->run);
-	header->lane = rte_cpu_to_be_16(probe->lane);
-	header->seq_high = rte_cpu_to_be_16((uint16_t)(probe->seq >> 32));
-	header->seq_low = rte_cpu_to_be_32((uint32_t)probe->seq);
-	header->tsc_high = rte_cpu_to_be_16((uint16_t)(probe->tsc >> 32));
-	header->tsc_low = rte_cpu_to_be_32((uint32_t)probe->tsc);
-	udp->src_port = rte_cpu_to_be_16((uint16_t)flow->value[FLOW_SRC_PORT]);
-	udp->dst_port = rte_cpu_to_be_16((uint16_t)flow->value[FLOW_DST_PORT]);
-	udp->dgram_len = rte_cpu_to_be_16(udp_size);
-	/* The length counts twice: in the UDP header and in the pseudo-header. */
+	sums = write_common(template, frame, flow, probe);
+	sums.udp += write_size(template, frame, size, sums.ip);
 	if (template->fill)
-		sum += finish_payload((uint8_t *)(header + 1),
-				size - l4 - sizeof(*udp) - sizeof(*header), probe);
-	udp->dgram_cksum = fold(sum + udp->src_port + udp->dst_port + 2 * (uint32_t)udp->dgram_len +
-				sum_header(header));
-	if (udp->dgram_cksum == 0)
-		udp->dgram_cksum = 0xffff;
+		sums.udp += finish_payload(frame + headers, size - headers, probe);
+	write_number(frame + template->l4, probe->lane, probe->seq, sums.udp);
+}
+
+void
+probe_write_burst(const struct probe_template *template, struct rte_mbuf *const *pkts, uint32_t n,
+		const uint16_t *sizes, const struct flow *flow, const struct probe *first)
+{
+	const uint32_t headers = headers_of(template);
+	uint8_t common[MAX_HEADERS];
+	struct sums sums;
+	uint32_t i, sum;
+
+	memcpy(common, template->frame, headers);
+	sums = write_common(template, common, flow, first);
+	for (i = 0; i < n; i++) {
+		uint8_t *frame = rte_pktmbuf_mtod(pkts[i], uint8_t *);
+
+		copy_headers(frame, common, headers);
+		pkts[i]->data_len = sizes[i];
+		pkts[i]->pkt_len = sizes[i];
+		sum = sums.udp + write_size(template, frame, sizes[i], sums.ip);
+		write_number(frame + template->l4, first->lane, first->seq + i, sum);
+	}
 }
 
 void
@@ -297,8 +355,9 @@ find_ip(const uint8_t *frame, rte_be16_t *type)
 	return l3;
 }
 
-bool
-probe_read(const struct rte_mbuf *m, bool ipv6, struct probe *probe)
+/* Where the probe header begins; 0: it is no probe of this address family. */
+static uint32_t
+find_header(const struct rte_mbuf *m, bool ipv6)
 {
 	const rte_be16_t wanted =
 			rte_cpu_to_be_16(ipv6 ? RTE_ETHER_TYPE_IPV6 : RTE_ETHER_TYPE_IPV4);
@@ -309,21 +368,84 @@ probe_read(const struct rte_mbuf *m, bool ipv6, struct probe *probe)
 	uint32_t l3;
 
 	if (rte_pktmbuf_data_len(m) < probe_min_frame(ipv6))
-		return false;
+		return 0;
 	l3 = find_ip(frame, &type);
 	if (rte_pktmbuf_data_len(m) < l3 + headers + sizeof(*header) || type != wanted ||
 			!is_udp(frame + l3, ipv6))
-		return false;
+		return 0;
 	header = (const struct probe_header *)(frame + l3 + headers);
-	if (header->magic != rte_cpu_to_be_16(PROBE_MAGIC))
-		return false;
+	return header->magic == rte_cpu_to_be_16(PROBE_MAGIC) ? l3 + headers : 0;
+}
+
+static void
+read_header(const struct probe_header *header, struct probe *probe)
+{
 	probe->run = rte_be_to_cpu_16(header->run);
 	probe->lane = rte_be_to_cpu_16(header->lane);
 	probe->seq = (uint64_t)rte_be_to_cpu_16(header->seq_high) << 32 |
 		     rte_be_to_cpu_32(header->seq_low);
 	probe->tsc = (uint64_t)rte_be_to_cpu_16(header->tsc_high) << 32 |
 		     rte_be_to_cpu_32(header->tsc_low);
+}
+
+bool
+probe_read(const struct rte_mbuf *m, bool ipv6, struct probe *probe)
+{
+	const uint32_t offset = find_header(m, ipv6);
+
+	if (offset == 0)
+		return false;
+	read_header(rte_pktmbuf_mtod_offset(m, const struct probe_header *, offset), probe);
 	return true;
+}
+
+/* A probe header as three numbers that overlap: magic and run, lane and number, stamp. */
+struct words {
+	uint32_t start;
+	uint64_t number;
+	uint64_t stamp;
+};
+
+static inline struct words
+read_words(const uint8_t *header)
+{
+	struct words words;
+
+	memcpy(&words.start, header, sizeof(words.start));
+	memcpy(&words.number, header + offsetof(struct probe_header, lane), sizeof(words.number));
+	memcpy(&words.stamp, header + sizeof(struct probe_header) - sizeof(words.stamp),
+			sizeof(words.stamp));
+	words.number = rte_be_to_cpu_64(words.number);
+	words.stamp = rte_be_to_cpu_64(words.stamp) & PROBE_NUMBER_MASK;
+	return words;
+}
+
+void
+probe_read_run(struct rte_mbuf *const *pkts, uint16_t n, bool ipv6, struct probe_run *run)
+{
+	const uint32_t offset = find_header(pkts[0], ipv6);
+	struct words first, words;
+	const uint8_t *header;
+
+	run->n = 0;
+	if (offset == 0)
+		return;
+	header = rte_pktmbuf_mtod_offset(pkts[0], const uint8_t *, offset);
+	read_header((const struct probe_header *)header, &run->first);
+	first = read_words(header);
+	run->bytes = rte_pktmbuf_pkt_len(pkts[0]);
+	for (run->n = 1; run->n < n; run->n++) {
+		const struct rte_mbuf *m = pkts[run->n];
+
+		/* So much that is as expected comes from nobody else: the headers before need no look. */
+		if (rte_pktmbuf_data_len(m) < offset + sizeof(struct probe_header))
+			break;
+		words = read_words(rte_pktmbuf_mtod_offset(m, const uint8_t *, offset));
+		if (words.start != first.start || words.number != first.number + run->n ||
+				words.stamp != first.stamp)
+			break;
+		run->bytes += rte_pktmbuf_pkt_len(m);
+	}
 }
 
 bool

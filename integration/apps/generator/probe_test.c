@@ -301,6 +301,86 @@ test_intact(bool ipv6, bool tagged, uint16_t size)
 	CHECK(!probe_intact(&template, &packet.m, size, &probe));
 }
 
+#define BURST 8
+
+static struct packet burst[BURST];
+
+/* A burst at once comes to the same as its packets one by one. */
+static void
+test_burst(bool ipv6, bool tagged, uint16_t least)
+{
+	uint64_t random = 17;
+	struct probe_path path = random_path(ipv6, &random);
+	const struct flow flow = random_flow(&random);
+	struct probe probe = { .run = 1, .lane = 2, .seq = 0xfffffffd, .tsc = 4 };
+	struct rte_mbuf *pkts[BURST];
+	uint16_t sizes[BURST];
+	struct probe_template template;
+	unsigned int i;
+
+	path.tagged = tagged;
+	probe_template(&template, &path);
+	template.only_headers = true;
+	for (i = 0; i < BURST; i++) {
+		pkts[i] = packet_reset(&burst[i], 0);
+		sizes[i] = (uint16_t)(least + check_random(&random) % (PROBE_MAX_FRAME - least));
+	}
+	probe_write_burst(&template, pkts, BURST, sizes, &flow, &probe);
+	for (i = 0; i < BURST; i++, probe.seq++) {
+		probe_write_flow(&template, packet_reset(&packet, 0), sizes[i], &flow, &probe);
+		CHECK_EQ(burst[i].m.pkt_len, sizes[i]);
+		CHECK_EQ(burst[i].m.data_len, sizes[i]);
+		CHECK(memcmp(burst[i].room, packet.room, sizeof(packet.room)) == 0);
+	}
+}
+
+/* A run ends where anything but the number differs, or the number is not the next. */
+static void
+test_run(bool ipv6, bool tagged)
+{
+	const uint16_t size = 100;
+	const struct probe first = { .run = 1, .lane = 2, .seq = 0xfffffffd, .tsc = 4 };
+	struct probe_path path = { .ipv6 = ipv6, .tagged = tagged };
+	struct rte_mbuf *pkts[BURST];
+	uint16_t sizes[BURST];
+	struct probe_template template;
+	struct probe_run run;
+	unsigned int i, byte;
+	uint8_t *header;
+
+	probe_template(&template, &path);
+	template.only_headers = true;
+	for (i = 0; i < BURST; i++) {
+		pkts[i] = packet_reset(&burst[i], 0);
+		sizes[i] = size;
+	}
+	probe_write_burst(&template, pkts, BURST, sizes, &template.first, &first);
+	for (i = 1; i <= BURST; i++) {
+		probe_read_run(pkts, (uint16_t)i, ipv6, &run);
+		CHECK_EQ(run.n, i);
+		CHECK_EQ(run.bytes, i * size);
+		CHECK_EQ(run.first.run, first.run);
+		CHECK_EQ(run.first.lane, first.lane);
+		CHECK_EQ(run.first.seq, first.seq);
+		CHECK_EQ(run.first.tsc, first.tsc);
+	}
+	header = rte_pktmbuf_mtod_offset(
+			pkts[5], uint8_t *, template.l4 + sizeof(struct rte_udp_hdr));
+	for (byte = 0; byte < sizeof(struct probe_header); byte++) {
+		header[byte] ^= 1;
+		probe_read_run(pkts, BURST, ipv6, &run);
+		CHECK_EQ(run.n, 5);
+		CHECK_EQ(run.bytes, 5 * size);
+		header[byte] ^= 1;
+	}
+	pkts[3]->data_len = template.l4;
+	probe_read_run(pkts, BURST, ipv6, &run);
+	CHECK_EQ(run.n, 3);
+	pkts[0]->data_len = 20;
+	probe_read_run(pkts, BURST, ipv6, &run);
+	CHECK_EQ(run.n, 0);
+}
+
 int
 main(void)
 {
@@ -315,9 +395,12 @@ main(void)
 	}
 	test_default_flow();
 	for (i = 0; i < 4; i++) {
+		test_burst((i & 1) != 0, (i & 2) != 0, 84);
+		test_run((i & 1) != 0, (i & 2) != 0);
 		test_intact((i & 1) != 0, (i & 2) != 0, 85);
 		test_intact((i & 1) != 0, (i & 2) != 0, PROBE_MAX_FRAME);
 	}
+	test_burst(false, false, 60);
 	test_zero_checksum();
 	test_outside_bytes(false);
 	test_outside_bytes(true);

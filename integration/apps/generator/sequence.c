@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include <rte_common.h>
+
 #include "counter.h"
 #include "sequence.h"
 
@@ -169,4 +171,22 @@ sequence_see(struct sequence *sequence, uint64_t number)
 	counter_add(&sequence->received, 1);
 	counter_add(&sequence->reordered, 1);
 	return SEQUENCE_REORDERED;
+}
+
+bool
+sequence_see_next(struct sequence *sequence, uint64_t number, uint32_t n)
+{
+	uint64_t at = number;
+	uint32_t left, here;
+
+	if (number != sequence->next)
+		return false;
+	/* Word by word. What the bits say is from one window before: all are to be set. */
+	for (left = n; left > 0; left -= here, at += here) {
+		here = RTE_MIN(left, 64 - (uint32_t)(at % 64));
+		*word_of(sequence, at) |= UINT64_MAX >> (64 - here) << at % 64;
+	}
+	counter_set(&sequence->next, at);
+	counter_add(&sequence->received, n);
+	return true;
 }

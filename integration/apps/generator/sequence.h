@@ -10,6 +10,7 @@
  * the last SEQUENCE_WINDOW numbers tells a packet out of order from a second copy.
  */
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* So many of the latest gaps are known; a packet that fills an older one has no known extent. */
@@ -65,5 +66,11 @@ enum sequence_verdict {
 
 /* Count a packet. A sequence of zero bytes is one that has seen nothing. */
 enum sequence_verdict sequence_see(struct sequence *sequence, uint64_t number);
+
+/*
+ * The same for n packets, at least 1, with numbers from this one on, if they are the next. False,
+ * and nothing is counted, if they are not.
+ */
+bool sequence_see_next(struct sequence *sequence, uint64_t number, uint32_t n);
 
 #endif /* SEQUENCE_H */

@@ -213,10 +213,41 @@ test_against_table(void)
 	CHECK(s.n_max <= degree_max);
 }
 
+/* Many at once come to the same as one by one, in the bitmap too. */
+static void
+test_next(uint64_t base)
+{
+	static struct sequence many;
+	uint64_t random = 29, at = base, i, n;
+	unsigned int round;
+
+	memset(&many, 0, sizeof(many));
+	many.next = base;
+	restart(base);
+	for (round = 0; round < 2000; round++) {
+		n = 1 + check_random(&random) % 256;
+		CHECK(!sequence_see_next(&many, at + 1, (uint32_t)n));
+		CHECK(at == 0 || !sequence_see_next(&many, at - 1, (uint32_t)n));
+		CHECK(sequence_see_next(&many, at, (uint32_t)n));
+		for (i = 0; i < n; i++)
+			CHECK_EQ(sequence_see(&s, at + i), SEQUENCE_NEW);
+		at += n;
+		CHECK(memcmp(&many, &s, sizeof(s)) == 0);
+		/* A gap now and then: what was skipped stays missing. */
+		if (round % 10 == 0) {
+			at += check_random(&random) % 100;
+			sequence_see(&many, at);
+			sequence_see(&s, at++);
+		}
+	}
+}
+
 int
 main(void)
 {
 	test_in_order();
+	test_next(0);
+	test_next(UINT64_MAX - 1000);
 	test_disorder(0);
 	test_disorder(SEQUENCE_WINDOW - 2);
 	test_disorder(UINT64_MAX - 1); /* The numbers themselves wrap. */

@@ -70,32 +70,48 @@ build_replay(struct sender *sender, uint32_t n)
 	__atomic_store_n(&sender->built, sender->built + n, __ATOMIC_RELEASE);
 }
 
+/* The same with probes, each with the flow and the payload that is its own. */
+static void
+build_flows(struct sender *sender, struct rte_mbuf *const *pkts, const uint16_t *sizes, uint32_t n,
+		struct probe probe)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++, probe.seq++) {
+		probe_write_flow(
+				&sender->template, pkts[i], sizes[i], current_flow(sender), &probe);
+		next_flow(sender);
+	}
+}
+
 /* Put so many new probes behind the pending ones. */
 static void
 build(struct sender *sender, uint32_t n, uint64_t now)
 {
 	struct rte_mbuf **pkts = &sender->pending[sender->nb_pending];
-	struct probe probe = {
+	const struct probe first = {
 		.run = generator.run,
 		.lane = (uint16_t)(sender - generator.senders),
 		.seq = sender->built,
 		.tsc = now,
 	};
+	uint16_t sizes[APP_MAX_BURST];
 	uint32_t i;
 
-	/* The NIC, or the peer of a virtual link, had the mbufs last. */
-	for (i = 0; i < n; i++)
+	for (i = 0; i < n; i++) {
+		/* The NIC, or the peer of a virtual link, had the mbufs last. */
 		__builtin_prefetch(rte_pktmbuf_mtod(pkts[i], void *), 1);
-	for (i = 0; i < n; i++, probe.seq++) {
-		probe_write_flow(&sender->template, pkts[i], settings.sizes.size[sender->next_size],
-				current_flow(sender), &probe);
-		next_flow(sender);
+		sizes[i] = settings.sizes.size[sender->next_size];
 		if (++sender->next_size == settings.sizes.nb)
 			sender->next_size = 0;
 	}
+	if (settings.flows.nb_varying == 0 && !sender->template.fill)
+		probe_write_burst(&sender->template, pkts, n, sizes, &sender->flow, &first);
+	else
+		build_flows(sender, pkts, sizes, n, first);
 	sender->nb_pending += n;
 	/* The receiver, perhaps on another lcore, accepts no number from beyond this. */
-	__atomic_store_n(&sender->built, probe.seq, __ATOMIC_RELEASE);
+	__atomic_store_n(&sender->built, first.seq + n, __ATOMIC_RELEASE);
 }
 
 static uint64_t
@@ -245,6 +261,50 @@ receive_probe(struct rte_mbuf *m, const struct lane *lane, uint64_t now, struct 
 	return true;
 }
 
+/*
+ * Packets that came back as they left, with one stamp and one after the other, all at once. False if
+ * they have to be looked at one by one.
+ */
+static bool
+receive_run(const struct probe_run *run, uint64_t now, struct worker *worker)
+{
+	const struct probe last = { .lane = run->first.lane, .seq = run->first.seq + run->n - 1 };
+	struct sequence *sequence;
+
+	if (unlikely(run->first.run != generator.run || !was_sent(&last)))
+		return false;
+	sequence = &worker->sequences[last.lane];
+	if (unlikely(!sequence_see_next(sequence, run->first.seq, run->n)))
+		return false;
+	counter_add(&worker->received_bytes, run->bytes);
+	latency_add_n(&worker->latency, probe_age(&run->first, now), run->n);
+	return true;
+}
+
+/* True if one of the packets is a probe that had not arrived before. */
+static bool
+receive_probes(struct rte_mbuf *const *pkts, uint16_t n, const struct lane *lane, uint64_t now,
+		struct worker *worker)
+{
+	uint16_t i = 0, end;
+	struct probe_run run;
+	bool fresh = false;
+
+	while (i < n) {
+		run.n = 0;
+		if (likely(!settings.verify))
+			probe_read_run(&pkts[i], n - i, settings.path.ipv6, &run);
+		end = i + RTE_MAX(run.n, 1);
+		if (likely(run.n > 0) && likely(receive_run(&run, now, worker))) {
+			fresh = true;
+			i = end;
+		}
+		for (; i < end; i++)
+			fresh |= receive_probe(pkts[i], lane, now, worker);
+	}
+	return fresh;
+}
+
 /* Returns the packets received, and in *fresh whether one of them was new. */
 static uint16_t
 receive_on(const struct lane *lane, struct worker *worker, bool *fresh)
@@ -266,8 +326,7 @@ receive_on(const struct lane *lane, struct worker *worker, bool *fresh)
 	} else {
 		for (i = 0; i < nb_rx; i++)
 			rte_prefetch0(rte_pktmbuf_mtod(pkts[i], void *));
-		for (i = 0; i < nb_rx; i++)
-			*fresh |= receive_probe(pkts[i], lane, now, worker);
+		*fresh |= receive_probes(pkts, nb_rx, lane, now, worker);
 	}
 	rte_pktmbuf_free_bulk(pkts, nb_rx);
 	return nb_rx;

@@ -90,9 +90,13 @@ reflect_burst(const struct lane *lane, struct rte_mbuf **pkts, uint16_t nb_pkts,
 	uint16_t i, nb_out = 0;
 
 	for (i = 0; i < nb_pkts; i++) {
-		bytes += rte_pktmbuf_pkt_len(pkts[i]);
-		pkts[nb_out] = turn_round(pkts[i], own, st);
-		nb_out += pkts[nb_out] != NULL;
+		struct rte_mbuf *m = pkts[i];
+
+		bytes += rte_pktmbuf_pkt_len(m);
+		if (unlikely(settings.addresses.nb > 0) || unlikely(!reflect_plain(m)))
+			m = turn_round(m, own, st);
+		pkts[nb_out] = m;
+		nb_out += m != NULL;
 	}
 	counter_add(&st->rx, nb_pkts);
 	counter_add(&st->rx_bytes, bytes);
