@@ -14,6 +14,8 @@ pub struct BenchOptions {
     pub rounds: Option<usize>,
     /// `--hold`: seconds at a set rate.
     pub hold: Option<u64>,
+    /// `--descriptors`: packets that a queue holds.
+    pub descriptors: Option<u32>,
     /// `--only`: one part of the benchmark.
     pub only: Option<String>,
     /// `--fifo`: real-time priority.
@@ -46,6 +48,9 @@ impl BenchOptions {
                 "--quick" => options.quick = true,
                 "--rounds" => options.rounds = Some(value()?.parse().context("--rounds")?),
                 "--hold" => options.hold = Some(value()?.parse().context("--hold")?),
+                "--descriptors" => {
+                    options.descriptors = Some(value()?.parse().context("--descriptors")?);
+                }
                 "--only" => options.only = Some(value()?),
                 "--fifo" => options.fifo = true,
                 "--json" => options.json = Some(value()?.into()),

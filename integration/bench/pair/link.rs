@@ -1,5 +1,6 @@
 //! The links and the sizes of packets.
 
+use std::fmt::Display;
 use std::path::Path;
 
 /// A virtual link of two processes.
@@ -21,22 +22,24 @@ impl Link {
         }
     }
 
-    /// EAL arguments of the side that reflects.
-    pub(crate) fn server(self, socket: &Path) -> Vec<String> {
+    /// EAL arguments of the side that reflects, with so many descriptors per queue, a power of two.
+    pub(crate) fn server(self, socket: &Path, descriptors: u32) -> Vec<String> {
         let socket = socket.display();
         let device = match self {
-            Self::Memif => format!("net_memif0,role=server,socket={socket},socket-abstract=no"),
+            Self::Memif => memif("server", socket, descriptors),
             Self::Vhost => format!("net_vhost0,iface={socket},queues=1"),
         };
         vec!["--vdev".to_owned(), device]
     }
 
     /// EAL arguments of the side that generates.
-    pub(crate) fn client(self, socket: &Path) -> Vec<String> {
+    pub(crate) fn client(self, socket: &Path, descriptors: u32) -> Vec<String> {
         let socket = socket.display();
         let device = match self {
-            Self::Memif => format!("net_memif0,role=client,socket={socket},socket-abstract=no"),
-            Self::Vhost => format!("net_virtio_user0,path={socket},queues=1,queue_size=1024"),
+            Self::Memif => memif("client", socket, descriptors),
+            Self::Vhost => {
+                format!("net_virtio_user0,path={socket},queues=1,queue_size={descriptors}")
+            }
         };
         let mut args = vec!["--vdev".to_owned(), device];
         if self == Self::Vhost {
@@ -45,6 +48,11 @@ impl Link {
         }
         args
     }
+}
+
+fn memif(role: &str, socket: impl Display, descriptors: u32) -> String {
+    let log2 = descriptors.ilog2();
+    format!("net_memif0,role={role},socket={socket},socket-abstract=no,rsize={log2}")
 }
 
 /// Sizes of frames. Those here are without FCS, as DPDK counts.
@@ -57,6 +65,15 @@ pub(crate) enum Size {
 
 impl Size {
     pub(crate) const ALL: [Self; 3] = [Self::Small, Self::Mix, Self::Large];
+
+    /// As `--only` names it.
+    pub(crate) fn option(self) -> &'static str {
+        match self {
+            Self::Small => "64",
+            Self::Mix => "imix",
+            Self::Large => "1500",
+        }
+    }
 
     pub(crate) fn name(self) -> &'static str {
         match self {

@@ -6,12 +6,13 @@ mod link;
 mod report;
 mod run;
 
+use std::ops::RangeInclusive;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use pmdscope_integration::command::{self, BenchOptions};
 use pmdscope_integration::machine::{Machine, Priority};
 use pmdscope_integration::oracle::installed;
@@ -34,17 +35,28 @@ missing and ends with status 0.
   --quick        three minutes instead of eleven
   --rounds N     repeat everything N times (5; with --quick 2)
   --hold S       seconds at 90 % of the highest rate, 0: not at all (60; with --quick 5)
-  --only WHAT    memif or vhost instead of both
+  --only WHAT    memif or vhost instead of both, or one size: 64, imix or 1500
+  --descriptors N  packets that each queue of both pairs holds, a power of two (1024)
   --app FILE     the generator (build/integration/pmdscope-generator)
 ";
 const TESTPMD: &str = "dpdk-testpmd";
-const OPTIONS: &[&str] = &["--quick", "--rounds", "--hold", "--only", "--app"];
+const OPTIONS: &[&str] = &["--quick", "--rounds", "--hold", "--only", "--descriptors", "--app"];
+const PARTS: &[&str] = &["memif", "vhost", "64", "imix", "1500"];
+/// What the links can do: rings of memif have 2^14 entries at most.
+const DESCRIPTORS: RangeInclusive<u32> = 64..=16384;
 
 fn main() -> ExitCode {
-    command::main("pmdscope-bench-pair", HELP, OPTIONS, &["memif", "vhost"], run)
+    command::main("pmdscope-bench-pair", HELP, OPTIONS, PARTS, run)
 }
 
 fn run(options: &BenchOptions) -> Result<()> {
+    let descriptors = options.descriptors.unwrap_or(1024);
+    ensure!(
+        descriptors.is_power_of_two() && DESCRIPTORS.contains(&descriptors),
+        "--descriptors is a power of two from {} to {}",
+        DESCRIPTORS.start(),
+        DESCRIPTORS.end(),
+    );
     let machine = match (missing(), Machine::new()?) {
         (None, Some(machine)) => machine,
         (reason, _) => {
@@ -62,32 +74,37 @@ fn run(options: &BenchOptions) -> Result<()> {
         cpus: machine.ends(),
         generator: options.app.clone().map_or_else(programs::generator, Ok)?,
         reflector: programs::reflector()?,
+        descriptors,
     };
-    println!("{}; load {}", machine.describe(), load());
-    let wanted = |link: &Link| options.only.as_deref().is_none_or(|only| only == link.name());
-    let links: Vec<_> = Link::ALL.into_iter().filter(wanted).collect();
+    println!("{}; {descriptors} descriptors; load {}", machine.describe(), load());
+    let cases = cases(options.only.as_deref());
     let mut results = Results::default();
-    let outcome = measure(&bench, options, &links, &stop, &mut results);
+    let outcome = measure(&bench, options, &cases, &stop, &mut results);
     print!("{results}");
     println!("load at the end {}", load());
     if stop.load(Ordering::Relaxed) { Ok(()) } else { outcome }
+}
+
+/// All links and sizes, or those of one part.
+fn cases(only: Option<&str>) -> Vec<(Link, Size)> {
+    let all = Link::ALL.iter().flat_map(|&link| Size::ALL.map(move |size| (link, size)));
+    all.filter(|(link, size)| only.is_none_or(|only| only == link.name() || only == size.option()))
+        .collect()
 }
 
 /// Runs the rounds, then holds the rates. What was measured until ^C, or a failure, is still told.
 fn measure(
     bench: &Bench,
     options: &BenchOptions,
-    links: &[Link],
+    cases: &[(Link, Size)],
     stop: &AtomicBool,
     results: &mut Results,
 ) -> Result<()> {
     let rounds = options.rounds.unwrap_or(if options.quick { 2 } else { 5 });
     let hold = options.hold.unwrap_or(if options.quick { 5 } else { 60 });
     let begin = Instant::now();
-    let cases: Vec<_> =
-        links.iter().flat_map(|&link| Size::ALL.map(move |size| (link, size))).collect();
     for round in 0..rounds {
-        for &(link, size) in &cases {
+        for &(link, size) in cases {
             // Which of the two comes first changes from round to round.
             let order = if round % 2 == 0 { Peer::ALL } else { [Peer::ALL[1], Peer::ALL[0]] };
             for peer in order {

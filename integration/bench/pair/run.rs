@@ -51,6 +51,8 @@ pub(crate) struct Bench {
     pub(crate) cpus: (usize, usize),
     pub(crate) generator: PathBuf,
     pub(crate) reflector: PathBuf,
+    /// Packets that a queue holds: of each side, and of testpmd as of ours.
+    pub(crate) descriptors: u32,
 }
 
 impl Bench {
@@ -61,13 +63,14 @@ impl Bench {
         let reflector = self.start_reflector(peer, link, &scratch, &socket)?;
         let (app, mut generator) = match peer {
             Peer::Pmdscope => {
-                let args = ["--size", size.generator(), "--quiet"];
+                let args = ["--size", size.generator()];
                 self.start_generator(link, &scratch, &socket, &args)?
             }
             Peer::Testpmd => {
                 let txpkts = format!("--txpkts={}", size.testpmd());
                 let args = ["--forward-mode=flowgen", &txpkts];
-                start_testpmd("flowgen", self.cpus.0, link.client(&socket), &scratch, &args)?
+                let device = link.client(&socket, self.descriptors);
+                self.start_testpmd("flowgen", self.cpus.0, device, &scratch, &args)?
             }
         };
         let rate = returned_rate(&app, &mut generator);
@@ -86,7 +89,7 @@ impl Bench {
         let (rate, seconds) = (format!("{rate:.0}"), time.as_secs());
         let (duration, json_path) = (seconds.to_string(), json.display().to_string());
         let args = ["--size", size.generator(), "--rate", &rate, "--duration", &duration];
-        let args = [&args[..], &["--quiet", "--json", &json_path]].concat();
+        let args = [&args[..], &["--json", &json_path]].concat();
         let (_, mut generator) = self.start_generator(link, &scratch, &socket, &args)?;
         generator.finish(time + START)?;
         drop(reflector);
@@ -121,12 +124,14 @@ impl Bench {
             Peer::Pmdscope => {
                 let prefix = scratch.prefix("reflector");
                 let mut command = eal(&self.reflector, &format!("1@{cpu}"), &prefix);
-                command.args(link.server(socket)).args(["--", "--quiet"]);
+                command.args(link.server(socket, self.descriptors)).arg("--");
+                command.args(self.app_args());
                 Process::spawn("reflector", &mut command, scratch.dir())?
             }
             Peer::Testpmd => {
                 let args = ["--forward-mode=macswap"];
-                start_testpmd("macswap", cpu, link.server(socket), scratch, &args)?.1
+                let device = link.server(socket, self.descriptors);
+                self.start_testpmd("macswap", cpu, device, scratch, &args)?.1
             }
         };
         wait_until("the socket of the link", START, || {
@@ -146,8 +151,37 @@ impl Bench {
     ) -> Result<(String, Process)> {
         let prefix = scratch.prefix("generator");
         let mut command = eal(&self.generator, &format!("0@{}", self.cpus.0), &prefix);
-        command.args(link.client(socket)).arg("--").args(args);
+        command.args(link.client(socket, self.descriptors)).arg("--").args(self.app_args());
+        command.args(args);
         let mut process = Process::spawn("generator", &mut command, scratch.dir())?;
+        await_telemetry(&mut process, &prefix)?;
+        Ok((prefix, process))
+    }
+
+    /// Of the generator and of the reflector.
+    fn app_args(&self) -> Vec<String> {
+        vec!["--quiet".to_owned(), "--descriptors".to_owned(), self.descriptors.to_string()]
+    }
+
+    /// With a console, or else it would end: it gives the main lcore, which does not forward, nothing to do.
+    fn start_testpmd(
+        &self,
+        role: &str,
+        cpu: usize,
+        device: Vec<String>,
+        scratch: &Scratch,
+        args: &[&str],
+    ) -> Result<(String, Process)> {
+        let prefix = scratch.prefix(role);
+        let lcores = format!("0@{cpu},1@{cpu}");
+        let descriptors = self.descriptors;
+        let mut command = eal(Path::new(crate::TESTPMD), &lcores, &prefix);
+        command.args(device).args(["--", "-i", "--auto-start", "--no-mlockall"]);
+        command.args(["--disable-link-check", "--burst=32"]);
+        command.args([format!("--txd={descriptors}"), format!("--rxd={descriptors}")]);
+        // Those of both queues, and of bursts and caches.
+        command.arg(format!("--total-num-mbufs={}", 2 * descriptors + 14_336)).args(args);
+        let mut process = Process::spawn_with_console(role, &mut command, scratch.dir())?;
         await_telemetry(&mut process, &prefix)?;
         Ok((prefix, process))
     }
@@ -156,28 +190,9 @@ impl Bench {
 /// A DPDK process in a session of its own, on hugepages.
 fn eal(program: &Path, lcores: &str, prefix: &str) -> Command {
     let mut command = Command::new("setsid");
-    command.arg(program).args(["--lcores", lcores, "--no-pci", "-m", "192"]);
+    command.arg(program).args(["--lcores", lcores, "--no-pci", "-m", "256"]);
     command.args(["--file-prefix", prefix, "--log-level", "lib.*:error"]);
     command
-}
-
-/// With a console, or else it would end: it gives the main lcore, which does not forward, nothing to do.
-fn start_testpmd(
-    role: &str,
-    cpu: usize,
-    device: Vec<String>,
-    scratch: &Scratch,
-    args: &[&str],
-) -> Result<(String, Process)> {
-    let prefix = scratch.prefix(role);
-    let lcores = format!("0@{cpu},1@{cpu}");
-    let mut command = eal(Path::new(crate::TESTPMD), &lcores, &prefix);
-    command.args(device).args(["--", "-i", "--auto-start", "--no-mlockall"]);
-    command.args(["--disable-link-check", "--txd=1024", "--rxd=1024", "--burst=32"]);
-    command.args(["--total-num-mbufs=16384"]).args(args);
-    let mut process = Process::spawn_with_console(role, &mut command, scratch.dir())?;
-    await_telemetry(&mut process, &prefix)?;
-    Ok((prefix, process))
 }
 
 fn alive(process: &mut Process) -> Result<()> {
