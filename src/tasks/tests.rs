@@ -16,6 +16,11 @@ const SHOWN: &str = include_str!(
 const KEYS: &str =
     include_str!("../../tui/src/task/snapshots/pmdscope_tui__task__tests__commands.snap");
 
+/// What that window shows on each page: commands, and reasons why there is none.
+const PAGES: &str = include_str!(
+    "../../tui/src/task/snapshots/pmdscope_tui__task__tests__every_key_that_does_something_has_a_command_or_a_reason.snap"
+);
+
 fn parses(line: &str) {
     let words = shlex::split(line).unwrap();
     let mut words = words.into_iter().take_while(|word| !word.starts_with('>'));
@@ -39,6 +44,9 @@ fn every_command_that_is_shown_is_one_that_this_program_takes() {
         // The file is in the next line of the window.
         parses(&format!("pmdscope {}", line.1.trim_end_matches(['│', ' ']).replace(" -w", "")));
     }
+    let of_pages = PAGES.lines().filter_map(|line| line.split_once(" pmdscope "));
+    assert!(of_pages.clone().count() > 30);
+    of_pages.for_each(|(_, line)| parses(&format!("pmdscope {line}")));
 }
 
 /// In a test this program is the test itself.

@@ -16,6 +16,10 @@ pub const INTERVAL_MS: std::ops::RangeInclusive<u64> = 100..=60_000;
 /// Steps of the interval keys, milliseconds.
 const INTERVALS: [u64; 9] = [100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
 
+/// Said where nobody offers what a helper process would hand out.
+pub(crate) const NO_OFFER: &str =
+    "there is no app to attach to: pmdscope-pdump is for those without libpmdscope";
+
 /// Where the selection or an overlay goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SelectionMotion {
@@ -355,8 +359,7 @@ fn attach(view: &mut ViewState, fleet: &FleetState) {
     let is_new = |(app, run): &(String, AppRun)| view.attach.get(app) != Some(run);
     let offered = offered.filter(is_new).collect::<Vec<_>>();
     if offered.is_empty() && view.attach.is_empty() {
-        let text = "there is no app to attach to: pmdscope-pdump is for those without libpmdscope";
-        view.tasks.notice = Some((text.to_owned(), Tone::Warn));
+        view.tasks.notice = Some((NO_OFFER.to_owned(), Tone::Warn));
     } else if offered.is_empty() {
         view.attach.clear();
     } else {

@@ -46,7 +46,7 @@ const PORTS: &[Hint<'static>] = &[
 const POOLS: &[Hint<'static>] = &[
     (&[Action::Open], "where the mbufs of a pool are; what happened to lost ones"),
     (&[HOLDERS], "who holds the mbufs of the pool, also without libpmdscope"),
-    (&[WRITE], "write and show lost packets of the selected leak site"),
+    (&[WRITE], "write and show lost packets of the selected leak or pool"),
     (&[ARM], "arm the stamps of the app for a minute"),
 ];
 const LCORES: &[Hint<'static>] = &[

@@ -7,44 +7,97 @@ use super::command::CommandLine;
 use super::form::CaptureForm;
 use super::target::{self, filter};
 use super::write::{leak_plan, snapshot};
-use super::{ARM_SECONDS, TaskAction, check_live, forbidden, holders, moment};
-use crate::action::Action;
+use super::{ARM_SECONDS, TaskAction, TaskContext, check_live, forbidden, holders, moment};
+use crate::action::{Action, NO_OFFER};
+use crate::flows::{CaptureAccess, CapturedApp};
 use crate::view::{PageTab, ViewState};
 
-/// Commands with what they are for: that of the selection first, then those of the keys.
-pub(super) fn commands(view: &ViewState, fleet: &FleetState) -> Vec<(String, CommandLine)> {
-    let key = |action| view.keys.label(&Action::Task(action)).unwrap_or_default();
-    let mut commands = vec![(String::new(), shown(view, fleet))];
+/// A command, or why there is none, and what it is for: the name of its key, or `page` or `findings`.
+pub(super) type KeyCommand = (String, Result<CommandLine, String>);
+
+/// Besides that of the selection: the commands of the page, and of all keys that do something outside.
+pub(super) fn commands(view: &ViewState, fleet: &FleetState) -> Vec<KeyCommand> {
+    let key = |action| view.keys.label(&action).unwrap_or_default();
+    let task = |action| key(Action::Task(action));
+    let mut commands = vec![("page".to_owned(), Ok(of_display(view, fleet)))];
     if let Some(Subject::Finding { .. }) = view.subject() {
-        commands.push(("findings".to_owned(), of_moment(CommandLine::new(["check"]), view, fleet)));
+        let check = of_moment(CommandLine::new(["check"]), view, fleet);
+        commands.push(("findings".to_owned(), Ok(check)));
     }
-    if let Ok(target) = check_live(view).and_then(|()| target::of(view, fleet)) {
+    let capture = check_live(view).and_then(|()| target::of(view, fleet)).and_then(|target| {
         let form = CaptureForm::new(&target, &moment(view, fleet), &view.tasks.context, fleet);
-        commands.extend(form.plan().ok().map(|plan| (key(TaskAction::Capture), plan.command)));
-    }
-    if forbidden(view).is_none() {
-        let written = match leak_plan(view, fleet) {
-            Some(plan) if check_live(view).is_ok() => {
-                std::iter::once(plan.command).chain(plan.show).collect()
-            }
-            Some(_) => Vec::new(),
-            None => snapshot(view, fleet).commands,
-        };
-        commands.extend(written.into_iter().map(|command| (key(TaskAction::Write), command)));
-    }
-    if let Ok(app) = check_live(view).and_then(|()| target::app(view, fleet)) {
-        let seconds = ARM_SECONDS.to_string();
-        let arm = CommandLine::new(["leaks", "-a", &app, "--arm", &seconds]);
-        commands.push((key(TaskAction::Arm), arm.with_config(&view.tasks.context)));
-    }
-    if let Ok(plan) = holders::plan(view, fleet) {
-        commands.push((key(TaskAction::Holders), plan.command));
+        Ok(form.plan()?.command)
+    });
+    commands.push((task(TaskAction::Capture), capture));
+    commands.extend(written(view, fleet).into_iter().map(|it| (task(TaskAction::Write), it)));
+    let armed = check_live(view).and_then(|()| target::app(view, fleet));
+    commands.push((task(TaskAction::Arm), armed.map(|app| arm(&app, &view.tasks.context))));
+    let holders = holders::plan(view, fleet).map(|plan| plan.command);
+    commands.push((task(TaskAction::Holders), holders));
+    if view.tab == PageTab::Flows {
+        commands.extend(attached(view).into_iter().map(|it| (key(Action::Attach), it)));
     }
     commands
 }
 
+/// What the key does that writes.
+fn written(view: &ViewState, fleet: &FleetState) -> Vec<Result<CommandLine, String>> {
+    if let Some(reason) = forbidden(view) {
+        return vec![Err(reason.to_owned())];
+    }
+    let commands: Vec<_> = match leak_plan(view, fleet) {
+        Some(plan) => match check_live(view) {
+            Ok(()) => std::iter::once(plan.command).chain(plan.show).collect(),
+            Err(reason) => return vec![Err(reason)],
+        },
+        None => snapshot(view, fleet).commands,
+    };
+    if commands.is_empty() {
+        return vec![Err("only top has this moment: pmdscope record keeps the past".to_owned())];
+    }
+    commands.into_iter().map(Ok).collect()
+}
+
+/// Arms the stamps of an app for a while.
+pub(super) fn arm(app: &str, context: &TaskContext) -> CommandLine {
+    CommandLine::new(["leaks", "-a", app, "--arm", &ARM_SECONDS.to_string()]).with_config(context)
+}
+
+/// What counts the packets of the apps that the display attaches to, or is attached to.
+fn attached(view: &ViewState) -> Vec<Result<CommandLine, String>> {
+    let traffic = match (forbidden(view), view.flows.shown()) {
+        (Some(reason), _) | (None, Err(reason)) => return vec![Err(reason.to_owned())],
+        (None, Ok(traffic)) => traffic,
+    };
+    let is_meant = |tap: &&CapturedApp| {
+        tap.access == CaptureAccess::Offered || view.attach.contains_key(&tap.app)
+    };
+    let count = |tap: &CapturedApp| {
+        let command = CommandLine::new(["netstat", "-a", &tap.app, "-c"]);
+        Ok(command.with_config(&view.tasks.context))
+    };
+    let commands: Vec<_> = traffic.taps.iter().filter(is_meant).map(count).collect();
+    if commands.is_empty() { vec![Err(NO_OFFER.to_owned())] } else { commands }
+}
+
+/// What begins as the display is now.
+fn of_display(view: &ViewState, fleet: &FleetState) -> CommandLine {
+    let context = &view.tasks.context;
+    let page = view.tab.title().to_lowercase();
+    let mut command = CommandLine::new(["top", "--page", &page]);
+    if !view.filter.is_empty() {
+        command = command.with(["--filter", view.filter.text()]);
+    }
+    if context.recording.is_none() {
+        command = command.with(["-i", &(view.interval_ms as f64 / 1000.0).to_string()]);
+    }
+    command = command.with(context.read_only.then_some("--read-only"));
+    command = command.with(context.no_xray.then_some("--no-xray"));
+    of_moment(command, view, fleet)
+}
+
 /// The command that shows the selected row, or the page.
-fn shown(view: &ViewState, fleet: &FleetState) -> CommandLine {
+pub(super) fn shown(view: &ViewState, fleet: &FleetState) -> CommandLine {
     match view.subject() {
         Some(subject) if !subject.app().is_empty() => of_subject(subject, view, fleet),
         _ => of_page(view, fleet),
@@ -57,6 +110,7 @@ fn of_page(view: &ViewState, fleet: &FleetState) -> CommandLine {
         PageTab::Pools => &["leaks"],
         PageTab::Lcores if view.tasks.context.recording.is_none() => &["lcores"],
         PageTab::Flows if view.tasks.context.recording.is_none() => &["netstat"],
+        PageTab::Findings => &["check"],
         PageTab::Raw => &["top", "--page", "raw"],
         _ => &["top", "--once"],
     };

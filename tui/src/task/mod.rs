@@ -331,7 +331,10 @@ pub(crate) fn update(view: &mut ViewState, action: TaskAction, fleet: &FleetStat
         TaskAction::Write => write::write(view, fleet),
         TaskAction::Arm => arm(view, fleet),
         TaskAction::Holders => holders::show(view, fleet),
-        TaskAction::Copy => copy(view, fleet),
+        TaskAction::Copy => {
+            copy(view, fleet);
+            Ok(())
+        }
         TaskAction::Show => {
             show(view);
             Ok(())
@@ -407,21 +410,18 @@ fn begin(view: &mut ViewState) -> Result<(), String> {
 fn arm(view: &mut ViewState, fleet: &FleetState) -> Result<(), String> {
     check_live(view)?;
     let app = target::app(view, fleet)?;
-    let command = CommandLine::new(["leaks", "-a", &app, "--arm", &ARM_SECONDS.to_string()]);
-    let command = command.with_config(&view.tasks.context);
+    let command = equivalent::arm(&app, &view.tasks.context);
     let until = fleet.realtime_ns + ARM_SECONDS * SECOND;
     let remark = format!(", until {}", time_of_day(until, &view.zone));
     view.tasks.wanted.push(TaskRequest::Run(TaskPlan { command, remark, ..TaskPlan::default() }));
     Ok(())
 }
 
-fn copy(view: &mut ViewState, fleet: &FleetState) -> Result<(), String> {
-    let lines = equivalent::commands(view, fleet);
-    let (_, command) = lines.first().ok_or("there is no command for this")?;
+fn copy(view: &mut ViewState, fleet: &FleetState) {
+    let command = equivalent::shown(view, fleet);
     view.tasks.wanted.push(TaskRequest::Copy(command.to_string()));
     view.mode = InputMode::Commands;
     view.scroll = 0;
-    Ok(())
 }
 
 fn show(view: &mut ViewState) {

@@ -7,8 +7,12 @@ use super::*;
 use crate::action::tests::press;
 use crate::action::{Action, update as act};
 use crate::fixture;
+use crate::flows::CaptureAccess;
 use crate::screen::tests::text;
+use crate::timeline::TimeSpan;
+use crate::timeline::time_bar::{TimeBar, TimeBarKind};
 use crate::view::PageTab;
+use pmdscope_telemetry::finding::{Finding, FindingSubject};
 
 pub(super) fn select(view: &mut ViewState, fleet: &FleetState, tab: PageTab, title: &str) {
     act(view, Action::Go(tab), fleet);
@@ -188,7 +192,7 @@ fn a_leak_is_written_as_packets_and_all_else_as_a_snapshot() {
         assert_eq!(view.mode, InputMode::Tasks);
         press(&mut view, &fleet, "\x1b");
         let written = equivalent::commands(&view, &fleet).into_iter().filter(|(key, _)| key == "w");
-        let written: Vec<_> = written.map(|(_, command)| command.to_string()).collect();
+        let written: Vec<_> = written.map(|(_, command)| command.unwrap().to_string()).collect();
         assert_eq!(written, commands, "{title}");
     }
     select(&mut view, &fleet, PageTab::Overview, "app testpmd");
@@ -197,8 +201,114 @@ fn a_leak_is_written_as_packets_and_all_else_as_a_snapshot() {
     assert_eq!(snapshot.fleet.apps.len(), 2);
     assert!(snapshot.text.starts_with("pmdscope: 2 apps\n"), "{}", snapshot.text);
     let name = "pmdscope-20260102-030405";
+    let json = format!("pmdscope top --once --json --flows >{name}.json");
+    assert_eq!(asked(&mut view), [json, format!("pmdscope top --once --flows >{name}.txt")]);
+    view.follow(Some(Arc::default()));
+    press(&mut view, &fleet, "w");
     let json = format!("pmdscope top --once --json >{name}.json");
-    assert_eq!(asked(&mut view), [json, format!("pmdscope top --once >{name}.txt")]);
+    assert_eq!(asked(&mut view)[0], json, "nothing is captured");
+}
+
+#[test]
+fn a_pool_that_may_lose_mbufs_is_written_as_packets() {
+    let (mut view, mut fleet) = (fixture::view(), moment_fleet());
+    let about = FindingSubject::Pool("mb_pool_0".to_owned());
+    let name = "testpmd".to_owned();
+    let finding = Finding { app: name, subject: about, ..fixture::leaking_findings().remove(2) };
+    let written = |view: &mut ViewState, fleet: &FleetState, tab, title: &str| {
+        (view.mode, view.tasks.notice) = (InputMode::Browse, None);
+        select(view, fleet, tab, title);
+        press(view, fleet, "w");
+        asked(view).remove(0)
+    };
+    let row = "pool mb_pool_0 of testpmd";
+    let snapshot = "pmdscope top --once --json --flows >pmdscope-20260102-030405.json";
+    assert_eq!(
+        written(&mut view, &fleet, PageTab::Pools, row),
+        snapshot,
+        "nothing is wrong with it"
+    );
+    fleet.apply(fixture::sampled(fixture::stock(), vec![finding]));
+    let packets = "pmdscope leaks -a testpmd --write testpmd-leaks-20260102-030405.pcapng";
+    let found = "pool_exhausting: testpmd mb_pool_0";
+    assert_eq!(written(&mut view, &fleet, PageTab::Overview, found), packets);
+    assert_eq!(written(&mut view, &fleet, PageTab::Pools, row), packets);
+    view.tasks.context.no_xray = true;
+    assert_eq!(written(&mut view, &fleet, PageTab::Pools, row), snapshot);
+    let leaking = written(&mut view, &fleet, PageTab::Pools, "pool reflector_rx of reflector");
+    assert!(leaking.starts_with("pmdscope leaks -a reflector --write "), "{leaking}");
+    view.tasks.context = TaskContext { recording: Some("x.zst".into()), ..TaskContext::default() };
+    view.follow(None);
+    let recorded = written(&mut view, &fleet, PageTab::Pools, row);
+    assert!(recorded.starts_with("pmdscope top --once --json --replay x.zst"), "{recorded}");
+}
+
+/// What the window of commands shows, without its borders.
+fn commands_of(view: &mut ViewState, fleet: &FleetState) -> Vec<String> {
+    press(view, fleet, "y");
+    let lines = window::commands(view, fleet).iter().map(ToString::to_string).collect();
+    press(view, fleet, "\x1b");
+    lines
+}
+
+#[test]
+fn every_key_that_does_something_has_a_command_or_a_reason() {
+    let (mut view, fleet) = (fixture::view(), moment_fleet());
+    let mut shown = Vec::new();
+    let mut show = |title: &str, view: &mut ViewState| {
+        let lines = commands_of(view, &fleet);
+        for key in ["c", "w", "a", "m"] {
+            let names = |line: &String| {
+                let label = line.chars().take(9).collect::<String>();
+                label.split_whitespace().any(|name| name == key)
+            };
+            assert!(lines.iter().skip(2).any(names), "{title}, {key}: {lines:?}");
+        }
+        shown.push(format!("{title}\n{}\n", lines.join("\n")));
+    };
+    for tab in PageTab::ALL {
+        act(&mut view, Action::Go(tab), &fleet);
+        show(tab.title(), &mut view);
+    }
+    view.filter = crate::view::ViewFilter::of("miss>0 'x");
+    act(&mut view, Action::Go(PageTab::Flows), &fleet);
+    view.tasks.context.read_only = true;
+    show("Flows, read only", &mut view);
+    view.tasks.context = TaskContext { recording: Some("x.zst".into()), ..TaskContext::default() };
+    view.follow(None);
+    show("Flows, recorded", &mut view);
+    assert_snapshot!(shown.join("\n"));
+}
+
+#[test]
+fn the_key_that_attaches_has_commands_for_the_apps_that_it_means() {
+    let (mut view, fleet) = (fixture::view(), moment_fleet());
+    act(&mut view, Action::Go(PageTab::Flows), &fleet);
+    let command = "P         pmdscope netstat -a testpmd -c".to_owned();
+    assert!(commands_of(&mut view, &fleet).contains(&command));
+    press(&mut view, &fleet, "P");
+    let mut traffic = CapturedTraffic::clone(view.flows.traffic.as_ref().unwrap());
+    for tap in traffic.taps.iter_mut().filter(|tap| tap.app == "testpmd") {
+        tap.access = CaptureAccess::Armed { via: Some("pdump") };
+    }
+    view.follow(Some(Arc::new(traffic.clone())));
+    assert!(commands_of(&mut view, &fleet).contains(&command), "{:?}", view.attach);
+    traffic.taps.retain(|tap| tap.app != "testpmd");
+    view.follow(Some(Arc::new(traffic)));
+    let reason = format!("P         {}", crate::action::NO_OFFER);
+    assert!(commands_of(&mut view, &fleet).contains(&reason));
+}
+
+#[test]
+fn commands_of_the_past_say_that_they_are_not() {
+    let (mut view, fleet) = (fixture::view(), moment_fleet());
+    let (span, place) = (TimeSpan { oldest: 1, newest: 2 }, TimeBarKind::Past { ago_ns: 1 });
+    let bar = TimeBar { at: 1, realtime_ns: 1, span, marks: Vec::new(), place, remark: None };
+    view.time_bar = Some(bar);
+    let lines = commands_of(&mut view, &fleet);
+    assert_eq!(lines[2], "Commands are about the present. pmdscope record keeps the past.");
+    let reason = "w         only top has this moment: pmdscope record keeps the past";
+    assert!(lines.contains(&reason.to_owned()), "{lines:?}");
 }
 
 #[test]
@@ -243,6 +353,7 @@ fn read_only_and_recordings_do_nothing() {
         assert!(notice(&view).starts_with("this is a recording"), "{key}");
     }
     assert!(view.tasks.wanted.is_empty());
+    view.follow(None);
     press(&mut view, &fleet, "w");
     let at = "--replay x.zst --at 2026-01-02T03:04:05Z";
     assert!(asked(&mut view)[0].starts_with(&format!("pmdscope top --once --json {at} >")));

@@ -3,7 +3,7 @@
 use pmdscope_render::Tone;
 use pmdscope_telemetry::FleetState;
 use pmdscope_telemetry::printable::harmless;
-use ratatui::style::Modifier;
+use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
 use super::{Task, TaskAction, equivalent};
@@ -74,7 +74,7 @@ pub(crate) fn form(view: &ViewState, fleet: &FleetState) -> Vec<Line<'static>> {
         Line::from(vec![
             Span::styled("pmdscope ", view.theme.style(Tone::Label)),
             Span::raw(part(0, cursor)),
-            Span::styled(under, ratatui::style::Style::new().add_modifier(Modifier::REVERSED)),
+            Span::styled(under, Style::new().add_modifier(Modifier::REVERSED)),
             Span::raw(part(cursor + 1, usize::MAX)),
         ]),
         Line::default(),
@@ -117,20 +117,34 @@ fn one(task: &Task, view: &ViewState) -> Vec<Line<'static>> {
     commands.chain(printed).chain([state]).collect()
 }
 
-/// The command of what is shown first, then those of the keys.
+/// The command of what is shown first, then those of the page and of the keys, then the keys without one.
 pub(crate) fn commands(view: &ViewState, fleet: &FleetState) -> Vec<Line<'static>> {
     let (label, dim) = (view.theme.style(Tone::Label), view.theme.style(Tone::Dim));
-    let mut commands = equivalent::commands(view, fleet).into_iter();
-    let Some((_, first)) = commands.next() else { return Vec::new() };
+    let shown = equivalent::shown(view, fleet).to_string();
     let copied = "Copied, if the terminal lets programs do that (OSC 52).";
     let mut lines = vec![
-        Line::styled(harmless(&first.to_string(), &[]), view.theme.style(Tone::Title)),
+        Line::styled(harmless(&shown, &[]), view.theme.style(Tone::Title)),
         Line::styled(copied, dim),
-        Line::default(),
     ];
-    lines.extend(commands.map(|(what, command)| {
+    if view.time_bar.is_some() && view.tasks.context.recording.is_none() {
+        let present = "Commands are about the present. pmdscope record keeps the past.";
+        lines.push(Line::styled(present, dim));
+    }
+    lines.push(Line::default());
+    let line = |what: &str, text: &str, style| {
         let what = Span::styled(format!("{what:<9} "), label);
-        Line::from(vec![what, Span::raw(harmless(&command.to_string(), &[]))])
-    }));
+        Line::from(vec![what, Span::styled(harmless(text, &[]), style)])
+    };
+    let mut reasons: Vec<(String, Vec<String>)> = Vec::new();
+    for (what, command) in equivalent::commands(view, fleet) {
+        match command {
+            Ok(command) => lines.push(line(&what, &command.to_string(), Style::new())),
+            Err(why) => match reasons.iter_mut().find(|(reason, _)| *reason == why) {
+                Some((_, keys)) => keys.push(what),
+                None => reasons.push((why, vec![what])),
+            },
+        }
+    }
+    lines.extend(reasons.iter().map(|(why, keys)| line(&keys.join(" "), why, dim)));
     lines
 }
