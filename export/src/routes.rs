@@ -267,9 +267,14 @@ fn readiness_status(ready: bool) -> StatusCode {
 fn unknown_app(fleet: &FleetState, app: &str) -> HttpResponse {
     let names: Vec<_> = fleet.apps.iter().map(|app| app.name.as_str()).collect();
     let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-    let unreadable = unreadable_text(&fleet.unreadable);
-    let unreadable = unreadable.map(|text| format!("; {text}")).unwrap_or_default();
-    text(StatusCode::NOT_FOUND, format!("no app is named {app:?}; known: {known}{unreadable}\n"))
+    let unknown = format!("no app is named {app:?}; known: {known}");
+    // Where nothing can be read, nothing is known of what runs.
+    let message = match unreadable_text(&fleet.unreadable) {
+        None => unknown,
+        Some(cause) if names.is_empty() => cause,
+        Some(cause) => format!("{cause}; {unknown}"),
+    };
+    text(StatusCode::NOT_FOUND, format!("{message}\n"))
 }
 
 fn unauthorized() -> HttpResponse {

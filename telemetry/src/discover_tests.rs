@@ -130,17 +130,24 @@ proptest! {
 
 #[test]
 fn an_unknown_name_says_what_runs_instead() {
-    let unknown = |unreadable: &[&str]| FindError::Unknown {
-        name: "gone".to_owned(),
-        running: Vec::new(),
-        unreadable: unreadable.iter().map(PathBuf::from).collect(),
+    let unknown = |running: &[&str], unreadable: &[&str]| {
+        let app = |name: &&str| {
+            DiscoveredApp::in_dir(format!("/run/dpdk/{name}"), *name, SOCKET, Reachability::Live)
+        };
+        let running = running.iter().map(app).collect();
+        let unreadable = unreadable.iter().map(PathBuf::from).collect();
+        FindError::Unknown { name: "gone".to_owned(), running, unreadable }.to_string()
     };
-    let error = "no DPDK app is named \"gone\"; running: none";
-    assert_eq!(unknown(&[]).to_string(), error);
+    assert_eq!(unknown(&[], &[]), "no DPDK app is named \"gone\"; running: none");
+    // Where nothing can be read, nothing is known of what runs.
+    let cause = "cannot read /nowhere/dpdk: run as root";
+    assert_eq!(unknown(&[], &["/nowhere/dpdk"]), cause);
     assert_eq!(
-        unknown(&["/nowhere/dpdk"]).to_string(),
-        format!("{error}; cannot read /nowhere/dpdk: run as root")
+        unknown(&["fwd"], &["/nowhere/dpdk"]),
+        format!("{cause}; of those that can be seen, no DPDK app is named \"gone\"; running: fwd")
     );
+    let (roots, unreadable) = (vec!["/nowhere".into()], vec!["/nowhere/dpdk".into()]);
+    assert_eq!(FindError::NoApp { roots, unreadable, hidden: true }.to_string(), cause);
 }
 
 #[test]

@@ -11,10 +11,7 @@ use crate::printable::harmless;
 #[non_exhaustive]
 pub enum FindError {
     /// No app runs.
-    #[error(
-        "no running DPDK app under {}{}{}", paths(.roots, "dpdk"), unreadable_hint(.unreadable),
-        hidden_hint(*.hidden)
-    )]
+    #[error("{}", no_app(.roots, .unreadable, *.hidden))]
     NoApp {
         /// Where it was looked for.
         roots: Vec<PathBuf>,
@@ -24,9 +21,7 @@ pub enum FindError {
         hidden: bool,
     },
     /// No app has this name.
-    #[error(
-        "no DPDK app is named {name:?}; running: {}{}", names(.running), unreadable_suffix(.unreadable)
-    )]
+    #[error("{}", unknown(.name, .running, .unreadable))]
     Unknown {
         /// What was asked for.
         name: String,
@@ -51,10 +46,22 @@ fn paths(roots: &[PathBuf], leaf: &str) -> String {
     harmless(&paths.join(", "), &[])
 }
 
-fn unreadable_hint(dirs: &[PathBuf]) -> String {
-    match unreadable_text(dirs) {
-        None => "; start one, or run as the user of the app".into(),
-        Some(text) => format!("; {text}"),
+/// Where nothing can be read, that is why nothing was found, and all there is to say.
+fn no_app(roots: &[PathBuf], unreadable: &[PathBuf], hidden: bool) -> String {
+    unreadable_text(unreadable).unwrap_or_else(|| {
+        let (paths, hidden) = (paths(roots, "dpdk"), hidden_hint(hidden));
+        format!(
+            "no running DPDK app under {paths}; start one, or run as the user of the app{hidden}"
+        )
+    })
+}
+
+fn unknown(name: &str, running: &[DiscoveredApp], unreadable: &[PathBuf]) -> String {
+    let unknown = format!("no DPDK app is named {name:?}; running: {}", names(running));
+    match unreadable_text(unreadable) {
+        None => unknown,
+        Some(cause) if running.is_empty() => cause,
+        Some(cause) => format!("{cause}; of those that can be seen, {unknown}"),
     }
 }
 
@@ -65,11 +72,6 @@ fn hidden_hint(hidden: bool) -> &'static str {
     } else {
         ""
     }
-}
-
-/// Where a name that was not found may be.
-fn unreadable_suffix(dirs: &[PathBuf]) -> String {
-    unreadable_text(dirs).map(|text| format!("; {text}")).unwrap_or_default()
 }
 
 /// Names; with the directory where a name is not unique, since that is accepted as a name too.
