@@ -229,16 +229,43 @@ fn put_head_and_tail<D: PacketData>(
     fill.words([option(0, 0), size]);
 }
 
+/// Most bytes of the comment of statistics, padded, see [`sampling_comment`].
+const MAX_SAMPLING: usize = 84;
 /// Most bytes of statistics.
-pub const STATISTICS_SIZE: usize = 112;
+pub const STATISTICS_SIZE: usize = 112 + 4 + MAX_SAMPLING;
+
+/// What became of the packets of an interface in a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileCounts {
+    /// Captured and then not written.
+    pub lost: u64,
+    /// Packets that those in the file stand for.
+    pub represented: u64,
+    /// The same of the last one.
+    pub weight: u32,
+}
 
 /// Appends what is known of an interface at the end.
 pub fn write_statistics(out: &mut Vec<u8>, statistics: &InterfaceStatistics) {
-    write_losses(out, statistics, 0);
+    write_file_statistics(out, statistics, FileCounts::default());
 }
 
-/// The same where `lost` packets were captured and then not written.
-pub fn write_losses(out: &mut Vec<u8>, statistics: &InterfaceStatistics, lost: u64) {
+/// How packets were sampled; empty where each stands for itself.
+fn sampling_comment(delivered: u64, counts: FileCounts) -> String {
+    let FileCounts { represented, weight, .. } = counts;
+    if represented <= delivered || delivered == 0 {
+        return String::new();
+    }
+    let mean = (represented as f64 / delivered as f64).min(u32::MAX.into());
+    format!("Sampled: a packet stands for {mean:.2} on average, the last one for {weight}.")
+}
+
+/// The same of a file, where more is known of its packets.
+pub fn write_file_statistics(
+    out: &mut Vec<u8>,
+    statistics: &InterfaceStatistics,
+    counts: FileCounts,
+) {
     let mut block = BlockBuilder::begin(out, STATISTICS);
     block.u32(statistics.interface);
     block.time(statistics.end_ns);
@@ -247,10 +274,11 @@ pub fn write_losses(out: &mut Vec<u8>, statistics: &InterfaceStatistics, lost: u
         block.u16(8);
         block.time(ns);
     }
+    block.text(1, &sampling_comment(statistics.delivered, counts));
     block.counter(4, statistics.received);
     block.counter(5, statistics.dropped);
     block.counter(6, statistics.accepted);
-    block.counter(7, (lost > 0).then_some(lost));
+    block.counter(7, (counts.lost > 0).then_some(counts.lost));
     block.counter(8, Some(statistics.delivered));
     block.end_options();
 }

@@ -163,8 +163,19 @@ fn statistics_are_not_larger_than_they_say() {
         accepted: all,
         ..InterfaceStatistics::default()
     };
-    write_losses(&mut out, &statistics, 1);
+    let counts = FileCounts { lost: 1, represented: u64::MAX, weight: u32::MAX };
+    let statistics = InterfaceStatistics { delivered: 1, ..statistics };
+    write_file_statistics(&mut out, &statistics, counts);
     assert_eq!(out.len(), STATISTICS_SIZE);
+}
+
+#[test]
+fn packets_that_stand_for_themselves_have_no_comment() {
+    let counts = |represented, weight| FileCounts { lost: 0, represented, weight };
+    assert_eq!(sampling_comment(0, counts(0, 1)), "");
+    assert_eq!(sampling_comment(7, counts(7, 1)), "");
+    let sampled = "Sampled: a packet stands for 3.40 on average, the last one for 8.";
+    assert_eq!(sampling_comment(10, counts(34, 8)), sampled);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The interfaces of a section, what became of their packets, and the blocks that say so.
 
 use crate::packet::{CaptureInterface, InterfaceStatistics, PacketWith, SectionOrigin};
-use crate::pcapng;
+use crate::pcapng::{self, FileCounts};
 
 /// An interface that was announced.
 #[derive(Debug)]
@@ -11,7 +11,7 @@ struct KnownInterface {
     number: u32,
     /// Packets of the current stretch: since the interface block was written.
     delivered: u64,
-    lost: u64,
+    counts: FileCounts,
     /// Packets lost since the last one that was not.
     gap: u64,
     /// What was known last, and at the begin of the current stretch.
@@ -56,7 +56,7 @@ impl FileSection {
             interface: interface.clone(),
             number,
             delivered: 0,
-            lost: 0,
+            counts: FileCounts::default(),
             gap: 0,
             now: None,
             base: None,
@@ -105,6 +105,8 @@ impl FileSection {
     pub(super) fn delivered<D>(&mut self, packet: &PacketWith<'_, D>) {
         if let Some(known) = self.known.get_mut(packet.interface as usize) {
             known.delivered += 1;
+            known.counts.represented += u64::from(packet.weight);
+            known.counts.weight = packet.weight;
             known.gap = 0;
         }
         let first = self.times.map_or(packet.ns, |(first, _)| first);
@@ -114,7 +116,7 @@ impl FileSection {
     /// A packet was lost, and those before it that it tells of are still to be told of.
     pub(super) fn lost<D>(&mut self, packet: &PacketWith<'_, D>) {
         if let Some(known) = self.known.get_mut(packet.interface as usize) {
-            known.lost += 1;
+            known.counts.lost += 1;
             known.gap = known.gap.saturating_add(packet.dropped).saturating_add(1);
         }
     }
@@ -161,9 +163,10 @@ impl FileSection {
         let (times, kind) = (self.times.take(), self.kind);
         for known in self.known.iter_mut().filter(|known| kind == Some(kind_of(&known.interface))) {
             if let Some(statistics) = known.stretch(times) {
-                pcapng::write_losses(&mut out, &statistics, known.lost);
+                pcapng::write_file_statistics(&mut out, &statistics, known.counts);
             }
-            (known.delivered, known.lost, known.base) = (0, 0, known.now.or(known.base));
+            (known.delivered, known.counts) = (0, FileCounts::default());
+            known.base = known.now.or(known.base);
         }
         out
     }
@@ -179,7 +182,7 @@ impl KnownInterface {
     fn stretch(&self, times: Option<(u64, u64)>) -> Option<InterfaceStatistics> {
         let (interface, delivered) = (self.number, self.delivered);
         let Some(now) = self.now.filter(|now| Some(now) != self.base.as_ref()) else {
-            let (start_ns, end_ns) = times.filter(|_| delivered + self.lost > 0)?;
+            let (start_ns, end_ns) = times.filter(|_| delivered + self.counts.lost > 0)?;
             return Some(InterfaceStatistics {
                 interface,
                 start_ns,
