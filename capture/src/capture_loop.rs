@@ -116,6 +116,7 @@ pub struct CaptureLoop {
     wanted: u32,
     /// As of [`CaptureReport`].
     sample: u32,
+    highest_sample: u32,
     fill: f64,
     /// They have the rings, where each has a sink of its own.
     workers: Option<RingWorkers>,
@@ -146,6 +147,7 @@ impl CaptureLoop {
             ended: Vec::new(),
             wanted: 0,
             sample,
+            highest_sample: sample,
             fill: 0.0,
             workers: None,
         }

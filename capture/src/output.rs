@@ -43,6 +43,15 @@ fn comment(outgoing: bool, via: Option<&str>) -> String {
     comment.trim_end().to_owned()
 }
 
+/// What has to be known of a packet that stands for more or fewer than the one before.
+#[cold]
+fn sampling_comment(weight: u32) -> String {
+    match weight {
+        1 => "Sampling has ended: from here on all packets are kept.".to_owned(),
+        _ => format!("Sampled: from here on one packet in {weight} is kept, at random."),
+    }
+}
+
 #[derive(Debug)]
 struct InterfaceCounts {
     source: usize,
@@ -50,6 +59,8 @@ struct InterfaceCounts {
     name: String,
     start_ns: u64,
     packets: u64,
+    /// Packets that the last one stood for.
+    weight: u32,
     /// Nobody counts the packets that are missing.
     peeked: bool,
 }
@@ -121,7 +132,7 @@ impl PacketOutput {
             let same =
                 |new: &&mut InterfaceCounts| (new.source, new.port) == (old.source, old.port);
             if let Some(new) = self.interfaces.iter_mut().find(same) {
-                (new.start_ns, new.packets) = (old.start_ns, old.packets);
+                (new.start_ns, new.packets, new.weight) = (old.start_ns, old.packets, old.weight);
             }
         }
         self.target.flush()
@@ -186,6 +197,7 @@ impl PacketOutput {
             name,
             start_ns: wall_clock_ns(),
             packets: 0,
+            weight: 1,
             peeked: app.via == Some(Transport::PEEK),
         });
         let (sources, ports) = (self.by_port.len().max(source + 1), usize::from(port) + 1);
@@ -210,6 +222,10 @@ impl PacketOutput {
             return Ok(());
         }
         let interface = self.interface_of(source, app, record.port)?;
+        let counts = &mut self.interfaces[interface as usize];
+        counts.packets += 1;
+        let changed = std::mem::replace(&mut counts.weight, weight) != weight;
+        let sampling = if changed { sampling_comment(weight) } else { String::new() };
         let packet = PacketWith {
             interface,
             ns: self.time_of(source, clock, record.tsc),
@@ -221,10 +237,9 @@ impl PacketOutput {
             weight,
             dropped: record.gap.into(),
             id: self.packets,
-            comment: "",
+            comment: &sampling,
         };
         self.packets += 1;
-        self.interfaces[interface as usize].packets += 1;
         match data {
             RecordData::Copied(bytes) => self.target.packet(&packet.with_data(bytes)),
             RecordData::Shared(bytes) => self.target.shared_packet(&packet.with_data(bytes)),

@@ -97,6 +97,12 @@ impl RingCounters {
         self.records.saturating_add(self.dropped).saturating_add(self.sampled_out)
     }
 
+    /// One packet in so many that the filter let through was kept, dropped ones with it; 1 is all.
+    pub fn mean_sample(&self) -> f64 {
+        let kept = self.records.saturating_add(self.dropped);
+        if kept == 0 { 1.0 } else { self.passed_filter() as f64 / kept as f64 }
+    }
+
     /// All packets that were looked at.
     pub fn seen(&self) -> u64 {
         self.passed_filter().saturating_add(self.filtered)

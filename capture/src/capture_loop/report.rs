@@ -90,6 +90,8 @@ pub struct CaptureReport {
     /// One packet in so many is kept now; 1 is all. Where apps or lcores differ, the most that one
     /// packet stood for in the last second.
     pub sample: u32,
+    /// The highest that it was at the end of a second.
+    pub highest_sample: u32,
     /// Apps that keep their sampling though [`Control::sample`] asks for another, because their library
     /// is too old to change it.
     pub fixed: Vec<String>,
@@ -140,6 +142,7 @@ impl CaptureReport {
         self.unwritten = self.unwritten.saturating_add(ring.unwritten);
         self.late += ring.late;
         self.sample = self.sample.max(ring.sample);
+        self.highest_sample = self.highest_sample.max(ring.highest_sample);
         self.fill = self.fill.max(ring.fill);
         let (all, one) = (&mut self.progress, &ring.progress);
         all.written += one.written;
@@ -177,6 +180,7 @@ impl CaptureLoop {
             reader_gone: closed,
             late: self.merge.late(),
             sample: self.sample,
+            highest_sample: self.highest_sample,
             fixed: self.fixed(),
             fill: self.fill,
             nb_rings: self.nb_rings,

@@ -34,6 +34,7 @@ impl CaptureLoop {
             merge.stream(index).filter(|_| fed).map(|records| records.weight())
         });
         self.sample = fed.max().unwrap_or(self.sample);
+        self.highest_sample = self.highest_sample.max(self.sample);
     }
 
     /// Apps that cannot be asked for what is wanted.
