@@ -1,6 +1,7 @@
 //! The policy against a model of a consumer with one core.
 #![allow(clippy::cast_sign_loss)] // Of counts.
 
+use pmdscope_packets::SinkProgress;
 use proptest::prelude::*;
 
 use super::*;
@@ -30,6 +31,7 @@ impl Consumer {
             cpu: Duration::from_secs_f64(self.demand(looked_at).min(1.0)),
             looked_at: looked_at as u64,
             dropped: (kept - looked_at) as u64,
+            unwritten: 0,
             fill: if kept > looked_at { 1.0 } else { 0.01 },
             sample,
         }
@@ -117,6 +119,7 @@ fn drops_without_load_double() {
         cpu: Duration::from_millis(50),
         looked_at: 100_000,
         dropped: 1000,
+        unwritten: 0,
         fill: 1.0,
         sample,
     };
@@ -133,6 +136,21 @@ fn drops_with_empty_rings_change_nothing() {
     let mut policy = SamplingPolicy::new(SHARE, 4);
     let load = CaptureLoad { fill: 0.1, dropped: 1_000_000, ..TABLE.load(1e6, 4) };
     assert_eq!(policy.next(&load), 4);
+}
+
+#[test]
+fn a_helper_that_is_starved_keeps_one_in_sixteen_at_least() {
+    let starved =
+        |sample, dropped| CaptureLoad { fill: 0.1, dropped, ..TABLE.load(1000.0, sample) };
+    let helped = SamplingPolicy { helped: true, ..SamplingPolicy::new(f64::INFINITY, 1) };
+    let mut policy = helped.clone();
+    assert_eq!(policy.next(&starved(1, 9_000_000)), 16);
+    let seconds = (0..20).map(|_| policy.next(&starved(16, 9_000_000))).collect::<Vec<_>>();
+    assert_eq!(seconds, [16; 20]);
+    assert_eq!((policy.next(&starved(16, 0)), policy.next(&starved(8, 0))), (8, 8));
+    let mut policy = helped;
+    assert_eq!(policy.next(&starved(1, 40)), 1, "few drops");
+    assert_eq!(policy.next(&starved(1, 100)), 2);
 }
 
 #[test]
@@ -157,6 +175,37 @@ fn an_app_that_ignores_a_change_is_asked_once() {
     let deaf = TABLE.load(1e8, 1);
     assert_eq!(policy.next(&deaf), 128);
     assert_eq!(policy.next(&deaf), 128);
+}
+
+#[test]
+fn without_a_limit_all_packets_are_kept_until_some_are_lost() {
+    let mut policy = SamplingPolicy::new(f64::INFINITY, 1);
+    let busy = Consumer { packet: 250e-9, second: 0.0 };
+    assert_eq!(busy.run(&mut policy, 3.9e6, 60), [1; 60]);
+    assert_eq!(policy.next(&CaptureLoad { unwritten: 1, ..busy.load(3.9e6, 1) }), 2);
+    let slow = CaptureLoad { looked_at: 1000, unwritten: 6000, ..busy.load(1.0, 2) };
+    assert_eq!((policy.next(&slow), policy.next(&slow)), (2, 16), "the first may be from before");
+}
+
+#[test]
+fn a_full_disk_does_not_change_sampling() {
+    let control = RunControl::default();
+    let mut budget = CpuBudget::unlimited(&control, false);
+    let lost = |captured, lost, waiting: Option<&str>| CaptureReport {
+        captured,
+        sample: 1,
+        progress: SinkProgress {
+            lost,
+            waiting: waiting.map(ToOwned::to_owned),
+            ..SinkProgress::default()
+        },
+        ..CaptureReport::default()
+    };
+    budget.second(&lost(0, 0, None));
+    budget.second(&lost(1000, 5000, Some("disk full")));
+    assert_eq!(budget.sample(), 1);
+    budget.second(&lost(11_000, 6000, None));
+    assert_eq!((budget.sample(), control.sample.load(Ordering::Relaxed)), (2, 2));
 }
 
 #[test]
@@ -219,19 +268,41 @@ proptest! {
     }
 
     #[test]
+    fn without_a_limit_losses_end_and_all_packets_are_kept_again(
+        capacity in 1e4f64..1e7,
+        excess in 1.0f64..60_000.0,
+    ) {
+        let consumer = Consumer { packet: 1.0 / capacity, second: 0.0 };
+        let mut policy = SamplingPolicy::new(f64::INFINITY, 1);
+        let mut lossy = 0;
+        for second in 0..300 {
+            let load = consumer.load(capacity * excess, policy.sample());
+            lossy += u32::from(second >= 60 && load.dropped > 0);
+            policy.next(&load);
+        }
+        // Now and then more packets are tried.
+        prop_assert!(lossy <= 24, "{lossy} of 240 s with losses");
+        prop_assert!(f64::from(policy.sample()) <= 4.0 * excess, "1 in {}", policy.sample());
+        consumer.run(&mut policy, capacity / 2.0, 200);
+        prop_assert_eq!(policy.sample(), 1);
+    }
+
+    #[test]
     fn any_load_leaves_a_power_of_two(
         share in any::<f64>(),
         begin in any::<u32>(),
         loads in proptest::collection::vec(
-            (0u64..3000, 0u64..5000, any::<u64>(), any::<u64>(), any::<f64>(), any::<u32>()), 0..50),
+            (0u64..3000, 0u64..5000, any::<u64>(), any::<u64>(), any::<u64>(), any::<f64>(), any::<u32>()),
+            0..50),
     ) {
         let mut policy = SamplingPolicy::new(share, begin);
         let mut lowered: Option<Duration> = None;
         let mut now = Duration::ZERO;
-        for (ms, cpu_ms, looked_at, dropped, fill, sample) in loads {
+        for (ms, cpu_ms, looked_at, dropped, unwritten, fill, sample) in loads {
             let (elapsed, cpu) = (Duration::from_millis(ms), Duration::from_millis(cpu_ms));
             let before = policy.sample();
-            let after = policy.next(&CaptureLoad { elapsed, cpu, looked_at, dropped, fill, sample });
+            let load = CaptureLoad { elapsed, cpu, looked_at, dropped, unwritten, fill, sample };
+            let after = policy.next(&load);
             now += elapsed;
             prop_assert!(after.is_power_of_two() && after <= SAMPLE_MAX);
             if after < before {
