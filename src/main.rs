@@ -30,6 +30,7 @@ mod netstat;
 mod number;
 mod output;
 mod record;
+mod sampling;
 mod sandbox;
 #[cfg(test)]
 mod schemas;

@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use anyhow::Context;
-use pmdscope_capture::{CaptureLoop, CaptureSettings};
+use pmdscope_capture::budget::CpuBudget;
+use pmdscope_capture::{CaptureLoop, CaptureSettings, Transport};
 use pmdscope_packets::RunControl;
 use pmdscope_packets::filter::BpfInsn;
 
@@ -45,7 +46,10 @@ pub(super) fn run(args: &Args, expression: &str, control: &RunControl) -> anyhow
     }
     report::writing(args);
     let recorder = destination.recorder.clone();
-    let mut watch = Watch::new(args, control, destination.events, destination.recorder);
+    let helped = wanted.iter().any(|wanted| matches!(wanted.transport, Transport::Pdump(_)));
+    let budget = (source.samples_by_losses() && peeked.is_none())
+        .then(|| CpuBudget::unlimited(control, helped));
+    let mut watch = Watch::new(args, control, destination.events, destination.recorder, budget);
     let capture = match destination.rings {
         Some((threads, open)) => CaptureLoop::parallel(sources, settings, threads, open)
             .context("cannot start the threads of --parallel")?,

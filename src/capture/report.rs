@@ -13,7 +13,7 @@ use super::events::EventFilter;
 use super::{say, status};
 use crate::attach::target::CaptureTarget;
 use crate::attach::transport;
-use crate::output;
+use crate::{output, sampling};
 
 /// The line before the first packet.
 pub(super) fn started(wanted: &[CaptureTarget], snaplen: u32, verbose: bool) {
@@ -184,8 +184,9 @@ fn statistics(report: &CaptureReport, helped: Option<&[String]>) -> Vec<String> 
     } else {
         "lost: could not be written"
     };
+    let sampled = left_out(report);
     let optional = [
-        (rings.sampled_out, "left out by sampling"),
+        (rings.sampled_out, sampled.as_str()),
         (report.unwritten, unwritten),
         (report.late, late.as_str()),
     ];
@@ -199,7 +200,18 @@ fn statistics(report: &CaptureReport, helped: Option<&[String]>) -> Vec<String> 
     if report.nb_rings == 0 {
         lines.push("no lcore of the app polls".to_owned());
     }
+    lines.extend(sampling::fixed(&report.fixed));
     lines
+}
+
+/// Why packets were left out, and how many.
+fn left_out(report: &CaptureReport) -> String {
+    let (mean, last) = (report.rings.mean_sample(), report.sample);
+    let most = match report.highest_sample {
+        most if most > last => format!(", at most 1 in {most}"),
+        _ => String::new(),
+    };
+    format!("left out by sampling (1 in {mean:.2} kept on average, 1 in {last} at the end{most})")
 }
 
 /// What became of a ring that has a file of its own.
@@ -332,6 +344,9 @@ mod tests {
             rings: RingCounters { records: 15, dropped: 3, filtered: 9, sampled_out: 2 },
             dropped: vec![("rte:0".into(), 1), ("rte:1".into(), 2)],
             unwritten: 3,
+            sample: 2,
+            highest_sample: 4,
+            fixed: vec!["old".into()],
             ..CaptureReport::default()
         };
         let lines = statistics(&report, Some(&[]));
@@ -340,9 +355,11 @@ mod tests {
         assert!(helped[2].contains("; for pdump") && !helped[2].contains("-s or a filter"));
         assert_eq!(lines[1], "20 packets received by filter");
         assert!(lines[2].starts_with("3 packets dropped by full capture rings (rte:0 1, rte:1 2)"));
-        assert_eq!(lines[3], "2 packets left out by sampling");
+        let sampled = "2 packets left out by sampling (1 in 1.11 kept on average, 1 in 2 at the end, at most 1 in 4)";
+        assert_eq!(lines[3], sampled);
         assert_eq!(lines[4], "3 packets lost: could not be written");
         assert_eq!(lines[5], "no lcore of the app polls");
+        assert!(lines[6].starts_with("old: libpmdscope is too old"), "{}", lines[6]);
         let gone = CaptureReport { reader_gone: true, ..report };
         let lost = "3 packets lost because their reader closed before it took them";
         assert_eq!(statistics(&gone, None)[4], lost);

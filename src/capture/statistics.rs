@@ -22,6 +22,12 @@ pub(crate) struct Document {
     dropped_by_interface: Vec<InterfaceDrops>,
     /// Left out by `--sample`.
     sampled_out: u64,
+    /// One packet in so many was kept at the end; 1 is all.
+    sample: u32,
+    /// The highest that this was at the end of a second.
+    sample_highest: u32,
+    /// One packet in so many was kept in the whole capture, with those that were dropped later.
+    sample_mean: f64,
     /// Lost because they could not be written.
     unwritten: u64,
     /// Out of order, because their lcore was interrupted.
@@ -78,6 +84,9 @@ impl Document {
             dropped: report.rings.dropped,
             dropped_by_interface: report.dropped.iter().map(drops).collect(),
             sampled_out: report.rings.sampled_out,
+            sample: report.sample,
+            sample_highest: report.highest_sample,
+            sample_mean: report.rings.mean_sample(),
             unwritten: report.unwritten,
             out_of_order: report.late,
             rings: report.nb_rings as u64,

@@ -13,6 +13,8 @@ use pmdscope_render::number;
 pub(super) struct Status {
     packets: u64,
     dropped: u64,
+    /// One packet in so many is kept.
+    sample: u32,
     /// Packets per second.
     rate: f64,
     file: Option<PathBuf>,
@@ -41,6 +43,7 @@ impl Status {
         Self {
             packets: report.captured,
             dropped: report.rings.dropped.saturating_add(progress.lost),
+            sample: report.sample,
             rate: rate(report.captured, self.packets),
             file: progress.file.clone(),
             files: progress.files,
@@ -56,6 +59,9 @@ impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (packets, rate) = (number::count(self.packets), number::si(self.rate));
         write!(f, "{packets} packets, {rate}/s, {} dropped", number::count(self.dropped))?;
+        if self.sample > 1 {
+            write!(f, ", 1 in {} kept", self.sample)?;
+        }
         if let Some(recorder) = &self.recorder {
             write!(f, " | {recorder}")?;
         }
@@ -129,6 +135,8 @@ mod tests {
         let full = Status { waiting: Some("disk full".into()), ..left };
         assert_snapshot!(full, @"3,480,000 packets, 1.24M/s, 3 dropped | out.pcapng 300 MiB in 12 files | disk full: waiting");
         let recorder = Some("9.8 of 10.0 s held".into());
+        let sampled = Status { sample: 8, ..second.clone() };
+        assert_snapshot!(sampled, @"3,480,000 packets, 1.24M/s, 3 dropped, 1 in 8 kept | out.pcapng 300 MiB");
         let idle = Status { recorder, file: None, ..second };
         assert_snapshot!(idle, @"3,480,000 packets, 1.24M/s, 3 dropped | 9.8 of 10.0 s held");
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
+use pmdscope_capture::budget::CpuBudget;
 use pmdscope_capture::{CaptureObserver, CaptureReport};
 use pmdscope_packets::RunControl;
 use pmdscope_packets::file::FileEvent;
@@ -41,6 +42,8 @@ pub(super) struct Watch {
     /// Tells them at the end.
     printer: Option<EventPrinter>,
     recorder: Option<Arc<recorder::RecorderStatus>>,
+    /// Decides how many packets apps are to keep.
+    budget: Option<CpuBudget>,
     status: Status,
     since: Instant,
     line: ProgressLine,
@@ -57,6 +60,7 @@ impl Watch {
         control: &RunControl,
         events: Receiver<FileEvent>,
         recorder: Option<Arc<recorder::RecorderStatus>>,
+        budget: Option<CpuBudget>,
     ) -> Self {
         Self {
             progress: progress(args),
@@ -68,6 +72,7 @@ impl Watch {
             events: Some(events),
             printer: None,
             recorder,
+            budget,
             status: Status::default(),
             since: Instant::now(),
             line: ProgressLine::default(),
@@ -127,6 +132,9 @@ impl CaptureObserver for Watch {
     }
 
     fn second(&mut self, report: &CaptureReport) {
+        if let Some(budget) = &mut self.budget {
+            budget.second(report);
+        }
         self.tell_files();
         self.warn_of_short_history();
         let recorder = self.recorder.as_deref().map(status::recorder);

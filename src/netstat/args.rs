@@ -1,8 +1,6 @@
 //! The command line of `pmdscope netstat`.
 
-use std::num::NonZeroU32;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -17,6 +15,7 @@ use crate::capture::Direction;
 use crate::duration;
 use crate::exit::Usage;
 use crate::number::whole;
+use crate::sampling::SamplingMode;
 use crate::session::AppArg;
 use crate::source::{AtArg, ReplayArg};
 
@@ -66,26 +65,6 @@ pub(super) enum ConversationSort {
     Proto,
     /// State of TCP
     State,
-}
-
-/// Which packets are counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SamplingMode {
-    /// As many as the budget allows.
-    Auto,
-    /// One in so many.
-    Fixed(NonZeroU32),
-}
-
-impl FromStr for SamplingMode {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if text == "auto" {
-            return Ok(Self::Auto);
-        }
-        text.parse().map(Self::Fixed).map_err(|_| "expected auto or a whole number of at least 1")
-    }
 }
 
 /// Options about rows, of which only conversations and listeners have many.

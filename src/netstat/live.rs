@@ -16,13 +16,14 @@ use pmdscope_packets::RunControl;
 
 use self::captures::OpenCaptures;
 pub(super) use self::reporter::LiveReporter;
-use super::args::{Args, ReportView, SamplingMode};
+use super::args::{Args, ReportView};
 use super::counters::CounterReader;
 use super::ipfix;
 use super::report_data::PacketLosses;
 use crate::attach::flow_capture::FlowCapture;
 use crate::attach::peek::PeekedPorts;
 use crate::capture::Direction;
+use crate::sampling::SamplingMode;
 
 /// What the capture, or what reads a pipe, tells the thread that reports.
 #[derive(Debug, Default)]

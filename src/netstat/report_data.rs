@@ -15,6 +15,7 @@ use serde::Serialize;
 use super::resolver::NameResolver;
 use crate::attach::peek::PeekCoverage;
 use crate::attach::transport;
+use crate::sampling;
 
 /// How long a single report waits for names.
 const NAMES_TIMEOUT: Duration = Duration::from_secs(3);
@@ -224,13 +225,7 @@ impl ReportData {
                 plural(self.losses.undirected, "packet")
             ));
         }
-        if !self.losses.fixed.is_empty() {
-            let apps = self.losses.fixed.join(", ");
-            notes.push(format!(
-                "{apps}: libpmdscope is too old to change the sampling rate of a running capture; set \
-                 it with --sample N"
-            ));
-        }
+        notes.extend(sampling::fixed(&self.losses.fixed));
         if !self.ended.is_empty() {
             let waits = if self.recent { ", waiting for restart" } else { "" };
             notes.push(format!("ended{waits}: {}", self.ended.join(", ")));

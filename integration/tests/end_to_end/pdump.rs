@@ -19,12 +19,13 @@ use pmdscope_integration::testpmd::{Setup, Testpmd};
 use pmdscope_integration::wire::captured;
 use rustix::process::Signal;
 
-use crate::support::{LIMIT, Needs, pmdscope, pmdscope_json, told, trial};
+use crate::support::{LIMIT, Needs, document, pmdscope, pmdscope_json, told, trial};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial("a_stock_app_is_captured_from", Needs::Pdump, captured_as_received),
         trial("a_stock_app_takes_filter_count_snaplen", Needs::Pdump, options),
+        trial("a_stock_app_is_sampled_when_the_capture_falls_behind", Needs::Pdump, sampled),
         trial("a_stock_app_is_as_it_was_after_a_capture", Needs::Pdump, as_it_was),
         trial("a_stock_app_gets_memory_for_captures_once", Needs::Pdump, memory_once),
         trial("two_captures_of_a_stock_app_do_not_mix", Needs::Pdump, two_at_once),
@@ -121,6 +122,48 @@ fn captured_as_received(scratch: &Scratch) -> Result<()> {
     ensure!(apart > frames.len() / 100, "only {apart} different times");
     let report = capinfos(&file)?;
     ensure!(report.contains("nanoseconds (9)"), "{report}");
+    Ok(())
+}
+
+/// A capture that does not read its ring for a while has fewer packets kept from then on, at random, and
+/// the numbers of all of them add up.
+fn sampled(scratch: &Scratch) -> Result<()> {
+    const PER_SECOND: u64 = 4000;
+    let mut fed = Fed::start(scratch)?;
+    let file = scratch.path("sampled.pcapng");
+    let args = ["-Q", "in", "--ring-size", "64K", "--sample", "auto", "--json"];
+    let mut capture = attach(scratch, &fed.testpmd, &file, &args)?;
+    let frames = numbered(5 * PER_SECOND);
+    let (begin, rest) = frames.split_at(2 * PER_SECOND as usize);
+    std::thread::scope(|scope| {
+        let pause = scope.spawn(|| -> Result<()> {
+            std::thread::sleep(Duration::from_millis(1300));
+            capture.signal(Signal::STOP)?;
+            std::thread::sleep(Duration::from_millis(400));
+            capture.signal(Signal::CONT)
+        });
+        fed.feed.play(begin, PER_SECOND)?;
+        pause.join().map_err(|_| anyhow::anyhow!("a thread has panicked"))?
+    })?;
+    fed.feed.play(rest, PER_SECOND)?;
+    fed.feed.end();
+    await_received(&fed.testpmd, frames.len() as u64)?;
+    let report = capture.interrupt()?;
+
+    let printed = report.lines().find(|line| line.starts_with('{')).context("no JSON")?;
+    let counts = document(&["capture", "-w", "FILE", "--json"], printed)?;
+    let count = |name: &str| counts[name].as_u64().context("no count").context(name.to_owned());
+    let (captured, lost) = (count("captured")?, count("dropped")? + count("unwritten")?);
+    let left_out = count("sampled_out")?;
+    ensure!(captured + lost + left_out == frames.len() as u64, "{counts:#}");
+    ensure!(count("sample_highest")? >= 2 && left_out > 0 && lost > 0, "{counts:#}");
+    let packets = tshark_fields(&file, &["frame.comment"])?;
+    ensure!(packets.len() as u64 == captured, "{} packets; {counts:#}", packets.len());
+    let changes = packets.iter().filter(|row| row[0].starts_with("Sampled: from here on"));
+    ensure!(changes.count() > 0, "no packet says that it is sampled");
+    let bytes = std::fs::read(&file)?;
+    let told = b"Sampled: a packet stands for ";
+    ensure!(bytes.windows(told.len()).any(|part| part == told), "no statistics of sampling");
     Ok(())
 }
 

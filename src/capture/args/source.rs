@@ -1,16 +1,14 @@
 //! Options of captures from running apps.
 
-use std::num::NonZeroU32;
 use std::time::Duration;
 
 use pmdscope_capture::layout::TEE_PACKET_TSC;
 
 use crate::attach::policy::AttachArgs;
 use crate::config::ConfigArg;
+use crate::sampling::SamplingMode;
 
-use super::value::{
-    parse_buffer_size, parse_ring_size, parse_sample, parse_seconds, parse_time_stamp_type,
-};
+use super::value::{parse_buffer_size, parse_ring_size, parse_seconds, parse_time_stamp_type};
 
 /// Bytes per ring: 80 ms at a million packets of 64 bytes per second.
 pub(crate) const DEFAULT_RING_SIZE: u32 = 8 << 20;
@@ -38,9 +36,12 @@ pub(crate) struct SourceArgs {
     #[command(flatten)]
     pub(in super::super) attach: AttachArgs,
 
-    /// Keep one in N packets that match the filter
-    #[arg(long, value_name = "N", value_parser = parse_sample)]
-    sample: Option<NonZeroU32>,
+    /// Keep one in N packets that match the filter, or auto
+    ///
+    /// auto keeps all packets until some are lost, then one in N at random, with N as small as it can
+    /// be without losses. The file tells where N changes.
+    #[arg(long, value_name = "N|auto")]
+    sample: Option<SamplingMode>,
 
     /// Capture ring size per lcore [default: 8M]
     ///
@@ -126,6 +127,14 @@ impl SourceArgs {
 
     /// One packet in so many; 0 is all.
     pub(in super::super) fn sample(&self) -> u32 {
-        self.sample.map_or(0, NonZeroU32::get)
+        match self.sample {
+            Some(SamplingMode::Fixed(sample)) => sample.get(),
+            Some(SamplingMode::Auto) | None => 0,
+        }
+    }
+
+    /// As few packets are left out as can be without losses.
+    pub(in super::super) fn samples_by_losses(&self) -> bool {
+        self.sample == Some(SamplingMode::Auto)
     }
 }

@@ -1,6 +1,5 @@
 //! Parsers of option values.
 
-use std::num::NonZeroU32;
 use std::time::Duration;
 
 use pmdscope_capture::layout::{RING_MAX_SIZE, RING_MIN_SIZE};
@@ -31,11 +30,6 @@ pub(super) fn parse_buffer_size(text: &str) -> Result<u32, String> {
         .map(|bytes| bytes.clamp(RING_MIN_SIZE.into(), RING_MAX_SIZE.into()))
         .and_then(|bytes| u32::try_from(bytes.next_power_of_two()).ok())
         .ok_or_else(|| "expected a whole number of KiB, at least 1".to_owned())
-}
-
-/// N of one packet in N.
-pub(super) fn parse_sample(text: &str) -> Result<NonZeroU32, String> {
-    text.parse().map_err(|_| format!("expected a whole number from 1 to {}", u32::MAX))
 }
 
 pub(super) fn parse_seconds(text: &str) -> Result<Duration, String> {

@@ -13,7 +13,8 @@ use crate::attach::peek::PeekedPorts;
 use crate::attach::target::CaptureTarget;
 use crate::attach::{self, CaptureOptions, resolve};
 use crate::capture::DEFAULT_RING_SIZE;
-use crate::netstat::args::{Args, SamplingMode};
+use crate::netstat::args::Args;
+use crate::sampling::SamplingMode;
 use crate::source::Source;
 
 /// Time in which apps count packets before any are taken.
