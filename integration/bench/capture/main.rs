@@ -33,7 +33,7 @@ hugepages; on fewer it says what is missing and ends with status 0.
 
   --quick           two minutes instead of a quarter of an hour
   --rounds N        repeat everything N times (5; with --quick 3)
-  --only WHAT       costs or rates instead of both
+  --only WHAT       costs, rates, or of the costs those of filters, instead of all
   --fifo            captures at real-time priority, in place of CPUs that nobody else uses
   --pmdscope FILE   the pmdscope to measure (target/release/pmdscope)
   --app FILE        the app (build/integration/pmdscope-capture-app)
@@ -47,7 +47,7 @@ const LENGTH: Duration = Duration::from_millis(400);
 const OPTIONS: &[&str] = &["--quick", "--rounds", "--only", "--fifo", "--pmdscope", "--app", "--"];
 
 fn main() -> ExitCode {
-    command::main("pmdscope-bench-capture", HELP, OPTIONS, &["costs", "rates"], run)
+    command::main("pmdscope-bench-capture", HELP, OPTIONS, &["costs", "filters", "rates"], run)
 }
 
 fn run(options: &BenchOptions) -> Result<()> {
@@ -81,7 +81,8 @@ fn run(options: &BenchOptions) -> Result<()> {
 /// Runs the rounds. What was measured until ^C, or a failure, is still told.
 fn measure(bench: &mut Bench<'_>, options: &BenchOptions, stop: &AtomicBool) -> Result<()> {
     let wants = |what| options.only.as_deref().is_none_or(|only| only == what);
-    let groups = if wants("costs") { plan::groups(options.quick) } else { Vec::new() };
+    let mut groups = plan::groups(options.quick);
+    groups.retain(|group| wants("costs") || wants("filters") && group.device.filtered());
     let ladders = if wants("rates") { plan::ladders(options.quick) } else { Vec::new() };
     let rounds = options.rounds.unwrap_or(if options.quick { 3 } else { 5 });
     let begin = Instant::now();

@@ -213,7 +213,7 @@ fn targets(out: &mut String, results: &Results, ladders: &[Ladder]) {
     }
     for (case, who) in results.costs.keys() {
         let armed = case.device == small && !case.file;
-        let filter = case.device == Device::Pattern(64);
+        let filter = case.device.filtered();
         if *who == Who::Pmdscope && (armed || filter) {
             let most = if armed { 40.0 } else { 30.0 };
             let what = format!("{}, {}: cycles per packet", case.label(), rate_name(case.rate));
