@@ -46,6 +46,7 @@ mod telemetry;
 mod top;
 mod top_does;
 mod top_incidents;
+mod top_keys;
 mod traffic;
 mod truth;
 mod view;
@@ -143,6 +144,7 @@ fn one_by_one() -> Vec<Trial> {
         top::trials(),
         top_does::trials(),
         top_incidents::trials(),
+        top_keys::trials(),
         check::trials(),
         lcores::trials(),
         kernel_twin::trials(),
