@@ -128,6 +128,13 @@ test_counts(void)
 	CHECK_U64(tel_u64(body, "depths_buckets"), 13);
 	CHECK_U64(tel_cell(body, "depths", row * 13), 0);
 	CHECK_U64(tel_cell(body, "descriptors", row), 0);
+	/* The same without histograms. */
+	body = tel_ask("/pmdscope/queue_counters", "");
+	CHECK_U64(tel_u64(body, "total"), 4);
+	row = row_of(body, port, 1, "rx");
+	CHECK_U64(tel_cell(body, "polls", row), RTE_DIM(sizes) + 1);
+	CHECK_U64(tel_cell(body, "packets", row), packets);
+	CHECK(json_get(body, "bursts") == NULL && json_get(body, "depths_buckets") == NULL);
 	unplug("net_null0", port);
 	WAIT_FOR(nb_rows() == 0);
 }
@@ -359,6 +366,8 @@ test_many_queues(void)
 	} while (more);
 	CHECK_U64(offset, 128);
 	CHECK(pages > 1);
+	/* Without histograms they fit. */
+	CHECK_U64(json_len(json_get(tel_ask("/pmdscope/queue_counters", ""), "queue")), 128);
 	unplug("net_null0", port);
 	WAIT_FOR(nb_rows() == 0);
 }

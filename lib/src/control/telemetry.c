@@ -31,6 +31,7 @@
 static const struct pmdscope_table *const tables[] = {
 	&pmdscope_pool_table,
 	&pmdscope_queue_table,
+	&pmdscope_queue_counters_table,
 	&pmdscope_ring_table,
 	&pmdscope_lcore_table,
 	&pmdscope_capture_table,

@@ -13,6 +13,7 @@
 
 /* /pmdscope/queues. */
 extern const struct pmdscope_table pmdscope_queue_table;
+extern const struct pmdscope_table pmdscope_queue_counters_table;
 
 /* Follow ports as they come and go. State lock held in all of these. */
 void pmdscope_queue_start(void);

@@ -2,7 +2,10 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-/* /pmdscope/queues: what the callbacks count. */
+/*
+ * What the callbacks count: /pmdscope/queues with all of it, and /pmdscope/queue_counters with what
+ * a reader needs each time, so that a page has several times as many rows.
+ */
 
 #include "burst.h"
 #include "queue.h"
@@ -10,7 +13,6 @@
 
 enum {
 	COL_PORT,
-	COL_DEVICE,
 	COL_QUEUE,
 	COL_DIR,
 	COL_POLLS,
@@ -22,13 +24,15 @@ enum {
 	COL_DEPTH_WINDOW_MAX,
 	COL_DEPTH_MAX,
 	COL_DESCRIPTORS,
+	/* From here on of /pmdscope/queues alone. */
+	NB_COUNTER_COLUMNS,
+	COL_DEVICE = NB_COUNTER_COLUMNS,
 	COL_BURSTS,
 	COL_DEPTHS,
 };
 
 static const struct pmdscope_column columns[] = {
 	[COL_PORT] = { "port", PMDSCOPE_COLUMN_U64, 1 },
-	[COL_DEVICE] = { "device", PMDSCOPE_COLUMN_STR, 1 },
 	[COL_QUEUE] = { "queue", PMDSCOPE_COLUMN_U64, 1 },
 	[COL_DIR] = { "dir", PMDSCOPE_COLUMN_STR, 1 },
 	[COL_POLLS] = { "polls", PMDSCOPE_COLUMN_U64, 1 },
@@ -40,6 +44,7 @@ static const struct pmdscope_column columns[] = {
 	[COL_DEPTH_WINDOW_MAX] = { "depth_window_max", PMDSCOPE_COLUMN_U64, 1 },
 	[COL_DEPTH_MAX] = { "depth_max", PMDSCOPE_COLUMN_U64, 1 },
 	[COL_DESCRIPTORS] = { "descriptors", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_DEVICE] = { "device", PMDSCOPE_COLUMN_STR, 1 },
 	[COL_BURSTS] = { "bursts", PMDSCOPE_COLUMN_U64, PMDSCOPE_BURST_BUCKETS },
 	[COL_DEPTHS] = { "depths", PMDSCOPE_COLUMN_U64, PMDSCOPE_DEPTH_BUCKETS },
 };
@@ -50,31 +55,30 @@ load(const uint64_t *counter)
 	return __atomic_load_n(counter, __ATOMIC_RELAXED);
 }
 
+static bool
+knows_depth(const struct pmdscope_counters *n)
+{
+	return __atomic_load_n(&n->depth_state, __ATOMIC_RELAXED) == PMDSCOPE_DEPTH_SUPPORTED;
+}
+
 static void
 fill_depth(const struct pmdscope_counters *n, struct pmdscope_row *row)
 {
-	unsigned int i;
-
-	if (__atomic_load_n(&n->depth_state, __ATOMIC_RELAXED) != PMDSCOPE_DEPTH_SUPPORTED)
+	if (!knows_depth(n))
 		return;
 	pmdscope_row_u64(row, COL_DEPTH_SUPPORTED, 0, 1);
 	pmdscope_row_u64(row, COL_DEPTH, 0, __atomic_load_n(&n->depth, __ATOMIC_RELAXED));
 	pmdscope_row_u64(row, COL_DEPTH_WINDOW_MAX, 0, pmdscope_window_last(&n->depth_window));
 	pmdscope_row_u64(row, COL_DEPTH_MAX, 0, load(&n->depth_max));
-	pmdscope_row_u64(row, COL_DEPTHS, 0, load(&n->empty));
-	for (i = 1; i < PMDSCOPE_DEPTH_BUCKETS; i++)
-		pmdscope_row_u64(row, COL_DEPTHS, i, load(&n->depths[i]));
 }
 
 static void
-queue_fill(unsigned int row_index, struct pmdscope_row *row)
+counters_fill(unsigned int row_index, struct pmdscope_row *row)
 {
 	struct pmdscope_queue *q = pmdscope_queue_row(row_index);
 	const struct pmdscope_counters *n = &q->n;
-	unsigned int i;
 
 	pmdscope_row_u64(row, COL_PORT, 0, q->port);
-	pmdscope_row_str(row, COL_DEVICE, pmdscope_queue_device(q));
 	pmdscope_row_u64(row, COL_QUEUE, 0, q->queue);
 	pmdscope_row_str(row, COL_DIR, q->dir == PMDSCOPE_RX ? "rx" : "tx");
 	pmdscope_row_u64(row, COL_POLLS, 0, load(&n->polls));
@@ -83,9 +87,25 @@ queue_fill(unsigned int row_index, struct pmdscope_row *row)
 	pmdscope_row_u64(row, COL_BYTES, 0, pmdscope_queue_bytes(q));
 	pmdscope_row_u64(row, COL_DESCRIPTORS, 0,
 			__atomic_load_n(&n->descriptors, __ATOMIC_RELAXED));
+	fill_depth(n, row);
+}
+
+static void
+queue_fill(unsigned int row_index, struct pmdscope_row *row)
+{
+	const struct pmdscope_queue *q = pmdscope_queue_row(row_index);
+	const struct pmdscope_counters *n = &q->n;
+	unsigned int i;
+
+	counters_fill(row_index, row);
+	pmdscope_row_str(row, COL_DEVICE, pmdscope_queue_device(q));
 	for (i = 0; i < PMDSCOPE_BURST_BUCKETS; i++)
 		pmdscope_row_u64(row, COL_BURSTS, i, load(&n->bursts[i]));
-	fill_depth(n, row);
+	if (!knows_depth(n))
+		return;
+	pmdscope_row_u64(row, COL_DEPTHS, 0, load(&n->empty));
+	for (i = 1; i < PMDSCOPE_DEPTH_BUCKETS; i++)
+		pmdscope_row_u64(row, COL_DEPTHS, i, load(&n->depths[i]));
 }
 
 const struct pmdscope_table pmdscope_queue_table = {
@@ -95,4 +115,13 @@ const struct pmdscope_table pmdscope_queue_table = {
 	.nb_columns = RTE_DIM(columns),
 	.count = pmdscope_queue_rows,
 	.fill = queue_fill,
+};
+
+const struct pmdscope_table pmdscope_queue_counters_table = {
+	.name = "queue_counters",
+	.help = "Queues without histograms. Parameters: int offset",
+	.columns = columns,
+	.nb_columns = NB_COUNTER_COLUMNS,
+	.count = pmdscope_queue_rows,
+	.fill = counters_fill,
 };
