@@ -122,6 +122,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         session::require_xray(&mut config.settings);
     }
     interfaces::read_with(&mut config.settings);
+    config.settings.histograms.want(config.export.series_limits.queue_histograms);
     if args.print_config {
         output::print(&config.text())?;
     } else if args.once {

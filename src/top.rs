@@ -294,8 +294,10 @@ fn display_live(args: &Args, config: Config) -> Result<()> {
     args.xray.add_to(&mut settings);
     let _tracer = args.interrupts.then(|| session::trace(&mut settings));
     settings.replies = Some(Arc::default());
+    settings.histograms.want(false);
     let options = options(args, config.top, TimeZone::system(), settings.rules.thresholds)?;
-    let options = DisplayOptions { replies: settings.replies.clone(), ..options };
+    let (replies, histograms) = (settings.replies.clone(), Arc::clone(&settings.histograms));
+    let options = DisplayOptions { replies, histograms, ..options };
     let (mut sampler, mut runner) = (None, None);
     let live = |feed: DisplayFeed<LiveUpdate>| {
         sampler = Some(flows::start(feed.clone(), untraced));
@@ -361,6 +363,7 @@ fn options(
         columns: top.columns,
         names: NameResolver::for_option(args.resolve)?.map(|names| Arc::new(names) as _),
         replies: None,
+        histograms: Arc::default(),
     })
 }
 

@@ -21,9 +21,10 @@ use crate::error::TelemetryError;
 use crate::host::process;
 use crate::lock::RoundLock;
 use crate::occupancy::OccupancyReader;
+use crate::queue_histograms::QueueHistograms;
 use crate::raw_replies::RawReplies;
 use crate::reply::ArmReply;
-use crate::sample::{AppIdentity, LOCK_PART, SAMPLE_SCHEMA, Sample};
+use crate::sample::{AppIdentity, LOCK_PART, PortEventsSample, SAMPLE_SCHEMA, Sample};
 use crate::scans::ScanResults;
 use crate::tracer::LcoreTracer;
 use cached::Cached;
@@ -51,6 +52,7 @@ pub struct SampleCollector {
     occupancy: Option<Arc<dyn OccupancyReader>>,
     scans: Option<Arc<ScanResults>>,
     replies: Option<Arc<RawReplies>>,
+    histograms: Arc<QueueHistograms>,
 }
 
 /// The connection of the round before.
@@ -83,13 +85,24 @@ struct AppFacts {
     usage: stock::LcoreUsageReader,
     roles: lcore_roles::LcoreRoleReader,
     linked: linked::LibraryReader,
+    /// As libpmdscope told them last.
+    port_events: Vec<PortEventsSample>,
 }
 
 impl SampleCollector {
     /// A collector for `app`; connects at the first round.
     pub fn new(app: DiscoveredApp) -> Self {
         let (lock, cache) = (RoundLock::default(), ConnectionCache::default());
-        Self { app, lock, cache, tracer: None, occupancy: None, scans: None, replies: None }
+        Self {
+            app,
+            lock,
+            cache,
+            tracer: None,
+            occupancy: None,
+            scans: None,
+            replies: None,
+            histograms: Arc::default(),
+        }
     }
 
     /// Has `tracer` add to the samples.
@@ -114,6 +127,12 @@ impl SampleCollector {
     #[must_use]
     pub fn with_replies(self, replies: Option<Arc<RawReplies>>) -> Self {
         Self { replies, ..self }
+    }
+
+    /// Asks for histograms of queues while `histograms` says so.
+    #[must_use]
+    pub fn with_histograms(self, histograms: Arc<QueueHistograms>) -> Self {
+        Self { histograms, ..self }
     }
 
     /// The app, as it was discovered, with the process that answered last.
@@ -159,7 +178,7 @@ impl SampleCollector {
         if let Some(error) = unlocked {
             round.note(LOCK_PART, &error);
         }
-        let mut sample = connection.facts.sample(&mut round);
+        let mut sample = connection.facts.sample(&mut round, self.histograms.wanted());
         sample.requests = round.requests();
         sample.partial = round.finish(sample.tells_anything())?;
         drop(guard);
@@ -248,15 +267,23 @@ impl AppFacts {
             usage: stock::LcoreUsageReader::default(),
             roles: lcore_roles::LcoreRoleReader::default(),
             linked: linked::LibraryReader::default(),
+            port_events: Vec::new(),
         }
     }
 
-    fn sample(&mut self, round: &mut RequestRound<'_>) -> Sample {
+    fn sample(&mut self, round: &mut RequestRound<'_>, histograms: bool) -> Sample {
         self.refresh(round);
         let ports = self.ports.read(round);
-        let tables =
-            if self.knows(&TelemetryCommand::Library) { self.linked.read(round) } else { None };
+        let tables = if self.knows(&TelemetryCommand::Library) {
+            self.linked.read(round, histograms)
+        } else {
+            None
+        };
         let tables = tables.unwrap_or_else(|| self.stock_objects(round));
+        if tables.rare.port_events != self.port_events {
+            self.port_events.clone_from(&tables.rare.port_events);
+            self.ports.forget_configuration();
+        }
         let heaps = self.knows(&TelemetryCommand::HeapList).then(|| self.heaps.read(round));
         let usage = self.knows(&TelemetryCommand::LcoreUsage).then(|| self.usage.read(round));
         let roles = self.knows(&TelemetryCommand::LcoreList).then(|| self.roles.read(round));

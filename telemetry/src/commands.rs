@@ -57,8 +57,11 @@ impl ArmTime {
 pub enum LibraryTable {
     /// Mempools.
     Pools,
-    /// Queues of ports.
+    /// Queues of ports, with histograms.
     Queues,
+    /// The same without histograms and names of devices, so that a page has several times as many rows.
+    /// Older libraries do not have it.
+    QueueCounters,
     /// Software rings.
     Rings,
     /// Polling lcores.
@@ -81,6 +84,7 @@ impl LibraryTable {
         match self {
             Self::Pools => "pools",
             Self::Queues => "queues",
+            Self::QueueCounters => "queue_counters",
             Self::Rings => "rings",
             Self::Lcores => "lcores",
             Self::Tee => "tee",
@@ -95,6 +99,7 @@ impl LibraryTable {
         match self {
             Self::Pools => "/pmdscope/pools",
             Self::Queues => "/pmdscope/queues",
+            Self::QueueCounters => "/pmdscope/queue_counters",
             Self::Rings => "/pmdscope/rings",
             Self::Lcores => "/pmdscope/lcores",
             Self::Tee => "/pmdscope/tee",

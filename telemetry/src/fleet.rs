@@ -19,6 +19,7 @@ use crate::interface_state::InterfaceEvaluator;
 use crate::names::AppNames;
 use crate::occupancy::OccupancyReader;
 use crate::parallel;
+use crate::queue_histograms::QueueHistograms;
 use crate::raw_replies::RawReplies;
 use crate::scans::ScanResults;
 use crate::tracer::LcoreTracer;
@@ -47,6 +48,8 @@ pub struct FleetSettings {
     pub scans: Option<Arc<ScanResults>>,
     /// Keeps what apps reply, while somebody wants it; nobody by default.
     pub replies: Option<Arc<RawReplies>>,
+    /// Whether histograms of queues are asked for; they are by default.
+    pub histograms: Arc<QueueHistograms>,
     /// Who reads the interfaces of the kernel; nobody by default.
     pub interfaces: Option<Arc<dyn InterfaceReader>>,
     /// How long an app that has ended stays visible as down; an expected one stays for ever.
@@ -63,6 +66,7 @@ impl Default for FleetSettings {
             occupancy: None,
             scans: None,
             replies: None,
+            histograms: Arc::default(),
             interfaces: None,
             keep_lost: Duration::from_secs(3600),
         }

@@ -11,7 +11,8 @@ use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visi
 use serde_json::error::Category;
 
 pub(crate) use self::ports::{
-    LinkReply, LinkState, PortCountersReply, PortInfo, XstatsReply, XstatsShape,
+    LinkReply, LinkState, PortCountersReply, PortInfo, PortReply, PortShape, XstatsReply,
+    XstatsShape,
 };
 use crate::commands::LibraryTable;
 use crate::error::TelemetryError;
@@ -250,6 +251,8 @@ pub(crate) struct LibraryReply {
     pub(crate) sample_ms: u64,
     pub(crate) window_ms: u64,
     pub(crate) stall_us: u64,
+    /// Changes when rows of any table come or go.
+    pub(crate) generation: u64,
     pub(crate) tables: Vec<String>,
     pub(crate) tee_socket: String,
     pub(crate) foreign_polls: u64,

@@ -122,7 +122,7 @@ impl SendingHistory {
     /// What ports, queues and the app as a whole did not send.
     pub(crate) fn update(&mut self, sample: &Sample) -> Sending {
         // A part that could not be read would look like a counter that went back.
-        if !sample.ports_are_complete() || sample.failed("/pmdscope/queues") {
+        if !sample.ports_are_complete() || sample.failed("/pmdscope/queue") {
             let ports = vec![None; sample.ports.len()];
             return Sending { ports, queues: BTreeMap::new(), silent: None };
         }

@@ -29,6 +29,9 @@ use pmdscope_telemetry::{AppState, FleetState};
 
 const SHARES_CPU: &str = "the control thread may run on the CPU of a polling lcore";
 
+/// In place of a histogram that was not asked for.
+const NOT_SAMPLED: &str = "not in this sample: asked for while this is shown";
+
 /// Columns of the bars of a histogram.
 const BAR: usize = 40;
 
@@ -445,6 +448,10 @@ impl DetailPage<'_> {
     }
 
     fn histogram(&mut self, labels: &[String], counts: &[u64]) {
+        if counts.is_empty() {
+            self.text(NOT_SAMPLED, Tone::Dim);
+            return;
+        }
         for line in histogram(labels, counts, BAR, self.view.theme) {
             self.lines.push(styled(line, self.view.theme));
         }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crossterm::event::{self, Event as Input, MouseButton, MouseEvent, MouseEventKind};
 use jiff::tz::TimeZone;
 use pmdscope_render::{Theme, Tone};
-use pmdscope_telemetry::{RawReplies, Thresholds, monotonic_ns, realtime_ns};
+use pmdscope_telemetry::{QueueHistograms, RawReplies, Thresholds, monotonic_ns, realtime_ns};
 use ratatui::Frame;
 use ratatui::layout::{Position, Rect};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -59,6 +59,8 @@ pub struct DisplayOptions {
     pub names: Option<Arc<dyn EndpointNames>>,
     /// Keeps what apps reply; nobody in a replay.
     pub replies: Option<Arc<RawReplies>>,
+    /// Asks for histograms of queues while they are shown; of nobody in a replay.
+    pub histograms: Arc<QueueHistograms>,
     /// For what is done outside.
     pub tasks: TaskContext,
 }
@@ -161,9 +163,19 @@ pub fn run<T: Timeline>(
     view.tasks.context = options.tasks;
     view.tasks.notice = options.notice.map(|notice| (notice, Tone::Warn));
     let (area, request) = (Rect::default(), FlowRequest::default());
-    let replies = options.replies;
-    let mut program =
-        DisplayLoop { view, timeline, pace, mailbox, tasks, request, replies, area, clocks };
+    let (replies, histograms) = (options.replies, options.histograms);
+    let mut program = DisplayLoop {
+        view,
+        timeline,
+        pace,
+        mailbox,
+        tasks,
+        request,
+        replies,
+        histograms,
+        area,
+        clocks,
+    };
     let result = program.show(&mut terminal, &inbox);
     program.mailbox.request(FlowRequest { over: true, ..FlowRequest::default() });
     program.tasks.ask(TaskRequest::Over);
@@ -203,6 +215,7 @@ struct DisplayLoop<T> {
     tasks: TaskMailbox,
     request: FlowRequest,
     replies: Option<Arc<RawReplies>>,
+    histograms: Arc<QueueHistograms>,
     area: Rect,
     clocks: Clocks,
 }
@@ -267,6 +280,7 @@ impl<T: Timeline> DisplayLoop<T> {
             replies.want(self.view.tab == PageTab::Raw);
             replies.all()
         });
+        self.histograms.want(self.view.shows_queue());
         self.view.tasks.follow(self.tasks.tasks());
         self.request = self.view.request(self.timeline.fleet(), &self.request);
         self.mailbox.request(self.request.clone());

@@ -298,6 +298,11 @@ impl ViewState {
         FlowRequest { shown, apps, attach, over: false }
     }
 
+    /// The details of a queue are shown.
+    pub(crate) fn shows_queue(&self) -> bool {
+        matches!(&self.mode, InputMode::Detail(Subject::Queue { .. }))
+    }
+
     /// The row that keys act on: that of the details which are shown, else the selected one.
     pub(crate) fn subject(&self) -> Option<&Subject> {
         match &self.mode {

@@ -5,9 +5,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::time::Instant;
 
-use serde_json::Value;
-
-use crate::columns::{FromPage, SCHEMA, TablePage};
+use crate::columns::{FromPage, PageFields, SCHEMA, TablePage};
 use crate::commands::{LibraryTable, TelemetryCommand};
 use crate::error::TelemetryError;
 use crate::reply::LibraryReply;
@@ -20,9 +18,6 @@ use super::FACTS_AGE;
 use super::cached::Cached;
 use super::round::RequestRound;
 
-/// A page as it was told.
-type Fields = serde_json::Map<String, Value>;
-
 /// How often a table is read from its start when its rows change between two pages.
 const ATTEMPTS: u32 = 4;
 
@@ -32,10 +27,6 @@ const PAGES_AHEAD: usize = 16;
 
 /// So many times smaller than a page is what two of these pages have in common.
 const OVERLAP: u64 = 16;
-
-/// Tables of each sample.
-const FAST_TABLES: [LibraryTable; 4] =
-    [LibraryTable::Pools, LibraryTable::Queues, LibraryTable::Rings, LibraryTable::Lcores];
 
 /// Tables of [`SlowTables`].
 const SLOW_TABLES: [LibraryTable; 5] = [
@@ -69,28 +60,62 @@ pub(super) struct SlowTables {
 
 /// The tables of one app.
 #[derive(Debug, Default)]
-pub(super) struct LibraryReader(Cached<SlowTables>);
+pub(super) struct LibraryReader {
+    slow: Cached<SlowTables>,
+    empty: EmptyTables,
+}
+
+/// Tables that had no rows, and at which generation: at the same one they still have none.
+#[derive(Debug, Default)]
+struct EmptyTables(Vec<(LibraryTable, u64)>);
+
+impl EmptyTables {
+    fn has(&self, table: LibraryTable, generation: u64) -> bool {
+        self.0.contains(&(table, generation))
+    }
+
+    /// The table was read after the app was at this generation.
+    fn note(&mut self, table: LibraryTable, generation: u64, is_empty: bool) {
+        self.0.retain(|(known, _)| *known != table);
+        if is_empty {
+            self.0.push((table, generation));
+        }
+    }
+}
 
 impl LibraryReader {
-    /// Reads the tables; `None` when libpmdscope does not answer, so that the app must pass for stock.
-    pub(super) fn read(&mut self, round: &mut RequestRound<'_>) -> Option<LibraryTables> {
+    /// Reads the tables, that of queues with `histograms` or, where the library can, without; `None` when
+    /// libpmdscope does not answer, so that the app must pass for stock.
+    pub(super) fn read(
+        &mut self,
+        round: &mut RequestRound<'_>,
+        histograms: bool,
+    ) -> Option<LibraryTables> {
         let asked = round.request::<LibraryReply>(&TelemetryCommand::Library).and_then(supported);
         let library = round.keep(TelemetryCommand::Library, asked)?;
         let now = Instant::now();
-        let all = self.0.is_older(now, FACTS_AGE);
+        let all = self.slow.is_older(now, FACTS_AGE);
         let slow: &[LibraryTable] = if all { &SLOW_TABLES } else { &[] };
-        let mut first = FirstPages::read(round, &library, &[&FAST_TABLES, slow].concat());
+        let brief = !histograms && library.serves(LibraryTable::QueueCounters);
+        let queues = if brief { LibraryTable::QueueCounters } else { LibraryTable::Queues };
+        let fast = [LibraryTable::Pools, queues, LibraryTable::Rings, LibraryTable::Lcores];
+        let wanted = [&fast, slow].concat();
+        let mut pages = FirstPages::read(round, &library, &wanted, &mut self.empty);
         let mut tables = LibraryTables {
-            pools: first.rows(round, &library, LibraryTable::Pools).unwrap_or_default(),
-            queues: first.rows(round, &library, LibraryTable::Queues).unwrap_or_default(),
-            rings: first.rows(round, &library, LibraryTable::Rings).unwrap_or_default(),
-            lcores: first.rows(round, &library, LibraryTable::Lcores).unwrap_or_default(),
+            pools: pages.rows(round, LibraryTable::Pools).unwrap_or_default(),
+            queues: pages.rows(round, queues).unwrap_or_default(),
+            rings: pages.rows(round, LibraryTable::Rings).unwrap_or_default(),
+            lcores: pages.rows(round, LibraryTable::Lcores).unwrap_or_default(),
             ..LibraryTables::default()
         };
         if all {
-            self.read_rare(round, &library, first, now);
+            let (slow, complete) = SlowTables::read(round, &mut pages);
+            self.slow.set(now, slow);
+            if !complete {
+                self.slow.forget();
+            }
         }
-        tables.rare = self.0.value().clone();
+        tables.rare = self.slow.value().clone();
         tables.library = Some(library_sample(library));
         tables.pools.sort_by(|a, b| a.name.cmp(&b.name));
         tables.queues.sort_by_key(|queue| (queue.port, queue.direction, queue.queue));
@@ -98,34 +123,16 @@ impl LibraryReader {
         tables.lcores.sort_by_key(|lcore| lcore.lcore);
         Some(tables)
     }
-
-    fn read_rare(
-        &mut self,
-        round: &mut RequestRound<'_>,
-        library: &LibraryReply,
-        first: FirstPages,
-        now: Instant,
-    ) {
-        let (rare, complete) = SlowTables::read(round, library, first);
-        self.0.set(now, rare);
-        if !complete {
-            self.0.forget();
-        }
-    }
 }
 
 impl SlowTables {
     /// The tables, and whether all of them could be read.
-    fn read(
-        round: &mut RequestRound<'_>,
-        library: &LibraryReply,
-        mut first: FirstPages,
-    ) -> (Self, bool) {
-        let tee = first.rows(round, library, LibraryTable::Tee);
-        let ledger = first.rows(round, library, LibraryTable::Leaks);
-        let sites = first.rows(round, library, LibraryTable::Sites);
-        let stages = first.rows(round, library, LibraryTable::Stages);
-        let port_events = first.rows(round, library, LibraryTable::Ports);
+    fn read(round: &mut RequestRound<'_>, pages: &mut FirstPages<'_>) -> (Self, bool) {
+        let tee = pages.rows(round, LibraryTable::Tee);
+        let ledger = pages.rows(round, LibraryTable::Leaks);
+        let sites = pages.rows(round, LibraryTable::Sites);
+        let stages = pages.rows(round, LibraryTable::Stages);
+        let port_events = pages.rows(round, LibraryTable::Ports);
         let complete = tee.is_some()
             && ledger.is_some()
             && sites.is_some()
@@ -181,14 +188,25 @@ fn library_sample(library: LibraryReply) -> LibrarySample {
 
 /// The first pages of tables, which are asked for together.
 #[derive(Debug)]
-struct FirstPages(Vec<(LibraryTable, TablePage)>);
+struct FirstPages<'a> {
+    library: &'a LibraryReply,
+    empty: &'a mut EmptyTables,
+    pages: Vec<(LibraryTable, TablePage)>,
+}
 
-impl FirstPages {
-    /// Those that this libpmdscope serves. What fails is asked for again when its rows are read.
-    fn read(round: &mut RequestRound<'_>, library: &LibraryReply, tables: &[LibraryTable]) -> Self {
-        let served = tables.iter().filter(|table| library.serves(**table)).copied();
+impl<'a> FirstPages<'a> {
+    /// Those that this libpmdscope serves, and that may have rows. What fails is asked for again when its
+    /// rows are read.
+    fn read(
+        round: &mut RequestRound<'_>,
+        library: &'a LibraryReply,
+        tables: &[LibraryTable],
+        empty: &'a mut EmptyTables,
+    ) -> Self {
+        let mut first = Self { library, empty, pages: Vec::new() };
+        let asked = tables.iter().filter(|table| first.may_have_rows(**table)).copied();
         let requests =
-            served.map(|table| (TelemetryCommand::Page(table, 0), PhantomData::<Fields>));
+            asked.map(|table| (TelemetryCommand::Page(table, 0), PhantomData::<PageFields>));
         let requests = requests.collect::<Vec<_>>();
         let replies = round.request_each(&requests).into_iter();
         let pages = replies.zip(&requests).filter_map(|(reply, (command, _))| {
@@ -196,23 +214,30 @@ impl FirstPages {
             let TelemetryCommand::Page(table, _) = command else { return None };
             Some((*table, TablePage::parse(fields).ok()?))
         });
-        Self(pages.collect())
+        first.pages = pages.collect();
+        first
+    }
+
+    fn may_have_rows(&self, table: LibraryTable) -> bool {
+        self.library.serves(table) && !self.empty.has(table, self.library.generation)
     }
 
     /// The rows of a table; none of one that this libpmdscope does not serve, `None` for a failure.
     fn rows<T: FromPage>(
         &mut self,
         round: &mut RequestRound<'_>,
-        library: &LibraryReply,
         table: LibraryTable,
     ) -> Option<Vec<T>> {
-        if !library.serves(table) {
+        if !self.may_have_rows(table) {
             return Some(Vec::new());
         }
-        let at = self.0.iter().position(|(known, _)| *known == table);
-        let first = at.map(|at| self.0.swap_remove(at).1);
+        let at = self.pages.iter().position(|(known, _)| *known == table);
+        let first = at.map(|at| self.pages.swap_remove(at).1);
         let read = read_table(round, table, first);
-        round.keep(TelemetryCommand::Page(table, 0), read)
+        let rows: Option<Vec<T>> = round.keep(TelemetryCommand::Page(table, 0), read);
+        let is_empty = rows.as_ref().is_some_and(Vec::is_empty);
+        self.empty.note(table, self.library.generation, is_empty);
+        rows
     }
 }
 
@@ -300,7 +325,7 @@ fn ask_ahead(
 ) -> VecDeque<(u64, Result<TablePage, TelemetryError>)> {
     let step = usize::try_from(size - size / OVERLAP).map_or(1, |step| step.max(1));
     let offsets: Vec<u64> = wanted.step_by(step).take(PAGES_AHEAD).collect();
-    let request = |offset| (TelemetryCommand::Page(table, offset), PhantomData::<Fields>);
+    let request = |offset| (TelemetryCommand::Page(table, offset), PhantomData::<PageFields>);
     let requests: Vec<_> = offsets.iter().copied().map(request).collect();
     let replies = offsets.iter().copied().zip(round.request_each(&requests));
     replies.map(|(offset, reply)| (offset, reply.and_then(TablePage::parse))).collect()
@@ -311,11 +336,11 @@ fn page(
     table: LibraryTable,
     offset: u64,
 ) -> Result<TablePage, TelemetryError> {
-    let about = |fields: &Fields| begins_at(fields, offset);
+    let about = |fields: &PageFields| begins_at(fields, offset);
     TablePage::parse(round.request_about(&TelemetryCommand::Page(table, offset), about)?)
 }
 
 /// It is the page that begins with this row.
-fn begins_at(fields: &Fields, offset: u64) -> bool {
-    fields.get("offset").and_then(Value::as_u64) == Some(offset)
+fn begins_at(fields: &PageFields, offset: u64) -> bool {
+    fields.number("offset") == Some(offset)
 }

@@ -1,24 +1,31 @@
 //! Ports: their configuration, links and counters.
 //!
-//! What does not change by the millisecond (configuration and link) is asked for once a second, and the
-//! basic counters are read from the extended ones, which repeat them: so a round that follows another
-//! within a second takes one request per port.
+//! What does not change by the millisecond is asked for less often: links once a second, and the
+//! configuration of the ports in turn. The basic counters are read from the extended ones, which repeat
+//! them: so a round that follows another within a second takes one request per port.
 
 use std::collections::BTreeMap;
-use std::marker::PhantomData;
-use std::time::Instant;
-
-use serde::de::DeserializeOwned;
+use std::time::{Duration, Instant};
 
 use crate::client::TelemetryClient;
 use crate::commands::{PortId, TelemetryCommand};
 use crate::error::TelemetryError;
-use crate::reply::{LinkReply, LinkState, PortCountersReply, PortInfo, XstatsReply, XstatsShape};
+use crate::reply::{
+    LinkReply, LinkState, PortCountersReply, PortInfo, PortReply, PortShape, XstatsReply,
+    XstatsShape,
+};
 use crate::sample::{PortSample, PortStats};
 
 use super::FACTS_AGE;
 use super::cached::Cached;
 use super::round::RequestRound;
+
+/// How old the configuration of a port may be when its link is asked for.
+const CONFIGURATION_AGE: Duration = Duration::from_millis(4500);
+
+/// Of one in so many ports, those that were asked longest ago, it is asked for after half of that time: so
+/// that they have their turns, and are not all asked at once.
+const TURNS: usize = 4;
 
 /// DPDK drops the entries of a dict beyond this number.
 const DICT_LIMIT: usize = 256;
@@ -52,6 +59,8 @@ const SMALL_GROWTH: f64 = 10_000.0;
 pub(super) struct PortReader {
     ids: Cached<Vec<PortId>>,
     known: BTreeMap<PortId, KnownPort>,
+    /// The configuration of all of them is to be read.
+    is_changed: bool,
 }
 
 /// A port as it was in the round before. One of which anything failed is not remembered.
@@ -65,6 +74,8 @@ struct KnownPort {
     /// Where in the reply the extended counters of `port` are, by name.
     order: Vec<usize>,
     read: Instant,
+    /// When its configuration was read.
+    configured: Instant,
     /// Packets received and sent per second; `None` until there were two rounds.
     rates: Option<[f64; 2]>,
 }
@@ -83,20 +94,18 @@ impl PortReader {
             self.known.retain(|id, _| ids.contains(id));
             self.ids.set(now, ids);
         }
-        let mut counted = self.count(round);
+        let due = if facts { self.unconfigured(now) } else { Vec::new() };
+        let mut counted = self.ask(round, facts, &due);
         let mut ids = self.ids.value().clone();
-        let failed = counted.iter().find(|(_, counted)| counted.is_err()).map(|(id, _)| *id);
+        let failed = counted.iter().find(|(_, told)| told.counters.is_err()).map(|(id, _)| *id);
         // The rest will only say that the connection is lost, not why.
         if let Some(id) = failed.filter(|_| round.is_over()) {
             self.known.remove(&id);
             ids.retain(|other| *other != id);
-            counted.remove(&id).map(|asked| round.keep(TelemetryCommand::EthdevXstats(id), asked));
+            let asked = counted.remove(&id).map(|told| told.counters);
+            asked.map(|asked| round.keep(TelemetryCommand::EthdevXstats(id), asked));
         }
-        let mut facts = facts.then(|| port_facts(round, &counted));
-        let port = |id: &PortId| {
-            let facts = facts.as_mut().map(|facts| facts.remove(id).unwrap_or_default());
-            self.port(round, *id, facts, counted.remove(id))
-        };
+        let port = |id: &PortId| self.port(round, *id, counted.remove(id));
         let ports: Vec<_> = ids.iter().filter_map(port).collect();
         if ports.len() < self.ids.value().len() {
             self.ids.forget();
@@ -104,32 +113,84 @@ impl PortReader {
         ports
     }
 
-    /// The extended counters of the ports of which it is known how fast they grow.
-    fn count<'a>(
-        &'a self,
-        round: &mut RequestRound<'_>,
-    ) -> BTreeMap<PortId, Result<XstatsReply, TelemetryError>> {
-        let known = self.known.iter().filter(|(_, known)| known.rates.is_some());
-        let request = |(id, known): (&PortId, &'a KnownPort)| {
-            let shape = XstatsShape { known: &known.names };
-            (*id, (TelemetryCommand::EthdevXstats(*id), shape))
+    /// Reads the configuration of all ports with their links the next time.
+    pub(super) fn forget_configuration(&mut self) {
+        self.is_changed = true;
+    }
+
+    /// The ports whose configuration is asked for now.
+    fn unconfigured(&mut self, now: Instant) -> Vec<PortId> {
+        let all = std::mem::take(&mut self.is_changed);
+        let mut ports: Vec<_> =
+            self.known.iter().map(|(id, known)| (known.configured, *id)).collect();
+        ports.sort_unstable();
+        let turn = ports.len().div_ceil(TURNS);
+        let due = |(at, (read, _)): &(usize, (Instant, PortId))| {
+            let age = now.saturating_duration_since(*read);
+            all || age >= CONFIGURATION_AGE || (*at < turn && age >= CONFIGURATION_AGE / 2)
         };
-        let (ids, requests): (Vec<_>, Vec<_>) = known.map(request).unzip();
-        ids.into_iter().zip(round.request_each(&requests)).collect()
+        ports.into_iter().enumerate().filter(due).map(|(_, (_, id))| id).collect()
+    }
+
+    /// Asks for the extended counters of the ports of which it is known how fast they grow, and for their
+    /// facts: the links, and the configuration of those that are `due`.
+    fn ask(
+        &self,
+        round: &mut RequestRound<'_>,
+        facts: bool,
+        due: &[PortId],
+    ) -> BTreeMap<PortId, ToldPort> {
+        let known = self.known.iter().filter(|(_, known)| known.rates.is_some());
+        let (mut of, mut requests) = (Vec::new(), Vec::new());
+        for (id, known) in known {
+            of.push(*id);
+            let shape = PortShape::Xstats(XstatsShape { known: &known.names });
+            requests.push((TelemetryCommand::EthdevXstats(*id), shape));
+        }
+        let ids = of.clone();
+        if facts {
+            for id in ids.iter().filter(|id| due.contains(id)) {
+                of.push(*id);
+                requests.push((TelemetryCommand::EthdevInfo(*id), PortShape::Info));
+            }
+            for id in &ids {
+                of.push(*id);
+                requests.push((TelemetryCommand::EthdevLinkStatus(*id), PortShape::Link));
+            }
+        }
+        let new = |id: &PortId| (*id, ToldPort::new(facts, due.contains(id)));
+        let mut told: BTreeMap<PortId, ToldPort> = ids.iter().map(new).collect();
+        let mut is_counted = true;
+        for ((id, (command, _)), reply) in
+            of.iter().zip(&requests).zip(round.request_each(&requests))
+        {
+            let Some(port) = told.get_mut(id) else { continue };
+            match reply {
+                Ok(PortReply::Xstats(counters)) => port.counters = Ok(counters),
+                Ok(PortReply::Info(info)) => port.info = Fact::Told(info),
+                Ok(PortReply::Link(link)) => port.link = Fact::Told(link),
+                Err(error) if matches!(command, TelemetryCommand::EthdevXstats(_)) => {
+                    (port.counters, is_counted) = (Err(error), false);
+                }
+                // Later requests only say that the connection is lost, not why.
+                Err(error) if is_counted && round.is_over() => {
+                    round.keep::<()>(command, Err(error));
+                }
+                Err(_) => {}
+            }
+        }
+        told
     }
 
     fn port(
         &mut self,
         round: &mut RequestRound<'_>,
         id: PortId,
-        facts: Option<PortFacts>,
-        counted: Option<Result<XstatsReply, TelemetryError>>,
+        told: Option<ToldPort>,
     ) -> Option<PortSample> {
         let mut known = self.known.remove(&id);
-        let again = match (&mut known, counted) {
-            (Some(known), Some(counted)) => {
-                counted.and_then(|xstats| known.again(round, id, facts, &xstats))
-            }
+        let again = match (&mut known, told) {
+            (Some(known), Some(told)) => known.again(round, id, told),
             _ => Ok(false),
         };
         let (port, known) = match again {
@@ -145,45 +206,32 @@ impl PortReader {
     }
 }
 
-/// Configuration and link of the ports that were counted, as far as they were told.
-fn port_facts(
-    round: &mut RequestRound<'_>,
-    counted: &BTreeMap<PortId, Result<XstatsReply, TelemetryError>>,
-) -> BTreeMap<PortId, PortFacts> {
-    let ids: Vec<PortId> = counted.keys().copied().collect();
-    if round.is_over() {
-        return BTreeMap::new();
-    }
-    let infos = request_each(round, &ids, TelemetryCommand::EthdevInfo);
-    let links = request_each(round, &ids, TelemetryCommand::EthdevLinkStatus);
-    let facts = infos.into_iter().zip(links).map(|(info, link)| PortFacts { info, link });
-    ids.into_iter().zip(facts).collect()
+/// What a port told when all were asked together.
+#[derive(Debug)]
+struct ToldPort {
+    counters: Result<XstatsReply, TelemetryError>,
+    info: Fact<PortInfo>,
+    link: Fact<LinkReply>,
 }
 
-/// What a port told when all were asked together; `None` where that failed.
-#[derive(Debug, Default)]
-struct PortFacts {
-    info: Option<PortInfo>,
-    link: Option<LinkReply>,
+/// What is not asked for each time.
+#[derive(Debug)]
+enum Fact<T> {
+    /// What was told before stands.
+    Known,
+    /// It has to be asked for again.
+    Failed,
+    Told(T),
 }
 
-/// Asks for the same of these ports; `None` for what has to be asked for again.
-fn request_each<T: DeserializeOwned>(
-    round: &mut RequestRound<'_>,
-    ids: &[PortId],
-    command: fn(PortId) -> TelemetryCommand,
-) -> Vec<Option<T>> {
-    if round.is_over() {
-        return ids.iter().map(|_| None).collect();
+impl ToldPort {
+    fn new(facts: bool, configuration: bool) -> Self {
+        Self {
+            counters: Err(TelemetryError::Closed),
+            info: if configuration { Fact::Failed } else { Fact::Known },
+            link: if facts { Fact::Failed } else { Fact::Known },
+        }
     }
-    let requests: Vec<_> = ids.iter().map(|id| (command(*id), PhantomData)).collect();
-    let replies = round.request_each(&requests);
-    let kept = |(id, reply): (&PortId, Result<T, TelemetryError>)| match reply {
-        // Later requests only say that the connection is lost, not why.
-        Err(error) if round.is_over() => round.keep(command(*id), Err(error)),
-        reply => reply.ok(),
-    };
-    ids.iter().zip(replies).map(kept).collect()
 }
 
 /// Everything about a port; it is remembered when nothing failed.
@@ -216,44 +264,43 @@ impl KnownPort {
         }
         let order = port.xstats.keys().map(|name| place(name)).collect::<Option<_>>()?;
         let (read, port) = (Instant::now(), port.clone());
-        let mut known = Self { port, names, basic, order, read, rates: None };
+        let mut known = Self { port, names, basic, order, read, configured: read, rates: None };
         let before = before.filter(|before| before.port.device == known.port.device);
         known.rates = before.and_then(|before| before.rates_until(&known.port.stats, read));
         Some(known)
     }
 
-    /// Takes over new counters and, where `facts` are due, asks for the rest. False when the counters
-    /// may be those of another port.
+    /// Takes over what the port told, and asks again for what failed. False when the counters may be those
+    /// of another port.
     fn again(
         &mut self,
         round: &mut RequestRound<'_>,
         id: PortId,
-        facts: Option<PortFacts>,
-        xstats: &XstatsReply,
+        told: ToldPort,
     ) -> Result<bool, TelemetryError> {
-        let link = match facts {
-            Some(facts) => {
-                let about = |info: &PortInfo| is_about(info, id) && info.name == self.port.device;
-                let info = match facts.info.filter(about) {
-                    Some(info) => info,
-                    None => round.request_about(&TelemetryCommand::EthdevInfo(id), about)?,
-                };
-                configure(&mut self.port, info);
-                Some(facts.link)
+        let xstats = told.counters?;
+        let about = |info: &PortInfo| is_about(info, id) && info.name == self.port.device;
+        let info = match told.info {
+            Fact::Known => None,
+            Fact::Told(info) if about(&info) => Some(info),
+            Fact::Told(_) | Fact::Failed => {
+                Some(round.request_about(&TelemetryCommand::EthdevInfo(id), about)?)
             }
-            None => None,
         };
+        if let Some(info) = info {
+            configure(&mut self.port, info);
+            self.configured = Instant::now();
+        }
         if xstats.names.is_some() || !self.count(&xstats.values) {
             return Ok(false);
         }
-        if let Some(link) = link {
-            let status = TelemetryCommand::EthdevLinkStatus(id);
-            let link = match link {
-                Some(link) => link,
-                None => round.request_about(&status, |_: &LinkReply| true)?,
-            };
-            connect(&mut self.port, Some(link));
-        }
+        let status = TelemetryCommand::EthdevLinkStatus(id);
+        let link = match told.link {
+            Fact::Known => return Ok(true),
+            Fact::Told(link) => link,
+            Fact::Failed => round.request_about(&status, |_: &LinkReply| true)?,
+        };
+        connect(&mut self.port, Some(link));
         Ok(true)
     }
 

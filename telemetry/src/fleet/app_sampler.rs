@@ -36,7 +36,8 @@ impl AppSampler {
                 .with_tracer(settings.tracer.clone())
                 .with_occupancy(settings.occupancy.clone())
                 .with_scans(settings.scans.clone())
-                .with_replies(settings.replies.clone()),
+                .with_replies(settings.replies.clone())
+                .with_histograms(Arc::clone(&settings.histograms)),
             evaluator: Evaluator::new(settings.rules.clone()),
             hung: None,
         }

@@ -124,6 +124,34 @@ impl Visitor<'_> for Name<'_> {
     }
 }
 
+/// How to read a reply about a port, of requests that are made together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum PortShape<'a> {
+    Xstats(XstatsShape<'a>),
+    Info,
+    Link,
+}
+
+/// A reply about a port.
+#[derive(Debug)]
+pub(crate) enum PortReply {
+    Xstats(XstatsReply),
+    Info(PortInfo),
+    Link(LinkReply),
+}
+
+impl<'de> DeserializeSeed<'de> for PortShape<'_> {
+    type Value = PortReply;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<PortReply, D::Error> {
+        match self {
+            Self::Xstats(shape) => shape.deserialize(deserializer).map(PortReply::Xstats),
+            Self::Info => PortInfo::deserialize(deserializer).map(PortReply::Info),
+            Self::Link => LinkReply::deserialize(deserializer).map(PortReply::Link),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::HighWater;
 
-/// One Ethernet port. Its counters are of this round, configuration and link at most a second old.
+/// One Ethernet port. Its counters are of this round, its link is at most a second old, its configuration
+/// five.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PortSample {
@@ -120,9 +121,9 @@ pub struct QueueSample {
     pub depth_high_water: Option<HighWater>,
     /// Descriptors of the ring; `None` where the driver does not tell.
     pub descriptors: Option<u64>,
-    /// Burst sizes: 1, 2, 3-4, 5-8, 9-16, 17-32, 33-64, 65 and more.
+    /// Burst sizes: 1, 2, 3-4, 5-8, 9-16, 17-32, 33-64, 65 and more. Empty if histograms were not asked for.
     pub bursts: Vec<u64>,
-    /// Depths: 0, 1, 2-3, 4-7, ..., 2048 and more.
+    /// Depths: 0, 1, 2-3, 4-7, ..., 2048 and more. Empty if histograms were not asked for.
     pub depths: Vec<u64>,
 }
 

@@ -36,6 +36,117 @@ fn ledgers_and_captures_are_asked_for_once_a_second() {
 }
 
 #[test]
+fn tables_without_rows_are_asked_for_again_once_rows_have_changed() {
+    let recording = Recording::read("dpdk-22.11/pmdscope-leaking.jsonl");
+    let (asked, rows) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let (counted, generation) = (Arc::clone(&asked), Arc::clone(&rows));
+    let app = FakeApp::start(move |connection| {
+        connection.serve(|request| match request {
+            "/pmdscope/rings" => {
+                counted.fetch_add(1, Ordering::Relaxed);
+                rings(request, u64::from(generation.load(Ordering::Relaxed)), |_| 9)
+            }
+            "/pmdscope" => {
+                let reply = recording.answer(request);
+                let (before, rest) = reply.split_once("\"generation\":").unwrap();
+                let (_, after) = rest.split_once(',').unwrap();
+                let generation = generation.load(Ordering::Relaxed);
+                format!("{before}\"generation\":{generation},{after}")
+            }
+            other => recording.answer(other),
+        });
+    });
+    let mut collector = SampleCollector::new(app.app());
+    for (generation, requests) in [(0, 1), (0, 1), (2, 2), (2, 3)] {
+        rows.store(generation, Ordering::Relaxed);
+        let sample = collector.collect(TIMEOUT).unwrap();
+        assert_eq!((sample.rings.len(), &sample.partial), (generation as usize, &Vec::new()));
+        assert_eq!(asked.load(Ordering::Relaxed), requests);
+    }
+}
+
+#[test]
+fn the_configuration_is_asked_for_when_a_port_was_stopped() {
+    let recording = Recording::read("dpdk-22.11/pmdscope-reflector.jsonl");
+    let library = recording.answer("/pmdscope").replace(r#""pools","#, r#""pools","ports","#);
+    let recording = recording.with("/pmdscope", &library);
+    let (stops, asked) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let (stopped, counted) = (Arc::clone(&stops), Arc::clone(&asked));
+    let app = FakeApp::start(move |connection| {
+        connection.serve(|request| {
+            if request == "/pmdscope/ports" {
+                let stops = stopped.load(Ordering::Relaxed);
+                return format!(
+                    r#"{{"/pmdscope/ports":{{"schema":1,"generation":1,"offset":0,"total":1,
+                    "port":[0],"device":["x"],"started":[1],"starts":[{stops}],"stops":[{stops}],
+                    "link_changes":[0],"changed_realtime_ns":[{stops}]}}}}"#
+                );
+            }
+            let info = request.starts_with("/ethdev/info,");
+            counted.fetch_add(u32::from(info), Ordering::Relaxed);
+            recording.answer(request)
+        });
+    });
+    let mut collector = SampleCollector::new(app.app());
+    let mut infos = |stops_now| {
+        let before = asked.load(Ordering::Relaxed);
+        stops.store(stops_now, Ordering::Relaxed);
+        // The table tells it in one second, and the ports are asked in the next.
+        for _ in 0..2 {
+            std::thread::sleep(Duration::from_millis(910));
+            assert_eq!(collector.collect(TIMEOUT).unwrap().partial, Vec::<String>::new());
+        }
+        asked.load(Ordering::Relaxed) - before
+    };
+    assert!(infos(0) > 0);
+    assert!(infos(1) > 0);
+}
+
+/// The reply to `/pmdscope/queue_counters` that goes with a `/pmdscope/queues` of one page.
+fn queue_counters(queues: &str) -> String {
+    let mut reply: serde_json::Value = serde_json::from_str(queues).unwrap();
+    let table = reply["/pmdscope/queues"].as_object_mut().unwrap();
+    for column in ["device", "bursts", "bursts_buckets", "depths", "depths_buckets"] {
+        table.remove(column).unwrap();
+    }
+    format!("{{\"/pmdscope/queue_counters\":{}}}", reply["/pmdscope/queues"])
+}
+
+#[test]
+fn histograms_of_queues_are_asked_for_if_wanted() {
+    let recording = Recording::read("dpdk-22.11/pmdscope-reflector.jsonl");
+    let library = recording.answer("/pmdscope");
+    let counters = queue_counters(&recording.answer("/pmdscope/queues"));
+    let newer = recording
+        .clone()
+        .with("/pmdscope", &library.replace(r#""queues","#, r#""queues","queue_counters","#))
+        .with("/pmdscope/queue_counters", &counters);
+    // An older library tells them always.
+    for (recording, without) in [(newer, 0), (recording, 8)] {
+        let app = FakeApp::replay(&recording);
+        let histograms = Arc::new(QueueHistograms::default());
+        let mut collector =
+            SampleCollector::new(app.app()).with_histograms(Arc::clone(&histograms));
+        let mut queues = |wanted| {
+            histograms.want(wanted);
+            let sample = collector.collect(TIMEOUT).unwrap();
+            assert_eq!(sample.partial, Vec::<String>::new());
+            sample.queues
+        };
+        let mut all = queues(true);
+        assert_eq!((all.len(), all[0].bursts.len()), (4, 8));
+        let brief = queues(false);
+        assert!(brief.iter().all(|queue| queue.bursts.len() == without));
+        if without == 0 {
+            for queue in &mut all {
+                (queue.bursts, queue.depths) = Default::default();
+            }
+        }
+        assert_eq!(brief, all);
+    }
+}
+
+#[test]
 fn sixty_four_queues_of_libpmdscope_come_in_four_pages() {
     let sample = collect(&Recording::read("dpdk-22.11/pmdscope-64-queues.jsonl"));
     assert_eq!(sample.partial, Vec::<String>::new());

@@ -18,7 +18,7 @@ use pmdscope_telemetry::fleet::AppSampler;
 use pmdscope_telemetry::sample::{PoolOccupancy, QueueDirection, Sample};
 use pmdscope_telemetry::{
     AppLock, AppStatus, Deadline, ErrorClass, FleetSettings, FleetState, LOCK_FILE, LintRules,
-    ModelTracker, RawReplies, SampleCollector, TelemetryError, finding,
+    ModelTracker, QueueHistograms, RawReplies, SampleCollector, TelemetryError, finding,
 };
 use proptest::prelude::*;
 use support::{BANNER, FakeApp, Recording};

@@ -116,6 +116,34 @@ fn links_and_ports_that_change_are_seen_within_a_second() {
 }
 
 #[test]
+fn the_configuration_of_ports_is_asked_for_less_often_than_their_links() {
+    let recording = Recording::read("dpdk-22.11/testpmd-null.jsonl");
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&asked);
+    let app = FakeApp::start(move |connection| {
+        connection.serve(|request| {
+            log.lock().unwrap().push(request.to_owned());
+            recording.answer(request)
+        });
+    });
+    let mut collector = SampleCollector::new(app.app());
+    let mut count = |pauses: u32| {
+        for _ in 0..pauses {
+            std::thread::sleep(Duration::from_millis(910));
+            collector.collect(TIMEOUT).unwrap();
+        }
+        let asked = asked.lock().unwrap();
+        ["/ethdev/info,", "/ethdev/link_status,"]
+            .map(|command| asked.iter().filter(|request| request.starts_with(command)).count())
+    };
+    // Two rounds with everything, so that it is known how fast the ports count.
+    assert_eq!(count(2), [4, 4]);
+    let [infos, links] = count(2);
+    assert_eq!(links, 8);
+    assert!(infos <= 5, "{infos}");
+}
+
+#[test]
 fn newer_dpdk_reports_cycles_and_several_heaps() {
     let recording = Recording::read("synthetic/dpdk-24.11-usage-and-heaps.jsonl");
     let sample = collect(&recording);

@@ -75,6 +75,7 @@ fn shown(script: Vec<Vec<Message>>) -> (FakeTerminal, DisplayLoop<LiveTimeline>)
         mailbox: FlowMailbox::default(),
         tasks: TaskMailbox::default(),
         replies: None,
+        histograms: Arc::default(),
         request: FlowRequest::default(),
         area: Rect::default(),
         clocks: Clocks {
