@@ -134,7 +134,7 @@ fn sampled(scratch: &Scratch) -> Result<()> {
     let args = ["-Q", "in", "--ring-size", "64K", "--sample", "auto", "--json"];
     let mut capture = attach(scratch, &fed.testpmd, &file, &args)?;
     let frames = numbered(5 * PER_SECOND);
-    let (begin, rest) = frames.split_at(2 * PER_SECOND as usize);
+    let (begin, rest) = frames.split_at(frames.len() / 5 * 2);
     std::thread::scope(|scope| {
         let pause = scope.spawn(|| -> Result<()> {
             std::thread::sleep(Duration::from_millis(1300));

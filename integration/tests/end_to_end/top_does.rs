@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -316,6 +317,7 @@ pub(crate) fn panic_on_terminal() -> ExitCode {
         names: None,
         keys: KeyMap::default(),
         replies: None,
+        histograms: Arc::default(),
         tasks: TaskContext::default(),
     };
     let result = pmdscope_tui::run::run(options, |_| {

@@ -86,7 +86,9 @@ fn stops(scratch: &Scratch, app: &str) -> Result<()> {
     // A job that is stopped ends the loops around it.
     let mut script = format!("set -m; PS1=; '{}' top -a {app}", programs::pmdscope()?.display());
     for stop in 0..PageTab::ALL.len() {
-        script += &format!("; echo stopped={stop}; read; fg");
+        script.push_str("; echo stopped=");
+        script.push_str(&stop.to_string());
+        script.push_str("; read; fg");
     }
     let mut shell = Command::new("bash");
     shell.args(["--norc", "-c", &script]).current_dir(scratch.dir());
