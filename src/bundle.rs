@@ -340,7 +340,7 @@ impl<'a> Bundle<'a> {
         };
         let copied = std::fs::create_dir_all(&into)
             .context("cannot create a directory")
-            .and_then(|()| recording::copy(sources, &into, &options, self.redactor.as_mut()));
+            .and_then(|()| recording::copy(sources, &into, &options));
         let mut is_whole = false;
         match copied {
             Ok(copied) => {
@@ -370,7 +370,7 @@ impl<'a> Bundle<'a> {
     fn add_versions(&mut self) {
         let path = Path::new("versions/versions.txt");
         let mut entry = PartEntry::begun("versions");
-        let written = self.write(path, &versions::text(&self.apps));
+        let written = write(self.collector.staging, path, &versions::text(&self.apps));
         entry.files = file_entry(self.collector.staging, path).into_iter().collect();
         if let Err(error) = written {
             (entry.status, entry.reason) = (PartStatus::Failed, Some(format!("{error:#}")));
@@ -416,21 +416,23 @@ impl<'a> Bundle<'a> {
     }
 
     fn write_index(&mut self, index: &BundleIndex) -> Result<()> {
-        self.write(Path::new(index::TEXT), &index.text())?;
-        self.write(Path::new(index::JSON), &index.json()?)
+        for (path, text) in [(index::TEXT, index.text()), (index::JSON, index.json()?)] {
+            let text = match &mut self.redactor {
+                Some(redactor) => redactor.text(&text),
+                None => text.as_str().into(),
+            };
+            write(self.collector.staging, Path::new(path), &text)?;
+        }
+        Ok(())
     }
+}
 
-    /// Writes text, redacted where that was asked for.
-    fn write(&mut self, path: &Path, text: &str) -> Result<()> {
-        let text = match &mut self.redactor {
-            Some(redactor) => redactor.text(text),
-            None => text.into(),
-        };
-        let path = self.collector.staging.join(path);
-        let failed = || format!("cannot write {}", path.display());
-        std::fs::create_dir_all(directory(&path)).with_context(failed)?;
-        std::fs::write(&path, text.as_bytes()).with_context(failed)
-    }
+/// Writes a file below the staging directory.
+fn write(staging: &Path, path: &Path, text: &str) -> Result<()> {
+    let path = staging.join(path);
+    let failed = || format!("cannot write {}", path.display());
+    std::fs::create_dir_all(directory(&path)).with_context(failed)?;
+    std::fs::write(&path, text).with_context(failed)
 }
 
 #[cfg(test)]

@@ -118,7 +118,6 @@ pub(super) fn copy(
     sources: &[PathBuf],
     into: &Path,
     options: &CopyOptions<'_>,
-    mut redactor: Option<&mut Redactor>,
 ) -> Result<CopiedRecordings> {
     let changed = |path: &Path| fs::metadata(path).and_then(|file| file.modified());
     let mut recent: Vec<_> = sources.iter().map(|path| (changed(path).ok(), path)).collect();
@@ -130,7 +129,7 @@ pub(super) fn copy(
         let name = source.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let name = name.strip_suffix(PART).unwrap_or(&name);
         let target = into.join(name);
-        let done = copy_file(source, &target, options, redactor.as_deref_mut(), &mut copied.apps);
+        let done = copy_file(source, &target, options, None, &mut copied.apps);
         let size = fs::metadata(&target).map_or(0, |file| file.len());
         match done {
             Err(error) => copied.notes.push(format!("{error:#}")),
@@ -158,16 +157,26 @@ pub(super) fn copy(
 
 /// Replaces a recording by its redacted form.
 pub(super) fn redact(path: &Path, redactor: &mut Redactor) -> Result<()> {
-    let options = CopyOptions { since: UNIX_EPOCH, app: None, most_bytes: u64::MAX };
     let mut target = path.as_os_str().to_owned();
     target.push(".redacted");
     let target = PathBuf::from(target);
-    let copied = copy_file(path, &target, &options, Some(redactor), &mut BTreeSet::new());
+    let copied = copy_redacted(path, &target, redactor);
     let done = copied.and_then(|_| Ok(fs::rename(&target, path)?));
     if done.is_err() {
         let _ = fs::remove_file(&target);
     }
     done.with_context(|| format!("cannot redact {}", path.display()))
+}
+
+/// Notes the addresses of a recording.
+pub(super) fn learn(path: &Path, redactor: &mut Redactor) {
+    // What cannot be read is reported when it is replaced.
+    let _ = copy_redacted(path, Path::new("/dev/null"), redactor);
+}
+
+fn copy_redacted(path: &Path, target: &Path, redactor: &mut Redactor) -> Result<Option<String>> {
+    let options = CopyOptions { since: UNIX_EPOCH, app: None, most_bytes: u64::MAX };
+    copy_file(path, target, &options, Some(redactor), &mut BTreeSet::new())
 }
 
 /// Copies one file, frame by frame; returns what is damaged. A target without content has no lines.

@@ -32,8 +32,9 @@ pub(super) const REPLACED: [&str; 5] = [
      in packets, JSON and text; two addresses of one subnet stay in one subnet",
     "the name of this machine, names of /etc/hosts, and names below the domains of this machine and of \
      /etc/resolv.conf: pseudonyms",
-    "addresses in hexadecimal: IPv6 addresses of 32 digits; IPv4 and MAC addresses that are also somewhere in \
-     the usual notation",
+    "addresses in hexadecimal: IPv6 addresses of 32 digits; IPv4 and MAC addresses of which one of the same /16 \
+     or vendor is somewhere in the usual notation; in decimal: IPv4 addresses that are somewhere in it, behind a \
+     word such as addr, host or src; numbers with which filters compare addresses",
     "checksums of TCP, UDP, SCTP and ICMP: set to 0",
 ];
 
@@ -42,7 +43,7 @@ pub(super) const KEPT: [&str; 4] = [
     "names of apps, threads, functions, files, devices and users, command lines, PCI addresses",
     "ports of TCP and UDP, VLAN ids, lengths and times of packets, all counters",
     "addresses that name no host: 0.0.0.0, ::, 127.0.0.0/8, ::1, netmasks, broadcast",
-    "other names of machines, other addresses in hexadecimal, and those in decimal",
+    "other names of machines, other addresses in hexadecimal and decimal",
 ];
 
 /// Replaces the same by the same in all files of one bundle.
@@ -69,11 +70,15 @@ impl Redactor {
         self.text.redact(text, &mut self.pseudonyms)
     }
 
-    /// Notes the addresses of a file, so that they are found in hexadecimal in all others.
+    /// Notes the addresses of a file, so that they are found as numbers in all others.
     fn learn(&mut self, path: &Path) {
         // What cannot be read is reported when it is replaced.
+        let kind = FileKind::of(path);
+        if kind == FileKind::Recording {
+            return recording::learn(path, self);
+        }
         let Ok(bytes) = fs::read(path) else { return };
-        if path.extension().is_some_and(|extension| extension == "pcapng") {
+        if kind == FileKind::Capture {
             let _ = pcapng::redact(&bytes, self);
         } else if let Ok(text) = str::from_utf8(&bytes) {
             self.text(text);
@@ -81,8 +86,8 @@ impl Redactor {
     }
 
     /// Replaces a file, and its name, by the redacted form. An error if it cannot be read or written, or is
-    /// neither text nor a capture file: it must then not become a part of the bundle.
-    fn entry(&mut self, staging: &Path, path: &Path) -> Result<()> {
+    /// neither text nor a capture file: it must then not become a part of the bundle. Returns its path.
+    fn entry(&mut self, staging: &Path, path: &Path) -> Result<PathBuf> {
         let failed = || format!("cannot redact {}", path.display());
         let is_of_kernel = is_named_by_kernel(path.strip_prefix(staging).unwrap_or(path));
         let metadata = fs::symlink_metadata(path).with_context(failed)?;
@@ -93,10 +98,9 @@ impl Redactor {
         }
         let name = path.file_name().unwrap_or_default().to_str().context("its name is not text");
         let name = name.with_context(failed)?;
-        if let Cow::Owned(redacted) = self.name(name, is_of_kernel) {
-            fs::rename(path, path.with_file_name(redacted)).with_context(failed)?;
-        }
-        Ok(())
+        let redacted = path.with_file_name(self.name(name, is_of_kernel).as_ref());
+        fs::rename(path, &redacted).with_context(failed)?;
+        Ok(redacted)
     }
 
     /// A name of a file.
@@ -119,18 +123,38 @@ impl Redactor {
 
     fn file(&mut self, path: &Path) -> Result<()> {
         let failed = || format!("cannot redact {}", path.display());
-        let bytes = fs::read(path).with_context(failed)?;
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let is_named = |ending: &str| name.strip_suffix(PART).unwrap_or(&name).ends_with(ending);
-        let redacted = if is_named(".pcapng") {
-            pcapng::redact(&bytes, self).with_context(failed)?
-        } else if is_named(EXTENSION) {
+        let kind = FileKind::of(path);
+        if kind == FileKind::Recording {
             return recording::redact(path, self);
+        }
+        let bytes = fs::read(path).with_context(failed)?;
+        let redacted = if kind == FileKind::Capture {
+            pcapng::redact(&bytes, self).with_context(failed)?
         } else {
             let text = str::from_utf8(&bytes).context("it is not text").with_context(failed)?;
             self.text(text).into_owned().into_bytes()
         };
         fs::write(path, redacted).with_context(failed)
+    }
+}
+
+/// How a file is read, by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FileKind {
+    Capture,
+    Recording,
+    Text,
+}
+
+impl FileKind {
+    fn of(path: &Path) -> Self {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let name = name.strip_suffix(PART).unwrap_or(&name);
+        match name {
+            name if name.ends_with(".pcapng") => Self::Capture,
+            name if name.ends_with(EXTENSION) => Self::Recording,
+            _ => Self::Text,
+        }
     }
 }
 
@@ -151,22 +175,27 @@ fn files_of(path: &Path) -> Vec<PathBuf> {
     if path.is_dir() { files_below(path).unwrap_or_default() } else { vec![path.to_owned()] }
 }
 
-/// Redacts the files of a part. Those that cannot be redacted are removed; recordings were redacted when
-/// they were copied, or are now.
+/// Redacts the files of a part. Those that cannot be redacted are removed.
 fn part(redactor: &mut Redactor, staging: &Path, part: &mut PartEntry) {
     let mut removed = Vec::new();
+    let mut redacted = Vec::new();
     for file in &part.files {
-        let path = staging.join(&file.path);
+        let whole = staging.join(&file.path);
+        let mut renamed = whole.clone();
         // What a directory contains comes before it, and can be renamed.
-        for path in files_of(&path).iter().rev() {
-            if let Err(error) = redactor.entry(staging, path) {
-                let _ = fs::remove_file(path);
-                removed.push(format!("{error:#}"));
+        for path in files_of(&whole).iter().rev() {
+            match redactor.entry(staging, path) {
+                Ok(name) if *path == whole => renamed = name,
+                Ok(_) => {}
+                Err(error) => {
+                    let _ = fs::remove_file(path);
+                    removed.push(format!("{error:#}"));
+                }
             }
         }
+        redacted.extend(file_entry(staging, renamed.strip_prefix(staging).unwrap_or(&renamed)));
     }
-    part.files =
-        part.files.iter().filter_map(|file| file_entry(staging, Path::new(&file.path))).collect();
+    part.files = redacted;
     if let Some(first) = removed.first() {
         let others = match removed.len() - 1 {
             0 => String::new(),
@@ -189,17 +218,36 @@ mod tests {
     #[test]
     fn an_address_is_replaced_in_hexadecimal_whatever_file_comes_first() {
         let staging = tempfile::tempdir().unwrap();
-        let mut entries = Vec::new();
-        for (name, text) in [("a.txt", "ip[12:4]=0xc6120001"), ("b.txt", "198.18.0.1")] {
-            fs::write(staging.path().join(name), text).unwrap();
-            let mut entry = PartEntry::begun("reports");
-            entry.files = file_entry(staging.path(), Path::new(name)).into_iter().collect();
-            entries.push(entry);
-        }
+        let files = [("a.txt", "flow 0xc6120001"), ("b.txt", "198.18.0.1")];
+        let mut entries = files.map(|(name, text)| part_of(staging.path(), name, text));
         parts(&mut Redactor::new(&[]).unwrap(), staging.path(), &mut entries);
         let text = |name| fs::read_to_string(staging.path().join(name)).unwrap();
         let address: std::net::Ipv4Addr = text("b.txt").parse().unwrap();
-        assert_eq!(text("a.txt"), format!("ip[12:4]=0x{:08x}", address.to_bits()));
+        assert_eq!(text("a.txt"), format!("flow 0x{:08x}", address.to_bits()));
+    }
+
+    /// A part of one file with this content.
+    fn part_of(staging: &Path, name: &str, text: &str) -> PartEntry {
+        fs::write(staging.join(name), text).unwrap();
+        let mut entry = PartEntry::begun("reports");
+        entry.files = file_entry(staging, Path::new(name)).into_iter().collect();
+        entry
+    }
+
+    #[test]
+    fn a_file_with_another_name_stays_in_its_part() {
+        let staging = tempfile::tempdir().unwrap();
+        let entry = part_of(staging.path(), "gw7.txt", "gw7 at 198.18.0.1");
+        let mut entries = [entry];
+        parts(&mut Redactor::new(&["gw7".to_owned()]).unwrap(), staging.path(), &mut entries);
+        let [file] = &entries[0].files[..] else { panic!("{:?}", entries[0].files) };
+        let extension = Path::new(&file.path).extension();
+        assert!(
+            file.path.starts_with("host-") && extension.is_some_and(|it| it == "txt"),
+            "{}",
+            file.path
+        );
+        assert!(fs::read_to_string(staging.path().join(&file.path)).unwrap().starts_with("host-"));
     }
 
     #[test]

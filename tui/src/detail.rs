@@ -30,7 +30,8 @@ use pmdscope_telemetry::{AppState, FleetState};
 const SHARES_CPU: &str = "the control thread may run on the CPU of a polling lcore";
 
 /// In place of a histogram that was not asked for.
-const NOT_SAMPLED: &str = "no histogram in this sample: it is asked for while these details are shown";
+const NOT_SAMPLED: &str =
+    "no histogram in this sample: it is asked for while these details are shown";
 
 /// Columns of the bars of a histogram.
 const BAR: usize = 40;

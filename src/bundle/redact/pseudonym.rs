@@ -1,6 +1,6 @@
 //! Replaces addresses by others, the same address always by the same within one bundle.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use anyhow::{Result, anyhow};
@@ -17,6 +17,9 @@ pub(super) struct Pseudonyms {
     key: hmac::Key,
     ip: HashMap<IpAddr, IpAddr>,
     mac: HashMap<Mac, Mac>,
+    /// The first two octets of IPv4 addresses, and vendors of MAC addresses, that were seen as such.
+    networks: HashSet<[u8; 2]>,
+    vendors: HashSet<[u8; 3]>,
 }
 
 impl Pseudonyms {
@@ -24,7 +27,13 @@ impl Pseudonyms {
     pub(super) fn new() -> Result<Self> {
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new());
         let key = key.map_err(|_| anyhow!("the system has no random numbers for --redact"))?;
-        Ok(Self { key, ip: HashMap::new(), mac: HashMap::new() })
+        Ok(Self {
+            key,
+            ip: HashMap::new(),
+            mac: HashMap::new(),
+            networks: HashSet::new(),
+            vendors: HashSet::new(),
+        })
     }
 
     /// The pseudonym of an IP address. Addresses that name no host stay as they are.
@@ -46,6 +55,8 @@ impl Pseudonyms {
         let bits = u128::from(address.to_bits()) << 96;
         let mapped = Ipv4Addr::from((self.permuted(4, bits, 32) >> 96) as u32);
         self.ip.insert(address.into(), mapped.into());
+        let [first, second, ..] = address.octets();
+        self.networks.insert([first, second]);
         mapped
     }
 
@@ -77,6 +88,7 @@ impl Pseudonyms {
         let mut mapped: Mac = tag.as_ref().first_chunk().copied().unwrap_or_default();
         mapped[0] = (mapped[0] & !0x01) | 0x02 | (address[0] & 0x01);
         self.mac.insert(address, mapped);
+        self.vendors.insert(vendor(address));
         mapped
     }
 
@@ -88,9 +100,19 @@ impl Pseudonyms {
         }
     }
 
-    /// The pseudonym of a MAC address that has one.
-    pub(super) fn known_mac(&self, address: Mac) -> Option<Mac> {
-        self.mac.get(&address).copied()
+    /// The pseudonym of an IPv4 address if another one of the same /16 has one. Not below `1.0.0.0`: small
+    /// numbers with leading zeros are no addresses.
+    pub(super) fn ipv4_near_known(&mut self, address: Ipv4Addr) -> Option<Ipv4Addr> {
+        let [first, second, ..] = address.octets();
+        let is_near = first > 0 && self.networks.contains(&[first, second]);
+        is_near.then(|| self.ipv4(address)).or_else(|| self.known_ipv4(address))
+    }
+
+    /// The pseudonym of a MAC address if another one of the same vendor has one. Zeros are no vendor.
+    pub(super) fn mac_near_known(&mut self, address: Mac) -> Option<Mac> {
+        let vendor = vendor(address);
+        let is_near = vendor != [0; 3] && self.vendors.contains(&vendor);
+        is_near.then(|| self.mac(address)).or_else(|| self.mac.get(&address).copied())
     }
 
     /// A short name in place of another one.
@@ -115,6 +137,11 @@ impl Pseudonyms {
         }
         out
     }
+}
+
+/// The octets that a vendor has been given.
+fn vendor(address: Mac) -> [u8; 3] {
+    [address[0], address[1], address[2]]
 }
 
 /// `0.0.0.0`, loopback, and netmasks including the broadcast address.

@@ -10,10 +10,17 @@ use regex::{Captures, Regex};
 use super::pseudonym::{Mac, Pseudonyms};
 
 /// What may contain an address: a run of the characters of which addresses consist, MAC addresses with
-/// dashes (as of `BOOTIF=` after the type of the link), hexadecimal numbers, and interface names that end
-/// with a MAC address.
+/// dashes (as of `BOOTIF=` after the type of the link), hexadecimal numbers, interface names that end
+/// with a MAC address, what filters compare with bytes of a header, and decimal numbers behind a word for
+/// an address: all others are counters, times and sizes.
 const CANDIDATE: &str = r"(?xi)
-    (?P<dashes> \b (?P<before> (?:[0-9a-f]{2}-)*) (?P<mac> (?:[0-9a-f]{2}-){5} [0-9a-f]{2}) \b )
+    (?P<filter> \b (?P<protocol> ether | link | ip6 | ip | arp | rarp ) \s* \[ \s* (?P<at> \d{1,2} ) \s*
+      (?: : \s* (?P<size> [124] ) \s* )? \] \s* (?: [&|] \s* (?: 0x )? [0-9a-f]+ \s* )? \)* \s*
+      [=!<>]=? \s* (?P<value> 0x [0-9a-f]{1,8} | \d{1,10} ) \b )
+  | (?P<labelled> (?: \b | _ ) (?: (?: ip | ipv4 | inet ) _? (?: addr (?:ess)? )? | [sd]?addr (?:ess)?
+      | host | src | dst | source | destination | gateway | gw | next_?hop | peer | neighbou?r ) [\x22']?
+      (?: \s* [:=] \s* | \x20+ ) [\x22']? (?P<decimal> \d{8,10} ) \b )
+  | (?P<dashes> \b (?P<before> (?:[0-9a-f]{2}-)*) (?P<mac> (?:[0-9a-f]{2}-){5} [0-9a-f]{2}) \b )
   | (?P<name> \b (?:enx|wlx|wwx) (?P<hex> [0-9a-f]{12}) \b )
   | (?P<number> \b 0x (?P<digits> [0-9a-f]{8,32}) \b )
   | (?P<run> [0-9a-f:.]{7,} | [0-9a-f:]* :: [0-9a-f:.]* )";
@@ -81,7 +88,11 @@ fn masked(found: &Captures<'_>, pseudonyms: &mut Pseudonyms) -> String {
     let ended = |end: &str, replacement: String| {
         format!("{}{replacement}", &text[..text.len() - end.len()])
     };
-    let replaced = if let Some(mac) = found.name("mac") {
+    let replaced = if let Some(value) = found.name("value") {
+        compared(found, pseudonyms).map(|number| ended(value.as_str(), number))
+    } else if let Some(decimal) = found.name("decimal") {
+        decimal_number(decimal.as_str(), pseudonyms).map(|number| ended(decimal.as_str(), number))
+    } else if let Some(mac) = found.name("mac") {
         parse_mac(mac.as_str(), '-')
             .map(|address| ended(mac.as_str(), mac_text(pseudonyms.mac(address), "-")))
     } else if let Some(hex) = found.name("hex") {
@@ -95,23 +106,66 @@ fn masked(found: &Captures<'_>, pseudonyms: &mut Pseudonyms) -> String {
     replaced.unwrap_or_else(|| text.to_owned())
 }
 
+/// What takes the place of a number with which a filter compares a part of an address: the pseudonym of a
+/// whole IPv4 address; a part of an address would be no part of its pseudonym.
+fn compared(found: &Captures<'_>, pseudonyms: &mut Pseudonyms) -> Option<String> {
+    let number = |name| found.name(name).and_then(|text| text.as_str().parse::<u32>().ok());
+    let (at, size) = (number("at")?, number("size").unwrap_or(1));
+    let fields: &[(u32, u32)] = match found["protocol"].to_ascii_lowercase().as_str() {
+        "ip" => &[(12, 16), (16, 20)],
+        "ip6" => &[(8, 24), (24, 40)],
+        "ether" | "link" => &[(0, 6), (6, 12)],
+        _ => &[(8, 14), (14, 18), (18, 24), (24, 28)],
+    };
+    let field = fields.iter().find(|(begin, end)| at < *end && at + size > *begin);
+    let value = found["value"].to_ascii_lowercase();
+    let digits = value.strip_prefix("0x");
+    let Some((begin, end)) = field else {
+        return Some(format!("0x{}", hex_number(digits?, pseudonyms)?));
+    };
+    if (at, size) != (*begin, 4) || end - begin != 4 {
+        return Some("(removed)".to_owned());
+    }
+    let address = match digits {
+        Some(digits) => u32::from_str_radix(digits, 16).ok()?,
+        None => value.parse().ok()?,
+    };
+    let pseudonym = pseudonyms.ipv4(address.into()).to_bits();
+    Some(if digits.is_some() { format!("0x{pseudonym:08x}") } else { pseudonym.to_string() })
+}
+
 /// The pseudonym of an address as one hexadecimal number: of 32 digits any IPv6 address; of 12 a MAC address
-/// and of 8 an IPv4 address, in both orders of bytes, if the bundle has it elsewhere, too.
+/// and of 8 an IPv4 address, if the bundle has it elsewhere, too, or another one of the same vendor or of the
+/// same /16. With its bytes in the other order, an IPv4 address that the bundle has: many small numbers would
+/// be one of the same /16.
 fn hex_number(digits: &str, pseudonyms: &mut Pseudonyms) -> Option<String> {
     match digits.len() {
         32 => {
             let address = u128::from_str_radix(digits, 16).ok()?;
             Some(format!("{:032x}", pseudonyms.ipv6(address.into()).to_bits()))
         }
-        12 => pseudonyms.known_mac(parse_hex_mac(digits)?).map(|mac| mac_text(mac, "")),
+        12 => pseudonyms.mac_near_known(parse_hex_mac(digits)?).map(|mac| mac_text(mac, "")),
         8 => {
             let number = u32::from_str_radix(digits, 16).ok()?;
-            let known = |bits: u32| pseudonyms.known_ipv4(bits.into()).map(Ipv4Addr::to_bits);
-            let swapped = || known(number.swap_bytes()).map(u32::swap_bytes);
-            known(number).or_else(swapped).map(|bits| format!("{bits:08x}"))
+            let near = pseudonyms.ipv4_near_known(number.into()).map(Ipv4Addr::to_bits);
+            near.or_else(|| swapped(number, pseudonyms)).map(|bits| format!("{bits:08x}"))
         }
         _ => None,
     }
+}
+
+/// The pseudonym of an IPv4 address as a decimal number, in both orders of bytes, if the bundle has it
+/// elsewhere, too.
+fn decimal_number(digits: &str, pseudonyms: &Pseudonyms) -> Option<String> {
+    let number = digits.parse::<u32>().ok()?;
+    let known = pseudonyms.known_ipv4(number.into()).map(Ipv4Addr::to_bits);
+    known.or_else(|| swapped(number, pseudonyms)).map(|bits| bits.to_string())
+}
+
+/// The pseudonym of an IPv4 address that the bundle has, with its bytes in the other order, as is the result.
+fn swapped(number: u32, pseudonyms: &Pseudonyms) -> Option<u32> {
+    let known = pseudonyms.known_ipv4(number.swap_bytes().into())?;
+    Some(known.to_bits().swap_bytes())
 }
 
 /// Replaces the addresses in a run of hexadecimal digits, colons and dots.

@@ -74,21 +74,98 @@ fn mac_addresses_of_switches_and_boot_options_are_replaced() {
 #[test]
 fn hexadecimal_addresses_that_the_bundle_has_are_replaced() {
     let mut redaction = Redaction::new(&[]);
-    let number = "ip[12:4] = 0xc6120001 or 0x020000001122 or C6120001 or 010012c6";
+    let number = "flow 0xc6120001 or 0x020000001122 or C6120001 or 010012c6";
     assert_eq!(redaction.of(number), number, "not known yet");
     let ip: Ipv4Addr = redaction.ip("198.18.0.1").parse().unwrap();
     let mac = mac_text(redaction.pseudonyms.mac([2, 0, 0, 0, 0x11, 0x22]), "");
     let (big, little) = (ip.to_bits(), ip.to_bits().swap_bytes());
-    let expected = format!("ip[12:4] = 0x{big:08x} or 0x{mac} or {big:08x} or {little:08x}");
+    let expected = format!("flow 0x{big:08x} or 0x{mac} or {big:08x} or {little:08x}");
     assert_eq!(redaction.of(number), expected);
     let v6: Ipv6Addr = redaction.ip("2001:db8::1").parse().unwrap();
     let text = redaction.of("20010db8000000000000000000000001 01 40 00 80 eth0");
     assert_eq!(text, format!("{:032x} 01 40 00 80 eth0", v6.to_bits()));
+    // Others of the same network and vendor are taken for addresses as well.
+    let near = redaction.of("0xc612ff07, c612ff07, 0x020000abcdef");
+    let ip: Ipv4Addr = redaction.ip("198.18.255.7").parse().unwrap();
+    let mac = mac_text(redaction.pseudonyms.mac([2, 0, 0, 0xab, 0xcd, 0xef]), "");
+    assert_eq!(near, format!("0x{0:08x}, {0:08x}, 0x{mac}", ip.to_bits()));
+    // Small numbers with leading zeros look like addresses of small networks, in one order or the other.
+    redaction.ip("10.0.0.1");
+    redaction.ip("0.0.0.5");
+    redaction.pseudonyms.mac([0, 0, 0, 0, 0, 1]);
+    for kept in ["0x0000000a", "0x0001000a", "0x0000ffff", "0x000000007fff"] {
+        assert_eq!(redaction.of(kept), kept);
+    }
     // Decimal digits alone may be a count, and a part of a longer number is no address.
     redaction.ip("18.52.86.120");
     for kept in ["12345678", "020000001122", "0xc612000100", "ffc6120001"] {
         assert_eq!(redaction.of(kept), kept);
     }
+}
+
+#[test]
+fn decimal_addresses_that_the_bundle_has_are_replaced_behind_a_word_for_an_address() {
+    let mut redaction = Redaction::new(&[]);
+    let text = r#"host 3323068417, {"ip":3323068417,"src_addr": "16782022"} gw=3323068417 to"#;
+    assert_eq!(redaction.of(text), text, "not known yet");
+    let ip: Ipv4Addr = redaction.ip("198.18.0.1").parse().unwrap();
+    let (big, little) = (ip.to_bits().to_string(), ip.to_bits().swap_bytes().to_string());
+    let expected = text.replace("3323068417", &big).replace("16782022", &little);
+    assert_eq!(redaction.of(text), expected);
+    for kept in ["host 33230684170", "host 3323068418", "ip 23068417"] {
+        assert_eq!(redaction.of(kept), kept);
+    }
+}
+
+#[test]
+fn counters_times_and_sizes_that_equal_an_address_stay() {
+    let mut redaction = Redaction::new(&[]);
+    for address in ["198.18.0.1", "1.18.0.198", "10.0.0.1", "192.168.1.10", "100.64.0.1"] {
+        redaction.ip(address);
+    }
+    for number in ["3323068417", "17956038", "16782022", "167772161", "3232235786", "1681915905"] {
+        for text in [
+            format!(r#"{{"rx_packets":{number},"bytes":[{number},{number}]}}"#),
+            format!("imissed: {number}, {number} packets of {number} bytes"),
+            format!(r#"dpdk_port_rx_packets_total{{app="fwd",port="0"}} {number}"#),
+            format!(r#"{{"realtime_ns":{number}000,"uptime_s":{number}.5,"pid":{number}}}"#),
+            format!(
+                "{number}.123456 IP, {number} kB, +{number}, -{number}, {number}/s, ({number})"
+            ),
+            format!("Ip: 1 64 {number}"),
+            format!("chip {number}, tip: {number}"),
+            number.to_owned(),
+        ] {
+            assert_eq!(redaction.of(&text), text);
+        }
+    }
+}
+
+#[test]
+fn what_filters_compare_with_addresses_is_replaced() {
+    let mut redaction = Redaction::new(&[]);
+    let filters =
+        "ip[12:4] = 0xc6120001 or (ip[16:4]&0xffffff00)!=3323068416 and arp[14:4]==0xc6120001";
+    let redacted = redaction.of(filters);
+    let ip: Ipv4Addr = redaction.ip("198.18.0.1").parse().unwrap();
+    let net: Ipv4Addr = redaction.ip("198.18.0.0").parse().unwrap();
+    let (ip, net) = (ip.to_bits(), net.to_bits());
+    let expected = "ip[12:4] = 0xIP or (ip[16:4]&0xffffff00)!=NET and arp[14:4]==0xIP";
+    let expected = expected.replace("IP", &format!("{ip:08x}")).replace("NET", &net.to_string());
+    assert_eq!(redacted, expected);
+    for part in ["ether[0:4] = 0x02000001", "ether[10:2]=7", "ip[12] == 198", "ip6[8:4]=0x20010db8"]
+    {
+        let (left, _) = part.split_once('=').unwrap();
+        let redacted = redaction.of(part);
+        assert!(redacted.starts_with(left) && redacted.ends_with("(removed)"), "{redacted}");
+    }
+    for kept in
+        ["ip[9] = 17", "ether[12:2] = 0x0800", "tcp[0:2] = 443", "ip[0:4] = 5", "zip[12:4]=7"]
+    {
+        assert_eq!(redaction.of(kept), kept);
+    }
+    // What is compared with other bytes may be an address as well.
+    assert_eq!(redaction.of("ip[24:4] = 0xc6120001"), format!("ip[24:4] = 0x{ip:08x}"));
 }
 
 #[test]
