@@ -106,6 +106,34 @@ ipi(int cpu, uint64_t count, uint64_t gap_us)
 	return 0;
 }
 
+/*
+ * Has the timer of the CPU interrupt it every `period_us`, `count` times: by the clock of an event that
+ * nobody reads. Nothing is scheduled there.
+ */
+static int
+timer(int cpu, uint64_t count, uint64_t period_us)
+{
+	struct perf_event_attr attr = {
+		.type = PERF_TYPE_SOFTWARE,
+		.size = sizeof(attr),
+		.config = PERF_COUNT_SW_CPU_CLOCK,
+		.sample_period = period_us * 1000,
+	};
+	uint64_t ns;
+	int fd;
+
+	prctl(PR_SET_NAME, "pmdscope-timer");
+	fd = (int)syscall(SYS_perf_event_open, &attr, -1, cpu, -1, 0);
+	if (fd < 0)
+		return -1;
+	sleep_us(count * period_us);
+	if (read(fd, &ns, sizeof(ns)) != sizeof(ns))
+		return -1;
+	printf("{\"count\": %" PRIu64 "}\n", ns / (period_us * 1000));
+	close(fd);
+	return 0;
+}
+
 static uint64_t
 number(const char *text)
 {
@@ -128,9 +156,12 @@ main(int argc, char **argv)
 		rc = hog((int)number(argv[2]), number(argv[3]), number(argv[4]), number(argv[5]));
 	} else if (argc == 5 && strcmp(argv[1], "ipi") == 0) {
 		rc = ipi((int)number(argv[2]), number(argv[3]), number(argv[4]));
+	} else if (argc == 5 && strcmp(argv[1], "timer") == 0) {
+		rc = timer((int)number(argv[2]), number(argv[3]), number(argv[4]));
 	} else {
 		fputs("Usage: pmdscope-thief hog CPU COUNT BUSY_US GAP_US\n"
-		      "       pmdscope-thief ipi CPU COUNT GAP_US\n",
+		      "       pmdscope-thief ipi CPU COUNT GAP_US\n"
+		      "       pmdscope-thief timer CPU COUNT PERIOD_US\n",
 				stderr);
 		return 2;
 	}

@@ -29,13 +29,20 @@ Usage: pmdscope-bench-interrupts [options]
 Measures what `pmdscope interrupts` takes from the poll loop that it watches, per event, on CPUs 0 and
 1. Needs root, two CPUs and bpftrace; without them it says so and ends with status 0. Ten minutes.
 
-  --quick           three minutes
+  --quick           four minutes
   --rounds N        so many rounds (11; with --quick 5)
+  --only LOAD       ticks, timer or ipi: with the ticks of the kernel alone, with 1,000 interrupts of
+                    the timer per second in addition, or with 10,000 from the other CPU
   --pmdscope FILE   the pmdscope to measure (target/release/pmdscope)
 ";
 
-/// Time between two interrupts that the poll core gets, microseconds.
-const LOADS: [(&str, Option<u64>); 2] = [("ticks alone", None), ("10,000 IPIs/s", Some(50))];
+/// Interrupts that the poll core gets beside the ticks of its kernel: the mode of the thief that raises them,
+/// and the time between two, microseconds.
+const LOADS: [(&str, &str, Option<u64>); 3] = [
+    ("ticks", "ticks alone", None),
+    ("timer", "1,000 timer interrupts/s in addition, as of 1000 Hz ticks", Some(1000)),
+    ("ipi", "10,000 IPIs/s in addition", Some(50)),
+];
 
 /// How long iterations are counted.
 const WINDOW: Duration = Duration::from_secs(4);
@@ -43,8 +50,9 @@ const WINDOW: Duration = Duration::from_secs(4);
 const START: Duration = Duration::from_secs(120);
 
 fn main() -> ExitCode {
-    let options = ["--quick", "--rounds", "--pmdscope"];
-    command::main("pmdscope-bench-interrupts", HELP, &options, &[], run)
+    let options = ["--quick", "--rounds", "--only", "--pmdscope"];
+    let loads = LOADS.map(|(mode, ..)| mode);
+    command::main("pmdscope-bench-interrupts", HELP, &options, &loads, run)
 }
 
 fn run(options: &BenchOptions) -> Result<()> {
@@ -68,11 +76,16 @@ fn run(options: &BenchOptions) -> Result<()> {
         tsc_hz = telemetry::number(&app, "/pmdscope", "tsc_hz").unwrap_or(0);
         Ok(tsc_hz > 0 && polls(&app).is_ok())
     })?;
-    for (name, gap_us) in LOADS {
-        let load = gap_us.map(|gap_us| start_load(&scratch, gap_us)).transpose()?;
+    let only = options.only.as_deref();
+    for (mode, name, gap_us) in LOADS.iter().filter(|(mode, ..)| only.is_none_or(|it| it == *mode))
+    {
+        let load = gap_us.map(|gap_us| start_load(&scratch, mode, gap_us)).transpose()?;
         let mut results = Vec::new();
+        let mut before = polls_per_second(&app)?;
         for _ in 0..rounds {
-            results.push(round(&scratch, &app, &pmdscope)?);
+            let (result, after) = round(&scratch, &app, &pmdscope, before)?;
+            results.push(result);
+            before = after;
         }
         drop(load);
         print(name, &results, tsc_hz);
@@ -86,6 +99,8 @@ struct RoundResult {
     polls: [f64; 2],
     /// Events per second that were traced.
     events: f64,
+    /// Of these, interrupts of the timer: as the kernel counts them, and as the tracer does.
+    timer: [f64; 2],
     /// Time of the programs in the kernel, per run of one, nanoseconds.
     program_ns: Option<f64>,
     /// Runs of programs per second.
@@ -106,6 +121,8 @@ fn print(load: &str, results: &[RoundResult], tsc_hz: u64) {
     println!("  iterations/s with            {:.0}", spread(&|result| result.polls[1]));
     println!("  ratio                        {:.4}", spread(&|r| r.polls[1] / r.polls[0]));
     println!("  events/s                     {:.0}", spread(&|result| result.events));
+    println!("  timer interrupts/s           {:.0}", spread(&|result| result.timer[0]));
+    println!("  as the tracer counts them    {:.0}", spread(&|result| result.timer[1]));
     let event_ns = |result: &RoundResult| result.loss() * 1e9 / result.events;
     println!("  ns per event, by iterations  {:.0}", spread(&event_ns));
     let cycles = |result: &RoundResult| event_ns(result) * tsc_hz as f64 / 1e9;
@@ -118,33 +135,56 @@ fn print(load: &str, results: &[RoundResult], tsc_hz: u64) {
     }
 }
 
-fn round(scratch: &Scratch, app: &str, pmdscope: &Path) -> Result<RoundResult> {
-    let without = polls_per_second(app)?;
+/// One round; `before` are the iterations per second without the tracer just before it. Returns those after
+/// it as well: both together cancel what changes slowly.
+fn round(scratch: &Scratch, app: &str, pmdscope: &Path, before: f64) -> Result<(RoundResult, f64)> {
     let out = scratch.path("interrupts.json");
-    let file = File::create(&out)?;
-    let program = pmdscope.to_string_lossy();
-    let words = [&*program, "interrupts", "-a", app, "--json", "-i", "1", "--for", "1h"];
-    let child = with_tracefs(&words).stdout(file).stderr(Stdio::null()).spawn()?;
-    let tracer = Killed(child);
+    let tracer = Tracer::start(pmdscope, app, &out)?;
     let documents = || documents(&out);
     wait_until("the tracer", START, || Ok(documents().len() >= 2))?;
-    let statistics = BpfStatistics::begin(tracer.0.id())?;
-    let before = documents().len();
+    let bpftrace = child_of(tracer.0.id())?;
+    let printed = documents().len();
+    let timer = timer_interrupts()?;
+    let begin = Instant::now();
     let with = polls_per_second(app)?;
+    let timer = (timer_interrupts()? - timer) as f64 / begin.elapsed().as_secs_f64();
+    let windows = documents().split_off(printed);
+    // They cost as well.
+    let statistics = BpfStatistics::begin(bpftrace);
+    sleep(Duration::from_secs(1));
     let (program_ns, program_runs) = statistics.end();
-    let windows = documents().split_off(before);
-    let events = windows.iter().map(count).sum::<u64>() as f64;
+    drop(tracer);
+    wait_until("the end of the tracer", START, || Ok(bpftrace.is_none_or(has_ended)))?;
+    let after = polls_per_second(app)?;
+
     let seconds: f64 = windows.iter().filter_map(|doc| doc["interval_s"].as_f64()).sum();
     if seconds <= 0.0 {
         bail!("the tracer printed nothing within {WINDOW:?}");
     }
-    Ok(RoundResult { polls: [without, with], events: events / seconds, program_ns, program_runs })
+    let rate = |cause| windows.iter().map(|doc| count(doc, cause)).sum::<u64>() as f64 / seconds;
+    let result = RoundResult {
+        polls: [f64::midpoint(before, after), with],
+        events: rate(None),
+        timer: [timer, rate(Some("timer"))],
+        program_ns,
+        program_runs,
+    };
+    Ok((result, after))
 }
 
-/// Ends with its owner.
-struct Killed(std::process::Child);
+/// `pmdscope interrupts`, which ends with its owner.
+struct Tracer(std::process::Child);
 
-impl Drop for Killed {
+impl Tracer {
+    fn start(pmdscope: &Path, app: &str, out: &Path) -> Result<Self> {
+        let program = pmdscope.to_string_lossy();
+        let words = [&*program, "interrupts", "-a", app, "--json", "-i", "1", "--for", "1h"];
+        let mut command = with_tracefs(&words);
+        Ok(Self(command.stdout(File::create(out)?).stderr(Stdio::null()).spawn()?))
+    }
+}
+
+impl Drop for Tracer {
     fn drop(&mut self) {
         // bpftrace ends with it.
         let _ = self.0.kill();
@@ -152,14 +192,34 @@ impl Drop for Killed {
     }
 }
 
+/// Whether a process has closed its files: what bpftrace attached is detached by then.
+fn has_ended(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
+}
+
+/// Interrupts of the timer of CPU 1 since boot.
+fn timer_interrupts() -> Result<u64> {
+    let text = fs::read_to_string("/proc/interrupts")?;
+    let timers = ["LOC:", "arch_timer"];
+    let line = text.lines().find(|line| timers.iter().any(|timer| line.contains(timer)));
+    let field = line.and_then(|line| line.split_whitespace().nth(2));
+    Ok(field.context("no timer of CPU 1 in /proc/interrupts")?.parse()?)
+}
+
 fn documents(path: &Path) -> Vec<Value> {
     let text = fs::read_to_string(path).unwrap_or_default();
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
-fn count(document: &Value) -> u64 {
+/// Events of a cause, or of all.
+fn count(document: &Value, cause: Option<&str>) -> u64 {
     let rows = document["apps"][0]["stolen"].as_array().into_iter().flatten();
-    rows.filter(|row| row["cause"] != "unexplained").filter_map(|row| row["count"].as_u64()).sum()
+    let rows = rows.filter(|row| match cause {
+        Some(cause) => row["cause"] == cause,
+        None => row["cause"] != "unexplained",
+    });
+    rows.filter_map(|row| row["count"].as_u64()).sum()
 }
 
 fn polls_per_second(app: &str) -> Result<f64> {
@@ -174,10 +234,10 @@ fn polls(app: &str) -> Result<u64> {
 }
 
 /// Interrupts CPU 1 for as long as it is kept.
-fn start_load(scratch: &Scratch, gap_us: u64) -> Result<Process> {
+fn start_load(scratch: &Scratch, mode: &str, gap_us: u64) -> Result<Process> {
     let mut command = Command::new("taskset");
     command.args(["-c", "0"]).arg(programs::thief()?);
-    command.args(["ipi", "1", "1000000000", &gap_us.to_string()]);
+    command.args([mode, "1", "1000000000", &gap_us.to_string()]);
     let process = Process::spawn("load", &mut command, scratch.dir())?;
     sleep(Duration::from_secs(1));
     process.signal(Signal::CONT).context("the load has ended")?;
@@ -194,11 +254,10 @@ struct BpfStatistics {
 const SWITCH: &str = "/proc/sys/kernel/bpf_stats_enabled";
 
 impl BpfStatistics {
-    fn begin(tracer: u32) -> Result<Self> {
+    fn begin(bpftrace: Option<u32>) -> Self {
         let _ = fs::write(SWITCH, "1");
-        let bpftrace = child_of(tracer)?;
         let before = bpftrace.map_or((0, 0), program_times);
-        Ok(Self { bpftrace, before, begin: Instant::now() })
+        Self { bpftrace, before, begin: Instant::now() }
     }
 
     /// Nanoseconds per run, and runs per second.

@@ -35,6 +35,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         traced("handlers_of_signals_are_caught", signals),
         traced("softirqs_of_others_are_caught", softirqs),
         traced("interrupts_from_other_cpus_are_caught", ipis),
+        traced("interrupts_of_the_timer_are_caught", timer),
         traced("a_killed_tracer_leaves_nothing_behind", killed),
         trial_unless("a_stolen_core_triggers_a_recorder", missing_to_record(), triggered),
         counted("without_bpftrace_interrupts_are_counted", no_bpftrace),
@@ -285,6 +286,30 @@ fn ipis(scratch: &Scratch) -> Result<()> {
     let tells = (version.next(), version.next()) >= (Some(6), Some(5));
     ensure!(named || !tells, "Linux {kernel} tells who sent it: {documents:?}");
     Ok(())
+}
+
+fn timer(scratch: &Scratch) -> Result<()> {
+    let (app, _reflector) = reflector(scratch, "net_null0")?;
+    let mut tracing = Tracing::start(scratch, &app, &["--json", "-i", "0.5"])?;
+    let traced = |documents: &[Value]| stolen(documents, "timer", "local timer");
+    let (earlier, before) = (traced(&tracing.lines()).0, timer_interrupts_of_cpu_1()?);
+    let injected = number(&steal(scratch, &["timer", "1", "2000", "1000"])?, "count")?;
+    let all = timer_interrupts_of_cpu_1()? - before;
+    tracing.wait_for_lines(3)?;
+    let documents = tracing.finish()?;
+    let (count, ns) = traced(&documents);
+    // Those that come while the hypervisor has the CPU are fewer; those that come while another thread
+    // has it take nothing from this one.
+    ensure!(injected > 1000 && all >= injected / 2, "{all} of {injected} came");
+    ensure!(count - earlier >= all / 2 && ns > 0, "{count} - {earlier} of {all}, {ns} ns");
+    ensure_possible(&documents)
+}
+
+fn timer_interrupts_of_cpu_1() -> Result<u64> {
+    let text = fs::read_to_string("/proc/interrupts")?;
+    let line = text.lines().find_map(|line| line.trim().strip_prefix("LOC:"));
+    let field = line.and_then(|line| line.split_whitespace().nth(1));
+    Ok(field.context("no timer of CPU 1")?.parse()?)
 }
 
 fn killed(scratch: &Scratch) -> Result<()> {
