@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Runs every test: of C, of Rust, end to end, and of the dashboards. Tells at the end what was skipped and
-# why. With PMDSCOPE_NO_SKIP=programs a test that is skipped because a program is missing fails; what is
+# Runs every test: of C, of Rust, end to end, and of the dashboards. Lists at the end the slowest end-to-end
+# tests, and what was skipped and why. With PMDSCOPE_NO_SKIP=programs a test that is skipped because a program is missing fails; what is
 # left then are skips for the machine: its hardware, kernel and rights.
 set -eu
 cd "$(dirname "$0")/.."
@@ -11,6 +11,9 @@ cargo=${CARGO:-cargo}
 PMDSCOPE_SKIPS=$PWD/$build/skipped-tests.txt
 export PMDSCOPE_SKIPS
 : >"$PMDSCOPE_SKIPS"
+PMDSCOPE_DURATIONS=$PWD/$build/test-durations.txt
+export PMDSCOPE_DURATIONS
+: >"$PMDSCOPE_DURATIONS"
 
 list_skips() {
 	if [ -s "$PMDSCOPE_SKIPS" ]; then
@@ -21,6 +24,12 @@ list_skips() {
 	fi
 }
 trap list_skips EXIT
+
+list_slowest() {
+	awk '{ sum += $1 } END { printf "test: %d end-to-end tests, %.0f s in all; the slowest:\n", NR, sum }' \
+		"$PMDSCOPE_DURATIONS"
+	sort -rn "$PMDSCOPE_DURATIONS" | sed -n '1,10s/^/  /p'
+}
 
 # Meson keeps what a skipped test printed to itself.
 note_skips_of_meson() {
@@ -41,4 +50,5 @@ note_skips_of_meson
 # At once: for a part of the packages, dependencies are compiled again with the features of that part.
 # shellcheck disable=SC2086 # several options
 "$cargo" test --locked --workspace ${CARGO_FLAGS:-}
+list_slowest
 dashboards/tests/run.sh

@@ -1,7 +1,10 @@
 //! What the tests share: prerequisites, the `pmdscope` command, and JSON look-ups.
 
+use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Error, Result, ensure};
 use libtest_mimic::Trial;
@@ -118,10 +121,16 @@ pub(crate) fn trial_of(
     test: impl FnOnce(&Scratch) -> Result<()> + Send + 'static,
 ) -> Trial {
     match missing {
-        None => Trial::test(name, move || {
-            let scratch = Scratch::new()?;
-            test(&scratch).map_err(|error| format!("{error:#}").into())
-        }),
+        None => {
+            let named = name.to_owned();
+            Trial::test(name, move || {
+                let begun = Instant::now();
+                let scratch = Scratch::new()?;
+                let result = test(&scratch).map_err(|error| format!("{error:#}").into());
+                note_duration(&named, begun.elapsed());
+                result
+            })
+        }
         Some(Missing::Program(program)) if programs_are_required() => {
             Trial::test(name, move || {
                 Err(format!("{program} is not installed: `make setup` installs it").into())
@@ -134,6 +143,16 @@ pub(crate) fn trial_of(
             }
             Trial::test(name, || Ok(())).with_ignored_flag(true)
         }
+    }
+}
+
+/// Appends a line with seconds and name to the file that `PMDSCOPE_DURATIONS` names, if any.
+fn note_duration(name: &str, duration: Duration) {
+    let Some(path) = std::env::var_os("PMDSCOPE_DURATIONS") else { return };
+    let line = format!("{:.1} {name}\n", duration.as_secs_f64());
+    let file = File::options().append(true).create(true).open(path);
+    if let Err(error) = file.and_then(|mut file| file.write_all(line.as_bytes())) {
+        eprintln!("cannot note how long {name} took: {error}");
     }
 }
 
