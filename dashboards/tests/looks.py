@@ -16,7 +16,8 @@ GREY, RED = "#808080", "red"
 COUNTED = ("none", "short", "pps", "bps", "bytes")
 # Of what most machines do not have: such panels send no queries until their row is opened.
 RARE = re.compile(r"dpdk_(lcore_busy_cycles_total|lcore_cycles_total|ring_\w+|exporter_otlp_\w+"
-                  r"|queue_receive_depth_bucket|queue_burst_packets_bucket|heap_\w+)")
+                  r"|queue_receive_depth_bucket|queue_burst_packets_bucket|heap_\w+"
+                  r"|xdp_\w+|interface_\w+|lcore_stolen_\w+|lcore_tracing_\w+)")
 OPEN_QUERIES = 30
 # Characters of a title for each of the 24 columns, at 1600 pixels.
 TITLE = 5

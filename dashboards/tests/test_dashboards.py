@@ -99,6 +99,16 @@ def open_rows(boards):
         row["panels"] = []
 
 
+def open_row(board, title):
+    """A mutation: opens the row whose title begins so."""
+    def mutate(boards):
+        row, = [panel for panel in boards[board]["panels"]
+                if panel["type"] == "row" and panel["title"].startswith(title)]
+        boards[board]["panels"] += row["panels"]
+        row["panels"] = []
+    return mutate
+
+
 def named(boards, board, title):
     """Picks a panel by its title."""
     return next(panel for panel in panels(boards[board]) if panel["title"] == title)
@@ -230,9 +240,12 @@ MUTATIONS = [
         "expr", alerts(boards)["expr"].replace('app=~"$app|", ', ""))),
     ("annotation-switch", on(annotation, "hide", False)),
     ("closed-row", open_rows),
+    ("closed-row", open_row("fleet", "Interfaces of the kernel")),
+    ("closed-row", open_row("lcores", "Stolen time")),
     ("open-queries", open_rows),
     ("title-width", on(of("stat"), "title", "Control threads share CPUs")),
-    ("other-targets", swap("dpdk_port_receive_packets_total{", "up{", )),
+    ("other-targets", swap("dpdk_port_receive_packets_total{", "up{")),
+    ("other-targets", rewrite("fleet", "Alerts firing", 'alertname=~"Dpdk.+", ', "")),
     ("quantile-integer", lambda boards: target(boards, "app", "Packets per burst, 95th percentile")
      .__setitem__("expr", "histogram_quantile(0.95, dpdk_queue_burst_packets_bucket)")),
     ("stat-unknown", lambda boards: defaults("stat")(boards)["mappings"][-1]["options"]["result"]

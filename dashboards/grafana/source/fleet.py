@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Fleet: is every app running and healthy, which one is not, and why?"""
 
-from model import (ALERTS, BLUE, CLOSED, GREEN, NONE_DRAINS, ORANGE, RED, UP_DOWN, YELLOW, above,
-                   below, column, dashboard, drill, first_empty, runbook, series, stat, states,
+from model import (ALERTS, BLUE, CLOSED, GREEN, NONE_DRAINS, ORANGE, RED, RUNBOOKS, UP_DOWN,
+                   YELLOW, above, below, column, dashboard, drill, first_empty, runbook, series, stat, states,
                    table, words)
 
 APP = drill("App: packets, losses, queues", "pmdscope-app")
@@ -103,8 +103,7 @@ APPS = ("Apps", [
                    column("app", links=[OF_ROW]),
                    column("alertname", width=230, links=[{
                        "title": "Runbook", "targetBlank": True,
-                       "url": "https://github.com/pmdscope/pmdscope/blob/main/docs/runbooks.md"
-                              "#${__data.fields.alertname}"}])],
+                       "url": f"{RUNBOOKS}#${{__data.fields.alertname}}"}])],
           sort=("-Severity",), size=(24, 16), empty="No alert fires."),
 ])
 
