@@ -7,7 +7,7 @@ timeline without its mappings, a column that was not there."""
 import re
 from collections import namedtuple
 
-from promql import Call, ParseError, labels, parse, selectors, walk
+from promql import Aggregation, Binary, Call, ParseError, labels, parse, selectors, walk
 from sources import panels
 
 Problem = namedtuple("Problem", "rule where message")
@@ -18,6 +18,8 @@ COUNTED = ("none", "short", "pps", "bps", "bytes")
 RARE = re.compile(r"dpdk_(lcore_busy_cycles_total|lcore_cycles_total|ring_\w+|exporter_otlp_\w+"
                   r"|queue_receive_depth_bucket|queue_burst_packets_bucket|heap_\w+"
                   r"|xdp_\w+|interface_\w+|lcore_stolen_\w+|lcore_tracing_\w+)")
+# A legend has room for so many lines.
+LINES = 10
 OPEN_QUERIES = 30
 # Characters of a title for each of the 24 columns, at 1600 pixels.
 TITLE = 5
@@ -27,12 +29,12 @@ ALERT_ROWS = 16
 HALF = 3
 OF_OTHERS = {"up": ("job", "=~", "pmdscope.*"), "ALERTS": ("alertname", "=~", "Dpdk.+")}
 RULES = {
-    "alert-region", "alert-table", "annotation-switch", "closed-row", "event-region", "fleet-top",
-    "full-pool", "heatmap-colour", "leaked-colour", "legend-last", "legend-order", "mirror",
-    "open-queries", "other-targets", "quantile-integer", "sent-is-taken", "soft-max", "stack",
-    "state-mapping", "stat-unknown", "table-cell", "table-link", "table-order", "table-text",
-    "table-unit", "table-unknown", "table-width", "text-size", "threshold-line", "title-width",
-    "two-units"}
+    "alert-region", "alert-table", "annotation-switch", "closed-row", "event-region", "full-pool",
+    "heatmap-colour", "leaked-colour", "legend-last", "legend-order", "mirror",
+    "open-queries", "other-targets", "quantile-integer", "same-lines", "sent-is-taken", "soft-max",
+    "stack", "state-mapping", "stat-unknown", "table-cell", "table-link", "table-order",
+    "table-text", "table-unit", "table-unknown", "table-width", "text-size", "threshold-line",
+    "title-width", "top-ten", "two-units"}
 
 
 def tree(expr):
@@ -120,7 +122,19 @@ def of_stat(panel, _, __):
                "a full pool drains no more, and looks well")
 
 
-def of_graph(panel, board, known):
+def parts(node):
+    """Of a target's expression, what is drawn, and what chooses the lines, which may be the same."""
+    both = isinstance(node, Binary) and node.operator == "and"
+    return (node.left, node.right) if both else (node, node)
+
+
+def chooses_few(node):
+    """Whether an expression is that of a few series, the highest or the lowest."""
+    chooses = isinstance(node, Aggregation) and node.operator in ("topk", "bottomk")
+    return chooses and float(node.arguments[0].arguments[0]) <= LINES
+
+
+def of_graph(panel, _, known):
     """Lines over time."""
     defaults, legend = panel["fieldConfig"]["defaults"], panel["options"]["legend"]
     custom, unit = defaults["custom"], defaults.get("unit") or ""
@@ -138,10 +152,17 @@ def of_graph(panel, board, known):
     counted = unit in COUNTED or unit.startswith("count:")
     yield ("soft-max", not counted or custom.get("axisSoftMax") == 1,
            "all zeros are scaled to 100")
-    rates = set()
+    yield from of_lines(panel, known, overrides)
+
+
+def of_lines(panel, known, overrides):
+    """Each target of a graph, and all together."""
+    custom, rates, rankings = panel["fieldConfig"]["defaults"]["custom"], set(), []
     for target in panel["targets"]:
         node = tree(target["expr"])
-        yield ("mirror", not (isinstance(node, Call) and node.function == "-"),
+        drawn, rank = parts(node)
+        rankings.append(rank)
+        yield ("mirror", not (isinstance(drawn, Call) and drawn.function == "-"),
                "negative values in legend and tooltip")
         yield ("stack", custom["stacking"]["mode"] == "none" or "topk(1, " in target["expr"],
                "adds what is of several apps")
@@ -153,11 +174,13 @@ def of_graph(panel, board, known):
             continue
         if "unit" not in overrides.get(target["refId"], ()):
             rates.add(any(isinstance(found, Call) and found.function == "rate"
-                          for found, _ in walk(node)))
-        several = "app" in (labels(node, lambda name: known.get(name, set())) or ())
-        yield ("fleet-top", board["uid"] != "pmdscope-fleet" or not several
-               or target["expr"].startswith("topk(10, "), "a line for each of all apps")
+                          for found, _ in walk(drawn)))
+        several = labels(node, lambda name: known.get(name, set())) or set()
+        yield ("top-ten", chooses_few(rank) or not several & {"app", "instance"},
+               "a line for each of all apps or hosts")
     yield "two-units", len(rates) <= 1, "counts and rates on one axis"
+    yield ("same-lines", all(one == rankings[0] for one in rankings),
+           "its targets are of different ports, pools or apps")
 
 
 def of_heatmap(panel, _, __):

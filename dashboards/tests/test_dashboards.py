@@ -261,9 +261,11 @@ MUTATIONS = [
      .__setitem__("mode", "normal")),
     ("two-units", lambda boards: named(boards, "captures", "Captures and missed packets")
      ["fieldConfig"].__setitem__("overrides", [])),
-    ("fleet-top", lambda boards: (lambda one: one.__setitem__(
-        "expr", one["expr"].replace("topk(10, ", "sum by (app) (")))(
-            target(boards, "fleet", "Received"))),
+    ("top-ten", rewrite("fleet", "Received", "topk(10, ", "sum by (app) (")),
+    ("top-ten", rewrite("fleet", "Series", "topk(10, ", "sum by (instance) (")),
+    ("top-ten", rewrite("lcores", "Polls", "bottomk(10, ", "bottomk(50, ")),
+    ("top-ten", rewrite("app", "Bits by port", " and topk(10, ", " or topk(10, ")),
+    ("same-lines", rewrite("app", "Packets by port", "and topk(10, ", "and bottomk(10, ")),
     ("heatmap-colour", lambda boards: (lambda one: one.__setitem__(
         "expr", one["expr"].replace("log10(", "abs(", 1)))(
             target(boards, "lcores", "Gaps between polls"))),

@@ -138,6 +138,62 @@ class Panels(unittest.TestCase):
         self.gives(expression("app", "Packets per burst, 95th percentile"), series,
                    [('{instance="host:9177", app="fwd", port="p", queue="0"}', 1)])
 
+    def test_both_halves_of_a_mirrored_graph_are_of_the_same_ports(self):
+        # Ports 0 to 9 have the highest sums; by what they receive alone, 10 and 11 would be shown.
+        series, wanted = [], {"A": [], "B": []}
+        for port in range(12):
+            of_port = f'{OF}, app="fwd", port="{port}"'
+            busy = port < 10
+            for target, way, rate in (("A", "receive", 1 if busy else 5),
+                                      ("B", "transmit", 20 if busy else 2)):
+                series.append({"series": f"dpdk_port_{way}_packets_total{{{of_port}}}",
+                               "values": f"0+{rate * 15}x40"})
+                if busy:
+                    wanted[target].append(
+                        (f'{{instance="host:9177", app="fwd", port="{port}"}}', rate))
+        for target, lines in wanted.items():
+            self.gives(expression("app", "Packets by port", target), series, lines)
+
+    def test_queues_with_refused_packets_are_shown_first(self):
+        # Queues 10 and 11 refuse; 11 offers least of all. The counter of refused packets of queue
+        # 12 is absent: it is not left out for that.
+        series = []
+        for queue in range(13):
+            of_queue = f'{{{OF}, app="fwd", port="p", queue="{queue}"}}'
+            offered = 15 if queue == 11 else 15 * (100 + queue)
+            series.append({"series": f"dpdk_queue_transmit_offered_packets_total{of_queue}",
+                           "values": f"0+{offered}x40"})
+            if queue < 12:
+                series.append({"series": f"dpdk_queue_transmit_refused_packets_total{of_queue}",
+                               "values": f"0+{15 if queue > 9 else 0}x40"})
+        expr = expression("app", "Offered and refused by queue", "B")
+        self.gives(expr, series, [
+            (f'{{instance="host:9177", app="fwd", port="p", queue="{queue}"}}',
+             1 if queue == 11 else 100 + queue) for queue in range(3, 13)])
+
+    def test_apps_with_captures_are_shown_before_those_that_miss_packets(self):
+        series = []
+        for app in range(12):
+            of_app = f'{OF}, app="fwd{app}"'
+            series += [stays("dpdk_capture_sessions", f'app="fwd{app}"', 1 if app == 11 else 0),
+                       {"series": f'dpdk_port_receive_missed_packets_total{{{of_app}, port="p"}}',
+                        "values": f"0+{15 * (12 - app)}x40"}]
+        self.gives(expression("captures", "Captures and missed packets"), series, [
+            (f'{{instance="host:9177", app="fwd{app}"}}', 1 if app == 11 else 0)
+            for app in [*range(9), 11]])
+
+    def test_hosts_on_which_apps_are_missing_are_shown_first(self):
+        # Most hosts expect no app and have many.
+        series = []
+        for host in range(12):
+            of_host = f'job="pmdscope", instance="host{host}"'
+            series += [{"series": f"dpdk_apps_{name}{{{of_host}}}", "values": f"{value}+0x40"}
+                       for name, value in (("discovered", 1 if host == 11 else 20 - host),
+                                           ("expected", 2 if host == 11 else 0))]
+        self.gives(expression("fleet", "Apps found and expected", "B"), series, [
+            (f'dpdk_apps_expected{{job="pmdscope", instance="host{host}"}}',
+             2 if host == 11 else 0) for host in [*range(9), 11]])
+
     def test_places_are_of_the_pool_that_lost_most(self):
         self.places_are_of_the_first(("a", 100, 50), ("b", 300, 2))
 

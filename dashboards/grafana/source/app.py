@@ -2,12 +2,23 @@
 """App: packets (rate), losses by cause (errors), and how close to losing more (depth)."""
 
 from model import (CLOSED, GREEN, NONE_DRAINS, ORANGE, RED, UP_DOWN, YELLOW, above, bands, below,
-                   column, dashboard, drill, first_empty, heatmap, runbook, series, stat,
-                   states, table, words)
+                   column, dashboard, drill, first_empty, heatmap, ranked, runbook, series, stat,
+                   states, summed, table, words)
 
 POOLS = drill("Pools and leaks", "pmdscope-pools")
 LCORES = drill("Lcores and interference", "pmdscope-lcores")
 FLEET = drill("Fleet", "pmdscope-fleet")
+
+
+def by_port(counter):
+    """Rate of a counter of ports, by port."""
+    return f"sum by (@port) (rate(dpdk_port_{counter}_total{{@port}}[@]))"
+
+
+def by_queue(counter):
+    """Rate of a counter of queues, by queue."""
+    return f"sum by (@port+queue) (rate(dpdk_queue_{counter}_total{{@port+queue}}[@]))"
+
 
 VERDICT = ("Is it losing packets?", [
     stat("Healthy", "Is the app healthy? If not, the timeline below shows its findings. Same as "
@@ -56,68 +67,63 @@ VERDICT = ("Is it losing packets?", [
 RATE = ("Rate: packets and bytes", [
     series("Packets by port", "What does the app receive (up) and send (down)? If the sender "
            "stops, both fall; if the app stops sending, only the lower half falls.",
-           [("sum by (@port) (rate(dpdk_port_receive_packets_total{@port}[@]))",
-             "rx {{app}} {{port}}"),
-            ("sum by (@port) (rate(dpdk_port_transmit_packets_total{@port}[@]))",
-             "tx {{app}} {{port}}")], "pps", mirror="B", empty="no port"),
+           summed((by_port("receive_packets"), "rx {{app}} {{port}}"),
+                  (by_port("transmit_packets"), "tx {{app}} {{port}}")), "pps", mirror="B",
+           empty="no port"),
     series("Bits by port", "How much of the link is used? Compare with the link speed in the "
            "table of ports below.",
-           [("sum by (@port) (rate(dpdk_port_receive_bytes_total{@port}[@])) * 8",
-             "rx {{app}} {{port}}"),
-            ("sum by (@port) (rate(dpdk_port_transmit_bytes_total{@port}[@])) * 8",
-             "tx {{app}} {{port}}")], "bps", mirror="B", empty="the driver counts packets only"),
+           summed((by_port("receive_bytes") + " * 8", "rx {{app}} {{port}}"),
+                  (by_port("transmit_bytes") + " * 8", "tx {{app}} {{port}}")), "bps", mirror="B",
+           empty="the driver counts packets only"),
     series("Received by queue", "Does RSS distribute the load? If one queue is far above the "
            "others, one lcore does most of the work.",
-           [("sum by (@port+queue) "
-             "(rate(dpdk_queue_receive_packets_total{@port+queue}[@]))",
-             "{{app}} {{port}} q{{queue}}")], "pps", empty="no queue counters"),
+           [(f"topk(10, {by_queue('receive_packets')})", "{{app}} {{port}} q{{queue}}")], "pps",
+           empty="no queue counters"),
     series("Sent by queue", "Do all lcores send? Packets that the driver took.",
-           [("sum by (@port+queue) "
-             "(rate(dpdk_queue_transmit_packets_total{@port+queue}[@]))",
-             "{{app}} {{port}} q{{queue}}")], "pps", empty="no counters of transmit queues"),
+           [(f"topk(10, {by_queue('transmit_packets')})", "{{app}} {{port}} q{{queue}}")], "pps",
+           empty="no counters of transmit queues"),
     series("Offered and refused by queue", "Does the driver take what the app offers? Packets that "
-           "are offered again count again, so that refused packets need not be lost.",
-           [("sum by (@port+queue) "
-             "(rate(dpdk_queue_transmit_refused_packets_total{@port+queue}[@]))",
-             "refused {{app}} {{port}} q{{queue}}"),
-            ("sum by (@port+queue) "
-             "(rate(dpdk_queue_transmit_offered_packets_total{@port+queue}[@]))",
-             "offered {{app}} {{port}} q{{queue}}")], "pps", size=(24, 8),
+           "are offered again count again, so that refused packets need not be lost. Queues with "
+           "refused packets come first.",
+           ranked(f"topk(10, {by_queue('transmit_refused_packets')} * 1000 + "
+                  f"{by_queue('transmit_offered_packets')} "
+                  f"or {by_queue('transmit_offered_packets')})",
+                  (by_queue("transmit_refused_packets"), "refused {{app}} {{port}} q{{queue}}"),
+                  (by_queue("transmit_offered_packets"), "offered {{app}} {{port}} q{{queue}}")),
+           "pps", size=(24, 8),
            empty="needs libpmdscope",
            links=[runbook("DpdkTransmitRefused"), runbook("DpdkTransmitStuck")]),
     series("Busiest queue, as multiple of the others' mean", "How uneven is it? 1 is even; from 3 "
            "on the busiest queue limits the port.",
-           [("max by (@port) (rate(dpdk_queue_receive_packets_total{@port}[@])) / "
+           [("topk(10, max by (@port) (rate(dpdk_queue_receive_packets_total{@port}[@])) / "
              "((sum by (@port) (rate(dpdk_queue_receive_packets_total{@port}[@])) - "
              "max by (@port) (rate(dpdk_queue_receive_packets_total{@port}[@]))) / "
-             "(count by (@port) (rate(dpdk_queue_receive_packets_total{@port}[@])) - 1 > 0))",
+             "(count by (@port) (rate(dpdk_queue_receive_packets_total{@port}[@])) - 1 > 0)))",
              "{{app}} {{port}}")], "none", line=above((3, ORANGE)), size=(24, 7),
            empty="no port with several queues", links=[runbook("DpdkQueueImbalance")]),
 ])
 
 ERRORS = ("Errors: losses by cause", [
     series("Missed", "Which port drops packets because it is not polled in time?",
-           [("topk(10, sum by (@port) (rate(dpdk_port_receive_missed_packets_total{@port}[@])))",
-             "{{app}} {{port}}")], "pps", size=(8, 8), empty="no port",
+           [(f"topk(10, {by_port('receive_missed_packets')})", "{{app}} {{port}}")], "pps",
+           size=(8, 8), empty="no port",
            links=[LCORES, runbook("DpdkReceiveMissed")]),
     series("Mbuf allocation failures", "Which port drops packets because a pool is empty?",
-           [("topk(10, sum by (@port) "
-             "(rate(dpdk_port_receive_mbuf_allocation_failures_total{@port}[@])))",
+           [(f"topk(10, {by_port('receive_mbuf_allocation_failures')})",
              "{{app}} {{port}}")], "count:failures/s", size=(8, 8), empty="no port",
            links=[POOLS, runbook("DpdkMbufAllocationFailures")]),
     series("Receive and transmit errors", "Is it the link (rx) or the driver (tx)? A full "
            "transmit ring is not an error: rte_eth_tx_burst() then returns less.",
-           [("sum by (@port) (rate(dpdk_port_receive_errors_total{@port}[@]))",
-             "rx {{app}} {{port}}"),
-            ("sum by (@port) (rate(dpdk_port_transmit_errors_total{@port}[@]))",
-             "tx {{app}} {{port}}")], "pps", size=(8, 8), empty="no port"),
+           summed((by_port("receive_errors"), "rx {{app}} {{port}}"),
+                  (by_port("transmit_errors"), "tx {{app}} {{port}}")), "pps", size=(8, 8),
+           empty="no port"),
     series("Driver counters of losses", "Which stage of the NIC drops packets? Extended "
            "counters that the configuration selects and that increase.",
            [("topk(10, rate(dpdk_port_xstat{@port}[@]) > 0)", "{{app}} {{port}} {{name}}")],
            "count:events/s", size=(24, 8), empty="No such counter increases."),
     series("Causes of missed packets", "Why does the NIC miss packets? 1 while a cause is "
            "found; pmdscope check has its numbers.",
-           [("max by (@port+cause) (dpdk_port_missed_cause{@port}) > 0",
+           [("topk(10, max by (@port+cause) (dpdk_port_missed_cause{@port}) > 0)",
              "{{app}} {{port}} {{cause}}")], "none", size=(24, 7), empty="No packet is missed.",
            links=[LCORES, runbook("DpdkReceiveMissed")]),
 ])
@@ -131,8 +137,8 @@ DEPTH = ("Depth: how close to losses", [
            empty="not reported by the driver", links=[runbook("DpdkQueueNearlyFull")]),
     series("Busy polls", "How much headroom does each queue have? Near 100 %, the lcore "
            "is saturated; 0 with the link up: no packets arrive.",
-           [("1 - rate(dpdk_queue_empty_polls_total{@port+queue}[@]) / "
-             "(rate(dpdk_queue_polls_total{@port+queue}[@]) > 0)",
+           [("topk(10, 1 - rate(dpdk_queue_empty_polls_total{@port+queue}[@]) / "
+             "(rate(dpdk_queue_polls_total{@port+queue}[@]) > 0))",
              "{{app}} {{port}} q{{queue}}")], "percentunit", high=1,
            line=above((0.9, ORANGE)), empty="needs libpmdscope"),
 ])
@@ -140,24 +146,22 @@ DEPTH = ("Depth: how close to losses", [
 DETAILS = ("Queues: bytes, errors and packets waiting", [
     series("Bits received by queue", "Which queue carries most bytes? libpmdscope estimates them "
            "from one of 16 bursts.",
-           [("sum by (@port+queue) "
-             "(rate(dpdk_queue_receive_bytes_total{@port+queue}[@])) * 8",
-             "{{app}} {{port}} q{{queue}}")], "bps",
+           [(f"topk(10, {by_queue('receive_bytes')} * 8)", "{{app}} {{port}} q{{queue}}")], "bps",
            empty="no queue counters"),
     series("Bits sent by queue", "Which queue sends most bytes?",
-           [("sum by (@port+queue) "
-             "(rate(dpdk_queue_transmit_bytes_total{@port+queue}[@])) * 8",
-             "{{app}} {{port}} q{{queue}}")], "bps",
+           [(f"topk(10, {by_queue('transmit_bytes')} * 8)", "{{app}} {{port}} q{{queue}}")], "bps",
            empty="no queue counters"),
     series("Receive errors by queue", "Which queue is it? Not every driver counts them.",
-           [("sum by (@port+queue) (rate(dpdk_queue_receive_errors_total{@port+queue}[@]))",
-             "{{app}} {{port}} q{{queue}}")], "pps", empty="not reported by the driver"),
+           [(f"topk(10, {by_queue('receive_errors')})", "{{app}} {{port}} q{{queue}}")], "pps",
+           empty="not reported by the driver"),
     series("Packets waiting", "How many packets wait in the receive rings, at most in the last "
            "window and in the last sample? Also for drivers that do not report the ring size.",
-           [("dpdk_queue_receive_depth_window_max_packets{@port+queue}",
-             "max {{app}} {{port}} q{{queue}}"),
-            ("dpdk_queue_receive_depth_packets{@port+queue}",
-             "last {{app}} {{port}} q{{queue}}")], "short", empty="not reported by the driver"),
+           ranked("topk(10, dpdk_queue_receive_depth_window_max_packets{@port+queue})",
+                  ("dpdk_queue_receive_depth_window_max_packets{@port+queue}",
+                   "max {{app}} {{port}} q{{queue}}"),
+                  ("dpdk_queue_receive_depth_packets{@port+queue}",
+                   "last {{app}} {{port}} q{{queue}}")), "short",
+           empty="not reported by the driver"),
     states("Queue counters incomplete", "Can sums over queues be trusted? Ports of which the "
            "driver or DPDK's telemetry does not report all queues.",
            "dpdk_queue_stats_truncated{@port}", legend="{{app}} {{port}}",
@@ -175,8 +179,8 @@ HISTOGRAMS = ("Histograms of queues: only with queue_histograms", [
             empty="enable queue_histograms in the exporter's configuration"),
     series("Packets per burst, 95th percentile", "Does the app receive all waiting packets? "
            "If bursts are full, more packets were waiting.",
-           [("ceil(histogram_quantile(0.95, sum by (@port+queue+le) "
-             "(rate(dpdk_queue_burst_packets_bucket{@port+queue}[@]))))",
+           [("topk(10, ceil(histogram_quantile(0.95, sum by (@port+queue+le) "
+             "(rate(dpdk_queue_burst_packets_bucket{@port+queue}[@])))))",
              "{{app}} {{port}} q{{queue}}")], "short", size=(24, 8), decimals=0,
            empty="enable queue_histograms in the exporter's configuration"),
 ], CLOSED)

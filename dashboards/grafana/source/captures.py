@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Captures: which captures run, are they complete, and do they slow down the app?"""
 
-from model import (RED, YELLOW, above, dashboard, drill, of_target, runbook, series, stat)
+from model import (RED, YELLOW, above, dashboard, drill, of_target, ranked, runbook, series, stat)
 
 APP = drill("App: packets, losses, queues", "pmdscope-app")
+SESSIONS = "sum by (@app) (dpdk_capture_sessions{@app})"
+MISSED = "sum by (@app) (rate(dpdk_port_receive_missed_packets_total{@app}[@]))"
 
 VERDICT = ("Are the captures complete?", [
     stat("Captures", "How many captures are open? Each costs the lcores some cycles per packet.",
@@ -26,45 +28,46 @@ VERDICT = ("Are the captures complete?", [
 
 FLOW = ("Captured and lost packets", [
     series("Captured", "How many packets does each capture get?",
-           [("sum by (@session) (rate(dpdk_capture_packets_total{@session}[@]))",
+           [("topk(10, sum by (@session) (rate(dpdk_capture_packets_total{@session}[@])))",
              "{{app}} session {{session}}")], "pps", empty="no capture"),
     series("Lost", "Which capture is incomplete, and when? Use a more selective filter, or "
            "capture less of each packet.",
-           [("sum by (@session) (rate(dpdk_capture_dropped_packets_total{@session}[@]))",
+           [("topk(10, sum by (@session) (rate(dpdk_capture_dropped_packets_total{@session}[@])))",
              "{{app}} session {{session}}")], "pps", empty="no capture",
            links=[runbook("DpdkCaptureDrops")]),
     series("Filtered out", "How selective are the filters? They run in the app: packets that do "
            "not match are not copied.",
-           [("sum by (@session) (rate(dpdk_capture_filtered_packets_total{@session}[@]))",
+           [("topk(10, sum by (@session) (rate(dpdk_capture_filtered_packets_total{@session}[@])))",
              "{{app}} session {{session}}")], "pps", empty="no capture"),
     series("Share lost", "What share of the packets that match the filter is lost?",
-           [("sum by (@session) (rate(dpdk_capture_dropped_packets_total{@session}[@])) / "
+           [("topk(10, sum by (@session) (rate(dpdk_capture_dropped_packets_total{@session}[@])) / "
              "(sum by (@session) (rate(dpdk_capture_dropped_packets_total{@session}[@])) + "
-             "sum by (@session) (rate(dpdk_capture_packets_total{@session}[@])) > 0)",
+             "sum by (@session) (rate(dpdk_capture_packets_total{@session}[@])) > 0))",
              "{{app}} session {{session}}")], "percentunit", high=1,
            line=above((0.01, RED)), empty="no capture gets packets"),
 ])
 
 RINGS = ("Capture rings", [
     series("Rings", "Does the capturing tool keep up? Unread data as a share of each lcore's ring.",
-           [("dpdk_capture_ring_used_bytes{@session} / dpdk_capture_ring_bytes{@session}",
+           [("topk(10, dpdk_capture_ring_used_bytes{@session} / dpdk_capture_ring_bytes{@session})",
              "{{app}} session {{session}} lcore {{lcore}}")], "percentunit", high=1,
            line=above((0.5, YELLOW), (0.9, RED)), empty="no capture"),
     series("Captured by lcore", "From which lcores are the captured packets?",
-           [("sum by (@lcore) (rate(dpdk_capture_packets_total{@session}[@]))",
+           [("topk(10, sum by (@lcore) (rate(dpdk_capture_packets_total{@session}[@])))",
              "{{app}} lcore {{lcore}}")], "pps", empty="no capture"),
 ])
 
 COST = ("Cost for the app", [
     series("Captures and missed packets", "Do captures cause losses in the app? Sessions (left), "
-           "and packets per second that the NIC missed (right).",
-           [("sum by (@app) (dpdk_capture_sessions{@app})", "captures of {{app}}"),
-            ("sum by (@app) (rate(dpdk_port_receive_missed_packets_total{@app}[@]))",
-             "missed by {{app}}")],
+           "and packets per second that the NIC missed (right). Apps with most captures come "
+           "first.",
+           ranked(f"topk(10, {SESSIONS} * 1e12 + {MISSED})",
+                  (SESSIONS, "captures of {{app}}"), (MISSED, "missed by {{app}}")),
            overrides=[of_target("B", unit="pps", custom_axisPlacement="right")], empty="no app",
            links=[APP]),
     series("Longest gap between polls", "Do captures delay the poll loops?",
-           [("max by (@app) (dpdk_lcore_poll_gap_window_max_seconds{@app})", "{{app}}")], "s",
+           [("topk(10, max by (@app) (dpdk_lcore_poll_gap_window_max_seconds{@app}))", "{{app}}")],
+           "s",
            empty="needs libpmdscope",
            links=[drill("Lcores and interference", "pmdscope-lcores")]),
 ])

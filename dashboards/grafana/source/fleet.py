@@ -2,8 +2,8 @@
 """Fleet: is every app running and healthy, which one is not, and why?"""
 
 from model import (ALERTS, BLUE, CLOSED, GREEN, NONE_DRAINS, ORANGE, RED, RUNBOOKS, UP_DOWN,
-                   YELLOW, above, below, column, dashboard, drill, first_empty, runbook, series, stat, states,
-                   table, words)
+                   YELLOW, above, below, column, dashboard, drill, first_empty, ranked, runbook,
+                   series, stat, states, summed, table, words)
 
 APP = drill("App: packets, losses, queues", "pmdscope-app")
 POOLS = drill("Pools and leaks", "pmdscope-pools")
@@ -86,9 +86,12 @@ APPS = ("Apps", [
            mappings=words(_1=("wrong", RED)), empty="Nothing is wrong.",
            links=[runbook("DpdkAppUnhealthy")]),
     series("Apps found and expected", "Did every app start? Apps found on each host, and "
-           "apps that its configuration expects. Fewer found than expected: an app did not start.",
-           [("dpdk_apps_discovered{@}", "found on {{instance}}"),
-            ("dpdk_apps_expected{@}", "expected on {{instance}}")], size=(12, 7),
+           "apps that its configuration expects. Fewer found than expected: an app did not start. "
+           "Hosts on which most apps are missing come first.",
+           ranked("topk(10, clamp_min(dpdk_apps_expected{@} - dpdk_apps_discovered{@}, 0) * 1e6 "
+                  "+ dpdk_apps_discovered{@})",
+                  ("dpdk_apps_discovered{@}", "found on {{instance}}"),
+                  ("dpdk_apps_expected{@}", "expected on {{instance}}")), size=(12, 7),
            empty="no exporter", links=[runbook("DpdkAppsMissing")]),
     states("Telemetry", "Which app runs with --no-telemetry and cannot be monitored?",
            "dpdk_app_telemetry_enabled{@app}", legend="{{app}}",
@@ -141,22 +144,24 @@ EXPORTERS = ("Exporters: cost, size, and what failed", [
            [("topk(10, dpdk_collect_partial{@app})", "{{app}}")], size=(8, 7),
            line=above((1, YELLOW)), empty="no app", links=[runbook("DpdkCollectPartial")]),
     series("Series", "How large are the scrapes? Keep sample_limit well above this.",
-           [("dpdk_exporter_series{@}", "{{instance}}")], size=(8, 7), empty="no exporter"),
+           [("topk(10, dpdk_exporter_series{@})", "{{instance}}")], size=(8, 7),
+           empty="no exporter"),
     series("Omitted series", "Are series omitted to limit the size of scrapes? Above 0, some "
            "metrics are missing.", [("topk(10, sum by (@kind) (dpdk_series_suppressed{@app}))",
                          "{{app}} {{kind}}")], size=(8, 7), line=above((1, YELLOW)),
            empty="no app", links=[runbook("DpdkSeriesSuppressed")]),
     series("Rounds", "How often are the apps queried? Scrapes that arrive during a round share it, "
            "so more Prometheus servers do not cost the apps more.",
-           [("rate(dpdk_exporter_collections_total{@}[@])", "rounds {{instance}}"),
-            ("rate(dpdk_exporter_shared_scrapes_total{@}[@])", "shared scrapes {{instance}}")],
+           summed(("rate(dpdk_exporter_collections_total{@}[@])", "rounds {{instance}}"),
+                  ("rate(dpdk_exporter_shared_scrapes_total{@}[@])",
+                   "shared scrapes {{instance}}")),
            "count:rounds/s", size=(8, 7), empty="no exporter"),
     series("Unreadable directories", "Which exporters may not read a directory of DPDK's runtime "
            "files? Above 0, apps may run that nothing here shows: run the exporter as root.",
-           [("dpdk_exporter_unreadable_directories{@}", "{{instance}}")], size=(8, 7),
+           [("topk(10, dpdk_exporter_unreadable_directories{@})", "{{instance}}")], size=(8, 7),
            line=above((1, YELLOW)), empty="no exporter"),
     series("OTLP pushes", "Does the OTLP receiver accept what the exporters push?",
-           [("sum by (instance, result) (rate(dpdk_exporter_otlp_pushes_total{@}[@]))",
+           [("topk(10, sum by (instance, result) (rate(dpdk_exporter_otlp_pushes_total{@}[@])))",
              "{{result}} {{instance}}")], "count:pushes/s", size=(8, 7),
            empty="No exporter pushes.",
            links=[runbook("DpdkOtlpPushesFail")]),
@@ -176,10 +181,11 @@ INTERFACES = ("Interfaces of the kernel: only with an XDP filter or a bypassed q
            links=[runbook("DpdkXdpFlood")]),
     series("Received by queue", "Which packets take which half of a NIC? Packets of each queue "
            "before any XDP program; redirected ones are a part of them, and go to an app.",
-           [("topk(10, rate(dpdk_interface_queue_receive_packets_total{@}[@]))",
-             "{{instance}} {{interface}} queue {{queue}}"),
-            ("topk(10, rate(dpdk_interface_queue_redirected_packets_total{@}[@]) > 0)",
-             "{{instance}} {{interface}} queue {{queue}} redirected")], "pps",
+           ranked("topk(10, rate(dpdk_interface_queue_receive_packets_total{@}[@]))",
+                  ("rate(dpdk_interface_queue_receive_packets_total{@}[@])",
+                   "{{instance}} {{interface}} queue {{queue}}"),
+                  ("rate(dpdk_interface_queue_redirected_packets_total{@}[@]) > 0",
+                   "{{instance}} {{interface}} queue {{queue}} redirected")), "pps",
            empty="no interface with a bypass, or its driver does not count"),
     series("Bits dropped by XDP filters", "How much of the link does a flood take?",
            [("topk(10, sum by (instance, interface) "

@@ -110,35 +110,38 @@ STOLEN = ("Stolen time: only of exporters that trace it (--interrupts)", [
 
 WORK = ("Load: how much headroom is left", [
     series("Busy polls", "How much headroom does each lcore have?",
-           [("rate(dpdk_lcore_busy_polls_total{@lcore}[@]) / "
-             "(rate(dpdk_lcore_polls_total{@lcore}[@]) > 0)", "{{app}} lcore {{lcore}}")],
+           [("topk(10, rate(dpdk_lcore_busy_polls_total{@lcore}[@]) / "
+             "(rate(dpdk_lcore_polls_total{@lcore}[@]) > 0))", "{{app}} lcore {{lcore}}")],
            "percentunit", high=1, line=above((0.8, YELLOW), (0.95, RED)),
            empty="needs libpmdscope"),
-    series("Polls", "How fast are the loops? A decrease at equal traffic: iterations take longer.",
-           [("rate(dpdk_lcore_polls_total{@lcore}[@])", "{{app}} lcore {{lcore}}")],
+    series("Polls", "How fast are the loops? A decrease at equal traffic: iterations take longer. "
+           "The ten slowest.",
+           [("bottomk(10, rate(dpdk_lcore_polls_total{@lcore}[@]))", "{{app}} lcore {{lcore}}")],
            "count:polls/s", empty="needs libpmdscope", links=[runbook("DpdkNoPolling")]),
     series("Packets", "How is the load distributed? An lcore far above the others does most of "
-           "the work.", [("rate(dpdk_lcore_packets_total{@lcore}[@])", "{{app}} lcore {{lcore}}")],
+           "the work.",
+           [("topk(10, rate(dpdk_lcore_packets_total{@lcore}[@]))", "{{app}} lcore {{lcore}}")],
            "pps", empty="needs libpmdscope",
            links=[APP, runbook("DpdkQueueImbalance")]),
     series("Packets per busy poll", "How full are the bursts? Near its burst size, the app is "
            "saturated.",
-           [("rate(dpdk_lcore_packets_total{@lcore}[@]) / "
-             "(rate(dpdk_lcore_busy_polls_total{@lcore}[@]) > 0)", "{{app}} lcore {{lcore}}")],
+           [("topk(10, rate(dpdk_lcore_packets_total{@lcore}[@]) / "
+             "(rate(dpdk_lcore_busy_polls_total{@lcore}[@]) > 0))", "{{app}} lcore {{lcore}}")],
            "none", decimals=1, empty="no packets"),
 ])
 
 CYCLES = ("Busy cycles: only of apps that count them", [
     series("Busy cycles", "What share of its cycles does the app report as busy? Only for apps "
            "that register a callback for this (DPDK 23.03).",
-           [("rate(dpdk_lcore_busy_cycles_total{@lcore}[@]) / "
-             "(rate(dpdk_lcore_cycles_total{@lcore}[@]) > 0)", "{{app}} lcore {{lcore}}")],
+           [("topk(10, rate(dpdk_lcore_busy_cycles_total{@lcore}[@]) / "
+             "(rate(dpdk_lcore_cycles_total{@lcore}[@]) > 0))", "{{app}} lcore {{lcore}}")],
            "percentunit", high=1, line=above((0.8, YELLOW), (0.95, RED)),
            empty="no app reports cycles"),
     series("Busy cycles per packet", "What does a packet cost? An increase after a deployment is "
            "a regression.",
-           [("rate(dpdk_lcore_busy_cycles_total{@lcore}[@]) / on (job, instance, app, lcore) "
-             "(rate(dpdk_lcore_packets_total{@lcore}[@]) > 0)", "{{app}} lcore {{lcore}}")],
+           [("topk(10, rate(dpdk_lcore_busy_cycles_total{@lcore}[@]) "
+             "/ on (job, instance, app, lcore) (rate(dpdk_lcore_packets_total{@lcore}[@]) > 0))",
+             "{{app}} lcore {{lcore}}")],
            "short", empty="no app reports cycles"),
 ], CLOSED)
 

@@ -180,6 +180,17 @@ def series(title, why, targets, unit="short", *, size=(12, 8), stack=False, line
                  thresholds=line or PLAIN, colour={"mode": "palette-classic"}, **more)
 
 
+def ranked(rank, *targets):
+    """Targets of one graph, of the same series: those of `rank`. If each target had the ten highest
+    of its own, a mirrored graph would show what one port receives and what another one sends."""
+    return [(f"{expr} and {rank}", legend) for expr, legend in targets]
+
+
+def summed(*targets):
+    """Targets of one graph, of the ten series with the highest sum of all targets."""
+    return ranked(f"topk(10, {' + '.join(expr for expr, _ in targets)})", *targets)
+
+
 def bands(metric, selector, edges):
     """Of a histogram, the decimal logarithm of the number of observations between each two edges,
     plus 1: Grafana has no logarithmic colours, and one bucket can have a million times more than

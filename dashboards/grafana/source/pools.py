@@ -2,7 +2,8 @@
 """Pools and leaks: when will a pool be empty, where are its mbufs, which line loses them?"""
 
 from model import (CLOSED, GREEN, NONE_DRAINS, ORANGE, RED, YELLOW, above, bars, below, column,
-                   dashboard, first_empty, of_target, runbook, series, stat, table, words)
+                   dashboard, first_empty, of_target, ranked, runbook, series, stat, summed, table,
+                   words)
 
 # The pool that lost most of its mbufs, otherwise the fullest one, at the end of the time range: a
 # stack of several pools, perhaps of several apps, would show the places of none.
@@ -51,30 +52,31 @@ LEAKS = ("Leak sites and misuse", [
           links=[runbook("DpdkMbufLeak")]),
     series("Lost mbufs", "Does the leak continue? Flat: it has stopped. Lower bound: the pool is "
            "too empty to prove each loss, restart the app.",
-           [("topk(10, dpdk_mbuf_leaked{@pool})", "{{app}} {{pool}}"),
-            ("dpdk_mbuf_lost_at_least{@pool} > 0", "{{app}} {{pool}} lower bound")],
+           ranked("topk(10, dpdk_mbuf_leaked{@pool} + dpdk_mbuf_lost_at_least{@pool})",
+                  ("dpdk_mbuf_leaked{@pool}", "{{app}} {{pool}}"),
+                  ("dpdk_mbuf_lost_at_least{@pool} > 0", "{{app}} {{pool}} lower bound")),
            empty="no ledger", links=[runbook("DpdkMbufLeak")]),
     series("Growth of the sites", "Which sites lose mbufs now? Do losses follow the traffic?",
            [("topk(10, deriv(dpdk_mbuf_leak_site_mbufs{@pool}[@]) > 0)",
              "{{app}} {{pool}} {{site}}")], "count:mbufs/s", empty="No site loses mbufs."),
     series("Freed twice, used after free", "Does the app corrupt memory, and when?",
-           [("rate(dpdk_mbuf_double_frees_total{@pool}[@])", "freed twice {{app}} {{pool}}"),
-            ("rate(dpdk_mbuf_use_after_frees_total{@pool}[@])",
-             "used after free {{app}} {{pool}}")], "count:mbufs/s",
+           summed(("rate(dpdk_mbuf_double_frees_total{@pool}[@])", "freed twice {{app}} {{pool}}"),
+                  ("rate(dpdk_mbuf_use_after_frees_total{@pool}[@])",
+                   "used after free {{app}} {{pool}}")), "count:mbufs/s",
            empty="no ledger", links=[runbook("DpdkDoubleFree"), runbook("DpdkUseAfterFree")]),
     series("Stamps armed", "Would a leak have a site now? 1: stamps are armed; 0: losses are "
            "only counted, and stamps are armed when mbufs are missing.",
-           [("dpdk_mbuf_ledger_armed{@pool}", "{{app}} {{pool}}")], "bool_on_off", high=1,
+           [("topk(10, dpdk_mbuf_ledger_armed{@pool})", "{{app}} {{pool}}")], "bool_on_off", high=1,
            empty="no ledger"),
 ])
 
 WHERE = ("Where the mbufs are", [
     series("Mbufs by place", "Where are the mbufs of the pool that lost most, or else of the "
            "fullest? The places add up to the pool size. A band that only grows is the cause.",
-           [("dpdk_mbuf_placed{@pool, place=\"leaked\"} and on (job, instance, app, pool) "
-             + WORST, "{{place}}: {{app}} {{pool}}"),
-            ("dpdk_mbuf_placed{@pool, place!=\"leaked\"} and on (job, instance, app, pool) "
-             + WORST, "{{place}}: {{app}} {{pool}}")], stack=True, size=(12, 11),
+           ranked("on (job, instance, app, pool) " + WORST,
+                  ('dpdk_mbuf_placed{@pool, place="leaked"}', "{{place}}: {{app}} {{pool}}"),
+                  ('dpdk_mbuf_placed{@pool, place!="leaked"}', "{{place}}: {{app}} {{pool}}")),
+           stack=True, size=(12, 11),
            overrides=[of_target("A", color={"mode": "fixed", "fixedColor": RED},
                                 custom_fillOpacity=100)], empty="no ledger"),
     series("Mbufs held by stage", "Which stage of the app holds mbufs? If one only grows, its "
@@ -95,14 +97,17 @@ LEVELS = ("Usage", [
            line=below(300, (None, RED), (60, ORANGE)), empty="No pool drains.",
            links=[runbook("DpdkPoolDraining")]),
     series("Maximum use in the last window", "How large must the pool be? Includes peaks between "
-           "scrapes.",
-           [("dpdk_mempool_objects_in_use_window_max{@pool}", "{{app}} {{pool}}"),
-            ("dpdk_mempool_objects{@pool}", "size of {{app}} {{pool}}")],
+           "scrapes. The ten fullest.",
+           ranked("topk(10, dpdk_mempool_objects_in_use_window_max{@pool} / "
+                  "dpdk_mempool_objects{@pool})",
+                  ("dpdk_mempool_objects_in_use_window_max{@pool}", "{{app}} {{pool}}"),
+                  ("dpdk_mempool_objects{@pool}", "size of {{app}} {{pool}}")),
            empty="not reported"),
     series("Free objects", "Are they available to every lcore? Objects in the cache of an lcore "
-           "are not available to others.",
-           [("dpdk_mempool_objects_common{@pool}", "common {{app}} {{pool}}"),
-            ("dpdk_mempool_cached_objects{@pool}", "cached {{app}} {{pool}}")],
+           "are not available to others. The ten pools with the smallest share that is available.",
+           ranked("bottomk(10, dpdk_mempool_objects_common{@pool} / dpdk_mempool_objects{@pool})",
+                  ("dpdk_mempool_objects_common{@pool}", "common {{app}} {{pool}}"),
+                  ("dpdk_mempool_cached_objects{@pool}", "cached {{app}} {{pool}}")),
            empty="not reported"),
 ])
 
@@ -128,11 +133,11 @@ DETAILS = ("Pools: sizes and caches", [
 RINGS = ("Software rings: only of apps that have some with a name", [
     series("Software rings", "Which stage is too slow? Maximum use in the last window as a share "
            "of the capacity; enqueues to a full ring fail.",
-           [("dpdk_ring_used_window_max_objects{@app} / dpdk_ring_capacity_objects{@app}",
+           [("topk(10, dpdk_ring_used_window_max_objects{@app} / dpdk_ring_capacity_objects{@app})",
              "{{app}} {{ring}}")], "percentunit", high=1, line=above((0.8, ORANGE), (1, RED)),
            empty="not reported"),
     series("Software rings, now", "How many objects wait between stages?",
-           [("dpdk_ring_used_objects{@app}", "{{app}} {{ring}}")], empty="not reported"),
+           [("topk(10, dpdk_ring_used_objects{@app})", "{{app}} {{ring}}")], empty="not reported"),
     table("Rings", "How large are the rings, and who counted? Source as for pools.",
           [("", "dpdk_ring_info{@app}"),
            ("Capacity", "sum by (@ring) (dpdk_ring_capacity_objects{@app})"),
@@ -144,15 +149,18 @@ RINGS = ("Software rings: only of apps that have some with a name", [
 HEAPS = ("Heaps: memory of rte_malloc()", [
     series("Heap in use", "Is there a leak of rte_malloc() memory? If allocated memory only rises, "
            "it is not freed.",
-           [("dpdk_heap_allocated_bytes{@app}", "{{app}} {{heap}}"),
-            ("dpdk_heap_size_bytes{@app}", "size of {{app}} {{heap}}")], "bytes",
+           ranked("topk(10, dpdk_heap_allocated_bytes{@app})",
+                  ("dpdk_heap_allocated_bytes{@app}", "{{app}} {{heap}}"),
+                  ("dpdk_heap_size_bytes{@app}", "size of {{app}} {{heap}}")), "bytes",
            empty="no heap"),
     series("Heap: largest free block", "Would a large allocation succeed? If far below the free "
-           "memory, the heap is fragmented.",
-           [("dpdk_heap_greatest_free_bytes{@app}", "largest block {{app}} {{heap}}"),
-            ("dpdk_heap_free_bytes{@app}", "free {{app}} {{heap}}")], "bytes", empty="no heap"),
+           "memory, the heap is fragmented. The ten that are most fragmented.",
+           ranked("bottomk(10, dpdk_heap_greatest_free_bytes{@app} / dpdk_heap_free_bytes{@app})",
+                  ("dpdk_heap_greatest_free_bytes{@app}", "largest block {{app}} {{heap}}"),
+                  ("dpdk_heap_free_bytes{@app}", "free {{app}} {{heap}}")), "bytes",
+           empty="no heap"),
     series("Heap: allocations", "Does the number of allocations only rise?",
-           [("dpdk_heap_allocations{@app}", "{{app}} {{heap}}")], empty="no heap"),
+           [("topk(10, dpdk_heap_allocations{@app})", "{{app}} {{heap}}")], empty="no heap"),
 ], CLOSED)
 
 DASHBOARD = dashboard(
