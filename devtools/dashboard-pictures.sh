@@ -91,7 +91,10 @@ height() {
 take_pictures() {
 	for json in dashboards/grafana/json/*.json; do
 		name=$(basename "$json" .json)
-		"$browser" --headless=new --no-sandbox --disable-gpu --hide-scrollbars \
+		# Nothing of the user's own browser, and no connection but to Grafana.
+		rm -rf "$scratch/browser"
+		"$browser" --headless=new --no-sandbox --disable-gpu --hide-scrollbars --no-first-run \
+			--disable-background-networking --disable-component-update --disable-sync \
 			--user-data-dir="$scratch/browser" --window-size="$width,$(height "$name")" \
 			--virtual-time-budget=30000 --screenshot="$scratch/picture.png" \
 			"$GRAFANA_URL/d/pmdscope-$name?kiosk&from=now-${after}s&to=now&refresh=" >"$scratch/browser.log" 2>&1 ||

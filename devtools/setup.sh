@@ -13,11 +13,11 @@ set -eu
 # netbase: without its /etc/protocols libpcap knows no protocol by name, and the tests compare with tcpdump.
 # clang, libbpf-dev (with libelf-dev and zlib1g-dev): for the XDP filter; 14 MB to fetch.
 # dpdk-dev: dpdk-testpmd, dpdk-dumpcap, dpdk-telemetry.py. libcap-ng0, libunbound8: for Open vSwitch.
-# systemd: checks the units; it is not started.
+# systemd: checks the units; it is not started. curl: for the script that takes pictures of dashboards.
 packages="dpdk dpdk-dev libdpdk-dev meson ninja-build pkg-config gcc g++ libc6-dev
 	libpcap-dev libinih-dev zlib1g-dev tshark tcpdump netbase python3 clang-format
 	codespell libcap-ng0 libunbound8 nfdump lz4 bpftrace iproute2 iputils-ping
-	systemd ethtool clang libbpf-dev liburing-dev gnuplot-nox"
+	systemd ethtool clang libbpf-dev liburing-dev gnuplot-nox curl"
 clang_packages="clang libclang-rt-14-dev"
 screenshot_packages="python3-pexpect python3-pyte"
 pictures_packages="chromium curl"
