@@ -30,7 +30,7 @@ HALF = 3
 OF_OTHERS = {"up": ("job", "=~", "pmdscope.*"), "ALERTS": ("alertname", "=~", "Dpdk.+")}
 RULES = {
     "alert-region", "alert-table", "annotation-switch", "closed-row", "event-region", "full-pool",
-    "heatmap-colour", "leaked-colour", "legend-last", "legend-order", "mirror",
+    "heatmap-colour", "leaked-colour", "legend-last", "legend-null", "legend-order", "mirror",
     "open-queries", "other-targets", "quantile-integer", "same-lines", "sent-is-taken", "soft-max",
     "stack", "state-mapping", "stat-unknown", "table-cell", "table-link", "table-order",
     "table-text", "table-unit", "table-unknown", "table-width", "text-size", "threshold-line",
@@ -143,6 +143,8 @@ def of_graph(panel, _, known):
                  for entry in panel["fieldConfig"]["overrides"]}
     yield ("legend-last", "lastNotNull" not in legend["calcs"],
            "shows as last what ended long ago")
+    yield ("legend-null", overrides.get("number", {}).get("noValue"),
+           "the last value of what has ended has the text of an empty graph")
     yield ("legend-order", legend.get("sortBy") == "Max" and legend.get("sortDesc"),
            "the worst is not first")
     steps = [step["value"] for step in defaults.get("thresholds", {}).get("steps", [])

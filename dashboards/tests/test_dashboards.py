@@ -251,6 +251,8 @@ MUTATIONS = [
     ("stat-unknown", lambda boards: defaults("stat")(boards)["mappings"][-1]["options"]["result"]
      .__setitem__("color", "green")),
     ("legend-last", on(legend, "calcs", ["lastNotNull", "max"])),
+    ("legend-null", lambda boards: first(boards["app"], "timeseries")["fieldConfig"]["overrides"]
+     .pop(0)),
     ("legend-order", on(legend, "sortDesc", False)),
     ("threshold-line", lambda boards: defaults("timeseries")(boards).update(
         custom={**defaults("timeseries")(boards)["custom"], "thresholdsStyle": {"mode": "line"}},

@@ -154,6 +154,12 @@ def of_target(ref, **properties):
         for key, value in properties.items()]}
 
 
+# `empty` is for a panel without data. A cell of a table without a value, and the last value in the
+# legend of what has ended, are only not known.
+WITHOUT_VALUE = {kind: {"matcher": {"id": "byType", "options": kind},
+                        "properties": [{"id": "noValue", "value": UNKNOWN}]}
+                 for kind in ("number", "string")}
+
 # Units of which 1 is not large: their axes begin with 0 to 1 where all is 0, not with 0 to 100.
 COUNTED = {"none", "short", "pps", "ops", "bps", "bytes"}
 
@@ -172,7 +178,7 @@ def series(title, why, targets, unit="short", *, size=(12, 8), stack=False, line
     options = {"legend": {"showLegend": True, "displayMode": "table", "placement": "bottom",
                           "calcs": ["last", "max"], "sortBy": "Max", "sortDesc": True},
                "tooltip": {"mode": "multi", "sort": "desc"}}
-    overrides = [*more.pop("overrides", ())]
+    overrides = [WITHOUT_VALUE["number"], *more.pop("overrides", ())]
     if mirror:
         overrides.append(of_target(mirror, custom_transform="negative-Y"))
     return panel("timeseries", title, why, [query(*target) for target in targets], unit, size=size,
@@ -261,12 +267,6 @@ def column(name, unit=None, *, thresholds=None, mappings=None, links=None, decim
                            if value is not None]}
 
 
-# `empty` is for a table without rows; a cell without a value is only not known.
-UNKNOWN_CELLS = [{"matcher": {"id": "byType", "options": kind},
-                  "properties": [{"id": "noValue", "value": UNKNOWN}]}
-                 for kind in ("number", "string")]
-
-
 def table(title, why, targets, *, columns, hide=(), first=(), sort=(), size=(24, 8), **more):
     """Series as rows. `targets` pairs a column's name with its expression; labels come first, in
     the order of `first`. `sort` names columns, with a minus for the largest first. Labels are text:
@@ -295,8 +295,8 @@ def table(title, why, targets, *, columns, hide=(), first=(), sort=(), size=(24,
                 one["id"] == "unit" for one in entry["properties"]):
             entry["properties"].append({"id": "unit", "value": "short"})
     return panel("table", title, why, queries, "string", size=size, custom=custom, options=options,
-                 overrides=[*UNKNOWN_CELLS, *numbers, *columns], transformations=transformations,
-                 **more)
+                 overrides=[*WITHOUT_VALUE.values(), *numbers, *columns],
+                 transformations=transformations, **more)
 
 
 def placed(rows):
