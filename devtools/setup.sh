@@ -7,6 +7,7 @@
 # runs of the generator need, `setup.sh xdp` what the XDP filter is measured against, `setup.sh packages`
 # what building Debian packages needs, on Debian 13 as well, `setup.sh roots` what makes bare roots of Debian to test
 # packages in, `setup.sh podman` what runs apps in containers, `setup.sh abi` what compares libpmdscope's interface,
+# `setup.sh panels` what tests panels with a part of Grafana (23 MB of nodejs and npm, and 45 MB by npm),
 # `setup.sh kubernetes` what validates the manifests for Kubernetes (22 MB to fetch, 150 MB unpacked).
 set -eu
 
@@ -26,6 +27,7 @@ lab_packages="qemu-system-x86 bpftrace"
 xdp_packages="nftables iptables ethtool"
 abi_packages="abigail-tools"
 kubernetes_packages="python3-venv"
+panels_packages="nodejs npm"
 roots_packages="debootstrap"
 podman_packages="podman runc"
 # As debian/control; lintian checks the packages.
@@ -116,14 +118,17 @@ plots) wanted=$plots_packages ;;
 xdp) wanted=$xdp_packages ;;
 abi) wanted=$abi_packages ;;
 kubernetes) wanted=$kubernetes_packages ;;
+panels) wanted=$panels_packages ;;
 roots) wanted=$roots_packages ;;
 podman) wanted=$podman_packages ;;
 packages) wanted=$packages_packages ;;
 *) wanted="" ;;
 esac
 if [ -n "$wanted" ]; then
+	# Node.js from elsewhere conflicts with Debian's npm, and brings its own.
 	# shellcheck disable=SC2086 # a list of names
-	install_packages $wanted
+	{ [ "$1" = panels ] && command -v node >/dev/null && command -v npm >/dev/null; } ||
+		install_packages $wanted
 	if [ "$1" = packages ]; then
 		# systemd's own pkg-config file says where units belong.
 		pkg-config --exists systemd || install_packages "$(
@@ -135,6 +140,9 @@ if [ -n "$wanted" ]; then
 		python3 -m venv "$tools/../build/tools/kubernetes"
 		"$tools/../build/tools/kubernetes/bin/pip" install --quiet kubernetes-validate==1.37.0 ||
 			die "pip cannot install kubernetes-validate: is the network up?"
+	fi
+	if [ "$1" = panels ]; then
+		"$tools/panels.sh" || die "without @grafana/data the tests of panels cannot run"
 	fi
 	if [ "$1" = lab ]; then
 		guest=$tools/../integration/lab/build-guest.sh
