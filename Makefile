@@ -35,7 +35,7 @@ INSTALLED = bin/pmdscope bin/pmdscope-pdump-build bin/pmdscope-reflector bin/pmd
 C_SOURCES = $(shell git ls-files 'examples/*.[ch]' 'lib/*.[ch]' 'integration/*.[ch]' 'pdump/*.[ch]')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-releases screenshot test-install deb test-deb test-kubernetes test-podman abi sbom dashboards dashboard-pictures bench bench-leaks bench-capture bench-export bench-flows bench-interrupts bench-pair bench-pdump bench-top bench-watchpoints bench-xdp bench-xray compare \
+.PHONY: help setup build demo test test-releases screenshot test-install deb test-deb test-kubernetes test-podman abi sbom dashboards test-panels dashboard-pictures bench bench-leaks bench-capture bench-export bench-flows bench-interrupts bench-pair bench-pdump bench-top bench-watchpoints bench-xdp bench-xray compare \
 	soak soak-pdump soak-exit soak-xray lab plots sanitize sanitize-quick fuzz lint lint-quick format install uninstall clean clean-hugepages
 
 help: ## list the targets
@@ -103,6 +103,10 @@ dashboards: ## regenerate the JSON of the dashboards; test dashboards, rules and
 	dashboards/grafana/build.py
 	devtools/prometheus.sh
 	dashboards/tests/run.sh
+
+test-panels: ## test what a part of Grafana shows of the dashboards (Node.js; 70 MB to fetch)
+	devtools/setup.sh panels
+	node --test dashboards/tests/panels/panels.test.mjs
 
 dashboard-pictures: build ## write pictures of the dashboards to docs/dashboards (GRAFANA_URL=URL, or docker or podman)
 	devtools/setup.sh pictures
