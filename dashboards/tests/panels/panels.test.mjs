@@ -108,6 +108,27 @@ test("labels that are numbers stay as they are, and so does an MTU", async () =>
 	assert.equal(row.numa_node.text, "1");
 });
 
+test("events have a name in their unit", async () => {
+	const labels = { ...APP, lcore: "1" };
+	const [line] = await lines(panel("lcores", "Stalls", "timeseries"), { A: [{ labels, values: [3, 2] }] });
+	assert.equal(line.name, "fwd@host:9177 lcore 1");
+	assert.deepEqual(line.legend, { last: "2 stalls/s", max: "3 stalls/s" });
+});
+
+test("the line of the app that leaks comes first, and has room", async () => {
+	const labels = { ...APP, pool: "mb", site: "integration/reflector/leak.c:23 reflect" };
+	const sites = panel("pools", "Leak sites");
+	const answers = { A: [{ labels, values: [1200] }], B: [{ labels, values: [0.25] }] };
+	const [row] = await rows(sites, answers);
+	assert.deepEqual(Object.keys(row), ["site", "app", "instance", "pool", "Lost", "Growth"]);
+	assert.equal(row.site.text, labels.site);
+	assert.deepEqual(row.Lost, { text: "1.20 K", color: colour("red") });
+	assert.deepEqual(row.Growth, { text: "0.25 mbufs/s", color: colour("red") });
+	const [{ fields }] = await shown(sites, answers);
+	assert.equal(fields[0].config.custom.width, 480);
+	assert.equal(fields[1].config.custom.minWidth, 60);
+});
+
 test("the last value of what has ended is none, in the legend of every graph", async () => {
 	for (const name of Object.keys(boards)) {
 		for (const graph of panels(name).filter(({ type }) => type === "timeseries")) {
