@@ -31,10 +31,12 @@ die() {
 
 # shellcheck disable=SC2329 # the trap below calls it
 clean_up() {
-	for pid in $demo $exporter; do
+	# Not $exporter and $demo: a signal may come when one runs and its variable is not set yet.
+	jobs -p >"$scratch/jobs"
+	while read -r pid; do
 		kill "$pid" 2>/dev/null || true
 		wait "$pid" 2>/dev/null || true
-	done
+	done <"$scratch/jobs"
 	# shellcheck disable=SC2086 # a command and its argument
 	[ -z "$compose" ] || $compose -f dashboards/compose.yaml down -v >/dev/null 2>&1 || true
 	rm -rf "$scratch"

@@ -186,6 +186,11 @@ class Pictures(unittest.TestCase):
                 self.stub("bin/chromium", text)
                 self.fails(words)
 
+    def test_an_interrupt_just_when_a_program_starts(self):
+        for _ in range(10):
+            self.stub("programs/pmdscope-demo", f"kill -TERM $PPID; {RUNS}")
+            self.assertEqual(self.run_script()[0], 130)
+
     def test_an_interrupted_run_ends_what_it_started(self):
         del self.server.answers[DATA]
         self.stub("bin/sleep", "exec /bin/sleep 0.1")
