@@ -158,7 +158,9 @@ impl Scene {
         let series = series.with_context(|| about.clone())?;
         if !series.iter().any(is_finite) {
             let quiet = matches!(expression["kind"].as_str(), Some("alert" | "annotation"));
-            let unknown = NOT_HERE.iter().any(|metric| raw.contains(metric));
+            // Not what only chooses the series that are drawn.
+            let drawn = raw.split(" and ").next().unwrap_or(raw);
+            let unknown = NOT_HERE.iter().any(|metric| drawn.contains(metric));
             ensure!(quiet || unknown, "{about}: no data for {filled}");
         }
         for label in legend_labels(expression["legend"].as_str().unwrap_or_default()) {
