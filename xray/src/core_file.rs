@@ -19,6 +19,7 @@ pub use self::notes::CoreThread;
 use crate::error::XrayError;
 use crate::holders::Thread;
 use crate::memory::Memory;
+use crate::presence::Presence;
 use pmdscope_telemetry::host::maps::Mapping;
 
 /// Where the kernel maps registers of devices and the like: nothing in there is a reference of the app.
@@ -187,13 +188,13 @@ impl Memory for CoreMemory {
         self.notes.threads.iter().map(thread).collect()
     }
 
-    fn present(&self, range: Range<u64>) -> Result<Vec<Range<u64>>, XrayError> {
+    fn present(&self, range: Range<u64>) -> Result<Presence, XrayError> {
         let there = self.segments.iter().filter_map(|segment| {
             let end = segment.start.saturating_add(segment.in_file).min(range.end);
             let start = segment.start.max(range.start);
             (start < end).then_some(start..end)
         });
-        Ok(there.collect())
+        Ok(Presence { parts: there.collect(), unknown_bytes: 0 })
     }
 }
 

@@ -112,7 +112,8 @@ fn maps_have_their_files_and_missing_ones_their_bits() {
     let missing = |kind, filter_bit| MissingMemory { kind, filter_bit, bytes: 0x20_0000 };
     assert_eq!(memory.missing(), [missing("shared anonymous memory", 1), missing("hugepages", 6)]);
     assert_eq!(memory.truncated_bytes(), 0);
-    assert_eq!(memory.present(0x1800..0x30_0000).unwrap(), [0x1800..0x2000, 0x2000..0x3000]);
+    let presence = memory.present(0x1800..0x30_0000).unwrap();
+    assert_eq!(presence.parts, [0x1800..0x2000, 0x2000..0x3000]);
 }
 
 #[test]

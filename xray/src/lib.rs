@@ -19,10 +19,12 @@ mod memory_config;
 mod open;
 mod pagemap;
 mod peek;
+mod presence;
 mod reader;
 mod report;
 mod scan;
 mod search;
+mod shared_files;
 mod target;
 
 pub use access::AccessDenial;
@@ -43,6 +45,7 @@ pub use memory::{Memory, ProcessMemory, read_array, read_u16, read_u32, read_u64
 pub use memory_config::MemoryConfig;
 pub use peek::{PacketSampler, SampledPacket, SamplerCounts};
 pub use pmdscope_telemetry::host::maps::Mapping;
+pub use presence::Presence;
 pub use reader::XrayReader;
 pub use report::{Holder, HolderCount, LostMbuf, MOST_LISTED, PoolScan, ScanReport};
 pub use scan::{FreeObjects, MOST_PACKET_BYTES, PoolHandler, Progress, ScanSettings, packet, scan};

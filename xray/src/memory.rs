@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::errno::Errno;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
@@ -15,7 +16,8 @@ use pmdscope_telemetry::host::start_ticks;
 use crate::budget::{Pacer, ReadBudget};
 use crate::error::XrayError;
 use crate::holders::Thread;
-use crate::pagemap;
+use crate::presence::Presence;
+use crate::{pagemap, shared_files};
 
 /// Most pieces of one call: `IOV_MAX` of Linux.
 const MOST_PIECES: usize = 1024;
@@ -63,13 +65,12 @@ pub trait Memory: Debug + Send + Sync {
         Vec::new()
     }
 
-    /// The parts of `range` that hold anything, ascending: all of it where that is not known. A page that
-    /// the app never touched would be allocated by reading it.
+    /// The parts of `range` that hold anything; by default all of it.
     ///
     /// # Errors
     /// If the app has ended or may not be looked at.
-    fn present(&self, range: Range<u64>) -> Result<Vec<Range<u64>>, XrayError> {
-        Ok(vec![range])
+    fn present(&self, range: Range<u64>) -> Result<Presence, XrayError> {
+        Ok(Presence::whole(range))
     }
 }
 
@@ -81,6 +82,8 @@ pub struct ProcessMemory {
     start_ticks: u64,
     /// `/proc/PID/mem`, which stays that of the address space for which it was opened.
     address_space: File,
+    /// Shared mappings of files when mappings were last read; `None` before.
+    shared: Mutex<Option<Arc<[Mapping]>>>,
     pacer: Pacer,
 }
 
@@ -96,6 +99,7 @@ impl ProcessMemory {
             pid,
             address_space: File::open(&path).map_err(failed)?,
             start_ticks: start_ticks(pid).ok_or(XrayError::Ended { pid })?,
+            shared: Mutex::new(None),
             pacer: Pacer::new(ReadBudget::UNLIMITED),
         };
         // The start time is that of the same process only if it has not ended since.
@@ -126,6 +130,13 @@ impl ProcessMemory {
             Ok(0) => Err(XrayError::Ended { pid: self.pid }),
             _ => Ok(()),
         }
+    }
+
+    /// Reads the mappings where none are known.
+    fn shared(&self) -> Result<Arc<[Mapping]>, XrayError> {
+        let known = self.shared.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let read = || Ok(shared_of(&self.maps()?));
+        known.map_or_else(read, Ok)
     }
 
     /// One call; what was not read is not mapped.
@@ -190,26 +201,39 @@ impl Memory for ProcessMemory {
     fn maps(&self) -> Result<Vec<Mapping>, XrayError> {
         let read = maps::read(self.pid);
         self.check_alive()?;
-        read.map_err(|source| {
+        let maps = read.map_err(|source| {
             XrayError::process(self.pid, format!("/proc/{}/maps", self.pid), source)
-        })
+        })?;
+        *self.shared.lock().unwrap_or_else(PoisonError::into_inner) = Some(shared_of(&maps));
+        Ok(maps)
     }
 
     fn process(&self) -> Option<u32> {
         Some(self.pid)
     }
 
-    fn present(&self, range: Range<u64>) -> Result<Vec<Range<u64>>, XrayError> {
-        match pagemap::present(self.pid, &range) {
+    fn present(&self, range: Range<u64>) -> Result<Presence, XrayError> {
+        let parts = match pagemap::present(self.pid, &range) {
             // A kernel that was built without it.
             Err(error) if error.kind() == io::ErrorKind::NotFound && self.maps().is_ok() => {
-                Ok(vec![range])
+                return Ok(Presence::whole(range));
             }
-            present => present.map_err(|source| {
+            parts => parts.map_err(|source| {
                 XrayError::process(self.pid, format!("/proc/{}/pagemap", self.pid), source)
-            }),
+            })?,
+        };
+        let mut presence = Presence { parts, unknown_bytes: 0 };
+        if presence.absent_bytes(&range) > 0 {
+            let data = |mapping: &Mapping| shared_files::parts_with_data(self.pid, mapping);
+            presence.add_files(&range, &self.shared()?, data);
         }
+        Ok(presence)
     }
+}
+
+/// Pages of these may exist though they are in no page table of the process.
+fn shared_of(maps: &[Mapping]) -> Arc<[Mapping]> {
+    maps.iter().filter(|mapping| mapping.shared && mapping.inode != 0).cloned().collect()
 }
 
 /// `N` bytes at an address.
@@ -314,6 +338,42 @@ mod tests {
         child.wait().unwrap();
         assert!(matches!(read_u64(&memory, stack), Err(XrayError::Ended { .. })));
         assert!(matches!(memory.maps(), Err(XrayError::Ended { .. })));
+    }
+
+    /// A page of a shared file that was removed from the page tables, as by swapping, still holds references.
+    #[test]
+    fn pages_of_shared_files_are_present_though_in_no_page_table() {
+        const SCRIPT: &str = "
+import mmap, os, sys
+file = os.memfd_create('pmdscope-pages')
+os.ftruncate(file, 64 << 20)
+shared = mmap.mmap(file, 64 << 20)
+if sys.argv[1] == 'closed':
+    os.close(file)
+shared[32 << 20] = 1
+shared.madvise(mmap.MADV_DONTNEED)
+print(flush=True)
+input()";
+        for file in ["open", "closed"] {
+            let mut child = Command::new("python3");
+            child.args(["-c", SCRIPT, file]).stdin(Stdio::piped()).stdout(Stdio::piped());
+            let mut child = child.spawn().unwrap();
+            child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+            let memory = ProcessMemory::open(child.id()).unwrap();
+            let maps = memory.maps().unwrap();
+            let mut shared = maps.iter().filter(|mapping| mapping.path.contains("pmdscope-pages"));
+            let shared = shared.next().unwrap();
+            let presence = memory.present(shared.start..shared.end).unwrap();
+            let may_open = file == "open" || rustix::process::geteuid().is_root();
+            let written = shared.start + (32 << 20);
+            let holds = presence.parts.iter().any(|part| part.contains(&written));
+            assert_eq!(holds, may_open, "{file}: {presence:x?}");
+            assert_eq!(presence.unknown_bytes > 0, !may_open, "{file}: {presence:x?}");
+            let bytes: u64 = presence.parts.iter().map(|part| part.end - part.start).sum();
+            assert!(bytes <= 4 << 20, "{file}: {bytes} bytes");
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
     }
 
     /// An id that is used again is the same to the kernel: the process has another address space.

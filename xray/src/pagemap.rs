@@ -8,10 +8,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-/// Bytes of a page as the file counts, whatever the mapping has.
-const PAGE_BYTES: u64 = 4096;
-
-/// Entries of one read: 256 MiB of the process.
+/// Entries of one read: 256 MiB of the process with pages of 4 KiB.
 const ENTRIES_PER_READ: u64 = 65_536;
 
 /// The page is in memory, or was swapped out (bit 62).
@@ -20,7 +17,9 @@ const HAS_CONTENT: u64 = 1 << 63 | 1 << 62;
 /// The parts of `range` that have pages, ascending; neighbours are joined.
 pub(crate) fn present(pid: u32, range: &Range<u64>) -> io::Result<Vec<Range<u64>>> {
     let file = File::open(format!("/proc/{pid}/pagemap"))?;
-    let (first, behind) = (range.start / PAGE_BYTES, range.end.div_ceil(PAGE_BYTES));
+    // The file has an entry for each page of the kernel's size, whatever the mapping has.
+    let page_bytes = rustix::param::page_size() as u64;
+    let (first, behind) = (range.start / page_bytes, range.end.div_ceil(page_bytes));
     let mut present: Vec<Range<u64>> = Vec::new();
     let mut page = first;
     let mut entries =
@@ -34,8 +33,8 @@ pub(crate) fn present(pid: u32, range: &Range<u64>) -> io::Result<Vec<Range<u64>
         }
         for entry in entries[..read].as_chunks::<8>().0 {
             if u64::from_le_bytes(*entry) & HAS_CONTENT != 0 {
-                let begin = (page * PAGE_BYTES).max(range.start);
-                let end = ((page + 1) * PAGE_BYTES).min(range.end);
+                let begin = (page * page_bytes).max(range.start);
+                let end = ((page + 1) * page_bytes).min(range.end);
                 match present.last_mut() {
                     Some(last) if last.end == begin => last.end = end,
                     _ => present.push(begin..end),
@@ -54,7 +53,7 @@ mod tests {
     #[test]
     fn touched_pages_are_told_from_those_never_touched() {
         let mut memory = vec![0u8; 64 << 20];
-        let begin = (memory.as_ptr() as u64).next_multiple_of(PAGE_BYTES);
+        let begin = (memory.as_ptr() as u64).next_multiple_of(65_536);
         let offset = usize::try_from(begin - memory.as_ptr() as u64).unwrap();
         memory[offset + 4096 * 4000] = 1;
         let range = begin..begin + (32 << 20);

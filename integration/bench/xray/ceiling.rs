@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::Result;
-use pmdscope_xray::{Mapping, Memory, XrayError, XrayTarget};
+use pmdscope_xray::{Mapping, Memory, Presence, XrayError, XrayTarget};
 
 /// One read: where, and how many bytes of each piece.
 type Call = (Vec<u64>, usize);
@@ -68,7 +68,7 @@ impl Memory for RecordedMemory {
         self.memory.process()
     }
 
-    fn present(&self, range: Range<u64>) -> Result<Vec<Range<u64>>, XrayError> {
+    fn present(&self, range: Range<u64>) -> Result<Presence, XrayError> {
         self.memory.present(range)
     }
 }

@@ -61,7 +61,7 @@ fn check(core: &CoreMemory) {
     assert!(maps.is_sorted_by(|one, next| one.end <= next.start), "{maps:?}");
     for mapping in &maps {
         assert!(mapping.start < mapping.end, "{mapping:?}");
-        let pieces = core.present(mapping.start..mapping.end).unwrap_or_default();
+        let pieces = core.present(mapping.start..mapping.end).unwrap_or_default().parts;
         assert!(pieces.is_sorted_by(|one, next| one.end <= next.start), "{pieces:?}");
         for piece in pieces {
             let is_inside = mapping.start <= piece.start && piece.end <= mapping.end;

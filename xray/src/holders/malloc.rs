@@ -159,7 +159,8 @@ fn heap(memory: &dyn Memory, start: u64, end: u64) -> Option<Heap> {
 /// to be read: the kernel would allocate them.
 fn is_present(memory: &dyn Memory, address: u64) -> bool {
     let page = address - address % PAGE_BYTES;
-    memory.present(page..page.saturating_add(PAGE_BYTES)).is_ok_and(|parts| !parts.is_empty())
+    let presence = memory.present(page..page.saturating_add(PAGE_BYTES));
+    presence.is_ok_and(|presence| !presence.parts.is_empty())
 }
 
 fn walk(memory: &dyn Memory, start: u64, end: u64) -> Option<Heap> {

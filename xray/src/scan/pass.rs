@@ -130,6 +130,7 @@ impl Scanner<'_> {
             &mut pass.reached,
             &mut |done| progress(done, total),
         )?;
+        pass.not_judged.extend(process::unknown_pages(pass.searched.unknown));
         self.kernel_rings(&mut pass);
         self.system_calls(&mut pass);
         self.secondaries(&maps, &mut pass);
@@ -236,7 +237,7 @@ impl Scanner<'_> {
                 let memory = SearchedMemory::new(&secondary.maps, &[], Vec::new());
                 let mut found = |_, object| reached.add(object, Reach::FromSecondary(number));
                 let index = &self.pools.index;
-                references::search(
+                let searched = references::search(
                     &*secondary.memory,
                     &memory.parts,
                     index,
@@ -244,6 +245,7 @@ impl Scanner<'_> {
                     &mut |_| {},
                 )
                 .map_err(|error| (pid, error))?;
+                pass.not_judged.extend(process::unknown_pages(searched.unknown));
                 pass.secondaries.push(secondary);
                 Ok(())
             });
@@ -266,7 +268,7 @@ impl Scanner<'_> {
             let mapping = maps.iter().find(|mapping| mapping.contains(part.start));
             let of_eal = |mapping: &Mapping| own.iter().any(|address| mapping.contains(*address));
             if !mapping.is_some_and(of_eal) {
-                present.extend(memory.present(part)?);
+                present.extend(memory.present(part)?.parts);
             }
         }
         present.sort_by_key(|part| part.end - part.start);

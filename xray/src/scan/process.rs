@@ -114,6 +114,16 @@ impl NotJudged {
     }
 }
 
+/// References may stand in pages of shared files that are in no page table of the process.
+pub(super) fn unknown_pages(bytes: u64) -> Option<NotJudged> {
+    (bytes > 0).then(|| {
+        NotJudged::all(format!(
+            "{bytes} bytes of files that the app shares are not in its page tables, and the files cannot be \
+             opened: run pmdscope as root"
+        ))
+    })
+}
+
 /// Why an mbuf that nothing refers to may still be in use in this app: its drivers keep it by other means.
 pub(super) fn kept_otherwise(target: &XrayTarget, af_xdp: &AfXdpSockets) -> Vec<NotJudged> {
     let of_pool = |pool: KernelPool| {

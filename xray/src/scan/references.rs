@@ -81,6 +81,8 @@ pub(super) struct Searched {
     pub(super) bytes: u64,
     /// Bytes that could not be read: the app has freed them meanwhile.
     pub(super) unreadable: u64,
+    /// Bytes of shared files that may hold something and could not be looked at.
+    pub(super) unknown: u64,
 }
 
 /// Calls `found(address of the word, object)` for each aligned word in `parts` that points into an object.
@@ -96,7 +98,9 @@ pub(super) fn search(
         Search { memory, index, found, buffer: Vec::new(), searched: Searched::default() };
     let mut done = 0;
     for part in joined(parts) {
-        for present in memory.present(part.clone())? {
+        let presence = memory.present(part.clone())?;
+        search.searched.unknown += presence.unknown_bytes;
+        for present in presence.parts {
             let mut begin = present.start;
             while begin < present.end {
                 let end = (begin + CHUNK_BYTES).min(present.end);
