@@ -7,9 +7,11 @@ use serde_json::{Value, json};
 
 use crate::rounds::Window;
 
-/// One scan of the whole memory.
+/// One pass over the whole memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScanCost {
+    /// Passes over the memory; the others are per pass, of which each has its part of the list of objects.
+    pub(crate) passes: f64,
     pub(crate) ms: f64,
     pub(crate) cpu_ms: f64,
     /// Memory that was searched.
@@ -25,7 +27,7 @@ pub(crate) struct CaseResults {
     pub(crate) count_cpu_ms: Vec<f64>,
     /// At full speed.
     pub(crate) scans: Vec<ScanCost>,
-    /// The reads of a scan alone.
+    /// The reads of a pass alone.
     pub(crate) reads_ms: Vec<f64>,
     /// CPU time of the forwarding lcore, by window.
     pub(crate) ns_per_packet: Vec<[f64; Window::ALL.len()]>,

@@ -82,9 +82,10 @@ impl<'a> Bench<'a> {
     /// Makes the reads of one scan again, without looking at what they read.
     pub(crate) fn ceiling(&self, results: &mut CaseResults) -> Result<()> {
         let (recorded, target) = RecordedMemory::of(&self.full_speed);
-        scan_once(&target)?;
+        // As many passes as that scan made.
+        let passes = scan_once(&target)?.passes;
         for _ in 0..REPEATED_READS {
-            results.reads_ms.push(recorded.repeat()?);
+            results.reads_ms.push(recorded.repeat()? / passes);
         }
         Ok(())
     }
@@ -152,6 +153,7 @@ fn scan_once(target: &XrayTarget) -> Result<ScanCost> {
     let (spent, cpu) = (began.elapsed(), self::cpu().saturating_sub(cpu));
     let scans = f64::from(report.scans.max(1));
     Ok(ScanCost {
+        passes: scans,
         ms: milliseconds(spent) / scans,
         cpu_ms: milliseconds(cpu) / scans,
         bytes: report.scanned_bytes as f64,

@@ -48,19 +48,46 @@ pub struct FreeObjects {
     pub before: Vec<u64>,
 }
 
+/// The free objects of a mempool as they were read, in no order. One that moved meanwhile may be in several
+/// lists: in the last of them it is now.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FreeLists {
+    /// In the cache of each lcore, a moment ago.
+    pub(super) before: BTreeMap<u32, Vec<u64>>,
+    /// In the common part; `None` if the handler is not known.
+    pub(super) common: Option<Vec<u64>>,
+    /// In the cache of each lcore.
+    pub(super) caches: BTreeMap<u32, Vec<u64>>,
+}
+
+impl FreeLists {
+    /// Reads the caches, the common part, and the caches again, for objects move between them meanwhile.
+    pub(super) fn read(target: &XrayTarget, pool: &Pool) -> Result<Self, XrayError> {
+        let before = caches(target, pool)?;
+        let common = match PoolHandler::of(target, pool) {
+            PoolHandler::Ring => Some(repeat(|| ring(target, pool))?),
+            PoolHandler::Stack => Some(repeat(|| stack(target, pool))?),
+            PoolHandler::Unknown => None,
+        };
+        Ok(Self { before, common, caches: caches(target, pool)? })
+    }
+
+    /// All objects in any list, ascending.
+    pub(super) fn sorted(&self) -> Vec<u64> {
+        let caches = self.before.values().chain(self.caches.values()).flatten();
+        let mut objects: Vec<u64> = self.common.iter().flatten().chain(caches).copied().collect();
+        objects.sort_unstable();
+        objects
+    }
+}
+
 impl FreeObjects {
     /// Reads the caches, the common part, and the caches again, for objects move between them meanwhile.
     ///
     /// # Errors
     /// If the memory cannot be read, or its counts are not plausible each time.
     pub fn read(target: &XrayTarget, pool: &Pool) -> Result<Self, XrayError> {
-        let before = caches(target, pool)?;
-        let mut common = match PoolHandler::of(target, pool) {
-            PoolHandler::Ring => Some(repeat(|| ring(target, pool))?),
-            PoolHandler::Stack => Some(repeat(|| stack(target, pool))?),
-            PoolHandler::Unknown => None,
-        };
-        let mut caches = caches(target, pool)?;
+        let FreeLists { before, mut common, mut caches } = FreeLists::read(target, pool)?;
         for cache in caches.values_mut() {
             cache.sort_unstable();
         }

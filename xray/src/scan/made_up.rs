@@ -222,6 +222,15 @@ impl MadeUpApp {
         self.fill_ring(HANDLER, self.objects.next_power_of_two(), objects);
     }
 
+    /// Writes addresses over those that were freed to the ring of the common part, from entry `first` on.
+    pub(super) fn replace_in_ring(&self, first: u64, addresses: impl Iterator<Item = u64>) {
+        let slots = self.objects.next_power_of_two();
+        for (entry, address) in (first..).zip(addresses) {
+            let slot = (slots * 3 - 2 + entry) % slots;
+            self.set(HANDLER + self.target.layout.ring.bytes + slot * 8, address);
+        }
+    }
+
     /// Puts objects into the ring of the app; its indices have wrapped.
     pub(super) fn enqueue(&self, objects: &[u64]) {
         self.fill_ring(RING, RING_SLOTS, objects);

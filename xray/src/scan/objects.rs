@@ -7,6 +7,8 @@ use crate::Mapping;
 use crate::error::XrayError;
 use crate::target::{Field, Pool, XrayTarget};
 
+use super::free::FreeLists;
+
 /// Most object headers of one read: `IOV_MAX` of Linux.
 const MOST_PER_READ: usize = 1024;
 
@@ -23,21 +25,36 @@ pub(crate) struct PoolObjects {
 }
 
 impl PoolObjects {
-    /// Follows the pool's list of objects, and checks the pool pointer of each. `mapped` is what
-    /// [`mapped_bytes`] says.
+    /// Follows the pool's list of objects, and checks the pool pointer of each. To read a header takes as long
+    /// as 2 KiB in a row, so those of objects in a list of free ones are left out where the list of objects
+    /// goes on in equal steps. `mapped` is what [`mapped_bytes`] says.
     ///
     /// # Errors
     /// If the memory cannot be read, or the list is not one of `pool.populated` objects in its chunks.
     pub(crate) fn read(target: &XrayTarget, pool: &Pool, mapped: u128) -> Result<Self, XrayError> {
         let chunks = chunks(target, pool)?;
         check_room(pool, &chunks, mapped)?;
-        let mut addresses = ObjectList { target, pool, chunks: &chunks }.addresses()?;
-        addresses.sort_unstable();
-        let apart = |pair: &[u64]| pair[1] - pair[0] >= u64::from(pool.element_bytes.max(1));
-        if !addresses.windows(2).all(apart) {
-            return Err(torn(pool, "two of its objects overlap"));
-        }
+        let free = FreeLists::read(target, pool).map(|free| free.sorted()).unwrap_or_default();
+        let addresses = |free: &[u64]| {
+            let list = ObjectList { target, pool, chunks: &chunks, free };
+            list.addresses().and_then(|addresses| ascending(pool, addresses))
+        };
+        let addresses = match addresses(&free) {
+            Err(XrayError::Implausible { .. }) if !free.is_empty() => addresses(&[])?,
+            addresses => addresses?,
+        };
         Ok(Self { addresses, chunks })
+    }
+}
+
+/// Sorts objects, which must not overlap.
+fn ascending(pool: &Pool, mut addresses: Vec<u64>) -> Result<Vec<u64>, XrayError> {
+    addresses.sort_unstable();
+    let apart = |pair: &[u64]| pair[1] - pair[0] >= u64::from(pool.element_bytes.max(1));
+    if addresses.windows(2).all(apart) {
+        Ok(addresses)
+    } else {
+        Err(torn(pool, "two of its objects overlap"))
     }
 }
 
@@ -95,6 +112,15 @@ struct ObjectList<'a> {
     target: &'a XrayTarget,
     pool: &'a Pool,
     chunks: &'a [Range<u64>],
+    /// Objects that need not be read, ascending: a list of free objects names them.
+    free: &'a [u64],
+}
+
+/// What stands in the header of an object.
+#[derive(Clone, Copy, Debug)]
+struct ObjectHeader {
+    pool: u64,
+    next: u64,
 }
 
 /// Where the headers of a list are expected: in rows without a gap, each as long as the one before it, for
@@ -162,30 +188,76 @@ impl ObjectList<'_> {
         expected: &mut Expected,
         addresses: &mut Vec<u64>,
     ) -> Result<u64, XrayError> {
-        let layout = &self.target.layout.objhdr;
         let headers = self.expected_headers(first, most, *expected)?;
-        let bytes = usize::try_from(layout.bytes).unwrap_or_default().max(1);
-        let mut read = vec![0; headers.len() * bytes];
-        self.target.memory.read_pieces(&headers, &mut read)?;
-        let word = |header: &[u8], offset: u64| {
-            let begin = usize::try_from(offset).unwrap_or(usize::MAX);
-            header.get(begin..).and_then(|rest| rest.first_chunk()).map(|w| u64::from_le_bytes(*w))
-        };
+        let read = self.read_needed(&headers)?;
+        // The object before, if its header was not read, and what was expected there.
+        let mut unread = None;
         let mut next = first;
-        for (address, header) in headers.iter().zip(read.chunks_exact(bytes)) {
-            if word(header, layout.mp) != Some(self.pool.address) {
-                let why = format!("the object header at {address:#x} is of another pool");
+        for (address, header) in headers.iter().zip(read) {
+            let (at, header) = match (header, unread.take()) {
+                (Some(header), Some((last, before))) if header.pool != self.pool.address => {
+                    // Behind the last object the list goes on elsewhere, as its header says.
+                    *expected = before;
+                    (last, self.read_headers(&[last])?.first().copied())
+                }
+                (header, _) => {
+                    addresses.push(address.saturating_add(self.target.layout.objhdr.bytes));
+                    (*address, header)
+                }
+            };
+            let before = *expected;
+            let follows = expected.after(at);
+            let Some(header) = header else {
+                unread = Some((at, before));
+                continue;
+            };
+            if header.pool != self.pool.address {
+                let why = format!("the object header at {at:#x} is of another pool");
                 return Err(torn(self.pool, why));
             }
-            addresses.push(address.saturating_add(layout.bytes));
-            next = word(header, layout.next).unwrap_or_default();
-            let read_of_row = expected.in_row + 1;
-            if expected.after(*address) != Some(next) {
-                expected.learn(*address, next, read_of_row);
+            next = header.next;
+            if follows != Some(next) {
+                expected.learn(at, next, before.in_row + 1);
+                break;
+            }
+            if at != *address {
                 break;
             }
         }
         Ok(next)
+    }
+
+    /// The headers but for those of free objects. The last one is read: it says where the list goes on.
+    fn read_needed(&self, headers: &[u64]) -> Result<Vec<Option<ObjectHeader>>, XrayError> {
+        let object = |header: u64| header.saturating_add(self.target.layout.objhdr.bytes);
+        let first = headers.first().map_or(0, |header| object(*header));
+        let mut free = self.free[self.free.partition_point(|free| *free < first)..].iter();
+        let mut is_free = |header: &u64| {
+            while free.as_slice().first().is_some_and(|free| *free < object(*header)) {
+                free.next();
+            }
+            free.as_slice().first() == Some(&object(*header))
+        };
+        let mut left_out: Vec<bool> = headers.iter().map(&mut is_free).collect();
+        if let Some(last) = left_out.last_mut() {
+            *last = false;
+        }
+        let needed = headers.iter().zip(&left_out).filter(|(_, left_out)| !**left_out);
+        let needed: Vec<u64> = needed.map(|(header, _)| *header).collect();
+        let mut read = self.read_headers(&needed)?.into_iter();
+        Ok(left_out.into_iter().map(|left_out| if left_out { None } else { read.next() }).collect())
+    }
+
+    fn read_headers(&self, headers: &[u64]) -> Result<Vec<ObjectHeader>, XrayError> {
+        let layout = &self.target.layout.objhdr;
+        let bytes = usize::try_from(layout.bytes).unwrap_or_default().max(1);
+        let mut read = vec![0; headers.len() * bytes];
+        self.target.memory.read_pieces(headers, &mut read)?;
+        let header = |header| {
+            let word = |offset| Field { bytes: header, offset }.u64();
+            ObjectHeader { pool: word(layout.mp), next: word(layout.next) }
+        };
+        Ok(read.chunks_exact(bytes).map(header).collect())
     }
 
     /// Up to `most` headers from `first` on, as far as they are in the pool's memory.
@@ -340,75 +412,4 @@ impl ObjectIndex {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::scan::free::PoolHandler;
-    use crate::scan::made_up::MadeUpApp;
-
-    const OBJECT_BYTES: u64 = 300;
-    const SLOT_BYTES: u64 = 448;
-
-    /// Chunks of a pool: pages, objects in each page, and whether memory of the other pool comes next.
-    fn chunks() -> impl Strategy<Value = Vec<(u64, u64, bool)>> {
-        prop::collection::vec((1..6_u64, 1..=9_u64, any::<bool>()), 1..8)
-    }
-
-    /// Two pools whose chunks lie between each other.
-    fn pools(chunks: &[(u64, u64, bool)]) -> [PoolObjects; 2] {
-        let mut pools = [(); 2].map(|()| PoolObjects { addresses: vec![], chunks: vec![] });
-        let mut page = 0x10_0000;
-        let mut number = 0;
-        for (pages, per_page, other) in chunks {
-            let pool = &mut pools[number];
-            pool.chunks.push(page..page + pages * 4096);
-            for _ in 0..*pages {
-                let objects = (0..*per_page).map(|object| page + 64 + object * SLOT_BYTES);
-                pool.addresses.extend(objects);
-                page += 4096;
-            }
-            number ^= usize::from(*other);
-        }
-        pools
-    }
-
-    proptest! {
-        #[test]
-        fn an_address_is_found_in_its_object_and_nowhere_else(chunks in chunks()) {
-            let app = MadeUpApp::new(1, PoolHandler::Ring);
-            let mut pool = app.target.pools().remove(0).unwrap();
-            (pool.header_bytes, pool.element_bytes, pool.trailer_bytes) = (64, 300, 84);
-            let pools = pools(&chunks);
-            let index = ObjectIndex::new(pools.iter().map(|objects| (&pool, objects)));
-            let all: Vec<u64> = pools.iter().flat_map(|pool| &pool.addresses).copied().collect();
-            prop_assert_eq!(index.len(), all.len());
-            for (number, begin) in (0..).zip(&all) {
-                prop_assert_eq!(index.address(number), *begin);
-                let places = [0, 1, OBJECT_BYTES - 1, OBJECT_BYTES, SLOT_BYTES - 1];
-                let found = places.map(|offset| index.find(begin + offset));
-                prop_assert_eq!(found, [Some(number), Some(number), Some(number), None, None]);
-                prop_assert_eq!(index.find(begin - 1), None);
-                prop_assert_eq!(index.find_begin(*begin), Some(number));
-                prop_assert_eq!(index.find_begin(begin + 1), None);
-            }
-        }
-
-        #[test]
-        fn many_words_are_tested_as_each_of_them(
-            low in any::<u64>(),
-            span in 0..=u64::MAX >> 1,
-            words in prop::collection::vec(any::<u64>(), 1..4),
-            near in prop::collection::vec(-2..=2_i64, 0..4),
-        ) {
-            let index = ObjectIndex { low, span, ..ObjectIndex::default() };
-            let ends = near.iter().flat_map(|near| [low, low.wrapping_add(span)].map(|end| end.wrapping_add_signed(*near)));
-            let words: Vec<u64> = words.into_iter().chain(ends).collect();
-            for some in words.chunks(2).chain([&words[..]]) {
-                let bytes: Vec<[u8; 8]> = some.iter().map(|word| word.to_le_bytes()).collect();
-                let any = some.iter().any(|word| index.may_contain(*word));
-                prop_assert_eq!(index.may_contain_any(&bytes), any);
-            }
-        }
-    }
-}
+mod tests;

@@ -1,6 +1,6 @@
 //! One pass over the app's memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use crate::Mapping;
@@ -8,7 +8,7 @@ use crate::error::XrayError;
 use crate::holders::{HolderMap, HolderSources};
 use crate::target::XrayTarget;
 
-use super::free::FreeObjects;
+use super::free::FreeLists;
 use super::objects::torn;
 use super::pools::{MbufPool, MbufPools, fatal};
 use super::process::{self, NotJudged, Secondary};
@@ -151,7 +151,7 @@ impl Scanner<'_> {
         let objects = vec![Free::No; self.pools.index.len()];
         let mut map = FreeMap { objects, torn: BTreeMap::new() };
         for (place, pool) in self.pools.judged.iter().enumerate() {
-            match fatal(FreeObjects::read(self.target, &pool.pool))? {
+            match fatal(FreeLists::read(self.target, &pool.pool))? {
                 Ok(free) => {
                     let wild = self.add_free(pool, &free, &mut map);
                     if wild > 0 {
@@ -167,25 +167,29 @@ impl Scanner<'_> {
         Ok(map)
     }
 
-    /// Returns how many are no objects of the pool.
-    fn add_free(&self, pool: &MbufPool, free: &FreeObjects, map: &mut FreeMap) -> u64 {
-        let mut wild = 0;
+    /// The last list that has an object says where it is. Returns how many are no objects of the pool.
+    fn add_free(&self, pool: &MbufPool, free: &FreeLists, map: &mut FreeMap) -> usize {
+        let mut wild = BTreeSet::new();
         let mut add = |objects: &[u64], place: Free| {
             for address in objects {
                 let object = self.pools.index.find_begin(*address);
                 let object = object.filter(|object| pool.objects.contains(object));
                 match object.and_then(|object| map.objects.get_mut(object as usize)) {
                     Some(known) => *known = place,
-                    None => wild += 1,
+                    None => {
+                        wild.insert(*address);
+                    }
                 }
             }
         };
-        add(&free.before, Free::Before);
+        for cache in free.before.values() {
+            add(cache, Free::Before);
+        }
         add(free.common.as_deref().unwrap_or_default(), Free::Common);
         for (lcore, cache) in &free.caches {
             add(cache, Free::Cache(*lcore));
         }
-        wild
+        wild.len()
     }
 
     /// Addresses in memory that is surely the app's.
