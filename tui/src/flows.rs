@@ -222,11 +222,11 @@ const PAST: &str = "Conversations of the past are not kept. End goes to the pres
 #[cfg(test)]
 mod tests {
     use std::thread;
-    use std::time::Instant;
 
     use super::*;
 
-    const LONG: Duration = Duration::from_secs(60);
+    /// Nobody waits for that long: what is requested ends a wait.
+    const LONG: Duration = Duration::from_secs(3600);
 
     #[test]
     fn a_new_request_is_served_at_once_and_an_old_one_after_the_interval() {
@@ -234,7 +234,6 @@ mod tests {
         let nothing = FlowRequest::default();
         assert_eq!(mailbox.wait_for_request(&nothing, Duration::from_millis(1)), nothing);
         let shown = FlowRequest { shown: true, ..FlowRequest::default() };
-        let begin = Instant::now();
         thread::scope(|scope| {
             let waits = scope.spawn(|| mailbox.wait_for_request(&nothing, LONG));
             thread::sleep(Duration::from_millis(5));
@@ -242,7 +241,6 @@ mod tests {
             assert_eq!(waits.join().unwrap(), shown);
         });
         assert_eq!(mailbox.wait_for_request(&nothing, LONG), shown, "it was said before");
-        assert!(begin.elapsed() < LONG);
     }
 
     #[test]

@@ -180,13 +180,12 @@ fn a_file_that_cannot_be_opened_ends_the_capture() {
 #[test]
 fn a_thread_that_panics_ends_the_capture() {
     let (app, ..) = busy();
-    let begin = Instant::now();
-    let duration = Duration::from_secs(60);
+    // Nothing else ends the capture.
+    let duration = Duration::from_secs(3600);
     let report = capture_into(panicking(true), duration, &app, 2, &[&[0, 1]], |_, peer| {
         std::mem::forget(peer);
     });
     assert!(matches!(report.failure, Some(CaptureError::Panicked)), "{:?}", report.failure);
-    assert!(begin.elapsed() < duration, "nobody has looked at the thread");
 }
 
 #[test]

@@ -137,8 +137,6 @@ fn version(said: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use super::super::script::script;
     use super::*;
 
@@ -189,17 +187,15 @@ mod tests {
     fn a_program_that_hangs_or_cannot_be_run_is_an_error() {
         let (_dir, good) = script("echo 'pmdscope-pdump 1 (DPDK 25.11.0)'");
         assert_eq!(PdumpProgram::at(&good).unwrap().dpdk, "DPDK 25.11.0");
-        let begin = Instant::now();
         let (dir, good) =
             script("ps -o pgid= -p $$ >\"$0.group\"; echo 'pmdscope-pdump 1 (DPDK 1)'");
         PdumpProgram::at(&good).unwrap();
         let group = std::fs::read_to_string(dir.path().join("pmdscope-pdump.group")).unwrap();
         let ours = rustix::process::getpgrp().as_raw_nonzero().to_string();
         assert_ne!(group.trim(), ours);
-        let (_dir, hangs) = script("exec sleep 60");
+        let (_dir, hangs) = script("exec sleep infinity");
         let error = PdumpProgram::at(&hangs).unwrap_err().to_string();
         assert!(error.contains("does not tell its version"), "{error}");
-        assert!(begin.elapsed() < VERSION_TIMEOUT * 5);
         let missing = "librte_eal.so.23: cannot open shared object file: No such file or directory";
         let (_dir, unlinked) = script(&format!(
             "echo warning >&2; echo 'pmdscope-pdump: error while loading shared libraries: {missing}' >&2

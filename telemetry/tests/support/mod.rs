@@ -139,6 +139,16 @@ impl Machine {
         Running { _app: app.leaving_its_socket() }
     }
 
+    /// Starts an app that answers nothing, and introduces itself once `wait` returns.
+    pub fn greet_after(&self, prefix: &str, wait: impl Fn() + Send + Sync + 'static) -> Running {
+        let app = pmdscope_testing::FakeApp::start(&self.socket(prefix), move |connection| {
+            wait();
+            connection.send(BANNER);
+            while connection.receive().is_some() {}
+        });
+        Running { _app: app.unwrap().leaving_its_socket() }
+    }
+
     /// Starts an app that answers as `answer` has it: nothing where that is `None`.
     pub fn serve(
         &self,
