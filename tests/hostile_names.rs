@@ -17,7 +17,7 @@ use std::process::{Child, Command, Output, Stdio};
 use pmdscope_packets::file::{CaptureFiles, FileSettings};
 use pmdscope_packets::{CaptureInterface, ETHERNET, Packet, PacketSink, SectionOrigin};
 use pmdscope_telemetry::printable::is_printable;
-use pmdscope_testing::{current_test, schema, skip_without};
+use pmdscope_testing::{output, schema, spawn};
 use serde_json::Value;
 use support::{Machine, Recording, Running};
 
@@ -116,7 +116,7 @@ impl Apps {
 
     /// As [`Apps::check`], where no name need be said.
     fn check_silent(&self, words: &[&str]) -> Output {
-        let output = self.command(words).output().unwrap();
+        let output = output(&mut self.command(words)).unwrap();
         assert_harmless(words, &output.stdout);
         assert_harmless(words, &output.stderr);
         output
@@ -196,7 +196,7 @@ fn interfaces_of_the_kernel_that_are_none_are_named() {
 /// What `pmdscope --help` lists stands in a test above, unless it names nothing but itself.
 #[test]
 fn every_command_was_given_these_names() {
-    let help = Command::new(env!("CARGO_BIN_EXE_pmdscope")).arg("--help").output().unwrap();
+    let help = output(Command::new(env!("CARGO_BIN_EXE_pmdscope")).arg("--help")).unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
     let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let commands: Vec<&str> = commands
@@ -322,8 +322,8 @@ fn packets_and_the_names_in_their_file_are_shown() {
     apps.check_silent(&["netstat", "-s", "-r", &file]);
     apps.check(&["netstat", "-r", &named("nothing")]);
     apps.check(&["capture", "-r", &named("nothing")]);
-    if Command::new("tcpdump").arg("--version").output().is_err() {
-        return skip_without(&current_test(), "tcpdump");
+    if output(Command::new("tcpdump").arg("--version")).is_none() {
+        return;
     }
     for options in ["-n", "-nv", "-nAXe"] {
         apps.check(&["capture", options, "-r", &file]);
@@ -351,7 +351,7 @@ fn the_exporter_tells_of_apps_harmlessly() {
         &format!("unix:{}/{}", apps.root().display(), named("no/where")),
     ]);
     let mut command = apps.command(&["export", "--listen", "127.0.0.1:0"]);
-    let mut exporter = Exporter(command.stderr(Stdio::piped()).spawn().unwrap());
+    let mut exporter = Exporter(spawn(command.stderr(Stdio::piped())).unwrap());
     let mut errors = BufReader::new(exporter.0.stderr.take().unwrap());
     let mut line = String::new();
     errors.read_line(&mut line).unwrap();

@@ -1,9 +1,11 @@
 //! A small file system of its own, gone with its owner.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
+
+use crate::process::run_to_success;
 
 /// A mounted tmpfs. Dropping it unmounts it, whatever is still in it.
 pub struct Disk {
@@ -16,8 +18,7 @@ impl Disk {
         std::fs::create_dir(path)?;
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "pmdscope-test"]).arg(path);
-        let status = mount.stderr(Stdio::null()).status().context("mount")?;
-        ensure!(status.success(), "cannot mount a tmpfs: {status}");
+        run_to_success(&mut mount)?;
         Ok(Self { path: path.to_owned() })
     }
 
@@ -35,6 +36,6 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.path).status();
+        let _ = run_to_success(Command::new("umount").arg("-l").arg(&self.path));
     }
 }

@@ -14,6 +14,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 
+use crate::process::run_to_success;
+
 /// Protocol numbers of what [`frame`] makes.
 pub const ICMP: u8 = 1;
 /// TCP.
@@ -191,8 +193,7 @@ const CHUNK: usize = 32;
 impl Feed {
     /// Makes the pipe. The header of the file is written as soon as a device opens it.
     pub fn new(path: PathBuf) -> Result<Self> {
-        let made = Command::new("mkfifo").arg(&path).status().context("run mkfifo")?;
-        ensure!(made.success(), "mkfifo {} ended with {made}", path.display());
+        run_to_success(Command::new("mkfifo").arg(&path))?;
         let pipe = path.clone();
         // This waits for the reader, which is yet to be started.
         let opened = thread::spawn(move || {

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use crate::namespaces::run;
-use crate::process::{Process, wait_until};
+use crate::process::{Process, run_to_success, wait_until};
 use crate::scratch::Scratch;
 use crate::veth::Veth;
 
@@ -51,10 +50,22 @@ impl Host {
         let (near, far) = (self.veth.near(), self.veth.far());
         let pid = self.holder.pid().to_string();
         let address = |address: Ipv4Addr| format!("{address}/30");
-        run(Command::new("ip").args(["address", "add", &address(self.peer()), "dev", near]))?;
-        run(Command::new("ip").args(["link", "set", far, "netns", &pid]))?;
-        run(self.command("ip").args(["address", "add", &address(self.address()), "dev", far]))?;
-        run(self.command("ip").args(["link", "set", far, "up"])).map(drop)
+        run_to_success(Command::new("ip").args([
+            "address",
+            "add",
+            &address(self.peer()),
+            "dev",
+            near,
+        ]))?;
+        run_to_success(Command::new("ip").args(["link", "set", far, "netns", &pid]))?;
+        run_to_success(self.command("ip").args([
+            "address",
+            "add",
+            &address(self.address()),
+            "dev",
+            far,
+        ]))?;
+        run_to_success(self.command("ip").args(["link", "set", far, "up"])).map(drop)
     }
 
     /// Its name.

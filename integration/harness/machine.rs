@@ -7,6 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use nix::time::{clock_getcpuclockid, clock_gettime};
 
+use crate::process::run_to_success;
+
 const OWN_SESSION: &str = "/proc/self/autogroup";
 /// Ahead of everything else, as a nice value.
 const HIGHEST: &str = "-19";
@@ -109,9 +111,7 @@ pub fn real_time_alone() -> Result<()> {
 }
 
 fn chrt(args: &[&str]) -> Result<()> {
-    let status = Command::new("chrt").args(args).status().context("run chrt")?;
-    ensure!(status.success(), "chrt {} ended with {status}", args.join(" "));
-    Ok(())
+    run_to_success(Command::new("chrt").args(args)).map(drop)
 }
 
 /// CPU time of all threads of a process that run, nanoseconds.

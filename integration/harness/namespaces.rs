@@ -4,7 +4,9 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
+
+use crate::process::run_to_success;
 
 static SERIAL: AtomicU32 = AtomicU32::new(0);
 
@@ -123,7 +125,7 @@ impl NamespacePair {
     /// # Errors
     /// When `ethtool` is missing or fails.
     pub fn write_checksums(&self, side: Side) -> Result<()> {
-        run(self.command(side, "ethtool").args(["-K", INTERFACE, "tx", "off"])).map(drop)
+        run_to_success(self.command(side, "ethtool").args(["-K", INTERFACE, "tx", "off"])).map(drop)
     }
 
     /// The name of a side's namespace.
@@ -150,7 +152,7 @@ impl NamespacePair {
     /// # Errors
     /// When the kernel has no such counter.
     pub fn counter(&self, side: Side, protocol: &str, name: &str) -> Result<u64> {
-        let text = run(self.command(side, "cat").arg("/proc/net/snmp"))?;
+        let text = run_to_success(self.command(side, "cat").arg("/proc/net/snmp"))?;
         let prefix = format!("{protocol}:");
         let mut rows = text.lines().filter(|line| line.starts_with(&prefix));
         let (names, values) = (rows.next().unwrap_or_default(), rows.next().unwrap_or_default());
@@ -169,16 +171,5 @@ impl Drop for NamespacePair {
 }
 
 fn ip(args: &[&str]) -> Result<()> {
-    run(Command::new("ip").args(args)).map(drop)
-}
-
-/// Runs a command to its end; returns what it printed.
-///
-/// # Errors
-/// When it cannot be started or fails.
-pub fn run(command: &mut Command) -> Result<String> {
-    let out = command.output().with_context(|| format!("start {command:?}"))?;
-    let told = String::from_utf8_lossy(&out.stderr);
-    ensure!(out.status.success(), "{command:?}: {}", told.trim());
-    Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+    run_to_success(Command::new("ip").args(args)).map(drop)
 }

@@ -5,17 +5,16 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use pmdscope_testing::spawn;
+use pmdscope_testing::{output, spawn};
 use serde_json::Value;
 
 use crate::process::{LIMIT, run};
 
 /// Is this program installed?
 pub fn installed(program: &str) -> bool {
-    Command::new("sh")
-        .args(["-c", "command -v \"$0\" >/dev/null", program])
-        .status()
-        .is_ok_and(|status| status.success())
+    let mut find = Command::new("sh");
+    output(find.args(["-c", "command -v \"$0\" >/dev/null", program]))
+        .is_some_and(|out| out.status.success())
 }
 
 /// The asked fields of every packet of a capture file, as tshark reads them.

@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 
 const POLL: Duration = Duration::from_millis(10);
@@ -130,6 +130,23 @@ pub fn run(command: &mut Command, dir: &Path, limit: Duration) -> Result<(i32, S
     let status = process.wait(limit)?;
     let text = std::fs::read_to_string(out.path())?;
     Ok((status.code().unwrap_or(-1), text, process.output()))
+}
+
+/// Runs a command to its end; returns what it printed.
+///
+/// # Errors
+/// When it cannot be started, fails, or does not end in time.
+pub fn run_to_success(command: &mut Command) -> Result<String> {
+    let out = pmdscope_testing::output(command.stdin(Stdio::null()));
+    let out = out.with_context(|| format!("start {command:?}"))?;
+    let errors = String::from_utf8_lossy(&out.stderr);
+    ensure!(
+        out.status.success(),
+        "{command:?} ended with {}: {}",
+        describe(out.status),
+        errors.trim()
+    );
+    Ok(String::from_utf8_lossy(&out.stdout).into_owned())
 }
 
 /// Exit code or signal, for people.

@@ -3,6 +3,7 @@
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
+use pmdscope_testing::spawn;
 
 /// Mounts it in mounts of its own: the machine is left as it is.
 const MOUNT: &str = "mountpoint -q /sys/kernel/tracing || \
@@ -25,7 +26,7 @@ const PRINT_PID: &str = "BEGIN { printf(\"pid %d\\n\", pid); exit(); }";
 /// Why not.
 pub fn try_bpftrace() -> Result<()> {
     let mut command = with_tracefs(&["bpftrace", "-e", PRINT_PID]);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
     let child = child.context("cannot run unshare")?;
     let ours = format!("pid {}", child.id());
     let output = child.wait_with_output()?;

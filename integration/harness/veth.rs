@@ -5,7 +5,9 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
+
+use crate::process::run_to_success;
 
 static SERIAL: AtomicU32 = AtomicU32::new(0);
 
@@ -71,8 +73,5 @@ impl Drop for Veth {
 }
 
 fn ip(args: &[&str]) -> Result<()> {
-    let out = Command::new("ip").args(args).output().context("ip of iproute2")?;
-    let told = String::from_utf8_lossy(&out.stderr);
-    ensure!(out.status.success(), "ip {}: {}", args.join(" "), told.trim());
-    Ok(())
+    run_to_success(Command::new("ip").args(args)).map(drop)
 }

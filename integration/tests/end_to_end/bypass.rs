@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
-use pmdscope_integration::namespaces::{INTERFACE, NamespacePair, Side, run};
-use pmdscope_integration::process::{Process, wait_until};
+use pmdscope_integration::namespaces::{INTERFACE, NamespacePair, Side};
+use pmdscope_integration::process::{Process, run_to_success, wait_until};
 use pmdscope_integration::programs;
 use pmdscope_integration::scratch::Scratch;
 use pmdscope_integration::telemetry::{number, socket};
+use pmdscope_testing::{output, spawn};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -94,9 +95,13 @@ impl Wire {
         let object = steering_object(scratch)?;
         // What a socket sends has no checksum yet, which no NIC would deliver.
         pair.write_checksums(Side::Near)?;
-        run(pair.command(Side::Near, "tc").args(["qdisc", "add", "dev", INTERFACE, "clsact"]))?;
+        run_to_success(
+            pair.command(Side::Near, "tc").args(["qdisc", "add", "dev", INTERFACE, "clsact"]),
+        )?;
         let filter = ["filter", "add", "dev", INTERFACE, "egress", "bpf", "da", "obj"];
-        run(pair.command(Side::Near, "tc").args(filter).arg(object).args(["sec", "tc"]))?;
+        run_to_success(
+            pair.command(Side::Near, "tc").args(filter).arg(object).args(["sec", "tc"]),
+        )?;
         Ok(Self { pair })
     }
 
@@ -104,7 +109,7 @@ impl Wire {
     fn bypass(&self, args: &[&str], code: i32) -> Result<String> {
         let pmdscope = programs::pmdscope()?;
         let mut command = self.pair.command(Side::Far, &pmdscope);
-        let out = command.arg("bypass").args(args).output()?;
+        let out = output(command.arg("bypass").args(args)).context("no pmdscope")?;
         let (text, errors) =
             (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
         ensure!(out.status.code() == Some(code), "{args:?}: {}\n{text}{errors}", out.status);
@@ -137,22 +142,24 @@ impl Wire {
         let mut sender = self.pair.command(Side::Near, "python3");
         sender.args(["-c", SEND, Side::Far.address()]);
         sender.args(ports.iter().map(|(port, count)| format!("{port}={count}")));
-        run(&mut sender)?;
+        run_to_success(&mut sender)?;
         let sent: u64 = ports.iter().map(|(_, count)| count).sum();
         Ok(sent - (self.lost_by_sender()? - lost_before))
     }
 
     /// Packets for which the wire had no room.
     fn lost_by_sender(&self) -> Result<u64> {
-        let shown =
-            run(self.pair.command(Side::Near, "ip").args(["-j", "-s", "link", "show", INTERFACE]))?;
+        let shown = run_to_success(
+            self.pair.command(Side::Near, "ip").args(["-j", "-s", "link", "show", INTERFACE]),
+        )?;
         let shown: Value = serde_json::from_str(&shown)?;
         shown[0]["stats64"]["tx"]["dropped"].as_u64().context("no dropped packets")
     }
 
     /// A counter of the receiver's queues, as ethtool(8) shows it.
     fn queues(&self, counter: &str) -> Result<Vec<u64>> {
-        let shown = run(self.pair.command(Side::Far, "ethtool").args(["-S", INTERFACE]))?;
+        let shown =
+            run_to_success(self.pair.command(Side::Far, "ethtool").args(["-S", INTERFACE]))?;
         let value = |queue: u32| {
             let name = format!("rx_queue_{queue}_{counter}: ");
             let line = shown.lines().find_map(|line| line.trim().strip_prefix(&name));
@@ -163,8 +170,9 @@ impl Wire {
 
     /// What ip(8) shows of the receiver.
     fn link(&self) -> Result<Value> {
-        let shown =
-            run(self.pair.command(Side::Far, "ip").args(["-j", "-d", "link", "show", INTERFACE]))?;
+        let shown = run_to_success(
+            self.pair.command(Side::Far, "ip").args(["-j", "-d", "link", "show", INTERFACE]),
+        )?;
         Ok(serde_json::from_str::<Value>(&shown)?[0].clone())
     }
 
@@ -214,7 +222,7 @@ fn steering_object(scratch: &Scratch) -> Result<PathBuf> {
     let headers = format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH);
     let mut clang = Command::new("clang");
     clang.args(["-O2", "-g", "-target", "bpf", &headers, "-c"]).arg(source).arg("-o").arg(&object);
-    run(&mut clang)?;
+    run_to_success(&mut clang)?;
     Ok(object)
 }
 
@@ -227,7 +235,8 @@ fn received(app: &str) -> Result<u64> {
 /// Packets in a capture, and those of them to this port.
 fn captured(file: &Path, port: u16) -> Result<(u64, u64)> {
     let count = |filter: &[&str]| -> Result<u64> {
-        let out = Command::new("tcpdump").arg("-nr").arg(file).args(filter).output()?;
+        let mut tcpdump = Command::new("tcpdump");
+        let out = output(tcpdump.arg("-nr").arg(file).args(filter)).context("no tcpdump")?;
         Ok(String::from_utf8_lossy(&out.stdout).lines().count() as u64)
     };
     Ok((count(&[])?, count(&["udp", "dst", "port", &port.to_string()])?))
@@ -329,7 +338,13 @@ fn as_before(scratch: &Scratch, wire: &Wire, before: &Value) -> Result<()> {
     let sockets = wire.sockets(scratch, "afterwards", &["53"])?;
     wire.send(&[(53, 100)])?;
     await_sockets(&sockets, "53=100")?;
-    run(wire.pair.command(Side::Near, "ping").args(["-c", "1", "-W", "30", Side::Far.address()]))?;
+    run_to_success(wire.pair.command(Side::Near, "ping").args([
+        "-c",
+        "1",
+        "-W",
+        "30",
+        Side::Far.address(),
+    ]))?;
     Ok(())
 }
 
@@ -390,7 +405,7 @@ fn kill_the_tool(wire: &Wire) -> Result<()> {
     for moment in 0..10 {
         let mut command = wire.pair.command(Side::Far, &pmdscope);
         command.args(["bypass", "up", INTERFACE, "-q", QUEUE, "-f", "udp:53"]);
-        let mut up = command.stdout(std::process::Stdio::null()).spawn()?;
+        let mut up = spawn(command.stdout(std::process::Stdio::null()))?;
         sleep(Duration::from_millis(5 * moment));
         let _ = up.kill();
         up.wait()?;
@@ -415,7 +430,7 @@ fn shown(scratch: &Scratch) -> Result<()> {
     await_sockets(&sockets, "9999=3000")?;
 
     let pmdscope = programs::pmdscope()?;
-    let tool = |args: &[&str]| run(wire.pair.command(Side::Far, &pmdscope).args(args));
+    let tool = |args: &[&str]| run_to_success(wire.pair.command(Side::Far, &pmdscope).args(args));
     let top = document(&["top"], &tool(&["top", "--once", "--json", "-a", &app])?)?;
     let [shown] = top["interfaces"].as_array().map_or(&[][..], Vec::as_slice) else {
         anyhow::bail!("not one interface: {top:#}");

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use libtest_mimic::Trial;
 use pmdscope_integration::oracle::tshark_fields;
 use pmdscope_integration::pair::{Pair, PairOptions, reflector};
-use pmdscope_integration::process::{Process, run, wait_until};
+use pmdscope_integration::process::{Process, run, run_to_success, wait_until};
 use pmdscope_integration::programs;
 use pmdscope_integration::scratch::Scratch;
 use pmdscope_integration::tracefs::{try_bpftrace, with_tracefs};
@@ -217,9 +217,7 @@ impl VirtualCable {
             &["-n", ns, "link", "set", far, "up"],
             &["netns", "exec", ns, "sh", "-c", &rps],
         ] {
-            let output = Command::new("ip").args(words).output().context("run ip")?;
-            let errors = String::from_utf8_lossy(&output.stderr);
-            ensure!(output.status.success(), "ip {}: {errors}", words.join(" "));
+            run_to_success(Command::new("ip").args(words))?;
         }
         Ok(cable)
     }
@@ -228,7 +226,7 @@ impl VirtualCable {
 impl Drop for VirtualCable {
     fn drop(&mut self) {
         // The cable ends with its far end.
-        let _ = Command::new("ip").args(["netns", "delete", &self.namespace]).status();
+        let _ = run_to_success(Command::new("ip").args(["netns", "delete", &self.namespace]));
     }
 }
 

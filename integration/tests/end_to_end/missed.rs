@@ -22,6 +22,7 @@ use pmdscope_integration::programs;
 use pmdscope_integration::scratch::{Memory, Scratch};
 use pmdscope_integration::testpmd;
 use pmdscope_integration::veth::Veth;
+use pmdscope_testing::output;
 use rustix::process::{Pid, setpriority_process};
 use serde_json::Value;
 
@@ -56,8 +57,8 @@ fn without_veth() -> Option<Missing> {
 }
 
 fn without_fifo() -> Option<Missing> {
-    let tried = Command::new("chrt").args(["-f", "1", "true"]).output();
-    let works = tried.is_ok_and(|out| out.status.success());
+    let tried = output(Command::new("chrt").args(["-f", "1", "true"]));
+    let works = tried.is_some_and(|out| out.status.success());
     (!works).then(|| Missing::Machine("cannot run a process by SCHED_FIFO".to_owned()))
 }
 
@@ -165,9 +166,9 @@ fn own_code(scratch: &Scratch) -> Result<()> {
     for word in ["512 descriptors (assumed) last ", "the worst gap was "] {
         ensure!(evidence.contains(word), "{evidence}");
     }
-    let lines = Command::new(programs::pmdscope()?)
-        .args(["check", "-a", &lossy.app, "--for", "2"])
-        .output()?;
+    let mut check = Command::new(programs::pmdscope()?);
+    let lines = output(check.args(["check", "-a", &lossy.app, "--for", "2"]));
+    let lines = lines.context("no pmdscope")?;
     let text = String::from_utf8_lossy(&lines.stdout);
     ensure!(!text.contains("rx_missed") || text.contains("\n    cause: "), "{text}");
     Ok(())

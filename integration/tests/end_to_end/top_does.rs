@@ -17,6 +17,7 @@ use pmdscope_integration::scratch::Scratch;
 use pmdscope_integration::testpmd;
 use pmdscope_render::Theme;
 use pmdscope_telemetry::Thresholds;
+use pmdscope_testing::output;
 use pmdscope_tui::columns::ColumnChoices;
 use pmdscope_tui::keys::KeyMap;
 use pmdscope_tui::run::DisplayOptions;
@@ -134,7 +135,8 @@ fn capture_of_a_queue(scratch: &Scratch, top: &mut TerminalProcess, app: &str) -
     ensure!(tee_sessions(app)? == 0, "the capture goes on");
     let file = file(scratch, app, ".pcapng")?.context("no capture file")?;
     let mut counted = Command::new(programs::pmdscope()?);
-    let counted = counted.args(["capture", "--count", "-Q", "in", "-r"]).arg(&file).output()?;
+    counted.args(["capture", "--count", "-Q", "in", "-r"]).arg(&file);
+    let counted = output(&mut counted).context("no pmdscope")?;
     let counted = String::from_utf8_lossy(&counted.stdout).into_owned();
     ensure!(!counted.starts_with("0 "), "no packets in {}: {counted}", file.display());
     Ok(())

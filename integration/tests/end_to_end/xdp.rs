@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use libtest_mimic::Trial;
 use pmdscope_integration::namespaces::{INTERFACE, NamespacePair, Side};
-use pmdscope_integration::process::{Process, run, wait_until};
+use pmdscope_integration::process::{Process, run, run_to_success, wait_until};
 use pmdscope_integration::programs;
 use pmdscope_integration::scratch::Scratch;
+use pmdscope_testing::output;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -48,7 +49,7 @@ fn missing() -> Option<Missing> {
             Err(error) => return Some(format!("{error:#}")),
         };
         let mut attach = pair.command(Side::Far, programs::pmdscope().ok()?);
-        let out = attach.args(["xdp", "attach", INTERFACE, "--mode", "generic"]).output().ok()?;
+        let out = output(attach.args(["xdp", "attach", INTERFACE, "--mode", "generic"]))?;
         let told = String::from_utf8_lossy(&out.stderr);
         told.contains("does not permit").then(|| told.trim().to_owned())
     });
@@ -68,8 +69,7 @@ impl<'a> Site<'a> {
             // Reports of multicast groups would be counted.
             let off =
                 "[ ! -d /proc/sys/net/ipv6 ] || echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6";
-            let status = pair.command(side, "sh").args(["-c", off]).status()?;
-            ensure!(status.success(), "disable_ipv6: {status}");
+            run_to_success(pair.command(side, "sh").args(["-c", off])).context("disable_ipv6")?;
         }
         Ok(Self { pair, scratch })
     }
@@ -153,8 +153,9 @@ impl<'a> Site<'a> {
     /// What the kernel says was sent to the host.
     fn sent_by_kernel(&self) -> Result<u64> {
         let mut command = self.pair.command(Side::Near, "ip");
-        let out = command.args(["-j", "-s", "link", "show", INTERFACE]).output()?;
-        let links: Value = serde_json::from_slice(&out.stdout)?;
+        let links: Value = serde_json::from_str(&run_to_success(
+            command.args(["-j", "-s", "link", "show", INTERFACE]),
+        )?)?;
         links[0]["stats64"]["tx"]["packets"].as_u64().context("tx packets")
     }
 
@@ -281,8 +282,8 @@ fn detached(site: &Site<'_>) -> Result<()> {
     let program = site.status()?["program"].as_u64().context("program")?;
     site.done(&["detach", INTERFACE])?;
     site.fails(&["status", INTERFACE], 1)?;
-    let out = site.pair.command(Side::Far, "ip").args(["link", "show", INTERFACE]).output()?;
-    let told = String::from_utf8_lossy(&out.stdout);
+    let told =
+        run_to_success(site.pair.command(Side::Far, "ip").args(["link", "show", INTERFACE]))?;
     ensure!(!told.contains("xdp") && !told.contains(&format!("id {program}")), "{told}");
     Ok(())
 }
@@ -425,8 +426,8 @@ fn foreign(scratch: &Scratch) -> Result<()> {
         ensure!(told.contains("not pmdscope's") && told.contains("'somebody'"), "{told}");
     }
     site.done(&["detach", "--all"])?;
-    let out = site.pair.command(Side::Far, "ip").args(["link", "show", INTERFACE]).output()?;
-    let told = String::from_utf8_lossy(&out.stdout);
+    let told =
+        run_to_success(site.pair.command(Side::Far, "ip").args(["link", "show", INTERFACE]))?;
     ensure!(told.contains("prog/xdp"), "the foreign program is gone: {told}");
     Ok(())
 }
