@@ -48,6 +48,17 @@ pub(crate) fn within(
     })
 }
 
+/// Parses an interval in seconds, without a unit.
+pub(crate) fn interval(text: &str) -> Result<Duration, String> {
+    let range = "expected a number of seconds from 0.1 to 60";
+    let seconds: f64 = text.parse().map_err(|_| range.to_owned())?;
+    if (0.1..=60.0).contains(&seconds) {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err(range.to_owned())
+    }
+}
+
 /// What stands behind the number; empty without a unit.
 pub(crate) fn unit(text: &str) -> &str {
     split(text).1

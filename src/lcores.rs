@@ -14,7 +14,7 @@ use crate::exit::{FAILED, Usage};
 use crate::number::whole;
 use crate::session::AppArg;
 use crate::source::Source;
-use crate::{duration, output, top};
+use crate::{duration, output};
 
 /// Samples per second of a profile: a millisecond between two tells which function stalls a loop for a
 /// few milliseconds. Not 1000, since what happens a thousand times a second, such as the tick of the
@@ -79,7 +79,7 @@ pub(crate) struct Args {
     n: Option<u64>,
 
     /// Sampling interval, 0.1 to 60 [default: 1]
-    #[arg(short, long, value_name = "SECONDS", value_parser = top::interval,
+    #[arg(short, long, value_name = "SECONDS", value_parser = duration::interval,
           conflicts_with = "profile")]
     interval: Option<Duration>,
 

@@ -29,7 +29,7 @@ use crate::number::whole;
 use crate::output::StandardOutput;
 use crate::session::{AppArg, XrayArg};
 use crate::source::{AtArg, ReplayArg, Source};
-use crate::{output, top};
+use crate::{duration, output};
 
 /// Samples from which on a trend of our own is believed.
 const TREND_SAMPLES: u32 = 5;
@@ -73,7 +73,7 @@ pub(crate) struct Args {
     watch: bool,
 
     /// Sampling interval, 0.1 to 60
-    #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = top::interval)]
+    #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = duration::interval)]
     interval: Duration,
 
     /// Print JSON, one document per line

@@ -22,7 +22,7 @@ use self::stop::StopSignal;
 use crate::number::whole;
 use crate::session::{self, AppArg};
 use crate::size::parse_bytes;
-use crate::{duration, interfaces, top};
+use crate::{duration, interfaces};
 
 /// How often to look for new apps.
 const DISCOVERY_INTERVAL: Duration = Duration::from_secs(3);
@@ -79,7 +79,7 @@ pub(crate) struct Args {
     always: bool,
 
     /// Sampling interval, 0.1 to 60 [default: 1]
-    #[arg(short, long, value_name = "SECONDS", value_parser = top::interval)]
+    #[arg(short, long, value_name = "SECONDS", value_parser = duration::interval)]
     interval: Option<Duration>,
 
     /// Trace what takes the CPU from lcores

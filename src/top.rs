@@ -378,26 +378,15 @@ fn task_context(args: &Args, top: &TopSettings) -> TaskContext {
     }
 }
 
-/// As [`interval`], or zero.
+/// As [`duration::interval`], or zero.
 fn interval_or_none(text: &str) -> Result<Duration, String> {
     match text.parse() {
         Ok(0.0) => Ok(Duration::ZERO),
-        _ => interval(text),
+        _ => duration::interval(text),
     }
 }
 
-/// Parses seconds.
-pub(crate) fn interval(text: &str) -> Result<Duration, String> {
-    let range = "expected a number of seconds from 0.1 to 60";
-    let seconds: f64 = text.parse().map_err(|_| range.to_owned())?;
-    if (0.1..=60.0).contains(&seconds) {
-        Ok(Duration::from_secs_f64(seconds))
-    } else {
-        Err(range.to_owned())
-    }
-}
-
-/// Whole milliseconds of an interval that [`interval`] has accepted.
+/// Whole milliseconds of an interval that [`duration::interval`] has accepted.
 fn millis(interval: Duration) -> u64 {
     u64::try_from(interval.as_millis()).unwrap_or(u64::MAX)
 }

@@ -13,9 +13,9 @@ use pmdscope_xray::{
 };
 
 use super::groups::{self, LostGroup, LostPacket};
+use crate::duration;
 use crate::number::whole;
 use crate::terminal::{self, ProgressLine};
-use crate::top;
 
 /// How long a scan takes before its progress is shown.
 const QUIET: Duration = Duration::from_secs(1);
@@ -33,7 +33,7 @@ pub(crate) struct ScanArgs {
     /// Time between the two scans of an app's memory, 0.1 to 60
     ///
     /// What nothing refers to in both, and is unchanged, is lost.
-    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = top::interval,
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = duration::interval,
           hide_short_help = true)]
     pub(crate) scan_interval: Duration,
 
