@@ -19,13 +19,23 @@ pub(crate) use self::refused::explain;
 pub(crate) use self::source::DEFAULT_RING_SIZE;
 pub(super) use self::source::SourceArgs;
 pub(super) use self::value::parse_packet_type;
-use super::events::EventFilter;
 use super::recorder::RecorderArgs;
 use super::say;
 use super::trigger;
 use super::view::ViewArgs;
 use crate::exit::Usage;
 use crate::number::whole;
+
+/// Which events are told.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EventFilter {
+    /// Names of complete files, on standard output.
+    pub(super) names: bool,
+    /// Files that were deleted.
+    pub(super) deleted: bool,
+    /// That the end waits for a disk or a reader.
+    pub(super) waiting: bool,
+}
 
 /// Direction as the app sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -6,21 +6,11 @@ use std::time::Duration;
 
 use pmdscope_packets::file::FileEvent;
 
+use super::args::EventFilter;
 use super::report;
 
 /// Time between looks at whether it is to end.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-
-/// Which events are told.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct EventFilter {
-    /// Names of complete files, on standard output.
-    pub(super) names: bool,
-    /// Files that were deleted.
-    pub(super) deleted: bool,
-    /// That the end waits for a disk or a reader.
-    pub(super) waiting: bool,
-}
 
 /// A thread that tells events until it is dropped.
 #[derive(Debug)]

@@ -8,8 +8,7 @@ use pmdscope_packets::recorder::RecorderStatus;
 use pmdscope_packets::{SinkProgress, read};
 use pmdscope_render::number;
 
-use super::args::Args;
-use super::events::EventFilter;
+use super::args::{Args, EventFilter};
 use super::{say, status};
 use crate::attach::target::CaptureTarget;
 use crate::attach::transport;

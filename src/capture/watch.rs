@@ -12,8 +12,8 @@ use pmdscope_packets::RunControl;
 use pmdscope_packets::file::FileEvent;
 use pmdscope_packets::recorder;
 
-use super::args::Args;
-use super::events::{EventFilter, EventPrinter};
+use super::args::{Args, EventFilter};
+use super::events::EventPrinter;
 use super::report;
 use super::status::{self, Status};
 use crate::output::StandardOutput;
