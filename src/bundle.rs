@@ -8,6 +8,7 @@ pub(crate) mod open;
 mod progress;
 mod recording;
 mod redact;
+mod redaction;
 mod signals;
 mod staging;
 mod versions;

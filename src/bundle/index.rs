@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use pmdscope_render::number;
 use serde::Serialize;
 
-use super::redact::{KEPT, REPLACED};
+use super::redaction::{KEPT, REPLACED};
 
 /// Version of index.json; raised when a field changes its meaning.
 pub(super) const INDEX_SCHEMA: u32 = 1;
