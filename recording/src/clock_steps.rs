@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use super::file::RecordingFile;
-use super::player::time;
-use super::reader::{PlaybackNote, RoundReader, note};
+use super::note::{PlaybackNote, note, time};
+use super::reader::RoundReader;
 use super::{RecordingError, RoundEnd};
 
 /// More time than this does not pass between two rounds of one recording; bounds what damaged files

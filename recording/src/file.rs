@@ -5,9 +5,10 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::frame_lines::{lines, read_line};
 use super::frame_scan::{FilePiece, scan_frames};
 use super::index::{FrameIndex, FrameSpan};
-use super::reader::{PlaybackNote, lines, note, read_line};
+use super::note::{PlaybackNote, note};
 use super::{PART, RecordEntry, RecordingError, RecordingHeader};
 
 /// A file with at least one frame.

@@ -13,8 +13,10 @@ mod file;
 #[cfg(test)]
 mod fixture;
 mod frame;
+mod frame_lines;
 mod frame_scan;
 mod index;
+mod note;
 mod player;
 mod reader;
 mod recorder;
@@ -29,8 +31,8 @@ pub use self::entry::{
     AbsenceFinding, GoneApp, LostApp, RECORD_SCHEMA, RecordEntry, RecordedInterfaces, RecordingGap,
     RecordingHeader, RoundEnd,
 };
+pub use self::note::PlaybackNote;
 pub use self::player::RecordingPlayer;
-pub use self::reader::PlaybackNote;
 pub use self::recorder::{RecordingOptions, RecordingTotals, TelemetryRecorder};
 pub use self::time_spec::{TimeSpec, TimeSpecError};
 

@@ -4,12 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use jiff::Timestamp;
-
 use super::clock_steps;
 use super::file::{RecordingFile, files};
 use super::index::FrameSpan;
-use super::reader::{PlaybackNote, RoundBatch, RoundReader, note};
+use super::note::{PlaybackNote, note, time};
+use super::reader::{RoundBatch, RoundReader};
 use super::{LostApp, RecordEntry, RecordingError};
 use pmdscope_telemetry::finding::LintRules;
 use pmdscope_telemetry::fleet::{Evaluator, FleetSettings};
@@ -444,12 +443,6 @@ fn frame_for(frames: &[FrameSpan], realtime_ns: u64) -> usize {
     let holds = |frame: &FrameSpan| begun(frame) && realtime_ns <= frame.last_ns;
     let frame = frames.iter().rposition(holds).or_else(|| frames.iter().rposition(begun));
     frame.unwrap_or(0)
-}
-
-/// A time for people.
-pub(super) fn time(ns: u64) -> String {
-    let time = Timestamp::from_nanosecond(ns.into()).unwrap_or(Timestamp::MAX);
-    format!("{time:.0}")
 }
 
 #[cfg(test)]

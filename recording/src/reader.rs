@@ -2,17 +2,13 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
-
-use zstd::stream::read::Decoder;
+use std::io::{self, Read};
 
 use super::clock_steps::SteadyClock;
 use super::file::RecordingFile;
+use super::frame_lines::{Lines, lines, read_line};
+use super::note::{PlaybackNote, note};
 use super::{RecordEntry, RecordingError, RoundEnd};
-
-/// Longest line, before compression.
-const LONGEST_LINE: usize = 16 << 20;
 
 /// Most entries of one round, and their bytes.
 const MOST_ENTRIES: usize = 10_000;
@@ -20,28 +16,6 @@ const MOST_BYTES: usize = 64 << 20;
 
 /// Longest frame, before compression: more than a recorder writes in the few seconds of one.
 const LONGEST_FRAME: u64 = 1 << 30;
-
-/// Largest window of a frame, as a power of two: what a reader must hold of it. Ours are smaller.
-const LARGEST_WINDOW: u32 = 23;
-
-/// Something about a recording that its reader should know.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlaybackNote {
-    /// The file.
-    pub path: PathBuf,
-    /// Bytes of the file before the frame that it is about.
-    pub offset: u64,
-    /// When, where that is known: wall clock, nanoseconds since the epoch.
-    pub realtime_ns: Option<u64>,
-    /// What is damaged or missing.
-    pub text: String,
-}
-
-impl fmt::Display for PlaybackNote {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, offset {}: {}", self.path.display(), self.offset, self.text)
-    }
-}
 
 /// All that was learned in one round.
 #[derive(Debug)]
@@ -52,9 +26,6 @@ pub(super) struct RoundBatch {
     /// With the bytes of their lines.
     pub(super) entries: Vec<(RecordEntry<'static>, usize)>,
 }
-
-/// The lines of one frame.
-type Lines = BufReader<Decoder<'static, BufReader<io::Take<File>>>>;
 
 /// The rounds of one file, from a frame on.
 pub(super) struct RoundReader {
@@ -171,44 +142,6 @@ impl RoundReader {
 fn check(lines: Lines) -> io::Result<()> {
     let length = io::copy(&mut lines.take(LONGEST_FRAME + 1), &mut io::sink())?;
     if length > LONGEST_FRAME { Err(io::Error::other("more than 1 GiB")) } else { Ok(()) }
-}
-
-/// Adds a note, once.
-pub(super) fn note(
-    notes: &mut Vec<PlaybackNote>,
-    path: &Path,
-    offset: u64,
-    realtime_ns: Option<u64>,
-    text: String,
-) {
-    /// More tell no more.
-    const MOST: usize = 1000;
-    let note = PlaybackNote { path: path.to_owned(), offset, realtime_ns, text };
-    if notes.len() < MOST && !notes.contains(&note) {
-        notes.push(note);
-    }
-}
-
-/// The lines of the frame between two offsets.
-pub(super) fn lines(file: &File, offset: u64, end: u64) -> io::Result<Lines> {
-    let mut file = file.try_clone()?;
-    file.seek(SeekFrom::Start(offset))?;
-    let frame = BufReader::new(file.take(end.saturating_sub(offset)));
-    let mut decoder = Decoder::with_buffer(frame)?.single_frame();
-    decoder.window_log_max(LARGEST_WINDOW)?;
-    Ok(BufReader::new(decoder))
-}
-
-/// Reads a whole line without its end; false at the end of the frame.
-pub(super) fn read_line(lines: &mut Lines, line: &mut Vec<u8>) -> io::Result<bool> {
-    line.clear();
-    let count = lines.by_ref().take(LONGEST_LINE as u64 + 1).read_until(b'\n', line)?;
-    match line.pop() {
-        Some(b'\n') => Ok(true),
-        None => Ok(false),
-        Some(_) if count > LONGEST_LINE => Err(io::Error::other("a line of more than 16 MiB")),
-        Some(_) => Err(io::ErrorKind::UnexpectedEof.into()),
-    }
 }
 
 /// The end of a recording that is being written, or whose recorder was killed.
