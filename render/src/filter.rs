@@ -10,7 +10,7 @@ use std::fmt;
 use regex::{Regex, RegexBuilder};
 
 use self::quantity::Quantity;
-use crate::table::{Column, ColumnNumber, TableRow};
+use crate::table::{Column, ColumnNumber, TableRow, plain};
 
 /// Most bytes of a compiled regular expression, and of what it keeps while it is matched.
 const REGEX_BYTES: usize = 1 << 18;
@@ -280,11 +280,6 @@ fn find(columns: &[Column], name: &str) -> Option<(usize, ColumnNumber)> {
         matching.next().filter(|_| matching.next().is_none())
     });
     found.map(|(_, at, number)| (at, number))
-}
-
-/// A name as people call a column: without what is hard to type.
-pub(crate) fn plain(title: &str) -> String {
-    title.chars().filter(|letter| letter.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
 /// A filter of the rows of one table.

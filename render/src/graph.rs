@@ -3,7 +3,7 @@
 use pmdscope_telemetry::sample::MbufPlace;
 
 use crate::ledger;
-use crate::table::{TextLine, TextSpan};
+use crate::text_line::{TextLine, TextSpan};
 use crate::theme::{Theme, Tone};
 
 /// A picture in a table cell.

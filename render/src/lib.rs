@@ -19,6 +19,7 @@ pub mod number;
 pub mod pool_scan;
 mod subject;
 mod table;
+mod text_line;
 mod theme;
 
 pub use area::{AreaGraph, axis_top};
@@ -27,7 +28,8 @@ pub use graph::{Graph, HeatCell, burst_labels, doubling_labels, histogram};
 pub use leak_sites::{PathStyle, leak_sites};
 pub use subject::{ConversationKey, Subject, direction_name, direction_word};
 pub use table::{
-    Cell, Column, ColumnUnit, CounterMode, SortOrder, TableLayout, TableRow, TextAlign, TextLine,
-    TextSpan, TextTable, cut, table_text,
+    Cell, Column, ColumnUnit, CounterMode, SortOrder, TableLayout, TableRow, TextAlign, TextTable,
+    cut, table_text,
 };
+pub use text_line::{TextLine, TextSpan};
 pub use theme::{Palette, Theme, Tone};

@@ -6,10 +6,11 @@ mod column;
 mod counters;
 mod layout;
 
+pub(crate) use self::column::plain;
 pub use self::column::{Cell, Column, ColumnUnit, TextAlign};
 pub(crate) use self::counters::ColumnNumber;
 pub use self::counters::CounterMode;
-pub use self::layout::{TableLayout, TextLine, TextSpan, cut, table_text};
+pub use self::layout::{TableLayout, cut, table_text};
 use crate::filter::RowFilter;
 use crate::subject::Subject;
 

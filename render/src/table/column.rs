@@ -4,10 +4,8 @@ use std::cmp::Ordering;
 use std::fmt;
 
 use super::counters::{Counted, CounterMode};
-use super::layout::width;
-
-use crate::filter::plain;
 use crate::graph::Graph;
+use crate::text_line::width;
 use crate::theme::Tone;
 
 /// Where the text of a column stands.
@@ -17,6 +15,11 @@ pub enum TextAlign {
     Left,
     /// Numbers.
     Right,
+}
+
+/// A name as people call a column: without what is hard to type.
+pub(crate) fn plain(title: &str) -> String {
+    title.chars().filter(|letter| letter.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
 /// What the numbers of a column mean, for those who compare with them.

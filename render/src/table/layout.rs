@@ -1,11 +1,12 @@
 //! A table cut into lines that fit a width.
 
-use std::fmt::{self, Write};
+use std::fmt::Write;
 
 use pmdscope_telemetry::printable::harmless;
 
 use super::column::TextAlign;
 use super::{SortOrder, TableRow, TextTable};
+use crate::text_line::{TextLine, TextSpan, width};
 use crate::theme::{Theme, Tone};
 
 /// Words are not cut to less than so many characters.
@@ -18,28 +19,6 @@ pub struct TableLayout<'a> {
     /// Width of each column; `None` for those dropped.
     widths: Vec<Option<usize>>,
     theme: Theme,
-}
-
-/// A line of pieces of text, each with its tone.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TextLine {
-    /// The pieces, from left to right.
-    pub spans: Vec<TextSpan>,
-}
-
-/// A piece of text of one tone.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TextSpan {
-    /// What is shown.
-    pub text: String,
-    /// What it means.
-    pub tone: Tone,
-}
-
-impl fmt::Display for TextLine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.spans.iter().try_for_each(|span| f.write_str(&span.text))
-    }
 }
 
 impl TextTable {
@@ -149,11 +128,6 @@ impl TableLayout<'_> {
         });
         joined(spans)
     }
-}
-
-/// Width of a text on a terminal. Our own texts are narrow; names from outside are made printable.
-pub(super) fn width(text: &str) -> usize {
-    text.chars().count()
 }
 
 fn total(widths: &[Option<usize>]) -> usize {
