@@ -7,8 +7,8 @@ use pmdscope_telemetry::printable::harmless;
 use ratatui::text::Line;
 
 use crate::ranking::{FindingRate, RankedFinding, ranked};
-use crate::style::{NAME_MIN, ThemeStyle};
-use crate::tables::apps::{lost, severity_look};
+use crate::style::{NAME_MIN, ThemeStyle, severity_look};
+use crate::tables::apps::lost;
 use crate::tables::findings::{age_text, evidence, place};
 use crate::view::ViewState;
 

@@ -4,11 +4,22 @@
 mod tests;
 
 use pmdscope_render::{Palette, TextLine, Theme, Tone};
+use pmdscope_telemetry::finding::Severity;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 
 /// Columns that a name keeps, however narrow the screen.
 pub(crate) const NAME_MIN: usize = 8;
+
+/// Sign and tone of a severity.
+pub(crate) fn severity_look(severity: Severity, theme: Theme) -> (&'static str, Tone) {
+    let [critical, warning, info] = theme.signs();
+    match severity {
+        Severity::Critical => (critical, Tone::Bad),
+        Severity::Warning => (warning, Tone::Warn),
+        Severity::Info => (info, Tone::Plain),
+    }
+}
 
 /// The styles of a theme.
 pub(crate) trait ThemeStyle {

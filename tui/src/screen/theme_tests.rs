@@ -8,7 +8,7 @@ use super::tests::{on, text};
 use super::*;
 use crate::action::{Action, SelectionMotion, update};
 use crate::fixture;
-use crate::tables::apps::severity_look;
+use crate::style::severity_look;
 
 /// Of tones with the same style, the first one stands for all.
 const TONES: [(char, Tone); 8] = [

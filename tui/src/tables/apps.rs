@@ -2,8 +2,8 @@
 
 use pmdscope_render::cells::{alarm, app_cell, bad_count, bad_rate, number_or, rate, share};
 use pmdscope_render::number::{UNKNOWN, known, micros, nanos, seconds, si};
-use pmdscope_render::{Cell, Column, ColumnUnit, Graph, Subject, TextTable, Theme, Tone};
-use pmdscope_telemetry::finding::{Finding, Lint, Severity};
+use pmdscope_render::{Cell, Column, ColumnUnit, Graph, Subject, TextTable, Tone};
+use pmdscope_telemetry::finding::{Finding, Lint};
 use pmdscope_telemetry::model::Model;
 use pmdscope_telemetry::sample::PortStats;
 
@@ -191,15 +191,5 @@ fn live_state(app: &AppState) -> Cell {
         Cell::text(format!("live, partly: {part}")).tone(Tone::Warn)
     } else {
         Cell::text("live").tone(Tone::Good)
-    }
-}
-
-/// Sign and tone of a severity.
-pub(crate) fn severity_look(severity: Severity, theme: Theme) -> (&'static str, Tone) {
-    let [critical, warning, info] = theme.signs();
-    match severity {
-        Severity::Critical => (critical, Tone::Bad),
-        Severity::Warning => (warning, Tone::Warn),
-        Severity::Info => (info, Tone::Plain),
     }
 }

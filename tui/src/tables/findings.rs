@@ -6,8 +6,8 @@ use pmdscope_render::{Cell, Column, ColumnUnit, Graph, Subject, TextTable};
 use pmdscope_telemetry::finding::{Finding, FindingSubject};
 use pmdscope_telemetry::{AppState, FleetState};
 
-use super::apps::severity_look;
 use crate::ranking::{FindingRate, RankedFinding, ranked};
+use crate::style::severity_look;
 use crate::timeline::trends::{FindingAge, FindingSpan, Trends};
 use crate::view::ViewState;
 

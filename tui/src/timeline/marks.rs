@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use pmdscope_render::{Theme, Tone};
 use pmdscope_telemetry::finding::{Finding, Lint, Severity};
 
-use crate::tables::apps::severity_look;
+use crate::style::severity_look;
 
 /// A moment in which findings began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
