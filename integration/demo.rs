@@ -44,7 +44,7 @@ const RATE: &str = "200000";
 /// Longest time in the background.
 const BACKGROUND: Duration = Duration::from_secs(3600);
 /// Time between two looks at apps in the background.
-const LOOK: Duration = Duration::from_millis(100);
+const APP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 const REPORT_EVERY: Duration = Duration::from_secs(5);
 const CAPTURED_PACKETS: u64 = 20_000;
 const LIMIT: Duration = Duration::from_secs(30);
@@ -154,11 +154,11 @@ fn stay(pair: &mut Pair, mut generator: Generator, stop: &AtomicBool) -> Result<
     let end = Instant::now() + BACKGROUND;
     let mut ended = false;
     while !ended && !stop.load(Ordering::Relaxed) && Instant::now() < end {
-        sleep(LOOK);
+        sleep(APP_POLL_INTERVAL);
         ended = pair.reflector.exited()?.is_some() || generator.process.exited()?.is_some();
     }
     // A signal to all processes of a job may end the apps first.
-    sleep(LOOK);
+    sleep(APP_POLL_INTERVAL);
     ensure!(!ended || stop.load(Ordering::Relaxed), "an app of the demo has ended");
     Ok(())
 }

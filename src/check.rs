@@ -25,7 +25,7 @@ use crate::session::{self, AppArg, XrayArg};
 use crate::source::{ReplayArg, Source};
 
 /// Time between two samples. A trend wants several, and trouble in any interval counts.
-const STEP: Duration = Duration::from_millis(250);
+const SAMPLING_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Check the health of DPDK apps, for people, cron and probes
 ///
@@ -111,7 +111,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         (Source::whole(player, &args.app), Duration::MAX)
     } else {
         let source = if args.interrupts { Source::traced } else { Source::host };
-        (source(&args.app, args.xray, STEP, scans.clone())?, Duration::from_secs(args.seconds))
+        (
+            source(&args.app, args.xray, SAMPLING_INTERVAL, scans.clone())?,
+            Duration::from_secs(args.seconds),
+        )
     };
     let begun = Instant::now();
     let mut seen = SeenFindings::default();

@@ -15,10 +15,10 @@ use pmdscope_tui::timeline::live::LiveUpdate;
 
 /// How often to look for new apps. Looking connects to those that are not connected, so not as often
 /// as sampling.
-const LOOK: Duration = Duration::from_secs(3);
+const DISCOVERY_INTERVAL: Duration = Duration::from_secs(3);
 
 /// How often to look while there is nothing to show.
-const LOOK_EAGERLY: Duration = Duration::from_secs(1);
+const IDLE_DISCOVERY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Feeds the display until it ends.
 pub(crate) fn start(
@@ -43,7 +43,11 @@ pub(crate) fn start(
     let mut watch = Watch { chosen, settings, shared, sampled: BTreeMap::new() };
     thread::spawn(move || {
         while watch.look() {
-            thread::sleep(if watch.sampled.is_empty() { LOOK_EAGERLY } else { LOOK });
+            thread::sleep(if watch.sampled.is_empty() {
+                IDLE_DISCOVERY_INTERVAL
+            } else {
+                DISCOVERY_INTERVAL
+            });
         }
     });
 }

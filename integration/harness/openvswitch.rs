@@ -12,7 +12,7 @@ use crate::scratch::Scratch;
 use crate::telemetry;
 
 const START: Duration = Duration::from_secs(30);
-const STEP: Duration = Duration::from_secs(10);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where `make setup` unpacked it, if it did.
 pub fn unpacked() -> Option<PathBuf> {
@@ -95,13 +95,13 @@ fn start_database(scratch: &Scratch, usr: &std::path::Path) -> Result<Process> {
     let schema = usr.join("share/openvswitch/vswitch.ovsschema");
     let mut create = Command::new(usr.join("bin/ovsdb-tool"));
     create.arg("create").arg(&database).arg(schema);
-    let (code, _, err) = run(own_places(&mut create, scratch), scratch.dir(), STEP)?;
+    let (code, _, err) = run(own_places(&mut create, scratch), scratch.dir(), COMMAND_TIMEOUT)?;
     ensure!(code == 0, "ovsdb-tool create ended with {code}: {err}");
     let mut server = Command::new(usr.join("sbin/ovsdb-server"));
     server.arg(&database).arg(format!("--remote=punix:{}", socket.display()));
     server.arg(format!("--unixctl={}", scratch.path("db.ctl").display()));
     let process = Process::spawn("ovsdb-server", own_places(&mut server, scratch), scratch.dir())?;
-    wait_until("the database of Open vSwitch", STEP, || Ok(socket.exists()))?;
+    wait_until("the database of Open vSwitch", COMMAND_TIMEOUT, || Ok(socket.exists()))?;
     Ok(process)
 }
 
@@ -111,7 +111,7 @@ fn vsctl(scratch: &Scratch, usr: &std::path::Path, words: &[&str]) -> Result<()>
         .arg(format!("--db=unix:{}", scratch.path("db.sock").display()))
         .arg("--no-wait")
         .args(words);
-    let (code, out, err) = run(own_places(&mut command, scratch), scratch.dir(), STEP)?;
+    let (code, out, err) = run(own_places(&mut command, scratch), scratch.dir(), COMMAND_TIMEOUT)?;
     ensure!(code == 0, "ovs-vsctl {} ended with {code}: {out}{err}", words.join(" "));
     Ok(())
 }

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal
 
 const POLL: Duration = Duration::from_millis(10);
 /// Until a process that is dropped is killed.
-const GRACE: Duration = Duration::from_secs(5);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest wait for what takes seconds on an idle machine. A test that waits longer has failed.
 pub const LIMIT: Duration = Duration::from_secs(180);
 
@@ -112,7 +112,7 @@ impl Drop for Process {
         // A stopped process takes no SIGTERM before it continues.
         let _ = self.signal(Signal::TERM);
         let _ = self.signal(Signal::CONT);
-        if self.wait(GRACE).is_err() {
+        if self.wait(EXIT_TIMEOUT).is_err() {
             let _ = self.child.kill();
             let _ = self.child.wait();
         }

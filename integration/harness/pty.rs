@@ -21,7 +21,7 @@ use vt100::{Callbacks, MouseProtocolMode, Parser, Screen};
 use crate::process::wait_until;
 
 const POLL: Duration = Duration::from_millis(10);
-const GRACE: Duration = Duration::from_secs(5);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What the program gave to the clipboard.
 #[derive(Default)]
@@ -113,7 +113,7 @@ impl TerminalProcess {
 
     /// Waits until the screen shows a text that the program may have said at its very end.
     pub fn await_said(&self, text: &str) -> Result<()> {
-        wait_until(text, GRACE, || Ok(self.screen().contains(text)))
+        wait_until(text, RESPONSE_TIMEOUT, || Ok(self.screen().contains(text)))
             .map(|_| ())
             .with_context(|| self.screen())
     }
@@ -171,7 +171,7 @@ impl Drop for TerminalProcess {
         if !matches!(self.child.try_wait(), Ok(Some(_))) {
             let _ = self.signal(Signal::TERM);
             let _ = self.signal(Signal::CONT);
-            if self.wait(GRACE).is_err() {
+            if self.wait(RESPONSE_TIMEOUT).is_err() {
                 let _ = self.child.kill();
                 let _ = self.child.wait();
             }

@@ -39,13 +39,13 @@ const LONGEST: u32 = 10;
 /// How long ago the moment of a trigger may be: what happens is not noticed at once.
 const NOTICE: Duration = Duration::from_secs(2);
 /// How long after its end, on a quiet clock, a file still waits for packets that are on their way.
-const GRACE: Duration = Duration::from_millis(100);
+const LATE_PACKET_TIMEOUT: Duration = Duration::from_millis(100);
 /// The same while packets come: their times may lag, or the clock was set back.
-const BUSY_GRACE: Duration = Duration::from_secs(5);
+const BUSY_LATE_PACKET_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time between two copies of a block that is still being filled to the file.
 const BRING_OUT: Duration = Duration::from_millis(50);
 /// Messages that wait when the disk is slow; no copies are made then.
-const BEHIND: usize = 4;
+const MAX_COPY_BACKLOG: usize = 4;
 
 /// How to record.
 #[derive(Debug)]
@@ -266,7 +266,7 @@ impl FlightRecorder {
     /// Hands over a copy of what the writer does not have yet; the block goes on.
     fn bring_out(&mut self) {
         let Some(incident) = &mut self.incident else { return };
-        if incident.brought_out.elapsed() < BRING_OUT || self.writer.backlog() > BEHIND {
+        if incident.brought_out.elapsed() < BRING_OUT || self.writer.backlog() > MAX_COPY_BACKLOG {
             return;
         }
         incident.brought_out = Instant::now();
@@ -372,12 +372,12 @@ impl PacketSink for FlightRecorder {
     }
 
     fn flush(&mut self) -> Result<(), SinkError> {
-        self.tend(GRACE);
+        self.tend(LATE_PACKET_TIMEOUT);
         self.writer.check()
     }
 
     fn done(&mut self) -> bool {
-        self.tend(BUSY_GRACE);
+        self.tend(BUSY_LATE_PACKET_TIMEOUT);
         self.incident.is_none() && self.exhausted()
     }
 

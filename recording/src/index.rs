@@ -19,7 +19,7 @@ const FOOTER: [u8; 8] = *b"pmdscope";
 const BEFORE: u64 = 8;
 
 /// Bytes behind the index in its frame: its size again, and the footer.
-const BEHIND: u64 = 12;
+const TRAILER_BYTES: u64 = 12;
 
 /// Longest index that is believed.
 const LONGEST: u64 = 64 << 20;
@@ -87,10 +87,10 @@ impl FrameIndex {
     /// The index at the end of a file of `size` bytes; `None` when there is none to be believed.
     pub(super) fn read(file: &File, size: u64) -> Option<Self> {
         let mut footer = [0; 12];
-        file.read_exact_at(&mut footer, size.checked_sub(BEHIND)?).ok()?;
+        file.read_exact_at(&mut footer, size.checked_sub(TRAILER_BYTES)?).ok()?;
         let (length, mark) = footer.split_at(4);
         let length = u64::from(u32::from_le_bytes(length.try_into().ok()?));
-        let begin = size.checked_sub(BEHIND + length + BEFORE)?;
+        let begin = size.checked_sub(TRAILER_BYTES + length + BEFORE)?;
         let mut before = [0; 8];
         file.read_exact_at(&mut before, begin).ok()?;
         if mark != FOOTER || before[..4] != MAGIC || length > LONGEST {

@@ -23,7 +23,7 @@ use crate::{child, exit};
 /// Pause between two looks at the children.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How long a child may take to end after it was asked to.
-const GRACE: Duration = Duration::from_secs(4);
+const CHILD_EXIT_TIMEOUT: Duration = Duration::from_secs(4);
 /// Most lines of standard error that the index has of a part, and characters of one.
 const MOST_MESSAGES: usize = 20;
 const LONGEST_MESSAGE: usize = 500;
@@ -173,7 +173,7 @@ impl Collector<'_> {
             return;
         };
         part.interrupt();
-        part.ended = Some((reason, now + GRACE));
+        part.ended = Some((reason, now + CHILD_EXIT_TIMEOUT));
     }
 
     fn bytes_of(&self, command: &PartCommand) -> u64 {

@@ -28,7 +28,7 @@ use crate::output;
 use pmdscope_telemetry::fleet::{AppSampler, ROUND_TIMEOUT};
 
 /// Time between two looks at the findings of an app.
-const STEP: Duration = Duration::from_millis(200);
+const FINDINGS_INTERVAL: Duration = Duration::from_millis(200);
 /// In front of the filter expression of a packet trigger.
 const FILTER: &str = "filter:";
 
@@ -153,7 +153,7 @@ fn watch_findings(mut sampler: AppSampler, lints: &[Lint], fire: &TriggerSender)
                 if let FleetEvent::Sampled { model, .. } = &event { Some(&**model) } else { None };
             fire.fire(fired_by(finding, model));
         }
-        thread::sleep(STEP.saturating_sub(start.elapsed()));
+        thread::sleep(FINDINGS_INTERVAL.saturating_sub(start.elapsed()));
     }
 }
 

@@ -32,7 +32,7 @@ const LINT: Lint = Lint::QueueImbalance;
 const LENGTH: Duration = Duration::from_millis(250);
 
 /// Longest time that a capture may take when nothing is left of the time to watch.
-const GRACE: Duration = Duration::from_secs(1);
+const LATE_CAPTURE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Share of one core that decides the sampling: some thousand packets name the largest conversation,
 /// and a hot queue has no time to spare.
@@ -150,7 +150,7 @@ impl HotQueues {
     /// Adds to the findings what makes the queues hot; no capture runs any more.
     pub(super) fn explain(mut self, fleet: &mut FleetState) {
         if let Some(capture) = &self.capture {
-            let limit = self.end.max(capture.begun + LENGTH) + GRACE;
+            let limit = self.end.max(capture.begun + LENGTH) + LATE_CAPTURE_TIMEOUT;
             while !capture.thread.is_finished() && Instant::now() < limit {
                 thread::sleep(LENGTH / 25);
             }

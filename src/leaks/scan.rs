@@ -18,14 +18,14 @@ use crate::number::whole;
 use crate::terminal::{self, ProgressLine};
 
 /// How long a scan takes before its progress is shown.
-const QUIET: Duration = Duration::from_secs(1);
+const PROGRESS_DELAY: Duration = Duration::from_secs(1);
 
 /// What is not known of an app that does not move.
 const STANDS_STILL: &str = "the app does not answer; if it is stopped, mbufs that only registers of its \
                             threads refer to look lost, at most a burst per thread";
 
 /// A scan that takes no longer is repeated to learn the rate.
-const SHORT: Duration = Duration::from_secs(5);
+const REPEATED_SCAN_LIMIT: Duration = Duration::from_secs(5);
 
 /// How the memory of apps is scanned.
 #[derive(clap::Args, Clone, Copy, Debug)]
@@ -175,7 +175,9 @@ impl Scanner {
         let scan = self.scan_target(app, target)?;
         let known = scan.sample.pools.iter().any(|pool| pool.lost_ps.is_some());
         match scan.live {
-            Some(live) if scan.sample.lost() > 0 && !known && begun.elapsed() < SHORT => {
+            Some(live)
+                if scan.sample.lost() > 0 && !known && begun.elapsed() < REPEATED_SCAN_LIMIT =>
+            {
                 self.scan_target(app, live.target)
             }
             _ => Ok(scan),
@@ -260,7 +262,7 @@ impl<'a> ShownProgress<'a> {
     }
 
     fn show(&mut self, progress: Progress) {
-        if self.on_terminal && self.begun.elapsed() >= QUIET {
+        if self.on_terminal && self.begun.elapsed() >= PROGRESS_DELAY {
             self.line.show(&progress_text(self.app, progress));
         }
     }

@@ -12,7 +12,7 @@ use pmdscope_telemetry::FleetEvent;
 use pmdscope_telemetry::fleet::{AppSampler, ROUND_TIMEOUT};
 use pmdscope_telemetry::sample::StolenCause;
 
-use super::STEP;
+use super::FINDINGS_INTERVAL;
 use crate::attach::target::CaptureTarget;
 use crate::duration;
 
@@ -23,7 +23,7 @@ const PREFIX: &str = "stolen>";
 const NAME: &str = "stolen";
 
 /// Time to wait after one that fired: a thief comes again.
-const QUIET: Duration = Duration::from_secs(1);
+const REARM_DELAY: Duration = Duration::from_secs(1);
 
 /// Reads `stolen>DURATION`; `None` for another trigger.
 pub(super) fn parse(text: &str) -> Option<Result<Duration, String>> {
@@ -83,11 +83,11 @@ fn watch_events(
         if let Some(event) = worst.max_by_key(|event| event.duration_ns)
             && quiet_until.is_none_or(|until| start >= until)
         {
-            quiet_until = Some(start + QUIET);
+            quiet_until = Some(start + REARM_DELAY);
             let app = apps.get(&event.pid).map_or("an app", String::as_str);
             fire.fire(fired_by(app, event));
         }
-        thread::sleep(STEP.saturating_sub(start.elapsed()));
+        thread::sleep(FINDINGS_INTERVAL.saturating_sub(start.elapsed()));
     }
 }
 

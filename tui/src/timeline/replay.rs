@@ -22,7 +22,7 @@ const SPEEDS: [u32; 6] = [1, 2, 5, 10, 30, 100];
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
 /// The marks that were found are told this often.
-const TELL: Duration = Duration::from_millis(250);
+const MARKS_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Marks that are closer become one, and so do points of graphs; nanoseconds.
 const MARK_STEP_NS: u64 = super::SECOND / 2;
@@ -377,7 +377,7 @@ fn search<P: FrameSource>(mut past: P, tell: &impl Fn(ReplayUpdate) -> bool) {
         let Ok(Some(moment)) = next else { break };
         last = Some(moment.at);
         found.add(moment);
-        if told.elapsed() >= TELL {
+        if told.elapsed() >= MARKS_INTERVAL {
             told = Instant::now();
             if !tell(found.update(last)) {
                 return;
