@@ -98,7 +98,7 @@ fn free_bytes(file: &Path) -> Option<u64> {
 pub(super) fn recorder(status: &RecorderStatus) -> String {
     let (covered, before) = (status.covered().as_secs_f64(), status.before().as_secs_f64());
     let (held, memory) = (status.held().div_ceil(1 << 20), status.memory() >> 20);
-    let evicted = match status.gave_way() {
+    let evicted = match status.evicted() {
         0 => String::new(),
         early => format!(", {} evicted early", number::plural(early, "packet")),
     };

@@ -83,7 +83,7 @@ pub(super) struct PacketHistory {
     /// Everything after this moment is held.
     complete_since_ns: u64,
     started_ns: u64,
-    gave_way: u64,
+    evicted: u64,
     /// Time of the last packet that was evicted too early, 0 without one.
     evicted_early_ns: u64,
     /// Shortest history after such an eviction.
@@ -109,7 +109,7 @@ impl PacketHistory {
             held_bytes: 0,
             complete_since_ns: now_ns,
             started_ns: now_ns,
-            gave_way: 0,
+            evicted: 0,
             evicted_early_ns: 0,
             least_held_ns: None,
         })
@@ -193,7 +193,7 @@ impl PacketHistory {
                 self.complete_since_ns = self.complete_since_ns.max(block.newest_ns());
                 let held_ns = now_ns.saturating_sub(block.newest_ns());
                 if held_ns < self.before_ns {
-                    self.gave_way += block.packets();
+                    self.evicted += block.packets();
                     self.evicted_early_ns = self.evicted_early_ns.max(block.newest_ns());
                     self.least_held_ns =
                         Some(self.least_held_ns.map_or(held_ns, |least| least.min(held_ns)));
@@ -230,8 +230,8 @@ impl PacketHistory {
     }
 
     /// Packets that had to go before their time.
-    pub(super) fn gave_way(&self) -> u64 {
-        self.gave_way
+    pub(super) fn evicted(&self) -> u64 {
+        self.evicted
     }
 
     /// Memory that history can fill, bytes.

@@ -18,7 +18,7 @@ pub struct RecorderStatus {
     capacity: u64,
     held: AtomicU64,
     complete_since_ns: AtomicU64,
-    gave_way: AtomicU64,
+    evicted: AtomicU64,
     /// Nanoseconds; [`u64::MAX`] while memory was large enough.
     least_held_ns: AtomicU64,
     lost: AtomicU64,
@@ -36,7 +36,7 @@ impl RecorderStatus {
             capacity: history.capacity(),
             held: AtomicU64::new(0),
             complete_since_ns: AtomicU64::new(now_ns),
-            gave_way: AtomicU64::new(0),
+            evicted: AtomicU64::new(0),
             least_held_ns: AtomicU64::new(u64::MAX),
             lost: AtomicU64::new(0),
             triggers: AtomicU64::new(0),
@@ -48,7 +48,7 @@ impl RecorderStatus {
     pub(super) fn update(&self, history: &PacketHistory, lost: u64) {
         self.held.store(history.bytes(), Ordering::Relaxed);
         self.complete_since_ns.store(history.complete_since_ns(), Ordering::Relaxed);
-        self.gave_way.store(history.gave_way(), Ordering::Relaxed);
+        self.evicted.store(history.evicted(), Ordering::Relaxed);
         self.least_held_ns.store(history.least_held_ns().unwrap_or(u64::MAX), Ordering::Relaxed);
         self.lost.store(lost, Ordering::Relaxed);
     }
@@ -110,8 +110,8 @@ impl RecorderStatus {
     }
 
     /// Packets that had to go before their time, because memory is short.
-    pub fn gave_way(&self) -> u64 {
-        self.gave_way.load(Ordering::Relaxed)
+    pub fn evicted(&self) -> u64 {
+        self.evicted.load(Ordering::Relaxed)
     }
 
     /// Packets that found no memory, because all of it waited to be written.

@@ -389,7 +389,7 @@ fn the_oldest_packets_are_evicted_without_a_gap() {
     fire.fire(trigger("signal", total - 1));
     recorder.finish().unwrap();
     let [seen] = disk.files().try_into().unwrap();
-    assert_eq!(times(&seen), (status.gave_way()..total).collect::<Vec<_>>());
+    assert_eq!(times(&seen), (status.evicted()..total).collect::<Vec<_>>());
     let comment = &seen.packets.last().unwrap().1.comment;
     let short = "; history held: 0.000 s of 1 s, --memory is too small";
     assert!(comment.ends_with(short), "{comment}");
@@ -410,7 +410,7 @@ fn expired_packets_are_evicted_and_not_counted_as_lost() {
     }
     recorder.flush().unwrap();
     let status = recorder.status();
-    assert_eq!((status.gave_way(), status.least_held()), (0, None));
+    assert_eq!((status.evicted(), status.least_held()), (0, None));
     assert!(status.held() < 6 << 20, "{status:?}");
     recorder.finish().unwrap();
 }
