@@ -29,7 +29,7 @@ pub(super) enum FilePiece {
 }
 
 /// What begins at one place.
-enum There {
+enum FrameStart {
     Data { end: u64 },
     Skippable { end: u64 },
     Cut,
@@ -42,12 +42,12 @@ pub(super) fn scan_frames(file: &File, size: u64) -> io::Result<Vec<FilePiece>> 
     let (mut offset, mut tries) = (0, TRIES);
     while offset < size {
         offset = match look(file, offset, size)? {
-            There::Data { end } => {
+            FrameStart::Data { end } => {
                 pieces.push(FilePiece::Frame { offset });
                 end
             }
-            There::Skippable { end } => end,
-            There::Cut => {
+            FrameStart::Skippable { end } => end,
+            FrameStart::Cut => {
                 // If a length is damaged, a frame seems to end beyond the file; others follow it.
                 let end = search(file, offset + 1, size, &mut tries, true)?;
                 pieces.push(if end == size {
@@ -57,7 +57,7 @@ pub(super) fn scan_frames(file: &File, size: u64) -> io::Result<Vec<FilePiece>> 
                 });
                 end
             }
-            There::Nothing => {
+            FrameStart::Nothing => {
                 let end = search(file, offset + 1, size, &mut tries, false)?;
                 pieces.push(FilePiece::Garbage { offset, length: end - offset });
                 end
@@ -83,9 +83,9 @@ fn search(
             *tries = tries.saturating_sub(1);
             match look(file, there, size)? {
                 _ if *tries == 0 => return Ok(size),
-                There::Data { .. } => return Ok(there),
-                There::Cut if !whole => return Ok(there),
-                There::Cut | There::Nothing | There::Skippable { .. } => {}
+                FrameStart::Data { .. } => return Ok(there),
+                FrameStart::Cut if !whole => return Ok(there),
+                FrameStart::Cut | FrameStart::Nothing | FrameStart::Skippable { .. } => {}
             }
         }
         // A magic number may lie across two chunks.
@@ -98,42 +98,42 @@ fn find(bytes: &[u8]) -> impl Iterator<Item = usize> {
     bytes.windows(MAGIC.len()).enumerate().filter(|(_, four)| *four == MAGIC).map(|(at, _)| at)
 }
 
-fn look(file: &File, offset: u64, size: u64) -> io::Result<There> {
+fn look(file: &File, offset: u64, size: u64) -> io::Result<FrameStart> {
     let mut head = [0; 8];
     let count = read_at(file, &mut head, offset, size)?;
     let magic = &head[..count.min(4)];
     if magic.len() < 4 {
-        return Ok(if MAGIC.starts_with(magic) { There::Cut } else { There::Nothing });
+        return Ok(if MAGIC.starts_with(magic) { FrameStart::Cut } else { FrameStart::Nothing });
     }
     if magic == MAGIC {
-        return if count > 4 { blocks(file, offset, head[4], size) } else { Ok(There::Cut) };
+        return if count > 4 { blocks(file, offset, head[4], size) } else { Ok(FrameStart::Cut) };
     }
     let number = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
     if number & !0xF != 0x184D_2A50 || count < 8 {
-        return Ok(There::Nothing);
+        return Ok(FrameStart::Nothing);
     }
     let length = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
     let end = offset + 8 + u64::from(length);
-    Ok(if end <= size { There::Skippable { end } } else { There::Cut })
+    Ok(if end <= size { FrameStart::Skippable { end } } else { FrameStart::Cut })
 }
 
 /// Goes from block to block to the end of a frame.
-fn blocks(file: &File, offset: u64, descriptor: u8, size: u64) -> io::Result<There> {
+fn blocks(file: &File, offset: u64, descriptor: u8, size: u64) -> io::Result<FrameStart> {
     if descriptor & 0x08 != 0 {
-        return Ok(There::Nothing);
+        return Ok(FrameStart::Nothing);
     }
     let mut at = offset + header_length(descriptor);
     loop {
         let mut header = [0; 3];
         if read_at(file, &mut header, at, size)? < 3 {
-            return Ok(There::Cut);
+            return Ok(FrameStart::Cut);
         }
         let header = u32::from_le_bytes([header[0], header[1], header[2], 0]);
         let length = u64::from(header >> 3);
         let stored = match header >> 1 & 3 {
             0 | 2 if length <= LARGEST_BLOCK => length,
             1 => 1,
-            _ => return Ok(There::Nothing),
+            _ => return Ok(FrameStart::Nothing),
         };
         at += 3 + stored;
         if header & 1 == 1 {
@@ -142,7 +142,7 @@ fn blocks(file: &File, offset: u64, descriptor: u8, size: u64) -> io::Result<The
     }
     let checksum = if descriptor & 0x04 == 0 { 0 } else { 4 };
     let end = at + checksum;
-    Ok(if end <= size { There::Data { end } } else { There::Cut })
+    Ok(if end <= size { FrameStart::Data { end } } else { FrameStart::Cut })
 }
 
 /// Bytes before the first block.

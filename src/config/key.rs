@@ -7,7 +7,7 @@ use toml::{Spanned, Value};
 
 use super::Config;
 use super::error::{Source, meant};
-use super::kind::{Kind, Wrong};
+use super::kind::{InvalidValue, Kind};
 
 /// One key of a table that fills a `T`.
 pub(super) struct Key<T> {
@@ -24,7 +24,7 @@ pub(super) struct Key<T> {
 /// A field of `T`, and the kind of its value.
 trait Access<T> {
     fn description(&self) -> String;
-    fn read(&self, value: &DeValue<'_>, into: &mut T) -> Result<(), Wrong>;
+    fn read(&self, value: &DeValue<'_>, into: &mut T) -> Result<(), InvalidValue>;
     fn write(&self, from: &mut T) -> Option<Value>;
 }
 
@@ -38,7 +38,7 @@ impl<T, K: Kind> Access<T> for Field<T, K> {
         self.kind.description()
     }
 
-    fn read(&self, value: &DeValue<'_>, into: &mut T) -> Result<(), Wrong> {
+    fn read(&self, value: &DeValue<'_>, into: &mut T) -> Result<(), InvalidValue> {
         *(self.of)(into) = self.kind.read(value)?;
         Ok(())
     }
@@ -80,7 +80,9 @@ impl<T: 'static> Key<T> {
         value: &Spanned<DeValue<'_>>,
         into: &mut T,
     ) {
-        let Err(Wrong { span, why }) = self.field.read(value.get_ref(), into) else { return };
+        let Err(InvalidValue { span, why }) = self.field.read(value.get_ref(), into) else {
+            return;
+        };
         let span = span.unwrap_or_else(|| value.span());
         let why = if why.is_empty() { why } else { format!(": {why}") };
         let Self { name, example, .. } = self;

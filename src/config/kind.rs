@@ -18,7 +18,7 @@ pub(super) trait Kind {
 
     /// # Errors
     /// When it is something else.
-    fn read(&self, value: &DeValue<'_>) -> Result<Self::Value, Wrong>;
+    fn read(&self, value: &DeValue<'_>) -> Result<Self::Value, InvalidValue>;
 
     /// `None` for what is not set.
     fn write(&self, value: &Self::Value) -> Option<Value>;
@@ -26,7 +26,7 @@ pub(super) trait Kind {
 
 /// Why a value is refused.
 #[derive(Debug, Default)]
-pub(super) struct Wrong {
+pub(super) struct InvalidValue {
     /// Which part of it; `None` for all.
     pub(super) span: Option<Range<usize>>,
     /// More than that it is of another kind; may be empty.
@@ -47,13 +47,15 @@ impl Kind for Number {
         }
     }
 
-    fn read(&self, value: &DeValue<'_>) -> Result<f64, Wrong> {
+    fn read(&self, value: &DeValue<'_>) -> Result<f64, InvalidValue> {
         let number = match value {
             DeValue::Float(number) => number.as_str().parse().ok(),
             DeValue::Integer(_) => integer(value).map(|number| number as f64),
             _ => None,
         };
-        number.filter(|n| n.is_finite() && (self.0..=self.1).contains(n)).ok_or_else(Wrong::default)
+        number
+            .filter(|n| n.is_finite() && (self.0..=self.1).contains(n))
+            .ok_or_else(InvalidValue::default)
     }
 
     fn write(&self, value: &f64) -> Option<Value> {
@@ -71,9 +73,9 @@ impl Kind for Count {
         format!("a whole number from {} to {}", self.0, self.1)
     }
 
-    fn read(&self, value: &DeValue<'_>) -> Result<usize, Wrong> {
+    fn read(&self, value: &DeValue<'_>) -> Result<usize, InvalidValue> {
         let number = integer(value).and_then(|number| usize::try_from(number).ok());
-        number.filter(|n| (self.0..=self.1).contains(n)).ok_or_else(Wrong::default)
+        number.filter(|n| (self.0..=self.1).contains(n)).ok_or_else(InvalidValue::default)
     }
 
     fn write(&self, value: &usize) -> Option<Value> {
@@ -96,8 +98,8 @@ impl Kind for Flag {
         "true or false".to_owned()
     }
 
-    fn read(&self, value: &DeValue<'_>) -> Result<bool, Wrong> {
-        value.as_bool().ok_or_else(Wrong::default)
+    fn read(&self, value: &DeValue<'_>) -> Result<bool, InvalidValue> {
+        value.as_bool().ok_or_else(InvalidValue::default)
     }
 
     fn write(&self, value: &bool) -> Option<Value> {
@@ -116,9 +118,9 @@ impl Kind for Time {
         format!("a duration from {least} to {most}")
     }
 
-    fn read(&self, value: &DeValue<'_>) -> Result<Duration, Wrong> {
+    fn read(&self, value: &DeValue<'_>) -> Result<Duration, InvalidValue> {
         let time = value.as_str().and_then(duration::parse);
-        time.filter(|time| (self.0..=self.1).contains(time)).ok_or_else(Wrong::default)
+        time.filter(|time| (self.0..=self.1).contains(time)).ok_or_else(InvalidValue::default)
     }
 
     fn write(&self, value: &Duration) -> Option<Value> {
@@ -136,7 +138,7 @@ impl Kind for Seconds {
         self.0.description()
     }
 
-    fn read(&self, value: &DeValue<'_>) -> Result<f64, Wrong> {
+    fn read(&self, value: &DeValue<'_>) -> Result<f64, InvalidValue> {
         self.0.read(value).map(|time| time.as_secs_f64())
     }
 
@@ -160,9 +162,9 @@ impl<T> Kind for Text<T> {
         self.what.to_owned()
     }
 
-    fn read(&self, value: &DeValue<'_>) -> Result<T, Wrong> {
-        let text = value.as_str().ok_or_else(Wrong::default)?;
-        (self.parse)(text).map_err(|why| Wrong { span: None, why })
+    fn read(&self, value: &DeValue<'_>) -> Result<T, InvalidValue> {
+        let text = value.as_str().ok_or_else(InvalidValue::default)?;
+        (self.parse)(text).map_err(|why| InvalidValue { span: None, why })
     }
 
     fn write(&self, value: &T) -> Option<Value> {
@@ -171,16 +173,16 @@ impl<T> Kind for Text<T> {
 }
 
 /// Something, or empty text for none of it.
-pub(super) struct Maybe<K>(pub(super) K);
+pub(super) struct EmptyForNone<K>(pub(super) K);
 
-impl<K: Kind> Kind for Maybe<K> {
+impl<K: Kind> Kind for EmptyForNone<K> {
     type Value = Option<K::Value>;
 
     fn description(&self) -> String {
         format!("{}, or \"\" for none", self.0.description())
     }
 
-    fn read(&self, value: &DeValue<'_>) -> Result<Self::Value, Wrong> {
+    fn read(&self, value: &DeValue<'_>) -> Result<Self::Value, InvalidValue> {
         if value.as_str() == Some("") { Ok(None) } else { self.0.read(value).map(Some) }
     }
 
@@ -193,16 +195,16 @@ impl<K: Kind> Kind for Maybe<K> {
 }
 
 /// Something that may be left out.
-pub(super) struct Unset<K>(pub(super) K);
+pub(super) struct Omittable<K>(pub(super) K);
 
-impl<K: Kind> Kind for Unset<K> {
+impl<K: Kind> Kind for Omittable<K> {
     type Value = Option<K::Value>;
 
     fn description(&self) -> String {
         self.0.description()
     }
 
-    fn read(&self, value: &DeValue<'_>) -> Result<Self::Value, Wrong> {
+    fn read(&self, value: &DeValue<'_>) -> Result<Self::Value, InvalidValue> {
         self.0.read(value).map(Some)
     }
 
@@ -221,15 +223,21 @@ impl<K: Kind> Kind for List<K> {
         format!("a list, each {}", self.0.description())
     }
 
-    fn read(&self, value: &DeValue<'_>) -> Result<Self::Value, Wrong> {
+    fn read(&self, value: &DeValue<'_>) -> Result<Self::Value, InvalidValue> {
         let mut seen = Vec::new();
-        let items = value.as_array().ok_or_else(Wrong::default)?;
+        let items = value.as_array().ok_or_else(InvalidValue::default)?;
         let read = |item: &toml::Spanned<DeValue<'_>>| {
-            let at = |wrong: Wrong| Wrong { span: wrong.span.or(Some(item.span())), ..wrong };
+            let at = |wrong: InvalidValue| InvalidValue {
+                span: wrong.span.or(Some(item.span())),
+                ..wrong
+            };
             let read = self.0.read(item.get_ref()).map_err(at)?;
             let written = self.0.write(&read);
             if seen.contains(&written) {
-                return Err(Wrong { span: Some(item.span()), why: "it is listed twice".into() });
+                return Err(InvalidValue {
+                    span: Some(item.span()),
+                    why: "it is listed twice".into(),
+                });
             }
             seen.push(written);
             Ok(read)

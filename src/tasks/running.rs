@@ -33,7 +33,7 @@ const ASK_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) struct RunningTask {
     child: Child,
     file: Option<String>,
-    said: Arc<Mutex<Said>>,
+    said: Arc<Mutex<TaskOutput>>,
     readers: Vec<JoinHandle<()>>,
     remark: String,
     /// Shows what is in the file.
@@ -46,7 +46,7 @@ pub(super) struct RunningTask {
 
 /// What a command has said since it was last looked at.
 #[derive(Default)]
-struct Said {
+struct TaskOutput {
     lines: VecDeque<String>,
     /// The newest line of standard error.
     status: Option<String>,
@@ -66,13 +66,13 @@ impl RunningTask {
         let mut command = child::command(&plan.command.args).context("cannot find this program")?;
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().context("cannot start it")?;
-        let said = Arc::<Mutex<Said>>::default();
+        let said = Arc::<Mutex<TaskOutput>>::default();
         let mut readers = Vec::new();
         if let Some(stdout) = child.stdout.take() {
-            readers.push(read_lines(stdout, Arc::clone(&said), Said::printed));
+            readers.push(read_lines(stdout, Arc::clone(&said), TaskOutput::printed));
         }
         if let Some(stderr) = child.stderr.take() {
-            readers.push(read_lines(stderr, Arc::clone(&said), Said::told));
+            readers.push(read_lines(stderr, Arc::clone(&said), TaskOutput::told));
         }
         let (remark, show, written) = (plan.remark.clone(), plan.show.clone(), None);
         let (asked, usage) = (Instant::now(), CpuUsage::default());
@@ -193,7 +193,7 @@ impl Drop for RunningTask {
     }
 }
 
-impl Said {
+impl TaskOutput {
     fn printed(&mut self, line: String) {
         self.lines.push_back(line);
         if self.lines.len() > MOST_LINES {
@@ -217,8 +217,8 @@ impl Said {
 
 fn read_lines(
     from: impl Read + Send + 'static,
-    said: Arc<Mutex<Said>>,
-    take: fn(&mut Said, String),
+    said: Arc<Mutex<TaskOutput>>,
+    take: fn(&mut TaskOutput, String),
 ) -> JoinHandle<()> {
     thread::spawn(move || {
         for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
@@ -228,7 +228,7 @@ fn read_lines(
     })
 }
 
-fn lock(said: &Mutex<Said>) -> MutexGuard<'_, Said> {
+fn lock(said: &Mutex<TaskOutput>) -> MutexGuard<'_, TaskOutput> {
     said.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -5,7 +5,7 @@ use pmdscope_telemetry::host::device::address;
 
 use super::text;
 use crate::config::key::{Key, Tables};
-use crate::config::kind::{Count, List, Text, Unset};
+use crate::config::kind::{Count, List, Omittable, Text};
 
 pub(super) fn tables() -> Tables<ExpectedApp> {
     Tables {
@@ -36,7 +36,7 @@ fn keys() -> Vec<Key<ExpectedApp>> {
         ),
         Key::new(
             "min_ports",
-            Unset(Count(0, 1024)),
+            Omittable(Count(0, 1024)),
             |app| &mut app.min_ports,
             "1",
             "Minimum number of ports; 0: none needed; not set: as many as are expected, at least \

@@ -12,7 +12,7 @@ use toml::de::DeValue;
 
 use super::default_roots;
 use crate::config::error::meant;
-use crate::config::kind::{Flag, Kind, List, Text, Wrong};
+use crate::config::kind::{Flag, InvalidValue, Kind, List, Text};
 
 /// An absolute path: a service has no useful working directory.
 pub(super) fn file() -> Text<PathBuf> {
@@ -88,7 +88,7 @@ impl Kind for Roots {
         List(file()).description()
     }
 
-    fn read(&self, value: &DeValue<'_>) -> Result<Vec<PathBuf>, Wrong> {
+    fn read(&self, value: &DeValue<'_>) -> Result<Vec<PathBuf>, InvalidValue> {
         let roots = List(file()).read(value)?;
         Ok(if roots.is_empty() { default_roots() } else { roots })
     }
@@ -109,7 +109,7 @@ impl Kind for Containers {
         Flag.description()
     }
 
-    fn read(&self, value: &DeValue<'_>) -> Result<Option<PathBuf>, Wrong> {
+    fn read(&self, value: &DeValue<'_>) -> Result<Option<PathBuf>, InvalidValue> {
         let searched = Flag.read(value)?;
         Ok(DiscoverOptions::default().proc.filter(|_| searched))
     }
@@ -129,9 +129,9 @@ impl Kind for Patterns {
         List(pattern()).description()
     }
 
-    fn read(&self, value: &DeValue<'_>) -> Result<RegexSet, Wrong> {
+    fn read(&self, value: &DeValue<'_>) -> Result<RegexSet, InvalidValue> {
         let patterns = List(pattern()).read(value)?;
-        RegexSet::new(patterns).map_err(|error| Wrong { span: None, why: error.to_string() })
+        RegexSet::new(patterns).map_err(|error| InvalidValue { span: None, why: error.to_string() })
     }
 
     fn write(&self, value: &RegexSet) -> Option<Value> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{MILLISECOND, text};
 use crate::config::Config;
 use crate::config::key::{Key, Table};
-use crate::config::kind::{Flag, Text, Time, Unset};
+use crate::config::kind::{Flag, Omittable, Text, Time};
 use crate::top::settings::{filter, page, page_name};
 
 pub(super) fn table() -> Table {
@@ -44,7 +44,7 @@ pub(super) fn table() -> Table {
         ),
         Key::new(
             "ascii",
-            Unset(Flag),
+            Omittable(Flag),
             |c| &mut c.top.ascii,
             "true",
             "ASCII characters only; not set: as the locale says",

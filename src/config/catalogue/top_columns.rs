@@ -11,7 +11,7 @@ use toml::de::DeValue;
 use crate::config::Config;
 use crate::config::error::{Source, meant};
 use crate::config::key::Part;
-use crate::config::kind::{Kind, List, Text, Wrong};
+use crate::config::kind::{InvalidValue, Kind, List, Text};
 
 /// The columns of each table.
 pub(super) struct TopColumns;
@@ -51,7 +51,7 @@ impl TopColumns {
         };
         let columns = match names().read(value.get_ref()) {
             Ok(columns) => columns,
-            Err(Wrong { span, .. }) => {
+            Err(InvalidValue { span, .. }) => {
                 let text = format!(
                     "{}.{} must be a list of columns, for instance {}",
                     self.name(),

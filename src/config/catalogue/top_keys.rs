@@ -11,7 +11,7 @@ use toml::de::DeValue;
 use crate::config::Config;
 use crate::config::error::{Source, meant, nearest};
 use crate::config::key::Part;
-use crate::config::kind::{Kind, List, Text, Wrong};
+use crate::config::kind::{InvalidValue, Kind, List, Text};
 
 /// The keys of each action.
 pub(super) struct TopKeys;
@@ -35,7 +35,7 @@ impl Kind for Keys {
             .to_owned()
     }
 
-    fn read(&self, value: &DeValue<'_>) -> Result<Vec<Key>, Wrong> {
+    fn read(&self, value: &DeValue<'_>) -> Result<Vec<Key>, InvalidValue> {
         match value {
             DeValue::Array(_) => List(key()).read(value),
             one => Ok(vec![key().read(one)?]),
@@ -79,7 +79,7 @@ impl TopKeys {
         };
         match Keys.read(value.get_ref()) {
             Ok(keys) => Some(Changed { context, named, span: value.span(), keys }),
-            Err(Wrong { span, why }) => {
+            Err(InvalidValue { span, why }) => {
                 let span = span.unwrap_or_else(|| value.span());
                 let why = if why.is_empty() { why } else { format!(": {why}") };
                 let text = format!(

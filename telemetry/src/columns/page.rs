@@ -213,22 +213,22 @@ impl Cells {
     }
 
     /// Adds a value; a column of several types can be counted, and not read.
-    fn push(&mut self, value: Told) {
+    fn push(&mut self, value: PageValue) {
         match (&mut *self, value) {
-            (Self::Unsigned(values), Told::Unsigned(value)) => values.push(value),
-            (Self::Text(values), Told::Text(value)) => values.push(value),
-            (Self::Signed(values), Told::Signed(value)) => values.push(value),
-            (Self::Signed(values), Told::Unsigned(value)) if i64::try_from(value).is_ok() => {
+            (Self::Unsigned(values), PageValue::Unsigned(value)) => values.push(value),
+            (Self::Text(values), PageValue::Text(value)) => values.push(value),
+            (Self::Signed(values), PageValue::Signed(value)) => values.push(value),
+            (Self::Signed(values), PageValue::Unsigned(value)) if i64::try_from(value).is_ok() => {
                 values.push(value.cast_signed());
             }
-            (Self::Unsigned(values), Told::Signed(value)) => {
+            (Self::Unsigned(values), PageValue::Signed(value)) => {
                 let signed = values.iter().map(|value| i64::try_from(*value));
                 *self = match signed.chain([Ok(value)]).collect() {
                     Ok(values) => Self::Signed(values),
                     Err(_) => Self::Other(self.len() + 1),
                 };
             }
-            (Self::Unsigned(values), Told::Text(value)) if values.is_empty() => {
+            (Self::Unsigned(values), PageValue::Text(value)) if values.is_empty() => {
                 *self = Self::Text(vec![value]);
             }
             _ => *self = Self::Other(self.len() + 1),
@@ -315,11 +315,13 @@ impl<'de> Visitor<'de> for FieldsVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<PageFields, A::Error> {
         let mut fields = PageFields::default();
-        while let Some((name, value)) = map.next_entry::<String, Told>()? {
+        while let Some((name, value)) = map.next_entry::<String, PageValue>()? {
             match value {
-                Told::Cells(cells) => fields.columns.push((name, cells)),
-                Told::Unsigned(value) => fields.header.push((name, Some(value))),
-                Told::Signed(_) | Told::Text(_) | Told::Other => fields.header.push((name, None)),
+                PageValue::Cells(cells) => fields.columns.push((name, cells)),
+                PageValue::Unsigned(value) => fields.header.push((name, Some(value))),
+                PageValue::Signed(_) | PageValue::Text(_) | PageValue::Other => {
+                    fields.header.push((name, None))
+                }
             }
         }
         Ok(fields)
@@ -327,7 +329,7 @@ impl<'de> Visitor<'de> for FieldsVisitor {
 }
 
 /// A JSON value, as far as pages have them.
-enum Told {
+enum PageValue {
     Unsigned(u64),
     Signed(i64),
     Text(String),
@@ -335,7 +337,7 @@ enum Told {
     Other,
 }
 
-impl<'de> Deserialize<'de> for Told {
+impl<'de> Deserialize<'de> for PageValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(ToldVisitor)
     }
@@ -344,46 +346,46 @@ impl<'de> Deserialize<'de> for Told {
 struct ToldVisitor;
 
 impl<'de> Visitor<'de> for ToldVisitor {
-    type Value = Told;
+    type Value = PageValue;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("any value")
     }
 
-    fn visit_u64<E>(self, value: u64) -> Result<Told, E> {
-        Ok(Told::Unsigned(value))
+    fn visit_u64<E>(self, value: u64) -> Result<PageValue, E> {
+        Ok(PageValue::Unsigned(value))
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<Told, E> {
-        Ok(u64::try_from(value).map_or(Told::Signed(value), Told::Unsigned))
+    fn visit_i64<E>(self, value: i64) -> Result<PageValue, E> {
+        Ok(u64::try_from(value).map_or(PageValue::Signed(value), PageValue::Unsigned))
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Told, E> {
-        Ok(Told::Text(text.to_owned()))
+    fn visit_str<E>(self, text: &str) -> Result<PageValue, E> {
+        Ok(PageValue::Text(text.to_owned()))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<Told, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<PageValue, A::Error> {
         let mut cells = Cells::Unsigned(Vec::new());
-        while let Some(value) = values.next_element::<Told>()? {
+        while let Some(value) = values.next_element::<PageValue>()? {
             cells.push(value);
         }
-        Ok(Told::Cells(cells))
+        Ok(PageValue::Cells(cells))
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<Told, E> {
-        Ok(Told::Other)
+    fn visit_f64<E>(self, _: f64) -> Result<PageValue, E> {
+        Ok(PageValue::Other)
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<Told, E> {
-        Ok(Told::Other)
+    fn visit_bool<E>(self, _: bool) -> Result<PageValue, E> {
+        Ok(PageValue::Other)
     }
 
-    fn visit_unit<E>(self) -> Result<Told, E> {
-        Ok(Told::Other)
+    fn visit_unit<E>(self) -> Result<PageValue, E> {
+        Ok(PageValue::Other)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Told, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<PageValue, A::Error> {
         while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(Told::Other)
+        Ok(PageValue::Other)
     }
 }
