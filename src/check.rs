@@ -138,20 +138,42 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         }
     }
     let unscanned = match scanning {
-        Some(scanning) => {
-            let unscanned = scanning
-                .join()
-                .map_err(|_| anyhow!("the scan failed, which is a bug of pmdscope"))?;
-            // Its results are in the next samples.
-            source.advance()?;
-            seen.note(source.fleet());
-            unscanned
-        }
+        Some(scanning) => finish(scanning, &mut source, &mut seen)?,
         None => Vec::new(),
     };
     for (app, why) in &unscanned {
         output::tell(&format!("{app}: not scanned: {why}"));
     }
+    tell_notes(args, &source);
+    let mut fleet = source.fleet().clone();
+    seen.add_to(&mut fleet);
+    if let Some(hot_queues) = hot_queues {
+        hot_queues.explain(&mut fleet);
+    }
+    // Of a live app they are those of the last seconds.
+    let times = args.replay.replay.as_ref().map(|_| seen.times(source.time_zone()));
+    let verdict = CheckResult::of(&fleet, times.as_ref());
+    print(args, &verdict, &fleet)?;
+    let ok = verdict.ok && unscanned.is_empty();
+    Ok(if ok { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+}
+
+/// Waits for a scan, and for the samples that have its results; returns why some apps could not be scanned.
+fn finish(
+    scanning: JoinHandle<Vec<(String, String)>>,
+    source: &mut Source,
+    seen: &mut SeenFindings,
+) -> Result<Vec<(String, String)>> {
+    let unscanned =
+        scanning.join().map_err(|_| anyhow!("the scan failed, which is a bug of pmdscope"))?;
+    // Its results are in the next samples.
+    source.advance()?;
+    seen.note(source.fleet());
+    Ok(unscanned)
+}
+
+/// Tells what the findings leave out, and why.
+fn tell_notes(args: &Args, source: &Source) {
     source.tell_notes();
     tell_choice(args, source.fleet());
     if args.interrupts && !args.quiet {
@@ -166,23 +188,16 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if let Some(text) = unreadable_text(&source.fleet().unreadable).filter(|_| !args.quiet) {
         output::tell(&text);
     }
-    let mut fleet = source.fleet().clone();
-    seen.add_to(&mut fleet);
-    if let Some(hot_queues) = hot_queues {
-        hot_queues.explain(&mut fleet);
-    }
-    // Of a live app they are those of the last seconds.
-    let times = args.replay.replay.as_ref().map(|_| seen.times(source.time_zone()));
-    let verdict = CheckResult::of(&fleet, times.as_ref());
+}
+
+fn print(args: &Args, verdict: &CheckResult<'_>, fleet: &FleetState) -> Result<()> {
     if args.json {
-        output::print_json(&verdict)?;
+        output::print_json(verdict)
     } else if args.quiet {
-        output::print(&verdict.lines())?;
+        output::print(&verdict.lines())
     } else {
-        output::print(&verdict.text(&fleet))?;
+        output::print(&verdict.text(fleet))
     }
-    let ok = verdict.ok && unscanned.is_empty();
-    Ok(if ok { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }
 
 /// Scans these apps in a thread of its own, which returns why some could not be scanned.
