@@ -16,6 +16,10 @@ use crate::family::{MetricKind, SampleValue};
 use crate::fixture;
 use crate::text::{TextFormat, encode};
 
+mod interfaces;
+mod limits;
+mod stolen;
+
 /// Everything that is exported, by name and label values joined with `/`.
 #[derive(Debug)]
 struct ExportedMetrics(BTreeMap<String, BTreeMap<String, SampleValue>>);
@@ -206,57 +210,6 @@ fn metrics_of_one_app_leave_out_the_exporter() {
 }
 
 #[test]
-fn interfaces_belong_to_the_host_and_not_to_an_app() {
-    let (limits, expected) = (SeriesLimits::default(), fixture::expected());
-    let context = fixture::context(&limits, &expected);
-    let viewed = |only: Option<&str>, fleet: &FleetState| {
-        let context = MetricsContext { only, ..context };
-        let exported = ExportedMetrics::viewed(fleet, &context);
-        let told = |name: &&String| name.contains("_interface") || name.contains("_xdp_");
-        (exported.0.keys().filter(told).count(), exported)
-    };
-    let fleet = fixture::fleet();
-    assert_eq!(viewed(Some("old"), &fleet).0, 0);
-    assert_eq!(viewed(None, &FleetState::default()).0, 0, "without interfaces nothing is told");
-    assert_eq!(viewed(Some(""), &fleet).0, 13);
-    let (of_all, exported) = viewed(None, &fleet);
-    assert_eq!(of_all, 13);
-    let count = |name: &str, labels: &str| exported.count(name, labels);
-    assert_eq!(count("dpdk_xdp_filter_packets_total", "eth0/rate_limit"), Some(16_000));
-    let reasons = exported.labels("dpdk_xdp_filter_packets_total");
-    assert_eq!(reasons, ["eth0/malformed", "eth0/passed", "eth0/rate_limit"]);
-    assert_eq!(count("dpdk_interface_queue_redirected_packets_total", "eth1/1"), Some(6000));
-    assert_eq!(count("dpdk_interface_unhealthy_reason", "eth0/flood"), Some(1));
-    assert_eq!(count("dpdk_interface_unhealthy_reason", "eth1/flood"), Some(0));
-    assert_eq!(exported.labels("dpdk_interface_bypass_info"), ["eth1/1/dns//udp/53"]);
-    let of_apps = exported.labels("dpdk_app_unhealthy_reason");
-    assert!(of_apps.iter().all(|labels| !labels.ends_with("/flood")), "{of_apps:?}");
-    let text = format!("{exported:?}");
-    assert!(!text.contains("10.0.0.7"), "a label for each source would be too many series");
-}
-
-#[test]
-fn a_bypass_is_joined_to_the_port_by_its_device() {
-    let mut split = pmdscope_telemetry::fixture::split_interface(1);
-    split.bypass.as_mut().unwrap().app = Some("fwd".to_owned());
-    let mut fleet = fixture::fleet_of(fixture::stock("fwd"));
-    let mut evaluator = InterfaceEvaluator::new(LintRules::default().thresholds);
-    fleet.apply(evaluator.event(Ok(vec![split]), 1));
-    let exported = ExportedMetrics::of(&fleet, &SeriesLimits::default());
-    assert_eq!(exported.labels("dpdk_interface_bypass_info"), ["eth1/1/fwd/0000:03:00.0/udp/53"]);
-}
-
-#[test]
-fn interfaces_that_cannot_be_read_have_no_values() {
-    let mut fleet = fixture::fleet();
-    let mut evaluator = InterfaceEvaluator::new(LintRules::default().thresholds);
-    fleet.apply(evaluator.event(Err("no permission".to_owned()), 1));
-    let exported = ExportedMetrics::of(&fleet, &SeriesLimits::default());
-    assert_eq!(exported.count("dpdk_interfaces_readable", ""), Some(0));
-    assert!(exported.labels("dpdk_interface_receive_packets_total").is_empty());
-}
-
-#[test]
 fn series_are_counted_and_the_counter_itself() {
     let (limits, expected) = (fixture::limits(), fixture::expected());
     let context = fixture::context(&limits, &expected);
@@ -350,57 +303,6 @@ fn counts_tell_their_source() {
     assert_eq!(labels(Some(CountSource::Xray)), ["fwd/mb_pool_0/xray", "fwd/work/xray"]);
     assert_eq!(labels(Some(CountSource::Library)), ["fwd/mb_pool_0/library", "fwd/work/library"]);
     assert_eq!(labels(None), ["", ""]);
-}
-
-#[test]
-fn stolen_time_is_added_up_by_cause_and_known_or_absent() {
-    let exported = ExportedMetrics::of_sample(fixture::linked(), &SeriesLimits::default());
-    let number = |name: &str, labels: &str| match exported.0[name].get(labels) {
-        Some(SampleValue::Number(number)) => Some(*number),
-        other => panic!("{name}: {other:?}"),
-    };
-    assert_eq!(exported.labels("dpdk_lcore_stolen_events_total"), ["fwd/1/ipi", "fwd/1/irq"]);
-    assert_eq!(exported.count("dpdk_lcore_stolen_events_total", "fwd/1/irq"), Some(12));
-    assert_eq!(exported.count("dpdk_lcore_stolen_events_total", "fwd/1/ipi"), Some(7));
-    for name in ["dpdk_lcore_stolen_seconds_total", "dpdk_lcore_stolen_longest_seconds"] {
-        assert_eq!(exported.labels(name), ["fwd/1/irq"], "{name}");
-    }
-    assert_eq!(number("dpdk_lcore_stolen_seconds_total", "fwd/1/irq"), Some(66e-6));
-    assert_eq!(number("dpdk_lcore_stolen_longest_seconds", "fwd/1/irq"), Some(8e-6));
-    assert_eq!(exported.count("dpdk_lcore_tracing_lost_events_total", "fwd"), Some(3));
-    assert_eq!(number("dpdk_lcore_tracing_overhead_seconds_total", "fwd"), Some(0.0015));
-    let info = "fwd/bpf/softirq: no tracepoint";
-    assert_eq!(exported.labels("dpdk_lcore_tracing_info"), [info]);
-}
-
-#[test]
-fn without_a_tracer_nothing_is_said_of_stolen_time() {
-    let sample = Sample { tracing: None, ..fixture::linked() };
-    let exported = ExportedMetrics::of_sample(sample, &SeriesLimits::default());
-    let told = |name: &&String| name.contains("stolen") || name.contains("tracing");
-    assert_eq!(exported.0.keys().filter(told).collect::<Vec<_>>(), Vec::<&String>::new());
-}
-
-#[test]
-fn counters_of_stolen_time_never_go_back_while_a_tracer_lives() {
-    let of = |thieves: Vec<StolenSample>| {
-        let tracing = Some(pmdscope_telemetry::fixture::tracing(&[1], thieves));
-        let sample = Sample { tracing, ..fixture::linked() };
-        let exported = ExportedMetrics::of_sample(sample, &SeriesLimits::default());
-        exported.count("dpdk_lcore_stolen_events_total", "fwd/1/irq")
-    };
-    let irq = |thief: &str, count| {
-        pmdscope_telemetry::fixture::stolen(
-            1,
-            StolenCause::Irq,
-            thief,
-            count,
-            Some(count.saturating_mul(9)),
-        )
-    };
-    assert_eq!(of(vec![irq("24 eth0", 10), irq("25 nvme0q1", 2)]), Some(12));
-    assert_eq!(of(vec![irq("other", 12)]), Some(12), "thieves were merged");
-    assert_eq!(of(vec![irq("a", u64::MAX), irq("b", 5)]), Some(u64::MAX), "and not overflowed");
 }
 
 #[test]
@@ -518,107 +420,6 @@ fn duplicate_names_are_counted_and_only_the_first_is_exported() {
     let port = "fwd/0000:03:00.0";
     assert_eq!(exported.count("dpdk_port_receive_packets_total", port), Some(u64::MAX));
     assert_eq!(exported.count("dpdk_mempool_objects", "fwd/mb_pool_0"), Some(16_383));
-}
-
-#[test]
-fn nothing_is_suppressed_by_default() {
-    let exported = ExportedMetrics::of_sample(fixture::linked(), &SeriesLimits::default());
-    for kind in ["captures", "duplicate", "queues", "sites", "stages", "xstats"] {
-        assert_eq!(exported.suppressed(kind), Some(0), "{kind}");
-    }
-}
-
-#[test]
-fn extended_counters_are_bounded_by_name() {
-    let mut sample = fixture::linked();
-    let names = (0..50).map(|i| (format!("rx_drop_{i:02}"), i));
-    sample.ports[0].xstats = names.collect();
-    let exported = ExportedMetrics::of_sample(sample, &SeriesLimits::default());
-    assert_eq!(exported.labels("dpdk_port_xstat").len(), 40);
-    assert_eq!(exported.count("dpdk_port_xstat", "fwd/0000:03:00.0/rx_drop_00"), Some(0));
-    assert_eq!(exported.count("dpdk_port_xstat", "fwd/0000:03:00.0/rx_drop_40"), None);
-    assert_eq!(exported.suppressed("xstats"), Some(10));
-}
-
-#[test]
-fn queues_are_bounded_by_number() {
-    let mut sample = fixture::linked();
-    let both = [QueueDirection::Rx, QueueDirection::Tx];
-    let queues = both.into_iter().flat_map(|d| (0..12).map(move |i| fixture::queue(0, i, d)));
-    sample.queues = queues.collect();
-    let limits = SeriesLimits { queues_per_port: 10, ..SeriesLimits::default() };
-    let exported = ExportedMetrics::of_sample(sample, &limits);
-    let told = exported.labels("dpdk_queue_receive_packets_total");
-    assert_eq!(told.len(), 10);
-    assert!(told.contains(&"fwd/0000:03:00.0/9"));
-    assert_eq!(exported.suppressed("queues"), Some(4));
-    assert_eq!(exported.count("dpdk_queue_stats_truncated", "fwd/0000:03:00.0"), Some(0));
-}
-
-#[test]
-fn sites_are_bounded_by_loss_and_the_rest_is_summed_up() {
-    let mut sample = fixture::linked();
-    sample.sites = (1..=5).map(|i| fixture::site(&format!("s{i}"), i)).collect();
-    // The same line in another way, a site called like the sum, and two that have lost nothing.
-    sample.sites.extend([
-        SiteSample { kind: SiteKind::TxLost, ..fixture::site("s5", 10) },
-        SiteSample { function: String::new(), ..fixture::site("other", 7) },
-        fixture::site("zero", 0),
-        SiteSample { kind: SiteKind::DoubleFree, ..fixture::site("s9", 99) },
-    ]);
-    let exported = ExportedMetrics::of_sample(
-        sample,
-        &SeriesLimits { sites_per_pool: 2, ..SeriesLimits::default() },
-    );
-    let name = "dpdk_mbuf_leak_site_mbufs";
-    assert_eq!(exported.labels(name).len(), 3);
-    assert_eq!(exported.count(name, "fwd/mb_pool_0/s5 forward()"), Some(15));
-    assert_eq!(exported.count(name, "fwd/mb_pool_0/s4 forward()"), Some(4));
-    assert_eq!(exported.count(name, "fwd/mb_pool_0/other"), Some(1 + 2 + 3 + 7));
-    assert_eq!(exported.suppressed("sites"), Some(3));
-}
-
-#[test]
-fn stages_are_bounded_by_what_they_hold() {
-    let mut sample = fixture::linked();
-    let stage = |(name, held): (&str, u64)| StageSample {
-        stage: name.to_owned(),
-        held,
-        ..StageSample::default()
-    };
-    sample.stages = [("a", 1), ("b", 9), ("c", 9), ("d", 2)].map(stage).to_vec();
-    let exported = ExportedMetrics::of_sample(
-        sample,
-        &SeriesLimits { sites_per_pool: 2, ..SeriesLimits::default() },
-    );
-    assert_eq!(exported.labels("dpdk_stage_held_mbufs"), ["fwd/b", "fwd/c"]);
-    assert_eq!(exported.suppressed("stages"), Some(2));
-}
-
-#[test]
-fn captures_are_bounded_and_the_oldest_stay() {
-    let mut sample = fixture::linked();
-    sample.tee = (1..=4).flat_map(|id| [fixture::tee(id, 1), fixture::tee(id, 2)]).collect();
-    let exported = ExportedMetrics::of_sample(
-        sample,
-        &SeriesLimits { captures: 3, ..SeriesLimits::default() },
-    );
-    let told = exported.labels("dpdk_capture_packets_total");
-    assert_eq!(told, ["fwd/1/1", "fwd/1/2", "fwd/2/1", "fwd/2/2", "fwd/3/1", "fwd/3/2"]);
-    assert_eq!(exported.suppressed("captures"), Some(1));
-    assert_eq!(exported.count("dpdk_capture_sessions", "fwd"), Some(4));
-}
-
-#[test]
-fn histograms_of_queues_are_optional() {
-    let exported = ExportedMetrics::of_sample(fixture::linked(), &SeriesLimits::default());
-    assert_eq!(exported.labels("dpdk_queue_burst_packets"), Vec::<&str>::new());
-    let mut sample = fixture::linked();
-    sample.queues[0].depth = None;
-    let exported = ExportedMetrics::of_sample(sample, &fixture::limits());
-    assert_eq!(exported.labels("dpdk_queue_burst_packets"), ["fwd/0000:03:00.0/0"]);
-    // Depths that the driver cannot tell are zeros in the table.
-    assert_eq!(exported.labels("dpdk_queue_receive_depth"), Vec::<&str>::new());
 }
 
 fn name() -> impl Strategy<Value = String> {
