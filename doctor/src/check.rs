@@ -153,7 +153,7 @@ pub(crate) struct Evidence<'a> {
 impl<'a> Evidence<'a> {
     /// The apps.
     pub(crate) fn apps(&self) -> Fact<&'a [AppFacts]> {
-        self.apps.ok_or_else(|| Unknown("this tree tells nothing of apps".into()))
+        self.apps.ok_or_else(|| Unknown("this tree has no data of apps".into()))
     }
 
     /// The apps that run and answer.

@@ -20,7 +20,7 @@ pub(super) const CHECKS: [Check; 6] = [
         id: "telemetry",
         group: CheckGroup::Apps,
         title: "Telemetry is reachable",
-        matters: "Without its telemetry socket, nothing can be told of an app but that it runs.",
+        matters: "Without the telemetry socket of an app, pmdscope knows only that the app runs.",
         run: telemetry,
     },
     Check {
@@ -196,8 +196,5 @@ fn capture(evidence: &Evidence) -> Fact<Vec<Verdict>> {
             Some(warn(reason.clone(), fix))
         }
     };
-    some(
-        evidence.running()?.iter().filter_map(verdict).collect(),
-        "nobody looked whether packets can be captured",
-    )
+    some(evidence.running()?.iter().filter_map(verdict).collect(), "capture was not checked")
 }

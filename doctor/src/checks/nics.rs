@@ -152,7 +152,7 @@ fn links(evidence: &Evidence) -> Fact<Vec<Verdict>> {
     let devices = in_use(evidence)?;
     let linked: Vec<_> = devices.iter().filter_map(|found| Some((*found, found.link?))).collect();
     if linked.is_empty() {
-        return Err(Unknown("no NIC in use tells its PCIe link".into()));
+        return Err(Unknown("PCIe link unknown for all NICs in use".into()));
     }
     let verdict = |(found, (now, most)): (&NetworkDevice, (PcieLink, PcieLink))| {
         let address = &found.sample.address;

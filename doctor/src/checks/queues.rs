@@ -56,7 +56,7 @@ fn descriptors(evidence: &Evidence) -> Fact<Vec<Verdict>> {
         let Some(sample) = &app.sample else { continue };
         if sample.library.is_none() {
             verdicts.push(skip(format!(
-                "{}: a stock app does not tell its descriptors; link libpmdscope",
+                "{}: a stock app does not report its descriptors; link libpmdscope",
                 app.label()
             )));
             continue;
@@ -65,7 +65,7 @@ fn descriptors(evidence: &Evidence) -> Fact<Vec<Verdict>> {
             verdicts.push(match rx_descriptors(sample, port) {
                 Some(known) => budget(app, sample, port, &known),
                 None => skip(format!(
-                    "{} {}: the driver does not tell its descriptors",
+                    "{} {}: the driver does not report its descriptors",
                     app.label(),
                     port.device
                 )),
@@ -140,7 +140,7 @@ fn pools(evidence: &Evidence) -> Fact<Vec<Verdict>> {
         }
         verdicts.push(pool(app, sample, known));
     }
-    if verdicts.is_empty() { Err(Unknown("no app tells its ports".into())) } else { Ok(verdicts) }
+    if verdicts.is_empty() { Err(Unknown("no app reports its ports".into())) } else { Ok(verdicts) }
 }
 
 /// An mbuf has 128 bytes of its own and a buffer of some size.
@@ -148,7 +148,7 @@ fn pool(app: &AppFacts, sample: &Sample, rx: u64) -> Verdict {
     let pools = || sample.pools.iter().filter(|pool| pool.element_bytes > 256);
     let size = pools().fold(0_u64, |sum, pool| sum.saturating_add(pool.size));
     if pools().next().is_none() {
-        return skip(format!("{}: it tells no mbuf pool", app.label()));
+        return skip(format!("{}: mbuf pool unknown", app.label()));
     }
     let tx = sample.queues.iter().filter(|queue| queue.direction == QueueDirection::Tx);
     let tx = tx.filter_map(|queue| queue.descriptors).fold(0_u64, u64::saturating_add);

@@ -16,7 +16,7 @@ pub(crate) struct NetworkDevice {
     pub(crate) sample: DeviceSample,
     /// Vendor and device id, for instance `8086:1592`.
     pub(crate) id: String,
-    /// NUMA node; `None` where the firmware does not tell.
+    /// NUMA node; `None` where the firmware does not report it.
     pub(crate) node: Option<u32>,
     /// Link as it is, and as the card can have it; `None` for virtual devices.
     pub(crate) link: Option<(PcieLink, PcieLink)>,

@@ -22,7 +22,7 @@ pub(crate) struct Irq {
     pub(crate) name: String,
     /// CPUs that it may come to.
     pub(crate) allowed: CpuSet,
-    /// CPUs that it comes to; `allowed` where the kernel does not tell.
+    /// CPUs that it comes to; `allowed` where the kernel does not report it.
     pub(crate) effective: CpuSet,
     /// How often it has come to each poll CPU since boot, where the kernel tells.
     pub(crate) counts: BTreeMap<u32, u64>,

@@ -26,7 +26,7 @@ pub(crate) struct CpuQuota {
     pub(crate) group: String,
     /// It is of cgroup v1.
     pub(crate) v1: bool,
-    /// Periods in which the group was stopped; `None` where the kernel does not tell.
+    /// Periods in which the group was stopped; `None` where the kernel does not report it.
     pub(crate) throttled: Option<u64>,
 }
 
@@ -59,7 +59,7 @@ fn locked_bytes(tree: &HostTree, pid: u32) -> Fact<Option<u64>> {
 }
 
 fn unclear(pid: u32) -> Unknown {
-    Unknown(format!("/proc/{pid}/limits does not tell the limit of locked memory"))
+    Unknown(format!("/proc/{pid}/limits does not list the limit of locked memory"))
 }
 
 /// The control groups of a process.
@@ -103,7 +103,9 @@ impl ControlGroups {
         let (path, v1) = match (&self.cpu, &self.unified) {
             (Some(path), _) => (path, true),
             (None, Some(path)) => (path, false),
-            (None, None) => return Err(Unknown("the process tells no control group".into())),
+            (None, None) => {
+                return Err(Unknown("the control group of the process is unknown".into()));
+            }
         };
         let mount = mount(
             tree,
@@ -125,7 +127,9 @@ impl ControlGroups {
         let (path, mounts, files): (_, &[&str], &[&str]) = match (&self.cpuset, &self.unified) {
             (Some(path), _) => (path, &["cpuset"], &["cpuset.effective_cpus", "cpuset.cpus"]),
             (None, Some(path)) => (path, &["", "unified"], &["cpuset.cpus.effective"]),
-            (None, None) => return Err(Unknown("the process tells no control group".into())),
+            (None, None) => {
+                return Err(Unknown("the control group of the process is unknown".into()));
+            }
         };
         for mount in mounts {
             // Groups without the controller have the CPUs of the nearest one that has it.
@@ -162,7 +166,7 @@ fn mount(tree: &HostTree, names: &[&str], file: &str) -> Fact<String> {
 fn with_parents(path: &str) -> Fact<Vec<String>> {
     if path.split('/').any(|part| part == "..") {
         return Err(Unknown(format!(
-            "the control group {path} is outside of what is seen from here; run doctor on the host"
+            "the control group {path} is not visible from here; run doctor on the host"
         )));
     }
     let mut groups = Vec::new();
