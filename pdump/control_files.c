@@ -307,7 +307,7 @@ control_files_end_attach(struct failure *failure)
 	/* As it would be with a C library that calls it something else than mmap64(). */
 	if (control.nb == 0)
 		return failure_set(failure, ENOTSUP,
-				"this pmdscope-pdump has no copies of the app's locks: build it anew");
+				"this pmdscope-pdump has no copies of the app's locks: rebuild it");
 
 	pthread_mutex_lock(&control.lock);
 	list_memory(&before);

@@ -277,7 +277,7 @@ capture(const struct options *options, struct failure *failure)
 	if (recover_left(&w, failure) < 0)
 		return -1;
 	if (sigterm_received())
-		return failure_set(failure, ECANCELED, "pmdscope-pdump was told to end");
+		return failure_set(failure, ECANCELED, "pmdscope-pdump was stopped");
 	if (find_ops(&w, failure) < 0 || state_create(&file, &app, failure) < 0)
 		return -1;
 	w.state = file.state;

@@ -103,7 +103,7 @@ look_around(const struct capture *c, struct failure *failure)
 		return TOLD_TO_END;
 	}
 	if (sigterm_received()) {
-		failure_set(failure, ECANCELED, "pmdscope-pdump was told to end");
+		failure_set(failure, ECANCELED, "pmdscope-pdump was stopped");
 		return TOLD_TO_END;
 	}
 	return NOTHING;

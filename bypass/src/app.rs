@@ -62,7 +62,7 @@ fn of_process(
 }
 
 /// A process that holds this BPF program open, as the driver does from start to end: it runs the program even if its
-/// command line does not tell.
+/// command line does not report it.
 pub(crate) fn holder(program: u32) -> Option<u32> {
     processes().find(|pid| holds(*pid, program).unwrap_or(false))
 }

@@ -91,7 +91,7 @@ impl SteeringRule {
 
 /// What can be read of, and changed at, an interface. Tests have one without hardware.
 pub(crate) trait Nic {
-    /// Number of its RX queues; `None` if the driver does not tell.
+    /// Number of its RX queues; `None` if the driver does not report it.
     fn rx_queues(&self) -> Option<u32>;
     /// Locations of the rules it has; an error if it cannot steer.
     fn rules(&self) -> io::Result<Vec<u32>>;

@@ -1,7 +1,7 @@
 //! One RX queue of a kernel interface for a DPDK app, by `AF_XDP`: selected flows on that queue go to the app, all
 //! other packets to the kernel as before.
 //!
-//! [`up`] prepares an interface, [`status`] compares what it prepared with what there is, [`down`] undoes it,
+//! [`up`] prepares an interface, [`status`] compares what it prepared with the current state, [`down`] undoes it,
 //! whatever was killed in between: each change is written to a [`StateDirectory`] before it is made. The app's
 //! driver, `net_af_xdp`, loads the XDP program from a file that [`up`] wrote. [`interfaces`] reads the kernel's side of
 //! such interfaces. All of this concerns the network namespace of the calling process.

@@ -124,7 +124,7 @@ impl InterfaceReader for BypassReader {
     }
 }
 
-/// Number of the app's port that is this device; `None` if the app does not tell.
+/// Number of the app's port that is this device; `None` if the app does not report it.
 fn port(app: &BypassApp) -> Option<u16> {
     let deadline = Deadline::after(PORT_TIMEOUT);
     let socket = discover::find(Some(&app.prefix), &DiscoverOptions::default()).ok()?.socket;

@@ -36,7 +36,7 @@ pub enum RingRecordError {
         room: usize,
     },
     /// More packet bytes than the record, the snap length or the packet's own length allow.
-    #[error("record at {position} of {size} bytes says {caplen} bytes of a packet of {len}")]
+    #[error("record at {position} of {size} bytes claims {caplen} bytes of a packet of {len}")]
     Lengths {
         /// Ring position.
         position: u64,

@@ -49,7 +49,7 @@ pub enum SessionError {
     #[error("the app did not answer within {} s: its control thread is stuck or starved", .0.as_secs())]
     Timeout(Duration),
     /// Nobody wants to know any more.
-    #[error("told to stop before the app had answered")]
+    #[error("stopped before the app answered")]
     Stopped,
     /// The app closed without an answer.
     #[error("the app closed the connection without an answer")]

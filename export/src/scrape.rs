@@ -194,7 +194,7 @@ impl Scraper {
         let (discover, settings) = (self.queries.discover, Arc::clone(&self.settings));
         let found = blocking(move || discover(&settings, &connected)).await;
         if let Err(error) = &found {
-            journal::warn(&format!("cannot look for apps: {error}"));
+            journal::warn(&format!("cannot discover apps: {error}"));
         }
         self.lock().end_discovery(found.ok());
     }

@@ -195,7 +195,7 @@ fn warn_of_openness(listeners: &[HttpListener], web: &ReloadingWebPolicy) {
     ) {
         (true, false) => return,
         (false, true) => "without TLS and without a password",
-        (false, false) => "without TLS, so that passwords can be read on the way",
+        (false, false) => "without TLS: passwords are sent in clear text",
         (true, true) => "without a password",
     };
     for listener in listeners.iter().filter(|listener| listener.is_remote()) {

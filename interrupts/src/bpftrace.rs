@@ -183,7 +183,7 @@ fn reason(errors: &str) -> String {
     let lines: Vec<&str> = lines.filter(told).collect();
     let error = lines.iter().find(|line| line.contains("ERROR") || line.contains("error"));
     let error = error.or(lines.first());
-    error.map_or_else(|| "it said nothing".to_owned(), |line| (*line).to_owned())
+    error.map_or_else(|| "no message".to_owned(), |line| (*line).to_owned())
 }
 
 #[cfg(test)]
@@ -212,7 +212,7 @@ mod tests {
             stdin:1:1-2: WARNING: x\nstdin:4:1-9: ERROR: tracepoint not found: a:b\n~~~\n";
         assert_eq!(reason(text), "stdin:4:1-9: ERROR: tracepoint not found: a:b");
         assert_eq!(reason("Killed\n"), "Killed");
-        assert_eq!(reason(""), "it said nothing");
+        assert_eq!(reason(""), "no message");
     }
 
     #[test]

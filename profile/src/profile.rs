@@ -164,7 +164,7 @@ impl Resolution {
     pub(crate) fn profile(&self, profiler: &AppProfiler) -> AppProfile {
         let mut notes = Vec::new();
         if let Err(reason) = &profiler.ports {
-            notes.push(format!("driver RX and TX cannot be told apart: {reason}"));
+            notes.push(format!("cannot distinguish driver RX and TX: {reason}"));
         }
         if profiler.threads.iter().any(|thread| !thread.sampler.sees_kernel) {
             let what = "time in the kernel is not sampled: that needs CAP_PERFMON or root";

@@ -51,11 +51,11 @@ fn parts(pool: &PoolScan) -> Vec<Part> {
     let named = pool.holders.iter().fold(0_u64, |sum, one| sum.saturating_add(one.mbufs));
     let unnamed = pool.held.saturating_sub(named);
     let not_judged = match pool.not_judged_why.join("; ") {
-        why if why.is_empty() => "in use, nothing can be said of them".to_owned(),
+        why if why.is_empty() => "in use, holders unknown".to_owned(),
         why => why,
     };
     let in_use = [
-        part(unnamed, "held", "referred to, by whom is unknown"),
+        part(unnamed, "held", "referenced, holder unknown"),
         part(pool.moving, "moving", "in use, moved while the scans ran"),
         part(pool.not_judged, "not judged", &not_judged),
     ];

@@ -39,7 +39,7 @@ pub(crate) const LIST_LIMIT: usize = 512;
 pub struct SocketPeer {
     /// Process id on this host; 0 when the app lives in a pid namespace that we cannot see.
     pub pid: u32,
-    /// Start of the process, clock ticks since boot; 0 when `/proc` does not tell.
+    /// Start of the process, clock ticks since boot; 0 when `/proc` does not report it.
     pub start_ticks: u64,
 }
 

@@ -99,7 +99,7 @@ pub struct Finding {
     pub threshold: String,
     /// What to do next.
     pub advice: String,
-    /// Why it is so, most likely first; empty for a lint that tells no causes.
+    /// Why it is so, most likely first; empty for a lint that reports no causes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<FindingCause>,
 }

@@ -153,7 +153,7 @@ pub(crate) enum CauseFacts<'a> {
 pub(crate) struct NicFacts<'a> {
     /// Share of polls that brought packets, where that is low.
     pub(crate) busy_ratio: Option<f64>,
-    /// Deepest queue, and its descriptors; `None` where the driver does not tell.
+    /// Deepest queue, and its descriptors; `None` where the driver does not report it.
     pub(crate) depth: Option<(u64, u64)>,
     /// A link below what the device can.
     pub(crate) link: Option<&'a PcieLinkSample>,

@@ -88,7 +88,7 @@ pub struct Sample {
     /// PCIe links of the ports, as the kernel sees them; at most 10 s old.
     #[serde(default)]
     pub pcie_links: Vec<PcieLinkSample>,
-    /// Threads of lcores, as the kernel sees them; empty where `/proc` does not tell.
+    /// Threads of lcores, as the kernel sees them; empty where `/proc` does not report it.
     #[serde(default)]
     pub threads: Vec<ThreadSample>,
     /// Time taken from lcores; `None` when nobody traces them.
@@ -108,7 +108,7 @@ pub struct Sample {
     #[serde(default)]
     pub secondaries: u32,
     /// Control threads, which answer our requests, may run on the CPU of a polling lcore; `None`
-    /// where `/proc` does not tell.
+    /// where `/proc` does not report it.
     #[serde(default)]
     pub control_shares_poll_cpu: Option<bool>,
     /// What libpmdscope said of itself; `None` for a stock app (level 0).
@@ -208,7 +208,7 @@ pub struct AppIdentity {
     pub pid: u32,
     /// Start time of that process, clock ticks since boot (`/proc/PID/stat`, field 22).
     pub start_ticks: u64,
-    /// Wall clock at that start, nanoseconds since the epoch; 0 when `/proc` does not tell.
+    /// Wall clock at that start, nanoseconds since the epoch; 0 when `/proc` does not report it.
     #[serde(default)]
     pub start_realtime_ns: u64,
     /// DPDK version, as "DPDK 22.11.11".

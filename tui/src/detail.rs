@@ -342,7 +342,7 @@ impl DetailPage<'_> {
         if queue.depth.is_some() {
             self.histogram(&doubling_labels("0", queue.depths.len(), ""), &queue.depths);
         } else {
-            self.text("the driver does not tell", Tone::Dim);
+            self.text("not reported by the driver", Tone::Dim);
         }
     }
 

@@ -424,7 +424,7 @@ fn nothing_there(view: &ViewState) -> String {
         }
         PageTab::Raw => "No reply since this page is shown.",
         PageTab::Rings => {
-            "No app tells of software rings: needs libpmdscope (level 1), or DPDK 24.03 and later."
+            "No app reports software rings: needs libpmdscope (level 1), or DPDK 24.03 and later."
         }
         PageTab::Captures => "No capture is running.",
         PageTab::Kernel => "No interface of the kernel has pmdscope's filter or a bypassed queue.",

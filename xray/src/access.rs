@@ -36,7 +36,7 @@ pub enum AccessDenial {
     MoreCapabilities,
     /// Nothing of these: a security module or a filter of system calls.
     SecurityModule,
-    /// `/proc` does not tell.
+    /// `/proc` does not report it.
     Unknown,
 }
 

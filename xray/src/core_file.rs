@@ -86,12 +86,12 @@ impl CoreMemory {
         Ok(Self { path: path.to_owned(), file, segments, maps, notes, truncated })
     }
 
-    /// Process id that the app had; `None` if the core file does not tell.
+    /// Process id that the app had; `None` if the core file does not report it.
     pub fn pid(&self) -> Option<u32> {
         self.notes.pid
     }
 
-    /// Name of the process, at most 15 bytes; empty if the core file does not tell.
+    /// Name of the process, at most 15 bytes; empty if the core file does not report it.
     pub fn command(&self) -> &str {
         &self.notes.command
     }

@@ -67,7 +67,7 @@ pub enum XrayError {
         why: String,
     },
     /// The memzones are neither found in the memory of the app nor told by it.
-    #[error("cannot find the memzones of the app: {found}; nor does it tell them: {told}")]
+    #[error("cannot find the memzones of the app: {found}; nor does it report them: {told}")]
     Memzones {
         /// Why they are not found.
         found: Box<XrayError>,

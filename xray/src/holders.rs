@@ -67,7 +67,7 @@ impl HolderMap {
         let elements = Elements::read(target);
         if !elements.is_whole {
             builder.problems.push(
-                "the heap of the EAL could not be read as a whole: some of its elements are told as \
+                "the heap of the EAL could not be read completely: some of its elements are reported as \
                  mappings"
                     .to_owned(),
             );

@@ -38,7 +38,7 @@ pub struct PoolScan {
     pub lost: u64,
     /// In use, and neither proven to be lost nor found at a holder: they moved while the scans ran.
     pub moving: u64,
-    /// In use, and nothing can be said of them, for the reason in `not_judged_why`.
+    /// In use, but it is unknown whether they are lost, for the reason in `not_judged_why`.
     pub not_judged: u64,
     /// Why; empty if all were judged.
     pub not_judged_why: Vec<String>,

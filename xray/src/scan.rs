@@ -98,7 +98,7 @@ pub fn scan(
         let (scans, mut pass, candidates) = scans(&scanner, settings, &mut patience, progress)?;
         for place in pools.changed(target) {
             let name = &pools.judged[place].pool.name;
-            let why = format!("mempool {name} was destroyed or made anew during the scan");
+            let why = format!("mempool {name} was destroyed or recreated during the scan");
             pass.free_after.torn.insert(place, why);
         }
         if !pass.is_torn() || attempt == ATTEMPTS {

@@ -38,7 +38,7 @@ pub enum PdumpProgramError {
     )]
     Missing(Vec<PathBuf>),
     /// It does not run.
-    #[error("{} does not tell its version{}; install it anew, or name another by {VARIABLE}",
+    #[error("{} reports no version{}; reinstall it, or name another by {VARIABLE}",
         .0.display(), reason(.1))]
     Broken(PathBuf, String),
 }
@@ -77,7 +77,7 @@ impl PdumpProgram {
     /// another release.
     ///
     /// # Errors
-    /// When there is none, or it does not tell its version.
+    /// When there is none, or it reports no version.
     pub fn find(dpdk: &str) -> Result<Self, PdumpProgramError> {
         let own = env::current_exe().ok();
         let places = places(env::var_os(VARIABLE), own.as_deref(), release(dpdk));
@@ -195,7 +195,7 @@ mod tests {
         assert_ne!(group.trim(), ours);
         let (_dir, hangs) = script("exec sleep infinity");
         let error = PdumpProgram::at(&hangs).unwrap_err().to_string();
-        assert!(error.contains("does not tell its version"), "{error}");
+        assert!(error.contains("reports no version"), "{error}");
         let missing = "librte_eal.so.23: cannot open shared object file: No such file or directory";
         let (_dir, unlinked) = script(&format!(
             "echo warning >&2; echo 'pmdscope-pdump: error while loading shared libraries: {missing}' >&2
@@ -203,7 +203,7 @@ mod tests {
         ));
         let error = PdumpProgram::at(&unlinked).unwrap_err().to_string();
         assert!(
-            error.contains(&format!("loading shared libraries: {missing}; install")),
+            error.contains(&format!("loading shared libraries: {missing}; reinstall")),
             "{error}"
         );
         let error = PdumpProgram::at(Path::new("/etc/passwd")).unwrap_err().to_string();

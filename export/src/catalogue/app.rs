@@ -57,10 +57,10 @@ metrics! { APP:
          values.";
     APP_CONTAINER_INFO = Info "dpdk_app_container_info" ["app" "container_id" "pod_uid"]
         "Container of the app, and its Kubernetes pod, by the control groups of the process. Absent: \
-         the app runs in no container, or /proc does not tell.";
+         the app runs in no container, or /proc does not show it.";
     APP_START = Gauge "dpdk_app_start_timestamp_seconds" ["app"]
         "Start time of the process; each restart resets counters. Moves by up to a second when the \
-         clock of the machine is set: dpdk_app_start_since_boot_seconds tells restarts.";
+         clock of the machine is set: dpdk_app_start_since_boot_seconds shows restarts.";
     APP_START_SINCE_BOOT = Gauge "dpdk_app_start_since_boot_seconds" ["app"]
         "Time from the boot of the machine to the start of the process. It does not move with the \
          clock: changes() counts restarts.";

@@ -14,7 +14,7 @@ metrics! { INTERFACE:
         "1 for each finding of severity warning or critical about the interface. pmdscope check \
          shows numbers, top sources and advice.";
     INTERFACE_RECEIVE_PACKETS = Counter "dpdk_interface_receive_packets_total" ["interface"]
-        "Packets that the kernel counts as received, whatever became of them: includes those that \
+        "Packets that the kernel counts as received, regardless of their fate: includes those that \
          the filter dropped after the driver counted them, and, for most drivers, those that \
          bypass the kernel.";
     INTERFACE_RECEIVE_DROPPED = Counter "dpdk_interface_receive_dropped_packets_total" ["interface"]

@@ -6,8 +6,8 @@ metrics! { POOL:
     MEMPOOL_OBJECTS = Gauge "dpdk_mempool_objects" ["app" "pool"]
         "Size of the mempool in objects.";
     MEMPOOL_INFO = Info "dpdk_mempool_info" ["app" "pool" "source"]
-        "Who counted the objects of the mempool. telemetry: DPDK; library: libpmdscope; xray: the \
-         exporter, in the memory of the app. Absent if nobody did.";
+        "Source of the counts of the mempool. telemetry: DPDK; library: libpmdscope; xray: the \
+         exporter, in the memory of the app. Absent if they are not counted.";
     MEMPOOL_OBJECTS_IN_USE = Gauge "dpdk_mempool_objects_in_use" ["app" "pool"]
         "Objects that are not free: posted to a NIC, queued, held by the app, or lost. At \
          dpdk_mempool_objects, no packets can be received. Absent for stock apps before DPDK \
@@ -69,7 +69,7 @@ metrics! { RING:
     RING_CAPACITY_OBJECTS = Gauge "dpdk_ring_capacity_objects" ["app" "ring"]
         "Capacity of the software ring in objects. Rings need DPDK 24.03, libpmdscope or --xray.";
     RING_INFO = Info "dpdk_ring_info" ["app" "ring" "source"]
-        "Who counted the objects in the ring, as in dpdk_mempool_info.";
+        "Source of the counts of the ring, as in dpdk_mempool_info.";
     RING_USED_OBJECTS = Gauge "dpdk_ring_used_objects" ["app" "ring"]
         "Objects in the ring. Near its capacity, the stage behind it is too slow, and enqueues \
          fail.";

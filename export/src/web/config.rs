@@ -181,11 +181,9 @@ impl TlsServerConfig {
         let authority = self.client_authority()?.is_some();
         match self.client_auth_type {
             RequestClientCert | RequireAnyClientCert => {
-                return Err(
-                    "client_auth_type: certificates that nobody verifies are not supported; \
-                            use VerifyClientCertIfGiven or RequireAndVerifyClientCert"
-                        .to_owned(),
-                );
+                return Err("client_auth_type: client certificates without verification are not \
+                            supported; use VerifyClientCertIfGiven or RequireAndVerifyClientCert"
+                    .to_owned());
             }
             NoClientCert if authority => {
                 return Err(

@@ -225,7 +225,7 @@ wait_for_links(const struct app *app)
 		if (waited_ms == 0 && !app->options->quiet)
 			printf("waiting for the link of port %u (%s)\n", *down, port_name(*down));
 		if (control_sleep(step_ms)) {
-			complain("told to end before the link came up\n");
+			complain("stopped before the link came up\n");
 			return -EINTR;
 		}
 	}

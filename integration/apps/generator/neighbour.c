@@ -302,7 +302,7 @@ neighbour_resolve(uint16_t port, uint16_t nb_rx_queues, struct rte_mempool *pool
 			if (listen_on(&question, queue, mac))
 				return 0;
 		if (control_sleep(POLL_EVERY_MS)) {
-			fprintf(stderr, "%s: told to end before the MAC address was known\n",
+			fprintf(stderr, "%s: stopped before the MAC address was known\n",
 					program_invocation_short_name);
 			return -EINTR;
 		}

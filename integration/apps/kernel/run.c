@@ -224,7 +224,7 @@ run_print_kernel(const struct transport_stats *sum, const struct cpu_time *cpu,
 				got, settings.buffer);
 	if (sum->no_room + sum->no_buffers + sum->refused + sum->other_errors > 0)
 		printf("errors: %" PRIu64 " EAGAIN (send buffer full), %" PRIu64
-		       " ENOBUFS (queue full), %" PRIu64 " ECONNREFUSED (nobody listened), %" PRIu64
+		       " ENOBUFS (queue full), %" PRIu64 " ECONNREFUSED (no listener), %" PRIu64
 		       " others; last: %s\n",
 				sum->no_room, sum->no_buffers, sum->refused, sum->other_errors,
 				sum->last_error != 0 ? strerror((int)sum->last_error) : "EAGAIN");

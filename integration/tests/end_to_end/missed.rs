@@ -319,7 +319,7 @@ fn unknown(scratch: &Scratch) -> Result<()> {
     let _frames = LongFrames::send(&wire)?;
     let (app, testpmd) = testpmd::receiving(scratch, &device)?;
     let lossy = Lossy { app, sysfs: None, _generator: None, _app: testpmd };
-    let words = ["looked at pools", "if the app is linked with libpmdscope"];
+    let words = ["checked pools", "if the app is linked with libpmdscope"];
     lossy.is_missing_by(scratch, "unknown", &words)?;
     Ok(())
 }

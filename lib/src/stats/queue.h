@@ -36,7 +36,7 @@ const char *pmdscope_queue_device(const struct pmdscope_queue *q);
 const struct pmdscope_queue *pmdscope_queue_tx(unsigned int port, unsigned int queue);
 /* Ask the drivers of all ports that have sent something how much that was. */
 void pmdscope_queue_ask_sent(void);
-/* Packets that the port has sent between the last two times; UINT64_MAX when it does not tell. */
+/* Packets that the port has sent between the last two times; UINT64_MAX when it does not report it. */
 uint64_t pmdscope_queue_sent(unsigned int port);
 
 #endif /* PMDSCOPE_QUEUE_H */

@@ -34,7 +34,7 @@ pub enum ReadError {
         source: io::Error,
     },
     /// It is something else.
-    #[error("{0} is no capture file: it begins neither as pcap nor as pcapng")]
+    #[error("{0} is not a capture file: not pcap or pcapng")]
     Unknown(String),
     /// Nothing is in it.
     #[error("{0} is empty: not even the header of a capture file is there")]

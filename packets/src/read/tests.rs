@@ -336,7 +336,7 @@ fn compressed_files_are_read_whole_and_up_to_where_they_are_cut() {
 fn a_file_of_another_format_is_an_error_that_says_so() {
     let error = |bytes: &[u8]| replay(bytes.to_vec(), settings()).unwrap_err().to_string();
     assert_eq!(error(b""), "test is empty: not even the header of a capture file is there");
-    assert!(error(b"hello, world").starts_with("test is no capture file"));
+    assert!(error(b"hello, world").starts_with("test is not a capture file"));
     let missing = FileReplay::open(["/nowhere/in.pcap".into()], settings(), &RunControl::default())
         .unwrap_err();
     assert_eq!(missing.to_string(), "cannot read /nowhere/in.pcap");

@@ -79,8 +79,8 @@ fn advice(interface: &str, filter: &FilterRates) -> String {
     }
     let Some(source) = filter.sources.first() else {
         return format!(
-            "the filter drops the flood; look at its packets (tcpdump does not see them): pmdscope xdp \
-             status {interface}, and find their sender by the counters of the switch"
+            "the filter drops the flood; inspect its packets (tcpdump does not see them): pmdscope xdp \
+             status {interface}, and find the sender by the counters of the switch"
         );
     };
     let (address, bits) = (source.address, if source.address.is_ipv6() { 128 } else { 32 });

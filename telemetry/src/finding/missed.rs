@@ -299,7 +299,7 @@ fn nic_text(nic: &NicFacts<'_>) -> String {
         Some((depth, descriptors)) => {
             seen.push(format!("at most {depth} of {descriptors} descriptors were filled"));
         }
-        None => seen.push("the driver does not tell how far its queues were filled".to_owned()),
+        None => seen.push("the driver does not report queue depth".to_owned()),
     }
     if let Some(link) = nic.link {
         seen.push(format!(
@@ -314,7 +314,7 @@ fn nic_text(nic: &NicFacts<'_>) -> String {
 }
 
 fn unknown_text(model: &Model, port: &PortSample) -> String {
-    let mut text = "looked at pools".to_owned();
+    let mut text = "checked pools".to_owned();
     if model.sample.lcores.is_empty() {
         text += ", CPU time of the lcores";
         if model.gaps.is_empty() {

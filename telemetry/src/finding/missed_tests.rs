@@ -336,7 +336,7 @@ fn a_nic_that_misses_while_queues_and_lcores_have_room_is_the_limit() {
     assert_eq!(percent(&unknown_depth), [(MissedCause::NicLimit, None)]);
     let evidence = &unknown_depth.causes[0].evidence;
     assert!(
-        evidence.contains("only 20 % of the polls brought packets; the driver does not tell"),
+        evidence.contains("only 20 % of the polls brought packets; the driver does not report"),
         "{evidence}"
     );
     samples[1].queues[0].descriptors = Some(1024);

@@ -27,9 +27,9 @@ pub(super) fn evaluate(model: &Model) -> Option<Finding> {
     let (first, others) = unread.split_first()?;
     let severity = if is_needed(first, sample) { Severity::Warning } else { Severity::Info };
     let threshold = "every request is answered as DPDK documents it";
-    let advice = "what could not be read is not known to be well: look at the reply \
-                  (dpdk-telemetry.py -f FILE-PREFIX), close other telemetry clients of the app, and \
-                  look into its log; a driver may fail for good";
+    let advice = "problems of unread parts stay undetected: check the reply (dpdk-telemetry.py -f FILE-PREFIX), \
+                  close other telemetry clients of the app, and check its log; a driver may fail \
+                  permanently";
     let evidence = format!("cannot read {}{}", shortened(first), more(others));
     let subject = FindingSubject::App;
     Some(finding(model, Lint::PartlySeen, severity, subject, evidence, threshold, advice))

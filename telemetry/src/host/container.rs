@@ -34,7 +34,7 @@ pub struct Container {
 }
 
 impl Container {
-    /// The container of a process; `None` for a process of the host, and where `/proc` does not tell.
+    /// The container of a process; `None` for a process of the host, and where `/proc` does not report it.
     pub fn of(pid: u32) -> Option<Self> {
         Self::parse(&std::fs::read_to_string(format!("{PROC}/{pid}/cgroup")).ok()?)
     }

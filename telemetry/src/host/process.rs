@@ -23,7 +23,7 @@ pub(crate) const PROC: &str = "/proc";
 /// Longest file that is read here; `status` and `stat` of a thread have less than half of it.
 const FILE_BYTES: usize = 8192;
 
-/// Start time of a process, clock ticks since boot; `None` where `/proc` does not tell.
+/// Start time of a process, clock ticks since boot; `None` where `/proc` does not report it.
 pub fn start_ticks(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("{PROC}/{pid}/stat")).ok()?;
     // Field 22 is the 20th after the name.

@@ -72,7 +72,7 @@ pub struct ThreadSample {
     #[serde(default)]
     pub cpu_stolen_ms: Option<u64>,
     /// Clock of `cpu`, kHz; read when a port has missed packets, and at least every 10 s. `None` where
-    /// the kernel does not tell.
+    /// the kernel does not report it.
     #[serde(default)]
     pub cpu_khz: Option<u64>,
     /// The clock that `cpu` can sustain, kHz; without short boosts where the kernel tells them apart.

@@ -119,7 +119,7 @@ pub struct QueueSample {
     pub depth: Option<u64>,
     /// High-water marks of the depth; `None` where the driver cannot tell.
     pub depth_high_water: Option<HighWater>,
-    /// Descriptors of the ring; `None` where the driver does not tell.
+    /// Descriptors of the ring; `None` where the driver does not report it.
     pub descriptors: Option<u64>,
     /// Burst sizes: 1, 2, 3-4, 5-8, 9-16, 17-32, 33-64, 65 and more. Empty if histograms were not asked for.
     pub bursts: Vec<u64>,

@@ -34,7 +34,7 @@ pub struct PoolScanSample {
     pub lost: u64,
     /// In use, neither lost nor held: they moved during the scan.
     pub moving: u64,
-    /// In use, and nothing can be said of them.
+    /// In use, but it is unknown whether they are lost.
     pub not_judged: u64,
     /// Why; empty if all were judged.
     pub not_judged_why: Vec<String>,

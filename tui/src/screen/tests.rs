@@ -209,7 +209,7 @@ fn apps_and_ports_that_are_missing() {
         app: "testpmd".to_owned(),
         subject: FindingSubject::Port("0000:03:00.0".to_owned()),
         evidence: "0000:03:00.0 is expected and not among its ports".to_owned(),
-        threshold: "every expected port is there".to_owned(),
+        threshold: "every expected port exists".to_owned(),
         advice: "bind it to a DPDK driver".to_owned(),
         causes: Vec::new(),
     };

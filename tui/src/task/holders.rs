@@ -83,7 +83,7 @@ fn check(app: &str, view: &ViewState, fleet: &FleetState) -> Result<(), String> 
     if view.time_bar.is_some() {
         let newest: &[_] = &[(&[Action::Seek(SeekTarget::Newest)][..], "returns there")];
         let keys = view.keys.remark(crate::keys::KeyContext::Page, newest);
-        return Err(format!("holders of mbufs are looked for in the present{keys}"));
+        return Err(format!("holders of mbufs are found by a live scan{keys}"));
     }
     if context.no_xray && !has_ledger {
         return Err(
@@ -142,7 +142,7 @@ mod tests {
         press(&mut view, &fleet, "3m");
         assert_eq!(asked(&mut view), ["pmdscope leaks --explain reflector_rx -a reflector"]);
         press(&mut view, &fleet, "2m");
-        assert_eq!(notice(&view), "select a row first: it says which app is meant");
+        assert_eq!(notice(&view), "select a row of an app first");
     }
 
     #[test]
@@ -180,7 +180,7 @@ mod tests {
         let place = TimeBarKind::Past { ago_ns: 1 };
         let past = TimeBar { at: 1, realtime_ns: 1, span, marks: Vec::new(), place, remark: None };
         view.time_bar = Some(past);
-        let why = "holders of mbufs are looked for in the present  (End returns there)";
+        let why = "holders of mbufs are found by a live scan  (End returns there)";
         assert_eq!(said(&mut view, stock), (String::new(), why.to_owned()));
     }
 

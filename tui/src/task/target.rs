@@ -76,7 +76,7 @@ pub(super) fn named_app(view: &ViewState, fleet: &FleetState) -> Result<String, 
         }
         (Some(subject), _) if !subject.app().is_empty() => Ok(subject.app().to_owned()),
         (_, [app]) => Ok(app.name.clone()),
-        _ => Err("select a row first: it says which app is meant".to_owned()),
+        _ => Err("select a row of an app first".to_owned()),
     }
 }
 

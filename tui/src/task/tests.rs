@@ -321,7 +321,7 @@ fn stamps_are_armed_until_a_time() {
     assert_eq!(asked(&mut view), ["pmdscope leaks -a reflector --arm 60"]);
     act(&mut view, Action::Go(PageTab::Ports), &fleet);
     press(&mut view, &fleet, "a");
-    assert_eq!(notice(&view), "select a row first: it says which app is meant");
+    assert_eq!(notice(&view), "select a row of an app first");
 }
 
 #[test]

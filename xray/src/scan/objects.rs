@@ -79,7 +79,7 @@ fn chunks(target: &XrayTarget, pool: &Pool) -> Result<Vec<Range<u64>>, XrayError
         next = field(layout.next);
     }
     if chunks.len() != pool.chunks as usize {
-        let why = format!("it has {} chunks, and tells {}", chunks.len(), pool.chunks);
+        let why = format!("it has {} chunks, but reports {}", chunks.len(), pool.chunks);
         return Err(torn(pool, why));
     }
     chunks.sort_unstable_by_key(|chunk| chunk.start);

@@ -43,7 +43,7 @@ pub(super) fn secondaries(
         .collect()
 }
 
-/// Whether a process has a mapping of a file at these very addresses; not where the kernel does not tell.
+/// Whether a process has a mapping of a file at these very addresses; not where the kernel does not report it.
 fn maps_file_at(pid: u32, mapping: &Mapping) -> bool {
     let (start, end) = (mapping.start, mapping.end);
     fs::symlink_metadata(format!("/proc/{pid}/map_files/{start:x}-{end:x}")).is_ok()
@@ -129,7 +129,7 @@ pub(super) fn kept_otherwise(target: &XrayTarget, af_xdp: &AfXdpSockets) -> Vec<
     let of_pool = |pool: KernelPool| {
         let ports: Vec<String> = pool.ports.iter().map(u16::to_string).collect();
         let why = format!(
-            "AF_XDP ports ({}) give its mbufs to the kernel, which does not tell all that it has",
+            "AF_XDP ports ({}) give its mbufs to the kernel, which does not report all that it holds",
             ports.join(", ")
         );
         NotJudged { pool: Some(pool.address), why }
