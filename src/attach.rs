@@ -177,7 +177,7 @@ fn wait_for_helpers() {
     let there = wait_for_exits(DETACH_TIMEOUT);
     if !there.is_empty() {
         output::tell(&format!(
-            "{} still has to leave the app, and will by itself: do not kill it",
+            "{} is still detaching from the app: do not kill it",
             helpers(&there)
         ));
     }

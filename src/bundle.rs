@@ -56,7 +56,7 @@ pub(crate) const HOST_TREE: &str = "doctor/tree";
 /// Collect everything about an incident into one file
 ///
 /// Recording, findings, leaks with packets, a short capture, checks of the machine, versions and
-/// configuration, with an index. The bundle is opened by `top --replay` on another machine.
+/// configuration, with an index. `top --replay` opens the bundle on another machine.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -73,8 +73,8 @@ Examples:
   tar --zstd -xOf fwd.tar.zst --wildcards '*/INDEX.txt'
   pmdscope top --replay fwd.tar.zst      also check, leaks and netstat --replay
 
-A part that cannot be collected is missing from the bundle; INDEX.txt says why. ^C ends the
-collection and writes what there is; a second one ends without a file.
+Parts that cannot be collected are missing from the bundle; INDEX.txt gives the reasons. ^C stops
+the collection and writes the parts collected so far; a second ^C exits without a file.
 
 Exit status:
   0  the bundle was written, even if parts are missing
@@ -96,8 +96,8 @@ pub(crate) struct Args {
 
     /// How much of a running recording to copy
     ///
-    /// Of recorders that run on this machine (`pmdscope record`), and of --recording. Without a
-    /// recording, one of --for is made.
+    /// Applies to recorders that run on this machine (`pmdscope record`) and to --recording. Without a
+    /// recording, bundle records for the time of --for.
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = history)]
     last: Duration,
 
@@ -107,7 +107,7 @@ pub(crate) struct Args {
 
     /// Mask addresses and names of hosts, cut payloads
     ///
-    /// The index says what is replaced and what is not.
+    /// The index lists what is replaced and what is not.
     #[arg(long)]
     redact: bool,
 

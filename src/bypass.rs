@@ -23,7 +23,7 @@ use crate::output;
 Selected flows on one RX queue go to a DPDK app by its driver net_af_xdp; all other
 packets stay with the kernel, and with tcpdump. 'up' prepares the interface and prints
 the EAL option of the app; the app attaches the XDP program when it starts, and detaches
-it when it ends. 'down' undoes all of it, whatever was killed in between.
+it when it exits. 'down' undoes all changes, even after a crash.
 
 Examples:
   pmdscope bypass up eth0 --queue 2 --flow udp:53
@@ -31,11 +31,11 @@ Examples:
   pmdscope bypass status
   pmdscope bypass down eth0
 
-docs/bypass.md tells how packets are steered, and what each counter counts.
+docs/bypass.md describes how packets are steered, and what each counter counts.
 
 Exit status:
-  0  done; for 'status', all is as it should be
-  1  something is left behind or not as it should be, or a failure
+  0  done; for 'status', everything is in order
+  1  something is left behind or not in order, or a failure
   2  wrong usage")]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -53,8 +53,8 @@ enum Action {
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 If the NIC has ntuple filters, it steers the flows to the queue, and its RSS table keeps
-other packets away from it. If not (veth, most virtual NICs), the flows are taken where
-they arrive on that queue; 'status' counts those that arrive on others.
+other packets away from it. If not (veth, most virtual NICs), only packets of the flows
+that arrive on this queue reach the app; 'status' counts those that arrive on others.
 
 Safe to repeat: with other flows while the app runs, or after the app was killed, to
 prepare its next start.
@@ -72,11 +72,11 @@ struct UpArgs {
     #[arg(short, long, value_name = "N")]
     queue: u32,
 
-    /// Packets for the app: tcp, udp or sctp, and the port of the destination; repeat it for more
+    /// Packets for the app: tcp, udp or sctp, and the destination port; may be repeated
     #[arg(short, long = "flow", value_name = "PROTOCOL:PORT", required = true)]
     flows: Vec<Flow>,
 
-    /// File-prefix of the app that is to use the queue
+    /// File-prefix of the app that will use the queue
     #[arg(short, long, value_name = "PREFIX")]
     app: Option<String>,
 
@@ -85,12 +85,12 @@ struct UpArgs {
     json: bool,
 }
 
-/// Compare bypasses with what there is
+/// Show bypasses and check their state
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Exit status:
-  0  all is as it should be, or there is no bypass
-  1  something is left behind or not as it should be, or a failure
+  0  everything is in order, or there is no bypass
+  1  something is left behind or not in order, or a failure
   2  wrong usage")]
 struct StatusArgs {
     /// Network interface [default: all]
@@ -108,7 +108,7 @@ Detaches the XDP program, removes the rules of the NIC, restores its RSS table, 
 and promiscuous mode as they were before 'up'. An app that still runs gets no more
 packets.
 
-Exit status: 0 the interface is as before, 1 something is left (try again), 2 wrong usage.")]
+Exit status: 0 the interface is as before, 1 something is left behind (try again), 2 wrong usage.")]
 struct DownArgs {
     /// Network interface
     #[arg(required_unless_present = "all")]

@@ -53,12 +53,12 @@ check samples each app four times a second.
 
 Exit status:
   0  no finding of severity warning or critical; info findings do not count
-  1  such a finding, an app that does not answer, an expected app that does not
-     run, no app at all, or one that --scan cannot read
+  1  a warning or critical finding, an app that does not answer, an expected app
+     that does not run, no app at all, or an app that --scan cannot read
   2  wrong usage or configuration
 
-Of a hot queue (queue_imbalance) of a linked app, check captures a sample of a
-quarter of a second, to name the largest conversation.
+For a hot queue (queue_imbalance) of a linked app, check captures packets for
+0.25 s to name its largest conversation.
 
 The timeout of a probe must exceed --for by a second, for apps that do not
 answer: timeoutSeconds: 5 in Kubernetes.")]

@@ -54,10 +54,11 @@ struct NameRule {
 /// Which configuration file to use.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct ConfigArg {
-    /// Configuration file; none: built-in defaults
+    /// Configuration file, or 'none' for the defaults
     ///
     /// Default: `$PMDSCOPE_CONFIG` if it is set, else /etc/pmdscope/pmdscope.toml if it exists.
-    #[arg(id = "config", long = "config", value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    #[arg(id = "config", long = "config", value_name = "FILE", hide_short_help = true,
+          value_hint = clap::ValueHint::FilePath)]
     file: Option<PathBuf>,
 }
 

@@ -29,14 +29,14 @@ Exit status: 0 no check fails, 1 a check fails, 2 wrong usage or configuration."
 #[command(after_long_help = "\
 Examples:
   pmdscope doctor                       this host and all apps
-  pmdscope doctor -v                    also what passes
+  pmdscope doctor -v                    also show passed checks
   pmdscope doctor --cpus 2-7            before the first start: CPUs to poll on
   pmdscope doctor --fix-script > fix.sh print a shell script with all fixes
   pmdscope doctor --save /var/lib/pmdscope/good.json
                                         keep the facts of a good run
   pmdscope doctor --compare /var/lib/pmdscope/good.json
-                                        what has changed since, as after a
-                                        kernel update
+                                        show changes since then, such as
+                                        after a kernel update
   pmdscope doctor --json | jq '.results[] | select(.status == \"fail\")'
   pmdscope doctor --root fwd.tar.zst    another host, from its bundle
 
@@ -44,7 +44,7 @@ Statuses:
   FAIL  keeps an app from working, or costs packets now
   WARN  costs packets at high rates or in rare moments
   skip  could not be checked; the reason follows
-  pass  as it should be; counted, and shown with -v
+  pass  in order; counted, and shown with -v
 
 Exit status:
   0  no check fails; warnings do not count
@@ -62,14 +62,14 @@ pub(crate) struct Args {
 
     /// Check a bundle or a collected tree, not this host
     ///
-    /// BUNDLE is a file of `pmdscope bundle`. DIR has copies of proc, sys and etc, as doctor/tree of an
+    /// BUNDLE is a file of `pmdscope bundle`. DIR has copies of proc, sys and etc, like doctor/tree in an
     /// unpacked bundle.
     #[arg(long, value_name = "BUNDLE|DIR", value_hint = clap::ValueHint::AnyPath, conflicts_with = "app")]
     root: Option<PathBuf>,
 
     /// Save the facts of this run
     ///
-    /// With --compare, only if nothing fails, so that FILE stays that of a good run.
+    /// With --compare, only if no check fails, so that FILE remains that of a good run.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     save: Option<PathBuf>,
 
@@ -81,7 +81,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "json")]
     fix_script: bool,
 
-    /// Also show what passes
+    /// Also show passed checks
     #[arg(short, long, conflicts_with_all = ["json", "fix_script"])]
     verbose: bool,
 

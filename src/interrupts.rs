@@ -48,19 +48,22 @@ Examples:
   pmdscope interrupts --json -n 1          one document
   pmdscope interrupts --no-bpf             how often, not how long: from /proc, without root
 
-Threads that poll are found by themselves: those that libpmdscope tells of, and EAL threads that use their CPU.
+Poll threads are detected automatically: those reported by libpmdscope, and EAL threads that keep
+their CPU busy.
+
 Causes:
   irq          interrupt of a device: action, number, PCI address
   ipi          interrupt from another CPU, and the thread that sent it (Linux 6.5 and later)
   timer        tick of the kernel
-  softirq      NET_RX, TIMER, RCU ...; (own system call): the thread caused it itself
-  scheduler    another thread ran; idle CPU (quota): the thread could run and was not allowed to
+  softirq      NET_RX, TIMER, RCU, ...; (own system call): the thread caused it itself
+  scheduler    another thread ran; idle CPU (quota): the thread was ready, but its quota was used up
   sleep        the thread slept, by this system call
   page_fault   counted, not timed
-  signal       a handler of a signal ran in the thread
-  unexplained  hypervisor: steal time of the CPU; or a stall that libpmdscope measured and no event explains
+  signal       a signal handler ran in the thread
+  unexplained  hypervisor: steal time of the CPU; or a stall that libpmdscope measured and that no
+               event explains
 
-Tracing takes time of the poll cores: the report estimates how much. docs/interrupts.md has more.
+Tracing costs poll cores time: the report estimates how much. See docs/interrupts.md.
 
 Exit status: 0 ok, 1 failed, no app or no poll thread, 2 wrong usage or configuration.")]
 pub(crate) struct Args {
@@ -71,7 +74,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
     interval: Duration,
 
-    /// Print N reports and exit [default: 1 if stdout is no terminal]
+    /// Print N reports and exit [default: 1 if stdout is not a terminal]
     #[arg(short, value_name = "N", value_parser = whole::<u64>(1..=u64::MAX))]
     n: Option<u64>,
 
@@ -79,7 +82,7 @@ pub(crate) struct Args {
     #[arg(long = "for", value_name = "TIME", value_parser = length)]
     length: Option<Duration>,
 
-    /// Shortest event that is kept with its time
+    /// Shortest event to record individually
     ///
     /// Shorter events are counted, and their time is part of the totals.
     #[arg(long, value_name = "TIME", default_value = "10us", value_parser = shortest)]

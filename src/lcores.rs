@@ -51,7 +51,7 @@ Examples:
   pmdscope lcores --profile --folded | flamegraph.pl > fwd.svg
 
 --profile samples the stacks of poll threads of any app, without stopping it or
-changing it. It needs root, or CAP_PERFMON and CAP_SYS_PTRACE. docs/lcores.md tells
+changing it. It needs root, or CAP_PERFMON and CAP_SYS_PTRACE. docs/lcores.md describes
 what a sample costs, and how functions are assigned to drivers and libraries.
 
 Exit status:

@@ -47,7 +47,7 @@ Columns:
   Level    0: stock app; 1: linked with libpmdscope, which adds queue depths,
            mempool occupancy and stalls; 2: also compiled with
            pmdscope_trace.h, which adds the lines that lose mbufs; 1+: 1 or 2,
-           the library is too old to tell
+           the library is too old to report it
   Capture  library: packets come from libpmdscope; pdump: packets come from
            pmdscope-pdump, which attaches to an app that has called
            rte_pdump_init(); no: the reason follows below the table

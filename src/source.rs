@@ -39,9 +39,14 @@ pub(crate) struct AtArg {
     /// Time in the recording, such as 08:56:00 or -90s
     ///
     /// TIME is RFC 3339 (2026-11-21T08:56:00Z), HH:MM:SS in the local time of the recorder, or an
-    /// offset from the end of the recording: -90s is 90 seconds before the end. Default: the end;
-    /// interactive `top` starts at the beginning.
-    #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true)]
+    /// offset from the end of the recording: -90s is 90 seconds before the end. Default: the end.
+    #[arg(
+        long,
+        value_name = "TIME",
+        requires = "replay",
+        allow_hyphen_values = true,
+        hide_short_help = true
+    )]
     pub(crate) at: Option<TimeSpec>,
 }
 

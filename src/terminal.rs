@@ -8,7 +8,7 @@ use rustix::termios::tcgetwinsize;
 
 use crate::output::{self, one_line, write_error};
 
-/// Width of a terminal that does not tell it.
+/// Width of a terminal that does not report it.
 const DEFAULT_COLUMNS: usize = 80;
 
 /// A line on standard error that is drawn over itself; other lines take its place.

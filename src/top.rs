@@ -55,14 +55,15 @@ Examples:
   pmdscope top --csv ports        one table for spreadsheets
   pmdscope top --once --flows     also conversations, from packets captured in a second
   pmdscope top --replay incident.jsonl.zst
-                                  play a recording
+                                  play a recording from its beginning
   pmdscope top --once --replay incident.jsonl.zst --at -90s
                                   report on the time 90 seconds before its end
 
 JSON: {\"schema\":1, \"apps\":[{\"app\", \"state\", \"findings\":[...], \"model\":{\"sample\",
 \"interval_s\", \"ports\":[{\"rx_pps\", ...}], \"queues\", \"pools\", \"lcores\"}}]}
-An unknown rate is null. --flows adds {\"flows\":[{\"app\", \"capture\", \"counted\":{\"flows\", \"other\", \"total\", \"queues\",
-\"interval_s\", \"sample\", \"lost\", ...}}]}. docs/top.md describes the fields.
+An unknown rate is null. --flows adds {\"flows\":[{\"app\", \"capture\", \"counted\":{\"flows\",
+\"other\", \"total\", \"queues\", \"interval_s\", \"sample\", \"lost\", ...}}]}.
+docs/top.md describes the fields.
 
 Exit status: 0 ok, 1 failed, 2 wrong usage or configuration.")]
 pub(crate) struct Args {
@@ -102,27 +103,26 @@ pub(crate) struct Args {
 
     /// Show names of hosts and services on the Flows page
     ///
-    /// Sends a query to the name server for each address that is shown, once. What is not known yet
-    /// stays numeric. Filters and sorting use numbers.
+    /// Sends one query to the name server for each address that is shown. Addresses stay numeric until
+    /// the answer arrives. Filters and sorting use numbers.
     #[arg(long, hide_short_help = true, conflicts_with = "report")]
     resolve: bool,
 
     /// Trace what takes the CPU from lcores
     ///
     /// Interrupts, softirqs and other threads. Needs root (CAP_BPF and CAP_PERFMON) and bpftrace.
-    /// Without them, the counters of /proc are used, which have the times of the scheduler only; a
-    /// note says so. Tracing starts within seconds.
-    /// A report waits for it.
+    /// Otherwise the counters of /proc are used, which have the times of the scheduler only; a note
+    /// says so. Tracing starts within seconds; a report waits for it.
     #[arg(long, conflicts_with = "replay")]
     interrupts: bool,
 
     #[command(flatten)]
     xray: XrayArg,
 
-    /// Sampling interval, 0.1 to 60; 0 for one report without rates [default: 1, of one report 0.2]
+    /// Sampling interval, 0.1 to 60; 0: no rates [default: 1, for one report 0.2]
     ///
     /// Some drivers count only once a second: their rates need an interval of several seconds. With
-    /// 0, one report is printed at once, of what one sample tells: totals, and no rates.
+    /// 0, one report is printed at once, from one sample: totals, and no rates.
     #[arg(short, long, value_name = "SECONDS", value_parser = interval_or_none)]
     interval: Option<Duration>,
 
@@ -130,7 +130,7 @@ pub(crate) struct Args {
     #[arg(long, hide_short_help = true, conflicts_with = "report", value_parser = settings::page)]
     page: Option<PageTab>,
 
-    /// Filter at first, as typed after /
+    /// Initial filter, as typed after /
     #[arg(long, value_name = "WORDS", hide_short_help = true, conflicts_with = "report",
           value_parser = settings::filter)]
     filter: Option<String>,
@@ -142,11 +142,11 @@ pub(crate) struct Args {
     #[arg(long)]
     ascii: bool,
 
-    /// Not only ASCII characters, whatever the configuration says
+    /// Allow Unicode, overriding the configuration
     #[arg(long, hide_short_help = true, overrides_with = "ascii")]
     no_ascii: bool,
 
-    /// Capture the mouse, whatever the configuration says
+    /// Capture the mouse, overriding the configuration
     #[arg(long, hide_short_help = true)]
     mouse: bool,
 
@@ -160,7 +160,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "report")]
     read_only: bool,
 
-    /// Enable these keys, whatever the configuration says
+    /// Enable these keys, overriding the configuration
     #[arg(long, hide_short_help = true, overrides_with = "read_only")]
     no_read_only: bool,
 

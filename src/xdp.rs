@@ -13,30 +13,31 @@ use pmdscope_xdp::{Filter, XdpError};
 use crate::exit::{FAILED, Usage};
 use crate::output;
 
-/// Drop unwanted packets on an interface, before the kernel sees them
+/// Drop unwanted packets before the kernel sees them
 #[derive(clap::Args)]
 #[command(arg_required_else_help = true)]
 #[command(after_help = "\
 Needs root. Examples: --help, and 'pmdscope xdp COMMAND --help'.")]
 #[command(after_long_help = "\
 Examples:
-  pmdscope xdp attach eth0                          drop what no fair sender sends
+  pmdscope xdp attach eth0                          drop malformed and non-IP packets
   pmdscope xdp attach eth0 --deny 203.0.113.0/24 --rate-limit 20000
   pmdscope xdp status                               packets by verdict, top sources
   pmdscope xdp deny eth0 198.51.100.7 2001:db8::/32 from the next packet on
   pmdscope xdp set eth0 --syn-limit 1000            change a limit
   pmdscope xdp detach eth0
 
-The filter is an XDP program. It stays attached when this command ends, and goes with the interface or
-with 'detach'. Each packet is counted under one verdict:
-  passed      given to the kernel
-  malformed   headers that contradict themselves or the length of the packet
+The filter is an XDP program. It stays attached when this command ends, until 'detach' or until the
+interface is removed. Each packet is counted under one verdict:
+  passed      passed to the kernel
+  malformed   headers that contradict each other or the length of the packet
   not_ip      neither IPv4, IPv6 nor ARP
   fragment    fragments that hide or overwrite a header; whole fragments pass
   denied      source in a denied prefix
   rate_limit  source above --rate-limit
   syn_flood   TCP SYN to a server above --syn-limit
-ARP, IPv6 Neighbor Discovery, and link control (LACP, LLDP, STP, EAPOL) always pass. docs/xdp.md has more.
+ARP, IPv6 Neighbor Discovery, and link control (LACP, LLDP, STP, EAPOL) always pass.
+See docs/xdp.md.
 
 Exit status:
   0  done

@@ -189,7 +189,7 @@ fn a_theme_uses_its_colours_where_the_terminal_has_them() {
     let cases = [
         ("NO_COLOR=1 COLORTERM=truecolor", "truecolor", "\x1b[38;2;", "help  q quit"),
         ("", "colorblind", "\x1b[38;5;175;", "help  q quit"),
-        ("", "truecolor", "\x1b[38;5;6;", "COLORTERM does not say truecolor"),
+        ("", "truecolor", "\x1b[38;5;6;", "COLORTERM is not truecolor"),
     ];
     for (environment, theme, colour, shown) in cases {
         let arguments = format!("--theme {theme}");

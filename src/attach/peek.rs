@@ -34,10 +34,10 @@ impl PeekCoverage {
                 format!("{} seen of {}{percent}", packets(seen), received(all))
             }
             (Some(seen), None) => {
-                format!("{} seen, of how many is not known: the app does not tell", packets(seen))
+                format!("{} seen; the app does not report how many it received", packets(seen))
             }
-            (None, Some(all)) => format!("how many were seen of {} is not known", received(all)),
-            (None, None) => "how many were seen, and of how many, is not known".to_owned(),
+            (None, Some(all)) => format!("an unknown number seen of {}", received(all)),
+            (None, None) => "an unknown number of packets seen".to_owned(),
         };
         format!("sample from the memory of {apps}: {told}; the others are missing")
     }
@@ -138,9 +138,9 @@ mod tests {
             @r"
         sample from the memory of fwd: 25 packets seen of 1,000 packets that the ports received meanwhile (2.5 %); the others are missing
         sample from the memory of fwd: 25 packets seen of 0 packets that the ports received meanwhile; the others are missing
-        sample from the memory of fwd: 25 packets seen, of how many is not known: the app does not tell; the others are missing
-        sample from the memory of fwd: how many were seen of 1,000 packets that the ports received meanwhile is not known; the others are missing
-        sample from the memory of fwd: how many were seen, and of how many, is not known; the others are missing
+        sample from the memory of fwd: 25 packets seen; the app does not report how many it received; the others are missing
+        sample from the memory of fwd: an unknown number seen of 1,000 packets that the ports received meanwhile; the others are missing
+        sample from the memory of fwd: an unknown number of packets seen; the others are missing
         "
         );
     }

@@ -21,10 +21,10 @@ pub(crate) struct AttachArgs {
     ///
     /// To capture from an app without libpmdscope, pmdscope starts pmdscope-pdump, a DPDK secondary
     /// process that attaches to the app.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     no_pdump: bool,
 
-    /// Attach even if that can harm the app
+    /// Attach even if this can harm the app
     ///
     /// Overrides these preflight checks: NICs bound to `uio_pci_generic`, other secondary processes,
     /// another container, no lock-free mempool. Checks without which a capture cannot work still
@@ -32,11 +32,11 @@ pub(crate) struct AttachArgs {
     #[arg(long, hide_short_help = true, conflicts_with = "no_pdump")]
     force_pdump: bool,
 
-    /// Sample the packets of apps that hand out none, from their memory
+    /// Sample packets from the memory of apps that cannot be captured
     ///
     /// For apps without libpmdscope that cannot be attached to, such as Open vSwitch: packets are read
-    /// from mbufs that the app has freed. Most are missing; direction and queue are not known. Uses up to
-    /// 10 % of a CPU, and needs the right to read the memory of the app.
+    /// from mbufs that the app has freed. Most packets are missed; direction and queue are unknown. Uses
+    /// up to 10 % of a CPU, and needs permission to read the memory of the app.
     #[arg(long, hide_short_help = true, conflicts_with_all = ["no_pdump", "force_pdump"])]
     peek: bool,
 }

@@ -233,7 +233,7 @@ impl<'a> Resolver<'a> {
                     running.app.name
                 )),
                 Ok(Preflight::Peek) => output::tell(&format!(
-                    "left out: {0} hands out no packets; name it (-a {0}) to sample them from its memory",
+                    "left out: {0} cannot be captured; name it (-a {0}) to sample packets from its memory",
                     running.app.name
                 )),
                 Ok(Preflight::Library(_)) => offering.push(socket.display().to_string()),

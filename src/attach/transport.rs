@@ -145,7 +145,7 @@ pub(crate) fn library_socket(running: &RunningApp) -> anyhow::Result<PathBuf> {
     match sample.as_ref().map(|sample| &sample.library) {
         None => Err(silent(running)),
         Some(None) => bail!(
-            "{} runs without libpmdscope, so nobody hands out its packets: link it with libpmdscope \
+            "{} runs without libpmdscope, so its packets cannot be captured: link it with libpmdscope \
              and call pmdscope_init() after rte_eal_init()",
             app.name
         ),

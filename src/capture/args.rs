@@ -37,6 +37,9 @@ pub(super) struct EventFilter {
     pub(super) waiting: bool,
 }
 
+/// Heading of the options that `-h` lists: none, which leaves room for more options.
+pub(super) const COMMON: Option<&str> = None;
+
 /// Direction as the app sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Direction {
@@ -85,7 +88,7 @@ Examples:
   pmdscope capture --before 10s --trigger rx_missed -w drops.pcapng
       Write the packets from 10 seconds before the NIC missed packets.
   pmdscope capture -i rte:0 --parallel 4 -w all
-      Read the rings of the lcores with 4 threads, and write one file per lcore to the directory all.
+      Read the rings with 4 threads, and write one file per lcore to the directory all.
   pmdscope capture -r all -w all.pcapng
       Merge these files by time.
   pmdscope capture -w - | tshark -r -
@@ -161,7 +164,7 @@ pub(crate) struct Args {
     /// Print only the number of packets
     ///
     /// --count-only is an alias.
-    #[arg(long = "count", alias = "count-only", conflicts_with_all = ["write", "print"])]
+    #[arg(long = "count", hide_short_help = true, alias = "count-only", conflicts_with_all = ["write", "print"])]
     pub(super) count_only: bool,
 
     /// Read the filter from a file; -: stdin
@@ -204,9 +207,9 @@ pub(crate) struct Args {
     /// Read packets from a capture file; -: stdin
     ///
     /// pcap or pcapng, also compressed with gzip, Zstandard or LZ4. The files of a directory, as --parallel
-    /// writes them, are merged by time. Of a bundle all captures, one after the
-    /// other; BUNDLE/capture/APP.pcapng is one of them, BUNDLE/leaks are those of lost mbufs.
-    #[arg(short, long, value_name = "FILE", help_heading = "Input")]
+    /// writes them, are merged by time. Of a bundle, all captures are read in turn; BUNDLE/capture/APP.pcapng
+    /// is one of them, BUNDLE/leaks are those of lost mbufs.
+    #[arg(short, long, value_name = "FILE", help_heading = COMMON)]
     read: Option<PathBuf>,
 
     /// Read packets from the files listed in LIST, one per line
@@ -243,7 +246,7 @@ pub(crate) struct Args {
     /// List the ports of running apps and exit
     ///
     /// -i also accepts the numbers of the list.
-    #[arg(short = 'D', long, help_heading = "Input")]
+    #[arg(short = 'D', long, help_heading = COMMON)]
     pub(super) list_interfaces: bool,
 
     /// Print the list of -D, or the statistics at the end, as JSON

@@ -113,7 +113,7 @@ fn file_per_ring(settings: &FileSettings) -> anyhow::Result<RingSinkOpener> {
             let is_empty = std::fs::read_dir(&directory).is_ok_and(|mut all| all.next().is_none());
             if !is_empty {
                 let directory = directory.display();
-                bail!("{directory} is there already: --parallel needs a new or an empty directory");
+                bail!("{directory} already exists: --parallel needs a new or an empty directory");
             }
             Ok(())
         }

@@ -33,7 +33,7 @@ struct Interface {
     app: String,
     port: u16,
     device: String,
-    /// `None` when the app does not tell.
+    /// `None` when the app does not report it.
     link_up: Option<bool>,
     /// Packets can be had.
     captures: bool,

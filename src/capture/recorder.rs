@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use pmdscope_packets::recorder::{FlightRecorder, RecorderSettings, RecorderStatus, SinkOpener};
 
+use super::args::COMMON;
 use super::trigger::{self, Trigger};
 use crate::attach::target::CaptureTarget;
 use crate::exit::Usage;
@@ -24,11 +25,11 @@ pub(super) struct RecorderArgs {
     ///
     /// Packets stay in memory and are written when a trigger fires. Units are ms, s, m and h; without a
     /// unit, seconds. Default with --trigger: 10s.
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", help_heading = COMMON, value_parser = parse_time)]
     before: Option<Duration>,
 
     /// Write TIME more after a trigger [default: 5s]
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", hide_short_help = true, value_parser = parse_time)]
     after: Option<Duration>,
 
     /// Trigger: stall, leak, filter:EXPR, signal, ...
@@ -37,7 +38,7 @@ pub(super) struct RecorderArgs {
     /// `stolen>TIME`, which fires when a poll core was taken for longer (see `pmdscope interrupts`); or
     /// `signal`, which is always on: SIGUSR2 fires it, as does `pmdscope capture trigger`. May be
     /// repeated.
-    #[arg(long = "trigger", value_name = "TRIGGER")]
+    #[arg(long = "trigger", value_name = "TRIGGER", help_heading = COMMON)]
     triggers: Vec<Trigger>,
 
     /// Exit after N files

@@ -169,7 +169,7 @@ fn fired_by(finding: &Finding, model: Option<&Model>) -> recorder::RecorderTrigg
             Some((stall, stalls)) => fired_by_stall(about, finding, stall, &stalls),
             None => recorder::RecorderTrigger {
                 comment: format!(
-                    "{about}: the library does not tell when it stalled; {}",
+                    "{about}: the library does not report when it stalled; {}",
                     finding.evidence
                 ),
                 ..at_sample
@@ -326,7 +326,7 @@ mod tests {
         let (finding, model) = stalled(Vec::new(), Vec::new());
         let trigger = fired_by(&finding, Some(&model));
         assert_eq!((trigger.moment_ns, trigger.begin_ns), (model.sample.realtime_ns, None));
-        assert!(trigger.comment.contains("does not tell when"), "{}", trigger.comment);
+        assert!(trigger.comment.contains("does not report when"), "{}", trigger.comment);
     }
 
     #[test]

@@ -25,7 +25,7 @@ use self::link_types::TcpdumpPerLinkType;
 use self::stage::View;
 use self::tcpdump::Tcpdump;
 use self::timestamp::{Clock, Stamps};
-use super::args::parse_packet_type;
+use super::args::{COMMON, parse_packet_type};
 use crate::exit::Usage;
 use crate::output::StandardOutput;
 
@@ -35,15 +35,15 @@ use crate::output::StandardOutput;
 #[command(next_help_heading = "Display")]
 pub(super) struct ViewArgs {
     /// Do not resolve names
-    #[arg(short = 'n', action = ArgAction::Count)]
+    #[arg(short = 'n', help_heading = COMMON, action = ArgAction::Count)]
     pub(super) numeric: u8,
 
     /// Print the Ethernet header
-    #[arg(short = 'e')]
+    #[arg(short = 'e', hide_short_help = true)]
     pub(super) link_header: bool,
 
     /// More output; up to -vvv
-    #[arg(short = 'v', long, action = ArgAction::Count)]
+    #[arg(short = 'v', long, help_heading = COMMON, action = ArgAction::Count)]
     pub(super) verbose: u8,
 
     /// Less output
@@ -54,8 +54,10 @@ pub(super) struct ViewArgs {
     #[arg(hide_short_help = true, short = 'x', action = ArgAction::Count)]
     pub(super) hex: u8,
 
-    /// Print packets in hex and ASCII; -XX: with Ethernet header
-    #[arg(short = 'X', action = ArgAction::Count)]
+    /// Print packets in hex and ASCII
+    ///
+    /// -XX: with the Ethernet header.
+    #[arg(hide_short_help = true, short = 'X', action = ArgAction::Count)]
     pub(super) hex_ascii: u8,
 
     /// Print packets in ASCII; -AA: with Ethernet header
@@ -66,7 +68,7 @@ pub(super) struct ViewArgs {
     ///
     /// -tt: seconds since 1970; -ttt: since the previous packet; -tttt: with date; -ttttt: since the
     /// first packet.
-    #[arg(short = 't', action = ArgAction::Count)]
+    #[arg(short = 't', hide_short_help = true, action = ArgAction::Count)]
     pub(super) time: u8,
 
     /// Print timestamps in microseconds (default)

@@ -119,7 +119,7 @@ fn table(fleet: &FleetState) -> TextTable {
     if table.rows.is_empty() {
         table.notes.push(nothing(fleet));
     } else if fleet.models().any(|(_, model)| model.sample.level() == 0) {
-        let what = "polls, gaps and stalls need libpmdscope; --profile tells where the time of any \
+        let what = "polls, gaps and stalls need libpmdscope; --profile shows where the time of any \
                     app goes";
         table.notes.push(what.to_owned());
     }

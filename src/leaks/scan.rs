@@ -32,15 +32,15 @@ const REPEATED_SCAN_LIMIT: Duration = Duration::from_secs(5);
 pub(crate) struct ScanArgs {
     /// Time between the two scans of an app's memory, 0.1 to 60
     ///
-    /// What nothing refers to in both, and is unchanged, is lost.
+    /// Mbufs unreferenced and unchanged in both scans are lost.
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = duration::interval,
           hide_short_help = true)]
     pub(crate) scan_interval: Duration,
 
-    /// Most memory that a scan reads, MB/s, 1 to 100000 [default: no limit]
+    /// Limit the rate of a scan, in MB/s, 1 to 100000 [default: no limit]
     ///
-    /// A scan runs in one thread of the lowest priority. Without a limit it is shortest; a limit spreads its
-    /// load on the memory of the machine.
+    /// A scan runs in one thread of the lowest priority. Without a limit it takes the least time; a limit
+    /// spreads its load on the memory of the machine.
     #[arg(long, value_name = "MB", value_parser = whole::<u64>(1..=100_000), hide_short_help = true)]
     pub(crate) scan_rate: Option<u64>,
 }

@@ -118,7 +118,7 @@ pub(crate) struct Args {
     ///
     /// IFACE is PREFIX:PORT[:QUEUE]. PREFIX is the app, PORT a port number or device name. May be
     /// repeated.
-    #[arg(long = "port", alias = "on", value_name = "IFACE")]
+    #[arg(long = "port", alias = "on", value_name = "IFACE", hide_short_help = true)]
     pub(super) interfaces: Vec<String>,
 
     /// Read packets from a capture file; -: stdin
@@ -173,7 +173,7 @@ pub(crate) struct Args {
     pub(super) continuous: bool,
 
     /// Interval of -c, 1s to 1h [default: 1s]
-    #[arg(short = 'I', long, value_name = "TIME", value_parser = interval, requires = "continuous")]
+    #[arg(short = 'I', long, hide_short_help = true, value_name = "TIME", value_parser = interval, requires = "continuous")]
     interval: Option<Duration>,
 
     /// Print JSON
@@ -200,7 +200,7 @@ pub(crate) struct Args {
     top: Option<u32>,
 
     /// Show all rows
-    #[arg(long, conflicts_with = "top", help_heading = "Rows")]
+    #[arg(long, conflicts_with = "top", hide_short_help = true, help_heading = "Rows")]
     pub(super) all: bool,
 
     /// Accepted for netstat compatibility: addresses are numeric unless --resolve is given
@@ -209,8 +209,8 @@ pub(crate) struct Args {
 
     /// Show names of hosts and services
     ///
-    /// Sends a query to the name server for each address that is shown, once. What is not known after
-    /// 3 seconds, or with -c by the next report, stays numeric.
+    /// Sends one query to the name server for each address that is shown. Addresses without an answer
+    /// after 3 seconds, or with -c by the next report, stay numeric.
     #[arg(long, hide_short_help = true, help_heading = "Rows")]
     resolve: bool,
 
@@ -219,12 +219,14 @@ pub(crate) struct Args {
 
     /// Direction: in, out or inout (default)
     ///
-    /// in is received by the app, out is sent. --queues of running apps defaults to in. From a file, in and out select packets with a recorded direction.
+    /// in is received by the app, out is sent. --queues of running apps defaults to in. From a file, in
+    /// and out select packets with a recorded direction.
     #[arg(
         short = 'Q',
         long,
         value_enum,
         value_name = "DIR",
+        hide_short_help = true,
         hide_possible_values = true,
         help_heading = "Packets"
     )]
@@ -237,6 +239,7 @@ pub(crate) struct Args {
         long,
         value_name = "auto|N",
         default_value = "auto",
+        hide_short_help = true,
         conflicts_with = "replay",
         help_heading = "Packets"
     )]
@@ -244,7 +247,7 @@ pub(crate) struct Args {
 
     /// CPU limit of counting, of one core [default: 25%]
     #[arg(long, value_name = "PERCENT", value_parser = share,
-          conflicts_with = "replay", help_heading = "Packets")]
+          hide_short_help = true, conflicts_with = "replay", help_heading = "Packets")]
     cpu_budget: Option<f64>,
 
     /// Maximum number of conversations
@@ -308,7 +311,7 @@ impl Args {
             return Err(Usage("a recording has no packets: leave out --port and the filter"));
         }
         if self.cpu_budget.is_some() && self.sample != SamplingMode::Auto {
-            return Err(Usage("--cpu-budget goes with --sample auto"));
+            return Err(Usage("--cpu-budget needs --sample auto"));
         }
         if self.replays() && self.attach.is_given() {
             return Err(Usage(

@@ -18,7 +18,7 @@ pub(super) struct IpfixArgs {
     /// Export flows to this IPFIX collector
     ///
     /// Sends IPFIX over UDP until interrupted. The default port is 4739. May be repeated.
-    #[arg(long = "ipfix", value_name = "HOST:PORT")]
+    #[arg(long = "ipfix", value_name = "HOST:PORT", hide_short_help = true)]
     collectors: Vec<IpfixCollector>,
 
     /// Active timeout: export an active flow every TIME

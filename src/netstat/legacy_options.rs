@@ -15,15 +15,15 @@ const WITH_ALL: &str = "nptul46sic";
 /// What people look for with options that are not available, and where it is.
 const ABSENT: [(&str, &str); 7] = [
     ("-p", "the process of a socket: here -a NAME selects an app, and pmdscope ls lists them"),
-    ("-e", "more of every socket: --json has all that is known"),
-    ("-o", "timers of sockets: packets do not tell; the columns First and Last are ages"),
+    ("-e", "more of every socket: --json prints all fields"),
+    ("-o", "timers of sockets: not visible in packets; the columns First and Last are ages"),
     (
         "-w",
         "raw sockets: a filter selects packets by protocol, such as pmdscope netstat 'ip proto 89'",
     ),
-    ("-g", "multicast groups: packets do not tell"),
-    ("-x", "sockets of the kernel: DPDK apps have other ways; pmdscope ls lists the apps"),
-    ("-W", "addresses in full: they always are; without a terminal all columns are shown"),
+    ("-g", "multicast groups: not visible in packets"),
+    ("-x", "sockets of the kernel: DPDK apps have none; pmdscope ls lists the apps"),
+    ("-W", "full addresses: always shown; without a terminal all columns are shown"),
 ];
 
 const ROUTES: Usage = Usage(

@@ -29,7 +29,7 @@ const BAR: f64 = 20.0;
 pub(super) struct QueueLoad {
     pub(super) app: String,
     pub(super) port: u16,
-    /// `rx`, `tx`, or `-` where a file does not tell.
+    /// `rx`, `tx`, or `-` where a file does not report it.
     pub(super) direction: &'static str,
     /// `None` where it is not known.
     pub(super) queue: Option<u16>,

@@ -76,7 +76,7 @@ impl AppCounters {
             AppStatus::Live => None,
             AppStatus::Waiting => Some(format!("{}: has not answered yet", app.name)),
             AppStatus::Lost { reason } => {
-                let old = if app.model.is_some() { "; what is shown is old" } else { "" };
+                let old = if app.model.is_some() { "; the data shown is old" } else { "" };
                 Some(format!("{}: {reason}{old}", app.name))
             }
         });

@@ -11,19 +11,19 @@ use super::format::{SCTP, TCP, UDP};
 #[allow(clippy::struct_excessive_bools)] // Switches of a command line.
 pub(super) struct RowFilter {
     /// Only IPv4
-    #[arg(short = '4', long = "ipv4")]
+    #[arg(short = '4', long = "ipv4", hide_short_help = true)]
     v4: bool,
 
     /// Only IPv6; -4 -6: both
-    #[arg(short = '6', long = "ipv6")]
+    #[arg(short = '6', long = "ipv6", hide_short_help = true)]
     v6: bool,
 
     /// Only TCP; -t -u: both
-    #[arg(short, long)]
+    #[arg(short, long, hide_short_help = true)]
     tcp: bool,
 
     /// Only UDP
-    #[arg(short, long)]
+    #[arg(short, long, hide_short_help = true)]
     udp: bool,
 
     /// Only SCTP

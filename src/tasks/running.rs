@@ -122,7 +122,7 @@ impl RunningTask {
                 self.take_said(task);
                 task.cpu = None;
                 task.state = TaskState::Failed;
-                task.status = format!("cannot tell how it ended: {error}");
+                task.status = format!("exit status unknown: {error}");
                 return true;
             }
         };

@@ -201,5 +201,5 @@ fn a_command_that_cannot_be_waited_for_has_failed() {
     assert!(tasks.update());
     let task = tasks.tasks().pop().unwrap();
     assert_eq!(task.state, TaskState::Failed);
-    assert!(task.status.starts_with("cannot tell how it ended: "), "{}", task.status);
+    assert!(task.status.starts_with("exit status unknown: "), "{}", task.status);
 }

@@ -57,7 +57,7 @@ impl ThemeArg {
         let term = variable("TERM").unwrap_or_default();
         let (palette, remark) = match wanted {
             Palette::Truecolor | Palette::TruecolorLight if !has_24_bits(&term, &variable) => {
-                (Palette::Ansi, Some("COLORTERM does not say truecolor"))
+                (Palette::Ansi, Some("COLORTERM is not truecolor"))
             }
             Palette::Colorblind if has_16_colors(&term) => {
                 (Palette::Mono, Some("the terminal has less than 256 colors"))
@@ -157,8 +157,7 @@ mod tests {
             }
             for unable in [&[("TERM", "xterm-256color")][..], &[("COLORTERM", "yes")]] {
                 let (palette, remark) = choose(&words, Palette::Ansi, unable);
-                let expected =
-                    format!("theme ansi instead of {name}: COLORTERM does not say truecolor");
+                let expected = format!("theme ansi instead of {name}: COLORTERM is not truecolor");
                 assert_eq!((palette, remark), (Palette::Ansi, Some(expected)));
             }
         }

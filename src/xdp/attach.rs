@@ -14,12 +14,16 @@ use crate::output;
 /// Attach the filter to an interface
 #[derive(clap::Args)]
 #[command(after_help = "\
+Exit status: 0 attached, 1 failed, 2 wrong usage. Examples: --help")]
+#[command(after_long_help = "\
 Examples:
   pmdscope xdp attach eth0
   pmdscope xdp attach eth0 --deny 203.0.113.0/24 --allow 203.0.113.7
   pmdscope xdp attach eth0 --rate-limit 20000 --syn-limit 1000
 
-An interface has one XDP program: that of an app, as with AF_XDP, is never replaced.
+An interface has one XDP program. That of another owner, such as an AF_XDP app,
+is never replaced.
+
 Exit status: 0 attached, 1 failed, 2 wrong usage.")]
 pub(crate) struct AttachArgs {
     /// Interface
@@ -36,7 +40,7 @@ pub(crate) struct AttachArgs {
 
     /// Exempt this prefix from --deny and from limits; may be repeated
     ///
-    /// The longest prefix that has an address decides.
+    /// The longest matching prefix wins.
     #[arg(long, value_name = "PREFIX")]
     allow: Vec<Prefix>,
 
@@ -45,7 +49,7 @@ pub(crate) struct AttachArgs {
 
     /// Replace a filter of pmdscope
     ///
-    /// No packet passes in between; counters, limits and prefixes of the old one are not kept.
+    /// No packet bypasses the filter meanwhile. Counters, limits and prefixes of the old filter are not kept.
     #[arg(long)]
     replace: bool,
 }
@@ -57,7 +61,7 @@ Examples:
   pmdscope xdp set eth0 --rate-limit 5000
   pmdscope xdp set eth0 --rate-limit off --fragments drop
 
-What is not given stays as it is. Changes hold from the next packet on.
+Omitted options keep their values. Changes apply from the next packet on.
 Exit status: 0 changed, 1 failed or no filter is attached, 2 wrong usage.")]
 pub(crate) struct SetArgs {
     /// Interface
@@ -79,17 +83,17 @@ struct LimitArgs {
 
     /// New TCP connections per second to one server, or off [default: off]
     ///
-    /// A server is a destination address and port. Above the limit any SYN to it is dropped, for the
+    /// A server is a destination address and port. Above the limit all SYNs to it are dropped, because the
     /// sources of a SYN flood are forged; open connections and allowed prefixes are not affected.
     #[arg(long, value_name = "PPS", value_parser = limit)]
     syn_limit: Option<Limit>,
 
-    /// What is neither IP nor ARP [default: drop]
-    #[arg(long, value_name = "ACTION", value_enum)]
+    /// Action for non-IP, non-ARP packets [default: drop]
+    #[arg(long, value_name = "drop|pass", value_enum, hide_possible_values = true)]
     non_ip: Option<Action>,
 
-    /// Fragments that are as they should be [default: pass]
-    #[arg(long, value_name = "ACTION", value_enum)]
+    /// Action for valid fragments [default: pass]
+    #[arg(long, value_name = "drop|pass", value_enum, hide_possible_values = true)]
     fragments: Option<Action>,
 }
 
@@ -149,7 +153,7 @@ pub(super) fn attach(args: &AttachArgs) -> Result<ExitCode> {
     let attached = pmdscope_xdp::attach(interface, mode, &settings, &prefixes, args.replace)?;
     if let Some(reason) = attached.native_refused {
         output::tell(&format!(
-            "{interface}: in generic mode, which is slower, for the driver does not take the filter: {reason}"
+            "{interface}: in generic mode, which is slower: the driver rejects the filter: {reason}"
         ));
     }
     let filter = &attached.filter;

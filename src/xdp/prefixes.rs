@@ -15,25 +15,40 @@ Examples:
   pmdscope xdp deny eth0 198.51.100.7 203.0.113.0/24 2001:db8::/32
   pmdscope xdp deny eth0 --delete 203.0.113.0/24
 
-The longest prefix that has an address decides: see 'pmdscope xdp allow --help'.
-Exit status: 0 done, 1 failed, no filter is attached, or a prefix to delete was not listed; 2 wrong usage.")]
+The longest matching prefix wins: see 'pmdscope xdp allow --help'.
+
+Exit status:
+  0  done
+  1  failed, no filter is attached, or a prefix to delete was not listed
+  2  wrong usage")]
 pub(crate) struct DenyArgs {
     #[command(flatten)]
     prefixes: PrefixArgs,
 }
 
-/// Let packets from prefixes pass, whatever is denied or limited
+/// Exempt prefixes from denied prefixes and limits
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  pmdscope xdp allow eth0 203.0.113.7           though 203.0.113.0/24 is denied
+  pmdscope xdp allow eth0 203.0.113.7           even if 203.0.113.0/24 is denied
+  pmdscope xdp allow eth0 --delete 203.0.113.7  neither allowed nor denied
+
+Exit status: 0 done, 1 failed, 2 wrong usage.")]
+#[command(after_long_help = "\
+Examples:
+  pmdscope xdp allow eth0 203.0.113.7           even if 203.0.113.0/24 is denied
   pmdscope xdp allow eth0 203.0.113.0/24        no longer denied
   pmdscope xdp allow eth0 --delete 203.0.113.7  neither allowed nor denied
 
-The longest prefix that has an address decides. A prefix is denied or allowed: the last command holds.
-Packets from an allowed prefix pass --rate-limit and --syn-limit as well; malformed ones and tricks with
-fragments are dropped nevertheless, for anybody can forge a source.
-Exit status: 0 done, 1 failed, no filter is attached, or a prefix to delete was not listed; 2 wrong usage.")]
+The longest matching prefix wins. A prefix is either denied or allowed: the last
+command applies.
+Allowed prefixes are exempt from --rate-limit and --syn-limit; malformed packets
+and evasive fragments are still dropped: sources can be forged.
+
+Exit status:
+  0  done
+  1  failed, no filter is attached, or a prefix to delete was not listed
+  2  wrong usage")]
 pub(crate) struct AllowArgs {
     #[command(flatten)]
     prefixes: PrefixArgs,
@@ -45,11 +60,11 @@ struct PrefixArgs {
     #[arg(value_name = "IFACE")]
     interface: String,
 
-    /// Prefixes or addresses of IPv4 or IPv6
+    /// IPv4 or IPv6 prefixes or addresses
     #[arg(value_name = "PREFIX", required = true)]
     prefixes: Vec<Prefix>,
 
-    /// Take the prefixes off the list
+    /// Delete the prefixes from the list
     #[arg(long)]
     delete: bool,
 }

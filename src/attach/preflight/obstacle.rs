@@ -35,17 +35,17 @@ pub(super) enum Obstacle {
     Version { app: String, ours: String },
     #[error("belongs to another user (uid {0})")]
     OtherUser(u32),
-    #[error("may not be looked into ({0}), which is how its memory pools are found")]
+    #[error("cannot be inspected ({0}), which is needed to find its mempools")]
     Sealed(String),
     #[error("is a process that cannot be seen from here, as from within a container")]
     Unseen,
     #[error("has no ports")]
     NoPorts,
-    #[error("is captured from already, by pmdscope-pdump (process {0})")]
+    #[error("is already captured by pmdscope-pdump (process {0})")]
     Taken(u32),
-    #[error("runs in a container with a runtime directory of its own, which only root may enter")]
+    #[error("runs in a container with its own runtime directory, which only root may enter")]
     Enclosed,
-    #[error("runs in a container with users of its own, which no helper can enter")]
+    #[error("runs in a container with its own user namespace, which no helper can enter")]
     OtherUsers,
     #[error("runs in another pid namespace, such as a container")]
     Container,
@@ -107,11 +107,13 @@ impl Obstacle {
             }
             Self::Unseen => "run pmdscope where the app runs, or on the host".into(),
             Self::NoPorts => "there is nothing to capture from".into(),
-            Self::Taken(_) => "a port has one hook for that: end the other capture first".into(),
+            Self::Taken(_) => "a port has one capture hook: stop the other capture first".into(),
             Self::Enclosed => format!("run pmdscope as root, {library}"),
-            Self::OtherUsers => format!("run pmdscope in there, as by nsenter(1), {library}"),
+            Self::OtherUsers => {
+                format!("run pmdscope in that container, for example by nsenter(1), {library}")
+            }
             Self::Container => {
-                "run pmdscope in there, as by nsenter(1), or take the risk of a helper \
+                "run pmdscope in that container, for example by nsenter(1), or risk a helper \
                 that does not see all of its processes with --force-pdump"
                     .into()
             }

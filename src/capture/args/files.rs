@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use pmdscope_packets::file::{FileCompression, FileFormat, FileRotation, FileSettings};
 
+use super::COMMON;
 use super::value::parse_file_size;
 use crate::exit::Usage;
 use crate::number::whole;
@@ -30,9 +31,9 @@ enum Compress {
 pub(crate) struct FileArgs {
     /// Write to FILE as pcapng or .pcap; -: stdout
     ///
-    /// A name ending in .pcap selects pcap, any other pcapng; .gz or .zst behind that selects compression.
-    /// A file is called FILE.part until it is complete.
-    #[arg(short, long, value_name = "FILE")]
+    /// A name ending in .pcap selects pcap, any other pcapng; a further .gz or .zst selects compression.
+    /// The file is named FILE.part until it is complete.
+    #[arg(short, long, value_name = "FILE", help_heading = COMMON)]
     pub(in super::super) write: Option<PathBuf>,
 
     /// With N threads, write one file per lcore to a new directory
@@ -50,25 +51,25 @@ pub(crate) struct FileArgs {
     #[arg(short = 'U', long, hide_short_help = true)]
     packet_buffered: bool,
 
-    /// Write pcap, whatever the name of the file
+    /// Write pcap regardless of the file name
     ///
     /// Timestamps are in nanoseconds, with --micro in microseconds. pcap has no interface names,
     /// queues, directions, drop counts and comments.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pcap: bool,
 
-    /// Write pcapng, whatever the name of the file
+    /// Write pcapng regardless of the file name
     #[arg(long, conflicts_with = "pcap", hide_short_help = true)]
     pcapng: bool,
 
-    /// Compress files regardless of their names
+    /// Compress files regardless of the file name
     #[arg(hide_short_help = true, long, value_name = "HOW", value_enum)]
     compress: Option<Compress>,
 
     /// Compress .zst with N threads
     ///
-    /// Beside the thread that writes. One thread compresses some hundred MB per second. A crash loses up
-    /// to 4 MiB of packets for each thread, or those of the last second.
+    /// In addition to the thread that writes. A thread compresses some hundred MB per second. A crash
+    /// loses up to 4 MiB of packets per thread, or those of the last second.
     #[arg(hide_short_help = true, long, value_name = "N", requires = "write", value_parser = whole::<u32>(1..=MAX_THREADS))]
     compress_threads: Option<u32>,
 
@@ -80,19 +81,19 @@ pub(crate) struct FileArgs {
     ///
     /// Without a unit, SIZE is in millions of bytes; K, M and G are powers of 1024. Files are FILE,
     /// FILE1, FILE2, ...
-    #[arg(short = 'C', long, value_name = "SIZE", value_parser = parse_file_size)]
+    #[arg(short = 'C', long, hide_short_help = true, value_name = "SIZE", value_parser = parse_file_size)]
     rotate_size: Option<u64>,
 
     /// Rotate after SECONDS
     ///
     /// FILE may have strftime(3) conversions, such as %H%M%S.
-    #[arg(short = 'G', long, value_name = "SECONDS", value_parser = whole::<u64>(1..=u64::MAX))]
+    #[arg(short = 'G', long, hide_short_help = true, value_name = "SECONDS", value_parser = whole::<u64>(1..=u64::MAX))]
     rotate_seconds: Option<u64>,
 
     /// With -C: keep N files; -G: exit after N files
     ///
     /// With -C, file names are reused after N files.
-    #[arg(short = 'W', long, value_name = "N", value_parser = whole::<u32>(1..=u32::MAX.into()))]
+    #[arg(short = 'W', long, hide_short_help = true, value_name = "N", value_parser = whole::<u32>(1..=u32::MAX.into()))]
     rotate_files: Option<u32>,
 
     /// Rotate before a file exceeds the size of -C

@@ -69,7 +69,7 @@ const REFUSED: [Refusal; 9] = [
     Refusal {
         short: "",
         long: "--time-t-size",
-        meaning: "tells the size of time_t",
+        meaning: "prints the size of time_t",
         instead: "times have 64 bits of nanoseconds since 1970 here, until 2554",
     },
 ];

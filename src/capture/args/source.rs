@@ -8,6 +8,7 @@ use crate::attach::policy::AttachArgs;
 use crate::config::ConfigArg;
 use crate::sampling::SamplingMode;
 
+use super::COMMON;
 use super::value::{parse_buffer_size, parse_ring_size, parse_seconds, parse_time_stamp_type};
 
 /// Bytes per ring: 80 ms at a million packets of 64 bytes per second.
@@ -23,11 +24,11 @@ pub(crate) struct SourceArgs {
     /// PREFIX is the app and may be omitted if only one app runs or -a names it. PORT is a port number
     /// or device name, or a number of -D. `PREFIX:any` is all ports of an app, `any` all ports of all
     /// apps. May be repeated. Default: all ports of the only app.
-    #[arg(short, long = "interface", value_name = "IFACE")]
+    #[arg(short, long = "interface", value_name = "IFACE", help_heading = COMMON)]
     pub(in super::super) interfaces: Vec<String>,
 
     /// App for -i without PREFIX
-    #[arg(short, long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME", hide_short_help = true)]
     pub(in super::super) app: Option<String>,
 
     #[command(flatten)]
@@ -39,8 +40,8 @@ pub(crate) struct SourceArgs {
     /// Keep one in N packets that match the filter, or auto
     ///
     /// auto keeps all packets until some are lost, then one in N at random, with N as small as it can
-    /// be without losses. The file tells where N changes.
-    #[arg(long, value_name = "N|auto")]
+    /// be without losses. The file records each change of N.
+    #[arg(long, value_name = "N|auto", hide_short_help = true)]
     sample: Option<SamplingMode>,
 
     /// Capture ring size per lcore [default: 8M]
@@ -65,7 +66,7 @@ pub(crate) struct SourceArgs {
     per_packet_time: bool,
 
     /// Stop after SECONDS
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    #[arg(long, value_name = "SECONDS", hide_short_help = true, value_parser = parse_seconds)]
     pub(in super::super) duration: Option<Duration>,
 
     /// Stop when the apps exit

@@ -121,7 +121,9 @@ fn otlp() -> [Key<Config>; 2] {
 
 fn serves(config: &Config) -> Result<(), String> {
     if config.export.listen.is_empty() {
-        return Err("listen is empty, so nobody could ask; leave it out for the default".to_owned());
+        return Err(
+            "listen is empty, so no client could connect; leave it out for the default".to_owned()
+        );
     }
     Ok(())
 }

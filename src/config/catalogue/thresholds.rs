@@ -174,13 +174,13 @@ fn ordered(config: &Config) -> Result<(), String> {
     let limits = &config.settings.rules.thresholds;
     if limits.pool_used > limits.pool_used_critical {
         return Err(format!(
-            "pool_used is {}, and pool_used_critical only {}; what is critical must be more",
+            "pool_used is {} and pool_used_critical {}; pool_used_critical must not be lower",
             limits.pool_used, limits.pool_used_critical
         ));
     }
     if limits.pool_left_s < limits.pool_left_critical_s {
         return Err(format!(
-            "pool_left is {} s, and pool_left_critical {} s; what is critical must be less",
+            "pool_left is {} s and pool_left_critical {} s; pool_left_critical must not be higher",
             limits.pool_left_s, limits.pool_left_critical_s
         ));
     }

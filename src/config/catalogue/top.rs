@@ -15,7 +15,7 @@ pub(super) fn table() -> Table {
             Time(100 * MILLISECOND, Duration::from_secs(60)),
             |c: &mut Config| &mut c.top.interval,
             r#""1s""#,
-            "Sampling interval; one report takes 0.2 s whatever it is",
+            "Sampling interval; a single report samples for 0.2 s",
         ),
         Key::new(
             "page",
@@ -47,7 +47,7 @@ pub(super) fn table() -> Table {
             Omittable(Flag),
             |c| &mut c.top.ascii,
             "true",
-            "ASCII characters only; not set: as the locale says",
+            "ASCII characters only; not set: by locale",
         ),
         Key::new(
             "mouse",

@@ -120,7 +120,7 @@ fn what_a_view_cannot_show_is_refused_with_advice() {
         ("-c -r Cargo.toml", "-c follows one pipe"),
         ("--replay x -l", "-r reads captured packets"),
         ("--replay x --queues port 80", "leave out --port"),
-        ("--sample 4 --cpu-budget 10%", "goes with --sample auto"),
+        ("--sample 4 --cpu-budget 10%", "needs --sample auto"),
         ("--replay x --queues --force-pdump", "without --replay"),
     ] {
         let error = args(words).check().unwrap_err();
