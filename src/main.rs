@@ -255,6 +255,25 @@ mod tests {
         longer
     }
 
+    /// Commands of the README, in code blocks and between backquotes.
+    #[test]
+    fn commands_of_the_readme_parse() {
+        let mut commands = 0;
+        for line in include_str!("../README.md").lines() {
+            let whole = line.strip_prefix("# ").unwrap_or(line);
+            for command in line.split('`').skip(1).step_by(2).chain([whole]) {
+                if !command.starts_with("pmdscope ") {
+                    continue;
+                }
+                let command = command.split("  #").next().unwrap_or_default();
+                let parsed = try_parse(command.split_whitespace().map(OsString::from).collect());
+                assert!(parsed.is_ok(), "{command}: {}", parsed.err().unwrap());
+                commands += 1;
+            }
+        }
+        assert!(commands > 15, "only {commands} commands were found");
+    }
+
     fn visible(cli: &mut clap::Command) -> impl Iterator<Item = &mut clap::Command> {
         cli.get_subcommands_mut().filter(|c| c.get_name() != "help" && !c.is_hide_set())
     }

@@ -3,20 +3,24 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use libtest_mimic::Trial;
 use pmdscope_integration::process::{Process, run, wait_until};
 use pmdscope_integration::scratch::Scratch;
 use pmdscope_integration::{programs, telemetry};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::interrupts::missing_to_trace;
+use crate::lcores::missing_to_profile;
 use crate::support::{LIMIT, Needs, packets_received, pmdscope, trial};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial("the_demo_explains_itself", Needs::Apps, help),
         trial("apps_of_the_demo_have_the_names_of_the_readme", Needs::Apps, names),
+        trial("commands_of_the_readme_run_on_the_demo", Needs::Apps, readme),
         trial("the_demo_runs_in_the_background_of_a_terminal", Needs::Apps, background),
     ]
 }
@@ -84,6 +88,60 @@ fn names(scratch: &Scratch) -> Result<()> {
     ensure!(telemetry::ask("reflector", "/").is_ok(), "the first demo has ended as well");
     first.interrupt()?;
     ensure!(!Path::new("/var/run/dpdk/reflector").exists(), "a runtime directory is left");
+    Ok(())
+}
+
+/// All commands of the README's code blocks, at once. Those about a production app are run on the demo's.
+fn readme(scratch: &Scratch) -> Result<()> {
+    let mut demo = start(scratch, "demo")?;
+    let received = || packets_received("generator").unwrap_or(0);
+    wait_until("packets to come back", LIMIT, || Ok(received() > 1000))?;
+    let commands = commands_of_the_readme()?;
+    ensure!(commands.len() >= 9, "only {commands:?}");
+    thread::scope(|scope| {
+        let run = |command: &String| {
+            let command = command.clone();
+            scope.spawn(move || run_on_the_demo(scratch, &command))
+        };
+        let running: Vec<_> = commands.iter().map(run).collect();
+        running.into_iter().try_for_each(|command| {
+            command.join().map_err(|_| anyhow!("a thread has panicked")).flatten()
+        })
+    })?;
+    demo.interrupt()?;
+    Ok(())
+}
+
+/// Lines that call pmdscope, without prompts and comments.
+fn commands_of_the_readme() -> Result<Vec<String>> {
+    let text = fs::read_to_string(programs::root().join("README.md"))?;
+    let commands = text.lines().filter_map(|line| {
+        let command = line.strip_prefix("# ").unwrap_or(line).strip_prefix("pmdscope ")?;
+        let command = command.split("  #").next().unwrap_or_default().trim_end();
+        Some(command.replace("edge-router", "reflector"))
+    });
+    Ok(commands.collect())
+}
+
+fn run_on_the_demo(scratch: &Scratch, command: &str) -> Result<()> {
+    let mut args = words(command);
+    let accepted: &[i32] = match args[0] {
+        // The port may be in use.
+        "export" => {
+            args.push("--once");
+            &[0]
+        }
+        "interrupts" if missing_to_trace().is_some() => {
+            args.push("--no-bpf");
+            &[0]
+        }
+        "lcores" if missing_to_profile().is_some() => return Ok(()),
+        // With a finding, a leak or a mistake of this machine.
+        "check" | "leaks" | "doctor" => &[0, 1],
+        _ => &[0],
+    };
+    let out = pmdscope(scratch, &args, accepted)?;
+    ensure!(!out.is_empty(), "pmdscope {command} printed nothing");
     Ok(())
 }
 

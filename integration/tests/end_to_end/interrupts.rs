@@ -43,7 +43,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// Why nothing can be traced here.
-fn missing_to_trace() -> Option<Missing> {
+pub(crate) fn missing_to_trace() -> Option<Missing> {
     let needed = || missing_program(&["bpftrace", "unshare", "ip"]);
     let tried = || try_bpftrace().err().map(|error| Missing::Machine(format!("{error:#}")));
     Needs::Apps.missing().or_else(needed).or_else(tried)

@@ -32,11 +32,13 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 /// A test that samples threads.
 fn profiled(name: &str, needs: Needs, test: fn(&Scratch) -> Result<()>) -> Trial {
-    let may_not = || {
-        (!fs::exists("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default())
-            .then(|| Missing::Machine("the kernel has no perf events".to_owned()))
-    };
-    trial_unless(name, needs.missing().or_else(may_not), test)
+    trial_unless(name, needs.missing().or_else(missing_to_profile), test)
+}
+
+/// Why no thread can be sampled here.
+pub(crate) fn missing_to_profile() -> Option<Missing> {
+    (!fs::exists("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default())
+        .then(|| Missing::Machine("the kernel has no perf events".to_owned()))
 }
 
 fn listed(scratch: &Scratch) -> Result<()> {
