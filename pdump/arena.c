@@ -2,78 +2,176 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include <rte_branch_prediction.h>
-#include <rte_errno.h>
 #include <rte_memory.h>
 #include <rte_mempool.h>
 #include <rte_prefetch.h>
 #include <rte_ring.h>
 
-#include "app_heap.h"
 #include "arena.h"
 
-/* Name of the objects in the memzone; it is never looked up. */
+/* Name of the objects; it is never looked up. */
 #define NAME "pmdscope"
 /* Of one lcore of the app, so that it takes from the pool once for many packets. */
-#define CACHE_SIZE 64
+#define CACHE_SIZE 32
 /* As rte_mempool.c has it; what a cache may hold is part of its contract with ops. */
 #define CACHE_FLUSHTHRESH(size) ((size)*3 / 2)
-#define MBUFS_MIN 511U
-/* In memory that the app has to get for them. */
-#define MBUFS_GROWN 2047U
+/*
+ * What of a cache is used, whatever release the app has: what it may hold, and a bulk of 64 that
+ * rte_pktmbuf_free_bulk() returns, with room to spare.
+ */
+#define CACHE_BYTES (offsetof(struct rte_mempool_cache, objs) + 192 * sizeof(void *))
+/* Data in an mbuf: two hold a packet of 1500 bytes. */
+#define DATA_BYTES 768
+#define MBUFS_MIN 256U
+/* Slots of a ring: two bursts, at least. */
+#define SLOTS_MIN 64U
 /* Segments that are put back at once. */
 #define PUT_MAX 512
 /* Packets that the CPU is told of before they are looked at. */
 #define PUT_AHEAD 16
 
-/* Where things are in the memzone, by offset. */
+/* Where things are. */
 struct layout {
-	size_t pool_bytes;
-	size_t free;
-	size_t objects;
-	size_t object_bytes;
+	struct rte_mempool *pool;
+	unsigned int cache_size;
 	struct rte_mempool_objsz object;
-	size_t rings;
-	size_t ring_bytes;
-	size_t end;
+	size_t object_bytes;
+	uint8_t *free;
+	unsigned int free_slots;
+	uint8_t *rings;
+	unsigned int slots;
+	struct counters_span rest[COUNTERS_SPANS]; /* For mbufs. */
 };
 
-/* Every ring holds the whole pool, so that the app never fails to enqueue half a burst. */
-static unsigned int
-ring_slots(unsigned int nb_mbufs)
+static size_t
+span_bytes(const struct counters_span *span)
 {
-	return rte_align32pow2(nb_mbufs + 1);
+	return span->end > span->begin ? (size_t)(span->end - span->begin) : 0;
+}
+
+static uint8_t *
+take(struct counters_span *span, size_t bytes)
+{
+	uint8_t *begin = span->begin;
+
+	span->begin += RTE_ALIGN_CEIL(bytes, RTE_CACHE_LINE_SIZE);
+	return begin;
 }
 
 static size_t
-ring_bytes(unsigned int nb_mbufs)
+ring_bytes(unsigned int slots)
 {
-	return RTE_ALIGN_CEIL(
-			(size_t)rte_ring_get_memsize(ring_slots(nb_mbufs)), RTE_CACHE_LINE_SIZE);
+	return RTE_ALIGN_CEIL((size_t)rte_ring_get_memsize(slots), RTE_CACHE_LINE_SIZE);
 }
 
+/* A pool of mbufs, its caches if there is room for them, and its private data behind them. */
 static void
-lay_out(struct layout *l, unsigned int nb_mbufs, unsigned int nb_rings)
+place_pool(struct layout *l, struct counters_span *span)
 {
-	struct rte_mempool *none = NULL;
+	const size_t private =
+			RTE_ALIGN_CEIL(sizeof(struct rte_pktmbuf_pool_private), RTE_MEMPOOL_ALIGN);
+	const size_t with = RTE_MEMPOOL_HEADER_SIZE(l->pool, CACHE_SIZE) + private;
+	const size_t without = RTE_MEMPOOL_HEADER_SIZE(l->pool, 0) + private;
 
-	/* The header ends with the private data of a pool of mbufs. */
-	l->pool_bytes = RTE_ALIGN_CEIL(
-			(size_t)RTE_MEMPOOL_HEADER_SIZE(none, CACHE_SIZE) +
-					RTE_ALIGN_CEIL(sizeof(struct rte_pktmbuf_pool_private),
-							RTE_MEMPOOL_ALIGN),
-			RTE_CACHE_LINE_SIZE);
-	l->free = l->pool_bytes;
-	l->objects = l->free + ring_bytes(nb_mbufs);
+	l->cache_size = with <= span_bytes(span) ? CACHE_SIZE : 0;
+	l->pool = (struct rte_mempool *)take(span, l->cache_size > 0 ? with : without);
+}
+
+/*
+ * The ring of the pool holds all mbufs that could be in the arena. So do the others, if they take no more
+ * than a quarter of the room; else they are shorter, and the app counts what it cannot enqueue.
+ */
+static bool
+place_rings(struct layout *l, struct counters_span *span, size_t arena_bytes, unsigned int nb_rings)
+{
+	size_t room;
+
+	l->free_slots = rte_align32pow2((uint32_t)(arena_bytes / l->object_bytes) + 1);
+	l->free = take(span, ring_bytes(l->free_slots));
+	room = span_bytes(span);
+	for (l->slots = l->free_slots; l->slots > SLOTS_MIN; l->slots /= 2)
+		if (nb_rings * ring_bytes(l->slots) <= room / 4)
+			break;
+	l->rings = take(span, nb_rings * ring_bytes(l->slots));
+	return nb_rings * ring_bytes(l->slots) <= room;
+}
+
+static bool
+lay_out(struct layout *l, const struct counters_span spans[COUNTERS_SPANS], unsigned int nb_rings)
+{
+	const size_t bytes = span_bytes(&spans[0]) + span_bytes(&spans[1]);
+
+	l->rest[0] = spans[0];
+	l->rest[1] = spans[1];
 	l->object_bytes = rte_mempool_calc_obj_size(
-			sizeof(struct rte_mbuf) + RTE_MBUF_DEFAULT_BUF_SIZE, 0, &l->object);
-	l->rings = RTE_ALIGN_CEIL(l->objects + nb_mbufs * l->object_bytes, RTE_CACHE_LINE_SIZE);
-	l->ring_bytes = ring_bytes(nb_mbufs);
-	l->end = l->rings + nb_rings * l->ring_bytes;
+			sizeof(struct rte_mbuf) + RTE_PKTMBUF_HEADROOM + DATA_BYTES,
+			RTE_MEMPOOL_F_NO_SPREAD, &l->object);
+	place_pool(l, &l->rest[0]);
+	return place_rings(l, &l->rest[1], bytes, nb_rings);
+}
+
+/* What an lcore never uses of its cache, which is for much larger ones. */
+static struct counters_span
+unused_of_cache(const struct layout *l, unsigned int lcore)
+{
+	struct rte_mempool_cache *caches =
+			RTE_PTR_ADD(l->pool, RTE_MEMPOOL_HEADER_SIZE(l->pool, 0));
+	struct counters_span span = {
+		.begin = (uint8_t *)&caches[lcore] +
+			 RTE_ALIGN_CEIL(CACHE_BYTES, RTE_CACHE_LINE_SIZE),
+		.end = (uint8_t *)&caches[lcore + 1],
+	};
+
+	return span;
+}
+
+/* The i-th piece of memory for mbufs; false behind the last one. */
+static bool
+find_piece(const struct layout *l, unsigned int i, struct counters_span *piece)
+{
+	const unsigned int nb_caches = l->cache_size > 0 ? RTE_MAX_LCORE : 0;
+
+	if (i < nb_caches)
+		*piece = unused_of_cache(l, i);
+	else if (i < nb_caches + COUNTERS_SPANS)
+		*piece = l->rest[i - nb_caches];
+	else
+		return false;
+	return true;
+}
+
+static unsigned int
+count_mbufs(const struct layout *l)
+{
+	struct counters_span piece;
+	unsigned int i, nb = 0;
+
+	for (i = 0; find_piece(l, i, &piece); i++)
+		nb += (unsigned int)(span_bytes(&piece) / l->object_bytes);
+	return nb;
+}
+
+bool
+arena_place(struct arena *arena, const struct counters_span spans[COUNTERS_SPANS],
+		unsigned int nb_rings)
+{
+	struct layout l = { 0 };
+
+	if (!lay_out(&l, spans, nb_rings) || count_mbufs(&l) < MBUFS_MIN)
+		return false;
+	*arena = (struct arena){
+		.spans = { spans[0], spans[1] },
+		.pool = l.pool,
+		.nb_mbufs = count_mbufs(&l),
+		.nb_rings = nb_rings,
+		.ring_bytes = ring_bytes(l.slots),
+		.rings = l.rings,
+	};
+	return true;
 }
 
 /*
@@ -81,44 +179,40 @@ lay_out(struct layout *l, unsigned int nb_mbufs, unsigned int nb_rings)
  * one that was killed within an enqueue keeps what it and those after it put back, and nobody waits.
  */
 static void
-init_free(struct rte_ring *ring, unsigned int nb_mbufs)
+init_free(struct rte_ring *ring, unsigned int slots)
 {
-	rte_ring_init(ring, NAME, ring_slots(nb_mbufs), RING_F_MP_RTS_ENQ | RING_F_MC_RTS_DEQ);
+	rte_ring_init(ring, NAME, slots, RING_F_MP_RTS_ENQ | RING_F_MC_RTS_DEQ);
 	rte_ring_set_prod_htd_max(ring, UINT32_MAX);
 	rte_ring_set_cons_htd_max(ring, UINT32_MAX);
 }
 
 static void
-init_pool(struct arena *arena, const struct layout *l, int ops_index, unsigned int nb_mbufs)
+init_pool(struct rte_mempool *mp, const struct layout *l, int ops_index, unsigned int nb_mbufs)
 {
 	const struct rte_pktmbuf_pool_private private = {
-		.mbuf_data_room_size = RTE_MBUF_DEFAULT_BUF_SIZE,
+		.mbuf_data_room_size = RTE_PKTMBUF_HEADROOM + DATA_BYTES,
 	};
-	struct rte_mempool *mp = arena->zone->addr;
 	unsigned int lcore;
 
-	memset(mp, 0, l->pool_bytes);
 	snprintf(mp->name, sizeof(mp->name), NAME);
-	mp->mz = arena->zone;
 	mp->flags = RTE_MEMPOOL_F_NON_IO;
-	mp->socket_id = arena->zone->socket_id;
+	mp->socket_id = SOCKET_ID_ANY;
 	mp->size = nb_mbufs;
-	mp->cache_size = CACHE_SIZE;
+	mp->cache_size = l->cache_size;
 	mp->elt_size = l->object.elt_size;
 	mp->header_size = l->object.header_size;
 	mp->trailer_size = l->object.trailer_size;
 	mp->private_data_size = RTE_ALIGN_CEIL(sizeof(private), RTE_MEMPOOL_ALIGN);
 	mp->ops_index = ops_index;
-	mp->pool_data = RTE_PTR_ADD(mp, l->free);
+	mp->pool_data = l->free;
 	mp->local_cache = RTE_PTR_ADD(mp, RTE_MEMPOOL_HEADER_SIZE(mp, 0));
 	STAILQ_INIT(&mp->elt_list);
 	STAILQ_INIT(&mp->mem_list);
-	for (lcore = 0; lcore < RTE_MAX_LCORE; lcore++) {
-		mp->local_cache[lcore].size = CACHE_SIZE;
-		mp->local_cache[lcore].flushthresh = CACHE_FLUSHTHRESH(CACHE_SIZE);
+	for (lcore = 0; l->cache_size > 0 && lcore < RTE_MAX_LCORE; lcore++) {
+		mp->local_cache[lcore].size = l->cache_size;
+		mp->local_cache[lcore].flushthresh = CACHE_FLUSHTHRESH(l->cache_size);
 	}
 	memcpy(rte_mempool_get_priv(mp), &private, sizeof(private));
-	arena->pool = mp;
 }
 
 /*
@@ -141,116 +235,40 @@ put_objects(struct arena *arena, void *const *objects, unsigned int n)
 
 /* No device ever sees these mbufs, so their bus addresses stay unknown. */
 static void
-populate(struct arena *arena, const struct layout *l, unsigned int nb_mbufs)
+populate(struct arena *arena, const struct layout *l)
 {
 	struct rte_mempool *mp = arena->pool;
 	struct rte_mempool_objhdr *hdr;
+	struct counters_span piece;
 	unsigned int i;
 	void *object;
 
-	for (i = 0; i < nb_mbufs; i++) {
-		object = RTE_PTR_ADD(mp, l->objects + i * l->object_bytes + l->object.header_size);
-		hdr = rte_mempool_get_header(object);
-		hdr->mp = mp;
-		hdr->iova = RTE_BAD_IOVA;
-		STAILQ_INSERT_TAIL(&mp->elt_list, hdr, next);
-		rte_pktmbuf_init(mp, NULL, object, i);
-		put_objects(arena, &object, 1);
-	}
-	mp->populated_size = nb_mbufs;
-}
-
-static const struct rte_memzone *
-reserve(const char *name, unsigned int *nb_mbufs, unsigned int least, unsigned int nb_rings)
-{
-	const struct rte_memzone *zone = NULL;
-	struct layout l;
-
-	for (; *nb_mbufs >= least; *nb_mbufs /= 2) {
-		lay_out(&l, *nb_mbufs, nb_rings);
-		zone = rte_memzone_reserve(name, l.end, SOCKET_ID_ANY, 0);
-		if (zone != NULL || rte_errno != ENOMEM)
-			break;
-	}
-	return zone;
-}
-
-/*
- * The app is to keep these hugepages as free memory of its heap, as it keeps those of -m: to give
- * them back takes as long as to get them, with a lock of the app held by us, and the next capture
- * would have to get them again. Not pages of which most would never be used. We use all that is
- * pinned, so nobody else changes these segments meanwhile.
- */
-static bool
-keep_pages(const struct rte_memzone *zone)
-{
-	/* The allocator's header stands in front. */
-	const uintptr_t begin = zone->addr_64 - 2 * RTE_CACHE_LINE_SIZE;
-	const uintptr_t end = zone->addr_64 + zone->len;
-	struct rte_memseg *ms;
-	uintptr_t at;
-
-	if (zone->hugepage_sz > zone->len)
-		return false;
-	for (at = RTE_ALIGN_FLOOR(begin, zone->hugepage_sz); at < end; at += zone->hugepage_sz) {
-		ms = rte_mem_virt2memseg((const void *)at, NULL);
-		if (ms == NULL || ms->addr_64 != at)
-			return false;
-		ms->flags |= RTE_MEMSEG_FLAG_DO_NOT_FREE;
-	}
-	return true;
-}
-
-/*
- * Memory that the app has, even if it is less; or that it can get, and then not much, as we hold
- * locks of the app until it has it. With --legacy-mem it gets none.
- */
-bool
-arena_reserve(struct arena *arena, const char *name, unsigned int nb_mbufs, unsigned int nb_rings)
-{
-	*arena = (struct arena){ .nb_rings = nb_rings };
-	app_heap_may_grow(false);
-	arena->nb_mbufs = nb_mbufs;
-	arena->zone = reserve(name, &arena->nb_mbufs, MBUFS_GROWN, nb_rings);
-	if (arena->zone == NULL && rte_errno == ENOMEM) {
-		app_heap_may_grow(true);
-		arena->nb_mbufs = RTE_MIN(nb_mbufs, MBUFS_GROWN);
-		arena->zone = reserve(name, &arena->nb_mbufs, MBUFS_MIN, nb_rings);
-		arena->has_grown = arena->zone != NULL;
-		arena->is_kept = arena->has_grown && keep_pages(arena->zone);
-	}
-	return arena->zone != NULL;
+	for (i = 0; find_piece(l, i, &piece); i++)
+		while (span_bytes(&piece) >= l->object_bytes) {
+			object = take(&piece, l->object_bytes) + l->object.header_size;
+			hdr = rte_mempool_get_header(object);
+			hdr->mp = mp;
+			hdr->iova = RTE_BAD_IOVA;
+			STAILQ_INSERT_TAIL(&mp->elt_list, hdr, next);
+			rte_pktmbuf_init(mp, NULL, object, mp->populated_size++);
+			put_objects(arena, &object, 1);
+		}
 }
 
 void
 arena_build(struct arena *arena, int ops_index)
 {
-	const unsigned int nb_mbufs = arena->nb_mbufs;
-	struct layout l;
+	struct layout l = { 0 };
 	unsigned int i;
 
-	lay_out(&l, nb_mbufs, arena->nb_rings);
-	init_pool(arena, &l, ops_index, nb_mbufs);
-	init_free(arena->pool->pool_data, nb_mbufs);
-	populate(arena, &l, nb_mbufs);
-	arena->rings = RTE_PTR_ADD(arena->pool, l.rings);
-	arena->ring_bytes = l.ring_bytes;
+	lay_out(&l, arena->spans, arena->nb_rings);
+	for (i = 0; i < COUNTERS_SPANS; i++)
+		memset(arena->spans[i].begin, 0, span_bytes(&arena->spans[i]));
+	init_pool(arena->pool, &l, ops_index, arena->nb_mbufs);
+	init_free((struct rte_ring *)l.free, l.free_slots);
+	populate(arena, &l);
 	for (i = 0; i < arena->nb_rings; i++)
-		rte_ring_init(arena_ring(arena, i), NAME, ring_slots(nb_mbufs), 0);
-}
-
-bool
-arena_find(struct arena *arena, const char *name, unsigned int nb_rings)
-{
-	const struct rte_memzone *zone = rte_memzone_lookup(name);
-
-	if (zone == NULL)
-		return false;
-	*arena = (struct arena){ .zone = zone, .pool = zone->addr, .nb_rings = nb_rings };
-	/* The rings come last, whatever is behind the pool. */
-	arena->ring_bytes = ring_bytes(arena->pool->size);
-	arena->rings = RTE_PTR_ADD(zone->addr, zone->len - nb_rings * arena->ring_bytes);
-	return true;
+		rte_ring_init(arena_ring(arena, i), NAME, l.slots, 0);
 }
 
 struct rte_ring *
@@ -297,16 +315,4 @@ arena_put_held(struct arena *arena)
 		return;
 	arena->held = NULL;
 	arena_put(arena, &held, 1);
-}
-
-void
-arena_clear(const struct arena *arena)
-{
-	app_heap_clear_early(arena->zone->addr, arena->zone->len);
-}
-
-bool
-arena_free(const struct arena *arena)
-{
-	return rte_memzone_free(arena->zone) == 0;
 }

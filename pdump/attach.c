@@ -22,6 +22,7 @@
 #include "attach.h"
 #include "callbacks.h"
 #include "control_files.h"
+#include "capture_memory.h"
 
 #define APP_ENDED "the app has ended"
 #define LCORES_MAX 1024
@@ -137,7 +138,6 @@ attach(const struct options *options, const struct app *app, struct state *state
 	app_pidfd = (int)syscall(SYS_pidfd_open, state->app_pid, 0);
 	if (app_process_stat(state->app_pid, APP_STAT_START) != state->app_start)
 		return failure_set(failure, ESHUTDOWN, APP_ENDED);
-	state_enter(state, STATE_INSIDE);
 	control_files_begin_attach(app);
 	return attached(state, init_eal(options, lcores), failure);
 }
@@ -146,6 +146,32 @@ static uint32_t
 pdump_flag(const struct state_tap *tap)
 {
 	return tap->dir == PMDSCOPE_DIR_RX ? RTE_PDUMP_FLAG_RX : RTE_PDUMP_FLAG_TX;
+}
+
+/* As struct pdump_request of rte_pdump.c begins. */
+struct request_head {
+	uint16_t version;
+	uint16_t operation;
+	uint32_t flags;
+};
+
+/* Requests are to be for neither direction. */
+static bool no_direction;
+
+int __real_rte_mp_request_sync(
+		struct rte_mp_msg *req, struct rte_mp_reply *reply, const struct timespec *ts);
+int __wrap_rte_mp_request_sync(
+		struct rte_mp_msg *req, struct rte_mp_reply *reply, const struct timespec *ts);
+
+int
+__wrap_rte_mp_request_sync(
+		struct rte_mp_msg *req, struct rte_mp_reply *reply, const struct timespec *ts)
+{
+	struct request_head *head = (struct request_head *)req->param;
+
+	if (no_direction)
+		head->flags = 0;
+	return __real_rte_mp_request_sync(req, reply, ts);
 }
 
 /* The app answers with either sign. */
@@ -164,6 +190,24 @@ disable(const struct state *state, struct state_tap *tap)
 	if (rte_pdump_disable_by_deviceid(tap->device, tap->queue, pdump_flag(tap)) == 0)
 		return 0;
 	return failure();
+}
+
+int
+app_answers(struct state *state, struct failure *why)
+{
+	int ret;
+
+	/* Without a direction there is nothing to disable. */
+	no_direction = true;
+	ret = disable(state, &state->taps[0]);
+	no_direction = false;
+	if (ret == 0)
+		return 0;
+	if (ret == -ESHUTDOWN || app_ended(state, ENDING_MS))
+		return failure_set(why, ESHUTDOWN, APP_ENDED);
+	return failure_set(why, -ret,
+			"the app does not answer (%s): is it stopped, or is rte_pdump not initialized?",
+			strerror(-ret));
 }
 
 static int
@@ -271,7 +315,7 @@ is_gone(struct state *state, unsigned int i)
 	struct state_tap *tap = &state->taps[i];
 	struct arena arena;
 
-	if (!arena_find(&arena, state->zone, state->nb_taps))
+	if (!capture_memory_find(state, &arena))
 		return true; /* Nothing that it could have been enabled with. */
 	switch (callbacks_look(state, tap, arena.pool)) {
 	case CALLBACK_GONE:

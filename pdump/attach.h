@@ -32,6 +32,9 @@ int pdump_action_register(struct failure *failure);
  */
 bool app_ended(const struct state *state, unsigned int ms);
 
+/* Does the app's rte_pdump answer, to a request that changes nothing? 0, or -1 with the failure. */
+int app_answers(struct state *state, struct failure *failure);
+
 /* Enable every tap of the state on its ring; those before one that fails stay armed. */
 int taps_enable(struct state *state, const struct arena *arena, const struct app *app,
 		struct failure *failure);

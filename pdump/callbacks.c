@@ -3,7 +3,6 @@
  */
 
 #include <rte_ethdev.h>
-#include <rte_malloc.h>
 
 #include "app_memory.h"
 #include "callbacks.h"
@@ -31,7 +30,7 @@ const struct app_symbol callbacks_symbol = { "rte_eth_fp_ops",
 
 /* In the list of a queue, the callback that knows our pool and itself. */
 static enum callback_fate
-find(pid_t pid, uintptr_t list, const struct rte_mempool *pool, uint64_t *found)
+find(pid_t pid, uintptr_t list, const struct rte_mempool *pool)
 {
 	struct pdump_callback pdump;
 	struct callback callback;
@@ -44,10 +43,8 @@ find(pid_t pid, uintptr_t list, const struct rte_mempool *pool, uint64_t *found)
 		if (!app_memory_read(pid, head, &callback, sizeof(callback)))
 			return CALLBACK_UNKNOWN;
 		if (app_memory_read(pid, callback.param, &pdump, sizeof(pdump)) &&
-				pdump.pool == (uintptr_t)pool && pdump.callback == head) {
-			*found = head;
+				pdump.pool == (uintptr_t)pool && pdump.callback == head)
 			return CALLBACK_LINKED;
-		}
 	}
 	return head == 0 ? CALLBACK_GONE : CALLBACK_UNKNOWN;
 }
@@ -74,19 +71,14 @@ list_of(const struct rte_eth_fp_ops *ops, const struct state_tap *tap)
 }
 
 void
-callbacks_note(struct state *state, const struct arena *arena)
+callbacks_note(struct state *state)
 {
 	const struct rte_eth_fp_ops *ops = read_ops(state->app_pid);
-	struct state_tap *tap;
 	unsigned int i;
 
-	for (i = 0; ops != NULL && i < state->nb_taps; i++) {
-		tap = &state->taps[i];
-		if (tap->callback != 0)
-			continue;
-		tap->list = list_of(ops, tap);
-		find(state->app_pid, tap->list, arena->pool, &tap->callback);
-	}
+	for (i = 0; ops != NULL && i < state->nb_taps; i++)
+		if (state->taps[i].list == 0)
+			state->taps[i].list = list_of(ops, &state->taps[i]);
 }
 
 enum callback_fate
@@ -95,27 +87,10 @@ callbacks_look(const struct state *state, const struct state_tap *tap,
 {
 	const struct rte_eth_fp_ops *ops;
 	uintptr_t list = tap->list;
-	uint64_t found;
 
 	if (list == 0) {
 		ops = read_ops(state->app_pid);
 		list = ops != NULL ? list_of(ops, tap) : 0;
 	}
-	return find(state->app_pid, list, pool, &found);
-}
-
-void
-callbacks_free(struct state *state)
-{
-	struct state_tap *tap;
-	unsigned int i;
-	void *callback;
-
-	for (i = 0; i < state->nb_taps; i++) {
-		tap = &state->taps[i];
-		callback = (void *)(uintptr_t)tap->callback;
-		tap->callback = 0; /* Rather lost than freed twice. */
-		if (!tap->armed)
-			rte_free(callback);
-	}
+	return find(state->app_pid, list, pool);
 }

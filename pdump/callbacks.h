@@ -6,13 +6,11 @@
 #define PDUMP_CALLBACKS_H
 
 /*
- * The structs that an app allocates for the callbacks of pdump, in memory that it shares.
- * It never frees them: each capture would take some 200 bytes per tap for good. They are found
- * during a capture, and freed after its grace period.
+ * The callbacks of pdump in the lists of an app, in memory that it shares. The app never frees them: each
+ * capture costs it some 200 bytes per tap for good. To free them from here would take a lock of its heap.
  */
 
 #include "app_memory.h"
-#include "arena.h"
 #include "state.h"
 
 /* Of what the app's data path reads, where the lists of callbacks begin. */
@@ -24,17 +22,11 @@ enum callback_fate {
 	CALLBACK_UNKNOWN,
 };
 
-/*
- * Take note of the callbacks of all taps in the state that have none yet; of those that cannot be
- * found, nothing.
- */
-void callbacks_note(struct state *state, const struct arena *arena);
+/* Take note in the state where the lists of its taps are; of those that cannot be found, nothing. */
+void callbacks_note(struct state *state);
 
 /* Is there a callback with this pool in the app's list for a tap? */
 enum callback_fate callbacks_look(const struct state *state, const struct state_tap *tap,
 		const struct rte_mempool *pool);
-
-/* Free those of the taps that are no longer armed. */
-void callbacks_free(struct state *state);
 
 #endif /* PDUMP_CALLBACKS_H */

@@ -32,7 +32,6 @@ enum mode {
 	ORDINARY,  /* Not attached. */
 	ATTACHING, /* Copies, which stay as they are. */
 	COPIES,
-	SHARED,
 };
 
 struct control_file {
@@ -331,43 +330,45 @@ control_files_refresh(void)
 	pthread_mutex_unlock(&control.lock);
 }
 
-bool
-control_files_share(void)
+/* The app's configuration itself, in place of the copy. */
+static bool
+share_config(const struct control_file *file)
 {
-	const struct control_file *file;
-	bool done = true;
-	unsigned int i;
-
-	pthread_mutex_lock(&control.lock);
-	for (i = 0; done && i < control.nb; i++) {
-		file = &control.files[i];
-		done = __real_mmap64(file->addr, file->len, PROT_READ | PROT_WRITE,
-				       MAP_SHARED | MAP_FIXED, file->fd, 0) != MAP_FAILED;
-	}
-	control.mode = SHARED;
-	pthread_mutex_unlock(&control.lock);
-	if (done && !__rte_mp_enable()) {
-		errno = EACCES;
-		return false;
-	}
-	return done;
+	return __real_mmap64(file->addr, file->len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+			       file->fd, 0) != MAP_FAILED;
 }
 
-void
-control_files_unshare(void)
+static void
+unshare_config(const struct control_file *file)
 {
-	const struct control_file *file;
+	/* Without memory for a copy, this process must not go on. */
+	if (__real_mmap64(file->addr, file->len, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+		abort();
+}
+
+int
+control_files_announce(struct failure *failure)
+{
+	bool shared = true, enabled = true;
 	unsigned int i;
 
 	pthread_mutex_lock(&control.lock);
 	for (i = 0; i < control.nb; i++) {
-		file = &control.files[i];
-		/* Without memory for copies, this process must not go on. */
-		if (__real_mmap64(file->addr, file->len, PROT_READ | PROT_WRITE,
-				    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
-			abort();
+		if (!control.files[i].is_config)
+			continue;
+		shared = share_config(&control.files[i]);
+		if (shared)
+			enabled = __rte_mp_enable();
+		unshare_config(&control.files[i]);
 	}
 	copy_all();
-	control.mode = COPIES;
 	pthread_mutex_unlock(&control.lock);
+	if (!shared)
+		return failure_set(failure, errno, "the app's memory cannot be mapped: %s",
+				strerror(errno));
+	if (!enabled)
+		return failure_set(failure, EACCES,
+				"the app forbids others to attach (rte_mp_disable())");
+	return 0;
 }

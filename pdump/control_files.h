@@ -10,9 +10,8 @@
  * the arrays of its memory segments and memzones. They contain all locks of the EAL, and a process
  * that is killed while it holds one leaves it held forever.
  *
- * So this process works on private copies, whose locks no other process uses, and maps the files
- * themselves only while it changes the memory of the app. The app announces its own changes in a
- * message; the copies are then made again.
+ * So this process works on private copies, whose locks no other process uses, and never takes a lock of the
+ * app. The app announces changes of its memory in a message; the copies are then made again.
  */
 
 #include "app.h"
@@ -37,10 +36,10 @@ int control_files_end_attach(struct failure *failure);
 /* Make the copies anew, to read from. */
 void control_files_refresh(void);
 
-/* Map the files themselves. False when they cannot be, with errno; nothing can be done then. */
-bool control_files_share(void);
-
-/* Go back to copies. */
-void control_files_unshare(void);
+/*
+ * Tell the app that it has another process, so that it may not forbid that any more: one atomic write of one
+ * byte. 0, or -1 with the failure.
+ */
+int control_files_announce(struct failure *failure);
 
 #endif /* PDUMP_CONTROL_FILES_H */

@@ -22,7 +22,6 @@
 
 #include <rte_version.h>
 
-#include "allocator.h"
 #include "app.h"
 #include "arena.h"
 #include "enter.h"
@@ -40,6 +39,8 @@
 #define RECOVERIES 3
 /* Attaching while the app changes its memory. */
 #define ATTACH_TRIES 5
+/* Timeout for a lock. */
+#define HELD_MS 2000
 
 /* Too large for a stack. */
 static struct pmdscope_capture_spec the_spec;
@@ -124,7 +125,6 @@ find_ops(struct worker *w, struct failure *failure)
 			": link it with librte_mempool_ring");
 }
 
-/* The worker is never killed from here: it may be in the app's allocator. */
 static int
 await_worker(pid_t pid)
 {
@@ -182,6 +182,19 @@ run_worker(struct worker *w, const char *path, int (*run)(const struct worker *)
 	return ret;
 }
 
+/* Who attaches cannot copy the app's locks while one is held. */
+static int
+await_locks(const struct app *app, struct failure *failure)
+{
+	char lock[LOCKS_NAME_MAX];
+
+	if (locks_wait(app, HELD_MS, lock) != LOCKS_HELD)
+		return 0;
+	return failure_set(failure, EBUSY,
+			"%s of the app has been held for %u s: let it go on, else restart it", lock,
+			HELD_MS / 1000);
+}
+
 /* Undo what a killed worker has left in the app, and close its file. */
 static bool
 recover(struct worker *w, struct state_file *file, struct failure *failure)
@@ -192,9 +205,8 @@ recover(struct worker *w, struct state_file *file, struct failure *failure)
 	w->state = file->state;
 	for (i = 0; i < RECOVERIES && ret < 0 && app_alive(w->app); i++) {
 		app_sweep(w->app, w->state->worker);
-		if (allocator_await(w->app, w->state, failure) < 0)
+		if (await_locks(w->app, failure) < 0)
 			break;
-		state_enter(w->state, STATE_INSIDE);
 		ret = run_worker(w, file->path, worker_recover);
 	}
 	if (ret == WORKER_DONE || !app_alive(w->app)) {
@@ -210,8 +222,7 @@ recover_left(struct worker *w, struct failure *failure)
 {
 	struct state_file left;
 
-	/* With a lock held, whoever attaches would wait for it, and so would who waits for him. */
-	if (allocator_await(w->app, NULL, failure) < 0)
+	if (await_locks(w->app, failure) < 0)
 		return -1;
 	while (state_find_left(&left, w->app))
 		if (!recover(w, &left, failure))
@@ -247,7 +258,7 @@ check_release(const struct options *options, const struct app *app, struct failu
 		if (options->force)
 			return 0;
 		return failure_set(failure, ENOTSUP,
-				"not tested with %s: a kill -9 of us could stop the app; force",
+				"not tested with %s, whose memory may be laid out otherwise; force",
 				rte_version());
 	}
 	if (locks_layout_matches(app))
@@ -255,6 +266,18 @@ check_release(const struct options *options, const struct app *app, struct failu
 	return failure_set(failure, EPROTONOSUPPORT,
 			"the app's memory is laid out otherwise: its DPDK was changed or configured; build "
 			"pmdscope-pdump with it");
+}
+
+/* All memory is that of one capture. */
+static int
+check_alone(const struct state_file *file, const struct app *app, struct failure *failure)
+{
+	const pid_t other = state_find_other(file, app);
+
+	if (other == 0)
+		return 0;
+	return failure_set(failure, EBUSY, "process %d captures from the app; stop it first",
+			(int)other);
 }
 
 static int
@@ -281,7 +304,7 @@ capture(const struct options *options, struct failure *failure)
 	if (find_ops(&w, failure) < 0 || state_create(&file, &app, failure) < 0)
 		return -1;
 	w.state = file.state;
-	if (select_taps(&w, failure) < 0) {
+	if (check_alone(&file, &app, failure) < 0 || select_taps(&w, failure) < 0) {
 		state_remove(&file);
 		return -1;
 	}

@@ -51,7 +51,7 @@ static const char help[] =
 		"  --cpus LIST           CPUs to run on, as 0,2-3; not those that the app polls on\n"
 		"  --port ID,RXQ,TXQ,DEVICE  a port of the app: id, number of queues, device name\n"
 		"  --enter               go into the namespaces of the app, as of its container\n"
-		"  --force               also where a kill of this process could stop the app\n"
+		"  --force               also with a release of DPDK that is not tested\n"
 		"  --version             show the versions of pmdscope and DPDK\n"
 		"  --help                show this\n";
 

@@ -7,8 +7,6 @@
 #include <time.h>
 
 #include <rte_cycles.h>
-#include <rte_memzone.h>
-#include <rte_pdump.h>
 #include <rte_prefetch.h>
 
 #include "clock.h"
@@ -23,12 +21,6 @@
  */
 #define AHEAD_MBUF 16U
 #define AHEAD_DATA 8U
-
-/* The counters of PUMP_COUNTS. */
-struct pump_counts {
-	struct rte_pdump_stats rx[RTE_MAX_ETHPORTS][RTE_MAX_QUEUES_PER_PORT];
-	struct rte_pdump_stats tx[RTE_MAX_ETHPORTS][RTE_MAX_QUEUES_PER_PORT];
-};
 
 static uint64_t
 now_ms(void)
@@ -67,8 +59,6 @@ lost_so_far(const struct pump *pump, const struct state_tap *tap)
 {
 	const struct rte_pdump_stats *stats;
 
-	if (pump->counts == NULL)
-		return 0;
 	stats = tap->dir == PMDSCOPE_DIR_RX ? &pump->counts->rx[tap->port][tap->queue]
 					    : &pump->counts->tx[tap->port][tap->queue];
 	return __atomic_load_n(&stats->nombuf, __ATOMIC_RELAXED) +
@@ -79,11 +69,8 @@ lost_so_far(const struct pump *pump, const struct state_tap *tap)
 void
 pump_start(struct pump *pump)
 {
-	const struct rte_memzone *zone = rte_memzone_lookup(PUMP_COUNTS);
 	unsigned int i;
 
-	if (zone != NULL && zone->len >= sizeof(*pump->counts))
-		pump->counts = zone->addr;
 	for (i = 0; i < pump->state->nb_taps; i++)
 		pump->losses[i].seen = lost_so_far(pump, &pump->state->taps[i]);
 }

@@ -15,9 +15,6 @@
 #include "capture_instance.h"
 #include "failure.h"
 
-/* Memzone that rte_pdump_init() makes in the app, to count in. */
-#define PUMP_COUNTS "rte_pdump_stats"
-
 /* The "lcore" of the capture ring: no lcore of the app writes it. */
 #define PUMP_LCORE 0xfffeU
 
@@ -26,7 +23,7 @@ struct pump {
 	struct state *state;
 	struct arena arena;
 	struct pmdscope_capture_producer producer;
-	const struct pump_counts *counts; /* What pdump has counted; NULL where it is not known. */
+	const struct counters *counts; /* What pdump has counted. */
 	struct pump_losses {
 		uint64_t seen;
 	} losses[STATE_MAX_TAPS];

@@ -52,8 +52,6 @@ create(struct state_file *file, const char *draft, const struct app *app)
 	file->state->app_pid = app->pid;
 	file->state->app_start = app->start;
 	file->state->watchdog = (int32_t)pid;
-	snprintf(file->state->zone, sizeof(file->state->zone), "pmdscope_%d_%llx", (int)pid,
-			(unsigned long long)app_process_stat(pid, APP_STAT_START));
 	/* It has its name once it is locked: one that is not locked counts as left by the dead. */
 	return rename(draft, file->path) == 0;
 }
@@ -85,7 +83,7 @@ is_valid(const struct state_file *file, const struct app *app)
 	const struct state *s = file->state;
 
 	return s->magic == MAGIC && s->size == sizeof(*s) && s->app_start == app->start &&
-	       s->nb_taps <= STATE_MAX_TAPS && memchr(s->zone, '\0', sizeof(s->zone)) != NULL;
+	       s->nb_taps <= STATE_MAX_TAPS && s->first_port < RTE_MAX_ETHPORTS;
 }
 
 /*
@@ -142,8 +140,8 @@ is_dead_draft(const char *name)
 	return sscanf(name, DRAFT_PREFIX "%d", &pid) == 1 && app_process_ended(pid);
 }
 
-static bool
-find_left(struct state_file *file, const struct app *app, bool in_allocator_only)
+bool
+state_find_left(struct state_file *file, const struct app *app)
 {
 	DIR *dir = opendir(app->runtime_dir);
 	const struct dirent *entry;
@@ -157,31 +155,46 @@ find_left(struct state_file *file, const struct app *app, bool in_allocator_only
 		snprintf(file->path, sizeof(file->path), "%.*s/%s", DIR_MAX, app->runtime_dir,
 				entry->d_name);
 		found = open_left(file, app);
-		if (found && in_allocator_only && file->state->phase != STATE_ALLOCATOR) {
-			state_close(file);
-			found = false;
-		}
 	}
 	if (dir != NULL)
 		closedir(dir);
 	return found;
 }
 
-bool
-state_find_left(struct state_file *file, const struct app *app)
+/* The process that has locked a file; 0 for one that nobody has. */
+static pid_t
+find_owner(int dir, const char *name)
 {
-	return find_left(file, app, false);
+	struct state state = { 0 };
+	pid_t owner = 0;
+	int fd;
+
+	fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (fd < 0)
+		return 0;
+	if (flock(fd, LOCK_SH | LOCK_NB) < 0 &&
+			pread(fd, &state, offsetof(struct state, taps), 0) ==
+					(ssize_t)offsetof(struct state, taps))
+		owner = state.worker != 0 ? state.worker : state.watchdog;
+	close(fd);
+	return owner;
 }
 
-bool
-state_find_died_in_allocator(const struct app *app)
+pid_t
+state_find_other(const struct state_file *ours, const struct app *app)
 {
-	struct state_file file;
+	const char *our_name = strrchr(ours->path, '/') + 1;
+	DIR *dir = opendir(app->runtime_dir);
+	const struct dirent *entry;
+	pid_t owner = 0;
 
-	if (!find_left(&file, app, true))
-		return false;
-	state_close(&file);
-	return true;
+	while (dir != NULL && owner == 0 && (entry = readdir(dir)) != NULL)
+		if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) == 0 &&
+				strcmp(entry->d_name, our_name) != 0)
+			owner = find_owner(dirfd(dir), entry->d_name);
+	if (dir != NULL)
+		closedir(dir);
+	return owner;
 }
 
 void

@@ -14,10 +14,10 @@
 #include <rte_cycles.h>
 #include <rte_errno.h>
 
-#include "allocator.h"
 #include "arena.h"
 #include "attach.h"
 #include "callbacks.h"
+#include "capture_memory.h"
 #include "control_files.h"
 #include "sigterm.h"
 #include "grace.h"
@@ -26,8 +26,6 @@
 #include "capture_socket.h"
 #include "worker.h"
 
-/* Mbufs that the app may be ahead of us: a good half millisecond at 14 Mpps. */
-#define NB_MBUFS 8191U
 /* How long to sleep when a round found little: at least, at most, and after long silence. */
 #define SLEEP_MIN_NS 10000L
 #define SLEEP_MAX_NS 100000L
@@ -49,6 +47,7 @@ enum event {
 struct capture {
 	const struct worker *worker;
 	struct pump *pump;
+	struct ports ports;
 };
 
 /* How long to sleep; times in TSC cycles. */
@@ -133,6 +132,7 @@ pump_or_rest(struct pump *pump, struct rest *rest)
 static enum event
 run(const struct capture *c, struct failure *failure)
 {
+	const struct state *state = c->worker->state;
 	const uint64_t tick = rte_get_tsc_hz() * TICK_MS / 1000;
 	struct rest rest = {
 		.ns = SLEEP_MIN_NS,
@@ -150,7 +150,8 @@ run(const struct capture *c, struct failure *failure)
 		event = look_around(c, failure);
 		if (event != NOTHING)
 			return event;
-		if (pump_tick(c->pump, failure) < 0)
+		if (capture_memory_check(state, &c->ports, failure) < 0 ||
+				pump_tick(c->pump, failure) < 0)
 			return TOLD_TO_END;
 	}
 }
@@ -173,28 +174,6 @@ silence(const struct worker *w)
 	return false;
 }
 
-/* Free what the app has allocated for us, and what was allocated in it. */
-static bool
-free_memory(const struct worker *w)
-{
-	struct failure failure;
-	struct arena arena;
-	bool freed;
-
-	control_files_refresh();
-	if (!arena_find(&arena, w->state->zone, w->state->nb_taps))
-		return true;
-	arena_clear(&arena);
-	if (allocator_enter(w->app, w->state, &failure) < 0) {
-		complain("%s; the next capture frees the memory of this one", failure.text);
-		return false;
-	}
-	callbacks_free(w->state);
-	freed = arena_free(&arena);
-	allocator_leave(w->state);
-	return freed;
-}
-
 /*
  * Undo whatever was begun. What the app copied until the end is still read, unless there is
  * no pump. An app that is dead has nothing to undo, and answers to nothing.
@@ -210,41 +189,25 @@ undo(const struct worker *w, struct pump *pump)
 		return WORKER_ABANDONED;
 	while (pump != NULL && pump_round(pump) != 0)
 		;
-	return free_memory(w) ? WORKER_DONE : WORKER_ABANDONED;
+	control_files_refresh();
+	return capture_memory_give_back(w->state) ? WORKER_DONE : WORKER_ABANDONED;
 }
 
 static int
-get_memory(const struct capture *c, struct failure *failure)
-{
-	const struct worker *w = c->worker;
-	bool made;
-
-	if (allocator_enter(w->app, w->state, failure) < 0)
-		return -1;
-	made = arena_reserve(&c->pump->arena, w->state->zone, NB_MBUFS, w->state->nb_taps);
-	allocator_leave(w->state);
-	if (!made)
-		return failure_set(failure, rte_errno,
-				"no memory in the app for copies (%s): give it more hugepages",
-				rte_strerror(rte_errno));
-	arena_build(&c->pump->arena, w->ops_index);
-	return 0;
-}
-
-static int
-prepare(const struct capture *c, struct failure *failure)
+prepare(struct capture *c, struct failure *failure)
 {
 	const struct worker *w = c->worker;
 
 	if (pump_open(c->pump, w->spec, w->state, failure) < 0)
 		return -1;
-	if (rte_memzone_lookup(PUMP_COUNTS) == NULL)
-		return failure_set(failure, ENOTSUP,
-				"the app did not call rte_pdump_init(); link it with libpmdscope instead");
-	if (pools_check(w->app->pid, failure) < 0 || get_memory(c, failure) < 0 ||
+	if (control_files_announce(failure) < 0 || pools_check(w->app->pid, failure) < 0 ||
+			ports_find(&c->ports, w->app->pid, w->options, failure) < 0 ||
+			capture_memory_take(w->state, &c->ports, w->ops_index, &c->pump->arena,
+					failure) < 0 ||
 			taps_enable(w->state, &c->pump->arena, w->app, failure) < 0)
 		return -1;
-	callbacks_note(w->state, &c->pump->arena);
+	callbacks_note(w->state);
+	c->pump->counts = counters_find()->addr;
 	pump_start(c->pump);
 	return 0;
 }
@@ -254,16 +217,9 @@ accept_consumer(const struct capture *c, struct failure *failure)
 {
 	const uint32_t snaplen = c->pump->producer.ring->snaplen;
 	const int fd = c->worker->options->fd;
-	const struct arena *arena = &c->pump->arena;
 	struct failure remark = { 0 };
 
-	if (arena->has_grown)
-		failure_set(&remark, 0,
-				"the app had too little memory and got %zu MiB of hugepages%s; start it "
-				"with more (-m)",
-				arena->zone->len / 1048576 + 1,
-				arena->is_kept ? ", which it keeps" : "");
-	else if (snaplen < c->worker->spec->snaplen)
+	if (snaplen < c->worker->spec->snaplen)
 		failure_set(&remark, 0, "snaplen reduced to %u: half of ring_size", snaplen);
 	if (pmdscope_capture_send(fd, PMDSCOPE_TEE_ACCEPT, (uint32_t)getpid(), remark.text) < 0 ||
 			pmdscope_capture_send_ring(fd, PUMP_LCORE, c->pump->producer.ring) < 0)
@@ -312,7 +268,6 @@ int
 worker_recover(const struct worker *w)
 {
 	struct failure failure;
-	struct arena arena;
 
 	if (attach(w->options, w->app, w->state, &failure) < 0) {
 		if (failure.error == ESHUTDOWN)
@@ -323,7 +278,6 @@ worker_recover(const struct worker *w)
 		return WORKER_ABANDONED;
 	}
 	/* It may have been killed before it did. */
-	if (arena_find(&arena, w->state->zone, w->state->nb_taps))
-		callbacks_note(w->state, &arena);
+	callbacks_note(w->state);
 	return undo(w, NULL);
 }

@@ -27,7 +27,8 @@
 #include "pump.h"
 
 #define APP_BURST 32
-#define NB_MBUFS 8191U
+/* The first one that an app with two ports does not have, nor soon. */
+#define FIRST_PORT 6
 #define SNAPLEN 262144U
 #define RING_SIZE (1U << 20)
 #define WINDOW_MS 100
@@ -118,15 +119,22 @@ make_packets(unsigned int bytes)
 static bool
 make_pump(void)
 {
+	const struct rte_memzone *zone =
+			rte_memzone_reserve("counters", sizeof(struct counters), SOCKET_ID_ANY, 0);
+	struct counters_span spans[COUNTERS_SPANS];
 	struct rte_mempool_ops *ops;
 	struct failure failure;
 	unsigned int i;
 
 	state.nb_taps = 1;
 	state.taps[0].dir = PMDSCOPE_DIR_RX;
-	if (pump_open(&pump, &spec, &state, &failure) < 0 ||
-			!arena_reserve(&pump.arena, "bench", NB_MBUFS, 1))
+	if (zone == NULL || pump_open(&pump, &spec, &state, &failure) < 0)
 		return false;
+	pump.counts = zone->addr;
+	counters_spans(zone, FIRST_PORT, spans);
+	if (!arena_place(&pump.arena, spans, 1))
+		return false;
+	printf("%u mbufs\n", pump.arena.nb_mbufs);
 	tail = mmap(NULL, sizeof(*tail), PROT_READ | PROT_WRITE, MAP_SHARED,
 			pump.producer.ring->tail_fd, 0);
 	if (tail == MAP_FAILED)

@@ -57,8 +57,30 @@ ask(void)
 	return say("?\n");
 }
 
+static unsigned int
+free_hugepages(void)
+{
+	FILE *f = fopen("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "r");
+	unsigned int n = 0;
+
+	if (f == NULL || fscanf(f, "%u", &n) != 1)
+		n = 0;
+	if (f != NULL)
+		fclose(f);
+	return n;
+}
+
+bool
+can_start_app(void)
+{
+	if (free_hugepages() >= 64 && getuid() == 0 && sysconf(_SC_NPROCESSORS_ONLN) >= 2)
+		return true;
+	puts("needs root, two CPUs and 64 free hugepages of 2 MiB");
+	return false;
+}
+
 void
-start_app(char *path, char *memory)
+start_app(char *path)
 {
 	int in[2], out[2];
 
@@ -68,7 +90,7 @@ start_app(char *path, char *memory)
 	if (app.pid == 0) {
 		dup2(in[0], 0);
 		dup2(out[1], 1);
-		execl(path, path, "--lcores", "0@0,1@1", "-m", memory, "--no-pci", "--no-telemetry",
+		execl(path, path, "--lcores", "0@0,1@1", "-m", "64", "--no-pci", "--no-telemetry",
 				"--file-prefix", app.prefix, "--vdev", "net_null0", "--log-level",
 				"*:error", NULL);
 		_exit(127);
@@ -166,6 +188,18 @@ expect_ring(struct capture *c)
 	CHECK(c->hdr->magic == PMDSCOPE_RING_MAGIC);
 	close(fds[0]);
 	close(fds[1]);
+}
+
+void
+expect_refusal(const struct capture *c, const char *why)
+{
+	struct pmdscope_tee_message m = { 0 };
+	int fds[2];
+
+	CHECK(receive(c, &m, fds));
+	if (m.kind != PMDSCOPE_TEE_REFUSE || strstr(m.text, why) == NULL)
+		fprintf(stderr, "kind %u: %s\n", m.kind, m.text);
+	CHECK(m.kind == PMDSCOPE_TEE_REFUSE && strstr(m.text, why) != NULL);
 }
 
 int

@@ -45,8 +45,13 @@ struct capture {
 
 void sleep_ms(unsigned int ms);
 
-/* With so many megabytes from the start; what it needs beyond that it gets when it does. */
-void start_app(char *path, char *memory);
+/* Exit code of a test that cannot run. */
+#define SKIP 77
+
+/* May an app run here? If not, it says why. */
+bool can_start_app(void);
+
+void start_app(char *path);
 
 /* Also removes its files; does nothing if there is no app. */
 void stop_app(void);
@@ -64,6 +69,9 @@ bool receive(const struct capture *c, struct pmdscope_tee_message *message, int 
 
 /* Maps the ring that comes. */
 void expect_ring(struct capture *c);
+
+/* The next message refuses the capture, with this text in the reason. */
+void expect_refusal(const struct capture *c, const char *why);
 
 /* Hang up and see it end; its exit code. */
 int stop(struct capture *c);

@@ -17,7 +17,6 @@
 
 #include <rte_version.h>
 
-#include "allocator.h"
 #include "app.h"
 #include "locks.h"
 #include "state.h"
@@ -159,16 +158,10 @@ test_state(void)
 	CHECK(state_find_left(&file, &app));
 	CHECK_U64(file.state->nb_taps, 1);
 	CHECK(strcmp(file.state->taps[0].device, "net_null0") == 0);
-	CHECK(strncmp(file.state->zone, "pmdscope_", 9) == 0);
-	CHECK(file.state->phase == STATE_OUTSIDE);
 	state_close(&file);
-	CHECK(!state_find_died_in_allocator(&app));
-	CHECK(state_find_left(&file, &app)); /* Nobody has cleaned up. */
-	state_enter(file.state, STATE_ALLOCATOR);
-	CHECK(!state_find_died_in_allocator(&app)); /* Somebody is at it. */
-	state_close(&file);
-	CHECK(state_find_died_in_allocator(&app));
-	CHECK(state_find_left(&file, &app)); /* It stays. */
+	CHECK(state_find_other(&live, &app) == 0); /* None that goes on. */
+	CHECK(state_find_left(&file, &app));	   /* Nobody has cleaned up. */
+	CHECK(state_find_other(&file, &app) == getpid());
 	state_remove(&file);
 	CHECK(!state_find_left(&file, &app));
 
@@ -401,23 +394,17 @@ test_forbidden(struct locks_config *config)
 	CHECK(!locks_attach_forbidden(&app));
 }
 
-/*
- * A lock that is held stays held, whoever had it: the reason is told, and whether a capture was killed
- * that may have had it.
- */
+/* A lock that is held stays held, whoever had it. */
 static void
 test_held(struct locks_config *config)
 {
 	struct app app = this_app();
-	struct state_file file;
-	struct failure failure;
 	char name[LOCKS_NAME_MAX];
 	uint32_t values[LOCKS_MAX];
 	struct locks_config *before = malloc(sizeof(*before));
 
 	CHECK_U64(locks_sample(config, values), 0);
 	CHECK(locks_wait(&app, 50, name) == LOCKS_FREE);
-	CHECK(allocator_await(&app, NULL, &failure) == 0);
 
 	/* A reader with a writer behind it, a writer, an owner of a heap. */
 	config->memory_hotplug_lock.cnt = RTE_RWLOCK_READ | RTE_RWLOCK_WAIT;
@@ -427,23 +414,6 @@ test_held(struct locks_config *config)
 	memcpy(before, config, sizeof(*before));
 	CHECK(locks_wait(&app, 50, name) == LOCKS_HELD);
 	CHECK(strcmp(name, "memory_hotplug_lock") == 0);
-	CHECK(allocator_await(&app, NULL, &failure) == -1);
-	CHECK_U64((unsigned int)failure.error, EBUSY);
-	CHECK(strstr(failure.text, "memory_hotplug_lock of the app has been held") != NULL);
-	CHECK(strstr(failure.text, "killed") == NULL);
-
-	/* By a file that was left, and by one that this process has. */
-	die_with_state(&app);
-	CHECK(state_find_left(&file, &app));
-	state_enter(file.state, STATE_ALLOCATOR);
-	CHECK(allocator_await(&app, file.state, &failure) == -1);
-	CHECK(strstr(failure.text, "was killed inside of the app's allocator") != NULL);
-	state_close(&file);
-	CHECK(allocator_await(&app, NULL, &failure) == -1);
-	CHECK(strstr(failure.text, "was killed inside of the app's allocator") != NULL);
-	CHECK(strstr(failure.text, "restart the app") != NULL);
-	CHECK(state_find_left(&file, &app));
-	state_remove(&file);
 	CHECK(memcmp(before, config, sizeof(*before)) == 0);
 	free(before);
 

@@ -5,8 +5,8 @@
 /*
  * A stock app that sends numbered packets. It answers each line on stdin with "<packets sent>
  * <allocations of its heap> <memzones>". A number in the line reconfigures its port with so many
- * queues; an "h" makes it add a device and remove it, a "p" add or remove what looks like
- * an odd mempool.
+ * queues; an "h" makes it add a device and remove it, a "d" add one for good, a "p" add or remove what looks
+ * like an odd mempool, a "u" stop its poller and call rte_pdump_uninit().
  */
 
 #include <stdio.h>
@@ -112,12 +112,18 @@ start_port(uint16_t nb)
 	return 0;
 }
 
-static int
-restart_port(uint16_t nb)
+static void
+hold_poller(void)
 {
 	__atomic_store_n(&nb_queues, 0, __ATOMIC_RELEASE);
 	while (__atomic_load_n(&nb_polled, __ATOMIC_ACQUIRE) != 0)
 		rte_delay_us_sleep(PAUSE_US);
+}
+
+static int
+restart_port(uint16_t nb)
+{
+	hold_poller();
 	return rte_eth_dev_stop(0) < 0 ? -1 : start_port(nb);
 }
 
@@ -127,6 +133,24 @@ plug_and_unplug(void)
 	if (rte_eal_hotplug_add("vdev", "net_null9", "") < 0)
 		return -1;
 	return rte_eal_hotplug_remove("vdev", "net_null9");
+}
+
+static int
+plug_another(void)
+{
+	static unsigned int nb = 10;
+	char name[32];
+
+	snprintf(name, sizeof(name), "net_null%u", nb++);
+	return rte_eal_hotplug_add("vdev", name, "");
+}
+
+/* With a poller, the callbacks that are left would use what is not there any more. */
+static int
+end_pdump(void)
+{
+	hold_poller();
+	return rte_pdump_uninit();
 }
 
 /* What looks like a mempool whose caches are missing; or remove it again. */
@@ -179,6 +203,10 @@ main(int argc, char **argv)
 		if (atoi(line) > 0 && restart_port((uint16_t)atoi(line)) < 0)
 			return 1;
 		if (line[0] == 'h' && plug_and_unplug() < 0)
+			return 1;
+		if (line[0] == 'd' && plug_another() < 0)
+			return 1;
+		if (line[0] == 'u' && end_pdump() < 0)
 			return 1;
 		if (line[0] == 'p' && toggle_odd_pool() < 0)
 			return 1;

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#ifndef PDUMP_CAPTURE_MEMORY_H
+#define PDUMP_CAPTURE_MEMORY_H
+
+/* The memory of a capture in the app: counters that the app does not use, and when it may be written to. */
+
+#include <stdbool.h>
+
+#include "arena.h"
+#include "failure.h"
+#include "ports.h"
+#include "state.h"
+
+/*
+ * Take memory of the app for the taps of the state, and build the arena in it. 0, or -1 with the failure; what the
+ * state has then is to be given back.
+ */
+int capture_memory_take(struct state *state, const struct ports *ports, int ops_index,
+		struct arena *arena, struct failure *failure);
+
+/* Where the arena of a state is, maybe of another process; false if it has none. */
+bool capture_memory_find(const struct state *state, struct arena *arena);
+
+/* Have devices come into being with ids whose counters are memory of the capture? 0, or -1 with the failure. */
+int
+capture_memory_check(const struct state *state, const struct ports *ports, struct failure *failure);
+
+/*
+ * Give back what a state has, filled with zeros. Nobody may use it any more. False if the app had to be
+ * asked, and did not answer; stderr says so.
+ */
+bool capture_memory_give_back(struct state *state);
+
+#endif /* PDUMP_CAPTURE_MEMORY_H */

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#ifndef PDUMP_PORTS_H
+#define PDUMP_PORTS_H
+
+/*
+ * Which port ids an app uses, by the names of its devices. They are in a memzone whose layout is not
+ * public: an array at its end, of which each element begins with a name. It is looked at whether the names
+ * of ports that are known are in their places.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <rte_memzone.h>
+
+#include "failure.h"
+#include "options.h"
+
+struct ports {
+	pid_t pid;
+	uintptr_t names; /* Of port 0, in the app. */
+	size_t stride;	 /* From one name to the next. */
+};
+
+/* Call when attached. 0, or -1 with the failure. */
+int
+ports_find(struct ports *ports, pid_t pid, const struct options *options, struct failure *failure);
+
+/* The same, of a memzone. */
+int ports_find_in(struct ports *ports, pid_t pid, const struct rte_memzone *zone,
+		const struct options *options, struct failure *failure);
+
+/* The highest id from this one on that is in use; -1 without one. */
+int ports_highest(const struct ports *ports, uint16_t from);
+
+#endif /* PDUMP_PORTS_H */
