@@ -76,6 +76,14 @@ look(pid_t pid, pid_t tid, struct grace_thread *thread)
 	return grace_parse(stat, schedstat, status, thread);
 }
 
+/* The next entry; NULL at the end, with an errno of 0, and upon an error. */
+static const struct dirent *
+next_entry(DIR *dir)
+{
+	errno = 0;
+	return readdir(dir);
+}
+
 bool
 grace_begin(struct grace *grace, pid_t pid)
 {
@@ -90,7 +98,7 @@ grace_begin(struct grace *grace, pid_t pid)
 	dir = opendir(path);
 	if (dir == NULL)
 		return errno == ENOENT;
-	while (all && (entry = readdir(dir)) != NULL) {
+	while (all && (entry = next_entry(dir)) != NULL) {
 		if (!isdigit((unsigned char)entry->d_name[0]))
 			continue;
 		all = grace->nb_threads < GRACE_MAX_THREADS &&
@@ -98,6 +106,8 @@ grace_begin(struct grace *grace, pid_t pid)
 		if (all && !grace_passed(&thread, &thread))
 			grace->threads[grace->nb_threads++] = thread;
 	}
+	/* What cannot be listed may be anywhere, unless the process has ended. */
+	all = all && (errno == 0 || errno == ENOENT);
 	closedir(dir);
 	return all;
 }

@@ -2,6 +2,7 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
+#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <unistd.h>
@@ -77,6 +78,20 @@ __wrap_read(int fd, void *buf, size_t size)
 	return 0;
 }
 
+static bool lists_fail;
+
+struct dirent64 *__real_readdir64(DIR *dir);
+struct dirent64 *__wrap_readdir64(DIR *dir);
+
+struct dirent64 *
+__wrap_readdir64(DIR *dir)
+{
+	if (!lists_fail)
+		return __real_readdir64(dir);
+	errno = ENOMEM;
+	return NULL;
+}
+
 static char
 state_of(pid_t pid)
 {
@@ -128,6 +143,10 @@ test_processes(void)
 	reads_are_empty = true;
 	CHECK(!grace_wait(&grace));
 	reads_are_empty = false;
+	/* A list that cannot be read is not an empty one. */
+	lists_fail = true;
+	CHECK(!grace_begin(&grace, pid));
+	lists_fail = false;
 	/* A stopped one never does, and is not waited for for ever. */
 	kill(pid, SIGSTOP);
 	WAIT_FOR(state_of(pid) == 'T');
