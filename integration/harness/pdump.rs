@@ -61,6 +61,12 @@ pub fn kill(pid: u32) {
     }
 }
 
+/// Whether a process maps the app's list of memzones, and the locks in it, to write to.
+pub fn maps_locks(pid: u32) -> bool {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    maps.lines().any(|line| line.contains(" rw-s ") && line.ends_with("/fbarray_memzone"))
+}
+
 /// Whether a process is one of an app, and enters its namespaces.
 fn serves(pid: u32, app: &str) -> Option<bool> {
     let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use libtest_mimic::Trial;
 use pmdscope_integration::baseline::Baseline;
 use pmdscope_integration::container::Container;
-use pmdscope_integration::pdump::{Helper, helpers, kill};
+use pmdscope_integration::pdump::{Helper, helpers, kill, maps_locks};
 use pmdscope_integration::process::{Process, wait_until};
 use pmdscope_integration::programs;
 use pmdscope_integration::scratch::Scratch;
@@ -26,8 +26,6 @@ const ROUNDS: u64 = 10;
 const CYCLES: u64 = 20;
 /// When death comes at the latest, microseconds: attaching takes less.
 const LATEST: u64 = 250_000;
-/// What is said of an app whose allocator nobody can use any more.
-const KILLED_INSIDE: &str = "killed inside of the app's allocator";
 /// What is said of an app that is not attached to because it was not heard of in time.
 const LATE: &str = "does not answer";
 /// Growth of an app that is what it was: its C library's own caches.
@@ -130,6 +128,9 @@ impl Victims {
     /// Kills them: how many, and whether a helper is left that cleans up before the next capture does.
     fn take(self, pmdscope: &Process, app: &str) -> Result<(usize, bool)> {
         let helpers = helpers(app)?;
+        for helper in &helpers {
+            ensure!(!maps_locks(helper.pid), "{helper:?} could take a lock of the app");
+        }
         let mut pids = Vec::new();
         if matches!(self, Self::Pmdscope | Self::Everyone) {
             pids.push(pmdscope.pid());
@@ -150,9 +151,7 @@ impl Victims {
     }
 }
 
-/// Kills at random moments. Whoever is left cleans up; the next capture works; the app is as it was.
-/// Only where death came inside of the app's allocator is the next capture refused, with the reason, by
-/// an app that goes on forwarding; these are counted.
+/// Kills at random moments. Whoever is left cleans up; the next capture always works; the app is as it was.
 fn deaths(scratch: &Scratch) -> Result<()> {
     deaths_of(scratch, ROUNDS, &|setup| Testpmd::start(scratch, setup))
 }
@@ -179,67 +178,26 @@ fn deaths_of(
     let mut testpmd = start(setup)?;
     once(scratch, &mut testpmd)?;
     let before = Baseline::take(&mut testpmd)?;
-    let (mut before, mut times, mut refused) = (before, Vec::new(), 0);
+    let mut times = Vec::new();
     for round in 1..=rounds {
         let victims = VICTIMS[usize::try_from(random.below(VICTIMS.len() as u64))?];
         let delay = Duration::from_micros(random.below(LATEST));
         let round = format!("round {round} of {rounds}, seed {seed}: {victims:?} after {delay:?}");
-        match die(scratch, &mut testpmd, &before, victims, delay).context(round.clone())? {
-            Aftermath::AsBefore(time) => times.push(time),
-            Aftermath::Refused(reason) => {
-                eprintln!("{round}: {reason}");
-                refused += 1;
-                // As the reason says: restart the app.
-                drop(testpmd);
-                testpmd = start(setup)?;
-                once(scratch, &mut testpmd)?;
-                before = Baseline::take(&mut testpmd)?;
-            }
-        }
+        times.push(die(scratch, &mut testpmd, &before, victims, delay).context(round)?);
     }
     let times = Spread::of(times.iter().map(Duration::as_secs_f64));
-    eprintln!(
-        "{rounds} rounds, {refused} inside of the app's allocator; \
-         seconds from death to the app as it was: {times:.2}"
-    );
-    // It lasts for some ten microseconds of an app that has memory from its start.
-    if setup.eal.is_empty() {
-        ensure!(refused <= 1 + rounds / 100, "{refused} of {rounds} deaths left a lock held");
-    }
+    eprintln!("{rounds} rounds; seconds from death to the app as it was: {times:.2}");
     Ok(())
 }
 
-/// What comes after a death.
-enum Aftermath {
-    /// The app is as it was, after so long.
-    AsBefore(Duration),
-    /// The next capture is refused, for this reason.
-    Refused(String),
-}
-
-/// Whether a capture says that another one was killed inside of the app's allocator.
-fn says_killed_in_allocator(said: &str) -> bool {
-    said.contains(KILLED_INSIDE)
-}
-
-/// The next capture is refused by an app that goes on.
-fn refused(scratch: &Scratch, testpmd: &mut Testpmd) -> Result<Aftermath> {
-    let (code, said) = capture_once(scratch, testpmd.app(), &scratch.path("refused.pcapng"))?;
-    ensure!(code == 1 && says_killed_in_allocator(&said), "the next one ended with {code}: {said}");
-    let (packets, _) = testpmd.forwarded()?;
-    wait_until("the app to go on", LIMIT, || Ok(testpmd.forwarded()?.0 > packets))?;
-    ensure!(testpmd.process.exited()?.is_none(), "testpmd has ended");
-    Ok(Aftermath::Refused(said))
-}
-
-/// One death, and what came of it.
+/// One death; how long it took until the app was as before.
 fn die(
     scratch: &Scratch,
     testpmd: &mut Testpmd,
     before: &Baseline,
     victims: Victims,
     delay: Duration,
-) -> Result<Aftermath> {
+) -> Result<Duration> {
     let mut command = Command::new(programs::pmdscope()?);
     command.args([
         "capture",
@@ -264,20 +222,12 @@ fn die(
     }
     pmdscope.wait(LIMIT)?;
     wait_until("the helpers to end", LIMIT, || Ok(helpers(testpmd.app())?.is_empty()))?;
-    if says_killed_in_allocator(&pmdscope.output()) {
-        return refused(scratch, testpmd);
-    }
     if cleans_up {
         before.await_again(testpmd).context("after the death")?;
     }
-    if let Err(error) = once(scratch, testpmd) {
-        if says_killed_in_allocator(&format!("{error:#}")) {
-            return refused(scratch, testpmd);
-        }
-        return Err(error).context("the next capture");
-    }
+    once(scratch, testpmd).context("the next capture")?;
     before.await_again(testpmd).context("after the next capture")?;
-    Ok(Aftermath::AsBefore(begin.elapsed()))
+    Ok(begin.elapsed())
 }
 
 /// `SplitMix64`.
