@@ -72,6 +72,9 @@ capture_memory_take(struct state *state, const struct ports *ports, int ops_inde
 	const struct rte_memzone *zone = counters_find();
 	struct counters_span spans[COUNTERS_SPANS];
 
+	if (zone == NULL && rte_memzone_lookup(COUNTERS_NAME) != NULL)
+		return failure_set(failure, EPROTONOSUPPORT,
+				"the app's rte_pdump counts otherwise: build pmdscope-pdump with its DPDK");
 	if (zone == NULL)
 		return failure_set(failure, ENOTSUP,
 				"the app did not call rte_pdump_init(); link it with libpmdscope instead");

@@ -6,12 +6,10 @@
 
 #include "counters.h"
 
-#define NAME "rte_pdump_stats"
-
 const struct rte_memzone *
 counters_find(void)
 {
-	const struct rte_memzone *zone = rte_memzone_lookup(NAME);
+	const struct rte_memzone *zone = rte_memzone_lookup(COUNTERS_NAME);
 
 	if (zone == NULL ||
 			zone->len != RTE_ALIGN_CEIL(sizeof(struct counters), RTE_CACHE_LINE_SIZE))

@@ -23,6 +23,9 @@
 #include <rte_memzone.h>
 #include <rte_pdump.h>
 
+/* Of the memzone. */
+#define COUNTERS_NAME "rte_pdump_stats"
+
 /* As rte_pdump.c has it. */
 struct counters {
 	struct rte_pdump_stats rx[RTE_MAX_ETHPORTS][RTE_MAX_QUEUES_PER_PORT];
