@@ -24,9 +24,9 @@
  * rte_pktmbuf_free_bulk() returns, with room to spare.
  */
 #define CACHE_BYTES (offsetof(struct rte_mempool_cache, objs) + 192 * sizeof(void *))
-/* Data in an mbuf: two hold a packet of 1500 bytes. */
-#define DATA_BYTES 768
-#define MBUFS_MIN 256U
+/* Data in an mbuf: a frame of 1518 bytes, with tags. More mbufs for each packet cost the app more. */
+#define DATA_BYTES 1536
+#define MBUFS_MIN 192U
 /* Slots of a ring: two bursts, at least. */
 #define SLOTS_MIN 64U
 /* Segments that are put back at once. */

@@ -126,7 +126,8 @@ test_places(void)
 	check_places(FIRST_PORT, 1024);
 	/* Without room for caches. */
 	check_places(24, 4);
-	CHECK(!place(&arena, RTE_MAX_ETHPORTS - 1, 4));
+	check_places(29, 4);
+	CHECK(!place(&arena, 30, 4));
 	CHECK(!place(&arena, 24, 1024));
 }
 
