@@ -49,20 +49,24 @@ poll_once(enum leak_kind now)
 	return orders.plain ? leak_plain_poll(&app, now) : leak_traced_poll(&app, now);
 }
 
-/* The next leak is to be made. */
+/* The next leak is to be made. What a busy machine keeps it from is made later. */
 static bool
 is_due(void)
 {
 	static unsigned int bursts;
-	static uint64_t last;
+	static uint64_t next;
 
-	if (orders.nb_leaks == 0)
+	if (orders.nb_leaks == 0) {
+		next = 0;
 		return false;
+	}
 	if (orders.per_second == 0)
 		return ++bursts % orders.every == 0;
-	if (rte_rdtsc() - last < rte_get_tsc_hz() / orders.per_second)
+	if (next == 0)
+		next = rte_rdtsc();
+	if (rte_rdtsc() < next)
 		return false;
-	last = rte_rdtsc();
+	next += rte_get_tsc_hz() / orders.per_second;
 	return true;
 }
 
@@ -163,6 +167,15 @@ ledger(const char *pool, const char *column)
 	return tel_cell(body, column, (unsigned int)row);
 }
 
+static uint64_t
+lost_in(const char *body, unsigned int row)
+{
+	const uint64_t nb = tel_cell(body, "leaked", row) + tel_cell(body, "lost_at_least", row);
+
+	CHECK(nb <= tel_cell(body, "size", row));
+	return nb;
+}
+
 void
 check_sum(const char *pool)
 {
@@ -177,6 +190,15 @@ check_sum(const char *pool)
 	for (i = 0; i < RTE_DIM(parts); i++)
 		sum += tel_cell(body, parts[i], (unsigned int)row);
 	CHECK_U64(sum, tel_cell(body, "size", (unsigned int)row));
+	lost_in(body, (unsigned int)row);
+}
+
+uint64_t
+lost(void)
+{
+	const char *body = ask("leaks");
+
+	return lost_in(body, (unsigned int)tel_find(body, "name", "pool"));
 }
 
 uint64_t

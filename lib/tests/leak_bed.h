@@ -40,8 +40,10 @@ void stop_app(void);
 /* A table of the library. */
 const char *ask(const char *table);
 uint64_t ledger(const char *pool, const char *column);
-/* The parts add up to the pool. */
+/* The parts add up to the pool, and no more than that is lost. */
 void check_sum(const char *pool);
+/* Of the app's pool: what is lost for sure, and at least, besides. */
+uint64_t lost(void);
 /* Lost or misused mbufs at a site, 0 when there is no such row. */
 uint64_t site(const char *pool, const char *name, const char *what, const char *column);
 bool has_site(const char *pool, const char *name, const char *what, uint64_t nb);
@@ -74,6 +76,7 @@ void test_auto_single(void);
 void test_auto_exhausted(void);
 void test_auto_halves(void);
 void test_auto_fast(void);
+void test_auto_at_once(void);
 void test_auto_late(void);
 void test_auto_long_missing(void);
 

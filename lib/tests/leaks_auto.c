@@ -13,6 +13,22 @@
 #include "state.h"
 #include "test.h"
 
+/* What was lost by LEAK_RX, to be given back. */
+static struct rte_mbuf *kept[2 * POOL_SIZE];
+
+/* Stamps are armed on demand, and the app has all its mbufs again. */
+static void
+give_back(void)
+{
+	CHECK_U64(tel_u64(tel_ask("/pmdscope/arm", "60"), "armed"), 1);
+	orders.nb_leaks = 0;
+	await_bursts(2);
+	CHECK(app.nb_kept <= RTE_DIM(kept));
+	rte_pktmbuf_free_bulk(kept, app.nb_kept);
+	app.kept = NULL;
+	WAIT_FOR(ledger("pool", "leaked") == 0);
+}
+
 /*
  * Walks meet every mbuf. Those that the worker has in hand are always the same, and what no walk has
  * ever met is not told as lost.
@@ -160,26 +176,38 @@ test_auto_fast(void)
 	check_sum("pool");
 }
 
+/* Emptied sooner than a leak is confirmed: how much is lost is told, and a site of the next time. */
+void
+test_auto_at_once(void)
+{
+	static const struct pmdscope_conf defaults = { .sample_ms = 100 };
+
+	restart(&defaults);
+	expect_no_leak(1500);
+	app.kept = kept;
+	orders.per_second = 6000;
+	orders.kind = LEAK_RX;
+	orders.nb_leaks = UINT32_MAX;
+	WAIT_FOR(ledger("pool", "lost_at_least") > 0);
+	WAIT_FOR(lost() > POOL_SIZE * 2 / 3);
+	give_back();
+	orders.nb_leaks = UINT32_MAX;
+	WAIT_FOR(site("pool", line_of(LEAK_RX), "leak", "count") > 0);
+	check_sum("pool");
+}
+
 /* All at once and too early to be named; what is lost of them the next time is. */
 void
 test_auto_late(void)
 {
-	static struct rte_mbuf *kept[2 * POOL_SIZE];
-
 	restart(&by_need);
 	expect_no_leak(1500);
 	app.kept = kept;
 	lose_all();
 	WAIT_FOR(ledger("pool", "lost_at_least") > 0 || all_leaked() > 0);
 	check_sum("pool");
-	CHECK_U64(tel_u64(tel_ask("/pmdscope/arm", "60"), "armed"), 1);
-	orders.nb_leaks = 0;
+	give_back();
 	orders.every = 64;
-	await_bursts(2);
-	CHECK(app.nb_kept <= RTE_DIM(kept));
-	rte_pktmbuf_free_bulk(kept, app.nb_kept);
-	app.kept = NULL;
-	WAIT_FOR(ledger("pool", "leaked") == 0);
 	lose(LEAK_RX, 50);
 	WAIT_FOR(site("pool", line_of(LEAK_RX), "leak", "count") == 50);
 	check_sum("pool");

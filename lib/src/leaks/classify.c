@@ -388,6 +388,19 @@ confirm(const struct pmdscope_walk_context *ctx, struct pmdscope_ledger *ledger,
 	pmdscope_ledger_found(ledger);
 }
 
+/* It is in no queue by so many proofs, each from a later walk. */
+static bool
+is_confirmed(const struct pmdscope_walk_context *ctx, struct pmdscope_mark *mark)
+{
+	if (ctx->walk == mark->first || !is_in_no_queue(ctx, mark))
+		return false;
+	if (mark->hits == HITS_NEEDED)
+		return true;
+	mark->hits++;
+	mark->first = ctx->walk;
+	return false;
+}
+
 /* True when it is found to be lost in this walk. */
 static bool
 check_mark(const struct pmdscope_walk_context *ctx, struct pmdscope_ledger *ledger,
@@ -395,17 +408,14 @@ check_mark(const struct pmdscope_walk_context *ctx, struct pmdscope_ledger *ledg
 {
 	if (pmdscope_clone_alive_pins(ctx, mark) || !is_overdue(ctx, mark, stage))
 		return false;
+	if (is_confirmed(ctx, mark)) {
+		confirm(ctx, ledger, mark);
+		return true;
+	}
+	/* What is confirmed is counted as lost, and not as perhaps lost too. */
 	ledger->counting.missing += mark->stale;
 	ledger->counting.suspects += !mark->stale && is_held(mark->stamp);
-	if (ctx->walk == mark->first || !is_in_no_queue(ctx, mark))
-		return false;
-	if (mark->hits < HITS_NEEDED) {
-		mark->hits++;
-		mark->first = ctx->walk;
-		return false;
-	}
-	confirm(ctx, ledger, mark);
-	return true;
+	return false;
 }
 
 static void
