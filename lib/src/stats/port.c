@@ -154,6 +154,11 @@ pmdscope_port_forget(uint16_t id)
 		rebuild_rows();
 }
 
+/*
+ * ethdev reports neither starts nor stops (RTE_ETH_EVENT_NEW and RTE_ETH_EVENT_DESTROY are about the
+ * existence of a port), and keeps no count of them: those between two samples that leave the port as it
+ * was are not seen.
+ */
 void
 pmdscope_port_sample(void)
 {
