@@ -9,6 +9,7 @@
 #include "classify.h"
 #include "clone.h"
 #include "leak_sites.h"
+#include "missing.h"
 #include "site.h"
 #include "stage.h"
 #include "stamp.h"
@@ -22,11 +23,6 @@
 #define UNTRACED_WALKS_PART 16
 /* A pool with less than this part of it free can prove nothing by turnover. */
 #define EMPTY_PART 32
-/* Without a stamp nobody knows the place, and so what is usual there: this times the bound. */
-#define MISSING_HOLDS 4
-/* An object that was missed in so many walks is not missed by chance. */
-#define MISSING_WALKS_MAX 240
-
 /* Another proof, from a later walk, is needed on top of the first. */
 #define HITS_NEEDED 1
 
@@ -63,53 +59,6 @@ pmdscope_is_nearly_empty(uint32_t nb_free, uint32_t size)
 	return nb_free * (uint64_t)EMPTY_PART < size;
 }
 
-/*
- * An object in use may come and go between the walks. When so many of a pool are not met, one is
- * met in none of this many walks only if it does not move.
- */
-static uint32_t
-walks_by_chance(uint32_t nb_missed, uint32_t size)
-{
-	double expected = nb_missed;
-	uint32_t walks = 1;
-
-	for (; size != 0 && expected > 0.05 && walks < MISSING_WALKS_MAX; walks++)
-		expected *= (double)nb_missed / size;
-	return walks;
-}
-
-/* Walks for which objects of this pool may be missing because others were, and came back. */
-static uint32_t
-learned_walks(const struct pmdscope_ledger *ledger)
-{
-	return RTE_MIN(2 * (uint64_t)ledger->longest_missing, MISSING_WALKS_MAX);
-}
-
-/* Arming is cheap: half the bound is enough to suspect a leak. To confirm one takes more. */
-static uint32_t
-missed_walks_allowed(const struct pmdscope_walk_context *ctx, const struct pmdscope_ledger *ledger)
-{
-	const struct pmdscope_parts *last = &ledger->parts;
-	const uint32_t size = ledger->index.nb_objects;
-	const uint32_t known =
-			last->common + last->cached + last->rings + last->leaked + last->missing;
-	uint32_t walks = MISSING_HOLDS * ctx->hold_walks;
-
-	if (!ctx->armed)
-		walks = RTE_MAX(ctx->hold_walks / 2,
-					walks_by_chance(size - RTE_MIN(known, size), size)) -
-			1;
-	return RTE_MAX(walks, learned_walks(ledger));
-}
-
-bool
-pmdscope_classify_waits_longer(
-		const struct pmdscope_walk_context *ctx, const struct pmdscope_ledger *ledger)
-{
-	return ctx->walk + MISSING_HOLDS * ctx->hold_walks <
-	       ctx->armed_walk + learned_walks(ledger);
-}
-
 void
 pmdscope_classify_begin(struct pmdscope_walk_context *ctx, struct pmdscope_ledger *ledger)
 {
@@ -118,19 +67,8 @@ pmdscope_classify_begin(struct pmdscope_walk_context *ctx, struct pmdscope_ledge
 	pmdscope_turnover_proof(&ctx->proof, ledger->address, ctx->walk);
 	ctx->strict = pmdscope_is_nearly_empty(counts->common + counts->cached, counts->size) &&
 		      ledger->untraced_frees == 0 && ledger->traced_frees >= TRACED_FREES_MIN;
-	ctx->max_missed_walks = missed_walks_allowed(ctx, ledger);
+	ctx->max_missed_walks = pmdscope_missing_walks_allowed(ctx, ledger);
 	ledger->counting = (struct pmdscope_parts){ 0 };
-}
-
-/*
- * Without a stamp, and missed for too long. What no walk has ever met was out before the first one:
- * posted to a NIC, or set aside by the app, as far as can be known.
- */
-static bool
-is_missing(const struct pmdscope_walk_context *ctx, const struct pmdscope_mark *mark)
-{
-	return (mark->met || mark->untraced) && mark->stale && mark->first != 0 &&
-	       (ctx->walk - mark->first > ctx->max_missed_walks || mark->hits != 0);
 }
 
 /*
@@ -158,17 +96,6 @@ comes_from_elsewhere(uint64_t stamp)
 	if (info != NULL)
 		return info->source && pmdscope_stamp_class(stamp) == PMDSCOPE_STAMP_APP;
 	return pmdscope_stamp_class(stamp) == PMDSCOPE_STAMP_APP;
-}
-
-/* An object without a stamp is back, that was taken for missing. */
-static void
-learn_missing(const struct pmdscope_walk_context *ctx, struct pmdscope_ledger *ledger,
-		const struct pmdscope_mark *mark)
-{
-	const uint32_t walks = (ctx->clock_ms - mark->since_ms) / ctx->walk_ms;
-
-	if (mark->kind != PMDSCOPE_LOSS_NONE || mark->first <= ctx->proof.all_turned)
-		ledger->longest_missing = RTE_MAX(ledger->longest_missing, walks);
 }
 
 /* It is free now. Received again in between, it was not held all the time. */
@@ -256,8 +183,8 @@ classify_met(const struct pmdscope_walk_context *ctx, struct pmdscope_ledger *le
 		count_lost(ledger, mark);
 		return;
 	}
-	if (is_missing(ctx, mark))
-		learn_missing(ctx, ledger, mark);
+	if (pmdscope_is_missing(ctx, mark))
+		pmdscope_missing_learn(ctx, ledger, mark);
 	if (mark->kind != PMDSCOPE_LOSS_NONE)
 		retract(ctx, mark);
 	else if (ctx->armed && where != PMDSCOPE_WHERE_RING && mark->first != 0)
@@ -335,7 +262,7 @@ is_overdue(const struct pmdscope_walk_context *ctx, const struct pmdscope_mark *
 		const struct pmdscope_stage *stage)
 {
 	if (mark->stale)
-		return is_missing(ctx, mark);
+		return pmdscope_is_missing(ctx, mark);
 	return stage != NULL && !pmdscope_stage_holds(stage) &&
 	       age_of(ctx, mark->stamp) > stage->bound;
 }
@@ -459,7 +386,8 @@ suspect(const struct pmdscope_walk_context *ctx, struct pmdscope_ledger *ledger,
 {
 	if (mark->first == 0 || !mark->stale)
 		miss(ctx, mark, 0);
-	ledger->counting.missing += is_missing(ctx, mark) && mark->first <= ctx->proof.all_turned;
+	ledger->counting.missing +=
+			pmdscope_is_missing(ctx, mark) && mark->first <= ctx->proof.all_turned;
 }
 
 void

@@ -37,13 +37,6 @@ void
 pmdscope_classify(struct pmdscope_walk_context *ctx, struct pmdscope_ledger *ledger, uint32_t i);
 void pmdscope_classify_end(struct pmdscope_walk_context *ctx, struct pmdscope_ledger *ledger);
 
-/*
- * While armed: objects without a stamp may be missing from this pool for more walks than usual, and
- * there were not yet so many more since arming.
- */
-bool pmdscope_classify_waits_longer(
-		const struct pmdscope_walk_context *ctx, const struct pmdscope_ledger *ledger);
-
 /* In loss_place.c: the last proven place of a lost mbuf, and the kind of the loss. */
 uint32_t
 pmdscope_classify_place(const struct pmdscope_ledger *ledger, const struct pmdscope_mark *mark);

@@ -18,6 +18,7 @@
 #include "clock.h"
 #include "classify.h"
 #include "ledger.h"
+#include "missing.h"
 #include "leak_sites.h"
 #include "stage.h"
 #include "stamp.h"
@@ -402,7 +403,7 @@ pmdscope_walk_arm(void)
 bool
 pmdscope_walk_waits_longer(const struct pmdscope_ledger *ledger)
 {
-	return pmdscope_classify_waits_longer(&walk.ctx, ledger);
+	return pmdscope_missing_waits_longer(&walk.ctx, ledger);
 }
 
 void
