@@ -12,6 +12,7 @@
 #include <rte_telemetry.h>
 #include <rte_version.h>
 
+#include "arming.h"
 #include "clock.h"
 #include "lcore.h"
 #include "ledger.h"
@@ -152,11 +153,11 @@ handle_arm(const char *cmd __rte_unused, const char *params, struct rte_tel_data
 	if (!pmdscope_state_lock_to_answer())
 		return ret;
 	if (pmdscope_state.running)
-		ret = pmdscope_ledger_arm(seconds);
+		ret = pmdscope_arming_ask(seconds);
 	if (ret == 0) {
 		rte_tel_data_start_dict(d);
-		pmdscope_dict_u64(d, "armed", pmdscope_ledger_armed());
-		rte_tel_data_add_dict_string(d, "mode", pmdscope_ledger_mode_name());
+		pmdscope_dict_u64(d, "armed", pmdscope_arming_on());
+		rte_tel_data_add_dict_string(d, "mode", pmdscope_arming_mode_name());
 	}
 	pthread_mutex_unlock(&pmdscope_state.lock);
 	return ret;

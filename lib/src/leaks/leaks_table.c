@@ -6,6 +6,7 @@
 
 #include <rte_common.h>
 
+#include "arming.h"
 #include "ledger.h"
 
 enum {
@@ -76,7 +77,7 @@ fill_parts(const struct pmdscope_ledger *ledger, struct pmdscope_row *row)
 	const struct pmdscope_parts *parts = &ledger->parts;
 	uint32_t leaked, rings;
 
-	if (!ledger->placed || !pmdscope_ledger_armed()) {
+	if (!ledger->placed || !pmdscope_arming_on()) {
 		leaked = RTE_MIN(parts->leaked, counts->in_use);
 		rings = RTE_MIN(parts->rings, counts->in_use - leaked);
 		pmdscope_row_u64(row, SIZE, 0, counts->size);
@@ -119,8 +120,8 @@ ledger_fill(unsigned int i, struct pmdscope_row *row)
 	pmdscope_row_str(row, NAME, ledger->name);
 	fill_parts(ledger, row);
 	fill_trend(ledger, row);
-	pmdscope_row_u64(row, ARMED, 0, pmdscope_ledger_armed());
-	pmdscope_row_str(row, MODE, pmdscope_ledger_mode_name());
+	pmdscope_row_u64(row, ARMED, 0, pmdscope_arming_on());
+	pmdscope_row_str(row, MODE, pmdscope_arming_mode_name());
 	pmdscope_row_u64(row, READABLE, 0, ledger->counts.readable && !ledger->lost_memory);
 	pmdscope_row_u64(row, FIRST_LEAK, 0, ledger->first_leak_realtime_ns);
 	pmdscope_row_u64(row, WALKS, 0, ledger->walks);

@@ -2,17 +2,16 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include <rte_string_fns.h>
 
+#include "arming.h"
 #include "clock.h"
 #include "classify.h"
 #include "ledger.h"
-#include "log.h"
 #include "leak_sites.h"
 #include "progress.h"
 #include "site.h"
@@ -21,39 +20,22 @@
 #include "walk.h"
 
 #define MS_PER_SEC UINT64_C(1000)
-/* In mode auto, stamps stay armed for so long after the last news. */
-#define QUIET_MS (15 * MS_PER_SEC)
-/* Or for so many times the bound of residence, if that is longer. */
-#define QUIET_HOLDS 12
-/* The first pause after arming in vain, and the longest. */
-#define PAUSE_MS (30 * MS_PER_SEC)
-#define PAUSE_MAX_MS (3600 * MS_PER_SEC)
 /* Unarmed, the walks may take this part of a CPU. */
 #define UNARMED_PART 50
-/* What has been held for too long is called lost after so many walks. */
-#define CONFIRM_WALKS 4
 /* Untraced takes that are looked at per sample. */
 #define TAKES_PER_TICK 64
 
 static struct {
-	enum pmdscope_leak_mode mode;
-	bool stamps; /* There is room for them in struct rte_mbuf. */
-	bool armed;
-	uint32_t armed_epoch; /* Stamps from before are of an earlier arming. */
-	uint64_t asked_until; /* Armed on demand until then, 0: not. */
-	uint64_t news_ms;     /* Last reason to be armed. */
-	uint64_t walked_ms;   /* When the last walk began. */
+	uint64_t walked_ms; /* When the last walk began. */
 	uint32_t walk_ms;
-	uint32_t hold_ms;
-	uint64_t quiet_ms;
 	unsigned int last_id;
 	struct pmdscope_ledger **items;
 	unsigned int nb;
 	unsigned int capacity;
 } ledgers;
 
-static uint64_t
-now_ms(void)
+uint64_t
+pmdscope_ledger_now_ms(void)
 {
 	struct timespec ts;
 
@@ -64,7 +46,7 @@ now_ms(void)
 uint32_t
 pmdscope_ledger_clock_ms(void)
 {
-	return (uint32_t)now_ms();
+	return (uint32_t)pmdscope_ledger_now_ms();
 }
 
 struct pmdscope_ledger *
@@ -99,11 +81,17 @@ pmdscope_ledger_pool_name(unsigned int id)
 void
 pmdscope_ledger_found(struct pmdscope_ledger *ledger)
 {
-	ledgers.news_ms = now_ms();
+	pmdscope_arming_news();
 	ledger->suspicion = (struct pmdscope_suspicion){ 0 };
 	ledger->draining = (struct pmdscope_suspicion){ 0 };
 	if (ledger->first_leak_realtime_ns == 0)
 		ledger->first_leak_realtime_ns = pmdscope_clock_realtime_ns(rte_rdtsc());
+}
+
+void
+pmdscope_ledger_walk_soon(void)
+{
+	ledgers.walked_ms = 0;
 }
 
 /* --- Following the pools --------------------------------------------------------------- */
@@ -238,7 +226,7 @@ note_misuse(void)
 		is_free = event.misuse == PMDSCOPE_MISUSE_FREE;
 		ledger->double_frees += is_free;
 		ledger->use_after_frees += !is_free;
-		ledgers.news_ms = now_ms();
+		pmdscope_arming_news();
 		site = pmdscope_leak_site_get(ledger->id, pmdscope_stamp_place(event.stamp),
 				is_free ? PMDSCOPE_LOSS_DOUBLE_FREE : PMDSCOPE_LOSS_USE_AFTER_FREE);
 		if (site != NULL)
@@ -258,217 +246,11 @@ note_untraced_takes(void)
 		struct pmdscope_ledger *ledger = find_address(take.pool);
 
 		info = pmdscope_site_info(PMDSCOPE_STAMP_SITE_ID(take.stamp));
-		if (ledger == NULL || !ledgers.armed || (info != NULL && info->keeps) ||
-				(int32_t)(PMDSCOPE_STAMP_EPOCH(take.stamp) - ledgers.armed_epoch) <
-						0)
+		if (ledger == NULL || (info != NULL && info->keeps) ||
+				!pmdscope_arming_covers(PMDSCOPE_STAMP_EPOCH(take.stamp)))
 			continue;
 		ledger->untraced_takes++;
 	}
-}
-
-/* --- Arming ---------------------------------------------------------------------------- */
-
-static void
-arm(const char *why)
-{
-	if (ledgers.armed)
-		return;
-	PMDSCOPE_LOG(INFO, "stamps armed: %s", why);
-	pmdscope_stamp_advance();
-	pmdscope_stamp_arm();
-	pmdscope_walk_arm();
-	ledgers.armed_epoch = pmdscope_stamp_epoch();
-	ledgers.walked_ms = 0;
-	ledgers.armed = true;
-}
-
-static void
-disarm(void)
-{
-	if (!ledgers.armed)
-		return;
-	PMDSCOPE_LOG(INFO, "stamps disarmed");
-	pmdscope_stamp_disarm();
-	ledgers.armed = false;
-}
-
-/* Mbufs are missing, or hardly any are left. */
-static bool
-is_suspicious(const struct pmdscope_ledger *ledger)
-{
-	const struct pmdscope_pool_counts *counts = &ledger->counts;
-
-	return ledger->parts.missing != 0 ||
-	       pmdscope_is_nearly_empty(counts->common + counts->cached, counts->size);
-}
-
-/*
- * At its pace it is empty before its growth is sure and a leak is confirmed: what is lost by then
- * would have no site.
- */
-static bool
-is_draining(const struct pmdscope_ledger *ledger)
-{
-	const struct pmdscope_pool_counts *counts = &ledger->counts;
-
-	return pmdscope_trend_grown_in_ms(&ledger->trend, counts->common + counts->cached) <
-	       PMDSCOPE_TREND_WINDOW_MS + ledgers.hold_ms + CONFIRM_WALKS * ledgers.walk_ms;
-}
-
-/* True when there is a reason that was not in vain a short time ago. */
-static bool
-try_reason(struct pmdscope_suspicion *s, uint64_t now, bool reason)
-{
-	if (!reason || s->tried || now < s->not_before)
-		return false;
-	s->tried = true;
-	return true;
-}
-
-/* Why to arm, NULL for no reason. */
-static const char *
-suspect(uint64_t now)
-{
-	const char *why = NULL;
-	unsigned int i;
-
-	for (i = 0; i < ledgers.nb; i++) {
-		struct pmdscope_ledger *ledger = ledgers.items[i];
-
-		if (try_reason(&ledger->suspicion, now, is_suspicious(ledger)))
-			why = "mbufs are missing from a pool";
-		if (try_reason(&ledger->draining, now, is_draining(ledger)))
-			why = "a pool is empty soon";
-	}
-	return why;
-}
-
-/* The armed time is over: where nothing was found, wait for longer each time. */
-static void
-pause_reason(struct pmdscope_suspicion *s, uint64_t now)
-{
-	if (!s->tried)
-		return;
-	s->tried = false;
-	s->pause_ms = RTE_MIN(RTE_MAX(2 * s->pause_ms, PAUSE_MS), PAUSE_MAX_MS);
-	s->not_before = now + s->pause_ms;
-}
-
-static void
-give_up(uint64_t now)
-{
-	unsigned int i;
-
-	for (i = 0; i < ledgers.nb; i++) {
-		pause_reason(&ledgers.items[i]->suspicion, now);
-		pause_reason(&ledgers.items[i]->draining, now);
-	}
-}
-
-/*
- * A pool that stamps were armed for needs more walks than quiet_ms is meant for, because mbufs were
- * once missing for long. Disarmed before, it could never tell what it has lost.
- */
-static bool
-waits_longer(void)
-{
-	const struct pmdscope_ledger *ledger;
-	unsigned int i;
-
-	for (i = 0; i < ledgers.nb; i++) {
-		ledger = ledgers.items[i];
-		if ((ledger->suspicion.tried || ledger->draining.tried) &&
-				pmdscope_walk_waits_longer(ledger))
-			return true;
-	}
-	return false;
-}
-
-/* Somebody wants it so: only growth from now on arms again, and after a pause suspicion. */
-static void
-disarm_for_good(uint64_t now)
-{
-	unsigned int i;
-
-	disarm();
-	for (i = 0; i < ledgers.nb; i++) {
-		ledgers.items[i]->trend = (struct pmdscope_trend){ 0 };
-		ledgers.items[i]->suspicion.tried = true;
-		ledgers.items[i]->draining.tried = true;
-	}
-	give_up(now);
-}
-
-static void
-arm_by_suspicion(uint64_t now)
-{
-	const char *why = ledgers.armed ? NULL : suspect(now);
-
-	if (ledgers.armed && waits_longer())
-		ledgers.news_ms = now;
-	if (why != NULL) {
-		ledgers.news_ms = now;
-		arm(why);
-	} else if (ledgers.armed && now >= ledgers.news_ms + ledgers.quiet_ms) {
-		disarm();
-		give_up(now);
-	}
-}
-
-static void
-decide(uint64_t now, bool grows)
-{
-	if (grows)
-		ledgers.news_ms = now;
-	if (ledgers.asked_until != 0 && now >= ledgers.asked_until) {
-		ledgers.asked_until = 0;
-		ledgers.news_ms = 0;
-	}
-	if (!ledgers.stamps || ledgers.mode == PMDSCOPE_LEAK_NEVER)
-		return;
-	if (ledgers.mode == PMDSCOPE_LEAK_ALWAYS)
-		arm("always");
-	else if (ledgers.asked_until != 0)
-		arm("on demand");
-	else if (grows)
-		arm("a pool loses mbufs");
-	else
-		arm_by_suspicion(now);
-}
-
-int
-pmdscope_ledger_arm(uint32_t seconds)
-{
-	const uint64_t now = now_ms();
-
-	if (ledgers.mode == PMDSCOPE_LEAK_NEVER)
-		return -EPERM;
-	if (!ledgers.stamps)
-		return -ENODEV;
-	ledgers.asked_until = seconds == 0 ? 0 : now + seconds * MS_PER_SEC;
-	if (seconds != 0)
-		arm("on demand");
-	else if (ledgers.mode == PMDSCOPE_LEAK_AUTO)
-		disarm_for_good(now);
-	return 0;
-}
-
-bool
-pmdscope_ledger_armed(void)
-{
-	return ledgers.armed;
-}
-
-const char *
-pmdscope_ledger_mode_name(void)
-{
-	static const char *const names[] = {
-		[PMDSCOPE_LEAK_AUTO] = "auto",
-		[PMDSCOPE_LEAK_ALWAYS] = "always",
-		[PMDSCOPE_LEAK_NEVER] = "never",
-	};
-
-	return names[ledgers.mode];
 }
 
 /* --- Life ------------------------------------------------------------------------------ */
@@ -483,7 +265,7 @@ walk_pause_ms(void)
 	uint64_t walk_us = 0;
 	unsigned int i;
 
-	if (ledgers.armed)
+	if (pmdscope_arming_on())
 		return ledgers.walk_ms;
 	for (i = 0; i < ledgers.nb; i++)
 		walk_us += ledgers.items[i]->walk_us;
@@ -500,10 +282,10 @@ pmdscope_ledger_tick(uint64_t now_ns)
 		follow_pools();
 	note_misuse();
 	note_untraced_takes();
-	decide(now, note_counts(now));
+	pmdscope_arming_decide(now, note_counts(now));
 	if (moving)
 		pmdscope_stamp_advance();
-	if (moving && ledgers.stamps && now - ledgers.walked_ms >= walk_pause_ms() &&
+	if (moving && pmdscope_arming_possible() && now - ledgers.walked_ms >= walk_pause_ms() &&
 			!pmdscope_walk_busy()) {
 		ledgers.walked_ms = now;
 		pmdscope_walk_begin();
@@ -533,14 +315,9 @@ pmdscope_ledger_start(const struct pmdscope_conf *conf)
 		.hold_walks = conf->leak_hold_ms / conf->leak_walk_ms + 1,
 	};
 
-	ledgers.mode = conf->leak_mode;
 	ledgers.walk_ms = conf->leak_walk_ms;
-	ledgers.hold_ms = conf->leak_hold_ms;
-	ledgers.stamps = conf->leak_mode != PMDSCOPE_LEAK_NEVER && pmdscope_stamp_start() == 0;
-	ledgers.quiet_ms = RTE_MAX(QUIET_MS, QUIET_HOLDS * (uint64_t)conf->leak_hold_ms);
-	ledgers.asked_until = 0;
-	ledgers.news_ms = 0;
 	ledgers.walked_ms = 0;
+	pmdscope_arming_start(conf);
 	pmdscope_progress_start();
 	pmdscope_stage_start(hold, conf->sample_ms);
 	pmdscope_walk_start(&walk_conf);
@@ -551,7 +328,7 @@ pmdscope_ledger_stop(void)
 {
 	unsigned int i;
 
-	disarm();
+	pmdscope_arming_stop();
 	pmdscope_walk_stop();
 	for (i = 0; i < ledgers.nb; i++)
 		ledger_free(ledgers.items[i]);

@@ -90,11 +90,11 @@ bool pmdscope_ledger_busy(void);
 /* A bounded piece of the walk. */
 void pmdscope_ledger_slice(void);
 
-/* Arm for so long, or disarm with 0. 0, or -EPERM in mode never, -ENODEV without stamps. */
-int pmdscope_ledger_arm(uint32_t seconds);
-bool pmdscope_ledger_armed(void);
-const char *pmdscope_ledger_mode_name(void);
+/* The next walk begins at once. */
+void pmdscope_ledger_walk_soon(void);
 
+/* Monotonic clock, milliseconds. */
+uint64_t pmdscope_ledger_now_ms(void);
 /* The walker's clock: real time, milliseconds; wraps around. */
 uint32_t pmdscope_ledger_clock_ms(void);
 const char *pmdscope_ledger_pool_name(unsigned int id);

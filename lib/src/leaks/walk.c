@@ -15,6 +15,7 @@
 #include <rte_memzone.h>
 #include <rte_ring.h>
 
+#include "arming.h"
 #include "clock.h"
 #include "classify.h"
 #include "ledger.h"
@@ -366,7 +367,7 @@ pmdscope_walk_begin(void)
 	walk.ctx.walk++;
 	walk.ctx.epoch = pmdscope_stamp_epoch();
 	walk.ctx.clock_ms = pmdscope_ledger_clock_ms();
-	walk.ctx.armed = pmdscope_ledger_armed();
+	walk.ctx.armed = pmdscope_arming_on();
 	walk.ctx.aborted = false;
 	for (i = 0; (ledger = pmdscope_ledger_get(i)) != NULL; i++)
 		ledger->walking = false;
