@@ -18,13 +18,16 @@ use crate::commands::{ArmTime, TelemetryCommand};
 use crate::deadline::Deadline;
 use crate::discover::DiscoveredApp;
 use crate::error::TelemetryError;
+use crate::host::handle::ProcessHandle;
 use crate::host::process;
 use crate::lock::RoundLock;
 use crate::occupancy::OccupancyReader;
 use crate::queue_histograms::QueueHistograms;
 use crate::raw_replies::RawReplies;
 use crate::reply::ArmReply;
-use crate::sample::{AppIdentity, LOCK_PART, PortEventsSample, SAMPLE_SCHEMA, Sample};
+use crate::sample::{
+    AppIdentity, EndedProcess, LOCK_PART, PortEventsSample, SAMPLE_SCHEMA, Sample,
+};
 use crate::scans::ScanResults;
 use crate::tracer::LcoreTracer;
 use cached::Cached;
@@ -62,6 +65,11 @@ struct ConnectionCache {
     /// The process that was asked last, and when it started: the kernel's word on that may change by
     /// a second from time to time.
     started: Option<(SocketPeer, u64)>,
+    /// The process that was asked last.
+    process: Option<ProcessHandle>,
+    /// The one before, until it is known how it ended.
+    ended: Option<ProcessHandle>,
+    predecessor: Option<EndedProcess>,
 }
 
 /// One connection, and what is known of the app behind it.
@@ -182,6 +190,7 @@ impl SampleCollector {
         sample.requests = round.requests();
         sample.partial = round.finish(sample.tells_anything())?;
         drop(guard);
+        sample.predecessor = self.cache.predecessor();
         connection.host.complete(&mut sample);
         if let Some(tracer) = &self.tracer {
             tracer.complete(&mut sample);
@@ -236,10 +245,33 @@ impl ConnectionCache {
             let ticks = Some(peer.start_ticks).filter(|ticks| *ticks > 0);
             ticks.and_then(process::realtime_ns).unwrap_or(0)
         });
+        if known.is_none() {
+            self.follow(peer);
+        }
         self.started = Some((peer, start));
         let facts = AppFacts::new(app, &client, start);
         let host = HostReader::new(&app.dir, peer.pid);
         Ok(Connection { client, facts, host })
+    }
+}
+
+impl ConnectionCache {
+    /// Another process is asked from now on.
+    fn follow(&mut self, peer: SocketPeer) {
+        self.predecessor = None;
+        self.ended = std::mem::replace(&mut self.process, ProcessHandle::open(peer));
+    }
+
+    /// How the process ended that was asked before this one, if that is known by now.
+    fn predecessor(&mut self) -> Option<EndedProcess> {
+        if let Some(ended) = &self.ended
+            && let Some(wait_status) = ended.wait_status()
+        {
+            let SocketPeer { pid, start_ticks } = ended.process();
+            self.predecessor = Some(EndedProcess { pid, start_ticks, wait_status });
+            self.ended = None;
+        }
+        self.predecessor
     }
 }
 

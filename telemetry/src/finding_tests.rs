@@ -442,7 +442,7 @@ fn an_app_that_restarts_again_and_again() {
     let findings = restarted(3);
     assert_eq!(lints(&findings), [(Lint::RestartLoop, Severity::Critical, FindingSubject::App)]);
     let evidence = &findings[0].evidence;
-    assert!(
-        evidence.starts_with("3 starts in 4 s; the longest observed run of those that ended was")
-    );
+    assert!(evidence.starts_with(
+        "3 starts in 4 s; exit reasons: unknown (2); the longest observed run of those that ended was"
+    ));
 }

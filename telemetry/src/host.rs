@@ -5,6 +5,7 @@ mod container;
 pub mod device;
 pub mod foreign;
 pub(crate) mod frequency;
+pub(crate) mod handle;
 pub mod maps;
 mod polling;
 pub(crate) mod process;

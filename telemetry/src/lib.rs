@@ -95,5 +95,5 @@ pub use rx_flat::RxFlat;
 pub use scans::ScanResults;
 pub use sending::{SilentApp, UnsentPackets};
 pub use stall::{LcoreStalls, RecordedStall, StallCause, StallShares, ThreadTime};
-pub use starts::AppRestarts;
+pub use starts::{AppRestarts, ExitReason};
 pub use tracer::LcoreTracer;

@@ -55,6 +55,10 @@ pub struct Sample {
     pub requests: u32,
     /// Who answered.
     pub app: AppIdentity,
+    /// How the process ended that answered before this one; `None` when no other one did, and where
+    /// the kernel does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predecessor: Option<EndedProcess>,
     /// Ports, in ascending order of id.
     pub ports: Vec<PortSample>,
     /// Mempools, by name.
@@ -232,6 +236,18 @@ impl AppIdentity {
     pub fn start_since_boot_s(&self) -> f64 {
         self.start_ticks as f64 / rustix::param::clock_ticks_per_second().max(1) as f64
     }
+}
+
+/// A process of an app that has ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct EndedProcess {
+    /// Process id on this host.
+    pub pid: u32,
+    /// Start time of that process, clock ticks since boot.
+    pub start_ticks: u64,
+    /// How it ended, as in `wait(2)`.
+    pub wait_status: i32,
 }
 
 /// One ring of one capture session.

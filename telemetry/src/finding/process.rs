@@ -5,14 +5,17 @@ use crate::model::Model;
 
 /// An app that was started too often within a minute.
 pub(super) fn restart_loop(model: &Model, thresholds: &Thresholds) -> Option<Finding> {
-    let restarts = model.restarts?;
+    let restarts = model.restarts.as_ref()?;
     if (restarts.starts as f64) < thresholds.restarts {
         return None;
     }
+    let exits = restarts.exits.iter().map(|exit| format!("{} ({})", exit.reason, exit.count));
     let evidence = format!(
-        "{} starts in {:.0} s; the longest observed run of those that ended was {:.1} s; only their parent \
-         knows their exit status",
-        restarts.starts, restarts.seconds, restarts.longest_life_s
+        "{} starts in {:.0} s; exit reasons: {}; the longest observed run of those that ended was {:.1} s",
+        restarts.starts,
+        restarts.seconds,
+        exits.collect::<Vec<_>>().join(", "),
+        restarts.longest_life_s
     );
     let threshold = format!("{} starts within a minute", thresholds.restarts);
     let advice = "the app crashes, exits or is killed: see journalctl -u UNIT, coredumpctl, the kernel log \
