@@ -237,6 +237,7 @@ static const struct way {
 	{ "fini_rte_exit", end_by_fini_exit, 0, NULL },
 	{ "abort", end_by_abort, 0, NULL },
 	{ "sigterm", NULL, SIGTERM, SIG_DFL },
+	{ "sigsegv", NULL, SIGSEGV, SIG_DFL },
 	{ "sigint_rte_exit", NULL, SIGINT, on_signal_rte_exit },
 	{ "sigint_exit", NULL, SIGINT, on_signal_exit },
 };

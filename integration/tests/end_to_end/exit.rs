@@ -19,9 +19,8 @@ use pmdscope_integration::programs;
 use pmdscope_integration::scratch::Scratch;
 use pmdscope_integration::telemetry::socket;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::support::{LIMIT, Needs, trial};
+use crate::support::{LIMIT, Needs, no_core_files, trial};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![trial("an_app_ends_as_it_means_to", Needs::Apps, ends)]
@@ -30,7 +29,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 /// Runs of each combination, so that each way has more than 30 with the library; `PMDSCOPE_EXIT_ROUNDS` sets
 /// another number.
 const ROUNDS: usize = 8;
-/// DPDK alone has one run where the library has so many: it is there to compare with.
+/// DPDK alone has one run where the library has so many, unless a number is set: it is there to compare with.
 const OF_LEVEL_0: usize = 8;
 /// Apps that run at once: most of the time they wait.
 const AT_ONCE: usize = 6;
@@ -94,12 +93,11 @@ struct Outcome {
 type Outcomes = Mutex<BTreeMap<Case, Outcome>>;
 
 fn ends(scratch: &Scratch) -> Result<()> {
-    let rounds = match std::env::var("PMDSCOPE_EXIT_ROUNDS") {
-        Ok(text) => text.parse().context("PMDSCOPE_EXIT_ROUNDS")?,
-        Err(_) => ROUNDS,
+    let (rounds, of_level_0) = match std::env::var("PMDSCOPE_EXIT_ROUNDS") {
+        Ok(text) => (text.parse().context("PMDSCOPE_EXIT_ROUNDS")?, 1),
+        Err(_) => (ROUNDS, OF_LEVEL_0),
     };
-    let maximum = getrlimit(Resource::Core).maximum;
-    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum })?;
+    no_core_files()?;
     let cases: Vec<Case> = (0..WAYS.len())
         .flat_map(|way| [(0, way), (1, way), (2, way)])
         .flat_map(|(level, way)| [false, true].map(|watched| Case { level, watched, way }))
@@ -117,7 +115,7 @@ fn ends(scratch: &Scratch) -> Result<()> {
                         if round >= rounds {
                             return Ok(());
                         }
-                        if case.level == 0 && !round.is_multiple_of(OF_LEVEL_0) {
+                        if case.level == 0 && !round.is_multiple_of(of_level_0) {
                             continue;
                         }
                         let failure = run(scratch, case, number, round)?;

@@ -14,6 +14,7 @@ use pmdscope_integration::process::{Process, run, wait_until};
 use pmdscope_integration::scratch::{Memory, Scratch};
 use pmdscope_integration::{openvswitch, oracle, programs, prometheus, telemetry};
 use pmdscope_testing::{programs_are_required, schema, skip, skip_without};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
 
 /// What a test needs beyond the programs of this repository.
@@ -93,6 +94,12 @@ impl Needs {
 pub(crate) fn missing_program(programs: &[&str]) -> Option<Missing> {
     let missing = programs.iter().find(|program| !oracle::installed(program));
     missing.map(|program| Missing::Program((*program).to_owned()))
+}
+
+/// Apps that crash from now on leave no core files.
+pub(crate) fn no_core_files() -> Result<()> {
+    let maximum = getrlimit(Resource::Core).maximum;
+    Ok(setrlimit(Resource::Core, Rlimit { current: Some(0), maximum })?)
 }
 
 fn can_mount() -> bool {
