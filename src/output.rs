@@ -10,6 +10,7 @@ use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use anyhow::{Context, Result};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use pmdscope_render::number::plural;
 use pmdscope_render::{TextLine, TextSpan, Tone};
 use pmdscope_telemetry::printable::{harmless, is_printable};
@@ -112,11 +113,29 @@ pub(crate) fn fail(error: &anyhow::Error) {
     write_error(&if aligned { text } else { indented(&text) });
 }
 
-/// Tells what is wrong with the command line, in the lines that clap makes of it. As with [`fail`], none
-/// can be taken for one of its own.
+/// Tells what is wrong with the command line: in a line where the first paragraph of clap says it all, else
+/// in the lines that clap makes of it. As with [`fail`], none can be taken for one of its own.
 pub(crate) fn refuse(error: &clap::Error) {
     let text = format!("pmdscope: {}", error.render());
+    if says_all_at_once(error) {
+        let paragraph = text.split("\n\n").next().unwrap_or_default();
+        return say(paragraph.lines().map(str::trim).collect::<Vec<_>>().join(" "));
+    }
     write_error(&indented(&harmless(&text, &LINES)));
+}
+
+/// The error names an option and what it expects, or a number where none can stand: usage does not help.
+fn says_all_at_once(error: &clap::Error) -> bool {
+    let number = |argument: &str| {
+        argument
+            .strip_prefix('-')
+            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    match (error.kind(), error.get(ContextKind::InvalidArg)) {
+        (ErrorKind::InvalidValue | ErrorKind::ValueValidation, _) => true,
+        (ErrorKind::UnknownArgument, Some(ContextValue::String(argument))) => number(argument),
+        _ => false,
+    }
 }
 
 /// Several apps in a line: how many, and the first of them.

@@ -75,6 +75,7 @@ fn commands_that_look_for_an_app_say_what_they_cannot_read() {
     let unreadable = Unreadable::new();
     for arguments in [
         &["check", "-a", "fwd", "--for", "1", "--config", "none"][..],
+        &["capture", "-i", "fwd:0", "-c", "1"],
         &["capture", "-a", "fwd", "-i", "0", "-c", "1"],
         &["top", "-a", "fwd", "--once", "--config", "none"],
     ] {
@@ -82,8 +83,11 @@ fn commands_that_look_for_an_app_say_what_they_cannot_read() {
         let begin = format!("pmdscope: error: {}", unreadable.says);
         assert!(code == Some(1) && error.starts_with(&begin), "{arguments:?}: {error}");
     }
-    let (_, error) = unreadable.run(&["ls", "--config", "none"]);
-    assert!(error.contains(&unreadable.says), "{error}");
+    // An error where nothing else runs, else a note.
+    let (code, error) = unreadable.run(&["ls", "--config", "none"]);
+    let begin = if code == Some(1) { "pmdscope: error: " } else { "pmdscope: " };
+    assert!(error.starts_with(&(begin.to_owned() + &unreadable.says)), "{error}");
+    assert_eq!(error.lines().count(), 1, "{error}");
 }
 
 #[test]
