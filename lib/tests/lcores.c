@@ -147,6 +147,36 @@ poll_once(void *arg)
 	return arg;
 }
 
+/* Those that no later one exceeded, newest first; of more than eight, neither the newest nor the
+ * longest is dropped.
+ */
+static void
+test_longest_stalls(void)
+{
+	static const unsigned int before[] = { 30, 200, 40, 100, 20, 60, 50 };
+	static const unsigned int expected[] = { 50, 60, 100, 200 };
+	const uint64_t unit = conf.stall_us * US_CYCLES;
+	uint64_t last = UINT64_MAX;
+	unsigned int i;
+
+	for (i = 0; i < RTE_DIM(before); i++)
+		file_gap(before[i] * unit);
+	for (i = 0; i < RTE_DIM(expected); i++) {
+		const uint64_t us = cell(rte_lcore_id(), "stall_longest_us", i, 8);
+		const uint64_t end = cell(rte_lcore_id(), "stall_longest_realtime_ns", i, 8);
+
+		/* A percent for the measured rate. */
+		CHECK(us >= expected[i] * conf.stall_us / 100 * 99);
+		CHECK(us <= expected[i] * conf.stall_us / 100 * 101);
+		CHECK(end != 0 && end < last);
+		last = end;
+	}
+	for (i = 40; i > 1; i--)
+		file_gap(i * unit);
+	CHECK(cell(rte_lcore_id(), "stall_longest_us", 0, 8) < 3 * conf.stall_us);
+	CHECK(cell(rte_lcore_id(), "stall_longest_us", 7, 8) > 190 * conf.stall_us);
+}
+
 static void
 test_foreign(void)
 {
@@ -200,6 +230,7 @@ main(void)
 	test_sum();
 	test_stall_and_window();
 	test_last_stalls();
+	test_longest_stalls();
 	test_foreign();
 	pmdscope_fini();
 	test_spinning();

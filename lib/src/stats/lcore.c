@@ -20,6 +20,12 @@
  */
 #define STALLS_TOLD 4U
 #define STALLS_KEPT 8U
+/* Stalls of an lcore that no later one exceeded. For equally distributed lengths, of N stalls about
+ * ln(N) are.
+ */
+#define STALLS_LONGEST 8U
+/* Where there are more of them, the oldest makes room from this age on, seconds. */
+#define STALL_OLD_S 60U
 
 struct pmdscope_lcore pmdscope_lcores[RTE_MAX_LCORE];
 uint64_t pmdscope_gap_min = UINT64_MAX;
@@ -28,13 +34,19 @@ uint64_t pmdscope_gap_min = UINT64_MAX;
 static uint64_t us_cycles;
 static uint64_t us_reciprocal; /* 2^64 / us_cycles, rounded up. */
 static uint64_t stall_cycles;
+static uint64_t old_cycles;
 
-/* The last stalls of each lcore, by their number; written by that lcore alone. */
+struct noted_stall {
+	uint64_t cycles;
+	uint64_t end_tsc;
+};
+
+/* The last stalls of each lcore, by their number, and the longest; written by that lcore alone. */
 static struct __rte_cache_aligned stall_log {
-	struct {
-		uint64_t cycles;
-		uint64_t end_tsc;
-	} stalls[STALLS_KEPT];
+	struct noted_stall stalls[STALLS_KEPT];
+	uint32_t longest_seq; /* Odd while the following changes. */
+	uint32_t nb_longest;
+	struct noted_stall longest[STALLS_LONGEST]; /* Oldest and longest first. */
 } stall_logs[RTE_MAX_LCORE];
 
 static uint64_t foreign_polls;
@@ -61,6 +73,7 @@ adopt(struct pmdscope_lcore *lc, int32_t tid)
 		lc->gap_max = 0;
 		lc->gap_max_tsc = 0;
 		lc->stalls = 0;
+		__atomic_store_n(&stall_logs[lc - pmdscope_lcores].nb_longest, 0, __ATOMIC_RELAXED);
 		lc->gap_window = (struct pmdscope_window){ 0 };
 		memset(lc->gaps, 0, sizeof(lc->gaps));
 	}
@@ -79,6 +92,46 @@ gap_bucket(uint64_t gap)
 }
 
 static void
+put_longest(struct stall_log *log, unsigned int i, struct noted_stall stall)
+{
+	__atomic_store_n(&log->longest[i].cycles, stall.cycles, __ATOMIC_RELAXED);
+	__atomic_store_n(&log->longest[i].end_tsc, stall.end_tsc, __ATOMIC_RELAXED);
+}
+
+/* Puts a stall behind the first n. If there is no room, the oldest makes it, or else the one before,
+ * which those who ask often have seen.
+ */
+static void
+push_longest(struct stall_log *log, unsigned int n, struct noted_stall stall)
+{
+	const uint32_t seq = log->longest_seq;
+	unsigned int i;
+
+	__atomic_store_n(&log->longest_seq, seq + 1, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	if (n == STALLS_LONGEST) {
+		n--;
+		if (stall.end_tsc - log->longest[0].end_tsc > old_cycles)
+			for (i = 0; i < n; i++)
+				put_longest(log, i, log->longest[i + 1]);
+	}
+	put_longest(log, n, stall);
+	__atomic_store_n(&log->nb_longest, n + 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&log->longest_seq, seq + 2, __ATOMIC_RELEASE);
+}
+
+/* Whatever moment one looks back to, the longest stall since then is the first after it. */
+static void
+note_longest(struct stall_log *log, uint64_t now, uint64_t gap)
+{
+	unsigned int n = log->nb_longest;
+
+	while (n > 0 && log->longest[n - 1].cycles <= gap)
+		n--;
+	push_longest(log, n, (struct noted_stall){ .cycles = gap, .end_tsc = now });
+}
+
+static void
 note_stall(struct pmdscope_lcore *lc, uint64_t now, uint64_t gap)
 {
 	struct stall_log *log = &stall_logs[lc - pmdscope_lcores];
@@ -88,6 +141,7 @@ note_stall(struct pmdscope_lcore *lc, uint64_t now, uint64_t gap)
 	__atomic_thread_fence(__ATOMIC_RELEASE);
 	__atomic_store_n(&log->stalls[i].cycles, gap, __ATOMIC_RELAXED);
 	__atomic_store_n(&log->stalls[i].end_tsc, now, __ATOMIC_RELAXED);
+	note_longest(log, now, gap);
 	__atomic_store_n(&lc->stalls, lc->stalls + 1, __ATOMIC_RELEASE);
 }
 
@@ -141,6 +195,7 @@ pmdscope_lcore_start(uint32_t stall_us)
 	us_cycles = RTE_MAX(rte_get_tsc_hz() / US_PER_SEC, UINT64_C(2));
 	us_reciprocal = UINT64_MAX / us_cycles + 1;
 	stall_cycles = stall_us * us_cycles;
+	old_cycles = STALL_OLD_S * US_PER_SEC * us_cycles;
 	nb_rows = 0;
 	__atomic_store_n(&foreign_polls, 0, __ATOMIC_RELAXED);
 	for (i = 0; i < RTE_MAX_LCORE; i++)
@@ -257,6 +312,8 @@ enum {
 	COL_STALLS,
 	COL_STALL_LAST_US,
 	COL_STALL_LAST_REALTIME_NS,
+	COL_STALL_LONGEST_US,
+	COL_STALL_LONGEST_REALTIME_NS,
 	COL_GAPS,
 };
 
@@ -275,6 +332,9 @@ static const struct pmdscope_column columns[] = {
 	[COL_STALL_LAST_US] = { "stall_last_us", PMDSCOPE_COLUMN_U64, STALLS_TOLD },
 	[COL_STALL_LAST_REALTIME_NS] = { "stall_last_realtime_ns", PMDSCOPE_COLUMN_U64,
 			STALLS_TOLD },
+	[COL_STALL_LONGEST_US] = { "stall_longest_us", PMDSCOPE_COLUMN_U64, STALLS_LONGEST },
+	[COL_STALL_LONGEST_REALTIME_NS] = { "stall_longest_realtime_ns", PMDSCOPE_COLUMN_U64,
+			STALLS_LONGEST },
 	[COL_GAPS] = { "gaps", PMDSCOPE_COLUMN_U64, PMDSCOPE_GAP_BUCKETS },
 };
 
@@ -336,6 +396,46 @@ fill_stalls(const struct pmdscope_lcore *lc, struct pmdscope_row *row)
 	}
 }
 
+/* How many; 0 as well if the lcore changed them all the time. */
+static unsigned int
+copy_longest(const struct stall_log *log, struct noted_stall stalls[STALLS_LONGEST])
+{
+	unsigned int tries, i;
+
+	for (tries = 0; tries < 4; tries++) {
+		const uint32_t seq = __atomic_load_n(&log->longest_seq, __ATOMIC_ACQUIRE);
+		const uint32_t n = __atomic_load_n(&log->nb_longest, __ATOMIC_RELAXED);
+
+		for (i = 0; i < STALLS_LONGEST; i++) {
+			stalls[i].cycles =
+					__atomic_load_n(&log->longest[i].cycles, __ATOMIC_RELAXED);
+			stalls[i].end_tsc =
+					__atomic_load_n(&log->longest[i].end_tsc, __ATOMIC_RELAXED);
+		}
+		__atomic_thread_fence(__ATOMIC_ACQUIRE);
+		if (seq % 2 == 0 && __atomic_load_n(&log->longest_seq, __ATOMIC_RELAXED) == seq)
+			return n;
+	}
+	return 0;
+}
+
+static void
+fill_longest(const struct pmdscope_lcore *lc, struct pmdscope_row *row)
+{
+	struct noted_stall stalls[STALLS_LONGEST];
+	const unsigned int n = copy_longest(&stall_logs[lc - pmdscope_lcores], stalls);
+	unsigned int i;
+
+	for (i = 0; i < STALLS_LONGEST; i++) {
+		const struct noted_stall *stall = i < n ? &stalls[n - 1 - i] : NULL;
+
+		pmdscope_row_u64(row, COL_STALL_LONGEST_US, i,
+				stall == NULL ? 0 : pmdscope_clock_us(stall->cycles));
+		pmdscope_row_u64(row, COL_STALL_LONGEST_REALTIME_NS, i,
+				stall == NULL ? 0 : pmdscope_clock_realtime_ns(stall->end_tsc));
+	}
+}
+
 static void
 lcore_fill(unsigned int i, struct pmdscope_row *row)
 {
@@ -360,6 +460,7 @@ lcore_fill(unsigned int i, struct pmdscope_row *row)
 	pmdscope_row_u64(row, COL_GAP_MAX_REALTIME_NS, 0,
 			gap_max == 0 ? 0 : pmdscope_clock_realtime_ns(gap_max_tsc));
 	fill_stalls(lc, row);
+	fill_longest(lc, row);
 }
 
 const struct pmdscope_table pmdscope_lcore_table = {
