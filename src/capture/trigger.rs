@@ -281,17 +281,25 @@ mod tests {
         assert_eq!(filters(&["stall".parse().unwrap(), "filter:arp".parse().unwrap()]).len(), 1);
     }
 
-    /// A finding of lcore 1, and the model that it is of.
-    fn stalled(stall_last_us: Vec<u64>, stall_last_realtime_ns: Vec<u64>) -> (Finding, Model) {
-        let lcore = |stalls, last_us, last_ns| LcoreSample {
+    /// An lcore that has stalled so often.
+    fn lcore(
+        stalls: u64,
+        stall_last_us: Vec<u64>,
+        stall_last_realtime_ns: Vec<u64>,
+    ) -> LcoreSample {
+        LcoreSample {
             lcore: 1,
             polls: 1 + stalls,
             stalls,
             gap_max_us: 500_000,
-            stall_last_us: last_us,
-            stall_last_realtime_ns: last_ns,
+            stall_last_us,
+            stall_last_realtime_ns,
             ..LcoreSample::default()
-        };
+        }
+    }
+
+    /// A finding of lcore 1 that was so and is so now, and the model that it is of.
+    fn found(before: LcoreSample, now: LcoreSample) -> (Finding, Model) {
         let sample = |second: u64, lcore| Sample {
             monotonic_ns: second * 1_000_000_000,
             realtime_ns: 1_780_000_000_000_000_000 + second * 1_000_000_000,
@@ -300,11 +308,16 @@ mod tests {
             ..Sample::default()
         };
         let mut tracker = ModelTracker::default();
-        tracker.update(sample(1, lcore(5, Vec::new(), Vec::new())));
-        let model = tracker.update(sample(2, lcore(7, stall_last_us, stall_last_realtime_ns)));
+        tracker.update(sample(1, before));
+        let model = tracker.update(sample(2, now));
         let findings = evaluate(&model, &LintRules::default());
         let stall = findings.into_iter().find(|found| found.lint == Lint::Stall).unwrap();
         (stall, model)
+    }
+
+    /// After two new stalls.
+    fn stalled(last_us: Vec<u64>, last_realtime_ns: Vec<u64>) -> (Finding, Model) {
+        found(lcore(5, Vec::new(), Vec::new()), lcore(7, last_us, last_realtime_ns))
     }
 
     #[test]
@@ -319,6 +332,26 @@ mod tests {
                     2026-05-28T20:26:41.900000Z (the longest of 2 stalls since the last sample); lcore 1 ";
         assert!(trigger.comment.contains(says), "{}", trigger.comment);
         assert!(trigger.comment.contains("between two polls 120000 us"), "{}", trigger.comment);
+    }
+
+    #[test]
+    fn of_more_stalls_than_are_recorded_the_longest_is_named_in_every_text() {
+        let end = 1_780_000_001_900_000_000;
+        let (before, after) = (end - 800_000_000, end + 90_000_000);
+        let last = |end_ns| (vec![1500; 4], vec![end_ns, 1, 1, 1]);
+        let (us, ends) = last(after);
+        let now = LcoreSample {
+            stall_longest_us: vec![1500, 120_000, 500_000],
+            stall_longest_realtime_ns: vec![after, end, before - 7],
+            ..lcore(25, us, ends)
+        };
+        let (us, ends) = last(before);
+        let (finding, model) = found(lcore(5, us, ends), now);
+        let trigger = fired_by(&finding, Some(&model));
+        assert_eq!((trigger.moment_ns, trigger.begin_ns), (end, Some(end - 120_000_000)));
+        for says in ["stalled for 120000 us", "the longest of 20 stalls", "polls 120000 us"] {
+            assert!(trigger.comment.contains(says), "{says}: {}", trigger.comment);
+        }
     }
 
     #[test]

@@ -291,6 +291,7 @@ fn counters(sample: &Sample) -> Sample {
         idle_us: lcore.idle_us,
         stalls: lcore.stalls,
         gap_max_us: lcore.gap_max_us,
+        stall_last_realtime_ns: lcore.stall_last_realtime_ns.clone(),
         gaps: lcore.gaps.clone(),
         ..LcoreSample::default()
     };

@@ -17,8 +17,8 @@ pub struct LcoreStalls {
     pub count: u64,
     /// The longest, microseconds, or a lower bound of it.
     pub longest_us: u64,
-    /// The longest of those whose time is known: the last four, where the library is not too old, and
-    /// the longest since the start of the app.
+    /// The longest of those whose time is known: where the library is not too old, the last four, and
+    /// those that no later one exceeded; the longest since the start of the app.
     pub recorded: Option<RecordedStall>,
     /// Shorter ones may be all that is recorded.
     pub maybe_longer: bool,
@@ -94,7 +94,10 @@ impl LcoreStalls {
         let stall_us = sample.library.as_ref().map_or(0, |library| library.stall_us);
         let long = long_gaps(before, now, stall_us);
         let recorded = recorded(before, now, count);
-        let is_longest = now.stall_last_us.len() as u64 >= count || grown(before, now).is_some();
+        let edge = long.last().map_or(stall_us, |(edge, _)| *edge);
+        let is_longest = now.stall_last_us.len() as u64 >= count
+            || grown(before, now).is_some()
+            || longest(before, now).is_some_and(|stall| stall.us >= edge);
         let longest_us = match recorded {
             Some(longest) if is_longest => longest.us,
             _ => longest_us(before, now, &long).max(stall_us),
@@ -154,13 +157,28 @@ fn grown(before: &LcoreSample, now: &LcoreSample) -> Option<RecordedStall> {
     (longest.us > before.gap_max_us && longest.end_realtime_ns > 0).then_some(longest)
 }
 
+/// The longest new stall among those that no later one exceeded. It began after the end of the newest one of
+/// the sample before; the middle of it is compared, as the clock of the library is corrected meanwhile.
+fn longest(before: &LcoreSample, now: &LcoreSample) -> Option<RecordedStall> {
+    let newest = before.stall_last_realtime_ns.first().copied().unwrap_or(0);
+    if newest == 0 && before.stalls > 0 {
+        return None;
+    }
+    let all = now.stall_longest_us.iter().zip(&now.stall_longest_realtime_ns);
+    let stall = |(us, end): (&u64, &u64)| RecordedStall { us: *us, end_realtime_ns: *end };
+    let is_new = |stall: &RecordedStall| {
+        stall.us > 0 && stall.end_realtime_ns.saturating_sub(stall.us.saturating_mul(500)) > newest
+    };
+    all.map(stall).filter(is_new).max_by_key(|stall| stall.us)
+}
+
 /// The longest of so many new stalls, as far as they are recorded.
 fn recorded(before: &LcoreSample, now: &LcoreSample, count: u64) -> Option<RecordedStall> {
     let all = now.stall_last_us.iter().zip(&now.stall_last_realtime_ns);
     let stall = |(us, end): (&u64, &u64)| RecordedStall { us: *us, end_realtime_ns: *end };
     let new = all.take(usize::try_from(count).unwrap_or(usize::MAX)).map(stall);
     let new = new.filter(|stall| stall.us > 0);
-    new.chain(grown(before, now)).max_by_key(|stall| stall.us)
+    new.chain(longest(before, now)).chain(grown(before, now)).max_by_key(|stall| stall.us)
 }
 
 fn longest_us(before: &LcoreSample, now: &LcoreSample, long: &[(u64, u64)]) -> u64 {
@@ -317,6 +335,34 @@ pub(crate) mod tests {
         let found = stalls(&many).unwrap();
         let longest = RecordedStall { us: 20_000, end_realtime_ns: 5 };
         assert_eq!((found.recorded, found.maybe_longer), (Some(longest), false));
+    }
+
+    #[test]
+    fn of_many_stalls_the_longest_is_known_whenever_it_was() {
+        let mut samples = second(&[1500, 120_000, 1500, 1500, 1500, 1500], [0, 0]);
+        // A longer one, of the sample before, ended just before the first of these.
+        let ns = |us: u64| 1_780_000_000_000_000_000 + us * 1000;
+        let [before, now] = &mut samples;
+        before.lcores[0].stalls = 1;
+        before.lcores[0].gap_max_us = 200_000;
+        before.lcores[0].stall_last_us = vec![200_000, 0, 0, 0];
+        before.lcores[0].stall_last_realtime_ns = vec![ns(0), 0, 0, 0];
+        let lcore = &mut now.lcores[0];
+        lcore.stalls += 1;
+        lcore.gap_max_us = 200_000;
+        lcore.stall_last_us = vec![1500; 4];
+        lcore.stall_last_realtime_ns = [9, 7, 5, 3].map(|i| ns(130_000 + i * 2000)).to_vec();
+        let old = LcoreSample { stall_longest_us: Vec::new(), ..lcore.clone() };
+        lcore.stall_longest_us = vec![1500, 120_000, 200_000, 0];
+        // The clock was corrected by 3 us since.
+        lcore.stall_longest_realtime_ns = vec![ns(148_000), ns(125_000), ns(3), 0];
+        let found = stalls(&samples).unwrap();
+        let longest = RecordedStall { us: 120_000, end_realtime_ns: ns(125_000) };
+        assert_eq!((found.count, found.longest_us), (6, 120_000));
+        assert_eq!((found.recorded, found.maybe_longer), (Some(longest), false));
+        samples[1].lcores[0] = old;
+        let found = stalls(&samples).unwrap();
+        assert_eq!((found.recorded.unwrap().us, found.maybe_longer), (1500, true), "too old");
     }
 
     #[test]

@@ -81,6 +81,11 @@ fn trials() -> Vec<Trial> {
         trial("a_full_disk_pauses_the_capture", Needs::Disk, truth::full_disk),
         trial("a_restarted_app_is_captured_on", Needs::Wireshark, truth::restarted_app),
         trial("a_stall_is_recorded_with_what_led_to_it", Needs::Wireshark, recorder::stall),
+        trial(
+            "every_text_names_the_longest_of_many_stalls",
+            Needs::Wireshark,
+            recorder::many_stalls,
+        ),
         trial("a_recorder_is_fired_by_command_and_signal", Needs::Wireshark, recorder::command),
         trial("a_recorder_is_fired_by_a_packet", Needs::Wireshark, recorder::packet),
         trial("a_killed_recorder_leaves_what_it_had", Needs::Wireshark, recorder::killed),

@@ -109,8 +109,32 @@ fn await_history(pair: &Pair) -> Result<()> {
     await_packets(pair.app(), packets_received(pair.app())? + HISTORY)
 }
 
-pub(crate) fn stall(scratch: &Scratch) -> Result<()> {
-    let options = PairOptions { stall: Some("30000/6000".to_owned()), ..PairOptions::default() };
+/// What the comment of a trigger says of the stall that fired it.
+struct RecordedStall {
+    comment: String,
+    us: u64,
+    /// Its begin and end, seconds of their minutes.
+    begin: f64,
+    end: f64,
+}
+
+impl RecordedStall {
+    fn read(incident: &Incident) -> Result<Self> {
+        let (_, comment) = incident.comments.first().context("no comment")?;
+        let stall = comment.split_once("lcore 1: stalled for ").and_then(|(_, rest)| {
+            let (us, rest) = rest.split_once(" us from ")?;
+            let (begin, end) = rest.split_once(" to ")?;
+            Some((us, begin, end))
+        });
+        let (us, begin, end) = stall.with_context(|| format!("no stall in {comment}"))?;
+        let (begin, end) = (second_of_minute(begin)?, second_of_minute(end)?);
+        Ok(Self { comment: comment.clone(), us: us.parse()?, begin, end })
+    }
+}
+
+/// The file of the first stall of a reflector with such stalls.
+fn first_stall(scratch: &Scratch, stall: &str) -> Result<(Incident, RecordedStall)> {
+    let options = PairOptions { stall: Some(stall.to_owned()), ..PairOptions::default() };
     let pair = Pair::start(scratch, options)?;
     let generator = pair.generate(scratch, &["--rate", "20000"])?;
     let interface = format!("{}:0", pair.app());
@@ -125,21 +149,31 @@ pub(crate) fn stall(scratch: &Scratch) -> Result<()> {
     let found = files(scratch)?;
     ensure!(found[0].to_string_lossy().ends_with("-1-stall.pcapng"), "{found:?}");
     let incident = Incident::read(&found[0])?;
-    let (_, comment) = incident.comments.first().context("no comment")?;
-    let stall = comment.split_once("lcore 1: stalled for ").and_then(|(_, rest)| {
-        let (us, rest) = rest.split_once(" us from ")?;
-        let (begin, rest) = rest.split_once(" to ")?;
-        Some((us, begin, rest))
-    });
-    let (us, begin, end) = stall.with_context(|| format!("no stall in {comment}"))?;
-    let seconds = us.parse::<f64>()? / 1e6;
-    let (begin, end) = (second_of_minute(begin)?, second_of_minute(end)?);
+    let stall = RecordedStall::read(&incident)?;
+    let began = within_minute(incident.times[0] - stall.begin) < 0.0;
+    ensure!(began, "it began before the file: {}", stall.comment);
+    Ok((incident, stall))
+}
+
+pub(crate) fn stall(scratch: &Scratch) -> Result<()> {
+    let (incident, RecordedStall { comment, us, begin, end }) = first_stall(scratch, "30000/6000")?;
+    let seconds = us as f64 / 1e6;
     // Both are rounded to microseconds, as is the length.
     ensure!((within_minute(end - begin) - seconds).abs() < 3e-6, "{comment}");
-    ensure!(within_minute(second_of_minute(comment)? - end).abs() < 2e-6, "{comment}");
-    ensure!(within_minute(incident.times[0] - begin) < 0.0, "it began before the file: {comment}");
+    ensure!(within_minute(second_of_minute(&comment)? - end).abs() < 2e-6, "{comment}");
     let words = ["trigger stall at ", "; lcore 1 (thread ", "; history held: "];
     incident.marked(&words, 1.0 + seconds, 0.5)
+}
+
+/// A stall every 10 ms, so that the last four are of the last 40 ms only.
+pub(crate) fn many_stalls(scratch: &Scratch) -> Result<()> {
+    let (incident, RecordedStall { comment, us, .. }) = first_stall(scratch, "3000/10")?;
+    let count = comment.split_once("(the longest of ").and_then(|(_, rest)| {
+        rest.split_once(" stalls since the last sample)")?.0.parse::<u64>().ok()
+    });
+    ensure!(count.is_some_and(|count| count > 4), "{comment}");
+    let evidence = format!("longest gap between two polls {us} us, ");
+    incident.marked(&["trigger stall at ", &evidence], 2.0, 0.5)
 }
 
 pub(crate) fn command(scratch: &Scratch) -> Result<()> {

@@ -35,6 +35,13 @@ pub struct LcoreSample {
     /// Wall clock at the ends of the same stalls.
     #[serde(default)]
     pub stall_last_realtime_ns: Vec<u64>,
+    /// Lengths of the stalls that no later one exceeded, newest and shortest first, microseconds; 0 where
+    /// there is none. Empty where the library is too old to tell.
+    #[serde(default)]
+    pub stall_longest_us: Vec<u64>,
+    /// Wall clock at the ends of the same stalls.
+    #[serde(default)]
+    pub stall_longest_realtime_ns: Vec<u64>,
     /// Gaps: under 1 us, then [1,2), [2,4), ... us, the last open-ended.
     pub gaps: Vec<u64>,
 }

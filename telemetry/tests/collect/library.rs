@@ -167,6 +167,8 @@ fn tables_of_libpmdscope_are_read_page_by_page() {
     let library = sample.library.unwrap();
     assert_eq!((library.version.as_str(), library.tee_socket), ("0.1.0", None));
     assert_eq!(sample.lcores[0].gaps, [5, 6, 7]);
+    assert_eq!(sample.lcores[0].stall_longest_us, [1200, 5000]);
+    assert_eq!(sample.lcores[0].stall_longest_realtime_ns[1], 1_700_000_000_300_000_000);
     assert!(sample.queues.is_empty());
 }
 
