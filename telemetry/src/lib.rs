@@ -35,6 +35,7 @@ mod clock;
 mod collect;
 mod columns;
 mod commands;
+mod counter_updates;
 mod deadline;
 pub mod discover;
 mod error;

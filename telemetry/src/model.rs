@@ -21,6 +21,7 @@ pub use self::queues::QueueRates;
 use self::queues::queue_rates;
 use self::stolen::StolenHistory;
 pub use self::stolen::{StolenCauseRates, StolenRates, ThiefRates};
+use crate::counter_updates::CounterUpdates;
 use crate::flaps::FlapCounters;
 use crate::loss::LossTrends;
 pub use crate::loss::{LedgerRates, SiteRates};
@@ -133,6 +134,7 @@ pub struct ModelTracker {
     rx_baseline: RxBaseline,
     sending: SendingHistory,
     flaps: FlapCounters,
+    counter_updates: CounterUpdates,
     starts: StartCounter,
     stolen: StolenHistory,
 }
@@ -182,6 +184,7 @@ impl ModelTracker {
             self.losses.clear();
             self.sending.clear();
             self.flaps.clear();
+            self.counter_updates.clear();
             self.stolen.clear();
         }
         // A restart does not change that a port is silent.
@@ -224,7 +227,14 @@ impl ModelTracker {
 
     fn port_rates(&mut self, sample: &Sample, interval: Option<&Interval<'_>>) -> Vec<PortRates> {
         let ports = sample.ports.iter().zip(self.rx_baseline.update(sample));
-        ports.map(|(port, rx_flat)| PortRates { rx_flat, ..port_rates(port, interval) }).collect()
+        let rates =
+            ports.map(|(port, rx_flat)| PortRates { rx_flat, ..port_rates(port, interval) });
+        let updated = rates.zip(self.counter_updates.update(sample));
+        let rates = |(rates, update): (PortRates, Option<_>)| match update {
+            Some(update) => rates.of_update(update),
+            None => rates,
+        };
+        updated.map(rates).collect()
     }
 
     fn pool_trends(&mut self, sample: &Sample) -> Vec<PoolTrend> {

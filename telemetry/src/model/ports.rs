@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::{Interval, bits};
+use crate::counter_updates::CounterUpdate;
 use crate::flaps::PortFlaps;
 use crate::rx_flat::RxFlat;
 use crate::sample::{PortSample, PortStats, QueueDirection, Sample, counts_bytes};
 use crate::sending::UnsentPackets;
 
-/// Per-second rates of one port. A rate is `None` without an earlier sample or across a counter reset.
+/// Per-second rates of one port. They are means since the sample before, or, for a driver that updates its
+/// counters now and then only, of the time between two updates. A rate is `None` without an earlier sample or across a counter reset.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PortRates {
@@ -34,6 +36,9 @@ pub struct PortRates {
     pub rx_nombuf_ps: Option<f64>,
     /// A counter went backwards: the app or its peer reset it.
     pub reset: bool,
+    /// The driver updates its counters only so often, seconds; `None` if they are always fresh, or not known
+    /// not to be.
+    pub counter_period_s: Option<f64>,
     /// The port receives almost nothing, but did before; `None` while it receives, and for one that
     /// never did.
     #[serde(rename = "quiet")]
@@ -73,6 +78,26 @@ pub(super) fn port_rates(port: &PortSample, interval: Option<&Interval<'_>>) -> 
         ..PortRates::default()
     };
     PortRates { reset, ..rates }
+}
+
+impl PortRates {
+    /// With the means of the time between two updates of the counters.
+    pub(super) fn of_update(self, update: CounterUpdate) -> Self {
+        let rates = Self { counter_period_s: Some(update.period_s), ..self };
+        let Some(growth) = update.growth else { return rates };
+        let mean = |known: Option<f64>, count| known.map(|_| count as f64 / update.period_s);
+        Self {
+            rx_pps: mean(rates.rx_pps, growth.rx_packets),
+            tx_pps: mean(rates.tx_pps, growth.tx_packets),
+            rx_bps: mean(rates.rx_bps, growth.rx_bytes).map(bits),
+            tx_bps: mean(rates.tx_bps, growth.tx_bytes).map(bits),
+            rx_missed_ps: mean(rates.rx_missed_ps, growth.rx_missed),
+            rx_errors_ps: mean(rates.rx_errors_ps, growth.rx_errors),
+            tx_errors_ps: mean(rates.tx_errors_ps, growth.tx_errors),
+            rx_nombuf_ps: mean(rates.rx_nombuf_ps, growth.rx_nombuf),
+            ..rates
+        }
+    }
 }
 
 impl PortStats {

@@ -43,7 +43,24 @@ pub(super) fn ports(fleet: &FleetState, view: &ViewState) -> TextTable {
             table.push(subject, app.stale(), port_cells(app, port, rates, totals));
         }
     }
+    table.notes.extend(note_counter_updates(fleet));
     table
+}
+
+/// Ports whose rates are means of a longer time than one between two samples.
+fn note_counter_updates(fleet: &FleetState) -> Option<String> {
+    let ports = fleet.models().flat_map(|(app, model)| {
+        let periods = model.ports.iter().filter_map(|port| Some((port.id, port.counter_period_s?)));
+        periods.map(|(port, period)| (period, format!("{} port {port}", app.name)))
+    });
+    let (periods, names): (Vec<f64>, Vec<String>) = ports.unzip();
+    let longest = periods.into_iter().reduce(f64::max)?;
+    let more =
+        if names.len() > 1 { format!(" and {} more", names.len() - 1) } else { String::new() };
+    Some(format!(
+        "{}{more}: the driver updates its counters every {longest:.1} s only; rates are means of that time",
+        names[0]
+    ))
 }
 
 fn port_cells(app: &AppState, port: &PortSample, rates: &PortRates, sum: PortStats) -> Vec<Cell> {
@@ -180,5 +197,24 @@ fn note_unsupported_depth(table: &mut TextTable, fleet: &FleetState) {
     let silent = |model: &Model| model.sample.queues.iter().any(|queue| queue.depth.is_none());
     if fleet.models().any(|(_, model)| silent(model)) {
         table.notes.push(format!("{UNSUPPORTED}: not reported by the driver"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn rates_of_a_longer_time_than_between_two_samples_have_a_note() {
+        let mut model = fixture::leaking();
+        let note = |model: &Model| {
+            ports(&fixture::fleet_of(model.clone(), Vec::new()), &fixture::view()).notes
+        };
+        assert_eq!(note(&model), Vec::<String>::new());
+        model.ports[0].counter_period_s = Some(0.996);
+        let says = "reflector port 0: the driver updates its counters every 1.0 s only; rates are \
+                    means of that time";
+        assert_eq!(note(&model), [says]);
     }
 }
