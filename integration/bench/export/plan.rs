@@ -38,9 +38,10 @@ pub(crate) fn cases(quick: bool) -> Vec<ExportCase> {
 
 /// The cases of which cold scrapes alone are measured.
 pub(crate) fn cold_cases() -> Vec<ExportCase> {
-    let case =
-        |&(ports, queues)| ExportCase { apps: 1, idle: Idle { ports, queues, linked: false } };
-    QUICK_SHAPES.iter().map(case).collect()
+    let case = |&(ports, queues)| {
+        [false, true].map(|linked| ExportCase { apps: 1, idle: Idle { ports, queues, linked } })
+    };
+    QUICK_SHAPES.iter().flat_map(case).collect()
 }
 
 /// Scrapes of each kind in one round: fewer where each takes longer.
