@@ -192,12 +192,13 @@ fn tell_notes(args: &Args, source: &Source) {
 
 fn print(args: &Args, verdict: &CheckResult<'_>, fleet: &FleetState) -> Result<()> {
     if args.json {
-        output::print_json(verdict)
+        output::print_json(verdict)?;
     } else if args.quiet {
-        output::print(&verdict.lines())
+        output::print(&verdict.lines())?;
     } else {
-        output::print(&verdict.text(fleet))
+        output::print(&verdict.text(fleet))?;
     }
+    Ok(())
 }
 
 /// Scans these apps in a thread of its own, which returns why some could not be scanned.

@@ -29,6 +29,7 @@ use self::csv::CsvTable;
 use self::settings::TopSettings;
 use self::theme::ThemeArg;
 use crate::config::Config;
+pub(crate) use crate::duration::interval;
 use crate::exit::Usage;
 use crate::netstat::resolver::NameResolver;
 use crate::number::whole;
@@ -378,15 +379,15 @@ fn task_context(args: &Args, top: &TopSettings) -> TaskContext {
     }
 }
 
-/// As [`duration::interval`], or zero.
+/// As [`interval`], or zero.
 fn interval_or_none(text: &str) -> Result<Duration, String> {
     match text.parse() {
         Ok(0.0) => Ok(Duration::ZERO),
-        _ => duration::interval(text),
+        _ => interval(text),
     }
 }
 
-/// Whole milliseconds of an interval that [`duration::interval`] has accepted.
+/// Whole milliseconds of an interval that [`interval`] has accepted.
 fn millis(interval: Duration) -> u64 {
     u64::try_from(interval.as_millis()).unwrap_or(u64::MAX)
 }
