@@ -12,7 +12,7 @@ use std::process::Command;
 use std::thread::{self, JoinHandle, sleep};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow};
 
 use crate::process::run_to_success;
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use nix::time::{clock_getcpuclockid, clock_gettime};
 
 use crate::process::run_to_success;
