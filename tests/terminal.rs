@@ -146,6 +146,14 @@ fn signals_give_the_terminal_back() {
 }
 
 #[test]
+fn ignored_hangups_leave_the_other_signals() {
+    let ignoring = "true; trap '' HUP; export TERM=xterm-256color; ";
+    let top = Recorded::start("nohup", ignoring);
+    top.signal("TERM");
+    assert_given_back(&top.finish());
+}
+
+#[test]
 fn without_colours_the_overlay_still_works_and_nothing_resets_attributes_alone() {
     let mut top = Recorded::start("mono", "NO_COLOR=1");
     top.press("?");
