@@ -10,12 +10,10 @@ use pmdscope_render::{Cell, Column, Subject, TextTable, Theme, table_text};
 use pmdscope_telemetry::discover::{
     DiscoveredApp, Reachability, UnreachableReason, unreadable, unreadable_text,
 };
-use pmdscope_telemetry::host::Container;
+use pmdscope_telemetry::host::{Container, since_start};
 use pmdscope_telemetry::parallel;
 use pmdscope_telemetry::sample::Sample;
 use pmdscope_telemetry::{SampleCollector, TelemetryError};
-use rustix::param::clock_ticks_per_second;
-use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
 use crate::attach::policy::AttachPolicy;
@@ -196,12 +194,9 @@ fn state_word(state: Reachability) -> &'static str {
     }
 }
 
-/// Seconds since a process started; its start is counted from boot, sleep included.
+/// Seconds since a process started; unknown where its start is.
 fn uptime_s(start_ticks: u64) -> Option<f64> {
-    let now = clock_gettime(ClockId::Boottime);
-    let started_s = start_ticks as f64 / clock_ticks_per_second() as f64;
-    let now_s = now.tv_sec as f64 + now.tv_nsec as f64 / 1e9;
-    (start_ticks > 0).then(|| (now_s - started_s).max(0.0))
+    (start_ticks > 0).then(|| since_start(start_ticks)).flatten().map(|age| age.as_secs_f64())
 }
 
 fn table(apps: &[Entry]) -> TextTable {

@@ -14,7 +14,7 @@ mod secondary;
 
 pub use self::container::Container;
 pub use self::polling::polled_cpus;
-pub use self::process::{cpu_time, start_ticks};
+pub use self::process::{cpu_time, since_start, start_ticks};
 pub use self::ready::ReadyThreads;
 pub use self::secondary::{process_here, secondaries};
 pub use crate::arguments::{cpu_list, cpu_mask, cpu_ranges};

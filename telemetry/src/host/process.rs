@@ -40,9 +40,13 @@ pub fn cpu_time(pid: u32) -> Option<Duration> {
 
 /// How long a process has run.
 pub(crate) fn age(pid: u32) -> Option<Duration> {
-    let started =
-        Duration::from_secs(start_ticks(pid)?) / u32::try_from(clock_ticks_per_second()).ok()?;
-    // Its start is counted from boot, suspended time included.
+    since_start(start_ticks(pid)?)
+}
+
+/// Time since a process started at so many clock ticks since boot, suspended time included.
+pub fn since_start(ticks: u64) -> Option<Duration> {
+    let started = ticks as f64 / clock_ticks_per_second() as f64;
+    let started = Duration::try_from_secs_f64(started).ok()?;
     let now = Duration::try_from(clock_gettime(ClockId::Boottime)).ok()?;
     Some(now.saturating_sub(started))
 }
