@@ -8,10 +8,9 @@ use pmdscope_capture::Transport;
 use pmdscope_capture::pdump::PdumpProgram;
 use pmdscope_capture::peek::PeekOptions;
 use pmdscope_telemetry::discover::DiscoveredApp;
-use pmdscope_telemetry::host::foreign::{socket_address, split_root};
+use pmdscope_telemetry::host::foreign::{is_served, split_root};
 use pmdscope_telemetry::sample::Sample;
-use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
+use rustix::net::SocketType;
 
 use super::policy::AttachPolicy;
 use super::preflight;
@@ -121,7 +120,8 @@ pub(crate) fn cure<'a>(
 /// What an app without libpmdscope tells.
 fn stock(running: &RunningApp) -> Option<&Sample> {
     let sample = running.sample.as_ref().filter(|sample| sample.library.is_none())?;
-    (!find_socket(running).is_some_and(|path| is_served(&path))).then_some(sample)
+    (!find_socket(running).is_some_and(|path| is_served(&path, SocketType::SEQPACKET)))
+        .then_some(sample)
 }
 
 fn forbidden(running: &RunningApp) -> anyhow::Error {
@@ -168,17 +168,6 @@ fn find_socket(RunningApp { app, sample }: &RunningApp) -> Option<PathBuf> {
     places.into_iter().flatten().find(|path| path.exists())
 }
 
-/// Somebody listens; an earlier app of the same file-prefix leaves its socket behind.
-fn is_served(path: &Path) -> bool {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
-    let connected = socket.and_then(|socket| {
-        let (address, _dir) = socket_address(path)?;
-        connect(&socket, &address)
-    });
-    connected != Err(Errno::CONNREFUSED)
-}
-
 /// Where the capture socket of an app ought to be.
 pub(super) fn convention(app: &DiscoveredApp) -> PathBuf {
     let file = app.socket.file_name().unwrap_or_default().to_string_lossy();
@@ -189,7 +178,7 @@ pub(super) fn convention(app: &DiscoveredApp) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use pmdscope_telemetry::discover::Reachability;
-    use rustix::net::SocketAddrUnix;
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, socket_with};
 
     use super::*;
 
@@ -215,9 +204,9 @@ mod tests {
         let server = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
         rustix::net::bind(&server, &SocketAddrUnix::new(&path).unwrap()).unwrap();
         rustix::net::listen(&server, 1).unwrap();
-        assert!(is_served(&path));
+        assert!(is_served(&path, SocketType::SEQPACKET));
         drop(server);
-        assert!(path.exists() && !is_served(&path));
+        assert!(path.exists() && !is_served(&path, SocketType::SEQPACKET));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, open, openat2, readlinkat};
 use rustix::io::{Errno, Result};
-use rustix::net::SocketAddrUnix;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 use super::process::PROC;
 
@@ -86,6 +86,17 @@ pub fn socket_address(path: &Path) -> Result<(SocketAddrUnix, Option<OwnedFd>)> 
 
 fn fd_path(fd: &impl AsFd) -> PathBuf {
     PathBuf::from(format!("{PROC}/self/fd/{}", fd.as_fd().as_raw_fd()))
+}
+
+/// Whether somebody has this unix socket open, of that type; a process that has ended leaves its socket
+/// behind. Nothing is sent.
+pub fn is_served(path: &Path, kind: SocketType) -> bool {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let connected = socket_with(AddressFamily::UNIX, kind, flags, None).and_then(|socket| {
+        let (address, _dir) = socket_address(path)?;
+        connect(&socket, &address)
+    });
+    !matches!(connected, Err(Errno::CONNREFUSED | Errno::NOENT))
 }
 
 #[cfg(test)]

@@ -2,10 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
+use rustix::net::SocketType;
 
-use super::foreign::socket_address;
+use super::foreign::is_served;
 use super::process::{PROC, ProcessTasks};
 
 /// Name of their sockets, with a process id and a time behind it.
@@ -15,7 +14,7 @@ const SOCKET: &str = "mp_socket_";
 /// of one that has ended. Nothing is sent, so that none of them notices.
 pub fn secondaries(dir: &Path) -> Vec<u32> {
     let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
-    let running = |path: PathBuf| pid_of(&path).filter(|_| listens(&path));
+    let running = |path: PathBuf| pid_of(&path).filter(|_| is_served(&path, SocketType::DGRAM));
     let mut pids: Vec<_> = entries.flatten().filter_map(|entry| running(entry.path())).collect();
     pids.sort_unstable();
     pids
@@ -40,15 +39,6 @@ pub fn process_here(own: u32, app: u32) -> Option<u32> {
 fn pid_of(path: &Path) -> Option<u32> {
     let (pid, _) = path.file_name()?.to_str()?.strip_prefix(SOCKET)?.split_once('_')?;
     pid.parse().ok()
-}
-
-fn listens(path: &Path) -> bool {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let Ok(socket) = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None) else {
-        return false;
-    };
-    let Ok((address, _dir)) = socket_address(path) else { return false };
-    !matches!(connect(&socket, &address), Err(Errno::CONNREFUSED | Errno::NOENT))
 }
 
 #[cfg(test)]
