@@ -9,8 +9,8 @@ use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 
+use crate::byte_order::ByteOrder;
 use crate::packet::{ETHERNET, MAX_SNAPLEN};
-use crate::read::ByteOrder;
 
 /// Most BPF instructions of a filter: what an app accepts.
 pub const MAX_INSNS: usize = 512;

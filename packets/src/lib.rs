@@ -10,6 +10,7 @@
 // Tests cut numbers into bytes.
 #![cfg_attr(test, allow(clippy::cast_possible_truncation))]
 
+mod byte_order;
 mod clock;
 mod control;
 pub mod file;
