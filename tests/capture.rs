@@ -297,6 +297,22 @@ fn signals_end_a_silent_pipe_in_order() {
 }
 
 #[test]
+fn an_ignored_hangup_does_not_end_a_capture_and_sigterm_does() {
+    let (dir, path) = sample();
+    let mut command = Command::new("env");
+    command.args(["--ignore-signal=HUP", env!("CARGO_BIN_EXE_pmdscope"), "capture"]);
+    command.current_dir(dir.path()).args(["-r", "-", "-w", "out.pcapng"]);
+    let mut child = spawn(command.stdin(Stdio::piped()).stderr(Stdio::piped())).unwrap();
+    eventually("signals are handled", || handles(child.id(), &[Signal::SIGTERM]));
+    kill(Pid::from_raw(child.id().try_into().unwrap()), Signal::SIGHUP).unwrap();
+    // Only a capture that goes on reads them.
+    child.stdin.as_mut().unwrap().write_all(&fs::read(&path).unwrap()).unwrap();
+    let output = end_by(Signal::SIGTERM, child);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(text(&run(&dir, "-r out.pcapng --count").stdout), "10 packets\n");
+}
+
+#[test]
 fn without_tcpdump_packets_can_be_written_and_not_printed() {
     let (dir, _) = sample();
     let bare = |words: &[&str]| {
