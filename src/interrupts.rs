@@ -58,7 +58,7 @@ Causes:
   softirq      NET_RX, TIMER, RCU, ...; (own system call): the thread caused it itself
   scheduler    another thread ran; idle CPU (quota): the thread was ready, but its quota was used up
   sleep        the thread slept, by this system call
-  page_fault   counted, not timed
+  page_fault   of an instruction of the thread, without the wait for a disk (sleep)
   signal       a signal handler ran in the thread
   unexplained  hypervisor: steal time of the CPU; or a stall that libpmdscope measured and that no
                event explains

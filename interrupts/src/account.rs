@@ -159,16 +159,6 @@ impl StolenAccount {
         }
     }
 
-    /// Takes over the numbers of page faults.
-    pub(crate) fn page_faults(&mut self, faults: &BTreeMap<u32, u64>) {
-        let key = || (StolenCause::PageFault, "page fault".to_owned());
-        for (tid, count) in faults {
-            if let Some(account) = self.threads.get_mut(tid) {
-                account.current.insert(key(), Sum { count: *count, total_ns: None });
-            }
-        }
-    }
-
     /// Counts lines that were lost.
     pub(crate) fn lost(&mut self, lines: u64) {
         self.lost += lines;

@@ -20,6 +20,7 @@ pub(crate) enum EventKind {
     Run,
     Sleep,
     Signal,
+    PageFault,
 }
 
 /// One line.
@@ -31,8 +32,6 @@ pub(crate) enum Record {
     Totals(EventKind, Vec<TotalRecord>),
     /// The same as histograms, by thread.
     Histograms(EventKind, Histograms),
-    /// Page faults so far, by thread.
-    PageFaults(BTreeMap<u32, u64>),
     /// Switches whose end was not seen so far.
     Unended(u64),
     /// Lines that were lost since the last such line.
@@ -76,6 +75,7 @@ impl EventKind {
             "@run" => Self::Run,
             "@sleep" => Self::Sleep,
             "@signal" => Self::Signal,
+            "@page_fault" => Self::PageFault,
             _ => return None,
         })
     }
@@ -110,15 +110,7 @@ fn only_map(data: &Value) -> Option<(&str, &serde_json::Map<String, Value>)> {
 }
 
 fn counts(data: &serde_json::Map<String, Value>) -> Option<Record> {
-    let (name, value) = data.iter().next()?;
-    match name.as_str() {
-        "@unended" => value.as_u64().map(Record::Unended),
-        "@page_fault" => {
-            let of = |(tid, count): (&String, &Value)| Some((tid.parse().ok()?, count.as_u64()?));
-            Some(Record::PageFaults(value.as_object()?.iter().filter_map(of).collect()))
-        }
-        _ => None,
-    }
+    data.get("@unended")?.as_u64().map(Record::Unended)
 }
 
 fn value(fields: &[Value]) -> Option<Record> {
@@ -203,6 +195,9 @@ mod tests {
         let line = r#"{"type": "stats", "data": {"@vector": {"17,251,": {"count": 1, "average": 7, "total": 7}, "x": {}}}}"#;
         let total = TotalRecord { tid: 17, id: 251, who: String::new(), count: 1, total_ns: 7 };
         assert_eq!(parse(line), Some(Record::Totals(EventKind::Vector, vec![total])));
+        let line = r#"{"type": "stats", "data": {"@page_fault": {"17,0": {"count": 2, "average": 4, "total": 9}}}}"#;
+        let total = TotalRecord { tid: 17, id: 0, who: String::new(), count: 2, total_ns: 9 };
+        assert_eq!(parse(line), Some(Record::Totals(EventKind::PageFault, vec![total])));
         let line = r#"{"type": "stats", "data": {"@irq": {}}}"#;
         assert_eq!(parse(line), Some(Record::Totals(EventKind::Irq, vec![])));
     }
@@ -213,7 +208,7 @@ mod tests {
         let Some(Record::Histograms(EventKind::Irq, map)) = parse(line) else { panic!("{line}") };
         assert_eq!((map[&7][0], map[&7][9], map[&7][10]), (2, 30, 0));
         let line = r#"{"type": "map", "data": {"@page_fault": {"7": 3}}}"#;
-        assert_eq!(parse(line), Some(Record::PageFaults([(7, 3)].into())));
+        assert_eq!(parse(line), None);
         let line = r#"{"type": "map", "data": {"@unended": 0}}"#;
         assert_eq!(parse(line), Some(Record::Unended(0)));
         let line = r#"{"type": "lost_events", "data": {"events": 12}}"#;

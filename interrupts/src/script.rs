@@ -16,8 +16,15 @@ const NEEDED: [(&str, &str); 6] = [
     ("irq_vectors:call_function_single_entry", "interrupts from other CPUs"),
     ("irq:softirq_entry", "softirqs"),
     ("sched:sched_switch", "other threads and sleep"),
-    ("exceptions:page_fault_user", "page faults"),
+    (PAGE_FAULT, "page faults"),
 ];
+
+/// Where a page fault begins, of x86.
+const PAGE_FAULT: &str = "exceptions:page_fault_user";
+
+/// What the kinds of probes begin with.
+const TRACEPOINT: &str = "tracepoint:";
+const SOFTWARE_EVENT: &str = "software:";
 
 /// Tracepoints that are left out where system calls are not traced.
 const OF_SYSTEM_CALLS: [&str; 3] =
@@ -37,7 +44,12 @@ pub(crate) fn prepare(threads: &[u32], events: &Path, system_calls: bool) -> Pre
         let path = tracepoint.replacen(':', "/", 1);
         events.join(path).is_dir() && (system_calls || !OF_SYSTEM_CALLS.contains(&tracepoint))
     };
-    let text = with_threads(&with_tracepoints(POLLSTEAL, exists), threads);
+    // All kernels have software events; those of page faults only end what the tracepoint begins.
+    let attaches = |probe: &str| match probe.strip_prefix(TRACEPOINT) {
+        Some(tracepoint) => exists(tracepoint),
+        None => exists(PAGE_FAULT),
+    };
+    let text = with_threads(&with_probes(POLLSTEAL, attaches), threads);
     let missing = NEEDED.iter().filter(|(tracepoint, _)| !exists(tracepoint));
     let mut missing: Vec<String> = missing
         .map(|(tracepoint, what)| format!("{what}: no tracepoint {tracepoint} in this kernel"))
@@ -48,28 +60,27 @@ pub(crate) fn prepare(threads: &[u32], events: &Path, system_calls: bool) -> Pre
     PreparedScript { text, missing }
 }
 
-/// Leaves out the tracepoints that do not exist, and blocks for which none is left.
-fn with_tracepoints(script: &str, exists: impl Fn(&str) -> bool) -> String {
+/// Leaves out the probes that do not exist, and blocks for which none is left.
+fn with_probes(script: &str, exists: impl Fn(&str) -> bool) -> String {
     let mut out = String::with_capacity(script.len());
     let mut probes: Vec<&str> = Vec::new();
     let mut in_list = false;
     let mut skips = false;
     for line in script.lines() {
-        if let Some(name) = line.strip_prefix("tracepoint:") {
-            let name = name.trim_end_matches(',');
-            if exists(name) {
-                probes.push(name);
+        if line.starts_with(TRACEPOINT) || line.starts_with(SOFTWARE_EVENT) {
+            let probe = line.trim_end_matches(',');
+            if exists(probe) {
+                probes.push(probe);
             }
             in_list = true;
             continue;
         }
         if std::mem::take(&mut in_list) {
             skips = probes.is_empty();
-            let list: Vec<String> =
-                probes.drain(..).map(|name| format!("tracepoint:{name}")).collect();
             if !skips {
-                out.push_str(&(list.join(",\n") + "\n"));
+                out.push_str(&(probes.join(",\n") + "\n"));
             }
+            probes.clear();
         }
         if !skips {
             out.push_str(line);
@@ -110,15 +121,19 @@ mod tests {
 
     #[test]
     fn a_complete_kernel_gets_the_script_as_it_is() {
-        assert_eq!(with_tracepoints(POLLSTEAL, all), POLLSTEAL);
+        assert_eq!(with_probes(POLLSTEAL, all), POLLSTEAL);
     }
 
     #[test]
     fn missing_tracepoints_are_left_out_with_their_blocks() {
-        let one = with_tracepoints(POLLSTEAL, |name| name != "irq_vectors:thermal_apic_exit");
+        let one =
+            with_probes(POLLSTEAL, |probe| probe != "tracepoint:irq_vectors:thermal_apic_exit");
         assert_eq!(one.lines().count() + 1, POLLSTEAL.lines().count());
-        let none = with_tracepoints(POLLSTEAL, |name| !name.starts_with("irq_vectors:"));
-        assert!(!none.contains("local_timer_entry") && !none.contains("@timer[tid"), "{none}");
+        let none = with_probes(POLLSTEAL, |probe| !probe.starts_with("tracepoint:irq_vectors:"));
+        assert!(
+            !none.contains("local_timer_entry") && !none.contains("@timer[tid, args"),
+            "{none}"
+        );
         assert!(none.contains("tracepoint:irq:softirq_entry\n/@poll[tid]/\n{"), "{none}");
         let balance = |text: &str| (text.matches('{').count(), text.matches('}').count());
         assert_eq!(balance(&none).0, balance(&none).1);
@@ -132,6 +147,7 @@ mod tests {
         let script = prepare(&[1], dir.path(), true);
         assert_eq!(script.missing.len(), NEEDED.len() - 1);
         assert!(script.text.contains("sys_enter"));
+        assert!(!script.text.contains("software:minor-faults"), "it would only end what begins");
         let script = prepare(&[1], dir.path(), false);
         assert_eq!(script.missing.len(), NEEDED.len());
         assert!(!script.text.contains("tracepoint:raw_syscalls"), "{}", script.text);

@@ -89,7 +89,6 @@ impl TracerState {
             Some(Record::Event(event)) => self.account.event(&event, realtime_offset_ns()),
             Some(Record::Totals(kind, totals)) => self.account.totals(kind, &totals),
             Some(Record::Histograms(kind, map)) => self.account.histograms(kind, &map),
-            Some(Record::PageFaults(faults)) => self.account.page_faults(&faults),
             Some(Record::Unended(switches)) => self.account.unended(switches),
             Some(Record::Exit(tid)) => {
                 self.wanted.remove(&tid);

@@ -42,6 +42,7 @@ pub(crate) fn cause(kind: EventKind) -> StolenCause {
         EventKind::Run => StolenCause::Scheduler,
         EventKind::Sleep => StolenCause::Sleep,
         EventKind::Signal => StolenCause::Signal,
+        EventKind::PageFault => StolenCause::PageFault,
     }
 }
 
@@ -55,6 +56,7 @@ pub(crate) fn name(kind: EventKind, id: u64, who: &str, irqs: &mut IrqNames) -> 
         EventKind::Run => thread(who),
         EventKind::Sleep => sleep(id),
         EventKind::Signal => format!("handler of {}", signal(id)),
+        EventKind::PageFault => "page fault".to_owned(),
     }
 }
 
@@ -173,6 +175,7 @@ mod tests {
             (EventKind::Sleep, 2 * 4096, "", "waits in the kernel"),
             (EventKind::Signal, 14, "", "handler of SIGALRM"),
             (EventKind::Signal, 40, "", "handler of signal 40"),
+            (EventKind::PageFault, 0, "", "page fault"),
         ] {
             if cfg!(target_arch = "x86_64") || kind != EventKind::Sleep {
                 assert_eq!(named(kind, id, who), expected);
