@@ -40,6 +40,8 @@ pub struct PairOptions {
     pub stall: Option<String>,
     /// `--inject-signal`, for instance `5000/100`.
     pub signal: Option<String>,
+    /// `--inject-faults`: at each SIGUSR2.
+    pub faults: bool,
     /// `--inject-restart`, for instance `300` or `1000/200`.
     pub restart: Option<String>,
     /// `--inject-corruption`, for instance `1/10`.
@@ -56,6 +58,7 @@ impl Default for PairOptions {
             leak: None,
             stall: None,
             signal: None,
+            faults: false,
             restart: None,
             corruption: None,
         }
@@ -200,6 +203,9 @@ fn start_reflector(
     }
     if let Some(signal) = &options.signal {
         command.args(["--inject-signal", signal]);
+    }
+    if options.faults {
+        command.arg("--inject-faults");
     }
     if let Some(restart) = &options.restart {
         command.args(["--inject-restart", restart]);

@@ -22,6 +22,7 @@
 #include "control.h"
 #include "corrupt.h"
 #include "counter.h"
+#include "fault.h"
 #include "leak.h"
 #include "periodic.h"
 #include "queues.h"
@@ -141,6 +142,20 @@ send_burst(const struct lane *lane, struct rte_mbuf **pkts, uint16_t nb_pkts, st
 	counter_add(&st->tx, sent);
 }
 
+/* A page fault if one was asked for. */
+static void
+fault_when_asked(volatile char *memory, int *faulted)
+{
+	unsigned int at;
+
+	if (*faulted == fault_requests)
+		return;
+	*faulted = fault_requests;
+	at = __atomic_fetch_add(&report_nb_faults, 1, __ATOMIC_RELAXED);
+	if (at < REPORT_MAX_FAULTS && memory != NULL)
+		report_fault_ns[at] = fault_inject(memory);
+}
+
 static int
 lcore_main(void *arg)
 {
@@ -160,6 +175,8 @@ lcore_main(void *arg)
 			settings.restart_every_ms, settings.restart_down_ms, tsc_hz, rte_rdtsc());
 	struct schedule leak = settings.leak;
 	struct rte_mbuf *pkts[APP_MAX_BURST];
+	volatile char *const memory = settings.faults ? fault_memory() : NULL;
+	int faulted = 0;
 	uint64_t intact = 0; /* Packets since the last damaged one. */
 	uint16_t nb_rx, nb_out, polled;
 	const struct lane *l;
@@ -191,6 +208,8 @@ lcore_main(void *arg)
 			counter_add(&st->stalls, 1);
 		if (unlikely(sleep_when_due(&sleeping, settings.sleep_us)))
 			counter_add(&st->stalls, 1);
+		if (settings.faults)
+			fault_when_asked(memory, &faulted);
 		if (restart.period != 0 && restart_when_due(&restart, lane, end))
 			counter_add(&st->restarts, 1);
 	}
@@ -244,6 +263,9 @@ main(int argc, char **argv)
 	rc = app_parse(&argc, argv, settings_specs, settings_nb_specs, settings_help);
 	if (rc >= 0)
 		return rc;
+	/* Whoever sees the app may ask it. */
+	if (settings.faults && fault_prepare() != 0)
+		return APP_EXIT_FAILED;
 	rc = app_open(&app, argc, argv);
 	if (rc != 0)
 		return rc;

@@ -5,12 +5,16 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include <rte_common.h>
+
 #include "json.h"
 #include "queues.h"
 #include "report.h"
 #include "settings.h"
 
 struct reflector_stats stats[RTE_MAX_LCORE];
+uint64_t report_fault_ns[REPORT_MAX_FAULTS];
+unsigned int report_nb_faults;
 
 static const struct app *app;
 
@@ -58,6 +62,21 @@ report_summary(const struct reflector_stats *sum, double duration_s, unsigned in
 	queues_print();
 }
 
+static void
+faults_json(struct json *json)
+{
+	const unsigned int nb = RTE_MIN(report_nb_faults, (unsigned int)REPORT_MAX_FAULTS);
+	unsigned int i;
+
+	json_open_list(json, "faults");
+	for (i = 0; i < nb; i++) {
+		json_open_item(json);
+		json_u64(json, "ns", report_fault_ns[i]);
+		json_close(json);
+	}
+	json_close_list(json);
+}
+
 int
 report_save(const struct reflector_stats *sum, double duration_s, unsigned int in_use)
 {
@@ -81,6 +100,7 @@ report_save(const struct reflector_stats *sum, double duration_s, unsigned int i
 	json_u64(&json, "corrupted", sum->corrupted);
 	json_u64(&json, "stalls", sum->stalls);
 	json_u64(&json, "restarts", sum->restarts);
+	faults_json(&json);
 	json_u64(&json, "leaked", sum->leaked);
 	queues_json(&json);
 	json_open(&json, "pool");

@@ -31,6 +31,12 @@ struct reflector_stats {
 
 extern struct reflector_stats stats[RTE_MAX_LCORE];
 
+#define REPORT_MAX_FAULTS 4096
+
+/* Nanoseconds of injected page faults in their order; 0 if the thread lost its CPU meanwhile. */
+extern uint64_t report_fault_ns[REPORT_MAX_FAULTS];
+extern unsigned int report_nb_faults;
+
 /* Report on this app from now on. */
 void report_start(const struct app *app);
 

@@ -7,6 +7,8 @@
 
 /* What the command line asks for. */
 
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include <rte_config.h>
@@ -30,6 +32,7 @@ struct settings {
 	uint64_t refuse_every_ms;
 	uint64_t alarm_us;
 	uint64_t alarm_every_ms;
+	bool faults; /* At each SIGUSR2. */
 	uint64_t restart_every_ms;
 	uint64_t restart_down_ms;
 };

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#ifndef FAULT_H
+#define FAULT_H
+
+/* Injects page faults: gives memory back to the kernel, touches it again, and measures how long that takes. */
+
+#include <signal.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <time.h>
+
+/* One transparent hugepage of x86-64, where the kernel has one to give; clearing it takes a while. */
+#define FAULT_BYTES ((size_t)2 << 20)
+
+/* How often they were asked for. */
+static volatile sig_atomic_t fault_requests;
+
+static inline void
+fault_request(int signo)
+{
+	(void)signo;
+	fault_requests++;
+}
+
+/* SIGUSR2 asks for faults. 0, or -1 with errno set. */
+static inline int
+fault_prepare(void)
+{
+	const struct sigaction action = { .sa_handler = fault_request, .sa_flags = SA_RESTART };
+
+	return sigaction(SIGUSR2, &action, NULL);
+}
+
+static inline uint64_t
+fault_clock_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* Memory to fault on. NULL with errno set if there is none. */
+static inline volatile char *
+fault_memory(void)
+{
+	char *memory = mmap(NULL, 2 * FAULT_BYTES, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (memory == MAP_FAILED)
+		return NULL;
+	memory += FAULT_BYTES - (uintptr_t)memory % FAULT_BYTES;
+	/* Kernels without them take ordinary pages. */
+	(void)madvise(memory, FAULT_BYTES, MADV_HUGEPAGE);
+	return memory;
+}
+
+/*
+ * Fault once: on the whole memory if it is a hugepage. Returns the nanoseconds that it took; 0 if the thread
+ * lost its CPU meanwhile, or if the kernel does not take the memory back, as where it is locked.
+ */
+static inline uint64_t
+fault_inject(volatile char *memory)
+{
+	struct rusage before, after;
+	uint64_t ns;
+
+	if (madvise((void *)(uintptr_t)memory, FAULT_BYTES, MADV_DONTNEED) != 0)
+		return 0;
+	getrusage(RUSAGE_THREAD, &before);
+	ns = fault_clock_ns();
+	*memory = 1;
+	ns = fault_clock_ns() - ns;
+	getrusage(RUSAGE_THREAD, &after);
+	return after.ru_nivcsw == before.ru_nivcsw ? ns : 0;
+}
+
+#endif /* FAULT_H */
