@@ -180,8 +180,9 @@ fn notes(app: &AppRound, zone: &TimeZone) -> Vec<String> {
 
 /// What libpmdscope saw around the longest theft of an lcore.
 fn longest(app: &str, around: &Surroundings, zone: &TimeZone) -> String {
-    let gap = known(around.poll_gap_us, micros);
-    let depth = around.deepest_queue.as_ref().map_or_else(
+    let state = &around.state;
+    let gap = known(state.poll_gap_us, micros);
+    let depth = state.deepest_queue.as_ref().map_or_else(
         || UNKNOWN.to_owned(),
         |queue| {
             let all =
@@ -196,7 +197,7 @@ fn longest(app: &str, around: &Surroundings, zone: &TimeZone) -> String {
         time(around.duration_ns as f64),
         clock(around.realtime_ns, zone),
         around.thief,
-        known(around.rx_missed_ps, si),
+        known(state.rx_missed_ps, si),
     )
 }
 
@@ -221,7 +222,7 @@ pub(super) mod tests {
     use insta::assert_snapshot;
     use pmdscope_telemetry::sample::TracingSample;
 
-    use super::super::rounds::QueueDepth;
+    use super::super::rounds::{LcoreState, QueueDepth};
     use super::*;
 
     fn row(lcore: u32, cause: StolenCause, thief: &str, numbers: [u64; 3]) -> StolenRow {
@@ -268,14 +269,16 @@ pub(super) mod tests {
                 thief: "stress".to_owned(),
                 duration_ns: 5_070_000,
                 realtime_ns: 1_700_000_000_123_000_000,
-                poll_gap_us: Some(5_102),
-                deepest_queue: Some(QueueDepth {
-                    port: 0,
-                    queue: 1,
-                    packets: 512,
-                    descriptors: Some(512),
-                }),
-                rx_missed_ps: Some(1_234.0),
+                state: LcoreState {
+                    poll_gap_us: Some(5_102),
+                    deepest_queue: Some(QueueDepth {
+                        port: 0,
+                        queue: 1,
+                        packets: 512,
+                        descriptors: Some(512),
+                    }),
+                    rx_missed_ps: Some(1_234.0),
+                },
             }],
             overhead_ratio: Some(0.0008),
         }

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use pmdscope_interrupts::{StolenEvent, StolenHistogram, Tracer};
+use pmdscope_telemetry::missed::polled_share;
 use pmdscope_telemetry::model::Model;
 use pmdscope_telemetry::sample::{
-    QueueDirection, Sample, StolenCause, StolenSample, TracingSample,
+    QueueDirection, QueueSample, StolenCause, StolenSample, TracingSample,
 };
 use pmdscope_telemetry::{Fleet, monotonic_ns};
 use serde::Serialize;
@@ -37,7 +38,7 @@ pub(super) struct StolenRow {
     pub(super) last_realtime_ns: Option<u64>,
 }
 
-/// What libpmdscope said in the round in which the longest theft so far of an lcore was seen.
+/// The longest theft of an lcore, and what else was seen in the same round.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Surroundings {
@@ -46,11 +47,19 @@ pub(super) struct Surroundings {
     pub(super) thief: String,
     pub(super) duration_ns: u64,
     pub(super) realtime_ns: u64,
+    #[serde(flatten)]
+    pub(super) state: LcoreState,
+}
+
+/// What libpmdscope said of an lcore in the round in which an event was seen; unknown at level 0.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct LcoreState {
     /// Longest gap between two polls of the lcore in the window around, microseconds.
     pub(super) poll_gap_us: Option<u64>,
-    /// The deepest receive queue of the app in that window: port, queue, packets, descriptors.
+    /// The deepest receive queue that the lcore polls in that window: port, queue, packets, descriptors.
     pub(super) deepest_queue: Option<QueueDepth>,
-    /// Packets that its ports missed per second; `None` where no port tells.
+    /// Packets that the ports that it polls missed per second; `None` where no port tells.
     pub(super) rx_missed_ps: Option<f64>,
 }
 
@@ -63,13 +72,15 @@ pub(super) struct QueueDepth {
     pub(super) descriptors: Option<u64>,
 }
 
-/// An event, and the app that it happened to.
+/// An event, the app that it happened to, and what was seen of the lcore around it.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct AppEvent {
     app: String,
     #[serde(flatten)]
     event: StolenEvent,
+    #[serde(flatten)]
+    state: LcoreState,
 }
 
 /// One app.
@@ -228,8 +239,12 @@ impl Rounds {
             let Some((app, model)) = found else { continue };
             let key = (app.to_owned(), event.lcore, event.cause, event.thief.clone());
             self.last.insert(key, event.start_realtime_ns);
-            self.note_longest(app, model, &event);
-            self.events.push(AppEvent { app: app.to_owned(), event });
+            let state = lcore_state(model, event.lcore);
+            if let Some(state) = &state {
+                self.note_longest(app, state, &event);
+            }
+            let state = state.unwrap_or_default();
+            self.events.push(AppEvent { app: app.to_owned(), event, state });
         }
         // Nobody may take them.
         let surplus = self.events.len().saturating_sub(MOST_EVENTS);
@@ -237,7 +252,7 @@ impl Rounds {
     }
 
     /// Remembers what else is known of the time of the longest theft of an lcore.
-    fn note_longest(&mut self, app: &str, model: &Model, event: &StolenEvent) {
+    fn note_longest(&mut self, app: &str, state: &LcoreState, event: &StolenEvent) {
         let key = (app.to_owned(), event.lcore);
         let known = self.around.get(&key);
         if event.cause == StolenCause::Sleep
@@ -245,9 +260,15 @@ impl Rounds {
         {
             return;
         }
-        if let Some(around) = surroundings(model, event) {
-            self.around.insert(key, around);
-        }
+        let around = Surroundings {
+            lcore: event.lcore,
+            cause: event.cause,
+            thief: event.thief.clone(),
+            duration_ns: event.duration_ns,
+            realtime_ns: event.start_realtime_ns,
+            state: state.clone(),
+        };
+        self.around.insert(key, around);
     }
 
     /// The apps of this round.
@@ -275,24 +296,34 @@ fn sort(rows: &mut [StolenRow]) {
 }
 
 /// `None` at level 0.
-fn surroundings(model: &Model, event: &StolenEvent) -> Option<Surroundings> {
-    let lcore = model.sample.lcores.iter().find(|lcore| lcore.lcore == event.lcore)?;
-    let missed = model.ports.iter().filter_map(|port| port.rx_missed_ps);
-    Some(Surroundings {
-        lcore: event.lcore,
-        cause: event.cause,
-        thief: event.thief.clone(),
-        duration_ns: event.duration_ns,
-        realtime_ns: event.start_realtime_ns,
-        poll_gap_us: Some(lcore.gap_window_max_us).filter(|gap| *gap > 0),
-        deepest_queue: deepest_queue(&model.sample),
+fn lcore_state(model: &Model, lcore: u32) -> Option<LcoreState> {
+    let sample = model.sample.lcores.iter().find(|sample| sample.lcore == lcore)?;
+    let ports = model.sample.ports.iter().zip(&model.ports);
+    let polled = ports.filter(|(port, _)| polls_port(model, lcore, port.id));
+    let missed = polled.filter_map(|(_, rates)| rates.rx_missed_ps);
+    Some(LcoreState {
+        poll_gap_us: Some(sample.gap_window_max_us).filter(|gap| *gap > 0),
+        deepest_queue: deepest_queue(model, lcore),
         rx_missed_ps: missed.reduce(|sum, port| sum + port),
     })
 }
 
-fn deepest_queue(sample: &Sample) -> Option<QueueDepth> {
-    let receive = sample.queues.iter().filter(|queue| queue.direction == QueueDirection::Rx);
-    let depth = receive.filter_map(|queue| {
+fn receive_queues(model: &Model) -> impl Iterator<Item = &QueueSample> {
+    model.sample.queues.iter().filter(|queue| queue.direction == QueueDirection::Rx)
+}
+
+fn polls_port(model: &Model, lcore: u32, port: u16) -> bool {
+    let mut queues = receive_queues(model).filter(|queue| queue.port == port).peekable();
+    if queues.peek().is_none() {
+        return polled_share(model, lcore, port, None) > 0.0;
+    }
+    queues.any(|queue| polled_share(model, lcore, port, Some(queue.queue)) > 0.0)
+}
+
+fn deepest_queue(model: &Model, lcore: u32) -> Option<QueueDepth> {
+    let polled = receive_queues(model)
+        .filter(|queue| polled_share(model, lcore, queue.port, Some(queue.queue)) > 0.0);
+    let depth = polled.filter_map(|queue| {
         Some(QueueDepth {
             port: queue.port,
             queue: queue.queue,
@@ -302,3 +333,6 @@ fn deepest_queue(sample: &Sample) -> Option<QueueDepth> {
     });
     depth.max_by_key(|depth| depth.packets)
 }
+
+#[cfg(test)]
+mod tests;

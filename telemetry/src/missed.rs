@@ -353,9 +353,10 @@ fn micros(ms: f64) -> u64 {
     (ms.max(0.0) * 1000.0) as u64
 }
 
-/// Which part of a queue an lcore polls, 0 to 1, as far as it can be told: nobody says so, but the polls
-/// of a queue are as many as those of its lcore. Where they are not, by the packets of the lcores.
-fn polled_share(model: &Model, lcore: u32, port: u16, queue: Option<u16>) -> f64 {
+/// Which part of a receive queue an lcore polls, 0 to 1, as far as it can be told: nobody says so, but the
+/// polls of a queue are as many as those of its lcore. Where they are not, by the packets of the lcores.
+/// Of the port as a whole without a queue.
+pub fn polled_share(model: &Model, lcore: u32, port: u16, queue: Option<u16>) -> f64 {
     let lcores = &model.sample.lcores;
     if lcores.is_empty() {
         return 1.0 / model.gaps.len().max(1) as f64;
