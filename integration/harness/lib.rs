@@ -7,6 +7,7 @@
 #![allow(clippy::missing_errors_doc)]
 
 pub mod baseline;
+pub mod bpf;
 pub mod callbacks;
 pub mod capture_app;
 pub mod command;
@@ -30,6 +31,7 @@ pub mod prometheus;
 pub mod pty;
 pub mod scratch;
 pub mod site;
+pub mod spin;
 pub mod spread;
 pub mod stock_pipeline;
 pub mod telemetry;

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
+use pmdscope_integration::bpf;
 use pmdscope_integration::command::{self, BenchOptions};
 use pmdscope_integration::machine::{Machine, Priority};
 use pmdscope_integration::namespaces::{INTERFACE, NamespacePair, Side};
@@ -104,8 +105,8 @@ impl Bench {
     fn new(options: &BenchOptions) -> Result<Self> {
         let pmdscope = options.pmdscope.clone().map_or_else(programs::pmdscope, Ok)?;
         let scratch = Scratch::new()?;
-        let object = sender::compile("flood", scratch.dir())?;
-        let floor = sender::compile("drop", scratch.dir())?;
+        let object = bpf::compile("integration/bench/xdp/flood.bpf.c", scratch.dir())?;
+        let floor = bpf::compile("integration/bench/xdp/drop.bpf.c", scratch.dir())?;
         let pair = NamespacePair::new(&[Side::Near, Side::Far])?;
         // Without it a veth takes no packets from XDP programs, unless it has one itself.
         far(&pair, "ethtool", &["-K", INTERFACE, "gro", "on"])?;

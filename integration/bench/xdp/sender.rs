@@ -1,31 +1,13 @@
 //! Sends as fast as the kernel can, on one CPU: a BPF program redirects packets that the kernel makes.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use libbpf_rs::{ObjectBuilder, ProgramInput};
-use pmdscope_integration::programs;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
 
 /// `BPF_F_TEST_XDP_LIVE_FRAMES`.
 const LIVE_FRAMES: u32 = 1 << 1;
-
-/// Compiles a BPF program of this benchmark.
-pub(crate) fn compile(name: &str, dir: &Path) -> Result<PathBuf> {
-    let object = dir.join(format!("{name}.bpf.o"));
-    let include = format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH);
-    let mut clang = Command::new("clang");
-    clang.args(["-O2", "-g", "-Wall", "-Werror", "-target", "bpf", &include, "-c"]);
-    clang
-        .arg(programs::root().join(format!("integration/bench/xdp/{name}.bpf.c")))
-        .arg("-o")
-        .arg(&object);
-    let out = clang.output().context("clang; 'make setup' installs it")?;
-    ensure!(out.status.success(), "clang: {}", String::from_utf8_lossy(&out.stderr));
-    Ok(object)
-}
 
 /// Sends packets out of an interface of this namespace, and prints the nanoseconds that it took.
 /// Arguments: object, interface, packets, whether sources are forged.
