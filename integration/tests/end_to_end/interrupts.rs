@@ -14,6 +14,7 @@ use pmdscope_integration::pair::{Pair, PairOptions, reflector};
 use pmdscope_integration::process::{Process, run, run_to_success, wait_until};
 use pmdscope_integration::programs;
 use pmdscope_integration::scratch::Scratch;
+use pmdscope_integration::testpmd;
 use pmdscope_integration::tracefs::{try_bpftrace, with_tracefs};
 use pmdscope_testing::skip;
 use rustix::process::Signal;
@@ -25,13 +26,14 @@ use crate::support::{LIMIT, Missing, Needs, documents, missing_program, trial_un
 const BURST_US: u64 = 5_000;
 
 /// How far what was traced may be from what the thief measured, at most.
-const TOLERANCE: f64 = 0.1;
+pub(crate) const TOLERANCE: f64 = 0.1;
 
 pub(crate) fn trials() -> Vec<Trial> {
     let traced = |name: &str, test| trial_unless(name, missing_to_trace(), test);
     let counted = |name: &str, test| trial_unless(name, Needs::Apps.missing(), test);
     vec![
         traced("a_hog_on_a_poll_core_is_caught", hog),
+        trial_unless("a_hog_on_a_poll_core_of_a_stock_app_is_caught", missing_stock(), stock),
         traced("handlers_of_signals_are_caught", signals),
         traced("softirqs_of_others_are_caught", softirqs),
         traced("interrupts_from_other_cpus_are_caught", ipis),
@@ -49,12 +51,16 @@ pub(crate) fn missing_to_trace() -> Option<Missing> {
     Needs::Apps.missing().or_else(needed).or_else(tried)
 }
 
+fn missing_stock() -> Option<Missing> {
+    Needs::Testpmd.missing().or_else(missing_to_trace)
+}
+
 fn missing_to_record() -> Option<Missing> {
     Needs::Wireshark.missing().or_else(missing_to_trace)
 }
 
 /// `pmdscope interrupts` while it runs.
-struct Tracing {
+pub(crate) struct Tracing {
     process: Process,
     out: PathBuf,
     /// Of the schema.
@@ -63,7 +69,7 @@ struct Tracing {
 
 impl Tracing {
     /// Starts it, and waits until it has printed something: all probes are attached then.
-    fn start(scratch: &Scratch, app: &str, args: &[&str]) -> Result<Self> {
+    pub(crate) fn start(scratch: &Scratch, app: &str, args: &[&str]) -> Result<Self> {
         let pmdscope = programs::pmdscope()?;
         let out = scratch.path("interrupts.json");
         let mut words = vec!["sh", "-c", "exec \"$@\" >\"$OUT\"", "sh"];
@@ -87,12 +93,12 @@ impl Tracing {
         text.rsplit_once('\n').map_or("", |(whole, _)| whole).to_owned()
     }
 
-    fn lines(&self) -> Vec<Value> {
+    pub(crate) fn lines(&self) -> Vec<Value> {
         self.printed().lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
     /// Waits until so many lines have come in addition.
-    fn wait_for_lines(&mut self, more: usize) -> Result<()> {
+    pub(crate) fn wait_for_lines(&mut self, more: usize) -> Result<()> {
         let wanted = self.lines().len() + more;
         wait_until("output of pmdscope interrupts", 2 * LIMIT, || {
             if let Some(status) = self.process.exited()? {
@@ -104,14 +110,14 @@ impl Tracing {
     }
 
     /// Ends it; returns all that it has printed.
-    fn finish(mut self) -> Result<Vec<Value>> {
+    pub(crate) fn finish(mut self) -> Result<Vec<Value>> {
         self.process.interrupt()?;
         documents(self.command, &self.printed())
     }
 }
 
 /// Count and nanoseconds of a thief in all documents.
-fn stolen(documents: &[Value], cause: &str, thief: &str) -> (u64, u64) {
+pub(crate) fn stolen(documents: &[Value], cause: &str, thief: &str) -> (u64, u64) {
     let rows = documents.iter().flat_map(rows);
     let rows = rows.filter(|row| {
         row["cause"] == cause && row["thief"].as_str().is_some_and(|name| name.contains(thief))
@@ -121,13 +127,13 @@ fn stolen(documents: &[Value], cause: &str, thief: &str) -> (u64, u64) {
     })
 }
 
-fn rows(document: &Value) -> impl Iterator<Item = &Value> {
+pub(crate) fn rows(document: &Value) -> impl Iterator<Item = &Value> {
     let apps = document["apps"].as_array().into_iter().flatten();
     apps.flat_map(|app| app["stolen"].as_array().into_iter().flatten())
 }
 
 /// Runs a thief to its end; returns what it measured.
-fn steal(scratch: &Scratch, args: &[&str]) -> Result<Value> {
+pub(crate) fn steal(scratch: &Scratch, args: &[&str]) -> Result<Value> {
     let mut command = Command::new(programs::thief()?);
     let (code, out, err) = run(command.args(args), scratch.dir(), 2 * LIMIT)?;
     ensure!(code == 0, "the thief ended with {code}: {err}");
@@ -150,7 +156,18 @@ fn ensure_possible(documents: &[Value]) -> Result<()> {
 
 fn hog(scratch: &Scratch) -> Result<()> {
     let (app, _reflector) = reflector(scratch, "net_null0")?;
-    let mut tracing = Tracing::start(scratch, &app, &["--json", "-i", "0.5"])?;
+    hog_is_caught(scratch, &app)
+}
+
+/// Without libpmdscope: the thread is found by its name and the CPU time that it takes.
+fn stock(scratch: &Scratch) -> Result<()> {
+    let (app, _testpmd) = testpmd::forwarding(scratch)?;
+    hog_is_caught(scratch, &app)
+}
+
+/// The app polls on CPU 1.
+fn hog_is_caught(scratch: &Scratch, app: &str) -> Result<()> {
+    let mut tracing = Tracing::start(scratch, app, &["--json", "-i", "0.5"])?;
     let truth = steal(scratch, &["hog", "1", "40", &BURST_US.to_string(), "50000"])?;
     // Numbers are printed four times a second.
     tracing.wait_for_lines(3)?;
@@ -167,7 +184,7 @@ fn hog(scratch: &Scratch) -> Result<()> {
     let longest = hogs.filter_map(|row| row["longest_ns"].as_u64()).max().context("no longest")?;
     if truth["real_time"] != true {
         // It shares the CPU: the sum is right, and each part is shorter.
-        skip("a_hog_on_a_poll_core_is_caught", "no real-time priority here: longest not checked");
+        skip("a_hog_is_caught", "no real-time priority here: longest not checked");
         return ensure_possible(&documents);
     }
     ensure!(longest as f64 >= BURST_US as f64 * 1000.0 * (1.0 - TOLERANCE), "longest {longest}");

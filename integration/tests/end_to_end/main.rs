@@ -20,6 +20,8 @@ mod harm;
 mod hazards;
 mod incidents;
 mod interrupts;
+mod interrupts_script;
+mod interrupts_timed;
 mod ipfix;
 mod kernel_twin;
 mod lcores;
@@ -137,6 +139,8 @@ fn one_by_one() -> Vec<Trial> {
         measurements::trials(),
         missed::trials(),
         interrupts::trials(),
+        interrupts_script::trials(),
+        interrupts_timed::trials(),
         stolen::trials(),
         pdump::trials(),
         pdump_kill::trials(),

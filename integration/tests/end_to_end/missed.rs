@@ -21,11 +21,13 @@ use pmdscope_integration::process::{Process, run, wait_until};
 use pmdscope_integration::programs;
 use pmdscope_integration::scratch::{Memory, Scratch};
 use pmdscope_integration::testpmd;
+use pmdscope_integration::tracefs::with_tracefs;
 use pmdscope_integration::veth::Veth;
 use pmdscope_testing::output;
 use rustix::process::{Pid, setpriority_process};
 use serde_json::Value;
 
+use crate::interrupts::missing_to_trace;
 use crate::support::{
     LIMIT, Missing, Needs, document, missing_program, pmdscope_json, trial_unless,
 };
@@ -35,6 +37,11 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial_unless("missed_by_own_code", veth(), own_code),
         trial_unless("missed_by_a_stolen_core", veth().or_else(without_fifo), stolen_core),
+        trial_unless(
+            "missed_by_a_stolen_core_that_is_named",
+            veth().or_else(without_fifo).or_else(missing_to_trace),
+            named_thief,
+        ),
         trial_unless("missed_by_an_empty_pool_that_leaks", veth(), empty_pool),
         trial_unless("missed_by_tx_backpressure", veth(), backpressure),
         trial_unless("missed_by_a_hot_queue", veth(), hot_queue),
@@ -68,8 +75,10 @@ struct Lossy {
     app: String,
     /// Stands for the directory of CPU 1 in sysfs.
     sysfs: Option<PathBuf>,
+    /// Asks for the names of thieves.
+    traced: bool,
     _generator: Option<Process>,
-    _app: Process,
+    process: Process,
 }
 
 impl Lossy {
@@ -107,11 +116,19 @@ impl Lossy {
             ensure!(ended.is_none(), "it ended ({ended:?}):\n{}", reflector.output());
             Ok(std::fs::exists(&ready)?)
         })?;
-        Ok(Self { app, sysfs: None, _generator: None, _app: reflector })
+        Ok(Self { app, sysfs: None, traced: false, _generator: None, process: reflector })
     }
 
     fn check(&self, scratch: &Scratch) -> Result<Value> {
         let args = ["check", "--json", "-a", &self.app, "--for", "4"];
+        if self.traced {
+            let program = programs::pmdscope()?;
+            let program = program.to_string_lossy();
+            let words = [&[&*program], &args[..], &["--interrupts"]].concat();
+            let (code, out, err) = run(&mut with_tracefs(&words), scratch.dir(), LIMIT)?;
+            ensure!([0, 1].contains(&code), "check ended with {code}:\n{out}{err}");
+            return document(&args, &out);
+        }
         let Some(sysfs) = &self.sysfs else {
             return pmdscope_json(scratch, &args, &[0, 1]);
         };
@@ -123,11 +140,29 @@ impl Lossy {
         document(&args, &out)
     }
 
+    /// How often the kernel has taken the CPU from threads of the app, and for how long the hypervisor has
+    /// taken CPU 1, ticks: what `/proc` says of stolen cores.
+    fn thefts(&self) -> Result<[u64; 2]> {
+        let mut preemptions = 0;
+        for thread in fs::read_dir(format!("/proc/{}/task", self.process.pid()))? {
+            // It may have ended.
+            let status = fs::read_to_string(thread?.path().join("status")).unwrap_or_default();
+            let count =
+                status.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"));
+            preemptions += count.and_then(|count| count.trim().parse().ok()).unwrap_or(0);
+        }
+        let stat = fs::read_to_string("/proc/stat")?;
+        let cpu = stat.lines().find_map(|line| line.strip_prefix("cpu1 "));
+        let steal = cpu.and_then(|cpu| cpu.split_whitespace().nth(7)).context("no steal time")?;
+        Ok([preemptions, steal.parse()?])
+    }
+
     /// Waits for a check that tells this cause before all others, with these words. On a busy machine
-    /// others really do take the CPU, so that a stolen core may be told before it.
+    /// others really do take the CPU, so that a stolen core may be told before it, if `/proc` says so too.
     fn is_missing_by(&self, scratch: &Scratch, cause: &str, words: &[&str]) -> Result<Value> {
         let mut last = Value::Null;
         let told = wait_until(&format!("packets missed by {cause}"), LIMIT, || {
+            let thefts = self.thefts()?;
             let json = self.check(scratch)?;
             let findings = json["apps"][0]["findings"].as_array().context("no findings")?;
             let missed = findings.iter().find(|finding| finding["lint"] == "rx_missed");
@@ -136,6 +171,9 @@ impl Lossy {
             let Some(causes) = last["causes"].as_array() else { return Ok(false) };
             let shares: f64 = causes.iter().filter_map(|cause| cause["share"].as_f64()).sum();
             ensure!(shares <= 1.000_001, "shares of {shares}: {last:#}");
+            if cause != "stolen_core" && causes.iter().any(|told| told["cause"] == "stolen_core") {
+                ensure!(self.thefts()? != thefts, "nobody took the core: {last:#}");
+            }
             let is_injected =
                 |told: &&Value| told["cause"] != "stolen_core" || cause == "stolen_core";
             let Some(first) = causes.iter().find(is_injected) else { return Ok(false) };
@@ -183,6 +221,19 @@ fn stolen_core(scratch: &Scratch) -> Result<()> {
     command.args(["-c", "1", "chrt", "-f", "10", "sh", "-c", hog]);
     let _hog = Process::spawn("hog", &mut command, scratch.dir())?;
     lossy.is_missing_by(scratch, "stolen_core", &["lcore 1", "CPU"])?;
+    Ok(())
+}
+
+/// The same, named.
+fn named_thief(scratch: &Scratch) -> Result<()> {
+    let wire = Veth::new()?;
+    let lossy = Lossy::start(scratch, &pcap(&wire), &wire, "60k", &[])?;
+    let lossy = Lossy { traced: true, ..lossy };
+    let mut hog = Command::new(programs::thief()?);
+    hog.args(["hog", "1", "1000000", "500000", "300000"]);
+    let _hog = Process::spawn("hog", &mut hog, scratch.dir())?;
+    let words = ["lcore 1", "its CPU was taken for ", "pmdscope-hog (scheduler) "];
+    lossy.is_missing_by(scratch, "stolen_core", &words)?;
     Ok(())
 }
 
@@ -318,7 +369,7 @@ fn unknown(scratch: &Scratch) -> Result<()> {
     let device = format!("net_af_xdp0,iface={}", wire.near());
     let _frames = LongFrames::send(&wire)?;
     let (app, testpmd) = testpmd::receiving(scratch, &device)?;
-    let lossy = Lossy { app, sysfs: None, _generator: None, _app: testpmd };
+    let lossy = Lossy { app, sysfs: None, traced: false, _generator: None, process: testpmd };
     let words = ["checked pools", "if the app is linked with libpmdscope"];
     lossy.is_missing_by(scratch, "unknown", &words)?;
     Ok(())
