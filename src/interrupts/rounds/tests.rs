@@ -14,9 +14,14 @@ fn queue(port: u16, queue: u16, polls: u64, depth: Option<u64>) -> QueueSample {
         queue,
         direction: QueueDirection::Rx,
         polls,
+        empty: 0,
+        packets: 0,
+        bytes: 0,
+        depth: None,
         depth_high_water,
         descriptors: Some(512),
-        ..QueueSample::default()
+        bursts: Vec::new(),
+        depths: Vec::new(),
     }
 }
 
