@@ -1,6 +1,7 @@
 //! Turns the replies of one app into a sample.
 
 mod cached;
+pub(crate) mod descriptors;
 mod host;
 mod lcore_roles;
 mod linked;
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use crate::client::{SocketPeer, TelemetryClient};
 use crate::clock::{monotonic_ns, realtime_ns};
-use crate::commands::{ArmTime, TelemetryCommand};
+use crate::commands::{ArmTime, PortId, TelemetryCommand};
 use crate::deadline::Deadline;
 use crate::discover::DiscoveredApp;
 use crate::error::TelemetryError;
@@ -26,7 +27,7 @@ use crate::queue_histograms::QueueHistograms;
 use crate::raw_replies::RawReplies;
 use crate::reply::ArmReply;
 use crate::sample::{
-    AppIdentity, EndedProcess, LOCK_PART, PortEventsSample, SAMPLE_SCHEMA, Sample,
+    AppIdentity, EndedProcess, LOCK_PART, PortEventsSample, PortSample, SAMPLE_SCHEMA, Sample,
 };
 use crate::scans::ScanResults;
 use crate::tracer::LcoreTracer;
@@ -87,6 +88,7 @@ struct AppFacts {
     connected: Instant,
     commands: Cached<BTreeSet<String>>,
     ports: ports::PortReader,
+    descriptors: descriptors::DescriptorReader,
     pools: stock::StockPoolReader,
     rings: stock::StockRingReader,
     heaps: stock::HeapReader,
@@ -293,6 +295,7 @@ impl AppFacts {
             connected: Instant::now(),
             commands: Cached::default(),
             ports: ports::PortReader::default(),
+            descriptors: descriptors::DescriptorReader::default(),
             pools: stock::StockPoolReader::default(),
             rings: stock::StockRingReader::default(),
             heaps: stock::HeapReader::default(),
@@ -305,13 +308,13 @@ impl AppFacts {
 
     fn sample(&mut self, round: &mut RequestRound<'_>, histograms: bool) -> Sample {
         self.refresh(round);
-        let ports = self.ports.read(round);
+        let mut ports = self.ports.read(round);
         let tables = if self.knows(&TelemetryCommand::Library) {
             self.linked.read(round, histograms)
         } else {
             None
         };
-        let tables = tables.unwrap_or_else(|| self.stock_objects(round));
+        let tables = tables.unwrap_or_else(|| self.stock_objects(round, &mut ports));
         if tables.rare.port_events != self.port_events {
             self.port_events.clone_from(&tables.rare.port_events);
             self.ports.forget_configuration();
@@ -370,7 +373,14 @@ impl AppFacts {
         self.commands.value().contains(endpoint.command())
     }
 
-    fn stock_objects(&mut self, round: &mut RequestRound<'_>) -> linked::LibraryTables {
+    fn stock_objects(
+        &mut self,
+        round: &mut RequestRound<'_>,
+        ports: &mut [PortSample],
+    ) -> linked::LibraryTables {
+        if self.knows(&TelemetryCommand::EthdevRxQueue(PortId(0), 0)) {
+            self.descriptors.complete(round, ports);
+        }
         let pools = self.pools.read(round);
         let rings = self.knows(&TelemetryCommand::RingList).then(|| self.rings.read(round, &pools));
         let rings = rings.unwrap_or_default();

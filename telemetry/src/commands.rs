@@ -111,7 +111,7 @@ impl LibraryTable {
     }
 }
 
-/// A request that is safe to make of any DPDK app since 21.11.
+/// A request that is safe to make of any DPDK app since 21.11, except where it says of which.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TelemetryCommand {
@@ -129,6 +129,9 @@ pub enum TelemetryCommand {
     EthdevXstats(PortId),
     /// Link of a port.
     EthdevLinkStatus(PortId),
+    /// A receive queue of a port, by its number, since DPDK 23.07. It ends an app whose driver names no
+    /// pool: only [`DescriptorReader`](crate::collect::descriptors) makes it, of reviewed drivers.
+    EthdevRxQueue(PortId, u16),
     /// Pool names.
     MempoolList,
     /// One pool.
@@ -171,6 +174,7 @@ impl TelemetryCommand {
             Self::EthdevStats(_) => "/ethdev/stats",
             Self::EthdevXstats(_) => "/ethdev/xstats",
             Self::EthdevLinkStatus(_) => "/ethdev/link_status",
+            Self::EthdevRxQueue(..) => "/ethdev/rx_queue",
             Self::MempoolList => "/mempool/list",
             Self::MempoolInfo(_) => "/mempool/info",
             Self::RingList => "/ring/list",
@@ -206,6 +210,7 @@ impl fmt::Display for TelemetryCommand {
             | Self::EthdevStats(port)
             | Self::EthdevXstats(port)
             | Self::EthdevLinkStatus(port) => write!(f, "{command},{}", port.0),
+            Self::EthdevRxQueue(port, queue) => write!(f, "{command},{},{queue}", port.0),
             Self::MempoolInfo(pool) => write!(f, "{command},{}", pool.0),
             Self::RingInfo(ring) => write!(f, "{command},{}", ring.0),
             Self::HeapInfo(heap) => write!(f, "{command},{}", heap.0),
@@ -227,6 +232,8 @@ mod tests {
         let pool = TelemetryCommand::MempoolInfo(PoolName("mb_pool_0".into()));
         assert_eq!(pool.request().unwrap(), "/mempool/info,mb_pool_0");
         assert_eq!(TelemetryCommand::EthdevStats(PortId(3)).request().unwrap(), "/ethdev/stats,3");
+        let queue = TelemetryCommand::EthdevRxQueue(PortId(3), 12);
+        assert_eq!(queue.to_string(), "/ethdev/rx_queue,3,12");
         assert_eq!(TelemetryCommand::HeapInfo(HeapId(2)).to_string(), "/eal/heap_info,2");
         let memzone = TelemetryCommand::MemzoneInfo(MemzoneId(7));
         assert_eq!(memzone.to_string(), "/eal/memzone_info,7");

@@ -11,8 +11,8 @@ use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visi
 use serde_json::error::Category;
 
 pub(crate) use self::ports::{
-    LinkReply, LinkState, PortCountersReply, PortInfo, PortReply, PortShape, XstatsReply,
-    XstatsShape,
+    LinkReply, LinkState, PortCountersReply, PortInfo, PortReply, PortShape, RxQueueInfo,
+    XstatsReply, XstatsShape,
 };
 use crate::commands::LibraryTable;
 use crate::error::TelemetryError;
@@ -339,6 +339,7 @@ mod tests {
             let _ = reply::<PortInfo>(&bytes, "/a");
             let _ = reply::<PortCountersReply>(&bytes, "/a");
             let _ = reply::<LinkReply>(&bytes, "/a");
+            let _ = reply::<RxQueueInfo>(&bytes, "/a");
             let _ = reply_as(&bytes, "/a", XstatsShape { known: &["a".into()] });
             let _ = reply::<PoolInfo>(&bytes, "/a");
             let _ = reply::<RingInfo>(&bytes, "/a");

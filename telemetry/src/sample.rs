@@ -140,6 +140,22 @@ impl Sample {
         self.ports.iter().find(|own| (own.id, &own.device) == (port.id, &port.device))
     }
 
+    /// Descriptors of a receive queue of one of its ports, as far as libpmdscope or DPDK told them.
+    pub fn rx_descriptors(&self, port: &PortSample, queue: u16) -> Option<u64> {
+        let told = || port.rx_descriptors.get(usize::from(queue)).copied().flatten();
+        self.descriptors((port.id, queue, QueueDirection::Rx)).or_else(told)
+    }
+
+    /// Descriptors of a transmit queue of one of its ports, as far as libpmdscope told them.
+    pub fn tx_descriptors(&self, port: &PortSample, queue: u16) -> Option<u64> {
+        self.descriptors((port.id, queue, QueueDirection::Tx))
+    }
+
+    fn descriptors(&self, key: (u16, u16, QueueDirection)) -> Option<u64> {
+        let mut queues = self.queues.iter();
+        queues.find(|own| (own.port, own.queue, own.direction) == key)?.descriptors
+    }
+
     /// Whether the app told anything but lists of names.
     pub(crate) fn tells_anything(&self) -> bool {
         !self.ports.is_empty() || !self.pools.is_empty() || self.library.is_some()

@@ -292,6 +292,11 @@ impl DetailPage<'_> {
         self.field("device", &port.device);
         self.field("MTU", port.mtu);
         self.field("queues", format!("{} rx, {} tx", port.rx_queues, port.tx_queues));
+        if !port.rx_descriptors.is_empty() {
+            let told = port.rx_descriptors.iter();
+            let told: Vec<_> = told.map(|told| known(*told, |told| told.to_string())).collect();
+            self.field("RX descriptors", told.join(" "));
+        }
         self.field("NUMA node", numa(port.numa_node));
         self.field("address", port.mac.as_deref().unwrap_or(UNKNOWN));
         let promiscuous = port.promiscuous.map_or(UNKNOWN, |on| if on { "on" } else { "off" });

@@ -42,11 +42,9 @@ pub(super) const CHECKS: [Check; 2] = [
 
 /// Descriptors of the receive queues of a port; `None` unless all are known.
 fn rx_descriptors(sample: &Sample, port: &PortSample) -> Option<Vec<u64>> {
-    let queues = sample
-        .queues
-        .iter()
-        .filter(|queue| queue.port == port.id && queue.direction == QueueDirection::Rx);
-    let known: Vec<u64> = queues.map(|queue| queue.descriptors).collect::<Option<_>>()?;
+    let queues = 0..port.rx_queues;
+    let known: Vec<u64> =
+        queues.map(|queue| sample.rx_descriptors(port, queue)).collect::<Option<_>>()?;
     (!known.is_empty()).then_some(known)
 }
 
@@ -54,21 +52,17 @@ fn descriptors(evidence: &Evidence) -> Fact<Vec<Verdict>> {
     let mut verdicts = Vec::new();
     for app in evidence.running()? {
         let Some(sample) = &app.sample else { continue };
-        if sample.library.is_none() {
-            verdicts.push(skip(format!(
-                "{}: a stock app does not report its descriptors; link libpmdscope",
-                app.label()
-            )));
-            continue;
-        }
+        let why = match sample.library {
+            Some(_) => "the driver does not report its descriptors",
+            None => {
+                "its descriptors are not known: without libpmdscope they are read only from DPDK \
+                 23.07 on, of apps with no other ports than Intel NICs"
+            }
+        };
         for port in &sample.ports {
             verdicts.push(match rx_descriptors(sample, port) {
                 Some(known) => budget(app, sample, port, &known),
-                None => skip(format!(
-                    "{} {}: the driver does not report its descriptors",
-                    app.label(),
-                    port.device
-                )),
+                None => skip(format!("{} {}: {why}", app.label(), port.device)),
             });
         }
     }

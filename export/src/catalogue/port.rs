@@ -107,7 +107,8 @@ metrics! { QUEUE:
         "Maximum of packets waiting in the last complete window of libpmdscope, independent of the \
          scrape interval. Near dpdk_queue_receive_descriptors, packets were or will be missed.";
     QUEUE_RECEIVE_DESCRIPTORS = Gauge "dpdk_queue_receive_descriptors" ["app" "port" "queue"]
-        "Size of the receive ring; libpmdscope only. Absent if the driver does not report it.";
+        "Size of the receive ring. Absent if the driver does not report it; without libpmdscope known \
+         only from DPDK 23.07 on, of apps with no other ports than Intel NICs.";
     QUEUE_RECEIVE_DEPTH_HISTOGRAM = Histogram "dpdk_queue_receive_depth" ["app" "port" "queue"]
         "Packets waiting at the start of a burst; only with queue_histograms. All empty polls are \
          counted; of the others, every 64th, and every 8th full burst. Compare only buckets above \

@@ -19,6 +19,7 @@ struct QueueValues<'a> {
     bytes: Option<u64>,
     errors: Option<u64>,
     refused: Option<u64>,
+    descriptors: Option<u64>,
     library: Option<&'a QueueSample>,
 }
 
@@ -70,7 +71,7 @@ fn polls(families: &mut FamilyList, queues: &[LabelledRow<QueueValues<'_>>]) {
     families.per(&metric::QUEUE_RECEIVE_DEPTH_WINDOW_MAX, queues, |queue| {
         Some(queue.library?.depth_high_water?.window)
     });
-    families.per(&metric::QUEUE_RECEIVE_DESCRIPTORS, queues, |queue| queue.library?.descriptors);
+    families.per(&metric::QUEUE_RECEIVE_DESCRIPTORS, queues, |queue| queue.descriptors);
 }
 
 fn histograms(families: &mut FamilyList, queues: &[LabelledRow<QueueValues<'_>>]) {
@@ -115,6 +116,12 @@ fn queues<'a>(port: &AppPort<'a>, direction: QueueDirection) -> PortQueues<'a> {
             (queue.packets, queue.bytes) = (None, None);
         }
     }
+    if received {
+        let told = port.sample.rx_descriptors.iter().zip(0..);
+        for (descriptors, number) in told.filter(|(descriptors, _)| descriptors.is_some()) {
+            queues.entry(number).or_default().descriptors = *descriptors;
+        }
+    }
     let of_port =
         |(q, _): &(&QueueSample, &QueueRates)| q.port == port.sample.id && q.direction == direction;
     let all = sample.queues.iter().zip(&port.app.model.queues);
@@ -125,6 +132,7 @@ fn queues<'a>(port: &AppPort<'a>, direction: QueueDirection) -> PortQueues<'a> {
         }
         queue.refused = rates.refused_packets;
         queue.library = Some(library);
+        queue.descriptors = library.descriptors;
     }
     queues
 }
@@ -135,6 +143,7 @@ fn by_driver<'a>(port: &PortSample, direction: QueueDirection) -> PortQueues<'a>
         bytes: of.bytes,
         errors: of.errors,
         refused: None,
+        descriptors: None,
         library: None,
     };
     let counters = match direction {

@@ -343,6 +343,21 @@ fn queues_of_a_stock_app_come_from_driver_counters() {
 }
 
 #[test]
+fn descriptors_that_a_stock_app_told_are_exported() {
+    let exported = |rx_descriptors: &[Option<u64>]| {
+        let mut sample = fixture::stock("fwd");
+        sample.ports[0].rx_descriptors = rx_descriptors.to_vec();
+        let exported = ExportedMetrics::of_sample(sample, &SeriesLimits::default());
+        [0, 1].map(|queue| {
+            let queue = format!("fwd/0000:03:00.0/{queue}");
+            exported.count("dpdk_queue_receive_descriptors", &queue)
+        })
+    };
+    assert_eq!(exported(&[]), [None, None]);
+    assert_eq!(exported(&[None, Some(512)]), [None, Some(512)]);
+}
+
+#[test]
 fn a_driver_that_counts_no_bytes_of_queues_has_none() {
     let mut sample = fixture::stock("fwd");
     sample.ports[0].xstats.insert("rx_q0_bytes".to_owned(), 0);

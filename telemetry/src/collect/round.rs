@@ -68,6 +68,11 @@ impl<'a> RequestRound<'a> {
         self.lost.is_some() || !self.client.is_usable()
     }
 
+    /// Everything that was asked for so far was told.
+    pub(super) fn is_without_failure(&self) -> bool {
+        self.partial.is_empty()
+    }
+
     /// Asks, and names the part when that fails.
     pub(super) fn ask<T: DeserializeOwned>(&mut self, endpoint: &TelemetryCommand) -> Option<T> {
         let asked = self.request(endpoint);

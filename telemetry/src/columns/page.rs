@@ -320,7 +320,7 @@ impl<'de> Visitor<'de> for FieldsVisitor {
                 PageValue::Cells(cells) => fields.columns.push((name, cells)),
                 PageValue::Unsigned(value) => fields.header.push((name, Some(value))),
                 PageValue::Signed(_) | PageValue::Text(_) | PageValue::Other => {
-                    fields.header.push((name, None))
+                    fields.header.push((name, None));
                 }
             }
         }

@@ -104,11 +104,12 @@ impl MbufDemand {
     ) {
         let queues = if direction == QueueDirection::Rx { port.rx_queues } else { port.tx_queues };
         let told = |number: u16| {
-            let mut known = model.sample.queues.iter();
-            let same = known.find(|queue| {
-                (queue.port, queue.direction, queue.queue) == (port.id, direction, number)
-            });
-            same.and_then(|queue| queue.descriptors).or(named)
+            let sample = &model.sample;
+            let told = match direction {
+                QueueDirection::Rx => sample.rx_descriptors(port, number),
+                QueueDirection::Tx => sample.tx_descriptors(port, number),
+            };
+            told.or(named)
         };
         for descriptors in (0..queues).map(told) {
             match (direction, descriptors) {

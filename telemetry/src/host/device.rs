@@ -122,6 +122,13 @@ impl PciDevices {
         })
     }
 
+    /// The vendor of the device of a port, as `0x8086`; `None` for a port that is not the whole of a device.
+    pub(crate) fn vendor(&self, port: &str) -> Option<String> {
+        let (device, "") = split(port) else { return None };
+        let vendor = fs::read_to_string(self.0.join(address(device)?).join("vendor")).ok()?;
+        Some(vendor.trim().to_owned())
+    }
+
     fn device(&self, address: &str) -> DeviceSample {
         let dir = self.0.join(address);
         // The class of network controllers is 0x02; the kernel writes class, subclass and interface.

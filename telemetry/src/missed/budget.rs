@@ -16,7 +16,7 @@ pub struct StallBudget {
     pub queue: Option<u16>,
     /// Packets that the queue holds.
     pub descriptors: f64,
-    /// The driver does not tell the number of descriptors: it is [`Thresholds::rx_descriptors`].
+    /// The number of descriptors is not known: it is [`Thresholds::rx_descriptors`].
     pub assumed: bool,
     /// Packets that arrive per second: those that were received and those that were missed.
     pub pps: f64,
@@ -77,8 +77,17 @@ impl StallBudget {
         }
         let spread = port.rx_queues.max(1);
         let pps = (rates.rx_pps.unwrap_or(0.0) + missed) / f64::from(spread);
-        let even = Self { port: port.id, queue: None, descriptors: assumed, assumed: true, pps };
-        vec![even; usize::from(spread)]
+        let even = |queue: u16| {
+            let told = model.sample.rx_descriptors(port, queue);
+            Self {
+                port: port.id,
+                queue: None,
+                descriptors: told.map_or(assumed, |descriptors| descriptors as f64),
+                assumed: told.is_none(),
+                pps,
+            }
+        };
+        (0..spread).map(even).collect()
     }
 
     /// How long that is, seconds.
@@ -100,5 +109,36 @@ impl fmt::Display for StallBudget {
         }
         let word = if self.assumed { " (assumed)" } else { "" };
         write!(f, " ({} descriptors{word} at {:.0} packets/s)", self.descriptors, self.pps)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::port;
+    use crate::model::ModelTracker;
+    use crate::sample::tests::empty_sample;
+
+    #[test]
+    fn told_descriptors_of_a_stock_app_are_not_assumed() {
+        let budget = |rx_descriptors: &[Option<u64>]| {
+            let mut tracker = ModelTracker::default();
+            let mut sample = empty_sample();
+            sample.ports = vec![port(0, 0)];
+            (sample.ports[0].rx_queues, sample.ports[0].rx_descriptors) =
+                (2, rx_descriptors.to_vec());
+            tracker.update(sample.clone());
+            sample.monotonic_ns += 1_000_000_000;
+            sample.ports[0].stats.rx_packets = 200_000;
+            let model = tracker.update(sample);
+            StallBudget::of(&model, &Thresholds::default()).unwrap().to_string()
+        };
+        assert_eq!(
+            budget(&[]),
+            "5120 us on port 0 (512 descriptors (assumed) at 100000 packets/s)"
+        );
+        let told = "2560 us on port 0 (256 descriptors at 100000 packets/s)";
+        assert_eq!(budget(&[Some(1024), Some(256)]), told);
+        assert_eq!(budget(&[None, Some(256)]), told);
     }
 }

@@ -46,6 +46,12 @@ pub(crate) struct LinkReply {
     pub(crate) speed: Option<UnsignedNumber>,
 }
 
+/// `/ethdev/rx_queue`, since DPDK 23.07.
+#[derive(Debug, Deserialize)]
+pub(crate) struct RxQueueInfo {
+    pub(crate) nb_desc: UnsignedNumber,
+}
+
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub(crate) enum LinkState {

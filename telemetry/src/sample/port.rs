@@ -35,6 +35,10 @@ pub struct PortSample {
     /// Ethernet address, as DPDK writes it; `None` when it was not told.
     #[serde(default)]
     pub mac: Option<String>,
+    /// Descriptors of its receive queues in order of their numbers, of a stock app that was asked for
+    /// them; `None` for a queue of which nothing was told. [`QueueSample`] has those of other apps.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rx_descriptors: Vec<Option<u64>>,
     /// Basic counters.
     pub stats: PortStats,
     /// Extended counters, by driver's name; incomplete when `xstats_truncated`.

@@ -129,7 +129,8 @@ fn identity(app: &AppIdentity) -> usize {
 }
 
 fn port(port: &PortSample) -> usize {
-    text(&port.device) + port.xstats.keys().map(|name| ENTRY + text(name)).sum::<usize>()
+    let xstats = port.xstats.keys().map(|name| ENTRY + text(name)).sum::<usize>();
+    text(&port.device) + plain(&port.rx_descriptors) + xstats
 }
 
 fn pool(pool: &PoolSample) -> usize {
