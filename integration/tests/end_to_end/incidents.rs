@@ -82,11 +82,17 @@ fn finds(scratch: &Scratch, app: &str, incident: &Incident<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The first finding is the work of others: they had the CPU of a poll loop, or of what answers.
+/// The first finding is the work of others: they had the CPU of a poll loop, or of what answers, so that
+/// the app could not be asked, or not to the end of a round.
 fn is_busy(line: &str) -> bool {
-    let taken = ["the kernel took its CPU away", "the hypervisor took its CPU away"];
-    let stalled = line.contains(": stall: ") && taken.iter().any(|cause| line.contains(cause));
-    stalled || line.contains(": lcore_stolen: ") || line.contains(": unreachable: ")
+    let is = |lint: &str, causes: &[&str]| {
+        line.contains(&format!(": {lint}: "))
+            && (causes.is_empty() || causes.iter().any(|cause| line.contains(cause)))
+    };
+    is("stall", &["the kernel took its CPU away", "the hypervisor took its CPU away"])
+        || is("partly_seen", &["timed out while waiting", "the connection "])
+        || is("lcore_stolen", &[])
+        || is("unreachable", &[])
 }
 
 fn no_device(scratch: &Scratch) -> Result<()> {
