@@ -1,7 +1,7 @@
 //! How the packets of a running app are reached: through libpmdscope in it, a helper beside it, or its
 //! memory.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{anyhow, bail};
 use pmdscope_capture::Transport;

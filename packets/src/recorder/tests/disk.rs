@@ -84,7 +84,7 @@ fn an_idle_recorder_ends_the_incident_by_the_clock() {
         recorder.flush().unwrap();
     }
     let lasted = Duration::from_nanos(wall_clock_ns() - now);
-    assert!(lasted >= GRACE + Duration::from_millis(10), "{lasted:?}");
+    assert!(lasted >= LATE_PACKET_TIMEOUT + Duration::from_millis(10), "{lasted:?}");
     settle(&recorder);
     let [seen] = disk.files().try_into().unwrap();
     assert!(seen.complete && seen.packets.len() == 1);
