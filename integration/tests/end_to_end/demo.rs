@@ -105,7 +105,7 @@ fn readme(scratch: &Scratch) -> Result<()> {
         };
         let running: Vec<_> = commands.iter().map(run).collect();
         running.into_iter().try_for_each(|command| {
-            command.join().map_err(|_| anyhow!("a thread has panicked")).flatten()
+            command.join().unwrap_or_else(|_| Err(anyhow!("a thread has panicked")))
         })
     })?;
     demo.interrupt()?;

@@ -54,7 +54,7 @@ fn traces(scratch: &Scratch, script: &str) -> Result<()> {
         bpftrace.output().lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     };
     let is = |line: &Value, kind: &str, id: u64| {
-        line["data"][0] == kind && line["data"][4].to_string() == tid && line["data"][5] == id
+        line["data"][0] == kind && line["data"][4] == reflector.pid() && line["data"][5] == id
     };
     wait_until("an interrupt of the timer", LIMIT, || {
         let ended = bpftrace.exited()?;
