@@ -12,7 +12,7 @@ pub(crate) use self::apps::live_apps;
 use crate::bundle::{HOST_TREE, open};
 use crate::exit::{FAILED, Usage};
 use crate::output::{self, Color};
-use crate::session::AppArg;
+use crate::session::{self, AppArg};
 
 /// Check host and apps for deployment mistakes
 ///
@@ -67,6 +67,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BUNDLE|DIR", value_hint = clap::ValueHint::AnyPath, conflicts_with = "app")]
     root: Option<PathBuf>,
 
+    /// Do not read the memory of apps
+    ///
+    /// Without libpmdscope, the objects of mempools are counted in the memory of the app, from outside. That
+    /// needs root, CAP_SYS_PTRACE, or the user of the app where the kernel allows it.
+    #[arg(long, conflicts_with = "root", hide_short_help = true)]
+    no_xray: bool,
+
     /// Save the facts of this run
     ///
     /// With --compare, only if no check fails, so that FILE remains that of a good run.
@@ -92,7 +99,8 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let baseline = args.compare.as_deref().map(Baseline::load).transpose()?;
-    let settings = args.app.settings()?;
+    let mut settings = args.app.settings()?;
+    session::xray_unless(args.no_xray, &mut settings);
     // Kept until the report is printed.
     let bundle = args.root.as_deref().filter(|root| open::is_bundle(root));
     let unpacked = bundle.map(|bundle| open::unpack(bundle, HOST_TREE)).transpose()?;

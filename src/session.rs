@@ -72,9 +72,14 @@ impl XrayArg {
 
     /// Counts pools and rings of the apps that are sampled by these settings, where it may.
     pub(crate) fn add_to(self, settings: &mut FleetSettings) {
-        if self.is_allowed() {
-            settings.occupancy = Some(Arc::new(XrayReader::new(false)));
-        }
+        xray_unless(self.no_xray, settings);
+    }
+}
+
+/// Counts pools and rings of the apps that are sampled by these settings, where it may, unless nobody wants that.
+pub(crate) fn xray_unless(unwanted: bool, settings: &mut FleetSettings) {
+    if !unwanted {
+        settings.occupancy = Some(Arc::new(XrayReader::new(false)));
     }
 }
 

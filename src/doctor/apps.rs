@@ -1,6 +1,7 @@
 //! What the running and the expected apps tell a doctor.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -9,7 +10,8 @@ use pmdscope_doctor::{AppFacts, CaptureFact};
 use pmdscope_telemetry::discover::{DiscoveredApp, Reachability};
 use pmdscope_telemetry::fleet::{ROUND_TIMEOUT, obstacle};
 use pmdscope_telemetry::{
-    AppInventory, FleetSettings, ModelTracker, SampleCollector, TelemetryError, parallel,
+    AppInventory, FleetSettings, ModelTracker, OccupancyReader, SampleCollector, TelemetryError,
+    parallel,
 };
 
 use crate::attach::policy::AttachPolicy;
@@ -37,22 +39,27 @@ pub(crate) fn live_apps(mut settings: FleetSettings, name: Option<&str>) -> Resu
     let absent =
         expected.apps.iter().filter(|app| found.iter().all(|other| other.name != app.name));
     let absent: Vec<AppFacts> = absent.map(AppFacts::absent).collect();
+    let occupancy = &settings.occupancy;
     let mut apps = parallel::map(found, |app| {
         let name = app.name.clone();
-        catch_unwind(AssertUnwindSafe(|| ask(app, expected))).unwrap_or_else(|panic| {
-            AppFacts::unreachable(&name, &TelemetryError::panicked(&*panic).to_string())
-        })
+        catch_unwind(AssertUnwindSafe(|| ask(app, expected, occupancy.clone()))).unwrap_or_else(
+            |panic| AppFacts::unreachable(&name, &TelemetryError::panicked(&*panic).to_string()),
+        )
     });
     apps.extend(absent);
     Ok(apps)
 }
 
-fn ask(app: DiscoveredApp, inventory: &AppInventory) -> AppFacts {
+fn ask(
+    app: DiscoveredApp,
+    inventory: &AppInventory,
+    occupancy: Option<Arc<dyn OccupancyReader>>,
+) -> AppFacts {
     if let Some((_, reason)) = obstacle(&app).filter(|_| app.state != Reachability::Live) {
         return AppFacts::unreachable(&app.name, &reason);
     }
     let sampled = || {
-        let mut collector = SampleCollector::new(app.clone());
+        let mut collector = SampleCollector::new(app.clone()).with_occupancy(occupancy);
         let mut tracker = ModelTracker::default();
         let first = tracker.update(collector.collect(ROUND_TIMEOUT)?).sample;
         thread::sleep(INTERVAL);

@@ -128,38 +128,53 @@ fn pools(evidence: &Evidence) -> Fact<Vec<Verdict>> {
             sample.ports.iter().map(|port| (port.id, rx_descriptors(sample, port))).collect();
         let known =
             needs.values().flatten().flatten().fold(0_u64, |sum, one| sum.saturating_add(*one));
-        if needs.is_empty() || needs.values().any(Option::is_none) {
-            verdicts.push(skip(format!("{}: its descriptors are not known", app.label())));
+        if needs.is_empty() {
+            verdicts.push(skip(format!("{}: it tells no port", app.label())));
             continue;
         }
-        verdicts.push(pool(app, sample, known));
+        let all_known = needs.values().all(Option::is_some);
+        verdicts.push(pool(app, sample, all_known.then_some(known)));
     }
     if verdicts.is_empty() { Err(Unknown("no app reports its ports".into())) } else { Ok(verdicts) }
 }
 
-/// An mbuf has 128 bytes of its own and a buffer of some size.
-fn pool(app: &AppFacts, sample: &Sample, rx: u64) -> Verdict {
+/// Judges the mbuf pools of an app by its descriptors, or where `rx` are not known, by what is in use now. An mbuf
+/// has 128 bytes of its own and a buffer of some size.
+fn pool(app: &AppFacts, sample: &Sample, rx: Option<u64>) -> Verdict {
     let pools = || sample.pools.iter().filter(|pool| pool.element_bytes > 256);
     let size = pools().fold(0_u64, |sum, pool| sum.saturating_add(pool.size));
     if pools().next().is_none() {
         return skip(format!("{}: mbuf pool unknown", app.label()));
     }
-    let tx = sample.queues.iter().filter(|queue| queue.direction == QueueDirection::Tx);
-    let tx = tx.filter_map(|queue| queue.descriptors).fold(0_u64, u64::saturating_add);
+    let (filled, holders) = match rx {
+        Some(rx) => {
+            let tx = transmit_descriptors(sample);
+            let told = tx.map_or_else(|| "an unknown number of".to_owned(), count);
+            let text = format!("{} receive and {told} transmit descriptors", count(rx));
+            ((rx, rx.saturating_add(tx.unwrap_or(0))), text)
+        }
+        None => {
+            let counts: Option<Vec<u64>> =
+                pools().map(|pool| Some(pool.occupancy?.in_use)).collect();
+            let Some(counts) = counts else {
+                let why = "neither its descriptors nor its mbufs in use are known";
+                return skip(format!("{}: {why}", app.label()));
+            };
+            let in_use = counts.into_iter().fold(0, u64::saturating_add);
+            ((0, in_use), format!("{} in use now (its descriptors are not known)", count(in_use)))
+        }
+    };
     let lcores = app.poll_threads.len().max(sample.lcores.len()).max(1) as u64;
     // A cache grows to one and a half of its size before it is flushed.
     let caches =
         pools().fold(0_u64, |sum, pool| sum.saturating_add(pool.cache_size.saturating_mul(3) / 2));
     let caches = caches.saturating_mul(lcores);
     let bursts = lcores * BURST;
-    let needed = rx.saturating_add(tx).saturating_add(caches).saturating_add(bursts);
+    let (least, needed) = (filled.0, filled.1.saturating_add(caches).saturating_add(bursts));
     let text = format!(
-        "{}: {} mbufs; {} receive and {} transmit descriptors, {} in caches and {} in bursts of \
-         {lcores} lcores make {}",
+        "{}: {} mbufs; {holders}, {} in caches and {} in bursts of {lcores} lcores make {}",
         app.label(),
         count(size),
-        count(rx),
-        count(tx),
         count(caches),
         count(bursts),
         count(needed)
@@ -171,8 +186,15 @@ fn pool(app: &AppFacts, sample: &Sample, rx: u64) -> Verdict {
         count(power.saturating_sub(1))
     ));
     match size {
-        _ if size < rx.saturating_add(bursts) => fail(text, fix),
+        _ if size < least.saturating_add(bursts) => fail(text, fix),
         _ if size < needed => warn(text, fix),
         _ => pass(text),
     }
+}
+
+/// Those that were told; `None` for a stock app, which tells none.
+fn transmit_descriptors(sample: &Sample) -> Option<u64> {
+    sample.library.as_ref()?;
+    let tx = sample.queues.iter().filter(|queue| queue.direction == QueueDirection::Tx);
+    Some(tx.filter_map(|queue| queue.descriptors).fold(0, u64::saturating_add))
 }

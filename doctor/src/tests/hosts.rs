@@ -1,5 +1,7 @@
 //! Hosts of other kinds: AMD, arm64, containers, virtual machines, no app, an unreadable tree.
 
+use pmdscope_telemetry::sample::Sample;
+
 use crate::check::CheckStatus;
 use crate::check::CheckStatus::{Fail, Pass, Skip, Warn};
 use crate::cpu_set::CpuSet;
@@ -172,10 +174,35 @@ fn a_stock_app_on_ordinary_pages_is_checked_as_far_as_it_tells() {
     host.hugepages(1, 1_048_576, 0, 0);
     let report = host.report();
     assert_eq!(status_of(&report, "hugepages_reserved"), Some(Warn));
-    for check in ["descriptors", "pool_size", "hugepages_free", "hugepages_per_node"] {
+    for check in ["descriptors", "hugepages_free", "hugepages_per_node"] {
         assert_eq!(status_of(&report, check), Some(Skip), "{check}");
     }
     assert!(report.ok);
+}
+
+#[test]
+fn pools_of_a_stock_app_are_judged_by_what_is_known() {
+    let mut host = HostFixture::good();
+    let sample = host.sample();
+    (sample.library, sample.lcores, sample.queues) = (None, Vec::new(), Vec::new());
+    let mut found = |change: fn(&mut Sample)| {
+        change(host.sample());
+        let report = host.report();
+        let found = results_of(&report, "pool_size").map(|result| result.found.clone());
+        (status_of(&report, "pool_size"), found.collect::<String>())
+    };
+    let (status, text) = found(|_| ());
+    assert_eq!(status, Some(Pass), "{text}");
+    assert!(text.contains("5,000 in use now (its descriptors are not known), 768 in"), "{text}");
+    let (status, text) =
+        found(|sample| sample.pools[0].occupancy.as_mut().unwrap().in_use = 16_000);
+    assert_eq!(status, Some(Warn), "{text}");
+    assert_eq!(found(|sample| sample.pools[0].occupancy = None).0, Some(Skip));
+    let (status, text) = found(|sample| sample.ports[0].rx_descriptors = vec![Some(4096); 2]);
+    assert_eq!(status, Some(Pass), "{text}");
+    assert!(text.contains("8,192 receive and an unknown number of transmit descriptors"), "{text}");
+    assert_eq!(found(|sample| sample.pools[0].size = 8_000).0, Some(Fail));
+    assert_eq!(status_of(&host.report(), "descriptors"), Some(Pass));
 }
 
 #[test]
