@@ -36,7 +36,7 @@ use self::staging::{StagingDirectory, remove_abandoned};
 use self::versions::VersionedApp;
 use crate::doctor::live_apps;
 use crate::number::whole;
-use crate::session::AppArg;
+use crate::session::{self, AppArg};
 use crate::size::parse_bytes;
 use crate::{duration, output};
 
@@ -125,6 +125,13 @@ pub(crate) struct Args {
     #[arg(long, hide_short_help = true)]
     no_pdump: bool,
 
+    /// Do not read the memory of apps
+    ///
+    /// Then mempools and rings of apps without libpmdscope are not counted where DPDK does not tell, and lost
+    /// mbufs are not looked for.
+    #[arg(long, hide_short_help = true)]
+    no_xray: bool,
+
     /// Largest total size of the files, before compression
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_bytes)]
     max_size: u64,
@@ -145,7 +152,8 @@ fn history(text: &str) -> Result<Duration, String> {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let settings = args.app.settings()?;
+    let mut settings = args.app.settings()?;
+    session::xray_unless(args.no_xray, &mut settings);
     let stop = StopRequests::register()?;
     let started = Timestamp::now();
     let name = format!("pmdscope-bundle-{}", started.strftime("%Y%m%dT%H%M%SZ"));
@@ -289,6 +297,7 @@ impl<'a> Bundle<'a> {
             packets: self.args.packets,
             snaplen: self.args.snapshot_length,
             no_pdump: self.args.no_pdump,
+            no_xray: self.args.no_xray,
         }
     }
 

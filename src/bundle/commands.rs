@@ -35,6 +35,8 @@ pub(super) struct CommandContext<'a> {
     pub(super) snaplen: u32,
     /// Do not attach to apps without libpmdscope.
     pub(super) no_pdump: bool,
+    /// Do not read the memory of apps.
+    pub(super) no_xray: bool,
 }
 
 impl CommandContext<'_> {
@@ -66,10 +68,18 @@ impl CommandContext<'_> {
         command.with(["--for", &seconds.to_string()])
     }
 
+    /// The same where pools and rings are counted in the memory of apps unless told otherwise.
+    fn counting(&self, command: PartCommand) -> PartCommand {
+        if self.no_xray { command.with(["--no-xray"]) } else { command }
+    }
+
     /// A recording of the time in which the bundle is collected.
     pub(super) fn recording(&self) -> PartCommand {
         let file = PathBuf::from("recording/bundle.jsonl.zst");
-        let command = self.observing("recording", &["record", "-q", "-i", RECORDING_INTERVAL]);
+        let mut command = self.observing("recording", &["record", "-q", "-i", RECORDING_INTERVAL]);
+        if !self.no_xray {
+            command = command.with(["--xray"]);
+        }
         let unfinished = PathBuf::from("recording/bundle.jsonl.zst.part");
         command.writing("-w", self.staging, file).and_output(unfinished)
     }
@@ -79,8 +89,10 @@ impl CommandContext<'_> {
         let findings = ["check", "--json"];
         let interrupts = ["interrupts", "--json"];
         vec![
-            self.observing("findings", &["check"]).into_file("findings/findings.txt"),
-            self.observing("findings", &findings).into_file("findings/findings.json"),
+            self.counting(self.observing("findings", &["check"]))
+                .into_file("findings/findings.txt"),
+            self.counting(self.observing("findings", &findings))
+                .into_file("findings/findings.json"),
             self.observing("interrupts", &interrupts).into_file("interrupts/interrupts.json"),
         ]
     }
@@ -119,7 +131,10 @@ impl CommandContext<'_> {
     /// by one command, which scans the memory of an app once for all of them.
     pub(super) fn leaks(&self, scanned: &[(String, String)]) -> PartCommand {
         let dir = Path::new("leaks");
-        let mut command = self.of_apps("leaks", &["leaks", "-N", LOST_PER_SITE]).with(["--save"]);
+        let command = self.of_apps("leaks", &["leaks", "-N", LOST_PER_SITE]);
+        let command = self.counting(command);
+        let command = if self.no_xray { command.with(["--no-scan"]) } else { command };
+        let mut command = command.with(["--save"]);
         command.limit = SCAN_LIMIT;
         command.args.push(self.staging.join(dir).into_os_string());
         command.outputs.extend(save::FILES.map(|file| dir.join(file)));
@@ -137,11 +152,13 @@ impl CommandContext<'_> {
         vec![
             self.command("apps", &["ls"]).into_file("apps/ls.txt"),
             self.command("apps", &["ls", "--json"]).into_file("apps/ls.json"),
-            self.of_apps("apps", &["top", "--once", "-i", "1"]).into_file("apps/top.txt"),
-            self.of_apps("apps", &["top", "--json", "-n", "1", "-i", "1"])
+            self.counting(self.of_apps("apps", &["top", "--once", "-i", "1"]))
+                .into_file("apps/top.txt"),
+            self.counting(self.of_apps("apps", &["top", "--json", "-n", "1", "-i", "1"]))
                 .into_file("apps/top.json"),
-            self.of_apps("doctor", &["doctor"]).into_file("doctor/doctor.txt"),
-            self.of_apps("doctor", &["doctor", "--json"]).into_file("doctor/doctor.json"),
+            self.counting(self.of_apps("doctor", &["doctor"])).into_file("doctor/doctor.txt"),
+            self.counting(self.of_apps("doctor", &["doctor", "--json"]))
+                .into_file("doctor/doctor.json"),
             self.command("configuration", &["export", "--print-config"])
                 .into_file("configuration/pmdscope.toml"),
         ]
@@ -218,8 +235,7 @@ mod tests {
         assert_eq!(names, ["fwd", "_etc_x", "app", "a_b", "a_b-2", "a_b-3", "app-2"]);
     }
 
-    #[test]
-    fn every_command_is_one_that_this_program_takes() {
+    fn commands(no_xray: bool) -> Vec<PartCommand> {
         let context = CommandContext {
             staging: Path::new("/staging"),
             app: Some("fwd"),
@@ -228,6 +244,7 @@ mod tests {
             packets: 1000,
             snaplen: 96,
             no_pdump: true,
+            no_xray,
         };
         let mut commands = context.observations();
         commands.extend(context.reports());
@@ -239,10 +256,32 @@ mod tests {
             context.lost_packets("fwd", "fwd"),
             context.leaks(&[("fwd".into(), "fwd".into()), ("x y".into(), "x_y".into())]),
         ]);
-        for command in commands {
+        commands
+    }
+
+    #[test]
+    fn every_command_is_one_that_this_program_takes() {
+        for command in [commands(false), commands(true)].concat() {
             let args = std::iter::once("pmdscope".into()).chain(command.args.clone());
             let parsed = crate::try_parse(args.collect());
             assert!(parsed.is_ok(), "{:?}: {}", command.args, parsed.err().unwrap());
         }
+    }
+
+    #[test]
+    fn memory_of_apps_is_read_unless_told_otherwise() {
+        let given = |commands: &[PartCommand], option: &str| {
+            let has = |command: &&PartCommand| command.args.iter().any(|arg| arg == option);
+            commands.iter().filter(has).map(|command| command.part).collect::<Vec<_>>()
+        };
+        let (with, without) = (commands(false), commands(true));
+        assert_eq!(given(&with, "--xray"), ["recording"]);
+        assert_eq!((given(&with, "--no-xray"), given(&with, "--no-scan")), (vec![], vec![]));
+        assert_eq!(
+            (given(&without, "--xray"), given(&without, "--no-scan")),
+            (vec![], vec!["leaks"])
+        );
+        let parts = ["findings", "findings", "apps", "apps", "doctor", "doctor", "leaks"];
+        assert_eq!(given(&without, "--no-xray"), parts);
     }
 }
