@@ -77,7 +77,11 @@ fn stock(scratch: &Scratch) -> Result<()> {
     let (app, testpmd) = testpmd::forwarding(scratch)?;
     let report = doctor(scratch, &["-a", &app])?;
     ensure!(status(&report, "app_ports")? == "pass", "{report:#}");
+    // It is asked for no descriptors: its release does not tell them.
     ensure!(status(&report, "descriptors")? == "skip", "{report:#}");
+    ensure!(status(&report, "pool_size")? == "pass", "{report:#}");
+    let blind = doctor(scratch, &["-a", &app, "--no-xray"])?;
+    ensure!(status(&blind, "pool_size")? == "skip", "{blind:#}");
     // It runs on ordinary pages, to which nobody can attach.
     ensure!(status(&report, "capture")? == "warn", "{report:#}");
     let script = pmdscope(scratch, &["doctor", "--fix-script", "-a", &app], &[0, 1])?;
