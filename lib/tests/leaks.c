@@ -139,7 +139,7 @@ test_large(void)
 	 * every walk.
 	 */
 	while (nb_slices("large") < 16)
-		CHECK(++walks < 20);
+		CHECK(++walks < 100);
 	rte_pktmbuf_free(m);
 	WAIT_FOR(ledger("large", "leaked") == 0);
 	rte_mempool_free(mp);
