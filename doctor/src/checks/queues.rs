@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pmdscope_render::number::{count, micros, si};
-use pmdscope_telemetry::sample::{PortSample, QueueDirection, Sample};
+use pmdscope_telemetry::sample::{PoolSample, PortSample, QueueDirection, Sample};
 
 use crate::app::AppFacts;
 use crate::check::{Check, CheckGroup, Evidence, Fix, Verdict, fail, pass, skip, warn};
@@ -138,31 +138,18 @@ fn pools(evidence: &Evidence) -> Fact<Vec<Verdict>> {
     if verdicts.is_empty() { Err(Unknown("no app reports its ports".into())) } else { Ok(verdicts) }
 }
 
-/// Judges the mbuf pools of an app by its descriptors, or where `rx` are not known, by what is in use now. An mbuf
-/// has 128 bytes of its own and a buffer of some size.
+/// Judges the mbuf pools of an app by its receive descriptors, or by the mbufs in use where these are not known.
 fn pool(app: &AppFacts, sample: &Sample, rx: Option<u64>) -> Verdict {
-    let pools = || sample.pools.iter().filter(|pool| pool.element_bytes > 256);
+    let pools = || mbuf_pools(sample);
     let size = pools().fold(0_u64, |sum, pool| sum.saturating_add(pool.size));
     if pools().next().is_none() {
         return skip(format!("{}: mbuf pool unknown", app.label()));
     }
-    let (filled, holders) = match rx {
-        Some(rx) => {
-            let tx = transmit_descriptors(sample);
-            let told = tx.map_or_else(|| "an unknown number of".to_owned(), count);
-            let text = format!("{} receive and {told} transmit descriptors", count(rx));
-            ((rx, rx.saturating_add(tx.unwrap_or(0))), text)
-        }
-        None => {
-            let counts: Option<Vec<u64>> =
-                pools().map(|pool| Some(pool.occupancy?.in_use)).collect();
-            let Some(counts) = counts else {
-                let why = "neither its descriptors nor its mbufs in use are known";
-                return skip(format!("{}: {why}", app.label()));
-            };
-            let in_use = counts.into_iter().fold(0, u64::saturating_add);
-            ((0, in_use), format!("{} in use now (its descriptors are not known)", count(in_use)))
-        }
+    let Some(held) = HeldMbufs::of(sample, rx) else {
+        return skip(format!(
+            "{}: neither its descriptors nor its mbufs in use are known",
+            app.label()
+        ));
     };
     let lcores = app.poll_threads.len().max(sample.lcores.len()).max(1) as u64;
     // A cache grows to one and a half of its size before it is flushed.
@@ -170,11 +157,12 @@ fn pool(app: &AppFacts, sample: &Sample, rx: Option<u64>) -> Verdict {
         pools().fold(0_u64, |sum, pool| sum.saturating_add(pool.cache_size.saturating_mul(3) / 2));
     let caches = caches.saturating_mul(lcores);
     let bursts = lcores * BURST;
-    let (least, needed) = (filled.0, filled.1.saturating_add(caches).saturating_add(bursts));
+    let needed = held.usual.saturating_add(caches).saturating_add(bursts);
     let text = format!(
-        "{}: {} mbufs; {holders}, {} in caches and {} in bursts of {lcores} lcores make {}",
+        "{}: {} mbufs; {}, {} in caches and {} in bursts of {lcores} lcores make {}",
         app.label(),
         count(size),
+        held.text,
         count(caches),
         count(bursts),
         count(needed)
@@ -186,10 +174,40 @@ fn pool(app: &AppFacts, sample: &Sample, rx: Option<u64>) -> Verdict {
         count(power.saturating_sub(1))
     ));
     match size {
-        _ if size < least.saturating_add(bursts) => fail(text, fix),
+        _ if size < held.least.saturating_add(bursts) => fail(text, fix),
         _ if size < needed => warn(text, fix),
         _ => pass(text),
     }
+}
+
+/// The mbufs of an app outside of caches and bursts.
+struct HeldMbufs {
+    /// The receive rings alone, as far as they are known.
+    least: u64,
+    /// All that is known to be held.
+    usual: u64,
+    text: String,
+}
+
+impl HeldMbufs {
+    /// By so many receive descriptors, or as counted now; `None` where neither is known.
+    fn of(sample: &Sample, rx: Option<u64>) -> Option<Self> {
+        if let Some(rx) = rx {
+            let tx = transmit_descriptors(sample);
+            let told = tx.map_or_else(|| "an unknown number of".to_owned(), count);
+            let text = format!("{} receive and {told} transmit descriptors", count(rx));
+            return Some(Self { least: rx, usual: rx.saturating_add(tx.unwrap_or(0)), text });
+        }
+        let counts = mbuf_pools(sample).map(|pool| Some(pool.occupancy?.in_use));
+        let usual = counts.collect::<Option<Vec<_>>>()?.into_iter().fold(0, u64::saturating_add);
+        let text = format!("{} in use now (its descriptors are not known)", count(usual));
+        Some(Self { least: 0, usual, text })
+    }
+}
+
+/// An mbuf has 128 bytes of its own and a buffer of some size.
+fn mbuf_pools(sample: &Sample) -> impl Iterator<Item = &PoolSample> {
+    sample.pools.iter().filter(|pool| pool.element_bytes > 256)
 }
 
 /// Those that were told; `None` for a stock app, which tells none.
