@@ -80,6 +80,7 @@ Exit status:
   0  the bundle was written, even if parts are missing
   1  nothing could be collected, or the file cannot be written
   2  wrong usage or configuration")]
+#[allow(clippy::struct_excessive_bools)] // Switches of a command line.
 pub(crate) struct Args {
     /// File or directory [default: ./pmdscope-bundle-TIME.tar.zst]
     #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::AnyPath)]

@@ -50,6 +50,7 @@ Exit status:
   0  no check fails; warnings do not count
   1  a check fails
   2  wrong usage or configuration")]
+#[allow(clippy::struct_excessive_bools)] // Switches of a command line.
 pub(crate) struct Args {
     #[command(flatten)]
     app: AppArg,
