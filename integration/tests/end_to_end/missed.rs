@@ -230,7 +230,7 @@ fn named_thief(scratch: &Scratch) -> Result<()> {
     let lossy = Lossy::start(scratch, &pcap(&wire), &wire, "60k", &[])?;
     let lossy = Lossy { traced: true, ..lossy };
     let mut hog = Command::new(programs::thief()?);
-    hog.args(["hog", "1", "1000000", "500000", "300000"]);
+    hog.args(["hog", "1", "1000000", "200000", "150000"]);
     let _hog = Process::spawn("hog", &mut hog, scratch.dir())?;
     let words = ["lcore 1", "its CPU was taken for ", "pmdscope-hog (scheduler) "];
     lossy.is_missing_by(scratch, "stolen_core", &words)?;
