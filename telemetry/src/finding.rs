@@ -258,7 +258,9 @@ fn exhausting(
         _ if queued_up.is_some() => {
             "find the full rings and check their consumers: they are too slow or have stopped"
         }
-        _ if top_site.is_some() => "stop the leak first: see its finding, and pmdscope leaks",
+        _ if loss::has_proven_site(model, &pool.name) => {
+            "stop the leak first: see its finding, and pmdscope leaks"
+        }
         Some(_) if model.sample.library.is_none() => {
             "look for buffers that are not freed; to find out where, link the app with libpmdscope \
              (level 1: queue or stage; level 2: source line). A queue that grows has the same effect"

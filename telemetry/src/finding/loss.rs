@@ -22,12 +22,23 @@ pub(super) fn losses(model: &Model) -> Vec<Finding> {
 
 /// The site that has lost most of a pool, in words.
 pub(super) fn top_site(model: &Model, pool: &str) -> Option<String> {
-    let mut sites = model.sample.sites.iter();
-    let top = sites.find(|site| site.pool == pool && site.kind.is_loss() && site.count > 0)?;
+    let top = sites_of(model, pool).next()?;
     if !top.proven() || top.site == UNTRACED_CODE {
         return Some(format!("most lost: {} ({} mbufs)", top.site, top.count));
     }
     Some(format!("most lost at {} ({} mbufs)", top.brief_place(), top.count))
+}
+
+/// A site of the pool is proven. One that is not may be a driver that keeps the mbufs of a pool
+/// too small for it.
+pub(super) fn has_proven_site(model: &Model, pool: &str) -> bool {
+    sites_of(model, pool).any(SiteSample::proven)
+}
+
+/// Sites that lost mbufs of a pool and have not recovered, most mbufs first.
+fn sites_of<'a>(model: &'a Model, pool: &str) -> impl Iterator<Item = &'a SiteSample> {
+    let sites = model.sample.sites.iter();
+    sites.filter(move |site| site.pool == pool && site.kind.is_loss() && site.count > 0)
 }
 
 /// That the mbufs of an empty pool wait in software rings, in words.
@@ -117,11 +128,7 @@ fn advice(site: &SiteSample) -> &'static str {
 
 /// Losses without a site: the pool is too empty for proof, or the sites could not be read.
 fn unplaced_losses(model: &Model, row: &LedgerSample) -> Option<Finding> {
-    let sited = model
-        .sample
-        .sites
-        .iter()
-        .any(|site| site.pool == row.name && site.kind.is_loss() && site.count > 0);
+    let sited = sites_of(model, &row.name).next().is_some();
     let evidence = match (row.leaked, row.lost_at_least) {
         _ if sited => return None,
         (0, 0) => return None,
@@ -328,5 +335,18 @@ mod tests {
             pool.evidence.ends_with("; most lost at app.c:2 forward() (800 mbufs)"),
             "{pool:?}"
         );
+        assert!(pool.advice.starts_with("stop the leak"), "{pool:?}");
+    }
+
+    #[test]
+    fn a_site_that_is_not_proven_does_not_hide_a_small_pool() {
+        let mut sample = linked();
+        sample.pools = vec![pool("mb", 1000, 990)];
+        let unproven = format!("{NOT_PROVEN}src/app.c:7");
+        sample.sites = vec![SiteSample { site: unproven, ..site("mb", 1, SiteKind::Leak, 5) }];
+        let findings = judged(sample);
+        let pool = findings.iter().find(|f| f.lint == Lint::PoolExhausting).unwrap();
+        assert!(pool.evidence.ends_with("not proven, after src/app.c:7 (5 mbufs)"), "{pool:?}");
+        assert!(pool.advice.contains("enlarge the pool"), "{pool:?}");
     }
 }

@@ -336,7 +336,7 @@ fn unknown_text(model: &Model, port: &PortSample) -> String {
 fn advice(model: &Model, first: &ExplainedCause<'_>) -> &'static str {
     match (first.cause, &first.facts) {
         (MissedCause::PoolEmpty, CauseFacts::Pool(Some(pool)))
-            if loss::top_site(model, &pool.name).is_some() =>
+            if loss::has_proven_site(model, &pool.name) =>
         {
             "stop the leak: see its finding, and pmdscope leaks"
         }
