@@ -104,23 +104,49 @@ reflect_burst(const struct lane *lane, struct rte_mbuf **pkts, uint16_t nb_pkts,
 	return nb_out;
 }
 
-/* Offer the packets again until TX takes them, or the app ends. Returns the packets sent. */
-static uint16_t
-send_all(const struct lane *lane, struct rte_mbuf **pkts, uint16_t nb_pkts,
-		const struct periodic *pressure)
+/* How long to offer packets that TX refuses, and when it is made to refuse them. */
+struct retry {
+	uint64_t cycles; /* Of the TSC; 0: no retry. */
+	struct periodic pressure;
+};
+
+static struct retry
+retry_start(uint64_t now)
 {
+	struct retry retry = {
+		.cycles = settings.retry_us * tsc_hz / 1000000,
+		.pressure = periodic_start(
+				settings.refuse_us, settings.refuse_every_ms, tsc_hz, now),
+	};
+
+	if (settings.retry_us == 0 && settings.refuse_us != 0)
+		retry.cycles = UINT64_MAX;
+	return retry;
+}
+
+/* Offer the packets until TX takes them, the retry times out, or the app ends. Returns the packets sent. */
+static uint16_t
+send_with_retry(const struct lane *lane, struct rte_mbuf **pkts, uint16_t nb_pkts,
+		const struct retry *retry)
+{
+	const uint64_t start = rte_rdtsc();
+	uint64_t now = start;
 	uint16_t sent = 0;
 
-	while (sent < nb_pkts && !control_stopping()) {
-		refuse_all = backpressure_now(pressure, rte_rdtsc());
+	do {
+		if (retry->pressure.cycles != 0)
+			refuse_all = backpressure_now(&retry->pressure, now);
 		sent += pmdscope_tx_burst(lane->port, lane->queue, &pkts[sent], nb_pkts - sent);
-	}
+		if (likely(sent == nb_pkts))
+			break;
+		now = rte_rdtsc();
+	} while (now - start < retry->cycles && !control_stopping());
 	return sent;
 }
 
 static void
 send_burst(const struct lane *lane, struct rte_mbuf **pkts, uint16_t nb_pkts, struct schedule *leak,
-		const struct periodic *pressure, struct reflector_stats *st)
+		const struct retry *retry, struct reflector_stats *st)
 {
 	uint16_t sent;
 
@@ -131,8 +157,8 @@ send_burst(const struct lane *lane, struct rte_mbuf **pkts, uint16_t nb_pkts, st
 		counter_add(&st->leaked, 1);
 		counter_add(&st->dropped, nb_pkts - sent - 1);
 	} else {
-		sent = pressure->cycles != 0
-				       ? send_all(lane, pkts, nb_pkts, pressure)
+		sent = retry->cycles != 0
+				       ? send_with_retry(lane, pkts, nb_pkts, retry)
 				       : pmdscope_tx_burst(lane->port, lane->queue, pkts, nb_pkts);
 		if (unlikely(sent < nb_pkts)) {
 			rte_pktmbuf_free_bulk(&pkts[sent], nb_pkts - sent);
@@ -169,8 +195,7 @@ lcore_main(void *arg)
 			settings.stall_us, settings.stall_every_ms, tsc_hz, rte_rdtsc());
 	struct periodic sleeping = periodic_start(
 			settings.sleep_us, settings.sleep_every_ms, tsc_hz, rte_rdtsc());
-	const struct periodic pressure = periodic_start(
-			settings.refuse_us, settings.refuse_every_ms, tsc_hz, rte_rdtsc());
+	const struct retry retry = retry_start(rte_rdtsc());
 	struct restart restart = restart_start(
 			settings.restart_every_ms, settings.restart_down_ms, tsc_hz, rte_rdtsc());
 	struct schedule leak = settings.leak;
@@ -201,7 +226,7 @@ lcore_main(void *arg)
 			if (settings.corrupt_every != 0)
 				corrupt_burst(pkts, nb_out, &intact, st);
 			if (likely(nb_out > 0))
-				send_burst(l, pkts, nb_out, &leak, &pressure, st);
+				send_burst(l, pkts, nb_out, &leak, &retry, st);
 		}
 		pmdscope_poll(polled);
 		if (unlikely(stall_when_due(&stall)))

@@ -28,6 +28,7 @@ struct settings {
 	uint64_t stall_every_ms;
 	uint64_t sleep_us;
 	uint64_t sleep_every_ms;
+	uint64_t retry_us; /* 0: no retry. */
 	uint64_t refuse_us;
 	uint64_t refuse_every_ms;
 	uint64_t alarm_us;

@@ -41,6 +41,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("the_reflector_answers_what_a_host_answers", Needs::Wireshark, answers),
         trial("without_addresses_everything_is_reflected", Needs::Wireshark, everything),
         trial("work_on_packets_is_a_bottleneck", Needs::Apps, work),
+        trial("refused_packets_are_offered_again", Needs::Apps, retry),
         trial("packets_of_each_queue_of_the_reflector_add_up", Needs::Apps, queues),
     ]
 }
@@ -394,8 +395,8 @@ fn queues(scratch: &Scratch) -> Result<()> {
 
 /// Cycles for each packet limit the rate, on the lcore that is named and on no other.
 fn work(scratch: &Scratch) -> Result<()> {
-    let free = flat_out(scratch, "free", "100000@7")?;
-    let busy = flat_out(scratch, "busy", "100000@1")?;
+    let free = summary_of(scratch, "free", &["--work", "100000@7"], &[])?;
+    let busy = summary_of(scratch, "busy", &["--work", "100000@1"], &[])?;
     let rate = |summary: &Value| {
         let number = |key: &str| summary[key].as_f64().context("summary");
         Ok::<_, anyhow::Error>(number("received")? / number("duration_s")?)
@@ -406,16 +407,37 @@ fn work(scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// Summary of a reflector that gets all that a generator can send.
-fn flat_out(scratch: &Scratch, name: &str, work: &str) -> Result<Value> {
+/// TX that takes nothing for 5 ms is no loss if the packets are offered for longer than that.
+fn retry(scratch: &Scratch) -> Result<()> {
+    let dropped = |name: &str, retry: &[&str]| {
+        let args = [&["--inject-refusal", "5000/50"][..], retry].concat();
+        let summary = summary_of(scratch, name, &args, &["--rate", "20k"])?;
+        let received = summary["received"].as_u64().context("summary")?;
+        ensure!(received > 1000, "{summary}");
+        summary["dropped"].as_u64().context("summary")
+    };
+    ensure!(dropped("long", &["--retry", "1000000"])? == 0);
+    ensure!(dropped("unlimited", &[])? == 0);
+    let few = dropped("short", &["--retry", "100"])?;
+    ensure!(few > 0, "nothing was dropped after 100 us");
+    Ok(())
+}
+
+/// Summary of a reflector that gets all that a generator can send, or what its arguments say.
+fn summary_of(
+    scratch: &Scratch,
+    name: &str,
+    args: &[&str],
+    generator_args: &[&str],
+) -> Result<Value> {
     let socket = scratch.path(&format!("{name}.sock"));
     let link = format!("socket={},socket-abstract=no", socket.display());
     let server = format!("net_memif0,role=server,{link}");
-    let reflector = Reflector::start(scratch, &server, &["--work", work])?;
+    let reflector = Reflector::start(scratch, &server, args)?;
     let mut command = Command::new(programs::generator()?);
     eal(&mut command, "0@0", &scratch.prefix("generator"), Memory::Ordinary);
     command.args(["--vdev", &format!("net_memif0,role=client,{link}")]);
-    command.args(["--", "--duration", "1.5", "--quiet"]);
+    command.args(["--", "--duration", "1.5", "--quiet"]).args(generator_args);
     let mut generator = Process::spawn("generator", &mut command, scratch.dir())?;
     generator.finish(LIMIT)?;
     reflector.finish()
