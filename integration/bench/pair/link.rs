@@ -92,12 +92,13 @@ impl Size {
         }
     }
 
-    /// `--txpkts` of testpmd, whose flowgen has one size: that of IMIX is the mean of 7 x 60, 4 x 590 and 1 x 1514.
-    pub(crate) fn testpmd(self) -> &'static str {
+    /// `--txpkts` of testpmd: flowgen sends four bytes less, for the FCS. It has one size, so each size of
+    /// the mix is measured alone, with its packets in twelve.
+    pub(crate) fn testpmd(self) -> &'static [(&'static str, f64)] {
         match self {
-            Self::Small => "60",
-            Self::Mix => "358",
-            Self::Large => "1496",
+            Self::Small => &[("64", 12.0)],
+            Self::Mix => &[("64", 7.0), ("594", 4.0), ("1518", 1.0)],
+            Self::Large => &[("1500", 12.0)],
         }
     }
 }

@@ -19,6 +19,8 @@ const WARM_UP: Duration = Duration::from_millis(500);
 const WINDOW: Duration = Duration::from_millis(1500);
 /// Packets that are back before the warm-up begins.
 const RUNNING: u64 = 10_000;
+/// Of the reflector that must not lose packets: longer than a virtual CPU is usually taken away.
+const RETRY: [&str; 2] = ["--retry", "20000"];
 
 /// Whose processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,26 +60,45 @@ pub(crate) struct Bench {
 impl Bench {
     /// Packets per second that come back when a peer sends as fast as it can.
     pub(crate) fn highest_rate(&self, peer: Peer, link: Link, size: Size) -> Result<f64> {
+        match peer {
+            Peer::Pmdscope => self.returned(peer, link, |scratch, socket| {
+                self.start_generator(link, scratch, socket, &["--size", size.generator()])
+            }),
+            Peer::Testpmd => {
+                let mut seconds = 0.0;
+                for &(txpkts, in_twelve) in size.testpmd() {
+                    seconds += in_twelve / 12.0 / self.flowgen_rate(link, txpkts)?;
+                }
+                Ok(1.0 / seconds)
+            }
+        }
+        .with_context(|| format!("{peer:?}, {} {}", link.name(), size.name()))
+    }
+
+    fn flowgen_rate(&self, link: Link, txpkts: &str) -> Result<f64> {
+        self.returned(Peer::Testpmd, link, |scratch, socket| {
+            let args = ["--forward-mode=flowgen", &format!("--txpkts={txpkts}")];
+            let device = link.client(socket, self.descriptors);
+            self.start_testpmd("flowgen", self.cpus.0, device, scratch, &args)
+        })
+    }
+
+    /// Packets per second that a generator gets back from the reflector of a peer.
+    fn returned(
+        &self,
+        peer: Peer,
+        link: Link,
+        start_generator: impl FnOnce(&Scratch, &Path) -> Result<(String, Process)>,
+    ) -> Result<f64> {
         let scratch = Scratch::new()?;
         let socket = scratch.path("link.sock");
-        let reflector = self.start_reflector(peer, link, &scratch, &socket)?;
-        let (app, mut generator) = match peer {
-            Peer::Pmdscope => {
-                let args = ["--size", size.generator()];
-                self.start_generator(link, &scratch, &socket, &args)?
-            }
-            Peer::Testpmd => {
-                let txpkts = format!("--txpkts={}", size.testpmd());
-                let args = ["--forward-mode=flowgen", &txpkts];
-                let device = link.client(&socket, self.descriptors);
-                self.start_testpmd("flowgen", self.cpus.0, device, &scratch, &args)?
-            }
-        };
+        let reflector = self.start_reflector(peer, link, &scratch, &socket, &[])?;
+        let (app, mut generator) = start_generator(&scratch, &socket)?;
         let rate = returned_rate(&app, &mut generator);
         // The side that sends ends first: memif does not take the end of the other well.
         drop(generator);
         drop(reflector);
-        rate.with_context(|| format!("{peer:?}, {} {}", link.name(), size.name()))
+        rate
     }
 
     /// Sends at a rate for some time.
@@ -85,7 +106,7 @@ impl Bench {
         let scratch = Scratch::new()?;
         let socket = scratch.path("link.sock");
         let json = scratch.path("generator.json");
-        let reflector = self.start_reflector(Peer::Pmdscope, link, &scratch, &socket)?;
+        let reflector = self.start_reflector(Peer::Pmdscope, link, &scratch, &socket, &RETRY)?;
         let (rate, seconds) = (format!("{rate:.0}"), time.as_secs());
         let (duration, json_path) = (seconds.to_string(), json.display().to_string());
         let args = ["--size", size.generator(), "--rate", &rate, "--duration", &duration];
@@ -118,6 +139,7 @@ impl Bench {
         link: Link,
         scratch: &Scratch,
         socket: &Path,
+        args: &[&str],
     ) -> Result<Process> {
         let cpu = self.cpus.1;
         let mut process = match peer {
@@ -125,7 +147,7 @@ impl Bench {
                 let prefix = scratch.prefix("reflector");
                 let mut command = eal(&self.reflector, &format!("1@{cpu}"), &prefix);
                 command.args(link.server(socket, self.descriptors)).arg("--");
-                command.args(self.app_args());
+                command.args(self.app_args()).args(args);
                 Process::spawn("reflector", &mut command, scratch.dir())?
             }
             Peer::Testpmd => {
