@@ -388,3 +388,7 @@ fn advice(model: &Model, first: &ExplainedCause<'_>) -> &'static str {
 #[cfg(test)]
 #[path = "missed_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "missed_property_tests.rs"]
+mod property_tests;

@@ -226,3 +226,10 @@ fn frequency(lcore: u32, last: &Sample, sample: &Sample) -> Option<CpuFrequency>
     let before_khz = of(last).filter(|old| old.cpu == now.cpu).and_then(|old| old.cpu_khz);
     Some(CpuFrequency { cpu: now.cpu, khz: now.cpu_khz?, before_khz, max_khz: now.cpu_max_khz? })
 }
+
+impl CpuFrequency {
+    /// Of what it can sustain, 0 to 1 or a little more.
+    pub(crate) fn ratio(&self) -> f64 {
+        if self.max_khz == 0 { 1.0 } else { self.khz as f64 / self.max_khz as f64 }
+    }
+}
