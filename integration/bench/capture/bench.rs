@@ -30,7 +30,7 @@ const WARM_MOST: u64 = 1 << 30;
 
 /// One capture of one window.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sample {
+pub(crate) struct CaptureRun {
     /// The app's window.
     pub(crate) window: Window,
     /// Cycles per packet over the window without anything attached, of the same round.
@@ -41,7 +41,7 @@ pub(crate) struct Sample {
     pub(crate) ended: Ended,
 }
 
-impl Sample {
+impl CaptureRun {
     /// Share of the offered packets that was not written.
     pub(crate) fn loss(&self) -> f64 {
         1.0 - (self.ended.written as f64 / self.offered as f64).min(1.0)
@@ -66,10 +66,10 @@ pub(crate) struct Plain {
 
 /// Everything that was measured.
 #[derive(Debug, Default)]
-pub(crate) struct Results {
+pub(crate) struct CaptureResults {
     pub(crate) plain: BTreeMap<(Device, Rate), Vec<Plain>>,
-    pub(crate) costs: BTreeMap<(Case, Who), Vec<Sample>>,
-    pub(crate) ladders: BTreeMap<(Case, Who), Vec<Sample>>,
+    pub(crate) costs: BTreeMap<(Case, Who), Vec<CaptureRun>>,
+    pub(crate) ladders: BTreeMap<(Case, Who), Vec<CaptureRun>>,
     /// How often the app died during a capture.
     pub(crate) deaths: BTreeMap<Who, u32>,
     /// Captures during which the app received nothing at all.
@@ -81,7 +81,7 @@ pub(crate) struct Results {
 }
 
 /// The app, and what to do with it.
-pub(crate) struct Bench<'a> {
+pub(crate) struct CaptureBench<'a> {
     captures: Captures<'a>,
     program: PathBuf,
     devices: Vec<String>,
@@ -90,10 +90,10 @@ pub(crate) struct Bench<'a> {
     file: PathBuf,
     length: Duration,
     stop: &'a AtomicBool,
-    pub(crate) results: Results,
+    pub(crate) results: CaptureResults,
 }
 
-impl<'a> Bench<'a> {
+impl<'a> CaptureBench<'a> {
     /// Starts the app. `dir` is a directory in tmpfs.
     pub(crate) fn new(
         captures: Captures<'a>,
@@ -105,7 +105,7 @@ impl<'a> Bench<'a> {
         let devices = devices(captures.scratch)?;
         let app = App::start(&program, captures.machine, captures.scratch, &devices)?;
         let file = dir.join("capture.pcapng");
-        let results = Results::default();
+        let results = CaptureResults::default();
         Ok(Self { captures, program, devices, app, file, length, stop, results })
     }
 
@@ -174,7 +174,7 @@ impl<'a> Bench<'a> {
     }
 
     /// One capture; `None` when the app did not survive it, or received nothing.
-    fn sample(&mut self, who: Who, case: &Case, base: f64) -> Result<Option<Sample>> {
+    fn sample(&mut self, who: Who, case: &Case, base: f64) -> Result<Option<CaptureRun>> {
         ensure!(!self.stop.load(Ordering::Relaxed), "stopped");
         let sample = self.capture(who, case, base);
         let _ = fs::remove_file(&self.file);
@@ -188,7 +188,7 @@ impl<'a> Bench<'a> {
         Ok(None)
     }
 
-    fn capture(&mut self, who: Who, case: &Case, base: f64) -> Result<Option<Sample>> {
+    fn capture(&mut self, who: Who, case: &Case, base: f64) -> Result<Option<CaptureRun>> {
         let device = case.device;
         let order = Order {
             who,
@@ -213,7 +213,7 @@ impl<'a> Bench<'a> {
         if case.file && !checked && check_count(&self.file, ended.written)? {
             *self.results.checked.entry(who).or_default() += 1;
         }
-        Ok(Some(Sample { window, added: window.cycles - base, offered, ended }))
+        Ok(Some(CaptureRun { window, added: window.cycles - base, offered, ended }))
     }
 
     /// Has the host of a virtual machine back the memory that the file is about to take. Memory that

@@ -22,7 +22,7 @@ use pmdscope_integration::programs;
 use pmdscope_integration::scratch::{Memory, Scratch};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::bench::Bench;
+use crate::bench::CaptureBench;
 use crate::capture::{Captures, DUMPCAP};
 
 const HELP: &str = "\
@@ -74,12 +74,12 @@ fn run(options: &BenchOptions) -> Result<()> {
     };
     let app = options.app.clone().map_or_else(programs::capture_app, Ok)?;
     print_head(&machine, options);
-    let mut bench = Bench::new(captures, app, tmpfs.path(), LENGTH, &stop)?;
+    let mut bench = CaptureBench::new(captures, app, tmpfs.path(), LENGTH, &stop)?;
     measure(&mut bench, options, &stop)
 }
 
 /// Runs the rounds. What was measured until ^C, or a failure, is still told.
-fn measure(bench: &mut Bench<'_>, options: &BenchOptions, stop: &AtomicBool) -> Result<()> {
+fn measure(bench: &mut CaptureBench<'_>, options: &BenchOptions, stop: &AtomicBool) -> Result<()> {
     let wants = |what| options.only.as_deref().is_none_or(|only| only == what);
     let mut groups = plan::groups(options.quick);
     groups.retain(|group| wants("costs") || wants("filters") && group.device.filtered());

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use pmdscope_integration::spread::Spread;
 
-use crate::bench::{Plain, Results, Sample};
+use crate::bench::{CaptureResults, CaptureRun, Plain};
 use crate::capture::Who;
 use crate::plan::{Case, Device, Group, Ladder, Rate};
 
@@ -18,7 +18,7 @@ const PCAPNG_BLOCK: u32 = 64;
 const RECORD_ALIGN: u64 = 16;
 
 /// All tables.
-pub(crate) fn tables(results: &Results, groups: &[Group], ladders: &[Ladder]) -> String {
+pub(crate) fn tables(results: &CaptureResults, groups: &[Group], ladders: &[Ladder]) -> String {
     let mut out = String::new();
     plain(&mut out, results);
     costs(&mut out, results, groups);
@@ -39,7 +39,7 @@ macro_rules! line {
     ($out:expr, $($text:tt)*) => { line($out, format_args!($($text)*)) };
 }
 
-fn plain(out: &mut String, results: &Results) {
+fn plain(out: &mut String, results: &CaptureResults) {
     line!(out, "\nWithout a capture, cycles per packet: median (quartiles)\n");
     line!(out, "| device | rate | nothing attached | the same again | libpmdscope, disarmed |");
     line!(out, "|---|---|---|---|---|");
@@ -56,7 +56,7 @@ fn plain(out: &mut String, results: &Results) {
     }
 }
 
-fn costs(out: &mut String, results: &Results, groups: &[Group]) {
+fn costs(out: &mut String, results: &CaptureResults, groups: &[Group]) {
     line!(out, "\nWhat a capture adds in the app, and what it takes itself: median (quartiles)\n");
     line!(
         out,
@@ -77,24 +77,24 @@ fn costs(out: &mut String, results: &Results, groups: &[Group]) {
                 Spread::of(samples.iter().map(|sample| sample.added)),
                 Spread::of(samples.iter().map(|sample| sample.window.rate / 1e6)).median,
                 Spread::of(samples.iter().map(|sample| sample.loss() * 100.0)),
-                Spread::of(samples.iter().map(Sample::ns_per_packet)),
+                Spread::of(samples.iter().map(CaptureRun::ns_per_packet)),
             );
         }
     }
 }
 
 /// Added cycles of the peer to those of pmdscope.
-fn ratio(results: &Results, case: &Case) -> String {
+fn ratio(results: &CaptureResults, case: &Case) -> String {
     let [ours, peer] = [Who::Pmdscope, Who::Dumpcap].map(|who| added(results, case, who));
     format!("{:.1}", peer / ours)
 }
 
-fn added(results: &Results, case: &Case, who: Who) -> f64 {
+fn added(results: &CaptureResults, case: &Case, who: Who) -> f64 {
     let samples = results.costs.get(&(*case, who)).into_iter().flatten();
     Spread::of(samples.map(|sample| sample.added)).median
 }
 
-fn rates(out: &mut String, results: &Results, ladder: &Ladder) {
+fn rates(out: &mut String, results: &CaptureResults, ladder: &Ladder) {
     line!(out, "\nLoss in % by rate, {}: median (quartiles)\n", ladder.case.label());
     line!(
         out,
@@ -115,10 +115,10 @@ fn rates(out: &mut String, results: &Results, ladder: &Ladder) {
     }
 }
 
-fn rung(results: &Results, case: &Case, who: Who, rounds: usize) -> Option<String> {
+fn rung(results: &CaptureResults, case: &Case, who: Who, rounds: usize) -> Option<String> {
     let samples = results.ladders.get(&(*case, who))?;
     let loss = Spread::of(samples.iter().map(|sample| sample.loss() * 100.0));
-    let ns = Spread::of(samples.iter().map(Sample::ns_per_packet)).median;
+    let ns = Spread::of(samples.iter().map(CaptureRun::ns_per_packet)).median;
     let slow = if samples.iter().all(|sample| !sample.window.kept_up) {
         let rate = Spread::of(samples.iter().map(|sample| sample.window.rate / 1e6)).median;
         format!(", the app fell behind: {rate:.1} Mpps")
@@ -133,7 +133,7 @@ fn rung(results: &Results, case: &Case, who: Who, rounds: usize) -> Option<Strin
 }
 
 /// How long the ring takes all packets of a capture that stands still.
-fn tolerance(case: &Case, who: Who, samples: &[Sample]) -> String {
+fn tolerance(case: &Case, who: Who, samples: &[CaptureRun]) -> String {
     let packets = match (who, samples.iter().find_map(|sample| sample.ended.ring_bytes)) {
         (Who::Dumpcap, _) => PEER_RING,
         (Who::Pmdscope, Some(bytes)) => bytes as f64 / record_bytes(case) as f64,
@@ -149,24 +149,24 @@ fn record_bytes(case: &Case) -> u64 {
 }
 
 /// Rounds of a ladder: every one begins at its foot, and not every one gets to the top.
-fn rounds(results: &Results, ladder: &Ladder, who: Who) -> usize {
+fn rounds(results: &CaptureResults, ladder: &Ladder, who: Who) -> usize {
     let samples = |&rate| results.ladders.get(&(Case { rate, ..ladder.case }, who));
     ladder.rates.iter().filter_map(samples).map(Vec::len).max().unwrap_or(0)
 }
 
 /// Highest rate that lost no more than `most` in most rounds, with an app that kept up.
-fn highest_rate(results: &Results, ladder: &Ladder, who: Who, most: f64) -> Option<Rate> {
+fn highest_rate(results: &CaptureResults, ladder: &Ladder, who: Who, most: f64) -> Option<Rate> {
     let good = |rate: &Rate| {
         let case = Case { rate: *rate, ..ladder.case };
         results.ladders.get(&(case, who)).is_some_and(|samples| {
-            let fine = |sample: &&Sample| sample.window.kept_up && sample.loss() <= most;
+            let fine = |sample: &&CaptureRun| sample.window.kept_up && sample.loss() <= most;
             samples.iter().filter(fine).count() * 2 > rounds(results, ladder, who)
         })
     };
     ladder.rates.iter().copied().filter(|rate| good(rate)).max()
 }
 
-fn highest(out: &mut String, results: &Results, ladders: &[Ladder]) {
+fn highest(out: &mut String, results: &CaptureResults, ladders: &[Ladder]) {
     line!(out, "\nHighest rates, Mpps, of those above\n");
     line!(
         out,
@@ -196,7 +196,7 @@ fn highest(out: &mut String, results: &Results, ladders: &[Ladder]) {
 }
 
 /// What was aimed for. A missed aim is told, and is no failure of the run.
-fn targets(out: &mut String, results: &Results, ladders: &[Ladder]) {
+fn targets(out: &mut String, results: &CaptureResults, ladders: &[Ladder]) {
     line!(out, "\nAims of `pmdscope capture`\n");
     line!(out, "| | aim | measured | met |\n|---|---|---|---|");
     let mut aim = |what: &str, aim: String, measured: f64, met: bool| {
@@ -242,18 +242,20 @@ fn targets(out: &mut String, results: &Results, ladders: &[Ladder]) {
 }
 
 /// The writer at its best rate, nanoseconds per packet, and milliseconds of 1 Mpps in the ring.
-fn writer_and_ring(results: &Results, ladder: &Ladder) -> Option<(f64, f64)> {
+fn writer_and_ring(results: &CaptureResults, ladder: &Ladder) -> Option<(f64, f64)> {
     let rungs = ladder
         .rates
         .iter()
         .filter_map(|&rate| results.ladders.get(&(Case { rate, ..ladder.case }, Who::Pmdscope)));
-    let ns = |samples: &Vec<Sample>| Spread::of(samples.iter().map(Sample::ns_per_packet)).median;
+    let ns = |samples: &Vec<CaptureRun>| {
+        Spread::of(samples.iter().map(CaptureRun::ns_per_packet)).median
+    };
     let best = rungs.clone().map(ns).min_by(f64::total_cmp)?;
     let bytes = rungs.flatten().find_map(|sample| sample.ended.ring_bytes)?;
     Some((best, bytes as f64 / record_bytes(&ladder.case) as f64 / 1e3))
 }
 
-fn notes(out: &mut String, results: &Results) {
+fn notes(out: &mut String, results: &CaptureResults) {
     line!(out, "");
     let plain = |size| Spread::of(results.plain_writes.iter().map(|ns| ns * f64::from(size)));
     let [small, large] = [64, 1500].map(|size| plain(size + PCAPNG_BLOCK));
@@ -275,7 +277,7 @@ fn notes(out: &mut String, results: &Results) {
     for ((case, who), samples) in results.costs.iter().chain(&results.ladders) {
         // How many packets pass a filter is known to the packet only at its end.
         if *who == Who::Pmdscope && !case.device.filtered() {
-            let whole = |s: &&Sample| s.offered == s.ended.written + s.ended.lost;
+            let whole = |s: &&CaptureRun| s.offered == s.ended.written + s.ended.lost;
             all += samples.len();
             exact += samples.iter().filter(whole).count();
         }

@@ -7,13 +7,13 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use crate::plan::{FIXED_RATE, Load, System};
-use crate::report::Results;
+use crate::report::CompareResults;
 
 const SIZES: [u32; 2] = [64, 1500];
 
 /// Writes `compare.svg` and `compare.png`. Returns why not where gnuplot is missing.
 pub(crate) fn draw(
-    results: &Results,
+    results: &CompareResults,
     systems: &[System],
     about: &str,
     dir: &Path,
@@ -36,14 +36,14 @@ pub(crate) fn draw(
 }
 
 /// A line for each system: label, then for each size rate (with extremes), CPU (the same) and latencies.
-fn table(results: &Results, systems: &[System]) -> String {
+fn table(results: &CompareResults, systems: &[System]) -> String {
     let mut out = String::new();
     for &system in systems {
         let _ = write!(out, "\"{}\"", system.label());
         for size in SIZES {
             let (most, fixed) = (Load { size, rate: 0 }, Load { size, rate: FIXED_RATE });
             let rate = results.spread(most, system, |sample| sample.rate() / 1e6);
-            let cpu = results.spread(most, system, crate::report::Sample::cpu_ns);
+            let cpu = results.spread(most, system, crate::report::RunResult::cpu_ns);
             for spread in [rate, cpu] {
                 let _ = write!(out, " {:e} {:e} {:e}", spread.median, spread.low, spread.high);
             }

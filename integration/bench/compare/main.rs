@@ -21,7 +21,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::pair::Pair;
 use crate::plan::{Load, System};
-use crate::report::{Results, Sample};
+use crate::report::{CompareResults, RunResult};
 
 const HELP: &str = "\
 Usage: pmdscope-bench-compare [options]
@@ -61,7 +61,7 @@ fn run(options: &BenchOptions) -> Result<()> {
     let about = format!("{}, load {load_average} before the start", machine.describe());
     println!("On {about}; {rounds} rounds, {seconds} s each.");
 
-    let mut results = Results::default();
+    let mut results = CompareResults::default();
     let measured = (0..rounds).try_for_each(|round| {
         for at in 0..systems.len() {
             let system = systems[(at + round) % systems.len()];
@@ -85,7 +85,7 @@ fn measure(
     round: usize,
     seconds: f64,
     stop: &AtomicBool,
-    results: &mut Results,
+    results: &mut CompareResults,
 ) -> Result<()> {
     if results.missing.contains_key(&system) {
         return Ok(());
@@ -103,7 +103,7 @@ fn measure(
     results.idle.entry(system).or_default().push(pair.idle()?);
     for load in Load::ALL {
         ensure!(!stop.load(Ordering::Relaxed), "stopped");
-        match pair.generate(&scratch, load, seconds).and_then(|run| Sample::new(round, &run)) {
+        match pair.generate(&scratch, load, seconds).and_then(|run| RunResult::new(round, &run)) {
             Ok(sample) => results.samples.entry((load, system)).or_default().push(sample),
             Err(why) => {
                 let (system, load) = (system.label(), load.label());
@@ -114,7 +114,7 @@ fn measure(
     Ok(())
 }
 
-fn write(results: &Results, systems: &[System], about: &str, dir: &Path) -> Result<()> {
+fn write(results: &CompareResults, systems: &[System], about: &str, dir: &Path) -> Result<()> {
     std::fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
     let file = |name: &str, text: &str| {
         let path = dir.join(name);

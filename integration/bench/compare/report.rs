@@ -13,7 +13,7 @@ use crate::sample::{Drops, Window};
 
 /// What one run has shown.
 #[derive(Clone, Debug)]
-pub(crate) struct Sample {
+pub(crate) struct RunResult {
     pub(crate) round: usize,
     pub(crate) window: Window,
     pub(crate) drops: Drops,
@@ -27,7 +27,7 @@ pub(crate) struct Sample {
 
 pub(crate) const LATENCIES: [&str; 4] = ["p50", "p99", "p99_9", "max"];
 
-impl Sample {
+impl RunResult {
     pub(crate) fn new(round: usize, run: &Run) -> Result<Self> {
         let number = |value: &Value, name: &str| {
             value[name].as_f64().with_context(|| format!("no number {name} in {}", run.summary))
@@ -73,25 +73,30 @@ impl Sample {
 
 /// All that was measured.
 #[derive(Debug, Default)]
-pub(crate) struct Results {
-    pub(crate) samples: BTreeMap<(Load, System), Vec<Sample>>,
+pub(crate) struct CompareResults {
+    pub(crate) samples: BTreeMap<(Load, System), Vec<RunResult>>,
     /// CPU of the reflector without traffic.
     pub(crate) idle: BTreeMap<System, Vec<f64>>,
     /// What cannot run here, and why.
     pub(crate) missing: BTreeMap<System, String>,
 }
 
-impl Results {
-    pub(crate) fn of(&self, load: Load, system: System) -> &[Sample] {
+impl CompareResults {
+    pub(crate) fn of(&self, load: Load, system: System) -> &[RunResult] {
         self.samples.get(&(load, system)).map_or(&[], Vec::as_slice)
     }
 
-    pub(crate) fn spread(&self, load: Load, system: System, of: impl Fn(&Sample) -> f64) -> Spread {
+    pub(crate) fn spread(
+        &self,
+        load: Load,
+        system: System,
+        of: impl Fn(&RunResult) -> f64,
+    ) -> Spread {
         range(self.of(load, system).iter().map(of))
     }
 
     /// How many times that of the baseline, round by round.
-    fn ratio(&self, load: Load, system: System, of: impl Fn(&Sample) -> f64) -> Spread {
+    fn ratio(&self, load: Load, system: System, of: impl Fn(&RunResult) -> f64) -> Spread {
         let by_round = |system| {
             let samples = self.of(load, system).iter();
             samples.map(|sample| (sample.round, of(sample))).collect::<BTreeMap<_, _>>()
@@ -110,7 +115,7 @@ fn range(values: impl Iterator<Item = f64>) -> Spread {
 }
 
 /// One table for each load.
-pub(crate) fn tables(results: &Results, systems: &[System]) -> String {
+pub(crate) fn tables(results: &CompareResults, systems: &[System]) -> String {
     let mut out = format!(
         "\nMedian (lowest to highest) of the rounds. Ratios are to \"{}\", round by round. CPU: 100 % is a core, \
          gen + refl + threads of softirqs.\n",
@@ -132,7 +137,7 @@ pub(crate) fn tables(results: &Results, systems: &[System]) -> String {
 }
 
 /// What a reflector takes while nothing comes.
-pub(crate) fn idle(results: &Results, systems: &[System]) -> String {
+pub(crate) fn idle(results: &CompareResults, systems: &[System]) -> String {
     let mut out = String::from("\nNo traffic\n\n| system | CPU % of the reflector |\n|---|---|\n");
     for system in systems {
         if let Some(shares) = results.idle.get(system) {
@@ -143,13 +148,13 @@ pub(crate) fn idle(results: &Results, systems: &[System]) -> String {
     out
 }
 
-fn row(out: &mut String, results: &Results, load: Load, system: System) {
+fn row(out: &mut String, results: &CompareResults, load: Load, system: System) {
     if results.of(load, system).is_empty() {
         let _ = writeln!(out, "| {} | not available here |||||||||", system.label());
         return;
     }
-    let spread = |of: fn(&Sample) -> f64| results.spread(load, system, of);
-    let median = |of: fn(&Sample) -> f64| spread(of).median;
+    let spread = |of: fn(&RunResult) -> f64| results.spread(load, system, of);
+    let median = |of: fn(&RunResult) -> f64| spread(of).median;
     let softirq = match median(|sample| sample.window.softirq.unwrap_or(f64::NAN)) {
         share if share.is_nan() => "unknown".to_owned(),
         share => format!("{:.0}", share * 100.0),
@@ -159,12 +164,12 @@ fn row(out: &mut String, results: &Results, load: Load, system: System) {
         "| {} | {:.0} | {:.2} | {} | {:.0} + {:.0} + {softirq} | {:.0} | {:.2} | {:.1} | {:.1} | {:.1} | {:.0} |",
         system.label(),
         spread(|sample| sample.rate() / 1e3),
-        results.ratio(load, system, Sample::rate).median,
+        results.ratio(load, system, RunResult::rate).median,
         lost(results, load, system),
         median(|sample| sample.window.generator * 100.0),
         median(|sample| sample.window.reflector * 100.0),
-        spread(Sample::cpu_ns),
-        results.ratio(load, system, Sample::cpu_ns).median,
+        spread(RunResult::cpu_ns),
+        results.ratio(load, system, RunResult::cpu_ns).median,
         spread(|sample| sample.latency[0] / 1e3),
         median(|sample| sample.latency[1] / 1e3),
         median(|sample| sample.latency[2] / 1e3),
@@ -173,9 +178,9 @@ fn row(out: &mut String, results: &Results, load: Load, system: System) {
 }
 
 /// The share that was lost, and where the kernel says that it dropped.
-fn lost(results: &Results, load: Load, system: System) -> String {
+fn lost(results: &CompareResults, load: Load, system: System) -> String {
     let share = results.spread(load, system, |sample| sample.loss() * 100.0);
-    let sum = |of: fn(&Sample) -> u64| results.of(load, system).iter().map(of).sum::<u64>();
+    let sum = |of: fn(&RunResult) -> u64| results.of(load, system).iter().map(of).sum::<u64>();
     let mut places = Vec::new();
     if sum(|sample| sample.drops.sockets) > 0 {
         places.push("receive buffer");
@@ -188,7 +193,7 @@ fn lost(results: &Results, load: Load, system: System) -> String {
 }
 
 /// Every run, one line each.
-pub(crate) fn csv(results: &Results) -> String {
+pub(crate) fn csv(results: &CompareResults) -> String {
     let mut out = String::from(
         "round,system,size,rate_asked,duration_s,sent,received,pps_back,loss,generator_cpu,reflector_cpu,\
          softirq_cpu,cpu_ns_per_packet,reflector_ns_per_packet,p50_ns,p99_ns,p99_9_ns,max_ns,\
@@ -223,23 +228,23 @@ pub(crate) fn csv(results: &Results) -> String {
     out
 }
 
-pub(crate) fn json(results: &Results, machine: &str) -> Value {
+pub(crate) fn json(results: &CompareResults, machine: &str) -> Value {
     let spread = |spread: Spread| json!([spread.low, spread.median, spread.high]);
     let rows = results.samples.keys().map(|&(load, system)| {
-        let of = |of: fn(&Sample) -> f64| spread(results.spread(load, system, of));
+        let of = |of: fn(&RunResult) -> f64| spread(results.spread(load, system, of));
         json!({
             "system": system.label(),
             "size": load.size,
             "rate_asked": load.rate,
             "rounds": results.of(load, system).len(),
-            "pps_back": of(Sample::rate),
-            "pps_ratio": spread(results.ratio(load, system, Sample::rate)),
-            "loss": of(Sample::loss),
+            "pps_back": of(RunResult::rate),
+            "pps_ratio": spread(results.ratio(load, system, RunResult::rate)),
+            "loss": of(RunResult::loss),
             "generator_cpu": of(|sample| sample.window.generator),
             "reflector_cpu": of(|sample| sample.window.reflector),
             "softirq_cpu": of(|sample| sample.window.softirq.unwrap_or(f64::NAN)),
-            "cpu_ns_per_packet": of(Sample::cpu_ns),
-            "cpu_ratio": spread(results.ratio(load, system, Sample::cpu_ns)),
+            "cpu_ns_per_packet": of(RunResult::cpu_ns),
+            "cpu_ratio": spread(results.ratio(load, system, RunResult::cpu_ns)),
             "p50_ns": of(|sample| sample.latency[0]),
             "p99_ns": of(|sample| sample.latency[1]),
             "p99_9_ns": of(|sample| sample.latency[2]),

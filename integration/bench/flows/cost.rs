@@ -12,7 +12,7 @@ use pmdscope_integration::process::Process;
 use pmdscope_integration::scratch::Scratch;
 use rustix::process::Signal;
 
-use crate::report::Results;
+use crate::report::FlowResults;
 use pmdscope_integration::capture_app::App;
 
 const DEVICE: &str = "net_null0";
@@ -60,14 +60,14 @@ pub(crate) fn missing() -> Option<&'static str> {
 }
 
 /// The app, and who looks at it.
-pub(crate) struct Bench<'a> {
+pub(crate) struct CostBench<'a> {
     machine: &'a Machine,
     scratch: &'a Scratch,
     pmdscope: &'a Path,
     app: App,
 }
 
-impl<'a> Bench<'a> {
+impl<'a> CostBench<'a> {
     pub(crate) fn new(
         machine: &'a Machine,
         scratch: &'a Scratch,
@@ -80,7 +80,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Every load once, each less a window of nothing just before.
-    pub(crate) fn round(&mut self, stop: &AtomicBool, results: &mut Results) -> Result<()> {
+    pub(crate) fn round(&mut self, stop: &AtomicBool, results: &mut FlowResults) -> Result<()> {
         for load in LOADS {
             ensure!(!stop.load(Ordering::Relaxed), "stopped");
             self.app.link(false)?;

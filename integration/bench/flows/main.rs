@@ -20,8 +20,8 @@ use pmdscope_integration::scratch::Scratch;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::files::Traffic;
-use crate::readers::{Bench, Reader};
-use crate::report::Results;
+use crate::readers::{Reader, ReaderBench};
+use crate::report::FlowResults;
 
 const HELP: &str = "\
 Usage: pmdscope-bench-flows [options]
@@ -58,7 +58,7 @@ fn run(options: &BenchOptions) -> Result<()> {
     if let Some(machine) = &machine {
         println!("On {}; {rounds} rounds.", machine.describe());
     }
-    let mut results = Results::default();
+    let mut results = FlowResults::default();
     if wants("files") {
         let packets = if options.quick { 200_000 } else { 1_000_000 };
         let measured = measure_files(&scratch, &pmdscope, packets, rounds, &stop, &mut results);
@@ -70,7 +70,7 @@ fn run(options: &BenchOptions) -> Result<()> {
         match (machine, cost::missing()) {
             (Some(machine), None) => {
                 let app = options.app.clone().map_or_else(programs::capture_app, Ok)?;
-                let mut cost = cost::Bench::new(&machine, &scratch, &app, &pmdscope)?;
+                let mut cost = cost::CostBench::new(&machine, &scratch, &app, &pmdscope)?;
                 let measured = (0..rounds).try_for_each(|_| cost.round(&stop, &mut results));
                 print!("{}", report::costs(&results));
                 measured?;
@@ -93,10 +93,10 @@ fn measure_files(
     packets: u32,
     rounds: usize,
     stop: &AtomicBool,
-    results: &mut Results,
+    results: &mut FlowResults,
 ) -> Result<()> {
     let readers = Reader::installed();
-    let bench = Bench { pmdscope, dir: scratch.dir() };
+    let bench = ReaderBench { pmdscope, dir: scratch.dir() };
     for traffic in Traffic::all(packets) {
         let file = scratch.path("flows.pcap");
         traffic.write(&file)?;

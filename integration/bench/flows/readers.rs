@@ -48,21 +48,21 @@ impl Reader {
 
 /// One run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sample {
+pub(crate) struct ReaderRun {
     /// CPU time per packet, nanoseconds.
     pub(crate) cpu_ns: f64,
     /// Time by the clock per packet, nanoseconds.
     pub(crate) wall_ns: f64,
 }
 
-pub(crate) struct Bench<'a> {
+pub(crate) struct ReaderBench<'a> {
     pub(crate) pmdscope: &'a Path,
     pub(crate) dir: &'a Path,
 }
 
-impl Bench<'_> {
+impl ReaderBench<'_> {
     /// Runs a program on a file, and makes sure that it has seen all packets.
-    pub(crate) fn read(&self, reader: Reader, traffic: &Traffic, file: &Path) -> Result<Sample> {
+    pub(crate) fn read(&self, reader: Reader, traffic: &Traffic, file: &Path) -> Result<ReaderRun> {
         let flows = self.dir.join("nfpcapd");
         fs::create_dir_all(&flows)?;
         let mut command = self.command(reader, traffic, file, &flows);
@@ -82,7 +82,7 @@ impl Bench<'_> {
         ensure!(status.success(), "{} ended with {status}:\n{text}", reader.name());
         check(reader, traffic, &text)?;
         let packets = f64::from(traffic.packets);
-        Ok(Sample { cpu_ns: cpu? as f64 / packets, wall_ns: wall.as_nanos() as f64 / packets })
+        Ok(ReaderRun { cpu_ns: cpu? as f64 / packets, wall_ns: wall.as_nanos() as f64 / packets })
     }
 
     fn command(&self, reader: Reader, traffic: &Traffic, file: &Path, flows: &Path) -> Command {

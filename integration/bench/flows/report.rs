@@ -7,18 +7,18 @@ use pmdscope_integration::spread::Spread;
 use serde_json::{Value, json};
 
 use crate::cost::Load;
-use crate::readers::{Reader, Sample};
+use crate::readers::{Reader, ReaderRun};
 
 /// All that was measured.
 #[derive(Debug, Default)]
-pub(crate) struct Results {
+pub(crate) struct FlowResults {
     /// By file and program.
-    pub(crate) files: BTreeMap<(String, Reader), Vec<Sample>>,
+    pub(crate) files: BTreeMap<(String, Reader), Vec<ReaderRun>>,
     /// Cycles per packet of nothing, and of others beyond.
     pub(crate) costs: BTreeMap<Load, Vec<f64>>,
 }
 
-impl Results {
+impl FlowResults {
     fn cpu(&self, file: &str, reader: Reader) -> Vec<f64> {
         let samples = self.files.get(&(file.to_owned(), reader));
         samples.into_iter().flatten().map(|sample| sample.cpu_ns).collect()
@@ -31,11 +31,11 @@ impl Results {
     }
 }
 
-fn wall(samples: &[Sample]) -> Spread {
+fn wall(samples: &[ReaderRun]) -> Spread {
     Spread::of(samples.iter().map(|sample| sample.wall_ns))
 }
 
-pub(crate) fn files(results: &Results) -> String {
+pub(crate) fn files(results: &FlowResults) -> String {
     let mut out = String::from(
         "\nWhole runs, start and output included; median (quartiles) of the rounds.\n\n\
          | file | program | CPU ns/packet | wall ns/packet | packets/s per core | CPU of pmdscope |\n\
@@ -55,7 +55,7 @@ pub(crate) fn files(results: &Results) -> String {
     out
 }
 
-pub(crate) fn costs(results: &Results) -> String {
+pub(crate) fn costs(results: &FlowResults) -> String {
     let mut out = String::from(
         "\nCycles of the app per packet of 64 bytes at 1 Mpps: those of nothing attached, and what others \
          add.\n\n| attached | cycles/packet |\n|---|---|\n",
@@ -66,7 +66,7 @@ pub(crate) fn costs(results: &Results) -> String {
     out
 }
 
-pub(crate) fn json(results: &Results) -> Value {
+pub(crate) fn json(results: &FlowResults) -> Value {
     let spread = |spread: Spread| json!([spread.low, spread.median, spread.high]);
     let files = results.files.iter().map(|((file, reader), samples)| {
         json!({

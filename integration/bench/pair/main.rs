@@ -21,8 +21,8 @@ use pmdscope_integration::scratch::Memory;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::link::{Link, Size};
-use crate::report::Results;
-use crate::run::{Bench, Peer};
+use crate::report::PairResults;
+use crate::run::{PairBench, Peer};
 
 const HELP: &str = "\
 Usage: pmdscope-bench-pair [options]
@@ -70,7 +70,7 @@ fn run(options: &BenchOptions) -> Result<()> {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
     let _priority = Priority::raise()?;
-    let bench = Bench {
+    let bench = PairBench {
         cpus: machine.ends(),
         generator: options.app.clone().map_or_else(programs::generator, Ok)?,
         reflector: programs::reflector()?,
@@ -78,7 +78,7 @@ fn run(options: &BenchOptions) -> Result<()> {
     };
     println!("{}; {descriptors} descriptors; load {}", machine.describe(), load());
     let cases = cases(options.only.as_deref());
-    let mut results = Results::default();
+    let mut results = PairResults::default();
     let outcome = measure(&bench, options, &cases, &stop, &mut results);
     print!("{results}");
     println!("load at the end {}", load());
@@ -94,11 +94,11 @@ fn cases(only: Option<&str>) -> Vec<(Link, Size)> {
 
 /// Runs the rounds, then holds the rates. What was measured until ^C, or a failure, is still told.
 fn measure(
-    bench: &Bench,
+    bench: &PairBench,
     options: &BenchOptions,
     cases: &[(Link, Size)],
     stop: &AtomicBool,
-    results: &mut Results,
+    results: &mut PairResults,
 ) -> Result<()> {
     let rounds = options.rounds.unwrap_or(if options.quick { 2 } else { 5 });
     let hold = options.hold.unwrap_or(if options.quick { 5 } else { 60 });

@@ -12,13 +12,13 @@ const MILLION: f64 = 1e6;
 
 /// Everything that was measured.
 #[derive(Debug, Default)]
-pub(crate) struct Results {
+pub(crate) struct PairResults {
     /// Packets per second, by round.
     rates: BTreeMap<(Link, Size, Peer), Vec<f64>>,
     held: BTreeMap<(Link, Size), Held>,
 }
 
-impl Results {
+impl PairResults {
     pub(crate) fn rate(&mut self, link: Link, size: Size, peer: Peer, rate: f64) {
         self.rates.entry((link, size, peer)).or_default().push(rate);
     }
@@ -48,7 +48,7 @@ impl Results {
     }
 }
 
-impl fmt::Display for Results {
+impl fmt::Display for PairResults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,

@@ -49,7 +49,7 @@ pub(crate) struct Held {
 
 /// The programs, and the CPUs of the two sides.
 #[derive(Debug)]
-pub(crate) struct Bench {
+pub(crate) struct PairBench {
     pub(crate) cpus: (usize, usize),
     pub(crate) generator: PathBuf,
     pub(crate) reflector: PathBuf,
@@ -57,7 +57,7 @@ pub(crate) struct Bench {
     pub(crate) descriptors: u32,
 }
 
-impl Bench {
+impl PairBench {
     /// Packets per second that come back when a peer sends as fast as it can.
     pub(crate) fn highest_rate(&self, peer: Peer, link: Link, size: Size) -> Result<f64> {
         match peer {

@@ -62,7 +62,7 @@ fn run(options: &BenchOptions) -> Result<()> {
     }
     println!("Packets dropped by one CPU, on {}. Median and quartiles.", machine.describe());
     let _priority = Priority::raise()?;
-    let bench = Bench::new(options)?;
+    let bench = DropBench::new(options)?;
     let rounds = options.rounds.unwrap_or(if options.quick { 3 } else { 11 });
     for is_forged in [false, true] {
         let mut rates = vec![Vec::new(); Dropper::ALL.len()];
@@ -92,7 +92,7 @@ fn print(is_forged: bool, rates: &[Vec<f64>]) {
     }
 }
 
-struct Bench {
+struct DropBench {
     pair: NamespacePair,
     pmdscope: PathBuf,
     object: PathBuf,
@@ -101,7 +101,7 @@ struct Bench {
     _scratch: Scratch,
 }
 
-impl Bench {
+impl DropBench {
     fn new(options: &BenchOptions) -> Result<Self> {
         let pmdscope = options.pmdscope.clone().map_or_else(programs::pmdscope, Ok)?;
         let scratch = Scratch::new()?;

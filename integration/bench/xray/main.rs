@@ -24,8 +24,8 @@ use pmdscope_integration::testpmd::{Setup, Testpmd};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::report::Results;
-use crate::rounds::Bench;
+use crate::report::ScanResults;
+use crate::rounds::ScanBench;
 
 const HELP: &str = "\
 Usage: pmdscope-bench-xray [options]
@@ -117,7 +117,7 @@ fn run(options: &BenchOptions) -> Result<()> {
         Some(only) => only == case.name,
         None => !(options.quick && case.name == LARGEST),
     });
-    let mut results = Results::default();
+    let mut results = ScanResults::default();
     for case in wanted {
         let measured = measure(case, &pmdscope, (first, last), rounds, &stop, &mut results);
         // What was measured until ^C, or a failure, is still told.
@@ -138,7 +138,7 @@ fn measure(
     (first, last): (usize, usize),
     rounds: usize,
     stop: &AtomicBool,
-    results: &mut Results,
+    results: &mut ScanResults,
 ) -> Result<()> {
     let memory = case.memory();
     let (needed, available) = (case.memory_mb(memory), memory_available_mb()?);
@@ -160,7 +160,7 @@ fn measure(
     let txq = format!("--txq={forwarders}");
     let args = ["--forward-mode=macswap", "--auto-start", &mbufs, &cores, &rxq, &txq];
     let testpmd = Testpmd::start(&scratch, Setup { eal: &eal, args: &args, ..Setup::FLAT_OUT })?;
-    let bench = Bench::open(&testpmd, &scratch, pmdscope.to_owned())?;
+    let bench = ScanBench::open(&testpmd, &scratch, pmdscope.to_owned())?;
     results.of(case.name).memory = memory_name(memory);
     bench.counts(results.of(case.name))?;
     bench.ceiling(results.of(case.name))?;

@@ -70,11 +70,11 @@ impl CaseResults {
 
 /// By pool, in the order of measurement.
 #[derive(Debug, Default)]
-pub(crate) struct Results {
+pub(crate) struct ScanResults {
     cases: Vec<(&'static str, CaseResults)>,
 }
 
-impl Results {
+impl ScanResults {
     pub(crate) fn of(&mut self, name: &'static str) -> &mut CaseResults {
         let known = self.cases.iter().position(|(case, _)| *case == name);
         let index = known.unwrap_or_else(|| {

@@ -46,7 +46,7 @@ impl Window {
 }
 
 /// One app and the ways to read it.
-pub(crate) struct Bench<'a> {
+pub(crate) struct ScanBench<'a> {
     testpmd: &'a Testpmd,
     scratch: &'a Scratch,
     pmdscope: PathBuf,
@@ -54,7 +54,7 @@ pub(crate) struct Bench<'a> {
     full_speed: XrayTarget,
 }
 
-impl<'a> Bench<'a> {
+impl<'a> ScanBench<'a> {
     pub(crate) fn open(
         testpmd: &'a Testpmd,
         scratch: &'a Scratch,

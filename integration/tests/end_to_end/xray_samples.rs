@@ -13,20 +13,20 @@ use crate::support::{LIMIT, Missing, Needs, trial_of, trial_unless};
 use crate::xray_clean::{FLOWS, judged_clean};
 
 /// One that runs alone, on two ports.
-struct Sample {
+struct SampleApp {
     name: &'static str,
     lcores: &'static str,
     megabytes: &'static str,
     args: &'static [&'static str],
 }
 
-const SAMPLES: [Sample; 3] = [
+const SAMPLES: [SampleApp; 3] = [
     // Packets wait in a buffer before they are sent.
-    Sample { name: "l2fwd", lcores: "0@1", megabytes: "256", args: &["-p", "3", "-q", "2"] },
+    SampleApp { name: "l2fwd", lcores: "0@1", megabytes: "256", args: &["-p", "3", "-q", "2"] },
     // The driver calls the app for each burst.
-    Sample { name: "rxtx_callbacks", lcores: "0@1", megabytes: "256", args: &[] },
+    SampleApp { name: "rxtx_callbacks", lcores: "0@1", megabytes: "256", args: &[] },
     // Workers get them in cache lines, without a ring.
-    Sample { name: "distributor", lcores: "(0-4)@1", megabytes: "1024", args: &["-p", "3"] },
+    SampleApp { name: "distributor", lcores: "(0-4)@1", megabytes: "1024", args: &["-p", "3"] },
 ];
 
 const SEVERAL_PROCESSES: &str = "symmetric_mp";
@@ -55,7 +55,7 @@ fn missing_for_several() -> Option<Missing> {
     missing(SEVERAL_PROCESSES).or_else(|| ordinary.then(few))
 }
 
-fn clean(scratch: &Scratch, sample: &Sample) -> Result<()> {
+fn clean(scratch: &Scratch, sample: &SampleApp) -> Result<()> {
     let app = scratch.prefix(sample.name);
     let args = ["--lcores", sample.lcores, "--no-huge", "-m", sample.megabytes];
     let ports = ["--vdev", "net_null0", "--vdev", "net_null1", "--"];
