@@ -6,7 +6,7 @@ use serde::Serialize;
 
 /// Whether one app is well, and why not.
 #[derive(Debug, PartialEq, Serialize)]
-pub struct AppHealth<'a> {
+pub(crate) struct AppHealth<'a> {
     /// It answers, and nothing is wrong with it that is not tolerated.
     pub ready: bool,
     /// The app.
@@ -17,7 +17,7 @@ pub struct AppHealth<'a> {
 
 /// One thing that is wrong.
 #[derive(Debug, PartialEq, Serialize)]
-pub struct HealthReason<'a> {
+pub(crate) struct HealthReason<'a> {
     /// The lint.
     pub reason: Lint,
     /// How bad.
@@ -34,7 +34,7 @@ pub struct HealthReason<'a> {
 
 impl<'a> AppHealth<'a> {
     /// The verdict on `app`; lints in `tolerate` do not count.
-    pub fn of(app: &'a AppState, tolerate: &[Lint]) -> Self {
+    pub(crate) fn of(app: &'a AppState, tolerate: &[Lint]) -> Self {
         let bad = app.findings.iter().filter(|finding| finding.severity >= Severity::Warning);
         let mut reasons: Vec<_> = bad.map(|finding| HealthReason::of(finding, tolerate)).collect();
         // One that has ended leaves nothing to judge.

@@ -1,6 +1,6 @@
 //! Exports the telemetry model to Prometheus, to OTLP receivers and to probes.
 //!
-//! A [`pmdscope_telemetry::FleetState`] becomes metric [`family::Family`]s, which become text or
+//! A [`pmdscope_telemetry::FleetState`] becomes metric [`family::MetricFamily`]s, which become text or
 //! OTLP. Between two scrapes, only the number of failed requests to apps is kept.
 
 // Text leaves where it is made harmless: in the binary.
@@ -15,16 +15,16 @@ mod fake;
 pub mod family;
 #[cfg(test)]
 mod fixture;
-pub mod health;
+mod health;
 mod journal;
 mod listen;
-pub mod metrics;
+mod metrics;
 mod negotiate;
-pub mod options;
+mod options;
 mod otlp;
 mod routes;
 mod scrape;
-pub mod series_limits;
+mod series_limits;
 mod server;
 mod service;
 mod snapshot;

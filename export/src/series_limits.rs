@@ -3,7 +3,7 @@
 use regex::RegexSet;
 
 /// Extended counters that tell of losses and errors, whatever the driver calls them.
-pub const XSTATS: [&str; 6] = ["missed", "drop", "discard", "no_buf", "_exceeded", "error"];
+pub(crate) const XSTATS: [&str; 6] = ["missed", "drop", "discard", "no_buf", "_exceeded", "error"];
 
 /// How many series there may be of each kind. What is cut is counted in `dpdk_series_suppressed`.
 #[derive(Clone, Debug)]

@@ -1,9 +1,9 @@
 //! Terminal views over the telemetry model.
 //!
-//! [`pmdscope_telemetry::FleetState`] applies events from the sampling side; [`tables`] turns it into tables
-//! of [`pmdscope_render`]; [`screen::render`] draws them on a terminal, [`report`] prints them without
+//! [`pmdscope_telemetry::FleetState`] applies events from the sampling side; `tables` turns it into tables
+//! of [`pmdscope_render`]; `screen::render` draws them on a terminal, [`report`] prints them without
 //! one. [`keys`] become [`action::Action`]s that change the [`view::ViewState`]. Only [`run`] and
-//! [`terminal`] touch a terminal.
+//! `terminal` touch a terminal.
 
 // Text leaves where it is made harmless: in the binary.
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
@@ -26,13 +26,13 @@ mod pool_panel;
 mod ranking;
 pub mod report;
 pub mod run;
-pub mod sampling_interval;
-pub mod screen;
+mod sampling_interval;
+mod screen;
 mod style;
 mod tab_line;
-pub mod tables;
+mod tables;
 pub mod task;
-pub mod terminal;
+mod terminal;
 pub mod timeline;
 mod trend_panels;
 pub mod view;

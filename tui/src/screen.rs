@@ -75,7 +75,7 @@ pub(crate) fn overview_room(view: &ViewState) -> (usize, usize) {
 }
 
 /// Draws everything.
-pub fn render(frame: &mut Frame, view: &ViewState, fleet: &FleetState) {
+pub(crate) fn render(frame: &mut Frame, view: &ViewState, fleet: &FleetState) {
     let layout = ScreenLayout::of(frame.area(), view);
     let mut line = |area: Option<Rect>, line: Line<'static>| {
         if let Some(area) = area {
@@ -109,7 +109,7 @@ fn make_harmless(screen: &mut Buffer) {
 }
 
 /// What a click hits.
-pub enum ClickTarget {
+pub(crate) enum ClickTarget {
     /// The name of a page.
     Tab(PageTab),
     /// A row.
@@ -126,7 +126,7 @@ pub enum ClickTarget {
 }
 
 /// What is drawn at `position` on a screen of `area`.
-pub fn hit(
+pub(crate) fn hit(
     area: Rect,
     position: Position,
     view: &ViewState,

@@ -27,7 +27,7 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// What the display needs of a terminal.
-pub trait DisplayTerminal {
+pub(crate) trait DisplayTerminal {
     /// Draws a frame.
     ///
     /// # Errors
@@ -66,7 +66,7 @@ pub trait DisplayTerminal {
 
 /// A terminal that gives itself back when dropped.
 #[derive(Debug)]
-pub struct TerminalGuard {
+pub(crate) struct TerminalGuard {
     /// Draws.
     inner: ratatui::Terminal<CrosstermBackend<Stdout>>,
     mouse: bool,
@@ -78,7 +78,7 @@ impl TerminalGuard {
     /// # Errors
     ///
     /// When standard output or input is no terminal, or does not obey.
-    pub fn take(mouse: bool) -> io::Result<Self> {
+    pub(crate) fn take(mouse: bool) -> io::Result<Self> {
         restore_on_panic(thread::current().id());
         // Our theme obeys NO_COLOR itself. Left to it, crossterm 0.29 would reset bold and reverse
         // wherever it leaves out a colour, and with them the selection.

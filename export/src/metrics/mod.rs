@@ -21,12 +21,12 @@ use crate::catalogue;
 use crate::family::MetricFamily;
 use crate::series_limits::SeriesLimits;
 pub(crate) use pushes::PushCounters;
-pub use pushes::PushCounts;
+pub(crate) use pushes::PushCounts;
 use row::{FamilyList, SuppressedSeries};
 
 /// Settings for the metrics of a state, and the counters of the exporter.
 #[derive(Clone, Copy, Debug)]
-pub struct MetricsContext<'a> {
+pub(crate) struct MetricsContext<'a> {
     /// Bounds on the number of series.
     pub limits: &'a SeriesLimits,
     /// Lints that do not make an app unhealthy.
@@ -41,7 +41,7 @@ pub struct MetricsContext<'a> {
 
 /// Counters of the exporter since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ExporterCounters {
+pub(crate) struct ExporterCounters {
     /// Rounds in which at least one app was queried.
     pub collections: u64,
     /// Scrapes that were answered from the round of another one.
@@ -66,7 +66,7 @@ impl<'a> LiveApp<'a> {
 }
 
 /// All families that have samples, in the order of the catalogue.
-pub fn families(fleet: &FleetState, context: &MetricsContext<'_>) -> Vec<MetricFamily> {
+pub(crate) fn families(fleet: &FleetState, context: &MetricsContext<'_>) -> Vec<MetricFamily> {
     let shown = |app: &&AppState| context.only.is_none_or(|only| app.name == only);
     let apps: Vec<&AppState> = fleet.apps.iter().filter(shown).collect();
     let live: Vec<LiveApp<'_>> = apps.iter().filter_map(|app| LiveApp::of(app)).collect();

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How pushes to an OTLP receiver ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PushCounts {
+pub(crate) struct PushCounts {
     /// All was taken.
     pub accepted: u64,
     /// Some values were refused.

@@ -32,7 +32,7 @@ pub(crate) const UNSUPPORTED: &str = "n/a";
 const TALL: u16 = 36;
 
 /// The tables of a page.
-pub fn of(tab: PageTab, fleet: &FleetState, view: &ViewState) -> Vec<TextTable> {
+pub(crate) fn of(tab: PageTab, fleet: &FleetState, view: &ViewState) -> Vec<TextTable> {
     let mut tables = match tab {
         PageTab::Overview => overview(fleet, view),
         PageTab::Ports => vec![
