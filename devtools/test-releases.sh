@@ -60,12 +60,16 @@ end_to_end() {
 	! grep "^SKIP $1:" "$scratch/skips" || return $SKIPPED
 }
 
+# Warnings are errors.
+compile() {
+	{ [ -e "$build/build.ninja" ] || meson setup "$build"; } && ninja -C "$build"
+}
+
 run_feature() {
 	case $1 in
-	# Warnings are errors.
-	build) { [ -e "$build/build.ninja" ] || meson setup "$build"; } && ninja -C "$build" ;;
-	headers) meson test -C "$build" --no-rebuild --print-errorlogs --suite headers ;;
-	tests) meson test -C "$build" --no-rebuild --print-errorlogs --no-suite headers ;;
+	build) compile ;;
+	headers) compile && meson test -C "$build" --no-rebuild --print-errorlogs --suite headers ;;
+	tests) compile && meson test -C "$build" --no-rebuild --print-errorlogs --no-suite headers ;;
 	telemetry) end_to_end releases_are_observed ;;
 	capture)
 		pdump/pmdscope-pdump-build -o "$place/pdump" "$place" && end_to_end releases_are_captured_from

@@ -19,6 +19,8 @@ use crate::xray_releases::{VARIABLE, command, each, none_named, places};
 
 /// The helper of a release, where its directory has one.
 const HELPER: &str = "pdump";
+/// Most that the struct of a callback takes of the heap, with the allocator's own header.
+const CALLBACK_BYTES: i64 = 256;
 
 /// An app that sends UDP.
 const SENDING: Setup<'_> =
@@ -58,12 +60,13 @@ fn observe(place: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Packets come, and the heap of the app is as it was, to the byte.
+/// Packets come, and the heap of the app is as it was, but for the structs of the callbacks.
 fn capture(place: &Path) -> Result<()> {
     let scratch = &Scratch::new()?;
     let testpmd = Testpmd::start_command(scratch, command(scratch, place)?, SENDING)?;
     await_sent(testpmd.app(), 0)?;
     let before = heap(&testpmd)?;
+    let mut after = Value::Null;
     let interface = format!("{}:0", testpmd.app());
     let file = scratch.path("release.pcapng").display().to_string();
     let pmdscope = |args: &[&str]| {
@@ -75,13 +78,25 @@ fn capture(place: &Path) -> Result<()> {
     ensure!(code == 0 && told(&report, "packets captured")? == 100, "capture: {code}: {report}");
     let (code, table, errors) = pmdscope(&["netstat", "-a", testpmd.app(), "--for", "1s"])?;
     ensure!(code == 0 && table.contains("198.18.0.1"), "netstat: {code}: {table}{errors}");
-    let mut after = before.clone();
-    let back = wait_until("the heap to be as before", LIMIT, || {
+    let back = wait_until("the heap to be as before but for callbacks", LIMIT, || {
         after = heap(&testpmd)?;
-        Ok(after == before)
+        Ok(differ_by_callbacks_at_most(&before, &after))
     });
     back.with_context(|| format!("it was {before}, and is {after}"))?;
     Ok(())
+}
+
+/// DPDK never frees the struct of a callback: each of the two captures left one per direction.
+fn differ_by_callbacks_at_most(before: &Value, after: &Value) -> bool {
+    let grown = |key: &str| Some(after[key].as_i64()? - before[key].as_i64()?);
+    match (grown("Alloc_count"), grown("Alloc_size")) {
+        (Some(count), Some(bytes)) => {
+            (0..=4).contains(&count)
+                && (0..=count * CALLBACK_BYTES).contains(&bytes)
+                && after["Heap_size"] == before["Heap_size"]
+        }
+        _ => after == before,
+    }
 }
 
 /// Size and allocations of the first heap; the same for all apps of releases that do not tell.
