@@ -124,7 +124,7 @@ retry_start(uint64_t now)
 	return retry;
 }
 
-/* Offer the packets until TX takes them, the retry times out, or the app ends. Returns the packets sent. */
+/* Offer packets until TX takes them, the retry times out, or the app ends. Returns those sent. */
 static uint16_t
 send_with_retry(const struct lane *lane, struct rte_mbuf **pkts, uint16_t nb_pkts,
 		const struct retry *retry)
