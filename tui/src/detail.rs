@@ -18,10 +18,10 @@ use pmdscope_telemetry::sample::{
 };
 use ratatui::text::{Line, Span};
 
+use crate::clock::time_of_day;
 use crate::ranking::{RankedFinding, ranked};
 use crate::style::{ThemeStyle, styled};
 use crate::tables::apps::missing_ports;
-use crate::tables::lcores::time_of_day;
 use crate::tables::{NEEDS_LIBRARY, UNSUPPORTED, queue_heat, replies, stolen};
 use crate::task::holders;
 use crate::view::ViewState;

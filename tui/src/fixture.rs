@@ -21,7 +21,7 @@ use pmdscope_telemetry::sample::{
 };
 
 pub(crate) use self::past::trends;
-use crate::timeline::SECOND;
+use crate::clock::NS_PER_SECOND;
 use crate::view::ViewState;
 use pmdscope_telemetry::{
     FleetEvent, FleetState, InterfaceEvaluator, RawReply, RepliesByApp, Thresholds,
@@ -80,7 +80,7 @@ pub(crate) fn read_interfaces(fleet: &mut FleetState, seconds: RangeInclusive<u6
         let mut split = samples::split_interface(second);
         split.bypass.as_mut().unwrap().app = Some("reflector".to_owned());
         let read = vec![samples::filtered_interface(second), split];
-        fleet.apply(evaluator.event(Ok(read), second * SECOND));
+        fleet.apply(evaluator.event(Ok(read), second * NS_PER_SECOND));
     }
 }
 

@@ -7,8 +7,8 @@ use pmdscope_telemetry::printable::harmless;
 use pmdscope_telemetry::sample::LcoreSample;
 use ratatui::text::{Line, Span};
 
+use crate::clock::time_of_day;
 use crate::style::{NAME_MIN, ThemeStyle};
-use crate::tables::lcores::time_of_day;
 use crate::timeline::gaps::{LENGTHS, length_of, shortest_us};
 use crate::timeline::trends::{ColumnValue, Trends};
 use crate::trend_panels::{MARGIN, part_of_page, time_axis, trends};

@@ -10,6 +10,7 @@
 
 pub mod action;
 mod banner;
+mod clock;
 pub mod columns;
 mod detail;
 mod drill;

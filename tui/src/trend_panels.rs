@@ -6,9 +6,10 @@ use pmdscope_render::number::{known, si};
 use pmdscope_render::{AreaGraph, Theme, Tone, axis_top};
 use ratatui::text::{Line, Span};
 
+use crate::clock::NS_PER_SECOND;
 use crate::style::ThemeStyle;
+use crate::timeline::marks;
 use crate::timeline::trends::{AppPoint, ColumnValue, TrendPoint, Trends};
-use crate::timeline::{SECOND, marks};
 use crate::view::ViewState;
 
 /// A screen with fewer lines has none.
@@ -180,7 +181,7 @@ pub(crate) fn time_axis(
     length_ns: u64,
 ) -> Vec<Span<'static>> {
     let theme = view.theme;
-    let begin = format!("-{}m", length_ns / (60 * SECOND));
+    let begin = format!("-{}m", length_ns / (60 * NS_PER_SECOND));
     let marked = trends.marked(length_ns, inner);
     let fits = |columns: Range<usize>| !marked.iter().any(|(column, _)| columns.contains(column));
     let end = if fits(inner.saturating_sub(NOW.len())..inner) { NOW } else { "" };
@@ -236,11 +237,17 @@ mod tests {
             Line::from(spans).to_string().trim_end().to_owned()
         };
         let now = fixture::trends().now;
-        let begin = now - 120 * SECOND;
+        let begin = now - 120 * NS_PER_SECOND;
         insta::assert_snapshot!(
-            [now, now - 10 * SECOND, now - 20 * SECOND, begin + 10 * SECOND, begin]
-                .map(axis)
-                .join("\n")
+            [
+                now,
+                now - 10 * NS_PER_SECOND,
+                now - 20 * NS_PER_SECOND,
+                begin + 10 * NS_PER_SECOND,
+                begin
+            ]
+            .map(axis)
+            .join("\n")
         );
     }
 

@@ -12,9 +12,9 @@ use pmdscope_render::number::{UNKNOWN, count, known, percent, seconds, si};
 use pmdscope_render::{ConversationKey, Subject, Tone};
 
 use super::DetailPage;
+use crate::clock::time_of_day;
 use crate::flows::{CaptureAccess, CapturedApp};
 use crate::tables::flows::{other, part_of_port};
-use crate::tables::lcores::time_of_day;
 
 /// Conversations named as the load of a queue.
 const LOADS: usize = 5;

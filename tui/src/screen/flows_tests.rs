@@ -7,10 +7,10 @@ use pmdscope_render::Theme;
 use super::tests::text;
 use super::*;
 use crate::action::{Action, SelectionMotion, update};
+use crate::clock::NS_PER_SECOND;
 use crate::fixture;
 use crate::fixture::flows::{counted, sampled, traffic};
 use crate::flows::{CaptureAccess, CapturedTraffic, ShownFlows, ShownTime};
-use crate::timeline::SECOND;
 use crate::timeline::time_bar::{self, TimeBar};
 use std::sync::Arc;
 
@@ -92,9 +92,9 @@ fn details_of_what_is_sampled() {
 fn held(ago_ns: u64, view: &ViewState) -> TimeBar {
     let at = view.flows.traffic.as_ref().unwrap().realtime_ns;
     TimeBar {
-        at: 90 * SECOND,
+        at: 90 * NS_PER_SECOND,
         realtime_ns: at - ago_ns,
-        span: crate::timeline::TimeSpan { oldest: 0, newest: 100 * SECOND },
+        span: crate::timeline::TimeSpan { oldest: 0, newest: 100 * NS_PER_SECOND },
         marks: Vec::new(),
         place: time_bar::TimeBarKind::Past { ago_ns },
         remark: None,
@@ -105,17 +105,17 @@ fn held(ago_ns: u64, view: &ViewState) -> TimeBar {
 fn held_conversations_stay_and_are_not_the_past() {
     let fleet = fixture::fleet_of(fixture::leaking(), Vec::new());
     let mut view = showing(traffic([("reflector", ARMED, sampled())]));
-    view.time_bar = Some(held(SECOND, &view));
+    view.time_bar = Some(held(NS_PER_SECOND, &view));
     view.follow(Some(traffic([])));
     let screen = text(80, 24, &view, &fleet);
     assert!(screen.contains("paused at 03:04:05, capture armed, 1 in 64"), "{screen}");
     assert!(screen.contains("198.51.100.7:50123"), "{screen}");
-    view.time_bar = Some(held(60 * SECOND, &view));
+    view.time_bar = Some(held(60 * NS_PER_SECOND, &view));
     view.follow(Some(traffic([])));
     let screen = text(80, 24, &view, &fleet);
     assert!(screen.contains("of the past are not kept"), "{screen}");
     assert!(!view.request(&fleet, &crate::flows::FlowRequest::default()).shown);
-    view.time_bar = Some(held(SECOND, &view));
+    view.time_bar = Some(held(NS_PER_SECOND, &view));
     view.follow(Some(traffic([])));
     assert!(text(80, 24, &view, &fleet).contains("198.51.100.7:50123"));
     view.time_bar = None;

@@ -8,7 +8,7 @@ use pmdscope_telemetry::model::Model;
 use pmdscope_telemetry::sample::PortStats;
 
 use super::totals;
-use crate::timeline::SECOND;
+use crate::clock::NS_PER_SECOND;
 use crate::timeline::trends::{AppPoint, ColumnValue, TrendPoint, Trends};
 use crate::view::ViewState;
 use pmdscope_telemetry::{AppState, AppStatus, FleetState};
@@ -17,7 +17,7 @@ use pmdscope_telemetry::{AppState, AppStatus, FleetState};
 const POOL_NEARLY_USED: f64 = 0.9;
 
 /// Columns of a curve, and the time that it shows, nanoseconds.
-const CURVE: (usize, u64) = (12, 60 * SECOND);
+const CURVE: (usize, u64) = (12, 60 * NS_PER_SECOND);
 
 /// Titles of the curves, which a report has not.
 const CURVES: [&str; 2] = ["RX, 1m", "Pool, 1m"];

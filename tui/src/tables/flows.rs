@@ -17,9 +17,9 @@ use pmdscope_telemetry::Thresholds;
 use pmdscope_telemetry::finding::balance::QueueBalance;
 
 use crate::action::Action;
+use crate::clock::time_of_day;
 use crate::flows::{CaptureAccess, CapturedApp, CapturedTraffic, EndpointNames, ShownTime};
 use crate::keys::KeyMap;
-use crate::tables::lcores::time_of_day;
 use crate::view::ViewState;
 
 /// Rows of conversations; who wants others sorts or filters.

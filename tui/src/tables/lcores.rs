@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use pmdscope_render::cells::{alarm, app_cell, bad_count, number, rate, share};
 use pmdscope_render::number::{UNKNOWN, micros, si};
@@ -11,6 +10,7 @@ use pmdscope_telemetry::model::{LcoreRates, Model};
 use pmdscope_telemetry::sample::{LcoreSample, Sample};
 
 use super::{note_level_0, stolen, totals};
+use crate::clock::time_of_day;
 use crate::view::ViewState;
 use pmdscope_telemetry::FleetState;
 
@@ -130,15 +130,4 @@ fn polling_cells(
         alarm(rate(rates.stalls_ps), rates.stalls_ps.is_some_and(|s| s > 0.0), Tone::Warn)
             .with_total(bad_count(stalls, si(stalls as f64))),
     ]
-}
-
-/// Wall clock in the given zone; 0 means never.
-pub(crate) fn time_of_day(realtime_ns: u64, zone: &TimeZone) -> String {
-    if realtime_ns == 0 {
-        return UNKNOWN.to_owned();
-    }
-    Timestamp::from_nanosecond(i128::from(realtime_ns)).map_or_else(
-        |_| UNKNOWN.to_owned(),
-        |time| time.to_zoned(zone.clone()).strftime("%H:%M:%S").to_string(),
-    )
 }

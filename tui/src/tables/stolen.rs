@@ -10,7 +10,7 @@ use pmdscope_telemetry::FleetState;
 use pmdscope_telemetry::model::{Model, StolenRates};
 use pmdscope_telemetry::sample::{StolenSample, TracingMethod, TracingSample};
 
-use super::lcores::time_of_day;
+use crate::clock::time_of_day;
 
 /// Most thieves in the details of an lcore.
 const THIEVES: usize = 12;

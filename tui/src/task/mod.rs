@@ -22,16 +22,13 @@ use tui_input::InputRequest;
 use self::command::CommandLine;
 use self::form::CaptureForm;
 use crate::action::Action;
+use crate::clock::{NS_PER_SECOND, time_of_day};
 use crate::flows::CapturedTraffic;
 use crate::keys::{Hint, KeyContext, KeyMap};
-use crate::tables::lcores::time_of_day;
 use crate::view::{InputMode, ViewState};
 
 /// How long stamps are armed, seconds.
 const ARM_SECONDS: u64 = 60;
-
-/// Nanoseconds.
-const SECOND: u64 = 1_000_000_000;
 
 /// What the keys of tasks do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -411,7 +408,7 @@ fn arm(view: &mut ViewState, fleet: &FleetState) -> Result<(), String> {
     check_live(view)?;
     let app = target::app(view, fleet)?;
     let command = equivalent::arm(&app, &view.tasks.context);
-    let until = fleet.realtime_ns + ARM_SECONDS * SECOND;
+    let until = fleet.realtime_ns + ARM_SECONDS * NS_PER_SECOND;
     let remark = format!(", until {}", time_of_day(until, &view.zone));
     view.tasks.wanted.push(TaskRequest::Run(TaskPlan { command, remark, ..TaskPlan::default() }));
     Ok(())

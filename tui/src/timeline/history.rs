@@ -8,7 +8,8 @@ use pmdscope_telemetry::FleetState;
 
 use super::marks::{FindingMark, NewFindings};
 use super::trends::{FindingLog, FindingSpan, HISTORY_NS, TREND_NS, TrendPoint, Trends};
-use super::{FrameSource, SECOND, TimeSpan, TimelineFrame, began, mem_size};
+use super::{FrameSource, TimeSpan, TimelineFrame, began, mem_size};
+use crate::clock::NS_PER_SECOND;
 
 /// How much a history keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +26,12 @@ pub struct HistoryLimits {
 
 impl Default for HistoryLimits {
     fn default() -> Self {
-        Self { length_ns: HISTORY_NS, step_ns: SECOND / 2, moments: 1_500, bytes: 64 * 1024 * 1024 }
+        Self {
+            length_ns: HISTORY_NS,
+            step_ns: NS_PER_SECOND / 2,
+            moments: 1_500,
+            bytes: 64 * 1024 * 1024,
+        }
     }
 }
 
@@ -143,7 +149,7 @@ impl FrameHistory {
         let at = |index: usize| self.kept[index].moment.at;
         let value = |index: &usize| {
             let gap = at(index + 1) - at(index - 1);
-            let age = newest - at(*index) + SECOND;
+            let age = newest - at(*index) + NS_PER_SECOND;
             let worth = if self.kept[*index].began.is_some() { 16.0 } else { 1.0 };
             worth * gap as f64 / age as f64
         };

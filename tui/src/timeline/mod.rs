@@ -24,9 +24,6 @@ use self::marks::{FindingMark, NewFindings};
 use self::time_bar::TimeBar;
 use self::trends::Trends;
 
-/// Nanoseconds in a second.
-pub(crate) const SECOND: u64 = 1_000_000_000;
-
 /// The state at one moment.
 #[derive(Clone, Debug)]
 pub struct TimelineFrame {

@@ -6,16 +6,17 @@ use std::sync::Arc;
 use pmdscope_recording::{PlaybackNote, RecordingError, RecordingPlayer};
 use pmdscope_telemetry::FleetEvent;
 
-use super::{FrameSource, SECOND, TimeSpan, TimelineFrame};
+use super::{FrameSource, TimeSpan, TimelineFrame};
+use crate::clock::NS_PER_SECOND;
 
 /// What is read before the wanted moment and kept: whoever goes back does so in small steps.
-const BACK_NS: u64 = 5 * SECOND;
+const BACK_NS: u64 = 5 * NS_PER_SECOND;
 
 /// Most moments that are kept.
 const KEPT: usize = 64;
 
 /// Further on it is faster to seek than to read.
-const FAR_NS: u64 = 30 * SECOND;
+const FAR_NS: u64 = 30 * NS_PER_SECOND;
 
 /// What a [`RecordingPlayer`] plays, by its wall clock.
 #[derive(Debug)]
@@ -121,8 +122,8 @@ mod tests {
     use crate::fixture;
     use crate::timeline::SeekTarget;
 
-    const BEGIN: u64 = 1_800_000_000 * SECOND;
-    const TENTH: u64 = SECOND / 10;
+    const BEGIN: u64 = 1_800_000_000 * NS_PER_SECOND;
+    const TENTH: u64 = NS_PER_SECOND / 10;
 
     /// Ten rounds a second of one app.
     fn recorded(rounds: u64) -> (tempfile::TempDir, RecordingCursor) {

@@ -14,6 +14,7 @@ use super::marks::FindingMark;
 use super::time_bar::{PlaybackState, TimeBar, TimeBarKind};
 use super::trends::{FindingLog, FindingSpan, TREND_NS, TrendPoint, Trends};
 use super::{FrameSource, SeekTarget, TimeSpan, Timeline, TimelineFrame, began, resolve};
+use crate::clock::NS_PER_SECOND;
 
 /// Speeds, seconds of the recording per second.
 const SPEEDS: [u32; 6] = [1, 2, 5, 10, 30, 100];
@@ -25,7 +26,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 const MARKS_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Marks that are closer become one, and so do points of graphs; nanoseconds.
-const MARK_STEP_NS: u64 = super::SECOND / 2;
+const MARK_STEP_NS: u64 = NS_PER_SECOND / 2;
 
 /// Most points of graphs that are kept of a recording.
 const POINTS: u64 = 16_384;

@@ -8,8 +8,9 @@ use ratatui::layout::{Position, Rect};
 use super::live::LiveTimeline;
 use super::marks::{FindingMark, NewFindings};
 use super::time_bar::{PlaybackState, TimeBar, TimeBarKind};
-use super::{SECOND, SeekTarget, TimeSpan, Timeline};
+use super::{SeekTarget, TimeSpan, Timeline};
 use crate::action::{Action, perform};
+use crate::clock::NS_PER_SECOND;
 use crate::fixture;
 use crate::screen::page_tests::squeezed;
 use crate::screen::tests::text;
@@ -19,20 +20,20 @@ use crate::view::{PageTab, ViewState};
 const ASCII: Theme = Theme::ASCII;
 
 /// 2026-01-02 03:04:05 UTC.
-const REALTIME_NS: u64 = 1_767_323_045 * SECOND;
+const REALTIME_NS: u64 = 1_767_323_045 * NS_PER_SECOND;
 
 /// Nine minutes of an app that leaks from the sixth on.
 fn live() -> LiveTimeline {
     let mut live = LiveTimeline::default();
     for step in 0..540 {
         let mut model = fixture::leaking();
-        model.sample.monotonic_ns += step * SECOND;
-        model.sample.realtime_ns += step * SECOND;
+        model.sample.monotonic_ns += step * NS_PER_SECOND;
+        model.sample.realtime_ns += step * NS_PER_SECOND;
         model.pools[0].history = (0..20).map(|at| 800 + (step + at) * 20).collect();
         let findings = if step >= 300 { fixture::leaking_findings() } else { Vec::new() };
         let mut fleet = fixture::fleet_of(model, findings);
-        fleet.now_ns += step * SECOND;
-        fleet.realtime_ns = REALTIME_NS + step * SECOND;
+        fleet.now_ns += step * NS_PER_SECOND;
+        fleet.realtime_ns = REALTIME_NS + step * NS_PER_SECOND;
         let now = (fleet.now_ns, fleet.realtime_ns);
         live.take(fleet.into());
         live.tick(now.0, now.1);
@@ -86,17 +87,20 @@ fn however_small_the_screen_the_past_says_so() {
 }
 
 fn replay(motion: PlaybackState, remark: Option<&str>) -> TimeBar {
-    let oldest = REALTIME_NS - 600 * SECOND;
-    let at =
-        if motion == PlaybackState::Ended { REALTIME_NS + 1_200 * SECOND } else { REALTIME_NS };
+    let oldest = REALTIME_NS - 600 * NS_PER_SECOND;
+    let at = if motion == PlaybackState::Ended {
+        REALTIME_NS + 1_200 * NS_PER_SECOND
+    } else {
+        REALTIME_NS
+    };
     let mark = |minute: u64, severity, lint| FindingMark {
-        at: oldest + minute * 60 * SECOND,
+        at: oldest + minute * 60 * NS_PER_SECOND,
         began: NewFindings { severity, lint, others: 0 },
     };
     TimeBar {
         at,
         realtime_ns: at,
-        span: TimeSpan { oldest, newest: REALTIME_NS + 1_200 * SECOND },
+        span: TimeSpan { oldest, newest: REALTIME_NS + 1_200 * NS_PER_SECOND },
         marks: vec![
             mark(2, Severity::Info, Lint::Stall),
             mark(9, Severity::Warning, Lint::RxMissed),

@@ -18,6 +18,7 @@ use super::replay::{ReplayTimeline, ReplayUpdate};
 use super::time_bar::{PlaybackState, TimeBarKind};
 use super::*;
 use crate::action::{Action, SelectionMotion as Rows, perform};
+use crate::clock::NS_PER_SECOND;
 use crate::fixture;
 use crate::keys::named_actions;
 use crate::screen;
@@ -43,7 +44,7 @@ fn shown(live: &LiveTimeline) -> Option<u64> {
 fn lived(seconds: u64) -> LiveTimeline {
     let mut live = LiveTimeline::default();
     for second in 0..seconds {
-        let at = START + second * SECOND;
+        let at = START + second * NS_PER_SECOND;
         live.take(fleet(at, fixture::leaking(), matches!(second, 4..6 | 8..)).into());
         live.tick(at, at);
     }
@@ -54,19 +55,23 @@ fn lived(seconds: u64) -> LiveTimeline {
 fn history_is_as_long_as_its_limit_and_no_denser_than_its_step() {
     let mut history = FrameHistory::default();
     for tenth in 0..9_000 {
-        history.push(&calm(START + tenth * SECOND / 10));
+        history.push(&calm(START + tenth * NS_PER_SECOND / 10));
     }
     let span = history.span().unwrap();
-    assert_eq!(span.newest, START + 8_999 * SECOND / 10);
-    assert!((599 * SECOND..=600 * SECOND).contains(&span.length()), "{}", span.length());
+    assert_eq!(span.newest, START + 8_999 * NS_PER_SECOND / 10);
+    assert!(
+        (599 * NS_PER_SECOND..=600 * NS_PER_SECOND).contains(&span.length()),
+        "{}",
+        span.length()
+    );
     let mut moments = vec![history.at(0).unwrap().unwrap().at];
     while let Some(next) = history.after(*moments.last().unwrap()).unwrap() {
         moments.push(next.at);
     }
     let gaps: Vec<u64> = moments.windows(2).map(|pair| pair[1] - pair[0]).collect();
     let (last, settled) = gaps.split_last().unwrap();
-    assert!(settled.iter().all(|&gap| gap == SECOND / 2), "{gaps:?}");
-    assert!(*last <= SECOND / 2);
+    assert!(settled.iter().all(|&gap| gap == NS_PER_SECOND / 2), "{gaps:?}");
+    assert!(*last <= NS_PER_SECOND / 2);
 }
 
 #[test]
@@ -88,7 +93,7 @@ fn a_moment_in_which_a_finding_began_outlives_those_around_it() {
 fn findings_that_were_there_from_the_beginning_have_not_begun() {
     let mut history = FrameHistory::default();
     history.push(&fleet(START, fixture::stock(), true));
-    history.push(&fleet(START + SECOND, fixture::stock(), true));
+    history.push(&fleet(START + NS_PER_SECOND, fixture::stock(), true));
     assert!(history.marks().is_empty());
 }
 
@@ -100,15 +105,17 @@ fn memory_is_bounded_and_old_moments_get_sparse_first() {
         let mut model = fixture::leaking();
         model.sample.ports[0].xstats =
             (0..200).map(|n| (format!("rx_priority{n}_xon_packets"), n)).collect();
-        history.push(&fleet(START + second * SECOND, model, second == 100));
+        history.push(&fleet(START + second * NS_PER_SECOND, model, second == 100));
         assert!(history.bytes() <= limits.bytes);
     }
     let span = history.span().unwrap();
-    assert_eq!(span.length(), 599 * SECOND, "sparser, not shorter");
+    assert_eq!(span.length(), 599 * NS_PER_SECOND, "sparser, not shorter");
     assert_eq!(history.marks().len(), 1, "the moment of a finding is kept");
     let mut count = |from: u64, to: u64| {
-        let (mut at, mut count) = (START + from * SECOND, 0);
-        while let Some(next) = history.after(at).unwrap().filter(|m| m.at <= START + to * SECOND) {
+        let (mut at, mut count) = (START + from * NS_PER_SECOND, 0);
+        while let Some(next) =
+            history.after(at).unwrap().filter(|m| m.at <= START + to * NS_PER_SECOND)
+        {
             (at, count) = (next.at, count + 1);
         }
         count
@@ -121,9 +128,9 @@ fn memory_is_bounded_and_old_moments_get_sparse_first() {
 fn one_state_is_kept_however_large() {
     let mut history = FrameHistory::new(HistoryLimits { bytes: 1, ..HistoryLimits::default() });
     for second in 0..3 {
-        history.push(&calm(START + second * SECOND));
+        history.push(&calm(START + second * NS_PER_SECOND));
     }
-    let newest = START + 2 * SECOND;
+    let newest = START + 2 * NS_PER_SECOND;
     assert_eq!(history.span(), Some(TimeSpan { oldest: newest, newest }));
 }
 
@@ -133,7 +140,7 @@ fn shared_models_are_counted_once() {
     let mut fleet = fleet(START, fixture::leaking(), false);
     history.push(&fleet);
     let one = history.bytes();
-    fleet.now_ns += SECOND;
+    fleet.now_ns += NS_PER_SECOND;
     history.push(&fleet);
     assert!(history.bytes() < one + one / 4, "{one}, then {}", history.bytes());
 }
@@ -184,16 +191,16 @@ fn a_finding_that_began_just_now_is_the_one_before_the_present() {
 #[test]
 fn the_past_stands_still_while_the_present_goes_on_and_is_kept() {
     let mut live = lived(10);
-    live.seek(SeekTarget::At(START + 5 * SECOND));
+    live.seek(SeekTarget::At(START + 5 * NS_PER_SECOND));
     let before = live.fleet().clone();
     for second in 10..300 {
-        live.take(calm(START + second * SECOND).into());
-        live.tick(START + second * SECOND, 0);
+        live.take(calm(START + second * NS_PER_SECOND).into());
+        live.tick(START + second * NS_PER_SECOND, 0);
     }
     assert_eq!(*live.fleet(), before);
     let time_bar = live.time_bar().unwrap();
-    assert_eq!(time_bar.place, TimeBarKind::Past { ago_ns: 294 * SECOND });
-    assert_eq!(time_bar.span.newest, START + 299 * SECOND);
+    assert_eq!(time_bar.place, TimeBarKind::Past { ago_ns: 294 * NS_PER_SECOND });
+    assert_eq!(time_bar.span.newest, START + 299 * NS_PER_SECOND);
     assert_eq!(live.fleet().apps[0].age_s(live.fleet().now_ns).map(f64::round), Some(5.0));
 }
 
@@ -202,8 +209,8 @@ fn a_moment_that_leaves_the_history_leaves_the_display() {
     let mut live = lived(10);
     live.seek(SeekTarget::Oldest);
     for second in 10..700 {
-        live.take(calm(START + second * SECOND).into());
-        live.tick(START + second * SECOND, 0);
+        live.take(calm(START + second * NS_PER_SECOND).into());
+        live.tick(START + second * NS_PER_SECOND, 0);
         let time_bar = live.time_bar().unwrap();
         assert!((time_bar.span.oldest..=time_bar.span.newest).contains(&live.fleet().now_ns));
     }
@@ -227,7 +234,7 @@ fn holding_shows_the_present_until_released() {
 fn replayed(seconds: u64) -> (ReplayTimeline, Receiver<ReplayUpdate>) {
     let mut pasts = [FrameHistory::default(), FrameHistory::default()];
     for second in 0..seconds {
-        let fleet = fleet(START + second * SECOND, fixture::leaking(), second >= 7);
+        let fleet = fleet(START + second * NS_PER_SECOND, fixture::leaking(), second >= 7);
         for past in &mut pasts {
             past.push(&fleet);
         }
@@ -253,7 +260,7 @@ fn until(
 }
 
 fn second(replay: &ReplayTimeline) -> u64 {
-    (replay.time_bar().unwrap().at - START) / SECOND
+    (replay.time_bar().unwrap().at - START) / NS_PER_SECOND
 }
 
 fn motion(replay: &ReplayTimeline) -> PlaybackState {
@@ -274,7 +281,7 @@ fn a_replay_plays_holds_and_ends() {
     until(&mut replay, &inbox, |r| second(r) >= 5);
     replay.hold();
     until(&mut replay, &inbox, |r| motion(r) == PlaybackState::Held);
-    replay.seek(SeekTarget::At(START + 50 * SECOND));
+    replay.seek(SeekTarget::At(START + 50 * NS_PER_SECOND));
     until(&mut replay, &inbox, |r| second(r) == 50);
     assert_eq!(motion(&replay), PlaybackState::Held);
     replay.hold();
@@ -307,13 +314,13 @@ fn a_replay_knows_the_time_before_and_since_when() {
     until(&mut replay, &inbox, |r| {
         motion(r) == PlaybackState::Held && r.time_bar().unwrap().remark.is_none()
     });
-    replay.seek(SeekTarget::At(START + 40 * SECOND));
+    replay.seek(SeekTarget::At(START + 40 * NS_PER_SECOND));
     until(&mut replay, &inbox, |r| second(r) == 40);
     let trends = replay.trends();
     assert_eq!(trends.points.len(), 41, "up to the shown moment");
     let age = trends.age(&fixture::leaking_findings()[0]).unwrap();
     assert!((age.seconds - 33.0).abs() < 0.1 && !age.at_least, "{age:?}");
-    replay.seek(SeekTarget::At(START + 3 * SECOND));
+    replay.seek(SeekTarget::At(START + 3 * NS_PER_SECOND));
     until(&mut replay, &inbox, |r| second(r) == 3);
     assert_eq!(replay.trends().age(&fixture::leaking_findings()[0]), None);
 }
@@ -338,7 +345,7 @@ fn actions() -> impl Strategy<Value = Action> {
         2 => any::<i32>().prop_map(|steps| Action::Seek(SeekTarget::Step(steps % 50))),
         2 => any::<i64>().prop_map(|ns| Action::Seek(SeekTarget::By(ns % (100 * 1_000_000_000)))),
         2 => any::<u64>().prop_map(|at| Action::Seek(SeekTarget::At(at))),
-        1 => (0..2_000_u64).prop_map(|ds| Action::Seek(SeekTarget::At(START + ds * SECOND / 10))),
+        1 => (0..2_000_u64).prop_map(|ds| Action::Seek(SeekTarget::At(START + ds * NS_PER_SECOND / 10))),
         1 => prop::sample::select(motions.to_vec()).prop_map(Action::Move),
         1 => any::<char>().prop_map(Action::Type),
     ]
@@ -421,7 +428,7 @@ proptest! {
             let time_bar = replay.time_bar().unwrap();
             prop_assert!((time_bar.span.oldest..=time_bar.span.newest).contains(&time_bar.at));
         }
-        replay.seek(SeekTarget::At(START + 20 * SECOND));
+        replay.seek(SeekTarget::At(START + 20 * NS_PER_SECOND));
         until(&mut replay, &inbox, |r| second(r) == 20);
     }
 
@@ -433,7 +440,7 @@ proptest! {
         let mut history = FrameHistory::new(HistoryLimits { bytes, ..HistoryLimits::default() });
         let mut fleet = FleetState { now_ns: START, ..FleetState::default() };
         for (later_ns, what, trouble) in steps {
-            fleet.now_ns += later_ns % (20 * SECOND);
+            fleet.now_ns += later_ns % (20 * NS_PER_SECOND);
             happen(&mut fleet, what, trouble);
             history.push(&fleet);
         }
@@ -469,6 +476,6 @@ fn of_several_updates_the_last_is_told_and_only_once_it_is_drawn() {
     live.take(update(20));
     assert_eq!((told.load(Ordering::Relaxed), live.fleet().apps.len()), (0, 0));
     live.tick(START, START);
-    live.tick(START + SECOND, START + SECOND);
+    live.tick(START + NS_PER_SECOND, START + NS_PER_SECOND);
     assert_eq!((told.load(Ordering::Relaxed), live.fleet().apps.len()), (20, 1));
 }

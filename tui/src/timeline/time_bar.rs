@@ -7,8 +7,9 @@ use pmdscope_render::{Theme, Tone};
 use ratatui::text::{Line, Span as Piece};
 
 use super::marks::{self, FindingMark};
-use super::{SECOND, SeekTarget, TimeSpan};
+use super::{SeekTarget, TimeSpan};
 use crate::action::Action;
+use crate::clock::NS_PER_SECOND;
 use crate::style::ThemeStyle;
 use crate::view::ViewState;
 
@@ -151,7 +152,7 @@ impl TimeBar {
 
 /// Minutes and seconds, or hours and minutes: a length that does not wobble while it grows.
 fn duration(ns: u64) -> String {
-    let whole = ns / SECOND;
+    let whole = ns / NS_PER_SECOND;
     match whole {
         0..3_600 => format!("{}m{:02}s", whole / 60, whole % 60),
         _ => format!("{}h{:02}m", whole / 3_600, whole / 60 % 60),
@@ -163,7 +164,7 @@ fn wall_clock(realtime_ns: u64, zone: &TimeZone, format: &str) -> String {
     Timestamp::from_nanosecond(i128::from(realtime_ns)).map_or_else(
         |_| UNKNOWN.to_owned(),
         |time| {
-            let tenths = realtime_ns % SECOND / (SECOND / 10);
+            let tenths = realtime_ns % NS_PER_SECOND / (NS_PER_SECOND / 10);
             format!("{}.{tenths}", time.to_zoned(zone.clone()).strftime(format))
         },
     )

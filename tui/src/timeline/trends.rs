@@ -8,24 +8,24 @@ use pmdscope_telemetry::model::Model;
 use pmdscope_telemetry::sample::PoolSample;
 use pmdscope_telemetry::{AppState, FleetState};
 
-use super::SECOND;
 use super::gaps::GapPoint;
 use super::marks::FindingMark;
+use crate::clock::NS_PER_SECOND;
 
 /// Longest time that graphs go back, nanoseconds.
-pub const TREND_NS: u64 = 300 * SECOND;
+pub const TREND_NS: u64 = 300 * NS_PER_SECOND;
 
 /// For so long findings are remembered, nanoseconds.
-pub const HISTORY_NS: u64 = 600 * SECOND;
+pub const HISTORY_NS: u64 = 600 * NS_PER_SECOND;
 
 /// Without a point for this long, there is a gap; nanoseconds. Longer where points are far apart.
-const GAP_NS: u64 = 5 * SECOND;
+const GAP_NS: u64 = 5 * NS_PER_SECOND;
 
 /// What an app has in this time after it was first heard of, it may have had before; nanoseconds.
-const SETTLE_NS: u64 = 5 * SECOND;
+const SETTLE_NS: u64 = 5 * NS_PER_SECOND;
 
 /// A finding that comes back in this time was not gone, nanoseconds.
-const BACK_NS: u64 = 5 * SECOND;
+const BACK_NS: u64 = 5 * NS_PER_SECOND;
 
 /// The values of one moment.
 #[derive(Clone, Debug, PartialEq)]
@@ -169,7 +169,7 @@ impl Trends {
     pub fn length_ns(&self) -> u64 {
         let oldest = self.points.first().map_or(self.now, |point| point.at);
         let held = self.now.saturating_sub(oldest);
-        let lengths = [60, 120].map(|seconds| seconds * SECOND);
+        let lengths = [60, 120].map(|seconds| seconds * NS_PER_SECOND);
         lengths.into_iter().find(|length| held <= *length).unwrap_or(TREND_NS)
     }
 

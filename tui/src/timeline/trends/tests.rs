@@ -17,7 +17,7 @@ fn point(second: u64, rx_pps: Option<f64>, missed_ps: Option<f64>) -> Arc<TrendP
         pools: Vec::new(),
         lcores: Vec::new(),
     };
-    Arc::new(TrendPoint { at: START + second * SECOND, apps: vec![app] })
+    Arc::new(TrendPoint { at: START + second * NS_PER_SECOND, apps: vec![app] })
 }
 
 fn trends(points: Vec<Arc<TrendPoint>>) -> Trends {
@@ -26,7 +26,9 @@ fn trends(points: Vec<Arc<TrendPoint>>) -> Trends {
 }
 
 fn rx(trends: &Trends, columns: usize) -> Vec<Option<f64>> {
-    trends.columns(60 * SECOND, columns, ColumnValue::Mean, |point| point.sum(|app| app.rx_pps))
+    trends.columns(60 * NS_PER_SECOND, columns, ColumnValue::Mean, |point| {
+        point.sum(|app| app.rx_pps)
+    })
 }
 
 /// Known columns as digits, gaps as dots.
@@ -59,15 +61,15 @@ fn a_column_has_the_mean_rate_and_the_worst_loss() {
         trends(values.map(|((rx, missed), at)| point(at, Some(rx), Some(missed))).collect());
     let missed = |point: &TrendPoint| point.sum(|app| app.missed_ps);
     assert_eq!(digits(&rx(&trends, 1)), "3");
-    assert_eq!(digits(&trends.columns(60 * SECOND, 1, ColumnValue::Highest, missed)), "9");
-    assert_eq!(trends.columns(60 * SECOND, 0, ColumnValue::Mean, missed), []);
+    assert_eq!(digits(&trends.columns(60 * NS_PER_SECOND, 1, ColumnValue::Highest, missed)), "9");
+    assert_eq!(trends.columns(60 * NS_PER_SECOND, 0, ColumnValue::Mean, missed), []);
 }
 
 #[test]
 fn values_keep_their_column_while_time_goes_on() {
     let mut trends = trends((0..60).map(|n| point(n, Some((n % 7) as f64), None)).collect());
     let before = rx(&trends, 20);
-    trends.now += 2 * SECOND;
+    trends.now += 2 * NS_PER_SECOND;
     let after = rx(&trends, 20);
     let moved = before[1..].iter().zip(&after).filter(|(a, b)| a == b).count();
     assert!(before == after || moved == 19, "{before:?} {after:?}");
@@ -76,7 +78,7 @@ fn values_keep_their_column_while_time_goes_on() {
 #[test]
 fn the_axis_grows_with_what_is_known() {
     let length = |seconds: u64| {
-        trends((0..=seconds).map(|n| point(n, None, None)).collect()).length_ns() / SECOND
+        trends((0..=seconds).map(|n| point(n, None, None)).collect()).length_ns() / NS_PER_SECOND
     };
     assert_eq!([0, 10, 60, 61, 120, 121, 300].map(length), [60, 60, 60, 120, 120, 300, 300]);
 }
@@ -88,10 +90,10 @@ fn a_thinned_history_does_not_lose_a_loss() {
         let mut model = fixture::leaking();
         model.ports[0].rx_missed_ps = Some(if tenth == 6 { 77.0 } else { 0.0 });
         let fleet = fixture::fleet_of(model, Vec::new());
-        history.push(&FleetState { now_ns: START + tenth * SECOND / 10, ..fleet });
+        history.push(&FleetState { now_ns: START + tenth * NS_PER_SECOND / 10, ..fleet });
     }
-    assert!(history.after(START + SECOND / 2).unwrap().is_some());
-    let points = history.trends(START + SECOND).points;
+    assert!(history.after(START + NS_PER_SECOND / 2).unwrap().is_some());
+    let points = history.trends(START + NS_PER_SECOND).points;
     let missed = points.iter().filter_map(|point| point.sum(|app| app.missed_ps));
     assert_eq!(missed.reduce(f64::max), Some(77.0));
 }
@@ -110,9 +112,9 @@ fn findings_have_an_age_in_the_present_and_the_past() {
     for second in 0..=90 {
         let findings = if there(second) { vec![leak.clone()] } else { Vec::new() };
         let fleet = fixture::fleet_of(fixture::leaking(), findings);
-        log.update(START + second * SECOND, &fleet);
+        log.update(START + second * NS_PER_SECOND, &fleet);
     }
-    let age = |second| age(&log, START + second * SECOND, leak);
+    let age = |second| age(&log, START + second * NS_PER_SECOND, leak);
     assert_eq!(age(19), None);
     assert_eq!(age(30), Some((10.0, false)));
     assert_eq!(age(45), Some((25.0, false)), "it was not gone");
@@ -125,7 +127,7 @@ fn what_was_there_from_the_beginning_has_at_least_that_age() {
     let mut live = crate::timeline::live::LiveTimeline::default();
     let findings = fixture::leaking_findings();
     for second in 0..30 {
-        let at = START + second * SECOND;
+        let at = START + second * NS_PER_SECOND;
         let fleet = fixture::fleet_of(fixture::leaking(), findings.clone());
         live.take(FleetState { now_ns: at, ..fleet }.into());
         live.tick(at, at);
