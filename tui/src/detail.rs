@@ -22,8 +22,8 @@ use crate::clock::time_of_day;
 use crate::ranking::{RankedFinding, ranked};
 use crate::style::{ThemeStyle, styled};
 use crate::tables::apps::missing_ports;
-use crate::tables::{NEEDS_LIBRARY, UNSUPPORTED, queue_heat, replies, stolen};
-use crate::task::holders;
+use crate::tables::notes::{NEEDS_LIBRARY, UNSUPPORTED, holders_hint};
+use crate::tables::{queue_heat, replies, stolen};
 use crate::view::ViewState;
 use pmdscope_telemetry::{AppState, FleetState};
 
@@ -377,7 +377,7 @@ impl DetailPage<'_> {
             self.field("growth per s", known(trend.slope_ps, signed));
             self.field("empty in", known(trend.exhausted_in_s, seconds));
         }
-        self.field("holders", holders::hint(self.view));
+        self.field("holders", holders_hint(self.view));
         if !pool.lcore_caches.is_empty() {
             self.heading("objects in the cache of each lcore");
         }

@@ -9,7 +9,8 @@ use pmdscope_render::{Cell, Column, ColumnUnit, Subject, TextTable, Tone};
 use pmdscope_telemetry::model::{LcoreRates, Model};
 use pmdscope_telemetry::sample::{LcoreSample, Sample};
 
-use super::{note_level_0, stolen, totals};
+use super::notes::note_level_0;
+use super::{stolen, totals};
 use crate::clock::time_of_day;
 use crate::view::ViewState;
 use pmdscope_telemetry::FleetState;

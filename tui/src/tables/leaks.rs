@@ -7,8 +7,7 @@ use pmdscope_render::{Cell, Column, ColumnUnit, Graph, Subject, TextTable, Tone}
 use pmdscope_telemetry::model::LedgerRates;
 use pmdscope_telemetry::sample::{LedgerSample, LostGroupSample, StageSample};
 
-use super::note_level_0;
-use crate::task::holders;
+use super::notes::{holders_hint, note_level_0};
 use crate::view::ViewState;
 use pmdscope_telemetry::{AppState, FleetState};
 
@@ -40,7 +39,7 @@ pub(super) fn ledgers(fleet: &FleetState, view: &ViewState) -> TextTable {
     if !table.rows.is_empty() {
         table.notes.push(legend(view.theme));
     }
-    let what = format!("{}; line of a leak:", holders::hint(view));
+    let what = format!("{}; line of a leak:", holders_hint(view));
     note_level_0(&mut table, fleet, &what);
     table
 }

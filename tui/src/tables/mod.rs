@@ -8,6 +8,7 @@ mod hottest;
 pub(crate) mod interfaces;
 pub(crate) mod lcores;
 mod leaks;
+pub(crate) mod notes;
 mod pools;
 pub(crate) mod ports;
 pub(crate) mod queue_heat;
@@ -20,13 +21,6 @@ use crate::action::Action;
 use crate::view::{PageTab, ViewState};
 use pmdscope_render::{PathStyle, TextTable, leak_sites};
 use pmdscope_telemetry::FleetState;
-use pmdscope_telemetry::sample::Sample;
-
-/// Said where a stock app cannot show what an app with the library does.
-pub(crate) const NEEDS_LIBRARY: &str = "needs libpmdscope (level 1)";
-
-/// Said where the driver does not know.
-pub(crate) const UNSUPPORTED: &str = "n/a";
 
 /// Lines from which on the overview has room for more.
 const TALL: u16 = 36;
@@ -105,32 +99,4 @@ pub(crate) fn limit_findings(
     let key = view.keys.label(&Action::Go(PageTab::Findings));
     let hint = key.map_or(String::new(), |key| format!(", {key}: all"));
     findings.notes.push(format!("+{} more{hint}", all - shown));
-}
-
-/// Names the apps of which it was counted in their memory.
-fn note_counted(table: &mut TextTable, fleet: &FleetState, counted: impl Fn(&Sample) -> bool) {
-    let apps = fleet.models().filter(|(_, model)| counted(&model.sample));
-    let apps: Vec<&str> = apps.map(|(app, _)| app.name.as_str()).collect();
-    if !apps.is_empty() {
-        table
-            .notes
-            .push(format!("{}: counted via xray, in the memory of the app", apps.join(", ")));
-    }
-}
-
-/// Says why not all could be counted.
-fn note_uncounted(table: &mut TextTable, fleet: &FleetState) {
-    for (app, model) in fleet.models() {
-        let problem = model.sample.xray.as_ref().and_then(|xray| xray.problem.as_ref());
-        table.notes.extend(problem.map(|problem| format!("{}: xray: {problem}", app.name)));
-    }
-}
-
-/// A note for each app at level 0, saying what it does not show.
-fn note_level_0(table: &mut TextTable, fleet: &FleetState, what: &str) {
-    let stock: Vec<&str> =
-        fleet.apps.iter().filter(|a| a.level() == Some(0)).map(|a| a.name.as_str()).collect();
-    if !stock.is_empty() {
-        table.notes.push(format!("{}: {what} {NEEDS_LIBRARY}", stock.join(", ")));
-    }
 }

@@ -6,7 +6,7 @@ use pmdscope_render::{Cell, Column, ColumnUnit, Graph, Subject, TextTable, Tone}
 use pmdscope_telemetry::model::PoolTrend;
 use pmdscope_telemetry::sample::{CountSource, PoolOccupancy, PoolSample, Sample};
 
-use super::{NEEDS_LIBRARY, UNSUPPORTED, note_counted, note_uncounted};
+use super::notes::{NEEDS_LIBRARY, UNSUPPORTED, note_counted, note_uncounted};
 use pmdscope_telemetry::{AppState, FleetState};
 
 /// Pools that run out sooner than this are marked.

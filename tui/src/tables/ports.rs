@@ -9,7 +9,8 @@ use pmdscope_telemetry::finding::balance;
 use pmdscope_telemetry::model::{Model, PortRates, QueueRates};
 use pmdscope_telemetry::sample::{PortSample, PortStats, QueueDirection, QueueSample, Sample};
 
-use super::{UNSUPPORTED, note_level_0, totals};
+use super::notes::{UNSUPPORTED, note_level_0};
+use super::totals;
 use crate::view::ViewState;
 use pmdscope_telemetry::{AppState, FleetState};
 

@@ -10,7 +10,7 @@ use pmdscope_telemetry::model::{Model, QueueRates};
 use pmdscope_telemetry::sample::{QueueDirection, QueueSample, Sample};
 use pmdscope_telemetry::{AppState, FleetState};
 
-use super::UNSUPPORTED;
+use super::notes::UNSUPPORTED;
 use super::ports::is_high;
 use crate::view::ViewState;
 

@@ -5,7 +5,7 @@ use pmdscope_render::{Cell, Column, Subject, TextTable};
 use pmdscope_telemetry::FleetState;
 use pmdscope_telemetry::sample::{CountSource, HighWater, RingSample};
 
-use super::note_counted;
+use super::notes::note_counted;
 use super::ports::{filled, high};
 
 /// One row per software ring.

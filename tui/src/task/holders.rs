@@ -5,20 +5,11 @@ use pmdscope_render::Subject;
 use pmdscope_telemetry::FleetState;
 
 use super::command::CommandLine;
-use super::{TaskAction, TaskPlan, TaskRequest, equivalent, target};
+use super::{TaskPlan, TaskRequest, equivalent, target};
 use crate::action::Action;
 use crate::pool_panel;
 use crate::timeline::SeekTarget;
 use crate::view::{InputMode, PageTab, ViewState};
-
-/// How to see them: the key; in a report, and where there is no key, the command.
-pub(crate) fn hint(view: &ViewState) -> String {
-    let key = view.keys.label(&Action::Task(TaskAction::Holders));
-    match key.filter(|_| view.trends.is_some()) {
-        Some(key) => format!("{key} shows who holds mbufs"),
-        None => "pmdscope leaks --explain shows who holds mbufs".to_owned(),
-    }
-}
 
 /// Has them looked for, and shows them in the window of tasks.
 pub(super) fn show(view: &mut ViewState, fleet: &FleetState) -> Result<(), String> {
