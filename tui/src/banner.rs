@@ -6,9 +6,9 @@ use pmdscope_telemetry::FleetState;
 use pmdscope_telemetry::printable::harmless;
 use ratatui::text::Line;
 
+use crate::app_state::lost;
 use crate::ranking::{FindingRate, RankedFinding, ranked};
 use crate::style::{NAME_MIN, ThemeStyle, severity_look};
-use crate::tables::apps::lost;
 use crate::tables::findings::{age_text, evidence, place};
 use crate::view::ViewState;
 

@@ -18,10 +18,10 @@ use pmdscope_telemetry::sample::{
 };
 use ratatui::text::{Line, Span};
 
+use crate::app_state::missing_ports;
 use crate::clock::time_of_day;
 use crate::ranking::{RankedFinding, ranked};
 use crate::style::{ThemeStyle, styled};
-use crate::tables::apps::missing_ports;
 use crate::tables::notes::{NEEDS_LIBRARY, UNSUPPORTED, holders_hint};
 use crate::tables::{queue_heat, replies, stolen};
 use crate::view::ViewState;

@@ -9,6 +9,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 
 pub mod action;
+mod app_state;
 mod banner;
 mod clock;
 pub mod columns;

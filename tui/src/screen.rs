@@ -12,13 +12,13 @@ use ratatui::layout::{Position, Rect};
 use ratatui::text::{Line, Span};
 
 use crate::action::Action;
+use crate::app_state::lost;
 use crate::banner;
 use crate::clock::time_of_day;
 use crate::footer;
 use crate::overlay;
 use crate::style::{ThemeStyle, selected_row, styled};
 use crate::tab_line;
-use crate::tables::apps::lost;
 use crate::timeline::SeekTarget;
 use crate::timeline::time_bar::TimeBarKind;
 use crate::view::{PageTab, ViewState};

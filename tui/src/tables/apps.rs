@@ -1,13 +1,13 @@
 //! Overview: the apps.
 
 use pmdscope_render::cells::{alarm, app_cell, bad_count, bad_rate, number_or, rate, share};
-use pmdscope_render::number::{UNKNOWN, known, micros, nanos, seconds, si};
+use pmdscope_render::number::{UNKNOWN, known, micros, nanos, si};
 use pmdscope_render::{Cell, Column, ColumnUnit, Graph, Subject, TextTable, Tone};
-use pmdscope_telemetry::finding::{Finding, Lint};
 use pmdscope_telemetry::model::Model;
 use pmdscope_telemetry::sample::PortStats;
 
 use super::totals;
+use crate::app_state::{lost, missing_ports};
 use crate::clock::NS_PER_SECOND;
 use crate::timeline::trends::{AppPoint, ColumnValue, TrendPoint, Trends};
 use crate::view::ViewState;
@@ -145,12 +145,6 @@ fn ports_started(app: &AppState, model: &Model) -> Cell {
     alarm(cell, started < all || all == 0, Tone::Bad)
 }
 
-/// The devices that the app ought to have as ports and has not.
-pub(crate) fn missing_ports(app: &AppState) -> impl Iterator<Item = &Finding> {
-    let missing = |finding: &&Finding| finding.lint == Lint::PortMissing;
-    app.findings.iter().filter(missing).filter(|finding| !finding.subject.is_app())
-}
-
 fn fullest_pool(model: &Model) -> Cell {
     let fullest = model.fullest_pool_ratio();
     alarm(share(fullest), fullest.is_some_and(|r| r >= POOL_NEARLY_USED), Tone::Bad)
@@ -169,15 +163,6 @@ fn state(app: &AppState, now_ns: u64) -> Cell {
             Cell::text(format!("{}: {reason}", lost(app, now_ns))).tone(Tone::Bad)
         }
         AppStatus::Live => live_state(app),
-    }
-}
-
-/// Since when an app that does not answer was not heard of.
-pub(crate) fn lost(app: &AppState, now_ns: u64) -> String {
-    match (app.age_s(now_ns), app.silent_s(now_ns)) {
-        (Some(age), _) => format!("lost {} ago", seconds(age)),
-        (None, Some(silent)) => format!("no answer for {}", seconds(silent)),
-        (None, None) => "no answer".to_owned(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The tables of each page, built from the models. They are drawn elsewhere.
 
-pub(crate) mod apps;
+mod apps;
 mod captures;
 pub(crate) mod findings;
 pub(crate) mod flows;
