@@ -7,7 +7,7 @@ use pmdscope_telemetry::printable::harmless;
 use ratatui::text::Line;
 
 use crate::app_state::lost;
-use crate::ranking::{FindingRate, RankedFinding, ranked};
+use crate::findings::ranking::{FindingRate, RankedFinding, ranked};
 use crate::style::{NAME_MIN, ThemeStyle, severity_look};
 use crate::tables::findings::{age_text, evidence, place};
 use crate::view::ViewState;

@@ -20,7 +20,7 @@ use ratatui::text::{Line, Span};
 
 use crate::app_state::missing_ports;
 use crate::clock::time_of_day;
-use crate::ranking::{RankedFinding, ranked};
+use crate::findings::ranking::{RankedFinding, ranked};
 use crate::style::{ThemeStyle, styled};
 use crate::tables::notes::{NEEDS_LIBRARY, UNSUPPORTED, holders_hint};
 use crate::tables::{queue_heat, replies, stolen};

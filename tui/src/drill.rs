@@ -6,7 +6,7 @@ use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint, balance};
 use pmdscope_telemetry::model::{Model, QueueRates};
 use pmdscope_telemetry::sample::QueueDirection;
 
-use crate::ranking::{port_of, site_of};
+use crate::findings::ranking::{port_of, site_of};
 use crate::tables;
 use crate::view::{PageTab, ViewFilter, ViewState};
 

@@ -16,6 +16,7 @@ pub mod columns;
 mod detail;
 mod drill;
 mod filter;
+mod findings;
 #[cfg(test)]
 mod fixture;
 pub mod flows;
@@ -25,7 +26,6 @@ mod help;
 pub mod keys;
 mod overlay;
 mod pool_panel;
-mod ranking;
 pub mod report;
 pub mod run;
 mod sampling_interval;

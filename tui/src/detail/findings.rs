@@ -7,7 +7,7 @@ use ratatui::text::Line;
 
 use super::DetailPage;
 use crate::drill;
-use crate::ranking::{RankedFinding, ranked};
+use crate::findings::ranking::{RankedFinding, ranked};
 use crate::tables::findings::age_text;
 use crate::timeline::trends::FindingSpan;
 

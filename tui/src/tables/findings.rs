@@ -6,7 +6,7 @@ use pmdscope_render::{Cell, Column, ColumnUnit, Graph, Subject, TextTable};
 use pmdscope_telemetry::finding::{Finding, FindingSubject};
 use pmdscope_telemetry::{AppState, FleetState};
 
-use crate::ranking::{FindingRate, RankedFinding, ranked};
+use crate::findings::ranking::{FindingRate, RankedFinding, ranked};
 use crate::style::severity_look;
 use crate::timeline::trends::{FindingAge, FindingSpan, Trends};
 use crate::view::ViewState;

@@ -1,0 +1,3 @@
+//! Findings: in which order to look at them.
+
+pub(crate) mod ranking;
