@@ -2,11 +2,8 @@
 
 use pmdscope_render::Subject;
 use pmdscope_telemetry::FleetState;
-use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint, balance};
-use pmdscope_telemetry::model::{Model, QueueRates};
-use pmdscope_telemetry::sample::QueueDirection;
 
-use crate::findings::ranking::{port_of, site_of};
+use crate::findings::rows;
 use crate::tables;
 use crate::view::{PageTab, ViewFilter, ViewState};
 
@@ -37,7 +34,7 @@ pub(crate) fn follow(view: &mut ViewState, fleet: &FleetState) -> bool {
     let found =
         findings.find(|found| (&found.app, found.lint, &found.subject) == (app, *lint, about));
     let Some(finding) = found else { return false };
-    let targets = targets(finding, view, fleet).into_iter();
+    let targets = rows::targets(finding, &view.thresholds, fleet).into_iter();
     let mut targets = targets.filter_map(|target| Some((page(&target)?, target)));
     let shown = |(tab, target): &(PageTab, Subject)| {
         let tables = tables::of(*tab, fleet, view);
@@ -55,67 +52,6 @@ pub(crate) fn follow(view: &mut ViewState, fleet: &FleetState) -> bool {
     true
 }
 
-/// The rows that a finding is about, the best first.
-pub(crate) fn targets(finding: &Finding, view: &ViewState, fleet: &FleetState) -> Vec<Subject> {
-    let app = finding.app.clone();
-    let model = fleet.find(&app).and_then(|app| app.model.as_deref());
-    match (&finding.subject, model) {
-        (FindingSubject::Interface(interface), _) => {
-            vec![Subject::Interface { interface: interface.clone(), queue: None }]
-        }
-        (FindingSubject::Lcore(lcore), _) => vec![Subject::Lcore { app, lcore: *lcore }],
-        (FindingSubject::Pool(pool), _) => vec![Subject::Pool { app, pool: pool.clone() }],
-        (FindingSubject::Site { pool, .. }, model) => {
-            let site = model.and_then(|model| site_of(model, finding));
-            let site = site.map(|(site, _)| Subject::Site {
-                app: app.clone(),
-                pool: pool.clone(),
-                id: site.id,
-                kind: site.kind,
-                site: site.site.clone(),
-            });
-            site.into_iter().chain([Subject::Pool { app, pool: pool.clone() }]).collect()
-        }
-        (FindingSubject::Port(_), Some(model)) => {
-            let Some((port, _)) = port_of(model, finding) else { return Vec::new() };
-            let queue = queue_of(model, finding.lint, port, view);
-            let queue = queue.map(|(queue, direction)| Subject::Queue {
-                app: app.clone(),
-                port,
-                queue,
-                direction,
-            });
-            queue.into_iter().chain([Subject::Port { app, port }]).collect()
-        }
-        _ => Vec::new(),
-    }
-}
-
-/// The queue that is to blame, where one is.
-fn queue_of(
-    model: &Model,
-    lint: Lint,
-    port: u16,
-    view: &ViewState,
-) -> Option<(u16, QueueDirection)> {
-    let most = |of: fn(&QueueRates) -> Option<f64>| {
-        let queues = model.queues.iter().filter(|queue| queue.port == port);
-        let rates = queues.filter_map(|queue| Some((queue, of(queue).filter(|rate| *rate > 0.0)?)));
-        let (queue, _) = rates.max_by(|(_, a), (_, b)| a.total_cmp(b))?;
-        Some((queue.queue, queue.direction))
-    };
-    match lint {
-        Lint::QueueImbalance => {
-            let hot = balance::hottest(model, &view.thresholds);
-            let hot = hot.iter().find(|hot| hot.port == port)?;
-            Some((hot.queue, QueueDirection::Rx))
-        }
-        Lint::RxMissed => most(|queue| queue.missed_ps),
-        Lint::TxRefused | Lint::TxStuck => most(|queue| queue.refused_ps),
-        _ => None,
-    }
-}
-
 /// The page that has such rows.
 fn page(subject: &Subject) -> Option<PageTab> {
     match subject {
@@ -129,6 +65,8 @@ fn page(subject: &Subject) -> Option<PageTab> {
 
 #[cfg(test)]
 mod tests {
+    use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint};
+
     use super::*;
     use crate::action::{Action, SelectionMotion, update};
     use crate::fixture;
@@ -136,7 +74,7 @@ mod tests {
 
     fn selected(finding: usize) -> (ViewState, FleetState) {
         let (mut view, fleet) = (fixture::view(), fixture::fleet());
-        let row = tables::findings::subject(&fixture::leaking_findings()[finding]);
+        let row = rows::subject(&fixture::leaking_findings()[finding]);
         update(&mut view, Action::Select(row), &fleet);
         (view, fleet)
     }
@@ -173,7 +111,7 @@ mod tests {
     fn the_findings_page_leads_there_and_back_as_well() {
         let (mut view, fleet) = (fixture::view(), fixture::fleet());
         update(&mut view, Action::Go(PageTab::Findings), &fleet);
-        let row = tables::findings::subject(&fixture::leaking_findings()[2]);
+        let row = rows::subject(&fixture::leaking_findings()[2]);
         update(&mut view, Action::Select(row.clone()), &fleet);
         update(&mut view, Action::Open, &fleet);
         assert_eq!(
@@ -207,18 +145,6 @@ mod tests {
     }
 
     #[test]
-    fn the_queue_that_misses_or_refuses_is_found() {
-        let mut model = fixture::leaking();
-        model.queues[1].missed_ps = Some(7.0);
-        model.queues[3].refused_ps = Some(3.0);
-        let view = fixture::view();
-        let queue = |lint| queue_of(&model, lint, 0, &view);
-        assert_eq!(queue(Lint::RxMissed), Some((1, QueueDirection::Rx)));
-        assert_eq!(queue(Lint::TxRefused), Some((1, QueueDirection::Tx)));
-        assert_eq!(queue(Lint::LinkDown), None);
-    }
-
-    #[test]
     fn a_finding_about_an_app_shows_its_details() {
         let (mut view, mut fleet) = selected(1);
         let finding = Finding {
@@ -227,7 +153,7 @@ mod tests {
             ..fixture::leaking_findings().remove(0)
         };
         fleet.apply(fixture::sampled(fixture::leaking(), vec![finding.clone()]));
-        update(&mut view, Action::Select(tables::findings::subject(&finding)), &fleet);
+        update(&mut view, Action::Select(rows::subject(&finding)), &fleet);
         update(&mut view, Action::Open, &fleet);
         assert_eq!(view.tab, PageTab::Overview);
         assert!(matches!(view.mode, InputMode::Detail(Subject::Finding { .. })));

@@ -6,9 +6,9 @@ use pmdscope_telemetry::FleetState;
 use ratatui::text::Line;
 
 use super::DetailPage;
-use crate::drill;
 use crate::findings::ranking::{RankedFinding, ranked};
-use crate::tables::findings::age_text;
+use crate::findings::rows;
+use crate::findings::text::age_text;
 use crate::timeline::trends::FindingSpan;
 
 /// Times at which a finding was there that are listed.
@@ -19,7 +19,7 @@ impl DetailPage<'_> {
     pub(super) fn findings_about(&mut self, subject: &Subject, fleet: &FleetState) {
         let of_any_queue = matches!(subject, Subject::Port { .. });
         for found in ranked(fleet, &self.view.thresholds) {
-            let targets = drill::targets(found.finding, self.view, fleet);
+            let targets = rows::targets(found.finding, &self.view.thresholds, fleet);
             let is_about =
                 targets.first() == Some(subject) || (of_any_queue && targets.contains(subject));
             if found.finding.app == subject.app() && is_about {

@@ -8,8 +8,8 @@ use ratatui::style::{Color, Modifier};
 
 use super::*;
 use crate::action::{Action, SelectionMotion, update};
+use crate::findings::rows;
 use crate::fixture;
-use crate::tables;
 use pmdscope_render::{Palette, Theme};
 use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint, Severity};
 use pmdscope_telemetry::model::QueueRates;
@@ -96,7 +96,7 @@ fn many_findings_leave_room_for_apps() {
             screen.lines().skip(more.unwrap() + 1).filter(|line| !line.is_empty()).collect();
         assert!(below[0].starts_with("App ") && below[3].starts_with("c "), "{screen}");
         // What is selected stays in sight, and the apps are as near as before.
-        let last = tables::findings::subject(&fleet.apps[3].findings[59]);
+        let last = rows::subject(&fleet.apps[3].findings[59]);
         update(&mut view, Action::Select(last.clone()), &fleet);
         let rows = view.tables(&fleet).remove(0).rows;
         assert!(rows.len() == shown && rows[shown - 1].subject == last);

@@ -3,12 +3,13 @@
 use pmdscope_render::cells::app_cell;
 use pmdscope_render::number::{known, seconds};
 use pmdscope_render::{Cell, Column, ColumnUnit, Graph, Subject, TextTable};
-use pmdscope_telemetry::finding::{Finding, FindingSubject};
 use pmdscope_telemetry::{AppState, FleetState};
 
 use crate::findings::ranking::{FindingRate, RankedFinding, ranked};
+use crate::findings::rows::subject;
+use crate::findings::text::{age_text, evidence, place};
 use crate::style::severity_look;
-use crate::timeline::trends::{FindingAge, FindingSpan, Trends};
+use crate::timeline::trends::{FindingSpan, Trends};
 use crate::view::ViewState;
 
 /// One row per finding, in the order in which to look at them.
@@ -123,15 +124,6 @@ fn ended_cells(span: &FindingSpan, trends: &Trends, view: &ViewState) -> Vec<Cel
     cells
 }
 
-/// The row of a finding.
-pub(crate) fn subject(finding: &Finding) -> Subject {
-    Subject::Finding {
-        app: finding.app.clone(),
-        lint: finding.lint,
-        about: finding.subject.clone(),
-    }
-}
-
 /// Screens with fewer columns cut the names of findings and apps rather than the line of code.
 const NARROW: u16 = 60;
 
@@ -175,23 +167,4 @@ fn cells(found: &RankedFinding, view: &ViewState) -> Vec<Cell> {
         Cell::number(found.left_s, known(found.left_s, seconds)),
         Cell::number(age.map(|age| age.seconds), known(age, age_text)),
     ]
-}
-
-/// A line of code says more than the pool that loses its mbufs, and comes first.
-pub(crate) fn place(about: &FindingSubject) -> String {
-    match about {
-        FindingSubject::Site { pool, site } => format!("{site} {pool}"),
-        subject => subject.to_string(),
-    }
-}
-
-/// With what was folded into the finding.
-pub(crate) fn evidence(found: &RankedFinding) -> String {
-    let folded = found.folded.iter().map(|folded| format!("; {}", folded.evidence));
-    std::iter::once(found.finding.evidence.clone()).chain(folded).collect()
-}
-
-/// `1m30s`, or `>1m30s` for one that was there before.
-pub(crate) fn age_text(age: FindingAge) -> String {
-    format!("{}{}", if age.at_least { ">" } else { "" }, seconds(age.seconds))
 }

@@ -2,7 +2,7 @@
 
 mod apps;
 mod captures;
-pub(crate) mod findings;
+mod findings;
 pub(crate) mod flows;
 mod hottest;
 pub(crate) mod interfaces;

@@ -8,7 +8,7 @@ use pmdscope_render::{ConversationKey, Subject};
 use pmdscope_telemetry::FleetState;
 use pmdscope_telemetry::sample::QueueDirection;
 
-use crate::drill;
+use crate::findings::rows;
 use crate::view::ViewState;
 
 const TCP: u8 = 6;
@@ -85,7 +85,7 @@ pub(super) fn best(subject: &Subject, view: &ViewState, fleet: &FleetState) -> O
     let Subject::Finding { app, lint, about } = subject else { return Some(subject.clone()) };
     let mut findings = fleet.findings().into_iter().map(|(_, finding)| finding);
     let found = findings.find(|f| (&f.app, f.lint, &f.subject) == (app, *lint, about))?;
-    drill::targets(found, view, fleet).into_iter().next()
+    rows::targets(found, &view.thresholds, fleet).into_iter().next()
 }
 
 fn of_subject(subject: &Subject) -> CaptureTarget {
