@@ -8,7 +8,7 @@ use pmdscope_render::{Column, TextTable, Theme, Tone};
 use pmdscope_telemetry::FleetState;
 use ratatui::text::{Line, Span};
 
-use crate::action::{Action, SelectionMotion};
+use crate::action::{Action, ColumnAction, SelectionMotion};
 use crate::keys::{Hint, KeyContext};
 use crate::style::{ThemeStyle, selected_row};
 use crate::tables;
@@ -100,21 +100,6 @@ pub struct ColumnWindow {
     table: &'static str,
     /// Names of all columns, and whether they are shown.
     columns: Vec<(&'static str, bool)>,
-}
-
-/// What is done in that window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ColumnAction {
-    /// Open it for the selected table, or close it.
-    Window,
-    /// Show the column at the cursor, or hide it.
-    Toggle,
-    /// Move it to the left.
-    Left,
-    /// Move it to the right.
-    Right,
-    /// Show the table as it was at first.
-    Reset,
 }
 
 /// Carries that out; `table` is the one that is selected.

@@ -68,8 +68,9 @@ mod tests {
     use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint};
 
     use super::*;
-    use crate::action::{Action, SelectionMotion, update};
+    use crate::action::{Action, SelectionMotion};
     use crate::fixture;
+    use crate::update::update;
     use crate::view::InputMode;
 
     fn selected(finding: usize) -> (ViewState, FleetState) {

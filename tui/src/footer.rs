@@ -5,15 +5,13 @@ use pmdscope_telemetry::FleetState;
 use pmdscope_telemetry::printable::harmless;
 use ratatui::text::{Line, Span};
 
-use crate::action::Action;
+use crate::action::{Action, TIME_STEPS, TaskAction};
 use crate::keys::{Hint, KeyContext};
 use crate::style::ThemeStyle;
 use crate::tables;
-use crate::task::{self, TaskAction};
+use crate::task;
 use crate::timeline::SeekTarget;
 use crate::view::{InputMode, PageTab, PageTables, ViewState};
-
-const STEP: [Action; 2] = [Action::Seek(SeekTarget::Step(-1)), Action::Seek(SeekTarget::Step(1))];
 
 /// A key of the last line, and its place among those that give way where there is no room:
 /// the highest first.
@@ -27,7 +25,7 @@ const HOLDERS: FooterKey<'static> = (5, (&[Action::Task(TaskAction::Holders)], "
 const PAST: &[FooterKey<'static>] = &[
     (0, (&[Action::Help], "help")),
     (1, (&[Action::Quit], "quit")),
-    (2, (&STEP, "step")),
+    (2, (&TIME_STEPS, "step")),
     (5, (&[Action::Seek(SeekTarget::seconds(-10)), Action::Seek(SeekTarget::seconds(10))], "10 s")),
     (
         6,
@@ -120,8 +118,11 @@ fn keys(view: &ViewState) -> String {
     ];
     let tasks = [CAPTURE, WRITE].into_iter().filter(|_| may_write);
     let holders = (view.tab == PageTab::Pools).then_some(HOLDERS);
-    let end: [FooterKey; 3] =
-        [(7, (&[Action::Sort], "sort")), (6, (&[Action::Filter], "filter")), (8, (&STEP, "past"))];
+    let end: [FooterKey; 3] = [
+        (7, (&[Action::Sort], "sort")),
+        (6, (&[Action::Filter], "filter")),
+        (8, (&TIME_STEPS, "past")),
+    ];
     fitting(view, begin.into_iter().chain(tasks).chain(holders).chain(end).collect())
 }
 

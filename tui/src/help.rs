@@ -3,10 +3,9 @@
 use pmdscope_render::Tone;
 use ratatui::text::{Line, Span};
 
-use crate::action::{Action, SelectionMotion};
+use crate::action::{Action, SelectionMotion, TIME_STEPS, TaskAction};
 use crate::keys::{BINDINGS, Hint, KeyBinding, KeyContext, LABEL};
 use crate::style::ThemeStyle;
-use crate::task::TaskAction;
 use crate::timeline::SeekTarget;
 use crate::view::{InputMode, PageTab, ViewState};
 
@@ -27,7 +26,6 @@ const COPY: Action = Action::Task(TaskAction::Copy);
 const TASKS: Action = Action::Task(TaskAction::Show);
 const DOWN_UP: [Action; 2] =
     [Action::Move(SelectionMotion::Down), Action::Move(SelectionMotion::Up)];
-const STEP: [Action; 2] = [Action::Seek(SeekTarget::Step(-1)), Action::Seek(SeekTarget::Step(1))];
 
 const OVERVIEW: &[Hint<'static>] = &[
     (&[Action::Open], "go to the row that the finding is about; again: details"),
@@ -79,7 +77,7 @@ const RAW: &[Hint<'static>] = &[(&[Action::Open], "the whole reply")];
 const DETAIL: &[Hint<'static>] = &[
     (&DOWN_UP, "scroll"),
     (&[Action::Back], "close"),
-    (&STEP, "the same one step earlier, later"),
+    (&TIME_STEPS, "the same one step earlier, later"),
     (&[CAPTURE], "capture it"),
     (&[COPY], "copy the command line that shows the same"),
 ];
@@ -156,12 +154,12 @@ mod tests {
     use insta::assert_snapshot;
 
     use super::*;
-    use crate::action::update;
     use crate::fixture;
     use crate::keys::{KeyMap, named_actions};
     use crate::screen::tests::text;
     use crate::timeline::TimeSpan;
     use crate::timeline::time_bar::{TimeBar, TimeBarKind};
+    use crate::update::update;
 
     fn help(view: &mut ViewState) -> String {
         update(view, Action::Help, &fixture::fleet());

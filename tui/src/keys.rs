@@ -11,8 +11,7 @@ pub use self::key::{Key, KeyError};
 pub(crate) use self::map::{Hint, LABEL};
 pub use self::map::{KeyConflict, KeyMap};
 pub use self::table::{BINDINGS, KeyBinding, KeyContext, NamedAction, named_actions};
-use crate::action::Action;
-use crate::task::TaskAction;
+use crate::action::{Action, TaskAction};
 use crate::view::{InputMode, ViewState};
 
 /// This key ends the program wherever it is, so that nobody is locked in by a configuration.

@@ -37,4 +37,5 @@ pub mod task;
 mod terminal;
 pub mod timeline;
 mod trend_panels;
+mod update;
 pub mod view;

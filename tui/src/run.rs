@@ -15,7 +15,7 @@ use ratatui::layout::{Position, Rect};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::action::{Action, LoopControl, SelectionMotion, perform};
+use crate::action::{Action, SelectionMotion};
 use crate::columns::ColumnChoices;
 use crate::flows::{CapturedTraffic, EndpointNames, FlowMailbox, FlowRequest};
 use crate::keys::{KeyMap, action_of};
@@ -24,6 +24,7 @@ use crate::screen::{self, ClickTarget};
 use crate::task::{TaskContext, TaskMailbox, TaskRequest};
 use crate::terminal::{DisplayTerminal, TerminalGuard};
 use crate::timeline::{SeekTarget, Timeline};
+use crate::update::{LoopControl, perform};
 use crate::view::{PageTab, ViewFilter, ViewState};
 
 /// Ages of lost apps are redrawn this often.

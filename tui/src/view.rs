@@ -1,4 +1,4 @@
-//! The state of the view. Changed only by [`crate::action::update`].
+//! The state of the view. Changed only by [`crate::update`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

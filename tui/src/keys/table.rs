@@ -3,9 +3,7 @@
 use crossterm::event::KeyCode;
 
 use super::{ALWAYS_QUITS, Key};
-use crate::action::{Action, SelectionMotion};
-use crate::columns::ColumnAction;
-use crate::task::TaskAction;
+use crate::action::{Action, ColumnAction, SelectionMotion, TaskAction};
 use crate::timeline::SeekTarget;
 use crate::view::PageTab;
 

@@ -8,10 +8,11 @@ use proptest::prelude::*;
 
 use super::tests::draw;
 use super::*;
-use crate::action::{Action, update};
+use crate::action::Action;
 use crate::fixture;
 use crate::keys::action_of;
 use crate::timeline::trends::Trends;
+use crate::update::update;
 
 /// Keys with a meaning in some mode, and some without.
 fn keys() -> impl Strategy<Value = KeyEvent> {

@@ -6,12 +6,13 @@ use pmdscope_render::Theme;
 
 use super::tests::text;
 use super::*;
-use crate::action::{Action, SelectionMotion, update};
+use crate::action::{Action, SelectionMotion};
 use crate::clock::NS_PER_SECOND;
 use crate::fixture;
 use crate::fixture::flows::{counted, sampled, traffic};
 use crate::flows::{CaptureAccess, CapturedTraffic, ShownFlows, ShownTime};
 use crate::timeline::time_bar::{self, TimeBar};
+use crate::update::update;
 use std::sync::Arc;
 
 const ARMED: CaptureAccess = CaptureAccess::Armed { via: None };

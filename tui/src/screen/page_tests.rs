@@ -6,8 +6,9 @@ use ratatui::style::{Color, Modifier, Style};
 
 use super::tests::{draw, on, text};
 use super::*;
-use crate::action::{Action, SelectionMotion, update};
+use crate::action::{Action, SelectionMotion};
 use crate::fixture;
+use crate::update::update;
 
 const SIZES: [(u16, u16); 4] = [(40, 12), (80, 24), (120, 40), (200, 60)];
 const MONO: Theme = Theme::ASCII;

@@ -4,10 +4,11 @@ use insta::assert_snapshot;
 
 use super::tests::{on, text};
 use super::*;
-use crate::action::tests::press;
-use crate::action::{Action, update};
+use crate::action::Action;
 use crate::fixture;
 use crate::tables;
+use crate::update::tests::press;
+use crate::update::update;
 use crate::view::InputMode;
 use pmdscope_render::{Column, ColumnUnit};
 

@@ -7,9 +7,10 @@ use ratatui::buffer::Buffer;
 use ratatui::style::{Color, Modifier};
 
 use super::*;
-use crate::action::{Action, SelectionMotion, update};
+use crate::action::{Action, SelectionMotion};
 use crate::findings::rows;
 use crate::fixture;
+use crate::update::update;
 use pmdscope_render::{Palette, Theme};
 use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint, Severity};
 use pmdscope_telemetry::model::QueueRates;

@@ -6,9 +6,10 @@ use pmdscope_render::{Palette, Theme, Tone};
 use super::page_tests::{StyleLetter, squeezed, styles};
 use super::tests::{on, text};
 use super::*;
-use crate::action::{Action, SelectionMotion, update};
+use crate::action::{Action, SelectionMotion};
 use crate::fixture;
 use crate::style::severity_look;
+use crate::update::update;
 
 /// Of tones with the same style, the first one stands for all.
 const TONES: [(char, Tone); 8] = [

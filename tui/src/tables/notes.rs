@@ -4,8 +4,7 @@ use pmdscope_render::TextTable;
 use pmdscope_telemetry::FleetState;
 use pmdscope_telemetry::sample::Sample;
 
-use crate::action::Action;
-use crate::task::TaskAction;
+use crate::action::{Action, TaskAction};
 use crate::view::ViewState;
 
 /// Said where a stock app cannot show what an app with the library does.

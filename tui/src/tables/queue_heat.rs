@@ -183,9 +183,10 @@ pub(crate) fn details(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::action::{Action, update};
+    use crate::action::Action;
     use crate::fixture;
     use crate::screen::tests::text;
+    use crate::update::update;
     use crate::view::PageTab;
     use pmdscope_telemetry::missed::MissedCause;
 

@@ -61,11 +61,12 @@ mod tests {
     use insta::assert_snapshot;
 
     use super::*;
-    use crate::action::{Action, SelectionMotion, update};
+    use crate::action::{Action, SelectionMotion};
     use crate::fixture;
     use crate::screen::tests::text;
     use crate::timeline::TimeSpan;
     use crate::timeline::time_bar::{TimeBar, TimeBarKind};
+    use crate::update::update;
     use crate::view::PageTab;
 
     #[test]

@@ -7,10 +7,14 @@ use super::command::CommandLine;
 use super::form::CaptureForm;
 use super::target::{self, filter};
 use super::write::{leak_plan, snapshot};
-use super::{ARM_SECONDS, TaskAction, TaskContext, check_live, forbidden, holders, moment};
-use crate::action::{Action, NO_OFFER};
+use super::{ARM_SECONDS, TaskContext, check_live, forbidden, holders, moment};
+use crate::action::{Action, TaskAction};
 use crate::flows::{CaptureAccess, CapturedApp};
 use crate::view::{PageTab, ViewState};
+
+/// Said where nobody offers what a helper process would hand out.
+pub(crate) const NO_OFFER: &str =
+    "there is no app to attach to: pmdscope-pdump is for those without libpmdscope";
 
 /// A command, or why there is none, and what it is for: the name of its key, or `page` or `findings`.
 pub(super) type KeyCommand = (String, Result<CommandLine, String>);

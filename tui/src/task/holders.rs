@@ -89,11 +89,11 @@ mod tests {
     use super::super::TaskContext;
     use super::super::tests::{asked, moment_fleet, notice, select};
     use super::*;
-    use crate::action::tests::press;
-    use crate::action::update;
     use crate::fixture;
     use crate::timeline::TimeSpan;
     use crate::timeline::time_bar::{TimeBar, TimeBarKind};
+    use crate::update::tests::press;
+    use crate::update::update;
 
     #[test]
     fn they_are_those_of_the_selected_pool_or_app() {

@@ -17,11 +17,11 @@ use std::time::Duration;
 
 use pmdscope_render::Tone;
 use pmdscope_telemetry::FleetState;
-use tui_input::InputRequest;
 
 use self::command::CommandLine;
+pub(crate) use self::equivalent::NO_OFFER;
 use self::form::CaptureForm;
-use crate::action::Action;
+use crate::action::{Action, TaskAction};
 use crate::clock::{NS_PER_SECOND, time_of_day};
 use crate::flows::CapturedTraffic;
 use crate::keys::{Hint, KeyContext, KeyMap};
@@ -29,31 +29,6 @@ use crate::view::{InputMode, ViewState};
 
 /// How long stamps are armed, seconds.
 const ARM_SECONDS: u64 = 60;
-
-/// What the keys of tasks do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TaskAction {
-    /// Prepare a capture of what is selected; end the one that runs.
-    Capture,
-    /// Write a snapshot, or the lost packets of the selected leak.
-    Write,
-    /// Arm the stamps of the selected app.
-    Arm,
-    /// Show who holds the mbufs of the selected pool.
-    Holders,
-    /// Copy the command line that shows the same.
-    Copy,
-    /// Show the tasks.
-    Show,
-    /// Change the command line of a capture.
-    Edit(InputRequest),
-    /// Capture to a file, or onto the screen.
-    Toggle,
-    /// Start the capture, unless it would attach to an app.
-    Start,
-    /// Start it although it attaches to an app.
-    Confirm,
-}
 
 /// What tasks need to know of how the display was started.
 #[derive(Clone, Debug, Default)]

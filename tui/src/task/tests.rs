@@ -2,15 +2,17 @@
 
 use insta::assert_snapshot;
 use pmdscope_render::Subject;
+use tui_input::InputRequest;
 
 use super::*;
-use crate::action::tests::press;
-use crate::action::{Action, update as act};
+use crate::action::Action;
 use crate::fixture;
 use crate::flows::CaptureAccess;
 use crate::screen::tests::text;
 use crate::timeline::TimeSpan;
 use crate::timeline::time_bar::{TimeBar, TimeBarKind};
+use crate::update::tests::press;
+use crate::update::update as act;
 use crate::view::PageTab;
 use pmdscope_telemetry::finding::{Finding, FindingSubject};
 
@@ -295,7 +297,7 @@ fn the_key_that_attaches_has_commands_for_the_apps_that_it_means() {
     assert!(commands_of(&mut view, &fleet).contains(&command), "{:?}", view.attach);
     traffic.taps.retain(|tap| tap.app != "testpmd");
     view.follow(Some(Arc::new(traffic)));
-    let reason = format!("P         {}", crate::action::NO_OFFER);
+    let reason = format!("P         {NO_OFFER}");
     assert!(commands_of(&mut view, &fleet).contains(&reason));
 }
 

@@ -6,8 +6,8 @@ use pmdscope_telemetry::printable::harmless;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
-use super::{Task, TaskAction, equivalent};
-use crate::action::Action;
+use super::{Task, equivalent};
+use crate::action::{Action, TaskAction};
 use crate::keys::{Hint, KeyContext};
 use crate::overlay::{CLOSE, SCROLL};
 use crate::style::ThemeStyle;

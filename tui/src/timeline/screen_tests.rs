@@ -9,12 +9,13 @@ use super::live::LiveTimeline;
 use super::marks::{FindingMark, NewFindings};
 use super::time_bar::{PlaybackState, TimeBar, TimeBarKind};
 use super::{SeekTarget, TimeSpan, Timeline};
-use crate::action::{Action, perform};
+use crate::action::Action;
 use crate::clock::NS_PER_SECOND;
 use crate::fixture;
 use crate::screen::page_tests::squeezed;
 use crate::screen::tests::text;
 use crate::screen::{ClickTarget, hit};
+use crate::update::perform;
 use crate::view::{PageTab, ViewState};
 
 const ASCII: Theme = Theme::ASCII;

@@ -17,11 +17,12 @@ use super::live::{LiveTimeline, LiveUpdate};
 use super::replay::{ReplayTimeline, ReplayUpdate};
 use super::time_bar::{PlaybackState, TimeBarKind};
 use super::*;
-use crate::action::{Action, SelectionMotion as Rows, perform};
+use crate::action::{Action, SelectionMotion as Rows};
 use crate::clock::NS_PER_SECOND;
 use crate::fixture;
 use crate::keys::named_actions;
 use crate::screen;
+use crate::update::perform;
 use crate::view::ViewState;
 
 const START: u64 = fixture::MONOTONIC_NS;
@@ -419,7 +420,7 @@ proptest! {
         let (mut replay, inbox) = replayed(40);
         let mut view = fixture::view();
         for action in actions {
-            if perform(&mut view, action, &mut replay) == crate::action::LoopControl::Quit {
+            if perform(&mut view, action, &mut replay) == crate::update::LoopControl::Quit {
                 break;
             }
             for update in inbox.try_iter() {

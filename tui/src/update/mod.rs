@@ -1,0 +1,275 @@
+//! [`Action`] → [`ViewState`]: carries out all actions of the user, without a terminal.
+
+use crate::action::{Action, SelectionMotion};
+use crate::columns;
+use crate::drill;
+use crate::flows::{AppRun, CaptureAccess};
+use crate::tables;
+use crate::task::{self, NO_OFFER};
+use crate::timeline::Timeline;
+use crate::view::{InputMode, PageTab, ViewFilter, ViewState};
+use pmdscope_render::{Column, CounterMode, SortOrder, Subject, TextTable, Tone};
+use pmdscope_telemetry::{FleetState, TotalsBaseline};
+
+/// Steps of the interval keys, milliseconds.
+const INTERVALS: [u64; 9] = [100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
+
+/// Whether to go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LoopControl {
+    /// Go on.
+    Continue,
+    /// Leave.
+    Quit,
+    /// Leave, with the last screen left on the terminal.
+    QuitKeepingScreen,
+    /// Stop until somebody lets the process go on.
+    Suspend,
+    /// Somebody did.
+    Resume,
+}
+
+/// Carries out an action on a view that goes through time.
+pub(crate) fn perform(
+    view: &mut ViewState,
+    action: Action,
+    timeline: &mut impl Timeline,
+) -> LoopControl {
+    match action {
+        Action::Hold => timeline.hold(),
+        Action::Seek(to) => timeline.seek(to),
+        // What says longer interval for samples says faster for a replay.
+        Action::Slower | Action::Faster if timeline.hasten(action == Action::Slower) => {}
+        other => return update(view, other, timeline.fleet()),
+    }
+    LoopControl::Continue
+}
+
+/// Carries out an action on the view of one moment.
+pub(crate) fn update(view: &mut ViewState, action: Action, fleet: &FleetState) -> LoopControl {
+    match action {
+        Action::Quit => return LoopControl::Quit,
+        Action::QuitKeepingScreen => return LoopControl::QuitKeepingScreen,
+        Action::Suspend => return LoopControl::Suspend,
+        Action::Help => toggle_help(view),
+        Action::Go(tab) => go(view, tab),
+        Action::Next => go(view, view.tab.step(1)),
+        Action::Previous => go(view, view.tab.step(PageTab::ALL.len() - 1)),
+        Action::Move(motion) => travel(view, motion, fleet),
+        Action::Select(subject) => {
+            view.selected.insert(view.tab, subject);
+        }
+        Action::Open => open(view, fleet),
+        Action::Details => details(view, fleet),
+        Action::Back => back(view),
+        Action::Sort => sort(view, fleet),
+        Action::SortBy { table, column } => sort_by(view, table, column),
+        Action::Invert => invert(view, fleet),
+        Action::Expand => expand(view, fleet),
+        Action::Reset => reset(view),
+        Action::Filter => view.mode = InputMode::Filter { before: view.filter.text().to_owned() },
+        Action::Type(letter) => view.filter.push(letter, &tables::of(view.tab, fleet, view)),
+        Action::Erase => view.filter.pop(&tables::of(view.tab, fleet, view)),
+        Action::Accept if view.filter.problem().is_none() => view.mode = InputMode::Browse,
+        // Those of time are the timeline's, and what is not valid cannot be kept.
+        Action::Accept | Action::Hold | Action::Seek(_) => {}
+        Action::Mark => view.baseline = TotalsBaseline::mark(fleet),
+        Action::Unmark => view.baseline = TotalsBaseline::default(),
+        Action::Columns(action) => {
+            columns::update(view, action, fleet, selected_table(view, fleet));
+        }
+        Action::Bytes => view.counters.bytes = !view.counters.bytes,
+        Action::Totals => view.counters.totals = !view.counters.totals,
+        Action::Attach => attach(view, fleet),
+        Action::Task(action) => task::update(view, action, fleet),
+        Action::Faster => faster(view),
+        Action::Slower => slower(view),
+    }
+    LoopControl::Continue
+}
+
+/// Help lies over the window that it tells of, which is there again afterwards.
+fn toggle_help(view: &mut ViewState) {
+    match std::mem::take(&mut view.mode) {
+        InputMode::Help { over, scroll } => (view.mode, view.scroll) = (*over, scroll),
+        over => {
+            view.mode = InputMode::Help { over: Box::new(over), scroll: view.scroll };
+            view.scroll = 0;
+        }
+    }
+}
+
+fn go(view: &mut ViewState, tab: PageTab) {
+    view.tab = tab;
+    view.mode = InputMode::Browse;
+    view.origin = None;
+}
+
+fn open(view: &mut ViewState, fleet: &FleetState) {
+    if view.mode != InputMode::Browse || !drill::follow(view, fleet) {
+        details(view, fleet);
+    }
+}
+
+fn details(view: &mut ViewState, fleet: &FleetState) {
+    if view.selected().is_none() {
+        travel(view, SelectionMotion::Top, fleet);
+    }
+    if let (InputMode::Browse, Some(subject)) = (&view.mode, view.selected().cloned()) {
+        view.mode = InputMode::Detail(subject);
+        view.scroll = 0;
+    }
+}
+
+fn back(view: &mut ViewState) {
+    match std::mem::take(&mut view.mode) {
+        InputMode::Filter { before } => view.filter = ViewFilter::of(before),
+        InputMode::Help { over, scroll } => (view.mode, view.scroll) = (*over, scroll),
+        InputMode::Detail(_) | InputMode::Commands | InputMode::Columns(_) => {}
+        mode @ (InputMode::CaptureForm | InputMode::Tasks) => {
+            view.mode = mode;
+            task::leave(view);
+        }
+        InputMode::Browse if !view.filter.is_empty() => view.filter = ViewFilter::default(),
+        InputMode::Browse => match view.origin.take() {
+            Some(origin) => origin.restore(view),
+            None => {
+                view.selected.remove(&view.tab);
+            }
+        },
+    }
+}
+
+fn travel(view: &mut ViewState, motion: SelectionMotion, fleet: &FleetState) {
+    let page = usize::from(view.height.saturating_sub(6)).max(1);
+    if view.mode != InputMode::Browse {
+        // The newest line of a task is at the bottom, and the place that one begins from.
+        let motion = if view.mode == InputMode::Tasks { motion.reversed() } else { motion };
+        view.scroll = moved(view.scroll, motion, page, crate::overlay::length(view, fleet));
+        return;
+    }
+    let rows: Vec<Subject> =
+        view.tables(fleet).into_iter().flat_map(|t| t.rows).map(|row| row.subject).collect();
+    let now = view.selected().and_then(|selected| rows.iter().position(|row| row == selected));
+    let next = match now {
+        Some(now) => moved(now, motion, page, rows.len()),
+        None if motion == SelectionMotion::Bottom => rows.len().saturating_sub(1),
+        None => 0,
+    };
+    if let Some(subject) = rows.into_iter().nth(next) {
+        view.selected.insert(view.tab, subject);
+    }
+}
+
+fn moved(now: usize, motion: SelectionMotion, page: usize, length: usize) -> usize {
+    let next = match motion {
+        SelectionMotion::Up => now.saturating_sub(1),
+        SelectionMotion::Down => now + 1,
+        SelectionMotion::PageUp => now.saturating_sub(page),
+        SelectionMotion::PageDown => now + page,
+        SelectionMotion::Top => 0,
+        SelectionMotion::Bottom => length,
+    };
+    next.min(length.saturating_sub(1))
+}
+
+/// Goes from the table's own order through its columns, and back.
+fn sort(view: &mut ViewState, fleet: &FleetState) {
+    let Some(table) = selected_table(view, fleet) else { return };
+    let mut names = table.columns.iter().map(Column::name);
+    let next = match view.sort.get(table.title) {
+        Some(sort) => names.by_ref().find(|name| *name == sort.column).and(names.next()),
+        None => names.next(),
+    };
+    match next {
+        Some(column) => view.sort.insert(table.title, SortOrder { column, descending: true }),
+        None => view.sort.remove(table.title),
+    };
+}
+
+/// The highest first, then the lowest first, then the table's own order.
+fn sort_by(view: &mut ViewState, table: &'static str, column: &'static str) {
+    let descending = match view.sort.get(table) {
+        Some(sort) if sort.column == column => sort.descending.then_some(false),
+        _ => Some(true),
+    };
+    match descending {
+        Some(descending) => view.sort.insert(table, SortOrder { column, descending }),
+        None => view.sort.remove(table),
+    };
+}
+
+/// A window that lies over the page hides its tables.
+fn expand(view: &mut ViewState, fleet: &FleetState) {
+    if view.mode == InputMode::Browse {
+        let title = selected_table(view, fleet).map(|table| (view.tab, table.title));
+        view.expanded = if view.expanded_table().is_some() { None } else { title };
+    }
+}
+
+fn reset(view: &mut ViewState) {
+    view.filter = ViewFilter::of(view.default_filter.as_str());
+    view.sort.clear();
+    view.selected.clear();
+    view.origin = None;
+    view.expanded = None;
+    view.counters = CounterMode::default();
+    view.baseline = TotalsBaseline::default();
+}
+
+fn invert(view: &mut ViewState, fleet: &FleetState) {
+    let Some(table) = selected_table(view, fleet) else { return };
+    let Some(column) = table.columns.first().map(Column::name) else { return };
+    let sort = view.sort.entry(table.title).or_insert(SortOrder { column, descending: false });
+    sort.descending = !sort.descending;
+}
+
+/// The table that holds the selected row, else the first with rows.
+fn selected_table(view: &ViewState, fleet: &FleetState) -> Option<TextTable> {
+    let mut tables = view.tables(fleet);
+    let holds = |subject: &Subject| {
+        tables.iter().position(|table| table.rows.iter().any(|row| row.subject == *subject))
+    };
+    let at = view.selected().and_then(holds);
+    let at = at.or_else(|| tables.iter().position(|table| !table.rows.is_empty()))?;
+    Some(tables.swap_remove(at))
+}
+
+/// What was not asked for comes first: only when nothing is offered any more, it is ended.
+fn attach(view: &mut ViewState, fleet: &FleetState) {
+    if (view.tab, &view.mode) != (PageTab::Flows, &InputMode::Browse) {
+        return;
+    }
+    if let Some(reason) = task::forbidden(view) {
+        view.tasks.notice = Some((reason.to_owned(), Tone::Warn));
+        return;
+    }
+    let Ok(traffic) = view.flows.shown() else { return };
+    let run = |app: &str| {
+        let model = fleet.find(app)?.model.as_ref()?;
+        Some((app.to_owned(), AppRun::of(&model.sample.app)))
+    };
+    let offered = traffic.apps(|access| *access == CaptureAccess::Offered).filter_map(run);
+    let is_new = |(app, run): &(String, AppRun)| view.attach.get(app) != Some(run);
+    let offered = offered.filter(is_new).collect::<Vec<_>>();
+    if offered.is_empty() && view.attach.is_empty() {
+        view.tasks.notice = Some((NO_OFFER.to_owned(), Tone::Warn));
+    } else if offered.is_empty() {
+        view.attach.clear();
+    } else {
+        view.attach.extend(offered);
+    }
+}
+
+fn slower(view: &mut ViewState) {
+    let next = INTERVALS.iter().find(|&&ms| ms > view.interval_ms);
+    view.interval_ms = next.copied().unwrap_or(view.interval_ms);
+}
+
+fn faster(view: &mut ViewState) {
+    let next = INTERVALS.iter().rev().find(|&&ms| ms < view.interval_ms);
+    view.interval_ms = next.copied().unwrap_or(view.interval_ms);
+}
+
+#[cfg(test)]
+pub(crate) mod tests;
