@@ -1,5 +1,7 @@
 //! Draws a view of the state: header, tabs, banner, tables, footer. Pure, for any size.
 
+pub(crate) mod time_bar;
+
 use std::rc::Rc;
 
 use pmdscope_render::number::{known, nanos, plural, si};
@@ -84,7 +86,7 @@ pub(crate) fn render(frame: &mut Frame, view: &ViewState, fleet: &FleetState) {
     };
     line(layout.header, header(view, fleet, layout.body.width));
     if let Some(time_bar) = &view.time_bar {
-        line(layout.time_bar, time_bar.line(usize::from(layout.body.width), view));
+        line(layout.time_bar, self::time_bar::line(time_bar, usize::from(layout.body.width), view));
     }
     line(layout.tabs, tab_line::draw(view, usize::from(layout.body.width)).0);
     line(layout.banner, banner::line(view, fleet, usize::from(layout.body.width)));
@@ -142,7 +144,7 @@ pub(crate) fn hit(
         && line.contains(position)
     {
         let (column, width) = (usize::from(position.x), usize::from(area.width));
-        return time_bar.pointed(column, width, view).map(ClickTarget::Moment);
+        return self::time_bar::pointed(time_bar, column, width, view).map(ClickTarget::Moment);
     }
     if !layout.body.contains(position) {
         return None;

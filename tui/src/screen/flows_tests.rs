@@ -11,7 +11,7 @@ use crate::clock::NS_PER_SECOND;
 use crate::fixture;
 use crate::fixture::flows::{counted, sampled, traffic};
 use crate::flows::{CaptureAccess, CapturedTraffic, ShownFlows, ShownTime};
-use crate::timeline::time_bar::{self, TimeBar};
+use crate::timeline::time_bar::{TimeBar, TimeBarKind};
 use crate::update::update;
 use std::sync::Arc;
 
@@ -97,7 +97,7 @@ fn held(ago_ns: u64, view: &ViewState) -> TimeBar {
         realtime_ns: at - ago_ns,
         span: crate::timeline::TimeSpan { oldest: 0, newest: 100 * NS_PER_SECOND },
         marks: Vec::new(),
-        place: time_bar::TimeBarKind::Past { ago_ns },
+        place: TimeBarKind::Past { ago_ns },
         remark: None,
     }
 }

@@ -14,7 +14,7 @@ use crate::clock::NS_PER_SECOND;
 use crate::fixture;
 use crate::screen::page_tests::squeezed;
 use crate::screen::tests::text;
-use crate::screen::{ClickTarget, hit};
+use crate::screen::{ClickTarget, hit, time_bar};
 use crate::update::perform;
 use crate::view::{PageTab, ViewState};
 
@@ -157,6 +157,7 @@ fn a_click_on_the_bar_leads_to_what_is_drawn_there() {
     let cell = time_bar.span.length() / (close - open - 2) as u64;
     assert!(cursor.abs_diff(time_bar.at) <= cell, "{cursor} {}", time_bar.at);
     let moved = TimeBar { at: cursor, ..time_bar };
-    let drawn = moved.line(80, &ViewState { theme: ASCII, ..fixture::view() }).to_string();
+    let drawn =
+        time_bar::line(&moved, 80, &ViewState { theme: ASCII, ..fixture::view() }).to_string();
     assert_eq!(drawn.find('|'), line.find('|'));
 }
