@@ -10,7 +10,6 @@
 
 pub mod action;
 mod app_state;
-mod banner;
 mod clock;
 pub mod columns;
 mod detail;
@@ -20,22 +19,18 @@ mod findings;
 #[cfg(test)]
 mod fixture;
 pub mod flows;
-mod footer;
-mod gap_panel;
 mod help;
 pub mod keys;
 mod overlay;
-mod pool_panel;
+mod panels;
 pub mod report;
 pub mod run;
 mod sampling_interval;
 mod screen;
 mod style;
-mod tab_line;
 mod tables;
 pub mod task;
 mod terminal;
 pub mod timeline;
-mod trend_panels;
 mod update;
 pub mod view;

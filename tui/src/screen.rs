@@ -1,5 +1,8 @@
 //! Draws a view of the state: header, tabs, banner, tables, footer. Pure, for any size.
 
+mod banner;
+mod footer;
+mod tab_line;
 pub(crate) mod time_bar;
 
 use std::rc::Rc;
@@ -15,16 +18,13 @@ use ratatui::text::{Line, Span};
 
 use crate::action::Action;
 use crate::app_state::lost;
-use crate::banner;
 use crate::clock::time_of_day;
-use crate::footer;
 use crate::overlay;
+use crate::panels::{gaps, pools, trends};
 use crate::style::{ThemeStyle, selected_row, styled};
-use crate::tab_line;
 use crate::timeline::SeekTarget;
 use crate::timeline::time_bar::TimeBarKind;
 use crate::view::{PageTab, ViewState};
-use crate::{gap_panel, pool_panel, trend_panels};
 use pmdscope_telemetry::{AppState, FleetState};
 
 /// From so many lines on, there are empty lines between tables.
@@ -72,7 +72,7 @@ impl ScreenLayout {
 /// Lines for the tables of the Overview, and empty lines between two of them.
 pub(crate) fn overview_room(view: &ViewState) -> (usize, usize) {
     let body = ScreenLayout::of(Rect::new(0, 0, view.width, view.height), view).body;
-    let graphs = trend_panels::height(view, usize::from(body.width));
+    let graphs = trends::height(view, usize::from(body.width));
     (usize::from(body.height).saturating_sub(graphs), usize::from(is_spaced(view)))
 }
 
@@ -309,9 +309,9 @@ fn prelude<'a>(view: &ViewState, fleet: &FleetState, width: usize) -> Vec<BodyLi
     };
     lines.extend(match view.tab {
         _ if view.expanded_table().is_some() => Vec::new(),
-        PageTab::Overview => trend_panels::lines(view, width),
-        PageTab::Pools => pool_panel::lines(view, fleet, width),
-        PageTab::Lcores => gap_panel::lines(view, fleet, width),
+        PageTab::Overview => trends::lines(view, width),
+        PageTab::Pools => pools::lines(view, fleet, width),
+        PageTab::Lcores => gaps::lines(view, fleet, width),
         _ => Vec::new(),
     });
     lines.into_iter().map(BodyLine::plain).collect()

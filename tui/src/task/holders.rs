@@ -7,7 +7,7 @@ use pmdscope_telemetry::FleetState;
 use super::command::CommandLine;
 use super::{TaskPlan, TaskRequest, equivalent, target};
 use crate::action::Action;
-use crate::pool_panel;
+use crate::panels::pools;
 use crate::timeline::SeekTarget;
 use crate::view::{InputMode, PageTab, ViewState};
 
@@ -48,7 +48,7 @@ fn pool(view: &ViewState, fleet: &FleetState) -> Result<(String, Option<String>)
             | Subject::Lost { app, pool, .. },
         ) => Ok((app, Some(pool))),
         None if view.tab == PageTab::Pools && view.subject().is_none() => {
-            match pool_panel::shown(view, fleet) {
+            match pools::shown(view, fleet) {
                 Some((app, pool, _)) => Ok((app.name.clone(), Some(pool.name.clone()))),
                 None => Ok((target::named_app(view, fleet)?, None)),
             }

@@ -7,11 +7,11 @@ use pmdscope_telemetry::printable::harmless;
 use pmdscope_telemetry::sample::LcoreSample;
 use ratatui::text::{Line, Span};
 
+use super::trends::{MARGIN, part_of_page, time_axis, trends};
 use crate::clock::time_of_day;
 use crate::style::{NAME_MIN, ThemeStyle};
 use crate::timeline::gaps::{LENGTHS, length_of, shortest_us};
 use crate::timeline::trends::{ColumnValue, Trends};
-use crate::trend_panels::{MARGIN, part_of_page, time_axis, trends};
 use crate::view::ViewState;
 
 /// Least numbers of gaps of the shades, from the lightest to the darkest.
@@ -137,7 +137,7 @@ fn shade(level: f64, theme: Theme) -> char {
 mod tests {
     use super::*;
     use crate::fixture;
-    use crate::trend_panels::{HEIGHT_MIN, WIDTH_MIN};
+    use crate::panels::trends::{HEIGHT_MIN, WIDTH_MIN};
     use crate::view::PageTab;
 
     fn view() -> ViewState {

@@ -22,7 +22,7 @@ enum TabNames {
 }
 
 /// The line in `width` columns, and where each page ends in it.
-pub(crate) fn draw(view: &ViewState, width: usize) -> (Line<'static>, Vec<(PageTab, usize)>) {
+pub(super) fn draw(view: &ViewState, width: usize) -> (Line<'static>, Vec<(PageTab, usize)>) {
     let fits = |names: &TabNames| line(view, *names).0.width() <= width;
     let names = [TabNames::Spaced, TabNames::Close, TabNames::Numbers].into_iter().find(fits);
     line(view, names.unwrap_or(TabNames::Current))

@@ -39,7 +39,7 @@ const PAST: &[FooterKey<'static>] = &[
 ];
 
 /// The line below a page.
-pub(crate) fn line(view: &ViewState, fleet: &FleetState, page: &PageTables) -> Line<'static> {
+pub(super) fn line(view: &ViewState, fleet: &FleetState, page: &PageTables) -> Line<'static> {
     let style = |tone| view.theme.style(tone);
     if let InputMode::Filter { .. } = &view.mode {
         return typed(view);

@@ -13,7 +13,7 @@ use crate::style::{NAME_MIN, ThemeStyle, severity_look};
 use crate::view::ViewState;
 
 /// What, where, how fast and since when; then what else is known, as far as there is room.
-pub(crate) fn line(view: &ViewState, fleet: &FleetState, width: usize) -> Line<'static> {
+pub(super) fn line(view: &ViewState, fleet: &FleetState, width: usize) -> Line<'static> {
     let ranked = ranked(fleet, &view.thresholds);
     let (text, tone) = match ranked.first() {
         Some(found) => {

@@ -13,7 +13,7 @@ use crate::timeline::trends::{AppPoint, ColumnValue, TrendPoint, Trends};
 use crate::view::ViewState;
 
 /// A screen with fewer lines has none.
-pub(crate) const HEIGHT_MIN: u16 = 18;
+pub(super) const HEIGHT_MIN: u16 = 18;
 
 /// Lines of the screen that are not for graphs.
 const TABLES_MIN: u16 = 12;
@@ -22,13 +22,13 @@ const TABLES_MIN: u16 = 12;
 const GUTTER: usize = 2;
 
 /// Columns of a graph with its axis at least.
-pub(crate) const WIDTH_MIN: usize = 22;
+pub(super) const WIDTH_MIN: usize = 22;
 
 /// Columns of the numbers of an axis.
 const AXIS: usize = 5;
 
 /// Columns of an axis with its line.
-pub(crate) const MARGIN: usize = AXIS + 1;
+pub(super) const MARGIN: usize = AXIS + 1;
 
 /// The right edge of an axis of time.
 const NOW: &str = "now";
@@ -57,7 +57,7 @@ const PANELS: [Panel; 3] = [
 const SHOWN: [usize; 3] = [0, 2, 1];
 
 /// What graphs over the whole width show; `None` on a small screen.
-pub(crate) fn trends(view: &ViewState, width: usize) -> Option<&Trends> {
+pub(super) fn trends(view: &ViewState, width: usize) -> Option<&Trends> {
     view.trends.as_ref().filter(|_| view.height >= HEIGHT_MIN && width >= WIDTH_MIN)
 }
 
@@ -71,7 +71,7 @@ fn graph_height(view: &ViewState) -> usize {
 }
 
 /// Lines of one of so many equal parts of a page, without the least that its tables need.
-pub(crate) fn part_of_page(view: &ViewState, parts: u16) -> usize {
+pub(super) fn part_of_page(view: &ViewState, parts: u16) -> usize {
     usize::from(view.height.saturating_sub(TABLES_MIN) / parts)
 }
 
@@ -151,7 +151,7 @@ impl Panel {
 }
 
 /// An area beside its axis, which has a number at its upper and its lower end.
-pub(crate) fn area(
+pub(super) fn area(
     graph: &AreaGraph,
     [top, bottom]: [String; 2],
     height: usize,
@@ -174,7 +174,7 @@ pub(crate) fn area(
 
 /// The span of time, and signs below the moments in which findings began. A sign at an edge takes the
 /// place of what is written there.
-pub(crate) fn time_axis(
+pub(super) fn time_axis(
     trends: &Trends,
     view: &ViewState,
     inner: usize,

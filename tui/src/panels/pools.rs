@@ -7,9 +7,9 @@ use pmdscope_telemetry::sample::PoolSample;
 use pmdscope_telemetry::{AppState, FleetState};
 use ratatui::text::{Line, Span};
 
+use super::trends::{MARGIN, area, part_of_page, time_axis, trends};
 use crate::style::{NAME_MIN, ThemeStyle};
 use crate::timeline::trends::{ColumnValue, Trends};
-use crate::trend_panels::{MARGIN, area, part_of_page, time_axis, trends};
 use crate::view::ViewState;
 
 /// A pool of an app.
