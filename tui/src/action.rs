@@ -3,8 +3,8 @@
 use pmdscope_render::Subject;
 use tui_input::InputRequest;
 
+use crate::page::PageTab;
 use crate::timeline::SeekTarget;
-use crate::view::PageTab;
 
 /// Where the selection or an overlay goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

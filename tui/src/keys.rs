@@ -1,64 +1,13 @@
-//! Key → [`Action`]: the keys of all modes, and their names in the configuration.
+//! Key → [`Action`](crate::action::Action): the keys of all modes, and their names in the configuration.
 
 mod key;
 mod map;
 mod table;
 
-use crossterm::event::{Event, KeyEvent, KeyEventKind};
-use tui_input::backend::crossterm::to_input_request;
-
 pub use self::key::{Key, KeyError};
 pub(crate) use self::map::{Hint, LABEL};
 pub use self::map::{KeyConflict, KeyMap};
 pub use self::table::{BINDINGS, KeyBinding, KeyContext, NamedAction, named_actions};
-use crate::action::{Action, TaskAction};
-use crate::view::{InputMode, ViewState};
 
 /// This key ends the program wherever it is, so that nobody is locked in by a configuration.
 pub const ALWAYS_QUITS: Key = Key::ctrl('c');
-
-/// What a key means where the view is.
-pub fn action_of(event: KeyEvent, view: &ViewState) -> Option<Action> {
-    let context = context(view);
-    let action = view.keys.action_of(event, context).or_else(|| typing_action(event, context));
-    match context {
-        KeyContext::Columns => action.or_else(|| window_action(event, view)),
-        _ => action,
-    }
-}
-
-/// What keys of pages do in a window with keys of its own.
-fn window_action(event: KeyEvent, view: &ViewState) -> Option<Action> {
-    let action = view.keys.action_of(event, KeyContext::Page)?;
-    let is_kept = matches!(
-        action,
-        Action::Move(_) | Action::Back | Action::Help | Action::Quit | Action::QuitKeepingScreen
-    );
-    is_kept.then_some(action)
-}
-
-fn context(view: &ViewState) -> KeyContext {
-    match view.mode {
-        InputMode::Filter { .. } => KeyContext::Filter,
-        InputMode::Columns(_) => KeyContext::Columns,
-        InputMode::CaptureForm if view.tasks.form.asks => KeyContext::Question,
-        InputMode::CaptureForm => KeyContext::Capture,
-        _ => KeyContext::Page,
-    }
-}
-
-/// What a key means that has no action of its own, where text is typed.
-fn typing_action(event: KeyEvent, context: KeyContext) -> Option<Action> {
-    if event.kind == KeyEventKind::Release {
-        return None;
-    }
-    match context {
-        KeyContext::Filter => {
-            let key = Key::of(event);
-            key.character().filter(|_| key.is_typed()).map(Action::Type)
-        }
-        KeyContext::Capture => to_input_request(&Event::Key(event))
-            .map(|request| Action::Task(TaskAction::Edit(request))),
-        _ => None,
-    }
-}

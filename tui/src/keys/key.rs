@@ -121,7 +121,7 @@ impl Key {
     }
 
     /// The character that it types or that it is combined with.
-    pub(super) fn character(self) -> Option<char> {
+    pub(crate) fn character(self) -> Option<char> {
         match self.code {
             KeyCode::Char(character) => Some(character),
             _ => None,

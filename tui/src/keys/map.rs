@@ -72,7 +72,7 @@ impl KeyMap {
     }
 
     /// What a key does in a context.
-    pub(super) fn action_of(&self, event: KeyEvent, context: KeyContext) -> Option<Action> {
+    pub(crate) fn action_of(&self, event: KeyEvent, context: KeyContext) -> Option<Action> {
         if event.kind == KeyEventKind::Release {
             return None;
         }

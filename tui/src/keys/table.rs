@@ -4,8 +4,8 @@ use crossterm::event::KeyCode;
 
 use super::{ALWAYS_QUITS, Key};
 use crate::action::{Action, ColumnAction, SelectionMotion, TaskAction};
+use crate::page::PageTab;
 use crate::timeline::SeekTarget;
-use crate::view::PageTab;
 
 /// Where a key does what it does. In one context it does one thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use super::tests::draw;
 use super::*;
 use crate::action::Action;
 use crate::fixture;
-use crate::keys::action_of;
+use crate::input::action_of;
 use crate::timeline::trends::Trends;
 use crate::update::update;
 

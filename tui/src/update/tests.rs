@@ -10,7 +10,7 @@ use super::*;
 use crate::fixture;
 use crate::fixture::flows::traffic;
 use crate::flows::{EndpointNames, FlowRequest, ShownFlows, ShownTime};
-use crate::keys::action_of;
+use crate::input::action_of;
 
 /// Presses keys, one after the other; what the last one did.
 pub(crate) fn press(view: &mut ViewState, fleet: &FleetState, keys: &str) -> LoopControl {
