@@ -10,15 +10,16 @@ use super::*;
 
 /// What the display copies for every row of its tests.
 const SHOWN: &str = include_str!(
-    "../../tui/src/task/snapshots/pmdscope_tui__task__tests__every_row_has_a_command_that_shows_the_same.snap"
+    "../../tui/src/update/tasks/snapshots/pmdscope_tui__update__tasks__tests__every_row_has_a_command_that_shows_the_same.snap"
 );
 /// Its window of commands, of which each begins a line.
-const KEYS: &str =
-    include_str!("../../tui/src/task/snapshots/pmdscope_tui__task__tests__commands.snap");
+const KEYS: &str = include_str!(
+    "../../tui/src/update/tasks/snapshots/pmdscope_tui__update__tasks__tests__commands.snap"
+);
 
 /// What that window shows on each page: commands, and reasons why there is none.
 const PAGES: &str = include_str!(
-    "../../tui/src/task/snapshots/pmdscope_tui__task__tests__every_key_that_does_something_has_a_command_or_a_reason.snap"
+    "../../tui/src/update/tasks/snapshots/pmdscope_tui__update__tasks__tests__every_key_that_does_something_has_a_command_or_a_reason.snap"
 );
 
 fn parses(line: &str) {

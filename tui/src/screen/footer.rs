@@ -9,7 +9,6 @@ use crate::action::{Action, TIME_STEPS, TaskAction};
 use crate::keys::{Hint, KeyContext};
 use crate::style::ThemeStyle;
 use crate::tables;
-use crate::task;
 use crate::timeline::SeekTarget;
 use crate::view::{InputMode, PageTab, PageTables, ViewState};
 
@@ -99,7 +98,7 @@ fn counters(view: &ViewState, fleet: &FleetState) -> String {
 
 /// The keys that matter most now.
 fn keys(view: &ViewState) -> String {
-    let may_write = task::forbidden(view).is_none();
+    let may_write = view.tasks.context.forbidden().is_none();
     if view.time_bar.is_some() {
         let write = may_write.then_some((7, WRITE.1));
         return fitting(view, PAST.iter().copied().chain(write).collect());

@@ -5,22 +5,27 @@ use pmdscope_telemetry::FleetState;
 
 use super::command::CommandLine;
 use super::form::CaptureForm;
+use super::holders;
+use super::moment::{file_time, of_moment, of_moment_of};
+use super::request::TaskContext;
 use super::target::{self, filter};
 use super::write::{leak_plan, snapshot};
-use super::{ARM_SECONDS, TaskContext, check_live, forbidden, holders, moment};
 use crate::action::{Action, TaskAction};
 use crate::flows::{CaptureAccess, CapturedApp};
 use crate::view::{PageTab, ViewState};
+
+/// How long stamps are armed, seconds.
+pub(crate) const ARM_SECONDS: u64 = 60;
 
 /// Said where nobody offers what a helper process would hand out.
 pub(crate) const NO_OFFER: &str =
     "there is no app to attach to: pmdscope-pdump is for those without libpmdscope";
 
 /// A command, or why there is none, and what it is for: the name of its key, or `page` or `findings`.
-pub(super) type KeyCommand = (String, Result<CommandLine, String>);
+pub(crate) type KeyCommand = (String, Result<CommandLine, String>);
 
 /// Besides that of the selection: the commands of the page, and of all keys that do something outside.
-pub(super) fn commands(view: &ViewState, fleet: &FleetState) -> Vec<KeyCommand> {
+pub(crate) fn commands(view: &ViewState, fleet: &FleetState) -> Vec<KeyCommand> {
     let key = |action| view.keys.label(&action).unwrap_or_default();
     let task = |action| key(Action::Task(action));
     let mut commands = vec![("page".to_owned(), Ok(of_display(view, fleet)))];
@@ -28,13 +33,15 @@ pub(super) fn commands(view: &ViewState, fleet: &FleetState) -> Vec<KeyCommand> 
         let check = of_moment(CommandLine::new(["check"]), view, fleet);
         commands.push(("findings".to_owned(), Ok(check)));
     }
-    let capture = check_live(view).and_then(|()| target::of(view, fleet)).and_then(|target| {
-        let form = CaptureForm::new(&target, &moment(view, fleet), &view.tasks.context, fleet);
-        Ok(form.plan()?.command)
-    });
+    let capture =
+        view.tasks.context.check_live().and_then(|()| target::of(view, fleet)).and_then(|target| {
+            let form =
+                CaptureForm::new(&target, &file_time(view, fleet), &view.tasks.context, fleet);
+            Ok(form.plan()?.command)
+        });
     commands.push((task(TaskAction::Capture), capture));
     commands.extend(written(view, fleet).into_iter().map(|it| (task(TaskAction::Write), it)));
-    let armed = check_live(view).and_then(|()| target::app(view, fleet));
+    let armed = view.tasks.context.check_live().and_then(|()| target::app(view, fleet));
     commands.push((task(TaskAction::Arm), armed.map(|app| arm(&app, &view.tasks.context))));
     let holders = holders::plan(view, fleet).map(|plan| plan.command);
     commands.push((task(TaskAction::Holders), holders));
@@ -46,11 +53,11 @@ pub(super) fn commands(view: &ViewState, fleet: &FleetState) -> Vec<KeyCommand> 
 
 /// What the key does that writes.
 fn written(view: &ViewState, fleet: &FleetState) -> Vec<Result<CommandLine, String>> {
-    if let Some(reason) = forbidden(view) {
+    if let Some(reason) = view.tasks.context.forbidden() {
         return vec![Err(reason.to_owned())];
     }
     let commands: Vec<_> = match leak_plan(view, fleet) {
-        Some(plan) => match check_live(view) {
+        Some(plan) => match view.tasks.context.check_live() {
             Ok(()) => std::iter::once(plan.command).chain(plan.show).collect(),
             Err(reason) => return vec![Err(reason)],
         },
@@ -63,13 +70,13 @@ fn written(view: &ViewState, fleet: &FleetState) -> Vec<Result<CommandLine, Stri
 }
 
 /// Arms the stamps of an app for a while.
-pub(super) fn arm(app: &str, context: &TaskContext) -> CommandLine {
+pub(crate) fn arm(app: &str, context: &TaskContext) -> CommandLine {
     CommandLine::new(["leaks", "-a", app, "--arm", &ARM_SECONDS.to_string()]).with_config(context)
 }
 
 /// What counts the packets of the apps that the display attaches to, or is attached to.
 fn attached(view: &ViewState) -> Vec<Result<CommandLine, String>> {
-    let traffic = match (forbidden(view), view.flows.shown()) {
+    let traffic = match (view.tasks.context.forbidden(), view.flows.shown()) {
         (Some(reason), _) | (None, Err(reason)) => return vec![Err(reason.to_owned())],
         (None, Ok(traffic)) => traffic,
     };
@@ -101,7 +108,7 @@ fn of_display(view: &ViewState, fleet: &FleetState) -> CommandLine {
 }
 
 /// The command that shows the selected row, or the page.
-pub(super) fn shown(view: &ViewState, fleet: &FleetState) -> CommandLine {
+pub(crate) fn shown(view: &ViewState, fleet: &FleetState) -> CommandLine {
     match view.subject() {
         Some(subject) if !subject.app().is_empty() => of_subject(subject, view, fleet),
         _ => of_page(view, fleet),
@@ -146,31 +153,4 @@ fn of_subject(subject: &Subject, view: &ViewState, fleet: &FleetState) -> Comman
         Subject::Conversation { key, .. } => of_app(&["netstat"]).with([filter(key).0.as_str()]),
         _ => of_app(&["top", "--once"]),
     }
-}
-
-/// The same for the apps and the moment that are shown.
-pub(super) fn of_moment(command: CommandLine, view: &ViewState, fleet: &FleetState) -> CommandLine {
-    let command = match &view.tasks.context.app {
-        Some(app) => command.with(["-a", app]),
-        None => command,
-    };
-    of_moment_of(command, view, fleet)
-}
-
-/// The same where the command has an app already.
-pub(super) fn of_moment_of(
-    command: CommandLine,
-    view: &ViewState,
-    fleet: &FleetState,
-) -> CommandLine {
-    let command = command.with_config(&view.tasks.context);
-    let Some(recording) = &view.tasks.context.recording else { return command };
-    let command = command.with(["--replay", recording]);
-    // A check is of a whole recording.
-    if command.args.first().is_some_and(|name| name == "check") {
-        return command;
-    }
-    let ns = view.time_bar.as_ref().map_or(fleet.realtime_ns, |bar| bar.realtime_ns);
-    let time = jiff::Timestamp::from_nanosecond(i128::from(ns)).unwrap_or_default();
-    command.with(["--at", &time.to_string()])
 }

@@ -6,8 +6,7 @@ use pmdscope_telemetry::model::{Model, PortRates};
 use tui_input::{Input, InputRequest};
 
 use super::command::{CAPTURE_EXTENSION, CommandLine, file_name, joined};
-use super::target::CaptureTarget;
-use super::{OutputFile, TaskContext, TaskPlan};
+use super::request::{OutputFile, TaskContext, TaskPlan};
 
 /// A capture ends by itself after so many packets, or so many seconds.
 const PACKETS: &str = "10000";
@@ -21,6 +20,31 @@ const LONGEST: usize = 2000;
 /// Cycles that the app takes to copy a packet, and for each byte of it: those of docs/benchmarks.md.
 const CYCLES_PER_PACKET: f64 = 20.0;
 const CYCLES_PER_BYTE: f64 = 0.15;
+
+/// Packets of an app, of one of its ports or queues, or of a conversation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CaptureTarget {
+    pub(crate) app: String,
+    /// Behind the name of the app: `any`, a port, or a port and a queue.
+    pub(crate) port: String,
+    /// `in` or `out`; both if it is not said.
+    pub(crate) direction: Option<&'static str>,
+    pub(crate) filter: Option<String>,
+    /// What the filter cannot tell apart.
+    pub(crate) remark: Option<&'static str>,
+}
+
+impl CaptureTarget {
+    /// All packets of an app.
+    pub(crate) fn all_of(app: String) -> Self {
+        Self { app, port: "any".to_owned(), ..Self::default() }
+    }
+
+    /// As `-i` takes it.
+    pub(crate) fn interface(&self) -> String {
+        format!("{}:{}", self.app, self.port)
+    }
+}
 
 /// A capture that is prepared.
 #[derive(Clone, Debug, Default)]
@@ -39,7 +63,7 @@ pub(crate) struct CaptureForm {
 
 impl CaptureForm {
     /// A capture to a file, which ends by itself.
-    pub(super) fn new(
+    pub(crate) fn new(
         target: &CaptureTarget,
         moment: &str,
         context: &TaskContext,
@@ -67,7 +91,7 @@ impl CaptureForm {
         (self.input.value(), self.input.cursor())
     }
 
-    pub(super) fn edit(&mut self, request: InputRequest) {
+    pub(crate) fn edit(&mut self, request: InputRequest) {
         let is_full = self.input.value().len() >= LONGEST;
         let is_too_long = is_full && matches!(request, InputRequest::InsertChar(_));
         if !self.asks && !is_too_long {
@@ -76,7 +100,7 @@ impl CaptureForm {
     }
 
     /// Writes a file, or shows packets on the screen.
-    pub(super) fn toggle(&mut self) {
+    pub(crate) fn toggle(&mut self) {
         let Ok(mut words) = self.words() else { return };
         if self.asks {
             return;
@@ -108,7 +132,7 @@ impl CaptureForm {
     ///
     /// # Errors
     /// When it is no capture.
-    pub(super) fn plan(&self) -> Result<TaskPlan, String> {
+    pub(crate) fn plan(&self) -> Result<TaskPlan, String> {
         let args = self.words()?;
         if args.first().is_none_or(|word| word != "capture") {
             return Err("the command line must begin with: capture".to_owned());
@@ -125,7 +149,7 @@ impl CaptureForm {
     ///
     /// # Errors
     /// When it is no capture.
-    pub(super) fn may_attach(&self, fleet: &FleetState) -> Result<bool, String> {
+    pub(crate) fn may_attach(&self, fleet: &FleetState) -> Result<bool, String> {
         let words = self.plan()?.command.args;
         if words.iter().any(|word| word == "--no-pdump") {
             return Ok(false);

@@ -8,6 +8,7 @@ use pmdscope_render::{ConversationKey, Subject};
 use pmdscope_telemetry::FleetState;
 use pmdscope_telemetry::sample::QueueDirection;
 
+use super::form::CaptureTarget;
 use crate::findings::rows;
 use crate::view::ViewState;
 
@@ -15,35 +16,11 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const SCTP: u8 = 132;
 
-/// Packets of an app, of one of its ports or queues, or of a conversation.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct CaptureTarget {
-    pub(crate) app: String,
-    /// Behind the name of the app: `any`, a port, or a port and a queue.
-    pub(crate) port: String,
-    /// `in` or `out`; both if it is not said.
-    pub(crate) direction: Option<&'static str>,
-    pub(crate) filter: Option<String>,
-    /// What the filter cannot tell apart.
-    pub(crate) remark: Option<&'static str>,
-}
-
-impl CaptureTarget {
-    fn all_of(app: String) -> Self {
-        Self { app, port: "any".to_owned(), ..Self::default() }
-    }
-
-    /// As `-i` takes it.
-    pub(crate) fn interface(&self) -> String {
-        format!("{}:{}", self.app, self.port)
-    }
-}
-
 /// The target that the selection means; without one the only app.
 ///
 /// # Errors
 /// Why there is none.
-pub(super) fn of(view: &ViewState, fleet: &FleetState) -> Result<CaptureTarget, String> {
+pub(crate) fn of(view: &ViewState, fleet: &FleetState) -> Result<CaptureTarget, String> {
     if let Some(Subject::Interface { interface, .. }) = view.subject() {
         return Err(format!("{interface} is an interface of the kernel: use tcpdump -i"));
     }
@@ -59,7 +36,7 @@ pub(super) fn of(view: &ViewState, fleet: &FleetState) -> Result<CaptureTarget, 
 ///
 /// # Errors
 /// Why there is none.
-pub(super) fn app(view: &ViewState, fleet: &FleetState) -> Result<String, String> {
+pub(crate) fn app(view: &ViewState, fleet: &FleetState) -> Result<String, String> {
     let app = named_app(view, fleet)?;
     let answers = fleet.live_models().any(|(state, _)| state.name == app);
     if answers { Ok(app) } else { Err(format!("{app} does not answer")) }
@@ -69,7 +46,7 @@ pub(super) fn app(view: &ViewState, fleet: &FleetState) -> Result<String, String
 ///
 /// # Errors
 /// Why there is none.
-pub(super) fn named_app(view: &ViewState, fleet: &FleetState) -> Result<String, String> {
+pub(crate) fn named_app(view: &ViewState, fleet: &FleetState) -> Result<String, String> {
     match (view.subject(), &fleet.apps[..]) {
         (Some(Subject::Interface { interface, .. }), _) => {
             Err(format!("{interface} is an interface of the kernel, not an app"))
@@ -81,7 +58,7 @@ pub(super) fn named_app(view: &ViewState, fleet: &FleetState) -> Result<String, 
 }
 
 /// A finding means what it is about.
-pub(super) fn best(subject: &Subject, view: &ViewState, fleet: &FleetState) -> Option<Subject> {
+pub(crate) fn best(subject: &Subject, view: &ViewState, fleet: &FleetState) -> Option<Subject> {
     let Subject::Finding { app, lint, about } = subject else { return Some(subject.clone()) };
     let mut findings = fleet.findings().into_iter().map(|(_, finding)| finding);
     let found = findings.find(|f| (&f.app, f.lint, &f.subject) == (app, *lint, about))?;

@@ -6,7 +6,8 @@ use pmdscope_telemetry::printable::harmless;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
-use super::{Task, equivalent};
+use super::equivalent;
+use super::progress::Task;
 use crate::action::{Action, TaskAction};
 use crate::keys::{Hint, KeyContext};
 use crate::overlay::{CLOSE, SCROLL};

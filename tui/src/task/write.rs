@@ -5,35 +5,17 @@ use pmdscope_telemetry::FleetState;
 use pmdscope_telemetry::finding::FindingSubject;
 
 use super::command::{self, CommandLine};
-use super::{
-    OutputFile, Snapshot, TaskPlan, TaskRequest, check_live, equivalent, forbidden, holders,
-    moment, target,
-};
+use super::moment::{file_time, of_moment};
+use super::request::{OutputFile, Snapshot, TaskPlan};
+use super::{holders, target};
 use crate::report;
-use crate::view::{InputMode, ViewState};
-
-/// Writes the lost packets of a selected leak and shows them, otherwise writes a snapshot of all apps.
-pub(super) fn write(view: &mut ViewState, fleet: &FleetState) -> Result<(), String> {
-    if let Some(reason) = forbidden(view) {
-        return Err(reason.to_owned());
-    }
-    let request = match leak_plan(view, fleet) {
-        Some(plan) => {
-            check_live(view)?;
-            (view.mode, view.scroll) = (InputMode::Tasks, 0);
-            TaskRequest::Run(plan)
-        }
-        None => TaskRequest::Snapshot(Box::new(snapshot(view, fleet))),
-    };
-    view.tasks.wanted.push(request);
-    Ok(())
-}
+use crate::view::ViewState;
 
 /// Writes the lost packets of the selected leak; `None` where no leak is selected.
-pub(super) fn leak_plan(view: &ViewState, fleet: &FleetState) -> Option<TaskPlan> {
+pub(crate) fn leak_plan(view: &ViewState, fleet: &FleetState) -> Option<TaskPlan> {
     let app = view.subject().filter(|subject| is_leak(subject, view, fleet))?.app();
     let file = {
-        let (app, moment) = (command::file_name(app), moment(view, fleet));
+        let (app, moment) = (command::file_name(app), file_time(view, fleet));
         format!("{app}-leaks-{moment}{}", command::CAPTURE_EXTENSION)
     };
     let command = CommandLine::new(["leaks", "-a", app, "--write", &file]);
@@ -71,8 +53,9 @@ fn may_lose(app: &str, pool: &str, view: &ViewState, fleet: &FleetState) -> bool
     !context.no_xray && findings.any(|found| found.app == app && found.subject == about)
 }
 
-pub(super) fn snapshot(view: &ViewState, fleet: &FleetState) -> Snapshot {
-    let name = format!("pmdscope-{}", moment(view, fleet));
+/// All apps, at the moment that is shown.
+pub(crate) fn snapshot(view: &ViewState, fleet: &FleetState) -> Snapshot {
+    let name = format!("pmdscope-{}", file_time(view, fleet));
     // A moment that has passed cannot be written by a command, unless it was recorded.
     let past = view.time_bar.is_some() && view.tasks.context.recording.is_none();
     let traffic = view.flows.shown().is_ok().then(|| view.flows.traffic.clone()).flatten();
@@ -80,7 +63,7 @@ pub(super) fn snapshot(view: &ViewState, fleet: &FleetState) -> Snapshot {
     let command = |args: &[&str], extension: &str| {
         let command = CommandLine::new(args.iter().copied());
         let command = command.with(captured.then_some("--flows"));
-        let command = equivalent::of_moment(command, view, fleet);
+        let command = of_moment(command, view, fleet);
         CommandLine { output: Some(format!("{name}.{extension}")), ..command }
     };
     let commands = if past {

@@ -1,11 +1,13 @@
 //! [`Action`] → [`ViewState`]: carries out all actions of the user, without a terminal.
 
+mod tasks;
+
 use crate::action::{Action, SelectionMotion};
 use crate::columns;
 use crate::drill;
 use crate::flows::{AppRun, CaptureAccess};
 use crate::tables;
-use crate::task::{self, NO_OFFER};
+use crate::task::equivalent::NO_OFFER;
 use crate::timeline::Timeline;
 use crate::view::{InputMode, PageTab, ViewFilter, ViewState};
 use pmdscope_render::{Column, CounterMode, SortOrder, Subject, TextTable, Tone};
@@ -81,7 +83,7 @@ pub(crate) fn update(view: &mut ViewState, action: Action, fleet: &FleetState) -
         Action::Bytes => view.counters.bytes = !view.counters.bytes,
         Action::Totals => view.counters.totals = !view.counters.totals,
         Action::Attach => attach(view, fleet),
-        Action::Task(action) => task::update(view, action, fleet),
+        Action::Task(action) => tasks::update(view, action, fleet),
         Action::Faster => faster(view),
         Action::Slower => slower(view),
     }
@@ -128,7 +130,7 @@ fn back(view: &mut ViewState) {
         InputMode::Detail(_) | InputMode::Commands | InputMode::Columns(_) => {}
         mode @ (InputMode::CaptureForm | InputMode::Tasks) => {
             view.mode = mode;
-            task::leave(view);
+            tasks::leave(view);
         }
         InputMode::Browse if !view.filter.is_empty() => view.filter = ViewFilter::default(),
         InputMode::Browse => match view.origin.take() {
@@ -240,7 +242,7 @@ fn attach(view: &mut ViewState, fleet: &FleetState) {
     if (view.tab, &view.mode) != (PageTab::Flows, &InputMode::Browse) {
         return;
     }
-    if let Some(reason) = task::forbidden(view) {
+    if let Some(reason) = view.tasks.context.forbidden() {
         view.tasks.notice = Some((reason.to_owned(), Tone::Warn));
         return;
     }

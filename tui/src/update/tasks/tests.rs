@@ -1,5 +1,7 @@
 //! Tests of what the keys ask for, and of the windows.
 
+use std::sync::Arc;
+
 use insta::assert_snapshot;
 use pmdscope_render::Subject;
 use tui_input::InputRequest;
@@ -7,8 +9,11 @@ use tui_input::InputRequest;
 use super::*;
 use crate::action::Action;
 use crate::fixture;
-use crate::flows::CaptureAccess;
+use crate::flows::{CaptureAccess, CapturedTraffic};
 use crate::screen::tests::text;
+use crate::task::command::CommandLine;
+use crate::task::equivalent::NO_OFFER;
+use crate::task::{TaskContext, window};
 use crate::timeline::TimeSpan;
 use crate::timeline::time_bar::{TimeBar, TimeBarKind};
 use crate::update::tests::press;
@@ -439,20 +444,4 @@ fn the_footer_tells_how_a_task_goes_and_how_it_ended() {
     view.tasks.notice = None;
     view.tasks.follow(Arc::new(vec![task(TaskState::Failed, "x exists", 0)]));
     assert!(footer(&view).starts_with("? help"), "it is told once");
-}
-
-#[test]
-fn requests_are_served_in_order_and_waited_for() {
-    let mailbox = TaskMailbox::default();
-    assert!(mailbox.next(Some(Duration::from_millis(1))).is_none());
-    std::thread::scope(|scope| {
-        let waits = scope.spawn(|| (mailbox.next(None), mailbox.next(None)));
-        mailbox.ask(TaskRequest::Stop);
-        mailbox.ask(TaskRequest::Over);
-        let served = waits.join().unwrap();
-        assert!(matches!(served, (Some(TaskRequest::Stop), Some(TaskRequest::Over))));
-    });
-    assert!(mailbox.tasks().is_empty());
-    mailbox.publish(vec![task(TaskState::Done, "", 0)]);
-    assert_eq!(mailbox.clone().tasks().len(), 1);
 }
