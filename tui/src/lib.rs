@@ -12,6 +12,7 @@ pub mod action;
 mod app_state;
 mod clock;
 pub mod columns;
+mod commands;
 mod detail;
 mod drill;
 mod filter;
@@ -19,7 +20,6 @@ mod findings;
 #[cfg(test)]
 mod fixture;
 pub mod flows;
-mod help;
 mod input;
 pub mod keys;
 mod overlay;

@@ -4,16 +4,10 @@
 //! display only asks for tasks; who runs them tells by a [`TaskMailbox`] how they go.
 
 pub mod command;
-pub(crate) mod equivalent;
 pub(crate) mod form;
-pub(crate) mod holders;
 mod mailbox;
-pub(crate) mod moment;
 mod progress;
 mod request;
-pub(crate) mod target;
-pub(crate) mod window;
-pub(crate) mod write;
 
 use std::sync::Arc;
 

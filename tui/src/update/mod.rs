@@ -4,10 +4,10 @@ mod tasks;
 
 use crate::action::{Action, SelectionMotion};
 use crate::columns;
+use crate::commands::equivalent::NO_OFFER;
 use crate::drill;
 use crate::flows::{AppRun, CaptureAccess};
 use crate::tables;
-use crate::task::equivalent::NO_OFFER;
 use crate::timeline::Timeline;
 use crate::view::{InputMode, PageTab, ViewFilter, ViewState};
 use pmdscope_render::{Column, CounterMode, SortOrder, Subject, TextTable, Tone};

@@ -4,9 +4,10 @@ use pmdscope_telemetry::FleetState;
 
 use crate::action::TaskAction;
 use crate::clock::{NS_PER_SECOND, time_of_day};
+use crate::commands::moment::file_time;
+use crate::commands::{equivalent, holders, target, write};
 use crate::task::form::CaptureForm;
-use crate::task::moment::file_time;
-use crate::task::{Task, TaskPlan, TaskRequest, TaskState, equivalent, holders, target, write};
+use crate::task::{Task, TaskPlan, TaskRequest, TaskState};
 use crate::view::{InputMode, ViewState};
 
 /// Carries out an action of tasks.

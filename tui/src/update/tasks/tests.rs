@@ -8,12 +8,13 @@ use tui_input::InputRequest;
 
 use super::*;
 use crate::action::Action;
+use crate::commands::equivalent::NO_OFFER;
 use crate::fixture;
 use crate::flows::{CaptureAccess, CapturedTraffic};
+use crate::overlay;
 use crate::screen::tests::text;
+use crate::task::TaskContext;
 use crate::task::command::CommandLine;
-use crate::task::equivalent::NO_OFFER;
-use crate::task::{TaskContext, window};
 use crate::timeline::TimeSpan;
 use crate::timeline::time_bar::{TimeBar, TimeBarKind};
 use crate::update::tests::press;
@@ -253,7 +254,7 @@ fn a_pool_that_may_lose_mbufs_is_written_as_packets() {
 /// What the window of commands shows, without its borders.
 fn commands_of(view: &mut ViewState, fleet: &FleetState) -> Vec<String> {
     press(view, fleet, "y");
-    let lines = window::commands(view, fleet).iter().map(ToString::to_string).collect();
+    let lines = overlay::tasks::commands(view, fleet).iter().map(ToString::to_string).collect();
     press(view, fleet, "\x1b");
     lines
 }

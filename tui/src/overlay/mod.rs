@@ -1,5 +1,8 @@
 //! The windows over a page: help, and the details of one row.
 
+mod help;
+pub(crate) mod tasks;
+
 use pmdscope_render::Tone;
 use pmdscope_telemetry::printable::harmless;
 use ratatui::Frame;
@@ -10,10 +13,8 @@ use ratatui::widgets::{Block, BorderType, Clear, Padding, Paragraph, Wrap};
 use crate::action::{Action, SelectionMotion};
 use crate::columns;
 use crate::detail;
-use crate::help;
 use crate::keys::{Hint, KeyContext};
 use crate::style::ThemeStyle;
-use crate::task;
 use crate::view::{InputMode, ViewState};
 use pmdscope_telemetry::FleetState;
 
@@ -38,12 +39,12 @@ pub(crate) fn draw(frame: &mut Frame, area: Rect, view: &ViewState, fleet: &Flee
         InputMode::Columns(window) => (window.title(), Some(columns::keys(view))),
         InputMode::Detail(subject) => (harmless(&subject.title(), &[]), None),
         InputMode::CaptureForm | InputMode::Tasks | InputMode::Commands => {
-            let (title, keys) = task::window::titles(view).unwrap_or_default();
+            let (title, keys) = tasks::titles(view).unwrap_or_default();
             (title.to_owned(), Some(keys))
         }
     };
     let lines = match view.mode {
-        InputMode::Tasks => task::window::tasks(view, text_columns(width(area))),
+        InputMode::Tasks => tasks::tasks(view, text_columns(width(area))),
         _ => lines(view, fleet),
     };
     let (area, hidden) = window(area, &lines);
@@ -91,9 +92,9 @@ fn lines(view: &ViewState, fleet: &FleetState) -> Vec<Line<'static>> {
         InputMode::Help { over, .. } => help::lines(over, view),
         InputMode::Columns(window) => window.lines(view, fleet),
         InputMode::Detail(subject) => detail::lines(subject, view, fleet),
-        InputMode::CaptureForm => task::window::form(view, fleet),
-        InputMode::Tasks => task::window::all_tasks(view),
-        InputMode::Commands => task::window::commands(view, fleet),
+        InputMode::CaptureForm => tasks::form(view, fleet),
+        InputMode::Tasks => tasks::all_tasks(view),
+        InputMode::Commands => tasks::commands(view, fleet),
         InputMode::Browse | InputMode::Filter { .. } => Vec::new(),
     }
 }

@@ -8,8 +8,8 @@ use pmdscope_render::{ConversationKey, Subject};
 use pmdscope_telemetry::FleetState;
 use pmdscope_telemetry::sample::QueueDirection;
 
-use super::form::CaptureTarget;
 use crate::findings::rows;
+use crate::task::form::CaptureTarget;
 use crate::view::ViewState;
 
 const TCP: u8 = 6;

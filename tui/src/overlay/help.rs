@@ -121,7 +121,7 @@ fn is_of_time(line: &KeyBinding) -> bool {
 }
 
 /// The help for what it lies over.
-pub(crate) fn lines(over: &InputMode, view: &ViewState) -> Vec<Line<'static>> {
+pub(super) fn lines(over: &InputMode, view: &ViewState) -> Vec<Line<'static>> {
     let heading = |text: &str| Line::styled(text.to_owned(), view.theme.style(Tone::Title));
     let line = |(keys, text): (String, String)| {
         let keys = Span::styled(format!("{keys:<LABEL$}"), view.theme.style(Tone::Label));

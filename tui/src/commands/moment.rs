@@ -2,7 +2,7 @@
 
 use pmdscope_telemetry::FleetState;
 
-use super::command::{self, CommandLine};
+use crate::task::command::{self, CommandLine};
 use crate::view::ViewState;
 
 /// That command for the apps and the moment that are shown.

@@ -6,19 +6,19 @@ use pmdscope_telemetry::printable::harmless;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
-use super::equivalent;
-use super::progress::Task;
+use super::{CLOSE, SCROLL};
 use crate::action::{Action, TaskAction};
+use crate::commands::equivalent;
 use crate::keys::{Hint, KeyContext};
-use crate::overlay::{CLOSE, SCROLL};
 use crate::style::ThemeStyle;
+use crate::task::Task;
 use crate::view::{InputMode, ViewState};
 
 /// Lines of a screen around the output of a task: header, pages, first finding, footer, and the frame.
 const AROUND: usize = 6;
 
 /// The heading of the window and what its keys do; `None` in other modes.
-pub(crate) fn titles(view: &ViewState) -> Option<(&'static str, String)> {
+pub(super) fn titles(view: &ViewState) -> Option<(&'static str, String)> {
     let hints = |context, entries: &[Hint]| view.keys.phrase(context, entries);
     let capture = Action::Task(TaskAction::Capture);
     Some(match view.mode {
@@ -48,7 +48,7 @@ pub(crate) fn titles(view: &ViewState) -> Option<(&'static str, String)> {
 
 /// What the window of tasks shows in so many columns: the newest lines that fit, or earlier ones where
 /// somebody has scrolled back.
-pub(crate) fn tasks(view: &ViewState, columns: usize) -> Vec<Line<'static>> {
+pub(super) fn tasks(view: &ViewState, columns: usize) -> Vec<Line<'static>> {
     let lines = all_tasks(view);
     let mut left = usize::from(view.height).saturating_sub(AROUND).max(1);
     let end = lines.len().saturating_sub(view.scroll).max(1);
@@ -63,7 +63,7 @@ pub(crate) fn tasks(view: &ViewState, columns: usize) -> Vec<Line<'static>> {
 }
 
 /// The command line of a capture, and what it costs.
-pub(crate) fn form(view: &ViewState, fleet: &FleetState) -> Vec<Line<'static>> {
+pub(super) fn form(view: &ViewState, fleet: &FleetState) -> Vec<Line<'static>> {
     let form = &view.tasks.form;
     let (text, cursor) = form.text();
     let part = |from: usize, to: usize| {
@@ -97,7 +97,7 @@ pub(crate) fn form(view: &ViewState, fleet: &FleetState) -> Vec<Line<'static>> {
 }
 
 /// All tasks, the newest last: a command, what it printed, how it goes.
-pub(crate) fn all_tasks(view: &ViewState) -> Vec<Line<'static>> {
+pub(super) fn all_tasks(view: &ViewState) -> Vec<Line<'static>> {
     if view.tasks.tasks.is_empty() {
         let keys: &[Hint] = &[
             (&[Action::Task(TaskAction::Capture)], "captures"),

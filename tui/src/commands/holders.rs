@@ -4,13 +4,13 @@
 use pmdscope_render::Subject;
 use pmdscope_telemetry::FleetState;
 
-use super::command::CommandLine;
 use super::moment::of_moment_of;
-use super::request::TaskPlan;
 use super::target;
 use crate::action::Action;
 use crate::keys::KeyContext;
 use crate::panels::pools;
+use crate::task::TaskPlan;
+use crate::task::command::CommandLine;
 use crate::timeline::SeekTarget;
 use crate::view::{PageTab, ViewState};
 

@@ -3,15 +3,15 @@
 use pmdscope_render::Subject;
 use pmdscope_telemetry::FleetState;
 
-use super::command::CommandLine;
-use super::form::CaptureForm;
 use super::holders;
 use super::moment::{file_time, of_moment, of_moment_of};
-use super::request::TaskContext;
 use super::target::{self, filter};
 use super::write::{leak_plan, snapshot};
 use crate::action::{Action, TaskAction};
 use crate::flows::{CaptureAccess, CapturedApp};
+use crate::task::TaskContext;
+use crate::task::command::CommandLine;
+use crate::task::form::CaptureForm;
 use crate::view::{PageTab, ViewState};
 
 /// How long stamps are armed, seconds.

@@ -4,11 +4,11 @@ use pmdscope_render::Subject;
 use pmdscope_telemetry::FleetState;
 use pmdscope_telemetry::finding::FindingSubject;
 
-use super::command::{self, CommandLine};
 use super::moment::{file_time, of_moment};
-use super::request::{OutputFile, Snapshot, TaskPlan};
 use super::{holders, target};
 use crate::report;
+use crate::task::command::{self, CommandLine};
+use crate::task::{OutputFile, Snapshot, TaskPlan};
 use crate::view::ViewState;
 
 /// Writes the lost packets of the selected leak; `None` where no leak is selected.
