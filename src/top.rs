@@ -18,12 +18,12 @@ use pmdscope_recording::RecordingPlayer;
 use pmdscope_telemetry::{FleetState, Thresholds};
 use pmdscope_tui::report::{self, TopDocument};
 use pmdscope_tui::run::{DisplayFeed, DisplayOptions, run as run_display};
+use pmdscope_tui::state::{PageTab, ViewState};
 use pmdscope_tui::task::TaskContext;
 use pmdscope_tui::timeline::TimeSpan;
 use pmdscope_tui::timeline::live::{LiveTimeline, LiveUpdate};
 use pmdscope_tui::timeline::recording_cursor::RecordingCursor;
 use pmdscope_tui::timeline::replay::{ReplayTimeline, ReplayUpdate};
-use pmdscope_tui::view::{PageTab, ViewState};
 
 use self::csv::CsvTable;
 use self::settings::TopSettings;

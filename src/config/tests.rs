@@ -3,7 +3,7 @@ use std::time::Duration;
 use insta::assert_snapshot;
 use pmdscope_tui::action::Action;
 use pmdscope_tui::keys::named_actions;
-use pmdscope_tui::view::PageTab;
+use pmdscope_tui::state::PageTab;
 use proptest::prelude::*;
 
 use super::*;

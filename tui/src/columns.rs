@@ -10,10 +10,10 @@ use ratatui::text::{Line, Span};
 
 use crate::action::{Action, ColumnAction, SelectionMotion};
 use crate::keys::{Hint, KeyContext};
+use crate::state::{InputMode, PageTab, ViewState};
 use crate::style::{ThemeStyle, selected_row};
 use crate::tables;
 use crate::timeline::trends::Trends;
-use crate::view::{InputMode, PageTab, ViewState};
 
 /// The columns of tables that do not show their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -21,10 +21,10 @@ use ratatui::text::{Line, Span};
 use crate::app_state::missing_ports;
 use crate::clock::time_of_day;
 use crate::findings::ranking::{RankedFinding, ranked};
+use crate::state::ViewState;
 use crate::style::{ThemeStyle, styled};
 use crate::tables::notes::{NEEDS_LIBRARY, UNSUPPORTED, holders_hint};
 use crate::tables::{queue_heat, replies, stolen};
-use crate::view::ViewState;
 use pmdscope_telemetry::{AppState, FleetState};
 
 const SHARES_CPU: &str = "the control thread may run on the CPU of a polling lcore";

@@ -4,8 +4,8 @@ use pmdscope_render::Subject;
 use pmdscope_telemetry::FleetState;
 
 use crate::findings::rows;
+use crate::state::{PageTab, ViewFilter, ViewState};
 use crate::tables;
-use crate::view::{PageTab, ViewFilter, ViewState};
 
 /// Where somebody was before following a finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,8 +70,8 @@ mod tests {
     use super::*;
     use crate::action::{Action, SelectionMotion};
     use crate::fixture;
+    use crate::state::InputMode;
     use crate::update::update;
-    use crate::view::InputMode;
 
     fn selected(finding: usize) -> (ViewState, FleetState) {
         let (mut view, fleet) = (fixture::view(), fixture::fleet());

@@ -22,7 +22,7 @@ use pmdscope_telemetry::sample::{
 
 pub(crate) use self::past::trends;
 use crate::clock::NS_PER_SECOND;
-use crate::view::ViewState;
+use crate::state::ViewState;
 use pmdscope_telemetry::{
     FleetEvent, FleetState, InterfaceEvaluator, RawReply, RepliesByApp, Thresholds,
 };

@@ -5,7 +5,7 @@ use tui_input::backend::crossterm::to_input_request;
 
 use crate::action::{Action, TaskAction};
 use crate::keys::{Key, KeyContext};
-use crate::view::{InputMode, ViewState};
+use crate::state::{InputMode, ViewState};
 
 /// What a key means where the view is.
 pub(crate) fn action_of(event: KeyEvent, view: &ViewState) -> Option<Action> {

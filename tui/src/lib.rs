@@ -2,7 +2,7 @@
 //!
 //! [`pmdscope_telemetry::FleetState`] applies events from the sampling side; `tables` turns it into tables
 //! of [`pmdscope_render`]; `screen::render` draws them on a terminal, [`report`] prints them without
-//! one. [`keys`] become [`action::Action`]s that change the [`view::ViewState`]. Only [`run`] and
+//! one. [`keys`] become [`action::Action`]s that change the [`state::ViewState`]. Only [`run`] and
 //! `terminal` touch a terminal.
 
 // Text leaves where it is made harmless: in the binary.
@@ -15,7 +15,6 @@ pub mod columns;
 mod commands;
 mod detail;
 mod drill;
-mod filter;
 mod findings;
 #[cfg(test)]
 mod fixture;
@@ -29,10 +28,10 @@ pub mod report;
 pub mod run;
 mod sampling_interval;
 mod screen;
+pub mod state;
 mod style;
 mod tables;
 pub mod task;
 mod terminal;
 pub mod timeline;
 mod update;
-pub mod view;

@@ -8,8 +8,8 @@ use pmdscope_telemetry::printable::harmless;
 use serde::Serialize;
 
 use crate::flows::{CapturedApp, CapturedTraffic};
+use crate::state::{PageTab, ViewState};
 use crate::tables;
-use crate::view::{PageTab, ViewState};
 use pmdscope_telemetry::{AppState, FleetState, InterfaceState};
 
 /// Version of the JSON of [`TopDocument`]; raised when a field changes its meaning.

@@ -22,11 +22,11 @@ use crate::input::action_of;
 use crate::keys::KeyMap;
 use crate::sampling_interval::SamplingInterval;
 use crate::screen::{self, ClickTarget};
+use crate::state::{PageTab, ViewFilter, ViewState};
 use crate::task::{TaskContext, TaskMailbox, TaskRequest};
 use crate::terminal::{DisplayTerminal, TerminalGuard};
 use crate::timeline::{SeekTarget, Timeline};
 use crate::update::{LoopControl, perform};
-use crate::view::{PageTab, ViewFilter, ViewState};
 
 /// Ages of lost apps are redrawn this often.
 const AGE_STEP: Duration = Duration::from_secs(1);

@@ -21,10 +21,10 @@ use crate::app_state::lost;
 use crate::clock::time_of_day;
 use crate::overlay;
 use crate::panels::{gaps, pools, trends};
+use crate::state::{PageTab, ViewState};
 use crate::style::{ThemeStyle, selected_row, styled};
 use crate::timeline::SeekTarget;
 use crate::timeline::time_bar::TimeBarKind;
-use crate::view::{PageTab, ViewState};
 use pmdscope_telemetry::{AppState, FleetState};
 
 /// From so many lines on, there are empty lines between tables.

@@ -21,9 +21,9 @@ use pmdscope_testing::output;
 use pmdscope_tui::columns::ColumnChoices;
 use pmdscope_tui::keys::KeyMap;
 use pmdscope_tui::run::DisplayOptions;
+use pmdscope_tui::state::PageTab;
 use pmdscope_tui::task::TaskContext;
 use pmdscope_tui::timeline::live::LiveTimeline;
-use pmdscope_tui::view::PageTab;
 use rustix::process::Signal;
 use serde_json::Value;
 

@@ -10,7 +10,7 @@ use pmdscope_integration::pty::TerminalProcess;
 use pmdscope_integration::scratch::Scratch;
 use pmdscope_tui::action::Action;
 use pmdscope_tui::keys::{Key, NamedAction, named_actions};
-use pmdscope_tui::view::PageTab;
+use pmdscope_tui::state::PageTab;
 
 use crate::support::{Needs, trial};
 

@@ -9,10 +9,10 @@ use super::target::{self, filter};
 use super::write::{leak_plan, snapshot};
 use crate::action::{Action, TaskAction};
 use crate::flows::{CaptureAccess, CapturedApp};
+use crate::state::{PageTab, ViewState};
 use crate::task::TaskContext;
 use crate::task::command::CommandLine;
 use crate::task::form::CaptureForm;
-use crate::view::{PageTab, ViewState};
 
 /// How long stamps are armed, seconds.
 pub(crate) const ARM_SECONDS: u64 = 60;

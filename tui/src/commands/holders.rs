@@ -9,10 +9,10 @@ use super::target;
 use crate::action::Action;
 use crate::keys::KeyContext;
 use crate::panels::pools;
+use crate::state::{PageTab, ViewState};
 use crate::task::TaskPlan;
 use crate::task::command::CommandLine;
 use crate::timeline::SeekTarget;
-use crate::view::{PageTab, ViewState};
 
 /// The command, for the pool that the selection means, or else all pools of the app.
 ///

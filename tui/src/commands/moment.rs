@@ -2,8 +2,8 @@
 
 use pmdscope_telemetry::FleetState;
 
+use crate::state::ViewState;
 use crate::task::command::{self, CommandLine};
-use crate::view::ViewState;
 
 /// That command for the apps and the moment that are shown.
 pub(crate) fn of_moment(command: CommandLine, view: &ViewState, fleet: &FleetState) -> CommandLine {

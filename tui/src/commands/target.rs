@@ -9,8 +9,8 @@ use pmdscope_telemetry::FleetState;
 use pmdscope_telemetry::sample::QueueDirection;
 
 use crate::findings::rows;
+use crate::state::ViewState;
 use crate::task::form::CaptureTarget;
-use crate::view::ViewState;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;

@@ -7,9 +7,9 @@ use pmdscope_telemetry::finding::FindingSubject;
 use super::moment::{file_time, of_moment};
 use super::{holders, target};
 use crate::report;
+use crate::state::ViewState;
 use crate::task::command::{self, CommandLine};
 use crate::task::{OutputFile, Snapshot, TaskPlan};
-use crate::view::ViewState;
 
 /// Writes the lost packets of the selected leak; `None` where no leak is selected.
 pub(crate) fn leak_plan(view: &ViewState, fleet: &FleetState) -> Option<TaskPlan> {

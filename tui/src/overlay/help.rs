@@ -5,9 +5,9 @@ use ratatui::text::{Line, Span};
 
 use crate::action::{Action, SelectionMotion, TIME_STEPS, TaskAction};
 use crate::keys::{BINDINGS, Hint, KeyBinding, KeyContext, LABEL};
+use crate::state::{InputMode, PageTab, ViewState};
 use crate::style::ThemeStyle;
 use crate::timeline::SeekTarget;
-use crate::view::{InputMode, PageTab, ViewState};
 
 const LEGEND: [&str; 6] = [
     "!value   unhealthy",

@@ -14,8 +14,8 @@ use crate::action::{Action, SelectionMotion};
 use crate::columns;
 use crate::detail;
 use crate::keys::{Hint, KeyContext};
+use crate::state::{InputMode, ViewState};
 use crate::style::ThemeStyle;
-use crate::view::{InputMode, ViewState};
 use pmdscope_telemetry::FleetState;
 
 /// What moves the text of a window.

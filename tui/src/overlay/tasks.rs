@@ -10,9 +10,9 @@ use super::{CLOSE, SCROLL};
 use crate::action::{Action, TaskAction};
 use crate::commands::equivalent;
 use crate::keys::{Hint, KeyContext};
+use crate::state::{InputMode, ViewState};
 use crate::style::ThemeStyle;
 use crate::task::Task;
-use crate::view::{InputMode, ViewState};
 
 /// Lines of a screen around the output of a task: header, pages, first finding, footer, and the frame.
 const AROUND: usize = 6;

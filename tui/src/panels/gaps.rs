@@ -9,10 +9,10 @@ use ratatui::text::{Line, Span};
 
 use super::trends::{MARGIN, part_of_page, time_axis, trends};
 use crate::clock::time_of_day;
+use crate::state::ViewState;
 use crate::style::{NAME_MIN, ThemeStyle};
 use crate::timeline::gaps::{LENGTHS, length_of, shortest_us};
 use crate::timeline::trends::{ColumnValue, Trends};
-use crate::view::ViewState;
 
 /// Least numbers of gaps of the shades, from the lightest to the darkest.
 const SHADES: [u64; 4] = [1, 2, 16, 128];
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
     use crate::fixture;
     use crate::panels::trends::{HEIGHT_MIN, WIDTH_MIN};
-    use crate::view::PageTab;
+    use crate::state::PageTab;
 
     fn view() -> ViewState {
         ViewState { tab: PageTab::Lcores, ..fixture::view() }

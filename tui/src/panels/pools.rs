@@ -8,9 +8,9 @@ use pmdscope_telemetry::{AppState, FleetState};
 use ratatui::text::{Line, Span};
 
 use super::trends::{MARGIN, area, part_of_page, time_axis, trends};
+use crate::state::ViewState;
 use crate::style::{NAME_MIN, ThemeStyle};
 use crate::timeline::trends::{ColumnValue, Trends};
-use crate::view::ViewState;
 
 /// A pool of an app.
 pub(crate) type FleetPool<'a> = (&'a AppState, &'a PoolSample, &'a PoolTrend);
@@ -120,7 +120,7 @@ fn places((app, pool, _): FleetPool, view: &ViewState, width: usize) -> Option<L
 mod tests {
     use super::*;
     use crate::fixture;
-    use crate::view::PageTab;
+    use crate::state::PageTab;
     use pmdscope_render::Theme;
 
     fn text(view: &ViewState, fleet: &FleetState, width: usize) -> Vec<String> {

@@ -7,10 +7,10 @@ use pmdscope_render::{AreaGraph, Theme, Tone, axis_top};
 use ratatui::text::{Line, Span};
 
 use crate::clock::NS_PER_SECOND;
+use crate::state::ViewState;
 use crate::style::ThemeStyle;
 use crate::timeline::marks;
 use crate::timeline::trends::{AppPoint, ColumnValue, TrendPoint, Trends};
-use crate::view::ViewState;
 
 /// A screen with fewer lines has none.
 pub(super) const HEIGHT_MIN: u16 = 18;

@@ -9,8 +9,8 @@ use ratatui::text::Line;
 use crate::app_state::lost;
 use crate::findings::ranking::{FindingRate, RankedFinding, ranked};
 use crate::findings::text::{age_text, evidence, place};
+use crate::state::ViewState;
 use crate::style::{NAME_MIN, ThemeStyle, severity_look};
-use crate::view::ViewState;
 
 /// What, where, how fast and since when; then what else is known, as far as there is room.
 pub(super) fn line(view: &ViewState, fleet: &FleetState, width: usize) -> Line<'static> {

@@ -142,7 +142,7 @@ fn the_largest_conversations_are_shown_and_a_filter_finds_the_others() {
     assert_eq!(table.rows.len(), 256);
     assert!(table.notes[0].contains("of 4,000"), "{:?}", table.notes);
     assert!(text(120, 24, &view, &fleet).contains(":4000"));
-    view.filter = crate::view::ViewFilter::of("remote::17");
+    view.filter = crate::state::ViewFilter::of("remote::17");
     assert_eq!(view.tables(&fleet)[1].rows.len(), 111);
 }
 

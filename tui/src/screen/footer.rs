@@ -7,10 +7,10 @@ use ratatui::text::{Line, Span};
 
 use crate::action::{Action, TIME_STEPS, TaskAction};
 use crate::keys::{Hint, KeyContext};
+use crate::state::{InputMode, PageTab, PageTables, ViewState};
 use crate::style::ThemeStyle;
 use crate::tables;
 use crate::timeline::SeekTarget;
-use crate::view::{InputMode, PageTab, PageTables, ViewState};
 
 /// A key of the last line, and its place among those that give way where there is no room:
 /// the highest first.

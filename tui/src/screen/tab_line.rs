@@ -5,8 +5,8 @@ use ratatui::text::{Line, Span};
 
 use crate::action::Action;
 use crate::keys::KeyMap;
+use crate::state::{PageTab, ViewState};
 use crate::style::ThemeStyle;
-use crate::view::{PageTab, ViewState};
 
 /// How much of the names is shown.
 #[derive(Clone, Copy)]

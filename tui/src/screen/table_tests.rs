@@ -6,10 +6,10 @@ use super::tests::{on, text};
 use super::*;
 use crate::action::Action;
 use crate::fixture;
+use crate::state::InputMode;
 use crate::tables;
 use crate::update::tests::press;
 use crate::update::update;
-use crate::view::InputMode;
 use pmdscope_render::{Column, ColumnUnit};
 
 /// All tables of all pages with a value of each kind.

@@ -8,10 +8,10 @@ use ratatui::text::{Line, Span};
 
 use crate::action::Action;
 use crate::clock::NS_PER_SECOND;
+use crate::state::ViewState;
 use crate::style::ThemeStyle;
 use crate::timeline::time_bar::{PlaybackState, TimeBar, TimeBarKind};
 use crate::timeline::{SeekTarget, TimeSpan, marks};
-use crate::view::ViewState;
 
 /// A narrower bar shows nothing.
 const BAR_MIN: usize = 8;

@@ -9,8 +9,8 @@ use pmdscope_telemetry::sample::PortStats;
 use super::totals;
 use crate::app_state::{lost, missing_ports};
 use crate::clock::NS_PER_SECOND;
+use crate::state::ViewState;
 use crate::timeline::trends::{AppPoint, ColumnValue, TrendPoint, Trends};
-use crate::view::ViewState;
 use pmdscope_telemetry::{AppState, AppStatus, FleetState};
 
 /// Pools fuller than this are marked; the findings judge more finely.

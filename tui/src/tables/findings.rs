@@ -8,9 +8,9 @@ use pmdscope_telemetry::{AppState, FleetState};
 use crate::findings::ranking::{FindingRate, RankedFinding, ranked};
 use crate::findings::rows::subject;
 use crate::findings::text::{age_text, evidence, place};
+use crate::state::ViewState;
 use crate::style::severity_look;
 use crate::timeline::trends::{FindingSpan, Trends};
-use crate::view::ViewState;
 
 /// One row per finding, in the order in which to look at them.
 pub(super) fn findings(fleet: &FleetState, view: &ViewState) -> TextTable {

@@ -20,7 +20,7 @@ use crate::action::Action;
 use crate::clock::time_of_day;
 use crate::flows::{CaptureAccess, CapturedApp, CapturedTraffic, EndpointNames, ShownTime};
 use crate::keys::KeyMap;
-use crate::view::ViewState;
+use crate::state::ViewState;
 
 /// Rows of conversations; who wants others sorts or filters.
 const ROWS: usize = 256;

@@ -12,7 +12,7 @@ use pmdscope_telemetry::sample::{LcoreSample, PoolSample, QueueSample, Sample};
 use super::pools::{growth, spark};
 use super::ports::{filled, high};
 use super::totals;
-use crate::view::ViewState;
+use crate::state::ViewState;
 use pmdscope_telemetry::{AppState, FleetState};
 
 /// Rows of each table.

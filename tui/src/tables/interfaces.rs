@@ -9,7 +9,7 @@ use pmdscope_telemetry::model::{InterfaceRates, Model};
 use pmdscope_telemetry::sample::PortSample;
 use pmdscope_telemetry::{FleetState, InterfaceState};
 
-use crate::view::ViewState;
+use crate::state::ViewState;
 
 /// One row per interface: all that arrived, and what became of it.
 pub(super) fn interfaces(fleet: &FleetState, view: &ViewState) -> TextTable {

@@ -12,7 +12,7 @@ use pmdscope_telemetry::sample::{LcoreSample, Sample};
 use super::notes::note_level_0;
 use super::{stolen, totals};
 use crate::clock::time_of_day;
-use crate::view::ViewState;
+use crate::state::ViewState;
 use pmdscope_telemetry::FleetState;
 
 /// The heading of the table.

@@ -8,7 +8,7 @@ use pmdscope_telemetry::model::LedgerRates;
 use pmdscope_telemetry::sample::{LedgerSample, LostGroupSample, StageSample};
 
 use super::notes::{holders_hint, note_level_0};
-use crate::view::ViewState;
+use crate::state::ViewState;
 use pmdscope_telemetry::{AppState, FleetState};
 
 /// One row per pool with a ledger.

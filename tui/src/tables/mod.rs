@@ -18,7 +18,7 @@ pub(crate) mod stolen;
 pub(crate) mod totals;
 
 use crate::action::Action;
-use crate::view::{PageTab, ViewState};
+use crate::state::{PageTab, ViewState};
 use pmdscope_render::{PathStyle, TextTable, leak_sites};
 use pmdscope_telemetry::FleetState;
 

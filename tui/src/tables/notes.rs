@@ -5,7 +5,7 @@ use pmdscope_telemetry::FleetState;
 use pmdscope_telemetry::sample::Sample;
 
 use crate::action::{Action, TaskAction};
-use crate::view::ViewState;
+use crate::state::ViewState;
 
 /// Said where a stock app cannot show what an app with the library does.
 pub(crate) const NEEDS_LIBRARY: &str = "needs libpmdscope (level 1)";

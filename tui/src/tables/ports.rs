@@ -11,7 +11,7 @@ use pmdscope_telemetry::sample::{PortSample, PortStats, QueueDirection, QueueSam
 
 use super::notes::{UNSUPPORTED, note_level_0};
 use super::totals;
-use crate::view::ViewState;
+use crate::state::ViewState;
 use pmdscope_telemetry::{AppState, FleetState};
 
 /// One row per port.

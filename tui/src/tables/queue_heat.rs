@@ -12,7 +12,7 @@ use pmdscope_telemetry::{AppState, FleetState};
 
 use super::notes::UNSUPPORTED;
 use super::ports::is_high;
-use crate::view::ViewState;
+use crate::state::ViewState;
 
 /// A queue, its rates, and whether it is hot.
 type ShownQueue<'a> = (&'a QueueSample, &'a QueueRates, bool);
@@ -186,8 +186,8 @@ mod tests {
     use crate::action::Action;
     use crate::fixture;
     use crate::screen::tests::text;
+    use crate::state::PageTab;
     use crate::update::update;
-    use crate::view::PageTab;
     use pmdscope_telemetry::missed::MissedCause;
 
     #[test]

@@ -4,7 +4,7 @@ use pmdscope_render::number::{bytes, seconds};
 use pmdscope_render::{Cell, Column, ColumnUnit, Subject, TextTable};
 use pmdscope_telemetry::{AppState, FleetState, RawReply};
 
-use crate::view::ViewState;
+use crate::state::ViewState;
 
 /// One row per request; none in the past, of which no reply is kept.
 pub(super) fn replies(fleet: &FleetState, view: &ViewState) -> TextTable {
@@ -64,10 +64,10 @@ mod tests {
     use crate::action::{Action, SelectionMotion};
     use crate::fixture;
     use crate::screen::tests::text;
+    use crate::state::PageTab;
     use crate::timeline::TimeSpan;
     use crate::timeline::time_bar::{TimeBar, TimeBarKind};
     use crate::update::update;
-    use crate::view::PageTab;
 
     #[test]
     fn replies_are_shown_as_they_are_and_line_by_line() {

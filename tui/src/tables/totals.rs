@@ -6,7 +6,7 @@ use pmdscope_telemetry::sample::{
 };
 use pmdscope_telemetry::{FleetState, InterfaceState, InterfacesState};
 
-use crate::view::{PageTab, ViewState};
+use crate::state::{PageTab, ViewState};
 
 /// What totals are counted from.
 pub(crate) fn origin(fleet: &FleetState, view: &ViewState) -> &'static str {

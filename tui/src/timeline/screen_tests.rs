@@ -15,8 +15,8 @@ use crate::fixture;
 use crate::screen::page_tests::squeezed;
 use crate::screen::tests::text;
 use crate::screen::{ClickTarget, hit, time_bar};
+use crate::state::{PageTab, ViewState};
 use crate::update::perform;
-use crate::view::{PageTab, ViewState};
 
 const ASCII: Theme = Theme::ASCII;
 

@@ -22,8 +22,8 @@ use crate::clock::NS_PER_SECOND;
 use crate::fixture;
 use crate::keys::named_actions;
 use crate::screen;
+use crate::state::ViewState;
 use crate::update::perform;
-use crate::view::ViewState;
 
 const START: u64 = fixture::MONOTONIC_NS;
 

@@ -7,9 +7,9 @@ use crate::columns;
 use crate::commands::equivalent::NO_OFFER;
 use crate::drill;
 use crate::flows::{AppRun, CaptureAccess};
+use crate::state::{InputMode, PageTab, ViewFilter, ViewState};
 use crate::tables;
 use crate::timeline::Timeline;
-use crate::view::{InputMode, PageTab, ViewFilter, ViewState};
 use pmdscope_render::{Column, CounterMode, SortOrder, Subject, TextTable, Tone};
 use pmdscope_telemetry::{FleetState, TotalsBaseline};
 

@@ -6,9 +6,9 @@ use crate::action::TaskAction;
 use crate::clock::{NS_PER_SECOND, time_of_day};
 use crate::commands::moment::file_time;
 use crate::commands::{equivalent, holders, target, write};
+use crate::state::{InputMode, ViewState};
 use crate::task::form::CaptureForm;
 use crate::task::{Task, TaskPlan, TaskRequest, TaskState};
-use crate::view::{InputMode, ViewState};
 
 /// Carries out an action of tasks.
 pub(super) fn update(view: &mut ViewState, action: TaskAction, fleet: &FleetState) {

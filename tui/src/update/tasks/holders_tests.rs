@@ -6,12 +6,12 @@ use super::tests::{asked, moment_fleet, notice, select};
 use super::*;
 use crate::action::Action;
 use crate::fixture;
+use crate::state::PageTab;
 use crate::task::TaskContext;
 use crate::timeline::TimeSpan;
 use crate::timeline::time_bar::{TimeBar, TimeBarKind};
 use crate::update::tests::press;
 use crate::update::update as act;
-use crate::view::PageTab;
 
 #[test]
 fn they_are_those_of_the_selected_pool_or_app() {

@@ -13,13 +13,13 @@ use crate::fixture;
 use crate::flows::{CaptureAccess, CapturedTraffic};
 use crate::overlay;
 use crate::screen::tests::text;
+use crate::state::PageTab;
 use crate::task::TaskContext;
 use crate::task::command::CommandLine;
 use crate::timeline::TimeSpan;
 use crate::timeline::time_bar::{TimeBar, TimeBarKind};
 use crate::update::tests::press;
 use crate::update::update as act;
-use crate::view::PageTab;
 use pmdscope_telemetry::finding::{Finding, FindingSubject};
 
 pub(super) fn select(view: &mut ViewState, fleet: &FleetState, tab: PageTab, title: &str) {
@@ -278,7 +278,7 @@ fn every_key_that_does_something_has_a_command_or_a_reason() {
         act(&mut view, Action::Go(tab), &fleet);
         show(tab.title(), &mut view);
     }
-    view.filter = crate::view::ViewFilter::of("miss>0 'x");
+    view.filter = crate::state::ViewFilter::of("miss>0 'x");
     act(&mut view, Action::Go(PageTab::Flows), &fleet);
     view.tasks.context.read_only = true;
     show("Flows, read only", &mut view);

@@ -1,13 +1,15 @@
-//! The state of the view. Changed only by [`crate::update`].
+//! The state of the view: what the user has chosen, and what is shown. Changed only by [`crate::update`].
+
+mod filter;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::tz::TimeZone;
 
+pub use self::filter::ViewFilter;
 use crate::columns::{ColumnChoices, ColumnWindow};
 pub use crate::drill::DrillOrigin;
-pub use crate::filter::ViewFilter;
 use crate::flows::{
     AppRun, CapturedTraffic, EndpointNames, FlowRequest, RunningApp, ShownFlows, ShownTime,
 };
