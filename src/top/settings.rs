@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use pmdscope_render::Palette;
-use pmdscope_tui::columns::ColumnChoices;
 use pmdscope_tui::keys::KeyMap;
-use pmdscope_tui::state::{PageTab, ViewFilter};
+use pmdscope_tui::state::{ColumnChoices, PageTab, ViewFilter};
 
 /// Time between two samples.
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);

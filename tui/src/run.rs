@@ -16,13 +16,12 @@ use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::action::{Action, SelectionMotion};
-use crate::columns::ColumnChoices;
 use crate::flows::{CapturedTraffic, EndpointNames, FlowMailbox, FlowRequest};
 use crate::input::action_of;
 use crate::keys::KeyMap;
 use crate::sampling_interval::SamplingInterval;
 use crate::screen::{self, ClickTarget};
-use crate::state::{PageTab, ViewFilter, ViewState};
+use crate::state::{ColumnChoices, PageTab, ViewFilter, ViewState};
 use crate::task::{TaskContext, TaskMailbox, TaskRequest};
 use crate::terminal::{DisplayTerminal, TerminalGuard};
 use crate::timeline::{SeekTarget, Timeline};

@@ -1,5 +1,6 @@
 //! The windows over a page: help, and the details of one row.
 
+mod columns;
 mod help;
 pub(crate) mod tasks;
 
@@ -11,7 +12,6 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, BorderType, Clear, Padding, Paragraph, Wrap};
 
 use crate::action::{Action, SelectionMotion};
-use crate::columns;
 use crate::detail;
 use crate::keys::{Hint, KeyContext};
 use crate::state::{InputMode, ViewState};
@@ -90,7 +90,7 @@ pub(crate) fn length(view: &ViewState, fleet: &FleetState) -> usize {
 fn lines(view: &ViewState, fleet: &FleetState) -> Vec<Line<'static>> {
     match &view.mode {
         InputMode::Help { over, .. } => help::lines(over, view),
-        InputMode::Columns(window) => window.lines(view, fleet),
+        InputMode::Columns(window) => columns::lines(window, view, fleet),
         InputMode::Detail(subject) => detail::lines(subject, view, fleet),
         InputMode::CaptureForm => tasks::form(view, fleet),
         InputMode::Tasks => tasks::all_tasks(view),

@@ -169,7 +169,7 @@ fn bytes_and_totals_say_so() {
     view.columns.set("Ports", ["App", "Port", "RX bit/s", "TX bit/s", "RX pps"]);
     assert_snapshot!("bytes_80x24", text(80, 24, &view, &fleet));
     assert!(text(120, 24, &view, &fleet).lines().next().unwrap().contains("B/s"));
-    view.columns = crate::columns::ColumnChoices::default();
+    view.columns = crate::state::ColumnChoices::default();
     press(&mut view, &fleet, "br");
     assert_snapshot!("totals_80x24", text(80, 24, &view, &fleet));
     press(&mut view, &fleet, "z");

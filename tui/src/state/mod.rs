@@ -1,5 +1,6 @@
 //! The state of the view: what the user has chosen, and what is shown. Changed only by [`crate::update`].
 
+mod columns;
 mod filter;
 
 use std::collections::BTreeMap;
@@ -7,8 +8,9 @@ use std::sync::Arc;
 
 use jiff::tz::TimeZone;
 
+pub(crate) use self::columns::kebab;
+pub use self::columns::{ColumnChoices, ColumnWindow};
 pub use self::filter::ViewFilter;
-use crate::columns::{ColumnChoices, ColumnWindow};
 pub use crate::drill::DrillOrigin;
 use crate::flows::{
     AppRun, CapturedTraffic, EndpointNames, FlowRequest, RunningApp, ShownFlows, ShownTime,

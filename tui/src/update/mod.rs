@@ -1,9 +1,9 @@
 //! [`Action`] → [`ViewState`]: carries out all actions of the user, without a terminal.
 
+mod columns;
 mod tasks;
 
 use crate::action::{Action, SelectionMotion};
-use crate::columns;
 use crate::commands::equivalent::NO_OFFER;
 use crate::drill;
 use crate::flows::{AppRun, CaptureAccess};
