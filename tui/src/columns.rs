@@ -57,13 +57,13 @@ impl KnownTable {
 
 /// Those that a table of the shown page has.
 pub(crate) fn chosen(table: &str, view: &ViewState, fleet: &FleetState) -> Vec<&'static str> {
-    let found = view.tables(fleet).into_iter().find(|found| found.title == table);
+    let found = tables::shown(view, fleet).into_iter().find(|found| found.title == table);
     found.iter().flat_map(|found| &found.columns).map(Column::name).collect()
 }
 
 /// Those that the screen has room for.
 pub(crate) fn visible(table: &str, view: &ViewState, fleet: &FleetState) -> Vec<&'static str> {
-    let found = view.tables(fleet).into_iter().find(|found| found.title == table);
+    let found = tables::shown(view, fleet).into_iter().find(|found| found.title == table);
     let ends = found.map(|found| found.layout(Some(usize::from(view.width)), view.theme).ends());
     ends.into_iter().flatten().map(|(name, _)| name).collect()
 }

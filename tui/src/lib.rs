@@ -14,13 +14,13 @@ mod clock;
 pub mod columns;
 mod commands;
 mod detail;
-mod drill;
 mod findings;
 #[cfg(test)]
 mod fixture;
 pub mod flows;
 mod input;
 pub mod keys;
+mod layout;
 mod overlay;
 mod page;
 mod panels;

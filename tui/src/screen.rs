@@ -19,62 +19,18 @@ use ratatui::text::{Line, Span};
 use crate::action::Action;
 use crate::app_state::lost;
 use crate::clock::time_of_day;
+use crate::layout::{ScreenLayout, is_spaced};
 use crate::overlay;
 use crate::panels::{gaps, pools, trends};
 use crate::state::{PageTab, ViewState};
 use crate::style::{ThemeStyle, selected_row, styled};
+use crate::tables;
 use crate::timeline::SeekTarget;
 use crate::timeline::time_bar::TimeBarKind;
 use pmdscope_telemetry::{AppState, FleetState};
 
-/// From so many lines on, there are empty lines between tables.
-const ROOMY: u16 = 30;
-
 /// Before what is said below a row.
 const INDENT: &str = "    ";
-
-/// Where things are on a screen. Small screens lose the decoration first.
-#[derive(Clone, Copy, Debug, Default)]
-struct ScreenLayout {
-    header: Option<Rect>,
-    time_bar: Option<Rect>,
-    tabs: Option<Rect>,
-    banner: Option<Rect>,
-    body: Rect,
-    footer: Option<Rect>,
-}
-
-impl ScreenLayout {
-    /// Which moment is shown must be said, however small the screen. Pages that
-    /// list the findings need no banner.
-    fn of(area: Rect, view: &ViewState) -> Self {
-        let mut rest = area;
-        let mut take_top = |least: u16| {
-            (area.height >= least).then(|| {
-                let line = Rect { height: 1, ..rest };
-                rest = Rect { y: rest.y + 1, height: rest.height - 1, ..rest };
-                line
-            })
-        };
-        let header = take_top(6);
-        let time_bar = if view.time_bar.is_some() { take_top(2) } else { None };
-        let tabs = take_top(4);
-        let lists_findings = matches!(view.tab, PageTab::Overview | PageTab::Findings);
-        let banner = if lists_findings { None } else { take_top(8) };
-        let footer = (area.height >= 10).then(|| {
-            rest.height -= 1;
-            Rect { y: rest.y + rest.height, height: 1, ..rest }
-        });
-        Self { header, time_bar, tabs, banner, body: rest, footer }
-    }
-}
-
-/// Lines for the tables of the Overview, and empty lines between two of them.
-pub(crate) fn overview_room(view: &ViewState) -> (usize, usize) {
-    let body = ScreenLayout::of(Rect::new(0, 0, view.width, view.height), view).body;
-    let graphs = trends::height(view, usize::from(body.width));
-    (usize::from(body.height).saturating_sub(graphs), usize::from(is_spaced(view)))
-}
 
 /// Draws everything.
 pub(crate) fn render(frame: &mut Frame, view: &ViewState, fleet: &FleetState) {
@@ -90,7 +46,7 @@ pub(crate) fn render(frame: &mut Frame, view: &ViewState, fleet: &FleetState) {
     }
     line(layout.tabs, tab_line::draw(view, usize::from(layout.body.width)).0);
     line(layout.banner, banner::line(view, fleet, usize::from(layout.body.width)));
-    let page = view.page(fleet);
+    let page = tables::page(view, fleet);
     line(layout.footer, footer::line(view, fleet, &page));
     for (line, y) in body(view, fleet, &page.tables, layout.body).into_iter().zip(layout.body.y..) {
         frame.render_widget(line.text(view.theme), Rect { y, height: 1, ..layout.body });
@@ -150,7 +106,7 @@ pub(crate) fn hit(
         return None;
     }
     let line = usize::from(position.y - layout.body.y);
-    let tables = view.tables(fleet);
+    let tables = tables::shown(view, fleet);
     let line = body(view, fleet, &tables, layout.body).into_iter().nth(line)?;
     match line.titles {
         Some(titles) => titles.at(usize::from(position.x)),
@@ -329,10 +285,6 @@ fn ages(view: &ViewState, fleet: &FleetState) -> Vec<Line<'static>> {
 /// The Overview has no lines to spare: its tables are told by the title of their first column.
 fn is_dense(view: &ViewState) -> bool {
     view.tab == PageTab::Overview
-}
-
-fn is_spaced(view: &ViewState) -> bool {
-    view.height >= ROOMY
 }
 
 fn append<'a>(lines: &mut Vec<BodyLine<'a>>, table: &'a TextTable, view: &ViewState, width: usize) {

@@ -138,12 +138,12 @@ fn the_largest_conversations_are_shown_and_a_filter_finds_the_others() {
         })
         .collect();
     let mut view = showing(traffic([("reflector", ARMED, counted)]));
-    let table = &view.tables(&fleet)[1];
+    let table = &tables::shown(&view, &fleet)[1];
     assert_eq!(table.rows.len(), 256);
     assert!(table.notes[0].contains("of 4,000"), "{:?}", table.notes);
     assert!(text(120, 24, &view, &fleet).contains(":4000"));
     view.filter = crate::state::ViewFilter::of("remote::17");
-    assert_eq!(view.tables(&fleet)[1].rows.len(), 111);
+    assert_eq!(tables::shown(&view, &fleet)[1].rows.len(), 111);
 }
 
 #[test]

@@ -7,9 +7,9 @@ use ratatui::text::{Line, Span};
 
 use crate::action::{Action, TIME_STEPS, TaskAction};
 use crate::keys::{Hint, KeyContext};
-use crate::state::{InputMode, PageTab, PageTables, ViewState};
+use crate::state::{InputMode, PageTab, ViewState};
 use crate::style::ThemeStyle;
-use crate::tables;
+use crate::tables::{self, PageTables};
 use crate::timeline::SeekTarget;
 
 /// A key of the last line, and its place among those that give way where there is no room:

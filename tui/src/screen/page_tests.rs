@@ -113,7 +113,7 @@ fn details_of_every_kind_of_row() {
         let (mut view, fleet) = (on(tab), fleet_for(tab));
         update(&mut view, Action::Move(SelectionMotion::Top), &fleet);
         let mut screens = Vec::new();
-        for _ in view.tables(&fleet).iter().flat_map(|table| &table.rows) {
+        for _ in tables::shown(&view, &fleet).iter().flat_map(|table| &table.rows) {
             update(&mut view, Action::Details, &fleet);
             screens.push(squeezed(&text(100, 44, &view, &fleet)));
             update(&mut view, Action::Back, &fleet);

@@ -7,7 +7,6 @@ use super::*;
 use crate::action::Action;
 use crate::fixture;
 use crate::state::InputMode;
-use crate::tables;
 use crate::update::tests::press;
 use crate::update::update;
 use pmdscope_render::{Column, ColumnUnit};
@@ -59,7 +58,7 @@ fn columns_say_the_unit_of_their_numbers() {
 #[test]
 fn an_invalid_filter_says_so_and_keeps_the_rows() {
     let (mut view, fleet) = (on(PageTab::Overview), fixture::fleet());
-    let shown = |view: &ViewState| view.tables(&fleet)[1].rows.len();
+    let shown = |view: &ViewState| tables::shown(view, &fleet)[1].rows.len();
     press(&mut view, &fleet, "/app:testpmd gap>50");
     assert_eq!((shown(&view), view.filter.text()), (1, "app:testpmd gap>50"));
     let screen = text(80, 24, &view, &fleet);
@@ -127,7 +126,7 @@ fn columns_are_chosen_and_moved_in_a_window() {
     let (mut view, fleet) = (on(PageTab::Ports), fixture::fleet());
     (view.width, view.height) = (80, 24);
     let titles = |view: &ViewState| {
-        let header = view.tables(&fleet)[0].layout(Some(80), view.theme).header(None);
+        let header = tables::shown(view, &fleet)[0].layout(Some(80), view.theme).header(None);
         header.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let own = titles(&view);
@@ -152,7 +151,7 @@ fn one_column_is_always_shown_and_a_window_obeys_keys_of_pages() {
     for _ in 0..20 {
         press(&mut view, &fleet, " j");
     }
-    assert_eq!(view.tables(&fleet)[0].columns.len(), 1);
+    assert_eq!(tables::shown(&view, &fleet)[0].columns.len(), 1);
     press(&mut view, &fleet, "gJJJJJJJJJJJJ");
     assert_eq!(view.scroll, crate::overlay::length(&view, &fleet) - 1);
     press(&mut view, &fleet, "x5G");

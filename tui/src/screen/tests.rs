@@ -99,7 +99,7 @@ fn many_findings_leave_room_for_apps() {
         // What is selected stays in sight, and the apps are as near as before.
         let last = rows::subject(&fleet.apps[3].findings[59]);
         update(&mut view, Action::Select(last.clone()), &fleet);
-        let rows = view.tables(&fleet).remove(0).rows;
+        let rows = tables::shown(&view, &fleet).remove(0).rows;
         assert!(rows.len() == shown && rows[shown - 1].subject == last);
     }
     let few = text(80, 24, &on(PageTab::Overview), &many(11));
@@ -131,7 +131,7 @@ fn nothing_essential_is_cut_on_a_small_screen() {
 fn a_leak_has_its_evidence_and_advice_on_a_small_screen() {
     let fleet = fixture::fleet_of(fixture::leaking(), fixture::leaking_findings());
     let mut view = on(PageTab::Pools);
-    let rows = view.tables(&fleet).into_iter().flat_map(|table| table.rows);
+    let rows = tables::shown(&view, &fleet).into_iter().flat_map(|table| table.rows);
     let site = rows.map(|row| row.subject).find(|row| matches!(row, Subject::Site { .. })).unwrap();
     update(&mut view, Action::Select(site), &fleet);
     update(&mut view, Action::Open, &fleet);
@@ -446,7 +446,7 @@ fn names_cannot_control_the_terminal() {
     for tab in PageTab::ALL {
         let mut view = on(tab);
         update(&mut view, Action::Move(SelectionMotion::Top), &fleet);
-        for _ in view.tables(&fleet).iter().flat_map(|table| &table.rows) {
+        for _ in tables::shown(&view, &fleet).iter().flat_map(|table| &table.rows) {
             for action in [Action::Open, Action::Back, Action::Move(SelectionMotion::Down)] {
                 update(&mut view, action, &fleet);
                 for cell in draw(100, 44, &view, &fleet).content() {

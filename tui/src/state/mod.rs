@@ -1,6 +1,7 @@
 //! The state of the view: what the user has chosen, and what is shown. Changed only by [`crate::update`].
 
 mod columns;
+mod drill_origin;
 mod filter;
 
 use std::collections::BTreeMap;
@@ -10,19 +11,17 @@ use jiff::tz::TimeZone;
 
 pub(crate) use self::columns::kebab;
 pub use self::columns::{ColumnChoices, ColumnWindow};
+pub use self::drill_origin::DrillOrigin;
 pub use self::filter::ViewFilter;
-pub use crate::drill::DrillOrigin;
 use crate::flows::{
     AppRun, CapturedTraffic, EndpointNames, FlowRequest, RunningApp, ShownFlows, ShownTime,
 };
 use crate::keys::KeyMap;
 pub use crate::page::PageTab;
-use crate::screen;
-use crate::tables;
 use crate::task::TaskView;
 use crate::timeline::time_bar::{TimeBar, TimeBarKind};
 use crate::timeline::trends::Trends;
-use pmdscope_render::{CounterMode, FilterError, SortOrder, Subject, TextTable, Theme};
+use pmdscope_render::{CounterMode, SortOrder, Subject, Theme};
 use pmdscope_telemetry::{FleetState, RepliesByApp, Thresholds, TotalsBaseline};
 
 /// Conversations are told about once a second, and so are the values of a moment.
@@ -56,14 +55,6 @@ pub enum InputMode {
     Tasks,
     /// The command lines that show and do the same.
     Commands,
-}
-
-/// What a page shows.
-pub(crate) struct PageTables {
-    /// From top to bottom.
-    pub(crate) tables: Vec<TextTable>,
-    /// Why no row can match the filter.
-    pub(crate) filter_problem: Option<FilterError>,
 }
 
 /// The choices of the user.
@@ -154,43 +145,6 @@ impl ViewState {
             width: 80,
             height: 24,
         }
-    }
-
-    /// The tables of the shown page, filtered and sorted.
-    pub fn tables(&self, fleet: &FleetState) -> Vec<TextTable> {
-        self.page(fleet).tables
-    }
-
-    /// The same, and what is wrong with the filter there.
-    pub(crate) fn page(&self, fleet: &FleetState) -> PageTables {
-        let mut tables = tables::of(self.tab, fleet, self);
-        // Also about columns that are not shown.
-        let filter_problem = self.filter.problem_in(&tables);
-        for table in &mut tables {
-            table.count(self.counters);
-            if table.shows_totals() && table.remark.is_empty() {
-                tables::totals::origin(fleet, self).clone_into(&mut table.remark);
-            }
-            table.filter(self.filter.rows());
-            if let Some(sort) = self.sort.get(table.title) {
-                table.sort(*sort);
-            }
-            table.drop_repeated();
-            self.columns.apply(table);
-        }
-        if let Some(title) = self.expanded_table() {
-            tables.retain(|table| table.title == title);
-        } else if self.tab == PageTab::Overview {
-            let (lines, spacing) = screen::overview_room(self);
-            tables::limit_findings(&mut tables, lines, spacing, self);
-        }
-        // Last: filters and orders are about numbers, and only what is shown is looked up.
-        if let Some(names) = &self.names {
-            for table in &mut tables {
-                tables::flows::name_ends(table, names.as_ref());
-            }
-        }
-        PageTables { tables, filter_problem }
     }
 
     /// The only table that the page shows; `None` where it shows all.

@@ -14,10 +14,11 @@ pub(crate) mod ports;
 pub(crate) mod queue_heat;
 pub(crate) mod replies;
 mod rings;
+mod shown;
 pub(crate) mod stolen;
 pub(crate) mod totals;
 
-use crate::action::Action;
+pub(crate) use self::shown::{PageTables, page, shown};
 use crate::state::{PageTab, ViewState};
 use pmdscope_render::{PathStyle, TextTable, leak_sites};
 use pmdscope_telemetry::FleetState;
@@ -68,35 +69,4 @@ fn overview(fleet: &FleetState, view: &ViewState) -> Vec<TextTable> {
         tables.push(hottest::lcores(fleet, view));
     }
     tables
-}
-
-/// Apps that the Overview shows at least, whatever is wrong with them.
-const APPS_MIN: usize = 3;
-
-/// Leaves out findings of the Overview, so that its first tables fit into so many lines, of which one
-/// in `spacing` is empty between them. The selected one stays.
-pub(crate) fn limit_findings(
-    tables: &mut [TextTable],
-    lines: usize,
-    spacing: usize,
-    view: &ViewState,
-) {
-    let [findings, apps, ..] = tables else { return };
-    let apps = 1 + apps.rows.len().min(APPS_MIN) + spacing;
-    // The headings.
-    let room = lines.saturating_sub(apps + 1);
-    let all = findings.rows.len();
-    if all <= room.max(1) {
-        return;
-    }
-    // The note.
-    let shown = room.saturating_sub(1).max(1);
-    let at = findings.rows.iter().position(|row| Some(&row.subject) == view.selected());
-    if let Some(at) = at.filter(|&at| at >= shown) {
-        findings.rows.swap(at, shown - 1);
-    }
-    findings.rows.truncate(shown);
-    let key = view.keys.label(&Action::Go(PageTab::Findings));
-    let hint = key.map_or(String::new(), |key| format!(", {key}: all"));
-    findings.notes.push(format!("+{} more{hint}", all - shown));
 }

@@ -1,11 +1,11 @@
 //! [`Action`] → [`ViewState`]: carries out all actions of the user, without a terminal.
 
 mod columns;
+mod drill;
 mod tasks;
 
 use crate::action::{Action, SelectionMotion};
 use crate::commands::equivalent::NO_OFFER;
-use crate::drill;
 use crate::flows::{AppRun, CaptureAccess};
 use crate::state::{InputMode, PageTab, ViewFilter, ViewState};
 use crate::tables;
@@ -134,7 +134,7 @@ fn back(view: &mut ViewState) {
         }
         InputMode::Browse if !view.filter.is_empty() => view.filter = ViewFilter::default(),
         InputMode::Browse => match view.origin.take() {
-            Some(origin) => origin.restore(view),
+            Some(origin) => drill::go_back(view, origin),
             None => {
                 view.selected.remove(&view.tab);
             }
@@ -150,8 +150,11 @@ fn travel(view: &mut ViewState, motion: SelectionMotion, fleet: &FleetState) {
         view.scroll = moved(view.scroll, motion, page, crate::overlay::length(view, fleet));
         return;
     }
-    let rows: Vec<Subject> =
-        view.tables(fleet).into_iter().flat_map(|t| t.rows).map(|row| row.subject).collect();
+    let rows: Vec<Subject> = tables::shown(view, fleet)
+        .into_iter()
+        .flat_map(|t| t.rows)
+        .map(|row| row.subject)
+        .collect();
     let now = view.selected().and_then(|selected| rows.iter().position(|row| row == selected));
     let next = match now {
         Some(now) => moved(now, motion, page, rows.len()),
@@ -228,7 +231,7 @@ fn invert(view: &mut ViewState, fleet: &FleetState) {
 
 /// The table that holds the selected row, else the first with rows.
 fn selected_table(view: &ViewState, fleet: &FleetState) -> Option<TextTable> {
-    let mut tables = view.tables(fleet);
+    let mut tables = tables::shown(view, fleet);
     let holds = |subject: &Subject| {
         tables.iter().position(|table| table.rows.iter().any(|row| row.subject == *subject))
     };

@@ -78,9 +78,9 @@ fn filter_is_typed_kept_undone_and_cleared() {
     assert_eq!(view.filter.text(), "");
     press(&mut view, &fleet, "/testpmd\n");
     assert_eq!(view.mode, InputMode::Browse);
-    assert_eq!(view.tables(&fleet)[1].rows.len(), 1);
+    assert_eq!(tables::shown(&view, &fleet)[1].rows.len(), 1);
     press(&mut view, &fleet, "\x1b");
-    assert_eq!(view.tables(&fleet)[1].rows.len(), 2);
+    assert_eq!(tables::shown(&view, &fleet)[1].rows.len(), 2);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn sort_goes_through_the_columns_of_the_selected_table_and_back() {
     assert_eq!(view.sort.get("Ports"), Some(&SortOrder { column: "App", descending: true }));
     press(&mut view, &fleet, "I");
     assert_eq!(view.sort.get("Ports"), Some(&SortOrder { column: "App", descending: false }));
-    let columns = view.tables(&fleet)[0].columns.len();
+    let columns = tables::shown(&view, &fleet)[0].columns.len();
     for _ in 0..columns {
         press(&mut view, &fleet, "s");
     }
@@ -134,7 +134,7 @@ fn a_table_has_the_whole_page_and_gives_it_back() {
     let (mut view, fleet) =
         (ViewState { tab: PageTab::Ports, ..fixture::view() }, fixture::fleet());
     let titles = |view: &ViewState| -> Vec<&str> {
-        view.tables(&fleet).iter().map(|table| table.title).collect()
+        tables::shown(view, &fleet).iter().map(|table| table.title).collect()
     };
     let all = titles(&view);
     press(&mut view, &fleet, "Ge");
@@ -269,7 +269,7 @@ fn names_are_shown_while_filters_are_about_numbers() {
     let (mut view, fleet) = (view, fixture::fleet());
     press(&mut view, &fleet, "/remote:198.51.100.7\n");
     names.0.lock().unwrap().clear();
-    let rows = view.tables(&fleet).into_iter().flat_map(|table| table.rows);
+    let rows = tables::shown(&view, &fleet).into_iter().flat_map(|table| table.rows);
     let rows: Vec<_> =
         rows.filter(|row| matches!(row.subject, Subject::Conversation { .. })).collect();
     let [row] = &rows[..] else { panic!("{rows:?}") };
@@ -284,7 +284,7 @@ fn flows_are_sorted_by_the_columns_that_are_shown() {
     let (mut view, fleet) =
         (ViewState { tab: PageTab::Flows, ..fixture::view() }, fixture::fleet());
     let remotes = |view: &ViewState| -> Vec<u16> {
-        let rows = view.tables(&fleet).into_iter().flat_map(|table| table.rows);
+        let rows = tables::shown(view, &fleet).into_iter().flat_map(|table| table.rows);
         let keys = rows.filter_map(|row| match row.subject {
             Subject::Conversation { key, .. } => Some(key.remote.port),
             _ => None,

@@ -14,6 +14,7 @@ use crate::flows::{CaptureAccess, CapturedTraffic};
 use crate::overlay;
 use crate::screen::tests::text;
 use crate::state::PageTab;
+use crate::tables;
 use crate::task::TaskContext;
 use crate::task::command::CommandLine;
 use crate::timeline::TimeSpan;
@@ -24,7 +25,7 @@ use pmdscope_telemetry::finding::{Finding, FindingSubject};
 
 pub(super) fn select(view: &mut ViewState, fleet: &FleetState, tab: PageTab, title: &str) {
     act(view, Action::Go(tab), fleet);
-    let tables = view.tables(fleet);
+    let tables = tables::shown(view, fleet);
     let mut subjects = tables.iter().flat_map(|table| &table.rows).map(|row| &row.subject);
     let subject = subjects.find(|subject| subject.title() == title);
     let subject = subject.unwrap_or_else(|| panic!("no row {title}")).clone();
@@ -95,7 +96,7 @@ fn a_capture_is_of_the_selected_row() {
 fn a_conversation_becomes_a_filter() {
     let (mut view, fleet) = (fixture::view(), moment_fleet());
     act(&mut view, Action::Go(PageTab::Flows), &fleet);
-    let tables = view.tables(&fleet);
+    let tables = tables::shown(&view, &fleet);
     let subjects = tables.iter().flat_map(|table| &table.rows).map(|row| row.subject.clone());
     let conversations = subjects.filter(|s| matches!(s, Subject::Conversation { .. }));
     let mut filters = Vec::new();
@@ -377,7 +378,7 @@ fn every_row_has_a_command_that_shows_the_same() {
         press(&mut view, &fleet, "y");
         copied.extend(asked(&mut view).into_iter().map(|text| format!("{tab:?}: {text}")));
         act(&mut view, Action::Back, &fleet);
-        let rows = view.tables(&fleet).into_iter().flat_map(|table| table.rows);
+        let rows = tables::shown(&view, &fleet).into_iter().flat_map(|table| table.rows);
         for subject in rows.map(|row| row.subject) {
             let title = subject.title();
             act(&mut view, Action::Select(subject), &fleet);

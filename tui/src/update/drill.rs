@@ -4,31 +4,11 @@ use pmdscope_render::Subject;
 use pmdscope_telemetry::FleetState;
 
 use crate::findings::rows;
-use crate::state::{PageTab, ViewFilter, ViewState};
+use crate::state::{DrillOrigin, PageTab, ViewFilter, ViewState};
 use crate::tables;
 
-/// Where somebody was before following a finding.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DrillOrigin {
-    tab: PageTab,
-    selected: Option<Subject>,
-    filter: String,
-}
-
-impl DrillOrigin {
-    /// Shows that page again, as it was.
-    pub(crate) fn restore(self, view: &mut ViewState) {
-        view.tab = self.tab;
-        view.filter = ViewFilter::of(self.filter);
-        match self.selected {
-            Some(selected) => view.selected.insert(self.tab, selected),
-            None => view.selected.remove(&self.tab),
-        };
-    }
-}
-
 /// Goes to the row that the selected finding is about; `false` if there is none.
-pub(crate) fn follow(view: &mut ViewState, fleet: &FleetState) -> bool {
+pub(super) fn follow(view: &mut ViewState, fleet: &FleetState) -> bool {
     let Some(Subject::Finding { app, lint, about }) = view.selected() else { return false };
     let mut findings = fleet.findings().into_iter().map(|(_, finding)| finding);
     let found =
@@ -50,6 +30,16 @@ pub(crate) fn follow(view: &mut ViewState, fleet: &FleetState) -> bool {
     view.tab = tab;
     view.selected.insert(tab, target);
     true
+}
+
+/// Shows the page again from which a finding was followed, as it was.
+pub(super) fn go_back(view: &mut ViewState, origin: DrillOrigin) {
+    view.tab = origin.tab;
+    view.filter = ViewFilter::of(origin.filter);
+    match origin.selected {
+        Some(selected) => view.selected.insert(view.tab, selected),
+        None => view.selected.remove(&view.tab),
+    };
 }
 
 /// The page that has such rows.
