@@ -5,7 +5,7 @@ use std::fmt;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::request::TaskContext;
+use super::context::TaskContext;
 
 /// A command of this program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -6,7 +6,8 @@ use pmdscope_telemetry::model::{Model, PortRates};
 use tui_input::{Input, InputRequest};
 
 use super::command::{CAPTURE_EXTENSION, CommandLine, file_name, joined};
-use super::request::{OutputFile, TaskContext, TaskPlan};
+use super::context::TaskContext;
+use super::request::{OutputFile, TaskPlan};
 
 /// A capture ends by itself after so many packets, or so many seconds.
 const PACKETS: &str = "10000";

@@ -4,6 +4,7 @@
 //! display only asks for tasks; who runs them tells by a [`TaskMailbox`] how they go.
 
 pub mod command;
+mod context;
 pub(crate) mod form;
 mod mailbox;
 mod progress;
@@ -13,10 +14,11 @@ use std::sync::Arc;
 
 use pmdscope_render::Tone;
 
+pub use self::context::TaskContext;
 use self::form::CaptureForm;
 pub use self::mailbox::TaskMailbox;
 pub use self::progress::{Task, TaskState};
-pub use self::request::{OutputFile, Snapshot, TaskContext, TaskPlan, TaskRequest};
+pub use self::request::{OutputFile, Snapshot, TaskPlan, TaskRequest};
 use crate::action::{Action, TaskAction};
 use crate::keys::{Hint, KeyContext, KeyMap};
 
