@@ -22,7 +22,7 @@ pub(crate) const NO_OFFER: &str =
     "there is no app to attach to: pmdscope-pdump is for those without libpmdscope";
 
 /// A command, or why there is none, and what it is for: the name of its key, or `page` or `findings`.
-pub(crate) type KeyCommand = (String, Result<CommandLine, String>);
+type KeyCommand = (String, Result<CommandLine, String>);
 
 /// Besides that of the selection: the commands of the page, and of all keys that do something outside.
 pub(crate) fn commands(view: &ViewState, fleet: &FleetState) -> Vec<KeyCommand> {

@@ -48,7 +48,7 @@ fn pool(view: &ViewState, fleet: &FleetState) -> Result<(String, Option<String>)
 }
 
 /// Whether the app itself tells where its mbufs are.
-pub(crate) fn has_ledger(app: &str, fleet: &FleetState) -> bool {
+pub(super) fn has_ledger(app: &str, fleet: &FleetState) -> bool {
     let model = fleet.find(app).and_then(|app| app.model.as_ref());
     model.is_some_and(|model| !model.sample.ledger.is_empty())
 }

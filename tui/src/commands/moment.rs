@@ -6,7 +6,7 @@ use crate::state::ViewState;
 use crate::task::command::{self, CommandLine};
 
 /// That command for the apps and the moment that are shown.
-pub(crate) fn of_moment(command: CommandLine, view: &ViewState, fleet: &FleetState) -> CommandLine {
+pub(super) fn of_moment(command: CommandLine, view: &ViewState, fleet: &FleetState) -> CommandLine {
     let command = match &view.tasks.context.app {
         Some(app) => command.with(["-a", app]),
         None => command,
@@ -15,7 +15,7 @@ pub(crate) fn of_moment(command: CommandLine, view: &ViewState, fleet: &FleetSta
 }
 
 /// The same where the command has an app already.
-pub(crate) fn of_moment_of(
+pub(super) fn of_moment_of(
     command: CommandLine,
     view: &ViewState,
     fleet: &FleetState,

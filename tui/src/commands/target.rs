@@ -46,7 +46,7 @@ pub(crate) fn app(view: &ViewState, fleet: &FleetState) -> Result<String, String
 ///
 /// # Errors
 /// Why there is none.
-pub(crate) fn named_app(view: &ViewState, fleet: &FleetState) -> Result<String, String> {
+pub(super) fn named_app(view: &ViewState, fleet: &FleetState) -> Result<String, String> {
     match (view.subject(), &fleet.apps[..]) {
         (Some(Subject::Interface { interface, .. }), _) => {
             Err(format!("{interface} is an interface of the kernel, not an app"))
@@ -58,7 +58,7 @@ pub(crate) fn named_app(view: &ViewState, fleet: &FleetState) -> Result<String, 
 }
 
 /// A finding means what it is about.
-pub(crate) fn best(subject: &Subject, view: &ViewState, fleet: &FleetState) -> Option<Subject> {
+pub(super) fn best(subject: &Subject, view: &ViewState, fleet: &FleetState) -> Option<Subject> {
     let Subject::Finding { app, lint, about } = subject else { return Some(subject.clone()) };
     let mut findings = fleet.findings().into_iter().map(|(_, finding)| finding);
     let found = findings.find(|f| (&f.app, f.lint, &f.subject) == (app, *lint, about))?;
@@ -105,7 +105,7 @@ fn option_of(direction: QueueDirection) -> &'static str {
 }
 
 /// A filter of pcap-filter(7), and what it cannot tell.
-pub(crate) fn filter(key: &ConversationKey) -> (String, Option<&'static str>) {
+pub(super) fn filter(key: &ConversationKey) -> (String, Option<&'static str>) {
     if let Some(tunnel) = key.tunnel {
         let tunnel = outside(tunnel);
         // Tags may be outside of the tunnel or within.

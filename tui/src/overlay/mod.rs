@@ -19,11 +19,11 @@ use crate::style::ThemeStyle;
 use pmdscope_telemetry::FleetState;
 
 /// What moves the text of a window.
-pub(crate) const SCROLL: Hint<'static> =
+const SCROLL: Hint<'static> =
     (&[Action::Move(SelectionMotion::Down), Action::Move(SelectionMotion::Up)], "scroll");
 
 /// What closes a window.
-pub(crate) const CLOSE: Hint<'static> = (&[Action::Back], "closes");
+const CLOSE: Hint<'static> = (&[Action::Back], "closes");
 
 /// Columns of the borders of a window and of the space within.
 const FRAME: usize = 4;

@@ -10,7 +10,7 @@ pub(crate) mod lcores;
 mod leaks;
 pub(crate) mod notes;
 mod pools;
-pub(crate) mod ports;
+mod ports;
 pub(crate) mod queue_heat;
 pub(crate) mod replies;
 mod rings;

@@ -53,7 +53,7 @@ impl fmt::Display for CommandLine {
 pub(crate) const CAPTURE_EXTENSION: &str = ".pcapng";
 
 /// Words as a shell reads them.
-pub(crate) fn joined(words: &[String]) -> String {
+pub(super) fn joined(words: &[String]) -> String {
     words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn file_name(name: &str) -> String {
 }
 
 /// That name of a file, with a number before its extension if the name is taken: `x-2.pcapng`.
-pub(crate) fn free_name(name: &str, is_taken: impl Fn(&str) -> bool) -> String {
+pub(super) fn free_name(name: &str, is_taken: impl Fn(&str) -> bool) -> String {
     const TRIES: u32 = 1000;
     let (stem, extension) = match name.strip_suffix(CAPTURE_EXTENSION) {
         Some(stem) => (stem, CAPTURE_EXTENSION),

@@ -42,7 +42,7 @@ impl CaptureTarget {
     }
 
     /// As `-i` takes it.
-    pub(crate) fn interface(&self) -> String {
+    fn interface(&self) -> String {
         format!("{}:{}", self.app, self.port)
     }
 }
