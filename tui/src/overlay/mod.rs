@@ -1,4 +1,4 @@
-//! The windows over a page: help, and the details of one row.
+//! The windows over a page: help, columns, tasks, and the details of one row.
 
 mod columns;
 mod help;
