@@ -1,4 +1,4 @@
-//! Key → [`Action`](crate::action::Action): the keys of all modes, and their names in the configuration.
+//! Key → [`Action`](crate::action::Action): the keys of all modes, and their configured names.
 
 mod key;
 mod map;

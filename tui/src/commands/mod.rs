@@ -1,4 +1,4 @@
-//! The command lines that do, or show, the same as the display: for what is selected, at the shown moment.
+//! The command lines that do, or show, the same as the display: of what is selected, at that moment.
 
 pub(crate) mod equivalent;
 pub(crate) mod holders;

@@ -1,4 +1,4 @@
-//! The state of the view: what the user has chosen, and what is shown. Changed only by [`crate::update`].
+//! The state of the view: what the user has chosen, and what is shown. Only `update` changes it.
 
 mod columns;
 mod drill_origin;

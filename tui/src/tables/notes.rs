@@ -13,7 +13,7 @@ pub(crate) const NEEDS_LIBRARY: &str = "needs libpmdscope (level 1)";
 /// Said where the driver does not know.
 pub(crate) const UNSUPPORTED: &str = "n/a";
 
-/// How to see who holds the mbufs of a pool: the key; in a report, and where there is no key, the command.
+/// How to see who holds the mbufs of a pool: the key; in a report or without a key, the command.
 pub(crate) fn holders_hint(view: &ViewState) -> String {
     let key = view.keys.label(&Action::Task(TaskAction::Holders));
     match key.filter(|_| view.trends.is_some()) {
