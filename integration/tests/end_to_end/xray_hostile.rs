@@ -74,7 +74,9 @@ fn scan_hostile(scratch: &Scratch, app: &str) -> Result<Option<Value>> {
     ensure!(!err.contains("panicked"), "{err}");
     let leaks = if out.is_empty() { None } else { Some(document(&["leaks"], &out)?) };
     ensure!(leaks.is_some() || !err.trim().is_empty(), "neither a report nor a reason: {out}");
-    let scan = leaks.map(|mut leaks| leaks["apps"][0]["scan"].take()).filter(Value::is_object);
+    // One that ended before the scan is in no list.
+    let scan = leaks.and_then(|mut leaks| leaks.pointer_mut("/apps/0/scan").map(Value::take));
+    let scan = scan.filter(Value::is_object);
     let Some(scan) = scan else { return Ok(None) };
     adds_up(&scan)?;
     for pool in pools(&scan)? {
