@@ -126,10 +126,34 @@ wait_for(const unsigned int *counter, unsigned int wanted)
 }
 
 static void
+go_on(void)
+{
+	if (rest_asked() == REST_NONE)
+		return;
+	ask(REST_NONE);
+	wait_for(&nb_still, 0);
+}
+
+/* Pending signals are taken in order of their numbers: a SIGUSR2 that came first waits behind SIGUSR1. */
+static bool
+take_go_on(void)
+{
+	const struct timespec at_once = { 0 };
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR2);
+	return sigtimedwait(&set, NULL, &at_once) == SIGUSR2;
+}
+
+static void
 rest(void)
 {
-	if (rest_asked() != REST_NONE)
-		return;
+	if (rest_asked() != REST_NONE) {
+		if (!take_go_on())
+			return;
+		go_on();
+	}
 	nb_quiet = nb_settled = 0;
 	ask(REST_SETTLE);
 	if (!wait_for(&nb_settled, nb_lcores))
@@ -137,15 +161,6 @@ rest(void)
 	ask(REST_STILL);
 	if (wait_for(&nb_still, nb_lcores))
 		print_truth();
-}
-
-static void
-go_on(void)
-{
-	if (rest_asked() == REST_NONE)
-		return;
-	ask(REST_NONE);
-	wait_for(&nb_still, 0);
 }
 
 static void *
