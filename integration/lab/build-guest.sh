@@ -62,6 +62,7 @@ dpkg-deb --fsys-tarfile "$kernel_package" | tar -x -C "$root" --wildcards \
 	".$modules/drivers/virtio/*" ".$modules/net/9p/9pnet.ko" ".$modules/net/9p/9pnet_virtio.ko" \
 	".$modules/fs/9p/*" ".$modules/fs/netfs/*" ".$modules/fs/fscache/*" ".$modules/fs/overlayfs/*" \
 	".$modules/drivers/vfio/*" ".$modules/virt/lib/irqbypass.ko" ".$modules/drivers/net/vmxnet3/*" \
+	".$modules/drivers/net/ethernet/intel/e1000/*" \
 	".$modules/drivers/uio/uio.ko" ".$modules/drivers/uio/uio_pci_generic.ko"
 dpkg-deb --fsys-tarfile "$busybox_package" | tar -x -C "$root" ./bin/busybox
 mv "$root/boot/vmlinuz-$kernel" "$scratch/vmlinuz"

@@ -4,7 +4,8 @@
 # its exit status, or with 99 if it did not end. The guest may write to OUT only, as /run/out; what the job
 # writes to /run/out/checks is printed while it runs.
 #
-#   LAB_NICS="0 0"    vmxnet3 NICs, by the number of the hub to which each is wired: 0000:00:10.0, 11.0, ...
+#   LAB_NICS="0 0"    NICs, by the number of the hub to which each is wired: 0000:00:10.0, 11.0, ...
+#                     vmxnet3; "1:e1000" is of another model
 #   LAB_CPUS=2        CPUs of the guest
 #   LAB_MEMORY=1024   its memory in MiB, LAB_PAGES=160 of 2 MiB of which are hugepages
 #   LAB_KERNEL=""     more arguments for its kernel
@@ -48,10 +49,12 @@ printf ' %q' "$job" "$@" >>"$out/start"
 
 nics=()
 number=0
-for hub in ${LAB_NICS:-0 0}; do
+for nic in ${LAB_NICS:-0 0}; do
 	printf -v at '%02x' $((16 + number))
-	nics+=(-netdev "hubport,id=nic$number,hubid=$hub"
-		-device "vmxnet3,netdev=nic$number,mac=52:54:00:00:00:$at,addr=0x$at,romfile=")
+	model=vmxnet3
+	[ "$nic" = "${nic%:*}" ] || model=${nic#*:}
+	nics+=(-netdev "hubport,id=nic$number,hubid=${nic%:*}"
+		-device "$model,netdev=nic$number,mac=52:54:00:00:00:$at,addr=0x$at,romfile=")
 	number=$((number + 1))
 done
 # vfio-pci needs an IOMMU. Passthrough: uio_pci_generic works beside it. On a busy host the emulated timers are
