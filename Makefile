@@ -167,7 +167,7 @@ soak-exit: setup build ## end an app in every way, observed and not, EXIT_ROUNDS
 soak-xray: setup build ## scan stock and hostile apps XRAY_ROUNDS times each, and a pool of a million mbufs; half an hour
 	PMDSCOPE_XRAY_ROUNDS=$(XRAY_ROUNDS) $(CARGO) test --locked --package pmdscope-integration -- xray_
 
-lab: setup build ## reproduce incidents on PCI NICs in QEMU; six minutes (LAB=quick: three)
+lab: setup build ## reproduce incidents on PCI NICs in QEMU; eight minutes (LAB=quick: three)
 	devtools/setup.sh lab
 	integration/lab/lab.sh $(LAB)
 

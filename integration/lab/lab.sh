@@ -3,15 +3,18 @@
 # lab.sh [quick|all|JOB...]: runs jobs in guests with PCI NICs and tells what held. Exits with 1 if a check failed.
 #
 #   incidents    NICs that were not bound, a stalled poll loop, a helper beside uio_pci_generic
+#   interrupts   what takes an isolated poll core: nothing, the tick, interrupts of NICs
+#   counters     the same without bpftrace, which needs long in an emulated CPU
 #   isolation    the same load with and without an isolated poll core
 #
-# quick is incidents; all, the default, is every job. LAB_TIMEOUT is the time limit of each guest in seconds.
-# PMDSCOPE is the program to test, by default the newest build of this tree. Logs are in build/lab/out.
+# quick is incidents and counters; all, the default, is every job. LAB_TIMEOUT is the time limit of each guest
+# in seconds. PMDSCOPE is the program to test, by default the newest build of this tree. Logs are in build/lab/out.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 tree=$(cd "$here/../.." && pwd)
 out=$tree/build/lab/out
+isolated="isolcpus=nohz,domain,managed_irq,1 nohz_full=1 rcu_nocbs=1 irqaffinity=0"
 failed=0
 running=
 
@@ -51,6 +54,15 @@ incidents() {
 	guest incidents "$here/jobs/incidents.sh" "$pmdscope" || echo "lab: logs are in $out/incidents"
 }
 
+# stolen JOB METHOD: bpf or proc.
+stolen() {
+	echo "lab: $SECONDS s: $1"
+	LAB_NICS="0 0 1:e1000 1" LAB_KERNEL=$isolated guest "$1" "$here/jobs/interrupts.sh" "$2" "$pmdscope" ||
+		echo "lab: logs are in $out/$1"
+}
+interrupts() { stolen interrupts bpf; }
+counters() { stolen counters proc; }
+
 # Each number of two runs of the job isolation.
 number() {
 	sed -n "s/^$2=//p" "$out/isolation-$1/numbers"
@@ -84,7 +96,7 @@ isolation() {
 		echo "lab: $SECONDS s: isolation, $when"
 		irq_cpu=1 kernel=""
 		if [ "$when" = after ]; then
-			irq_cpu=0 kernel="isolcpus=nohz,domain,managed_irq,1 nohz_full=1 rcu_nocbs=1 irqaffinity=0"
+			irq_cpu=0 kernel=$isolated
 		fi
 		LAB_NICS="0 0 1 1" LAB_KERNEL=$kernel guest "isolation-$when" "$here/jobs/isolation.sh" \
 			$irq_cpu "$pmdscope" || echo "lab: logs are in $out/isolation-$when"
@@ -117,15 +129,15 @@ isolation() {
 }
 
 case "${1:-all}" in
-quick) jobs=(incidents) ;;
-all) jobs=(incidents isolation) ;;
+quick) jobs=(incidents counters) ;;
+all) jobs=(incidents counters interrupts isolation) ;;
 *) jobs=("$@") ;;
 esac
 for job in "${jobs[@]}"; do
 	case $job in
-	incidents | isolation) "$job" ;;
+	incidents | counters | interrupts | isolation) "$job" ;;
 	*)
-		echo "usage: $0 [quick|all|incidents|isolation]..." >&2
+		echo "usage: $0 [quick|all|incidents|counters|interrupts|isolation]..." >&2
 		exit 2
 		;;
 	esac
