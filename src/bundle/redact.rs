@@ -1,6 +1,7 @@
 //! `--redact`: removes payloads, addresses and host names from what was collected.
 
 mod host_names;
+mod numbers;
 mod packet;
 mod pcapng;
 mod pseudonym;

@@ -7,19 +7,34 @@ use std::sync::LazyLock;
 use anyhow::{Context, Result};
 use regex::{Captures, Regex};
 
+use super::numbers::{self, HeaderBytes, hex_number};
 use super::pseudonym::{Mac, Pseudonyms};
 
 /// What may contain an address: a run of the characters of which addresses consist, MAC addresses with
 /// dashes (as of `BOOTIF=` after the type of the link), hexadecimal numbers, interface names that end
-/// with a MAC address, what filters compare with bytes of a header, and decimal numbers behind a word for
-/// an address: all others are counters, times and sizes.
+/// with a MAC address, numbers and networks in filters, and decimal numbers that are written as addresses
+/// are: all others are counters, times and sizes.
 const CANDIDATE: &str = r"(?xi)
-    (?P<filter> \b (?P<protocol> ether | link | ip6 | ip | arp | rarp ) \s* \[ \s* (?P<at> \d{1,2} ) \s*
-      (?: : \s* (?P<size> [124] ) \s* )? \] \s* (?: [&|] \s* (?: 0x )? [0-9a-f]+ \s* )? \)* \s*
+    (?P<filter> \b (?P<protocol> ether | link | ip6 | ip | arp | rarp | udp | icmp6 | icmp ) \s* \[ \s*
+      (?P<at> \d{1,3} ) \s* (?: : \s* (?P<size> [124] ) \s* )? \] \s*
+      (?: (?: [&|^] | (?P<shift> << | >> ) ) \s* (?: 0x )? [0-9a-f]+ \s* )* \)* \s*
       [=!<>]=? \s* (?P<value> 0x [0-9a-f]{1,8} | \d{1,10} ) \b )
-  | (?P<labelled> (?: \b | _ ) (?: (?: ip | ipv4 | inet ) _? (?: addr (?:ess)? )? | [sd]?addr (?:ess)?
-      | host | src | dst | source | destination | gateway | gw | next_?hop | peer | neighbou?r ) [\x22']?
-      (?: \s* [:=] \s* | \x20+ ) [\x22']? (?P<decimal> \d{8,10} ) \b )
+  | (?P<reversed> \b (?P<left> 0x [0-9a-f]{1,8} | \d{1,10} ) \s* [=!<>]=? \s* (?: \( \s* )*
+      (?P<right> ether | link | ip6 | ip | arp | rarp | udp | icmp6 | icmp ) \s* \[ \s*
+      (?P<right_at> \d{1,3} ) \s* (?: : \s* (?P<right_size> [124] ) \s* )? \] (?: \s* (?P<right_shift> << | >> ) )? )
+  | (?P<named> \b (?: host | net ) (?: [\s\x00]+ | [\x22'] \s* , \s* [\x22'] )
+      (?P<operand> 0x [0-9a-f]{7,8} | \d{8,10} ) \b )
+  | (?P<net> \b net (?: [\s\x00]+ | [\x22'] \s* , \s* [\x22'] ) (?P<octets> \d{1,3} (?: \. \d{1,3} ){0,3} ) \b )
+  | (?P<labelled> (?: \b | _ ) (?: (?P<certain> ip (?:v?4)? [_-]? addr (?:ess (?:es)? )? s?
+        | (?: src | dst | source | dest (?:ination)? | remote | local | peer | server | client | next [_-]? hop
+            | gateway | gw ) [_-]? (?: ip (?:v?4)? | addr (?:ess (?:es)? )? ) s?
+        | [sd]addr | ip (?:v?4)? [_-] (?: src | dst ) )
+      | ip (?:v?4)? s? | inet | addr (?:ess (?:es)? )? s? | hosts? | src | dst | source | destination | gateways?
+      | gw | next [_-]? hops? | peers? | neighbou?rs? | remote | local | server | client )
+      (?: [\x22']? (?: \s* [:=] \s* | \x20+ ) | [\x22'] \s* , \s* [\x22'] | \x00 )
+      (?P<numbers> [\x22']? (?: 0x [0-9a-f]{8} | \d{8,10} ) \b
+        | \[ \s* [\x22']? \d{8,10} [\x22']? (?: \s* , \s* [\x22']? \d{8,10} [\x22']? )* \s* \] ) )
+  | (?P<written> \b \d{8,10} (?: : \d{1,5} )? (?: / \d{1,2} | \s* <?[-=]> \s* \d{8,10} ) \b )
   | (?P<dashes> \b (?P<before> (?:[0-9a-f]{2}-)*) (?P<mac> (?:[0-9a-f]{2}-){5} [0-9a-f]{2}) \b )
   | (?P<name> \b (?:enx|wlx|wwx) (?P<hex> [0-9a-f]{12}) \b )
   | (?P<number> \b 0x (?P<digits> [0-9a-f]{8,32}) \b )
@@ -89,9 +104,22 @@ fn masked(found: &Captures<'_>, pseudonyms: &mut Pseudonyms) -> String {
         format!("{}{replacement}", &text[..text.len() - end.len()])
     };
     let replaced = if let Some(value) = found.name("value") {
-        compared(found, pseudonyms).map(|number| ended(value.as_str(), number))
-    } else if let Some(decimal) = found.name("decimal") {
-        decimal_number(decimal.as_str(), pseudonyms).map(|number| ended(decimal.as_str(), number))
+        HeaderBytes::of(found, ["protocol", "at", "size", "shift"])
+            .compared(value.as_str(), pseudonyms)
+            .map(|number| ended(value.as_str(), number))
+    } else if let Some(left) = found.name("left") {
+        HeaderBytes::of(found, ["right", "right_at", "right_size", "right_shift"])
+            .compared(left.as_str(), pseudonyms)
+            .map(|number| number + &text[left.len()..])
+    } else if let Some(operand) = found.name("operand") {
+        Some(ended(operand.as_str(), numbers::replaced(operand.as_str(), true, pseudonyms)))
+    } else if let Some(octets) = found.name("octets") {
+        network(octets.as_str(), pseudonyms).map(|network| ended(octets.as_str(), network))
+    } else if let Some(numbers) = found.name("numbers") {
+        let is_certain = found.name("certain").is_some();
+        Some(ended(numbers.as_str(), numbers::replaced(numbers.as_str(), is_certain, pseudonyms)))
+    } else if found.name("written").is_some() {
+        Some(numbers::replaced(text, false, pseudonyms))
     } else if let Some(mac) = found.name("mac") {
         parse_mac(mac.as_str(), '-')
             .map(|address| ended(mac.as_str(), mac_text(pseudonyms.mac(address), "-")))
@@ -104,68 +132,6 @@ fn masked(found: &Captures<'_>, pseudonyms: &mut Pseudonyms) -> String {
         Some(run(text, pseudonyms))
     };
     replaced.unwrap_or_else(|| text.to_owned())
-}
-
-/// What takes the place of a number with which a filter compares a part of an address: the pseudonym of a
-/// whole IPv4 address; a part of an address would be no part of its pseudonym.
-fn compared(found: &Captures<'_>, pseudonyms: &mut Pseudonyms) -> Option<String> {
-    let number = |name| found.name(name).and_then(|text| text.as_str().parse::<u32>().ok());
-    let (at, size) = (number("at")?, number("size").unwrap_or(1));
-    let fields: &[(u32, u32)] = match found["protocol"].to_ascii_lowercase().as_str() {
-        "ip" => &[(12, 16), (16, 20)],
-        "ip6" => &[(8, 24), (24, 40)],
-        "ether" | "link" => &[(0, 6), (6, 12)],
-        _ => &[(8, 14), (14, 18), (18, 24), (24, 28)],
-    };
-    let field = fields.iter().find(|(begin, end)| at < *end && at + size > *begin);
-    let value = found["value"].to_ascii_lowercase();
-    let digits = value.strip_prefix("0x");
-    let Some((begin, end)) = field else {
-        return Some(format!("0x{}", hex_number(digits?, pseudonyms)?));
-    };
-    if (at, size) != (*begin, 4) || end - begin != 4 {
-        return Some("(removed)".to_owned());
-    }
-    let address = match digits {
-        Some(digits) => u32::from_str_radix(digits, 16).ok()?,
-        None => value.parse().ok()?,
-    };
-    let pseudonym = pseudonyms.ipv4(address.into()).to_bits();
-    Some(if digits.is_some() { format!("0x{pseudonym:08x}") } else { pseudonym.to_string() })
-}
-
-/// The pseudonym of an address as one hexadecimal number: of 32 digits any IPv6 address; of 12 a MAC address
-/// and of 8 an IPv4 address, if the bundle has it elsewhere, too, or another one of the same vendor or of the
-/// same /16. With its bytes in the other order, an IPv4 address that the bundle has: many small numbers would
-/// be one of the same /16.
-fn hex_number(digits: &str, pseudonyms: &mut Pseudonyms) -> Option<String> {
-    match digits.len() {
-        32 => {
-            let address = u128::from_str_radix(digits, 16).ok()?;
-            Some(format!("{:032x}", pseudonyms.ipv6(address.into()).to_bits()))
-        }
-        12 => pseudonyms.mac_near_known(parse_hex_mac(digits)?).map(|mac| mac_text(mac, "")),
-        8 => {
-            let number = u32::from_str_radix(digits, 16).ok()?;
-            let near = pseudonyms.ipv4_near_known(number.into()).map(Ipv4Addr::to_bits);
-            near.or_else(|| swapped(number, pseudonyms)).map(|bits| format!("{bits:08x}"))
-        }
-        _ => None,
-    }
-}
-
-/// The pseudonym of an IPv4 address as a decimal number, in both orders of bytes, if the bundle has it
-/// elsewhere, too.
-fn decimal_number(digits: &str, pseudonyms: &Pseudonyms) -> Option<String> {
-    let number = digits.parse::<u32>().ok()?;
-    let known = pseudonyms.known_ipv4(number.into()).map(Ipv4Addr::to_bits);
-    known.or_else(|| swapped(number, pseudonyms)).map(|bits| bits.to_string())
-}
-
-/// The pseudonym of an IPv4 address that the bundle has, with its bytes in the other order, as is the result.
-fn swapped(number: u32, pseudonyms: &Pseudonyms) -> Option<u32> {
-    let known = pseudonyms.known_ipv4(number.swap_bytes().into())?;
-    Some(known.to_bits().swap_bytes())
 }
 
 /// Replaces the addresses in a run of hexadecimal digits, colons and dots.
@@ -186,13 +152,19 @@ fn run(text: &str, pseudonyms: &mut Pseudonyms) -> String {
 }
 
 /// The same for an address at the start of the rest of a run that is a hexadecimal number. One of decimal
-/// digits alone is taken for a count.
+/// digits alone is taken for a count, unless a port follows.
 fn first_hex_number(run: &str, rest: &str, pseudonyms: &mut Pseudonyms) -> Option<(String, usize)> {
     let before = &run[..run.len() - rest.len()];
     let digits = rest.split([':', '.']).next().unwrap_or_default();
     let is_whole = before.is_empty() || before.ends_with([':', '.']);
-    if !is_whole || digits.bytes().all(|digit| digit.is_ascii_digit()) {
+    if !is_whole {
         return None;
+    }
+    if digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        let port = rest[digits.len()..].strip_prefix(':')?;
+        let is_port =
+            before.is_empty() && !port.contains([':', '.']) && port.parse::<u16>().is_ok();
+        return is_port.then(|| (numbers::replaced(digits, false, pseudonyms), digits.len()));
     }
     Some((hex_number(digits, pseudonyms)?, digits.len()))
 }
@@ -229,6 +201,15 @@ fn replacement(text: &str, pseudonyms: &mut Pseudonyms) -> Option<String> {
     Some(pseudonyms.ip(address).to_string())
 }
 
+/// The first octets of an address, as filters name a network: prefixes of addresses are those of pseudonyms.
+fn network(octets: &str, pseudonyms: &mut Pseudonyms) -> Option<String> {
+    let count = octets.split('.').count();
+    let address = parse_ipv4(&(octets.to_owned() + &".0".repeat(4 - count)))?;
+    let pseudonym = pseudonyms.ipv4(address).octets();
+    let kept: Vec<String> = pseudonym.iter().take(count).map(u8::to_string).collect();
+    Some(kept.join("."))
+}
+
 /// Also with leading zeros, which [`Ipv4Addr`] refuses.
 fn parse_ipv4(text: &str) -> Option<Ipv4Addr> {
     let octets: Option<Vec<u8>> = text.split('.').map(|octet| octet.parse().ok()).collect();
@@ -242,7 +223,7 @@ fn parse_mac(text: &str, separator: char) -> Option<Mac> {
     octets?.try_into().ok()
 }
 
-fn parse_hex_mac(digits: &str) -> Option<Mac> {
+pub(super) fn parse_hex_mac(digits: &str) -> Option<Mac> {
     let octets = (0..6).map(|at| u8::from_str_radix(digits.get(2 * at..2 * at + 2)?, 16).ok());
     octets.collect::<Option<Vec<_>>>()?.try_into().ok()
 }
@@ -254,7 +235,7 @@ fn parse_cisco_mac(text: &str) -> Option<Mac> {
     is_mac.then(|| parse_hex_mac(&groups.concat())).flatten()
 }
 
-fn mac_text(mac: Mac, separator: &str) -> String {
+pub(super) fn mac_text(mac: Mac, separator: &str) -> String {
     mac.map(|octet| format!("{octet:02x}")).join(separator)
 }
 

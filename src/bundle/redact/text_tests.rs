@@ -106,13 +106,65 @@ fn hexadecimal_addresses_that_the_bundle_has_are_replaced() {
 #[test]
 fn decimal_addresses_that_the_bundle_has_are_replaced_behind_a_word_for_an_address() {
     let mut redaction = Redaction::new(&[]);
-    let text = r#"host 3323068417, {"ip":3323068417,"src_addr": "16782022"} gw=3323068417 to"#;
+    let text = r#"host: 3323068417, {"ip":3323068417,"addr": "16782022"} gw=3323068417 to,
+        {"peers":[3323068417, 16782022],"args":["--vtep","--server","3323068417"]} next-hop 16782022"#;
     assert_eq!(redaction.of(text), text, "not known yet");
     let ip: Ipv4Addr = redaction.ip("198.18.0.1").parse().unwrap();
     let (big, little) = (ip.to_bits().to_string(), ip.to_bits().swap_bytes().to_string());
     let expected = text.replace("3323068417", &big).replace("16782022", &little);
     assert_eq!(redaction.of(text), expected);
-    for kept in ["host 33230684170", "host 3323068418", "ip 23068417"] {
+    for kept in ["host 33230684170", "host: 3323068418", "ip 23068417", "peers: [3323068418]"] {
+        assert_eq!(redaction.of(kept), kept);
+    }
+}
+
+#[test]
+fn decimal_addresses_that_the_bundle_has_are_replaced_where_a_port_or_length_follows() {
+    let mut redaction = Redaction::new(&[]);
+    let text = "3323068417/24 3323068417:443/6 3323068417 -> 3323068418, 3323068417:443,";
+    assert_eq!(redaction.of(text), text, "not known yet");
+    let [one, two] = ["198.18.0.1", "198.18.0.2"]
+        .map(|address| redaction.ip(address).parse::<Ipv4Addr>().unwrap().to_bits().to_string());
+    let expected = text.replace("3323068417", &one).replace("3323068418", &two);
+    assert_eq!(redaction.of(text), expected);
+}
+
+#[test]
+fn numbers_that_can_only_be_addresses_are_replaced() {
+    let mut redaction = Redaction::new(&[]);
+    let text = r#"net 0x0a000001 or src host 167772161 {"filter":["host","167772161"]} ip host 0x0a000001
+        {"src_ip":167772161,"peerAddress":"0x0a000001","remote_addrs":[167772161, 167772161]}
+        --dst-ip=167772161 saddr 167772161 ip.src_host ipv4_addr: 167772161"#;
+    let redacted = redaction.of(text);
+    let ip: Ipv4Addr = redaction.ip("10.0.0.1").parse().unwrap();
+    let expected = text.replace("167772161", &ip.to_bits().to_string());
+    assert_eq!(redacted, expected.replace("0x0a000001", &format!("0x{:08x}", ip.to_bits())));
+    for kept in ["host 12345678", "src_ip: 127.0.0.1", "host 2130706433", "src_ip 16777215"] {
+        assert_eq!(redaction.of(kept), kept);
+    }
+}
+
+#[test]
+fn networks_of_filters_are_replaced() {
+    let mut redaction = Redaction::new(&[]);
+    let pseudonym = redaction.ip("198.18.7.0");
+    let octets: Vec<_> = pseudonym.split('.').collect();
+    for (count, text) in [
+        (1, "net 198"),
+        (2, "src net 198.18/16"),
+        (3, "not net 198.18.7 and"),
+        (4, "net 198.18.7.0/24"),
+    ] {
+        let (before, after) = text.split_once("198").unwrap();
+        let after = after.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+        let expected = format!("{before}{}{after}", octets[..count].join("."));
+        assert_eq!(redaction.of(text), expected);
+    }
+    let redacted = redaction.of(r#"["net","198.18"] 198.18.7.0 = ip.src"#);
+    assert!(!redacted.contains("198.18"), "{redacted}");
+    for kept in
+        ["net 127", "net 0.0.0.0/0", "net 300", "subnet 198", "netns 198.18", "net_null0 10"]
+    {
         assert_eq!(redaction.of(kept), kept);
     }
 }
@@ -166,6 +218,47 @@ fn what_filters_compare_with_addresses_is_replaced() {
     }
     // What is compared with other bytes may be an address as well.
     assert_eq!(redaction.of("ip[24:4] = 0xc6120001"), format!("ip[24:4] = 0x{ip:08x}"));
+}
+
+#[test]
+fn what_stands_left_of_a_comparison_is_replaced() {
+    let mut redaction = Redaction::new(&[]);
+    let redacted = redaction.of(
+        "0xc6120001 = ip[12:4] or 3323068416 != (ip[16:4] & 0xffffff00) or (0xc6120001==arp[14:4])",
+    );
+    let [ip, net] = ["198.18.0.1", "198.18.0.0"]
+        .map(|address| redaction.ip(address).parse::<Ipv4Addr>().unwrap().to_bits());
+    let expected = "0xIP = ip[12:4] or NET != (ip[16:4] & 0xffffff00) or (0xIP==arp[14:4])";
+    let expected = expected.replace("IP", &format!("{ip:08x}")).replace("NET", &net.to_string());
+    assert_eq!(redacted, expected);
+    for part in ["0x02000001 = ether[0:4]", "198 == ip[12]", "50706 = ip[12:4] >> 16"] {
+        let (_, right) = part.split_once(' ').unwrap();
+        assert_eq!(redaction.of(part), format!("(removed) {right}"));
+    }
+    assert_eq!(redaction.of("ip[12:4] >> 16 = 50706"), "ip[12:4] >> 16 = (removed)");
+    for kept in ["17 = ip[9]", "0x0800 = ether[12:2]", "443 = tcp[0:2]", "4 = zip[12:4]"] {
+        assert_eq!(redaction.of(kept), kept);
+    }
+    // Addresses of the usual notation are replaced on both sides, as anywhere.
+    assert!(!redaction.of("198.18.0.1 == ip.src && ip.dst == 198.18.0.1").contains("198.18"));
+}
+
+#[test]
+fn addresses_behind_other_headers_are_replaced_in_filters() {
+    let mut redaction = Redaction::new(&[]);
+    let bits =
+        |redaction: &mut Redaction| redaction.ip("10.0.0.1").parse::<Ipv4Addr>().unwrap().to_bits();
+    for filter in ["ether[26:4]", "ether[34:4]", "udp[42:4]", "ip[40:4]", "ip6[60:4]", "icmp[20:4]"]
+    {
+        for comparison in [format!("{filter} = 0x0a000001"), format!("0x0a000001 = {filter}")] {
+            let redacted = redaction.of(&comparison);
+            let expected = format!("0x{:08x}", bits(&mut redaction));
+            assert_eq!(redacted, comparison.replace("0x0a000001", &expected));
+        }
+    }
+    for kept in ["udp[8:4] = 0x0b000001", "ip[20:2] = 4789", "udp[20:4] = 17", "ether[36:2] = 53"] {
+        assert_eq!(redaction.of(kept), kept);
+    }
 }
 
 #[test]
