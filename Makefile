@@ -35,7 +35,7 @@ INSTALLED = bin/pmdscope bin/pmdscope-pdump-build bin/pmdscope-reflector bin/pmd
 C_SOURCES = $(shell git ls-files 'examples/*.[ch]' 'lib/*.[ch]' 'integration/*.[ch]' 'pdump/*.[ch]')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-releases screenshot test-install deb test-deb test-kubernetes test-podman abi sbom dashboards test-panels dashboard-pictures bench bench-leaks bench-capture bench-export bench-flows bench-interrupts bench-pair bench-pdump bench-top bench-watchpoints bench-xdp bench-xray compare \
+.PHONY: help setup build demo test test-releases screenshot test-install deb test-deb test-kubernetes test-podman test-bpftrace abi sbom dashboards test-panels dashboard-pictures bench bench-leaks bench-capture bench-export bench-flows bench-interrupts bench-pair bench-pdump bench-top bench-watchpoints bench-xdp bench-xray compare \
 	soak soak-pdump soak-exit soak-xray lab plots sanitize sanitize-quick fuzz lint lint-quick format install uninstall clean clean-hugepages
 
 help: ## list the targets
@@ -90,6 +90,10 @@ test-podman: build ## find apps in containers of podman and capture from them, a
 test-deb: ## build packages for Debian 12 and 13; install, run, upgrade and purge them in bare roots (SUITES=bookworm: one)
 	devtools/setup.sh roots
 	devtools/test-deb.sh $(SUITES)
+
+test-bpftrace: ## test that the bpftrace of Debian 12 and 13 understands the scripts, as root (SUITES=trixie: one)
+	devtools/setup.sh roots
+	CARGO=$(CARGO) devtools/test-bpftrace.sh $(SUITES)
 
 abi: ## test that libpmdscope is still compatible with lib/abi (ABI=update: write that anew)
 	devtools/setup.sh abi

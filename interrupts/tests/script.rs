@@ -7,10 +7,12 @@ use pmdscope_testing::{current_test, skip, skip_without};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../integration/interrupts/pollsteal.bt");
 
-/// Shows the program as bpftrace understands it, without running it.
+/// Shows the program as bpftrace understands it, without running it. Releases with `--dry-run` (0.23 of Debian
+/// 13, not 0.17 of Debian 12) run it after `-d`, which has to be told what to show.
 const DRY_RUN: &str =
     "mountpoint -q /sys/kernel/tracing || mount -t tracefs nodev /sys/kernel/tracing || exit 77
-exec bpftrace -d \"$1\" 10000 1 2";
+case $(bpftrace --help 2>&1) in *--dry-run*) show='--dry-run -d ast' ;; *) show=-d ;; esac
+exec timeout 60 bpftrace $show \"$1\" 10000 1 2";
 
 #[test]
 fn bpftrace_understands_the_script() {
