@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # test-bpftrace.sh [--run] [SUITE...]: tests that the bpftrace of Debian 12 and 13 (bookworm, trixie) understands the
 # scripts, as `make test` does with the one that is installed. --run also runs the end-to-end tests of `pmdscope
-# interrupts` with it. As root. The roots that the programs are in are kept in build-deb.
+# interrupts` with it, of what `make build` built. As root. The roots that the programs are in are kept in build-deb.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . devtools/roots.sh
