@@ -21,6 +21,7 @@ mod fix_script;
 #[cfg(test)]
 mod fixture;
 mod manifest;
+mod mirror;
 mod report;
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 use crate::SCHEMA;
 use crate::app::AppFacts;
 use crate::error::DoctorError;
-use crate::tree::HostTree;
 
 /// Name of the file in the root of the tree.
 pub(crate) const MANIFEST: &str = "pmdscope-doctor.json";
@@ -30,11 +29,10 @@ pub(crate) struct Manifest {
 }
 
 impl Manifest {
-    /// That of a tree; an empty one where it has none.
-    pub(crate) fn of(tree: &HostTree) -> Result<Self, DoctorError> {
-        let Ok(text) = tree.text(MANIFEST) else { return Ok(Self::default()) };
+    /// Of the text of [`MANIFEST`].
+    pub(crate) fn parse(text: &str) -> Result<Self, DoctorError> {
         let path = PathBuf::from(MANIFEST);
-        let manifest: Self = serde_json::from_str(&text)
+        let manifest: Self = serde_json::from_str(text)
             .map_err(|why| DoctorError::Damaged { path: path.clone(), why })?;
         if manifest.schema > SCHEMA {
             return Err(DoctorError::Newer { path, schema: manifest.schema });

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::io::Read;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{
@@ -11,9 +11,9 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::collect::Mirror;
 use crate::error::DoctorError;
-use crate::manifest::Manifest;
+use crate::manifest::{MANIFEST, Manifest};
+use crate::mirror::{Mirror, relative};
 
 /// Longest file that is read: `/proc/interrupts` of a large host has a few MiB.
 const FILE_BYTES: u64 = 16 << 20;
@@ -49,8 +49,10 @@ impl HostTree {
             .map_err(|why| DoctorError::Tree { path: root.into(), why: why.into() })?;
         let mut tree =
             Self { root: fd, path: root.into(), manifest: Manifest::default(), mirror: None };
-        if !tree.is_this_machine() {
-            tree.manifest = Manifest::of(&tree)?;
+        if !tree.is_this_machine()
+            && let Ok(text) = tree.text(MANIFEST)
+        {
+            tree.manifest = Manifest::parse(&text)?;
         }
         Ok(tree)
     }
@@ -189,13 +191,6 @@ impl HostTree {
             other => other,
         }
     }
-}
-
-/// A path below a root; `None` for one that leads out of it.
-pub(crate) fn relative(path: &str) -> Option<&Path> {
-    let path = Path::new(path.trim_start_matches('/'));
-    let inside = path.components().all(|part| matches!(part, Component::Normal(_)));
-    inside.then(|| if path.as_os_str().is_empty() { Path::new(".") } else { path })
 }
 
 fn text(fd: OwnedFd) -> rustix::io::Result<String> {

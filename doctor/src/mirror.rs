@@ -1,0 +1,76 @@
+//! The copy of a host's files that is made while they are read.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::symlink;
+use std::path::{Component, Path, PathBuf};
+
+/// A directory that gets a copy of everything that is read.
+#[derive(Debug)]
+pub(crate) struct Mirror {
+    into: PathBuf,
+    /// Entries of directories that were listed; they are made last, since most become more than a name.
+    listed: BTreeSet<PathBuf>,
+    unreadable: BTreeSet<String>,
+    /// The first failure to write.
+    failure: Option<(PathBuf, io::Error)>,
+}
+
+impl Mirror {
+    pub(crate) fn new(into: &Path) -> Self {
+        let (listed, unreadable) = (BTreeSet::new(), BTreeSet::new());
+        Self { into: into.into(), listed, unreadable, failure: None }
+    }
+
+    pub(crate) fn file(&mut self, path: &str, text: &str) {
+        self.place(path, |place| fs::write(place, text));
+    }
+
+    pub(crate) fn link(&mut self, path: &str, target: &str) {
+        self.place(path, |place| match symlink(target, place) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+            other => other,
+        });
+    }
+
+    pub(crate) fn listing(&mut self, path: &str, names: &[String]) {
+        self.place(path, |place| fs::create_dir_all(place));
+        let below = names.iter().filter_map(|name| relative(path).map(|path| path.join(name)));
+        self.listed.extend(below);
+    }
+
+    pub(crate) fn unreadable(&mut self, path: &str) {
+        self.unreadable.insert(path.to_owned());
+    }
+
+    fn place(&mut self, path: &str, make: impl FnOnce(&Path) -> io::Result<()>) {
+        let Some(relative) = relative(path) else { return };
+        let place = self.into.join(relative);
+        let above = place.parent().map_or(Ok(()), fs::create_dir_all);
+        if let Err(error) = above.and_then(|()| make(&place)) {
+            self.failure.get_or_insert((place, error));
+        }
+    }
+
+    /// What could not be read.
+    pub(crate) fn finish(self) -> Result<BTreeSet<String>, (PathBuf, io::Error)> {
+        if let Some(failure) = self.failure {
+            return Err(failure);
+        }
+        for name in &self.listed {
+            let place = self.into.join(name);
+            if fs::symlink_metadata(&place).is_err() {
+                fs::create_dir_all(&place).map_err(|error| (place, error))?;
+            }
+        }
+        Ok(self.unreadable)
+    }
+}
+
+/// A path below a root; `None` for one that leads out of it.
+pub(crate) fn relative(path: &str) -> Option<&Path> {
+    let path = Path::new(path.trim_start_matches('/'));
+    let inside = path.components().all(|part| matches!(part, Component::Normal(_)));
+    inside.then(|| if path.as_os_str().is_empty() { Path::new(".") } else { path })
+}
