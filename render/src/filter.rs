@@ -10,7 +10,7 @@ use std::fmt;
 use regex::{Regex, RegexBuilder};
 
 use self::quantity::Quantity;
-use crate::table::{Column, ColumnNumber, TableRow, plain};
+use crate::table::{Column, ColumnNumber, TableRow, TextTable, plain};
 
 /// Most bytes of a compiled regular expression, and of what it keeps while it is matched.
 const REGEX_BYTES: usize = 1 << 18;
@@ -327,6 +327,14 @@ impl BoundTerm<'_> {
             Self::Never => return false,
         };
         matches != negated
+    }
+}
+
+impl TextTable {
+    /// Keeps the rows that match.
+    pub fn filter(&mut self, filter: &RowFilter) {
+        let filter = filter.bind(&self.columns);
+        self.rows.retain(|row| filter.passes(row));
     }
 }
 

@@ -11,7 +11,6 @@ pub use self::column::{Cell, Column, ColumnUnit, TextAlign};
 pub(crate) use self::counters::ColumnNumber;
 pub use self::counters::CounterMode;
 pub use self::layout::{TableLayout, cut, table_text};
-use crate::filter::RowFilter;
 use crate::subject::Subject;
 
 /// One row.
@@ -113,12 +112,6 @@ impl TextTable {
         };
         let column = &self.columns[at];
         self.rows.sort_by(|a, b| column.compare(&a.cells[at], &b.cells[at], sort.descending));
-    }
-
-    /// Keeps the rows that match.
-    pub fn filter(&mut self, filter: &RowFilter) {
-        let filter = filter.bind(&self.columns);
-        self.rows.retain(|row| filter.passes(row));
     }
 }
 

@@ -6,7 +6,7 @@ use super::*;
 use crate::cells::{rate, share};
 use crate::subject::Subject;
 use crate::table::tests::{names, table};
-use crate::table::{Cell, ColumnUnit, TextTable};
+use crate::table::{Cell, ColumnUnit};
 
 /// Values in all units, and unknown ones.
 fn measured() -> TextTable {
