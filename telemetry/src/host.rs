@@ -2,6 +2,7 @@
 //! devices, and secondaries.
 
 mod container;
+mod cpu_list;
 pub mod device;
 pub mod foreign;
 pub(crate) mod frequency;
@@ -13,8 +14,8 @@ mod ready;
 mod secondary;
 
 pub use self::container::Container;
+pub use self::cpu_list::{cpu_list, cpu_mask, cpu_ranges};
 pub use self::polling::polled_cpus;
 pub use self::process::{cpu_time, since_start, start_ticks};
 pub use self::ready::ReadyThreads;
 pub use self::secondary::{process_here, secondaries};
-pub use crate::arguments::{cpu_list, cpu_mask, cpu_ranges};

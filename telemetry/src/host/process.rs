@@ -15,7 +15,7 @@ use rustix::io::read;
 use rustix::param::clock_ticks_per_second;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::arguments::cpu_list;
+use super::cpu_list::cpu_list;
 
 /// Where the kernel shows processes.
 pub(crate) const PROC: &str = "/proc";
