@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 use crate::error::XrayError;
 use crate::layout::Layout;
 use crate::memory::{Memory, read_u32};
-use crate::target::{Memzone, Pool, XrayTarget};
+use crate::memzone::Memzone;
+use crate::target::{Pool, XrayTarget};
 
 /// What the name of the memzone of a ring begins with.
 const RING_ZONE: &str = "RG_";

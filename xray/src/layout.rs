@@ -21,7 +21,7 @@ use self::table::{Build, Machine, Release};
 use crate::debug_info::offsets;
 use crate::error::XrayError;
 use crate::memory::Memory;
-use crate::target::Memzone;
+use crate::memzone::Memzone;
 
 /// `RTE_MAX_LCORE` where no mempool tells it.
 const USUAL_MAX_LCORE: u32 = 128;

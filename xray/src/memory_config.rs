@@ -10,9 +10,10 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use crate::error::XrayError;
+use crate::field::Field;
 use crate::memory::{Memory, read_array};
+use crate::memzone::Memzone;
 use crate::search;
-use crate::target::{Field, Memzone};
 
 /// `RTE_MAGIC`, written when the EAL is initialised.
 const MAGIC: u32 = 19_820_526;

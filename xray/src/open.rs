@@ -11,7 +11,8 @@ use crate::error::XrayError;
 use crate::layout::Layout;
 use crate::memory::{Memory, ProcessMemory};
 use crate::memory_config::MemoryConfig;
-use crate::target::{Memzone, XrayTarget};
+use crate::memzone::Memzone;
+use crate::target::XrayTarget;
 
 /// Longest wait for the app to say who it is, or to tell its memzones.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use crate::error::XrayError;
+use crate::field::Field;
 use crate::layout::Layout;
 use crate::memory::Memory;
 use crate::memory_config::MemoryConfig;
+use crate::memzone::Memzone;
 
 /// What the names of the memzones of mempools begin with.
 const POOL_ZONE: &str = "MP_";
@@ -15,24 +17,6 @@ const NAME_BYTES: usize = 26;
 
 /// The largest number of objects that is believed.
 const MOST_OBJECTS: u32 = 1 << 30;
-
-/// A piece of memory that the app reserved by name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Memzone {
-    /// Its name.
-    pub name: String,
-    /// First address in the app.
-    pub address: u64,
-    /// Length.
-    pub bytes: u64,
-}
-
-impl Memzone {
-    /// Whether an address lies in it.
-    pub fn contains(&self, address: u64) -> bool {
-        address.checked_sub(self.address).is_some_and(|offset| offset < self.bytes)
-    }
-}
 
 /// An app that is read from outside.
 #[derive(Clone, Debug)]
@@ -177,36 +161,5 @@ impl Pool {
             return Err(XrayError::implausible(what(), why));
         }
         Ok(())
-    }
-}
-
-/// A field of a structure that was read; 0 beyond its end.
-pub(crate) struct Field<'a> {
-    pub(crate) bytes: &'a [u8],
-    pub(crate) offset: u64,
-}
-
-impl Field<'_> {
-    fn array<const N: usize>(&self) -> [u8; N] {
-        let begin = usize::try_from(self.offset).unwrap_or(usize::MAX);
-        let bytes = self.bytes.get(begin..).and_then(|bytes| bytes.first_chunk());
-        bytes.copied().unwrap_or([0; N])
-    }
-
-    pub(crate) fn u32(&self) -> u32 {
-        u32::from_le_bytes(self.array())
-    }
-
-    pub(crate) fn u64(&self) -> u64 {
-        u64::from_le_bytes(self.array())
-    }
-
-    /// Up to a zero byte.
-    pub(crate) fn text(&self, most: usize) -> String {
-        let begin = usize::try_from(self.offset).unwrap_or(usize::MAX);
-        let bytes = self.bytes.get(begin..).unwrap_or_default();
-        let bytes = &bytes[..bytes.len().min(most)];
-        let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
-        String::from_utf8_lossy(&bytes[..end]).into_owned()
     }
 }

@@ -8,7 +8,8 @@ use crate::layout::Layout;
 use crate::memory::Memory;
 use crate::memory_config::ARRAY_BYTES;
 use crate::memory_config::tests::{mask_offset, zone_array};
-use crate::target::{Memzone, XrayTarget};
+use crate::memzone::Memzone;
+use crate::target::XrayTarget;
 use pmdscope_telemetry::host::maps::Mapping;
 
 /// What changes the memory in front of each piece that is read.

@@ -1,7 +1,8 @@
 //! Software rings: entries between producers and consumers.
 
 use crate::error::XrayError;
-use crate::target::{Memzone, XrayTarget};
+use crate::memzone::Memzone;
+use crate::target::XrayTarget;
 
 use super::{ATTEMPTS, Counts, RING_ZONE, RingCount, read_words};
 

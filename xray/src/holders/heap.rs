@@ -256,7 +256,7 @@ pub(super) mod tests {
 
     use super::*;
     use crate::holders::made_memory::MadeMemory;
-    use crate::target::Memzone;
+    use crate::memzone::Memzone;
 
     /// `struct malloc_elem` of DPDK 22.11.
     const HEADER_BYTES: u64 = 128;

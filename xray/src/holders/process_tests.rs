@@ -14,8 +14,9 @@ use super::heap::tests::MadeHeap;
 use super::{HolderMap, HolderSources, Thread};
 use crate::layout::Layout;
 use crate::memory::{ProcessMemory, read_u32};
+use crate::memzone::Memzone;
 use crate::report::Holder;
-use crate::target::{Memzone, XrayTarget};
+use crate::target::XrayTarget;
 
 static HELD_BY_A_STATIC: [u64; 5] = [1, 2, 3, 4, 5];
 static HELD_IN_DATA: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(7);

@@ -13,8 +13,9 @@ use super::malloc::MallocHeaps;
 use super::zones::queue_of_name;
 use crate::Mapping;
 use crate::memory::Memory;
+use crate::memzone::Memzone;
 use crate::report::Holder;
-use crate::target::{Memzone, XrayTarget};
+use crate::target::XrayTarget;
 
 /// The memzone of the table of ports.
 const PORTS_ZONE: &str = "rte_eth_dev_data";

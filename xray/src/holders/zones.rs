@@ -4,8 +4,9 @@ use super::Owned;
 use super::queues::{PortQueues, port};
 use crate::layout::RingLayout;
 use crate::memory::{Memory, read_u32};
+use crate::memzone::Memzone;
 use crate::report::Holder;
-use crate::target::{Memzone, XrayTarget};
+use crate::target::XrayTarget;
 
 /// What the names of the memzones of rings begin with.
 const RING_ZONE: &str = "RG_";

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::Layout;
 use crate::error::XrayError;
 use crate::memory::{Memory, read_array, read_u16, read_u32, read_u64};
-use crate::target::Memzone;
+use crate::memzone::Memzone;
 
 /// What the names of the memzones of mempools begin with.
 const POOL_ZONE: &str = "MP_";

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use super::*;
 use crate::layout::Layout;
 use crate::memory::Memory;
-use crate::target::Memzone;
+use crate::memzone::Memzone;
 use pmdscope_telemetry::host::maps::Mapping;
 
 const BASE: u64 = 0x10000;

@@ -7,8 +7,8 @@ use super::made_up::{GUEST, HEAP, MadeUpApp, OBJECTS, POOL};
 use super::tests::settings;
 use super::*;
 use crate::layout::Layout;
+use crate::memzone::Memzone;
 use crate::report::{Holder, PoolScan};
-use crate::target::Memzone;
 use crate::{Mapping, PoolHandler};
 
 const PORTS: u64 = HEAP + 0x4000;

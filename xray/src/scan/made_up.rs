@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::error::XrayError;
 use crate::layout::Layout;
 use crate::memory::Memory;
-use crate::target::{Memzone, XrayTarget};
+use crate::memzone::Memzone;
+use crate::target::XrayTarget;
 use crate::{Mapping, PoolHandler};
 
 /// Where the memory begins, and where its parts are.

@@ -5,7 +5,8 @@ use std::ops::Range;
 
 use crate::Mapping;
 use crate::error::XrayError;
-use crate::target::{Field, Pool, XrayTarget};
+use crate::field::Field;
+use crate::target::{Pool, XrayTarget};
 
 use super::free::FreeLists;
 

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use crate::Mapping;
-use crate::target::{Memzone, XrayTarget};
+use crate::memzone::Memzone;
+use crate::target::XrayTarget;
 
 use super::free::RingWindow;
 
