@@ -26,6 +26,9 @@ pub(crate) use self::offline::plain;
 pub(crate) use self::signals::{control, is_ignored};
 use crate::output::{self, say};
 
+/// Heading of the options that `-h` lists: none, which leaves room for more options.
+const COMMON: Option<&str> = None;
+
 /// Does what the command line asks for.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(Command::Trigger(args)) = &args.command {

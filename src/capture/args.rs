@@ -18,11 +18,9 @@ use self::files::FileArgs;
 pub(crate) use self::refused::explain;
 pub(crate) use self::source::DEFAULT_RING_SIZE;
 pub(super) use self::source::SourceArgs;
-pub(super) use self::value::parse_packet_type;
 use super::recorder::RecorderArgs;
-use super::say;
-use super::trigger;
 use super::view::ViewArgs;
+use super::{COMMON, say, trigger};
 use crate::exit::Usage;
 use crate::number::whole;
 
@@ -36,9 +34,6 @@ pub(super) struct EventFilter {
     /// That the end waits for a disk or a reader.
     pub(super) waiting: bool,
 }
-
-/// Heading of the options that `-h` lists: none, which leaves room for more options.
-pub(super) const COMMON: Option<&str> = None;
 
 /// Direction as the app sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

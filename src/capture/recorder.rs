@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use pmdscope_packets::recorder::{FlightRecorder, RecorderSettings, RecorderStatus, SinkOpener};
 
-use super::args::COMMON;
+use super::COMMON;
 use super::trigger::{self, Trigger};
 use crate::attach::target::CaptureTarget;
 use crate::exit::Usage;

@@ -23,9 +23,9 @@ use self::file_and_view::FileAndView;
 use self::lines::Prefix;
 use self::link_types::TcpdumpPerLinkType;
 use self::stage::View;
-use self::tcpdump::Tcpdump;
+use self::tcpdump::{Tcpdump, parse_packet_type};
 use self::timestamp::{Clock, Stamps};
-use super::args::{COMMON, parse_packet_type};
+use super::COMMON;
 use crate::exit::Usage;
 use crate::output::StandardOutput;
 

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use pmdscope_packets::file::{FileCompression, FileFormat, FileRotation, FileSettings};
 
-use super::COMMON;
 use super::value::parse_file_size;
+use crate::capture::COMMON;
 use crate::exit::Usage;
 use crate::number::whole;
 use crate::output::StandardOutput;

@@ -5,10 +5,10 @@ use std::time::Duration;
 use pmdscope_capture::layout::TEE_PACKET_TSC;
 
 use crate::attach::policy::AttachArgs;
+use crate::capture::COMMON;
 use crate::config::ConfigArg;
 use crate::sampling::SamplingMode;
 
-use super::COMMON;
 use super::value::{parse_buffer_size, parse_ring_size, parse_seconds, parse_time_stamp_type};
 
 /// Bytes per ring: 80 ms at a million packets of 64 bytes per second.

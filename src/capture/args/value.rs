@@ -47,39 +47,6 @@ pub(super) fn parse_linktype(text: &str) -> Result<String, String> {
     Err("DPDK ports are Ethernet: the only link type is EN10MB".to_owned())
 }
 
-/// Types of packets that tcpdump 4.99 can be told.
-const PACKET_TYPES: [&str; 21] = [
-    "aodv",
-    "carp",
-    "cnfp",
-    "domain",
-    "lmp",
-    "pgm",
-    "pgm_zmtp1",
-    "ptp",
-    "quic",
-    "radius",
-    "resp",
-    "rpc",
-    "rtcp",
-    "rtp",
-    "snmp",
-    "someip",
-    "tftp",
-    "vat",
-    "vxlan",
-    "wb",
-    "zmtp1",
-];
-
-/// What tcpdump takes a packet for.
-pub(in super::super) fn parse_packet_type(text: &str) -> Result<String, String> {
-    if PACKET_TYPES.contains(&text) {
-        return Ok(text.to_owned());
-    }
-    Err(format!("expected a packet type of tcpdump: {}", PACKET_TYPES.join(", ")))
-}
-
 /// The app stamps packets when it polls.
 pub(super) fn parse_time_stamp_type(text: &str) -> Result<String, String> {
     if text == "host" {

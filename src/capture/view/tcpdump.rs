@@ -34,6 +34,31 @@ const NUMBERS: u32 = 1 << 31;
 /// How often a wait looks whether tcpdump is still there.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Types of packets that tcpdump 4.99 can be told.
+const PACKET_TYPES: [&str; 21] = [
+    "aodv",
+    "carp",
+    "cnfp",
+    "domain",
+    "lmp",
+    "pgm",
+    "pgm_zmtp1",
+    "ptp",
+    "quic",
+    "radius",
+    "resp",
+    "rpc",
+    "rtcp",
+    "rtp",
+    "snmp",
+    "someip",
+    "tftp",
+    "vat",
+    "vxlan",
+    "wb",
+    "zmtp1",
+];
+
 /// A packet that tcpdump has not yet printed.
 struct PendingPacket {
     number: u32,
@@ -82,6 +107,14 @@ pub(super) struct Tcpdump {
     next: u32,
     linktype: Option<u16>,
     buffer: Vec<u8>,
+}
+
+/// What tcpdump takes a packet for.
+pub(super) fn parse_packet_type(text: &str) -> Result<String, String> {
+    if PACKET_TYPES.contains(&text) {
+        return Ok(text.to_owned());
+    }
+    Err(format!("expected a packet type of tcpdump: {}", PACKET_TYPES.join(", ")))
 }
 
 /// The arguments for what people want to see.
