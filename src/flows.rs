@@ -12,8 +12,7 @@ use std::time::{Duration, Instant};
 
 use pmdscope_capture::pdump::wait_for_exits;
 use pmdscope_flows::FlowSnapshot;
-use pmdscope_packets::wall_clock_ns;
-use pmdscope_telemetry::{FleetSettings, FleetState};
+use pmdscope_telemetry::{FleetSettings, FleetState, realtime_ns};
 use pmdscope_tui::flows::{
     AppRun, CaptureAccess, CapturedApp, CapturedTraffic, FlowRequest, RunningApp,
 };
@@ -237,7 +236,7 @@ impl AppCaptures {
             access: sampled.access.clone(),
             counted: Arc::clone(&sampled.counted),
         };
-        CapturedTraffic { realtime_ns: wall_clock_ns(), taps: self.apps.iter().map(tap).collect() }
+        CapturedTraffic { realtime_ns: realtime_ns(), taps: self.apps.iter().map(tap).collect() }
     }
 
     /// Tells all captures to end, and forgets what they have counted.

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use pmdscope_packets::{
     CaptureInterface, ETHERNET, InterfaceStatistics, MAX_SNAPLEN, Packet, PacketSink, SinkError,
-    wall_clock_ns,
 };
+use pmdscope_telemetry::realtime_ns;
 
 use crate::clock::TscClock;
 use crate::layout::{ANY, LEAK_SIZE, LeakInfo, RingRecord};
@@ -131,7 +131,7 @@ impl LeakRing {
 
     fn parse(&mut self, mbufs: &mut Vec<LostMbuf>) -> Result<(), LeakError> {
         let clock = self.ring.anchors().and_then(|(first, last)| TscClock::new(first, last));
-        let now_ns = wall_clock_ns();
+        let now_ns = realtime_ns();
         while let Some(record) = self.records.peek()? {
             if let Some(leak) = self.records.leak() {
                 let ns = time_of(&record, &leak, clock.as_ref(), now_ns);

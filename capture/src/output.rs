@@ -2,8 +2,9 @@
 
 use pmdscope_packets::{
     CaptureInterface, ETHERNET, InterfaceStatistics, PacketSink, PacketWith, SectionOrigin,
-    SinkError, SinkProgress, wall_clock_ns,
+    SinkError, SinkProgress,
 };
+use pmdscope_telemetry::realtime_ns;
 
 use crate::clock::{MonotonicTime, TscClock};
 use crate::layout::{ANY, RingRecord};
@@ -195,7 +196,7 @@ impl PacketOutput {
             source,
             port,
             name,
-            start_ns: wall_clock_ns(),
+            start_ns: realtime_ns(),
             packets: 0,
             weight: 1,
             peeked: app.via == Some(Transport::PEEK),
@@ -248,7 +249,7 @@ impl PacketOutput {
 
     /// Tells the sink what the rings have counted for every interface.
     pub(crate) fn report_counters(&mut self, rings: &[(usize, &Ring)]) {
-        let end_ns = wall_clock_ns();
+        let end_ns = realtime_ns();
         let statistics = |(number, interface): (usize, &InterfaceCounts)| {
             let seen = self.seen_by(interface, rings);
             InterfaceStatistics {

@@ -8,8 +8,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pmdscope_packets::filter::OfflineFilter;
-use pmdscope_packets::{DIR_RX, DIR_TX, MAX_SNAPLEN, wall_clock_ns};
+use pmdscope_packets::{DIR_RX, DIR_TX, MAX_SNAPLEN};
 use pmdscope_telemetry::discover::DiscoveredApp;
+use pmdscope_telemetry::realtime_ns;
 use pmdscope_xray::{
     PacketSampler, ReadBudget, SampledPacket, XrayError, XrayTarget, leave_polled_cpus,
 };
@@ -243,7 +244,7 @@ impl PeekOutput {
 /// Times of records are those of `CLOCK_MONOTONIC_RAW`.
 fn anchor() -> ClockAnchor {
     let raw_ns = raw_clock_ns();
-    ClockAnchor { tsc: raw_ns, realtime_ns: wall_clock_ns(), raw_ns }
+    ClockAnchor { tsc: raw_ns, realtime_ns: realtime_ns(), raw_ns }
 }
 
 #[cfg(test)]

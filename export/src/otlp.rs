@@ -11,10 +11,11 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use hyper::Uri;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceResponse;
+use pmdscope_telemetry::realtime_ns;
 use prost::Message;
 use tokio::time::{MissedTickBehavior, interval};
 use ureq::Agent;
@@ -205,9 +206,7 @@ impl OtlpPusher {
             .build()
             .new_agent();
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let start_ns = u64::try_from(now.as_nanos()).unwrap_or(0);
-        let exporter = ExporterIdentity { host: host.trim().to_owned(), start_ns };
+        let exporter = ExporterIdentity { host: host.trim().to_owned(), start_ns: realtime_ns() };
         Self { receiver, agent, exporter, counters, failing: false, pause: FIRST_RETRY_INTERVAL }
     }
 

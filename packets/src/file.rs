@@ -34,7 +34,7 @@ pub use self::settings::{FileCompression, FileEvent, FileFormat, FileRotation, F
 use self::sink::FileSink;
 pub use self::sink::PART;
 use self::writer::FileWriter;
-use crate::clock::wall_clock_ns;
+use crate::clock::realtime_ns;
 use crate::packet::{CaptureInterface, InterfaceStatistics, Packet, PacketWith, SectionOrigin};
 use crate::shared::{PacketData, SharedBytes};
 use crate::sink::{PacketSink, SinkError, SinkProgress};
@@ -87,7 +87,7 @@ impl CaptureFiles {
         if let Some(reason) = settings.contradiction() {
             return Err(refused(reason.to_owned()));
         }
-        let begin_ns = settings.begin_ns.unwrap_or_else(wall_clock_ns);
+        let begin_ns = settings.begin_ns.unwrap_or_else(realtime_ns);
         let plan = RotationSchedule::new(settings, begin_ns)
             .map_err(|error| refused(error.to_string()))?;
         let path = plan.path();
@@ -330,7 +330,7 @@ impl PacketSink for CaptureFiles {
             return Ok(());
         }
         if self.schedule.is_aligned() {
-            let now_ns = wall_clock_ns();
+            let now_ns = realtime_ns();
             if self.schedule.due_by_clock(now_ns) {
                 self.rotate(RotationStep::ByTime, now_ns)?;
             }

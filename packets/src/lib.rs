@@ -24,7 +24,6 @@ pub mod recorder;
 mod shared;
 mod sink;
 
-pub use self::clock::wall_clock_ns;
 pub use self::control::RunControl;
 pub use self::link_type::link_type_name;
 pub use self::open_files::allow_many_files;

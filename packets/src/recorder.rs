@@ -28,7 +28,7 @@ pub use self::writer::SinkOpener;
 use self::history::PacketHistory;
 use self::trigger::{ArmedTrigger, TriggerQueue};
 use self::writer::{RecorderWriter, WriterMessage};
-use crate::clock::wall_clock_ns;
+use crate::clock::realtime_ns;
 use crate::packet::{CaptureInterface, InterfaceStatistics, Packet, SectionOrigin};
 use crate::sink::{PacketSink, SinkError, SinkProgress};
 
@@ -120,7 +120,7 @@ impl FlightRecorder {
         mut settings: RecorderSettings,
         open: SinkOpener,
     ) -> Result<(Self, TriggerSender), RecorderError> {
-        let now_ns = wall_clock_ns();
+        let now_ns = realtime_ns();
         name::incident(&settings.path, now_ns, 1, "")?;
         let before_ns = nanos(settings.before);
         let keep_ns = before_ns.saturating_add(nanos(NOTICE));
@@ -320,7 +320,7 @@ impl FlightRecorder {
 
 /// The moment on a clock that nobody sets.
 fn deadline(end_ns: u64) -> Instant {
-    Instant::now() + Duration::from_nanos(end_ns.saturating_sub(wall_clock_ns()))
+    Instant::now() + Duration::from_nanos(end_ns.saturating_sub(realtime_ns()))
 }
 
 fn nanos(time: Duration) -> u64 {

@@ -7,9 +7,10 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use pmdscope_capture::layout::{LEAK_LOST, LeakInfo};
 use pmdscope_capture::leak;
+use pmdscope_packets::SinkError;
 use pmdscope_packets::file::{CaptureFiles, FileSettings};
-use pmdscope_packets::{SinkError, wall_clock_ns};
 use pmdscope_render::number::{count, plural};
+use pmdscope_telemetry::realtime_ns;
 use pmdscope_xray::LostMbuf;
 
 use super::groups::LostGroup;
@@ -91,7 +92,7 @@ fn lost(live: &ScannedMemory, mbuf: &LostMbuf, pool: &str, group: u32) -> Option
         port: mbuf.port,
         queue: None,
         dir: 0,
-        ns: wall_clock_ns().saturating_sub(age_ms.saturating_mul(1_000_000)),
+        ns: realtime_ns().saturating_sub(age_ms.saturating_mul(1_000_000)),
         len: mbuf.packet_bytes.max(length),
         data,
     })

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::RecorderSettings;
 use super::history::PacketHistory;
-use crate::clock::wall_clock_ns;
+use crate::clock::realtime_ns;
 
 /// Numbers of a recorder, at most 10 ms old; costs nothing per packet.
 #[derive(Debug)]
@@ -81,7 +81,7 @@ impl RecorderStatus {
     /// short.
     pub fn covered(&self) -> Duration {
         let since = self.complete_since_ns.load(Ordering::Relaxed);
-        Duration::from_nanos(wall_clock_ns().saturating_sub(since)).min(self.before)
+        Duration::from_nanos(realtime_ns().saturating_sub(since)).min(self.before)
     }
 
     /// How far back packets were to be held.

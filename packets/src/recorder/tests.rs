@@ -418,7 +418,7 @@ fn expired_packets_are_evicted_and_not_counted_as_lost() {
 #[test]
 fn a_file_says_that_the_capture_was_younger_than_its_history() {
     let (mut recorder, fire, disk) = recorder(settings(3600 * SECOND, SECOND));
-    let now_ns = wall_clock_ns();
+    let now_ns = realtime_ns();
     recorder.packet(&Owned { ns: now_ns, ..Owned::default() }.packet()).unwrap();
     fire.fire(RecorderTrigger { moment_ns: now_ns, ..RecorderTrigger::now("signal", "") });
     recorder.finish().unwrap();

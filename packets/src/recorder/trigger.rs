@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::writer::PendingComment;
-use crate::clock::wall_clock_ns;
+use crate::clock::realtime_ns;
 use crate::filter::{FilterError, OfflineFilter};
 use crate::packet::Packet;
 
@@ -51,7 +51,7 @@ impl RecorderTrigger {
         Self {
             name: name.into(),
             comment: comment.into(),
-            moment_ns: wall_clock_ns(),
+            moment_ns: realtime_ns(),
             begin_ns: None,
             reply: None,
         }

@@ -73,7 +73,7 @@ fn packets_fire_and_are_held_off_for_a_second() {
 #[test]
 fn an_idle_recorder_ends_the_incident_by_the_clock() {
     let (mut recorder, fire, disk) = recorder(settings(SECOND, 10_000_000));
-    let now = wall_clock_ns();
+    let now = realtime_ns();
     let packet = Owned { ns: now, ..Owned::default() };
     recorder.packet(&packet.packet()).unwrap();
     fire.fire(RecorderTrigger::now("signal", ""));
@@ -83,7 +83,7 @@ fn an_idle_recorder_ends_the_incident_by_the_clock() {
         std::thread::sleep(Duration::from_millis(1));
         recorder.flush().unwrap();
     }
-    let lasted = Duration::from_nanos(wall_clock_ns() - now);
+    let lasted = Duration::from_nanos(realtime_ns() - now);
     assert!(lasted >= LATE_PACKET_TIMEOUT + Duration::from_millis(10), "{lasted:?}");
     settle(&recorder);
     let [seen] = disk.files().try_into().unwrap();
