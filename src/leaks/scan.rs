@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use pmdscope_render::number::{bytes, percent};
 use pmdscope_telemetry::discover::{DiscoveredApp, Reachability, UnreachableReason};
 use pmdscope_telemetry::sample::{LostGroupSample, PoolScanSample, ScanSample};
-use pmdscope_telemetry::{ScanResults, realtime_ns};
+use pmdscope_telemetry::{ScanResults, rate, realtime_ns};
 use pmdscope_xray::{
     LostMbuf, PoolScan, Progress, ReadBudget, ScanReport, ScanSettings, XrayError, XrayTarget,
     leave_polled_cpus,
@@ -234,17 +234,12 @@ impl Scanner {
             since.insert(mbuf.address, first);
         }
         let lost = pool.lost;
-        let rate = before.and_then(|before| rate(before.lost, lost, at - before.at));
+        // Fewer than before: the app has ended, or something else was wrong.
+        let rate =
+            before.and_then(|before| rate(lost, before.lost, (at - before.at).as_secs_f64()));
         self.before.insert(key, LostBefore { lost, at, since });
         rate
     }
-}
-
-/// Growth per second; `None` if there are fewer than before: then the app has ended, or something else was
-/// wrong.
-fn rate(before: u64, now: u64, time: Duration) -> Option<f64> {
-    let grown = now.checked_sub(before)?;
-    (!time.is_zero()).then(|| grown as f64 / time.as_secs_f64())
 }
 
 /// A progress line on a terminal, of scans that take a while.

@@ -26,6 +26,7 @@ use crate::flaps::FlapCounters;
 use crate::loss::LossTrends;
 pub use crate::loss::{LedgerRates, SiteRates};
 use crate::missed::LcoreGaps;
+use crate::rate::rate;
 use crate::rx_flat::RxBaseline;
 use crate::sample::{
     AppIdentity, LcoreSample, LedgerSample, PoolSample, PortSample, QueueSample, Sample,
@@ -328,7 +329,7 @@ struct Interval<'a> {
 impl Interval<'_> {
     /// Growth per second; `None` when the counter went backwards.
     fn rate(&self, now: u64, before: u64) -> Option<f64> {
-        Some(now.checked_sub(before)? as f64 / self.seconds)
+        rate(now, before, self.seconds)
     }
 }
 

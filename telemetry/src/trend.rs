@@ -4,6 +4,8 @@ use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::rate::rate;
+
 /// Fewer points say nothing about a slope.
 const MIN_POINTS: usize = 5;
 
@@ -71,8 +73,7 @@ impl ValueTrend {
     /// Growth per second from the oldest value to the newest; `None` for fewer than two, or a fall.
     pub(crate) fn rate(&self) -> Option<f64> {
         let (first, last) = (self.points.front()?, self.points.back()?);
-        let seconds = last.0.checked_sub(first.0).filter(|ns| *ns > 0)? as f64 / 1e9;
-        Some(last.1.checked_sub(first.1)? as f64 / seconds)
+        rate(last.1, first.1, last.0.checked_sub(first.0)? as f64 / 1e9)
     }
 
     /// Whether `slope` is a rise that goes on: no chance, not tiny against `whole`, and seen in the

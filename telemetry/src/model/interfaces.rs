@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::interface::{
     FilterSample, InterfaceQueueSample, InterfaceSample, TOP_SOURCES, VerdictSample,
 };
+use crate::rate::rate;
 
 /// Shortest time between two samples for rates: over less, a burst would look like a flood.
 const SHORTEST_NS: u64 = 20_000_000;
@@ -164,11 +165,6 @@ impl InterfaceSample {
     }
 }
 
-/// Growth per second; `None` when it is not known, or the counter went backwards.
-fn rate(now: Option<u64>, before: Option<u64>, seconds: f64) -> Option<f64> {
-    Some(now?.checked_sub(before?)? as f64 / seconds)
-}
-
 /// The sum of all, if all are known and there is one.
 fn sum(mut values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     let first = values.next()??;
@@ -181,7 +177,7 @@ pub(super) fn rates(
 ) -> InterfaceRates {
     let of = |of: fn(&InterfaceSample) -> Option<u64>| {
         let (before, seconds) = interval?;
-        rate(of(now), of(before), seconds)
+        rate(of(now)?, of(before)?, seconds)
     };
     let queues: Vec<_> = now.queues.iter().map(|queue| queue_rates(queue, interval)).collect();
     let filter = now.filter.as_ref().map(|filter| {
@@ -236,7 +232,7 @@ fn queue_rates(
     });
     let of = |of: fn(&InterfaceQueueSample) -> Option<u64>| {
         let (before, seconds) = before?;
-        rate(of(now), of(before), seconds)
+        rate(of(now)?, of(before)?, seconds)
     };
     InterfaceQueueRates {
         queue: now.queue,
@@ -251,7 +247,7 @@ fn filter_rates(now: &FilterSample, interval: Option<(&FilterSample, f64)>) -> F
         let of = |of: fn(&VerdictSample) -> u64| {
             let (before, seconds) = interval?;
             let before = before.verdicts.iter().find(|before| before.reason == now.reason)?;
-            rate(Some(of(now)), Some(of(before)), seconds)
+            rate(of(now), of(before), seconds)
         };
         VerdictRates {
             reason: now.reason.clone(),
