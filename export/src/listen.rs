@@ -9,8 +9,8 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixListener as StdUnix;
 use std::path::{Path, PathBuf};
 
-use rustix::io::Errno;
-use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use pmdscope_telemetry::host::foreign::is_served;
+use rustix::net::{AddressFamily, SocketType, sockopt};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 use crate::address::ListenAddress;
@@ -105,25 +105,17 @@ fn from_tcp(listener: StdTcp) -> io::Result<HttpListener> {
 
 fn unix(path: &Path) -> io::Result<HttpListener> {
     if fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket()) {
-        match try_connect(path) {
-            // Nobody takes connections any more, but they are kept: it is stopped, not dead.
-            Ok(()) | Err(Errno::AGAIN) => return Err(io::ErrorKind::AddrInUse.into()),
-            // Left behind by one that was killed.
-            Err(Errno::CONNREFUSED) => fs::remove_file(path)?,
-            Err(error) => return Err(error.into()),
+        // A stopped exporter takes no connections, but it is not dead.
+        if is_served(path, SocketType::STREAM)? {
+            return Err(io::ErrorKind::AddrInUse.into());
         }
+        // Left behind by one that was killed.
+        fs::remove_file(path)?;
     }
     let listener = StdUnix::bind(path)?;
     fs::set_permissions(path, fs::Permissions::from_mode(UNIX_MODE))?;
     listener.set_nonblocking(true)?;
     Ok(HttpListener::Unix(UnixListener::from_std(listener)?, Some(path.to_owned())))
-}
-
-/// Connects without waiting for one whose queue is full.
-fn try_connect(path: &Path) -> rustix::io::Result<()> {
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    net::connect(&socket, &SocketAddrUnix::new(path)?)
 }
 
 /// The sockets of a `.socket` unit.
@@ -244,7 +236,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s");
         let stopped = StdUnix::bind(&path).unwrap();
-        net::listen(&stopped, 0).unwrap();
+        rustix::net::listen(&stopped, 0).unwrap();
         let _waits = std::os::unix::net::UnixStream::connect(&path).unwrap();
         let error = bind(&ListenAddress::Unix(path.clone())).unwrap_err().to_string();
         assert!(error.contains("in use") && path.exists(), "{error}");

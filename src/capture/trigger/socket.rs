@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use pmdscope_packets::recorder::{RecorderTrigger, TriggerAnswer, TriggerSender};
-use rustix::net::sockopt;
+use pmdscope_telemetry::host::foreign::is_served;
+use rustix::net::{SocketType, sockopt};
 use rustix::process::{Uid, geteuid};
 
 /// Directory of root.
@@ -185,12 +186,11 @@ fn running_in(dir: &Path) -> anyhow::Result<Vec<Recorder>> {
 }
 
 fn is_alive(recorder: &Recorder) -> bool {
-    let refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
-    let dead = UnixStream::connect(&recorder.path).is_err_and(|error| refused(&error));
-    if dead {
+    let alive = is_served(&recorder.path, SocketType::STREAM).unwrap_or(true);
+    if !alive {
         let _ = fs::remove_file(&recorder.path);
     }
-    !dead
+    alive
 }
 
 /// The directory for sockets of this user.

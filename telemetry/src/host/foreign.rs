@@ -89,14 +89,21 @@ fn fd_path(fd: &impl AsFd) -> PathBuf {
 }
 
 /// Whether somebody has this unix socket open, of that type; a process that has ended leaves its socket
-/// behind. Nothing is sent.
-pub fn is_served(path: &Path, kind: SocketType) -> bool {
+/// behind. Nothing is sent, and one whose queue is full, as that of a stopped process, is not waited for.
+///
+/// # Errors
+/// When that cannot be told: without the right to connect, or for a socket of another type.
+pub fn is_served(path: &Path, kind: SocketType) -> Result<bool> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let connected = socket_with(AddressFamily::UNIX, kind, flags, None).and_then(|socket| {
         let (address, _dir) = socket_address(path)?;
         connect(&socket, &address)
     });
-    !matches!(connected, Err(Errno::CONNREFUSED | Errno::NOENT))
+    match connected {
+        Ok(()) | Err(Errno::AGAIN) => Ok(true),
+        Err(Errno::CONNREFUSED | Errno::NOENT) => Ok(false),
+        Err(why) => Err(why),
+    }
 }
 
 #[cfg(test)]

@@ -14,7 +14,9 @@ const SOCKET: &str = "mp_socket_";
 /// of one that has ended. Nothing is sent, so that none of them notices.
 pub fn secondaries(dir: &Path) -> Vec<u32> {
     let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
-    let running = |path: PathBuf| pid_of(&path).filter(|_| is_served(&path, SocketType::DGRAM));
+    let running = |path: PathBuf| {
+        pid_of(&path).filter(|_| is_served(&path, SocketType::DGRAM).unwrap_or(true))
+    };
     let mut pids: Vec<_> = entries.flatten().filter_map(|entry| running(entry.path())).collect();
     pids.sort_unstable();
     pids
