@@ -24,6 +24,7 @@ impl PeekCoverage {
     /// The same for people.
     pub(crate) fn line(&self) -> String {
         let apps = self.apps.join(", ");
+        let packets = |count| number::plural(count, "packet");
         let received = |count| format!("{} that the ports received meanwhile", packets(count));
         let told = match (self.seen, self.received) {
             (Some(seen), Some(all)) => {
@@ -41,10 +42,6 @@ impl PeekCoverage {
         };
         format!("sample from the memory of {apps}: {told}; the others are missing")
     }
-}
-
-fn packets(count: u64) -> String {
-    number::plural(count, "packet")
 }
 
 /// The ports of apps whose packets are sampled from memory, and what they had received at the begin.
