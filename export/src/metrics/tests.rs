@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use pmdscope_telemetry::finding::{self, Lint, LintRules};
+use pmdscope_telemetry::finding::{self, LintRules};
 use pmdscope_telemetry::missed::MissedCause;
 use pmdscope_telemetry::sample::*;
-use pmdscope_telemetry::{ErrorClass, FleetEvent, FleetState, InterfaceEvaluator, ModelTracker};
+use pmdscope_telemetry::{FleetEvent, FleetState, InterfaceEvaluator, ModelTracker};
 use pmdscope_testing::{current_test, skip_without, spawn};
 use proptest::prelude::*;
 
@@ -16,8 +16,10 @@ use crate::family::{MetricKind, SampleValue};
 use crate::fixture;
 use crate::text::{TextFormat, encode};
 
+mod apps;
 mod interfaces;
 mod limits;
+mod queues;
 mod stolen;
 
 /// Everything that is exported, by name and label values joined with `/`.
@@ -105,72 +107,6 @@ fn values_fit_the_kind_of_their_metric() {
             assert!(fits, "{}: {:?}", family.metric.name, sample.value);
         }
     }
-}
-
-#[test]
-fn an_app_that_does_not_answer_has_no_live_numbers() {
-    let exported = ExportedMetrics::of(&fixture::fleet(), &fixture::limits());
-    let told_of = |app: &str| -> BTreeSet<&str> {
-        let begins = |labels: &String| labels.split('/').next() == Some(app);
-        let told = exported.0.iter().filter(|(_, samples)| samples.keys().any(begins));
-        told.map(|(name, _)| name.as_str()).collect()
-    };
-    let of_all =
-        ["dpdk_app_healthy", "dpdk_app_unhealthy_reason", "dpdk_collect_errors_total", "dpdk_up"];
-    let of_ended = [
-        "dpdk_app_container_info",
-        "dpdk_app_expected_ports",
-        "dpdk_app_info",
-        "dpdk_app_last_seen_timestamp_seconds",
-        "dpdk_app_start_since_boot_seconds",
-        "dpdk_app_start_timestamp_seconds",
-    ];
-    assert_eq!(told_of("ended"), of_all.into_iter().chain(of_ended).collect());
-    assert_eq!(told_of("mute"), of_all.into_iter().chain(["dpdk_app_telemetry_enabled"]).collect());
-    assert_eq!(told_of("missing"), of_all.into_iter().chain(["dpdk_app_expected_ports"]).collect());
-    assert_eq!(exported.count("dpdk_up", "ended"), Some(0));
-    assert_eq!(exported.count("dpdk_app_healthy", "ended"), Some(0));
-    assert_eq!(exported.count("dpdk_app_unhealthy_reason", "ended/unreachable"), Some(1));
-    assert_eq!(exported.count("dpdk_app_expected_ports", "missing"), Some(2));
-    assert_eq!(exported.count("dpdk_apps_discovered", ""), Some(4));
-}
-
-#[test]
-fn an_expected_app_that_ended_was_found_though_it_is_missing() {
-    let mut fleet = fixture::fleet();
-    fleet.apply(FleetEvent::Lost {
-        app: "fwd".to_owned(),
-        class: ErrorClass::Missing,
-        reason: "is expected, and does not run".to_owned(),
-        finding: Some(finding::evaluate_missing("fwd")),
-    });
-    let exported = ExportedMetrics::of(&fleet, &fixture::limits());
-    assert_eq!(exported.count("dpdk_app_unhealthy_reason", "fwd/app_missing"), Some(1));
-    assert_eq!(exported.count("dpdk_apps_discovered", ""), Some(4));
-}
-
-#[test]
-fn an_app_that_was_just_found_is_neither_up_nor_down() {
-    let mut fleet = FleetState::default();
-    fleet.apply(FleetEvent::Found { app: "new".to_owned() });
-    let exported = ExportedMetrics::of(&fleet, &SeriesLimits::default());
-    assert_eq!(exported.labels("dpdk_up"), Vec::<&str>::new());
-    assert_eq!(exported.labels("dpdk_app_healthy"), Vec::<&str>::new());
-    assert_eq!(exported.count("dpdk_collect_errors_total", "new/timeout"), Some(0));
-}
-
-#[test]
-fn what_is_tolerated_is_a_reason_but_healthy() {
-    let mut fleet = fixture::fleet_of(fixture::linked());
-    for finding in &mut fleet.apps[0].findings {
-        finding.lint = Lint::Stall;
-    }
-    let tolerate = [Lint::Stall];
-    let (limits, expected) = (SeriesLimits::default(), AppInventory::default());
-    let context = MetricsContext { tolerate: &tolerate, ..fixture::context(&limits, &expected) };
-    let exported = ExportedMetrics::viewed(&fleet, &context);
-    assert_eq!(exported.count("dpdk_app_healthy", "fwd"), Some(1));
-    assert_eq!(exported.count("dpdk_app_unhealthy_reason", "fwd/stall"), Some(1));
 }
 
 #[test]
@@ -329,98 +265,6 @@ fn ports_that_could_not_be_read_are_not_counted_as_missing() {
     let exported = ExportedMetrics::of_sample(sample, &SeriesLimits::default());
     assert_eq!(exported.count("dpdk_app_ports", "fwd"), None);
     assert_eq!(exported.count("dpdk_collect_partial", "fwd"), Some(1));
-}
-
-#[test]
-fn queues_of_a_stock_app_come_from_driver_counters() {
-    let exported = ExportedMetrics::of_sample(fixture::stock("fwd"), &SeriesLimits::default());
-    let queue = "fwd/0000:03:00.0/0";
-    assert_eq!(exported.count("dpdk_queue_receive_packets_total", queue), Some(1000));
-    assert_eq!(exported.count("dpdk_queue_receive_errors_total", queue), Some(1002));
-    assert_eq!(exported.count("dpdk_queue_transmit_bytes_total", queue), Some(1004));
-    assert_eq!(exported.count("dpdk_queue_stats_truncated", "fwd/0000:03:00.0"), Some(0));
-    assert_eq!(exported.labels("dpdk_port_xstat"), ["fwd/0000:03:00.0/rx_missed_errors"]);
-}
-
-#[test]
-fn descriptors_that_a_stock_app_told_are_exported() {
-    let exported = |rx_descriptors: &[Option<u64>]| {
-        let mut sample = fixture::stock("fwd");
-        sample.ports[0].rx_descriptors = rx_descriptors.to_vec();
-        let exported = ExportedMetrics::of_sample(sample, &SeriesLimits::default());
-        [0, 1].map(|queue| {
-            let queue = format!("fwd/0000:03:00.0/{queue}");
-            exported.count("dpdk_queue_receive_descriptors", &queue)
-        })
-    };
-    assert_eq!(exported(&[]), [None, None]);
-    assert_eq!(exported(&[None, Some(512)]), [None, Some(512)]);
-}
-
-#[test]
-fn a_driver_that_counts_no_bytes_of_queues_has_none() {
-    let mut sample = fixture::stock("fwd");
-    sample.ports[0].xstats.insert("rx_q0_bytes".to_owned(), 0);
-    let exported = ExportedMetrics::of_sample(sample, &SeriesLimits::default());
-    assert_eq!(exported.labels("dpdk_queue_receive_bytes_total"), Vec::<&str>::new());
-}
-
-#[test]
-fn counters_of_a_linked_app_never_change_their_source() {
-    let queue = "fwd/0000:03:00.0/0";
-    let mut sample = fixture::linked();
-    let exported = ExportedMetrics::of_sample(sample.clone(), &SeriesLimits::default());
-    assert_eq!(exported.count("dpdk_queue_receive_packets_total", queue), Some(31));
-    assert_eq!(exported.count("dpdk_queue_receive_errors_total", queue), Some(1002));
-    (sample.queues, sample.library) = (Vec::new(), None);
-    sample.partial = vec!["/pmdscope: timed out".to_owned()];
-    let exported = ExportedMetrics::of_sample(sample, &SeriesLimits::default());
-    assert_eq!(exported.count("dpdk_queue_receive_packets_total", queue), None);
-    assert_eq!(exported.count("dpdk_queue_stats_truncated", "fwd/0000:03:00.0"), Some(1));
-}
-
-#[test]
-fn what_the_nic_refuses_is_not_sent() {
-    let queue = "fwd/0000:03:00.0/0";
-    let at = |seconds: u64| {
-        let mut sample = fixture::linked();
-        sample.monotonic_ns += seconds * 1_000_000_000;
-        sample.queues[1].packets = 21_000_000 * seconds;
-        sample.ports[0].xstats.insert("tx_q0_packets".to_owned(), 100_000 * seconds);
-        sample
-    };
-    let exported = ExportedMetrics::of_samples((1..=7).map(at), &SeriesLimits::default());
-    assert_eq!(exported.count("dpdk_queue_transmit_packets_total", queue), Some(700_000));
-    assert_eq!(exported.count("dpdk_queue_transmit_bytes_total", queue), Some(1004));
-    let offered = exported.count("dpdk_queue_transmit_offered_packets_total", queue);
-    assert_eq!(offered, Some(147_000_000));
-    let refused = exported.count("dpdk_queue_transmit_refused_packets_total", queue);
-    assert_eq!(refused, Some(6 * 20_900_000));
-    let mut unknown = at(7);
-    unknown.ports[0].tx_queues = 2;
-    unknown.ports[0].xstats.insert("tx_q0_packets".to_owned(), 0);
-    let exported = ExportedMetrics::of_sample(unknown, &SeriesLimits::default());
-    for name in ["packets", "bytes", "refused_packets"] {
-        let name = format!("dpdk_queue_transmit_{name}_total");
-        assert_eq!(exported.labels(&name), Vec::<&str>::new(), "{name}");
-    }
-    let offered = exported.count("dpdk_queue_transmit_offered_packets_total", queue);
-    assert_eq!(offered, Some(147_000_000));
-}
-
-#[test]
-fn missing_queues_are_reported() {
-    let truncated = |change: fn(&mut PortSample)| {
-        let mut sample = fixture::stock("fwd");
-        change(&mut sample.ports[0]);
-        let exported = ExportedMetrics::of_sample(sample, &SeriesLimits::default());
-        exported.count("dpdk_queue_stats_truncated", "fwd/0000:03:00.0")
-    };
-    assert_eq!(truncated(|_| ()), Some(0));
-    assert_eq!(truncated(|port| port.rx_queues = 2), Some(1));
-    assert_eq!(truncated(|port| port.tx_queues = 64), Some(1));
-    assert_eq!(truncated(|port| port.xstats_truncated = true), Some(1));
-    assert_eq!(truncated(|port| port.xstats.clear()), Some(1));
 }
 
 #[test]
