@@ -238,13 +238,7 @@ test_new_ports(void)
 int
 main(int argc, char **argv)
 {
-	if (argc != 3)
-		return 2;
-	if (!can_start_app())
-		return SKIP;
-	program = argv[2];
-	atexit(stop_app);
-	start_app(argv[1]);
+	begin_test(argc, argv);
 	test_packets(262144);
 	test_packets(100);
 	test_sample();

@@ -13,9 +13,14 @@
 #include "numbered.h"
 #include "test.h"
 
+/* Exit code of a test that cannot run. */
+#define SKIP 77
+
 struct captured_app app;
 struct app pdump_app;
-const char *program;
+
+/* Path of pmdscope-pdump. */
+static const char *program;
 
 void
 sleep_ms(unsigned int ms)
@@ -70,7 +75,8 @@ free_hugepages(void)
 	return n;
 }
 
-bool
+/* May an app run here? If not, it says why. */
+static bool
 can_start_app(void)
 {
 	if (free_hugepages() >= 64 && getuid() == 0 && sysconf(_SC_NPROCESSORS_ONLN) >= 2)
@@ -103,6 +109,18 @@ start_app(char *path)
 	pdump_app.pid = app.pid;
 	snprintf(pdump_app.runtime_dir, sizeof(pdump_app.runtime_dir), "/var/run/dpdk/%s",
 			app.prefix);
+}
+
+void
+begin_test(int argc, char **argv)
+{
+	if (argc != 3)
+		exit(2);
+	if (!can_start_app())
+		exit(SKIP);
+	program = argv[2];
+	atexit(stop_app);
+	start_app(argv[1]);
 }
 
 void

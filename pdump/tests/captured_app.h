@@ -25,9 +25,6 @@ struct captured_app {
 extern struct captured_app app;
 extern struct app pdump_app;
 
-/* Path of pmdscope-pdump. */
-extern const char *program;
-
 /* What the app says of itself. */
 struct report {
 	uint64_t sent;
@@ -45,11 +42,11 @@ struct capture {
 
 void sleep_ms(unsigned int ms);
 
-/* Exit code of a test that cannot run. */
-#define SKIP 77
-
-/* May an app run here? If not, it says why. */
-bool can_start_app(void);
+/*
+ * Start the app; argv is the app and pmdscope-pdump. The test exits as skipped where no app may run. Its
+ * end also stops the app.
+ */
+void begin_test(int argc, char **argv);
 
 void start_app(char *path);
 

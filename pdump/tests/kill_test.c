@@ -196,13 +196,7 @@ test_uninit(bool killed)
 int
 main(int argc, char **argv)
 {
-	if (argc != 3)
-		return 2;
-	if (!can_start_app())
-		return SKIP;
-	program = argv[2];
-	atexit(stop_app);
-	start_app(argv[1]);
+	begin_test(argc, argv);
 	/* The check can fail. */
 	CHECK(can_write_locks(app.pid));
 	test_kills();
