@@ -98,7 +98,7 @@ pub(crate) struct ProcessTasks(OwnedFd);
 
 /// The status of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct AppStatus {
+pub(crate) struct ThreadStatus {
     /// Its id in the innermost pid namespace, which is what the process itself sees.
     pub(crate) own_tid: u64,
     /// CPUs it may run on, as the kernel writes them.
@@ -139,7 +139,7 @@ impl ProcessTasks {
     }
 
     /// Status of a thread.
-    pub(crate) fn status(&self, tid: u32) -> Option<AppStatus> {
+    pub(crate) fn status(&self, tid: u32) -> Option<ThreadStatus> {
         status(&self.file(tid, "status")?)
     }
 
@@ -170,8 +170,8 @@ impl ProcessTasks {
     }
 }
 
-fn status(text: &str) -> Option<AppStatus> {
-    let mut status = AppStatus::default();
+fn status(text: &str) -> Option<ThreadStatus> {
+    let mut status = ThreadStatus::default();
     let (mut cpus, mut switches) = (false, false);
     for line in text.lines() {
         let Some((field, value)) = line.split_once(":\t") else { continue };
@@ -213,7 +213,7 @@ fn stolen_ticks(line: &str) -> Option<(u32, u64)> {
     Some((cpu, fields.nth(7)?.parse().ok()?))
 }
 
-impl AppStatus {
+impl ThreadStatus {
     /// The CPUs it may run on.
     pub(crate) fn cpu_set(&self) -> BTreeSet<u32> {
         cpu_list(&self.cpus)
