@@ -14,7 +14,7 @@ use std::time::Duration;
 use pmdscope_telemetry::discover::DiscoverOptions;
 
 use super::Config;
-use super::key::{Key, Part, Table};
+use super::key::{ConfigKey, ConfigPart, ConfigTable};
 use super::kind::Time;
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -23,7 +23,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// All tables, in the order in which they are printed.
-pub(super) fn parts() -> Vec<Box<dyn Part>> {
+pub(super) fn parts() -> Vec<Box<dyn ConfigPart>> {
     vec![
         Box::new(discovery()),
         Box::new(names::tables()),
@@ -36,30 +36,30 @@ pub(super) fn parts() -> Vec<Box<dyn Part>> {
     ]
 }
 
-fn discovery() -> Table {
+fn discovery() -> ConfigTable {
     let keys = vec![
-        Key::new(
+        ConfigKey::new(
             "roots",
             text::Roots,
             |c: &mut Config| &mut c.settings.discover.roots,
             r#"["/var/run"]"#,
             "Directories to search for dpdk/PREFIX; empty: all that DPDK may select",
         ),
-        Key::new(
+        ConfigKey::new(
             "containers",
             text::Containers,
             |c| &mut c.settings.discover.proc,
             "false",
             "Search the mount namespaces of all processes too, such as those of containers",
         ),
-        Key::new(
+        ConfigKey::new(
             "timeout",
             Time(10 * MILLISECOND, 10 * SECOND),
             |c| &mut c.settings.discover.timeout,
             r#""300ms""#,
             "Timeout for the identification of an app; commands that look once wait at least 1s",
         ),
-        Key::new(
+        ConfigKey::new(
             "keep_lost",
             Time(Duration::ZERO, 365 * DAY),
             |c| &mut c.settings.keep_lost,
@@ -67,7 +67,7 @@ fn discovery() -> Table {
             "How long an app that has exited is shown as down; expected apps always are",
         ),
     ];
-    Table { name: "discovery", keys, tables: &[], check: |_| Ok(()) }
+    ConfigTable { name: "discovery", keys, tables: &[], check: |_| Ok(()) }
 }
 
 /// The directories of [`DiscoverOptions::default`] depend on the environment.

@@ -10,7 +10,7 @@ use super::error::{Source, meant};
 use super::kind::{InvalidValue, Kind};
 
 /// One key of a table that fills a `T`.
-pub(super) struct Key<T> {
+pub(super) struct ConfigKey<T> {
     pub(super) name: &'static str,
     /// What it means, without a full stop.
     pub(super) means: &'static str,
@@ -48,7 +48,7 @@ impl<T, K: Kind> Access<T> for Field<T, K> {
     }
 }
 
-impl<T: 'static> Key<T> {
+impl<T: 'static> ConfigKey<T> {
     pub(super) fn new<K: Kind + 'static>(
         name: &'static str,
         kind: K,
@@ -104,7 +104,7 @@ impl<T: 'static> Key<T> {
 }
 
 /// A table of the file, or a list of tables.
-pub(super) trait Part {
+pub(super) trait ConfigPart {
     /// Its name; that of a table within another one has a dot.
     fn name(&self) -> &'static str;
 
@@ -124,16 +124,16 @@ pub(super) trait Part {
 }
 
 /// A table that stands there once at most.
-pub(super) struct Table {
+pub(super) struct ConfigTable {
     pub(super) name: &'static str,
-    pub(super) keys: Vec<Key<Config>>,
+    pub(super) keys: Vec<ConfigKey<Config>>,
     /// Names of tables within it, which are parts of their own.
     pub(super) tables: &'static [&'static str],
     /// What is wrong with values that are right one by one.
     pub(super) check: fn(&Config) -> Result<(), String>,
 }
 
-impl Part for Table {
+impl ConfigPart for ConfigTable {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -163,7 +163,7 @@ impl Part for Table {
 
     #[cfg(test)]
     fn examples(&self) -> Vec<(String, String)> {
-        let example = |key: &Key<Config>| {
+        let example = |key: &ConfigKey<Config>| {
             let name = format!("{}.{}", self.name, key.name);
             (format!("{name} = {}", key.example), name)
         };
@@ -172,17 +172,17 @@ impl Part for Table {
 }
 
 /// A table that stands there as often as needed.
-pub(super) struct Tables<T> {
+pub(super) struct ConfigTables<T> {
     pub(super) name: &'static str,
     /// What one of them is for, without a full stop.
     pub(super) means: &'static str,
-    pub(super) keys: Vec<Key<T>>,
+    pub(super) keys: Vec<ConfigKey<T>>,
     pub(super) of: fn(&mut Config) -> &mut Vec<T>,
     /// What is wrong with one, seen with those above it.
     pub(super) check: fn(&T, &[T]) -> Result<(), String>,
 }
 
-impl<T: Default + 'static> Part for Tables<T> {
+impl<T: Default + 'static> ConfigPart for ConfigTables<T> {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -203,7 +203,7 @@ impl<T: Default + 'static> Part for Tables<T> {
             }
             let missing = self.keys.iter().find(|k| k.required && !table.contains_key(k.name));
             let judged = match missing {
-                Some(Key { name, example, .. }) => {
+                Some(ConfigKey { name, example, .. }) => {
                     Err(format!("{name} is missing; add for instance {name} = {example}"))
                 }
                 None => (self.check)(&item, (self.of)(into)),
@@ -249,7 +249,7 @@ impl<T: Default + 'static> Part for Tables<T> {
 fn fill<T: 'static>(
     source: &mut Source<'_>,
     name: &str,
-    (keys, tables): (&[Key<T>], &[&'static str]),
+    (keys, tables): (&[ConfigKey<T>], &[&'static str]),
     table: &DeTable<'_>,
     into: &mut T,
 ) -> bool {
@@ -268,8 +268,8 @@ fn fill<T: 'static>(
 }
 
 #[cfg(test)]
-fn rows<T: 'static>(keys: &[Key<T>], defaults: &mut T) -> Vec<String> {
-    let row = |key: &Key<T>| {
+fn rows<T: 'static>(keys: &[ConfigKey<T>], defaults: &mut T) -> Vec<String> {
+    let row = |key: &ConfigKey<T>| {
         let default = if key.required { None } else { key.written(defaults) };
         let default = match (key.required, default) {
             (true, _) => "required".to_owned(),

@@ -4,11 +4,11 @@ use pmdscope_telemetry::ExpectedApp;
 use pmdscope_telemetry::host::device::address;
 
 use super::text;
-use crate::config::key::{Key, Tables};
+use crate::config::key::{ConfigKey, ConfigTables};
 use crate::config::kind::{Count, List, Omittable, Text};
 
-pub(super) fn tables() -> Tables<ExpectedApp> {
-    Tables {
+pub(super) fn tables() -> ConfigTables<ExpectedApp> {
+    ConfigTables {
         name: "expected",
         means: "An app that must run on this machine, and its ports",
         keys: keys(),
@@ -17,9 +17,9 @@ pub(super) fn tables() -> Tables<ExpectedApp> {
     }
 }
 
-fn keys() -> Vec<Key<ExpectedApp>> {
+fn keys() -> Vec<ConfigKey<ExpectedApp>> {
     vec![
-        Key::new(
+        ConfigKey::new(
             "app",
             text::name(),
             |app: &mut ExpectedApp| &mut app.name,
@@ -27,14 +27,14 @@ fn keys() -> Vec<Key<ExpectedApp>> {
             "Name of the app, as shown by the tools",
         )
         .required(),
-        Key::new(
+        ConfigKey::new(
             "ports",
             List(device()),
             |app| &mut app.ports,
             r#"["0000:03:00.0"]"#,
             "Ports that it must have; empty: those of its own -a and --vdev arguments",
         ),
-        Key::new(
+        ConfigKey::new(
             "min_ports",
             Omittable(Count(0, 1024)),
             |app| &mut app.min_ports,
@@ -42,7 +42,7 @@ fn keys() -> Vec<Key<ExpectedApp>> {
             "Minimum number of ports; 0: none needed; not set: as many as are expected, at least \
              one",
         ),
-        Key::new(
+        ConfigKey::new(
             "may_be_idle",
             List(device_or_all()),
             |app| &mut app.may_be_idle,

@@ -2,92 +2,92 @@
 
 use super::{HOUR, MILLISECOND, text};
 use crate::config::Config;
-use crate::config::key::{Key, Table};
+use crate::config::key::{ConfigKey, ConfigTable};
 use crate::config::kind::{Count, EmptyForNone, Flag, List, Time};
 
 /// Bounds on the number of series.
 const MOST: Count = Count(0, 65_536);
 
-pub(super) fn table() -> Table {
+pub(super) fn table() -> ConfigTable {
     let mut keys = vec![
-        Key::new(
+        ConfigKey::new(
             "listen",
             List(text::address()),
             |c: &mut Config| &mut c.export.listen,
             r#"["127.0.0.1:9177"]"#,
             "Addresses to listen on",
         ),
-        Key::new(
+        ConfigKey::new(
             "web_config",
             EmptyForNone(text::file()),
             |c| &mut c.export.web_config,
             r#""/etc/pmdscope/web.yml""#,
             "TLS and passwords: a web configuration file of Prometheus exporters",
         ),
-        Key::new(
+        ConfigKey::new(
             "timeout",
             Time(MILLISECOND, HOUR),
             |c| &mut c.export.timeout,
             r#""5s""#,
             "Timeout of a scrape; a shorter one that Prometheus announces takes precedence",
         ),
-        Key::new(
+        ConfigKey::new(
             "xstats",
             text::Patterns,
             |c| &mut c.export.series_limits.xstats,
             r#"["^rx_.*errors$"]"#,
             "Names of extended counters to export",
         ),
-        Key::new(
+        ConfigKey::new(
             "xstats_per_port",
             MOST,
             |c| &mut c.export.series_limits.xstats_per_port,
             "40",
             "Maximum number of extended counters per port",
         ),
-        Key::new(
+        ConfigKey::new(
             "sites_per_pool",
             MOST,
             |c| &mut c.export.series_limits.sites_per_pool,
             "20",
             "Maximum number of leak sites per pool, and of stages per app",
         ),
-        Key::new(
+        ConfigKey::new(
             "queues_per_port",
             MOST,
             |c| &mut c.export.series_limits.queues_per_port,
             "256",
             "Maximum number of queues per port and direction",
         ),
-        Key::new(
+        ConfigKey::new(
             "captures",
             MOST,
             |c| &mut c.export.series_limits.captures,
             "16",
             "Maximum number of captures per app",
         ),
-        Key::new(
+        ConfigKey::new(
             "queue_histograms",
             Flag,
             |c| &mut c.export.series_limits.queue_histograms,
             "true",
             "Export histograms of each queue, about twenty series per queue",
         ),
-        Key::new(
+        ConfigKey::new(
             "interrupts",
             Flag,
             |c| &mut c.export_interrupts,
             "true",
             "Trace what takes the CPU from lcores; needs root and bpftrace",
         ),
-        Key::new(
+        ConfigKey::new(
             "xray",
             Flag,
             |c| &mut c.export_xray,
             "true",
             "Count mempools and rings in the memory of apps without libpmdscope; needs root or CAP_SYS_PTRACE",
         ),
-        Key::new(
+        ConfigKey::new(
             "tolerate",
             List(text::lint()),
             |c| &mut c.export.tolerate,
@@ -96,20 +96,20 @@ pub(super) fn table() -> Table {
         ),
     ];
     keys.extend(otlp());
-    Table { name: "export", keys, tables: &[], check: serves }
+    ConfigTable { name: "export", keys, tables: &[], check: serves }
 }
 
 /// Pushes to an OTLP receiver.
-fn otlp() -> [Key<Config>; 2] {
+fn otlp() -> [ConfigKey<Config>; 2] {
     [
-        Key::new(
+        ConfigKey::new(
             "otlp",
             EmptyForNone(text::url()),
             |c| &mut c.export.otlp,
             r#""http://127.0.0.1:4318/v1/metrics""#,
             "URL of an OTLP receiver",
         ),
-        Key::new(
+        ConfigKey::new(
             "otlp_interval",
             Time(MILLISECOND, HOUR),
             |c| &mut c.export.otlp_interval,

@@ -4,12 +4,12 @@ use pmdscope_telemetry::AppNames;
 
 use super::text;
 use crate::config::NameRule;
-use crate::config::key::{Key, Tables};
+use crate::config::key::{ConfigKey, ConfigTables};
 use crate::config::kind::Text;
 
-pub(super) fn tables() -> Tables<NameRule> {
+pub(super) fn tables() -> ConfigTables<NameRule> {
     let keys = vec![
-        Key::new(
+        ConfigKey::new(
             "match",
             Text { what: "a regular expression", parse: text::word, show: String::clone },
             |rule: &mut NameRule| &mut rule.pattern,
@@ -17,7 +17,7 @@ pub(super) fn tables() -> Tables<NameRule> {
             "Pattern for the whole file-prefix of an app",
         )
         .required(),
-        Key::new(
+        ConfigKey::new(
             "app",
             text::name(),
             |rule: &mut NameRule| &mut rule.app,
@@ -26,7 +26,7 @@ pub(super) fn tables() -> Tables<NameRule> {
         )
         .required(),
     ];
-    Tables {
+    ConfigTables {
         name: "name",
         means: "Name for apps whose file-prefix changes at every start; the first match applies",
         keys,

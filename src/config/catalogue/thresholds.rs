@@ -6,16 +6,16 @@ use pmdscope_telemetry::Thresholds;
 
 use super::{DAY, HOUR, MILLISECOND, SECOND};
 use crate::config::Config;
-use crate::config::key::{Key, Table};
+use crate::config::key::{ConfigKey, ConfigTable};
 use crate::config::kind::{Number, Seconds, Time};
 
-pub(super) fn table() -> Table {
+pub(super) fn table() -> ConfigTable {
     type Number64 = fn(&mut Config) -> &mut f64;
     let number = |name, most, field: Number64, example, means| {
-        Key::new(name, Number(0.0, most), field, example, means)
+        ConfigKey::new(name, Number(0.0, most), field, example, means)
     };
     let seconds = |name, field: Number64, example, means| {
-        Key::new(name, Seconds(Time(Duration::ZERO, 365 * DAY)), field, example, means)
+        ConfigKey::new(name, Seconds(Time(Duration::ZERO, 365 * DAY)), field, example, means)
     };
     let mut keys = vec![
         number(
@@ -51,14 +51,14 @@ pub(super) fn table() -> Table {
             "0.0",
             "Tolerated missed packets per second of a port",
         ),
-        Key::new(
+        ConfigKey::new(
             "idle",
             Time(MILLISECOND, HOUR),
             |c| &mut limits(c).idle,
             r#""1s""#,
             "Tolerated time between two polls of an lcore",
         ),
-        Key::new(
+        ConfigKey::new(
             "flat",
             Time(SECOND, DAY),
             |c| &mut limits(c).flat,
@@ -79,14 +79,14 @@ pub(super) fn table() -> Table {
             "0.01",
             "Tolerated share of the time that others take from an lcore; with --interrupts",
         ),
-        Key::new(
+        ConfigKey::new(
             "stolen_longest",
             Time(Duration::from_micros(1), HOUR),
             |c| &mut limits(c).stolen_longest,
             r#""1ms""#,
             "Tolerated time that others take from an lcore at a stretch; with --interrupts",
         ),
-        Key::new(
+        ConfigKey::new(
             "queue_ratio",
             Number(1.0, f64::INFINITY),
             |c| &mut limits(c).queue_ratio,
@@ -103,14 +103,14 @@ pub(super) fn table() -> Table {
     ];
     keys.extend(ports_and_apps());
     keys.extend(interfaces());
-    Table { name: "thresholds", keys, tables: &[], check: ordered }
+    ConfigTable { name: "thresholds", keys, tables: &[], check: ordered }
 }
 
 /// Those of lints over ports and whole apps.
-fn ports_and_apps() -> Vec<Key<Config>> {
+fn ports_and_apps() -> Vec<ConfigKey<Config>> {
     type Number64 = fn(&mut Config) -> &mut f64;
     let number = |name, most, field: Number64, example, means| {
-        Key::new(name, Number(0.0, most), field, example, means)
+        ConfigKey::new(name, Number(0.0, most), field, example, means)
     };
     vec![
         number(
@@ -146,16 +146,16 @@ fn ports_and_apps() -> Vec<Key<Config>> {
 }
 
 /// Those of lints over interfaces of the host.
-fn interfaces() -> Vec<Key<Config>> {
+fn interfaces() -> Vec<ConfigKey<Config>> {
     vec![
-        Key::new(
+        ConfigKey::new(
             "flood_ps",
             Number(0.0, f64::INFINITY),
             |c| &mut limits(c).flood_ps,
             "1000.0",
             "Tolerated packets per second that the XDP filter of an interface drops",
         ),
-        Key::new(
+        ConfigKey::new(
             "flood_ratio",
             Number(0.0, 1.0),
             |c| &mut limits(c).flood_ratio,

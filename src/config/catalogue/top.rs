@@ -4,20 +4,20 @@ use std::time::Duration;
 
 use super::{MILLISECOND, text};
 use crate::config::Config;
-use crate::config::key::{Key, Table};
+use crate::config::key::{ConfigKey, ConfigTable};
 use crate::config::kind::{Flag, Omittable, Text, Time};
 use crate::top::settings::{filter, page, page_name};
 
-pub(super) fn table() -> Table {
+pub(super) fn table() -> ConfigTable {
     let keys = vec![
-        Key::new(
+        ConfigKey::new(
             "interval",
             Time(100 * MILLISECOND, Duration::from_secs(60)),
             |c: &mut Config| &mut c.top.interval,
             r#""1s""#,
             "Sampling interval; a single report samples for 0.2 s",
         ),
-        Key::new(
+        ConfigKey::new(
             "page",
             Text {
                 what: "the name of a page, in lowercase",
@@ -28,35 +28,35 @@ pub(super) fn table() -> Table {
             r#""ports""#,
             "Page that is shown first",
         ),
-        Key::new(
+        ConfigKey::new(
             "filter",
             Text { what: "text, as typed after /", parse: filter, show: String::clone },
             |c| &mut c.top.filter,
             r#""app:fwd""#,
             "Filter at first, and after a reset",
         ),
-        Key::new(
+        ConfigKey::new(
             "theme",
             text::theme(),
             |c| &mut c.top.theme,
             r#""colorblind""#,
             "Colors; --theme and the environment variable NO_COLOR take precedence",
         ),
-        Key::new(
+        ConfigKey::new(
             "ascii",
             Omittable(Flag),
             |c| &mut c.top.ascii,
             "true",
             "ASCII characters only; not set: by locale",
         ),
-        Key::new(
+        ConfigKey::new(
             "mouse",
             Flag,
             |c| &mut c.top.mouse,
             "false",
             "Capture the mouse, so that clicks and the wheel work",
         ),
-        Key::new(
+        ConfigKey::new(
             "read_only",
             Flag,
             |c| &mut c.top.read_only,
@@ -64,5 +64,5 @@ pub(super) fn table() -> Table {
             "Disable keys that capture, write, arm or attach",
         ),
     ];
-    Table { name: "top", keys, tables: &["keys", "columns"], check: |_| Ok(()) }
+    ConfigTable { name: "top", keys, tables: &["keys", "columns"], check: |_| Ok(()) }
 }

@@ -10,7 +10,7 @@ use toml::de::DeValue;
 
 use crate::config::Config;
 use crate::config::error::{Source, meant};
-use crate::config::key::Part;
+use crate::config::key::ConfigPart;
 use crate::config::kind::{InvalidValue, Kind, List, Text};
 
 /// The columns of each table.
@@ -76,7 +76,7 @@ impl TopColumns {
     }
 }
 
-impl Part for TopColumns {
+impl ConfigPart for TopColumns {
     fn name(&self) -> &'static str {
         "top.columns"
     }

@@ -10,7 +10,7 @@ use toml::de::DeValue;
 
 use crate::config::Config;
 use crate::config::error::{Source, meant, nearest};
-use crate::config::key::Part;
+use crate::config::key::ConfigPart;
 use crate::config::kind::{InvalidValue, Kind, List, Text};
 
 /// The keys of each action.
@@ -106,7 +106,7 @@ fn written(keys: &[Key]) -> String {
     Keys.write(&keys.to_vec()).map(|value| value.to_string()).unwrap_or_default()
 }
 
-impl Part for TopKeys {
+impl ConfigPart for TopKeys {
     fn name(&self) -> &'static str {
         "top.keys"
     }
