@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::Subcommand;
 use pmdscope_bypass::{
-    BypassError, BypassPhase, BypassRequest, BypassStatus, Flow, InterfaceName, StateDirectory,
-    TakenDown,
+    BypassError, BypassFlow, BypassPhase, BypassRequest, BypassStatus, InterfaceName,
+    StateDirectory, TakenDown,
 };
 
 use self::document::{Bypasses, Prepared};
@@ -74,7 +74,7 @@ struct UpArgs {
 
     /// Packets for the app: tcp, udp or sctp, and the destination port; may be repeated
     #[arg(short, long = "flow", value_name = "PROTOCOL:PORT", required = true)]
-    flows: Vec<Flow>,
+    flows: Vec<BypassFlow>,
 
     /// File-prefix of the app that will use the queue
     #[arg(short, long, value_name = "PREFIX")]

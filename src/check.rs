@@ -14,7 +14,7 @@ use pmdscope_telemetry::discover::{DiscoveredApp, unreadable_text};
 use pmdscope_telemetry::{FleetState, ScanResults};
 
 use self::hot_queues::HotQueues;
-use self::result::CheckResult;
+use self::result::CheckDocument;
 use self::seen::SeenFindings;
 use crate::exit::FAILED;
 use crate::leaks;
@@ -152,7 +152,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     // Of a live app they are those of the last seconds.
     let times = args.replay.replay.as_ref().map(|_| seen.times(source.time_zone()));
-    let verdict = CheckResult::of(&fleet, times.as_ref());
+    let verdict = CheckDocument::of(&fleet, times.as_ref());
     print(args, &verdict, &fleet)?;
     let ok = verdict.ok && unscanned.is_empty();
     Ok(if ok { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
@@ -190,7 +190,7 @@ fn tell_notes(args: &Args, source: &Source) {
     }
 }
 
-fn print(args: &Args, verdict: &CheckResult<'_>, fleet: &FleetState) -> Result<()> {
+fn print(args: &Args, verdict: &CheckDocument<'_>, fleet: &FleetState) -> Result<()> {
     if args.json {
         output::print_json(verdict)?;
     } else if args.quiet {
@@ -224,7 +224,7 @@ fn tell_choice(args: &Args, fleet: &FleetState) {
 /// Prints the document of no app, where one was asked for.
 pub(crate) fn print_empty(args: &Args) -> Result<()> {
     if args.json {
-        output::print_json(&CheckResult::empty(&FleetState::default()))?;
+        output::print_json(&CheckDocument::empty(&FleetState::default()))?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use pmdscope_bypass::BypassError;
 use pmdscope_export::ServeError;
 use pmdscope_packets::SinkError;
-use pmdscope_packets::filter::FilterError;
+use pmdscope_packets::filter::PacketFilterError;
 
 use crate::config::ConfigError;
 
@@ -42,6 +42,6 @@ fn is_misuse(error: &anyhow::Error) -> bool {
         || served
         || bypass
         || error.is::<Usage>()
-        || error.is::<FilterError>()
+        || error.is::<PacketFilterError>()
         || error.is::<ConfigError>()
 }

@@ -26,7 +26,7 @@ fn schemas() -> BTreeMap<&'static str, Value> {
         ("bypass-up", schema::<bypass::document::Prepared>("bypass up --json")),
         ("capture-interfaces", schema::<capture::list::Document>("capture -D --json")),
         ("capture-statistics", schema::<capture::statistics::Document>("capture -w FILE --json")),
-        ("check", schema::<check::result::CheckResult>("check --json")),
+        ("check", schema::<check::result::CheckDocument>("check --json")),
         ("doctor", schema::<pmdscope_doctor::Report>("doctor --json")),
         ("interrupts", schema::<interrupts::report::Document>("interrupts --json")),
         ("interrupts-events", schema::<interrupts::report::EventDocument>("interrupts --events")),

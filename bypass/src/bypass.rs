@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::app::{self, BypassApp};
 use crate::error::BypassError;
 use crate::ethtool::{EthtoolNic, Nic};
-use crate::flow::{Flow, MAX_FLOWS};
+use crate::flow::{BypassFlow, MAX_FLOWS};
 use crate::name::InterfaceName;
 use crate::program::{self, BypassCounts, LoadedProgram};
 use crate::redirect_object;
@@ -25,7 +25,7 @@ pub struct BypassRequest {
     /// Its RX queue for the app.
     pub queue: u32,
     /// What the app gets of the packets on this queue.
-    pub flows: Vec<Flow>,
+    pub flows: Vec<BypassFlow>,
     /// File-prefix of the app that is to use it; any if `None`.
     pub app: Option<String>,
 }
@@ -137,7 +137,7 @@ pub fn up(states: &StateDirectory, request: &BypassRequest) -> Result<BypassStat
     }
     let mut state = BypassState::new(interface.clone(), link.index, namespace);
     state.queue = *queue;
-    state.flows = flows.iter().map(Flow::to_string).collect();
+    state.flows = flows.iter().map(BypassFlow::to_string).collect();
     state.app.clone_from(&request.app);
     state.promiscuous_before =
         old.as_ref().map_or(link.is_promiscuous, |old| old.promiscuous_before);
@@ -429,7 +429,7 @@ fn vdev(interface: &InterfaceName, queue: u32, object: &std::path::Path) -> Stri
     )
 }
 
-fn parsed_flows(state: &BypassState) -> Vec<Flow> {
+fn parsed_flows(state: &BypassState) -> Vec<BypassFlow> {
     state.flows.iter().filter_map(|flow| flow.parse().ok()).collect()
 }
 

@@ -4,7 +4,7 @@
 use std::io;
 
 use crate::ethtool_ioctl::{EthtoolRequest, EthtoolSocket};
-use crate::flow::{Flow, FlowProtocol};
+use crate::flow::{BypassFlow, FlowProtocol};
 use crate::name::InterfaceName;
 
 const ETHTOOL_GDRVINFO: u32 = 0x03;
@@ -50,7 +50,7 @@ const LIMIT: u32 = 1 << 16;
 /// A rule by which a NIC steers packets to a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SteeringRule {
-    pub(crate) flow: Flow,
+    pub(crate) flow: BypassFlow,
     pub(crate) ipv6: bool,
     pub(crate) queue: u32,
 }

@@ -40,12 +40,12 @@ impl FlowProtocol {
 /// Packets to one port of a transport protocol, over IPv4 and IPv6: `udp:53`. Fragments are not among them, for only
 /// the first one tells the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Flow {
+pub struct BypassFlow {
     pub(crate) protocol: FlowProtocol,
     pub(crate) port: u16,
 }
 
-impl FromStr for Flow {
+impl FromStr for BypassFlow {
     type Err = BypassError;
 
     fn from_str(text: &str) -> Result<Self, BypassError> {
@@ -60,7 +60,7 @@ impl FromStr for Flow {
     }
 }
 
-impl fmt::Display for Flow {
+impl fmt::Display for BypassFlow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.protocol.name(), self.port)
     }
@@ -74,8 +74,8 @@ mod tests {
 
     #[test]
     fn a_flow_is_a_protocol_and_a_port() {
-        let flow: Flow = "udp:53".parse().unwrap();
-        assert_eq!(flow, Flow { protocol: FlowProtocol::Udp, port: 53 });
+        let flow: BypassFlow = "udp:53".parse().unwrap();
+        assert_eq!(flow, BypassFlow { protocol: FlowProtocol::Udp, port: 53 });
         for wrong in [
             "",
             "udp",
@@ -88,15 +88,15 @@ mod tests {
             "udp:5 ",
             "udp:5:6",
         ] {
-            assert!(wrong.parse::<Flow>().is_err(), "{wrong}");
+            assert!(wrong.parse::<BypassFlow>().is_err(), "{wrong}");
         }
     }
 
     proptest! {
         #[test]
         fn any_text_is_refused_or_printed_as_it_was_meant(text in "(tcp|udp|sctp|x)?[:0-9 +]{0,7}|\\PC{0,20}") {
-            if let Ok(flow) = text.parse::<Flow>() {
-                prop_assert_eq!(flow.to_string().parse::<Flow>().unwrap(), flow);
+            if let Ok(flow) = text.parse::<BypassFlow>() {
+                prop_assert_eq!(flow.to_string().parse::<BypassFlow>().unwrap(), flow);
             }
         }
     }

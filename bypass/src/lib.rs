@@ -28,7 +28,7 @@ pub use self::bypass::{
     BypassPhase, BypassRequest, BypassStatus, TakenDown, bypassed_interfaces, down, status, up,
 };
 pub use self::error::BypassError;
-pub use self::flow::{Flow, MAX_FLOWS};
+pub use self::flow::{BypassFlow, MAX_FLOWS};
 pub use self::name::InterfaceName;
 pub use self::program::BypassCounts;
 pub use self::reader::{BypassReader, interfaces, kernel_sample};

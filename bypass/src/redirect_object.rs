@@ -3,7 +3,7 @@
 use object::{Object, ObjectSection, ObjectSymbol};
 
 use crate::error::BypassError;
-use crate::flow::{Flow, MAX_FLOWS};
+use crate::flow::{BypassFlow, MAX_FLOWS};
 
 /// `integration/bypass/redirect.bpf.c`, compiled.
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/redirect.bpf.o"));
@@ -18,7 +18,7 @@ const SETTINGS: &str = "bypass_settings";
 pub(crate) const SETTINGS_SIZE: usize = 8 + 4 * MAX_FLOWS;
 
 /// `struct settings` of the program.
-pub(crate) fn settings(queue: u32, flows: &[Flow]) -> [u8; SETTINGS_SIZE] {
+pub(crate) fn settings(queue: u32, flows: &[BypassFlow]) -> [u8; SETTINGS_SIZE] {
     let mut settings = [0; SETTINGS_SIZE];
     let flows = &flows[..flows.len().min(MAX_FLOWS)];
     let count = u32::try_from(flows.len()).unwrap_or(0);

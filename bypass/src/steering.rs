@@ -5,12 +5,13 @@ use std::io;
 use rustix::io::Errno;
 
 use crate::ethtool::{Nic, SteeringRule};
-use crate::flow::Flow;
+use crate::flow::BypassFlow;
 use crate::state::Steering;
 
 /// The rules that steer the flows.
-fn rules(flows: &[Flow], queue: u32) -> Vec<SteeringRule> {
-    let rules = |flow: &Flow| [false, true].map(|ipv6| SteeringRule { flow: *flow, ipv6, queue });
+fn rules(flows: &[BypassFlow], queue: u32) -> Vec<SteeringRule> {
+    let rules =
+        |flow: &BypassFlow| [false, true].map(|ipv6| SteeringRule { flow: *flow, ipv6, queue });
     flows.iter().flat_map(rules).collect()
 }
 
@@ -47,7 +48,7 @@ fn without(table: &[u32], queue: u32) -> Option<Vec<u32>> {
 pub(crate) fn apply(
     nic: &impl Nic,
     steering: &Steering,
-    flows: &[Flow],
+    flows: &[BypassFlow],
     queue: u32,
 ) -> Result<(), String> {
     let Steering::Ntuple { rss_before, enabled_before, rules_before } = steering else {
@@ -86,7 +87,12 @@ fn find(nic: &impl Nic, rule: &SteeringRule, before: &[u32]) -> io::Result<Optio
 }
 
 /// Restores what the NIC was like; returns what failed.
-pub(crate) fn undo(nic: &impl Nic, steering: &Steering, flows: &[Flow], queue: u32) -> Vec<String> {
+pub(crate) fn undo(
+    nic: &impl Nic,
+    steering: &Steering,
+    flows: &[BypassFlow],
+    queue: u32,
+) -> Vec<String> {
     let Steering::Ntuple { rules_before, enabled_before, rss_before } = steering else {
         return Vec::new();
     };
@@ -114,7 +120,7 @@ pub(crate) fn undo(nic: &impl Nic, steering: &Steering, flows: &[Flow], queue: u
 pub(crate) fn missing(
     nic: &impl Nic,
     steering: &Steering,
-    flows: &[Flow],
+    flows: &[BypassFlow],
     queue: u32,
 ) -> Vec<String> {
     let Steering::Ntuple { rules_before, rss_before, .. } = steering else {

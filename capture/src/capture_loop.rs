@@ -22,7 +22,7 @@ use crate::session::SessionEvent;
 use crate::source::{CaptureSettings, CaptureSource};
 
 use self::parallel::RingWorkers;
-pub use self::parallel::{RingName, RingSinkOpener};
+pub use self::parallel::{CaptureRingName, RingSinkOpener};
 use self::reader::RingReader;
 use self::report::add_drops;
 pub use self::report::{CaptureError, CaptureObserver, CaptureReport, RingReport};

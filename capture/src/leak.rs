@@ -45,7 +45,7 @@ pub enum LeakError {
 
 /// One lost mbuf.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LostMbuf {
+pub struct DumpedMbuf {
     /// What the app knows of it.
     pub leak: LeakInfo,
     /// Port of its last stamp.
@@ -66,7 +66,7 @@ pub struct LostMbuf {
 #[derive(Debug, Default)]
 pub struct LeakDump {
     /// By time.
-    pub mbufs: Vec<LostMbuf>,
+    pub mbufs: Vec<DumpedMbuf>,
     /// Mbufs that did not fit into the ring.
     pub dropped: u64,
 }
@@ -129,7 +129,7 @@ impl LeakRing {
         if self.records.pending() > MAX_BYTES { Err(LeakError::TooMuch) } else { Ok(()) }
     }
 
-    fn parse(&mut self, mbufs: &mut Vec<LostMbuf>) -> Result<(), LeakError> {
+    fn parse(&mut self, mbufs: &mut Vec<DumpedMbuf>) -> Result<(), LeakError> {
         let clock = self.ring.anchors().and_then(|(first, last)| TscClock::new(first, last));
         let now_ns = realtime_ns();
         while let Some(record) = self.records.peek()? {
@@ -151,9 +151,9 @@ fn time_of(record: &RingRecord, leak: &LeakInfo, clock: Option<&TscClock>, now_n
     }
 }
 
-fn lost(record: &RingRecord, leak: LeakInfo, ns: u64, data: &[u8]) -> LostMbuf {
+fn lost(record: &RingRecord, leak: LeakInfo, ns: u64, data: &[u8]) -> DumpedMbuf {
     let known = |id: u16| (id != ANY).then_some(id);
-    LostMbuf {
+    DumpedMbuf {
         leak,
         port: known(record.port),
         queue: known(record.queue),
@@ -172,9 +172,9 @@ fn lost(record: &RingRecord, leak: LeakInfo, ns: u64, data: &[u8]) -> LostMbuf {
 pub fn write(
     target: &mut dyn PacketSink,
     app: &str,
-    mbufs: &[LostMbuf],
+    mbufs: &[DumpedMbuf],
     about: &str,
-    comment: impl Fn(&LostMbuf) -> String,
+    comment: impl Fn(&DumpedMbuf) -> String,
 ) -> Result<(), SinkError> {
     target.section(&origin())?;
     let mut pools: Vec<&str> = mbufs.iter().map(|mbuf| mbuf.leak.pool.as_str()).collect();

@@ -131,8 +131,8 @@ fn an_app_that_aborts_or_never_ends_is_an_error() {
     assert!(matches!(endless, Err(LeakError::Timeout(_))), "{endless:?}");
 }
 
-fn sample() -> Vec<LostMbuf> {
-    let mbuf = |site, pool: &str, ns| LostMbuf {
+fn sample() -> Vec<DumpedMbuf> {
+    let mbuf = |site, pool: &str, ns| DumpedMbuf {
         leak: leak(site, pool),
         port: Some(0),
         queue: Some(1),
@@ -143,7 +143,7 @@ fn sample() -> Vec<LostMbuf> {
     };
     vec![
         mbuf(7, "mb", 1_780_000_000_000_000_000),
-        LostMbuf {
+        DumpedMbuf {
             queue: None,
             dir: 0,
             data: vec![],

@@ -31,7 +31,7 @@ mod source;
 mod transport;
 
 pub use self::capture_loop::{
-    CaptureError, CaptureLoop, CaptureObserver, CaptureReport, REORDER_WINDOW, RingName,
+    CaptureError, CaptureLoop, CaptureObserver, CaptureReport, CaptureRingName, REORDER_WINDOW,
     RingReport, RingSinkOpener,
 };
 pub use self::records::RingRecordError;

@@ -48,7 +48,7 @@ pub struct BpfInsn {
 
 /// Why an expression is no filter.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FilterError {
+pub enum PacketFilterError {
     /// libpcap does not understand it.
     #[error("filter expression '{expression}': {reason}{hint}")]
     Syntax {
@@ -243,24 +243,26 @@ impl FilterCompiler {
     ///
     /// # Errors
     /// When libpcap refuses the expression, or it asks for what only a kernel knows.
-    pub fn compile(&self, expression: &str) -> Result<Vec<BpfInsn>, FilterError> {
-        let syntax = |reason: String| FilterError::Syntax {
+    pub fn compile(&self, expression: &str) -> Result<Vec<BpfInsn>, PacketFilterError> {
+        let syntax = |reason: String| PacketFilterError::Syntax {
             expression: expression.to_owned(),
             hint: hint(&reason),
             // The message names the expression already.
             reason: reason.trim_start_matches(LIBPCAP_PREFIX).to_owned(),
         };
-        let handle = PcapHandle::open(self).ok_or(FilterError::Memory)?;
+        let handle = PcapHandle::open(self).ok_or(PacketFilterError::Memory)?;
         let compile = |expression: &str, optimize| {
             let text = CString::new(expression).map_err(|_| "has a NUL character".to_owned())?;
             handle.compile(&text, optimize)
         };
-        let resolved = protocol::resolve(expression, |text| compile(text, false).is_ok())
-            .map_err(|name| FilterError::Protocol { expression: expression.to_owned(), name })?;
+        let resolved =
+            protocol::resolve(expression, |text| compile(text, false).is_ok()).map_err(|name| {
+                PacketFilterError::Protocol { expression: expression.to_owned(), name }
+            })?;
         let program = compile(&resolved, self.optimize).map_err(syntax)?;
         // Run on a file, such a load finds nothing, as in tcpdump.
         if self.file_order.is_none() && program.iter().copied().any(is_ancillary) {
-            return Err(FilterError::Ancillary(expression.to_owned()));
+            return Err(PacketFilterError::Ancillary(expression.to_owned()));
         }
         Ok(program)
     }
@@ -269,14 +271,14 @@ impl FilterCompiler {
     ///
     /// # Errors
     /// Also when the program is too long for an app.
-    pub fn compile_for_app(&self, expression: &str) -> Result<Vec<BpfInsn>, FilterError> {
+    pub fn compile_for_app(&self, expression: &str) -> Result<Vec<BpfInsn>, PacketFilterError> {
         if expression.trim().is_empty() {
             return Ok(Vec::new());
         }
         let program = self.compile(expression)?;
         let (expression, found) = (expression.to_owned(), program.len());
         if found > MAX_INSNS {
-            return Err(FilterError::TooLong { expression, found });
+            return Err(PacketFilterError::TooLong { expression, found });
         }
         Ok(program)
     }
@@ -332,7 +334,7 @@ impl OfflineFilter {
     ///
     /// # Errors
     /// As [`FilterCompiler::compile`].
-    pub fn new(expression: &str) -> Result<Self, FilterError> {
+    pub fn new(expression: &str) -> Result<Self, PacketFilterError> {
         Self::compiled(expression, &FilterCompiler::default())
     }
 
@@ -340,7 +342,10 @@ impl OfflineFilter {
     ///
     /// # Errors
     /// As [`FilterCompiler::compile`].
-    pub fn compiled(expression: &str, compiler: &FilterCompiler) -> Result<Self, FilterError> {
+    pub fn compiled(
+        expression: &str,
+        compiler: &FilterCompiler,
+    ) -> Result<Self, PacketFilterError> {
         let all = expression.trim().is_empty();
         Ok(Self { program: if all { Vec::new() } else { compiler.compile(expression)? } })
     }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn compile(expression: &str) -> Result<Vec<BpfInsn>, FilterError> {
+fn compile(expression: &str) -> Result<Vec<BpfInsn>, PacketFilterError> {
     FilterCompiler::default().compile_for_app(expression)
 }
 
@@ -45,7 +45,7 @@ fn loads_of_kernel_data_are_recognised() {
 #[test]
 fn a_program_beyond_the_limit_is_refused() {
     let ports = (1..400).map(|p| format!("port {}", p * 7)).collect::<Vec<_>>().join(" or ");
-    assert!(matches!(compile(&ports), Err(FilterError::TooLong { .. })));
+    assert!(matches!(compile(&ports), Err(PacketFilterError::TooLong { .. })));
 }
 
 /// Ethernet, IPv4 and UDP from port 1000 to port 53.

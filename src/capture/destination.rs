@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 
 use anyhow::{Context, bail};
-use pmdscope_capture::{RingName, RingSinkOpener};
+use pmdscope_capture::{CaptureRingName, RingSinkOpener};
 use pmdscope_packets::file::{CaptureFiles, FileCompression, FileEvent, FileSettings};
 use pmdscope_packets::recorder::RecorderStatus;
 use pmdscope_packets::{NullSink, PacketSink};
@@ -126,7 +126,7 @@ fn file_per_ring(settings: &FileSettings) -> anyhow::Result<RingSinkOpener> {
         Some(FileCompression::None) | None => "",
     };
     let settings = settings.clone();
-    Ok(Box::new(move |name: &RingName| {
+    Ok(Box::new(move |name: &CaptureRingName| {
         let path = directory.join(format!("{name}.pcapng{ending}"));
         let settings = FileSettings { path, ..settings.clone() };
         CaptureFiles::create(&settings).map(|files| Box::new(files) as Box<dyn PacketSink>)

@@ -238,7 +238,7 @@ mod tests {
     use std::sync::Arc;
 
     use insta::assert_snapshot;
-    use pmdscope_capture::{RingCounters, RingName};
+    use pmdscope_capture::{CaptureRingName, RingCounters};
     use pmdscope_packets::recorder::{FlightRecorder, RecorderSettings};
     use pmdscope_packets::{NullSink, Packet, PacketSink};
 
@@ -327,7 +327,7 @@ mod tests {
 
     #[test]
     fn each_ring_with_a_file_has_a_line() {
-        let name = RingName { app: "fwd".into(), lcore: Some(2), sequence: 1 };
+        let name = CaptureRingName { app: "fwd".into(), lcore: Some(2), sequence: 1 };
         let (file, bytes) = (Some("all/fwd-lcore2-1.pcapng".into()), 3 << 20);
         let ring =
             RingReport { name, captured: 9, received: 11, dropped: 2, unwritten: 0, bytes, file };

@@ -20,7 +20,7 @@ use jiff::tz::TimeZone;
 use pmdscope_packets::PacketSink;
 
 use self::file_and_view::FileAndView;
-use self::lines::Prefix;
+use self::lines::LinePrefix;
 use self::link_types::TcpdumpPerLinkType;
 use self::stage::View;
 use self::tcpdump::{Tcpdump, parse_packet_type};
@@ -121,11 +121,11 @@ pub(super) struct ViewArgs {
 }
 
 impl ViewArgs {
-    fn prefix(&self, named: bool) -> Result<Prefix, Usage> {
+    fn prefix(&self, named: bool) -> Result<LinePrefix, Usage> {
         let clock =
             Clock::of_count(self.time).ok_or(Usage("-t may be given at most five times"))?;
         let stamps = Stamps::new(clock, self.nano, TimeZone::system());
-        Ok(Prefix { number: self.number, stamps, named })
+        Ok(LinePrefix { number: self.number, stamps, named })
     }
 }
 

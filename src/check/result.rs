@@ -17,7 +17,7 @@ const CHECK_SCHEMA: u32 = 1;
 /// What is wrong with each app and interface.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct CheckResult<'a> {
+pub(crate) struct CheckDocument<'a> {
     #[cfg_attr(test, schemars(extend("const" = CHECK_SCHEMA)))]
     schema: u32,
     pub(super) ok: bool,
@@ -69,7 +69,7 @@ impl<'a> FindingResult<'a> {
     }
 }
 
-impl<'a> CheckResult<'a> {
+impl<'a> CheckDocument<'a> {
     /// Of a state; of a recording with the times of its findings.
     pub(super) fn of(fleet: &'a FleetState, times: Option<&'a FindingTimes>) -> Self {
         let bad_finding = |finding: &Finding| finding.severity >= Severity::Warning;
@@ -228,8 +228,8 @@ mod tests {
     #[test]
     fn findings_are_printed_with_threshold_and_advice() {
         let fleet = lost(Some(finding(Severity::Critical)));
-        assert_snapshot!(CheckResult::of(&fleet, None).text(&fleet));
-        let lines = CheckResult::of(&fleet, None).lines();
+        assert_snapshot!(CheckDocument::of(&fleet, None).text(&fleet));
+        let lines = CheckDocument::of(&fleet, None).lines();
         assert_eq!(lines, "reflector net_vhost0: critical: rx_missed: 412 packets/s missed\n");
     }
 
@@ -237,13 +237,13 @@ mod tests {
     fn findings_of_interfaces_come_first_and_count() {
         let mut fleet = lost(Some(finding(Severity::Info)));
         fleet.apps[0].status = AppStatus::Live;
-        assert!(CheckResult::of(&fleet, None).ok);
+        assert!(CheckDocument::of(&fleet, None).ok);
         let mut evaluator = InterfaceEvaluator::new(Thresholds::default());
         for second in 1..=2 {
             let read = Ok(vec![filtered_interface(second), split_interface(second)]);
             fleet.apply(evaluator.event(read, second * 1_000_000_000));
         }
-        let verdict = CheckResult::of(&fleet, None);
+        let verdict = CheckDocument::of(&fleet, None);
         assert!(!verdict.ok);
         assert_snapshot!("flood", verdict.text(&fleet));
         assert!(verdict.lines().starts_with("eth0: warning: flood: 9000 of 10000 packets/s"));
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(json["interfaces"][1]["findings"], serde_json::json!([]));
         fleet.apps[0].findings.clear();
         fleet.apply(evaluator.event(Ok(vec![split_interface(3)]), 3_000_000_000));
-        let text = CheckResult::of(&fleet, None).text(&fleet);
+        let text = CheckDocument::of(&fleet, None).text(&fleet);
         assert_eq!(text, "ok: 1 app, 0 ports, 1 interface, no findings\n");
     }
 
@@ -269,7 +269,7 @@ mod tests {
             fleet.apply(FleetEvent::Lost { app, class, reason, finding });
         }
         fleet.apps[5].findings[0].evidence = "9 packets/s missed".to_owned();
-        let text = CheckResult::of(&fleet, None).text(&fleet);
+        let text = CheckDocument::of(&fleet, None).text(&fleet);
         let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with(' ')).collect();
         let expected = [
             "175 apps (app000, app001, app002, ...) net_vhost0: warning: rx_missed: 412 packets/s missed",
@@ -277,7 +277,7 @@ mod tests {
         ];
         assert_eq!(lines, expected);
         assert_eq!(
-            CheckResult::of(&fleet, None).lines().lines().count(),
+            CheckDocument::of(&fleet, None).lines().lines().count(),
             176,
             "a line per finding for programs"
         );
@@ -288,29 +288,32 @@ mod tests {
         let mut fleet = lost(None);
         fleet.apps[0].name = "ev\nok: all is well\x1b[31mil".to_owned();
         let expected = "ev?ok: all is well?[31mil: timed out\n";
-        assert_eq!(CheckResult::of(&fleet, None).text(&fleet), expected);
+        assert_eq!(CheckDocument::of(&fleet, None).text(&fleet), expected);
         let evidence = "one\nok: \x07two".to_owned();
         fleet.apps[0].findings = vec![Finding { evidence, ..finding(Severity::Warning) }];
-        assert!(CheckResult::of(&fleet, None).lines().ends_with("rx_missed: one?ok: ?two\n"));
+        assert!(CheckDocument::of(&fleet, None).lines().ends_with("rx_missed: one?ok: ?two\n"));
         let advice = "do\nthat".to_owned();
         fleet.apps[0].findings = vec![Finding { advice, ..finding(Severity::Warning) }];
-        assert_eq!(CheckResult::of(&fleet, None).text(&fleet).lines().count(), 3);
+        assert_eq!(CheckDocument::of(&fleet, None).text(&fleet).lines().count(), 3);
     }
 
     #[test]
     fn all_is_well_only_when_every_app_answers_and_nothing_above_info_was_found() {
         let mut fleet = lost(None);
-        assert!(!CheckResult::of(&fleet, None).ok);
-        assert_eq!(CheckResult::of(&fleet, None).text(&fleet), "reflector: timed out\n");
-        assert_eq!(CheckResult::of(&fleet, None).lines(), "reflector: timed out\n");
+        assert!(!CheckDocument::of(&fleet, None).ok);
+        assert_eq!(CheckDocument::of(&fleet, None).text(&fleet), "reflector: timed out\n");
+        assert_eq!(CheckDocument::of(&fleet, None).lines(), "reflector: timed out\n");
         fleet.apps[0].status = AppStatus::Live;
-        assert!(CheckResult::of(&fleet, None).ok);
-        assert_eq!(CheckResult::of(&fleet, None).text(&fleet), "ok: 1 app, 0 ports, no findings\n");
+        assert!(CheckDocument::of(&fleet, None).ok);
+        assert_eq!(
+            CheckDocument::of(&fleet, None).text(&fleet),
+            "ok: 1 app, 0 ports, no findings\n"
+        );
         for (severity, ok) in
             [(Severity::Info, true), (Severity::Warning, false), (Severity::Critical, false)]
         {
             fleet.apps[0].findings = vec![finding(severity)];
-            assert_eq!(CheckResult::of(&fleet, None).ok, ok, "{severity:?}");
+            assert_eq!(CheckDocument::of(&fleet, None).ok, ok, "{severity:?}");
         }
     }
 
@@ -325,13 +328,13 @@ mod tests {
         seen.add_to(&mut fleet);
         let lints: Vec<_> = fleet.apps[0].findings.iter().map(|f| f.lint).collect();
         assert_eq!(lints, [Lint::NoPolling, Lint::RxMissed]);
-        assert!(!CheckResult::of(&fleet, None).ok);
+        assert!(!CheckDocument::of(&fleet, None).ok);
     }
 
     #[test]
     fn json_has_schema_verdict_and_reasons() {
         let fleet = lost(Some(finding(Severity::Warning)));
-        let json = serde_json::to_value(CheckResult::of(&fleet, None)).unwrap();
+        let json = serde_json::to_value(CheckDocument::of(&fleet, None)).unwrap();
         assert_eq!((&json["schema"], &json["ok"]), (&1.into(), &false.into()));
         assert_eq!(json["apps"][0]["reason"], "timed out");
         assert_eq!(json["apps"][0]["findings"][0]["severity"], "warning");

@@ -57,7 +57,7 @@ pub(super) fn write(app: &str, scan: &AppScan, path: &Path, per_group: usize) ->
         );
     }
     let mut files = CaptureFiles::create(&FileSettings::new(path))?;
-    let comment = |mbuf: &leak::LostMbuf| match evidence.get(&mbuf.leak.mbuf) {
+    let comment = |mbuf: &leak::DumpedMbuf| match evidence.get(&mbuf.leak.mbuf) {
         Some(found) => comment(found, &mbuf.leak.pool),
         None => String::new(),
     };
@@ -77,11 +77,11 @@ pub(super) fn write(app: &str, scan: &AppScan, path: &Path, per_group: usize) ->
 }
 
 /// `None` for one that was used again since the scan.
-fn lost(live: &ScannedMemory, mbuf: &LostMbuf, pool: &str, group: u32) -> Option<leak::LostMbuf> {
+fn lost(live: &ScannedMemory, mbuf: &LostMbuf, pool: &str, group: u32) -> Option<leak::DumpedMbuf> {
     let data = pmdscope_xray::packet(&live.target, mbuf).ok()?;
     let age_ms = mbuf.age_at_least_ms;
     let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
-    Some(leak::LostMbuf {
+    Some(leak::DumpedMbuf {
         leak: LeakInfo {
             mbuf: mbuf.address,
             age_ms,

@@ -9,7 +9,7 @@ use pmdscope_capture::CaptureSession;
 use pmdscope_capture::layout::{
     ANY, CaptureRequest, LEAK_LOST, LEAK_PINNED, LEAK_TX_LOST, QueueSelect, TEE_LEAKED,
 };
-use pmdscope_capture::leak::{self, LeakDump, LeakError, LostMbuf};
+use pmdscope_capture::leak::{self, DumpedMbuf, LeakDump, LeakError};
 use pmdscope_packets::file::{CaptureFiles, FileSettings};
 use pmdscope_packets::{DIR_RX, DIR_TX, SinkError};
 use pmdscope_render::number::count;
@@ -109,7 +109,7 @@ fn request(per_site: u32) -> CaptureRequest {
 }
 
 /// Site, function, age, pool, kind and address of an mbuf.
-fn comment(mbuf: &LostMbuf, sample: &Sample) -> String {
+fn comment(mbuf: &DumpedMbuf, sample: &Sample) -> String {
     let leak = &mbuf.leak;
     let kind = kind_word(leak.kind);
     let same = |site: &&SiteSample| site.id == leak.site && site.pool == leak.pool;
@@ -139,7 +139,7 @@ fn kind_word(kind: u8) -> String {
 }
 
 fn summary(dump: &LeakDump, lost: u64, path: &Path, to_stdout: bool) -> String {
-    let site = |mbuf: &LostMbuf| (mbuf.leak.pool.clone(), mbuf.leak.site, mbuf.leak.kind);
+    let site = |mbuf: &DumpedMbuf| (mbuf.leak.pool.clone(), mbuf.leak.site, mbuf.leak.kind);
     let mut sites: Vec<_> = dump.mbufs.iter().map(site).collect();
     sites.sort_unstable();
     sites.dedup();
@@ -163,9 +163,9 @@ mod tests {
     use super::*;
     use crate::leaks::report::tests::leaking;
 
-    fn mbuf(site: u32, kind: u8) -> LostMbuf {
+    fn mbuf(site: u32, kind: u8) -> DumpedMbuf {
         let pool = "mb_pool".to_owned();
-        LostMbuf {
+        DumpedMbuf {
             leak: LeakInfo { mbuf: 0x1_4000_0880, age_ms: 1_520, site, kind, pool },
             port: Some(0),
             queue: Some(1),

@@ -9,7 +9,7 @@ use pmdscope_telemetry::Thresholds;
 
 use super::ipfix::{IpfixArgs, IpfixExport};
 use super::resolver::NameResolver;
-use super::row_filter::RowFilter;
+use super::row_filter::ConversationFilter;
 use crate::attach::policy::AttachArgs;
 use crate::capture::Direction;
 use crate::duration;
@@ -215,7 +215,7 @@ pub(crate) struct Args {
     resolve: bool,
 
     #[command(flatten)]
-    pub(super) row_filter: RowFilter,
+    pub(super) row_filter: ConversationFilter,
 
     /// Direction: in, out or inout (default)
     ///

@@ -9,7 +9,7 @@ use super::format::{SCTP, TCP, UDP};
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
 #[command(next_help_heading = "Rows")]
 #[allow(clippy::struct_excessive_bools)] // Switches of a command line.
-pub(super) struct RowFilter {
+pub(super) struct ConversationFilter {
     /// Only IPv4
     #[arg(short = '4', long = "ipv4", hide_short_help = true)]
     v4: bool,
@@ -31,7 +31,7 @@ pub(super) struct RowFilter {
     sctp: bool,
 }
 
-impl RowFilter {
+impl ConversationFilter {
     /// The conversation is to be shown.
     pub(super) fn takes(self, flow: &Flow) -> bool {
         let any_version = self.v4 == self.v6;

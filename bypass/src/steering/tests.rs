@@ -81,7 +81,7 @@ impl Nic for FakeNic {
     }
 }
 
-fn flows() -> Vec<Flow> {
+fn flows() -> Vec<BypassFlow> {
     vec!["udp:53".parse().unwrap(), "tcp:853".parse().unwrap()]
 }
 

@@ -24,11 +24,11 @@ use crate::source::{CaptureSettings, CaptureSource};
 
 /// Opens the sink of a ring.
 pub type RingSinkOpener =
-    Box<dyn FnMut(&RingName) -> Result<Box<dyn PacketSink>, SinkError> + Send>;
+    Box<dyn FnMut(&CaptureRingName) -> Result<Box<dyn PacketSink>, SinkError> + Send>;
 
 /// Which ring of a capture: `fwd-lcore2-1`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct RingName {
+pub struct CaptureRingName {
     /// App.
     pub app: String,
     /// Its lcore; none where packets do not come from the app itself.
@@ -37,7 +37,7 @@ pub struct RingName {
     pub sequence: u32,
 }
 
-impl fmt::Display for RingName {
+impl fmt::Display for CaptureRingName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { app, lcore, sequence } = self;
         match lcore {
@@ -50,7 +50,7 @@ impl fmt::Display for RingName {
 /// What became of a ring, or has so far.
 #[derive(Debug)]
 struct RingState {
-    name: RingName,
+    name: CaptureRingName,
     report: CaptureReport,
 }
 
@@ -270,7 +270,7 @@ impl RingWorkers {
         let same = |known: &&RingState| known.name.app == app && known.name.lcore == lcore;
         let earlier = states.iter().filter(same).count();
         let sequence = u32::try_from(earlier + 1).unwrap_or(u32::MAX);
-        let name = RingName { app, lcore, sequence };
+        let name = CaptureRingName { app, lcore, sequence };
         let target = (self.open)(&name)?;
         let number = states.len();
         states.push(RingState { name, report: CaptureReport::default() });

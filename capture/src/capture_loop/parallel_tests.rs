@@ -217,6 +217,6 @@ fn an_app_may_count_any_number_of_drops() {
 
 #[test]
 fn names_tell_app_lcore_and_number() {
-    let name = |lcore| RingName { app: "fwd".into(), lcore, sequence: 3 }.to_string();
+    let name = |lcore| CaptureRingName { app: "fwd".into(), lcore, sequence: 3 }.to_string();
     assert_eq!([name(Some(12)), name(None)], ["fwd-lcore12-3", "fwd-3"]);
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use pmdscope_packets::{SinkError, SinkProgress};
 
-use super::{CaptureLoop, RingName, RingReader};
+use super::{CaptureLoop, CaptureRingName, RingReader};
 use crate::records::RingRecordError;
 use crate::ring::{RingCounters, RingError};
 use crate::session::SessionError;
@@ -113,7 +113,7 @@ pub struct CaptureReport {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RingReport {
     /// Which.
-    pub name: RingName,
+    pub name: CaptureRingName,
     /// Packets put out.
     pub captured: u64,
     /// Packets that the filter let through, kept or not.

@@ -10,7 +10,7 @@ use super::item::FileItem;
 use super::merged::ReplayInput;
 use super::reader::{CaptureFile, ReadError};
 use crate::control::RunControl;
-use crate::filter::{FilterCompiler, FilterError, OfflineFilter};
+use crate::filter::{FilterCompiler, OfflineFilter, PacketFilterError};
 use crate::packet::{CaptureInterface, DIR_RX, DIR_TX, InterfaceStatistics, Packet, SectionOrigin};
 use crate::sink::{PacketSink, SinkError, SinkProgress};
 
@@ -42,7 +42,7 @@ pub enum ReplayError {
     Read(#[from] ReadError),
     /// The filter is wrong for the link type of an interface.
     #[error(transparent)]
-    Filter(#[from] FilterError),
+    Filter(#[from] PacketFilterError),
     /// The packets could not be written.
     #[error(transparent)]
     Sink(#[from] SinkError),
@@ -81,7 +81,7 @@ pub struct FileReplay {
     files: VecDeque<CaptureFile>,
     reader: ReplayInput,
     settings: ReplaySettings,
-    filters: HashMap<FilterKey, Result<OfflineFilter, FilterError>>,
+    filters: HashMap<FilterKey, Result<OfflineFilter, PacketFilterError>>,
     /// There was a packet for which the filter could not be compiled.
     unfiltered: Option<FilterKey>,
     /// What the filters of the interfaces of the section being read depend on.
@@ -293,7 +293,7 @@ impl FileReplay {
 
     /// Compiles the filter for packets of a link type. One that fits no link type so far is wrong; one
     /// that fits another is wrong only if there are packets of this one.
-    fn compile(&mut self, key: FilterKey) -> Result<(), FilterError> {
+    fn compile(&mut self, key: FilterKey) -> Result<(), PacketFilterError> {
         if self.filters.contains_key(&key) {
             return Ok(());
         }

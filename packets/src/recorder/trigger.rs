@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use super::writer::PendingComment;
 use crate::clock::realtime_ns;
-use crate::filter::{FilterError, OfflineFilter};
+use crate::filter::{OfflineFilter, PacketFilterError};
 use crate::packet::Packet;
 
 /// Triggers that may wait for the recorder; more at once mean nothing new.
@@ -131,7 +131,7 @@ impl PacketTrigger {
     ///
     /// # Errors
     /// When the expression is no filter.
-    pub fn new(expression: &str) -> Result<Self, FilterError> {
+    pub fn new(expression: &str) -> Result<Self, PacketFilterError> {
         Ok(Self { expression: expression.to_owned(), filter: OfflineFilter::new(expression)? })
     }
 }

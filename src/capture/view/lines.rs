@@ -10,13 +10,13 @@ use super::stage::Head;
 use super::timestamp::Stamps;
 
 /// Number, time, interface and direction.
-pub(super) struct Prefix {
+pub(super) struct LinePrefix {
     pub(super) number: bool,
     pub(super) stamps: Stamps,
     pub(super) named: bool,
 }
 
-impl Prefix {
+impl LinePrefix {
     pub(super) fn write(&mut self, out: &mut String, head: &Head, name: &str) {
         // Writing to a string cannot fail.
         if self.number {

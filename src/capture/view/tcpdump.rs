@@ -16,7 +16,7 @@ use pmdscope_packets::{ETHERNET, SinkError};
 
 use super::ViewArgs;
 use super::child::{LineHandler, Running};
-use super::lines::{Prefix, append};
+use super::lines::{LinePrefix, append};
 use super::stage::Head;
 
 const NAME: &str = "tcpdump";
@@ -149,7 +149,7 @@ impl Tcpdump {
     /// Starts a command that is tcpdump with [`flags`].
     pub(super) fn start(
         command: Command,
-        prefix: Arc<Mutex<Prefix>>,
+        prefix: Arc<Mutex<LinePrefix>>,
         out: Box<dyn Write + Send>,
     ) -> anyhow::Result<Self> {
         let secret = (RandomState::new().hash_one(NAME) % 1_000_000_000) as u32;
@@ -243,7 +243,7 @@ pub(super) fn ended_early() -> SinkError {
 struct PacketLines {
     mark: String,
     pending: Arc<PendingPackets>,
-    prefix: Arc<Mutex<Prefix>>,
+    prefix: Arc<Mutex<LinePrefix>>,
     /// The lines are of a packet that is not shown.
     hidden: bool,
     /// Such a packet was seen, and what was before it is not yet written.

@@ -52,7 +52,7 @@ fn shown(flags: &str, clock: Clock, packets: &[Vec<u8>]) -> Option<String> {
     };
     let args: ViewArgs = parse_args("view", flags).unwrap();
     let stamps = Stamps::new(clock, args.nano, TimeZone::UTC);
-    let prefix = Prefix { number: args.number, stamps, named: true };
+    let prefix = LinePrefix { number: args.number, stamps, named: true };
     let (page, prefix) = (Page::default(), Arc::new(Mutex::new(prefix)));
     let out = page.clone();
     let start = move || {
@@ -135,7 +135,7 @@ fn a_decoder_that_fails_says_why() {
         let mut command = Command::new(&program);
         command.args(["-r", "-", "--no-such-option"]);
         let stamps = Stamps::new(Clock::Day, false, TimeZone::UTC);
-        let prefix = Prefix { number: false, stamps, named: false };
+        let prefix = LinePrefix { number: false, stamps, named: false };
         Tcpdump::start(command, Arc::new(Mutex::new(prefix)), Box::new(Page::default()))
     };
     let decoder = TcpdumpPerLinkType::new(Box::new(start)).unwrap();
