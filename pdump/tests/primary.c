@@ -6,7 +6,7 @@
  * A stock app that sends numbered packets. It answers each line on stdin with "<packets sent>
  * <allocations of its heap> <memzones>". A number in the line reconfigures its port with so many
  * queues; an "h" makes it add a device and remove it, a "d" add one for good, a "p" add or remove what looks
- * like an odd mempool, a "u" stop its poller and call rte_pdump_uninit().
+ * like an odd mempool, an "l" change the length of rte_pdump's counters or restore it, a "u" stop its poller and call rte_pdump_uninit().
  */
 
 #include <stdio.h>
@@ -25,6 +25,7 @@
 #include <rte_memzone.h>
 #include <rte_pdump.h>
 
+#include "counters.h"
 #include "numbered.h"
 
 #define BURST 32
@@ -177,6 +178,19 @@ toggle_odd_pool(void)
 	return 0;
 }
 
+/* As if this rte_pdump had more counters. */
+static int
+toggle_counters_length(void)
+{
+	struct rte_memzone *zone =
+			(struct rte_memzone *)(uintptr_t)rte_memzone_lookup(COUNTERS_NAME);
+
+	if (zone == NULL)
+		return -1;
+	zone->len ^= RTE_CACHE_LINE_SIZE;
+	return 0;
+}
+
 static void
 count_zone(const struct rte_memzone *zone, void *arg)
 {
@@ -209,6 +223,8 @@ main(int argc, char **argv)
 		if (line[0] == 'u' && end_pdump() < 0)
 			return 1;
 		if (line[0] == 'p' && toggle_odd_pool() < 0)
+			return 1;
+		if (line[0] == 'l' && toggle_counters_length() < 0)
 			return 1;
 		zones = 0;
 		rte_memzone_walk(count_zone, &zones);
