@@ -169,6 +169,8 @@ pub struct Fleet {
     /// What is known so far.
     pub state: FleetState,
     settings: FleetSettings,
+    /// What the only app is called that is looked for; `None` for all.
+    chosen: Option<String>,
     slots: Vec<AppSlot>,
     interfaces: InterfaceEvaluator,
 }
@@ -270,7 +272,7 @@ impl Fleet {
         if !other && !apps.iter().any(|app| app.state == Reachability::Live) {
             settings.find(name)?;
         }
-        let mut fleet = Self::new(settings);
+        let mut fleet = Self { chosen: name.map(str::to_owned), ..Self::new(settings) };
         if let Some(name) = name {
             fleet.only_interfaces_of(name, &apps);
         }
@@ -281,13 +283,19 @@ impl Fleet {
     /// A fleet without apps; [`Fleet::look`] finds them.
     pub fn new(settings: FleetSettings) -> Self {
         let interfaces = InterfaceEvaluator::new(settings.rules.thresholds);
-        Self { state: FleetState::default(), settings, slots: Vec::new(), interfaces }
+        let state = FleetState::default();
+        Self { state, settings, chosen: None, slots: Vec::new(), interfaces }
     }
 
     /// Takes in apps that have come since, gives up those that ended too long ago, and misses those
     /// that are expected and do not run.
     pub fn look(&mut self) {
-        self.see(self.settings.running_beside(&self.connected()));
+        let connected = self.connected();
+        let running = match &self.chosen {
+            None => self.settings.running_beside(&connected),
+            Some(name) => self.settings.named(name, &connected).unwrap_or_default(),
+        };
+        self.see(running);
     }
 
     /// The apps with an open connection, and those that are checked out, which are being asked.

@@ -275,9 +275,9 @@ fn a_chosen_app_is_found_again_under_another_prefix() {
     settings.names = AppNames::new(vec![(r"fwd-\d+".into(), "fwd".into())]).unwrap();
     let first = machine.run("fwd-1", &recording());
     let _other = machine.run("gen", &recording());
-    let mut fleet = Fleet::start(Some("fwd"), settings.clone()).unwrap();
+    let mut fleet = Fleet::start(Some("fwd"), settings).unwrap();
     let mut prefix = || {
-        fleet.see(settings.named("fwd", &fleet.connected()).unwrap_or_default());
+        fleet.look();
         fleet.sample(TIMEOUT);
         let [app] = &fleet.state.apps[..] else { panic!("{:?}", fleet.state.apps) };
         (app.status == AppStatus::Live)
