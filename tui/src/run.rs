@@ -6,7 +6,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossterm::event::{self, Event as Input, MouseButton, MouseEvent, MouseEventKind};
+use crossterm::event::{
+    self, Event as Input, KeyEventKind, MouseButton, MouseEvent, MouseEventKind,
+};
 use jiff::tz::TimeZone;
 use pmdscope_render::{Theme, Tone};
 use pmdscope_telemetry::{QueueHistograms, RawReplies, Thresholds, monotonic_ns, realtime_ns};
@@ -200,12 +202,28 @@ fn stop_on_signals<N: Send + 'static>(messages: Sender<DisplayMessage<N>>) -> io
 fn read_input<N: Send + 'static>(messages: Sender<DisplayMessage<N>>) {
     thread::spawn(move || {
         while let Ok(input) = event::read() {
-            if messages.send(DisplayMessage::Input(input)).is_err() {
+            if may_do_something(&input) && messages.send(DisplayMessage::Input(input)).is_err() {
                 return;
             }
         }
         let _ = messages.send(DisplayMessage::Stop);
     });
+}
+
+/// Terminals report each cell that the mouse goes over: that is no reason to draw.
+fn may_do_something(input: &Input) -> bool {
+    match input {
+        Input::Key(key) => key.kind != KeyEventKind::Release,
+        Input::Mouse(mouse) => matches!(
+            mouse.kind,
+            MouseEventKind::ScrollUp
+                | MouseEventKind::ScrollDown
+                | MouseEventKind::Down(MouseButton::Left)
+                | MouseEventKind::Drag(MouseButton::Left)
+        ),
+        Input::Resize(..) => true,
+        Input::FocusGained | Input::FocusLost | Input::Paste(_) => false,
+    }
 }
 
 struct DisplayLoop<T> {

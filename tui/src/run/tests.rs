@@ -9,11 +9,11 @@ use crate::fixture;
 use crate::task::{Task, TaskState};
 use crate::timeline::live::{LiveTimeline, LiveUpdate};
 
-type Message = DisplayMessage<LiveUpdate>;
+pub(super) type Message = DisplayMessage<LiveUpdate>;
 
 /// After each frame somebody sends the next messages.
-struct FakeTerminal {
-    inner: Terminal<TestBackend>,
+pub(super) struct FakeTerminal {
+    pub(super) inner: Terminal<TestBackend>,
     frames: usize,
     sends: Sender<Message>,
     script: Vec<Vec<Message>>,
@@ -62,15 +62,18 @@ fn char(character: char) -> Message {
     key(KeyCode::Char(character), KeyModifiers::NONE)
 }
 
-/// What became of the terminal, and whether the loop ended without an error.
-fn shown(script: Vec<Vec<Message>>) -> (FakeTerminal, DisplayLoop<LiveTimeline>) {
-    let (sends, inbox) = channel();
-    let inner = Terminal::new(TestBackend::new(80, 24)).unwrap();
-    let log = Vec::new();
-    let mut terminal = FakeTerminal { inner, frames: 0, sends, script, log };
-    let mut program = DisplayLoop {
+impl FakeTerminal {
+    pub(super) fn new(width: u16, height: u16, sends: Sender<Message>) -> Self {
+        let inner = Terminal::new(TestBackend::new(width, height)).unwrap();
+        Self { inner, frames: 0, sends, script: Vec::new(), log: Vec::new() }
+    }
+}
+
+/// The loop over a timeline, as it is when it begins.
+pub(super) fn program(timeline: LiveTimeline) -> DisplayLoop<LiveTimeline> {
+    DisplayLoop {
         view: fixture::view(),
-        timeline: LiveTimeline::default(),
+        timeline,
         pace: Arc::new(SamplingInterval::new(Duration::from_secs(1))),
         mailbox: FlowMailbox::default(),
         tasks: TaskMailbox::default(),
@@ -82,7 +85,14 @@ fn shown(script: Vec<Vec<Message>>) -> (FakeTerminal, DisplayLoop<LiveTimeline>)
             monotonic: || fixture::MONOTONIC_NS,
             realtime: || 1_767_323_045_000_000_000,
         },
-    };
+    }
+}
+
+/// What became of the terminal, and whether the loop ended without an error.
+fn shown(script: Vec<Vec<Message>>) -> (FakeTerminal, DisplayLoop<LiveTimeline>) {
+    let (sends, inbox) = channel();
+    let mut terminal = FakeTerminal { script, ..FakeTerminal::new(80, 24, sends) };
+    let mut program = program(LiveTimeline::default());
     program.show(&mut terminal, &inbox).unwrap();
     (terminal, program)
 }
@@ -96,6 +106,42 @@ fn what_comes_at_once_is_one_frame_and_nothing_else_is() {
     assert!(terminal.log.is_empty());
     let (terminal, _) = shown(vec![vec![DisplayMessage::Stop, update()]]);
     assert_eq!(terminal.frames, 1);
+}
+
+#[test]
+fn without_data_and_keys_only_the_ages_are_drawn_again() {
+    let begin = Instant::now();
+    let (terminal, _) = shown(vec![Vec::new(), Vec::new(), vec![char('q')]]);
+    assert_eq!(terminal.frames, 3);
+    assert!(begin.elapsed() >= 2 * AGE_STEP, "{:?}", begin.elapsed());
+}
+
+#[test]
+fn only_keys_clicks_and_new_sizes_reach_the_loop() {
+    let mouse =
+        |kind| Input::Mouse(MouseEvent { kind, column: 3, row: 3, modifiers: KeyModifiers::NONE });
+    let mut released = KeyEvent::new(KeyCode::Char('j'), KeyModifiers::NONE);
+    let pressed = Input::Key(released);
+    released.kind = KeyEventKind::Release;
+    let left = MouseButton::Left;
+    for input in [
+        mouse(MouseEventKind::Moved),
+        mouse(MouseEventKind::Up(left)),
+        mouse(MouseEventKind::Drag(MouseButton::Right)),
+        Input::Key(released),
+        Input::FocusLost,
+    ] {
+        assert!(!may_do_something(&input), "{input:?}");
+    }
+    for input in [
+        mouse(MouseEventKind::Down(left)),
+        mouse(MouseEventKind::Drag(left)),
+        mouse(MouseEventKind::ScrollUp),
+        pressed,
+        Input::Resize(80, 24),
+    ] {
+        assert!(may_do_something(&input), "{input:?}");
+    }
 }
 
 #[test]
