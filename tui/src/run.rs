@@ -363,4 +363,6 @@ impl<T: Timeline> DisplayLoop<T> {
 }
 
 #[cfg(test)]
+mod any_tests;
+#[cfg(test)]
 mod tests;

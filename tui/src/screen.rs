@@ -388,7 +388,7 @@ fn nothing_there(view: &ViewState) -> String {
 }
 
 #[cfg(test)]
-mod any_tests;
+pub(crate) mod any_tests;
 #[cfg(test)]
 mod flows_tests;
 #[cfg(test)]

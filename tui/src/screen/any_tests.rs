@@ -15,7 +15,7 @@ use crate::timeline::trends::Trends;
 use crate::update::update;
 
 /// Keys with a meaning in some mode, and some without.
-fn keys() -> impl Strategy<Value = KeyEvent> {
+pub(crate) fn keys() -> impl Strategy<Value = KeyEvent> {
     let codes = [
         KeyCode::Enter,
         KeyCode::Esc,
@@ -36,7 +36,7 @@ fn keys() -> impl Strategy<Value = KeyEvent> {
     let modifiers = [KeyModifiers::NONE, KeyModifiers::CONTROL, KeyModifiers::SHIFT];
     let code = prop_oneof![
         3 => prop::sample::select("0123456789".chars().collect::<Vec<_>>()).prop_map(KeyCode::Char),
-        3 => prop::sample::select("jkgGisIe/zZ+-?hPcwaytobrdJK <>=%:.,()nNfQ".chars().collect::<Vec<_>>()).prop_map(KeyCode::Char),
+        3 => prop::sample::select("jkgGisIe/zZ+-?hPcwamytobrdJK <>=%:.,()nNfQ".chars().collect::<Vec<_>>()).prop_map(KeyCode::Char),
         3 => prop::sample::select(codes.to_vec()),
         1 => any::<char>().prop_map(KeyCode::Char),
     ];
@@ -46,7 +46,7 @@ fn keys() -> impl Strategy<Value = KeyEvent> {
 }
 
 /// Takes something away from a model, as when a reply is missing, or makes a number extreme.
-fn mutate(model: &mut Model, what: u8, number: u64) {
+pub(crate) fn mutate(model: &mut Model, what: u8, number: u64) {
     let sample = &mut model.sample;
     let length = usize::try_from(number % 3).unwrap_or(0);
     match what % 18 {
