@@ -98,6 +98,39 @@ mod tests {
         }
     }
 
+    /// Where a finding leads to; `Esc` leads back.
+    fn opened(fleet: &FleetState, finding: &Finding) -> (PageTab, String) {
+        let mut view = fixture::view();
+        let row = rows::subject(finding);
+        update(&mut view, Action::Select(row.clone()), fleet);
+        update(&mut view, Action::Open, fleet);
+        let there = (view.tab, title(&view));
+        update(&mut view, Action::Back, fleet);
+        assert_eq!((view.tab, view.selected()), (PageTab::Overview, Some(&row)));
+        there
+    }
+
+    #[test]
+    fn a_finding_leads_to_its_lcore_its_queue_and_its_interface() {
+        let finding =
+            |lint, subject| Finding { lint, subject, ..fixture::leaking_findings().remove(0) };
+        let stall = finding(Lint::Stall, FindingSubject::Lcore(2));
+        let fleet = fixture::fleet_of(fixture::leaking(), vec![stall.clone()]);
+        let lcore = (PageTab::Lcores, "lcore 2 of reflector".to_owned());
+        assert_eq!(opened(&fleet, &stall), lcore);
+
+        let missed = fixture::leaking_findings().remove(0);
+        let mut model = fixture::leaking();
+        model.queues[1].missed_ps = Some(412.0);
+        let queue = (PageTab::Ports, "rx queue reflector:0:1".to_owned());
+        let fleet = fixture::fleet_of(model, vec![missed.clone()]);
+        assert_eq!(opened(&fleet, &missed), queue);
+
+        let fleet = fixture::fleet_with_interfaces();
+        let flood = fleet.interfaces.findings().next().unwrap();
+        assert_eq!(opened(&fleet, flood), (PageTab::Kernel, "interface eth0".to_owned()));
+    }
+
     #[test]
     fn the_findings_page_leads_there_and_back_as_well() {
         let (mut view, fleet) = (fixture::view(), fixture::fleet());
