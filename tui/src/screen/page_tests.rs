@@ -48,9 +48,13 @@ fn fleet_for(tab: PageTab) -> FleetState {
     if tab == PageTab::Kernel { fixture::fleet_with_interfaces() } else { fixture::fleet() }
 }
 
-/// A letter for the style of each cell on a screen of 80x24.
-pub(crate) fn styles(view: &ViewState, fleet: &FleetState, letters: &[StyleLetter]) -> String {
-    let (width, height) = SIZES[1];
+/// A letter for the style of each cell.
+pub(crate) fn styles(
+    (width, height): (u16, u16),
+    view: &ViewState,
+    fleet: &FleetState,
+    letters: &[StyleLetter],
+) -> String {
     let buffer = draw(width, height, view, fleet);
     let letter = |x, y| {
         let Style { fg, add_modifier, .. } = buffer[(x, y)].style();
@@ -83,7 +87,7 @@ fn every_page_on_every_size() {
             })
             .collect();
         view.theme = MONO;
-        for (width, height) in &SIZES[..2] {
+        for (width, height) in &SIZES {
             let screen = text(*width, *height, &view, &fleet);
             assert!(screen.is_ascii(), "{screen}");
             screens.push(format!("{width}x{height}, ascii\n{}", squeezed(&screen)));
@@ -100,8 +104,11 @@ fn every_page_has_its_styles() {
         let mut screens = Vec::new();
         for (name, theme) in [("colors", Theme::default()), ("mono", MONO)] {
             view.theme = theme;
-            let styles = styles(&view, &fleet, &LETTERS);
-            screens.push(format!("{name}\n{}", squeezed(&styles)));
+            for size in SIZES {
+                let styles = styles(size, &view, &fleet, &LETTERS);
+                let (width, height) = size;
+                screens.push(format!("{width}x{height}, {name}\n{}", squeezed(&styles)));
+            }
         }
         assert_snapshot!(format!("{tab:?}_styles").to_lowercase(), screens.join("----\n"));
     }

@@ -43,7 +43,7 @@ fn the_overview_in_each_theme() {
             let style = view.theme.style(tone);
             (letter, style.fg, style.add_modifier)
         });
-        let drawn = squeezed(&styles(&view, &fleet, &letters));
+        let drawn = squeezed(&styles((80, 24), &view, &fleet, &letters));
         assert!(!drawn.contains('X'), "a style of no tone:\n{drawn}");
         assert_snapshot!(format!("overview_{palette}"), legend(view.theme) + &drawn);
     }
