@@ -322,6 +322,7 @@ impl DetailPage<'_> {
     fn queues(&mut self, app: &AppState, model: &Model, port: u16, direction: QueueDirection) {
         for finding in queue_heat::findings(app, model, port, direction) {
             self.field("finding", format!("{}: {}", finding.lint, finding.evidence));
+            self.since(finding);
             for cause in &finding.causes {
                 self.field("cause", format!("{}: {}", cause.title(), cause.evidence));
             }

@@ -3,6 +3,7 @@
 use pmdscope_render::number::seconds;
 use pmdscope_render::{Subject, Tone};
 use pmdscope_telemetry::FleetState;
+use pmdscope_telemetry::finding::Finding;
 use ratatui::text::Line;
 
 use super::DetailPage;
@@ -58,6 +59,13 @@ impl DetailPage<'_> {
         }
         self.field("threshold", &finding.threshold);
         self.field("what to do", &finding.advice);
+    }
+
+    /// How long it has been there, as far as that is known.
+    pub(super) fn since(&mut self, finding: &Finding) {
+        if let Some(age) = self.view.trends.as_ref().and_then(|trends| trends.age(finding)) {
+            self.field("since", age_text(age));
+        }
     }
 
     /// When a finding was there; `None` if that is not known.
