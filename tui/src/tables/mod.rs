@@ -15,6 +15,7 @@ pub(crate) mod queue_heat;
 pub(crate) mod replies;
 mod rings;
 mod shown;
+mod since;
 pub(crate) mod stolen;
 pub(crate) mod totals;
 
@@ -52,6 +53,9 @@ pub(crate) fn of(tab: PageTab, fleet: &FleetState, view: &ViewState) -> Vec<Text
         }
         PageTab::Raw => vec![replies::replies(fleet, view)],
     };
+    for table in &mut tables {
+        since::add(table, fleet, view);
+    }
     if tab != PageTab::Overview && fleet.apps.len() == 1 {
         for table in &mut tables {
             table.hide_column("App");

@@ -14,12 +14,15 @@ use super::totals;
 use crate::state::ViewState;
 use pmdscope_telemetry::{AppState, FleetState};
 
+/// Letters of the address of a device, which is not cut.
+const PCI_ADDRESS: usize = "0000:00:00.0".len();
+
 /// One row per port.
 pub(super) fn ports(fleet: &FleetState, view: &ViewState) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::number("Port"),
-        Column::text("Device").flex(6).drop_at(4),
+        Column::text("Device").flex(PCI_ADDRESS).drop_at(4),
         Column::text("Link"),
         Column::events("RX pps", "RX total"),
         Column::events("TX pps", "TX total"),
@@ -27,11 +30,11 @@ pub(super) fn ports(fleet: &FleetState, view: &ViewState) -> TextTable {
         Column::traffic(["TX bit/s", "TX B/s", "TX bits", "TX bytes"]).drop_at(3),
         Column::events("Miss/s", "Missed"),
         Column::number("Missed").drop_at(2),
-        Column::events("RXerr/s", "RXerr").drop_at(5),
-        Column::events("TXerr/s", "TXerr").drop_at(5),
+        Column::events("RXerr/s", "RXerr").drop_at(6),
+        Column::events("TXerr/s", "TXerr").drop_at(6),
         Column::events("Nombuf/s", "Nombuf").drop_at(1),
-        Column::number("RX total").drop_at(6),
-        Column::number("TX total").drop_at(6),
+        Column::number("RX total").drop_at(7),
+        Column::number("TX total").drop_at(7),
     ];
     let mut table = TextTable::new("Ports", columns);
     if !view.baseline.is_empty() {
