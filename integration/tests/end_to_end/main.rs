@@ -178,8 +178,8 @@ fn one_by_one() -> Vec<Trial> {
 
 fn main() -> ExitCode {
     // A test runs this program once more.
-    if std::env::var_os(top_does::PANIC_VARIABLE).is_some() {
-        return top_does::panic_on_terminal();
+    if std::env::var_os(top_does::FAILURE_VARIABLE).is_some() {
+        return top_does::fail_on_terminal();
     }
     let arguments = Arguments::from_args();
     let run = |test_threads, trials| {

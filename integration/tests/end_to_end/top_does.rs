@@ -1,6 +1,7 @@
 //! What the keys of `pmdscope top` do, and how it leaves the terminal, on a terminal of its own.
 
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
@@ -16,13 +17,16 @@ use pmdscope_integration::pty::TerminalProcess;
 use pmdscope_integration::scratch::Scratch;
 use pmdscope_integration::testpmd;
 use pmdscope_render::Theme;
-use pmdscope_telemetry::Thresholds;
+use pmdscope_telemetry::{FleetState, Thresholds};
 use pmdscope_testing::output;
 use pmdscope_tui::keys::KeyMap;
 use pmdscope_tui::run::DisplayOptions;
 use pmdscope_tui::state::{ColumnChoices, PageTab};
 use pmdscope_tui::task::TaskContext;
-use pmdscope_tui::timeline::live::LiveTimeline;
+use pmdscope_tui::timeline::live::{LiveTimeline, LiveUpdate};
+use pmdscope_tui::timeline::time_bar::TimeBar;
+use pmdscope_tui::timeline::trends::Trends;
+use pmdscope_tui::timeline::{SeekTarget, Timeline};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -37,6 +41,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("top_obeys_the_keys_that_are_configured", Needs::Apps, configured),
         trial("top_gives_the_terminal_back", Needs::Apps, terminal),
         trial("a_panic_gives_the_terminal_back", Needs::Apps, panic),
+        trial("an_error_gives_the_terminal_back", Needs::Apps, error),
     ]
 }
 
@@ -298,13 +303,14 @@ fn job_control(scratch: &Scratch, app: &str, searching: &str) -> Result<()> {
     Ok(())
 }
 
-/// Set where this program is to panic while it has the terminal, in which thread.
-pub(crate) const PANIC_VARIABLE: &str = "PMDSCOPE_TEST_PANIC";
+/// Set where this program is to fail while it has the terminal, in which of the ways of [`fail_on_terminal`].
+pub(crate) const FAILURE_VARIABLE: &str = "PMDSCOPE_TEST_FAILURE";
 
-/// A display that panics in the thread that draws, or in another one.
+/// A display that panics in the thread that draws (`own`) or in another one (`other`), or that cannot
+/// write any more once it is held (`write`).
 #[allow(clippy::panic)] // On purpose.
-pub(crate) fn panic_on_terminal() -> ExitCode {
-    let in_other = std::env::var(PANIC_VARIABLE).is_ok_and(|thread| thread == "other");
+pub(crate) fn fail_on_terminal() -> ExitCode {
+    let failure = std::env::var(FAILURE_VARIABLE).unwrap_or_default();
     let options = DisplayOptions {
         theme: Theme::default(),
         notice: None,
@@ -322,29 +328,101 @@ pub(crate) fn panic_on_terminal() -> ExitCode {
         tasks: TaskContext::default(),
     };
     let result = pmdscope_tui::run::run(options, |_| {
-        assert!(in_other, "in the drawing thread");
-        std::thread::spawn(|| panic!("in another thread"));
-        LiveTimeline::default()
+        match failure.as_str() {
+            "own" => panic!("in the drawing thread"),
+            "other" => drop(std::thread::spawn(|| panic!("in another thread"))),
+            _ => {}
+        }
+        FullTerminal::default()
     });
-    if result.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("failed: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Nothing can be written to the terminal from the time when this is held until it is dropped.
+#[derive(Default)]
+struct FullTerminal {
+    shown: LiveTimeline,
+    terminal: Option<OwnedFd>,
+}
+
+impl Timeline for FullTerminal {
+    type Update = LiveUpdate;
+
+    fn take(&mut self, update: LiveUpdate) {
+        self.shown.take(update);
+    }
+
+    fn tick(&mut self, monotonic_ns: u64, realtime_ns: u64) {
+        self.shown.tick(monotonic_ns, realtime_ns);
+    }
+
+    fn fleet(&self) -> &FleetState {
+        self.shown.fleet()
+    }
+
+    fn time_bar(&self) -> Option<TimeBar> {
+        self.shown.time_bar()
+    }
+
+    fn trends(&self) -> Trends {
+        self.shown.trends()
+    }
+
+    fn seek(&mut self, to: SeekTarget) {
+        self.shown.seek(to);
+    }
+
+    fn hold(&mut self) {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full");
+        self.terminal = rustix::io::dup(rustix::stdio::stdout()).ok();
+        let _ = full.map(|full| rustix::stdio::dup2_stdout(full));
+    }
+
+    fn hasten(&mut self, faster: bool) -> bool {
+        self.shown.hasten(faster)
+    }
+}
+
+impl Drop for FullTerminal {
+    fn drop(&mut self) {
+        let _ = self.terminal.take().map(rustix::stdio::dup2_stdout);
+    }
+}
+
+fn failing(failure: &str) -> Result<TerminalProcess> {
+    let mut command = Command::new(std::env::current_exe()?);
+    TerminalProcess::spawn(command.env(FAILURE_VARIABLE, failure), 30, 120)
 }
 
 fn panic(_: &Scratch) -> Result<()> {
-    let run = |thread: &str| {
-        let mut command = Command::new(std::env::current_exe()?);
-        TerminalProcess::spawn(command.env(PANIC_VARIABLE, thread), 30, 120)
-    };
-    let mut own = run("own")?;
+    let mut own = failing("own")?;
     ensure!(own.wait(LIMIT)?.code() == Some(101), "{}", own.screen());
     own.await_restored(LIMIT)?;
     own.await_said("in the drawing thread")?;
-    let mut other = run("other")?;
+    let mut other = failing("other")?;
     other.await_shown(&["? help"], LIMIT)?;
     ensure!(!other.screen().contains("another thread"), "{}", other.screen());
     other.press("q")?;
     ensure!(other.wait(LIMIT)?.success(), "{}", other.screen());
     other.await_restored(LIMIT)?;
     other.await_said("in another thread")
+}
+
+/// A frame that cannot be written ends it, and the error is said where it can be read.
+fn error(_: &Scratch) -> Result<()> {
+    let mut top = failing("write")?;
+    top.await_shown(&["? help"], LIMIT)?;
+    ensure!(top.is_restored().is_err(), "it did not take the terminal");
+    top.press(" ")?;
+    ensure!(top.wait(LIMIT)?.code() == Some(1), "{}", top.screen());
+    top.await_restored(LIMIT)?;
+    top.await_said("failed: No space left on device")
 }
 
 /// As the clipboard gets it.
