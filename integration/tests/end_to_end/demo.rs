@@ -8,19 +8,23 @@ use std::thread;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use libtest_mimic::Trial;
 use pmdscope_integration::process::{Process, run, wait_until};
+use pmdscope_integration::pty::TerminalProcess;
 use pmdscope_integration::scratch::Scratch;
 use pmdscope_integration::{programs, telemetry};
+use pmdscope_tui::state::PageTab;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::interrupts::missing_to_trace;
 use crate::lcores::missing_to_profile;
 use crate::support::{LIMIT, Needs, packets_received, pmdscope, trial};
+use crate::top_keys::{ESC, digit, tab};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial("the_demo_explains_itself", Needs::Apps, help),
         trial("apps_of_the_demo_have_the_names_of_the_readme", Needs::Apps, names),
         trial("commands_of_the_readme_run_on_the_demo", Needs::Apps, readme),
+        trial("keys_of_top_work_on_the_demo", Needs::Apps, keys),
         trial("the_demo_runs_in_the_background_of_a_terminal", Needs::Apps, background),
     ]
 }
@@ -90,6 +94,55 @@ fn names(scratch: &Scratch) -> Result<()> {
     ensure!(!Path::new("/var/run/dpdk/reflector").exists(), "a runtime directory is left");
     Ok(())
 }
+
+/// All pages, a filter, an order, help and a pause, as somebody tries them; then the terminal is as before.
+fn keys(scratch: &Scratch) -> Result<()> {
+    let mut demo = start(scratch, "demo")?;
+    let received = || packets_received("generator").unwrap_or(0);
+    wait_until("packets to come back", LIMIT, || Ok(received() > 1000))?;
+    let mut command = Command::new(programs::pmdscope()?);
+    command.args(["top", "-a", "reflector"]);
+    let mut top = TerminalProcess::spawn(&mut command, 50, 160)?;
+    top.await_shown(&["1 app,", "live"], LIMIT)?;
+    for (page, shown) in PageTab::ALL.into_iter().zip(SHOWN) {
+        top.press(&digit(page).to_string())?;
+        top.await_shown(&[&[tab(page).as_str()], shown].concat(), LIMIT)?;
+    }
+    top.press("1/nobody\r")?;
+    top.await_shown(&["No row matches the filter."], LIMIT)?;
+    top.press(ESC)?;
+    top.await_shown(&["live"], LIMIT)?;
+    top.press("2s")?;
+    top.await_shown(&["▼Port"], LIMIT)?;
+    top.press("I")?;
+    top.await_shown(&["▲Port"], LIMIT)?;
+    top.press("?")?;
+    top.await_shown(&[" Keys "], LIMIT)?;
+    top.press("? ")?;
+    top.await_shown(&[" ago ", "End: live"], LIMIT)?;
+    top.press(" ")?;
+    wait_until("the present", LIMIT, || Ok(!top.screen().contains(" ago ")))?;
+    top.press("q")?;
+    ensure!(top.wait(LIMIT)?.success(), "{}", top.screen());
+    top.await_restored(LIMIT)?;
+    demo.interrupt()?;
+    Ok(())
+}
+
+/// What each page shows of the demo.
+const SHOWN: [&[&str]; 10] = [
+    &["RX pps", "live"],
+    &["Queue heat", "Queues"],
+    &["reflector_pool", "Ledger"],
+    &["Worst gap", "Stalls"],
+    &["198.19.0.1"],
+    &["No app reports software rings"],
+    // The capture of the page of conversations may last for a while.
+    &[],
+    &["Findings"],
+    &["No interface of the kernel has"],
+    &["/pmdscope/pools"],
+];
 
 /// All commands of the README's code blocks, at once. Those about a production app are run on the demo's.
 fn readme(scratch: &Scratch) -> Result<()> {

@@ -22,7 +22,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Esc once: what follows a single one would be a key with Alt.
-const ESC: &str = "\x1b\x1b";
+pub(crate) const ESC: &str = "\x1b\x1b";
 
 /// There is nothing to press afterwards.
 fn ends_or_stops(named: &NamedAction) -> bool {
@@ -41,12 +41,12 @@ fn sent(key: &Key) -> Result<String> {
 }
 
 /// The key of a page.
-fn digit(page: PageTab) -> usize {
+pub(crate) fn digit(page: PageTab) -> usize {
     (page as usize + 1) % PageTab::ALL.len()
 }
 
 /// Its name as the line of pages shows it while it is shown.
-fn tab(page: PageTab) -> String {
+pub(crate) fn tab(page: PageTab) -> String {
     format!("[{} {}]", digit(page), page.title())
 }
 
