@@ -381,7 +381,7 @@ impl Timeline for FullTerminal {
     fn hold(&mut self) {
         let full = fs::OpenOptions::new().write(true).open("/dev/full");
         self.terminal = rustix::io::dup(rustix::stdio::stdout()).ok();
-        let _ = full.map(|full| rustix::stdio::dup2_stdout(full));
+        let _ = full.map(rustix::stdio::dup2_stdout);
     }
 
     fn hasten(&mut self, faster: bool) -> bool {
