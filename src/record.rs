@@ -196,10 +196,7 @@ impl AppDiscovery {
                     thread::sleep(DISCOVERY_INTERVAL);
                 }
                 let connected = lock(&spared).clone();
-                let running = match &name {
-                    None => settings.running_beside(&connected),
-                    Some(name) => settings.named(name, &connected).unwrap_or_default(),
-                };
+                let running = settings.chosen(name.as_deref(), &connected);
                 if sender.send(running).is_err() {
                     return;
                 }

@@ -89,6 +89,14 @@ impl FleetSettings {
         self.names.give(&discover::look(&self.discover, connected))
     }
 
+    /// As [`FleetSettings::running_beside`], or only what [`FleetSettings::named`] finds for a name.
+    pub fn chosen(&self, name: Option<&str>, connected: &[DiscoveredApp]) -> Vec<DiscoveredApp> {
+        match name {
+            None => self.running_beside(connected),
+            Some(name) => self.named(name, connected).unwrap_or_default(),
+        }
+    }
+
     /// The one live app of that name, file-prefix or directory, or the only one whose name begins so;
     /// without a name, the only live one.
     ///
@@ -290,12 +298,7 @@ impl Fleet {
     /// Takes in apps that have come since, gives up those that ended too long ago, and misses those
     /// that are expected and do not run.
     pub fn look(&mut self) {
-        let connected = self.connected();
-        let running = match &self.chosen {
-            None => self.settings.running_beside(&connected),
-            Some(name) => self.settings.named(name, &connected).unwrap_or_default(),
-        };
-        self.see(running);
+        self.see(self.settings.chosen(self.chosen.as_deref(), &self.connected()));
     }
 
     /// The apps with an open connection, and those that are checked out, which are being asked.
