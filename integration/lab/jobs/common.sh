@@ -52,6 +52,9 @@ driver_of() {
 	basename "$(readlink "/sys/bus/pci/devices/$1/driver" || echo none)"
 }
 
+# interface_of ADDRESS: of a NIC on its kernel driver.
+interface_of() { basename "$(echo /sys/bus/pci/devices/"$1"/net/*)"; }
+
 # bind DRIVER ADDRESS...: as dpdk-devbind.py does, but in milliseconds.
 bind() {
 	local driver=$1 device

@@ -52,7 +52,6 @@ start_nics() {
 		    time.sleep(0.02)
 	END
 }
-interface_of() { basename "$(echo /sys/bus/pci/devices/"$1"/net/*)"; }
 
 echo "guest has started after $(cut -d ' ' -f 1 /proc/uptime) s"
 modprobe vmxnet3

@@ -16,8 +16,6 @@ descriptors=512
 rate=10000
 packets=150000
 
-interface_of() { basename "$(echo /sys/bus/pci/devices/"$1"/net/*)"; }
-
 # Broadcasts from one NIC to the other, which its kernel driver receives by interrupts.
 interrupts_of_another_nic() {
 	local device irq
