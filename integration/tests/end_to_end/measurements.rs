@@ -12,6 +12,7 @@ use hdrhistogram::serialization::Deserializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 use libtest_mimic::Trial;
 use pmdscope_integration::disk::Disk;
+use pmdscope_integration::machine::Priority;
 use pmdscope_integration::pair::{Link, Pair, PairOptions, eal};
 use pmdscope_integration::process::run;
 use pmdscope_integration::programs;
@@ -119,7 +120,10 @@ fn departures(scratch: &Scratch, args: &[&str]) -> Result<(Vec<u64>, Value)> {
     eal(&mut command, "0@0", &scratch.prefix("pace"), Memory::available());
     command.args(["--vdev", &format!("net_pcap0,tx_pcap={}", file.display())]);
     command.args(["--", "--wait-link", "0", "--rate", &RATE.to_string(), "--json"]).arg(&json);
+    // What it does with its CPU is tested, not whether others take that.
+    let priority = Priority::raise()?;
     let (code, out, err) = run(command.args(args), scratch.dir(), LIMIT)?;
+    drop(priority);
     ensure!(code == 1 && err.contains("came back"), "exit status {code}: {out}{err}");
     let packets = captured(&file)?;
     let mut gaps =
