@@ -32,6 +32,9 @@ use pmdscope_telemetry::{AppState, FleetState};
 /// Before what is said below a row.
 const INDENT: &str = "    ";
 
+/// So many apps that do not answer are named above the tables of a page.
+const MAX_AGES: usize = 3;
+
 /// Draws everything.
 pub(crate) fn render(frame: &mut Frame, view: &ViewState, fleet: &FleetState) {
     let layout = ScreenLayout::of(frame.area(), view);
@@ -273,13 +276,20 @@ fn prelude<'a>(view: &ViewState, fleet: &FleetState, width: usize) -> Vec<BodyLi
     lines.into_iter().map(BodyLine::plain).collect()
 }
 
-/// How old the values of apps that do not answer are.
+/// How old the values of apps that do not answer are. Of many, the Overview has a row each.
 fn ages(view: &ViewState, fleet: &FleetState) -> Vec<Line<'static>> {
-    let stale = fleet.models().filter(|(app, _)| app.stale());
+    let mut stale = fleet.models().filter(|(app, _)| app.stale());
     let text =
         |app: &AppState| format!("{}: {}, values are old", app.name, lost(app, fleet.now_ns));
-    let line = |text: String| Line::styled(harmless(&text, &[]), view.theme.style(Tone::Warn));
-    stale.map(|(app, _)| line(text(app))).collect()
+    let mut texts: Vec<String> =
+        stale.by_ref().take(MAX_AGES).map(|(app, _)| harmless(&text(app), &[])).collect();
+    let more = stale.count();
+    if more > 0 {
+        let key = view.keys.label(&Action::Go(PageTab::Overview));
+        let hint = key.map_or(String::new(), |key| format!(", {key}: all"));
+        texts.push(format!("+{} without answer{hint}", plural(more as u64, "more app")));
+    }
+    texts.into_iter().map(|text| Line::styled(text, view.theme.style(Tone::Warn))).collect()
 }
 
 /// The Overview has no lines to spare: its tables are told by the title of their first column.

@@ -183,6 +183,24 @@ fn lost_app_is_dimmed_with_its_age() {
 }
 
 #[test]
+fn many_lost_apps_leave_room_for_rows() {
+    let mut fleet = fixture::fleet_of(fixture::leaking(), Vec::new());
+    for number in 0..33 {
+        let app = format!("app-{number:02}");
+        let mut model = fixture::stock();
+        model.sample.app.name.clone_from(&app);
+        fleet.apply(fixture::sampled(model, Vec::new()));
+        let reason = "connection refused".to_owned();
+        fleet.apply(FleetEvent::Lost { class: ErrorClass::Timeout, app, reason, finding: None });
+    }
+    let screen = text(100, 24, &on(PageTab::Ports), &fleet);
+    let named = screen.lines().filter(|line| line.ends_with("values are old"));
+    assert_eq!(named.count(), 3, "{screen}");
+    assert!(screen.contains("\n+30 more apps without answer, 1: all\n"), "{screen}");
+    assert!(screen.contains("\nPorts"), "{screen}");
+}
+
+#[test]
 fn the_share_of_a_hot_queue_is_marked() {
     let mut model = fixture::leaking();
     let shares = [(0, 0.9, 9_000_000.0), (1, 0.1, 1_000_000.0)];
