@@ -16,7 +16,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use pmdscope_packets::recorder::{RecorderTrigger, TriggerAnswer, TriggerSender};
 use pmdscope_telemetry::host::foreign::is_served;
-use rustix::net::{SocketType, sockopt};
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use rustix::process::{Uid, geteuid};
 
 /// Directory of root.
@@ -152,7 +152,7 @@ impl Recorder {
     }
 
     fn exchange(&self, request: &str) -> io::Result<String> {
-        let mut stream = UnixStream::connect(&self.path)?;
+        let mut stream = connect(&self.path)?;
         // The recorder itself may wait as long.
         stream.set_read_timeout(Some(SOCKET_TIMEOUT * 2))?;
         stream.write_all(request.as_bytes())?;
@@ -161,6 +161,15 @@ impl Recorder {
         stream.take(REQUEST_MAX * 2).read_to_string(&mut answer)?;
         Ok(answer)
     }
+}
+
+/// Waits for room in the queue of a recorder that is stopped for `SOCKET_TIMEOUT` only.
+fn connect(path: &Path) -> io::Result<UnixStream> {
+    let socket =
+        net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(SOCKET_TIMEOUT))?;
+    net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(UnixStream::from(socket))
 }
 
 /// The recorders of this user; what dead ones have left is removed.
@@ -239,6 +248,21 @@ mod tests {
         let open = Box::new(|_: &Path| Ok(Box::new(NullSink::default()) as _));
         let (target, fire) = FlightRecorder::start(settings, open).unwrap();
         (target, Socket::serve_in(dir, "rte:0".into(), fire).unwrap())
+    }
+
+    #[test]
+    fn a_recorder_with_a_full_queue_is_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("recorder-1.sock");
+        let listener =
+            net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::empty(), None)
+                .unwrap();
+        net::bind(&listener, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        net::listen(&listener, 0).unwrap();
+        let _first = connect(&path).unwrap();
+        let error = Recorder { pid: 1, path }.fire("").unwrap_err();
+        let error = format!("{error:#}");
+        assert!(error.starts_with("the flight recorder of process 1 does not answer"), "{error}");
     }
 
     #[test]
