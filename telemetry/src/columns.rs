@@ -1,5 +1,6 @@
 //! Turns the column tables of libpmdscope into rows (see docs/telemetry.md).
 
+mod cells;
 mod ledger;
 mod page;
 

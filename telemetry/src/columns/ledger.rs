@@ -22,6 +22,7 @@ struct LedgerRow {
     prearm: u64,
     armed: u64,
     mode: LedgerMode,
+    #[serde(default)]
     readable: Option<u64>,
     slope_milli: i64,
     exhausted_in_ms: u64,

@@ -4,12 +4,13 @@
 
 use std::fmt;
 
-use serde::de::value::{Error, MapDeserializer, SeqDeserializer};
+use serde::de::value::{Error, MapDeserializer};
 use serde::de::{
-    DeserializeOwned, Deserializer, IgnoredAny, IntoDeserializer, MapAccess, SeqAccess, Visitor,
+    DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
 use serde::{Deserialize, forward_to_deserialize_any};
 
+use super::cells::{Cell, Cells, NextCell};
 use crate::error::TelemetryError;
 
 /// The schema of tables that this code reads.
@@ -53,16 +54,6 @@ struct TableColumn {
     cells: Cells,
     /// How many values each row has, if it has a list of them.
     list: Option<usize>,
-}
-
-/// The values of a column.
-#[derive(Debug, PartialEq)]
-enum Cells {
-    Unsigned(Vec<u64>),
-    Signed(Vec<i64>),
-    Text(Vec<String>),
-    /// So many values of other types, or of several.
-    Other(usize),
 }
 
 impl PageFields {
@@ -132,9 +123,9 @@ impl TablePage {
     }
 
     pub(crate) fn rows<T: DeserializeOwned>(&self) -> Result<Vec<T>, TelemetryError> {
+        let (columns, mut fields) = (self.columns.as_slice(), None);
         let row = |row: usize| {
-            let cells = self.columns.iter().map(|column| (column.name.as_str(), column.cell(row)));
-            T::deserialize(MapDeserializer::new(cells)).map_err(malformed)
+            T::deserialize(RowCells { columns, row, fields: &mut fields }).map_err(malformed)
         };
         (0..self.rows).map(row).collect()
     }
@@ -179,122 +170,61 @@ impl TableColumn {
     }
 }
 
-impl Cells {
-    fn len(&self) -> usize {
-        match self {
-            Self::Unsigned(values) => values.len(),
-            Self::Signed(values) => values.len(),
-            Self::Text(values) => values.len(),
-            Self::Other(count) => *count,
-        }
-    }
-
-    fn at(&self, row: usize) -> Cell<'_> {
-        let cell = match self {
-            Self::Unsigned(values) => values.get(row).copied().map(Cell::Unsigned),
-            Self::Signed(values) => values.get(row).copied().map(Cell::Signed),
-            Self::Text(values) => values.get(row).map(|text| Cell::Text(text)),
-            Self::Other(_) => None,
-        };
-        cell.unwrap_or(Cell::Other)
-    }
-
-    fn part(&self, from: usize, width: usize) -> Cell<'_> {
-        match self {
-            Self::Unsigned(values) => {
-                values.get(from..from + width).map_or(Cell::Other, Cell::List)
-            }
-            _ => Cell::Other,
-        }
-    }
-
-    fn list(&self) -> Cell<'_> {
-        self.part(0, self.len())
-    }
-
-    /// Adds a value; a column of several types can be counted, and not read.
-    fn push(&mut self, value: PageValue) {
-        match (&mut *self, value) {
-            (Self::Unsigned(values), PageValue::Unsigned(value)) => values.push(value),
-            (Self::Text(values), PageValue::Text(value)) => values.push(value),
-            (Self::Signed(values), PageValue::Signed(value)) => values.push(value),
-            (Self::Signed(values), PageValue::Unsigned(value)) if i64::try_from(value).is_ok() => {
-                values.push(value.cast_signed());
-            }
-            (Self::Unsigned(values), PageValue::Signed(value)) => {
-                let signed = values.iter().map(|value| i64::try_from(*value));
-                *self = match signed.chain([Ok(value)]).collect() {
-                    Ok(values) => Self::Signed(values),
-                    Err(_) => Self::Other(self.len() + 1),
-                };
-            }
-            (Self::Unsigned(values), PageValue::Text(value)) if values.is_empty() => {
-                *self = Self::Text(vec![value]);
-            }
-            _ => *self = Self::Other(self.len() + 1),
-        }
-    }
-}
-
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn malformed(error: Error) -> TelemetryError {
     TelemetryError::Malformed(error.to_string())
 }
 
-/// What a row has in a column.
-#[derive(Clone, Copy)]
-enum Cell<'a> {
-    Unsigned(u64),
-    Signed(i64),
-    Text(&'a str),
-    List(&'a [u64]),
-    Other,
+/// Reads a row. Which columns hold the fields of its type is found out by the first row, whose columns are
+/// read by their names, so that a field that is missing or there twice is an error.
+struct RowCells<'a, 'f> {
+    columns: &'a [TableColumn],
+    row: usize,
+    /// The columns of the fields, once they are known; `None` for a field that may be missing, and is.
+    fields: &'f mut Option<Vec<Option<&'a TableColumn>>>,
 }
 
-impl IntoDeserializer<'_> for Cell<'_> {
-    type Deserializer = Self;
-
-    fn into_deserializer(self) -> Self {
-        self
-    }
-}
-
-impl<'de> Deserializer<'de> for Cell<'_> {
+impl<'de> Deserializer<'de> for RowCells<'_, '_> {
     type Error = Error;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        match self {
-            Self::Unsigned(value) => visitor.visit_u64(value),
-            Self::Signed(value) => visitor.visit_i64(value),
-            Self::Text(text) => visitor.visit_str(text),
-            Self::List(values) => visitor.visit_seq(SeqDeserializer::new(values.iter().copied())),
-            Self::Other => Err(serde::de::Error::custom("neither a number nor a string")),
-        }
-    }
-
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        visitor.visit_some(self)
-    }
-
-    fn deserialize_enum<V: Visitor<'de>>(
+    fn deserialize_struct<V: Visitor<'de>>(
         self,
-        name: &'static str,
-        variants: &'static [&'static str],
+        _name: &'static str,
+        fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
-        match self {
-            Self::Text(text) => text.into_deserializer().deserialize_enum(name, variants, visitor),
-            other => other.deserialize_any(visitor),
+        if let Some(columns) = self.fields {
+            let cells = columns.iter().map(|column| column.map(|column| column.cell(self.row)));
+            return visitor.visit_seq(FieldCells(cells));
         }
+        let column = |field: &&str| self.columns.iter().find(|column| column.name == *field);
+        *self.fields = Some(fields.iter().map(column).collect());
+        self.deserialize_any(visitor)
     }
 
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        visitor.visit_unit()
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        let cells = self.columns.iter();
+        let cells = cells.map(|column| (column.name.as_str(), column.cell(self.row)));
+        visitor.visit_map(MapDeserializer::new(cells))
     }
 
     forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
-        unit_struct newtype_struct seq tuple tuple_struct map struct identifier
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit
+        unit_struct newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+    }
+}
+
+/// What a row has for the fields of its type, in their order.
+struct FieldCells<I>(I);
+
+impl<'de, 'a, I: Iterator<Item = Option<Cell<'a>>>> SeqAccess<'de> for FieldCells<I> {
+    type Error = Error;
+
+    fn next_element_seed<S: DeserializeSeed<'de>>(
+        &mut self,
+        seed: S,
+    ) -> Result<Option<S::Value>, Error> {
+        self.0.next().flatten().map(|cell| seed.deserialize(cell)).transpose()
     }
 }
 
@@ -315,37 +245,41 @@ impl<'de> Visitor<'de> for FieldsVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<PageFields, A::Error> {
         let mut fields = PageFields::default();
-        while let Some((name, value)) = map.next_entry::<String, PageValue>()? {
-            match value {
+        let mut numbers = Vec::new();
+        while let Some(name) = map.next_key::<String>()? {
+            match map.next_value_seed(ToldValue { numbers: &mut numbers })? {
                 PageValue::Cells(cells) => fields.columns.push((name, cells)),
-                PageValue::Unsigned(value) => fields.header.push((name, Some(value))),
-                PageValue::Signed(_) | PageValue::Text(_) | PageValue::Other => {
-                    fields.header.push((name, None));
-                }
+                PageValue::Number(value) => fields.header.push((name, Some(value))),
+                PageValue::Other => fields.header.push((name, None)),
             }
         }
         Ok(fields)
     }
 }
 
-/// A JSON value, as far as pages have them.
+/// A value of a page, as far as it matters.
 enum PageValue {
-    Unsigned(u64),
-    Signed(i64),
-    Text(String),
+    /// A natural one.
+    Number(u64),
     Cells(Cells),
     Other,
 }
 
-impl<'de> Deserialize<'de> for PageValue {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ToldVisitor)
+/// Reads a value.
+struct ToldValue<'a> {
+    /// Grows with the first column, so that each one becomes a vector of the right size.
+    numbers: &'a mut Vec<u64>,
+}
+
+impl<'de> DeserializeSeed<'de> for ToldValue<'_> {
+    type Value = PageValue;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<PageValue, D::Error> {
+        deserializer.deserialize_any(self)
     }
 }
 
-struct ToldVisitor;
-
-impl<'de> Visitor<'de> for ToldVisitor {
+impl<'de> Visitor<'de> for ToldValue<'_> {
     type Value = PageValue;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -353,23 +287,26 @@ impl<'de> Visitor<'de> for ToldVisitor {
     }
 
     fn visit_u64<E>(self, value: u64) -> Result<PageValue, E> {
-        Ok(PageValue::Unsigned(value))
+        Ok(PageValue::Number(value))
     }
 
     fn visit_i64<E>(self, value: i64) -> Result<PageValue, E> {
-        Ok(u64::try_from(value).map_or(PageValue::Signed(value), PageValue::Unsigned))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<PageValue, E> {
-        Ok(PageValue::Text(text.to_owned()))
+        Ok(u64::try_from(value).map_or(PageValue::Other, PageValue::Number))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<PageValue, A::Error> {
-        let mut cells = Cells::Unsigned(Vec::new());
-        while let Some(value) = values.next_element::<PageValue>()? {
-            cells.push(value);
+        let mut cells = Cells::Unsigned(std::mem::take(self.numbers));
+        while values.next_element_seed(NextCell(&mut cells))?.is_some() {}
+        if let Cells::Unsigned(numbers) = &mut cells {
+            let column = numbers.clone();
+            *self.numbers = std::mem::replace(numbers, column);
+            self.numbers.clear();
         }
         Ok(PageValue::Cells(cells))
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<PageValue, E> {
+        Ok(PageValue::Other)
     }
 
     fn visit_f64<E>(self, _: f64) -> Result<PageValue, E> {
