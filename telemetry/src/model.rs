@@ -18,7 +18,7 @@ pub use self::ports::PortRates;
 use self::ports::port_rates;
 pub use self::queue_growth::{QueueGrowth, queue_packets};
 pub use self::queues::QueueRates;
-use self::queues::queue_rates;
+use self::queues::{SentPackets, queue_rates};
 use self::stolen::StolenHistory;
 pub use self::stolen::{StolenCauseRates, StolenRates, ThiefRates};
 use crate::counter_updates::CounterUpdates;
@@ -30,7 +30,7 @@ use crate::rate::rate;
 use crate::rx_flat::RxBaseline;
 use crate::sample::{
     AppIdentity, LcoreSample, LedgerSample, PoolSample, PortSample, QueueSample, Sample,
-    ThreadSample,
+    SentByPort, ThreadSample,
 };
 use crate::sending::{Sending, SendingHistory, SilentApp};
 use crate::stall::LcoreStalls;
@@ -134,6 +134,8 @@ pub struct ModelTracker {
     losses: LossTrends,
     rx_baseline: RxBaseline,
     sending: SendingHistory,
+    /// As of the last sample.
+    sent: SentByPort,
     flaps: FlapCounters,
     counter_updates: CounterUpdates,
     starts: StartCounter,
@@ -198,12 +200,16 @@ impl ModelTracker {
         let interval = elapsed_ns
             .and_then(|ns| last.as_ref().map(|last| Interval { last, seconds: ns as f64 / 1e9 }));
         let (ledger, sites) = self.losses.update(&sample, self.options);
-        let Sending { ports: unsent, queues: refused, silent } = self.sending.update(&sample);
+        let now = sample.sent_by_port();
+        let Sending { ports: unsent, queues: refused, silent } = self.sending.update(&sample, &now);
+        let before = std::mem::replace(&mut self.sent, now);
+        let sent = SentPackets { unsent: &unsent, now: &self.sent, before: &before };
+        let queues = queue_rates(&sample, interval.as_ref(), &sent, &refused);
         let mut model = Model {
             interval_s: interval.as_ref().map(|interval| interval.seconds),
             restarted,
             ports: self.port_rates(&sample, interval.as_ref()),
-            queues: queue_rates(&sample, interval.as_ref(), &unsent, &refused),
+            queues,
             pools: self.pool_trends(&sample),
             lcores: lcores_rates(&sample, interval.as_ref()),
             threads: sample.threads.iter().map(|t| thread_rates(t, interval.as_ref())).collect(),
@@ -288,7 +294,6 @@ fn counters(sample: &Sample) -> Sample {
         id: port.id,
         device: port.device.clone(),
         stats: port.stats,
-        tx_queues: port.tx_queues,
         xstats: port.missed_and_sent_xstats(),
         ..PortSample::default()
     };

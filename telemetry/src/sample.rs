@@ -27,6 +27,7 @@ pub use self::port::{
     QueueSample, counts_bytes,
 };
 pub use self::scan::{LostGroupSample, PoolScanSample, ScanSample};
+pub(crate) use self::sent::SentByPort;
 pub use self::stolen::{StolenCause, StolenSample, TracingMethod, TracingSample};
 use crate::error::TelemetryError;
 

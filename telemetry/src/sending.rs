@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::Serialize;
 
-use crate::sample::{PortSample, QueueDirection, QueueSample, Sample};
+use crate::sample::{PortSample, QueueDirection, QueueSample, Sample, SentByPort};
 
 /// How far back refused packets are counted, seconds.
 const WINDOW_S: f64 = 5.0;
@@ -60,8 +60,9 @@ pub(crate) struct RefusedPackets {
 pub(crate) struct Sending {
     /// In the order of the ports of the sample.
     pub(crate) ports: Vec<Option<UnsentPackets>>,
-    /// By port and queue; only queues of which the driver counts what it sent.
-    pub(crate) queues: BTreeMap<(u16, u16), RefusedPackets>,
+    /// In the order of the queues of the sample; only transmit queues of which the driver counts what it
+    /// sent.
+    pub(crate) queues: Vec<Option<RefusedPackets>>,
     /// The app sends nothing at all.
     pub(crate) silent: Option<SilentApp>,
 }
@@ -84,7 +85,8 @@ pub struct SilentApp {
 #[derive(Debug, Default)]
 pub(crate) struct SendingHistory {
     ports: BTreeMap<u16, (String, Counted)>,
-    queues: BTreeMap<(u16, u16), CountedQueue>,
+    /// Transmit queues by port and number, in the order of the sample before.
+    queues: Vec<((u16, u16), CountedQueue)>,
     app: Counted,
 }
 
@@ -120,37 +122,38 @@ impl SendingHistory {
     }
 
     /// What ports, queues and the app as a whole did not send.
-    pub(crate) fn update(&mut self, sample: &Sample) -> Sending {
+    pub(crate) fn update(&mut self, sample: &Sample, sent: &SentByPort) -> Sending {
         // A part that could not be read would look like a counter that went back.
         if !sample.ports_are_complete() || sample.failed("/pmdscope/queue") {
             let ports = vec![None; sample.ports.len()];
-            return Sending { ports, queues: BTreeMap::new(), silent: None };
+            let queues = vec![None; sample.queues.len()];
+            return Sending { ports, queues, silent: None };
         }
         self.ports.retain(|id, _| sample.ports.iter().any(|port| port.id == *id));
         let ports = sample.ports.iter().map(|port| self.port(port, sample)).collect();
-        Sending { ports, queues: self.queues(sample), silent: self.app(sample) }
+        Sending { ports, queues: self.queues(sample, sent), silent: self.app(sample) }
     }
 
-    fn queues(&mut self, sample: &Sample) -> BTreeMap<(u16, u16), RefusedPackets> {
+    fn queues(&mut self, sample: &Sample, sent: &SentByPort) -> Vec<Option<RefusedPackets>> {
         let mut before = std::mem::take(&mut self.queues);
-        let mut refused = BTreeMap::new();
-        for port in &sample.ports {
-            let sent = port.sent_by_queue();
-            let of_port = |queue: &&QueueSample| {
-                queue.port == port.id && queue.direction == QueueDirection::Tx
-            };
-            for queue in sample.queues.iter().filter(of_port) {
-                let Some(sent) = sent.get(&queue.queue).and_then(|sent| sent.packets) else {
-                    continue;
-                };
-                let key = (port.id, queue.queue);
-                let mut counted = before.remove(&key).unwrap_or_default();
-                let (ns, offered) = (sample.monotonic_ns, Some(queue.packets));
-                refused.insert(key, counted.push(Point { ns, offered, sent, received: 0 }));
-                self.queues.insert(key, counted);
+        let mut push = |queue: &QueueSample| {
+            if queue.direction != QueueDirection::Tx {
+                return None;
             }
-        }
-        refused
+            let sent = sent.get(&queue.port)?.get(&queue.queue)?.packets?;
+            let key = (queue.port, queue.queue);
+            // Mostly it is where it was.
+            let same = |known: &((u16, u16), CountedQueue)| known.0 == key;
+            let at = Some(self.queues.len()).filter(|at| before.get(*at).is_some_and(same));
+            let at = at.or_else(|| before.iter().position(same));
+            let known = at.and_then(|at| before.get_mut(at));
+            let mut counted = known.map(|(_, known)| std::mem::take(known)).unwrap_or_default();
+            let (ns, offered) = (sample.monotonic_ns, Some(queue.packets));
+            let refused = counted.push(Point { ns, offered, sent, received: 0 });
+            self.queues.push((key, counted));
+            Some(refused)
+        };
+        sample.queues.iter().map(&mut push).collect()
     }
 
     fn port(&mut self, port: &PortSample, sample: &Sample) -> Option<UnsentPackets> {
@@ -317,7 +320,7 @@ mod tests {
                 })
                 .into_iter()
                 .collect();
-            let Sending { ports, silent, .. } = sending.update(&sample);
+            let Sending { ports, silent, .. } = sending.update(&sample, &sample.sent_by_port());
             last = (ports[0], silent);
         }
         last

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::ports::missed_rates;
 use super::{Interval, bits, ratio};
-use crate::sample::{QueueDirection, QueueSample, Sample};
+use crate::sample::{PortSample, QueueDirection, QueueSample, Sample, SentByPort};
 use crate::sending::{RefusedPackets, UnsentPackets};
 
 /// Per-second rates of one queue.
@@ -42,24 +42,27 @@ pub struct QueueRates {
     pub missed_ps: Option<f64>,
 }
 
-/// The rates of the queues, given what their ports have not sent, in the order of `sample.ports`, and
-/// what they were refused by port and queue.
+/// The rates of the queues, given what they have sent, and what they were refused, in the order of
+/// `sample.queues`.
 pub(super) fn queue_rates(
     sample: &Sample,
     interval: Option<&Interval<'_>>,
-    unsent: &[Option<UnsentPackets>],
-    refused: &BTreeMap<(u16, u16), RefusedPackets>,
+    sent: &SentPackets<'_>,
+    refused: &[Option<RefusedPackets>],
 ) -> Vec<QueueRates> {
     let queues = &sample.queues;
     let missed = missed_rates(sample, interval);
-    let sent = sent_packets(sample, interval, unsent);
+    let sent = |queue: &QueueSample| {
+        let at = sample.ports.iter().position(|port| port.id == queue.port)?;
+        sent.delta(at, sample.ports.get(at)?, queue.queue, interval?.last)
+    };
     let deltas: Vec<_> = queues
         .iter()
         .enumerate()
         .map(|(at, queue)| {
             let delta = queue_delta(at, queue, interval)?;
             let of_tx = queue.direction == QueueDirection::Tx;
-            Some(if of_tx { delta.sending(sent.get(&(queue.port, queue.queue))) } else { delta })
+            Some(if of_tx { delta.sending(sent(queue)) } else { delta })
         })
         .collect();
     let mut totals: BTreeMap<(u16, QueueDirection), u64> = BTreeMap::new();
@@ -68,56 +71,52 @@ pub(super) fn queue_rates(
         let total = totals.entry((queue.port, queue.direction)).or_default();
         *total = total.saturating_add(packets);
     }
-    let rates = queues.iter().zip(deltas).map(|(queue, delta)| {
+    let rates = queues.iter().zip(deltas).zip(refused).map(|((queue, delta), refused)| {
         let total = totals.get(&(queue.port, queue.direction)).copied().unwrap_or(0);
         let missed = missed.get(&(queue.port, queue.queue)).copied();
         let missed_ps = missed.filter(|_| queue.direction == QueueDirection::Rx);
-        let refused = refused.get(&(queue.port, queue.queue));
-        let refused = refused.filter(|_| queue.direction == QueueDirection::Tx);
         QueueRates {
             missed_ps,
-            refused_ps: refused.map(|refused| refused.pps),
-            refused_packets: refused.map(|refused| refused.packets),
+            refused_ps: refused.as_ref().map(|refused| refused.pps),
+            refused_packets: refused.as_ref().map(|refused| refused.packets),
             ..delta.unwrap_or_default().rates(queue, total)
         }
     });
     rates.collect()
 }
 
+/// What drivers have sent until a sample, and until the one before.
+pub(super) struct SentPackets<'a> {
+    /// In the order of the ports of the sample.
+    pub(super) unsent: &'a [Option<UnsentPackets>],
+    pub(super) now: &'a SentByPort,
+    pub(super) before: &'a SentByPort,
+}
+
 /// What a driver has sent of a transmit queue in an interval.
 #[derive(Clone, Copy)]
-enum SentPackets {
+enum SentDelta {
     /// Its driver counts packets, and bytes or not; `None` for a counter that was reset.
     Counted(Option<u64>, Option<u64>),
     /// All that was offered: the port refused nothing.
     AllOffered,
 }
 
-/// What the transmit queues have sent, by port and queue, as far as it is known.
-fn sent_packets(
-    sample: &Sample,
-    interval: Option<&Interval<'_>>,
-    unsent: &[Option<UnsentPackets>],
-) -> BTreeMap<(u16, u16), SentPackets> {
-    let mut sent = BTreeMap::new();
-    let Some(interval) = interval else { return sent };
-    for (port, unsent) in sample.ports.iter().zip(unsent) {
-        if unsent.is_some_and(|unsent| unsent.refused_pps <= 0.0) {
-            let tx = |q: &&QueueSample| q.port == port.id && q.direction == QueueDirection::Tx;
-            let queues = sample.queues.iter().filter(tx);
-            sent.extend(queues.map(|q| ((port.id, q.queue), SentPackets::AllOffered)));
-        }
-        let Some(before) = interval.last.same_port(port) else { continue };
-        let before = before.sent_by_queue();
-        for (queue, now) in port.sent_by_queue() {
-            let Some(before) = before.get(&queue) else { continue };
-            let Some((packets, then)) = now.packets.zip(before.packets) else { continue };
+impl SentPackets<'_> {
+    /// What a queue of the port at this place of the sample has sent, as far as it is known.
+    fn delta(&self, at: usize, port: &PortSample, queue: u16, last: &Sample) -> Option<SentDelta> {
+        let counted = || {
+            last.same_port(port)?;
+            let of = |sent: &SentByPort| sent.get(&port.id)?.get(&queue).copied();
+            let (now, before) = (of(self.now)?, of(self.before)?);
+            let (packets, then) = now.packets.zip(before.packets)?;
             let bytes = now.bytes.zip(before.bytes).and_then(|(now, then)| now.checked_sub(then));
-            let counted = SentPackets::Counted(packets.checked_sub(then), bytes);
-            sent.insert((port.id, queue), counted);
-        }
+            Some(SentDelta::Counted(packets.checked_sub(then), bytes))
+        };
+        let unsent = self.unsent.get(at).copied().flatten();
+        let all = unsent.is_some_and(|unsent| unsent.refused_pps <= 0.0);
+        counted().or_else(|| all.then_some(SentDelta::AllOffered))
     }
-    sent
 }
 
 /// What a queue did in an interval; `None` per counter that was reset, and for what is not known.
@@ -157,10 +156,10 @@ fn queue_delta(
 
 impl QueueDelta {
     /// The same of a transmit queue, which was counted by what it was offered.
-    fn sending(self, sent: Option<&SentPackets>) -> Self {
-        match sent.copied() {
-            Some(SentPackets::AllOffered) => self,
-            Some(SentPackets::Counted(packets, bytes)) => {
+    fn sending(self, sent: Option<SentDelta>) -> Self {
+        match sent {
+            Some(SentDelta::AllOffered) => self,
+            Some(SentDelta::Counted(packets, bytes)) => {
                 let mean = self.bytes.zip(self.packets).filter(|(_, packets)| *packets > 0);
                 let mean = mean.map_or(0.0, |(bytes, packets)| bytes / packets as f64);
                 let estimated = packets.map(|packets| packets as f64 * mean);

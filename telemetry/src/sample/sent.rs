@@ -3,7 +3,17 @@
 use std::collections::BTreeMap;
 
 use super::queue_counters::QueueCounters;
-use super::{PortSample, QueueDirection, counts_bytes};
+use super::{PortSample, QueueDirection, Sample, counts_bytes};
+
+/// What drivers have sent, by port and transmit queue.
+pub(crate) type SentByPort = BTreeMap<u16, BTreeMap<u16, QueueCounters>>;
+
+impl Sample {
+    /// [`PortSample::sent_by_queue`] of each port.
+    pub(crate) fn sent_by_port(&self) -> SentByPort {
+        self.ports.iter().map(|port| (port.id, port.sent_by_queue())).collect()
+    }
+}
 
 impl PortSample {
     /// What the driver has sent, by transmit queue. Without counters of queues, a port with one queue
