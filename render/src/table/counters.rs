@@ -148,7 +148,8 @@ impl Cell {
 impl TextTable {
     /// Shows counters in that mode.
     pub fn count(&mut self, mode: CounterMode) {
-        for (at, column) in self.columns.iter_mut().enumerate() {
+        // Long tables are mostly shown as they were made.
+        for (at, column) in self.columns.iter_mut().enumerate().filter(|(_, c)| c.mode != mode) {
             for row in &mut self.rows {
                 row.cells[at] = std::mem::take(&mut row.cells[at]).counting(column, mode);
             }
