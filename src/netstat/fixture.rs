@@ -223,9 +223,8 @@ fn sample(name: &str, linked: bool, seconds: u64) -> Sample {
     if linked {
         queues = vec![queue(0, quiet), queue(1, busy)];
     } else {
-        port.xstats.insert("rx_q0_packets".to_owned(), quiet);
-        port.xstats.insert("rx_q1_packets".to_owned(), busy);
-        port.xstats.insert("tx_dropped_packets".to_owned(), 4);
+        let xstats = [("rx_q0_packets", quiet), ("rx_q1_packets", busy), ("tx_dropped_packets", 4)];
+        port.xstats.extend(xstats.map(|(name, value)| (name.to_owned(), value)));
     }
     Sample {
         monotonic_ns: (seconds + 1) * SECOND,

@@ -47,7 +47,7 @@ impl<'a> InterfaceRow<'a> {
     fn of(app: &'a str, sample: &'a PortSample) -> Self {
         let stats = &sample.stats;
         let bytes = |packets, bytes| Some(bytes).filter(|bytes| counts_bytes(packets, *bytes));
-        let dropped = TX_DROPPED.iter().filter_map(|name| sample.xstats.get(*name)).copied();
+        let dropped = TX_DROPPED.iter().filter_map(|name| sample.xstats.get(name));
         Self {
             app,
             port: sample.id,

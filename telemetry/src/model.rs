@@ -287,14 +287,14 @@ impl ModelTracker {
     }
 }
 
-/// The part of a sample that rates are computed from. Copying the rest, such as the names of extended
-/// counters, would take longer than the computation.
+/// The part of a sample that rates are computed from. Copying the rest would take longer than the
+/// computation.
 fn counters(sample: &Sample) -> Sample {
     let port = |port: &PortSample| PortSample {
         id: port.id,
         device: port.device.clone(),
         stats: port.stats,
-        xstats: port.missed_and_sent_xstats(),
+        xstats: port.xstats.clone(),
         ..PortSample::default()
     };
     let queue =

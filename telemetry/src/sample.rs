@@ -8,6 +8,7 @@ pub mod queue_counters;
 mod scan;
 mod sent;
 mod stolen;
+mod xstats;
 
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +30,7 @@ pub use self::port::{
 pub use self::scan::{LostGroupSample, PoolScanSample, ScanSample};
 pub(crate) use self::sent::SentByPort;
 pub use self::stolen::{StolenCause, StolenSample, TracingMethod, TracingSample};
+pub use self::xstats::Xstats;
 use crate::error::TelemetryError;
 
 /// Version of the serialised form of [`Sample`]; raised when a field changes its meaning.

@@ -314,7 +314,7 @@ impl DetailPage<'_> {
         if port.xstats_truncated {
             self.text("incomplete: DPDK cut its reply", Tone::Warn);
         }
-        for (name, &value) in port.xstats.iter().filter(|(_, value)| **value > 0) {
+        for (name, value) in port.xstats.iter().filter(|(_, value)| *value > 0) {
             self.wide_field(name, count(value));
         }
     }

@@ -17,7 +17,7 @@ use pmdscope_telemetry::model::{
 use pmdscope_telemetry::sample::{
     AppIdentity, HighWater, LcoreSample, LedgerSample, LibrarySample, PoolOccupancy, PoolSample,
     PortSample, PortStats, QueueDirection, QueueSample, RingSample, SAMPLE_SCHEMA, Sample,
-    SiteKind, SiteSample, StolenCause, TeeSample, ThreadSample, TracingMethod,
+    SiteKind, SiteSample, StolenCause, TeeSample, ThreadSample, TracingMethod, Xstats,
 };
 
 pub(crate) use self::past::trends;
@@ -143,7 +143,7 @@ fn port(id: u16, device: &str, queues: u16) -> PortSample {
             rx_missed: 4_711,
             ..PortStats::default()
         },
-        xstats: BTreeMap::from([
+        xstats: Xstats::from([
             ("rx_q0_packets".to_owned(), 617_283_945),
             ("rx_undersize_errors".to_owned(), 0),
         ]),

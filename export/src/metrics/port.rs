@@ -151,8 +151,8 @@ fn xstats<'a>(
         let keep =
             suppressed.keep(app.name, SuppressReason::Xstats, xstats.len(), limits.xstats_per_port);
         samples.extend(xstats.into_iter().take(keep).map(|(name, value)| MetricSample {
-            labels: labels(app.name, [sample.device.clone(), name.clone()]),
-            value: (*value).into(),
+            labels: labels(app.name, [sample.device.clone(), name.to_owned()]),
+            value: value.into(),
         }));
     }
     samples

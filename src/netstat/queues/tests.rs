@@ -66,10 +66,9 @@ fn drivers_name_their_counters_in_several_ways() {
     let renamed = |mut fleet: FleetState| {
         let models = fleet.apps.iter_mut().filter_map(|app| app.model.as_mut());
         for port in models.flat_map(|model| &mut std::sync::Arc::make_mut(model).sample.ports) {
-            let xstats = std::mem::take(&mut port.xstats).into_iter();
             let rename =
-                |(name, value): (String, u64)| (name.replace("_packets", "_good_packets"), value);
-            port.xstats = xstats.map(rename).collect();
+                |(name, value): (&str, u64)| (name.replace("_packets", "_good_packets"), value);
+            port.xstats = port.xstats.iter().map(rename).collect();
         }
         fleet
     };

@@ -262,7 +262,7 @@ impl KnownPort {
         for (at, name) in basic.iter_mut().zip(BASIC) {
             *at = place(name)?;
         }
-        let order = port.xstats.keys().map(|name| place(name)).collect::<Option<_>>()?;
+        let order = port.xstats.names().map(place).collect::<Option<_>>()?;
         let (read, port) = (Instant::now(), port.clone());
         let mut known = Self { port, names, basic, order, read, configured: read, rates: None };
         let before = before.filter(|before| before.port.device == known.port.device);
@@ -316,7 +316,7 @@ impl KnownPort {
         if rates.iter().zip(&past).any(surge) {
             return false;
         }
-        for (counter, at) in self.port.xstats.values_mut().zip(&self.order) {
+        for (counter, at) in self.port.xstats.values_mut().iter_mut().zip(&self.order) {
             *counter = value(*at);
         }
         (self.port.stats, self.read, self.rates) = (stats, now, Some(rates));

@@ -8,6 +8,7 @@ use super::{Interval, bits};
 use crate::counter_updates::CounterUpdate;
 use crate::flaps::PortFlaps;
 use crate::rx_flat::RxFlat;
+use crate::sample::queue_counters::QueueCounter;
 use crate::sample::{PortSample, PortStats, QueueDirection, Sample, counts_bytes};
 use crate::sending::UnsentPackets;
 
@@ -146,6 +147,10 @@ pub(super) fn missed_rates(
     let mut rates = BTreeMap::new();
     let Some(interval) = interval else { return rates };
     for port in &sample.ports {
+        let mut counters = port.xstats.of_queues(QueueDirection::Rx);
+        if counters.all(|(_, counter, _)| counter != QueueCounter::Missed) {
+            continue;
+        }
         let Some(before) = interval.last.same_port(port) else { continue };
         let before = before.queue_counters(QueueDirection::Rx);
         for (queue, now) in port.queue_counters(QueueDirection::Rx) {

@@ -1,10 +1,8 @@
 //! Ports, their queues and devices.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
-use super::HighWater;
+use super::{HighWater, Xstats};
 
 /// One Ethernet port. Its counters are of this round, its link is at most a second old, its configuration
 /// five.
@@ -42,7 +40,8 @@ pub struct PortSample {
     /// Basic counters.
     pub stats: PortStats,
     /// Extended counters, by driver's name; incomplete when `xstats_truncated`.
-    pub xstats: BTreeMap<String, u64>,
+    #[cfg_attr(feature = "schema", schemars(with = "std::collections::BTreeMap<String, u64>"))]
+    pub xstats: Xstats,
     /// DPDK may have cut the extended counters silently (256 entries or 16 KiB).
     pub xstats_truncated: bool,
 }

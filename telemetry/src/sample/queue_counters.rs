@@ -63,10 +63,12 @@ impl PortSample {
     /// What the driver has counted of its queues, by their number; only those of which it counts
     /// anything.
     pub fn queue_counters(&self, direction: QueueDirection) -> BTreeMap<u16, QueueCounters> {
-        let mut queues = BTreeMap::<u16, QueueCounters>::new();
-        for (name, value) in self.queue_xstats(direction) {
-            let Some((_, number, counter)) = parse(name) else { continue };
-            let queue = queues.entry(number).or_default();
+        let mut queues = Vec::<(u16, QueueCounters)>::new();
+        for (number, counter, value) in self.xstats.of_queues(direction) {
+            if queues.last().is_none_or(|(last, _)| *last != number) {
+                queues.push((number, QueueCounters::default()));
+            }
+            let Some((_, queue)) = queues.last_mut() else { continue };
             let counter = match counter {
                 QueueCounter::Packets => &mut queue.packets,
                 QueueCounter::Bytes => &mut queue.bytes,
@@ -74,28 +76,13 @@ impl PortSample {
                 QueueCounter::Missed => &mut queue.missed,
             };
             // Some drivers have the generic counter besides one of their own.
-            counter.get_or_insert(*value);
+            counter.get_or_insert(value);
         }
-        for queue in queues.values_mut() {
+        for (_, queue) in &mut queues {
             let packets = queue.packets.unwrap_or(0);
             queue.bytes = queue.bytes.filter(|bytes| counts_bytes(packets, *bytes));
         }
-        queues
-    }
-
-    /// The extended counters of packets that its receive queues have missed, and of what its transmit
-    /// queues have sent.
-    pub(crate) fn missed_and_sent_xstats(&self) -> BTreeMap<String, u64> {
-        let is_missed = |name: &str| matches!(parse(name), Some((_, _, QueueCounter::Missed)));
-        let missed = self.queue_xstats(QueueDirection::Rx).filter(|(name, _)| is_missed(name));
-        let xstats = missed.chain(self.queue_xstats(QueueDirection::Tx));
-        xstats.map(|(name, value)| (name.clone(), *value)).collect()
-    }
-
-    fn queue_xstats(&self, direction: QueueDirection) -> impl Iterator<Item = (&String, &u64)> {
-        let prefix = prefix(direction);
-        let xstats = self.xstats.range(prefix.to_owned()..);
-        xstats.take_while(move |(name, _)| name.starts_with(prefix))
+        queues.into_iter().collect()
     }
 }
 
@@ -148,7 +135,5 @@ mod tests {
         assert_eq!(rx, [(0, first), (1, second)].into(), "bytes that are 0 were not counted");
         let tx = QueueCounters { packets: Some(3), ..Default::default() };
         assert_eq!(port.queue_counters(QueueDirection::Tx), [(0, tx)].into());
-        let kept = [("rx_q0_imissed".to_owned(), 2), ("tx_q0_packets".to_owned(), 3)];
-        assert_eq!(port.missed_and_sent_xstats(), kept.into());
     }
 }

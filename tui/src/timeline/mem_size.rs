@@ -129,8 +129,9 @@ fn identity(app: &AppIdentity) -> usize {
 }
 
 fn port(port: &PortSample) -> usize {
-    let xstats = port.xstats.keys().map(|name| ENTRY + text(name)).sum::<usize>();
-    text(&port.device) + plain(&port.rx_descriptors) + xstats
+    let names = port.xstats.names().map(|name| size_of::<String>() + text(name)).sum::<usize>();
+    let values = port.xstats.len() * size_of::<u64>() + ALLOCATION;
+    text(&port.device) + plain(&port.rx_descriptors) + values + names / port.xstats.sharers()
 }
 
 fn pool(pool: &PoolSample) -> usize {

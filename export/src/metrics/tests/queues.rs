@@ -1,5 +1,7 @@
 //! Tests of metrics of queues.
 
+use pmdscope_telemetry::sample::Xstats;
+
 use super::*;
 
 #[test]
@@ -31,7 +33,7 @@ fn descriptors_that_a_stock_app_told_are_exported() {
 #[test]
 fn a_driver_that_counts_no_bytes_of_queues_has_none() {
     let mut sample = fixture::stock("fwd");
-    sample.ports[0].xstats.insert("rx_q0_bytes".to_owned(), 0);
+    sample.ports[0].xstats.extend([("rx_q0_bytes".to_owned(), 0)]);
     let exported = ExportedMetrics::of_sample(sample, &SeriesLimits::default());
     assert_eq!(exported.labels("dpdk_queue_receive_bytes_total"), Vec::<&str>::new());
 }
@@ -57,7 +59,7 @@ fn what_the_nic_refuses_is_not_sent() {
         let mut sample = fixture::linked();
         sample.monotonic_ns += seconds * 1_000_000_000;
         sample.queues[1].packets = 21_000_000 * seconds;
-        sample.ports[0].xstats.insert("tx_q0_packets".to_owned(), 100_000 * seconds);
+        sample.ports[0].xstats.extend([("tx_q0_packets".to_owned(), 100_000 * seconds)]);
         sample
     };
     let exported = ExportedMetrics::of_samples((1..=7).map(at), &SeriesLimits::default());
@@ -69,7 +71,7 @@ fn what_the_nic_refuses_is_not_sent() {
     assert_eq!(refused, Some(6 * 20_900_000));
     let mut unknown = at(7);
     unknown.ports[0].tx_queues = 2;
-    unknown.ports[0].xstats.insert("tx_q0_packets".to_owned(), 0);
+    unknown.ports[0].xstats.extend([("tx_q0_packets".to_owned(), 0)]);
     let exported = ExportedMetrics::of_sample(unknown, &SeriesLimits::default());
     for name in ["packets", "bytes", "refused_packets"] {
         let name = format!("dpdk_queue_transmit_{name}_total");
@@ -91,5 +93,5 @@ fn missing_queues_are_reported() {
     assert_eq!(truncated(|port| port.rx_queues = 2), Some(1));
     assert_eq!(truncated(|port| port.tx_queues = 64), Some(1));
     assert_eq!(truncated(|port| port.xstats_truncated = true), Some(1));
-    assert_eq!(truncated(|port| port.xstats.clear()), Some(1));
+    assert_eq!(truncated(|port| port.xstats = Xstats::default()), Some(1));
 }
