@@ -16,7 +16,7 @@ use pmdscope_integration::wire::captured;
 use serde_json::Value;
 
 use crate::reflector::{Host, needs_host};
-use crate::support::{LIMIT, Needs, number, trial, trial_unless};
+use crate::support::{LIMIT, Missing, Needs, missing_ipv6, number, trial, trial_unless};
 
 /// Packets of a run; a multiple of the round of IMIX and of the flows of the tests.
 const PACKETS: usize = 1200;
@@ -32,6 +32,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("tx_and_rx_queues_are_set_apart", Needs::Wireshark, queues),
         trial("corrupted_packets_are_counted", Needs::Apps, corruption),
         trial_unless("the_kernel_tells_its_mac_address", needs_host(), resolution),
+        trial_unless("the_kernel_tells_its_mac_address_by_ipv6", without_ipv6(), discovery),
     ]
 }
 
@@ -265,6 +266,35 @@ fn resolution(scratch: &Scratch) -> Result<()> {
     let arrived = matching(&file, &to_kernel, scratch)?;
     ensure!(arrived == 100, "{arrived} of 100 packets went to {mac}: {said}");
     ensure!(code == 1 && refused.contains("198.19.0.77 does not answer"), "{code}: {refused}");
+    Ok(())
+}
+
+fn without_ipv6() -> Option<Missing> {
+    needs_host().or_else(missing_ipv6)
+}
+
+/// The same by neighbour discovery, which the kernel answers for an address of its own only.
+fn discovery(scratch: &Scratch) -> Result<()> {
+    let host = Host::new(scratch)?;
+    host.ip(scratch, &["addr", "add", "2001:2::2/64", "dev", host.far(), "nodad"])?;
+    let file = scratch.path("kernel.pcap");
+    let mut capture = host.capture(scratch, &file)?;
+    let device = format!("net_af_packet0,iface={}", host.near());
+    let args = ["--ipv6", "--dst-mac", "auto"];
+    let (_, said, summary) =
+        generate(scratch, &device, &[&args[..], &["--count", "100", "--rate", "1000"]].concat())?;
+    ensure!(number(&summary, "sent")? == 100, "{said}");
+    let gateway = ["--gateway", "2001:2::77", "--resolve-timeout", "0.5"];
+    let (code, refused, _) = generate(scratch, &device, &[&args[..], &gateway].concat())?;
+    capture.interrupt()?;
+
+    let mac = host.mac(scratch)?;
+    let asked = "icmpv6.type == 135 && icmpv6.nd.ns.target_address == 2001:2::2";
+    ensure!(matching(&file, asked, scratch)? > 0, "no solicitation: {said}");
+    let to_kernel = format!("eth.dst == {mac} && ipv6.dst == 2001:2::2 && udp.dstport == 7");
+    let arrived = matching(&file, &to_kernel, scratch)?;
+    ensure!(arrived == 100, "{arrived} of 100 packets went to {mac}: {said}");
+    ensure!(code == 1 && refused.contains("2001:2::77 does not answer"), "{code}: {refused}");
     Ok(())
 }
 

@@ -32,6 +32,7 @@ mod missed;
 mod names;
 mod netstat;
 mod netstat_views;
+mod pair;
 mod parallel;
 mod pdump;
 mod pdump_kill;
@@ -165,6 +166,7 @@ fn one_by_one() -> Vec<Trial> {
         releases::trials(),
         xdp::trials(),
         generator::trials(),
+        pair::trials(),
         xray::trials(),
         xray_clean::trials(),
         xray_holders::trials(),

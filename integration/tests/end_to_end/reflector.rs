@@ -15,7 +15,9 @@ use pmdscope_integration::telemetry;
 use pmdscope_integration::veth::Veth;
 use serde_json::Value;
 
-use crate::support::{LIMIT, Missing, Needs, missing_program, pmdscope_json, trial, trial_unless};
+use crate::support::{
+    LIMIT, Missing, Needs, missing_ipv6, missing_program, pmdscope_json, trial, trial_unless,
+};
 
 const HOST: &str = "10.77.0.2";
 const HOST6: &str = "fd77::2";
@@ -27,15 +29,11 @@ const WRONG: &str = "ip.checksum.status == 0 || icmp.checksum.status == 0 \
 
 pub(crate) fn trials() -> Vec<Trial> {
     let pings = || needs_host().or_else(|| missing_program(&["ping"]));
-    let without_ipv6 = || {
-        let missing = !Path::new("/proc/sys/net/ipv6").exists();
-        missing.then(|| Missing::Machine("the kernel has no IPv6".to_owned()))
-    };
     vec![
         trial_unless("the_kernel_pings_the_reflector", pings(), ping),
         trial_unless(
             "the_kernel_pings_the_reflector_by_ipv6",
-            pings().or_else(without_ipv6),
+            pings().or_else(missing_ipv6),
             ping6,
         ),
         trial("the_reflector_answers_what_a_host_answers", Needs::Wireshark, answers),

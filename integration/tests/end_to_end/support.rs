@@ -96,6 +96,12 @@ pub(crate) fn missing_program(programs: &[&str]) -> Option<Missing> {
     missing.map(|program| Missing::Program((*program).to_owned()))
 }
 
+/// For tests of IPv6.
+pub(crate) fn missing_ipv6() -> Option<Missing> {
+    let missing = !Path::new("/proc/sys/net/ipv6").exists();
+    missing.then(|| Missing::Machine("the kernel has no IPv6".to_owned()))
+}
+
 /// Apps that crash from now on leave no core files.
 pub(crate) fn no_core_files() -> Result<()> {
     let maximum = getrlimit(Resource::Core).maximum;
