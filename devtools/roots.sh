@@ -2,6 +2,8 @@
 # Functions that make roots of Debian, for scripts of bash that have `die`, `suite`, and `log`, a file.
 # shellcheck shell=bash
 
+roots=$PWD/build-deb/roots
+
 # Of what cargo and dpkg look at; nothing else of the environment goes into the roots.
 kept='^((https?|all|no)_proxy|(CARGO_(HTTP|NET|REGISTR|SOURCE|PROFILE|BUILD_JOBS|INCREMENTAL)|DEB_BUILD_)[A-Z_]*)='
 
@@ -19,7 +21,7 @@ enter() {
 		mount --rbind /dev "$1/dev"
 		mount --rbind /sys "$1/sys"
 		mount -t tmpfs tmpfs "$1/run"
-		if [ -n "${PMDSCOPE_CARGO_CACHE:-}" ] && [ -e "$1/setup" ]; then
+		if [ -n "${PMDSCOPE_CARGO_CACHE:-}" ] && [ -e "$1/build" ]; then
 			mkdir -p "$1/root/.cargo/registry"
 			mount --bind "$PMDSCOPE_CARGO_CACHE" "$1/root/.cargo/registry"
 		fi
@@ -57,4 +59,31 @@ make_root() {
 	cp /etc/hosts /etc/resolv.conf "$1.new/etc/"
 	quietly certificates enter "$1.new" 'update-ca-certificates; apt-get -qq update; apt-get -qqy upgrade; apt-get clean'
 	mv "$1.new" "$1"
+}
+
+# copy_root DIRECTORY: the bare root of the suite, which is made once.
+copy_root() {
+	[ -e "$roots/$suite" ] || make_root "$roots/$suite"
+	cp -a "$roots/$suite" "$1"
+}
+
+# read_arguments "NAME..." ARGUMENT...: sets a variable to `yes` for each option --NAME, and `suites` to the suites that
+# follow, or both. Prints the head of the script if there is another option.
+read_arguments() {
+	local names=" $1 "
+	shift
+	while [[ ${1:-} == -* ]]; do
+		[[ $1 == --* && $names == *" ${1#--} "* ]] || {
+			sed -n '/^# test-/,/^[^#]/s/^# *//p' "$0" >&2
+			exit 2
+		}
+		declare -g "${1#--}=yes"
+		shift
+	done
+	[ "$(id -u)" -eq 0 ] || die "needs root, for roots of its own"
+	command -v debootstrap >/dev/null || die "no debootstrap here: run 'devtools/setup.sh roots'"
+	suites=("$@")
+	# shellcheck disable=SC2034 # of the scripts
+	[ $# -gt 0 ] || suites=(bookworm trixie)
+	mkdir -p "$roots"
 }

@@ -7,7 +7,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . devtools/roots.sh
 
-roots=$PWD/build-deb/roots
 run=''
 
 die() {
@@ -46,7 +45,7 @@ check_suite() {
 	if [ ! -e "$root" ]; then
 		say "making a root"
 		rm -rf "$root.part"
-		if [ -e "$roots/$suite" ]; then cp -a "$roots/$suite" "$root.part"; else make_root "$root.part"; fi
+		copy_root "$root.part"
 		quietly "apt-get install bpftrace" enter "$root.part" \
 			'apt-get -qqy install --no-install-recommends bpftrace; apt-get clean'
 		mv "$root.part" "$root"
@@ -61,18 +60,7 @@ check_suite() {
 	say ok
 }
 
-while [ $# -gt 0 ]; do
-	case $1 in
-	--run) run=yes ;;
-	-*) sed -n '/^# test-bpftrace/,/^[^#]/s/^# *//p' "$0" >&2; exit 2 ;;
-	*) break ;;
-	esac
-	shift
-done
-[ "$(id -u)" -eq 0 ] || die "needs root, for roots of its own and to trace"
-command -v debootstrap >/dev/null || die "no debootstrap here: run 'devtools/setup.sh roots'"
-[ $# -gt 0 ] || set -- bookworm trixie
-mkdir -p "$roots"
-for suite in "$@"; do
+read_arguments run "$@"
+for suite in "${suites[@]}"; do
 	check_suite
 done

@@ -10,7 +10,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . devtools/roots.sh
 
-roots=$PWD/build-deb/roots
 once=''
 built=''
 
@@ -59,11 +58,10 @@ check_suite() {
 	local bare=$roots/$suite left
 	builder=$roots/$suite-build
 	log=$roots/$suite.log
-	[ -e "$bare" ] || { say "making a bare root"; make_root "$bare"; }
 	if [ ! -e "$builder" ]; then
 		say "making a root to build in"
 		rm -rf "$builder.new"
-		cp -a "$bare" "$builder.new"
+		copy_root "$builder.new"
 		mv "$builder.new" "$builder"
 	fi
 	install -D -m 755 devtools/setup.sh "$builder/setup/setup.sh"
@@ -85,7 +83,7 @@ check_suite() {
 
 	used=$bare.used
 	rm -rf "$used"
-	cp -a "$bare" "$used"
+	copy_root "$used"
 	mkdir -p "$used/packages/older"
 	cp "$builder"/build/one/*.deb "$used/packages/"
 	cp "$builder"/build/one/older/*.deb "$used/packages/older/"
@@ -106,24 +104,12 @@ check_suite() {
 	say ok
 }
 
-while [ $# -gt 0 ]; do
-	case $1 in
-	--once) once=yes ;;
-	--built) built=yes ;;
-	-*) sed -n '/^# test-deb/,/^[^#]/s/^# *//p' "$0" >&2; exit 2 ;;
-	*) break ;;
-	esac
-	shift
-done
-[ "$(id -u)" -eq 0 ] || die "needs root, for roots of its own"
-command -v debootstrap >/dev/null || die "no debootstrap here: run 'devtools/setup.sh roots'"
-[ $# -gt 0 ] || set -- bookworm trixie
+read_arguments 'once built' "$@"
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
-mkdir -p "$roots"
 # As they are now: builds of the same sources are compared, whatever is written here meanwhile.
 sources=$(mktemp "$roots/sources.XXXXXX")
 trap 'rm -f "$sources"' EXIT
 git ls-files -z --cached --others --exclude-standard | tar -c --null -T - -f "$sources"
-for suite in "$@"; do
+for suite in "${suites[@]}"; do
 	check_suite
 done
