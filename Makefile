@@ -4,6 +4,8 @@
 BUILD ?= build
 PREFIX ?= /usr/local
 DESTDIR ?=
+# Prefixes of installed DPDKs for whose apps helpers are installed as well.
+HELPERS ?=
 CARGO ?= cargo
 SOAK_SECONDS ?= 7200
 KILL_ROUNDS ?= 100
@@ -76,9 +78,9 @@ screenshot: build ## regenerate docs/top.svg, the screenshot in the README, and 
 test-install: ## install to a temporary directory, and build and run an app against it
 	BUILD=$(BUILD) devtools/test-install.sh
 
-deb: ## build Debian packages for this release of Debian, in build-deb/packages
+deb: ## build Debian packages for this release of Debian, in build-deb/packages (HELPERS as of install)
 	devtools/setup.sh packages
-	devtools/deb.sh
+	HELPERS="$(HELPERS)" devtools/deb.sh
 
 test-kubernetes: ## compare the manifests for Kubernetes with its schemas (needs devtools/setup.sh kubernetes)
 	integration/kubernetes/validate.sh
@@ -207,7 +209,7 @@ format: ## format the sources
 $(BUILD)/lib/libpmdscope.so target/release/pmdscope:
 	$(MAKE) build
 
-install: | $(BUILD)/lib/libpmdscope.so target/release/pmdscope ## install the build to DESTDIR/PREFIX
+install: | $(BUILD)/lib/libpmdscope.so target/release/pmdscope ## install the build to DESTDIR/PREFIX (HELPERS="/opt/dpdk-25.11": and helpers for these)
 	meson setup --reconfigure $(BUILD) --prefix $(PREFIX) --libdir $(LIBDIR) >$(BUILD)/install.log
 	DESTDIR=$(DESTDIR) meson install --no-rebuild -C $(BUILD)
 	install -D -m 755 target/release/pmdscope $(DESTDIR)$(PREFIX)/bin/pmdscope
@@ -223,6 +225,7 @@ install: | $(BUILD)/lib/libpmdscope.so target/release/pmdscope ## install the bu
 	install -m 644 docs/schema/*.json $(DESTDIR)$(PREFIX)/share/pmdscope/schema
 	$(if $(EXTCAP_DIR),install -d $(DESTDIR)$(EXTCAP_DIR))
 	$(if $(EXTCAP_DIR),ln -sfn $(PREFIX)/bin/pmdscope $(DESTDIR)$(EXTCAP_DIR)/pmdscope)
+	for dpdk in $(HELPERS); do $(DESTDIR)$(PREFIX)/bin/pmdscope-pdump-build "$$dpdk" || exit 1; done
 	$(if $(SYSTEM_PREFIX),$(if $(DESTDIR),,ldconfig))
 
 uninstall: ## remove what `make install` installed

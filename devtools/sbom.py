@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """Writes an SBOM of the command, as SPDX 2.3 in JSON, to standard output: the crates that are linked into it or
-that build it, with versions, licences and checksums, and DPDK, whose static libraries are linked into the helper.
+that build it, with versions, licences and checksums, and DPDK, whose static libraries are linked into the helper, or
+into each of the helpers that are its arguments.
 The same sources give the same bytes if SOURCE_DATE_EPOCH is set."""
 
 import datetime
@@ -88,8 +89,13 @@ def package_of(crate, hashes):
     return package
 
 
-def dpdk():
-    version = output_of("pkg-config", "--modversion", "libdpdk").strip()
+def dpdk_versions(helpers):
+    """Of the helpers, or of the one that this tree builds."""
+    said = [re.search(r"\(DPDK (.*)\)", output_of(helper, "--version")).group(1) for helper in helpers]
+    return sorted(set(said)) or [output_of("pkg-config", "--modversion", "libdpdk").strip()]
+
+
+def dpdk(version):
     return {
         "SPDXID": spdx_id("dpdk", version),
         "name": "dpdk",
@@ -99,11 +105,11 @@ def dpdk():
         "licenseConcluded": "NOASSERTION",
         "licenseDeclared": "BSD-3-Clause",
         "copyrightText": "NOASSERTION",
-        "comment": "static libraries, linked into pmdscope-pdump",
+        "comment": "static libraries, linked into a helper",
     }
 
 
-def document():
+def document(helpers):
     metadata = json.loads(cargo("metadata", "--locked", "--format-version=1", f"--filter-platform={TARGET}"))
     crates = {package["id"]: package for package in metadata["packages"]}
     hashes = checksums()
@@ -111,14 +117,15 @@ def document():
     refs = {identifier: spdx_id(crates[identifier]["name"], crates[identifier]["version"]) for identifier in seen}
     version = next(crates[identifier]["version"] for identifier in seen if crates[identifier]["name"] == COMMAND)
     root = spdx_id(COMMAND, version)
-    helper = dpdk()
-    relationships = [("SPDXRef-DOCUMENT", "DESCRIBES", root), (root, "STATIC_LINK", helper["SPDXID"])]
+    linked = [dpdk(version) for version in dpdk_versions(helpers)]
+    relationships = [("SPDXRef-DOCUMENT", "DESCRIBES", root)]
+    relationships += [(root, "STATIC_LINK", package["SPDXID"]) for package in linked]
     for package, dependency, only_builds in edges:
         if only_builds:
             relationships.append((refs[dependency], "BUILD_DEPENDENCY_OF", refs[package]))
         else:
             relationships.append((refs[package], "DEPENDS_ON", refs[dependency]))
-    packages = [package_of(crates[identifier], hashes) for identifier in seen] + [helper]
+    packages = [package_of(crates[identifier], hashes) for identifier in seen] + linked
     packages.sort(key=lambda package: package["SPDXID"])
     content = json.dumps(packages, sort_keys=True).encode()
     epoch = int(os.environ.get("SOURCE_DATE_EPOCH") or datetime.datetime.now().timestamp())
@@ -141,5 +148,5 @@ def document():
 
 
 if __name__ == "__main__":
-    json.dump(document(), sys.stdout, indent=1)
+    json.dump(document(sys.argv[1:]), sys.stdout, indent=1)
     print()

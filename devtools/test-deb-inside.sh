@@ -123,8 +123,14 @@ check_linked_app() {
 	done
 }
 
-# The same as a stock app, captured from by the helper, and by one that is built here.
+# The same as a stock app, captured from by the helper of its release, by the one of the package's own DPDK, and by one that
+# is built here.
 check_stock_app() {
+	local helper
+
+	helper=/usr/libexec/pmdscope/pdump-$(pkg-config --modversion libdpdk | cut -d . -f 1,2)
+	has pmdscope "$helper"
+	quietly "$helper" --version
 	mkdir /tmp/stock /tmp/pages
 	cat >/tmp/stock/pmdscope.h <<-EOF
 		#include <rte_pdump.h>
@@ -134,13 +140,16 @@ check_stock_app() {
 	EOF
 	# shellcheck disable=SC2046 # a list of flags
 	cc -I/tmp/stock -o /tmp/app "$example" $(pkg-config --cflags --libs libdpdk)
-	quietly pmdscope-pdump-build /usr
 	if [ "$(cat /sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages 2>/dev/null || echo 0)" -lt 64 ]; then
 		echo "test-deb: SKIP capture from a stock app: no hugepages; 'make setup' reserves some" >&2
+		quietly pmdscope-pdump-build /usr
 	else
 		mount -t hugetlbfs hugetlbfs /tmp/pages
 		capture_from_app --huge-dir /tmp/pages -m 64
+		rm "$helper"
+		capture_from_app --huge-dir /tmp/pages -m 64
 		rm /usr/libexec/pmdscope/pmdscope-pdump
+		quietly pmdscope-pdump-build /usr
 		capture_from_app --huge-dir /tmp/pages -m 64
 		umount /tmp/pages
 	fi

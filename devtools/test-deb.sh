@@ -22,13 +22,14 @@ say() {
 	echo "test-deb: $suite: $*"
 }
 
-# build PLACE: builds the sources in the root; the packages are in /build/PLACE.
+# build PLACE: builds the sources in the root, with a helper for another DPDK, which here is the same; the packages are in
+# /build/PLACE.
 build() {
 	local source=$builder/build/$1/source
 	rm -rf "$builder/build/$1"
 	mkdir -p "$source"
 	tar -x --no-same-owner -C "$source" -f "$sources"
-	quietly "the build" enter "$builder" "cd /build/$1/source && devtools/deb.sh --here"
+	quietly "the build" enter "$builder" "cd /build/$1/source && HELPERS=/usr devtools/deb.sh --here"
 	rm -rf "$source"
 }
 

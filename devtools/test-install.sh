@@ -115,7 +115,8 @@ dpdk=$(pkg-config --variable=prefix libdpdk)
 	cat "$scratch/log" >&2
 	die "pmdscope-pdump-build does not build a helper"
 }
-"$prefix/libexec/pmdscope/pdump-$(pkg-config --modversion libdpdk | cut -d . -f 1,2)" --version
+helper=libexec/pmdscope/pdump-$(pkg-config --modversion libdpdk | cut -d . -f 1,2)
+"$prefix/$helper" --version
 check_units "$prefix/lib/systemd/system" "$prefix"
 for drop_in in interfaces interrupts xray; do
 	check_units "$prefix/lib/systemd/system" "$prefix" "$prefix/share/pmdscope/$drop_in.conf"
@@ -127,7 +128,8 @@ left=$(find "$prefix" ! -type d)
 [ -z "$left" ] || die "uninstall left $left"
 
 # As packages do it.
-make_quietly install PREFIX=/usr DESTDIR="$scratch/root"
+make_quietly install PREFIX=/usr DESTDIR="$scratch/root" HELPERS="$dpdk"
+"$scratch/root/usr/$helper" --version
 grep -q '^prefix=/usr$' "$(find "$scratch/root" -name pmdscope.pc)" || die "pmdscope.pc has another prefix"
 grep -q 'ExecStart=/usr/bin/pmdscope' "$scratch/root/usr/lib/systemd/system/pmdscope-export.service" ||
 	die "the service starts another program"
