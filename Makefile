@@ -37,7 +37,7 @@ INSTALLED = bin/pmdscope bin/pmdscope-pdump-build bin/pmdscope-reflector bin/pmd
 C_SOURCES = $(shell git ls-files 'examples/*.[ch]' 'lib/*.[ch]' 'integration/*.[ch]' 'pdump/*.[ch]')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-releases screenshot test-install deb test-deb test-kubernetes test-podman test-bpftrace abi sbom dashboards test-panels dashboard-pictures bench bench-leaks bench-capture bench-export bench-flows bench-interrupts bench-pair bench-pdump bench-top bench-watchpoints bench-xdp bench-xray compare \
+.PHONY: help setup build demo test test-releases screenshot test-install deb test-deb test-kubernetes test-podman test-bpftrace abi sbom test-sbom dashboards test-panels dashboard-pictures bench bench-leaks bench-capture bench-export bench-flows bench-interrupts bench-pair bench-pdump bench-top bench-watchpoints bench-xdp bench-xray compare \
 	soak soak-pdump soak-exit soak-xray lab plots sanitize sanitize-quick fuzz lint lint-quick format install uninstall clean clean-hugepages
 
 help: ## list the targets
@@ -104,6 +104,10 @@ abi: ## test that libpmdscope is still compatible with lib/abi (ABI=update: writ
 sbom: ## list the crates in the command, with versions, licences and checksums, as SPDX, in build-deb/pmdscope.spdx.json
 	mkdir -p build-deb
 	CARGO=$(CARGO) devtools/sbom.py >build-deb/pmdscope.spdx.json
+
+test-sbom: ## validate the SBOM by the tools of SPDX (PyPI; 4 MB to fetch)
+	devtools/setup.sh sbom
+	CARGO=$(CARGO) devtools/test-sbom.sh
 
 dashboards: ## regenerate the JSON of the dashboards; test dashboards, rules and alerts
 	dashboards/grafana/build.py

@@ -8,7 +8,8 @@
 # what building Debian packages needs, on Debian 13 as well, `setup.sh roots` what makes bare roots of Debian to test
 # packages in, `setup.sh podman` what runs apps in containers, `setup.sh abi` what compares libpmdscope's interface,
 # `setup.sh panels` what tests panels with a part of Grafana (23 MB of nodejs and npm, and 45 MB by npm),
-# `setup.sh kubernetes` what validates the manifests for Kubernetes (22 MB to fetch, 150 MB unpacked).
+# `setup.sh kubernetes` what validates the manifests for Kubernetes (22 MB to fetch, 150 MB unpacked), `setup.sh sbom`
+# what validates the SBOM (4 MB to fetch).
 set -eu
 
 # netbase: without its /etc/protocols libpcap knows no protocol by name, and the tests compare with tcpdump.
@@ -27,6 +28,7 @@ lab_packages="qemu-system-x86 bpftrace"
 xdp_packages="nftables iptables ethtool"
 abi_packages="abigail-tools"
 kubernetes_packages="python3-venv"
+sbom_packages="python3-venv"
 panels_packages="nodejs npm"
 roots_packages="debootstrap"
 podman_packages="podman runc"
@@ -92,6 +94,13 @@ install_packages() {
 		die "apt-get could not install$missing; its reasons are above, 'make setup' tries again"
 }
 
+# python_tool NAME PACKAGE VERSION: in an environment of its own, build/tools/NAME.
+python_tool() {
+	place=$tools/../build/tools/$1
+	[ "$("$place/bin/pip" show "$2" 2>/dev/null | sed -n 's/^Version: //p')" != "$3" ] || return 0
+	python3 -m venv "$place" && "$place/bin/pip" install --quiet "$2==$3"
+}
+
 rust_is_recent() {
 	command -v cargo >/dev/null || return 1
 	have=$(cargo --version | cut -d ' ' -f 2)
@@ -118,6 +127,7 @@ plots) wanted=$plots_packages ;;
 xdp) wanted=$xdp_packages ;;
 abi) wanted=$abi_packages ;;
 kubernetes) wanted=$kubernetes_packages ;;
+sbom) wanted=$sbom_packages ;;
 panels) wanted=$panels_packages ;;
 roots) wanted=$roots_packages ;;
 podman) wanted=$podman_packages ;;
@@ -137,9 +147,11 @@ if [ -n "$wanted" ]; then
 		rust_is_recent || die "need Rust $rust_needed or newer, found: $(cargo --version 2>&1 || true)"
 	fi
 	if [ "$1" = kubernetes ]; then
-		python3 -m venv "$tools/../build/tools/kubernetes"
-		"$tools/../build/tools/kubernetes/bin/pip" install --quiet kubernetes-validate==1.37.0 ||
+		python_tool kubernetes kubernetes-validate 1.37.0 ||
 			die "pip cannot install kubernetes-validate: is the network up?"
+	fi
+	if [ "$1" = sbom ]; then
+		python_tool sbom spdx-tools 0.8.5 || die "pip cannot install spdx-tools: is the network up?"
 	fi
 	if [ "$1" = panels ]; then
 		"$tools/panels.sh" || die "without @grafana/data the tests of panels cannot run"
