@@ -61,28 +61,39 @@ fn send(kind: u16, text: &str) -> String {
 /// A helper that says so much after it got the request, and leaves when its consumer does.
 fn helper(says: &str) -> TempDir {
     let dir = TempDir::new().unwrap();
-    let script = format!(
-        "#!/bin/sh\ntest \"$1\" = --version && echo 'pmdscope-pdump 1 (DPDK 22.11.11)' && exit\n\
-         dd bs=8192 count=1 of=/dev/null 2>/dev/null\n{says}\ncat >/dev/null; echo >\"$0.left\"\n"
-    );
-    let (staged, path) = (dir.path().join("staged"), dir.path().join("pmdscope-pdump"));
-    fs::write(&staged, script).unwrap();
-    // Written by another process: ours may just be starting one that inherits it open for writing.
-    assert!(Command::new("install").arg("-m755").args([staged, path]).status().unwrap().success());
+    write_helper(&dir.path().join("pmdscope-pdump"), "22.11.11", says);
     dir
 }
 
+/// The same, built with this version of DPDK.
+fn write_helper(path: &Path, dpdk: &str, says: &str) {
+    let script = format!(
+        "#!/bin/sh\ntest \"$1\" = --version && echo 'pmdscope-pdump 1 (DPDK {dpdk})' && exit\n\
+         dd bs=8192 count=1 of=/dev/null 2>/dev/null\n{says}\ncat >/dev/null; echo >\"$0.left\"\n"
+    );
+    let staged = path.with_extension("staged");
+    fs::write(&staged, script).unwrap();
+    // Written by another process: ours may just be starting one that inherits it open for writing.
+    let mut install = Command::new("install");
+    assert!(install.arg("-m755").args([&*staged, path]).status().unwrap().success());
+}
+
 fn capture(app: &FakeApp, helper: &Path, line: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pmdscope"));
+    let mut command = capture_by(Path::new(env!("CARGO_BIN_EXE_pmdscope")), app, helper, line);
+    output(command.env("PMDSCOPE_PDUMP", helper.join("pmdscope-pdump"))).unwrap()
+}
+
+fn capture_by(pmdscope: &Path, app: &FakeApp, dir: &Path, line: &str) -> Command {
+    let mut command = Command::new(pmdscope);
     command
         .args(["capture", "-a", "fake"])
         .args(line.split_whitespace())
-        .current_dir(helper)
+        .current_dir(dir)
         .env("RUNTIME_DIRECTORY", app.discovery().roots.remove(0))
-        .env("PMDSCOPE_PDUMP", helper.join("pmdscope-pdump"))
         .env("PMDSCOPE_CONFIG", "none")
+        .env_remove("PMDSCOPE_PDUMP")
         .stdin(Stdio::null());
-    output(&mut command).unwrap()
+    command
 }
 
 /// Whether another process may look into this one, which plays the app.
@@ -130,6 +141,45 @@ fn a_refusal_of_the_helper_is_told_with_its_cure() {
     let expected = "pmdscope: error: cannot capture from fake (--peek samples its packets without \
                     attaching): pmdscope-pdump: no answer: call rte_pdump_init() (asked for 5 s)\n";
     assert_eq!(text(&refused.stderr), expected);
+}
+
+/// The app says that it has DPDK 22.11.11.
+#[test]
+fn of_the_helpers_that_are_installed_the_one_of_the_apps_release_is_used() {
+    if !is_attachable() {
+        return;
+    }
+    // Where the command can be linked to.
+    let prefix = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let place = |name: &str| prefix.path().join(name);
+    for dir in ["bin", "libexec/pmdscope"] {
+        fs::create_dir_all(place(dir)).unwrap();
+    }
+    let pmdscope = place("bin/pmdscope");
+    fs::hard_link(env!("CARGO_BIN_EXE_pmdscope"), &pmdscope).unwrap();
+    let helpers =
+        [("pdump-22.11", "22.11.2"), ("pdump-25.11", "25.11.0"), ("pmdscope-pdump", "24.11.8")];
+    for (name, dpdk) in helpers {
+        let says = send(REFUSE, &format!("this is {name}")) + "; exit 1";
+        write_helper(&place("libexec/pmdscope").join(name), dpdk, &says);
+    }
+    let app = app("");
+    let said = || {
+        let line = "-w out.pcapng";
+        text(&output(&mut capture_by(&pmdscope, &app, prefix.path(), line)).unwrap().stderr)
+    };
+    let of_its_release = said();
+    assert!(of_its_release.contains("this is pdump-22.11"), "{of_its_release}");
+
+    fs::remove_file(place("libexec/pmdscope/pdump-22.11")).unwrap();
+    let of_others = said();
+    assert!(of_others.contains("DPDK 24.11.8: both must be of one release"), "{of_others}");
+    assert!(of_others.contains("by `pmdscope-pdump-build DPDK_PREFIX`"), "{of_others}");
+
+    fs::remove_file(place("libexec/pmdscope/pmdscope-pdump")).unwrap();
+    let none = said();
+    assert!(none.contains("not installed; `pmdscope-pdump-build DPDK_PREFIX` builds it"), "{none}");
+    assert!(none.contains("libexec/pmdscope/pdump-22.11, "), "{none}");
 }
 
 #[test]

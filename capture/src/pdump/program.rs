@@ -22,8 +22,8 @@ pub const BUILD_COMMAND: &str = "pmdscope-pdump-build DPDK_PREFIX";
 /// Names the program itself.
 const VARIABLE: &str = "PMDSCOPE_PDUMP";
 
-/// Where it is beside our own program: next to it, installed, and in a tree that was built.
-const RELATIVE_DIRS: [&str; 3] = ["", "../libexec/pmdscope", "../../build/pdump"];
+/// Where it is, from so many directories above our own: next to it, installed, and in a tree that was built.
+const DIRS: [(usize, &str); 3] = [(0, ""), (1, "libexec/pmdscope"), (2, "build/pdump")];
 
 /// How long it may take to tell its version, which needs neither hugepages nor an app.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(2);
@@ -33,8 +33,8 @@ const VERSION_TIMEOUT: Duration = Duration::from_secs(2);
 pub enum PdumpProgramError {
     /// It is nowhere.
     #[error(
-        "{NAME} is not installed: looked for {}; `make install` builds and installs it, against the \
-         DPDK that the apps use, and `{BUILD_COMMAND}` builds it for another", list(.0)
+        "{NAME} is not installed; `{BUILD_COMMAND}` builds it with the DPDK of the app; looked for {}",
+        list(.0)
     )]
     Missing(Vec<PathBuf>),
     /// It does not run.
@@ -102,9 +102,10 @@ fn places(named: Option<OsString>, own: Option<&Path>, release: Option<&str>) ->
         return vec![named.into()];
     }
     let Some(dir) = own.and_then(Path::parent) else { return vec![NAME.into()] };
+    let dirs = DIRS.map(|(above, below)| Some(dir.ancestors().nth(above)?.join(below)));
     let own_release = release.map(|release| format!("{RELEASE_PREFIX}{release}"));
     let files = own_release.into_iter().chain([NAME.to_owned()]);
-    files.flat_map(|file| RELATIVE_DIRS.map(|place| dir.join(place).join(&file))).collect()
+    files.flat_map(|file| dirs.iter().flatten().map(move |dir| dir.join(&file))).collect()
 }
 
 /// What it prints about its version, and its errors; it is not waited for any longer than it may take.
@@ -146,16 +147,16 @@ mod tests {
         assert_eq!(places(Some("/x/y".into()), Some(own), None), [PathBuf::from("/x/y")]);
         let near = [
             "/opt/bin/pmdscope-pdump",
-            "/opt/bin/../libexec/pmdscope/pmdscope-pdump",
-            "/opt/bin/../../build/pdump/pmdscope-pdump",
+            "/opt/libexec/pmdscope/pmdscope-pdump",
+            "/build/pdump/pmdscope-pdump",
         ];
         assert_eq!(places(Some("".into()), Some(own), None), near.map(PathBuf::from));
         let places = places(None, Some(own), Some("25.11"));
-        assert_eq!(places[1], PathBuf::from("/opt/bin/../libexec/pmdscope/pdump-25.11"));
+        assert_eq!(places[1], PathBuf::from("/opt/libexec/pmdscope/pdump-25.11"));
         assert_eq!(places[3..], near.map(PathBuf::from));
         let error = PdumpProgramError::Missing(places).to_string();
-        assert!(error.contains(near[1]) && error.contains("make install"), "{error}");
-        assert!(error.contains("pdump-25.11") && error.contains(BUILD_COMMAND), "{error}");
+        assert!(error.contains("/opt/libexec/pmdscope/pdump-25.11, "), "{error}");
+        assert!(error.contains("`pmdscope-pdump-build DPDK_PREFIX`"), "{error}");
     }
 
     #[test]
