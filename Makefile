@@ -59,9 +59,10 @@ demo: setup build ## watch two DPDK processes exchange packets (DEMO_SECONDS=N, 
 test: setup build ## run every test: unit, C, and end to end on real DPDK processes
 	BUILD=$(BUILD) CARGO=$(CARGO) CARGO_FLAGS="$(CARGO_FLAGS)" devtools/test.sh
 
-test-releases: setup build ## test with releases of DPDK, and write the table in docs/releases.md (RELEASES="21.11 25.11", FEATURES="build xray")
-	BUILD=$(BUILD) CARGO=$(CARGO) CARGO_FLAGS="$(CARGO_FLAGS)" RELEASES="$(RELEASES)" FEATURES="$(FEATURES)" \
-		devtools/test-releases.sh
+test-releases: $(if $(SYSTEM),,setup build) ## test with releases of DPDK, and write the table in docs/releases.md (RELEASES="21.11 25.11", FEATURES="build xray", SYSTEM=trixie: the one of that Debian)
+	$(if $(SYSTEM),devtools/setup.sh roots)
+	$(if $(SYSTEM),FEATURES="$(FEATURES)" devtools/test-system.sh $(SYSTEM),BUILD=$(BUILD) CARGO=$(CARGO) \
+		CARGO_FLAGS="$(CARGO_FLAGS)" RELEASES="$(RELEASES)" FEATURES="$(FEATURES)" devtools/test-releases.sh)
 
 # Keys, and what shows then. The row that Enter follows is that of the first finding.
 TOP_PICTURES = 1=docs/top.svg j\\r=docs/top/pools.svg 2=docs/top/ports.svg 4=docs/top/lcores.svg 5=docs/top/flows.svg \
