@@ -100,7 +100,7 @@ check_contents() {
 		'/usr/lib/.*/pkgconfig/pmdscope\.pc' /usr/share/pmdscope/pmdscope.wrap \
 		/usr/share/doc/libpmdscope-dev/examples/forward.c
 	grep -qx "revision = v$version" /usr/share/pmdscope/pmdscope.wrap || die "pmdscope.wrap is of another version"
-	has pmdscope-dashboards /usr/share/pmdscope/grafana/json/{app,captures,fleet,lcores,pools}.json \
+	has pmdscope-dashboards /usr/share/pmdscope/flows.sql /usr/share/pmdscope/grafana/json/{app,captures,fleet,lcores,pools}.json \
 		/usr/share/pmdscope/grafana/provisioning/d{atasources/prometheus,ashboards/pmdscope}.yml \
 		/usr/share/pmdscope/prometheus/{alertmanager,prometheus}.yml \
 		/usr/share/pmdscope/prometheus/rules/{memory,presence,recording,traffic}.yml
