@@ -12,6 +12,7 @@
 # what validates the SBOM (4 MB to fetch).
 set -eu
 
+# python3-venv: for DuckDB, which the test of dashboards/flows.sql reads it with (21 MB to fetch).
 # netbase: without its /etc/protocols libpcap knows no protocol by name, and the tests compare with tcpdump.
 # clang, libbpf-dev (with libelf-dev and zlib1g-dev): for the XDP filter; 14 MB to fetch.
 # dpdk-dev: dpdk-testpmd, dpdk-dumpcap, dpdk-telemetry.py. libcap-ng0, libunbound8: for Open vSwitch.
@@ -19,7 +20,7 @@ set -eu
 packages="dpdk dpdk-dev libdpdk-dev meson ninja-build pkg-config gcc g++ libc6-dev
 	libpcap-dev libinih-dev zlib1g-dev tshark tcpdump netbase python3 clang-format
 	codespell libcap-ng0 libunbound8 nfdump lz4 bpftrace iproute2 iputils-ping
-	systemd ethtool clang libbpf-dev liburing-dev gnuplot-nox curl"
+	systemd ethtool clang libbpf-dev liburing-dev gnuplot-nox curl python3-venv"
 clang_packages="clang libclang-rt-14-dev"
 screenshot_packages="python3-pexpect python3-pyte"
 pictures_packages="chromium curl"
@@ -181,5 +182,7 @@ install_rust
 	die "without Open vSwitch the tests on it cannot run"
 "$tools/dpdk-samples.sh" || { apt update && "$tools/dpdk-samples.sh"; } ||
 	die "without DPDK's samples the tests on them cannot run"
+
+python_tool duckdb duckdb-cli 1.5.6 || say "pip cannot install duckdb-cli: flows.sql will not be tested"
 
 "$tools/hugepages.sh" reserve

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -17,7 +18,8 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::{
-    LIMIT, Needs, document, is_captured, missing_program, number, pmdscope_json, trial_unless,
+    LIMIT, Missing, Needs, document, is_captured, missing_program, number, pmdscope_json,
+    trial_unless,
 };
 
 type EndToEnd = fn(&Scratch) -> Result<()>;
@@ -29,7 +31,20 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("nfdump_scales_samples_to_our_estimate", sampled),
     ];
     let missing = || Needs::Apps.missing().or_else(|| missing_program(&["nfcapd", "nfdump"]));
-    tests.map(|(name, test)| trial_unless(name, missing(), test)).into()
+    let no_store = || duckdb().is_none().then(|| Missing::Program("duckdb".to_owned()));
+    let stored = trial_unless(
+        "a_column_store_has_the_conversations_of_a_file",
+        missing().or_else(no_store),
+        column_store,
+    );
+    let tests = tests.map(|(name, test)| trial_unless(name, missing(), test));
+    tests.into_iter().chain([stored]).collect()
+}
+
+/// DuckDB's command, where `make setup` put it.
+fn duckdb() -> Option<PathBuf> {
+    let command = programs::root().join("build/tools/duckdb/bin/duckdb");
+    command.exists().then_some(command)
 }
 
 /// nfcapd on a port of its own.
@@ -207,18 +222,23 @@ fn known_frames() -> Result<Vec<Vec<u8>>> {
     Ok(all)
 }
 
-fn file(scratch: &Scratch) -> Result<()> {
-    let frames = known_frames()?;
-    let packets = frames.len() as u64;
-    let bytes = frames.iter().map(|frame| frame.len() as u64).sum::<u64>();
+/// What nfdump and netstat have of these.
+fn exported(scratch: &Scratch, frames: &[Vec<u8>]) -> Result<(Collected, Value)> {
     let path = scratch.path("known.pcap");
-    frames::write_pcap(&path, &frames)?;
+    frames::write_pcap(&path, frames)?;
     let collector = Collector::start(scratch)?;
     let path = path.to_str().context("path")?;
     let address = collector.address.to_string();
     let args = ["netstat", "-r", path, "--json", "--all", "--ipfix", &address];
     let document = pmdscope_json(scratch, &args, &[0])?;
-    let stored = collector.stop()?;
+    Ok((collector.stop()?, document))
+}
+
+fn file(scratch: &Scratch) -> Result<()> {
+    let frames = known_frames()?;
+    let packets = frames.len() as u64;
+    let bytes = frames.iter().map(|frame| frame.len() as u64).sum::<u64>();
+    let (stored, document) = exported(scratch, &frames)?;
     let (theirs, ours) = (collected(&stored.flows)?, shown(&document)?);
     ensure!(theirs == ours, "nfdump has {theirs:?}, netstat {ours:?}");
     ensure!(stored.flows.len() == ours.len(), "{} flows, not {}", stored.flows.len(), ours.len());
@@ -227,6 +247,36 @@ fn file(scratch: &Scratch) -> Result<()> {
     let exporters = &stored.exporters;
     let exact = exporters.contains("packet interval: 1, packet space: 0");
     ensure!(exact && exporters.contains("Sequence failures: 0,"), "{exporters}");
+    Ok(())
+}
+
+/// By the commands of docs/fleet.md.
+fn column_store(scratch: &Scratch) -> Result<()> {
+    let (stored, _) = exported(scratch, &known_frames()?)?;
+    let sql = programs::root().join("dashboards/flows.sql");
+    let load = r#"for file in flows/nfcapd.2*; do
+        nfdump -r "$file" -o json | "$0" flows.duckdb -f "$1"
+    done"#;
+    let mut command = Command::new("sh");
+    command.args(["-c", load]).arg(duckdb().context("no DuckDB")?).arg(sql);
+    command.current_dir(scratch.dir());
+    let (_, _, refused) = run(&mut command, scratch.dir(), LIMIT)?;
+    // Named as nfdump does, without VLANs. DuckDB prints larger integers as text.
+    let query = "SELECT router, source AS src4_addr, source_port AS src_port, destination AS dst4_addr, \
+        destination_port AS dst_port, protocol AS proto, 0 AS src_vlan, \
+        packets::INTEGER AS in_packets, bytes::INTEGER AS in_bytes FROM flows WHERE began <= ended";
+    let mut command = Command::new(duckdb().context("no DuckDB")?);
+    command.args(["flows.duckdb", "-json", "-c", query]).current_dir(scratch.dir());
+    let (code, rows, errors) = run(&mut command, scratch.dir(), LIMIT)?;
+    ensure!(code == 0, "DuckDB ended with {code}: {errors}{refused}");
+    let rows: Vec<Value> = serde_json::from_str(&rows).with_context(|| rows.clone())?;
+    ensure!(rows.iter().all(|row| row["router"] == "127.0.0.1"), "{:?}", rows.first());
+    let mut sent = Totals::new();
+    for ((from, to, proto, _), (packets, bytes)) in collected(&stored.flows)? {
+        add(&mut sent, (from, to, proto, 0), packets, bytes);
+    }
+    let theirs = collected(&rows)?;
+    ensure!(theirs == sent, "DuckDB has {theirs:?}, nfdump {sent:?}; {refused}");
     Ok(())
 }
 
