@@ -1,12 +1,13 @@
 //! Other releases of DPDK, where `PMDSCOPE_DPDK_RELEASES` names them: their testpmd is observed, and captured
-//! from by a helper that was built with them.
+//! from by a helper that was built with them, which lies beside those of the others.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
-use pmdscope_integration::process::{run, wait_until};
+use pmdscope_integration::process::{run, run_to_success, wait_until};
 use pmdscope_integration::programs;
 use pmdscope_integration::scratch::Scratch;
 use pmdscope_integration::telemetry;
@@ -32,16 +33,33 @@ pub(crate) fn trials() -> Vec<Trial> {
         let how = "pmdscope-pdump-build -o DIR/pdump DIR";
         Missing::Machine(format!("no DIR of {VARIABLE} has a helper: `{how}` builds one"))
     };
-    let has_helper = || places().iter().any(|place| place.join(HELPER).exists());
-    let captured = Needs::Pdump.missing().or_else(|| (!has_helper()).then(none));
+    let captured = Needs::Pdump.missing().or_else(|| with_helper().is_empty().then(none));
     vec![
         trial_unless("releases_are_observed", observed, |_| each(&places(), observe)),
-        trial_unless("releases_are_captured_from", captured, |_| {
-            let places: Vec<_> =
-                places().into_iter().filter(|place| place.join(HELPER).exists()).collect();
-            each(&places, capture)
-        }),
+        trial_unless("releases_are_captured_from", captured, |_| each(&with_helper(), capture)),
     ]
+}
+
+fn with_helper() -> Vec<PathBuf> {
+    places().into_iter().filter(|place| place.join(HELPER).exists()).collect()
+}
+
+/// pmdscope as it is installed, with the helper of this build, and of all releases that have one.
+fn install(scratch: &Scratch) -> Result<PathBuf> {
+    let (bin, libexec) = (scratch.path("bin"), scratch.path("libexec/pmdscope"));
+    fs::create_dir(&bin)?;
+    fs::create_dir_all(&libexec)?;
+    let pmdscope = bin.join("pmdscope");
+    fs::copy(programs::pmdscope()?, &pmdscope)?;
+    fs::copy(programs::pdump()?, libexec.join("pmdscope-pdump"))?;
+    for place in with_helper() {
+        let helper = place.join(HELPER);
+        let told = run_to_success(Command::new(&helper).arg("--version"))?;
+        let version = told.split_once("(DPDK ").map(|(_, version)| version).unwrap_or_default();
+        let release: Vec<_> = version.split('.').take(2).collect();
+        fs::copy(&helper, libexec.join(format!("pdump-{}", release.join("."))))?;
+    }
+    Ok(pmdscope)
 }
 
 /// What it tells is what pmdscope shows.
@@ -69,9 +87,10 @@ fn capture(place: &Path) -> Result<()> {
     let mut after = Value::Null;
     let interface = format!("{}:0", testpmd.app());
     let file = scratch.path("release.pcapng").display().to_string();
+    let installed = install(scratch)?;
     let pmdscope = |args: &[&str]| {
-        let mut command = Command::new(programs::pmdscope()?);
-        command.args(args).env("PMDSCOPE_PDUMP", place.join(HELPER));
+        let mut command = Command::new(&installed);
+        command.args(args).env_remove("PMDSCOPE_PDUMP");
         run(&mut command, scratch.dir(), LIMIT)
     };
     let (code, _, report) = pmdscope(&["capture", "-i", &interface, "-c", "100", "-w", &file])?;
