@@ -81,7 +81,8 @@ fn rotated(dir: &Path, start: &str) -> Result<Vec<PathBuf>> {
 pub(crate) fn timestamps(scratch: &Scratch) -> Result<()> {
     let mut pair = Pair::start(scratch, PairOptions::default())?;
     let arguments = SMALL.arguments();
-    let arguments = arguments.iter().map(String::as_str).chain(["--rate", "20k"]).collect::<Vec<_>>();
+    let arguments =
+        arguments.iter().map(String::as_str).chain(["--rate", "20k"]).collect::<Vec<_>>();
     let mut generator = pair.generate(scratch, &arguments)?;
     let socket = format!("/var/run/dpdk/{}/pmdscope.sock", pair.generator_app());
     wait_until("the generator's capture socket", LIMIT, || {
