@@ -41,7 +41,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     tests.into_iter().chain([stored]).collect()
 }
 
-/// DuckDB's command, where `make setup` put it.
+/// The command `duckdb`, where `make setup` put it.
 fn duckdb() -> Option<PathBuf> {
     let command = programs::root().join("build/tools/duckdb/bin/duckdb");
     command.exists().then_some(command)
