@@ -94,9 +94,10 @@ pub(crate) fn timestamps(scratch: &Scratch) -> Result<()> {
     let file = scratch.path("times.pcapng");
     let arguments = ["-Q", "out", "--exit-with-app", "--ring-size", "16M"];
     let mut capture = start_capture(scratch, pair.generator_app(), &file, &arguments)?;
-    // However long others kept it from its start.
+    // However long others kept it from its start. The file has its name at the end.
+    let part = scratch.path("times.pcapng.part");
     wait_until("4 MB of packets", LIMIT, || {
-        Ok(std::fs::metadata(&file).is_ok_and(|file| file.len() > 4_000_000))
+        Ok(std::fs::metadata(&part).is_ok_and(|file| file.len() > 4_000_000))
     })?;
     let sent = generator.stop()?;
     capture.finish(LIMIT)?;
