@@ -28,7 +28,8 @@ reflector=""
 clean_up() {
 	[ -z "$reflector" ] || kill "$reflector" 2>/dev/null || true
 	[ -z "$reflector" ] || wait "$reflector" || true
-	rm -rf "$work"
+	# Of root; others have theirs where the session's files are.
+	rm -rf "$work" "/var/run/dpdk/plots-generator-$$" "/var/run/dpdk/plots-reflector-$$"
 }
 trap clean_up EXIT
 trap 'exit 1' INT TERM HUP
