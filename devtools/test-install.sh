@@ -7,7 +7,12 @@ set -eu
 cd "$(dirname "$0")/.."
 
 scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
+
+# DPDK leaves the directories of its file-prefixes.
+clean_up() {
+	rm -rf "$scratch" "/var/run/dpdk/pmdscope-install-$$" "/var/run/dpdk/pmdscope-wrap-$$"
+}
+trap clean_up EXIT
 
 die() {
 	echo "test-install: $*" >&2
@@ -92,7 +97,7 @@ check_command() {
 
 if [ "${1:-}" = --system ]; then
 	[ ! -e /usr/local/bin/pmdscope ] || die "pmdscope is installed already"
-	trap 'rm -rf "$scratch"; make --silent uninstall' EXIT
+	trap 'clean_up; make --silent uninstall' EXIT
 	make_quietly install
 	check_app
 	check_command /usr/local
