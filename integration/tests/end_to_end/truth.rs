@@ -96,15 +96,15 @@ pub(crate) fn timestamps(scratch: &Scratch) -> Result<()> {
     let mut capture = start_capture(scratch, pair.generator_app(), &file, &arguments)?;
     // However long others kept it from its start. The file has its name at the end.
     let part = scratch.path("times.pcapng.part");
-    wait_until("4 MB of packets", LIMIT, || {
-        Ok(std::fs::metadata(&part).is_ok_and(|file| file.len() > 4_000_000))
+    wait_until("6 MB of packets", LIMIT, || {
+        Ok(std::fs::metadata(&part).is_ok_and(|file| file.len() > 6_000_000))
     })?;
     let sent = generator.stop()?;
     capture.finish(LIMIT)?;
     pair.reflector.interrupt()?;
 
     let packets = captured(&file)?;
-    ensure!(packets.len() > 15_000, "only {} packets", packets.len());
+    ensure!(packets.len() > 25_000, "only {} packets", packets.len());
     ensure!(packets.is_sorted_by_key(|packet| packet.ns), "timestamps go back");
     SMALL.check(&packets, packets[0].sequence()?, usize::MAX)?;
     let mut late = Vec::new();
