@@ -61,9 +61,10 @@ make_root() {
 	mv "$1.new" "$1"
 }
 
-# copy_root DIRECTORY: the bare root of the suite, which is made once.
+# copy_root DIRECTORY: the bare root of the suite, which is made once, in place of what is there.
 copy_root() {
 	[ -e "$roots/$suite" ] || make_root "$roots/$suite"
+	rm -rf "$1"
 	cp -a "$roots/$suite" "$1"
 }
 

@@ -44,7 +44,6 @@ check_suite() {
 	log=$roots/$suite-bpftrace.log
 	if [ ! -e "$root" ]; then
 		say "making a root"
-		rm -rf "$root.part"
 		copy_root "$root.part"
 		quietly "apt-get install bpftrace" enter "$root.part" \
 			'apt-get -qqy install --no-install-recommends bpftrace; apt-get clean'

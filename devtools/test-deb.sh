@@ -61,7 +61,6 @@ check_suite() {
 	log=$roots/$suite.log
 	if [ ! -e "$builder" ]; then
 		say "making a root to build in"
-		rm -rf "$builder.new"
 		copy_root "$builder.new"
 		mv "$builder.new" "$builder"
 	fi
@@ -83,7 +82,6 @@ check_suite() {
 	make_older
 
 	used=$bare.used
-	rm -rf "$used"
 	copy_root "$used"
 	mkdir -p "$used/packages/older"
 	cp "$builder"/build/one/*.deb "$used/packages/"

@@ -21,7 +21,6 @@ check_suite() {
 	log=$roots/$suite-system.log
 	if [ ! -e "$root" ]; then
 		say "making a root"
-		rm -rf "$root.part"
 		copy_root "$root.part"
 		# Packages start no services.
 		printf '#!/bin/sh\nexit 101\n' >"$root.part/usr/sbin/policy-rc.d"
