@@ -1,6 +1,6 @@
 //! One child process that never outlives its owner.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -59,7 +59,7 @@ impl Process {
 
     /// Everything the process has printed so far.
     pub fn output(&self) -> String {
-        std::fs::read_to_string(&self.log).unwrap_or_default()
+        fs::read_to_string(&self.log).unwrap_or_default()
     }
 
     /// The exit status, if the process has ended.
@@ -67,10 +67,15 @@ impl Process {
         Ok(self.child.try_wait()?)
     }
 
-    /// Sends a signal.
+    /// Sends a signal. After SIGSTOP it waits until all threads have stopped: for that, each needs a CPU.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw).context("pid")?;
-        kill_process(pid, signal).with_context(|| format!("signal {}", self.name))
+        kill_process(pid, signal).with_context(|| format!("signal {}", self.name))?;
+        if signal == Signal::STOP {
+            let what = format!("all threads of {} to stop", self.name);
+            wait_until(&what, LIMIT, || Ok(is_stopped(self.pid())))?;
+        }
+        Ok(())
     }
 
     /// Waits for the end; an error when it takes longer than `limit`.
@@ -128,7 +133,7 @@ pub fn run(command: &mut Command, dir: &Path, limit: Duration) -> Result<(i32, S
     let child = end_with_parent(command).spawn().with_context(|| format!("start {name}"))?;
     let mut process = Process { name, child, log: err.path().to_owned() };
     let status = process.wait(limit)?;
-    let text = std::fs::read_to_string(out.path())?;
+    let text = fs::read_to_string(out.path())?;
     Ok((status.code().unwrap_or(-1), text, process.output()))
 }
 
@@ -172,6 +177,13 @@ pub fn wait_until(
         sleep(POLL);
     }
     Ok(start.elapsed())
+}
+
+/// All of its threads have stopped or ended.
+fn is_stopped(pid: u32) -> bool {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let mut stats = tasks.filter_map(|task| fs::read_to_string(task.path().join("stat")).ok());
+    stats.all(|stat| stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with(['T', 'Z'])))
 }
 
 /// Makes the kernel end the child when its owner dies, even by SIGKILL.
