@@ -127,7 +127,9 @@ fn attach(
         Ok(session) => Ok(session.beside(helper)),
         Err(SessionError::Refused { code, text }) => {
             let text = reason(&text, code);
-            Err(TransportError::Refused { text, said: helper.last_error_line() })
+            // Mostly the same once more.
+            let said = Some(helper.last_error_line()).filter(|said| !said.ends_with(&text));
+            Err(TransportError::Refused { text, said: said.unwrap_or_default() })
         }
         Err(SessionError::Timeout(_)) => {
             Err(TransportError::Timeout { waited: timeout, said: helper.last_error_line() })

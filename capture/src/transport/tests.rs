@@ -102,6 +102,9 @@ fn a_refusal_has_the_last_line_of_the_helper() {
     assert_eq!(error.to_string(), expected);
     let error = open(102, &format!("{LISTEN}{}", send(TEE_REFUSE, 1, ""))).unwrap_err();
     assert!(error.to_string().contains("Operation not permitted"), "{error}");
+    let same = "echo 'pmdscope-pdump: no such hook: call rte_pdump_init()' >&2";
+    let error = open(110, &format!("{LISTEN}{refuse}{same}")).unwrap_err();
+    assert_eq!(error.to_string(), "pmdscope-pdump: no such hook: call rte_pdump_init()");
 }
 
 #[test]
