@@ -4,6 +4,7 @@
 
 /* A client that follows "next" sees every row once, and no reply reaches a limit of DPDK. */
 
+#include <rte_bitops.h>
 #include <rte_telemetry.h>
 
 #include "page.h"
@@ -62,10 +63,26 @@ static const struct pmdscope_table fake = {
 	.fill = fill,
 };
 
+static const struct pmdscope_table optional = {
+	.name = "optional",
+	.help = "Another one, with columns that a page may lack",
+	.columns = columns,
+	.nb_columns = RTE_DIM(columns),
+	.optional = RTE_BIT32(COL_ID) | RTE_BIT32(COL_HIST),
+	.count = count,
+	.fill = fill,
+};
+
 static int
 handle(const char *cmd __rte_unused, const char *params, struct rte_tel_data *d)
 {
 	return pmdscope_page_render(&fake, params, d);
+}
+
+static int
+handle_optional(const char *cmd __rte_unused, const char *params, struct rte_tel_data *d)
+{
+	return pmdscope_page_render(&optional, params, d);
 }
 
 static void
@@ -149,6 +166,28 @@ test_pages(void)
 }
 
 static void
+test_optional_columns(void)
+{
+	const char *page;
+
+	list_length = 0;
+	name_length = 1;
+	big = BUCKETS - 1;
+	nb_rows = 1;
+	page = tel_ask("/pmdscope/optional", "");
+	CHECK(json_get(page, "id") == NULL && json_len(json_get(page, "name")) == 1);
+	CHECK_U64(json_len(json_get(page, "hist")), BUCKETS);
+	CHECK(json_len(json_get(tel_ask("/pmdscope/fake", ""), "id")) == 1);
+	nb_rows = 2;
+	page = tel_ask("/pmdscope/optional", "");
+	CHECK_U64(tel_cell(page, "id", 0), 0);
+	CHECK_U64(tel_cell(page, "id", 1), 1);
+	nb_rows = 0;
+	page = tel_ask("/pmdscope/optional", "");
+	CHECK(json_get(page, "id") == NULL && json_get(page, "hist") == NULL);
+}
+
+static void
 test_bad_offsets(void)
 {
 	static const char *const bad[] = {
@@ -182,7 +221,10 @@ main(void)
 {
 	test_eal("0@0");
 	CHECK(rte_telemetry_register_cmd("/pmdscope/fake", handle, fake.help) == 0);
+	CHECK(rte_telemetry_register_cmd("/pmdscope/optional", handle_optional, optional.help) ==
+			0);
 	test_pages();
+	test_optional_columns();
 	test_bad_offsets();
 	rte_eal_cleanup();
 	return 0;

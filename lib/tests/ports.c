@@ -135,6 +135,7 @@ test_counts(void)
 	CHECK_U64(tel_cell(body, "polls", row), RTE_DIM(sizes) + 1);
 	CHECK_U64(tel_cell(body, "packets", row), packets);
 	CHECK(json_get(body, "bursts") == NULL && json_get(body, "depths_buckets") == NULL);
+	CHECK(json_get(body, "depth") == NULL && json_get(body, "depth_supported") == NULL);
 	unplug("net_null0", port);
 	WAIT_FOR(nb_rows() == 0);
 }

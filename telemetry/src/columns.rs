@@ -84,13 +84,19 @@ struct QueueRow {
     queue: u16,
     dir: QueueDirection,
     polls: u64,
+    #[serde(default)]
     empty: u64,
     packets: u64,
     bytes: u64,
+    #[serde(default)]
     depth_supported: u64,
+    #[serde(default)]
     depth: u64,
+    #[serde(default)]
     depth_window_max: u64,
+    #[serde(default)]
     depth_max: u64,
+    #[serde(default)]
     descriptors: u64,
     #[serde(default)]
     bursts: Vec<u64>,

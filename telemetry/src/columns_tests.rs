@@ -60,6 +60,17 @@ fn histograms_are_split_by_row_and_unsupported_is_not_zero() {
 }
 
 #[test]
+fn counters_that_a_page_of_queues_lacks_are_zero() {
+    let queues = json!({
+        "schema": 1, "generation": 1, "offset": 0, "total": 1, "port": [3], "queue": [2],
+        "dir": ["rx"], "polls": [9], "packets": [7], "bytes": [5]
+    });
+    let queues = QueueSample::from_page(page(queues).unwrap()).unwrap();
+    assert_eq!((queues[0].polls, queues[0].empty, queues[0].packets), (9, 0, 7));
+    assert_eq!((queues[0].depth, queues[0].descriptors), (None, None));
+}
+
+#[test]
 fn an_empty_table_has_no_rows() {
     let empty = json!({"schema": 1, "generation": 0, "offset": 0, "total": 0});
     assert!(TeeSample::from_page(page(empty.clone()).unwrap()).unwrap().is_empty());

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <rte_bitops.h>
 #include <rte_common.h>
 #include <rte_string_fns.h>
 #include <rte_version.h>
@@ -61,6 +62,8 @@ struct page {
 	const struct pmdscope_table *table;
 	struct containers *containers;
 	size_t bytes;
+	/* By bit, U64 columns with a value other than 0. */
+	uint32_t nonzero;
 	unsigned int entries[PMDSCOPE_PAGE_COLUMNS];
 };
 
@@ -319,13 +322,18 @@ page_admit(struct page *page, const struct pmdscope_row *row)
 	return true;
 }
 
-static void
+/* Whether one of the values is not 0. */
+static bool
 add_u64s(struct rte_tel_data *d, const uint64_t *values, unsigned int nb)
 {
+	uint64_t any = 0;
 	unsigned int i;
 
-	for (i = 0; i < nb; i++)
+	for (i = 0; i < nb; i++) {
 		tel_array_u64(d, values[i]);
+		any |= values[i];
+	}
+	return any != 0;
 }
 
 static void
@@ -340,7 +348,8 @@ page_append(struct page *page, const struct pmdscope_row *row)
 
 		switch (column->type) {
 		case PMDSCOPE_COLUMN_U64:
-			add_u64s(d, &row->values[at], column->width);
+			if (add_u64s(d, &row->values[at], column->width))
+				page->nonzero |= RTE_BIT32(c);
 			break;
 		case PMDSCOPE_COLUMN_INT:
 			rte_tel_data_add_array_int(d, (int)row->values[at]);
@@ -395,6 +404,8 @@ page_finish(const struct page *page, struct rte_tel_data *d)
 	for (c = 0; c < page->table->nb_columns; c++) {
 		const struct pmdscope_column *column = &page->table->columns[c];
 
+		if ((page->table->optional & ~page->nonzero & RTE_BIT32(c)) != 0)
+			continue;
 		rte_tel_data_add_dict_container(d, column->name, page->containers->of[c], 1);
 		if (column->width > 1) {
 			snprintf(name, sizeof(name), "%s_buckets", column->name);

@@ -59,6 +59,8 @@ struct pmdscope_table {
 	const char *help;
 	const struct pmdscope_column *columns;
 	unsigned int nb_columns;
+	/* By bit, U64 columns that a page lacks if they are 0 in all of its rows. */
+	uint32_t optional;
 	/* Rows at this moment. The state lock is held over count and fill. */
 	unsigned int (*count)(void);
 	/* Fill row i. */

@@ -7,6 +7,8 @@
  * a reader needs each time, so that a page has several times as many rows.
  */
 
+#include <rte_bitops.h>
+
 #include "burst.h"
 #include "queue.h"
 #include "window.h"
@@ -122,6 +124,9 @@ const struct pmdscope_table pmdscope_queue_counters_table = {
 	.help = "Queues without histograms. Parameters: int offset",
 	.columns = columns,
 	.nb_columns = NB_COUNTER_COLUMNS,
+	.optional = RTE_BIT32(COL_EMPTY) | RTE_BIT32(COL_DEPTH_SUPPORTED) | RTE_BIT32(COL_DEPTH) |
+		    RTE_BIT32(COL_DEPTH_WINDOW_MAX) | RTE_BIT32(COL_DEPTH_MAX) |
+		    RTE_BIT32(COL_DESCRIPTORS),
 	.count = pmdscope_queue_rows,
 	.fill = counters_fill,
 };
