@@ -3,7 +3,8 @@
 //! A reply names its command but not its parameters, so a reply that comes after its deadline could be
 //! taken for the answer to the next request. Therefore a timeout closes the connection for good.
 
-use std::collections::VecDeque;
+mod announced;
+
 use std::marker::PhantomData;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -16,6 +17,7 @@ use rustix::net::{
 };
 use serde::de::{DeserializeOwned, DeserializeSeed};
 
+use self::announced::AnnouncedRequests;
 use crate::commands::{HeapId, LcoreId, PoolName, PortId, RingName, TelemetryCommand};
 use crate::deadline::Deadline;
 use crate::error::TelemetryError;
@@ -29,7 +31,7 @@ const BANNER_BYTES: usize = 16384;
 
 /// Requests that are under way at once where several are made. Few, so that an app that was stopped has
 /// few to answer for a client that has left, and their replies fit into a socket.
-const IN_FLIGHT: usize = 4;
+const IN_FLIGHT: usize = 8;
 
 /// DPDK cuts lists at this number of entries without a word.
 pub(crate) const LIST_LIMIT: usize = 512;
@@ -53,6 +55,7 @@ pub struct TelemetryClient {
     buffer: Vec<u8>,
     requests: u32,
     reply_bytes: usize,
+    announced: AnnouncedRequests,
     /// Who wants the replies as they are.
     keeper: Option<ReplyKeeper>,
 }
@@ -93,6 +96,7 @@ impl TelemetryClient {
             buffer,
             requests: 0,
             reply_bytes: 0,
+            announced: AnnouncedRequests::default(),
             keeper: None,
         })
     }
@@ -119,7 +123,8 @@ impl TelemetryClient {
 
     /// Whether the connection is open and nothing unexpected arrived on it.
     pub fn is_usable(&self) -> bool {
-        self.socket.as_ref().is_some_and(is_quiet)
+        // A connection with replies under way is not quiet.
+        self.socket.as_ref().is_some_and(|socket| self.announced.is_under_way() || is_quiet(socket))
     }
 
     /// The last reply is so long that DPDK may have dropped its end.
@@ -150,7 +155,7 @@ impl TelemetryClient {
     ) -> Result<T, TelemetryError> {
         let result = self.exchange(endpoint, shape, deadline);
         if result.as_ref().is_err_and(TelemetryError::ends_connection) {
-            self.socket = None;
+            self.close();
         }
         result
     }
@@ -219,38 +224,58 @@ impl TelemetryClient {
         Ok(names)
     }
 
-    /// Makes several requests, a few ahead of the replies, so that neither side sleeps between two of
-    /// them: DPDK answers the requests of a connection in their order. Once the connection is lost, the
-    /// rest fails.
+    /// Announces the requests that are made next, in this order. A few are sent ahead, so that neither side
+    /// sleeps between two of them: DPDK answers the requests of a connection in their order. Another request
+    /// withdraws those that have not been made by then.
+    pub(crate) fn announce(&mut self, requests: Vec<TelemetryCommand>, deadline: Deadline) {
+        self.withdraw(deadline);
+        if self.is_usable() {
+            self.announced = AnnouncedRequests::new(requests);
+            self.send_ahead(deadline);
+        }
+    }
+
+    /// Withdraws the requests that were announced and have not been made. What the app replies to those that
+    /// were sent ahead is thrown away.
+    pub(crate) fn withdraw(&mut self, deadline: Deadline) {
+        while self.announced.is_under_way() {
+            self.announced.pop();
+            if self.await_reply(deadline).is_err() {
+                self.close();
+            }
+        }
+        self.announced = AnnouncedRequests::default();
+    }
+
+    /// Makes several requests, a few ahead of the replies. Once the connection is lost, the rest fails.
     pub(crate) fn request_each<T>(
         &mut self,
         requests: &[(TelemetryCommand, impl for<'de> DeserializeSeed<'de, Value = T> + Copy)],
         deadline: Deadline,
     ) -> Vec<Result<T, TelemetryError>> {
-        let mut waiting = requests.iter().map(|(endpoint, _)| endpoint);
-        let mut sent = VecDeque::with_capacity(IN_FLIGHT);
-        let mut results = Vec::with_capacity(requests.len());
-        for (endpoint, shape) in requests {
-            while sent.len() < IN_FLIGHT
-                && let Some(next) = waiting.next()
-            {
-                // A connection with replies under way is not quiet.
-                let is_first = !sent.iter().any(Result::is_ok);
-                sent.push_back(if is_first {
-                    self.ask(next, deadline)
-                } else {
-                    self.send(next, deadline)
-                });
-            }
-            let asked = sent.pop_front().unwrap_or(Err(TelemetryError::Closed));
-            let answered = asked.and_then(|()| self.await_reply(deadline));
-            let result = answered.and_then(|()| self.parse(endpoint, *shape));
-            if result.as_ref().is_err_and(TelemetryError::ends_connection) {
-                self.socket = None;
-            }
-            results.push(result);
+        let commands = requests.iter().map(|(endpoint, _)| endpoint);
+        if !self.announced.begin_with(commands.clone()) {
+            self.announce(commands.cloned().collect(), deadline);
         }
-        results
+        let request =
+            |(endpoint, shape): &(TelemetryCommand, _)| self.request_as(endpoint, *shape, deadline);
+        requests.iter().map(request).collect()
+    }
+
+    /// Sends announced requests, as many as may be under way.
+    fn send_ahead(&mut self, deadline: Deadline) {
+        while let Some(next) = self.announced.next_to_send(IN_FLIGHT).cloned() {
+            // It is sent again, and fails again, when it is made.
+            if self.send(&next, deadline).is_err() {
+                return;
+            }
+            self.announced.sent();
+        }
+    }
+
+    fn close(&mut self) {
+        self.socket = None;
+        self.announced = AnnouncedRequests::default();
     }
 
     fn exchange<T>(
@@ -259,8 +284,15 @@ impl TelemetryClient {
         shape: impl for<'de> DeserializeSeed<'de, Value = T>,
         deadline: Deadline,
     ) -> Result<T, TelemetryError> {
-        self.ask(endpoint, deadline)?;
+        if !self.announced.begin_with([endpoint]) {
+            self.withdraw(deadline);
+        }
+        if !self.announced.pop() {
+            self.ask(endpoint, deadline)?;
+        }
         self.await_reply(deadline)?;
+        // While this reply is parsed, the app answers the next requests.
+        self.send_ahead(deadline);
         self.parse(endpoint, shape)
     }
 
