@@ -308,12 +308,11 @@ impl AppFacts {
 
     fn sample(&mut self, round: &mut RequestRound<'_>, histograms: bool) -> Sample {
         self.refresh(round);
-        let mut ports = self.ports.read(round);
-        let tables = if self.knows(&TelemetryCommand::Library) {
-            self.linked.read(round, histograms)
-        } else {
-            None
-        };
+        let due = self.ports.list(round);
+        let linked = self.knows(&TelemetryCommand::Library);
+        self.announce(round, due.as_ref(), linked.then_some(histograms));
+        let tables = linked.then(|| self.linked.read(round, histograms)).flatten();
+        let mut ports = due.map(|due| self.ports.read(round, &due)).unwrap_or_default();
         let tables = tables.unwrap_or_else(|| self.stock_objects(round, &mut ports));
         if tables.rare.port_events != self.port_events {
             self.port_events.clone_from(&tables.rare.port_events);
@@ -343,6 +342,23 @@ impl AppFacts {
             library: tables.library,
             ..Sample::default()
         }
+    }
+
+    /// Announces what is asked next: the tables of libpmdscope, since the app needs the longest for them, and
+    /// the ports.
+    fn announce(
+        &self,
+        round: &mut RequestRound<'_>,
+        due: Option<&ports::DueFacts>,
+        histograms: Option<bool>,
+    ) {
+        let tables = histograms.map(|histograms| self.linked.requests(histograms));
+        // Before the first round of an app with libpmdscope, nothing is known of its tables.
+        let Some(mut requests) = tables.unwrap_or(Some(Vec::new())) else { return };
+        if histograms.is_none() || !self.linked.is_paged() {
+            requests.extend(due.into_iter().flat_map(|due| self.ports.requests(due)));
+        }
+        round.announce(requests);
     }
 
     /// Asks once for what a running app does not change. An app may initialise libpmdscope long after

@@ -63,6 +63,10 @@ pub(super) struct SlowTables {
 pub(super) struct LibraryReader {
     slow: Cached<SlowTables>,
     empty: EmptyTables,
+    /// As told in the round before.
+    library: Option<LibraryReply>,
+    /// A table had several pages then.
+    is_paged: bool,
 }
 
 /// Tables that had no rows, and at which generation: at the same one they still have none.
@@ -70,8 +74,8 @@ pub(super) struct LibraryReader {
 struct EmptyTables(Vec<(LibraryTable, u64)>);
 
 impl EmptyTables {
-    fn has(&self, table: LibraryTable, generation: u64) -> bool {
-        self.0.contains(&(table, generation))
+    fn may_have_rows(&self, library: &LibraryReply, table: LibraryTable) -> bool {
+        library.serves(table) && !self.0.contains(&(table, library.generation))
     }
 
     /// The table was read after the app was at this generation.
@@ -84,6 +88,21 @@ impl EmptyTables {
 }
 
 impl LibraryReader {
+    /// The requests that [`LibraryReader::read`] makes first; `None` before the first round.
+    pub(super) fn requests(&self, histograms: bool) -> Option<Vec<TelemetryCommand>> {
+        let library = self.library.as_ref()?;
+        let all = self.slow.is_older(Instant::now(), FACTS_AGE);
+        let mut wanted = wanted(library, histograms, all);
+        wanted.retain(|table| self.empty.may_have_rows(library, *table));
+        let pages = wanted.into_iter().map(|table| TelemetryCommand::Page(table, 0));
+        Some(std::iter::once(TelemetryCommand::Library).chain(pages).collect())
+    }
+
+    /// Whether [`LibraryReader::read`] makes further requests after these, for all that is known.
+    pub(super) fn is_paged(&self) -> bool {
+        self.is_paged
+    }
+
     /// Reads the tables, that of queues with `histograms` or, where the library can, without; `None` when
     /// libpmdscope does not answer, so that the app must pass for stock.
     pub(super) fn read(
@@ -92,15 +111,14 @@ impl LibraryReader {
         histograms: bool,
     ) -> Option<LibraryTables> {
         let asked = round.request::<LibraryReply>(&TelemetryCommand::Library).and_then(supported);
+        self.library = None;
         let library = round.keep(TelemetryCommand::Library, asked)?;
         let now = Instant::now();
         let all = self.slow.is_older(now, FACTS_AGE);
-        let slow: &[LibraryTable] = if all { &SLOW_TABLES } else { &[] };
-        let brief = !histograms && library.serves(LibraryTable::QueueCounters);
-        let queues = if brief { LibraryTable::QueueCounters } else { LibraryTable::Queues };
-        let fast = [LibraryTable::Pools, queues, LibraryTable::Rings, LibraryTable::Lcores];
-        let wanted = [&fast, slow].concat();
+        let wanted = wanted(&library, histograms, all);
+        let queues = queue_table(&library, histograms);
         let mut pages = FirstPages::read(round, &library, &wanted, &mut self.empty);
+        self.is_paged = pages.pages.iter().any(|(_, page)| page.next.is_some());
         let mut tables = LibraryTables {
             pools: pages.rows(round, LibraryTable::Pools).unwrap_or_default(),
             queues: pages.rows(round, queues).unwrap_or_default(),
@@ -116,7 +134,8 @@ impl LibraryReader {
             }
         }
         tables.rare = self.slow.value().clone();
-        tables.library = Some(library_sample(library));
+        tables.library = Some(library_sample(&library));
+        self.library = Some(library);
         tables.pools.sort_by(|a, b| a.name.cmp(&b.name));
         tables.queues.sort_by_key(|queue| (queue.port, queue.direction, queue.queue));
         tables.rings.sort_by(|a, b| a.name.cmp(&b.name));
@@ -162,6 +181,22 @@ impl SlowTables {
     }
 }
 
+/// The tables that are read: those that change all the time, or `all`.
+fn wanted(library: &LibraryReply, histograms: bool, all: bool) -> Vec<LibraryTable> {
+    let queues = queue_table(library, histograms);
+    let fast = [LibraryTable::Pools, queues, LibraryTable::Rings, LibraryTable::Lcores];
+    let slow: &[LibraryTable] = if all { &SLOW_TABLES } else { &[] };
+    [&fast, slow].concat()
+}
+
+fn queue_table(library: &LibraryReply, histograms: bool) -> LibraryTable {
+    if !histograms && library.serves(LibraryTable::QueueCounters) {
+        LibraryTable::QueueCounters
+    } else {
+        LibraryTable::Queues
+    }
+}
+
 fn supported(library: LibraryReply) -> Result<LibraryReply, TelemetryError> {
     match library.schema {
         SCHEMA => Ok(library),
@@ -169,15 +204,15 @@ fn supported(library: LibraryReply) -> Result<LibraryReply, TelemetryError> {
     }
 }
 
-fn library_sample(library: LibraryReply) -> LibrarySample {
+fn library_sample(library: &LibraryReply) -> LibrarySample {
     LibrarySample {
-        version: library.version,
+        version: library.version.clone(),
         tsc_hz: library.tsc_hz,
         start_realtime_ns: library.start_realtime_ns,
         sample_ms: library.sample_ms,
         window_ms: library.window_ms,
         stall_us: library.stall_us,
-        tee_socket: Some(library.tee_socket).filter(|path| !path.is_empty()),
+        tee_socket: Some(library.tee_socket.clone()).filter(|path| !path.is_empty()),
         foreign_polls: library.foreign_polls,
         foreign_bursts: library.foreign_bursts,
         control_shares_poll_cpu: library.control_shares_poll_cpu != 0,
@@ -204,7 +239,8 @@ impl<'a> FirstPages<'a> {
         empty: &'a mut EmptyTables,
     ) -> Self {
         let mut first = Self { library, empty, pages: Vec::new() };
-        let asked = tables.iter().filter(|table| first.may_have_rows(**table)).copied();
+        let asked =
+            tables.iter().filter(|table| first.empty.may_have_rows(library, **table)).copied();
         let requests =
             asked.map(|table| (TelemetryCommand::Page(table, 0), PhantomData::<PageFields>));
         let requests = requests.collect::<Vec<_>>();
@@ -218,17 +254,13 @@ impl<'a> FirstPages<'a> {
         first
     }
 
-    fn may_have_rows(&self, table: LibraryTable) -> bool {
-        self.library.serves(table) && !self.empty.has(table, self.library.generation)
-    }
-
     /// The rows of a table; none of one that this libpmdscope does not serve, `None` for a failure.
     fn rows<T: FromPage>(
         &mut self,
         round: &mut RequestRound<'_>,
         table: LibraryTable,
     ) -> Option<Vec<T>> {
-        if !self.may_have_rows(table) {
+        if !self.empty.may_have_rows(self.library, table) {
             return Some(Vec::new());
         }
         let at = self.pages.iter().position(|(known, _)| *known == table);

@@ -80,22 +80,38 @@ struct KnownPort {
     rates: Option<[f64; 2]>,
 }
 
+/// What is asked about ports in one round, besides their counters.
+#[derive(Debug, Default)]
+pub(super) struct DueFacts {
+    links: bool,
+    configuration: Vec<PortId>,
+}
+
 impl PortReader {
-    /// The ports that could be read: one without counters is left out, since zeros would be a lie.
-    pub(super) fn read(&mut self, round: &mut RequestRound<'_>) -> Vec<PortSample> {
+    /// Lists the ports, if that is due: what is to be asked about them in this round. `None` if the list could
+    /// not be read.
+    pub(super) fn list(&mut self, round: &mut RequestRound<'_>) -> Option<DueFacts> {
         let now = Instant::now();
-        let facts = self.ids.is_older(now, FACTS_AGE);
-        if facts {
-            let Some(ids) = round.list(&TelemetryCommand::EthdevList, TelemetryClient::ports)
-            else {
-                *self = Self::default();
-                return Vec::new();
-            };
-            self.known.retain(|id, _| ids.contains(id));
-            self.ids.set(now, ids);
+        if !self.ids.is_older(now, FACTS_AGE) {
+            return Some(DueFacts::default());
         }
-        let due = if facts { self.unconfigured(now) } else { Vec::new() };
-        let mut counted = self.ask(round, facts, &due);
+        let Some(ids) = round.list(&TelemetryCommand::EthdevList, TelemetryClient::ports) else {
+            *self = Self::default();
+            return None;
+        };
+        self.known.retain(|id, _| ids.contains(id));
+        self.ids.set(now, ids);
+        Some(DueFacts { links: true, configuration: self.unconfigured(now) })
+    }
+
+    /// The requests that [`PortReader::read`] makes first.
+    pub(super) fn requests(&self, due: &DueFacts) -> Vec<TelemetryCommand> {
+        self.shaped_requests(due).into_iter().map(|(_, (command, _))| command).collect()
+    }
+
+    /// The ports that could be read: one without counters is left out, since zeros would be a lie.
+    pub(super) fn read(&mut self, round: &mut RequestRound<'_>, due: &DueFacts) -> Vec<PortSample> {
+        let mut counted = self.ask(round, due);
         let mut ids = self.ids.value().clone();
         let failed = counted.iter().find(|(_, told)| told.counters.is_err()).map(|(id, _)| *id);
         // The rest will only say that the connection is lost, not why.
@@ -132,34 +148,28 @@ impl PortReader {
         ports.into_iter().enumerate().filter(due).map(|(_, (_, id))| id).collect()
     }
 
-    /// Asks for the extended counters of the ports of which it is known how fast they grow, and for their
-    /// facts: the links, and the configuration of those that are `due`.
-    fn ask(
-        &self,
-        round: &mut RequestRound<'_>,
-        facts: bool,
-        due: &[PortId],
-    ) -> BTreeMap<PortId, ToldPort> {
-        let known = self.known.iter().filter(|(_, known)| known.rates.is_some());
-        let (mut of, mut requests) = (Vec::new(), Vec::new());
-        for (id, known) in known {
-            of.push(*id);
+    /// The extended counters of the ports of which it is known how fast they grow, and their facts: the links,
+    /// and the configuration of those that are `due`.
+    fn shaped_requests(&self, due: &DueFacts) -> Vec<(PortId, (TelemetryCommand, PortShape<'_>))> {
+        let known = || self.known.iter().filter(|(_, known)| known.rates.is_some());
+        let counters = known().map(|(id, known)| {
             let shape = PortShape::Xstats(XstatsShape { known: &known.names });
-            requests.push((TelemetryCommand::EthdevXstats(*id), shape));
-        }
-        let ids = of.clone();
-        if facts {
-            for id in ids.iter().filter(|id| due.contains(id)) {
-                of.push(*id);
-                requests.push((TelemetryCommand::EthdevInfo(*id), PortShape::Info));
-            }
-            for id in &ids {
-                of.push(*id);
-                requests.push((TelemetryCommand::EthdevLinkStatus(*id), PortShape::Link));
-            }
-        }
-        let new = |id: &PortId| (*id, ToldPort::new(facts, due.contains(id)));
-        let mut told: BTreeMap<PortId, ToldPort> = ids.iter().map(new).collect();
+            (*id, (TelemetryCommand::EthdevXstats(*id), shape))
+        });
+        let is_due = |id: &&PortId| due.configuration.contains(id);
+        let infos = known().map(|(id, _)| id).filter(is_due);
+        let infos = infos.map(|id| (*id, (TelemetryCommand::EthdevInfo(*id), PortShape::Info)));
+        let links = known().filter(|_| due.links);
+        let links =
+            links.map(|(id, _)| (*id, (TelemetryCommand::EthdevLinkStatus(*id), PortShape::Link)));
+        counters.chain(infos).chain(links).collect()
+    }
+
+    /// Makes these requests.
+    fn ask(&self, round: &mut RequestRound<'_>, due: &DueFacts) -> BTreeMap<PortId, ToldPort> {
+        let (of, requests): (Vec<_>, Vec<_>) = self.shaped_requests(due).into_iter().unzip();
+        let mut told: BTreeMap<PortId, ToldPort> =
+            of.iter().map(|id| (*id, ToldPort::new(due, *id))).collect();
         let mut is_counted = true;
         for ((id, (command, _)), reply) in
             of.iter().zip(&requests).zip(round.request_each(&requests))
@@ -224,12 +234,18 @@ enum Fact<T> {
     Told(T),
 }
 
+impl<T> Fact<T> {
+    fn until_told(is_due: bool) -> Self {
+        if is_due { Self::Failed } else { Self::Known }
+    }
+}
+
 impl ToldPort {
-    fn new(facts: bool, configuration: bool) -> Self {
+    fn new(due: &DueFacts, id: PortId) -> Self {
         Self {
             counters: Err(TelemetryError::Closed),
-            info: if configuration { Fact::Failed } else { Fact::Known },
-            link: if facts { Fact::Failed } else { Fact::Known },
+            info: Fact::until_told(due.configuration.contains(&id)),
+            link: Fact::until_told(due.links),
         }
     }
 }

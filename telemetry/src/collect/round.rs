@@ -56,6 +56,7 @@ impl<'a> RequestRound<'a> {
     /// The loss of the connection, when nothing was `learned`; and what failed first, when nothing was
     /// answered in this round as it should be: then all that is known is remembered.
     pub(super) fn finish(self, learned: bool) -> Result<Vec<String>, TelemetryError> {
+        self.client.withdraw(self.deadline);
         match (self.lost, self.failed) {
             (Some(error), _) if !(learned && self.answered) => Err(error),
             (None, Some(error)) if !self.answered => Err(error),
@@ -132,6 +133,13 @@ impl<'a> RequestRound<'a> {
         let asked = self.client.request_as(endpoint, shape, self.deadline);
         self.answered |= asked.is_ok();
         asked
+    }
+
+    /// Announces what is asked next, in this order.
+    pub(super) fn announce(&mut self, requests: Vec<TelemetryCommand>) {
+        if self.lost.is_none() {
+            self.client.announce(requests, self.deadline);
+        }
     }
 
     /// Asks each once, for replies of these shapes.

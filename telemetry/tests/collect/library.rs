@@ -147,6 +147,36 @@ fn histograms_of_queues_are_asked_for_if_wanted() {
 }
 
 #[test]
+fn ports_are_asked_while_the_app_tells_its_tables() {
+    let recording = Recording::read("dpdk-22.11/pmdscope-reflector.jsonl");
+    let is_held = Arc::new(AtomicBool::new(false));
+    let held = Arc::clone(&is_held);
+    let app = FakeApp::start(move |connection| {
+        connection.send(BANNER);
+        while let Some(first) = connection.receive() {
+            let mut requests = vec![first];
+            // Gives no reply before it is asked about a port.
+            if held.load(Ordering::Relaxed) && requests[0].starts_with("/pmdscope/queues") {
+                while !requests.last().unwrap().starts_with("/ethdev/xstats") {
+                    let Some(next) = connection.receive() else { return };
+                    requests.push(next);
+                }
+            }
+            for request in requests {
+                connection.send(recording.answer(&request));
+            }
+        }
+    });
+    let mut collector = SampleCollector::new(app.app());
+    for hold in [false, false, true, true] {
+        is_held.store(hold, Ordering::Relaxed);
+        let sample = collector.collect(TIMEOUT).unwrap();
+        assert_eq!((&sample.partial, sample.ports.len()), (&Vec::new(), 1), "{hold}");
+        assert!(!sample.queues.is_empty() && !sample.pools.is_empty());
+    }
+}
+
+#[test]
 fn sixty_four_queues_of_libpmdscope_come_in_four_pages() {
     let sample = collect(&Recording::read("dpdk-22.11/pmdscope-64-queues.jsonl"));
     assert_eq!(sample.partial, Vec::<String>::new());
