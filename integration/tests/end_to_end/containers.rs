@@ -9,6 +9,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use pmdscope_integration::container::{Container, only_child};
+use pmdscope_integration::exporter::{Exporter, free_address};
 use pmdscope_integration::frames::Feed;
 use pmdscope_integration::pdump::helpers;
 use pmdscope_integration::process::{Process, run, wait_until};
@@ -21,6 +22,9 @@ use serde_json::Value;
 use crate::pdump::{attach, await_captured, capture_once, numbered};
 use crate::support::{LIMIT, Needs, pmdscope, pmdscope_json, told, trial};
 
+const DAEMONSET: &str = include_str!("../../kubernetes/daemonset.yaml");
+/// A pod has a file system of its own.
+const EMPTY_RUN: &str = r#"mount -t tmpfs tmpfs /run && exec "$@""#;
 /// Packets per second that are fed, so that a sample has the time to find some.
 const STEADY: u64 = 5_000;
 /// File-prefix of apps with libpmdscope; in its container, nobody else has it.
@@ -31,6 +35,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("a_stock_app_in_a_container_is_captured_from", Needs::Pdump, stock),
         trial("apps_of_one_prefix_in_two_containers_are_told_apart", Needs::Pdump, linked),
         trial("a_sidecar_sees_what_is_shared_with_it", Needs::Pdump, sidecar),
+        trial("a_daemonset_sees_the_apps_of_all_pods", Needs::Pdump, daemonset),
     ]
 }
 
@@ -202,4 +207,76 @@ fn sidecar(scratch: &Scratch) -> Result<()> {
     let (code, said) = inside(&["capture", "-i", &port, "-c", "20", "-w", &name])?;
     ensure!(code == 1 && said.contains("cannot be seen from here"), "{code}: {said}");
     Ok(())
+}
+
+/// With the processes of the node, and the capabilities of the manifest: it sees the apps of all pods, and says
+/// which capability is missing for the rest.
+fn daemonset(scratch: &Scratch) -> Result<()> {
+    let pods = [Container::start(scratch, 1)?, Container::start(scratch, 2)?];
+    let (_process, linked) = reflector(scratch, &pods[0], 64)?;
+    let testpmd = Testpmd::start_in(scratch, &pods[1], Setup::FLAT_OUT)?;
+    let rights = rights_of_the_daemonset();
+    let limited = || -> Result<Command> {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--ipc", "--uts", "sh", "-c", EMPTY_RUN, "sh", "setpriv"]);
+        command.args(&rights).arg(programs::pmdscope()?);
+        Ok(command)
+    };
+    let inside = |args: &[&str]| {
+        let (code, out, err) = run(limited()?.args(args), scratch.dir(), LIMIT)?;
+        Ok::<_, anyhow::Error>((code, out + &err))
+    };
+    let (code, list) = inside(&["ls", "--json"])?;
+    let list: Value = serde_json::from_str(&list).with_context(|| list.clone())?;
+    let name = |pod: &Container, pid: u32| {
+        let mut apps = list["apps"].as_array().into_iter().flatten();
+        let app = apps.find(|app| app["pid"] == pid && app["container"]["id"] == pod.id());
+        let name = app.and_then(|app| app["app"].as_str());
+        name.map(str::to_owned).with_context(|| format!("{code}: no process {pid} in {list:#}"))
+    };
+    let linked = name(&pods[0], linked)?;
+    let stock = name(&pods[1], testpmd.pid())?;
+
+    let mut command = limited()?;
+    let exporter = Exporter::listening(
+        scratch,
+        "daemonset",
+        command.args(["export", "--xray"]),
+        free_address()?,
+    )?;
+    let is_counted_by = |app: &str, source: &str| {
+        let scrape = exporter.scrape()?;
+        let info = scrape.value("dpdk_mempool_info", &[("app", app), ("source", source)]);
+        Ok::<_, anyhow::Error>(info == Some(1.0))
+    };
+    ensure!(is_counted_by(&linked, "library")?, "{linked}");
+    wait_until("X-ray to count the pools", LIMIT, || is_counted_by(&stock, "xray"))?;
+
+    let file = scratch.path("daemonset.pcapng");
+    let to = file.display().to_string();
+    let capture = |app: &str, more: &[&str]| {
+        inside(&[&["capture", "-i", &format!("{app}:0"), "-w", &to], more].concat())
+    };
+    let (code, said) = capture(&linked, &["-c", "20"])?;
+    ensure!(code == 0 && captured(&file)?.len() == 20, "{code}: {said}");
+    let (code, said) = capture(&stock, &["--peek", "-c", "1", "--duration", "10"])?;
+    ensure!(code == 0 && captured(&file)?.len() == 1, "{code}: {said}");
+    let (code, said) = capture(&stock, &["-c", "20"])?;
+    ensure!(code == 1 && said.matches("run as root with CAP_SYS_ADMIN").count() == 1, "{said}");
+    Ok(())
+}
+
+/// Options of `setpriv` for the rights that `daemonset.yaml` gives.
+fn rights_of_the_daemonset() -> Vec<String> {
+    let added = DAEMONSET.lines().skip_while(|line| line.trim() != "add:").skip(1);
+    let added = added.map(str::trim).take_while(|line| line.starts_with(['-', '#']));
+    let added = added.filter_map(|line| line.strip_prefix("- "));
+    let added = added.map(|name| format!("+{}", name.to_lowercase()));
+    let bounds: Vec<_> = std::iter::once("-all".to_owned()).chain(added).collect();
+    let bounds = format!("--bounding-set={}", bounds.join(","));
+    let mut rights = vec![bounds, "--inh-caps=-all".to_owned()];
+    if DAEMONSET.contains("allowPrivilegeEscalation: false") {
+        rights.push("--no-new-privs".to_owned());
+    }
+    rights
 }
