@@ -7,14 +7,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use rustix::process::Signal;
 
-use crate::process::{Process, wait_until};
+use crate::process::{LIMIT, Process, wait_until};
 use crate::programs;
 use crate::scratch::{Memory, Scratch};
 use crate::telemetry;
 
 const START: Duration = Duration::from_secs(30);
-/// Longest wait for the app to come to rest, also where other processes keep the CPUs busy.
-const REST: Duration = Duration::from_secs(30);
 const FIRST_WORDS: &str = "at rest: ";
 const LAST_LINE: &str = "at rest: until SIGUSR2";
 
@@ -166,13 +164,14 @@ impl StockPipeline {
     pub fn rest(&mut self) -> Result<Truth> {
         self.process.signal(Signal::USR1)?;
         let mut said = String::new();
-        wait_until("the stock pipeline to come to rest", REST, || {
+        let rested = wait_until("the stock pipeline to come to rest", LIMIT, || {
             if let Some(status) = self.process.exited()? {
                 bail!("the stock pipeline ended ({status}): {}", self.process.output());
             }
             self.process.output().get(self.said..).unwrap_or_default().clone_into(&mut said);
             Ok(said.contains(LAST_LINE))
-        })?;
+        });
+        rested.with_context(|| format!("it has printed:\n{said}"))?;
         self.said += said.rfind(LAST_LINE).context("last line")? + LAST_LINE.len();
         Truth::parse(&said)
     }
@@ -191,7 +190,7 @@ impl StockPipeline {
     /// When it does not lose them in time.
     pub fn rest_with_lost(&mut self, mbufs: u64) -> Result<Truth> {
         let mut truth = Truth::default();
-        wait_until("the stock pipeline to lose mbufs", 2 * REST, || {
+        wait_until("the stock pipeline to lose mbufs", LIMIT, || {
             truth = self.rest()?;
             let enough = truth.lost() >= mbufs;
             if !enough {
