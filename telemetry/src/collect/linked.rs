@@ -78,6 +78,16 @@ impl EmptyTables {
         library.serves(table) && !self.0.contains(&(table, library.generation))
     }
 
+    /// The tables among these that this libpmdscope serves, and that may have rows.
+    fn exclude_from(
+        &self,
+        library: &LibraryReply,
+        mut tables: Vec<LibraryTable>,
+    ) -> Vec<LibraryTable> {
+        tables.retain(|table| self.may_have_rows(library, *table));
+        tables
+    }
+
     /// The table was read after the app was at this generation.
     fn note(&mut self, table: LibraryTable, generation: u64, is_empty: bool) {
         self.0.retain(|(known, _)| *known != table);
@@ -92,9 +102,8 @@ impl LibraryReader {
     pub(super) fn requests(&self, histograms: bool) -> Option<Vec<TelemetryCommand>> {
         let library = self.library.as_ref()?;
         let all = self.slow.is_older(Instant::now(), FACTS_AGE);
-        let mut wanted = wanted(library, histograms, all);
-        wanted.retain(|table| self.empty.may_have_rows(library, *table));
-        let pages = wanted.into_iter().map(|table| TelemetryCommand::Page(table, 0));
+        let tables = self.empty.exclude_from(library, wanted(library, histograms, all));
+        let pages = tables.into_iter().map(|table| TelemetryCommand::Page(table, 0));
         Some(std::iter::once(TelemetryCommand::Library).chain(pages).collect())
     }
 
@@ -115,7 +124,7 @@ impl LibraryReader {
         let library = round.keep(TelemetryCommand::Library, asked)?;
         let now = Instant::now();
         let all = self.slow.is_older(now, FACTS_AGE);
-        let wanted = wanted(&library, histograms, all);
+        let wanted = self.empty.exclude_from(&library, wanted(&library, histograms, all));
         let queues = queue_table(&library, histograms);
         let mut pages = FirstPages::read(round, &library, &wanted, &mut self.empty);
         self.is_paged = pages.pages.iter().any(|(_, page)| page.next.is_some());
@@ -230,8 +239,7 @@ struct FirstPages<'a> {
 }
 
 impl<'a> FirstPages<'a> {
-    /// Those that this libpmdscope serves, and that may have rows. What fails is asked for again when its
-    /// rows are read.
+    /// Those of `tables`. What fails is asked for again when its rows are read.
     fn read(
         round: &mut RequestRound<'_>,
         library: &'a LibraryReply,
@@ -239,11 +247,9 @@ impl<'a> FirstPages<'a> {
         empty: &'a mut EmptyTables,
     ) -> Self {
         let mut first = Self { library, empty, pages: Vec::new() };
-        let asked =
-            tables.iter().filter(|table| first.empty.may_have_rows(library, **table)).copied();
-        let requests =
-            asked.map(|table| (TelemetryCommand::Page(table, 0), PhantomData::<PageFields>));
-        let requests = requests.collect::<Vec<_>>();
+        let request =
+            |table: &LibraryTable| (TelemetryCommand::Page(*table, 0), PhantomData::<PageFields>);
+        let requests: Vec<_> = tables.iter().map(request).collect();
         let replies = round.request_each(&requests).into_iter();
         let pages = replies.zip(&requests).filter_map(|(reply, (command, _))| {
             let fields = reply.ok().filter(|fields| begins_at(fields, 0))?;
