@@ -9,6 +9,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use pmdscope_testing::all_stopped;
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 
 const POLL: Duration = Duration::from_millis(10);
@@ -73,7 +74,7 @@ impl Process {
         kill_process(pid, signal).with_context(|| format!("signal {}", self.name))?;
         if signal == Signal::STOP {
             let what = format!("all threads of {} to stop", self.name);
-            wait_until(&what, LIMIT, || Ok(is_stopped(self.pid())))?;
+            wait_until(&what, LIMIT, || Ok(all_stopped(self.pid())?))?;
         }
         Ok(())
     }
@@ -177,13 +178,6 @@ pub fn wait_until(
         sleep(POLL);
     }
     Ok(start.elapsed())
-}
-
-/// All of its threads have stopped or ended.
-fn is_stopped(pid: u32) -> bool {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let mut stats = tasks.filter_map(|task| fs::read_to_string(task.path().join("stat")).ok());
-    stats.all(|stat| stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with(['T', 'Z'])))
 }
 
 /// Makes the kernel end the child when its owner dies, even by SIGKILL.

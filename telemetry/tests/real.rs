@@ -13,7 +13,7 @@ use pmdscope_telemetry::fleet::AppSampler;
 use pmdscope_telemetry::{
     FleetEvent, FleetSettings, LintRules, ModelTracker, SampleCollector, TelemetryError,
 };
-use pmdscope_testing::{TESTPMD, Testpmd, skip_without_testpmd};
+use pmdscope_testing::{TESTPMD, Testpmd, all_stopped, skip_without_testpmd};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -110,16 +110,6 @@ fn signal(testpmd: &Testpmd, signal: Signal) -> Result<(), Failed> {
     Ok(kill_process(Pid::from_child(&testpmd.0), signal)?)
 }
 
-/// A signal stops the threads one by one, each when it next runs.
-fn all_stopped(testpmd: &Testpmd) -> Result<bool, Failed> {
-    let mut stopped = true;
-    for task in std::fs::read_dir(format!("/proc/{}/task", testpmd.0.id()))? {
-        let stat = std::fs::read_to_string(task?.path().join("stat"))?;
-        stopped &= stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('T'));
-    }
-    Ok(stopped)
-}
-
 fn follow() -> Result<(), Failed> {
     let host = Host::new()?;
     let testpmd = host.start(&["--no-huge"], 2)?;
@@ -151,7 +141,7 @@ fn follow() -> Result<(), Failed> {
 fn stop_and_continue(testpmd: &Testpmd, collector: &mut SampleCollector) -> Result<(), Failed> {
     signal(testpmd, Signal::STOP)?;
     let began = Instant::now();
-    while !all_stopped(testpmd)? {
+    while !all_stopped(testpmd.0.id())? {
         assert!(began.elapsed() < START, "not all of its threads have stopped");
         std::thread::sleep(Duration::from_millis(1));
     }
