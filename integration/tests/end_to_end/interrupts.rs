@@ -250,8 +250,8 @@ impl Drop for VirtualCable {
 fn softirqs(scratch: &Scratch) -> Result<()> {
     let _cable = VirtualCable::plug()?;
     let (app, _reflector) = reflector(scratch, "net_null0")?;
-    let mut tracing = Tracing::start(scratch, &app, &["--json", "-i", "0.5"])?;
     let before = net_rx_of_cpu_1()?;
+    let mut tracing = Tracing::start(scratch, &app, &["--json", "-i", "0.5"])?;
     let socket = UdpSocket::bind("0.0.0.0:0")?;
     let taken = |tracing: &Tracing| stolen(&tracing.lines(), "softirq", "NET_RX");
     let begun = Instant::now();
@@ -264,8 +264,8 @@ fn softirqs(scratch: &Scratch) -> Result<()> {
         sleep(Duration::from_millis(20));
     }
     tracing.wait_for_lines(3)?;
-    let all = net_rx_of_cpu_1()? - before;
     let documents = tracing.finish()?;
+    let all = net_rx_of_cpu_1()? - before;
     let (count, ns) = stolen(&documents, "softirq", "NET_RX");
     ensure!((100..=all).contains(&count) && ns > 0, "{count} of {all} softirqs, {ns} ns");
     let own = stolen(&documents, "softirq", "own system call");
