@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use pmdscope_integration::container::{Container, only_child};
 use pmdscope_integration::exporter::{Exporter, free_address};
-use pmdscope_integration::frames::Feed;
+use pmdscope_integration::frames::{Feed, write_pcap};
 use pmdscope_integration::pdump::helpers;
 use pmdscope_integration::process::{Process, run, wait_until};
 use pmdscope_integration::programs;
@@ -214,7 +214,12 @@ fn sidecar(scratch: &Scratch) -> Result<()> {
 fn daemonset(scratch: &Scratch) -> Result<()> {
     let pods = [Container::start(scratch, 1)?, Container::start(scratch, 2)?];
     let (_process, linked) = reflector(scratch, &pods[0], 64)?;
-    let testpmd = Testpmd::start_in(scratch, &pods[1], Setup::FLAT_OUT)?;
+    // Packets that differ: those of net_null say nothing new, and are not seen.
+    let packets = scratch.path("in.pcap");
+    write_pcap(&packets, &numbered(500))?;
+    let device = format!("net_pcap0,rx_pcap={},infinite_rx=1", packets.display());
+    let setup = Setup { devices: &[&device], ..Setup::FLAT_OUT };
+    let testpmd = Testpmd::start_in(scratch, &pods[1], setup)?;
     let rights = rights_of_the_daemonset();
     let limited = || -> Result<Command> {
         let mut command = Command::new("unshare");
@@ -259,7 +264,7 @@ fn daemonset(scratch: &Scratch) -> Result<()> {
     };
     let (code, said) = capture(&linked, &["-c", "20"])?;
     ensure!(code == 0 && captured(&file)?.len() == 20, "{code}: {said}");
-    let (code, said) = capture(&stock, &["--peek", "-c", "1", "--duration", "10"])?;
+    let (code, said) = capture(&stock, &["--peek", "-c", "1", "--duration", "20"])?;
     ensure!(code == 0 && captured(&file)?.len() == 1, "{code}: {said}");
     let (code, said) = capture(&stock, &["-c", "20"])?;
     ensure!(code == 1 && said.matches("run as root with CAP_SYS_ADMIN").count() == 1, "{said}");
