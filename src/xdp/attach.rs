@@ -21,8 +21,9 @@ Examples:
   pmdscope xdp attach eth0 --deny 203.0.113.0/24 --allow 203.0.113.7
   pmdscope xdp attach eth0 --rate-limit 20000 --syn-limit 1000
 
-An interface has one XDP program. That of another owner, such as an AF_XDP app,
-is never replaced.
+Without options there are no limits, non-IP packets are dropped, and valid
+fragments pass. An interface has one XDP program. That of another owner, such as
+an AF_XDP app, is never replaced.
 
 Exit status: 0 attached, 1 failed, 2 wrong usage.")]
 pub(crate) struct AttachArgs {
@@ -75,24 +76,24 @@ pub(crate) struct SetArgs {
 /// Options that [`SetArgs`] needs one of.
 #[derive(clap::Args)]
 struct LimitArgs {
-    /// Packets per second of one source, or off [default: off]
+    /// Packets per second of one source, or off
     ///
     /// A source is an IPv4 address or an IPv6 /64. It may send the packets of one second at once.
     #[arg(long, value_name = "PPS", value_parser = limit)]
     rate_limit: Option<Limit>,
 
-    /// New TCP connections per second to one server, or off [default: off]
+    /// New TCP connections per second to one server, or off
     ///
     /// A server is a destination address and port. Above the limit all SYNs to it are dropped, because the
     /// sources of a SYN flood are forged; open connections and allowed prefixes are not affected.
     #[arg(long, value_name = "PPS", value_parser = limit)]
     syn_limit: Option<Limit>,
 
-    /// Action for non-IP, non-ARP packets [default: drop]
+    /// Action for non-IP, non-ARP packets
     #[arg(long, value_name = "drop|pass", value_enum, hide_possible_values = true)]
     non_ip: Option<Action>,
 
-    /// Action for valid fragments [default: pass]
+    /// Action for valid fragments
     #[arg(long, value_name = "drop|pass", value_enum, hide_possible_values = true)]
     fragments: Option<Action>,
 }
