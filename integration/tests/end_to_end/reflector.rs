@@ -6,8 +6,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
+use pmdscope_integration::frames::write_pcap;
 use pmdscope_integration::oracle::tshark_fields;
-use pmdscope_integration::pair::{Link, Pair, PairOptions, eal};
+use pmdscope_integration::pair::{Link, Pair, PairOptions, eal, generate};
 use pmdscope_integration::process::{Process, run, wait_until};
 use pmdscope_integration::programs;
 use pmdscope_integration::scratch::{Memory, Scratch};
@@ -267,22 +268,6 @@ fn internet_checksum(bytes: &[u8]) -> [u8; 2] {
     [high, low]
 }
 
-/// A classic pcap file of Ethernet frames.
-fn write_pcap(path: &Path, frames: &[Vec<u8>]) -> Result<()> {
-    let mut bytes = Vec::new();
-    for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65535, 1] {
-        bytes.extend(word.to_ne_bytes());
-    }
-    for frame in frames {
-        let length = u32::try_from(frame.len())?;
-        for word in [1, 0, length, length] {
-            bytes.extend(word.to_ne_bytes());
-        }
-        bytes.extend(frame);
-    }
-    fs::write(path, bytes).with_context(|| path.display().to_string())
-}
-
 /// What a reflector with these arguments sends back for these frames, and its summary.
 fn reflected(scratch: &Scratch, frames: &[Vec<u8>], args: &[&str]) -> Result<(PathBuf, Value)> {
     let (requests, answers) = (scratch.path("requests.pcap"), scratch.path("answers.pcap"));
@@ -429,21 +414,15 @@ fn summary_of(
     generator_args: &[&str],
 ) -> Result<Value> {
     let socket = scratch.path(&format!("{name}.sock"));
-    let link = format!("socket={},socket-abstract=no", socket.display());
-    let server = format!("net_memif0,role=server,{link}");
+    let server = format!("net_memif0,role=server,socket={},socket-abstract=no", socket.display());
     let reflector = Reflector::start(scratch, &server, args)?;
-    let mut command = Command::new(programs::generator()?);
-    eal(&mut command, "0@0", &scratch.prefix("generator"), Memory::Ordinary);
-    command.args(["--vdev", &format!("net_memif0,role=client,{link}")]);
-    command.args(["--", "--duration", "1.5", "--quiet", "--keep-link", "60"]).args(generator_args);
-    let mut generator = Process::spawn("generator", &mut command, scratch.dir())?;
-    wait_until("all packets to be sent", LIMIT, || {
-        let exited = generator.exited()?;
-        ensure!(exited.is_none(), "the generator ended: {}", generator.output());
-        Ok(generator.output().contains("all packets sent"))
-    })?;
+    let own = ["--duration", "1.5", "--quiet", "--keep-link", "60"];
+    let own: Vec<_> = own.iter().chain(generator_args).map(|&arg| arg.to_owned()).collect();
+    let (prefix, memory) = (scratch.prefix("generator"), Memory::Ordinary);
+    let mut generator = generate(scratch, Link::Memif, &socket, &prefix, memory, &own)?;
+    generator.wait_sent(LIMIT)?;
     // The driver of memif crashes a reflector that polls while its peer leaves.
     let summary = reflector.finish()?;
-    generator.interrupt()?;
+    generator.stop()?;
     Ok(summary)
 }

@@ -1,11 +1,11 @@
 //! X-ray calls no mbuf lost that is not: stock apps in order, over every virtual driver.
 
-use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
+use pmdscope_integration::frames::write_pcap;
 use pmdscope_integration::openvswitch::Switch;
 use pmdscope_integration::process::wait_until;
 use pmdscope_integration::scratch::Scratch;
@@ -255,7 +255,8 @@ fn kernel_before(major: u32, minor: u32) -> Result<bool> {
 /// A file that is read again and again: its packets stay in a ring of the driver.
 fn pcap(scratch: &Scratch) -> Result<()> {
     let file = scratch.path("in.pcap");
-    write_pcap(&file)?;
+    let frames: Vec<_> = (0..PCAP_PACKETS).map(|number| vec![number; 60]).collect();
+    write_pcap(&file, &frames)?;
     let device = format!("net_pcap0,rx_pcap={},infinite_rx=1", file.display());
     let args = ["--forward-mode=macswap", "--auto-start"];
     let setup = Setup { devices: &[&device], eal: ORDINARY, args: &args };
@@ -267,27 +268,13 @@ fn pcap(scratch: &Scratch) -> Result<()> {
             && holder["name"].as_str().is_some_and(|name| name.starts_with("PCAP_RING"))
     };
     let kept = held(&scan, is_ring)?;
-    ensure!((PCAP_PACKETS / 2..=PCAP_PACKETS).contains(&kept), "{kept}: {}", brief(&scan));
+    let all = u64::from(PCAP_PACKETS);
+    ensure!((all / 2..=all).contains(&kept), "{kept}: {}", brief(&scan));
     Ok(())
 }
 
 /// Packets of the file.
-const PCAP_PACKETS: u64 = 100;
-
-/// 100 frames that differ.
-fn write_pcap(file: &Path) -> Result<()> {
-    let mut bytes = Vec::new();
-    for word in [0xa1b2_c3d4, 0x0004_0002, 0, 0, 65535, 1_u32] {
-        bytes.extend_from_slice(&word.to_le_bytes());
-    }
-    for number in 0..100_u8 {
-        for word in [u32::from(number), 0, 60, 60] {
-            bytes.extend_from_slice(&word.to_le_bytes());
-        }
-        bytes.extend_from_slice(&[number; 60]);
-    }
-    std::fs::write(file, bytes).with_context(|| file.display().to_string())
-}
+const PCAP_PACKETS: u8 = 100;
 
 fn million(scratch: &Scratch) -> Result<()> {
     let eal = ["--no-huge", "-m", "4608"];
