@@ -26,10 +26,6 @@ impl ReadBudget {
     /// For a command that reads once.
     pub const UNLIMITED: Self = Self { bytes_per_second: None, cpu_percent: None };
 
-    /// For programs that read again and again beside the app.
-    pub const BACKGROUND: Self =
-        Self { bytes_per_second: Some(500_000_000), cpu_percent: Some(25) };
-
     /// The time that a step with so many bytes and so much CPU time must take at least.
     fn time(&self, bytes: usize, cpu: Duration) -> Duration {
         let bytes = u128::try_from(bytes).unwrap_or(u128::MAX).saturating_mul(1_000_000_000);

@@ -17,9 +17,9 @@ use object::{LittleEndian, ReadCache, ReadRef};
 use self::notes::CoreNotes;
 pub use self::notes::CoreThread;
 use crate::error::XrayError;
-use crate::holders::Thread;
 use crate::memory::Memory;
 use crate::presence::Presence;
+use crate::thread::AppThread;
 use pmdscope_telemetry::host::maps::Mapping;
 
 /// Where the kernel maps registers of devices and the like: nothing in there is a reference of the app.
@@ -179,11 +179,11 @@ impl Memory for CoreMemory {
     }
 
     /// Only the first one has a name: that of the process.
-    fn threads(&self) -> Vec<Thread> {
+    fn threads(&self) -> Vec<AppThread> {
         let thread = |thread: &CoreThread| {
             let is_main = self.notes.pid == Some(thread.id);
             let name = if is_main { self.notes.command.clone() } else { String::new() };
-            Thread { id: thread.id, is_main, name }
+            AppThread { id: thread.id, is_main, name }
         };
         self.notes.threads.iter().map(thread).collect()
     }

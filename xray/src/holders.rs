@@ -31,7 +31,7 @@ pub(crate) use af_xdp::{AfXdpSockets, KernelPool};
 use heap::Elements;
 use intervals::{Interval, Intervals};
 use modules::Module;
-pub use sources::{HolderSources, Thread};
+pub use sources::HolderSources;
 
 /// A holder of a [`HolderMap`]; smaller ones come first in the order of [`Holder`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

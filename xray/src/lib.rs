@@ -28,6 +28,7 @@ mod scan;
 mod search;
 mod shared_files;
 mod target;
+mod thread;
 
 pub use access::AccessDenial;
 pub use budget::ReadBudget;
@@ -35,7 +36,7 @@ pub use core_file::{CoreMemory, CoreThread, MissingMemory};
 pub use counts::{Counts, PoolCount, RingCount, counts};
 pub use cpus::leave_polled_cpus;
 pub use error::XrayError;
-pub use holders::{HolderId, HolderMap, HolderSources, Thread};
+pub use holders::{HolderId, HolderMap, HolderSources};
 pub use layout::{
     CacheLayout, EthDevDataLayout, EthDevLayout, EthDevSharedLayout, EthFpOpsLayout, FbarrayLayout,
     Layout, LcoreConfigLayout, MallocElemLayout, MallocHeapLayout, MbufLayout, MemConfigLayout,
@@ -53,3 +54,4 @@ pub use reader::XrayReader;
 pub use report::{Holder, HolderCount, LostMbuf, MOST_LISTED, PoolScan, ScanReport};
 pub use scan::{FreeObjects, MOST_PACKET_BYTES, PoolHandler, Progress, ScanSettings, packet, scan};
 pub use target::{Pool, XrayTarget};
+pub use thread::AppThread;

@@ -15,8 +15,8 @@ use pmdscope_telemetry::host::start_ticks;
 
 use crate::budget::{Pacer, ReadBudget};
 use crate::error::XrayError;
-use crate::holders::Thread;
 use crate::presence::Presence;
+use crate::thread::AppThread;
 use crate::{pagemap, shared_files};
 
 /// Most pieces of one call: `IOV_MAX` of Linux.
@@ -61,7 +61,7 @@ pub trait Memory: Debug + Send + Sync {
     }
 
     /// The threads that a core file has; those of a running process are in `/proc`.
-    fn threads(&self) -> Vec<Thread> {
+    fn threads(&self) -> Vec<AppThread> {
         Vec::new()
     }
 

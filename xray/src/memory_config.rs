@@ -3,7 +3,7 @@
 //! programs, `--in-memory`, apps that are stopped, and core files.
 //!
 //! The structure is private to DPDK and differs between releases, but what is looked for in it does not
-//! from 21.11 to 25.11: the magic number and the version at its begin, and soon behind them the
+//! from 21.11 to 25.11: the magic number and the version at its start, and soon behind them the
 //! `struct rte_fbarray` named `memzone`, whose elements are `struct rte_memzone`.
 
 use std::thread::sleep;
@@ -18,7 +18,7 @@ use crate::search;
 /// `RTE_MAGIC`, written when the EAL is initialised.
 const MAGIC: u32 = 19_820_526;
 
-/// How far behind the begin of the configuration the array of memzones may be.
+/// How far behind the start of the configuration the array of memzones may be.
 const MOST_DISTANCE: u64 = 128;
 
 /// The name of the array, with the zero behind it.

@@ -14,7 +14,7 @@ pub struct ScanReport {
     pub scans: u32,
     /// Bytes of memory that were searched in the last scan.
     pub scanned_bytes: u64,
-    /// Time from the begin of the first scan to the end of the last, milliseconds.
+    /// Time from the start of the first scan to the end of the last, milliseconds.
     pub duration_ms: u64,
     /// What could not be read, and why; a sentence each. The rest is valid.
     pub problems: Vec<String>,

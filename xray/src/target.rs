@@ -50,7 +50,7 @@ pub struct Pool {
     pub cache_size: u32,
     /// Bytes of an object, without header and trailer.
     pub element_bytes: u32,
-    /// Bytes from the begin of a slot to the object.
+    /// Bytes from the start of a slot to the object.
     pub header_bytes: u32,
     /// Bytes behind the object.
     pub trailer_bytes: u32,

@@ -81,7 +81,8 @@ fn child() -> Child {
 fn a_process_that_ends_meanwhile_is_an_error() {
     for pause_ms in [0, 1, 3, 10] {
         let mut child = child();
-        let memory = ProcessMemory::open(child.id()).unwrap().with_budget(ReadBudget::BACKGROUND);
+        let budget = ReadBudget { bytes_per_second: Some(500_000_000), cpu_percent: Some(25) };
+        let memory = ProcessMemory::open(child.id()).unwrap().with_budget(budget);
         let reader = thread::spawn(move || {
             let mut buffer = vec![0; 1 << 20];
             loop {

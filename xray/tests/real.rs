@@ -94,7 +94,7 @@ fn eventually<T>(mut attempt: impl FnMut() -> Result<T, String>) -> Result<T, Fa
 fn assert_opened(app: &DiscoveredApp) -> Result<(), Failed> {
     // Memzones change while the app starts its ports.
     let target = eventually(|| {
-        let target = XrayTarget::open(app, ReadBudget::BACKGROUND).map_err(|e| e.to_string())?;
+        let target = XrayTarget::open(app, ReadBudget::UNLIMITED).map_err(|e| e.to_string())?;
         let told = MemzoneTable::fetch(&app.dir, &app.socket, Deadline::after(LONG));
         let told = told.map_err(|error| error.to_string())?;
         let told: Vec<_> =

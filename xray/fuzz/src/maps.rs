@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use pmdscope_telemetry::host::maps::parse;
 use pmdscope_xray::{
-    Holder, HolderMap, HolderSources, Layout, Mapping, Memory, MemoryConfig, Thread, XrayError,
+    AppThread, Holder, HolderMap, HolderSources, Layout, Mapping, Memory, MemoryConfig, XrayError,
     XrayTarget,
 };
 
@@ -43,7 +43,7 @@ fn read(input: &[u8]) -> Vec<Holder> {
         let _ = MemoryConfig::find(memory.as_ref());
     }
     let target = XrayTarget::new(memory, layout.clone(), Vec::new());
-    let threads = vec![Thread { id: 42, is_main: true, name: "made".to_owned() }];
+    let threads = vec![AppThread { id: 42, is_main: true, name: "made".to_owned() }];
     let holders = HolderMap::new(&target, &HolderSources { pid: None, threads }, &maps);
     let mut found = Vec::new();
     for mapping in &maps {

@@ -52,7 +52,7 @@ pub(super) struct Elements {
     list: Vec<Element>,
     /// Addresses of the heaps' structures.
     pub(super) heaps: BTreeSet<u64>,
-    /// The walk found its way from the begin of each heap that was found to its end.
+    /// The walk found its way from the start of each heap that was found to its end.
     pub(super) is_whole: bool,
 }
 

@@ -182,7 +182,7 @@ fn walk(memory: &dyn Memory, start: u64, end: u64) -> Option<Heap> {
     (at == end && !heap.chunks.is_empty()).then_some(heap)
 }
 
-/// A chunk that has a mapping of its own. It is known by the begin of its data only.
+/// A chunk that has a mapping of its own. It is known by the start of its data only.
 fn mmapped(memory: &dyn Memory, region: &Region, address: u64) -> Option<(u64, u64)> {
     let chunk =
         address.checked_sub(HEADER_BYTES).filter(|chunk| chunk.is_multiple_of(ALIGNMENT))?;

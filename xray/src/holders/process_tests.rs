@@ -11,12 +11,13 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::heap::tests::MadeHeap;
-use super::{HolderMap, HolderSources, Thread};
+use super::{HolderMap, HolderSources};
 use crate::layout::Layout;
 use crate::memory::{ProcessMemory, read_u32};
 use crate::memzone::Memzone;
 use crate::report::Holder;
 use crate::target::XrayTarget;
+use crate::thread::AppThread;
 
 static HELD_BY_A_STATIC: [u64; 5] = [1, 2, 3, 4, 5];
 static HELD_IN_DATA: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(7);
@@ -144,7 +145,7 @@ proptest! {
         };
         let mut zones: Vec<Memzone> = zones.into_iter().map(zone).collect();
         zones.push(Memzone { name: "first".into(), address: heap.data[0], bytes: 64 });
-        let threads = vec![Thread { id: 1, is_main: true, name: "made".into() }];
+        let threads = vec![AppThread { id: 1, is_main: true, name: "made".into() }];
         let sources = HolderSources { pid: None, threads };
         let target = heap.target(zones);
         let map = HolderMap::new(&target, &sources, &target.memory.maps().unwrap());

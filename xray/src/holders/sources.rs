@@ -4,17 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::memory::Memory;
-
-/// A thread of an app.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Thread {
-    /// Its id, as the app itself sees it: in a container not that of the host.
-    pub id: u32,
-    /// It is the first thread of the process.
-    pub is_main: bool,
-    /// Its name; empty if it is not known, as in a core file.
-    pub name: String,
-}
+use crate::thread::AppThread;
 
 /// What is known of an app besides its memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,7 +12,7 @@ pub struct HolderSources {
     /// Process id; `None` for a core file, the modules of which are then opened by their paths here.
     pub pid: Option<u32>,
     /// Its threads.
-    pub threads: Vec<Thread>,
+    pub threads: Vec<AppThread>,
 }
 
 impl HolderSources {
@@ -35,19 +25,20 @@ impl HolderSources {
     /// Those of a running process. Threads that cannot be read are left out.
     pub fn of_process(pid: u32) -> Self {
         let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-        let mut threads: Vec<Thread> = tasks.filter_map(|task| thread(&task.path(), pid)).collect();
+        let mut threads: Vec<AppThread> =
+            tasks.filter_map(|task| thread(&task.path(), pid)).collect();
         threads.sort_by_key(|thread| thread.id);
         Self { pid: Some(pid), threads }
     }
 }
 
-fn thread(task: &Path, pid: u32) -> Option<Thread> {
+fn thread(task: &Path, pid: u32) -> Option<AppThread> {
     let tid: u32 = task.file_name()?.to_str()?.parse().ok()?;
     let name = fs::read(task.join("comm")).ok()?;
     let name = String::from_utf8_lossy(&name).trim_end_matches('\n').to_owned();
     let status = fs::read(task.join("status")).ok()?;
     let id = id_of_app(&String::from_utf8_lossy(&status)).unwrap_or(tid);
-    Some(Thread { id, is_main: tid == pid, name })
+    Some(AppThread { id, is_main: tid == pid, name })
 }
 
 /// `NSpid:` has the id in each PID namespace, that of the process last.

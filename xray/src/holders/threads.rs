@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Owned;
 use super::fields::Fields;
 use super::modules::{Module, ThreadLocals};
-use super::sources::Thread;
 use crate::Mapping;
 use crate::memory::Memory;
 use crate::report::Holder;
 use crate::target::XrayTarget;
+use crate::thread::AppThread;
 
 /// Offsets in `struct pthread` of glibc, which have not changed since 2.4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ const ARM64: PthreadLayout = PthreadLayout { list: 192, tid: 208, head: None };
 /// Bytes of the structure: enough to have its stack in it, in all releases.
 const PTHREAD_BYTES: u64 = 2304;
 
-/// What of the data of a module is searched for the begin of a list.
+/// What of the data of a module is searched for the start of a list.
 const MOST_SEARCHED: u64 = 1 << 20;
 
 /// Number of the lcore, of each thread: `RTE_PER_LCORE(_lcore_id)`.
@@ -82,7 +82,7 @@ pub(super) fn stacks(
     target: &XrayTarget,
     maps: &[Mapping],
     modules: &[Module],
-    threads: &[Thread],
+    threads: &[AppThread],
 ) -> Vec<Owned> {
     let memory = target.memory.as_ref();
     let tids: BTreeSet<u32> = threads.iter().map(|thread| thread.id).collect();

@@ -247,7 +247,7 @@ structures! {
         bytes: "sizeof",
     }
 
-    /// Offsets in `struct rte_mem_config`: the begin of the shared configuration file; `*_len` are lengths
+    /// Offsets in `struct rte_mem_config`: the start of the shared configuration file; `*_len` are lengths
     /// of its arrays.
     MemConfigLayout = "rte_mem_config" {
         magic: "magic",

@@ -8,7 +8,7 @@ use crate::error::XrayError;
 use crate::memory::{read_u32, read_u64};
 use crate::target::{Pool, XrayTarget};
 
-/// Bytes behind the begin of an mbuf that are read at first: with `RTE_PKTMBUF_HEADROOM` of 128, 192 bytes
+/// Bytes behind the start of an mbuf that are read at first: with `RTE_PKTMBUF_HEADROOM` of 128, 192 bytes
 /// of the packet.
 const LOOK_BYTES: usize = 448;
 /// Bytes of a packet that tell it from the one before in the same mbuf.
@@ -76,7 +76,7 @@ pub(super) enum MbufContent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PacketHeader {
     pub(super) port: u16,
-    /// Offset of the packet from the begin of the mbuf.
+    /// Offset of the packet from the start of the mbuf.
     pub(super) begin: usize,
     pub(super) data_len: usize,
     pub(super) pkt_len: u32,

@@ -19,7 +19,7 @@ const MBUFS_PER_READ: usize = 1024;
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     object: u32,
-    /// Of its header and of the begin of its packet.
+    /// Of its header and of the start of its packet.
     content: u64,
 }
 

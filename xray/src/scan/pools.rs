@@ -28,7 +28,7 @@ pub(super) struct MbufPool {
 }
 
 impl MbufPool {
-    /// Bytes from the begin of an mbuf to its data buffer.
+    /// Bytes from the start of an mbuf to its data buffer.
     pub(super) fn data_offset(&self) -> u64 {
         self.mbuf.bytes + self.private_bytes
     }

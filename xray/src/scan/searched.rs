@@ -20,7 +20,7 @@ pub(super) type Part = Range<u64>;
 
 /// Why a writable mapping is not searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Foreign {
+enum UnsearchedReason {
     /// Registers of a device, or buffers that the kernel shares with the app.
     Device,
     /// DPDK memory or guest memory of another process.
@@ -54,9 +54,9 @@ impl<'a> OwnMemory<'a> {
         Self { maps, areas, prefixes }
     }
 
-    fn foreign(&self, mapping: &Mapping) -> Option<Foreign> {
+    fn foreign(&self, mapping: &Mapping) -> Option<UnsearchedReason> {
         if is_device(&mapping.path) {
-            return Some(Foreign::Device);
+            return Some(UnsearchedReason::Device);
         }
         let in_area =
             |mapping: &Mapping| self.areas.iter().any(|area| area.contains(&mapping.start));
@@ -70,7 +70,7 @@ impl<'a> OwnMemory<'a> {
         // The app's own page that is mapped twice, as legacy memory does, is still its own.
         let same = |own: &&Mapping| (&own.device, own.inode) == (&mapping.device, mapping.inode);
         let twice = mapping.inode != 0 && self.maps.iter().filter(same).any(in_area);
-        (other && !twice).then_some(Foreign::OtherProcess)
+        (other && !twice).then_some(UnsearchedReason::OtherProcess)
     }
 }
 
@@ -123,8 +123,10 @@ impl SearchedMemory {
         for mapping in maps.iter().filter(|mapping| mapping.writable && mapping.readable) {
             match memory.foreign(mapping) {
                 None => parts.push(mapping.start..mapping.end),
-                Some(Foreign::Device) => {}
-                Some(Foreign::OtherProcess) => found.foreign_bytes += mapping.end - mapping.start,
+                Some(UnsearchedReason::Device) => {}
+                Some(UnsearchedReason::OtherProcess) => {
+                    found.foreign_bytes += mapping.end - mapping.start;
+                }
             }
         }
         found.parts = subtract(parts, left_out);

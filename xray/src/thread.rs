@@ -1,0 +1,12 @@
+//! Threads of an app, as its process or its core file names them.
+
+/// A thread of an app.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AppThread {
+    /// Its id, as the app itself sees it: in a container not that of the host.
+    pub id: u32,
+    /// It is the first thread of the process.
+    pub is_main: bool,
+    /// Its name; empty if it is not known, as in a core file.
+    pub name: String,
+}
