@@ -188,7 +188,7 @@ fn values_that_contradict_each_other_are_refused() {
             "[[name]]\nmatch = 'a'\napp = 'b'\n[[name]]\nmatch = 'a'\napp = 'c'",
             "4: [[name]]: \"a\" is named already",
         ),
-        ("[[name]]\nmatch = 'a('\napp = 'b'", "1: [[name]]: \"a(\" is no regular expression"),
+        ("[[name]]\nmatch = 'a('\napp = 'b'", "1: [[name]]: invalid regular expression \"a(\""),
         ("[[name]]\nmatch = 'a'\napp = '$1'", "1: [[name]]: the name \"$1\" refers to $1"),
         ("[export]\nxstats = [\n'a', '(']", "3: export.xstats cannot be '(': regex parse error"),
         ("[[expected]]\napp = \"a\"\nports = [\"x\", \"x\"]", "3: expected.ports cannot be \"x\""),

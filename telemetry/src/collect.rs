@@ -77,13 +77,13 @@ struct ConnectionCache {
 #[derive(Debug)]
 struct Connection {
     client: TelemetryClient,
-    facts: AppFacts,
+    facts: CollectorState,
     host: HostReader,
 }
 
 /// What does not change, or hardly, while an app runs.
 #[derive(Debug)]
-struct AppFacts {
+struct CollectorState {
     identity: AppIdentity,
     connected: Instant,
     commands: Cached<BTreeSet<String>>,
@@ -251,7 +251,7 @@ impl ConnectionCache {
             self.follow(peer);
         }
         self.started = Some((peer, start));
-        let facts = AppFacts::new(app, &client, start);
+        let facts = CollectorState::new(app, &client, start);
         let host = HostReader::new(&app.dir, peer.pid);
         Ok(Connection { client, facts, host })
     }
@@ -277,7 +277,7 @@ impl ConnectionCache {
     }
 }
 
-impl AppFacts {
+impl CollectorState {
     fn new(app: &DiscoveredApp, client: &TelemetryClient, start_realtime_ns: u64) -> Self {
         let peer = client.peer();
         let exe = process::exe(peer.pid);

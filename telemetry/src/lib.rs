@@ -49,6 +49,7 @@ pub mod host;
 pub mod interface;
 mod interface_state;
 mod inventory;
+mod lcore_gaps;
 mod lock;
 mod loss;
 mod memzones;

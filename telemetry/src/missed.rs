@@ -6,17 +6,16 @@
 //! at the same time, and are named without a share. A packet is never counted for two causes.
 
 mod budget;
-mod gaps;
 mod queues;
 
 use serde::Serialize;
 
 pub use self::budget::StallBudget;
-pub use self::gaps::{CpuFrequency, CpuTime, LcoreGaps, PollGap};
 pub(crate) use self::queues::NicFacts;
 use self::queues::{busy_ratio, is_overrun, nic_limit};
 use crate::finding::Thresholds;
 use crate::finding::balance::{self, HotQueue};
+pub use crate::lcore_gaps::{CpuFrequency, CpuTime, LcoreGaps, PollGap};
 use crate::model::{Model, PortRates};
 use crate::sample::{PoolSample, PortSample, QueueDirection, QueueSample, StolenCause};
 
@@ -24,11 +23,11 @@ use crate::sample::{PoolSample, PortSample, QueueDirection, QueueSample, StolenC
 const LEAST_SHARE: f64 = 0.01;
 
 /// With so little left to explain, causes without a share are not looked for.
-const LITTLE: f64 = 0.1;
+const UNEXPLAINED_MIN: f64 = 0.1;
 
 /// The NIC is suspected only where gaps and pools leave most unexplained: they may lose more than the
 /// mean rate suggests.
-const MOST: f64 = 0.5;
+const NIC_UNEXPLAINED_MIN: f64 = 0.5;
 
 /// A pool counts as empty from this used share on: the rest may be in caches of other lcores.
 pub(crate) const EMPTY_POOL: f64 = 0.98;
@@ -181,7 +180,7 @@ pub(crate) fn explain<'a>(
     }
     let told: f64 = causes.iter().filter_map(|cause| cause.share).sum();
     let rest = (1.0 - told).max(0.0);
-    if rest >= LITTLE {
+    if rest >= UNEXPLAINED_MIN {
         causes.extend(without_gaps(model, (port, rates), rest, thresholds, backpressure));
     }
     let failed = rates.rx_nombuf_ps.unwrap_or(0.0) / rates.rx_missed_ps.unwrap_or(0.0).max(1.0);
@@ -438,7 +437,7 @@ fn without_gaps<'a>(
     if let Some(clock) = slowest.filter(|clock| clock.ratio() < SLOW_CLOCK) {
         add(&mut causes, MissedCause::SlowClock, None, CauseFacts::Clock(clock));
     }
-    let nic = nic_limit(model, port, busy).filter(|_| rest >= MOST);
+    let nic = nic_limit(model, port, busy).filter(|_| rest >= NIC_UNEXPLAINED_MIN);
     if let Some(nic) = nic {
         add(&mut causes, MissedCause::NicLimit, None, CauseFacts::Nic(nic));
     }

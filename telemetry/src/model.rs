@@ -23,9 +23,9 @@ use self::stolen::StolenHistory;
 pub use self::stolen::{StolenCauseRates, StolenRates, ThiefRates};
 use crate::counter_updates::CounterUpdates;
 use crate::flaps::FlapCounters;
+use crate::lcore_gaps::LcoreGaps;
 use crate::loss::LossTrends;
 pub use crate::loss::{LedgerRates, SiteRates};
-use crate::missed::LcoreGaps;
 use crate::rate::rate;
 use crate::rx_flat::RxBaseline;
 use crate::sample::{

@@ -17,8 +17,8 @@ pub struct AppNames {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AppNamesError {
-    /// The pattern is no regular expression.
-    #[error("{pattern:?} is no regular expression: {source}")]
+    /// The pattern is an invalid regular expression.
+    #[error("invalid regular expression {pattern:?}: {source}")]
     Pattern {
         /// As it was given.
         pattern: String,
@@ -48,7 +48,7 @@ impl AppNames {
     /// `${name}` stands for what a group has matched. The first rule that matches counts.
     ///
     /// # Errors
-    /// When a pattern is no regular expression, or a name empty or with a group that is not there.
+    /// When a pattern is an invalid regular expression, or a name empty or with a group that is not there.
     pub fn new(rules: Vec<(String, String)>) -> Result<Self, AppNamesError> {
         let rules = rules.into_iter().map(|(pattern, name)| rule(&pattern, name));
         Ok(Self { rules: rules.collect::<Result<_, _>>()? })
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn bad_rules_say_what_is_wrong() {
         let error = rules(&[("fwd-(", "fwd")]).unwrap_err().to_string();
-        assert!(error.starts_with("\"fwd-(\" is no regular expression"), "{error}");
+        assert!(error.starts_with("invalid regular expression \"fwd-(\""), "{error}");
         let error = rules(&[("fwd-(.)", "fwd$2")]).unwrap_err().to_string();
         assert_eq!(error, "the name \"fwd$2\" refers to $2, but \"fwd-(.)\" has no such group");
         assert!(rules(&[("fwd-(.)", "$1x")]).is_err(), "$1x is the group named 1x");

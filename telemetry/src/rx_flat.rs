@@ -5,7 +5,7 @@
 //! mean since the app started. What happens while a port is flat does not become its baseline, so that
 //! silence is never forgotten; and a port that never received has no baseline.
 //!
-//! Time is judged in pieces, each long enough for [`ENOUGH`] packets of the baseline, so that a few
+//! Time is judged in pieces, each long enough for [`MIN_BASELINE_PACKETS`] packets of the baseline, so that a few
 //! packets more or less mean nothing. Time in which a port is stopped or has no link does not count.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -18,7 +18,7 @@ use crate::sample::{PortSample, Sample};
 pub(crate) const SHARE: f64 = 0.01;
 
 /// Packets of the baseline that a piece must be worth.
-pub(crate) const ENOUGH: f64 = 1000.0;
+pub(crate) const MIN_BASELINE_PACKETS: f64 = 1000.0;
 
 /// Shortest piece, seconds.
 const SHORTEST_S: f64 = 1.0;
@@ -130,9 +130,9 @@ impl PortRxHistory {
             None => (mean_pps.unwrap_or(0.0), false),
         };
         let expected = past_pps * seconds;
-        if packets as f64 >= SHARE * expected.max(ENOUGH) {
+        if packets as f64 >= SHARE * expected.max(MIN_BASELINE_PACKETS) {
             self.receive(seconds, packets);
-        } else if expected >= ENOUGH {
+        } else if expected >= MIN_BASELINE_PACKETS {
             self.stay_flat(RxFlat {
                 seconds,
                 packets,

@@ -88,7 +88,7 @@ fn a_port_with_few_packets_gets_more_time() {
     assert_eq!(watch.at(2.0, 600.0), None);
     assert_eq!(watch.at(0.0, 400.0), None, "a thousand packets have not been missed yet");
     let flat = watch.at(0.0, 200.0).unwrap();
-    assert!(flat.seconds * flat.past_pps >= ENOUGH, "{flat:?}");
+    assert!(flat.seconds * flat.past_pps >= MIN_BASELINE_PACKETS, "{flat:?}");
 }
 
 #[test]
@@ -190,7 +190,7 @@ proptest! {
             sample.ports = vec![port(0, rx_packets.wrapping_add(packets))];
             if let Some(flat) = pasts.update(&sample).remove(0) {
                 let expected = flat.seconds * flat.past_pps;
-                prop_assert!(expected >= ENOUGH && flat.seconds >= SHORTEST_S);
+                prop_assert!(expected >= MIN_BASELINE_PACKETS && flat.seconds >= SHORTEST_S);
                 prop_assert!((flat.packets as f64) < SHARE * expected * 1.01 + 1.0);
             }
         }

@@ -29,7 +29,7 @@ pub use self::port::{
 };
 pub use self::scan::{LostGroupSample, PoolScanSample, ScanSample};
 pub(crate) use self::sent::SentByPort;
-pub use self::stolen::{StolenCause, StolenSample, TracingMethod, TracingSample};
+pub use self::stolen::{CauseTotals, StolenCause, StolenSample, TracingMethod, TracingSample};
 pub use self::xstats::Xstats;
 use crate::error::TelemetryError;
 
@@ -86,7 +86,7 @@ pub struct Sample {
     /// Places that hold mbufs, by name; libpmdscope only.
     #[serde(default)]
     pub stages: Vec<StageSample>,
-    /// What the last scan of the app's memory found; `None` when nobody has scanned it.
+    /// What the last scan of the app's memory found; `None` if it was not scanned.
     #[serde(default)]
     pub scan: Option<ScanSample>,
     /// PCI devices that the app's own arguments name, as the kernel sees them.
@@ -98,7 +98,7 @@ pub struct Sample {
     /// Threads of lcores, as the kernel sees them; empty where `/proc` does not report it.
     #[serde(default)]
     pub threads: Vec<ThreadSample>,
-    /// Time taken from lcores; `None` when nobody traces them.
+    /// Time taken from lcores; `None` without tracing.
     #[serde(default)]
     pub tracing: Option<TracingSample>,
     /// Heaps of the EAL; at most 10 s old, since reading them takes the lock of `rte_malloc()`.
@@ -120,7 +120,7 @@ pub struct Sample {
     pub control_shares_poll_cpu: Option<bool>,
     /// What libpmdscope said of itself; `None` for a stock app (level 0).
     pub library: Option<LibrarySample>,
-    /// What was read from the memory of the app; `None` when nobody tried.
+    /// What was read from the memory of the app; `None` if it was not read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub xray: Option<XraySample>,
     /// Parts of the round that failed, as "endpoint: reason". The rest of the sample is valid.

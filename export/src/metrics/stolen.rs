@@ -2,30 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use pmdscope_telemetry::sample::{StolenSample, TracingSample};
+use pmdscope_telemetry::sample::{CauseTotals, TracingSample};
 
 use super::LiveApp;
 use super::app::{info, seconds};
 use super::row::{FamilyList, LabelledRow, SuppressedSeries, labels, rows};
 use crate::catalogue as metric;
 use crate::family::MetricSample;
-
-/// What all thieves of one cause took from one lcore. Times are `None` if they are not known.
-#[derive(Clone, Copy, Default)]
-struct CauseTotals {
-    events: u64,
-    stolen_ns: Option<u64>,
-    longest_ns: Option<u64>,
-}
-
-impl CauseTotals {
-    fn add(&mut self, row: &StolenSample) {
-        let sum = |one: u64, other: Option<u64>| one.saturating_add(other.unwrap_or(0));
-        self.events = self.events.saturating_add(row.count);
-        self.stolen_ns = self.stolen_ns.map(|ns| sum(ns, row.stolen_ns)).or(row.stolen_ns);
-        self.longest_ns = self.longest_ns.max(row.longest_ns);
-    }
-}
 
 pub(super) fn families<'a>(
     families: &mut FamilyList,

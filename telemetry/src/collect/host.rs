@@ -17,7 +17,7 @@ use super::SLOW;
 use super::cached::Cached;
 
 /// How old the switches of threads may be: as good as new for whoever samples ten times a second.
-const BRISK: Duration = Duration::from_millis(90);
+const SWITCHES_MAX_AGE: Duration = Duration::from_millis(90);
 
 /// By CPU, milliseconds.
 type StolenTimes = Arc<BTreeMap<u32, u64>>;
@@ -26,7 +26,7 @@ type StolenTimes = Arc<BTreeMap<u32, u64>>;
 static STOLEN: LazyLock<Mutex<Cached<StolenTimes>>> = LazyLock::new(Mutex::default);
 
 /// How often threads are looked for again while one that libpmdscope tells of is not found.
-const SETTLING: Duration = Duration::from_secs(1);
+const THREADS_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// One app on this machine.
 #[derive(Debug)]
@@ -103,13 +103,14 @@ impl HostReader {
             lcores.threads.iter().any(|(known, _)| *known == lcore.lcore)
         };
         let new = !sample.lcores.iter().all(|lcore| known(lcore, self.lcores.value()));
-        if new && self.lcores.is_older(now, SETTLING) {
+        if new && self.lcores.is_older(now, THREADS_RETRY_INTERVAL) {
             self.lcores.forget();
         }
         let arguments = self.arguments.as_ref();
         let listing = || lcores(tasks, self.pid, arguments, &sample.lcores);
         let lcores = self.lcores.get(now, SLOW, listing);
-        let threads = self.threads.get(now, BRISK, || read_threads(tasks, &lcores.threads));
+        let threads =
+            self.threads.get(now, SWITCHES_MAX_AGE, || read_threads(tasks, &lcores.threads));
         sample.threads.clone_from(threads);
         // One that has ended may have a successor.
         if sample.threads.len() < lcores.threads.len() {
@@ -125,7 +126,7 @@ impl HostReader {
         let clocks = &self.clocks;
         let cpus: Vec<u32> = sample.threads.iter().map(|thread| thread.cpu).collect();
         let read = || cpus.iter().filter_map(|cpu| Some((*cpu, clocks.read(*cpu)?))).collect();
-        let age = if missed == self.missed { SLOW } else { BRISK };
+        let age = if missed == self.missed { SLOW } else { SWITCHES_MAX_AGE };
         if self.clock.is_older(now, age) {
             self.missed = missed;
         }
@@ -148,7 +149,8 @@ fn read_threads(tasks: &ProcessTasks, threads: &[(u32, u32)]) -> Vec<ThreadSampl
         return Vec::new();
     }
     let mut shared = STOLEN.lock().unwrap_or_else(PoisonError::into_inner);
-    let stolen_ms = Arc::clone(shared.get(Instant::now(), BRISK, || Arc::new(stolen_ms())));
+    let stolen_ms =
+        Arc::clone(shared.get(Instant::now(), SWITCHES_MAX_AGE, || Arc::new(stolen_ms())));
     drop(shared);
     threads.iter().filter_map(|(lcore, tid)| thread(tasks, *lcore, *tid, &stolen_ms)).collect()
 }
@@ -285,7 +287,7 @@ mod tests {
         let worker = std::thread::Builder::new().name("rte-worker-31".into());
         let worker = worker.spawn(move || wait.recv()).unwrap();
         let has = |host: &mut HostReader| {
-            std::thread::sleep(BRISK);
+            std::thread::sleep(SWITCHES_MAX_AGE);
             let threads = complete(host, &["app"]).threads;
             threads.iter().any(|thread| thread.lcore == 31)
         };

@@ -46,10 +46,10 @@ const BASIC: [&str; 8] = [
 ];
 
 /// A port that grows faster than this many times its last rate is asked again.
-const SURGE: f64 = 8.0;
+const REREAD_GROWTH: f64 = 8.0;
 
 /// What is left of a rate from one round to the next, at least.
-const FADING: f64 = 0.9;
+const RATE_DECAY: f64 = 0.9;
 
 /// Growth, in packets, that is no surge whatever the rate was.
 const SMALL_GROWTH: f64 = 10_000.0;
@@ -166,10 +166,10 @@ impl PortReader {
     }
 
     /// Makes these requests.
-    fn ask(&self, round: &mut RequestRound<'_>, due: &DueFacts) -> BTreeMap<PortId, ToldPort> {
+    fn ask(&self, round: &mut RequestRound<'_>, due: &DueFacts) -> BTreeMap<PortId, PortReplies> {
         let (of, requests): (Vec<_>, Vec<_>) = self.shaped_requests(due).into_iter().unzip();
-        let mut told: BTreeMap<PortId, ToldPort> =
-            of.iter().map(|id| (*id, ToldPort::new(due, *id))).collect();
+        let mut told: BTreeMap<PortId, PortReplies> =
+            of.iter().map(|id| (*id, PortReplies::new(due, *id))).collect();
         let mut is_counted = true;
         for ((id, (command, _)), reply) in
             of.iter().zip(&requests).zip(round.request_each(&requests))
@@ -196,7 +196,7 @@ impl PortReader {
         &mut self,
         round: &mut RequestRound<'_>,
         id: PortId,
-        told: Option<ToldPort>,
+        told: Option<PortReplies>,
     ) -> Option<PortSample> {
         let mut known = self.known.remove(&id);
         let again = match (&mut known, told) {
@@ -218,7 +218,7 @@ impl PortReader {
 
 /// What a port told when all were asked together.
 #[derive(Debug)]
-struct ToldPort {
+struct PortReplies {
     counters: Result<XstatsReply, TelemetryError>,
     info: Fact<PortInfo>,
     link: Fact<LinkReply>,
@@ -240,7 +240,7 @@ impl<T> Fact<T> {
     }
 }
 
-impl ToldPort {
+impl PortReplies {
     fn new(due: &DueFacts, id: PortId) -> Self {
         Self {
             counters: Err(TelemetryError::Closed),
@@ -292,7 +292,7 @@ impl KnownPort {
         &mut self,
         round: &mut RequestRound<'_>,
         id: PortId,
-        told: ToldPort,
+        told: PortReplies,
     ) -> Result<bool, TelemetryError> {
         let xstats = told.counters?;
         let about = |info: &PortInfo| is_about(info, id) && info.name == self.port.device;
@@ -328,7 +328,8 @@ impl KnownPort {
         let (Some(past), Some(rates)) = (self.rates, self.rates_until(&stats, now)) else {
             return false;
         };
-        let surge = |(rate, past): (&f64, &f64)| *rate > SURGE * past + SMALL_GROWTH / seconds;
+        let surge =
+            |(rate, past): (&f64, &f64)| *rate > REREAD_GROWTH * past + SMALL_GROWTH / seconds;
         if rates.iter().zip(&past).any(surge) {
             return false;
         }
@@ -347,7 +348,7 @@ impl KnownPort {
         if new.iter().zip(&old).any(|(new, old)| new < old) {
             return None;
         }
-        let past = self.rates.unwrap_or_default().map(|rate| rate * FADING);
+        let past = self.rates.unwrap_or_default().map(|rate| rate * RATE_DECAY);
         let rate = |at: usize| (new[at] - old[at]) as f64 / seconds;
         Some([rate(0).max(past[0]), rate(1).max(past[1])])
     }

@@ -247,7 +247,7 @@ impl<'de> Visitor<'de> for FieldsVisitor {
         let mut fields = PageFields::default();
         let mut numbers = Vec::new();
         while let Some(name) = map.next_key::<String>()? {
-            match map.next_value_seed(ToldValue { numbers: &mut numbers })? {
+            match map.next_value_seed(ColumnVisitor { numbers: &mut numbers })? {
                 PageValue::Cells(cells) => fields.columns.push((name, cells)),
                 PageValue::Number(value) => fields.header.push((name, Some(value))),
                 PageValue::Other => fields.header.push((name, None)),
@@ -266,12 +266,12 @@ enum PageValue {
 }
 
 /// Reads a value.
-struct ToldValue<'a> {
+struct ColumnVisitor<'a> {
     /// Grows with the first column, so that each one becomes a vector of the right size.
     numbers: &'a mut Vec<u64>,
 }
 
-impl<'de> DeserializeSeed<'de> for ToldValue<'_> {
+impl<'de> DeserializeSeed<'de> for ColumnVisitor<'_> {
     type Value = PageValue;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<PageValue, D::Error> {
@@ -279,7 +279,7 @@ impl<'de> DeserializeSeed<'de> for ToldValue<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for ToldValue<'_> {
+impl<'de> Visitor<'de> for ColumnVisitor<'_> {
     type Value = PageValue;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Finding, FindingSubject, Lint, Severity, Thresholds, finding};
 use crate::inventory::{ExpectationSource, PortExpectation};
 use crate::model::{Model, PortRates};
-use crate::rx_flat::{ENOUGH, RxFlat, SHARE};
+use crate::rx_flat::{MIN_BASELINE_PACKETS, RxFlat, SHARE};
 use crate::sample::{DeviceSample, PortSample};
 
 /// All that is wrong with the ports of an app, as far as it was expected otherwise.
@@ -201,7 +201,7 @@ fn flat(
     let past = if flat.watched_past { "before that" } else { "on average since the app started" };
     let _ = write!(evidence, "; {:.0}/s {past}", flat.past_pps);
     let threshold = format!(
-        "less than {:.0} % of its own past for {} s, worth {ENOUGH} packets or more",
+        "less than {:.0} % of its own past for {} s, worth {MIN_BASELINE_PACKETS} packets or more",
         SHARE * 100.0,
         thresholds.flat.as_secs_f64()
     );

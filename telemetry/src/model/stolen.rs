@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::sample::{Sample, StolenCause, StolenSample, TracingMethod, TracingSample};
+use crate::sample::{CauseTotals, Sample, StolenCause, StolenSample, TracingMethod, TracingSample};
 
 /// Time taken from one lcore since the sample before. Without an earlier sample of the same tracing, and
 /// where a counter went back, nothing is known.
@@ -67,13 +67,6 @@ impl StolenCause {
     }
 }
 
-/// Counters of one cause of one lcore.
-#[derive(Clone, Copy, Debug, Default)]
-struct CauseTotals {
-    events: u64,
-    stolen_ns: Option<u64>,
-}
-
 /// The last counts of one app, and the rates until then.
 #[derive(Debug, Default)]
 pub(super) struct StolenHistory {
@@ -114,7 +107,7 @@ impl StolenHistory {
     }
 }
 
-/// Counters of both go on from the same begin.
+/// Counters of both go on from the same start.
 pub(crate) fn same(before: &TracingSample, now: &TracingSample) -> bool {
     (before.method, before.since_realtime_ns) == (now.method, now.since_realtime_ns)
 }
@@ -157,12 +150,7 @@ fn lcore_rates(
 fn totals(tracing: &TracingSample, lcore: u32) -> BTreeMap<StolenCause, CauseTotals> {
     let mut totals = BTreeMap::<_, CauseTotals>::new();
     for row in tracing.stolen.iter().filter(|row| row.lcore == lcore) {
-        let of = totals.entry(row.cause).or_default();
-        of.events = of.events.saturating_add(row.count);
-        of.stolen_ns = match (of.stolen_ns, row.stolen_ns) {
-            (Some(sum), Some(ns)) => Some(sum.saturating_add(ns)),
-            (known, ns) => known.or(ns),
-        };
+        totals.entry(row.cause).or_default().add(row);
     }
     totals
 }
@@ -175,18 +163,19 @@ fn growth(
         return None;
     }
     let grown = now.iter().map(|(cause, of)| {
-        let zero = CauseTotals { events: 0, stolen_ns: Some(0) };
+        let zero = CauseTotals { stolen_ns: Some(0), ..CauseTotals::default() };
         let before = before.get(cause).copied().unwrap_or(zero);
         let stolen_ns = match of.stolen_ns.zip(before.stolen_ns) {
             Some((now, before)) => Some(now.checked_sub(before)?),
             None => None,
         };
-        Some((*cause, CauseTotals { events: of.events.checked_sub(before.events)?, stolen_ns }))
+        let events = of.events.checked_sub(before.events)?;
+        Some((*cause, CauseTotals { events, stolen_ns, longest_ns: None }))
     });
     grown.collect()
 }
 
-/// Who took something from an lcore, and its sleeps, between two counts that go on from the same begin.
+/// Who took something from an lcore, and its sleeps, between two counts that go on from the same start.
 pub(crate) fn thieves(lcore: u32, before: &TracingSample, now: &TracingSample) -> Vec<ThiefRates> {
     let of_lcore = |row: &&StolenSample| row.lcore == lcore;
     let key = |row: &StolenSample| (row.cause, row.thief.clone());

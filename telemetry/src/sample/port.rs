@@ -15,7 +15,7 @@ pub struct PortSample {
     pub device: String,
     /// The app has started the port.
     pub started: bool,
-    /// Link state; `None` when it was not told.
+    /// Link state; `None` if not reported.
     pub link_up: Option<bool>,
     /// Link speed, Mbit/s; `None` when the link is down or the speed unknown.
     pub link_mbps: Option<u64>,
@@ -27,10 +27,10 @@ pub struct PortSample {
     pub tx_queues: u16,
     /// NUMA node, -1 when unknown.
     pub numa_node: i64,
-    /// Packets for any address are accepted; `None` when it was not told.
+    /// Packets for any address are accepted; `None` if not reported.
     #[serde(default)]
     pub promiscuous: Option<bool>,
-    /// Ethernet address, as DPDK writes it; `None` when it was not told.
+    /// Ethernet address, as DPDK writes it; `None` if not reported.
     #[serde(default)]
     pub mac: Option<String>,
     /// Descriptors of its receive queues in order of their numbers, of a stock app that was asked for

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct TracingSample {
     /// Where the numbers come from.
     pub method: TracingMethod,
-    /// Wall clock at the begin of tracing; counters start there. Nanoseconds since 1970.
+    /// Wall clock at the start of tracing; counters start there. Nanoseconds since 1970.
     pub since_realtime_ns: u64,
     /// Monotonic clock until which everything is counted, nanoseconds: a tracer may lag behind the sample.
     /// `None` if the counters are as of the sample.
@@ -66,8 +66,29 @@ pub struct StolenSample {
     pub stolen_ns: Option<u64>,
     /// The longest, nanoseconds.
     pub longest_ns: Option<u64>,
-    /// Wall clock at the begin of the longest, nanoseconds since 1970.
+    /// Wall clock at the start of the longest, nanoseconds since 1970.
     pub longest_realtime_ns: Option<u64>,
+}
+
+/// What all thieves of one cause took from one lcore since tracing began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CauseTotals {
+    /// How often.
+    pub events: u64,
+    /// How long altogether, nanoseconds; `None` where no time is known.
+    pub stolen_ns: Option<u64>,
+    /// The longest, nanoseconds; `None` where no time is known.
+    pub longest_ns: Option<u64>,
+}
+
+impl CauseTotals {
+    /// Adds what one of them took.
+    pub fn add(&mut self, thief: &StolenSample) {
+        let sum = |one: u64, other: Option<u64>| one.saturating_add(other.unwrap_or(0));
+        self.events = self.events.saturating_add(thief.count);
+        self.stolen_ns = self.stolen_ns.map(|ns| sum(ns, thief.stolen_ns)).or(thief.stolen_ns);
+        self.longest_ns = self.longest_ns.max(thief.longest_ns);
+    }
 }
 
 /// What took a CPU from a polling thread.
