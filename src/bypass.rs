@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::Subcommand;
 use pmdscope_bypass::{
-    BypassError, BypassFlow, BypassPhase, BypassRequest, BypassStatus, InterfaceName,
-    StateDirectory, TakenDown,
+    BypassDownResult, BypassError, BypassFlow, BypassPhase, BypassRequest, BypassStatus,
+    InterfaceName, StateDirectory,
 };
 
 use self::document::{Bypasses, Prepared};
@@ -181,7 +181,7 @@ fn down(states: &StateDirectory, args: &DownArgs) -> Result<ExitCode> {
     for interface in &interfaces {
         match pmdscope_bypass::down(states, interface) {
             Ok(Some(down)) => done.push(down),
-            Ok(None) => done.push(TakenDown {
+            Ok(None) => done.push(BypassDownResult {
                 interface: interface.to_string(),
                 undone: Vec::new(),
                 app: None,

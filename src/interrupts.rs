@@ -27,7 +27,7 @@ use crate::{capture, duration, output, terminal, top};
 const START_STEP: Duration = Duration::from_millis(200);
 
 /// How long to look for threads that poll.
-const LOOK: Duration = Duration::from_secs(5);
+const POLL_THREADS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long bpftrace may take until it traces: poll threads that never leave their CPU delay it.
 const ATTACH: Duration = Duration::from_secs(60);
@@ -181,7 +181,7 @@ fn wait_for_probes(fleet: &mut Fleet, tracer: &Tracer, control: &RunControl) -> 
         if polls > 0 && tracer.is_settled() {
             break;
         }
-        if polls == 0 && begun.elapsed() >= LOOK {
+        if polls == 0 && begun.elapsed() >= POLL_THREADS_TIMEOUT {
             bail!(
                 "no thread polls: those of all lcores sleep, or cannot be seen (another PID namespace, \
                  hidepid); see 'pmdscope top --once'"

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use clap::CommandFactory;
-use pmdscope_bypass::{BypassStatus, TakenDown};
+use pmdscope_bypass::{BypassDownResult, BypassStatus};
 use pmdscope_tui::report::TopDocument;
 use regex::Regex;
 use schemars::generate::SchemaSettings;
@@ -18,7 +18,10 @@ use crate::{Cli, bypass, capture, check, interrupts, lcores, leaks, ls, netstat,
 /// By the name of the file; the options without which the document is another one.
 fn schemas() -> BTreeMap<&'static str, Value> {
     BTreeMap::from([
-        ("bypass-down", schema::<bypass::document::Bypasses<TakenDown>>("bypass down --json")),
+        (
+            "bypass-down",
+            schema::<bypass::document::Bypasses<BypassDownResult>>("bypass down --json"),
+        ),
         (
             "bypass-status",
             schema::<bypass::document::Bypasses<BypassStatus>>("bypass status --json"),

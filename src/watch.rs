@@ -40,7 +40,7 @@ pub(crate) fn start(
         let shared = Arc::clone(&shared);
         thread::spawn(move || read_interfaces(&shared, &*reader));
     }
-    let mut watch = Watch { chosen, settings, shared, sampled: BTreeMap::new() };
+    let mut watch = TopSampler { chosen, settings, shared, sampled: BTreeMap::new() };
     thread::spawn(move || {
         while watch.look() {
             thread::sleep(if watch.sampled.is_empty() {
@@ -98,7 +98,7 @@ impl Shared {
     }
 }
 
-struct Watch {
+struct TopSampler {
     chosen: Option<String>,
     settings: FleetSettings,
     shared: Arc<Shared>,
@@ -106,7 +106,7 @@ struct Watch {
     sampled: BTreeMap<String, JoinHandle<()>>,
 }
 
-impl Watch {
+impl TopSampler {
     /// Takes in what runs now; `false` when the display has ended.
     fn look(&mut self) -> bool {
         let (running, advice) = self.running();

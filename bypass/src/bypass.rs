@@ -88,7 +88,7 @@ pub struct BypassStatus {
 /// What taking a bypass down did.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct TakenDown {
+pub struct BypassDownResult {
     /// The interface.
     pub interface: String,
     /// What was undone.
@@ -239,7 +239,7 @@ fn undo_steering(
 pub fn down(
     states: &StateDirectory,
     interface: &InterfaceName,
-) -> Result<Option<TakenDown>, BypassError> {
+) -> Result<Option<BypassDownResult>, BypassError> {
     let namespace = network_namespace()?;
     let _lock = states.lock()?;
     let link = read_link(interface)?;
@@ -248,10 +248,11 @@ pub fn down(
         // The interface is gone, and with it all that was changed.
         states.remove(interface, namespace)?;
         let undone = vec!["forgot an interface that is gone".to_owned()];
-        let gone = TakenDown { interface: interface.to_string(), undone, app: None };
+        let gone = BypassDownResult { interface: interface.to_string(), undone, app: None };
         return Ok(state.map(|_| gone));
     };
-    let mut down = TakenDown { interface: interface.to_string(), undone: Vec::new(), app: None };
+    let mut down =
+        BypassDownResult { interface: interface.to_string(), undone: Vec::new(), app: None };
     let mut failures = Vec::new();
     let program = ours_or_none(interface, &link).ok().flatten();
     if state.is_none() && program.is_none() {

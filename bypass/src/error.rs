@@ -10,9 +10,7 @@ use crate::flow::MAX_FLOWS;
 #[non_exhaustive]
 pub enum BypassError {
     /// Not a flow.
-    #[error(
-        "'{0}' is no flow: give a protocol and a port of the destination, such as udp:53 (tcp, udp or sctp)"
-    )]
+    #[error("invalid flow '{0}': expected PROTOCOL:PORT, such as udp:53 (tcp, udp or sctp)")]
     BadFlow(String),
     /// The wrong number of flows.
     #[error("{0} flows given: a bypass has 1 to {max}", max = MAX_FLOWS)]

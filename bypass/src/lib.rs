@@ -25,7 +25,8 @@ mod steering;
 
 pub use self::app::BypassApp;
 pub use self::bypass::{
-    BypassPhase, BypassRequest, BypassStatus, TakenDown, bypassed_interfaces, down, status, up,
+    BypassDownResult, BypassPhase, BypassRequest, BypassStatus, bypassed_interfaces, down, status,
+    up,
 };
 pub use self::error::BypassError;
 pub use self::flow::{BypassFlow, MAX_FLOWS};

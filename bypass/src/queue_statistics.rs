@@ -6,7 +6,7 @@ use pmdscope_telemetry::interface::InterfaceQueueSample;
 
 /// What one counter tells of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum QueueCounter {
+enum EthtoolQueueCounter {
     /// Packets, XDP or not.
     Packets,
     /// Packets that an XDP program saw.
@@ -23,12 +23,12 @@ pub(crate) fn rx_queues(counters: &[(String, u64)]) -> Vec<InterfaceQueueSample>
         let sample = queues.entry(queue).or_default();
         sample.queue = queue;
         match counter {
-            QueueCounter::Packets => sample.packets = Some(value),
-            QueueCounter::XdpPackets => sample.packets = sample.packets.or(Some(value)),
-            QueueCounter::Dropped => {
+            EthtoolQueueCounter::Packets => sample.packets = Some(value),
+            EthtoolQueueCounter::XdpPackets => sample.packets = sample.packets.or(Some(value)),
+            EthtoolQueueCounter::Dropped => {
                 sample.dropped = Some(sample.dropped.unwrap_or(0).saturating_add(value));
             }
-            QueueCounter::Redirected => sample.redirected = Some(value),
+            EthtoolQueueCounter::Redirected => sample.redirected = Some(value),
         }
     }
     queues.into_values().collect()
@@ -36,7 +36,7 @@ pub(crate) fn rx_queues(counters: &[(String, u64)]) -> Vec<InterfaceQueueSample>
 
 /// Queue and meaning of a counter: `rx_queue_0_drops` (veth, `virtio_net`, ixgbe), `rx-0.packets` (i40e), `rx0_packets`
 /// (mlx5, newer `virtio_net`), `queue_0_rx_cnt` (ena).
-fn counter(name: &str) -> Option<(u32, QueueCounter)> {
+fn counter(name: &str) -> Option<(u32, EthtoolQueueCounter)> {
     let (rest, ena) = match name.strip_prefix("rx") {
         Some(rest) => (rest, false),
         None => (name.strip_prefix("queue")?, true),
@@ -49,11 +49,13 @@ fn counter(name: &str) -> Option<(u32, QueueCounter)> {
     let what =
         if ena { what.strip_prefix("rx_")? } else { what.strip_prefix("rx_").unwrap_or(what) };
     let counter = match what {
-        "packets" | "pkts" => QueueCounter::Packets,
-        "cnt" if ena => QueueCounter::Packets,
-        "xdp_packets" => QueueCounter::XdpPackets,
-        "drops" | "dropped" | "drop" | "buff_alloc_err" | "alloc_failed" => QueueCounter::Dropped,
-        "xdp_redirect" | "xdp_redirects" => QueueCounter::Redirected,
+        "packets" | "pkts" => EthtoolQueueCounter::Packets,
+        "cnt" if ena => EthtoolQueueCounter::Packets,
+        "xdp_packets" => EthtoolQueueCounter::XdpPackets,
+        "drops" | "dropped" | "drop" | "buff_alloc_err" | "alloc_failed" => {
+            EthtoolQueueCounter::Dropped
+        }
+        "xdp_redirect" | "xdp_redirects" => EthtoolQueueCounter::Redirected,
         _ => return None,
     };
     Some((queue.parse().ok()?, counter))

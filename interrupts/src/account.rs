@@ -38,7 +38,7 @@ pub struct StolenEvent {
     pub cause: StolenCause,
     /// Who, as in [`StolenSample::thief`].
     pub thief: String,
-    /// Wall clock at its begin, nanoseconds since 1970.
+    /// Wall clock at its start, nanoseconds since 1970.
     pub start_realtime_ns: u64,
     /// Its length without events inside that are counted themselves, nanoseconds.
     pub duration_ns: u64,

@@ -14,7 +14,7 @@ use crate::script::{self, PreparedScript};
 use crate::state::{RunState, TracerState};
 
 /// How often to look whether the threads are still the same.
-const LOOK: Duration = Duration::from_millis(100);
+const THREADS_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How often to look for threads that have ended.
 const LOOK_FOR_ENDED: Duration = Duration::from_secs(1);
@@ -67,7 +67,7 @@ pub(crate) fn start(options: TracerOptions, shared: Arc<Shared>) -> io::Result<J
     let thread = thread::Builder::new().name("tracer".to_owned());
     thread.spawn(move || {
         let mut manager = Manager::new(options, shared);
-        while manager.shared.wait(LOOK) {
+        while manager.shared.wait(THREADS_CHECK_INTERVAL) {
             manager.look();
         }
         manager.end_run();

@@ -44,7 +44,7 @@ impl PeekCoverage {
     }
 }
 
-/// The ports of apps whose packets are sampled from memory, and what they had received at the begin.
+/// The ports of apps whose packets are sampled from memory, and what they had received at the start.
 #[derive(Clone, Debug)]
 pub(crate) struct PeekedPorts {
     apps: Vec<PeekedApp>,
@@ -83,7 +83,7 @@ impl PeekedPorts {
 }
 
 impl PeekedApp {
-    /// Packets that the wanted ports received since the begin.
+    /// Packets that the wanted ports received since the start.
     fn received(&self) -> Option<u64> {
         let (before, now) = (self.before.as_ref()?, ask(&self.target)?);
         if !before.app.same_process(&now.app) {

@@ -12,7 +12,7 @@ use pmdscope_telemetry::discover::DiscoveredApp;
 use pmdscope_telemetry::sample::{PortSample, Sample};
 
 use self::cpus::HelperCpus;
-use self::obstacle::AppFacts;
+use self::obstacle::PreflightFacts;
 use super::policy::AttachPolicy;
 use super::unavailable::CaptureUnavailable;
 
@@ -35,7 +35,7 @@ pub(super) fn pdump(
     policy: AttachPolicy,
 ) -> anyhow::Result<PdumpOptions> {
     let (file_prefix, runtime_root) = split(&app.dir)
-        .with_context(|| format!("{} is no runtime directory of DPDK", app.dir.display()))?;
+        .with_context(|| format!("{} is not a runtime directory of DPDK", app.dir.display()))?;
     let cpus = HelperCpus::beside(sample.app.pid)?;
     Ok(PdumpOptions {
         program: program.path,
@@ -59,7 +59,7 @@ pub(super) fn check(
     let program = PdumpProgram::find(&sample.app.dpdk_version).with_context(|| {
         format!("{} runs without libpmdscope, and nothing can attach to it", app.name)
     })?;
-    let facts = AppFacts::gather(app, sample, &program);
+    let facts = PreflightFacts::gather(app, sample, &program);
     match facts.obstacle(attach == AttachPolicy::Forced) {
         None => Ok(program),
         Some(obstacle) => {

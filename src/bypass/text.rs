@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use pmdscope_bypass::{BypassPhase, BypassStatus, TakenDown};
+use pmdscope_bypass::{BypassDownResult, BypassPhase, BypassStatus};
 use pmdscope_telemetry::interface::FilterMode;
 
 use crate::output::one_line;
@@ -115,7 +115,7 @@ fn problems(status: &BypassStatus) -> String {
 }
 
 /// What `down` prints.
-pub(super) fn taken_down(done: &[TakenDown]) -> String {
+pub(super) fn taken_down(done: &[BypassDownResult]) -> String {
     if done.is_empty() {
         return "no bypass\n".to_owned();
     }
@@ -210,8 +210,8 @@ mod tests {
         let undone =
             vec!["detached the XDP program".to_owned(), "restored the MTU 1500".to_owned()];
         let all = [
-            TakenDown { interface: "eth0".to_owned(), undone, app: running().app },
-            TakenDown { interface: "eth1".to_owned(), undone: Vec::new(), app: None },
+            BypassDownResult { interface: "eth0".to_owned(), undone, app: running().app },
+            BypassDownResult { interface: "eth1".to_owned(), undone: Vec::new(), app: None },
         ];
         assert_snapshot!(taken_down(&all));
     }

@@ -26,7 +26,7 @@ pub(super) struct Destination {
     /// What the flight recorder holds.
     pub(super) recorder: Option<Arc<RecorderStatus>>,
     /// Fires the recorder as long as this lives.
-    _triggers: Option<trigger::Watch>,
+    _triggers: Option<trigger::TriggerWatcher>,
 }
 
 impl Destination {
@@ -93,7 +93,7 @@ impl Destination {
             CaptureFiles::create(&settings).map(|files| Box::new(files) as Box<dyn PacketSink>)
         };
         let write = args.files.write.as_deref();
-        let recorder::Flight { target, status, triggers } =
+        let recorder::ArmedRecorder { target, status, triggers } =
             args.recorder.start(write, wanted, Box::new(open))?;
         Ok(Self {
             target: shown(args, named, Box::new(target))?,

@@ -11,7 +11,7 @@ use pmdscope_packets::filter::BpfInsn;
 use super::args::{Args, Direction};
 use super::destination::Destination;
 use super::statistics::Document;
-use super::watch::Watch;
+use super::watch::CaptureProgress;
 use super::{privileges, report, say};
 use crate::attach::peek::PeekedPorts;
 use crate::attach::{CaptureOptions, resolve};
@@ -49,7 +49,8 @@ pub(super) fn run(args: &Args, expression: &str, control: &RunControl) -> anyhow
     let helped = wanted.iter().any(|wanted| matches!(wanted.transport, Transport::Pdump(_)));
     let budget = (source.samples_by_losses() && peeked.is_none())
         .then(|| CpuBudget::unlimited(control, helped));
-    let mut watch = Watch::new(args, control, destination.events, destination.recorder, budget);
+    let mut watch =
+        CaptureProgress::new(args, control, destination.events, destination.recorder, budget);
     let capture = match destination.rings {
         Some((threads, open)) => CaptureLoop::parallel(sources, settings, threads, open)
             .context("cannot start the threads of --parallel")?,

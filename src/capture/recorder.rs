@@ -51,13 +51,13 @@ pub(super) struct RecorderArgs {
 }
 
 /// A recorder that is ready for packets, and all that may fire it.
-pub(super) struct Flight {
+pub(super) struct ArmedRecorder {
     /// Where the packets go.
     pub(super) target: FlightRecorder,
     /// What the recorder holds and has done, at any time.
     pub(super) status: Arc<RecorderStatus>,
     /// Fires it as long as this lives.
-    pub(super) triggers: trigger::Watch,
+    pub(super) triggers: trigger::TriggerWatcher,
 }
 
 impl RecorderArgs {
@@ -74,7 +74,7 @@ impl RecorderArgs {
         write: Option<&Path>,
         wanted: &[CaptureTarget],
         open: SinkOpener,
-    ) -> anyhow::Result<Flight> {
+    ) -> anyhow::Result<ArmedRecorder> {
         let path = write
             .filter(|path| *path != Path::new("-"))
             .ok_or(Usage("the flight recorder writes one file per incident: give -w FILE"))?;
@@ -89,8 +89,8 @@ impl RecorderArgs {
         let (target, fire) =
             FlightRecorder::start(settings, open).context("cannot start the flight recorder")?;
         let status = target.status();
-        let triggers = trigger::Watch::start(&self.triggers, wanted, &fire)?;
-        Ok(Flight { target, status, triggers })
+        let triggers = trigger::TriggerWatcher::start(&self.triggers, wanted, &fire)?;
+        Ok(ArmedRecorder { target, status, triggers })
     }
 
     /// Refuses options that make no sense without a recorder.

@@ -18,7 +18,7 @@ use pmdscope_telemetry::{FleetEvent, LcoreStalls, RecordedStall};
 use signal_hook::consts::SIGUSR2;
 use signal_hook::iterator::Signals;
 
-use self::edge::Edges;
+use self::edge::FindingEdges;
 use self::socket::Socket;
 use super::say;
 use crate::attach::target::CaptureTarget;
@@ -83,11 +83,11 @@ pub(super) fn filters(triggers: &[Trigger]) -> Vec<PacketTrigger> {
 
 /// All that may fire a recorder from outside. Its threads end with the process.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(super) struct TriggerWatcher {
     _socket: Option<Socket>,
 }
 
-impl Watch {
+impl TriggerWatcher {
     /// Watches the apps for the findings among the triggers, and listens for the signal and for
     /// `pmdscope capture trigger`.
     pub(super) fn start(
@@ -138,7 +138,7 @@ fn listen_for_signal(fire: TriggerSender) -> anyhow::Result<()> {
 }
 
 fn watch_findings(mut sampler: AppSampler, lints: &[Lint], fire: &TriggerSender) {
-    let mut edges = Edges::default();
+    let mut edges = FindingEdges::default();
     loop {
         let start = Instant::now();
         let event = sampler.sample(ROUND_TIMEOUT);

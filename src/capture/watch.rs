@@ -29,7 +29,7 @@ enum Progress {
 }
 
 /// Watches a capture.
-pub(super) struct Watch {
+pub(super) struct CaptureProgress {
     progress: Progress,
     quiet: bool,
     filter: EventFilter,
@@ -54,7 +54,7 @@ pub(super) struct Watch {
     waited: Option<(f64, String)>,
 }
 
-impl Watch {
+impl CaptureProgress {
     pub(super) fn new(
         args: &Args,
         control: &RunControl,
@@ -110,7 +110,7 @@ impl Watch {
     }
 }
 
-impl CaptureObserver for Watch {
+impl CaptureObserver for CaptureProgress {
     fn ended(&mut self, app: &str, awaited: bool) {
         if self.quiet {
             return;

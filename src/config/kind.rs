@@ -173,9 +173,9 @@ impl<T> Kind for Text<T> {
 }
 
 /// Something, or empty text for none of it.
-pub(super) struct EmptyForNone<K>(pub(super) K);
+pub(super) struct OptionalText<K>(pub(super) K);
 
-impl<K: Kind> Kind for EmptyForNone<K> {
+impl<K: Kind> Kind for OptionalText<K> {
     type Value = Option<K::Value>;
 
     fn description(&self) -> String {

@@ -12,7 +12,7 @@ use pmdscope_telemetry::sample::TracingMethod;
 use pmdscope_telemetry::{realtime_ns, sample::StolenCause};
 use serde::Serialize;
 
-use super::rounds::{AppEvent, AppRound, Rounds, StolenRow, Surroundings};
+use super::rounds::{AppEvent, AppRound, LongestTheft, Rounds, StolenRow};
 use crate::output::StandardOutput;
 
 /// Version of the JSON; raised when a field changes its meaning.
@@ -52,7 +52,7 @@ struct AppDocument<'a> {
     missing: &'a [String],
     stolen: &'a [StolenRow],
     histograms: &'a [StolenHistogram],
-    longest: &'a [Surroundings],
+    longest: &'a [LongestTheft],
 }
 
 impl<'a> Document<'a> {
@@ -179,7 +179,7 @@ fn notes(app: &AppRound, zone: &TimeZone) -> Vec<String> {
 }
 
 /// What libpmdscope saw around the longest theft of an lcore.
-fn longest(app: &str, around: &Surroundings, zone: &TimeZone) -> String {
+fn longest(app: &str, around: &LongestTheft, zone: &TimeZone) -> String {
     let state = &around.state;
     let gap = known(state.poll_gap_us, micros);
     let depth = state.deepest_queue.as_ref().map_or_else(
@@ -263,7 +263,7 @@ pub(super) mod tests {
                 row(1, StolenCause::Irq, "eth0-TxRx-3 (IRQ 41, 0000:03:00.0)", [7, 12, 3]),
                 row(1, StolenCause::PageFault, "page fault", [2, 0, 0]),
             ],
-            around: vec![Surroundings {
+            around: vec![LongestTheft {
                 lcore: 1,
                 cause: StolenCause::Scheduler,
                 thief: "stress".to_owned(),

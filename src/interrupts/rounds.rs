@@ -1,4 +1,4 @@
-//! What was stolen between two samples, and since the begin.
+//! What was stolen between two samples, and since the start.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use pmdscope_telemetry::model::Model;
 use pmdscope_telemetry::sample::{
     QueueDirection, QueueSample, StolenCause, StolenSample, TracingSample,
 };
-use pmdscope_telemetry::{Fleet, monotonic_ns};
+use pmdscope_telemetry::{Fleet, monotonic_ns, rate};
 use serde::Serialize;
 
 /// Who stole from which lcore of which app.
@@ -31,7 +31,7 @@ pub(super) struct StolenRow {
     pub(super) stolen_ns: Option<u64>,
     /// Of the time, 0 to 1.
     pub(super) stolen_ratio: Option<f64>,
-    /// The longest since the begin, nanoseconds.
+    /// The longest since the start, nanoseconds.
     pub(super) longest_ns: Option<u64>,
     pub(super) longest_realtime_ns: Option<u64>,
     /// Begin of the last event with a time, wall clock.
@@ -41,7 +41,7 @@ pub(super) struct StolenRow {
 /// The longest theft of an lcore, and what else was seen in the same round.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(super) struct Surroundings {
+pub(super) struct LongestTheft {
     pub(super) lcore: u32,
     pub(super) cause: StolenCause,
     pub(super) thief: String,
@@ -92,18 +92,18 @@ pub(super) struct AppRound {
     pub(super) histograms: Vec<StolenHistogram>,
     /// Worst first.
     pub(super) rows: Vec<StolenRow>,
-    pub(super) around: Vec<Surroundings>,
+    pub(super) around: Vec<LongestTheft>,
     /// Estimated share of the time of its lcores that tracing takes, 0 to 1.
     pub(super) overhead_ratio: Option<f64>,
 }
 
-/// Compares the samples of one round with those of the round before, and with those at the begin.
+/// Compares the samples of one round with those of the round before, and with those at the start.
 #[derive(Debug)]
 pub(super) struct Rounds {
     apps: Vec<AppRound>,
     begin: Snapshot,
     before: Snapshot,
-    around: BTreeMap<(String, u32), Surroundings>,
+    around: BTreeMap<(String, u32), LongestTheft>,
     last: BTreeMap<ThiefKey, u64>,
     events: Vec<AppEvent>,
     sequence: u64,
@@ -212,16 +212,15 @@ impl Rounds {
             let count = stolen.count - earlier.map_or(0, |earlier| earlier.count);
             let earlier_ns = earlier.and_then(|earlier| earlier.stolen_ns).unwrap_or(0);
             let stolen_ns = stolen.stolen_ns.map(|ns| ns.saturating_sub(earlier_ns));
-            let per_second = |value: f64| (self.seconds > 0.0).then(|| value / self.seconds);
             (count > 0 || stolen_ns.is_some_and(|ns| ns > 0)).then(|| StolenRow {
                 app: app.to_owned(),
                 lcore: stolen.lcore,
                 cause: stolen.cause,
                 thief: stolen.thief.clone(),
                 count,
-                count_ps: per_second(count as f64),
+                count_ps: rate(count, 0, self.seconds),
                 stolen_ns,
-                stolen_ratio: stolen_ns.and_then(|ns| per_second(ns as f64 / 1e9)),
+                stolen_ratio: stolen_ns.and_then(|ns| Some(rate(ns, 0, self.seconds)? / 1e9)),
                 longest_ns: stolen.longest_ns,
                 longest_realtime_ns: stolen.longest_realtime_ns,
                 last_realtime_ns: self.last.get(&key).copied(),
@@ -260,7 +259,7 @@ impl Rounds {
         {
             return;
         }
-        let around = Surroundings {
+        let around = LongestTheft {
             lcore: event.lcore,
             cause: event.cause,
             thief: event.thief.clone(),

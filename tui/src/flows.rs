@@ -25,7 +25,7 @@ pub enum CaptureAccess {
         /// What stands between the app and us; `None` for the app itself.
         via: Option<&'static str>,
     },
-    /// They could be had by a helper process beside the app, which nobody has asked for.
+    /// Available through a helper process, which has not been requested.
     Offered,
     /// They are not.
     Refused {

@@ -127,7 +127,7 @@ impl Obstacle {
 
 /// What can be seen of an app from outside.
 #[derive(Clone, Debug)]
-pub(super) struct AppFacts {
+pub(super) struct PreflightFacts {
     arguments: Vec<String>,
     config: Option<PathBuf>,
     further: bool,
@@ -151,7 +151,7 @@ pub(super) struct AppFacts {
     taken: Option<u32>,
 }
 
-impl AppFacts {
+impl PreflightFacts {
     pub(super) fn gather(app: &DiscoveredApp, sample: &Sample, program: &PdumpProgram) -> Self {
         let pid = sample.app.pid;
         let config = app.dir.join("config");
@@ -312,8 +312,8 @@ fn on_uio(sample: &Sample) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn good() -> AppFacts {
-        AppFacts {
+    fn good() -> PreflightFacts {
+        PreflightFacts {
             arguments: words("testpmd -l 0-1 --file-prefix fwd -- -i"),
             config: None,
             further: false,
@@ -336,7 +336,7 @@ mod tests {
         line.split_whitespace().map(str::to_owned).collect()
     }
 
-    fn obstacle(change: impl FnOnce(&mut AppFacts)) -> Option<Obstacle> {
+    fn obstacle(change: impl FnOnce(&mut PreflightFacts)) -> Option<Obstacle> {
         let mut facts = good();
         change(&mut facts);
         facts.obstacle(false)

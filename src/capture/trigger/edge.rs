@@ -10,12 +10,12 @@ const GONE: Duration = Duration::from_secs(1);
 
 /// The findings of one app, and when each was last there.
 #[derive(Debug, Default)]
-pub(super) struct Edges {
+pub(super) struct FindingEdges {
     /// By lint and subject; `None` before the first look.
     seen: Option<BTreeMap<(Lint, FindingSubject), Instant>>,
 }
 
-impl Edges {
+impl FindingEdges {
     /// Those that were not there a moment ago. What the first look finds was there before.
     pub(super) fn new_findings<'a>(
         &mut self,
@@ -55,7 +55,7 @@ mod tests {
     fn a_finding_is_new_once_until_it_was_gone_for_a_while() {
         let (stall, other) = (stall_of(1), stall_of(2));
         let start = Instant::now();
-        let mut edges = Edges::default();
+        let mut edges = FindingEdges::default();
         let mut new_findings = |ms, findings: &[&Finding]| {
             let now = start + Duration::from_millis(ms);
             let new = edges.new_findings(findings.iter().copied(), now);
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn what_comes_after_a_first_look_at_nothing_is_new() {
         let stall = stall_of(1);
-        let mut edges = Edges::default();
+        let mut edges = FindingEdges::default();
         let now = Instant::now();
         assert!(edges.new_findings([].into_iter(), now).is_empty());
         assert_eq!(edges.new_findings([&stall].into_iter(), now).len(), 1);

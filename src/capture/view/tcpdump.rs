@@ -239,7 +239,7 @@ pub(super) fn ended_early() -> SinkError {
     SinkError::Write { name: NAME.to_owned(), source }
 }
 
-/// Replaces the marks at the begin of packets.
+/// Replaces the marks at the start of packets.
 struct PacketLines {
     mark: String,
     pending: Arc<PendingPackets>,

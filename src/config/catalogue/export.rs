@@ -3,7 +3,7 @@
 use super::{HOUR, MILLISECOND, text};
 use crate::config::Config;
 use crate::config::key::{ConfigKey, ConfigTable};
-use crate::config::kind::{Count, EmptyForNone, Flag, List, Time};
+use crate::config::kind::{Count, Flag, List, OptionalText, Time};
 
 /// Bounds on the number of series.
 const MOST: Count = Count(0, 65_536);
@@ -19,7 +19,7 @@ pub(super) fn table() -> ConfigTable {
         ),
         ConfigKey::new(
             "web_config",
-            EmptyForNone(text::file()),
+            OptionalText(text::file()),
             |c| &mut c.export.web_config,
             r#""/etc/pmdscope/web.yml""#,
             "TLS and passwords: a web configuration file of Prometheus exporters",
@@ -104,7 +104,7 @@ fn otlp() -> [ConfigKey<Config>; 2] {
     [
         ConfigKey::new(
             "otlp",
-            EmptyForNone(text::url()),
+            OptionalText(text::url()),
             |c| &mut c.export.otlp,
             r#""http://127.0.0.1:4318/v1/metrics""#,
             "URL of an OTLP receiver",

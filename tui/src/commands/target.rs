@@ -10,7 +10,7 @@ use pmdscope_telemetry::sample::QueueDirection;
 
 use crate::findings::rows;
 use crate::state::ViewState;
-use crate::task::form::CaptureTarget;
+use crate::task::form::SelectedTraffic;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -20,7 +20,7 @@ const SCTP: u8 = 132;
 ///
 /// # Errors
 /// Why there is none.
-pub(crate) fn of(view: &ViewState, fleet: &FleetState) -> Result<CaptureTarget, String> {
+pub(crate) fn of(view: &ViewState, fleet: &FleetState) -> Result<SelectedTraffic, String> {
     if let Some(Subject::Interface { interface, .. }) = view.subject() {
         return Err(format!("{interface} is an interface of the kernel: use tcpdump -i"));
     }
@@ -28,7 +28,7 @@ pub(crate) fn of(view: &ViewState, fleet: &FleetState) -> Result<CaptureTarget, 
     let subject = view.subject().and_then(|subject| best(subject, view, fleet));
     Ok(match subject {
         Some(subject) if subject.app() == app => of_subject(&subject),
-        _ => CaptureTarget::all_of(app),
+        _ => SelectedTraffic::all_of(app),
     })
 }
 
@@ -65,16 +65,16 @@ pub(super) fn best(subject: &Subject, view: &ViewState, fleet: &FleetState) -> O
     rows::targets(found, &view.thresholds, fleet).into_iter().next()
 }
 
-fn of_subject(subject: &Subject) -> CaptureTarget {
-    let target = CaptureTarget::all_of(subject.app().to_owned());
+fn of_subject(subject: &Subject) -> SelectedTraffic {
+    let target = SelectedTraffic::all_of(subject.app().to_owned());
     match subject {
-        Subject::Port { port, .. } => CaptureTarget { port: port.to_string(), ..target },
-        Subject::Queue { port, queue, direction, .. } => CaptureTarget {
+        Subject::Port { port, .. } => SelectedTraffic { port: port.to_string(), ..target },
+        Subject::Queue { port, queue, direction, .. } => SelectedTraffic {
             port: format!("{port}:{queue}"),
             direction: Some(option_of(*direction)),
             ..target
         },
-        Subject::Queues { port, direction, .. } => CaptureTarget {
+        Subject::Queues { port, direction, .. } => SelectedTraffic {
             port: port.to_string(),
             direction: Some(option_of(*direction)),
             ..target
@@ -86,11 +86,11 @@ fn of_subject(subject: &Subject) -> CaptureTarget {
                 DIR_TX => Some("out"),
                 _ => None,
             };
-            CaptureTarget { port: format!("{port}{queue}"), direction, ..target }
+            SelectedTraffic { port: format!("{port}{queue}"), direction, ..target }
         }
         Subject::Conversation { key, .. } => {
             let (filter, remark) = filter(key);
-            CaptureTarget { filter: Some(filter), remark, ..target }
+            SelectedTraffic { filter: Some(filter), remark, ..target }
         }
         _ => target,
     }

@@ -24,7 +24,7 @@ const CYCLES_PER_BYTE: f64 = 0.15;
 
 /// Packets of an app, of one of its ports or queues, or of a conversation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct CaptureTarget {
+pub(crate) struct SelectedTraffic {
     pub(crate) app: String,
     /// Behind the name of the app: `any`, a port, or a port and a queue.
     pub(crate) port: String,
@@ -35,7 +35,7 @@ pub(crate) struct CaptureTarget {
     pub(crate) remark: Option<&'static str>,
 }
 
-impl CaptureTarget {
+impl SelectedTraffic {
     /// All packets of an app.
     pub(crate) fn all_of(app: String) -> Self {
         Self { app, port: "any".to_owned(), ..Self::default() }
@@ -65,7 +65,7 @@ pub(crate) struct CaptureForm {
 impl CaptureForm {
     /// A capture to a file, which ends by itself.
     pub(crate) fn new(
-        target: &CaptureTarget,
+        target: &SelectedTraffic,
         moment: &str,
         context: &TaskContext,
         fleet: &FleetState,
@@ -178,7 +178,7 @@ fn may_name_interface(word: &str) -> bool {
 }
 
 /// What copying packets costs the app, by its present rates.
-fn cost(target: &CaptureTarget, fleet: &FleetState) -> String {
+fn cost(target: &SelectedTraffic, fleet: &FleetState) -> String {
     let found = fleet.live_models().find(|(app, _)| app.name == target.app);
     let Some((_, model)) = found else { return String::new() };
     let Some(library) = &model.sample.library else {
@@ -204,7 +204,7 @@ fn at_most(share: f64) -> String {
 }
 
 /// Packets per second of the ports that are meant, and cycles for each.
-fn copied(target: &CaptureTarget, model: &Model) -> Option<(f64, f64)> {
+fn copied(target: &SelectedTraffic, model: &Model) -> Option<(f64, f64)> {
     let port = target.port.split(':').next().and_then(|port| port.parse::<u16>().ok());
     let samples = model.sample.ports.iter().zip(&model.ports);
     let meant = samples.filter(|(sample, _)| port.is_none_or(|port| port == sample.id));
