@@ -38,7 +38,7 @@ note_skips_of_meson() {
 		for line in open(sys.argv[1]):
 		    test = json.loads(line)
 		    if test["result"] == "SKIP":
-		        said = (test.get("stdout") or "").strip().splitlines() or ["no reason was told"]
+		        said = (test.get("stdout") or "").strip().splitlines() or ["no reason given"]
 		        print(f"SKIP {test['name']}: {said[-1]}")
 	END
 }

@@ -128,8 +128,8 @@ pub(crate) struct Args {
 
     /// Do not read the memory of apps
     ///
-    /// Then mempools and rings of apps without libpmdscope are not counted where DPDK does not tell, and lost
-    /// mbufs are not looked for.
+    /// Mempools and rings of apps without libpmdscope are then counted only as far as DPDK reports them, and
+    /// lost mbufs are not searched for.
     #[arg(long, hide_short_help = true)]
     no_xray: bool,
 

@@ -80,8 +80,7 @@ pub(crate) struct Args {
     ///
     /// Interrupts, softirqs and other threads. Needs root (CAP_BPF and CAP_PERFMON) and bpftrace.
     /// Without them, the counters of /proc are used, which have the times of the scheduler only; a
-    /// note says so. Watching begins
-    /// when tracing has, which takes seconds.
+    /// note says so. Sampling starts once tracing has started, which takes seconds.
     #[arg(long, conflicts_with = "replay")]
     interrupts: bool,
 

@@ -161,7 +161,7 @@ impl SamplingPolicy {
     }
 }
 
-/// One packet in so many for a begin, where that many come in a second and a share of one core, above 0,
+/// One packet in so many for a start, where that many come in a second and a share of one core, above 0,
 /// may be used: a budget needs a while to find out, and by then rings may have dropped packets.
 pub fn first_sample(pps: f64, share: f64) -> u32 {
     power_of_two(pps * PACKET_COST_S / share)

@@ -55,7 +55,7 @@ pub enum SessionError {
     #[error("the app closed the connection without an answer")]
     Closed,
     /// The app does not keep to the protocol.
-    #[error("the app sent something that is no capture message: {0}")]
+    #[error("the app sent an invalid capture message: {0}")]
     Protocol(&'static str),
     /// A ring is unusable.
     #[error(transparent)]

@@ -23,10 +23,10 @@ pub enum ListenAddress {
     Systemd,
 }
 
-/// Text that is no address.
+/// An invalid address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no address to listen at; examples: 127.0.0.1:9177, [::1]:9177, :9177 for every \
+    "invalid listen address {0:?}; examples: 127.0.0.1:9177, [::1]:9177, :9177 for every \
      address of this machine, unix:/run/pmdscope.sock, systemd for socket activation"
 )]
 pub struct ListenAddressError(String);

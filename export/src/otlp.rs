@@ -57,7 +57,7 @@ impl fmt::Display for OtlpReceiver {
 
 /// Text that names no receiver.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no OTLP receiver; give a URL such as http://localhost:4318")]
+#[error("invalid OTLP receiver {0:?}: expected a URL such as http://localhost:4318")]
 pub struct OtlpReceiverError(String);
 
 impl FromStr for OtlpReceiver {

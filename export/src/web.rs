@@ -114,8 +114,9 @@ impl WebPolicy {
 }
 
 fn header((name, value): (&String, &String)) -> Result<(HeaderName, HeaderValue), String> {
-    let name: HeaderName = name.parse().map_err(|_| format!("headers: {name:?} is no name"))?;
-    let value = value.parse().map_err(|_| format!("headers: {name}: {value:?} is no value"))?;
+    let name: HeaderName = name.parse().map_err(|_| format!("headers: invalid name {name:?}"))?;
+    let value =
+        value.parse().map_err(|_| format!("headers: invalid value of {name}: {value:?}"))?;
     Ok((name, value))
 }
 

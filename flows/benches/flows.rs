@@ -109,7 +109,7 @@ fn flood() -> Result<(), SinkError> {
     }
     let snapshot = latest.get();
     let kept = snapshot.flows.len() as u64;
-    println!("kept {kept}, gave way {}", snapshot.other.evictions);
+    println!("kept {kept}, evicted {}", snapshot.other.evictions);
     assert_eq!(kept + snapshot.other.evictions, 10_000_000);
     Ok(())
 }

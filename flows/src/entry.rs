@@ -183,7 +183,7 @@ impl FlowEntry {
         self.counts.into_iter().fold(PacketCounts::default(), PacketCounts::plus)
     }
 
-    /// How much it takes to make it give way: packets, half as many after each minute of silence, and few
+    /// How much it takes to evict it: packets, half as many after each minute of silence, and few
     /// once TCP is over.
     #[inline]
     pub(super) fn strength(&self, now_ns: u64) -> u32 {

@@ -207,11 +207,11 @@ impl PacketCounts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UnlistedPackets {
-    /// Of conversations that had to give way to others.
+    /// Of evicted conversations.
     pub evicted: PacketCounts,
     /// Variance of their number of packets.
     pub evicted_variance: u64,
-    /// Conversations that gave way; one that came back counts again.
+    /// Evicted conversations; one that came back counts again.
     pub evictions: u64,
     /// Of conversations that were forgotten after their time.
     pub expired: PacketCounts,

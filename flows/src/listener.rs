@@ -15,7 +15,7 @@ pub enum FlowEndReason {
     End = 3,
     /// Counting ends.
     Forced = 4,
-    /// It gave way to others.
+    /// It was evicted.
     Resources = 5,
 }
 

@@ -1,10 +1,10 @@
-//! Keeps conversations, as many as there is room for, and decides which give way.
+//! Keeps conversations, as many as there is room for, and decides which are evicted.
 //!
 //! Entries stand in one array that never grows beyond its capacity, and an [`HashIndex`] finds them. Where all
 //! are taken, a newcomer competes with the eight entries of a group that its hash picks, by the votes of
 //! Elastic Sketch (Yang et al., SIGCOMM 2018): each newcomer is a vote against the weakest of them,
-//! which gives way when eight times its own packets, but the first, have voted against it. So one that
-//! was seen once gives way at once, and one that is heavy only where all eight are and a ninth insists.
+//! which is evicted when eight times its own packets, but the first, have voted against it. So one that
+//! was seen once is evicted at once, and one that is heavy only where all eight are and a ninth insists.
 
 use std::hint::black_box;
 

@@ -26,7 +26,7 @@ pub const CAPACITY: usize = 65_536;
 /// How to count.
 #[derive(Debug)]
 pub struct FlowTableSettings {
-    /// Most conversations to keep. Beyond, those with few packets give way.
+    /// Most conversations to keep. Beyond, those with few packets are evicted.
     pub capacity: usize,
     /// Forget a conversation that was silent for so long, by the times of the packets; `None` keeps it.
     pub idle: Option<Duration>,
@@ -152,7 +152,7 @@ impl FlowTable {
         (table, latest)
     }
 
-    /// Times of packets may go back: the earliest is the begin.
+    /// Times of packets may go back: the earliest is the start.
     #[inline]
     fn begin_at(&mut self, ns: u64) {
         self.begin_ns = Some(self.begin_ns.map_or(ns, |begin_ns| begin_ns.min(ns)));
@@ -219,7 +219,7 @@ impl FlowTable {
         another
     }
 
-    /// False where no other conversation gives way.
+    /// False where no other conversation can be evicted.
     fn make_room(&mut self, seen: &SeenPacket) -> bool {
         match self.store.room(seen.hash, seen.ns) {
             FreeSlot::Free => true,
@@ -235,7 +235,7 @@ impl FlowTable {
         }
     }
 
-    /// A packet that there is no room for is a conversation that gives way at once.
+    /// A packet that there is no room for is a conversation that is evicted at once.
     fn turn_away(&mut self, seen: &SeenPacket) {
         let (mut entry, mut side) = (FlowEntry::new(seen), FlowDetails::since(seen.ns));
         entry.count(&mut side, seen);

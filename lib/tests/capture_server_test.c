@@ -124,7 +124,7 @@ test_limits(void)
 	for (i = 0; i < 3; i++)
 		CHECK(r[i].hdr->records == 7);
 	CHECK(pmdscope_capture_table.count() == 3);
-	/* One that has ended gives way to a new one. */
+	/* One that has ended is replaced by a new one. */
 	r[1].tail->tail = 1 << 20;
 	test_offer(1, 100);
 	pmdscope_capture_tick();

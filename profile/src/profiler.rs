@@ -50,7 +50,7 @@ pub(crate) struct ThreadRecord {
     pub(crate) tid: u32,
     pub(crate) sampler: ThreadSampler,
     pub(crate) points: Vec<Point>,
-    /// Its times at the begin, and when they were last read.
+    /// Its times at the start, and when they were last read.
     pub(crate) begin: Option<ThreadTimes>,
     pub(crate) last: Option<ThreadTimes>,
     pub(crate) started: Instant,

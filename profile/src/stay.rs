@@ -124,7 +124,7 @@ fn share_around(series: &[bool], run: &Range<usize>) -> f64 {
         let hits = side.iter().filter(|hit| **hit).count();
         (hits + 1) as f64 / (side.len() + 1) as f64
     };
-    // At the begin and the end of a profile only one side is known.
+    // At the start and the end of a profile only one side is known.
     let sides = [before, behind].into_iter().filter(|side| !side.is_empty());
     sides.map(share).fold(0.0, f64::max)
 }

@@ -52,7 +52,7 @@ pub struct RecordingHeader {
     /// The recorder's run: wall clock at its start, nanoseconds since the epoch. All files of one run
     /// have the same.
     pub run: u64,
-    /// Wall clock at the begin of the file, nanoseconds since the epoch.
+    /// Wall clock at the start of the file, nanoseconds since the epoch.
     pub realtime_ns: u64,
     /// Time between two rounds, milliseconds.
     pub interval_ms: u64,

@@ -162,7 +162,7 @@ impl RecordingPlayer {
         &self.fleet
     }
 
-    /// Goes to a moment, or to the begin when there is nothing before: the state is that of the last
+    /// Goes to a moment, or to the start when there is nothing before: the state is that of the last
     /// round until then, and trends are as if the 30 s before had been watched.
     ///
     /// # Errors

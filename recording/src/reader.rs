@@ -92,7 +92,7 @@ impl RoundReader {
                         bytes += self.line.len();
                         None
                     }
-                    Err(error) => Some(format!("a line is no entry of a recording: {error}")),
+                    Err(error) => Some(format!("invalid entry of a recording: {error}")),
                 },
                 Ok(false) => {
                     self.lines = None;

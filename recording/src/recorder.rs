@@ -82,7 +82,7 @@ pub struct TelemetryRecorder {
     storage: Option<RecordingFileWriter>,
     frame: Option<FrameEncoder>,
     index: FrameIndex,
-    /// Wall clock at the begin of the file, and when it was flushed last.
+    /// Wall clock at the start of the file, and when it was flushed last.
     file_ns: u64,
     flushed_ns: u64,
     /// What was written last of each app.

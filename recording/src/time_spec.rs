@@ -23,8 +23,8 @@ pub enum TimeSpec {
 pub enum TimeSpecError {
     /// It is written in another way.
     #[error(
-        "{0:?} is no time: write RFC 3339 (2026-11-21T08:56:00Z), HH:MM:SS in local time of the \
-         recording, or -90s for so long before its end"
+        "invalid time {0:?}: expected RFC 3339 (2026-11-21T08:56:00Z), HH:MM:SS in the local time of \
+         the recorder, or -90s (90 seconds before the end)"
     )]
     Syntax(String),
     /// It is before or after all that was recorded.

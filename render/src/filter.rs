@@ -251,7 +251,7 @@ fn reason(error: &regex::Error) -> String {
 }
 
 /// The column that a user calls so, and the number of it that is meant: by a title that it may have,
-/// in any case and without blanks and signs, where `/s` may be left out; or by the begin of the name of
+/// in any case and without blanks and signs, where `/s` may be left out; or by the start of the name of
 /// only one column.
 fn find(columns: &[Column], name: &str) -> Option<(usize, ColumnNumber)> {
     let name = plain(name);

@@ -36,7 +36,7 @@ impl ArchiveFile {
     pub(super) fn create(target: PathBuf) -> Result<Self> {
         let failed = || format!("cannot write {}", target.display());
         if let Ok(present) = fs::metadata(&target) {
-            ensure!(present.is_file(), "cannot write {}: it is no regular file", target.display());
+            ensure!(present.is_file(), "cannot write {}: not a regular file", target.display());
         }
         let dir = directory(&target);
         let file = tempfile::Builder::new().prefix(PREFIX).tempfile_in(dir).with_context(failed)?;

@@ -59,7 +59,7 @@ pub(super) struct LcoreDocument {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct EmptyPolls {
-    /// Share of the iterations, 0 to 1; `None` if nobody counts them.
+    /// Share of the iterations, 0 to 1; `None` if not counted.
     pub(super) of_polls: Option<f64>,
     /// Estimated share of the time in the function that receives, 0 to 1; `None` if unknown.
     pub(super) of_time: Option<f64>,

@@ -154,7 +154,7 @@ pub(super) fn exact() -> ReportData {
     ReportData { snapshot: Some(Arc::new(snapshot())), ..ReportData::default() }
 }
 
-/// An app with the library and a stock one, so many seconds after the begin.
+/// An app with the library and a stock one, so many seconds after the start.
 pub(super) fn fleet(seconds: u64) -> FleetState {
     let mut fleet = FleetState::default();
     for (name, linked) in [("fwd", true), ("stock", false)] {

@@ -129,7 +129,7 @@ fn pools(evidence: &Evidence) -> Fact<Vec<Verdict>> {
         let known =
             needs.values().flatten().flatten().fold(0_u64, |sum, one| sum.saturating_add(*one));
         if needs.is_empty() {
-            verdicts.push(skip(format!("{}: it tells no port", app.label())));
+            verdicts.push(skip(format!("{}: it reports no ports", app.label())));
             continue;
         }
         let all_known = needs.values().all(Option::is_some);

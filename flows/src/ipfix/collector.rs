@@ -37,7 +37,7 @@ impl fmt::Display for IpfixCollector {
 /// Text that names no collector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no collector; give HOST:PORT, such as flows.example.com:4739 or [2001:db8::1]:4739"
+    "invalid collector {0:?}: expected HOST:PORT, such as flows.example.com:4739 or [2001:db8::1]:4739"
 )]
 pub struct CollectorError(String);
 

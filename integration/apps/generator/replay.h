@@ -30,7 +30,7 @@ struct replay {
 	uint16_t min_size;
 	uint16_t max_size;
 	uint8_t *bytes;
-	uint64_t loop_due; /* From the begin of a loop to that of the next, cycles. */
+	uint64_t loop_due; /* From the start of a loop to that of the next, cycles. */
 };
 
 /* Where a lane is. */

@@ -74,7 +74,7 @@ pub(crate) struct Ended {
     pub(crate) written: u64,
     /// Packets that the capture itself calls lost.
     pub(crate) lost: u64,
-    /// CPU time of the capturing process between the end of its start and the begin of its end.
+    /// CPU time of the capturing process from when it has started until it is ended.
     pub(crate) cpu_ns: u64,
     /// Bytes of its ring, where that can be seen.
     pub(crate) ring_bytes: Option<u64>,

@@ -6,7 +6,7 @@ interrupts.py sample CPU TID       prints counters of CPU and thread, a line of 
 interrupts.py documents REPORT     prints how many documents of REPORT begin after the probes were attached
 interrupts.py irqs DEVICE...       prints IRQ, device and action of PCI devices, a line each
 interrupts.py compare METHOD REPORT SAMPLES PHASES IRQS
-                                   prints a check per line; PHASES has the begin of each phase
+                                   prints a check per line; PHASES has the start of each phase
 
 REPORT is the output of `pmdscope interrupts --json`, SAMPLES that of `sample`, IRQS that of `irqs`.
 """

@@ -70,7 +70,7 @@ fn names(scratch: &Scratch) -> Result<()> {
     let received = || packets_received("generator").unwrap_or(0);
     wait_until("packets to come back", LIMIT, || Ok(received() > 1000))?;
 
-    // As in the README, and with the begin of a name.
+    // As in the README, and with the start of a name.
     let packets = pmdscope(scratch, &words("capture -i generator:0 -nn -Q in -c 2 udp"), &[0])?;
     ensure!(packets.lines().count() == 2, "{packets}");
     pmdscope(scratch, &words("capture -i refl:0:0 -nn -c 2 udp"), &[0])?;

@@ -130,7 +130,7 @@ send_rings(struct pmdscope_capture_conn *conn)
 	}
 }
 
-/* Room for one more session; one that has ended but not yet been closed gives way. */
+/* Room for one more session; one that has ended but not yet been closed is replaced. */
 static int
 make_room(char *why, size_t size)
 {

@@ -91,7 +91,7 @@ parse_pairs(const char *pairs, struct pmdscope_conf *conf)
 	int ret;
 
 	if (kvargs == NULL) {
-		PMDSCOPE_LOG(ERR, OPTION " \"%s\" is no list of key=value,...", pairs);
+		PMDSCOPE_LOG(ERR, OPTION " \"%s\": expected key=value,...", pairs);
 		return -EINVAL;
 	}
 	ret = rte_kvargs_process(kvargs, NULL, set_pair, conf);

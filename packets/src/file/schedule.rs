@@ -111,7 +111,7 @@ impl RotationSchedule {
         Ok(true)
     }
 
-    /// Begins the period of `ns`, and gives its begin. tcpdump counts whole seconds.
+    /// Begins the period of `ns`, and gives its start. tcpdump counts whole seconds.
     fn begin_period(&mut self, ns: u64) -> u64 {
         let Some(seconds) = self.rotation.seconds else { return ns };
         let now = ns / SECOND;

@@ -14,7 +14,7 @@ struct KnownInterface {
     counts: FileCounts,
     /// Packets lost since the last one that was not.
     gap: u64,
-    /// What was known last, and at the begin of the current stretch.
+    /// What was known last, and at the start of the current stretch.
     now: Option<InterfaceStatistics>,
     base: Option<InterfaceStatistics>,
 }
@@ -157,7 +157,7 @@ impl FileSection {
         out
     }
 
-    /// Blocks that end the current stretch: what is known of the interfaces since its begin.
+    /// Blocks that end the current stretch: what is known of the interfaces since its start.
     pub(super) fn leave(&mut self) -> Vec<u8> {
         let mut out = Vec::new();
         let (times, kind) = (self.times.take(), self.kind);
@@ -177,7 +177,7 @@ impl FileSection {
 }
 
 impl KnownInterface {
-    /// What is known since the begin of the stretch. Without new counters it is the packets and
+    /// What is known since the start of the stretch. Without new counters it is the packets and
     /// their times alone.
     fn stretch(&self, times: Option<(u64, u64)>) -> Option<InterfaceStatistics> {
         let (interface, delivered) = (self.number, self.delivered);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::block::PacketBlock;
 use crate::packet::{CaptureInterface, InterfaceStatistics, Packet, SectionOrigin};
 
-/// Most blocks, to keep the steps small in which old packets give way.
+/// Most blocks, to keep the steps small in which old packets are dropped.
 const BLOCKS: usize = 1024;
 /// Least bytes of a block: any packet fits.
 const BLOCK_MIN: usize = 512 << 10;

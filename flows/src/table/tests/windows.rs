@@ -37,7 +37,7 @@ fn without_windows_there_are_no_rates_over_them() {
     assert_eq!((latest.get().windows_s, latest.get().flows[0].window_bps), (None, [0.0; 3]));
 }
 
-/// The place of a conversation that gave way is taken with none of its bytes.
+/// The place of an evicted conversation is taken with none of its bytes.
 #[test]
 fn a_conversation_begins_without_the_bytes_of_another() {
     let settings = FlowTableSettings { windows: true, capacity: 1, ..Default::default() };
