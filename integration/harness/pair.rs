@@ -239,6 +239,11 @@ fn capture_socket(prefix: &str) -> PathBuf {
     format!("/var/run/dpdk/{prefix}/pmdscope.sock").into()
 }
 
+/// Whether a generator that keeps the link up has sent all packets.
+pub fn has_sent(generator: &Process) -> bool {
+    generator.output().contains("all packets sent")
+}
+
 /// A running generator.
 pub struct Generator {
     /// The process.
@@ -253,7 +258,7 @@ impl Generator {
             if let Some(status) = self.process.exited()? {
                 bail!("the generator ended ({status}):\n{}", self.process.output());
             }
-            Ok(self.process.output().contains("all packets sent"))
+            Ok(has_sent(&self.process))
         })?;
         Ok(())
     }

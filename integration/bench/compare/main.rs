@@ -93,7 +93,7 @@ fn measure(
     eprintln!("round {}: {}", round + 1, system.label());
     // One for each, so that no file or socket of one is in the way of the next.
     let scratch = Scratch::new()?;
-    let pair = match Pair::start(&scratch, system) {
+    let mut pair = match Pair::start(&scratch, system) {
         Ok(pair) => pair,
         Err(why) => {
             results.missing.insert(system, format!("{why:#}"));

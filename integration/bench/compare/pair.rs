@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use pmdscope_integration::kernel_twin::{KernelGenerator, KernelReflector};
 use pmdscope_integration::namespaces::{INTERFACE, NamespacePair, Side};
-use pmdscope_integration::pair::{self, Generator, Link, PairOptions, eal};
+use pmdscope_integration::pair::{self, Link, PairOptions, eal};
 use pmdscope_integration::process::{Process, wait_until};
 use pmdscope_integration::programs;
 use pmdscope_integration::scratch::{Memory, Scratch};
@@ -81,24 +81,28 @@ impl Pair {
     }
 
     /// Runs a generator for so many seconds.
-    pub(crate) fn generate(&self, scratch: &Scratch, load: Load, seconds: f64) -> Result<Run> {
+    pub(crate) fn generate(&mut self, scratch: &Scratch, load: Load, seconds: f64) -> Result<Run> {
         let (rate, size) = (load.rate.to_string(), load.frame().to_string());
         let duration = seconds.to_string();
         let args = ["--rate", &rate, "--size", &size, "--duration", &duration, "--quiet"];
         let drops = Drops::now(self.net.as_ref())?;
-        let watch = |process: &mut Process| {
-            Watch::new(process.pid(), self.reflector_pid()).until_exit(process)
-        };
-        let (summary, samples) = match (&self.reflector, &self.net) {
+        let reflector = self.reflector_pid();
+        let watch =
+            |process: &mut Process| Watch::new(process.pid(), reflector).until_exit(process);
+        let (summary, samples) = match (&mut self.reflector, &self.net) {
             (Reflector::Kernel(_), Some(net)) => {
-                let mut generator = self.kernel_generator(scratch, net, &args)?;
+                let mut generator = kernel_generator(scratch, net, self.system, &args)?;
                 let samples = watch(&mut generator.process)?;
                 (generator.finish(LIMIT)?, samples)
             }
             (Reflector::Linked(pair), _) => {
-                let mut generator: Generator = pair.generate(scratch, &args)?;
-                let samples = watch(&mut generator.process)?;
-                (generator.finish(LIMIT)?, samples)
+                let mut generator = pair.generate_and_keep_link(scratch, &args)?;
+                let process = &mut generator.process;
+                let samples = Watch::new(process.pid(), reflector).until_sent(process)?;
+                // The reflector ends before its peer leaves, and starts again for the next one.
+                let summary = pair.finish(generator, LIMIT)?;
+                pair.restart(scratch)?;
+                (summary, samples)
             }
             (_, net) => {
                 let net = net.as_ref().context("a namespace")?;
@@ -112,22 +116,22 @@ impl Pair {
         let window = samples.between(&summary)?;
         Ok(Run { summary, window, drops: Drops::now(self.net.as_ref())?.since(&drops) })
     }
+}
 
-    fn kernel_generator(
-        &self,
-        scratch: &Scratch,
-        net: &NamespacePair,
-        args: &[&str],
-    ) -> Result<KernelGenerator> {
-        let (calls, address) = match self.system {
-            System::Veth(calls) => (calls, Side::Far.address()),
-            System::Loopback(calls) => (calls, "127.0.0.1"),
-            _ => anyhow::bail!("{} has no sockets", self.system.label()),
-        };
-        let args = [args, calls.options(), &["--drain", "0.2", "--dst-ip", address]].concat();
-        let command = net.pinned(Side::Near, CPUS[0], programs::kernel_generator()?);
-        KernelGenerator::spawn(scratch, command, &args)
-    }
+fn kernel_generator(
+    scratch: &Scratch,
+    net: &NamespacePair,
+    system: System,
+    args: &[&str],
+) -> Result<KernelGenerator> {
+    let (calls, address) = match system {
+        System::Veth(calls) => (calls, Side::Far.address()),
+        System::Loopback(calls) => (calls, "127.0.0.1"),
+        _ => anyhow::bail!("{} has no sockets", system.label()),
+    };
+    let args = [args, calls.options(), &["--drain", "0.2", "--dst-ip", address]].concat();
+    let command = net.pinned(Side::Near, CPUS[0], programs::kernel_generator()?);
+    KernelGenerator::spawn(scratch, command, &args)
 }
 
 fn start_kernel(

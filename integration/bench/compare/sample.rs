@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result};
 use pmdscope_integration::machine::cpu_ns;
 use pmdscope_integration::namespaces::{NamespacePair, Side};
+use pmdscope_integration::pair;
 use pmdscope_integration::process::Process;
 use serde_json::Value;
 
@@ -47,8 +48,17 @@ impl Watch {
 
     /// Until the generator ends.
     pub(crate) fn until_exit(&self, generator: &mut Process) -> Result<Readings> {
+        self.until(|| Ok(generator.exited()?.is_some()))
+    }
+
+    /// Until a generator that keeps the link up has sent all packets, or ends.
+    pub(crate) fn until_sent(&self, generator: &mut Process) -> Result<Readings> {
+        self.until(|| Ok(generator.exited()?.is_some() || pair::has_sent(generator)))
+    }
+
+    fn until(&self, mut has_ended: impl FnMut() -> Result<bool>) -> Result<Readings> {
         let mut readings = Vec::new();
-        while generator.exited()?.is_none() {
+        while !has_ended()? {
             // The process may end while it is read.
             if let Ok(reading) = self.read() {
                 readings.push(reading);
