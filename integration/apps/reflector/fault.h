@@ -13,6 +13,8 @@
 #include <sys/resource.h>
 #include <time.h>
 
+#include "report.h"
+
 /* One transparent hugepage of x86-64, where the kernel has one to give; clearing it takes a while. */
 #define FAULT_BYTES ((size_t)2 << 20)
 
@@ -36,11 +38,11 @@ fault_prepare(void)
 }
 
 static inline uint64_t
-fault_clock_ns(void)
+fault_clock_ns(clockid_t clock)
 {
 	struct timespec t;
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
+	clock_gettime(clock, &t);
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
@@ -60,23 +62,27 @@ fault_memory(void)
 }
 
 /*
- * Fault once: on the whole memory if it is a hugepage. Returns the nanoseconds that it took; 0 if the thread
- * lost its CPU meanwhile, or if the kernel does not take the memory back, as where it is locked.
+ * Fault once: on the whole memory if it is a hugepage. There is no fault if the kernel does not take the
+ * memory back, as where it is locked.
  */
-static inline uint64_t
+static inline struct fault_time
 fault_inject(volatile char *memory)
 {
+	struct fault_time time = { .begin_ns = fault_clock_ns(CLOCK_REALTIME) };
 	struct rusage before, after;
 	uint64_t ns;
 
 	if (madvise((void *)(uintptr_t)memory, FAULT_BYTES, MADV_DONTNEED) != 0)
-		return 0;
+		return time;
 	getrusage(RUSAGE_THREAD, &before);
-	ns = fault_clock_ns();
+	time.begin_ns = fault_clock_ns(CLOCK_REALTIME);
+	ns = fault_clock_ns(CLOCK_MONOTONIC);
 	*memory = 1;
-	ns = fault_clock_ns() - ns;
+	ns = fault_clock_ns(CLOCK_MONOTONIC) - ns;
 	getrusage(RUSAGE_THREAD, &after);
-	return after.ru_nivcsw == before.ru_nivcsw ? ns : 0;
+	if (after.ru_nivcsw == before.ru_nivcsw)
+		time.ns = ns;
+	return time;
 }
 
 #endif /* FAULT_H */

@@ -179,7 +179,7 @@ fault_when_asked(volatile char *memory, int *faulted)
 	*faulted = fault_requests;
 	at = __atomic_fetch_add(&report_nb_faults, 1, __ATOMIC_RELAXED);
 	if (at < REPORT_MAX_FAULTS && memory != NULL)
-		report_fault_ns[at] = fault_inject(memory);
+		report_faults[at] = fault_inject(memory);
 }
 
 static int

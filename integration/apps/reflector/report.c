@@ -13,7 +13,7 @@
 #include "settings.h"
 
 struct reflector_stats stats[RTE_MAX_LCORE];
-uint64_t report_fault_ns[REPORT_MAX_FAULTS];
+struct fault_time report_faults[REPORT_MAX_FAULTS];
 unsigned int report_nb_faults;
 
 static const struct app *app;
@@ -71,7 +71,8 @@ faults_json(struct json *json)
 	json_open_list(json, "faults");
 	for (i = 0; i < nb; i++) {
 		json_open_item(json);
-		json_u64(json, "ns", report_fault_ns[i]);
+		json_u64(json, "begin_ns", report_faults[i].begin_ns);
+		json_u64(json, "ns", report_faults[i].ns);
 		json_close(json);
 	}
 	json_close_list(json);

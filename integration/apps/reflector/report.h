@@ -33,8 +33,14 @@ extern struct reflector_stats stats[RTE_MAX_LCORE];
 
 #define REPORT_MAX_FAULTS 4096
 
-/* Nanoseconds of injected page faults in their order; 0 if the thread lost its CPU meanwhile. */
-extern uint64_t report_fault_ns[REPORT_MAX_FAULTS];
+/* What an injected page fault took by the app's own clock. */
+struct fault_time {
+	uint64_t begin_ns; /* CLOCK_REALTIME. */
+	uint64_t ns; /* 0: the thread lost its CPU meanwhile, or there was no fault. */
+};
+
+/* Injected page faults in their order. */
+extern struct fault_time report_faults[REPORT_MAX_FAULTS];
 extern unsigned int report_nb_faults;
 
 /* Report on this app from now on. */
