@@ -14,7 +14,7 @@ use pmdscope_capture::pdump::wait_for_exits;
 use pmdscope_flows::FlowSnapshot;
 use pmdscope_telemetry::{FleetSettings, FleetState, realtime_ns};
 use pmdscope_tui::flows::{
-    AppRun, CaptureAccess, CapturedApp, CapturedTraffic, FlowRequest, RunningApp,
+    AppRun, AppTraffic, CaptureAccess, CapturedTraffic, FlowRequest, RequestedApp,
 };
 use pmdscope_tui::run::DisplayFeed;
 use pmdscope_tui::timeline::live::LiveUpdate;
@@ -100,7 +100,7 @@ impl ReportSampler {
 }
 
 fn request(fleet: &FleetState) -> FlowRequest {
-    FlowRequest { shown: true, apps: RunningApp::of(fleet), ..FlowRequest::default() }
+    FlowRequest { shown: true, apps: RequestedApp::of(fleet), ..FlowRequest::default() }
 }
 
 /// Nobody can be asked for a helper.
@@ -185,7 +185,7 @@ impl AppCaptures {
     /// Tries to capture from an app, where it is time for that.
     fn try_to_capture(
         &mut self,
-        running: &RunningApp,
+        running: &RequestedApp,
         attach: Option<AppRun>,
         share: f64,
         now: Instant,
@@ -231,7 +231,7 @@ impl AppCaptures {
 
     fn traffic(&mut self) -> CapturedTraffic {
         self.update(Instant::now());
-        let tap = |(app, sampled): (&String, &SampledApp)| CapturedApp {
+        let tap = |(app, sampled): (&String, &SampledApp)| AppTraffic {
             app: app.clone(),
             access: sampled.access.clone(),
             counted: Arc::clone(&sampled.counted),

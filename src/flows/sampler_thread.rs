@@ -11,7 +11,7 @@ use pmdscope_capture::{Transport, budget};
 use pmdscope_flows::{FlowSnapshot, FlowTableSettings, LatestSnapshot};
 use pmdscope_packets::{DIR_RX, DIR_TX, RunControl};
 use pmdscope_telemetry::FleetSettings;
-use pmdscope_tui::flows::{AppRun, CaptureAccess, RunningApp};
+use pmdscope_tui::flows::{AppRun, CaptureAccess, RequestedApp};
 
 use super::SamplerWork;
 use crate::attach::flow_capture::FlowCapture;
@@ -43,7 +43,7 @@ struct SamplerState {
 impl SamplerThread {
     /// Has `work` done for an app; it may take so much of a core.
     pub(super) fn start(
-        running: &RunningApp,
+        running: &RequestedApp,
         attach: Option<AppRun>,
         share: f64,
         work: SamplerWork,
@@ -81,7 +81,7 @@ impl SamplerThread {
 
 /// What the thread is to do.
 pub(super) struct SamplerJob {
-    pub(super) running: RunningApp,
+    pub(super) running: RequestedApp,
     /// With a helper, where there is no other way, beside that run.
     pub(super) attach: Option<AppRun>,
     /// Of one core.

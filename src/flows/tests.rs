@@ -53,7 +53,7 @@ impl Apps {
 }
 
 fn wanting(apps: &[&str], attach: &[&str]) -> FlowRequest {
-    let running = |app: &&str| RunningApp { app: (*app).to_owned(), run: RUN, pps: None };
+    let running = |app: &&str| RequestedApp { app: (*app).to_owned(), run: RUN, pps: None };
     FlowRequest {
         shown: true,
         apps: apps.iter().map(running).collect(),
@@ -234,7 +234,7 @@ fn a_helper_for_an_earlier_run_is_none_for_this_one() {
 
 #[test]
 fn reports_start_no_helper_and_say_so() {
-    let tap = CapturedApp {
+    let tap = AppTraffic {
         app: "testpmd".into(),
         access: CaptureAccess::Offered,
         counted: Arc::default(),

@@ -39,7 +39,7 @@ pub enum CaptureAccess {
 /// What was captured from one app.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct CapturedApp {
+pub struct AppTraffic {
     /// Name of the app.
     pub app: String,
     /// How they are had.
@@ -56,12 +56,12 @@ pub struct CapturedTraffic {
     /// Wall clock when this was so, nanoseconds since the epoch.
     pub realtime_ns: u64,
     /// By name of the app.
-    pub taps: Vec<CapturedApp>,
+    pub taps: Vec<AppTraffic>,
 }
 
 impl CapturedTraffic {
     /// The packets of that app.
-    pub fn find(&self, app: &str) -> Option<&CapturedApp> {
+    pub fn find(&self, app: &str) -> Option<&AppTraffic> {
         self.taps.iter().find(|tap| tap.app == app)
     }
 
@@ -87,9 +87,9 @@ impl AppRun {
     }
 }
 
-/// An app that runs.
+/// An app whose conversations are requested.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RunningApp {
+pub struct RequestedApp {
     /// Its name.
     pub app: String,
     /// Which process it is.
@@ -98,8 +98,8 @@ pub struct RunningApp {
     pub pps: Option<f64>,
 }
 
-impl RunningApp {
-    /// All that answer.
+impl RequestedApp {
+    /// All apps that answer.
     pub fn of(fleet: &FleetState) -> Vec<Self> {
         let of = |(app, model): (&AppState, &Model)| {
             let pps = model.ports.iter().filter_map(|port| Some(port.rx_pps? + port.tx_pps?));
@@ -123,7 +123,7 @@ pub struct FlowRequest {
     /// Conversations are on display.
     pub shown: bool,
     /// The apps of which.
-    pub apps: Vec<RunningApp>,
+    pub apps: Vec<RequestedApp>,
     /// Apps beside which the user wants the helper process, and the runs of them that he meant.
     pub attach: BTreeMap<String, AppRun>,
     /// The display has ended.

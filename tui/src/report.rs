@@ -7,7 +7,7 @@ use pmdscope_render::table_text;
 use pmdscope_telemetry::printable::harmless;
 use serde::Serialize;
 
-use crate::flows::{CapturedApp, CapturedTraffic};
+use crate::flows::{AppTraffic, CapturedTraffic};
 use crate::state::{PageTab, ViewState};
 use crate::tables;
 use pmdscope_telemetry::{AppState, FleetState, InterfaceState};
@@ -32,7 +32,7 @@ pub struct TopDocument<'a> {
     pub apps: &'a [AppState],
     /// Conversations, where packets were captured.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub flows: Option<&'a [CapturedApp]>,
+    pub flows: Option<&'a [AppTraffic]>,
 }
 
 impl<'a> TopDocument<'a> {

@@ -8,7 +8,7 @@ use super::moment::{file_time, of_moment, of_moment_of};
 use super::target::{self, filter};
 use super::write::{leak_plan, snapshot};
 use crate::action::{Action, TaskAction};
-use crate::flows::{CaptureAccess, CapturedApp};
+use crate::flows::{AppTraffic, CaptureAccess};
 use crate::state::{PageTab, ViewState};
 use crate::task::TaskContext;
 use crate::task::command::CommandLine;
@@ -80,10 +80,10 @@ fn attached(view: &ViewState) -> Vec<Result<CommandLine, String>> {
         (Some(reason), _) | (None, Err(reason)) => return vec![Err(reason.to_owned())],
         (None, Ok(traffic)) => traffic,
     };
-    let is_meant = |tap: &&CapturedApp| {
+    let is_meant = |tap: &&AppTraffic| {
         tap.access == CaptureAccess::Offered || view.attach.contains_key(&tap.app)
     };
-    let count = |tap: &CapturedApp| {
+    let count = |tap: &AppTraffic| {
         let command = CommandLine::new(["netstat", "-a", &tap.app, "-c"]);
         Ok(command.with_config(&view.tasks.context))
     };

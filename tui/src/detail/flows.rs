@@ -13,7 +13,7 @@ use pmdscope_render::{ConversationKey, Subject, Tone};
 
 use super::DetailPage;
 use crate::clock::time_of_day;
-use crate::flows::{CaptureAccess, CapturedApp};
+use crate::flows::{AppTraffic, CaptureAccess};
 use crate::tables::flows::{other, part_of_port};
 
 /// Conversations named as the load of a queue.
@@ -40,7 +40,7 @@ impl DetailPage<'_> {
         Some(())
     }
 
-    fn tap(&mut self, tap: &CapturedApp) {
+    fn tap(&mut self, tap: &AppTraffic) {
         self.field(
             "capture",
             match &tap.access {

@@ -14,7 +14,7 @@ pub use self::columns::{ColumnChoices, ColumnWindow};
 pub use self::drill_origin::DrillOrigin;
 pub use self::filter::ViewFilter;
 use crate::flows::{
-    AppRun, CapturedTraffic, EndpointNames, FlowRequest, RunningApp, ShownFlows, ShownTime,
+    AppRun, CapturedTraffic, EndpointNames, FlowRequest, RequestedApp, ShownFlows, ShownTime,
 };
 use crate::keys::KeyMap;
 pub use crate::page::PageTab;
@@ -182,7 +182,7 @@ impl ViewState {
     /// that is not shown.
     pub fn request(&self, fleet: &FleetState, before: &FlowRequest) -> FlowRequest {
         let apps = match self.time_bar {
-            None => RunningApp::of(fleet),
+            None => RequestedApp::of(fleet),
             Some(_) => before.apps.clone(),
         };
         let mut attach = self.attach.clone();

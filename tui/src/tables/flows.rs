@@ -18,7 +18,7 @@ use pmdscope_telemetry::finding::balance::QueueBalance;
 
 use crate::action::Action;
 use crate::clock::time_of_day;
-use crate::flows::{CaptureAccess, CapturedApp, CapturedTraffic, EndpointNames, ShownTime};
+use crate::flows::{AppTraffic, CaptureAccess, CapturedTraffic, EndpointNames, ShownTime};
 use crate::keys::KeyMap;
 use crate::state::ViewState;
 
@@ -65,7 +65,7 @@ fn taps(traffic: &CapturedTraffic, view: &ViewState) -> TextTable {
     table
 }
 
-fn tap_cells(tap: &CapturedApp, view: &ViewState) -> Vec<Cell> {
+fn tap_cells(tap: &AppTraffic, view: &ViewState) -> Vec<Cell> {
     let mut cells = vec![Cell::text(&tap.app), access(&tap.access, &view.keys)];
     let counted = &tap.counted;
     if counted.begin_ns == 0 {
@@ -155,13 +155,13 @@ pub(crate) fn other(other: &UnlistedPackets) -> PacketCounts {
 /// A conversation, and what it is part of.
 #[derive(Clone, Copy)]
 struct ConversationRow<'a> {
-    tap: &'a CapturedApp,
+    tap: &'a AppTraffic,
     flow: &'a Flow,
     theme: Theme,
 }
 
 impl<'a> ConversationRow<'a> {
-    fn all(tap: &'a CapturedApp, theme: Theme) -> impl Iterator<Item = Self> {
+    fn all(tap: &'a AppTraffic, theme: Theme) -> impl Iterator<Item = Self> {
         tap.counted.flows.iter().map(move |flow| Self { tap, flow, theme })
     }
 }
@@ -344,7 +344,7 @@ fn heavier(a: (f64, u64), b: (f64, u64)) -> Ordering {
 
 /// What the apps pay for the page.
 fn remark(traffic: &CapturedTraffic, view: &ViewState) -> String {
-    let is_armed = |tap: &&CapturedApp| matches!(tap.access, CaptureAccess::Armed { .. });
+    let is_armed = |tap: &&AppTraffic| matches!(tap.access, CaptureAccess::Armed { .. });
     let armed = || traffic.taps.iter().filter(is_armed);
     let rates = || armed().map(|tap| tap.counted.sample.max(1));
     let capture = match (rates().min(), rates().max()) {
@@ -372,7 +372,7 @@ fn note_rows(table: &mut TextTable, all: usize) {
 
 /// What is in no row.
 fn note_other(table: &mut TextTable, traffic: &CapturedTraffic) {
-    let is_silent = |tap: &&CapturedApp| {
+    let is_silent = |tap: &&AppTraffic| {
         matches!(tap.access, CaptureAccess::Armed { .. }) && tap.counted.total.packets == 0
     };
     for tap in traffic.taps.iter().filter(is_silent) {
@@ -427,12 +427,12 @@ fn queues(traffic: &CapturedTraffic, view: &ViewState) -> TextTable {
     table
 }
 
-fn load(tap: &CapturedApp, queue: &QueueCounts) -> Subject {
+fn load(tap: &AppTraffic, queue: &QueueCounts) -> Subject {
     let QueueCounts { port, dir, queue, .. } = *queue;
     Subject::Load { app: tap.app.clone(), port, dir, queue }
 }
 
-fn queue_cells(tap: &CapturedApp, queue: &QueueCounts, thresholds: &Thresholds) -> Vec<Cell> {
+fn queue_cells(tap: &AppTraffic, queue: &QueueCounts, thresholds: &Thresholds) -> Vec<Cell> {
     let speed = speed(&tap.counted, queue.recent, queue.total);
     let optional = |value: Option<u16>| {
         Cell::number(value.map(f64::from), known(value, |value| value.to_string()))
