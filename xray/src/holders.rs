@@ -9,8 +9,6 @@ mod fields;
 mod heap;
 mod intervals;
 mod link_maps;
-#[cfg(test)]
-mod made_memory;
 mod malloc;
 mod modules;
 mod page_tables;

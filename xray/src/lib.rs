@@ -28,6 +28,8 @@ mod scan;
 mod search;
 mod shared_files;
 mod target;
+#[cfg(test)]
+mod test_memory;
 mod thread;
 
 pub use access::AccessDenial;

@@ -5,39 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use proptest::prelude::*;
 
 use super::*;
+use crate::test_memory::TestMemory;
 use pmdscope_telemetry::host::maps::Mapping;
 
 const CONFIG: u64 = 0x1_0000_0000;
 const DATA: u64 = 0x2_0000_0000;
-
-/// Pieces of memory at addresses.
-#[derive(Clone, Debug)]
-struct Pieces(Vec<(u64, Vec<u8>)>);
-
-impl Memory for Pieces {
-    fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), XrayError> {
-        let find = |(start, bytes): &(u64, Vec<u8>)| {
-            let begin = usize::try_from(address.checked_sub(*start)?).ok()?;
-            bytes.get(begin..begin.checked_add(buffer.len())?).map(<[u8]>::to_vec)
-        };
-        let found = self.0.iter().find_map(find);
-        let not_mapped = || XrayError::NotMapped { address, bytes: buffer.len() };
-        let found = found.ok_or_else(not_mapped)?;
-        buffer.copy_from_slice(&found);
-        Ok(())
-    }
-
-    fn maps(&self) -> Result<Vec<Mapping>, XrayError> {
-        let mapping = |(start, bytes): &(u64, Vec<u8>)| Mapping {
-            start: *start,
-            end: *start + bytes.len() as u64,
-            readable: true,
-            writable: true,
-            ..Mapping::default()
-        };
-        Ok(self.0.iter().map(mapping).collect())
-    }
-}
 
 fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
     bytes[at..at + value.len()].copy_from_slice(value);
@@ -77,20 +49,23 @@ pub(crate) fn mask_offset(elements: u32) -> usize {
 }
 
 /// A configuration at [`CONFIG`] with the memzones of these numbers.
-fn pieces(elements: u32, zones: &[ZoneElement<'_>]) -> Pieces {
+fn pieces(elements: u32, zones: &[ZoneElement<'_>]) -> TestMemory {
     let mut config = vec![0; 8192];
     put(&mut config, 0, &MAGIC.to_le_bytes());
     put(&mut config, 4, &0x160b_0b63_u32.to_le_bytes());
     let (array, data) = zone_array(DATA, elements, zones);
     put(&mut config, 40, &array);
-    Pieces(vec![(CONFIG, config), (DATA, data)])
+    let mut memory = TestMemory::default();
+    memory.insert(CONFIG, config);
+    memory.insert(DATA, data);
+    memory
 }
 
-fn find(pieces: &Pieces) -> Result<MemoryConfig, XrayError> {
+fn find(pieces: &TestMemory) -> Result<MemoryConfig, XrayError> {
     MemoryConfig::find(pieces)
 }
 
-fn why(pieces: &Pieces) -> String {
+fn why(pieces: &TestMemory) -> String {
     find(pieces).unwrap_err().to_string()
 }
 
@@ -111,7 +86,7 @@ fn memzones_are_read_again_where_they_were() {
     let mut now = pieces(100, &[(0, "MP_a", 0x1000, 64), (7, "RG_b", 0x9000, 64)]);
     let names = |zones: Vec<Memzone>| zones.into_iter().map(|zone| zone.name).collect::<Vec<_>>();
     assert_eq!(names(MemoryConfig::memzones_in(&now, array).unwrap()), ["MP_a", "RG_b"]);
-    put(&mut now.0[0].1, 40, b"another\0");
+    now.write(CONFIG + 40, b"another\0");
     let why = MemoryConfig::memzones_in(&now, array).unwrap_err().to_string();
     assert!(why.contains("somewhere else"), "{why}");
 }
@@ -119,7 +94,7 @@ fn memzones_are_read_again_where_they_were() {
 #[test]
 fn a_release_candidate_is_told() {
     let mut pieces = pieces(64, &[]);
-    put(&mut pieces.0[0].1, 4, &0x1703_0002_u32.to_le_bytes());
+    pieces.write(CONFIG + 4, &0x1703_0002_u32.to_le_bytes());
     assert_eq!(find(&pieces).unwrap().version, "DPDK 23.03.0-rc2");
 }
 
@@ -127,19 +102,18 @@ fn a_release_candidate_is_told() {
 fn memory_without_a_configuration_is_told() {
     let starting = {
         let mut pieces = pieces(64, &[]);
-        put(&mut pieces.0[0].1, 0, &[0; 4]);
+        pieces.write(CONFIG, &[0; 4]);
         pieces
     };
     assert!(why(&starting).contains("its EAL is not initialised yet"), "{}", why(&starting));
     let mut twice = pieces(64, &[]);
-    let copy = (CONFIG + (1 << 20), twice.0[0].1.clone());
-    twice.0.push(copy);
+    twice.insert(CONFIG + (1 << 20), twice.region(CONFIG).to_vec());
     assert!(why(&twice).contains("2 of them are there"), "{}", why(&twice));
 }
 
 #[test]
 fn memzones_that_contradict_each_other_are_refused() {
-    let refused = |pieces: Pieces, reason: &str| {
+    let refused = |pieces: TestMemory, reason: &str| {
         let why = why(&pieces);
         assert!(why.contains(reason), "{why}");
     };
@@ -148,7 +122,7 @@ fn memzones_that_contradict_each_other_are_refused() {
     refused(pieces(64, &[(0, "MP_a", u64::MAX - 4, 8)]), "number 0");
     refused(pieces(64, &[(0, "a", 0x1000, 0x100), (1, "b", 0x10ff, 1)]), "a and b overlap");
     let mut words = pieces(64, &[]);
-    put(&mut words.0[1].1, 64 * 72, &[9]);
+    words.write(DATA + 64 * 72, &[9]);
     refused(words, "9 words for 64 elements");
 }
 
@@ -164,7 +138,7 @@ fn memzones_that_are_not_whole_are_left_out() {
 /// Memory whose memzones are others each time that they are read, so many times.
 #[derive(Debug)]
 struct Changing {
-    pieces: Pieces,
+    pieces: TestMemory,
     changes: AtomicU64,
 }
 
@@ -173,7 +147,7 @@ impl Memory for Changing {
         self.pieces.read(address, buffer)?;
         let left = self.changes.load(Ordering::Relaxed);
         // Searches read in chunks, and the array is read as it is.
-        if address == DATA && left > 0 && buffer.len() == self.pieces.0[1].1.len() - 1 {
+        if address == DATA && left > 0 && buffer.len() == self.pieces.region(DATA).len() - 1 {
             self.changes.store(left - 1, Ordering::Relaxed);
             put(buffer, 40, &(0x1000 + left * 0x1000).to_le_bytes());
         }
@@ -189,7 +163,9 @@ impl Memory for Changing {
 fn memzones_that_change_are_read_until_they_hold_still() {
     let find = |changes| {
         let mut pieces = pieces(64, &[(0, "MP_a", 0x1000, 0x100)]);
-        pieces.0[1].1.push(0);
+        let mut data = pieces.remove(DATA);
+        data.push(0);
+        pieces.insert(DATA, data);
         MemoryConfig::find(&Changing { pieces, changes: AtomicU64::new(changes) })
     };
     for changes in [1, u64::from(ATTEMPTS) - 1] {
@@ -203,10 +179,10 @@ fn memzones_that_change_are_read_until_they_hold_still() {
 fn holes_in_a_mapping_are_left_out() {
     let mut pieces = pieces(64, &[(0, "MP_a", 0x1000, 1)]);
     let mut memory = vec![0; 4096];
-    memory.extend(&pieces.0[0].1);
-    pieces.0[0] = (CONFIG - 4096, memory);
+    memory.extend(pieces.remove(CONFIG));
+    pieces.insert(CONFIG - 4096, memory);
     assert!(find(&pieces).is_ok());
-    let gone = search::find_word(&Pieces(Vec::new()), &(0..3 << 20), ARRAY_NAME).unwrap();
+    let gone = search::find_word(&TestMemory::default(), &(0..3 << 20), ARRAY_NAME).unwrap();
     assert!(gone.is_empty());
 }
 
@@ -220,10 +196,9 @@ proptest! {
     ) {
         let mut pieces = pieces(64, &[(0, "MP_a", 0x1000, 0x100), (5, "RG_b", 0x3000, 8)]);
         for (at, byte) in garbage {
-            let bytes = &mut pieces.0[piece].1;
             // Most of it hits the structure.
-            let at = if piece == 0 { at % 136 } else { at % bytes.len() };
-            bytes[at] = byte;
+            let (begin, length) = [(CONFIG, 136), (DATA, pieces.region(DATA).len())][piece];
+            pieces.write(begin + (at % length) as u64, &[byte]);
         }
         if let Ok(config) = find(&pieces) {
             for zone in &config.memzones {

@@ -255,8 +255,8 @@ pub(super) mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::holders::made_memory::MadeMemory;
     use crate::memzone::Memzone;
+    use crate::test_memory::TestMemory;
 
     /// `struct malloc_elem` of DPDK 22.11.
     const HEADER_BYTES: u64 = 128;
@@ -264,7 +264,7 @@ pub(super) mod tests {
     /// A made heap: elements one after another, of these lengths of data and states.
     #[derive(Debug)]
     pub(in crate::holders) struct MadeHeap {
-        pub(in crate::holders) memory: MadeMemory,
+        pub(in crate::holders) memory: TestMemory,
         /// Addresses of the data.
         pub(in crate::holders) data: Vec<u64>,
     }
@@ -274,12 +274,12 @@ pub(super) mod tests {
 
     impl MadeHeap {
         pub(in crate::holders) fn new(elements: &[(u64, bool)]) -> Self {
-            let mut memory = MadeMemory::default();
+            let mut memory = TestMemory::default();
             let lengths = elements.iter().map(|(data, _)| data + HEADER_BYTES);
             memory.map(HEAP, 0x1000);
             memory.map(FIRST, lengths.sum());
-            memory.write(HEAP + Layout::dpdk_22_11().malloc_heap.first, FIRST);
-            memory.write_half(HEAP + Layout::dpdk_22_11().malloc_heap.socket_id, 1);
+            memory.write_u64(HEAP + Layout::dpdk_22_11().malloc_heap.first, FIRST);
+            memory.write_u32(HEAP + Layout::dpdk_22_11().malloc_heap.socket_id, 1);
             let (mut at, mut previous, mut data) = (FIRST, 0, Vec::new());
             for (index, (length, is_used)) in elements.iter().enumerate() {
                 let end = at + HEADER_BYTES + length;
@@ -295,7 +295,7 @@ pub(super) mod tests {
                     length + HEADER_BYTES,
                 ];
                 for (field, value) in fields.into_iter().enumerate() {
-                    memory.write(at + 8 * field as u64, value);
+                    memory.write_u64(at + 8 * field as u64, value);
                 }
                 data.push(at + HEADER_BYTES);
                 (previous, at) = (at, end);
@@ -341,9 +341,9 @@ pub(super) mod tests {
     fn aligned_data_begins_behind_its_pad() {
         let mut heap = MadeHeap::new(&[(64, true), (1024, true)]);
         let header = heap.data[1] - HEADER_BYTES;
-        heap.memory.write_half(header + Layout::dpdk_22_11().malloc_elem.pad, 256);
-        heap.memory.write_half(header + 256 + Layout::dpdk_22_11().malloc_elem.state, STATE_PAD);
-        heap.memory.write_half(header + 256 + Layout::dpdk_22_11().malloc_elem.pad, 256);
+        heap.memory.write_u32(header + Layout::dpdk_22_11().malloc_elem.pad, 256);
+        heap.memory.write_u32(header + 256 + Layout::dpdk_22_11().malloc_elem.state, STATE_PAD);
+        heap.memory.write_u32(header + 256 + Layout::dpdk_22_11().malloc_elem.pad, 256);
         let zone = Memzone { name: "aligned".into(), address: heap.data[1] + 256, bytes: 64 };
         let elements = Elements::read(&heap.target(vec![zone]));
         let element = elements.find(heap.data[1] + 256);
@@ -354,8 +354,10 @@ pub(super) mod tests {
     #[test]
     fn a_broken_link_loses_only_what_lies_before_the_next_memzone() {
         let mut heap = MadeHeap::new(&[(64, true), (64, true), (64, true), (64, true), (64, true)]);
-        heap.memory
-            .write(heap.data[1] - HEADER_BYTES + Layout::dpdk_22_11().malloc_elem.next, u64::MAX);
+        heap.memory.write_u64(
+            heap.data[1] - HEADER_BYTES + Layout::dpdk_22_11().malloc_elem.next,
+            u64::MAX,
+        );
         let elements = heap.elements(&[0, 3]);
         assert!(!elements.is_whole);
         let found = heap.data.iter().map(|data| elements.find(*data).is_some());
@@ -370,11 +372,11 @@ pub(super) mod tests {
         ) {
             let mut heap = MadeHeap::new(&[(64, true); 12]);
             for (line, field, value) in writes {
-                heap.memory.write(FIRST + 64 * line + 8 * (field % 8), value);
+                heap.memory.write_u64(FIRST + 64 * line + 8 * (field % 8), value);
             }
             for (at, field, to) in links {
                 let to = heap.data[to] - HEADER_BYTES;
-                heap.memory.write(heap.data[at] - HEADER_BYTES + 8 * (field % 8), to);
+                heap.memory.write_u64(heap.data[at] - HEADER_BYTES + 8 * (field % 8), to);
             }
             let elements = heap.elements(&[0, 2, 5, 11]);
             let list: Vec<_> = elements.iter().collect();

@@ -114,7 +114,7 @@ fn numbers_of(parts: &[(&TlsSegment, &Fields)]) -> Option<Vec<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::holders::made_memory::MadeMemory;
+    use crate::test_memory::TestMemory;
 
     const MAPS: u64 = 0x10_0000;
     const PRIVATE: u64 = 1048;
@@ -124,27 +124,27 @@ mod tests {
     }
 
     /// Three modules, numbered from 1 on.
-    fn made(segments: &[TlsSegment]) -> MadeMemory {
-        let mut memory = MadeMemory::default();
+    fn made(segments: &[TlsSegment]) -> TestMemory {
+        let mut memory = TestMemory::default();
         memory.map(MAPS, 0x4000);
         for (place, segment) in (0..).zip(segments) {
             let at = MAPS + 0x1000 * place;
             let next = if place + 1 < segments.len() as u64 { at + 0x1000 } else { 0 };
-            memory.write(at + MAP_DYNAMIC, 0x1000 + place);
-            memory.write(at + MAP_NEXT, next);
+            memory.write_u64(at + MAP_DYNAMIC, 0x1000 + place);
+            memory.write_u64(at + MAP_NEXT, next);
             for (offset, value) in [
                 (0, segment.file_bytes),
                 (BLOCK_BYTES, segment.bytes),
                 (ALIGNMENT, segment.alignment),
                 (NUMBER, place + 1),
             ] {
-                memory.write(at + PRIVATE + offset, value);
+                memory.write_u64(at + PRIVATE + offset, value);
             }
         }
         memory
     }
 
-    fn numbers_in(memory: &MadeMemory, segments: &[TlsSegment]) -> Option<Vec<u64>> {
+    fn numbers_in(memory: &TestMemory, segments: &[TlsSegment]) -> Option<Vec<u64>> {
         let maps = link_maps(memory, MAPS);
         let parts: Vec<_> = segments.iter().zip(maps.iter().map(|(_, fields)| fields)).collect();
         assert_eq!(parts.len(), segments.len());
@@ -157,7 +157,7 @@ mod tests {
         let mut memory = made(&segments);
         assert_eq!(numbers_in(&memory, &segments), Some(vec![1, 2, 3]));
         // One of them twice.
-        memory.write(MAPS + 0x1000 + PRIVATE + NUMBER, 1);
+        memory.write_u64(MAPS + 0x1000 + PRIVATE + NUMBER, 1);
         assert_eq!(numbers_in(&memory, &segments), None);
     }
 
@@ -166,11 +166,11 @@ mod tests {
         let segments = [segment(64)];
         let mut memory = made(&segments);
         for (offset, value) in [(0, 32), (BLOCK_BYTES, 64), (ALIGNMENT, 16), (NUMBER, 7)] {
-            memory.write(MAPS + 512 + offset, value);
+            memory.write_u64(MAPS + 512 + offset, value);
         }
         assert_eq!(numbers_in(&memory, &segments), None);
         // A list that goes in circles ends.
-        memory.write(MAPS + MAP_NEXT, MAPS);
+        memory.write_u64(MAPS + MAP_NEXT, MAPS);
         assert_eq!(link_maps(&memory, MAPS).len(), 1);
     }
 }

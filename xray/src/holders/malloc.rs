@@ -225,19 +225,19 @@ pub(super) mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::holders::made_memory::MadeMemory;
     use crate::memory::ProcessMemory;
+    use crate::test_memory::TestMemory;
 
     const HEAP: u64 = 0x7000_1000;
     const MAIN_FLAGS: u64 = PREVIOUS_IN_USE;
     const ARENA_FLAGS: u64 = PREVIOUS_IN_USE | 4;
 
     /// Writes chunks of these lengths one after another, from `start` on; addresses of their data.
-    fn write_chunks(memory: &mut MadeMemory, start: u64, lengths: &[u64], flags: u64) -> Vec<u64> {
+    fn write_chunks(memory: &mut TestMemory, start: u64, lengths: &[u64], flags: u64) -> Vec<u64> {
         let mut at = start;
         let mut data = Vec::new();
         for length in lengths {
-            memory.write(at + 8, length | flags);
+            memory.write_u64(at + 8, length | flags);
             data.push(at + HEADER_BYTES);
             at += length;
         }
@@ -245,19 +245,19 @@ pub(super) mod tests {
     }
 
     /// The heap of the first arena: chunks, and the rest of two pages, which is free; addresses of the data.
-    pub(in crate::holders) fn write_heap(memory: &mut MadeMemory, lengths: &[u64]) -> Vec<u64> {
+    pub(in crate::holders) fn write_heap(memory: &mut TestMemory, lengths: &[u64]) -> Vec<u64> {
         memory.map(HEAP, 2 * PAGE_BYTES);
         let rest = 2 * PAGE_BYTES - lengths.iter().sum::<u64>();
         write_chunks(memory, HEAP, &[lengths, &[rest]].concat(), MAIN_FLAGS)
     }
 
-    fn find(memory: &MadeMemory, address: u64) -> Option<(u64, u64)> {
+    fn find(memory: &TestMemory, address: u64) -> Option<(u64, u64)> {
         MallocHeaps::new(memory, &memory.maps().unwrap()).find(address)
     }
 
     #[test]
     fn a_chunk_is_found_by_any_address_in_it() {
-        let mut memory = MadeMemory::default();
+        let mut memory = TestMemory::default();
         let data = write_heap(&mut memory, &[0x290, 32, 0x1010, 48]);
         let whole = |chunk: usize, bytes| Some((data[chunk], data[chunk] + bytes));
         assert_eq!(find(&memory, data[1]), whole(1, 24));
@@ -266,17 +266,17 @@ pub(super) mod tests {
         assert_eq!(find(&memory, data[4]), None, "the rest of the heap");
         assert_eq!([find(&memory, HEAP - 1), find(&memory, HEAP + 2 * PAGE_BYTES)], [None, None]);
         // Free, as the next one says.
-        memory.write(data[3] - 8, 48);
+        memory.write_u64(data[3] - 8, 48);
         assert_eq!([find(&memory, data[2]), find(&memory, data[3])], [None, whole(3, 40)]);
     }
 
     #[test]
     fn a_heap_that_does_not_end_where_its_memory_does_is_none() {
-        let mut memory = MadeMemory::default();
+        let mut memory = TestMemory::default();
         let data = write_heap(&mut memory, &[0x290, 32, 64]);
         for length in [0, 16, 24, 40, 1 << 40, 64 + 16, 64 | IS_MMAPPED] {
             let mut broken = memory.clone();
-            broken.write(data[2] - 8, length | PREVIOUS_IN_USE);
+            broken.write_u64(data[2] - 8, length | PREVIOUS_IN_USE);
             assert_eq!(find(&broken, data[1]), None, "{length:#x}");
         }
         assert!(find(&memory, data[1]).is_some());
@@ -291,33 +291,33 @@ pub(super) mod tests {
     fn heaps_of_other_arenas_are_known_by_their_begin() {
         for info in HEAP_INFO_BYTES {
             let (base, bytes) = (3 * ARENA_ALIGNMENT, 2 * PAGE_BYTES);
-            let mut memory = MadeMemory::default();
+            let mut memory = TestMemory::default();
             memory.map(base, 3 * PAGE_BYTES);
-            memory.write(base, base + info);
-            memory.write(base + INFO_SIZE, bytes);
+            memory.write_u64(base, base + info);
+            memory.write_u64(base + INFO_SIZE, bytes);
             let first = (base + info + ARENA_BYTES).next_multiple_of(ALIGNMENT);
             let lengths = [0x290, 64, bytes - (first - base) - 0x290 - 64];
             let data = write_chunks(&mut memory, first, &lengths, ARENA_FLAGS);
             assert_eq!(find(&memory, data[1] + 5), Some((data[1], data[1] + 56)));
-            memory.write(base + INFO_SIZE, bytes + PAGE_BYTES);
+            memory.write_u64(base + INFO_SIZE, bytes + PAGE_BYTES);
             assert_eq!(find(&memory, data[1]), None, "it ends elsewhere");
         }
     }
 
     #[test]
     fn a_chunk_with_pages_of_its_own_is_found_by_its_begin() {
-        let mut memory = MadeMemory::default();
+        let mut memory = TestMemory::default();
         memory.map(HEAP, 4 * PAGE_BYTES);
         let chunk = HEAP + PAGE_BYTES;
-        memory.write(chunk + 8, (2 * PAGE_BYTES) | IS_MMAPPED);
+        memory.write_u64(chunk + 8, (2 * PAGE_BYTES) | IS_MMAPPED);
         let whole = Some((chunk + HEADER_BYTES, chunk + 2 * PAGE_BYTES));
         assert_eq!(find(&memory, chunk + HEADER_BYTES), whole);
         assert_eq!(find(&memory, chunk + 2 * HEADER_BYTES), None);
-        memory.write(chunk + 8, (4 * PAGE_BYTES) | IS_MMAPPED);
+        memory.write_u64(chunk + 8, (4 * PAGE_BYTES) | IS_MMAPPED);
         assert_eq!(find(&memory, chunk + HEADER_BYTES), None, "longer than its mapping");
         // What was left free in front of it to align it.
-        memory.write(chunk + 48, 48);
-        memory.write(chunk + 56, (PAGE_BYTES - 48) | IS_MMAPPED);
+        memory.write_u64(chunk + 48, 48);
+        memory.write_u64(chunk + 56, (PAGE_BYTES - 48) | IS_MMAPPED);
         assert_eq!(find(&memory, chunk + 64), Some((chunk + 64, chunk + PAGE_BYTES)));
     }
 
@@ -346,10 +346,10 @@ pub(super) mod tests {
             words in vec((0..1024_u64, prop_oneof![any::<u64>(), 0..0x200_u64]), 0..60),
             asked in vec(0..2 * PAGE_BYTES, 8),
         ) {
-            let mut memory = MadeMemory::default();
+            let mut memory = TestMemory::default();
             write_heap(&mut memory, &[0x290, 32, 64, 128, 4096]);
             for (at, word) in words {
-                memory.write(HEAP + 8 * at, word);
+                memory.write_u64(HEAP + 8 * at, word);
             }
             for offset in asked {
                 if let Some((start, end)) = find(&memory, HEAP + offset) {

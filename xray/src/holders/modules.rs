@@ -263,8 +263,8 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
-    use super::super::made_memory::MadeMemory;
     use super::*;
+    use crate::test_memory::TestMemory;
 
     #[test]
     fn a_core_file_that_names_a_pipe_keeps_nobody_waiting() {
@@ -274,7 +274,7 @@ mod tests {
         let path = path.to_string_lossy().into_owned();
         let code = Mapping { end: 0x1000, executable: true, path, ..Mapping::default() };
         let (sender, receiver) = mpsc::channel();
-        let read = move || sender.send(modules(&MadeMemory::default(), None, &[code]).len());
+        let read = move || sender.send(modules(&TestMemory::default(), None, &[code]).len());
         let reader = thread::spawn(read);
         assert_eq!(receiver.recv_timeout(Duration::from_secs(30)), Ok(0));
         reader.join().unwrap().unwrap();

@@ -62,8 +62,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::holders::made_memory::MadeMemory;
     use crate::layout::Layout;
+    use crate::test_memory::TestMemory;
 
     const CONFIG: u64 = 0x40_0000;
 
@@ -71,13 +71,13 @@ mod tests {
     fn tables_are_found_by_their_files_and_by_the_configuration() {
         let layout = Layout::dpdk_22_11();
         let (config, array) = (&layout.mem_config, &layout.fbarray);
-        let mut memory = MadeMemory::default();
+        let mut memory = TestMemory::default();
         memory.map(CONFIG, config.bytes);
-        memory.write_half(CONFIG + config.magic, MAGIC);
+        memory.write_u32(CONFIG + config.magic, MAGIC);
         let second = CONFIG + config.memsegs + 2 * layout.memseg_list.bytes - array.bytes;
-        memory.write(second + array.data, 0x50_0000);
-        memory.write_half(second + array.len, 100);
-        memory.write_half(second + array.elt_sz, 48);
+        memory.write_u64(second + array.data, 0x50_0000);
+        memory.write_u32(second + array.len, 100);
+        memory.write_u32(second + array.elt_sz, 48);
         let target = XrayTarget::new(Arc::new(memory), layout.clone(), Vec::new());
         let of_file = |path: &str| Mapping {
             start: 0x1000,

@@ -133,10 +133,10 @@ proptest! {
         let mut heap = MadeHeap::new(&[(256, true); 20]);
         let begin = heap.data[0] - 128;
         for (at, word) in words {
-            heap.memory.write(begin + 8 * at, word);
+            heap.memory.write_u64(begin + 8 * at, word);
         }
         for (at, to) in pointers {
-            heap.memory.write(begin + 8 * at, begin + 8 * to);
+            heap.memory.write_u64(begin + 8 * at, begin + 8 * to);
         }
         let zone = |(at, bytes, name): (u64, u64, usize)| Memzone {
             name: names[name].to_owned(),

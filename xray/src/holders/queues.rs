@@ -364,27 +364,27 @@ mod tests {
         lengths[FREE].1 = false;
         let mut heap = MadeHeap::new(&lengths);
         let (port, fields) = (heap.data[PORTS] + LAYOUT.eth_dev_shared.data, &LAYOUT.eth_dev_data);
-        heap.memory.write_bytes(port + fields.name, b"net_made0\0");
+        heap.memory.write(port + fields.name, b"net_made0\0");
         for (field, element) in [
             (fields.rx_queues, RX_TABLE),
             (fields.tx_queues, TX_TABLE),
             (fields.dev_private, PRIVATE),
         ] {
-            heap.memory.write(port + field, heap.data[element]);
+            heap.memory.write_u64(port + field, heap.data[element]);
         }
-        heap.memory.write_half(port + fields.nb_rx_queues, 2 | 1 << 16);
+        heap.memory.write_u32(port + fields.nb_rx_queues, 2 | 1 << 16);
         for (table, number, queue) in
             [(RX_TABLE, 0, RX_QUEUES[0]), (RX_TABLE, 1, RX_QUEUES[1]), (TX_TABLE, 0, TX_QUEUE)]
         {
             // Drivers may point into the structure.
-            heap.memory.write(heap.data[table] + 8 * number, heap.data[queue] + 64);
+            heap.memory.write_u64(heap.data[table] + 8 * number, heap.data[queue] + 64);
         }
         heap
     }
 
     fn point(heap: &mut MadeHeap, from: usize, to: usize) {
         let at = heap.data[from] + 8 * to as u64;
-        heap.memory.write(at, heap.data[to] + 16);
+        heap.memory.write_u64(at, heap.data[to] + 16);
     }
 
     fn holder(owned: &[Owned], address: u64) -> Option<Holder> {
@@ -440,8 +440,8 @@ mod tests {
     fn structures_in_one_element_are_told_apart() {
         let mut heap = made();
         let both = heap.data[RX_QUEUES[0]];
-        heap.memory.write(heap.data[RX_TABLE], both + 64);
-        heap.memory.write(heap.data[RX_TABLE] + 8, both + 128);
+        heap.memory.write_u64(heap.data[RX_TABLE], both + 64);
+        heap.memory.write_u64(heap.data[RX_TABLE] + 8, both + 128);
         let owned = queues(&heap);
         let of = |offset| holder(&owned, both + offset);
         assert_eq!(of(127), Some(Holder::RxQueue { port: 0, queue: 0 }));
@@ -457,7 +457,7 @@ mod tests {
         let [_, structure, near, far, too_far, of_app, of_both, other] = chunks[..8] else {
             panic!()
         };
-        heap.memory.write(heap.data[RX_TABLE], structure);
+        heap.memory.write_u64(heap.data[RX_TABLE], structure);
         for (at, to) in [
             (structure + 8, near),
             (near, far + 32),
@@ -468,7 +468,7 @@ mod tests {
             (heap.data[RX_QUEUES[1]], other),
             (other, of_both),
         ] {
-            heap.memory.write(at, to);
+            heap.memory.write_u64(at, to);
         }
         let owned = queues(&heap);
         let rx = |queue| Some(Holder::RxQueue { port: 0, queue });
@@ -487,10 +487,10 @@ mod tests {
         ) {
             let mut heap = made();
             for (from, at, to) in pointers {
-                heap.memory.write(heap.data[from] + 8 * at, heap.data[to] + 8 * at);
+                heap.memory.write_u64(heap.data[from] + 8 * at, heap.data[to] + 8 * at);
             }
             for (element, at, word) in words {
-                heap.memory.write(heap.data[element] + 8 * at, word);
+                heap.memory.write_u64(heap.data[element] + 8 * at, word);
             }
             let owned = queues(&heap);
             prop_assert!(owned.iter().all(|owned| owned.start <= owned.end));

@@ -342,15 +342,15 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::holders::made_memory::MadeMemory;
+    use crate::test_memory::TestMemory;
 
     const DATA: u64 = 0x10_0000;
     const STACKS: u64 = 0x20_0000;
     const STACK: u64 = 0x4000;
 
     /// Threads 1 to 4 in a list that begins in the data, each at the end of its stack.
-    fn made() -> (MadeMemory, Vec<u64>) {
-        let mut memory = MadeMemory::default();
+    fn made() -> (TestMemory, Vec<u64>) {
+        let mut memory = TestMemory::default();
         memory.map(DATA, 0x1000);
         memory.map(STACKS, 4 * STACK);
         let pthread = |number: u64| STACKS + (number + 1) * STACK - PTHREAD_BYTES;
@@ -359,20 +359,20 @@ mod tests {
         let mut links = vec![head];
         links.extend(pthreads.iter().map(|pthread| pthread + X86_64.list));
         for (index, link) in links.iter().enumerate() {
-            memory.write(*link, links[(index + 1) % 5]);
-            memory.write(*link + 8, links[(index + 4) % 5]);
+            memory.write_u64(*link, links[(index + 1) % 5]);
+            memory.write_u64(*link + 8, links[(index + 4) % 5]);
         }
         for (index, pthread) in (0_u32..).zip(&pthreads) {
-            memory.write(*pthread, *pthread);
-            memory.write(*pthread + 16, *pthread);
-            memory.write_half(*pthread + X86_64.tid, index + 1);
-            memory.write(*pthread + 1680, STACKS + u64::from(index) * STACK);
-            memory.write(*pthread + 1688, STACK);
+            memory.write_u64(*pthread, *pthread);
+            memory.write_u64(*pthread + 16, *pthread);
+            memory.write_u32(*pthread + X86_64.tid, index + 1);
+            memory.write_u64(*pthread + 1680, STACKS + u64::from(index) * STACK);
+            memory.write_u64(*pthread + 1688, STACK);
         }
         (memory, pthreads)
     }
 
-    fn search(memory: &MadeMemory) -> Vec<Found> {
+    fn search(memory: &TestMemory) -> Vec<Found> {
         let maps = memory.maps().unwrap();
         let tids = BTreeSet::from([1, 2, 4]);
         let search = ThreadSearch { memory, maps: &maps, layout: X86_64, tids: &tids };
@@ -401,10 +401,10 @@ mod tests {
             let mut places: Vec<u64> = pthreads.iter().map(|it| it + X86_64.list).collect();
             places.push(DATA + 0x100);
             for (from, to, offset) in links {
-                memory.write(places[from] + 8 * (offset % 2), places[to] + 8 * (offset / 2));
+                memory.write_u64(places[from] + 8 * (offset % 2), places[to] + 8 * (offset / 2));
             }
             for (at, word) in words {
-                memory.write(STACKS + 8 * at, word);
+                memory.write_u64(STACKS + 8 * at, word);
             }
             prop_assert!(search(&memory).len() <= 4);
         }

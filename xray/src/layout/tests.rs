@@ -4,7 +4,7 @@
 
 use super::*;
 use crate::memory::read_u32;
-use pmdscope_telemetry::host::maps::Mapping;
+use crate::test_memory::{ChangingMemory, TestMemory};
 
 const MACHINES: [Machine; 3] = [Machine::X86, Machine::Arm64Line64, Machine::Arm64Line128];
 
@@ -145,9 +145,11 @@ fn programs_of_other_machines_are_refused() {
 
 #[test]
 fn without_rights_that_is_the_reason() {
-    let mut app = MadeUpApp::new(&Layout::dpdk_22_11(), Machine::X86);
-    app.memory.ended = true;
-    assert!(matches!(app.select(), Err(XrayError::Ended { pid: 7 })));
+    let app = MadeUpApp::new(&Layout::dpdk_22_11(), Machine::X86);
+    let memory = ChangingMemory::from(app.memory);
+    memory.before_read(|_, _| Err(XrayError::Ended { pid: 7 }));
+    let selected = Layout::select("DPDK 22.11.3", &memory, &app.memzones);
+    assert!(matches!(selected, Err(XrayError::Ended { pid: 7 })));
 }
 
 /// Whatever one word of the structures reads, another layout is never taken for the right one.
@@ -157,7 +159,7 @@ fn a_corrupted_word_is_refused_or_harmless() {
     for build in builds().step_by(3) {
         let layout = of((24, 11), Machine::X86, build).unwrap().with_max_lcore(4);
         let mut app = MadeUpApp::new(&layout, Machine::X86);
-        for address in app.memory.words() {
+        for address in app.words() {
             let right = read_u32(&app.memory, address).unwrap();
             for wrong in [0, 1, right ^ 0x80, u32::MAX] {
                 app.write(address, &wrong.to_le_bytes());
@@ -195,7 +197,7 @@ const CACHE_SIZE: u32 = 32;
 #[derive(Debug)]
 struct MadeUpApp {
     release: Release,
-    memory: MadeUpMemory,
+    memory: TestMemory,
     memzones: Vec<Memzone>,
 }
 
@@ -211,14 +213,14 @@ impl MadeUpApp {
             zone("RG_MP_made_up", RING, ring_bytes),
             zone("MP_made_up_0", CHUNK, 0x10_0000),
         ];
-        let mut app = Self { release: layout.release, memory: MadeUpMemory::default(), memzones };
-        app.memory.add(ELF, 64);
+        let mut app = Self { release: layout.release, memory: TestMemory::default(), memzones };
+        app.memory.map(ELF, 64);
         app.write(ELF, b"\x7fELF\x02");
         app.write(ELF + 18, &[if machine == Machine::X86 { 62 } else { 183 }, 0]);
-        app.memory.add(MEMZONE, layout.memzone.bytes);
+        app.memory.map(MEMZONE, layout.memzone.bytes);
         app.write(MEMZONE + layout.memzone.name, b"MP_made_up");
         app.write(MEMZONE + layout.memzone.addr, &POOL.to_le_bytes());
-        app.memory.add(POOL, pool_bytes);
+        app.memory.map(POOL, pool_bytes);
         app.write_pool(layout);
         app.write_ring(layout, ring_bytes);
         app.write_objects(layout);
@@ -260,7 +262,7 @@ impl MadeUpApp {
 
     fn write_ring(&mut self, layout: &Layout, bytes: u64) {
         let ring = &layout.ring;
-        self.memory.add(RING, bytes);
+        self.memory.map(RING, bytes);
         self.write(RING + ring.name, b"MP_made_up");
         for (member, value) in [
             (ring.size, RING_SIZE),
@@ -275,13 +277,13 @@ impl MadeUpApp {
 
     fn write_objects(&mut self, layout: &Layout) {
         let (memhdr, objhdr, mbuf) = (&layout.memhdr, &layout.objhdr, &layout.mbuf);
-        self.memory.add(MEMHDR, memhdr.bytes);
+        self.memory.map(MEMHDR, memhdr.bytes);
         self.u64(MEMHDR + memhdr.mp, POOL);
         self.u64(MEMHDR + memhdr.addr, CHUNK);
         let header_bytes = objhdr.bytes.next_multiple_of(64);
         let each = header_bytes + mbuf.bytes + u64::from(PRIV_SIZE) + u64::from(DATA_ROOM) + 48;
         self.u64(MEMHDR + memhdr.len, each * u64::from(OBJECTS));
-        self.memory.add(CHUNK, each * u64::from(OBJECTS));
+        self.memory.map(CHUNK, each * u64::from(OBJECTS));
         for number in 0..u64::from(OBJECTS) {
             let object = CHUNK + number * each + header_bytes;
             let header = object - objhdr.bytes;
@@ -308,12 +310,21 @@ impl MadeUpApp {
     }
 
     fn u64(&mut self, address: u64, value: u64) {
-        self.write(address, &value.to_le_bytes());
+        self.memory.write_u64(address, value);
     }
 
     fn write(&mut self, address: u64, bytes: &[u8]) {
-        let (begin, region) = self.memory.region(address).unwrap();
-        region[begin..begin + bytes.len()].copy_from_slice(bytes);
+        self.memory.write(address, bytes);
+    }
+
+    /// Addresses of all words of 32 bits that are not 0.
+    fn words(&self) -> Vec<u64> {
+        let words = |(begin, bytes): (u64, &[u8])| {
+            let words = (begin..).step_by(4).zip(bytes.chunks_exact(4));
+            let set = words.filter(|(_, word)| word.iter().any(|byte| *byte != 0));
+            set.map(|(address, _)| address).collect::<Vec<_>>()
+        };
+        self.memory.regions().flat_map(words).collect()
     }
 
     fn select(&self) -> Result<Layout, XrayError> {
@@ -322,58 +333,5 @@ impl MadeUpApp {
 
     fn select_of(&self, version: &str) -> Result<Layout, XrayError> {
         Layout::select(version, &self.memory, &self.memzones)
-    }
-}
-
-/// Pieces of memory by their first addresses.
-#[derive(Debug, Default)]
-struct MadeUpMemory {
-    regions: Vec<(u64, Vec<u8>)>,
-    ended: bool,
-}
-
-impl MadeUpMemory {
-    fn add(&mut self, address: u64, bytes: u64) {
-        self.regions.push((address, vec![0; bytes as usize]));
-    }
-
-    fn region(&mut self, address: u64) -> Option<(usize, &mut Vec<u8>)> {
-        let inside = |(begin, bytes): &(u64, Vec<u8>)| {
-            address.checked_sub(*begin).is_some_and(|offset| offset < bytes.len() as u64)
-        };
-        let position = self.regions.iter().position(inside)?;
-        let (begin, bytes) = &mut self.regions[position];
-        Some(((address - *begin) as usize, bytes))
-    }
-
-    /// Addresses of all words of 32 bits that are not 0.
-    fn words(&self) -> Vec<u64> {
-        let words = |(begin, bytes): &(u64, Vec<u8>)| {
-            let begin = *begin;
-            let words = bytes.chunks_exact(4).enumerate();
-            let set = words.filter(|(_, word)| word.iter().any(|byte| *byte != 0));
-            set.map(|(number, _)| begin + 4 * number as u64).collect::<Vec<_>>()
-        };
-        self.regions.iter().flat_map(words).collect()
-    }
-}
-
-impl Memory for MadeUpMemory {
-    fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), XrayError> {
-        if self.ended {
-            return Err(XrayError::Ended { pid: 7 });
-        }
-        let not_mapped = XrayError::NotMapped { address, bytes: buffer.len() };
-        let read = self.regions.iter().find_map(|(begin, bytes)| {
-            let offset = usize::try_from(address.checked_sub(*begin)?).ok()?;
-            bytes.get(offset..offset.checked_add(buffer.len())?)
-        });
-        buffer.copy_from_slice(read.ok_or(not_mapped)?);
-        Ok(())
-    }
-
-    fn maps(&self) -> Result<Vec<Mapping>, XrayError> {
-        let elf = Mapping { start: ELF, end: ELF + 64, readable: true, ..Mapping::default() };
-        Ok(vec![elf])
     }
 }
