@@ -1,19 +1,13 @@
 //! An app whose memory is made up, and changes while it is read.
 
-use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use crate::error::XrayError;
 use crate::layout::Layout;
-use crate::memory::Memory;
 use crate::memory_config::ARRAY_BYTES;
 use crate::memory_config::tests::{mask_offset, zone_array};
 use crate::memzone::Memzone;
 use crate::target::XrayTarget;
-use pmdscope_telemetry::host::maps::Mapping;
-
-/// What changes the memory in front of each piece that is read.
-type Change = Box<dyn FnMut(&mut Vec<u8>) + Send>;
+use crate::test_memory::{ChangingMemory, TestMemory};
 
 /// Where the memory begins.
 pub(crate) const BASE: u64 = 0x1_0000_0000;
@@ -27,52 +21,17 @@ pub(crate) enum Handler {
     Other,
 }
 
-/// The memory of a process.
-pub(crate) struct MadeUpMemory {
-    image: Mutex<(Vec<u8>, Option<Change>)>,
+/// The memory of an app that runs.
+pub(crate) struct RunningMemory {
+    pub(crate) memory: Arc<ChangingMemory>,
     /// Where the mask of reserved memzones is.
     mask: u64,
 }
 
-impl fmt::Debug for MadeUpMemory {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("MadeUpMemory")
-    }
-}
-
-impl MadeUpMemory {
-    /// Changes the memory now.
-    pub(crate) fn set(&self, change: impl FnOnce(&mut Vec<u8>)) {
-        change(&mut self.image.lock().unwrap_or_else(PoisonError::into_inner).0);
-    }
-
-    /// Frees the first 32 memzones, but for those of this mask.
+impl RunningMemory {
+    /// Frees the first 32 memzones, except those of this mask.
     pub(crate) fn keep_memzones(&self, mask: u32) {
-        self.set(|bytes| put_u32(bytes, self.mask, mask));
-    }
-
-    /// From now on, `change` is called in front of each piece.
-    pub(crate) fn change(&self, change: impl FnMut(&mut Vec<u8>) + Send + 'static) {
-        self.image.lock().unwrap_or_else(PoisonError::into_inner).1 = Some(Box::new(change));
-    }
-}
-
-impl Memory for MadeUpMemory {
-    fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), XrayError> {
-        let mut image = self.image.lock().unwrap_or_else(PoisonError::into_inner);
-        let (bytes, change) = &mut *image;
-        if let Some(change) = change {
-            change(bytes);
-        }
-        let begin = address.checked_sub(BASE).and_then(|begin| usize::try_from(begin).ok());
-        let mapped = begin.and_then(|begin| bytes.get(begin..begin.checked_add(buffer.len())?));
-        let mapped = mapped.ok_or(XrayError::NotMapped { address, bytes: buffer.len() })?;
-        buffer.copy_from_slice(mapped);
-        Ok(())
-    }
-
-    fn maps(&self) -> Result<Vec<Mapping>, XrayError> {
-        Ok(Vec::new())
+        self.memory.lock().write_u32(self.mask, mask);
     }
 }
 
@@ -81,23 +40,6 @@ pub(crate) struct MadeUpApp {
     layout: Layout,
     bytes: Vec<u8>,
     memzones: Vec<Memzone>,
-}
-
-/// Sets a word.
-pub(crate) fn put_u32(bytes: &mut [u8], address: u64, value: u32) {
-    let begin = usize::try_from(address - BASE).unwrap();
-    bytes[begin..begin + 4].copy_from_slice(&value.to_le_bytes());
-}
-
-/// A word.
-pub(crate) fn get_u32(bytes: &[u8], address: u64) -> u32 {
-    let begin = usize::try_from(address - BASE).unwrap();
-    u32::from_le_bytes(*bytes[begin..].first_chunk().unwrap())
-}
-
-/// Adds to a word, or takes from it.
-pub(crate) fn add_u32(bytes: &mut [u8], address: u64, more: i32) {
-    put_u32(bytes, address, get_u32(bytes, address).wrapping_add_signed(more));
 }
 
 impl MadeUpApp {
@@ -128,7 +70,8 @@ impl MadeUpApp {
 
     /// Sets a word.
     pub(crate) fn put(&mut self, address: u64, value: u32) {
-        put_u32(&mut self.bytes, address, value);
+        let begin = usize::try_from(address - BASE).unwrap();
+        self.bytes[begin..begin + 4].copy_from_slice(&value.to_le_bytes());
     }
 
     /// A ring with so many entries, whose counters are about to wrap; returns its address.
@@ -188,7 +131,7 @@ impl MadeUpApp {
     }
 
     /// The app, and its memory.
-    pub(crate) fn start(mut self) -> (XrayTarget, Arc<MadeUpMemory>) {
+    pub(crate) fn start(mut self) -> (XrayTarget, RunningMemory) {
         let place = BASE + self.bytes.len() as u64;
         let zones = self.memzones.iter().enumerate();
         let zones: Vec<_> = zones
@@ -198,9 +141,10 @@ impl MadeUpApp {
         let (array, data) = zone_array(place + ARRAY_BYTES as u64, elements, &zones);
         self.bytes.extend(array.into_iter().chain(data));
         let mask = place + (ARRAY_BYTES + mask_offset(elements) + 8) as u64;
-        let memory = Arc::new(MadeUpMemory { image: Mutex::new((self.bytes, None)), mask });
-        let target =
-            XrayTarget::new(Arc::<MadeUpMemory>::clone(&memory), self.layout, self.memzones);
-        (target.with_zone_array(place), memory)
+        let mut memory = TestMemory::default();
+        memory.insert(BASE, self.bytes);
+        let memory = Arc::new(ChangingMemory::from(memory));
+        let target = XrayTarget::new(memory.clone(), self.layout, self.memzones);
+        (target.with_zone_array(place), RunningMemory { memory, mask })
     }
 }

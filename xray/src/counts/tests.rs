@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::made_up::{Handler, MadeUpApp, add_u32, put_u32};
+use super::made_up::{BASE, Handler, MadeUpApp};
 use super::*;
 
 const HANDLERS: [Handler; 3] = [Handler::Ring, Handler::Stack, Handler::LockFreeStack];
@@ -74,15 +74,16 @@ fn what_is_torn_is_read_again() {
     let mut app = MadeUpApp::new();
     let layout = app.layout().clone();
     let (_, caches, ring) = app.pool("mb", 1000, 600, &[300, 300], Handler::Ring);
-    let (target, memory) = app.start();
+    let (target, running) = app.start();
     let mut pieces = 0;
     // The flush of a cache is complete when the second cache has been read for the second time.
-    memory.change(move |bytes| {
+    running.memory.before_read(move |_, memory| {
         pieces += 1;
         if pieces == 200 {
-            put_u32(bytes, caches + layout.cache.bytes + layout.cache.len, 50);
-            add_u32(bytes, ring + layout.ring.prod_tail, 20);
+            memory.write_u32(caches + layout.cache.bytes + layout.cache.len, 50);
+            memory.add_u32(ring + layout.ring.prod_tail, 20);
         }
+        Ok(())
     });
     let counts = counts(&target).unwrap();
     assert_eq!(counts.pools[0].caches, [(0, 300), (1, 50)].into());
@@ -159,21 +160,22 @@ proptest! {
         let mut app = MadeUpApp::new();
         let layout = app.layout().clone();
         let (_, caches, ring) = app.pool("mb", 4000, 2000, &[200; 4], Handler::Ring);
-        let (target, memory) = app.start();
+        let (target, running) = app.start();
         let moved: u64 = moves.iter().map(|(_, _, objects)| u64::from(objects.unsigned_abs())).sum();
         let mut pieces = 0;
-        memory.change(move |bytes| {
+        running.memory.before_read(move |_, memory| {
             pieces = (pieces + 1) % 150;
             for (_, lcore, objects) in moves.iter().filter(|(at, ..)| *at == pieces) {
                 let cache = caches + lcore * layout.cache.bytes + layout.cache.len;
                 let tail = if *objects < 0 { layout.ring.cons_tail } else { layout.ring.prod_tail };
-                let old = made_up::get_u32(bytes, cache);
+                let old = memory.u32(cache);
                 // A cache neither overflows nor runs empty.
                 if (1..400).contains(&(old.wrapping_add_signed(-objects))) {
-                    add_u32(bytes, cache, -objects);
-                    add_u32(bytes, ring + tail, objects.abs());
+                    memory.add_u32(cache, -objects);
+                    memory.add_u32(ring + tail, objects.abs());
                 }
             }
+            Ok(())
         });
         let in_use = counts(&target).unwrap().pools[0].in_use().unwrap();
         prop_assert!(in_use.abs_diff(1200) <= moved, "{in_use}, {moved} moved");
@@ -184,12 +186,13 @@ proptest! {
         let mut app = MadeUpApp::new();
         app.pool("mb", 4000, 2000, &[200; 4], Handler::Ring);
         app.ring("ring", 64, 3);
-        let (target, memory) = app.start();
-        memory.change(move |bytes| {
+        let (target, running) = app.start();
+        running.memory.before_read(move |_, memory| {
+            let length = memory.region(BASE).len() as u64;
             for (at, word) in &words {
-                let at = (*at as usize * 4) % (bytes.len() - 4);
-                bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
+                memory.write_u32(BASE + u64::from(*at) * 4 % (length - 4), *word);
             }
+            Ok(())
         });
         let counts = counts(&target).unwrap();
         for pool in &counts.pools {

@@ -8,7 +8,7 @@ use pmdscope_telemetry::discover::Reachability;
 use pmdscope_telemetry::sample::{AppIdentity, HighWater, PoolSample};
 
 use super::*;
-use crate::counts::made_up::{Handler, MadeUpApp, put_u32};
+use crate::counts::made_up::{Handler, MadeUpApp};
 use crate::error::XrayError;
 
 /// Long, since machines that run tests are busy.
@@ -177,15 +177,15 @@ fn a_peak_between_two_samples_is_in_the_high_water_mark() {
     let mut app = MadeUpApp::new();
     let tail = app.layout().ring.prod_tail;
     let ring = app.ring("backlog", 64, 0);
-    let (target, memory) = app.start();
+    let (target, running) = app.start();
     let open = move |_: &DiscoveredApp| Ok(target.clone());
     let mut watcher = Watcher::new(found("app", 7), Arc::new(open));
     let pools = BTreeSet::new();
     assert_eq!(watcher.read(&pools, Instant::now()).rings[0].1.ever, 0);
     let empty = u32::MAX - 2;
-    memory.set(|bytes| put_u32(bytes, ring + tail, empty.wrapping_add(40)));
+    running.memory.lock().write_u32(ring + tail, empty.wrapping_add(40));
     watcher.mark();
-    memory.set(|bytes| put_u32(bytes, ring + tail, empty));
+    running.memory.lock().write_u32(ring + tail, empty);
     let reading = watcher.read(&pools, Instant::now());
     assert_eq!((reading.rings[0].0.used, reading.rings[0].1.ever), (0, 40));
 }
@@ -195,7 +195,7 @@ fn rings_that_come_and_go_are_noticed_without_opening_the_app_anew() {
     let mut app = MadeUpApp::new();
     app.ring("backlog", 64, 5);
     app.ring("other", 64, 5);
-    let (target, memory) = app.start();
+    let (target, running) = app.start();
     let opened = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&opened);
     let open = move |_: &DiscoveredApp| {
@@ -209,12 +209,12 @@ fn rings_that_come_and_go_are_noticed_without_opening_the_app_anew() {
         reading.rings.into_iter().map(|(ring, _)| ring.name).collect::<Vec<_>>()
     };
     assert_eq!(rings(0), ["backlog", "other"]);
-    memory.keep_memzones(0b01);
+    running.keep_memzones(0b01);
     assert_eq!(
         (rings(29), rings(31)),
         (vec!["backlog".into(), "other".into()], vec!["backlog".into()])
     );
-    memory.keep_memzones(0b11);
+    running.keep_memzones(0b11);
     assert_eq!(
         (rings(60), rings(62)),
         (vec!["backlog".into()], vec!["backlog".into(), "other".into()])

@@ -69,7 +69,7 @@ fn made(pool: u64) -> MadeUpApp {
         let path = "socket:[4711]".to_owned();
         let mapping =
             Mapping { start, end: start + RING_BYTES, path, offset, ..Mapping::default() };
-        app.memory.maps.lock().unwrap().push(mapping);
+        app.memory.mappings().push(mapping);
     }
     app
 }
@@ -128,7 +128,7 @@ fn pools_of_no_socket_are_judged() {
         offset: 1 << 32,
         ..Mapping::default()
     };
-    app.memory.maps.lock().unwrap().push(fill_ring);
+    app.memory.mappings().push(fill_ring);
     let pool = scan_of(&app);
     assert_eq!((pool.lost, pool.not_judged), (0, 10), "{pool:?}");
 }

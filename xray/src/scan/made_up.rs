@@ -1,14 +1,12 @@
 //! An app whose memory is made up: one pool of mbufs, a ring, and a heap.
 
-use std::fmt;
-use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use crate::error::XrayError;
 use crate::layout::Layout;
-use crate::memory::Memory;
 use crate::memzone::Memzone;
 use crate::target::XrayTarget;
+use crate::test_memory::{ChangingMemory, TestMemory};
 use crate::{Mapping, PoolHandler};
 
 /// Where the memory begins, and where its parts are.
@@ -32,55 +30,9 @@ const CHUNK_BYTES: u64 = PER_CHUNK * SLOT_BYTES + 4096;
 pub(super) const PRIVATE_BYTES: u64 = 64;
 pub(super) const RING_SLOTS: u64 = 64;
 
-/// What is called in front of each read, with its address.
-type BeforeRead = Box<dyn FnMut(u64, &mut Vec<u8>) -> Result<(), XrayError> + Send>;
-
-/// The memory of the app.
-pub(super) struct MadeUpMemory {
-    bytes: Mutex<Vec<u8>>,
-    before_read: Mutex<Option<BeforeRead>>,
-    pub(super) maps: Mutex<Vec<Mapping>>,
-}
-
-impl fmt::Debug for MadeUpMemory {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("MadeUpMemory")
-    }
-}
-
-fn place(address: u64, length: usize, of: usize) -> Option<Range<usize>> {
-    let begin = usize::try_from(address.checked_sub(BASE)?).ok()?;
-    let end = begin.checked_add(length)?;
-    (end <= of).then_some(begin..end)
-}
-
-impl Memory for MadeUpMemory {
-    fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), XrayError> {
-        let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(before) = &mut *self.before_read.lock().unwrap_or_else(PoisonError::into_inner)
-        {
-            before(address, &mut bytes)?;
-        }
-        let place = place(address, buffer.len(), bytes.len());
-        let place = place.ok_or(XrayError::NotMapped { address, bytes: buffer.len() })?;
-        buffer.copy_from_slice(&bytes[place]);
-        Ok(())
-    }
-
-    fn maps(&self) -> Result<Vec<Mapping>, XrayError> {
-        Ok(self.maps.lock().unwrap_or_else(PoisonError::into_inner).clone())
-    }
-}
-
-/// Sets a word.
-pub(super) fn put(bytes: &mut [u8], address: u64, value: u64) {
-    let place = place(address, 8, bytes.len()).unwrap();
-    bytes[place].copy_from_slice(&value.to_le_bytes());
-}
-
 /// The app.
 pub(super) struct MadeUpApp {
-    pub(super) memory: Arc<MadeUpMemory>,
+    pub(super) memory: Arc<ChangingMemory>,
     pub(super) target: XrayTarget,
     objects: u64,
     cached: Vec<(u64, Vec<u64>)>,
@@ -90,12 +42,10 @@ pub(super) struct MadeUpApp {
 impl MadeUpApp {
     /// A pool with so many mbufs, all of them in use.
     pub(super) fn new(objects: u64, handler: PoolHandler) -> Self {
-        let length = usize::try_from(END - BASE).unwrap();
-        let memory = Arc::new(MadeUpMemory {
-            bytes: Mutex::new(vec![0; length]),
-            before_read: Mutex::new(None),
-            maps: Mutex::new(mappings()),
-        });
+        let mut memory = TestMemory::default();
+        memory.map(BASE, END - BASE);
+        let memory = Arc::new(ChangingMemory::from(memory));
+        *memory.mappings() = mappings();
         let handler_zone = match handler {
             PoolHandler::Ring => "RG_MP_pkts",
             PoolHandler::Stack => "STK_MP_pkts",
@@ -118,30 +68,27 @@ impl MadeUpApp {
     }
 
     pub(super) fn set(&self, address: u64, value: u64) {
-        put(&mut self.memory.bytes.lock().unwrap(), address, value);
+        self.memory.lock().write_u64(address, value);
     }
 
     pub(super) fn set_u32(&self, address: u64, value: u32) {
-        let place = place(address, 4, usize::MAX).unwrap();
-        self.memory.bytes.lock().unwrap()[place].copy_from_slice(&value.to_le_bytes());
+        self.memory.lock().write_u32(address, value);
     }
 
     pub(super) fn set_u16(&self, address: u64, value: u16) {
-        let place = place(address, 2, usize::MAX).unwrap();
-        self.memory.bytes.lock().unwrap()[place].copy_from_slice(&value.to_le_bytes());
+        self.memory.lock().write_u16(address, value);
     }
 
     pub(super) fn set_bytes(&self, address: u64, bytes: &[u8]) {
-        let place = place(address, bytes.len(), usize::MAX).unwrap();
-        self.memory.bytes.lock().unwrap()[place].copy_from_slice(bytes);
+        self.memory.lock().write(address, bytes);
     }
 
-    /// From now on, called in front of each read.
+    /// Calls `before` before each read.
     pub(super) fn before_read(
         &self,
-        before: impl FnMut(u64, &mut Vec<u8>) -> Result<(), XrayError> + Send + 'static,
+        before: impl FnMut(u64, &mut TestMemory) -> Result<(), XrayError> + Send + 'static,
     ) {
-        *self.memory.before_read.lock().unwrap() = Some(Box::new(before));
+        self.memory.before_read(before);
     }
 
     fn slot(object: u64) -> u64 {

@@ -221,7 +221,7 @@ fn memory_of_another_process_holds_nothing() {
     app.set(made_up::GUEST + 8192, MadeUpApp::mbuf(4));
     assert_eq!(scan_of(&app).lost, 10);
     // The same in a file of the app's own.
-    let mut maps = app.memory.maps.lock().unwrap();
+    let mut maps = app.memory.mappings();
     maps.last_mut().unwrap().path = "/dev/hugepages/rtemap_7".to_owned();
     drop(maps);
     assert_eq!(scan_of(&app).held, 1);
@@ -237,7 +237,7 @@ fn drivers_that_keep_offsets_are_not_judged() {
         offset: 1 << 32,
         ..crate::Mapping::default()
     };
-    app.memory.maps.lock().unwrap().push(fill_ring);
+    app.memory.mappings().push(fill_ring);
     let pool = scan_of(&app);
     assert_eq!((pool.lost, pool.not_judged), (0, 10));
     assert!(pool.not_judged_why[0].contains("AF_XDP"));
@@ -249,13 +249,13 @@ fn an_mbuf_that_moves_ahead_of_the_search_is_not_lost() {
     let (low, high) = (app.keep(MadeUpApp::mbuf(3)), made_up::HEAP + 0x8000);
     // It stands above while what is below is read, and below afterwards; every other time it is found.
     let mut reads = 0_u32;
-    app.before_read(move |address, bytes| {
+    app.before_read(move |address, memory| {
         if (made_up::HEAP..made_up::GUEST).contains(&address) {
             reads += 1;
             let (here, there) = if reads.is_multiple_of(2) { (low, high) } else { (high, low) };
             let value = if reads.is_multiple_of(3) { MadeUpApp::mbuf(3) } else { 0 };
-            made_up::put(bytes, here, value);
-            made_up::put(bytes, there, 0);
+            memory.write_u64(here, value);
+            memory.write_u64(there, 0);
         }
         Ok(())
     });
@@ -269,7 +269,7 @@ fn an_mbuf_that_changes_or_was_free_is_not_lost() {
     let app = MadeUpApp::new(10, PoolHandler::Ring);
     let header = app.target.layout.mempool.name + 0x1_0000_0000;
     let mut scans = 0_u64;
-    app.before_read(move |address, bytes| {
+    app.before_read(move |address, memory| {
         if address == header {
             scans += 1;
         }
@@ -277,7 +277,7 @@ fn an_mbuf_that_changes_or_was_free_is_not_lost() {
             scans += 1;
         }
         // The first bytes of its packet.
-        made_up::put(bytes, MadeUpApp::buffer(5) + 128, scans);
+        memory.write_u64(MadeUpApp::buffer(5) + 128, scans);
         Ok(())
     });
     let pool = scan_of(&app);
