@@ -85,6 +85,16 @@ pub struct Layout {
     pub eth_dev_shared: EthDevSharedLayout,
 }
 
+/// Where `buf_iova` of an mbuf is, and `next` of one in a build without IOVA in mbufs.
+const BUF_IOVA: u64 = 8;
+
+impl MbufLayout {
+    /// Offset of `buf_iova`, which may be a physical address; none in builds without it.
+    pub fn buf_iova(&self) -> Option<u64> {
+        (self.next != BUF_IOVA).then_some(BUF_IOVA)
+    }
+}
+
 impl Layout {
     /// The layout of an app that states to be of this version of DPDK, such as "DPDK 22.11.11". Which
     /// options its DPDK was built with is found by comparing its mempools with the layout of each; one

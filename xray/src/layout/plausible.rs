@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Layout;
+use super::{BUF_IOVA, Layout};
 use crate::error::XrayError;
 use crate::memory::{Memory, read_array, read_u16, read_u32, read_u64};
 use crate::memzone::Memzone;
@@ -27,9 +27,6 @@ const COOKIES: [u64; 2] = [0xbadb_adba_dadd_2e55, 0xf2ee_f2ee_dadd_2e55];
 
 /// The object header without a cookie.
 const HEADER_WITHOUT_COOKIE: u64 = 24;
-
-/// Where `next` of an mbuf without `buf_iova` is, and `buf_iova` of others.
-const NO_IOVA_NEXT: u64 = 8;
 
 /// The shortest page.
 const PAGE_BITS: u32 = 12;
@@ -304,7 +301,7 @@ impl PoolReader<'_> {
             let buffer = read_u64(self.memory, self.at(*object, mbuf.buf_addr)?)?;
             let priv_size = read_u16(self.memory, self.at(*object, mbuf.priv_size)?)?;
             let own = buffer == self.at(*object, mbuf.bytes + u64::from(priv_size))?;
-            match read_u64(self.memory, self.at(*object, NO_IOVA_NEXT)?)? {
+            match read_u64(self.memory, self.at(*object, BUF_IOVA)?)? {
                 0 if own => without += 1,
                 iova if own && (iova ^ buffer).trailing_zeros() >= PAGE_BITS => with_iova += 1,
                 _ => {}

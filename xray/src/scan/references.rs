@@ -277,7 +277,8 @@ impl Head<'_> {
         word.map_or(0, |word| u64::from_le_bytes(*word))
     }
 
-    /// Words that may be references. A stale `shinfo` is none, and neither is the packet.
+    /// Words that may be references. A stale `shinfo` is not one, nor is the packet, nor the address that
+    /// devices use: physical addresses are as large as the virtual ones of the EAL.
     fn references(&self) -> impl Iterator<Item = u64> {
         let layout = &self.pool.mbuf;
         let data = self.pool.data_offset();
@@ -287,7 +288,9 @@ impl Head<'_> {
         let stale = self.shared_info().is_none().then_some(layout.shinfo);
         let offsets = (0..self.bytes.len() as u64 / 8).map(|place| place * 8);
         let offsets = offsets.take_while(move |offset| offset + 8 <= end);
-        offsets.filter(move |offset| Some(*offset) != stale).map(|offset| self.word(offset))
+        let iova = layout.buf_iova();
+        let refers = move |offset: &u64| Some(*offset) != stale && Some(*offset) != iova;
+        offsets.filter(refers).map(|offset| self.word(offset))
     }
 
     fn shared_info(&self) -> Option<u64> {

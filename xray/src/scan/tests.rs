@@ -322,6 +322,19 @@ fn private_data_and_headroom_are_followed() {
     assert_eq!(lost(&scan_of(&app)), [3, 4, 5, 6, 7, 8, 9]);
 }
 
+/// With physical addresses as IOVA, that of one mbuf may be the virtual address of another.
+#[test]
+fn addresses_for_devices_are_not_followed() {
+    let mut app = MadeUpApp::new(10, PoolHandler::Ring);
+    let iova = app.target.layout.mbuf.buf_iova().unwrap();
+    app.keep(MadeUpApp::mbuf(0));
+    app.set(MadeUpApp::mbuf(0) + iova, MadeUpApp::buffer(1));
+    assert_eq!(scan_of(&app).lost, 9);
+    // In builds without it, the next mbuf of a chain is there.
+    app.target.layout.mbuf.next = iova;
+    assert_eq!(scan_of(&app).lost, 8);
+}
+
 #[test]
 fn packets_are_read_over_their_segments() {
     let app = MadeUpApp::new(10, PoolHandler::Ring);
