@@ -87,14 +87,18 @@ reflect_burst(const struct lane *lane, struct rte_mbuf **pkts, uint16_t nb_pkts,
 		struct reflector_stats *st)
 {
 	const struct rte_ether_addr *own = &port_mac[lane->port];
+	const bool answers = settings.addresses.nb > 0;
 	uint64_t bytes = 0;
 	uint16_t i, nb_out = 0;
 
-	for (i = 0; i < nb_pkts; i++) {
+	/* Most bursts have nothing else, and stay as they are. */
+	while (!answers && nb_out < nb_pkts && likely(reflect_plain(pkts[nb_out])))
+		bytes += rte_pktmbuf_pkt_len(pkts[nb_out++]);
+	for (i = nb_out; i < nb_pkts; i++) {
 		struct rte_mbuf *m = pkts[i];
 
 		bytes += rte_pktmbuf_pkt_len(m);
-		if (unlikely(settings.addresses.nb > 0) || unlikely(!reflect_plain(m)))
+		if (unlikely(answers) || unlikely(!reflect_plain(m)))
 			m = turn_round(m, own, st);
 		pkts[nb_out] = m;
 		nb_out += m != NULL;

@@ -36,6 +36,14 @@ enum reflect_kind reflect_packet(struct rte_mbuf *m, const struct rte_ether_addr
 
 typedef uint8_t reflect_bytes __attribute__((vector_size(16)));
 
+/* Parts of the 16 bytes from the Ethertype on, read as two words. */
+#define REFLECT_TYPE RTE_BE64(UINT64_C(0xffffff) << 40)
+#define REFLECT_IPV4 RTE_BE64((uint64_t)RTE_ETHER_TYPE_IPV4 << 48 | (uint64_t)RTE_IPV4_VHL_DEF << 40)
+#define REFLECT_PROTO RTE_BE64((uint64_t)RTE_IPV4_HDR_OFFSET_MASK << 48 | UINT64_C(0xff) << 32)
+#define REFLECT_UDP RTE_BE64((uint64_t)IPPROTO_UDP << 32)
+#define REFLECT_TCP RTE_BE64((uint64_t)IPPROTO_TCP << 32)
+#define REFLECT_CHECKSUM RTE_BE64(UINT64_C(0xffff) << 16)
+
 /*
  * What reflect_packet() does with most packets, in a few instructions: IPv4 without VLAN tag, options
  * or fragments, UDP or TCP with checksums. False: the packet is not touched, and is for reflect_packet().
@@ -47,21 +55,20 @@ reflect_plain(struct rte_mbuf *m)
 	/* From the TTL on: checksum, addresses, ports. */
 	const uint32_t ends = l3 + offsetof(struct rte_ipv4_hdr, time_to_live);
 	uint8_t *frame = rte_pktmbuf_mtod(m, uint8_t *);
-	const struct rte_ipv4_hdr *ip = (const struct rte_ipv4_hdr *)(frame + l3);
 	reflect_bytes macs, addresses;
-	rte_be32_t type;
+	rte_be64_t begin, rest;
 
 	if (rte_pktmbuf_data_len(m) < ends + sizeof(addresses) ||
 			(m->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_NONE)
 		return false;
-	/* With the first two bytes of the IP header, of which the type of service does not matter. */
-	memcpy(&type, frame + l3 - sizeof(rte_be16_t), sizeof(type));
-	if ((frame[0] & 1) != 0 ||
-			(type & RTE_BE32(0xffffff00)) != RTE_BE32(RTE_ETHER_TYPE_IPV4 << 16 |
-									 RTE_IPV4_VHL_DEF << 8) ||
-			(ip->fragment_offset & RTE_BE16(RTE_IPV4_HDR_OFFSET_MASK)) != 0 ||
-			(ip->next_proto_id != IPPROTO_UDP && ip->next_proto_id != IPPROTO_TCP) ||
-			ip->hdr_checksum == 0 || rte_be_to_cpu_16(ip->total_length) < sizeof(*ip))
+	/* Ethertype, version and header length, type of service, total length, identification. */
+	memcpy(&begin, frame + l3 - sizeof(rte_be16_t), sizeof(begin));
+	/* Fragment offset, TTL, protocol, checksum, the first half of the source. */
+	memcpy(&rest, frame + l3 + offsetof(struct rte_ipv4_hdr, fragment_offset), sizeof(rest));
+	if ((frame[0] & 1) != 0 || (begin & REFLECT_TYPE) != REFLECT_IPV4 ||
+			((rest & REFLECT_PROTO) != REFLECT_UDP && (rest & REFLECT_PROTO) != REFLECT_TCP) ||
+			(rest & REFLECT_CHECKSUM) == 0 ||
+			(rte_be_to_cpu_64(begin) >> 16 & UINT16_MAX) < sizeof(struct rte_ipv4_hdr))
 		return false;
 	memcpy(&macs, frame, sizeof(macs));
 	memcpy(&addresses, frame + ends, sizeof(addresses));
