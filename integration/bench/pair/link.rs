@@ -55,6 +55,18 @@ fn memif(role: &str, socket: impl Display, descriptors: u32) -> String {
     format!("net_memif0,role={role},socket={socket},socket-abstract=no,rsize={log2}")
 }
 
+/// How testpmd generates packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TestpmdTraffic {
+    /// `flowgen`, which sends one size, with `--txpkts`: four bytes less, for the FCS.
+    Flowgen(&'static str),
+    /// [`IMIX`] from a file in memory: `net_pcap` with `infinite_rx`, forwarded by `io`.
+    Replay,
+}
+
+/// The frames that the generator sends in turn with `--size imix`.
+pub(crate) const IMIX: [usize; 12] = [60, 590, 60, 60, 590, 60, 1514, 60, 590, 60, 590, 60];
+
 /// Sizes of frames. Those here are without FCS, as DPDK counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Size {
@@ -92,13 +104,12 @@ impl Size {
         }
     }
 
-    /// `--txpkts` of testpmd: flowgen sends four bytes less, for the FCS. It has one size, so each size of
-    /// the mix is measured alone, with its packets in twelve.
-    pub(crate) fn testpmd(self) -> &'static [(&'static str, f64)] {
+    /// What testpmd generates it with.
+    pub(crate) fn testpmd(self) -> TestpmdTraffic {
         match self {
-            Self::Small => &[("64", 12.0)],
-            Self::Mix => &[("64", 7.0), ("594", 4.0), ("1518", 1.0)],
-            Self::Large => &[("1500", 12.0)],
+            Self::Small => TestpmdTraffic::Flowgen("64"),
+            Self::Mix => TestpmdTraffic::Replay,
+            Self::Large => TestpmdTraffic::Flowgen("1500"),
         }
     }
 }

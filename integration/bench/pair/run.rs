@@ -1,18 +1,20 @@
 //! Starts two processes on a link, and measures what comes back to the first.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use pmdscope_integration::frames::{UDP, Way, frame, write_pcap};
 use pmdscope_integration::machine::own_group;
 use pmdscope_integration::process::{Process, wait_until};
 use pmdscope_integration::scratch::Scratch;
 use pmdscope_integration::telemetry;
 use serde_json::Value;
 
-use crate::link::{Link, Size};
+use crate::link::{IMIX, Link, Size, TestpmdTraffic};
 
 const START: Duration = Duration::from_secs(30);
 const WARM_UP: Duration = Duration::from_millis(500);
@@ -64,23 +66,21 @@ impl PairBench {
             Peer::Pmdscope => self.returned(peer, link, |scratch, socket| {
                 self.start_generator(link, scratch, socket, &["--size", size.generator()])
             }),
-            Peer::Testpmd => {
-                let mut seconds = 0.0;
-                for &(txpkts, in_twelve) in size.testpmd() {
-                    seconds += in_twelve / 12.0 / self.flowgen_rate(link, txpkts)?;
-                }
-                Ok(1.0 / seconds)
-            }
+            Peer::Testpmd => self.returned(peer, link, |scratch, socket| {
+                let mut device = link.client(socket, self.descriptors);
+                let mode = match size.testpmd() {
+                    TestpmdTraffic::Flowgen(txpkts) => {
+                        vec!["--forward-mode=flowgen".to_owned(), format!("--txpkts={txpkts}")]
+                    }
+                    TestpmdTraffic::Replay => {
+                        device.extend(replay_device(scratch)?);
+                        vec!["--forward-mode=io".to_owned()]
+                    }
+                };
+                self.start_testpmd("generator", self.cpus.0, device, scratch, &mode)
+            }),
         }
         .with_context(|| format!("{peer:?}, {} {}", link.name(), size.name()))
-    }
-
-    fn flowgen_rate(&self, link: Link, txpkts: &str) -> Result<f64> {
-        self.returned(Peer::Testpmd, link, |scratch, socket| {
-            let args = ["--forward-mode=flowgen", &format!("--txpkts={txpkts}")];
-            let device = link.client(socket, self.descriptors);
-            self.start_testpmd("flowgen", self.cpus.0, device, scratch, &args)
-        })
     }
 
     /// Packets per second that a generator gets back from the reflector of a peer.
@@ -151,7 +151,7 @@ impl PairBench {
                 Process::spawn("reflector", &mut command, scratch.dir())?
             }
             Peer::Testpmd => {
-                let args = ["--forward-mode=macswap"];
+                let args = ["--forward-mode=macswap".to_owned()];
                 let device = link.server(socket, self.descriptors);
                 self.start_testpmd("macswap", cpu, device, scratch, &args)?.1
             }
@@ -192,7 +192,7 @@ impl PairBench {
         cpu: usize,
         device: Vec<String>,
         scratch: &Scratch,
-        args: &[&str],
+        args: &[String],
     ) -> Result<(String, Process)> {
         let prefix = scratch.prefix(role);
         let lcores = format!("0@{cpu},1@{cpu}");
@@ -201,12 +201,27 @@ impl PairBench {
         command.args(device).args(["--", "-i", "--auto-start", "--no-mlockall"]);
         command.args(["--disable-link-check", "--burst=32"]);
         command.args([format!("--txd={descriptors}"), format!("--rxd={descriptors}")]);
-        // Those of both queues, and of bursts and caches.
-        command.arg(format!("--total-num-mbufs={}", 2 * descriptors + 14_336)).args(args);
+        // Those of both queues of two ports, and of bursts and caches.
+        command.arg(format!("--total-num-mbufs={}", 4 * descriptors + 12_288)).args(args);
         let mut process = Process::spawn_with_console(role, &mut command, scratch.dir())?;
         await_telemetry(&mut process, &prefix)?;
         Ok((prefix, process))
     }
+}
+
+/// A device that sends the packets of IMIX again and again, and drops what it is given.
+fn replay_device(scratch: &Scratch) -> Result<Vec<String>> {
+    let way = Way {
+        proto: UDP,
+        from: SocketAddr::from(([198, 18, 0, 1], 1024)),
+        to: SocketAddr::from(([198, 19, 0, 1], 9)),
+        vlan: None,
+    };
+    let frames: Vec<_> = IMIX.map(|size| frame(way, 0, 0, size)).into_iter().collect();
+    let file = scratch.path("imix.pcap");
+    write_pcap(&file, &frames)?;
+    let device = format!("net_pcap0,rx_pcap={},infinite_rx=1", file.display());
+    Ok(vec!["--vdev".to_owned(), device])
 }
 
 /// A DPDK process in a session of its own, on hugepages.
