@@ -9,13 +9,12 @@
  * @file
  * libpmdscope: observe a DPDK application from the inside.
  *
- * Call pmdscope_init() once after rte_eal_init(), pmdscope_poll() once per
- * iteration of every poll loop, and pmdscope_fini() before the ports are closed.
- * If the process ends in another way, the library stops in time: see pmdscope_init().
- * Ports, queues, mempools and rings are found without further calls. The
- * results are served on the DPDK telemetry socket under /pmdscope, and packets
- * on a socket of their own; see docs/telemetry.md and docs/ring.md. docs/leaks.md
- * describes how lost mbufs are found; pmdscope_trace.h adds source lines.
+ * Call pmdscope_init() once after rte_eal_init(), pmdscope_poll() once per iteration of every poll
+ * loop, and pmdscope_fini() before the ports are closed. If the process ends in another way, the
+ * library stops itself first: see pmdscope_init(). Ports, queues, mempools and rings are found
+ * without further calls. The results are served on the DPDK telemetry socket under /pmdscope, and
+ * packets on a separate socket; see docs/telemetry.md and docs/ring.md. docs/leaks.md describes how
+ * lost mbufs are found; pmdscope_trace.h adds source lines.
  *
  * The fast path (pmdscope_poll() and the ethdev callbacks) allocates nothing,
  * takes no lock, makes no system call and logs nothing.
@@ -50,7 +49,7 @@ extern "C" {
  */
 #define PMDSCOPE_F_FINI_FIRST (1U << 1)
 
-/** When the leak ledger has mbufs stamped. */
+/** When mbufs are stamped for the leak ledger. */
 enum pmdscope_leak_mode {
 	PMDSCOPE_LEAK_AUTO,   /**< When the counts of a pool make it suspicious, or on demand. */
 	PMDSCOPE_LEAK_ALWAYS, /**< From pmdscope_init() to pmdscope_fini(). */
@@ -71,7 +70,7 @@ struct pmdscope_conf {
 	uint32_t stall_us;
 	/** Capture sessions that may be open at once, 1 to 8. Default 4. */
 	uint32_t tee_sessions;
-	/** Most memory that the rings of one capture session may take, MiB, 1 to 1024. Default 64. */
+	/** Maximum memory of the rings of one capture session, MiB, 1 to 1024. Default 64. */
 	uint32_t tee_session_mb;
 	/** Name of a group whose members may capture; NULL admits only the app's own user and root. */
 	const char *tee_group;
@@ -81,8 +80,9 @@ struct pmdscope_conf {
 	 * PMDSCOPE_LEAK_MODE (auto, always or never) has precedence.
 	 */
 	enum pmdscope_leak_mode leak_mode;
-	/** How long an mbuf may be held before it is suspect, milliseconds, 100 to 3600000; a stage
-	 * that is seen to hold them longer, and to let them go, is given more. Default 1000.
+	/** How long an mbuf may be held before it is suspect, milliseconds, 100 to 3600000; the
+	 * limit of a stage that holds mbufs longer, and then passes them on, is raised. Default
+	 * 1000.
 	 */
 	uint32_t leak_hold_ms;
 	/** Time between two walks over the mbufs while they are stamped, milliseconds, 50 to 60000.
@@ -104,7 +104,7 @@ struct pmdscope_window {
 struct pmdscope_tee;
 struct pmdscope_tee_offer;
 
-/** What one polling lcore has seen. Written by that lcore alone; read by the control thread. */
+/** Counters of one polling lcore. Written by that lcore alone; read by the control thread. */
 struct __rte_cache_aligned pmdscope_lcore {
 	uint64_t last_tsc;		   /**< TSC at the last poll, 0 before the first. */
 	uint64_t polls;			   /**< Calls of pmdscope_poll(). */
@@ -118,7 +118,10 @@ struct __rte_cache_aligned pmdscope_lcore {
 	uint64_t gaps[PMDSCOPE_GAP_BUCKETS];
 	int32_t tid;	  /**< Kernel thread id, 0 before the first poll. */
 	uint32_t tee_seq; /**< Odd while the lcore copies packets for a capture. */
-	/** What pmdscope_tx_burst() is sending while a capture is armed; of the lcore alone. */
+	/**
+	 * The burst that pmdscope_tx_burst() is sending while a capture is armed; only this lcore
+	 * uses it.
+	 */
 	struct pmdscope_tee_offer *tee_offer;
 };
 
@@ -126,7 +129,7 @@ struct __rte_cache_aligned pmdscope_lcore {
 extern struct pmdscope_lcore pmdscope_lcores[RTE_MAX_LCORE];
 
 /**
- * Shortest gap that the cold half of pmdscope_poll() sees, TSC cycles: 1 us while the library
+ * Shortest gap for which pmdscope_poll() calls its cold half, TSC cycles: 1 us while the library
  * runs, 0 in its first moment so that every polling lcore registers, UINT64_MAX otherwise.
  */
 extern uint64_t pmdscope_gap_min;
@@ -134,7 +137,7 @@ extern uint64_t pmdscope_gap_min;
 /** Source files of this process that were compiled with pmdscope_trace.h. Not for applications. */
 extern unsigned int pmdscope_traced_units;
 
-/** Cold half of pmdscope_poll(): registers the lcore, files a gap. Not for applications. */
+/** Cold half of pmdscope_poll(): registers the lcore, records a gap. Not for applications. */
 void pmdscope_poll_gap(struct pmdscope_lcore *lc, uint64_t now, uint64_t gap);
 
 /** Cold half of pmdscope_poll(): counts a poll of a thread without an lcore id. */
@@ -143,18 +146,19 @@ void pmdscope_poll_foreign(void);
 /**
  * Take settings from the command line: --pmdscope=KEY=VALUE,... or --pmdscope KEY=VALUE,...
  *
- * Call it before rte_eal_init(), which refuses options that it does not know: what is recognised
- * is taken out of argv. It may stand anywhere before "--"; what follows that is left alone. Keys are
- * leak_mode (auto, always or never) and the names of the numbers in struct pmdscope_conf.
+ * Call it before rte_eal_init(), which refuses options that it does not know: the options that it
+ * recognises are removed from argv. They may be anywhere before "--"; arguments after that are left
+ * alone. Keys are leak_mode (auto, always or never) and the names of the numbers in struct
+ * pmdscope_conf.
  *
  * @param argc
  *   Number of arguments.
  * @param argv
- *   The arguments, that of the program's name first. Changed.
+ *   The arguments, beginning with the program's name. Modified.
  * @param conf
  *   Settings that the arguments change. Untouched on error.
  * @return
- *   The arguments that are left, or -EINVAL, logged, for a key or a value that is not known.
+ *   Number of arguments left, or -EINVAL (logged) for an unknown key or value.
  */
 int pmdscope_parse_args(int argc, char **argv, struct pmdscope_conf *conf);
 
@@ -165,12 +169,12 @@ int pmdscope_parse_args(int argc, char **argv, struct pmdscope_conf *conf);
  * before or after. Costs one control thread, placed by the EAL off the lcores
  * where it can. All signals but faults are blocked on it.
  *
- * From here on the process may end in any way, with or without pmdscope_fini(). The library is
+ * After this call the process may end in any way, with or without pmdscope_fini(). The library is
  * called ahead of DPDK when the app calls rte_eal_cleanup() or rte_exit(): it stops observing and
- * shuts DPDK's telemetry down, so that no thread reads what is unmapped next. It does the same at
- * exit(). Each of the two waits is bounded, 2 seconds; if one is not enough, because a thread is
- * stuck, then rte_eal_cleanup() does nothing and returns -1 with rte_errno EBUSY: the app ends
- * without it, and does not crash.
+ * shuts DPDK's telemetry down, so that no thread reads memory that is then unmapped. It does the
+ * same at exit(). Each of the two waits at most 2 seconds. If a thread is stuck for longer,
+ * rte_eal_cleanup() does nothing and returns -1 with rte_errno EBUSY: the app then ends without the
+ * cleanup, and does not crash.
  *
  * @param conf
  *   Settings, or NULL for the defaults. Copied.
@@ -191,17 +195,17 @@ int pmdscope_init(const struct pmdscope_conf *conf);
 /**
  * Stop observing: close captures, remove the ethdev callbacks, stop the thread.
  *
- * Call it on the thread that called pmdscope_init(), preferably after the poll
- * loops have ended and before the ports are closed. Safe to call while lcores
- * still poll, when the library was never started, and in a forked child, where it
- * does nothing. Memory that a stuck lcore may still use is abandoned rather than
- * waited for. pmdscope_init() may be called again. DPDK's telemetry goes on until
- * rte_eal_cleanup(), except with PMDSCOPE_F_FINI_FIRST where that is needed.
+ * Call it on the thread that called pmdscope_init(), preferably after the poll loops have ended and
+ * before the ports are closed. Safe to call while lcores still poll, when the library was never
+ * started, and in a forked child, where it does nothing. Memory that a stuck lcore may still use is
+ * not freed; the call does not wait for that lcore. pmdscope_init() may be called again. DPDK's
+ * telemetry keeps running until rte_eal_cleanup(), except with PMDSCOPE_F_FINI_FIRST where that is
+ * needed.
  */
 void pmdscope_fini(void);
 
 /**
- * Tell the library that this lcore has gone once round its poll loop.
+ * Tell the library that this lcore has completed one iteration of its poll loop.
  *
  * Thread-safe: every lcore writes only its own state. Does nothing before
  * pmdscope_init(). Calls from a thread without an lcore id are only counted.
@@ -232,7 +236,7 @@ pmdscope_poll(uint16_t nb_rx)
 		pmdscope_poll_gap(lc, now, gap);
 }
 
-/** The captures, NULL while none is armed. For pmdscope_tx_burst(); not for applications. */
+/** The armed captures, NULL while there are none. For pmdscope_tx_burst(); not for applications. */
 extern struct pmdscope_tee *pmdscope_tee_armed;
 
 /** pmdscope_tx_burst() while a capture is armed. Not for applications. */
@@ -240,23 +244,23 @@ uint16_t
 pmdscope_tx_captured(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t nb_pkts);
 
 /**
- * Send packets as rte_eth_tx_burst() does, and let captures tell what was sent.
+ * Send packets as rte_eth_tx_burst() does, and let captures record what was sent.
  *
- * A capture sees TX before the NIC does: by rte_eth_tx_burst() alone it records what the app
- * offers, as attempts. By this call it records what the NIC took; the rest is neither recorded nor
- * counted. Costs a load and a branch more while no capture is armed. While one is, bursts of more
- * than 256 packets are offered in parts.
+ * A capture sees packets before the NIC does. With rte_eth_tx_burst() it records what the app
+ * offers, as attempts. With this call it records what the NIC took; the rest is neither recorded
+ * nor counted. Costs a load and a branch more while no capture is armed. While one is, bursts of
+ * more than 256 packets are offered in parts.
  *
  * @param port
  *   Port id.
  * @param queue
  *   Transmit queue, as for rte_eth_tx_burst().
  * @param pkts
- *   Packets; those that were taken are the NIC's.
+ *   Packets. The NIC owns those that it took.
  * @param nb_pkts
  *   Their number.
  * @return
- *   Packets taken, from the first on.
+ *   Number of packets that the NIC took, counted from the first.
  */
 static inline uint16_t
 pmdscope_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t nb_pkts)
@@ -268,26 +272,26 @@ pmdscope_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_
 
 /**
  * @name Stamps
- * Who had an mbuf last, and when: 8 bytes in a dynamic field of every mbuf. From the high bits:
- * 32 bits of epoch, 2 of class, 14 of site, 6 of port, 10 of queue. Not for applications, which
- * use pmdscope_mark() and pmdscope_trace.h.
+ * The last owner of an mbuf and the time, in 8 bytes of a dynamic field of every mbuf. From the
+ * high bits: 32 bits of epoch, 2 of class, 14 of site, 6 of port, 10 of queue. Not for
+ * applications, which use pmdscope_mark() and pmdscope_trace.h.
  * @{
  */
 #define PMDSCOPE_STAMP_APP (UINT64_C(1) << 30)	 /**< The app has it. */
 #define PMDSCOPE_STAMP_TX (UINT64_C(2) << 30)	 /**< Given to a NIC for sending. */
-#define PMDSCOPE_STAMP_FREE (UINT64_C(3) << 30)	 /**< Given back. */
+#define PMDSCOPE_STAMP_FREE (UINT64_C(3) << 30)	 /**< Freed. */
 #define PMDSCOPE_STAMP_CLASS (UINT64_C(3) << 30) /**< Mask of the class. */
-#define PMDSCOPE_STAMP_SITE_SHIFT 16 /**< Of the site; 0 where no line and no stage is known. */
-#define PMDSCOPE_STAMP_SITE (UINT64_C(0x3fff) << PMDSCOPE_STAMP_SITE_SHIFT) /**< Its mask. */
+#define PMDSCOPE_STAMP_SITE_SHIFT 16 /**< Shift of the site; 0 if no line or stage is known. */
+#define PMDSCOPE_STAMP_SITE (UINT64_C(0x3fff) << PMDSCOPE_STAMP_SITE_SHIFT) /**< Of the site. */
 #define PMDSCOPE_STAMP_ORIGIN UINT64_C(0xffff)	/**< Mask of port and queue. */
-#define PMDSCOPE_STAMP_NOWHERE UINT64_C(0xffff) /**< Origin: of no port. */
-/** Origin of a FREE stamp: one of several references was given back. */
+#define PMDSCOPE_STAMP_NOWHERE UINT64_C(0xffff) /**< Origin: no port. */
+/** Origin of a FREE stamp: one of several references was released. */
 #define PMDSCOPE_STAMP_SHARED UINT64_C(0xfffe)
 
-/** What every stamp needs, in one cache line that is rarely written. */
+/** The values that every stamp needs, in one cache line that is rarely written. */
 struct __rte_cache_aligned pmdscope_stamps {
-	uint64_t now;	 /**< The epoch, in its place, while stamps are armed; otherwise 0. */
-	uint64_t offset; /**< Of the stamp in struct rte_mbuf. */
+	uint64_t now;	 /**< The epoch, shifted to its bits, while armed; otherwise 0. */
+	uint64_t offset; /**< Offset of the stamp in struct rte_mbuf. */
 };
 
 /** The one instance. */
@@ -300,14 +304,14 @@ pmdscope_stamp_origin(uint16_t port, uint16_t queue)
 	return ((uint64_t)(port & 0x3f) << 10) | (queue & 0x3ff);
 }
 
-/** The gate of all stamps: the epoch in its place, 0 while nothing is to be stamped. */
+/** The epoch, shifted to its bits; 0 while stamps are disarmed. */
 static inline uint64_t
 pmdscope_stamp_now(void)
 {
 	return __atomic_load_n(&pmdscope_stamps.now, __ATOMIC_RELAXED);
 }
 
-/** Where an mbuf has its stamp; only while stamps are armed. */
+/** Address of the stamp of an mbuf; only while stamps are armed. */
 static inline uint64_t *
 pmdscope_stamp_of(struct rte_mbuf *m)
 {
@@ -338,31 +342,31 @@ pmdscope_stamp_packet(struct rte_mbuf *m, uint64_t stamp)
 			pmdscope_stamp_seg(m, stamp);
 }
 
-/** One wrapped call in the source. Static: it is there before the first packet. */
+/** One wrapped call in the source. Static, so that it exists before the first packet. */
 struct pmdscope_site {
 	const char *file;
 	const char *function;
-	const char *operation; /**< What is called, in short. */
+	const char *operation; /**< Short name of the called function. */
 	uint32_t line;
 	uint32_t id; /**< Given at the first armed call; 0 before. */
 };
 
 /**
- * Give a site its number. Once per site, on whichever thread stamps there first; lock-free. The
- * strings are copied, so that the code may be unloaded.
+ * Assign a number to a site. Called once per site, on the thread that stamps there first;
+ * lock-free. The strings are copied, so that the code may be unloaded.
  */
 uint32_t pmdscope_site_register(struct pmdscope_site *site);
 
-/** What an mbuf that is already FREE by its stamp was about to be used for. */
+/** The attempted use of an mbuf whose stamp says that it is already free. */
 enum pmdscope_misuse {
 	PMDSCOPE_MISUSE_FREE,
 	PMDSCOPE_MISUSE_TX,
 };
 
 /**
- * The rare call of an mbuf whose stamp says that it is free, or was sent: counts it when the mbuf
- * is indeed in its pool, and otherwise notes that code without stamps takes mbufs from it. Only
- * looks; bounded work, and that only a few times per epoch.
+ * Called, rarely, for an mbuf whose stamp says that it is free or was sent. Counts a misuse if the
+ * mbuf is indeed in its pool; otherwise notes that code without stamps takes mbufs from that pool.
+ * Reads only; the work is bounded, and done only a few times per epoch.
  */
 void pmdscope_trace_misuse(const struct rte_mbuf *m, uint64_t stamp, enum pmdscope_misuse misuse);
 /** @} */
@@ -373,7 +377,7 @@ void pmdscope_trace_misuse(const struct rte_mbuf *m, uint64_t stamp, enum pmdsco
  * Not for the fast path: call it once and keep the number.
  *
  * @param name
- *   Of the stage, at most 63 bytes. Copied. The same name gives the same number.
+ *   Name of the stage, at most 63 bytes. Copied. The same name gives the same number.
  * @return
  *   The stage, above 0; otherwise -EINVAL for a name that is empty or too long, -ENOSPC when
  *   there are too many stages and call sites. Works before pmdscope_init() as well.
@@ -381,7 +385,7 @@ void pmdscope_trace_misuse(const struct rte_mbuf *m, uint64_t stamp, enum pmdsco
 int pmdscope_stage(const char *name);
 
 /**
- * Let a stage keep mbufs for any time: they are never called leaked there.
+ * Let a stage keep mbufs for any time: they are never reported as leaked there.
  *
  * @param stage
  *   From pmdscope_stage().

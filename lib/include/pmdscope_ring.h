@@ -25,10 +25,13 @@ extern "C" {
 #define PMDSCOPE_RING_MAGIC 0x52444d50U
 /** First word of a socket message, "PMDT". */
 #define PMDSCOPE_TEE_MAGIC 0x54444d50U
-/** Version of ring layout and socket messages. Raised when an old reader would go wrong. */
+/**
+ * Version of ring layout and socket messages. Raised by each change that an old reader would
+ * misread.
+ */
 #define PMDSCOPE_RING_VERSION 1
 
-/** Bytes of the header in front of the ring data; the data starts on a page of its own. */
+/** Bytes of the header in front of the ring data; the data starts on the next page. */
 #define PMDSCOPE_RING_HDR_SIZE 4096U
 /** Alignment of every record, bytes. */
 #define PMDSCOPE_RING_ALIGN 16U
@@ -59,7 +62,7 @@ struct pmdscope_ring_hdr {
 	uint16_t record_size; /**< sizeof(struct pmdscope_record). */
 	uint16_t lcore;	      /**< The lcore that produces. */
 	uint32_t features;    /**< PMDSCOPE_RING_F_*. */
-	uint32_t snaplen;     /**< Most bytes copied of one packet; less than half of data_size. */
+	uint32_t snaplen;     /**< Maximum bytes copied per packet; less than half of data_size. */
 	uint8_t reserved0[40];
 
 	/* offset 64: clock, written about once a second by the control thread */
@@ -72,7 +75,7 @@ struct pmdscope_ring_hdr {
 	/* offset 128: written by the producer once per burst */
 	uint64_t head;	      /**< Bytes ever written; store-release after whole records. */
 	uint64_t records;     /**< Packet records ever written. */
-	uint64_t dropped;     /**< Packets not recorded: the ring was full, or not there yet. */
+	uint64_t dropped;     /**< Packets not recorded: the ring was full or not yet created. */
 	uint64_t filtered;    /**< Packets that the filter refused. */
 	uint64_t sampled_out; /**< Packets that passed the filter, left out by 1-in-N sampling. */
 	uint8_t reserved3[24];
@@ -95,7 +98,7 @@ struct pmdscope_ring_tail {
 
 /** Record types. */
 #define PMDSCOPE_RECORD_PACKET 1
-/** A lost mbuf: struct pmdscope_leak stands between header and bytes, and is not part of caplen. */
+/** A lost mbuf: struct pmdscope_leak is between header and bytes, and not part of caplen. */
 #define PMDSCOPE_RECORD_LEAK 2
 /** Packets behind it are sampled 1 in `len`; only size, type and len are valid. */
 #define PMDSCOPE_RECORD_SAMPLE 3
@@ -126,17 +129,16 @@ struct pmdscope_record {
 };
 
 /** How an mbuf was lost. */
-#define PMDSCOPE_LEAK_LOST 1	/**< Held by nobody, never freed. */
-#define PMDSCOPE_LEAK_TX_LOST 2 /**< Given to a NIC for sending, never came back. */
+#define PMDSCOPE_LEAK_LOST 1	/**< Neither held nor freed. */
+#define PMDSCOPE_LEAK_TX_LOST 2 /**< Given to a NIC for sending, never freed. */
 #define PMDSCOPE_LEAK_PINNED 3	/**< Kept by a lost clone. */
 
 /** Longest name of a pool in a record, bytes with the NUL. */
 #define PMDSCOPE_LEAK_POOL_SIZE 32U
 
 /**
- * What is known of a lost mbuf. The record around it tells the last stamp:
- * port, queue and dir (PMDSCOPE_TEE_ANY, PMDSCOPE_TEE_ANY and 0 where the stamp
- * has none), and tsc.
+ * Details of a lost mbuf. The record around it has the last stamp: port, queue and dir
+ * (PMDSCOPE_TEE_ANY, PMDSCOPE_TEE_ANY and 0 where the stamp has none), and tsc.
  */
 struct pmdscope_leak {
 	uint64_t mbuf;	 /**< Its address in the app. */
@@ -180,7 +182,7 @@ struct pmdscope_tee_request {
 	uint32_t snaplen;    /**< 1 to 262144; 0 means 262144. */
 	uint32_t sample;     /**< Keep 1 packet in this many, at random; 0 and 1 keep all. */
 	uint32_t ring_size;  /**< Bytes per ring, a power of two; 0 means 1 MiB. */
-	uint32_t lease_ms;   /**< Disarm when a full ring is not read for so long; 0 means 5000. */
+	uint32_t lease_ms;   /**< Disarm if a full ring is not read for this long; 0 means 5000. */
 	uint16_t nb_selects; /**< 1 to PMDSCOPE_TEE_MAX_SELECTS. */
 	uint16_t nb_insns;   /**< 0 (everything) to PMDSCOPE_TEE_MAX_INSNS. */
 	uint32_t flags;	     /**< One of PMDSCOPE_TEE_F_*, or 0. */
@@ -195,15 +197,15 @@ struct pmdscope_tee_request {
 #define PMDSCOPE_TEE_SAMPLE 16
 
 /**
- * Any further message of a consumer, where every ring has PMDSCOPE_RING_F_RESAMPLE. Each lcore
- * obeys with its next burst, and writes a record of type PMDSCOPE_RECORD_SAMPLE before the first
- * packet that it keeps by the new rule.
+ * Any later message of a consumer; only if every ring has PMDSCOPE_RING_F_RESAMPLE. Each lcore
+ * applies it from its next burst on, and writes a record of type PMDSCOPE_RECORD_SAMPLE before the
+ * first packet that it keeps by the new rule.
  */
 struct pmdscope_tee_change {
 	uint32_t magic;	   /**< PMDSCOPE_TEE_MAGIC. */
 	uint16_t version;  /**< PMDSCOPE_RING_VERSION. */
 	uint16_t kind;	   /**< PMDSCOPE_TEE_SAMPLE. */
-	uint32_t value;	   /**< By kind. */
+	uint32_t value;	   /**< Depends on kind. */
 	uint32_t reserved; /**< 0. */
 };
 
@@ -216,17 +218,17 @@ struct pmdscope_tee_change {
 /**
  * Message to the consumer: one datagram.
  *
- * The answer to a request is ACCEPT or REFUSE. RING messages follow ACCEPT, one
- * for every lcore that polls, and may follow at any later time when another
- * lcore starts to poll. END, or end-of-file when the app is gone, closes.
+ * The answer to a request is ACCEPT or REFUSE. RING messages follow ACCEPT, one for every lcore
+ * that polls; another one follows whenever a further lcore starts to poll. END, or end-of-file when
+ * the app has ended, closes the session.
  */
 struct pmdscope_tee_message {
 	uint32_t magic;	  /**< PMDSCOPE_TEE_MAGIC. */
 	uint16_t version; /**< PMDSCOPE_RING_VERSION. */
 	uint16_t kind;	  /**< PMDSCOPE_TEE_*. */
-	uint32_t value;	  /**< By kind. */
+	uint32_t value;	  /**< Depends on kind. */
 	uint32_t reserved;
-	char text[112]; /**< Reason for people, NUL-terminated, may be empty. */
+	char text[112]; /**< Human-readable reason, NUL-terminated, may be empty. */
 };
 
 #ifdef __cplusplus

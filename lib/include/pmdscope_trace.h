@@ -7,22 +7,22 @@
 
 /**
  * @file
- * Source lines for the leak ledger: compile an application, or parts of it, with
- * `-include pmdscope_trace.h`, and every call that takes, gives or passes on mbufs
- * notes its line in them while stamps are armed. While they are not, each call costs
- * one load and one branch more. What DPDK does is not changed.
+ * Source lines for the leak ledger: compile an application, or parts of it, with `-include
+ * pmdscope_trace.h`, and every call that takes, gives or passes on mbufs notes its line in them
+ * while stamps are armed. While they are not, each call costs one load and one branch more. The
+ * behaviour of DPDK does not change.
  *
  * Calls through pointers, and of libraries built without this header, are not traced. The ledger
  * detects them, and names no line if one of them may have used the mbuf since. Mbufs
  * in an rte_ring need no call to be found there; pmdscope_mark() names other places.
  *
- * A wrapped call cannot stand in the initializer of a global variable. With
- * -DPMDSCOPE_TRACE_NO_LIBS the calls of pmdscope_trace_libs.h are left as they are.
+ * A wrapped call cannot be used in the initializer of a global variable. With
+ * -DPMDSCOPE_TRACE_NO_LIBS the calls of pmdscope_trace_libs.h are not wrapped.
  */
 
 /*
- * This header stands in front of the source's own feature macros. They must still do
- * what they would have done, so the widest set is used, and left undefined.
+ * This header is included before the source defines its own feature macros. These must still have
+ * their effect, so the widest set is used here and undefined afterwards.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -101,7 +101,7 @@ pmdscope_trace_stamp_all(struct rte_mbuf **pkts, unsigned int nb, uint64_t stamp
 		pmdscope_stamp_packet(pkts[i], stamp);
 }
 
-/* The packet, or the segment, has come into being here or is in other hands now. */
+/* The packet or segment was created here, or has a new owner. */
 static inline void
 pmdscope_trace_take(struct rte_mbuf *m, struct pmdscope_site *site)
 {
@@ -120,7 +120,7 @@ pmdscope_trace_is_free(uint64_t stamp)
 	       (stamp & PMDSCOPE_STAMP_ORIGIN) != PMDSCOPE_STAMP_SHARED;
 }
 
-/* One reference to a segment is given back, the last or another. */
+/* One reference to a segment is released, the last one or another. */
 static inline void
 pmdscope_trace_release(struct rte_mbuf *m, uint64_t stamp)
 {
@@ -235,7 +235,7 @@ pmdscope_trace_attach_extbuf(struct rte_mbuf *m, void *buf_addr, rte_iova_t buf_
 	pmdscope_trace_take(m, site);
 }
 
-/* Gives back the mbuf that the data was of. */
+/* Releases the mbuf that the data belonged to. */
 static inline void
 pmdscope_trace_detach(struct rte_mbuf *m, struct pmdscope_site *site)
 {
@@ -257,7 +257,7 @@ pmdscope_trace_detach(struct rte_mbuf *m, struct pmdscope_site *site)
 	rte_pktmbuf_detach(m);
 }
 
-/* What is left of it goes to rte_mbuf_raw_free(), or straight to the mempool. */
+/* The caller passes what is returned to rte_mbuf_raw_free() or directly to the mempool. */
 static inline struct rte_mbuf *
 pmdscope_trace_prefree_seg(struct rte_mbuf *m, struct pmdscope_site *site)
 {
@@ -315,7 +315,7 @@ pmdscope_trace_free_bulk(struct rte_mbuf **mbufs, unsigned int count, struct pmd
 	rte_pktmbuf_free_bulk(mbufs, count);
 }
 
-/* The segments behind the first are given back, unless there is no room for their data. */
+/* The segments behind the first are freed, unless there is no room for their data. */
 static inline int
 pmdscope_trace_linearize(struct rte_mbuf *m, struct pmdscope_site *site)
 {
@@ -345,14 +345,14 @@ pmdscope_trace_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, u
 	return nb;
 }
 
-/* Before the NIC has them: afterwards they may be somebody else's. */
+/* Called before the NIC has the mbufs: afterwards they may have another owner. */
 static inline void
 pmdscope_trace_offer(struct rte_mbuf **pkts, uint16_t nb_pkts, uint64_t stamp)
 {
 	uint16_t i;
 
 	for (i = 0; i < nb_pkts; i++) {
-		/* TX or FREE: used after that, or taken from its pool by code that is not traced. */
+		/* TX or FREE: used after that, or taken from its pool by untraced code. */
 		if (unlikely((pmdscope_stamp_get(pkts[i]) & PMDSCOPE_STAMP_TX) != 0))
 			pmdscope_trace_misuse(pkts[i], stamp, PMDSCOPE_MISUSE_TX);
 		pmdscope_stamp_packet(pkts[i], stamp);
@@ -397,8 +397,9 @@ pmdscope_trace_tx_burst_sent(uint16_t port, uint16_t queue, struct rte_mbuf **pk
 }
 
 /*
- * As rte_eth_tx_buffer_flush(), whose own burst the ethdev callbacks stamp: the error callback of
- * the buffer is to find its packets stamped as the app's.
+ * As rte_eth_tx_buffer_flush(), but with a traced call in place of its own burst, which only the
+ * ethdev callbacks would stamp. The error callback of the buffer thus gets packets with the app's
+ * stamp.
  */
 static inline uint16_t
 pmdscope_trace_tx_buffer_flush(uint16_t port, uint16_t queue, struct rte_eth_dev_tx_buffer *buffer,
@@ -419,7 +420,7 @@ pmdscope_trace_tx_buffer_flush(uint16_t port, uint16_t queue, struct rte_eth_dev
 	return nb;
 }
 
-/* Buffered packets may wait for any time: sites of this operation hold. */
+/* Buffered packets may wait for any time: sites of this operation may hold them. */
 static inline uint16_t
 pmdscope_trace_tx_buffer(uint16_t port, uint16_t queue, struct rte_eth_dev_tx_buffer *buffer,
 		struct rte_mbuf *m, struct pmdscope_site *site)
@@ -469,8 +470,8 @@ pmdscope_trace_tx_buffer(uint16_t port, uint16_t queue, struct rte_eth_dev_tx_bu
 	pmdscope_trace_tx_buffer_flush(port, queue, buffer, PMDSCOPE_SITE("tx_buffer_flush"))
 
 /*
- * Tells the tools that this app has call sites. Weak: a program that shares the compiler's options and
- * does not link libpmdscope, such as a probe of a configure script, still links.
+ * Shows the tools that this app has call sites. Weak: a program that shares the compiler's options
+ * and does not link libpmdscope, such as a probe of a configure script, still links.
  */
 #ifdef __cplusplus
 extern "C" {

@@ -11,8 +11,8 @@
  * librte_ip_frag, librte_reorder, librte_distributor, librte_gro and librte_gso, as far as their
  * headers are installed. Nothing of a library is linked unless the app calls it.
  *
- * Packets that wait inside a library are on hold and never reported as lost there; an mbuf that a
- * call returns has the line of that call.
+ * Packets that wait inside a library count as held and are never reported as lost there; an mbuf
+ * that a call returns is stamped with the line of that call.
  */
 
 #ifndef PMDSCOPE_TRACE_H
@@ -149,7 +149,7 @@ pmdscope_trace_free_death_row(
 
 #ifdef PMDSCOPE_TRACE_REORDER
 
-/* One that is refused stays the caller's. */
+/* A packet that is refused stays the caller's. */
 static inline int
 pmdscope_trace_reorder_insert(struct rte_reorder_buffer *b, struct rte_mbuf *mbuf,
 		struct pmdscope_site *hold, struct pmdscope_site *site)
@@ -198,7 +198,7 @@ pmdscope_trace_reorder_drain_up_to(struct rte_reorder_buffer *b, struct rte_mbuf
 
 #ifdef PMDSCOPE_TRACE_DISTRIBUTOR
 
-/* Stamped before: a worker may have them when the call returns. */
+/* Stamped before the call: a worker may have the packets when it returns. */
 static inline int
 pmdscope_trace_distributor_process(struct rte_distributor *d, struct rte_mbuf **mbufs,
 		unsigned int num_mbufs, struct pmdscope_site *hold)
@@ -277,7 +277,7 @@ pmdscope_trace_distributor_poll(struct rte_distributor *d, unsigned int worker_i
 
 #ifdef PMDSCOPE_TRACE_GRO
 
-/* Nothing is kept: what was merged hangs on those that are left. */
+/* The library keeps nothing: merged packets are attached to those that are returned. */
 static inline uint16_t
 pmdscope_trace_gro_burst(struct rte_mbuf **pkts, uint16_t nb_pkts,
 		const struct rte_gro_param *param, struct pmdscope_site *site)
