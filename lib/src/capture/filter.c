@@ -57,7 +57,7 @@ check_jump(const struct pmdscope_insn *insn, uint32_t left)
 {
 	switch (insn->code) {
 	case BPF_JMP | BPF_JA:
-		/* libpcap writes loops for protochain alone. */
+		/* libpcap generates loops for protochain only. */
 		if (insn->k > INT32_MAX)
 			return "jump backwards; protochain is not available";
 		return insn->k >= left ? "jump out of the program" : NULL;
@@ -87,7 +87,7 @@ check(const struct pmdscope_insn *insn, uint32_t left)
 	case BPF_LD | BPF_H | BPF_IND:
 	case BPF_LD | BPF_B | BPF_IND:
 	case BPF_LDX | BPF_B | BPF_MSH:
-		/* Also where kernels hide their extensions, such as `inbound`. */
+		/* Also covers the offsets by which kernels encode extensions, such as `inbound`. */
 		return insn->k > INT32_MAX ? "negative offset" : NULL;
 	case BPF_LD | BPF_MEM:
 	case BPF_LDX | BPF_MEM:
@@ -149,7 +149,9 @@ pmdscope_filter_load(struct pmdscope_filter *filter, const void *insns, unsigned
 	return 0;
 }
 
-/* As libpcap: a division by a zero X refuses the packet, a shift by X of 32 or more gives 0. */
+/*
+ * As in libpcap, a division by a zero X refuses the packet, and a shift by X of 32 or more gives 0.
+ */
 static inline bool
 run_alu(uint16_t code, uint32_t *a, uint32_t v)
 {
@@ -192,7 +194,7 @@ run_alu(uint16_t code, uint32_t *a, uint32_t v)
 	}
 }
 
-/* How many instructions to skip. */
+/* Number of instructions to skip. */
 static inline uint32_t
 run_jump(const struct pmdscope_insn *insn, uint32_t a, uint32_t v)
 {
@@ -219,7 +221,7 @@ pmdscope_filter_run(const struct pmdscope_filter *filter, const struct pmdscope_
 
 	if (unlikely(filter->uses_memory))
 		memset(mem, 0, sizeof(mem));
-	/* Jumps go forward and the last instruction returns: validated. */
+	/* Validated: jumps go forward and the last instruction returns. */
 	for (insn = filter->insns;; insn++) {
 		switch (insn->code) {
 		case BPF_LD | BPF_W | BPF_ABS:
@@ -246,7 +248,7 @@ pmdscope_filter_run(const struct pmdscope_filter *filter, const struct pmdscope_
 			if (!pmdscope_packet_load(pkt, (uint64_t)x + insn->k, 1, &a))
 				return 0;
 			continue;
-		/* Most of what runs; the other jumps and all arithmetic are below. */
+		/* The most frequent instructions; the other jumps and all arithmetic are below. */
 		case BPF_JMP | BPF_JEQ | BPF_K:
 			insn += a == insn->k ? insn->jt : insn->jf;
 			continue;

@@ -6,8 +6,8 @@
 #define PMDSCOPE_FILTER_H
 
 /*
- * Classic BPF, as libpcap compiles it. A program is validated once on the control
- * thread; after that running it takes at most one step per instruction.
+ * Classic BPF, as libpcap generates it. A program is validated once on the control thread; after
+ * that a run takes at most one step per instruction.
  */
 
 #include <stddef.h>
@@ -25,13 +25,13 @@ struct pmdscope_filter {
 };
 
 /*
- * Validate a program and copy it. 0, or -EINVAL with the reason for people in why.
- * insns may be unaligned.
+ * Validate a program and copy it. 0, or -EINVAL with a human-readable reason in why. insns may be
+ * unaligned.
  */
 int pmdscope_filter_load(struct pmdscope_filter *filter, const void *insns, unsigned int nb_insns,
 		char *why, size_t why_size);
 
-/* Bytes to keep of the packet; 0 refuses it. The filter has at least one instruction. */
+/* Number of bytes of the packet to keep; 0 refuses it. The filter has at least one instruction. */
 uint32_t
 pmdscope_filter_run(const struct pmdscope_filter *filter, const struct pmdscope_packet *pkt);
 
@@ -39,8 +39,8 @@ pmdscope_filter_run(const struct pmdscope_filter *filter, const struct pmdscope_
 #define PMDSCOPE_FILTER_BURST 32
 
 /*
- * The same for each packet of a burst: those to keep as a bitmap, and how much of each of them in
- * keep. Reads of a packet nothing but its mbuf, and what the filter asks for.
+ * The same for each packet of a burst: returns a bitmap of those to keep, and in keep the number of
+ * bytes of each. Reads only the mbuf of a packet and the fields that the filter tests.
  */
 uint32_t pmdscope_filter_burst(const struct pmdscope_filter *filter, uint8_t dir,
 		struct rte_mbuf **pkts, unsigned int nb_pkts, uint32_t *keep);

@@ -3,9 +3,9 @@
  */
 
 /*
- * A filter for a burst: each test is done for all packets that come to it, then the next one. The
- * cost of taking a test apart is shared by them, and an outcome that differs from packet to packet
- * is no branch to mispredict.
+ * A filter for a burst: each test is done for all packets that reach it, then the next one. The
+ * packets share the cost of decoding a test, and an outcome that differs between packets causes no
+ * mispredicted branch.
  */
 
 #include <string.h>
@@ -15,21 +15,21 @@
 
 #include "filter.h"
 
-/* With fewer packets at a test, only these are looked at; otherwise the whole burst is. */
+/* With fewer packets at a test, only these are tested; otherwise the whole burst is. */
 #define DENSE 10
 
 struct burst {
 	const uint8_t *data[PMDSCOPE_FILTER_BURST];
 	uint32_t len[PMDSCOPE_FILTER_BURST]; /* In the first segment. */
 	struct rte_mbuf **pkts;
-	uint32_t whole; /* Packets that tests can be done for. */
-	uint32_t small; /* Of those, what some test may find too short. */
+	uint32_t whole; /* Packets that the tests can be run on. */
+	uint32_t small; /* Of those, packets that may be too short for a test. */
 };
 
-/* In place of what cannot be read. */
+/* Replaces data that cannot be read. */
 static const uint8_t blank[PMDSCOPE_FILTER_REACH];
 
-/* So that compilers use vectors, which they do not for 1 << i. */
+/* So that compilers use vector instructions, which they do not for 1 << i. */
 #define BITS4(i) UINT32_C(1) << (i), UINT32_C(2) << (i), UINT32_C(4) << (i), UINT32_C(8) << (i)
 static const uint32_t bits[PMDSCOPE_FILTER_BURST] = { BITS4(0), BITS4(4), BITS4(8), BITS4(12),
 	BITS4(16), BITS4(20), BITS4(24), BITS4(28) };
@@ -65,14 +65,14 @@ compare(const struct pmdscope_filter_test *test, uint32_t value)
 	return test->greater ? value > test->value : value == test->value;
 }
 
-/* Where the field is, behind an IPv4 header. */
+/* Offset of a field behind an IPv4 header. */
 static __rte_always_inline uint32_t
 offset_behind(const struct burst *b, unsigned int i, const struct pmdscope_filter_test *test)
 {
 	return ((b->data[i][test->base] & 0xfU) << 2) + test->offset;
 }
 
-/* The field of packet i; *end is where it ends, which the packet may do before. */
+/* The field of packet i. *end is the end of the field, which may be beyond that of the packet. */
 static __rte_always_inline uint32_t
 load_field(const struct burst *b, unsigned int i, const struct pmdscope_filter_test *test,
 		unsigned int width, bool behind, uint32_t *end)
@@ -82,13 +82,13 @@ load_field(const struct burst *b, unsigned int i, const struct pmdscope_filter_t
 	if (behind) {
 		offset = offset_behind(b, i, test);
 		*end = offset + width;
-		/* Without a branch, and read at 0 what is not there. */
+		/* Branchless: a field beyond the packet is read at offset 0. */
 		offset &= 0U - (*end <= b->len[i]);
 	}
 	return read_field(b->data[i] + offset, width);
 }
 
-/* The few packets at a test; as test_all(). */
+/* For few packets at a test; otherwise as test_all(). */
 static __rte_always_inline uint32_t
 test_few(const struct burst *b, const struct pmdscope_filter_test *test, unsigned int width,
 		bool behind, uint32_t *at)
@@ -106,7 +106,10 @@ test_few(const struct burst *b, const struct pmdscope_filter_test *test, unsigne
 	return yes & *at;
 }
 
-/* All of the burst, whether they are at the test or not: loops of fixed length without branches. */
+/*
+ * For all packets of the burst, whether they are at the test or not: loops of fixed length without
+ * branches.
+ */
 static __rte_always_inline uint32_t
 test_all(const struct burst *b, const struct pmdscope_filter_test *test, unsigned int width,
 		bool behind, uint32_t *at)
@@ -175,7 +178,7 @@ test_burst(const struct burst *b, const struct pmdscope_filter_test *test, uint3
 	}
 }
 
-/* Of the packets at a test, those that are too short for it. */
+/* Packets at a test that are too short for it. */
 static uint32_t
 too_short(const struct burst *b, const struct pmdscope_filter_test *test, uint32_t at)
 {
@@ -190,8 +193,8 @@ too_short(const struct burst *b, const struct pmdscope_filter_test *test, uint32
 }
 
 /*
- * Tests read up to their greatest offset whatever the packet's length is, so the buffer must have
- * it; the length is minded where it matters.
+ * Tests read up to their greatest offset whatever the packet's length is, so the buffer must be
+ * that long. The length is checked where it matters.
  */
 static void
 look_at(struct burst *b, const struct pmdscope_filter_tests *tests, uint8_t dir,
@@ -220,7 +223,7 @@ look_at(struct burst *b, const struct pmdscope_filter_tests *tests, uint8_t dir,
 	}
 }
 
-/* A verdict for the packets at a return; those to keep. */
+/* Apply the verdict to the packets at a return; returns those to keep. */
 static uint32_t
 decide(const struct pmdscope_filter_test *verdict, uint32_t at, uint32_t *keep)
 {
@@ -233,7 +236,7 @@ decide(const struct pmdscope_filter_test *verdict, uint32_t at, uint32_t *keep)
 	return at;
 }
 
-/* Packets to keep; *undecided becomes those that the tests have no verdict on. */
+/* Returns the packets to keep; *undecided becomes those that the tests do not decide. */
 static uint32_t
 run_tests(const struct pmdscope_filter_tests *tests, const struct burst *b, uint32_t *keep,
 		uint32_t *undecided)
@@ -244,7 +247,7 @@ run_tests(const struct pmdscope_filter_tests *tests, const struct burst *b, uint
 
 	memset(at, 0, tests->nb_tests * sizeof(at[0]));
 	at[0] = left;
-	/* Each test is before its next ones, and the last ones are returns. */
+	/* Each test precedes its successors, and the last ones are returns. */
 	for (test = tests->tests; left != 0; test++) {
 		here = at[test - tests->tests];
 		if (here == 0)

@@ -10,15 +10,15 @@
 
 #include "filter_translate.h"
 
-/* Tests read so much at least. */
+/* Tests read at least this many bytes. */
 #define REACH_MIN 4
 
-/* A register: the field of the packet that it holds, if it is known. */
+/* The field of the packet that a register holds, if it is known. */
 struct field {
 	uint8_t load; /* PMDSCOPE_LOAD_NONE: not known. */
 	/*
-	 * On all ways here a test has loaded the field. If the packet is too short for it, the
-	 * program ends at the load, so that one without a test cannot be left out.
+	 * On every path to here a test has used the field. A load ends the program if the packet is
+	 * too short, so a load that no test uses cannot be left out.
 	 */
 	bool tested;
 	uint16_t base;
@@ -26,7 +26,7 @@ struct field {
 	uint32_t mask;
 };
 
-/* Before an instruction. */
+/* State of the registers before an instruction. */
 struct registers {
 	bool reached;
 	struct field a;
@@ -50,7 +50,7 @@ join_field(struct field *into, const struct field *from)
 	into->tested = tested;
 }
 
-/* One more way leads to an instruction. */
+/* Add a path that leads to an instruction. */
 static void
 join(struct registers *into, const struct registers *from)
 {
@@ -62,7 +62,10 @@ join(struct registers *into, const struct registers *from)
 	join_field(&into->x, &from->x);
 }
 
-/* A new field for a register; false if the one that it replaces was not tested, or it is far off. */
+/*
+ * Load a new field into a register; false if the field it replaces was not tested, or the offset is
+ * too large.
+ */
 static bool
 load(struct field *field, uint8_t kind, uint16_t base, uint32_t offset, uint32_t limit)
 {
@@ -88,7 +91,7 @@ load_behind(struct registers *r, uint8_t kind, uint32_t offset)
 	return r->x.load != PMDSCOPE_LOAD_NONE && load(&r->a, kind, r->x.base, offset, UINT16_MAX);
 }
 
-/* What an instruction does to the registers; false if it has no place in tests. */
+/* Effect of an instruction on the registers; false if tests cannot express it. */
 static bool
 step(const struct pmdscope_insn *insn, struct registers *r)
 {
@@ -138,7 +141,7 @@ is_test(const struct pmdscope_insn *insn)
 	       (BPF_CLASS(insn->code) == BPF_JMP && BPF_OP(insn->code) != BPF_JA);
 }
 
-/* What the registers hold before each instruction; false if one has no place in tests. */
+/* Registers before each instruction; false if tests cannot express one of the instructions. */
 static bool
 follow(const struct pmdscope_insn *insns, unsigned int nb_insns, struct registers *before)
 {
@@ -169,7 +172,7 @@ follow(const struct pmdscope_insn *insns, unsigned int nb_insns, struct register
 	return true;
 }
 
-/* The test or return that comes next from instruction i on. */
+/* The next test or return, beginning at instruction i. */
 static unsigned int
 next_test(const struct pmdscope_insn *insns, unsigned int i)
 {
@@ -191,7 +194,7 @@ set_comparison(struct pmdscope_filter_test *test, const struct pmdscope_insn *in
 		test->greater = true;
 		break;
 	case BPF_JGE:
-		/* Everything is at least 0. */
+		/* Every value is at least 0. */
 		test->greater = insn->k > 0;
 		test->value = insn->k > 0 ? insn->k - 1 : 0;
 		test->mask = insn->k > 0 ? field->mask : 0;

@@ -8,7 +8,8 @@
 /*
  * A filter as a graph of tests: each loads a field of the packet, compares it, and names the next
  * test for either outcome. Nothing is kept from one test to the next, so that a test can be done
- * for many packets at once. Most of what libpcap writes has this form; other programs have none.
+ * for many packets at once. Most programs of libpcap can be written in this form; for others there
+ * are no tests.
  */
 
 #include <stdbool.h>
@@ -16,7 +17,7 @@
 
 #include "pmdscope_ring.h"
 
-/* Tests look at the first so many bytes, but for those behind an IPv4 header. */
+/* Tests read the first bytes of a packet, up to this many, except behind an IPv4 header. */
 #define PMDSCOPE_FILTER_REACH 256
 
 enum pmdscope_filter_load {
@@ -36,15 +37,15 @@ struct pmdscope_filter_test {
 	bool greater; /* True if the masked field is greater than value; otherwise if equal. */
 	uint16_t base;
 	uint16_t offset;
-	uint16_t end;	  /* Bytes at fixed offsets that the packet must have. */
-	uint16_t next[2]; /* If false, if true. */
+	uint16_t end;	  /* Bytes, up to fixed offsets, that the packet must have. */
+	uint16_t next[2]; /* Next test if false, if true. */
 	uint32_t mask;
 	uint32_t value;
 };
 
 struct pmdscope_filter_tests {
-	unsigned int nb_tests; /* 0: the program has no such form. */
-	uint16_t reach;	       /* Greatest end of all. */
+	unsigned int nb_tests; /* 0: the program cannot be written as tests. */
+	uint16_t reach;	       /* Greatest end of all tests. */
 	struct pmdscope_filter_test tests[PMDSCOPE_TEE_MAX_INSNS];
 };
 

@@ -23,7 +23,7 @@
 
 #include "pmdscope_ring.h"
 
-/* Where tags stand: behind the two MAC addresses. */
+/* Offset of the tags: behind the two MAC addresses. */
 #define PMDSCOPE_TAG_OFFSET (2 * RTE_ETHER_ADDR_LEN)
 
 struct pmdscope_packet {
@@ -79,7 +79,7 @@ pmdscope_packet_init(struct pmdscope_packet *pkt, const struct rte_mbuf *mbuf, u
 	pmdscope_packet_tag(pkt, RTE_ETHER_TYPE_VLAN, mbuf->vlan_tci);
 }
 
-/* Copy up to len bytes from offset off of a segment chain; how many there were. */
+/* Copy up to len bytes from offset off of a segment chain; returns the number copied. */
 static inline uint32_t
 pmdscope_packet_segments(const struct rte_mbuf *seg, uint32_t off, uint8_t *dst, uint32_t len)
 {
@@ -99,7 +99,7 @@ pmdscope_packet_segments(const struct rte_mbuf *seg, uint32_t off, uint8_t *dst,
 	return done;
 }
 
-/* Copy the first len bytes of the packet; how many there were. */
+/* Copy the first len bytes of the packet; returns the number copied. */
 static inline uint32_t
 pmdscope_packet_copy(const struct pmdscope_packet *pkt, uint8_t *dst, uint32_t len)
 {
