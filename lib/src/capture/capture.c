@@ -19,25 +19,28 @@
 struct pmdscope_tee *pmdscope_tee_armed;
 struct pmdscope_tee pmdscope_capture_slots;
 
-/* Packets of a burst that wait for the word of the NIC at once; longer bursts go in parts. */
+/*
+ * Packets of a burst that can be pending until the NIC accepts them; longer bursts are sent in
+ * parts.
+ */
 #define PART 256
 
-/* Records of one capture behind its head, until the NIC has said what it took. */
+/* Records of one capture behind its head, until the NIC has reported how many packets it took. */
 struct pending {
 	struct pmdscope_capture_producer *p;
 	const struct pmdscope_capture_ring *ring;
-	/* Of the producer, before them. */
+	/* State of the producer before these records. */
 	struct pmdscope_sampling sampling;
 	uint32_t gap;
 	struct delta all;
 	uint8_t fates[PART];
 };
 
-/* pmdscope_tx_burst() at work, on its stack. Its burst is copied inside of rte_eth_tx_burst(). */
+/* A call of pmdscope_tx_burst(), on its stack. Its burst is copied inside of rte_eth_tx_burst(). */
 struct pmdscope_tee_offer {
 	uint16_t port;
 	uint16_t queue;
-	bool seen; /* By the callback of that queue. */
+	bool seen; /* The callback of that queue has run. */
 	uint16_t nb_pkts;
 	unsigned int nb_pending;
 	struct pending pending[PMDSCOPE_CAPTURE_SLOTS];
@@ -97,7 +100,7 @@ copy_matches(struct copy *c, struct rte_mbuf **pkts, uint16_t nb_pkts)
 	}
 }
 
-/* Published at once, unless it is to wait. */
+/* Published immediately, unless the burst is pending. */
 static void
 copy_burst(const struct pmdscope_capture *capture, struct pmdscope_capture_producer *p,
 		const struct origin *o, struct rte_mbuf **pkts, uint16_t nb_pkts,
@@ -135,7 +138,7 @@ record_at(const struct pmdscope_capture_ring *ring, uint64_t at)
 	return (struct pmdscope_record *)(ring->data + (at & (ring->size - 1)));
 }
 
-/* Behind the record at head, and behind the PAD record that may stand before it. */
+/* Position after the record at head, and after the PAD record that may precede it. */
 static uint64_t
 behind_record(const struct pmdscope_capture_ring *ring, uint64_t head)
 {
@@ -153,7 +156,7 @@ commit(struct pending *w, uint16_t port, uint16_t sent)
 	uint16_t i;
 
 	p->gap[port] = w->gap;
-	/* The same draws for the same fates. */
+	/* Repeat the same draws, to get the same fates. */
 	p->sampling = w->sampling;
 	for (i = 0; i < sent; i++) {
 		settle_fate(p, p->sample, port, w->fates[i], &d);
@@ -176,9 +179,9 @@ close_pending(struct pending *w, uint16_t port, uint16_t nb_pkts, uint16_t sent)
 }
 
 /*
- * Another burst comes for the same producer while one is pending: a bonding port that hands its
- * packets to its members. Records cannot be taken back from between others, so the pending ones
- * are attempts, as without pmdscope_tx_burst().
+ * The same producer gets another burst while one is pending, as a bonding port passes its packets
+ * to its members. Records between others cannot be removed, so the pending ones are published as
+ * attempts, as without pmdscope_tx_burst().
  */
 static void
 give_up_pending(struct pmdscope_tee_offer *offer, const struct pmdscope_capture_producer *p)
@@ -198,7 +201,7 @@ give_up_pending(struct pmdscope_tee_offer *offer, const struct pmdscope_capture_
 	}
 }
 
-/* The burst of an offer comes by for the first time: the NIC's word on it can be had. */
+/* The first callback for the burst of an offer: the result of the NIC will be known. */
 static bool
 take_up(struct pmdscope_tee_offer *offer, const struct origin *o, uint16_t nb_pkts)
 {
@@ -258,7 +261,7 @@ pmdscope_capture_copy(uint16_t port, uint16_t queue, uint8_t dir, struct rte_mbu
 		pmdscope_capture_leave(lcore);
 }
 
-/* Captures stay in use from the callback until the NIC has spoken. */
+/* Captures stay in use from the callback until the NIC has taken the packets. */
 static uint16_t
 send_part(unsigned int lcore, uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t nb)
 {

@@ -52,7 +52,7 @@ void pmdscope_capture_tick(void);
 /* End every session, close and remove the socket. */
 void pmdscope_capture_stop(void);
 
-/* For /pmdscope. */
+/* Path of the socket, for /pmdscope. */
 const char *pmdscope_capture_socket_path(void);
 unsigned int pmdscope_capture_nb_sessions(void);
 uint64_t pmdscope_capture_foreign_bursts(void);

@@ -17,7 +17,7 @@
 #include "capture_instance.h"
 #include "capture_slots.h"
 
-/* After this long an lcore that has not left the copying code is called stuck. */
+/* An lcore that has not left the copying code after this time is reported as stuck. */
 #define STUCK_MS 1000
 
 static struct pmdscope_capture *retired;
@@ -153,7 +153,10 @@ pmdscope_capture_disarm(struct pmdscope_capture *capture)
 	__atomic_store_n(&pmdscope_tee_armed, NULL, __ATOMIC_RELEASE);
 }
 
-/* No lcore can use a disarmed capture any more: all have been outside since, or entered anew. */
+/*
+ * No lcore can use a disarmed capture any more: each has left the copying code since, or entered it
+ * anew.
+ */
 static bool
 unused(struct pmdscope_capture *capture)
 {

@@ -25,8 +25,8 @@
 #include "capture_sampling.h"
 
 /*
- * The "lcore" of the ring of a capture of lost mbufs: it is written by the control thread, and
- * stands in place 0 of the capture's producers.
+ * The "lcore" of the ring of a capture of lost mbufs: it is written by the control thread, and is
+ * number 0 of the capture's producers.
  */
 #define PMDSCOPE_CAPTURE_LCORE_CONTROL 0xffffU
 
@@ -34,17 +34,17 @@
 #define PMDSCOPE_CAPTURE_SLOTS 8
 
 /*
- * One lcore's side of a capture. The lcore alone writes it, with relaxed atomics where the
- * control thread reads along; only ring is written by the control thread, once, with release.
- * Nothing in here is shared with the consumer: its memory can mislead nobody.
+ * One lcore's side of a capture. The lcore alone writes it, with relaxed atomics where the control
+ * thread reads along; only ring is written by the control thread, once, with release. Nothing in
+ * here is shared with the consumer: what the consumer writes cannot change it.
  */
 struct pmdscope_capture_producer {
 	struct pmdscope_capture_ring *ring; /* NULL: every packet is dropped, and counted. */
 	uint64_t head;			    /* Authoritative; that of the ring header is a copy. */
-	uint64_t tail;			    /* The last one accepted. */
+	uint64_t tail;			    /* The last tail accepted. */
 	uint64_t records, dropped, filtered, sampled_out;
 	struct pmdscope_sampling sampling;
-	uint32_t sample; /* Of the capture, as the ring has been told. */
+	uint32_t sample; /* As last recorded in the ring. */
 	uint8_t full;	 /* The last burst that was wanted did not fit. */
 	uint8_t broken;	 /* The tail broke the rules; nothing is written any more. */
 	uint32_t gap[RTE_MAX_ETHPORTS];
@@ -54,10 +54,10 @@ struct pmdscope_capture_producer {
 /* How far a capture of lost mbufs has come; capture_leaks.c. */
 struct pmdscope_capture_leaks;
 
-/* What the control thread remembers about a producer. */
+/* What the control thread knows about a producer. */
 struct pmdscope_capture_watch {
-	uint64_t tail;	   /* When it last moved... */
-	uint64_t since_ms; /* ...or since when it stands still at a full ring; 0 when neither. */
+	uint64_t tail;	   /* The tail when it last moved... */
+	uint64_t since_ms; /* ...or since when it has not moved at a full ring; 0 if neither. */
 	bool listed;	   /* Has a row in /pmdscope/tee. */
 };
 
@@ -71,8 +71,8 @@ struct pmdscope_capture {
 	unsigned int slot;
 	unsigned int nb_rings;
 	uint64_t bytes;	    /* Memory of the capture and its rings. */
-	uint64_t max_bytes; /* That its rings may take. */
-	bool lacks_ring;    /* Of an lcore that began late; logged. */
+	uint64_t max_bytes; /* Maximum for its rings. */
+	bool lacks_ring;    /* No ring for an lcore that began late; logged. */
 	struct pmdscope_capture_watch watch[RTE_MAX_LCORE];
 	struct pmdscope_capture_leaks *leaks; /* Of a capture of lost mbufs. */
 
@@ -86,29 +86,29 @@ struct pmdscope_capture {
 /* A disarmed capture without rings; NULL without memory. */
 struct pmdscope_capture *pmdscope_capture_create(const struct pmdscope_capture_spec *spec);
 
-/* Give an lcore its ring, armed or not. 0 or a negative errno, with *step as of rings. */
+/* Give an lcore its ring, armed or not. 0 or a negative errno, with the failed step in *step. */
 int
 pmdscope_capture_add_ring(struct pmdscope_capture *capture, unsigned int lcore, const char **step);
 
-/* Have the lcores keep 1 packet in so many, each from its next burst on; 0 and 1 keep all. */
+/* Make the lcores keep 1 packet in this many, from their next bursts on; 0 and 1 keep all. */
 void pmdscope_capture_resample(struct pmdscope_capture *capture, uint32_t sample);
 
-/* Let the lcores find it in a free slot; false when none is. */
+/* Publish it to the lcores in a free slot; false if no slot is free. */
 bool pmdscope_capture_arm(struct pmdscope_capture *capture);
 
-/* Hide it from lcores that do not use it this moment. Idempotent. */
+/* Hide it from lcores; those that use it at this moment finish. Idempotent. */
 void pmdscope_capture_disarm(struct pmdscope_capture *capture);
 
 /* Disarm and free, now or as soon as no lcore can use it any more. */
 void pmdscope_capture_retire(struct pmdscope_capture *capture);
 
-/* Free what became free. True when nothing is left over. */
+/* Free the retired captures that no lcore uses any more. True when none is left. */
 bool pmdscope_capture_reclaim(void);
 
 /* Memory of retired captures that could not be freed yet. */
 uint64_t pmdscope_capture_retired_bytes(void);
 
-/* Has this lcore ever called pmdscope_poll() or seen a burst while a capture was armed? */
+/* This lcore has called pmdscope_poll(), or seen a burst while a capture was armed. */
 bool pmdscope_capture_lcore_polls(unsigned int lcore);
 
 /* Make arming possible: once, before the first capture. */

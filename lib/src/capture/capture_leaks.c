@@ -19,13 +19,13 @@
 
 #define SLICE_US 1000
 #define BATCH 256
-/* A chain that is longer is cut: it may be a circle. */
+/* A longer chain is cut: it may be a loop. */
 #define SEGMENTS_MAX 256
 /* Sites that are counted; mbufs of others are left out. */
 #define SITES_MAX 1024
 
 struct pmdscope_capture_leaks {
-	unsigned int pool; /* Id of the ledger that is read, or was read last. */
+	unsigned int pool; /* Id of the ledger that is being read, or was read last. */
 	uint32_t mark;
 	unsigned int chunk;
 	unsigned int nb_sites;
@@ -43,7 +43,7 @@ pmdscope_capture_leak_create(void)
 	return calloc(1, sizeof(struct pmdscope_capture_leaks));
 }
 
-/* How many of this kind were written; NULL when that cannot be counted. */
+/* Number of mbufs of this kind that were written; NULL if it cannot be counted. */
 static uint32_t *
 written_of(struct pmdscope_capture_leaks *leaks, unsigned int pool, uint32_t place, uint32_t kind)
 {
@@ -62,7 +62,10 @@ written_of(struct pmdscope_capture_leaks *leaks, unsigned int pool, uint32_t pla
 	return &leaks->sites[i].written;
 }
 
-/* Memory of a pool that is walked, and so still there: of this one, or of another as it is now. */
+/*
+ * Whether the bytes belong to a pool that still exists: the one being walked, or another whose
+ * index is still valid.
+ */
 static bool
 is_readable(const struct pmdscope_ledger *own, uintptr_t addr, size_t len)
 {
@@ -81,7 +84,7 @@ is_readable(const struct pmdscope_ledger *own, uintptr_t addr, size_t len)
 	return false;
 }
 
-/* External buffers may be gone already, whoever leaked the mbuf. */
+/* External buffers are left out: they may have been freed already, even if the mbuf leaked. */
 static uint32_t
 copy_bytes(const struct pmdscope_ledger *ledger, const struct rte_mbuf *m, uint8_t *to,
 		uint32_t room)
@@ -139,11 +142,11 @@ write_lost(struct pmdscope_capture_producer *p, const struct pmdscope_ledger *le
 		const struct pmdscope_mark *mark, const struct rte_mbuf *m)
 {
 	const uint32_t fixed = sizeof(struct pmdscope_record) + sizeof(struct pmdscope_leak);
-	/* As for packets, so that a record fits wherever the head stands. */
+	/* As for packets, so that a record fits at any position of the head. */
 	const uint32_t fits = pmdscope_capture_ring_snaplen((uint32_t)p->ring->size, UINT32_MAX) -
 			      (uint32_t)sizeof(struct pmdscope_leak);
 	const uint32_t room = RTE_MIN(p->ring->snaplen, fits);
-	/* Only of a first segment is pkt_len told. */
+	/* pkt_len is valid only in a first segment. */
 	const uint32_t len = RTE_MAX(m->pkt_len, (uint32_t)m->data_len);
 	uint32_t caplen = RTE_MIN(len, room);
 	uint64_t head = p->head;
@@ -165,14 +168,14 @@ write_lost(struct pmdscope_capture_producer *p, const struct pmdscope_ledger *le
 	return true;
 }
 
-/* One mark; false when it has to wait for room. */
+/* Write one mark; false if it has to wait for room. */
 static bool
 offer(struct pmdscope_capture *capture, const struct pmdscope_ledger *ledger,
 		const struct pmdscope_mark *mark, uintptr_t object)
 {
 	uint32_t *written;
 
-	/* One that has moved since the walk is not lost, and not ours to read. */
+	/* An mbuf that has moved since the walk is not lost, and must not be read. */
 	if (mark->at == 0 || mark->kind == PMDSCOPE_LOSS_NONE ||
 			pmdscope_stamp_get((struct rte_mbuf *)object) != mark->stamp)
 		return true;
@@ -186,7 +189,7 @@ offer(struct pmdscope_capture *capture, const struct pmdscope_ledger *ledger,
 	return true;
 }
 
-/* The ledgers stand in the order of their ids. */
+/* The ledgers are sorted by id. */
 static struct pmdscope_ledger *
 present_ledger(struct pmdscope_capture_leaks *leaks)
 {
@@ -211,7 +214,7 @@ next_ledger(struct pmdscope_capture_leaks *leaks)
 	leaks->chunk = 0;
 }
 
-/* Some marks of a pool; false when the ring is full. Tailq lock held. */
+/* Write some marks of a pool; false when the ring is full. Tailq lock held. */
 static bool
 read_marks(struct pmdscope_capture *capture, const struct pmdscope_ledger *ledger)
 {

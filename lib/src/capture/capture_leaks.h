@@ -13,7 +13,7 @@
 
 struct pmdscope_capture_leaks *pmdscope_capture_leak_create(void);
 
-/* Write for about a millisecond at most. True once every lost mbuf that is wanted is written. */
+/* Write for about a millisecond at most. True once every requested lost mbuf is written. */
 bool pmdscope_capture_leak_tick(struct pmdscope_capture *capture);
 
 #endif /* PMDSCOPE_CAPTURE_LEAKS_H */

@@ -14,7 +14,7 @@
 
 #include "capture_instance.h"
 
-/* Take note of what the consumer has read. False when nothing may be written (any more). */
+/* Read the consumer's tail. False when nothing may be written (any more). */
 static inline bool
 pmdscope_capture_accept_tail(
 		struct pmdscope_capture_producer *p, const struct pmdscope_capture_ring *ring)

@@ -95,7 +95,7 @@ check_select(const struct pmdscope_tee_select *select, unsigned int i, const str
 	return 0;
 }
 
-/* Ports and queues that do not exist yet are selected as well. */
+/* Includes ports and queues that do not exist yet. */
 static void
 apply_select(const struct pmdscope_tee_select *select, struct pmdscope_capture_spec *spec)
 {

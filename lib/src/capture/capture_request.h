@@ -25,17 +25,17 @@
 /* A checked request with its defaults filled in. */
 struct pmdscope_capture_spec {
 	uint32_t snaplen;
-	uint32_t sample; /* Keep 1 packet in this many; or so many lost mbufs per site. At least 1. */
+	uint32_t sample; /* Keep 1 packet in this many; or lost mbufs per site. At least 1. */
 	uint32_t ring_size; /* Bytes, a power of two. */
 	uint32_t lease_ms;
-	bool leaked;	 /* Lost mbufs and not traffic. */
-	bool packet_tsc; /* Not one TSC for a burst. */
+	bool leaked;	 /* Lost mbufs instead of traffic. */
+	bool packet_tsc; /* One TSC per packet, not per burst. */
 	struct pmdscope_filter filter;
-	/* PMDSCOPE_DIR_* selected, by port and queue: one load tells. */
+	/* PMDSCOPE_DIR_* selected, by port and queue, so that one load is enough. */
 	uint8_t dirs[RTE_MAX_ETHPORTS][RTE_MAX_QUEUES_PER_PORT];
 };
 
-/* 0, or a negative errno with the reason for people in why, naming the field. */
+/* 0, or a negative errno with a human-readable reason in why, which names the field. */
 int pmdscope_capture_request_parse(const void *buf, size_t len, struct pmdscope_capture_spec *spec,
 		char *why, size_t why_size);
 

@@ -57,11 +57,11 @@ create_memfd(const char *name)
 	return fd < 0 && errno == EINVAL ? memfd_create(name, flags) : fd;
 }
 
-/* Place memory on the lcore's NUMA node where the kernel can; otherwise it is just slower. */
+/* Place memory on the lcore's NUMA node if the kernel can; otherwise access is just slower. */
 static void
 prefer_node(void *addr, size_t len, unsigned int lcore)
 {
-	/* That of the control thread is no lcore's. */
+	/* The ring of the control thread belongs to no lcore. */
 	const unsigned int node = lcore < RTE_MAX_LCORE ? rte_lcore_to_socket_id(lcore) : 0;
 	const unsigned long mask = 1UL << (node % (sizeof(mask) * CHAR_BIT));
 
@@ -70,7 +70,7 @@ prefer_node(void *addr, size_t len, unsigned int lcore)
 				0);
 }
 
-/* Fill the page table, or the first bursts would. */
+/* Fill the page table now, so that the first bursts need not. */
 static void
 touch(volatile uint8_t *p, size_t len, int prot)
 {
@@ -115,7 +115,9 @@ unmap:
 	return NULL;
 }
 
-/* The sealed data memfd cannot be written through either; opened read-only it also says so. */
+/*
+ * The sealed data memfd cannot be written in any case; opened read-only, its descriptor shows that.
+ */
 static void
 reopen_read_only(int *fd)
 {

@@ -6,9 +6,9 @@
 #define PMDSCOPE_CAPTURE_RING_H
 
 /*
- * The shared memory of one capture ring: a data memfd that the consumer can only
- * read and a one-page tail memfd that it writes. What the producer relies on
- * (struct pmdscope_capture_producer in capture_instance.h) is not in here.
+ * The shared memory of one capture ring: a data memfd that the consumer can only read and a
+ * one-page tail memfd that it writes. The state that the producer relies on is elsewhere (struct
+ * pmdscope_capture_producer in capture_instance.h).
  */
 
 #include <stddef.h>
@@ -22,15 +22,15 @@ struct pmdscope_capture_ring {
 	const struct pmdscope_ring_tail *tail;
 	uint64_t size; /* Of the data, a power of two. */
 	uint32_t snaplen;
-	/* For the consumer, until they have been sent; then -1. */
+	/* To be sent to the consumer; -1 afterwards. */
 	int data_fd;
 	int tail_fd;
 };
 
-/* Longest packet that fits a ring of this size wherever its head stands. */
+/* Longest packet that fits into a ring of this size at any position of its head. */
 uint32_t pmdscope_capture_ring_snaplen(uint32_t size, uint32_t snaplen);
 
-/* Bytes of memory behind a ring of this data size. */
+/* Bytes of memory of a ring with this data size. */
 uint64_t pmdscope_capture_ring_bytes(uint32_t size);
 
 /*
@@ -40,7 +40,7 @@ uint64_t pmdscope_capture_ring_bytes(uint32_t size);
 struct pmdscope_capture_ring *pmdscope_capture_ring_create(unsigned int lcore, uint32_t size,
 		uint32_t snaplen, uint32_t features, const char **step);
 
-/* Close the consumer's descriptors here. */
+/* Close the consumer's descriptors in this process. */
 void pmdscope_capture_ring_close_fds(struct pmdscope_capture_ring *ring);
 
 void pmdscope_capture_ring_free(struct pmdscope_capture_ring *ring);

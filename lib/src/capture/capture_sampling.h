@@ -6,9 +6,9 @@
 #define PMDSCOPE_CAPTURE_SAMPLING_H
 
 /*
- * Which packets a 1-in-N sampling keeps. The distance from one to the next is random, uniform in
- * 1 to 2N - 1: periodic traffic, such as alternating bursts of RX and TX, is sampled evenly, while
- * every Nth packet would not do so. Fast path.
+ * Which packets a 1-in-N sampling keeps. The distance from one to the next is random, uniform in 1
+ * to 2N - 1: periodic traffic, such as alternating bursts of RX and TX, is sampled evenly, which
+ * keeping every Nth packet would not do. Fast path.
  */
 
 #include <stdint.h>
@@ -21,8 +21,8 @@ struct pmdscope_sampling {
 };
 
 /*
- * Uniform in 0 to n - 1, of n up to 2^33. The high bits of a linear congruential generator modulo
- * 2^64, with Knuth's multiplier: the low ones have short periods.
+ * A random number, uniform in 0 to n - 1, for n up to 2^33. The high bits of a linear congruential
+ * generator modulo 2^64, with Knuth's multiplier: the low ones have short periods.
  */
 static inline uint64_t
 pmdscope_sampling_draw(struct pmdscope_sampling *s, uint64_t n)
@@ -31,7 +31,7 @@ pmdscope_sampling_draw(struct pmdscope_sampling *s, uint64_t n)
 	return (s->random >> 33) * n >> 31;
 }
 
-/* A packet has been kept: how many to leave out. Of all nothing is ever left out. */
+/* A packet was kept: draw how many to leave out next. A rate of 1 leaves out none. */
 static inline void
 pmdscope_sampling_next(struct pmdscope_sampling *s, uint32_t rate)
 {
@@ -40,9 +40,9 @@ pmdscope_sampling_next(struct pmdscope_sampling *s, uint32_t rate)
 }
 
 /*
- * Begin with a rate. As if it had been in force for ever: each packet from now on has the chance
- * 1/N, for which a first distance k must have the chance (2N - k) / (N * (2N - 1)). So has the
- * smaller one of two different numbers of 1 to 2N.
+ * Begin with a rate, as if it had always been in force: each packet is kept with probability 1/N.
+ * For this a first distance k must have the probability (2N - k) / (N * (2N - 1)), which is that of
+ * the smaller one of two different numbers of 1 to 2N.
  */
 static inline void
 pmdscope_sampling_begin(struct pmdscope_sampling *s, uint32_t rate)

@@ -25,10 +25,10 @@
 #include "capture_session.h"
 #include "capture_socket.h"
 
-/* Connections that may wait with their request, and for how long. */
+/* Connections that may wait before they send a request, and for how long. */
 #define PENDING_MAX 8
 #define PENDING_MS 2000
-/* Changes of its sampling that a session may ask for between two ticks. */
+/* Sampling changes that a session may request between two ticks. */
 #define CHANGES_MAX 64
 #define CONNS_MAX (PENDING_MAX + PMDSCOPE_CAPTURE_SLOTS)
 /* How long pmdscope_capture_stop() waits for lcores to leave captures. */
@@ -37,14 +37,14 @@
 static struct {
 	int listen_fd;
 	int epfd;
-	bool paused; /* No descriptors: not accepting until the next tick. */
+	bool paused; /* No free descriptors: not accepting until the next tick. */
 	unsigned int max_sessions;
 	uint64_t max_bytes;
 	uint64_t last_id;
 	struct pmdscope_capture_conn conns[CONNS_MAX];
 } server = { .listen_fd = -1 };
 
-/* Parsed into here rather than onto the control thread's stack. */
+/* Static, to keep it off the control thread's stack. */
 static struct pmdscope_capture_spec request_spec;
 
 static unsigned int
@@ -69,7 +69,7 @@ pmdscope_capture_conn(unsigned int i)
 	return i < CONNS_MAX ? &server.conns[i] : NULL;
 }
 
-/* Close, having read what is there: otherwise the peer finds a reset in place of our message. */
+/* Close after reading all pending data: otherwise the peer gets a reset in place of our message. */
 static void
 hang_up(int fd)
 {
@@ -83,7 +83,7 @@ hang_up(int fd)
 static void
 conn_close(struct pmdscope_capture_conn *conn)
 {
-	/* Closing alone would not do if a forked child still had the descriptor. */
+	/* close() does not remove it if a forked child still has the descriptor. */
 	epoll_ctl(server.epfd, EPOLL_CTL_DEL, conn->fd, NULL);
 	hang_up(conn->fd);
 	conn->fd = -1;
@@ -102,7 +102,7 @@ conn_refuse(struct pmdscope_capture_conn *conn, int error, const char *why)
 	conn_close(conn);
 }
 
-/* Disarm, and tell the consumer why. Its descriptors stay readable until it closes. */
+/* Disarm, and send the consumer the reason. Its descriptors stay readable until it closes. */
 static void
 session_end(struct pmdscope_capture_conn *conn, int error, const char *why)
 {
@@ -115,7 +115,9 @@ session_end(struct pmdscope_capture_conn *conn, int error, const char *why)
 			(int)conn->pid, why);
 }
 
-/* Hand over the rings that have not been sent yet; what the socket has no room for waits. */
+/*
+ * Send the rings that have not been sent yet; those that the socket has no room for are sent later.
+ */
 static void
 send_rings(struct pmdscope_capture_conn *conn)
 {
@@ -130,7 +132,7 @@ send_rings(struct pmdscope_capture_conn *conn)
 	}
 }
 
-/* Room for one more session; one that has ended but not yet been closed is replaced. */
+/* Make room for one more session; one that has ended but not yet been closed is replaced. */
 static int
 make_room(char *why, size_t size)
 {
@@ -202,7 +204,7 @@ handle_request(struct pmdscope_capture_conn *conn, const void *buf, size_t len)
 	send_rings(conn);
 }
 
-/* All that a consumer may say after its request is how to sample. */
+/* The only message that a consumer may send after its request changes the sampling. */
 static void
 handle_change(struct pmdscope_capture_conn *conn, const void *buf, size_t len)
 {
@@ -275,7 +277,7 @@ conn_open(int fd)
 	hang_up(fd);
 }
 
-/* A listening socket that cannot be served would wake the control thread for ever. */
+/* Otherwise a listening socket that cannot be served would wake the control thread continuously. */
 static void
 pause_accepting(bool pause)
 {

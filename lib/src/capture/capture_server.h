@@ -5,7 +5,7 @@
 #ifndef PMDSCOPE_CAPTURE_SERVER_H
 #define PMDSCOPE_CAPTURE_SERVER_H
 
-/* The consumers that are connected, for /pmdscope/tee. */
+/* The connected consumers, for /pmdscope/tee. */
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -12,7 +12,7 @@
 #include "capture_leaks.h"
 #include "capture_session.h"
 
-/* Give an lcore its row in /pmdscope/tee. */
+/* Add a row for an lcore to /pmdscope/tee. */
 static void
 list(struct pmdscope_capture *capture, unsigned int lcore)
 {
@@ -32,7 +32,7 @@ count_polling(void)
 	return n;
 }
 
-/* Choose a ring size that the session's memory limit allows; text says what was changed. */
+/* Choose a ring size that the session's memory limit allows; text describes the change. */
 static int
 fit_rings(struct pmdscope_capture_spec *spec, uint64_t max_bytes, char *text, size_t size)
 {
@@ -61,7 +61,7 @@ fit_rings(struct pmdscope_capture_spec *spec, uint64_t max_bytes, char *text, si
 	return 0;
 }
 
-/* Make the rings of all lcores that poll now. */
+/* Create the rings of all lcores that poll now. */
 static int
 add_rings(struct pmdscope_capture *capture, char *why, size_t size)
 {
@@ -128,7 +128,7 @@ pmdscope_capture_session_open(struct pmdscope_capture_spec *spec, uint64_t max_b
 	return ret;
 }
 
-/* A full ring whose tail stands still for the lease. */
+/* A full ring whose tail has not moved for the time of the lease. */
 static bool
 lease_expired(struct pmdscope_capture_watch *watch, const struct pmdscope_capture_producer *p,
 		uint32_t lease_ms, uint64_t now_ms)
@@ -167,7 +167,10 @@ tick_ring(struct pmdscope_capture *capture, unsigned int lcore, uint64_t now_ms,
 	return 0;
 }
 
-/* For an lcore that began to poll after the capture did. Till then its packets are dropped. */
+/*
+ * Create a ring for an lcore that began to poll after the capture did. Until then its packets are
+ * dropped.
+ */
 static void
 add_late_ring(struct pmdscope_capture *capture, unsigned int lcore)
 {

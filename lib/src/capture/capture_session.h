@@ -12,12 +12,13 @@
 
 #include "capture_instance.h"
 
-/* Bytes of a text for people, with its NUL. */
+/* Bytes of a human-readable text, with its NUL. */
 #define PMDSCOPE_CAPTURE_TEXT sizeof(((struct pmdscope_tee_message *)NULL)->text)
 
 /*
- * Arm a capture with a ring for every lcore that polls, all rings together in max_bytes. 0, with
- * a remark in text when less than asked was given; or a negative errno with the reason in text.
+ * Arm a capture with a ring for every lcore that polls; all rings together take at most max_bytes.
+ * 0, with a remark in text when the rings are smaller than requested; or a negative errno with the
+ * reason in text.
  */
 int pmdscope_capture_session_open(struct pmdscope_capture_spec *spec, uint64_t max_bytes,
 		struct pmdscope_capture **capture, char *text, size_t size);

@@ -6,7 +6,7 @@
 #define PMDSCOPE_CAPTURE_SLOTS_H
 
 /*
- * How lcores find captures, and how the control thread knows that they no longer use them.
+ * How lcores find captures, and how the control thread detects that they no longer use them.
  *
  * An lcore makes its tee_seq odd, loads the slots, uses what it found, and makes tee_seq even.
  * The control thread empties a slot, then reads every tee_seq. Both sides need their store to be

@@ -57,8 +57,8 @@ find_group(const char *name)
 }
 
 /*
- * Apps of one file-prefix look for a free name one after the other. The lock goes with the
- * descriptor; the EAL locks the directory in the same way, and briefly.
+ * Apps of one file-prefix look for a free name one after the other. Closing the descriptor releases
+ * the lock. The EAL locks the directory in the same way, and briefly.
  */
 static int
 lock_directory(const char *dir)
@@ -77,7 +77,7 @@ lock_directory(const char *dir)
 	return -EWOULDBLOCK;
 }
 
-/* Does nobody listen behind an existing socket file? */
+/* No process listens on an existing socket file. */
 static bool
 is_stale(const struct sockaddr_un *addr)
 {
@@ -130,7 +130,7 @@ bind_free_name(int fd, const char *dir)
 	return stat(socket_path, &socket_stat) < 0 ? -errno : 0;
 }
 
-/* The EAL makes its directories for its own user; a group cannot reach a socket in there. */
+/* The EAL's directories are open to its own user only; a group cannot reach a socket in them. */
 static void
 warn_unreachable(const char *path)
 {
@@ -216,7 +216,7 @@ pmdscope_capture_socket_close(int fd)
 	socket_path[0] = '\0';
 }
 
-/* Supplementary groups as the kernel knows them: no name service that could block. */
+/* Supplementary groups as reported by the kernel, without a name service that could block. */
 static bool
 in_group(int fd, gid_t group)
 {

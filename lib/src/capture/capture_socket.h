@@ -23,7 +23,7 @@ int pmdscope_capture_socket_open(const char *group);
 /* Close and, if the file is still this socket, remove it. */
 void pmdscope_capture_socket_close(int fd);
 
-/* May the process behind a connection capture? Its pid is set in any case. */
+/* Whether the process behind a connection may capture. Sets its pid in any case. */
 bool pmdscope_capture_socket_allows(int fd, pid_t *pid);
 
 /* Send a message, its text cut to fit. 0 or a negative errno: -EAGAIN from a peer that is slow. */

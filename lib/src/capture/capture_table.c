@@ -2,7 +2,7 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-/* /pmdscope/tee: what the captures of this app have done. */
+/* /pmdscope/tee: counters of the captures of this app. */
 
 #include "capture.h"
 #include "capture_instance.h"
@@ -65,7 +65,7 @@ static const struct pmdscope_column columns[] = {
 	[SAMPLED_OUT] = { "sampled_out", PMDSCOPE_COLUMN_U64, 1 },
 };
 
-/* What the consumer has not read, as far as its tail can be believed. */
+/* Bytes that the consumer has not read, as far as its tail is plausible. */
 static uint64_t
 used_bytes(const struct pmdscope_capture_producer *p)
 {

@@ -12,7 +12,7 @@
 #include "capture_instance.h"
 #include "capture_producer.h"
 
-/* Where a burst comes from. */
+/* Origin of a burst. */
 struct origin {
 	uint64_t tsc;
 	uint16_t port;
@@ -21,7 +21,7 @@ struct origin {
 	uint16_t flags; /* PMDSCOPE_RECORD_F_*. */
 };
 
-/* What becomes of a packet. */
+/* Fate of a packet. */
 enum fate {
 	RECORDED,
 	DROPPED,
@@ -30,7 +30,7 @@ enum fate {
 	NB_FATES,
 };
 
-/* What one burst does to a producer; kept apart so that it is published once. */
+/* Changes that one burst makes to a producer; kept apart so that they are published once. */
 struct delta {
 	uint64_t head;
 	uint32_t count[NB_FATES];
@@ -62,7 +62,7 @@ write_record(const struct pmdscope_capture_spec *spec, struct pmdscope_capture_p
 
 	if (rec == NULL)
 		return false;
-	/* A chain may hold less than its pkt_len says. */
+	/* A chain may contain less than its pkt_len. */
 	caplen = pmdscope_packet_copy(pkt, (uint8_t *)(rec + 1), caplen);
 	rec->size = record_size(caplen);
 	rec->type = PMDSCOPE_RECORD_PACKET;
@@ -78,7 +78,7 @@ write_record(const struct pmdscope_capture_spec *spec, struct pmdscope_capture_p
 	return true;
 }
 
-/* Take note of what became of a packet. Of those that the filter passes, 1 in `sample` is kept. */
+/* Count the fate of a packet. Of those that the filter passes, 1 in `sample` is kept. */
 static inline void
 settle_fate(struct pmdscope_capture_producer *p, uint32_t sample, uint16_t port, enum fate fate,
 		struct delta *d)
@@ -95,8 +95,9 @@ settle_fate(struct pmdscope_capture_producer *p, uint32_t sample, uint16_t port,
 }
 
 /*
- * Keep 1 packet in so many from now on, once the ring says so; without room the old rule stays. The
- * distance is drawn anew, so that every packet has the chance of its rule.
+ * Keep 1 packet in `sample` after a record of this change is in the ring; if the ring has no room,
+ * the old rate stays. The distance is drawn anew, so that every packet is kept with the probability
+ * of its rate.
  */
 static __rte_noinline __rte_unused __rte_cold void
 resample(struct pmdscope_capture_producer *p, const struct pmdscope_capture_ring *ring,
@@ -133,7 +134,7 @@ publish(struct pmdscope_capture_producer *p, const struct pmdscope_capture_ring 
 	add_relaxed(&p->sampled_out, d->count[SAMPLED_OUT]);
 	if (port < PMDSCOPE_RING_PORTS)
 		add_relaxed(&p->port_dropped[port], d->count[DROPPED]);
-	/* Packets that nobody wants do not make room. */
+	/* Packets that are not wanted do not show that there is room. */
 	if (d->count[RECORDED] + d->count[DROPPED] != 0)
 		__atomic_store_n(&p->full, d->count[DROPPED] != 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&p->head, d->head, __ATOMIC_RELAXED);
@@ -144,7 +145,7 @@ publish(struct pmdscope_capture_producer *p, const struct pmdscope_capture_ring 
 	__atomic_store_n(&hdr->records, p->records, __ATOMIC_RELAXED);
 	__atomic_store_n(&hdr->filtered, p->filtered, __ATOMIC_RELAXED);
 	__atomic_store_n(&hdr->sampled_out, p->sampled_out, __ATOMIC_RELAXED);
-	/* Also drops from before there was a ring. */
+	/* Includes drops from before the ring existed. */
 	if (unlikely(hdr->dropped != p->dropped)) {
 		__atomic_store_n(&hdr->dropped, p->dropped, __ATOMIC_RELAXED);
 		for (i = 0; i < PMDSCOPE_RING_PORTS; i++)
@@ -154,7 +155,7 @@ publish(struct pmdscope_capture_producer *p, const struct pmdscope_capture_ring 
 	__atomic_store_n(&hdr->head, d->head, __ATOMIC_RELEASE);
 }
 
-/* A packet that the filter passes, of which it keeps so many bytes. */
+/* A packet that the filter passes, which keeps this many bytes of it. */
 static inline enum fate
 copy_packet(const struct pmdscope_capture_spec *spec, struct pmdscope_capture_producer *p,
 		const struct pmdscope_capture_ring *ring, const struct origin *o,
