@@ -50,7 +50,7 @@ set_leak_mode(const char *source, const char *value, struct pmdscope_conf *conf)
 	return -EINVAL;
 }
 
-/* Whether it is in its range is for pmdscope_init() to say. */
+/* pmdscope_init() checks the range. */
 static int
 set_number(const struct number *number, const char *value, struct pmdscope_conf *conf)
 {

@@ -9,7 +9,10 @@
 
 #include "pmdscope.h"
 
-/* PMDSCOPE_LEAK_MODE, where it is set, replaces what conf says. A bad value is logged and ignored. */
+/*
+ * PMDSCOPE_LEAK_MODE, where it is set, replaces the mode in conf. A bad value is logged and
+ * ignored.
+ */
 void pmdscope_args_environment(struct pmdscope_conf *conf);
 
 #endif /* PMDSCOPE_ARGS_H */

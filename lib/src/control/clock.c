@@ -15,7 +15,9 @@
 #define ANCHOR_TRIES 16
 /* A rate over a shorter interval is too coarse to be reported. */
 #define HZ_MIN_SPAN_NS (100 * NS_PER_MS)
-/* An anchor may be off by some microseconds in a second; a TSC that is off by more is another. */
+/*
+ * Anchors are off by some microseconds per second. More than this part of it: the TSC was replaced.
+ */
 #define HZ_TOLERANCE 1000
 
 static struct pmdscope_anchor first_anchor;
@@ -31,7 +33,7 @@ clock_ns(clockid_t id)
 	return (uint64_t)ts.tv_sec * NS_PER_SEC + (uint64_t)ts.tv_nsec;
 }
 
-/* Of several tries, the one that the least time went by in: it was not interrupted. */
+/* The try that took the least time, because it was not interrupted. */
 static struct pmdscope_anchor
 take_anchor(void)
 {
@@ -57,7 +59,7 @@ take_anchor(void)
 	return best;
 }
 
-/* Other architectures have a timer in its place that is steady by definition. */
+/* The timers of other architectures are steady by definition. */
 static void
 warn_unsteady_tsc(void)
 {

@@ -16,13 +16,13 @@
 void pmdscope_clock_start(void);
 
 /*
- * Take a new last anchor if the present one is older than a second. True when it did. When the
- * TSC is not the one it was, the first anchor is a new one, too, and its rate has to be measured
- * anew.
+ * Take a new last anchor if the present one is older than a second. True if one was taken. If
+ * the TSC has been replaced, the first anchor is taken anew as well, and the rate is measured
+ * again.
  */
 int pmdscope_clock_tick(void);
 
-/* Between two anchors something else than time went by at this rate (0: unknown). */
+/* The time between two anchors does not fit this rate (0: unknown). */
 bool pmdscope_clock_jumped(
 		const struct pmdscope_anchor *from, const struct pmdscope_anchor *to, uint64_t hz);
 
@@ -33,7 +33,7 @@ const struct pmdscope_anchor *pmdscope_clock_last(void);
 /* TSC frequency measured against CLOCK_MONOTONIC_RAW, Hz; 0 in the first 100 ms. */
 uint64_t pmdscope_clock_hz(void);
 
-/* Wall clock of a TSC value, nanoseconds. Before a measured rate is known, by the EAL's rate. */
+/* Wall clock of a TSC value, nanoseconds. Uses the EAL's rate until a measured one is known. */
 uint64_t pmdscope_clock_realtime_ns(uint64_t tsc);
 
 /* A span of TSC cycles in microseconds. */

@@ -26,11 +26,17 @@
 #define dict_u64 rte_tel_data_add_dict_u64
 #endif
 
-/* DPDK's limits, all silent: bytes of a reply, entries of an array, bytes of a string. */
+/*
+ * DPDK's limits, which it applies silently: bytes of a reply, entries of an array, bytes of a
+ * string.
+ */
 #define REPLY_MAX 16384
 #define ARRAY_MAX 512
 #define STRING_MAX 128
-/* Longest decimal u64, and what a dict field costs beside its name and value: "": and a comma. */
+/*
+ * Longest decimal u64, and the bytes of a dict field in addition to name and value: "": and a
+ * comma.
+ */
 #define DIGITS_MAX 20
 #define FIELD_COST 4
 
@@ -42,7 +48,7 @@ struct list {
 struct pmdscope_row {
 	const struct pmdscope_table *table;
 	unsigned int index;
-	/* Where a column's content begins, in the array of its type. */
+	/* Index of a column's first content in the array of its type. */
 	unsigned int at[PMDSCOPE_PAGE_COLUMNS];
 	uint64_t values[PMDSCOPE_PAGE_VALUES];
 	char strings[PMDSCOPE_PAGE_STRINGS][STRING_MAX];
@@ -51,18 +57,18 @@ struct pmdscope_row {
 
 /*
  * One container per column. DPDK turns them into JSON on the same thread after the handler has
- * returned, and each is 64 KiB: so each thread keeps its own.
+ * returned, and each is 64 KiB, so each thread keeps its own.
  */
 struct containers {
 	struct rte_tel_data *of[PMDSCOPE_PAGE_COLUMNS];
 };
 
-/* A page on its way; entries counts what its columns hold so far. */
+/* A page being built; entries counts the contents of its columns so far. */
 struct page {
 	const struct pmdscope_table *table;
 	struct containers *containers;
 	size_t bytes;
-	/* By bit, U64 columns with a value other than 0. */
+	/* U64 columns with a value other than 0, as a bit mask. */
 	uint32_t nonzero;
 	unsigned int entries[PMDSCOPE_PAGE_COLUMNS];
 };
@@ -322,7 +328,7 @@ page_admit(struct page *page, const struct pmdscope_row *row)
 	return true;
 }
 
-/* Whether one of the values is not 0. */
+/* True if one of the values is not 0. */
 static bool
 add_u64s(struct rte_tel_data *d, const uint64_t *values, unsigned int nb)
 {
@@ -414,7 +420,7 @@ page_finish(const struct page *page, struct rte_tel_data *d)
 	}
 }
 
-/* Digits only, of a sane number; no parameter means 0. */
+/* Up to 9 digits; no parameter means 0. */
 static int
 parse_offset(const char *params, unsigned int *offset)
 {
@@ -435,7 +441,7 @@ parse_offset(const char *params, unsigned int *offset)
 int
 pmdscope_page_render(const struct pmdscope_table *table, const char *params, struct rte_tel_data *d)
 {
-	static struct pmdscope_row row; /* 17 KiB, and under the state lock: not on the stack */
+	static struct pmdscope_row row; /* 17 KiB, too large for the stack; under the state lock */
 	const unsigned int total = table->count();
 	unsigned int offset, i;
 	struct page page;

@@ -18,11 +18,11 @@ enum pmdscope_column_type {
 	PMDSCOPE_COLUMN_U64,
 	PMDSCOPE_COLUMN_INT,
 	PMDSCOPE_COLUMN_STR,
-	/* Any number of values a row, so that the column has a length of its own. */
+	/* Any number of values per row; the column has its own length. */
 	PMDSCOPE_COLUMN_LIST,
 };
 
-/* Limits of a table: columns, sum of the widths of number columns, STR columns, LIST columns. */
+/* Maximums of a table: columns, sum of the widths of number columns, STR columns, LIST columns. */
 #define PMDSCOPE_PAGE_COLUMNS 24
 #define PMDSCOPE_PAGE_VALUES 64
 #define PMDSCOPE_PAGE_STRINGS 8
@@ -37,7 +37,7 @@ struct pmdscope_column {
 	unsigned int width;
 };
 
-/* One row on its way into a page. */
+/* A row that is being added to a page. */
 struct pmdscope_row;
 
 /* Set value i (below the column's width) of a U64 column. Unset values are 0. */
@@ -53,15 +53,15 @@ void pmdscope_row_list(struct pmdscope_row *row, unsigned int column, uint64_t v
 unsigned int pmdscope_row_index(const struct pmdscope_row *row);
 
 struct pmdscope_table {
-	/* Name behind "/pmdscope/". */
+	/* Name after "/pmdscope/". */
 	const char *name;
 	/* One line for /help, under 64 bytes. */
 	const char *help;
 	const struct pmdscope_column *columns;
 	unsigned int nb_columns;
-	/* By bit, U64 columns that a page lacks if they are 0 in all of its rows. */
+	/* U64 columns, as a bit mask, that a page omits if they are 0 in all of its rows. */
 	uint32_t optional;
-	/* Rows at this moment. The state lock is held over count and fill. */
+	/* Current number of rows. The state lock is held during count and fill. */
 	unsigned int (*count)(void);
 	/* Fill row i. */
 	void (*fill)(unsigned int i, struct pmdscope_row *row);
@@ -75,12 +75,14 @@ uint64_t pmdscope_generation(void);
 /* Version of docs/telemetry.md. */
 #define PMDSCOPE_SCHEMA 1
 
-/* Add a number to a dict; its name has changed in DPDK. */
+/* Add a number to a dict; the name of DPDK's function has changed. */
 void pmdscope_dict_u64(struct rte_tel_data *d, const char *name, uint64_t value);
 
 /* Bytes of a string in a reply, with its NUL. */
 #define PMDSCOPE_TEXT_MAX 128
-/* Copy a string as DPDK can tell it: cut, with what it cannot print in JSON as '?'. */
+/*
+ * Copy a string in the form that DPDK can report: cut, with '?' for what it cannot print in JSON.
+ */
 void pmdscope_text(char text[PMDSCOPE_TEXT_MAX], const char *value);
 
 /*

@@ -38,9 +38,9 @@
 #define NS_PER_SEC UINT64_C(1000000000)
 #define DISCOVER_NS (200 * NS_PER_MS)
 #define EVENTS_MAX 16
-/* Between two slices of a walk over the mbufs. */
+/* Pause between two slices of a walk over the mbufs. */
 #define SLICE_PAUSE_MS 4
-/* Between two looks of a waiting telemetry request at whether the app ends. */
+/* How often a waiting telemetry request checks whether the app ends. */
 #define LOCK_WAIT_MS 20
 
 #if RTE_VERSION >= RTE_VERSION_NUM(23, 11, 0, 0)
@@ -60,23 +60,23 @@ struct pmdscope_state pmdscope_state = {
 	.stopping_lcore = LCORE_ID_ANY,
 };
 
-/* What the control thread does. */
+/* State of the control thread. */
 enum control_state {
-	STOPPED, /* Not running, or through with everything: it will not call DPDK any more. */
+	STOPPED, /* Not running, or finished: it will not call DPDK any more. */
 	RESTING, /* It waits for an event or for the state lock. */
 	WORKING, /* It may be in a call of DPDK. */
-	FENCED,	 /* It was told to go no further than it is, which was RESTING. */
+	FENCED,	 /* Forbidden to continue; it was RESTING. */
 };
 
 static struct {
 	thread_t thread;
-	pthread_t self; /* The same, as it calls itself. */
+	pthread_t self; /* The same as a pthread_t. */
 	pid_t pid;	/* Process that it was started in. */
 	enum control_state state;
 	bool stop_asked;
 	int epfd;
 	int timer;
-	int wake; /* Readable once the thread shall end. */
+	int wake; /* Readable once the thread has to end. */
 	uint64_t window_start_ns;
 	uint64_t discovered_ns;
 } control;
@@ -90,7 +90,7 @@ monotonic_ns(void)
 	return (uint64_t)ts.tv_sec * NS_PER_SEC + (uint64_t)ts.tv_nsec;
 }
 
-/* One step at most, so that each window has a sample; a late one is not made up for. */
+/* One window at most, so that each has a sample. Windows that were missed are skipped. */
 static void
 advance_window(uint64_t now)
 {
@@ -126,7 +126,7 @@ tick(void)
 		pmdscope_capture_tick();
 }
 
-/* False when the thread shall end. */
+/* False when the thread has to end. */
 static bool
 dispatch(const struct epoll_event *event)
 {
@@ -156,7 +156,7 @@ control_state(void)
 
 static void stop_parts(void);
 
-/* State lock held. The time to wait for the next event, milliseconds; -2: end. */
+/* Returns the time to wait for the next event, milliseconds; -2: end. State lock held. */
 static int
 serve(const struct epoll_event *events, int n)
 {
@@ -222,7 +222,7 @@ thread_start(void)
 	return ret;
 }
 
-/* Once: the descriptor may be another's soon after. */
+/* Writes once: the descriptor may soon belong to another file. */
 static void
 ask_thread_to_stop(void)
 {
@@ -397,7 +397,7 @@ stop_parts(void)
 	pmdscope_state.running = false;
 }
 
-/* State lock held; the control thread waits for it before it does anything. */
+/* State lock held; the control thread begins by waiting for it. */
 static int
 start(const struct pmdscope_conf *given)
 {
@@ -426,7 +426,7 @@ start(const struct pmdscope_conf *given)
 	return 0;
 }
 
-/* Nothing that the end of the EAL could crash is started where its end would come unseen. */
+/* Start nothing that the end of the EAL could crash, if the library would not notice that end. */
 static int
 expect_end(const struct pmdscope_conf *given)
 {
@@ -468,7 +468,9 @@ pmdscope_fini(void)
 {
 	bool was_running;
 
-	/* A forked child has no control thread; and its parent's lock, perhaps held. */
+	/*
+	 * A forked child has no control thread, and a copy of its parent's lock, which may be held.
+	 */
 	if (!pmdscope_control_is_here() ||
 			__atomic_load_n(&pmdscope_state.ending, __ATOMIC_ACQUIRE))
 		return;
@@ -479,7 +481,7 @@ pmdscope_fini(void)
 	if (!was_running)
 		return;
 
-	/* The thread may need the lock to come to its end. */
+	/* The thread may need the lock before it can end. */
 	ask_thread_to_stop();
 	join_thread();
 	close_fds();

@@ -16,7 +16,7 @@
 
 struct poller {
 	uint64_t polls;
-	uint64_t moved_ms; /* 0: never seen to move. */
+	uint64_t moved_ms; /* 0: has never polled. */
 };
 
 static struct poller lcores[RTE_MAX_LCORE];
@@ -29,7 +29,7 @@ pmdscope_progress_start(void)
 	queues = (struct poller){ 0 };
 }
 
-/* False while it stands still and has not ended. */
+/* False if it has stopped polling but has not ended. */
 static bool
 moves(struct poller *poller, uint64_t polls, uint64_t now_ms)
 {
@@ -41,7 +41,7 @@ moves(struct poller *poller, uint64_t polls, uint64_t now_ms)
 	return moved || poller->moved_ms == 0 || now_ms - poller->moved_ms >= ENDED_MS;
 }
 
-/* Without pmdscope_poll(), any receive queue stands for all pollers. */
+/* Without pmdscope_poll(), polls of any receive queue count as progress of all pollers. */
 static uint64_t
 count_queue_polls(void)
 {

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 void pmdscope_progress_start(void);
-/* All pollers have polled since the last call, but for those that have ended. */
+/* All pollers have polled since the last call, except those that have ended. */
 bool pmdscope_progress_made(uint64_t now_ms);
 
 #endif /* PMDSCOPE_PROGRESS_H */

@@ -23,12 +23,12 @@ struct search {
 	int self;
 	int how; /* SHUT_ */
 	bool begun;
-	bool self_serves;	  /* This is a telemetry thread, with a connection of its own. */
+	bool self_serves;	  /* This is a telemetry thread, with its own connection. */
 	unsigned int connections; /* Their threads close them when done. */
 	unsigned int threads;
 };
 
-/* Numbers in a directory of /proc; opendir() would allocate. */
+/* Calls a function for each number in a directory of /proc. opendir() would allocate. */
 static void
 each_number(const char *path, void (*visit)(struct search *search, int number),
 		struct search *search)
@@ -116,8 +116,9 @@ count_thread(struct search *search, int tid)
 }
 
 /*
- * One that was accepted during a look is met by the next: threads are left until then. And a forked
- * child has none, but the sockets of its parent, which it must leave alone.
+ * A connection accepted during one search is found by the next one, as there are threads until
+ * then. A forked child has no such threads, but has the sockets of its parent, which it must not
+ * shut down.
  */
 static bool
 look(struct search *search)
@@ -141,7 +142,7 @@ pmdscope_quiesce_telemetry(const char *runtime_dir, unsigned int timeout_ms)
 	};
 	unsigned int waited_ms;
 
-	/* The reply to the last request still goes out, unless the client does not take it. */
+	/* The reply to the last request is still sent, unless the client does not read it. */
 	search.how = SHUT_RD;
 	for (waited_ms = 0; !look(&search); waited_ms++) {
 		if (waited_ms >= timeout_ms)

@@ -7,15 +7,15 @@
 
 /*
  * DPDK's telemetry threads keep running after rte_eal_cleanup(), and fault on the memory that it
- * unmaps if a client sends any command then. So clients are disconnected first.
+ * unmapped if a client then sends a command. So clients are disconnected first.
  */
 
 #include <stdbool.h>
 
 /*
  * Shut down every connection to, and the listening sockets of, the telemetry sockets below
- * runtime_dir, and wait up to timeout_ms for DPDK's telemetry threads to end; the calling one is not
- * waited for. True if none is left. Allocates nothing: it may be called in a signal handler.
+ * runtime_dir, and wait up to timeout_ms for DPDK's telemetry threads to end, except for the
+ * calling thread. True if none is left. Allocates nothing: it may be called in a signal handler.
  */
 bool pmdscope_quiesce_telemetry(const char *runtime_dir, unsigned int timeout_ms);
 

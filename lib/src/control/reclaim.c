@@ -20,7 +20,7 @@ struct graveyard {
 static struct graveyard fresh, waiting;
 static struct pmdscope_grace grace;
 
-/* What cannot be remembered is lost: 64 bytes for a callback. */
+/* Memory that cannot be noted is leaked: 64 bytes for a callback. */
 void
 pmdscope_reclaim_later(void *memory)
 {
@@ -70,7 +70,7 @@ pmdscope_reclaim_all(unsigned int wait_ms)
 {
 	unsigned int ms;
 
-	/* One grace period that begins now covers both. */
+	/* A new grace period covers both. */
 	pmdscope_grace_begin(&grace);
 	for (ms = 0; !pmdscope_grace_over(&grace); ms++) {
 		if (ms >= wait_ms)

@@ -14,8 +14,9 @@ void pmdscope_reclaim_later(void *memory);
 /* Free what is due. Never waits. */
 void pmdscope_reclaim_tick(void);
 /*
- * Wait, at most so long, until everything handed over could be freed. False when an lcore did
- * not come by: all is kept, and pmdscope_reclaim_tick() frees it if ever possible.
+ * Wait, at most wait_ms, until everything handed over could be freed. False if an lcore has
+ * not polled in that time: everything is kept, and pmdscope_reclaim_tick() frees it when
+ * possible.
  */
 bool pmdscope_reclaim_all(unsigned int wait_ms);
 

@@ -23,14 +23,14 @@
 #define STOP_MS 2000
 #define MESSAGE_MAX 4096
 
-/* Any function; what dlsym() finds is compared and converted as one. */
+/* Any function; converts the result of dlsym(). */
 typedef void (*function_t)(void);
 
 /*
  * Three ways to be linked. As a shared library, and as an archive with DPDK's shared libraries, our
- * definitions of rte_eal_cleanup() and rte_exit() come before DPDK's in the order of symbol lookup. As
- * an archive with DPDK's archives they give way to DPDK's, being weak, and the linker's option --wrap
- * leads here all the same.
+ * definitions of rte_eal_cleanup() and rte_exit() come before DPDK's in the order of symbol lookup.
+ * As an archive with DPDK's archives they give way to DPDK's, being weak, and the linker's option
+ * --wrap still leads here.
  */
 int __real_rte_eal_cleanup(void) __attribute__((weak));
 void __real_rte_exit(int exit_code, const char *format, ...) __attribute__((weak));
@@ -43,7 +43,7 @@ __wrap_rte_exit(int exit_code, const char *format, ...) __rte_noreturn __rte_for
 bool
 pmdscope_shutdown_telemetry(void)
 {
-	/* Its listener calls the end of its socket an error. */
+	/* Its listener logs the end of its socket as an error. */
 	rte_log_set_level_pattern("lib.telemetry", RTE_LOG_CRIT);
 	if (pmdscope_quiesce_telemetry(rte_eal_get_runtime_dir(), STOP_MS))
 		return true;
@@ -51,7 +51,7 @@ pmdscope_shutdown_telemetry(void)
 	return false;
 }
 
-/* Nothing of ours or of telemetry uses the EAL any more; otherwise false, after a bounded wait. */
+/* True if no thread of ours or of telemetry uses the EAL any more; the wait is bounded. */
 static bool
 stop_threads(void)
 {
@@ -61,7 +61,7 @@ stop_threads(void)
 	if (__atomic_load_n(&stopped, __ATOMIC_ACQUIRE))
 		return true;
 	__atomic_store_n(&pmdscope_state.ending, true, __ATOMIC_RELEASE);
-	/* Both in any case: the second may be what ends well. */
+	/* Both are stopped in any case: the second stop may succeed even if the first did not. */
 	telemetry = pmdscope_shutdown_telemetry();
 	if (!pmdscope_control_stop(STOP_MS)) {
 		PMDSCOPE_LOG(WARNING, "the control thread has not stopped within %u ms", STOP_MS);
@@ -91,16 +91,16 @@ pmdscope_shutdown_prepare(void)
 
 /* --- In front of DPDK ------------------------------------------------------------------ */
 
-/* --wrap has put somebody else behind our name; otherwise that is nobody, or we ourselves. */
+/* --wrap has put another function behind our name. Without it there is none, or our own. */
 static bool
 is_wrapped(function_t own, function_t wrapped)
 {
-	/* To the compiler two names are two functions; the linker may have made them one. */
+	/* The compiler takes two names for two functions; the linker may have made them one. */
 	__asm__("" : "+r"(wrapped));
 	return wrapped != NULL && wrapped != own;
 }
 
-/* DPDK's own definition, or another library's that stands between. */
+/* DPDK's own definition, or that of a library in between. */
 static function_t
 next_of(const char *name, function_t own, function_t wrapped)
 {
@@ -125,7 +125,7 @@ cleanup(void)
 		return -1;
 	}
 	if (!stop_threads()) {
-		/* Somebody may still read what it unmaps; the kernel takes it back as the process ends. */
+		/* A thread may still read the memory; the kernel frees it at exit. */
 		PMDSCOPE_LOG(WARNING, "rte_eal_cleanup() is not done, which would crash the app");
 		rte_errno = EBUSY;
 		return -1;
@@ -133,7 +133,7 @@ cleanup(void)
 	return next();
 }
 
-/* Also where rte_exit() reaches rte_eal_cleanup() by a call that nothing can come between. */
+/* Also used where rte_exit() reaches rte_eal_cleanup() by a call that cannot be intercepted. */
 static void __rte_noreturn __rte_format_printf(2, 3) leave(int exit_code, const char *format, ...)
 {
 	void (*next)(int, const char *, ...) = (void (*)(int, const char *, ...))next_of(

@@ -13,10 +13,12 @@
 
 #include <stdbool.h>
 
-/* Once per process, in pmdscope_init(): from now on exit() ends our threads. */
+/* Once per process, in pmdscope_init(): exit() will then end our threads. */
 void pmdscope_shutdown_prepare(void);
 
-/* Calls of rte_eal_cleanup() and rte_exit() come to the library first: it was linked so. */
+/*
+ * Calls of rte_eal_cleanup() and rte_exit() reach the library first; depends on how it was linked.
+ */
 bool pmdscope_shutdown_intercepts(void);
 
 /* Shut DPDK's telemetry down, for good. False, and a log line, when a request does not end. */

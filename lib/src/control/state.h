@@ -20,9 +20,11 @@ struct pmdscope_state {
 	 */
 	pthread_mutex_t lock;
 	bool running;
-	/* The process or its EAL ends: nobody shall wait for the lock. */
+	/* The process or its EAL ends: no thread may wait for the lock. */
 	bool ending;
-	/* The lcore that waits until the control thread has stopped; LCORE_ID_ANY: none does. */
+	/*
+	 * The lcore that waits until the control thread has stopped; LCORE_ID_ANY if there is none.
+	 */
 	unsigned int stopping_lcore;
 	/* Settings in force. */
 	struct pmdscope_conf conf;

@@ -8,8 +8,8 @@
 /* The commands of docs/telemetry.md. */
 
 /*
- * Register them, once per process: DPDK cannot take a command back, so they answer null while
- * the library does not run. 0, or a negative errno.
+ * Register them, once per process. DPDK cannot unregister a command, so they answer null
+ * while the library does not run. 0, or a negative errno.
  */
 int pmdscope_telemetry_register(void);
 
