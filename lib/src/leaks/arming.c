@@ -12,22 +12,22 @@
 #include "walk.h"
 
 #define MS_PER_SEC UINT64_C(1000)
-/* In mode auto, stamps stay armed for so long after the last news. */
+/* In mode auto, stamps stay armed for this long after the last reason to be armed. */
 #define QUIET_MS (15 * MS_PER_SEC)
-/* Or for so many times the bound of residence, if that is longer. */
+/* Or for this multiple of the residence bound, if that is longer. */
 #define QUIET_HOLDS 12
-/* The first pause after arming in vain, and the longest. */
+/* The first pause after arming found nothing, and the longest. */
 #define PAUSE_MS (30 * MS_PER_SEC)
 #define PAUSE_MAX_MS (3600 * MS_PER_SEC)
-/* What has been held for too long is called lost after so many walks. */
+/* Walks after which an mbuf that was held for too long is reported as lost. */
 #define CONFIRM_WALKS 4
 
 static struct {
 	enum pmdscope_leak_mode mode;
-	bool stamps; /* There is room for them in struct rte_mbuf. */
+	bool stamps; /* struct rte_mbuf has room for them. */
 	bool armed;
-	uint32_t armed_epoch; /* Stamps from before are of an earlier arming. */
-	uint64_t asked_until; /* Armed on demand until then, 0: not. */
+	uint32_t armed_epoch; /* Older stamps are of an earlier arming. */
+	uint64_t asked_until; /* Armed on demand until then; 0: not. */
 	uint64_t news_ms;     /* Last reason to be armed. */
 	uint32_t walk_ms;
 	uint32_t hold_ms;
@@ -69,8 +69,8 @@ is_suspicious(const struct pmdscope_ledger *ledger)
 }
 
 /*
- * At its pace it is empty before its growth is sure and a leak is confirmed: what is lost by then
- * would have no site.
+ * At its current rate the pool is empty before growth is detected and a leak is confirmed. Mbufs
+ * lost by then would have no site.
  */
 static bool
 is_draining(const struct pmdscope_ledger *ledger)
@@ -81,7 +81,7 @@ is_draining(const struct pmdscope_ledger *ledger)
 	       PMDSCOPE_TREND_WINDOW_MS + arming.hold_ms + CONFIRM_WALKS * arming.walk_ms;
 }
 
-/* True when there is a reason that was not in vain a short time ago. */
+/* True if there is a reason, and arming for it has not recently found nothing. */
 static bool
 try_reason(struct pmdscope_suspicion *s, uint64_t now, bool reason)
 {
@@ -91,7 +91,7 @@ try_reason(struct pmdscope_suspicion *s, uint64_t now, bool reason)
 	return true;
 }
 
-/* Why to arm, NULL for no reason. */
+/* The reason to arm, or NULL. */
 static const char *
 suspect(uint64_t now)
 {
@@ -108,7 +108,7 @@ suspect(uint64_t now)
 	return why;
 }
 
-/* The armed time is over: where nothing was found, wait for longer each time. */
+/* The armed time is over: if nothing was found, pause for longer each time. */
 static void
 pause_reason(struct pmdscope_suspicion *s, uint64_t now)
 {
@@ -132,8 +132,8 @@ give_up(uint64_t now)
 }
 
 /*
- * A pool that stamps were armed for needs more walks than quiet_ms is meant for, because mbufs were
- * once missing for long. Disarmed before, it could never tell what it has lost.
+ * A pool that stamps were armed for needs more walks than fit into quiet_ms, because mbufs were
+ * once missing for long. If stamps were disarmed earlier, its losses would never be found.
  */
 static bool
 waits_longer(void)
@@ -148,7 +148,7 @@ waits_longer(void)
 	return false;
 }
 
-/* Somebody wants it so: only growth from now on arms again, and after a pause suspicion. */
+/* Disarmed on request: from now on only new growth arms again, and suspicion after a pause. */
 static void
 disarm_for_good(uint64_t now)
 {

@@ -19,7 +19,9 @@ void pmdscope_arming_decide(uint64_t now_ms, bool grows);
 /* Something was found: a reason to stay armed. */
 void pmdscope_arming_news(void);
 
-/* Arm for so long, or disarm with 0. 0, or -EPERM in mode never, -ENODEV without stamps. */
+/*
+ * Arm for this many seconds, or disarm with 0. 0, or -EPERM in mode never, -ENODEV without stamps.
+ */
 int pmdscope_arming_ask(uint32_t seconds);
 /* There is room for stamps, and the mode permits them. */
 bool pmdscope_arming_possible(void);

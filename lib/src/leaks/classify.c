@@ -14,19 +14,19 @@
 #include "stage.h"
 #include "stamp.h"
 
-/* A walk checks who freed an object: of all objects in caches, and of 1 in so many others. */
+/* A walk checks who freed an object: of all objects in caches, and of 1 in this many others. */
 #define ASK_FREE_EVERY 16
-/* So many must have been checked before the result counts. */
+/* Minimum number of checks before the result counts. */
 #define TRACED_FREES_MIN 64
-/* Untraced frees count once so many walks, and this part of all walks, have seen some. */
+/* Untraced frees count once this many walks, and this part of all walks, have found some. */
 #define UNTRACED_WALKS_MIN 3
 #define UNTRACED_WALKS_PART 16
-/* A pool with less than this part of it free can prove nothing by turnover. */
+/* Turnover proves nothing in a pool of which less than this part is free. */
 #define EMPTY_PART 32
-/* Another proof, from a later walk, is needed on top of the first. */
+/* Number of further proofs, from later walks, that are needed after the first. */
 #define HITS_NEEDED 1
 
-/* By its stamp, the app holds it. */
+/* Its stamp shows that the app holds it. */
 static bool
 is_held(uint64_t stamp)
 {
@@ -72,8 +72,8 @@ pmdscope_classify_begin(struct pmdscope_walk_context *ctx, struct pmdscope_ledge
 }
 
 /*
- * A residence at the place of the old stamp is over, if the mbuf was not somewhere else before the
- * new stamp, unseen: on its way to a NIC and back, that is.
+ * The residence at the place of the old stamp has ended, unless the mbuf was elsewhere before the
+ * new stamp, unseen by any walk: on its way to a NIC and back.
  */
 static void
 learn(const struct pmdscope_walk_context *ctx, const struct pmdscope_mark *mark)
@@ -98,7 +98,7 @@ comes_from_elsewhere(uint64_t stamp)
 	return pmdscope_stamp_class(stamp) == PMDSCOPE_STAMP_APP;
 }
 
-/* It is free now. Received again in between, it was not held all the time. */
+/* The mbuf is free now. If it was received again in between, it was not held all the time. */
 static void
 learn_freed(const struct pmdscope_walk_context *ctx, const struct pmdscope_mark *mark,
 		uint64_t stamp)
@@ -107,7 +107,7 @@ learn_freed(const struct pmdscope_walk_context *ctx, const struct pmdscope_mark 
 		learn(ctx, mark);
 }
 
-/* It was reported as lost, and is not. */
+/* The mbuf was reported as lost, but is not lost. */
 static void
 retract(const struct pmdscope_walk_context *ctx, struct pmdscope_mark *mark)
 {
@@ -134,14 +134,14 @@ count_lost(struct pmdscope_ledger *ledger, const struct pmdscope_mark *mark)
 		pmdscope_leak_site_count(site, mark->since_ms);
 }
 
-/* Frees that no call site stamps leave the app's stamp on what is free. */
+/* Frees by untraced code leave the app's stamp on free mbufs. */
 static void
 ask_who_freed(const struct pmdscope_walk_context *ctx, struct pmdscope_ledger *ledger,
 		uintptr_t object)
 {
 	const uint64_t stamp = load_stamp(object);
 
-	/* Of this epoch: it may have been free, and be in use again. */
+	/* Stamped in this epoch: the mbuf may have been free, and be in use again. */
 	if (is_stale(ctx, stamp) || age_of(ctx, stamp) == 0)
 		return;
 	if (pmdscope_stamp_class(stamp) == PMDSCOPE_STAMP_APP) {
@@ -154,9 +154,9 @@ ask_who_freed(const struct pmdscope_walk_context *ctx, struct pmdscope_ledger *l
 }
 
 /*
- * A walk begins with a new epoch: a stamp from before is older than its being free. In a ring it
- * is still as it was when it was taken. A cache may show what is not in it any more, but not in
- * two walks.
+ * A walk begins with a new epoch, so an older stamp is from before the mbuf became free. An mbuf
+ * in a ring has not been free since it was taken. A cache may show an mbuf that has just left
+ * it, but not in two walks.
  */
 static void
 note_free(const struct pmdscope_walk_context *ctx, struct pmdscope_mark *mark)
@@ -169,7 +169,7 @@ note_free(const struct pmdscope_walk_context *ctx, struct pmdscope_mark *mark)
 		mark->since_ms = mark->untraced ? PMDSCOPE_STAMP_EPOCH(mark->stamp) + 1 : 0;
 }
 
-/* The walk has met it somewhere. */
+/* The walk has found the object in a pool, cache or ring. */
 static void
 classify_met(const struct pmdscope_walk_context *ctx, struct pmdscope_ledger *ledger,
 		struct pmdscope_mark *mark, uintptr_t object)
@@ -177,7 +177,7 @@ classify_met(const struct pmdscope_walk_context *ctx, struct pmdscope_ledger *le
 	struct pmdscope_parts *parts = &ledger->counting;
 	const enum pmdscope_where where = (enum pmdscope_where)mark->where;
 
-	/* A cache may show an object that is not in it any more: twice it does not. */
+	/* A cache may show an object that has just left it, but not twice. */
 	if (mark->kind != PMDSCOPE_LOSS_NONE && where == PMDSCOPE_WHERE_CACHE && !mark->freed) {
 		mark->freed = 1;
 		count_lost(ledger, mark);
@@ -200,7 +200,7 @@ classify_met(const struct pmdscope_walk_context *ctx, struct pmdscope_ledger *le
 	mark->met = 1;
 }
 
-/* By a call that puts it into its pool. */
+/* Freed by a call that puts it into its pool. */
 static bool
 is_freed(uint64_t stamp)
 {
@@ -210,7 +210,7 @@ is_freed(uint64_t stamp)
 	       !pmdscope_stamp_is_shared(stamp) && (info == NULL || !info->keeps);
 }
 
-/* It has been in its pool since it was stamped. */
+/* It has been in its pool since the stamp was written. */
 static bool
 was_free(const struct pmdscope_walk_context *ctx, const struct pmdscope_mark *mark, uint64_t stamp)
 {
@@ -222,7 +222,7 @@ was_free(const struct pmdscope_walk_context *ctx, const struct pmdscope_mark *ma
 	       (int32_t)(PMDSCOPE_STAMP_EPOCH(stamp) - epoch) < 0;
 }
 
-/* It is missed from now on, with this stamp. */
+/* From this walk on the object is missing, with this stamp. */
 static void
 miss(const struct pmdscope_walk_context *ctx, struct pmdscope_mark *mark, uint64_t stamp)
 {
@@ -256,7 +256,7 @@ account(struct pmdscope_parts *parts, const struct pmdscope_mark *mark)
 
 /* --- Lost or not ----------------------------------------------------------------------- */
 
-/* It has been missed for longer than is usual at its place. */
+/* It has been missing for longer than is usual at its place. */
 static bool
 is_overdue(const struct pmdscope_walk_context *ctx, const struct pmdscope_mark *mark,
 		const struct pmdscope_stage *stage)
@@ -267,7 +267,7 @@ is_overdue(const struct pmdscope_walk_context *ctx, const struct pmdscope_mark *
 	       age_of(ctx, mark->stamp) > stage->bound;
 }
 
-/* It cannot be in a queue of a NIC. */
+/* It cannot be in a NIC queue. */
 static bool
 is_in_no_queue(const struct pmdscope_walk_context *ctx, struct pmdscope_mark *mark)
 {
@@ -279,14 +279,16 @@ is_in_no_queue(const struct pmdscope_walk_context *ctx, struct pmdscope_mark *ma
 		if (!pmdscope_turnover_sent(PMDSCOPE_STAMP_PORT(mark->stamp),
 				    PMDSCOPE_STAMP_QUEUE(mark->stamp), mark->first))
 			return false;
-		/* Sent; now it may have been posted for receiving. */
+		/* Sent; since then it may have been posted for receiving. */
 		mark->sent = 1;
 		mark->first = ctx->walk;
 		return false;
 	}
 	if (pmdscope_proof_stamped(&ctx->proof, mark->first))
 		return true;
-	/* Of an empty pool nothing moves; but what is traced is not posted with the app's stamp. */
+	/*
+	 * Mbufs of an empty pool do not move; but traced code posts none that has the app's stamp.
+	 */
 	return ctx->strict && pmdscope_stamp_class(mark->stamp) == PMDSCOPE_STAMP_APP &&
 	       PMDSCOPE_STAMP_SITE_ID(mark->stamp) != 0;
 }
@@ -315,7 +317,7 @@ confirm(const struct pmdscope_walk_context *ctx, struct pmdscope_ledger *ledger,
 	pmdscope_ledger_found(ledger);
 }
 
-/* It is in no queue by so many proofs, each from a later walk. */
+/* The required number of proofs, each from a later walk, show that it is in no queue. */
 static bool
 is_confirmed(const struct pmdscope_walk_context *ctx, struct pmdscope_mark *mark)
 {
@@ -328,7 +330,7 @@ is_confirmed(const struct pmdscope_walk_context *ctx, struct pmdscope_mark *mark
 	return false;
 }
 
-/* True when it is found to be lost in this walk. */
+/* True if this walk confirms that it is lost. */
 static bool
 check_mark(const struct pmdscope_walk_context *ctx, struct pmdscope_ledger *ledger,
 		struct pmdscope_mark *mark, const struct pmdscope_stage *stage)
@@ -339,7 +341,7 @@ check_mark(const struct pmdscope_walk_context *ctx, struct pmdscope_ledger *ledg
 		confirm(ctx, ledger, mark);
 		return true;
 	}
-	/* What is confirmed is counted as lost, and not as perhaps lost too. */
+	/* Only unconfirmed mbufs: confirmed ones are counted as lost. */
 	ledger->counting.missing += mark->stale;
 	ledger->counting.suspects += !mark->stale && is_held(mark->stamp);
 	return false;
@@ -379,7 +381,7 @@ classify_missed(const struct pmdscope_walk_context *ctx, struct pmdscope_ledger 
 	account(&ledger->counting, mark);
 }
 
-/* While nothing is stamped: missing for long, and in no queue, it is a reason to arm. */
+/* Without stamps, an mbuf that is missing for long and in no queue is a reason to arm. */
 static void
 suspect(const struct pmdscope_walk_context *ctx, struct pmdscope_ledger *ledger,
 		struct pmdscope_mark *mark)
@@ -416,7 +418,7 @@ pmdscope_classify(struct pmdscope_walk_context *ctx, struct pmdscope_ledger *led
 	}
 }
 
-/* Now and then a walk meets an object in a cache that has just left it. */
+/* Occasional cases are ignored: a walk may find an object in a cache that has just left it. */
 static bool
 is_usual(uint32_t walks, uint32_t of)
 {
@@ -435,7 +437,7 @@ note_untraced_frees(const struct pmdscope_walk_context *ctx, struct pmdscope_led
 	ledger->last_frees_untraced |= is_usual(ledger->last_free_walks, ledger->armed_walks);
 }
 
-/* What was never stamped may also wait in a transmit queue. */
+/* An mbuf that was never stamped may also be in a transmit queue. */
 static uint32_t
 lost_at_least(const struct pmdscope_walk_context *ctx, const struct pmdscope_ledger *ledger)
 {

@@ -14,15 +14,15 @@
 #include "leak_sites.h"
 #include "turnover.h"
 
-/* What is the same for all objects of a walk. */
+/* The values that are the same for all objects of a walk. */
 struct pmdscope_walk_context {
 	uint32_t walk;
-	uint32_t epoch; /* When it began. */
+	uint32_t epoch; /* Epoch in which it began. */
 	uint32_t clock_ms;
 	bool armed;
-	bool aborted;	      /* Arming has changed meanwhile: nothing is classified. */
-	uint32_t armed_epoch; /* Stamps from before are of an earlier arming. */
-	uint32_t armed_walk;  /* What was missed in walks before is forgotten. */
+	bool aborted;	      /* Arming has changed during the walk: nothing is classified. */
+	uint32_t armed_epoch; /* Older stamps are of an earlier arming. */
+	uint32_t armed_walk;  /* Objects missed in earlier walks are forgotten. */
 	uint32_t epoch_ms;
 	uint32_t walk_ms;
 	uint32_t hold_walks;
@@ -43,7 +43,7 @@ pmdscope_classify_place(const struct pmdscope_ledger *ledger, const struct pmdsc
 enum pmdscope_loss_kind
 pmdscope_classify_kind(const struct pmdscope_ledger *ledger, const struct pmdscope_mark *mark);
 
-/* So few are free that a pool of this size turns nothing over. */
+/* So few objects are free that the queues of a pool of this size do not turn over. */
 bool pmdscope_is_nearly_empty(uint32_t nb_free, uint32_t size);
 
 #endif /* PMDSCOPE_CLASSIFY_H */

@@ -9,8 +9,8 @@
 #include "stamp.h"
 
 /*
- * Attaching copies the stamp. A received mbuf is not a clone: if a clone has the stamp of one, no
- * traced call has made the clone. Other stamps may be its own.
+ * Attaching copies the stamp. A received mbuf is not a clone: if a clone has such a stamp,
+ * untraced code has made it. Any other stamp may be the clone's own.
  */
 void
 pmdscope_clone_note(struct pmdscope_mark *mark, uintptr_t object)
@@ -32,7 +32,10 @@ pmdscope_clone_note(struct pmdscope_mark *mark, uintptr_t object)
 #define PIN(walk, alive) ((uint16_t)((walk) << 1 | (alive)))
 #define PIN_WALK(pin) ((pin) >> 1)
 
-/* A clone keeps the mbuf whose data it shares. Its fields may be changing: nothing is followed. */
+/*
+ * A clone keeps the mbuf whose data it shares. Its fields may be changing, so no pointer is
+ * followed.
+ */
 void
 pmdscope_clone_pin_direct(const struct pmdscope_walk_context *ctx, const struct pmdscope_mark *mark,
 		uintptr_t object)
@@ -49,7 +52,7 @@ pmdscope_clone_pin_direct(const struct pmdscope_walk_context *ctx, const struct 
 	direct->pin = mark->kind == PMDSCOPE_LOSS_NONE ? lives : PIN(ctx->walk, 0);
 }
 
-/* A clone was met in this walk or the last. */
+/* A walk found a clone of it: this walk or the previous one. */
 bool
 pmdscope_clone_pins(const struct pmdscope_walk_context *ctx, const struct pmdscope_mark *mark)
 {
@@ -59,7 +62,7 @@ pmdscope_clone_pins(const struct pmdscope_walk_context *ctx, const struct pmdsco
 	return mark->pin != 0 && (PIN_WALK(mark->pin) == now || PIN_WALK(mark->pin) == then);
 }
 
-/* By a clone that is not lost itself. */
+/* As pmdscope_clone_pins(), for a clone that is not lost itself. */
 bool
 pmdscope_clone_alive_pins(const struct pmdscope_walk_context *ctx, const struct pmdscope_mark *mark)
 {

@@ -5,7 +5,10 @@
 #ifndef PMDSCOPE_CLONE_H
 #define PMDSCOPE_CLONE_H
 
-/* Indirect mbufs: a clone copies the stamp of the direct mbuf, and keeps that from being freed. */
+/*
+ * Indirect mbufs: a clone copies the stamp of the direct mbuf, and keeps that mbuf from being
+ * freed.
+ */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,7 +22,7 @@ void pmdscope_clone_note(struct pmdscope_mark *mark, uintptr_t object);
 void pmdscope_clone_pin_direct(const struct pmdscope_walk_context *ctx,
 		const struct pmdscope_mark *mark, uintptr_t object);
 
-/* A clone of it was met in this walk or the last. */
+/* This walk or the previous one has found a clone of it. */
 bool pmdscope_clone_pins(const struct pmdscope_walk_context *ctx, const struct pmdscope_mark *mark);
 
 /* As pmdscope_clone_pins(), by a clone that is not lost. */

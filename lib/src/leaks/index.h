@@ -16,7 +16,7 @@
 
 #include <rte_mempool.h>
 
-/* Where a walk has met an object. */
+/* Where a walk has found an object. */
 enum pmdscope_where {
 	PMDSCOPE_WHERE_NONE,
 	PMDSCOPE_WHERE_CACHE,
@@ -28,27 +28,27 @@ enum pmdscope_where {
 struct pmdscope_mark {
 	uint64_t stamp; /* Last one seen. */
 	uint32_t at;	/* Place in the chunk, in units of 8 bytes; 0: no object. */
-	uint32_t first; /* Walk that first missed it with this stamp. */
-	/* When it was last seen to move, on the walker's clock; while it is free, the epoch of the
-	 * walk that last met it there, 0 for none.
+	uint32_t first; /* First walk that missed it with this stamp. */
+	/* Time of its last known move, on the walker's clock; while it is free, the epoch of the
+	 * walk that last found it free, or 0.
 	 */
 	uint32_t since_ms;
-	uint16_t pin;	      /* Walk that met a clone of it, and whether that one is alive. */
-	uint8_t where : 5;    /* In the present walk. */
-	uint8_t met : 1;      /* Some walk has met it. */
-	uint8_t untraced : 1; /* Taken from the pool since its stamp, by code that stamps nothing. */
-	uint8_t copied : 1;   /* A clone whose stamp may be that of the mbuf it was made of. */
+	uint16_t pin;	      /* Walk that found a clone of it, and whether that clone is alive. */
+	uint8_t where : 5;    /* In the current walk. */
+	uint8_t met : 1;      /* A walk has found it before. */
+	uint8_t untraced : 1; /* Taken from the pool after its stamp, by untraced code. */
+	uint8_t copied : 1;   /* A clone whose stamp may be a copy of the original's. */
 	uint8_t hits : 2;
-	uint8_t kind : 3;  /* Of the loss, 0 while there is none. */
+	uint8_t kind : 3;  /* Of the loss, 0 if not lost. */
 	uint8_t sent : 1;  /* Its transmit queue has turned over. */
-	uint8_t freed : 1; /* A lost one that the last walk met in a cache. */
+	uint8_t freed : 1; /* A lost one that the last walk found in a cache. */
 	uint8_t stale : 1; /* Its stamp is from before this arming, or of an earlier life. */
 };
 
 struct pmdscope_chunk {
 	uintptr_t lo;
 	uintptr_t hi;
-	uint32_t base; /* Its first mark. */
+	uint32_t base; /* Index of its first mark. */
 };
 
 struct pmdscope_index {
@@ -58,14 +58,17 @@ struct pmdscope_index {
 	struct pmdscope_mark *marks;
 	uint32_t nb_marks;
 	uint32_t nb_objects;
-	/* Of the pool's memory: the marks are of this pool while it stays the same. */
+	/*
+	 * Fingerprint of the pool's memory: the marks are valid for this pool while it is
+	 * unchanged.
+	 */
 	uint64_t fingerprint;
-	/* Where building goes on. */
+	/* The object at which building continues. */
 	const struct rte_mempool_objhdr *next;
 	bool built;
 };
 
-/* The index is of this pool as it is now. */
+/* The index is valid for this pool in its current state. */
 bool pmdscope_index_fits(const struct pmdscope_index *index, const struct rte_mempool *mp);
 /* Begin a new index; false without memory. */
 bool pmdscope_index_begin(struct pmdscope_index *index, struct rte_mempool *mp);
@@ -79,7 +82,7 @@ struct pmdscope_mark *pmdscope_index_find(const struct pmdscope_index *index, ui
 /* These bytes are memory of the pool. */
 bool pmdscope_index_contains(const struct pmdscope_index *index, uintptr_t addr, size_t len);
 
-/* Address of the object of mark i, which lies at or behind *chunk; advances *chunk. */
+/* Address of the object of mark i, which is in *chunk or a later one; advances *chunk. */
 uintptr_t
 pmdscope_index_object(const struct pmdscope_index *index, uint32_t i, unsigned int *chunk);
 

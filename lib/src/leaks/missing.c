@@ -6,14 +6,17 @@
 
 #include "missing.h"
 
-/* Without a stamp nobody knows the place, and so what is usual there: this times the bound. */
+/*
+ * Without a stamp the place, and what is usual there, is unknown: this multiple of the bound
+ * applies.
+ */
 #define MISSING_HOLDS 4
-/* An object that was missed in so many walks is not missed by chance. */
+/* An object that was missed in this many walks is not missed by chance. */
 #define MISSING_WALKS_MAX 240
 
 /*
- * An object in use may come and go between the walks. When so many of a pool are not met, one is
- * met in none of this many walks only if it does not move.
+ * An object in use may come and go between the walks. If nb_missed objects of a pool are not
+ * found, an object that is missed in all of this many walks does not move.
  */
 static uint32_t
 walks_by_chance(uint32_t nb_missed, uint32_t size)
@@ -26,14 +29,14 @@ walks_by_chance(uint32_t nb_missed, uint32_t size)
 	return walks;
 }
 
-/* Walks for which objects of this pool may be missing because others were, and came back. */
+/* Walks for which objects of this pool may be missing, because others were and came back. */
 static uint32_t
 learned_walks(const struct pmdscope_ledger *ledger)
 {
 	return RTE_MIN(2 * (uint64_t)ledger->longest_missing, MISSING_WALKS_MAX);
 }
 
-/* Arming is cheap: half the bound is enough to suspect a leak. To confirm one takes more. */
+/* Arming is cheap: half the bound is enough to suspect a leak. To confirm one takes longer. */
 uint32_t
 pmdscope_missing_walks_allowed(
 		const struct pmdscope_walk_context *ctx, const struct pmdscope_ledger *ledger)
@@ -60,8 +63,8 @@ pmdscope_missing_waits_longer(
 }
 
 /*
- * Without a stamp, and missed for too long. What no walk has ever met was out before the first one:
- * posted to a NIC, or set aside by the app, as far as can be known.
+ * Without a stamp, and missing for too long. An object that no walk has ever found was in use
+ * before the first walk: probably posted to a NIC, or set aside by the app.
  */
 bool
 pmdscope_is_missing(const struct pmdscope_walk_context *ctx, const struct pmdscope_mark *mark)
@@ -70,7 +73,7 @@ pmdscope_is_missing(const struct pmdscope_walk_context *ctx, const struct pmdsco
 	       (ctx->walk - mark->first > ctx->max_missed_walks || mark->hits != 0);
 }
 
-/* An object without a stamp is back, that was taken for missing. */
+/* An object without a stamp that was considered missing is back. */
 void
 pmdscope_missing_learn(const struct pmdscope_walk_context *ctx, struct pmdscope_ledger *ledger,
 		const struct pmdscope_mark *mark)

@@ -10,7 +10,7 @@
 
 /* Assumed descriptors of a queue whose driver does not report them. */
 #define DESCRIPTORS_UNKNOWN 4096
-/* Mbufs that drivers keep beside the descriptors, to refill or free by the batch. */
+/* Mbufs that drivers keep in addition to the descriptors, to refill or free in batches. */
 #define SLACK 512
 
 static uint64_t
@@ -31,7 +31,7 @@ take_progress(struct pmdscope_queue *q, bool ask_drivers)
 	if (packets < q->turnover.packets)
 		delta = 0;
 	q->turnover.packets = packets;
-	/* What is offered to a NIC that sends nothing stays in its queue. */
+	/* Packets offered to a NIC that sends nothing stay in its queue. */
 	if (ask_drivers && q->dir == PMDSCOPE_TX && delta != 0)
 		delta = RTE_MIN(delta, pmdscope_queue_sent(q->port));
 	return delta;
@@ -75,7 +75,7 @@ pmdscope_turnover_begin(uint32_t walk, bool ask_drivers)
 		begin_queue(q, walk, ask_drivers);
 }
 
-/* The walk took time: what has come out meanwhile, at most, is not to be counted twice. */
+/* Packets that came out during the walk, at most this many, must not be counted twice. */
 void
 pmdscope_turnover_end(uint32_t walk)
 {
@@ -91,7 +91,7 @@ pmdscope_turnover_end(uint32_t walk)
 	}
 }
 
-/* The driver may not tell where a queue takes its mbufs from. */
+/* The driver may not report which pool a queue takes its mbufs from. */
 static bool
 feeds_on(const struct pmdscope_queue *q, const void *pool)
 {
@@ -101,8 +101,9 @@ feeds_on(const struct pmdscope_queue *q, const void *pool)
 }
 
 /*
- * A queue that has not turned over since the object was first missed may hold it, unless nothing
- * came out of it since before then: what comes out is all that a queue replaces.
+ * A queue that has not turned over since the object was first missed may hold it, unless no
+ * packet has come out of it since before then: a queue takes new mbufs only for packets that
+ * came out.
  */
 static bool
 may_hold(const struct pmdscope_turnover *t, uint32_t first)
@@ -140,7 +141,10 @@ pmdscope_turnover_proof(struct pmdscope_proof *proof, const void *pool, uint32_t
 	for (i = 0; (q = pmdscope_queue_row(i)) != NULL; i++) {
 		if (feeds_on(q, pool))
 			add_queue(proof, q);
-		/* Whose mbufs a transmit queue holds is not known; one never used holds none. */
+		/*
+		 * It is not known whose mbufs a transmit queue holds; one that was never used holds
+		 * none.
+		 */
 		if (q->dir != PMDSCOPE_TX || q->turnover.packets == 0)
 			continue;
 		proof->all_turned = RTE_MIN(proof->all_turned, q->turnover.turned);
@@ -162,6 +166,6 @@ pmdscope_turnover_sent(unsigned int port, unsigned int queue, uint32_t first)
 {
 	const struct pmdscope_queue *q = pmdscope_queue_tx(port, queue);
 
-	/* A queue that is gone has given back what it had. */
+	/* A queue that was removed has freed its mbufs. */
 	return q == NULL || q->turnover.turned >= first;
 }

@@ -13,47 +13,54 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Walks that are remembered. */
+/* Number of walks that are remembered. */
 #define PMDSCOPE_TURNOVER_WALKS 64
 
 /* Of one queue. */
 struct pmdscope_turnover {
 	uint64_t at_end[PMDSCOPE_TURNOVER_WALKS]; /* Progress at the end of each walk. */
-	uint64_t progress;			  /* Packets that have come out. */
+	uint64_t progress;			  /* Packets that came out. */
 	uint64_t packets;			  /* The queue's counter when it was last read. */
-	uint32_t born;				  /* Walk that met the queue first; 0: none yet. */
-	uint32_t moved;	 /* Last walk, or the time after it, in which packets came out. */
-	uint32_t turned; /* What was in the queue at the end of this walk has come out. */
+	uint32_t born;				  /* First walk that saw the queue; 0: none yet. */
+	uint32_t moved;	 /* Packets last came out during this walk, or after it. */
+	uint32_t turned; /* All mbufs that it held at the end of this walk have left it. */
 };
 
 /*
- * Begin a walk, from 1 upwards: read what has come out. End one: remember it. Unless the drivers
- * are asked, what was offered is taken for sent: good enough to suspect, not to confirm.
+ * Begin a walk, numbered from 1: read how many packets came out. End one: store that number. If
+ * the drivers are not asked, packets offered count as sent, which is enough to suspect a loss
+ * but not to confirm it.
  */
 void pmdscope_turnover_begin(uint32_t walk, bool ask_drivers);
 void pmdscope_turnover_end(uint32_t walk);
 
-/* For one pool in one walk: what can no longer be in a receive queue. */
+/* For one pool in one walk: which objects can no longer be in a receive queue. */
 struct pmdscope_proof {
 	uint32_t walk;
-	/* By walks before this one: a stamped object first missed then is in no receive queue. */
+	/* By walk before this one: a stamped object first missed in it is in no receive queue. */
 	bool gone[PMDSCOPE_TURNOVER_WALKS];
-	/* The same for walks before those: when first missed in this walk or later. */
+	/*
+	 * The same for still earlier walks: true for an object first missed in this walk or later.
+	 */
 	uint32_t gone_from;
-	/* An object that was never stamped, and first missed in this walk or before. */
+	/*
+	 * An object that was never stamped and first missed in this walk or before is in no queue.
+	 */
 	uint32_t all_turned;
-	/* Most objects that the queues that have not turned over may hold. */
+	/* Maximum objects in the queues that have not turned over. */
 	uint64_t may_hold;
-	/* What its receive queues had before this walk has come out of all; newest of them. */
+	/*
+	 * All mbufs that its receive queues held before this walk have left them; the newest queue.
+	 */
 	uint32_t rx_turned;
 	uint32_t rx_born;
-	/* Most objects that they can hold. */
+	/* Maximum objects in its receive queues. */
 	uint64_t rx_capacity;
-	/* The same of transmit queues, of whatever pool. */
+	/* As may_hold for transmit queues, whatever their pool. */
 	uint64_t may_send;
 };
 
-/* The pool is not followed. */
+/* Fills in the proof for a pool, which is not dereferenced. */
 void pmdscope_turnover_proof(struct pmdscope_proof *proof, const void *pool, uint32_t walk);
 
 /* An object with a stamp, first missed in that walk, cannot be posted to a NIC. */

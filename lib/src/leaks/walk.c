@@ -5,7 +5,7 @@
 /*
  * A walk finds the objects of the pools that are free, in a cache or in a common ring, and those in
  * software rings. All others are in use, and are classified (classify.c). A walk may miss objects
- * that move in the meantime, so one walk proves nothing.
+ * that move in the meantime, so one walk does not prove a loss.
  */
 
 #include <string.h>
@@ -25,7 +25,7 @@
 #include "stamp.h"
 #include "walk.h"
 
-/* Objects between two looks at the clock. */
+/* Objects between two checks of the time. */
 #define BATCH 256
 #define SLICE_US 1000
 
@@ -33,14 +33,14 @@ enum phase {
 	IDLE,
 	FREE,  /* Caches and common ring of each pool. */
 	RINGS, /* Software rings. */
-	MOVED, /* What has come to caches and common ring meanwhile. */
+	MOVED, /* Objects freed to caches and common ring meanwhile. */
 	CLASSIFY,
 };
 
 static struct {
 	enum phase phase;
-	unsigned int pool; /* Number of the ledger that is looked at. */
-	unsigned int ring; /* Number of the memzone that is looked at, and how far. */
+	unsigned int pool; /* Number of the ledger being read. */
+	unsigned int ring; /* Number of the memzone being read, and how far. */
 	uint32_t ring_done;
 	uint64_t until; /* TSC at the end of the slice. */
 	struct pmdscope_walk_context ctx;
@@ -61,7 +61,7 @@ meet(const struct pmdscope_ledger *ledger, const void *object, enum pmdscope_whe
 		mark->where = (uint8_t)where;
 }
 
-/* While its lcore uses it: an entry may be one that has just left. */
+/* The lcore may be using the cache: an entry may have just left it. */
 static void
 meet_cache(const struct pmdscope_ledger *ledger, const struct rte_mempool_cache *cache)
 {
@@ -83,8 +83,8 @@ meet_caches(const struct pmdscope_ledger *ledger, const struct rte_mempool *mp)
 }
 
 /*
- * Entries of the common ring from where the last call ended, to the producers' tail as it is now.
- * They stay where they are until they are consumed, however long the walk takes. True at the end.
+ * Entries of the common ring from where the last call ended, to the current producers' tail. They
+ * stay where they are until they are consumed, however long the walk takes. True at the end.
  */
 static bool
 meet_common(struct pmdscope_ledger *ledger, const struct rte_mempool *mp)
@@ -95,7 +95,7 @@ meet_common(struct pmdscope_ledger *ledger, const struct rte_mempool *mp)
 	const uint32_t tail = __atomic_load_n(&r->prod.tail, __ATOMIC_ACQUIRE);
 	uint32_t left, i;
 
-	/* Those that were consumed meanwhile are not free any more. */
+	/* Entries consumed meanwhile are not free any more. */
 	if ((int32_t)(head - ledger->ring_at) > 0)
 		ledger->ring_at = head;
 	for (left = tail - ledger->ring_at; left != 0 && (int32_t)left > 0;
@@ -121,7 +121,7 @@ begin_common(struct pmdscope_ledger *ledger, const struct rte_mempool *mp)
 	ledger->ring_at = __atomic_load_n(&r->cons.tail, __ATOMIC_ACQUIRE);
 }
 
-/* Forget a pool that is not what it was; the next walk begins anew. */
+/* Forget a pool that has changed; the next walk begins anew. */
 static void
 drop(struct pmdscope_ledger *ledger)
 {
@@ -130,7 +130,7 @@ drop(struct pmdscope_ledger *ledger)
 	ledger->placed = false;
 }
 
-/* True once the pool can be walked, or not at all. */
+/* True once the pool is ready, or cannot be walked. */
 static bool
 prepare(struct pmdscope_ledger *ledger, struct rte_mempool *mp)
 {
@@ -207,8 +207,8 @@ step_classify(struct pmdscope_ledger *ledger, struct rte_mempool *mp __rte_unuse
 typedef bool (*step_fn)(struct pmdscope_ledger *ledger, struct rte_mempool *mp);
 
 /*
- * One step for the present pool, if it is still there: it cannot be taken apart while we hold the
- * tailq lock. True when the pool is through with the phase.
+ * One step for the current pool, if it still exists: it cannot be freed while we hold the tailq
+ * lock. True when the pool has completed the phase.
  */
 static bool
 step_pool(struct pmdscope_ledger *ledger, step_fn step)
@@ -231,7 +231,7 @@ step_pool(struct pmdscope_ledger *ledger, step_fn step)
 	return done;
 }
 
-/* A phase over all pools that take part. True at its end. */
+/* Run a phase over all pools that take part. True at its end. */
 static bool
 phase_pools(step_fn step)
 {
@@ -260,7 +260,7 @@ meet_any(const void *object)
 
 /*
  * The entries of one ring, all 8-byte words of them: a ring may hold structures with mbufs in
- * them. False when the time is up; ring_done then says how far it went.
+ * them. False when the time is up; ring_done is then the number of entries read.
  */
 static bool
 meet_ring(const struct rte_ring *r, size_t len)
@@ -289,7 +289,7 @@ struct ring_search {
 	bool up;
 };
 
-/* Those of mempools are not among them. A memzone cannot go while its walk lasts. */
+/* Skips rings of mempools. A memzone cannot be freed during the walk over memzones. */
 static void
 visit_ring(const struct rte_memzone *mz, void *arg)
 {
@@ -390,7 +390,7 @@ pmdscope_walk_arm(void)
 	struct pmdscope_ledger *ledger;
 	unsigned int i;
 
-	/* The walk under way would compare times of two epochs. */
+	/* The current walk would compare times of two epochs. */
 	walk.ctx.aborted = true;
 	walk.ctx.armed_epoch = pmdscope_stamp_epoch();
 	walk.ctx.armed_walk = walk.ctx.walk + 1;

@@ -12,7 +12,7 @@
 
 #include "ledger.h"
 
-/* What the walks need to know about time. */
+/* Time settings of the walks. */
 struct pmdscope_walk_conf {
 	uint32_t epoch_ms;   /* Length of an epoch. */
 	uint32_t walk_ms;    /* From walk to walk. */
@@ -21,14 +21,14 @@ struct pmdscope_walk_conf {
 
 void pmdscope_walk_start(const struct pmdscope_walk_conf *conf);
 void pmdscope_walk_stop(void);
-/* Stamps are armed from now on: what earlier walks missed proves nothing. */
+/* Stamps are armed from now on: objects missed by earlier walks prove nothing. */
 void pmdscope_walk_arm(void);
 /* Begin a walk, unless one is under way. */
 void pmdscope_walk_begin(void);
 bool pmdscope_walk_busy(void);
-/* While armed: this pool needs more walks than usual before it is known what was lost before. */
+/* While armed: this pool needs more walks than usual before losses from before arming are known. */
 bool pmdscope_walk_waits_longer(const struct pmdscope_ledger *ledger);
-/* Go on for about a millisecond at most. */
+/* Continue for about a millisecond at most. */
 void pmdscope_walk_slice(void);
 
 #endif /* PMDSCOPE_WALK_H */
