@@ -16,7 +16,7 @@
 
 static struct pmdscope_leak_site *sites;
 static unsigned int nb_sites, capacity;
-/* Where the next question most likely goes. */
+/* Index of the row that is most likely asked for next. */
 static unsigned int hint;
 
 static bool

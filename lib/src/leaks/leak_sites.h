@@ -36,22 +36,22 @@ struct pmdscope_leak_site {
 	uint32_t oldest_ms; /* On the walker's clock. */
 	uint32_t newest_ms;
 	uint64_t first_realtime_ns;
-	/* As far as the present walk has come. */
+	/* Counted so far in the current walk. */
 	uint64_t counted;
 	uint32_t oldest;
 	uint32_t newest;
 };
 
-/* The row of a place, a new one if need be; NULL without memory. */
+/* The row of a place, which is added if it is missing; NULL without memory. */
 struct pmdscope_leak_site *
 pmdscope_leak_site_get(unsigned int pool, uint32_t place, enum pmdscope_loss_kind kind);
 /* One more event, just found. */
 void pmdscope_leak_site_event(struct pmdscope_leak_site *site);
-/* The walk has met a lost mbuf that last moved then. */
+/* The walk has found a lost mbuf that last moved at this time. */
 void pmdscope_leak_site_count(struct pmdscope_leak_site *site, uint32_t since_ms);
 /* The walk over this pool is complete. */
 void pmdscope_leak_site_publish(unsigned int pool);
-/* The pool is gone. */
+/* The pool was freed. */
 void pmdscope_leak_site_forget(unsigned int pool);
 void pmdscope_leak_site_stop(void);
 

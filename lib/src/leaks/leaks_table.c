@@ -69,7 +69,7 @@ ledger_count(void)
 	return n;
 }
 
-/* By the last walk; or, without one, by the counts. */
+/* From the last walk; or, without one, from the counts. */
 static void
 fill_parts(const struct pmdscope_ledger *ledger, struct pmdscope_row *row)
 {

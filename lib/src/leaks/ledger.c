@@ -20,9 +20,9 @@
 #include "walk.h"
 
 #define MS_PER_SEC UINT64_C(1000)
-/* Unarmed, the walks may take this part of a CPU. */
+/* Without stamps, walks may take this part of a CPU. */
 #define UNARMED_PART 50
-/* Untraced takes that are looked at per sample. */
+/* Untraced takes that are examined per sample. */
 #define TAKES_PER_TICK 64
 
 static struct {
@@ -157,7 +157,7 @@ sweep(void)
 	ledgers.nb = kept;
 }
 
-/* Between walks: a walk counts through the ledgers. */
+/* Only between walks: a walk iterates over the ledgers by number. */
 static void
 follow_pools(void)
 {
@@ -179,7 +179,7 @@ follow_pools(void)
 	sweep();
 }
 
-/* True when a pool is seen to grow. */
+/* True if the mbufs in use of a pool grow. */
 static bool
 note_counts(uint64_t now)
 {
@@ -234,7 +234,7 @@ note_misuse(void)
 	}
 }
 
-/* While the app sends what nobody had from its pool by a traced call. */
+/* Mbufs that the app sends although no traced call took them from their pool. */
 static void
 note_untraced_takes(void)
 {
@@ -253,11 +253,11 @@ note_untraced_takes(void)
 	}
 }
 
-/* --- Life ------------------------------------------------------------------------------ */
+/* --- Start, stop and ticks -------------------------------------------------------------- */
 
 /*
- * From walk to walk. Unarmed they go on, at their ease: they see what is missing, and whether lost
- * mbufs are freed after all.
+ * Time from walk to walk. Without stamps walks continue, less often: they find missing mbufs, and
+ * lost ones that are freed after all.
  */
 static uint64_t
 walk_pause_ms(void)

@@ -6,11 +6,11 @@
 
 #include "rx_fill.h"
 
-/* A queue with traffic turns over within so many walks. */
+/* A queue with traffic turns over within this many walks. */
 #define FLOW_WALKS 8
-/* A queue that is refilled by the batch may be so far from full. */
+/* A queue that is refilled in batches may be this far from full. */
 #define SLACK 512
-/* The least is that of two periods of so many walks. */
+/* The minimum is taken over two periods of this many walks. */
 #define PERIOD_WALKS 32
 
 static void
@@ -24,7 +24,7 @@ restart(struct pmdscope_rx_fill *fill, const struct pmdscope_proof *proof)
 	fill->least_before = UINT32_MAX;
 }
 
-/* Packets flow through all queues, and the pool has had free mbufs for all of them meanwhile. */
+/* Packets flow through all queues, and the pool has had free mbufs for all of them since then. */
 static bool
 are_full(const struct pmdscope_rx_fill *fill, const struct pmdscope_proof *proof)
 {
@@ -33,8 +33,9 @@ are_full(const struct pmdscope_rx_fill *fill, const struct pmdscope_proof *proof
 }
 
 /*
- * The least of many walks, for what the app is about to lose is in use as well. And of two walks in
- * a row the larger: in one of them a queue may just have been set up anew.
+ * The minimum of many walks, as mbufs that the app is about to lose are in use as well. Of two
+ * walks in a row the larger number counts: during one of them a queue may just have been set up
+ * again.
  */
 void
 pmdscope_rx_fill_note(struct pmdscope_rx_fill *fill, const struct pmdscope_proof *proof,

@@ -18,20 +18,20 @@
 
 /* Of one pool; zeroed at first. */
 struct pmdscope_rx_fill {
-	/* The queues that this is known of. */
+	/* Number of the newest queue that these values include. */
 	uint32_t newest_queue;
 	uint64_t capacity;
 	uint32_t empty_walk; /* Last walk that found the pool without free mbufs. */
-	/* In use in the last walk, if it could be told. */
+	/* Mbufs in use at the last walk, if known. */
 	uint32_t last_walk;
 	uint32_t last_in_use;
-	/* Least in use since from_walk, and in the period before, if known; else UINT32_MAX. */
+	/* Minimum in use since from_walk, and in the period before; UINT32_MAX if not known. */
 	uint32_t from_walk;
 	uint32_t least;
 	uint32_t least_before;
 };
 
-/* Once per walk. is_empty: so few mbufs are free that queues may not get what they need. */
+/* Once per walk. is_empty: so few mbufs are free that queues may not get enough. */
 void pmdscope_rx_fill_note(struct pmdscope_rx_fill *fill, const struct pmdscope_proof *proof,
 		const struct pmdscope_pool_counts *counts, bool is_empty);
 

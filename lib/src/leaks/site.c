@@ -25,7 +25,7 @@ static struct pmdscope_site_info sites[PMDSCOPE_SITES_MAX] = {
 };
 static uint32_t nb_sites = 1;
 
-/* Stages are named under it. Sites are not: poll loops register those. */
+/* Held to register a stage. Sites are registered without it, by poll loops. */
 static pthread_mutex_t stages_lock = PTHREAD_MUTEX_INITIALIZER;
 
 const struct pmdscope_site_info *
@@ -45,7 +45,7 @@ pmdscope_site_end(void)
 	return nb < PMDSCOPE_SITE_UNTRACED ? nb : PMDSCOPE_SITES_MAX;
 }
 
-/* The number of a free place, 0 when there is none. */
+/* The number of a free place, or 0. */
 static uint32_t
 take_place(void)
 {
@@ -120,7 +120,7 @@ describe(struct pmdscope_site_info *info, const struct pmdscope_site *site)
 	describe_operation(info, site->operation);
 }
 
-/* Of two threads that register a site at once, one has its place for nothing. */
+/* If two threads register a site at the same time, one of the places remains unused. */
 uint32_t
 pmdscope_site_register(struct pmdscope_site *site)
 {

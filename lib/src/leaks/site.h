@@ -15,7 +15,7 @@
 
 #include "page.h"
 
-/* Numbers are below this; 0 is no site. The table is touched only as far as it is used. */
+/* Numbers are below this; 0 is no site. Only the used part of the table takes memory. */
 #define PMDSCOPE_SITES_MAX 4096
 /* Stands for all code that takes mbufs from their pool without a stamp. */
 #define PMDSCOPE_SITE_UNTRACED (PMDSCOPE_SITES_MAX - 2)
@@ -26,17 +26,17 @@ struct pmdscope_site_info {
 	char operation[24];
 	bool stage;
 	bool hold;   /* May keep mbufs for any time. */
-	bool source; /* Mbufs come into being here: where they were before is open. */
+	bool source; /* Creates mbufs: their earlier place is unknown. */
 	bool rx;     /* Packets are received here. */
 	bool clones; /* Stamps the clones that it makes. */
-	bool keeps;  /* Stamps as free what the caller has still to put back. */
+	bool keeps;  /* Stamps as free, but the caller still has to put back. */
 	bool ready;
 };
 
 /* NULL for 0 and for numbers that are not in use. */
 const struct pmdscope_site_info *pmdscope_site_info(unsigned int id);
 
-/* One more than the highest number in use. */
+/* The highest number in use plus 1. */
 unsigned int pmdscope_site_end(void);
 
 #endif /* PMDSCOPE_SITE_H */

@@ -16,7 +16,7 @@
 #define STAGES_MAX (1U << 15)
 #define SLOTS (2 * STAGES_MAX)
 
-/* In front of the place that had an mbuf last as far as is known. */
+/* Prefix of the last known place of an mbuf. */
 #define NOT_PROVEN "not proven, after "
 /* The rest of a long path says more than its beginning. */
 #define LAST_MAX (PMDSCOPE_TEXT_MAX - sizeof(NOT_PROVEN))

@@ -21,20 +21,20 @@ extern const struct pmdscope_table pmdscope_stage_table;
 struct pmdscope_stage {
 	uint32_t place;	  /* Of pmdscope_stamp_place(). */
 	uint32_t held;	  /* Mbufs, as of the last walk. */
-	uint32_t counted; /* In the present walk. */
-	uint32_t bound;	  /* Held for longer is suspect. */
-	uint32_t longest; /* Longest residence that ended well. */
+	uint32_t counted; /* In the current walk. */
+	uint32_t bound;	  /* Mbufs held for longer are suspect. */
+	uint32_t longest; /* Longest residence that was no loss. */
 };
 
-/* bound is where every stage starts. */
+/* bound is the initial bound of every stage. */
 void pmdscope_stage_start(uint32_t bound, uint32_t epoch_ms);
 void pmdscope_stage_stop(void);
-/* The stage of a place, a new one if need be; NULL without memory. */
+/* The stage of a place, which is added if it is missing; NULL without memory. */
 struct pmdscope_stage *pmdscope_stage_get(uint32_t place);
 bool pmdscope_stage_holds(const struct pmdscope_stage *stage);
-/* A residence has ended: the bound of the stage allows for twice as much. */
+/* A residence has ended: the bound of the stage is raised to at least twice its length. */
 void pmdscope_stage_learn(struct pmdscope_stage *stage, uint32_t residence);
-/* The walk is over: what it counted is what is held. */
+/* The walk is complete: publish its counts. */
 void pmdscope_stage_publish(void);
 
 /* Name and operation of a place. */

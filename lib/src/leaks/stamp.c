@@ -17,14 +17,14 @@
 #define LOOKS_PER_EPOCH 16
 #define LOOK_BACK 512
 #define EVENTS_MAX 64
-/* Pools by hash of which untraced takes are noted at a time. */
+/* Slots, by hash of the pool, for untraced takes that are pending at a time. */
 #define TAKES_MAX 64
 
 struct pmdscope_stamps pmdscope_stamps;
 
 static uint32_t epoch = 1;
 
-/* The last is for threads without an lcore id. */
+/* The last one is for threads without an lcore id. */
 static struct {
 	uint32_t epoch;
 	uint32_t looks;
@@ -37,7 +37,7 @@ static struct {
 	uint32_t head __rte_cache_aligned;
 } events;
 
-/* One that shares its slot with another pool's waits for the next sample. */
+/* A take whose slot is used by another pool has to wait for the next sample. */
 static struct pmdscope_untraced_take takes[TAKES_MAX];
 
 int
@@ -100,7 +100,7 @@ may_look(unsigned int lcore)
 	return looks[lcore].looks++ < LOOKS_PER_EPOCH;
 }
 
-/* Only the caller's own cache stands still. */
+/* Only the caller's own cache does not change. */
 static bool
 in_own_cache(const struct rte_mempool *mp, const void *obj, unsigned int lcore)
 {
@@ -118,7 +118,7 @@ in_own_cache(const struct rte_mempool *mp, const void *obj, unsigned int lcore)
 
 /*
  * A slot between the consumers' head and the producers' tail cannot change until the head has
- * passed it. Rings of the newer kinds keep their head elsewhere and are not looked at.
+ * passed it. Rings of the newer sync types keep their head elsewhere and are not searched.
  */
 static bool
 in_ring(const struct rte_mempool *mp, const void *obj)
@@ -145,7 +145,7 @@ in_ring(const struct rte_mempool *mp, const void *obj)
 	return false;
 }
 
-/* One that finds no room is lost. */
+/* An event that finds no room is dropped. */
 static void
 file(const struct pmdscope_misuse_event *event)
 {

@@ -24,14 +24,14 @@
 #define PMDSCOPE_STAMP_PORT(stamp) ((unsigned int)((stamp) >> 10 & 0x3f))
 #define PMDSCOPE_STAMP_QUEUE(stamp) ((unsigned int)((stamp)&0x3ff))
 
-/* PMDSCOPE_STAMP_APP, _TX or _FREE; 0 of what was never stamped. */
+/* PMDSCOPE_STAMP_APP, _TX or _FREE; 0 for an mbuf that was never stamped. */
 static inline uint64_t
 pmdscope_stamp_class(uint64_t stamp)
 {
 	return stamp & PMDSCOPE_STAMP_CLASS;
 }
 
-/* One of several references was given back; the others live. */
+/* One of several references was released; the others remain. */
 static inline bool
 pmdscope_stamp_is_shared(uint64_t stamp)
 {
@@ -40,7 +40,7 @@ pmdscope_stamp_is_shared(uint64_t stamp)
 }
 
 /*
- * What a stamp tells of the place: its site, or else direction, port and queue. The id of rows in
+ * The place in a stamp: its site, or else direction, port and queue. It is the id of rows in
  * /pmdscope/sites and of leak records.
  */
 static inline uint32_t
@@ -51,12 +51,12 @@ pmdscope_stamp_place(uint64_t stamp)
 	return (uint32_t)(stamp & (PMDSCOPE_STAMP_CLASS | PMDSCOPE_STAMP_ORIGIN));
 }
 
-/* Where what has an earlier life's stamp was lost. */
+/* Place of a loss whose stamp is from an earlier allocation. */
 #define PMDSCOPE_PLACE_UNTRACED ((uint32_t)PMDSCOPE_SITE_UNTRACED << PMDSCOPE_STAMP_SITE_SHIFT)
 
 /*
- * The place that had an mbuf last as far as is known, when it is not proven that nobody had it
- * since. Not a place of any stamp: those of sites have no origin, those of queues no site.
+ * The last known place of an mbuf, if it is not proven that no other place had it since. No
+ * stamp has such a place: those of sites have no origin, those of queues no site.
  */
 static inline uint32_t
 pmdscope_place_unproven(uint32_t place)
@@ -71,7 +71,7 @@ pmdscope_place_is_unproven(uint32_t place)
 						: (place & 1) != 0;
 }
 
-/* The place that was made unproven. */
+/* The original of an unproven place. */
 static inline uint32_t
 pmdscope_place_proven(uint32_t place)
 {
@@ -79,7 +79,7 @@ pmdscope_place_proven(uint32_t place)
 						: place & ~(uint32_t)PMDSCOPE_STAMP_ORIGIN;
 }
 
-/* Received; a traced call site stamps again afterwards. */
+/* Stamp received packets; a traced call site stamps them again afterwards. */
 static inline void
 pmdscope_stamp_rx(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t nb)
 {
@@ -98,19 +98,23 @@ pmdscope_stamp_rx(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_
 #define PMDSCOPE_STAMP_TX_EPOCHS 2
 
 /*
- * An mbuf that is to be sent, and by its stamp was already sent or given back: unless it has other
- * references, code that stamps nothing has taken it from its pool since. Any thread.
+ * An mbuf that is to be sent, although its stamp says that it was already sent or freed. Unless it
+ * has other references, untraced code has taken it from its pool since. Any thread.
  */
 void pmdscope_stamp_untraced_take(struct rte_mbuf *m);
 
-/* A pool whose mbufs were seen to be taken like this, and a stamp of one; false for no more. */
+/*
+ * A pool whose mbufs were taken by untraced code, and the stamp of one; false if there are no more.
+ */
 struct pmdscope_untraced_take {
 	const void *pool;
 	uint64_t stamp;
 };
 bool pmdscope_stamp_untraced_take_next(struct pmdscope_untraced_take *take);
 
-/* Offered to a NIC. Whoever stamped the same in this epoch (a call site, a bond) knows more. */
+/*
+ * Offered to a NIC. If a call site or a bond has stamped it TX in this epoch, that stamp says more.
+ */
 static inline void
 pmdscope_stamp_tx(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t nb)
 {
@@ -125,7 +129,7 @@ pmdscope_stamp_tx(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_
 		old = pmdscope_stamp_get(pkts[i]);
 		if (((old ^ stamp) >> 30) == 0)
 			continue;
-		/* A call that offered it shortly before may have been held up. */
+		/* A traced call that offered it shortly before may have been interrupted. */
 		if (unlikely((old & PMDSCOPE_STAMP_TX) != 0 &&
 				    (uint32_t)((now - old) >> 32) > PMDSCOPE_STAMP_TX_EPOCHS))
 			pmdscope_stamp_untraced_take(pkts[i]);
@@ -133,7 +137,7 @@ pmdscope_stamp_tx(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_
 	}
 }
 
-/* Reserve the field of the stamps. 0, or a negative errno (logged): there are no stamps then. */
+/* Reserve the field of the stamps. 0, or a negative errno (logged) if there can be no stamps. */
 int pmdscope_stamp_start(void);
 /* Write stamps from now on. */
 void pmdscope_stamp_arm(void);

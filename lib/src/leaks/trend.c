@@ -12,11 +12,11 @@
 #define JOIN 4
 #define PAIRS_MAX (POINTS * (POINTS - 1) / 2)
 /*
- * So many more of the 120 pairs of a window must grow than shrink: Kendall's test at 3.8 standard
- * deviations. A window that is not full is not tested.
+ * Of the 120 pairs of a window, this many more must grow than shrink: Kendall's test at 3.8
+ * standard deviations. A window that is not full is not tested.
  */
 #define GROWING_PAIRS 84
-/* Growth of fewer objects over the window is no reason. */
+/* Growth of fewer objects over the window is ignored. */
 #define GROWTH_MIN 8
 
 static void

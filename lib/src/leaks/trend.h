@@ -16,21 +16,21 @@
 
 #define PMDSCOPE_TREND_POINTS 16
 #define PMDSCOPE_TREND_SCALES 4
-/* Of the finest scale; each next one is four times as coarse. */
+/* Length of a point of the finest scale; each further scale is four times as coarse. */
 #define PMDSCOPE_TREND_MS 250
-/* What pmdscope_trend_grows() needs at least. */
+/* Minimum time that pmdscope_trend_grows() needs. */
 #define PMDSCOPE_TREND_WINDOW_MS (PMDSCOPE_TREND_POINTS * PMDSCOPE_TREND_MS)
-/* The scale whose window the slope is of. */
+/* The scale whose window gives the slope. */
 #define PMDSCOPE_TREND_SLOPE_SCALE 1
 
 struct pmdscope_trend_scale {
 	uint64_t points[PMDSCOPE_TREND_POINTS]; /* A ring. */
-	uint32_t nb;				/* Points ever. */
-	uint32_t joined;			/* Finer points in low. */
+	uint32_t nb;				/* Points so far. */
+	uint32_t joined;			/* Finer points included in low. */
 	uint64_t low;
 };
 
-/* Samples of which each must be above the one before for growth that cannot wait. */
+/* Samples that must each exceed the one before, for growth that needs a quick reaction. */
 #define PMDSCOPE_TREND_SAMPLES 5
 
 struct pmdscope_trend_sample {
@@ -39,11 +39,11 @@ struct pmdscope_trend_sample {
 };
 
 struct pmdscope_trend {
-	struct pmdscope_trend_sample samples[PMDSCOPE_TREND_SAMPLES]; /* A ring of the last. */
+	struct pmdscope_trend_sample samples[PMDSCOPE_TREND_SAMPLES]; /* A ring. */
 	uint32_t nb_samples;
 	struct pmdscope_trend_scale scales[PMDSCOPE_TREND_SCALES];
 	uint64_t low;
-	uint64_t point_ms; /* When the present point began, 0: none. */
+	uint64_t point_ms; /* Start of the current point, 0: none. */
 };
 
 /* Note a sample. True when a point has been completed. */
@@ -52,12 +52,14 @@ bool pmdscope_trend_note(struct pmdscope_trend *trend, uint64_t now_ms, uint64_t
 /* Growth over the sliding window, per 1000 s: the median of the slopes between all its points. */
 int64_t pmdscope_trend_slope_milli(const struct pmdscope_trend *trend);
 
-/* Hardly by chance: on some scale nearly all points are above those before them. */
+/*
+ * Growth that is unlikely to be chance: on some scale nearly all points exceed those before them.
+ */
 bool pmdscope_trend_grows(const struct pmdscope_trend *trend);
 
 /*
- * Time until the value has grown by so much at the pace of the last samples, milliseconds;
- * UINT64_MAX unless each of them was above the one before.
+ * Time until the value has grown by this amount at the rate of the last samples,
+ * milliseconds; UINT64_MAX unless each of them was above the one before.
  */
 uint64_t pmdscope_trend_grown_in_ms(const struct pmdscope_trend *trend, uint64_t by);
 
