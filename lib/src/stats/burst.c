@@ -13,12 +13,12 @@
 #include "capture.h"
 #include "window.h"
 
-/* The driver is queried for a depth once in so many non-empty bursts, and full bursts. */
+/* The driver is queried for a depth once in this many non-empty bursts, and full bursts. */
 #define DEPTH_EVERY_BUSY 64
 #define DEPTH_EVERY_FULL 8
-/* Lengths are summed once in so many bursts with packets; a power of two. */
+/* Lengths are summed once in this many bursts with packets; a power of two. */
 #define LENGTHS_EVERY 16
-/* What rarely changes is asked of the driver once in so many polls; a power of two. */
+/* The driver is asked for values that rarely change once in this many polls; a power of two. */
 #define ASK_EVERY (1U << 20)
 
 void
@@ -47,9 +47,9 @@ depth_bucket(uint32_t depth)
 }
 
 /*
- * The app may not have looked at the mbufs yet, and may never: reading all of them would cost more
- * than all the rest here. Of each LENGTHS_EVERY bursts a random one is sampled: traffic that repeats
- * itself hides nothing, and the share of the sampled does not drift.
+ * The app may not have read the mbufs yet, and may never do so: reading all of them would cost more
+ * than everything else here. Of each LENGTHS_EVERY bursts a random one is sampled, so that periodic
+ * traffic is sampled evenly and the share of sampled bursts stays constant.
  */
 static __rte_noinline void
 sample_lengths(struct pmdscope_counters *n, struct rte_mbuf **pkts, uint16_t nb)
@@ -81,7 +81,7 @@ count_burst(struct pmdscope_counters *n, struct rte_mbuf **pkts, uint16_t nb)
 	n->bursts[burst_bucket(nb)]++;
 }
 
-/* False while the lcore is at it, which is rare and short. */
+/* False while the lcore updates them, which is rare and short. */
 static bool
 read_lengths(const struct pmdscope_counters *n, uint64_t *packets, uint64_t *bytes)
 {
@@ -102,12 +102,12 @@ pmdscope_queue_bytes(struct pmdscope_queue *q)
 		return q->bytes;
 	estimate = (uint64_t)((unsigned __int128)__atomic_load_n(&q->n.packets, __ATOMIC_RELAXED) *
 			      bytes / packets);
-	/* Short packets after long ones pull the mean down, but no counter goes back. */
+	/* Short packets after long ones lower the mean, but a counter must not decrease. */
 	q->bytes = RTE_MAX(q->bytes, estimate);
 	return q->bytes;
 }
 
-/* Here and not on the control thread: only the lcore that polls a queue knows that it is there. */
+/* Not on the control thread: only the lcore that polls a queue knows that it exists. */
 static __rte_noinline void
 ask_rx(struct pmdscope_queue *q)
 {
@@ -131,8 +131,8 @@ ask_tx(struct pmdscope_queue *q)
 }
 
 /*
- * On the polling lcore as well: vhost counts under a lock that its data path only tries, so that
- * a count from elsewhere would cost the app a burst.
+ * On the polling lcore as well: vhost counts under a lock that its data path only tries to take,
+ * so a count on another thread would cost the app a burst.
  */
 static __rte_noinline void
 sample_depth(struct pmdscope_queue *q, uint16_t nb_rx)

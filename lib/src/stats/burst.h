@@ -31,7 +31,7 @@ enum pmdscope_depth_state {
 
 /* Counters of one queue and direction; the lcore that polls the queue writes them. */
 struct pmdscope_counters {
-	/* What every burst touches, in two cache lines. */
+	/* Written by every burst, in two cache lines. */
 	uint64_t polls;
 	uint64_t empty;
 	uint64_t packets;
@@ -41,7 +41,7 @@ struct pmdscope_counters {
 	uint32_t depth_state;
 	uint32_t depth;
 	uint64_t bursts[PMDSCOPE_BURST_BUCKETS];
-	/* Of the bursts whose lengths were summed; lengths_seq is odd while these two change. */
+	/* Of the bursts whose lengths were summed; lengths_seq is odd while the next two change. */
 	uint64_t sampled_packets;
 	uint64_t sampled_bytes;
 	uint32_t lengths_seq;
@@ -52,35 +52,35 @@ struct pmdscope_counters {
 	struct pmdscope_window depth_window;
 	uint64_t depth_max;
 	uint32_t descriptors;
-	/* That a receive queue takes its mbufs from, where the driver tells; never followed. */
+	/* The pool of a receive queue, if the driver reports it; never dereferenced. */
 	const struct rte_mempool *pool;
 };
 
 struct __rte_cache_aligned pmdscope_queue {
 	struct pmdscope_counters n;
-	/* The rest belongs to the control side. */
+	/* The rest is used by the control thread. */
 	uint16_t port;
 	uint16_t queue;
 	enum pmdscope_dir dir;
-	/* The port has this queue: it is a row. */
+	/* The port has this queue, so it is a row. */
 	bool present;
 	uint64_t polls_seen;
 	uint64_t bytes; /* Highest estimate so far. */
 	struct pmdscope_turnover turnover;
 	/*
-	 * Our callback. DPDK removes one only from a queue that the port has at that moment, and
-	 * keeps the others over reconfiguration, even for the next port in the same place. So it
-	 * stays here until it could be removed, and the object with it.
+	 * Our callback. DPDK removes a callback only from a queue that the port has at that
+	 * moment, and keeps the others over reconfiguration, even for the next port with the
+	 * same id. So the callback and this object are kept until it could be removed.
 	 */
 	const struct rte_eth_rxtx_callback *callback;
 };
 
-/* Start from 0; the lcore that polls the queue should not do so now. */
+/* Set to 0; the lcore that polls the queue should not do so at the same time. */
 void pmdscope_counters_reset(struct pmdscope_queue *q);
 
 /*
- * Bytes of all packets, by the mean length of those that were sampled; never goes back. State lock
- * held.
+ * Bytes of all packets, estimated from the mean length of those sampled; never decreases. State
+ * lock held.
  */
 uint64_t pmdscope_queue_bytes(struct pmdscope_queue *q);
 

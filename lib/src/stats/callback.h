@@ -12,7 +12,7 @@
 
 #include "burst.h"
 
-/* With counters at 0 and without a callback; NULL when there is no memory. */
+/* A queue with counters at 0 and without a callback; NULL without memory. */
 struct pmdscope_queue *pmdscope_queue_create(uint16_t port, enum pmdscope_dir dir, uint16_t queue);
 /* False when the queue already has a callback or cannot have one, with rte_errno set. */
 bool pmdscope_callback_add(struct pmdscope_queue *q);

@@ -15,16 +15,16 @@
 #include "window.h"
 
 #define US_PER_SEC UINT64_C(1000000)
-/* Stalls of an lcore that are reported, and those that are kept: more, because the lcore goes on
- * while they are read.
+/* Number of stalls of an lcore that are reported, and that are kept: more, because the lcore may
+ * add some while they are read.
  */
 #define STALLS_TOLD 4U
 #define STALLS_KEPT 8U
-/* Stalls of an lcore that no later one exceeded. For equally distributed lengths, of N stalls about
- * ln(N) are.
+/* Kept stalls of an lcore that no later one exceeded. Of N stalls with equally distributed lengths
+ * there are about ln(N).
  */
 #define STALLS_LONGEST 8U
-/* Where there are more of them, the oldest makes room from this age on, seconds. */
+/* If there are more of them, the oldest is removed once it is older than this, seconds. */
 #define STALL_OLD_S 60U
 
 struct pmdscope_lcore pmdscope_lcores[RTE_MAX_LCORE];
@@ -41,16 +41,21 @@ struct noted_stall {
 	uint64_t end_tsc;
 };
 
-/* The last stalls of each lcore, by their number, and the longest; written by that lcore alone. */
+/*
+ * The last stalls of each lcore, indexed by number, and the longest; written by that lcore alone.
+ */
 static struct __rte_cache_aligned stall_log {
 	struct noted_stall stalls[STALLS_KEPT];
-	uint32_t longest_seq; /* Odd while the following changes. */
+	uint32_t longest_seq; /* Odd while the members below change. */
 	uint32_t nb_longest;
 	struct noted_stall longest[STALLS_LONGEST]; /* Oldest and longest first. */
 } stall_logs[RTE_MAX_LCORE];
 
 static uint64_t foreign_polls;
-/* Lcores that have run ethdev callbacks, whether they poll or not; the last is for foreigners. */
+/*
+ * Lcores that have run ethdev callbacks, whether they call pmdscope_poll() or not; the last is for
+ * threads without an lcore id.
+ */
 static uint8_t bursting[RTE_MAX_LCORE + 1];
 
 /* Registered lcores, as of the last tick: rows must not appear within a page. */
@@ -58,7 +63,7 @@ static uint16_t rows[RTE_MAX_LCORE];
 static unsigned int nb_rows;
 
 /*
- * The first poll of a thread: whatever it did before is not a gap. tid is 0 when nothing
+ * The first poll of a thread: the time before it is not a gap. tid is 0 when nothing
  * counted so far belongs to this run of the library.
  */
 static void
@@ -81,7 +86,9 @@ adopt(struct pmdscope_lcore *lc, int32_t tid)
 	__atomic_store_n(&lc->tid, tid, __ATOMIC_RELEASE);
 }
 
-/* Bucket of a gap: 0 below 1 us, then by powers of two. Multiplies: a division is 40 cycles. */
+/*
+ * Bucket of a gap: 0 below 1 us, then by powers of two. Multiplies, as a division takes 40 cycles.
+ */
 static unsigned int
 gap_bucket(uint64_t gap)
 {
@@ -98,8 +105,8 @@ put_longest(struct stall_log *log, unsigned int i, struct noted_stall stall)
 	__atomic_store_n(&log->longest[i].end_tsc, stall.end_tsc, __ATOMIC_RELAXED);
 }
 
-/* Puts a stall behind the first n. If there is no room, the oldest makes it, or else the one before,
- * which those who ask often have seen.
+/* Puts a stall after the first n. If there is no room, it replaces the oldest if that is old
+ * enough, or else the one before it, which frequent readers have seen.
  */
 static void
 push_longest(struct stall_log *log, unsigned int n, struct noted_stall stall)
@@ -120,7 +127,7 @@ push_longest(struct stall_log *log, unsigned int n, struct noted_stall stall)
 	__atomic_store_n(&log->longest_seq, seq + 2, __ATOMIC_RELEASE);
 }
 
-/* Whatever moment one looks back to, the longest stall since then is the first after it. */
+/* For any moment in the past, the longest stall since then is the first in the log after it. */
 static void
 note_longest(struct stall_log *log, uint64_t now, uint64_t gap)
 {
@@ -137,7 +144,7 @@ note_stall(struct pmdscope_lcore *lc, uint64_t now, uint64_t gap)
 	struct stall_log *log = &stall_logs[lc - pmdscope_lcores];
 	const unsigned int i = lc->stalls % STALLS_KEPT;
 
-	/* Whoever sees a part of this one sees the number of those before. */
+	/* A reader that sees a part of this stall also sees the number of those before. */
 	__atomic_thread_fence(__ATOMIC_RELEASE);
 	__atomic_store_n(&log->stalls[i].cycles, gap, __ATOMIC_RELAXED);
 	__atomic_store_n(&log->stalls[i].end_tsc, now, __ATOMIC_RELAXED);
@@ -155,7 +162,7 @@ pmdscope_poll_gap(struct pmdscope_lcore *lc, uint64_t now, uint64_t gap)
 		adopt(lc, tid);
 		return;
 	}
-	/* The thread went to a CPU whose counter is behind: no gap can be told. */
+	/* The thread moved to a CPU whose counter is behind: the gap is unknown. */
 	if (unlikely((int64_t)gap < 0)) {
 		lc->gaps[0]++;
 		return;
@@ -200,7 +207,10 @@ pmdscope_lcore_start(uint32_t stall_us)
 	__atomic_store_n(&foreign_polls, 0, __ATOMIC_RELAXED);
 	for (i = 0; i < RTE_MAX_LCORE; i++)
 		__atomic_store_n(&pmdscope_lcores[i].tid, 0, __ATOMIC_RELAXED);
-	/* An lcore that already spins may never show a gap: let every poll in until the tick. */
+	/*
+	 * An lcore that polls fast may never have a gap: every poll calls the cold half until the
+	 * tick.
+	 */
 	__atomic_store_n(&pmdscope_gap_min, 0, __ATOMIC_RELEASE);
 }
 
@@ -213,7 +223,7 @@ pmdscope_lcore_tick(void)
 	for (i = 0; i < RTE_MAX_LCORE; i++)
 		if (__atomic_load_n(&pmdscope_lcores[i].tid, __ATOMIC_ACQUIRE) != 0)
 			rows[n++] = (uint16_t)i;
-	/* Lcores never unregister, so that a change shows in the number. */
+	/* Lcores never unregister, so a changed number shows every change. */
 	if (n != nb_rows) {
 		nb_rows = n;
 		pmdscope_rows_changed();
@@ -262,13 +272,13 @@ pmdscope_grace_begin(struct pmdscope_grace *grace)
 		grace->polls[i] = __atomic_load_n(&pmdscope_lcores[i].polls, __ATOMIC_RELAXED);
 }
 
-/* The lcore cannot be in a burst now, whatever its poll counter says. */
+/* The lcore cannot be in a burst now, even if its poll counter has not changed. */
 bool
 pmdscope_lcore_is_idle(unsigned int lcore)
 {
 	const enum rte_lcore_role_t role = rte_eal_lcore_role(lcore);
 
-	/* Nor is the one that waits for us to stop. */
+	/* The lcore that waits for us to stop is not in a burst either. */
 	if (lcore == rte_lcore_id() || role == ROLE_OFF ||
 			lcore == __atomic_load_n(&pmdscope_state.stopping_lcore, __ATOMIC_RELAXED))
 		return true;
@@ -285,7 +295,7 @@ pmdscope_grace_over(const struct pmdscope_grace *grace)
 {
 	unsigned int i;
 
-	/* Nobody can tell where a thread without an lcore id is. */
+	/* It cannot be known where a thread without an lcore id is. */
 	if (pmdscope_foreign_polls() != 0 ||
 			__atomic_load_n(&bursting[RTE_MAX_LCORE], __ATOMIC_RELAXED) != 0)
 		return false;
@@ -352,7 +362,7 @@ role_name(unsigned int lcore)
 	return rte_lcore_is_enabled(lcore) ? "worker" : "other";
 }
 
-/* polls is read after the buckets: it is counted before them, so bucket 0 stays above 0. */
+/* polls is read after the buckets: it is counted before them, so bucket 0 is never negative. */
 static void
 fill_gaps(const struct pmdscope_lcore *lc, struct pmdscope_row *row)
 {
@@ -386,7 +396,7 @@ fill_stalls(const struct pmdscope_lcore *lc, struct pmdscope_row *row)
 		const uint64_t end = __atomic_load_n(&log->stalls[k].end_tsc, __ATOMIC_RELAXED);
 
 		__atomic_thread_fence(__ATOMIC_ACQUIRE);
-		/* Not there, or overwritten meanwhile. */
+		/* Does not exist, or was overwritten during the read. */
 		if (i >= count || __atomic_load_n(&lc->stalls, __ATOMIC_RELAXED) - count >=
 						  STALLS_KEPT - STALLS_TOLD)
 			cycles = 0;
@@ -396,7 +406,7 @@ fill_stalls(const struct pmdscope_lcore *lc, struct pmdscope_row *row)
 	}
 }
 
-/* How many; 0 as well if the lcore changed them all the time. */
+/* Returns their number; 0 as well if the lcore changed them during each try. */
 static unsigned int
 copy_longest(const struct stall_log *log, struct noted_stall stalls[STALLS_LONGEST])
 {

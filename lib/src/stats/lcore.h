@@ -18,7 +18,7 @@ extern const struct pmdscope_table pmdscope_lcore_table;
 
 /* Forget all lcores and let those that poll register anew. */
 void pmdscope_lcore_start(uint32_t stall_us);
-/* Once per sample, on the control thread: registered lcores become rows. */
+/* Once per sample, on the control thread: adds registered lcores as rows. */
 void pmdscope_lcore_tick(void);
 void pmdscope_lcore_stop(void);
 
@@ -30,16 +30,16 @@ bool pmdscope_lcore_shares_cpu(void);
 /* This thread runs ethdev callbacks. Rarely called, from the callbacks. */
 void pmdscope_lcore_bursts(void);
 
-/* The lcore cannot be in a burst now, whatever its poll counter says. */
+/* The lcore cannot be in a burst now, even if its poll counter has not changed. */
 bool pmdscope_lcore_is_idle(unsigned int lcore);
 
-/* Where every lcore stood when something was unlinked that it may still use. */
+/* The polls of every lcore at the time when something was unlinked that it may still use. */
 struct pmdscope_grace {
 	uint64_t polls[RTE_MAX_LCORE];
 };
 
 void pmdscope_grace_begin(struct pmdscope_grace *grace);
-/* Every lcore has polled since, or cannot be in a burst: what was unlinked may be freed. */
+/* Every lcore has polled since, or cannot be in a burst: unlinked memory may be freed. */
 bool pmdscope_grace_over(const struct pmdscope_grace *grace);
 
 #endif /* PMDSCOPE_LCORE_H */

@@ -34,7 +34,7 @@ struct pool {
 
 static struct pmdscope_tracks pools = { .item_size = sizeof(struct pool) };
 
-/* The caches are read while their lcores use them: the sum is right only to a burst or two. */
+/* The caches are read while their lcores use them: the sum may be wrong by a burst or two. */
 static uint32_t
 sample_caches(struct pool *pool, const struct rte_mempool *mp)
 {
@@ -64,7 +64,7 @@ pmdscope_pool_is_readable(const struct rte_mempool *mp)
 	       mp->pool_data != NULL;
 }
 
-/* Mbufs know their pool. */
+/* Mbufs contain the address of their pool. */
 static bool
 has_mbufs(const struct rte_mempool *mp)
 {
@@ -92,7 +92,7 @@ sample(struct pool *pool, const struct rte_mempool *mp)
 
 /*
  * Not rte_mempool_walk(): that holds a lock which rte_mempool_free() does not take. Under the
- * tailq lock a pool cannot leave the list, and it is taken apart only after it has left.
+ * tailq lock a pool cannot leave the list, and it is freed only after it has left.
  */
 void
 pmdscope_pool_sample(void)
@@ -107,7 +107,7 @@ pmdscope_pool_sample(void)
 		const struct rte_mempool *mp = entry->data;
 		struct pool *pool;
 
-		/* Without its common ring yet. */
+		/* The common ring does not exist yet. */
 		if ((mp->flags & RTE_MEMPOOL_F_POOL_CREATED) == 0)
 			continue;
 		pool = pmdscope_track_meet(&pools, mp, mp->name);

@@ -21,21 +21,21 @@ extern const struct pmdscope_table pmdscope_pool_table;
 void pmdscope_pool_sample(void);
 void pmdscope_pool_stop(void);
 
-/* What the leak ledger needs of a pool. */
+/* The values of a pool that the leak ledger needs. */
 struct pmdscope_pool_counts {
 	const void *address;
 	const char *name;
 	bool mbufs;    /* Its objects are mbufs. */
-	bool readable; /* Its free objects can be told one by one. */
+	bool readable; /* Its free objects can be listed. */
 	uint32_t size;
 	uint32_t common;
 	uint32_t cached;
 	uint32_t in_use;
 };
 
-/* The i-th pool of the last sample; false behind the last. */
+/* The i-th pool of the last sample; false after the last. */
 bool pmdscope_pool_get(unsigned int i, struct pmdscope_pool_counts *counts);
-/* The pool, if it is there; it stays while the caller holds the tailq lock. */
+/* The pool, if it still exists; it remains while the caller holds the tailq lock. */
 struct rte_mempool *pmdscope_pool_find(const void *address, const char *name);
 /* The common pool is an rte_ring. */
 bool pmdscope_pool_is_readable(const struct rte_mempool *mp);

@@ -19,7 +19,7 @@ struct port {
 	bool started;
 	uint64_t starts;
 	uint64_t stops;
-	/* Written by the thread that the driver tells of its link. */
+	/* Written by the thread on which the driver reports link changes. */
 	uint64_t link_changes;
 	uint64_t changed_realtime_ns;
 };
@@ -30,9 +30,9 @@ static struct port ports[RTE_MAX_ETHPORTS];
 static uint16_t rows[RTE_MAX_ETHPORTS];
 static unsigned int nb_rows;
 
-/* What DPDK puts in place of the functions of a port that is not started. */
+/* The function that DPDK sets in ports that are not started. */
 static eth_rx_burst_t stopped_burst;
-/* Also in place of a driver that does not count; NULL before DPDK 25.11. */
+/* DPDK also sets it for drivers that do not count; NULL before DPDK 25.11. */
 static eth_rx_queue_count_t stopped_count;
 
 static void
@@ -47,8 +47,8 @@ note_change(struct port *port)
 }
 
 /*
- * A number that was never used has them; without one, starts and stops are not counted. Drivers are
- * not asked: they may be in the middle of a stop.
+ * A port id that was never used has these functions. If all ids were used, starts and stops are not
+ * counted. Drivers are not asked: they may be in the middle of a stop.
  */
 static void
 find_stopped_functions(void)
@@ -82,7 +82,9 @@ is_started(uint16_t id)
 	       __atomic_load_n(&rte_eth_fp_ops[id].rx_pkt_burst, __ATOMIC_RELAXED) != stopped_burst;
 }
 
-/* On the thread that the driver tells of its link, mostly the EAL's for interrupts. */
+/*
+ * Runs on the thread on which the driver reports link changes, usually the EAL's interrupt thread.
+ */
 static int
 on_link_event(uint16_t id, enum rte_eth_event_type event __rte_unused, void *arg __rte_unused,
 		void *ret_param __rte_unused)
@@ -155,9 +157,9 @@ pmdscope_port_forget(uint16_t id)
 }
 
 /*
- * ethdev reports neither starts nor stops (RTE_ETH_EVENT_NEW and RTE_ETH_EVENT_DESTROY are about the
- * existence of a port), and keeps no count of them: those between two samples that leave the port as it
- * was are not seen.
+ * ethdev reports neither starts nor stops (RTE_ETH_EVENT_NEW and RTE_ETH_EVENT_DESTROY are about
+ * the existence of a port), and does not count them: if the port is in the same state at two
+ * samples, those in between are not seen.
  */
 void
 pmdscope_port_sample(void)

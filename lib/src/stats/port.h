@@ -18,11 +18,11 @@ extern const struct pmdscope_table pmdscope_port_table;
 /* State lock held in all of these. */
 void pmdscope_port_start(void);
 void pmdscope_port_stop(void);
-/* A port is there, by this name; the same one or another than before. */
+/* A port with this name exists; it may be the same as before or another one. */
 void pmdscope_port_see(uint16_t id, const char *device);
-/* It is gone. */
+/* The port was removed. */
 void pmdscope_port_forget(uint16_t id);
-/* Count what has changed since the last time. Calls no driver. */
+/* Count changes since the last call. Calls no driver. */
 void pmdscope_port_sample(void);
 
 /*

@@ -25,18 +25,21 @@
 #define STOP_WAIT_MS 200
 /* Longest wait of a thread that closes a port; see on_port_event(). */
 #define EVENT_WAIT_MS 100
-/* A port that is not polled for so long is not asked. */
+/* A port that is not polled for this long is not queried. */
 #define POLLED_US 200
 
 struct port {
 	char device[RTE_ETH_NAME_MAX_LEN];
 	bool known;
-	/* Set by on_port_event(): being destroyed; has been since the last discovery. */
+	/* Set by on_port_event(): being destroyed; was destroyed since the last discovery. */
 	uint8_t gone;
 	uint8_t replaced;
 	struct pmdscope_queue *queues[PMDSCOPE_NB_DIRS][RTE_MAX_QUEUES_PER_PORT];
-	unsigned int nb_queues[PMDSCOPE_NB_DIRS]; /* Objects, present or not. */
-	/* Packets offered; sent, by the driver; and how many more that was than the time before. */
+	unsigned int nb_queues[PMDSCOPE_NB_DIRS]; /* Allocated, present or not. */
+	/*
+	 * Packets offered; sent, as the driver reports; and the increase of that since the last
+	 * time.
+	 */
 	uint64_t offered;
 	uint64_t opackets;
 	uint64_t sent;
@@ -44,7 +47,7 @@ struct port {
 
 /*
  * Guards ports against the threads that create and destroy them. Taken inside the state lock;
- * no driver is called under it but for what on_port_event() is prepared for.
+ * no driver is called under it, except where on_port_event() allows for it.
  */
 static pthread_mutex_t ports_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct port ports[RTE_MAX_ETHPORTS];
@@ -65,9 +68,9 @@ pmdscope_queue_reclaim(void)
 }
 
 /*
- * Put a callback on a queue. False when the port does not have it: DPDK says so as it adds a
- * callback, which spares us asking the driver of a port that may be about to close. The object
- * stays for the next try.
+ * Put a callback on a queue. False if the port does not have it, which DPDK checks when it
+ * adds a callback. So the driver of a port that may be about to close need not be asked. The
+ * object is kept for the next try.
  */
 static bool
 adopt(struct port *port, uint16_t id, enum pmdscope_dir dir, uint16_t queue)
@@ -81,7 +84,9 @@ adopt(struct port *port, uint16_t id, enum pmdscope_dir dir, uint16_t queue)
 		port->queues[dir][queue] = q;
 		port->nb_queues[dir] = RTE_MAX(port->nb_queues[dir], queue + 1U);
 	}
-	/* One that could not be removed comes off if, and only if, the queue is back. */
+	/*
+	 * A callback that could not be removed earlier can be removed only when the queue is back.
+	 */
 	if (!pmdscope_callback_remove(q))
 		return false;
 	if (!pmdscope_callback_add(q)) {
@@ -112,7 +117,7 @@ adopt_all(struct port *port, uint16_t id, enum pmdscope_dir dir)
 	}
 }
 
-/* A queue that is polled is there. True when some are polled and others are not. */
+/* A queue that is polled exists. True when some queues are polled and others are not. */
 static bool
 may_have_shrunk(struct port *port)
 {
@@ -152,7 +157,7 @@ drop_rows(struct port *port, enum pmdscope_dir dir, unsigned int from)
 	}
 }
 
-/* The driver is asked only while the app uses the port, so not while it closes it. */
+/* Ask the driver only while the app uses the port, and so does not close it. */
 static void
 follow_shrinking(struct port *port, uint16_t id)
 {
@@ -164,7 +169,7 @@ follow_shrinking(struct port *port, uint16_t id)
 	drop_rows(port, PMDSCOPE_TX, info.nb_tx_queues);
 }
 
-/* Another device in the same place starts from 0. */
+/* Another device with the same id starts from 0. */
 static void
 forget(struct port *port)
 {
@@ -228,7 +233,7 @@ pmdscope_queue_discover(void)
 {
 	uint16_t id;
 
-	/* All ports, also those that belong to a bond or a failsafe: they carry the packets. */
+	/* All ports, including members of a bond or a failsafe device: these carry the packets. */
 	for (id = 0; id < RTE_MAX_ETHPORTS && !unsupported; id++) {
 		pthread_mutex_lock(&ports_lock);
 		discover(&ports[id], id);
@@ -239,10 +244,10 @@ pmdscope_queue_discover(void)
 }
 
 /*
- * On the thread that creates or destroys a port. A destroyed port must lose our callbacks now,
- * and discovery must be through with it: hence the lock. But the wait is bounded, for a driver
- * that discovery calls may itself wait for this thread (failsafe holds its lock while it closes
- * a port below it); then the callbacks stay for discovery to find.
+ * Runs on the thread that creates or destroys a port. Our callbacks must be removed from a
+ * destroyed port now, and discovery must not be using it: hence the lock. But the wait is
+ * bounded, as a driver that discovery calls may itself wait for this thread (failsafe holds its
+ * lock while it closes a port below it). In that case discovery removes the callbacks later.
  */
 static int
 on_port_event(uint16_t id, enum rte_eth_event_type event, void *arg __rte_unused,
@@ -279,7 +284,7 @@ pmdscope_queue_start(void)
 {
 	unsigned int id;
 
-	/* Objects that the last run could not free are taken over. */
+	/* Objects that the last run could not free are reused. */
 	for (id = 0; id < RTE_MAX_ETHPORTS; id++) {
 		__atomic_store_n(&ports[id].gone, 0, __ATOMIC_RELEASE);
 		__atomic_store_n(&ports[id].replaced, 1, __ATOMIC_RELEASE);
@@ -293,7 +298,7 @@ pmdscope_queue_start(void)
 	pmdscope_queue_discover();
 }
 
-/* One that is running now stays registered; it does no harm. */
+/* A callback that is running now stays registered; it does no harm. */
 static void
 unregister_events(void)
 {
@@ -318,7 +323,7 @@ uninstall_port(struct port *port, uint16_t id)
 		}
 }
 
-/* Objects that DPDK still holds a callback of stay. */
+/* Objects with a callback that DPDK still holds are kept. */
 static void
 free_queues(struct port *port)
 {
@@ -345,7 +350,7 @@ pmdscope_queue_stop(void)
 	pthread_mutex_lock(&ports_lock);
 	for (id = 0; id < RTE_MAX_ETHPORTS; id++)
 		uninstall_port(&ports[id], id);
-	/* What is not free by then stays for the next pmdscope_init(). */
+	/* Objects that are not free by then are kept for the next pmdscope_init(). */
 	if (pmdscope_reclaim_all(STOP_WAIT_MS)) {
 		for (id = 0; id < RTE_MAX_ETHPORTS; id++)
 			free_queues(&ports[id]);
@@ -388,7 +393,7 @@ pmdscope_queue_tx(unsigned int port, unsigned int queue)
 	return q != NULL && q->present ? q : NULL;
 }
 
-/* Of all queues of the port that are there. */
+/* Sum over all present queues of the port. */
 static void
 sum_port(const struct port *port, uint64_t *polls, uint64_t *offered)
 {
@@ -409,8 +414,8 @@ sum_port(const struct port *port, uint64_t *polls, uint64_t *offered)
 }
 
 /*
- * The app is in its poll loop this moment, so that it does not close the port: drivers do not
- * expect questions while they do. Sleeping, this thread keeps no poller from its CPU.
+ * The app is in its poll loop at this moment, so it does not close the port: drivers must not
+ * be called during that. This thread sleeps in order not to take a CPU from a poller.
  */
 static bool
 is_polled_now(const struct port *port, uint64_t polls)

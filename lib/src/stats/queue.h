@@ -17,7 +17,7 @@ extern const struct pmdscope_table pmdscope_queue_counters_table;
 
 /* Follow ports as they come and go. State lock held in all of these. */
 void pmdscope_queue_start(void);
-/* Put callbacks on queues that have none, drop the rows of queues that are gone. */
+/* Add callbacks to queues that have none, remove the rows of queues that no longer exist. */
 void pmdscope_queue_discover(void);
 /* Free callbacks that were removed, once no lcore can be in them. */
 void pmdscope_queue_reclaim(void);
@@ -26,17 +26,19 @@ void pmdscope_queue_stop(void);
 
 struct pmdscope_queue;
 
-/* Queues that are there now. */
+/* Number of queues that exist now. */
 unsigned int pmdscope_queue_rows(void);
-/* The queue of a row, NULL behind the last. */
+/* The queue of a row, NULL after the last. */
 struct pmdscope_queue *pmdscope_queue_row(unsigned int i);
 /* The name of its port. */
 const char *pmdscope_queue_device(const struct pmdscope_queue *q);
-/* A transmit queue that its port has now, or NULL. */
+/* A transmit queue, or NULL if its port has no such queue now. */
 const struct pmdscope_queue *pmdscope_queue_tx(unsigned int port, unsigned int queue);
-/* Ask the drivers of all ports that have sent something how much that was. */
+/* Ask the drivers of all ports that have sent something for the number of packets sent. */
 void pmdscope_queue_ask_sent(void);
-/* Packets that the port has sent between the last two times; UINT64_MAX when it does not report it. */
+/*
+ * Packets that the port has sent between the last two calls; UINT64_MAX when it does not report it.
+ */
 uint64_t pmdscope_queue_sent(unsigned int port);
 
 #endif /* PMDSCOPE_QUEUE_H */

@@ -3,8 +3,8 @@
  */
 
 /*
- * What the callbacks count: /pmdscope/queues with all of it, and /pmdscope/queue_counters with what
- * a reader needs each time, so that a page has several times as many rows.
+ * The counts of the callbacks: /pmdscope/queues with all of them, and /pmdscope/queue_counters with
+ * those that a reader needs each time, so that a page has several times as many rows.
  */
 
 #include <rte_bitops.h>
@@ -26,7 +26,7 @@ enum {
 	COL_DEPTH_WINDOW_MAX,
 	COL_DEPTH_MAX,
 	COL_DESCRIPTORS,
-	/* From here on of /pmdscope/queues alone. */
+	/* The following are in /pmdscope/queues only. */
 	NB_COUNTER_COLUMNS,
 	COL_DEVICE = NB_COUNTER_COLUMNS,
 	COL_BURSTS,

@@ -34,7 +34,7 @@ sample(const struct rte_memzone *mz, void *arg __rte_unused)
 	const struct rte_ring *r = mz->addr;
 	struct ring *ring;
 
-	/* A ring is given its memzone last; those of mempools are part of /pmdscope/pools. */
+	/* A ring gets its memzone last. Rings of mempools are part of /pmdscope/pools. */
 	if (!has_prefix(mz->name, RTE_RING_MZ_PREFIX) || r->memzone != mz ||
 			has_prefix(r->name, RTE_MEMPOOL_MZ_PREFIX))
 		return;
@@ -50,7 +50,7 @@ sample(const struct rte_memzone *mz, void *arg __rte_unused)
 
 /*
  * By memzone and not by the list of rings: before 23.07 rte_ring_free() gives the memory
- * back first and leaves the list afterwards. A memzone cannot go while its walk lasts.
+ * back first and leaves the list afterwards. A memzone cannot be freed during the walk.
  */
 void
 pmdscope_ring_sample(void)

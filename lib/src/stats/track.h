@@ -31,16 +31,16 @@ struct pmdscope_tracks {
 	char *items;
 	unsigned int nb;
 	unsigned int capacity;
-	/* Where the next object of a walk most likely is. */
+	/* Likely index of the next object of a walk. */
 	unsigned int hint;
 	bool changed;
 };
 
-/* The item of an object met in a walk, a new one if need be; NULL without memory. */
+/* The item of an object found in a walk, added if it is missing; NULL without memory. */
 void *pmdscope_track_meet(struct pmdscope_tracks *tracks, const void *address, const char *name);
 /* Note a sample of the quantity with the high-water marks. */
 void pmdscope_track_note(struct pmdscope_track *track, uint64_t value);
-/* After a walk: forget what it did not meet. */
+/* After a walk: forget the objects that it did not find. */
 void pmdscope_track_sweep(struct pmdscope_tracks *tracks);
 void *pmdscope_track_item(const struct pmdscope_tracks *tracks, unsigned int i);
 void pmdscope_track_clear(struct pmdscope_tracks *tracks);

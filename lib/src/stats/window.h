@@ -12,7 +12,7 @@
 
 #include "pmdscope.h"
 
-/* The window that runs now; from 1 upwards. Advanced by the control thread, state lock held. */
+/* Number of the current window, from 1 up. Advanced by the control thread, state lock held. */
 extern uint64_t pmdscope_window_now;
 
 static inline void
@@ -25,7 +25,7 @@ pmdscope_window_note(struct pmdscope_window *w, uint64_t value)
 			__atomic_store_n(&w->max, value, __ATOMIC_RELEASE);
 		return;
 	}
-	/* Whoever sees the new maximum must also see the new number: hence this order. */
+	/* A reader that sees the new maximum must also see the new number: hence this order. */
 	__atomic_store_n(&w->prev, w->id + 1 == now ? w->max : 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&w->id, now, __ATOMIC_RELEASE);
 	__atomic_store_n(&w->max, value, __ATOMIC_RELEASE);
@@ -40,7 +40,7 @@ pmdscope_window_last(const struct pmdscope_window *w)
 
 	if (id + 1 == pmdscope_window_now && __atomic_load_n(&w->id, __ATOMIC_RELAXED) == id)
 		return max;
-	/* Either the writer is in the present window, or it has been silent for a whole one. */
+	/* The writer is in the current window, or has been silent for a whole one. */
 	if (__atomic_load_n(&w->id, __ATOMIC_RELAXED) == pmdscope_window_now)
 		return __atomic_load_n(&w->prev, __ATOMIC_RELAXED);
 	return 0;
