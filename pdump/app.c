@@ -25,9 +25,9 @@
 #include "locks.h"
 
 #define MP_SOCKET "mp_socket_"
-/* How long the app may wait for answers, those of others as well. */
+/* How long the app may wait for answers, including those of other processes. */
 #define LEAVE_MS 1000
-/* What the EAL has open is among the first descriptors of this process, which has few. */
+/* The EAL's files are among the first descriptors of this process, which has few. */
 #define FDS_MAX 1024
 
 bool
@@ -47,7 +47,7 @@ app_read_text(const char *path, char *text, size_t size)
 	return n > 0;
 }
 
-/* A field of /proc/PID/stat, and what is behind it; NULL when there is no such process. */
+/* A field of /proc/PID/stat, and the text after it; NULL if there is no such process. */
 static const char *
 find_stat(pid_t pid, unsigned int field, char *text, size_t size)
 {
@@ -57,7 +57,7 @@ find_stat(pid_t pid, unsigned int field, char *text, size_t size)
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
 	if (!app_read_text(path, text, size))
 		return NULL;
-	/* The name, in parentheses, is field 2 and may hold anything. */
+	/* Field 2 is the name in parentheses, which may contain any character. */
 	p = strrchr(text, ')');
 	for (i = 2; p != NULL && i < field; i++)
 		p = strchr(p + 1, ' ');
@@ -106,7 +106,7 @@ struct config_head {
 	uint32_t version;
 };
 
-/* Updates of a release keep its ABI; the layouts that are none of it are looked at later. */
+/* Updates of a release keep its ABI; layouts that are not part of it are checked later. */
 static int
 check_version(const struct config_head *head, struct failure *failure)
 {
@@ -129,7 +129,7 @@ check_owner(const struct app *app, int fd, struct failure *failure)
 	if (lock.l_type == F_UNLCK)
 		return failure_set(failure, ESRCH, "the app with file prefix %.40s has ended",
 				app->file_prefix);
-	/* 0: a process that has no number here, as in a container. */
+	/* l_pid is 0 for a process that has no id in this namespace, as in a container. */
 	if (lock.l_pid > 0 && lock.l_pid != app->pid)
 		return failure_set(failure, ESRCH, "file prefix %.40s is of process %d, not %d",
 				app->file_prefix, (int)lock.l_pid, (int)app->pid);
@@ -169,7 +169,7 @@ check_config(const struct app *app, struct failure *failure)
 	return check_version(&head, failure);
 }
 
-/* Files of hugepages that are gone cannot be mapped by another process. */
+/* Another process cannot map hugepage files that were removed. */
 static int
 check_hugepages(const struct app *app, struct failure *failure)
 {
@@ -213,7 +213,7 @@ app_alive(const struct app *app)
 	return app_process_stat(app->pid, APP_STAT_START) == app->start;
 }
 
-/* Does a process still listen behind its socket? */
+/* Whether a process still listens on this socket. */
 static bool
 answers(const char *dir, const char *name)
 {
@@ -275,11 +275,11 @@ app_is_array_of(const char *name, pid_t pid)
 	len = snprintf(owner, sizeof(owner), "_%d", (int)pid);
 	if (strcmp(last, owner) == 0)
 		return true;
-	/* DPDK 23.11.7, 25.11.2 and 26.07 have the time behind it. */
+	/* In DPDK 23.11.7, 25.11.2 and 26.07 a time follows the id. */
 	return last - name >= len && strncmp(last - len, owner, (size_t)len) == 0;
 }
 
-/* Is it the name of a file that a secondary process of that id, in whichever namespace, made? */
+/* Whether a secondary process with this id, in any namespace, made the file of this name. */
 static bool
 is_made_by(const char *name, pid_t pid)
 {
@@ -289,7 +289,7 @@ is_made_by(const char *name, pid_t pid)
 	return strncmp(name, socket_name, strlen(socket_name)) == 0 || app_is_array_of(name, pid);
 }
 
-/* Does a process use it? The EAL holds a lock on each array that it has. */
+/* Whether a process uses it. The EAL holds a lock on each array that it uses. */
 static bool
 is_in_use(const char *dir, int dir_fd, const char *name)
 {
@@ -306,7 +306,7 @@ is_in_use(const char *dir, int dir_fd, const char *name)
 	return used;
 }
 
-/* Does this process use it? */
+/* Whether this process uses it. */
 static bool
 is_ours(int dir_fd, const char *name)
 {
@@ -363,7 +363,7 @@ app_leave(const struct app *app)
 	const struct timespec pause = { .tv_nsec = 1000000L };
 	unsigned int ms;
 
-	/* The EAL of the app holds this lock from its question until it has all answers. */
+	/* The EAL of the app holds this lock from its request until it has all answers. */
 	for (ms = 0; fd >= 0 && ms < LEAVE_MS && flock(fd, LOCK_EX | LOCK_NB) < 0; ms++)
 		nanosleep(&pause, NULL);
 	remove_files(app, getpid(), true);

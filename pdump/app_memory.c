@@ -17,9 +17,9 @@
 
 #define SYMBOLS_MAX 4
 
-/* What app_memory_keep() has opened and found. */
+/* State of app_memory_keep(). */
 static struct {
-	int mem, maps; /* -1 for nothing. */
+	int mem, maps; /* -1 if not open. */
 	unsigned int nb;
 	struct app_symbol symbols[SYMBOLS_MAX];
 	uintptr_t addresses[SYMBOLS_MAX];
@@ -79,8 +79,8 @@ app_memory_read(pid_t pid, uintptr_t from, void *to, size_t len)
 }
 
 /*
- * A regular file, to read. Whoever may change what is at the path could make it wait for ever, or do
- * something when it is opened, as a FIFO and a device do.
+ * Open a regular file for reading. A process that may replace the file could otherwise make open()
+ * block for ever or have side effects, as with a FIFO or a device.
  */
 static int
 open_regular(const char *path)
@@ -99,7 +99,7 @@ open_regular(const char *path)
 	return fd;
 }
 
-/* A mapped file as the process sees it, also when it has been replaced since. */
+/* A mapped file as the process sees it, even if it has been replaced since. */
 static int
 open_mapped(pid_t pid, const struct mapping *m)
 {
@@ -138,7 +138,7 @@ find_in_file(pid_t pid, const struct mapping *m, const char *name, size_t size)
 	return found ? m->start + (symbol.value - symbol.first_page) : 0;
 }
 
-/* In the executable, or in the libraries. */
+/* Search the executable, or the libraries. */
 static uintptr_t
 find_in_files(pid_t pid, FILE *maps, const char *exe, bool libraries, const char *name, size_t size)
 {

@@ -15,26 +15,26 @@
 
 /* Name of the objects; it is never looked up. */
 #define NAME "pmdscope"
-/* Of one lcore of the app, so that it takes from the pool once for many packets. */
+/* Per lcore of the app, so that it accesses the pool once for many packets. */
 #define CACHE_SIZE 32
-/* As rte_mempool.c has it; what a cache may hold is part of its contract with ops. */
+/* As in rte_mempool.c; the capacity of a cache is part of its contract with ops. */
 #define CACHE_FLUSHTHRESH(size) ((size)*3 / 2)
 /*
- * What of a cache is used, whatever release the app has: what it may hold, and a bulk of 64 that
- * rte_pktmbuf_free_bulk() returns, with room to spare.
+ * Bytes of a cache that any release of the app uses: its capacity, and a bulk of 64 that
+ * rte_pktmbuf_free_bulk() returns, with a reserve.
  */
 #define CACHE_BYTES (offsetof(struct rte_mempool_cache, objs) + 192 * sizeof(void *))
 /* Data in an mbuf: a frame of 1518 bytes, with tags. More mbufs for each packet cost the app more. */
 #define DATA_BYTES 1536
 #define MBUFS_MIN 192U
-/* Slots of a ring: two bursts, at least. */
+/* Slots of a ring: at least two bursts. */
 #define SLOTS_MIN 64U
-/* Segments that are put back at once. */
+/* Segments that are freed at a time. */
 #define PUT_MAX 512
-/* Packets that the CPU is told of before they are looked at. */
+/* Packets to prefetch ahead of their use. */
 #define PUT_AHEAD 16
 
-/* Where things are. */
+/* Addresses and sizes of all parts. */
 struct layout {
 	struct rte_mempool *pool;
 	unsigned int cache_size;
@@ -44,7 +44,7 @@ struct layout {
 	unsigned int free_slots;
 	uint8_t *rings;
 	unsigned int slots;
-	struct counters_span rest[COUNTERS_SPANS]; /* For mbufs. */
+	struct counters_span rest[COUNTERS_SPANS]; /* Left for mbufs. */
 };
 
 static size_t
@@ -68,7 +68,7 @@ ring_bytes(unsigned int slots)
 	return RTE_ALIGN_CEIL((size_t)rte_ring_get_memsize(slots), RTE_CACHE_LINE_SIZE);
 }
 
-/* A pool of mbufs, its caches if there is room for them, and its private data behind them. */
+/* A pool of mbufs, its caches if there is room for them, followed by its private data. */
 static void
 place_pool(struct layout *l, struct counters_span *span)
 {
@@ -82,8 +82,9 @@ place_pool(struct layout *l, struct counters_span *span)
 }
 
 /*
- * The ring of the pool holds all mbufs that could be in the arena. So do the others, if they take no more
- * than a quarter of the room; else they are shorter, and the app counts what it cannot enqueue.
+ * The ring of the pool has room for all mbufs that fit into the arena. So do the rings of taps, if
+ * they take at most a quarter of the remaining memory; otherwise they are shorter, and the app
+ * counts what it cannot enqueue.
  */
 static bool
 place_rings(struct layout *l, struct counters_span *span, size_t arena_bytes, unsigned int nb_rings)
@@ -114,7 +115,7 @@ lay_out(struct layout *l, const struct counters_span spans[COUNTERS_SPANS], unsi
 	return place_rings(l, &l->rest[1], bytes, nb_rings);
 }
 
-/* What an lcore never uses of its cache, which is for much larger ones. */
+/* The part of a cache that its lcore never uses, as it is meant for much larger caches. */
 static struct counters_span
 unused_of_cache(const struct layout *l, unsigned int lcore)
 {
@@ -129,7 +130,7 @@ unused_of_cache(const struct layout *l, unsigned int lcore)
 	return span;
 }
 
-/* The i-th piece of memory for mbufs; false behind the last one. */
+/* The i-th piece of memory for mbufs; false after the last one. */
 static bool
 find_piece(const struct layout *l, unsigned int i, struct counters_span *piece)
 {
@@ -175,8 +176,9 @@ arena_place(struct arena *arena, const struct counters_span spans[COUNTERS_SPANS
 }
 
 /*
- * In this mode a thread only waits where another one is too far behind, which is not limited here:
- * one that was killed within an enqueue keeps what it and those after it put back, and nobody waits.
+ * In this mode a thread waits only if another one is too far behind, and here there is no such
+ * limit. If a thread is killed during an enqueue, the mbufs that it and later threads put back are
+ * lost, but no thread waits.
  */
 static void
 init_free(struct rte_ring *ring, unsigned int slots)
@@ -216,8 +218,8 @@ init_pool(struct rte_mempool *mp, const struct layout *l, int ops_index, unsigne
 }
 
 /*
- * A thread of the app that is interrupted while it takes mbufs keeps their slots, and those of all
- * that are taken after them, until it goes on. Till then there may be no room.
+ * A thread of the app that is interrupted while it takes mbufs blocks their slots, and those of
+ * all mbufs taken after them, until it continues. Until then there may be no room.
  */
 static void
 put_objects(struct arena *arena, void *const *objects, unsigned int n)
@@ -228,12 +230,12 @@ put_objects(struct arena *arena, void *const *objects, unsigned int n)
 	for (; i < n; i++) {
 		seg = objects[i];
 		seg->next = arena->held;
-		seg->nb_segs = 2; /* So that arena_put() looks at `next`. */
+		seg->nb_segs = 2; /* So that arena_put() follows `next`. */
 		arena->held = seg;
 	}
 }
 
-/* No device ever sees these mbufs, so their bus addresses stay unknown. */
+/* No device accesses these mbufs, so they have no bus addresses. */
 static void
 populate(struct arena *arena, const struct layout *l)
 {
@@ -289,7 +291,10 @@ arena_put(struct arena *arena, struct rte_mbuf **mbufs, unsigned int n)
 			rte_prefetch0(mbufs[i + PUT_AHEAD]);
 		for (seg = mbufs[i]; seg != NULL; seg = next) {
 			next = NULL;
-			/* The line of `next` stays with the app's core where one segment is all. */
+			/*
+			 * For a single segment the cache line of `next` is not read, so it stays
+			 * with the app's core.
+			 */
 			if (seg != mbufs[i] || seg->nb_segs != 1) {
 				next = seg->next;
 				seg->next = NULL;

@@ -26,10 +26,10 @@
 
 #define APP_ENDED "the app has ended"
 #define LCORES_MAX 1024
-/* It takes less than a tenth of a second, and 5 where the app waits for another process. */
+/* Attaching takes less than 0.1 s, and 5 s if the app waits for another process. */
 #define ATTACH_S 15U
 
-/* Of the app; a process has one app. -1 where the kernel has none. */
+/* Of the app, of which each process has one. -1 if the kernel has no pidfds. */
 static int app_pidfd = -1;
 
 /*
@@ -57,7 +57,7 @@ __wrap_rte_service_start_with_defaults(void)
 	return -ENOTSUP;
 }
 
-/* The EAL wants the very same version; app_open() has looked at it already. */
+/* The EAL requires the same version; app_open() has already checked it. */
 int __wrap_eal_mcfg_check_version(void);
 
 int
@@ -76,7 +76,7 @@ app_ended(const struct state *state, unsigned int ms)
 	return app_process_stat(state->app_pid, APP_STAT_START) != state->app_start;
 }
 
-/* All threads that the EAL starts block all signals: they are for the main thread. */
+/* All threads that the EAL starts block all signals: these are for the main thread. */
 static int
 init_eal(const struct options *options, const char *lcores)
 {
@@ -94,7 +94,7 @@ init_eal(const struct options *options, const char *lcores)
 	sigfillset(&all);
 	sigdelset(&all, SIGALRM);
 	pthread_sigmask(SIG_BLOCK, &all, &before);
-	/* It holds nothing that anybody waits for, so it may as well die. */
+	/* This process holds nothing that others wait for, so it may be killed. */
 	alarm(ATTACH_S);
 	ret = rte_eal_init(RTE_DIM(argv) - 1, argv);
 	alarm(0);
@@ -125,11 +125,11 @@ attach(const struct options *options, const struct app *app, struct state *state
 {
 	char lcores[LCORES_MAX];
 
-	/* No app that polls has this lcore; none of ours ever uses what is per lcore. */
+	/* No polling app has this lcore, and this process uses no per-lcore data. */
 	if ((size_t)snprintf(lcores, sizeof(lcores), "%d@(%s)", RTE_MAX_LCORE - 1,
 			    options->cpu_list) >= sizeof(lcores))
 		return failure_set(failure, EINVAL, "--cpus: too long");
-	/* The EAL takes over the affinity for its own threads. */
+	/* The EAL's own threads inherit the affinity. */
 	if (sched_setaffinity(0, sizeof(options->cpus), &options->cpus) < 0)
 		return failure_set(failure, errno, "--cpus %s: %s", options->cpu_list,
 				strerror(errno));
@@ -148,14 +148,14 @@ pdump_flag(const struct state_tap *tap)
 	return tap->dir == PMDSCOPE_DIR_RX ? RTE_PDUMP_FLAG_RX : RTE_PDUMP_FLAG_TX;
 }
 
-/* As struct pdump_request of rte_pdump.c begins. */
+/* Beginning of struct pdump_request of rte_pdump.c. */
 struct request_head {
 	uint16_t version;
 	uint16_t operation;
 	uint32_t flags;
 };
 
-/* Requests are to be for neither direction. */
+/* Send requests for neither direction. */
 static bool no_direction;
 
 int __real_rte_mp_request_sync(
@@ -174,7 +174,7 @@ __wrap_rte_mp_request_sync(
 	return __real_rte_mp_request_sync(req, reply, ts);
 }
 
-/* The app answers with either sign. */
+/* The app's error may have either sign. */
 static int
 failure(void)
 {
@@ -223,7 +223,7 @@ enable(const struct state *state, struct state_tap *tap, struct rte_ring *ring,
 	return failure();
 }
 
-/* Enabled; or one that timed out, and may still be obeyed. */
+/* Enabled, or timed out: the app may still obey the request. */
 static int
 enable_armed(const struct state *state, struct state_tap *tap, struct rte_ring *ring,
 		struct rte_mempool *pool)
@@ -236,7 +236,7 @@ enable_armed(const struct state *state, struct state_tap *tap, struct rte_ring *
 	return ret;
 }
 
-/* What a tool that was killed has left enabled is in the way; a live one is not disturbed. */
+/* A capture left by a killed tool blocks this one and is ended; a live one is not disturbed. */
 static int
 enable_anew(const struct state *state, struct state_tap *tap, struct rte_ring *ring,
 		struct rte_mempool *pool, const struct app *app, struct failure *failure)
@@ -269,7 +269,7 @@ enable_tap(const struct state *state, struct state_tap *tap, struct rte_ring *ri
 		return 0;
 	case EEXIST:
 		return enable_anew(state, tap, ring, pool, app, failure);
-	case EAGAIN: /* It has not read what was asked before. */
+	case EAGAIN: /* The app has not read an earlier request. */
 	case ETIMEDOUT:
 		return failure_set(failure, error,
 				"the app does not answer: is it stopped, or is rte_pdump not initialized?");
@@ -289,7 +289,7 @@ taps_enable(struct state *state, const struct arena *arena, const struct app *ap
 		if (enable_tap(state, &state->taps[i], arena_ring(arena, i), arena->pool, app,
 				    failure) == 0)
 			continue;
-		/* Which explains whatever it was. */
+		/* This explains any error. */
 		if (app_ended(state, ENDING_MS))
 			failure_set(failure, ESHUTDOWN, APP_ENDED);
 		return -1;
@@ -297,7 +297,9 @@ taps_enable(struct state *state, const struct arena *arena, const struct app *ap
 	return 0;
 }
 
-/* The app knows of a tap here and may not disable it; it says EEXIST to another one. */
+/*
+ * If the app has a tap here, this cannot disable it: the app then answers EEXIST to a second one.
+ */
 static bool
 probe(const struct state *state, struct state_tap *tap, const struct arena *arena, unsigned int i)
 {
@@ -306,8 +308,9 @@ probe(const struct state *state, struct state_tap *tap, const struct arena *aren
 }
 
 /*
- * The app says EINVAL when there is no such capture, but also when the queue or the device
- * is away for now. The callback is then still in its list, and called once they are back.
+ * The app answers EINVAL if there is no such capture, but also if the queue or the device
+ * is currently missing. The callback is then still in its list, and is called once they
+ * are back.
  */
 static bool
 is_gone(struct state *state, unsigned int i)
@@ -316,7 +319,7 @@ is_gone(struct state *state, unsigned int i)
 	struct arena arena;
 
 	if (!capture_memory_find(state, &arena))
-		return true; /* Nothing that it could have been enabled with. */
+		return true; /* It could not have been enabled without an arena. */
 	switch (callbacks_look(state, tap, arena.pool)) {
 	case CALLBACK_GONE:
 		return true;

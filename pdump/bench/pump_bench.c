@@ -3,9 +3,9 @@
  */
 
 /*
- * What pmdscope-pdump spends per packet: one lcore copies packets as rte_pdump does in an app, as
- * many a second as told (0: all it can), another one runs the pump. Prints the cycles per packet of
- * either, as medians of a window of 100 ms, and how many were lost.
+ * The cost of pmdscope-pdump per packet: one lcore copies packets as rte_pdump does in an app, at
+ * the given rate (0: as fast as it can), another one runs the pump. Prints the cycles per packet of
+ * both, as medians of a window of 100 ms, and the number of lost packets.
  *
  * usage: bench-pdump-pump [EAL arguments] -- BYTES SAMPLE MPPS WINDOWS
  */
@@ -27,7 +27,7 @@
 #include "pump.h"
 
 #define APP_BURST 32
-/* The first one that an app with two ports does not have, nor soon. */
+/* The first port id that an app with two ports does not use, with some spare ones. */
 #define FIRST_PORT 6
 #define SNAPLEN 262144U
 #define RING_SIZE (1U << 20)
@@ -39,7 +39,7 @@ static struct state state;
 static struct pmdscope_capture_spec spec;
 static struct pmdscope_ring_tail *tail; /* As the consumer maps it. */
 
-/* Packets by the cycles that each of their burst took: preemption does not move a median. */
+/* Packets by the cycles per packet of their burst: preemption does not move the median. */
 struct costs {
 	uint64_t packets[COST_MAX];
 };
@@ -59,7 +59,7 @@ add_cost(struct costs *costs, uint64_t cycles, unsigned int n)
 	costs->packets[RTE_MIN(cycles / n, COST_MAX - 1ULL)] += n;
 }
 
-/* Of all packets since the last time. */
+/* Median of all packets since the last call. */
 static unsigned int
 take_median(struct costs *costs)
 {
@@ -74,7 +74,7 @@ take_median(struct costs *costs)
 	return i;
 }
 
-/* As rte_pdump.c has it, on packets that are in the cache. */
+/* As in rte_pdump.c, on packets that are in the CPU cache. */
 static int
 copy_packets(void *arg __rte_unused)
 {
@@ -150,7 +150,7 @@ make_pump(void)
 	return false;
 }
 
-/* Packets that the pump took in some time, and what they cost it. */
+/* Packets that the pump processed in a period, and their cost. */
 static uint64_t
 run_window(struct costs *costs)
 {
@@ -165,7 +165,7 @@ run_window(struct costs *costs)
 		if (n != 0)
 			add_cost(costs, now - begin, n);
 		packets += n;
-		/* A consumer that is always in time. */
+		/* A consumer that always reads in time. */
 		__atomic_store_n(&tail->tail, pump.producer.head, __ATOMIC_RELEASE);
 	} while (now < end);
 	return packets;
