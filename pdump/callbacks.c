@@ -11,14 +11,14 @@
 /* Maximum length of a list of callbacks; a longer one is not valid. */
 #define LIST_MAX 64
 
-/* As struct rte_eth_rxtx_callback in ethdev_driver.h. */
+/* Layout of struct rte_eth_rxtx_callback in ethdev_driver.h. */
 struct callback {
 	uintptr_t next;
 	uintptr_t fn;
 	uintptr_t param;
 };
 
-/* What the parameter of a callback of pdump begins with. */
+/* Beginning of the parameter of a pdump callback. */
 struct pdump_callback {
 	uintptr_t ring;
 	uintptr_t pool;
@@ -28,7 +28,7 @@ struct pdump_callback {
 const struct app_symbol callbacks_symbol = { "rte_eth_fp_ops",
 	RTE_MAX_ETHPORTS * sizeof(struct rte_eth_fp_ops) };
 
-/* In the list of a queue, the callback that knows our pool and itself. */
+/* Search the list of a queue for the callback with our pool. */
 static enum callback_fate
 find(pid_t pid, uintptr_t list, const struct rte_mempool *pool)
 {
@@ -49,7 +49,7 @@ find(pid_t pid, uintptr_t list, const struct rte_mempool *pool)
 	return head == 0 ? CALLBACK_GONE : CALLBACK_UNKNOWN;
 }
 
-/* What the app's data path reads. */
+/* The table that the app's data path reads. */
 static const struct rte_eth_fp_ops *
 read_ops(pid_t pid)
 {
@@ -59,7 +59,7 @@ read_ops(pid_t pid)
 	return table != 0 && app_memory_read(pid, table, ops, sizeof(ops)) ? ops : NULL;
 }
 
-/* A port that is stopped shows one empty list for both directions, which is not its own. */
+/* A stopped port has one empty list for both directions, which is not its own. */
 static uintptr_t
 list_of(const struct rte_eth_fp_ops *ops, const struct state_tap *tap)
 {

@@ -6,14 +6,15 @@
 #define PDUMP_CALLBACKS_H
 
 /*
- * The callbacks of pdump in the lists of an app, in memory that it shares. The app never frees them: each
- * capture costs it some 200 bytes per tap for good. To free them from here would take a lock of its heap.
+ * The callbacks of pdump in the lists of an app, in memory that it shares. The app never frees
+ * them: each capture costs it about 200 bytes per tap permanently. To free them here would need a
+ * lock of its heap.
  */
 
 #include "app_memory.h"
 #include "state.h"
 
-/* Of what the app's data path reads, where the lists of callbacks begin. */
+/* Symbol of the table that the app's data path reads; the lists of callbacks begin there. */
 extern const struct app_symbol callbacks_symbol;
 
 enum callback_fate {
@@ -22,10 +23,10 @@ enum callback_fate {
 	CALLBACK_UNKNOWN,
 };
 
-/* Take note in the state where the lists of its taps are; of those that cannot be found, nothing. */
+/* Store in the state where the lists of its taps are; those not found are left out. */
 void callbacks_note(struct state *state);
 
-/* Is there a callback with this pool in the app's list for a tap? */
+/* Whether the app's list for a tap has a callback with this pool. */
 enum callback_fate callbacks_look(const struct state *state, const struct state_tap *tap,
 		const struct rte_mempool *pool);
 

@@ -7,10 +7,10 @@
 #include "attach.h"
 #include "capture_memory.h"
 
-/* For devices that come during the capture. */
+/* For devices that are added during the capture. */
 #define SPARE_PORTS 4
 
-/* The app's counters, if they are those of the state. */
+/* The app's counters, if they are those in the state. */
 static const struct rte_memzone *
 find_zone(const struct state *state)
 {
@@ -45,9 +45,9 @@ capture_memory_check(const struct state *state, const struct ports *ports, struc
 }
 
 /*
- * rte_pdump_uninit() may have read the pointer before it was taken out, and be about to free the memzone.
- * The first thing that it does is to end answering: an answer to a later request says that it had not
- * begun, and from then on the memzone stays.
+ * rte_pdump_uninit() may have read the pointer before it was taken out, and be about to free the
+ * memzone. It first stops answering requests. So if the app answers a request now,
+ * rte_pdump_uninit() has not begun, and the memzone remains.
  */
 static int
 hold(struct state *state, const struct rte_memzone *zone, struct failure *failure)

@@ -5,7 +5,7 @@
 #ifndef PDUMP_CAPTURE_MEMORY_H
 #define PDUMP_CAPTURE_MEMORY_H
 
-/* The memory of a capture in the app: counters that the app does not use, and when it may be written to. */
+/* The memory of a capture in the app: unused counters, and when they may be written. */
 
 #include <stdbool.h>
 
@@ -15,22 +15,25 @@
 #include "state.h"
 
 /*
- * Take memory of the app for the taps of the state, and build the arena in it. 0, or -1 with the failure; what the
- * state has then is to be given back.
+ * Take memory of the app for the taps of the state, and build the arena in it. 0, or -1 with the
+ * failure; what the state has then must be given back.
  */
 int capture_memory_take(struct state *state, const struct ports *ports, int ops_index,
 		struct arena *arena, struct failure *failure);
 
-/* Where the arena of a state is, maybe of another process; false if it has none. */
+/* The arena of a state, which another process may have made; false if it has none. */
 bool capture_memory_find(const struct state *state, struct arena *arena);
 
-/* Have devices come into being with ids whose counters are memory of the capture? 0, or -1 with the failure. */
+/*
+ * Check that no new device has an id whose counters are memory of the capture. 0, or -1 with the
+ * failure.
+ */
 int
 capture_memory_check(const struct state *state, const struct ports *ports, struct failure *failure);
 
 /*
- * Give back what a state has, filled with zeros. Nobody may use it any more. False if the app had to be
- * asked, and did not answer; stderr says so.
+ * Return the memory of a state to the app, filled with zeros. It must not be in use. False if the
+ * app had to be asked and did not answer, which is reported on stderr.
  */
 bool capture_memory_give_back(struct state *state);
 

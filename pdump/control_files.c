@@ -24,13 +24,13 @@
 /* The configuration, the memzones, and a list of segments each. */
 #define FILES_MAX (2 + RTE_MAX_MEMSEG_LISTS)
 #define CONFIG "config"
-/* For a moment in which the app holds no lock. */
+/* Time limit to find a moment in which the app holds no lock. */
 #define COPY_MS 2000
 #define COPY_PAUSE_NS 1000000L
 
 enum mode {
 	ORDINARY,  /* Not attached. */
-	ATTACHING, /* Copies, which stay as they are. */
+	ATTACHING, /* Copies that are not updated. */
 	COPIES,
 };
 
@@ -41,7 +41,7 @@ struct control_file {
 	bool is_config;
 };
 
-/* What tells one state of a list of segments from another one. */
+/* Identifies a version of a list of segments. */
 struct list_state {
 	void *base;
 	size_t len;
@@ -54,18 +54,18 @@ struct lists {
 };
 
 static struct {
-	/* Held while the mode or the mappings change, and while a message of the app is obeyed. */
+	/* Held while mode or mappings change, and while a message of the app is handled. */
 	pthread_mutex_t lock;
 	enum mode mode;
 	const struct app *app;
 	struct control_file files[FILES_MAX];
 	unsigned int nb;
 	char held[LOCKS_NAME_MAX];
-	bool changed;  /* The app has said so while we attached. */
-	rte_mp_t sync; /* What the EAL does upon a message of the app. */
+	bool changed;  /* The app has announced a change while we attached. */
+	rte_mp_t sync; /* The EAL's action for a message of the app. */
 } control = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-/* Of the EAL: tells the app that it has another process, and may not forbid that any more. */
+/* Of the EAL: records in the app that it has another process, and can no longer forbid that. */
 bool __rte_mp_enable(void);
 
 void *__real_mmap64(void *addr, size_t len, int prot, int flags, int fd, off64_t offset);
@@ -75,7 +75,7 @@ int __wrap_open64(const char *path, int flags, ...);
 int __real_rte_mp_action_register(const char *name, rte_mp_t action);
 int __wrap_rte_mp_action_register(const char *name, rte_mp_t action);
 
-/* The last part of the name of an open file. */
+/* The last component of the path of an open file. */
 static bool
 find_name(int fd, char *path, size_t size, const char **name)
 {
@@ -94,7 +94,7 @@ find_name(int fd, char *path, size_t size, const char **name)
 	return true;
 }
 
-/* One of the app's files, not an array of our own. */
+/* One of the app's files, not an array of this process. */
 static bool
 is_control_file(int fd, bool *is_config)
 {
@@ -126,7 +126,7 @@ copy(const struct control_file *file)
 		else if (n > 0)
 			done += (size_t)n;
 	}
-	/* The last page may be longer than the file. */
+	/* The last page may extend beyond the file. */
 	memset((char *)file->addr + done, 0, file->len - done);
 	return n >= 0;
 }
@@ -140,7 +140,7 @@ known_layout(const struct control_file *file)
 	       locks_known_layout(file->addr, (uint64_t)st.st_size);
 }
 
-/* In one with a lock held, the EAL would wait for ever. */
+/* In a copy with a lock held, the EAL would wait for ever. */
 static bool
 copy_without_locks(const struct control_file *file)
 {
@@ -154,7 +154,7 @@ copy_without_locks(const struct control_file *file)
 		if (!known_layout(file))
 			return true;
 		if (locks_sample(file->addr, values) == 0) {
-			locks_clear_copy(file->addr); /* Of those who wait. */
+			locks_clear_copy(file->addr); /* Bits of waiting writers. */
 			return true;
 		}
 		nanosleep(&pause, NULL);
@@ -164,7 +164,7 @@ copy_without_locks(const struct control_file *file)
 	return false;
 }
 
-/* In place of a mapping of the file, and with its flags. */
+/* Replaces a mapping of the file, with the same flags. */
 static void *
 map_copy(void *addr, size_t len, int flags, int fd, bool is_config)
 {
@@ -201,8 +201,9 @@ __wrap_mmap64(void *addr, size_t len, int prot, int flags, int fd, off64_t offse
 }
 
 /*
- * The EAL creates files of hugepages that it does not find. Without the app's locks, one may just
- * have been removed; made anew, it would take a page that nobody gives back.
+ * The EAL creates hugepage files that it does not find. As we do not hold the app's locks, the
+ * app may just have removed one; if it were created again, it would take a page that no process
+ * frees.
  */
 int
 __wrap_open64(const char *path, int flags, ...)
@@ -228,15 +229,15 @@ copy_all(void)
 
 	for (i = 0; i < control.nb; i++) {
 		copy(&control.files[i]);
-		/* Of whomever they were: here there is nobody to let go of them. */
+		/* Whoever held them: in the copy no process would release them. */
 		if (control.files[i].is_config && known_layout(&control.files[i]))
 			locks_clear_copy(control.files[i].addr);
 	}
 }
 
 /*
- * The app has changed its memory, and waits for the answer: it holds its locks, so that nothing
- * changes meanwhile, and a copy is whole.
+ * The app has changed its memory, and waits for the answer. It holds its locks meanwhile, so
+ * nothing changes and a copy is consistent.
  */
 static int
 on_sync(const struct rte_mp_msg *msg, const void *peer)
@@ -258,7 +259,7 @@ __wrap_rte_mp_action_register(const char *name, rte_mp_t action)
 {
 	if (strcmp(name, "mp_malloc_sync") != 0 && strcmp(name, "mp_malloc_rollback") != 0)
 		return __real_rte_mp_action_register(name, action);
-	/* One function for both. */
+	/* One function is used for both. */
 	control.sync = action;
 	return __real_rte_mp_action_register(name, on_sync);
 }
@@ -289,7 +290,7 @@ add_list(const struct rte_memseg_list *msl, void *arg)
 	return 0;
 }
 
-/* Of the copies. Every page that comes or goes makes another version of its list. */
+/* Reads the copies. Every page that is added or removed changes the version of its list. */
 static void
 list_memory(struct lists *lists)
 {
@@ -303,7 +304,7 @@ control_files_end_attach(struct failure *failure)
 	static struct lists before, now;
 	bool same;
 
-	/* As it would be with a C library that calls it something else than mmap64(). */
+	/* For instance with a C library whose function is not called mmap64(). */
 	if (control.nb == 0)
 		return failure_set(failure, ENOTSUP,
 				"this pmdscope-pdump has no copies of the app's locks: rebuild it");
@@ -330,7 +331,7 @@ control_files_refresh(void)
 	pthread_mutex_unlock(&control.lock);
 }
 
-/* The app's configuration itself, in place of the copy. */
+/* Map the app's configuration itself in place of the copy. */
 static bool
 share_config(const struct control_file *file)
 {
@@ -341,7 +342,7 @@ share_config(const struct control_file *file)
 static void
 unshare_config(const struct control_file *file)
 {
-	/* Without memory for a copy, this process must not go on. */
+	/* Without memory for a copy, this process must not continue. */
 	if (__real_mmap64(file->addr, file->len, PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
 		abort();

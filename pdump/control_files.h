@@ -18,27 +18,27 @@
 #include "failure.h"
 
 /*
- * From here on, what the EAL maps of these files are copies. A copy of the configuration is made
- * when no lock is held in there; without such a moment the EAL fails, and control_files_held() says
- * which lock it was.
+ * After this call the EAL maps copies of these files. A copy of the configuration is made when no
+ * lock in it is held. If there is no such moment, the EAL fails, and control_files_held() returns
+ * the lock.
  */
 void control_files_begin_attach(const struct app *app);
 
-/* The lock for which there was no copy, or NULL. */
+/* The lock that prevented the copy, or NULL. */
 const char *control_files_held(void);
 
 /*
- * The EAL is attached. 0, or -1 with the failure: EAGAIN when the app has changed its memory since, so
- * that what was mapped is of no use; only another process can try again.
+ * The EAL is attached. 0, or -1 with the failure: EAGAIN if the app has changed its memory since,
+ * so that the mappings are of no use; only another process can try again.
  */
 int control_files_end_attach(struct failure *failure);
 
-/* Make the copies anew, to read from. */
+/* Update the copies before they are read. */
 void control_files_refresh(void);
 
 /*
- * Tell the app that it has another process, so that it may not forbid that any more: one atomic write of one
- * byte. 0, or -1 with the failure.
+ * Record in the app that it has another process, so that it can no longer forbid that: one atomic
+ * write of one byte. 0, or -1 with the failure.
  */
 int control_files_announce(struct failure *failure);
 

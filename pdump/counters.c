@@ -23,7 +23,7 @@ counters_hold(const struct rte_memzone *zone)
 	struct counters *counters = zone->addr;
 	const struct rte_memzone *there = zone;
 
-	/* Memory that the app has freed does not have the pointer any more. */
+	/* Memory that the app has freed no longer contains the pointer. */
 	return __atomic_compare_exchange_n(
 			&counters->zone, &there, NULL, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }

@@ -6,13 +6,13 @@
 #define PDUMP_COUNTERS_H
 
 /*
- * The memzone in which rte_pdump counts packets, for each port and queue that there could be. The app
- * makes it in rte_pdump_init() and never uses the counters of ports that do not exist: these are most of
- * its 4 MiB, and the memory of a capture. So a capture allocates nothing in the app, and takes none of its
- * locks.
+ * The memzone in which rte_pdump counts packets, for each possible port and queue. The app makes it
+ * in rte_pdump_init() and never uses the counters of ports that do not exist: these are most of its
+ * 4 MiB, and a capture uses them as memory. So a capture allocates nothing in the app, and takes
+ * none of its locks.
  *
- * rte_pdump_uninit() frees the memzone by the pointer at its end. While a capture has memory in it, that
- * pointer is NULL, with which nothing is freed.
+ * rte_pdump_uninit() frees the memzone by the pointer at its end. While a capture has memory in it,
+ * that pointer is NULL, so nothing is freed.
  */
 
 #include <stdbool.h>
@@ -23,37 +23,37 @@
 #include <rte_memzone.h>
 #include <rte_pdump.h>
 
-/* Of the memzone. */
+/* Name of the memzone. */
 #define COUNTERS_NAME "rte_pdump_stats"
 
-/* As rte_pdump.c has it. */
+/* As in rte_pdump.c. */
 struct counters {
 	struct rte_pdump_stats rx[RTE_MAX_ETHPORTS][RTE_MAX_QUEUES_PER_PORT];
 	struct rte_pdump_stats tx[RTE_MAX_ETHPORTS][RTE_MAX_QUEUES_PER_PORT];
 	const struct rte_memzone *zone;
 };
 
-/* Bytes from begin up to end. */
+/* The bytes from begin to end. */
 struct counters_span {
 	uint8_t *begin, *end;
 };
 
-/* Directions, each with counters of its own. */
+/* Directions, each of which has its own counters. */
 #define COUNTERS_SPANS 2
 
-/* The app's memzone; NULL if it has none that is laid out like that. */
+/* The app's memzone; NULL if there is none with this layout. */
 const struct rte_memzone *counters_find(void);
 
-/* Take the pointer out of the memzone, which stays from here on. False if it is not there. */
+/* Remove the pointer from the memzone, so that it is not freed. False if there is no pointer. */
 bool counters_hold(const struct rte_memzone *zone);
 
-/* Has somebody taken the pointer out? */
+/* Whether a process has removed the pointer. */
 bool counters_held(const struct rte_memzone *zone);
 
-/* Put it back. */
+/* Restore the pointer. */
 void counters_release(const struct rte_memzone *zone);
 
-/* The memory of ports from this id on. */
+/* The counters of ports with this id or a higher one. */
 void counters_spans(const struct rte_memzone *zone, uint16_t first_port,
 		struct counters_span spans[COUNTERS_SPANS]);
 

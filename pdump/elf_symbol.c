@@ -13,7 +13,7 @@ struct file {
 	size_t size;
 };
 
-/* A struct at an offset, copied: nothing in a file need be aligned. */
+/* Copies a struct at an offset, as nothing in a file need be aligned. */
 static bool
 get(const struct file *f, uint64_t off, void *to, size_t len)
 {

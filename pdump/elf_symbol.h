@@ -14,12 +14,12 @@
 struct elf_symbol {
 	uint64_t value;	     /* Address as linked. */
 	uint64_t size;	     /* Bytes. */
-	uint64_t first_page; /* Address, as linked, of the first page that is loaded. */
+	uint64_t first_page; /* Linked address of the first page that is loaded. */
 };
 
 /*
- * Look in the dynamic symbols and in those for the debugger. False when the symbol is not defined
- * there, or the file is no ELF file of this machine.
+ * Search the dynamic symbols and those for the debugger. False if they do not define the symbol,
+ * or the file is not an ELF file of this machine.
  */
 bool elf_symbol_find(const void *file, size_t size, const char *name, struct elf_symbol *symbol);
 

@@ -43,10 +43,13 @@ grace_parse(const char *stat, const char *schedstat, const char *status,
 bool
 grace_passed(const struct grace_thread *before, const struct grace_thread *now)
 {
-	/* Asleep of its own accord, or dead. D may be a page fault in the callback, T anything. */
+	/* Asleep voluntarily, or dead. D may be a page fault in the callback, T any place. */
 	if (now->state == 'S' || now->state == 'I' || now->state == 'Z' || now->state == 'X')
 		return true;
-	/* A page fault that waits for I/O counts as going to sleep once; nothing does so twice. */
+	/*
+	 * A page fault that waits for I/O counts as going to sleep once; a callback does not do so
+	 * twice.
+	 */
 	return now->switches >= before->switches + 2 ||
 	       now->cpu_ns >= before->cpu_ns + GRACE_CPU_NS;
 }
@@ -60,7 +63,7 @@ read_text(pid_t pid, pid_t tid, const char *name, char *text, size_t size)
 	return app_read_text(path, text, size);
 }
 
-/* A thread now; one that has ended is dead, which is fine. */
+/* Read the state of a thread. A thread that has ended counts as dead, which is fine. */
 static bool
 look(pid_t pid, pid_t tid, struct grace_thread *thread)
 {
@@ -70,13 +73,13 @@ look(pid_t pid, pid_t tid, struct grace_thread *thread)
 	if (!read_text(pid, tid, "stat", stat, sizeof(stat)) ||
 			!read_text(pid, tid, "status", status, sizeof(status)))
 		return errno == ENOENT || errno == ESRCH;
-	/* A kernel without schedstats leaves going to sleep as the only sign. */
+	/* A kernel without schedstats shows only how often a thread went to sleep. */
 	if (!read_text(pid, tid, "schedstat", schedstat, sizeof(schedstat)))
 		strcpy(schedstat, "0");
 	return grace_parse(stat, schedstat, status, thread);
 }
 
-/* The next entry; NULL at the end, with an errno of 0, and upon an error. */
+/* The next entry; NULL at the end, with an errno of 0, and on an error. */
 static const struct dirent *
 next_entry(DIR *dir)
 {
@@ -106,7 +109,7 @@ grace_begin(struct grace *grace, pid_t pid)
 		if (all && !grace_passed(&thread, &thread))
 			grace->threads[grace->nb_threads++] = thread;
 	}
-	/* What cannot be listed may be anywhere, unless the process has ended. */
+	/* Threads that cannot be listed may be in the callback, unless the process has ended. */
 	all = all && (errno == 0 || errno == ENOENT);
 	closedir(dir);
 	return all;

@@ -15,7 +15,7 @@
 
 #define ACTION "eal_dev_mp_request"
 
-/* As struct eal_dev_mp_req in hotplug_mp.h of the EAL, which does not install it. */
+/* Layout of struct eal_dev_mp_req in hotplug_mp.h of the EAL, which is not installed. */
 struct request {
 	int type;
 	char devargs[128];
@@ -32,7 +32,7 @@ welcome(const struct rte_mp_msg *msg, const void *peer)
 
 	memcpy(reply.name, msg->name, sizeof(reply.name));
 	memcpy(reply.param, msg->param, sizeof(reply.param));
-	/* Of an unknown layout the app gets back what it sent, in which nothing has failed. */
+	/* With an unknown layout the request is returned unchanged, which means no failure. */
 	if (msg->len_param == (int)sizeof(*request))
 		request->result = 0;
 	return rte_mp_reply(&reply, peer);

@@ -15,13 +15,13 @@
 #include "locks.h"
 
 #define SAMPLE_MS 5
-/* An app that allocates much memory from the kernel may hold a lock for so long. */
+/* An app that allocates much memory from the kernel may hold a lock for this long. */
 #define BUSY_MS 15000
 
-/* Of mp_status. */
+/* A value of mp_status. */
 #define MP_FORBIDDEN 1
 
-/* Apps of these have been attached to, and been none the worse for it. */
+/* Releases that were tested: attaching to their apps had no harmful effect. */
 static const uint32_t tested[] = {
 	RTE_VERSION_NUM(21, 11, 0, 0),
 	RTE_VERSION_NUM(22, 11, 0, 0),
@@ -42,7 +42,7 @@ locks_tested_release(uint32_t version)
 	return false;
 }
 
-/* The app's list of memzones is where we look for it, and made of what we take them for. */
+/* The app's list of memzones has the expected place and element type. */
 static bool
 has_memzones(const struct locks_config *config)
 {
@@ -51,7 +51,7 @@ has_memzones(const struct locks_config *config)
 	       config->memzones.count <= config->memzones.len;
 }
 
-/* The same for the heaps, of which the first is always there. */
+/* The same for the heaps, of which the first always exists. */
 static bool
 has_heaps(const struct locks_config *config)
 {
@@ -140,7 +140,7 @@ locks_name_held(const uint32_t values[LOCKS_MAX], char name[LOCKS_NAME_MAX])
 				i - (unsigned int)RTE_DIM(names) - RTE_MAX_MEMSEG_LISTS);
 }
 
-/* Forget what has been let go of, or taken anew. */
+/* Forget locks that were released, or released and taken again. */
 static unsigned int
 keep_unchanged(uint32_t held[LOCKS_MAX], const uint32_t now[LOCKS_MAX])
 {
@@ -154,7 +154,7 @@ keep_unchanged(uint32_t held[LOCKS_MAX], const uint32_t now[LOCKS_MAX])
 	return nb;
 }
 
-/* Has the app mapped its configuration where that says it is? */
+/* Whether the app has mapped its configuration at the address stored in it. */
 static bool
 is_mapped_at(const struct app *app, uint64_t addr)
 {
@@ -173,7 +173,7 @@ is_mapped_at(const struct app *app, uint64_t addr)
 	return found;
 }
 
-/* The app's configuration, to read, of a layout that is known here; NULL without. */
+/* The app's configuration, read-only; NULL if its layout is not known. */
 static const struct locks_config *
 map_config(const struct app *app)
 {
@@ -227,7 +227,7 @@ locks_attach_forbidden(const struct app *app)
 	return forbidden;
 }
 
-/* Does the app work in the kernel, a quarter of the time? It may be clearing hugepages. */
+/* Whether the app spends a quarter of the time in the kernel. It may be clearing hugepages. */
 static bool
 is_busy(const struct app *app, uint64_t system_before, uint64_t ms)
 {

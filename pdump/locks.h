@@ -33,7 +33,7 @@
 #define RTE_RWLOCK_WRITE -1
 #endif
 
-/* As in malloc_heap.h of the EAL, which does not install it. */
+/* Layout as in malloc_heap.h of the EAL, which is not installed. */
 struct locks_heap {
 	rte_spinlock_t lock;
 	void *free_head[13];
@@ -44,10 +44,10 @@ struct locks_heap {
 	char name[32];
 } __rte_cache_aligned;
 
-/* Year and month of a release; what updates of it share. */
+/* Year and month of a release, which its updates share. */
 #define LOCKS_RELEASE(version) ((version) >> 16)
 
-/* As struct rte_mem_config in eal_memcfg.h. */
+/* Layout of struct rte_mem_config in eal_memcfg.h. */
 struct locks_config {
 	uint32_t magic;
 	uint32_t version;
@@ -77,13 +77,13 @@ struct locks_config {
 #endif
 };
 
-/* Has the layout of this release, and of its updates, been tested against apps? */
+/* Whether the layout of this release, and of its updates, was tested against apps. */
 bool locks_tested_release(uint32_t version);
 
-/* Is a file of this size laid out like that, by an app of our release or an update of it? */
+/* Whether a file of this size has this layout, from an app of our release or an update of it. */
 bool locks_known_layout(const struct locks_config *config, uint64_t size);
 
-/* Is the app's memory laid out like that? */
+/* Whether the app's memory has this layout. */
 bool locks_layout_matches(const struct app *app);
 
 /* Locks that secondary processes take. */
@@ -92,7 +92,7 @@ bool locks_layout_matches(const struct app *app);
 /* Their values; returns how many are held. Waiting writers do not count as holders. */
 unsigned int locks_sample(const struct locks_config *config, uint32_t values[LOCKS_MAX]);
 
-/* In a copy that only this process has, where nobody waits for them: all are free. */
+/* Free all locks in a private copy, in which no process waits for them. */
 void locks_clear_copy(struct locks_config *copy);
 
 /* Longest name of a lock. */
@@ -101,7 +101,7 @@ void locks_clear_copy(struct locks_config *copy);
 /* The name of the first lock that is held, as the EAL's sources call it. */
 void locks_name_held(const uint32_t values[LOCKS_MAX], char name[LOCKS_NAME_MAX]);
 
-/* Has the app called rte_mp_disable()? The EAL then refuses to attach, and does not say why. */
+/* Whether the app has called rte_mp_disable(). The EAL then refuses to attach, without a reason. */
 bool locks_attach_forbidden(const struct app *app);
 
 enum locks_result {
@@ -111,8 +111,8 @@ enum locks_result {
 };
 
 /*
- * Wait until all that is held now has been let go of, for at most this time. An app that is at work
- * in the kernel is given more. The name is that of a lock that is held still.
+ * Wait until all locks that are held now have been released, for at most this time, or longer if
+ * the app is busy in the kernel. The name is that of a lock that is still held.
  */
 enum locks_result locks_wait(const struct app *app, unsigned int ms, char held[LOCKS_NAME_MAX]);
 

@@ -29,7 +29,7 @@ pools_zone_len(const struct rte_mempool *mp)
 			RTE_CACHE_LINE_SIZE);
 }
 
-/* The app may free a pool meanwhile, so its memory is read as that of another process. */
+/* The app may free a pool at any time, so its memory is read as that of another process. */
 static void
 look_at(const struct rte_memzone *zone, void *arg)
 {

@@ -6,9 +6,9 @@
 #define PDUMP_POOLS_H
 
 /*
- * Header of a mempool and caches of its lcores depend on how DPDK was built: RTE_MAX_LCORE, counters,
- * debugging. An app that expects more of them than there are would write behind our pool. The size of
- * the app's own pools tells.
+ * Header of a mempool and caches of its lcores depend on how DPDK was built: RTE_MAX_LCORE,
+ * counters, debugging. An app with larger ones would write beyond our pool. The size of the app's
+ * own pools shows this.
  */
 
 #include <stddef.h>
@@ -18,12 +18,12 @@
 
 #include "failure.h"
 
-/* Length of the memzone that a pool like this one is in. */
+/* Length of the memzone of a pool like this one. */
 size_t pools_zone_len(const struct rte_mempool *mp);
 
 /*
- * Are the pools of the app laid out as ours will be? Call when attached. 0, also where the app has no
- * pools to tell by, or -1 with the failure.
+ * Check that the app's pools have the layout that ours will have. Call when attached. 0, also if
+ * the app has no pools to compare with, or -1 with the failure.
  */
 int pools_check(pid_t pid, struct failure *failure);
 

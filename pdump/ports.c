@@ -9,7 +9,7 @@
 #include "ports.h"
 
 #define ZONE "rte_eth_dev_data"
-/* What is in front of the array is shorter, and the elements are aligned. */
+/* The part in front of the array is shorter than this, and the elements are aligned. */
 #define HEAD RTE_CACHE_LINE_SIZE
 
 /* The app may free the memzone, so its memory is read as that of another process. */

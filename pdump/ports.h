@@ -6,9 +6,9 @@
 #define PDUMP_PORTS_H
 
 /*
- * Which port ids an app uses, by the names of its devices. They are in a memzone whose layout is not
- * public: an array at its end, of which each element begins with a name. It is looked at whether the names
- * of ports that are known are in their places.
+ * Which port ids an app uses, by the names of its devices. They are in a memzone whose layout is
+ * not public: an array at its end, in which each element begins with a name. It is checked by the
+ * names of known ports.
  */
 
 #include <stddef.h>
@@ -30,11 +30,11 @@ struct ports {
 int
 ports_find(struct ports *ports, pid_t pid, const struct options *options, struct failure *failure);
 
-/* The same, of a memzone. */
+/* The same, for a given memzone. */
 int ports_find_in(struct ports *ports, pid_t pid, const struct rte_memzone *zone,
 		const struct options *options, struct failure *failure);
 
-/* The highest id from this one on that is in use; -1 without one. */
+/* The highest id in use that is at least `from`; -1 if there is none. */
 int ports_highest(const struct ports *ports, uint16_t from);
 
 #endif /* PDUMP_PORTS_H */
