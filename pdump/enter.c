@@ -35,15 +35,15 @@
 #include "rights.h"
 #include "sigterm.h"
 
-/* Those of a container; the PID namespace is that of children. */
+/* The namespaces of a container; the PID namespace applies to children. */
 #define OTHERS (CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP)
-/* One with thousands of groups is longer: those are not needed. */
+/* A process with thousands of groups has more, which are not needed. */
 #define STATUS_MAX 16384
 
-/* Of a copy of this program. */
+/* Seals of a copy of this program. */
 #define SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 #define COPY_BYTES (1U << 20)
-/* More than pmdscope, or a shell, has. */
+/* More than pmdscope or a shell has. */
 #define FDS_MAX 65536
 
 struct entrance {
@@ -56,7 +56,7 @@ struct entrance {
 	struct private_root private;
 };
 
-/* Too large for a stack. */
+/* Static, as it is too large for a stack. */
 static struct entrance entrance = { .pidfd = -1, .root = -1, .home = -1 };
 
 static int
@@ -74,8 +74,8 @@ copy_program(int memory)
 }
 
 /*
- * Through /proc/PID/exe, processes inside could get at the file of this program, and as root write to it
- * later. What runs is a copy that nobody can change.
+ * Through /proc/PID/exe, processes inside could open the file of this program, and as root write to
+ * it later. So a copy runs that cannot be changed.
  */
 static int
 run_from_memory(char **argv, struct failure *failure)
@@ -95,8 +95,8 @@ run_from_memory(char **argv, struct failure *failure)
 }
 
 /*
- * What this process has inherited, from whomever. Standard output is a file of the host, which root could
- * still change the mode of, and nothing is written to it.
+ * Close all inherited descriptors. Standard output is a file of the host, whose mode root could
+ * still change, and nothing is written to it.
  */
 static void
 close_others(int fd)
@@ -123,7 +123,7 @@ same_namespace(pid_t pid, const char *name)
 	       ours.st_ino == theirs.st_ino;
 }
 
-/* The process in the innermost of its PID namespaces is the last number. */
+/* The last number is the id in the innermost PID namespace. */
 static pid_t
 parse_own_pid(const char *status)
 {
@@ -155,8 +155,8 @@ look_at_process(pid_t pid, struct failure *failure)
 }
 
 /*
- * The path by which the app has bound its socket, whatever leads to it from here. Nothing is sent, so
- * the app does not notice.
+ * The path that the app has bound its socket to, which may differ from the path to it here. Nothing
+ * is sent, so the app does not notice.
  */
 static int
 find_base(const char *file_prefix, struct failure *failure)
@@ -195,7 +195,10 @@ find_base(const char *file_prefix, struct failure *failure)
 	return 0;
 }
 
-/* Whatever the app may take hugepages from, now or later: it fails where we cannot follow. */
+/*
+ * All mounts that the app may take hugepages from, now or later. Without access to one of them,
+ * this fails.
+ */
 static int
 add_hugepages(FILE *mountinfo, struct failure *failure)
 {
@@ -209,7 +212,7 @@ add_hugepages(FILE *mountinfo, struct failure *failure)
 				strcmp(type, "hugetlbfs") != 0 ||
 				sscanf(line, "%*s %*s %*s %*s %4095s", path) != 1)
 			continue;
-		/* The topmost one of several counts. */
+		/* Of several mounts at one path the topmost one counts. */
 		for (i = 0; i < entrance.private.nb; i++)
 			if (strcmp(entrance.private.dirs[i].path, path) == 0)
 				break;
@@ -232,7 +235,7 @@ add_dirs(FILE *mountinfo, const char *file_prefix, struct failure *failure)
 	return add_hugepages(mountinfo, failure);
 }
 
-/* What takes the rights of this process, as long as it has them. */
+/* Open everything that needs the rights of this process, while it has them. */
 static int
 open_app(pid_t pid, struct failure *failure)
 {
@@ -248,7 +251,7 @@ open_app(pid_t pid, struct failure *failure)
 				strerror(errno));
 	if (look_at_process(pid, failure) < 0)
 		return -1;
-	/* All of this was the same process. */
+	/* The process did not end and its id was not reused during all of this. */
 	if (poll(&pfd, 1, 0) != 0)
 		return failure_set(failure, ESRCH, "the app has ended");
 	return 0;
@@ -264,7 +267,7 @@ visit(const char *what, bool done, struct failure *failure)
 			strerror(errno));
 }
 
-/* Mounts can be copied in their own namespace only. */
+/* Mounts can be copied only in their own namespace. */
 static int
 visit_mounts(pid_t pid, const char *file_prefix, struct failure *failure)
 {
@@ -303,7 +306,7 @@ close_mounts(void)
 		close(entrance.private.dirs[i].tree);
 }
 
-/* That of root may hold secrets. */
+/* The environment of root may contain secrets. */
 static void
 wipe_environment(void)
 {
@@ -315,8 +318,8 @@ wipe_environment(void)
 }
 
 /*
- * All rights are given up before any process of ours is in the PID namespace of the app: whoever may trace
- * processes in there would have them.
+ * All rights are given up before any process of ours is in the PID namespace of the app: a process
+ * that may trace others in there would get them.
  */
 static int
 give_up(struct failure *failure)
@@ -332,7 +335,7 @@ give_up(struct failure *failure)
 	return failure_set(failure, errno, "cannot be kept from the app: %s", strerror(errno));
 }
 
-/* The end of the first process of a PID namespace, which may be the app, is that of all others. */
+/* When the first process of a PID namespace ends, which may be the app, all others are killed. */
 static __rte_noreturn void
 await_child(pid_t child, int consumer)
 {
@@ -360,7 +363,7 @@ enter_namespaces(struct options *options, char **argv, struct failure *failure)
 	close_others(options->fd);
 	if (open_app(options->pid, failure) < 0 || find_base(options->file_prefix, failure) < 0)
 		return -1;
-	/* The C library loads it when a thread ends, and there are no libraries inside. */
+	/* The C library loads it when a thread ends, and there are no libraries in the new root. */
 	dlopen("libgcc_s.so.1", RTLD_NOW);
 	if (visit_mounts(options->pid, options->file_prefix, failure) < 0 ||
 			visit("namespaces", setns(entrance.pidfd, OTHERS) == 0, failure) < 0)
@@ -372,7 +375,7 @@ enter_namespaces(struct options *options, char **argv, struct failure *failure)
 		return failure_set(failure, errno, "cannot start a process: %s", strerror(errno));
 	if (child > 0)
 		await_child(child, options->fd);
-	/* A kill of the process outside is a request to end, as one of a watchdog is. */
+	/* If the outer process is killed, the child gets a request to end, as from a watchdog. */
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	close(entrance.pidfd);
 	options->pid = entrance.pid;

@@ -9,13 +9,13 @@
 #include "options.h"
 
 /*
- * Go where the app runs, as in a container: into its namespaces, with its user and groups and no
- * capability, and with no files but those of its runtime directory and hugepages. What takes more rights
- * is opened before. $RUNTIME_DIRECTORY is where its runtime directory is seen from outside.
+ * Enter the environment of the app, such as a container: its namespaces, with its user and groups,
+ * no capability, and no files except its runtime directory and hugepages. Files that need more
+ * rights are opened before. $RUNTIME_DIRECTORY leads to its runtime directory as seen from outside.
  *
- * The program begins anew, with the same arguments, in a copy that nobody in there can change. Then this
- * returns 0 in a child process, with the options and $RUNTIME_DIRECTORY as the app has them; the parent waits
- * for the child, and ends as it does. -1 with the failure.
+ * The program is executed again, with the same arguments, in a copy that no process in there can
+ * change. There this function returns 0 in a child process, with the options and $RUNTIME_DIRECTORY
+ * as the app has them; the parent waits for the child, and ends as it does. -1 with the failure.
  */
 int enter_namespaces(struct options *options, char **argv, struct failure *failure);
 

@@ -12,7 +12,7 @@
 #include "pmdscope_ring.h"
 
 struct failure {
-	int error; /* A positive errno; 0 when all is well. */
+	int error; /* A positive errno; 0 if there is none. */
 	char text[sizeof(((struct pmdscope_tee_message *)0)->text)];
 };
 
@@ -20,7 +20,7 @@ struct failure {
 int
 failure_set(struct failure *failure, int error, const char *format, ...) __rte_format_printf(3, 4);
 
-/* One line on stderr, which the launcher shows along with the failure. */
+/* Print one line on stderr, which the launcher shows with the failure. */
 void complain(const char *format, ...) __rte_format_printf(1, 2);
 
 #endif /* PDUMP_FAILURE_H */

@@ -33,13 +33,13 @@
 #include "capture_socket.h"
 #include "worker.h"
 
-/* A consumer that sends no request is not waited for. */
+/* Timeout for the request of a consumer. */
 #define REQUEST_MS 2000
-/* Recoveries that may be killed as well. */
+/* Number of recoveries; each of them may be killed as well. */
 #define RECOVERIES 3
-/* Attaching while the app changes its memory. */
+/* Number of attempts to attach if the app changes its memory. */
 #define ATTACH_TRIES 5
-/* Timeout for a lock. */
+/* Timeout for a held lock. */
 #define HELD_MS 2000
 
 /* Too large for a stack. */
@@ -79,7 +79,7 @@ add_taps(const struct port *port, const struct pmdscope_capture_spec *spec, uint
 	for (queue = 0; queue < end; queue++) {
 		if ((spec->dirs[port->id][queue] & dir) == 0)
 			continue;
-		/* One too many is counted and not stored. */
+		/* If there are too many, the last one is counted but not stored. */
 		if (state->nb_taps++ >= STATE_MAX_TAPS)
 			continue;
 		tap = &state->taps[state->nb_taps - 1];
@@ -138,7 +138,7 @@ await_worker(pid_t pid)
 
 /*
  * Run a worker in a process of its own; its exit code, or -1 when it was killed. Its end of
- * the pipe hangs up when this process dies, however that may be.
+ * the pipe is hung up when this process dies for any reason.
  */
 static int
 run_worker_once(struct worker *w, const char *path, int (*run)(const struct worker *))
@@ -154,7 +154,7 @@ run_worker_once(struct worker *w, const char *path, int (*run)(const struct work
 		close(watchdog[1]);
 		w->watchdog = watchdog[0];
 		ret = run(w);
-		/* The watchdog may be dead by now. */
+		/* The watchdog may already be dead. */
 		if (ret != WORKER_ABANDONED && ret != WORKER_AGAIN)
 			unlink(path);
 		app_leave(w->app);
@@ -182,7 +182,7 @@ run_worker(struct worker *w, const char *path, int (*run)(const struct worker *)
 	return ret;
 }
 
-/* Who attaches cannot copy the app's locks while one is held. */
+/* A worker cannot copy the app's locks while one is held. */
 static int
 await_locks(const struct app *app, struct failure *failure)
 {
@@ -195,7 +195,7 @@ await_locks(const struct app *app, struct failure *failure)
 			HELD_MS / 1000);
 }
 
-/* Undo what a killed worker has left in the app, and close its file. */
+/* Undo the changes that a killed worker left in the app, and close its file. */
 static bool
 recover(struct worker *w, struct state_file *file, struct failure *failure)
 {
@@ -232,7 +232,7 @@ recover_left(struct worker *w, struct failure *failure)
 	return 0;
 }
 
-/* The worker was killed, by whomever. */
+/* The worker was killed by another process. */
 static void
 clean_up(struct worker *w, struct state_file *file)
 {
@@ -250,7 +250,7 @@ clean_up(struct worker *w, struct state_file *file)
 			EIO, text);
 }
 
-/* What is known of the app's locks is only known of releases that were tested. */
+/* The layout of the app's locks is known only for tested releases. */
 static int
 check_release(const struct options *options, const struct app *app, struct failure *failure)
 {
@@ -268,7 +268,7 @@ check_release(const struct options *options, const struct app *app, struct failu
 			"pmdscope-pdump with it");
 }
 
-/* All memory is that of one capture. */
+/* A capture uses all the memory, so there can be only one. */
 static int
 check_alone(const struct state_file *file, const struct app *app, struct failure *failure)
 {
@@ -335,7 +335,7 @@ main(int argc, char **argv)
 	case OPTIONS_RUN:
 		break;
 	}
-	/* Whatever the file is called: pmdscope tells us by this name. */
+	/* pmdscope recognises the process by this name, whatever the file is called. */
 	prctl(PR_SET_NAME, "pmdscope-pdump");
 	sigterm_watch();
 	/* A terminal's ^C and ^Z are for the consumer, which ends us by closing its socket. */

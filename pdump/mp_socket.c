@@ -75,8 +75,9 @@ is_of_another_user(void)
 }
 
 /*
- * The mode is right from the start, as the app may write at once; nobody else enters its
- * directory. To change the owner afterwards, by a path that the other user can replace, is not safe.
+ * The mode is right from the start, as the app may write immediately; no other user can enter its
+ * directory. To change the owner afterwards, by a path that the other user can replace, is not
+ * safe.
  */
 int
 __wrap_rte_mp_channel_init(void)

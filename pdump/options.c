@@ -55,7 +55,7 @@ static const char help[] =
 		"  --version             show the versions of pmdscope and DPDK\n"
 		"  --help                show this\n";
 
-/* A decimal number of at most max in front of the character end; the rest, or NULL. */
+/* A decimal number of at most max, followed by the character end; returns the rest, or NULL. */
 static const char *
 parse_number(const char *s, unsigned long max, char end, unsigned long *value)
 {
@@ -112,7 +112,7 @@ parse_port(const char *text, struct port *port)
 	return true;
 }
 
-/* A name and not a path, and one that is no option to the EAL. */
+/* A name that is not a path, and not an option to the EAL. */
 static bool
 is_prefix(const char *s)
 {

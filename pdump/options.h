@@ -5,7 +5,7 @@
 #ifndef PDUMP_OPTIONS_H
 #define PDUMP_OPTIONS_H
 
-/* The command line. pmdscope writes it; it is validated all the same. */
+/* The command line. It is written by pmdscope, but validated all the same. */
 
 #include <sched.h>
 #include <stdbool.h>
@@ -16,7 +16,7 @@
 #include <rte_dev.h>
 #include <rte_ethdev.h>
 
-/* A port of the app: what it calls it, and how many queues it has. */
+/* A port of the app: its name, and its number of queues. */
 struct port {
 	uint16_t id;
 	uint16_t nb_rxq;
@@ -26,11 +26,11 @@ struct port {
 
 struct options {
 	const char *file_prefix;
-	const char *cpu_list; /* As given; cpus is what it says. */
+	const char *cpu_list; /* As given; cpus is the parsed set. */
 	cpu_set_t cpus;
 	pid_t pid;  /* Of the app. */
 	int fd;	    /* Of the consumer. */
-	bool enter; /* The namespaces of the app. */
+	bool enter; /* Enter the namespaces of the app. */
 	bool force;
 	unsigned int nb_ports;
 	struct port ports[RTE_MAX_ETHPORTS];
@@ -38,8 +38,8 @@ struct options {
 
 enum options_result {
 	OPTIONS_RUN,
-	OPTIONS_SHOWN, /* --help or --version was all. */
-	OPTIONS_WRONG, /* why says what. */
+	OPTIONS_SHOWN, /* Only --help or --version was requested. */
+	OPTIONS_WRONG, /* why contains the reason. */
 };
 
 enum options_result

@@ -18,7 +18,7 @@
 
 #define ACTION "mp_pdump"
 
-/* What request and response of rte_pdump.c begin with. */
+/* Beginning of request and response of rte_pdump.c. */
 struct head {
 	uint16_t version;
 	uint16_t operation;

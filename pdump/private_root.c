@@ -18,18 +18,18 @@
 
 #include "private_root.h"
 
-/* Not in the headers of every C library, and those of the kernel cannot be included beside it. */
+/* Not in the headers of every C library; those of the kernel cannot be included in addition. */
 #ifndef OPEN_TREE_CLONE
 #define OPEN_TREE_CLONE 1
 #define OPEN_TREE_CLOEXEC O_CLOEXEC
 #define MOVE_MOUNT_F_EMPTY_PATH 0x00000004
 #endif
 
-/* Where it is mounted first: every system has it, and in our own namespace nobody else misses it. */
+/* First mount point: every system has it, and in our own namespace no other process needs it. */
 #define PLACE "/tmp"
 #define HARMLESS (MS_NOSUID | MS_NODEV | MS_NOEXEC)
 
-/* Links are those of the other root; none leads out of it. */
+/* Links are resolved in the other root, and none leads out of it. */
 static int
 open_in_root(int root, const char *path)
 {
@@ -70,7 +70,7 @@ private_root_add_proc(struct private_root *private, int root, struct failure *fa
 
 	if (private_root_add(private, root, "/proc", failure) < 0)
 		return -1;
-	/* Anything else could tell what it likes. */
+	/* Another file system could contain anything. */
 	if (fstatfs(private->dirs[private->nb - 1].tree, &fs) < 0 || fs.f_type != PROC_SUPER_MAGIC)
 		return failure_set(
 				failure, ENOTSUP, "the app has no /proc: link it with libpmdscope");
@@ -78,7 +78,7 @@ private_root_add_proc(struct private_root *private, int root, struct failure *fa
 	return 0;
 }
 
-/* A path below this directory, and all that leads to it. */
+/* Create a path below this directory, with all its parents. */
 static bool
 make_dirs(const char *path)
 {
@@ -96,7 +96,7 @@ make_dirs(const char *path)
 	return true;
 }
 
-/* The flags are of this mount alone: the file system may be mounted elsewhere too. */
+/* The flags apply to this mount only: the file system may be mounted elsewhere too. */
 static bool
 restrict_mount(const char *path, unsigned long flags)
 {
@@ -140,7 +140,7 @@ build(const struct private_root *private)
 int
 private_root_switch(const struct private_root *private, struct failure *failure)
 {
-	/* The former root is mounted over the new one, until it is unmounted. */
+	/* The former root is mounted on top of the new one until it is unmounted. */
 	if (build(private) && syscall(SYS_pivot_root, ".", ".") == 0 &&
 			umount2(".", MNT_DETACH) == 0 && chdir("/") == 0)
 		return 0;

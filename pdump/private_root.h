@@ -6,8 +6,8 @@
 #define PDUMP_PRIVATE_ROOT_H
 
 /*
- * A root directory with nothing in it but /sys and some directories of another mount namespace, at the
- * paths that they have in there.
+ * A root directory that contains only /sys and some directories of another mount namespace, at the
+ * paths that they have there.
  */
 
 #include <limits.h>
@@ -21,14 +21,14 @@ struct private_root {
 	unsigned int nb;
 	struct {
 		char path[PATH_MAX];
-		int tree; /* A copy of its mount, which is nowhere mounted. */
+		int tree; /* A copy of its mount, not mounted anywhere. */
 		bool read_only;
 	} dirs[PRIVATE_ROOT_MAX];
 };
 
 /*
- * Add a directory, by its path below the root directory of another process. This process must be in the
- * mount namespace of that. 0, or -1 with the failure.
+ * Add a directory, by its path below the root directory of another process. This process must be in
+ * the mount namespace of that process. 0, or -1 with the failure.
  */
 int
 private_root_add(struct private_root *private, int root, const char *path, struct failure *failure);

@@ -16,8 +16,8 @@
 
 #define BURST 256
 /*
- * How many packets ahead the CPU is told what it will need: the app's core has written these lines
- * last, so each takes as long as many packets.
+ * How many packets ahead data is prefetched: the app's core has written these cache lines last, so
+ * a miss takes as long as many packets.
  */
 #define AHEAD_MBUF 16U
 #define AHEAD_DATA 8U
@@ -65,7 +65,7 @@ lost_so_far(const struct pump *pump, const struct state_tap *tap)
 	       __atomic_load_n(&stats->ringfull, __ATOMIC_RELAXED);
 }
 
-/* The app sets its counts to zero when it enables a tap. */
+/* The app resets its counts to zero when it enables a tap. */
 void
 pump_start(struct pump *pump)
 {
@@ -75,7 +75,7 @@ pump_start(struct pump *pump)
 		pump->losses[i].seen = lost_so_far(pump, &pump->state->taps[i]);
 }
 
-/* Packets that the app had no mbuf for, as drops in front of the next packet of their port. */
+/* Count packets for which the app had no mbuf as drops before the next packet of their port. */
 static void
 take_losses(struct pump *pump, unsigned int i)
 {
@@ -87,16 +87,16 @@ take_losses(struct pump *pump, unsigned int i)
 	const uint8_t full = p->full;
 
 	pump->losses[i].seen = lost;
-	/* Less than before: another tool has begun anew on this queue. */
+	/* Less than before: another tool has restarted the counts of this queue. */
 	if (n == 0 || n > UINT32_MAX)
 		return;
 	d.count[DROPPED] = (uint32_t)n;
 	p->gap[tap->port] = (uint32_t)RTE_MIN(p->gap[tap->port] + n, UINT32_MAX);
 	publish(p, p->ring, tap->port, &d);
-	p->full = full; /* It is the app's pool that was empty. */
+	p->full = full; /* The app's pool was empty, not this ring. */
 }
 
-/* What of the packets behind one is needed soon, if all are looked at. */
+/* Prefetch what is needed soon of later packets, if all of them are read. */
 static inline void
 prefetch(struct rte_mbuf **pkts, unsigned int i, unsigned int n)
 {
@@ -117,7 +117,7 @@ prefetch_first(struct rte_mbuf **pkts, unsigned int n)
 		rte_prefetch0(rte_pktmbuf_mtod(pkts[i], void *));
 }
 
-/* Without a filter, packets that sampling leaves out need not be looked at. */
+/* Without a filter, packets that sampling leaves out need not be read. */
 static inline unsigned int
 leave_out(const struct pump *pump, struct pmdscope_capture_producer *p, unsigned int n,
 		struct delta *d)
@@ -179,7 +179,7 @@ pump_round(struct pump *pump)
 
 	arena_put_held(&pump->arena);
 	for (i = 0; i < pump->state->nb_taps; i++) {
-		/* The rings must say that they have several consumers, but have only this one. */
+		/* The rings are marked as having several consumers, but this is the only one. */
 		n = rte_ring_sc_dequeue_burst(
 				arena_ring(&pump->arena, i), (void **)pkts, BURST, NULL);
 		if (n == 0)
@@ -193,7 +193,7 @@ pump_round(struct pump *pump)
 	return sum;
 }
 
-/* A full ring whose tail stands still. */
+/* A full ring whose tail has not moved. */
 static bool
 lease_expired(struct pump *pump)
 {

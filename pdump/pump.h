@@ -5,7 +5,7 @@
 #ifndef PDUMP_PUMP_H
 #define PDUMP_PUMP_H
 
-/* From the rings that the app fills into the one capture ring that the consumer reads. */
+/* Moves packets from the rings that the app fills to the capture ring that the consumer reads. */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,28 +23,28 @@ struct pump {
 	struct state *state;
 	struct arena arena;
 	struct pmdscope_capture_producer producer;
-	const struct counters *counts; /* What pdump has counted. */
+	const struct counters *counts; /* Counters of pdump. */
 	struct pump_losses {
 		uint64_t seen;
 	} losses[STATE_MAX_TAPS];
-	uint32_t sample;	 /* As the consumer wants it by now. */
+	uint32_t sample;	 /* As last requested by the consumer. */
 	uint64_t still_tail;	 /* The consumer's tail at a full ring... */
-	uint64_t still_since_ms; /* ...and since when; 0 when it is not full. */
+	uint64_t still_since_ms; /* ...and since when; 0 if it is not full. */
 };
 
-/* The capture ring, as the request has it. 0, or -1 with the failure. */
+/* Create the capture ring of the request. 0, or -1 with the failure. */
 int pump_open(struct pump *pump, struct pmdscope_capture_spec *spec, struct state *state,
 		struct failure *failure);
 
-/* Begin with what pdump has counted so far. */
+/* Begin from the current counts of pdump. */
 void pump_start(struct pump *pump);
 
-/* Copy what there is of every tap; how many packets there were. */
+/* Copy the waiting packets of every tap; returns their number. */
 unsigned int pump_round(struct pump *pump);
 
 /*
- * A few times a second: anchors, losses that no packet follows, the lease. 0, or -1 with the
- * failure when the capture has to end.
+ * Call a few times a second: updates anchors, counts losses that no packet follows, checks
+ * the lease. 0, or -1 with the failure if the capture has to end.
  */
 int pump_tick(struct pump *pump, struct failure *failure);
 

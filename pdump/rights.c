@@ -45,7 +45,7 @@ rights_parse(const char *status, struct rights *rights)
 	return true;
 }
 
-/* Those that the kernel knows, which may be more than those of the headers. */
+/* Removes all capabilities of the kernel, of which there may be more than in the headers. */
 static bool
 drop_bounding_set(void)
 {

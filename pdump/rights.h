@@ -12,7 +12,7 @@
 
 #include "failure.h"
 
-/* A process in more groups than that is taken for one in the first so many. */
+/* Of a process in more groups, only this many are used. */
 #define RIGHTS_GROUPS_MAX 64
 
 struct rights {
@@ -22,10 +22,10 @@ struct rights {
 	unsigned int nb_groups;
 };
 
-/* The effective ones, of the text of /proc/PID/status. */
+/* Parse the effective ids in the text of /proc/PID/status. */
 bool rights_parse(const char *status, struct rights *rights);
 
-/* Take these on for good, without any capability. 0, or -1 with the failure. */
+/* Take these on permanently, without any capability. 0, or -1 with the failure. */
 int rights_take(const struct rights *rights, struct failure *failure);
 
 #endif /* PDUMP_RIGHTS_H */

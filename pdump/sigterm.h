@@ -10,12 +10,12 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* Handle it from now on, in this process and in those that it forks. */
+/* Handle it in this process and in those that it forks later. */
 void sigterm_watch(void);
 
 bool sigterm_received(void);
 
-/* Forward it to this child, also when it has come already; to nobody with 0. */
+/* Forward it to this child, even if it came earlier; with 0 to no process. */
 void sigterm_forward_to(pid_t child);
 
 #endif /* PDUMP_SIGTERM_H */

@@ -19,7 +19,7 @@
 #define MAGIC 0x53444d50U /* "PMDS" */
 #define PREFIX "pmdscope-pdump."
 #define DRAFT_PREFIX "pmdscope-pdump-new."
-/* Of a path, so that a name has room behind it. */
+/* Of a path, so that a name fits behind it. */
 #define DIR_MAX (PATH_MAX - NAME_MAX - 2)
 /* How long a worker may take to end. */
 #define ENDING_LIMIT_MS 2000
@@ -52,7 +52,10 @@ create(struct state_file *file, const char *draft, const struct app *app)
 	file->state->app_pid = app->pid;
 	file->state->app_start = app->start;
 	file->state->watchdog = (int32_t)pid;
-	/* It has its name once it is locked: one that is not locked counts as left by the dead. */
+	/*
+	 * It gets its name after it is locked, as an unlocked file counts as left by a dead
+	 * process.
+	 */
 	return rename(draft, file->path) == 0;
 }
 
@@ -76,7 +79,7 @@ state_create(struct state_file *file, const struct app *app, struct failure *fai
 			"cannot write to the app's runtime directory; run as its user or root");
 }
 
-/* As this program writes it, and of this app, whose id may be another one in the namespace of its writer. */
+/* Written by this program, for this app, whose id may differ in the namespace of the writer. */
 static bool
 is_valid(const struct state_file *file, const struct app *app)
 {
@@ -87,9 +90,10 @@ is_valid(const struct state_file *file, const struct app *app)
 }
 
 /*
- * Without its watchdog a worker ends, and after a kill that takes a moment as well: memory goes first,
- * then sockets and locks one by one. Whoever comes then waits for the lock. What is left would count
- * as that of a live capture, and stay in the app until the capture after this one.
+ * A worker without its watchdog ends. That takes a moment, also after a kill: first its memory is
+ * freed, then sockets and locks one by one. So a process that comes in between waits for the lock.
+ * Otherwise the file would count as that of a live capture, and its changes would stay in the app
+ * until the capture after this one.
  */
 static bool
 lock_left(const struct state_file *file)
@@ -131,7 +135,7 @@ open_left(struct state_file *file, const struct app *app)
 	return false;
 }
 
-/* A file that its maker died over before it had its name. */
+/* A file whose maker died before the file got its final name. */
 static bool
 is_dead_draft(const char *name)
 {
@@ -161,7 +165,7 @@ state_find_left(struct state_file *file, const struct app *app)
 	return found;
 }
 
-/* The process that has locked a file; 0 for one that nobody has. */
+/* The process that has locked a file; 0 if none has. */
 static pid_t
 find_owner(int dir, const char *name)
 {

@@ -27,18 +27,18 @@ struct state_tap {
 	uint16_t queue;
 	uint8_t dir;   /* PMDSCOPE_DIR_*. */
 	uint8_t armed; /* Enabled in the app, or about to be. */
-	uint64_t list; /* Where the app's list with it begins; 0 when not known. */
+	uint64_t list; /* Start of the app's list that contains it; 0 if not known. */
 };
 
 struct state {
 	uint32_t magic;
 	uint32_t size;	 /* Of this struct. */
-	int32_t app_pid; /* As the process in charge counts. */
+	int32_t app_pid; /* In the namespace of the process in charge. */
 	int32_t worker;	 /* The process in charge. */
 	uint64_t app_start;
 	uint64_t counters;   /* Address of the app's counters; 0 if they were not touched. */
-	uint32_t first_port; /* From whose counters on the capture has its memory. */
-	uint32_t built;	     /* They are ours: nobody frees them. */
+	uint32_t first_port; /* First port whose counters are memory of the capture. */
+	uint32_t built;	     /* The counters are ours: the app cannot free them. */
 	uint32_t accepted;   /* The consumer has its rings. */
 	uint32_t nb_taps;
 	int32_t watchdog; /* The process that locked the file, and the parent of the worker. */
@@ -51,22 +51,22 @@ struct state_file {
 	char path[PATH_MAX];
 };
 
-/* Make the file of a new capture and lock it. 0, or -1 with the failure. */
+/* Create the file of a new capture and lock it. 0, or -1 with the failure. */
 int state_create(struct state_file *file, const struct app *app, struct failure *failure);
 
 /*
- * Open and lock the file of a capture whose owners are all dead; false when there is none (left).
- * Files that are of no use, as those of an app that has ended, are removed on the way.
+ * Open and lock the file of a capture whose owners are all dead; false if there is none (any
+ * more). Useless files, such as those of an app that has ended, are removed during the search.
  */
 bool state_find_left(struct state_file *file, const struct app *app);
 
-/* A process of another capture of this app that goes on; 0 when there is none. */
+/* A process of another running capture of this app; 0 if there is none. */
 pid_t state_find_other(const struct state_file *ours, const struct app *app);
 
-/* Nothing is left of the capture: remove the file. */
+/* The capture has left nothing in the app: remove the file. */
 void state_remove(struct state_file *file);
 
-/* Let go of a file, which stays. */
+/* Close and unlock a file without removing it. */
 void state_close(struct state_file *file);
 
 #endif /* PDUMP_STATE_H */

@@ -26,17 +26,20 @@
 #include "capture_socket.h"
 #include "worker.h"
 
-/* How long to sleep when a round found little: at least, at most, and after long silence. */
+/*
+ * How long to sleep after a round with few packets: minimum, maximum, and maximum after a long
+ * silence.
+ */
 #define SLEEP_MIN_NS 10000L
 #define SLEEP_MAX_NS 100000L
 #define SLEEP_SILENT_NS 1000000L
 #define SILENCE_MS 100
-/* One in so many of the mbufs is little: many packets at once take less time each. */
+/* This part of the mbufs counts as few: many packets at a time take less time each. */
 #define LITTLE 32
-/* How often to look at everything but packets. */
+/* Time between checks of everything except packets. */
 #define TICK_MS 20
 
-/* What the capture ends by. */
+/* Reasons for the end of a capture. */
 enum event {
 	NOTHING,
 	CONSUMER_GONE,
@@ -60,7 +63,7 @@ struct rest {
 /* Room for spec and gaps of all ports; too large for a stack. */
 static struct pump the_pump;
 
-/* All that a consumer may say after its request is how to sample. */
+/* The only message that a consumer may send after its request changes the sampling. */
 static bool
 read_change(const struct capture *c)
 {
@@ -108,7 +111,7 @@ look_around(const struct capture *c, struct failure *failure)
 	return NOTHING;
 }
 
-/* One round, and a rest when there was little to do. */
+/* One round, and a sleep if there was little to do. */
 static void
 pump_or_rest(struct pump *pump, struct rest *rest)
 {
@@ -156,7 +159,7 @@ run(const struct capture *c, struct failure *failure)
 	}
 }
 
-/* Is no thread of the app in a callback of ours any more? */
+/* Whether all threads of the app have left our callbacks. */
 static bool
 silence(const struct worker *w)
 {
@@ -175,8 +178,8 @@ silence(const struct worker *w)
 }
 
 /*
- * Undo whatever was begun. What the app copied until the end is still read, unless there is
- * no pump. An app that is dead has nothing to undo, and answers to nothing.
+ * Undo everything that was begun. Packets that the app copied until the end are still read,
+ * unless there is no pump. If the app has ended, there is nothing to undo.
  */
 static int
 undo(const struct worker *w, struct pump *pump)
@@ -251,7 +254,7 @@ worker_capture(const struct worker *w)
 		return left == WORKER_DONE ? WORKER_FAILED : left;
 	}
 	event = run(&c, &failure);
-	/* An app that is dead answers to nothing, and the kernel cleans up. */
+	/* An app that has ended does not answer, and the kernel frees its memory. */
 	if (event == APP_GONE) {
 		pmdscope_capture_send(w->options->fd, PMDSCOPE_TEE_END, (uint32_t)failure.error,
 				failure.text);
@@ -277,7 +280,7 @@ worker_recover(const struct worker *w)
 		complain("cannot clean up after a killed capture: %s", failure.text);
 		return WORKER_ABANDONED;
 	}
-	/* It may have been killed before it did. */
+	/* The worker may have been killed before it did so. */
 	callbacks_note(w->state);
 	return undo(w, NULL);
 }

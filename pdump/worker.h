@@ -19,21 +19,21 @@ struct worker {
 	struct state *state;
 	int ops_index; /* Of the mempool ops in the app. */
 	int watchdog;  /* Hangs up when the parent dies. */
-	bool last_try; /* WORKER_AGAIN is no answer. */
+	bool last_try; /* WORKER_AGAIN must not be returned. */
 };
 
 /* Exit codes of workers. */
 enum {
 	WORKER_DONE,	  /* Nothing is left in the app. */
-	WORKER_FAILED,	  /* The same; the consumer has been told why not. */
+	WORKER_FAILED,	  /* The same; the consumer got the reason. */
 	WORKER_ABANDONED, /* Something is left: the app could not be waited for. */
 	WORKER_AGAIN,	  /* Nothing was done: the app was changing its memory. */
 };
 
-/* Capture until somebody ends it. An exit code. */
+/* Capture until the consumer, the app or a signal ends it. Returns an exit code. */
 int worker_capture(const struct worker *worker);
 
-/* Undo what a dead capture did. An exit code. */
+/* Undo the changes of a dead capture. Returns an exit code. */
 int worker_recover(const struct worker *worker);
 
 #endif /* PDUMP_WORKER_H */
