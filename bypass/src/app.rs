@@ -1,4 +1,5 @@
-//! The DPDK app that polls a queue: by the `--vdev` of its command line, and by the program it holds.
+//! Finds the DPDK app that polls a queue, by the `--vdev` on its command line, or by the program
+//! that it holds open.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -34,7 +35,7 @@ pub(crate) fn find(interface: &InterfaceName, queue: u32, namespace: u64) -> Opt
     processes().find_map(|pid| of_process(pid, interface, queue, namespace))
 }
 
-/// The same app, if it still runs.
+/// Finds the same app again, if it still runs.
 pub(crate) fn again(
     app: &BypassApp,
     interface: &InterfaceName,

@@ -1,4 +1,4 @@
-//! Makes bypasses, tells of them, and takes them down.
+//! Creates bypasses, reports their status, and removes them.
 
 use std::io;
 use std::path::PathBuf;
@@ -17,16 +17,16 @@ use crate::redirect_object;
 use crate::state::{BypassState, StateDirectory, Steering, network_namespace};
 use crate::{queue_statistics, steering};
 
-/// What is asked for.
+/// Request for a bypass.
 #[derive(Clone, Debug)]
 pub struct BypassRequest {
     /// The interface, of this network namespace.
     pub interface: InterfaceName,
     /// Its RX queue for the app.
     pub queue: u32,
-    /// What the app gets of the packets on this queue.
+    /// The packets on this queue that the app gets.
     pub flows: Vec<BypassFlow>,
-    /// File-prefix of the app that is to use it; any if `None`.
+    /// File-prefix of the app that is to use the queue; any if `None`.
     pub app: Option<String>,
 }
 
@@ -97,10 +97,11 @@ pub struct BypassDownResult {
     pub app: Option<BypassApp>,
 }
 
-/// Makes a bypass, or changes the flows of one. Safe to repeat, also after any part was killed.
+/// Creates a bypass, or changes its flows. Safe to repeat, also after a command or the app was
+/// killed.
 ///
 /// # Errors
-/// What cannot be, or what the kernel refused; the interface is then as before.
+/// If the request is not possible, or the kernel refuses it; the interface is then as before.
 pub fn up(states: &StateDirectory, request: &BypassRequest) -> Result<BypassStatus, BypassError> {
     let BypassRequest { interface, queue, flows, .. } = request;
     if !(1..=MAX_FLOWS).contains(&flows.len()) {
@@ -143,7 +144,7 @@ pub fn up(states: &StateDirectory, request: &BypassRequest) -> Result<BypassStat
         old.as_ref().map_or(link.is_promiscuous, |old| old.promiscuous_before);
     state.mtu_before = old.as_ref().map_or(link.mtu, |old| old.mtu_before);
     state.steering = steering::survey(&nic, *queue);
-    // Whoever comes after a command that was killed here finds what to undo.
+    // If this command is killed here, the next one can undo the change.
     states.write(&state)?;
     states.write_object(&state, &object)?;
     if let Err(reason) = steering::apply(&nic, &state.steering, flows, *queue) {
@@ -152,7 +153,7 @@ pub fn up(states: &StateDirectory, request: &BypassRequest) -> Result<BypassStat
     }
     match attached {
         Some(program) if program.in_use => program.loaded.set_settings(&settings)?,
-        // Left by an app that was killed: the next one could not attach its own.
+        // Left by an app that was killed: it would block the program of the next one.
         Some(program) => detach_program(interface, link.index, program.mode)?,
         None => {}
     }
@@ -183,7 +184,7 @@ struct AttachedBypass {
     in_use: bool,
 }
 
-/// The XDP program of the interface, unless it is somebody else's.
+/// The XDP program of the interface, an error if it is not ours.
 fn ours_or_none(
     interface: &InterfaceName,
     link: &Link,
@@ -216,7 +217,7 @@ fn ours_or_none(
     })
 }
 
-/// Undoes the steering of an earlier bypass; the state says so before anything new is changed.
+/// Undoes the steering of an earlier bypass; the state records this before anything new is changed.
 fn undo_steering(
     states: &StateDirectory,
     nic: &impl Nic,
@@ -232,10 +233,11 @@ fn undo_steering(
     states.write(&undone)
 }
 
-/// Takes the bypass of an interface down: afterwards it is as before. Safe to repeat; `None` if there was none.
+/// Removes the bypass of an interface, which is then as before. Safe to repeat; `None` if there was
+/// no bypass.
 ///
 /// # Errors
-/// What is left, which another try may remove.
+/// Describes what is left; another try may remove it.
 pub fn down(
     states: &StateDirectory,
     interface: &InterfaceName,
@@ -245,7 +247,7 @@ pub fn down(
     let link = read_link(interface)?;
     let state = states.read(interface, namespace)?;
     let Some(link) = link else {
-        // The interface is gone, and with it all that was changed.
+        // The interface was removed, and with it all changes.
         states.remove(interface, namespace)?;
         let undone = vec!["forgot an interface that is gone".to_owned()];
         let gone = BypassDownResult { interface: interface.to_string(), undone, app: None };
@@ -276,7 +278,7 @@ pub fn down(
     Ok(Some(down))
 }
 
-/// Restores what a bypass and its app changed at an interface.
+/// Restores the settings of an interface that a bypass and its app changed.
 fn restore(
     state: &BypassState,
     link: &Link,
@@ -290,7 +292,8 @@ fn restore(
             failures.push(BypassError::kernel(format!("{what} {interface}"), error).to_string());
         }
     };
-    // Apps change both and leave them so. One that still runs needs them no more: it gets no packets.
+    // Apps change both and do not restore them. An app that still runs does not need them: it gets
+    // no packets.
     if link.is_promiscuous && !state.promiscuous_before {
         let ended = pmdscope_links::end_promiscuous(state.index);
         note("ended promiscuous mode".to_owned(), "end promiscuous mode of", ended);
@@ -313,7 +316,7 @@ fn restore(
 /// All bypasses, those of other network namespaces included, by name of the interface.
 ///
 /// # Errors
-/// State files that cannot be read, or what the kernel refused to tell.
+/// If a state file cannot be read, or the kernel refuses a request.
 pub fn status(states: &StateDirectory) -> Result<Vec<BypassStatus>, BypassError> {
     states.list()?.iter().map(|state| status_of(states, state)).collect()
 }
@@ -321,7 +324,7 @@ pub fn status(states: &StateDirectory) -> Result<Vec<BypassStatus>, BypassError>
 /// Interfaces of this network namespace that have a bypass.
 ///
 /// # Errors
-/// State files that cannot be read.
+/// If a state file cannot be read.
 pub fn bypassed_interfaces(states: &StateDirectory) -> Result<Vec<InterfaceName>, BypassError> {
     let namespace = network_namespace()?;
     let here = states.list()?.into_iter().filter(|state| state.network_namespace == namespace);
@@ -367,7 +370,7 @@ fn status_of(states: &StateDirectory, state: &BypassState) -> Result<BypassStatu
     Ok(told)
 }
 
-/// Adds what the kernel tells.
+/// Adds what the kernel reports.
 fn complete(
     status: &mut BypassStatus,
     state: &BypassState,

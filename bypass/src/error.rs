@@ -1,11 +1,11 @@
-//! What can go wrong, on what, and what to do.
+//! Errors: what failed, on what, and what to do next.
 
 use std::io;
 use std::path::PathBuf;
 
 use crate::flow::MAX_FLOWS;
 
-/// Why a bypass cannot be made, read or taken down.
+/// Why a bypass cannot be created, read or removed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BypassError {
@@ -31,12 +31,12 @@ pub enum BypassError {
     NoQueue {
         /// The interface.
         interface: String,
-        /// The queue that was asked for.
+        /// The requested queue.
         queue: u32,
-        /// How many there are.
+        /// Number of its queues.
         queues: u32,
     },
-    /// Another program has the interface.
+    /// Another program is attached to the interface.
     #[error(
         "{interface} has the XDP program '{program}' (id {id}), and an interface takes one: detach it first ({how})"
     )]
@@ -59,18 +59,18 @@ pub enum BypassError {
         interface: String,
         /// The queue in use.
         queue: u32,
-        /// Who uses it.
+        /// The app that uses it.
         app: String,
     },
     /// No bypass on that interface.
     #[error("{0} has no bypass: 'pmdscope bypass up {0} --queue N --flow udp:53' makes one")]
     NoBypass(String),
-    /// The kernel refused.
+    /// The kernel refused a request.
     #[error("cannot {what}: {source}{advice}", advice = advice(source))]
     Kernel {
-        /// What was tried, with its object.
+        /// The operation, with its object.
         what: String,
-        /// Why not.
+        /// The error of the kernel.
         source: io::Error,
     },
     /// The kernel refused to load or read a BPF program or map.
@@ -78,33 +78,33 @@ pub enum BypassError {
         "cannot {what}: {reason}; it needs root, or CAP_BPF and CAP_NET_ADMIN, and a kernel with AF_XDP (CONFIG_XDP_SOCKETS)"
     )]
     Bpf {
-        /// What was tried.
+        /// The operation.
         what: String,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// A file of ours.
+    /// One of our files cannot be read or written.
     #[error("cannot {what} {}: {source}", path.display())]
     File {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The error.
         source: io::Error,
     },
-    /// A state file that cannot be understood.
+    /// A state file is not valid.
     #[error("{}: {reason}; remove it after 'ip link show' and 'ethtool -n' look as they should", path.display())]
     BadState {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// The kernel said something unexpected.
+    /// The kernel gave an unexpected answer.
     #[error("unexpected answer of the kernel about {0}")]
     Unexpected(String),
-    /// Taken down in part; the state is kept, so that it can be tried again.
+    /// Removed in part; the state is kept, so that it can be tried again.
     #[error(
         "{interface} is not wholly as it was: {reasons}; run 'pmdscope bypass down {interface}' again"
     )]
@@ -128,7 +128,7 @@ impl BypassError {
         Self::Kernel { what: what.into(), source: source.into() }
     }
 
-    /// The command line asked for what cannot be.
+    /// Whether the command line requested something impossible.
     pub fn is_misuse(&self) -> bool {
         matches!(self, Self::BadFlow(_) | Self::BadFlowCount(_) | Self::BadInterfaceName(_))
     }

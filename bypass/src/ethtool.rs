@@ -44,7 +44,7 @@ const RXNFC_LOCATIONS: usize = 188;
 const IPV4_PORT: usize = 10;
 const IPV6_PORT: usize = 34;
 
-/// Most counters, rules and entries of a table that are believed.
+/// Maximum plausible number of counters, rules and entries of a table.
 const LIMIT: u32 = 1 << 16;
 
 /// A rule by which a NIC steers packets to a queue.
@@ -80,7 +80,8 @@ impl SteeringRule {
         request
     }
 
-    /// Whether the answer to `ETHTOOL_GRXCLSRULE` is this rule: drivers may add nothing to what was asked for.
+    /// Whether the answer to `ETHTOOL_GRXCLSRULE` is this rule. Any difference from the request
+    /// counts.
     fn is(&self, answer: &[u8]) -> bool {
         let wanted = self.insertion(0).bytes();
         [RXNFC_FLOW_TYPE..RXNFC_QUEUE, RXNFC_QUEUE..RXNFC_LOCATION]
@@ -89,21 +90,21 @@ impl SteeringRule {
     }
 }
 
-/// What can be read of, and changed at, an interface. Tests have one without hardware.
+/// The settings of an interface that can be read and changed. Tests implement it without hardware.
 pub(crate) trait Nic {
     /// Number of its RX queues; `None` if the driver does not report it.
     fn rx_queues(&self) -> Option<u32>;
-    /// Locations of the rules it has; an error if it cannot steer.
+    /// Locations of its rules; an error if it cannot steer.
     fn rules(&self) -> io::Result<Vec<u32>>;
     /// Whether the rule at this location is `rule`.
     fn has_rule(&self, location: u32, rule: &SteeringRule) -> io::Result<bool>;
-    /// Adds a rule where there is room.
+    /// Adds a rule at a free location.
     fn add_rule(&self, rule: &SteeringRule) -> io::Result<()>;
     /// Removes the rule at this location.
     fn remove_rule(&self, location: u32) -> io::Result<()>;
-    /// Whether rules are in force (`ethtool -k`: ntuple-filters).
+    /// Whether rules are active (`ethtool -k`: ntuple-filters).
     fn steering_enabled(&self) -> io::Result<bool>;
-    /// Puts rules in force, or out of it.
+    /// Activates or deactivates rules.
     fn enable_steering(&self, enable: bool) -> io::Result<()>;
     /// Queue by hash of a packet (`ethtool -x`).
     fn rss_table(&self) -> io::Result<Vec<u32>>;
@@ -148,7 +149,7 @@ impl<'a> EthtoolNic<'a> {
         let mut request = EthtoolRequest::new(ETHTOOL_GSTATS, 8 + count_bytes * 8);
         request.set_u32(4, count);
         let values = self.ask(request)?;
-        // A driver that has other counters by now has put the new ones there: neither can be told apart.
+        // The driver's counters have changed in between, so names and values may not match.
         if u32_at(&names, 8) != count || u32_at(&values, 4) != count {
             return Err(io::Error::other("the driver changed its counters meanwhile"));
         }
@@ -189,7 +190,7 @@ impl Nic for EthtoolNic<'_> {
         let location = if capacity & RX_CLS_LOC_SPECIAL != 0 {
             RX_CLS_LOC_ANY
         } else {
-            // The driver wants to be told where: as ethtool(8) does, the last place that is free.
+            // The driver needs a location: as ethtool(8), use the last free one.
             let used = self.rules()?;
             let slots = u32::try_from(capacity).unwrap_or(0);
             (0..slots)
@@ -242,7 +243,7 @@ fn counters(names: &[u8], values: &[u8]) -> Vec<(String, u64)> {
     names.zip(values).collect()
 }
 
-/// Text that ends at a 0, or with the field.
+/// Text up to a 0 or the end of the field.
 fn text(field: &[u8]) -> String {
     let end = field.iter().position(|byte| *byte == 0).unwrap_or(field.len());
     String::from_utf8_lossy(&field[..end]).into_owned()
@@ -265,7 +266,7 @@ mod tests {
 
     use super::*;
 
-    /// Bytes that are not 0, with their offsets.
+    /// Bytes other than 0, with their offsets.
     fn set_bytes(request: &EthtoolRequest) -> Vec<(usize, u8)> {
         request.bytes().into_iter().enumerate().filter(|(_, byte)| *byte != 0).collect()
     }

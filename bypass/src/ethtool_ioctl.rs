@@ -1,4 +1,4 @@
-//! The ioctl SIOCETHTOOL: the one place with `unsafe`. `ethtool.rs` knows what requests mean.
+//! The ioctl SIOCETHTOOL: the only module with `unsafe`. `ethtool.rs` makes the requests.
 
 #![allow(unsafe_code)]
 
@@ -12,8 +12,9 @@ use crate::name::{InterfaceName, NAME_SIZE};
 
 const SIOCETHTOOL: rustix::ioctl::Opcode = 0x8946;
 
-/// Bytes behind a request that the kernel may write as well. It writes as many strings and counters as the driver has
-/// at that moment, which may be more than it said before: they are at most half as long.
+/// Bytes behind a request that the kernel may write as well. It writes as many strings and counters
+/// as the driver has at that moment, which may be more than it reported before: they take at most
+/// half of this.
 const SLACK: usize = 64 << 10;
 
 /// `struct ifreq` with a pointer in it.
@@ -31,7 +32,7 @@ pub(crate) struct EthtoolRequest {
 }
 
 impl EthtoolRequest {
-    /// A request of `bytes` bytes, the answer included, all 0 but for the command.
+    /// A request of `bytes` bytes, the answer included, all 0 except the command.
     pub(crate) fn new(command: u32, bytes: usize) -> Self {
         let words = vec![0; (bytes * 2 + SLACK).div_ceil(8)];
         let mut request = Self { words, bytes: bytes.max(4) };
@@ -80,12 +81,14 @@ impl EthtoolSocket {
             data: request.words.as_mut_ptr(),
             unused: [0; 16],
         };
-        // A name is shorter than the field, so that a 0 ends it.
+        // A name is shorter than the field, so a 0 ends it.
         interface.name.iter_mut().zip(name.as_str().bytes()).for_each(|(to, byte)| *to = byte);
-        // SAFETY: the operation code says that the argument is a `struct ifreq`, which `InterfaceRequest` is, with a
-        // pointer to a request. The kernel reads and writes there what the command says: the fixed parts are within
-        // `bytes`, and of strings, counters and rules as many as the driver has, for which `words` has twice the
-        // room that the driver asked for, and `SLACK`. Both live, and are borrowed by nobody else, until the call returns.
+        // SAFETY: the operation code says that the argument is a `struct ifreq`, which
+        // `InterfaceRequest` is, with a pointer to a request. The kernel reads and writes there
+        // what the command says: the fixed parts are within `bytes`, and of strings, counters and
+        // rules as many as the driver has, for which `words` has twice the room that the driver
+        // asked for, and `SLACK`. Both live, and are not borrowed elsewhere, until the call
+        // returns.
         unsafe {
             let update = Updater::<SIOCETHTOOL, InterfaceRequest>::new(&mut interface);
             ioctl(&self.0, update)?;

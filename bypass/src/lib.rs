@@ -6,7 +6,7 @@
 //! driver, `net_af_xdp`, loads the XDP program from a file that [`up`] wrote. [`interfaces`] reads the kernel's side of
 //! such interfaces. All of this concerns the network namespace of the calling process.
 
-// Text leaves where it is made harmless: in the binary.
+// Only the binary prints text, after removing control characters.
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 
 mod app;

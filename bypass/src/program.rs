@@ -89,7 +89,7 @@ impl LoadedProgram {
     }
 }
 
-/// Loads the object file, and unloads it at once: whether this kernel accepts it.
+/// Loads the object file, and unloads it immediately: checks that this kernel accepts it.
 pub(crate) fn verify(object: &[u8]) -> Result<(), BypassError> {
     libbpf_rs::set_print(None);
     let load = || ObjectBuilder::default().name("pmdscope")?.open_memory(object)?.load().map(drop);

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use pmdscope_telemetry::interface::InterfaceQueueSample;
 
-/// What one counter tells of a queue.
+/// Meaning of a counter of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EthtoolQueueCounter {
-    /// Packets, XDP or not.
+    /// Packets, with and without XDP.
     Packets,
     /// Packets that an XDP program saw.
     XdpPackets,
@@ -15,7 +15,7 @@ enum EthtoolQueueCounter {
     Redirected,
 }
 
-/// The RX queues that the counters tell of.
+/// The RX queues that the counters describe.
 pub(crate) fn rx_queues(counters: &[(String, u64)]) -> Vec<InterfaceQueueSample> {
     let mut queues: BTreeMap<u32, InterfaceQueueSample> = BTreeMap::new();
     let known = counters.iter().filter_map(|(name, value)| Some((counter(name)?, *value)));

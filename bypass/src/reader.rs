@@ -1,4 +1,5 @@
-//! The kernel's side of interfaces: counters of queues, and who polls the one that bypasses the kernel.
+//! The kernel's side of interfaces: counters of queues, and the app that polls the one that
+//! bypasses the kernel.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -16,7 +17,7 @@ use crate::name::InterfaceName;
 use crate::queue_statistics;
 use crate::state::{BypassState, StateDirectory, network_namespace};
 
-/// How long to wait for an app to name its ports; asked once.
+/// Timeout for an app to report its ports; queried once.
 const PORT_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Reads interfaces of this network namespace that have a bypass. Remembers which app polls a queue, so that a
@@ -28,25 +29,26 @@ pub struct BypassReader {
     users: Mutex<BTreeMap<u32, QueueUser>>,
 }
 
-/// Who polls a queue.
+/// The app that polls a queue.
 #[derive(Clone, Debug)]
 struct QueueUser {
     app: BypassApp,
     port: Option<u16>,
 }
 
-/// The interfaces of this network namespace that have a bypass, by name, as of now.
+/// The interfaces of this network namespace that have a bypass, by name, with current values.
 ///
 /// # Errors
-/// State files that cannot be read, or what the kernel refused to tell.
+/// If a state file cannot be read, or the kernel refuses a request.
 pub fn interfaces() -> Result<Vec<InterfaceSample>, BypassError> {
     BypassReader::default().interfaces()
 }
 
-/// An interface of this network namespace as the kernel counts, without filter and bypass; `None` if there is none.
+/// An interface of this network namespace with the kernel's counters, without filter and bypass;
+/// `None` if there is no such interface.
 ///
 /// # Errors
-/// What the kernel refused to tell.
+/// If the kernel refuses a request.
 pub fn kernel_sample(name: &InterfaceName) -> Result<Option<InterfaceSample>, BypassError> {
     let Some(link) = read_link(name)? else { return Ok(None) };
     let nic = EthtoolNic::open(name)
@@ -97,7 +99,8 @@ impl BypassReader {
         Ok(samples)
     }
 
-    /// Who polls the queue. An app that does not answer yet is asked for its port the next time.
+    /// The app that polls the queue. If it does not report its port yet, it is queried again the
+    /// next time.
     fn user(&self, state: &BypassState) -> Option<QueueUser> {
         let (interface, queue, namespace) =
             (&state.interface, state.queue, state.network_namespace);
@@ -133,7 +136,7 @@ fn port(app: &BypassApp) -> Option<u16> {
     ports.into_iter().find_map(|port| port_named(&mut client, port, &app.device, deadline))
 }
 
-/// What `/ethdev/info` says of a port.
+/// Reply of `/ethdev/info`, in part.
 #[derive(serde::Deserialize)]
 struct NamedPort {
     name: String,

@@ -31,7 +31,7 @@ pub(crate) fn settings(queue: u32, flows: &[BypassFlow]) -> [u8; SETTINGS_SIZE] 
     settings
 }
 
-/// The object file with these settings: whoever loads it need not know of them.
+/// The object file with these settings, which its loader need not know.
 pub(crate) fn with_settings(settings: &[u8; SETTINGS_SIZE]) -> Result<Vec<u8>, BypassError> {
     let unexpected = || BypassError::Unexpected(format!("{SETTINGS} in the object file"));
     let file = object::File::parse(OBJECT).map_err(|_| unexpected())?;

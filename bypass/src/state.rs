@@ -1,4 +1,4 @@
-//! What a bypass changed, kept in files so that it can be undone by whoever comes later.
+//! The changes that a bypass made, stored in files so that a later command can undo them.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -11,23 +11,23 @@ use serde::{Deserialize, Serialize};
 use crate::error::BypassError;
 use crate::name::InterfaceName;
 
-/// Where state files are, unless told otherwise.
+/// Where state files are, by default.
 pub const DEFAULT_STATE_DIRECTORY: &str = "/run/pmdscope-bypass";
 
 /// Format of state files.
 const VERSION: u32 = 1;
 
-/// How packets of the selected flows come to the queue.
+/// How packets of the selected flows get to the queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "method", rename_all = "snake_case")]
 pub(crate) enum Steering {
-    /// By rules of the NIC; what it had before.
+    /// By rules of the NIC; includes its earlier settings.
     Ntuple { rules_before: Vec<u32>, enabled_before: bool, rss_before: Option<Vec<u32>> },
-    /// The NIC cannot, for this reason.
+    /// The NIC cannot steer, for this reason.
     Unsupported { reason: String },
 }
 
-/// One bypass: what was asked for, and what the interface was like before.
+/// One bypass: the request, and the earlier settings of the interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct BypassState {
     version: u32,
@@ -71,11 +71,11 @@ impl Default for StateDirectory {
     }
 }
 
-/// Keeps other commands from changing bypasses while it lives.
+/// While it exists, no other command changes bypasses.
 pub(crate) struct StateLock(#[expect(dead_code, reason = "held until dropped")] File);
 
 impl StateDirectory {
-    /// Another directory.
+    /// Uses another directory.
     pub fn new(path: PathBuf) -> Self {
         Self(path)
     }
@@ -100,7 +100,7 @@ impl StateDirectory {
         Ok(StateLock(file))
     }
 
-    /// The state of an interface; `None` if there is none.
+    /// The state of an interface; `None` if it has no bypass.
     pub(crate) fn read(
         &self,
         interface: &InterfaceName,
@@ -116,7 +116,7 @@ impl StateDirectory {
         }
     }
 
-    /// All states, of this network namespace and of others, by name.
+    /// All states, of this network namespace and others, by name.
     pub(crate) fn list(&self) -> Result<Vec<BypassState>, BypassError> {
         let failed = |source| BypassError::File { what: "list", path: self.0.clone(), source };
         let entries = match fs::read_dir(&self.0) {
@@ -153,7 +153,7 @@ impl StateDirectory {
         Self::replace(&self.object(&state.interface, state.network_namespace), object)
     }
 
-    /// Replaces a file at once, so that a command that is killed leaves the old one or the new one.
+    /// Replaces a file atomically: if the command is killed, either the old or the new file exists.
     fn replace(path: &Path, bytes: &[u8]) -> Result<(), BypassError> {
         let new = path.with_extension("new");
         let write = || {
@@ -165,14 +165,14 @@ impl StateDirectory {
         write().map_err(|source| BypassError::File { what: "write", path: path.to_owned(), source })
     }
 
-    /// Removes the state of an interface; it need not be there.
+    /// Removes the state of an interface; it need not exist.
     pub(crate) fn remove(
         &self,
         interface: &InterfaceName,
         namespace: u64,
     ) -> Result<(), BypassError> {
         let state = self.file(interface, namespace);
-        // The state goes last: without it nobody would look for the others.
+        // The state is removed last: without it the other files would not be found.
         for path in [state.with_extension("new"), self.object(interface, namespace), state] {
             match fs::remove_file(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}

@@ -1,4 +1,4 @@
-//! Makes a NIC steer flows to a queue, and undoes it.
+//! Configures a NIC to steer flows to a queue, and undoes it.
 
 use std::io;
 
@@ -15,7 +15,7 @@ fn rules(flows: &[BypassFlow], queue: u32) -> Vec<SteeringRule> {
     flows.iter().flat_map(rules).collect()
 }
 
-/// What the NIC is like before anything is changed, or why it cannot steer.
+/// The settings of the NIC before any change, or the reason why it cannot steer.
 pub(crate) fn survey(nic: &impl Nic, queue: u32) -> Steering {
     let read = || -> io::Result<Steering> {
         let rules_before = nic.rules()?;
@@ -35,7 +35,7 @@ fn reason(error: &io::Error) -> String {
     }
 }
 
-/// The table with other queues in the place of this one; `None` if there are no others.
+/// The table with this queue replaced by others; `None` if there are no others.
 fn without(table: &[u32], queue: u32) -> Option<Vec<u32>> {
     let mut others: Vec<u32> = table.iter().copied().filter(|entry| *entry != queue).collect();
     others.sort_unstable();
@@ -44,7 +44,8 @@ fn without(table: &[u32], queue: u32) -> Option<Vec<u32>> {
     table.iter().map(|entry| if *entry == queue { next.next() } else { Some(*entry) }).collect()
 }
 
-/// Steers the flows to the queue, and all else elsewhere. On failure the NIC is as before, and the reason is told.
+/// Steers the flows to the queue, and all else elsewhere. On failure the NIC is as before, and the
+/// reason is returned.
 pub(crate) fn apply(
     nic: &impl Nic,
     steering: &Steering,
@@ -75,10 +76,10 @@ pub(crate) fn apply(
     })
 }
 
-/// Location of the rule, if it is there and was not before.
+/// Location of the rule, if it exists and did not before.
 fn find(nic: &impl Nic, rule: &SteeringRule, before: &[u32]) -> io::Result<Option<u32>> {
     for location in nic.rules()?.into_iter().filter(|location| !before.contains(location)) {
-        // A rule that went away meanwhile is not ours to remove.
+        // A rule that was removed meanwhile is not ours.
         if nic.has_rule(location, rule).unwrap_or(false) {
             return Ok(Some(location));
         }
@@ -86,7 +87,7 @@ fn find(nic: &impl Nic, rule: &SteeringRule, before: &[u32]) -> io::Result<Optio
     Ok(None)
 }
 
-/// Restores what the NIC was like; returns what failed.
+/// Restores the NIC's settings; returns what failed.
 pub(crate) fn undo(
     nic: &impl Nic,
     steering: &Steering,
@@ -116,7 +117,7 @@ pub(crate) fn undo(
     failures
 }
 
-/// What of the steering is missing.
+/// Parts of the steering that are missing.
 pub(crate) fn missing(
     nic: &impl Nic,
     steering: &Steering,

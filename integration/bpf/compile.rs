@@ -5,8 +5,9 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Compiles `source` to `object` in the output directory of the crate. `cpu` says what instructions the kernel
-/// must know at least. The crate is built again when `source` or one of `headers` changes.
+/// Compiles `source` to `object` in the output directory of the crate. `cpu` is the instruction set
+/// that the kernel must support. The crate is built again when `source` or one of `headers`
+/// changes.
 pub(crate) fn compile(
     source: &str,
     headers: &[&str],
@@ -25,7 +26,7 @@ pub(crate) fn compile(
         .arg(format!("-I/usr/include/{architecture}-linux-gnu"))
         .args(["-target", "bpf", &format!("-mcpu={cpu}")])
         .args(["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-c"])
-        // The same object, wherever it is built.
+        // Makes the object independent of the build directory.
         .arg("-fdebug-compilation-dir=.")
         .args([source, "-o"])
         .arg(&object)

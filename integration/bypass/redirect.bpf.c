@@ -28,10 +28,10 @@ struct settings {
 	struct flow flow[MAX_FLOWS];
 };
 
-/* Not zero, so that it has bytes in the file. */
+/* Not zero, so that it is stored in the file. */
 volatile struct settings bypass_settings = { .queue = 0xffffffff };
 
-/* What became of packets; pmdscope reads them by number. */
+/* Verdicts on packets; pmdscope reads their counts by number. */
 enum verdict {
 	VERDICT_KERNEL,	     /* Not of a selected flow. */
 	VERDICT_BYPASSED,    /* Given to the socket, which may have no room for them. */
@@ -40,7 +40,7 @@ enum verdict {
 	VERDICTS,
 };
 
-/* The driver looks for this name, and puts its socket at the number of the queue. */
+/* The driver finds the map by this name, and stores its socket at the number of the queue. */
 struct {
 	__uint(type, BPF_MAP_TYPE_XSKMAP);
 	__uint(max_entries, 1024);
@@ -94,7 +94,7 @@ is_selected(void *data, void *end)
 	}
 	if (type == bpf_htons(ETH_P_IP)) {
 		ip4 = next;
-		/* Fragments stay together, in the kernel: only the first one has ports. */
+		/* Fragments all go to the kernel, as only the first one has ports. */
 		if ((void *)(ip4 + 1) > end || ip4->ihl < 5 ||
 				ip4->frag_off & bpf_htons(IP_FRAGMENT))
 			return 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sends UDP to ports 53 and 54 to queue 2, all else to queues 0 and 1: what the ntuple filters and the RSS table of
- * a NIC do, done by the sender. For tests on veth, which has neither.
+ * Sends UDP to ports 53 and 54 to queue 2, all else to queues 0 and 1: does at the sender what the
+ * ntuple filters and the RSS table of a NIC do. For tests on veth, which has neither.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>

@@ -1,4 +1,4 @@
-//! On a NIC that steers; there is none here, so it is a model of one.
+//! Tests with a model of a NIC that steers flows, in place of hardware.
 
 use std::cell::{Cell, RefCell};
 
@@ -9,7 +9,7 @@ struct FakeNic {
     rules: RefCell<Vec<(u32, SteeringRule)>>,
     enabled: Cell<bool>,
     table: RefCell<Vec<u32>>,
-    /// Changes that succeed before all fail; any number if `None`.
+    /// Changes that succeed before all further ones fail; unlimited if `None`.
     budget: Cell<Option<u32>>,
     refuses_ipv6: bool,
 }
@@ -103,7 +103,7 @@ fn flows_are_steered_to_the_queue_and_all_else_elsewhere() {
     assert!(nic.enabled.get());
     assert_eq!(nic.rules.borrow().len(), 5);
     assert_eq!(missing(&nic, &steering, &flows(), 2), [""; 0]);
-    // A second time changes nothing.
+    // The second call changes nothing.
     apply(&nic, &steering, &flows(), 2).unwrap();
     assert_eq!(nic.rules.borrow().len(), 5);
     assert_eq!(undo(&nic, &steering, &flows(), 2), [""; 0]);
