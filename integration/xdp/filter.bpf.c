@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-3-Clause) */
 /*
- * XDP program that drops unwanted packets before the kernel or an app spends time on them, and
+ * XDP program that drops unwanted packets before the kernel or an app processes them, and
  * counts every packet under one verdict. `pmdscope xdp` loads it; docs/xdp.md describes it.
  *
  * Always passed: ARP, IPv6 Neighbor Discovery with hop limit 255, and frames to the link control
@@ -38,7 +38,7 @@ is_tcp_flags_valid(__u8 flags)
 		return false;
 	if ((flags & TCP_SYN) && (flags & (TCP_FIN | TCP_RST)))
 		return false;
-	/* A segment of an open connection, such as one with FIN, acknowledges. */
+	/* A segment of an open connection, such as a FIN, has the ACK flag. */
 	return (flags & (TCP_SYN | TCP_RST | TCP_ACK)) != 0;
 }
 
@@ -88,8 +88,8 @@ check_transport(struct packet *packet, __u8 protocol, void *l4, void *end, __u32
 }
 
 /*
- * Checks a fragment whose part of the datagram has `length` bytes: `offset` is where it belongs,
- * in bytes, behind the headers that each fragment has.
+ * Checks a fragment whose part of the datagram has `length` bytes: `offset` is its position in
+ * bytes, after the headers that each fragment has.
  */
 static __always_inline int
 check_fragment(__u8 protocol, __u32 offset, bool more, __u32 length)
@@ -119,8 +119,8 @@ is_ipv4_checksum_right(struct iphdr *ip, __u32 header, void *end)
 	for (i = 0; i < 10; i++)
 		sum += words[i];
 	for (i = 0; i < MAX_IP_OPTION_WORDS && option < options_end; i++) {
-		/* Keeps clang from comparing offsets instead of pointers, which the verifier
-		 * would not understand.
+		/* Prevents clang from comparing offsets instead of pointers, which the
+		 * verifier would not accept.
 		 */
 		asm volatile("" : "+r"(option));
 		if (option + 2 > end)
@@ -133,7 +133,9 @@ is_ipv4_checksum_right(struct iphdr *ip, __u32 header, void *end)
 	return (__u16)sum == 0xffff;
 }
 
-/* 0.0.0.0 is how a host without an address asks for one, and how some switches query groups. */
+/*
+ * A host without an address uses 0.0.0.0 to request one, and some switches use it to query groups.
+ */
 static __always_inline bool
 are_ipv4_addresses_valid(const struct iphdr *ip, bool may_be_unspecified)
 {
@@ -209,7 +211,7 @@ are_ipv6_addresses_valid(const struct address *source, const struct address *des
 	       !same_address(source, destination);
 }
 
-/* Where the headers of an IPv6 packet led to. */
+/* Result of parsing the headers of an IPv6 packet. */
 struct header_chain {
 	__u32 offset; /* of the transport header, from the IPv6 header */
 	__u32 fragment_offset;
@@ -218,7 +220,10 @@ struct header_chain {
 	bool more;
 };
 
-/* Follows extension headers; a verdict, or UNDECIDED and where the transport header is. */
+/*
+ * Follows extension headers; returns a verdict, or UNDECIDED and the offset of the transport
+ * header.
+ */
 static __always_inline int
 follow_headers(struct header_chain *chain, void *ip, void *end, __u32 total, bool drop_fragments)
 {
@@ -246,7 +251,10 @@ follow_headers(struct header_chain *chain, void *ip, void *end, __u32 total, boo
 				return FRAGMENT;
 			chain->fragment_offset = value & IP6_OFFSET_MASK;
 			chain->more = value & IP6_MORE_FRAGMENTS;
-			/* RFC 6946: a fragment that is a whole datagram is none. */
+			/*
+			 * RFC 6946: a fragment that is a whole datagram does not count as a
+			 * fragment.
+			 */
 			chain->is_fragment = chain->more || chain->fragment_offset > 0;
 			if (chain->is_fragment && drop_fragments)
 				return FRAGMENT;
@@ -257,7 +265,7 @@ follow_headers(struct header_chain *chain, void *ip, void *end, __u32 total, boo
 					return verdict;
 			}
 		} else {
-			/* Type 0 let a sender loop packets between routers (RFC 5095). */
+			/* Type 0 allowed a sender to loop packets between routers (RFC 5095). */
 			if (protocol == IPPROTO_ROUTING && extension->routing_type == 0)
 				return MALFORMED;
 			size = protocol == IPPROTO_AH ? (extension->length + 2U) * 4
@@ -266,7 +274,7 @@ follow_headers(struct header_chain *chain, void *ip, void *end, __u32 total, boo
 		chain->offset += size;
 		if (chain->offset > MAX_HEADERS || chain->offset > total)
 			return chain->is_fragment ? FRAGMENT : MALFORMED;
-		/* What follows belongs to the datagram, at another place of it. */
+		/* The following bytes are from another position of the datagram. */
 		if (chain->fragment_offset > 0)
 			return UNDECIDED;
 	}
@@ -315,7 +323,7 @@ parse_ipv6(struct packet *packet, struct ipv6hdr *ip, void *end, bool drop_fragm
 	return UNDECIDED;
 }
 
-/* Of the lists: DENY, ALLOW, or 0 if no prefix covers the source. */
+/* Looks up the lists: DENY, ALLOW, or 0 if no prefix covers the source. */
 static __always_inline __u32
 action_of_prefix(const struct packet *packet)
 {
@@ -334,8 +342,8 @@ action_of_prefix(const struct packet *packet)
 }
 
 /*
- * Takes a token from the bucket of `key`; true if there is none. Buckets are kept as the time at
- * which they would be full again, which one compare-and-swap changes (GCRA).
+ * Takes a token from the bucket of `key`; true if it has none. A bucket is stored as the time at
+ * which it would be full again, so that one compare-and-swap changes it (GCRA).
  */
 static __always_inline bool
 is_over_limit(void *buckets, const void *key, __u64 interval, __u64 burst)
@@ -370,7 +378,7 @@ check_limits(const struct packet *packet, const struct settings *current)
 	if (interval != 0) {
 		struct address source = packet->source;
 
-		/* A sender owns the /64 that its address is in. */
+		/* A sender owns the whole /64 of its address. */
 		if (!packet->is_ipv4) {
 			source.word[2] = 0;
 			source.word[3] = 0;

@@ -10,7 +10,7 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
-/* What becomes of a packet; the order is that of `Reason` in xdp/src/verdict.rs. */
+/* The fate of a packet, in the order of `REASONS` in xdp/src/verdict.rs. */
 enum reason {
 	PASSED,
 	MALFORMED,
@@ -25,17 +25,20 @@ enum reason {
 /* Entry of `counters` behind the reasons: dropped packets that have a source address. */
 #define WITH_SOURCE REASONS
 
-/* Of a parser: no verdict yet. */
+/* Result of a parser: no verdict yet. */
 #define UNDECIDED (-1)
 
-/* What `prefixes4` and `prefixes6` say of a source; the longest prefix decides. */
+/* Action for a source in `prefixes4` and `prefixes6`; the longest prefix decides. */
 enum prefix_action {
 	PREFIX_DENY = 1,
 	PREFIX_ALLOW = 2,
 };
 
 #define SOURCES 8192
-/* New sources that a CPU lists within a tick of the kernel: a flood with forged ones is cheap. */
+/*
+ * New sources that a CPU lists per kernel tick, which limits the cost of a flood with forged
+ * sources.
+ */
 #define NEW_SOURCES 512
 #define RATES 65536
 #define SERVERS 16384
@@ -73,7 +76,7 @@ struct counter {
 	__u64 bytes;
 };
 
-/* Limits are token buckets that hold one second's worth: burst / interval is the rate. */
+/* Limits are token buckets with the packets of one second: burst / interval is the rate. */
 struct settings {
 	__u64 rate_interval_ns; /* per source; 0: no limit */
 	__u64 rate_burst_ns;
@@ -123,7 +126,7 @@ struct fragment_header {
 	__be32 id;
 };
 
-/* What later checks need of a packet. */
+/* The values of a packet that later checks need. */
 struct packet {
 	struct address source;
 	struct address destination;
@@ -163,7 +166,7 @@ struct {
 	__type(value, __u32);
 } prefixes6 SEC(".maps");
 
-/* Dropped packets by source; those that were not seen for longest make room. */
+/* Dropped packets by source; the least recently seen are replaced. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, SOURCES);
@@ -183,7 +186,7 @@ struct {
 	__type(value, struct insertions);
 } insertions SEC(".maps");
 
-/* When the next packet of a source, or the next SYN to a server, is due at the limit. */
+/* Time at which the next packet of a source, or the next SYN to a server, is due at the limit. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, RATES);

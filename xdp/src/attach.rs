@@ -13,7 +13,7 @@ use crate::program::{self, last_line, with_reasons};
 use crate::settings::Settings;
 use crate::tables::Tables;
 
-/// Where a filter shall run.
+/// Where a filter is to run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AttachMode {
     /// In the driver, and in the network stack if the driver does not support it.
@@ -28,18 +28,19 @@ pub enum AttachMode {
 /// A filter that has been attached.
 #[derive(Debug)]
 pub struct Attachment {
-    /// The filter.
+    /// The reason of the driver, if [`AttachMode::Auto`] became generic.
     pub filter: Filter,
     /// Why the driver did not take it, if [`AttachMode::Auto`] became generic.
     pub native_refused: Option<String>,
 }
 
-/// Attaches a filter, which stays when this process ends. It has its settings and prefixes before the first
-/// packet. With `replace` a filter of ours is replaced at once, without a packet that neither sees; its counters
-/// and prefixes are not kept.
+/// Attaches a filter, which stays when this process ends. It has its settings and prefixes before
+/// the first packet. With `replace` a filter of ours is replaced atomically: one of the two sees
+/// every packet. Its counters and prefixes are not kept.
 ///
 /// # Errors
-/// When there is no such interface, it has a program already, the kernel refuses ours, or without the rights.
+/// If there is no such interface, it already has a program, the kernel refuses ours, or the process
+/// lacks the rights.
 pub fn attach(
     interface: &str,
     mode: AttachMode,
@@ -74,7 +75,7 @@ pub fn attach(
     Ok(Attachment { filter: Filter::find(interface)?, native_refused })
 }
 
-/// Tables are filled before a packet comes.
+/// Fills the tables before a packet comes.
 fn fill(
     object: &Object,
     settings: &Settings,
@@ -88,7 +89,7 @@ fn fill(
     prefixes.iter().try_for_each(|(prefix, action)| tables.list(*prefix, *action))
 }
 
-/// Why the driver did not take it, if it was asked and need not.
+/// Attaches the program; returns the reason if the driver refused it and generic mode was allowed.
 fn attach_program(
     link: &Link,
     mode: AttachMode,
@@ -113,7 +114,7 @@ fn attach_in(link: &Link, mode: FilterMode, program: &Program<'_>) -> Result<(),
         FilterMode::Generic => XdpFlags::SKB_MODE,
     };
     let index = index_of(link)?;
-    // The flag leaves alone what somebody else has attached since we looked.
+    // With the flag, a program that another process has attached since the check is kept.
     let attach = || Xdp::new(program.as_fd()).attach(index, place | XdpFlags::UPDATE_IF_NOEXIST);
     let (result, said) = with_reasons(attach);
     result.map_err(|error| failed(link, mode, error, &said))

@@ -1,4 +1,4 @@
-//! Why something about a filter failed.
+//! Errors of filters.
 
 use std::io;
 
@@ -71,9 +71,9 @@ pub enum XdpError {
     Attach {
         /// Interface.
         interface: String,
-        /// Where it should be attached.
+        /// The mode that was tried.
         mode: &'static str,
-        /// What the kernel says.
+        /// The error of the kernel.
         reason: String,
     },
     /// The program cannot be removed.
@@ -81,7 +81,7 @@ pub enum XdpError {
     Detach {
         /// Interface.
         interface: String,
-        /// What the kernel says.
+        /// The error of the kernel.
         error: io::Error,
     },
     /// A prefix cannot be listed.
@@ -89,7 +89,7 @@ pub enum XdpError {
     List {
         /// The prefix.
         prefix: Prefix,
-        /// What the kernel says.
+        /// The error of the kernel.
         reason: String,
     },
     /// Interfaces cannot be listed.
@@ -98,15 +98,15 @@ pub enum XdpError {
     /// A BPF map or program cannot be read or changed.
     #[error("cannot {what}: {reason}")]
     Bpf {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// What the kernel says.
+        /// The error of the kernel.
         reason: String,
     },
 }
 
 impl XdpError {
-    /// What failed while `what` was tried.
+    /// An error of the operation `what`.
     #[allow(clippy::needless_pass_by_value)] // as `map_err` wants it
     pub(crate) fn bpf(what: &'static str, error: libbpf_rs::Error) -> Self {
         if error.kind() == libbpf_rs::ErrorKind::PermissionDenied {

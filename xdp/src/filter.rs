@@ -17,8 +17,8 @@ use crate::verdict::verdicts;
 
 /// A filter on an interface of this network namespace.
 ///
-/// It stays attached when this is dropped. Methods may be called from several threads; the kernel changes
-/// each entry at once.
+/// It stays attached when this is dropped. Methods may be called from several threads; the kernel
+/// changes each entry atomically.
 #[derive(Debug)]
 pub struct Filter {
     interface: String,
@@ -32,8 +32,8 @@ impl Filter {
     /// The filter on an interface.
     ///
     /// # Errors
-    /// When there is no such interface, it has no filter or the program of somebody else, or without the
-    /// rights to look.
+    /// If there is no such interface, it has no filter or another program, or the process may not
+    /// read it.
     pub fn find(interface: &str) -> Result<Self, XdpError> {
         let link = link(interface)?;
         match attached(&link)? {
@@ -46,7 +46,8 @@ impl Filter {
     /// All filters of this network namespace, in the order of interfaces' numbers.
     ///
     /// # Errors
-    /// Without the rights to look at an interface's program. Interfaces without a program need none.
+    /// If the process may not read the program of an interface. Interfaces without a program need
+    /// no rights.
     pub fn all() -> Result<Vec<Self>, XdpError> {
         let links = pmdscope_links::all().map_err(XdpError::Netlink)?;
         let mut found = Vec::new();
@@ -61,7 +62,7 @@ impl Filter {
         let programs = program::ours();
         let open = |(link, mode, id)| Self::open(link, mode, programs.get(&id));
         let filters = found.into_iter().map(open);
-        // One that has been detached meanwhile is no error.
+        // A filter that was detached meanwhile is not an error.
         filters.filter(|filter| !matches!(filter, Err(XdpError::NotAttached(_)))).collect()
     }
 
@@ -100,10 +101,10 @@ impl Filter {
         self.program
     }
 
-    /// Its counters as of now. Takes some system calls and less than a millisecond.
+    /// Its current counters. Takes some system calls and less than a millisecond.
     ///
     /// # Errors
-    /// When the kernel does not let us read them.
+    /// If the kernel does not permit it.
     pub fn sample(&self) -> Result<FilterSample, XdpError> {
         let (top_sources, uncounted_sources) = self.tables.top_sources()?;
         Ok(FilterSample {
@@ -118,7 +119,7 @@ impl Filter {
     /// Limits and switches.
     ///
     /// # Errors
-    /// When the kernel does not let us read them.
+    /// If the kernel does not permit it.
     pub fn settings(&self) -> Result<Settings, XdpError> {
         self.tables.settings()
     }
@@ -126,7 +127,7 @@ impl Filter {
     /// Changes limits and switches, from the next packet on.
     ///
     /// # Errors
-    /// When the kernel does not let us.
+    /// If the kernel does not permit it.
     pub fn change(&self, settings: &Settings) -> Result<(), XdpError> {
         self.tables.change(settings)
     }
@@ -134,31 +135,32 @@ impl Filter {
     /// Listed prefixes, in ascending order.
     ///
     /// # Errors
-    /// When the kernel does not let us read them.
+    /// If the kernel does not permit it.
     pub fn prefixes(&self) -> Result<Vec<(Prefix, PrefixAction)>, XdpError> {
         self.tables.prefixes()
     }
 
-    /// Lists a prefix, or changes what is done with it, from the next packet on.
+    /// Lists a prefix, or changes its action, from the next packet on.
     ///
     /// # Errors
-    /// When the list is full, or the kernel does not let us.
+    /// If the list is full, or the kernel does not permit it.
     pub fn list(&self, prefix: Prefix, action: PrefixAction) -> Result<(), XdpError> {
         self.tables.list(prefix, action)
     }
 
-    /// Takes a prefix off the list; false if it was not on it.
+    /// Removes a prefix from the list; false if it was not listed.
     ///
     /// # Errors
-    /// When the kernel does not let us.
+    /// If the kernel does not permit it.
     pub fn unlist(&self, prefix: Prefix) -> Result<bool, XdpError> {
         self.tables.unlist(prefix)
     }
 
-    /// Removes the filter; its counters and lists are gone then.
+    /// Removes the filter, with its counters and lists.
     ///
     /// # Errors
-    /// When another program has taken its place meanwhile, which stays, or without the rights.
+    /// If another program has replaced it meanwhile, which is kept, or the process lacks the
+    /// rights.
     pub fn detach(self) -> Result<(), XdpError> {
         remove(&self.interface, self.index, self.mode, self.program)
     }
@@ -206,7 +208,7 @@ pub fn filters() -> Result<Vec<(u32, FilterSample)>, XdpError> {
     Filter::all()?.iter().map(|filter| Ok((filter.index, filter.sample()?))).collect()
 }
 
-/// The sample of the filter on the interface of this number; `None` if it has none.
+/// The sample of the filter on the interface of this number; `None` if it has no filter.
 ///
 /// # Errors
 /// As [`Filter::all`].
@@ -217,16 +219,16 @@ pub fn filter_of(index: u32) -> Result<Option<FilterSample>, XdpError> {
     Filter::open(link, mode, program::ours().get(&id))?.sample().map(Some)
 }
 
-/// What is attached to an interface.
+/// The program attached to an interface.
 pub(crate) enum Attached {
     Nothing,
-    /// Ours: where, and its number.
+    /// Our filter: its mode and its number.
     Ours(FilterMode, u32),
-    /// Somebody else's, as an error.
+    /// Another program, as an error.
     Foreign(XdpError),
 }
 
-/// What is attached to an interface; names tell ours from others.
+/// The program attached to an interface. Ours are recognised by name.
 pub(crate) fn attached(link: &Link) -> Result<Attached, XdpError> {
     let foreign =
         |id, name, mode| XdpError::Foreign { interface: link.name.clone(), id, name, mode };
@@ -254,7 +256,7 @@ pub(crate) fn link(interface: &str) -> Result<Link, XdpError> {
     found.ok_or_else(|| XdpError::NoInterface(interface.to_owned()))
 }
 
-/// What people call a mode.
+/// Name of a mode in messages.
 pub(crate) fn mode_name(mode: FilterMode) -> &'static str {
     match mode {
         FilterMode::Native => "native",

@@ -1,8 +1,8 @@
-//! The XDP filter: attaches it to interfaces, finds it there again, reads its counters, and changes its
+//! The XDP filter: attaches it to interfaces, finds it again, reads its counters, and changes its
 //! limits and prefixes while it runs.
 //!
-//! The kernel keeps program and maps as long as the interface has them; nothing is pinned. Any process with the
-//! rights finds them by the interface: its program's id leads to the ids of the maps.
+//! The kernel keeps program and maps while they are attached; nothing is pinned. Any process with
+//! the rights finds them through the interface: the id of its program leads to the ids of the maps.
 
 mod attach;
 mod error;

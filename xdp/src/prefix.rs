@@ -1,4 +1,4 @@
-//! Prefixes of addresses, and what is done with their packets.
+//! Prefixes of addresses, and the action for their packets.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -24,7 +24,7 @@ pub enum PrefixAction {
     Allow,
 }
 
-/// Why text is no prefix.
+/// Why text is not a prefix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrefixError {
     /// Neither an address nor a prefix.
@@ -33,18 +33,18 @@ pub enum PrefixError {
     /// A length beyond that of the address.
     #[error("the length of a prefix is 0 to {0} bits")]
     Length(u8),
-    /// Bits are set behind the prefix.
+    /// Bits after the prefix are set.
     #[error("bits are set behind the first {length}: did you mean {meant}?")]
     HostBits {
         /// Length as given.
         length: u8,
-        /// The prefix that has this address.
+        /// The prefix that contains this address.
         meant: Prefix,
     },
 }
 
 impl Prefix {
-    /// The first `length` bits of an address; bits behind them are cleared. `None` if it has fewer bits.
+    /// The first `length` bits of an address; the others are cleared. `None` if it has fewer bits.
     pub(crate) fn new(address: IpAddr, length: u8) -> Option<Self> {
         let address = match address {
             IpAddr::V4(address) => {
@@ -81,7 +81,7 @@ impl Prefix {
         key
     }
 
-    /// Of a key; `None` if it is none.
+    /// Parses a key; `None` if it is not valid.
     pub(crate) fn of_key(key: &[u8]) -> Option<Self> {
         let (length, address) = key.split_first_chunk::<4>()?;
         let address = match address.len() {
@@ -137,7 +137,7 @@ impl fmt::Display for PrefixAction {
 }
 
 impl PrefixAction {
-    /// Its value in the tries; that of `enum prefix_action` in `filter.h`.
+    /// Its value in the tries; as in `enum prefix_action` in `filter.h`.
     pub(crate) fn value(self) -> [u8; 4] {
         match self {
             Self::Deny => 1u32,

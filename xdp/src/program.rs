@@ -1,4 +1,4 @@
-//! The BPF program: what is embedded, how it is loaded, and which of the loaded ones are ours.
+//! The BPF program: its embedded object, loading it, and finding our loaded programs.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -8,17 +8,17 @@ use libbpf_rs::{Object, ObjectBuilder, PrintLevel, ProgramHandle, set_print};
 
 use crate::error::XdpError;
 
-/// Name of the program, by which it is recognised; that in `filter.bpf.c`.
+/// Name of the program, by which it is recognised; as in `filter.bpf.c`.
 pub(crate) const NAME: &str = "pmdscope_xdp";
 
-/// As libelf reads it in place, it is aligned as its headers are.
+/// Aligned like its headers, as libelf reads it in place.
 #[repr(align(8))]
 struct Aligned<T: ?Sized>(T);
 
 static OBJECT: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/filter.bpf.o")));
 
-/// What libbpf says while it fails. It would print it otherwise.
+/// Messages of libbpf during a failure, which it would print otherwise.
 static SAID: Mutex<String> = Mutex::new(String::new());
 
 static LISTEN: LazyLock<()> = LazyLock::new(|| {
@@ -27,7 +27,7 @@ static LISTEN: LazyLock<()> = LazyLock::new(|| {
     })));
 });
 
-/// Runs what may make libbpf say something; what it said.
+/// Runs `run`, and returns the messages of libbpf as well.
 pub(crate) fn with_reasons<T>(run: impl FnOnce() -> T) -> (T, String) {
     LazyLock::force(&LISTEN);
     let forget = || std::mem::take(&mut *SAID.lock().unwrap_or_else(PoisonError::into_inner));
@@ -36,7 +36,8 @@ pub(crate) fn with_reasons<T>(run: impl FnOnce() -> T) -> (T, String) {
     (result, forget())
 }
 
-/// Loads the program and makes its maps. Both go with the object unless an interface has the program.
+/// Loads the program and makes its maps. Both are removed with the object unless the program is
+/// attached to an interface.
 pub(crate) fn load() -> Result<Object, XdpError> {
     let load = || {
         let mut builder = ObjectBuilder::default();
@@ -50,13 +51,13 @@ pub(crate) fn load() -> Result<Object, XdpError> {
     })
 }
 
-/// The end of what libbpf said: the rest is how it got there.
+/// The last line of libbpf's messages: those before only lead to it.
 pub(crate) fn last_line(said: &str) -> String {
     let mut lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
     lines.next_back().map_or_else(String::new, |line| format!(" ({line})"))
 }
 
-/// Name of a loaded program; `None` if it is gone.
+/// Name of a loaded program; `None` if it was unloaded.
 pub(crate) fn name_of(id: u32) -> Result<Option<String>, XdpError> {
     match with_reasons(|| ProgramHandle::from_prog_id(id)).0 {
         Ok(program) => Ok(Some(program.name().to_string_lossy().into_owned())),

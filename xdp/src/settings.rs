@@ -36,7 +36,7 @@ impl Settings {
         numbers.chain(switches.into_iter().flat_map(u32::to_ne_bytes)).collect()
     }
 
-    /// Of `struct settings`; `None` if it is none.
+    /// Parses `struct settings`; `None` if it is not valid.
     pub(crate) fn of_bytes(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.first_chunk::<{ SETTINGS_SIZE as usize }>()?;
         let (numbers, switches) = bytes.split_at(32);

@@ -1,8 +1,8 @@
-//! What becomes of packets, in the order of the BPF program's counters.
+//! Verdicts on packets, in the order of the BPF program's counters.
 
 use pmdscope_telemetry::interface::VerdictSample;
 
-/// Names of the entries of `counters`; that of `enum reason` in `filter.h`.
+/// Names of the entries of `counters`; as in `enum reason` in `filter.h`.
 const REASONS: [&str; 7] =
     ["passed", "malformed", "not_ip", "fragment", "denied", "rate_limit", "syn_flood"];
 

@@ -41,14 +41,14 @@ pub(super) fn ipv4(protocol: u8, payload: &[u8]) -> Vec<u8> {
     ipv4_fragment(protocol, payload, 0)
 }
 
-/// With other bytes from `at` of the IPv4 header on, and the checksum that belongs to them.
+/// The frame with other bytes at `at` of the IPv4 header, and the correct checksum.
 pub(super) fn with_ipv4(mut frame: Vec<u8>, at: usize, bytes: &[u8]) -> Vec<u8> {
     frame[IP + at..IP + at + bytes.len()].copy_from_slice(bytes);
     set_checksum(&mut frame);
     frame
 }
 
-/// With other bytes, as they are.
+/// The frame with other bytes, and no other change.
 pub(super) fn with(mut frame: Vec<u8>, at: usize, bytes: &[u8]) -> Vec<u8> {
     frame[at..at + bytes.len()].copy_from_slice(bytes);
     frame
@@ -71,7 +71,7 @@ pub(super) fn udp(payload: usize) -> Vec<u8> {
     udp_of_length(u16::try_from(8 + payload).unwrap(), payload)
 }
 
-/// With a length field of its own.
+/// A datagram with this length field.
 pub(super) fn udp_of_length(length: u16, payload: usize) -> Vec<u8> {
     let mut segment = [1000u16, 53, length, 0].map(u16::to_be_bytes).concat();
     segment.resize(8 + payload, 0xab);
@@ -108,7 +108,7 @@ pub(super) fn ipv6_fragment(next: u8, offset_and_flags: u16, rest: &[u8]) -> Vec
     header
 }
 
-/// An extension header of 8 bytes that says nothing, and what follows.
+/// An extension header of 8 bytes without content, and what follows.
 pub(super) fn extension(next: u8, rest: &[u8]) -> Vec<u8> {
     [&[next, 0, 1, 4, 0, 0, 0, 0], rest].concat()
 }

@@ -19,14 +19,14 @@ use crate::{Prefix, XdpError};
 const DROP: u32 = 1;
 const PASS: u32 = 2;
 
-/// A loaded program that no interface has.
+/// A loaded program that is not attached.
 struct Loaded {
     object: Object,
     tables: Tables,
 }
 
 impl Loaded {
-    /// `None`, which is told, where BPF is not permitted.
+    /// `None`, with a message, where BPF is not permitted.
     fn new(settings: &Settings) -> Option<Self> {
         let object = match load() {
             Ok(object) => object,
@@ -42,7 +42,7 @@ impl Loaded {
         Some(Self { object, tables })
     }
 
-    /// Judges a frame this often; whether the last one passed.
+    /// Runs the program on a frame this often; true if the last one passed.
     fn run(&self, frame: &[u8], repeat: u32) -> bool {
         let program = self.object.progs_mut().next().unwrap();
         let input = ProgramInput { data_in: Some(frame), repeat, ..ProgramInput::default() };
@@ -51,7 +51,7 @@ impl Loaded {
         verdict == PASS
     }
 
-    /// The reason under which a frame is counted, and that it is counted once, with its bytes.
+    /// The reason under which a frame is counted. Checks that it is counted once, with its bytes.
     fn reason(&self, frame: &[u8]) -> String {
         let before = verdicts(&self.tables.counters().unwrap());
         let passed = self.run(frame, 1);
@@ -253,7 +253,7 @@ fn the_longest_prefix_decides_at_once() {
     assert_eq!(loaded.reason(&other), "passed");
 }
 
-/// Passed of `sent` packets at a limit: those of the bucket, and one for each interval since.
+/// Checks how many packets passed at a limit: those of the bucket, and one for each interval since.
 fn assert_limited(passed: u64, limit: u64, started: Instant) {
     let refilled = started.elapsed().as_secs_f64() * limit as f64;
     let most = limit as f64 + refilled + 1.0;
