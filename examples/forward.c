@@ -86,7 +86,10 @@ main(int argc, char **argv)
 	/* An app that cannot be observed still forwards: the library logs why. */
 	pmdscope_init(NULL);
 	while (!stop) {
-		/* One call for each turn of the loop, with what all its ports have received. */
+		/*
+		 * One call per iteration of the loop, with the number of packets received on all
+		 * its ports.
+		 */
 		received = 0;
 		RTE_ETH_FOREACH_DEV(port) {
 			partner = port ^ 1;

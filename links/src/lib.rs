@@ -1,4 +1,5 @@
-//! Network interfaces of the kernel, and the XDP programs attached to them, as rtnetlink(7) shows them.
+//! Network interfaces of the kernel, and the XDP programs attached to them, as read by
+//! rtnetlink(7).
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -41,14 +42,13 @@ pub struct Link {
     pub mtu: u32,
     /// Queues it was made with, which may be more than it uses.
     pub rx_queues: u32,
-    /// Received packets; `None` if the kernel did not tell, as in a list of all.
+    /// Received packets; `None` if the kernel did not report them, as in a list of all interfaces.
     pub rx_packets: Option<u64>,
     /// Received packets that the kernel dropped; `None` as above.
     pub rx_dropped: Option<u64>,
     /// Sent packets; `None` as above.
     pub tx_packets: Option<u64>,
-    /// XDP programs that are attached: none, one, or of several modes one each. The first sees packets
-    /// first.
+    /// Attached XDP programs, at most one per mode. The first sees packets first.
     pub programs: Vec<AttachedProgram>,
     /// A program runs in the NIC itself.
     pub is_offloaded: bool,
@@ -57,16 +57,16 @@ pub struct Link {
 /// An XDP program that is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttachedProgram {
-    /// Number of the program.
+    /// Id of the program.
     pub id: u32,
     /// Where it runs.
     pub mode: FilterMode,
 }
 
-/// Reads an interface; `None` if there is none of that name here.
+/// Reads an interface; `None` if this namespace has none of that name.
 ///
 /// # Errors
-/// When the kernel refuses, or answers something else.
+/// If the kernel refuses, or gives another answer.
 pub fn read(name: &str) -> io::Result<Option<Link>> {
     let mut message = LinkMessage::default();
     message.attributes.push(LinkAttribute::IfName(name.to_owned()));
@@ -81,7 +81,7 @@ pub fn read(name: &str) -> io::Result<Option<Link>> {
 /// All interfaces, by number, without their counters.
 ///
 /// # Errors
-/// When the kernel refuses.
+/// If the kernel refuses.
 pub fn all() -> io::Result<Vec<Link>> {
     let mut message = LinkMessage::default();
     message.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]));
@@ -110,7 +110,7 @@ pub fn all() -> io::Result<Vec<Link>> {
 /// Detaches the XDP program of an interface; only `expected`, if given.
 ///
 /// # Errors
-/// When the kernel refuses, also since another program is attached.
+/// If the kernel refuses, for instance because another program is attached.
 pub fn detach_program(
     index: u32,
     mode: FilterMode,
@@ -134,7 +134,7 @@ pub fn detach_program(
 /// Sets the MTU, bytes.
 ///
 /// # Errors
-/// When the kernel refuses.
+/// If the kernel refuses.
 pub fn set_mtu(index: u32, mtu: u32) -> io::Result<()> {
     change(index, |message| message.attributes.push(LinkAttribute::Mtu(mtu)))
 }
@@ -142,7 +142,7 @@ pub fn set_mtu(index: u32, mtu: u32) -> io::Result<()> {
 /// Ends promiscuous mode.
 ///
 /// # Errors
-/// When the kernel refuses.
+/// If the kernel refuses.
 pub fn end_promiscuous(index: u32) -> io::Result<()> {
     change(index, |message| message.header.change_mask = LinkFlags::Promisc)
 }
@@ -159,7 +159,7 @@ fn exchange(message: RouteNetlinkMessage, flags: u16) -> io::Result<Option<LinkM
     answer_of(&receive(&request(message, flags)?)?)
 }
 
-/// Sends a message to the kernel; the socket that its answer comes from.
+/// Sends a message to the kernel; returns the socket to read the answer from.
 fn request(message: RouteNetlinkMessage, flags: u16) -> io::Result<Socket> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     socket.bind_auto()?;
@@ -254,7 +254,7 @@ fn programs(attributes: &[LinkXdp]) -> (Vec<AttachedProgram>, bool) {
             _ => {}
         }
     }
-    // Kernels before 4.20 do not tell the modes apart otherwise.
+    // Kernels before 4.20 do not report the mode in another way.
     let only = match attached {
         Some(XdpAttached::Driver) => Some(FilterMode::Native),
         Some(XdpAttached::SocketBuffer) => Some(FilterMode::Generic),
