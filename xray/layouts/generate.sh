@@ -54,7 +54,7 @@ build_config() {
 	printf '#define RTE_IOVA_AS_PA %s\n#define RTE_IOVA_IN_MBUF %s\n' $iova $iova
 }
 
-# The list of one build. offsets SOURCE_DIR RELEASE MACHINE BUILD
+# Lists the offsets of one build. offsets SOURCE_DIR RELEASE MACHINE BUILD
 offsets() {
 	case $3 in
 	x86_64) compiler="gcc -march=corei7" cpu=x86 ;;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Lists where the fields of DPDK's structures are. It is compiled to assembly and never run, so that the
- * compiler of another architecture serves as well; each line of the list is a comment in the assembly:
- *	@ STRUCTURE MEMBER OFFSET
- * generate.sh makes table.txt of it. With PUBLIC_HEADERS_ONLY, the structures that DPDK does not install
- * the headers of are left out.
+ * Lists the offsets of the fields of DPDK's structures. It is compiled to assembly and never run,
+ * so that a cross-compiler can be used; each line of the list is a comment in the assembly:
+ * 	@ STRUCTURE MEMBER OFFSET
+ * generate.sh makes table.txt of it. With PUBLIC_HEADERS_ONLY, structures whose headers DPDK does
+ * not install are left out.
  */
 
 #include <stddef.h>
@@ -33,7 +33,7 @@
 	__asm__ volatile("\n@ " #structure " " #member " %c0" : : "i"(value))
 #define FIELD(structure, member) VALUE(structure, member, offsetof(struct structure, member))
 #define SIZE(structure) VALUE(structure, sizeof, sizeof(struct structure))
-/* The build that an installed DPDK is, for the test that compares it with the table. */
+/* Identifies the build of an installed DPDK, for the test that compares it with the table. */
 #ifdef PUBLIC_HEADERS_ONLY
 #define BUILD() VALUE(rte_config, cache_line, RTE_CACHE_LINE_SIZE)
 #else
@@ -65,7 +65,7 @@ pools(void)
 	FIELD(rte_mempool, nb_mem_chunks);
 	FIELD(rte_mempool, mem_list);
 #ifdef HAVE_MEMPOOL_STATS
-	/* The length of this array depends on RTE_MAX_LCORE: behind it the structure ends. */
+	/* The length of this array depends on RTE_MAX_LCORE: the structure ends after it. */
 	VALUE(rte_mempool, sizeof, offsetof(struct rte_mempool, stats));
 	VALUE(rte_mempool, stats.each, sizeof(((struct rte_mempool *)NULL)->stats[0]));
 	VALUE(rte_mempool, stats.more,
@@ -263,8 +263,8 @@ ports(void)
 	SIZE(rte_eth_dev_data);
 
 	/*
-	 * The type has a name since 22.11. In front of the array stands less than a cache line, to which the
-	 * elements are aligned.
+	 * The type has a name since 22.11. The data in front of the array is shorter than a cache
+	 * line, to which the elements are aligned.
 	 */
 #if RTE_VERSION < RTE_VERSION_NUM(22, 11, 0, 0)
 	VALUE(eth_dev_shared, data, RTE_CACHE_LINE_SIZE);

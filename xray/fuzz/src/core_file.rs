@@ -1,4 +1,4 @@
-//! A core file in which anything may stand.
+//! A core file with arbitrary content.
 
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ const PROGRAM_HEADER_BYTES: u64 = 56;
 const CORE: u16 = 4;
 const X86_64: u16 = 62;
 
-/// A byte for the kind of the rest: 0 for all bytes of the file, else for changes of a core file of a
-/// made-up app, of its headers and notes if it is odd.
+/// The first byte selects the rest: 0 for all bytes of the file, otherwise changes of the core file
+/// of a made-up app, limited to its headers and notes if the byte is odd.
 pub fn core(input: &[u8]) {
     let Some((kind, rest)) = input.split_first() else { return };
     let bytes = match kind {
@@ -47,7 +47,7 @@ fn patched(only_headers: bool, input: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What X-ray finds in a core file, if it is one.
+/// Result of reading a core file, if it is one.
 fn read(bytes: &[u8]) -> Option<Found> {
     let file = InputFile::new(bytes).ok()?;
     let core = CoreMemory::open(&file.path()).ok()?;
@@ -55,7 +55,7 @@ fn read(bytes: &[u8]) -> Option<Found> {
     Some(read_all(Arc::new(core)))
 }
 
-/// Mappings do not overlap, and what is said to be there is there, unless the file was cut.
+/// Mappings do not overlap, and memory that the headers list can be read, unless the file was cut.
 fn check(core: &CoreMemory) {
     let maps = core.maps().unwrap_or_default();
     assert!(maps.is_sorted_by(|one, next| one.end <= next.start), "{maps:?}");
@@ -74,7 +74,7 @@ fn check(core: &CoreMemory) {
     assert_eq!(Memory::threads(core).len(), core.threads().len());
 }
 
-/// The core file of the made-up app, and where its headers and notes end.
+/// The core file of the made-up app, and the end of its headers and notes.
 fn made_up_core() -> (Vec<u8>, usize) {
     let regions = made_up_app::regions(Handler::Ring);
     let notes = notes(&regions);
@@ -113,7 +113,7 @@ fn program_header(to: &mut Vec<u8>, kind: [u32; 2], [offset, address, length]: [
     to.extend(words.iter().flat_map(|word| word.to_le_bytes()));
 }
 
-/// Of one thread, and of the files that are mapped.
+/// Notes on one thread and on the mapped files.
 fn notes(regions: &[Region]) -> Vec<u8> {
     let mut status = vec![0; 336];
     status[32] = 42;

@@ -18,7 +18,7 @@ impl InputFile {
         Ok(Self(file))
     }
 
-    /// Valid as long as it exists.
+    /// Valid as long as this object exists.
     pub(crate) fn path(&self) -> PathBuf {
         format!("/proc/self/fd/{}", self.0.as_raw_fd()).into()
     }

@@ -1,5 +1,6 @@
-//! Fuzz targets of what X-ray reads of apps: any bytes end in a report or an error, never in a panic, an
-//! endless loop, or numbers that contradict each other. `devtools/fuzz.sh` runs them.
+//! Fuzz targets for the input that X-ray reads from apps: any bytes result in a report or an error,
+//! never in a panic, an endless loop, or numbers that contradict each other. `devtools/fuzz.sh`
+//! runs them.
 
 mod core_file;
 mod input_file;

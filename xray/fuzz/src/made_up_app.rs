@@ -1,5 +1,5 @@
-//! An app whose memory is made up, as DPDK 22.11 would have it: its configuration, a heap with a pool of
-//! mbufs, a ring and a port in it, and memory of its own.
+//! An app whose memory is generated, with the layout of DPDK 22.11: its configuration, a heap that
+//! contains a pool of mbufs, a ring and a port, and other memory of the app.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,7 +12,7 @@ const VERSION: &str = "DPDK 22.11.0";
 const MAGIC: u32 = 19_820_526;
 const VERSION_NUMBER: u32 = 0x160b_0063;
 
-/// Where its parts are.
+/// Addresses of its parts.
 const ELF: u64 = 0x40_0000;
 const CONFIG: u64 = 0x7f00_0000_0000;
 const ZONES: u64 = CONFIG + 0x7000;
@@ -33,7 +33,7 @@ const DATA_ROOM: u16 = 256;
 const OBJECT_HEADER: u64 = 64;
 const POOL_PRIVATE: u64 = 64;
 
-/// In what the pool keeps its free objects.
+/// The structure in which the pool keeps its free objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Handler {
     Ring,
@@ -48,7 +48,7 @@ pub(crate) struct Region {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// The memory, and what is to be changed in it.
+/// The memory, and the changes to be made in it.
 #[derive(Debug)]
 pub(crate) struct MadeUpMemory {
     state: Mutex<State>,
@@ -58,7 +58,7 @@ pub(crate) struct MadeUpMemory {
 #[derive(Debug)]
 struct State {
     regions: Vec<Region>,
-    /// The next to be made comes last.
+    /// The next change is the last element.
     patches: Vec<Patch>,
     reads: u32,
 }
@@ -72,7 +72,7 @@ impl MadeUpMemory {
 }
 
 impl State {
-    /// Makes the changes whose time has come.
+    /// Makes the changes that are due.
     fn patch(&mut self) {
         while let Some(patch) = self.patches.pop_if(|patch| patch.after <= self.reads) {
             let at = address(&self.regions, patch.place);
@@ -101,7 +101,7 @@ impl Memory for MadeUpMemory {
     }
 }
 
-/// The address of a word of 32 bits, counted over all regions, again and again.
+/// The address of a 32-bit word, numbered over all regions; numbers wrap around.
 fn address(regions: &[Region], place: usize) -> u64 {
     let total: usize = regions.iter().map(|region| region.bytes.len()).sum();
     let mut offset = place * 4 % total.max(1);
@@ -114,7 +114,7 @@ fn address(regions: &[Region], place: usize) -> u64 {
     0
 }
 
-/// Writes as much of it as there is room for.
+/// Writes as many of the bytes as fit.
 fn write(regions: &mut [Region], address: u64, bytes: &[u8]) {
     for region in regions {
         let begin =
@@ -126,7 +126,7 @@ fn write(regions: &mut [Region], address: u64, bytes: &[u8]) {
     }
 }
 
-/// That of its build of DPDK.
+/// The layout of its DPDK build.
 pub(crate) fn layout() -> Option<Layout> {
     Layout::select(VERSION, &MadeUpMemory::new(vec![program()], Vec::new()), &[]).ok()
 }
@@ -140,7 +140,7 @@ fn program() -> Region {
     region
 }
 
-/// Its regions, by address; nothing is wrong with them.
+/// Its regions, by address, without errors.
 pub(crate) fn regions(handler: Handler) -> Vec<Region> {
     let regions = vec![
         program(),
@@ -175,7 +175,7 @@ struct Builder {
     regions: Vec<Region>,
     layout: Layout,
     zones: u64,
-    /// The last element of the heap, and what is behind it.
+    /// The last element of the heap, and the address after it.
     last: u64,
     next: u64,
 }
@@ -215,7 +215,7 @@ impl Builder {
         self.u64(self.heap() + self.layout.malloc_heap.first, HUGE);
     }
 
-    /// An element of the heap that is in use; returns where its data begin.
+    /// Adds an element that is in use; returns the address of its data.
     fn element(&mut self, bytes: u64) -> u64 {
         let (layout, heap, at) = (self.layout.malloc_elem.clone(), self.heap(), self.next);
         let size = (layout.bytes + bytes).next_multiple_of(64);
@@ -258,7 +258,7 @@ impl Builder {
         for (word, address) in (0..).zip([mbufs[14], mbufs[15] + 200, backlog, queue]) {
             self.u64(OWN + word * 8, address);
         }
-        // The last ones are lost, one of them after the other in a chain.
+        // The last two are lost; the second is in the chain of the first.
         self.u64(mbufs[20] + self.layout.mbuf.next, mbufs[21]);
         self.u16(mbufs[20] + self.layout.mbuf.nb_segs, 2);
     }
@@ -340,7 +340,7 @@ impl Builder {
         }
     }
 
-    /// Its indices have wrapped.
+    /// A ring whose indices have wrapped.
     fn ring(&mut self, name: &str, entries: &[u64]) -> u64 {
         let ring = self.layout.ring.clone();
         let (address, _) = self.memzone(name, ring.bytes + RING_SLOTS * 8);
@@ -409,7 +409,7 @@ impl Builder {
     }
 }
 
-/// All that is made here is small.
+/// Converts a number, all of which are small here.
 fn u32_of(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }

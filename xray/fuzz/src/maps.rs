@@ -1,4 +1,4 @@
-//! The text of `/proc/PID/maps`, and a file that is mapped.
+//! The text of `/proc/PID/maps`, and a mapped file.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,10 +11,10 @@ use pmdscope_xray::{
 use crate::input_file::InputFile;
 use crate::made_up_app;
 
-/// What stands for the path of the file.
+/// Stands for the path of the file.
 const FILE: &str = "/app";
 
-/// The memory configuration is looked for in no more than this.
+/// The memory configuration is searched in at most this many bytes.
 const MOST_SEARCHED: u128 = 16 << 20;
 
 /// Text, then a zero byte and the file that the text calls `/app`.
@@ -59,7 +59,7 @@ fn read(input: &[u8]) -> Vec<Holder> {
     found
 }
 
-/// As the kernel writes it.
+/// A line in the format of the kernel.
 fn line(mapping: &Mapping) -> String {
     let permission = |is_set, letter| if is_set { letter } else { '-' };
     format!(
@@ -77,7 +77,7 @@ fn line(mapping: &Mapping) -> String {
     )
 }
 
-/// Each mapping has what the file has at its offset; behind the end of the file nothing can be read.
+/// Each mapping has the content of the file at its offset; nothing can be read beyond its end.
 #[derive(Debug)]
 struct MappedFile {
     maps: Vec<Mapping>,
@@ -108,7 +108,7 @@ mod tests {
 
     use super::*;
 
-    /// Otherwise the fuzzer would see no file that is one.
+    /// Otherwise the fuzzer would see no valid file.
     #[test]
     fn the_seed_has_variables() {
         let dir = tempfile::tempdir().unwrap();

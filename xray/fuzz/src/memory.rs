@@ -1,4 +1,4 @@
-//! The memory of an app in which anything may stand, and change while it is read.
+//! The memory of an app with arbitrary content that changes while it is read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use pmdscope_xray::{
 use crate::made_up_app::{self, Handler};
 use crate::patches::Patch;
 
-/// Looks of the sampler.
+/// Passes of the sampler.
 const PASSES: u32 = 3;
 
 /// A byte for the handler of the pool, then changes of the memory.
@@ -25,7 +25,7 @@ pub fn memory(input: &[u8]) {
     read_all(made_up_app::memory(handler, Patch::all(patches)));
 }
 
-/// What X-ray finds in this memory.
+/// Results of X-ray for this memory.
 #[derive(Debug, Default)]
 #[cfg_attr(not(test), expect(dead_code, reason = "tests show that the sound app is read whole"))]
 pub(crate) struct Found {
@@ -34,7 +34,7 @@ pub(crate) struct Found {
     pub(crate) samples: bool,
 }
 
-/// Reads all that X-ray reads, and demands that the numbers add up.
+/// Runs all of X-ray, and checks that the numbers add up.
 pub(crate) fn read_all(memory: Arc<dyn Memory>) -> Found {
     let Ok(target) = XrayTarget::open_memory(memory) else { return Found::default() };
     let counts = counts(&target).ok();
@@ -72,7 +72,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::made_up_app::OBJECTS;
 
-    /// Otherwise the fuzzer would see nothing but refusals.
+    /// Otherwise the fuzzer would see only refusals.
     #[test]
     fn an_unchanged_app_is_read_as_a_whole() {
         for handler in [Handler::Ring, Handler::Stack, Handler::LockFreeStack] {

@@ -1,11 +1,11 @@
-//! Changes of something that is sound, made of the input: garbage alone would be refused at its first word.
+//! Changes of valid data, made from the input: garbage alone would be refused at its first word.
 
 /// A change of some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Patch {
-    /// When it is made: after so many reads.
+    /// Number of reads after which it is made.
     pub(crate) after: u32,
-    /// Which word of 32 bits is the first that changes.
+    /// Number of the 32-bit word at which the change begins.
     pub(crate) place: usize,
     value: [u8; 8],
     width: usize,
@@ -16,7 +16,7 @@ pub(crate) struct Patch {
 const PATCH_BYTES: usize = 11;
 
 impl Patch {
-    /// Those of an input, by the time when they are made; what is left at its end is ignored.
+    /// The changes in an input, sorted by time; a rest at its end is ignored.
     pub(crate) fn all(input: &[u8]) -> Vec<Self> {
         let (patches, _) = input.as_chunks::<PATCH_BYTES>();
         let mut patches: Vec<_> = patches.iter().map(Self::new).collect();
@@ -35,7 +35,8 @@ impl Patch {
         }
     }
 
-    /// The bytes that it writes; `address` tells where a word is, for those that write a pointer to one.
+    /// The bytes that it writes; `address` returns the address of a word, for changes that write a
+    /// pointer.
     pub(crate) fn bytes(&self, address: impl FnOnce(usize) -> u64) -> Vec<u8> {
         if !self.is_pointer {
             return self.value[..self.width].to_vec();
