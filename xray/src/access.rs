@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 /// `CAP_SYS_PTRACE` in the masks of `/proc/PID/status`.
 const CAP_SYS_PTRACE: u64 = 1 << 19;
 
-/// The user ids of the first user namespace, as `/proc/PID/uid_map` has them.
+/// The user ids of the first user namespace, as in `/proc/PID/uid_map`.
 const ALL_USERS: [&str; 3] = ["0", "0", "4294967295"];
 
 /// Why a process may not read another, and the cure.
@@ -21,7 +21,7 @@ pub enum AccessDenial {
         /// Its value.
         scope: u32,
     },
-    /// This program has the right only in a user namespace that is not the app's.
+    /// This program has the right only in a user namespace other than the app's.
     OtherUserNamespace,
     /// This program runs as root, without `CAP_SYS_PTRACE`.
     RootWithoutCapability,
@@ -30,11 +30,11 @@ pub enum AccessDenial {
         /// User id of the app.
         uid: u32,
     },
-    /// The app is of this user, and cannot be looked at: it changed its user or has file capabilities.
+    /// The app is of this user, but not dumpable: it changed its user or has file capabilities.
     NotDumpable,
-    /// The app has capabilities that this program has not.
+    /// The app has capabilities that this program lacks.
     MoreCapabilities,
-    /// Nothing of these: a security module or a filter of system calls.
+    /// None of these: a security module or a filter of system calls.
     SecurityModule,
     /// `/proc` does not report it.
     Unknown,
@@ -85,7 +85,7 @@ impl fmt::Display for AccessDenial {
     }
 }
 
-/// What decides whether a process may read another.
+/// The values that decide whether a process may read another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct AccessFacts {
     /// `kernel.yama.ptrace_scope`; 0 without Yama.
@@ -98,17 +98,17 @@ struct AccessFacts {
     proc_owner: u32,
 }
 
-/// Of `/proc/PID/status`.
+/// Values of `/proc/PID/status`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Credentials {
-    /// Real, effective and saved user ids, and those of the group.
+    /// Real, effective and saved ids of the user and of the group.
     ids: [[u32; 3]; 2],
     permitted: u64,
     effective: u64,
 }
 
 impl AccessDenial {
-    /// Why this process may not read the memory of that one.
+    /// Why this process may not read the memory of process `pid`.
     pub(crate) fn of(pid: u32) -> Self {
         AccessFacts::read(pid).map_or(Self::Unknown, |facts| facts.denial())
     }
@@ -126,7 +126,7 @@ impl AccessFacts {
             in_first_namespace: map.split_ascii_whitespace().eq(ALL_USERS),
             own: credentials("self")?,
             app: credentials(&pid.to_string())?,
-            // The directory itself is always that of the user.
+            // The directory itself always belongs to the user.
             proc_owner: fs::metadata(format!("/proc/{pid}/status")).ok()?.uid(),
         })
     }

@@ -1,4 +1,4 @@
-//! How much of the machine reading may take: bytes per second, and a share of one CPU.
+//! Limits for reading an app: bytes per second, and a share of one CPU.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Shorter sleeps are saved up: a timer costs more than they are worth.
+/// Shorter sleeps are added up: a timer costs more than they are worth.
 const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
 
-/// A thread that was busy with other things for longer did not read.
+/// A thread that was busy with other work for longer was not reading.
 const LONGEST_STEP: Duration = Duration::from_secs(1);
 
-/// How much of the machine reading an app may take.
+/// Limits for reading an app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadBudget {
-    /// Most bytes per second; `None` for no limit.
+    /// Maximum bytes per second; `None` for no limit.
     pub bytes_per_second: Option<u64>,
-    /// Most percent of one CPU, of the thread that reads, 1 to 100; `None` for no limit.
+    /// Maximum percent of one CPU that the reading thread uses, 1 to 100; `None` for no limit.
     pub cpu_percent: Option<u8>,
 }
 
@@ -26,7 +26,7 @@ impl ReadBudget {
     /// For a command that reads once.
     pub const UNLIMITED: Self = Self { bytes_per_second: None, cpu_percent: None };
 
-    /// The time that a step with so many bytes and so much CPU time must take at least.
+    /// The minimum time of a step with this many bytes and this much CPU time.
     fn time(&self, bytes: usize, cpu: Duration) -> Duration {
         let bytes = u128::try_from(bytes).unwrap_or(u128::MAX).saturating_mul(1_000_000_000);
         let by_bytes = self.bytes_per_second.map_or(0, |most| bytes / u128::from(most.max(1)));
@@ -36,15 +36,15 @@ impl ReadBudget {
     }
 }
 
-/// Time, as a [`Pacer`] needs it.
+/// The clocks that a [`Pacer`] needs.
 pub(crate) trait PacerClock: Debug + Send + Sync {
-    /// Since any moment.
+    /// Time since an arbitrary moment.
     fn now(&self) -> Duration;
 
     /// CPU time of the calling thread.
     fn thread_cpu(&self) -> Duration;
 
-    /// Returns not before that time.
+    /// Returns at that time or later.
     fn sleep(&self, time: Duration);
 }
 
@@ -78,9 +78,10 @@ pub(crate) struct Pacer {
 
 #[derive(Debug, Default)]
 struct PacerState {
-    /// When the steps so far are paid for.
+    /// Time at which the budget of all steps so far is used up.
     paid: Duration,
-    /// The thread that read last, and its CPU time then: what it does with what it has read counts too.
+    /// The thread that read last, and its CPU time then: processing the data that it has read
+    /// counts too.
     last: Option<(ThreadId, Duration)>,
 }
 
@@ -93,7 +94,7 @@ impl Pacer {
         Self { budget, clock, state: Mutex::default() }
     }
 
-    /// Is called after each step that read so many bytes.
+    /// To be called after each step, with the number of bytes read.
     pub(crate) fn step(&self, bytes: usize) {
         if self.budget == ReadBudget::UNLIMITED {
             return;
@@ -104,7 +105,7 @@ impl Pacer {
         }
     }
 
-    /// How far the steps are ahead of what they may be. Time without steps is not saved up.
+    /// How far the steps exceed the budget. Time without steps is not saved up.
     fn owed(&self, bytes: usize) -> Duration {
         let (now, cpu, thread) =
             (self.clock.now(), self.clock.thread_cpu(), thread::current().id());
@@ -112,7 +113,7 @@ impl Pacer {
         let before = state.last.replace((thread, cpu)).filter(|(last, _)| *last == thread);
         let used = before.map_or(Duration::ZERO, |(_, before)| cpu.saturating_sub(before));
         let used = used.min(LONGEST_STEP);
-        // The step began when it was used up at the earliest.
+        // The step began at the earliest when the earlier budget was used up.
         let began = state.paid.max(now.saturating_sub(used));
         state.paid = began.saturating_add(self.budget.time(bytes, used));
         state.paid.saturating_sub(now)
@@ -123,7 +124,7 @@ impl Pacer {
 mod tests {
     use super::*;
 
-    /// Sleeps take no time but that of this clock.
+    /// Sleeps only advance this clock.
     #[derive(Debug, Default)]
     struct TestClock(Mutex<(Duration, Duration)>);
 
@@ -149,7 +150,7 @@ mod tests {
         }
     }
 
-    /// Time that steps of so many bytes and so much work take in sum.
+    /// Total time of steps with this many bytes and this much work.
     fn paced(budget: ReadBudget, steps: u32, bytes: usize, work: Duration) -> Duration {
         let clock = Arc::new(TestClock::default());
         let pacer = Pacer::with_clock(budget, clock.clone());
@@ -167,7 +168,8 @@ mod tests {
         let budget = ReadBudget { bytes_per_second: Some(1_000_000), cpu_percent: None };
         let took = paced(budget, 1000, 2000, MS / 10);
         assert!((1990 * MS..2010 * MS).contains(&took), "{took:?}");
-        // Slower than the budget by itself; what the first step cost before it is not known.
+        // Slower than the budget even without sleeps; the cost of the first step before it is not
+        // known.
         assert_eq!(paced(budget, 10, 1000, 5 * MS), 51 * MS);
     }
 

@@ -1,7 +1,8 @@
 //! The memory of an app after its death: an ELF core file that the kernel or gdb wrote.
 //!
-//! Only the parts that are asked for are read. What the core file does not hold is not mapped, never zeros;
-//! [`CoreMemory::missing`] names the bits of `/proc/PID/coredump_filter` that were missing.
+//! Only the requested parts are read. Memory that the core file does not contain counts as not
+//! mapped, and is never read as zeros; [`CoreMemory::missing`] names the bits of
+//! `/proc/PID/coredump_filter` that were missing.
 
 mod notes;
 
@@ -22,7 +23,7 @@ use crate::presence::Presence;
 use crate::thread::AppThread;
 use pmdscope_telemetry::host::maps::Mapping;
 
-/// Where the kernel maps registers of devices and the like: nothing in there is a reference of the app.
+/// Mappings of device registers and the like: they contain no references of the app.
 const DEVICES: [&str; 4] = ["/dev/vfio", "/dev/uio", "/dev/infiniband", "/sys/"];
 
 /// The bit of `coredump_filter` for anonymous memory.
@@ -37,7 +38,7 @@ pub struct CoreMemory {
     segments: Vec<Segment>,
     maps: Vec<Mapping>,
     notes: CoreNotes,
-    /// Bytes at the end that the headers promise and the file does not have.
+    /// Bytes at the end that the headers list but the file lacks.
     truncated: u64,
 }
 
@@ -46,21 +47,21 @@ pub struct CoreMemory {
 struct Segment {
     start: u64,
     end: u64,
-    /// Where it is in the file.
+    /// Offset in the file.
     offset: u64,
-    /// Bytes of it that are there.
+    /// Bytes of it that the file contains.
     in_file: u64,
     flags: u32,
 }
 
-/// Memory that the app could write and the core file does not hold.
+/// Memory that the app could write and the core file does not contain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingMemory {
-    /// Of which kind, such as "shared hugepages".
+    /// Its kind, such as "shared hugepages".
     pub kind: &'static str,
-    /// The bit of `/proc/PID/coredump_filter` that has the kernel write it.
+    /// The bit of `/proc/PID/coredump_filter` with which the kernel writes it.
     pub filter_bit: u32,
-    /// How much.
+    /// Number of bytes.
     pub bytes: u64,
 }
 
@@ -96,18 +97,18 @@ impl CoreMemory {
         &self.notes.command
     }
 
-    /// Its threads, with their registers; the one that was told to end comes first.
+    /// Its threads, with their registers; the one that got the fatal signal comes first.
     pub fn threads(&self) -> &[CoreThread] {
         &self.notes.threads
     }
 
-    /// Bytes at the end that the headers promise and the file does not have: it was cut.
+    /// Bytes at the end that the headers list but the file lacks, because it was cut.
     pub fn truncated_bytes(&self) -> u64 {
         self.truncated
     }
 
-    /// Memory that the app could write and that is not there, by kind: what refers to mbufs from there is
-    /// not known.
+    /// Memory that the app could write and that is missing, by kind: references to mbufs from there
+    /// are not known.
     pub fn missing(&self) -> Vec<MissingMemory> {
         let mut missing: Vec<MissingMemory> = Vec::new();
         let has_anonymous = self.has_anonymous();
@@ -116,9 +117,9 @@ impl CoreMemory {
             if bytes == 0 || !mapping.writable || is_device(mapping) {
                 continue;
             }
-            // Without a bit there are no references: nobody has written there.
+            // Without a bit there are no references: the app has not written there.
             let Some((kind, filter_bit)) = filter_bit(mapping) else { continue };
-            // The kernel leaves out what the app never touched.
+            // The kernel omits memory that the app never touched.
             if filter_bit == ANONYMOUS && has_anonymous {
                 continue;
             }
@@ -131,7 +132,7 @@ impl CoreMemory {
         missing
     }
 
-    /// Some anonymous memory is there: then all of it is.
+    /// Whether some anonymous memory is contained: then all of it is.
     fn has_anonymous(&self) -> bool {
         let mut segments = self.segments.iter().zip(&self.maps);
         segments.any(|(segment, mapping)| {
@@ -140,7 +141,7 @@ impl CoreMemory {
         })
     }
 
-    /// Index of the segment in which an address lies.
+    /// Index of the segment that contains an address.
     fn segment(&self, address: u64) -> Option<usize> {
         let index = self.segments.partition_point(|segment| segment.end <= address);
         self.segments.get(index).filter(|segment| segment.start <= address).map(|_| index)
@@ -173,12 +174,12 @@ impl Memory for CoreMemory {
         Ok(())
     }
 
-    /// As they were when it ended; those that are not in the core file, too.
+    /// The mappings at the end of the process, including those that are not in the core file.
     fn maps(&self) -> Result<Vec<Mapping>, XrayError> {
         Ok(self.maps.clone())
     }
 
-    /// Only the first one has a name: that of the process.
+    /// Only the first one has a name, that of the process.
     fn threads(&self) -> Vec<AppThread> {
         let thread = |thread: &CoreThread| {
             let is_main = self.notes.pid == Some(thread.id);
@@ -246,7 +247,7 @@ fn segment(program: &object::elf::ProgramHeader64<LittleEndian>) -> Option<Segme
 }
 
 impl CoreNotes {
-    /// A name as `/proc/PID/maps` has it, if the stack of a thread lies in it.
+    /// A name as in `/proc/PID/maps`, if the segment contains the stack of a thread.
     fn stack_in(&self, segment: &Segment) -> Option<String> {
         let here = |pointer: u64| (segment.start..segment.end).contains(&pointer);
         let thread = self.threads.iter().find(|thread| thread.stack_pointer.is_some_and(here))?;
@@ -254,7 +255,7 @@ impl CoreNotes {
         Some(if main { "[stack]".to_owned() } else { format!("[stack:{}]", thread.id) })
     }
 
-    /// As `/proc/PID/maps` had it. Whether it was shared is told by its file.
+    /// A mapping as in `/proc/PID/maps`. Its file shows whether it was shared.
     fn mapping(&self, segment: &Segment) -> Mapping {
         let file = self.file_at(segment.start);
         let path = match file {
@@ -276,13 +277,13 @@ impl CoreNotes {
     }
 }
 
-/// Files that are mapped for their memory, not for what is in them, are shared.
+/// Files that are mapped as memory, and not for their content, are shared.
 fn is_shared(path: &str) -> bool {
     let begins = ["/dev/zero", "/memfd:", "/SYSV", "/dev/shm/"];
     is_hugepage(path) || begins.iter().any(|begin| path.starts_with(begin)) || is_dpdk_file(path)
 }
 
-/// Names that the EAL gives files on hugetlbfs, and the kernel gives anonymous hugepages.
+/// Names that the EAL gives to files on hugetlbfs, and the kernel to anonymous hugepages.
 fn is_hugepage(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
     path.contains("hugepages")
@@ -293,7 +294,7 @@ fn is_hugepage(path: &str) -> bool {
         || path.starts_with("/memfd:seg_")
 }
 
-/// Configuration and tables of memory in the runtime directory of an app.
+/// Configuration and memory tables in the runtime directory of an app.
 fn is_dpdk_file(path: &str) -> bool {
     path.contains("/dpdk/") && !path.contains(".so")
 }
@@ -302,8 +303,8 @@ fn is_device(mapping: &Mapping) -> bool {
     DEVICES.iter().any(|begin| mapping.path.starts_with(begin))
 }
 
-/// What kind of memory it is for the kernel, and its bit; see core(5). `None` for a private file: pages that
-/// the app has written are anonymous memory.
+/// The kind of the memory for the kernel, and its bit; see core(5). `None` for a private file:
+/// pages that the app has written are anonymous memory.
 fn filter_bit(mapping: &Mapping) -> Option<(&'static str, u32)> {
     let path = mapping.path.as_str();
     let deleted = path.ends_with("(deleted)") || path.starts_with("/memfd:");

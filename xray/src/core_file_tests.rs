@@ -1,4 +1,4 @@
-//! Core files that are made here; those of the kernel are read in the end-to-end tests.
+//! Core files that are generated here; those of the kernel are read in the end-to-end tests.
 
 use std::io::Write;
 
@@ -18,7 +18,7 @@ struct Piece {
 
 const RW: u32 = PF_R | PF_W;
 
-/// A core file of pieces whose words are their own addresses, and of these files.
+/// A core file of pieces whose words contain their own addresses, and of these files.
 fn core(pieces: &[Piece], files: &[(u64, u64, &str)], kind: u16) -> NamedTempFile {
     let note = file_note(files);
     let headers = 64 + 56 * (pieces.len() as u64 + 1);
@@ -108,7 +108,7 @@ fn maps_have_their_files_and_missing_ones_their_bits() {
     assert_eq!(maps.len(), 6);
     assert_eq!((maps[2].path.as_str(), maps[2].shared, maps[2].writable), (HUGE, true, true));
     assert!(!maps[1].writable && maps[4].executable && !maps[0].shared);
-    // Neither code nor registers of a device are missed.
+    // Neither code nor device registers count as missing.
     let missing = |kind, filter_bit| MissingMemory { kind, filter_bit, bytes: 0x20_0000 };
     assert_eq!(memory.missing(), [missing("shared anonymous memory", 1), missing("hugepages", 6)]);
     assert_eq!(memory.truncated_bytes(), 0);
@@ -151,7 +151,7 @@ fn a_file_that_was_cut_says_so() {
     assert!(read_u64(&memory, 0x2ff0).unwrap_err().to_string().contains("which was cut"));
 }
 
-/// The headers say that a piece of memory, or a mapped file, is at the end of the numbers.
+/// The headers place a piece of memory, or a mapped file, at the end of the number range.
 #[test]
 fn places_beyond_all_files_are_an_error_of_the_read() {
     let file = core(&pieces()[..1], &[(0, 0x2000, HUGE)], ET_CORE);

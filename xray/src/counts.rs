@@ -15,37 +15,37 @@ use crate::memory::{Memory, read_u32};
 use crate::memzone::Memzone;
 use crate::target::{Pool, XrayTarget};
 
-/// What the name of the memzone of a ring begins with.
+/// Prefix of the memzone names of rings.
 const RING_ZONE: &str = "RG_";
 
-/// What the name of the memzone of a stack begins with.
+/// Prefix of the memzone names of stacks.
 const STACK_ZONE: &str = "STK_";
 
-/// How often counts are read that changed while they were read, or contradict each other.
+/// How often counts are read again if they changed during the read, or contradict each other.
 const ATTEMPTS: u32 = 8;
 
-/// How many objects are where, in all pools and rings of an app.
+/// The number of objects by place, in all pools and rings of an app.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Pools, by address.
     pub pools: Vec<PoolCount>,
-    /// Rings, by address, without those in which pools keep their free objects.
+    /// Rings, by address, without those that contain the free objects of pools.
     pub rings: Vec<RingCount>,
-    /// Why others could not be counted.
+    /// Why some could not be counted.
     pub problems: Vec<XrayError>,
-    /// A memzone is no longer what it was: it is worth asking for the memzones again.
+    /// A memzone has changed: the memzones should be read again.
     pub outdated: bool,
 }
 
-/// Objects of one pool. As exact as `rte_mempool_avail_count()` in the app while lcores move objects; exact
-/// when they do not.
+/// Objects of one pool. While lcores move objects, as exact as `rte_mempool_avail_count()` in the
+/// app; otherwise exact.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PoolCount {
     /// Name.
     pub name: String,
-    /// Objects that it has.
+    /// Number of its objects.
     pub size: u64,
-    /// Free in the ring or stack that all lcores share; `None` for handlers that keep them otherwise.
+    /// Free in the ring or stack that all lcores share; `None` for handlers with another structure.
     pub common: Option<u64>,
     /// Free in the cache of each lcore, without empty caches.
     pub caches: BTreeMap<u32, u64>,
@@ -57,7 +57,8 @@ impl PoolCount {
         self.caches.values().sum()
     }
 
-    /// Not free; objects in caches that the app made for itself (`rte_mempool_cache_create()`) included.
+    /// Not free; includes objects in caches that the app created itself
+    /// (`rte_mempool_cache_create()`).
     pub fn in_use(&self) -> Option<u64> {
         self.common.map(|common| self.size.saturating_sub(common.saturating_add(self.cached())))
     }
@@ -77,7 +78,7 @@ pub struct RingCount {
 /// Counts the objects of all pools and rings, in a few reads of some bytes each.
 ///
 /// # Errors
-/// When the app has ended or may not be read. What is wrong with one pool or ring is in
+/// If the app has ended or may not be read. Problems of single pools or rings are in
 /// [`Counts::problems`].
 pub fn counts(target: &XrayTarget) -> Result<Counts, XrayError> {
     let mut counts = Counts::default();
@@ -100,14 +101,15 @@ pub fn counts(target: &XrayTarget) -> Result<Counts, XrayError> {
     Ok(counts)
 }
 
-/// The free objects of a pool that could not be read are not taken for a ring of the app.
+/// Whether a ring contains the free objects of a pool that could not be read, and so is not the
+/// app's.
 fn of_lost_pool(target: &XrayTarget, ring: &Memzone) -> bool {
     let pool = ring.name.strip_prefix(RING_ZONE).filter(|name| name.starts_with("MP_"));
     pool.is_some_and(|pool| target.memzones.iter().any(|zone| zone.name == pool))
 }
 
 impl Counts {
-    /// The value, or notes why there is none.
+    /// Returns the value, or notes why there is none.
     fn keep<T>(&mut self, read: Result<T, XrayError>) -> Result<Option<T>, XrayError> {
         match read {
             Ok(value) => Ok(Some(value)),
@@ -121,13 +123,14 @@ impl Counts {
     }
 }
 
-/// Where a pool keeps its free objects, apart from caches: addresses of the words that tell how many.
+/// The structure with the free objects of a pool, apart from caches: addresses of the words with
+/// their number.
 enum CommonPart {
     /// The tails of producers and consumers of a ring.
     Ring([u64; 2]),
     /// The length of a stack.
     Stack([u64; 1]),
-    /// Nothing was populated yet.
+    /// No objects were added to the pool yet.
     Empty,
     /// The handler has no ring and no stack.
     Unknown,
@@ -161,7 +164,7 @@ impl CommonPart {
         }
     }
 
-    /// Objects, by the values of these words.
+    /// Number of objects, from the values of these words.
     fn objects(&self, values: &[u32]) -> Option<u64> {
         match (self, values) {
             (Self::Ring(_), [producer, consumer]) => {
@@ -187,8 +190,8 @@ fn stack_len(layout: &Layout, memory: &dyn Memory, stack: u64) -> Result<u64, Xr
 fn pool_count(target: &XrayTarget, pool: &Pool) -> Result<PoolCount, XrayError> {
     let common = CommonPart::of(target, pool)?;
     let caches = cache_lengths(target, pool)?;
-    // In the order in which the kernel copies them: what is the same in front and behind has not changed
-    // while the caches were read.
+    // In the order in which the kernel copies them: if the values before and after the caches are
+    // equal, they have not changed while the caches were read.
     let ends = common.words().len();
     let words: Vec<u64> = [common.words(), &caches, common.words()].concat();
     let mut best: Option<(u64, PoolCount)> = None;
@@ -223,7 +226,7 @@ fn cache_lengths(target: &XrayTarget, pool: &Pool) -> Result<Vec<u64>, XrayError
     let caches = u64::from(target.layout.max_lcore);
     let end = caches.checked_mul(cache.bytes).and_then(|bytes| pool.caches.checked_add(bytes));
     let zone = target.memzone_at(pool.address);
-    // They lie behind the header of the pool.
+    // The caches follow the header of the pool.
     let inside = zone
         .zip(end)
         .is_some_and(|(zone, end)| zone.contains(pool.caches) && end - zone.address <= zone.bytes);
@@ -234,7 +237,7 @@ fn cache_lengths(target: &XrayTarget, pool: &Pool) -> Result<Vec<u64>, XrayError
     Ok((0..caches).map(|lcore| pool.caches + lcore * cache.bytes + cache.len).collect())
 }
 
-/// The counts; `None` if they cannot be those of one moment.
+/// The counts; `None` if they cannot be of one moment.
 fn plausible(
     layout: &Layout,
     pool: &Pool,

@@ -1,10 +1,11 @@
-//! Where readers run: beside the poll loops of an app, not among them.
+//! Keeps readers off the CPUs of an app's poll loops.
 
 use pmdscope_telemetry::host::polled_cpus;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Takes the calling thread off the CPUs on which threads of this process run all the time, as poll loops
-/// do, for good. Where they keep all CPUs of the thread busy, it stays where it is. Takes some 30 ms.
+/// Permanently moves the calling thread off the CPUs on which threads of process `pid` run all the
+/// time, as poll loops do. If they keep all CPUs of the thread busy, its CPUs do not change. Takes
+/// about 30 ms.
 pub fn leave_polled_cpus(pid: u32) {
     let Ok(mut cpus) = sched_getaffinity(None) else { return };
     for cpu in polled_cpus(pid) {
@@ -13,7 +14,7 @@ pub fn leave_polled_cpus(pid: u32) {
         }
     }
     if cpus.count() > 0 {
-        // Not to have it is no reason to fail.
+        // A failure of this is not an error.
         let _ = sched_setaffinity(None, &cpus);
     }
 }
@@ -45,7 +46,7 @@ mod tests {
             Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap()
         });
         let mut poller = spin.join().unwrap();
-        // It may be some time until the shell runs.
+        // The shell may need some time to start.
         let mut cpus = left(poller.id());
         for _ in 0..100 {
             if all.count() == 1 || !cpus.is_set(first) {

@@ -8,7 +8,7 @@ use pmdscope_telemetry::TelemetryError;
 
 use crate::access::AccessDenial;
 
-/// Why something of an app could not be read.
+/// Why a part of an app could not be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum XrayError {
@@ -51,7 +51,7 @@ pub enum XrayError {
         /// Why no known layout is used.
         why: String,
     },
-    /// The app is not on this host, or its process id is not told.
+    /// The app is not on this host, or its process id is not known.
     #[error(
         "the process of {app} is not known here: it runs in another PID namespace, or has ended; run \
          pmdscope on the host, or in the PID namespace of the app"
@@ -66,15 +66,15 @@ pub enum XrayError {
         /// Why.
         why: String,
     },
-    /// The memzones are neither found in the memory of the app nor told by it.
+    /// The memzones are neither found in the memory of the app nor reported by it.
     #[error("cannot find the memzones of the app: {found}; nor does it report them: {told}")]
     Memzones {
         /// Why they are not found.
         found: Box<XrayError>,
-        /// Why it does not tell them.
+        /// Why the app does not report them.
         told: TelemetryError,
     },
-    /// How the handler of a mempool keeps free objects is not known.
+    /// The structure of a mempool handler's free objects is not known.
     #[error(
         "free objects of mempool {pool} are not counted: its handler keeps them neither in a ring nor in a \
          stack"
@@ -88,7 +88,7 @@ pub enum XrayError {
     NotACore {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         why: String,
     },
     /// Any other failure of the kernel.
@@ -96,7 +96,7 @@ pub enum XrayError {
     Io {
         /// What was read.
         what: String,
-        /// Why.
+        /// The error of the kernel.
         source: io::Error,
     },
 }
@@ -113,7 +113,7 @@ impl XrayError {
         }
     }
 
-    /// Of a file of a process in `/proc`.
+    /// An error with a file of a process in `/proc`.
     pub(crate) fn process(pid: u32, path: String, source: io::Error) -> Self {
         match Errno::from_raw(source.raw_os_error().unwrap_or_default()) {
             Errno::ENOENT | Errno::ESRCH => Self::Ended { pid },

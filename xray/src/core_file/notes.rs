@@ -19,11 +19,11 @@ const NAME_BYTES: usize = 16;
 /// A thread of the app.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CoreThread {
-    /// Thread id, as the app itself saw it.
+    /// Thread id, as seen by the app itself.
     pub id: u32,
-    /// Where its stack ended; `None` on an unknown machine.
+    /// Stack pointer; `None` on an unknown machine.
     pub stack_pointer: Option<u64>,
-    /// All words in its registers, those for vectors included.
+    /// All words in its registers, including vector registers.
     pub registers: Vec<u64>,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct MappedFile {
     pub(super) path: String,
 }
 
-/// What the notes say.
+/// Content of the notes.
 #[derive(Debug, Default)]
 pub(super) struct CoreNotes {
     pub(super) pid: Option<u32>,
@@ -47,11 +47,11 @@ pub(super) struct CoreNotes {
 }
 
 impl CoreNotes {
-    /// Takes in a note; those that are broken or of no use are left out.
+    /// Adds a note; those that are broken or not needed are left out.
     pub(super) fn add(&mut self, machine: u16, kind: u32, bytes: &[u8]) {
         match kind {
             NT_PRSTATUS => self.threads.extend(thread(machine, bytes)),
-            // These follow the status of their thread.
+            // These notes follow the status of their thread.
             NT_FPREGSET | NT_X86_XSTATE => {
                 if let Some(thread) = self.threads.last_mut() {
                     thread.registers.extend(words(bytes));
@@ -84,7 +84,7 @@ fn thread(machine: u16, bytes: &[u8]) -> Option<CoreThread> {
     Some(CoreThread { id: u32_at(bytes, PRSTATUS_PID)?, stack_pointer, registers })
 }
 
-/// Number of files, size of a page, begin, end and offset in pages of each, then their names.
+/// Number of files, size of a page, start, end and offset in pages of each, then their names.
 fn files(bytes: &[u8]) -> Option<Vec<MappedFile>> {
     let mut numbers = words(bytes);
     let count = usize::try_from(numbers.next()?).ok()?;

@@ -1,4 +1,4 @@
-//! An app whose memory is made up, and changes while it is read.
+//! An app whose memory is generated, and changes while it is read.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use crate::memzone::Memzone;
 use crate::target::XrayTarget;
 use crate::test_memory::{ChangingMemory, TestMemory};
 
-/// Where the memory begins.
+/// Start of the memory.
 pub(crate) const BASE: u64 = 0x1_0000_0000;
 
-/// How a pool keeps its free objects.
+/// The structure in which a pool keeps its free objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Handler {
     Ring,
@@ -35,7 +35,7 @@ impl RunningMemory {
     }
 }
 
-/// An app without any pool, to which they are added.
+/// An app without pools, which can be added.
 pub(crate) struct MadeUpApp {
     layout: Layout,
     bytes: Vec<u8>,
@@ -74,7 +74,7 @@ impl MadeUpApp {
         self.bytes[begin..begin + 4].copy_from_slice(&value.to_le_bytes());
     }
 
-    /// A ring with so many entries, whose counters are about to wrap; returns its address.
+    /// A ring with this number of entries, whose counters are about to wrap; returns its address.
     pub(crate) fn ring(&mut self, name: &str, size: u32, used: u32) -> u64 {
         let ring = self.layout.ring.clone();
         let address = self.zone(format!("RG_{name}"), ring.bytes + 8 * u64::from(size));
@@ -97,8 +97,8 @@ impl MadeUpApp {
         address
     }
 
-    /// A pool with so many free objects in its common part and in the caches; returns its address, that of
-    /// the first cache, and that of what the handler keeps objects in.
+    /// A pool with these numbers of free objects in its common part and in the caches; returns its
+    /// address, that of the first cache, and that of the handler's structure.
     pub(crate) fn pool(
         &mut self,
         name: &str,

@@ -1,4 +1,4 @@
-//! Software rings: entries between producers and consumers.
+//! Software rings: number of entries between producers and consumers.
 
 use crate::error::XrayError;
 use crate::memzone::Memzone;
@@ -9,14 +9,15 @@ use super::{ATTEMPTS, Counts, RING_ZONE, RingCount, read_words};
 /// `RTE_RING_NAMESIZE` in all releases: a name of a memzone without [`RING_ZONE`].
 const NAME_BYTES: usize = 29;
 
-/// Words that are read of a ring: the producers' tail again behind the consumers' one tells whether it moved.
+/// Words that are read of a ring: the producers' tail is read again after the consumers' tail, to
+/// detect whether it has moved.
 const WORDS: usize = 3;
 
-/// A ring whose header is one.
+/// A ring with a valid header.
 struct Ring<'a> {
     zone: &'a Memzone,
     capacity: u32,
-    /// The last counts that were possible, though perhaps of two moments.
+    /// The last plausible counts, though perhaps not of one moment.
     used: Option<u32>,
 }
 
@@ -34,7 +35,7 @@ pub(super) fn count(
         }
         let words: Vec<u64> = moving.iter().flat_map(|ring| words(target, ring.zone)).collect();
         let values = match read_words(target.memory.as_ref(), &words) {
-            // One is gone.
+            // One ring was freed.
             Err(XrayError::NotMapped { .. }) => {
                 counts.outdated = true;
                 break;
@@ -64,7 +65,7 @@ fn words(target: &XrayTarget, zone: &Memzone) -> [u64; WORDS] {
 }
 
 impl Ring<'_> {
-    /// Takes the entries between producers and consumers; false if they have to be read again.
+    /// Stores the entries between producers and consumers; false if they have to be read again.
     fn take(&mut self, [before, consumer, after]: [u32; WORDS]) -> bool {
         let used = before.wrapping_sub(consumer);
         if used <= self.capacity {
@@ -74,7 +75,7 @@ impl Ring<'_> {
     }
 }
 
-/// The rings whose headers say that they are rings.
+/// The rings whose headers are valid.
 fn headers<'a>(
     target: &XrayTarget,
     zones: &[&'a Memzone],
@@ -95,7 +96,7 @@ fn headers<'a>(
     rings.filter_map(|ring| counts.keep(ring).transpose()).collect()
 }
 
-/// Some of them are gone.
+/// Reads them one by one, as some were freed.
 fn one_by_one<'a>(
     target: &XrayTarget,
     zones: &[&'a Memzone],

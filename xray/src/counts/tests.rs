@@ -151,8 +151,8 @@ proptest! {
         prop_assert_eq!(pool.in_use(), Some(u64::from(left)));
     }
 
-    /// Objects move between a cache and the ring at any moment: the count is wrong by no more than those
-    /// that moved while it was read.
+    /// Objects move between a cache and the ring at any moment: the error of the count is at most
+    /// the number of objects that moved while it was read.
     #[test]
     fn a_busy_pool_is_counted_to_within_what_moves(
         moves in proptest::collection::vec((0..150_usize, 0..4_u64, -32..32_i32), 0..6),
