@@ -30,7 +30,7 @@ pub(crate) struct DebugFiles {
 }
 
 impl DebugFiles {
-    /// Looks for the separate debug file of `file`, which the app has at `path`.
+    /// Searches the separate debug file of `file`, whose path in the app is `path`.
     pub(crate) fn find(file: File, path: &str, separate: &SeparateFiles) -> Self {
         let separate = separate.find(&file, path);
         Self { file, separate }
@@ -53,7 +53,7 @@ pub(crate) fn open_regular_file(path: &Path) -> Option<File> {
     if !std::fs::metadata(path).is_ok_and(is_regular) {
         return None;
     }
-    // It may be another one meanwhile.
+    // The file may have been replaced meanwhile.
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).ok()?;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
     file.metadata().is_ok_and(is_regular).then_some(file)
@@ -70,7 +70,7 @@ fn dwarf<'data>(elf: &impl Object<'data>, most_bytes: u64) -> Option<Dwarf> {
     gimli::Dwarf::load(section).ok()
 }
 
-/// The data of a section, also of one that is compressed.
+/// The data of a section, which may be compressed.
 fn bytes<'data>(section: &impl ObjectSection<'data>, most_bytes: u64) -> Option<Vec<u8>> {
     let compressed = section.compressed_data().ok()?;
     if compressed.uncompressed_size > most_bytes {
@@ -102,7 +102,7 @@ pub(crate) mod tests {
     }
 
     impl Compiled {
-        /// Of this source, `source.c`.
+        /// Compiles this source as `source.c`.
         pub(crate) fn new(source: &str, options: &[&str]) -> Self {
             let compiled = Self { dir: tempfile::tempdir().unwrap() };
             std::fs::write(compiled.path("source.c"), source).unwrap();

@@ -23,7 +23,7 @@ use crate::error::XrayError;
 use crate::memory::Memory;
 use crate::memzone::Memzone;
 
-/// `RTE_MAX_LCORE` where no mempool tells it.
+/// `RTE_MAX_LCORE` if no mempool shows it.
 const USUAL_MAX_LCORE: u32 = 128;
 
 /// Offsets of one build of DPDK.
@@ -47,7 +47,7 @@ pub struct Layout {
     pub mempool_ops_table: MempoolOpsTableLayout,
     /// `struct rte_ring`.
     pub ring: RingLayout,
-    /// `struct rte_stack`: what the handlers `stack` and `lf_stack` keep free objects in.
+    /// `struct rte_stack`: contains the free objects of the handlers `stack` and `lf_stack`.
     pub stack: StackLayout,
     /// `struct rte_stack_lf_elem`.
     pub stack_element: StackElementLayout,
@@ -81,7 +81,7 @@ pub struct Layout {
     pub eth_dev: EthDevLayout,
     /// `struct rte_eth_dev_data`.
     pub eth_dev_data: EthDevDataLayout,
-    /// What the memzone `rte_eth_dev_data` holds.
+    /// Content of the memzone `rte_eth_dev_data`.
     pub eth_dev_shared: EthDevSharedLayout,
 }
 
@@ -96,10 +96,10 @@ impl MbufLayout {
 }
 
 impl Layout {
-    /// The layout of an app that states to be of this version of DPDK, such as "DPDK 22.11.11". Which
-    /// options its DPDK was built with is found by comparing its mempools with the layout of each; one
-    /// without mempools has the usual options. Debug information of the app, or in separate files, is
-    /// preferred to the table.
+    /// The layout of an app that reports this version of DPDK, such as "DPDK 22.11.11". The build
+    /// options of its DPDK are found by comparing its mempools with the layouts of all options;
+    /// without mempools the usual options are assumed. Debug information of the app, or in separate
+    /// files, is preferred to the table.
     ///
     /// # Errors
     /// [`XrayError::UnknownLayout`] if the release is not known, or no layout is plausible; those of
@@ -139,7 +139,8 @@ impl Layout {
                         let layout = of(build).map_err(unknown)?;
                         return Ok(layout.with_max_lcore(max_lcore.unwrap_or(USUAL_MAX_LCORE)));
                     }
-                    // Why the usual build is not plausible says more than why a rare one is not.
+                    // The reason why the usual build is not plausible is more helpful than that of
+                    // a rare one.
                     Err(why) => _ = refusal.get_or_insert(why),
                 }
             }
@@ -147,7 +148,8 @@ impl Layout {
         Err(unknown(refusal.unwrap_or_default()))
     }
 
-    /// What the mempools tell of the build if one of them has this layout, or why none has.
+    /// Build properties shown by the mempools if one of them has this layout, or the reason why
+    /// none has.
     fn compared(
         &self,
         memory: &dyn Memory,
@@ -174,7 +176,7 @@ impl Layout {
         })
     }
 
-    /// With so many lcores, of which the statistics of a mempool count each.
+    /// The layout for this number of lcores, for each of which a mempool may have statistics.
     fn with_max_lcore(mut self, max_lcore: u32) -> Self {
         self.max_lcore = max_lcore;
         let pool = &mut self.mempool;
@@ -184,7 +186,7 @@ impl Layout {
         self
     }
 
-    /// What the table says of a build, but for structures that the debug information has.
+    /// The layout of a build in the table, except structures that the debug information has.
     fn of(
         release: Release,
         machine: Machine,
@@ -235,7 +237,7 @@ impl Layout {
     }
 }
 
-/// The offsets in one structure, or which of them is missing.
+/// The offsets in one structure, or the name of one that is missing.
 fn structure<S: Structure>(offsets: &Offsets) -> Result<S, String> {
     let offset = |member: &str| offsets.get(&(S::NAME, member)).copied();
     S::new(&offset).map_err(|member| format!("the offset of {}.{member} is missing", S::NAME))

@@ -1,4 +1,4 @@
-//! Offsets of the debug information of an app: right also where its DPDK was patched.
+//! Offsets from the debug information of an app: valid even if its DPDK was patched.
 
 use std::fs::File;
 
@@ -10,17 +10,18 @@ use super::{Data, DebugFiles, Dwarf, Entry};
 use crate::layout::{Offsets, STRUCTURES};
 use crate::memory::Memory;
 
-/// A section that is larger is not read.
+/// Larger sections are not read.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// Most type names and qualifiers from a member to its structure, and most structures around a member.
+/// Maximum number of type names and qualifiers from a member to its structure, and of structures
+/// around a member.
 const MOST_STEPS: usize = 16;
 
-/// What the names of libraries of DPDK begin with.
+/// Prefix of the names of DPDK's libraries.
 const LIBRARIES: &str = "librte_";
 
-/// Offsets in the structures that the debug information of the app's executable and of DPDK's libraries
-/// has as a whole; those of others are not in it.
+/// Offsets in the structures that are complete in the debug information of the app's executable and
+/// of DPDK's libraries; other structures are left out.
 pub(crate) fn offsets_of_app(memory: &dyn Memory) -> Offsets {
     let mut offsets = Offsets::new();
     for files in files(memory) {
@@ -48,7 +49,7 @@ fn files(memory: &dyn Memory) -> Vec<DebugFiles> {
     executable.into_iter().chain(libraries).collect()
 }
 
-/// Adds those of a file, for which others have not been found before.
+/// Adds the offsets of a file, except those that were found before.
 pub(super) fn offsets_of_files(files: &DebugFiles, offsets: &mut Offsets) {
     let Some(dwarf) = files.dwarf(MOST_BYTES) else { return };
     let mut units = dwarf.units();
@@ -57,7 +58,7 @@ pub(super) fn offsets_of_files(files: &DebugFiles, offsets: &mut Offsets) {
             return;
         }
         if let Ok(unit) = dwarf.unit(header) {
-            // What was found before an error stays.
+            // Offsets found before an error are kept.
             let _ = Types { dwarf: &dwarf, unit: &unit }.add(offsets);
         }
     }
@@ -92,7 +93,7 @@ impl Types<'_> {
         Ok(())
     }
 
-    /// Which structure of DPDK this entry defines.
+    /// The structure of DPDK that this entry defines, if it is needed.
     fn wanted(&self, entry: &Entry) -> Option<(&'static str, &'static [&'static str])> {
         let defines = entry.tag() == gimli::DW_TAG_structure_type
             && entry.attr_value(gimli::DW_AT_declaration).is_none();
@@ -105,14 +106,14 @@ impl Types<'_> {
         Some(name.to_string_lossy().ok()?.into_owned())
     }
 
-    /// What the table calls `member`, of the structure.
+    /// The value that the table lists as `member` of the structure.
     fn value(&self, structure: &Entry, member: &str) -> Option<u64> {
         if member == "sizeof" {
             return structure.attr_value(gimli::DW_AT_byte_size)?.udata_value();
         }
         let member_at = |path: &str| self.member(structure, path, MOST_STEPS);
         if let Some(("stats", _)) = member.split_once('.') {
-            // How many there are depends on the number of lcores, which the table tells apart.
+            // Their number is the number of lcores, which the table lists separately.
             return member_at("stats").is_none().then_some(0);
         }
         if let Some((offset, _)) = member_at(member) {
@@ -121,7 +122,7 @@ impl Types<'_> {
         self.array_length(&member_at(member.strip_suffix(".len")?)?.1)
     }
 
-    /// Offset and entry of a member by its path, also through members without a name.
+    /// Offset and entry of a member by its path; unnamed members are searched as well.
     fn member(&self, structure: &Entry, path: &str, steps: usize) -> Option<(u64, Entry)> {
         let steps = steps.checked_sub(1)?;
         let (first, rest) = path.split_once('.').map_or((path, None), |(a, b)| (a, Some(b)));
@@ -187,7 +188,7 @@ impl Types<'_> {
     }
 }
 
-/// Bytes in front of a member, also of a bit field; 0 in a union.
+/// Bytes before a member, which may be a bit field; 0 in a union.
 fn member_offset(member: &Entry) -> u64 {
     let value = |name| member.attr_value(name).and_then(|value| value.udata_value());
     let bits = || value(gimli::DW_AT_data_bit_offset).map(|bits| bits / 8);
@@ -199,7 +200,7 @@ pub(crate) mod tests {
     use super::super::tests::Compiled;
     use super::*;
 
-    /// Members that a patch moved, in what the compiler makes of them.
+    /// Members that a patch moved, as the compiler lays them out.
     const PATCHED: &str = r"
         #include <stddef.h>
         #include <stdint.h>
@@ -234,7 +235,7 @@ pub(crate) mod tests {
             assert_eq!(offset("malloc_elem", "size"), Some(56));
             assert_eq!(offset("rte_mempool_ops_table", "ops.len"), Some(11));
             assert_eq!(offset("rte_mempool_ops", "name"), Some(8));
-            // Members are missing, and only declared.
+            // Members are missing, or only declared.
             assert_eq!(offset("rte_memzone", "name"), None);
             assert_eq!(offset("rte_mempool", "name"), None);
         }

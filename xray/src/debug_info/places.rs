@@ -6,13 +6,13 @@ use gimli::{AttributeValue, Operation, Reader, Unit};
 
 use super::{Data, DebugFiles, Dwarf, Entry};
 
-/// `file.c:14` by the address of the variable in the file.
+/// `file.c:14`, by the address of the variable in the file.
 pub(crate) type Places = HashMap<u64, String>;
 
 /// Larger debug information is not read.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// Most references from an entry to the one that declares it.
+/// Maximum number of references from an entry to its declaration.
 const MOST_STEPS: usize = 4;
 
 /// The variables of a file; none if it has no debug information. A unit that cannot be read is left out.
@@ -21,7 +21,7 @@ pub(crate) fn read(files: &DebugFiles) -> Places {
     let (mut places, mut units) = (Places::new(), dwarf.units());
     while let Ok(Some(header)) = units.next() {
         if let Ok(unit) = dwarf.unit(header) {
-            // What was found before an error stays.
+            // Variables found before an error are kept.
             let _ = variables(&dwarf, &unit, &mut places);
         }
     }
@@ -42,7 +42,7 @@ fn variables(dwarf: &Dwarf, unit: &Unit<Data>, places: &mut Places) -> gimli::Re
     Ok(())
 }
 
-/// Of a variable that stays where it is.
+/// Address of a variable with static storage.
 fn address(unit: &Unit<Data>, entry: &Entry) -> Option<u64> {
     let AttributeValue::Exprloc(expression) = entry.attr_value(gimli::DW_AT_location)? else {
         return None;
@@ -54,7 +54,7 @@ fn address(unit: &Unit<Data>, entry: &Entry) -> Option<u64> {
     }
 }
 
-/// `file.c:14`; the entry itself may refer to that of its declaration.
+/// `file.c:14`; the entry may refer to its declaration.
 fn place(dwarf: &Dwarf, unit: &Unit<Data>, entry: &Entry, steps: usize) -> Option<String> {
     let line = entry.attr_value(gimli::DW_AT_decl_line).and_then(|value| value.udata_value());
     let own = line.and_then(|line| Some(format!("{}:{line}", file_name(dwarf, unit, entry)?)));

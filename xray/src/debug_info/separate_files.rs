@@ -1,4 +1,5 @@
-//! Separate debug files, where gdb looks for them too: by build id, else by `.gnu_debuglink`.
+//! Separate debug files, searched in the same places as by gdb: by build id, else by
+//! `.gnu_debuglink`.
 
 use std::fmt::Write;
 use std::fs::File;
@@ -13,13 +14,13 @@ use super::open_regular_file;
 /// Below a root directory.
 const DEBUG_DIRECTORY: &str = "usr/lib/debug";
 
-/// A larger file is not compared with the checksum of a link.
+/// Larger files are not compared with the checksum of a link.
 const MOST_BYTES: u64 = 4 << 30;
 
 /// Bytes that are read at a time to compute a checksum.
 const BUFFER_BYTES: usize = 1 << 18;
 
-/// Where separate debug files are looked for.
+/// Directories in which separate debug files are searched.
 #[derive(Debug)]
 pub(crate) struct SeparateFiles {
     /// Root directories, the preferred one first.
@@ -27,13 +28,13 @@ pub(crate) struct SeparateFiles {
 }
 
 impl SeparateFiles {
-    /// In the file system of the process, if there is one, then in that of pmdscope.
+    /// Those of the file system of the process, if there is one, then of pmdscope's.
     pub(crate) fn of_process(pid: Option<u32>) -> Self {
         let root = pid.map(|pid| PathBuf::from(format!("/proc/{pid}/root")));
         Self::below(root.into_iter().chain([PathBuf::from("/")]).collect())
     }
 
-    /// Below these root directories.
+    /// Those below these root directories.
     pub(crate) fn below(roots: Vec<PathBuf>) -> Self {
         Self { roots }
     }
@@ -60,7 +61,7 @@ impl SeparateFiles {
         files.find(|file| has_build_id(file, id))
     }
 
-    /// Beside the file, in `.debug` there, or in its directory below that of debug files.
+    /// Next to the file, in `.debug` there, or in its directory below that of debug files.
     fn by_link(&self, name: &str, checksum: u32, path: &str) -> Option<File> {
         if name.is_empty() || name.contains('/') {
             return None;
@@ -83,7 +84,7 @@ fn has_build_id(file: &File, id: &[u8]) -> bool {
     elf.is_ok_and(|elf| matches!(elf.build_id(), Ok(Some(own)) if own == id))
 }
 
-/// The checksum of a whole file, from where it is read now; `None` if the file is too large.
+/// The checksum of a file from its current position on; `None` if the file is too large.
 fn crc32(file: &File) -> io::Result<Option<u32>> {
     if file.metadata()?.len() > MOST_BYTES {
         return Ok(None);
@@ -128,7 +129,7 @@ mod tests {
         compiled
     }
 
-    /// The same, and the library names its file.
+    /// The same, with a link in the library to its debug file.
     fn linked() -> Compiled {
         let compiled = split();
         compiled.run("objcopy", &["--add-gnu-debuglink=library.debug", "library.so"]);
@@ -136,7 +137,8 @@ mod tests {
         compiled
     }
 
-    /// What is found in an app whose root directory is that of the library, and which has it in `/opt/app`.
+    /// Finds offsets and places in an app whose root directory is that of the library, which is in
+    /// `/opt/app`.
     fn found(compiled: &Compiled) -> (Offsets, Places) {
         let separate = SeparateFiles::below(vec![compiled.path("none"), compiled.path("")]);
         let path = "/opt/app/library.so";
@@ -163,7 +165,7 @@ mod tests {
         fs::rename(compiled.path("library.debug"), to).unwrap();
     }
 
-    /// Where the file with the build id of the library is, below the root.
+    /// Directory and name of the debug file by build id, below the root.
     fn by_build_id(compiled: &Compiled) -> (String, String) {
         let file = compiled.library();
         let cache = ReadCache::new(&file);
@@ -195,7 +197,7 @@ mod tests {
         fs::create_dir_all(compiled.path("opt/app")).unwrap();
         fs::copy(other.path("library.so"), compiled.path("opt/app/library.debug")).unwrap();
         assert_not_found(&compiled);
-        // The right one in another place is found all the same.
+        // A right file in another place is found nevertheless.
         put(&compiled, "opt/app/.debug", "library.debug");
         assert_found(&compiled);
     }

@@ -1,4 +1,4 @@
-//! The table against the headers of the installed DPDK, as the compiler reads them.
+//! Compares the table with the compiled headers of the installed DPDK.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -41,7 +41,7 @@ fn the_installed_headers_have_the_offsets_of_the_table() {
     assert!(compared > 100, "{compared} offsets");
 }
 
-/// What the debug information of an app says that was compiled with the installed headers.
+/// Compares the table with the debug information of an app compiled with the installed headers.
 #[test]
 fn debug_information_of_an_app_has_the_offsets_of_the_table() {
     const APP: &str = "#include <rte_mbuf.h>\n#include <rte_mempool.h>\n#include <rte_stack.h>\n\

@@ -1,4 +1,4 @@
-//! The CPU of an app: by the header of its executable.
+//! The CPU of an app, from the header of its executable.
 
 use std::env::consts;
 
@@ -13,8 +13,8 @@ const AARCH64: u16 = 183;
 /// `EI_CLASS` of 64-bit programs.
 const CLASS_64: u8 = 2;
 
-/// What the app may have been built for, the usual first, or why none is known. Where no executable can
-/// be seen in its memory, as in some core files, it runs on the CPU of pmdscope.
+/// The machines that the app may have been built for, the usual one first, or why none is known. If
+/// its memory shows no executable, as in some core files, the CPU of pmdscope is assumed.
 pub(super) fn of(memory: &dyn Memory) -> Result<Result<&'static [Machine], String>, XrayError> {
     for mapping in memory.maps()?.iter().filter(|mapping| mapping.offset == 0 && mapping.readable) {
         match read_array::<20>(memory, mapping.start) {

@@ -1,4 +1,4 @@
-//! Compares a layout with the mempools of an app: what is not so in its memory cannot be its layout.
+//! Compares a layout with the mempools of an app, to exclude layouts that do not match its memory.
 
 use std::collections::BTreeSet;
 
@@ -7,22 +7,23 @@ use crate::error::XrayError;
 use crate::memory::{Memory, read_array, read_u16, read_u32, read_u64};
 use crate::memzone::Memzone;
 
-/// What the names of the memzones of mempools begin with.
+/// Prefix of the memzone names of mempools.
 const POOL_ZONE: &str = "MP_";
 
 /// `RTE_MEMZONE_NAMESIZE`, the same in all releases; the names of pools, rings and stacks are not longer.
 const NAME_BYTES: usize = 32;
 
-/// The largest `RTE_MAX_LCORE` that is believed.
+/// The largest plausible `RTE_MAX_LCORE`.
 const MOST_LCORES: u64 = 4096;
 
-/// Chunks and objects of a pool that are looked at.
+/// Number of chunks and objects of a pool that are checked.
 const SAMPLES: usize = 64;
 
-/// How often a pool is read again whose values contradict each other: they may have changed meanwhile.
+/// How often a pool is read again if its values contradict each other, as they may have changed
+/// meanwhile.
 const ATTEMPTS: usize = 8;
 
-/// `RTE_MEMPOOL_HEADER_COOKIE1` and `2`: behind the object header in builds with cookies.
+/// `RTE_MEMPOOL_HEADER_COOKIE1` and `2`: follow the object header in builds with cookies.
 const COOKIES: [u64; 2] = [0xbadb_adba_dadd_2e55, 0xf2ee_f2ee_dadd_2e55];
 
 /// The object header without a cookie.
@@ -31,10 +32,10 @@ const HEADER_WITHOUT_COOKIE: u64 = 24;
 /// The shortest page.
 const PAGE_BITS: u32 = 12;
 
-/// The longest cache line, to which memzones are rounded up.
+/// The longest cache line, to which the length of memzones is rounded up.
 const LINE_MOST: u64 = 128;
 
-/// What a pool tells of the build.
+/// Properties of the build that a pool shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct PoolEvidence {
     /// `RTE_MAX_LCORE`; `None` for a pool without caches and statistics.
@@ -44,7 +45,7 @@ pub(super) struct PoolEvidence {
 }
 
 impl PoolEvidence {
-    /// Adds what another pool tells; an error if that contradicts.
+    /// Adds the properties that another pool shows; an error if they contradict.
     pub(super) fn join(&mut self, other: &Self) -> Result<(), String> {
         if let (Some(one), Some(other)) = (self.max_lcore, other.max_lcore)
             && one != other
@@ -62,7 +63,7 @@ impl PoolEvidence {
     }
 }
 
-/// The memzones of mempools: those of their chunks of memory have names that begin with `MP_` as well.
+/// The memzones of mempools; names of memzones with their chunks begin with `MP_` as well.
 pub(super) fn pool_zones(memzones: &[Memzone]) -> impl Iterator<Item = &Memzone> {
     let names: BTreeSet<&str> = memzones.iter().map(|zone| zone.name.as_str()).collect();
     memzones.iter().filter(move |zone| {
@@ -73,7 +74,7 @@ pub(super) fn pool_zones(memzones: &[Memzone]) -> impl Iterator<Item = &Memzone>
     })
 }
 
-/// What the pool in a memzone tells of the build, if it is of this layout.
+/// Properties of the build that the pool in a memzone shows, if it has this layout.
 ///
 /// # Errors
 /// [`XrayError::Implausible`] if it is not, and those of [`Memory::read`].
@@ -94,7 +95,7 @@ pub(super) fn evidence(
     last
 }
 
-/// Reads a pool by a layout that may be wrong.
+/// Reads a pool with a layout that may be wrong.
 struct PoolReader<'a> {
     layout: &'a Layout,
     memory: &'a dyn Memory,
@@ -152,7 +153,7 @@ impl PoolReader<'_> {
         Ok(String::from_utf8_lossy(&bytes[..end]).into_owned())
     }
 
-    /// Its name, and the memzone to which it points: name, address and length of that in which it lies.
+    /// Checks its name and its memzone: name, address and length of the memzone that contains it.
     fn memzone_points_back(&self) -> Result<(), XrayError> {
         let (pool, memzone) = (&self.layout.mempool, &self.layout.memzone);
         let name = self.text(self.at(self.zone.address, pool.name)?)?;
@@ -168,7 +169,7 @@ impl PoolReader<'_> {
         self.expect(same, || format!("its memzone reads {name:?}, {bytes} bytes at {address:#x}"))
     }
 
-    /// Header, caches and private data fill the memzone; that tells how many caches there are.
+    /// Header, caches and private data fill the memzone, which gives the number of caches.
     fn lcores(&self) -> Result<Option<u32>, XrayError> {
         let pool = &self.layout.mempool;
         let cache_size = u64::from(self.u32(pool.cache_size)?);
@@ -194,7 +195,7 @@ impl PoolReader<'_> {
         Ok(lcores.and_then(|lcores| u32::try_from(lcores).ok()))
     }
 
-    /// How many elements fill so many bytes, if there are any.
+    /// Number of elements that fill this many bytes, if there are any.
     fn elements(&self, total: u64, each: u64, what: &str) -> Result<Option<u64>, XrayError> {
         if each == 0 {
             self.expect(total == 0, || format!("{total} bytes too many for no {what}"))?;
@@ -206,7 +207,7 @@ impl PoolReader<'_> {
         Ok(Some(count))
     }
 
-    /// Each cache is of the size that the pool states, and holds no more than it can.
+    /// Checks that each cache has the size that the pool states, and holds no more than it can.
     fn caches(&self, first: u64, lcores: u64, cache_size: u64) -> Result<(), XrayError> {
         let layout = &self.layout.cache;
         let room = (layout.bytes - layout.objs) / 8;
@@ -221,7 +222,7 @@ impl PoolReader<'_> {
         Ok(())
     }
 
-    /// The chunks of memory: addresses and lengths of the first of them.
+    /// Addresses and lengths of the first chunks of memory.
     fn chunks(&self) -> Result<Vec<(u64, u64)>, XrayError> {
         let (pool, layout) = (&self.layout.mempool, &self.layout.memhdr);
         let count = usize::try_from(self.u32(pool.nb_mem_chunks)?).unwrap_or(usize::MAX);
@@ -240,7 +241,7 @@ impl PoolReader<'_> {
         Ok(chunks)
     }
 
-    /// The object headers of the first objects, each of which names the pool.
+    /// The headers of the first objects, each of which points to the pool.
     fn objects(&self, chunks: &[(u64, u64)]) -> Result<Vec<u64>, XrayError> {
         let (pool, layout) = (&self.layout.mempool, &self.layout.objhdr);
         let (size, populated) = (self.u32(pool.size)?, self.u32(pool.populated_size)?);
@@ -270,7 +271,7 @@ impl PoolReader<'_> {
         Ok(headers)
     }
 
-    /// Cookies are there exactly if the object header of the layout has one.
+    /// Checks that there are cookies exactly if the object header of the layout has one.
     fn cookies(&self, headers: &[u64]) -> Result<(), XrayError> {
         let expected = self.layout.objhdr.bytes > HEADER_WITHOUT_COOKIE;
         for header in headers {
@@ -282,8 +283,9 @@ impl PoolReader<'_> {
         Ok(())
     }
 
-    /// Mbufs name the pool. Tells whether they lack `buf_iova`: `next` stands in its place, and is 0 in a
-    /// free mbuf, where an IO address and the address of the buffer have the same place in a page.
+    /// Checks that mbufs point to the pool. Returns whether they lack `buf_iova`: `next` is then in
+    /// its place, and 0 in a free mbuf, while an IO address would have the same offset in a page as
+    /// the address of the buffer.
     fn mbufs(&self, headers: &[u64]) -> Result<Option<bool>, XrayError> {
         let mbuf = &self.layout.mbuf;
         let objects = headers.iter().map(|header| self.at(*header, self.layout.objhdr.bytes));
@@ -310,14 +312,14 @@ impl PoolReader<'_> {
         Ok((!objects.is_empty()).then_some(without > with_iova))
     }
 
-    /// Whether the private data of the pool say that its objects are as long as mbufs.
+    /// Whether the private data of the pool show that its objects have the size of mbufs.
     fn has_mbufs_by_size(&self) -> Result<bool, XrayError> {
         let (pool, private) = (&self.layout.mempool, &self.layout.pktmbuf_pool);
         let private_bytes = u64::from(self.u32(pool.private_data_size)?);
         if private_bytes < private.bytes {
             return Ok(false);
         }
-        // At the end of the memzone, whatever stands in front.
+        // At the end of the memzone, whatever precedes it.
         let begin = self.zone.bytes.saturating_sub(private_bytes);
         let begin = self.at(self.zone.address, begin)?;
         let data_room = read_u16(self.memory, self.at(begin, private.data_room_size)?)?;
@@ -326,15 +328,15 @@ impl PoolReader<'_> {
         Ok(data_room > 0 && bytes == u64::from(self.u32(pool.elt_size)?))
     }
 
-    /// The ring of a pool whose handler is one of the rings: sizes that belong together, and no more
-    /// entries than it has room for.
+    /// The ring of a pool whose handler is one of the rings: consistent sizes, and no more entries
+    /// than it has room for.
     fn ring(&self) -> Result<(), XrayError> {
         let (pool, ring) = (&self.layout.mempool, &self.layout.ring);
         let name = format!("RG_{}", self.zone.name);
         let data = self.u64(pool.pool_data)?;
         let zone = self.memzones.iter().find(|zone| zone.name == name && zone.address == data);
         let Some(zone) = zone else { return Ok(()) };
-        // In one piece: the tails move.
+        // Read in one piece, as the tails move.
         let mut header = vec![0; usize::try_from(ring.bytes).unwrap_or_default()];
         self.memory.read(zone.address, &mut header)?;
         let u32 = |offset| u32_at(&header, offset);

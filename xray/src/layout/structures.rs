@@ -1,12 +1,12 @@
-//! The structures of DPDK that are read, and the members of them that the table knows.
+//! The structures of DPDK that are read, and their members in the table.
 
 /// Offsets in one structure of DPDK.
 pub(super) trait Structure: Sized {
     /// Its name in C.
     const NAME: &'static str;
 
-    /// Asks for the offset of each member by its name in C, or what the table calls so; the first one
-    /// that is not known is the error.
+    /// Gets the offset of each member by its name in C, or its name in the table; the first unknown
+    /// one is the error.
     fn new(offset: &dyn Fn(&str) -> Option<u64>) -> Result<Self, &'static str>;
 }
 
@@ -35,8 +35,9 @@ macro_rules! structures {
 }
 
 structures! {
-    /// Offsets in `struct rte_mempool`. The caches of the lcores begin at `bytes`, which counts the
-    /// statistics of builds that have some: `stats_bytes` each, for `RTE_MAX_LCORE` lcores and `stats_more`.
+    /// Offsets in `struct rte_mempool`. The caches of the lcores begin at `bytes`, which includes
+    /// the statistics of builds that have them: `stats_bytes` each, for `RTE_MAX_LCORE` lcores and
+    /// `stats_more`.
     MempoolLayout = "rte_mempool" {
         name: "name",
         pool_data: "pool_data",
@@ -79,7 +80,7 @@ structures! {
         bytes: "sizeof",
     }
 
-    /// Offsets in `struct rte_mempool_objhdr`, which lies directly in front of the object.
+    /// Offsets in `struct rte_mempool_objhdr`, which directly precedes the object.
     ObjhdrLayout = "rte_mempool_objhdr" {
         next: "next",
         mp: "mp",
@@ -94,7 +95,7 @@ structures! {
     }
 
     /// Offsets in `struct rte_mempool_ops_table`: the variable `rte_mempool_ops_table`, an array of
-    /// handlers, which `ops_index` of a mempool counts.
+    /// handlers, whose index is `ops_index` of a mempool.
     MempoolOpsTableLayout = "rte_mempool_ops_table" {
         num_ops: "num_ops",
         ops: "ops",
@@ -102,8 +103,8 @@ structures! {
         bytes: "sizeof",
     }
 
-    /// Offsets in `struct rte_ring`; the entries begin at `bytes`. Head and tail are places of entries in
-    /// all synchronisation modes but for the head in RTS mode.
+    /// Offsets in `struct rte_ring`; the entries begin at `bytes`. Head and tail are positions of
+    /// entries in all synchronisation modes, except the head in RTS mode.
     RingLayout = "rte_ring" {
         name: "name",
         flags: "flags",
@@ -120,8 +121,8 @@ structures! {
         bytes: "sizeof",
     }
 
-    /// Offsets in `struct rte_stack`: `std_*` without, `lf_*` with the flag 1 (lock-free). The elements of a
-    /// lock-free one that are in use are a list from `lf_top` on.
+    /// Offsets in `struct rte_stack`: `std_*` without, `lf_*` with the flag 1 (lock-free). The
+    /// elements in use of a lock-free stack are a list that begins at `lf_top`.
     StackLayout = "rte_stack" {
         name: "name",
         memzone: "memzone",
@@ -189,8 +190,8 @@ structures! {
         bytes: "sizeof",
     }
 
-    /// Offsets in `struct rte_fbarray`: `len` elements of `elt_sz` bytes lie at `data`, and behind them
-    /// which of them are in use.
+    /// Offsets in `struct rte_fbarray`: `len` elements of `elt_sz` bytes lie at `data`, followed by
+    /// the mask of elements in use.
     FbarrayLayout = "rte_fbarray" {
         name: "name",
         count: "count",
@@ -306,7 +307,7 @@ structures! {
         bytes: "sizeof",
     }
 
-    /// Offsets in what the memzone `rte_eth_dev_data` holds; `data` is an array by port.
+    /// Offsets in the content of the memzone `rte_eth_dev_data`; `data` is an array by port.
     EthDevSharedLayout = "eth_dev_shared" {
         data: "data",
     }

@@ -4,19 +4,19 @@ use std::collections::HashMap;
 
 use super::version;
 
-/// What `layouts/generate.sh` wrote.
+/// Written by `layouts/generate.sh`.
 const TABLE: &str = include_str!("../../layouts/table.txt");
 
 /// Year and month.
 pub(super) type Release = (u16, u16);
 
-/// Which CPU an app runs on, and its `RTE_CACHE_LINE_SIZE`.
+/// The CPU of an app, and its `RTE_CACHE_LINE_SIZE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Machine {
     X86,
-    /// As built for one CPU with such lines.
+    /// Built for a CPU with such cache lines.
     Arm64Line64,
-    /// As built for all.
+    /// Built for all CPUs.
     Arm64Line128,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Build {
 }
 
 impl Build {
-    /// Those in which mempools differ, the usual one first.
+    /// The builds in which mempools differ, the usual one first.
     pub(super) const OF_POOLS: [Self; 4] = [
         Self { stats: false, debug: false, no_iova: false },
         Self { stats: true, debug: false, no_iova: false },
@@ -50,7 +50,7 @@ impl Build {
         Self { stats: true, debug: true, no_iova: false },
     ];
 
-    /// The name of the build in which this structure is as in this one.
+    /// The name of the build in which this structure has the same layout as in this one.
     fn name(self, structure: &str) -> &'static str {
         match (structure, self.stats, self.debug, self.no_iova) {
             ("rte_mbuf", _, _, true) => "no_iova",
@@ -88,7 +88,7 @@ pub(super) fn offsets(release: Release, machine: Machine, build: Build) -> Offse
     offsets
 }
 
-/// The first and the last release that are known.
+/// The first and the last known release.
 pub(super) fn releases() -> Option<(Release, Release)> {
     let entries = || TABLE.lines().filter_map(Entry::parse);
     let first = entries().map(|entry| entry.first).min()?;

@@ -1,4 +1,4 @@
-//! Layouts are recognised in made-up memory, and compared with the headers that are installed.
+//! Layouts are recognised in generated memory, and compared with the installed headers.
 
 #![allow(clippy::cast_possible_truncation)] // made-up memory of some kilobytes
 
@@ -15,7 +15,7 @@ fn releases() -> Vec<Release> {
     releases.filter(|release| (first..=last).contains(release)).collect()
 }
 
-/// By the table alone.
+/// The layout from the table alone.
 fn of(release: Release, machine: Machine, build: Build) -> Result<Layout, String> {
     Layout::of(release, machine, build, &Offsets::new())
 }
@@ -118,7 +118,7 @@ fn debug_information_is_preferred_and_the_table_fills_the_rest() {
     let select =
         |app: &MadeUpApp, version| Layout::select_with(&debug, version, &app.memory, &app.memzones);
     assert_eq!(select(&app, "DPDK 22.11.3").unwrap(), patched);
-    // Of another DPDK than the app has.
+    // Debug information of another DPDK than the app's.
     let stock = MadeUpApp::new(&Layout::dpdk_22_11(), Machine::X86);
     assert_eq!(select(&stock, "DPDK 22.11.3").unwrap(), Layout::dpdk_22_11());
     let why = select(&app, "DPDK 29.11.0").unwrap_err().to_string();
@@ -152,7 +152,7 @@ fn without_rights_that_is_the_reason() {
     assert!(matches!(selected, Err(XrayError::Ended { pid: 7 })));
 }
 
-/// Whatever one word of the structures reads, another layout is never taken for the right one.
+/// Whatever value one word of the structures has, no wrong layout is selected.
 #[test]
 fn a_corrupted_word_is_refused_or_harmless() {
     let (mut refused, mut harmless) = (0, 0);
@@ -178,7 +178,7 @@ fn a_corrupted_word_is_refused_or_harmless() {
     assert!(refused > 100 && harmless > 100, "{refused} refused, {harmless} harmless");
 }
 
-/// Where the made-up structures are.
+/// Addresses of the generated structures.
 const ELF: u64 = 0x40_0000;
 const MEMZONE: u64 = 0x10_0000;
 const POOL: u64 = 0x1000_0000;

@@ -1,4 +1,4 @@
-//! The release of the version that an app states.
+//! The release in the version that an app reports.
 
 use super::table::{self, Release};
 
@@ -21,7 +21,7 @@ pub(super) fn known(release: Release) -> Result<(), String> {
     Err(format!("releases {} to {} are known", text(first), text(last)))
 }
 
-/// `YEAR.MONTH`, and anything but a digit behind it.
+/// `YEAR.MONTH`, not followed by a digit.
 fn parse(numbers: &str) -> Option<Release> {
     let mut parts = numbers.split(|c: char| !c.is_ascii_digit());
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
