@@ -17,7 +17,7 @@ impl Fields {
         Some(Self(buffer))
     }
 
-    /// The same of memory of any length. `None` if any of it cannot be read.
+    /// The same for memory of any length. `None` if a part of it cannot be read.
     pub(super) fn read_large(memory: &dyn Memory, address: u64, bytes: u64) -> Option<Self> {
         let mut buffer = vec![0; usize::try_from(bytes).ok()?];
         memory.read(address, &mut buffer).ok()?;
@@ -40,7 +40,7 @@ impl Fields {
         self.array(offset).map(u64::from_le_bytes)
     }
 
-    /// Up to a zero byte; `None` without one, if it is empty, or no printable ASCII.
+    /// Up to a zero byte; `None` if there is none, or the text is empty or not printable ASCII.
     pub(super) fn name(&self, offset: u64, most: usize) -> Option<String> {
         let bytes = self.0.get(usize::try_from(offset).ok()?..)?;
         let end = bytes.iter().take(most).position(|byte| *byte == 0)?;

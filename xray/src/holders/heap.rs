@@ -1,8 +1,9 @@
-//! The heap of the EAL (`rte_malloc()`): elements in the order of their addresses, each with a header in
-//! front that points to its neighbours. Memzones are elements of it, by which it is found.
+//! The heap of the EAL (`rte_malloc()`): elements in the order of their addresses, each with a
+//! header in front that points to its neighbours. It is found through memzones, which are elements
+//! of it.
 //!
-//! The app allocates while the heap is walked, and its memory may hold anything: only a header that its
-//! neighbour points to is believed, and addresses only ever grow.
+//! The app allocates during the walk, and its memory may contain anything: a header is used only if
+//! its neighbour points to it, and addresses always ascend.
 
 use std::collections::BTreeSet;
 
@@ -11,26 +12,27 @@ use crate::layout::{Layout, MallocElemLayout};
 use crate::memory::Memory;
 use crate::target::XrayTarget;
 
-/// The state is a bit field of three bits; others share its word.
+/// The state is a bit field of three bits; other fields share its word.
 const STATE_MASK: u32 = 7;
 const STATE_FREE: u32 = 0;
 const STATE_BUSY: u32 = 1;
-/// Stands before data that had to be aligned; its pad leads back to the header.
+/// Precedes data that had to be aligned; its pad leads back to the header.
 const STATE_PAD: u32 = 2;
 
 /// Elements begin and end at cache lines.
 const ALIGNMENT: u64 = 64;
 
-/// Most elements of a heap that are walked: garbage must not keep the walk for ever.
+/// Maximum number of elements in a walk, so that garbage cannot make it endless.
 const MOST_ELEMENTS: usize = 1 << 22;
 
-/// How often a header is read again, when its neighbour does not point to it: the app was changing it.
+/// How often a header is read again if its neighbour does not point to it, because the app was
+/// changing it.
 const MOST_READS: usize = 3;
 
-/// Walks through a heap whose links are broken.
+/// Number of walks through a heap whose links are broken.
 const MOST_WALKS: usize = 3;
 
-/// Sockets above are of no DPDK: external heaps get the numbers behind the NUMA nodes.
+/// Higher socket numbers are not plausible: external heaps get the numbers after the NUMA nodes.
 const MOST_SOCKETS: u32 = 4096;
 
 /// A piece of memory of the heap.
@@ -38,11 +40,11 @@ const MOST_SOCKETS: u32 = 4096;
 pub(super) struct Element {
     /// First address that its user may use.
     pub(super) start: u64,
-    /// Address behind the last.
+    /// Address after the last.
     pub(super) end: u64,
     /// NUMA node; a higher number for memory that the app itself brought.
     pub(super) socket: i32,
-    /// Somebody uses it.
+    /// It is in use.
     pub(super) is_used: bool,
 }
 
@@ -52,12 +54,12 @@ pub(super) struct Elements {
     list: Vec<Element>,
     /// Addresses of the heaps' structures.
     pub(super) heaps: BTreeSet<u64>,
-    /// The walk found its way from the start of each heap that was found to its end.
+    /// The walk led from the start of each heap to its end.
     pub(super) is_whole: bool,
 }
 
 impl Elements {
-    /// Of the heaps in which these memzones lie.
+    /// The elements of the heaps that contain these memzones.
     pub(super) fn read(target: &XrayTarget) -> Self {
         let reader = Reader { memory: target.memory.as_ref(), layout: &target.layout };
         let zones = target.memzones.iter();
@@ -76,7 +78,7 @@ impl Elements {
         elements
     }
 
-    /// The one in use that has an address.
+    /// The element in use that contains an address.
     pub(super) fn find(&self, address: u64) -> Option<&Element> {
         let behind = self.list.partition_point(|element| element.start <= address);
         let element = self.list.get(behind.checked_sub(1)?)?;
@@ -88,13 +90,13 @@ impl Elements {
     }
 }
 
-/// What of a header is needed.
+/// The values of a header that are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Header {
     address: u64,
-    /// Where its data begins, if it has no pad.
+    /// Start of its data, if it has no pad.
     data: u64,
-    /// Behind the element.
+    /// Address after the element.
     end: u64,
     heap: u64,
     previous: u64,
@@ -115,7 +117,7 @@ impl Reader<'_> {
         &self.layout.malloc_elem
     }
 
-    /// `None` if it cannot be one.
+    /// `None` if it is not plausible.
     fn header(&self, address: u64) -> Option<Header> {
         let elem = self.elem();
         let fields = Fields::read(self.memory, address, elem.bytes)?;
@@ -163,7 +165,7 @@ impl Header {
     }
 }
 
-/// The way through one heap.
+/// A walk through one heap.
 struct Walk<'a> {
     reader: Reader<'a>,
     heap: u64,
@@ -173,7 +175,7 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// The app changes the heap meanwhile: another walk may find its way.
+    /// Repeats the walk: the app may have changed the heap during one.
     fn best_of(reader: Reader<'a>, heap: u64, anchors: &BTreeSet<u64>) -> Self {
         let mut best = Self::of(reader, heap, anchors);
         for _ in 1..MOST_WALKS {
@@ -217,7 +219,7 @@ impl<'a> Walk<'a> {
                 }
                 continue;
             }
-            // Memzones are elements that stay: the walk goes on at the next of them.
+            // Memzones are elements that do not change: the walk continues at the next one.
             self.is_whole = false;
             let end = self.trusted_end();
             let Some(anchor) = anchors.find(|anchor| **anchor >= end) else { return };
@@ -226,12 +228,12 @@ impl<'a> Walk<'a> {
         self.is_whole = false;
     }
 
-    /// Behind what is known of the last element.
+    /// End of the known part of the last element.
     fn trusted_end(&self) -> u64 {
         self.headers.last().map_or(0, |header| header.end)
     }
 
-    /// The header at an address, if it is of this heap, and its neighbour is the one before.
+    /// The header at an address, if it belongs to this heap, and its neighbour is the previous one.
     fn header(&self, address: u64, previous: Option<u64>) -> Option<Header> {
         let fits = |header: &Header| {
             header.heap == self.heap
@@ -261,7 +263,7 @@ pub(super) mod tests {
     /// `struct malloc_elem` of DPDK 22.11.
     const HEADER_BYTES: u64 = 128;
 
-    /// A made heap: elements one after another, of these lengths of data and states.
+    /// A generated heap: consecutive elements with these data lengths and states.
     #[derive(Debug)]
     pub(in crate::holders) struct MadeHeap {
         pub(in crate::holders) memory: TestMemory,
@@ -333,7 +335,7 @@ pub(super) mod tests {
             assert_eq!(elements.find(heap.data[2]), None, "free");
             assert_eq!(elements.iter().filter(|element| !element.is_used).count(), 1);
         }
-        // A free element is no memzone.
+        // A free element does not count as a memzone.
         assert_eq!(heap.elements(&[2]).iter().count(), 0);
     }
 

@@ -1,4 +1,4 @@
-//! Pieces of an address space with a value each.
+//! Parts of an address space, with a value each.
 
 /// Addresses from `start` to before `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +13,8 @@ pub(super) struct Interval {
 pub(super) struct Intervals(Vec<Interval>);
 
 impl Intervals {
-    /// Of any intervals: of those that overlap the one that begins first counts, empty ones are left out.
+    /// Sorts any intervals. Of overlapping ones the one that begins first counts; empty ones are
+    /// left out.
     pub(super) fn new(mut intervals: Vec<Interval>) -> Self {
         intervals.sort_by_key(|interval| interval.start);
         let (mut kept, mut behind): (Vec<Interval>, u64) = (Vec::new(), 0);
@@ -34,7 +35,7 @@ impl Intervals {
         (address < interval.end).then_some(interval.value)
     }
 
-    /// These, where the others have none, and the others.
+    /// These intervals, with those of `above` taking precedence.
     pub(super) fn overlaid(self, above: &Self) -> Self {
         let mut result = Vec::with_capacity(self.0.len() + 2 * above.0.len());
         let mut upper = above.0.iter().peekable();

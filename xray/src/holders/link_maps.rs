@@ -1,9 +1,9 @@
 //! Numbers of the modules' thread-local storage.
 //!
-//! The C library (glibc) numbers modules that have thread-local storage. The number is in the private part
-//! of `struct link_map`, where it depends on the release. Next to it stand the sizes and the alignment of
-//! the storage, which the module's file tells too: a place at which they are right for each module of the
-//! app is believed, if it is the only one.
+//! The C library (glibc) numbers modules that have thread-local storage. The number is in the
+//! private part of `struct link_map`, where it depends on the release. Next to it are the sizes and
+//! the alignment of the storage, which are also in the module's file. An offset at which they are
+//! right for each module of the app is used, if it is the only one.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use super::fields::Fields;
 use super::modules::{Module, TlsSegment};
 use crate::memory::Memory;
 
-/// `DT_DEBUG`, by which the executable leads to the list of modules.
+/// `DT_DEBUG`, with which the executable points to the list of modules.
 const DT_DEBUG: u64 = 21;
 /// Most entries of a dynamic section.
 const MOST_ENTRIES: u64 = 128;
@@ -21,16 +21,17 @@ const ENTRY_BYTES: u64 = 16;
 const FIRST_MAP: u64 = 8;
 const MAP_DYNAMIC: u64 = 16;
 const MAP_NEXT: u64 = 24;
-/// Bytes that are searched behind them: enough in all releases.
+/// Range of bytes searched after them: enough in all releases.
 const PRIVATE_BEGIN: u64 = 40;
 const MAP_BYTES: u64 = 2048;
 
-/// Offsets from the size of the initial storage: size of all of it, alignment, number of the module.
+/// Offsets relative to the size of the initial storage: total size, alignment, number of the
+/// module.
 const BLOCK_BYTES: u64 = 8;
 const ALIGNMENT: u64 = 16;
 const NUMBER: u64 = 40;
 
-/// Most modules, and the largest number of one.
+/// Maximum number of modules, and the largest number of one.
 const MOST_MODULES: usize = 4096;
 const MOST_NUMBER: u64 = 1024;
 
@@ -44,7 +45,7 @@ pub(super) fn number_thread_locals(memory: &dyn Memory, modules: &mut [Module]) 
     }
 }
 
-/// Places of modules with thread-local storage in the list, and their numbers.
+/// Indices of modules with thread-local storage in the list, and their numbers.
 fn numbers(memory: &dyn Memory, modules: &[Module]) -> Option<Vec<(usize, u64)>> {
     let first = modules.iter().find_map(|module| first_map(memory, module.dynamic?))?;
     let mut found = Vec::new();
@@ -61,9 +62,9 @@ fn numbers(memory: &dyn Memory, modules: &[Module]) -> Option<Vec<(usize, u64)>>
     Some(found.iter().map(|(place, ..)| *place).zip(numbers).collect())
 }
 
-/// The first of the list of modules, if this is the dynamic section of the executable.
+/// The first element of the list of modules, if this is the dynamic section of the executable.
 fn first_map(memory: &dyn Memory, dynamic: u64) -> Option<u64> {
-    // It may end a few entries before what is mapped does.
+    // The section may end a few entries before the mapped memory does.
     let sizes = [MOST_ENTRIES, MOST_ENTRIES / 2, MOST_ENTRIES / 4];
     let read = |entries: u64| Fields::read(memory, dynamic, entries * ENTRY_BYTES);
     let fields = sizes.into_iter().find_map(read)?;
@@ -76,11 +77,11 @@ fn first_map(memory: &dyn Memory, dynamic: u64) -> Option<u64> {
     (first != 0).then_some(first)
 }
 
-/// The dynamic section of each module, and what can be read of its structure.
+/// The dynamic section of each module, and the readable part of its structure.
 fn link_maps(memory: &dyn Memory, first: u64) -> Vec<(u64, Fields)> {
     let (mut maps, mut seen, mut next) = (Vec::new(), BTreeSet::new(), first);
     while next != 0 && maps.len() < MOST_MODULES && seen.insert(next) {
-        // The last of a heap may end before.
+        // The last structure of a heap may end earlier.
         let read = |bytes| Fields::read(memory, next, bytes);
         let Some(fields) = read(MAP_BYTES).or_else(|| read(MAP_BYTES / 2)) else { break };
         let links = fields.u64(MAP_DYNAMIC).zip(fields.u64(MAP_NEXT));
@@ -91,7 +92,7 @@ fn link_maps(memory: &dyn Memory, first: u64) -> Vec<(u64, Fields)> {
     maps
 }
 
-/// The number of each, in the same order; `None` if no place fits all of them, or several do.
+/// The number of each, in the same order; `None` if no offset fits all of them, or several do.
 fn numbers_of(parts: &[(&TlsSegment, &Fields)]) -> Option<Vec<u64>> {
     let number = |at: u64, segment: &TlsSegment, fields: &Fields| {
         let fits = fields.u64(at)? == segment.file_bytes

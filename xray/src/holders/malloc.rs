@@ -1,8 +1,8 @@
 //! The heap of the C library (`malloc()` of glibc): chunks in the order of their addresses, each with its
 //! length in front. Drivers may keep the structures of their queues there.
 //!
-//! Nothing tells where a chunk begins but the way from the first one to the last. So a heap is believed
-//! only if that way ends exactly where the heap does, and a chunk that has a mapping of its own only if it
+//! The start of a chunk can only be found by walking from the first chunk to the last. So a heap is
+//! used only if the walk ends exactly at its end, and a chunk with a separate mapping only if it
 //! fills whole pages.
 
 use std::cell::{OnceCell, RefCell};
@@ -11,11 +11,11 @@ use std::collections::BTreeMap;
 use crate::Mapping;
 use crate::memory::{Memory, read_array, read_u64};
 
-/// What stands in front of the data of a chunk: a word that belongs to the one before, and its length.
+/// Precedes the data of a chunk: a word that belongs to the previous one, and its length.
 const HEADER_BYTES: u64 = 16;
-/// The data of a chunk reaches into the header of the next, if it is in use.
+/// The data of a chunk in use extends into the header of the next one.
 const SHARED_BYTES: u64 = 8;
-/// Bits of the word of the length.
+/// Bits in the word of the length.
 const PREVIOUS_IN_USE: u64 = 1;
 const IS_MMAPPED: u64 = 2;
 const FLAGS: u64 = 7;
@@ -24,7 +24,7 @@ const FLAGS: u64 = 7;
 const ALIGNMENT: u64 = 16;
 /// Shortest chunk.
 const LEAST_BYTES: u64 = 32;
-/// Length of the marks behind the last chunk of a heap that goes on elsewhere.
+/// Length of the marks after the last chunk of a heap that continues elsewhere.
 const MARK_BYTES: u64 = 16;
 
 const PAGE: usize = 4096;
@@ -40,20 +40,20 @@ const ARENA_BYTES: u64 = 2200;
 const INFO_ARENA: u64 = 0;
 const INFO_SIZE: u64 = 16;
 
-/// Most chunks of a heap that are walked.
+/// Maximum number of chunks in a walk.
 const MOST_CHUNKS: usize = 1 << 22;
-/// Walks through a heap: the app changes it meanwhile.
+/// Number of walks through a heap, which the app may change meanwhile.
 const MOST_WALKS: usize = 3;
 
-/// The heaps of an app, which are walked when they are asked for.
+/// The heaps of an app, which are walked on demand.
 #[derive(Debug)]
 pub(super) struct MallocHeaps<'a> {
     memory: &'a dyn Memory,
-    /// Anonymous memory, ascending, neighbours in one.
+    /// Anonymous memory, ascending, with neighbours joined.
     regions: Vec<Region>,
 }
 
-/// Memory in which heaps may lie.
+/// Memory that may contain heaps.
 #[derive(Debug)]
 struct Region {
     start: u64,
@@ -64,7 +64,7 @@ struct Region {
     others: RefCell<BTreeMap<u64, Option<Heap>>>,
 }
 
-/// Where its chunks begin, ascending. The lowest bit is [`PREVIOUS_IN_USE`].
+/// Addresses of its chunks, ascending. The lowest bit is [`PREVIOUS_IN_USE`].
 #[derive(Debug, Default)]
 struct Heap {
     chunks: Vec<u64>,
@@ -84,7 +84,7 @@ impl<'a> MallocHeaps<'a> {
         Self { memory, regions }
     }
 
-    /// Begin and end of the data of the chunk in use that has an address.
+    /// Start and end of the data of the chunk in use that contains an address.
     pub(super) fn find(&self, address: u64) -> Option<(u64, u64)> {
         let behind = self.regions.partition_point(|region| region.start <= address);
         let region = self.regions.get(behind.checked_sub(1)?)?;
@@ -122,7 +122,7 @@ impl Heap {
         let begins_before = |chunk: &u64| (chunk & !FLAGS) + SHARED_BYTES <= address;
         let behind = self.chunks.partition_point(begins_before);
         let chunk = self.chunks.get(behind.checked_sub(1)?)? & !FLAGS;
-        // The last one is free.
+        // The last chunk is free.
         let next = self.chunks.get(behind)?;
         let (start, end) = (chunk + HEADER_BYTES, (next & !FLAGS) + SHARED_BYTES);
         (next & PREVIOUS_IN_USE != 0 && (start..end).contains(&address)).then_some((start, end))
@@ -155,8 +155,8 @@ fn heap(memory: &dyn Memory, start: u64, end: u64) -> Option<Heap> {
     (0..MOST_WALKS).find_map(|_| walk(memory, start, end))
 }
 
-/// Whether the app has ever touched this page. Those with the header of a chunk it has, and others are not
-/// to be read: the kernel would allocate them.
+/// Whether the app has ever touched this page. It has touched those with chunk headers. Others must
+/// not be read, as the kernel would allocate them.
 fn is_present(memory: &dyn Memory, address: u64) -> bool {
     let page = address - address % PAGE_BYTES;
     let presence = memory.present(page..page.saturating_add(PAGE_BYTES));
@@ -182,14 +182,14 @@ fn walk(memory: &dyn Memory, start: u64, end: u64) -> Option<Heap> {
     (at == end && !heap.chunks.is_empty()).then_some(heap)
 }
 
-/// A chunk that has a mapping of its own. It is known by the start of its data only.
+/// A chunk with a separate mapping. It is found by the start of its data only.
 fn mmapped(memory: &dyn Memory, region: &Region, address: u64) -> Option<(u64, u64)> {
     let chunk =
         address.checked_sub(HEADER_BYTES).filter(|chunk| chunk.is_multiple_of(ALIGNMENT))?;
     if !is_present(memory, chunk) {
         return None;
     }
-    // What is free in front of it, where the data was to be aligned.
+    // Memory before it that was left free to align the data.
     let before = read_u64(memory, chunk).ok()?;
     let word = read_u64(memory, chunk + 8).ok()?;
     let (start, end) = (chunk.checked_sub(before)?, chunk.checked_add(word & !FLAGS)?);
@@ -201,7 +201,7 @@ fn mmapped(memory: &dyn Memory, region: &Region, address: u64) -> Option<(u64, u
     fits.then_some((address, end))
 }
 
-/// Reads words, each page once, and no page without the header of a chunk.
+/// Reads words, each page once, and only pages with chunk headers.
 struct Pages<'a> {
     memory: &'a dyn Memory,
     page: Option<(u64, [u8; PAGE])>,
@@ -280,7 +280,7 @@ pub(super) mod tests {
             assert_eq!(find(&broken, data[1]), None, "{length:#x}");
         }
         assert!(find(&memory, data[1]).is_some());
-        // It goes on elsewhere: marks at its end.
+        // The heap continues elsewhere: marks at its end.
         let end = HEAP + 2 * PAGE_BYTES;
         let rest = end - 32 - (data[2] + 48);
         write_chunks(&mut memory, data[2] + 48, &[rest, 16, 16], PREVIOUS_IN_USE);
@@ -321,8 +321,8 @@ pub(super) mod tests {
         assert_eq!(find(&memory, chunk + 64), Some((chunk + 64, chunk + PAGE_BYTES)));
     }
 
-    /// The C library allocates for this test as for any program: in an arena of the thread, and, what is
-    /// long, in mappings.
+    /// The C library allocates memory of this test in an arena of the thread, and large blocks in
+    /// mappings.
     #[test]
     fn allocations_of_this_process_are_found() {
         let small: Vec<Vec<u64>> = (1..200).map(|words| vec![7; words]).collect();
@@ -330,7 +330,7 @@ pub(super) mod tests {
         let memory = ProcessMemory::open(std::process::id()).unwrap();
         let found = |words: &[u64]| {
             let begin = words.as_ptr() as u64;
-            // Other tests allocate meanwhile.
+            // Other tests allocate at the same time.
             let chunk = (0..100)
                 .find_map(|_| MallocHeaps::new(&memory, &memory.maps().unwrap()).find(begin));
             let (start, end) = chunk.unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Executables and libraries of an app: their variables, by symbols of the file or of its separate debug
-//! file.
+//! Executables and libraries of an app: their variables, from the symbols of the file or of its
+//! separate debug file.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,27 +20,27 @@ use crate::debug_info::{DebugFiles, open_regular_file};
 use crate::memory::Memory;
 use crate::report::Holder;
 
-/// Most symbols of a file that are read.
+/// Maximum number of symbols read from a file.
 const MOST_SYMBOLS: usize = 1 << 20;
 
-/// What of a file is compared with the memory of a core file: the header of its segments, and often its
-/// build id.
+/// Bytes of a file that are compared with the memory of a core file: the segment headers, and often
+/// the build id.
 const COMPARED: usize = 512;
 
-/// A file of which an app has mapped code.
+/// A file whose code is mapped in an app.
 #[derive(Debug)]
 pub(super) struct Module {
     /// Without its directory.
     pub(super) name: String,
     /// It is the executable, not a library.
     pub(super) is_executable: bool,
-    /// What is added to addresses of the file for those of the process.
+    /// Difference between addresses in the process and in the file.
     bias: u64,
-    /// Its dynamic section, address of the process.
+    /// Address of its dynamic section in the process.
     pub(super) dynamic: Option<u64>,
-    /// Writable segments, addresses of the process.
+    /// Writable segments, as addresses in the process.
     data: Vec<(u64, u64)>,
-    /// Variables in them, addresses of the process.
+    /// Variables in them, as addresses in the process.
     variables: Vec<Symbol>,
     /// Its thread-local storage.
     pub(super) tls: Option<ThreadLocals>,
@@ -70,17 +70,17 @@ pub(super) struct TlsSegment {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ThreadLocals {
     pub(super) segment: TlsSegment,
-    /// Number of the module in the table of a thread, if it is certain.
+    /// Number of the module in the table of a thread, if known for certain.
     pub(super) number: Option<u64>,
-    /// Variables by their offsets in them.
+    /// Variables by their offsets in it.
     pub(super) variables: Vec<Symbol>,
 }
 
-/// The modules of an app. One that cannot be opened, or is no ELF file, is left out.
+/// The modules of an app. Files that cannot be opened, or are not ELF files, are left out.
 pub(super) fn modules(memory: &dyn Memory, pid: Option<u32>, maps: &[Mapping]) -> Vec<Module> {
     let mut files: BTreeMap<(&str, u64, &str), Vec<&Mapping>> = BTreeMap::new();
     for mapping in maps.iter().filter(|mapping| mapping.path.starts_with('/')) {
-        // A core file knows neither devices nor inodes.
+        // A core file contains neither devices nor inodes.
         let file = (mapping.device.as_str(), mapping.inode, mapping.path.as_str());
         files.entry(file).or_default().push(mapping);
     }
@@ -150,18 +150,18 @@ impl Module {
         })
     }
 
-    /// Writable segments, addresses of the process.
+    /// Writable segments, as addresses in the process.
     pub(super) fn writable(&self) -> impl Iterator<Item = (u64, u64)> {
         self.data.iter().copied()
     }
 
-    /// Its data as a whole, of which no variable is known.
+    /// Its data as a whole, without a known variable.
     pub(super) fn data(&self) -> impl Iterator<Item = Owned> {
         let holder = self.global(None);
         self.data.iter().map(move |(start, end)| Owned::new(*start, *end, holder.clone()))
     }
 
-    /// Its variables; `number` is its own.
+    /// Its variables; `number` is that of the module.
     pub(super) fn variables(&self, number: usize) -> impl Iterator<Item = Owned> {
         self.variables.iter().map(move |symbol| Owned {
             variable: Some(Variable {
@@ -176,7 +176,8 @@ impl Module {
         Holder::Global { symbol, module: self.name.clone(), place: None }
     }
 
-    /// Where the variable at this address of the file is declared. Reads the debug information, once.
+    /// The declaration of the variable at this address of the file. Reads the debug information,
+    /// once.
     pub(super) fn place(&self, address: u64) -> Option<String> {
         self.places.get_or_init(|| places::read(&self.files)).get(&address).cloned()
     }
@@ -196,7 +197,7 @@ impl Symbol {
     }
 }
 
-/// The name of a variable as it stands in the source: those of C++ and Rust are mangled.
+/// The name of a variable in the source: names of C++ and Rust are mangled.
 fn source_name(name: &str) -> String {
     if let Ok(rust) = rustc_demangle::try_demangle(name) {
         // Without the hash.
@@ -244,8 +245,8 @@ fn program_headers<'data, R: ReadRef<'data>>(
     (dynamic, tls)
 }
 
-/// The file at the path of a mapping, if the memory of the app begins as it does: a core file says only
-/// where the file was.
+/// The file at the path of a mapping, if the memory of the app begins with the same bytes: a core
+/// file has only the path of the file.
 fn open_same_file(memory: &dyn Memory, maps: &[Mapping], code: &Mapping) -> Option<File> {
     let begins = |mapping: &&Mapping| mapping.path == code.path && mapping.offset == 0;
     let begin = maps.iter().find(begins)?;

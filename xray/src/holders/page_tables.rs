@@ -1,5 +1,5 @@
-//! Tables of the EAL that have the addresses of all its pages. They refer to no mbuf, though many an mbuf
-//! begins where a page does, or lies around that address.
+//! Tables of the EAL with the addresses of all its pages. They do not refer to mbufs, although many
+//! mbufs begin at a page or contain its start.
 
 use std::collections::BTreeSet;
 
@@ -10,14 +10,14 @@ use crate::target::XrayTarget;
 /// The first word of the configuration that processes share.
 const MAGIC: u32 = 19_820_526;
 
-/// Most lists of pages, and most heaps, that are believed.
+/// Maximum plausible number of page lists and of heaps.
 const MOST_LISTS: u64 = 1024;
 
-/// What the names of the tables' files begin with.
+/// Prefix of the names of the tables' files.
 const TABLE_FILE: &str = "fbarray_";
 
-/// Where they are: by the names of their files, or, for an app without files, by the shared configuration,
-/// in which the heaps lie.
+/// Finds the tables by the names of their files, or, for an app without files, through the shared
+/// configuration, which contains the heaps.
 pub(super) fn page_tables(
     target: &XrayTarget,
     maps: &[Mapping],
@@ -31,7 +31,7 @@ pub(super) fn page_tables(
     files.chain(config.into_iter().flat_map(|config| tables(target, config))).collect()
 }
 
-/// The shared configuration that has this heap.
+/// The shared configuration that contains this heap.
 fn configuration(target: &XrayTarget, heap: u64) -> Option<u64> {
     let (config, each) = (&target.layout.mem_config, target.layout.malloc_heap.bytes);
     let address = |index: u64| heap.checked_sub(config.malloc_heaps + index * each);
@@ -46,7 +46,7 @@ fn tables(target: &XrayTarget, config: u64) -> Vec<(u64, u64)> {
     let (layout, array) = (&target.layout.mem_config, &target.layout.fbarray);
     let list = target.layout.memseg_list.bytes;
     let table = |index: u64| {
-        // The array is the last of the list.
+        // The array is at the end of the list.
         let behind = config.checked_add(layout.memsegs + (index + 1) * list)?;
         let address = behind.checked_sub(array.bytes)?;
         let fields = Fields::read(target.memory.as_ref(), address, array.bytes)?;
@@ -91,7 +91,7 @@ mod tests {
         let heap = CONFIG + config.malloc_heaps + 2 * layout.malloc_heap.bytes;
         let found = |heap| page_tables(&target, &maps, &BTreeSet::from([heap]));
         assert_eq!(found(heap), [(0x1000, 0x2000), (0x50_0000, 0x50_0000 + 4800)]);
-        // Not that of a heap that does not lie there.
+        // The same for a heap that is not at its place.
         assert_eq!(found(heap + 8), [(0x1000, 0x2000)]);
         assert_eq!(found(0), [(0x1000, 0x2000)]);
     }
