@@ -1,8 +1,8 @@
-//! Who owns a word of an app's memory: a queue, a ring, a memzone, an element of the EAL's heap, a
-//! variable, a stack.
+//! The owner of each word of an app's memory: a queue, a ring, a memzone, an element of the EAL's
+//! heap, a variable, a stack.
 //!
-//! Built once per scan. Of several owners the most specific one counts: a queue before the memzone that
-//! it lies in, that before the element of the heap.
+//! Built once per scan. Of several owners the most specific one counts: a queue before the memzone
+//! that contains it, and that before the element of the heap.
 
 mod af_xdp;
 mod fields;
@@ -35,24 +35,25 @@ pub use sources::HolderSources;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HolderId(u32);
 
-/// Who owns each word of an app's memory, at the time when it was made.
+/// The owner of each word of an app's memory, at the time when the map was made.
 #[derive(Debug)]
 pub struct HolderMap {
     /// In ascending order, without overlaps.
     owned: Intervals,
     /// By [`HolderId`].
     holders: Vec<Numbered>,
-    /// Their variables are holders.
+    /// Modules whose variables are holders.
     modules: Vec<Module>,
-    /// What stands there is no reference.
+    /// Memory whose words are not references.
     meaningless: Intervals,
     af_xdp: AfXdpSockets,
     problems: Vec<String>,
 }
 
 impl HolderMap {
-    /// Reads the heap, the ports and the threads of an app, and the symbols of its modules. What cannot be
-    /// read is left to the next less specific owner, see [`HolderMap::problems`].
+    /// Reads the heap, the ports and the threads of an app, and the symbols of its modules. Memory
+    /// of a part that cannot be read gets the next less specific owner, see
+    /// [`HolderMap::problems`].
     pub fn new(target: &XrayTarget, sources: &HolderSources, maps: &[Mapping]) -> Self {
         let mut builder = Builder::default();
         builder.add(mappings(maps));
@@ -87,13 +88,13 @@ impl HolderMap {
 
     /// The owner of the word at this address; a binary search.
     pub fn id(&self, address: u64) -> HolderId {
-        // The last is that of what is not mapped.
+        // The last id is that of memory that is not mapped.
         let unmapped = u32::try_from(self.holders.len().saturating_sub(1)).unwrap_or(u32::MAX);
         HolderId(self.owned.find(address).unwrap_or(unmapped))
     }
 
-    /// What an id of this map stands for. The first variable of a module may take a while: its debug
-    /// information is read.
+    /// The holder with an id of this map. The first variable of a module may take a while: its
+    /// debug information is read.
     pub fn get(&self, id: HolderId) -> Holder {
         let numbered = usize::try_from(id.0).ok().and_then(|index| self.holders.get(index));
         let Some((holder, variable)) = numbered else { return not_mapped() };
@@ -114,19 +115,19 @@ impl HolderMap {
         self.get(self.id(address))
     }
 
-    /// Whether the word at this address can be a reference: not where the heap of the EAL is free, nor in
-    /// its tables of all pages. Valid as long as the app allocates nothing there: make a new map for each
+    /// Whether the word at this address can be a reference: not in free memory of the EAL's heap,
+    /// nor in its page tables. Valid until the app allocates that memory: make a new map for each
     /// scan.
     pub fn can_refer(&self, address: u64) -> bool {
         self.meaningless.find(address).is_none()
     }
 
-    /// The `AF_XDP` sockets of its ports, which have references that are no pointers.
+    /// The `AF_XDP` sockets of its ports, whose references are not pointers.
     pub(crate) fn af_xdp(&self) -> &AfXdpSockets {
         &self.af_xdp
     }
 
-    /// What could not be read, a sentence each.
+    /// Descriptions of what could not be read, one sentence each.
     pub fn problems(&self) -> &[String] {
         &self.problems
     }
@@ -176,7 +177,7 @@ struct Builder {
 }
 
 impl Builder {
-    /// Owners that come before all that were added until now. Of those that overlap each other the one
+    /// Adds owners that take precedence over all earlier ones. If they overlap each other, the one
     /// that begins first counts.
     fn add(&mut self, owned: Vec<Owned>) {
         let intervals = owned.into_iter().map(|owned| Interval {
@@ -197,7 +198,7 @@ impl Builder {
         number
     }
 
-    /// Ids are given in the order of the holders.
+    /// Ids ascend in the order of the holders.
     fn build(mut self, modules: Vec<Module>) -> HolderMap {
         let mut order: Vec<usize> = (0..self.holders.len()).collect();
         order.sort_by(|a, b| self.holders[*a].cmp(&self.holders[*b]));
@@ -220,7 +221,7 @@ impl Builder {
     }
 }
 
-/// Those in use.
+/// The elements in use.
 fn heap_elements(elements: &Elements) -> Vec<Owned> {
     let used = elements.iter().filter(|element| element.is_used);
     let owned = |element: &heap::Element| {
@@ -231,7 +232,7 @@ fn heap_elements(elements: &Elements) -> Vec<Owned> {
     used.map(owned).collect()
 }
 
-/// What owns memory of which nothing more is known.
+/// Owners of memory of which nothing more is known.
 fn mappings(maps: &[Mapping]) -> Vec<Owned> {
     let holder = |path: &str| match path {
         "" | "[heap]" => Holder::ProcessHeap,

@@ -1,9 +1,9 @@
-//! Rings that ports of the driver `net_af_xdp` share with the kernel. Mbufs stand in them as offsets from the
-//! memory of their pool (the umem of the socket), not as pointers.
+//! Rings that ports of the driver `net_af_xdp` share with the kernel. Their entries are offsets of
+//! mbufs in the memory of their pool (the umem of the socket), not pointers.
 //!
-//! The structures of the driver are private, but their begin has not changed since 21.11. They are
-//! believed only where each word fits: rings lie in the mappings of a socket for their purpose, and pool
-//! and umem name each other.
+//! The structures of the driver are private, but their first members have not changed since 21.11.
+//! They are used only if each word fits: rings are in the mappings of a socket for their purpose,
+//! and pool and umem point to each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,10 +15,10 @@ use crate::memory::{Memory, read_u32};
 use crate::report::Holder;
 use crate::target::XrayTarget;
 
-/// What the names of the memzones of mempools begin with.
+/// Prefix of the memzone names of mempools.
 const POOL_ZONE: &str = "MP_";
 
-/// What the path of the mapping of a ring begins with.
+/// Prefix of the path of the mapping of a ring.
 const SOCKET: &str = "socket:[";
 
 /// A ring of a socket.
@@ -26,7 +26,7 @@ const SOCKET: &str = "socket:[";
 struct RingKind {
     /// Offset of its mapping: `XDP_PGOFF_*` and `XDP_UMEM_PGOFF_*`.
     offset: u64,
-    /// Of an entry: `struct xdp_desc`, or an offset alone.
+    /// Size of an entry: `struct xdp_desc`, or only an offset.
     entry_bytes: u64,
 }
 
@@ -43,8 +43,8 @@ const RING_PRODUCER: u64 = 16;
 const RING_CONSUMER: u64 = 24;
 const RING_ENTRIES: u64 = 32;
 
-/// The structure of a queue begins with its ring, then the umem. That of an RX queue goes on with the
-/// socket and the mempool; its other two rings come somewhere behind.
+/// The structure of a queue begins with its ring, then the umem. In that of an RX queue the socket
+/// and the mempool follow; its other two rings are somewhere after them.
 const QUEUE_UMEM: u64 = 48;
 const QUEUE_POOL: u64 = 64;
 const QUEUE_BYTES: u64 = 512;
@@ -54,13 +54,14 @@ const UMEM_POOL: u64 = 24;
 const UMEM_BUFFER: u64 = 32;
 const UMEM_BYTES: u64 = 48;
 
-/// Most entries of a ring that are believed.
+/// Maximum plausible number of entries of a ring.
 const MOST_ENTRIES: u32 = 1 << 16;
 
-/// How often the ends of a ring are read again while they contradict each other.
+/// How often the ends of a ring are read again if they contradict each other.
 const MOST_READS: usize = 3;
 
-/// Bits of an entry that are the offset of the buffer; in the others, that of the packet in it may stand.
+/// Bits of an entry that are the offset of the buffer; the others may contain that of the packet in
+/// it.
 const BUFFER_MASK: u64 = (1 << 48) - 1;
 
 /// The `AF_XDP` sockets of an app's ports.
@@ -69,7 +70,7 @@ pub(crate) struct AfXdpSockets {
     rings: Vec<Ring>,
     /// The ports that use each mempool, by the address of the pool.
     ports: BTreeMap<u64, BTreeSet<u16>>,
-    /// A socket of the app belongs to none of them.
+    /// A socket of the app does not belong to any of them.
     has_others: bool,
 }
 
@@ -81,7 +82,7 @@ struct Ring {
     entries: u64,
     size: u32,
     entry_bytes: u64,
-    /// Begin of the mapping in which it lies.
+    /// Start of the mapping that contains it.
     mapping: u64,
     umem: Umem,
     owner: Holder,
@@ -91,7 +92,7 @@ struct Ring {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Umem {
     pool: u64,
-    /// What is added to an offset to get the address of an mbuf.
+    /// Added to an offset to get the address of an mbuf.
     first_mbuf: u64,
 }
 
@@ -105,7 +106,7 @@ pub(crate) struct KernelPool {
 }
 
 impl AfXdpSockets {
-    /// Those of these ports.
+    /// The sockets of these ports.
     pub(super) fn of_ports(target: &XrayTarget, ports: &[PortQueues], maps: &[Mapping]) -> Self {
         let sockets: Vec<&Mapping> =
             maps.iter().filter(|mapping| mapping.path.starts_with(SOCKET)).collect();
@@ -138,7 +139,7 @@ impl AfXdpSockets {
         pools.map(|(address, ports)| KernelPool { address: *address, ports: ports.clone() })
     }
 
-    /// Whether the app has a socket that is of none of these pools: any mbuf may be the kernel's.
+    /// Whether the app has a socket without one of these pools: the kernel may then hold any mbuf.
     pub(crate) fn has_others(&self) -> bool {
         self.has_others
     }
@@ -149,7 +150,7 @@ impl AfXdpSockets {
         self.rings.iter().map(owned).collect()
     }
 
-    /// What stands in the rings now: addresses of entries, and of the mbufs that they mean. A ring that
+    /// The current entries of the rings: addresses of the entries, and of their mbufs. A ring that
     /// cannot be read (not all kernels allow it) has none.
     pub(crate) fn entries(&self, memory: &dyn Memory) -> Vec<(u64, u64)> {
         self.rings.iter().filter_map(|ring| ring.live(memory)).flatten().collect()
@@ -173,7 +174,7 @@ impl Ring {
         Some((0..count).filter_map(entry).collect())
     }
 
-    /// The first entry, and how many there are; all, if its ends move too fast.
+    /// The first entry and the number of entries; all entries if its ends move too fast.
     fn window(&self, memory: &dyn Memory) -> Option<(u32, u32)> {
         for _ in 0..MOST_READS {
             let consumer = read_u32(memory, self.consumer).ok()?;
@@ -192,7 +193,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The umem of an RX queue, and its rings: what is received, what is to be filled, what was sent.
+    /// The umem of an RX queue, and its rings: received, to be filled, sent.
     fn rx_queue(&self, structure: u64, port: u16, queue: u16) -> Option<(Umem, Vec<Ring>)> {
         let fields = self.structure(structure)?;
         let umem = self.umem(fields.u64(QUEUE_UMEM)?, fields.u64(QUEUE_POOL)?)?;
@@ -211,7 +212,7 @@ impl Reader<'_> {
         self.ring(&fields, 0, TX, umem, &Holder::TxQueue { port, queue })
     }
 
-    /// What can be read of a structure of unknown length.
+    /// The readable part of a structure of unknown length.
     fn structure(&self, address: u64) -> Option<Fields> {
         let read = |bytes| Fields::read(self.target.memory.as_ref(), address, bytes);
         read(QUEUE_BYTES).or_else(|| read(QUEUE_BYTES / 2))
@@ -228,7 +229,8 @@ impl Reader<'_> {
         (fields.u64(UMEM_POOL)? == pool).then_some(Umem { pool, first_mbuf })
     }
 
-    /// The ring that this part of a structure describes; all of it lies in one mapping of a socket.
+    /// The ring that this part of a structure describes; it is contained in one mapping of a
+    /// socket.
     fn ring(
         &self,
         fields: &Fields,

@@ -1,4 +1,4 @@
-//! Holders in this very process, and in memory that nobody made on purpose.
+//! Holders in this process, and in random memory.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -37,8 +37,8 @@ fn of_this_process() -> HolderMap {
     HolderMap::new(&target, &HolderSources::of_process(pid), &target.memory.maps().unwrap())
 }
 
-/// With the variables of that thread. The list of threads is read while those of other tests begin and
-/// end, so that one look may miss it.
+/// A map with the variables of that thread. Threads of other tests begin and end while the list of
+/// threads is read, so one read may miss it.
 fn of_this_process_with(thread: &str) -> HolderMap {
     let has_thread = |map: &HolderMap| {
         let is_local = |holder: &Holder| matches!(holder, Holder::ThreadLocal { thread: of, .. } if of == thread);
@@ -56,9 +56,9 @@ fn globals_are_named() {
     };
     assert!(symbol.as_ref().is_some_and(|name| name.contains("HELD_IN_DATA")), "{symbol:?}");
     assert!(module.starts_with("pmdscope_xray"), "{module}");
-    // This build may be without debug information.
+    // This build may lack debug information.
     assert!(place.as_ref().is_none_or(|at| at.starts_with("process_tests.rs:")), "{place:?}");
-    // What nobody may write is no variable.
+    // Read-only memory has no variables.
     let constant = map.holder(address(&HELD_BY_A_STATIC));
     assert!(matches!(constant, Holder::Mapping { .. }), "{constant}");
     let boxed = Box::new(1_u64);
@@ -89,7 +89,7 @@ fn stacks_and_thread_local_variables_are_those_of_their_thread() {
     assert_eq!(worker.unwrap().join().unwrap(), 5);
 }
 
-/// The C library has one for the last error of each thread.
+/// The C library has such a variable for the last error of each thread.
 #[test]
 fn thread_local_variables_of_libraries_have_names() {
     const TOO_LONG: u32 = 36;
@@ -98,7 +98,7 @@ fn thread_local_variables_of_libraries_have_names() {
     let worker = thread::Builder::new().name("made-an-error".to_owned()).spawn(move || {
         let error = File::open("x".repeat(5000)).unwrap_err();
         tell.store(true, Ordering::SeqCst);
-        // Nothing else may fail.
+        // No other call may fail.
         while !told.load(Ordering::SeqCst) {
             thread::yield_now();
         }

@@ -1,8 +1,10 @@
-//! Queues of ports: the structures to which the table of ports points, and the memory that belongs to
-//! them. Drivers keep the mbufs of a queue in tables and rings to which its structure points.
+//! Queues of ports: the structures to which the table of ports points, and the memory that belongs
+//! to them. Its structure points to the tables and rings in which the driver keeps the mbufs of a
+//! queue.
 //!
-//! What is reached from one queue alone is its own. What several queues of a port reach, or the port's
-//! private data, belongs to its driver; what queues of several ports reach to none of them.
+//! Memory that is reached from one queue only belongs to that queue. Memory reached from several
+//! queues of a port, or from the port's private data, belongs to its driver. Memory reached from
+//! queues of several ports belongs to none of them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -23,27 +25,27 @@ const PORTS_ZONE: &str = "rte_eth_dev_data";
 /// `RTE_ETH_NAME_MAX_LEN`, the same in all releases.
 const NAME_BYTES: usize = 64;
 
-/// Most ports that are believed; `RTE_MAX_ETHPORTS` is 32 unless somebody changes it.
+/// Maximum plausible number of ports; `RTE_MAX_ETHPORTS` is 32 by default.
 const MOST_PORTS: u64 = 4096;
 
 /// `RTE_MAX_QUEUES_PER_PORT`.
 const MOST_QUEUES: u16 = 4096;
 
-/// What of a structure of a queue is believed to be its own, when others lie in the same element.
+/// Bytes that belong to the structure of a queue if the same element contains others.
 const LEAST_STRUCTURE: u64 = 64;
 
-/// How many pointers lead from the structure of a queue to the last of its memory.
+/// Maximum number of pointers from the structure of a queue to its memory.
 const MOST_STEPS: usize = 4;
-/// How many of them lead to a chunk of the C library's heap, where more than drivers have their memory.
+/// How many of them may lead to a chunk of the C library's heap, which is not only used by drivers.
 const MOST_STEPS_TO_CHUNK: usize = 2;
-/// Most blocks that a queue has.
+/// Maximum number of blocks of a queue.
 const MOST_BLOCKS: usize = 512;
-/// What of a block is searched for pointers.
+/// Bytes of a block that are searched for pointers.
 const MOST_SEARCHED: u64 = 1 << 20;
-/// The same of all queues.
+/// The same for all queues together.
 const MOST_SEARCHED_OF_ALL: u64 = 256 << 20;
 
-/// A port and where its driver keeps its data.
+/// A port, and the places where its driver keeps data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PortQueues {
     pub(super) port: u16,
@@ -56,7 +58,7 @@ pub(super) struct PortQueues {
     private: u64,
 }
 
-/// The ports of the table. One that is not plausible is left out.
+/// The ports in the table. Ports that are not plausible are left out.
 pub(super) fn ports(target: &XrayTarget) -> Vec<PortQueues> {
     let Some(zone) = target.memzones.iter().find(|zone| zone.name == PORTS_ZONE) else {
         return Vec::new();
@@ -89,7 +91,7 @@ impl PortQueues {
         })
     }
 
-    /// Whether it has this queue, or no queues at all: it is not configured.
+    /// Whether the port has this queue, or has no queues at all because it is not configured.
     pub(super) fn has(&self, queue: &Holder) -> bool {
         match queue {
             Holder::RxQueue { queue, .. } => {
@@ -102,7 +104,7 @@ impl PortQueues {
         }
     }
 
-    /// Its RX queues that are set up, and the structure of each.
+    /// Its RX queues that are set up, with their structures.
     pub(super) fn rx_queues(&self) -> impl Iterator<Item = (u16, u64)> {
         numbered(&self.rx)
     }
@@ -125,13 +127,14 @@ fn numbered(table: &[u64]) -> impl Iterator<Item = (u16, u64)> {
     (0_u16..).zip(table.iter().copied()).filter(|(_, address)| *address != 0)
 }
 
-/// Nothing if any of it cannot be read.
+/// Empty if a part of it cannot be read.
 fn table(memory: &dyn Memory, address: u64, count: u16) -> Vec<u64> {
     let fields = Fields::read(memory, address, u64::from(count) * 8);
     fields.map(|fields| fields.words().collect()).unwrap_or_default()
 }
 
-/// Elements and chunks of the heaps that belong to queues and drivers, and their memzones that no name tells.
+/// Elements and chunks of the heaps that belong to queues and drivers, and their memzones without a
+/// known name.
 pub(super) fn queue_memory(
     target: &XrayTarget,
     elements: &Elements,
@@ -149,7 +152,8 @@ pub(super) fn queue_memory(
     search.owned(ports)
 }
 
-/// Memory that was allocated in one piece: an element of the EAL's heap, or a chunk of the C library's.
+/// Memory that was allocated in one piece: an element of the EAL's heap, or a chunk of the C
+/// library's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Block {
     start: u64,
@@ -169,7 +173,7 @@ struct Blocks<'a> {
 }
 
 impl Blocks<'_> {
-    /// The one in use that has an address.
+    /// The block in use that contains an address.
     fn find(&self, address: u64) -> Option<Block> {
         if let Some(element) = self.elements.find(address) {
             return Some(Block { start: element.start, end: element.end, is_chunk: false });
@@ -179,7 +183,7 @@ impl Blocks<'_> {
     }
 }
 
-/// Who reaches a block.
+/// The queues that reach a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Claim {
     One(Holder),
@@ -197,7 +201,7 @@ impl Claim {
     }
 }
 
-/// The port that memory belongs to.
+/// The port that the memory of a holder belongs to.
 pub(super) fn port(holder: &Holder) -> Option<u16> {
     match holder {
         Holder::RxQueue { port, .. }
@@ -213,7 +217,7 @@ struct QueueSearch<'a> {
     claims: BTreeMap<Block, Claim>,
     /// Structures of queues in one block, by address.
     structures: BTreeMap<Block, BTreeMap<u64, Holder>>,
-    /// What belongs to no queue, whoever points to it.
+    /// Blocks that belong to no queue, even if a queue points to them.
     closed: BTreeSet<Block>,
     searched: u64,
 }
@@ -239,7 +243,7 @@ impl<'a> QueueSearch<'a> {
         }
     }
 
-    /// Claims what can be reached from a structure.
+    /// Claims the blocks that can be reached from a structure.
     fn follow(&mut self, structure: u64, queue: &Holder) {
         let Some(first) = self.blocks.find(structure) else { return };
         let alone = !self.closed.contains(&first)
@@ -274,8 +278,8 @@ impl<'a> QueueSearch<'a> {
         self.claims.insert(block, claim);
     }
 
-    /// What of its block belongs to a structure. Where several lie in one, each ends where the next
-    /// begins; the last is as long as the shortest of them.
+    /// The part of its block that belongs to a structure. If a block contains several, each ends
+    /// where the next begins; the last is as long as the shortest of them.
     fn part(&self, block: Block, structure: u64) -> Option<(u64, u64)> {
         let Block { start, end, .. } = block;
         let all: Vec<u64> = self.structures.get(&block)?.keys().copied().collect();
@@ -309,7 +313,7 @@ impl<'a> QueueSearch<'a> {
             Claim::Several => None,
         });
         let mut owned: Vec<Owned> = claimed.collect();
-        // In front of what lies in them, and begin before it: only the parts between are left.
+        // In a block with several structures each of them gets its own part.
         for (block, structures) in &self.structures {
             if structures.len() > 1 || self.closed.contains(block) {
                 owned.extend(structures.iter().filter_map(|(structure, queue)| {
@@ -327,7 +331,7 @@ impl<'a> QueueSearch<'a> {
     }
 }
 
-/// Memzones of which the name tells what they are: no memory of a queue, or that of a known one.
+/// Memzones with a known name: not memory of a queue, or that of a known queue.
 fn is_named(zone: &Memzone) -> bool {
     const BEGINS: [&str; 3] = ["MP_", "RG_", "rte_"];
     BEGINS.iter().any(|begin| zone.name.starts_with(begin)) || queue_of_name(&zone.name).is_some()
@@ -355,7 +359,7 @@ mod tests {
     const PRIVATE: usize = 6;
     const RING_ZONE: usize = 7;
     const FREE: usize = 8;
-    // Those from 9 to 13 have no purpose of their own.
+    // Elements 9 to 13 have no fixed purpose.
 
     /// Port 0 with two queues to receive and one to send.
     fn made() -> MadeHeap {
@@ -413,7 +417,7 @@ mod tests {
             (9, 10),
             (RX_QUEUES[1], 11),
             (TX_QUEUE, 12),
-            // Not its own: of two queues, of the port, a ring, and memory that nobody uses.
+            // Not its own: shared by two queues, of the port, a ring, or not in use.
             (RX_QUEUES[0], 13),
             (TX_QUEUE, 13),
             (RX_QUEUES[0], PRIVATE),
@@ -464,7 +468,7 @@ mod tests {
             (far, too_far),
             (structure + 16, heap.data[9]),
             (structure + 24, of_both),
-            // A queue in the heap of the EAL, too.
+            // Also a queue in the heap of the EAL.
             (heap.data[RX_QUEUES[1]], other),
             (other, of_both),
         ] {

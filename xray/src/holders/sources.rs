@@ -1,4 +1,4 @@
-//! What is known of an app besides its memory: its process and its threads.
+//! Data on an app in addition to its memory: its process and its threads.
 
 use std::fs;
 use std::path::Path;
@@ -6,23 +6,23 @@ use std::path::Path;
 use crate::memory::Memory;
 use crate::thread::AppThread;
 
-/// What is known of an app besides its memory.
+/// Data on an app in addition to its memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HolderSources {
-    /// Process id; `None` for a core file, the modules of which are then opened by their paths here.
+    /// Process id; `None` for a core file, whose modules are opened by their paths on this host.
     pub pid: Option<u32>,
     /// Its threads.
     pub threads: Vec<AppThread>,
 }
 
 impl HolderSources {
-    /// Those of a running process or of a core file.
+    /// Data on a running process or a core file.
     pub(crate) fn of_memory(memory: &dyn Memory) -> Self {
         let of_core = || Self { pid: None, threads: memory.threads() };
         memory.process().map_or_else(of_core, Self::of_process)
     }
 
-    /// Those of a running process. Threads that cannot be read are left out.
+    /// Data on a running process. Threads that cannot be read are left out.
     pub fn of_process(pid: u32) -> Self {
         let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
         let mut threads: Vec<AppThread> =
@@ -59,7 +59,7 @@ mod tests {
         let ((end, wait), (ready, begun)) = (mpsc::channel::<()>(), mpsc::channel());
         let named = thread::Builder::new().name("held-by-me".to_owned());
         let worker = named.spawn(move || ready.send(()).map(|()| wait.recv())).unwrap();
-        // It gives itself its name.
+        // The thread sets its own name.
         begun.recv().unwrap();
         let main = std::process::id();
         let sources = HolderSources::of_process(main);

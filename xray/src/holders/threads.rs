@@ -1,8 +1,9 @@
 //! Stacks and thread-local storage of the threads of an app.
 //!
-//! Without stopping a thread nobody tells its registers. But the C library (glibc) keeps a
-//! `struct pthread` of each, above the stack, in lists that begin in its own data or in that of the dynamic
-//! linker. An entry is believed when its neighbours point back to it and its thread id is one of the app's.
+//! The registers of a thread cannot be read without stopping it. But the C library (glibc) keeps a
+//! `struct pthread` of each thread, above the stack, in lists that begin in its own data or in that
+//! of the dynamic linker. An entry is used if its neighbours point back to it and its thread id is
+//! one of the app's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,8 +22,8 @@ struct PthreadLayout {
     /// Links to the next and the previous one.
     list: u64,
     tid: u64,
-    /// Pointers to the structure itself, and where the table of its thread-local blocks is: x86-64, where
-    /// the blocks lie below the structure. On arm64 they lie above.
+    /// Pointers to the structure itself, and to the table of its thread-local blocks: on x86-64,
+    /// where the blocks are below the structure. On arm64 they are above.
     head: Option<HeadLayout>,
 }
 
@@ -36,19 +37,20 @@ const X86_64: PthreadLayout =
     PthreadLayout { list: 704, tid: 720, head: Some(HeadLayout { own: [0, 16], dtv: 8 }) };
 const ARM64: PthreadLayout = PthreadLayout { list: 192, tid: 208, head: None };
 
-/// Bytes of the structure: enough to have its stack in it, in all releases.
+/// Bytes of the structure that contain its stack's address in all releases.
 const PTHREAD_BYTES: u64 = 2304;
 
-/// What of the data of a module is searched for the start of a list.
+/// Bytes of a module's data that are searched for the start of a list.
 const MOST_SEARCHED: u64 = 1 << 20;
 
-/// Number of the lcore, of each thread: `RTE_PER_LCORE(_lcore_id)`.
+/// Variable with the lcore number of a thread: `RTE_PER_LCORE(_lcore_id)`.
 const LCORE_ID: &str = "per_lcore__lcore_id";
 
-/// More threads are not followed.
+/// Further threads are not followed.
 const MOST_THREADS: usize = 1 << 16;
 
-/// Most blocks of thread-local storage of a thread, and how far below its structure they begin.
+/// Maximum number of thread-local blocks of a thread, and their maximum distance below its
+/// structure.
 const MOST_BLOCKS: u64 = 1024;
 const MOST_LOCAL_BYTES: u64 = 1 << 24;
 
@@ -69,15 +71,16 @@ struct Found {
     tid: u32,
     /// Address of its `struct pthread`.
     pthread: u64,
-    /// What the C library says of its stack; `None` for the main thread.
+    /// The stack according to the C library; `None` for the main thread.
     stack: Option<(u64, u64)>,
     /// Its blocks of thread-local storage below the structure, by number of the module.
     blocks: BTreeMap<u64, u64>,
-    /// Those that were allocated when they were first used, as for libraries that were loaded later.
+    /// Blocks that were allocated at their first use, as for libraries that were loaded later.
     allocated: BTreeMap<u64, u64>,
 }
 
-/// The stacks and the thread-local storage of these threads. What of a thread cannot be told is left out.
+/// The stacks and the thread-local storage of these threads. Parts that cannot be read are left
+/// out.
 pub(super) fn stacks(
     target: &XrayTarget,
     maps: &[Mapping],
@@ -120,8 +123,8 @@ fn thread_locals(modules: &[Module]) -> BTreeMap<u64, &ThreadLocals> {
     numbered.collect()
 }
 
-/// Where lists of threads can begin: in the C library and the dynamic linker; of an app that is linked
-/// statically in its own data.
+/// Data in which lists of threads can begin: that of the C library and of the dynamic linker; for a
+/// statically linked app its own.
 fn library_data(modules: &[Module]) -> Vec<(u64, u64)> {
     const LIBRARIES: [&str; 5] = ["ld-linux", "ld-2.", "libc.so", "libc-2.", "libpthread"];
     let is_library = |module: &&Module| LIBRARIES.iter().any(|name| module.name.starts_with(name));
@@ -154,7 +157,7 @@ impl ThreadSearch<'_> {
         found.into_values().collect()
     }
 
-    /// All of a list that are threads, from one of them on. The head of the list is none.
+    /// All threads of a list, beginning at one of them. The head of the list is not a thread.
     fn follow(&self, first: u64, found: &mut BTreeMap<u64, Found>) {
         let mut link = first;
         for _ in 0..MOST_THREADS {
@@ -169,7 +172,7 @@ impl ThreadSearch<'_> {
                 return;
             }
             link = next;
-            // The head is no thread; so is one that the app has just made.
+            // Either the head, or a thread that the app has just created.
             if !self.is_linked(link) {
                 let Some(next) = self.word(link).filter(|next| self.is_linked(*next)) else {
                     return;
@@ -232,7 +235,7 @@ impl ThreadSearch<'_> {
         })
     }
 
-    /// The address and length of the stack stand behind each other somewhere in the structure, which lies
+    /// The address and length of the stack are consecutive words of the structure, which is itself
     /// in that stack.
     fn stack(&self, fields: &Fields, pthread: u64) -> Option<(u64, u64)> {
         const PAGE: u64 = 4096;
@@ -249,8 +252,8 @@ impl ThreadSearch<'_> {
         Some((pair[0], pair[0] + pair[1]))
     }
 
-    /// The dynamic thread vector: pairs of an address and what to free, by number of the module. Its length
-    /// stands before it.
+    /// The dynamic thread vector: pairs of an address and the memory to free, by number of the
+    /// module. Its length precedes it.
     fn vector(&self, dtv: u64) -> Option<BTreeMap<u64, Block>> {
         let count = self.word(dtv.checked_sub(16)?)?.min(MOST_BLOCKS);
         let fields = Fields::read(self.memory, dtv, (count + 1) * 16)?;
@@ -282,7 +285,7 @@ impl Found {
             let stack = Holder::Stack { thread: name.to_owned() };
             owned.push(Owned::new(bottom.max(mapping.start), local, stack));
         }
-        // The structure of the main thread is alone in its mapping, without a stack.
+        // The structure of the main thread has its own mapping, without a stack.
         let mut at = local;
         for (start, end, symbol) in self.variables(&self.blocks, locals) {
             if start >= at && end <= self.pthread {
@@ -321,13 +324,14 @@ impl Found {
         variables
     }
 
-    /// Whether a block is of this module. That of the executable, the first one, ends below the structure.
+    /// Whether a block belongs to this module. That of the executable, the first one, ends below
+    /// the structure.
     fn is_certain(&self, locals: &ThreadLocals, block: u64) -> bool {
         let gap = || self.pthread.checked_sub(block.checked_add(locals.segment.bytes)?);
         locals.number.is_some() || gap().is_some_and(|gap| gap < 4096)
     }
 
-    /// The lcore that the EAL made of the thread.
+    /// The lcore of the thread in the EAL.
     fn lcore(&self, memory: &dyn Memory, locals: &BTreeMap<u64, &ThreadLocals>) -> Option<u32> {
         let blocks = [&self.blocks, &self.allocated];
         let mut variables = blocks.into_iter().flat_map(|blocks| self.variables(blocks, locals));
@@ -385,7 +389,7 @@ mod tests {
         let found: Vec<_> =
             search(&memory).iter().map(|it| (it.tid, it.pthread, it.stack)).collect();
         let stack = |number| Some((STACKS + number * STACK, STACKS + (number + 1) * STACK));
-        // One that is none of the app's threads is passed.
+        // An entry that is not a thread of the app is skipped.
         assert!(found.contains(&(1, pthreads[0], stack(0))), "{found:?}");
         assert!(found.contains(&(4, pthreads[3], stack(3))), "{found:?}");
         assert!(found.iter().all(|(tid, ..)| *tid != 3));

@@ -1,4 +1,4 @@
-//! Memzones that tell by their names what they are.
+//! Memzones whose names show what they are.
 
 use super::Owned;
 use super::queues::{PortQueues, port};
@@ -8,7 +8,7 @@ use crate::memzone::Memzone;
 use crate::report::Holder;
 use crate::target::XrayTarget;
 
-/// What the names of the memzones of rings begin with.
+/// Prefix of the memzone names of rings.
 const RING_ZONE: &str = "RG_";
 
 /// The memzones of an app.
@@ -30,34 +30,36 @@ fn holder(target: &XrayTarget, ports: &[PortQueues], zone: &Memzone) -> Holder {
     let queue = || {
         let queue = queue_of_name(&zone.name)?;
         let known = ports.iter().find(|known| known.port == port(&queue).unwrap_or(u16::MAX));
-        // The control queue of virtio has the number behind the last.
+        // The control queue of virtio has the number after the last.
         let other = known.filter(|known| !known.has(&queue));
         Some(other.map_or(queue, |other| Holder::PortDriver { port: other.port }))
     };
     ring().or_else(queue).unwrap_or_else(|| Holder::Memzone { name: zone.name.clone() })
 }
 
-/// Entries in use, and those that are usable; `None` if the ring contradicts itself.
+/// Entries in use, and those that are usable; `None` if the ring is not consistent.
 fn ring_fill(memory: &dyn Memory, layout: &RingLayout, ring: u64) -> Option<(u64, u64)> {
     let field = |offset: u64| read_u32(memory, ring.checked_add(offset)?).ok();
-    // Consumers first: what producers add meanwhile makes it fuller, never emptier than empty.
+    // Read consumers first: entries that producers add meanwhile only increase the number.
     let consumed = field(layout.cons_tail)?;
     let produced = field(layout.prod_tail)?;
     let (size, mask, capacity) =
         (field(layout.size)?, field(layout.mask)?, field(layout.capacity)?);
     let plausible = size.is_power_of_two() && mask == size - 1 && capacity <= mask;
-    // More can have been added than it holds, when consumers were at work between the two reads.
+    // More entries may have been added than it holds, if consumers were active between the two
+    // reads.
     let used = produced.wrapping_sub(consumed).min(capacity);
     plausible.then(|| (used.into(), capacity.into()))
 }
 
-/// Queues of drivers: `eth_p0_q1_rx_ring` by `rte_eth_dma_zone_reserve()`, `port0_vq3` by virtio, where
-/// queues to receive and to send alternate.
+/// Queues of drivers: `eth_p0_q1_rx_ring` by `rte_eth_dma_zone_reserve()`, `port0_vq3` by virtio,
+/// where RX and TX queues alternate.
 pub(super) fn queue_of_name(name: &str) -> Option<Holder> {
     if let Some(rest) = name.strip_prefix("eth_p") {
         let (port, rest) = number(rest)?;
         let (queue, purpose) = number(rest.strip_prefix("_q")?)?;
-        // The queues of flow director carry no packets of the app, though their names have "rx".
+        // The queues of flow director carry no packets of the app, although their names contain
+        // "rx".
         return match purpose.strip_prefix('_')? {
             purpose if purpose.contains("fdir") => None,
             purpose if purpose.contains("rx") => Some(Holder::RxQueue { port, queue }),
