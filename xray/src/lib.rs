@@ -1,8 +1,8 @@
 //! Reads the mempools, rings and mbufs of a running DPDK app from outside: the app needs no change, is
 //! never stopped and never written to.
 //!
-//! Data flow: [`Memory`] reads the process; [`Layout`] says where the fields of DPDK's structures are;
-//! [`XrayTarget`] knows the memzones of the app and finds its pools in them.
+//! Data flow: [`Memory`] reads the process; [`Layout`] has the offsets of the fields of DPDK's
+//! structures; [`XrayTarget`] has the memzones of the app and finds its pools in them.
 
 mod access;
 mod budget;

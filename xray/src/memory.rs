@@ -19,11 +19,11 @@ use crate::presence::Presence;
 use crate::thread::AppThread;
 use crate::{pagemap, shared_files};
 
-/// Most pieces of one call: `IOV_MAX` of Linux.
+/// Maximum number of pieces per call: `IOV_MAX` of Linux.
 const MOST_PIECES: usize = 1024;
 
-/// Most bytes of one call: a fraction of a millisecond, for which a reader holds up changes of the
-/// app's address space at most.
+/// Maximum bytes per call: takes a fraction of a millisecond, the longest time for which a reader
+/// delays changes of the app's address space.
 const MOST_BYTES: usize = 1 << 20;
 
 /// The memory of an app, running or in a core file. Values may change between any two reads, and within
@@ -36,8 +36,8 @@ pub trait Memory: Debug + Send + Sync {
     /// be read.
     fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), XrayError>;
 
-    /// Fills `buffer`, a row of pieces of the same length, from `addresses` on. One that is not mapped
-    /// fails the whole call.
+    /// Fills `buffer`, which consists of pieces of the same length, from these addresses. If one is
+    /// not mapped, the whole call fails.
     ///
     /// # Errors
     /// As [`Memory::read`].
@@ -49,23 +49,23 @@ pub trait Memory: Debug + Send + Sync {
         Ok(())
     }
 
-    /// What is mapped now, in ascending order.
+    /// The current mappings, in ascending order.
     ///
     /// # Errors
     /// If the app has ended or may not be looked at.
     fn maps(&self) -> Result<Vec<Mapping>, XrayError>;
 
-    /// The id of the process; `None` if it is none that runs, such as a core file.
+    /// The id of the process; `None` if it is not running, as for a core file.
     fn process(&self) -> Option<u32> {
         None
     }
 
-    /// The threads that a core file has; those of a running process are in `/proc`.
+    /// The threads in a core file; those of a running process are in `/proc`.
     fn threads(&self) -> Vec<AppThread> {
         Vec::new()
     }
 
-    /// The parts of `range` that hold anything; by default all of it.
+    /// The parts of `range` with content; by default all of it.
     ///
     /// # Errors
     /// If the app has ended or may not be looked at.
@@ -74,15 +74,15 @@ pub trait Memory: Debug + Send + Sync {
     }
 }
 
-/// The memory of a running process. It is that of one process and one program: when the process ends,
+/// The memory of a running process. It belongs to one process and one program: if the process ends,
 /// another one gets its id, or it executes another program, reads fail with [`XrayError::Ended`].
 #[derive(Debug)]
 pub struct ProcessMemory {
     pid: u32,
     start_ticks: u64,
-    /// `/proc/PID/mem`, which stays that of the address space for which it was opened.
+    /// `/proc/PID/mem`, which refers to the address space for which it was opened.
     address_space: File,
-    /// Shared mappings of files when mappings were last read; `None` before.
+    /// Shared file mappings when mappings were last read; `None` before.
     shared: Mutex<Option<Arc<[Mapping]>>>,
     pacer: Pacer,
 }
@@ -102,7 +102,7 @@ impl ProcessMemory {
             shared: Mutex::new(None),
             pacer: Pacer::new(ReadBudget::UNLIMITED),
         };
-        // The start time is that of the same process only if it has not ended since.
+        // The start time belongs to the same process only if it has not ended since.
         memory.check_alive()?;
         Ok(memory)
     }
@@ -123,16 +123,17 @@ impl ProcessMemory {
         self.start_ticks
     }
 
-    /// The address space still exists, so that its process cannot have lost its id.
+    /// Whether the address space still exists, so that its process cannot have lost its id.
     fn check_alive(&self) -> Result<(), XrayError> {
-        // Nothing is mapped at 0, which is an error; of an address space that is gone, it is an end of file.
+        // Nothing is mapped at 0, so this read fails; if the address space was freed, it returns an
+        // end of file.
         match self.address_space.read_at(&mut [0], 0) {
             Ok(0) => Err(XrayError::Ended { pid: self.pid }),
             _ => Ok(()),
         }
     }
 
-    /// Reads the mappings where none are known.
+    /// Reads the mappings if none are known.
     fn shared(&self) -> Result<Arc<[Mapping]>, XrayError> {
         let known = self.shared.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let read = || Ok(shared_of(&self.maps()?));
@@ -144,7 +145,7 @@ impl ProcessMemory {
         let (total, len) = (buffer.len(), buffer.len() / addresses.len().max(1));
         let result = self.transfer(addresses, buffer);
         self.pacer.step(total);
-        // What was read before that check was read of this process.
+        // Data that was read before that check belongs to this process.
         self.check_alive()?;
         let failed = |errno| {
             XrayError::read(self.pid, addresses.first().copied().unwrap_or_default(), len, errno)
@@ -157,7 +158,7 @@ impl ProcessMemory {
         Ok(())
     }
 
-    /// Bytes that were read, up to the first that is not mapped.
+    /// Number of bytes read, up to the first that is not mapped.
     fn transfer(&self, addresses: &[u64], buffer: &mut [u8]) -> nix::Result<usize> {
         let len = buffer.len() / addresses.len().max(1);
         let pid = Pid::from_raw(i32::try_from(self.pid).map_err(|_| Errno::ESRCH)?);
@@ -214,7 +215,7 @@ impl Memory for ProcessMemory {
 
     fn present(&self, range: Range<u64>) -> Result<Presence, XrayError> {
         let parts = match pagemap::present(self.pid, &range) {
-            // A kernel that was built without it.
+            // The kernel was built without it.
             Err(error) if error.kind() == io::ErrorKind::NotFound && self.maps().is_ok() => {
                 return Ok(Presence::whole(range));
             }
@@ -231,7 +232,7 @@ impl Memory for ProcessMemory {
     }
 }
 
-/// Pages of these may exist though they are in no page table of the process.
+/// Mappings whose pages may exist although the process's page tables do not have them.
 fn shared_of(maps: &[Mapping]) -> Arc<[Mapping]> {
     maps.iter().filter(|mapping| mapping.shared && mapping.inode != 0).cloned().collect()
 }
@@ -340,7 +341,8 @@ mod tests {
         assert!(matches!(memory.maps(), Err(XrayError::Ended { .. })));
     }
 
-    /// A page of a shared file that was removed from the page tables, as by swapping, still holds references.
+    /// A page of a shared file that was removed from the page tables, as by swapping, still
+    /// contains references.
     #[test]
     fn pages_of_shared_files_are_present_though_in_no_page_table() {
         const SCRIPT: &str = "
@@ -376,7 +378,7 @@ input()";
         }
     }
 
-    /// An id that is used again is the same to the kernel: the process has another address space.
+    /// The kernel does not distinguish a reused id, but the process has another address space.
     #[test]
     fn a_process_that_executes_another_program_is_noticed() {
         let (mut child, stack) = child("echo; read line; exec sh -c 'echo; read line'");

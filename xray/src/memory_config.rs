@@ -1,9 +1,9 @@
-//! Finds the memory configuration of the EAL (`struct rte_mem_config`) in the memory of an app, and the
-//! memzones in it. No symbol, file or socket of the app is needed, so it also serves for stripped
-//! programs, `--in-memory`, apps that are stopped, and core files.
+//! Finds the memory configuration of the EAL (`struct rte_mem_config`) in the memory of an app, and
+//! the memzones in it. No symbol, file or socket of the app is needed, so it also works for
+//! stripped programs, `--in-memory`, apps that are stopped, and core files.
 //!
-//! The structure is private to DPDK and differs between releases, but what is looked for in it does not
-//! from 21.11 to 25.11: the magic number and the version at its start, and soon behind them the
+//! The structure is private to DPDK and differs between releases, but the following has not changed
+//! from 21.11 to 25.11: the magic number and the version at its start, and shortly after them the
 //! `struct rte_fbarray` named `memzone`, whose elements are `struct rte_memzone`.
 
 use std::thread::sleep;
@@ -18,10 +18,10 @@ use crate::search;
 /// `RTE_MAGIC`, written when the EAL is initialised.
 const MAGIC: u32 = 19_820_526;
 
-/// How far behind the start of the configuration the array of memzones may be.
+/// Maximum distance of the array of memzones from the start of the configuration.
 const MOST_DISTANCE: u64 = 128;
 
-/// The name of the array, with the zero behind it.
+/// The name of the array, with its terminating zero.
 pub(crate) const ARRAY_NAME: [u8; 8] = *b"memzone\0";
 
 /// `struct rte_fbarray`.
@@ -36,13 +36,13 @@ const ZONE_LEN: u64 = 48;
 const ZONE_NAME_BYTES: usize = 32;
 const ZONE_BYTES: usize = 72;
 
-/// Most memzones that are believed; DPDK has 2560 unless told otherwise.
+/// Maximum plausible number of memzones; the default of DPDK is 2560.
 const MOST_ZONES: usize = 1 << 17;
 
 /// Addresses of programs have 47 bits, or 56 with five levels of pages.
 const MOST_ADDRESS: u64 = 1 << 56;
 
-/// How often the memzones are read while they change.
+/// How often the memzones are read if they change meanwhile.
 const ATTEMPTS: u32 = 5;
 
 /// Between two attempts.
@@ -51,9 +51,9 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// The memory configuration of an app.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryConfig {
-    /// Where it is in the app.
+    /// Address in the app.
     pub address: u64,
-    /// Where the name of its array of memzones is.
+    /// Address of the name of its array of memzones.
     pub array: u64,
     /// Release of DPDK, as [`SocketBanner::version`](pmdscope_telemetry::SocketBanner::version) has it.
     pub version: String,
@@ -100,8 +100,8 @@ impl MemoryConfig {
         Err(implausible.unwrap_or(XrayError::NoMemoryConfig { why }))
     }
 
-    /// That in the mapping from `start` on whose array of memzones has its name at this address; `None` if
-    /// something else is there.
+    /// That in the mapping from `start` on whose array of memzones has its name at this address;
+    /// `None` if there is no configuration.
     fn at(memory: &dyn Memory, start: u64, name: u64) -> Result<Option<Self>, XrayError> {
         let begin = name.saturating_sub(MOST_DISTANCE).max(start);
         let mut head = vec![0; usize::try_from(name - begin).unwrap_or_default()];
@@ -113,7 +113,7 @@ impl MemoryConfig {
         Ok(Some(Self { address: begin + offset as u64, array: name, version, memzones }))
     }
 
-    /// The memzones of now, by address, in the array whose name is at [`MemoryConfig::array`].
+    /// The current memzones, by address, in the array whose name is at [`MemoryConfig::array`].
     ///
     /// # Errors
     /// [`XrayError::Implausible`] if the array is not there any more, or the memzones contradict each other;
@@ -126,7 +126,7 @@ impl MemoryConfig {
     }
 }
 
-/// Where in `head` the configuration begins, and the release that it states.
+/// Offset of the configuration in `head`, and the release in it.
 fn version(head: &[u8]) -> Option<(usize, String)> {
     (0..head.len()).step_by(8).rev().find_map(|offset| {
         let field = |at: usize| Field { bytes: head, offset: (offset + at) as u64 }.u32();
@@ -135,7 +135,7 @@ fn version(head: &[u8]) -> Option<(usize, String)> {
         if field(0) != MAGIC || !is_release {
             return None;
         }
-        // 99 stands for a release, less than 16 for a release candidate.
+        // 99 means a release, less than 16 a release candidate.
         let candidate = if release < 16 { format!("-rc{release}") } else { String::new() };
         Some((offset, format!("DPDK {year}.{month:02}.{minor}{candidate}")))
     })
@@ -160,13 +160,13 @@ impl ZoneArray {
         known.then_some(Self { elements, data })
     }
 
-    /// The mask of used elements stands behind them: their number of words in 8 bytes, and the words.
+    /// The mask of used elements follows them: the number of its words in 8 bytes, and the words.
     fn mask_bytes(&self) -> usize {
         8 + self.elements.div_ceil(64) * 8
     }
 
-    /// The memzones, by address. The app may reserve and free memzones meanwhile: then they are read again.
-    /// Those that are not reserved yet, or free at the end, of an app that is stopped, are left out.
+    /// The memzones, by address. If the app reserves or frees memzones meanwhile, they are read
+    /// again. Memzones of a stopped app that are only partly reserved or freed are left out.
     fn read(&self, memory: &dyn Memory) -> Result<Vec<Memzone>, XrayError> {
         let mut bytes = vec![0; self.elements * ZONE_BYTES + self.mask_bytes()];
         let mut again = vec![0; bytes.len()];
@@ -187,7 +187,7 @@ impl ZoneArray {
         Ok(memzones)
     }
 
-    /// The memzones, by address, and how many more are just reserved or freed.
+    /// The memzones, by address, and the number of further ones that are being reserved or freed.
     fn parse_zones(&self, bytes: &[u8]) -> Result<(Vec<Memzone>, usize), XrayError> {
         let implausible = |why: String| XrayError::implausible("the memzones", why);
         let (zones, mask) = bytes.split_at(self.elements * ZONE_BYTES);

@@ -1,4 +1,4 @@
-//! Memory configurations that are made here, whole and broken.
+//! Generated memory configurations, valid and broken.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,7 +15,7 @@ fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
     bytes[at..at + value.len()].copy_from_slice(value);
 }
 
-/// A memzone at its number in the array: name, address, bytes.
+/// A memzone with its index in the array: index, name, address, bytes.
 pub(crate) type ZoneElement<'a> = (usize, &'a str, u64, u64);
 
 /// An array of memzones, and its elements, which are at `data`.
@@ -43,7 +43,7 @@ pub(crate) fn zone_array(
     (array, bytes)
 }
 
-/// Where the mask of elements in use is behind their begin, without its length.
+/// Offset of the mask of elements in use from their start, without its length.
 pub(crate) fn mask_offset(elements: u32) -> usize {
     elements as usize * 72
 }
@@ -126,7 +126,7 @@ fn memzones_that_contradict_each_other_are_refused() {
     refused(words, "9 words for 64 elements");
 }
 
-/// Of an app that was stopped while it reserved or freed them.
+/// An app that was stopped while it reserved or freed memzones.
 #[test]
 fn memzones_that_are_not_whole_are_left_out() {
     let zones =
@@ -135,7 +135,7 @@ fn memzones_that_are_not_whole_are_left_out() {
     assert_eq!(config.memzones.iter().map(|zone| zone.address).collect::<Vec<_>>(), [0x3000]);
 }
 
-/// Memory whose memzones are others each time that they are read, so many times.
+/// Memory whose memzones change at each of the first reads.
 #[derive(Debug)]
 struct Changing {
     pieces: TestMemory,
@@ -187,8 +187,8 @@ fn holes_in_a_mapping_are_left_out() {
 }
 
 proptest! {
-    /// Garbage in the configuration or its array: memzones as they were, others that are plausible, or an
-    /// error, and never a panic or much memory.
+    /// Garbage in the configuration or its array results in the same memzones, other plausible
+    /// ones, or an error, but never in a panic or excessive memory.
     #[test]
     fn garbage_is_refused_or_plausible(
         piece in 0_usize..2,

@@ -14,16 +14,16 @@ use crate::memory_config::MemoryConfig;
 use crate::memzone::Memzone;
 use crate::target::XrayTarget;
 
-/// Longest wait for the app to say who it is, or to tell its memzones.
+/// Timeout for the app to report its process or its memzones.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 impl XrayTarget {
-    /// Opens a running app; what is read of it later keeps to `budget`. An app that is stopped, or has no
-    /// telemetry, is opened too, as long as its process is known.
+    /// Opens a running app; later reads keep to `budget`. An app that is stopped, or has no
+    /// telemetry, can be opened too if its process is known.
     ///
     /// # Errors
-    /// [`XrayError::UnknownProcess`] for an app in another PID namespace, [`XrayError::NotAllowed`] without
-    /// the right to read its memory, [`XrayError::Memzones`] where they are nowhere,
+    /// [`XrayError::UnknownProcess`] for an app in another PID namespace, [`XrayError::NotAllowed`]
+    /// without the right to read its memory, [`XrayError::Memzones`] if they are not found,
     /// [`XrayError::UnknownLayout`] for a build of DPDK that is not known.
     pub fn open(app: &DiscoveredApp, budget: ReadBudget) -> Result<Self, XrayError> {
         let client = connect(app);
@@ -34,9 +34,10 @@ impl XrayTarget {
         if peer.is_some_and(|peer| peer.start_ticks != memory.start_ticks()) {
             return Err(XrayError::Ended { pid });
         }
-        // Vendors put their names before the release.
+        // Vendors add their names before the release.
         let stated = client.map(|client| client.banner().version.clone());
-        // Requests wake the app, and can hit a memzone while it is freed; what is read in memory cannot.
+        // Requests wake the app, and may read a memzone while it is freed; reading its memory
+        // avoids both.
         let memory = Arc::new(memory);
         match MemoryConfig::find(&*memory) {
             Ok(config) => {
@@ -55,7 +56,7 @@ impl XrayTarget {
         }
     }
 
-    /// Opens the memory of an app that cannot be asked, such as a core file.
+    /// Opens the memory of an app that does not answer requests, such as a core file.
     ///
     /// # Errors
     /// [`XrayError::NoMemoryConfig`] or [`XrayError::Implausible`] if the memzones are not in it,
@@ -75,15 +76,16 @@ impl XrayTarget {
     }
 }
 
-/// Asks the process that serves the telemetry socket now who it is: that of the discovery may have ended
-/// since, and another one may have its id.
+/// Asks the process that serves the telemetry socket for its id: the discovered process may have
+/// ended since, and another one may have its id.
 fn connect(app: &DiscoveredApp) -> Option<TelemetryClient> {
     let is_live = app.state == Reachability::Live;
     let connect = || TelemetryClient::connect(&app.socket, Deadline::after(LONGEST_WAIT));
     is_live.then(connect)?.ok()
 }
 
-/// The version and the memzones as the app tells them; `found` is why they are not found in its memory.
+/// The version and the memzones that the app reports; `found` is the reason why its memory does not
+/// show them.
 fn told(
     app: &DiscoveredApp,
     pid: u32,

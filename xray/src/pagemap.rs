@@ -1,7 +1,7 @@
 //! Which pages of a process are in memory: `/proc/PID/pagemap`.
 //!
-//! Reading a page that the app never touched would make the kernel allocate it, a huge page for huge
-//! memory. So such pages, which hold nothing, are told apart before they are read.
+//! Reading a page that the app never touched would make the kernel allocate it, a huge page for
+//! huge memory. So such pages, which are empty, are excluded from reading.
 
 use std::fs::File;
 use std::io;
@@ -17,7 +17,8 @@ const HAS_CONTENT: u64 = 1 << 63 | 1 << 62;
 /// The parts of `range` that have pages, ascending; neighbours are joined.
 pub(crate) fn present(pid: u32, range: &Range<u64>) -> io::Result<Vec<Range<u64>>> {
     let file = File::open(format!("/proc/{pid}/pagemap"))?;
-    // The file has an entry for each page of the kernel's size, whatever the mapping has.
+    // The file has an entry for each page of the kernel's base size, whatever the page size of the
+    // mapping.
     let page_bytes = rustix::param::page_size() as u64;
     let (first, behind) = (range.start / page_bytes, range.end.div_ceil(page_bytes));
     let mut present: Vec<Range<u64>> = Vec::new();

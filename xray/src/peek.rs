@@ -1,9 +1,10 @@
 //! Samples the packets of an app from its free mbufs.
 //!
-//! An mbuf that was given back keeps header and data until it is taken again, and pools give out the mbuf
-//! that came back last first. So the mbufs on top of the caches of the lcores, and the newest in the
-//! common ring, hold the latest packets, complete and as the app let go of them. Mbufs in use are left
-//! out: a NIC writes data before its driver writes the length, and two equal reads do not show that.
+//! A freed mbuf keeps its header and data until it is allocated again, and pools allocate the mbuf
+//! that was freed last first. So the mbufs on top of the lcores' caches, and the newest in the
+//! common ring, contain the latest packets, complete and as the app freed them. Mbufs in use are
+//! left out: a NIC writes data before its driver writes the length, and two equal reads do not show
+//! that.
 
 mod pool;
 
@@ -12,55 +13,56 @@ use crate::target::XrayTarget;
 
 use self::pool::{DEPTH_MAX, EMPTY, FreeMbuf, MbufContent, PacketHeader, SampledPool, is_ethernet};
 
-/// A pass in so many looks at the most mbufs, and for caches that were not in use before.
+/// One pass in this many reads the maximum number of mbufs, and checks caches that were not in use
+/// before.
 const WIDE_PASS: u64 = 64;
-/// Passes in a row that may fail because what they read is not mapped.
+/// Maximum number of consecutive passes that fail because an address is not mapped.
 const MOST_FAILED_PASSES: u32 = 1000;
-/// The port of an mbuf that none received.
+/// The port of an mbuf that was not received.
 const NO_PORT: u16 = u16::MAX;
 
 /// A packet that was sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SampledPacket<'a> {
-    /// Port that received it; `None` for what the app made itself.
+    /// Port that received it; `None` for packets made by the app.
     pub port: Option<u16>,
     /// Its length, bytes.
     pub len: u32,
-    /// What was kept of its first segment.
+    /// The captured bytes of its first segment.
     pub data: &'a [u8],
 }
 
-/// What a sampler has counted.
+/// Counters of a sampler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SamplerCounts {
     /// Passes over all pools.
     pub passes: u64,
-    /// Mbufs that were looked at.
+    /// Mbufs that were examined.
     pub looked_at: u64,
     /// Packets that were shown.
     pub packets: u64,
-    /// Dropped: they changed while they were read, or were taken by the app meanwhile.
+    /// Dropped: they changed while they were read, or the app allocated them meanwhile.
     pub torn: u64,
     /// Dropped: the values of their mbufs contradict each other, or they may be a following segment.
     pub implausible: u64,
-    /// Bytes read of the app.
+    /// Bytes read from the app.
     pub bytes: u64,
 }
 
-/// Samples the packets of all mbuf pools of an app. Not for several threads at a time.
+/// Samples the packets of all mbuf pools of an app. Not to be used by several threads at a time.
 #[derive(Debug)]
 pub struct PacketSampler {
     target: XrayTarget,
     pools: Vec<SampledPool>,
     snaplen: usize,
     counts: SamplerCounts,
-    /// Passes in a row that failed.
+    /// Consecutive passes that failed.
     failed_passes: u32,
 }
 
 impl PacketSampler {
-    /// Samples all mbuf pools; `snaplen` is the most bytes that are kept of a packet. What free mbufs hold
-    /// now is from before, and is never shown.
+    /// Samples all mbuf pools; `snaplen` is the maximum number of bytes kept per packet. Packets
+    /// that are in free mbufs at this time are older, and are never shown.
     ///
     /// # Errors
     /// If the app has no mbuf pool that can be read.
@@ -95,12 +97,12 @@ impl PacketSampler {
         self.pools.iter().map(|pool| pool.pool.name.as_str())
     }
 
-    /// What was counted up to now.
+    /// Current counters.
     pub fn counts(&self) -> SamplerCounts {
         self.counts
     }
 
-    /// Looks once at the mbufs that came back last, and shows the packets that were not shown before.
+    /// Reads the mbufs that were freed last once, and shows the packets that were not shown before.
     ///
     /// # Errors
     /// If the app has ended or may no longer be read.
@@ -110,7 +112,8 @@ impl PacketSampler {
         for index in 0..self.pools.len() {
             match self.pass_of_pool(index, wide, show) {
                 Ok(()) => self.failed_passes = 0,
-                // A cache changed while it was read: one of its words is no address of an mbuf.
+                // A cache changed while it was read: one of its words is not the address of an
+                // mbuf.
                 Err(XrayError::NotMapped { .. }) if self.failed_passes < MOST_FAILED_PASSES => {
                     self.failed_passes += 1;
                     self.counts.torn += 1;
@@ -135,7 +138,7 @@ impl PacketSampler {
         self.sample(index, &newest, Some(show))
     }
 
-    /// Looks at free mbufs, remembers what they hold, and shows what is new if that is wanted.
+    /// Reads free mbufs, remembers their content, and shows new packets if that is wanted.
     fn sample(
         &mut self,
         index: usize,
@@ -177,8 +180,8 @@ impl PacketSampler {
         }
     }
 
-    /// Shows what is new in mbufs, unless it changes before it was read again, whole; what did not fit
-    /// into the first look is read twice.
+    /// Shows new packets of mbufs, unless they change before they are read again in full. Parts
+    /// that were not in the first read are read twice.
     fn show(
         &mut self,
         index: usize,
@@ -204,7 +207,7 @@ impl PacketSampler {
                 continue;
             }
             let known = pool.fingerprints.insert(one.mbuf.address, one.fingerprint);
-            // A cache that was read while it changed may have an mbuf twice.
+            // A cache that changed while it was read may contain an mbuf twice.
             if known == Some(one.fingerprint) {
                 continue;
             }
@@ -222,7 +225,7 @@ impl PacketSampler {
     }
 }
 
-/// An mbuf that holds something else than when it was last looked at.
+/// An mbuf whose content has changed since it was last read.
 struct ChangedMbuf<'a> {
     mbuf: FreeMbuf,
     header: PacketHeader,

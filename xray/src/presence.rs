@@ -1,21 +1,22 @@
-//! Which parts of a range of memory hold anything.
+//! Which parts of a range of memory have content.
 
 use std::ops::Range;
 
 use pmdscope_telemetry::host::maps::Mapping;
 
-/// Which parts of a range of memory hold anything. A page that the app never touched would be allocated by
-/// reading it.
+/// Which parts of a range of memory have content. Reading a page that the app never touched would
+/// allocate it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Presence {
-    /// Parts that hold something, ascending, without overlaps.
+    /// Parts with content, ascending, without overlaps.
     pub parts: Vec<Range<u64>>,
-    /// Bytes of the others of which it is not known: they belong to files that could not be opened.
+    /// Bytes outside of them whose content is unknown: they belong to files that could not be
+    /// opened.
     pub unknown_bytes: u64,
 }
 
 impl Presence {
-    /// Of a range that is read whole.
+    /// For a range that is read completely.
     pub fn whole(range: Range<u64>) -> Self {
         Self { parts: vec![range], unknown_bytes: 0 }
     }
@@ -26,8 +27,8 @@ impl Presence {
         bytes(range).saturating_sub(held.sum())
     }
 
-    /// Adds what the files of shared mappings hold of `range`, which `data` returns for each mapping; what is
-    /// already there is not asked for.
+    /// Adds the parts of `range` that the files of shared mappings contain, as `data` returns for
+    /// each mapping. Known parts are not requested again.
     pub(crate) fn add_files<E>(
         &mut self,
         range: &Range<u64>,

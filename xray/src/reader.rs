@@ -1,4 +1,4 @@
-//! Completes samples with counts of pools and rings, from a thread for each app.
+//! Adds counts of pools and rings to samples, with one thread per app.
 
 mod marks;
 mod watcher;
@@ -23,18 +23,18 @@ use crate::error::XrayError;
 use crate::memory::ProcessMemory;
 use crate::target::XrayTarget;
 
-/// Longest wait for an app that was read before: its address space may be locked, for instance while it
+/// Timeout for an app that was read before: its address space may be locked, for instance while it
 /// maps memory.
 const LONGEST_WAIT: Duration = Duration::from_millis(200);
 
-/// Nobody samples an app any more that was not sampled for so long.
+/// An app that was not sampled for this long is no longer read.
 const KEEP: Duration = Duration::from_secs(600);
 
-/// Counts pools and rings of apps without libpmdscope in their memory. Each app has a thread, so that one
-/// whose memory cannot be read now keeps no other waiting.
+/// Counts pools and rings of apps without libpmdscope in their memory. Each app has a thread, so
+/// that an app whose memory cannot be read at the moment does not delay the others.
 pub struct XrayReader {
     open: Opener,
-    /// What could not be read is a failed part of the sample.
+    /// A failed read is a failed part of the sample.
     required: bool,
     /// By process id and start time.
     watched: Mutex<HashMap<(u32, u64), WatchedApp>>,
@@ -44,7 +44,7 @@ pub struct XrayReader {
 struct WatchedApp {
     requests: SyncSender<Request>,
     used: Instant,
-    /// It has opened the app, or knows why it cannot.
+    /// It has opened the app, or found out why it cannot.
     answered: bool,
 }
 
@@ -57,7 +57,7 @@ impl fmt::Debug for XrayReader {
     }
 }
 
-/// Without the right to read it, an app is not asked where its memzones are.
+/// Without the right to read it, an app is not queried for its memzones.
 fn open(app: &DiscoveredApp) -> Result<XrayTarget, XrayError> {
     app.pid.map(ProcessMemory::open).transpose()?;
     XrayTarget::open(app, ReadBudget::UNLIMITED)
@@ -102,7 +102,7 @@ impl XrayReader {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the thread of an app read it; tells whether that thread has answered before.
+    /// Requests a read from the thread of an app; returns whether that thread has answered before.
     fn ask(
         &self,
         process: (u32, u64),
@@ -123,7 +123,7 @@ impl XrayReader {
             Err(TrySendError::Full(_)) => {
                 Err("its memory is still being read for the last sample".to_owned())
             }
-            // The reply says so.
+            // The reply reports the result.
             Ok(()) | Err(TrySendError::Disconnected(_)) => Ok(watched.answered),
         }
     }
@@ -146,7 +146,7 @@ impl OccupancyReader for XrayReader {
     }
 }
 
-/// What the app told itself stays.
+/// Values that the app itself reported are kept.
 fn add(sample: &mut Sample, reading: Reading) {
     for pool in &mut sample.pools {
         let Some((count, high_water)) = reading.pools.get(&pool.name) else { continue };

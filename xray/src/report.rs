@@ -1,4 +1,4 @@
-//! What scans of an app found: lost mbufs, and who holds the others.
+//! Results of scans of an app: lost mbufs, and the holders of the others.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The free mbufs of one pool, and what they hold.
+//! The free mbufs of one pool, and their content.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -8,19 +8,19 @@ use crate::error::XrayError;
 use crate::memory::{read_u32, read_u64};
 use crate::target::{Pool, XrayTarget};
 
-/// Bytes behind the start of an mbuf that are read at first: with `RTE_PKTMBUF_HEADROOM` of 128, 192 bytes
-/// of the packet.
+/// Bytes from the start of an mbuf that are read first: with `RTE_PKTMBUF_HEADROOM` of 128, they
+/// contain 192 bytes of the packet.
 const LOOK_BYTES: usize = 448;
-/// Bytes of a packet that tell it from the one before in the same mbuf.
+/// Bytes of a packet that distinguish it from the previous one in the same mbuf.
 const FINGERPRINT_BYTES: usize = 192;
-/// Least and most mbufs on top of a cache that are looked at in a pass.
+/// Minimum and maximum number of mbufs on top of a cache that are read in a pass.
 const DEPTH_MIN: usize = 8;
 pub(super) const DEPTH_MAX: usize = 256;
-/// Mbufs below the deepest one that had changed that are looked at too.
+/// Number of mbufs below the deepest changed one that are read too.
 const DEPTH_MARGIN: usize = 8;
-/// Shortest frame that is believed: an Ethernet header.
+/// Shortest plausible frame: an Ethernet header.
 const ETHERNET_BYTES: u32 = 14;
-/// Longest packet that is believed.
+/// Longest plausible packet.
 const MOST_PACKET_BYTES: u32 = 1 << 18;
 /// Fingerprint of an mbuf without a packet.
 pub(super) const EMPTY: u64 = 0;
@@ -28,15 +28,16 @@ pub(super) const EMPTY: u64 = 0;
 #[derive(Debug)]
 pub(super) struct SampledPool {
     pub(super) pool: Pool,
-    /// Where its common part is, if that is an `rte_ring`.
+    /// Its common part, if that is an `rte_ring`.
     ring: Option<CommonRing>,
-    /// Caches that were seen in use.
+    /// Caches that have been in use.
     caches: Vec<LcoreCache>,
-    /// What each mbuf held when it was last looked at.
+    /// Content of each mbuf when it was last read.
     pub(super) fingerprints: HashMap<u64, u64>,
     hasher: RandomState,
     pub(super) look_bytes: usize,
-    /// An mbuf of it was the first of several: others may be the following, which begin anywhere.
+    /// An mbuf was the first of several segments: others may be later segments, whose data begins
+    /// anywhere.
     pub(super) segmented: bool,
 }
 
@@ -44,7 +45,7 @@ pub(super) struct SampledPool {
 struct CommonRing {
     address: u64,
     mask: u32,
-    /// Producer tail as of the pass before.
+    /// Producer tail at the previous pass.
     tail: u32,
 }
 
@@ -62,17 +63,17 @@ pub(super) struct FreeMbuf {
     place: usize,
 }
 
-/// What a free mbuf holds.
+/// Content of a free mbuf.
 pub(super) enum MbufContent {
     Packet(PacketHeader),
-    /// It was never used, or was given back without a packet.
+    /// It was never used, or was freed without a packet.
     Empty,
-    /// A packet that begins behind what was read.
+    /// A packet that begins after the bytes read.
     BeyondLook,
     Implausible,
 }
 
-/// What the header of a free mbuf says of its last packet.
+/// Values of the header of a free mbuf for its last packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PacketHeader {
     pub(super) port: u16,
@@ -83,7 +84,7 @@ pub(super) struct PacketHeader {
 }
 
 impl SampledPool {
-    /// `None` for a pool that holds no mbufs.
+    /// `None` for a pool whose objects are not mbufs.
     pub(super) fn new(target: &XrayTarget, pool: Pool) -> Result<Option<Self>, XrayError> {
         let (mbuf, object) = (&target.layout.mbuf, &target.layout.objhdr);
         let first = pool.first_object_header.saturating_add(object.bytes);
@@ -143,7 +144,7 @@ impl SampledPool {
         Ok(all)
     }
 
-    /// The mbufs that came back last.
+    /// The mbufs that were freed last.
     pub(super) fn newest(
         &mut self,
         target: &XrayTarget,
@@ -193,7 +194,7 @@ impl SampledPool {
         Ok(found)
     }
 
-    /// Those that are free now.
+    /// The mbufs that are free now.
     pub(super) fn still_free(
         &self,
         target: &XrayTarget,
@@ -212,7 +213,7 @@ impl SampledPool {
         Ok(free)
     }
 
-    /// Keeps the depth of a cache ahead of what changes in it.
+    /// Extends the read depth of a cache beyond its changes.
     pub(super) fn note_change(&mut self, mbuf: FreeMbuf) {
         if let Some(cache) = mbuf.cache.and_then(|cache| self.caches.get_mut(cache)) {
             cache.depth = cache.depth.max(mbuf.place + DEPTH_MARGIN).min(DEPTH_MAX);
@@ -234,14 +235,14 @@ impl SampledPool {
         if word(bytes, layout.pool) == self.pool.address && u32_at(bytes, layout.pkt_len) == 0 {
             return MbufContent::Empty;
         }
-        // So an mbuf is given back.
+        // Values of a freed mbuf.
         let free = u16_at(bytes, layout.refcnt) == 1
             && u16_at(bytes, layout.nb_segs) == 1
             && word(bytes, layout.next) == 0;
         let Some(header) = self.header(target, address, bytes).filter(|_| free) else {
             return MbufContent::Implausible;
         };
-        // A fingerprint is always of the same bytes: next time they are read.
+        // A fingerprint is always of the same bytes: they are read next time.
         let needed = header.begin + header.data_len.min(FINGERPRINT_BYTES);
         if needed > bytes.len() {
             self.look_bytes = self.look_bytes.max(needed);
@@ -276,7 +277,7 @@ impl SampledPool {
 }
 
 impl CommonRing {
-    /// `None` where the pool keeps its mbufs in something else.
+    /// `None` if the pool keeps its mbufs in another structure.
     fn of(target: &XrayTarget, pool: &Pool) -> Result<Option<Self>, XrayError> {
         let layout = &target.layout.ring;
         let zone = target.memzone_at(pool.handler_data);
@@ -289,7 +290,7 @@ impl CommonRing {
         Ok(Some(ring))
     }
 
-    /// Producer tail, and how many mbufs it holds.
+    /// Producer tail, and the number of mbufs.
     fn state(&self, target: &XrayTarget) -> Result<(u32, usize), XrayError> {
         let layout = &target.layout.ring;
         let mut words = [0; 8];
@@ -300,7 +301,7 @@ impl CommonRing {
         Ok((tail, if held > self.mask { 0 } else { usize::try_from(held).unwrap_or_default() }))
     }
 
-    /// So many in front of the producer tail, the newest first.
+    /// This many mbufs before the producer tail, the newest first.
     fn newest(
         &self,
         target: &XrayTarget,
@@ -323,12 +324,12 @@ impl CommonRing {
     }
 }
 
-/// Caches are read while they change: what is no address is left out.
+/// Caches are read while they change: words that are not addresses are left out.
 fn is_address(word: u64) -> bool {
     word != 0 && word.is_multiple_of(8)
 }
 
-/// The bytes at an offset, zeros beyond the end.
+/// The bytes at an offset, with zeros beyond the end.
 fn bytes_at<const N: usize>(bytes: &[u8], offset: u64) -> [u8; N] {
     let begin = usize::try_from(offset).unwrap_or(usize::MAX);
     bytes.get(begin..).and_then(|rest| rest.first_chunk().copied()).unwrap_or([0; N])
@@ -346,7 +347,7 @@ fn word(bytes: &[u8], offset: u64) -> u64 {
     u64::from_le_bytes(bytes_at(bytes, offset))
 }
 
-/// A following segment has a length of its own, but seldom an Ethernet header in front.
+/// A later segment has its own length, but rarely begins with an Ethernet header.
 pub(super) fn is_ethernet(data: &[u8]) -> bool {
     let kind = |at: usize| data.get(at..at + 2).map(|kind| u16::from_be_bytes([kind[0], kind[1]]));
     let tags = [Some(0x8100), Some(0x88a8)];

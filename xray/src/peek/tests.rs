@@ -1,4 +1,4 @@
-//! Tests of the sampler on the memory of a pool that is written by hand.
+//! Tests of the sampler with generated memory of a pool.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ impl TestMemory {
         }
     }
 
-    /// The common ring holds these mbufs, and has held `before` others.
+    /// The common ring contains these mbufs, and has contained `before` others.
     fn ring(&mut self, before: u32, mbufs: &[u64]) {
         let layout = &Layout::dpdk_22_11().ring;
         for (place, number) in (before..).zip(mbufs) {
@@ -40,12 +40,12 @@ impl TestMemory {
         self.write(RING + layout.cons_head, &before.to_le_bytes());
     }
 
-    /// A free mbuf with a packet of `len` bytes, of which its segment has `data.len()`.
+    /// A free mbuf with a packet of `len` bytes, `data.len()` of them in its segment.
     fn packet(&mut self, number: u64, len: u32, data: &[u8]) {
         self.packet_behind(128, number, len, data);
     }
 
-    /// As above, so many bytes into its buffer.
+    /// As above, with the packet at this offset in its buffer.
     fn packet_behind(&mut self, offset: u16, number: u64, len: u32, data: &[u8]) {
         let (at, layout) = (mbuf(number), &Layout::dpdk_22_11().mbuf);
         self.write(at + layout.buf_addr, &(at + layout.bytes).to_le_bytes());
@@ -64,7 +64,7 @@ fn mbuf(number: u64) -> u64 {
     OBJECTS + number * STRIDE + Layout::dpdk_22_11().objhdr.bytes
 }
 
-/// An app that may change whenever it is read.
+/// An app that may change at each read.
 struct App {
     memory: Arc<ChangingMemory>,
 }

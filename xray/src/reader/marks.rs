@@ -1,4 +1,4 @@
-//! High-water marks of what was counted, in windows as libpmdscope has them.
+//! High-water marks of the counts, in the same windows as libpmdscope.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ struct Mark {
 }
 
 impl HighWaterMarks {
-    /// Takes counts of one moment. What is not among them is forgotten.
+    /// Adds counts of one moment. Pools or rings without a count are forgotten.
     pub(super) fn take<'a>(
         &mut self,
         now: Instant,
@@ -45,7 +45,7 @@ impl HighWaterMarks {
         }
     }
 
-    /// The marks of one of them.
+    /// The marks of one pool or ring.
     pub(super) fn of(&self, name: &str) -> Option<HighWater> {
         let mark = self.marks.get(name)?;
         Some(HighWater { window: mark.last.unwrap_or(mark.current), ever: mark.ever })

@@ -1,4 +1,4 @@
-//! Samples of made-up apps.
+//! Samples of generated apps.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,7 +11,7 @@ use super::*;
 use crate::counts::made_up::{Handler, MadeUpApp};
 use crate::error::XrayError;
 
-/// Long, since machines that run tests are busy.
+/// Long, as machines that run tests may be busy.
 const LONG: Duration = Duration::from_secs(30);
 
 fn found(name: &str, pid: u32) -> DiscoveredApp {

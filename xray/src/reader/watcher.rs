@@ -1,4 +1,4 @@
-//! The thread that reads one app: for samples, and in between for high-water marks.
+//! The thread that reads one app: for samples, and between them for high-water marks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,29 +19,30 @@ pub(super) type Opener = Arc<dyn Fn(&DiscoveredApp) -> Result<XrayTarget, XrayEr
 /// Time between two reads for high-water marks while samples are taken: as libpmdscope does by default.
 const MARK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Nobody watches an app of which no sample was taken for so long: twice the usual interval of scrapes.
+/// An app that was not sampled for this long is not watched: twice the usual scrape interval.
 const IDLE: Duration = Duration::from_secs(120);
 
-/// Rings come and go without a word of the app: how often its memzones are looked up again.
+/// Interval at which memzones are looked up again, as the app creates and frees rings without
+/// notice.
 const REFRESH: Duration = Duration::from_secs(30);
 
-/// Time between two attempts to open an app: at first, and after several in vain.
+/// Time between two attempts to open an app: the first, and the longest after several failures.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_secs(60);
 
-/// Asks for the counts of now.
+/// Requests the current counts.
 pub(super) struct Request {
-    /// The pools that the app tells of.
+    /// The pools that the app reports.
     pub(super) pools: BTreeSet<String>,
     pub(super) reply: Sender<Reading>,
 }
 
-/// What was counted.
+/// The counts.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     pub(super) pools: BTreeMap<String, (PoolCount, Option<HighWater>)>,
     pub(super) rings: Vec<(RingCount, HighWater)>,
-    /// Why not all of it was.
+    /// Why some could not be counted.
     pub(super) problem: Option<String>,
 }
 
@@ -58,9 +59,9 @@ pub(super) struct Watcher {
     target: Option<XrayTarget>,
     /// Why there is no target.
     problem: String,
-    /// When it was opened or refreshed last, or could not be.
+    /// When it was last opened or refreshed, or an attempt failed.
     opened: Option<Instant>,
-    /// Before this has passed it is not opened again for a failure.
+    /// Minimum time before the next attempt after a failure.
     retry: Duration,
     requested: Option<Instant>,
     pools: HighWaterMarks,
@@ -82,7 +83,7 @@ impl Watcher {
         }
     }
 
-    /// Answers requests until nobody can make any more.
+    /// Answers requests until all senders have ended.
     pub(super) fn run(mut self, requests: &Receiver<Request>) {
         loop {
             let request = if self.is_watched() {
@@ -93,7 +94,7 @@ impl Watcher {
             match request {
                 Ok(request) => {
                     let reading = self.read(&request.pools, Instant::now());
-                    // Whoever asked may have given up.
+                    // The requester may have given up.
                     let _ = request.reply.send(reading);
                 }
                 Err(RecvTimeoutError::Timeout) => self.mark(),
@@ -106,7 +107,7 @@ impl Watcher {
         self.target.is_some() && self.requested.is_some_and(|requested| requested.elapsed() < IDLE)
     }
 
-    /// Reads for the high-water marks only; what fails is told with the next sample.
+    /// Reads for the high-water marks only; a failure is reported with the next sample.
     pub(super) fn mark(&mut self) {
         if let Some(Ok(counts)) = self.target.as_ref().map(counts) {
             self.take(&counts);
@@ -143,7 +144,7 @@ impl Watcher {
         }
     }
 
-    /// Counts, or why not.
+    /// The counts, or why there are none.
     fn counts(&mut self) -> Result<Counts, String> {
         let target = self.target.as_ref().ok_or_else(|| self.problem.clone())?;
         counts(target).map_err(|error| {
@@ -157,7 +158,7 @@ impl Watcher {
         self.opened.is_none_or(|opened| now.saturating_duration_since(opened) >= time)
     }
 
-    /// Looks up the memzones again; false if the app must be opened anew for that.
+    /// Looks up the memzones again; false if the app must be opened again for that.
     fn refresh(&mut self, now: Instant) -> bool {
         let refreshed = self.target.as_mut().is_some_and(|target| target.refresh().is_ok());
         if refreshed {
@@ -166,8 +167,8 @@ impl Watcher {
         refreshed
     }
 
-    /// Opens the app, unless that was tried a short time ago. Without success, it is read as before. True if
-    /// it was opened.
+    /// Opens the app, unless that was tried a short time ago. If that fails, it is read as before.
+    /// True if it was opened.
     fn open(&mut self, now: Instant) -> bool {
         if !self.is_open_for(self.retry, now) {
             return false;
