@@ -8,13 +8,13 @@ use crate::target::{Pool, XrayTarget};
 
 use super::objects::torn;
 
-/// How often something is read again that changed while it was read.
+/// How often values are read again that changed during the read.
 const ATTEMPTS: usize = 4;
 
 /// Bytes of one read.
 const MOST_PER_READ: usize = 1 << 20;
 
-/// What a pool keeps its free objects in, beside the caches.
+/// The structure in which a pool keeps its free objects, apart from caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolHandler {
     /// `rte_ring`: the handlers `ring_mp_mc`, `ring_sp_sc`, `ring_mt_rts`, `ring_mt_hts` and the like.
@@ -26,7 +26,7 @@ pub enum PoolHandler {
 }
 
 impl PoolHandler {
-    /// Tells it by the memzone that the pool's data is.
+    /// Determined from the memzone that contains the pool's data.
     pub fn of(target: &XrayTarget, pool: &Pool) -> Self {
         let zone = target.memzone_at(pool.handler_data);
         match zone.filter(|zone| zone.address == pool.handler_data) {
@@ -44,12 +44,12 @@ pub struct FreeObjects {
     pub common: Option<Vec<u64>>,
     /// In the cache of each lcore, ascending; empty caches are left out.
     pub caches: BTreeMap<u32, Vec<u64>>,
-    /// Those that were in a cache just before, and are neither there nor in the common part now.
+    /// Objects that were in a cache just before, and are now neither there nor in the common part.
     pub before: Vec<u64>,
 }
 
-/// The free objects of a mempool as they were read, in no order. One that moved meanwhile may be in several
-/// lists: in the last of them it is now.
+/// The free objects of a mempool as they were read, not sorted. An object that moved meanwhile may
+/// be in several lists: its current place is the last of them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FreeLists {
     /// In the cache of each lcore, a moment ago.
@@ -61,7 +61,8 @@ pub(super) struct FreeLists {
 }
 
 impl FreeLists {
-    /// Reads the caches, the common part, and the caches again, for objects move between them meanwhile.
+    /// Reads the caches, the common part, and the caches again, as objects move between them
+    /// meanwhile.
     pub(super) fn read(target: &XrayTarget, pool: &Pool) -> Result<Self, XrayError> {
         let before = caches(target, pool)?;
         let common = match PoolHandler::of(target, pool) {
@@ -82,10 +83,11 @@ impl FreeLists {
 }
 
 impl FreeObjects {
-    /// Reads the caches, the common part, and the caches again, for objects move between them meanwhile.
+    /// Reads the caches, the common part, and the caches again, as objects move between them
+    /// meanwhile.
     ///
     /// # Errors
-    /// If the memory cannot be read, or its counts are not plausible each time.
+    /// If the memory cannot be read, or its counts are never plausible.
     pub fn read(target: &XrayTarget, pool: &Pool) -> Result<Self, XrayError> {
         let FreeLists { before, mut common, mut caches } = FreeLists::read(target, pool)?;
         for cache in caches.values_mut() {
@@ -108,7 +110,7 @@ impl FreeObjects {
     }
 }
 
-/// Again where values contradict each other: the app changed them meanwhile.
+/// Repeats a read if values contradict each other, because the app changed them meanwhile.
 fn repeat<T>(read: impl Fn() -> Result<T, XrayError>) -> Result<T, XrayError> {
     let mut result = read();
     for _ in 1..ATTEMPTS {
@@ -120,7 +122,7 @@ fn repeat<T>(read: impl Fn() -> Result<T, XrayError>) -> Result<T, XrayError> {
     result
 }
 
-/// `count` words from `address` on.
+/// `count` words, beginning at `address`.
 pub(super) fn words(
     memory: &dyn Memory,
     address: u64,
@@ -136,7 +138,7 @@ pub(super) fn words(
     Ok(words.iter().map(|word| u64::from_le_bytes(*word)).collect())
 }
 
-/// Objects of the cache of each lcore.
+/// Objects in the cache of each lcore.
 fn caches(target: &XrayTarget, pool: &Pool) -> Result<BTreeMap<u32, Vec<u64>>, XrayError> {
     let (layout, memory) = (&target.layout.cache, &*target.memory);
     if pool.caches == 0 || pool.cache_size == 0 {
@@ -164,7 +166,7 @@ fn caches(target: &XrayTarget, pool: &Pool) -> Result<BTreeMap<u32, Vec<u64>>, X
     Ok(caches)
 }
 
-/// The live part of a ring of pointers: places of `count` slots from `first` on.
+/// The live part of a ring of pointers: `count` slots, beginning at `first`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RingWindow {
     /// Number of its slots, a power of two.
@@ -176,12 +178,13 @@ pub(super) struct RingWindow {
 }
 
 impl RingWindow {
-    /// Of the ring at `address`: entries whose `enqueue` is complete, and whose `dequeue` is not. Only the
-    /// tails are read: in all modes of a ring they stand at the same place.
+    /// The entries of the ring at `address` whose `enqueue` is complete, and whose `dequeue` is
+    /// not. Only the tails are read, as they have the same offsets in all modes of a ring.
     pub(super) fn read(target: &XrayTarget, address: u64) -> Result<Self, XrayError> {
         let (layout, memory) = (&target.layout.ring, &*target.memory);
         let field = |offset| read_u32(memory, address.wrapping_add(offset));
-        // The consumer's tail first: it may move on, but the producer's is never behind it then.
+        // The consumer's tail is read first: even if it moves, the producer's tail is not behind
+        // the value read.
         let consumer = field(layout.cons_tail)?;
         let producer = field(layout.prod_tail)?;
         let (slots, mask) = (field(layout.size)?, field(layout.mask)?);
@@ -200,7 +203,7 @@ impl RingWindow {
     }
 }
 
-/// What is read must lie in the memzone that the pool's handler made.
+/// The bytes to read must be in the memzone that the pool's handler created.
 fn check_fits(target: &XrayTarget, pool: &Pool, bytes: u64) -> Result<(), XrayError> {
     match target.memzone_at(pool.handler_data) {
         Some(zone) if zone.bytes >= bytes => Ok(()),
@@ -237,7 +240,8 @@ fn stack(target: &XrayTarget, pool: &Pool) -> Result<Vec<u64>, XrayError> {
     words(memory, stack + layout.std_objs, length as usize)
 }
 
-/// All elements are read at once and the list is followed in the copy, or it would change under the reader.
+/// All elements are read in one piece and the list is followed in this copy, as it would change
+/// otherwise.
 fn lock_free_stack(
     target: &XrayTarget,
     pool: &Pool,

@@ -1,4 +1,4 @@
-//! An app whose memory is made up: one pool of mbufs, a ring, and a heap.
+//! An app whose memory is generated: one pool of mbufs, a ring, and a heap.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::target::XrayTarget;
 use crate::test_memory::{ChangingMemory, TestMemory};
 use crate::{Mapping, PoolHandler};
 
-/// Where the memory begins, and where its parts are.
+/// Start of the memory, and of its parts.
 const BASE: u64 = 0x1_0000_0000;
 pub(super) const POOL: u64 = BASE;
 const HANDLER: u64 = BASE + 0x20_0000;
@@ -24,7 +24,7 @@ const END: u64 = BASE + 0x2d_0000;
 const SLOT_BYTES: u64 = 768;
 const HEADER_BYTES: u64 = 64;
 const ELEMENT_BYTES: u64 = 640;
-/// Objects of a chunk; between chunks there is a gap.
+/// Objects per chunk; between chunks there is a gap.
 const PER_CHUNK: u64 = 50;
 const CHUNK_BYTES: u64 = PER_CHUNK * SLOT_BYTES + 4096;
 pub(super) const PRIVATE_BYTES: u64 = 64;
@@ -40,7 +40,7 @@ pub(super) struct MadeUpApp {
 }
 
 impl MadeUpApp {
-    /// A pool with so many mbufs, all of them in use.
+    /// A pool with this number of mbufs, all of them in use.
     pub(super) fn new(objects: u64, handler: PoolHandler) -> Self {
         let mut memory = TestMemory::default();
         memory.map(BASE, END - BASE);
@@ -170,7 +170,8 @@ impl MadeUpApp {
         self.fill_ring(HANDLER, self.objects.next_power_of_two(), objects);
     }
 
-    /// Writes addresses over those that were freed to the ring of the common part, from entry `first` on.
+    /// Overwrites the addresses of objects freed to the ring of the common part, beginning at entry
+    /// `first`.
     pub(super) fn replace_in_ring(&self, first: u64, addresses: impl Iterator<Item = u64>) {
         let slots = self.objects.next_power_of_two();
         for (entry, address) in (first..).zip(addresses) {
@@ -179,7 +180,7 @@ impl MadeUpApp {
         }
     }
 
-    /// Puts objects into the ring of the app; its indices have wrapped.
+    /// Puts objects into the ring of the app, whose indices have wrapped.
     pub(super) fn enqueue(&self, objects: &[u64]) {
         self.fill_ring(RING, RING_SLOTS, objects);
     }
@@ -200,14 +201,14 @@ impl MadeUpApp {
         }
     }
 
-    /// Leaves pointers in the slots of the app's ring that hold no entry.
+    /// Leaves pointers in slots of the app's ring that contain no entry.
     pub(super) fn leave_in_ring(&self, slot_and_object: &[(u64, u64)]) {
         for (slot, object) in slot_and_object {
             self.set(RING + self.target.layout.ring.bytes + slot * 8, Self::mbuf(*object));
         }
     }
 
-    /// Frees objects to a stack without a lock, or with one.
+    /// Frees objects to a stack that is lock-free or has a lock.
     pub(super) fn free_to_stack(&self, objects: &[u64], lock_free: bool) {
         let layout = &self.target.layout;
         self.set_bytes(HANDLER, &[0; 4096]);
@@ -244,11 +245,11 @@ impl MadeUpApp {
         let length = self.cached[place].1.len() as u64;
         self.set_u32(cache + layout.cache.len, u32::try_from(length).unwrap());
         self.set(cache + layout.cache.objs + (length - 1) * 8, Self::mbuf(object));
-        // What was taken out of it stands there still.
+        // An object that was taken out is still in the array.
         self.set(cache + layout.cache.objs + length * 8, Self::mbuf(0));
     }
 
-    /// Keeps an address in the next word of the heap; returns where.
+    /// Stores an address in the next word of the heap; returns the address of that word.
     pub(super) fn keep(&mut self, address: u64) -> u64 {
         let word = self.next_heap_word;
         self.set(word, address);
@@ -257,7 +258,7 @@ impl MadeUpApp {
     }
 }
 
-/// All but the objects in one mapping of the app's own huge page files, then the guest's.
+/// All except the objects in one mapping of the app's own hugepage files, then the guest's.
 fn mappings() -> Vec<Mapping> {
     let mapping = |start, end, inode, path: &str| Mapping {
         start,
@@ -273,7 +274,7 @@ fn mappings() -> Vec<Mapping> {
     vec![
         mapping(BASE, HEAP, 1, "/dev/hugepages/rtemap_0"),
         mapping(HEAP, GUEST, 2, "/dev/hugepages/rtemap_1"),
-        // Not next to the app's own.
+        // Not adjacent to the app's own mappings.
         mapping(GUEST + 4096, END, 3, "/dev/hugepages/genmap_0"),
     ]
 }

@@ -1,4 +1,4 @@
-//! The objects of a mempool, and which of them an address lies in.
+//! The objects of a mempool, and the object that contains an address.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -10,10 +10,11 @@ use crate::target::{Pool, XrayTarget};
 
 use super::free::FreeLists;
 
-/// Most object headers of one read: `IOV_MAX` of Linux.
+/// Maximum number of object headers per read: `IOV_MAX` of Linux.
 const MOST_PER_READ: usize = 1024;
 
-/// Object headers of the first read, and of those behind one that was not where it was expected.
+/// Object headers of the first read, and of reads after an object that was not at the expected
+/// address.
 const FEW_PER_READ: usize = 8;
 
 /// The objects of one mempool.
@@ -21,14 +22,14 @@ const FEW_PER_READ: usize = 8;
 pub(crate) struct PoolObjects {
     /// Addresses of the objects (not of their headers), ascending.
     pub(crate) addresses: Vec<u64>,
-    /// Chunks of memory that hold them.
+    /// Chunks of memory that contain them.
     pub(crate) chunks: Vec<Range<u64>>,
 }
 
 impl PoolObjects {
-    /// Follows the pool's list of objects, and checks the pool pointer of each. To read a header takes as long
-    /// as 2 KiB in a row, so those of objects in a list of free ones are left out where the list of objects
-    /// goes on in equal steps. `mapped` is what [`mapped_bytes`] says.
+    /// Follows the pool's list of objects, and checks the pool pointer of each. Reading a header
+    /// takes as long as reading 2 KiB in one piece, so headers of free objects are skipped where
+    /// the list of objects continues in equal steps. `mapped` is the result of [`mapped_bytes`].
     ///
     /// # Errors
     /// If the memory cannot be read, or the list is not one of `pool.populated` objects in its chunks.
@@ -63,7 +64,7 @@ pub(super) fn torn(pool: &Pool, why: impl Into<String>) -> XrayError {
     XrayError::implausible(format!("mempool {}", pool.name), why)
 }
 
-/// The memory of a pool, ascending. A list of garbage may go in circles.
+/// The memory of a pool, ascending. A garbage list may be circular.
 fn chunks(target: &XrayTarget, pool: &Pool) -> Result<Vec<Range<u64>>, XrayError> {
     let layout = &target.layout.memhdr;
     let (mut chunks, mut seen) = (Vec::new(), BTreeSet::new());
@@ -97,7 +98,8 @@ pub(super) fn mapped_bytes(maps: &[Mapping]) -> u128 {
         .sum()
 }
 
-/// No more objects are believed than fit into memory that is mapped: a list of garbage may be long.
+/// Limits the number of objects to those that fit into mapped memory, as a garbage list may be
+/// long.
 fn check_room(pool: &Pool, chunks: &[Range<u64>], mapped: u128) -> Result<(), XrayError> {
     let bytes: u128 = chunks.iter().map(|chunk| u128::from(chunk.end - chunk.start)).sum();
     let needed = u128::from(slot_bytes(pool)) * u128::from(pool.populated);
@@ -113,24 +115,24 @@ struct ObjectList<'a> {
     target: &'a XrayTarget,
     pool: &'a Pool,
     chunks: &'a [Range<u64>],
-    /// Objects that need not be read, ascending: a list of free objects names them.
+    /// Objects that need not be read, ascending, from a list of free objects.
     free: &'a [u64],
 }
 
-/// What stands in the header of an object.
+/// Content of the header of an object.
 #[derive(Clone, Copy, Debug)]
 struct ObjectHeader {
     pool: u64,
     next: u64,
 }
 
-/// Where the headers of a list are expected: in rows without a gap, each as long as the one before it, for
-/// no object lies across the end of a page.
+/// Expected addresses of the headers of a list: rows without a gap, each as long as the previous
+/// one, as no object crosses the end of a page.
 #[derive(Clone, Copy, Debug)]
 struct Expected {
     /// Bytes from one header to the next in a row.
     slot: u64,
-    /// Headers of a row; 0 while that is not known.
+    /// Headers of a row; 0 while it is unknown.
     row: u64,
     /// Bytes from the last header of a row to the first of the next.
     gap: u64,
@@ -139,7 +141,7 @@ struct Expected {
 }
 
 impl Expected {
-    /// The header behind `header`, which is counted as read.
+    /// The expected header after `header`, which is counted as read.
     fn after(&mut self, header: u64) -> Option<u64> {
         if self.in_row + 1 == self.row {
             self.in_row = 0;
@@ -149,7 +151,7 @@ impl Expected {
         header.checked_add(self.slot)
     }
 
-    /// The list went on elsewhere; `read` headers of the row were read.
+    /// The list continued elsewhere, after `read` headers of the row were read.
     fn learn(&mut self, last: u64, next: u64, read: u64) {
         if Some(next) == last.checked_add(self.slot) {
             *self = Self { row: 0, in_row: read, ..*self };
@@ -180,8 +182,8 @@ impl ObjectList<'_> {
         Ok(addresses)
     }
 
-    /// Reads headers from `first` on, as far as they are where they are expected; returns where the list
-    /// goes on.
+    /// Reads headers, beginning at `first`, as long as they are at the expected addresses; returns
+    /// where the list continues.
     fn follow(
         &self,
         first: u64,
@@ -191,13 +193,13 @@ impl ObjectList<'_> {
     ) -> Result<u64, XrayError> {
         let headers = self.expected_headers(first, most, *expected)?;
         let read = self.read_needed(&headers)?;
-        // The object before, if its header was not read, and what was expected there.
+        // The previous object, if its header was not read, and what was expected there.
         let mut unread = None;
         let mut next = first;
         for (address, header) in headers.iter().zip(read) {
             let (at, header) = match (header, unread.take()) {
                 (Some(header), Some((last, before))) if header.pool != self.pool.address => {
-                    // Behind the last object the list goes on elsewhere, as its header says.
+                    // After the last object the list continues elsewhere, as its header says.
                     *expected = before;
                     (last, self.read_headers(&[last])?.first().copied())
                 }
@@ -228,7 +230,8 @@ impl ObjectList<'_> {
         Ok(next)
     }
 
-    /// The headers but for those of free objects. The last one is read: it says where the list goes on.
+    /// The headers, except those of free objects. The last one is always read: it shows where the
+    /// list continues.
     fn read_needed(&self, headers: &[u64]) -> Result<Vec<Option<ObjectHeader>>, XrayError> {
         let object = |header: u64| header.saturating_add(self.target.layout.objhdr.bytes);
         let first = headers.first().map_or(0, |header| object(*header));
@@ -261,7 +264,7 @@ impl ObjectList<'_> {
         Ok(read.chunks_exact(bytes).map(header).collect())
     }
 
-    /// Up to `most` headers from `first` on, as far as they are in the pool's memory.
+    /// Up to `most` headers, beginning at `first`, as long as they are in the pool's memory.
     fn expected_headers(
         &self,
         first: u64,
@@ -295,13 +298,13 @@ impl ObjectList<'_> {
     }
 }
 
-/// Bytes from one object to the next where there is no gap.
+/// Distance of two objects without a gap between them.
 fn slot_bytes(pool: &Pool) -> u64 {
     let bytes = [pool.header_bytes, pool.element_bytes, pool.trailer_bytes];
     bytes.into_iter().map(u64::from).sum::<u64>().max(1)
 }
 
-/// Objects that follow each other at the same distance: without a gap, or each in a page of its own.
+/// Objects that follow each other at the same distance: without a gap, or each in a separate page.
 #[derive(Clone, Debug)]
 struct Run {
     begin: u64,
@@ -312,11 +315,12 @@ struct Run {
     first: u32,
 }
 
-/// The objects of several pools, numbered pool by pool in the order of their addresses, and which of them
-/// an address lies in.
+/// The objects of several pools, numbered pool by pool in the order of their addresses, and the
+/// object that contains an address.
 ///
-/// An object is what the app knows of it: for an mbuf the `struct rte_mbuf`, its private area and its data
-/// buffer. The object header in front of it, which the pool's own list points to, does not count.
+/// An object is the part that the app uses: for an mbuf the `struct rte_mbuf`, its private area and
+/// its data buffer. The object header in front of it, which the pool's own list points to, does not
+/// count.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ObjectIndex {
     runs: Vec<Run>,
@@ -326,7 +330,7 @@ pub(crate) struct ObjectIndex {
 }
 
 impl ObjectIndex {
-    /// Of these pools, whose chunks do not overlap.
+    /// Index of the objects of these pools, whose chunks do not overlap.
     pub(crate) fn new<'a>(pools: impl Iterator<Item = (&'a Pool, &'a PoolObjects)>) -> Self {
         let mut index = Self::default();
         pools.for_each(|(pool, objects)| index.add(pool, objects));
@@ -342,7 +346,7 @@ impl ObjectIndex {
         let mut run: Option<Run> = None;
         let mut chunks = objects.chunks.iter().map(|chunk| chunk.end).peekable();
         for address in &objects.addresses {
-            // Between two chunks there may be another pool.
+            // There may be another pool between two chunks.
             while chunks.next_if(|end| end <= address).is_some() {
                 self.runs.extend(run.take());
             }
@@ -350,7 +354,7 @@ impl ObjectIndex {
             let number = u32::try_from(self.addresses.len()).unwrap_or(u32::MAX);
             self.addresses.push(*address);
             match &mut run {
-                // The second object says how far apart they are.
+                // The second object determines the distance.
                 Some(run) if number - run.first == 1 => {
                     (run.slot_bytes, run.end) = (address - run.begin, end);
                 }
@@ -381,7 +385,7 @@ impl ObjectIndex {
         self.addresses.get(object as usize).copied().unwrap_or_default()
     }
 
-    /// Whether the address may lie in an object: the quick test of each word.
+    /// Whether the address may be in an object: the quick test of each word.
     #[inline]
     pub(crate) fn may_contain(&self, address: u64) -> bool {
         address.wrapping_sub(self.low) < self.span
@@ -389,7 +393,7 @@ impl ObjectIndex {
 
     /// Whether any of these words may be such an address: all of them are tested without a branch.
     pub(crate) fn may_contain_any(&self, words: &[[u8; 8]]) -> bool {
-        // Its highest bit is set for a word that may.
+        // Its highest bit is set if the word may be such an address.
         let may_contain = |word: &[u8; 8]| {
             let offset = u64::from_le_bytes(*word).wrapping_sub(self.low);
             offset.wrapping_sub(self.span) & !offset
@@ -397,7 +401,7 @@ impl ObjectIndex {
         words.iter().fold(0, |any, word| any | may_contain(word)) >> 63 != 0
     }
 
-    /// The object in which an address lies.
+    /// The object that contains an address.
     pub(crate) fn find(&self, address: u64) -> Option<u32> {
         let behind = self.runs.partition_point(|run| run.begin <= address);
         let run = self.runs[..behind].last().filter(|run| address < run.end)?;

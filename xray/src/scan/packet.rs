@@ -5,13 +5,14 @@ use crate::memory::{read_u16, read_u32, read_u64};
 use crate::report::LostMbuf;
 use crate::target::XrayTarget;
 
-/// Most bytes of a packet that are read: what fits into a packet of a pcapng file.
+/// Maximum number of bytes read from a packet: the maximum of a pcapng packet.
 pub const MOST_PACKET_BYTES: usize = 262_144;
 
-/// Most segments that are followed: a chain of garbage may be a cycle.
+/// Maximum number of segments: a garbage chain may be circular.
 const MOST_SEGMENTS: u16 = 1024;
 
-/// The bytes of a lost mbuf's packet, from the first segment on; at most [`MOST_PACKET_BYTES`].
+/// The bytes of a lost mbuf's packet, beginning with the first segment; at most
+/// [`MOST_PACKET_BYTES`].
 ///
 /// A lost segment from the middle of a chain has the rest of the chain.
 ///

@@ -39,7 +39,7 @@ impl MbufPool {
         usize::try_from(bytes & !7).unwrap_or_default()
     }
 
-    /// Header and caches: what stands there are free objects, or stale.
+    /// Header and caches: they contain only free objects or stale addresses.
     pub(super) fn header(&self, target: &XrayTarget) -> Range<u64> {
         self.pool.address..private_area(target, &self.pool)
     }
@@ -48,7 +48,7 @@ impl MbufPool {
 /// The pools of a scan.
 #[derive(Debug, Default)]
 pub(super) struct MbufPools {
-    /// Those that can be judged, by the numbers of their objects.
+    /// Pools that can be judged, in the order of their objects' numbers.
     pub(super) judged: Vec<MbufPool>,
     pub(super) index: ObjectIndex,
     /// Pools of mbufs that cannot be judged: their free objects are not known.
@@ -59,7 +59,7 @@ pub(super) struct MbufPools {
 }
 
 impl MbufPools {
-    /// Reads all pools of an app; those that are not of mbufs are left out.
+    /// Reads all pools of an app, except those without mbufs.
     pub(super) fn read(target: &XrayTarget) -> Result<Self, XrayError> {
         let mut pools = Self::default();
         let mut objects = Vec::new();
@@ -114,7 +114,7 @@ impl MbufPools {
 }
 
 impl MbufPools {
-    /// Pools that the app does not have any more as they were read, by their place.
+    /// Pools that have changed or were freed since they were read, by index.
     pub(super) fn changed(&self, target: &XrayTarget) -> BTreeSet<usize> {
         let now: Vec<Pool> = target.pools().into_iter().flatten().collect();
         let judged = self.judged.iter().enumerate();
@@ -128,7 +128,7 @@ impl MbufPools {
     }
 }
 
-/// Whether the app as a whole cannot be read any more: the outer error. Others concern one pool.
+/// The outer error means that the app as a whole can no longer be read. Others concern one pool.
 pub(super) fn fatal<T>(result: Result<T, XrayError>) -> Result<Result<T, XrayError>, XrayError> {
     match result {
         Err(error @ (XrayError::Ended { .. } | XrayError::NotAllowed { .. })) => Err(error),
@@ -136,14 +136,15 @@ pub(super) fn fatal<T>(result: Result<T, XrayError>) -> Result<Result<T, XrayErr
     }
 }
 
-/// Where the private data of a pool begins: behind the caches, which a pool without caches does not have.
+/// Address of the private data of a pool: after the caches, if the pool has some.
 fn private_area(target: &XrayTarget, pool: &Pool) -> u64 {
     let (header, cache) = (target.layout.mempool.bytes, target.layout.cache.bytes);
     let caches = if pool.cache_size > 0 { u64::from(target.layout.max_lcore) * cache } else { 0 };
     pool.address + header + caches
 }
 
-/// The `priv_size` of the mbufs of a pool; `None` if its objects are no mbufs. An mbuf refers to its pool.
+/// The `priv_size` of the mbufs of a pool; `None` if its objects are not mbufs. An mbuf refers to
+/// its pool.
 fn mbuf_private_bytes(target: &XrayTarget, pool: &Pool) -> Result<Option<u64>, XrayError> {
     let (memory, layout) = (&*target.memory, &target.layout.mbuf);
     let room = u64::from(pool.element_bytes).checked_sub(layout.bytes);
@@ -161,7 +162,7 @@ fn mbuf_private_bytes(target: &XrayTarget, pool: &Pool) -> Result<Option<u64>, X
     Ok((data + private <= room).then_some(private))
 }
 
-/// Fields of an mbuf that tell what it is.
+/// Fields of an mbuf that identify it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MbufFields {
     pub(super) port: u16,

@@ -1,4 +1,4 @@
-//! Objects of made-up pools: each is found, whichever are free.
+//! Objects of generated pools: each is found, whichever are free.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ fn chunks() -> impl Strategy<Value = Vec<(u64, u64, bool)>> {
     prop::collection::vec((1..6_u64, 1..=9_u64, any::<bool>()), 1..8)
 }
 
-/// Two pools whose chunks lie between each other.
+/// Two pools whose chunks alternate.
 fn pools(chunks: &[(u64, u64, bool)]) -> [PoolObjects; 2] {
     let mut pools = [(); 2].map(|()| PoolObjects { addresses: vec![], chunks: vec![] });
     let mut page = 0x10_0000;
@@ -57,7 +57,7 @@ fn headers_of_free_objects_are_not_read() {
     assert!(headers < 250, "{headers}");
 }
 
-/// As the steps would go on where a chunk ends.
+/// As if the steps continued at the end of a chunk.
 #[test]
 fn free_objects_that_are_none_are_no_objects() {
     let app = MadeUpApp::new(120, PoolHandler::Ring);
@@ -68,7 +68,7 @@ fn free_objects_that_are_none_are_no_objects() {
 }
 
 proptest! {
-    // Each makes an app.
+    // Each case generates an app.
     #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
