@@ -1,9 +1,9 @@
 //! Finds lost mbufs: those in use that nothing in the app's memory refers to, in several scans.
 //!
-//! A scan reads the free objects of each pool, then all memory in which the app may keep references, then
-//! the free objects again. The app runs meanwhile, so one scan proves nothing: an mbuf may have moved from
-//! memory that was not yet searched to memory that already was. What is unreachable is watched: whoever
-//! turns up free, referred to, or changed has moved.
+//! A scan reads the free objects of each pool, then all memory in which the app may keep
+//! references, then the free objects again. The app runs meanwhile, so one scan does not prove a
+//! loss: an mbuf may have moved from memory that was not yet searched to memory that already was.
+//! Unreachable mbufs are watched: those that turn up free, referred to, or changed are not lost.
 
 #[cfg(test)]
 mod af_xdp_tests;
@@ -37,12 +37,13 @@ use pass::{Pass, Scanner};
 use pools::MbufPools;
 use process::NotJudged;
 
-/// How to scan.
+/// Settings of a scan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScanSettings {
     /// Scans in which an mbuf must be unreachable to be lost, at least 2.
     pub scans: u32,
-    /// Most scans: more are made while each one shows that some mbufs are not lost after all.
+    /// Maximum number of scans: more are made as long as each one shows that some mbufs are not
+    /// lost after all.
     pub most_scans: u32,
     /// Time from one scan to the next.
     pub interval: Duration,
@@ -54,34 +55,34 @@ impl Default for ScanSettings {
     }
 }
 
-/// How far a scan is.
+/// Progress of a scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Number of this scan, from 1 on.
     pub scan: u32,
-    /// Bytes that were searched in it.
+    /// Bytes searched in it so far.
     pub done_bytes: u64,
-    /// Bytes to search in it; those that the app never touched are not read.
+    /// Bytes to search in it; memory that the app never touched is not read.
     pub total_bytes: u64,
 }
 
-/// How often scans begin anew because the app made or destroyed a pool meanwhile.
+/// How often scans begin again because the app created or destroyed a pool meanwhile.
 const ATTEMPTS: u32 = 3;
 
-/// Least time between two looks at mbufs that are unreachable.
+/// Minimum time between two checks of unreachable mbufs.
 const LEAST_PAUSE: Duration = Duration::from_millis(30);
 
-/// Most time that all scans together wait for threads of the app that get no CPU, in addition to the
-/// intervals: an mbuf in a register of such a thread cannot turn up.
+/// Maximum time that all scans together wait for threads of the app that get no CPU, in addition to
+/// the intervals: an mbuf in a register of such a thread cannot turn up.
 const MOST_WAIT: Duration = Duration::from_secs(10);
 
-/// Most share of the time for these looks: one in so many parts.
+/// Maximum share of the time for these checks: one part in this many.
 const PAUSE_FACTOR: u32 = 4;
 
-/// Searches the memory of an app for its mbufs: which are lost, and who holds the others.
+/// Searches the memory of an app for its mbufs: which are lost, and the holders of the others.
 ///
-/// Takes `settings.interval` and the time of at least two scans, or of one if nothing is unreachable. What
-/// could not be read is told in the report.
+/// Takes `settings.interval` and the time of at least two scans, or of one if nothing is
+/// unreachable. The report lists what could not be read.
 ///
 /// # Errors
 /// If the app ends or may not be read.
@@ -146,8 +147,9 @@ fn scans(
     }
 }
 
-/// Looks at the candidates again and again until the next scan: a busy app moves mbufs within milliseconds.
-/// Waits longer for threads that could not run, which uses up `patience`; says so if they still have not.
+/// Checks the candidates repeatedly until the next scan: a busy app moves mbufs within
+/// milliseconds. Waits longer for threads that could not run, which uses up `patience`; returns the
+/// reason if they still have not run.
 fn watch(
     scanner: &Scanner<'_>,
     candidates: &mut Candidates,
@@ -183,7 +185,7 @@ fn watch(
     Ok(None)
 }
 
-/// Why nothing is said of mbufs that nothing refers to.
+/// Why mbufs without references are not judged.
 fn got_no_cpu(threads: &[&str], time: Duration) -> String {
     format!(
         "between two scans, these threads were ready to run and got no CPU for {:.1} s: {}",

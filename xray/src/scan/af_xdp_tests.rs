@@ -1,4 +1,4 @@
-//! Scans of a made-up app with a port of `net_af_xdp`.
+//! Scans of a generated app with a port of `net_af_xdp`.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -17,12 +17,12 @@ const RX_QUEUE: u64 = HEAP + 0x9000;
 const TX_QUEUE: u64 = HEAP + 0x9800;
 const UMEM: u64 = HEAP + 0xa000;
 const OTHER_POOL: u64 = HEAP + 0xb000;
-/// Mappings of the socket, in the order of `RINGS`, and where entries begin in them.
+/// Mappings of the socket, in the order of `RINGS`, and the offset of their entries.
 const SOCKET: u64 = GUEST;
 const RING_BYTES: u64 = 0x400;
 const ENTRIES: u64 = 64;
 const SLOTS: u32 = 16;
-/// Offset of the mapping, where its ring is described, bytes of an entry.
+/// Offset of the mapping, offset of the ring's description, bytes of an entry.
 const RINGS: [(u64, u64, u64); 4] = [
     (0, RX_QUEUE, 16),
     (0x8000_0000, TX_QUEUE, 16),
@@ -34,7 +34,7 @@ const TX: usize = 1;
 const FILL: usize = 2;
 const COMPLETION: usize = 3;
 
-/// Port 0 with a queue in each direction; nobody refers to the ten mbufs.
+/// Port 0 with a queue in each direction; there are no other references to the ten mbufs.
 fn made(pool: u64) -> MadeUpApp {
     let mut app = MadeUpApp::new(10, PoolHandler::Ring);
     let layout = Layout::dpdk_22_11();
@@ -74,7 +74,7 @@ fn made(pool: u64) -> MadeUpApp {
     app
 }
 
-/// Puts mbufs into a ring, the indices of which have wrapped.
+/// Puts mbufs into a ring whose indices have wrapped.
 fn fill(app: &MadeUpApp, ring: usize, mbufs: &[u64]) {
     let (start, (.., entry_bytes)) = (SOCKET + ring as u64 * RING_BYTES, RINGS[ring]);
     let first = u32::MAX - 1;
@@ -83,7 +83,7 @@ fn fill(app: &MadeUpApp, ring: usize, mbufs: &[u64]) {
     app.set_u32(start + 4, first);
     for (place, mbuf) in (0_u32..).zip(mbufs) {
         let slot = u64::from(first.wrapping_add(place) % SLOTS);
-        // The header of the object is in front of it.
+        // The header of the object precedes it.
         let offset = MadeUpApp::mbuf(*mbuf) - OBJECTS - 64;
         let packet = if entry_bytes == 16 { 320_u64 << 48 } else { 0 };
         app.set(start + ENTRIES + slot * entry_bytes, offset | packet);
@@ -102,7 +102,7 @@ fn mbufs_in_rings_of_the_kernel_are_held_by_their_queue() {
     fill(&app, RX, &[5, 6]);
     fill(&app, TX, &[7]);
     fill(&app, COMPLETION, &[8, 9]);
-    // Consumed; the entry stays.
+    // Consumed; the entry remains.
     app.set_u32(SOCKET + FILL as u64 * RING_BYTES + 4, 0);
     let pool = scan_of(&app);
     assert_eq!((pool.held, pool.lost, pool.not_judged), (7, 0, 3), "{pool:?}");
@@ -120,7 +120,7 @@ fn pools_of_no_socket_are_judged() {
     let app = made(OTHER_POOL);
     let pool = scan_of(&app);
     assert_eq!((pool.lost, pool.not_judged), (10, 0), "{pool:?}");
-    // A socket of which nothing more is known may have any.
+    // A socket of which nothing more is known may hold any mbuf.
     let fill_ring = Mapping {
         start: GUEST + 0x1000,
         end: GUEST + 0x2000,

@@ -1,4 +1,4 @@
-//! Mbufs that are unreachable, until one of them turns up.
+//! Unreachable mbufs, until one of them turns up.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Instant;
@@ -9,21 +9,21 @@ use super::pass::{Free, Pass, Scanner};
 use super::references::{HEADROOM_BYTES, read_each};
 use super::searched::Part;
 
-/// Bytes of the packet that must not change either, where it begins at the usual place.
+/// Bytes of the packet that must not change either, if it begins at the usual offset.
 const DATA_BYTES: u64 = 64;
 
-/// Most mbufs that are read at once.
+/// Maximum number of mbufs per read.
 const MBUFS_PER_READ: usize = 1024;
 
-/// An mbuf in use that nothing refers to.
+/// An mbuf in use without references.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     object: u32,
-    /// Of its header and of the start of its packet.
+    /// Hash of its header and the start of its packet.
     content: u64,
 }
 
-/// Mbufs that have been unreachable, unchanged and not free since the first scan, as far as it was looked.
+/// Mbufs that were unreachable, unchanged and not free in each check since the first scan.
 #[derive(Clone, Debug)]
 pub(super) struct Candidates {
     /// By the numbers of their objects.
@@ -32,7 +32,7 @@ pub(super) struct Candidates {
 }
 
 impl Candidates {
-    /// What the first pass could not reach.
+    /// The mbufs that the first pass did not reach.
     pub(super) fn new(scanner: &Scanner<'_>, pass: &Pass) -> Result<Self, XrayError> {
         let objects = 0..u32::try_from(scanner.pools.index.len()).unwrap_or(u32::MAX);
         let unreachable: Vec<u32> = objects.filter(|object| pass.is_unreachable(*object)).collect();
@@ -54,18 +54,18 @@ impl Candidates {
         self.candidates.binary_search_by_key(&object, |candidate| candidate.object).is_ok()
     }
 
-    /// Since when they are unreachable.
+    /// Time since which they are unreachable.
     pub(super) fn since(&self) -> Instant {
         self.since
     }
 
-    /// Drops those that the pass reached, that were free, or that have changed.
+    /// Drops mbufs that the pass reached, that were free, or that have changed.
     pub(super) fn confirm(&mut self, scanner: &Scanner<'_>, pass: &Pass) -> Result<(), XrayError> {
         self.candidates.retain(|candidate| pass.is_unreachable(candidate.object));
         self.drop_changed(scanner)
     }
 
-    /// The same with a quick look at the memory in which references move fast.
+    /// The same with a quick check of the memory in which references move fast.
     pub(super) fn look(&mut self, scanner: &Scanner<'_>, parts: &[Part]) -> Result<(), XrayError> {
         let (reached, free) = scanner.quick_look(parts)?;
         let lost = |object| free.get(object) == Free::No && !reached.is_reached(object);
@@ -81,7 +81,7 @@ impl Candidates {
     }
 }
 
-/// A number for the content of each mbuf, in the same order.
+/// A hash of the content of each mbuf, in the same order.
 fn contents(scanner: &Scanner<'_>, objects: &[u32]) -> Result<Vec<u64>, XrayError> {
     let mut contents = Vec::with_capacity(objects.len());
     let index = &scanner.pools.index;

@@ -15,10 +15,11 @@ use super::process::{self, NotJudged, Secondary};
 use super::references::{self, Reach, Reached, Searched};
 use super::searched::{Part, SearchedMemory, dead_ring_slots, live_ring_slots};
 
-/// Most bytes of a quick look: memory in which references move fast, such as stacks and variables.
+/// Maximum bytes of a quick check: memory in which references move fast, such as stacks and
+/// variables.
 const MOST_QUICK_BYTES: u64 = 64 << 20;
 
-/// Where an object is free.
+/// The place where an object is free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Free {
     /// Nowhere: it is in use.
@@ -28,15 +29,16 @@ pub(super) enum Free {
     Common,
     /// In the cache of an lcore.
     Cache(u32),
-    /// It was a moment ago.
+    /// It was free a moment ago.
     Before,
 }
 
-/// Where each object is free, by its number.
+/// The place where each object is free, by its number.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FreeMap {
     objects: Vec<Free>,
-    /// Pools whose free objects could not be read, or were objects of others, and why; by their place.
+    /// Pools whose free objects could not be read, or belonged to other pools, with the reason; by
+    /// index.
     pub(super) torn: BTreeMap<usize, String>,
 }
 
@@ -50,7 +52,7 @@ impl FreeMap {
     }
 }
 
-/// What one pass found.
+/// Results of one pass.
 #[derive(Debug)]
 pub(super) struct Pass {
     pub(super) reached: Reached,
@@ -62,14 +64,14 @@ pub(super) struct Pass {
     pub(super) secondaries: Vec<Secondary>,
     pub(super) searched: Searched,
     pub(super) foreign_bytes: u64,
-    /// Why mbufs that are unreachable may be in use.
+    /// Why unreachable mbufs may be in use.
     pub(super) not_judged: Vec<NotJudged>,
     /// When it ended.
     pub(super) ended: Instant,
 }
 
 impl Pass {
-    /// Why the counts of the pool at this place contradict each other, if they do.
+    /// Why the counts of the pool with this index contradict each other, if they do.
     pub(super) fn torn(&self, pool: usize) -> Option<&String> {
         self.free_before.torn.get(&pool).or_else(|| self.free_after.torn.get(&pool))
     }
@@ -78,13 +80,13 @@ impl Pass {
         !self.free_before.torn.is_empty() || !self.free_after.torn.is_empty()
     }
 
-    /// Why mbufs of the pool at this address may be in use though they are unreachable.
+    /// Why mbufs of the pool at this address may be in use although they are unreachable.
     pub(super) fn not_judged_why(&self, pool: u64) -> Vec<String> {
         let concerns = |it: &&NotJudged| it.pool.is_none_or(|only| only == pool);
         self.not_judged.iter().filter(concerns).map(|it| it.why.clone()).collect()
     }
 
-    /// In use, and nothing refers to it.
+    /// It is in use without a reference.
     pub(super) fn is_unreachable(&self, object: u32) -> bool {
         self.free_before.get(object) == Free::No
             && self.free_after.get(object) == Free::No
@@ -100,7 +102,7 @@ pub(super) struct Scanner<'a> {
 }
 
 impl Scanner<'_> {
-    /// One pass over all memory. `progress` is told the bytes that are done, and all.
+    /// One pass over all memory. `progress` gets the bytes done so far, and the total.
     pub(super) fn pass(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Pass, XrayError> {
         let memory = &*self.target.memory;
         let free_before = self.free()?;
@@ -146,7 +148,7 @@ impl Scanner<'_> {
         references::follow(memory, pools, &self.pools.index, &in_use, reached)
     }
 
-    /// Where objects are free now.
+    /// The current place of free objects.
     pub(super) fn free(&self) -> Result<FreeMap, XrayError> {
         let objects = vec![Free::No; self.pools.index.len()];
         let mut map = FreeMap { objects, torn: BTreeMap::new() };
@@ -167,7 +169,8 @@ impl Scanner<'_> {
         Ok(map)
     }
 
-    /// The last list that has an object says where it is. Returns how many are no objects of the pool.
+    /// The last list that contains an object determines its place. Returns the number of addresses
+    /// that are not objects of the pool.
     fn add_free(&self, pool: &MbufPool, free: &FreeLists, map: &mut FreeMap) -> usize {
         let mut wild = BTreeSet::new();
         let mut add = |objects: &[u64], place: Free| {
@@ -192,14 +195,14 @@ impl Scanner<'_> {
         wild.len()
     }
 
-    /// Addresses in memory that is surely the app's.
+    /// Addresses in memory that certainly belongs to the app.
     fn own_addresses(&self) -> Vec<u64> {
         let zones = self.target.memzones.iter().map(|zone| zone.address);
         let chunks = self.pools.judged.iter().flat_map(|pool| &pool.chunks);
         zones.chain(chunks.map(|chunk| chunk.start)).collect()
     }
 
-    /// Memory that holds no references: packets, free lists, empty slots of rings.
+    /// Memory that contains no references: packets, free lists, empty slots of rings.
     fn left_out(&self) -> Vec<Part> {
         let mut parts = dead_ring_slots(self.target);
         for pool in &self.pools.judged {
@@ -211,7 +214,7 @@ impl Scanner<'_> {
         parts
     }
 
-    /// Mbufs that stand as offsets in rings that drivers share with the kernel.
+    /// Mbufs whose offsets are in rings that drivers share with the kernel.
     fn kernel_rings(&self, pass: &mut Pass) {
         for (entry, mbuf) in pass.holders.af_xdp().entries(&*self.target.memory) {
             if let Some(object) = self.pools.index.find_begin(mbuf) {
@@ -231,7 +234,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Secondary processes hold mbufs in memory of their own.
+    /// Secondary processes hold mbufs in their own memory.
     fn secondaries(&self, maps: &[Mapping], pass: &mut Pass) {
         for secondary in process::secondaries(self.target, maps) {
             let result = secondary.and_then(|secondary| {
@@ -262,7 +265,8 @@ impl Scanner<'_> {
         }
     }
 
-    /// Parts of the memory in which references move fast: all but the memory of the EAL, smallest first.
+    /// Parts of the memory in which references move fast: all except the memory of the EAL,
+    /// smallest first.
     pub(super) fn quick_parts(&self) -> Result<Vec<Part>, XrayError> {
         let memory = &*self.target.memory;
         let (maps, own) = (memory.maps()?, self.own_addresses());
@@ -284,7 +288,7 @@ impl Scanner<'_> {
         Ok(present)
     }
 
-    /// What is referred to from these parts and from rings, now.
+    /// The objects that these parts and the rings refer to now.
     pub(super) fn quick_look(&self, parts: &[Part]) -> Result<(Reached, FreeMap), XrayError> {
         let memory = &*self.target.memory;
         let mut reached = Reached::new(self.pools.index.len());

@@ -1,4 +1,4 @@
-//! What else of a running process may hold mbufs: secondary processes, and arguments of system calls.
+//! Other holders of mbufs of a running process: secondary processes, and arguments of system calls.
 
 use std::fs;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::holders::{AfXdpSockets, KernelPool};
 use crate::memory::{Memory, ProcessMemory};
 use crate::{Mapping, XrayTarget};
 
-/// What the path of the shared configuration of an app ends with; a directory of its prefix is in front.
+/// End of the path of an app's shared configuration, after the directory of its prefix.
 const CONFIG_FILE: &str = "/config";
 
 /// Another process that works with the same pools.
@@ -23,8 +23,8 @@ pub(super) struct Secondary {
     pub(super) maps: Vec<Mapping>,
 }
 
-/// The other processes of an app: they map the same shared configuration. Those that cannot be read are
-/// told as an error.
+/// The other processes of an app: they map the same shared configuration. Processes that cannot be
+/// read are returned as an error.
 pub(super) fn secondaries(
     target: &XrayTarget,
     own: &[Mapping],
@@ -35,7 +35,8 @@ pub(super) fn secondaries(
     };
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    // Secondary processes have it at the same address. To look only there takes a tenth of the time.
+    // Secondary processes map it at the same address. Checking only that address takes a tenth of
+    // the time.
     let is_there = |pid: u32| maps_file_at(pid, config);
     let is_told = is_there(pid);
     pids.filter(|other| *other != pid && (!is_told || is_there(*other)))
@@ -43,7 +44,8 @@ pub(super) fn secondaries(
         .collect()
 }
 
-/// Whether a process has a mapping of a file at these very addresses; not where the kernel does not report it.
+/// Whether a process has a mapping of a file at exactly these addresses; false if the kernel does
+/// not report it.
 fn maps_file_at(pid: u32, mapping: &Mapping) -> bool {
     let (start, end) = (mapping.start, mapping.end);
     fs::symlink_metadata(format!("/proc/{pid}/map_files/{start:x}-{end:x}")).is_ok()
@@ -76,8 +78,8 @@ fn secondary(
     Some(Ok(Secondary { memory, name, maps }))
 }
 
-/// Arguments of the system calls in which threads of the app wait, and for each the thread's stack pointer:
-/// a buffer that is being written or sent may be known to the kernel only.
+/// Arguments of the system calls in which threads of the app wait, and for each the thread's stack
+/// pointer: only the kernel may have the address of a buffer that is being written or sent.
 pub(super) fn system_call_arguments(pid: u32) -> Vec<(u64, u64)> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let calls = tasks.filter_map(|task| fs::read_to_string(task.path().join("syscall")).ok());
@@ -98,10 +100,10 @@ fn arguments(call: &str) -> Vec<(u64, u64)> {
     }
 }
 
-/// Why mbufs that nothing refers to may be in use.
+/// Why mbufs without references may be in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NotJudged {
-    /// Address of the only mempool that it concerns; `None` for all.
+    /// Address of the mempool that it concerns; `None` for all.
     pub(super) pool: Option<u64>,
     /// A sentence.
     pub(super) why: String,
@@ -114,7 +116,7 @@ impl NotJudged {
     }
 }
 
-/// References may stand in pages of shared files that are in no page table of the process.
+/// References may be in pages of shared files that the page tables of the process do not have.
 pub(super) fn unknown_pages(bytes: u64) -> Option<NotJudged> {
     (bytes > 0).then(|| {
         NotJudged::all(format!(
@@ -124,7 +126,8 @@ pub(super) fn unknown_pages(bytes: u64) -> Option<NotJudged> {
     })
 }
 
-/// Why an mbuf that nothing refers to may still be in use in this app: its drivers keep it by other means.
+/// Why an mbuf that nothing refers to may still be in use in this app: its drivers keep it in
+/// another way.
 pub(super) fn kept_otherwise(target: &XrayTarget, af_xdp: &AfXdpSockets) -> Vec<NotJudged> {
     let of_pool = |pool: KernelPool| {
         let ports: Vec<String> = pool.ports.iter().map(u16::to_string).collect();

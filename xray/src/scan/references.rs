@@ -10,19 +10,19 @@ use super::objects::ObjectIndex;
 use super::pools::MbufPool;
 use super::searched::Part;
 
-/// Bytes of one read: what stays in the cache of the CPU until it was looked at.
+/// Bytes per read, which fit into the CPU cache until they are examined.
 const CHUNK_BYTES: u64 = 256 << 10;
 
-/// Words that are tested at once: hardly any refers to an mbuf.
+/// Words that are tested at a time, as hardly any refers to an mbuf.
 const WORDS_PER_TEST: usize = 32;
 
 /// Smallest part that is tried when a larger one cannot be read.
 const PAGE_BYTES: u64 = 4096;
 
-/// Most mbufs that are read at once.
+/// Maximum number of mbufs per read.
 const MBUFS_PER_READ: usize = 1024;
 
-/// Bytes in front of a packet that are searched: `RTE_PKTMBUF_HEADROOM` as it is by default.
+/// Bytes in front of a packet that are searched: `RTE_PKTMBUF_HEADROOM` by default.
 pub(super) const HEADROOM_BYTES: u64 = 128;
 
 /// `RTE_MBUF_F_EXTERNAL`: `shinfo` is valid.
@@ -39,9 +39,9 @@ pub(super) enum Reach {
     Unreached,
     /// From another mbuf only.
     FromMbuf,
-    /// From a word in memory that has this owner, or another that comes later in the order of owners.
+    /// From a word in memory with this owner, or with a later one in the order of owners.
     From(HolderId),
-    /// By a secondary process only, that with this number in the list of them.
+    /// By a secondary process only, with this index in the list of them.
     FromSecondary(u32),
 }
 
@@ -62,7 +62,7 @@ impl Reached {
         self.get(object) != Reach::Unreached
     }
 
-    /// Of two holders the first in their order counts, and each of them before anything else.
+    /// Of two holders the first in their order counts; a holder takes precedence over other ways.
     pub(super) fn add(&mut self, object: u32, reach: Reach) {
         if let Some(known) = self.0.get_mut(object as usize) {
             match (*known, reach) {
@@ -74,19 +74,19 @@ impl Reached {
     }
 }
 
-/// What a search has read.
+/// Counters of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Searched {
-    /// Bytes that were looked at.
+    /// Bytes that were examined.
     pub(super) bytes: u64,
-    /// Bytes that could not be read: the app has freed them meanwhile.
+    /// Bytes that could not be read, as the app has freed them meanwhile.
     pub(super) unreadable: u64,
-    /// Bytes of shared files that may hold something and could not be looked at.
+    /// Bytes of shared files that may have content but could not be read.
     pub(super) unknown: u64,
 }
 
-/// Calls `found(address of the word, object)` for each aligned word in `parts` that points into an object.
-/// `progress` is told the bytes of the parts that are done.
+/// Calls `found(address of the word, object)` for each aligned word in `parts` that points into an
+/// object. `progress` gets the bytes of the parts done so far.
 pub(super) fn search(
     memory: &dyn Memory,
     parts: &[Part],
@@ -115,7 +115,7 @@ pub(super) fn search(
     Ok(search.searched)
 }
 
-/// Neighbours in one: each mapping of a huge page is a part of its own.
+/// Joins neighbours: each mapping of a hugepage is a separate part.
 fn joined(parts: &[Part]) -> Vec<Part> {
     let mut joined: Vec<Part> = Vec::new();
     for part in parts {
@@ -136,7 +136,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// What cannot be read is tried in halves, for only a part of it may be gone.
+    /// If a chunk cannot be read, its halves are tried, as only a part of it may have been freed.
     fn chunk(&mut self, chunk: Range<u64>) -> Result<(), XrayError> {
         let bytes = chunk.end - chunk.start;
         self.buffer.resize(usize::try_from(bytes).unwrap_or_default(), 0);
@@ -178,7 +178,7 @@ impl Search<'_> {
     }
 }
 
-/// Marks what the words of the app's memory refer to.
+/// Marks the objects that words of the app's memory refer to.
 pub(super) fn mark(
     memory: &dyn Memory,
     parts: &[Part],
@@ -195,9 +195,9 @@ pub(super) fn mark(
     search(memory, parts, index, &mut found, progress)
 }
 
-/// Follows references from mbufs that are reached and in use to other mbufs: chains, indirect mbufs,
-/// external buffers, and whatever stands in the private area, the dynamic fields and the headroom. The data
-/// of packets is not followed.
+/// Follows references from mbufs that are reached and in use to other mbufs: chains, indirect
+/// mbufs, external buffers, and words in the private area, the dynamic fields and the headroom. The
+/// data of packets is not followed.
 pub(super) fn follow(
     memory: &dyn Memory,
     pools: &[MbufPool],
@@ -263,7 +263,7 @@ fn found_in(index: &ObjectIndex, this: u32, word: u64, found: &mut dyn FnMut(u32
     }
 }
 
-/// The begin of an mbuf as it was read: header, private area, headroom.
+/// The start of an mbuf as it was read: header, private area, headroom.
 struct Head<'a> {
     pool: &'a MbufPool,
     bytes: &'a [u8],
@@ -299,7 +299,7 @@ impl Head<'_> {
     }
 }
 
-/// `bytes` from each address on, in a row; zeroes where they cannot be read.
+/// `bytes` bytes from each address, one after the other; zeros where they cannot be read.
 pub(super) fn read_each(
     memory: &dyn Memory,
     addresses: &[u64],

@@ -1,4 +1,4 @@
-//! From the last pass to the report: each mbuf of a pool counts once.
+//! Makes the report from the last pass: each mbuf of a pool counts once.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use super::references::Reach;
 /// `RTE_MBUF_PORT_INVALID`
 const NO_PORT: u16 = u16::MAX;
 
-/// Counts what the last pass and the candidates that are left say.
+/// Counts the results of the last pass and the remaining candidates.
 pub(super) fn report(
     scanner: &Scanner<'_>,
     pass: &Pass,
@@ -116,7 +116,7 @@ fn not_judged(pool: &Pool, why: String) -> PoolScan {
     }
 }
 
-/// Only its caches are known.
+/// A pool of which only the caches can be read.
 fn of_unknown_handler(scanner: &Scanner<'_>, pool: &Pool) -> Result<PoolScan, XrayError> {
     let why = format!(
         "mempool {} keeps its free objects neither in an rte_ring nor in an rte_stack (handler {})",
@@ -132,7 +132,7 @@ fn of_unknown_handler(scanner: &Scanner<'_>, pool: &Pool) -> Result<PoolScan, Xr
     Ok(scan)
 }
 
-/// Who holds an mbuf, before its name is looked up.
+/// The holder of an mbuf, before its name is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum HolderKey {
     Map(HolderId),
@@ -156,7 +156,7 @@ struct Holders {
 }
 
 impl Holders {
-    /// Most first.
+    /// Sorted, the largest count first.
     fn named(self, pass: &Pass) -> Vec<HolderCount> {
         let name = |key| match key {
             HolderKey::Map(id) => pass.holders.get(id),

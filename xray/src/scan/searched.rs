@@ -1,4 +1,4 @@
-//! Which memory of the app is searched for references to its mbufs.
+//! The parts of the app's memory that are searched for references to its mbufs.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -9,10 +9,10 @@ use crate::target::XrayTarget;
 
 use super::free::RingWindow;
 
-/// What the name of the memzone of an `rte_ring` begins with.
+/// Prefix of the memzone name of an `rte_ring`.
 const RING_ZONE: &str = "RG_";
 
-/// That of the ring of a mempool.
+/// Prefix of the memzone name of a mempool's ring.
 const POOL_RING_ZONE: &str = "RG_MP_";
 
 /// A part of the app's memory.
@@ -27,12 +27,12 @@ enum UnsearchedReason {
     OtherProcess,
 }
 
-/// Tells the app's own memory from that of others.
+/// Distinguishes the app's own memory from that of others.
 #[derive(Debug)]
 struct OwnMemory<'a> {
     maps: &'a [Mapping],
-    /// Rows of mappings without a gap between them, in which the app's memzones and pools lie: areas that
-    /// the EAL reserved.
+    /// Rows of adjacent mappings that contain the app's memzones and pools: areas that the EAL
+    /// reserved.
     areas: Vec<Part>,
     /// Directory and prefix of the app's own huge page files, such as `/dev/hugepages/rte`.
     prefixes: BTreeSet<&'a str>,
@@ -67,7 +67,7 @@ impl<'a> OwnMemory<'a> {
             Some(prefix) => !self.areas.is_empty() && !self.prefixes.contains(prefix),
             None => is_segment(&mapping.path) && !self.areas.is_empty(),
         };
-        // The app's own page that is mapped twice, as legacy memory does, is still its own.
+        // A page that is mapped twice, as by legacy memory, is still the app's own.
         let same = |own: &&Mapping| (&own.device, own.inode) == (&mapping.device, mapping.inode);
         let twice = mapping.inode != 0 && self.maps.iter().filter(same).any(in_area);
         (other && !twice).then_some(UnsearchedReason::OtherProcess)
@@ -89,8 +89,8 @@ fn huge_file_prefix(path: &str) -> Option<&str> {
     (digits && prefix.starts_with('/')).then_some(prefix)
 }
 
-/// Memory that one process makes and hands to another by a file descriptor: memory of DPDK apps without
-/// files, of virtual machines, and regions of memif.
+/// Memory that one process creates and passes to another as a file descriptor: memory of DPDK apps
+/// without files, of virtual machines, and regions of memif.
 fn is_segment(path: &str) -> bool {
     const NAMES: [&str; 7] = [
         "/memfd:seg_",
@@ -104,7 +104,7 @@ fn is_segment(path: &str) -> bool {
     NAMES.iter().any(|name| path.starts_with(name))
 }
 
-/// The memory to search now, ascending and without overlaps.
+/// The memory to search, ascending and without overlaps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SearchedMemory {
     /// Parts that may hold references, aligned to words.
@@ -114,8 +114,8 @@ pub(super) struct SearchedMemory {
 }
 
 impl SearchedMemory {
-    /// All writable mappings but `left_out`, and but what is not the app's own. `own` are addresses in
-    /// memory that is surely the app's.
+    /// All writable mappings of the app's own, except `left_out`. `own` are addresses in memory
+    /// that certainly belongs to the app.
     pub(super) fn new(maps: &[Mapping], own: &[u64], left_out: Vec<Part>) -> Self {
         let memory = OwnMemory::new(maps, own);
         let mut found = Self::default();
@@ -139,7 +139,7 @@ impl SearchedMemory {
     }
 }
 
-/// Both ascending lists of parts; what is left is cut to whole words.
+/// Subtracts parts; both lists are ascending, and the rest is cut to whole words.
 fn subtract(parts: Vec<Part>, mut left_out: Vec<Part>) -> Vec<Part> {
     left_out.retain(|part| part.start < part.end);
     left_out.sort_unstable_by_key(|part| part.start);
@@ -147,7 +147,7 @@ fn subtract(parts: Vec<Part>, mut left_out: Vec<Part>) -> Vec<Part> {
     for part in parts {
         let mut begin = part.start;
         let first = left_out.partition_point(|out| out.start < begin);
-        // One that begins before may reach into it; they may also overlap each other.
+        // A part that begins earlier may extend into it; they may also overlap each other.
         let reach = left_out[..first].iter().map(|out| out.end).max().unwrap_or_default();
         begin = begin.max(reach.min(part.end));
         for out in left_out[first..].iter().take_while(|out| out.start < part.end) {
@@ -164,19 +164,20 @@ fn subtract(parts: Vec<Part>, mut left_out: Vec<Part>) -> Vec<Part> {
     left.into_iter().map(whole).filter(|part| part.start < part.end).collect()
 }
 
-/// The slots of all rings of pointers that hold no entry now. Rings of other entries are searched whole.
+/// The slots of all rings of pointers that are empty now. Rings of other entries are searched
+/// completely.
 pub(super) fn dead_ring_slots(target: &XrayTarget) -> Vec<Part> {
     let rings = rings_of_pointers(target).into_iter();
     rings.flat_map(|(slots, live)| subtract(vec![slots], live.into())).collect()
 }
 
-/// The slots of all rings of pointers that hold an entry now, but for those of pools.
+/// The slots of all rings of pointers that contain an entry now, except rings of pools.
 pub(super) fn live_ring_slots(target: &XrayTarget) -> Vec<Part> {
     let rings = rings_of_pointers(target).into_iter();
     rings.flat_map(|(_, live)| live).filter(|part| part.start < part.end).collect()
 }
 
-/// The slots of each ring of pointers, and the live rows of them.
+/// The slots of each ring of pointers, and its live rows.
 fn rings_of_pointers(target: &XrayTarget) -> Vec<(Part, [Part; 2])> {
     let rings = target.memzones.iter().filter(|zone| zone.name.starts_with(RING_ZONE));
     rings
@@ -185,7 +186,8 @@ fn rings_of_pointers(target: &XrayTarget) -> Vec<(Part, [Part; 2])> {
         .collect()
 }
 
-/// `None` if it changes too fast, is none, or has other entries: all its words may be references.
+/// `None` if it changes too fast, is not a ring, or has other entries: all its words may then be
+/// references.
 fn slots(target: &XrayTarget, zone: &Memzone) -> Option<(Part, [Part; 2])> {
     let window = RingWindow::read(target, zone.address).ok()?;
     let begin = zone.address.saturating_add(target.layout.ring.bytes);

@@ -1,4 +1,4 @@
-//! Scans of an app whose memory is made up, and of garbage.
+//! Scans of an app whose memory is generated, and of garbage.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn parts(pool: &PoolScan) -> u64 {
     pool.common + cached + pool.held + pool.lost + pool.moving + pool.not_judged
 }
 
-/// What becomes of an mbuf in a made-up app.
+/// Fate of an mbuf in a generated app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Common,
@@ -61,7 +61,7 @@ fn fate() -> impl Strategy<Value = Fate> {
     ]
 }
 
-/// What a scan of it must find.
+/// The expected result of a scan.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Expected {
     common: u64,
@@ -71,7 +71,7 @@ struct Expected {
     queued: u64,
 }
 
-/// Makes an app with these mbufs; "before" is the mbuf with the number before.
+/// Makes an app with these mbufs; "before" means the mbuf with the previous number.
 fn make(fates: &[Fate], app: &mut MadeUpApp) -> Expected {
     let layout = app.target.layout.mbuf.clone();
     let (mut common, mut queued) = (Vec::new(), Vec::new());
@@ -106,7 +106,7 @@ fn make(fates: &[Fate], app: &mut MadeUpApp) -> Expected {
                 expected.by_mbuf += u64::from(held);
             }
             (Fate::SharesBefore, Some(before)) => {
-                // An indirect mbuf: whoever holds it holds the buffer, not the other way round.
+                // An indirect mbuf: its holder also holds the buffer, but not vice versa.
                 app.set(mbuf + layout.buf_addr, before + 192);
             }
             (Fate::InPacketOfBefore, Some(_)) => {
@@ -160,7 +160,8 @@ proptest! {
     ) {
         let mut app = MadeUpApp::new(fates.len() as u64, PoolHandler::Ring);
         make(&fates, &mut app);
-        // Anything anywhere, and words of the pool's header and objects that point into the memory.
+        // Garbage at random addresses, and words of the pool's header and objects that point into
+        // the memory.
         for (word, value) in garbage {
             app.set(0x1_0000_0000 + word * 8, value);
         }
@@ -247,7 +248,8 @@ fn drivers_that_keep_offsets_are_not_judged() {
 fn an_mbuf_that_moves_ahead_of_the_search_is_not_lost() {
     let mut app = MadeUpApp::new(10, PoolHandler::Ring);
     let (low, high) = (app.keep(MadeUpApp::mbuf(3)), made_up::HEAP + 0x8000);
-    // It stands above while what is below is read, and below afterwards; every other time it is found.
+    // The reference is at the higher address while the lower one is read, and at the lower one
+    // afterwards; every second scan finds it.
     let mut reads = 0_u32;
     app.before_read(move |address, memory| {
         if (made_up::HEAP..made_up::GUEST).contains(&address) {
@@ -304,7 +306,7 @@ fn external_buffers_are_followed_where_they_are_valid() {
     let layout = app.target.layout.mbuf.clone();
     app.keep(MadeUpApp::mbuf(0));
     app.keep(MadeUpApp::mbuf(1));
-    // Both keep their shared information in the buffer of another mbuf, the flag says so for the first only.
+    // Both have shared information in the buffer of another mbuf, but only the first has the flag.
     app.set(MadeUpApp::mbuf(0) + layout.shinfo, MadeUpApp::buffer(2) + 200);
     app.set(MadeUpApp::mbuf(0) + layout.ol_flags, 1 << 61);
     app.set(MadeUpApp::mbuf(1) + layout.shinfo, MadeUpApp::buffer(3) + 200);
@@ -346,7 +348,7 @@ fn packets_are_read_over_their_segments() {
     app.set(MadeUpApp::mbuf(0) + layout.next, MadeUpApp::mbuf(1));
     let mbuf = LostMbuf { address: MadeUpApp::mbuf(0), ..LostMbuf::default() };
     assert_eq!(packet(&app.target, &mbuf).unwrap(), b"first second");
-    // A cycle ends.
+    // A circular chain ends.
     app.set(MadeUpApp::mbuf(1) + layout.next, MadeUpApp::mbuf(0));
     assert!(packet(&app.target, &mbuf).unwrap().len() <= MOST_PACKET_BYTES);
     app.set_u16(MadeUpApp::mbuf(1) + layout.data_len, 200);
@@ -356,6 +358,6 @@ fn packets_are_read_over_their_segments() {
 #[test]
 fn memory_of_the_pool_is_no_reference_to_its_objects() {
     let app = MadeUpApp::new(60, PoolHandler::Ring);
-    // The list of objects goes from header to header, and its ends stand in the pool.
+    // The list of objects leads from header to header, and the pool contains its ends.
     assert_eq!(scan_of(&app).lost, 60);
 }
