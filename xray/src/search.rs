@@ -7,17 +7,18 @@ use pmdscope_telemetry::host::maps::Mapping;
 use crate::error::XrayError;
 use crate::memory::Memory;
 
-/// Bytes that are read at once.
+/// Bytes per read.
 const CHUNK: u64 = 1 << 20;
 
-/// Smaller pieces are not tried where something is not mapped.
+/// Smallest piece that is tried if a part is not mapped.
 const PAGE: u64 = 4096;
 
-/// A larger mapping holds packets, not structures of the EAL.
+/// Larger mappings contain packets, not structures of the EAL.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// Where the EAL may have its own structures: in the file that it shares with secondaries; else in variables
-/// of the program and its libraries; else in other memory without a file, small mappings first.
+/// Memory that may contain structures of the EAL: the file that it shares with secondaries;
+/// otherwise variables of the program and its libraries; otherwise other memory without a file,
+/// small mappings first.
 pub(crate) fn ranges(maps: &[Mapping]) -> [Vec<Range<u64>>; 3] {
     let mut ranges = [Vec::new(), Vec::new(), Vec::new()];
     let mut variables_end = None;
@@ -25,7 +26,7 @@ pub(crate) fn ranges(maps: &[Mapping]) -> [Vec<Range<u64>>; 3] {
         let is_file = mapping.inode != 0;
         let path = mapping.path.strip_suffix(" (deleted)").unwrap_or(&mapping.path);
         let is_config = mapping.shared && path.rsplit('/').next() == Some("config");
-        // The part of the variables that is zero at the start has no file.
+        // The zero-initialised part of the variables has no file.
         let is_rest = !is_file && variables_end == Some(mapping.start);
         let is_variables = is_file && !mapping.shared || is_rest;
         variables_end = is_variables.then_some(mapping.end);
@@ -36,7 +37,7 @@ pub(crate) fn ranges(maps: &[Mapping]) -> [Vec<Range<u64>>; 3] {
             (true, ..) => 0,
             (_, true, _) => 1,
             (.., false) => 2,
-            // Hugepages, and memory of others.
+            // Hugepages, and memory of other processes.
             _ => continue,
         };
         ranges[rank].push(mapping.start..mapping.end);

@@ -1,8 +1,8 @@
-//! Which parts of a shared mapping hold anything: the data of its file.
+//! The parts of a shared mapping that have content: the data of its file.
 //!
-//! `/proc/PID/pagemap` shows the page tables of the process. The kernel removes pages of a shared file from
-//! them when it swaps the page out, makes huge pages of several, or is told to (`MADV_DONTNEED`), and the
-//! file keeps them. The file itself knows its holes (`SEEK_DATA`).
+//! `/proc/PID/pagemap` shows the page tables of the process. The kernel removes pages of a shared
+//! file from them when it swaps the page out, makes huge pages of several, or is requested to
+//! (`MADV_DONTNEED`), but the file keeps them. The file itself reports its holes (`SEEK_DATA`).
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
@@ -14,17 +14,18 @@ use pmdscope_telemetry::host::maps::Mapping;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
-/// Parts of a file that are asked for; behind them all is taken for data.
+/// Maximum number of parts of a file; the rest counts as data.
 const MOST_PARTS: usize = 1 << 16;
 
-/// Bytes of a block in which the kernel counts what a file occupies.
+/// Bytes of a block, the unit in which the kernel counts the size of a file on disk.
 const BLOCK_BYTES: u64 = 512;
 
-/// The parts of a shared mapping whose pages exist, ascending: those in the page tables or not. `None` for
-/// memory of which only the page tables tell: devices, and files of huge pages with holes.
+/// The parts of a shared mapping whose pages exist, ascending: those in the page tables or not.
+/// `None` for memory of which only the page tables show this: devices, and hugepage files with
+/// holes.
 ///
 /// # Errors
-/// If the file may not be opened, or is gone.
+/// If the file may not be opened, or was removed.
 pub(crate) fn parts_with_data(pid: u32, mapping: &Mapping) -> io::Result<Option<Vec<Range<u64>>>> {
     let (path, metadata) = find(pid, mapping)?;
     if !metadata.is_file() {
@@ -46,13 +47,13 @@ pub(crate) fn parts_with_data(pid: u32, mapping: &Mapping) -> io::Result<Option<
     Ok(Some(parts.into_iter().map(|part| at(part.start)..at(part.end)).collect()))
 }
 
-/// It knows no holes: all of a file is data to `SEEK_DATA`.
+/// hugetlbfs reports no holes: for `SEEK_DATA` the whole file is data.
 fn is_hugetlbfs(file: &File) -> bool {
     const HUGETLBFS_MAGIC: u64 = 0x958_458f6;
     rustix::fs::fstatfs(file).is_ok_and(|kind| u64::try_from(kind.f_type) == Ok(HUGETLBFS_MAGIC))
 }
 
-/// The parts of `bytes` of a file from `begin` on that are no holes.
+/// The parts of a file within `bytes` from `begin` that are not holes.
 fn data(file: &File, begin: u64, bytes: u64) -> io::Result<Vec<Range<u64>>> {
     let end = begin.saturating_add(bytes);
     let mut parts = Vec::new();
@@ -60,7 +61,7 @@ fn data(file: &File, begin: u64, bytes: u64) -> io::Result<Vec<Range<u64>>> {
     while at < end {
         let start = match rustix::fs::seek(file, SeekFrom::Data(at)) {
             Ok(start) if start < end => start,
-            // There is no data behind it.
+            // There is no data after it.
             Ok(_) | Err(Errno::NXIO) => break,
             Err(error) => return Err(error.into()),
         };

@@ -9,13 +9,13 @@ use crate::memory::Memory;
 use crate::memory_config::MemoryConfig;
 use crate::memzone::Memzone;
 
-/// What the names of the memzones of mempools begin with.
+/// Prefix of the memzone names of mempools.
 const POOL_ZONE: &str = "MP_";
 
 /// `RTE_MEMPOOL_NAMESIZE`, the same in all releases.
 const NAME_BYTES: usize = 26;
 
-/// The largest number of objects that is believed.
+/// The largest plausible number of objects.
 const MOST_OBJECTS: u32 = 1 << 30;
 
 /// An app that is read from outside.
@@ -27,7 +27,7 @@ pub struct XrayTarget {
     pub layout: Layout,
     /// Its memzones, by address.
     pub memzones: Vec<Memzone>,
-    /// [`MemoryConfig::array`], where that was found.
+    /// [`MemoryConfig::array`], if it was found.
     zone_array: Option<u64>,
 }
 
@@ -38,29 +38,29 @@ pub struct Pool {
     pub name: String,
     /// Address of its `struct rte_mempool`.
     pub address: u64,
-    /// Objects that were asked for.
+    /// Requested number of objects.
     pub size: u32,
-    /// Objects that it has.
+    /// Number of objects.
     pub populated: u32,
     /// `RTE_MEMPOOL_F_*`.
     pub flags: u32,
     /// NUMA node, -1 for any.
     pub socket: i32,
-    /// Most objects in the cache of an lcore.
+    /// Maximum number of objects in the cache of an lcore.
     pub cache_size: u32,
     /// Bytes of an object, without header and trailer.
     pub element_bytes: u32,
     /// Bytes from the start of a slot to the object.
     pub header_bytes: u32,
-    /// Bytes behind the object.
+    /// Bytes after the object.
     pub trailer_bytes: u32,
-    /// Bytes of private data behind the header of the pool.
+    /// Bytes of private data after the header of the pool.
     pub private_bytes: u32,
     /// Number of the handler that keeps the free objects, in the table of the app.
     pub handler: i32,
-    /// What the handler keeps them in, such as a `struct rte_ring`.
+    /// The handler's structure with the free objects, such as a `struct rte_ring`.
     pub handler_data: u64,
-    /// Address of the caches of the lcores; 0 without.
+    /// Address of the caches of the lcores; 0 if there are none.
     pub caches: u64,
     /// Address of the object header of the first object.
     pub first_object_header: u64,
@@ -71,22 +71,23 @@ pub struct Pool {
 }
 
 impl XrayTarget {
-    /// The memzones are sorted here.
+    /// Creates a target; sorts the memzones.
     pub fn new(memory: Arc<dyn Memory>, layout: Layout, mut memzones: Vec<Memzone>) -> Self {
         memzones.sort_by_key(|zone| zone.address);
         Self { memory, layout, memzones, zone_array: None }
     }
 
-    /// Its memzones are in this array; see [`MemoryConfig::array`].
+    /// Sets the array that contains its memzones; see [`MemoryConfig::array`].
     #[must_use]
     pub(crate) fn with_zone_array(self, array: u64) -> Self {
         Self { zone_array: Some(array), ..self }
     }
 
-    /// Reads the memzones again: the app reserves and frees some. Much cheaper than to open it again.
+    /// Reads the memzones again: the app may have reserved and freed some. Much cheaper than
+    /// opening it again.
     ///
     /// # Errors
-    /// [`XrayError::Implausible`] if they are not where they were, or were told by the app's telemetry; as
+    /// [`XrayError::Implausible`] if they have moved, or came from the app's telemetry; as
     /// [`Memory::read`].
     pub fn refresh(&mut self) -> Result<(), XrayError> {
         let told = || XrayError::implausible("the memzones", "they were not found in memory");
@@ -95,13 +96,13 @@ impl XrayTarget {
         Ok(())
     }
 
-    /// The memzone in which an address lies.
+    /// The memzone that contains an address.
     pub fn memzone_at(&self, address: u64) -> Option<&Memzone> {
         let behind = self.memzones.partition_point(|zone| zone.address <= address);
         self.memzones[..behind].last().filter(|zone| zone.contains(address))
     }
 
-    /// The mempools, or why one of them cannot be read; by address.
+    /// The mempools by address, each with an error if it cannot be read.
     pub fn pools(&self) -> Vec<Result<Pool, XrayError>> {
         let zones = self.memzones.iter().filter(|zone| zone.name.starts_with(POOL_ZONE));
         zones
@@ -150,7 +151,7 @@ impl XrayTarget {
 }
 
 impl Pool {
-    /// The name is the magic number of a mempool: that of its memzone begins with it.
+    /// The name serves as the magic number of a mempool: that of its memzone begins with it.
     fn plausible(&self, zone: &Memzone) -> Result<(), XrayError> {
         let what = || format!("mempool {}", zone.name);
         if zone.name.strip_prefix(POOL_ZONE) != Some(&self.name) {

@@ -1,9 +1,9 @@
-//! Threads of an app, as its process or its core file names them.
+//! Threads of an app, as reported by its process or its core file.
 
 /// A thread of an app.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppThread {
-    /// Its id, as the app itself sees it: in a container not that of the host.
+    /// Its id, as seen by the app itself: in a container it differs from that of the host.
     pub id: u32,
     /// It is the first thread of the process.
     pub is_main: bool,

@@ -1,4 +1,4 @@
-//! Processes that change, end and begin again while they are read.
+//! Processes that change, end and start again while they are read.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 use std::fs;
@@ -13,15 +13,15 @@ use pmdscope_testing::{limited, skip};
 use pmdscope_xray::{Memory, ProcessMemory, ReadBudget, XrayError};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
-/// How long memory is waited for that is gone before it is read.
+/// How long to wait for memory that was unmapped before the read.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Set where this program runs in a PID namespace of its own.
+/// Set if this program runs in its own PID namespace.
 const NAMESPACE: &str = "PMDSCOPE_TEST_NAMESPACE";
 
-/// The process that this program, run with fewer rights, may not read.
+/// The process that this program, running with fewer rights, may not read.
 const DENIED: &str = "PMDSCOPE_TEST_DENIED";
-/// Set where this program is an app that its own user may not look at.
+/// Set if this program is an app that its own user may not read.
 const PROTECTED: &str = "PMDSCOPE_TEST_PROTECTED";
 const DENIALS: &str = "each_denial_names_its_cause_and_its_cure";
 const READY: &str = "it is ready";
@@ -35,7 +35,7 @@ fn while_maps_change(mut attempt: impl FnMut() -> bool) {
             let done = &done;
             scope.spawn(move || {
                 while !done.load(Ordering::Relaxed) {
-                    // Of this length the C library maps them one by one.
+                    // The C library uses one mapping for each block of this length.
                     let pieces: Vec<_> = (0..4).map(|at| vec![1_u8; bytes + at * 4096]).collect();
                     std::hint::black_box(&pieces);
                 }
@@ -58,7 +58,7 @@ fn memory_that_is_unmapped_meanwhile_is_an_error() {
             match memory.read(mapping.start, &mut buffer) {
                 Ok(()) => read += 1,
                 Err(XrayError::NotMapped { .. }) => gone += 1,
-                // Not here: the other threads would never end.
+                // Not returned here: the other threads would never end.
                 Err(error) => failed = Some(error),
             }
         }
@@ -76,7 +76,7 @@ fn child() -> Child {
     child
 }
 
-/// All that a process has, until it has ended.
+/// All methods work until the process has ended.
 #[test]
 fn a_process_that_ends_meanwhile_is_an_error() {
     for pause_ms in [0, 1, 3, 10] {
@@ -104,7 +104,7 @@ fn a_process_that_ends_meanwhile_is_an_error() {
     }
 }
 
-/// Runs in a PID namespace of its own, in which the ids are ours to give.
+/// Runs in its own PID namespace, in which it can choose the ids.
 #[test]
 fn a_process_id_that_is_used_again_is_noticed() {
     const TEST: &str = "a_process_id_that_is_used_again_is_noticed";
@@ -165,11 +165,11 @@ fn waiting_shell(by: &[&str]) -> Child {
     waiting(command.args(&by[1..]).args(["sh", "-c", &shell]))
 }
 
-/// This test again in another role; by another program, that is found by its path.
+/// Runs this test again in another role; through another program, which finds it by its path.
 fn again(by: &[&str], role: &str, value: &str) -> Command {
     let own = std::env::current_exe().unwrap();
     let mut command = match by {
-        // That of a user who may not read the directory.
+        // For a user who may not read the directory.
         [] => Command::new("/proc/self/exe"),
         [program, args @ ..] => {
             let mut command = Command::new(program);
@@ -181,7 +181,7 @@ fn again(by: &[&str], role: &str, value: &str) -> Command {
     command
 }
 
-/// What the one who may not read `target` is told; ends `target`.
+/// The error of a process that may not read `target`; ends `target`.
 fn told(mut probe: Command, target: &mut Child) -> String {
     let probe = limited(probe.stdout(Stdio::piped()).spawn().unwrap());
     let output = probe.wait_with_output().unwrap();
@@ -213,7 +213,7 @@ fn each_denial_names_its_cause_and_its_cure() {
     }
     let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
     let expect = |told: String, denial: &str, cure: &str| {
-        // The first that the kernel asks.
+        // The first check of the kernel.
         let (denial, cure) =
             if scope.trim() == "3" { ("YamaForbidsAll", "reboot") } else { (denial, cure) };
         let wanted = format!("denied: {denial}");
@@ -244,7 +244,7 @@ fn each_denial_names_its_cause_and_its_cure() {
     let denied = told(again(&without, DENIED, &pid), &mut root);
     expect(denied, "RootWithoutCapability", "docker run --cap-add SYS_PTRACE");
 
-    // Its own user may, unless Yama forbids it.
+    // Its own user may read it, unless Yama forbids it.
     let mut own = waiting_shell(&nobody);
     let answer = told(probe(&own), &mut own);
     match scope.trim() {

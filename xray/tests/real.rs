@@ -1,5 +1,5 @@
-//! Opens a real `dpdk-testpmd`, in all the ways in which it may have its memory; skipped where it is not
-//! installed. What is found in its memory must be what it tells.
+//! Opens a real `dpdk-testpmd`, with all kinds of memory that it may use; skipped if it is not
+//! installed. Its memory must show the same values as it reports itself.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
@@ -14,7 +14,7 @@ use pmdscope_xray::{MemoryConfig, ProcessMemory, ReadBudget, XrayError, XrayTarg
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// For what comes, on a busy machine, too.
+/// Timeout for events, also on a busy machine.
 const LONG: Duration = Duration::from_secs(30);
 
 fn main() {
@@ -34,7 +34,7 @@ fn main() {
     libtest_mimic::run(&Arguments::from_args(), trials.into()).exit();
 }
 
-/// A runtime directory of its own, so that neither other apps nor other tests are seen.
+/// A separate runtime directory, so that other apps and tests are not seen.
 struct Host {
     root: TempDir,
 }
@@ -48,9 +48,9 @@ impl Host {
         self.start_by(Command::new(TESTPMD), eal)
     }
 
-    /// `eal` decides on the kind of memory.
+    /// `eal` selects the kind of memory.
     fn start_by(&self, command: Command, eal: &[&str]) -> Result<Testpmd, Failed> {
-        // Files on hugepages are named after the prefix, and other tests run beside.
+        // Files on hugepages are named after the prefix, and other tests run at the same time.
         let root = self.root.path().file_name().unwrap_or_default().to_string_lossy();
         let prefix = format!("pmd{}", root.trim_start_matches('.'));
         let eal = [&["--vdev=net_null0"], eal].concat();
@@ -66,7 +66,7 @@ impl Host {
         })
     }
 
-    /// So many apps that answer.
+    /// Waits for this number of apps that answer.
     fn live(&self, count: usize) -> Result<Vec<DiscoveredApp>, Failed> {
         let live = |app: &DiscoveredApp| app.state == Reachability::Live;
         eventually(|| {
@@ -90,7 +90,7 @@ fn eventually<T>(mut attempt: impl FnMut() -> Result<T, String>) -> Result<T, Fa
     }
 }
 
-/// What is found in the memory of the app is what it tells, and its pools are read.
+/// Checks that the memory of the app shows what it reports, and that its pools can be read.
 fn assert_opened(app: &DiscoveredApp) -> Result<(), Failed> {
     // Memzones change while the app starts its ports.
     let target = eventually(|| {
@@ -170,7 +170,7 @@ fn in_container() -> Result<(), Failed> {
 }
 
 fn stopped() -> Result<(), Failed> {
-    // Without files in the runtime directory only the socket tells the process.
+    // Without files in the runtime directory only the socket identifies the process.
     for eal in ["--no-huge", "--in-memory"] {
         let host = Host::new()?;
         let testpmd = host.start(&[eal])?;
