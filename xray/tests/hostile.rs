@@ -76,7 +76,7 @@ fn child() -> Child {
     child
 }
 
-/// All methods work until the process has ended.
+/// Reads all memory of a process until it ends.
 #[test]
 fn a_process_that_ends_meanwhile_is_an_error() {
     for pause_ms in [0, 1, 3, 10] {
