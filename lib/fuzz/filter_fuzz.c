@@ -3,8 +3,8 @@
  */
 
 /*
- * Any bytes as a program and a packet: what the validator lets pass runs to its end, in bounds, and
- * a burst of the packet has the same verdict.
+ * Any bytes as a program and a packet: a program that the validator accepts runs to its end, within
+ * bounds, and gives a burst of the packet the same verdict.
  */
 
 #include <stdlib.h>
@@ -16,7 +16,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A chain whose segments are blocks of their own, so that a sanitizer sees any excess. */
+/*
+ * A chain whose segments are separate blocks, so that a sanitizer detects any access beyond them.
+ */
 static void
 build_chain(struct rte_mbuf *chain, const uint8_t *data, size_t size, uint8_t seg_len)
 {

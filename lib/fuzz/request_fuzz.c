@@ -2,7 +2,7 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-/* Any bytes as a message of a consumer: refused with a reason, or within the limits. */
+/* Any bytes as a message of a consumer: it is refused with a reason, or within the limits. */
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,8 +3,8 @@
  */
 
 /*
- * A hostile consumer beside one that only reads: it floods the socket, overwrites the tails, passes
- * descriptors, and disconnects at any time, while two lcores produce at full speed.
+ * A hostile consumer next to one that only reads: it floods the socket, overwrites the tails,
+ * passes descriptors, and disconnects at any time, while two lcores produce at full speed.
  */
 
 #include <fcntl.h>
@@ -23,15 +23,15 @@
 
 #define CONNECTIONS 1000
 #define PASSED_FDS 5
-/* How long it waits for an answer that is sure to come, and for what may follow, milliseconds. */
+/* Timeouts for an answer that must come, and for one that may come, milliseconds. */
 #define ANSWER_MS 1000
 #define MORE_MS 5
 
 static int finished;
-/* What came of it; of the hostile thread alone until it has ended. */
+/* Counters of the hostile thread, which alone uses them until it has ended. */
 static unsigned int nb_accepted, nb_refused, nb_rings, nb_ended;
 
-/* Random bytes of any length, also of more than a message may have. */
+/* Random bytes of any length, also longer than a valid message. */
 static void
 send_garbage(int fd)
 {
@@ -44,7 +44,7 @@ send_garbage(int fd)
 	send(fd, bytes, len, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* A request that is right, cut, too long, or has some bytes of another value. */
+/* A request that is valid, cut, too long, or has some changed bytes. */
 static void
 send_request(int fd, bool spoilt)
 {
@@ -63,7 +63,7 @@ send_request(int fd, bool spoilt)
 	send(fd, &message, len, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* Descriptors that nobody has asked for, with a request or with nothing. */
+/* Unexpected descriptors, with a request or without data. */
 static void
 send_fds(int fd)
 {
@@ -93,7 +93,7 @@ send_fds(int fd)
 		close(fds[i]);
 }
 
-/* Another sampling, or something like it, more often than anyone needs. */
+/* A change of the sampling, or similar bytes, more often than is useful. */
 static void
 send_changes(int fd)
 {
@@ -128,7 +128,7 @@ scribble(int tail_fd)
 	munmap(tail, 4096);
 }
 
-/* Take what comes, while it comes; false at the end. */
+/* Receive all waiting messages; false at the end. */
 static bool
 receive(int fd, int timeout_ms)
 {
@@ -214,7 +214,7 @@ be_hostile(void *arg)
 	for (i = 0; i < CONNECTIONS; i++) {
 		fd = test_connect();
 		misbehave(fd);
-		/* Some stay connected for a while. */
+		/* Some connections stay open for a while. */
 		if (held[i % RTE_DIM(held)] >= 0)
 			close(held[i % RTE_DIM(held)]);
 		held[i % RTE_DIM(held)] = rte_rand_max(8) == 0 ? fd : -1;
@@ -228,7 +228,7 @@ be_hostile(void *arg)
 	return arg;
 }
 
-/* What the lcores have published for the honest consumer. */
+/* Read what the lcores have published for the honest consumer. */
 static void
 read_all(struct reader readers[1 + LOAD_WORKERS], uint64_t got[1 + LOAD_WORKERS])
 {
@@ -272,7 +272,7 @@ check_harmless(void)
 	load_wait_until_freed();
 	printf("%u accepted with %u rings, %u refused, %u ended\n", nb_accepted, nb_rings,
 			nb_refused, nb_ended);
-	/* It did get through, by every way. */
+	/* Some attempts of each kind succeeded. */
 	CHECK(nb_accepted > CONNECTIONS / 40 && nb_rings > CONNECTIONS / 40);
 	CHECK(nb_refused > CONNECTIONS / 40 && nb_ended > CONNECTIONS / 100);
 }

@@ -11,7 +11,7 @@
 #include "capture_instance.h"
 #include "capture_load.h"
 
-/* What the workers do, and what they have done once they were stopped. */
+/* State of the workers, and their results once they were stopped. */
 static int running;
 static uint64_t offered[RTE_MAX_LCORE];
 

@@ -37,7 +37,7 @@ check_bytes(const struct pmdscope_record *rec, uint32_t len, uint32_t caplen, ui
 		CHECK(bytes[i] == (uint8_t)(seed + i));
 }
 
-/* Ten times round the ring with random sizes and segmentations: every byte arrives. */
+/* Ten times the size of the ring, with random sizes and segmentations: every byte arrives. */
 static void
 test_wrap(void)
 {
@@ -69,7 +69,7 @@ test_wrap(void)
 	test_pump(10);
 }
 
-/* Two ports overflow a ring: gaps and totals agree to the packet. */
+/* Two ports overflow a ring: gaps and totals are exact. */
 static void
 test_overflow(void)
 {
@@ -98,7 +98,7 @@ test_overflow(void)
 		}
 		test_release(&r);
 	}
-	/* One more of each port picks up the last gaps. */
+	/* One more packet of each port reports the last gaps. */
 	for (i = 0; i < 2; i++) {
 		pmdscope_capture_burst((uint16_t)i, 0, PMDSCOPE_DIR_TX, burst, 1);
 		sent[i]++;
@@ -146,7 +146,7 @@ test_sample(void)
 	test_pump(10);
 }
 
-/* Snap length by request, by the filter's return value, and by the size of the ring. */
+/* Snap length from the request, from the filter's return value, and from the size of the ring. */
 static void
 test_snaplen(void)
 {
@@ -178,7 +178,7 @@ test_snaplen(void)
 	close(fd);
 	test_unmap(&r);
 
-	/* A packet beyond the ring is cut, wherever head stands, and never locks it up. */
+	/* A packet larger than the ring is cut at any position of head, and never blocks it. */
 	req.hdr.nb_insns = 0;
 	fd = test_attach(&req, &r);
 	for (int i = 0; i < 20; i++) {
@@ -235,7 +235,7 @@ test_vlan(void)
 		for (i = 0; i < 88; i++)
 			CHECK(bytes[i] == (i < 12 ? i : i < 20 ? qinq[i - 12] : i - 8));
 
-		/* The flag of the other direction means nothing. */
+		/* The flag of the other direction has no effect. */
 		pkt = test_packet(80, 9, seg);
 		pkt->ol_flags |= RTE_MBUF_F_RX_VLAN_STRIPPED;
 		offer(0, 0, PMDSCOPE_DIR_TX, pkt);
@@ -290,7 +290,7 @@ test_selects(void)
 	test_pump(10);
 }
 
-/* A chain that is shorter than its pkt_len is copied as far as it goes. */
+/* A chain that is shorter than its pkt_len is copied to its end. */
 static void
 test_short_chain(void)
 {
@@ -354,7 +354,7 @@ test_packet_tsc(void)
 	test_pump(10);
 }
 
-/* Ring memory is on the node of its lcore, where the kernel lets us say so. */
+/* Ring memory is on the node of its lcore, if the kernel permits this. */
 static void
 test_node(void)
 {
@@ -395,7 +395,7 @@ test_filter_counts(void)
 	for (i = 0; i < 21; i++)
 		offer(0, 0, PMDSCOPE_DIR_RX, test_packet(60, (uint8_t)i, 60));
 	CHECK(r.hdr->records == 10 && r.hdr->filtered == 11 && r.hdr->dropped == 0);
-	/* A burst of more than the filter takes at once, with a last part that is not full. */
+	/* A burst larger than the filter takes at a time, with an incomplete last part. */
 	for (i = 0; i < RTE_DIM(pkts); i++)
 		pkts[i] = test_packet(60, (uint8_t)i, 60);
 	pmdscope_capture_burst(0, 0, PMDSCOPE_DIR_RX, pkts, RTE_DIM(pkts));

@@ -14,7 +14,7 @@
 #include "capture_slots.h"
 #include "capture_test.h"
 
-/* Bytes of a packet that tells its number. */
+/* Bytes of a packet that contains its number. */
 #define LEN 96
 
 static uint32_t nb_offered;
@@ -53,7 +53,7 @@ attach(uint32_t sample, struct reader *r)
 	return test_attach(&req, r);
 }
 
-/* So many records follow, each so many packets after the one before. */
+/* This many records follow, with this distance between packet numbers. */
 static void
 expect_steps(struct reader *r, uint32_t first, uint32_t step, unsigned int n)
 {
@@ -67,8 +67,8 @@ expect_steps(struct reader *r, uint32_t first, uint32_t step, unsigned int n)
 }
 
 /*
- * Of each step-th packet behind this one, 1 in so many is there, up to the end of the ring: at
- * distances below twice that. The last one's number.
+ * 1 in `sample` of each step-th packet after `last` is in the rest of the ring, at distances
+ * below twice that. Returns the number of the last one.
  */
 static uint32_t
 expect_sampled(struct reader *r, uint32_t last, uint32_t step, uint32_t sample)
@@ -85,14 +85,14 @@ expect_sampled(struct reader *r, uint32_t last, uint32_t step, uint32_t sample)
 	return last;
 }
 
-/* As above, of all that was offered, and none is missing behind the last. */
+/* As above, for all offered packets; none is missing after the last one. */
 static void
 expect_all_sampled(struct reader *r, uint32_t first, uint32_t sample)
 {
 	CHECK(nb_offered - expect_sampled(r, first - 1, 1, sample) < 2 * sample);
 }
 
-/* The marker stands where the new rule begins, and is not repeated. */
+/* The marker is where the new rate begins, and is not repeated. */
 static void
 test_marker(void)
 {
@@ -111,7 +111,7 @@ test_marker(void)
 	offer_numbered(30);
 	expect_all_sampled(&r, 70, 3);
 	CHECK(r.nb_markers == 2 && r.sample == 3);
-	/* The same again says nothing, and what came and went unseen neither. */
+	/* The same rate again writes no marker, nor does one that was replaced before a burst. */
 	test_resample(fd, 3);
 	offer_numbered(1);
 	test_resample(fd, 9);
@@ -125,7 +125,7 @@ test_marker(void)
 	offer_numbered(5);
 	expect_steps(&r, 102, 1, 5);
 	CHECK(r.nb_markers == 3 && r.sample == 1);
-	/* From and to the largest. */
+	/* To and from the largest rate. */
 	test_resample(fd, UINT32_MAX);
 	test_seed(1);
 	offer_numbered(1000);
@@ -138,7 +138,7 @@ test_marker(void)
 	test_detach(fd, &r);
 }
 
-/* From the beginning on, a packet has the same chance whatever its place. */
+/* From the beginning, all packets have the same probability. */
 static void
 test_chances(void)
 {
@@ -168,7 +168,7 @@ test_chances(void)
 	}
 }
 
-/* Distances of the largest rate are as long as they should be, on average. */
+/* Distances of the largest rate have the right average length. */
 static void
 test_longest(void)
 {
@@ -189,7 +189,7 @@ test_longest(void)
 	CHECK(next > 0.5 - 4 * 0.289 / 316 && next < 0.5 + 4 * 0.289 / 316);
 }
 
-/* Bursts of RX and TX by turns, as those of an app that reflects. */
+/* Alternating bursts of RX and TX, as from an app that reflects. */
 static void
 check_directions(uint32_t sample, uint16_t burst)
 {
@@ -236,7 +236,7 @@ test_directions(void)
 	}
 }
 
-/* What the records stand for, together, is what there was, whenever and however rates change. */
+/* The records represent the right total number of packets, for any changes of the rate. */
 static void
 test_weights(void)
 {
@@ -267,7 +267,7 @@ test_weights(void)
 	CHECK(variance < offered * offered / 2500);
 }
 
-/* Until a marker fits the old rule stays, so that no packet counts for what it does not stand for. */
+/* The old rate stays until a marker fits, so that every packet counts with its rate. */
 static void
 test_full(void)
 {
@@ -297,7 +297,7 @@ test_full(void)
 	test_detach(fd, &r);
 }
 
-/* A ring that comes after a change begins with it. */
+/* A ring created after a change begins with the new rate. */
 static void
 test_late_ring(void)
 {
@@ -318,7 +318,7 @@ test_late_ring(void)
 	test_map(&r, fds);
 	CHECK(r.hdr->head == 0);
 	offer_numbered(20);
-	/* Without a ring all are dropped. */
+	/* Without a ring all packets are dropped. */
 	expect_all_sampled(&r, 20, 8);
 	CHECK(r.nb_markers == 1 && r.sample == 8);
 	CHECK_U64(r.hdr->dropped, 20);
@@ -326,7 +326,7 @@ test_late_ring(void)
 	test_detach(fd, &r);
 }
 
-/* Sessions change for themselves only, also where one has a filter. */
+/* A change applies to its own session only, also if one has a filter. */
 static void
 test_apart(void)
 {

@@ -2,7 +2,7 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-/* The capture socket: who may connect, ask for what, and how often. One thread, the main lcore. */
+/* The capture socket: who may connect, valid requests, and limits. One thread, the main lcore. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -99,12 +99,12 @@ test_refusals(void)
 	CHECK(pmdscope_capture_nb_sessions() == 0);
 }
 
-/* A connection without a request is refused after this time, so that a test that takes longer, on a
- * machine that stands still, has to be repeated.
+/* A connection without a request is refused after this time. So a test that takes longer, on a
+ * machine that pauses, has to be repeated.
  */
 #define PENDING_MS 2000
 
-/* Limits of sessions, of waiting connections and of memory, each with its own words. */
+/* Limits of sessions, of waiting connections and of memory, each with its own message. */
 static void
 test_limits(void)
 {
@@ -124,7 +124,7 @@ test_limits(void)
 	for (i = 0; i < 3; i++)
 		CHECK(r[i].hdr->records == 7);
 	CHECK(pmdscope_capture_table.count() == 3);
-	/* One that has ended is replaced by a new one. */
+	/* A session that has ended is replaced by a new one. */
 	r[1].tail->tail = 1 << 20;
 	test_offer(1, 100);
 	pmdscope_capture_tick();
@@ -169,7 +169,7 @@ test_limits(void)
 	CHECK(refusal == EBUSY);
 }
 
-/* False where the client was timed out before it could be refused. */
+/* False if the client was timed out before it could be refused. */
 static bool
 refuses_without_descriptors(const struct rlimit *old, const struct request *req)
 {
@@ -191,7 +191,7 @@ refuses_without_descriptors(const struct rlimit *old, const struct request *req)
 	for (i = 0; i < 5; i++)
 		test_pump_events(20);
 	CHECK(pmdscope_capture_now_ms() - start >= 90);
-	/* A request that finds none for its rings is told so. */
+	/* A request is refused with a message if there are no descriptors for its rings. */
 	none.rlim_cur = (rlim_t)last + 1;
 	CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
 	test_pump(5);
@@ -205,7 +205,7 @@ refuses_without_descriptors(const struct rlimit *old, const struct request *req)
 	return !late;
 }
 
-/* Without descriptors the control thread neither spins nor gives up. */
+/* Without descriptors the control thread neither spins nor stops serving. */
 static void
 test_no_descriptors(void)
 {
@@ -223,7 +223,7 @@ test_no_descriptors(void)
 	test_pump(5);
 }
 
-/* kill -9 of a consumer disarms by its end-of-file, without any tick. */
+/* After kill -9 of a consumer its end-of-file disarms the capture, without a tick. */
 static void
 test_killed(void)
 {
@@ -294,7 +294,7 @@ open_to_all(const char *path)
 	char dir[PATH_MAX];
 	char *slash;
 
-	/* So that the peer check is what decides, not the file system. */
+	/* So that the check of the peer decides, not the file system. */
 	CHECK(chmod(path, 0666) == 0);
 	snprintf(dir, sizeof(dir), "%s", path);
 	while ((slash = strrchr(dir, '/')) != dir) {
@@ -331,7 +331,7 @@ test_credentials(void)
 	CHECK(stat(pmdscope_capture_socket_path(), &st) == 0 && (st.st_mode & 0777) == 0600);
 }
 
-/* The names of live apps are left alone, those of dead ones are taken over. */
+/* The socket names of live apps are kept, those of dead ones are reused. */
 static void
 test_names(void)
 {
@@ -356,7 +356,7 @@ test_names(void)
 	close(other);
 	test_capture_start(3, 8);
 	CHECK(strcmp(pmdscope_capture_socket_path(), name) == 0);
-	/* Somebody else's socket under our name stays. */
+	/* Another program's socket with our name is kept. */
 	CHECK(unlink(name) == 0);
 	other = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	CHECK(bind(other, (struct sockaddr *)&addr, sizeof(addr)) == 0);
@@ -364,7 +364,7 @@ test_names(void)
 	CHECK(unlink(name) == 0);
 	close(other);
 
-	/* So does a file that is no socket. */
+	/* The same for a file that is not a socket. */
 	other = open(name, O_CREAT | O_CLOEXEC | O_WRONLY, 0600);
 	test_capture_start(3, 8);
 	CHECK(strcmp(pmdscope_capture_socket_path(), second) == 0 && access(name, F_OK) == 0);
@@ -372,7 +372,7 @@ test_names(void)
 	CHECK(unlink(name) == 0);
 }
 
-/* The session ends for one more message. */
+/* One more message ends the session. */
 static void
 expect_end(const struct request *req, const void *message, size_t len)
 {
@@ -389,7 +389,10 @@ expect_end(const struct request *req, const void *message, size_t len)
 	test_unmap(&r);
 }
 
-/* After its request a consumer may change the sampling, and nothing else, and not without end. */
+/*
+ * After its request a consumer may change the sampling, and nothing else, and only a limited number
+ * of times.
+ */
 static void
 test_changes(void)
 {
@@ -421,9 +424,9 @@ test_changes(void)
 	memcpy(longer, &good, sizeof(good));
 	expect_end(&req, longer, sizeof(longer));
 
-	/* Before a request it is none. */
+	/* Before a request it is not a valid message. */
 	expect_refusal(&good, sizeof(good), EMSGSIZE, "16 bytes");
-	/* More than anyone needs between two ticks. */
+	/* More changes than permitted between two ticks. */
 	fd = test_attach(&req, &r);
 	for (i = 0; i < 65 && send(fd, &good, sizeof(good), MSG_NOSIGNAL | MSG_DONTWAIT) > 0; i++)
 		test_pump_events(0);
@@ -465,7 +468,7 @@ test_protocol(void)
 	close(fd);
 	test_unmap(&r);
 	test_changes();
-	/* Gone before its answer. */
+	/* The consumer disconnects before its answer. */
 	fd = test_connect();
 	test_send(fd, &req);
 	close(fd);

@@ -2,7 +2,7 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-/* A session while it lasts: its memory, its tail, its lease, its clock, its end. */
+/* A session in progress: its memory, its tail, its lease, its clock, its end. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -45,7 +45,7 @@ test_descriptors(void)
 	CHECK(fcntl(r.tail_fd, F_ADD_SEALS, F_SEAL_WRITE) < 0);
 	CHECK((fcntl(r.data_fd, F_GETFL) & O_ACCMODE) == O_RDONLY);
 
-	/* A hole in the tail reads as 0: the tail goes back, nothing worse. */
+	/* A hole in the tail file reads as 0: the tail goes back, which is all. */
 	test_offer(10, 100);
 	while (test_next(&r) != NULL)
 		;
@@ -60,7 +60,7 @@ test_descriptors(void)
 	test_pump(5);
 }
 
-/* Tails that break the rules stop the ring for good and end the session. */
+/* Invalid tails stop the ring permanently and end the session. */
 static void
 test_hostile_tail(void)
 {
@@ -109,7 +109,7 @@ end_leased(int fd, struct reader *r, uint64_t full_ms)
 	test_pump(5);
 }
 
-/* False if this process stood still for longer than the lease: then it proved only a part. */
+/* False if this process paused for longer than the lease, so that the test is incomplete. */
 static bool
 try_lease(void)
 {
@@ -120,7 +120,7 @@ try_lease(void)
 
 	req.hdr.lease_ms = LEASE_MS;
 	fd = test_attach(&req, &r);
-	/* Read, or not full: stays. */
+	/* Read, or not full: the session remains. */
 	test_offer(10, 1000);
 	test_pump(LEASE_MS + 100);
 	CHECK(pmdscope_capture_nb_sessions() == 1);
@@ -159,7 +159,7 @@ test_late_lcore(void)
 	struct reader r;
 	int fds[2], fd;
 
-	/* As if nobody had polled or been seen yet. */
+	/* As if no lcore had polled or been seen yet. */
 	pmdscope_lcores[rte_lcore_id()].polls = 0;
 	pmdscope_capture_slots.seen[rte_lcore_id()] = 0;
 	fd = test_connect();
@@ -179,7 +179,7 @@ test_late_lcore(void)
 	test_pump(5);
 }
 
-/* A VM that has moved to another host has another TSC. */
+/* A VM that was migrated to another host has another TSC. */
 static void
 test_jumps(void)
 {
@@ -251,7 +251,7 @@ test_foreign(void)
 	test_pump(5);
 }
 
-/* Stopping tells consumers; what was published stays readable. */
+/* Stopping notifies consumers; published records remain readable. */
 static void
 test_shutdown(void)
 {

@@ -2,7 +2,7 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-/* Captures come, go and misbehave while two lcores produce at full speed. */
+/* Captures begin, end and misbehave while two lcores produce at full speed. */
 
 #include <errno.h>
 #include <inttypes.h>
@@ -20,7 +20,7 @@
 #include "capture_instance.h"
 #include "capture_load.h"
 
-/* Each worker has had the time to do something. */
+/* Each worker has had time to do something. */
 static bool
 have_produced(const struct reader readers[1 + LOAD_WORKERS])
 {
@@ -32,7 +32,7 @@ have_produced(const struct reader readers[1 + LOAD_WORKERS])
 	return true;
 }
 
-/* A reader at work: every byte is right, and what is missing is counted, to the packet. */
+/* A consumer: every byte is right, and the missing packets are counted exactly. */
 static void
 test_accounting(void)
 {
@@ -77,7 +77,7 @@ test_accounting(void)
 	load_wait_until_freed();
 }
 
-/* Rings come and go under the feet of the producers. */
+/* Rings are created and freed while the lcores produce. */
 static void
 test_cycles(void)
 {
@@ -99,7 +99,7 @@ test_cycles(void)
 	load_stop();
 }
 
-/* Random tails, now and then valid ones, until the session is ended for it. */
+/* Random tails, some of them valid, until the session is ended because of one. */
 static void
 test_hostile_tails(void)
 {
@@ -159,7 +159,7 @@ test_killed(void)
 	load_stop();
 }
 
-/* Each worker has been seen to take in so many changes. */
+/* Each worker has applied this many changes. */
 static bool
 have_markers(const struct reader readers[1 + LOAD_WORKERS], unsigned int nb)
 {
@@ -171,7 +171,7 @@ have_markers(const struct reader readers[1 + LOAD_WORKERS], unsigned int nb)
 	return true;
 }
 
-/* Rates that change under the feet of the producers: what is read stands for what there was. */
+/* Rates change while the lcores produce: the records represent the right total. */
 static void
 test_resampled(void)
 {
@@ -250,7 +250,7 @@ test_many(void)
 			const uint64_t seen = hdr->records + hdr->dropped + hdr->sampled_out;
 
 			CHECK(hdr->records > 0);
-			/* RX, TX, both: the bursts take turns. */
+			/* RX, TX, both: the bursts alternate. */
 			CHECK(i % 3 == 2 ? seen == load_offered(j)
 					 : seen >= load_offered(j) / 2 - LOAD_BURST &&
 									seen <= load_offered(j) / 2 + LOAD_BURST);
@@ -262,7 +262,7 @@ test_many(void)
 	load_wait_until_freed();
 }
 
-/* Memory of an lcore that never leaves is kept and reported, and freed when it leaves after all. */
+/* Memory of an lcore that does not leave is kept and reported, and freed when it leaves. */
 static void
 test_stuck(void)
 {

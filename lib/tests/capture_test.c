@@ -30,7 +30,7 @@ test_capture_eal(unsigned int nb_lcores)
 	unsigned int i;
 	int len = 0;
 
-	/* All on all CPUs: there may be more lcores than CPUs. */
+	/* All lcores on all CPUs, as there may be more lcores than CPUs. */
 	for (i = 0; i < nb_lcores; i++)
 		len += snprintf(lcores + len, sizeof(lcores) - (size_t)len, "%s%u@(0-%ld)",
 				i == 0 ? "" : ",", i, sysconf(_SC_NPROCESSORS_ONLN) - 1);

@@ -5,7 +5,7 @@
 #ifndef CAPTURE_TEST_H
 #define CAPTURE_TEST_H
 
-/* A consumer in C, and the control thread's part, for the tests of captures. */
+/* For the tests of captures: a consumer in C, and the part of the control thread. */
 
 #include <stdint.h>
 
@@ -14,13 +14,13 @@
 #include "pmdscope_ring.h"
 #include "test.h"
 
-/* One ring as a consumer maps it. */
+/* One ring, mapped by a consumer. */
 struct reader {
 	int data_fd, tail_fd;
 	const struct pmdscope_ring_hdr *hdr;
 	struct pmdscope_ring_tail *tail;
 	uint64_t pos;
-	uint32_t sample; /* Of the last marker; 0 before any. */
+	uint32_t sample; /* Of the last marker; 0 before the first. */
 	unsigned int nb_markers;
 };
 
@@ -38,7 +38,7 @@ extern struct rte_mempool *test_pool;
 void test_capture_start(unsigned int sessions, unsigned int session_mb);
 void test_capture_start_group(const char *group);
 void test_capture_stop(void);
-/* Serve the socket for about so long, and tick. */
+/* Serve the socket for about this time, and tick. */
 void test_pump(unsigned int ms);
 /* Serve the socket without a tick. */
 void test_pump_events(unsigned int ms);
@@ -47,31 +47,34 @@ int test_connect(void);
 struct request test_request(void);
 /* Send the request with this many instructions. */
 void test_send(int fd, const struct request *req);
-/* Ask for 1 packet in so many, and have that taken in. */
+/* Request 1 packet in `sample`, and have the change processed. */
 void test_resample(int fd, uint32_t sample);
-/* Have all that is armed sample anew, each producer as one with this seed does. */
+/* Restart the sampling of all armed captures, each producer with this seed. */
 void test_seed(uint64_t seed);
-/* The next message, pumping meanwhile; kind 0 at end-of-file. fds is -1 where none came. */
+/*
+ * The next message, serving the socket meanwhile; kind 0 at end-of-file. fds is -1 without
+ * descriptors.
+ */
 struct pmdscope_tee_message test_receive(int fd, int fds[2]);
 /* Expect this kind of message. */
 struct pmdscope_tee_message test_expect(int fd, uint16_t kind);
 
-/* Connect, request, and map the ring of the main lcore, which polls. The socket. */
+/* Connect, request, and map the ring of the main lcore, which polls. Returns the socket. */
 int test_attach(const struct request *req, struct reader *reader);
-/* Close the only session, and have its memory freed. */
+/* Close the only session, and wait until its memory is freed. */
 void test_detach(int fd, struct reader *reader);
 void test_map(struct reader *reader, const int fds[2]);
 void test_unmap(struct reader *reader);
 
 /* The next packet record, or NULL; checks the rules of the ring. Valid until test_release(). */
 const struct pmdscope_record *test_next(struct reader *reader);
-/* Tell the producer what has been read. */
+/* Tell the producer how much was read. */
 void test_release(struct reader *reader);
 
 /* A packet of len bytes, byte i being (uint8_t)(seed + i), cut into segments of at most seg. */
 struct rte_mbuf *test_packet(uint32_t len, uint8_t seed, uint16_t seg);
 
-/* The lcore receives a packet of len bytes so many times, on port 0 and queue 0. */
+/* The lcore receives n packets of len bytes on port 0 and queue 0. */
 void test_offer(unsigned int n, uint32_t len);
 
 unsigned int test_open_fds(void);

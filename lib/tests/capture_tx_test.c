@@ -2,7 +2,7 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-/* What pmdscope_tx_burst() records when the NIC takes all, some or none of a burst. */
+/* Records of pmdscope_tx_burst() if the NIC takes all, some or none of a burst. */
 
 #include <pthread.h>
 
@@ -19,7 +19,7 @@
 #define NIC_SLOTS 64
 #define BURST_MAX 600
 #define SESSIONS 4
-/* A port that exists for captures only. */
+/* A port that exists only for captures. */
 #define SHADOW 9
 
 static struct rte_ring *nic[2];
@@ -47,7 +47,7 @@ start_port(const char *name, struct rte_ring **ring)
 	return port;
 }
 
-/* The NIC sends so many of the packets that it has taken. */
+/* The NIC sends this many of the packets that it has taken. */
 static void
 nic_sends(unsigned int i, unsigned int n)
 {
@@ -78,7 +78,7 @@ check_bytes(const struct pmdscope_record *rec, uint32_t len, uint8_t seed, uint1
 		CHECK(bytes[i] == (uint8_t)(seed + i));
 }
 
-/* An app that tries again and again is seen to send each packet once. */
+/* An app that retries is recorded as sending each packet once. */
 static void
 test_retry(void)
 {
@@ -96,7 +96,7 @@ test_retry(void)
 		CHECK(n > 0 && n <= NIC_SLOTS);
 		sent += n;
 		CHECK(r.hdr->records == sent);
-		/* Nothing taken, nothing recorded. */
+		/* If nothing is taken, nothing is recorded. */
 		CHECK(sent == RTE_DIM(pkts) || pmdscope_tx_burst(ports[0], 0, pkts + sent, 1) == 0);
 		CHECK(r.hdr->records == sent && r.hdr->dropped == 0);
 		nic_sends(0, 7);
@@ -110,7 +110,7 @@ test_retry(void)
 	CHECK(rte_mempool_avail_count(test_pool) == 2047);
 }
 
-/* The sessions of one port: everything, by a filter, a sample, and one that is cut short. */
+/* The sessions of one port: all packets, filtered, sampled, and cut. */
 static void
 attach_sessions(uint16_t port, int fds[SESSIONS], struct reader readers[SESSIONS])
 {
@@ -132,7 +132,7 @@ attach_sessions(uint16_t port, int fds[SESSIONS], struct reader readers[SESSIONS
 	fds[3] = test_attach(&req, &readers[3]);
 }
 
-/* The records of one session are those of another, whose packets were copied once sent. */
+/* The records of one session equal those of another, whose packets were copied after sending. */
 static void
 compare_sessions(struct reader *got, struct reader *expected)
 {
@@ -160,8 +160,8 @@ compare_sessions(struct reader *got, struct reader *expected)
 }
 
 /*
- * Bursts of all sizes, a NIC that takes what it likes, consumers that now and then do not read and
- * now and then want another sampling.
+ * Bursts of all sizes, a NIC that takes random numbers of packets, consumers that sometimes do not
+ * read and sometimes change the sampling.
  */
 static void
 test_as_if_sent(void)
@@ -200,7 +200,7 @@ test_as_if_sent(void)
 				rte_pktmbuf_free(pkts[i]);
 		}
 		nic_sends(0, (unsigned int)rte_rand_max(NIC_SLOTS / 2));
-		/* A marker is written for a burst that is offered, even if nothing of it is sent. */
+		/* A marker is written for a burst that is offered, even if none of it is sent. */
 		for (i = 0; i < SESSIONS && sent > 0; i++) {
 			compare_sessions(&got[i], &expected[i]);
 			if (rte_rand_max(32) != 0)
@@ -224,7 +224,7 @@ test_as_if_sent(void)
 	CHECK(rte_mempool_avail_count(test_pool) == 2047);
 }
 
-/* As a bonding port does: what comes for one port is sent by another. */
+/* As a bonding port: a burst for one port is sent by another. */
 static uint16_t
 send_by_member(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t nb_pkts, void *arg)
 {
@@ -249,7 +249,10 @@ send_captured(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t nb
 	return pmdscope_tx_burst(port, queue, pkts, nb_pkts);
 }
 
-/* A burst within a burst: both are there, as attempts, and one that only one of them is in is not. */
+/*
+ * A burst within a burst: a session that selects both records them as attempts, one that selects a
+ * single one does not.
+ */
 static void
 test_nested(void)
 {
@@ -270,7 +273,7 @@ test_nested(void)
 		fd = test_attach(&both, &r);
 		fd_alone = test_attach(&outer, &alone);
 		nic_sends(0, NIC_SLOTS);
-		/* Room for three of eight. */
+		/* Room for three of eight packets. */
 		for (i = 0; i < NIC_SLOTS - 3; i++)
 			CHECK(rte_ring_enqueue(nic[0], test_packet(60, 0, 60)) == 0);
 		for (i = 0; i < RTE_DIM(pkts); i++)
@@ -308,7 +311,7 @@ keep_last(uint16_t port __rte_unused, uint16_t queue __rte_unused,
 
 static int closing_fd;
 
-/* The consumer goes while its records wait for the NIC. */
+/* The consumer ends while its records wait for the NIC. */
 static uint16_t
 close_session(uint16_t port __rte_unused, uint16_t queue __rte_unused,
 		struct rte_mbuf **pkts __rte_unused, uint16_t nb_pkts, void *arg __rte_unused)
@@ -319,7 +322,7 @@ close_session(uint16_t port __rte_unused, uint16_t queue __rte_unused,
 	return nb_pkts;
 }
 
-/* Callbacks of the app behind ours: one refuses a packet, one ends the capture. */
+/* Callbacks of the app after ours: one refuses a packet, one ends the capture. */
 static void
 test_callbacks(void)
 {
@@ -343,7 +346,7 @@ test_callbacks(void)
 	callback = rte_eth_add_tx_callback(ports[0], 0, close_session, NULL);
 	CHECK(pmdscope_tx_burst(ports[0], 0, pkts + RTE_DIM(pkts) - 1, 1) == 1);
 	CHECK(rte_eth_remove_tx_callback(ports[0], 0, callback) == 0);
-	/* Published in a ring that nobody will read, which may go now. */
+	/* Published in a ring that will not be read, and may be freed now. */
 	check_bytes(test_next(&r), 60, RTE_DIM(pkts) - 1, 0);
 	test_pump(5);
 	CHECK(pmdscope_capture_retired_bytes() == 0);
