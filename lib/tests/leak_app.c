@@ -38,7 +38,7 @@ lose_tail(struct leak_app *app, struct rte_mbuf *m)
 		return;
 	m->next = tail;
 	m->nb_segs = 2;
-	/* And now the bug. */
+	/* The bug. */
 	m->next = NULL;
 	m->nb_segs = 1;
 	app->lost = tail;
@@ -65,7 +65,7 @@ send_freed(struct leak_app *app, struct rte_mbuf *m)
 	AT(LEAK_USE_AFTER_FREE, rte_eth_tx_burst(app->full_port, 0, &m, 1));
 }
 
-/* What is left of the burst. */
+/* Handle the rest of the burst. */
 static uint16_t
 misbehave(struct leak_app *app, enum leak_kind kind, struct rte_mbuf **pkts, uint16_t nb)
 {

@@ -21,8 +21,8 @@ enum leak_kind {
 	LEAK_RX,       /* One received packet is forgotten. */
 	LEAK_CLONE,    /* A clone is forgotten. */
 	LEAK_TAIL,     /* The second segment of a chain is cut off. */
-	LEAK_UNSENT,   /* What the NIC did not take is forgotten. */
-	LEAK_OVERFLOW, /* What a full ring did not take is forgotten. */
+	LEAK_UNSENT,   /* Packets that the NIC did not take are forgotten. */
+	LEAK_OVERFLOW, /* A packet that a full ring did not take is forgotten. */
 	LEAK_MARKED,   /* One packet is forgotten in a stage. */
 	LEAK_DOUBLE_FREE,
 	LEAK_USE_AFTER_FREE,
@@ -42,7 +42,9 @@ struct leak_app {
 	uint64_t packets;
 };
 
-/* Receive a burst, do something wrong unless kind is LEAK_NONE, send it. Packets received. */
+/*
+ * Receive a burst, commit the bug unless kind is LEAK_NONE, send it. Returns the packets received.
+ */
 uint16_t leak_traced_poll(struct leak_app *app, enum leak_kind kind);
 uint16_t leak_plain_poll(struct leak_app *app, enum leak_kind kind);
 
@@ -50,7 +52,7 @@ uint16_t leak_plain_poll(struct leak_app *app, enum leak_kind kind);
 unsigned int leak_traced_line(enum leak_kind kind);
 unsigned int leak_plain_line(enum leak_kind kind);
 
-/* The file of these lines, as the ledger names it. */
+/* The file of these lines, as in the ledger. */
 const char *leak_traced_file(void);
 const char *leak_plain_file(void);
 

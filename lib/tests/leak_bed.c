@@ -13,7 +13,7 @@
 
 #define TEXT_MAX 128
 
-/* At the end of a failed test: the last data of the library. */
+/* Print the last data of the library, at the end of a failed test. */
 static void
 print_tables(int status, void *arg __rte_unused)
 {
@@ -49,7 +49,7 @@ poll_once(enum leak_kind now)
 	return orders.plain ? leak_plain_poll(&app, now) : leak_traced_poll(&app, now);
 }
 
-/* The next leak is to be made. What a busy machine keeps it from is made later. */
+/* The next leak is due. Leaks that a busy machine delays are made later. */
 static bool
 is_due(void)
 {
@@ -70,7 +70,7 @@ is_due(void)
 	return true;
 }
 
-/* It is made. Meanwhile there may be another order. */
+/* The leak is made. The orders may have changed meanwhile. */
 static void
 note_leak(void)
 {

@@ -5,7 +5,7 @@
 #ifndef LEAK_BED_H
 #define LEAK_BED_H
 
-/* What the tests of the leak ledger share: the app under test and questions to the library. */
+/* Shared by the tests of the leak ledger: the app under test, and queries to the library. */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,7 +15,7 @@
 
 #define POOL_SIZE 8191
 
-/* Stamps from the start, and soon sure. */
+/* Stamps from the start, and short times until a leak is confirmed. */
 extern const struct pmdscope_conf always;
 
 extern struct leak_app app;
@@ -26,11 +26,11 @@ extern unsigned int worker;
 struct leak_orders {
 	bool stop, idle, plain, paused;
 	enum leak_kind kind;
-	uint16_t (*poll)(struct leak_app *app, bool lose); /* Instead of its own. */
-	unsigned int nb_leaks; /* Still to be made, one every so many bursts. */
+	uint16_t (*poll)(struct leak_app *app, bool lose); /* Replaces its own function. */
+	unsigned int nb_leaks; /* Still to be made, one in `every` bursts. */
 	unsigned int every;
-	unsigned int per_second; /* If it is set, so many a second. */
-	uint64_t bursts;	 /* The worker's: that it has been through. */
+	unsigned int per_second; /* If set, leaks per second. */
+	uint64_t bursts;	 /* Completed by the worker. */
 };
 extern volatile struct leak_orders orders;
 
@@ -40,18 +40,18 @@ void stop_app(void);
 /* A table of the library. */
 const char *ask(const char *table);
 uint64_t ledger(const char *pool, const char *column);
-/* The parts add up to the pool, and no more than that is lost. */
+/* The parts add up to the pool, and its losses are not larger than that. */
 void check_sum(const char *pool);
-/* Of the app's pool: what is lost for sure, and at least, besides. */
+/* Losses of the app's pool: the confirmed ones, and those counted as a minimum. */
 uint64_t lost(void);
 /* Lost or misused mbufs at a site, 0 when there is no such row. */
 uint64_t site(const char *pool, const char *name, const char *what, const char *column);
 bool has_site(const char *pool, const char *name, const char *what, uint64_t nb);
 uint64_t all_leaked(void);
-/* Where the traced app lost it, as the ledger names it. */
+/* Line at which the traced app lost it, as in the ledger. */
 const char *line_of(enum leak_kind k);
 
-/* Have the app lose so many, and wait until it has. */
+/* Have the app lose nb mbufs, and wait until it has. */
 void lose(enum leak_kind k, unsigned int nb);
 /*
  * Lose mbufs until none is received. A few are left: DPDK 21.11 takes a burst from the cache or from
@@ -59,17 +59,17 @@ void lose(enum leak_kind k, unsigned int nb);
  */
 void lose_all(void);
 void restart(const struct pmdscope_conf *conf);
-/* So many walks more, by the ledger of the app's pool. */
+/* Wait for nb more walks by the ledger of the app's pool. */
 void await_walks(unsigned int nb);
-/* The worker has seen the orders, and is through with what it did before. */
+/* Wait until the worker has read the orders, and completed what it did before. */
 void await_bursts(unsigned int nb);
-/* Run clean for so long. */
+/* Run without leaks for this time. */
 void expect_no_leak(unsigned int ms);
 
-/* leak_dump.c: the bytes of what was lost. */
+/* leak_dump.c: the bytes of lost mbufs. */
 void test_dump(void);
 
-/* leaks_auto.c: stamps by need. */
+/* leaks_auto.c: stamps on demand. */
 void test_auto(void);
 void test_arm(void);
 void test_auto_single(void);

@@ -2,7 +2,7 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-/* The bytes of what was lost, over the capture socket. */
+/* The bytes of lost mbufs, received from the capture socket. */
 
 #include <sys/mman.h>
 
@@ -26,7 +26,7 @@ capture_connect(void)
 	return fd;
 }
 
-/* The next message, which must be of this kind; its descriptors where it has some. */
+/* The next message, which must be of this kind; with its descriptors if it has some. */
 static uint32_t
 capture_receive(int fd, uint16_t expected, int fds[2])
 {
@@ -85,7 +85,7 @@ capture_dump(uint32_t sample, uint32_t snaplen)
 	return hdr;
 }
 
-/* Records of a site, each checked; the address of the last mbuf in *mbuf. */
+/* Checks and counts the records of a site; the address of the last mbuf is in *mbuf. */
 static unsigned int
 count_records(const struct pmdscope_ring_hdr *hdr, uint64_t id, uint64_t *mbuf)
 {
@@ -113,7 +113,7 @@ count_records(const struct pmdscope_ring_hdr *hdr, uint64_t id, uint64_t *mbuf)
 	return nb;
 }
 
-/* One byte of each; also of an mbuf that the app has made shorter than nothing. */
+/* One byte of each; also of an mbuf to which the app has given a negative length. */
 static void
 test_short_dump(uint64_t id)
 {

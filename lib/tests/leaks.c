@@ -50,7 +50,7 @@ test_traced(void)
 	check_sum("pool");
 }
 
-/* Without call sites: the queue is named, and the call for the rest. */
+/* Without call sites: the queue is the place, and the TX call for the rest. */
 static void
 test_plain(void)
 {
@@ -62,7 +62,7 @@ test_plain(void)
 	lose(LEAK_UNSENT, 2);
 	WAIT_FOR(ledger("pool", "tx_pending") >= 2);
 	await_walks(10);
-	/* Given to a NIC that sends nothing: there they may be. */
+	/* Given to a NIC that sends nothing: they may still be there. */
 	CHECK_U64(ledger("pool", "leaked"), 3);
 	CHECK(ledger("pool", "tx_pending") >= 2);
 	lose(LEAK_MARKED, 2);
@@ -73,9 +73,9 @@ test_plain(void)
 	orders.plain = false;
 }
 
-/* Where a walk is, as the holder of the state lock sees it. */
+/* The progress of a walk, read with the state lock held. */
 struct walk_position {
-	uint64_t walks; /* Complete ones. */
+	uint64_t walks; /* Completed walks. */
 	uint32_t ring_at, mark_at;
 };
 
@@ -100,7 +100,7 @@ get_position(const char *pool, struct walk_position *position)
 	return walking;
 }
 
-/* Times that the state lock was to be had in the course of the next walk, each further on in it. */
+/* How often the state lock could be taken during the next walk, each time at a later position. */
 static unsigned int
 nb_slices(const char *pool)
 {
@@ -117,7 +117,7 @@ nb_slices(const char *pool)
 	return slices;
 }
 
-/* A pool of a million is walked in slices, and the one that is lost of it is found. */
+/* A pool of a million mbufs is walked in slices, and its single lost mbuf is found. */
 static void
 test_large(void)
 {
@@ -135,8 +135,8 @@ test_large(void)
 	CHECK_U64(site("large", "stage large", "leak", "count"), 1);
 	check_sum("large");
 	CHECK_U64(ledger("large", "common") + ledger("large", "cached"), 999999);
-	/* The state lock is held for a slice of 1 ms at a time, so a faster CPU has fewer. A busy
-	 * scheduler may hide half of them, but not of every walk.
+	/* The state lock is held for a slice of 1 ms at a time, so a faster CPU needs fewer. A
+	 * busy scheduler may hide half of them, but not in every walk.
 	 */
 	while (nb_slices("large") < RTE_MAX(2, ledger("large", "walk_us") / 2000))
 		CHECK(++walks < 100);
@@ -145,13 +145,13 @@ test_large(void)
 	rte_mempool_free(mp);
 }
 
-/* Lose all there is: nothing moves any more that could prove anything. */
+/* Lose all mbufs: no traffic is left for a proof by turnover. */
 static void
 exhaust(void)
 {
 	restart(&always);
 	expect_no_leak(700);
-	/* Walks have looked at who frees mbufs. */
+	/* Wait until walks have checked which code frees mbufs. */
 	await_walks(5);
 	lose_all();
 }
@@ -159,13 +159,13 @@ exhaust(void)
 static void
 test_exhausted(void)
 {
-	/* Frees are traced: what a call site had last cannot be posted. */
+	/* Frees are traced: mbufs that a call site had last cannot be posted. */
 	exhaust();
 	WAIT_FOR(site("pool", line_of(LEAK_RX), "leak", "count") > POOL_SIZE * 9 / 10);
 	check_sum("pool");
 }
 
-/* The driver does not tell what it may hold: 4096 are assumed, or what was once in use. */
+/* The driver does not report how many it may hold: 4096 are assumed, or the number once in use. */
 static void
 test_exhausted_plain(void)
 {
@@ -176,7 +176,7 @@ test_exhausted_plain(void)
 	check_sum("pool");
 }
 
-/* Held for long, and let go: no leak, or one that is taken back and not claimed again. */
+/* Held for long, and then freed: no leak, or one that is retracted and not reported again. */
 static void
 test_hold(void)
 {
@@ -203,7 +203,7 @@ test_hold(void)
 	CHECK_U64(site("pool", "stage queue", "leak", "events"), 300);
 }
 
-/* In a software ring nothing is lost, however long. */
+/* Mbufs in a software ring are never lost. */
 static void
 test_ring(void)
 {
@@ -229,7 +229,7 @@ test_ring(void)
 	rte_ring_free(r);
 }
 
-/* Traffic that stops and goes, and a poller that stands still with packets in its hands. */
+/* Traffic that pauses, and a poller that stops while it holds packets. */
 static void
 test_pauses(void)
 {
@@ -252,7 +252,7 @@ test_pauses(void)
 	expect_no_leak(1500);
 }
 
-/* Pools come and go while they are walked. */
+/* Pools are created and freed during walks. */
 static void
 test_churn(void)
 {
@@ -298,7 +298,7 @@ static const struct {
 	{ "exhausted_plain", test_exhausted_plain },
 };
 
-/* One test a process: what one has lost, the next would find. */
+/* One test per process, as mbufs lost by one would be found by the next. */
 int
 main(int argc, char **argv)
 {

@@ -2,7 +2,7 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-/* The leak ledger while stamps are armed by need: when they are, and what was lost before. */
+/* The leak ledger while stamps are armed on demand: when they are, and earlier losses. */
 
 #include <pthread.h>
 
@@ -13,7 +13,7 @@
 #include "state.h"
 #include "test.h"
 
-/* What was lost by LEAK_RX, to be given back. */
+/* Mbufs lost by LEAK_RX, which can be freed again. */
 static struct rte_mbuf *kept[2 * POOL_SIZE];
 
 /* Stamps are armed on demand, and the app has all its mbufs again. */
@@ -30,8 +30,8 @@ give_back(void)
 }
 
 /*
- * Walks meet every mbuf. Those that the worker has in hand are always the same, and what no walk has
- * ever met is not told as lost.
+ * Wait until walks have found every mbuf. The worker always holds the same ones, and an mbuf that
+ * no walk has ever found is not reported as lost.
  */
 static void
 meet_all(void)
@@ -42,7 +42,7 @@ meet_all(void)
 	orders.idle = false;
 }
 
-/* Stamps by need: counts alone arm them, and what was lost before is told as such. */
+/* Stamps on demand: counts alone arm them, and earlier losses are reported as such. */
 void
 test_auto(void)
 {
@@ -67,7 +67,7 @@ test_auto(void)
 	WAIT_FOR(ledger("pool", "exhausted_in_ms") > 0);
 	orders.nb_leaks = 0;
 	orders.every = 64;
-	/* They stay known after that. */
+	/* They are still reported after that. */
 	CHECK(tel_ask("/pmdscope/arm", "0") != NULL);
 	rte_delay_us_sleep(300000);
 	CHECK_U64(ledger("pool", "armed"), 0);
@@ -98,7 +98,7 @@ test_arm(void)
 	CHECK(pmdscope_stamp_now() != 0);
 	CHECK_U64(tel_u64(tel_ask("/pmdscope/arm", "1"), "armed"), 1);
 	WAIT_FOR(pmdscope_stamp_now() == 0);
-	/* A single one, lost long before. */
+	/* A single mbuf, lost long before. */
 	meet_all();
 	lose(LEAK_RX, 1);
 	CHECK_U64(tel_u64(tel_ask("/pmdscope/arm", "60"), "armed"), 1);
@@ -112,7 +112,7 @@ static const struct pmdscope_conf by_need = {
 	.leak_walk_ms = 100,
 };
 
-/* A single one is missed, whether anything is stamped at that moment or not. */
+/* A single missing mbuf is noticed, whether or not stamps are armed at that moment. */
 void
 test_auto_single(void)
 {
@@ -126,7 +126,7 @@ test_auto_single(void)
 	check_sum("pool");
 }
 
-/* All at once, before anything is stamped. */
+/* All mbufs at the same time, before stamps are armed. */
 void
 test_auto_exhausted(void)
 {
@@ -141,7 +141,9 @@ test_auto_exhausted(void)
 	check_sum("pool");
 }
 
-/* A walk falls into the loss: what it finds in use is lost already, and not what queues hold. */
+/*
+ * The loss happens during a walk: mbufs that it finds in use are already lost, and not in queues.
+ */
 void
 test_auto_halves(void)
 {
@@ -159,7 +161,7 @@ test_auto_halves(void)
 	check_sum("pool");
 }
 
-/* The pool is empty in less time than its growth takes to be sure. */
+/* The pool is empty before its growth is certain. */
 void
 test_auto_fast(void)
 {
@@ -176,7 +178,10 @@ test_auto_fast(void)
 	check_sum("pool");
 }
 
-/* Emptied sooner than a leak is confirmed: how much is lost is told, and a site of the next time. */
+/*
+ * Emptied before a leak is confirmed: the number of losses is reported, and the site of the next
+ * ones.
+ */
 void
 test_auto_at_once(void)
 {
@@ -196,7 +201,7 @@ test_auto_at_once(void)
 	check_sum("pool");
 }
 
-/* All at once and too early to be named; what is lost of them the next time is. */
+/* All mbufs at the same time, too early for a site; the next time they have one. */
 void
 test_auto_late(void)
 {
@@ -213,7 +218,7 @@ test_auto_late(void)
 	check_sum("pool");
 }
 
-/* An mbuf without a stamp came back after so many walks. */
+/* An mbuf without a stamp came back after this many walks. */
 static void
 note_returned(const char *pool, uint32_t walks)
 {
@@ -227,7 +232,7 @@ note_returned(const char *pool, uint32_t walks)
 	pthread_mutex_unlock(&pmdscope_state.lock);
 }
 
-/* From now on stamps may be armed because mbufs are missing, or never. */
+/* Allow or forbid, from now on, to arm stamps because mbufs are missing. */
 static void
 suspect_from(uint64_t ms)
 {
@@ -243,8 +248,8 @@ suspect_from(uint64_t ms)
 }
 
 /*
- * A pool whose mbufs are missed for long: stamps stay armed until the ledger can tell what is lost,
- * and not just for the time that they are armed in vain.
+ * A pool whose mbufs are missed for long: stamps stay armed until the ledger can confirm losses,
+ * and not just for the usual time without a result.
  */
 void
 test_auto_long_missing(void)
@@ -259,11 +264,11 @@ test_auto_long_missing(void)
 	restart(&conf);
 	suspect_from(UINT64_MAX);
 	orders.idle = false;
-	/* The ledger learns meanwhile what the receive queue holds. */
+	/* Meanwhile the ledger learns how many mbufs the receive queue holds. */
 	WAIT_FOR(ledger("pool", "walks") >= 8);
 	note_returned("pool", 20);
 	orders.every = 1;
-	/* Less than a thirty-second is left, and no packet moves that could prove more. */
+	/* Less than 1/32 is left, and no packet moves that could give another proof. */
 	lose(LEAK_RX, POOL_SIZE - 200);
 	orders.idle = true;
 	CHECK_U64(ledger("pool", "armed"), 0);

@@ -38,7 +38,7 @@
 #if RTE_VERSION >= RTE_VERSION_NUM(22, 11, 0, 0)
 #define FRAGMENT_COPY(app, m, out) \
 	rte_ipv4_fragment_copy_nonseg_packet(m, out, FRAGMENTS, MTU, (app)->pool)
-#else /* It has no such call, and the tests of it are not run. */
+#else /* There is no such call, and its tests are not run. */
 #define FRAGMENT_COPY(app, m, out) FRAGMENT(app, m, out)
 #endif
 #define REASSEMBLE(state, m) \
@@ -56,7 +56,7 @@ send_out(struct leak_app *app, struct rte_mbuf **pkts, uint16_t nb)
 	rte_pktmbuf_free_bulk(pkts + sent, nb - sent);
 }
 
-/* The packet becomes one of IPv4, without an Ethernet header. */
+/* Make the packet an IPv4 packet without an Ethernet header. */
 static void
 write_ip(struct rte_mbuf *m)
 {
@@ -77,7 +77,7 @@ write_ip(struct rte_mbuf *m)
 	};
 }
 
-/* The packet becomes part i of a TCP stream. */
+/* Make the packet part i of a TCP stream. */
 static void
 write_tcp(struct rte_mbuf *m, unsigned int i)
 {
@@ -191,12 +191,12 @@ distribute(struct leak_app *app, struct rte_mbuf **pkts, uint16_t nb, bool lose)
 	int nb_taken, nb_out;
 
 	library_state.lose |= lose;
-	/* Without its worker it would wait for it. */
+	/* Without its worker the distributor would wait for it. */
 	if (library_state.stopping) {
 		send_out(app, pkts, nb);
 		nb = 0;
 	}
-	/* It takes none before its worker has asked for the first, which may take long. */
+	/* It takes no packets before its worker has asked for the first, which may take long. */
 	nb_taken = rte_distributor_process(library_state.distributor, pkts, nb);
 	send_out(app, pkts + nb_taken, (uint16_t)(nb - nb_taken));
 	do {

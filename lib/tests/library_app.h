@@ -6,9 +6,9 @@
 #define LIBRARY_APP_H
 
 /*
- * An app that hands its packets to DPDK's libraries and loses some of what comes back. Built
- * twice: with the calls of these libraries traced, as library_traced_*, and with only those of the
- * app itself, as library_opaque_*.
+ * An app that passes its packets to DPDK's libraries and loses some that they return. Built twice:
+ * with the calls of these libraries traced, as library_traced_*, and with only those of the app
+ * itself, as library_opaque_*.
  */
 
 #include <stdbool.h>
@@ -20,7 +20,7 @@
 
 enum library_kind {
 	LIBRARY_FRAGMENT,	 /* One of the fragments is forgotten. */
-	LIBRARY_FRAGMENT_ALWAYS, /* Packets are forwarded; what is fragmented is forgotten. */
+	LIBRARY_FRAGMENT_ALWAYS, /* Packets are forwarded; fragments are forgotten. */
 	LIBRARY_REASSEMBLE,	 /* A reassembled packet is forgotten. */
 	LIBRARY_REORDER,	 /* A packet that came back in order is forgotten. */
 	LIBRARY_DISTRIBUTE,	 /* A packet is forgotten by the worker of a distributor. */
@@ -33,10 +33,10 @@ enum library_kind {
 
 /* Fragments, or segments, of a packet. */
 #define LIBRARY_FRAGMENTS 3
-/* Packets that are merged to one: later releases of DPDK merge 20 at most. */
+/* Packets that are merged into one; later releases of DPDK merge 20 at most. */
 #define LIBRARY_MERGED 16
 
-/* Receive a burst, pass it through the library, send it. Packets received. */
+/* Receive a burst, pass it through the library, send it. Returns the packets received. */
 uint16_t library_traced_poll(struct leak_app *app, enum library_kind kind, bool lose);
 uint16_t library_opaque_poll(struct leak_app *app, enum library_kind kind, bool lose);
 
@@ -44,10 +44,10 @@ uint16_t library_opaque_poll(struct leak_app *app, enum library_kind kind, bool 
 void library_traced_work(const volatile bool *stop);
 void library_opaque_work(const volatile bool *stop);
 
-/* Of the call that gave out what is lost. */
+/* Line of the call that returned the lost packet. */
 unsigned int library_traced_line(enum library_kind kind);
 unsigned int library_opaque_line(enum library_kind kind);
-/* Of the call that received it. */
+/* Line of the call that received it. */
 unsigned int library_traced_rx_line(void);
 unsigned int library_opaque_rx_line(void);
 

@@ -66,7 +66,7 @@ line_of_library(unsigned int line)
 	return name;
 }
 
-/* Mbufs of the pool of packets that one loss is. */
+/* Mbufs of the packet pool per loss. */
 static unsigned int
 lost_each(enum library_kind k)
 {
@@ -106,7 +106,7 @@ blamed(const char *sites, const char *guilty)
 	exit(1);
 }
 
-/* No site but this one, and of its kind; what is kept by lost clones besides. */
+/* Only this site has losses, and of its kind; mbufs kept by lost clones are extra. */
 static void
 expect_site(const char *pool, const char *name, uint64_t nb)
 {
@@ -123,7 +123,7 @@ expect_site(const char *pool, const char *name, uint64_t nb)
 		blamed(ask("sites"), name);
 }
 
-/* Nothing that is lost is blamed on a line. */
+/* No line is named for the losses. */
 static void
 expect_no_line(void)
 {
@@ -141,7 +141,7 @@ expect_no_line(void)
 			blamed(body, "untraced code");
 }
 
-/* Whose losses are, at last, what a library gave to the app. */
+/* Tests whose losses are packets that a library returned to the app. */
 static void
 test_traced(enum library_kind k)
 {
@@ -175,7 +175,7 @@ static const char *const kinds[] = {
 	[LIBRARY_MULTICAST_COPY] = "multicast_copy",
 };
 
-/* One test a process: what one has lost, the next would find. */
+/* One test per process, as mbufs lost by one would be found by the next. */
 int
 main(int argc, char **argv)
 {

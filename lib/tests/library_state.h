@@ -5,7 +5,7 @@
 #ifndef LIBRARY_STATE_H
 #define LIBRARY_STATE_H
 
-/* What both builds of library_app.c share. */
+/* Shared by both builds of library_app.c. */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,7 +23,7 @@ struct library_state {
 	uint16_t next;		/* Id of the next packet. */
 	uint32_t sequence;	/* Of the next packet to be put in order. */
 	volatile bool lose;	/* The worker of the distributor is to lose a packet. */
-	volatile bool stopping; /* Nothing more for the distributor. */
+	volatile bool stopping; /* No more packets for the distributor. */
 };
 
 extern struct library_state library_state;
