@@ -1,7 +1,7 @@
 #!/bin/sh
-# SPDX-License-Identifier: BSD-3-Clause
-# exports.sh LIBRARY: the shared library exports what its headers declare, with the version of the interface, and
-# the two functions of DPDK that it stands in front of; nothing else.
+# SPDX-License-Identifier: BSD-3-Clause exports.sh LIBRARY: the shared library exports what its
+# headers declare, with the version of the interface, and the two functions of DPDK that it
+# intercepts, and nothing else.
 set -eu
 
 exported=$(nm --dynamic --defined-only --with-symbol-versions "$1" |

@@ -4,7 +4,7 @@
 
 /*
  * Random programs on bursts of random packets: the verdicts are those of the interpreter. Takes the
- * number of programs and a seed; under AddressSanitizer it also sees whether only buffers are read.
+ * number of programs and a seed; AddressSanitizer also checks that only buffers are read.
  */
 
 #include <linux/filter.h>
@@ -25,7 +25,7 @@ struct packet {
 	uint32_t nb_segs;
 };
 
-/* Not by rte_rand(), which from DPDK 24.11 on may need the EAL, and here is none. */
+/* Not rte_rand(), which from DPDK 24.11 on may need the EAL, which is not started here. */
 static unsigned int
 under(unsigned int n)
 {
@@ -35,7 +35,7 @@ under(unsigned int n)
 #define PICK(...) \
 	((const uint16_t[]){ __VA_ARGS__ })[under(RTE_DIM(((const uint16_t[]){ __VA_ARGS__ })))]
 
-/* Few different bytes, so that comparisons find what they look for. */
+/* Few different bytes, so that comparisons often match. */
 static uint8_t
 random_byte(void)
 {
@@ -57,7 +57,7 @@ random_jump(unsigned int left)
 	return insn;
 }
 
-/* Where tests end, packets do, and behind both. */
+/* Offsets around the ends of tests and packets. */
 static uint32_t
 far_offset(void)
 {
@@ -89,7 +89,7 @@ random_load(void)
 	}
 }
 
-/* One of those that tests have no form for, mostly. */
+/* Mostly instructions that cannot be written as tests. */
 static struct pmdscope_insn
 random_other(unsigned int left)
 {
@@ -156,7 +156,7 @@ random_length(void)
 	}
 }
 
-/* Of up to three segments, each in a buffer of its own that has some room left or none. */
+/* Up to three segments, each in its own buffer with or without room left. */
 static void
 make_packet(struct packet *pkt)
 {
@@ -197,7 +197,7 @@ free_packet(struct packet *pkt)
 		free(pkt->segs[i].buf_addr);
 }
 
-/* Packets that match; as many as in a burst of any length. */
+/* Packets that match, for bursts of any length. */
 static unsigned int
 compare(const struct pmdscope_filter *filter, struct packet *packets, unsigned int n)
 {

@@ -218,7 +218,7 @@ static const char *const expressions[] = {
 	"len = 60 or len = 1514",
 	"1500 - len > 1000",
 	"len - 14 > 300 and udp",
-	/* As they are put together. */
+	/* Typical combinations. */
 	"ip host 10.0.0.1 and (tcp port 80 or tcp port 443) and not src port 22",
 	"(udp and port 53) or (tcp and (port 80 or port 8080 or port 443)) or icmp or arp",
 	"host 10.0.0.1 and not (port 22 or port 53)",

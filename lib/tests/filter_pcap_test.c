@@ -3,8 +3,8 @@
  */
 
 /*
- * The filter against libpcap: what libpcap compiles and decides is right. Packets come whole, in
- * random segments, and with their VLAN tag taken out into the mbuf.
+ * Compares the filter with libpcap, whose programs and verdicts count as right. Packets are used
+ * whole, in random segments, and with their VLAN tag moved to the mbuf.
  */
 
 #include <pcap.h>
@@ -17,7 +17,7 @@
 
 #define PACKETS 40000
 #define SNAPLEN 262144
-/* Of 10.0.0.0/24, for "ip broadcast". */
+/* Mask of 10.0.0.0/24, for "ip broadcast". */
 #define NETMASK 0xffffff00
 #define FORMS_MAX 4
 
@@ -26,7 +26,7 @@ struct packet {
 	uint8_t bytes[1600];
 };
 
-/* An expression as libpcap compiles it, optimised or not. */
+/* An expression compiled by libpcap, optimised or not. */
 struct program {
 	const char *expression;
 	struct bpf_program bpf;
@@ -34,7 +34,7 @@ struct program {
 	unsigned int hits;
 };
 
-/* A packet as an app may have it. */
+/* A form in which an app may have a packet. */
 struct form {
 	const char *name;
 	struct rte_mbuf *mbuf;
@@ -100,7 +100,7 @@ put_udp(uint8_t *p)
 	}
 }
 
-/* Behind an IP header of any version. */
+/* The part after an IP header of any version. */
 static void
 put_transport(uint8_t *p, unsigned int proto)
 {
@@ -176,7 +176,7 @@ put_arp(uint8_t *p)
 	put32(p + 16, 0x0a000000 | PICK(1, 2, 7));
 }
 
-/* What stands behind an Ethernet type, or a length. */
+/* The part after an Ethernet type, or a length. */
 static void
 put_ether_payload(uint8_t *p, unsigned int type)
 {
@@ -209,7 +209,7 @@ put_ether_payload(uint8_t *p, unsigned int type)
 	}
 }
 
-/* A packet like those of real links, or damaged, or noise; some too short for what it says. */
+/* A packet as on real links, or damaged, or noise; some are shorter than their headers state. */
 static void
 make_packet(struct packet *pkt)
 {
@@ -239,7 +239,7 @@ make_packet(struct packet *pkt)
 	put_ether_payload(put16(p, type), type);
 }
 
-/* As an mbuf in segments of random length. */
+/* An mbuf with segments of random length. */
 static struct rte_mbuf *
 to_mbuf(const uint8_t *bytes, uint32_t len, bool whole)
 {
@@ -253,7 +253,7 @@ to_mbuf(const uint8_t *bytes, uint32_t len, bool whole)
 	return pkt;
 }
 
-/* As a NIC with VLAN stripping, or an app that leaves the tag to the NIC, would have it. */
+/* As from a NIC with VLAN stripping, or from an app that leaves the tag to the NIC. */
 static struct rte_mbuf *
 to_stripped_mbuf(const struct packet *pkt, uint8_t dir, bool whole)
 {
@@ -286,7 +286,7 @@ make_forms(const struct packet *pkt, struct form forms[FORMS_MAX])
 	return n;
 }
 
-/* As one packet of a burst: a few are tested in another way than many. */
+/* As one packet of a burst: few packets are tested in another way than many. */
 static uint32_t
 burst_verdict(const struct pmdscope_filter *filter, const struct form *form, bool many)
 {
@@ -304,7 +304,7 @@ burst_verdict(const struct pmdscope_filter *filter, const struct form *form, boo
 	return kept == 0 ? 0 : keep[0];
 }
 
-/* libpcap's verdict, which has to be ours on all forms. */
+/* libpcap's verdict, which all forms must get from our filter. */
 static uint32_t
 verdict(const struct program *program, const struct packet *pkt, const struct form *forms,
 		unsigned int nb_forms)
@@ -349,7 +349,7 @@ load(struct program *program, const char *expression, int optimize)
 	pcap_close(pcap);
 }
 
-/* A loop is refused in words that name what it came from. */
+/* A loop is refused with a message that names its origin. */
 static void
 test_loop(void)
 {
@@ -365,7 +365,7 @@ test_loop(void)
 	pcap_close(pcap);
 }
 
-/* Programs 2i and 2i + 1 are of expression i, optimised and not. */
+/* Programs 2i and 2i + 1 belong to expression i, optimised and not. */
 static void
 test_expressions(struct program *programs, unsigned int nb_programs)
 {
@@ -381,14 +381,14 @@ test_expressions(struct program *programs, unsigned int nb_programs)
 		while (nb_forms > 0)
 			rte_pktmbuf_free(forms[--nb_forms].mbuf);
 	}
-	/* libpcap's optimiser changes what it says of some packets that are cut short. */
+	/* libpcap's optimiser changes the verdict on some packets that are cut short. */
 	for (i = 0; i < nb_programs; i++) {
 		printf("%-72s %5u of %u\n", programs[i].expression, programs[i].hits, PACKETS);
 		CHECK(programs[i].hits > 0 && programs[i].hits < PACKETS);
 	}
 }
 
-/* Random valid arithmetic, which libpcap's compiler never writes. */
+/* Random valid arithmetic, which libpcap's compiler never generates. */
 static void
 test_arithmetic(struct program *program)
 {

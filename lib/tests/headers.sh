@@ -1,8 +1,8 @@
 #!/bin/sh
-# SPDX-License-Identifier: BSD-3-Clause
-# headers.sh INCLUDE_DIR HEADER... -- FLAG...: compiles each public header on its own, without
-# warnings, as C11, C17, C++17 and C++20, with gcc and clang. FLAGs are those of DPDK, whose headers
-# are not held to our warnings. A compiler that is missing fails the test: `make setup` installs all.
+# SPDX-License-Identifier: BSD-3-Clause headers.sh INCLUDE_DIR HEADER... -- FLAG...: compiles each
+# public header on its own, without warnings, as C11, C17, C++17 and C++20, with gcc and clang.
+# FLAGs are those of DPDK, whose headers are not held to our warnings. The test fails if a compiler
+# is missing: `make setup` installs all.
 set -eu
 
 include=$1

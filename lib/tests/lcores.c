@@ -2,7 +2,7 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-/* Poll gaps, stalls and who polls. */
+/* Poll gaps, stalls and polling lcores. */
 
 #include <pthread.h>
 
@@ -32,7 +32,7 @@ cell(unsigned int lcore, const char *column, unsigned int k, unsigned int width)
 	return UINT64_MAX;
 }
 
-/* The cold half with a gap of our choice: real time would be at the scheduler's mercy. */
+/* Calls the cold half with a given gap: real time would depend on the scheduler. */
 static void
 file_gap(uint64_t gap)
 {
@@ -69,7 +69,7 @@ test_buckets(void)
 	check_bucket(US_CYCLES << 40, PMDSCOPE_GAP_BUCKETS - 1);
 }
 
-/* All polls are in one bucket, but for the one that began. */
+/* All polls are in one bucket, except the first one. */
 static void
 test_sum(void)
 {
@@ -100,8 +100,8 @@ test_stall_and_window(void)
 	file_gap(stall);
 	file_gap(stall - 1);
 	CHECK_U64(cell(lcore, "stalls", 0, 1), stalls + 1);
-	/* Seen once its window is complete, then forgotten; a percent for the measured rate. In
-	 * each window, as this thread may stand still while one lasts.
+	/* Seen once its window is complete, then forgotten; 1 % tolerance for the measured
+	 * rate. In each window, as this thread may pause for the length of one.
 	 */
 	WAIT_FOR((file_gap(stall), cell(lcore, "gap_window_max_us", 0, 1) >=
 						   conf.stall_us * UINT64_C(99) / 100));
@@ -110,7 +110,7 @@ test_stall_and_window(void)
 	CHECK(cell(lcore, "gap_max_realtime_ns", 0, 1) != 0);
 }
 
-/* The last four are told, newest first, each with its length and end. */
+/* The last four stalls are reported, newest first, each with its length and end. */
 static void
 test_last_stalls(void)
 {
@@ -120,7 +120,7 @@ test_last_stalls(void)
 
 	for (i = 1; i <= 20; i++) {
 		file_gap((uint64_t)i * conf.stall_us * US_CYCLES);
-		/* A gap that is no stall is not told. */
+		/* A gap that is shorter than a stall is not reported. */
 		file_gap(conf.stall_us * US_CYCLES - 1);
 	}
 	body = tel_ask("/pmdscope/lcores", "");
@@ -133,7 +133,7 @@ test_last_stalls(void)
 		const uint64_t expected = (uint64_t)(20 - i) * conf.stall_us;
 		const uint64_t end = tel_cell(body, "stall_last_realtime_ns", row * 4 + i);
 
-		/* A percent for the measured rate. */
+		/* 1 % tolerance for the measured rate. */
 		CHECK(us >= expected / 100 * 99 && us <= expected / 100 * 101);
 		CHECK(end != 0 && end < last);
 		last = end;
@@ -147,8 +147,8 @@ poll_once(void *arg)
 	return arg;
 }
 
-/* Those that no later one exceeded, newest first; of more than eight, neither the newest nor the
- * longest is dropped.
+/* Stalls that no later one exceeded, newest first; of more than eight, neither the newest nor
+ * the longest is dropped.
  */
 static void
 test_longest_stalls(void)
@@ -165,7 +165,7 @@ test_longest_stalls(void)
 		const uint64_t us = cell(rte_lcore_id(), "stall_longest_us", i, 8);
 		const uint64_t end = cell(rte_lcore_id(), "stall_longest_realtime_ns", i, 8);
 
-		/* A percent for the measured rate. */
+		/* 1 % tolerance for the measured rate. */
 		CHECK(us >= expected[i] * conf.stall_us / 100 * 99);
 		CHECK(us <= expected[i] * conf.stall_us / 100 * 101);
 		CHECK(end != 0 && end < last);
@@ -197,7 +197,7 @@ spin(void *arg __rte_unused)
 	return 0;
 }
 
-/* A loop that never pauses is found by a library that starts later, and counted from there. */
+/* A library that starts later finds a loop that never pauses, and counts from its start. */
 static void
 test_spinning(void)
 {
@@ -213,7 +213,7 @@ test_spinning(void)
 		polls = cell(worker, "polls", 0, 1);
 		WAIT_FOR(cell(worker, "polls", 0, 1) > polls);
 		CHECK(tel_cell_is(tel_ask("/pmdscope/lcores", ""), "role", 0, "worker"));
-		/* The main lcore's past is not this run's. */
+		/* Earlier polls of the main lcore do not count in this run. */
 		CHECK_U64(cell(rte_lcore_id(), "polls", 0, 1), UINT64_MAX);
 		pmdscope_fini();
 	}

@@ -24,13 +24,13 @@ restart(void)
 
 	queue = (struct pmdscope_queue){ .dir = PMDSCOPE_TX };
 	pmdscope_counters_reset(&queue);
-	queue.n.polls = 1; /* There is no port to ask at the first poll. */
+	queue.n.polls = 1; /* There is no port to query at the first poll. */
 	for (i = 0; i < BURST; i++)
 		pkts[i] = &mbufs[i];
 	packets = bytes = estimated = 0;
 }
 
-/* Sends, and looks each time: no look shows less than the one before. */
+/* Sends, and checks each time that the estimate does not decrease. */
 static void
 send_burst(uint16_t nb, uint32_t length)
 {
@@ -64,7 +64,7 @@ some_packets(void)
 	return (uint16_t)(1 + rand() % BURST);
 }
 
-/* One length is exact at every moment, whatever the bursts. */
+/* With one length the estimate is always exact, for any bursts. */
 static void
 test_constant(void)
 {
@@ -80,7 +80,7 @@ test_constant(void)
 	CHECK_U64(pmdscope_queue_bytes(&queue), 0);
 }
 
-/* Long packets come in long bursts, and every so many bursts; 16 is the distance of samples. */
+/* Long packets in long bursts, and in every n-th burst; 16 is the distance of samples. */
 static void
 test_periodic(void)
 {
@@ -108,7 +108,7 @@ test_mixed(void)
 	check_error(estimated, bytes, 5);
 }
 
-/* What came before does not spoil what comes now. */
+/* Earlier traffic does not distort the estimate of later traffic. */
 static void
 test_change(void)
 {

@@ -3,8 +3,9 @@
  */
 
 /*
- * However libpmdscope is linked, an app that ends in rte_exit() keeps its exit status, or is told by
- * pmdscope_init() that it could not. Arguments: "ends" or "refused", and a library to load instead.
+ * However libpmdscope is linked, an app that ends in rte_exit() keeps its exit status, or
+ * pmdscope_init() fails because it could not. Arguments: "ends" or "refused", and optionally a
+ * library to load.
  */
 
 #include <dlfcn.h>

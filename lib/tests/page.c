@@ -24,7 +24,7 @@ static const struct pmdscope_column columns[] = {
 	{ "list_value", PMDSCOPE_COLUMN_LIST, 1 },
 };
 
-/* How far the rows go towards the limits; changed between the runs. */
+/* Sizes of the rows relative to the limits; changed between the runs. */
 static unsigned int nb_rows, list_length, name_length;
 static uint64_t big;
 static char fill_char;

@@ -55,7 +55,7 @@ nb_rows(void)
 	return (unsigned int)tel_u64(tel_ask("/pmdscope/queues", ""), "total");
 }
 
-/* Row of a queue in a table that fits a page. */
+/* Row of a queue in a table of one page. */
 static unsigned int
 row_of(const char *body, uint16_t port, uint16_t queue, const char *dir)
 {
@@ -123,7 +123,7 @@ test_counts(void)
 	CHECK_U64(tel_u64(body, "bursts_buckets"), RTE_DIM(buckets));
 	for (i = 0; i < RTE_DIM(buckets); i++)
 		CHECK_U64(tel_cell(body, "bursts", row * RTE_DIM(buckets) + i), buckets[i]);
-	/* net_null tells neither: not supported, and so nothing is claimed. */
+	/* net_null reports neither: not supported, so no values are shown. */
 	CHECK_U64(tel_cell(body, "depth_supported", row), 0);
 	CHECK_U64(tel_u64(body, "depths_buckets"), 13);
 	CHECK_U64(tel_cell(body, "depths", row * 13), 0);
@@ -149,7 +149,7 @@ event(const char *column)
 	return tel_cell(body, column, 0);
 }
 
-/* What a port goes through is counted from when it was first seen, and goes with it. */
+/* Events of a port are counted since it was first seen, and removed with it. */
 static void
 test_starts_and_stops(void)
 {
@@ -181,7 +181,7 @@ test_starts_and_stops(void)
 	WAIT_FOR(tel_u64(tel_ask("/pmdscope/ports", ""), "total") == 0);
 }
 
-/* Queues come with a reconfiguration; those that go lose their row once others are polled. */
+/* A reconfiguration adds queues; removed ones lose their row once others are polled. */
 static void
 test_reconfigure(void)
 {
@@ -225,7 +225,7 @@ tell_waiting(void *rxq __rte_unused)
 	return (rx_queue_count_t)waiting;
 }
 
-/* No virtual device counts here, so the test does in the driver's place. */
+/* No virtual device counts here, so the test replaces the driver's function. */
 static void
 test_depth(void)
 {
@@ -238,7 +238,7 @@ test_depth(void)
 	WAIT_FOR(nb_rows() == 2);
 	rte_eth_fp_ops[port].rx_queue_count = tell_waiting;
 	CHECK(rte_eth_rx_burst(port, 0, NULL, 0) == 0);
-	/* Not known before the driver has been asked, and that is at the first packet. */
+	/* Unknown before the driver is queried, at the first packet. */
 	CHECK_U64(cell(port, 0, "rx", "depth_supported"), 0);
 	waiting = 990;
 	forward(port, 0, 10);
@@ -267,7 +267,7 @@ test_depth(void)
 
 /*
  * DPDK does not let go of a callback on a queue that the port no longer has (as after the close
- * of many drivers): the next port in the same place takes it over, and counts once.
+ * of many drivers): the next port with the same id takes it over, and counts once.
  */
 static void
 test_leftover(void)
@@ -303,7 +303,7 @@ test_leftover(void)
 	WAIT_FOR(nb_rows() == 0);
 }
 
-/* Ports that come and go, some too fast to be seen, leave nothing behind. */
+/* Ports that are added and removed, some too fast to be seen, leave nothing behind. */
 static void
 test_hotplug(void)
 {
@@ -322,7 +322,7 @@ test_hotplug(void)
 		if (i % 8 == 0)
 			WAIT_FOR(nb_rows() == 0);
 	}
-	/* A port in the same place has no callback until it is discovered anew. */
+	/* A port with the same id has no callback until it is discovered. */
 	WAIT_FOR(nb_rows() == 0);
 	pmdscope_fini();
 	i = plug("net_null0", "");
@@ -333,7 +333,7 @@ test_hotplug(void)
 	unplug("net_null0", (uint16_t)i);
 }
 
-/* 64 queues: more rows than a page holds. */
+/* 64 queues: more rows than fit into a page. */
 static void
 test_many_queues(void)
 {
@@ -387,7 +387,7 @@ forward_forever(void *arg)
 	return 0;
 }
 
-/* The library starts and stops under a worker that never pauses. */
+/* The library starts and stops while a worker polls without pauses. */
 static void
 test_busy(void)
 {

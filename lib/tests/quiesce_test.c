@@ -15,9 +15,9 @@
 
 static bool stuck;
 static bool accepting;
-static unsigned int served; /* Connections that a thread was started for. */
+static unsigned int served; /* Connections for which a thread was started. */
 
-/* As DPDK does: a thread reads requests until the connection ends, then closes it. */
+/* As in DPDK: a thread reads requests until the connection ends, then closes it. */
 static void *
 serve(void *arg)
 {
@@ -79,7 +79,7 @@ start_server(int listener)
 	return thread;
 }
 
-/* A client that a thread serves. */
+/* A client that is served by a thread. */
 static int
 connect_served(const char *path)
 {
@@ -90,7 +90,7 @@ connect_served(const char *path)
 	return fd;
 }
 
-/* It has the sockets of its parent, and no right to shut them down. */
+/* A child has the sockets of its parent, and must not shut them down. */
 static void
 test_forked_child(const char *dir, int client)
 {
@@ -127,13 +127,13 @@ main(void)
 	pthread_join(server, NULL);
 	CHECK(read(client, &byte, 1) == 0);
 	CHECK(accept(listener, NULL, NULL) < 0);
-	/* Other sockets live on. */
+	/* Other sockets are not affected. */
 	held = accept(other, NULL, NULL);
 	CHECK(held >= 0);
 	CHECK(write(other_client, "x", 1) == 1);
 	close(listener);
 
-	/* A request that never ends: the wait does. */
+	/* A request that never ends: the wait ends nevertheless. */
 	__atomic_store_n(&stuck, true, __ATOMIC_RELEASE);
 	listener = open_socket(path, true);
 	server = start_server(listener);

@@ -2,7 +2,7 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-/* The maximum that receive queues hold: when it is known, and what must not lower it. */
+/* The maximum that receive queues hold: when it is known, and conditions that must not lower it. */
 
 #include "rx_fill.h"
 #include "test.h"
@@ -20,7 +20,9 @@ restart(void)
 	proof = (struct pmdscope_proof){ .walk = 1, .rx_born = 1, .rx_capacity = 1024 };
 }
 
-/* A walk of a pool with so many in use, whose queues have turned over since the last walk. */
+/*
+ * A walk of a pool with this many mbufs in use, whose queues have turned over since the last walk.
+ */
 static void
 flow(uint32_t in_use, bool is_empty)
 {
@@ -38,11 +40,11 @@ test_least(void)
 	CHECK_U64(pmdscope_rx_fill_most(&fill), UNKNOWN);
 	flow(900, false);
 	flow(900, false);
-	/* Two walks after that in which the queues were first seen. */
+	/* Two walks after the one that first saw the queues. */
 	CHECK_U64(pmdscope_rx_fill_most(&fill), UNKNOWN);
 	flow(1000, false);
 	CHECK_U64(pmdscope_rx_fill_most(&fill), 1000 + SLACK);
-	/* A part of the pool is lost: the queues hold no more than before. */
+	/* Part of the pool is lost: the queues hold no more than before. */
 	flow(6000, false);
 	flow(6000, false);
 	CHECK_U64(pmdscope_rx_fill_most(&fill), 1000 + SLACK);
@@ -61,7 +63,7 @@ test_stands_still(void)
 	restart();
 	for (i = 0; i < 4; i++)
 		flow(1000, false);
-	/* Nothing flows: the queues may hold nothing, and what was known is kept. */
+	/* No traffic: the queues may hold nothing, and the known value is kept. */
 	for (i = 0; i < 200; i++) {
 		proof.walk++;
 		if (i >= 8)
@@ -78,10 +80,12 @@ test_empty(void)
 	restart();
 	for (i = 0; i < 4; i++)
 		flow(1000, false);
-	/* Without free mbufs queues are not refilled, and the pool is not known by what is free. */
+	/*
+	 * Without free mbufs queues are not refilled, so free mbufs do not show how many they hold.
+	 */
 	for (i = 0; i < 200; i++)
 		flow(100, true);
-	/* They may still be short of mbufs in the first walk after that, but not in the second. */
+	/* They may still lack mbufs in the first walk after that, but not in the second. */
 	flow(100, false);
 	CHECK_U64(pmdscope_rx_fill_most(&fill), 1000 + SLACK);
 }
@@ -94,7 +98,7 @@ test_forgets(void)
 	restart();
 	for (i = 0; i < 4; i++)
 		flow(1000, false);
-	/* The app holds more for good. */
+	/* The app permanently holds more. */
 	for (i = 0; i < 80; i++)
 		flow(5000, false);
 	CHECK_U64(pmdscope_rx_fill_most(&fill), 5000 + SLACK);

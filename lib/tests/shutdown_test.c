@@ -2,7 +2,7 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-/* The library while the process ends, at critical moments. One argument: the moment. */
+/* The library at critical moments of the process's end. One argument: the moment. */
 
 #include <dirent.h>
 #include <signal.h>
@@ -31,7 +31,7 @@ start(void)
 	CHECK(pmdscope_init(&conf) == 0);
 }
 
-/* A line of the status of the thread of that name. */
+/* A line of the status of the thread with this name. */
 static uint64_t
 thread_status(const char *name, const char *field)
 {
@@ -61,7 +61,7 @@ thread_status(const char *name, const char *field)
 	return value;
 }
 
-/* The app's handlers run on the app's threads; a fault is for whoever has it. */
+/* The app's handlers run on the app's threads; a fault is handled by the thread that causes it. */
 static void
 test_signals(void)
 {
@@ -84,7 +84,10 @@ test_signals(void)
 	CHECK(rte_eal_cleanup() == 0);
 }
 
-/* Telemetry goes on after a fini, the library begins anew, and the cleanup finds nothing to do. */
+/*
+ * Telemetry keeps running after a fini, the library can start again, and the cleanup finds nothing
+ * to do.
+ */
 static void
 test_again(void)
 {
@@ -101,7 +104,10 @@ test_again(void)
 	pmdscope_fini();
 }
 
-/* It neither waits for threads that it does not have nor takes telemetry away from its parent. */
+/*
+ * A forked child neither waits for threads that it does not have nor disables its parent's
+ * telemetry.
+ */
 static void
 test_fork(void)
 {
@@ -110,13 +116,13 @@ test_fork(void)
 
 	start();
 	CHECK(tel_ask("/info", "") != NULL);
-	/* As it may be at the moment of a fork. */
+	/* The lock may be held at the moment of a fork. */
 	pthread_mutex_lock(&pmdscope_state.lock);
 	child = fork();
 	if (child == 0) {
 		pmdscope_fini();
 		CHECK(pmdscope_control_stop(0));
-		test_dir[0] = '\0'; /* The parent's. */
+		test_dir[0] = '\0'; /* It belongs to the parent. */
 		exit(7);
 	}
 	pthread_mutex_unlock(&pmdscope_state.lock);
@@ -127,7 +133,7 @@ test_fork(void)
 	CHECK(rte_eal_cleanup() == 0);
 }
 
-/* A signal handler that interrupted the holder of the state lock, while somebody asks. */
+/* A signal handler interrupts the holder of the state lock, while a request waits. */
 static void
 test_lock_held(void)
 {
@@ -138,7 +144,7 @@ test_lock_held(void)
 	rte_delay_us_sleep(50000);
 	CHECK(rte_eal_cleanup() == 0);
 	pthread_mutex_unlock(&pmdscope_state.lock);
-	/* The control thread has the lock now, and finds that it is not to go on. */
+	/* The control thread has the lock now, and finds that it must not continue. */
 	rte_delay_us_sleep(50000);
 }
 
@@ -154,7 +160,7 @@ answer_late(const char *cmd __rte_unused, const char *params __rte_unused, struc
 	return 0;
 }
 
-/* A request that does not end: the wait does, and the EAL stays as it is. */
+/* A request that does not end: the wait ends, and the EAL is kept. */
 static void
 test_stuck_request(void)
 {

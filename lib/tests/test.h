@@ -5,7 +5,7 @@
 #ifndef PMDSCOPE_TEST_H
 #define PMDSCOPE_TEST_H
 
-/* What the tests share: checks, an EAL in a directory of its own, a telemetry client. */
+/* Shared by the tests: checks, an EAL in its own directory, a telemetry client. */
 
 #include <ctype.h>
 #include <errno.h>
@@ -70,8 +70,8 @@ test_remove_dir(void)
 }
 
 /*
- * Start the EAL on these lcores, without hugepages and devices, in a directory of its own. DPDK 21.11
- * knows no $RUNTIME_DIRECTORY: there the file-prefix makes the difference.
+ * Start the EAL on these lcores, without hugepages and devices, in its own directory. DPDK 21.11
+ * does not use $RUNTIME_DIRECTORY, so there the file-prefix is unique.
  */
 static inline void
 test_eal_mb(const char *lcores, const char *megabytes)
@@ -125,7 +125,7 @@ json_string_end(const char *s)
 	return s + 1;
 }
 
-/* End of the value at s, NULL when it is not valid JSON. */
+/* End of the value at s, NULL if it is not valid JSON. */
 static inline const char *
 json_end(const char *s)
 {
@@ -153,7 +153,7 @@ json_end(const char *s)
 	return s + 1;
 }
 
-/* The value of a key of the object at s, NULL without. The object is valid. */
+/* The value of a key of the object at s, or NULL. The object is valid. */
 static inline const char *
 json_get(const char *s, const char *key)
 {
@@ -214,7 +214,7 @@ tel_connect(void)
 	return fd;
 }
 
-/* Ask for a page; what it answers, a valid object below the limit, or NULL for null. */
+/* Request a page; returns the answer, a valid object below the limit, or NULL for null. */
 static inline const char *
 tel_ask(const char *cmd, const char *params)
 {
@@ -250,7 +250,7 @@ tel_u64(const char *body, const char *key)
 	return strtoull(value, NULL, 10);
 }
 
-/* A number of a row of a table that fits a page. */
+/* A number in a row of a table of one page. */
 static inline uint64_t
 tel_cell(const char *body, const char *column, unsigned int i)
 {
@@ -271,7 +271,7 @@ tel_cell_is(const char *body, const char *column, unsigned int i, const char *te
 	return strncmp(s + 1, text, strlen(text)) == 0 && s[1 + strlen(text)] == '"';
 }
 
-/* The row that has this text in a column, or -1. */
+/* The row with this text in a column, or -1. */
 static inline int
 tel_find(const char *body, const char *column, const char *text)
 {

@@ -2,7 +2,7 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-/* Each call that pmdscope_trace.h wraps leaves its line in the mbuf, and none while disarmed. */
+/* Each call that pmdscope_trace.h wraps stores its line in the mbuf, and none while disarmed. */
 
 #include <rte_eth_ring.h>
 #include <rte_ethdev.h>
@@ -60,7 +60,7 @@ check_call(const struct trace_result *r)
 	}
 }
 
-/* Packets to receive: the tx port of the pair is the rx port as well. */
+/* Provide packets to receive: the tx port of the pair is also its rx port. */
 static void
 feed(void)
 {
@@ -99,7 +99,7 @@ main(void)
 	env.port = ring_port("loop", false);
 	env.full_port = ring_port("full", true);
 
-	/* Before the library runs, and while it does not stamp, nothing is written. */
+	/* Before the library runs, and while stamps are disarmed, nothing is written. */
 	CHECK(run(trace_call, false) > 20);
 	CHECK(pmdscope_init(&never) == 0);
 	CHECK(run(trace_call, false) > 20);

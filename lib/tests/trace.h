@@ -5,7 +5,7 @@
 #ifndef TRACE_H
 #define TRACE_H
 
-/* Every wrapped call, each on a line of its own, for a test that is compiled without the macros. */
+/* Every wrapped call, each on a separate line, for a test that is compiled without the macros. */
 
 #ifdef __cplusplus
 extern "C" {
@@ -21,16 +21,16 @@ struct trace_env {
 	uint16_t full_port; /* Takes none. */
 };
 
-/* What a call leaves behind. */
+/* Effect of a call. */
 struct trace_result {
-	struct rte_mbuf *m; /* The mbuf to look at; its memory is still there. */
+	struct rte_mbuf *m; /* The mbuf to check; its memory still exists. */
 	const char *file;
 	unsigned int line;
 	const char *operation;
 	uint64_t stamp_class;
 };
 
-/* Make call i; false behind the last. In C++ the same calls stand in templates. */
+/* Make call i; false after the last. In C++ the same calls are in templates. */
 bool trace_call(unsigned int i, const struct trace_env *env, struct trace_result *result);
 bool trace_call_cxx(unsigned int i, const struct trace_env *env, struct trace_result *result);
 

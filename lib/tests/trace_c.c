@@ -2,7 +2,7 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-/* In C, and with a feature macro that comes too late for the header in front. */
+/* In C, and with a feature macro that is defined after the header is included. */
 
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

@@ -3,8 +3,8 @@
  */
 
 /*
- * The calls of trace.h, for C and C++. The including file names the function, and the head of
- * each call: CALL(name) opens a function of (env, r) that returns nothing.
+ * The calls of trace.h, for C and C++. The including file defines the function name, and the
+ * head of each call: CALL(name) opens a function of (env, r) that returns nothing.
  */
 
 #include <stdio.h>

@@ -2,7 +2,7 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-/* In C++, in templates. One of them has a sibling that is no template, in the same file. */
+/* In C++, in templates. One of them has a counterpart that is not a template, in the same file. */
 
 #include "trace.h"
 

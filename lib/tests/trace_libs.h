@@ -15,7 +15,7 @@ make_ip(struct rte_mempool *pool, uint16_t len, uint8_t version)
 		exit(1);
 	memset(ip, 0, 40);
 	ip[0] = version == 4 ? 0x45 : 0x60;
-	/* The length of all in IPv4, of the payload in IPv6. */
+	/* The total length in IPv4, the payload length in IPv6. */
 	ip[2] = (uint8_t)(len >> 8);
 	ip[3] = (uint8_t)len;
 	if (version == 6) {
@@ -38,7 +38,7 @@ CALL(ipv4_fragment)
 	r->m = out[1];
 }
 
-/* Attached, and so with a copy of the packet's stamp, as the library leaves it. */
+/* Attached, so it has a copy of the packet's stamp, as the library leaves it. */
 CALL(ipv4_fragment_data)
 {
 	struct rte_mbuf *m = make_ip(env->pool, 820, 4), *out[4];
@@ -95,7 +95,7 @@ CALL(free_death_row)
 	HERE("free_death_row", FREE), rte_ip_frag_free_death_row(&dr, 0);
 }
 
-/* One for each language: two would be of the same name. */
+/* One for each language, as two would have the same name. */
 static struct rte_reorder_buffer *
 make_reorder(void)
 {
@@ -128,7 +128,7 @@ CALL(reorder_insert)
 	HERE("reorder_insert", APP), rte_reorder_insert(b, r->m);
 }
 
-/* What is no TCP is left as it is. */
+/* Packets other than TCP are not changed. */
 CALL(gro_burst)
 {
 	struct rte_gro_param param;
@@ -140,7 +140,7 @@ CALL(gro_burst)
 	HERE("gro_burst", APP), rte_gro_reassemble_burst(&r->m, 1, &param);
 }
 
-/* Compiled and not made: these wait for others, or library_app.c makes them. */
+/* Compiled but not called: these wait for others, or library_app.c calls them. */
 static inline void
 compile_only(const struct trace_env *env, struct rte_mbuf **pkts, void *p)
 {
