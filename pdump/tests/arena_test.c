@@ -18,17 +18,17 @@
 #include "counters.h"
 #include "test.h"
 
-/* The first id that the app does not need. */
+/* The first id that the app does not use. */
 #define FIRST_PORT 6
 #define MBUFS_MAX 8192U
 #define BULK 16U
-/* Objects that a cache of 32 may hold in any release, and a bulk of 64 that is returned. */
+/* Objects that a cache of 32 may hold in any release, plus a bulk of 64 that is returned. */
 #define CACHED (32 * 3 / 2 + 64)
-/* A thread that waits for another one does not end by itself. */
+/* A thread that waits for another one would not end. */
 #define TIMEOUT_S 10
 
 static struct rte_memzone zone;
-/* By cache lines of the memzone. */
+/* Cache lines of the memzone in use. */
 static bool used[sizeof(struct counters) / RTE_CACHE_LINE_SIZE + 1];
 
 static bool
@@ -60,7 +60,7 @@ use(const void *begin, size_t bytes)
 	}
 }
 
-/* Counters of ports that the app has, and the pointer at the end, are used by it. */
+/* The app uses the counters of its ports, and the pointer at the end. */
 static void
 use_counters(uint16_t first_port)
 {
@@ -84,7 +84,7 @@ use_pool(struct rte_mempool *mp)
 				offsetof(struct rte_mempool_cache, objs) + CACHED * sizeof(void *));
 }
 
-/* No two things are in the same place, and none where the app counts. */
+/* No two parts overlap, and none overlaps counters that the app uses. */
 static void
 check_places(uint16_t first_port, unsigned int nb_rings)
 {
@@ -131,7 +131,7 @@ test_places(void)
 	CHECK(!place(&arena, 24, 1024));
 }
 
-/* The memzone is held once, and given back as it was. */
+/* The memzone is held once, and given back unchanged. */
 static void
 test_counters(void)
 {
@@ -147,14 +147,14 @@ test_counters(void)
 	CHECK(counters->tx[FIRST_PORT][0].accepted == 0 && counters->rx[0][0].accepted != 0);
 	counters_release(&zone);
 	CHECK(counters->zone == &zone);
-	/* What the app has put there meanwhile stays. */
+	/* A pointer that the app has stored meanwhile is kept. */
 	counters->zone = &zone + 1;
 	CHECK(!counters_hold(&zone));
 	counters_release(&zone);
 	CHECK(counters->zone == &zone + 1);
 }
 
-/* The ring of the pool as a producer leaves it that is killed before its mbufs are there. */
+/* The ring of the pool after a producer was killed before it stored its mbufs. */
 static void
 kill_within_enqueue(struct rte_ring *ring, unsigned int n)
 {
@@ -185,7 +185,7 @@ test_chains(void)
 		CHECK(mbufs[i]->nb_segs == 1 && mbufs[i]->next == NULL);
 }
 
-/* The app still takes what was there, and puts back what it wants, without waiting. */
+/* The app can still take the earlier mbufs, and put back others, without waiting. */
 static void
 test_kill(void)
 {
@@ -203,7 +203,7 @@ test_kill(void)
 	CHECK(rte_ring_dequeue_burst(ring, (void **)mbufs, BULK, NULL) == 0);
 }
 
-/* The ring of the pool as a thread of the app leaves it that is interrupted while it takes some. */
+/* The ring of the pool while a thread of the app is interrupted during a dequeue. */
 static void
 interrupt_within_dequeue(struct rte_ring *ring, unsigned int n)
 {
@@ -211,14 +211,14 @@ interrupt_within_dequeue(struct rte_ring *ring, unsigned int n)
 	ring->rts_cons.head.val.cnt++;
 }
 
-/* It goes on. */
+/* The thread continues. */
 static void
 continue_dequeue(struct rte_ring *ring)
 {
 	ring->rts_cons.tail.raw = ring->rts_cons.head.raw;
 }
 
-/* Others take and return more meanwhile than the ring has room for: nothing is lost. */
+/* Others take and return more mbufs meanwhile than the ring has room for: none is lost. */
 static void
 test_interrupted_take(void)
 {

@@ -2,7 +2,7 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-/* pmdscope-pdump on a real app: argv is the app and the program. */
+/* pmdscope-pdump with a real app: argv is the app and the program. */
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -11,7 +11,7 @@
 #include "locks.h"
 #include "test.h"
 
-/* All packets, in order, byte by byte; none is missing that is not counted. */
+/* All packets, in order, byte by byte; all missing ones are counted. */
 static void
 test_packets(uint32_t snaplen)
 {
@@ -32,7 +32,7 @@ test_packets(uint32_t snaplen)
 	CHECK_U64((unsigned int)stop(&c), 0);
 }
 
-/* Read on until a record says that 1 in so many is kept from there. */
+/* Read until a record announces that 1 in `sample` is kept from there. */
 static bool
 find_sample(struct capture *c, uint32_t sample)
 {
@@ -50,7 +50,7 @@ find_sample(struct capture *c, uint32_t sample)
 	return found;
 }
 
-/* From the word of the consumer on, 1 packet in 8. */
+/* After the consumer's change, 1 packet in 8. */
 static void
 test_sample(void)
 {
@@ -77,7 +77,7 @@ test_sample(void)
 		sleep_ms(2);
 	}
 	CHECK(n >= 2000);
-	/* Which ones is chance. */
+	/* Which packets is random. */
 	CHECK(missing > 6 * n && missing < 8 * n + c.hdr->dropped);
 	CHECK(missing <= c.hdr->sampled_out + c.hdr->dropped);
 	CHECK_U64((unsigned int)stop(&c), 0);
@@ -103,7 +103,7 @@ test_cycles(void)
 	CHECK_U64(after.zones, before.zones);
 }
 
-/* Callbacks of a queue that the app gave up are called again once it has it back. */
+/* Callbacks of a queue that the app gave up are called again once it has the queue back. */
 static void
 test_queues(void)
 {
@@ -120,7 +120,7 @@ test_queues(void)
 	WAIT_FOR(ask().sent > back.sent);
 	start_on("0,2,2,net_null0", &c, PMDSCOPE_DIR_RX | PMDSCOPE_DIR_TX, 0);
 	expect_ring(&c);
-	/* This time they are back before the end. */
+	/* This time the queues are back before the end. */
 	say("1\n");
 	say("2\n");
 	CHECK_U64((unsigned int)stop(&c), 0);
@@ -130,7 +130,7 @@ test_queues(void)
 	say("1\n");
 }
 
-/* The app may add and remove devices; it ends when it cannot. */
+/* The app can add and remove devices; it exits if it cannot. */
 static void
 test_hotplug(void)
 {
@@ -157,7 +157,7 @@ test_refusal(void)
 	CHECK_U64(m.value, EBUSY);
 	CHECK(strstr(m.text, "captures from the app") != NULL);
 	stop(&second);
-	/* The first one goes on. */
+	/* The first capture continues. */
 	CHECK(send(c.fd, "x", 1, 0) == 1);
 	CHECK(receive(&c, &m, fds) && m.kind == PMDSCOPE_TEE_END && m.value == EPROTO);
 	CHECK_U64((unsigned int)stop(&c), 0);
@@ -180,7 +180,7 @@ test_update(void)
 	start(&c, PMDSCOPE_DIR_TX, 0);
 	expect_ring(&c);
 	CHECK_U64((unsigned int)stop(&c), 0);
-	/* And one whose memory is laid out in another way. */
+	/* And one whose memory has another layout. */
 	config->memzones.elt_sz++;
 	if (locks_tested_release(RTE_VERSION)) {
 		start(&c, PMDSCOPE_DIR_TX, 0);
@@ -193,7 +193,7 @@ test_update(void)
 	close(fd);
 }
 
-/* The app has a pool with fewer bytes of caches than ours would have. */
+/* The app has a pool whose caches are smaller than ours would be. */
 static void
 test_pools(void)
 {
@@ -210,7 +210,7 @@ test_pools(void)
 	CHECK_U64(after.zones, before.zones);
 }
 
-/* The rte_pdump of the app has other counters than ours: there is no memory that is known to be unused. */
+/* The rte_pdump of the app has other counters than ours: no memory is known to be unused. */
 static void
 test_other_counters(void)
 {
@@ -228,7 +228,7 @@ test_other_counters(void)
 	test_packets(262144);
 }
 
-/* Devices that come take the ids whose counters are memory of the capture. */
+/* New devices get ids whose counters are memory of the capture. */
 static void
 test_new_ports(void)
 {
@@ -244,7 +244,7 @@ test_new_ports(void)
 	CHECK(receive(&c, &m, fds) && m.kind == PMDSCOPE_TEE_END && m.value == EBUSY);
 	CHECK(strstr(m.text, "has a new port 5") != NULL);
 	CHECK_U64((unsigned int)stop(&c), 0);
-	/* There is room behind them, until they are too many. */
+	/* Further ids are free, until there are too many devices. */
 	test_packets(262144);
 	for (; i < 28; i++)
 		say("d\n");

@@ -75,7 +75,7 @@ free_hugepages(void)
 	return n;
 }
 
-/* May an app run here? If not, it says why. */
+/* Whether an app can run here. If not, prints the reason. */
 static bool
 can_start_app(void)
 {

@@ -21,11 +21,11 @@ struct captured_app {
 	char prefix[32];
 };
 
-/* The one that runs, and what pdump knows of it. */
+/* The app that runs, and the values that pdump needs. */
 extern struct captured_app app;
 extern struct app pdump_app;
 
-/* What the app says of itself. */
+/* The app's report on itself. */
 struct report {
 	uint64_t sent;
 	unsigned int allocs, zones;
@@ -43,37 +43,37 @@ struct capture {
 void sleep_ms(unsigned int ms);
 
 /*
- * Start the app; argv is the app and pmdscope-pdump. The test exits as skipped where no app may run. Its
- * end also stops the app.
+ * Start the app; argv is the app and pmdscope-pdump. The test exits as skipped if no app can run.
+ * Its end also stops the app.
  */
 void begin_test(int argc, char **argv);
 
 void start_app(char *path);
 
-/* Also removes its files; does nothing if there is no app. */
+/* Also removes its files; does nothing without an app. */
 void stop_app(void);
 
 /* Sends a line, and returns the answer. */
 struct report say(const char *line);
 struct report ask(void);
 
-/* A capture of net_null0, and one of a port as pdump's --port has it. */
+/* A capture of net_null0, and one of a port in the format of pdump's --port. */
 void start(struct capture *c, uint16_t dirs, uint32_t snaplen);
 void start_on(const char *port, struct capture *c, uint16_t dirs, uint32_t snaplen);
 
 /* One message, with its descriptors; false at the end. */
 bool receive(const struct capture *c, struct pmdscope_tee_message *message, int fds[2]);
 
-/* Maps the ring that comes. */
+/* Maps the ring of the next message. */
 void expect_ring(struct capture *c);
 
 /* The next message refuses the capture, with this text in the reason. */
 void expect_refusal(const struct capture *c, const char *why);
 
-/* Hang up and see it end; its exit code. */
+/* Disconnect and wait for the end; returns the exit code. */
 int stop(struct capture *c);
 
-/* Check every record that is there; how many packets there were. */
+/* Check all waiting records; returns the number of packets. */
 uint64_t check_records(struct capture *c, uint32_t snaplen, uint64_t *next, uint64_t *missing);
 
 #endif /* CAPTURED_APP_H */

@@ -2,7 +2,7 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-/* Of the files with the app's locks, the EAL gets copies. */
+/* The EAL gets copies of the files with the app's locks. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -36,7 +36,7 @@ map(int fd, size_t size)
 	return mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 }
 
-/* What is written to a mapping is in the file or not. */
+/* Whether data written to a mapping reaches the file. */
 static bool
 reaches_file(uint32_t *mapped, int fd, size_t size)
 {
@@ -69,7 +69,7 @@ main(void)
 	snprintf(name, sizeof(name), "fbarray_memzone_%d_3f5a01", (int)getpid());
 	timed = make_file(name, 8192);
 	other = make_file("hugepage_info", 8192);
-	/* Before, nothing is a copy. */
+	/* Before attaching, nothing is a copy. */
 	config = map(fd, size);
 	of_app = map(array, 8192);
 	CHECK(config != MAP_FAILED && of_app != MAP_FAILED);
@@ -83,7 +83,7 @@ main(void)
 	*of_app = 1;
 
 	control_files_begin_attach(&app);
-	/* Nobody lets go of a lock in a copy. */
+	/* No process releases a lock in a copy. */
 	if (locks_tested_release(RTE_VERSION)) {
 		config->heaps[2].lock.locked = 1;
 		CHECK(map(fd, size) == MAP_FAILED && errno == EBUSY);
@@ -101,18 +101,18 @@ main(void)
 	rte_rwlock_write_lock(&copy->mlock);
 	CHECK(config->mlock.cnt == 0);
 	rte_rwlock_write_unlock(&copy->mlock);
-	/* Our own arrays, and what has no locks, are what they are. */
+	/* Our own arrays, and files without locks, are not copied. */
 	of_others = map(own, 8192);
 	CHECK(of_others != MAP_FAILED && reaches_file(of_others, own, 8192));
 	of_others = map(timed, 8192);
 	CHECK(of_others != MAP_FAILED && reaches_file(of_others, timed, 8192));
 	of_others = map(other, 8192);
 	CHECK(of_others != MAP_FAILED && reaches_file(of_others, other, 8192));
-	/* A file of hugepages that is gone is not made anew. */
+	/* A hugepage file that was removed is not created again. */
 	snprintf(command, sizeof(command), "%s/rtemap_0", dir);
 	CHECK(open(command, O_RDWR | O_CREAT, 0600) == -1 && errno == ENOENT);
 
-	/* A copy stays as it is until it is made anew. */
+	/* A copy does not change until it is refreshed. */
 	*of_app = 2;
 	CHECK(*copied == 1);
 	snprintf(command, sizeof(command), "rm -r %s", dir);

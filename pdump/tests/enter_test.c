@@ -2,7 +2,7 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-/* What a process keeps that enters the namespaces of an app, and what it gives up. */
+/* What a process keeps when it enters the namespaces of an app, and what it gives up. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 #include "rights.h"
 #include "test.h"
 
-/* Of the app: the parent of the processes that are tested. */
+/* In the app: the parent of the processes under test. */
 uint64_t of_app = 42;
 
 static void
@@ -43,7 +43,7 @@ test_parse(void)
 	CHECK(!rights_parse("Name:\tx\nUid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\n", &r));
 }
 
-/* In a process that ends behind it. */
+/* Runs in a process that ends afterwards. */
 static void
 in_child(void (*test)(void))
 {
@@ -59,7 +59,7 @@ in_child(void (*test)(void))
 	CHECK(status == 0);
 }
 
-/* What was opened before can be read afterwards, and nothing else. */
+/* Files opened before can be read afterwards, and no others. */
 static void
 give_up_rights(void)
 {
@@ -108,7 +108,7 @@ stay_root(void)
 
 static char dir[] = "/tmp/pmdscope-enter-XXXXXX";
 
-/* A link in the app's root that leads out of it leads nowhere. */
+/* A link in the app's root that leads out of it cannot be followed. */
 static void
 change_root(void)
 {
@@ -150,7 +150,7 @@ test_private_root(void)
 			dir);
 	CHECK(system(command) == 0);
 	in_child(change_root);
-	/* The file that was made in there is here. */
+	/* The file created in there exists here. */
 	snprintf(command, sizeof(command),
 			"test -e %s/var/run/dpdk/rte/new; e=$?; rm -r %s; exit $e", dir, dir);
 	CHECK(system(command) == 0);

@@ -34,7 +34,7 @@ test_parse(void)
 	CHECK(!grace_parse("12 (app) R", "1", "\nvoluntary_ctxt_switches:\t\n", &t));
 }
 
-/* Time on the clock, being preempted and being stopped prove nothing. */
+/* Elapsed time, preemption and stops do not prove that a thread has left. */
 static void
 test_rule(void)
 {
@@ -68,7 +68,7 @@ static bool reads_are_empty;
 ssize_t __real_read(int fd, void *buf, size_t size);
 ssize_t __wrap_read(int fd, void *buf, size_t size);
 
-/* What failed before has nothing to do with it. */
+/* The failure of an earlier call has no effect. */
 ssize_t
 __wrap_read(int fd, void *buf, size_t size)
 {
@@ -105,7 +105,7 @@ state_of(pid_t pid)
 	return state;
 }
 
-/* A child that spins, or one that has gone to sleep. */
+/* A child that spins, or one that sleeps. */
 static pid_t
 start(bool spins)
 {
@@ -130,12 +130,12 @@ test_processes(void)
 	struct timespec from, to;
 	pid_t pid;
 
-	/* One that polls leaves by running on. */
+	/* A polling thread leaves the callback by running on. */
 	pid = start(true);
 	CHECK(grace_begin(&grace, pid));
 	CHECK_U64(grace.nb_threads, 1);
 	CHECK(grace_wait(&grace));
-	/* One that cannot be looked at may be anywhere; it is not dead. */
+	/* A thread that cannot be read may be in the callback; it does not count as dead. */
 	reads_are_empty = true;
 	CHECK(!grace_begin(&grace, pid));
 	reads_are_empty = false;
@@ -143,11 +143,11 @@ test_processes(void)
 	reads_are_empty = true;
 	CHECK(!grace_wait(&grace));
 	reads_are_empty = false;
-	/* A list that cannot be read is not an empty one. */
+	/* A list that cannot be read does not count as empty. */
 	lists_fail = true;
 	CHECK(!grace_begin(&grace, pid));
 	lists_fail = false;
-	/* A stopped one never does, and is not waited for for ever. */
+	/* A stopped thread never leaves, and the wait for it is bounded. */
 	kill(pid, SIGSTOP);
 	WAIT_FOR(state_of(pid) == 'T');
 	CHECK(grace_begin(&grace, pid));
@@ -155,14 +155,14 @@ test_processes(void)
 	CHECK(!grace_wait(&grace));
 	clock_gettime(CLOCK_MONOTONIC, &to);
 	CHECK(to.tv_sec - from.tv_sec >= 2);
-	/* A dead one has left. */
+	/* A dead thread has left. */
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	CHECK(grace_wait(&grace));
 	CHECK(grace_begin(&grace, pid));
 	CHECK_U64(grace.nb_threads, 0);
 
-	/* One that sleeps is outside at once. */
+	/* A sleeping thread is outside immediately. */
 	pid = start(false);
 	CHECK(grace_begin(&grace, pid));
 	CHECK_U64(grace.nb_threads, 0);

@@ -2,7 +2,7 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-/* What deaths at any moment leave in a real app: argv is the app and the program. */
+/* What kills at any moment leave in a real app: argv is the app and the program. */
 
 #include <signal.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 #include "test.h"
 
 #define KILLS 24
-/* When death comes at the latest: attaching and detaching take less. */
+/* Latest time of the kill: attaching and detaching take less. */
 #define LATEST_US 120000
 
 static pid_t
@@ -68,7 +68,7 @@ nb_kills(void)
 	return wanted != NULL ? (unsigned int)atoi(wanted) : KILLS;
 }
 
-/* Does a process have the memory with the app's locks, to write to? */
+/* Whether a process has writable access to the memory with the app's locks. */
 static bool
 can_write_locks(pid_t pid)
 {
@@ -87,7 +87,7 @@ can_write_locks(pid_t pid)
 	return can;
 }
 
-/* A capture after a death works. */
+/* A capture after a kill works. */
 static void
 capture_again(void)
 {
@@ -98,7 +98,7 @@ capture_again(void)
 	CHECK_U64((unsigned int)stop(&c), 0);
 }
 
-/* Whatever a capture was at, it holds no lock of the app, and cannot: a stopped one proves it. */
+/* At any time a capture holds no lock of the app, and cannot take one: a stopped one proves it. */
 static void
 check_stopped(pid_t worker, unsigned int kill_nb)
 {
@@ -111,7 +111,10 @@ check_stopped(pid_t worker, unsigned int kill_nb)
 	CHECK(locks_wait(&pdump_app, 0, lock) != LOCKS_HELD);
 }
 
-/* One capture that dies, of the worker, the watchdog, or both; was there a worker? */
+/*
+ * One capture in which the worker, the watchdog, or both are killed; returns whether there was a
+ * worker.
+ */
 static bool
 die(unsigned int i)
 {
@@ -135,7 +138,7 @@ die(unsigned int i)
 		kill(c.pid, SIGKILL);
 	if (worker > 0)
 		kill(worker, SIGCONT);
-	/* One that was still cleaning up after the last one goes on to capture. */
+	/* A process that was still cleaning up after the last capture continues with this one. */
 	while (receive(&c, &m, fds) && m.kind != PMDSCOPE_TEE_RING)
 		;
 	if (m.kind == PMDSCOPE_TEE_RING) {
@@ -146,7 +149,9 @@ die(unsigned int i)
 	return worker > 0;
 }
 
-/* At any moment of beginning and ending a capture: the next one works, and nothing is left. */
+/*
+ * Kills at any moment of the start and end of a capture: the next one works, and nothing is left.
+ */
 static void
 test_kills(void)
 {
@@ -157,7 +162,7 @@ test_kills(void)
 	srand((unsigned int)time(NULL));
 	for (i = 0; i < nb_kills(); i++) {
 		caught += die(i);
-		/* What takes locks of the app goes on. */
+		/* Code that takes locks of the app continues. */
 		CHECK(ask().sent >= before.sent);
 		capture_again();
 	}
@@ -168,7 +173,7 @@ test_kills(void)
 	CHECK_U64(after.zones, before.zones);
 }
 
-/* Nobody frees the memory that a capture has, alive or dead; afterwards it is as it was. */
+/* The memory of a capture is not freed, alive or dead; afterwards it is unchanged. */
 static void
 test_uninit(bool killed)
 {
@@ -197,7 +202,7 @@ int
 main(int argc, char **argv)
 {
 	begin_test(argc, argv);
-	/* The check can fail. */
+	/* Prove that this check can fail. */
 	CHECK(can_write_locks(app.pid));
 	test_kills();
 	/* Without a capture, it is freed. */

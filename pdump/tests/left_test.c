@@ -51,7 +51,7 @@ this_app(void)
 	return app;
 }
 
-/* Make a state in a process that then dies. */
+/* Create a state in a process that then dies. */
 static void
 die_with_state(const struct app *app)
 {
@@ -68,7 +68,7 @@ die_with_state(const struct app *app)
 	waitpid(pid, NULL, 0);
 }
 
-/* Its maker was killed, and nobody has waited for it yet: /proc still lists it. */
+/* Its maker was killed, but not waited for yet: /proc still lists it. */
 static void
 test_draft_of_zombie(const struct app *app)
 {
@@ -96,7 +96,7 @@ end_later(void *ready)
 	_exit(0);
 }
 
-/* Its maker has no memory any more, but still its files. */
+/* Its maker has no memory any more, but still has its files. */
 static void
 test_ending_owner(const struct app *app)
 {
@@ -112,7 +112,7 @@ test_ending_owner(const struct app *app)
 	if (pid == 0) {
 		CHECK(state_create(&file, app, &failure) == 0);
 		CHECK(pthread_create(&thread, NULL, end_later, &ready[1]) == 0);
-		/* What /proc says of a process, it says of this thread. */
+		/* /proc shows the state of this thread for the process. */
 		syscall(SYS_exit, 0);
 	}
 	CHECK(read(ready[0], &byte, 1) == 1);
@@ -142,13 +142,13 @@ test_state(void)
 	CHECK_U64(file.state->nb_taps, 1);
 	CHECK(strcmp(file.state->taps[0].device, "net_null0") == 0);
 	state_close(&file);
-	CHECK(state_find_other(&live, &app) == 0); /* None that goes on. */
-	CHECK(state_find_left(&file, &app));	   /* Nobody has cleaned up. */
+	CHECK(state_find_other(&live, &app) == 0); /* None that continues. */
+	CHECK(state_find_left(&file, &app));	   /* Not cleaned up yet. */
 	CHECK(state_find_other(&file, &app) == getpid());
 	state_remove(&file);
 	CHECK(!state_find_left(&file, &app));
 
-	/* Of an app that ended, whose pid another has now. */
+	/* Of an app that ended, whose pid another process has now. */
 	other.start++;
 	die_with_state(&other);
 	CHECK(!state_find_left(&file, &app));
@@ -162,7 +162,7 @@ test_state(void)
 	CHECK(file.state->app_pid == app.pid);
 	state_remove(&file);
 
-	/* One that was not finished. */
+	/* One that was not completed. */
 	write_file("pmdscope-pdump-new.2147483646", "", 0);
 	CHECK(!state_find_left(&file, &app));
 	CHECK(!exists("pmdscope-pdump-new.2147483646"));
@@ -247,7 +247,7 @@ test_sweep_same_id(void)
 	app_sweep(&app, 123);
 	CHECK(!exists("mp_socket_123_live"));
 
-	/* Of this process, what it has itself. */
+	/* Of this process, only its own files. */
 	snprintf(socket_name, sizeof(socket_name), "mp_socket_%d_abc", (int)getpid());
 	snprintf(array, sizeof(array), "fbarray_memzone_%d", (int)getpid());
 	socket_fd = bind_socket(socket_name);
@@ -277,7 +277,7 @@ test_secondary(void)
 	app_sweep(&app, 77);
 }
 
-/* A process that owns the configuration as an app does. */
+/* A process that owns the configuration like an app. */
 static pid_t
 start_owner(void)
 {
@@ -303,7 +303,7 @@ start_owner(void)
 	return pid;
 }
 
-/* An app of another release, one that has not started yet, another one, none at all. */
+/* An app of another release, one that has not started yet, another app, no app. */
 static void
 test_open(void)
 {
@@ -333,7 +333,7 @@ test_open(void)
 	CHECK(strstr(failure.text, "is of process") != NULL);
 	CHECK(app_open(&app, owner, "p", &failure) == -1);
 	CHECK(strstr(failure.text, "20.11.2") != NULL);
-	/* An update of our release, from here on. */
+	/* An update of our release from here on. */
 	head.version = RTE_VERSION ^ 3 << 8;
 	head.magic = 0;
 	write_file("dpdk/p/config", &head, sizeof(head));

@@ -2,7 +2,7 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-/* The locks of an app: which are held, by a layout that is known. */
+/* The locks of an app, in a known layout. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -83,7 +83,7 @@ test_layout(struct locks_config *config)
 	config->mem_cfg_addr++;
 	CHECK(!locks_known_layout(config, sizeof(*config)));
 	config->mem_cfg_addr--;
-	/* Where something else is in its place, or of another size. */
+	/* Something else is in its place, or has another size. */
 	config->memzones.elt_sz++;
 	CHECK(!locks_known_layout(config, sizeof(*config)));
 	config->memzones.elt_sz--;
@@ -135,7 +135,7 @@ test_forbidden(struct locks_config *config)
 	CHECK(!locks_attach_forbidden(&app));
 	config->mp_status = 1;
 	CHECK(locks_attach_forbidden(&app));
-	/* What is not known of the file is not guessed. */
+	/* If the file cannot be read, its layout is not known. */
 	fstat_fails = true;
 	CHECK(!locks_attach_forbidden(&app));
 	CHECK(locks_wait(&app, 50, name) == LOCKS_UNKNOWN);
@@ -144,7 +144,7 @@ test_forbidden(struct locks_config *config)
 	CHECK(!locks_attach_forbidden(&app));
 }
 
-/* A lock that is held stays held, whoever had it. */
+/* A lock that is held remains held, whoever held it. */
 static void
 test_held(struct locks_config *config)
 {
@@ -156,7 +156,7 @@ test_held(struct locks_config *config)
 	CHECK_U64(locks_sample(config, values), 0);
 	CHECK(locks_wait(&app, 50, name) == LOCKS_FREE);
 
-	/* A reader with a writer behind it, a writer, an owner of a heap. */
+	/* A reader with a waiting writer, a writer, an owner of a heap. */
 	config->memory_hotplug_lock.cnt = RTE_RWLOCK_READ | RTE_RWLOCK_WAIT;
 	config->memsegs[3].memseg_arr.rwlock.cnt = RTE_RWLOCK_WRITE;
 	config->heaps[RTE_MAX_HEAPS - 1].lock.locked = 1;
@@ -167,12 +167,12 @@ test_held(struct locks_config *config)
 	CHECK(memcmp(before, config, sizeof(*before)) == 0);
 	free(before);
 
-	/* A copy is one's own. */
+	/* The copy is private. */
 	locks_clear_copy(config);
 	CHECK_U64(locks_sample(config, values), 0);
 }
 
-/* A lock that is taken and let go of is waited for. */
+/* Waits for a lock that is taken and released. */
 static void
 test_busy(struct locks_config *config)
 {
@@ -198,7 +198,7 @@ test_busy(struct locks_config *config)
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	CHECK_U64(locks_sample(config, values), 1);
-	/* Of a layout that is not known nothing is known, nor of one that the app has elsewhere. */
+	/* Nothing is known with an unknown layout, or if the app has mapped it elsewhere. */
 	config->mlock.cnt = RTE_RWLOCK_WRITE;
 	config->mem_cfg_addr += 4096;
 	CHECK(locks_wait(&app, 50, name) == LOCKS_UNKNOWN);

@@ -5,18 +5,18 @@
 #ifndef PDUMP_TEST_NUMBERED_H
 #define PDUMP_TEST_NUMBERED_H
 
-/* Packets that can be told apart, to the byte. */
+/* Packets that can be distinguished by each byte. */
 
 #include <stdint.h>
 
-/* Also longer than an mbuf has room for. */
+/* Some are longer than the room in an mbuf. */
 static inline uint16_t
 numbered_len(uint64_t seq)
 {
 	return 60 + seq * 37 % 5000;
 }
 
-/* The number, little endian, then bytes that follow from it. */
+/* The number, little endian, then bytes derived from it. */
 static inline uint8_t
 numbered_byte(uint64_t seq, uint16_t i)
 {

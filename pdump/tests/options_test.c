@@ -41,7 +41,7 @@ test_good(void)
 	CHECK(options.nb_ports == 2 && options.force);
 }
 
-/* Whatever is wrong is named. */
+/* Errors name the wrong option. */
 static void
 test_wrong(void)
 {

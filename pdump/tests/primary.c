@@ -38,7 +38,7 @@
 static struct rte_mempool *pool;
 static uint64_t sent;
 static bool quit;
-/* That are polled; 0 to hold the poller, which says so in turn. */
+/* Number of polled queues; 0 pauses the poller, which confirms that. */
 static uint16_t nb_queues, nb_polled;
 
 static struct rte_mbuf *
@@ -146,7 +146,7 @@ plug_another(void)
 	return rte_eal_hotplug_add("vdev", name, "");
 }
 
-/* With a poller, the callbacks that are left would use what is not there any more. */
+/* While a poller runs, the remaining callbacks would use freed memory. */
 static int
 end_pdump(void)
 {
@@ -154,7 +154,7 @@ end_pdump(void)
 	return rte_pdump_uninit();
 }
 
-/* What looks like a mempool whose caches are missing; or remove it again. */
+/* Add or remove an object that looks like a mempool without caches. */
 static int
 toggle_odd_pool(void)
 {

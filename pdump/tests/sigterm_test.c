@@ -11,7 +11,7 @@
 #include "sigterm.h"
 #include "test.h"
 
-/* A child that ends with 0 when it is asked to, and with 1 after 5 seconds. */
+/* A child that exits with 0 on request, and with 1 after 5 seconds. */
 static pid_t
 start_child(void)
 {
@@ -34,7 +34,7 @@ wait_for(pid_t pid)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* In a process of its own, as what has been asked for is never forgotten. */
+/* Runs in a separate process, as a request is never forgotten. */
 static void
 try(bool known_before)
 {
@@ -62,7 +62,7 @@ main(void)
 	CHECK(!sigterm_received());
 	try(true);
 	try(false);
-	/* One that is forked afterwards knows. */
+	/* A child that is forked later gets the request too. */
 	raise(SIGTERM);
 	late = start_child();
 	CHECK(wait_for(late) == 0);
