@@ -52,7 +52,7 @@ app_parse(int *argc, char **argv, const struct option_spec *specs, unsigned int 
 	const int split = options_split(*argc, argv);
 	enum options_result result;
 
-	/* A reader that wants statistics wants them as they happen, also through a pipe. */
+	/* Readers of the statistics need them as they are printed, also through a pipe. */
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (asks_for_help(split, argv))
 		result = OPTIONS_HELP;
@@ -111,7 +111,7 @@ find_ports(struct app *app)
 	return -ENODEV;
 }
 
-/* Packets that rings, bursts and caches can hold at once. */
+/* Maximum number of packets that rings, bursts and caches hold. */
 static unsigned int
 pool_need(const struct app *app)
 {
@@ -149,7 +149,7 @@ deal_lanes(struct app *app)
 	unsigned int lcores[RTE_MAX_LCORE], nb_lcores = 0, lcore;
 	int rc;
 
-	/* The main lcore first: it is the one that there always is. */
+	/* The main lcore comes first, as it always exists. */
 	lcores[nb_lcores++] = rte_get_main_lcore();
 	RTE_LCORE_FOREACH_WORKER(lcore)
 		lcores[nb_lcores++] = lcore;
@@ -172,7 +172,7 @@ close_ports(struct app *app)
 
 	for (i = 0; i < app->nb_started; i++)
 		port_stop(app->ports[i]);
-	/* Before the ports go: the library has callbacks on them. */
+	/* Before the ports are closed, as the library has callbacks on them. */
 	pmdscope_fini();
 	for (i = 0; i < app->nb_ports; i++)
 		port_close(app->ports[i]);
@@ -245,7 +245,7 @@ print_layout(const struct app *app)
 				app->lanes.lane[i].lcore);
 }
 
-/* The application works without being watched. */
+/* The application also works without the library. */
 static void
 start_pmdscope(const struct app *app)
 {

@@ -5,7 +5,7 @@
 #ifndef APP_H
 #define APP_H
 
-/* What both applications share from the first argument to the last cleanup. */
+/* Code of both applications, from the first argument to the last cleanup. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,12 +30,12 @@
 
 struct app_options {
 	uint32_t queues;
-	/* Of each direction, queues at most; 0: as many as queues. */
+	/* Maximum queues per direction; 0: as many as queues. */
 	uint32_t rx_queues;
 	uint32_t tx_queues;
 	uint32_t burst;
 	uint32_t descriptors;
-	uint32_t mbufs; /* 0: as many as the ports and lcores can hold, and some to spare */
+	uint32_t mbufs; /* 0: as many as the ports and lcores can hold, and some spare */
 	uint64_t duration_ms;
 	uint64_t interval_ms;
 	const char *json;
@@ -71,9 +71,9 @@ struct app {
 	const struct app_options *options;
 	/* Settings of libpmdscope; --pmdscope changes them. */
 	struct pmdscope_conf pmdscope;
-	/* So many lcores poll the ports, from the main one on; 0: all. */
+	/* Number of lcores that poll the ports, beginning with the main one; 0: all. */
 	unsigned int nb_pollers;
-	/* Ports must have their link up within so long; 0: do not wait. */
+	/* Timeout for the links of the ports to come up; 0: do not wait. */
 	uint64_t wait_link_ms;
 
 	/* Set by app_open(). */
@@ -86,7 +86,8 @@ struct app {
 
 /*
  * Split the arguments at "--", parse the application's and leave the EAL's in argc.
- * Returns -1 to go on, otherwise an exit code: help was printed or an error reported.
+ * Returns -1 to continue, otherwise an exit code: help was printed or an error
+ * reported.
  */
 int app_parse(int *argc, char **argv, const struct option_spec *specs, unsigned int nb_specs,
 		void (*help)(FILE *out));
@@ -101,13 +102,13 @@ int app_open(struct app *app, int argc, char **argv);
 int app_run(struct app *app, int (*lcore_main)(void *), void *arg,
 		void (*report)(uint64_t elapsed_ns, uint64_t span_ns));
 
-/* Stop and close the ports. Returns how many packets the pool still misses. */
+/* Stop and close the ports. Returns the number of packets that are missing from the pool. */
 unsigned int app_stop(struct app *app);
 
 /* Free the pool and end EAL. */
 void app_close(struct app *app);
 
-/* The members every summary begins with. */
+/* The members at the start of every summary. */
 void app_json(struct json *json, const struct app *app, double duration_s);
 
 /* Write the summary and report a failure. 0 or a negative errno. */
@@ -115,7 +116,7 @@ int app_json_save(struct json *json, const struct app *app);
 
 /*
  * Add the counters of all lcores to *sum. stats is an array of RTE_MAX_LCORE structs like *sum, of
- * size bytes, which have no members but uint64_t.
+ * size bytes, all members of which are uint64_t.
  */
 void app_sum(void *sum, const void *stats, size_t size);
 
@@ -127,7 +128,7 @@ struct app_totals {
 	uint64_t lost;
 };
 
-/* Print the line of an interval, unless quiet. The label names the lost packets. */
+/* Print the line of an interval, unless quiet. The label is that of the lost packets. */
 void app_report(const struct app *app, const struct app_totals *now, const char *lost_label,
 		uint64_t elapsed_ns, uint64_t span_ns);
 

@@ -20,7 +20,7 @@ struct moment {
 /* Any clock of the system, nanoseconds. */
 uint64_t clock_read_ns(clockid_t id);
 
-/* Read all three clocks as closely together as an undisturbed run of a few tries gets. */
+/* Read all three clocks in close succession: the best of a few tries. */
 struct moment clock_now(void);
 
 /*
@@ -32,7 +32,7 @@ uint64_t clock_hz(const struct moment *from, const struct moment *to);
 /* Measure the TSC frequency, in Hz. Sleeps 100 ms; better than 1 in 100,000. */
 uint64_t clock_measure_hz(void);
 
-/* Wall clock of a TSC value, nanoseconds, reckoned from a moment close to it. */
+/* Wall clock of a TSC value, nanoseconds, calculated from a moment close to it. */
 uint64_t clock_realtime_ns(const struct moment *near, uint64_t tsc, uint64_t hz);
 
 /* A span of TSC cycles in nanoseconds. */

@@ -19,7 +19,7 @@ struct config {
 	const char *path;
 	FILE *in;
 	int line;
-	bool failed; /* Reported: no further line counts. */
+	bool failed; /* Reported: later lines have no effect. */
 };
 
 static int
@@ -74,7 +74,7 @@ set(struct config *config, const char *section, const char *name, const char *va
 	return rc;
 }
 
-/* Of inih: nonzero is success. */
+/* For inih: nonzero is success. */
 static int
 take(void *arg, const char *section, const char *name, const char *value)
 {
@@ -85,7 +85,7 @@ take(void *arg, const char *section, const char *name, const char *value)
 	return !config->failed;
 }
 
-/* Of inih: reads like fgets(). Counts lines, and ends the file after an error. */
+/* For inih: reads like fgets(). Counts lines, and ends the file after an error. */
 static char *
 read_line(char *text, int room, void *arg)
 {
@@ -117,7 +117,7 @@ config_parse(const struct option_spec *specs, unsigned int nb_specs, const char 
 				strerror(errno));
 		return -EINVAL;
 	}
-	/* An indented line is not the rest of the one before. */
+	/* An indented line does not continue the previous one. */
 	ini_allow_multiline = false;
 	ini_inline_comment_prefixes = comments;
 	line = ini_parse_stream(read_line, &config, take, &config);

@@ -41,7 +41,7 @@ parse(const char *text)
 	return config_parse(specs, NB_SPECS, path);
 }
 
-/* What an error says on stderr. */
+/* The error message on stderr. */
 static const char *
 parse_wrong(const char *text)
 {

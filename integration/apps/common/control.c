@@ -38,7 +38,7 @@ control_prepare(void)
 
 	end_signals(&set);
 	pthread_sigmask(SIG_BLOCK, &set, NULL);
-	/* Losing the reader of the statistics must not end the forwarding. */
+	/* The forwarding must not end if the reader of the statistics does. */
 	signal(SIGPIPE, SIG_IGN);
 	if (sched_getaffinity(0, sizeof(process_cpus), &process_cpus) != 0)
 		CPU_ZERO(&process_cpus);
@@ -69,13 +69,13 @@ wait_until(uint64_t deadline_ns)
 		left.tv_sec = (time_t)((deadline_ns - now) / (1000 * NS_PER_MS));
 		left.tv_nsec = (long)((deadline_ns - now) % (1000 * NS_PER_MS));
 		if (sigtimedwait(&set, NULL, &left) > 0) {
-			/* control_end() sends one, too. */
+			/* control_end() sends a signal, too. */
 			if (!__atomic_load_n(&ending, __ATOMIC_RELAXED))
 				__atomic_store_n(&interrupted, true, __ATOMIC_RELAXED);
 			__atomic_store_n(&control_stop_asked, true, __ATOMIC_RELAXED);
 			return true;
 		}
-		/* EINTR: a debugger or a stopped job; the rest of the time remains. */
+		/* EINTR: a debugger or a stopped job; continue with the rest of the time. */
 	} while (errno == EINTR);
 	return false;
 }
@@ -111,7 +111,7 @@ control_loop(void *arg)
 		}
 		control.report(now - start, now - last);
 		last = now;
-		/* Ticks that were slept through are left out, not made up for. */
+		/* Ticks missed during a sleep are skipped. */
 		do {
 			tick += control.interval_ms * NS_PER_MS;
 		} while (tick <= now);
@@ -119,7 +119,7 @@ control_loop(void *arg)
 	return NULL;
 }
 
-/* rte_eal_init() pinned the caller to the main lcore; its threads would inherit that. */
+/* rte_eal_init() pinned the caller to the main lcore; new threads would inherit that. */
 static void
 leave_lcores(pthread_attr_t *attr)
 {

@@ -16,7 +16,7 @@
 
 struct control {
 	uint64_t interval_ms;
-	/* Ask for the end of the run after so long; 0: no limit. */
+	/* Request the end of the run after this time; 0: no limit. */
 	uint64_t duration_ms;
 	/* Called at each interval with the time since control_start() and since the last call. */
 	void (*report)(uint64_t elapsed_ns, uint64_t span_ns);
@@ -24,14 +24,14 @@ struct control {
 
 extern bool control_stop_asked;
 
-/* True once the run shall end. For poll loops. */
+/* True once the run has to end. For poll loops. */
 static inline bool
 control_stopping(void)
 {
 	return __atomic_load_n(&control_stop_asked, __ATOMIC_RELAXED);
 }
 
-/* True once a signal, and not just the end of the duration, has asked for the end of the run. */
+/* True once a signal, not only the end of the duration, has requested the end of the run. */
 bool control_interrupted(void);
 
 /*
@@ -40,10 +40,10 @@ bool control_interrupted(void);
  */
 void control_prepare(void);
 
-/* Sleep at most ms milliseconds. True if a signal asked to end the run. */
+/* Sleep at most ms milliseconds. True if a signal requested the end of the run. */
 bool control_sleep(uint64_t ms);
 
-/* Start the thread, off the CPUs of the polling lcores where there are others. 0 or -errno.
+/* Start the thread, not on the CPUs of the polling lcores if there are others. 0 or -errno.
  * May be called again after control_end(). */
 int control_start(const struct control *control);
 

@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-/* Only by the writer: a plain add, made visible whole. */
+/* Only by the writer: a plain add, stored in one piece. */
 static inline void
 counter_add(uint64_t *counter, uint64_t n)
 {

@@ -81,7 +81,7 @@ hugefiles_remove(struct hugefiles *files)
 
 	for (; files != NULL; files = next) {
 		next = files->next;
-		/* The next process of this name may have made its own by now. */
+		/* Another process with this name may have created its own file by now. */
 		if (lstat(files->path, &st) == 0 && st.st_ino == files->inode)
 			removed += unlink(files->path) == 0;
 		free(files);

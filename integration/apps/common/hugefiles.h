@@ -7,7 +7,7 @@
 
 /*
  * DPDK does not remove its files in hugetlbfs, so their hugepages stay allocated. The apps remove
- * them at exit. (--huge-unlink=always would do so as well, but then no secondary process could
+ * them at exit. (--huge-unlink=always would do so too, but then no secondary process could
  * attach.)
  */
 
@@ -15,13 +15,13 @@
 
 struct hugefiles;
 
-/* Note which mapped files are this process's own: named PREFIXmap_N. NULL if there are none. */
+/* Note the mapped files of this process, named PREFIXmap_N. NULL if there are none. */
 struct hugefiles *hugefiles_note(const char *prefix);
 
 /* As hugefiles_note(), from a file with the format of /proc/self/maps. */
 struct hugefiles *hugefiles_read(const char *maps, const char *prefix);
 
-/* Remove the files that are still the ones noted. Returns how many; frees the notes. */
+/* Remove the noted files, unless they were replaced. Returns their number; frees the notes. */
 size_t hugefiles_remove(struct hugefiles *files);
 
 #endif /* HUGEFILES_H */

@@ -22,7 +22,7 @@ path_of(const char *name)
 	return path;
 }
 
-/* Make a file and a line of the maps that names it; so much is added to the inode there. */
+/* Make a file and a line of the maps that names it; `add` is added to the inode in the line. */
 static void
 map(const char *name, uint64_t wrong)
 {
@@ -68,7 +68,7 @@ main(void)
 	map("appmap_1", 0);
 	map(others[0], 0);
 	map(others[1], 0);
-	map(others[2], 1); /* Someone else's by now. */
+	map(others[2], 1); /* Belongs to another process by now. */
 	CHECK_EQ(hugefiles_remove(hugefiles_read(maps, "app")), 2);
 	CHECK(access(path_of("appmap_0"), F_OK) != 0);
 	for (i = 0; i < 3; i++) {

@@ -16,14 +16,14 @@ struct json {
 	FILE *out;
 	char *text;
 	size_t size;
-	bool first; /* No member yet in the object or list being written. */
+	bool first; /* Nothing was written yet in the current object or list. */
 };
 
 /* 0, or -ENOMEM. */
 int json_begin(struct json *json);
 
 void json_u64(struct json *json, const char *key, uint64_t value);
-/* Three decimals; null for what is not a finite number. */
+/* Three decimals; null for a number that is not finite. */
 void json_f64(struct json *json, const char *key, double value);
 void json_str(struct json *json, const char *key, const char *value);
 void json_null(struct json *json, const char *key);
@@ -38,8 +38,9 @@ void json_open_item(struct json *json);
 void json_close_list(struct json *json);
 
 /*
- * Close the object and put it at path by renaming a finished file: a reader sees all of it
- * or none. Frees the memory in any case. 0, or a negative errno; path is then untouched.
+ * Close the object and store it at path by renaming a complete file: a reader sees all of
+ * it or nothing. Frees the memory in any case. 0, or a negative errno; path is then
+ * untouched.
  */
 int json_save(struct json *json, const char *path);
 

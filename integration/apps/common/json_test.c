@@ -53,7 +53,7 @@ test_content(const char *path)
 	CHECK(strcmp(text, wanted) == 0);
 }
 
-/* A directory in the way: the rename fails, and nothing may be left beside it. */
+/* A directory has the name of the file: the rename fails, and no file may be left next to it. */
 static void
 test_failure(const char *dir)
 {

@@ -21,14 +21,14 @@ struct lane {
 };
 
 struct lanes {
-	/* Lanes of one lcore stand together, from first[lcore] on. */
+	/* Lanes of one lcore are adjacent, beginning at first[lcore]. */
 	struct lane *lane;
 	unsigned int nb_lanes;
 	unsigned int first[RTE_MAX_LCORE];
 	unsigned int count[RTE_MAX_LCORE];
 };
 
-/* Deal the queues of all ports out over the lcores. 0 or -ENOMEM. */
+/* Distribute the queues of all ports over the lcores. 0 or -ENOMEM. */
 int lanes_deal(struct lanes *lanes, const uint16_t *ports, unsigned int nb_ports,
 		unsigned int queues, const unsigned int *lcores, unsigned int nb_lcores);
 

@@ -33,7 +33,7 @@ option_number(const char *text, char end_char, uint64_t min, uint64_t max, uint6
 {
 	char *after;
 
-	/* strtoull() takes blanks and signs. */
+	/* strtoull() accepts blanks and signs. */
 	if (!isdigit((unsigned char)*text))
 		return false;
 	errno = 0;
@@ -122,7 +122,7 @@ option_seconds(const struct option_spec *spec, const char *text)
 
 	if (isdigit((unsigned char)*text))
 		seconds = strtod(text, &after);
-	/* Written so that a NaN fails too. */
+	/* Written so that a NaN fails as well. */
 	if (after == NULL || *after != '\0' ||
 			!(seconds * 1e3 >= (double)spec->min && seconds * 1e3 <= (double)spec->max))
 		return option_refuse(spec, text, "a number of seconds from %g to %g",
@@ -140,7 +140,7 @@ option_text(const struct option_spec *spec, const char *text)
 	return 0;
 }
 
-/* Refuse at once what could only fail at the end of a long run. */
+/* Refuse early an output that could only fail at the end of a long run. */
 int
 option_output(const struct option_spec *spec, const char *text)
 {

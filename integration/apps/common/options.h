@@ -13,7 +13,7 @@
 
 struct option_spec {
 	const char *name;
-	/* What --help calls the value; NULL for an option without one. */
+	/* Name of the value in --help; NULL for an option without one. */
 	const char *value;
 	const char *help;
 	/* Store text (NULL without a value) in field. On failure report and return -EINVAL. */
@@ -33,15 +33,15 @@ int option_seconds(const struct option_spec *spec, const char *text); /* uint64_
 int option_text(const struct option_spec *spec, const char *text);    /* const char * */
 int option_output(const struct option_spec *spec, const char *text);  /* const char * */
 
-/* A decimal number in [min, max] that ends at end_char. False if it is not; *end after it. */
+/* A decimal number in [min, max] that ends at end_char. False otherwise; *end points after it. */
 bool option_number(const char *text, char end_char, uint64_t min, uint64_t max, uint64_t *number,
 		const char **end);
 
-/* Read "US/MS": so long, every so often, shorter than that. 0, or -EINVAL, reported. */
+/* Read "US/MS": a length and a period, which must be longer. 0, or -EINVAL, reported. */
 int option_time_every(const struct option_spec *spec, const char *text, uint64_t *time_us,
 		uint64_t *every_ms);
 
-/* Report on stderr that a value is bad, and what would be good. Returns -EINVAL. */
+/* Report on stderr that a value is wrong, and which values are valid. Returns -EINVAL. */
 int option_refuse(const struct option_spec *spec, const char *text, const char *wanted, ...)
 		__attribute__((format(printf, 3, 4)));
 
@@ -54,11 +54,11 @@ enum options_result {
 /* Options may take this many entries in a table. */
 #define OPTIONS_MAX 96
 
-/* Parse argv[1..argc); "--help" and "-h" are understood in addition to the table. */
+/* Parse argv[1..argc); "--help" and "-h" are accepted in addition to the table. */
 enum options_result
 options_parse(const struct option_spec *specs, unsigned int nb_specs, int argc, char **argv);
 
-/* Where the application's own arguments begin: the index of the first "--", or argc. */
+/* Start of the application's own arguments: the index of the first "--", or argc. */
 int options_split(int argc, char **argv);
 
 /* One paragraph per option. */

@@ -30,7 +30,7 @@ parse(const char *a, const char *b)
 	const enum options_result result = options_parse(
 			specs, sizeof(specs) / sizeof(specs[0]), b != NULL ? 3 : 2, argv);
 
-	/* Fields of text point into the arguments, so those stay. */
+	/* Text fields point to the arguments, so these are not freed. */
 	return result;
 }
 
@@ -106,7 +106,7 @@ test_bad(void)
 	}
 }
 
-/* Whatever is accepted is within the range, whatever is typed. */
+/* For any input, an accepted value is within the range. */
 static void
 test_random(void)
 {

@@ -23,7 +23,7 @@ struct packet {
 	uint8_t room[PACKET_ROOM];
 };
 
-/* An mbuf with so many bytes of data. */
+/* An mbuf with this many bytes of data. */
 static inline struct rte_mbuf *
 packet_reset(struct packet *packet, uint16_t size)
 {
@@ -38,7 +38,7 @@ packet_reset(struct packet *packet, uint16_t size)
 	return &packet->m;
 }
 
-/* Nothing outside of the data was written. */
+/* Check that nothing outside of the data was written. */
 static inline void
 packet_check_guards(const struct packet *packet)
 {
@@ -50,7 +50,7 @@ packet_check_guards(const struct packet *packet)
 			CHECK_EQ(packet->room[i], PACKET_GUARD);
 }
 
-/* The checksums of an untagged IP packet are right, by DPDK's own reckoning. */
+/* Check the checksums of an untagged IP packet with DPDK's own functions. */
 static inline void
 packet_check_checksums(const struct rte_mbuf *m, int ipv6)
 {

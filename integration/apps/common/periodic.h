@@ -5,14 +5,14 @@
 #ifndef PERIODIC_H
 #define PERIODIC_H
 
-/* A fault that lasts for some time now and then. */
+/* A periodic fault that lasts for some time. */
 
 #include <stdint.h>
 
 struct periodic {
 	uint64_t cycles; /* Length; 0: never. */
 	uint64_t period; /* From the start of one to that of the next, cycles. */
-	uint64_t start;	 /* TSC at the start of the first or, where it is moved on, of the next. */
+	uint64_t start;	 /* TSC at the start of the first one or, if updated, of the next one. */
 };
 
 static inline struct periodic

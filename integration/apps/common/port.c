@@ -52,7 +52,9 @@ port_conf(const struct rte_eth_dev_info *info, uint16_t rx_queues)
 	const uint64_t hash = info->flow_type_rss_offloads &
 			      (RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP | RTE_ETH_RSS_TCP);
 
-	/* Virtual links keep queue i of one side tied to queue i of the other; NICs must spread. */
+	/*
+	 * Virtual links connect queue i of one side to queue i of the other; NICs must distribute.
+	 */
 	if (rx_queues > 1 && hash != 0) {
 		conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
 		conf.rx_adv_conf.rss_conf.rss_hf = hash;

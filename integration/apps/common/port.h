@@ -15,7 +15,7 @@
 /* Device name of a port, for messages. */
 const char *port_name(uint16_t port);
 
-/* Configure and start a port with so many queue pairs. 0 or a negative errno, reported. */
+/* Configure and start a port with this many queues. 0 or a negative errno, reported. */
 int port_start(uint16_t port, uint16_t rx_queues, uint16_t tx_queues, uint16_t descriptors,
 		struct rte_mempool *pool);
 

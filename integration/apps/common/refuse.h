@@ -22,8 +22,8 @@ extern __thread bool refuse_next;
 extern __thread bool refuse_all;
 
 /*
- * Once the ports run, and after pmdscope_init(): a full ring refuses what callbacks have
- * already seen. Queues lose it with their port. 0 or a negative errno.
+ * Call it when the ports run, and after pmdscope_init(): a full ring refuses packets
+ * that callbacks have already seen. It is removed with the port. 0 or a negative errno.
  */
 int refuse_install(const struct lanes *lanes);
 

@@ -27,7 +27,7 @@ remove_runtime_dir(void)
 	}
 }
 
-/* Has rte_eal_init() use a directory that is removed when the test exits. */
+/* Make rte_eal_init() use a directory that is removed when the test exits. */
 static inline void
 use_own_runtime_dir(void)
 {

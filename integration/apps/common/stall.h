@@ -5,7 +5,7 @@
 #ifndef STALL_H
 #define STALL_H
 
-/* Injects stalls: the poll loop does other work, or sleeps, for too long from time to time. */
+/* Injects stalls: from time to time the poll loop does other work, or sleeps, for too long. */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,7 +17,7 @@
 
 #include "periodic.h"
 
-/* Not inlined, so that a profile can name it. */
+/* Not inlined, so that profiles show it. */
 static __rte_noinline void
 inject_stall(uint64_t begin, uint64_t cycles)
 {
@@ -25,7 +25,7 @@ inject_stall(uint64_t begin, uint64_t cycles)
 		rte_pause();
 }
 
-/* True if one is due; the next is a period from now. */
+/* True if a stall is due; the next one is a period from now. */
 static inline bool
 stall_is_due(struct periodic *stall, uint64_t *now)
 {
@@ -38,7 +38,7 @@ stall_is_due(struct periodic *stall, uint64_t *now)
 	return true;
 }
 
-/* Busy for the length of a stall if one is due. True if so. */
+/* Work for the length of a stall if one is due. True if so. */
 static inline bool
 stall_when_due(struct periodic *stall)
 {
@@ -50,7 +50,7 @@ stall_when_due(struct periodic *stall)
 	return true;
 }
 
-/* In a system call for us microseconds if that is due. True if so. */
+/* Spend us microseconds in a system call if that is due. True if so. */
 static inline bool
 sleep_when_due(struct periodic *stall, uint64_t us)
 {

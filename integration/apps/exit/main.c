@@ -3,10 +3,10 @@
  */
 
 /*
- * pmdscope-exit-app: an app that ends in a given way while it polls. Its main lcore polls, because
+ * pmdscope-exit-app: an app that ends in a given way while it polls. Only its main lcore polls, as
  * rte_exit() waits for the others, with or without libpmdscope.
  *
- * Its exit status is 3 where it can choose one, and it prints "the end of the app" before. It is
+ * Its exit status is 3 if it can choose one, and it first prints "the end of the app". It is
  * built without libpmdscope (level 0), with it (1), and with pmdscope_trace.h as well (2).
  */
 
@@ -201,8 +201,9 @@ on_signal_exit(int signo)
 #endif
 
 /*
- * Wherever this thread is by then. On this thread, as ^C is: from a timer of the process the signal may
- * come to any other, while this one polls on, and DPDK does not survive that by itself.
+ * The thread may be at any place. The signal goes to this thread, as for ^C: a timer of the process
+ * may signal any other thread while this one keeps polling, which DPDK does not survive even
+ * without libpmdscope.
  */
 static void
 signal_in(unsigned int ms, int signo)
@@ -225,7 +226,7 @@ signal_in(unsigned int ms, int signo)
 static const struct way {
 	const char *name;
 	void (*end)(void);
-	int signo; /* Or: ended by a signal, and by this handler of it. */
+	int signo; /* Or: ended by a signal with this handler. */
 	void (*handler)(int signo);
 } ways[] = {
 	{ "rte_exit", end_by_rte_exit, 0, NULL },

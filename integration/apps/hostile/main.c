@@ -3,10 +3,10 @@
  */
 
 /*
- * pmdscope-hostile-app [EAL options] -- MODE [MS]: an app without libpmdscope that loses no mbuf and
- * makes it hard to see that: it overwrites its own structures with garbage and puts them right
- * again, moves mbufs, changes its mappings, destroys a pool, keeps them where drivers of others do, or ends.
- * It holds NB_HELD mbufs all the time.
+ * pmdscope-hostile-app [EAL options] -- MODE [MS]: an app without libpmdscope that loses no mbuf
+ * and makes it hard to prove that: it overwrites its own structures with garbage and restores them,
+ * moves mbufs, changes its mappings, destroys a pool, keeps mbufs in the places that drivers use,
+ * or ends. It always holds NB_HELD mbufs.
  */
 
 #include <signal.h>
@@ -34,7 +34,7 @@
 
 static struct rte_mempool *pool;
 static struct rte_mbuf *held[NB_HELD];
-/* The same number moves between this and the pool. */
+/* The same number moves between this array and the pool. */
 static struct rte_mbuf *moving[NB_HELD];
 static unsigned int after_ms;
 static uint64_t seed = 88172645463325252;
@@ -56,7 +56,7 @@ random64(void)
 	return seed;
 }
 
-/* Never a value that could be right: pointers to nowhere, numbers beyond all sizes. */
+/* Never a plausible value: pointers to unmapped memory, excessive numbers. */
 static uint64_t
 garbage(void)
 {
@@ -70,7 +70,7 @@ garbage(void)
 	}
 }
 
-/* Overwrite a field for a while. */
+/* Overwrite a field temporarily. */
 static void
 spoil(void *field, size_t bytes)
 {
@@ -105,7 +105,7 @@ spoil_names(void)
 	spoil(pool->name, 8);
 }
 
-/* Lists that end nowhere, and in themselves. */
+/* Lists that end at unmapped addresses, and circular ones. */
 static void
 spoil_lists(void)
 {
@@ -139,7 +139,7 @@ spoil_caches(void)
 	SPOIL(pool->local_cache[0].objs[0]);
 }
 
-/* Mbufs that it holds: chains without end, and data that is nowhere. */
+/* Mbufs that it holds: endless chains, and data at unmapped addresses. */
 static void
 spoil_mbufs(void)
 {
@@ -159,7 +159,7 @@ spoil_mbufs(void)
 	other->next = NULL;
 }
 
-/* Mappings come and go, full of pointers to mbufs. */
+/* Mappings are created and removed, full of pointers to mbufs. */
 static void
 change_maps(void)
 {
@@ -179,7 +179,7 @@ change_maps(void)
 		(*map)[i] = (uintptr_t)held[i % NB_HELD];
 }
 
-/* Mbufs go from one table to the other and through the pool, a few at a time. */
+/* Mbufs move from one table to the other and through the pool, a few at a time. */
 static void
 move_mbufs(void)
 {
@@ -197,7 +197,7 @@ move_mbufs(void)
 	}
 }
 
-/* A second pool, from which it holds mbufs, is made and destroyed again and again. */
+/* A second pool, from which it holds mbufs, is created and destroyed repeatedly. */
 static void
 renew_pool(void)
 {
@@ -219,13 +219,13 @@ end_soon(void)
 	_exit(0);
 }
 
-/* What a driver of its own might have: structure of the queue and table of mbufs from malloc(). */
+/* Like a private driver: structure of the queue and table of mbufs from malloc(). */
 struct own_queue {
 	uint64_t counters[8];
 	struct rte_mbuf **table;
 };
 
-/* How `struct rte_eth_dev_data` begins, in all releases; it is not public. */
+/* Beginning of `struct rte_eth_dev_data` in all releases; it is not public. */
 struct port_data {
 	char name[RTE_ETH_NAME_MAX_LEN];
 	void **rx_queues;
@@ -257,7 +257,7 @@ replace_queue(void)
 	if (zone == NULL || queue == NULL || rte_eth_dev_configure(0, 1, 1, &conf) != 0 ||
 			rte_eth_rx_queue_setup(0, 0, 64, SOCKET_ID_ANY, NULL, pool) != 0)
 		rte_exit(1, "port 0: %s\n", rte_strerror(rte_errno));
-	/* Behind what all ports share. */
+	/* After the part that all ports share. */
 	for (at = 0; at < 128 && port == NULL; at += sizeof(uint64_t))
 		if (strcmp((char *)zone->addr + at, "net_null0") == 0)
 			port = (struct port_data *)((char *)zone->addr + at);
@@ -278,7 +278,7 @@ keep_in_queue(void)
 	rte_delay_us_sleep(ROUND_US);
 }
 
-/* Goes on as another program, with the same process id. */
+/* Continues as another program, with the same process id. */
 static void
 become_another(void)
 {
@@ -333,6 +333,6 @@ main(int argc, char **argv)
 	fflush(stdout);
 	while (!stopped)
 		modes[mode].round();
-	/* Nothing that is in disorder is cleaned up. */
+	/* Inconsistent structures must not be cleaned up. */
 	_exit(0);
 }

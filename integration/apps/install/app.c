@@ -2,7 +2,7 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-/* The smallest app that is observed: compiled and started against an installed library. */
+/* The smallest app with libpmdscope: compiled and started with an installed library. */
 
 #include <stdio.h>
 #include <stdlib.h>
