@@ -50,7 +50,7 @@ csv_begin(struct output *output)
 	end_row(output);
 }
 
-/* Nothing where nothing came back: that is no latency of 0. */
+/* Empty if nothing came back, as that does not mean a latency of 0. */
 static void
 put_latency(const struct latency *latency, uint64_t tsc_hz)
 {

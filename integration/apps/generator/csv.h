@@ -5,7 +5,7 @@
 #ifndef CSV_H
 #define CSV_H
 
-/* --csv: a row for each interval. The columns are described in docs/generator.md. */
+/* --csv: a row per interval. docs/generator.md describes the columns. */
 
 #include "interval.h"
 #include "output.h"

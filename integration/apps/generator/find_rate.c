@@ -14,9 +14,9 @@
 #include "settings.h"
 #include "summary.h"
 
-/* More than bisection of all rates can take. */
+/* More than a bisection of all rates needs. */
 #define MAX_TRIALS 64
-/* A rate counts as reached from this share of it on. */
+/* A rate counts as reached from this share on. */
 #define REACHED 0.99
 /* Without --min-rate the lowest rate is this part of the highest. */
 #define LOWEST_PART 100
@@ -24,7 +24,7 @@
 enum verdict {
 	PASS,
 	FAIL_LOSS,
-	FAIL_NOT_REACHED, /* The generator was too slow: it says nothing of the path. */
+	FAIL_NOT_REACHED, /* The generator was too slow: no result for the path. */
 };
 
 static const char *const verdicts[] = {
@@ -120,7 +120,10 @@ run_trial(struct app *app, uint64_t rate, uint64_t tsc_hz)
 	return trial;
 }
 
-/* The rate to begin with, and in *found one that has passed already, or 0. 0 if a trial failed. */
+/*
+ * Returns the rate to begin with, or 0 if a trial failed; *found is a rate that has already passed,
+ * or 0.
+ */
 static uint64_t
 highest_rate(struct app *app, uint64_t tsc_hz, double *found)
 {
@@ -136,7 +139,7 @@ highest_rate(struct app *app, uint64_t tsc_hz, double *found)
 	return RTE_MAX((uint64_t)trial->achieved, UINT64_C(1));
 }
 
-/* Returns the rate found, 0 if none passes, or negative if the search did not end. */
+/* Returns the rate found, 0 if none passes, or negative if the search was not completed. */
 static double
 search(struct app *app, uint64_t tsc_hz)
 {

@@ -5,7 +5,7 @@
 #ifndef FIND_RATE_H
 #define FIND_RATE_H
 
-/* --find-rate: the highest rate that loses no more than allowed, in the manner of RFC 2544. */
+/* --find-rate: the highest rate with a loss within the limit, as in RFC 2544. */
 
 #include "app.h"
 

@@ -13,7 +13,7 @@
 /* Longer than any range of two addresses. */
 #define MAX_TEXT (2 * INET6_ADDRSTRLEN + 2)
 
-/* An address, split into what a range keeps and what it varies. */
+/* An address, split into the fixed and the variable part of a range. */
 struct address {
 	uint8_t bytes[16];
 	uint32_t tail;
@@ -63,7 +63,7 @@ read_address(const char *text, bool ipv6, struct address *address)
 	return true;
 }
 
-/* Make the address the first of its prefix, and tell the last. */
+/* Set the address to the first of its prefix; also returns the last. */
 static bool
 read_prefix(const char *text, bool ipv6, struct address *address, uint32_t *last)
 {

@@ -6,7 +6,7 @@
 #define FLOWS_H
 
 /*
- * Ranges of ports and addresses. Packets have all combinations in turn: source ports change with
+ * Ranges of ports and addresses. Packets use all combinations in turn: source ports change with
  * each packet, then destination ports, source addresses, destination addresses, like the digits of
  * an odometer.
  */
@@ -22,7 +22,7 @@ enum flow_field {
 	FLOW_FIELDS,
 };
 
-/* What differs from flow to flow, in host byte order. */
+/* Values that differ between flows, in host byte order. */
 struct flow {
 	uint32_t value[FLOW_FIELDS];
 };
@@ -35,7 +35,7 @@ struct flows {
 	unsigned int nb_varying;
 };
 
-/* What errors say was wanted. */
+/* Valid values, for errors. */
 #define FLOWS_PORTS_WANTED "a port from 1 to 65535, or a range A-B"
 #define FLOWS_IPV4_WANTED "an IPv4 address, a range A-B, or a prefix A/N; --ipv6 sends IPv6"
 #define FLOWS_IPV6_WANTED \

@@ -80,7 +80,7 @@ test_ips(void)
 	CHECK_EQ(flows.last.value[FLOW_SRC_IP], 0);
 }
 
-/* All combinations come before one of them comes again. */
+/* All combinations occur before one is repeated. */
 static void
 test_order(void)
 {
@@ -106,7 +106,7 @@ test_order(void)
 	CHECK(memcmp(&flow, &flows.first, sizeof(flow)) == 0);
 }
 
-/* The whole range of 32 bits, whose end is followed by its beginning. */
+/* The whole range of 32 bits, which wraps around at its end. */
 static void
 test_all_addresses(void)
 {

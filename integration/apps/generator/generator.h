@@ -5,7 +5,7 @@
 #ifndef GENERATOR_H
 #define GENERATOR_H
 
-/* What the poll loops share with the code that sets them up and sums them up. */
+/* Shared by the poll loops and the code that sets them up and sums them up. */
 
 #include <stdint.h>
 
@@ -34,7 +34,7 @@ struct generator {
 	uint64_t started_at; /* TSC. */
 	uint64_t silence_cycles;
 	uint64_t deaf_from;    /* TSC. */
-	struct periodic stall; /* What each lcore begins with. */
+	struct periodic stall; /* Initial value for each lcore. */
 };
 
 extern struct generator generator;

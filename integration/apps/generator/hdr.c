@@ -20,7 +20,7 @@
 #define COOKIE UINT32_C(0x1c849313)
 #define COMPRESSED_COOKIE UINT32_C(0x1c849314)
 
-/* A number takes at most 9 bytes; each bucket in use may stand between two runs of empty ones. */
+/* A number takes at most 9 bytes; each bucket in use may be between two runs of empty ones. */
 #define PAYLOAD_MAX ((2 * LATENCY_BUCKETS + 1) * 9)
 
 struct header {
@@ -78,7 +78,7 @@ put_number(uint8_t *at, int64_t number)
 	return at;
 }
 
-/* Counts, where a negative one stands for so many empty buckets. */
+/* Counts; a negative one means that many empty buckets. */
 static uint32_t
 put_counts(uint8_t *payload, uint32_t used)
 {
@@ -124,7 +124,7 @@ const char *
 hdr_encode(const struct latency *latency, uint64_t tsc_hz, size_t *size)
 {
 	static uint8_t plain[sizeof(struct header) + PAYLOAD_MAX];
-	/* zlib adds little even to what cannot be compressed. */
+	/* zlib adds little even to data that cannot be compressed. */
 	static uint8_t packed[8 + sizeof(plain) + sizeof(plain) / 64 + 64];
 	static char text[(sizeof(packed) + 2) / 3 * 4 + 1];
 	const uint32_t payload = put_counts(plain + sizeof(struct header), fill(latency, tsc_hz));
@@ -182,7 +182,7 @@ hdr_log_line(struct output *output, const char *tag, uint64_t start_ns, uint64_t
 
 	if (histogram == NULL)
 		return;
-	/* The maximum is in milliseconds: HdrHistogram's tools expect it 10^6 times smaller. */
+	/* The maximum is in milliseconds: HdrHistogram's tools expect it divided by 10^6. */
 	length = snprintf(line, sizeof(line), "%s%s%s%.6f,%.6f,%.6f,%s\n",
 			tag != NULL ? "Tag=" : "", tag != NULL ? tag : "", tag != NULL ? "," : "",
 			(double)start_ns / 1e9, (double)span_ns / 1e9,

@@ -19,7 +19,7 @@
 #include "output.h"
 
 #define HDR_DIGITS 3
-/* Larger values count as this one: one day. */
+/* Larger values are stored as this one: one day. */
 #define HDR_MAX_NS UINT64_C(86400000000000)
 
 /*
@@ -28,12 +28,12 @@
  */
 const char *hdr_encode(const struct latency *latency, uint64_t tsc_hz, size_t *size);
 
-/* Write what the log begins with. */
+/* Write the start of the log. */
 void hdr_log_begin(struct output *output, const struct moment *start);
 
 /*
  * Write the line of an interval, which begins start_ns after the moment of hdr_log_begin() and
- * takes span_ns. tag is NULL or has no comma.
+ * takes span_ns. tag is NULL or contains no comma.
  */
 void hdr_log_line(struct output *output, const char *tag, uint64_t start_ns, uint64_t span_ns,
 		const struct latency *latency, uint64_t tsc_hz);

@@ -33,7 +33,7 @@ be32(const uint8_t *at)
 	return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
 }
 
-/* Base64 and zlib. Returns the size of what is then in plain. */
+/* Decode base64 and zlib. Returns the size of the result in plain. */
 static uint64_t
 unpack(const char *text, size_t size)
 {
@@ -74,7 +74,7 @@ number(const uint8_t *at, int64_t *value)
 	return at;
 }
 
-/* Counts as another reader would find them: the value of an index is worked out anew. */
+/* The count at a value, decoded independently: the value of each index is calculated again. */
 static void
 check_values(const uint64_t *values, const uint64_t *wanted, unsigned int nb_values)
 {
@@ -129,7 +129,7 @@ test_counts(void)
 	check_values(values, wanted, sizeof(values) / sizeof(values[0]));
 }
 
-/* A count of all sizes, and values that no decoder could take. */
+/* A count of every size, and values that a decoder must reject. */
 static void
 test_extremes(void)
 {

@@ -5,7 +5,7 @@
 #ifndef INTERVAL_H
 #define INTERVAL_H
 
-/* What happened in an interval of the run. */
+/* Counters of an interval of the run. */
 
 #include <stdint.h>
 

@@ -30,7 +30,7 @@ bucket_of(uint64_t value)
 	return shift * LATENCY_SUBS + (unsigned int)(value >> shift);
 }
 
-/* The smallest value of a bucket. Behind the last one 0, one more than the largest number. */
+/* The smallest value of a bucket. After the last one 0, which is the maximum plus 1 modulo 2^64. */
 static uint64_t
 first_of(unsigned int bucket)
 {
@@ -94,7 +94,7 @@ latency_value(const struct latency *latency, unsigned int bucket)
 {
 	const uint64_t value = value_of(bucket);
 
-	/* The middle of the outermost buckets may lie outside of what was seen. */
+	/* The middle of the outermost buckets may be beyond the values seen. */
 	if (value > latency->max)
 		return latency->max;
 	return value < latency->min ? latency->min : value;

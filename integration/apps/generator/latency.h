@@ -20,27 +20,27 @@ struct latency {
 	uint64_t buckets[LATENCY_BUCKETS];
 	uint64_t min;
 	uint64_t max;
-	unsigned __int128 sum; /* Whole only for its writer. */
+	unsigned __int128 sum; /* Complete only for its writer. */
 };
 
 void latency_clear(struct latency *latency);
 
-/* One writer; others may merge at the same time and miss at most the latest values. */
+/* One writer; concurrent merges may miss only the latest values. */
 void latency_add(struct latency *latency, uint64_t value);
 
 /* The same for n times the same value; n is at least 1. */
 void latency_add_n(struct latency *latency, uint64_t value, uint64_t n);
 
-/* Add the buckets and extremes of from, and its sum, which is right once its writer has ended. */
+/* Add the buckets and extremes of from, and its sum, which is valid once its writer has ended. */
 void latency_merge(struct latency *into, const struct latency *from);
 
 /*
- * Take away an earlier state of the same histogram. Extremes and sum become those of what is left,
- * as exactly as its buckets tell.
+ * Subtract an earlier state of the same histogram. Extremes and sum become those of the rest, with
+ * the precision of the buckets.
  */
 void latency_subtract(struct latency *from, const struct latency *earlier);
 
-/* What a value in this bucket is taken for: the middle, within the extremes. */
+/* Value that represents this bucket: the middle, within the extremes. */
 uint64_t latency_value(const struct latency *latency, unsigned int bucket);
 
 uint64_t latency_count(const struct latency *latency);
@@ -50,7 +50,7 @@ uint64_t latency_percentile(const struct latency *latency, double share);
 
 #define LATENCY_QUANTILES 6
 
-/* The percentiles that summaries tell. */
+/* The percentiles in summaries. */
 struct latency_quantile {
 	const char *name;
 	const char *key; /* In JSON. */

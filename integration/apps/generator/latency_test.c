@@ -58,7 +58,7 @@ test_percentiles(unsigned int max_bits)
 	}
 }
 
-/* Each value alone comes out as itself: the extremes clamp its bucket. */
+/* A single value is returned exactly: the extremes limit its bucket. */
 static void
 test_single(void)
 {
@@ -97,7 +97,7 @@ test_merge(void)
 	CHECK(latency_mean(&l) == 10);
 }
 
-/* Of what is left after a subtraction the extremes are known to a bucket, the mean to 0.4 %. */
+/* After a subtraction the extremes are exact to a bucket, the mean to 0.4 %. */
 static void
 test_interval(void)
 {

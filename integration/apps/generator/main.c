@@ -22,8 +22,8 @@
 static struct app app = { .pool_name = POOL_NAME, .options = &settings.app };
 
 /*
- * Leave the link up while nobody polls it. DPDK's memif driver unmaps the rings of a peer that
- * leaves, also while an lcore reads them: who shall end orderly ends now.
+ * Leave the link up without polling it. DPDK's memif driver unmaps the rings of a peer that
+ * leaves, even while an lcore reads them. A peer that is to end properly has to end now.
  */
 static void
 keep_link(void)

@@ -94,7 +94,7 @@ icmp6_checksum(const struct rte_ipv6_hdr *ip, const void *message, uint16_t size
 static uint8_t *
 put_solicitation(uint8_t *at, const struct probe_path *path, const uint8_t *target)
 {
-	/* The multicast group of all addresses that end like the target. */
+	/* The multicast group of all addresses with the same last 24 bits as the target. */
 	const struct rte_ether_addr group = { { 0x33, 0x33, 0xff, target[13], target[14],
 			target[15] } };
 	const uint8_t group_ip[16] = { 0xff,
@@ -164,7 +164,7 @@ told_by_advertisement(const struct rte_mbuf *m, uint32_t offset, const uint8_t *
 	if (ip == NULL || ip->proto != IPPROTO_ICMPV6 || ip->hop_limits != HOP_LIMIT_LINK)
 		return false;
 	size = rte_be_to_cpu_16(ip->payload_len);
-	/* Answers to multicast questions have the option, which comes first in all known ones. */
+	/* Answers to multicast requests have the option, which comes first in all known ones. */
 	if (size < sizeof(*message) || header_at(m, offset + sizeof(*ip), size) == NULL ||
 			message->type != ICMP6_ADVERTISE ||
 			message->option.type != OPTION_TARGET_MAC ||
@@ -200,7 +200,7 @@ neighbour_told(const struct rte_mbuf *m, const struct probe_path *path, const ui
 	return true;
 }
 
-/* What one call of neighbour_resolve() works on. */
+/* The state of one call of neighbour_resolve(). */
 struct question {
 	uint16_t port;
 	struct rte_mempool *pool;

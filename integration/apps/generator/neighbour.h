@@ -17,19 +17,19 @@
 #include "probe.h"
 
 /*
- * Make an empty mbuf a question for the MAC address of an IP address, from the source addresses of
+ * Make an empty mbuf a request for the MAC address of an IP address, from the source addresses of
  * the path, in its VLAN.
  */
 void neighbour_ask(struct rte_mbuf *m, const struct probe_path *path, const uint8_t *target);
 
-/* True if a packet is the answer, with the MAC address that it tells. */
+/* True if a packet is the answer; returns the MAC address in it. */
 bool neighbour_told(const struct rte_mbuf *m, const struct probe_path *path, const uint8_t *target,
 		struct rte_ether_addr *mac);
 
 /*
- * Ask on the first TX queue of a started port, once per second, and listen on all its RX queues, for
- * timeout_ms. Other packets are answered as far as a host with the source address of the path would
- * answer them, and dropped. 0, or a negative errno after a message.
+ * Ask on the first TX queue of a started port, once per second, and listen on all its RX queues,
+ * for timeout_ms. Other packets are dropped, and answered if a host with the source address of the
+ * path would answer them. 0, or a negative errno after a message.
  */
 int neighbour_resolve(uint16_t port, uint16_t nb_rx_queues, struct rte_mempool *pool,
 		const struct probe_path *path, const uint8_t *target, uint64_t timeout_ms,

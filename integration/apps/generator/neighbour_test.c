@@ -47,7 +47,7 @@ test_question_and_answer(const struct probe_path *path)
 	neighbour_ask(m, path, target);
 	packet_check_guards(&packet);
 	CHECK(m->pkt_len >= PROBE_MIN_FRAME);
-	/* A reflector without addresses sends the question back. */
+	/* A reflector without addresses sends the request back. */
 	CHECK(!neighbour_told(m, path, target, &mac));
 	CHECK_EQ(answer(m, path), path->ipv6 ? ANSWER_NEIGHBOUR : ANSWER_ARP);
 	CHECK(neighbour_told(m, path, target, &mac));
@@ -58,7 +58,7 @@ test_question_and_answer(const struct probe_path *path)
 				path->tci);
 }
 
-/* The answer of another, for another, or cut off is none. */
+/* An answer of or for another address, or a cut one, is not accepted. */
 static void
 test_other_answers(const struct probe_path *path)
 {

@@ -55,7 +55,7 @@ output_write(struct output *output, const char *text, size_t size)
 				"are left out\n",
 				program_invocation_short_name, output->option, output->path,
 				strerror(-rc));
-	/* Part of a line would spoil the file. A pipe cannot be cut. */
+	/* An incomplete line would make the file invalid. A pipe cannot be truncated. */
 	if (ftruncate(output->fd, output->end) == 0)
 		lseek(output->fd, output->end, SEEK_SET);
 }

@@ -6,9 +6,9 @@
 #define OUTPUT_H
 
 /*
- * A file that gets whole lines while the run goes on. A failure to write, for instance on a full
- * disk, is reported once and does not end the run; a line is then left out as a whole, and later
- * ones are tried again.
+ * A file to which whole lines are written during the run. A failure to write, for instance on a
+ * full disk, is reported once and does not end the run; a line is then left out as a whole, and
+ * later ones are tried again.
  */
 
 #include <stddef.h>
@@ -16,7 +16,7 @@
 #include <sys/types.h>
 
 struct output {
-	const char *option; /* That named the file, without "--". */
+	const char *option; /* Option with the file name, without "--". */
 	const char *path;
 	int fd; /* Negative: not open. */
 	off_t end;

@@ -10,13 +10,13 @@
 /* Maximum rate to catch up, as a multiple of the configured rate. */
 #define PEAK 2
 
-/* Looks at the backlog once in so many calls that find a packet due. */
+/* The backlog is checked once in this many calls that find a packet due. */
 #define ADAPT_CALLS 256
 
-/* And over at least so many of the longest rounds: one pause must not decide. */
+/* And over at least this many of the longest rounds, as a single pause must not decide. */
 #define ADAPT_ROUNDS 20
 
-/* Longer rounds of a poll loop are for the most part pauses: 50 us. */
+/* Longer rounds of a poll loop are usually pauses: 50 us. */
 #define MAX_ROUNDS_PER_S 20000
 
 static void
@@ -103,7 +103,9 @@ pacer_start(struct pacer *pacer, enum pacer_mode mode, uint64_t rate, unsigned i
 		.slow_round = price / rate / PEAK,
 		.max_round = hz / MAX_ROUNDS_PER_S,
 	};
-	/* A lane slower than one packet a second must still be able to save up for it. */
+	/*
+	 * A lane with less than one packet per second must be able to save up the credit for one.
+	 */
 	bucket_start(&pacer->owed, rate, price, second > price ? second : price, now);
 	bucket_start(&pacer->peak, rate * PEAK, price, price * burst, now);
 	let_together(pacer, mode == PACER_PACKETS ? 1 : burst);
@@ -138,7 +140,7 @@ pacer_ready(struct pacer *pacer, uint64_t now, uint32_t max)
 void
 pacer_spend(struct pacer *pacer, uint32_t n)
 {
-	/* The newest packet that is due is not late, nor are those that waited for their burst. */
+	/* The newest due packet is not late, nor are packets that waited for their burst. */
 	const uint32_t on_time = pacer->mode == PACER_BURSTS ? pacer->burst : 1;
 
 	if (n > 0 && pacer->due > on_time)

@@ -10,13 +10,13 @@
  *
  * Two token buckets must both allow a packet. One fills at the configured rate and holds up to one
  * second of packets, so that a sender that lost its CPU for a while still reaches its rate. The
- * other fills twice as fast but holds only so many packets as may leave together, so that the
- * sender catches up at no more than twice the rate. Credit is counted in integers of
- * (cycle x rate), so there is no rounding error.
+ * other fills twice as fast but holds only as many packets as may leave together, so that the
+ * sender catches up at no more than twice the rate. Credit is counted in integers of (cycle x
+ * rate), so there is no rounding error.
  *
  * In mode PACER_PACKETS one packet may leave at a time. Only while a round of the poll loop takes
  * longer than that allows, and the sender falls further and further behind, this grows to a burst,
- * and shrinks again. Pauses, in which the CPU is with somebody else, do not count as rounds.
+ * and shrinks again. Pauses, in which another thread has the CPU, do not count as rounds.
  */
 
 #include <stdint.h>
@@ -24,7 +24,7 @@
 struct bucket {
 	uint64_t rate;	/* Credit per cycle. */
 	uint64_t price; /* Credit per packet. */
-	uint64_t cap;	/* Most credit that is kept. */
+	uint64_t cap;	/* Maximum credit. */
 	uint64_t credit;
 	uint64_t last; /* TSC up to which credit has been given. */
 };
@@ -40,9 +40,9 @@ struct pacer {
 	struct bucket peak;
 	enum pacer_mode mode;
 	uint32_t burst;
-	uint32_t together;   /* So many packets may leave at once. */
+	uint32_t together;   /* Packets that may leave together. */
 	uint32_t calls;	     /* Since together was last adapted. */
-	uint64_t due;	     /* Packets due at the last pacer_ready() that was asked for some. */
+	uint64_t due;	     /* Packets due at the last pacer_ready() that asked for some. */
 	uint64_t slow_round; /* Cycles: in a longer round more than one packet may fall due. */
 	uint64_t max_round;  /* Cycles: a longer one counts as this one. */
 	uint64_t rounds;     /* Cycles in rounds since together was last adapted; all, slow ones. */
@@ -62,13 +62,13 @@ struct pacer {
 void pacer_start(struct pacer *pacer, enum pacer_mode mode, uint64_t rate, unsigned int nb_lanes,
 		unsigned int burst, uint64_t hz, uint64_t now);
 
-/* How many packets, at most max, may be sent now. */
+/* Number of packets, at most max, that may be sent now. */
 uint32_t pacer_ready(struct pacer *pacer, uint64_t now, uint32_t max);
 
-/* Take so many, of those that pacer_ready() allowed. */
+/* Use up the credit of n packets that pacer_ready() allowed. */
 void pacer_spend(struct pacer *pacer, uint32_t n);
 
-/* Packets that were due and are never made up for. Any thread. */
+/* Packets that were due and will not be sent later. Any thread. */
 uint64_t pacer_skipped(const struct pacer *pacer);
 
 #endif /* PACER_H */

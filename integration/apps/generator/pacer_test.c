@@ -9,7 +9,7 @@
 
 static const uint64_t hz = 2999999977; /* No rate divides it. */
 
-/* Run for so many seconds in steps of up to max_step cycles. Returns the packets sent. */
+/* Run for this many seconds in steps of up to max_step cycles. Returns the packets sent. */
 static uint64_t
 run(struct pacer *pacer, uint64_t *now, double seconds, uint64_t max_step, uint64_t *random)
 {
@@ -86,7 +86,7 @@ test_pause(void)
 	CHECK(sent > 399980 && sent <= 400010);
 }
 
-/* Of a pause of minutes, or of years, a second is made up for. */
+/* After a pause of minutes, or of years, one second is made up for. */
 static void
 test_long_pause(void)
 {
@@ -153,7 +153,7 @@ test_even_uneven_loop(void)
 	CHECK(sent > 3999000 && sent <= 4000010);
 }
 
-/* Two thirds of the CPU are with somebody else: no reason to send bursts, nor to go faster. */
+/* Another thread has the CPU two thirds of the time: no reason to send bursts, nor to go faster. */
 static void
 test_even_without_cpu(void)
 {
@@ -169,7 +169,7 @@ test_even_without_cpu(void)
 	CHECK(pacer.late > 90000);
 }
 
-/* Whole bursts, but for the last one. */
+/* Whole bursts, except the last one. */
 static void
 test_bursts(void)
 {
@@ -232,7 +232,7 @@ test_even_slow_loop(void)
 	sent = run(&pacer, &now, 2, hz / 100000, &random);
 	CHECK(sent > 1990000 && sent <= 2000010);
 	CHECK(pacer.together >= 4 && pacer.together <= 16);
-	/* Once the loop is fast again, so are single packets. */
+	/* Once the loop is fast again, single packets are sent again. */
 	sent += run(&pacer, &now, 1, 100, &random);
 	CHECK(sent >= 2999990 && sent <= 3000010);
 	CHECK_EQ(pacer.together, 1);

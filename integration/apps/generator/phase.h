@@ -5,7 +5,7 @@
 #ifndef PHASE_H
 #define PHASE_H
 
-/* A part of a run with numbers of its own: warm-up, measurement, a trial of --find-rate. */
+/* A part of a run with separate numbers: warm-up, measurement, a trial of --find-rate. */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,7 +17,7 @@ struct phase {
 	uint64_t rate;	      /* Packets per second over all queues; 0: no limit. */
 	uint64_t count;	      /* Packets; 0: no limit. */
 	uint64_t duration_ms; /* 0: no limit. */
-	bool drain;	      /* Wait at the end for what is still under way. */
+	bool drain;	      /* At the end wait for packets under way. */
 	void (*begin)(const struct moment *
 					start); /* NULL, or called right before the first packet. */
 	void (*report)(uint64_t elapsed_ns, uint64_t span_ns);

@@ -42,7 +42,7 @@ probe_min_frame(bool ipv6)
 			  sizeof(struct probe_header));
 }
 
-/* Sum of 16-bit words as they lie in memory; size is even. */
+/* Sum of 16-bit words in memory order; size is even. */
 static uint32_t
 sum_words(const void *data, size_t size)
 {
@@ -115,7 +115,7 @@ write_ethernet(uint8_t *at, const struct probe_path *path)
 	return sizeof(eth) + sizeof(vlan);
 }
 
-/* Take the last 32 bits of an address out of the template: packets add their own. */
+/* Remove the last 32 bits of an address from the template: packets add their own. */
 static uint32_t
 take_tail(uint8_t *at)
 {
@@ -173,7 +173,9 @@ probe_fill(uint8_t *at, uint32_t size, const struct probe *probe)
 	}
 }
 
-/* Fill what is behind the probe header. The sum of its words; an odd byte counts as even. */
+/*
+ * Fill the part after the probe header. Returns the sum of its words; an odd byte counts as even.
+ */
 static uint32_t
 finish_payload(uint8_t *at, uint32_t size, const struct probe *probe)
 {
@@ -192,7 +194,7 @@ sum_halves(uint32_t value)
 	return (value & 0xffff) + (value >> 16);
 }
 
-/* Sizes that the compiler knows need no call; a packet has no time for one. */
+/* With sizes known to the compiler no call is needed, which would take too long per packet. */
 static inline void
 copy_headers(uint8_t *to, const uint8_t *from, uint32_t size)
 {
@@ -208,7 +210,7 @@ struct sums {
 	uint32_t udp;
 };
 
-/* Write into a copy of the template what packets of one flow, run and time stamp have in common. */
+/* Write the values that packets of one flow, run and time stamp share to a copy of the template. */
 static struct sums
 write_common(const struct probe_template *template, uint8_t *frame, const struct flow *flow,
 		const struct probe *probe)
@@ -341,7 +343,7 @@ is_udp(const uint8_t *ip, bool ipv6)
 	return v4->version_ihl == RTE_IPV4_VHL_DEF && v4->next_proto_id == IPPROTO_UDP;
 }
 
-/* Where the IP header begins, behind a VLAN tag if there is one; *type is what follows. */
+/* Start of the IP header, after a VLAN tag if there is one; *type is that of the header. */
 static uint32_t
 find_ip(const uint8_t *frame, rte_be16_t *type)
 {
@@ -355,7 +357,7 @@ find_ip(const uint8_t *frame, rte_be16_t *type)
 	return l3;
 }
 
-/* Where the probe header begins; 0: it is no probe of this address family. */
+/* Start of the probe header; 0 if it is not a probe of this address family. */
 static uint32_t
 find_header(const struct rte_mbuf *m, bool ipv6)
 {
@@ -437,7 +439,10 @@ probe_read_run(struct rte_mbuf *const *pkts, uint16_t n, bool ipv6, struct probe
 	for (run->n = 1; run->n < n; run->n++) {
 		const struct rte_mbuf *m = pkts[run->n];
 
-		/* So much that is as expected comes from nobody else: the headers before need no look. */
+		/*
+		 * Packets with so many expected values are ours: the headers before need not be
+		 * checked.
+		 */
 		if (rte_pktmbuf_data_len(m) < offset + sizeof(struct probe_header))
 			break;
 		words = read_words(rte_pktmbuf_mtod_offset(m, const uint8_t *, offset));

@@ -28,21 +28,21 @@
 
 /*
  * What follows the UDP header. All fields big-endian; the rest is zero, or filled. It fits into the
- * smallest frame of Ethernet, so numbers and stamps have but 48 bits: a day of cycles at 3 GHz.
+ * smallest frame of Ethernet, so numbers and stamps have only 48 bits: a day of cycles at 3 GHz.
  */
 struct probe_header {
 	rte_be16_t magic;
-	rte_be16_t run;	     /* Tells the packets of this run from those of an earlier one. */
+	rte_be16_t run;	     /* Distinguishes the packets of this run from earlier ones. */
 	rte_be16_t lane;     /* Sending queue, counted over all ports. */
 	rte_be16_t seq_high; /* From 0, per lane. */
 	rte_be32_t seq_low;
-	rte_be16_t tsc_high; /* When the packet was first offered to the NIC. */
+	rte_be16_t tsc_high; /* Time when the packet was first offered to the NIC. */
 	rte_be32_t tsc_low;
 } __attribute__((packed));
 
 #define PROBE_NUMBER_MASK ((UINT64_C(1) << 48) - 1)
 
-/* Who talks to whom. */
+/* Addresses of both sides. */
 struct probe_path {
 	bool ipv6;
 	struct rte_ether_addr src_mac;
@@ -53,13 +53,15 @@ struct probe_path {
 	uint16_t tci; /* Priority and VLAN ID. */
 };
 
-/* A frame ready to be copied, but for what differs from packet to packet. */
+/* A frame ready to be copied, except values that differ between packets. */
 struct probe_template {
 	uint8_t frame[PROBE_MAX_FRAME + sizeof(struct rte_vlan_hdr)];
 	bool ipv6;
-	/* Where the IP header, the last 32 bits of both addresses, and the UDP header are. */
+	/*
+	 * Offsets of the IP header, of the last 32 bits of both addresses, and of the UDP header.
+	 */
 	uint16_t l3, src_tail, dst_tail, l4;
-	/* With the addresses of the path, and the ports that are the default. */
+	/* The addresses of the path, and the default ports. */
 	struct flow first;
 	bool fill;	   /* Payload behind the probe header from probe_fill(), not zero. */
 	bool only_headers; /* Mbufs come with a payload of zeros, which need not be written. */
@@ -82,27 +84,27 @@ uint16_t probe_min_frame(bool ipv6);
 void probe_template(struct probe_template *template, const struct probe_path *path);
 
 /*
- * Bytes that no other packet of the run has: words of SplitMix64 from the seed lane << 48 | seq,
+ * Bytes that are unique to a packet of the run: words of SplitMix64 from the seed lane << 48 | seq,
  * little-endian, the last one cut.
  */
 void probe_fill(uint8_t *at, uint32_t size, const struct probe *probe);
 
 /*
  * Make an empty mbuf a probe of size bytes, from probe_min_frame() to PROBE_MAX_FRAME, both 4 more
- * with a VLAN tag, with right checksums.
+ * with a VLAN tag, with valid checksums.
  */
 void probe_write_flow(const struct probe_template *template, struct rte_mbuf *m, uint16_t size,
 		const struct flow *flow, const struct probe *probe);
 
 /*
- * The same for n mbufs and n sizes, with numbers from that of the first on, and one flow and time
- * stamp: twice as fast. The template has only_headers and no fill.
+ * The same for n mbufs and n sizes, with consecutive numbers, and one flow and time stamp: twice
+ * as fast. The template has only_headers and no fill.
  */
 void
 probe_write_burst(const struct probe_template *template, struct rte_mbuf *const *pkts, uint32_t n,
 		const uint16_t *sizes, const struct flow *flow, const struct probe *first);
 
-/* As probe_write_flow(); so many, under PROBE_MAX_FLOWS, is added to the default source port. */
+/* As probe_write_flow(); `flow`, less than PROBE_MAX_FLOWS, is added to the default source port. */
 void probe_write(const struct probe_template *template, struct rte_mbuf *m, uint16_t size,
 		uint16_t flow, const struct probe *probe);
 
@@ -117,15 +119,15 @@ probe_age(const struct probe *probe, uint64_t now)
 }
 
 /*
- * Read a packet from the outside, with a VLAN tag or without. False if it is no probe of this
+ * Read a received packet, with or without a VLAN tag. False if it is not a probe of this
  * address family.
  */
 bool probe_read(const struct rte_mbuf *m, bool ipv6, struct probe *probe);
 
-/* Probes of one burst that came back together. */
+/* Probes of one burst that are consecutive. */
 struct probe_run {
 	struct probe first;
-	uint16_t n; /* 0: the first packet is no probe. */
+	uint16_t n; /* 0: the first packet is not a probe. */
 	uint64_t bytes;
 };
 
@@ -137,7 +139,7 @@ void probe_read_run(struct rte_mbuf *const *pkts, uint16_t n, bool ipv6, struct 
 
 /*
  * True if the filled payload of a packet that probe_read() has read is the one that probe_write()
- * put into a packet of size bytes from this template. Headers are not looked at: a network may
+ * wrote to a packet of size bytes from this template. Headers are not checked: a network may
  * change them. A VLAN tag may have been added or removed.
  */
 bool probe_intact(const struct probe_template *template, const struct rte_mbuf *m, uint16_t size,

@@ -76,7 +76,7 @@ check_flow(const struct rte_mbuf *m, const struct probe_path *path, const struct
 	check_address(frame + l4 - size, path->dst_ip, size, flow->value[FLOW_DST_IP]);
 }
 
-/* What is written is read again, with right checksums, at every size. */
+/* What was written can be read again, with valid checksums, at every size. */
 static void
 test_round_trip(bool ipv6, bool fill, bool tagged)
 {
@@ -122,7 +122,7 @@ test_round_trip(bool ipv6, bool fill, bool tagged)
 	}
 }
 
-/* In a payload of zeros the headers alone make the same packet. */
+/* In a payload of zeros, writing only the headers makes the same packet. */
 static void
 test_only_headers(bool ipv6, bool fill, bool tagged)
 {
@@ -174,7 +174,7 @@ test_zero_checksum(void)
 	CHECK(met);
 }
 
-/* Bytes from anywhere: no read past the end (the address sanitizer sees), no false probe. */
+/* Random bytes: no read past the end (checked by the address sanitizer), no false probe. */
 static void
 test_outside_bytes(bool ipv6)
 {
@@ -206,7 +206,7 @@ test_outside_bytes(bool ipv6)
 	CHECK(!probe_read(&packet.m, ipv6, &seen));
 }
 
-/* Ages are right also when the 48 bits of a stamp have begun anew. */
+/* Ages are also right after the 48 bits of a stamp have wrapped around. */
 static void
 test_age(void)
 {
@@ -217,7 +217,7 @@ test_age(void)
 	CHECK_EQ(probe_age(&probe, (UINT64_C(5) << 48) + PROBE_NUMBER_MASK - 10), 0);
 }
 
-/* Without a flow of its own a packet has the addresses of the path. */
+/* Without a flow a packet has the addresses of the path. */
 static void
 test_default_flow(void)
 {
@@ -238,7 +238,7 @@ test_default_flow(void)
 			0);
 }
 
-/* A copy of a packet with a tag put in or taken out, as networks do. */
+/* A copy of a packet with a tag inserted or removed, as networks do. */
 static struct rte_mbuf *
 retag(struct packet *copy, const struct rte_mbuf *m)
 {
@@ -257,7 +257,9 @@ retag(struct packet *copy, const struct rte_mbuf *m)
 	return out;
 }
 
-/* Any changed bit of the payload is noticed, and none of the headers before that of the probe. */
+/*
+ * Every changed bit of the payload is detected, and none of the headers before that of the probe.
+ */
 static void
 check_bits(const struct probe_template *template, uint16_t size, const struct probe *probe)
 {
@@ -268,7 +270,7 @@ check_bits(const struct probe_template *template, uint16_t size, const struct pr
 
 	for (i = 0; i < size; i++) {
 		if (i == 12 || i == 13 || (i >= header && i < payload))
-			continue; /* Whether there is a tag; and whose packet it is. */
+			continue; /* The tag, and the address of the owner. */
 		data[i] ^= 1 << i % 8;
 		CHECK_EQ(probe_intact(template, &packet.m, size, probe), i < payload);
 		data[i] ^= 1 << i % 8;
@@ -293,7 +295,7 @@ test_intact(bool ipv6, bool tagged, uint16_t size)
 	CHECK(probe_intact(&template, &packet.m, size, &probe));
 	CHECK(probe_intact(&template, retag(&copy, &packet.m), size, &probe));
 	check_bits(&template, size, &probe);
-	/* A wrong number, and a packet that was cut off. */
+	/* A wrong number, and a cut packet. */
 	other.seq++;
 	CHECK(!probe_intact(&template, &packet.m, size, &other));
 	packet.m.data_len--;
@@ -305,7 +307,7 @@ test_intact(bool ipv6, bool tagged, uint16_t size)
 
 static struct packet burst[BURST];
 
-/* A burst at once comes to the same as its packets one by one. */
+/* A burst has the same result as its packets one by one. */
 static void
 test_burst(bool ipv6, bool tagged, uint16_t least)
 {
