@@ -14,7 +14,7 @@
 
 #define NS_PER_S UINT64_C(1000000000)
 
-/* What grows while a file is read. Addresses of packets are known only at the end. */
+/* State while a file is read. Addresses of packets are known only at the end. */
 struct reader {
 	struct replay *replay;
 	uint64_t room, bytes_room, nb_bytes;
@@ -28,7 +28,7 @@ refuse(const char *path, const char *why)
 	return -EINVAL;
 }
 
-/* Room for one more packet. */
+/* Make room for one more packet. */
 static bool
 grow(struct reader *reader, uint32_t size)
 {
@@ -187,7 +187,7 @@ advance(const struct replay *replay, struct replay_cursor *cursor, unsigned int 
 	}
 }
 
-/* A lane may begin behind the end of a short file. */
+/* A lane may begin after the end of a short file. */
 static void
 settle(const struct replay *replay, struct replay_cursor *cursor)
 {

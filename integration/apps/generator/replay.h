@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #define REPLAY_MIN_FRAME 14
-#define REPLAY_MAX_FRAME 2048 /* What an mbuf holds. */
+#define REPLAY_MAX_FRAME 2048 /* Room in an mbuf. */
 
 struct replay_packet {
 	const uint8_t *data;
@@ -26,34 +26,37 @@ struct replay_packet {
 struct replay {
 	struct replay_packet *packet;
 	uint64_t nb;
-	uint64_t nb_cut; /* Of which the capture file has only the beginning. */
+	uint64_t nb_cut; /* Packets of which the file has only the first part. */
 	uint16_t min_size;
 	uint16_t max_size;
 	uint8_t *bytes;
 	uint64_t loop_due; /* From the start of a loop to that of the next, cycles. */
 };
 
-/* Where a lane is. */
+/* Position of a lane. */
 struct replay_cursor {
 	uint64_t at;
 	uint64_t loop_start; /* Cycles from the start of the run. */
 };
 
 /*
- * Read a pcap or pcapng file of Ethernet. Packets that are older than their predecessor count as of
- * the same time. 0, or a negative errno after a message; there is then nothing to free.
+ * Read a pcap or pcapng file of Ethernet. Packets that are older than their predecessor get its
+ * time. 0, or a negative errno after a message; there is then nothing to free.
  */
 int replay_load(struct replay *replay, const char *path);
 
 void replay_free(struct replay *replay);
 
 /*
- * Reckon when packets are due at speed times the speed of the file. Between two loops passes the
- * mean time between two packets.
+ * Calculate when packets are due at speed times the speed of the file. The time between two
+ * loops is the mean time between two packets.
  */
 void replay_schedule(struct replay *replay, uint64_t hz, double speed);
 
-/* How many packets, at most max, a lane of nb_lanes is to send elapsed cycles after the start. */
+/*
+ * Number of packets, at most max, that a lane of nb_lanes has to send elapsed cycles after the
+ * start.
+ */
 uint32_t replay_ready(const struct replay *replay, struct replay_cursor cursor,
 		unsigned int nb_lanes, uint64_t elapsed, uint32_t max);
 

@@ -20,7 +20,9 @@ static const uint64_t times[PACKETS] = { 0, 1000, 5000, 4000, 2000000000 };
 static const uint16_t sizes[PACKETS] = { 60, 1514, 14, 2048, 61 };
 static uint8_t bytes[4096];
 
-/* A file with these packets. size changes that of the last, cut keeps only so much of it. */
+/*
+ * A file with these packets. size changes that of the last, cut is the number of bytes kept of it.
+ */
 static void
 write_file(int link_type, unsigned int nb, uint32_t size, uint32_t cut)
 {
@@ -117,7 +119,7 @@ test_times(double speed)
 	replay_free(&replay);
 }
 
-/* Together, lanes send each packet of each loop once, also more lanes than the file has packets. */
+/* Together, lanes send each packet of each loop once, even if there are more lanes than packets. */
 static void
 test_lanes(unsigned int nb_lanes)
 {
@@ -139,7 +141,7 @@ test_lanes(unsigned int nb_lanes)
 			CHECK(packet == &replay.packet[i % PACKETS]);
 			seen[packet - replay.packet]++;
 		}
-		/* It looks at the next as soon as it is asked. */
+		/* It checks the next packet at each call. */
 		replay_ready(&replay, cursor, nb_lanes, 0, 1);
 	}
 	for (i = 0; i < PACKETS; i++)

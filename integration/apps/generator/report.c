@@ -25,7 +25,7 @@ static struct output csv = { .fd = -1 };
 static struct output hdr_log = { .fd = -1 };
 static uint64_t start_ns; /* CLOCK_MONOTONIC */
 
-/* Lines on standard output, and rows of the files, are due at times of their own. */
+/* Lines on standard output, and rows of the files, have separate intervals. */
 static struct series {
 	uint64_t interval_ms;
 	uint64_t end_ns; /* Of the latest interval, from the start of the run. */
@@ -136,7 +136,7 @@ write_row(uint64_t elapsed_ns, bool last)
 	static struct interval interval;
 
 	take_interval(&rows, &interval, elapsed_ns);
-	/* What is not back now is lost, also if nothing came behind it. */
+	/* Packets that are not back now are lost, even if no later one came. */
 	if (last && interval.now.sent > interval.now.received)
 		interval.now.missing = interval.now.sent - interval.now.received;
 	if (csv.fd >= 0)
@@ -160,7 +160,7 @@ report(uint64_t elapsed_ns, uint64_t span_ns)
 	print_line(&interval);
 }
 
-/* Of the whole run, behind the intervals. Without --rate there is no pace to look at. */
+/* For the whole run, after the intervals. Without --rate there is no pace to check. */
 static void
 write_gaps(uint64_t elapsed_ns)
 {

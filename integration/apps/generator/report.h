@@ -5,7 +5,7 @@
 #ifndef REPORT_H
 #define REPORT_H
 
-/* What the generator tells while it runs: a line for each interval, and the files of a run. */
+/* Reports during the run: a line for each interval, and the files of a run. */
 
 #include <stdint.h>
 
@@ -20,7 +20,7 @@ void report_start(const struct moment *start);
 /* Report an interval. For app_run(). */
 void report(uint64_t elapsed_ns, uint64_t span_ns);
 
-/* The run is over: report what came since the last interval and close the files. 0 or -EIO. */
+/* The run has ended: report events since the last interval and close the files. 0 or -EIO. */
 int report_close(const struct moment *end);
 
 #endif /* REPORT_H */

@@ -6,7 +6,7 @@
 #define SEARCH_H
 
 /*
- * Which rates to try in a search for the highest that passes (RFC 2544, section 26.1): the highest,
+ * The rates to try in a search for the highest that passes (RFC 2544, section 26.1): the highest,
  * then the lowest, then by bisection.
  */
 
@@ -16,7 +16,7 @@
 struct search {
 	uint64_t low;	     /* Highest rate that passed; before that, the lowest to try. */
 	uint64_t high;	     /* Lowest rate that failed; before that, the highest to try. */
-	uint64_t resolution; /* The search ends when high - low is no more. */
+	uint64_t resolution; /* The search ends when high - low is at most this. */
 	uint64_t next;	     /* Rate to try; 0: the search is over. */
 	uint64_t found;	     /* Highest rate that passed; 0: none. */
 };
@@ -24,7 +24,7 @@ struct search {
 /* low is at most high, and both, as the resolution, are at least 1. */
 void search_start(struct search *search, uint64_t low, uint64_t high, uint64_t resolution);
 
-/* Tell the result at search->next. */
+/* Report the result at search->next. */
 void search_tell(struct search *search, bool passed);
 
 #endif /* SEARCH_H */

@@ -21,7 +21,7 @@ bit_of(uint64_t number)
 	return UINT64_C(1) << (number % 64);
 }
 
-/* Clears the bits of [from, to), which are from one window before. */
+/* Clears the bits of [from, to), which are from the previous window. */
 static void
 clear(struct sequence *sequence, uint64_t from, uint64_t to)
 {
@@ -45,7 +45,7 @@ note_jump(struct sequence *sequence, uint64_t number)
 	};
 }
 
-/* The packet that came first of those with a higher number, or NULL if it is forgotten. */
+/* The packet that came first of those with a higher number, or NULL if it was dropped. */
 static const struct sequence_jump *
 find_jump(const struct sequence *sequence, uint64_t number)
 {
@@ -69,8 +69,8 @@ find_jump(const struct sequence *sequence, uint64_t number)
 }
 
 /*
- * The latest reordered packet with a lower number, or NULL. Those with higher numbers are forgotten:
- * this packet, which comes next, is behind them.
+ * The latest reordered packet with a lower number, or NULL. Those with higher numbers are dropped,
+ * as this packet comes after them.
  */
 static const struct sequence_behind *
 find_behind(struct sequence *sequence, uint64_t number)
@@ -91,7 +91,7 @@ note_behind(struct sequence *sequence, uint64_t number)
 	struct sequence_behind *behind = sequence->behind;
 
 	if (sequence->nb_behind == SEQUENCE_BEHIND) {
-		/* The lowest two become one: a degree may then be told too low, never too high. */
+		/* The lowest two are merged: a degree may then be too low, but never too high. */
 		behind[1].number = behind[0].number;
 		memmove(behind, behind + 1, (SEQUENCE_BEHIND - 1) * sizeof(*behind));
 		sequence->nb_behind--;
@@ -102,7 +102,7 @@ note_behind(struct sequence *sequence, uint64_t number)
 	};
 }
 
-/* Packets with higher numbers that came one after the other right before this one. */
+/* Consecutive packets with higher numbers right before this one. */
 static void
 count_degree(struct sequence *sequence, const struct sequence_jump *jump,
 		const struct sequence_behind *behind)
@@ -181,7 +181,7 @@ sequence_see_next(struct sequence *sequence, uint64_t number, uint32_t n)
 
 	if (number != sequence->next)
 		return false;
-	/* Word by word. What the bits say is from one window before: all are to be set. */
+	/* Word by word. The bits are from the previous window: all of them are set. */
 	for (left = n; left > 0; left -= here, at += here) {
 		here = RTE_MIN(left, 64 - (uint32_t)(at % 64));
 		*word_of(sequence, at) |= UINT64_MAX >> (64 - here) << at % 64;

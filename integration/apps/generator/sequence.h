@@ -7,18 +7,18 @@
 
 /*
  * Follows one stream of sequence numbers, which begins at 0, in bounded memory: a bitmap of
- * the last SEQUENCE_WINDOW numbers tells a packet out of order from a second copy.
+ * the last SEQUENCE_WINDOW numbers distinguishes a packet out of order from a second copy.
  */
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* So many of the latest gaps are known; a packet that fills an older one has no known extent. */
+/* Number of latest gaps that are kept; a packet that fills an older one has no known extent. */
 #define SEQUENCE_JUMPS 256 /* A power of two. */
 
 #define SEQUENCE_WINDOW 65536 /* A power of two, at least 64. */
 
-/* So many of the reordered packets that later ones may have to stop at. */
+/* Number of reordered packets kept, at which the run of a later one may stop. */
 #define SEQUENCE_BEHIND 64
 
 /* Degrees of n-reordering that are counted: TCP resends after three copies of an acknowledgement. */
@@ -28,10 +28,10 @@
 struct sequence_jump {
 	uint64_t from;	  /* Lowest number that was missing. */
 	uint64_t number;  /* Its own. */
-	uint64_t arrival; /* So many packets had come before. */
+	uint64_t arrival; /* Number of packets that came before. */
 };
 
-/* A reordered packet: no run of higher numbers behind it reaches further back. */
+/* A reordered packet: runs of later packets do not extend beyond it. */
 struct sequence_behind {
 	uint64_t number;
 	uint64_t arrival;
@@ -42,7 +42,7 @@ struct sequence {
 	uint64_t received;   /* Different packets, the late ones included. */
 	uint64_t duplicates; /* Second copies. */
 	uint64_t reordered;  /* Came after a packet with a higher number (RFC 4737). */
-	uint64_t late;	     /* Older than the window: out of order, or a copy; nobody can tell. */
+	uint64_t late;	     /* Older than the window: out of order, or a copy; unknown which. */
 	/* Reordering extent of RFC 4737, 4.2.1: packets since the first one with a higher number. */
 	uint64_t extents; /* Reordered packets whose extent is known. */
 	uint64_t extent_sum;
@@ -64,12 +64,12 @@ enum sequence_verdict {
 	SEQUENCE_LATE,
 };
 
-/* Count a packet. A sequence of zero bytes is one that has seen nothing. */
+/* Count a packet. A sequence of zero bytes is one without packets. */
 enum sequence_verdict sequence_see(struct sequence *sequence, uint64_t number);
 
 /*
- * The same for n packets, at least 1, with numbers from this one on, if they are the next. False,
- * and nothing is counted, if they are not.
+ * The same for n packets, at least 1, with consecutive numbers that begin with this one, if it is
+ * the next. Otherwise false, and nothing is counted.
  */
 bool sequence_see_next(struct sequence *sequence, uint64_t number, uint32_t n);
 

@@ -59,7 +59,7 @@ check_extents(uint64_t extents, uint64_t sum, uint64_t max)
 	CHECK_EQ(s.extent_max, max);
 }
 
-/* Worked out by hand from the definition. */
+/* Expected values were calculated by hand from the definition. */
 static void
 test_extents(uint64_t base)
 {
@@ -88,7 +88,7 @@ check_degrees(uint64_t one, uint64_t two, uint64_t three, uint64_t max)
 	CHECK_EQ(s.n_max, max);
 }
 
-/* Worked out by hand from the definition. */
+/* Expected values were calculated by hand from the definition. */
 static void
 test_degrees(uint64_t base)
 {
@@ -114,7 +114,7 @@ test_degrees(uint64_t base)
 	check_degrees(2, 1, 0, 2);
 }
 
-/* What does not fit makes degrees too low, not too high. */
+/* If packets do not fit, degrees get too low, not too high. */
 static void
 test_many_behind(void)
 {
@@ -125,9 +125,9 @@ test_many_behind(void)
 	sequence_see(&s, 2 * NUMBERS + 2);
 	for (i = 0; i < NUMBERS; i++)
 		sequence_see(&s, 2 * i + 1);
-	/* All but the first one had a lower number right before them. */
+	/* Each one had a lower number right before it, except the first. */
 	check_degrees(1, 0, 0, 1);
-	/* All of them but the 1 came in a row before this one; half of them are remembered. */
+	/* All except the 1 came right before this one; half of them are kept. */
 	sequence_see(&s, 2);
 	CHECK(s.n_max >= SEQUENCE_BEHIND - 2 && s.n_max < NUMBERS);
 	/* Nothing lower came before it. */
@@ -135,7 +135,7 @@ test_many_behind(void)
 	CHECK_EQ(s.n_max, NUMBERS + 2);
 }
 
-/* Of a gap that is forgotten, or that was never seen, no extent is made up. */
+/* A gap that was dropped, or never seen, has no extent. */
 static void
 test_forgotten_extents(void)
 {
@@ -162,7 +162,7 @@ test_window_edge(void)
 	check_counts(5, 0, 2, 1);
 }
 
-/* Against a table of everything ever seen, under loss, copies and disorder. */
+/* Compared with a table of all packets, under loss, copies and disorder. */
 static void
 test_against_table(void)
 {
@@ -205,15 +205,15 @@ test_against_table(void)
 	}
 	CHECK(duplicates > 1000 && reordered > 1000);
 	check_counts(received, duplicates, reordered, 0);
-	/* Old gaps are forgotten: of 1000 numbers at a time less than 256 are. */
+	/* Old gaps are dropped: of 1000 numbers at a time less than 256 are missing. */
 	CHECK(s.extents > extents / 2 && s.extents <= extents);
 	CHECK(s.extents < extents || s.extent_sum == extent_sum);
-	/* The degrees of the same packets, some of which are told too low. */
+	/* The degrees of the same packets, some of which are too low. */
 	CHECK(s.n_reordered[2] > degrees / 2 && s.n_reordered[2] <= degrees);
 	CHECK(s.n_max <= degree_max);
 }
 
-/* Many at once come to the same as one by one, in the bitmap too. */
+/* A group has the same result as its packets one by one, in the bitmap too. */
 static void
 test_next(uint64_t base)
 {
@@ -233,7 +233,7 @@ test_next(uint64_t base)
 			CHECK_EQ(sequence_see(&s, at + i), SEQUENCE_NEW);
 		at += n;
 		CHECK(memcmp(&many, &s, sizeof(s)) == 0);
-		/* A gap now and then: what was skipped stays missing. */
+		/* An occasional gap: skipped numbers stay missing. */
 		if (round % 10 == 0) {
 			at += check_random(&random) % 100;
 			sequence_see(&many, at);

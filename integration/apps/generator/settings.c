@@ -136,7 +136,7 @@ read_bursts(void)
 		settings.tx_burst = settings.app.burst;
 	if (settings.rx_burst == 0)
 		settings.rx_burst = settings.app.burst;
-	/* The pool has room for the larger. */
+	/* The pool has room for the larger one. */
 	settings.app.burst = RTE_MAX(settings.tx_burst, settings.rx_burst);
 }
 
@@ -149,7 +149,7 @@ read_queues(void)
 		app->tx_queues = app->queues;
 	if (app->rx_queues == 0)
 		app->rx_queues = app->queues;
-	/* A lane for each queue of the direction that has more. */
+	/* A lane for each queue of the direction with more queues. */
 	app->queues = RTE_MAX(app->tx_queues, app->rx_queues);
 }
 

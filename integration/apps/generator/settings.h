@@ -21,16 +21,16 @@
 struct settings {
 	struct app_options app;
 	uint64_t rate;	/* Packets per second over all queues; 0: as fast as possible. */
-	uint64_t count; /* End after so many packets; 0: no limit. */
+	uint64_t count; /* Number of packets; 0: no limit. */
 	struct sizes sizes;
 	uint32_t tx_burst; /* Packets per call. */
 	uint32_t rx_burst;
 	struct flows flows;
-	uint64_t stall_us; /* Send and receive nothing for so long; 0: no stall. */
+	uint64_t stall_us; /* Send and receive nothing for this long; 0: no stall. */
 	uint64_t stall_every_ms;
-	uint64_t deaf_after_ms; /* Receive nothing from then on; 0: never. */
+	uint64_t deaf_after_ms; /* Receive nothing after this time; 0: never. */
 	uint16_t hot_queue;	/* Of each port. */
-	uint32_t hot_times;	/* It gets so many shares of the rate; 1: all get the same. */
+	uint32_t hot_times;	/* Shares of the rate that it gets; 1: all get the same. */
 	bool fill;
 	bool verify;
 	const char *replay_file; /* NULL: send probes. */
@@ -38,11 +38,11 @@ struct settings {
 	uint64_t loops;			 /* 0: without end. */
 	double replay_speed;		 /* Without a rate. */
 	bool resolve;			 /* Ask for dst_mac; --dst-mac auto. */
-	uint8_t next_hop[16];		 /* Whose MAC address is asked for. */
-	uint64_t resolve_ms;		 /* For so long. */
+	uint8_t next_hop[16];		 /* Its MAC address is requested. */
+	uint64_t resolve_ms;		 /* Timeout. */
 	struct answer_addresses own_ips; /* Those of src_ip. */
 	uint64_t wait_link_ms;
-	uint64_t keep_link_ms; /* After the last packet; 0: leave at once. */
+	uint64_t keep_link_ms; /* After the last packet; 0: leave immediately. */
 	bool own_src_mac;      /* No --src-mac: each port sends from its own address. */
 	struct probe_path path;
 	/* Measurements. */
@@ -63,7 +63,7 @@ extern struct settings settings;
 /* As app_parse(), and fills settings. */
 int settings_parse(int *argc, char **argv);
 
-/* The entry of an option in the table. */
+/* The table entry of an option. */
 const struct option_spec *settings_spec(const char *name);
 
 /* Name of the pace, for JSON. */

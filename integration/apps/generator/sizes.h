@@ -6,8 +6,8 @@
 #define SIZES_H
 
 /*
- * Packet sizes in the order in which they are sent, as a table that repeats. Nothing is drawn by
- * lot, so each size has exactly its share of every round.
+ * Packet sizes in the order in which they are sent, as a table that repeats. They are not
+ * random, so each size has exactly its share of every round.
  */
 
 #include <stdint.h>
@@ -22,7 +22,7 @@ struct sizes {
 	uint16_t max;
 };
 
-/* What an error says was wanted. */
+/* Valid values, for errors. */
 #define SIZES_WANTED \
 	"BYTES, A-B, a list such as 64,512,1500 or 60:7,590:4,1514:1 (SIZE:WEIGHT), or imix"
 

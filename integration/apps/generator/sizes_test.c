@@ -41,7 +41,7 @@ test_order(void)
 	check_order("60-63", (const uint16_t[]){ 60, 61, 62, 63 }, 4);
 	check_order("1514-1514", (const uint16_t[]){ 1514 }, 1);
 	check_order("1500,64,512", (const uint16_t[]){ 1500, 64, 512 }, 3);
-	/* A size does not wait until all packets of another are sent. */
+	/* The packets of different sizes alternate. */
 	check_order("64:2,128:1", (const uint16_t[]){ 64, 128, 64 }, 3);
 	check_order("64,64", (const uint16_t[]){ 64, 64 }, 2);
 }
@@ -59,14 +59,14 @@ test_imix(void)
 	CHECK_EQ(sizes.min, 60);
 	CHECK_EQ(sizes.max, 1514);
 	sizes_free(&sizes);
-	/* Headers that need more take the room from the smallest. */
+	/* Larger headers raise the smallest size. */
 	CHECK_EQ(sizes_parse(&sizes, "imix", 80, 1518), 0);
 	CHECK_EQ(count_of(&sizes, 80), 7);
 	CHECK_EQ(sizes.min, 80);
 	sizes_free(&sizes);
 }
 
-/* In any part of the rounds, a size is never two packets away from its share. */
+/* In any part of the rounds, a size is less than two packets away from its share. */
 static void
 test_shares(void)
 {

@@ -38,7 +38,7 @@ summarise(struct summary *s, const struct phase *phase, uint64_t tsc_hz)
 	workers_latency(&s->latency);
 	latency_clear(&s->gaps);
 	workers_gaps(&s->gaps);
-	/* An answer sent twice can make up for a lost one only if it came too late to tell. */
+	/* A late copy can hide a lost packet, as it is not recognised as a copy. */
 	s->lost = s->totals.sent > s->totals.received ? s->totals.sent - s->totals.received : 0;
 	if (s->totals.stopped > start)
 		s->duration_s = (double)clock_ns(s->totals.stopped - start, tsc_hz) / 1e9;
@@ -49,7 +49,7 @@ summarise(struct summary *s, const struct phase *phase, uint64_t tsc_hz)
 	}
 }
 
-/* RFC 4737, 4.1: of the packets received, without those that nobody can tell. */
+/* RFC 4737, 4.1: of the packets received, except those of unknown order. */
 static double
 reordered_ratio(const struct totals *t)
 {
@@ -156,7 +156,7 @@ json_order(struct json *json, const struct totals *t)
 	json_close(json);
 }
 
-/* Two moments around the run: with them, the time stamps in the packets can be told exactly. */
+/* Two moments around the run, to convert the time stamps in the packets exactly. */
 static void
 json_clock(struct json *json, const struct summary *s)
 {
@@ -209,7 +209,7 @@ json_pace(struct json *json, const struct summary *s)
 	json_close(json);
 }
 
-/* A number that only packets with a probe header tell. */
+/* A number that needs packets with a probe header. */
 static void
 json_probes(struct json *json, const char *key, uint64_t value)
 {

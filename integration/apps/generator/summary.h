@@ -5,7 +5,7 @@
 #ifndef SUMMARY_H
 #define SUMMARY_H
 
-/* What is printed and saved at the end of a run. */
+/* The results that are printed and saved at the end of a run. */
 
 #include <stdint.h>
 
@@ -14,7 +14,7 @@
 #include "phase.h"
 #include "worker.h"
 
-/* What is known of a run once it is over. */
+/* The results of a run. */
 struct summary {
 	struct totals totals;
 	struct moment start, end; /* Around the run. */
@@ -26,11 +26,11 @@ struct summary {
 	uint64_t last_send_ns;
 	unsigned int in_use;
 	struct latency latency; /* TSC cycles. */
-	struct latency gaps;	/* The same. Between consecutive packets of a queue. */
+	struct latency gaps;	/* The same, between consecutive packets of a queue. */
 	uint64_t target_gap;	/* TSC cycles; 0: no limit. */
 };
 
-/* Fill it from the workers, whose lcores have ended. in_use is 0 afterwards. */
+/* Fill it from the workers, whose lcores have ended. in_use is set to 0. */
 void summarise(struct summary *s, const struct phase *phase, uint64_t tsc_hz);
 
 void summary_print(const struct summary *s);
@@ -38,7 +38,7 @@ void summary_print(const struct summary *s);
 /* Write it to --json. 0 or a negative errno, reported. */
 int summary_save(const struct summary *s, const struct app *app);
 
-/* A run that proves nothing is a failure. 0, or -1, reported. */
+/* A run without a usable result is a failure. 0, or -1, reported. */
 int summary_judge(const struct summary *s);
 
 #endif /* SUMMARY_H */

@@ -66,7 +66,7 @@ read_flows(void)
 	return 0;
 }
 
-/* The prefixes that make up the range of source addresses: what is asked for them is answered. */
+/* The prefixes that make up the range of source addresses, for which requests are answered. */
 static void
 list_own_ips(void)
 {
@@ -111,7 +111,7 @@ read_next_hop(void)
 					   : "an IPv4 address; --ipv6 sends IPv6");
 }
 
-/* An option that is given but has no part in what a file replays, or NULL. */
+/* An option that is given but has no effect on a replayed file, or NULL. */
 static const char *
 contradicts_replay(void)
 {

@@ -5,7 +5,7 @@
 #ifndef TRAFFIC_H
 #define TRAFFIC_H
 
-/* What the command line says of the packets to send: sizes, addresses and ports, or a file. */
+/* The packets to send, from the command line: sizes, addresses and ports, or a file. */
 
 #include <stdint.h>
 
@@ -15,7 +15,7 @@
 #define SRC_IPV6 "2001:2::1"
 #define DST_IPV6 "2001:2::2"
 
-/* As given, or NULL; what is right depends on --ipv6, which may come later. */
+/* As given, or NULL; valid values depend on --ipv6, which may come later. */
 struct traffic_text {
 	const char *size;
 	const char *src_ip;
@@ -31,7 +31,7 @@ extern struct traffic_text traffic_text;
 /* Fill settings from the text, once all options are parsed. 0, or -EINVAL, reported. */
 int traffic_read(void);
 
-/* Load the file of --replay. -1 to go on, otherwise an exit code, reported. */
+/* Load the file of --replay. -1 to continue, otherwise an exit code, reported. */
 int traffic_read_replay(void);
 
 #endif /* TRAFFIC_H */

@@ -66,7 +66,7 @@ parse_speed(const struct option_spec *spec, const char *text)
 
 	if (isdigit((unsigned char)*text))
 		speed = strtod(text, &end);
-	/* Written so that a NaN fails too. */
+	/* Written so that a NaN fails as well. */
 	if (end == NULL || *end != '\0' || !(speed >= MIN_SPEED && speed <= MAX_SPEED))
 		return option_refuse(
 				spec, text, "a number from 0.001 to 1000000, such as 1 or 0.5");
@@ -111,7 +111,7 @@ parse_percent(const struct option_spec *spec, const char *text)
 
 	if (*after == '%')
 		after++;
-	/* Written so that a NaN fails too. */
+	/* Written so that a NaN fails as well. */
 	if (text[0] < '0' || text[0] > '9' || *after != '\0' || !(percent <= (double)spec->max))
 		return option_refuse(spec, text, "a percentage from 0 to 100, such as 0.001%%");
 	*(double *)spec->field = percent;

@@ -5,7 +5,7 @@
 #ifndef VALUES_H
 #define VALUES_H
 
-/* Parsers of options that only the generator has, for its table of options. They fill settings. */
+/* Parsers of options that only the generator has, for its option table. They fill settings. */
 
 #include "options.h"
 

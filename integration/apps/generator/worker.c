@@ -17,7 +17,7 @@
 #include "settings.h"
 #include "stall.h"
 
-/* How many new packets may be offered, given the room in the burst. */
+/* Maximum number of new packets to offer, given the room in the burst. */
 static uint32_t
 allowance(struct sender *sender, uint64_t now)
 {
@@ -33,7 +33,7 @@ allowance(struct sender *sender, uint64_t now)
 	return pacer_ready(&sender->pacer, now, (uint32_t)room);
 }
 
-/* The flows take turns, but for the packets that make a queue hot. */
+/* The flows take turns, except for the packets that make a queue hot. */
 static const struct flow *
 current_flow(const struct sender *sender)
 {
@@ -70,7 +70,7 @@ build_replay(struct sender *sender, uint32_t n)
 	__atomic_store_n(&sender->built, sender->built + n, __ATOMIC_RELEASE);
 }
 
-/* The same with probes, each with the flow and the payload that is its own. */
+/* The same with probes, each with its own flow and payload. */
 static void
 build_flows(struct sender *sender, struct rte_mbuf *const *pkts, const uint16_t *sizes, uint32_t n,
 		struct probe probe)
@@ -84,7 +84,7 @@ build_flows(struct sender *sender, struct rte_mbuf *const *pkts, const uint16_t 
 	}
 }
 
-/* Put so many new probes behind the pending ones. */
+/* Add new probes after the pending ones. */
 static void
 build(struct sender *sender, uint32_t n, uint64_t now)
 {
@@ -99,7 +99,7 @@ build(struct sender *sender, uint32_t n, uint64_t now)
 	uint32_t i;
 
 	for (i = 0; i < n; i++) {
-		/* The NIC, or the peer of a virtual link, had the mbufs last. */
+		/* The NIC, or the peer of a virtual link, used the mbufs last. */
 		__builtin_prefetch(rte_pktmbuf_mtod(pkts[i], void *), 1);
 		sizes[i] = settings.sizes.size[sender->next_size];
 		if (++sender->next_size == settings.sizes.nb)
@@ -110,7 +110,7 @@ build(struct sender *sender, uint32_t n, uint64_t now)
 	else
 		build_flows(sender, pkts, sizes, n, first);
 	sender->nb_pending += n;
-	/* The receiver, perhaps on another lcore, accepts no number from beyond this. */
+	/* The receiver, perhaps on another lcore, accepts only smaller numbers. */
 	__atomic_store_n(&sender->built, first.seq + n, __ATOMIC_RELEASE);
 }
 
@@ -135,13 +135,13 @@ count_gaps(struct sender *sender, uint16_t sent, uint64_t handed, struct latency
 	sender->handed = handed;
 }
 
-/* Offer what is pending; what the NIC does not take stays, in order. */
+/* Offer the pending packets; those that the NIC does not take stay pending, in order. */
 static void
 offer(const struct lane *lane, struct sender *sender, uint32_t nb_new, uint64_t now,
 		struct worker *worker)
 {
 	const uint16_t offered = sender->nb_pending;
-	/* Counted first: once taken, a packet is not ours to look at. */
+	/* Counted before sending: the NIC owns the packets afterwards. */
 	const uint64_t bytes = bytes_of(sender->pending, offered);
 	const uint64_t handed = generator.phase.rate != 0 ? rte_rdtsc() : 0;
 	const uint16_t sent = pmdscope_tx_burst(lane->port, lane->queue, sender->pending, offered);
@@ -191,7 +191,7 @@ was_sent(const struct probe *probe)
 					    __ATOMIC_ACQUIRE);
 }
 
-/* The number of a packet tells its size. */
+/* The number of a packet determines its size. */
 static bool
 is_intact(const struct rte_mbuf *m, const struct probe *probe)
 {
@@ -200,7 +200,7 @@ is_intact(const struct rte_mbuf *m, const struct probe *probe)
 	return probe_intact(&generator.senders[probe->lane].template, m, size, probe);
 }
 
-/* A straggler of the warm-up or of an earlier trial. */
+/* A late packet of the warm-up or of an earlier trial. */
 static bool
 is_of_earlier_phase(const struct probe *probe)
 {
@@ -209,14 +209,14 @@ is_of_earlier_phase(const struct probe *probe)
 	return age > 0 && age < generator.nb_runs;
 }
 
-/* Answer as a host does; with a copy, since all that was received is freed. */
+/* Answer as a host does; with a copy, as all received packets are freed. */
 static void
 receive_other(struct rte_mbuf *m, const struct lane *lane, struct worker *worker)
 {
 	const struct rte_ether_addr *own = &generator.macs[lane->port].own;
 	struct rte_mbuf *answer;
 
-	/* Where the lcore has no TX queue of the same number, it may use no other. */
+	/* If the lcore has no TX queue with the same number, it must not use another one. */
 	if (lane->queue >= settings.app.tx_queues ||
 			answer_packet(m, own, &settings.own_ips) <= ANSWER_IGNORED) {
 		counter_add(&worker->foreign, 1);
@@ -248,7 +248,7 @@ receive_probe(struct rte_mbuf *m, const struct lane *lane, uint64_t now, struct 
 		counter_add(settings.verify ? &worker->corrupted : &worker->foreign, 1);
 		return false;
 	}
-	/* Before its number is noted: that may be what is wrong. */
+	/* Checked before its number is recorded, as that may be wrong. */
 	if (settings.verify && !is_intact(m, &probe)) {
 		counter_add(&worker->corrupted, 1);
 		return true;
@@ -262,8 +262,8 @@ receive_probe(struct rte_mbuf *m, const struct lane *lane, uint64_t now, struct 
 }
 
 /*
- * Packets that came back as they left, with one stamp and one after the other, all at once. False if
- * they have to be looked at one by one.
+ * Handle packets that came back unchanged, with one stamp and consecutive numbers, as a group.
+ * False if they have to be handled one by one.
  */
 static bool
 receive_run(const struct probe_run *run, uint64_t now, struct worker *worker)
@@ -305,7 +305,7 @@ receive_probes(struct rte_mbuf *const *pkts, uint16_t n, const struct lane *lane
 	return fresh;
 }
 
-/* Returns the packets received, and in *fresh whether one of them was new. */
+/* Returns the number of packets received; *fresh is whether one of them was new. */
 static uint16_t
 receive_on(const struct lane *lane, struct worker *worker, bool *fresh)
 {
@@ -320,7 +320,7 @@ receive_on(const struct lane *lane, struct worker *worker, bool *fresh)
 		return 0;
 	now = rte_rdtsc();
 	if (settings.replay_file != NULL) {
-		/* Any of them may be one that was sent. */
+		/* Any of them may be a packet that was sent. */
 		counter_add(&worker->sequences[lane - generator.app->lanes.lane].received, nb_rx);
 		*fresh = true;
 	} else {
@@ -332,7 +332,7 @@ receive_on(const struct lane *lane, struct worker *worker, bool *fresh)
 	return nb_rx;
 }
 
-/* One round over the lanes of this lcore. False when all of them have sent their share. */
+/* One round over the lanes of this lcore. False when all have sent their share. */
 static bool
 send_and_receive(const struct lane *first, unsigned int nb_lanes, struct worker *worker)
 {
@@ -368,7 +368,7 @@ senders_stopped(void)
 	return true;
 }
 
-/* True once all lcores have stopped sending and everything sent is back. */
+/* True once all lcores have stopped sending and all packets are back. */
 static bool
 all_returned(void)
 {
@@ -387,7 +387,7 @@ all_returned(void)
 	return received >= sent;
 }
 
-/* Receive until all is back or nothing new has come for a second. */
+/* Receive until all packets are back or no new one has come for a second. */
 static void
 drain(const struct lane *first, unsigned int nb_lanes, struct worker *worker)
 {

@@ -22,7 +22,7 @@
 
 struct generator generator;
 
-/* The addresses that a port sends from and to; the latter may have to be asked for. */
+/* The addresses that a port sends from and to; the latter may have to be resolved. */
 static int
 find_macs(uint16_t port)
 {
@@ -56,8 +56,8 @@ zero_payload(struct rte_mempool *pool, void *arg, void *object, unsigned int ind
 }
 
 /*
- * Packets to send have a pool of their own: nobody writes into its payloads but --fill, so that
- * headers are all that a packet without it needs.
+ * Packets to send have a separate pool. Only --fill writes to its payloads, so without it only
+ * headers have to be written.
  */
 static int
 open_tx_pool(void)
@@ -109,7 +109,7 @@ create_worker(unsigned int lcore)
 	for (i = 0; i < generator.app->lanes.count[lcore]; i++)
 		worker->sends |=
 				generator.senders[generator.app->lanes.first[lcore] + i].shares > 0;
-	/* Only the pages of lanes whose packets arrive here are ever written. */
+	/* Only pages of lanes whose packets arrive here are ever written. */
 	worker->sequences = calloc(generator.app->lanes.nb_lanes, sizeof(*worker->sequences));
 	return worker->sequences != NULL ? 0 : -ENOMEM;
 }
@@ -182,7 +182,7 @@ workers_target_gap(uint64_t rate, uint64_t tsc_hz)
 	return rate == 0 ? 0 : tsc_hz * all_shares() / share;
 }
 
-/* Queues take turns: their packets are not due at the same moment. */
+/* The start of queues is staggered: their packets are not due at the same moment. */
 static void
 start_pacers(uint64_t tsc_hz, uint64_t now)
 {
@@ -287,7 +287,7 @@ add_sequences(struct totals *sum, const struct worker *worker)
 	}
 }
 
-/* Packets of a queue before the newest that is back; those on their way behind it are left out. */
+/* Packets of a queue up to the newest that is back; later ones may still be under way. */
 static uint64_t
 overtaken(unsigned int lane)
 {
@@ -314,7 +314,7 @@ workers_total(void)
 	RTE_LCORE_FOREACH(lcore) {
 		const struct worker *worker = generator.workers[lcore];
 
-		/* Received before sent: a moment must not show more back than went out. */
+		/* Read received before sent: a sample must not show more packets back than sent. */
 		add_sequences(&sum, worker);
 		sum.foreign += counter_read(&worker->foreign);
 		sum.received_bytes += counter_read(&worker->received_bytes);
