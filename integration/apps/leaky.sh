@@ -1,15 +1,16 @@
 #!/bin/sh
-# SPDX-License-Identifier: BSD-3-Clause
-# leaky.sh: builds pmdscope-pipeline-stock as "leaky" beside this script, against the DPDK that pkg-config finds;
-# exit code 77 where there is none. Tests copy it with its sources into a directory of their own.
+# SPDX-License-Identifier: BSD-3-Clause leaky.sh: builds pmdscope-pipeline-stock as "leaky" in the
+# directory of this script, with the DPDK that pkg-config finds; exit code 77 without DPDK. Tests
+# copy it with its sources to a separate directory.
 set -eu
 cd "$(dirname "$0")"
 
 command -v gcc >/dev/null && pkg-config --exists libdpdk || exit 77
 static=''
-# A build that is not installed has its drivers in the program; elsewhere the EAL loads them.
+# A build that is not installed has its drivers in the program; otherwise the EAL loads them.
 pkg-config --uninstalled libdpdk && static=--static
-# Where the libraries write cookies into mbufs, the inline functions must as well: both free and allocate.
+# If the libraries write cookies to mbufs, the inline functions must do so too: both free and
+# allocate.
 cookies=''
 for dir in $(pkg-config --variable=libdir libdpdk) $(pkg-config --libs-only-L libdpdk | sed 's/-L//g'); do
 	grep -qs 'bad header cookie' "$dir"/librte_mempool.* && cookies=-DRTE_LIBRTE_MEMPOOL_DEBUG

@@ -5,7 +5,9 @@
 #ifndef DATAGRAM_H
 #define DATAGRAM_H
 
-/* What is in a message of a UDP socket: one packet, or with GSO and GRO several of the same size. */
+/*
+ * Content of a message of a UDP socket: one packet, or with GSO and GRO several of the same size.
+ */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,7 +17,7 @@
 
 /* Largest payload of an IPv4 packet, and so of a message. */
 #define DATAGRAM_MAX 65507
-/* Packets in a message: what every kernel with UDP_SEGMENT takes (UDP_MAX_SEGMENTS). */
+/* Packets in a message: the maximum of every kernel with UDP_SEGMENT (UDP_MAX_SEGMENTS). */
 #define DATAGRAM_MAX_SEGMENTS 64
 
 struct datagram {
@@ -26,7 +28,7 @@ struct datagram {
 	socklen_t peer_size;
 };
 
-/* Packets in a message; an empty packet is one too. */
+/* Packets in a message; an empty packet counts too. */
 static inline uint32_t
 datagram_packets(const struct datagram *datagram)
 {
@@ -44,16 +46,16 @@ datagram_packet_size(const struct datagram *datagram, uint32_t index)
 	return left < datagram->segment ? left : datagram->segment;
 }
 
-/* How many packets of a payload one message may hold. */
+/* Maximum number of packets with this payload in one message. */
 uint32_t datagram_max_packets(uint32_t payload);
 
-/* Bytes of a frame without FCS that are no UDP payload: Ethernet, IP and UDP headers. */
+/* Bytes of a frame without FCS outside of the UDP payload: Ethernet, IP and UDP headers. */
 uint32_t datagram_overhead(bool ipv6);
 
 /* Write the probe header at the start of a payload. */
 void datagram_write(uint8_t *payload, const struct probe *probe);
 
-/* Read it. False if the payload is no probe. */
+/* Read it. False if the payload is not a probe. */
 bool datagram_read(const uint8_t *payload, uint32_t size, struct probe *probe);
 
 #endif /* DATAGRAM_H */

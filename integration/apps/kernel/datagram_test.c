@@ -30,7 +30,7 @@ a_probe_reads_as_written(void)
 	CHECK(!datagram_read(payload, sizeof(payload), &read));
 }
 
-/* Both generators must mean the same by a frame size and by a probe. */
+/* Both generators must use the same frame sizes and probes. */
 static void
 a_probe_is_that_of_the_dpdk_generator(void)
 {

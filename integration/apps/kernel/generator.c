@@ -3,9 +3,9 @@
  */
 
 /*
- * pmdscope-kernel-generator: what pmdscope-generator does, through UDP sockets of the kernel.
+ * pmdscope-kernel-generator: like pmdscope-generator, but with UDP sockets of the kernel.
  *
- * A flow is a connected socket with a source port of its own. Each thread sends on its flows and
+ * A flow is a connected socket with a unique source port. Each thread sends on its flows and
  * receives on them in turn, without waiting.
  */
 
@@ -31,16 +31,16 @@ struct kernel_flow {
 	struct transport transport;
 	struct sequence sequence;
 	struct pacer pacer;
-	uint64_t built; /* Sequence numbers given out. */
+	uint64_t built; /* Sequence numbers used. */
 	uint64_t quota;
 	uint64_t short_packets; /* Not taken when they were first offered. */
 	uint64_t foreign;
-	uint8_t *payloads;			   /* A batch, one payload behind the other. */
+	uint8_t *payloads;			   /* A batch of consecutive payloads. */
 	struct datagram pending[KERNEL_MAX_BATCH]; /* Messages, oldest first. */
 	unsigned int nb_pending;
 };
 
-/* What one thread has seen. */
+/* Counters of one thread. */
 struct worker {
 	uint64_t first_send; /* TSC before the first and after the last packet; 0: none. */
 	uint64_t last_send;
@@ -62,7 +62,7 @@ open_flow(unsigned int index)
 	struct kernel_flow *flow = &flows[index];
 	union address local = settings.local;
 
-	/* The kernel demands an address family even of any address. */
+	/* The kernel requires an address family even for an unspecified address. */
 	local.any.sa_family = settings.remote.any.sa_family;
 	address_set_port(&local, (uint16_t)(PROBE_SRC_PORT + index));
 	/* Shares differ by one packet at most and add up. */
@@ -110,7 +110,7 @@ close_flows(void)
 	free(workers);
 }
 
-/* How many packets are to be sent now. */
+/* Number of packets to send now. */
 static uint32_t
 allowance(struct kernel_flow *flow, uint64_t now)
 {
@@ -120,7 +120,7 @@ allowance(struct kernel_flow *flow, uint64_t now)
 	return settings.rate == 0 ? room : pacer_ready(&flow->pacer, now, room);
 }
 
-/* Make so many new probes, and messages of them. */
+/* Make new probes, and messages of them. */
 static void
 build(struct kernel_flow *flow, uint32_t nb_packets, uint64_t now)
 {
@@ -144,7 +144,7 @@ build(struct kernel_flow *flow, uint32_t nb_packets, uint64_t now)
 	flow->built = probe.seq;
 }
 
-/* Offer what is pending; what the kernel does not take stays, in order. */
+/* Offer the pending packets; those that the kernel does not take stay pending, in order. */
 static void
 offer(struct kernel_flow *flow, bool is_new, struct worker *worker, uint64_t now)
 {
@@ -199,7 +199,7 @@ receive_probe(struct kernel_flow *flow, const uint8_t *payload, uint32_t size, u
 	return true;
 }
 
-/* True if something new has come. */
+/* True if a new packet has come. */
 static bool
 receive_on(struct kernel_flow *flow, struct worker *worker)
 {
@@ -219,11 +219,11 @@ receive_on(struct kernel_flow *flow, struct worker *worker)
 	return fresh;
 }
 
-/* Receive until all is back or nothing new has come for the time of --drain. */
+/* Receive until all packets are back or no new one has come for the time of --drain. */
 static void
 drain(struct kernel_flow *first, unsigned int nb_flows, struct worker *worker)
 {
-	/* A gap in which this thread did not run was one in which others may not have run either. */
+	/* If this thread did not run for a while, others may not have run either. */
 	const uint64_t longest_step = tsc_hz / 100;
 	const uint64_t limit = settings.drain_ms * tsc_hz / 1000;
 	uint64_t silence = 0, last = rte_rdtsc(), now, missing;
@@ -274,7 +274,7 @@ total(void)
 	for (i = 0; i < settings.flows; i++) {
 		const struct sequence *sequence = &flows[i].sequence;
 
-		/* Received before sent: a moment must not show more back than went out. */
+		/* Read received before sent: a sample must not show more packets back than sent. */
 		sum.received += counter_read(&sequence->received);
 		sum.duplicates += counter_read(&sequence->duplicates);
 		sum.reordered += counter_read(&sequence->reordered);

@@ -15,13 +15,13 @@
 
 #include "datagram.h"
 
-/* Enough for one number, aligned as the macros of cmsg(3) demand. */
+/* Room for one number, with the alignment that the macros of cmsg(3) require. */
 union message_control {
 	struct cmsghdr header;
 	uint8_t bytes[CMSG_SPACE(sizeof(int))];
 };
 
-/* Describe a message to sendmsg() and the like. What it refers to must live as long. */
+/* Describe a message to sendmsg() and the like. The data that it refers to must remain valid. */
 static inline void
 message_describe(struct msghdr *msg, struct iovec *iov, union message_control *control,
 		const struct datagram *datagram)

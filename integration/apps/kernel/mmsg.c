@@ -45,7 +45,7 @@ mmsg_open(struct transport *transport)
 	return 0;
 }
 
-/* recvmmsg() changes the sizes, so each call needs them anew. */
+/* recvmmsg() changes the sizes, so they are set before each call. */
 static void
 prepare_receive(struct mmsg *mmsg, unsigned int index)
 {
@@ -91,7 +91,7 @@ mmsg_receive(struct transport *transport, bool wait)
 			NULL);
 	counter_add(&transport->stats.receive_calls, 1);
 	if (n < 0) {
-		/* Nothing there, or nothing came in time. */
+		/* No message, or none in time. */
 		counter_add(&transport->stats.empty_calls, 1);
 		if (errno != EAGAIN)
 			transport_count_error(transport, errno);
@@ -123,7 +123,7 @@ mmsg_send(struct transport *transport, const struct datagram *messages, unsigned
 	counter_add(&transport->stats.send_calls, 1);
 	if (n < 0) {
 		transport_count_error(transport, errno);
-		/* Offered again: a full buffer, and an error that an earlier packet has caused. */
+		/* These are retried: a full buffer, and an error caused by an earlier packet. */
 		return errno != EAGAIN && errno != EINTR && errno != ECONNREFUSED;
 	}
 	for (i = 0; i < (unsigned int)n; i++)

@@ -3,9 +3,9 @@
  */
 
 /*
- * pmdscope-kernel-reflector: what pmdscope-reflector does, through UDP sockets of the kernel.
+ * pmdscope-kernel-reflector: like pmdscope-reflector, but with UDP sockets of the kernel.
  *
- * Each thread has a socket of its own on the same port; the kernel chooses one by the flow.
+ * Each thread has a separate socket on the same port; the kernel chooses one by the flow.
  */
 
 #include <errno.h>
@@ -54,7 +54,7 @@ send_all(struct worker *worker, const struct datagram *messages, unsigned int nb
 	counter_add(&worker->dropped, packets - (worker->transport.stats.sent - before));
 }
 
-/* Without GSO each packet of a message is sent by itself. */
+/* Without GSO each packet of a message is sent separately. */
 static void
 send_split(struct worker *worker, const struct datagram *message)
 {
@@ -100,7 +100,7 @@ struct totals {
 	struct transport_stats stats;
 	uint64_t received_bytes;
 	uint64_t dropped;
-	uint64_t drops; /* By the kernel, at the receive buffers. */
+	uint64_t drops; /* Dropped by the kernel at the receive buffers. */
 	struct cpu_time cpu;
 };
 

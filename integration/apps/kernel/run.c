@@ -42,7 +42,7 @@ run_prepare(void)
 
 	awaited_signals(&set);
 	pthread_sigmask(SIG_BLOCK, &set, NULL);
-	/* Losing the reader of the statistics must not end the run. */
+	/* The run must not end if the reader of the statistics does. */
 	signal(SIGPIPE, SIG_IGN);
 	main_thread = pthread_self();
 }
@@ -91,7 +91,7 @@ watch(void (*report)(uint64_t elapsed_ns, uint64_t span_ns))
 		if (!settings.quiet)
 			report(now - start, now - last);
 		last = now;
-		/* Ticks that were slept through are left out, not made up for. */
+		/* Ticks missed during a sleep are skipped. */
 		tick += (now - tick) / interval * interval + interval;
 	}
 }
@@ -208,7 +208,7 @@ void
 run_print_kernel(const struct transport_stats *sum, const struct cpu_time *cpu,
 		const struct transport *sample, double duration_s)
 {
-	/* The kernel doubles what is asked for, for its own structures. */
+	/* The kernel doubles the requested size, for its own structures. */
 	const uint64_t got = transport_buffer(sample, SO_RCVBUF) / 2;
 	const uint64_t full_calls = sum->receive_calls - sum->empty_calls;
 

@@ -13,7 +13,7 @@
 #include "json.h"
 #include "transport.h"
 
-/* CPU time of a thread, nanoseconds. What softirqs do on its back is part of it. */
+/* CPU time of a thread, nanoseconds, including softirqs that run on its time. */
 struct cpu_time {
 	uint64_t user_ns;
 	uint64_t system_ns;
@@ -21,7 +21,7 @@ struct cpu_time {
 
 extern bool run_stop_asked;
 
-/* True once the run shall end. */
+/* True once the run has to end. */
 static inline bool
 run_stopping(void)
 {
@@ -35,7 +35,7 @@ void run_prepare(void);
 int run_threads(void (*thread_main)(unsigned int index),
 		void (*report)(uint64_t elapsed_ns, uint64_t span_ns));
 
-/* Of the calling thread until now. */
+/* CPU time of the calling thread so far. */
 struct cpu_time run_cpu_time(void);
 
 /* Sum up, for a summary. */
@@ -46,7 +46,7 @@ void run_json_head(struct json *json, double duration_s);
 void run_json_kernel(struct json *json, const struct transport_stats *sum,
 		const struct cpu_time *cpu, const struct transport *sample, uint64_t drops);
 
-/* The same for people: system calls, CPU, errors, buffers. */
+/* The same for the text output: system calls, CPU, errors, buffers. */
 void run_print_kernel(const struct transport_stats *sum, const struct cpu_time *cpu,
 		const struct transport *sample, double duration_s);
 

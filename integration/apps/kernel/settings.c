@@ -145,7 +145,7 @@ static int
 parse(const struct option_spec *specs, unsigned int nb_specs, int argc, char **argv,
 		void (*help)(FILE *out))
 {
-	/* A reader that wants statistics wants them as they happen, also through a pipe. */
+	/* Readers of the statistics need them as they are printed, also through a pipe. */
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	switch (options_parse(specs, nb_specs, argc, argv)) {
 	case OPTIONS_HELP:

@@ -32,16 +32,16 @@ union address {
 
 struct kernel_settings {
 	uint64_t rate;	/* Packets per second of all flows; 0: as fast as possible. */
-	uint64_t count; /* End after so many packets; 0: no limit. */
+	uint64_t count; /* Number of packets; 0: no limit. */
 	uint64_t duration_ms;
 	uint64_t interval_ms;
-	uint64_t drain_ms; /* Wait so long for packets that may still come. */
+	uint64_t drain_ms; /* Wait this long for late packets. */
 	uint32_t size;	   /* Of a frame without FCS, as with the DPDK generator. */
 	uint32_t flows;
 	uint32_t threads;
 	uint32_t batch;	 /* Packets per system call. */
 	uint32_t port;	 /* UDP, of the reflector. */
-	uint64_t buffer; /* Bytes of the socket buffers that are asked for. */
+	uint64_t buffer; /* Requested size of the socket buffers, bytes. */
 	bool gso;
 	bool gro;
 	bool spin; /* Never wait for packets in the kernel. */
@@ -54,7 +54,7 @@ struct kernel_settings {
 
 extern struct kernel_settings settings;
 
-/* Parse the command line. -1 to go on, otherwise an exit code: help or an error was printed. */
+/* Parse the command line. -1 to continue, otherwise an exit code: help or an error was printed. */
 int settings_parse_generator(int argc, char **argv);
 int settings_parse_reflector(int argc, char **argv);
 

@@ -5,7 +5,7 @@
 #ifndef KERNEL_SUMMARY_H
 #define KERNEL_SUMMARY_H
 
-/* What the generator tells of a run: as text, and as JSON with the names of its DPDK twin. */
+/* Results of a run of the generator: as text, and as JSON with the names of the DPDK generator. */
 
 #include "clock.h"
 #include "latency.h"
@@ -22,7 +22,7 @@ struct totals {
 	uint64_t drops;
 };
 
-/* What is known of a run once it is over. */
+/* Results of a run. */
 struct summary {
 	struct totals totals;
 	struct moment start, end; /* Around the run. */
@@ -42,7 +42,7 @@ void summary_print(const struct summary *s);
 /* 0, or -1 after a message. */
 int summary_save(const struct summary *s);
 
-/* A run that proves nothing is a failure. 0, or -1 after a message. */
+/* A run without a usable result is a failure. 0, or -1 after a message. */
 int summary_judge(const struct totals *t);
 
 #endif /* KERNEL_SUMMARY_H */

@@ -15,7 +15,7 @@
 
 /* Room for any packet of an Ethernet, jumbo frames included. */
 #define PACKET_ROOM 9216
-/* What GRO joins at most, with some room. */
+/* Maximum that GRO joins, with a reserve. */
 #define MESSAGE_ROOM 65536
 
 static int
@@ -31,7 +31,9 @@ set(int fd, int level, int option, int value)
 	return setsockopt(fd, level, option, &value, sizeof(value));
 }
 
-/* Root may exceed net.core.rmem_max and wmem_max, others are cut to them without an error. */
+/*
+ * Root may exceed net.core.rmem_max and wmem_max; for others the kernel silently limits the size.
+ */
 static void
 set_buffer(int fd, int option, int forced)
 {

@@ -5,7 +5,7 @@
 #ifndef TRANSPORT_H
 #define TRANSPORT_H
 
-/* Sends and receives batches of messages on a UDP socket, by one of two ways of the kernel. */
+/* Sends and receives batches of messages on a UDP socket, through one of two kernel interfaces. */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,10 +19,10 @@ struct transport_stats {
 	uint64_t received;
 	uint64_t send_calls; /* System calls. */
 	uint64_t receive_calls;
-	uint64_t empty_calls; /* Of those, the ones that brought nothing. */
+	uint64_t empty_calls; /* Of those, the ones without a result. */
 	uint64_t no_room;     /* EAGAIN: the send buffer was full. */
-	uint64_t no_buffers;  /* ENOBUFS: a queue on the way was full. */
-	uint64_t refused;     /* ECONNREFUSED: nobody listened when an earlier packet came. */
+	uint64_t no_buffers;  /* ENOBUFS: a queue on the path was full. */
+	uint64_t refused;     /* ECONNREFUSED: there was no listener for an earlier packet. */
 	uint64_t other_errors;
 	uint64_t last_error; /* errno of the latest of these; 0: none. */
 	uint64_t truncated;  /* Received, but larger than the buffer; left out. */
@@ -44,12 +44,12 @@ struct transport {
 	const struct transport_ops *ops;
 	void *state;
 	int fd;
-	/* What the last transport_receive() brought; valid until the next. */
+	/* Result of the last transport_receive(); valid until the next. */
 	struct datagram received[KERNEL_MAX_BATCH];
 	struct transport_stats stats;
 };
 
-/* How long a waiting transport_receive() waits, milliseconds. */
+/* Maximum wait of transport_receive(), milliseconds. */
 #define TRANSPORT_WAIT_MS 50
 
 /*
@@ -59,7 +59,10 @@ struct transport {
 int transport_open(struct transport *transport, const union address *local,
 		const union address *remote);
 
-/* Up to --batch messages, into transport->received. With wait it sleeps for the first one a while. */
+/*
+ * Receive up to --batch messages into transport->received. With wait it sleeps until the first one,
+ * for a limited time.
+ */
 static inline unsigned int
 transport_receive(struct transport *transport, bool wait)
 {
@@ -67,8 +70,9 @@ transport_receive(struct transport *transport, bool wait)
 }
 
 /*
- * Offer messages, --batch at most. Returns how many are done with: the kernel has taken them
- * (stats.sent tells their packets) or failed to send them. The rest may be offered again.
+ * Offer messages, --batch at most. Returns the number of completed ones: the kernel has
+ * taken them (stats.sent counts their packets) or failed to send them. The rest may be
+ * offered again.
  */
 static inline unsigned int
 transport_send(struct transport *transport, const struct datagram *messages,
@@ -80,10 +84,10 @@ transport_send(struct transport *transport, const struct datagram *messages,
 /* Count an error of sending or receiving. */
 void transport_count_error(struct transport *transport, int error);
 
-/* Bytes for the payload of a message that is received. */
+/* Room for the payload of a received message, bytes. */
 uint32_t transport_room(void);
 
-/* What the kernel dropped at the receive buffer: packets, with GRO whole messages. */
+/* Drops of the kernel at the receive buffer: packets, or with GRO whole messages. */
 uint64_t transport_drops(const struct transport *transport);
 
 /* Size of a buffer as the kernel counts it: SO_RCVBUF or SO_SNDBUF. Bytes. */

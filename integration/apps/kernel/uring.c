@@ -3,9 +3,9 @@
  */
 
 /*
- * Batches by io_uring. One ring receives: a single request (multishot recvmsg, Linux 6.0) puts each
- * message into a buffer that the kernel takes from a ring of buffers. The other sends: a batch of
- * requests is submitted, and its results awaited, by one system call.
+ * Batches by io_uring. One ring receives: a single request (multishot recvmsg, Linux 6.0) stores
+ * each message in a buffer that the kernel takes from a ring of buffers. The other sends: a batch
+ * of requests is submitted, and its results awaited, by one system call.
  */
 
 #include <errno.h>
@@ -19,7 +19,7 @@
 #include "message.h"
 #include "transport.h"
 
-/* So many batches may wait in the buffers until they are looked at. */
+/* Number of batches that may wait in the buffers until they are processed. */
 #define BATCHES 4
 #define BUFFER_GROUP 1
 
@@ -30,9 +30,9 @@ struct uring {
 	unsigned int nb_buffers; /* A power of two. */
 	uint32_t buffer_size;
 	uint8_t *buffers;
-	bool armed;	       /* The request that receives is with the kernel. */
-	struct msghdr shape;   /* Which parts of a message are wanted. */
-	unsigned int nb_taken; /* Buffers with what the last call returned. */
+	bool armed;	       /* The receive request is active. */
+	struct msghdr shape;   /* The required parts of a message. */
+	unsigned int nb_taken; /* Buffers with the result of the last call. */
 	uint16_t taken[KERNEL_MAX_BATCH];
 	struct msghdr msg[KERNEL_MAX_BATCH];
 	struct iovec iov[KERNEL_MAX_BATCH];
@@ -119,7 +119,7 @@ close_rings(struct uring *uring)
 	free(uring);
 }
 
-/* The kernel tears a ring down later; until then a request in it keeps the socket and its port. */
+/* The kernel frees a ring later; until then a request in it keeps the socket and its port. */
 static void
 disarm(struct uring *uring)
 {
@@ -169,7 +169,7 @@ uring_open(struct transport *transport)
 	return 0;
 }
 
-/* Ask for messages, until the kernel runs out of buffers or an error ends it. */
+/* Request messages, until the kernel runs out of buffers or an error ends the request. */
 static void
 arm(struct transport *transport, struct uring *uring)
 {
@@ -216,7 +216,7 @@ read_buffer(struct uring *uring, uint16_t id, int size, struct datagram *datagra
 	return true;
 }
 
-/* Take a result; returns how many messages it brought: 0 or 1. */
+/* Process a result; returns the number of messages in it: 0 or 1. */
 static unsigned int
 take(struct transport *transport, struct uring *uring, const struct io_uring_cqe *cqe,
 		struct datagram *datagram)
@@ -226,7 +226,7 @@ take(struct transport *transport, struct uring *uring, const struct io_uring_cqe
 	if ((cqe->flags & IORING_CQE_F_MORE) == 0)
 		uring->armed = false;
 	if (cqe->res < 0) {
-		/* All buffers are full: not an error, they are about to be given back. */
+		/* All buffers are full: not an error, as they are about to be returned. */
 		if (cqe->res != -ENOBUFS && cqe->res != -EAGAIN)
 			transport_count_error(transport, -cqe->res);
 		return 0;
@@ -267,7 +267,7 @@ uring_receive(struct transport *transport, bool wait)
 	return nb_received;
 }
 
-/* All messages are done with: the kernel waits for room by itself, and what fails is counted. */
+/* All messages are completed: the kernel waits for room itself, and failures are counted. */
 static unsigned int
 uring_send(struct transport *transport, const struct datagram *messages, unsigned int nb_messages)
 {

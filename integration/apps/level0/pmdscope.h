@@ -6,8 +6,8 @@
 #define LEVEL0_PMDSCOPE_H
 
 /*
- * Takes the place of libpmdscope's header in apps that are built without the library: the calls do
- * nothing, and nothing of the library is linked.
+ * Replaces libpmdscope's header in apps that are built without the library: the calls do nothing,
+ * and the library is not linked.
  */
 
 #include <stdint.h>
