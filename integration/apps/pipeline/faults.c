@@ -65,7 +65,7 @@ faults_lost_clones(void)
 	return lost;
 }
 
-/* Give a fresh mbuf content by which it is known again. */
+/* Write content to a new mbuf by which it is recognised. */
 static void
 fill(struct rte_mbuf *m, char content)
 {
@@ -73,8 +73,8 @@ fill(struct rte_mbuf *m, char content)
 }
 
 /*
- * Forgotten after a failed send: the statistics hear of the packet that TX refused, the pool
- * does not. The most common of all, because TX refuses nothing until the day it does.
+ * Forgotten after a failed send: the packet that TX refused is counted, but not freed. This
+ * is the most common bug, because TX rarely refuses packets.
  */
 static void
 tx_reject(struct truth *truth, const struct pipe *pipe, struct rte_mbuf *m)
@@ -88,8 +88,8 @@ tx_reject(struct truth *truth, const struct pipe *pipe, struct rte_mbuf *m)
 }
 
 /*
- * Off by one in giving back a batch: buffers for answers are taken in bulk, none is needed, and
- * the loop that recycles them ends early. dperf lost part of a batch like this.
+ * Off by one when a batch is freed: buffers for answers are allocated in bulk, none is needed,
+ * and the loop that frees them ends early. dperf lost part of a batch like this.
  */
 static void
 off_by_one(struct truth *truth, struct rte_mempool *packets)
@@ -106,8 +106,8 @@ off_by_one(struct truth *truth, struct rte_mempool *packets)
 }
 
 /*
- * Early return from a parser that owns what it refuses. One of its ways out does not free:
- * Suricata's DPDK capture had such a "continue", F-Stack such a checksum error.
+ * Early return from a parser that owns the packets it refuses. One of its exits does not
+ * free them: Suricata's DPDK capture had such a "continue", F-Stack such a checksum error.
  */
 static void
 early_return(struct truth *truth, struct rte_mbuf *m)
@@ -120,8 +120,8 @@ early_return(struct truth *truth, struct rte_mbuf *m)
 }
 
 /*
- * A lost clone: made for a mirror port that is down, and dropped on the floor. VPP's SPAN had
- * it. The clone keeps a reference, so the original does not come back either.
+ * A lost clone: made for a mirror port that is down, and not freed. VPP's SPAN had this bug.
+ * The clone keeps a reference, so the original is not freed either.
  */
 static void
 lost_clone(struct truth *truth, struct rte_mbuf *m, struct rte_mempool *clones)
@@ -135,7 +135,7 @@ lost_clone(struct truth *truth, struct rte_mbuf *m, struct rte_mempool *clones)
 
 /*
  * A lost tail: the trailer that was chained to a packet is cut off again by resetting the
- * head, as F-Stack did on an error path. The segment behind it is nobody's from then on.
+ * head, as F-Stack did on an error path. The segment after it then has no owner.
  */
 static void
 lost_segment(struct truth *truth, struct rte_mbuf *m, struct rte_mempool *packets)
@@ -156,8 +156,8 @@ lost_segment(struct truth *truth, struct rte_mbuf *m, struct rte_mempool *packet
 }
 
 /*
- * Ring overflow: the consumer hangs, its ring refuses, and the producer counts instead of frees.
- * Putting packets on a ring leaves no stamp: their site is where they were received.
+ * Ring overflow: the consumer hangs, its ring is full, and the producer counts packets but does
+ * not free them. Enqueueing does not stamp packets: their site is where they were received.
  */
 static void
 ring_overflow(struct truth *truth, struct rte_ring *ring, struct rte_mbuf *m)
@@ -168,8 +168,8 @@ ring_overflow(struct truth *truth, struct rte_ring *ring, struct rte_mbuf *m)
 
 /*
  * Double queue ownership: a packet waits for TX and, at the same time, for its
- * acknowledgement. Two owners need one reference more; this takes one for each, and forgets
- * the one it came with. Both owners then free it rightly, and still it is not free.
+ * acknowledgement. Two owners need one more reference; this takes one for each, and forgets
+ * the original one. Both owners then free it correctly, but it is not returned to its pool.
  */
 static void
 double_queue(struct truth *truth, struct rte_ring *unacked, struct rte_mbuf *m)
@@ -180,7 +180,10 @@ double_queue(struct truth *truth, struct rte_ring *unacked, struct rte_mbuf *m)
 	TRUTH_FAULT(truth, m); /* Wrong: one reference too many */
 }
 
-/* The acknowledgement comes when the sender is done: one owner and the forgotten one are left. */
+/*
+ * The acknowledgement comes when the sender is done: one owner and the forgotten reference are
+ * left.
+ */
 static void
 acknowledge(struct truth *truth, struct rte_ring *unacked)
 {
@@ -194,7 +197,10 @@ acknowledge(struct truth *truth, struct rte_ring *unacked)
 		TRUTH_SITE(truth, rte_pktmbuf_free(m));
 }
 
-/* Two owners, one packet, no second reference: an error path frees what its caller frees again. */
+/*
+ * Two owners, one packet, no second reference: an error path frees the packet, and its caller frees
+ * it again.
+ */
 static void
 double_free(struct truth *truth, struct rte_mbuf *m)
 {
@@ -204,8 +210,8 @@ double_free(struct truth *truth, struct rte_mbuf *m)
 }
 
 /*
- * A pool that holds a packet twice gives it to two owners, and the harm spreads beyond what a
- * test of the finding wants. Both copies lie on top of this lcore's cache: one is taken away.
+ * A pool that contains a packet twice gives it to two owners, which does more harm than the
+ * test needs. Both copies are on top of this lcore's cache: one is removed.
  */
 static void
 double_free_contained(struct truth *truth, struct rte_mempool *packets, struct rte_mbuf *m)
@@ -224,7 +230,7 @@ double_free_contained(struct truth *truth, struct rte_mempool *packets, struct r
 	rte_mempool_put(packets, first);
 }
 
-/* Use after free: the error path frees the packet, and then falls through to sending it. */
+/* Use after free: the error path frees the packet, but then continues and sends it. */
 static void
 use_after_free(struct truth *truth, const struct pipe *pipe, struct rte_mbuf *m)
 {
@@ -234,8 +240,9 @@ use_after_free(struct truth *truth, const struct pipe *pipe, struct rte_mbuf *m)
 }
 
 /*
- * TX refuses the packet, or its driver would free it again. It lies on top of this lcore's cache
- * and goes through proper hands once, so that nothing takes it for the app's from here on.
+ * TX refuses the packet, as its driver would free it again. It is on top of this lcore's cache,
+ * and is allocated and freed correctly once, so that afterwards nothing shows that the app holds
+ * it.
  */
 static void
 use_after_free_contained(struct truth *truth, const struct pipe *pipe, struct rte_mbuf *m)
@@ -298,7 +305,7 @@ faults_work(struct pipe *pipe, struct rte_mbuf **pkts, uint16_t nb_pkts, struct 
 uint16_t
 faults_tx(struct pipe *pipe, struct rte_mbuf **pkts, uint16_t nb_pkts)
 {
-	/* What fails to be sent shall be one mbuf: chains and clones are more. */
+	/* The packet that fails to be sent must be a single mbuf: chains and clones have more. */
 	if (nb_pkts > 0 && pipe_packet_plain(pkts[nb_pkts - 1]) && due(FAULT_TX_REJECT))
 		tx_reject(&faults[FAULT_TX_REJECT].truth, pipe, pkts[--nb_pkts]);
 	if (nb_pkts > 0 && pipe_packet_plain(pkts[nb_pkts - 1]) && due(FAULT_USE_AFTER_FREE))

@@ -5,7 +5,7 @@
 #ifndef FAULTS_H
 #define FAULTS_H
 
-/* Bugs that real applications have had with mbufs, on demand. */
+/* Mbuf bugs of real applications, on demand. */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,7 +29,7 @@ enum fault_kind {
 
 struct fault {
 	const char *name;
-	/* Mbufs that each time are gone for good, from either pool. */
+	/* Mbufs of either pool that are lost each time. */
 	unsigned int lost_packets;
 	unsigned int lost_clones;
 	struct schedule schedule;
@@ -47,16 +47,16 @@ uint64_t faults_lost_packets(void);
 uint64_t faults_lost_clones(void);
 
 /*
- * Let what is due happen to packets from the end of a burst; never twice to the same one.
- * Return how many of the burst are left to the caller, in front. faults_work() hands packets
- * that are still to be sent back through kept, which has room for all.
+ * Apply the faults that are due to packets at the end of a burst; never two to the same one.
+ * Return the number of packets at its start that are left to the caller. faults_work()
+ * returns packets that are still to be sent in kept, which has room for all.
  */
 uint16_t faults_rx(struct pipe *pipe, struct rte_mbuf **pkts, uint16_t nb_pkts);
 uint16_t faults_work(struct pipe *pipe, struct rte_mbuf **pkts, uint16_t nb_pkts,
 		struct rte_mbuf **kept, uint16_t *nb_kept);
 uint16_t faults_tx(struct pipe *pipe, struct rte_mbuf **pkts, uint16_t nb_pkts);
 
-/* What faults_work() does first: let go on what waits for its acknowledgement. */
+/* First step of faults_work(): release the packet that waits for its acknowledgement. */
 void faults_acknowledge(struct pipe *pipe);
 
 #endif /* FAULTS_H */

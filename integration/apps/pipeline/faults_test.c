@@ -32,7 +32,7 @@ receive(struct rte_mbuf **pkts)
 		CHECK(rte_pktmbuf_append(pkts[i], 60) != NULL);
 }
 
-/* The way of one burst through RX and worker; whatever is left is sent and so freed. */
+/* Passes one burst through RX and worker; the remaining packets are sent and so freed. */
 static void
 pass_burst(void)
 {

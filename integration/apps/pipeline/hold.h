@@ -5,7 +5,9 @@
 #ifndef HOLD_H
 #define HOLD_H
 
-/* A queue that holds packets for a fixed time by design, as reassembly or retransmission does. */
+/*
+ * A queue that intentionally holds packets for a fixed time, as reassembly or retransmission does.
+ */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,7 +26,7 @@ struct hold {
 	} slot[HOLD_SIZE];
 };
 
-/* Keep a packet from now on. False if the queue is full: it stays the caller's. */
+/* Add a packet. False if the queue is full: it stays the caller's. */
 static inline bool
 hold_put(struct hold *hold, struct rte_mbuf *m, uint64_t now)
 {
@@ -35,7 +37,7 @@ hold_put(struct hold *hold, struct rte_mbuf *m, uint64_t now)
 	return true;
 }
 
-/* Take out at most max packets whose time has come; all with now = UINT64_MAX. */
+/* Remove at most max packets whose time has come; all with now = UINT64_MAX. */
 static inline uint16_t
 hold_take(struct hold *hold, struct rte_mbuf **pkts, uint16_t max, uint64_t now)
 {

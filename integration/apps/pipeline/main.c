@@ -4,7 +4,7 @@
 
 /*
  * pmdscope-pipeline: RX, software ring, worker, software ring, TX, with injected mbuf bugs of real
- * applications, and a record of the mbufs that they lost.
+ * applications, and a record of the lost mbufs.
  */
 
 #include <errno.h>
@@ -302,7 +302,7 @@ print_ring(const struct rte_ring *ring)
 		print_held("ring", ring->name, POOL_NAME, rte_ring_count(ring));
 }
 
-/* Called while nothing moves: each mbuf in use is lost, or held in one of these places. */
+/* Called while packets do not move: each mbuf in use is lost, or held in one of these places. */
 static void
 print_truth(void)
 {
@@ -334,7 +334,7 @@ open_ring(const char *what, unsigned int number, unsigned int size)
 	return rte_ring_create(name, size, (int)rte_socket_id(), RING_F_SP_ENQ | RING_F_SC_DEQ);
 }
 
-/* One packet is in the ring of the consumer that hangs, and there is no room for more. */
+/* One packet is in the ring of the hanging consumer, which has no more room. */
 static int
 open_stuck(struct pipe *pipe)
 {

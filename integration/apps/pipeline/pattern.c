@@ -36,7 +36,7 @@ next_random(uint64_t *state)
 	return *state * UINT64_C(2685821657736338717);
 }
 
-/* Length of the phase that begins, TSC cycles. */
+/* Length of the phase that begins, in TSC cycles. */
 static uint64_t
 phase(struct pattern *pattern)
 {
@@ -77,6 +77,6 @@ pattern_start(struct pattern *pattern, uint64_t hz, uint64_t now, uint64_t seed)
 void
 pattern_change(struct pattern *pattern, uint64_t now)
 {
-	/* From now, not from when it was due: a loop that was late must not skip phases. */
+	/* From now, not from when it was due: a late loop must not skip phases. */
 	begin(pattern, pattern->kind == PATTERN_STEADY || !pattern->on, now);
 }

@@ -5,7 +5,7 @@
 #ifndef PATTERN_H
 #define PATTERN_H
 
-/* Traffic patterns, which must not be mistaken for leaks. */
+/* Traffic patterns that must not be reported as leaks. */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,7 +37,7 @@ bool pattern_parse(struct pattern *pattern, const char *text);
 /* Begin with traffic at a TSC; hz is its frequency. The same seed gives the same phases. */
 void pattern_start(struct pattern *pattern, uint64_t hz, uint64_t now, uint64_t seed);
 
-/* Go on to the phase of this moment. */
+/* Change to the phase of this moment. */
 void pattern_change(struct pattern *pattern, uint64_t now);
 
 /* True while traffic flows. */

@@ -30,7 +30,9 @@ test_steady(void)
 	CHECK(pattern_on(&steady, UINT64_MAX));
 }
 
-/* Traffic, so many seconds without, traffic again: to the millisecond, and for good. */
+/*
+ * Traffic, a pause of this many seconds, traffic again: exact to the millisecond, and repeatedly.
+ */
 static void
 test_idle(void)
 {
@@ -42,7 +44,7 @@ test_idle(void)
 		const uint64_t at = ms % (PATTERN_BUSY_MS + 60000);
 		const bool seen = pattern_on(&idle, start + ms * MS);
 
-		/* A change may be seen one step late, and each later one by one more. */
+		/* A change may be seen one step late, and each later change by one more. */
 		if (at > 10 && at + 10 < PATTERN_BUSY_MS)
 			CHECK(seen);
 		if (at > PATTERN_BUSY_MS + 10)
@@ -50,7 +52,7 @@ test_idle(void)
 	}
 }
 
-/* Phases are as long as promised, of all lengths, on for about half of the time. */
+/* Phases have the promised lengths, and are on for about half of the time. */
 static void
 test_bursty(void)
 {
@@ -94,7 +96,7 @@ test_seed(void)
 	CHECK(differ > 90);
 }
 
-/* A loop that slept through many phases goes on with the next one only. */
+/* A loop that missed many phases continues with the next one only. */
 static void
 test_late(void)
 {

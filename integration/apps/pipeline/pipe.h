@@ -30,16 +30,16 @@ struct pipe {
 	struct rte_ring *in;	  /* RX to worker. */
 	struct rte_ring *out;	  /* Worker to TX. */
 	struct rte_ring *stuck;	  /* To a consumer that hangs: always full. */
-	struct rte_ring *unacked; /* Sent, and kept to be sent again. */
+	struct rte_ring *unacked; /* Sent, and kept for retransmission. */
 	struct hold hold;
 
-	/* Of the RX stage. */
+	/* Used by the RX stage. */
 	struct pattern pattern;
 	struct pacer pacer;
 	uint64_t seq;
-	/* Of the worker. */
+	/* Used by the worker. */
 	uint64_t bursts;     /* That held packets. */
-	uint32_t since_hold; /* Packets since the last that was held. */
+	uint32_t since_hold; /* Packets since the last one that was held. */
 };
 
 /* Packets of one lcore. Written by that lcore, read by the control thread. */
@@ -50,12 +50,12 @@ struct pipe_stats {
 	uint64_t work_dropped; /* Ring to TX full, or dropped by --mix. */
 	uint64_t tx_dropped;   /* Not taken by TX. */
 	uint64_t runts;
-	uint64_t clones; /* Sent besides the packets received. */
+	uint64_t clones; /* Sent in addition to the packets received. */
 	uint64_t chains;
 	uint64_t held;
 } __rte_cache_aligned;
 
-/* A packet of one mbuf that nobody else refers to. */
+/* A packet of one mbuf with a single reference. */
 static inline bool
 pipe_packet_plain(const struct rte_mbuf *m)
 {

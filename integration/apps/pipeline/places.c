@@ -12,7 +12,7 @@
 
 #include "places.h"
 
-/* Numbers that tell the places apart. */
+/* Different numbers that identify the places. */
 #define NB_GLOBAL 23
 #define NB_STATIC 29
 #define NB_RING 31
@@ -29,19 +29,19 @@
 #define RING_SIZE 64
 #define EXTERNAL_BYTES 512
 
-/* Each is named after the reference that keeps it from being lost. */
+/* Each is named after the only reference to it. */
 struct rte_mbuf *held_global[NB_GLOBAL];
 static struct rte_mbuf *held_static[NB_STATIC];
 static struct rte_ring *held_ring;
 static struct rte_mbuf **held_rte_malloc;
 static struct rte_mbuf **held_malloc;
-/* The packets' data only, as of an app that finds the mbuf from it. */
+/* Only pointers to the packets' data, as in an app that finds the mbuf from its data. */
 static char *held_data[NB_DATA];
-/* Their originals, from the other pool, are known to nobody else. */
+/* Their originals, from the other pool, have no other references. */
 static struct rte_mbuf *held_clones[NB_CLONES];
-/* Heads; the segments behind are known to these only. */
+/* First segments, which have the only references to the others. */
 static struct rte_mbuf *held_chains[NB_CHAINS];
-/* Their buffers are of rte_malloc(), and refer to the mbuf that goes when they are freed. */
+/* Their buffers are from rte_malloc(), and refer to the mbuf that is freed with them. */
 static struct rte_mbuf *held_external[NB_EXTERNAL];
 static __thread struct rte_mbuf *held_tls[NB_TLS];
 

@@ -5,7 +5,7 @@
 #ifndef PLACES_H
 #define PLACES_H
 
-/* Holds mbufs in every place where an app can, a different number in each. */
+/* Holds mbufs in every place where an app can keep them, a different number in each. */
 
 #include <rte_mbuf.h>
 #include <rte_mempool.h>
@@ -13,7 +13,7 @@
 /* On the stack of the worker. */
 #define PLACES_STACK 7
 
-/* Where the mbufs are that one place keeps. */
+/* A place, and the number of its mbufs. */
 struct place {
 	const char *kind; /* Of the reference: global, ring, heap_element and so on. */
 	const char *name;
@@ -21,7 +21,9 @@ struct place {
 	unsigned int mbufs;
 };
 
-/* Fill all places but those of a thread. 0 or -errno; then places_drain() empties those filled. */
+/*
+ * Fill all places except those of a thread. 0 or -errno; then places_drain() empties those filled.
+ */
 int places_fill(struct rte_mempool *packets, struct rte_mempool *clones);
 
 /* The same for stack and thread-local storage of the calling thread. */
@@ -31,7 +33,7 @@ int places_fill_thread(struct rte_mempool *packets, struct rte_mbuf *volatile *o
 void places_drain_thread(struct rte_mbuf *volatile *on_stack);
 void places_drain(void);
 
-/* The places that are filled; returns how many. */
+/* Lists the places that are filled; returns their number. */
 unsigned int places_list(const struct place **list);
 
 #endif /* PLACES_H */

@@ -10,7 +10,7 @@
 #include "control.h"
 #include "rest.h"
 
-/* Enough polls for every packet under way to leave. */
+/* Enough polls for all packets under way to leave. */
 #define SETTLE_POLLS 4096
 /* Deeper than any function of a poll loop. */
 #define STACK_BYTES 65536
@@ -63,7 +63,7 @@ pause_ms(void)
 	nanosleep(&ms, NULL);
 }
 
-/* Functions that have returned leave pointers on the stack, also to mbufs that were lost since. */
+/* Returned functions leave pointers on the stack, which may refer to mbufs that were lost since. */
 static __attribute__((noinline)) void
 wipe_stack(void)
 {
@@ -116,7 +116,7 @@ stopped(void)
 	return control_stopping() || __atomic_load_n(&ending, __ATOMIC_RELAXED);
 }
 
-/* False if the run ended meanwhile. */
+/* False if the run has ended meanwhile. */
 static bool
 wait_for(const unsigned int *counter, unsigned int wanted)
 {
@@ -134,7 +134,10 @@ go_on(void)
 	wait_for(&nb_still, 0);
 }
 
-/* Pending signals are taken in order of their numbers: a SIGUSR2 that came first waits behind SIGUSR1. */
+/*
+ * Pending signals are handled in the order of their numbers: an earlier SIGUSR2 waits behind
+ * SIGUSR1.
+ */
 static bool
 take_go_on(void)
 {

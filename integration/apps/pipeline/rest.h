@@ -6,9 +6,9 @@
 #define REST_H
 
 /*
- * Lets others compare what they see of the app with what it knows: on SIGUSR1 faults stop, packets
- * under way settle, the lcores stop polling, and a line with the truth is printed; on SIGUSR2 all
- * goes on.
+ * For comparing observations of the app with its actual state: on SIGUSR1 faults stop, packets
+ * under way arrive, the lcores stop polling, and a line with the state is printed; on SIGUSR2 the
+ * app continues.
  */
 
 #include <stdbool.h>
@@ -17,7 +17,7 @@
 enum rest_phase {
 	REST_NONE,
 	REST_SETTLE, /* Polling without faults. */
-	REST_STILL,  /* Nothing moves. */
+	REST_STILL,  /* Packets do not move. */
 };
 
 /* Of one lcore. */
@@ -29,23 +29,23 @@ struct rest_lcore {
 
 extern enum rest_phase rest_phase;
 
-/* Phase that is asked for. */
+/* Requested phase. */
 static inline enum rest_phase
 rest_asked(void)
 {
 	return __atomic_load_n(&rest_phase, __ATOMIC_ACQUIRE);
 }
 
-/* Block the signals. Before the first thread is started. */
+/* Block the signals, before the first thread is started. */
 void rest_prepare(void);
 
 /*
- * Start the thread that takes the signals. print is called when all nb_lcores are still. 0 or
- * -errno.
+ * Start the thread that handles the signals. print is called when all nb_lcores have stopped.
+ * 0 or -errno.
  */
 int rest_start(unsigned int nb_lcores, void (*print)(void));
 
-/* End and join the thread. Harmless without rest_start(). */
+/* End and join the thread. Has no effect without rest_start(). */
 void rest_end(void);
 
 /* The slow half of rest_poll(). */

@@ -1,7 +1,7 @@
 #!/bin/sh
-# SPDX-License-Identifier: BSD-3-Clause
-# soak.sh PIPELINE PMDSCOPE SECONDS: clean traffic for so long, a third of it steady, bursty and
-# idle in turn, with clones, chains, drops and a stage that holds. Any leak found is a false one.
+# SPDX-License-Identifier: BSD-3-Clause soak.sh PIPELINE PMDSCOPE SECONDS: traffic without leaks
+# for this time, steady, bursty and idle for a third each, with clones, chains, drops and a stage
+# that holds. Every reported leak is false.
 set -eu
 
 pipeline=$1
@@ -23,7 +23,7 @@ memory="-m 128"
 [ "$(cat /sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages 2>/dev/null || echo 0)" -ge 64 ] ||
 	memory="--no-huge -m 256"
 
-# soak PATTERN: fails if a leak is reported meanwhile, or if the pools miss anything at the end.
+# soak PATTERN: fails if a leak is reported, or if mbufs are missing from the pools at the end.
 soak() {
 	echo "soak: $1 traffic for $share s"
 	# Unquoted: two words.
@@ -32,7 +32,7 @@ soak() {
 		--pattern "$1" --leak-mode always --duration "$share" \
 		--json "$scratch/truth.json" >"$scratch/out" 2>"$scratch/errors" &
 	app=$!
-	# By the clock: looking takes time too, and the app ends by itself.
+	# Uses the clock: queries take time too, and the app ends on its own.
 	end=$(($(date +%s) + share - 5))
 	sleep 3
 	while left=$((end - $(date +%s))) && [ "$left" -gt 0 ]; do

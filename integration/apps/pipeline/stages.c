@@ -17,12 +17,12 @@
 #include "rest.h"
 #include "stages.h"
 
-/* One packet in so many is held. */
+/* One in this many packets is held. */
 #define HOLD_EVERY 1024
-/* With --mix, one burst in so many is cloned from, chained to, and dropped. */
+/* With --mix, one in this many bursts is cloned from, chained to, and dropped. */
 #define MIX_EVERY 16
 #define MIX_TAIL 32
-/* Room for what faults hand back and for what was held and goes on. */
+/* Room for packets that faults return and for held packets that continue. */
 #define WORK_ROOM (2 * APP_MAX_BURST + NB_FAULTS)
 
 struct stages_options stages_options;
@@ -33,7 +33,7 @@ void
 stages_prepare(void)
 {
 	const struct probe_path path = {
-		/* Locally administered; addresses set aside for benchmarks. */
+		/* Locally administered; addresses reserved for benchmarks. */
 		.src_mac = { .addr_bytes = { 0x02, 'p', 'm', 'd', 's', 1 } },
 		.dst_mac = { .addr_bytes = { 0x02, 'p', 'm', 'd', 's', 2 } },
 		.src_ip = { 198, 18, 0, 1 },
@@ -56,14 +56,14 @@ stamp(struct pipe *pipe, struct rte_mbuf **pkts, uint16_t nb_pkts, uint64_t now)
 	}
 }
 
-/* Faults may happen: the first time for them has passed, and the app does not come to rest. */
+/* Faults may happen: their start time has passed, and the app is not about to rest. */
 static bool
 faulty(uint64_t now)
 {
 	return now >= stages_options.faults_from && rest_asked() == REST_NONE;
 }
 
-/* Put packets on a ring and free those that do not fit. */
+/* Enqueue packets and free those that do not fit. */
 static void
 hand_over(struct rte_ring *ring, struct rte_mbuf **pkts, uint16_t nb_pkts, uint64_t *dropped)
 {
@@ -75,7 +75,7 @@ hand_over(struct rte_ring *ring, struct rte_mbuf **pkts, uint16_t nb_pkts, uint6
 	counter_add(dropped, nb_pkts - taken);
 }
 
-/* What the pattern and the rate let in now. An idle port is still polled. */
+/* Number of packets that the pattern and the rate allow now. An idle port is still polled. */
 static uint16_t
 admitted(struct pipe *pipe, uint64_t now)
 {
@@ -109,7 +109,7 @@ stage_rx(struct pipe *pipe, struct pipe_stats *stats, uint64_t now)
 	return nb_rx;
 }
 
-/* Turn each packet round; runts are freed and left out. */
+/* Swap the addresses of each packet; runts are freed and left out. */
 static uint16_t
 turn_round(struct pipe *pipe, struct rte_mbuf **pkts, uint16_t nb_pkts, struct pipe_stats *stats)
 {
@@ -125,7 +125,7 @@ turn_round(struct pipe *pipe, struct rte_mbuf **pkts, uint16_t nb_pkts, struct p
 	return nb_out;
 }
 
-/* Hold one packet in HOLD_EVERY, and let those go on whose time has come. */
+/* Hold one packet in HOLD_EVERY, and release those whose time has come. */
 static uint16_t
 hold(struct pipe *pipe, struct rte_mbuf **pkts, uint16_t nb_pkts, struct pipe_stats *stats,
 		uint64_t now)
@@ -158,7 +158,7 @@ mix_clone(struct pipe *pipe, struct rte_mbuf **pkts, uint16_t nb_pkts, struct pi
 	return nb_pkts + 1;
 }
 
-/* A trailer in a segment of its own. */
+/* A trailer in a separate segment. */
 static void
 mix_chain(struct pipe *pipe, struct rte_mbuf *m, struct pipe_stats *stats)
 {

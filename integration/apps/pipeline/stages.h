@@ -28,12 +28,12 @@ extern struct stages_options stages_options;
 /* Headers of the packets that stamp writes. Before the first stage runs. */
 void stages_prepare(void);
 
-/* Each returns how many packets it took in. */
+/* Each returns the number of packets it processed. */
 uint16_t stage_rx(struct pipe *pipe, struct pipe_stats *stats, uint64_t now);
 uint16_t stage_work(struct pipe *pipe, struct pipe_stats *stats, uint64_t now);
 uint16_t stage_tx(struct pipe *pipe, struct pipe_stats *stats, uint64_t now);
 
-/* Free what waits between the stages, when all of them have ended. */
+/* Free the packets between the stages, when all stages have ended. */
 void stages_drain(struct pipe *pipe);
 
 #endif /* STAGES_H */

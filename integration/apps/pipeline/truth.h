@@ -5,7 +5,7 @@
 #ifndef TRUTH_H
 #define TRUTH_H
 
-/* The real effect of a fault, to compare with the findings of a test. */
+/* The actual effect of a fault, to compare with the findings under test. */
 
 #include <stdint.h>
 
@@ -19,14 +19,14 @@
 
 /* Written by the lcore of the fault; read when it has ended. */
 struct truth {
-	uint64_t injected; /* Times. Read by the control thread meanwhile. */
+	uint64_t injected; /* Number of times. Also read by the control thread. */
 	uint64_t first_tsc;
 	uint64_t last_tsc;
 	/* The statement that is wrong. */
 	const char *function;
 	const char *fault_file;
 	int fault_line;
-	/* The last call that was given the packet: all that stamps can know. */
+	/* The last call with the packet: stamps show no more than this. */
 	const char *site_file;
 	int site_line;
 	uint32_t nb_samples;
@@ -36,17 +36,17 @@ struct truth {
 	} samples[TRUTH_SAMPLES];
 };
 
-/* File the fault that happens on this line to this packet, which is still whole. */
+/* Record the fault of this line for this packet, which is still valid. */
 #define TRUTH_FAULT(truth, m) truth_fault(truth, m, __FILE__, __func__, __LINE__)
 
-/* Carry out the last call before the fault, and note its line. */
+/* Make the last call before the fault, and record its line. */
 #define TRUTH_SITE(truth, call) \
 	((truth)->site_file = __FILE__, (truth)->site_line = __LINE__, (call))
 
 void truth_fault(struct truth *truth, const struct rte_mbuf *m, const char *file,
 		const char *function, int line);
 
-/* A member of an object: what happened, when (reckoned from a moment), where and to what. */
+/* A member of an object: the fault, its time (relative to a moment), its place and the mbuf. */
 void truth_json(const struct truth *truth, struct json *json, const char *name,
 		const struct moment *moment, uint64_t hz);
 
