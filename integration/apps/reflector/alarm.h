@@ -35,7 +35,10 @@ alarm_handle(int signo)
 		;
 }
 
-/* A handler of so many microseconds every so many milliseconds, in the calling thread; 0: never. */
+/*
+ * A handler of this many microseconds with this period in milliseconds, in the calling thread; 0:
+ * never.
+ */
 static inline int
 alarm_start(uint64_t us, uint64_t every_ms)
 {
@@ -52,7 +55,7 @@ alarm_start(uint64_t us, uint64_t every_ms)
 	if (us == 0)
 		return 0;
 	alarm_busy_ns = us * 1000;
-	/* glibc has a name for it only since 2.38. */
+	/* glibc has a name for this member only since 2.38. */
 	event._sigev_un._tid = (pid_t)syscall(SYS_gettid);
 	if (sigaction(SIGALRM, &action, NULL) != 0)
 		return -1;

@@ -16,7 +16,7 @@
 #define IPV4_BITS 32
 #define IPV6_BITS 128
 #define HOP_LIMIT 64
-/* Of neighbour discovery: proof that no router forwarded the packet. */
+/* Required by neighbour discovery: proof that no router forwarded the packet. */
 #define HOP_LIMIT_LINK 255
 
 #define ICMP_ECHO_REPLY 0
@@ -29,7 +29,7 @@
 #define ADVERTISE_SOLICITED (UINT32_C(1) << 30)
 #define ADVERTISE_OVERRIDE (UINT32_C(1) << 29)
 #define OPTION_TARGET_MAC 2
-#define OPTION_UNIT 8 /* Options state their length in units of so many bytes. */
+#define OPTION_UNIT 8 /* Unit of the length of options, bytes. */
 
 struct icmp {
 	uint8_t type;
@@ -96,7 +96,7 @@ in_prefix(const struct answer_address *address, const uint8_t *ip)
 	return rest == 0 || (address->ip[bytes] ^ ip[bytes]) >> (8 - rest) == 0;
 }
 
-/* The address is one of ours. exact: listed by itself, not only as one of a prefix. */
+/* The address is one of ours. exact: listed itself, not only contained in a prefix. */
 static bool
 is_ours(const struct answer_addresses *addresses, const void *ip, bool ipv6, bool exact)
 {
@@ -145,7 +145,7 @@ answer_arp(struct rte_mbuf *m, struct rte_ether_hdr *eth, uint32_t offset,
 		return ANSWER_IGNORED;
 	data = &arp->arp_data;
 	target = data->arp_tip;
-	/* Whoever probes may be about to take an address that a prefix merely covers. */
+	/* A host that probes may be about to take an address that is only contained in a prefix. */
 	probe = data->arp_sip == 0;
 	if (data->arp_sip == target || rte_is_multicast_ether_addr(&data->arp_sha) ||
 			!is_ours(addresses, &target, false, probe))
@@ -159,7 +159,7 @@ answer_arp(struct rte_mbuf *m, struct rte_ether_hdr *eth, uint32_t offset,
 	return ANSWER_ARP;
 }
 
-/* The echo reply to a request, but for its IP header. False if it is none. */
+/* Make the echo reply to a request, except its IP header. False if it is not a request. */
 static bool
 reply_echo(struct icmp *icmp, uint8_t request, uint8_t reply)
 {
@@ -232,7 +232,7 @@ is_unspecified_ipv6(const void *ip)
 	return memcmp(ip, zero, sizeof(zero)) == 0;
 }
 
-/* The sum over pseudo-header and message, folded. */
+/* The folded sum over pseudo-header and message. */
 static uint16_t
 sum_icmp6(const struct rte_ipv6_hdr *ip, const void *message, uint16_t size)
 {
@@ -253,7 +253,7 @@ valid_options(const uint8_t *options, uint32_t size)
 	return true;
 }
 
-/* As RFC 4861, section 7.1.1, wants a solicitation to be. */
+/* The checks of RFC 4861, section 7.1.1, for a solicitation. */
 static bool
 valid_solicitation(const struct rte_ipv6_hdr *ip, const struct neighbour *ns, uint16_t size)
 {
@@ -263,7 +263,7 @@ valid_solicitation(const struct rte_ipv6_hdr *ip, const struct neighbour *ns, ui
 	       valid_options((const uint8_t *)(ns + 1), size - (uint32_t)sizeof(*ns));
 }
 
-/* Make the only segment end at a length. */
+/* Cut the only segment to a length. */
 static bool
 resize(struct rte_mbuf *m, uint32_t size)
 {
@@ -274,7 +274,7 @@ resize(struct rte_mbuf *m, uint32_t size)
 	return rte_pktmbuf_append(m, (uint16_t)(size - now)) != NULL;
 }
 
-/* Where the advertisement goes: to the asker, or to all if that has no address yet. */
+/* Destination of the advertisement: the requester, or all nodes if that has no address yet. */
 static rte_be32_t
 address_advertisement(struct rte_ether_hdr *eth, struct rte_ipv6_hdr *ip, bool probe)
 {

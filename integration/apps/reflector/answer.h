@@ -9,8 +9,8 @@
  * Answers for IP addresses as a host does: ARP requests, IPv6 neighbour solicitations, and ICMP and
  * ICMPv6 echo requests, up to two VLAN tags deep. A packet becomes its answer in place.
  *
- * Each fragment of an echo request is answered by itself, without reassembly: the type changes in
- * the first, and the checksum is corrected by the difference, so that a wrong one stays wrong.
+ * Each fragment of an echo request is answered separately, without reassembly: the type changes
+ * in the first, and the checksum is corrected by the difference, so that a wrong one stays wrong.
  */
 
 #include <stdbool.h>
@@ -33,11 +33,11 @@ struct answer_addresses {
 };
 
 enum answer_kind {
-	ANSWER_NONE,	/* Of no concern to these addresses: not touched. */
-	ANSWER_IGNORED, /* What a host would not answer: not touched, to be dropped. */
+	ANSWER_NONE,	/* Not for these addresses: unchanged. */
+	ANSWER_IGNORED, /* A host would not answer: unchanged, to be dropped. */
 	ANSWER_ARP,
 	ANSWER_NEIGHBOUR,
-	ANSWER_ECHO, /* Each fragment of one. */
+	ANSWER_ECHO, /* Each fragment of a request. */
 	ANSWER_KINDS,
 };
 
@@ -45,7 +45,7 @@ enum answer_kind {
 bool answer_parse(const char *text, struct answer_address *address);
 
 /*
- * Turn a packet into its answer, if one of the addresses has to give one. own is the MAC address of
+ * Turn a packet into its answer, if one of the addresses has to answer. own is the MAC address of
  * the port. Other ARP, ICMP and multicast packets are ignored; ANSWER_NONE is the rest.
  */
 enum answer_kind answer_packet(struct rte_mbuf *m, const struct rte_ether_addr *own,

@@ -48,7 +48,7 @@ answer(void)
 	const enum answer_kind kind = answer_packet(&packet.m, &own, &addresses);
 	const uint16_t after = packet.m.data_len;
 
-	/* An answer may be shorter than what it answers. */
+	/* An answer may be shorter than the request. */
 	packet.m.data_len = RTE_MAX(before, after);
 	packet_check_guards(&packet);
 	packet.m.data_len = after;
@@ -114,7 +114,10 @@ test_arp(void)
 	CHECK_EQ(answer(), ANSWER_IGNORED);
 	make_arp(0, 200);
 	CHECK_EQ(answer(), ANSWER_IGNORED);
-	/* An address of the prefix 10.1.3.0/25, and one behind it; its probe is not ours to refuse. */
+	/*
+	 * An address of the prefix 10.1.3.0/25, and the one after it; a probe for it must not be
+	 * answered.
+	 */
 	make_arp(3, 127);
 	CHECK_EQ(answer(), ANSWER_ARP);
 	make_arp(3, 128);
@@ -131,7 +134,7 @@ raw_sum(const void *data, size_t size)
 	return (uint16_t)~rte_raw_cksum(data, size);
 }
 
-/* An echo request of so many ICMP bytes to 10.1.0.1, with correct checksums. */
+/* An echo request of this many ICMP bytes to 10.1.0.1, with correct checksums. */
 static uint8_t *
 make_echo(uint16_t size)
 {
@@ -178,7 +181,7 @@ test_echo(void)
 	}
 }
 
-/* A wrong checksum stays wrong, so that the asker can tell. */
+/* A wrong checksum stays wrong, so that the requester detects it. */
 static void
 test_wrong_echo_stays_wrong(void)
 {
@@ -189,7 +192,7 @@ test_wrong_echo_stays_wrong(void)
 	CHECK(rte_raw_cksum(data + ETH + V4, 64) != 0xffff);
 }
 
-/* What a host does not answer. */
+/* Packets that a host does not answer. */
 static void
 test_ignored_echo(void)
 {
@@ -209,7 +212,7 @@ test_ignored_echo(void)
 	CHECK_EQ(answer(), ANSWER_NONE);
 }
 
-/* Of a fragmented request only the first fragment has a type. */
+/* Only the first fragment of a request has a type. */
 static void
 test_fragments(void)
 {
@@ -236,7 +239,7 @@ sum6(const uint8_t *data, uint16_t size)
 	return (uint16_t)((sum & 0xffff) + (sum >> 16));
 }
 
-/* An ICMPv6 message of so many bytes to us, but for its checksum. */
+/* An ICMPv6 message of this many bytes to us, without its checksum. */
 static uint8_t *
 make_icmp6(uint8_t type, uint16_t size)
 {
@@ -312,7 +315,9 @@ test_solicitation(void)
 	}
 }
 
-/* Duplicate address detection: the answer goes to everybody, and only for what is ours alone. */
+/*
+ * Duplicate address detection: the answer goes to all nodes, and only for addresses listed exactly.
+ */
 static void
 test_address_probe(void)
 {

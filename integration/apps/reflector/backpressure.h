@@ -5,7 +5,10 @@
 #ifndef BACKPRESSURE_H
 #define BACKPRESSURE_H
 
-/* TX takes nothing for some time now and then, as with a peer that does not read, and the app retries. */
+/*
+ * Periodically TX takes nothing for some time, as with a peer that does not read, and the app
+ * retries.
+ */
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -25,7 +25,7 @@ transport_size(const struct rte_mbuf *m, uint32_t l4, uint8_t proto)
 	return tcp == NULL ? sizeof(*tcp) : (uint32_t)(tcp->data_off >> 4) * 4;
 }
 
-/* Where the payload begins and ends. False if the packet is not IP or is cut short. */
+/* Start and end of the payload. False if the packet is not IP or is cut short. */
 static bool
 payload(const struct rte_mbuf *m, uint32_t *begin, uint32_t *end)
 {

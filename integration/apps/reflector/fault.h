@@ -5,7 +5,10 @@
 #ifndef FAULT_H
 #define FAULT_H
 
-/* Injects page faults: gives memory back to the kernel, touches it again, and measures how long that takes. */
+/*
+ * Injects page faults: returns memory to the kernel, touches it again, and measures the time of
+ * that.
+ */
 
 #include <signal.h>
 #include <stdint.h>
@@ -15,10 +18,10 @@
 
 #include "report.h"
 
-/* One transparent hugepage of x86-64, where the kernel has one to give; clearing it takes a while. */
+/* One transparent hugepage of x86-64, if the kernel has a free one; clearing it takes a while. */
 #define FAULT_BYTES ((size_t)2 << 20)
 
-/* How often they were asked for. */
+/* Number of requested faults. */
 static volatile sig_atomic_t fault_requests;
 
 static inline void
@@ -28,7 +31,7 @@ fault_request(int signo)
 	fault_requests++;
 }
 
-/* SIGUSR2 asks for faults. 0, or -1 with errno set. */
+/* Fault on each SIGUSR2. 0, or -1 with errno set. */
 static inline int
 fault_prepare(void)
 {
@@ -46,7 +49,7 @@ fault_clock_ns(clockid_t clock)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* Memory to fault on. NULL with errno set if there is none. */
+/* Memory for the faults. NULL with errno set if there is none. */
 static inline volatile char *
 fault_memory(void)
 {
@@ -56,14 +59,14 @@ fault_memory(void)
 	if (memory == MAP_FAILED)
 		return NULL;
 	memory += FAULT_BYTES - (uintptr_t)memory % FAULT_BYTES;
-	/* Kernels without them take ordinary pages. */
+	/* Kernels without hugepages use ordinary pages. */
 	(void)madvise(memory, FAULT_BYTES, MADV_HUGEPAGE);
 	return memory;
 }
 
 /*
- * Fault once: on the whole memory if it is a hugepage. There is no fault if the kernel does not take the
- * memory back, as where it is locked.
+ * Fault once: on the whole memory if it is a hugepage. There is no fault if the kernel does not
+ * free the memory, for instance because it is locked.
  */
 static inline struct fault_time
 fault_inject(volatile char *memory)

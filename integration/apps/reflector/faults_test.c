@@ -17,7 +17,7 @@
 #define SKIP 77
 #define BURST 32
 
-/* As the reflector sends: TX takes so many of a burst, the rest are freed. */
+/* As the reflector sends: TX takes `sent` packets of a burst, the rest are freed. */
 static void
 send_burst(struct rte_mempool *pool, struct schedule *leak, uint16_t taken)
 {
@@ -33,7 +33,7 @@ send_burst(struct rte_mempool *pool, struct schedule *leak, uint16_t taken)
 		rte_pktmbuf_free_bulk(&pkts[taken], BURST - taken);
 }
 
-/* One packet in each N bursts, however many of the burst TX took. */
+/* One packet in each N bursts, independent of how many packets TX took. */
 static void
 test_leak(struct rte_mempool *pool)
 {
@@ -81,7 +81,7 @@ test_sleep(void)
 	while (!sleep_when_due(&stall, 2000))
 		;
 	CHECK(!sleep_when_due(&stall, 0));
-	/* It takes time, and not that of the CPU. */
+	/* It takes elapsed time, but no CPU time. */
 	stall.start = 0;
 	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before);
 	CHECK(sleep_when_due(&stall, 200000));

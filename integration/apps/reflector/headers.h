@@ -25,7 +25,7 @@ header_at(const struct rte_mbuf *m, uint32_t offset, uint32_t size)
 	return rte_pktmbuf_mtod_offset(m, void *, offset);
 }
 
-/* Ethertype behind the VLAN tags; *offset then stands behind it. */
+/* Ethertype after the VLAN tags; *offset is then the position after it. */
 static inline uint16_t
 header_network_type(const struct rte_mbuf *m, const struct rte_ether_hdr *eth, uint32_t *offset)
 {

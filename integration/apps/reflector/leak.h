@@ -12,12 +12,12 @@
 #include <rte_mbuf.h>
 
 /*
- * Send a burst and free what TX refuses, all but the first of that. Returns how many were sent;
- * one of the others, if there are any, is lost.
+ * Send a burst and free what TX refuses, except the first refused packet. Returns the number
+ * sent; one of the others, if there are any, is lost.
  */
 uint16_t leak_send(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t nb_pkts);
 
-/* Its faulty half: free the packets from first up to nb_pkts, all but the first of them. */
+/* Its faulty half: free the packets from first up to nb_pkts, except the first of them. */
 void leak_free_unsent(struct rte_mbuf **pkts, uint16_t first, uint16_t nb_pkts);
 
 #endif /* LEAK_H */

@@ -39,7 +39,7 @@ static struct app app = { .pool_name = REFLECTOR_POOL_NAME, .options = &settings
 static struct rte_ether_addr port_mac[RTE_MAX_ETHPORTS];
 static uint64_t tsc_hz;
 
-/* Damage each N-th packet with payload. */
+/* Damage every N-th packet with payload. */
 static void
 corrupt_burst(struct rte_mbuf **pkts, uint16_t nb_pkts, uint64_t *since, struct reflector_stats *st)
 {
@@ -53,7 +53,7 @@ corrupt_burst(struct rte_mbuf **pkts, uint16_t nb_pkts, uint64_t *since, struct 
 	}
 }
 
-/* Make a packet the one to send back; NULL if that is none, and the packet is freed. */
+/* Turn a packet into the one to send back; NULL if there is none, and the packet is freed. */
 static struct rte_mbuf *
 turn_round(struct rte_mbuf *m, const struct rte_ether_addr *own, struct reflector_stats *st)
 {
@@ -81,7 +81,10 @@ turn_round(struct rte_mbuf *m, const struct rte_ether_addr *own, struct reflecto
 	return NULL;
 }
 
-/* Turn a burst round; what is not to be sent is left out. Returns the packets to send. */
+/*
+ * Swap the addresses in a burst; packets that are not to be sent are removed. Returns the packets
+ * to send.
+ */
 static uint16_t
 reflect_burst(const struct lane *lane, struct rte_mbuf **pkts, uint16_t nb_pkts,
 		struct reflector_stats *st)
@@ -108,7 +111,7 @@ reflect_burst(const struct lane *lane, struct rte_mbuf **pkts, uint16_t nb_pkts,
 	return nb_out;
 }
 
-/* How long to offer packets that TX refuses, and when it is made to refuse them. */
+/* Settings of retries: how long to offer refused packets, and when TX is made to refuse. */
 struct retry {
 	uint64_t cycles; /* Of the TSC; 0: no retry. */
 	struct periodic pressure;
@@ -155,7 +158,7 @@ send_burst(const struct lane *lane, struct rte_mbuf **pkts, uint16_t nb_pkts, st
 	uint16_t sent;
 
 	if (unlikely(schedule_due(leak))) {
-		/* The leak is in the handling of what TX refuses, so make sure that there is some. */
+		/* The leak is in the handling of refused packets, so make TX refuse one. */
 		refuse_next = true;
 		sent = leak_send(lane->port, lane->queue, pkts, nb_pkts);
 		counter_add(&st->leaked, 1);
@@ -172,7 +175,7 @@ send_burst(const struct lane *lane, struct rte_mbuf **pkts, uint16_t nb_pkts, st
 	counter_add(&st->tx, sent);
 }
 
-/* A page fault if one was asked for. */
+/* A page fault if one was requested. */
 static void
 fault_when_asked(volatile char *memory, int *faulted)
 {
@@ -257,7 +260,7 @@ prepare_refusal(void)
 	return rc;
 }
 
-/* Ports are stopped by the lcore that polls them, so there must be no other. */
+/* Ports are stopped by the lcore that polls them, so there must be only one. */
 static int
 check_restart(void)
 {
@@ -292,7 +295,7 @@ main(int argc, char **argv)
 	rc = app_parse(&argc, argv, settings_specs, settings_nb_specs, settings_help);
 	if (rc >= 0)
 		return rc;
-	/* Whoever sees the app may ask it. */
+	/* A process that finds the app may request faults immediately. */
 	if (settings.faults && fault_prepare() != 0)
 		return APP_EXIT_FAILED;
 	rc = app_open(&app, argc, argv);

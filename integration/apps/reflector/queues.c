@@ -12,7 +12,7 @@
 #include "counter.h"
 #include "queues.h"
 
-/* More shares than this do not fit a line. */
+/* More shares do not fit into a line. */
 #define MAX_SHARES 16
 
 struct queue_stats *queue_stats;
@@ -60,7 +60,7 @@ queues_balance(const uint64_t *rx, unsigned int nb)
 	return sum == 0 ? (double)NAN : (double)most * nb / (double)sum;
 }
 
-/* Packets of the queues of a port and their sum, less those of since, which may be NULL. */
+/* Packets of the queues of a port and their sum, minus those in since, which may be NULL. */
 static uint64_t
 read_port(uint16_t port, const uint64_t *since, uint64_t rx[APP_MAX_QUEUES])
 {

@@ -27,8 +27,8 @@ int queues_create(const struct app *app);
 void queues_destroy(void);
 
 /*
- * The packets of the busiest queue by the mean of all: 1 if all have the same, nb if one has all
- * of them. NaN without packets.
+ * The packets of the busiest queue, divided by the mean of all: 1 if all have the same number,
+ * nb if one has all of them. NaN without packets.
  */
 double queues_balance(const uint64_t *rx, unsigned int nb);
 

@@ -29,7 +29,9 @@ test_balance(void)
 	CHECK(queues_balance((uint64_t[]){ 8 }, 1) == 1);
 }
 
-/* Each queue has its own packets, whatever the order of the lcores; no packets have no share. */
+/*
+ * Each queue has its own packets, for any order of the lcores; without packets there are no shares.
+ */
 static void
 test_json(void)
 {

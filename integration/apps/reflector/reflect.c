@@ -42,7 +42,7 @@ swap_mac(struct rte_ether_hdr *eth, const struct rte_ether_addr *own)
 	eth->dst_addr = to;
 }
 
-/* Where the checksum of a transport header stands, 0 for a protocol that has no ports. */
+/* Offset of the checksum in a transport header, 0 for a protocol without ports. */
 static uint32_t
 checksum_offset(uint8_t proto)
 {

@@ -26,12 +26,14 @@
 #include <rte_mbuf.h>
 
 enum reflect_kind {
-	REFLECT_IP,    /* Turned round at every layer there is. */
+	REFLECT_IP,    /* Swapped at every layer. */
 	REFLECT_OTHER, /* Not IP, or cut short: MAC addresses only. */
-	REFLECT_RUNT,  /* Shorter than an Ethernet header: not touched, not fit to be sent. */
+	REFLECT_RUNT,  /* Shorter than an Ethernet header: unchanged, must not be sent. */
 };
 
-/* own is the sender of the answer to a multicast frame, whose address cannot be a source. */
+/*
+ * own is the sender of the answer to a multicast frame, as a multicast address cannot be a source.
+ */
 enum reflect_kind reflect_packet(struct rte_mbuf *m, const struct rte_ether_addr *own);
 
 typedef uint8_t reflect_bytes __attribute__((vector_size(16)));
@@ -45,14 +47,15 @@ typedef uint8_t reflect_bytes __attribute__((vector_size(16)));
 #define REFLECT_CHECKSUM RTE_BE64(UINT64_C(0xffff) << 16)
 
 /*
- * What reflect_packet() does with most packets, in a few instructions: IPv4 without VLAN tag, options
- * or fragments, UDP or TCP with checksums. False: the packet is not touched, and is for reflect_packet().
+ * What reflect_packet() does with most packets, in a few instructions: IPv4 without VLAN tag,
+ * options or fragments, UDP or TCP with checksums. False: the packet is unchanged, and must be
+ * passed to reflect_packet().
  */
 static inline bool
 reflect_plain(struct rte_mbuf *m)
 {
 	const uint32_t l3 = sizeof(struct rte_ether_hdr);
-	/* From the TTL on: checksum, addresses, ports. */
+	/* Beginning at the TTL: checksum, addresses, ports. */
 	const uint32_t ends = l3 + offsetof(struct rte_ipv4_hdr, time_to_live);
 	uint8_t *frame = rte_pktmbuf_mtod(m, uint8_t *);
 	reflect_bytes macs, addresses;

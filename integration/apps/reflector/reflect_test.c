@@ -79,14 +79,14 @@ test_ipv6(void)
 	packet_check_checksums(m, 1);
 }
 
-/* What was left to hardware is filled in; what is wrong stays wrong. */
+/* Checksums left to hardware are filled in; wrong ones stay wrong. */
 static void
 test_checksums(void)
 {
 	struct rte_mbuf *m = make(&v4);
 
 	ipv4_of(m)->hdr_checksum = 0;
-	udp_of(m)->dgram_cksum = 0x1234; /* As a guest leaves it: not the final sum. */
+	udp_of(m)->dgram_cksum = 0x1234; /* As from a guest: not the final sum. */
 	m->ol_flags = RTE_MBUF_F_RX_L4_CKSUM_NONE;
 	reflect_packet(m, &own);
 	packet_check_checksums(m, 0);
@@ -98,7 +98,7 @@ test_checksums(void)
 	CHECK(rte_ipv4_udptcp_cksum_verify(ipv4_of(m), udp_of(m)) != 0);
 }
 
-/* The same IP packet behind two tags comes out the same. */
+/* The same IP packet with two tags gives the same result. */
 static void
 test_vlan(void)
 {
@@ -148,7 +148,10 @@ test_not_ip(void)
 	CHECK_EQ(reflect_packet(m, &own), REFLECT_RUNT);
 }
 
-/* Half-random headers of any length: twice round is where it began, and nothing else is touched. */
+/*
+ * Half-random headers of any length: swapping twice restores the packet, and nothing else is
+ * changed.
+ */
 static void
 test_outside_bytes(void)
 {
@@ -172,7 +175,7 @@ test_outside_bytes(void)
 			data[6] &= 0xfe;
 			data[14] = pick / 32 % 2 ? 0x45 : 0x60;
 			data[23] = pick / 64 % 2 ? 17 : 6;
-			/* A checksum of zero would be filled in, and then stay. */
+			/* A checksum of zero would be filled in, and would then remain. */
 			data[24] |= 1;
 			data[28 % m->data_len] |= 1;
 		}
@@ -190,7 +193,10 @@ test_outside_bytes(void)
 	}
 }
 
-/* What the short way takes on is as the long way makes it; what it does not is left alone. */
+/*
+ * Packets that the fast function handles get the same result as from the slow one; others are
+ * unchanged.
+ */
 static void
 test_plain(void)
 {
@@ -203,7 +209,9 @@ test_plain(void)
 		struct rte_mbuf *m = make(&v4);
 		uint8_t *data = rte_pktmbuf_mtod(m, uint8_t *);
 
-		/* A few bytes of the headers, the length, and what the driver says of the checksum. */
+		/*
+		 * A few bytes of the headers, the length, and the driver's flag for the checksum.
+		 */
 		for (i = check_random(&random) % 3; i > 0; i--)
 			data[check_random(&random) % 44] = (uint8_t)check_random(&random);
 		if (check_random(&random) % 4 == 0)

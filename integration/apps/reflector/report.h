@@ -5,7 +5,7 @@
 #ifndef REPORT_H
 #define REPORT_H
 
-/* Counters of the lcores, and how they are printed and saved. */
+/* Counters of the lcores, and functions to print and save them. */
 
 #include <stdint.h>
 
@@ -33,7 +33,7 @@ extern struct reflector_stats stats[RTE_MAX_LCORE];
 
 #define REPORT_MAX_FAULTS 4096
 
-/* What an injected page fault took by the app's own clock. */
+/* Time of an injected page fault by the app's own clock. */
 struct fault_time {
 	uint64_t begin_ns; /* CLOCK_REALTIME. */
 	uint64_t ns; /* 0: the thread lost its CPU meanwhile, or there was no fault. */
@@ -52,7 +52,7 @@ struct reflector_stats report_total(void);
 /* Print the line of an interval. */
 void report_interval(uint64_t elapsed_ns, uint64_t span_ns);
 
-/* Print the summary. in_use: packets that the pool still misses. */
+/* Print the summary. in_use: packets that are missing from the pool. */
 void report_summary(const struct reflector_stats *sum, double duration_s, unsigned int in_use);
 
 /* Write the summary to --json. 0, or a negative errno, reported. */

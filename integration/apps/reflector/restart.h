@@ -5,7 +5,7 @@
 #ifndef RESTART_H
 #define RESTART_H
 
-/* Ports stopped and started on demand, as an app does that changes their settings. */
+/* Stops and starts ports on demand, as an app does that changes their settings. */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,7 +17,7 @@
 
 struct restart {
 	uint64_t period;      /* Cycles; 0: never. */
-	uint64_t due;	      /* TSC of the next. */
+	uint64_t due;	      /* TSC of the next one. */
 	unsigned int down_ms; /* Between stop and start. */
 };
 

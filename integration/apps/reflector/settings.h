@@ -5,7 +5,7 @@
 #ifndef SETTINGS_H
 #define SETTINGS_H
 
-/* What the command line asks for. */
+/* Settings from the command line. */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -38,7 +38,7 @@ struct settings {
 	uint64_t restart_down_ms;
 };
 
-/* Filled in by the parsers of settings_specs; read-only from then on. */
+/* Filled in by the parsers of settings_specs; read-only afterwards. */
 extern struct settings settings;
 
 extern const struct option_spec settings_specs[];

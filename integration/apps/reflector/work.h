@@ -12,7 +12,7 @@
 #include <rte_common.h>
 #include <rte_cycles.h>
 
-/* Keep the lcore busy for so many TSC cycles. Not inlined, so that a profile can name it. */
+/* Keep the lcore busy for this many TSC cycles. Not inlined, so that profiles show it. */
 static __rte_noinline void
 process_packets(uint64_t cycles)
 {

@@ -2,7 +2,7 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-/* pmdscope-thief: takes a CPU from whoever polls on it, and tells how much it took. */
+/* pmdscope-thief: takes a CPU from the thread that polls on it, and reports how much it took. */
 
 #include <errno.h>
 #include <inttypes.h>
@@ -78,7 +78,7 @@ hog(int cpu, uint64_t count, uint64_t us, uint64_t gap_us)
 	return 0;
 }
 
-/* Has the CPU called by another one: `count` times, `gap_us` apart. */
+/* Interrupts the CPU from another one: `count` times, `gap_us` apart. */
 static int
 ipi(int cpu, uint64_t count, uint64_t gap_us)
 {
@@ -107,8 +107,8 @@ ipi(int cpu, uint64_t count, uint64_t gap_us)
 }
 
 /*
- * Has the timer of the CPU interrupt it every `period_us`, `count` times: by the clock of an event that
- * nobody reads. Nothing is scheduled there.
+ * Has the timer of the CPU interrupt it every `period_us`, `count` times: by the clock of an event
+ * without a reader. Nothing is scheduled there.
  */
 static int
 timer(int cpu, uint64_t count, uint64_t period_us)
