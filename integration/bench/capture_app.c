@@ -3,22 +3,22 @@
  */
 
 /*
- * pmdscope-capture-app: receives packets at a given rate and tells what each cost. An app as
- * others are: it embeds libpmdscope and answers dpdk-dumpcap, so that both capture from the same
- * loop. pmdscope-bench-capture drives it through a socket, one line a command, one JSON object
- * an answer:
+ * pmdscope-capture-app: receives packets at a given rate and reports the cost of each. Like a
+ * normal app, it embeds libpmdscope and answers dpdk-dumpcap, so that both capture from the same
+ * loop. pmdscope-bench-capture drives it through a socket, with one line per command, one JSON
+ * object per answer:
  *
  *   pmdscope on|off            start or stop the library
  *   run DEVICE RATE SIZE MS    receive for so long, RATE packets per second (0: flat out)
  *
- * Between windows nothing is received, so that a capture can come and go without losing packets,
- * and a peer cannot free what a callback still uses.
+ * Between windows nothing is received, so that a capture can begin and end without losing
+ * packets, and a peer cannot free memory that a callback still uses.
  *
- * Each worker lcore receives from a queue of its own, and has an equal part of the rate. An answer adds
- * them up. Several may share a CPU: then they yield to each other.
+ * Each worker lcore receives from a queue of its own, and has an equal part of the rate. An answer
+ * adds them up. If several share a CPU, they yield to each other.
  *
- * A net_memif device is a server whose client has the next number. The main lcore feeds that one
- * with packets of SIZE bytes and sleeps in between, to share its CPU.
+ * A net_memif device is a server whose client has the next number. The main lcore sends packets
+ * of SIZE bytes on that one and sleeps in between, to share its CPU.
  */
 
 #include <errno.h>
@@ -49,14 +49,14 @@
 #include "port.h"
 
 #define BURST 32
-/* Bursts that a NIC would hold for a lcore that is late: 1024 descriptors. */
+/* Bursts that a NIC would hold for a late lcore: 1024 descriptors. */
 #define BACKLOG 32
 #define DESCRIPTORS 1024
 #define POOL_SIZE 16383
 #define POOL_CACHE 256
 #define FEED_US 250
 #define DRAIN_US 20000
-/* A burst that takes longer was interrupted by more than an interrupt: the lcore lost its CPU. */
+/* In a burst that takes longer the lcore lost its CPU, not only because of an interrupt. */
 #define LOST_CPU_US 100
 
 struct window {
@@ -64,20 +64,20 @@ struct window {
 	uint16_t port;
 	uint16_t queue;
 	bool linked;	   /* Call pmdscope_poll(). */
-	uint64_t interval; /* Cycles from burst to burst; 0: flat out. */
+	uint64_t interval; /* Cycles from burst to burst; 0: as fast as possible. */
 
 	/* Results. */
 	uint64_t packets;
 	uint64_t missed;   /* Packets that a NIC would have had to drop before the app. */
-	uint64_t timed;	   /* Packets of the bursts in cycles. */
-	uint64_t cycles;   /* From before to after a burst, without those that lost their CPU. */
-	uint64_t lost_cpu; /* Bursts that did. */
+	uint64_t timed;	   /* Packets of the bursts counted in cycles. */
+	uint64_t cycles;   /* Durations of bursts, without those that lost their CPU. */
+	uint64_t lost_cpu; /* Bursts that lost their CPU. */
 	uint64_t cpu_ns;
 	uint64_t wall_ns;
 };
 
 static struct window __rte_cache_aligned windows[RTE_MAX_LCORE];
-/* Ordered by the main lcore, carried out by the workers, one window at a time. */
+/* Orders of the main lcore to the workers, one window at a time. */
 static uint32_t ordered, done[RTE_MAX_LCORE];
 static bool stop, quit;
 static uint64_t tsc_hz;
@@ -97,7 +97,7 @@ sleep_us(unsigned int us)
 	nanosleep(&(struct timespec){ .tv_nsec = us * 1000L }, NULL);
 }
 
-/* Give up what is more than a NIC could have kept. Returns when the next burst is due. */
+/* Drop packets beyond those that a NIC could have kept. Returns when the next burst is due. */
 static uint64_t
 catch_up(struct window *w, uint64_t due, uint64_t now)
 {
@@ -176,7 +176,7 @@ worker(void *arg __rte_unused)
 
 	while (!__atomic_load_n(&quit, __ATOMIC_ACQUIRE)) {
 		if (__atomic_load_n(&ordered, __ATOMIC_ACQUIRE) == done[lcore]) {
-			/* So that a capture knows this lcore and gives it a ring. */
+			/* So that a capture has a ring for this lcore. */
 			pmdscope_poll(0);
 			sleep_us(1000);
 			continue;
@@ -199,7 +199,7 @@ allocate(struct rte_mbuf **pkts, uint16_t nb, uint16_t size)
 	return nb;
 }
 
-/* Send what is due up to now; what the link does not take is not offered again. */
+/* Send the packets that are due; those that the link does not take are not offered again. */
 static void
 feed(uint16_t port, uint64_t rate, uint16_t size, uint64_t ms)
 {
@@ -217,7 +217,7 @@ feed(uint16_t port, uint64_t rate, uint16_t size, uint64_t ms)
 		}
 		sleep_us(FEED_US);
 	}
-	/* What is still in the link. */
+	/* Packets still in the link. */
 	sleep_us(DRAIN_US);
 }
 
@@ -238,7 +238,7 @@ answer_error(FILE *control, const char *what, int error)
 	fprintf(control, "{\"error\":\"%s: %s\"}\n", what, rte_strerror(abs(error)));
 }
 
-/* Gives every worker its part of the rate. */
+/* Gives every worker its share of the rate. */
 static void
 order_windows(uint16_t port, uint64_t rate)
 {
@@ -255,7 +255,7 @@ order_windows(uint16_t port, uint64_t rate)
 	__atomic_store_n(&ordered, ordered + 1, __ATOMIC_RELEASE);
 }
 
-/* Ends the windows and adds up what they counted; the times are the longest. */
+/* Ends the windows and adds up their counts; the times are the longest. */
 static struct window
 collect_windows(void)
 {
@@ -298,7 +298,7 @@ run_window(FILE *control, const char *device, uint64_t rate, uint16_t size, uint
 		answer_error(control, device, rc);
 		return;
 	}
-	/* What is fed comes when it comes. */
+	/* Packets that are fed arrive at their own rate. */
 	order_windows(port, fed ? 0 : rate);
 	if (fed)
 		feed(feeder, rate, size, ms);
@@ -327,7 +327,7 @@ link_pmdscope(FILE *control, bool on)
 	fprintf(control, "{}\n");
 }
 
-/* Until the other side hangs up. */
+/* Until the other side disconnects. */
 static void
 obey(FILE *control)
 {

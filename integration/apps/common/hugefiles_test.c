@@ -22,7 +22,7 @@ path_of(const char *name)
 	return path;
 }
 
-/* Make a file and a line of the maps that names it; `add` is added to the inode in the line. */
+/* Make a file and a line of the maps that names it; `wrong` is added to the inode in the line. */
 static void
 map(const char *name, uint64_t wrong)
 {

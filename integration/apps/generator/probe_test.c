@@ -270,7 +270,7 @@ check_bits(const struct probe_template *template, uint16_t size, const struct pr
 
 	for (i = 0; i < size; i++) {
 		if (i == 12 || i == 13 || (i >= header && i < payload))
-			continue; /* The tag, and the address of the owner. */
+			continue; /* The Ethernet type, and the probe header. */
 		data[i] ^= 1 << i % 8;
 		CHECK_EQ(probe_intact(template, &packet.m, size, probe), i < payload);
 		data[i] ^= 1 << i % 8;

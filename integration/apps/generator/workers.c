@@ -287,7 +287,7 @@ add_sequences(struct totals *sum, const struct worker *worker)
 	}
 }
 
-/* Packets of a queue up to the newest that is back; later ones may still be under way. */
+/* Missing packets of a queue before the newest that is back; later ones may still be under way. */
 static uint64_t
 overtaken(unsigned int lane)
 {

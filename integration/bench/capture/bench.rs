@@ -1,4 +1,5 @@
-//! Runs the rounds: every variant in each, so that what the machine does to one it does to all.
+//! Runs the rounds, with every variant in each, so that disturbances of the machine affect all of
+//! them.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -16,16 +17,16 @@ use crate::plan::{Case, Device, Group, Ladder, Rate};
 use crate::traffic::{FILTER, PATTERN, write_pattern};
 use pmdscope_integration::capture_app::{App, Window};
 
-/// Above this loss, twice in a row, no higher rate is tried.
+/// No higher rate is tried after a loss above this, twice in a row.
 const HOPELESS: f64 = 0.2;
 
-/// Windows without a packet before giving up.
+/// Number of windows without a packet before giving up.
 const TRIES: u32 = 3;
-/// Bytes around a packet in a file, at most.
+/// Maximum number of bytes around a packet in a file.
 const BLOCK_MOST: u64 = 80;
-/// Bytes that a plain write is measured with.
+/// Bytes written to measure a plain write.
 const PLAIN_WRITE: u64 = 256 << 20;
-/// Bytes that the faster of the captures writes in a window.
+/// Maximum number of bytes that the faster of the captures writes in a window.
 const WARM_MOST: u64 = 1 << 30;
 
 /// One capture of one window.
@@ -33,11 +34,11 @@ const WARM_MOST: u64 = 1 << 30;
 pub(crate) struct CaptureRun {
     /// The app's window.
     pub(crate) window: Window,
-    /// Cycles per packet over the window without anything attached, of the same round.
+    /// Cycles per packet, minus those of the window of this round without anything attached.
     pub(crate) added: f64,
     /// Packets that passed the filter.
     pub(crate) offered: u64,
-    /// What became of them.
+    /// Result of the capture.
     pub(crate) ended: Ended,
 }
 
@@ -58,13 +59,13 @@ impl CaptureRun {
 pub(crate) struct Plain {
     /// Nothing attached, and no libpmdscope.
     pub(crate) base: f64,
-    /// The same once more, less the base: the noise.
+    /// The same once more, minus the base: the noise.
     pub(crate) again: f64,
-    /// libpmdscope linked and running, less the base.
+    /// libpmdscope linked and running, minus the base.
     pub(crate) disarmed: f64,
 }
 
-/// Everything that was measured.
+/// All measurements.
 #[derive(Debug, Default)]
 pub(crate) struct CaptureResults {
     pub(crate) plain: BTreeMap<(Device, Rate), Vec<Plain>>,
@@ -72,15 +73,15 @@ pub(crate) struct CaptureResults {
     pub(crate) ladders: BTreeMap<(Case, Who), Vec<CaptureRun>>,
     /// How often the app died during a capture.
     pub(crate) deaths: BTreeMap<Who, u32>,
-    /// Captures during which the app received nothing at all.
+    /// Captures during which the app received no packets.
     pub(crate) empty: u32,
-    /// CPU time of plain writes to memory, ns per byte: what the kernel takes for its page cache.
+    /// CPU time of plain writes to memory, ns per byte: the cost of the kernel's page cache.
     pub(crate) plain_writes: Vec<f64>,
-    /// Who had files whose packets capinfos counted as this bench does.
+    /// Captures whose file capinfos counted with the same result, by program.
     pub(crate) checked: BTreeMap<Who, u32>,
 }
 
-/// The app, and what to do with it.
+/// The app, and the tools to measure it.
 pub(crate) struct CaptureBench<'a> {
     captures: Captures<'a>,
     program: PathBuf,
@@ -109,7 +110,7 @@ impl<'a> CaptureBench<'a> {
         Ok(Self { captures, program, devices, app, file, length, stop, results })
     }
 
-    /// One round of costs. Which of the two comes first changes from round to round.
+    /// One round of costs. The order of the two changes from round to round.
     pub(crate) fn costs(&mut self, groups: &[Group], round: usize) -> Result<()> {
         for group in groups {
             self.app.link(false)?;
@@ -132,7 +133,7 @@ impl<'a> CaptureBench<'a> {
         Ok(())
     }
 
-    /// What the kernel takes for as many bytes from one buffer, in memory that was just freed.
+    /// Time of the kernel to write as many bytes from one buffer, to memory that was just freed.
     pub(crate) fn plain_write(&mut self) -> Result<()> {
         self.fill(PLAIN_WRITE)?;
         let begin = process_cpu_ns(std::process::id())?;
@@ -142,7 +143,7 @@ impl<'a> CaptureBench<'a> {
         Ok(())
     }
 
-    /// One round of rates, each ladder as far up as it makes sense.
+    /// One round of rates, each ladder as far up as it is useful.
     pub(crate) fn climb(&mut self, ladders: &[Ladder], round: usize) -> Result<()> {
         for ladder in ladders {
             for who in order(round) {
@@ -173,7 +174,7 @@ impl<'a> CaptureBench<'a> {
         bail!("the app receives nothing from {device}")
     }
 
-    /// One capture; `None` when the app did not survive it, or received nothing.
+    /// One capture; `None` if the app ended during it, or received no packets.
     fn sample(&mut self, who: Who, case: &Case, base: f64) -> Result<Option<CaptureRun>> {
         ensure!(!self.stop.load(Ordering::Relaxed), "stopped");
         let sample = self.capture(who, case, base);
@@ -216,9 +217,9 @@ impl<'a> CaptureBench<'a> {
         Ok(Some(CaptureRun { window, added: window.cycles - base, offered, ended }))
     }
 
-    /// Has the host of a virtual machine back the memory that the file is about to take. Memory that
-    /// was given back to the host takes five times as long to write to, and which capture meets it
-    /// is luck.
+    /// Makes the host of a virtual machine provide the memory that the file is about to take.
+    /// Memory that was returned to the host takes five times as long to write to, and it is random
+    /// which capture gets it.
     fn warm(&self, case: &Case) -> Result<()> {
         let kept = u64::from(case.snaplen.unwrap_or(u32::MAX)).min(case.device.size().into());
         let packets = match case.rate {

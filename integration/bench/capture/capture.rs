@@ -1,4 +1,4 @@
-//! One capture by pmdscope or by its peer, and what became of the packets.
+//! One capture by pmdscope or by its peer, and the counts of packets.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,21 +14,22 @@ use rustix::process::Signal;
 
 use crate::traffic::count_packets;
 
-/// The peer, as Debian's package `dpdk` installs it.
+/// The peer, as installed by Debian's package `dpdk`.
 pub(crate) const DUMPCAP: &str = "dpdk-dumpcap";
 
 const START: Duration = Duration::from_secs(10);
-/// From its first line until the peer's callbacks are in the app.
+/// Time from its first line until the peer's callbacks are in the app.
 const ATTACH: Duration = Duration::from_millis(400);
-/// From pmdscope's first line until it has its rings and their clocks.
+/// Time from pmdscope's first line until it has its rings and their clocks.
 const SETTLE: Duration = Duration::from_millis(100);
-/// For what is in rings and in the merge. The peer leaves its ring full when it is stopped.
+/// Time to write the packets in rings and in the merge. The peer leaves its ring full when it is
+/// stopped.
 const DRAIN: Duration = Duration::from_millis(250);
 const STOP: Duration = Duration::from_secs(30);
-/// A file of so many packets is counted by capinfos, too.
+/// Files with this many packets are also counted by capinfos.
 const CHECKED: std::ops::Range<u64> = 1000..1_000_000;
 
-/// Who captures.
+/// The capturing program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Who {
     /// `pmdscope capture`.
@@ -38,7 +39,7 @@ pub(crate) enum Who {
 }
 
 impl Who {
-    /// The name for people.
+    /// The name in tables.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Pmdscope => "pmdscope",
@@ -47,7 +48,7 @@ impl Who {
     }
 }
 
-/// What to capture, and to where.
+/// Settings of a capture.
 #[derive(Debug)]
 pub(crate) struct Order<'a> {
     pub(crate) who: Who,
@@ -67,16 +68,16 @@ pub(crate) struct Capture {
     ring_bytes: Option<u64>,
 }
 
-/// What a capture says at its end.
+/// Results of a capture at its end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended {
     /// Packets in the file; to `/dev/null`, packets that were not lost.
     pub(crate) written: u64,
-    /// Packets that the capture itself calls lost.
+    /// Packets that the capture itself reports as lost.
     pub(crate) lost: u64,
-    /// CPU time of the capturing process from when it has started until it is ended.
+    /// CPU time of the capturing process between its start and its end.
     pub(crate) cpu_ns: u64,
-    /// Bytes of its ring, where that can be seen.
+    /// Bytes of its ring, if known.
     pub(crate) ring_bytes: Option<u64>,
 }
 
@@ -87,12 +88,12 @@ pub(crate) struct Captures<'a> {
     pub(crate) pmdscope: PathBuf,
     /// At real-time priority.
     pub(crate) fifo: bool,
-    /// Further arguments for pmdscope.
+    /// Additional arguments for pmdscope.
     pub(crate) args: Vec<String>,
 }
 
 impl Captures<'_> {
-    /// Starts a capture and waits until it takes packets.
+    /// Starts a capture and waits until it captures packets.
     pub(crate) fn start(&self, order: &Order<'_>) -> Result<Capture> {
         let mut command = Command::new("setsid");
         command.args(["taskset", "-c", &self.machine.others()]);
@@ -111,7 +112,7 @@ impl Captures<'_> {
         own_group(process.pid())?;
         sleep(if order.who == Who::Dumpcap { ATTACH } else { SETTLE });
         if self.fifo {
-            // Not before: the peer would keep the app's answer from the CPU that both need.
+            // Not earlier: the peer would then take the CPU that the app needs for its answer.
             real_time(process.pid())?;
         }
         let (cpu_before, ring_bytes) = (cpu_ns(process.pid())?, ring_bytes(process.pid()));
@@ -131,7 +132,7 @@ impl Captures<'_> {
     }
 }
 
-/// The peer as it is by default, but for its counter on the terminal.
+/// The peer with its defaults, but without its counter on the terminal.
 fn dumpcap(command: &mut Command, order: &Order<'_>) -> &'static str {
     command.args([DUMPCAP, "--file-prefix", order.prefix, "-i", order.device, "-q"]);
     if let Some(snaplen) = order.snaplen {
@@ -149,7 +150,7 @@ fn target<'a>(order: &Order<'a>) -> &'a Path {
 }
 
 impl Capture {
-    /// Ends the capture once it has written what it holds. `offered` packets passed its filter.
+    /// Ends the capture once it has written its packets. `offered` packets passed its filter.
     pub(crate) fn stop(mut self, offered: u64, file: Option<&Path>) -> Result<Ended> {
         sleep(DRAIN);
         let cpu_ns = cpu_ns(self.process.pid())?.saturating_sub(self.cpu_before);
@@ -168,7 +169,7 @@ impl Capture {
         Ok(Ended { written, lost, cpu_ns, ring_bytes: self.ring_bytes })
     }
 
-    /// The file is the truth; what pmdscope says of it must be the same.
+    /// Counts the packets in the file, and checks that pmdscope reports the same number.
     fn count(&self, file: &Path, captured: u64) -> Result<u64> {
         let counted = count_packets(file)?;
         ensure!(
@@ -196,7 +197,7 @@ fn pmdscope_report(output: &str) -> Option<(u64, u64)> {
     Some((captured?, lost))
 }
 
-/// The peer prints packets "received", which include those it dropped, and those.
+/// The peer prints packets "received", which include dropped ones, and the dropped ones.
 fn dumpcap_report(output: &str, offered: u64) -> Option<(u64, u64)> {
     let line = output.lines().find(|line| line.starts_with("Packets received/dropped"))?;
     let (_, counts) = line.split_once("': ")?;
@@ -204,7 +205,8 @@ fn dumpcap_report(output: &str, offered: u64) -> Option<(u64, u64)> {
     Some((offered.saturating_sub(dropped), dropped))
 }
 
-/// Size of the ring of a pmdscope, from its mappings; there is one, for the one polling lcore.
+/// Size of the ring of a pmdscope, from its mappings; there is only one, for the single polling
+/// lcore.
 fn ring_bytes(pid: u32) -> Option<u64> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
     let line = maps.lines().find(|line| line.contains("memfd:pmdscope-ring"))?;

@@ -1,6 +1,6 @@
 //! `make bench-capture`: `pmdscope capture` against `dpdk-dumpcap`, from one app in one run.
 //!
-//! The numbers are for people to read: a slow machine is no failure.
+//! The numbers are informative: a slow machine does not count as a failure.
 
 mod bench;
 mod capture;
@@ -39,11 +39,11 @@ hugepages; on fewer it says what is missing and ends with status 0.
   --app FILE        the app (build/integration/pmdscope-capture-app)
   -- ARGS           further arguments of `pmdscope capture`, such as --ring-size 8M
 ";
-/// Where a file is in memory.
+/// Directory for files in memory.
 const TMPFS: &str = "/dev/shm";
 const LENGTH: Duration = Duration::from_millis(400);
 
-/// The options that it accepts.
+/// The accepted options.
 const OPTIONS: &[&str] = &["--quick", "--rounds", "--only", "--fifo", "--pmdscope", "--app", "--"];
 
 fn main() -> ExitCode {
@@ -78,7 +78,7 @@ fn run(options: &BenchOptions) -> Result<()> {
     measure(&mut bench, options, &stop)
 }
 
-/// Runs the rounds. What was measured until ^C, or a failure, is still told.
+/// Runs the rounds. After ^C, or a failure, the measurements so far are still reported.
 fn measure(bench: &mut CaptureBench<'_>, options: &BenchOptions, stop: &AtomicBool) -> Result<()> {
     let wants = |what| options.only.as_deref().is_none_or(|only| only == what);
     let mut groups = plan::groups(options.quick);
@@ -113,7 +113,7 @@ fn print_head(machine: &Machine, options: &BenchOptions) {
     );
 }
 
-/// What this machine lacks.
+/// Requirements that this machine lacks.
 fn missing() -> Option<String> {
     if !installed(DUMPCAP) {
         return Some(format!("{DUMPCAP} is not installed (Debian: package dpdk)"));

@@ -1,9 +1,9 @@
-//! What is measured.
+//! The measurements to make.
 
 /// A device of the app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Device {
-    /// `net_null`, which copies a packet of zeros for each that is received.
+    /// `net_null`, which copies a packet of zeros for each received one.
     Null(u16),
     /// `net_pcap` that repeats a file, in which 1 % of the packets match the filter.
     Pattern(u16),
@@ -40,7 +40,7 @@ impl Device {
         }
     }
 
-    /// What to call it in a table.
+    /// Name in tables.
     pub(crate) fn label(self) -> String {
         let kind = match self {
             Self::Null(_) => "null",
@@ -50,27 +50,27 @@ impl Device {
         format!("{kind} {} B", self.size())
     }
 
-    /// One in so many packets matches.
+    /// Whether the device has a pattern in which only some packets match the filter.
     pub(crate) fn filtered(self) -> bool {
         matches!(self, Self::Pattern(_))
     }
 }
 
-/// Packets per second; 0 is flat out.
+/// Packets per second; 0 is as fast as possible.
 pub(crate) type Rate = u64;
 
-/// Where and how a capture is measured.
+/// Device and settings of a measured capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Case {
     pub(crate) device: Device,
     pub(crate) snaplen: Option<u32>,
-    /// To a file in tmpfs, not to `/dev/null`.
+    /// To a file in tmpfs instead of `/dev/null`.
     pub(crate) file: bool,
     pub(crate) rate: Rate,
 }
 
 impl Case {
-    /// What to call it in a table, but for its rate.
+    /// Name in tables, without its rate.
     pub(crate) fn label(&self) -> String {
         let snaplen = self.snaplen.map_or(String::new(), |bytes| format!(" -s {bytes}"));
         let filter = if self.device.filtered() { ", 1 % filter" } else { "" };
@@ -79,14 +79,14 @@ impl Case {
     }
 }
 
-/// What is measured at one device and rate, against windows of the same.
+/// Cases measured at one device and rate, compared with windows of the same.
 pub(crate) struct Group {
     pub(crate) device: Device,
     pub(crate) rate: Rate,
     pub(crate) cases: Vec<Case>,
 }
 
-/// A case at ever higher rates.
+/// A case at increasing rates.
 pub(crate) struct Ladder {
     pub(crate) case: Case,
     pub(crate) rates: &'static [Rate],
@@ -110,8 +110,8 @@ fn group(device: Device, rate: Rate, snaplens: &[Option<u32>], files: &[bool]) -
     Group { device, rate, cases: snaplens.iter().flat_map(case).collect() }
 }
 
-/// What each packet costs. A snap length of 64 is all of a 64-byte packet, and what 1 % of the packets
-/// are written to makes no difference, so these are not measured twice.
+/// Cases for the cost per packet. A snap length of 64 contains a whole 64-byte packet, and the
+/// output makes no difference for 1 % of the packets, so these are not measured twice.
 pub(crate) fn groups(quick: bool) -> Vec<Group> {
     const FULL: &[Option<u32>] = &[None];
     const BOTH: &[Option<u32>] = &[Some(64), None];
@@ -128,7 +128,7 @@ pub(crate) fn groups(quick: bool) -> Vec<Group> {
     groups
 }
 
-/// How fast each can be without losing packets.
+/// Cases for the highest rate without loss.
 pub(crate) fn ladders(quick: bool) -> Vec<Ladder> {
     let ladder = |device: Device, snaplen: Option<u32>, file| {
         let rates = match (device.size() > 64 && snaplen.is_none(), quick) {

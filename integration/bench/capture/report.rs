@@ -1,4 +1,4 @@
-//! What was measured, as tables, and what it was measured for.
+//! The measurements as tables, and their targets.
 
 use std::fmt::Write as _;
 
@@ -8,9 +8,9 @@ use crate::bench::{CaptureResults, CaptureRun, Plain};
 use crate::capture::Who;
 use crate::plan::{Case, Device, Group, Ladder, Rate};
 
-/// Losses up to this are called next to none: a slice of the scheduler costs more.
+/// Losses up to this count as next to none: a slice of the scheduler costs more.
 const NEXT_TO_NONE: f64 = 0.005;
-/// Packets in the peer's ring; it has no option.
+/// Packets in the peer's ring; there is no option for it.
 const PEER_RING: f64 = 2048.0;
 const RECORD_HEADER: u64 = 32;
 /// Bytes of pcapng around a packet.
@@ -83,7 +83,7 @@ fn costs(out: &mut String, results: &CaptureResults, groups: &[Group]) {
     }
 }
 
-/// Added cycles of the peer to those of pmdscope.
+/// Ratio of the added cycles of the peer to those of pmdscope.
 fn ratio(results: &CaptureResults, case: &Case) -> String {
     let [ours, peer] = [Who::Pmdscope, Who::Dumpcap].map(|who| added(results, case, who));
     format!("{:.1}", peer / ours)
@@ -132,7 +132,7 @@ fn rung(results: &CaptureResults, case: &Case, who: Who, rounds: usize) -> Optio
     Some(format!("{loss:.3}{few}{slow} | {} | {ns:.0}", tolerance(case, who, samples)))
 }
 
-/// How long the ring takes all packets of a capture that stands still.
+/// Time for which the ring holds all packets of a capture that does not read.
 fn tolerance(case: &Case, who: Who, samples: &[CaptureRun]) -> String {
     let packets = match (who, samples.iter().find_map(|sample| sample.ended.ring_bytes)) {
         (Who::Dumpcap, _) => PEER_RING,
@@ -148,7 +148,7 @@ fn record_bytes(case: &Case) -> u64 {
     (RECORD_HEADER + kept).next_multiple_of(RECORD_ALIGN)
 }
 
-/// Rounds of a ladder: every one begins at its foot, and not every one gets to the top.
+/// Rounds of a ladder: each begins at the lowest rate, but not each reaches the highest.
 fn rounds(results: &CaptureResults, ladder: &Ladder, who: Who) -> usize {
     let samples = |&rate| results.ladders.get(&(Case { rate, ..ladder.case }, who));
     ladder.rates.iter().filter_map(samples).map(Vec::len).max().unwrap_or(0)
@@ -195,7 +195,7 @@ fn highest(out: &mut String, results: &CaptureResults, ladders: &[Ladder]) {
     }
 }
 
-/// What was aimed for. A missed aim is told, and is no failure of the run.
+/// The targets. A missed target is reported, but is not a failure of the run.
 fn targets(out: &mut String, results: &CaptureResults, ladders: &[Ladder]) {
     line!(out, "\nAims of `pmdscope capture`\n");
     line!(out, "| | aim | measured | met |\n|---|---|---|---|");
@@ -275,7 +275,7 @@ fn notes(out: &mut String, results: &CaptureResults) {
     }
     let (mut all, mut exact) = (0, 0);
     for ((case, who), samples) in results.costs.iter().chain(&results.ladders) {
-        // How many packets pass a filter is known to the packet only at its end.
+        // With a filter the number of matching packets is known exactly only at the end.
         if *who == Who::Pmdscope && !case.device.filtered() {
             let whole = |s: &&CaptureRun| s.offered == s.ended.written + s.ended.lost;
             all += samples.len();

@@ -1,4 +1,4 @@
-//! Packets to capture with a filter, and the packets of a capture counted.
+//! Packets to capture with a filter, and counting the packets of a capture.
 
 use std::fs::{self, File};
 use std::io::{BufReader, Read};
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 /// Packets of the pattern; one of them matches.
 pub(crate) const PATTERN: u64 = 100;
-/// What matches it.
+/// The filter that it matches.
 pub(crate) const FILTER: &str = "udp dst port 7";
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
@@ -44,7 +44,7 @@ fn udp(size: u16, port: u16) -> Vec<u8> {
     packet
 }
 
-/// Packets in a pcapng file, counted block by block: whatever wrote it, and however large it is.
+/// Packets in a pcapng file of any program and size, counted block by block.
 pub(crate) fn count_packets(path: &Path) -> Result<u64> {
     let mut file = BufReader::with_capacity(1 << 20, File::open(path)?);
     let mut packets = 0;
@@ -61,7 +61,7 @@ pub(crate) fn count_packets(path: &Path) -> Result<u64> {
     Ok(packets)
 }
 
-/// False at the end of the file, also in the middle of a block head.
+/// False at the end of the file, also within a block header.
 fn read_whole(file: &mut impl Read, bytes: &mut [u8]) -> Result<bool> {
     match file.read_exact(bytes) {
         Ok(()) => Ok(true),

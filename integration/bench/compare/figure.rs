@@ -11,7 +11,7 @@ use crate::report::CompareResults;
 
 const SIZES: [u32; 2] = [64, 1500];
 
-/// Writes `compare.svg` and `compare.png`. Returns why not where gnuplot is missing.
+/// Writes `compare.svg` and `compare.png`. Returns the reason if gnuplot is missing.
 pub(crate) fn draw(
     results: &CompareResults,
     systems: &[System],

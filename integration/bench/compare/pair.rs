@@ -17,17 +17,17 @@ use crate::plan::{Calls, Load, System};
 use crate::sample::{Drops, Watch, Window};
 
 const LIMIT: Duration = Duration::from_secs(60);
-/// Until a reflector has measured its clock, and polls.
+/// Time for a reflector to measure its clock and start polling.
 const SETTLE: Duration = Duration::from_millis(500);
-/// How long the reflector is watched without traffic.
+/// Duration of the measurement without traffic.
 const IDLE: Duration = Duration::from_millis(200);
 /// The generator's CPU, and the reflector's.
 const CPUS: [usize; 2] = [0, 1];
 
-/// A reflector, linked to where its generator will run.
+/// A reflector, linked to the place of its generator.
 pub(crate) struct Pair {
     reflector: Reflector,
-    /// Where DPDK runs on shared memory, there is none.
+    /// `None` for DPDK on shared memory.
     net: Option<NamespacePair>,
     system: System,
 }
@@ -38,7 +38,7 @@ enum Reflector {
     Linked(Box<pair::Pair>),
 }
 
-/// What one generator has done.
+/// Results of one generator.
 pub(crate) struct Run {
     pub(crate) summary: Value,
     pub(crate) window: Window,
@@ -74,13 +74,13 @@ impl Pair {
         }
     }
 
-    /// CPU of the reflector while nothing comes.
+    /// CPU of the reflector without traffic.
     pub(crate) fn idle(&self) -> Result<f64> {
         std::thread::sleep(SETTLE);
         Watch::idle(self.reflector_pid(), IDLE)
     }
 
-    /// Runs a generator for so many seconds.
+    /// Runs a generator for this many seconds.
     pub(crate) fn generate(&mut self, scratch: &Scratch, load: Load, seconds: f64) -> Result<Run> {
         let (rate, size) = (load.rate.to_string(), load.frame().to_string());
         let duration = seconds.to_string();
@@ -99,7 +99,7 @@ impl Pair {
                 let mut generator = pair.generate_and_keep_link(scratch, &args)?;
                 let process = &mut generator.process;
                 let samples = Watch::new(process.pid(), reflector).until_sent(process)?;
-                // The reflector ends before its peer leaves, and starts again for the next one.
+                // The reflector ends before its peer leaves, and is started again for the next one.
                 let summary = pair.finish(generator, LIMIT)?;
                 pair.restart(scratch)?;
                 (summary, samples)

@@ -1,4 +1,4 @@
-//! What is compared, and under which load.
+//! The compared systems, and their loads.
 
 /// How the kernel's side makes its system calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,7 +34,7 @@ impl Calls {
     }
 }
 
-/// Two processes and what joins them.
+/// Two processes and the link between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum System {
     /// Sockets over `lo`.
@@ -51,7 +51,7 @@ pub(crate) enum System {
     Memif,
 }
 
-/// What all others are measured by: what a careful author of a socket application gets.
+/// Baseline of all others: the result of a carefully written socket application.
 pub(crate) const BASELINE: System = System::Veth(Calls::Batch);
 
 const ALL: &[System] = &[
@@ -76,10 +76,10 @@ const QUICK: &[System] = &[
     System::Memif,
 ];
 
-/// What `--only` names.
+/// Values of `--only`.
 pub(crate) const BYPASSES: &[&str] = &["af_packet", "af_xdp", "virtio", "memif"];
 
-/// In the order in which they are shown: those of [`ALL`], or the baseline and one other.
+/// Systems in the order of the tables: those of [`ALL`], or the baseline and one other.
 pub(crate) fn systems(quick: bool, only: Option<&str>) -> Vec<System> {
     let systems = if quick { QUICK } else { ALL };
     let other = match only {
@@ -105,16 +105,16 @@ impl System {
     }
 }
 
-/// What the generator is asked for.
+/// Load of the generator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Load {
     /// Bytes of a frame on the wire, with its checksum (FCS).
     pub(crate) size: u32,
-    /// Packets per second; 0: as many as it can.
+    /// Packets per second; 0: as many as possible.
     pub(crate) rate: u64,
 }
 
-/// The same for all, so that latencies can be compared.
+/// The same for all systems, so that latencies can be compared.
 pub(crate) const FIXED_RATE: u64 = 200_000;
 
 const FCS: u32 = 4;
@@ -127,7 +127,7 @@ impl Load {
         Self { size: 1500, rate: FIXED_RATE },
     ];
 
-    /// What the generators call the size.
+    /// The size as counted by the generators.
     pub(crate) fn frame(self) -> u32 {
         self.size - FCS
     }

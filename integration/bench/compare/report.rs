@@ -11,7 +11,7 @@ use crate::pair::Run;
 use crate::plan::{BASELINE, Load, System};
 use crate::sample::{Drops, Window};
 
-/// What one run has shown.
+/// Results of one run.
 #[derive(Clone, Debug)]
 pub(crate) struct RunResult {
     pub(crate) round: usize,
@@ -71,13 +71,13 @@ impl RunResult {
     }
 }
 
-/// All that was measured.
+/// All measurements.
 #[derive(Debug, Default)]
 pub(crate) struct CompareResults {
     pub(crate) samples: BTreeMap<(Load, System), Vec<RunResult>>,
     /// CPU of the reflector without traffic.
     pub(crate) idle: BTreeMap<System, Vec<f64>>,
-    /// What cannot run here, and why.
+    /// Systems that cannot run here, with the reason.
     pub(crate) missing: BTreeMap<System, String>,
 }
 
@@ -95,7 +95,7 @@ impl CompareResults {
         range(self.of(load, system).iter().map(of))
     }
 
-    /// How many times that of the baseline, round by round.
+    /// Ratio to the baseline, round by round.
     fn ratio(&self, load: Load, system: System, of: impl Fn(&RunResult) -> f64) -> Spread {
         let by_round = |system| {
             let samples = self.of(load, system).iter();
@@ -106,7 +106,7 @@ impl CompareResults {
     }
 }
 
-/// Median and extremes: of few rounds, quartiles would say less.
+/// Median and extremes, as quartiles of few rounds mean little.
 fn range(values: impl Iterator<Item = f64>) -> Spread {
     let values = values.collect::<Vec<_>>();
     let low = values.iter().copied().fold(f64::NAN, f64::min);
@@ -136,7 +136,7 @@ pub(crate) fn tables(results: &CompareResults, systems: &[System]) -> String {
     out
 }
 
-/// What a reflector takes while nothing comes.
+/// CPU time of a reflector without traffic.
 pub(crate) fn idle(results: &CompareResults, systems: &[System]) -> String {
     let mut out = String::from("\nNo traffic\n\n| system | CPU % of the reflector |\n|---|---|\n");
     for system in systems {
@@ -177,7 +177,7 @@ fn row(out: &mut String, results: &CompareResults, load: Load, system: System) {
     );
 }
 
-/// The share that was lost, and where the kernel says that it dropped.
+/// The share that was lost, and where the kernel reports drops.
 fn lost(results: &CompareResults, load: Load, system: System) -> String {
     let share = results.spread(load, system, |sample| sample.loss() * 100.0);
     let sum = |of: fn(&RunResult) -> u64| results.of(load, system).iter().map(of).sum::<u64>();

@@ -1,4 +1,4 @@
-//! CPU time while the generator sends, and what the kernel drops.
+//! CPU time while the generator sends, and drops of the kernel.
 
 use std::fs;
 use std::thread::sleep;
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 const PERIOD: Duration = Duration::from_millis(20);
 
-/// CPU time until a moment, nanoseconds.
+/// CPU time up to a moment, nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reading {
     at_ns: u64,
@@ -22,23 +22,24 @@ struct Reading {
     softirq: Option<u64>,
 }
 
-/// CPU time in CPUs that were busy: 1 is a core.
+/// CPU time as a number of busy CPUs: 1 is a core.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
     pub(crate) generator: f64,
     pub(crate) reflector: f64,
-    /// Of the threads that do softirqs (`ksoftirqd`), whoever caused them; `None`: not visible here.
+    /// Of the softirq threads (`ksoftirqd`), whatever caused the softirqs; `None`: not visible
+    /// here.
     pub(crate) softirq: Option<f64>,
 }
 
-/// Reads the CPU time of a pair again and again.
+/// Reads the CPU time of a pair repeatedly.
 pub(crate) struct Watch {
     generator: u32,
     reflector: u32,
     softirqs: Vec<u32>,
 }
 
-/// What a [`Watch`] has read.
+/// Readings of a [`Watch`].
 pub(crate) struct Readings(Vec<Reading>);
 
 impl Watch {
@@ -68,7 +69,7 @@ impl Watch {
         Ok(Readings(readings))
     }
 
-    /// CPU of the reflector alone, over such a time.
+    /// CPU of the reflector alone, during this time.
     pub(crate) fn idle(reflector: u32, time: Duration) -> Result<f64> {
         let (start, before) = (Instant::now(), cpu_ns(reflector)?);
         sleep(time);
@@ -99,7 +100,7 @@ fn softirq_threads() -> Vec<u32> {
 }
 
 impl Readings {
-    /// Between the first packet and the last that a summary tells of.
+    /// Between the first and the last packet of a summary.
     pub(crate) fn between(&self, summary: &Value) -> Result<Window> {
         let time =
             |field: &str| summary[field].as_u64().with_context(|| format!("no {field}: {summary}"));
@@ -119,7 +120,7 @@ impl Readings {
     }
 }
 
-/// Where the kernel dropped packets, or messages where it had joined packets.
+/// Places where the kernel dropped packets, or messages if it had joined packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Drops {
     /// At the receive buffers of UDP sockets.
