@@ -3,7 +3,7 @@
  */
 
 /*
- * What observing costs, in TSC cycles per forwarded packet.
+ * The cost of observing, in TSC cycles per forwarded packet.
  *
  * One lcore swaps the MAC addresses of packets between net_null queues. Short windows of all
  * variants are interleaved in one process, so that noise of the machine affects all of them; each
@@ -55,7 +55,7 @@ static const char *const names[NB_VARIANTS] = { "base", "again", "linked", "tee"
 
 static double cycles[NB_VARIANTS][ROUNDS];
 
-/* Ordered by the main lcore, carried out by the worker, one window at a time. */
+/* Orders of the main lcore to the worker, one window at a time. */
 static volatile enum variant order;
 static volatile uint32_t ordered, done;
 static volatile double result;
@@ -127,7 +127,7 @@ worker(void *arg __rte_unused)
 			continue;
 		}
 		with = order == LINKED || order == TEE;
-		/* The first pass warms caches and predictors after the change of variant. */
+		/* The first pass warms up caches and predictors after the change of variant. */
 		packets = with ? window_with() : window_without();
 		start = rte_rdtsc_precise();
 		packets = with ? window_with() : window_without();
@@ -137,7 +137,7 @@ worker(void *arg __rte_unused)
 	return 0;
 }
 
-/* A capture client that takes part in the protocol and only moves the tail. */
+/* A capture client that follows the protocol but only moves the tail. */
 struct consumer {
 	int sock;
 	const struct pmdscope_ring_hdr *hdr;
@@ -220,11 +220,13 @@ consumer_close(struct consumer *consumer)
 	munmap(consumer->tail, sizeof(*consumer->tail));
 }
 
-/* The peer, with the ring and pool that dpdk-dumpcap makes. pdump refuses to serve a primary. */
+/* The peer, with the ring and pool that dpdk-dumpcap creates. pdump refuses to serve a primary. */
 static struct rte_ring *pdump_ring;
 static struct rte_mempool *pdump_pool;
 
-/* The copy that rte_pdump makes of a packet; before 23.11 with the time, from there on with a comment. */
+/*
+ * The copy that rte_pdump makes of a packet; before 23.11 with the time, since then with a comment.
+ */
 static struct rte_mbuf *
 pdump_copy_one(uint16_t queue, const struct rte_mbuf *pkt, uint64_t now,
 		enum rte_pcapng_direction direction)
@@ -303,7 +305,7 @@ measure(enum variant variant)
 		ret = pmdscope_init(NULL);
 		if (ret < 0)
 			fail("pmdscope_init", ret);
-		/* One turn so that the lcore is known to poll and gets its ring. */
+		/* One iteration, so that the lcore is known to poll and gets its ring. */
 		order = LINKED;
 		ordered++;
 		while (ordered != done)
@@ -332,7 +334,7 @@ measure(enum variant variant)
 	if (variant == TEE)
 		consumer_close(&consumer);
 	if (variant == PDUMP) {
-		/* The worker idles between windows: nobody is in the callbacks. */
+		/* The worker idles between windows, so it is not in the callbacks. */
 		rte_eth_remove_rx_callback(PORT, 0, rx);
 		rte_eth_remove_tx_callback(PORT, 0, tx);
 		pdump_drain();

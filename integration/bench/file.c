@@ -3,8 +3,8 @@
  */
 
 /*
- * Ways to get packets into a file: blocks of a header and 1500 bytes are put together in buffers of
- * 256 KiB, as `pmdscope capture` does, and brought to a file of 512 MiB. All variants of a directory
+ * Ways to get packets into a file: blocks of a header and 1500 bytes are assembled in buffers of
+ * 256 KiB, as in `pmdscope capture`, and written to a file of 512 MiB. All variants of a directory
  * take turns; a variant is compared with the first of its round.
  *
  *   write      write(2) to a new file: what `pmdscope capture` does
@@ -73,7 +73,7 @@ seconds(clockid_t clock)
 	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
-/* CPU time of all CPUs, but for what the host took. */
+/* CPU time of all CPUs, except steal time. */
 static double
 machine_seconds(void)
 {
@@ -87,7 +87,7 @@ machine_seconds(void)
 	return (double)(user + nice + system + irq + softirq) / (double)sysconf(_SC_CLK_TCK);
 }
 
-/* Blocks that fill so many bytes; the last one is cut off. */
+/* Blocks that fill this many bytes; the last one is cut off. */
 static void
 put_blocks(uint8_t *to, size_t size)
 {
@@ -176,7 +176,7 @@ write_uring(struct io_uring *ring, int fd)
 		await_write(ring, &buffer);
 }
 
-/* False where the kernel has no io_uring, or not for us. */
+/* False if the kernel has no io_uring, or does not permit it. */
 static bool
 open_uring(struct io_uring *ring)
 {
@@ -203,13 +203,13 @@ open_file(enum variant v, const char *path)
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | (direct ? O_DIRECT : 0), 0600);
 	if (fd >= 0 && v == FRESH && fallocate(fd, 0, 0, FILE_SIZE) < 0)
 		fail("fallocate");
-	/* Or the first direct write would pay for the pages of others. */
+	/* Otherwise the first direct write would also pay for the pages of other variants. */
 	if (fd >= 0 && direct)
 		posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
 	return fd;
 }
 
-/* One file; false where the file system or the kernel has not this way. */
+/* Write one file; false if the file system or the kernel does not support this variant. */
 static bool
 measure(enum variant v, const char *path, int round)
 {

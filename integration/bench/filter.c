@@ -3,8 +3,8 @@
  */
 
 /*
- * What a filter costs, in TSC cycles per packet: the interpreter for one packet after the other, and
- * the tests for whole bursts of 32. Short windows of both are interleaved; the time of reading the
+ * The cost of a filter, in TSC cycles per packet: the interpreter for one packet after the other,
+ * and the tests for whole bursts of 32. Short windows of both are interleaved; the time to read the
  * TSC is measured in the same way, and subtracted.
  *
  *   pattern   1 % of UDP packets match, in fixed order
@@ -168,7 +168,7 @@ by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Fill what is not written anew for each burst. */
+/* Fill the parts that are not rewritten for each burst. */
 static void
 fill(const struct traffic *t, uint16_t size)
 {

@@ -3,9 +3,10 @@
  */
 
 /*
- * What the parts of a linked and idle libpmdscope cost, in TSC cycles per iteration of a poll loop with
- * one RX and one TX burst. Nothing else is in the loop: short windows of all parts are interleaved, and
- * the loop itself is subtracted. In a loop with work, some of it overlaps with that.
+ * The cost of the parts of a linked and idle libpmdscope, in TSC cycles per iteration of a poll
+ * loop with one RX and one TX burst. The loop contains nothing else: short windows of all parts are
+ * interleaved, and the loop itself is subtracted. In a loop with work, some of it overlaps with
+ * that.
  *
  *   again      the empty loop once more: the noise
  *   callbacks  calls of an RX and a TX callback that do nothing, without those of ethdev
@@ -37,7 +38,7 @@ static const char *const names[NB_PARTS] = { "loop", "again", "callbacks", "coun
 
 static double cycles[NB_PARTS][ROUNDS];
 static struct rte_mbuf mbufs[BURST], *pkts[BURST];
-/* Of a driver that cannot be asked for depths. */
+/* Queue of a driver that cannot be asked for depths. */
 static struct pmdscope_queue rx = {
 	.n = { .polls = 1, .lengths_left = 1, .depth_state = PMDSCOPE_DEPTH_UNSUPPORTED }
 };
@@ -72,14 +73,14 @@ iterate(const enum part part, rte_rx_callback_fn on_rx, rte_tx_callback_fn on_tx
 		rte_rdtsc();
 	if (part == POLL || part == ALL)
 		pmdscope_poll(nb);
-	/* Iterations are not merged. */
+	/* Keeps iterations from being merged. */
 	rte_compiler_barrier();
 }
 
 static __rte_always_inline double
 measure(const enum part part, uint16_t nb)
 {
-	/* As ethdev calls them: through pointers. */
+	/* Called through pointers, as by ethdev. */
 	rte_rx_callback_fn volatile on_rx = part == CALLBACKS ? empty_rx : pmdscope_burst_rx;
 	rte_tx_callback_fn volatile on_tx = part == CALLBACKS ? empty_tx : pmdscope_burst_tx;
 	const uint64_t begin = rte_rdtsc_precise();
@@ -122,7 +123,7 @@ run(uint16_t nb)
 	int i;
 
 	for (i = 0; i < ROUNDS; i++) {
-		/* The first of many polls would ask a driver that is not there. */
+		/* The first of many polls would ask a driver, but there is none. */
 		rx.n.polls = tx.n.polls = 1;
 		cycles[LOOP][i] = measure(LOOP, nb);
 		cycles[AGAIN][i] = measure(AGAIN, nb);
@@ -142,7 +143,7 @@ main(void)
 
 	for (i = 0; i < BURST; i++)
 		pkts[i] = &mbufs[i];
-	/* A lcore, without an EAL. The library does not run: no gap is long enough. */
+	/* An lcore without an EAL. The library does not run: no gap is long enough. */
 	RTE_PER_LCORE(_lcore_id) = 0;
 	printf("cycles per iteration, one RX and one TX burst; median and quartiles of %d\n",
 			ROUNDS);

@@ -3,11 +3,11 @@
  */
 
 /*
- * pmdscope-idle-app: starts all of its ports and sleeps, so that all of its CPU time is that of
+ * pmdscope-idle-app: starts all of its ports and sleeps, so that its CPU time is only used for
  * answering queries. It ends on SIGINT or SIGTERM.
  *
  * All ports differ: port P has an MTU of 1500 - P, and has received P + 1 bursts on each of its
- * queues. So a value of another port is detected.
+ * queues. So values of a wrong port are detected.
  */
 
 #include <errno.h>
@@ -90,7 +90,7 @@ open_ports(void)
 		fail("mbuf pool", rte_errno);
 	RTE_ETH_FOREACH_DEV(port)
 		start_port(port);
-	/* It counts what is received from now on. */
+	/* Packets are counted from now on. */
 	rc = linked ? pmdscope_init(NULL) : 0;
 	if (rc != 0)
 		fail("pmdscope_init", rc);
@@ -112,7 +112,7 @@ close_ports(void)
 		port_close(port);
 }
 
-/* One more device, there at every other call. */
+/* One more device, which exists after every second call. */
 static void
 change_ports(void)
 {
@@ -159,7 +159,7 @@ main(int argc, char **argv)
 	if (rte_eal_init(split, argv) < 0)
 		fail("rte_eal_init", rte_errno);
 	open_ports();
-	/* Whoever reads this finds everything in place. */
+	/* A reader of this line finds everything ready. */
 	puts("ready");
 	fflush(stdout);
 

@@ -3,7 +3,7 @@
  */
 
 /*
- * What the leak ledger costs, in TSC cycles per forwarded packet.
+ * The cost of the leak ledger, in TSC cycles per forwarded packet.
  *
  * One lcore swaps the MAC addresses of packets. Short windows of all variants are
  * interleaved in one process, so that noise of the machine affects all of them; each is compared
@@ -31,7 +31,7 @@
 #define SKIP 77
 #define MAX_ROUNDS 1001
 #define WARM_BURSTS 2000
-/* Longer than the first moment of the library, in which every poll is a slow one. */
+/* Longer than the start of the library, in which every poll is a slow one. */
 #define SETTLE_MS 40
 
 enum variant {
@@ -112,12 +112,12 @@ window(unsigned int set, enum variant v, unsigned int round)
 	start = rte_rdtsc_precise();
 	packets = variants[v].loop(nic, window_bursts);
 	cycles[set][v][round] = (double)(rte_rdtsc_precise() - start) / (double)packets;
-	/* A loop that finds no packets measures nothing. */
+	/* A loop that finds no packets is not a valid measurement. */
 	if (packets < wanted - wanted / 100)
 		fail("the port ran dry", ENOBUFS);
 }
 
-/* All windows of a round that want the library in this state, in an order that turns. */
+/* All windows of a round that need the library in this state, in a rotating order. */
 static void
 windows(unsigned int round, bool linked, bool armed)
 {
@@ -174,7 +174,7 @@ quartiles(const double *values)
 		sorted[rounds - 1 - rounds / 4] };
 }
 
-/* What one variant costs over another, window by window of the same round. */
+/* Cost of one variant compared with another, window by window of the same round. */
 static struct quartiles
 over(unsigned int set, enum variant v, enum variant than)
 {
@@ -186,7 +186,7 @@ over(unsigned int set, enum variant v, enum variant than)
 	return quartiles(delta);
 }
 
-/* The ledger alone, in a library that is linked anyway. */
+/* The ledger only, in a library that is linked anyway. */
 static const struct {
 	const char *name;
 	const char *what;
@@ -198,7 +198,7 @@ static const struct {
 	{ "level2_stamps", "armed over disarmed", LEVEL2_ARMED, LEVEL2_DISARMED },
 };
 
-/* The peer to all of level 2, and, like with like, to its stamps. */
+/* The ratio of the peer to all of level 2, and to its stamps alone, which are comparable. */
 static double
 ratio_all(unsigned int set)
 {

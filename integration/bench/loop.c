@@ -3,8 +3,8 @@
  */
 
 /*
- * LOOP names the function; LOOP_POLLS and LOOP_HISTORY add what their variants add. Everything
- * else is the same source, so that the compiler sees one application.
+ * LOOP is the name of the function; LOOP_POLLS and LOOP_HISTORY add the code of their
+ * variants. The rest is the same source, so that the compiler gets the same application.
  */
 
 #include <rte_ethdev.h>

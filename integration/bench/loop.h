@@ -5,7 +5,7 @@
 #ifndef LOOP_H
 #define LOOP_H
 
-/* One poll loop, compiled several times. Each forwards so many bursts and counts the packets. */
+/* One poll loop, compiled several times. Each forwards `bursts` bursts and counts the packets. */
 
 #include <stdint.h>
 

@@ -26,7 +26,7 @@ slot(const struct nic *nic, struct rte_mbuf **ring, uint32_t at)
 	return &ring[at & (nic->descriptors - 1U)];
 }
 
-/* An application that is long up has a pool in no order. */
+/* The pool of an application that has run for long has no order. */
 static int
 shuffle(struct rte_mempool *pool)
 {
@@ -93,7 +93,7 @@ nic_open(struct nic *nic, const char *name, uint16_t descriptors, unsigned int m
 	return start_port(nic, name);
 }
 
-/* As drivers write a received packet: the first cache line only. */
+/* Like drivers, write only the first cache line of a received packet. */
 static void
 receive(struct nic *nic)
 {

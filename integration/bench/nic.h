@@ -35,10 +35,10 @@ struct nic {
 	uint32_t sent_tail;
 };
 
-/* Make a started port of so many descriptors with a shuffled pool of mbufs. 0 or -errno. */
+/* Create a started port with this many descriptors and a shuffled pool of mbufs. 0 or -errno. */
 int nic_open(struct nic *nic, const char *name, uint16_t descriptors, unsigned int mbufs);
 
-/* Take in a burst that was sent, give back the oldest, post fresh ones and receive a burst. */
+/* Take a burst that was sent, free the oldest mbufs, post new ones and receive a burst. */
 void nic_step(struct nic *nic);
 
 /*

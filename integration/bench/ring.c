@@ -3,9 +3,9 @@
  */
 
 /*
- * What else could move packets through a capture ring, in TSC cycles per packet of the thread that
- * writes the ring and of the one that reads it, each on a CPU of its own. Windows of all variants are
- * interleaved, and each is compared with the first of its round.
+ * Alternatives for moving packets through a capture ring, in TSC cycles per packet of the writing
+ * and of the reading thread, each on a separate CPU. Windows of all variants are interleaved, and
+ * each is compared with the first of its round.
  *
  *   as it is   what lcores and `pmdscope capture` do: small packets are copied out of the ring in
  *              parts of 256 KiB, and encoded from there; large ones are read where they are
@@ -55,7 +55,7 @@
 /* Bytes of a packet that `pmdscope capture` does not copy out of the ring. */
 #define LARGE 512
 #define AHEAD 2
-/* A burst, or a look into the ring, that takes longer has lost its CPU. */
+/* In a longer burst, or read of the ring, the thread has lost its CPU. */
 #define LOST_CPU_US 1000
 
 enum variant { AS_IS, AGAIN, VIEW, VIEW_AHEAD, STREAMED, HUGE, NB_VARIANTS };
@@ -63,7 +63,7 @@ enum variant { AS_IS, AGAIN, VIEW, VIEW_AHEAD, STREAMED, HUGE, NB_VARIANTS };
 static const char *const names[NB_VARIANTS] = { "as it is", "again", "view", "ahead", "streamed",
 	"huge" };
 
-/* Both sides of a window. */
+/* Shared by both sides of a window. */
 struct window {
 	enum variant variant;
 	uint32_t size;	   /* Of a packet. */
@@ -119,7 +119,7 @@ copy_streamed(uint8_t *to, const uint8_t *from, uint32_t len)
 	memcpy(to + at, from + at, len - at);
 }
 
-/* As capture_write.h does it; false when there is no room. */
+/* As in capture_write.h; false if there is no room. */
 static __rte_always_inline bool
 put(struct window *w, uint64_t *head, uint64_t tail, const uint8_t *pkt, const bool streamed)
 {
@@ -154,7 +154,7 @@ write_packets(struct window *w, const bool streamed)
 	unsigned int next = 0, i;
 
 	while (done < w->packets) {
-		/* What a driver would have written. */
+		/* Data that a driver would have written. */
 		for (i = 0; i < BURST; i++)
 			rte_memcpy(buffers[(next + i) % NB_BUFFERS], payload, w->size);
 		while ((begin = rte_rdtsc()) < due)
@@ -204,7 +204,7 @@ encode(const struct pmdscope_record *rec, uint64_t *at)
 	return rec->size;
 }
 
-/* Packets up to `end`, read where they are; how many. */
+/* Read packets up to `end` in place; returns their number. */
 static __rte_always_inline uint64_t
 read_records(const uint8_t *bytes, uint32_t end, uint64_t *at, const bool ahead)
 {
@@ -226,7 +226,7 @@ read_records(const uint8_t *bytes, uint32_t end, uint64_t *at, const bool ahead)
 	return packets;
 }
 
-/* As much as is contiguous, and of small packets as much as the part takes. */
+/* Contiguous bytes; for small packets at most the size of a part. */
 static uint64_t
 read_some(struct window *w, uint64_t *tail, uint64_t head, uint64_t *at)
 {
@@ -239,7 +239,7 @@ read_some(struct window *w, uint64_t *tail, uint64_t head, uint64_t *at)
 		return w->variant == VIEW_AHEAD ? read_records(w->data + from, bytes, at, true)
 						: read_records(w->data + from, bytes, at, false);
 	}
-	/* Records of one size: a part of whole ones. */
+	/* Records have one size, so a part contains whole ones. */
 	size = record_size(w->size);
 	if (bytes > PART / size * size)
 		bytes = PART / size * size;
@@ -298,7 +298,7 @@ measure(enum variant variant, uint32_t size, uint64_t interval, int round, const
 	results[1][variant][round] = (double)w.reader_cycles / (double)RTE_MAX(w.read, 1U);
 }
 
-/* As the library does it, at an address that huge pages can have. */
+/* As in the library, at an address that is suitable for huge pages. */
 static uint8_t *
 map_ring(bool collapse)
 {

@@ -3,9 +3,9 @@
  */
 
 /*
- * What hardware watchpoints do to a process that is watched, see docs/xray.md: the time that each
- * hit takes, whether the kernel ends them at a limit, and whether the process gets SIGTRAP, which
- * ends one that does not expect it. The process that is watched is a child of this one.
+ * Effects of hardware watchpoints on the watched process, see docs/xray.md: the time of each hit,
+ * whether the kernel ends them at a limit, and whether the process gets SIGTRAP, which ends it if
+ * it is not handled. The watched process is a child of this one.
  */
 
 #include <errno.h>
@@ -29,7 +29,7 @@
 /* Debug registers of a thread on x86-64. */
 #define NB_WATCHED 4
 #define NB_TIMES (1U << 16)
-/* Pages of samples of a watchpoint: enough for some 6000 hits. */
+/* Pages of samples of a watchpoint: enough for about 6000 hits. */
 #define NB_SAMPLE_PAGES 64
 #define LIMIT 100
 #define DEFAULT_SECONDS 30
@@ -43,7 +43,7 @@
 static const unsigned int hits_of_life[] = { 3, 8 };
 static const unsigned int packets_of_leak[] = { 1000, 10000, 100000, 100000000 };
 
-/* Written by the child, but for `watched`, whose writes are watched. */
+/* Written by the child, except `watched`, whose writes are watched. */
 struct shared {
 	uint64_t watched[NB_WATCHED];
 	uint64_t writes;
@@ -114,7 +114,7 @@ samples_bytes(void)
 	return (NB_SAMPLE_PAGES + 1) * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Switched off; false where there are no watchpoints. */
+/* Created disabled; false if there are no watchpoints. */
 static bool
 watch(struct watchpoint *watchpoint, pid_t pid, const void *word)
 {
@@ -163,7 +163,7 @@ end_watch(const struct watchpoint *watchpoints)
 	}
 }
 
-/* Makes room for more of them: what they say does not matter here. */
+/* Discards samples to make room for more: their content does not matter here. */
 static void
 drop_samples(const struct watchpoint *watchpoints)
 {
@@ -202,7 +202,7 @@ request(const struct watchpoint *watchpoints, unsigned long what, int arg)
 			die("ioctl of a watchpoint");
 }
 
-/* Until all times are those of writes from now on. */
+/* Wait until all times are those of later writes. */
 static void
 wait_for_times(const struct watchpoint *watchpoints)
 {
@@ -281,7 +281,7 @@ measure_hits(const struct watchpoint *watchpoints, long seconds)
 	printf("\n");
 }
 
-/* The limit is that of the kernel: watchpoints shall end at it whatever becomes of this process. */
+/* The limit is that of the kernel: watchpoints have to end at it, whatever this process does. */
 static void
 measure_limit(const struct watchpoint *watchpoints)
 {

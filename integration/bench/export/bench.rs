@@ -1,4 +1,5 @@
-//! Runs the rounds: every exporter in each, so that what the machine does to one it does to all.
+//! Runs the rounds, with every exporter in each, so that disturbances of the machine affect all of
+//! them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -17,13 +18,13 @@ use crate::exporters::{ExporterPrograms, MeasuredExporter, RunningExporters};
 use crate::http::ScrapeClient;
 use crate::plan::{ExportCase, rested_scrapes, scrapes};
 
-/// Name of DPDK's threads that answer.
+/// Name of DPDK's threads that answer requests.
 const TELEMETRY: &str = "telemetry-v2";
-/// Longer than what a tool may remember of an app without asking again.
+/// Longer than the time for which a tool may cache the data of an app.
 const CACHE_EXPIRY_WAIT: Duration = Duration::from_millis(1100);
-/// After the last scrape.
+/// Wait after the last scrape.
 const SETTLE_TIME: Duration = Duration::from_millis(5);
-/// Before the first scrape that counts.
+/// Number of scrapes before the first one that counts.
 const WARM_UP_SCRAPES: usize = 5;
 
 /// Scrapes of one exporter.
@@ -37,32 +38,32 @@ pub(crate) struct ScrapeRound {
     pub(crate) apps_ns: f64,
 }
 
-/// What does not change from round to round.
+/// Values that are the same in all rounds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScrapeFacts {
     /// Different series in a scrape.
     pub(crate) series: usize,
-    /// Lines with a sample, of which there may be two for a series.
+    /// Number of lines with a sample, of which there may be two for a series.
     pub(crate) lines: usize,
     /// Memory of all exporters, bytes.
     pub(crate) memory: u64,
-    /// Requests made of all apps for one scrape, a while after the last.
+    /// Requests to all apps for one scrape, a while after the last.
     pub(crate) requests: usize,
-    /// Telemetry connections made for it.
+    /// Telemetry connections for it.
     pub(crate) connections: usize,
 }
 
-/// Everything that was measured.
+/// All measurements.
 #[derive(Debug, Default)]
 pub(crate) struct ExportResults {
-    /// Scrapes that follow each other at once.
+    /// Consecutive scrapes.
     pub(crate) rounds: BTreeMap<(ExportCase, MeasuredExporter), Vec<ScrapeRound>>,
-    /// Scrapes with more than a second between them, as they are in real life.
+    /// Scrapes with more than a second between them, as in practice.
     pub(crate) rested: BTreeMap<(ExportCase, MeasuredExporter), ScrapeRound>,
     pub(crate) facts: BTreeMap<(ExportCase, MeasuredExporter), ScrapeFacts>,
 }
 
-/// The programs, and what was measured so far.
+/// The programs, and the measurements so far.
 pub(crate) struct ExportBench<'a> {
     pub(crate) programs: ExporterPrograms,
     pub(crate) quick: bool,
@@ -79,7 +80,8 @@ struct BenchSetup {
 }
 
 impl BenchSetup {
-    /// Only now: an app at real-time priority waits in vain for its own threads while it starts.
+    /// Only after the start: an app at real-time priority would wait for its own threads without
+    /// end while it starts.
     fn hurry(&self) -> Result<()> {
         self.apps.iter().try_for_each(|app| real_time(app.pid()))?;
         self.exporters.iter().try_for_each(|(_, exporters)| exporters.hurry())
@@ -103,7 +105,7 @@ impl ExportBench<'_> {
             setup.hurry()?;
         }
         for round in 0..rounds {
-            // Who comes first changes from round to round.
+            // The order changes from round to round.
             setup.exporters.rotate_left(usize::from(round > 0));
             for (who, exporters) in &setup.exporters {
                 ensure!(!self.stop.load(Ordering::Relaxed), "stopped");
@@ -121,7 +123,7 @@ impl ExportBench<'_> {
         self.count_requests(case, &scratch, &sockets)
     }
 
-    /// Scrapes all in turns, each so long after its last scrape that nothing is remembered.
+    /// Scrapes all in turn, each so long after its last scrape that no data is cached.
     fn rest(&mut self, case: ExportCase, setup: &BenchSetup) -> Result<()> {
         let exporters = &setup.exporters;
         let mut clients: Vec<_> =
@@ -162,7 +164,7 @@ impl ExportBench<'_> {
         Ok(exporters)
     }
 
-    /// Has everything pass through relays once, which count.
+    /// Passes all requests once through relays, which count them.
     fn count_requests(
         &mut self,
         case: ExportCase,
@@ -225,7 +227,7 @@ fn measure_scrapes(
     for _ in 0..scrapes {
         took.push(scrape(clients)?);
     }
-    // Threads of connections that were closed may still be ending.
+    // Threads of closed connections may still be ending.
     sleep(SETTLE_TIME);
     let each = |before, after: u64| after.saturating_sub(before) as f64 / scrapes as f64;
     Ok(ScrapeRound {
@@ -246,7 +248,7 @@ impl ScrapeRound {
     }
 }
 
-/// CPU time of the threads that answer: DPDK starts one for each connection, so most have ended, and
+/// CPU time of the answering threads: DPDK starts one for each connection, so most have ended, and
 /// their time is only in that of their process.
 fn telemetry_ns(apps: &[Process]) -> Result<u64> {
     let of_app = |app: &Process| {

@@ -1,4 +1,4 @@
-//! Who is measured: `pmdscope export`, one for all apps, and DPDK's exporter, one for each.
+//! The measured exporters: `pmdscope export`, one for all apps, and DPDK's exporter, one for each.
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -17,18 +17,19 @@ use crate::http::{ConnectionMode, ScrapeClient};
 /// The peer. Distributions name it with and without its suffix.
 pub(crate) const PEER: &str = "dpdk-telemetry-exporter.py";
 const PEER_NAMES: [&str; 2] = [PEER, "dpdk-telemetry-exporter"];
-/// What names another place for it.
+/// Environment variable with another path of it.
 pub(crate) const PEER_VARIABLE: &str = "DPDK_EXPORTER";
-/// Its third endpoint, cpu, wants DPDK 23.03, and fails with a traceback at each scrape on older ones.
+/// Its third endpoint, cpu, needs DPDK 23.03, and fails with a traceback at each scrape of older
+/// releases.
 const PEER_ENDPOINTS: [&str; 2] = ["counters", "memory"];
 
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Who answers, and how it is asked.
+/// The exporter, and how it is scraped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum MeasuredExporter {
     Pmdscope(ConnectionMode),
-    /// Speaks HTTP 1.0 and closes each connection.
+    /// Uses HTTP 1.0 and closes each connection.
     Peer,
 }
 
@@ -59,7 +60,7 @@ pub(crate) struct ExporterPrograms {
     pub(crate) peer: Option<PathBuf>,
 }
 
-/// The processes that together tell of all apps.
+/// The processes that together export all apps.
 pub(crate) struct RunningExporters(Vec<(Process, SocketAddr)>);
 
 impl RunningExporters {
@@ -90,17 +91,17 @@ impl RunningExporters {
         self.0.iter().map(|(_, address)| ScrapeClient::new(*address, connection)).collect()
     }
 
-    /// CPU time that they took so far, nanoseconds.
+    /// CPU time that they used so far, nanoseconds.
     pub(crate) fn cpu_ns(&self) -> Result<u64> {
         self.0.iter().map(|(process, _)| process_cpu_ns(process.pid())).sum()
     }
 
-    /// Puts them ahead of everything else.
+    /// Gives them real-time priority.
     pub(crate) fn hurry(&self) -> Result<()> {
         self.0.iter().try_for_each(|(process, _)| real_time(process.pid()))
     }
 
-    /// Memory of their own, bytes.
+    /// Their private memory, bytes.
     pub(crate) fn memory(&self) -> Result<u64> {
         self.0.iter().map(|(process, _)| private_bytes(process.pid())).sum()
     }
@@ -122,7 +123,7 @@ fn start(
     Ok(process)
 }
 
-/// Where the user has the peer.
+/// Path of the peer on this machine.
 pub(crate) fn find_peer() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os(PEER_VARIABLE) {
         return Some(named.into());

@@ -1,4 +1,4 @@
-//! As little of an HTTP client as a scrape needs, so that hardly any of the time is its own.
+//! A minimal HTTP client for scrapes, which takes hardly any of the time itself.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,7 +11,7 @@ const SCRAPE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Whether a scrape begins with a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ConnectionMode {
-    /// Each scrape makes one.
+    /// Each scrape opens a connection.
     New,
     /// All use the same, as Prometheus does.
     Kept,
@@ -31,7 +31,7 @@ impl ScrapeClient {
         Self { address, connection, kept: None, buffer: Vec::new() }
     }
 
-    /// Time from before the connection, where a new one is made, to the last byte.
+    /// Time from before the connection, if a new one is opened, to the last byte.
     pub(crate) fn scrape(&mut self) -> Result<Duration> {
         let begin = Instant::now();
         let mut stream = match self.kept.take() {
@@ -92,7 +92,7 @@ fn body_at(reply: &[u8]) -> Option<usize> {
     reply.windows(4).position(|end| end == b"\r\n\r\n").map(|at| at + 4)
 }
 
-/// Length of the whole reply, once its head is there and says so.
+/// Length of the whole reply, once its header has arrived.
 fn length(reply: &[u8]) -> Option<usize> {
     let at = body_at(reply)?;
     let head = std::str::from_utf8(&reply[..at]).ok()?.to_ascii_lowercase();

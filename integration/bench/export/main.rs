@@ -1,6 +1,6 @@
 //! `make bench-export`: `pmdscope export` against DPDK's own exporter, on the same apps in one run.
 //!
-//! The numbers are for people to read: a slow machine is no failure.
+//! The numbers are informative: a slow machine does not count as a failure.
 
 mod bench;
 mod exporters;
@@ -37,10 +37,10 @@ $DPDK_EXPORTER, or in $PATH; without it pmdscope is measured alone.
   --pmdscope FILE   the pmdscope to measure (target/release/pmdscope)
 ";
 
-/// The options that it accepts.
+/// The accepted options.
 const OPTIONS: &[&str] = &["--quick", "--rounds", "--only", "--fifo", "--pmdscope"];
 
-/// What `--only` accepts: scrapes after a rest.
+/// Values of `--only`: scrapes after a rest.
 const PARTS: &[&str] = &["cold"];
 
 fn main() -> ExitCode {
@@ -80,7 +80,7 @@ fn run(options: &BenchOptions) -> Result<()> {
     measure(bench, &plan::cases(quick), rounds)
 }
 
-/// Runs the cases. What was measured until ^C, or a failure, is still told.
+/// Runs the cases. After ^C, or a failure, the measurements so far are still reported.
 fn measure(mut bench: ExportBench<'_>, cases: &[ExportCase], rounds: usize) -> Result<()> {
     let mut result = Ok(());
     for case in cases {

@@ -1,10 +1,10 @@
-//! What is measured.
+//! The measurements to make.
 
 use std::fmt;
 
 use pmdscope_integration::site::Idle;
 
-/// So many apps of one kind.
+/// A number of apps of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ExportCase {
     pub(crate) apps: usize,
@@ -22,7 +22,7 @@ impl fmt::Display for ExportCase {
 /// Ports of one app, queues of each port. Debian builds DPDK for 32 ports at most.
 const SHAPES: &[(u16, u16)] = &[(1, 1), (4, 4), (16, 16), (32, 64)];
 const QUICK_SHAPES: &[(u16, u16)] = &[(1, 1), (16, 16)];
-/// What each of several apps has.
+/// Ports and queues of each of several apps.
 const SEVERAL: (u16, u16) = (4, 4);
 
 /// All cases, the larger ones last.
@@ -36,7 +36,7 @@ pub(crate) fn cases(quick: bool) -> Vec<ExportCase> {
     one.chain(many).collect()
 }
 
-/// The cases of which cold scrapes alone are measured.
+/// The cases of which only cold scrapes are measured.
 pub(crate) fn cold_cases() -> Vec<ExportCase> {
     let case = |&(ports, queues)| {
         [false, true].map(|linked| ExportCase { apps: 1, idle: Idle { ports, queues, linked } })
@@ -44,14 +44,14 @@ pub(crate) fn cold_cases() -> Vec<ExportCase> {
     QUICK_SHAPES.iter().flat_map(case).collect()
 }
 
-/// Scrapes of each kind in one round: fewer where each takes longer.
+/// Scrapes of each kind in one round: fewer if each takes longer.
 pub(crate) fn scrapes(case: &ExportCase, quick: bool) -> usize {
     let ports = case.apps * usize::from(case.idle.ports);
     let most = if quick { 100 } else { 200 };
     (most / ports.max(1).div_ceil(8)).max(20)
 }
 
-/// Scrapes of each kind that have a rest before them.
+/// Scrapes of each kind after a rest.
 pub(crate) fn rested_scrapes(quick: bool) -> usize {
     if quick { 11 } else { 21 }
 }

@@ -1,4 +1,4 @@
-//! What was measured, as tables, and what it was measured for.
+//! The measurements as tables, and their goals.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use crate::plan::ExportCase;
 
 const NEW: MeasuredExporter = MeasuredExporter::Pmdscope(ConnectionMode::New);
 const KEPT: MeasuredExporter = MeasuredExporter::Pmdscope(ConnectionMode::Kept);
-/// Series of pmdscope to those of the peer.
+/// Ratio of the series of pmdscope to those of the peer.
 const SERIES_GOAL: f64 = 3.0;
-/// CPU time of the app, pmdscope's to the peer's.
+/// Ratio of the app's CPU time with pmdscope to that with the peer.
 const CPU_GOAL: f64 = 1.0 / 3.0;
 
 /// All tables.
@@ -128,7 +128,7 @@ fn costs(out: &mut String, results: &ExportResults, cases: &[&ExportCase]) {
     }
 }
 
-/// What a number should be.
+/// The goal of a number.
 #[derive(Clone, Copy)]
 enum PerformanceGoal {
     Most(f64),
@@ -151,7 +151,7 @@ impl PerformanceGoal {
     }
 }
 
-/// What was aimed for. A missed aim is told, and is no failure of the run.
+/// The goals. A missed goal is reported, but is not a failure of the run.
 fn goals(out: &mut String, results: &ExportResults, cases: &[&ExportCase]) {
     let _ = writeln!(out, "\nAims\n\n| | aim | measured | met |\n|---|---|---|---|");
     for case in cases {
@@ -232,7 +232,7 @@ fn percentile(took: &[Duration], percent: usize) -> f64 {
     sorted.get(at).map_or(f64::NAN, |took| took.as_secs_f64() * 1e3)
 }
 
-/// The peer's number to that of `who`, of the same round; the median.
+/// Ratio of the peer's number to that of `who`, in the same round; the median.
 fn ratio(
     results: &ExportResults,
     case: &ExportCase,
