@@ -1,4 +1,4 @@
-//! What `pmdscope netstat` adds to the packets of an app.
+//! The cost that `pmdscope netstat` adds to the packets of an app.
 
 use std::path::Path;
 use std::process::Command;
@@ -20,22 +20,22 @@ const SIZE: u16 = 64;
 /// Packets per second.
 const RATE: u64 = 1_000_000;
 const LENGTH: Duration = Duration::from_millis(400);
-/// Until it has its rings and their clocks.
+/// Time until it has its rings and their clocks.
 const SETTLE: Duration = Duration::from_millis(1500);
-/// Windows until one is good.
+/// Number of windows until one is usable.
 const TRIES: u32 = 3;
 const STOP: Duration = Duration::from_secs(10);
 
-/// What is attached to the app.
+/// The program attached to the app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Load {
-    /// Nothing, and no libpmdscope.
+    /// None, and no libpmdscope.
     Nothing,
-    /// libpmdscope, and nothing else.
+    /// libpmdscope only.
     Library,
-    /// `pmdscope netstat` of one packet in so many.
+    /// `pmdscope netstat` of one packet in this many.
     Sampled(u32),
-    /// `pmdscope capture` of whole packets to nowhere.
+    /// `pmdscope capture` of whole packets to `/dev/null`.
     Capture,
 }
 
@@ -53,13 +53,13 @@ impl Load {
     }
 }
 
-/// What this machine lacks.
+/// Requirements that this machine lacks.
 pub(crate) fn missing() -> Option<&'static str> {
     let root = rustix::process::geteuid().is_root();
     (!root).then_some("not root, which attaching to an app may need")
 }
 
-/// The app, and who looks at it.
+/// The app, and the program that observes it.
 pub(crate) struct CostBench<'a> {
     machine: &'a Machine,
     scratch: &'a Scratch,
@@ -79,7 +79,7 @@ impl<'a> CostBench<'a> {
         Ok(Self { machine, scratch, pmdscope, app })
     }
 
-    /// Every load once, each less a window of nothing just before.
+    /// Every load once, each minus a window without a load just before.
     pub(crate) fn round(&mut self, stop: &AtomicBool, results: &mut FlowResults) -> Result<()> {
         for load in LOADS {
             ensure!(!stop.load(Ordering::Relaxed), "stopped");
@@ -99,7 +99,7 @@ impl<'a> CostBench<'a> {
         Ok(())
     }
 
-    /// Of a window in which the app had its CPU, if there is one among a few.
+    /// Cycles in a window in which the app had its CPU, if one of a few is such.
     fn cycles(&mut self) -> Result<f64> {
         let mut best = None;
         for _ in 0..TRIES {

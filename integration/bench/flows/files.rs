@@ -12,7 +12,7 @@ const PACE: u64 = 1000;
 /// Ethernet, IPv4 and UDP, or the part of TCP that matters.
 const HEADERS: usize = 54;
 
-/// What is in a file.
+/// Content of a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Traffic {
     pub(crate) packets: u32,
@@ -22,7 +22,7 @@ pub(crate) struct Traffic {
     sizes: &'static [u16],
 }
 
-/// The simple mix of Internet traffic: 7 small, 4 medium, 1 large.
+/// A simple mix of Internet traffic: 7 small, 4 medium, 1 large.
 const MIX: &[u16] = &[64, 64, 570, 64, 64, 570, 64, 570, 64, 1518, 64, 570];
 
 impl Traffic {
@@ -36,8 +36,8 @@ impl Traffic {
         format!("{} packets, {} flows, {sizes}", self.packets, self.flows)
     }
 
-    /// Writes the file. Conversations take turns in an order without a pattern, and each of them is in
-    /// the first packets.
+    /// Writes the file. The order of conversations has no pattern, and each of them is in the first
+    /// packets.
     pub(crate) fn write(&self, path: &Path) -> Result<()> {
         let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
         for word in [0xa1b2_3c4d_u32, 0x0004_0002, 0, 0, 262_144, 1] {

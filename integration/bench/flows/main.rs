@@ -1,7 +1,7 @@
-//! `make bench-flows`: `pmdscope netstat` against tshark, softflowd and nfpcapd on the same files, and what
-//! it adds to the packets of an app.
+//! `make bench-flows`: `pmdscope netstat` against tshark, softflowd and nfpcapd on the same files,
+//! and the cost that it adds to the packets of an app.
 //!
-//! The numbers are for people to read: a slow machine is no failure.
+//! The numbers are informative: a slow machine does not count as a failure.
 
 mod cost;
 mod files;
@@ -62,7 +62,7 @@ fn run(options: &BenchOptions) -> Result<()> {
     if wants("files") {
         let packets = if options.quick { 200_000 } else { 1_000_000 };
         let measured = measure_files(&scratch, &pmdscope, packets, rounds, &stop, &mut results);
-        // What was measured until ^C, or a failure, is still told.
+        // After ^C, or a failure, the measurements so far are still reported.
         print!("{}", report::files(&results));
         measured?;
     }
@@ -86,7 +86,7 @@ fn run(options: &BenchOptions) -> Result<()> {
     Ok(())
 }
 
-/// Every reader in each round, so that what the machine does to one it does to all.
+/// Every reader in each round, so that disturbances of the machine affect all of them.
 fn measure_files(
     scratch: &Scratch,
     pmdscope: &std::path::Path,

@@ -1,4 +1,4 @@
-//! Who finds conversations in files, and what that takes.
+//! Programs that find conversations in files, and their costs.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -32,7 +32,7 @@ impl Reader {
         }
     }
 
-    /// All that are there; says who is not.
+    /// The programs that are installed; reports the others.
     pub(crate) fn installed() -> Vec<Self> {
         let mut all = vec![Self::Pmdscope];
         for peer in [Self::Tshark, Self::Softflowd, Self::Nfpcapd] {
@@ -72,7 +72,7 @@ impl ReaderBench<'_> {
         let begin = Instant::now();
         let mut child = command.spawn().with_context(|| format!("start {}", reader.name()))?;
         let pid = Pid::from_child(&child);
-        // Its CPU time can be had until it is waited for.
+        // Its CPU time can be read until it is waited for.
         let waited = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
         let (wall, cpu) = (begin.elapsed(), process_cpu_ns(child.id()));
         let status = child.wait()?;
@@ -104,7 +104,7 @@ impl ReaderBench<'_> {
             Reader::Softflowd => {
                 command.args(["-d", "-m", &room, "-n", "127.0.0.1:9", "-v", "10", "-r"]);
                 command.arg(file);
-                // With its control socket it may wait there for ever, at the end of the file.
+                // With its control socket it may wait for ever at the end of the file.
                 command.args(["-c", "none", "-p"]).arg(self.dir.join("softflowd.pid"));
             }
             Reader::Nfpcapd => {
@@ -115,7 +115,7 @@ impl ReaderBench<'_> {
     }
 }
 
-/// What a program says it has seen.
+/// Checks the packets that a program reports.
 fn check(reader: Reader, traffic: &Traffic, text: &str) -> Result<()> {
     let after = |before: &str| {
         let rest = text.lines().find_map(|line| line.split_once(before))?.1.trim_start();

@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use crate::cost::Load;
 use crate::readers::{Reader, ReaderRun};
 
-/// All that was measured.
+/// All measurements.
 #[derive(Debug, Default)]
 pub(crate) struct FlowResults {
     /// By file and program.
     pub(crate) files: BTreeMap<(String, Reader), Vec<ReaderRun>>,
-    /// Cycles per packet of nothing, and of others beyond.
+    /// Cycles per packet without a load, and those that the others add.
     pub(crate) costs: BTreeMap<Load, Vec<f64>>,
 }
 
@@ -24,7 +24,7 @@ impl FlowResults {
         samples.into_iter().flatten().map(|sample| sample.cpu_ns).collect()
     }
 
-    /// How many times the CPU time of pmdscope, round by round.
+    /// Ratio to the CPU time of pmdscope, round by round.
     fn ratio(&self, file: &str, reader: Reader) -> Spread {
         let (theirs, ours) = (self.cpu(file, reader), self.cpu(file, Reader::Pmdscope));
         Spread::of(theirs.iter().zip(ours).map(|(theirs, ours)| theirs / ours))

@@ -1,8 +1,9 @@
-//! `make bench-interrupts`: what `pmdscope interrupts` takes from the poll loop that it watches.
+//! `make bench-interrupts`: the time that `pmdscope interrupts` takes from the poll loop that it
+//! traces.
 //!
-//! One app polls; another process interrupts its CPU at a steady rate. Iterations of the poll loop are
-//! counted in turns with and without the tracer. The numbers are for people to read: a slow machine is no
-//! failure.
+//! One app polls; another process interrupts its CPU at a steady rate. Iterations of the poll loop
+//! are counted alternately with and without the tracer. The numbers are informative: a slow machine
+//! does not count as a failure.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -36,15 +37,15 @@ Measures what `pmdscope interrupts` takes from the poll loop that it watches, pe
   --pmdscope FILE   the pmdscope to measure (target/release/pmdscope)
 ";
 
-/// Interrupts that the poll core gets beside the ticks of its kernel: the mode of the thief that raises them,
-/// and the time between two, microseconds.
+/// Interrupts of the poll core in addition to its kernel's ticks: the mode of the thief that raises
+/// them, and the time between two, microseconds.
 const LOADS: [(&str, &str, Option<u64>); 3] = [
     ("ticks", "ticks alone", None),
     ("timer", "1,000 timer interrupts/s in addition, as of 1000 Hz ticks", Some(1000)),
     ("ipi", "10,000 IPIs/s in addition", Some(50)),
 ];
 
-/// How long iterations are counted.
+/// Duration of a count of iterations.
 const WINDOW: Duration = Duration::from_secs(4);
 
 const START: Duration = Duration::from_secs(120);
@@ -93,13 +94,13 @@ fn run(options: &BenchOptions) -> Result<()> {
     Ok(())
 }
 
-/// Of one round.
+/// Results of one round.
 struct RoundResult {
     /// Iterations per second without the tracer, and with it.
     polls: [f64; 2],
-    /// Events per second that were traced.
+    /// Traced events per second.
     events: f64,
-    /// Of these, interrupts of the timer: as the kernel counts them, and as the tracer does.
+    /// Timer interrupts among these: counted by the kernel, and by the tracer.
     timer: [f64; 2],
     /// Time of the programs in the kernel, per run of one, nanoseconds.
     program_ns: Option<f64>,
@@ -108,7 +109,7 @@ struct RoundResult {
 }
 
 impl RoundResult {
-    /// Share of the iterations that is gone.
+    /// Share of the iterations that is lost.
     fn loss(&self) -> f64 {
         1.0 - self.polls[1] / self.polls[0]
     }
@@ -135,8 +136,8 @@ fn print(load: &str, results: &[RoundResult], tsc_hz: u64) {
     }
 }
 
-/// One round; `before` are the iterations per second without the tracer just before it. Returns those after
-/// it as well: both together cancel what changes slowly.
+/// One round; `before` are the iterations per second without the tracer just before it. Also
+/// returns those after it: using both cancels slow changes.
 fn round(scratch: &Scratch, app: &str, pmdscope: &Path, before: f64) -> Result<(RoundResult, f64)> {
     let out = scratch.path("interrupts.json");
     let tracer = Tracer::start(pmdscope, app, &out)?;
@@ -149,7 +150,7 @@ fn round(scratch: &Scratch, app: &str, pmdscope: &Path, before: f64) -> Result<(
     let with = polls_per_second(app)?;
     let timer = (timer_interrupts()? - timer) as f64 / begin.elapsed().as_secs_f64();
     let windows = documents().split_off(printed);
-    // They cost as well.
+    // The statistics have a cost as well.
     let statistics = BpfStatistics::begin(bpftrace);
     sleep(Duration::from_secs(1));
     let (program_ns, program_runs) = statistics.end();
@@ -192,7 +193,7 @@ impl Drop for Tracer {
     }
 }
 
-/// Whether a process has closed its files: what bpftrace attached is detached by then.
+/// Whether a process has closed its files, which detaches what bpftrace attached.
 fn has_ended(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
@@ -233,7 +234,7 @@ fn polls(app: &str) -> Result<u64> {
     table["polls"][0].as_u64().with_context(|| format!("no polls in {table}"))
 }
 
-/// Interrupts CPU 1 for as long as it is kept.
+/// Interrupts CPU 1 while the result exists.
 fn start_load(scratch: &Scratch, mode: &str, gap_us: u64) -> Result<Process> {
     let mut command = Command::new("taskset");
     command.args(["-c", "0"]).arg(programs::thief()?);
@@ -244,7 +245,7 @@ fn start_load(scratch: &Scratch, mode: &str, gap_us: u64) -> Result<Process> {
     Ok(process)
 }
 
-/// What the kernel counts of BPF programs while this exists.
+/// Statistics of the kernel about BPF programs, enabled while this exists.
 struct BpfStatistics {
     bpftrace: Option<u32>,
     before: (u64, u64),

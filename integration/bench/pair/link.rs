@@ -22,7 +22,7 @@ impl Link {
         }
     }
 
-    /// EAL arguments of the side that reflects, with so many descriptors per queue, a power of two.
+    /// EAL arguments of the reflecting side, with this many descriptors per queue, a power of two.
     pub(crate) fn server(self, socket: &Path, descriptors: u32) -> Vec<String> {
         let socket = socket.display();
         let device = match self {
@@ -32,7 +32,7 @@ impl Link {
         vec!["--vdev".to_owned(), device]
     }
 
-    /// EAL arguments of the side that generates.
+    /// EAL arguments of the generating side.
     pub(crate) fn client(self, socket: &Path, descriptors: u32) -> Vec<String> {
         let socket = socket.display();
         let device = match self {
@@ -43,7 +43,7 @@ impl Link {
         };
         let mut args = vec!["--vdev".to_owned(), device];
         if self == Self::Vhost {
-            // vhost-user passes one descriptor per memory segment, and takes eight at most.
+            // vhost-user passes one file descriptor per memory segment, eight at most.
             args.push("--single-file-segments".to_owned());
         }
         args
@@ -78,7 +78,7 @@ pub(crate) enum Size {
 impl Size {
     pub(crate) const ALL: [Self; 3] = [Self::Small, Self::Mix, Self::Large];
 
-    /// As `--only` names it.
+    /// Its name in `--only`.
     pub(crate) fn option(self) -> &'static str {
         match self {
             Self::Small => "64",

@@ -1,6 +1,6 @@
 //! `make bench-pair`: generator and reflector against two of `dpdk-testpmd`, over the same links.
 //!
-//! The numbers are for people to read: a slow machine is no failure.
+//! The numbers are informative: a slow machine does not count as a failure.
 
 mod link;
 mod report;
@@ -42,7 +42,7 @@ missing and ends with status 0.
 const TESTPMD: &str = "dpdk-testpmd";
 const OPTIONS: &[&str] = &["--quick", "--rounds", "--hold", "--only", "--descriptors", "--app"];
 const PARTS: &[&str] = &["memif", "vhost", "64", "imix", "1500"];
-/// What the links can do: rings of memif have 2^14 entries at most.
+/// Limits of the links: rings of memif have 2^14 entries at most.
 const DESCRIPTORS: RangeInclusive<u32> = 64..=16384;
 
 fn main() -> ExitCode {
@@ -92,7 +92,8 @@ fn cases(only: Option<&str>) -> Vec<(Link, Size)> {
         .collect()
 }
 
-/// Runs the rounds, then holds the rates. What was measured until ^C, or a failure, is still told.
+/// Runs the rounds, then holds the rates. After ^C, or a failure, the measurements so far are still
+/// reported.
 fn measure(
     bench: &PairBench,
     options: &BenchOptions,
@@ -105,7 +106,7 @@ fn measure(
     let begin = Instant::now();
     for round in 0..rounds {
         for &(link, size) in cases {
-            // Which of the two comes first changes from round to round.
+            // The order of the two changes from round to round.
             let order = if round % 2 == 0 { Peer::ALL } else { [Peer::ALL[1], Peer::ALL[0]] };
             for peer in order {
                 if stop.load(Ordering::Relaxed) {
@@ -134,7 +135,7 @@ fn load() -> String {
     text.split(' ').next().unwrap_or("unknown").to_owned()
 }
 
-/// What this machine lacks.
+/// Requirements that this machine lacks.
 fn missing() -> Option<String> {
     if !installed(TESTPMD) {
         return Some(format!("{TESTPMD} is not installed (Debian: package dpdk-dev)"));

@@ -10,7 +10,7 @@ use crate::run::{Held, Peer};
 
 const MILLION: f64 = 1e6;
 
-/// Everything that was measured.
+/// All measurements.
 #[derive(Debug, Default)]
 pub(crate) struct PairResults {
     /// Packets per second, by round.

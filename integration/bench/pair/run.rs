@@ -1,4 +1,4 @@
-//! Starts two processes on a link, and measures what comes back to the first.
+//! Starts two processes on a link, and measures the packets that come back to the first.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -19,12 +19,12 @@ use crate::link::{IMIX, Link, Size, TestpmdTraffic};
 const START: Duration = Duration::from_secs(30);
 const WARM_UP: Duration = Duration::from_millis(500);
 const WINDOW: Duration = Duration::from_millis(1500);
-/// Packets that are back before the warm-up begins.
+/// Packets that must be back before the warm-up begins.
 const RUNNING: u64 = 10_000;
-/// Of the reflector that must not lose packets: longer than a virtual CPU is usually taken away.
+/// Options of the reflector that must not lose packets: longer than a virtual CPU usually pauses.
 const RETRY: [&str; 2] = ["--retry", "20000"];
 
-/// Whose processes.
+/// The owner of the processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Peer {
     Testpmd,
@@ -35,10 +35,10 @@ impl Peer {
     pub(crate) const ALL: [Self; 2] = [Self::Testpmd, Self::Pmdscope];
 }
 
-/// What became of the packets at a set rate.
+/// Results at a set rate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
-    /// Packets per second that were asked for, and that were sent.
+    /// Requested packets per second, and those sent.
     pub(crate) asked: f64,
     pub(crate) achieved: f64,
     pub(crate) sent: u64,
@@ -55,7 +55,7 @@ pub(crate) struct PairBench {
     pub(crate) cpus: (usize, usize),
     pub(crate) generator: PathBuf,
     pub(crate) reflector: PathBuf,
-    /// Packets that a queue holds: of each side, and of testpmd as of ours.
+    /// Packets that a queue holds: the same on both sides, and for testpmd and our apps.
     pub(crate) descriptors: u32,
 }
 
@@ -95,7 +95,7 @@ impl PairBench {
         let reflector = self.start_reflector(peer, link, &scratch, &socket, &[])?;
         let (app, mut generator) = start_generator(&scratch, &socket)?;
         let rate = returned_rate(&app, &mut generator);
-        // The side that sends ends first: memif does not take the end of the other well.
+        // The sending side ends first: memif has problems if the other one does.
         drop(generator);
         drop(reflector);
         rate
@@ -180,12 +180,13 @@ impl PairBench {
         Ok((prefix, process))
     }
 
-    /// Of the generator and of the reflector.
+    /// Arguments of the generator and the reflector.
     fn app_args(&self) -> Vec<String> {
         vec!["--quiet".to_owned(), "--descriptors".to_owned(), self.descriptors.to_string()]
     }
 
-    /// With a console, or else it would end: it gives the main lcore, which does not forward, nothing to do.
+    /// With a console, as it would end otherwise: its main lcore does not forward and has nothing
+    /// to do.
     fn start_testpmd(
         &self,
         role: &str,

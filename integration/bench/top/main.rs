@@ -1,7 +1,7 @@
 //! `make bench-top`: the CPU time that `pmdscope top` takes while it shows many apps.
 //!
-//! Idle apps are shown on a terminal, page after page. The numbers are for people to read: a slow machine is
-//! no failure.
+//! Idle apps are shown on a terminal, page after page. The numbers are informative: a slow machine
+//! does not count as a failure.
 
 use std::process::{Command, ExitCode};
 use std::thread::sleep;
@@ -31,7 +31,7 @@ Three minutes.
 struct Case {
     label: &'static str,
     apps: usize,
-    /// Apps that have ports; the others have none.
+    /// Number of apps with ports; the others have none.
     with_ports: usize,
     /// Ports of each of those.
     ports: u16,
@@ -50,12 +50,12 @@ const CASES: [Case; 5] = [
 /// Queues of a port.
 const QUEUES: u16 = 16;
 
-/// Keys of the pages that have most to draw.
+/// Keys of the pages with most content.
 const PAGES: [(&str, &str); 3] = [("Overview", "1"), ("Ports", "2"), ("Pools", "3")];
 
 const START: Duration = Duration::from_secs(60);
 
-/// Until the first samples are over, and apps have been looked for several times.
+/// Time for the first samples and several searches for apps.
 const WARM_UP: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
@@ -106,7 +106,7 @@ fn measure(pmdscope: &std::path::Path, case: Case, window: Duration) -> Result<(
     Ok(())
 }
 
-/// What a process takes of one core, and its first thread of that, in %.
+/// Share of one core that a process takes, and that of its first thread, in %.
 fn share(pid: u32, window: Duration) -> Result<(f64, f64)> {
     let begin = Instant::now();
     let before = (process_cpu_ns(pid)?, first_thread_ns(pid)?);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-3-Clause) */
-/* Drops every packet unseen: what is left of the time is that of sender, wire and driver. */
+/* Drops every packet unread: the remaining time is that of sender, wire and driver. */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 

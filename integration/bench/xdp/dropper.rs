@@ -1,4 +1,5 @@
-//! What drops the flood: the filter, and rules of the kernel's own packet filters for the same prefix.
+//! Ways to drop the flood: the filter, and rules of the kernel's own packet filters for the same
+//! prefix.
 
 use std::path::Path;
 
@@ -6,13 +7,13 @@ use anyhow::{Context, Result, ensure};
 use pmdscope_integration::namespaces::{INTERFACE, NamespacePair, Side};
 use serde_json::Value;
 
-/// Where the flood comes from.
+/// Sources of the flood.
 const PREFIX: &str = "198.19.0.0/16";
 
 /// One way to drop packets of a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dropper {
-    /// A program that does nothing else: what the sender and the wire cost.
+    /// A program that only drops, to measure the cost of sender and wire.
     Floor,
     Native,
     Generic,
@@ -42,7 +43,7 @@ impl Dropper {
         }
     }
 
-    /// The program that it needs.
+    /// The program that must be installed.
     pub(crate) fn program(self) -> Option<&'static str> {
         match self {
             Self::Floor | Self::Native | Self::Generic => None,
@@ -51,7 +52,7 @@ impl Dropper {
         }
     }
 
-    /// Begins to drop on the far side.
+    /// Starts to drop on the far side.
     pub(crate) fn begin(self, pair: &NamespacePair, pmdscope: &Path, floor: &Path) -> Result<()> {
         let filter = |mode| {
             let words = ["xdp", "attach", INTERFACE, "--mode", mode, "--deny", PREFIX];
@@ -83,7 +84,7 @@ impl Dropper {
         }
     }
 
-    /// Packets that it has dropped; `None` where nobody counts.
+    /// Packets that it has dropped; `None` if they are not counted.
     pub(crate) fn dropped(self, pair: &NamespacePair, pmdscope: &Path) -> Result<Option<u64>> {
         let dropped = match self {
             Self::Floor => return Ok(None),
@@ -110,7 +111,7 @@ impl Dropper {
         dropped.map(Some)
     }
 
-    /// Ends it.
+    /// Stops it.
     pub(crate) fn end(self, pair: &NamespacePair, pmdscope: &Path) -> Result<()> {
         match self {
             Self::Floor => far(pair, "ip", &["link", "set", "dev", INTERFACE, "xdpdrv", "off"]),
@@ -122,7 +123,7 @@ impl Dropper {
     }
 }
 
-/// Runs a program on the far side, and gives what it prints.
+/// Runs a program on the far side, and returns its output.
 pub(crate) fn far(
     pair: &NamespacePair,
     program: impl AsRef<Path>,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-3-Clause) */
 /*
  * Sends each packet that it is run on out of an interface: with BPF_F_TEST_XDP_LIVE_FRAMES the
- * kernel runs it on as many as wanted, which makes it a generator at the speed of the kernel.
+ * kernel runs it on any number of packets, which makes it a generator at the speed of the
+ * kernel.
  */
 #include <stdbool.h>
 #include <linux/bpf.h>
@@ -9,11 +10,11 @@
 #include <linux/ip.h>
 #include <bpf/bpf_helpers.h>
 
-/* In this order: those who load it write both. */
+/* In this order, as the loader writes both. */
 volatile const __u32 interface_index = 0;
 volatile const __u32 is_forged = 0;
 
-/* Another source in the same /16 for each packet; the id keeps the checksum right. */
+/* A different source in the same /16 for each packet; the id keeps the checksum right. */
 static __always_inline void
 forge_source(struct iphdr *ip)
 {

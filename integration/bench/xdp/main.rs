@@ -1,9 +1,9 @@
-//! `make bench-xdp`: packets per second that one CPU drops by the XDP filter, and by nftables and iptables, on
-//! the same veth, in turns.
+//! `make bench-xdp`: packets per second that one CPU drops by the XDP filter, and by nftables and
+//! iptables, on the same veth, alternately.
 //!
-//! The sender runs on the same CPU: the kernel receives where it sends on a veth. Its time is part of each
-//! rate; the time above that of a program that only drops is what dropping costs. The numbers are for people to read: a slow
-//! machine is no failure.
+//! The sender runs on the same CPU, as the kernel receives on the sending CPU of a veth. Its time
+//! is part of each rate; the cost of a drop is the time above that of a program that only drops.
+//! The numbers are informative: a slow machine does not count as a failure.
 
 mod dropper;
 mod sender;
@@ -34,7 +34,7 @@ without them it says so and ends with status 0. One minute.
   --pmdscope FILE   the pmdscope to measure (target/release/pmdscope)
 ";
 
-/// Packets that are sent at once.
+/// Packets per run of the sender.
 const PACKETS: u32 = 3_000_000;
 const QUICK_PACKETS: u32 = 500_000;
 
@@ -76,7 +76,7 @@ fn run(options: &BenchOptions) -> Result<()> {
     Ok(())
 }
 
-/// Packets per microsecond of each way, by round.
+/// Packets per microsecond of each dropper, by round.
 fn print(is_forged: bool, rates: &[Vec<f64>]) {
     let sources = if is_forged { "65,536 forged sources" } else { "one source" };
     println!(
@@ -108,7 +108,7 @@ impl DropBench {
         let object = bpf::compile("integration/bench/xdp/flood.bpf.c", scratch.dir())?;
         let floor = bpf::compile("integration/bench/xdp/drop.bpf.c", scratch.dir())?;
         let pair = NamespacePair::new(&[Side::Near, Side::Far])?;
-        // Without it a veth takes no packets from XDP programs, unless it has one itself.
+        // Otherwise a veth takes no packets from XDP programs, unless it has one itself.
         far(&pair, "ethtool", &["-K", INTERFACE, "gro", "on"])?;
         let packets = if options.quick { QUICK_PACKETS } else { PACKETS };
         Ok(Self { pair, pmdscope, object, floor, packets, _scratch: scratch })
@@ -120,7 +120,7 @@ impl DropBench {
         let measured = self.flood(is_forged).and_then(|ns| {
             let counted = dropper.dropped(&self.pair, &self.pmdscope)?;
             let counted = counted.unwrap_or(self.packets.into());
-            // What the ring of the veth has lost would make the rest look faster.
+            // Packets lost in the veth's ring would make the rest look faster.
             let least = u64::from(self.packets) / 100 * 99;
             ensure!(counted >= least, "{}: dropped {counted} of {}", dropper.name(), self.packets);
             Ok(counted as f64 * 1e3 / ns)
@@ -129,7 +129,7 @@ impl DropBench {
         measured
     }
 
-    /// Sends the packets; nanoseconds.
+    /// Sends the packets; returns the nanoseconds.
     fn flood(&self, is_forged: bool) -> Result<f64> {
         let mut command = self.pair.command(Side::Near, "taskset");
         command.args(["-c", CPU]).arg(std::env::current_exe()?).args(["--", "send"]);

@@ -9,7 +9,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with
 /// `BPF_F_TEST_XDP_LIVE_FRAMES`.
 const LIVE_FRAMES: u32 = 1 << 1;
 
-/// Sends packets out of an interface of this namespace, and prints the nanoseconds that it took.
+/// Sends packets out of an interface of this namespace, and prints the time in nanoseconds.
 /// Arguments: object, interface, packets, whether sources are forged.
 pub(crate) fn send(args: &[String]) -> Result<()> {
     let [object, interface, packets, forged] = args else { bail!("send: wrong arguments") };

@@ -1,4 +1,4 @@
-//! What the kernel alone takes for the reads of a scan: the limit of its speed.
+//! The time that the kernel alone takes for the reads of a scan: the limit of its speed.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,10 +7,10 @@ use std::time::Instant;
 use anyhow::Result;
 use pmdscope_xray::{Mapping, Memory, Presence, XrayError, XrayTarget};
 
-/// One read: where, and how many bytes of each piece.
+/// One read: addresses, and the bytes of each piece.
 type Call = (Vec<u64>, usize);
 
-/// Memory of an app, and what was read of it.
+/// Memory of an app, and a record of its reads.
 #[derive(Debug)]
 pub(crate) struct RecordedMemory {
     memory: Arc<dyn Memory>,
@@ -32,8 +32,8 @@ impl RecordedMemory {
         calls.push((addresses.to_vec(), bytes));
     }
 
-    /// Reads the same again, looks at nothing, and returns how long that took, milliseconds. What is no longer
-    /// mapped is left out.
+    /// Repeats the reads without using the data, and returns the time, milliseconds. Memory that is
+    /// no longer mapped is skipped.
     pub(crate) fn repeat(&self) -> Result<f64> {
         let calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         let longest = calls.iter().map(|(addresses, bytes)| addresses.len() * bytes).max();

@@ -1,9 +1,9 @@
-//! `make bench-xray`: what it costs to count the pools of a stock app from outside, to search its memory for
-//! lost mbufs, and what the app notices of it.
+//! `make bench-xray`: the cost of counting the pools of a stock app from outside, and of searching
+//! its memory for lost mbufs, and the effect on the app.
 //!
-//! One dpdk-testpmd forwards as fast as it can; windows without a scan, again without, with scans within a
-//! budget, with scans at full speed and with `capture --peek` follow each other. The numbers are for people to
-//! read: a slow machine is no failure.
+//! One dpdk-testpmd forwards as fast as it can; windows without a scan, again without, with scans
+//! within a budget, with scans at full speed and with `capture --peek` follow each other. The
+//! numbers are informative: a slow machine does not count as a failure.
 
 mod ceiling;
 mod report;
@@ -42,14 +42,14 @@ without them it says so and ends with status 0. Seven minutes.
   --json FILE      write the numbers to a file, too
 ";
 
-/// A pool that is measured.
+/// A measured pool.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     name: &'static str,
     mbufs: u32,
-    /// Memory of the app beside its mbufs, MiB.
+    /// Memory of the app in addition to its mbufs, MiB.
     other_mb: u64,
-    /// All but the first forward, on the same CPU.
+    /// All lcores except the first forward, on the same CPU.
     lcores: usize,
 }
 
@@ -67,7 +67,7 @@ const CASES: [Case; 6] = [
 ];
 const LARGEST: &str = "1M";
 
-/// Bytes of an mbuf with its header, on huge pages, and on ordinary ones: a page each.
+/// Bytes of an mbuf with its header on huge pages, and on ordinary pages, where each takes one.
 const HUGE_BYTES: u64 = 2560;
 const ORDINARY_BYTES: u64 = 4096;
 
@@ -78,7 +78,7 @@ impl Case {
         (u64::from(self.mbufs) * each).div_ceil(1 << 20) + self.other_mb
     }
 
-    /// Huge pages where enough of them are free.
+    /// Huge pages if enough of them are free.
     fn memory(&self) -> Memory {
         let free_mb = free_huge_pages() * 2;
         let huge = Memory::available() == Memory::Huge && self.memory_mb(Memory::Huge) <= free_mb;
@@ -120,7 +120,7 @@ fn run(options: &BenchOptions) -> Result<()> {
     let mut results = ScanResults::default();
     for case in wanted {
         let measured = measure(case, &pmdscope, (first, last), rounds, &stop, &mut results);
-        // What was measured until ^C, or a failure, is still told.
+        // After ^C, or a failure, the measurements so far are still reported.
         print!("{}", results.text(case.name));
         measured?;
     }
@@ -179,7 +179,7 @@ fn memory_name(memory: Memory) -> &'static str {
     }
 }
 
-/// Pages of 2 MiB that no process has.
+/// Free pages of 2 MiB.
 fn free_huge_pages() -> u64 {
     let file = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
     let text = std::fs::read_to_string(file).unwrap_or_default();

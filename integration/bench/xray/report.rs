@@ -1,4 +1,4 @@
-//! The numbers, and how they are told.
+//! The numbers, and their presentation.
 
 use std::fmt::Write;
 
@@ -10,7 +10,8 @@ use crate::rounds::Window;
 /// One pass over the whole memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScanCost {
-    /// Passes over the memory; the others are per pass, of which each has its part of the list of objects.
+    /// Passes over the memory; the other values are per pass, including its share of the list of
+    /// objects.
     pub(crate) passes: f64,
     pub(crate) ms: f64,
     pub(crate) cpu_ms: f64,
@@ -18,16 +19,16 @@ pub(crate) struct ScanCost {
     pub(crate) bytes: f64,
 }
 
-/// Of one pool.
+/// Results for one pool.
 #[derive(Debug, Default)]
 pub(crate) struct CaseResults {
-    /// Pages that the app has its mbufs on.
+    /// Pages that contain the app's mbufs.
     pub(crate) memory: &'static str,
     pub(crate) count_ms: Vec<f64>,
     pub(crate) count_cpu_ms: Vec<f64>,
     /// At full speed.
     pub(crate) scans: Vec<ScanCost>,
-    /// The reads of a pass alone.
+    /// The reads of a pass only.
     pub(crate) reads_ms: Vec<f64>,
     /// CPU time of the forwarding lcore, by window.
     pub(crate) ns_per_packet: Vec<[f64; Window::ALL.len()]>,
@@ -43,7 +44,7 @@ impl CaseResults {
         Spread::of(self.ns_per_packet.iter().map(|ns| ns[window as usize] / ns[0]))
     }
 
-    /// GB/s of reads that take as long as those of a scan: what is searched, and the headers of mbufs.
+    /// GB/s of the reads of a scan without the scan: the searched memory, and the headers of mbufs.
     fn ceiling(&self) -> Spread {
         let bytes = self.scans(|scan| scan.bytes).median;
         Spread::of(self.reads_ms.iter().map(|ms| bytes / 1e6 / ms))
@@ -84,7 +85,7 @@ impl ScanResults {
         &mut self.cases[index].1
     }
 
-    /// Nothing for a pool that was not measured.
+    /// Empty for a pool that was not measured.
     pub(crate) fn text(&self, name: &str) -> String {
         let Some((_, case)) = self.cases.iter().find(|(case, _)| *case == name) else {
             return String::new();
@@ -96,7 +97,7 @@ impl ScanResults {
         text
     }
 
-    /// A row for each pool, as docs/benchmarks.md has them.
+    /// A row for each pool, in the format of docs/benchmarks.md.
     pub(crate) fn table(&self) -> String {
         let mut text = String::from(
             "\n| mbufs | count, ms | searched, MB | scan, ms | GB/s | reads alone, GB/s | CPU, ms | \

@@ -15,22 +15,22 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::ceiling::RecordedMemory;
 use crate::report::{CaseResults, ScanCost};
 
-/// How long packets are counted, at least.
+/// Minimum duration of a count of packets.
 const WINDOW: Duration = Duration::from_secs(1);
-/// How often pools are counted.
+/// Number of counts of the pools.
 const COUNTS: usize = 200;
-/// How often the reads of a scan are repeated.
+/// Number of repetitions of a scan's reads.
 const REPEATED_READS: usize = 9;
-/// How long `capture --peek` may take to begin: it reads all mbufs once.
+/// Timeout for the start of `capture --peek`: it reads all mbufs once.
 const PEEK_START: Duration = Duration::from_secs(60);
 const PACED: ReadBudget = ReadBudget { bytes_per_second: Some(500_000_000), cpu_percent: None };
 
-/// What happens in a window.
+/// The load in a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Window {
-    /// Nothing.
+    /// No load.
     Quiet,
-    /// Nothing either: the noise.
+    /// No load either: the noise.
     QuietAgain,
     /// Scans at 500 MB/s.
     Paced,
@@ -67,7 +67,7 @@ impl<'a> ScanBench<'a> {
         Ok(Self { testpmd, scratch, pmdscope, paced, full_speed })
     }
 
-    /// Counts the pools again and again.
+    /// Counts the pools repeatedly.
     pub(crate) fn counts(&self, results: &mut CaseResults) -> Result<()> {
         for _ in 0..COUNTS {
             let (began, cpu) = (Instant::now(), cpu());
@@ -79,10 +79,10 @@ impl<'a> ScanBench<'a> {
         Ok(())
     }
 
-    /// Makes the reads of one scan again, without looking at what they read.
+    /// Repeats the reads of one scan, without using their data.
     pub(crate) fn ceiling(&self, results: &mut CaseResults) -> Result<()> {
         let (recorded, target) = RecordedMemory::of(&self.full_speed);
-        // As many passes as that scan made.
+        // As many passes as the scan made.
         let passes = scan_once(&target)?.passes;
         for _ in 0..REPEATED_READS {
             results.reads_ms.push(recorded.repeat()? / passes);
@@ -90,7 +90,7 @@ impl<'a> ScanBench<'a> {
         Ok(())
     }
 
-    /// Each kind of window once, in an order that changes.
+    /// Each kind of window once, in a changing order.
     pub(crate) fn round(&self, round: usize, results: &mut CaseResults) -> Result<()> {
         let mut ns_per_packet = [f64::NAN; Window::ALL.len()];
         for at in 0..Window::ALL.len() {
@@ -110,7 +110,7 @@ impl<'a> ScanBench<'a> {
         Ok(())
     }
 
-    /// A capture that has begun.
+    /// Starts a capture, and waits until it runs.
     fn peek(&self) -> Result<Process> {
         let mut command = Command::new(&self.pmdscope);
         command.args(["capture", "--peek", "-i", &format!("{}:0", self.testpmd.app()), "-w"]);
@@ -144,8 +144,8 @@ impl<'a> ScanBench<'a> {
     }
 }
 
-/// Time and CPU of a scan. Without time between its passes an mbuf that moves at both may look lost: what it
-/// finds is not judged here.
+/// Time and CPU of a scan. Without time between its passes an mbuf that moves during both may look
+/// lost, so the findings are not checked here.
 fn scan_once(target: &XrayTarget) -> Result<ScanCost> {
     let settings = ScanSettings { interval: Duration::ZERO, ..ScanSettings::default() };
     let (began, cpu) = (Instant::now(), cpu());
