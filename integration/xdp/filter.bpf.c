@@ -133,9 +133,7 @@ is_ipv4_checksum_right(struct iphdr *ip, __u32 header, void *end)
 	return (__u16)sum == 0xffff;
 }
 
-/*
- * A host without an address uses 0.0.0.0 to request one, and some switches use it to query groups.
- */
+/* Hosts without an address use 0.0.0.0 to request one, and some switches to query groups. */
 static __always_inline bool
 are_ipv4_addresses_valid(const struct iphdr *ip, bool may_be_unspecified)
 {
@@ -220,10 +218,7 @@ struct header_chain {
 	bool more;
 };
 
-/*
- * Follows extension headers; returns a verdict, or UNDECIDED and the offset of the transport
- * header.
- */
+/* Follows extension headers; returns a verdict, or UNDECIDED and the transport header. */
 static __always_inline int
 follow_headers(struct header_chain *chain, void *ip, void *end, __u32 total, bool drop_fragments)
 {
@@ -251,10 +246,7 @@ follow_headers(struct header_chain *chain, void *ip, void *end, __u32 total, boo
 				return FRAGMENT;
 			chain->fragment_offset = value & IP6_OFFSET_MASK;
 			chain->more = value & IP6_MORE_FRAGMENTS;
-			/*
-			 * RFC 6946: a fragment that is a whole datagram does not count as a
-			 * fragment.
-			 */
+			/* RFC 6946: a whole datagram does not count as a fragment. */
 			chain->is_fragment = chain->more || chain->fragment_offset > 0;
 			if (chain->is_fragment && drop_fragments)
 				return FRAGMENT;

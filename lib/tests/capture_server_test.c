@@ -389,10 +389,7 @@ expect_end(const struct request *req, const void *message, size_t len)
 	test_unmap(&r);
 }
 
-/*
- * After its request a consumer may change the sampling, and nothing else, and only a limited number
- * of times.
- */
+/* After its request a consumer may only change the sampling, a limited number of times. */
 static void
 test_changes(void)
 {

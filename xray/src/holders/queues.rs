@@ -1,6 +1,5 @@
 //! Queues of ports: the structures to which the table of ports points, and the memory that belongs
-//! to them. Its structure points to the tables and rings in which the driver keeps the mbufs of a
-//! queue.
+//! to them. The structure of a queue points to the driver's tables and rings with its mbufs.
 //!
 //! Memory that is reached from one queue only belongs to that queue. Memory reached from several
 //! queues of a port, or from the port's private data, belongs to its driver. Memory reached from
@@ -133,8 +132,7 @@ fn table(memory: &dyn Memory, address: u64, count: u16) -> Vec<u64> {
     fields.map(|fields| fields.words().collect()).unwrap_or_default()
 }
 
-/// Elements and chunks of the heaps that belong to queues and drivers, and their memzones without a
-/// known name.
+/// Memory of queues and drivers: elements and chunks of heaps, and memzones without a known name.
 pub(super) fn queue_memory(
     target: &XrayTarget,
     elements: &Elements,
@@ -152,8 +150,7 @@ pub(super) fn queue_memory(
     search.owned(ports)
 }
 
-/// Memory that was allocated in one piece: an element of the EAL's heap, or a chunk of the C
-/// library's.
+/// Memory allocated in one piece: an element of the EAL's heap, or a chunk of the C library's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Block {
     start: u64,
