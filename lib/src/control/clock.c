@@ -16,7 +16,8 @@
 /* A rate over a shorter interval is too coarse to be reported. */
 #define HZ_MIN_SPAN_NS (100 * NS_PER_MS)
 /*
- * Anchors are off by some microseconds per second. More than this part of it: the TSC was replaced.
+ * Anchors are off by some microseconds per second. If a TSC is off by more than 1/HZ_TOLERANCE, it
+ * was replaced.
  */
 #define HZ_TOLERANCE 1000
 
