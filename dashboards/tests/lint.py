@@ -14,7 +14,7 @@ from sources import ROOT, dashboards, known_labels, panels
 
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 PANELS = {"stat", "timeseries", "heatmap", "bargauge", "state-timeline", "table"}
-# No cps: its "c/s" is no unit that anybody knows; count:NAME/s says what is counted.
+# No cps: "c/s" is not a known unit; count:NAME/s states what is counted.
 UNITS = {"none", "short", "string", "percentunit", "pps", "bps", "bytes", "s", "hertz",
          "bool_on_off", "dateTimeFromNow"}
 OF_EVENTS = re.compile(r"count:[a-z]+/s")

@@ -14,18 +14,18 @@ Problem = namedtuple("Problem", "rule where message")
 
 GREY, RED = "#808080", "red"
 COUNTED = ("none", "short", "pps", "bps", "bytes")
-# Of what most machines do not have: such panels send no queries until their row is opened.
+# Metrics that most machines do not have: their panels send no queries until their row is opened.
 RARE = re.compile(r"dpdk_(lcore_busy_cycles_total|lcore_cycles_total|ring_\w+|exporter_otlp_\w+"
                   r"|queue_receive_depth_bucket|queue_burst_packets_bucket|heap_\w+"
                   r"|xdp_\w+|interface_\w+|lcore_stolen_\w+|lcore_tracing_\w+)")
-# A legend has room for so many lines.
+# Lines that fit into a legend.
 LINES = 10
 OPEN_QUERIES = 30
 # Characters of a title for each of the 24 columns, at 1600 pixels.
 TITLE = 5
-# A header and 14 alerts, which is what one incident once made of a leak.
+# A header and 14 alerts, as many as one leak once caused.
 ALERT_ROWS = 16
-# A table of so many queries has more columns than half of a screen.
+# A table with this many queries has more columns than fit into half a screen.
 HALF = 3
 OF_OTHERS = {"up": ("job", "=~", "pmdscope.*"), "ALERTS": ("alertname", "=~", "Dpdk.+")}
 RULES = {

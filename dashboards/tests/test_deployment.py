@@ -34,7 +34,7 @@ class Deployment(unittest.TestCase):
         self.assertTrue((DASHBOARDS / "grafana/json" / name).exists())
 
     def test_grafana_finds_all_folders_that_it_reads(self):
-        # It reports an error at the start for each that is not there.
+        # Grafana reports an error at its start for each missing one.
         for name in ("alerting", "dashboards", "datasources", "plugins"):
             self.assertTrue((DASHBOARDS / "grafana" / "provisioning" / name).is_dir(), name)
 

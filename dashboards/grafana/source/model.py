@@ -154,13 +154,14 @@ def of_target(ref, **properties):
         for key, value in properties.items()]}
 
 
-# `empty` is for a panel without data. A cell of a table without a value, and the last value in the
-# legend of what has ended, are only not known.
+# `empty` is the text of a panel without data. A table cell without a value, and the last value in
+# the legend of a series that has ended, are shown as unknown.
 WITHOUT_VALUE = {kind: {"matcher": {"id": "byType", "options": kind},
                         "properties": [{"id": "noValue", "value": UNKNOWN}]}
                  for kind in ("number", "string")}
 
-# Units of which 1 is not large: their axes begin with 0 to 1 where all is 0, not with 0 to 100.
+# Units in which 1 is a small value: if all values are 0, the axis goes from 0 to 1, not from 0 to
+# 100.
 COUNTED = {"none", "short", "pps", "ops", "bps", "bytes"}
 
 
@@ -174,7 +175,7 @@ def series(title, why, targets, unit="short", *, size=(12, 8), stack=False, line
               "thresholdsStyle": {"mode": "line" if line else "off"}}
     if unit in COUNTED or unit.startswith("count:"):
         custom["axisSoftMax"] = 1
-    # The last value, not the last that was not null: what has ended has none.
+    # The last value, not the last non-null value: a series that has ended has no current value.
     options = {"legend": {"showLegend": True, "displayMode": "table", "placement": "bottom",
                           "calcs": ["last", "max"], "sortBy": "Max", "sortDesc": True},
                "tooltip": {"mode": "multi", "sort": "desc"}}
@@ -285,7 +286,7 @@ def table(title, why, targets, *, columns, hide=(), first=(), sort=(), size=(24,
         "show": False, "reducer": ["sum"], "countRows": False, "fields": ""},
         "sortBy": [{"displayName": name.lstrip("-"), "desc": name.startswith("-")}
                    for name in sort]}
-    # Without it a column takes at least 150 pixels, and those that do not fit are not seen.
+    # Without it a column takes at least 150 pixels, and columns that do not fit are hidden.
     custom = {"align": "auto", "cellOptions": {"type": "auto"}, "inspect": False,
               "filterable": True, "minWidth": 60}
     styled = {entry["matcher"]["options"] for entry in columns}
@@ -350,7 +351,7 @@ def annotation(name, colour, expr, title, text):
             "textFormat": text, "tagKeys": "app,instance", "step": "", "useValueForTime": False}
 
 
-# Alerts of these rules; those without an app are of its host.
+# Alerts of these rules; alerts without an app are those of its host.
 ALERTS = 'ALERTS{@, app=~"$app|", alertname=~"Dpdk.+", alertstate="firing"%s}'
 
 

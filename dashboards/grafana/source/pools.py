@@ -6,7 +6,7 @@ from model import (CLOSED, GREEN, NONE_DRAINS, ORANGE, RED, YELLOW, above, bars,
                    words)
 
 # The pool that lost most of its mbufs, otherwise the fullest one, at the end of the time range: a
-# stack of several pools, perhaps of several apps, would show the places of none.
+# stack of several pools, perhaps of several apps, would not show the places of any of them.
 WORST = ("topk(1, (dpdk_mempool_objects_in_use{@pool} @ end() + "
          "10 * dpdk_mbuf_leaked{@pool} @ end()) / dpdk_mempool_objects{@pool} @ end())")
 

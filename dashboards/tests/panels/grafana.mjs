@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Panels of the dashboards, with the data that Prometheus would give them, as Grafana shows them. Texts, colours,
 // overrides, transformations and reducers are Grafana's own: those of @grafana/data, which devtools/panels.sh
-// fetches. What is here stands for the rest of Grafana, which connects them.
+// fetches. This module replaces the rest of Grafana, which connects them.
 
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -11,7 +11,7 @@ globalThis.window ??= globalThis;
 globalThis.navigator ??= { language: "en-GB", languages: ["en-GB"] };
 const root = new URL("../../../", import.meta.url);
 const load = createRequire(new URL("build/tools/panels/", root));
-// An ES module that @grafana/data requires, which Node 18 refuses: it is there before it is required.
+// @grafana/data requires this ES module, and Node 18 refuses to require it: it is loaded beforehand.
 const interpolate = load.resolve("d3-interpolate");
 load.cache[interpolate] = { id: interpolate, loaded: true, exports: await import(interpolate) };
 const data = load("@grafana/data");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What people read in the panels. Each test is of something that Grafana once showed wrongly.
+// The texts of the panels. Each test is about something that Grafana once showed wrongly.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
