@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # abi.sh [update]: builds libpmdscope with debug information, and compares its binary interface with lib/abi: fails
-# if an app that was linked with the library of then may not run with that of now. What is only new is told, and
-# belongs into lib/abi: `abi.sh update` writes it anew. Types of DPDK are left out.
+# if an app that was linked with the recorded library may not run with the current one. Additions are only
+# reported, and belong in lib/abi: `abi.sh update` writes it again. Types of DPDK are left out.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -51,7 +51,7 @@ abidiff --suppressions lib/abi/dpdk.suppr --no-added-syms $recorded $build/now.a
 [ $((status & 3)) -eq 0 ] || die "abidiff failed ($status)"
 [ "$status" -eq 0 ] || die "the interface of libpmdscope has an incompatible change (above): undo it, or raise the \
 soname and PMDSCOPE_0 in lib/, and libpmdscope0 in debian/"
-# It must be able to fail: a function that is gone, and a member that is elsewhere.
+# The check must be able to fail: for a removed function, and for a moved member.
 sed "s/pmdscope_poll_gap/pmdscope_poll_none/" $recorded >$build/gone.abi
 sed "/<class-decl name='pmdscope_conf'/,/<\/class-decl>/s/offset-in-bits='32'/offset-in-bits='33'/" $recorded >$build/moved.abi
 for broken in gone moved; do

@@ -17,7 +17,7 @@ if ! command -v cargo-deny >/dev/null; then
 		"$cargo" install --quiet --locked --profile dev --root "$tools" "cargo-deny@$deny"
 	}
 fi
-# It looks at dependencies for all platforms, also at those that were not needed to build here.
+# It checks the dependencies for all platforms, including those that the build here does not need.
 "$cargo" fetch --quiet --locked
 cargo-deny --offline --log-level error check --hide-inclusion-graph bans licenses sources
 [ -z "${DENY_ADVISORIES:-}" ] || cargo-deny check --hide-inclusion-graph advisories

@@ -75,7 +75,7 @@ has_dashboards() {
 	curl -fsS "$GRAFANA_URL/api/dashboards/uid/pmdscope-fleet" | grep -q pmdscope-fleet
 }
 
-# Through Grafana, so that it is known that its data source has what the exporter here reports.
+# Asked through Grafana, to be sure that its data source has what this exporter reports.
 sees_the_demo() {
 	curl -fsS -G "$GRAFANA_URL/api/datasources/proxy/uid/${GRAFANA_SOURCE:-pmdscope-prometheus}/api/v1/query" \
 		--data-urlencode 'query=dpdk_up == 1' | grep -q '"instance"'
@@ -93,7 +93,7 @@ height() {
 take_pictures() {
 	for json in dashboards/grafana/json/*.json; do
 		name=$(basename "$json" .json)
-		# Nothing of the user's own browser, and no connection but to Grafana.
+		# Use nothing of the user's own browser, and connect to Grafana only.
 		rm -rf "$scratch/browser"
 		"$browser" --headless=new --no-sandbox --disable-gpu --hide-scrollbars --no-first-run \
 			--disable-background-networking --disable-component-update --disable-sync \

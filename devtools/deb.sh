@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # deb.sh: builds Debian packages of the checkout, as its files are, for the release of Debian that this machine
-# runs, in build-deb/packages. `deb.sh --here` builds in the current directory itself, which is no checkout, and
-# leaves the packages beside it. HELPERS: prefixes of installed DPDKs, for whose apps the package has helpers as well.
+# runs, in build-deb/packages. `deb.sh --here` builds in the current directory itself, which is not a checkout, and
+# leaves the packages next to it. HELPERS: prefixes of installed DPDKs, for whose apps the package has helpers as
+# well.
 set -eu
 
 die() {

@@ -30,7 +30,7 @@ die() {
 	exit 1
 }
 
-# The tag among those on standard input that is meant by a release.
+# The tag, among those on standard input, that a release refers to.
 tag_of() {
 	case $1 in
 	*.*.*) pattern="^v$1\$" ;;
@@ -109,7 +109,7 @@ install_release() {
 for tool in git meson ninja pkg-config; do
 	command -v "$tool" >/dev/null || die "no $tool here"
 done
-# Debian's python3 has the package python3-pyelftools, another one in front of it may not.
+# Debian's python3 has the package python3-pyelftools, a python3 before it in PATH may not.
 python3 -c 'import elftools' 2>/dev/null || PATH=/usr/bin:$PATH
 python3 -c 'import elftools' 2>/dev/null || die "python3 has no elftools (package python3-pyelftools)"
 cache=$(mkdir -p "$cache" && cd "$cache" && pwd)

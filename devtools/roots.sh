@@ -4,7 +4,7 @@
 
 roots=$PWD/build-deb/roots
 
-# Of what cargo and dpkg look at; nothing else of the environment goes into the roots.
+# Variables that cargo and dpkg read; no others of the environment are passed into the roots.
 kept='^((https?|all|no)_proxy|(CARGO_(HTTP|NET|REGISTR|SOURCE|PROFILE|BUILD_JOBS|INCREMENTAL)|DEB_BUILD_)[A-Z_]*)='
 
 # indexed ARGUMENT...: where apt gets packages of Debian from, as filtered by grep with these.
@@ -45,7 +45,7 @@ quietly() {
 make_root() {
 	local main security
 	main=$(indexed -v security) || die "apt knows no mirror of Debian here: run 'apt-get update'"
-	# Without one of its own, updates for security come with point releases.
+	# Without a mirror for security updates, these come with point releases.
 	security=$(indexed security) || security=''
 	rm -rf "$1.new"
 	quietly debootstrap debootstrap --variant=minbase --include=ca-certificates "$suite" "$1.new" "$main"
@@ -61,7 +61,7 @@ make_root() {
 	mv "$1.new" "$1"
 }
 
-# copy_root DIRECTORY: the bare root of the suite, which is made once, in place of what is there.
+# copy_root DIRECTORY: replaces it by a copy of the bare root of the suite, which is made once.
 copy_root() {
 	[ -e "$roots/$suite" ] || make_root "$roots/$suite"
 	rm -rf "$1"

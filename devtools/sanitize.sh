@@ -40,6 +40,6 @@ run() {
 	meson test -C "$build" --no-rebuild --print-errorlogs --timeout-multiplier 3 $tests
 }
 
-# ThreadSanitizer takes a fence for nothing, and GCC says so; none stands where these tests look.
+# ThreadSanitizer ignores fences, and GCC warns about that; the code under these tests has none.
 run build-tsan "$of_threads" -Db_sanitize=thread -Dc_args=-Wno-tsan
 run build-asan "$of_memory" -Db_sanitize=address,undefined

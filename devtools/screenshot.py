@@ -29,7 +29,8 @@ COLOURS = {
 }
 EMPTY_BRAILLE = "\u2800"
 FOREGROUND, BACKGROUND = "#d0d7de", "#0d1117"
-# pyte tells colours by number as the hexadecimal of its own palette; the first 16 are those above.
+# pyte reports numbered colours as hexadecimal values of its own palette; the first 16 are those
+# above.
 NUMBERED = dict(zip(pyte.graphics.FG_BG_256, [
     "black", "red", "green", "brown", "blue", "magenta", "cyan", "white", "brightblack", "brightred",
     "brightgreen", "brightbrown", "brightblue", "brightmagenta", "brightcyan", "brightwhite"]))

@@ -75,7 +75,7 @@ repair() {
 	[ -z "$(dpkg --audit)" ] || die "dpkg is still not in order: see 'dpkg --audit'"
 }
 
-# install_packages NAME...: those that are missing, after telling how much that is.
+# install_packages NAME...: installs the missing ones, after printing their size.
 install_packages() {
 	missing=""
 	for package in "$@"; do
@@ -85,7 +85,7 @@ install_packages() {
 	say "reading Debian's package lists"
 	apt update || die "apt-get update failed: is the network up, and ca-certificates installed?"
 	say "will install$missing"
-	# Without an answer apt-get only tells what it would do.
+	# With --assume-no apt-get only prints what it would do.
 	# shellcheck disable=SC2086 # a list of names
 	LC_ALL=C apt-get --assume-no --no-install-recommends install $missing 2>/dev/null |
 		sed -n -e 's/^\([0-9]* upgraded.*\)/setup: with what they need: \1/p' \
@@ -164,11 +164,11 @@ if [ -n "$wanted" ]; then
 	exit 0
 fi
 
-# The daemon that comes with nfdump would listen to everybody; the tests start their own.
+# The daemon that comes with nfdump would listen on all addresses; the tests start their own.
 if [ -d /run/systemd/system ] && ! command -v nfcapd >/dev/null; then
 	as_root systemctl --quiet mask nfdump.service
 fi
-# All at once, so that what is told is the whole of it.
+# In one call, so that the printed size is the total.
 # shellcheck disable=SC2046,SC2086 # lists of names
 install_packages $packages $(rust_is_recent || echo cargo-web rustc-web rust-web-clippy rustfmt-web)
 install_rust
@@ -177,7 +177,7 @@ install_rust
 "$tools/prometheus.sh" || { apt update && "$tools/prometheus.sh"; } ||
 	die "without prometheus the tests of dashboards and alerts cannot run"
 
-# For the tests on an app of others. Its packages would start services, so they are not installed.
+# For the tests on a third-party app. Its packages would start services, so they are not installed.
 "$tools/openvswitch.sh" || { apt update && "$tools/openvswitch.sh"; } ||
 	die "without Open vSwitch the tests on it cannot run"
 "$tools/dpdk-samples.sh" || { apt update && "$tools/dpdk-samples.sh"; } ||

@@ -111,7 +111,7 @@ check_contents() {
 	[ -z "$(find /etc/systemd -name '*pmdscope*')" ] || die "a service is enabled"
 }
 
-# An app of one's own, linked with the library, at both levels.
+# A user's own app, linked with the library, at both levels.
 check_linked_app() {
 	local level
 

@@ -48,7 +48,7 @@ make_older() {
 		done'
 }
 
-# What is in the root, but for what apt and dpkg keep.
+# The files in the root, except those that apt and dpkg keep.
 list_files() {
 	(cd "$1" && find . -xdev \( -path ./proc -o -path ./sys -o -path ./dev -o -path ./run -o -path ./tmp \
 		-o -path ./packages -o -path ./var/log -o -path ./var/cache -o -path ./var/lib/apt \
@@ -89,7 +89,7 @@ check_suite() {
 	cp devtools/test-deb-inside.sh "$used/packages/inside.sh"
 	list_files "$used" >"$roots/$suite.before"
 	enter "$used" "/packages/inside.sh $version command" || die "$suite: the command"
-	# Libraries only came with it, which leave nothing either.
+	# Only libraries were installed with it, and purging them leaves nothing either.
 	list_files "$used" >"$roots/$suite.after"
 	left=$(diff "$roots/$suite.before" "$roots/$suite.after") || die "$suite: purging left and took $left"
 	say "the command: ok"
@@ -105,7 +105,7 @@ check_suite() {
 
 read_arguments 'once built' "$@"
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
-# As they are now: builds of the same sources are compared, whatever is written here meanwhile.
+# A copy of the sources: both builds use it, even if files change meanwhile.
 sources=$(mktemp "$roots/sources.XXXXXX")
 trap 'rm -f "$sources"' EXIT
 git ls-files -z --cached --others --exclude-standard | tar -c --null -T - -f "$sources"

@@ -44,7 +44,7 @@ check_app() {
 	done
 }
 
-# An app whose project builds the library by itself, by examples/pmdscope.wrap; the sources are these.
+# An app whose project builds the library itself, by examples/pmdscope.wrap; the sources are these.
 check_wrap() {
 	mkdir -p "$scratch/wrap/subprojects"
 	cp integration/apps/install/app.c integration/apps/install/meson.build "$scratch/wrap/"
@@ -106,7 +106,7 @@ fi
 
 check_wrap
 
-# A prefix of one's own: nothing outside of it changes.
+# A separate prefix: nothing outside of it changes.
 prefix=$scratch/prefix
 extcap=$(find /usr/lib* -path '*wireshark/extcap' -exec ls -la --full-time {} + 2>/dev/null || true)
 make_quietly install PREFIX="$prefix"

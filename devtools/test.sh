@@ -31,7 +31,7 @@ list_slowest() {
 	sort -rn "$PMDSCOPE_DURATIONS" | sed -n '1,10s/^/  /p'
 }
 
-# Meson keeps what a skipped test printed to itself.
+# Meson does not show the output of a skipped test.
 note_skips_of_meson() {
 	python3 - "$build/meson-logs/testlog.json" >>"$PMDSCOPE_SKIPS" <<-'END'
 		import json, sys
@@ -47,7 +47,8 @@ status=0
 meson test -C "$build" --no-rebuild --print-errorlogs || status=$?
 note_skips_of_meson
 [ "$status" -eq 0 ] || exit "$status"
-# At once: for a part of the packages, dependencies are compiled again with the features of that part.
+# In one run: for a part of the packages, dependencies are compiled again with the features of that
+# part.
 # shellcheck disable=SC2086 # several options
 "$cargo" test --locked --workspace ${CARGO_FLAGS:-}
 list_slowest
