@@ -43,7 +43,7 @@ const NAMES: [&str; 2] = ["generator", "reflector"];
 const RATE: &str = "200000";
 /// Longest time in the background.
 const BACKGROUND: Duration = Duration::from_secs(3600);
-/// Time between two looks at apps in the background.
+/// Time between two checks of the apps in the background.
 const APP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 const REPORT_EVERY: Duration = Duration::from_secs(5);
 const CAPTURED_PACKETS: u64 = 20_000;
@@ -93,7 +93,7 @@ impl Mode {
     }
 }
 
-/// There is a terminal, and it is ours: a job in the background would be stopped for using it.
+/// Whether there is a terminal that we may use: a background job would be stopped for using it.
 fn has_terminal() -> bool {
     let foreground = tcgetpgrp(stdin()).is_ok_and(|group| group == getpgrp());
     stdin().is_terminal() && stdout().is_terminal() && foreground
@@ -143,7 +143,7 @@ fn watch(pair: &Pair, generator: Generator) -> Result<()> {
     Ok(())
 }
 
-/// Until it is told to end, an app ends, or nobody can still want it.
+/// Waits for a signal, the end of an app, or the longest time in the background.
 fn stay(pair: &mut Pair, mut generator: Generator, stop: &AtomicBool) -> Result<()> {
     println!(
         "demo: {} and {} exchange packets, for an hour at most; kill {} ends them",

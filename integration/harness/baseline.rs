@@ -1,4 +1,4 @@
-//! What an app is like before anybody attaches to it, and must be like afterwards.
+//! The state of an app before a process attaches to it; it must be the same afterwards.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,17 +11,18 @@ use serde_json::Value;
 use crate::machine::resident_bytes;
 use crate::testpmd::Testpmd;
 
-/// Over which forwarding is measured.
+/// Time over which forwarding is measured.
 const WINDOW: Duration = Duration::from_millis(150);
-/// A hook that stays behind leaves less than a third; neighbours on a CPU's other half take less.
+/// Share of the rate that must be back: a hook left behind leaves less than a third; load on the
+/// sibling hyperthread takes less than this allows.
 const RATE_BACK: f64 = 0.7;
-/// How long the app may take to be itself again.
+/// Longest time until the app is as before.
 const SETTLE: Duration = Duration::from_secs(10);
-/// Packets on their way at any moment: a burst on each queue.
+/// Packets in flight at any time: a burst on each queue.
 const ON_THEIR_WAY: u64 = 64;
 /// A callback struct in a heap, with the header of the allocator.
 const CALLBACK_BYTES: u64 = 192;
-/// The lock by which tools take turns in asking an app; the first one makes it.
+/// The lock file by which tools take turns in asking an app; the first tool creates it.
 const TURNS: &str = "pmdscope.lock";
 
 /// An app that forwards, undisturbed.
@@ -31,22 +32,22 @@ pub struct Baseline {
     pub rate: f64,
     /// Mbufs of the app's pool.
     pub mbufs_in_use: u64,
-    /// What must be the same to the last bit.
+    /// Values that must be exactly the same.
     pub exact: Exact,
     /// Memory of the process outside of hugepages.
     pub resident: u64,
 }
 
-/// What never changes in an app that only forwards.
+/// Values that never change in an app that only forwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exact {
-    /// By port.
+    /// Promiscuous mode of each port.
     pub promiscuous: Vec<bool>,
     /// Names.
     pub memzones: BTreeSet<String>,
     /// Size, allocated bytes and allocations of the first heap.
     pub heap: [u64; 3],
-    /// Files that stand for hugepages of the app.
+    /// Number of hugepage files of the app.
     pub hugepages: usize,
     /// Names of the files in the runtime directory.
     pub files: BTreeSet<String>,
@@ -55,7 +56,7 @@ pub struct Exact {
 }
 
 impl Baseline {
-    /// Looks at an app that forwards.
+    /// Measures an app that forwards.
     pub fn take(testpmd: &mut Testpmd) -> Result<Self> {
         Ok(Self {
             rate: rate(testpmd)?,
@@ -70,7 +71,7 @@ impl Baseline {
         self.await_like(testpmd, Self::compare)
     }
 
-    /// The same, after somebody else has left memory behind that nobody can know of.
+    /// The same, after another process has left memory behind that cannot be found.
     pub fn await_usable(&self, testpmd: &mut Testpmd) -> Result<Duration> {
         self.await_like(testpmd, |was, is| {
             ensure!(is.exact.hooks == was.exact.hooks, "{} queues have callbacks", is.exact.hooks);

@@ -26,7 +26,7 @@ pub struct Window {
     pub rate: f64,
     /// TSC cycles per packet, from before to after its burst.
     pub cycles: f64,
-    /// The app kept up: it missed next to nothing of what a NIC would have brought.
+    /// The app kept up: it missed almost none of the packets that a NIC would have delivered.
     pub kept_up: bool,
 }
 
@@ -39,7 +39,7 @@ pub struct App {
 }
 
 impl App {
-    /// Starts the app on its devices and waits until it obeys.
+    /// Starts the app on its devices and waits until it accepts commands.
     pub fn start(
         program: &Path,
         machine: &Machine,
@@ -89,8 +89,8 @@ impl App {
         Ok(())
     }
 
-    /// Receives from a device for so long; a rate of 0 is flat out. `None` when it never got a CPU
-    /// or a packet.
+    /// Receives from a device for this time; a rate of 0 means full speed. `None` when it never got
+    /// a CPU or a packet.
     pub fn run(
         &mut self,
         device: &str,

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 /// The options of a benchmark. Each benchmark accepts some of them.
 #[derive(Debug, Default)]
 pub struct BenchOptions {
-    /// `--quick`: less packets and rounds.
+    /// `--quick`: fewer packets and rounds.
     pub quick: bool,
     /// `--rounds`: how often everything is measured.
     pub rounds: Option<usize>,

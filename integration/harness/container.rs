@@ -13,7 +13,8 @@ use crate::scratch::Scratch;
 
 const START: Duration = Duration::from_secs(10);
 
-/// What only this container has. Its first process ends with its standard input, and the others with it.
+/// Makes the mounts of the container. Its first process ends with its standard input, and the others
+/// with it.
 const HOLD: &str = "mount -t tmpfs tmpfs /run && mkdir /run/dpdk && \
     mount -t hugetlbfs -o pagesize=2M hugetlbfs /dev/hugepages && \
     mount -t proc proc /proc && ip link set lo up && echo ready && exec cat";
@@ -91,7 +92,7 @@ impl Container {
 }
 
 impl Drop for Holder {
-    /// The one outside passes no signal on.
+    /// The process outside does not forward signals.
     fn drop(&mut self) {
         if let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) {
             let _ = kill_process(pid, Signal::KILL);
@@ -121,7 +122,7 @@ impl Drop for Group {
     }
 }
 
-/// The process that one outside of a container has started in there.
+/// The only child of a process: the one in the container that a process outside has started.
 pub fn only_child(pid: u32) -> Option<u32> {
     fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?.trim().parse().ok()
 }

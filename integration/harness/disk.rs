@@ -1,4 +1,4 @@
-//! A small file system of its own, gone with its owner.
+//! A small file system that is unmounted with its owner.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,7 +22,7 @@ impl Disk {
         Ok(Self { path: path.to_owned() })
     }
 
-    /// Where it is.
+    /// Its mount point.
     pub fn path(&self) -> &Path {
         &self.path
     }

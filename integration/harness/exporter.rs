@@ -1,4 +1,4 @@
-//! A running `pmdscope export`, and what it says.
+//! A running `pmdscope export`, and its metrics.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -16,10 +16,10 @@ use crate::scratch::Scratch;
 
 const START: Duration = Duration::from_secs(10);
 
-/// Between two scrapes of which the first did not wait for all apps.
+/// Time between two scrapes if the first did not wait for all apps.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The header in which Prometheus tells how long it is ready to wait.
+/// The header in which Prometheus states its scrape timeout.
 pub const TIMEOUT_HEADER: &str = "X-Prometheus-Scrape-Timeout-Seconds";
 
 /// An exporter on a port of its own. Dropping it ends it.
@@ -54,12 +54,12 @@ impl Exporter {
         Ok(Self { process, address })
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What it answers to a path with its query, for instance `/ready?app=x`.
+    /// The response to a path with its query, for instance `/ready?app=x`.
     pub fn get(&self, path: &str, headers: &[(&str, &str)]) -> Result<Reply> {
         get(self.address, path, headers, &[])
     }
@@ -84,13 +84,13 @@ impl Exporter {
     }
 }
 
-/// An address of the loopback interface where nobody listens.
+/// An address of the loopback interface that no process listens on.
 pub fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }
 
 impl Reply {
-    /// The samples in it.
+    /// Parses the samples in the body.
     pub fn scrape(&self) -> Result<Scrape> {
         ensure!(self.status == StatusCode::OK, "{}: {}", self.status, self.body);
         Scrape::parse(&self.body)
@@ -113,8 +113,8 @@ pub struct Sample {
 }
 
 impl Scrape {
-    /// Reads either text format; whatever is no sample and no comment is an error, and so is a sample
-    /// that is there twice.
+    /// Reads either text format; a line that is neither a sample nor a comment is an error, and so is
+    /// a duplicate sample.
     pub fn parse(text: &str) -> Result<Self> {
         let lines = text.lines().filter(|line| !line.starts_with('#'));
         let samples = lines
@@ -177,7 +177,7 @@ fn sample(line: &str) -> Option<Sample> {
     (!name.is_empty()).then(|| Sample { name: name.to_owned(), labels, value })
 }
 
-/// What is before the closing quote, and what is behind it.
+/// The text before the closing quote, and the text after it.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut letters = text.char_indices();

@@ -1,5 +1,5 @@
-//! What listens on a telemetry socket without being an app: a relay that hears every request made of a
-//! real one, or one that answers from a recording.
+//! Fake apps that listen on a telemetry socket: a relay that sees every request to a real app, or one
+//! that answers from a recording.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -28,7 +28,7 @@ pub const SCTP: u8 = 132;
 const VXLAN_PORT: u16 = 4789;
 const MAC: [u8; 12] = [2, b'p', b'm', b'd', 0, 1, 2, b'p', b'm', b'd', 0, 2];
 
-/// One way of a conversation.
+/// One direction of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
     /// Protocol number.
@@ -42,7 +42,7 @@ pub struct Way {
 }
 
 impl Way {
-    /// The other way of the same conversation.
+    /// The other direction of the same conversation.
     #[must_use]
     pub fn back(self) -> Self {
         Self { from: self.to, to: self.from, ..self }
@@ -147,7 +147,7 @@ fn checksum(header: &[u8]) -> u16 {
     !(sum as u16)
 }
 
-/// What a classic capture file begins with: microseconds, Ethernet.
+/// The file header of a classic capture file: microseconds, Ethernet.
 pub fn pcap_header() -> [u8; 24] {
     let mut header = [0; 24];
     let words = [0xa1b2_c3d4_u32, 4 << 16 | 2, 0, 0, 65535, 1];
@@ -157,7 +157,7 @@ pub fn pcap_header() -> [u8; 24] {
     header
 }
 
-/// What stands before a frame in such a file, for one seen so many microseconds after the first.
+/// The record header of a frame in such a file, seen this many microseconds after the first.
 pub fn record_header(us: u64, len: usize) -> [u8; 16] {
     let mut header = [0; 16];
     let seconds = 1_700_000_000 + us / 1_000_000;
@@ -187,7 +187,7 @@ pub struct Feed {
     file: Option<std::fs::File>,
 }
 
-/// Frames that are written at once: a burst.
+/// Frames per write: a burst.
 const CHUNK: usize = 32;
 
 impl Feed {
@@ -204,12 +204,12 @@ impl Feed {
         Ok(Self { path, opened: Some(opened), file: None })
     }
 
-    /// Where the device finds it.
+    /// The path that the device opens.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Hands out frames, so many per second at most. The device keeps what is no whole burst until the end.
+    /// Hands out frames, at most this many per second. The device keeps an incomplete burst until the end.
     pub fn play(&mut self, frames: &[Vec<u8>], per_second: u64) -> Result<()> {
         if let Some(opened) = self.opened.take() {
             let file = opened.join().map_err(|_| anyhow!("the thread of the pipe has died"))?;

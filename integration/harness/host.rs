@@ -14,8 +14,8 @@ use crate::veth::Veth;
 
 const START: Duration = Duration::from_secs(10);
 
-/// Mounts a runtime directory of DPDK that nobody else sees, and waits for the end. The namespaces last
-/// as long as this process and those on the host.
+/// Mounts a runtime directory of DPDK that other processes do not see, and waits for the end. The
+/// namespaces last as long as this process and those on the host.
 const HOLD: &str =
     "mount -t tmpfs host /run/dpdk && ip link set lo up && echo ready && exec sleep infinity";
 
@@ -78,7 +78,7 @@ impl Host {
         Ipv4Addr::new(198, 18, self.number, 2)
     }
 
-    /// Where it reaches this machine.
+    /// The address at which it reaches this machine.
     pub fn peer(&self) -> Ipv4Addr {
         Ipv4Addr::new(198, 18, self.number, 1)
     }

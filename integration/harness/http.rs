@@ -9,14 +9,14 @@ use ureq::http::StatusCode;
 /// Longer than any answer may take; a server that hangs is an error.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// What was answered.
+/// A response.
 #[derive(Debug)]
 pub struct Reply {
     /// The status, whatever it is.
     pub status: StatusCode,
     /// Its `Content-Type`.
     pub content_type: String,
-    /// All of it.
+    /// The whole body.
     pub body: String,
 }
 

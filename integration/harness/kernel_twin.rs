@@ -80,7 +80,7 @@ impl KernelGenerator {
     }
 }
 
-/// Why `io_uring` cannot be used, as the programs say it; `None` where it can.
+/// Why `io_uring` cannot be used, as the programs report it; `None` where it can.
 pub fn uring_missing(scratch: &Scratch) -> Result<Option<String>> {
     let mut command = Command::new(programs::kernel_reflector()?);
     command.args([

@@ -3,7 +3,7 @@
 //! [`scratch::Scratch`] owns what DPDK leaves on disk, [`process::Process`] owns one child, and
 //! [`pair::Pair`] is a reflector with a generator linked to it. Dropping any of them cleans up.
 
-// Every error here is a failed demo or test, and says itself what failed.
+// Every error here is a failed demo or test, and its text states what failed.
 #![allow(clippy::missing_errors_doc)]
 
 pub mod baseline;

@@ -10,7 +10,7 @@ use nix::time::{clock_getcpuclockid, clock_gettime};
 use crate::process::run_to_success;
 
 const OWN_SESSION: &str = "/proc/self/autogroup";
-/// Ahead of everything else, as a nice value.
+/// The highest priority, as a nice value.
 const HIGHEST: &str = "-19";
 
 /// The CPUs of this process: one polls, the others do the rest.
@@ -20,7 +20,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Finds out; `None` when there are not two CPUs.
+    /// Reads them; `None` with fewer than two CPUs.
     pub fn new() -> Result<Option<Self>> {
         let status = fs::read_to_string("/proc/self/status")?;
         let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
@@ -59,7 +59,7 @@ impl Machine {
     }
 }
 
-/// Puts a process that leads its own session by now ahead of everything else on its CPU. Without this
+/// Gives the highest priority on its CPU to a process that leads its own session by now. Without this
 /// the scheduler shares each CPU by session, whatever the nice value.
 pub fn own_group(pid: u32) -> Result<()> {
     let path = format!("/proc/{pid}/autogroup");
@@ -69,8 +69,8 @@ pub fn own_group(pid: u32) -> Result<()> {
     }
 }
 
-/// Keeps the session of this process, and so all that it starts, ahead of others. Dropping it gives the
-/// session back what it had.
+/// Raises the priority of the session of this process, and so of all processes that it starts. Dropping
+/// it restores the priority before.
 #[derive(Debug)]
 pub struct Priority(Option<String>);
 
@@ -100,7 +100,7 @@ fn session_nice(path: &str) -> Option<String> {
     group.split_whitespace().last().map(str::to_owned)
 }
 
-/// Puts all threads of a process ahead of everything else, without slices.
+/// Gives all threads of a process real-time priority (SCHED_FIFO), without time slices.
 pub fn real_time(pid: u32) -> Result<()> {
     chrt(&["-a", "-f", "-p", "50", &pid.to_string()])
 }
@@ -141,7 +141,7 @@ pub fn process_cpu_ns(pid: u32) -> Result<u64> {
     Ok(u64::try_from(spent.as_nanos())?)
 }
 
-/// Resident memory of a process that nobody shares, bytes.
+/// Resident memory of a process that is not shared, bytes.
 pub fn private_bytes(pid: u32) -> Result<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
     let sizes = text.lines().filter_map(|line| {

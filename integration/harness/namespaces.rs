@@ -1,4 +1,5 @@
-//! Two network namespaces, joined by a virtual wire: traffic between them leaves the machine alone.
+//! Two network namespaces, joined by a virtual wire: traffic between them does not affect the rest
+//! of the machine.
 
 use std::path::Path;
 use std::process::Command;

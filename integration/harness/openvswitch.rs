@@ -63,7 +63,8 @@ impl Switch {
             ])?;
         }
         let mut command = Command::new("unshare");
-        // Its bridge is a network interface: in a network of its own it goes with the process.
+        // Its bridge is a network interface: in a separate network namespace it is removed with the
+        // process.
         command
             .args(["--net", "--"])
             .arg(usr.join("lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk"));

@@ -1,4 +1,4 @@
-//! Independent witnesses: tshark, capinfos and DPDK's own telemetry client.
+//! Independent tools to compare with: tshark, capinfos and DPDK's own telemetry client.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -19,7 +19,7 @@ pub fn installed(program: &str) -> bool {
 
 /// The asked fields of every packet of a capture file, as tshark reads them.
 pub fn tshark_fields(file: &Path, fields: &[&str]) -> Result<Vec<Vec<String>>> {
-    // What it prints does not go beside the file: that disk may be full.
+    // Its output is not written next to the file: that disk may be full.
     let dir = tempfile::tempdir()?;
     let mut command = Command::new("tshark");
     command.arg("-r").arg(file).args(["-n", "-T", "fields"]);

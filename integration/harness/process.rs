@@ -13,7 +13,7 @@ use pmdscope_testing::all_stopped;
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 
 const POLL: Duration = Duration::from_millis(10);
-/// Until a process that is dropped is killed.
+/// Time until a dropped process is killed.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest wait for what takes seconds on an idle machine. A test that waits longer has failed.
 pub const LIMIT: Duration = Duration::from_secs(180);
@@ -164,7 +164,7 @@ pub fn describe(status: ExitStatus) -> String {
     }
 }
 
-/// Polls `ready` until it says yes; an error names what was waited for.
+/// Polls `ready` until it is true; an error names what was waited for.
 pub fn wait_until(
     what: &str,
     limit: Duration,

@@ -24,8 +24,8 @@ pub fn binary() -> Option<PathBuf> {
     [unpacked, "/usr/bin/prometheus".into()].into_iter().find(|path| path.exists())
 }
 
-/// What an alert of this repository waits for here before it fires. How long each really waits is tested
-/// with its rules, in dashboards/tests.
+/// Time that an alert of this repository waits here before it fires. The real times are tested with the
+/// rules, in dashboards/tests.
 const PENDING: &str = "2s";
 
 /// A running Prometheus that scrapes once per second.
@@ -137,7 +137,7 @@ impl Prometheus {
 
     fn get(&self, path: &str, parameters: &[(&str, &str)]) -> Result<String> {
         let Reply { status, body, .. } = get(self.address, path, &[], parameters)?;
-        // Errors of a query have a body that says more than their status.
+        // The body of a query error has more details than its status.
         ensure!(status.is_success() || body.starts_with('{'), "{path}: {status}: {body}");
         Ok(body)
     }
@@ -160,7 +160,7 @@ fn configuration(rules: &[PathBuf], targets: &[SocketAddr]) -> Result<String> {
     Ok(text)
 }
 
-/// A file beside the rules of this repository.
+/// A file next to the rules of this repository.
 fn repository_file(name: &str) -> Result<String> {
     let path = programs::root().join("dashboards/prometheus").join(name);
     fs::read_to_string(&path).with_context(|| path.display().to_string())

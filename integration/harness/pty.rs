@@ -23,7 +23,7 @@ use crate::process::wait_until;
 const POLL: Duration = Duration::from_millis(10);
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the program gave to the clipboard.
+/// The text that the program copied to the clipboard.
 #[derive(Default)]
 struct Clipboard(Vec<u8>);
 
@@ -90,7 +90,7 @@ impl TerminalProcess {
         lock(&self.seen).screen().contents()
     }
 
-    /// What was given to the clipboard last.
+    /// The text that was last copied to the clipboard.
     pub fn clipboard(&self) -> String {
         String::from_utf8_lossy(&lock(&self.seen).callbacks().0).into_owned()
     }
@@ -111,7 +111,7 @@ impl TerminalProcess {
         }
     }
 
-    /// Waits until the screen shows a text that the program may have said at its very end.
+    /// Waits until the screen shows a text that the program may print just before it ends.
     pub fn await_said(&self, text: &str) -> Result<()> {
         wait_until(text, RESPONSE_TIMEOUT, || Ok(self.screen().contains(text)))
             .map(|_| ())
@@ -157,7 +157,7 @@ impl TerminalProcess {
         }
     }
 
-    /// Waits until it is.
+    /// Waits until it is as before.
     pub fn await_restored(&self, limit: Duration) -> Result<()> {
         let restored = wait_until("the terminal", limit, || Ok(self.is_restored().is_ok()));
         restored.map(|_| ()).with_context(|| {

@@ -67,7 +67,7 @@ impl Scratch {
         let mut scratch = Self::new()?;
         if !roles.iter().any(|role| is_taken(role)) {
             scratch.suffix.clear();
-            // What an app left that was killed must not look as if it ran.
+            // Files that a killed app has left must not look like a running app.
             for role in roles {
                 let _ = fs::remove_dir_all(Path::new(RUNTIME_ROOT).join(role));
             }
@@ -85,7 +85,7 @@ impl Scratch {
         self.dir.path().join(name)
     }
 
-    /// A DPDK file-prefix that nobody else uses.
+    /// A DPDK file-prefix that no other app uses.
     pub fn prefix(&self, role: &str) -> String {
         let prefix = match self.suffix.as_str() {
             "" => role.to_owned(),
@@ -117,14 +117,15 @@ impl Scratch {
 fn is_taken(prefix: &str) -> bool {
     let config = fs::File::open(Path::new(RUNTIME_ROOT).join(prefix).join("config"));
     let lock = config.map(|file| fcntl_getlk(&file, &Flock::from(FlockType::WriteLock)));
-    // One that does not answer runs all the same; who leaves before the greeting would do harm.
+    // An app that does not answer still runs; a client that disconnects before the greeting would
+    // do harm.
     let listens = || connect(&telemetry::socket(prefix)).map(|peer| receive(&peer)).is_ok();
     matches!(lock, Ok(Ok(Some(_)))) || listens()
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Somebody else may have taken a plain prefix before our apps did.
+        // Another app may have taken a plain prefix before our apps did.
         if self.suffix.is_empty() {
             self.named().retain(|prefix| !is_taken(prefix));
         }

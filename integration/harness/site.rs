@@ -1,4 +1,4 @@
-//! A runtime directory of its own, and apps in it: whoever is not told of it does not see them.
+//! A separate runtime directory with apps: only processes that are configured with it see them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::scratch::Scratch;
 
 const START: Duration = Duration::from_secs(20);
 
-/// A place for apps, and a configuration of `pmdscope` that looks nowhere else.
+/// A place for apps, and a configuration of `pmdscope` that searches no other directory.
 #[derive(Debug)]
 pub struct Site {
     root: PathBuf,
@@ -92,7 +92,7 @@ impl Site {
         Ok(process)
     }
 
-    /// The files that an app, or whoever asked it, has left in its runtime directory.
+    /// The files that an app or its clients have left in its runtime directory.
     pub fn files(&self, app: &str) -> Result<Vec<String>> {
         let entries = fs::read_dir(self.dir(app))?;
         let mut names: Vec<_> =

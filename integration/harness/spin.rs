@@ -1,4 +1,4 @@
-//! BPF programs that take the CPU from a thread, and measure themselves for how long.
+//! BPF programs that take the CPU from a thread, and measure for how long.
 
 use std::path::Path;
 use std::time::Duration;
@@ -91,7 +91,7 @@ impl Spinner {
         Ok(())
     }
 
-    /// How often it has taken the CPU, and for how many nanoseconds altogether.
+    /// The number of times that it has taken the CPU, and the total nanoseconds.
     pub fn took(&self) -> Result<(u64, u64)> {
         let value = self.map()?.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY)?;
         let value = value.context("no spins")?;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Of one number over the rounds.
+/// Median and quartiles of one number over the rounds.
 #[derive(Clone, Copy, Debug)]
 pub struct Spread {
     /// First quartile.
@@ -14,7 +14,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of these; all NaN when there are none.
+    /// Computes them from values; all are NaN without values.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let mut values = values.into_iter().collect::<Vec<_>>();
         values.sort_by(f64::total_cmp);

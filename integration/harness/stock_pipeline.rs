@@ -63,11 +63,11 @@ pub struct HeldMbufs {
 pub struct PoolTruth {
     /// Mbufs that are not free.
     pub in_use: u64,
-    /// Those of them that nobody refers to.
+    /// Those of them without any reference to them.
     pub lost: u64,
 }
 
-/// What the app said while nothing moved.
+/// Counts that the app reported while no packet moved.
 #[derive(Clone, Debug, Default)]
 pub struct Truth {
     /// Its pools, by name.
@@ -132,7 +132,7 @@ impl StockPipeline {
         setup: StockSetup<'_>,
     ) -> Result<Self> {
         let app = scratch.prefix("stock");
-        // A core file goes there.
+        // Core files are written there.
         command.current_dir(scratch.dir());
         command.args(["--lcores", setup.lcores, "--no-pci", "--file-prefix", &app]);
         command.args(["-m", &setup.memory_mb.to_string(), "--vdev", "net_null0"]);
@@ -157,7 +157,7 @@ impl StockPipeline {
         &self.app
     }
 
-    /// Brings it to rest; what it knows then, until [`Self::go_on`].
+    /// Stops its traffic until [`Self::go_on`]; returns its counts at that time.
     ///
     /// # Errors
     /// When it does not come to rest.
@@ -176,7 +176,7 @@ impl StockPipeline {
         Truth::parse(&said)
     }
 
-    /// Lets it go on.
+    /// Lets its traffic continue.
     ///
     /// # Errors
     /// When it has ended.
@@ -184,7 +184,7 @@ impl StockPipeline {
         self.process.signal(Signal::USR2)
     }
 
-    /// Brings it to rest once it has lost so many mbufs.
+    /// Stops its traffic once it has lost this many mbufs.
     ///
     /// # Errors
     /// When it does not lose them in time.

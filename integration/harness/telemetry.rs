@@ -23,7 +23,7 @@ pub fn socket_in(runtime_dir: &Path) -> PathBuf {
     runtime_dir.join("dpdk_telemetry.v2")
 }
 
-/// What an app answers to one request.
+/// The reply of an app to one request.
 pub fn ask(app: &str, request: &str) -> Result<Value> {
     ask_at(&socket(app), request)
 }

@@ -17,7 +17,7 @@ use crate::telemetry;
 
 const START: Duration = Duration::from_secs(30);
 const ANSWER: Duration = Duration::from_secs(10);
-/// Starts it; its output goes to a file, and would else be kept back until there is much of it.
+/// Starts it; its output goes to a file, which would otherwise be buffered.
 const UNBUFFERED: [&str; 3] = ["stdbuf", "-oL", "dpdk-testpmd"];
 /// Name of the pool that it makes.
 const POOL: &str = "mb_pool_0";
@@ -70,7 +70,7 @@ pub struct Testpmd {
     hugepages: PathBuf,
 }
 
-/// How it is started.
+/// The arguments that it is started with.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup<'a> {
     /// Virtual devices.
@@ -82,14 +82,14 @@ pub struct Setup<'a> {
 }
 
 impl Setup<'_> {
-    /// Turns packets of a port that makes them round as fast as it can.
+    /// Forwards packets as fast as possible on a port that generates them.
     pub const FLAT_OUT: Self = Self {
         devices: &["net_null0"],
         eal: &[],
         args: &["--forward-mode=macswap", "--auto-start"],
     };
 
-    /// Takes packets in and drops them.
+    /// Receives packets and drops them.
     pub const RECEIVING: Self =
         Self { args: &["--forward-mode=rxonly", "--auto-start"], ..Self::FLAT_OUT };
 }
@@ -155,7 +155,7 @@ impl Testpmd {
         &self.runtime_dir
     }
 
-    /// What it answers to one request.
+    /// Its reply to one request.
     pub fn ask(&self, request: &str) -> Result<Value> {
         telemetry::ask_at(&telemetry::socket_in(&self.runtime_dir), request)
     }
@@ -165,7 +165,7 @@ impl Testpmd {
         reply[field].as_u64().with_context(|| format!("no number {field} in {request}: {reply}"))
     }
 
-    /// How many files stand for its hugepages.
+    /// The number of its hugepage files.
     pub fn hugepages(&self) -> Result<usize> {
         let ours = format!("{}map_", self.prefix);
         let names = fs::read_dir(&self.hugepages)?.flatten().map(|entry| entry.file_name());

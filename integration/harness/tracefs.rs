@@ -1,11 +1,11 @@
-//! Programs that trace the kernel, on machines where nobody has mounted tracefs.
+//! Programs that trace the kernel, also on machines where tracefs is not mounted.
 
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 use pmdscope_testing::spawn;
 
-/// Mounts it in mounts of its own: the machine is left as it is.
+/// Mounts it in a separate mount namespace: the mounts of the machine do not change.
 const MOUNT: &str = "mountpoint -q /sys/kernel/tracing || \
     mount -t tracefs nodev /sys/kernel/tracing || exit 77; exec \"$@\"";
 
@@ -17,7 +17,7 @@ pub fn with_tracefs(words: &[&str]) -> Command {
     command
 }
 
-/// Prints the id by which the kernel calls bpftrace itself.
+/// Prints the process id that the kernel has for bpftrace itself.
 const PRINT_PID: &str = "BEGIN { printf(\"pid %d\\n\", pid); exit(); }";
 
 /// Whether bpftrace can trace here, and calls processes by the ids that they have here.

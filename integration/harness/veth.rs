@@ -37,8 +37,8 @@ impl Veth {
         Ok(pair)
     }
 
-    /// Lets packets of up to so many bytes through, and gives an address to the far end: the first. The
-    /// kernel sends from there to the second without asking who has it.
+    /// Sets the MTU of both ends, and gives an address to the far end: the first one. The kernel sends
+    /// from it to the second without ARP.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -60,7 +60,7 @@ impl Veth {
         &self.names[0]
     }
 
-    /// The end for whoever sends to it.
+    /// The end for the sender.
     pub fn far(&self) -> &str {
         &self.names[1]
     }

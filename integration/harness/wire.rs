@@ -36,12 +36,12 @@ pub struct Captured {
 }
 
 impl Captured {
-    /// Number of the packet, as its probe header says.
+    /// Number of the packet, from its probe header.
     pub fn sequence(&self) -> Result<u64> {
         Ok(self.probe_field(PROBE_AT + 4)? & NUMBER_MASK)
     }
 
-    /// The lower 48 bits of the TSC of its sending, as its probe header says.
+    /// The lower 48 bits of the TSC of its sending, from its probe header.
     pub fn tsc(&self) -> Result<u64> {
         Ok(self.probe_field(PROBE_AT + 10)? & NUMBER_MASK)
     }
