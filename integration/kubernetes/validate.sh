@@ -14,7 +14,7 @@ if ! [ -x "$validate" ]; then
 	exit 1
 fi
 for release in $releases; do
-	# Unknown fields are errors, as a cluster would drop them without a word.
+	# Unknown fields are errors, as a cluster would drop them silently.
 	"$validate" --strict --kubernetes-version "$release" "$here"/*.yaml
 done
 # It must be able to fail.

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# lab.sh [quick|all|JOB...]: runs jobs in guests with PCI NICs and tells what held. Exits with 1 if a check failed.
+# lab.sh [quick|all|JOB...]: runs jobs in guests with PCI NICs and reports the results of their checks. Exits with
+# 1 if a check failed.
 #
 #   incidents    NICs that were not bound, a stalled poll loop, a helper beside uio_pci_generic
 #   interrupts   what takes an isolated poll core: nothing, the tick, interrupts of NICs

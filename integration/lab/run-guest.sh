@@ -78,7 +78,7 @@ running=$!
 trap 'kill $running 2>/dev/null; wait $running || true' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
-# It ends with the guest, after a last look.
+# It ends with the guest, after a last read.
 tail --pid=$running --sleep-interval=0.3 -n +1 -f "$out/checks" &
 wait $running || true
 wait

@@ -6,10 +6,11 @@ tree=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)
 apps=$tree/build/integration
 checks=/run/out/checks
 failures=0
-# Of the guest's clock. A guest is slow without KVM, and slower on a busy machine.
+# Seconds of the guest's clock. A guest is slow without KVM, and slower on a busy machine.
 patience=150
 
-# note TEXT, ok TEXT, fail TEXT, skip TEXT: a line for the reader. end_job tells whether any failed.
+# note TEXT, ok TEXT, fail TEXT, skip TEXT: a line for the reader. The exit status of end_job is 1
+# if any failed.
 note() { echo "     $*" >>$checks; }
 ok() { echo "ok   $*" >>$checks; }
 skip() { echo "SKIP $*" >>$checks; }
@@ -115,7 +116,8 @@ tell() {
 	echo "$2" >&"${inputs[$1]}"
 }
 
-# app NAME PROGRAM ARGUMENT...: starts a program of this tree, which is there once it is polled.
+# app NAME PROGRAM ARGUMENT...: starts a program of this tree, which runs once its telemetry
+# answers.
 app() {
 	local name=$1 program=$2
 	shift 2
@@ -144,13 +146,14 @@ findings() {
 	END
 }
 
-# finds FILE LINT: has it; `found` is what it says.
+# finds FILE LINT: there is such a finding; `found` is its text.
 finds() {
 	found=$(findings "$1" | sed -n "s/^$2 [a-z]* //p" | head -n 1)
 	[ -n "$found" ]
 }
 
-# causes FILE LINT: of the first such finding, each with its share; nothing if this pmdscope tells none.
+# causes FILE LINT: of the first such finding, each with its share; nothing if this pmdscope reports
+# none.
 causes() {
 	python3 - "$@" <<-'END'
 		import json, sys

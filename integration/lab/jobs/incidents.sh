@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # incidents.sh PMDSCOPE: NICs that were not bound, a stalled poll loop, and a helper beside uio_pci_generic,
-# each as it happens to a real PCI device, and what pmdscope says about it.
+# each as it happens to a real PCI device, and what pmdscope reports about it.
 # shellcheck source=integration/lab/jobs/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -11,7 +11,7 @@ peer=0000:00:11.0
 # Two NICs with 512 descriptors need less than 4096 mbufs.
 testpmd_args=(-i --total-num-mbufs=4096 --rxd=512 --txd=512 --nb-cores=1)
 
-# doctor NAME TEXT CHECK STATUS [ARGUMENT...]: that one of its checks of the NIC ends so.
+# doctor NAME TEXT CHECK STATUS [ARGUMENT...]: one of its checks of the NIC must have this status.
 doctor() {
 	local name=$1 text=$2 check=$3 status=$4
 	shift 4
@@ -36,7 +36,7 @@ doctor_says() {
 check() {
 	must "check $1: the app does not answer" await check_live "$@"
 }
-# In a slow guest an app may not answer in time, and then nothing else is said of it.
+# In a slow guest an app may not answer in time, and then nothing else is reported about it.
 check_live() {
 	local name=$1
 	shift
@@ -105,7 +105,7 @@ is_ready() { http_get /ready && [ "$http_status" = 200 ]; }
 generate() {
 	app "$1" pmdscope-generator -l 0 -m 64 -a $peer -- --count "$2" --rate "$3" --size 66 \
 		--descriptors 512 --json "/run/out/$1.json"
-	# It exits with 1 when packets do not come back, which is no matter here.
+	# It exits with 1 when packets do not come back, which does not matter here.
 	wait "${pids[$1]}"
 	sent=$(summary "$1" sent)
 	[ "${sent:-0}" -eq "$2" ] || fail "$1: sent '$sent' of $2 packets: $(tail -n 1 "/run/out/$1.txt")"

@@ -18,7 +18,7 @@ import time
 
 # How late a count may be in a report: bpftrace prints four times a second, and a busy host delays that.
 LATE_S = 1.5
-# What counts the events of each cause in SAMPLES. Not all that is counted is traced.
+# The counters of the events of each cause in SAMPLES. Not all counted events are traced.
 COUNTERS = {
     "timer": ["LOC"],
     "ipi": ["RES", "CAL", "TLB", "IWI"],
@@ -27,7 +27,7 @@ COUNTERS = {
     "page_fault": ["faults"],
     "signal": [],
 }
-# Interrupts without a number that have no cause of their own; only counters of /proc tell them.
+# Interrupts without a number and without a separate cause; only counters of /proc report them.
 OTHER_INTERRUPTS = ["NMI", "SPU", "PMI", "IWI", "RTR", "TRM", "THR", "DFR", "MCE", "MCP", "PIN", "NPI", "PIW"]
 
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # isolation.sh CPU PMDSCOPE: how many packets a poll loop on CPU 1 loses while three busy processes of higher
-# priority that nobody pinned run, and the interrupts of another NIC go to CPU. Writes the numbers to
-# /run/out/numbers. What protects CPU 1 is in the arguments of the kernel.
+# priority run unpinned, and the interrupts of another NIC go to CPU. Writes the numbers to /run/out/numbers.
+# What protects CPU 1 is in the arguments of the kernel.
 # shellcheck source=integration/lab/jobs/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -60,7 +60,8 @@ modprobe vfio-pci
 bind vfio-pci $nic $peer
 app reflector pmdscope-reflector -l 1 -m 64 -a $nic -- --descriptors $descriptors
 must "the reflector has no port" await has_port reflector
-# Of the app, only its poll loop shall suffer from the busy processes, and nothing that sends or counts.
+# The busy processes must only affect the poll loop of the app, and not the processes that send or
+# count.
 renice -n -20 -p $$ >/dev/null
 for thread in /proc/"${pids[reflector]}"/task/*; do
 	thread=$(basename "$thread")

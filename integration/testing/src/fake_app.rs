@@ -1,4 +1,4 @@
-//! What listens on a telemetry socket without being an app: one that answers as a test has it.
+//! A fake app: listens on a telemetry socket, and answers as a test specifies.
 
 use std::fs;
 use std::io;
@@ -15,18 +15,18 @@ use rustix::net::{
 };
 use rustix::net::{accept_with, bind, listen, recv, send, shutdown, socket_with, sockopt};
 
-/// What DPDK says first.
+/// The first message of DPDK.
 pub const BANNER: &str = r#"{"version":"DPDK 22.11.11","pid":1,"max_output_len":16384}"#;
 
 /// Largest message; more than the 16 KiB of DPDK.
 const MAX_MESSAGE_BYTES: usize = 1 << 18;
 
-/// What a client asked, and what it was told.
+/// A request of a client, and the reply to it.
 #[derive(Clone, Debug)]
 pub struct Exchange {
     /// The request.
     pub request: String,
-    /// The reply; empty as long as there is none.
+    /// The reply; empty until it is sent.
     pub reply: String,
 }
 
@@ -38,12 +38,12 @@ struct FakeAppState {
     connections: AtomicUsize,
     unanswered: AtomicUsize,
     overlaps: AtomicUsize,
-    /// Replies are kept back.
+    /// Replies are held back.
     held: Mutex<bool>,
     released: Condvar,
 }
 
-/// A listening telemetry socket. Dropping it hangs up on everybody and removes the socket.
+/// A listening telemetry socket. Dropping it closes all connections and removes the socket.
 #[derive(Debug)]
 pub struct FakeApp {
     socket: PathBuf,
@@ -76,7 +76,7 @@ impl FakeApp {
         Ok(Self { socket, listener, state: Arc::default(), leaves_socket: false })
     }
 
-    /// Runs `behave` for each connection, all at once.
+    /// Runs `behave` for each connection, all at the same time.
     ///
     /// # Errors
     /// As [`FakeApp::stopped`].
@@ -119,7 +119,7 @@ impl FakeApp {
         })
     }
 
-    /// The same, as an app that is killed: its socket stays where it is, and nobody listens.
+    /// The same as a killed app: its socket file remains, and no process listens.
     #[must_use]
     pub fn leaving_its_socket(mut self) -> Self {
         self.leaves_socket = true;
@@ -146,7 +146,7 @@ impl FakeApp {
         self.state.unanswered.load(Ordering::SeqCst)
     }
 
-    /// From now on replies are kept back, or given.
+    /// Holds back replies from now on, or releases them.
     pub fn hold(&self, held: bool) {
         *lock(&self.state.held) = held;
         self.state.released.notify_all();
@@ -170,7 +170,7 @@ impl Drop for FakeApp {
 impl FakeConnection {
     /// Sends one message, also an empty one.
     pub fn send(&self, bytes: impl AsRef<[u8]>) {
-        // The client may have left already; that is for the client's side of the test to judge.
+        // The client may have left already; the client's side of the test checks that.
         let _ = send(&*self.peer, bytes.as_ref(), SendFlags::NOSIGNAL);
     }
 
@@ -219,7 +219,7 @@ pub fn null(request: &str) -> String {
 /// Connects as a telemetry client that waits no longer than a few seconds.
 ///
 /// # Errors
-/// When nobody listens, or the system refuses.
+/// When no process listens, or the system refuses.
 pub fn connect(path: &Path) -> io::Result<OwnedFd> {
     let socket = open()?;
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(Duration::from_secs(5)))?;

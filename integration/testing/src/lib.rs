@@ -1,5 +1,5 @@
-//! What the tests of all crates share: skips that are told, limits on how long a program runs, testpmd, and
-//! an app that answers as a test has it.
+//! What the tests of all crates share: reports of skips, limits on how long a program runs, testpmd, and an
+//! app that answers as a test has it.
 #![allow(clippy::panic)] // a test fails by panicking
 
 mod fake_app;

@@ -31,7 +31,7 @@ fn kill_after(child: &Child, limit: Duration) {
     thread::spawn(move || watch(&watched, limit, &test));
 }
 
-/// A descriptor of a process stands for that process only, also after it was waited for.
+/// A process descriptor refers to that process only, even after it was waited for.
 fn watch(watched: &OwnedFd, limit: Duration, test: &str) {
     let time = Timespec {
         tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
@@ -53,8 +53,8 @@ pub fn spawn(command: &mut Command) -> io::Result<Child> {
     command.spawn().map(limited)
 }
 
-/// What a program prints, within [`LIMIT`]. `None`, told as a skip, where it is not installed. Its
-/// standard input is ours, unless redirected.
+/// What a program prints, within [`LIMIT`]. `None`, reported as a skip, where it is not installed.
+/// It inherits standard input, unless redirected.
 ///
 /// # Panics
 /// When it is there and cannot be run, or is missing where programs are required.

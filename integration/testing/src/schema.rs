@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 
-/// Keywords whose value is a schema of a place of its own in a document.
+/// Keywords whose value is the schema of another place in a document.
 const PLACES: [&str; 3] = ["items", "additionalProperties", "unevaluatedProperties"];
 
 /// The same with several of them, by name.

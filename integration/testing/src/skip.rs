@@ -1,4 +1,4 @@
-//! Tests that cannot run where they stand: told, and listed at the end of `make test`.
+//! Tests that cannot run on this machine: reported, and listed at the end of `make test`.
 
 use std::fmt::Display;
 use std::fs::OpenOptions;
@@ -19,7 +19,8 @@ pub fn current_test() -> String {
     std::thread::current().name().unwrap_or("a test").to_owned()
 }
 
-/// Tells that `test`, or a part of it, is skipped: the hardware, the kernel or its rights do not allow it.
+/// Reports that `test`, or a part of it, is skipped: the hardware, the kernel or its rights do not allow
+/// it.
 ///
 /// # Panics
 /// When it cannot be listed.
@@ -38,7 +39,7 @@ pub fn skip(test: &str, reason: impl Display) {
     }
 }
 
-/// Tells that `test`, or a part of it, is skipped because `program` is missing.
+/// Reports that `test`, or a part of it, is skipped because `program` is missing.
 ///
 /// # Panics
 /// Where programs are required.

@@ -7,10 +7,10 @@ use std::process::{Child, Command, Stdio};
 use crate::limit::spawn;
 use crate::skip::{programs_are_required, skip, skip_without};
 
-/// Where Debian has it.
+/// The path of Debian's.
 pub const TESTPMD: &str = "/usr/bin/dpdk-testpmd";
 
-/// Whether a test of testpmd is skipped, which is told, because testpmd or the free hugepages (of 2 MiB) that
+/// Reports a test of testpmd as skipped, and returns true, if testpmd or the free hugepages (of 2 MiB) that
 /// the test needs are missing. Where programs are required, a test without its program runs, and fails.
 pub fn skip_without_testpmd(test: &str, hugepages: u32) -> bool {
     if !Path::new(TESTPMD).exists() && !programs_are_required() {

@@ -1,5 +1,5 @@
-//! A skipped test is told, listed, and a failure where its program must be there. The tests below run
-//! this program anew, in another environment.
+//! A skipped test is reported, listed, and a failure where its program must be there. The tests below
+//! run this program again, in another environment.
 #![allow(clippy::unwrap_used)] // a test fails by panicking
 
 use std::process::{Command, Output};
