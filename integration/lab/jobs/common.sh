@@ -116,8 +116,7 @@ tell() {
 	echo "$2" >&"${inputs[$1]}"
 }
 
-# app NAME PROGRAM ARGUMENT...: starts a program of this tree, which runs once its telemetry
-# answers.
+# app NAME PROGRAM ARGUMENT...: starts a program of this tree, and does not wait for it.
 app() {
 	local name=$1 program=$2
 	shift 2

@@ -98,7 +98,7 @@ fn bundle(scratch: &Scratch, app: &str, args: &[&str]) -> Result<(PathBuf, Unpac
     Ok((path, unpacked))
 }
 
-/// No parts of a bundle were left in a directory.
+/// Checks that no parts of a bundle were left in a directory.
 fn nothing_beside(dir: &Path) -> Result<()> {
     for entry in fs::read_dir(dir)? {
         let name = entry?.file_name().to_string_lossy().into_owned();
@@ -202,7 +202,7 @@ fn complete_or_noted(unpacked: &Unpacked, part: &str, file: &str) -> Result<()> 
 const LASTING_CHECKS: [&str; 5] =
     ["app_running", "telemetry", "transparent_hugepages", "hugetlbfs", "isolcpus"];
 
-/// `doctor` tells the same of the host of a bundle as it did when that was collected.
+/// `doctor` reports the same about the host of a bundle as when the bundle was collected.
 fn same_host(scratch: &Scratch, bundle: &str, live: &Value) -> Result<()> {
     let report = pmdscope_json(scratch, &["doctor", "--root", bundle, "--json"], &[0, 1])?;
     let statuses = |report: &Value, check: &str| {
@@ -228,7 +228,7 @@ fn redacted(scratch: &Scratch) -> Result<()> {
     drop(generator);
     let capture = format!("capture/{app}.pcapng");
     let secrets = secrets(scratch, &plain, &capture)?;
-    // Otherwise it would prove nothing.
+    // Otherwise the test would prove nothing.
     for secret in &secrets {
         let is_there = plain.0.values().any(|file| contains(file, secret));
         ensure!(is_there, "{secret:x?} is not in the bundle without --redact");
@@ -274,7 +274,7 @@ fn secrets(scratch: &Scratch, plain: &Unpacked, capture: &str) -> Result<Vec<Vec
         secrets.push(octets.collect::<Result<_, _>>()?);
     }
     let hex = first[2].replace(':', "");
-    // What all payloads of the generator begin with.
+    // The first bytes of all payloads of the generator.
     let octets = (0..4).map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16));
     secrets.push(octets.collect::<Result<_, _>>()?);
     Ok(secrets)
@@ -333,7 +333,7 @@ fn stopped_app(scratch: &Scratch) -> Result<()> {
     for (path, file) in unpacked.0.iter().filter(|(path, _)| is_ours(path)) {
         ensure!(!file.is_empty(), "{path} is empty");
     }
-    // It goes on as before.
+    // The app receives packets as before.
     let packets = telemetry::number(pair.app(), "/ethdev/stats,0", "ipackets")?;
     await_packets(pair.app(), packets)?;
     drop(generator);

@@ -1,5 +1,5 @@
-//! One RX queue bypasses the kernel: what the app gets, what the kernel gets, and that nothing is left behind. The
-//! sender, sockets, tcpdump and ethtool are the judges.
+//! One RX queue bypasses the kernel: what the app gets, what the kernel gets, and that nothing is left behind.
+//! Compared with the counts of the sender, sockets, tcpdump and ethtool.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,7 +24,7 @@ use crate::support::{
 /// The bypassed queue: `integration/bypass/steer.bpf.c` sends ports 53 and 54 there.
 const QUEUE: &str = "2";
 
-/// Sends so many packets to each port, never more at once than the wire takes.
+/// Sends this many packets to each port, in portions that the wire can hold.
 const SEND: &str = "
 import socket, sys, time
 sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -84,7 +84,7 @@ struct Wire {
 
 impl Drop for Wire {
     fn drop(&mut self) {
-        // A test that failed leaves no state of a namespace that is gone.
+        // A failed test must not leave the state of a namespace that no longer exists.
         let _ = self.down();
     }
 }
@@ -254,7 +254,7 @@ fn halves(scratch: &Scratch) -> Result<()> {
 
     let ours = scratch.path("bypassed.pcapng");
     let mut capture = start_capture(scratch, &app, &ours, &["-Q", "in"])?;
-    // The app's control thread, which arms the capture, has its CPUs from poll loops.
+    // The app's control thread, which arms the capture, shares its CPUs with poll loops.
     sleep(Duration::from_secs(2));
     let theirs = scratch.path("kernel.pcap");
     let mut tcpdump = wire.pair.command(Side::Far, "tcpdump");
@@ -275,7 +275,7 @@ fn halves(scratch: &Scratch) -> Result<()> {
         let (packets, status) = (wire.queues("xdp_packets")?, wire.status(0)?);
         let (all, wanted) = captured(&theirs, 9999)?;
         told = format!("{packets:?}, tcpdump {all} of which {wanted}, {status}");
-        // Whatever else the sender's kernel says is in tcpdump's capture, or came earlier.
+        // Other packets of the sender's kernel are in tcpdump's capture, or came earlier.
         let Some(strays) = all.checked_sub(3000) else { return Ok(false) };
         let counts = &status["counts"];
         let mut shown = packets.iter().enumerate();
@@ -306,7 +306,8 @@ fn halves(scratch: &Scratch) -> Result<()> {
     as_before(scratch, &wire, &before)
 }
 
-/// An app that reads nothing for a while: what its ring does not hold is counted by the queue, and by nobody else.
+/// An app that reads nothing for a while: packets that its ring does not hold are counted by the queue, and
+/// nowhere else.
 fn full_ring(wire: &Wire, app: &str, reflector: &Process) -> Result<()> {
     let before = (received(app)?, wire.queues("drops")?[2]);
     reflector.signal(Signal::STOP)?;
@@ -369,7 +370,7 @@ fn killed(scratch: &Scratch) -> Result<()> {
     let problem = status["problems"][0].as_str().context("no problem")?;
     ensure!(problem.contains("has left the XDP program behind"), "{status}");
     ensure!(!wire.link()?["xdp"].is_null(), "no program is left, and status says so");
-    // The kernel has all until somebody cleans up.
+    // The kernel gets all packets until the bypass is cleaned up.
     wire.send(&[(54, 100)])?;
     await_sockets(&sockets, "53=300 54=100")?;
     ensure!(wire.status(1)?["counts"]["no_socket"] == 100);
@@ -384,7 +385,7 @@ fn killed(scratch: &Scratch) -> Result<()> {
     testpmd.signal(Signal::KILL)?;
     testpmd.wait(LIMIT)?;
 
-    // What arrives on other queues than that of the app is told.
+    // Packets that arrive on other queues than that of the app are reported.
     let vdev = wire.up_queue("3", "udp:53")?;
     let (_, mut testpmd) = wire.testpmd(scratch, &vdev)?;
     wire.send(&[(53, 100)])?;
@@ -458,7 +459,7 @@ fn shown(scratch: &Scratch) -> Result<()> {
         format!("dpdk_interface_receive_packets_total{{interface=\"{interface}\"}} 7000"),
         format!("dpdk_interface_bypass_info{{{labels}}} 1"),
     ];
-    // On a busy machine, the app may tell the name of its port later.
+    // On a busy machine, the app may report the name of its port later.
     wait_until(&format!("metrics with {wanted:#?}"), LIMIT, || {
         let metrics = tool(&["export", "--once"])?;
         Ok(wanted.iter().all(|line| metrics.lines().any(|told| told == line)))

@@ -1,4 +1,4 @@
-//! Captures, compared packet by packet with what the generator says it sent.
+//! Captures, compared packet by packet with what the generator reports as sent.
 
 use std::ops::Range;
 use std::process::{Command, Stdio};
@@ -28,7 +28,7 @@ pub(crate) fn memif(scratch: &Scratch) -> Result<()> {
 fn agrees(scratch: &Scratch, link: Link) -> Result<()> {
     let file = scratch.path("rx.pcapng");
     let mut pair = Pair::start(scratch, PairOptions { link, ..PairOptions::default() })?;
-    // Room for a second of traffic: the test is about truth, not about a stolen CPU.
+    // Room for a second of traffic: the test is about correct files, not about a stolen CPU.
     let arguments = ["-Q", "in", "--ring-size", "16M"];
     let mut capture = start_capture(scratch, pair.app(), &file, &arguments)?;
     let arguments = ["--rate", "20000", "--count", "20000", "--size", "80-1500"];

@@ -1,4 +1,4 @@
-//! What `pmdscope check` says of a queue that gets most packets.
+//! What `pmdscope check` reports about a queue that gets most packets.
 
 use std::process::Command;
 
@@ -41,7 +41,7 @@ fn captures(pair: &Pair) -> Result<u64> {
     telemetry::number(pair.app(), "/pmdscope", "tee_sessions")
 }
 
-/// What `check` says of the imbalance, and how bad that is.
+/// What `check` reports about the imbalance, and the severity of that finding.
 fn imbalance(scratch: &Scratch, app: &str) -> Result<(String, String)> {
     let report = pmdscope_json(scratch, &["check", "-a", app, "--for", "3", "--json"], &[0, 1])?;
     let findings = report["apps"][0]["findings"].as_array().context("findings")?;
@@ -116,7 +116,7 @@ fn killed(scratch: &Scratch) -> Result<()> {
 
 const ATTEMPTS: u32 = 5;
 
-/// A check while it captures; `None` when it was not seen to.
+/// A check while it captures; `None` when the capture was not seen.
 fn check_that_captures(scratch: &Scratch, pair: &Pair) -> Result<Option<Process>> {
     let mut command = Command::new(programs::pmdscope()?);
     command.args(["check", "-a", pair.app(), "--for", "3"]);

@@ -39,7 +39,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// What `ls` tells of the app with this process id.
+/// The entry in `ls` for the app with this process id.
 fn listed(scratch: &Scratch, pid: u32) -> Result<Value> {
     let list = pmdscope_json(scratch, &["ls", "--json"], &[0])?;
     let mut apps = list["apps"].as_array().into_iter().flatten();
@@ -95,14 +95,15 @@ fn stock(scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// The files in its runtime directory, but the lock by which tools take turns.
+/// The files in its runtime directory, except the lock by which tools take turns.
 fn files(testpmd: &Testpmd) -> Result<BTreeSet<String>> {
     let names = fs::read_dir(testpmd.runtime_dir())?.flatten().map(|entry| entry.file_name());
     let names = names.map(|name| name.to_string_lossy().into_owned());
     Ok(names.filter(|name| name != "pmdscope.lock").collect())
 }
 
-/// What a helper has taken along that an app could get at: neither rights nor files of the host.
+/// Checks that a helper has brought nothing from the host that an app could use: neither rights nor
+/// files.
 fn is_kept_from_the_host(pid: u32) -> Result<()> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     for line in ["CapPrm:\t0000000000000000", "CapBnd:\t0000000000000000", "NoNewPrivs:\t1"] {
@@ -122,7 +123,7 @@ fn is_kept_from_the_host(pid: u32) -> Result<()> {
     Ok(())
 }
 
-/// Starts to read packets from the memory of an app, until there is one.
+/// Starts to read packets from the memory of an app, until the first one is found.
 fn start_sampling(scratch: &Scratch, app: &str, file: &Path) -> Result<Process> {
     let mut command = Command::new(programs::pmdscope()?);
     command.args(["capture", "-i", &format!("{app}:0"), "--peek", "-c", "1", "--duration", "5"]);

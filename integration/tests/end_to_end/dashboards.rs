@@ -158,7 +158,7 @@ impl Scene {
         let series = series.with_context(|| about.clone())?;
         if !series.iter().any(is_finite) {
             let quiet = matches!(expression["kind"].as_str(), Some("alert" | "annotation"));
-            // Not what only chooses the series that are drawn.
+            // Without the part that only chooses the series to draw.
             let drawn = raw.split(" and ").next().unwrap_or(raw);
             let unknown = NOT_HERE.iter().any(|metric| drawn.contains(metric));
             ensure!(quiet || unknown, "{about}: no data for {filled}");
@@ -223,7 +223,7 @@ fn pipeline(scratch: &Scratch) -> Result<Process> {
     Process::spawn("pipeline", &mut command, scratch.dir())
 }
 
-/// Nobody listens where metrics are pushed to, which is to be seen as well.
+/// No receiver listens where metrics are pushed to; the dashboards must show that as well.
 fn configuration(app: &str) -> String {
     format!(
         "[export]\ninterrupts = true\nqueue_histograms = true\notlp = \"http://127.0.0.1:9\"\notlp_interval = \"2s\"\nxstats = [\"good_packets\"]\n\

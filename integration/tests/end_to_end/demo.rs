@@ -95,7 +95,7 @@ fn names(scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// All pages, a filter, an order, help and a pause, as somebody tries them; then the terminal is as before.
+/// All pages, a filter, an order, help and a pause, as a user tries them; then the terminal is as before.
 fn keys(scratch: &Scratch) -> Result<()> {
     let mut demo = start(scratch, "demo")?;
     let received = || packets_received("generator").unwrap_or(0);
@@ -144,7 +144,8 @@ const SHOWN: [&[&str]; 10] = [
     &["/pmdscope/pools"],
 ];
 
-/// All commands of the README's code blocks, at once. Those about a production app are run on the demo's.
+/// All commands of the README's code blocks, at the same time. Those about a production app are run on
+/// the demo's.
 fn readme(scratch: &Scratch) -> Result<()> {
     let mut demo = start(scratch, "demo")?;
     let received = || packets_received("generator").unwrap_or(0);

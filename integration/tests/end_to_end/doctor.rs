@@ -1,4 +1,4 @@
-//! What `pmdscope doctor` says of this host, of real apps, and without any.
+//! What `pmdscope doctor` reports about this host and real apps, and without any app.
 
 use std::fs;
 use std::path::Path;
@@ -58,7 +58,7 @@ fn linked(scratch: &Scratch) -> Result<()> {
     for check in ["app_running", "telemetry", "app_ports", "capture"] {
         ensure!(status(&report, check)? == "pass", "{check} in {report:#}");
     }
-    // It has a CPU and an EAL thread of its own, on a machine that nobody has isolated.
+    // It has a CPU and an EAL thread of its own, on a machine without isolated CPUs.
     let cpus = &results(&report, "lcore_cpus")?[0]["found"];
     ensure!(cpus.as_str().is_some_and(|found| found.starts_with("CPU")), "{cpus}");
     for check in ["pool_size", "cpu_quota", "cpuset", "memory_lock_limit"] {
@@ -77,12 +77,12 @@ fn stock(scratch: &Scratch) -> Result<()> {
     let (app, testpmd) = testpmd::forwarding(scratch)?;
     let report = doctor(scratch, &["-a", &app])?;
     ensure!(status(&report, "app_ports")? == "pass", "{report:#}");
-    // It is asked for no descriptors: its release does not tell them.
+    // It is not asked for descriptors: its release does not report them.
     ensure!(status(&report, "descriptors")? == "skip", "{report:#}");
     ensure!(status(&report, "pool_size")? == "pass", "{report:#}");
     let blind = doctor(scratch, &["-a", &app, "--no-xray"])?;
     ensure!(status(&blind, "pool_size")? == "skip", "{blind:#}");
-    // It runs on ordinary pages, to which nobody can attach.
+    // It runs on ordinary pages, to which no process can attach.
     ensure!(status(&report, "capture")? == "warn", "{report:#}");
     let script = pmdscope(scratch, &["doctor", "--fix-script", "-a", &app], &[0, 1])?;
     ensure!(script.starts_with("#!/bin/sh\n"), "{script}");
@@ -94,7 +94,7 @@ fn stock(scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// A configuration by which apps are looked for where none is.
+/// A configuration that searches a directory without apps.
 fn elsewhere(scratch: &Scratch, more: &str) -> Result<String> {
     let file = scratch.path("pmdscope.toml");
     let roots = scratch.path("nowhere").display().to_string();
@@ -155,7 +155,7 @@ fn changed(scratch: &Scratch) -> Result<()> {
     if device.is_some() {
         ensure!(status(&report, "changed_driver")? == "fail", "{report:#}");
     }
-    // What fails is not kept as a good run.
+    // The facts of a failed run are not kept as those of a good one.
     with(&["--compare", &good_name, "--save", &good_name])?;
     ensure!(facts(&good)?["kernel_release"] == "5.10.0-1-amd64", "a bad run was saved");
     Ok(())

@@ -1,5 +1,6 @@
-//! However an app ends, it keeps its exit status and its last words: with libpmdscope or without, watched
-//! or not. Without, DPDK's own telemetry threads crash a watched one; that is counted, not judged.
+//! However an app ends, it keeps its exit status and its last output: with libpmdscope or without,
+//! watched or not. Without it, DPDK's own telemetry threads crash a watched app; these crashes are
+//! counted, and are no failures.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -51,7 +52,7 @@ const WAYS: [(&str, End); 11] = [
     ("sigint_exit", End::Code),
 ];
 
-/// What is asked while it ends: stock commands, and the library's.
+/// Requests that are sent while it ends: stock commands, and the library's.
 const REQUESTS: [&str; 12] = [
     "/ethdev/list",
     "/ethdev/stats,0",
@@ -83,7 +84,7 @@ struct Case {
     way: usize,
 }
 
-/// What the runs of a combination came to.
+/// The results of the runs of a combination.
 #[derive(Default)]
 struct Outcome {
     runs: usize,
@@ -136,7 +137,7 @@ fn ends(scratch: &Scratch) -> Result<()> {
     judge(&outcomes.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Prints what came of every combination; an error for those with libpmdscope that failed.
+/// Prints the results of every combination; an error for those with libpmdscope that failed.
 fn judge(outcomes: &BTreeMap<Case, Outcome>) -> Result<()> {
     let (mut failures, mut shown) = (0, String::new());
     for (case, outcome) in outcomes {
@@ -217,7 +218,7 @@ fn failure(status: ExitStatus, end: End, output: &str, left: &[String]) -> Optio
     }
 }
 
-/// Asks and asks, in the hope of a reply when there can be none.
+/// Sends one request after the other, also when the app may no longer reply.
 fn watch(socket: &Path, over: &AtomicBool) {
     let mut buffer = vec![0; 1 << 15];
     while !over.load(Ordering::Relaxed) {
@@ -226,7 +227,7 @@ fn watch(socket: &Path, over: &AtomicBool) {
             continue;
         };
         let mut requests = REQUESTS.iter().cycle();
-        // What comes first is the banner.
+        // The first message is the banner.
         while recv(&peer, &mut *buffer, RecvFlags::empty()).is_ok_and(|(bytes, _)| bytes > 0) {
             let Some(request) = requests.next() else { break };
             if send(&peer, request.as_bytes(), SendFlags::NOSIGNAL).is_err() {

@@ -1,5 +1,5 @@
-//! Whatever apps do, the exporter tells of the others in time, and of these that they are down; and
-//! whatever becomes of the exporter, the apps do not suffer.
+//! Whatever apps do, the exporter reports the others in time, and these as down; and whatever
+//! happens to the exporter, the apps are not affected.
 
 use std::fs;
 use std::io;
@@ -64,7 +64,7 @@ fn wait_for_up(exporter: &Exporter, app: &str) -> Result<()> {
     Ok(())
 }
 
-/// A stopped app accepts and says nothing.
+/// A stopped app accepts connections and sends nothing.
 fn stopped(scratch: &Scratch) -> Result<()> {
     let site = Site::new(scratch, "run", "")?;
     let victim = site.idle(scratch, "victim", TWO)?;
@@ -84,7 +84,7 @@ fn stopped(scratch: &Scratch) -> Result<()> {
         let ready = exporter.get("/ready?app=good", &[])?;
         ensure!(ready.status.as_u16() != 404, "{ready:?}");
     }
-    // Whoever starts while it is stopped finds the others, too.
+    // An exporter that starts while it is stopped finds the others, too.
     let other = Exporter::start(scratch, &site.config())?;
     is_well(&other.scrape_within(2.0)?, "good", LINKED)?;
     drop(other);
@@ -120,7 +120,7 @@ fn late(scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// DPDK accepts one client too many, and closes that one at once.
+/// DPDK accepts one client too many, and closes that one immediately.
 fn busy(scratch: &Scratch) -> Result<()> {
     let site = Site::new(scratch, "run", "")?;
     let app = site.idle(scratch, "app", TWO)?;
@@ -140,8 +140,8 @@ fn busy(scratch: &Scratch) -> Result<()> {
     clients.pop();
     wait_for_up(&exporter, "app")?;
     is_well(&exporter.scrape()?, "app", TWO)?;
-    // Again all connections are taken, one by the exporter: a look for new apps, once a second, is
-    // refused, and that is no news of an app that answers.
+    // Again all connections are taken, one by the exporter: a search for new apps, once a second,
+    // is refused, and that does not change the state of an app that answers.
     let end = Instant::now() + Duration::from_millis(1200);
     while Instant::now() < end {
         is_well(&exporter.scrape()?, "app", TWO)?;
@@ -155,10 +155,10 @@ fn busy(scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// What an app may say, and when.
+/// What an app may send, and when.
 type Behaviour = fn(&FakeConnection);
 
-/// Sockets that say anything but what DPDK promises.
+/// Sockets that send anything but valid messages of DPDK.
 const GARBAGE: &[(&str, Behaviour)] = &[
     ("silent", |connection| {
         connection.receive();
@@ -219,7 +219,7 @@ fn garbage(scratch: &Scratch) -> Result<()> {
         .map(|(name, behave)| FakeApp::start(&site.socket(name), *behave))
         .collect::<io::Result<Vec<_>>>()?;
     let _stopped = FakeApp::stopped(&site.socket("stopped"))?;
-    // A lock file that is none, a socket that is none, and a name that wants quoting.
+    // A file that is not a lock file, a file that is not a socket, and a name that needs quoting.
     fs::create_dir_all(site.dir("directory").join("dpdk_telemetry.v2"))?;
     fs::create_dir_all(site.dir("good").join("pmdscope.lock.d"))?;
     let odd = "a\"b\\c\nd";
@@ -315,7 +315,7 @@ fn twenty(scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// Two Prometheis, or a hundred, cost an app no more than one.
+/// Two Prometheus servers, or a hundred, cost an app no more than one.
 fn parallel(scratch: &Scratch) -> Result<()> {
     const SCRAPES: usize = 100;
     let real = Site::new(scratch, "real", "")?;
@@ -336,7 +336,8 @@ fn parallel(scratch: &Scratch) -> Result<()> {
         let most = idle + SCRAPES - 5;
         let connected = || -> Result<bool> { Ok(open_files(exporter.process.pid())? >= most) };
         let arrived = wait_until("all scrapes to arrive", LIMIT, connected);
-        // They are read a moment after they are accepted. Whatever happened, nobody waits for ever.
+        // They are read a moment after they are accepted. Whatever happened, the test does not wait
+        // for ever.
         thread::sleep(Duration::from_millis(500));
         relay.hold(false);
         arrived?;

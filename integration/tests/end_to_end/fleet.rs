@@ -237,7 +237,7 @@ fn an_ended_app_is_missed(receiver: &Prometheus, first: &Node, second: &mut Node
     Ok(())
 }
 
-/// Its series end at once, and so does what is known of its app: what remains is that it cannot be scraped.
+/// Its series and those of its app end immediately: only the alert remains that it cannot be scraped.
 fn a_host_that_is_gone_is_down(receiver: &Prometheus, gone: Node) -> Result<()> {
     let expected = BTreeSet::from([gone.instance()]);
     drop(gone);

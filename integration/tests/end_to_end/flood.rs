@@ -1,5 +1,5 @@
-//! A flood on an interface with an XDP filter: the exporter, `top`, `check` and a recording tell the same as
-//! the sender. No DPDK app is needed.
+//! A flood on an interface with an XDP filter: the exporter, `top`, `check` and a recording report the same
+//! as the sender. No DPDK app is needed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use crate::support::{LIMIT, Missing, missing_program, pmdscope, pmdscope_json, trial_unless};
 
-/// Sends frames of three kinds until it is interrupted, and says how many of each it has sent.
+/// Sends frames of three kinds until it is interrupted, and prints how many of each it has sent.
 const SENDER: &str = r#"
 import json, signal, socket, struct, sys, time
 
@@ -71,7 +71,7 @@ fn without_filter() -> Option<Missing> {
     Some(Missing::Machine(format!("cannot attach an XDP filter to a veth: {error:#}")))
 }
 
-/// An interface with a filter, and who floods it.
+/// An interface with a filter, and the sender that floods it.
 pub(crate) struct Flood {
     wire: Veth,
     sender: Process,
@@ -89,7 +89,7 @@ impl Flood {
     }
 }
 
-/// A flood, and who watches it.
+/// A flood, and the programs that watch it.
 struct Flooded {
     flood: Flood,
     exporter: Exporter,

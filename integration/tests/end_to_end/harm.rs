@@ -58,7 +58,7 @@ pub(crate) fn stopped_capture(scratch: &Scratch) -> Result<()> {
         Ok(column(&tee, "dropped")?.iter().sum::<u64>() > 0)
     })?;
     forwards_as_before(pair.app(), before)?;
-    // The lease runs out and the app lets the dead session go by itself.
+    // The lease runs out and the app ends the dead session itself.
     wait_until("the lease to run out", LIMIT, || {
         let tee = ask(pair.app(), "/pmdscope/tee")?;
         Ok(column(&tee, "armed")?.iter().all(|armed| *armed == 0))
@@ -115,7 +115,7 @@ fn send_garbage(socket: &str, seed: u64) -> Result<()> {
     Ok(())
 }
 
-/// An app that ends takes nothing along: what it saw is in the file or counted.
+/// An app that ends loses no packets: those that it saw are in the file or counted.
 pub(crate) fn ended_app(scratch: &Scratch) -> Result<()> {
     let mut pair = Pair::start(scratch, PairOptions::default())?;
     let file = scratch.path("ended.pcapng");
@@ -167,7 +167,7 @@ fn no_mbuf_is_missing(scratch: &Scratch) -> Result<()> {
 fn is_as_before(pair: &Pair, rate: f64, files: usize) -> Result<()> {
     wait_until("the captures to be disarmed", LIMIT, || Ok(tee_sessions(pair.app())? == 0))?;
     forwards_as_before(pair.app(), rate)?;
-    // Those of the clients before are closed when the app gets round to it.
+    // Those of earlier clients are closed at some later time.
     wait_until("the files of captures to be closed", LIMIT, || {
         Ok(open_files(&pair.reflector)? <= files)
     })?;

@@ -1,4 +1,5 @@
-//! What apps are asked: never more than they stand, never by two at once, whichever command it is.
+//! Requests to apps, whichever command sends them: never more than apps can bear, and never from
+//! two tools at the same time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -41,7 +42,7 @@ const COMMANDS: [&[&str]; 6] = [
 ];
 
 /// Requests of several clients at once are answered with each other's parameters, so several tools
-/// take turns. No value of another port ever shows up, whoever asks.
+/// take turns. No value of another port ever shows up, whichever tool asks.
 fn taking_turns(scratch: &Scratch) -> Result<()> {
     let real = Site::new(scratch, "real", "")?;
     let _app = real.idle(scratch, "app", MANY)?;
@@ -81,7 +82,8 @@ fn taking_turns(scratch: &Scratch) -> Result<()> {
     scrapes.iter().try_for_each(|scrape| ports_are_themselves(scrape, "app", MANY, PORTS))
 }
 
-/// What is told of each port is what that port has: its counters and its MTU differ from all others.
+/// The values reported for each port are those of that port: its counters and its MTU differ from
+/// all others.
 pub(crate) fn ports_are_themselves(
     scrape: &Scrape,
     app: &str,
@@ -103,13 +105,13 @@ pub(crate) fn ports_are_themselves(
     Ok(())
 }
 
-/// What is not told is not wrong; counts of packets are exact.
+/// A value that is not reported is not wrong; counts of packets are exact.
 fn agrees(told: Option<f64>, truth: f64) -> bool {
     told.is_none() || told == Some(truth)
 }
 
-/// Some handlers crash the app when asked for what it has not, some change it or touch its
-/// hardware. So nothing is asked but what is harmless, about nothing but what the app itself has listed.
+/// Some handlers crash the app when asked for what it has not, some change it or touch its hardware. So
+/// only harmless requests are sent, and only about what the app itself has listed.
 fn allowed(scratch: &Scratch) -> Result<()> {
     let real = Site::new(scratch, "real", "")?;
     let site = Site::new(scratch, "relays", "")?;
@@ -206,8 +208,8 @@ fn offers(reply: &Value) -> BTreeSet<String> {
     }
 }
 
-/// A port that is gone from the list is not asked for any more, and one that goes while it is
-/// asked for is a part that is missing, not a value.
+/// A port that was removed from the list is not asked for any more. One that is removed while it is
+/// asked for is a missing part, not a value.
 fn shrinking(scratch: &Scratch) -> Result<()> {
     const LIST: &str = "/ethdev/list";
     let site = Site::new(scratch, "fakes", "")?;
@@ -220,7 +222,8 @@ fn shrinking(scratch: &Scratch) -> Result<()> {
             let (step, second) = (now.load(Ordering::SeqCst), request.ends_with(",1"));
             Some(
                 match (request, step) {
-                    // The second port goes: first behind the back of the list, then from it too.
+                    // The second port is removed: first while it is still listed, then from the
+                    // list too.
                     (_, 1) if second => answer(&replies, "/unknown").replace("unknown", request),
                     (LIST, 2) => format!(r#"{{"{LIST}":[0]}}"#),
                     _ => answer(&replies, request),
@@ -297,7 +300,7 @@ fn frugal(scratch: &Scratch) -> Result<()> {
     // Four a port, and a few lists.
     let most = SCRAPES * (usize::from(PORTS) * 4 + 6);
     ensure!(requests <= most, "{requests} requests for {SCRAPES} scrapes");
-    // A look for new apps may come between.
+    // A search for new apps may come in between.
     let more = relay.connections() - connections;
     ensure!(more <= 1, "{more} connections for {SCRAPES} scrapes");
     drop(exporter);

@@ -17,9 +17,9 @@ use rustix::process::{Pid, setpriority_process};
 
 use crate::support::{LIMIT, Needs, await_packets, no_core_files, trial};
 
-/// Of one check.
+/// Length of one check.
 const SECONDS: u32 = 3;
-/// Of one that is to see several processes, one after the other.
+/// Length of a check that must see several processes, one after the other.
 const SECONDS_OF_RESTARTS: u32 = 5;
 
 /// Packets per second that leave a virtual link idle most of the time.
@@ -46,7 +46,7 @@ struct Incident<'a> {
     seconds: u32,
     exit: i32,
     lint: &'a str,
-    /// Of the first line.
+    /// Words of the first line.
     words: &'a [&'a str],
 }
 
@@ -82,8 +82,8 @@ fn finds(scratch: &Scratch, app: &str, incident: &Incident<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The first finding is the work of others: they had the CPU of a poll loop, or of what answers, so that
-/// the app could not be asked, or not to the end of a round.
+/// The first finding was caused by other processes: they had the CPU of a poll loop, or of what answers,
+/// so that the app could not be asked, or not to the end of a round.
 fn is_busy(line: &str) -> bool {
     let is = |lint: &str, causes: &[&str]| {
         line.contains(&format!(": {lint}: "))
@@ -111,7 +111,7 @@ fn clone_leak(scratch: &Scratch) -> Result<()> {
     pipeline_loses(scratch, "clone:1/4096", "after clone")
 }
 
-/// A pipeline that has forwarded for a while when somebody looks.
+/// A pipeline that has forwarded for a while when the check begins.
 fn pipeline_loses(scratch: &Scratch, fault: &str, words: &str) -> Result<()> {
     let app = scratch.prefix("pipeline");
     let mut command = Command::new(programs::pipeline()?);
@@ -220,7 +220,7 @@ fn restarts_after_a_crash(scratch: &Scratch) -> Result<()> {
     restarts(scratch, "sigsegv", "killed by SIGSEGV")
 }
 
-/// An app that ends soon in this way, and a supervisor that starts it again at once.
+/// An app that ends soon in this way, and a supervisor that starts it again immediately.
 fn restarts(scratch: &Scratch, way: &str, reason: &str) -> Result<()> {
     no_core_files()?;
     let app = scratch.prefix("mayfly");
@@ -249,7 +249,7 @@ fn restarts(scratch: &Scratch, way: &str, reason: &str) -> Result<()> {
     })
 }
 
-/// How a process ended that is not a child: Linux 6.15 and later.
+/// Whether the kernel reports how a process ended that is not a child: Linux 6.15 and later.
 fn kernel_tells_ends() -> Result<bool> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
     let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());

@@ -63,7 +63,7 @@ fn missing_to_record() -> Option<Missing> {
 pub(crate) struct Tracing {
     process: Process,
     out: PathBuf,
-    /// Of the schema.
+    /// The command line that determines the schema.
     command: &'static [&'static str],
 }
 
@@ -87,7 +87,7 @@ impl Tracing {
         Ok(tracing)
     }
 
-    /// Whole lines.
+    /// The complete lines printed so far.
     fn printed(&self) -> String {
         let text = fs::read_to_string(&self.out).unwrap_or_default();
         text.rsplit_once('\n').map_or("", |(whole, _)| whole).to_owned()
@@ -258,7 +258,7 @@ fn softirqs(scratch: &Scratch) -> Result<()> {
     // Those that come while another thread has the CPU take nothing from this one.
     while taken(&tracing).0 < 100 && begun.elapsed() < LIMIT {
         for _ in 0..1000 {
-            // The far end has nobody who listens.
+            // No process listens at the far end.
             let _ = socket.send_to(&[0; 64], (VirtualCable::FAR, 9));
         }
         sleep(Duration::from_millis(20));
@@ -361,7 +361,7 @@ fn triggered(scratch: &Scratch) -> Result<()> {
             bail!("the recorder ended with {status}: {}", recorder.output());
         }
         ensure!(begun.elapsed() < 4 * LIMIT, "no file of the hog: {}", recorder.output());
-        // It begins to trace after some seconds. Others may steal as well.
+        // It begins to trace after some seconds. Other threads may take the CPU as well.
         steal(scratch, &["hog", "1", "20", &(2 * BURST_US).to_string(), "50000"])?;
         if let Some(found) = file_of_hog(scratch)? {
             break found;
@@ -376,7 +376,7 @@ fn triggered(scratch: &Scratch) -> Result<()> {
         rest.split_once(" us by pmdscope-hog (scheduler) from ").context("no thief")?;
     let us = us.parse::<u64>()?;
     ensure!(us >= TRIGGER_US && rest.contains(" to "), "{comment}");
-    // The packets of the time in which the core was taken came after it, at once.
+    // The packets of the time in which the core was taken came after it, in one burst.
     ensure!(index > 0 && index + 1 < packets.len(), "packet {index} of {}", packets.len());
     let time = |at: usize| Ok::<f64, anyhow::Error>(packets[at][0].parse::<f64>()?);
     let (first, last) = (time(0)?, time(packets.len() - 1)?);
@@ -384,8 +384,8 @@ fn triggered(scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// The packets (time and comment) of a complete file of which the hog was the trigger, and the one at which
-/// that is said.
+/// The packets (time and comment) of a complete file of which the hog was the trigger, and the index of the
+/// packet whose comment reports that.
 fn file_of_hog(scratch: &Scratch) -> Result<Option<(Vec<Vec<String>>, usize)>> {
     for entry in fs::read_dir(scratch.dir())? {
         let path = entry?.path();

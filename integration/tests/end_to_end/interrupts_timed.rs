@@ -139,7 +139,7 @@ fn page_faults(scratch: &Scratch) -> Result<()> {
     let text = fs::read_to_string(scratch.path("reflector.json"))?;
     let json: Value = serde_json::from_str(&text)?;
     let faults = times(json["faults"].as_array().context("no faults")?, "begin_ns", "ns");
-    // Signals that come at once are one.
+    // Signals that arrive at the same time count as one.
     let half = usize::try_from(TIMES / 2)?;
     ensure!(faults.len() >= half, "{} faults", faults.len());
     let huge = faults.iter().filter(|(_, ns)| *ns >= HUGE_FAULT_NS);
@@ -171,7 +171,7 @@ fn times<'a>(
     values.into_iter().filter_map(time).collect()
 }
 
-/// How long the app keeps to itself.
+/// Length of the app's own stalls, milliseconds.
 const STALL_MS: u64 = 20;
 
 /// No event takes the CPU meanwhile, or only short ones.
@@ -186,7 +186,7 @@ fn stalls(scratch: &Scratch) -> Result<()> {
     })?;
     let documents = tracing.finish()?;
     let (count, ns) = stolen(&documents, "unexplained", "own code");
-    // Others may have had the CPU for less than half of each.
+    // Other threads may have had the CPU for less than half of each.
     let mean_ms = ns as f64 / count as f64 / 1e6;
     let range = STALL_MS as f64 / 2.0..=STALL_MS as f64 * (1.0 + TOLERANCE);
     ensure!(range.contains(&mean_ms), "{mean_ms} ms of {STALL_MS} ms");

@@ -1,4 +1,4 @@
-//! Conversations as a collector that others wrote has them: nfdump's `nfcapd`.
+//! Conversations as a third-party collector stores them: nfdump's `nfcapd`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -94,14 +94,14 @@ impl<'a> Collector<'a> {
         Ok(Self { scratch, process, address })
     }
 
-    /// Where it listens.
+    /// The port that it listens on.
     pub(crate) fn port(&self) -> u16 {
         self.address.port()
     }
 
     /// Ends it, and reads what it has stored.
     pub(crate) fn stop(mut self) -> Result<Collected> {
-        // What was sent is in its socket at worst.
+        // Datagrams that were sent are at least in its socket.
         let bound = format!(":{:04X} ", self.port());
         wait_until("nfcapd to read what was sent", LIMIT, || {
             let sockets = fs::read_to_string("/proc/net/udp")?;
@@ -128,7 +128,7 @@ impl<'a> Collector<'a> {
             let path = file?.path();
             let file = path.to_str().context("path")?;
             let flows = nfdump(&["-r", file, "-o", "json"])?;
-            // What it says of an empty file is no JSON.
+            // Its output for an empty file is not JSON.
             if flows.contains("No matching flows") {
                 continue;
             }
@@ -300,7 +300,7 @@ fn sampled(scratch: &Scratch) -> Result<()> {
     let stored = collector.stop()?;
     let (theirs, ours) = (collected(&stored.flows)?, shown(&report)?);
     ensure!(!ours.is_empty() && theirs == ours, "nfdump has {theirs:?}, netstat {ours:?}");
-    // Told of more than once, and multiplied by nfdump each time.
+    // Exported more than once, and multiplied by nfdump each time.
     ensure!(stored.flows.len() > ours.len(), "{} flows of {}", stored.flows.len(), ours.len());
     ensure!(ours.values().all(|(packets, _)| packets.is_multiple_of(64)), "{ours:?}");
     let exporters = stored.exporters;

@@ -1,5 +1,5 @@
-//! The generator and the reflector over sockets: every packet is accounted for, whatever carries it. The
-//! kernel's own counters and tcpdump are the judges.
+//! The generator and the reflector over sockets: every packet is accounted for, whatever carries it.
+//! Compared with the kernel's own counters and tcpdump.
 
 use std::fs;
 use std::path::Path;
@@ -196,7 +196,7 @@ fn io_uring(scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// What is lost is what the kernel says it dropped at the socket.
+/// The lost packets are those that the kernel reports as dropped at the socket.
 fn full_buffer(scratch: &Scratch) -> Result<()> {
     let net = NamespacePair::new(&[Side::Near, Side::Far])?;
     let reflector = KernelReflector::start(scratch, &net, Side::Far, &["--buffer", "65536"])?;
@@ -276,7 +276,7 @@ fn from_dpdk(scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// What `make compare` runs, in its shortest form: everything it writes tells of the same runs.
+/// What `make compare` runs, in its shortest form: all its output is about the same runs.
 fn compare(scratch: &Scratch) -> Result<()> {
     const SYSTEMS: [&str; 2] = ["kernel, veth, sendmmsg, recvmmsg", "DPDK, memif"];
     let dir = scratch.path("compare");

@@ -150,7 +150,7 @@ fn start(scratch: &Scratch, app: &str) -> Result<Process> {
 fn app_ends(scratch: &Scratch) -> Result<()> {
     let (app, testpmd) = testpmd::forwarding(scratch)?;
     let mut profile = start(scratch, &app)?;
-    // Something to tell, however seldom it gets a CPU.
+    // Enough for a report, however seldom it gets a CPU.
     let enough = process_cpu_ns(testpmd.pid())? + 1_000_000_000;
     wait_until("the app to run for a second", LIMIT, || {
         Ok(process_cpu_ns(testpmd.pid())? >= enough)
@@ -176,7 +176,7 @@ fn killed(scratch: &Scratch) -> Result<()> {
         Ok(status.lines().any(|line| line == "TracerPid:\t0"))
     };
     ensure!(testpmd.exited()?.is_none() && tracer(testpmd.pid())?, "{}", testpmd.output());
-    // An interrupted one tells what it has.
+    // An interrupted profile is printed as far as it got.
     let mut second = start(scratch, &app)?;
     second.signal(Signal::INT)?;
     let status = second.wait(LIMIT)?;
