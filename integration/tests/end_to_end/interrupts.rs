@@ -376,7 +376,7 @@ fn triggered(scratch: &Scratch) -> Result<()> {
         rest.split_once(" us by pmdscope-hog (scheduler) from ").context("no thief")?;
     let us = us.parse::<u64>()?;
     ensure!(us >= TRIGGER_US && rest.contains(" to "), "{comment}");
-    // The packets of the time in which the core was taken came after it, in one burst.
+    // The packets of the time in which the core was taken came together after it.
     ensure!(index > 0 && index + 1 < packets.len(), "packet {index} of {}", packets.len());
     let time = |at: usize| Ok::<f64, anyhow::Error>(packets[at][0].parse::<f64>()?);
     let (first, last) = (time(0)?, time(packets.len() - 1)?);

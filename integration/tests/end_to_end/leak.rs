@@ -1,4 +1,4 @@
-//! Injected faults show up where an operator looks.
+//! Injected faults are visible in the commands that an operator uses.
 
 use anyhow::{Context, Result};
 use pmdscope_integration::pair::{Pair, PairOptions};

@@ -1,4 +1,4 @@
-//! The leak ledger against a pipeline that says itself what it lost, when and where.
+//! The leak ledger against a pipeline that reports itself what it lost, when and where.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -247,7 +247,8 @@ impl Pipeline {
         Ok(pipeline)
     }
 
-    /// What `leaks` says of it. On a busy machine its telemetry thread may not answer in time.
+    /// The report of `leaks` about it. On a busy machine its telemetry thread may not answer in
+    /// time.
     fn leaks(&self, scratch: &Scratch) -> Result<Value> {
         let arguments = ["leaks", "-a", &self.app, "--json", "-i", "0.1"];
         let mut leaks = Value::Null;
@@ -258,7 +259,7 @@ impl Pipeline {
         Ok(leaks)
     }
 
-    /// The first site that is said to lose mbufs.
+    /// The first site that is reported to lose mbufs.
     fn wait_for_site(&self, scratch: &Scratch) -> Result<Value> {
         let mut first = None;
         wait_until("a site that loses mbufs", FOUND_WITHIN, || {
@@ -274,7 +275,7 @@ impl Pipeline {
         first.context("no site")
     }
 
-    /// Ends it as ^C does; what it says it lost.
+    /// Ends it as ^C does; returns its own report of what it lost.
     fn stop(&mut self) -> Result<Value> {
         self.process.interrupt()?;
         let text = std::fs::read_to_string(&self.truth)?;

@@ -159,7 +159,7 @@ fn in_bursts(scratch: &Scratch) -> Result<()> {
     let args = ["--count", "40000", "--pace", "bursts", "--burst", "8"];
     let (gaps, summary) = departures(scratch, &args)?;
     let departure = &summary["inter_departure_ns"];
-    // Seven of eight packets follow another one at once.
+    // Seven of eight packets follow another one immediately.
     let (within, between) = (percentile(&gaps, 80)?, percentile(&gaps, 90)?);
     ensure!(within < GAP_NS / 5, "{within} ns within a burst: {departure}");
     ensure!(between > GAP_NS * 3, "{between} ns between bursts: {departure}");
@@ -183,7 +183,7 @@ fn warm_up(scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// Searches, and returns the exit status and what the summary says of it.
+/// Searches, and returns the exit status and the part of the summary about it.
 fn search(scratch: &Scratch, pair: &Pair, args: &[&str]) -> Result<(bool, Value)> {
     let limits = ["--find-rate", "--rate", "4k", "--trial", "0.3"];
     let args = limits.iter().chain(args).copied().collect::<Vec<_>>();
@@ -204,7 +204,7 @@ fn find_rate(scratch: &Scratch) -> Result<()> {
         let achieved = trial["rate_achieved"].as_f64().context("rate_achieved")?;
         ensure!((500..=4000).contains(&asked), "{trial}");
         ensure!(sent == number(trial, "received")? + number(trial, "lost")?, "{trial}");
-        // A busy machine may miss the rate: then nothing is said of the path.
+        // A busy machine may miss the rate: then the trial proves nothing about the path.
         let verdict = match number(trial, "lost")? * 1000 <= sent && sent > 0 {
             true if achieved >= 0.99 * f64::from(u32::try_from(asked)?) => "pass",
             true => "fail: rate not reached",
@@ -307,7 +307,7 @@ fn csv_sums(scratch: &Scratch) -> Result<()> {
         let seen = table.integral(column)?;
         ensure!((seen - wanted).abs() < wanted * 0.001, "{column}: {seen}, not {wanted}");
     }
-    // Not asked for is not 0.
+    // A value that was not asked for is not 0.
     ensure!(table.column("corrupted")?.iter().all(Option::is_none), "corrupted without --verify");
     let max = table.column("latency_max_ns")?.into_iter().flatten().fold(0.0, f64::max);
     let wanted = summary["latency_ns"]["max"].as_f64().context("max")?;

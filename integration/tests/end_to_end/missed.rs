@@ -1,8 +1,9 @@
-//! Why packets are missed: each cause is injected, and is the first one that `pmdscope check` tells.
+//! Why packets are missed: each cause is injected, and is the first one that `pmdscope check`
+//! reports.
 //!
 //! Of DPDK's virtual devices only `net_pcap` and `net_af_xdp` count what they miss. A virtual machine has
-//! no clocks to slow down: the files that tell them are injected. It has no PCIe links either: a NIC that
-//! misses packets by itself is one that gets frames that are too long for it, and a slow link has
+//! no clocks to slow down: the files that report them are injected. It has no PCIe links either: a NIC
+//! that misses packets by itself is one that gets frames that are too long for it, and a slow link has
 //! unit tests only.
 
 use std::fs;
@@ -73,7 +74,7 @@ fn without_fifo() -> Option<Missing> {
 /// first.
 struct Lossy {
     app: String,
-    /// Stands for the directory of CPU 1 in sysfs.
+    /// Replaces the directory of CPU 1 in sysfs.
     sysfs: Option<PathBuf>,
     /// Asks for the names of thieves.
     traced: bool,
@@ -108,7 +109,7 @@ impl Lossy {
         eal(&mut command, "1@1", &app, Memory::Ordinary);
         command.args(["--vdev", device, "--pmdscope", settings, "--"]).args(args);
         let mut reflector = Process::spawn("reflector", &mut command, scratch.dir())?;
-        // What else runs on this machine shall not be what it misses packets by.
+        // Other processes on this machine must not be the reason for missed packets.
         prefer(&reflector)?;
         let ready = format!("/var/run/dpdk/{app}/pmdscope.sock");
         wait_until("the reflector", LIMIT, || {
@@ -141,7 +142,7 @@ impl Lossy {
     }
 
     /// How often the kernel has taken the CPU from threads of the app, and for how long the hypervisor has
-    /// taken CPU 1, ticks: what `/proc` says of stolen cores.
+    /// taken CPU 1, ticks: the evidence for stolen cores in `/proc`.
     fn thefts(&self) -> Result<[u64; 2]> {
         let mut preemptions = 0;
         for thread in fs::read_dir(format!("/proc/{}/task", self.process.pid()))? {
@@ -157,8 +158,9 @@ impl Lossy {
         Ok([preemptions, steal.parse()?])
     }
 
-    /// Waits for a check that tells this cause before all others, with these words. On a busy machine
-    /// others really do take the CPU, so that a stolen core may be told before it, if `/proc` says so too.
+    /// Waits for a check that reports this cause before all others, with these words. On a busy machine
+    /// other processes do take the CPU: then a stolen core may be reported before it, if `/proc` confirms
+    /// that.
     fn is_missing_by(&self, scratch: &Scratch, cause: &str, words: &[&str]) -> Result<Value> {
         let mut last = Value::Null;
         let told = wait_until(&format!("packets missed by {cause}"), LIMIT, || {
@@ -337,7 +339,7 @@ impl LongFrames {
         let thread = thread::spawn(move || {
             while !stopped.load(Ordering::Relaxed) {
                 for size in [64, 2800] {
-                    // What the wire does not take is missing in no count of the app.
+                    // Frames that the wire does not take are not in any count of the app.
                     let _ = socket.send_to(&[0; 2800][..size], (to, 9));
                 }
                 thread::sleep(Duration::from_millis(2));

@@ -1,4 +1,4 @@
-//! A real app whose file-prefix tries to command the terminal of whoever looks at it.
+//! A real app whose file-prefix contains control sequences for terminals.
 
 use std::process::Command;
 

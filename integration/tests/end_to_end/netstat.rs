@@ -1,4 +1,5 @@
-//! Conversations that `pmdscope netstat` tells of, compared with what tshark finds in the same packets.
+//! Conversations that `pmdscope netstat` reports, compared with those that tshark finds in the same
+//! packets.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -141,7 +142,7 @@ fn counts(line: &str) -> Option<Ways> {
         let bytes = (*words.get(at + 2)? == "bytes").then_some(words.get(at + 1)?)?;
         Some((words.get(at)?.parse().ok()?, bytes.parse().ok()?))
     };
-    // Those from the second end stand first.
+    // Those from the second end come first.
     Some([count(6)?, count(3)?])
 }
 
@@ -225,7 +226,7 @@ impl Reflecting {
     }
 }
 
-/// Packets before anybody looks.
+/// Packets before netstat starts.
 const FIRST: usize = 256;
 
 fn linked(scratch: &Scratch) -> Result<()> {
@@ -244,7 +245,8 @@ fn stock(scratch: &Scratch) -> Result<()> {
     let mut fed = Fed::start(scratch)?;
     let mut netstat = netstat(scratch, fed.testpmd.app(), &["--sample", "1"])?;
     netstat.await_armed(|| Ok(fed.testpmd.hooks()? > 0))?;
-    // The helper says that it is ready a moment after the hooks are in place, and loses nothing between.
+    // The helper reports that it is ready a moment after the hooks are in place, and loses nothing
+    // between.
     fed.feed.play(&frames, GENTLY)?;
     fed.feed.end();
     await_received(&fed.testpmd, frames.len() as u64)?;
@@ -304,7 +306,7 @@ fn netstat(scratch: &Scratch, app: &str, args: &[&str]) -> Result<Netstat> {
 
 /// The port of VXLAN: tunnels count for what is in them.
 const VXLAN: u16 = 4789;
-/// Packets per second that no neighbour on the CPUs makes netstat lose.
+/// Packets per second that netstat does not lose even on a busy machine.
 const GENTLY: u64 = 5_000;
 const SAMPLE: u64 = 16;
 
@@ -315,7 +317,7 @@ fn sampled(scratch: &Scratch) -> Result<()> {
     let mut frames = Vec::new();
     let mut truth = BTreeMap::<Key, u64>::new();
     for number in 0..160_000_usize {
-        // Not in turns, as a sampler might be.
+        // Not in a regular order, which a sampler could follow.
         let pick = number.wrapping_mul(2_654_435_761) >> 7;
         let way = big[pick % big.len()];
         frames.push(frame(way, number as u64, 0x10, 64));
@@ -444,11 +446,11 @@ fn write_flood(netstat: &mut std::process::Child) -> Result<u64> {
         pipe.write_all(&bytes)?;
     }
     pipe.flush()?;
-    // Nothing is left but what is in the pipe.
+    // Only what is in the pipe is left.
     peak_bytes(pid)
 }
 
-/// Neither its death nor its standstill is felt.
+/// The app is not affected when netstat is killed or stopped.
 fn killed(scratch: &Scratch) -> Result<()> {
     let mut pair = Pair::start(scratch, PairOptions::default())?;
     let generator = pair.generate(scratch, &["--rate", "50000"])?;
@@ -465,7 +467,7 @@ fn killed(scratch: &Scratch) -> Result<()> {
         wait_until("the session to end", LIMIT, || Ok(tee_sessions(pair.app())? == 0))?;
     }
     let sent = generator.stop()?;
-    // What the app did not take is all that is lost on this link.
+    // On this link, only packets that the app did not take are lost.
     ensure!(
         number(&sent, "sent")? == number(&sent, "received")? + number(&sent, "lost")?,
         "{sent}"

@@ -1,4 +1,5 @@
-//! What `pmdscope netstat` tells besides conversations: counters, queues, listeners and statistics.
+//! What `pmdscope netstat` reports besides conversations: counters, queues, listeners and
+//! statistics.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! Captures with a file per lcore, merged and compared with what the generator says it sent.
+//! Captures with a file per lcore, merged and compared with what the generator reports as sent.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,5 +1,5 @@
-//! Captures from apps that know nothing of pmdscope, by `pmdscope-pdump`; what they tell is true, and what
-//! cannot be captured from is refused with its reason.
+//! Captures from stock apps by `pmdscope-pdump`: their reports are correct, and apps that cannot be
+//! captured from are refused with a reason.
 
 use std::path::Path;
 use std::process::Command;
@@ -81,7 +81,7 @@ pub(crate) fn await_hooks(process: &mut Process, testpmd: &Testpmd) -> Result<()
 /// Packets per second that are fed: mbufs for copies last for 0.15 s, in which the helper gets a CPU anywhere.
 const FAST: u64 = 10_000;
 
-/// Frames of several lengths and flows, numbered.
+/// Numbered frames of several lengths and flows.
 pub(crate) fn numbered(count: u64) -> Vec<Vec<u8>> {
     let numbered = |number: u64| {
         let way = Way {
@@ -182,7 +182,7 @@ pub(crate) fn await_received(testpmd: &Testpmd, packets: u64) -> Result<()> {
 pub(crate) fn await_captured(capture: &Process, packets: u64) -> Result<()> {
     wait_until("the capture to have all packets", LIMIT, || {
         capture.signal(Signal::USR1)?;
-        // One answer for each question is enough.
+        // One reply for each signal is enough.
         std::thread::sleep(Duration::from_millis(100));
         let output = capture.output();
         let mut lines = output.lines().rev().filter_map(|line| line.strip_prefix("pmdscope: "));
@@ -229,7 +229,7 @@ fn as_it_was(scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// A capture takes no memory of the app, and so makes it get no hugepages.
+/// A capture takes no memory from the app, which therefore needs no more hugepages.
 fn without_memory(scratch: &Scratch) -> Result<()> {
     let setup = Setup { eal: &["-m", "16"], ..Setup::FLAT_OUT };
     let mut testpmd = Testpmd::start(scratch, setup)?;
@@ -242,7 +242,7 @@ fn without_memory(scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// A second one is told why it cannot have the packets, and the first goes on undisturbed.
+/// A second capture fails with the reason, and the first goes on undisturbed.
 fn two_at_once(scratch: &Scratch) -> Result<()> {
     let mut fed = Fed::start(scratch)?;
     let file = scratch.path("first.pcapng");
@@ -262,7 +262,7 @@ fn two_at_once(scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// A capture of few packets: its exit code and what it said.
+/// A capture of few packets: its exit code and its output.
 pub(crate) fn capture_once(scratch: &Scratch, app: &str, file: &Path) -> Result<(i32, String)> {
     let mut command = Command::new(programs::pmdscope()?);
     command
@@ -292,7 +292,7 @@ fn refusals(scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// Attaching is possible, but nobody in the app answers.
+/// Attaching is possible, but no thread of the app answers.
 fn without_pdump(scratch: &Scratch) -> Result<()> {
     let app = scratch.prefix("idle");
     let mut command = Command::new(programs::idle_app()?);
@@ -327,7 +327,7 @@ fn open_vswitch(scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// `netstat -i` tells of a port.
+/// `netstat -i` reports for a port.
 fn interfaces_agree(scratch: &Scratch, app: &str, device: &str) -> Result<()> {
     let text = pmdscope(scratch, &["netstat", "-i", "-a", app], &[0])?;
     ensure!(text.contains(device) || text.contains(&format!("{app}:0")), "{text}");

@@ -1,4 +1,4 @@
-//! A stock app survives whatever becomes of the processes that capture from it, and is as it was.
+//! A stock app survives whatever happens to the processes that capture from it, and is as before.
 
 use std::process::Command;
 use std::str::FromStr;
@@ -20,15 +20,15 @@ use pmdscope_integration::testpmd::{Setup, Testpmd};
 use crate::pdump::{await_hooks, capture_once};
 use crate::support::{LIMIT, Needs, trial};
 
-/// Rounds where `PMDSCOPE_KILL_ROUNDS` does not say: what fits into ten seconds.
+/// Rounds where `PMDSCOPE_KILL_ROUNDS` is not set: what fits into ten seconds.
 const ROUNDS: u64 = 10;
-/// Cycles where `PMDSCOPE_ATTACH_CYCLES` does not say: what fits into ten seconds.
+/// Cycles where `PMDSCOPE_ATTACH_CYCLES` is not set: what fits into ten seconds.
 const CYCLES: u64 = 20;
-/// When death comes at the latest, microseconds: attaching takes less.
+/// Latest time of a kill, microseconds: attaching takes less.
 const LATEST: u64 = 250_000;
-/// What is said of an app that is not attached to because it was not heard of in time.
+/// The message about an app that did not answer in time, and is not attached to.
 const LATE: &str = "does not answer";
-/// Growth of an app that is what it was: its C library's own caches.
+/// Growth of an app that counts as unchanged: caches of its C library.
 const ROOM: u64 = 2 << 20;
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -103,7 +103,7 @@ fn once(scratch: &Scratch, testpmd: &mut Testpmd) -> Result<()> {
     Ok(())
 }
 
-/// Whom death takes.
+/// The processes to kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Victims {
     Pmdscope,
@@ -125,7 +125,8 @@ const VICTIMS: [Victims; 6] = [
 ];
 
 impl Victims {
-    /// Kills them: how many, and whether a helper is left that cleans up before the next capture does.
+    /// Kills them; returns how many, and whether a helper is left that cleans up before the next
+    /// capture does.
     fn take(self, pmdscope: &Process, app: &str) -> Result<(usize, bool)> {
         let helpers = helpers(app)?;
         for helper in &helpers {
@@ -151,7 +152,8 @@ impl Victims {
     }
 }
 
-/// Kills at random moments. Whoever is left cleans up; the next capture always works; the app is as it was.
+/// Kills at random moments. The remaining processes clean up; the next capture always works; the app is as
+/// before.
 fn deaths(scratch: &Scratch) -> Result<()> {
     deaths_of(scratch, ROUNDS, &|setup| Testpmd::start(scratch, setup))
 }
@@ -190,7 +192,7 @@ fn deaths_of(
     Ok(())
 }
 
-/// One death; how long it took until the app was as before.
+/// Kills once; returns the time until the app was as before.
 fn die(
     scratch: &Scratch,
     testpmd: &mut Testpmd,
@@ -217,7 +219,7 @@ fn die(
     let (taken, cleans_up) = victims.take(&pmdscope, testpmd.app())?;
     let begin = Instant::now();
     if taken == 0 || matches!(victims, Victims::First | Victims::Watchers) {
-        // Those who are left may well go on, and end when told.
+        // The remaining processes may go on, and end when asked to.
         let _ = pmdscope.signal(rustix::process::Signal::INT);
     }
     pmdscope.wait(LIMIT)?;

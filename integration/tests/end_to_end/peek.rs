@@ -89,7 +89,7 @@ fn open_vswitch(scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// It takes its memory back while it is read, or is gone from one read to the next.
+/// It frees its memory while it is read, or ends between two reads.
 fn app_ends(scratch: &Scratch) -> Result<()> {
     let (mut testpmd, generator) = forwarding(scratch, Link::Virtio)?;
     let file = scratch.path("quit.pcapng");
@@ -129,7 +129,7 @@ fn begin_sample(
     Ok(capture)
 }
 
-/// The end is told in one line, and the file has whole packets alone, none of them twice.
+/// The end is reported in one line, and the file has whole packets alone, none of them twice.
 fn check_end(said: &str, app: &str, file: &Path) -> Result<()> {
     ensure!(said.matches(&format!("{app} has ended")).count() == 1, "{said}");
     ensure!(said.contains("packets seen; the app does not report how many it received"), "{said}");

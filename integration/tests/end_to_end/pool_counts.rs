@@ -1,4 +1,4 @@
-//! Pools and rings of an app that tells nothing of them, counted in its memory, with its own dump as the
+//! Pools and rings of an app that does not report them, counted in its memory, with its own dump as the
 //! oracle.
 
 use std::collections::BTreeMap;
@@ -82,7 +82,7 @@ fn sample(scratch: &Scratch, app: &str) -> Result<Value> {
     Ok(sample)
 }
 
-/// Whether nothing hindered reading but time.
+/// Whether the app could be read in time.
 fn in_time(sample: &Value) -> bool {
     !sample["xray"]["problem"].as_str().is_some_and(|problem| problem.contains("in time"))
 }

@@ -109,7 +109,7 @@ fn await_history(pair: &Pair) -> Result<()> {
     await_packets(pair.app(), packets_received(pair.app())? + HISTORY)
 }
 
-/// What the comment of a trigger says of the stall that fired it.
+/// The stall that fired a trigger, from the comment of the trigger.
 struct RecordedStall {
     comment: String,
     us: u64,
@@ -247,16 +247,17 @@ pub(crate) fn killed(scratch: &Scratch) -> Result<()> {
         .context("no unfinished file")?;
     ensure!(capinfos(&part)?.contains("pcapng"), "{}", part.display());
     let incident = Incident::read(&part)?;
-    // All but the last moment is there, the history whole.
+    // All packets except those of the last moment are there, and the whole history.
     incident.marked(&["trigger manual at "], 0.5, 60.0)?;
-    // The dead recorder's socket is nobody's.
+    // The socket of the dead recorder must be removed.
     let text = pmdscope(scratch, &["capture", "trigger", &pid], &[1])?;
     ensure!(text.is_empty(), "{text}");
     ensure!(!Path::new("/run/pmdscope").join(format!("recorder-{pid}.sock")).exists());
     Ok(())
 }
 
-/// Less history than was asked for is told before, during and after the capture, and in the file.
+/// Less history than was asked for is reported before, during and after the capture, and in the
+/// file.
 pub(crate) fn short(scratch: &Scratch) -> Result<()> {
     let pair = Pair::start(scratch, PairOptions::default())?;
     let generator = pair.generate(scratch, &["--rate", "20000", "--size", "1000"])?;

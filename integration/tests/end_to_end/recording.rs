@@ -28,7 +28,7 @@ fn record(scratch: &Scratch, app: &str, to: &Path, args: &[&str]) -> Result<Proc
     Process::spawn("record", &mut command, scratch.dir())
 }
 
-/// What the only app of a recording said, and what is noted about the recording.
+/// The models of the only app of a recording, and the notes about the recording.
 fn replay(scratch: &Scratch, path: &Path, states: u64) -> Result<(Vec<Value>, String)> {
     let mut command = Command::new(programs::pmdscope()?);
     command.args(["top", "--json", "-i", "0.1", "-n", &states.to_string(), "--replay"]).arg(path);
@@ -81,7 +81,7 @@ pub(crate) fn full_disk(scratch: &Scratch) -> Result<()> {
     wait_until("the recorder to write", LIMIT, || {
         Ok(fs::metadata(disk.path().join("x.jsonl.zst.part")).is_ok_and(|part| part.len() > 0))
     })?;
-    // All that is left goes, whatever that is.
+    // Takes all space that is left; a short write is not an error.
     let _ = fs::write(&filler, vec![0; 1 << 20]);
     wait_until("the recorder to notice", LIMIT, || Ok(recorder.output().contains("; retrying")))?;
     sleep(Duration::from_millis(500));
@@ -160,7 +160,7 @@ pub(crate) fn incident(scratch: &Scratch) -> Result<()> {
         pmdscope(scratch, &["leaks", "--replay", &path, "--at", &alive, "--explain"], &[1])?;
     let lines = |text: &str| text.lines().count();
     ensure!(lines(&explained) > 3 && lines(&live) > 3, "{explained}{live}");
-    // The last that was heard, and that it is silent now.
+    // The last sample, and a note that the app does not answer now.
     let end = pmdscope_json(scratch, &["top", "--json", "--replay", &path], &[0])?;
     let app = &end["apps"][0];
     ensure!(app["state"] == "lost" && app["model"]["sample"]["ports"][0].is_object(), "{end:#}");

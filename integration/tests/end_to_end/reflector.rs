@@ -1,4 +1,4 @@
-//! The reflector as a host: the kernel pings it, and tshark judges its answers.
+//! The reflector as a host: the kernel pings it, and tshark checks its answers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -119,8 +119,8 @@ impl Host {
         Ok(capture)
     }
 
-    /// Pings until so many replies are there. A late reply is no lost one, so ping has a deadline: without
-    /// it would wait for the last reply for no longer than the others took.
+    /// Pings until so many replies are there. A late reply is not lost, so ping has a deadline: without
+    /// one it would wait for the last reply for no longer than the others took.
     fn ping(&self, scratch: &Scratch, count: u32, args: &[&str]) -> Result<()> {
         let mut command = self.command("ping");
         command.args(["-i", "0.2", "-w", "40", "-c", &count.to_string()]).args(args);
@@ -325,7 +325,7 @@ fn answers(scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// Without `--ip` an echo request comes back as it is, but for its addresses.
+/// Without `--ip` an echo request comes back as it is, except for its addresses.
 fn everything(scratch: &Scratch) -> Result<()> {
     let frames = vec![echo_request(&[], b"abc", 0), echo_request(&[[0x81, 0, 0, 5]], b"abcd", 0)];
     let (file, summary) = reflected(scratch, &frames, &[])?;

@@ -1,5 +1,5 @@
 //! Other releases of DPDK, where `PMDSCOPE_DPDK_RELEASES` names them: their testpmd is observed, and captured
-//! from by a helper that was built with them, which lies beside those of the others.
+//! from by a helper that was built with them, in the same directory as those of the others.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -62,7 +62,7 @@ fn install(scratch: &Scratch) -> Result<PathBuf> {
     Ok(pmdscope)
 }
 
-/// What it tells is what pmdscope shows.
+/// pmdscope shows what the app reports.
 fn observe(place: &Path) -> Result<()> {
     let scratch = &Scratch::new()?;
     let setup = Setup { eal: ORDINARY, ..SENDING };
@@ -78,7 +78,7 @@ fn observe(place: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Packets come, and the heap of the app is as it was, but for the structs of the callbacks.
+/// Packets come, and the heap of the app is as it was, except for the structs of the callbacks.
 fn capture(place: &Path) -> Result<()> {
     let scratch = &Scratch::new()?;
     let testpmd = Testpmd::start_command(scratch, command(scratch, place)?, SENDING)?;
@@ -118,7 +118,8 @@ fn differ_by_callbacks_at_most(before: &Value, after: &Value) -> bool {
     }
 }
 
-/// Size and allocations of the first heap; the same for all apps of releases that do not tell.
+/// Size and allocations of the first heap; the same for all apps of releases that do not report
+/// them.
 fn heap(testpmd: &Testpmd) -> Result<Value> {
     telemetry::ask(testpmd.app(), "/eal/heap_info,0")
 }

@@ -112,13 +112,13 @@ fn can_mount() -> bool {
     tempfile::tempdir().is_ok_and(|dir| Disk::mount(&dir.path().join("disk"), "1m").is_ok())
 }
 
-/// A test that is ignored, loudly, where its needs are not met.
+/// A test that is reported as ignored where its needs are not met.
 pub(crate) fn trial(name: &str, needs: Needs, test: fn(&Scratch) -> Result<()>) -> Trial {
     trial_unless(name, needs.missing(), test)
 }
 
-/// A test that is ignored, loudly, where something is missing; it fails instead where that is a program
-/// and programs are required.
+/// A test that is reported as ignored where something is missing; it fails instead where that is a
+/// program and programs are required.
 pub(crate) fn trial_unless(
     name: &str,
     missing: Option<Missing>,
@@ -259,7 +259,7 @@ pub(crate) fn text_column<'a>(table: &'a Value, name: &str) -> Result<Vec<&'a st
 
 /// The number at the start of a line of a capture's statistics.
 pub(crate) fn told(report: &str, what: &str) -> Result<u64> {
-    // What a capture tells while it runs begins with the name of the program.
+    // Messages of a running capture begin with the name of the program.
     let mut lines = report.lines().filter(|line| line.contains(what));
     let number = lines.find_map(|line| line.split_whitespace().next()?.parse().ok());
     number.with_context(|| format!("no line of {what:?} in {report}"))

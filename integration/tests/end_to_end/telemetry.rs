@@ -1,4 +1,4 @@
-//! Numbers: DPDK's own client, `top` and `ls` against what the generator says.
+//! Numbers: DPDK's own client, `top` and `ls` compared with those of the generator.
 
 use anyhow::{Context, Result, ensure};
 use pmdscope_integration::oracle::DpdkTelemetry;
@@ -67,7 +67,7 @@ fn queues_saw_traffic(queues: &Value) -> Result<()> {
         ensure!(packets[row] > 0, "{direction} queue in row {row} is idle: {queues}");
         let filled: u64 = bursts[row * buckets..(row + 1) * buckets].iter().sum();
         ensure!(polls[row] - empty[row] == filled, "burst histogram of row {row}: {queues}");
-        // net_vhost tells how many packets wait; no driver of 22.11 does so for transmit.
+        // net_vhost reports how many packets wait; no driver of 22.11 does so for transmit.
         ensure!(depth[row] == u64::from(*direction == "rx"), "depth of row {row}: {queues}");
     }
     Ok(())

@@ -21,10 +21,11 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Packets per second that no neighbour on the CPUs makes top lose.
+/// Packets per second that top does not lose even on a busy machine.
 const RATE: u64 = 5_000;
 
-/// How far two rates may differ that do not cover the same time: somebody else may have the CPU meanwhile.
+/// How far two rates may differ that do not cover the same time: another process may have the CPU
+/// meanwhile.
 const DEVIATION: f64 = 0.25;
 
 /// A pair that works.
@@ -95,7 +96,7 @@ fn sum<'a>(counts: impl Iterator<Item = &'a Value>) -> Result<u64> {
     counts.map(|counts| number(counts, "packets")).sum()
 }
 
-/// Nobody captures on the first page; the fifth does, until it is left by the end of top.
+/// The first page does not capture; the fifth does, until top ends.
 fn page(scratch: &Scratch) -> Result<()> {
     let (pair, generator) = working(scratch)?;
     let mut command = Command::new(programs::pmdscope()?);

@@ -45,7 +45,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Packets per second that no neighbour on the CPUs makes a capture lose.
+/// Packets per second that a capture does not lose even on a busy machine.
 const RATE: &str = "800";
 
 fn working(scratch: &Scratch) -> Result<(Pair, Generator)> {
@@ -344,7 +344,7 @@ pub(crate) fn fail_on_terminal() -> ExitCode {
     }
 }
 
-/// Nothing can be written to the terminal from the time when this is held until it is dropped.
+/// A timeline that, once it is held, keeps the terminal from taking output until it is dropped.
 #[derive(Default)]
 struct FullTerminal {
     shown: LiveTimeline,
@@ -414,7 +414,7 @@ fn panic(_: &Scratch) -> Result<()> {
     other.await_said("in another thread")
 }
 
-/// A frame that cannot be written ends it, and the error is said where it can be read.
+/// A frame that cannot be written ends it, and the error is printed where it can be read.
 fn error(_: &Scratch) -> Result<()> {
     let mut top = failing("write")?;
     top.await_shown(&["? help"], LIMIT)?;

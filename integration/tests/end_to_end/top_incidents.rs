@@ -16,7 +16,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![trial("five_incidents_are_found_with_three_keys_each", Needs::Apps, incidents)]
 }
 
-/// What an operator does who sees nothing but the screen.
+/// The keys that an operator presses, and what the screen must show.
 struct Incident {
     name: &'static str,
     /// After these keys, pressed on the Overview.

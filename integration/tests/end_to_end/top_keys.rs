@@ -24,7 +24,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Esc once: what follows a single one would be a key with Alt.
 pub(crate) const ESC: &str = "\x1b\x1b";
 
-/// There is nothing to press afterwards.
+/// No key can be pressed afterwards.
 fn ends_or_stops(named: &NamedAction) -> bool {
     matches!(named.action, Action::Quit | Action::QuitKeepingScreen | Action::Suspend)
 }

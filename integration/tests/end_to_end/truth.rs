@@ -1,4 +1,4 @@
-//! Captures, byte for byte: what the generator sent is in the files, whatever becomes of these.
+//! Captures, byte for byte: what the generator sent is in the files, whatever happens to the files.
 
 use std::path::{Path, PathBuf};
 use std::thread::{self, sleep};
@@ -19,10 +19,10 @@ use crate::support::{LIMIT, is_captured, number, start_capture};
 const SMALL: Traffic =
     Traffic { src_mac: [2, b'p', b'm', b'd', b's', 9], sizes: (66, 200), flows: 16 };
 const MILLION: u64 = 1_000_000;
-/// Room for a second of traffic: these tests are about truth, not about a stolen CPU.
+/// Room for a second of traffic: these tests are about correct files, not about a stolen CPU.
 const ROOM: [&str; 4] = ["-Q", "in", "--ring-size", "64M"];
 
-/// A million packets at once into rotated, compressed and classic files.
+/// A million packets into rotated, compressed and classic files at the same time.
 pub(crate) fn million(scratch: &Scratch) -> Result<()> {
     let mut pair = Pair::start(scratch, PairOptions::default())?;
     let wanted: [(&str, &[&str]); 3] = [
@@ -77,7 +77,7 @@ fn rotated(dir: &Path, start: &str) -> Result<Vec<PathBuf>> {
     Ok(found.into_iter().map(|(_, path)| path).collect())
 }
 
-/// The time of a captured packet is that of its sending, as the sender's own TSC tells it.
+/// The time of a captured packet is that of its sending, by the sender's own TSC.
 pub(crate) fn timestamps(scratch: &Scratch) -> Result<()> {
     let mut pair = Pair::start(scratch, PairOptions::default())?;
     let arguments = SMALL.arguments();
@@ -124,7 +124,7 @@ fn is_alone(packets: &[Captured]) -> bool {
     packets[0].ns < packets[1].ns && packets[1].ns < packets[2].ns
 }
 
-/// Wall clock of a TSC value between two moments that the generator has told.
+/// Wall clock of a TSC value between two moments that the generator has reported.
 fn realtime(clock: &Value, tsc: u64) -> Result<i128> {
     let field = |name| number(clock, name).map(i128::from);
     let (start_tsc, start_ns) = (field("start_tsc")?, field("start_ns")?);

@@ -1,5 +1,5 @@
-//! The XDP filter between two network namespaces, judged by what was sent, what a socket receives, and the
-//! kernel's own counters.
+//! The XDP filter between two network namespaces, compared with the packets that were sent and that a
+//! socket receives, and with the kernel's own counters.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -87,7 +87,7 @@ impl<'a> Site<'a> {
         Ok(out)
     }
 
-    /// The same, which must fail with this exit code; what it says.
+    /// The same, which must fail with this exit code; returns its message.
     fn fails(&self, args: &[&str], expected: i32) -> Result<String> {
         let (code, out, error) = self.xdp(args)?;
         ensure!(code == expected, "pmdscope xdp {}: {code}: {out}{error}", args.join(" "));
@@ -106,7 +106,7 @@ impl<'a> Site<'a> {
         command
     }
 
-    /// Sends frames as they are, each as often as it says; how many there were.
+    /// Sends frames as they are, each repeated by its count; returns how many were sent.
     fn send_frames(&self, frames: &[(u32, Vec<u8>)]) -> Result<u64> {
         let mut flood = self.flood(frames)?;
         sent(&mut flood)
@@ -150,7 +150,7 @@ impl<'a> Site<'a> {
         Ok(receiver)
     }
 
-    /// What the kernel says was sent to the host.
+    /// Packets to the host, as the kernel counts them.
     fn sent_by_kernel(&self) -> Result<u64> {
         let mut command = self.pair.command(Side::Near, "ip");
         let links: Value = serde_json::from_str(&run_to_success(
@@ -173,7 +173,7 @@ impl<'a> Site<'a> {
     }
 }
 
-/// What a sender says that it has sent.
+/// The number of packets that a sender reports as sent.
 fn sent(sender: &mut Process) -> Result<u64> {
     let out = sender.finish(LIMIT)?;
     out.trim().parse().with_context(|| format!("sender: {out}"))
@@ -391,7 +391,7 @@ fn killed(scratch: &Scratch) -> Result<()> {
     detached(&site)
 }
 
-/// Attaches a program that is not ours, as `ip` does.
+/// Attaches a program that is not pmdscope's, as `ip` does.
 fn attach_foreign(site: &Site<'_>) -> Result<()> {
     let source = site.scratch.path("foreign.c");
     let object = site.scratch.path("foreign.o");
@@ -452,7 +452,7 @@ fn refused(scratch: &Scratch) -> Result<()> {
     ensure!(code == 1 && out.trim() == r#"{"schema":1,"filters":[]}"#, "{code}: {out}");
     site.done(&["detach", "--all"])?;
 
-    // As somebody who may not.
+    // As a user without the right to do so.
     site.done(&["attach", INTERFACE])?;
     let mut unprivileged = site.pair.command(Side::Far, "setpriv");
     unprivileged.args(["--bounding-set=-all", "--inh-caps=-all", "--"]).arg(programs::pmdscope()?);

@@ -45,7 +45,7 @@ def flood(interface, path):
 
 def send(address, port, number):
     out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    # Without it the kernel does not tell that there was no room.
+    # Without it the kernel does not report that there was no room.
     out.setsockopt(socket.IPPROTO_IP, 11, 1)
     out.connect((address, int(port)))
     for sequence in range(int(number)):

@@ -92,7 +92,7 @@ fn pool<'a>(scan: &'a Value, name: &str) -> Result<&'a Value> {
     found.with_context(|| format!("no pool {name} in {}", brief(scan)))
 }
 
-/// At rest nothing moves: each mbuf is judged, and rightly.
+/// At rest nothing moves: each mbuf is judged, and correctly.
 pub(crate) fn agrees(scan: &Value, truth: &Truth) -> Result<()> {
     for (name, known) in &truth.pools {
         let pool = pool(scan, name)?;

@@ -1,4 +1,4 @@
-//! X-ray calls no mbuf lost that is not: stock apps in order, over every virtual driver.
+//! X-ray reports no mbuf as lost that is not: stock apps without faults, on every virtual driver.
 
 use std::thread;
 use std::time::Duration;
@@ -47,7 +47,7 @@ fn missing_soak() -> Option<Missing> {
     Needs::Testpmd.missing().or_else(|| unset.then(missing))
 }
 
-/// Scans an app that loses nothing. The exit code says so as well.
+/// Scans an app that loses nothing. The exit code agrees.
 fn scan_clean(scratch: &Scratch, app: &str) -> Result<Value> {
     let mut leaks = pmdscope_json(scratch, &scan_args(app), &[0])?;
     let scan = leaks["apps"][0]["scan"].take();
@@ -180,7 +180,7 @@ fn pair(scratch: &Scratch, server: &str, client: &str, eal: &[&str]) -> Result<(
     for app in [reflector.app(), generator.app()] {
         judged_clean(scratch, app).with_context(|| app.to_owned())?;
     }
-    // One whose peer is gone.
+    // One whose peer has ended.
     drop(generator);
     judged_clean(scratch, reflector.app()).context("without the client")?;
     Ok(())

@@ -1,5 +1,5 @@
 //! X-ray of apps that rewrite themselves or end while they are read: it ends in time, never by a panic,
-//! and never tells of a loss that is none.
+//! and never reports a loss where there is none.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -18,10 +18,10 @@ use serde_json::Value;
 use crate::support::{LIMIT, Needs, document, number, trial, trial_of};
 use crate::xray::{adds_up, brief, pools, scan_args};
 
-/// What the app spoils, or does, in an endless loop.
+/// What the app corrupts or does in an endless loop.
 const MODES: [&str; 9] =
     ["numbers", "names", "lists", "ring", "caches", "mbufs", "maps", "move", "pools"];
-/// Scans of each where `PMDSCOPE_XRAY_ROUNDS` does not say.
+/// Scans of each where `PMDSCOPE_XRAY_ROUNDS` is not set.
 const ROUNDS: u64 = 1;
 /// Bounded also on a busy machine.
 const LONGEST: Duration = Duration::from_secs(45);
@@ -47,7 +47,7 @@ pub(crate) fn rounds(usual: u64) -> Result<u64> {
     }
 }
 
-/// Its prefix, and it.
+/// Starts the app; returns its prefix and the process.
 pub(crate) fn start(scratch: &Scratch, args: &[&str]) -> Result<(String, Process)> {
     let app = scratch.prefix("hostile");
     let mut command = Command::new(programs::hostile_app()?);
@@ -118,7 +118,7 @@ fn ending(_: &Scratch) -> Result<()> {
 /// Where the version is in the file `config`, behind the magic number, and `RTE_VERSION_NUM(99, 11, 0, 99)`.
 const VERSION: (u64, u32) = (4, 0x630b_0063);
 
-/// An app of a release to come. It is stopped, because its telemetry would tell the true one.
+/// An app of a future release. It is stopped, because its telemetry would report the real one.
 fn unknown_release(scratch: &Scratch) -> Result<()> {
     let (app, process) = start(scratch, &["move"])?;
     let path = format!("/var/run/dpdk/{app}/config");

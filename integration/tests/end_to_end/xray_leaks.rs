@@ -128,7 +128,7 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
     (0..text.len()).step_by(2).map(|i| u8::from_str_radix(text.get(i..i + 2)?, 16).ok()).collect()
 }
 
-/// One that is stopped answers nothing; its memory does.
+/// A stopped app does not answer; its memory can be read.
 fn stopped(scratch: &Scratch) -> Result<()> {
     let (app, truth, _) = start(scratch)?;
     app.process.signal(Signal::STOP)?;
@@ -155,7 +155,7 @@ fn finding(scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// What the kernel writes when the app is aborted, complete and without the files that tell where pools are.
+/// What the kernel writes when the app is aborted, complete and without the files with the places of pools.
 fn core_file(scratch: &Scratch) -> Result<()> {
     let (_app, truth, core) = aborted(scratch, Memory::Ordinary, "0x7f")?;
     let name = core.display().to_string();

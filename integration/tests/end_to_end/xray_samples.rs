@@ -1,4 +1,5 @@
-//! X-ray calls no mbuf lost in DPDK's own sample applications, each of which keeps packets in its own way.
+//! X-ray reports no mbuf as lost in DPDK's own sample applications, each of which keeps packets in its own
+//! way.
 
 use std::process::Command;
 
