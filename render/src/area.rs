@@ -46,7 +46,7 @@ impl AreaGraph {
             .collect()
     }
 
-    /// Steps of `all`; 0 only for nothing, which is told from a gap by the line it stands on.
+    /// Steps of `all`; 0 only for nothing, which differs from a gap by the line below it.
     fn steps(&self, value: f64, all: usize) -> usize {
         // The lowest dots are that line: the least value is above it.
         if value > 0.0 { level(value / self.top, all).max(2.min(all)) } else { 0 }

@@ -124,7 +124,7 @@ pub fn window_bps(snapshot: &FlowSnapshot, flow: &Flow) -> Option<[f64; 3]> {
     snapshot.windows_s.map(|_| flow.window_bps.map(f64::from))
 }
 
-/// From either end.
+/// Counts from either end.
 fn both(ways: pmdscope_flows::SenderCounts) -> PacketCounts {
     ways.from_local.plus(ways.from_remote)
 }

@@ -69,14 +69,14 @@ impl Comparison {
     }
 }
 
-/// Why a filter means nothing.
+/// Why a filter is not valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FilterError {
     /// A regular expression without an end.
     Unclosed,
-    /// A regular expression that is none, and why.
+    /// An invalid regular expression, and why.
     Pattern(String),
-    /// Something that is compared with no number.
+    /// A value that is compared, and is not a number.
     NoNumber(String),
     /// No table has such a column.
     UnknownColumn(String),
@@ -102,7 +102,7 @@ impl fmt::Display for FilterError {
 impl std::error::Error for FilterError {}
 
 impl RowFilter {
-    /// Understands what was typed.
+    /// Parses the typed text.
     ///
     /// # Errors
     /// Which part of it means nothing.
@@ -319,7 +319,7 @@ impl BoundTerm<'_> {
             Self::PatternIn(at, pattern) => pattern.is_match(text(*at)),
             Self::Compare(at, which, comparison, number) => {
                 let Some(value) = row.cells.get(*at).and_then(|cell| cell.number_of(*which)) else {
-                    // What is not known is neither more nor less.
+                    // An unknown value is neither more nor less.
                     return false;
                 };
                 comparison.holds(value, *number)

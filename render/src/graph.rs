@@ -25,7 +25,7 @@ pub enum Graph {
     },
     /// Shares of several things side by side, each as a shade, with its text where there is room.
     Heat {
-        /// The things.
+        /// One cell for each thing.
         cells: Vec<HeatCell>,
     },
     /// A curve over time, oldest first, from `bottom` to `top`.
@@ -39,7 +39,7 @@ pub enum Graph {
     },
 }
 
-/// One of the things of a [`Graph::Heat`].
+/// One cell of a [`Graph::Heat`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HeatCell {
     /// 0 to 1; `None` where it is not known.
@@ -51,10 +51,10 @@ pub struct HeatCell {
 }
 
 impl Graph {
-    /// Characters that most graphs like to have.
+    /// Preferred width of most graphs, characters.
     const WIDTH: usize = 24;
 
-    /// Characters that it likes to have.
+    /// Preferred width, characters.
     pub(crate) fn width(&self) -> usize {
         match self {
             Self::Heat { cells } => cells.len() * heat_slot(cells),

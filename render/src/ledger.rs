@@ -75,7 +75,7 @@ pub(crate) fn bar(parts: &[(MbufPlace, u64)], width: usize, theme: Theme) -> Str
     bar.chars().chain(std::iter::repeat(' ')).take(width).collect()
 }
 
-/// What it means that an mbuf is there.
+/// The meaning of a place.
 fn meaning(place: MbufPlace, ledger: &LedgerSample) -> &'static str {
     match place {
         MbufPlace::Common => "free, in the common ring of the pool",

@@ -1,11 +1,11 @@
 //! What all commands print, as text: tables that fit any width, numbers with units, bars, and the
 //! words for apps, conversations and ledgers.
 //!
-//! Nothing here knows a terminal: a piece of text has a [`Tone`], and what a tone looks like is decided
-//! by those who draw. Text of apps is made harmless by [`pmdscope_telemetry::printable`] on its way
-//! into a table.
+//! Nothing here depends on a terminal: a piece of text has a [`Tone`], and the code that draws it
+//! decides what a tone looks like. Text of apps is made harmless by [`pmdscope_telemetry::printable`]
+//! on its way into a table.
 
-// Text leaves where it is made harmless: in the binary.
+// Only the binary prints text, where it is made harmless.
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 
 mod area;

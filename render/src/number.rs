@@ -1,6 +1,6 @@
 //! Numbers as text: SI prefixes, durations, shares. Unknown is `-`, never 0.
 
-/// What is shown for a value that nobody knows.
+/// Text for an unknown value.
 pub const UNKNOWN: &str = "-";
 
 /// Formats with `format`, or [`UNKNOWN`] without a value.

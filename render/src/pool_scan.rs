@@ -11,8 +11,8 @@ struct Part {
     meaning: String,
 }
 
-/// The pool line by line, with its sum: each cache, and each holder of mbufs. Lines of parts that are
-/// empty are left out, but for the common part and the lost.
+/// The pool line by line, with its sum: each cache, and each holder of mbufs. Lines of empty parts
+/// are left out, except those of the common part and of lost mbufs.
 pub fn explain(pool: &PoolScan) -> Vec<String> {
     let mut lines = vec![
         format!("{}: {}; read from outside", pool.name, plural(pool.size, "mbuf")),

@@ -42,15 +42,15 @@ pub enum Subject {
     Lcore { app: String, lcore: u32 },
     /// A ring of a capture session.
     Tee { app: String, session: u64, lcore: u32 },
-    /// The packets that are looked at.
+    /// The packets captured from an app.
     Tap { app: String },
     /// A conversation.
     Conversation { app: String, key: ConversationKey },
-    /// What goes by a queue; `dir` as in [`pmdscope_flows::QueueCounts`].
+    /// The load of a queue; `dir` as in [`pmdscope_flows::QueueCounts`].
     Load { app: String, port: u16, dir: u8, queue: Option<u16> },
 }
 
-/// What tells conversations of an app apart.
+/// Identifies a conversation of an app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)] // the fields are those of a flow
 pub struct ConversationKey {

@@ -22,7 +22,7 @@ pub struct TableRow {
     pub cells: Vec<Cell>,
     /// The values are old: drawn dimmed.
     pub stale: bool,
-    /// Said below the row.
+    /// Notes below the row.
     pub notes: Vec<String>,
 }
 
@@ -61,7 +61,7 @@ impl TextTable {
         self.push_with_notes(subject, stale, cells, Vec::new());
     }
 
-    /// Adds a row with something to say below it.
+    /// Adds a row with notes below it.
     pub fn push_with_notes(
         &mut self,
         subject: Subject,
@@ -73,7 +73,7 @@ impl TextTable {
         self.rows.push(TableRow { subject, cells, stale, notes });
     }
 
-    /// Takes out a column that says the same in all rows.
+    /// Removes a column with the same value in all rows.
     pub fn hide_column(&mut self, name: &str) {
         if let Some(index) = self.columns.iter().position(|column| column.name == name) {
             self.columns.remove(index);

@@ -14,9 +14,9 @@ pub struct TextLine {
 /// A piece of text of one tone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TextSpan {
-    /// What is shown.
+    /// The text itself.
     pub text: String,
-    /// What it means.
+    /// Its meaning.
     pub tone: Tone,
 }
 

@@ -12,9 +12,9 @@ pub enum Tone {
     Dim,
     /// As it should be.
     Good,
-    /// Will hurt if it goes on.
+    /// Will cause harm if it continues.
     Warn,
-    /// Hurts now.
+    /// Causes harm now.
     Bad,
     /// Names a section.
     Title,

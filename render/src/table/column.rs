@@ -8,7 +8,7 @@ use crate::graph::Graph;
 use crate::text_line::width;
 use crate::theme::Tone;
 
-/// Where the text of a column stands.
+/// Alignment of the text of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextAlign {
     /// Words.
@@ -17,15 +17,15 @@ pub enum TextAlign {
     Right,
 }
 
-/// A name as people call a column: without what is hard to type.
+/// The name of a column as users type it: without characters that are hard to type.
 pub(crate) fn plain(title: &str) -> String {
     title.chars().filter(|letter| letter.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
-/// What the numbers of a column mean, for those who compare with them.
+/// Unit of the numbers of a column, for comparisons in filters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ColumnUnit {
-    /// How many, or how many per second.
+    /// A number, or a number per second.
     Count,
     /// A share of 1.
     Share,
@@ -79,7 +79,7 @@ impl Column {
         }
     }
 
-    /// Says what its numbers mean.
+    /// Sets the unit of its numbers.
     #[must_use]
     pub const fn unit(mut self, unit: ColumnUnit) -> Self {
         self.unit = unit;
@@ -93,24 +93,25 @@ impl Column {
         self
     }
 
-    /// Shrinks down to `least` characters before anything is dropped, and takes of what is left over.
+    /// Shrinks down to `least` characters before any column is dropped, and takes a part of the
+    /// remaining width.
     #[must_use]
     pub const fn flex(mut self, least: usize) -> Self {
         self.flex = Some(least);
         self
     }
 
-    /// What it is called whatever its counters show: its heading as a rate, in bits.
+    /// Its name in all counter modes: its heading as a rate, in bits.
     pub const fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Somebody calls it so, in any case and without blanks and signs.
+    /// Whether this is its name, ignoring case, blanks and signs.
     pub fn is(&self, name: &str) -> bool {
         plain(self.name) == plain(name)
     }
 
-    /// What its numbers mean.
+    /// Unit of its numbers.
     pub const fn measures(&self) -> ColumnUnit {
         self.unit
     }
@@ -122,14 +123,14 @@ impl Column {
     }
 }
 
-/// One value; as text it is what filters see.
+/// One value; filters match its text.
 #[derive(Clone, Debug, Default)]
 pub struct Cell {
     pub(crate) text: String,
     pub(super) tone: Tone,
     pub(crate) number: Option<f64>,
     pub(super) graph: Option<Graph>,
-    /// The total of a rate, or the rate of a total: what the other mode shows.
+    /// The value in the other mode: the total of a rate, or the rate of a total.
     pub(super) other: Option<Box<Cell>>,
 }
 
@@ -149,14 +150,14 @@ impl Cell {
         Self { graph: Some(graph), tone: Tone::Graph, ..Self::default() }
     }
 
-    /// Says what the value means.
+    /// Sets the tone of the value.
     #[must_use]
     pub fn tone(mut self, tone: Tone) -> Self {
         self.tone = tone;
         self
     }
 
-    /// Puts a sign before the value: a tone alone is lost on those who see no colours.
+    /// Puts a sign before the value: a tone alone is not visible without colours.
     #[must_use]
     pub fn flag(mut self) -> Self {
         self.text.insert(0, '!');

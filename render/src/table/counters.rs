@@ -9,7 +9,7 @@ const BITS: f64 = 8.0;
 /// What columns of counters show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CounterMode {
-    /// How much it was so far, instead of how much it is per second.
+    /// Totals instead of rates per second.
     pub totals: bool,
     /// Bytes instead of bits.
     pub bytes: bool,
@@ -18,7 +18,7 @@ pub struct CounterMode {
 /// What a column counts, and its titles in other modes than rates in bits.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Counted {
-    /// What is in no such mode.
+    /// No counter: the mode does not matter.
     Nothing,
     /// Events per second: the title of their total.
     Events(&'static str),
@@ -58,7 +58,7 @@ impl Column {
         Self { counted: Counted::Traffic(others), ..Self::number(title) }
     }
 
-    /// A column of bits per second whose total nobody counts: titles in bits and bytes.
+    /// A column of bits per second without a total: titles in bits and bytes.
     pub const fn speed(title: &'static str, bytes: &'static str) -> Self {
         Self { counted: Counted::Speed(bytes), ..Self::number(title) }
     }
@@ -134,7 +134,8 @@ impl Cell {
         self
     }
 
-    /// A total in place of its rate, or the other way round. What is no number says why, in both.
+    /// A total in place of its rate, or the other way round. A cell without a number shows the
+    /// reason in both modes.
     fn exchanged(mut self) -> Self {
         let is_number = self.number.is_some() || self.text == UNKNOWN;
         match self.other.take() {
@@ -162,7 +163,7 @@ impl TextTable {
         self.columns.iter().any(|column| column.counted.has_total() && column.mode.totals)
     }
 
-    /// Takes out columns that have the same as one of counters has in this mode.
+    /// Removes columns that repeat a column of counters in this mode.
     pub fn drop_repeated(&mut self) {
         let is_counted = |column: &&Column| column.title() != column.name;
         let shown: Vec<&str> = self.columns.iter().filter(is_counted).map(Column::title).collect();
