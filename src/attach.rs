@@ -1,4 +1,5 @@
-//! Captures in apps that run, found by the names that people use, for whatever reads packets.
+//! Captures in apps that run, found by the names that people use, for all commands that read
+//! packets.
 
 pub(crate) mod flow_capture;
 pub(crate) mod interface;
@@ -29,7 +30,7 @@ use crate::output;
 /// How long an app may take to answer a request.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long helpers may take to leave their apps before people are told, and at all.
+/// Time for helpers to leave their apps before that is reported, and the limit.
 const DETACH_NOTICE_TIMEOUT: Duration = Duration::from_secs(1);
 const DETACH_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -111,7 +112,7 @@ fn failure(wanted: &CaptureTarget) -> String {
 }
 
 /// Arms a capture in each of the apps. Of those that nobody named, because they are part of `any`, some
-/// may be left out, which people are told; what comes back are the others.
+/// may be left out, which is reported; the others are returned.
 ///
 /// # Errors
 ///
@@ -150,7 +151,7 @@ pub(crate) fn open_all(
     }
 }
 
-/// Tells people about an app that is not part of `any`.
+/// Reports an app that is not part of `any`.
 fn leave_out(error: &anyhow::Error) {
     output::tell(&format!("left out: {error:#}"));
 }
@@ -188,7 +189,7 @@ fn helpers(pids: &[u32]) -> String {
     format!("pmdscope-pdump (process {pids})")
 }
 
-/// What became of an attempt to reach an app.
+/// The result of an attempt to reach an app.
 enum ConnectResult {
     Connected(Vec<CapturePort>, CaptureSession),
     Absent,
@@ -203,7 +204,7 @@ struct Reconnector {
     options: CaptureOptions,
     attempt: Option<JoinHandle<ConnectResult>>,
     backoff: Backoff,
-    /// Nobody waits for the app any more.
+    /// The app is no longer awaited.
     stop: Arc<AtomicBool>,
 }
 
@@ -234,7 +235,7 @@ impl Reconnector {
 }
 
 impl Drop for Reconnector {
-    /// A helper that is on its way into the app is let go before this process ends.
+    /// A helper that is on its way into the app is released before this process ends.
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         let _ = self.attempt.take().map(JoinHandle::join);

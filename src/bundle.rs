@@ -200,7 +200,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is there whatever happens.
+/// Parts that are always present.
 fn is_always_there(part: &PartEntry) -> bool {
     ["versions", "configuration", HOST_FILES].contains(&part.part)
 }
@@ -415,7 +415,7 @@ impl<'a> Bundle<'a> {
         self.collector.add(entry);
     }
 
-    /// Redacts what was collected, and leaves out what is too much.
+    /// Redacts what was collected, and leaves out what exceeds the size limit.
     fn finish(&mut self) -> Vec<PartEntry> {
         let mut parts = std::mem::take(&mut self.collector.parts);
         if let Some(redactor) = &mut self.redactor {

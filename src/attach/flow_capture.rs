@@ -48,7 +48,7 @@ impl FlowCapture {
         Ok(Self::new(vec![source], settings, table))
     }
 
-    /// Where the newest counts are, also when the capture has ended.
+    /// The newest counts, also after the capture has ended.
     pub(crate) fn latest(&self) -> LatestSnapshot {
         self.latest.clone()
     }

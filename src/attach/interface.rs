@@ -75,7 +75,7 @@ fn begin_of_app(interface: &str, apps: &[&str]) -> Option<usize> {
     interface.match_indices(':').map(|(len, _)| len).filter(begins).max()
 }
 
-/// What must be meant for an app where the only one cannot be.
+/// The text that must name an app, unless there is exactly one app.
 pub(super) fn guess_app(interface: &str, apps: usize) -> Option<&str> {
     let (prefix, _) = interface.split_once(':').filter(|_| apps != 1)?;
     Some(prefix)
@@ -106,7 +106,7 @@ pub(super) fn parse_target(
     }
 }
 
-/// Refuses a queue that no port that is meant has; without queues, a port has not told them.
+/// Refuses a queue that no port that is meant has; a port without queues has not reported them.
 fn check_queue(
     queue: u16,
     target: PortSelector,

@@ -42,7 +42,7 @@ pub(crate) struct AttachArgs {
 }
 
 impl AttachArgs {
-    /// What that means.
+    /// The policy that follows from them.
     pub(crate) fn attach(self) -> AttachPolicy {
         match self {
             Self { no_pdump: true, .. } => AttachPolicy::Never,
@@ -52,7 +52,7 @@ impl AttachArgs {
         }
     }
 
-    /// One of them was given.
+    /// Whether one of them was given.
     pub(crate) fn is_given(self) -> bool {
         self.no_pdump || self.force_pdump || self.peek
     }

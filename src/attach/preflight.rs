@@ -1,4 +1,4 @@
-//! What must hold before a helper attaches to an app: looked at from outside, without touching it.
+//! The conditions for a helper to attach to an app, checked from outside without touching the app.
 
 mod cpus;
 mod obstacle;
@@ -27,7 +27,7 @@ pub(super) fn await_departure(app: &DiscoveredApp, sample: &Sample) {
 /// How to start the helper beside a stock app that passed [`check`].
 ///
 /// # Errors
-/// When the runtime directory is none of DPDK, or the CPUs of this process are not known.
+/// When the runtime directory is not one of DPDK, or the CPUs of this process are not known.
 pub(super) fn pdump(
     app: &DiscoveredApp,
     sample: &Sample,
@@ -50,7 +50,7 @@ pub(super) fn pdump(
     })
 }
 
-/// Whether anything stands in the way of a helper.
+/// Whether anything prevents a helper from attaching.
 pub(super) fn check(
     app: &DiscoveredApp,
     sample: &Sample,

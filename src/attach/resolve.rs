@@ -65,7 +65,7 @@ trait AppSource {
         name: Option<&str>,
         running: &[DiscoveredApp],
     ) -> Result<DiscoveredApp, FindError>;
-    /// What an app tells of itself.
+    /// Asks an app about itself.
     fn ask(&self, app: DiscoveredApp) -> RunningApp;
     /// Whether packets can be had from an app of `-i any`.
     fn preflight(&self, running: &RunningApp) -> anyhow::Result<Preflight>;
@@ -201,7 +201,7 @@ impl<'a> Resolver<'a> {
     fn find(&self, name: Option<&str>) -> anyhow::Result<DiscoveredApp> {
         match self.source.choose(name, &self.apps) {
             Ok(app) => Ok(app),
-            // Without telemetry there are no port names, but the packets may still be had.
+            // Without telemetry there are no port names, but its packets may still be captured.
             Err(FindError::NoTelemetry(app)) if convention(&app).exists() => Ok(*app),
             Err(error) => Err(error.into()),
         }
@@ -217,7 +217,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// The apps that `-i any` means; the others are named with what keeps them out. Nothing attaches to
-    /// an app that nobody has named.
+    /// an app that was not named.
     fn offering(&mut self) -> Vec<String> {
         let mut offering = Vec::new();
         for running in self.ask_all() {
@@ -291,7 +291,7 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// An app has this device; a queue may stand behind it.
+/// An app has this device; a queue may follow it.
 fn has_device(running: &RunningApp, interface: &str) -> bool {
     let is_meant = |device: &str| {
         let queue = interface.strip_prefix(device).and_then(|rest| rest.strip_prefix(':'));

@@ -1,4 +1,4 @@
-//! Running apps, and what they tell of themselves.
+//! Running apps, and what they report about themselves.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use pmdscope_telemetry::discover::{DiscoveredApp, Reachability};
 use pmdscope_telemetry::sample::{PortSample, Sample};
 use pmdscope_telemetry::{FleetSettings, SampleCollector};
 
-/// How long an app may take to tell about itself.
+/// How long an app may take to report about itself.
 const SAMPLE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// An app and what it tells of itself.
+/// An app and what it reports about itself.
 #[derive(Clone, Debug)]
 pub(crate) struct RunningApp {
     pub(crate) app: DiscoveredApp,
@@ -26,7 +26,7 @@ impl RunningApp {
         Self { app, sample }
     }
 
-    /// Its ports, as far as it tells.
+    /// Its ports, as far as it reports them.
     pub(super) fn ports(&self) -> &[PortSample] {
         self.sample.as_ref().map_or(&[], |sample| &sample.ports)
     }

@@ -18,7 +18,7 @@ pub(crate) struct CaptureTarget {
     pub(crate) transport: Transport,
     pub(crate) targets: Vec<PortSelector>,
     pub(super) known: Vec<PortSample>,
-    /// What it is sure to be found by: its telemetry socket.
+    /// A reliable way to find it: its telemetry socket.
     pub(crate) address: String,
     /// How apps are found and judged.
     pub(crate) settings: Arc<FleetSettings>,
@@ -41,12 +41,12 @@ impl CaptureTarget {
         self.known.iter().map(port).collect()
     }
 
-    /// Somebody asked for this very app.
+    /// Whether the user named this app.
     pub(crate) fn is_named(&self) -> bool {
         !self.unnamed
     }
 
-    /// A queue of an app with libpmdscope, by what the app has told: it is not asked again.
+    /// A queue of an app with libpmdscope, from what the app has reported: it is not asked again.
     pub(crate) fn queue(
         running: RunningApp,
         port: u16,

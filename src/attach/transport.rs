@@ -20,7 +20,7 @@ use super::running::RunningApp;
 const TELEMETRY_SOCKET: &str = "dpdk_telemetry.v2";
 const CAPTURE_SOCKET: &str = "pmdscope.sock";
 
-/// What was found before a capture: how packets can be had from an app.
+/// The result of the checks before a capture: how the packets of an app can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Preflight {
     /// Its libpmdscope listens there.
@@ -35,7 +35,7 @@ impl Preflight {
     /// Whether packets can be had from an app, and how; nothing is touched to find out.
     ///
     /// # Errors
-    /// Says what stands in the way, and what to do about it.
+    /// States what prevents that, and what to do about it.
     pub(crate) fn of(running: &RunningApp, policy: AttachPolicy) -> anyhow::Result<Self> {
         match stock(running) {
             Some(_) if policy == AttachPolicy::Never => Err(forbidden(running)),
@@ -57,7 +57,7 @@ impl Preflight {
         Self::of(running, policy)
     }
 
-    /// What stands between the app and its packets, for people; `None` for the app itself.
+    /// How the packets are read, for people; `None` if the app itself hands them out.
     pub(crate) fn via(&self) -> Option<&'static str> {
         match self {
             Self::Library(_) => None,
@@ -117,7 +117,7 @@ pub(crate) fn cure<'a>(
     cures.join("; ")
 }
 
-/// What an app without libpmdscope tells.
+/// The sample of an app without libpmdscope.
 fn stock(running: &RunningApp) -> Option<&Sample> {
     let sample = running.sample.as_ref().filter(|sample| sample.library.is_none())?;
     (!find_socket(running)
@@ -158,7 +158,7 @@ pub(crate) fn library_socket(running: &RunningApp) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// Where the app says, seen from here, or where it ought to be.
+/// The path that the app reports, as seen from here, or else the default path.
 fn find_socket(RunningApp { app, sample }: &RunningApp) -> Option<PathBuf> {
     let library = sample.as_ref().and_then(|sample| sample.library.as_ref());
     let told = library.and_then(|library| library.tee_socket.as_ref()).map(PathBuf::from);

@@ -128,7 +128,7 @@ pub(super) fn limit(parts: &mut [PartEntry], staging: &Path, most_bytes: u64) {
 fn append<W: Write>(archive: &mut Builder<W>, path: &Path, inside: &Path) -> io::Result<()> {
     let metadata = fs::symlink_metadata(path)?;
     let mut header = Header::new_gnu();
-    // Not who collected it: whoever unpacks it owns it.
+    // No owner is stored: the user who unpacks the archive owns the files.
     header.set_uid(0);
     header.set_gid(0);
     header.set_mtime(u64::try_from(metadata.mtime()).unwrap_or(0));

@@ -20,7 +20,7 @@ use super::progress::Progress;
 use super::signals::StopRequests;
 use crate::{child, exit};
 
-/// Pause between two looks at the children.
+/// Pause between two checks of the children.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How long a child may take to end after it was asked to.
 const CHILD_EXIT_TIMEOUT: Duration = Duration::from_secs(4);
@@ -101,7 +101,7 @@ impl Collector<'_> {
         }
     }
 
-    /// Adds a part, and tells if it failed.
+    /// Adds a part, and reports if it failed.
     pub(super) fn add(&mut self, part: PartEntry) {
         self.progress.part(&part);
         self.parts.push(part);
@@ -186,7 +186,7 @@ impl Collector<'_> {
         paths.filter_map(|path| file_entry(self.staging, path)).collect()
     }
 
-    /// What was not written is not there.
+    /// Removes output files that are empty.
     fn remove_empty(&self, command: &PartCommand) {
         let paths = command.stdout.iter().chain(&command.outputs);
         for path in paths.filter(|path| file_entry(self.staging, path).is_none()) {
@@ -272,7 +272,7 @@ fn failure(status: ExitStatus, messages: &[String], has_files: bool) -> Option<S
     }
 }
 
-/// What a child said on standard error.
+/// The lines that a child has printed on standard error.
 fn messages(file: &File) -> Vec<String> {
     let mut text = Vec::new();
     let mut file = file;

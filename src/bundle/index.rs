@@ -70,7 +70,7 @@ pub(super) struct PartEntry {
     /// How long that took, seconds.
     pub(super) seconds: f64,
     pub(super) files: Vec<FileEntry>,
-    /// What the command said on standard error.
+    /// Lines that the command printed on standard error.
     pub(super) messages: Vec<String>,
 }
 

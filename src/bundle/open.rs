@@ -1,4 +1,4 @@
-//! Reads bundles: files that others wrote, and that may be damaged or made to do harm.
+//! Reads bundles: files from elsewhere, which may be damaged or malicious.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
@@ -16,7 +16,7 @@ use super::index::TEXT;
 
 /// Start of a Zstandard file.
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-/// Where a tar header says that it is one.
+/// The place of the magic in a tar header.
 const USTAR: std::ops::Range<usize> = 257..262;
 /// Size of a tar header.
 const HEADER: usize = 512;
@@ -56,7 +56,7 @@ fn first_entry(path: &Path) -> io::Result<bool> {
     Ok(header[USTAR] == *b"ustar" && is_index)
 }
 
-/// The recordings of a bundle, as files without a name, which are there as long as this process.
+/// The recordings of a bundle, as unnamed files, which exist as long as this process.
 ///
 /// # Errors
 ///
@@ -124,12 +124,12 @@ fn captures(bundle: &Path, inside: &Path) -> Result<Vec<CaptureFile>> {
     Ok(found)
 }
 
-/// Copies a file, which is there as long as this process, and ends with it, however that ends.
+/// Copies a file to an unnamed one, which is removed when this process ends in any way.
 fn nameless(entry: &mut impl Read) -> Result<PathBuf> {
     let mut file = tempfile::tempfile().context("cannot create a temporary file")?;
     io::copy(entry, &mut file).context("cannot unpack into a temporary file")?;
     let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
-    // Stays open: whoever has the path opens it again.
+    // Stays open: the reader opens the path again.
     let _ = file.into_raw_fd();
     Ok(path)
 }

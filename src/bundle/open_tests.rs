@@ -1,4 +1,4 @@
-//! Tests of reading bundles, also of those that are made to do harm.
+//! Tests of reading bundles, also of malicious ones.
 
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;

@@ -1,4 +1,4 @@
-//! What is told on standard error during a collection.
+//! Messages on standard error during a collection.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 use super::index::{PartEntry, PartStatus};
 use crate::output;
 
-/// Tells what is collected, and what cannot be.
+/// Reports what is collected, and what cannot be.
 #[derive(Debug)]
 pub(super) struct Progress {
     /// Only errors.
     quiet: bool,
-    /// Reasons that were told.
+    /// Reasons that were reported.
     told: RefCell<BTreeSet<String>>,
 }
 
@@ -20,14 +20,14 @@ impl Progress {
         Self { quiet, told: RefCell::default() }
     }
 
-    /// Tells what comes next.
+    /// Reports what comes next.
     pub(super) fn tell(&self, text: &str) {
         if !self.quiet {
             output::tell(text);
         }
     }
 
-    /// Tells why a part is missing, or not complete: once, if other parts have the same reason.
+    /// Reports why a part is missing, or not complete: once, if other parts have the same reason.
     pub(super) fn part(&self, part: &PartEntry) {
         let what = match part.status {
             PartStatus::Complete => return,

@@ -236,7 +236,7 @@ enum FrameBegin {
     End,
 }
 
-/// Looks at the next frame, and passes over one without lines.
+/// Reads the header of the next frame, and skips one without lines.
 fn begin_frame(input: &mut BufReader<File>) -> std::io::Result<FrameBegin> {
     let ahead = input.fill_buf()?;
     if ahead.is_empty() {

@@ -1,4 +1,4 @@
-//! What redaction replaces and what it keeps, as the index of a bundle says it.
+//! What redaction replaces and what it keeps, as listed in the index of a bundle.
 
 /// What is replaced.
 pub(super) const REPLACED: [&str; 5] = [

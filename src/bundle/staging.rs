@@ -44,7 +44,7 @@ impl StagingDirectory {
 
 /// Locks a directory or file as long as it is open, so that other runs do not remove it.
 pub(super) fn mark_as_used(file: &impl AsFd) {
-    // Where nothing can be locked, nobody removes it either.
+    // Where nothing can be locked, no run removes it either.
     let _ = flock(file, FlockOperation::NonBlockingLockExclusive);
 }
 

@@ -1,4 +1,4 @@
-//! Versions of what takes part: pmdscope, the system, and the apps.
+//! Versions of all components: pmdscope, the system, and the apps.
 
 use std::fmt::Write;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::attach::running::RunningApp;
 #[derive(Clone, Debug)]
 pub(super) struct VersionedApp {
     pub(super) name: String,
-    /// It tells about itself.
+    /// It reports about itself.
     pub(super) answers: bool,
     pid: Option<u32>,
     dpdk: Option<String>,

@@ -1,4 +1,4 @@
-//! Where the helper runs: beside the app's poll loops and not among them.
+//! Where the helper runs: on other CPUs than the app's poll loops.
 
 use std::collections::BTreeSet;
 use std::fmt;

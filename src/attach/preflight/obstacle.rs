@@ -1,4 +1,4 @@
-//! What stands in the way of a secondary process, and what to do about it.
+//! The reasons why a secondary process cannot attach, and what to do about them.
 
 use std::fs::{self, File};
 use std::io;
@@ -17,7 +17,7 @@ use rustix::process::geteuid;
 /// The one kernel driver that stops a device when any process with it open ends.
 const UIO: &str = "uio_pci_generic";
 
-/// Time between two looks at the secondary processes of an app.
+/// Time between two checks of the secondary processes of an app.
 const DEPARTURE_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Why no helper may attach to an app.
@@ -131,19 +131,20 @@ pub(super) struct PreflightFacts {
     arguments: Vec<String>,
     config: Option<PathBuf>,
     further: bool,
-    /// The app, and who holds its runtime directory; `None` for nobody or what cannot be told.
+    /// The app, and who holds its runtime directory; `None` if no process does, or if it is
+    /// unknown.
     pid: u32,
     primary: Option<u32>,
     versions: [String; 2],
     /// User of the app and ours; `None` where the app is not seen.
     user: Option<u32>,
     us: u32,
-    /// Why its memory cannot be looked into.
+    /// Why its memory cannot be read.
     sealed: Option<String>,
     ports: usize,
     /// Its runtime directory is in another mount namespace, and what keeps a helper out of that.
     enclosed: Option<Obstacle>,
-    /// It counts its processes otherwise, and a helper cannot do so too.
+    /// It is in another PID namespace, which a helper cannot enter.
     contained: bool,
     uio: Option<String>,
     secondaries: Vec<u32>,
@@ -177,7 +178,7 @@ impl PreflightFacts {
         }
     }
 
-    /// The first thing in the way; a forced helper only stops for what cannot work at all.
+    /// The first obstacle; a forced helper only stops for what cannot work at all.
     pub(super) fn obstacle(&self, forced: bool) -> Option<Obstacle> {
         self.barrier().or_else(|| self.risk().filter(|_| !forced))
     }
@@ -219,7 +220,7 @@ impl PreflightFacts {
     }
 }
 
-/// Versions of two releases, or that cannot be compared.
+/// Whether two versions are of different releases, or cannot be compared.
 fn differ(app: &str, ours: &str) -> bool {
     match (release(app), release(ours)) {
         (Some(app), Some(ours)) => app != ours,
@@ -263,8 +264,8 @@ fn sealed(pid: u32) -> Option<String> {
     denied.then(|| "ptrace permission denied".to_owned())
 }
 
-/// Waits for a helper to leave an app, but not for longer than told: it may be about to, because its
-/// consumer has ended, or has been killed.
+/// Waits for a helper to leave an app, but not for longer than a limit: it may be about to, because
+/// its consumer has ended, or has been killed.
 pub(super) fn await_departure(dir: &Path, app: u32, timeout: Duration) {
     let deadline = Instant::now() + timeout;
     while secondaries_here(dir, app).into_iter().any(is_pdump) && Instant::now() < deadline {
@@ -283,7 +284,7 @@ fn secondaries_here(dir: &Path, app: u32) -> Vec<u32> {
     secondaries(dir).into_iter().map(|own| process_here(own, app).unwrap_or(own)).collect()
 }
 
-/// A process is in another namespace of a kind. What is not told is taken for the same.
+/// A process is in another namespace of a kind. An unknown namespace counts as the same.
 fn differs(kind: &str, pid: u32) -> bool {
     let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/{kind}")).ok();
     namespace(&pid.to_string()).is_some_and(|theirs| namespace("self") != Some(theirs))
