@@ -24,7 +24,7 @@ use super::{COMMON, say, trigger};
 use crate::exit::Usage;
 use crate::number::whole;
 
-/// Which events are told.
+/// Which events are reported.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EventFilter {
     /// Names of complete files, on standard output.
@@ -361,7 +361,7 @@ impl Args {
         Ok(files)
     }
 
-    /// What is told of files.
+    /// Which events of files are reported.
     pub(super) fn event_filter(&self) -> EventFilter {
         EventFilter {
             names: self.files.print_files,

@@ -16,14 +16,14 @@ use super::args::Args;
 use super::{recorder, trigger, view};
 use crate::attach::target::CaptureTarget;
 
-/// A target, and what can be heard of it.
+/// A target, its events and its status.
 pub(super) struct Destination {
     pub(super) target: Box<dyn PacketSink>,
     /// With `--parallel`, what opens the file of each ring instead, and the number of threads.
     pub(super) rings: Option<(usize, RingSinkOpener)>,
-    /// What happens to files.
+    /// Events of files.
     pub(super) events: Receiver<FileEvent>,
-    /// What the flight recorder holds.
+    /// Status of the flight recorder.
     pub(super) recorder: Option<Arc<RecorderStatus>>,
     /// Fires the recorder as long as this lives.
     _triggers: Option<trigger::TriggerWatcher>,

@@ -1,4 +1,4 @@
-//! Tells what happens to files while the thread of the capture waits for them.
+//! Reports events of files while the thread of the capture waits for the files.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::thread::{self, JoinHandle};
@@ -9,10 +9,10 @@ use pmdscope_packets::file::FileEvent;
 use super::args::EventFilter;
 use super::report;
 
-/// Time between looks at whether it is to end.
+/// Time between checks whether it must end.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A thread that tells events until it is dropped.
+/// A thread that reports events until it is dropped.
 #[derive(Debug)]
 pub(super) struct EventPrinter {
     /// Its end ends the thread.
@@ -43,7 +43,7 @@ impl EventPrinter {
 impl Drop for EventPrinter {
     fn drop(&mut self) {
         self.end = None;
-        // What it panicked of was told on standard error.
+        // Its panic was reported on standard error.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }

@@ -121,7 +121,7 @@ fn interfaces(
     Ok(code)
 }
 
-/// All ports, and why there are apps without packets; each app is looked at once.
+/// All ports, and why there are apps without packets; each app is checked once.
 fn all(running: &[RunningApp], attach: AttachPolicy) -> (Vec<Interface>, Vec<String>) {
     let answering = running.iter().filter(|one| one.sample.is_some());
     let preflight =

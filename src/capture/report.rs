@@ -63,7 +63,7 @@ fn recorded(status: &RecorderStatus) -> String {
     format!("flight recorder: {}{least}", status::recorder(status))
 }
 
-/// The format that files have, unless nothing is to be told.
+/// The format that files have, unless nothing is to be printed.
 pub(super) fn writing(args: &Args) {
     if let Some(line) = args.files.announcement().filter(|_| !args.quiet) {
         say(line);
@@ -106,7 +106,7 @@ pub(super) fn ended(
     }
 }
 
-/// The counters of a capture that runs, as SIGUSR1 has tcpdump tell them.
+/// The counters of a capture that runs, as tcpdump prints them on SIGUSR1.
 pub(super) fn at_once(report: &CaptureReport, recorder: Option<&RecorderStatus>) -> String {
     let recorder = recorder.map(|status| format!("; {}", recorded(status))).unwrap_or_default();
     format!("pmdscope: {}{recorder}", statistics(report, None).join(", "))
@@ -213,7 +213,7 @@ fn left_out(report: &CaptureReport) -> String {
     format!("left out by sampling (1 in {mean:.2} kept on average, 1 in {last} at the end{most})")
 }
 
-/// What became of a ring that has a file of its own.
+/// The result of a ring that has a separate file.
 fn ring(ring: &RingReport) -> String {
     let (captured, dropped) = (packets(ring.captured), ring.dropped);
     format!("{}: {captured}, {dropped} dropped, {}", ring.name, number::bytes(ring.bytes))

@@ -12,8 +12,8 @@ use signal_hook::flag;
 
 use crate::child;
 
-/// The first signal ends the capture in order, the second at once; USR1 asks for the counters and,
-/// where `flush` is true, USR2 brings out what was collected.
+/// The first signal ends the capture in order, the second immediately; USR1 asks for the counters
+/// and, where `to_flush` is true, USR2 writes what was collected.
 pub(crate) fn control(to_flush: bool) -> anyhow::Result<RunControl> {
     let control = RunControl::default();
     register(&control, to_flush).context("cannot handle signals")?;
@@ -22,7 +22,7 @@ pub(crate) fn control(to_flush: bool) -> anyhow::Result<RunControl> {
 
 fn register(control: &RunControl, to_flush: bool) -> std::io::Result<()> {
     let stop = || Arc::clone(&control.stop);
-    // A capture under nohup(1) is to survive its terminal.
+    // A capture under nohup(1) must survive its terminal.
     let hang_up = (!is_ignored(SIGHUP)).then_some(SIGHUP);
     for signal in [SIGINT, SIGTERM].into_iter().chain(hang_up) {
         if !child::may_repeat(signal) {
@@ -39,9 +39,9 @@ fn register(control: &RunControl, to_flush: bool) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A write to a closed pipe is an error of its thread, of which others need not take notice; only
-/// SIGPIPE from outside is a signal, for the one thread that does not block it. To be called before
-/// there are other threads, which do as this one.
+/// Makes a write to a closed pipe an error of the writing thread, which does not concern other
+/// threads. SIGPIPE is a signal only when it comes from outside, for the one thread that does not
+/// block it. To be called before there are other threads, which inherit the mask.
 fn take_pipes_as_errors() -> std::io::Result<()> {
     thread::Builder::new().name("signals".to_owned()).spawn(|| {
         loop {

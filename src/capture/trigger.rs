@@ -27,7 +27,7 @@ use crate::number::whole;
 use crate::output;
 use pmdscope_telemetry::fleet::{AppSampler, ROUND_TIMEOUT};
 
-/// Time between two looks at the findings of an app.
+/// Time between two checks of the findings of an app.
 const FINDINGS_INTERVAL: Duration = Duration::from_millis(200);
 /// In front of the filter expression of a packet trigger.
 const FILTER: &str = "filter:";
@@ -115,7 +115,7 @@ impl TriggerWatcher {
         }
         listen_for_signal(fire.clone())?;
         let names = wanted.iter().flat_map(CaptureTarget::names).collect::<Vec<_>>().join(", ");
-        // The recorder is of use without it.
+        // The recorder works without it.
         let socket = Socket::serve(names, fire.clone())
             .inspect_err(|error| {
                 say(format_args!(

@@ -143,7 +143,7 @@ pub(super) fn open(args: &ViewArgs, named: bool) -> anyhow::Result<Box<dyn Packe
     let (flags, offline) = (tcpdump::flags(args), args.numeric > 0);
     let (prefix, mut tell) = (Arc::new(Mutex::new(prefix)), args.verbose > 0);
     let start = move || {
-        // What the sandbox lacks is told once.
+        // What the sandbox lacks is reported once.
         let mut command = child::sandboxed(&program, offline, std::mem::take(&mut tell));
         command.args(&flags);
         Tcpdump::start(command, Arc::clone(&prefix), Box::new(StandardOutput))

@@ -36,10 +36,10 @@ pub(super) struct CaptureProgress {
     grow: bool,
     /// Ends the capture; once it is true, a signal exits at once.
     stop: Arc<AtomicBool>,
-    /// Who is to reach an app that comes back, after `-Z`.
+    /// The user who must reach an app that comes back, after `-Z`.
     user: Option<String>,
     events: Option<Receiver<FileEvent>>,
-    /// Tells them at the end.
+    /// Reports events at the end.
     printer: Option<EventPrinter>,
     recorder: Option<Arc<recorder::RecorderStatus>>,
     /// Decides how many packets apps are to keep.
@@ -82,8 +82,8 @@ impl CaptureProgress {
         }
     }
 
-    /// Clears the line, and tells what happened last. What comes back is for how many seconds
-    /// nothing could be written, and why.
+    /// Clears the line, and reports the last events. Returns for how many seconds nothing could be
+    /// written, and why.
     pub(super) fn close(mut self) -> Option<(f64, String)> {
         self.tell_files();
         self.printer = None;
@@ -161,7 +161,7 @@ impl CaptureObserver for CaptureProgress {
     }
 
     fn ending(&mut self) {
-        // However the capture came to its end: who waits no longer can leave.
+        // Whatever ended the capture: from now on a signal exits immediately.
         self.stop.store(true, Ordering::Relaxed);
         self.line.clear();
         let start = |events| EventPrinter::start(events, self.filter);

@@ -85,8 +85,8 @@ impl Refusal {
     }
 }
 
-/// Says of an unknown option what it is in tcpdump, or which is the nearest letter: the same in the
-/// other case.
+/// Explains an unknown option: its meaning in tcpdump, or the nearest letter, which is the same in
+/// the other case.
 pub(crate) fn explain(mut error: Error, command: &mut Command) -> Error {
     let unknown = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(option)) if error.kind() == ErrorKind::UnknownArgument => {

@@ -5,18 +5,18 @@ use std::time::{Duration, Instant};
 
 use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint};
 
-/// How long a finding must be gone before it is new again.
+/// How long a finding must be absent before it is new again.
 const GONE: Duration = Duration::from_secs(1);
 
 /// The findings of one app, and when each was last there.
 #[derive(Debug, Default)]
 pub(super) struct FindingEdges {
-    /// By lint and subject; `None` before the first look.
+    /// By lint and subject; `None` before the first check.
     seen: Option<BTreeMap<(Lint, FindingSubject), Instant>>,
 }
 
 impl FindingEdges {
-    /// Those that were not there a moment ago. What the first look finds was there before.
+    /// Those that were not there a moment ago. Those of the first check were there before.
     pub(super) fn new_findings<'a>(
         &mut self,
         findings: impl Iterator<Item = &'a Finding>,

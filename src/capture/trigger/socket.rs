@@ -24,7 +24,7 @@ const ROOT_DIR: &str = "/run/pmdscope";
 /// Names of sockets, around the process id.
 const PREFIX: &str = "recorder-";
 const SUFFIX: &str = ".sock";
-/// Mode bits of those whom a directory of sockets does not concern.
+/// Mode bits of group and others, who have no access to a directory of sockets.
 const OTHERS: u32 = 0o077;
 /// How long either side waits for the other.
 const SOCKET_TIMEOUT: Duration = Duration::from_secs(3);
@@ -59,12 +59,13 @@ impl Socket {
         let _ = fs::remove_file(&fresh);
         let listener = UnixListener::bind(&fresh)
             .with_context(|| format!("cannot make a socket {}", fresh.display()))?;
-        // Under its own name it listens already: who cannot connect to it takes it for stale.
+        // It listens before it gets its name: a process that cannot connect to it takes it for
+        // stale.
         fs::rename(&fresh, &path)
             .with_context(|| format!("cannot make a socket {}", path.display()))?;
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                // Whoever asks badly, or goes before the answer, gets none.
+                // A client that sends an invalid request, or leaves before the answer, gets none.
                 let _ = answer(stream, &names, &fire);
             }
         });
@@ -172,7 +173,7 @@ fn connect(path: &Path) -> io::Result<UnixStream> {
     Ok(UnixStream::from(socket))
 }
 
-/// The recorders of this user; what dead ones have left is removed.
+/// The recorders of this user; sockets of dead recorders are removed.
 pub(super) fn running() -> anyhow::Result<Vec<Recorder>> {
     running_in(&own_directory()?)
 }
@@ -212,7 +213,7 @@ fn own_directory() -> anyhow::Result<PathBuf> {
         .context("no directory for the recorder socket: XDG_RUNTIME_DIR is not set")
 }
 
-/// Makes a directory that nobody else can enter.
+/// Makes a directory that no other user can enter.
 fn make_private(dir: &Path) -> anyhow::Result<()> {
     match DirBuilder::new().mode(0o700).create(dir) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {

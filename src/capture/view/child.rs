@@ -27,8 +27,8 @@ pub(super) fn find(program: &str) -> Option<PathBuf> {
     places.map(|place| place.join(program)).find(|file| file.is_absolute() && file.is_file())
 }
 
-/// The program behind `pmdscope sandbox`: without a network if `offline`. `tell` says what the system
-/// cannot take away from it.
+/// The program behind `pmdscope sandbox`: without a network if `offline`. `tell` reports what the
+/// system cannot take away from it.
 pub(super) fn sandboxed(program: &Path, offline: bool, tell: bool) -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg("sandbox");
@@ -38,7 +38,7 @@ pub(super) fn sandboxed(program: &Path, offline: bool, tell: bool) -> Command {
     command
 }
 
-/// What becomes of the lines of a program.
+/// Handles the lines of a program.
 pub(super) trait LineHandler: Send {
     /// Appends to `out` what is shown of a line, which is without its line break.
     fn line(&mut self, out: &mut String, line: &[u8]);
@@ -71,7 +71,7 @@ impl Running {
         let reader = std::thread::spawn(move || {
             let shown = output.map_or(Ok(()), |output| show(output, lines, out));
             if shown.is_err() {
-                // Nobody reads it; it may have been killed already.
+                // Its output is no longer read; it may have been killed already.
                 let _ = child.kill();
             }
             let ended = wait(name, child, complaints);
@@ -91,7 +91,7 @@ impl Running {
         self.reader.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Waits for its last words.
+    /// Waits for its last output.
     pub(super) fn end(&mut self) -> Result<(), SinkError> {
         self.input = None;
         let Some(reader) = self.reader.take() else { return Ok(()) };
@@ -133,7 +133,7 @@ fn show(
     }
 }
 
-/// Reads what it complains about. What we say ourselves on its behalf is shown at once.
+/// Reads its complaints. Messages of pmdscope itself in the child are shown immediately.
 fn collect(complaints: ChildStderr) -> String {
     let mut kept = String::new();
     let mut lines = BufReader::new(complaints);
@@ -152,7 +152,7 @@ fn collect(complaints: ChildStderr) -> String {
     kept
 }
 
-/// Said without any need.
+/// A message that is not a complaint.
 fn is_usual(line: &str) -> bool {
     line.is_empty() || line.starts_with("reading from file -") || line.starts_with("Running as ")
 }

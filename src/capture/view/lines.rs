@@ -23,7 +23,7 @@ impl LinePrefix {
             let _ = write!(out, "{:5}  ", head.id.saturating_add(1));
         }
         self.stamps.write(out, head.ns);
-        // Old capture files do not tell.
+        // Old capture files do not have it.
         if self.named && !name.is_empty() {
             let direction = match head.dir {
                 DIR_RX => "In",
@@ -59,7 +59,7 @@ pub(super) fn append(out: &mut String, text: &[u8]) {
     }
 }
 
-/// Brings text to standard output at once, and empties it.
+/// Writes text to standard output immediately, and empties it.
 pub(super) fn bring_out(out: &mut dyn Write, text: &mut String) -> Result<(), SinkError> {
     let result = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     text.clear();

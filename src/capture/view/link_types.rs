@@ -53,7 +53,7 @@ impl TcpdumpPerLinkType {
             return Ok(());
         }
         if self.processes.len() >= MOST_PROCESSES {
-            // It has printed everything; that it ends badly now costs nobody a packet.
+            // It has printed everything; a failure now loses no packet.
             let _ = self.processes.remove(0).end();
         }
         let started = (self.start)().map_err(|error| SinkError::Write {
@@ -66,7 +66,7 @@ impl TcpdumpPerLinkType {
         Ok(())
     }
 
-    /// Gives up the link type of the last process. An error if nobody reads its output any more.
+    /// Gives up the link type of the last process. An error if its output is no longer read.
     fn remove_last(&mut self) -> Result<(), SinkError> {
         self.processes.pop().map_or(Ok(()), |process| self.give_up(process))
     }

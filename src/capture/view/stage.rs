@@ -18,7 +18,7 @@ use crate::output::say;
 const BATCH: usize = 64 << 10;
 /// Batches that may wait for the decoder.
 const QUEUE: usize = 64;
-/// Time between looks at a decoder that has nothing to do.
+/// Time between checks of a decoder that has nothing to do.
 const IDLE: Duration = Duration::from_millis(100);
 
 /// A packet of a batch, without its bytes.
@@ -198,7 +198,7 @@ impl PacketSink for View {
         self.worker.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Packets that are not shown are no loss of the capture; they are told at the end.
+    /// Packets that are not shown are no loss of the capture; they are reported at the end.
     fn progress(&self) -> SinkProgress {
         SinkProgress { written: self.shown, ..SinkProgress::default() }
     }

@@ -31,10 +31,10 @@ const HEADER: [u32; 5] = [
 /// Numbers begin again before tcpdump would take them for negative.
 const NUMBERS: u32 = 1 << 31;
 
-/// How often a wait looks whether tcpdump is still there.
+/// Interval of checks during a wait whether tcpdump still runs.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Types of packets that tcpdump 4.99 can be told.
+/// Types of packets that tcpdump 4.99 accepts.
 const PACKET_TYPES: [&str; 21] = [
     "aodv",
     "carp",
@@ -227,7 +227,7 @@ impl Tcpdump {
             // Without a header it would complain.
             self.begin(ETHERNET);
         }
-        // Whether it is still there is told by its end.
+        // Its end reports whether it has failed.
         let _ = self.flush();
         self.running.end()
     }

@@ -43,7 +43,7 @@ fn udp(payload: &[u8]) -> Vec<u8> {
     .concat()
 }
 
-/// What a view shows of packets that come in and go out in turn; nothing (told aloud) without
+/// What a view shows of packets that come in and go out in turn; nothing, with a report, without
 /// tcpdump.
 fn shown(flags: &str, clock: Clock, packets: &[Vec<u8>]) -> Option<String> {
     let Some(program) = find("tcpdump") else {
