@@ -171,7 +171,7 @@ fn finish(
     Ok(unscanned)
 }
 
-/// Tells what the findings leave out, and why.
+/// Reports what the findings leave out, and why.
 fn tell_notes(args: &Args, source: &Source) {
     source.tell_notes();
     tell_choice(args, source.fleet());
@@ -205,7 +205,7 @@ fn scan(apps: Vec<DiscoveredApp>, results: Arc<ScanResults>) -> JoinHandle<Vec<(
     thread::spawn(move || Scanner::new(ScanArgs::default()).scan_into(&apps, &results))
 }
 
-/// Says which app was checked where another one may have been meant, which does not run.
+/// Reports which app was checked where another one may have been meant, which does not run.
 fn tell_choice(args: &Args, fleet: &FleetState) {
     let begins = |name: &str| {
         let mut others = fleet.apps.iter().filter(|app| app.name != name);

@@ -20,7 +20,7 @@ pub(crate) fn die_with_parent() {
     let Some(parent) = parent else { return };
     let is_child = || getppid().is_some_and(|pid| pid.as_raw_nonzero().get() == parent);
     if is_child() {
-        // Where the system refuses, this process ends at the end of its time.
+        // Where the system refuses, this process ends at its time limit.
         let _ = set_parent_process_death_signal(Some(Signal::TERM));
         if !is_child() {
             std::process::exit(exit::FAILED.into());
@@ -28,8 +28,8 @@ pub(crate) fn die_with_parent() {
     }
 }
 
-/// A second signal of this number is no wish to end at once. When the process that has started this one is killed,
-/// the kernel sends SIGTERM again for each of its threads that ends.
+/// A second signal of this number is not a request to end immediately. When the process that has started this one
+/// is killed, the kernel sends SIGTERM again for each of its threads that ends.
 pub(crate) fn may_repeat(signal: i32) -> bool {
     signal == Signal::TERM.as_raw() && std::env::var_os(PARENT_VARIABLE).is_some()
 }

@@ -108,7 +108,7 @@ fn parse(bytes: &[u8]) -> Result<Config, Vec<Problem>> {
         source.blame(&error.span().unwrap_or_default(), error.message().to_owned());
     }
     let mut config = Config::default();
-    // What follows from a slip of the pen would only hide it.
+    // Errors that follow from a typing mistake would only hide it.
     if errors.is_empty() {
         read(&mut source, document.get_ref(), &mut config);
     }

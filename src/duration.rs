@@ -59,7 +59,7 @@ pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// What stands behind the number; empty without a unit.
+/// The text after the number; empty without a unit.
 pub(crate) fn unit(text: &str) -> &str {
     split(text).1
 }

@@ -1,5 +1,6 @@
-//! Documents of nothing: whoever asked for JSON gets a document also where no such app runs, or no such
-//! interface has a filter or a bypass. The error is told nevertheless, and the exit code is its.
+//! Empty documents: with `--json` a command prints a document also where no such app runs, or no such
+//! interface has a filter or a bypass. The error is reported nevertheless, and determines the exit
+//! code.
 
 use anyhow::{Error, Result};
 use pmdscope_bypass::BypassError;
@@ -8,7 +9,7 @@ use pmdscope_xdp::XdpError;
 
 use crate::{Command, bypass, check, interrupts, lcores, leaks, ls, netstat, top, xdp};
 
-/// Prints the document of a command that failed because there is nothing that it could tell of.
+/// Prints the document of a command that failed because there is nothing to report.
 ///
 /// # Errors
 /// When it cannot be written.

@@ -13,7 +13,7 @@ use crate::config::ConfigError;
 /// Exit code of a command that failed or found something.
 pub(crate) const FAILED: u8 = 1;
 
-/// Exit code of a command that was called in a wrong way.
+/// Exit code of a command that was used incorrectly.
 pub(crate) const USAGE: u8 = 2;
 
 /// The arguments make sense one by one, but not here.

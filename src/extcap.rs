@@ -28,7 +28,7 @@ use crate::{capture, output};
 
 /// How long Wireshark may take to open its end of the pipe.
 const READER: Duration = Duration::from_secs(5);
-/// `O_NONBLOCK`, and the error of a pipe that nobody reads.
+/// `O_NONBLOCK`, and the error of a pipe without a reader.
 const NONBLOCK: i32 = OFlags::NONBLOCK.bits().cast_signed();
 const NO_READER: i32 = Errno::NXIO.raw_os_error();
 
@@ -167,7 +167,7 @@ fn capture(call: &Call, fifo: &str) -> Result<ExitCode> {
     capture::run(&line.args)
 }
 
-/// Wireshark waits for as long as nobody has opened its pipe, however the capture ended.
+/// Wireshark waits until its pipe was opened, however the capture ended.
 fn end(fifo: &Path) {
     let deadline = Instant::now() + READER;
     let write = || OpenOptions::new().write(true).custom_flags(NONBLOCK).open(fifo);

@@ -30,7 +30,7 @@ const UPDATE_INTERVAL: Duration = Duration::from_millis(500);
 /// How often to try again where an app refuses, or has ended.
 const RETRY_INTERVAL: Duration = Duration::from_secs(3);
 
-/// The same with a helper, also where only to find out about it: that takes another process.
+/// The same with a helper, also for a check whether it can attach: each try starts another process.
 const HELPER_RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Share of one core that all captures together may take.
@@ -63,7 +63,7 @@ fn serve(feed: &DisplayFeed<LiveUpdate>, mut captures: AppCaptures) {
     let mut goes_on = true;
     while goes_on && !request.over {
         request = feed.mailbox.wait_for_request(&request, UPDATE_INTERVAL);
-        // Helpers that have left their apps are gone at once, and not only when this process ends.
+        // Reaps helpers that have left their apps immediately, and not only when this process ends.
         let _ = wait_for_exits(Duration::ZERO);
         let was_idle = captures.is_idle();
         captures.apply(&request, Instant::now());
@@ -103,7 +103,7 @@ fn request(fleet: &FleetState) -> FlowRequest {
     FlowRequest { shown: true, apps: RequestedApp::of(fleet), ..FlowRequest::default() }
 }
 
-/// Nobody can be asked for a helper.
+/// A report cannot ask the user for a helper.
 fn without_helpers(mut traffic: CapturedTraffic) -> CapturedTraffic {
     for tap in traffic.taps.iter_mut().filter(|tap| tap.access == CaptureAccess::Offered) {
         let app = &tap.app;

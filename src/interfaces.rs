@@ -13,7 +13,7 @@ struct HostInterfaces {
     bypass: BypassReader,
 }
 
-/// From now on, whoever samples by these settings reads the interfaces as well.
+/// Makes all samplers with these settings read the interfaces as well.
 pub(crate) fn read_with(settings: &mut FleetSettings) {
     settings.interfaces = Some(Arc::new(HostInterfaces::default()));
 }
@@ -34,7 +34,7 @@ impl InterfaceReader for HostInterfaces {
     }
 }
 
-/// Adds a filter to its interface, which is told by its number: names are given anew.
+/// Adds a filter to its interface, which is identified by its number: names may be reused.
 fn add_filter(
     interfaces: &mut Vec<InterfaceSample>,
     filter: &Filter,
@@ -47,7 +47,7 @@ fn add_filter(
     let name: InterfaceName =
         filter.interface().parse().map_err(|error| format!("{}: {error}", filter.interface()))?;
     let kernel = kernel_sample(&name).map_err(|error| error.to_string())?;
-    // One that is gone by now has no counters.
+    // One that was removed meanwhile has no counters.
     if let Some(kernel) = kernel.filter(|kernel| kernel.index == filter.index()) {
         interfaces.push(InterfaceSample { filter: Some(sample), ..kernel });
     }

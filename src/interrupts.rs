@@ -32,7 +32,7 @@ const POLL_THREADS_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long bpftrace may take until it traces: poll threads that never leave their CPU delay it.
 const ATTACH: Duration = Duration::from_secs(60);
 
-/// How often to look whether a signal has come.
+/// Interval of checks for a signal.
 const SIGNAL_STEP: Duration = Duration::from_millis(50);
 
 /// Show what takes the CPU from poll threads
@@ -239,7 +239,7 @@ pub(crate) fn print_empty(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// False when nobody reads.
+/// False when the output is closed.
 fn print_events(rounds: &mut Rounds) -> Result<bool> {
     for event in rounds.take_events() {
         if !output::print_json(&report::EventDocument::of(event))? {

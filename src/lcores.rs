@@ -121,7 +121,7 @@ impl Args {
     }
 }
 
-/// Prints a report; false when nobody reads it.
+/// Prints a report; false when the output is closed.
 fn print(args: &Args, fleet: &FleetState) -> Result<bool> {
     if args.json {
         output::print_json(&table::Document::of(fleet))

@@ -61,7 +61,7 @@ struct Seen {
     cause: Option<String>,
 }
 
-/// A capture that runs, or has ended and was not looked at.
+/// A capture that runs, or has ended and was not evaluated yet.
 struct Capture {
     app: String,
     device: String,
@@ -172,8 +172,8 @@ impl HotQueues {
     }
 }
 
-/// The sentence that tells of a hot queue: that of the finding about it, or of the cause of missed
-/// packets that it is.
+/// The sentence about a hot queue: that of the finding about it, or of the cause of missed packets
+/// that it is.
 fn of_hot_queue<'a>(
     lint: Lint,
     evidence: &'a mut String,
@@ -206,7 +206,7 @@ fn capture(
     Ok(latest.get())
 }
 
-/// Why nobody knows what makes a queue hot.
+/// Why it is unknown what makes a queue hot.
 fn unexplained(error: &anyhow::Error) -> String {
     format!("its conversations are not known: {error:#}")
 }

@@ -102,8 +102,8 @@ impl SeenFindings {
 
 impl SeenFinding {
     fn note(&mut self, finding: &Finding, now: Timestamp) {
-        // What is less bad now does not undo what was worse.
-        // What is explained is not undone by a moment that is not.
+        // A less severe finding does not replace a worse one. One without an explanation does not
+        // replace one with it.
         let explains = finding.is_explained() || !self.worst.is_explained();
         let (now_is, was) = (finding.severity, self.worst.severity);
         if now_is > was || (now_is == was && explains) {

@@ -16,10 +16,10 @@ pub(crate) enum ConfigError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// The cause; told above already, so it is no source.
+        /// The cause; part of the message already, so it is not a source.
         why: io::Error,
     },
-    /// It says what makes no sense.
+    /// It has invalid content.
     #[error("{}", lines(.path, .problems))]
     Wrong {
         /// The file.
@@ -84,7 +84,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Text that is not UTF-8 has nothing else that could be told of it.
+/// Nothing else can be reported about text that is not UTF-8.
 pub(super) fn not_text(bytes: &[u8], valid: usize) -> Problem {
     Problem { line: line(bytes, valid), text: "the file is not valid UTF-8".to_owned() }
 }

@@ -123,7 +123,7 @@ pub(super) trait ConfigPart {
     fn examples(&self) -> Vec<(String, String)>;
 }
 
-/// A table that stands there once at most.
+/// A table that occurs at most once.
 pub(super) struct ConfigTable {
     pub(super) name: &'static str,
     pub(super) keys: Vec<ConfigKey<Config>>,
@@ -171,7 +171,7 @@ impl ConfigPart for ConfigTable {
     }
 }
 
-/// A table that stands there as often as needed.
+/// A table that may occur several times.
 pub(super) struct ConfigTables<T> {
     pub(super) name: &'static str,
     /// What one of them is for, without a full stop.

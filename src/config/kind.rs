@@ -29,7 +29,7 @@ pub(super) trait Kind {
 pub(super) struct InvalidValue {
     /// Which part of it; `None` for all.
     pub(super) span: Option<Range<usize>>,
-    /// More than that it is of another kind; may be empty.
+    /// Details beyond that it is of another kind; may be empty.
     pub(super) why: String,
 }
 
@@ -147,7 +147,7 @@ impl Kind for Seconds {
     }
 }
 
-/// Text that means something.
+/// Text that is parsed.
 pub(super) struct Text<T> {
     pub(super) what: &'static str,
     /// The error says more than that it is something else, or is empty.

@@ -1,4 +1,4 @@
-//! What the running and the expected apps tell a doctor.
+//! Data of the running and the expected apps for `doctor`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

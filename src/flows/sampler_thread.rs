@@ -25,7 +25,7 @@ const CAPACITY: usize = 16_384;
 /// Conversations that were silent for so long are forgotten.
 const IDLE: Duration = Duration::from_secs(300);
 
-/// The side that waits for nothing.
+/// The caller's side, which never waits.
 pub(super) struct SamplerThread {
     /// The run of the app that a helper was asked for.
     pub(super) attach: Option<AppRun>,
@@ -34,14 +34,14 @@ pub(super) struct SamplerThread {
     thread: JoinHandle<()>,
 }
 
-/// What the thread has to say.
+/// What the thread publishes.
 struct SamplerState {
     access: CaptureAccess,
     latest: Option<LatestSnapshot>,
 }
 
 impl SamplerThread {
-    /// Has `work` done for an app; it may take so much of a core.
+    /// Runs `work` for an app; it may take `share` of a core.
     pub(super) fn start(
         running: &RequestedApp,
         attach: Option<AppRun>,
@@ -96,7 +96,7 @@ impl SamplerJob {
         let access = self.capture(settings).unwrap_or_else(|error| CaptureAccess::Refused {
             reason: one_line(&format!("{error:#}")),
         });
-        // What was told to end is shown as it was.
+        // After a request to end, the state remains as it was.
         if !self.control.stop.load(Ordering::Relaxed) {
             self.tell(access);
         }

@@ -159,7 +159,7 @@ fn cause(cause: StolenCause) -> String {
     cause.name().replace('_', " ")
 }
 
-/// How the numbers of an app came about, and what else was seen around its longest thefts.
+/// How the numbers of an app were measured, and what else was seen around its longest thefts.
 fn notes(app: &AppRound, zone: &TimeZone) -> Vec<String> {
     let (name, tracing) = (&app.app, &app.tracing);
     let mut notes: Vec<String> =

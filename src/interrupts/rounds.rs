@@ -158,7 +158,7 @@ impl Rounds {
             sequence: 0,
             seconds: 0.0,
         };
-        // Those of the time before are nobody's business.
+        // Events of the time before are ignored.
         rounds.sequence = tracer.events_after(0).last().map_or(0, |event| event.sequence);
         rounds
     }
@@ -245,7 +245,7 @@ impl Rounds {
             let state = state.unwrap_or_default();
             self.events.push(AppEvent { app: app.to_owned(), event, state });
         }
-        // Nobody may take them.
+        // They may never be taken.
         let surplus = self.events.len().saturating_sub(MOST_EVENTS);
         self.events.drain(..surplus);
     }

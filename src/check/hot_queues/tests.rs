@@ -6,7 +6,7 @@ use pmdscope_telemetry::sample::{PortSample, QueueDirection, Sample};
 use super::*;
 use crate::netstat::fixture::{counts, end, flow};
 
-/// Conversations of so many received packets, of which one in four was looked at.
+/// Conversations of so many received packets, of which one in four was sampled.
 fn counted(packets: &[u64]) -> FlowSnapshot {
     let remotes = 40_000..;
     let flow = |(port, packets): (u16, &u64)| {
@@ -99,7 +99,7 @@ fn capture_of(run: AppIdentity, found: Result<Arc<FlowSnapshot>>) -> Capture {
     }
 }
 
-/// What is said of the hot queue of run 7 after a capture in which that was found.
+/// The finding about the hot queue of run 7 after a capture with this result.
 fn explained(found: Result<Arc<FlowSnapshot>>, pid_at_end: u32) -> String {
     let mut queues = HotQueues::new(FleetSettings::default(), Instant::now());
     let before = fleet(7);

@@ -78,7 +78,7 @@ pub(super) fn word(text: &str) -> Result<String, String> {
 }
 
 /// Directories to look into; an empty list stands for those that DPDK may choose, which depend on
-/// the environment of whoever runs the program.
+/// the environment of the user who runs the program.
 pub(super) struct Roots;
 
 impl Kind for Roots {

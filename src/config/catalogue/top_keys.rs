@@ -122,7 +122,7 @@ impl ConfigPart for TopKeys {
             into.top.keys.set(named, keys.clone());
         }
         for Changed { context, named, span, keys } in &changed {
-            // Of two that are in the file, the lower one is told.
+            // Of two that are in the file, the lower one is reported.
             let is_above = |other: &str| {
                 changed.iter().any(|c| c.named.name == other && c.span.start > span.start)
             };
