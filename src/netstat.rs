@@ -1,4 +1,4 @@
-//! `pmdscope netstat`: what netstat and ss said, for ports that the kernel does not see.
+//! `pmdscope netstat`: the reports of netstat and ss, for ports that the kernel does not see.
 
 mod args;
 mod conversations;
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
 }
 
-/// Prints a report; false when nobody reads any more.
+/// Prints a report; false when the output is closed.
 fn show(args: &Args, data: &ReportData, layout: &ReportLayout) -> Result<bool> {
     if args.json {
         return document::print(args, data);

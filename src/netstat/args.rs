@@ -357,7 +357,7 @@ impl Args {
         self.filter.join(" ")
     }
 
-    /// How long to look; `None` until stopped, as an export does where nothing else is said.
+    /// How long to look; `None` until stopped, as an export does by default.
     pub(super) fn watch(&self, exports: bool) -> Option<Duration> {
         self.seconds.or((!self.continuous && !exports).then_some(WATCH))
     }

@@ -1,4 +1,4 @@
-//! Who talks to whom.
+//! The report of conversations.
 
 use std::cmp::Ordering;
 
@@ -198,7 +198,7 @@ fn notes(data: &ReportData, snapshot: &FlowSnapshot, flows: &[&Flow], shown: usi
     notes
 }
 
-/// What is in no row.
+/// Packets that are in no row.
 fn other(snapshot: &FlowSnapshot) -> Option<String> {
     let UnlistedPackets {
         evicted,
@@ -227,7 +227,7 @@ fn other(snapshot: &FlowSnapshot) -> Option<String> {
     (!parts.is_empty()).then(|| format!("other: {parts}"))
 }
 
-/// The last word on all packets.
+/// The last line: the total of all packets.
 pub(super) fn total(data: &ReportData, snapshot: &FlowSnapshot) -> String {
     let recent = snapshot.queues.iter().map(|queue| queue.recent);
     let recent = recent.fold(PacketCounts::default(), PacketCounts::plus);

@@ -30,7 +30,7 @@ pub(super) struct CounterReader {
 impl CounterReader {
     /// Reads them for the first time.
     pub(super) fn live(app: &AppArg) -> Result<Self> {
-        // Whoever reads it has a pace of his own.
+        // The caller reads at its own pace.
         let source = Source::live(app, Duration::ZERO)?;
         let mut counter_reader = Self { source, before: FleetState::default() };
         counter_reader.begin()?;

@@ -82,8 +82,8 @@ fn lock(table: &Mutex<PipedTable>) -> MutexGuard<'_, PipedTable> {
     table.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A table, and the time by the clock of whoever captures: that of the newest packet, and goes on from
-/// there, as the pipe may come from another machine or from a file.
+/// A table, and the time by the clock of the process that captures: that of the newest packet, and
+/// goes on from there, as the pipe may come from another machine or from a file.
 #[derive(Debug)]
 struct PipedTable {
     table: FlowTable,
@@ -105,7 +105,7 @@ impl PipedTable {
         let (ns, since) = *self.base.insert(base.unwrap_or((self.newest_ns, now)));
         let elapsed = now.saturating_duration_since(since).as_nanos();
         let end_ns = ns.saturating_add(u64::try_from(elapsed).unwrap_or(u64::MAX));
-        // Of no interface: it tells the time alone.
+        // Without an interface: it only carries the time.
         let interface = u32::MAX;
         let clock = InterfaceStatistics { interface, end_ns, ..InterfaceStatistics::default() };
         self.table.counters(&[clock]);

@@ -1,4 +1,4 @@
-//! Formats of conversations that netstat writes otherwise than `top`.
+//! Formats of conversations in which netstat differs from `top`.
 
 use std::net::IpAddr;
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::report_data::{AppCounters, ReportData};
 use super::report_layout::ReportLayout;
 
-/// What drivers call packets that they did not send for want of room or as broken.
+/// Names of drivers for packets that they did not send for want of room or as broken.
 const TX_DROPPED: [&str; 6] = [
     "tx_dropped_packets",
     "tx_drop_packets",
@@ -71,7 +71,7 @@ impl<'a> InterfaceRow<'a> {
         }
     }
 
-    /// Promiscuous, running, up, in the letters of netstat; `?` behind what was not told.
+    /// Promiscuous, running, up, in the letters of netstat; `?` after a flag that was not reported.
     fn flags(&self) -> String {
         let flag = |letter: &str, set: Option<bool>| match set {
             Some(true) => letter.to_owned(),

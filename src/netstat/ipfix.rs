@@ -68,7 +68,7 @@ fn time(text: &str) -> Result<Duration, String> {
     duration::within(duration::parse(text), range, "60s or 15m")
 }
 
-/// What the table of conversations needs, and how the export does.
+/// What the table of conversations needs, and the status of the export.
 pub(super) struct IpfixExport {
     /// For [`pmdscope_flows::FlowTableSettings`].
     pub(super) listener: Box<dyn FlowListener>,
@@ -84,7 +84,7 @@ pub(super) struct IpfixExport {
 /// where all are or the rate changes. `file`: packets are read from files, which can wait.
 ///
 /// # Errors
-/// When a collector has no address, or there is no way to it.
+/// When a collector has no address, or there is no route to it.
 pub(super) fn listener(ipfix: &IpfixArgs, sample: u32, file: bool) -> Result<Option<IpfixExport>> {
     if !ipfix.is_given() {
         return Ok(None);
@@ -107,7 +107,7 @@ pub(super) fn is_complete(status: &ExportStatus) -> bool {
     counts.dropped == 0 && counts.failed == 0
 }
 
-/// How the export does, in a line.
+/// The status of the export, in a line.
 pub(super) fn line(status: &ExportStatus) -> String {
     let counts = status.counts();
     let trouble = [

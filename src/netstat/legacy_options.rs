@@ -91,7 +91,7 @@ fn adapt_letters(letters: &str, no_value: bool) -> Result<Option<OsString>, Usag
     Ok((!rest.is_empty()).then(|| format!("-{rest}").into()))
 }
 
-/// Says of an unknown option what it is in netstat.
+/// Explains an unknown option by its meaning in netstat.
 pub(crate) fn explain(error: Error, command: &mut Command) -> Error {
     let option = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(option)) if error.kind() == ErrorKind::UnknownArgument => option,
@@ -99,7 +99,8 @@ pub(crate) fn explain(error: Error, command: &mut Command) -> Error {
     };
     match ABSENT.iter().find(|(absent, _)| absent == option) {
         Some((absent, meaning)) => {
-            // Without the usage of this command, which does not help who means another.
+            // Without the usage of this command, which does not help users who mean another
+            // command.
             Error::raw(ErrorKind::UnknownArgument, format!("{absent} of netstat shows {meaning}\n"))
         }
         None => capture::explain(error, command),

@@ -22,7 +22,8 @@ use super::report_layout::ReportLayout;
 const SYN: u8 = 0x02;
 const RST: u8 = 0x04;
 const ACK: u8 = 0x10;
-/// Remote ends, and ports of theirs, by which a port is taken for a listener where nobody saw who began.
+/// Remote ends, and ports of theirs, by which a port is taken for a listener where the opener was not
+/// seen.
 const SEVERAL: usize = 2;
 
 /// A port that others talk to.
@@ -59,7 +60,7 @@ pub(super) struct ListeningPorts<'a> {
     pub(super) undecided: UndecidedCounts,
 }
 
-/// Conversations of which nobody saw who began, and that nothing else tells it of.
+/// Conversations whose opener was not seen, and cannot be inferred.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct UndecidedCounts {
     tcp: u64,
@@ -73,14 +74,14 @@ impl UndecidedCounts {
     }
 }
 
-/// What a conversation tells of its ends.
+/// The end of a conversation that listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OpenerVerdict {
-    /// This end was talked to.
+    /// This end.
     Receives(FlowEnd),
-    /// None of ours was.
+    /// None of ours.
     Asks,
-    /// What tells it was not seen.
+    /// Unknown: the packets that decide it were not seen.
     Undecided,
 }
 
@@ -119,7 +120,7 @@ fn key(flow: &Flow, local: FlowEndpoint) -> ListeningKey {
     (flow.app, flow.proto, local, flow.vlans, flow.tunnel)
 }
 
-/// All that receive.
+/// All ports that receive.
 pub(super) fn all<'a>(args: &Args, snapshot: &'a FlowSnapshot) -> ListeningPorts<'a> {
     let mut found = BTreeMap::new();
     let mut open = Vec::new();
@@ -274,7 +275,7 @@ impl ListeningPort<'_> {
     }
 }
 
-/// Ports that are listed for want of better knowledge.
+/// A note about ports that are listed because of an inference.
 fn inference(ports: u64) -> Option<String> {
     let ports = (ports > 0).then(|| plural(ports, "port"))?;
     Some(format!(

@@ -25,7 +25,7 @@ use crate::attach::peek::PeekedPorts;
 use crate::capture::Direction;
 use crate::sampling::SamplingMode;
 
-/// What the capture, or what reads a pipe, tells the thread that reports.
+/// What the capture, or the reader of a pipe, shares with the thread that reports.
 #[derive(Debug, Default)]
 pub(super) struct SharedState {
     state: Mutex<CaptureState>,
@@ -93,7 +93,7 @@ pub(super) fn run(args: &Args, control: &RunControl) -> Result<ExitCode> {
     let counts = matches!(args.view(), ReportView::Statistics | ReportView::Queues);
     let mut counter_reader = counts.then(|| CounterReader::live(&args.app)).transpose()?;
     let captures = OpenCaptures::open(args, control, args.continuous || exports)?;
-    // To count from the same moment on.
+    // So that both count from the same moment.
     counter_reader.as_mut().map(CounterReader::begin).transpose()?;
     let status = export.as_ref().map(|export| export.status.clone());
     let is_helped = |source: &&CaptureSource| source.via == Some(Transport::PDUMP);

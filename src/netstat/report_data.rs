@@ -132,7 +132,7 @@ impl ReportData {
         self.snapshot.clone().unwrap_or_default()
     }
 
-    /// A port that is looked at.
+    /// Whether the report covers a port.
     pub(super) fn includes(&self, app: &str, port: &PortSample) -> bool {
         let same = |(name, id): &(String, u16)| name == app && *id == port.id;
         self.ports.as_ref().is_none_or(|ports| ports.iter().any(same))
@@ -181,7 +181,7 @@ impl ReportData {
         self.losses.rings_full.max(self.counted().lost)
     }
 
-    /// What helps against losses; nothing does against those of files.
+    /// Advice against losses; there is none for those of files.
     fn cure(&self) -> String {
         if self.losses.passed_filter.is_none() {
             return String::new();
@@ -190,7 +190,7 @@ impl ReportData {
         format!("; {}", transport::cure(places, &self.helped, "a filter or --sample can help"))
     }
 
-    /// What people must know of the counts: sampling and losses.
+    /// Caveats about the counts: sampling and losses.
     pub(super) fn caveats(&self) -> Vec<String> {
         let snapshot = self.counted();
         let mut notes = Vec::new();

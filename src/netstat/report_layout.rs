@@ -21,7 +21,7 @@ pub(super) struct ReportLayout {
 }
 
 impl ReportLayout {
-    /// What standard output is.
+    /// The layout for standard output.
     pub(super) fn new(args: &Args) -> Self {
         let redrawn = args.continuous && !args.json && StandardOutput::is_terminal();
         let size = StandardOutput::size();

@@ -195,7 +195,7 @@ fn keys(protocol: u8, end: FlowEndpoint) -> impl Iterator<Item = LookupKey> {
     std::iter::once(LookupKey::Host(end.addr)).chain((end.port != 0).then_some(service))
 }
 
-/// Whoever owns an address decides what its name is.
+/// The owner of an address chooses its name, which may be anything.
 fn is_name(name: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     (1..=NAME_MAX).contains(&name.len()) && name.chars().all(allowed)

@@ -34,7 +34,7 @@ fn an_answer_may_have_been_left_out_by_sampling() {
     }
 }
 
-/// A conversation of UDP with sampled packets: nobody knows who began.
+/// A conversation of UDP with sampled packets: the opener is unknown.
 fn sampled(local: (&str, u16), remote: (&str, u16)) -> Flow {
     let udp = flow(UDP, end(local.0, local.1), end(remote.0, remote.1), 16, 16);
     Flow { opener: None, variance: 480, ..udp }

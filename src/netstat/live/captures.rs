@@ -77,7 +77,7 @@ fn wanted(args: &Args) -> Result<Vec<CaptureTarget>> {
     resolve::resolve(interfaces, app, args.app.settings()?, attach)
 }
 
-/// One packet in so many for a start. Of packets that pass a filter nobody knows how many there will be.
+/// One packet in so many for a start. How many packets will pass a filter is not known.
 fn first_sample(args: &Args, control: &RunControl, wanted: &[CaptureTarget]) -> u32 {
     if let SamplingMode::Fixed(sample) = args.sample {
         return sample.get();

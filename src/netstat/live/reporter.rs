@@ -25,7 +25,7 @@ use crate::terminal::{self, ProgressLine};
 /// Time between two checks of the state of the capture.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Prints what is known.
+/// Prints the reports.
 pub(in crate::netstat) struct LiveReporter<'a> {
     args: &'a Args,
     control: &'a RunControl,
@@ -40,7 +40,7 @@ pub(in crate::netstat) struct LiveReporter<'a> {
     begun: Instant,
     /// Time of the last report.
     shown_ns: u64,
-    /// Somebody reads the reports.
+    /// The output is not closed.
     read: bool,
 }
 
@@ -74,7 +74,7 @@ impl<'a> LiveReporter<'a> {
         })
     }
 
-    /// Reports until the capture has ended; stops it where nobody reads any more.
+    /// Reports until the capture has ended; stops it when the output is closed.
     pub(in crate::netstat) fn run(mut self) -> Result<Self> {
         let result = self.report();
         if result.is_err() || !self.read {
@@ -102,7 +102,7 @@ impl<'a> LiveReporter<'a> {
         Ok(())
     }
 
-    /// Packets were counted since the last report, if only none.
+    /// There is a newer snapshot than that of the last report, perhaps without packets.
     fn has_news(&self) -> bool {
         self.latest.get().now_ns != self.shown_ns
     }
@@ -152,7 +152,7 @@ impl<'a> LiveReporter<'a> {
         self.shared.peeked.as_ref().map(|peeked| peeked.coverage(seen))
     }
 
-    /// Says what became of apps and collectors.
+    /// Reports events of apps and collectors.
     fn tell(&mut self) {
         let notices = self.shared.with(|state| std::mem::take(&mut state.notices));
         let collectors = self.export.as_ref().map(ExportStatus::notices).unwrap_or_default();
@@ -161,7 +161,7 @@ impl<'a> LiveReporter<'a> {
         }
     }
 
-    /// Draws how far it has come, on a terminal.
+    /// Draws the progress, on a terminal.
     fn progress(&mut self) {
         if !terminal::is_on_stderr() {
             return;
