@@ -239,7 +239,7 @@ fn silent(args: &Args, app: &DiscoveredApp) -> Result<ExitCode> {
     }
 }
 
-/// The app that an error is about, if its memory may tell what the app itself does not.
+/// The app that an error is about, if its memory may show what the app itself does not report.
 fn unanswering(error: &anyhow::Error) -> Option<DiscoveredApp> {
     match error.downcast_ref() {
         Some(FindError::NoTelemetry(app) | FindError::Unreachable(app, _)) => {
@@ -267,7 +267,7 @@ fn samples(fleet: &FleetState) -> u32 {
     if fleet.models().any(|(_, model)| watched(&model.sample)) { TREND_SAMPLES } else { 2 }
 }
 
-/// Prints what was found, in the form that was asked for; false when nobody reads it.
+/// Prints what was found, in the form that was asked for; false when the output is closed.
 fn print(args: &Args, fleet: &FleetState, scans: &AppScans) -> Result<bool> {
     if let Some(dir) = &args.save {
         save::write(args, dir, fleet, scans)?;
@@ -306,7 +306,7 @@ fn explain(fleet: &FleetState, scans: &AppScans, pool: Option<&str>) -> Result<b
     Ok(read)
 }
 
-/// 1 for leaks, and for apps and pools that cannot say whether they have any.
+/// 1 for leaks, and for apps and pools that cannot report whether they have any.
 fn verdict(fleet: &FleetState, scans: &AppScans) -> ExitCode {
     let bad =
         |sample: &Sample| sample.has_leaks() || sample.ledger.iter().any(LedgerSample::starves);

@@ -129,7 +129,7 @@ fn ask_all(apps: Vec<DiscoveredApp>) -> Vec<Entry> {
     })
 }
 
-/// What is known of an app that was not asked.
+/// The entry of an app that was not asked.
 fn entry(app: &DiscoveredApp) -> Entry {
     Entry {
         app: app.name.clone(),

@@ -21,8 +21,8 @@ use crate::config::ConfigError;
 /// Characters of text of several lines.
 const LINES: [char; 2] = ['\n', '\t'];
 
-/// Prints lines; `false` when nobody reads any more, as behind `| head -1`, which is no error. What
-/// others say must be within one of them: [`one_line`].
+/// Prints lines; `false` when the output is closed, as behind `| head -1`, which is not an error.
+/// Text from outside must be within one of them: [`one_line`].
 pub(crate) fn print(text: &str) -> Result<bool> {
     write(&plain(text))
 }
@@ -94,27 +94,27 @@ pub(crate) fn clear_terminal() -> Result<bool> {
     write("\x1b[H\x1b[J")
 }
 
-/// Tells people something on standard error, after the name of this program. One that is closed is no
+/// Prints a message on standard error, after the name of this program. One that is closed is no
 /// reason to fail.
 pub(crate) fn tell(line: &str) {
     say(format_args!("pmdscope: {line}"));
 }
 
-/// Tells people something on standard error, as it is.
+/// Prints a message on standard error, as it is.
 pub(crate) fn say(line: impl Display) {
     write_error(&(one_line(&line.to_string()) + "\n"));
 }
 
-/// Tells why the program ends. No line of it can be taken for one of its own, but for those of a
-/// configuration file, which say what is wrong where.
+/// Prints why the program ends. No line of the error can be taken for another message of this
+/// program, except those of a configuration file, which state what is wrong where.
 pub(crate) fn fail(error: &anyhow::Error) {
     let text = harmless(&format!("pmdscope: error: {}\n", causes(error)), &LINES);
     let aligned = error.is::<ConfigError>();
     write_error(&if aligned { text } else { indented(&text) });
 }
 
-/// Tells what is wrong with the command line: in a line where the first paragraph of clap says it all, else
-/// in the lines that clap makes of it. As with [`fail`], none can be taken for one of its own.
+/// Prints what is wrong with the command line: in a line where the first paragraph of clap says it all,
+/// else in the lines that clap makes of it. As with [`fail`], none can be taken for one of its own.
 pub(crate) fn refuse(error: &clap::Error) {
     let text = format!("pmdscope: {}", error.render());
     if says_all_at_once(error) {
@@ -180,7 +180,7 @@ impl Write for StandardOutput {
 }
 
 impl AsFd for StandardOutput {
-    #[allow(clippy::disallowed_methods)] // To ask whether somebody reads.
+    #[allow(clippy::disallowed_methods)] // To check whether the output is closed.
     fn as_fd(&self) -> BorrowedFd<'_> {
         rustix::stdio::stdout()
     }
@@ -198,7 +198,7 @@ impl StandardOutput {
     }
 }
 
-/// What others say, within a line of ours.
+/// Text from outside, for a line of ours.
 pub(crate) fn one_line(text: &str) -> String {
     harmless(text, &[])
 }

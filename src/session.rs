@@ -76,7 +76,7 @@ impl XrayArg {
     }
 }
 
-/// Counts pools and rings of the apps that are sampled by these settings, where it may, unless nobody wants that.
+/// Counts pools and rings of the apps that are sampled by these settings, where it may, unless that is unwanted.
 pub(crate) fn xray_unless(unwanted: bool, settings: &mut FleetSettings) {
     if !unwanted {
         settings.occupancy = Some(Arc::new(XrayReader::new(false)));
@@ -89,7 +89,7 @@ pub(crate) fn require_xray(settings: &mut FleetSettings) {
     settings.occupancy = Some(Arc::new(XrayReader::new(true)));
 }
 
-/// Says why pools and rings could not be counted.
+/// Reports why pools and rings could not be counted.
 pub(crate) fn tell_uncounted(fleet: &FleetState) {
     for (app, model) in fleet.models() {
         let xray = model.sample.xray.as_ref();
@@ -99,8 +99,8 @@ pub(crate) fn tell_uncounted(fleet: &FleetState) {
     }
 }
 
-/// Traces what takes the CPU from the lcores of the apps that are sampled by these settings from now on. Says
-/// so if this machine does not let us trace events: then only the counters of `/proc` are read.
+/// Traces what takes the CPU from the lcores of the apps that are sampled by these settings from now on.
+/// Reports it if this machine does not let us trace events: then only the counters of `/proc` are read.
 pub(crate) fn trace(settings: &mut FleetSettings) -> Arc<Tracer> {
     let options = TracerOptions::default();
     if let Err(reason) = options.check() {
@@ -113,7 +113,7 @@ pub(crate) fn trace(settings: &mut FleetSettings) -> Arc<Tracer> {
     tracer
 }
 
-/// Says what of the stolen time could not be traced.
+/// Reports what of the stolen time could not be traced.
 pub(crate) fn tell_untraced(fleet: &FleetState) {
     for (app, model) in fleet.models() {
         let missing = model.sample.tracing.iter().flat_map(|tracing| &tracing.missing);

@@ -275,7 +275,7 @@ impl Source {
         }
     }
 
-    /// Tells people what is damaged or missing in a recording.
+    /// Reports what is damaged or missing in a recording.
     pub(crate) fn tell_notes(&self) {
         let Self::Replay(replay) = self else { return };
         for note in replay.player.notes() {
@@ -290,7 +290,7 @@ pub(crate) fn time_zone(player: &RecordingPlayer) -> TimeZone {
 }
 
 impl Live {
-    /// Samples, which tells the tracer of threads, until all that poll are traced.
+    /// Samples until all threads that poll are traced; sampling passes threads to the tracer.
     fn wait_for_tracer(&mut self) {
         let Some(tracer) = self.tracer.clone() else { return };
         let begun = Instant::now();
@@ -330,7 +330,7 @@ impl Replay {
         Ok(there)
     }
 
-    /// There may have been apps at other times.
+    /// An error where no app was recorded; it lists the apps of other times.
     fn nobody(&self) -> Result<()> {
         let apps = self.player.apps();
         let known = apps.iter().copied().collect::<Vec<_>>().join(", ");

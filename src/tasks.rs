@@ -19,7 +19,7 @@ use pmdscope_tui::task::{Snapshot, Task, TaskMailbox, TaskPlan, TaskRequest, Tas
 use self::running::RunningTask;
 use crate::output;
 
-/// How often to look at commands that run.
+/// How often to check commands that run.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// How long commands may take to end when the display has ended.
@@ -28,7 +28,7 @@ const END_TIMEOUT: Duration = Duration::from_secs(3);
 /// Tasks that are remembered.
 const REMEMBERED: usize = 8;
 
-/// The side that does things for the display.
+/// The thread that runs tasks for the display.
 pub(crate) struct TaskRunner(JoinHandle<()>);
 
 impl TaskRunner {
@@ -135,7 +135,7 @@ impl TaskList {
         changed
     }
 
-    /// Ends all commands. Those that take longer end later by themselves.
+    /// Ends all commands. Those that take longer end later on their own.
     fn end(&mut self) {
         self.stop();
         let end = Instant::now() + END_TIMEOUT;

@@ -31,13 +31,13 @@ impl ProgressLine {
         }
     }
 
-    /// Clears the line, and says another one in its place, as [`output::say`].
+    /// Clears the line, and prints another one in its place, as [`output::say`].
     pub(crate) fn say(&mut self, line: impl Display) {
         self.clear();
         output::say(line);
     }
 
-    /// Clears the line, and tells something in its place, as [`output::tell`].
+    /// Clears the line, and prints a message in its place, as [`output::tell`].
     pub(crate) fn tell(&mut self, line: &str) {
         self.clear();
         output::tell(line);
@@ -61,7 +61,7 @@ fn columns() -> usize {
 }
 
 fn drawn(text: &str, columns: usize) -> String {
-    // A full line would wrap, and be there twice.
+    // A full line would wrap, and would appear twice.
     let text = one_line(text).chars().take(columns.saturating_sub(1)).collect::<String>();
     format!("\r{text}\x1b[K")
 }

@@ -56,7 +56,7 @@ pub(crate) fn start(
 struct Shared {
     fleet: Mutex<Fleet>,
     feed: DisplayFeed<LiveUpdate>,
-    /// The display was told that there is something new, and has not looked yet.
+    /// The display was notified of a change, and has not read it yet.
     told: AtomicBool,
     /// The display has ended.
     over: AtomicBool,
@@ -70,7 +70,7 @@ impl Shared {
     /// Changes the fleet and has its state shown; `false` when the display has ended.
     fn show(self: &Arc<Self>, change: impl FnOnce(&mut Fleet)) -> bool {
         change(&mut self.fleet());
-        // Who looks next sees this change as well.
+        // The next read contains this change as well.
         if self.told.swap(true, Ordering::SeqCst) { !self.is_over() } else { self.tell() }
     }
 
@@ -83,7 +83,7 @@ impl Shared {
     fn tell(self: &Arc<Self>) -> bool {
         let shared = Arc::clone(self);
         let update = LiveUpdate::new(move || {
-            // What changes from now on is told again.
+            // The next change notifies the display again.
             shared.told.store(false, Ordering::SeqCst);
             shared.fleet().state.clone()
         });
@@ -127,7 +127,7 @@ impl TopSampler {
 
     /// The apps that run, and what to do when there is none.
     fn running(&self) -> (Vec<DiscoveredApp>, String) {
-        // Apart, so that the fleet is not locked while we look.
+        // Separately, so that the fleet is not locked during the search.
         let connected = self.shared.fleet().connected();
         let running = match &self.chosen {
             None => self.settings.running_beside(&connected),

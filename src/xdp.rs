@@ -138,7 +138,7 @@ fn detach(args: &DetachArgs) -> Result<ExitCode> {
             Ok(()) => {
                 output::print_line(&format!("{interface}: detached"))?;
             }
-            // Somebody else was faster.
+            // Another process has detached it meanwhile.
             Err(XdpError::NotAttached(_) | XdpError::NoInterface(_)) if args.all => {}
             Err(error) => return Err(error.into()),
         }

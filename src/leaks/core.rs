@@ -15,7 +15,7 @@ use pmdscope_xray::{
 use super::scan::{AppScan, AppScans, ScanArgs, Scanner};
 use super::{Args, lost_packets, print, verdict_of_scan};
 
-/// Reports what a core file tells.
+/// Reports what a core file contains.
 pub(super) fn run(args: &Args, path: &Path) -> Result<ExitCode> {
     let core = Arc::new(CoreMemory::open(path)?);
     let name = name(&core, path);
@@ -46,7 +46,7 @@ fn name(core: &CoreMemory, path: &Path) -> String {
 
 fn scan(name: &str, core: &Arc<CoreMemory>) -> Result<AppScan> {
     let missing = missing(core);
-    // What is missing is the reason, and not where it was missed first.
+    // The reason is what the core file lacks, not the error that this led to.
     let failed = |error: XrayError| match &missing {
         Some(why) => anyhow!("cannot find the mempools of {name}: {why}"),
         None => anyhow!(error).context(format!("cannot find the mempools of {name}")),
@@ -62,7 +62,7 @@ fn scan(name: &str, core: &Arc<CoreMemory>) -> Result<AppScan> {
         }
         report.problems.extend(missing.clone());
     };
-    // What does not change need not be looked at again later.
+    // Memory that does not change need not be read again later.
     let mut scanner = Scanner::new(ScanArgs::of_core());
     scanner.scan_judged(name, target, judge).map_err(failed)
 }

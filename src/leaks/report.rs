@@ -22,7 +22,7 @@ use crate::output::one_line;
 /// Version of the JSON; raised when a field changes its meaning.
 const LEAKS_SCHEMA: u32 = 1;
 
-/// What more instrumentation would tell.
+/// What more instrumentation would report.
 const LEVELS: &str = "where mbufs are lost needs libpmdscope: level 1 names the queue or stage, \
                       level 2 the line of source";
 

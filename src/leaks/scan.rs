@@ -20,7 +20,7 @@ use crate::terminal::{self, ProgressLine};
 /// How long a scan takes before its progress is shown.
 const PROGRESS_DELAY: Duration = Duration::from_secs(1);
 
-/// What is not known of an app that does not move.
+/// The limit of a scan of an app that does not move.
 const STANDS_STILL: &str = "the app does not answer; if it is stopped, mbufs that only registers of its \
                             threads refer to look lost, at most a burst per thread";
 
@@ -103,8 +103,8 @@ impl Default for ScanArgs {
     }
 }
 
-/// Whether the memory of an app may tell what the app itself does not: one that was stopped, or runs without
-/// telemetry.
+/// Whether the memory of an app may show what the app itself does not report: one that was stopped, or runs
+/// without telemetry.
 pub(super) fn is_readable(app: &DiscoveredApp) -> bool {
     match app.state {
         Reachability::Live | Reachability::NoTelemetry => true,
@@ -122,7 +122,7 @@ impl Scanner {
 
     /// One app after the other.
     pub(super) fn scan_all(&mut self, apps: &[DiscoveredApp]) -> AppScans {
-        // Poll loops that share a CPU with this thread go first. Not to have that is no reason to fail.
+        // Poll loops that share a CPU with this thread go first. A failure to set that is ignored.
         let _ = rustix::process::setpriority_process(None, 19);
         let scan = |app: &DiscoveredApp| (app.name.clone(), self.scan(app));
         apps.iter().map(scan).collect()

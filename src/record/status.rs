@@ -38,7 +38,7 @@ impl RecordingProgress {
         }
     }
 
-    /// Tells where the recording is, once a second, and at once when it cannot go on.
+    /// Reports the state of the recording once a second, and immediately when it cannot go on.
     pub(super) fn show(&mut self, totals: &RecordingTotals) {
         if totals.waiting != self.waiting {
             self.waiting.clone_from(&totals.waiting);
@@ -57,14 +57,14 @@ impl RecordingProgress {
         }
     }
 
-    /// Tells which directories cannot be read, whenever these are others: apps in them are missing.
+    /// Reports which directories cannot be read, whenever they change: apps in them are missing.
     pub(super) fn warn_of_unreadable(&mut self, dirs: &[PathBuf]) {
         if let Some(text) = self.unreadable.update(dirs) {
             self.line.say(&text);
         }
     }
 
-    /// Tells what was recorded.
+    /// Reports what was recorded.
     pub(super) fn end(&mut self, totals: &RecordingTotals) {
         let text = summary(self.begun.elapsed(), totals);
         self.say(&text);

@@ -15,7 +15,7 @@ use signal_hook::{flag, low_level};
 use crate::capture::is_ignored;
 use crate::child;
 
-/// The first signal ends the recording gracefully, the second at once.
+/// The first signal ends the recording gracefully, the second immediately.
 pub(crate) struct StopSignal(UnixStream);
 
 impl StopSignal {

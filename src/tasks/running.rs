@@ -1,4 +1,4 @@
-//! A command of this program that runs, and what it says.
+//! A command of this program that runs, and its output.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
@@ -23,7 +23,7 @@ const LONGEST_LINE: usize = 500;
 /// Most lines of statistics.
 const MOST_STATISTICS: usize = 5;
 
-/// What a capture says once it takes signals.
+/// The text that a capture prints once it handles signals.
 const LISTENING: &str = "listening on ";
 
 /// How often a capture is asked for its counters.
@@ -38,13 +38,13 @@ pub(super) struct RunningTask {
     remark: String,
     /// Shows what is in the file.
     show: Option<CommandLine>,
-    /// What was said at the end of the command that wrote the file which this one shows.
+    /// The last output of the command that wrote the file which this one shows.
     written: Option<String>,
     asked: Instant,
     usage: CpuUsage,
 }
 
-/// What a command has said since it was last looked at.
+/// The output of a command since it was last checked.
 #[derive(Default)]
 struct TaskOutput {
     lines: VecDeque<String>,
@@ -52,7 +52,7 @@ struct TaskOutput {
     status: Option<String>,
     /// The first error on standard error.
     error: Option<String>,
-    /// What a capture tells at its end.
+    /// The statistics that a capture prints at its end.
     statistics: Vec<String>,
     listens: bool,
 }
@@ -114,7 +114,7 @@ impl RunningTask {
         child::signal(&self.child, Signal::INT);
     }
 
-    /// Takes in what it said; `true` when it has ended.
+    /// Reads its output; `true` when it has ended.
     pub(super) fn update(&mut self, task: &mut Task) -> bool {
         let ended = match self.child.try_wait() {
             Ok(status) => status,
@@ -127,7 +127,7 @@ impl RunningTask {
             }
         };
         if ended.is_some() {
-            // All that it has said is in the pipes.
+            // All its output is in the pipes.
             for reader in self.readers.drain(..) {
                 let _ = reader.join();
             }
@@ -175,7 +175,7 @@ impl RunningTask {
         }
     }
 
-    /// Has a capture tell its counters; it does not take the signal before it listens.
+    /// Asks a capture for its counters; it does not handle the signal before it listens.
     fn ask(&mut self) {
         if lock(&self.said).listens && self.asked.elapsed() >= ASK_INTERVAL {
             self.asked = Instant::now();

@@ -72,7 +72,7 @@ impl TableWriter {
             self.rows.write_record(["time"].into_iter().chain(names))?;
         }
         for row in rows {
-            // Names are of others: a line break in one of them must not begin a row.
+            // Names come from outside: a line break in one of them must not begin a row.
             let cells = columns.iter().map(|(_, value)| one_line(&value(&row)));
             self.rows.write_record([self.time.clone()].into_iter().chain(cells))?;
         }
@@ -80,7 +80,7 @@ impl TableWriter {
     }
 }
 
-/// Nothing for what is unknown.
+/// Empty for an unknown value.
 fn cell(value: Option<impl ToString>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
 }
@@ -101,7 +101,7 @@ impl AppRow<'_> {
         cell(self.model.map(tell))
     }
 
-    /// Over all ports that tell.
+    /// The sum over all ports that report the value.
     fn sum(&self, of: impl Fn(&PortRates) -> Option<f64>) -> String {
         cell(self.model.and_then(|model| model.sum_of_ports(of)))
     }

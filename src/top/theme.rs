@@ -27,12 +27,12 @@ fn palette() -> impl TypedValueParser<Value = Palette> {
         .try_map(|name| Palette::named(&name).ok_or("no such theme"))
 }
 
-/// Looks up a variable of the environment; empty is as good as none.
+/// Looks up a variable of the environment; an empty one counts as unset.
 pub(super) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// The terminal cannot move the cursor, or nobody knows whether it can.
+/// The terminal cannot move the cursor, or it is unknown whether it can.
 pub(super) fn is_dumb(variable: impl Fn(&str) -> Option<String>) -> bool {
     variable("TERM").is_none_or(|term| term == "dumb")
 }
