@@ -60,11 +60,11 @@ pub struct DisplayOptions {
     pub columns: ColumnChoices,
     /// Names of hosts and services; `None` for numbers.
     pub names: Option<Arc<dyn EndpointNames>>,
-    /// Keeps what apps reply; nobody in a replay.
+    /// Keeps the replies of apps; `None` in a replay.
     pub replies: Option<Arc<RawReplies>>,
-    /// Asks for histograms of queues while they are shown; of nobody in a replay.
+    /// Requests histograms of queues while they are shown; without effect in a replay.
     pub histograms: Arc<QueueHistograms>,
-    /// For what is done outside.
+    /// For tasks.
     pub tasks: TaskContext,
 }
 
@@ -97,9 +97,9 @@ pub struct DisplayFeed<N> {
     messages: Sender<DisplayMessage<N>>,
     /// How often to sample.
     pub pace: Arc<SamplingInterval>,
-    /// What to capture, and where to tell of it.
+    /// Requests for captures, and their results.
     pub mailbox: FlowMailbox,
-    /// What to do, and where to tell how that goes.
+    /// Requests for tasks, and their states.
     pub tasks: TaskMailbox,
 }
 
@@ -279,7 +279,7 @@ impl<T: Timeline> DisplayLoop<T> {
         }
     }
 
-    /// Has done what the last key asked for.
+    /// Passes on the requests of the last key.
     fn pass_on_requests(&mut self, terminal: &mut impl DisplayTerminal) -> io::Result<()> {
         for request in self.view.tasks.wanted.drain(..) {
             match request {

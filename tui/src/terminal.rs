@@ -23,7 +23,7 @@ use rustix::process::{Signal, kill_current_process_group};
 /// The terminal is ours and must be given back.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// What other threads panicked of while the terminal was taken.
+/// Panics of other threads while the terminal was taken.
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// What the display needs of a terminal.
@@ -42,7 +42,7 @@ pub(crate) trait DisplayTerminal {
     /// When the terminal does not obey.
     fn suspend(&mut self) -> io::Result<()>;
 
-    /// Takes the terminal as if it were new: somebody else may have used it.
+    /// Takes the terminal as if it were new: another program may have used it.
     ///
     /// # Errors
     ///
@@ -56,7 +56,7 @@ pub(crate) trait DisplayTerminal {
     /// When the terminal does not obey.
     fn keep(&mut self, render: impl FnOnce(&mut Frame)) -> io::Result<()>;
 
-    /// Gives a text to the clipboard. Not all terminals take it, and none says so.
+    /// Gives a text to the clipboard. Not all terminals take it, and none reports that.
     ///
     /// # Errors
     ///
@@ -197,7 +197,7 @@ fn panics() -> std::sync::MutexGuard<'static, Vec<String>> {
 }
 
 /// `drawing` is the thread that uses the terminal. A panic of another one, which may be caught and
-/// shown, does not end the display: it is told when the terminal has been given back.
+/// shown, does not end the display: it is reported when the terminal has been given back.
 fn restore_on_panic(drawing: ThreadId) {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

@@ -11,7 +11,7 @@ use crate::timeline::live::{LiveTimeline, LiveUpdate};
 
 pub(super) type Message = DisplayMessage<LiveUpdate>;
 
-/// After each frame somebody sends the next messages.
+/// The next messages arrive after each frame.
 pub(super) struct FakeTerminal {
     pub(super) inner: Terminal<TestBackend>,
     frames: usize,

@@ -4,7 +4,7 @@ use pmdscope_render::Subject;
 
 use crate::page::PageTab;
 
-/// Where somebody was before following a finding.
+/// Where the user was before following a finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DrillOrigin {
     pub(crate) tab: PageTab,

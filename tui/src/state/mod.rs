@@ -24,7 +24,7 @@ use crate::timeline::trends::Trends;
 use pmdscope_render::{CounterMode, SortOrder, Subject, Theme};
 use pmdscope_telemetry::{FleetState, RepliesByApp, Thresholds, TotalsBaseline};
 
-/// Conversations are told about once a second, and so are the values of a moment.
+/// Conversations are published about once a second, and so are the values of a moment.
 const NEAR_NS: u64 = 2_000_000_000;
 
 /// What the keys act on.
@@ -42,7 +42,7 @@ pub enum InputMode {
     Columns(ColumnWindow),
     /// The help overlay.
     Help {
-        /// What it lies over, and tells of first.
+        /// The mode below it, whose keys it shows first.
         over: Box<InputMode>,
         /// Lines that were scrolled there.
         scroll: usize,
@@ -92,7 +92,7 @@ pub struct ViewState {
     pub flows: ShownFlows,
     /// Shows conversations by name; `None` for numbers.
     pub names: Option<Arc<dyn EndpointNames>>,
-    /// What apps replied last, while that is shown; `None` where nobody can keep it.
+    /// What apps replied last, while that is shown; `None` where replies are not kept.
     pub replies: Option<RepliesByApp>,
     /// Apps beside which a helper process is wanted, to have their packets, and which runs of them.
     pub attach: BTreeMap<String, AppRun>,
@@ -110,7 +110,7 @@ pub struct ViewState {
     pub zone: TimeZone,
     /// Width and height of the terminal.
     pub width: u16,
-    /// See there.
+    /// See `width`.
     pub height: u16,
 }
 
@@ -152,7 +152,7 @@ impl ViewState {
         self.expanded.filter(|(tab, _)| *tab == self.tab).map(|(_, title)| title)
     }
 
-    /// Takes in what was told of conversations. What a display shows that is held stays as it was.
+    /// Takes in published conversations. A display that is held keeps what it shows.
     pub fn follow(&mut self, traffic: Option<Arc<CapturedTraffic>>) {
         let Some(time_bar) = &self.time_bar else {
             self.flows = ShownFlows { traffic, moment: ShownTime::Present };
@@ -169,7 +169,7 @@ impl ViewState {
         };
     }
 
-    /// Who comes back to the page after a while is asked again.
+    /// A user who returns to the page after a while is asked again.
     fn forget_attached(&mut self) {
         if self.tab == PageTab::Flows {
             return;

@@ -81,7 +81,7 @@ pub(super) fn free_name(name: &str, is_taken: impl Fn(&str) -> bool) -> String {
     };
     let numbered = (2..TRIES).map(|number| format!("{stem}-{number}{extension}"));
     let mut names = std::iter::once(name.to_owned()).chain(numbered);
-    // Who opens the file refuses one that exists.
+    // The command that opens the file refuses one that exists.
     names.find(|name| !is_taken(name)).unwrap_or_else(|| name.to_owned())
 }
 

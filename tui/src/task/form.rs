@@ -12,7 +12,7 @@ use super::request::{OutputFile, TaskPlan};
 /// A capture ends by itself after so many packets, or so many seconds.
 const PACKETS: &str = "10000";
 const SECONDS: &str = "10";
-/// The same where packets are shown: nobody reads more.
+/// The same where packets are shown: more would not be read.
 const SHOWN_PACKETS: &str = "500";
 
 /// Longest command line.

@@ -1,4 +1,4 @@
-//! Between the display and who runs tasks.
+//! Connects the display and the thread that runs tasks.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::progress::Task;
 use super::request::TaskRequest;
 
-/// Passes requests to who runs tasks, and tasks back.
+/// Passes requests to the thread that runs tasks, and tasks back.
 #[derive(Clone, Debug, Default)]
 pub struct TaskMailbox(Arc<MailboxState>);
 
@@ -39,12 +39,12 @@ impl TaskMailbox {
         requests.pop_front()
     }
 
-    /// Tells how all tasks go, the oldest first.
+    /// Publishes the states of all tasks, the oldest first.
     pub fn publish(&self, tasks: Vec<Task>) {
         *lock(&self.0.tasks) = Arc::new(tasks);
     }
 
-    /// What was told last.
+    /// The tasks that were published last.
     pub fn tasks(&self) -> Arc<Vec<Task>> {
         Arc::clone(&lock(&self.0.tasks))
     }

@@ -1,7 +1,8 @@
-//! Things that the display has done outside of it: captures, snapshots, lost packets, stamps.
+//! Tasks that run outside of the display: captures, snapshots, lost packets, stamps.
 //!
 //! Each task is a command of this program, so everything that a key does has a command line. The
-//! display only asks for tasks; who runs them tells by a [`TaskMailbox`] how they go.
+//! display only requests tasks; the thread that runs them publishes their states in a
+//! [`TaskMailbox`].
 
 pub mod command;
 mod context;
@@ -38,7 +39,7 @@ pub struct TaskView {
 }
 
 impl TaskView {
-    /// Takes in how tasks go; one that has ended is told.
+    /// Takes in the states of tasks; reports one that has ended.
     pub fn follow(&mut self, tasks: Arc<Vec<Task>>) {
         let was_running = |place: usize| {
             self.tasks.get(place).is_none_or(|before: &Task| before.state.is_running())
@@ -62,7 +63,7 @@ impl TaskView {
         self.notice = Some((text.into(), Tone::Warn));
     }
 
-    /// The line that says what is going on.
+    /// The line about tasks that run.
     pub(crate) fn status(&self, keys: &KeyMap) -> Option<(String, Tone)> {
         let running = || {
             let task = self.tasks.iter().rev().find(|task| task.state.is_running())?;

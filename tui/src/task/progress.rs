@@ -1,4 +1,4 @@
-//! How tasks go that were asked for.
+//! States of the requested tasks.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use pmdscope_render::Tone;
 
 use super::command::CommandLine;
 
-/// How a task goes.
+/// The state of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskState {
     /// It was started.
@@ -15,7 +15,7 @@ pub enum TaskState {
     Ending,
     /// It has ended as it should.
     Done,
-    /// It has not.
+    /// It has failed.
     Failed,
 }
 
@@ -26,20 +26,20 @@ impl TaskState {
     }
 }
 
-/// A task that was asked for.
+/// A requested task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Task {
     /// The command lines.
     pub commands: Vec<String>,
-    /// How it goes.
+    /// Its state.
     pub state: TaskState,
-    /// The newest thing that it said, or why it failed.
+    /// Its newest message, or why it failed.
     pub status: String,
     /// Share of a core that it takes on our side, while that is known.
     pub cpu: Option<f64>,
     /// What it printed, the last lines of it.
     pub lines: VecDeque<String>,
-    /// It writes no file: who closes its window ends it.
+    /// It writes no file: closing its window ends it.
     pub on_screen: bool,
 }
 
@@ -65,7 +65,7 @@ impl Task {
         format!("{state}{}{cost}", self.status)
     }
 
-    /// Whether that is good.
+    /// The tone of its state.
     pub(crate) fn tone(&self) -> Tone {
         match self.state {
             TaskState::Running | TaskState::Ending => Tone::Title,

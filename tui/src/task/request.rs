@@ -7,7 +7,7 @@ use pmdscope_telemetry::FleetState;
 use super::command::{self, CommandLine};
 use crate::flows::CapturedTraffic;
 
-/// What is to be done outside.
+/// A request of the display for something outside of it.
 #[derive(Clone, Debug)]
 pub enum TaskRequest {
     /// Run a command.
@@ -25,13 +25,13 @@ pub enum TaskRequest {
 /// A command to run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskPlan {
-    /// It.
+    /// The command line.
     pub command: CommandLine,
     /// It must not exist yet.
     pub file: Option<OutputFile>,
     /// What to add to its last line.
     pub remark: String,
-    /// What it does, where it does not say so itself.
+    /// What it does, where it does not print that itself.
     pub about: String,
     /// A command that shows what is in the file.
     pub show: Option<CommandLine>,
@@ -42,12 +42,12 @@ pub struct TaskPlan {
 pub struct OutputFile {
     /// Its name, which is one of the arguments.
     pub name: String,
-    /// Nobody has typed it: another one may be taken.
+    /// The user has not typed it: another one may be taken.
     pub is_proposed: bool,
 }
 
 impl TaskPlan {
-    /// Gives a file that nobody has named a number in its name where it is taken.
+    /// Gives a file that the user has not named a number in its name if the name is taken.
     pub fn take_free_name(&mut self, is_taken: impl Fn(&str) -> bool) {
         let Some(file) = self.file.as_mut().filter(|file| file.is_proposed) else { return };
         let free = command::free_name(&file.name, is_taken);

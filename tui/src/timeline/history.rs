@@ -37,9 +37,9 @@ impl Default for HistoryLimits {
 
 /// Moments of a running machine, oldest first, by the monotonic clock.
 ///
-/// Models are shared with whoever else holds them. When it grows too large, moments that are old and
-/// close to their neighbours go first, those in which a finding began last: far back it gets coarser,
-/// not shorter.
+/// Models are shared with all others that hold them. When it grows too large, moments that are old
+/// and close to their neighbours go first, those in which a finding began last: far back it gets
+/// coarser, not shorter.
 #[derive(Debug, Default)]
 pub struct FrameHistory {
     limits: HistoryLimits,

@@ -9,7 +9,7 @@ use super::time_bar::{TimeBar, TimeBarKind};
 use super::trends::Trends;
 use super::{FrameSource, SeekTarget, TimeSpan, Timeline, TimelineFrame, resolve};
 
-/// Shows the present until somebody looks back; what comes in meanwhile is kept.
+/// Shows the present until the user goes back; what comes in meanwhile is kept.
 #[derive(Debug, Default)]
 pub struct LiveTimeline {
     present: FleetState,
@@ -20,7 +20,7 @@ pub struct LiveTimeline {
     shown: Option<TimelineFrame>,
 }
 
-/// Tells the state of all apps when it is drawn. With many apps it changes many times for one frame.
+/// Gives the state of all apps when it is drawn. With many apps it changes many times for one frame.
 pub struct LiveUpdate(Box<dyn FnOnce() -> FleetState + Send>);
 
 impl LiveUpdate {

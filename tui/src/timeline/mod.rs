@@ -106,7 +106,7 @@ pub trait FrameSource {
         Vec::new()
     }
 
-    /// The moment that `to` leads to from the one at `from`; marks are somebody else's.
+    /// The moment that `to` leads to from the one at `from`; marks are not known here.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -149,13 +149,13 @@ pub trait Timeline {
     /// Applies an update.
     fn take(&mut self, update: Self::Update);
 
-    /// Told before each frame what time it is, nanoseconds.
+    /// Called before each frame with the present time, nanoseconds.
     fn tick(&mut self, monotonic_ns: u64, realtime_ns: u64);
 
     /// The state to show.
     fn fleet(&self) -> &FleetState;
 
-    /// The line that says which moment is shown; `None` for the present.
+    /// The line with the shown moment; `None` for the present.
     fn time_bar(&self) -> Option<TimeBar>;
 
     /// The time before the moment that is shown.

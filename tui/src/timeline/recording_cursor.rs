@@ -9,7 +9,7 @@ use pmdscope_telemetry::FleetEvent;
 use super::{FrameSource, TimeSpan, TimelineFrame};
 use crate::clock::NS_PER_SECOND;
 
-/// What is read before the wanted moment and kept: whoever goes back does so in small steps.
+/// What is read before the wanted moment and kept: users go back in small steps.
 const BACK_NS: u64 = 5 * NS_PER_SECOND;
 
 /// Most moments that are kept.

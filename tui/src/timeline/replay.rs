@@ -22,7 +22,7 @@ const SPEEDS: [u32; 6] = [1, 2, 5, 10, 30, 100];
 /// Where nothing was recorded, playing goes on after that time at the latest.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
-/// The marks that were found are told this often.
+/// The marks that were found are published this often.
 const MARKS_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Marks that are closer become one, and so do points of graphs; nanoseconds.
@@ -31,14 +31,14 @@ const MARK_STEP_NS: u64 = NS_PER_SECOND / 2;
 /// Most points of graphs that are kept of a recording.
 const POINTS: u64 = 16_384;
 
-/// What the threads have to say.
+/// Messages of the threads.
 #[derive(Debug)]
 pub enum ReplayUpdate {
     /// The moment to show now.
     Shown {
-        /// It.
+        /// The moment.
         moment: TimelineFrame,
-        /// How it goes on.
+        /// Whether it plays, is held, or has ended.
         motion: PlaybackState,
         /// What is wrong with the recording, as far as it was read.
         notes: Vec<String>,
@@ -47,13 +47,13 @@ pub enum ReplayUpdate {
     Failed(String),
     /// Findings that began, and the course of the recording.
     Marks {
-        /// Oldest first, after those told before.
+        /// Oldest first, after those of earlier messages.
         marks: Vec<FindingMark>,
-        /// Points of graphs, oldest first, after those told before.
+        /// Points of graphs, oldest first, after those of earlier messages.
         points: Vec<Arc<TrendPoint>>,
         /// When findings were there, as far as is known.
         findings: Vec<FindingSpan>,
-        /// How far the thread has looked, as [`TimelineFrame::at`]; `None` for to the end.
+        /// How far the thread has searched, as [`TimelineFrame::at`]; `None` for to the end.
         until: Option<u64>,
     },
 }
@@ -107,7 +107,7 @@ impl ReplayTimeline {
         }
     }
 
-    /// Tells the thread, which lives as long as the display does.
+    /// Sends an order to the thread, which lives as long as the display.
     fn order(&self, order: ReplayCommand) {
         let _ = self.orders.send(order);
     }
@@ -374,7 +374,7 @@ fn search<P: FrameSource>(mut past: P, tell: &impl Fn(ReplayUpdate) -> bool) {
             None => past.at(0),
             Some(at) => past.after(at),
         };
-        // What cannot be read is told when somebody wants to see it.
+        // An error in reading is reported when the user goes there.
         let Ok(Some(moment)) = next else { break };
         last = Some(moment.at);
         found.add(moment);
@@ -388,7 +388,7 @@ fn search<P: FrameSource>(mut past: P, tell: &impl Fn(ReplayUpdate) -> bool) {
     tell(found.update(None));
 }
 
-/// What was found in a recording, and not told yet.
+/// What was found in a recording, and was not published yet.
 #[derive(Default)]
 struct SearchResults {
     marks: Vec<FindingMark>,
@@ -433,7 +433,7 @@ impl SearchResults {
         self.points.push(Arc::new(point));
     }
 
-    /// What there is to tell; `until` as in [`ReplayUpdate::Marks`].
+    /// What was not published yet; `until` as in [`ReplayUpdate::Marks`].
     fn update(&mut self, until: Option<u64>) -> ReplayUpdate {
         if until.is_none()
             && let Some(last) = self.point.take()

@@ -1,9 +1,9 @@
-//! Which moment is shown, of what.
+//! The shown moment, and what it is part of.
 
 use super::TimeSpan;
 use super::marks::FindingMark;
 
-/// Which moment is shown, of what.
+/// The shown moment, and what it is part of.
 #[derive(Clone, Debug)]
 pub struct TimeBar {
     /// The shown moment, on the clock of `span`.
@@ -14,7 +14,7 @@ pub struct TimeBar {
     pub span: TimeSpan,
     /// Moments in which a finding began, oldest first.
     pub marks: Vec<FindingMark>,
-    /// Of what.
+    /// What the moment is part of.
     pub place: TimeBarKind,
     /// What is wrong with the recording, or what is being done.
     pub remark: Option<String>,
@@ -30,20 +30,20 @@ pub enum TimeBarKind {
     },
     /// A recording.
     Replay {
-        /// How it goes on.
+        /// Whether it plays, is held, or has ended.
         motion: PlaybackState,
         /// Seconds of the recording per second.
         speed: u32,
     },
 }
 
-/// How a recording goes on.
+/// Whether a recording plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlaybackState {
-    /// By itself.
+    /// It plays.
     Playing,
-    /// It stands still.
+    /// It is held.
     Held,
-    /// There is no more.
+    /// Its end was reached.
     Ended,
 }

@@ -25,9 +25,9 @@ pub(crate) enum LoopControl {
     Quit,
     /// Leave, with the last screen left on the terminal.
     QuitKeepingScreen,
-    /// Stop until somebody lets the process go on.
+    /// Stop until the process is continued.
     Suspend,
-    /// Somebody did.
+    /// The process was continued.
     Resume,
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn perform(
     match action {
         Action::Hold => timeline.hold(),
         Action::Seek(to) => timeline.seek(to),
-        // What says longer interval for samples says faster for a replay.
+        // The key for a longer interval of samples makes a replay faster.
         Action::Slower | Action::Faster if timeline.hasten(action == Action::Slower) => {}
         other => return update(view, other, timeline.fleet()),
     }
@@ -90,7 +90,7 @@ pub(crate) fn update(view: &mut ViewState, action: Action, fleet: &FleetState) -
     LoopControl::Continue
 }
 
-/// Help lies over the window that it tells of, which is there again afterwards.
+/// Help lies over the window that it describes, which is shown again afterwards.
 fn toggle_help(view: &mut ViewState) {
     match std::mem::take(&mut view.mode) {
         InputMode::Help { over, scroll } => (view.mode, view.scroll) = (*over, scroll),
