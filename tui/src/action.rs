@@ -101,7 +101,7 @@ pub enum Action {
     Totals,
     /// Have a helper process beside apps that do not hand out packets themselves, or end it.
     Attach,
-    /// Have something done outside.
+    /// Run a task outside of the display.
     Task(TaskAction),
     /// Stop, as ^Z does elsewhere.
     Suspend,

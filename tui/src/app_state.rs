@@ -1,10 +1,11 @@
-//! What tables, details and the banner say of an app: since when it does not answer, what it lacks.
+//! Texts of tables, details and the banner about an app: since when it does not answer, what it
+//! lacks.
 
 use pmdscope_render::number::seconds;
 use pmdscope_telemetry::AppState;
 use pmdscope_telemetry::finding::{Finding, Lint};
 
-/// Since when an app that does not answer was not heard of.
+/// For how long an app has not answered, as text.
 pub(crate) fn lost(app: &AppState, now_ns: u64) -> String {
     match (app.age_s(now_ns), app.silent_s(now_ns)) {
         (Some(age), _) => format!("lost {} ago", seconds(age)),
@@ -13,7 +14,7 @@ pub(crate) fn lost(app: &AppState, now_ns: u64) -> String {
     }
 }
 
-/// The devices that the app ought to have as ports and has not.
+/// The devices that the app is expected to have as ports, and does not have.
 pub(crate) fn missing_ports(app: &AppState) -> impl Iterator<Item = &Finding> {
     let missing = |finding: &&Finding| finding.lint == Lint::PortMissing;
     app.findings.iter().filter(missing).filter(|finding| !finding.subject.is_app())

@@ -36,7 +36,7 @@ const NOT_SAMPLED: &str =
 /// Columns of the bars of a histogram.
 const BAR: usize = 40;
 
-/// The details of `subject`, or that it is gone.
+/// The details of `subject`, or a line that it no longer exists.
 pub(crate) fn lines(subject: &Subject, view: &ViewState, fleet: &FleetState) -> Vec<Line<'static>> {
     let mut page = DetailPage { view, lines: Vec::new() };
     page.findings_about(subject, fleet);
@@ -203,7 +203,7 @@ impl DetailPage<'_> {
         }
     }
 
-    /// What the kernel and the EAL say of the app.
+    /// Data of the kernel and the EAL about the app.
     fn surroundings(&mut self, sample: &Sample) {
         for device in &sample.devices {
             let driver = match (device.present, &device.driver) {

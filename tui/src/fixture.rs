@@ -58,7 +58,7 @@ fn replies() -> RepliesByApp {
     [("reflector".to_owned(), replies.into())].into()
 }
 
-/// Both apps, just heard of.
+/// Both apps, just sampled.
 pub(crate) fn fleet() -> FleetState {
     let mut fleet = FleetState { now_ns: MONOTONIC_NS + 200_000_000, ..FleetState::default() };
     fleet.apply(sampled(leaking(), leaking_findings()));

@@ -1,4 +1,4 @@
-//! Conversations: what the display wants of the side that captures, and what it is told.
+//! Conversations: requests of the display to the side that captures, and the data that it gets.
 //!
 //! Neither side waits for the other: a [`FlowMailbox`] keeps the newest of what each sends.
 
@@ -81,7 +81,7 @@ pub struct AppRun {
 }
 
 impl AppRun {
-    /// The one that answers.
+    /// The run that answers.
     pub fn of(app: &AppIdentity) -> Self {
         Self { pid: app.pid, start_ticks: app.start_ticks }
     }
@@ -142,7 +142,7 @@ struct MailboxState {
 }
 
 impl FlowMailbox {
-    /// Says what the display wants.
+    /// Sets what the display wants.
     pub fn request(&self, request: FlowRequest) {
         let mut wanted = lock(&self.0.request);
         if *wanted != request {
@@ -151,7 +151,8 @@ impl FlowMailbox {
         }
     }
 
-    /// What the display wants, as soon as that is something else than `known`, or after that time.
+    /// Waits until the display wants something other than `known`, or for `timeout`; returns what
+    /// it wants.
     pub fn wait_for_request(&self, known: &FlowRequest, timeout: Duration) -> FlowRequest {
         let request = lock(&self.0.request);
         let same = |request: &mut FlowRequest| *request == *known;
@@ -168,7 +169,7 @@ impl FlowMailbox {
         *lock(&self.0.traffic) = Some(Arc::new(traffic));
     }
 
-    /// What was told last; `None` where nobody captures.
+    /// The conversations that were published last; `None` before that.
     pub fn traffic(&self) -> Option<Arc<CapturedTraffic>> {
         lock(&self.0.traffic).clone()
     }
@@ -181,7 +182,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// What the display shows of them.
 #[derive(Clone, Debug, Default)]
 pub struct ShownFlows {
-    /// What was told last, or before the display was held.
+    /// What was published last, or before the display was held.
     pub traffic: Option<Arc<CapturedTraffic>>,
     /// Which moment is shown.
     pub moment: ShownTime,
@@ -225,7 +226,7 @@ mod tests {
 
     use super::*;
 
-    /// Nobody waits for that long: what is requested ends a wait.
+    /// Never reached: a request ends the wait.
     const LONG: Duration = Duration::from_secs(3600);
 
     #[test]

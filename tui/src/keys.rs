@@ -9,5 +9,5 @@ pub(crate) use self::map::{Hint, LABEL};
 pub use self::map::{KeyConflict, KeyMap};
 pub use self::table::{BINDINGS, KeyBinding, KeyContext, NamedAction, named_actions};
 
-/// This key ends the program wherever it is, so that nobody is locked in by a configuration.
+/// This key ends the program wherever it is, so that no configuration can lock a user in.
 pub const ALWAYS_QUITS: Key = Key::ctrl('c');

@@ -20,8 +20,8 @@ pub(crate) struct ScreenLayout {
 }
 
 impl ScreenLayout {
-    /// Which moment is shown must be said, however small the screen. Pages that
-    /// list the findings need no banner.
+    /// The line with the shown moment is needed, however small the screen. Pages that list the
+    /// findings need no banner.
     pub(crate) fn of(area: Rect, view: &ViewState) -> Self {
         let mut rest = area;
         let mut take_top = |least: u16| {

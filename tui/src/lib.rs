@@ -7,7 +7,7 @@
 //!
 //! Below, modules import those of their own group and of groups above it, never in a circle.
 
-// Text leaves where it is made harmless: in the binary.
+// Only the binary prints text, where it is made harmless.
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 
 // Styles, clocks, and words for all that is shown.

@@ -29,7 +29,7 @@ use crate::timeline::SeekTarget;
 use crate::timeline::time_bar::TimeBarKind;
 use pmdscope_telemetry::{AppState, FleetState};
 
-/// Before what is said below a row.
+/// Indentation of a note below a row.
 const INDENT: &str = "    ";
 
 /// So many apps that do not answer are named above the tables of a page.
@@ -58,7 +58,7 @@ pub(crate) fn render(frame: &mut Frame, view: &ViewState, fleet: &FleetState) {
     make_harmless(frame.buffer_mut());
 }
 
-/// Whatever was drawn, and by whom: no cell makes the terminal do more than show it.
+/// Makes all cells harmless: none makes the terminal do more than show it.
 fn make_harmless(screen: &mut Buffer) {
     for cell in &mut screen.content {
         if !cell.symbol().chars().all(is_printable) {
@@ -260,7 +260,7 @@ fn document<'a>(
     if lines.len() == above { placeholder(view, fleet, width) } else { lines }
 }
 
-/// What stands above the tables of a page.
+/// The lines above the tables of a page.
 fn prelude<'a>(view: &ViewState, fleet: &FleetState, width: usize) -> Vec<BodyLine<'a>> {
     let mut lines = match view.tab {
         PageTab::Overview | PageTab::Flows | PageTab::Kernel | PageTab::Raw => Vec::new(),
@@ -292,7 +292,8 @@ fn ages(view: &ViewState, fleet: &FleetState) -> Vec<Line<'static>> {
     texts.into_iter().map(|text| Line::styled(text, view.theme.style(Tone::Warn))).collect()
 }
 
-/// The Overview has no lines to spare: its tables are told by the title of their first column.
+/// The Overview has no lines to spare: its tables are identified by the title of their first
+/// column.
 fn is_dense(view: &ViewState) -> bool {
     view.tab == PageTab::Overview
 }
@@ -327,7 +328,7 @@ fn append<'a>(lines: &mut Vec<BodyLine<'a>>, table: &'a TextTable, view: &ViewSt
     }
 }
 
-/// What is said below a row, which a click on it selects.
+/// The notes below a row; a click on them selects the row.
 fn row_notes(
     row: &TableRow,
     width: usize,
@@ -377,7 +378,7 @@ fn placeholder<'a>(view: &ViewState, fleet: &FleetState, width: usize) -> Vec<Bo
     lines.map(|line| BodyLine::plain(Line::raw(line))).collect()
 }
 
-/// What a page without rows says.
+/// The text of a page without rows.
 fn nothing_there(view: &ViewState) -> String {
     let text = match view.tab {
         PageTab::Raw if view.replies.is_none() => "A recording has no replies.",

@@ -17,14 +17,14 @@ use crate::task::form::CaptureForm;
 /// How long stamps are armed, seconds.
 pub(crate) const ARM_SECONDS: u64 = 60;
 
-/// Said where nobody offers what a helper process would hand out.
+/// Shown where no app needs a helper process.
 pub(crate) const NO_OFFER: &str =
     "there is no app to attach to: pmdscope-pdump is for those without libpmdscope";
 
 /// A command, or why there is none, and what it is for: the name of its key, or `page` or `findings`.
 type KeyCommand = (String, Result<CommandLine, String>);
 
-/// Besides that of the selection: the commands of the page, and of all keys that do something outside.
+/// Besides that of the selection: the commands of the page, and of all keys that run a task.
 pub(crate) fn commands(view: &ViewState, fleet: &FleetState) -> Vec<KeyCommand> {
     let key = |action| view.keys.label(&action).unwrap_or_default();
     let task = |action| key(Action::Task(action));
@@ -74,7 +74,7 @@ pub(crate) fn arm(app: &str, context: &TaskContext) -> CommandLine {
     CommandLine::new(["leaks", "-a", app, "--arm", &ARM_SECONDS.to_string()]).with_config(context)
 }
 
-/// What counts the packets of the apps that the display attaches to, or is attached to.
+/// Commands that count the packets of the apps that the display would attach to, or is attached to.
 fn attached(view: &ViewState) -> Vec<Result<CommandLine, String>> {
     let traffic = match (view.tasks.context.forbidden(), view.flows.shown()) {
         (Some(reason), _) | (None, Err(reason)) => return vec![Err(reason.to_owned())],
@@ -91,7 +91,7 @@ fn attached(view: &ViewState) -> Vec<Result<CommandLine, String>> {
     if commands.is_empty() { vec![Err(NO_OFFER.to_owned())] } else { commands }
 }
 
-/// What begins as the display is now.
+/// A command that starts a display with the present settings.
 fn of_display(view: &ViewState, fleet: &FleetState) -> CommandLine {
     let context = &view.tasks.context;
     let page = view.tab.title().to_lowercase();

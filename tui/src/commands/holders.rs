@@ -1,5 +1,5 @@
-//! `m`: who holds the mbufs of a pool. The ledger tells it of apps with libpmdscope; of others a scan of
-//! their memory, which only reads.
+//! `m`: who holds the mbufs of a pool. For apps with libpmdscope the ledger reports it; for others a
+//! scan of their memory does, which only reads.
 
 use pmdscope_render::Subject;
 use pmdscope_telemetry::FleetState;
@@ -17,7 +17,7 @@ use crate::timeline::SeekTarget;
 /// The command, for the pool that the selection means, or else all pools of the app.
 ///
 /// # Errors
-/// Why nobody can tell.
+/// Why this is unknown.
 pub(crate) fn plan(view: &ViewState, fleet: &FleetState) -> Result<TaskPlan, String> {
     let (app, pool) = pool(view, fleet)?;
     check(&app, view, fleet)?;
@@ -47,13 +47,13 @@ fn pool(view: &ViewState, fleet: &FleetState) -> Result<(String, Option<String>)
     }
 }
 
-/// Whether the app itself tells where its mbufs are.
+/// Whether the app itself reports where its mbufs are.
 pub(super) fn has_ledger(app: &str, fleet: &FleetState) -> bool {
     let model = fleet.find(app).and_then(|app| app.model.as_ref());
     model.is_some_and(|model| !model.sample.ledger.is_empty())
 }
 
-/// Whether the command can tell it of the shown moment.
+/// Whether the command can report it for the shown moment.
 fn check(app: &str, view: &ViewState, fleet: &FleetState) -> Result<(), String> {
     let has_ledger = has_ledger(app, fleet);
     let context = &view.tasks.context;

@@ -104,7 +104,7 @@ fn option_of(direction: QueueDirection) -> &'static str {
     }
 }
 
-/// A filter of pcap-filter(7), and what it cannot tell.
+/// A filter of pcap-filter(7), and what it cannot tell apart.
 pub(super) fn filter(key: &ConversationKey) -> (String, Option<&'static str>) {
     if let Some(tunnel) = key.tunnel {
         let tunnel = outside(tunnel);

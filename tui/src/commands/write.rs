@@ -36,8 +36,8 @@ fn is_leak(subject: &Subject, view: &ViewState, fleet: &FleetState) -> bool {
     }
 }
 
-/// Its ledger says that a pool has lost mbufs; where there is none, a finding is about the pool, and a scan of
-/// the memory of the app can tell.
+/// Its ledger reports that a pool has lost mbufs; where there is none, a finding is about the pool, and a scan
+/// of the memory of the app can tell.
 fn may_lose(app: &str, pool: &str, view: &ViewState, fleet: &FleetState) -> bool {
     let context = &view.tasks.context;
     if context.recording.is_some() {

@@ -20,7 +20,7 @@ use crate::tables::flows::{other, part_of_port};
 const LOADS: usize = 5;
 
 impl DetailPage<'_> {
-    /// `None` when it is not there, or no more.
+    /// `None` when it does not exist, or no longer.
     pub(super) fn captured(&mut self, subject: &Subject) -> Option<()> {
         let flows = self.view.flows.clone();
         let tap = flows.shown().ok()?.find(subject.app())?;

@@ -15,17 +15,17 @@ use crate::timeline::trends::{FindingAge, Trends};
 pub(crate) struct RankedFinding<'a> {
     /// `None` for a finding about the host.
     pub app: Option<&'a AppState>,
-    /// It.
+    /// The finding.
     pub finding: &'a Finding,
-    /// Losses of the same pool that say less, and have no row of their own.
+    /// Losses of the same pool with less detail, which have no row of their own.
     pub folded: Vec<&'a Finding>,
-    /// How fast.
+    /// Its rate or share.
     pub rate: Option<FindingRate>,
     /// Seconds until its pool is empty.
     pub left_s: Option<f64>,
 }
 
-/// How fast, or how much.
+/// A rate or a share.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum FindingRate {
     /// Packets, mbufs or events per second.
@@ -121,7 +121,7 @@ impl<'a> RankedFinding<'a> {
     }
 }
 
-/// Mbufs without a site, that were lost before anybody wrote down where.
+/// Mbufs without a site, that were lost before places were recorded.
 fn is_before_arming(finding: &Finding) -> bool {
     matches!(&finding.subject, FindingSubject::Site { site, .. } if site == BEFORE_ARMING)
 }

@@ -48,7 +48,7 @@ pub enum KeyError {
     Unknown,
     /// Shift gives another character, which is to be written.
     Shifted,
-    /// Terminals tell control only of letters and of the space bar.
+    /// Terminals report control only for letters and the space bar.
     Control,
     /// Terminals send the same as for this key.
     SentAs(&'static str),
@@ -108,8 +108,8 @@ impl Key {
         Self { code, modifiers }
     }
 
-    /// The same key without Alt and Shift, which a terminal may report although nobody meant it: a key
-    /// right after `Esc` is told like one with Alt.
+    /// The same key without Alt and Shift, which a terminal may report although the user did not press
+    /// them: a key right after `Esc` is reported like one with Alt.
     pub(super) fn plain(self) -> Self {
         let modifiers = self.modifiers & KeyModifiers::CONTROL;
         Self { modifiers, ..self }

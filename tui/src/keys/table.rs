@@ -43,7 +43,7 @@ pub struct NamedAction {
     pub name: &'static str,
     /// What it does, in a few words.
     pub meaning: &'static str,
-    /// It.
+    /// The action.
     pub action: Action,
     /// Its keys by default.
     pub default_keys: &'static [Key],
@@ -54,9 +54,9 @@ pub struct NamedAction {
 pub struct KeyBinding {
     /// Where their keys do that.
     pub context: KeyContext,
-    /// What the help says of them together; `None` for what each of them means.
+    /// The text of the help for all of them; `None` for the meaning of each.
     pub help: Option<&'static str>,
-    /// They, in the order of the help.
+    /// The actions, in the order of the help.
     pub actions: &'static [NamedAction],
 }
 

@@ -47,7 +47,7 @@ pub(super) fn titles(view: &ViewState) -> Option<(&'static str, String)> {
 }
 
 /// What the window of tasks shows in so many columns: the newest lines that fit, or earlier ones where
-/// somebody has scrolled back.
+/// the user has scrolled back.
 pub(super) fn tasks(view: &ViewState, columns: usize) -> Vec<Line<'static>> {
     let lines = all_tasks(view);
     let mut left = usize::from(view.height).saturating_sub(AROUND).max(1);

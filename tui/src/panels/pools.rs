@@ -107,7 +107,7 @@ fn on_own_scale(
     area(graph, [si(highest), si(lowest)], height, view.theme, tone).into_iter().map(Line::from)
 }
 
-/// The mbufs by where they are, as far as libpmdscope tells.
+/// The mbufs by where they are, as far as libpmdscope reports it.
 fn places((app, pool, _): FleetPool, view: &ViewState, width: usize) -> Option<Line<'static>> {
     let ledgers = &app.model.as_ref()?.sample.ledger;
     let ledger = ledgers.iter().find(|ledger| ledger.name == pool.name)?;

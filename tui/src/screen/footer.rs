@@ -12,8 +12,8 @@ use crate::style::ThemeStyle;
 use crate::tables::{self, PageTables};
 use crate::timeline::SeekTarget;
 
-/// A key of the last line, and its place among those that give way where there is no room:
-/// the highest first.
+/// A key of the last line, and its drop priority where there is no room: the highest is dropped
+/// first.
 type FooterKey<'a> = (u8, Hint<'a>);
 
 const CAPTURE: FooterKey<'static> = (3, (&[Action::Task(TaskAction::Capture)], "capture"));

@@ -50,7 +50,7 @@ fn line(view: &ViewState, names: TabNames) -> (Line<'static>, Vec<(PageTab, usiz
     (line, ends)
 }
 
-/// What stands between two names: marks around the shown page.
+/// The separator between two names: marks around the shown page.
 fn separator(before: Option<PageTab>, after: Option<PageTab>, view: &ViewState) -> Span<'static> {
     let (current, theme) = (view.tab, view.theme);
     let mark = match (before, after) {

@@ -416,7 +416,7 @@ fn clicks_hit_what_is_drawn() {
     assert!(matches!(at(79, 1), Some(ClickTarget::Tab(PageTab::Raw))));
 }
 
-/// As others have it: an app, a device, what a site or a stage is called.
+/// A name from outside with control characters: of an app, a device, a site or a stage.
 fn evil(name: &mut String) {
     name.push_str("\u{1b}]0;t\u{7}\u{9b}2J\u{202e}\u{200b}\u{7f}\r\n");
 }

@@ -22,7 +22,7 @@ use crate::flows::{AppTraffic, CaptureAccess, CapturedTraffic, EndpointNames, Sh
 use crate::keys::KeyMap;
 use crate::state::ViewState;
 
-/// Rows of conversations; who wants others sorts or filters.
+/// Rows of conversations; others are reached by sorting or filtering.
 const ROWS: usize = 256;
 
 /// The heading of the conversations.
@@ -342,7 +342,7 @@ fn heavier(a: (f64, u64), b: (f64, u64)) -> Ordering {
     b.0.total_cmp(&a.0).then(b.1.cmp(&a.1))
 }
 
-/// What the apps pay for the page.
+/// What the page costs the apps.
 fn remark(traffic: &CapturedTraffic, view: &ViewState) -> String {
     let is_armed = |tap: &&AppTraffic| matches!(tap.access, CaptureAccess::Armed { .. });
     let armed = || traffic.taps.iter().filter(is_armed);
@@ -370,7 +370,7 @@ fn note_rows(table: &mut TextTable, all: usize) {
     }
 }
 
-/// What is in no row.
+/// Packets that are in no row.
 fn note_other(table: &mut TextTable, traffic: &CapturedTraffic) {
     let is_silent = |tap: &&AppTraffic| {
         matches!(tap.access, CaptureAccess::Armed { .. }) && tap.counted.total.packets == 0

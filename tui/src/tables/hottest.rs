@@ -108,7 +108,7 @@ pub(super) fn pools(fleet: &FleetState) -> TextTable {
         let pools = model.sample.pools.iter().zip(&model.pools);
         pools.map(move |(pool, trend)| (app, pool, trend))
     });
-    // Of a stock app nobody counts the use of pools.
+    // The use of the pools of a stock app is not counted.
     let counted = all.filter(|(_, _, trend)| trend.used_ratio.is_some()).collect();
     let all = most(counted, |(_, _, trend)| {
         let haste = trend.exhausted_in_s.map_or(0.0, |left| 1.0 / left.max(1e-3));

@@ -1,4 +1,4 @@
-//! What tables say in place of numbers, and below their rows.
+//! Texts of tables in place of numbers, and below their rows.
 
 use pmdscope_render::TextTable;
 use pmdscope_telemetry::FleetState;
@@ -7,10 +7,10 @@ use pmdscope_telemetry::sample::Sample;
 use crate::action::{Action, TaskAction};
 use crate::state::ViewState;
 
-/// Said where a stock app cannot show what an app with the library does.
+/// Shown where a stock app cannot show what an app with the library does.
 pub(crate) const NEEDS_LIBRARY: &str = "needs libpmdscope (level 1)";
 
-/// Said where the driver does not know.
+/// Shown where the driver does not report a value.
 pub(crate) const UNSUPPORTED: &str = "n/a";
 
 /// How to see who holds the mbufs of a pool: the key; in a report or without a key, the command.
@@ -37,7 +37,7 @@ pub(super) fn note_counted(
     }
 }
 
-/// Says why not all could be counted.
+/// Adds a note why not all could be counted.
 pub(super) fn note_uncounted(table: &mut TextTable, fleet: &FleetState) {
     for (app, model) in fleet.models() {
         let problem = model.sample.xray.as_ref().and_then(|xray| xray.problem.as_ref());

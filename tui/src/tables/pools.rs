@@ -43,7 +43,7 @@ pub(super) fn pools(fleet: &FleetState) -> TextTable {
     table
 }
 
-/// What would tell the counts of apps where nobody tells them.
+/// How to get the counts of apps that do not report them.
 fn note_unknown(table: &mut TextTable, fleet: &FleetState) {
     let unknown = |sample: &Sample| {
         let problem = sample.xray.as_ref().is_some_and(|xray| xray.problem.is_some());

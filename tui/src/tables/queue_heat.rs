@@ -88,7 +88,7 @@ fn cells(
     ]
 }
 
-/// A driver tells of all queues of a port, or of none.
+/// A driver reports all queues of a port, or none.
 fn known_heat(cells: Vec<HeatCell>) -> Cell {
     if cells.iter().all(|cell| cell.share.is_none()) {
         return Cell::text(UNSUPPORTED).tone(Tone::Dim);

@@ -50,7 +50,7 @@ mod tests {
     use crate::state::PageTab;
     use crate::timeline::trends::{FindingLog, Trends};
 
-    /// Findings that began 90 and 20 seconds ago, seen by somebody who was there before.
+    /// Findings that began 90 and 20 seconds ago, seen by a display that was started before.
     fn seen(old: &Finding, new: &Finding) -> Trends {
         let mut log = FindingLog::default();
         let now = fixture::MONOTONIC_NS;

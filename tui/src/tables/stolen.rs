@@ -15,7 +15,7 @@ use crate::clock::time_of_day;
 /// Most thieves in the details of an lcore.
 const THIEVES: usize = 12;
 
-/// Whether anybody traces, so that there is something to show.
+/// Whether any app is traced, so that there is something to show.
 pub(super) fn is_traced(fleet: &FleetState) -> bool {
     fleet.models().any(|(_, model)| model.sample.tracing.is_some())
 }
