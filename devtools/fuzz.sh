@@ -17,8 +17,8 @@ for target in $of_lib; do
 	ninja -C "$build" "lib/fuzz/fuzz-$target"
 done
 
-# As cargo-fuzz does, but for AddressSanitizer, for which rustc must be a nightly one: X-ray has no unsafe
-# code. With --target the programs that only build others are not instrumented.
+# As cargo-fuzz does, but for AddressSanitizer, which needs a nightly rustc: X-ray has no unsafe code.
+# With --target the programs that only build others are not instrumented.
 machine=$(rustc -vV | sed -n 's/^host: //p')
 runtime=$(clang --rtlib=compiler-rt -print-libgcc-file-name | sed 's/libclang_rt\.builtins/libclang_rt.fuzzer/')
 CUSTOM_LIBFUZZER_PATH=$runtime \

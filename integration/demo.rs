@@ -74,7 +74,7 @@ fn main() -> ExitCode {
 enum Mode {
     /// With `top` on the terminal.
     Top,
-    /// Until it is told to end.
+    /// Until a signal ends it.
     Background,
     /// For a time, at the end of which there is evidence.
     Unattended(Duration),

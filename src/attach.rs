@@ -111,8 +111,8 @@ fn failure(wanted: &CaptureTarget) -> String {
     format!("cannot capture from {}{help}", wanted.app)
 }
 
-/// Arms a capture in each of the apps. Of those that nobody named, because they are part of `any`, some
-/// may be left out, which is reported; the others are returned.
+/// Arms a capture in each of the apps. Of those that were not named, because they are part of `any`,
+/// some may be left out, which is reported; the others are returned.
 ///
 /// # Errors
 ///

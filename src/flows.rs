@@ -125,7 +125,7 @@ struct AppCaptures {
     apps: BTreeMap<String, SampledApp>,
     /// When the page was left.
     left: Option<Instant>,
-    /// Captures that were told to end.
+    /// Captures that were asked to end.
     leaving: Vec<SamplerThread>,
 }
 
@@ -239,7 +239,7 @@ impl AppCaptures {
         CapturedTraffic { realtime_ns: realtime_ns(), taps: self.apps.iter().map(tap).collect() }
     }
 
-    /// Tells all captures to end, and forgets what they have counted.
+    /// Asks all captures to end, and forgets what they have counted.
     fn close(&mut self) {
         let apps = std::mem::take(&mut self.apps);
         let samplers = apps.into_values().filter_map(|sampled| sampled.sampler);
@@ -272,7 +272,7 @@ impl SampledApp {
         let Some(sampler) = &self.sampler else { return };
         let (is_over, attach) = (sampler.is_over(), sampler.attach);
         let (access, counted) = sampler.state();
-        // Another try that has no answer yet says nothing new.
+        // Another try without an answer yet changes nothing.
         if access != CaptureAccess::Opening {
             self.access = access;
         }

@@ -16,7 +16,7 @@ use crate::session::AppArg;
 use crate::source::Source;
 use crate::{duration, output};
 
-/// Samples per second of a profile: a millisecond between two tells which function stalls a loop for a
+/// Samples per second of a profile: a millisecond between two shows which function stalls a loop for a
 /// few milliseconds. Not 1000, since what happens a thousand times a second, such as the tick of the
 /// kernel, would be hit each time or never.
 const DEFAULT_HZ: &str = "997";

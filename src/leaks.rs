@@ -31,7 +31,7 @@ use crate::session::{AppArg, XrayArg};
 use crate::source::{AtArg, ReplayArg, Source};
 use crate::{duration, output};
 
-/// Samples from which on a trend of our own is believed.
+/// Least number of samples for a trend of our own.
 const TREND_SAMPLES: u32 = 5;
 
 /// Find mbuf leaks: pool, rate and line of source

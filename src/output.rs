@@ -94,8 +94,8 @@ pub(crate) fn clear_terminal() -> Result<bool> {
     write("\x1b[H\x1b[J")
 }
 
-/// Prints a message on standard error, after the name of this program. One that is closed is no
-/// reason to fail.
+/// Prints a message on standard error, after the name of this program. A closed one is not an
+/// error.
 pub(crate) fn tell(line: &str) {
     say(format_args!("pmdscope: {line}"));
 }
@@ -113,8 +113,9 @@ pub(crate) fn fail(error: &anyhow::Error) {
     write_error(&if aligned { text } else { indented(&text) });
 }
 
-/// Prints what is wrong with the command line: in a line where the first paragraph of clap says it all,
-/// else in the lines that clap makes of it. As with [`fail`], none can be taken for one of its own.
+/// Prints what is wrong with the command line: in a line where the first paragraph of clap is
+/// sufficient, else in the lines that clap makes of it. As with [`fail`], none can be taken for one of
+/// its own.
 pub(crate) fn refuse(error: &clap::Error) {
     let text = format!("pmdscope: {}", error.render());
     if says_all_at_once(error) {
@@ -192,7 +193,7 @@ impl StandardOutput {
         stdout().is_terminal()
     }
 
-    /// Size of the terminal that it is; `None` where it tells none.
+    /// Size of the terminal that it is; `None` where it does not report one.
     pub(crate) fn size() -> Option<Winsize> {
         tcgetwinsize(stdout()).ok().filter(|size| size.ws_col > 0)
     }
@@ -231,7 +232,7 @@ fn write(text: &str) -> Result<bool> {
 }
 
 /// Writes to standard error what is harmless already, in one piece, so that lines of several threads
-/// do not mix. A closed terminal is no reason to fail.
+/// do not mix. A closed terminal is not an error.
 pub(crate) fn write_error(text: &str) {
     let _ = stderr().write_all(text.as_bytes());
 }

@@ -23,7 +23,7 @@ impl FromStr for SamplingMode {
     }
 }
 
-/// Apps that cannot be told to keep fewer or more packets.
+/// A note on apps whose share of kept packets cannot be changed.
 pub(crate) fn fixed(apps: &[String]) -> Option<String> {
     let apps = (!apps.is_empty()).then(|| apps.join(", "))?;
     Some(format!(

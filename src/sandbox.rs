@@ -83,7 +83,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             "cannot become nobody: run with CAP_SETUID and CAP_SETGID, or write packets with -w",
         )?;
     }
-    // Later than the change of the user: that one would fail where nobody has processes.
+    // Later than the change of the user: that one would fail if the user `nobody` already has
+    // processes.
     set(Resource::Nproc, 0).context("cannot limit processes")?;
     rustix::thread::set_no_new_privs(true).context("cannot set no_new_privs")?;
     match close_files(Path::new(program), args.offline) {

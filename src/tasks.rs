@@ -120,7 +120,7 @@ impl TaskList {
         }
     }
 
-    /// Takes in what commands have said, and which have ended; `true` when something changed.
+    /// Takes in the output of commands, and which have ended; `true` when something changed.
     fn update(&mut self) -> bool {
         let mut changed = false;
         for (task, running) in &mut self.0 {

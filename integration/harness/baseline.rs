@@ -66,7 +66,7 @@ impl Baseline {
         })
     }
 
-    /// Waits until the app is as it was; an error says what is not.
+    /// Waits until the app is as it was; an error states the difference.
     pub fn await_again(&self, testpmd: &mut Testpmd) -> Result<Duration> {
         self.await_like(testpmd, Self::compare)
     }

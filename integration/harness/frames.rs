@@ -237,7 +237,7 @@ impl Feed {
 
 impl Drop for Feed {
     fn drop(&mut self) {
-        // A pipe that nobody has opened would keep its thread for ever.
+        // Without a reader, the thread would wait for ever to open the pipe.
         let _ = OpenOptions::new()
             .read(true)
             .custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())

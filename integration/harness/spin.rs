@@ -80,7 +80,7 @@ impl Spinner {
     }
 
     /// Has it run for each packet that an interface receives, in the softirq of the CPU that handles the
-    /// packet, until the interface is gone.
+    /// packet, until the interface is removed.
     pub fn attach(&self, interface: &str) -> Result<()> {
         let socket =
             socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;

@@ -27,7 +27,7 @@ shift 2
 	exit 1
 }
 
-# A /dev/kvm alone does not say that it runs an ordinary kernel: nested ones may not.
+# A /dev/kvm alone does not mean that it runs an ordinary kernel: nested ones may not.
 accel=${LAB_ACCEL:-}
 if [ -z "$accel" ]; then
 	accel=tcg

@@ -135,7 +135,7 @@ impl RowFilter {
 }
 
 impl FilterTerm {
-    /// The first term of `typed`, `None` for one that says nothing yet; and what follows.
+    /// The first term of `typed`, `None` for one that has no effect yet; and what follows.
     fn parse(typed: &str) -> Result<(Option<Self>, &str), FilterError> {
         let body = typed.trim_start_matches('!');
         let negated = (typed.len() - body.len()) % 2 == 1;

@@ -19,7 +19,7 @@ const BAR_ORDER: [MbufPlace; 8] = [
     MbufPlace::Common,
 ];
 
-/// The sign that stands for a place in bars. All differ, also without colours.
+/// The sign of a place in bars. All differ, also without colours.
 fn sign(place: MbufPlace, theme: Theme) -> char {
     let [held, cached, common] = theme.bar();
     match place {

@@ -1,4 +1,4 @@
-//! Colors and glyphs. Colors only repeat what a word or sign says.
+//! Colors and glyphs. Colors only repeat the meaning of a word or sign.
 
 use std::fmt;
 

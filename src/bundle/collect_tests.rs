@@ -1,4 +1,4 @@
-//! Tests of what becomes of the end of a command.
+//! Tests of how the end of a command is reported.
 
 use super::*;
 

@@ -112,7 +112,7 @@ impl<'a> CheckDocument<'a> {
         self.silent() + &self.findings().map(line).collect::<String>()
     }
 
-    /// Apps that do not answer, where no finding says so.
+    /// Apps that do not answer, where no finding reports that.
     fn silent(&self) -> String {
         let silent = self.apps.iter().filter(|app| app.findings.is_empty());
         let line = |app: &AppResult| match app.status {

@@ -150,7 +150,7 @@ impl Kind for Seconds {
 /// Text that is parsed.
 pub(super) struct Text<T> {
     pub(super) what: &'static str,
-    /// The error says more than that it is something else, or is empty.
+    /// The error has details beyond that it is something else, or is empty.
     pub(super) parse: fn(&str) -> Result<T, String>,
     pub(super) show: fn(&T) -> String,
 }

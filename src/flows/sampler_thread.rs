@@ -62,7 +62,7 @@ impl SamplerThread {
         Self { attach, control, state, thread }
     }
 
-    /// Tells the thread to end.
+    /// Asks the thread to end.
     pub(super) fn stop(&self) {
         self.control.stop.store(true, Ordering::Relaxed);
     }

@@ -10,7 +10,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// All apps that run.
 const RUN: AppRun = AppRun { pid: 7, start_ticks: 1000 };
 
-/// Does what it finds for an app: says so, and if that is armed, goes on until it is told to end.
+/// Publishes the access that it has for an app; if that is armed, runs until it is asked to end.
 #[derive(Clone, Default)]
 struct Apps(Arc<Mutex<Vec<(String, CaptureAccess)>>>);
 

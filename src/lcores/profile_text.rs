@@ -13,10 +13,10 @@ use crate::output::one_line;
 /// Functions that are listed of each lcore.
 const MOST_FUNCTIONS: usize = 10;
 
-/// Share of an lcore from which on a function is listed.
+/// Least share of an lcore of a function that is listed.
 const LEAST_SHARE: f64 = 0.005;
 
-/// Share of stacks without a caller from which on it is said.
+/// Least share of stacks without a caller that a note reports.
 const MANY_SHORT: f64 = 0.2;
 
 pub(super) fn text(document: &ProfileDocument) -> String {

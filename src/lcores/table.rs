@@ -12,7 +12,7 @@ use serde::Serialize;
 /// Version of the JSON; raised when a field changes its meaning.
 const LCORES_SCHEMA: u32 = 1;
 
-/// Share of the time from which on a poll loop has no CPU of its own.
+/// Share of waiting time above which a poll loop does not have a CPU to itself.
 const WAITS_TOO_LONG: f64 = 0.001;
 
 /// The table as JSON.

@@ -23,7 +23,7 @@ use crate::output;
 const ABOUT: &str = "Packets in mbufs that are in use and that nothing in the app's memory refers to. Each is \
                      shown at the time since when it was lost for sure; it may have been lost before.";
 
-/// What a comment says besides the packet itself.
+/// The content of the comment on a packet.
 struct Evidence<'a> {
     mbuf: &'a LostMbuf,
     /// What its group has in common.

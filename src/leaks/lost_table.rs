@@ -97,7 +97,7 @@ pub(super) fn rate_note(scan: &ScanSample) -> Option<String> {
         .then(|| "the rate is unknown until the next scan: --watch repeats it".to_owned())
 }
 
-/// What the table does not say of a scan.
+/// Notes on a scan, in addition to the table.
 pub(super) fn notes(scan: &ScanSample) -> Vec<String> {
     let mut notes = Vec::new();
     for pool in scan.pools.iter().filter(|pool| pool.not_judged > 0) {

@@ -211,7 +211,7 @@ fn drain_cells(app: &AppState, pool: &PoolSample, trend: &PoolTrend) -> Option<V
     ])
 }
 
-/// What the tables do not say about an app.
+/// Notes on an app, in addition to the tables.
 fn notes(app: &AppState, scan: Option<&Result<AppScan, String>>) -> Vec<String> {
     let mut notes = Vec::new();
     if let AppStatus::Lost { reason } = &app.status {

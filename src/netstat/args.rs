@@ -269,7 +269,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// From when on a queue is hot.
+    /// The thresholds of a hot queue.
     ///
     /// # Errors
     ///
@@ -396,7 +396,8 @@ impl Args {
         }
     }
 
-    /// Packets to look at: RSS is about received ones, but files need not tell which these are.
+    /// The direction of packets to count: RSS is about received ones, but files need not contain
+    /// the direction.
     pub(super) fn direction(&self) -> Direction {
         let received = self.queues && !self.reads_files();
         let usual = if received { Direction::In } else { Direction::Inout };

@@ -147,7 +147,7 @@ impl NamesJson {
     }
 }
 
-/// Prints a report as one line; false when nobody reads any more.
+/// Prints a report as one line; false when the output is closed.
 pub(super) fn print(args: &Args, data: &ReportData) -> Result<bool> {
     let snapshot = data.counted();
     output::print_json(&document(args, data, &snapshot))

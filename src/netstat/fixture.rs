@@ -130,7 +130,7 @@ pub(super) fn snapshot() -> FlowSnapshot {
     snapshot
 }
 
-/// The same, where one packet in 16 was looked at and some were lost.
+/// The same, where one packet in 16 was sampled and some were lost.
 pub(super) fn sampled() -> ReportData {
     let mut snapshot = snapshot();
     for flow in &mut snapshot.flows {
@@ -149,7 +149,7 @@ pub(super) fn sampled() -> ReportData {
     ReportData { snapshot: Some(Arc::new(snapshot)), losses, ..ReportData::default() }
 }
 
-/// Every packet was looked at.
+/// Every packet was counted.
 pub(super) fn exact() -> ReportData {
     ReportData { snapshot: Some(Arc::new(snapshot())), ..ReportData::default() }
 }

@@ -101,7 +101,7 @@ pub(super) fn listener(ipfix: &IpfixArgs, sample: u32, file: bool) -> Result<Opt
     Ok(Some(IpfixExport { listener: Box::new(exporter), idle, active, status }))
 }
 
-/// All that was to be exported was sent, as far as the system can tell.
+/// All that was to be exported was sent, as far as the system reports.
 pub(super) fn is_complete(status: &ExportStatus) -> bool {
     let counts = status.counts();
     counts.dropped == 0 && counts.failed == 0

@@ -23,7 +23,7 @@ const NAMES_TIMEOUT: Duration = Duration::from_secs(3);
 /// What a report is made of.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReportData {
-    /// What was counted; `None` where only counters are looked at.
+    /// What was counted; `None` where only counters are read.
     pub(super) snapshot: Option<Arc<FlowSnapshot>>,
     /// Rates are those of the last second, and not of the whole time.
     pub(super) recent: bool,
@@ -176,7 +176,7 @@ impl ReportData {
         with_ends(flow, [flow.local, flow.remote].map(|end| self.endpoint(flow.proto, end)))
     }
 
-    /// Packets that rings or files say are missing.
+    /// Packets that are missing according to rings or files.
     pub(super) fn lost(&self) -> u64 {
         self.losses.rings_full.max(self.counted().lost)
     }
@@ -242,8 +242,8 @@ pub(super) fn seconds(snapshot: &FlowSnapshot) -> f64 {
     snapshot.now_ns.saturating_sub(snapshot.begin_ns) as f64 / 1e9
 }
 
-/// Received packets and bytes, and sent ones. Where a file does not tell the direction, those from the
-/// remote end count as received.
+/// Received packets and bytes, and sent ones. Where a file does not contain the direction, those from
+/// the remote end count as received.
 pub(crate) fn directions(flow: &Flow) -> (PacketCounts, PacketCounts) {
     let rx = flow.rx.from_local.plus(flow.rx.from_remote).plus(flow.unknown.from_remote);
     let tx = flow.tx.from_local.plus(flow.tx.from_remote).plus(flow.unknown.from_local);

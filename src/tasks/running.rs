@@ -29,7 +29,7 @@ const LISTENING: &str = "listening on ";
 /// How often a capture is asked for its counters.
 const ASK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A command that runs. It is told to end when this is dropped.
+/// A command that runs. It is asked to end when this is dropped.
 pub(super) struct RunningTask {
     child: Child,
     file: Option<String>,

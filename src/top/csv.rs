@@ -1,4 +1,4 @@
-//! `--csv`: one table of a report for spreadsheets, a row per line, quoted as RFC 4180 says.
+//! `--csv`: one table of a report for spreadsheets, a row per line, quoted as in RFC 4180.
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;

@@ -12,7 +12,7 @@ const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
 /// How the display starts, and its keys.
 #[derive(Clone, Debug)]
 pub(crate) struct TopSettings {
-    /// Time between two samples, but for one report.
+    /// Time between two samples, except for a single report.
     pub(crate) interval: Duration,
     /// The page that is shown first.
     pub(crate) page: PageTab,
@@ -20,7 +20,7 @@ pub(crate) struct TopSettings {
     pub(crate) filter: String,
     /// Colours.
     pub(crate) theme: Palette,
-    /// ASCII characters only; `None`: as the locale says.
+    /// ASCII characters only; `None`: by the locale.
     pub(crate) ascii: Option<bool>,
     /// The mouse is taken.
     pub(crate) mouse: bool,

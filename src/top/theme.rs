@@ -71,13 +71,14 @@ impl ThemeArg {
     }
 }
 
-/// Terminals say so, as terminfo does not: <https://github.com/termstandard/colors>.
+/// Terminals report this in a variable, because terminfo does not:
+/// <https://github.com/termstandard/colors>.
 fn has_24_bits(term: &str, variable: impl Fn(&str) -> Option<String>) -> bool {
     let said = variable("COLORTERM").is_some_and(|said| said == "truecolor" || said == "24bit");
     said || term.ends_with("-direct")
 }
 
-/// Terminals without the 256 colours of xterm, as their entries of terminfo say.
+/// Terminals without the 256 colours of xterm, according to their entries in terminfo.
 fn has_16_colors(term: &str) -> bool {
     let known = ["linux", "ansi", "cygwin", "cons25", "pcansi", "xterm-16color", "xterm-color"];
     known.contains(&term) || term.starts_with("vt")

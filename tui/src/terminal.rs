@@ -178,7 +178,7 @@ fn show_alternate_screen(mouse: bool) -> io::Result<ratatui::Terminal<CrosstermB
     ratatui::Terminal::new(CrosstermBackend::new(out))
 }
 
-#[allow(clippy::disallowed_methods)] // What others said is made harmless.
+#[allow(clippy::disallowed_methods)] // Text from outside is made harmless.
 /// Gives the terminal back if it is taken. Errors are of no use here: there is nowhere to show them.
 fn restore() {
     if TAKEN.swap(false, Ordering::SeqCst) {

@@ -27,7 +27,7 @@ const DAEMONSET: &str = include_str!("../../kubernetes/daemonset.yaml");
 const EMPTY_RUN: &str = r#"mount -t tmpfs tmpfs /run && exec "$@""#;
 /// Packets per second that are fed, so that a sample has the time to find some.
 const STEADY: u64 = 5_000;
-/// File-prefix of apps with libpmdscope; in its container, nobody else has it.
+/// File-prefix of apps with libpmdscope; in its container, no other app has it.
 const PREFIX: &str = "rte";
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -180,7 +180,7 @@ fn linked(scratch: &Scratch) -> Result<()> {
 }
 
 /// As a sidecar, with the runtime directories of the other containers of its pod and not their processes: it
-/// sees what `docs/containers.md` says.
+/// sees what `docs/containers.md` lists.
 fn sidecar(scratch: &Scratch) -> Result<()> {
     let pod = Container::start(scratch, 1)?;
     let (_process, _) = reflector(scratch, &pod, 64)?;
@@ -210,12 +210,12 @@ fn sidecar(scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// With the processes of the node, and the capabilities of the manifest: it sees the apps of all pods, and says
-/// which capability is missing for the rest.
+/// With the processes of the node, and the capabilities of the manifest: it sees the apps of all pods, and
+/// reports which capability is missing for the rest.
 fn daemonset(scratch: &Scratch) -> Result<()> {
     let pods = [Container::start(scratch, 1)?, Container::start(scratch, 2)?];
     let (_process, linked) = reflector(scratch, &pods[0], 64)?;
-    // Packets that differ: those of net_null say nothing new, and are not seen.
+    // Packets that differ: those of net_null are all the same, and are not seen.
     let packets = scratch.path("in.pcap");
     write_pcap(&packets, &numbered(500))?;
     let device = format!("net_pcap0,rx_pcap={},infinite_rx=1", packets.display());

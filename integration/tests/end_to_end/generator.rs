@@ -247,7 +247,7 @@ fn corruption(scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// ARP is answered by the kernel, whose counters say what arrived under its MAC address.
+/// ARP is answered by the kernel, whose counters show what arrived under its MAC address.
 fn resolution(scratch: &Scratch) -> Result<()> {
     let host = Host::new(scratch)?;
     host.ip(scratch, &["addr", "add", "198.19.0.1/15", "dev", host.far()])?;

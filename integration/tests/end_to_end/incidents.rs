@@ -1,5 +1,5 @@
 //! Incidents of production, each named by one `pmdscope check` of three seconds, or of five for restarts, in
-//! its first line. It is repeated only where that line says that this machine is too busy.
+//! its first line. It is repeated only where that line reports that this machine is too busy.
 
 use std::fs;
 use std::process::Command;

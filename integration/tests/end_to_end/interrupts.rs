@@ -291,7 +291,7 @@ fn ipis(scratch: &Scratch) -> Result<()> {
     }
     tracing.wait_for_lines(3)?;
     let documents = tracing.finish()?;
-    // Linux tells the sender since 6.5.
+    // Linux reports the sender since 6.5.
     let by_sender = stolen(&documents, "ipi", "function call by pmdscope-ipi");
     let named = by_sender.0 > 0;
     let (count, ns) = if named { by_sender } else { stolen(&documents, "ipi", "function call") };

@@ -1,4 +1,4 @@
-//! The script of `pmdscope interrupts` runs alone, as its head says.
+//! The script of `pmdscope interrupts` runs alone, as described in its head.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! End-to-end tests: real DPDK processes, judged by tshark, capinfos and DPDK's own tools.
+//! End-to-end tests: real DPDK processes, checked with tshark, capinfos and DPDK's own tools.
 //!
 //! A test that cannot run here is reported as ignored, with a SKIP line that says why.
 
@@ -120,13 +120,13 @@ fn trials() -> Vec<Trial> {
 const AT_ONCE: usize = 3;
 
 /// Tests whose apps need not have the CPUs to themselves, because they wait most of the time or judge what
-/// does not depend on speed. Each looks at its own apps only.
+/// does not depend on speed. Each checks its own apps only.
 fn side_by_side() -> Vec<Trial> {
     let trials = [ledger::trials(), exporter::trials()];
     trials.into_iter().flatten().collect()
 }
 
-/// Tests that measure, count packets that must not be lost, or look at all apps of the machine. Two poll loops
+/// Tests that measure, count packets that must not be lost, or check all apps of the machine. Two poll loops
 /// fill two cores: side by side these tests would only measure each other.
 fn one_by_one() -> Vec<Trial> {
     let trials = [

@@ -321,7 +321,7 @@ fn full_disk(scratch: &Scratch) -> Result<()> {
     let pair = pair(scratch, 1)?;
     let csv = disk.path().join("run.csv");
     let csv_text = csv.to_str().context("the path is text")?;
-    // Each row has 50 bytes and more, so that the room is gone long before the end.
+    // Each row has 50 bytes and more, so that the space is used up long before the end.
     let args = ["--rate", "2k", "--duration", "3", "--csv-interval", "0.01", "--csv", csv_text];
     let mut generator = pair.generate(scratch, &args)?;
     let status = generator.process.wait(LIMIT)?;

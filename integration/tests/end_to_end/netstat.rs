@@ -310,7 +310,7 @@ const VXLAN: u16 = 4789;
 const GENTLY: u64 = 5_000;
 const SAMPLE: u64 = 16;
 
-/// One in sixteen: sums and nearly all big conversations are as far off as they say at most.
+/// One in sixteen: sums and nearly all big conversations are off by at most their reported error.
 fn sampled(scratch: &Scratch) -> Result<()> {
     let ways = ways();
     let big = &ways[..40];

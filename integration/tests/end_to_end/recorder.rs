@@ -45,8 +45,8 @@ impl Incident {
         Ok(Self { path: path.to_owned(), times, numbers, comments })
     }
 
-    /// The only comment has these words and stands at the first packet after the moment that it
-    /// names; so many seconds before and after are there, no more, and no packet is missing.
+    /// The only comment has these words and is at the first packet after the moment that it names;
+    /// so many seconds before and after are there, no more, and no packet is missing.
     fn marked(&self, words: &[&str], before: f64, after: f64) -> Result<()> {
         let [(index, comment)] = self.comments.as_slice() else {
             anyhow::bail!("{}: comments {:?}", self.path.display(), self.comments);

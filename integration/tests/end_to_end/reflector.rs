@@ -406,7 +406,8 @@ fn retry(scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// Summary of a reflector that gets all that a generator can send, or what its arguments say.
+/// Summary of a reflector that gets all that a generator can send, or what the arguments of the
+/// generator set.
 fn summary_of(
     scratch: &Scratch,
     name: &str,

@@ -35,7 +35,7 @@ pub(crate) fn live(scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// With several interfaces every packet tells its own.
+/// With several interfaces every packet shows its own.
 pub(crate) fn any(scratch: &Scratch) -> Result<()> {
     let pair = Pair::start(scratch, PairOptions::default())?;
     let generator = pair.generate(scratch, &["--rate", "500", "--count", "1000000"])?;

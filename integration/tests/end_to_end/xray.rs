@@ -20,7 +20,7 @@ pub(crate) const FAULTS: [&str; 7] = [
     "ring-overflow",
     "double-queue",
 ];
-/// Enough of a bug to tell a count from an accident.
+/// Enough mbufs to distinguish a count from an accident.
 pub(crate) const ENOUGH: u64 = 20;
 const PACKETS: &str = "pipeline_packets";
 

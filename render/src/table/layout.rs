@@ -146,7 +146,7 @@ fn joined(cells: impl Iterator<Item = Vec<TextSpan>>) -> TextLine {
     TextLine { spans }
 }
 
-/// A text in at most `max` characters; an ellipsis stands for the rest.
+/// A text in at most `max` characters; an ellipsis replaces the rest.
 pub fn cut(text: &str, max: usize, theme: Theme) -> String {
     if width(text) <= max {
         return text.to_owned();

@@ -7,7 +7,7 @@ use regex::Captures;
 use super::pseudonym::Pseudonyms;
 use super::text::{mac_text, parse_hex_mac};
 
-/// The first number that may be an address where nothing but its place says so: smaller ones are lengths, types
+/// The first number that may be an address where only its place suggests that: smaller ones are lengths, types
 /// and ports.
 const LEAST_ADDRESS: u32 = 1 << 24;
 

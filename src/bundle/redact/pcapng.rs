@@ -16,7 +16,7 @@ const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 /// Options of text: comment and, by block, names, descriptions, hardware, system and application.
 const SECTION_TEXT: &[u16] = &[1, 2, 3, 4];
 const INTERFACE_TEXT: &[u16] = &[1, 2, 3, 12, 15];
-/// Of which the first byte says how the filter is written.
+/// The filter of an interface; its first byte is the type of the filter.
 const INTERFACE_FILTER: u16 = 11;
 /// Speed, resolution and offset of times.
 const INTERFACE_NUMBERS: &[u16] = &[8, 9, 14];

@@ -189,7 +189,7 @@ impl FileArgs {
         }
     }
 
-    /// What `-w` and its companions say, with `micro` for pcap.
+    /// The settings by `-w` and related options, with `micro` for pcap.
     pub(in super::super) fn settings(&self, micro: bool) -> Option<FileSettings> {
         let path = self.write.clone()?;
         let by_name = self.parallel.is_none() && has_pcap_name(&path);

@@ -47,7 +47,7 @@ impl Drop for Socket {
 }
 
 impl Socket {
-    /// Answers requests in a thread; `names` says what is recorded.
+    /// Answers requests in a thread; `names` lists what is recorded.
     pub(super) fn serve(names: String, fire: TriggerSender) -> anyhow::Result<Self> {
         Self::serve_in(&own_directory()?, names, fire)
     }

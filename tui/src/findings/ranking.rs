@@ -105,7 +105,7 @@ impl<'a> RankedFinding<'a> {
         Self { app, finding, folded: Vec::new(), rate, left_s }
     }
 
-    /// How long it has been there: what the app itself says, or else since it was seen.
+    /// How long it has been there: as the app itself reports, or else since it was seen.
     pub(crate) fn age(&self, trends: Option<&Trends>) -> Option<FindingAge> {
         self.first_lost_s()
             .map(|seconds| FindingAge { seconds, at_least: false })

@@ -6,7 +6,7 @@ use pmdscope_telemetry::finding::FindingSubject;
 use super::ranking::RankedFinding;
 use crate::timeline::trends::FindingAge;
 
-/// A line of code says more than the pool that loses its mbufs, and comes first.
+/// A line of code is more precise than the pool that loses its mbufs, and comes first.
 pub(crate) fn place(about: &FindingSubject) -> String {
     match about {
         FindingSubject::Site { pool, site } => format!("{site} {pool}"),

@@ -1,4 +1,4 @@
-//! All actions that have keys: their names, their default keys, and what the help says about them.
+//! All actions that have keys: their names, their default keys, and their text in the help.
 
 use crossterm::event::KeyCode;
 

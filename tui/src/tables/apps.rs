@@ -155,7 +155,7 @@ fn longest_gap(model: &Model) -> Cell {
     Cell::number(gap.map(|us| us as f64), known(gap, micros))
 }
 
-/// What there is to say about how fresh the numbers are.
+/// The state of an app, and the age of its numbers.
 fn state(app: &AppState, now_ns: u64) -> Cell {
     match &app.status {
         AppStatus::Waiting => Cell::text("waiting for an answer").tone(Tone::Dim),

@@ -60,7 +60,7 @@ fn present(fleet: &FleetState, view: &ViewState) -> TextTable {
     table
 }
 
-/// What the details of a finding say as well.
+/// Notes that the details of a finding have as well.
 fn explanation(found: &RankedFinding) -> Vec<String> {
     let finding = found.finding;
     let mut notes = vec![evidence(found)];
@@ -133,7 +133,7 @@ const NAMES_MIN: [usize; 2] = [7, 5];
 /// The columns that both tables of present findings begin with, and when the time left gives way.
 fn columns(fleet: &FleetState, view: &ViewState, time_left_drop: u8) -> [Column; 7] {
     let (finding, app) = (Column::text("Finding"), Column::text("App"));
-    // Of several apps it must be said which one is meant, if only by a part of its name.
+    // With several apps the row must name the app, if only by a part of its name.
     let (finding, app) = match (fleet.apps.len(), view.width) {
         (2.., ..NARROW) => (finding.flex(NAMES_MIN[0]), app.flex(NAMES_MIN[1])),
         _ => (finding, app.drop_at(1)),

@@ -28,7 +28,7 @@ pub(crate) struct SelectedTraffic {
     pub(crate) app: String,
     /// Behind the name of the app: `any`, a port, or a port and a queue.
     pub(crate) port: String,
-    /// `in` or `out`; both if it is not said.
+    /// `in` or `out`; both if it is not set.
     pub(crate) direction: Option<&'static str>,
     pub(crate) filter: Option<String>,
     /// What the filter cannot tell apart.
@@ -54,7 +54,7 @@ pub(crate) struct CaptureForm {
     input: Input,
     /// The file that was proposed.
     file: String,
-    /// What the filter cannot tell.
+    /// What the filter cannot tell apart.
     pub(crate) remark: Option<&'static str>,
     /// What it costs the app.
     pub(crate) cost: String,

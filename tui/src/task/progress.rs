@@ -11,7 +11,7 @@ use super::command::CommandLine;
 pub enum TaskState {
     /// It was started.
     Running,
-    /// It was told to end.
+    /// It was asked to end.
     Ending,
     /// It has ended as it should.
     Done,

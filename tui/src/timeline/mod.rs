@@ -186,7 +186,7 @@ fn same(one: &Finding, other: &Finding) -> bool {
     (one.lint, &one.subject) == (other.lint, &other.subject)
 }
 
-/// Where the next or previous mark leads from `from`; anything else leads where it says. `None` when
+/// Where the next or previous mark leads from `from`; anything else remains as it is. `None` when
 /// there is no such mark.
 pub(crate) fn resolve(to: SeekTarget, from: u64, marks: &[FindingMark]) -> Option<SeekTarget> {
     let mark = match to {

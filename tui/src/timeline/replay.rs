@@ -81,8 +81,8 @@ pub struct ReplayTimeline {
 }
 
 impl ReplayTimeline {
-    /// Starts at the moment at `start`, playing. `past` and `again` read the same; `tell` hands update
-    /// to the display and is `false` when that has ended.
+    /// Starts at the moment at `start`, playing. `past` and `again` read the same; `tell` hands
+    /// updates to the display and is `false` when that has ended.
     pub fn start<P, T>(past: P, again: P, span: TimeSpan, start: u64, tell: T) -> Self
     where
         P: FrameSource + Send + 'static,

@@ -231,7 +231,7 @@ fn holding_shows_the_present_until_released() {
     assert!(nothing.time_bar().is_none());
 }
 
-/// A replay of a history, and what its threads say.
+/// A replay of a history, and the updates of its threads.
 fn replayed(seconds: u64) -> (ReplayTimeline, Receiver<ReplayUpdate>) {
     let mut pasts = [FrameHistory::default(), FrameHistory::default()];
     for second in 0..seconds {

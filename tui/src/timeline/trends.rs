@@ -131,7 +131,7 @@ impl TrendPoint {
     }
 }
 
-/// What stands for several points that share a column of a graph.
+/// The value of several points that share a column of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnValue {
     /// Their mean.
