@@ -31,7 +31,8 @@ die() {
 
 # shellcheck disable=SC2329 # the trap below calls it
 clean_up() {
-	# Not $exporter and $demo: a signal may come when one runs and its variable is not set yet.
+	# Does not use $exporter and $demo: a signal may come when one runs and its variable is not set
+	# yet.
 	jobs -p >"$scratch/jobs"
 	while read -r pid; do
 		kill "$pid" 2>/dev/null || true

@@ -21,7 +21,7 @@ cache=${DPDK_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/pmdscope}
 jobs=${JOBS:-$(nproc)}
 drivers=bus/pci,bus/vdev,mempool/ring,mempool/stack,net/null,net/ring,net/memif,net/virtio,net/vhost
 drivers=$drivers,net/pcap,net/af_packet,net/af_xdp
-# Those of pmdscope's library, helper and tests, of testpmd, and those that these need.
+# The libraries that pmdscope's library, helper and tests and testpmd use, and their dependencies.
 libs=bitratestats,bpf,cmdline,cryptodev,distributor,dmadev,gro,gso,hash,ip_frag,latencystats,metrics
 libs=$libs,pcapng,pci,pdump,rcu,reorder,security,stack,timer,vhost
 

@@ -35,7 +35,7 @@ sbom helpers "$scratch"/pdump-*
 for dpdk in 22.11.11 25.11.2; do
 	grep -q "\"SPDXRef-dpdk-$dpdk\"" "$scratch/helpers.spdx.json" || die "it does not list DPDK $dpdk"
 done
-# It must be able to fail.
+# The validation must be able to fail.
 sed 's/"STATIC_LINK"/"STATIC"/' "$scratch/own.spdx.json" >"$scratch/broken.spdx.json"
 ! "$validate" --infile "$scratch/broken.spdx.json" >/dev/null 2>&1 || die "a broken SBOM passed"
 echo "test-sbom: ok"

@@ -188,7 +188,7 @@ fn report(pair: &Pair, generator: Generator, length: Duration, stop: &AtomicBool
     out.verify_capture()
 }
 
-/// The directory `demo-out`, made anew.
+/// The directory `demo-out`, which is emptied first.
 struct Evidence {
     dir: PathBuf,
 }

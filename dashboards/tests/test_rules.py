@@ -19,7 +19,7 @@ ALERTMANAGER = DASHBOARDS / "prometheus" / "alertmanager.yml"
 AGENT = DASHBOARDS / "prometheus" / "agent.yml"
 # Over several alerts.
 SCENARIOS = {TESTS / "recording.yml", TESTS / "incidents.yml"}
-# What fires at the end of one leak.
+# The alerts that fire at the end of one leak.
 OF_A_LEAK = {
     "DpdkAppUnhealthy", "DpdkMbufAllocationFailures", "DpdkMbufLeak", "DpdkPoolAlmostEmpty",
     "DpdkPoolDraining", "DpdkPoolExhausted", "DpdkPoolNearlyFull", "DpdkReceiveFlat",

@@ -47,7 +47,7 @@ fn address(pid: u32) -> Result<u64> {
     Ok(u64::from_str_radix(base, 16)? + offset(&program)?)
 }
 
-/// As the linker put it: programs are position-independent.
+/// The offset of the symbol from the start of the program, which is position-independent.
 fn offset(program: &Path) -> Result<u64> {
     let output = output(Command::new("nm").arg("-D").arg(program)).context("no nm")?;
     let text = String::from_utf8_lossy(&output.stdout);

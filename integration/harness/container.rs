@@ -67,7 +67,7 @@ impl Container {
         Ok(Self { holder, group, id })
     }
 
-    /// Its id, as of an engine.
+    /// Its id, in the format of a container engine.
     pub fn id(&self) -> &str {
         &self.id
     }

@@ -87,9 +87,9 @@ impl Pair {
         Ok(Self { reflector, options, memory, socket, generator_prefix, reflector_prefix })
     }
 
-    /// Starts the reflector anew after it has ended.
+    /// Starts the reflector again after it has ended.
     pub fn restart(&mut self, scratch: &Scratch) -> Result<()> {
-        // One that was killed leaves its sockets behind.
+        // A reflector that was killed leaves its sockets behind.
         for stale in [self.socket.clone(), capture_socket(&self.reflector_prefix)] {
             let _ = std::fs::remove_file(stale);
         }

@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::programs;
 
-/// One of them.
+/// One of these processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Helper {
     /// Process id.
@@ -54,7 +54,7 @@ struct Found {
     enters: bool,
 }
 
-/// Kills one that may be gone already.
+/// Kills a process that may have ended already.
 pub fn kill(pid: u32) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         let _ = kill_process(pid, Signal::KILL);

@@ -54,16 +54,16 @@ pub struct HeldMbufs {
     pub name: String,
     /// Their pool.
     pub pool: String,
-    /// How many.
+    /// Number of mbufs.
     pub mbufs: u64,
 }
 
-/// What the app knows of one of its pools.
+/// The counts of the app for one of its pools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolTruth {
     /// Mbufs that are not free.
     pub in_use: u64,
-    /// Those of them without any reference to them.
+    /// Those of them that nothing refers to.
     pub lost: u64,
 }
 

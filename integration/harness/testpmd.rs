@@ -22,7 +22,7 @@ const UNBUFFERED: [&str; 3] = ["stdbuf", "-oL", "dpdk-testpmd"];
 /// Name of the pool that it makes.
 const POOL: &str = "mb_pool_0";
 
-/// One that forwards on one port by itself, and its file-prefix.
+/// One that forwards on one port without further commands, and its file-prefix.
 pub fn forwarding(scratch: &Scratch) -> Result<(String, Process)> {
     let args = ["--forward-mode=macswap", "--auto-start", "--stats-period=1"];
     start(scratch, "testpmd", &["--vdev", "net_null0"], &args)

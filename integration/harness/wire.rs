@@ -1,4 +1,5 @@
-//! What the generator sends, built again from its rules, and what a capture file holds.
+//! The packets that the generator sends, built again from its rules, and the packets of a capture
+//! file.
 
 // Packets have at most 1514 bytes, and headers hold the lower bits of sums.
 #![allow(clippy::cast_possible_truncation)]
@@ -59,7 +60,7 @@ impl Captured {
 
 /// The packets of a capture file of any format that Wireshark reads, by its `editcap`.
 pub fn captured(file: &Path) -> Result<Vec<Captured>> {
-    // Not beside the file: its disk may be full.
+    // Not next to the file: its disk may be full.
     let dir = tempfile::tempdir()?;
     let plain = dir.path().join("plain.pcap");
     let mut editcap = Command::new("editcap");

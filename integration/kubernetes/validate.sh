@@ -17,7 +17,7 @@ for release in $releases; do
 	# Unknown fields are errors, as a cluster would drop them silently.
 	"$validate" --strict --kubernetes-version "$release" "$here"/*.yaml
 done
-# It must be able to fail.
+# The validation must be able to fail.
 broken=$(mktemp --suffix .yaml)
 trap 'rm -f "$broken"' EXIT
 sed 's/hostPID:/hostPIDs:/' "$here/daemonset.yaml" >"$broken"

@@ -18,7 +18,7 @@ die() {
 
 [ "$(dpkg --print-architecture)" = amd64 ] || die "the lab emulates a PC: it needs an amd64 machine"
 
-# Those of linux-image-amd64; the kernel for clouds has no 9p.
+# The kernels of linux-image-amd64; the kernel for clouds has no 9p.
 image=$(apt-cache depends linux-image-amd64 2>/dev/null | awk '/Depends:/ { print $2; exit }')
 if [ -z "$image" ]; then
 	[ ! -s "$guest/initrd.gz" ] || exit 0

@@ -32,7 +32,7 @@ impl AreaGraph {
         (0..height)
             .rev()
             .map(|row| {
-                // Of each column, what is in this line.
+                // The part of each column in this line.
                 let filled = |level: &Option<usize>| {
                     level.map(|level| level.saturating_sub(row * steps).min(steps))
                 };

@@ -95,7 +95,7 @@ pub struct TrafficRate {
 }
 
 impl TrafficRate {
-    /// Of what was counted in so many seconds; `None` in no time.
+    /// The rates of what was counted in `seconds`; `None` if these are 0.
     pub fn of(counts: PacketCounts, seconds: f64) -> Option<Self> {
         let speed =
             Self { pps: counts.packets as f64 / seconds, bps: counts.bytes as f64 * 8.0 / seconds };
@@ -134,7 +134,7 @@ pub fn rx_counts(flow: &Flow) -> PacketCounts {
     both(flow.rx)
 }
 
-/// What it has sent of it, or what there was of it where the direction is not known.
+/// Packets of it that the app has sent, or all of them where the direction is not known.
 pub fn tx_counts(flow: &Flow) -> PacketCounts {
     both(flow.tx).plus(both(flow.unknown))
 }

@@ -64,7 +64,7 @@ pub struct ConversationKey {
 }
 
 impl ConversationKey {
-    /// That of a conversation.
+    /// The key of a conversation.
     pub fn of(flow: &Flow) -> Self {
         let Flow { proto, local, remote, vlans, tunnel, first_ns, .. } = *flow;
         Self { proto, local, remote, vlans, tunnel, first_ns }

@@ -121,7 +121,7 @@ function frames(target, series, several) {
 	] }));
 }
 
-// What a panel shows of answers: the series of each target, {A: [{labels, values}]}.
+// What a panel shows for these answers: the series of each target, {A: [{labels, values}]}.
 export async function shown(panel, answers) {
 	const several = panel.targets.length > 1;
 	const given = panel.targets.flatMap((target) => frames(target, answers[target.refId] ?? [], several));

@@ -30,7 +30,7 @@ pub struct Exchange {
     pub reply: String,
 }
 
-/// What all connections have in common.
+/// State that all connections share.
 #[derive(Debug, Default)]
 struct FakeAppState {
     exchanges: Mutex<Vec<Exchange>>,

@@ -290,7 +290,7 @@ fn halves(scratch: &Scratch) -> Result<()> {
     })
     .with_context(|| told.clone())?;
     tcpdump.interrupt()?;
-    // What the app has sent again, it had received, and so had the capture.
+    // Packets that the app has sent back were received before, by the app and by the capture.
     let reflected = || Ok(number(&app, "/ethdev/stats,0", "opackets")? >= 4000);
     wait_until("4000 packets to be reflected", LIMIT, reflected)?;
     capture.interrupt()?;

@@ -25,7 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 /// The second of two queues gets eight times as many packets, most of them of the first of 64 flows.
 const HOT: [&str; 6] = ["--rate", "60000", "--flows", "64", "--hot-queue", "1:8"];
-/// The captures that an app lets run at once.
+/// The captures that an app allows at the same time.
 const SESSIONS: u64 = 4;
 
 /// A reflector on two queues that receives from a generator with these arguments.

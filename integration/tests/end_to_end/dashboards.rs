@@ -22,7 +22,7 @@ use crate::support::{LIMIT, number};
 /// Scrapes that rates need, and a first sample of a target takes seconds.
 const WATCHED: u64 = 20;
 
-/// What Grafana puts in for its own variables, at a scrape per second.
+/// Values of Grafana's own variables at a scrape per second.
 const GRAFANA: [(&str, &str); 3] =
     [("__rate_interval", "5s"), ("__interval", "5s"), ("__range", "20s")];
 
@@ -49,7 +49,7 @@ pub(crate) fn proof(scratch: &Scratch) -> Result<()> {
     scene.alerts_fire()?;
     scene.rules_are_sound()?;
     let (mut open, mut complaints) = (expressions(scratch)?, Vec::new());
-    // Some metrics come a while after the first scrape.
+    // Some metrics appear some time after the first scrape.
     let answered = wait_until("all expressions to have data", LIMIT, || {
         complaints.clear();
         open.retain(|expression| match scene.answers(expression) {
@@ -206,7 +206,7 @@ impl Scene {
             if counted > sent as f64 {
                 bail!("{counted} packets counted, {sent} were sent");
             }
-            // What the generator had in flight when it stopped is lost with it.
+            // Packets that were in flight when the generator stopped are lost.
             Ok(counted >= sent as f64 * 0.999)
         })?;
         Ok(())

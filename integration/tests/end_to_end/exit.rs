@@ -1,6 +1,6 @@
 //! However an app ends, it keeps its exit status and its last output: with libpmdscope or without,
 //! watched or not. Without it, DPDK's own telemetry threads crash a watched app; these crashes are
-//! counted, and are no failures.
+//! counted, and do not fail the test.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -32,7 +32,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 const ROUNDS: usize = 8;
 /// DPDK alone has one run where the library has so many, unless a number is set: it is there to compare with.
 const OF_LEVEL_0: usize = 8;
-/// Apps that run at once: most of the time they wait.
+/// Apps that run at the same time: most of the time they wait.
 const AT_ONCE: usize = 6;
 const MESSAGE: &str = "the end of the app";
 const FAILURES_SHOWN: usize = 5;

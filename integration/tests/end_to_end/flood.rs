@@ -143,7 +143,7 @@ impl Flooded {
         Ok(findings.iter().find(|finding| finding["lint"] == "flood"))
     }
 
-    /// It names reasons and the source that sends most.
+    /// The finding names reasons and the source that sends most.
     fn is_told(&self, finding: &Value) -> Result<()> {
         let evidence = finding["evidence"].as_str().context("no evidence")?;
         for word in ["denied", "malformed", "198.51.100.7 ("] {

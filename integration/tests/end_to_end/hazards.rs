@@ -41,8 +41,8 @@ const COMMANDS: [&[&str]; 6] = [
     &["ls"],
 ];
 
-/// Requests of several clients at once are answered with each other's parameters, so several tools
-/// take turns. No value of another port ever shows up, whichever tool asks.
+/// Requests of several clients at the same time are answered with each other's parameters, so
+/// several tools take turns. No value of another port ever shows up, whichever tool asks.
 fn taking_turns(scratch: &Scratch) -> Result<()> {
     let real = Site::new(scratch, "real", "")?;
     let _app = real.idle(scratch, "app", MANY)?;
@@ -110,8 +110,8 @@ fn agrees(told: Option<f64>, truth: f64) -> bool {
     told.is_none() || told == Some(truth)
 }
 
-/// Some handlers crash the app when asked for what it has not, some change it or touch its hardware. So
-/// only harmless requests are sent, and only about what the app itself has listed.
+/// Some handlers crash the app when asked for something that it does not have, some change it or touch
+/// its hardware. So only harmless requests are sent, and only about what the app itself has listed.
 fn allowed(scratch: &Scratch) -> Result<()> {
     let real = Site::new(scratch, "real", "")?;
     let site = Site::new(scratch, "relays", "")?;

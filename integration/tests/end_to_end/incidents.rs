@@ -41,7 +41,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// What one check looks for, and for how long.
+/// What one check must find, and how long it observes.
 struct Incident<'a> {
     seconds: u32,
     exit: i32,

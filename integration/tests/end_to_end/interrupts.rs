@@ -1,4 +1,5 @@
-//! What takes a poll core is caught, timed and named: real thieves, a real app, real tracepoints.
+//! Whatever takes a poll core is detected, timed and named: real thieves, a real app, real
+//! tracepoints.
 
 use std::fs;
 use std::net::UdpSocket;
@@ -25,7 +26,7 @@ use crate::support::{LIMIT, Missing, Needs, documents, missing_program, trial_un
 /// Time that each burst of a thief takes.
 const BURST_US: u64 = 5_000;
 
-/// How far what was traced may be from what the thief measured, at most.
+/// Largest relative difference between the traced time and the time that the thief measured.
 pub(crate) const TOLERANCE: f64 = 0.1;
 
 pub(crate) fn trials() -> Vec<Trial> {

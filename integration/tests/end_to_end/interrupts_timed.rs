@@ -1,4 +1,4 @@
-//! What takes a poll core has the length that others measured by their own clocks.
+//! Events that take a poll core have the length that their causes measured by their own clocks.
 
 use std::fs;
 use std::net::UdpSocket;
@@ -112,7 +112,7 @@ fn softirqs(scratch: &Scratch) -> Result<()> {
 /// A fault of an ordinary page takes less.
 const HUGE_FAULT_NS: u64 = 20_000;
 
-/// How far the two clocks may be apart.
+/// Largest difference of the two clocks, nanoseconds.
 const CLOCKS_NS: u64 = 1_000_000;
 
 /// Faults of 2 MiB where the kernel has such pages: each is long against the way into the kernel and back,
@@ -129,7 +129,7 @@ fn page_faults(scratch: &Scratch) -> Result<()> {
     let min = format!("{}us", HUGE_FAULT_NS / 1000);
     let mut tracing = Tracing::start(scratch, pair.app(), &["--events", "--min", &min])?;
     fault(&pair.reflector)?;
-    // Those of other causes come all the time.
+    // Events of other causes happen all the time.
     tracing.wait_for_lines(1)?;
     let events = tracing.finish()?;
     let is_fault = |event: &&Value| event["cause"] == "page_fault";

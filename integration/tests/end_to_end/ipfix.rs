@@ -222,7 +222,7 @@ fn known_frames() -> Result<Vec<Vec<u8>>> {
     Ok(all)
 }
 
-/// What nfdump and netstat have of these.
+/// The conversations of these frames by nfdump and by netstat.
 fn exported(scratch: &Scratch, frames: &[Vec<u8>]) -> Result<(Collected, Value)> {
     let path = scratch.path("known.pcap");
     frames::write_pcap(&path, frames)?;
@@ -280,7 +280,7 @@ fn column_store(scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// What nfdump makes of one packet in 64 is what netstat makes of it.
+/// From one packet in 64, nfdump and netstat estimate the same counts.
 fn sampled(scratch: &Scratch) -> Result<()> {
     let pair = Pair::start(scratch, PairOptions::default())?;
     let collector = Collector::start(scratch)?;

@@ -125,7 +125,7 @@ fn by_need(scratch: &Scratch, when: &str) -> Result<()> {
     Ok(())
 }
 
-/// One mbuf, lost before anything was stamped: it is missed all the same.
+/// One mbuf, lost before anything was stamped: it is reported as lost nevertheless.
 fn single_by_need(scratch: &Scratch) -> Result<()> {
     let mut pipeline = Pipeline::start(scratch, &["--fault", "early-return:once"])?;
     wait_until("the one lost mbuf", Duration::from_secs(30), || {

@@ -116,7 +116,7 @@ fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Tests of the first pass that run at once.
+/// Tests of the first pass that run at the same time.
 const AT_ONCE: usize = 3;
 
 /// Tests whose apps need not have the CPUs to themselves, because they wait most of the time or judge what

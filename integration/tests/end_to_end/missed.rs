@@ -146,7 +146,7 @@ impl Lossy {
     fn thefts(&self) -> Result<[u64; 2]> {
         let mut preemptions = 0;
         for thread in fs::read_dir(format!("/proc/{}/task", self.process.pid()))? {
-            // It may have ended.
+            // The thread may have ended.
             let status = fs::read_to_string(thread?.path().join("status")).unwrap_or_default();
             let count =
                 status.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"));

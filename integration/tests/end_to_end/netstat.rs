@@ -48,7 +48,7 @@ fn key(proto: u8, from: SocketAddr, to: SocketAddr) -> (Key, usize) {
     if from <= to { ((proto, from, to), 0) } else { ((proto, to, from), 1) }
 }
 
-/// What makes up the packets below.
+/// The conversations of the packets below.
 fn ways() -> Vec<Way> {
     let v4 = |host: u8, port: u16| SocketAddr::from(([198, 18, 1, host], port));
     let v6 = |host: u16, port| SocketAddr::from(([0x2001, 0xdb8, 0, 0, 0, 0, 0, host], port));
@@ -112,7 +112,7 @@ fn by_tshark(file: &Path) -> Result<Table> {
         ensure!(code == 0, "tshark ended with {code}: {err}");
         for line in out.lines().filter(|line| line.contains("<->")) {
             let [from, to] = ends(line, proto != ICMP).with_context(|| line.to_owned())?;
-            // Of addresses alone, there is more than one protocol between the others.
+            // Lines of `ip` have no ports: between other addresses there is more than one protocol.
             let is_counted = proto != ICMP || from.ip().to_string().starts_with("198.18.9.");
             if !is_counted || [from, to].iter().any(|end| end.port() == VXLAN) {
                 continue;
@@ -183,7 +183,7 @@ fn same(tshark: &Table, netstat: &Table) -> Result<()> {
     Ok(())
 }
 
-/// Nothing was lost, nothing left out.
+/// No packet was lost or left out.
 fn complete(report: &Value, frames: usize) -> Result<()> {
     ensure!(number(report, "lost")? == 0, "packets were lost: {}", report["losses"]);
     ensure!(number(&report["total"], "packets")? == frames as u64, "{}", report["total"]);
@@ -372,7 +372,7 @@ const FLOOD: u64 = 10_000_000;
 const HEAVY: u64 = 20;
 /// A packet of these in so many.
 const HEAVY_EVERY: u64 = 50;
-/// What netstat may take for 65,536 conversations, and for itself.
+/// Memory that netstat may take for 65,536 conversations, and for itself, bytes.
 const MOST_MEMORY: u64 = 64 << 20;
 const SLOW: Duration = Duration::from_secs(300);
 
@@ -413,7 +413,7 @@ fn flood(scratch: &Scratch) -> Result<()> {
         );
         let truth = FLOOD / HEAVY_EVERY / HEAVY;
         let packets = number(flow, "packets")?;
-        // None before it was noticed is counted for it.
+        // Packets before it was noticed are not counted for it.
         ensure!(packets <= truth && packets > truth * 99 / 100, "{packets} of {truth}: {flow}");
     }
     let other = &report["other"];

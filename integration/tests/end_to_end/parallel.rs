@@ -29,7 +29,7 @@ pub(crate) fn files(scratch: &Scratch) -> Result<()> {
     let mut generator = pair.generate_and_keep_link(scratch, &arguments)?;
     generator.wait_sent(LIMIT)?;
     let report = capture.interrupt()?;
-    // What came more than some 10 ms ago is written.
+    // Packets that arrived more than some 10 ms ago are written.
     std::thread::sleep(std::time::Duration::from_millis(300));
     victim.signal(Signal::KILL)?;
     victim.wait(LIMIT)?;

@@ -171,7 +171,7 @@ fn now_ns() -> Result<u64> {
     Ok(u64::try_from(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_nanos())?)
 }
 
-/// What was received has been seen by the helper a moment later.
+/// The helper sees received packets a moment later.
 pub(crate) fn await_received(testpmd: &Testpmd, packets: u64) -> Result<()> {
     wait_until("the app to receive all", LIMIT, || Ok(testpmd.forwarded()?.0 >= packets))?;
     std::thread::sleep(Duration::from_millis(300));
@@ -210,7 +210,7 @@ fn options(scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// Nothing is changed in the app, and nothing stays.
+/// Nothing is changed in the app, and nothing is left behind.
 fn as_it_was(scratch: &Scratch) -> Result<()> {
     // Of the virtual devices that need no other end, this one has a promiscuous mode to switch.
     let tap = format!("net_tap0,iface=pmd{}", std::process::id());
@@ -286,7 +286,7 @@ fn refusals(scratch: &Scratch) -> Result<()> {
         ensure!(code == 1, "{eal}: exit code {code}: {said}");
         ensure!(said.contains(testpmd.app()) && said.contains(cause), "{eal}: {said}");
         ensure!(testpmd.hooks()? == 0, "{eal}: callbacks in the app");
-        // What needs no packets works all the same.
+        // Commands that need no packets work nevertheless.
         interfaces_agree(scratch, testpmd.app(), "net_null0")?;
     }
     Ok(())
@@ -308,7 +308,7 @@ fn without_pdump(scratch: &Scratch) -> Result<()> {
 
 /// Debian's own, as it is and with memory that can be shared: it never offers its packets.
 fn open_vswitch(scratch: &Scratch) -> Result<()> {
-    // It forbids others to attach where its memory does not.
+    // It forbids others to attach, even if its memory can be shared.
     let forbids = ("--legacy-mem --iova-mode=va", "(rte_mp_disable())");
     for (eal, cause) in [("", "--in-memory"), forbids] {
         let scratch = &Scratch::new()?;

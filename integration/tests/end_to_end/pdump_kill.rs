@@ -81,7 +81,7 @@ fn cycles(scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// What the threads of a process do: a lock that was left held shows here.
+/// The states of the threads of a process: a lock that is still held is visible here.
 fn threads(pid: u32) -> String {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let lines = tasks.map(|task| {

@@ -148,7 +148,7 @@ fn check_end(said: &str, app: &str, file: &Path) -> Result<()> {
     Ok(())
 }
 
-/// It is one of the generator's: the kernel sends some by itself.
+/// It is one of the generator's: the kernel sends some on its own.
 fn is_probe(packet: &Captured) -> bool {
     packet.data.get(..12).is_some_and(|macs| macs.contains(&b'p'))
 }

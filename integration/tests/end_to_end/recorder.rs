@@ -20,7 +20,7 @@ use crate::support::{LIMIT, await_packets, packets_received, pmdscope, start_cap
 const LEAST: usize = 50;
 /// More packets than come in the time of the histories here.
 const HISTORY: u64 = 12_000;
-/// What is lost where seconds are floating-point numbers.
+/// Rounding error of seconds that are floating-point numbers.
 const ROUNDING: f64 = 1e-6;
 
 /// A file, by its packets.
@@ -113,7 +113,7 @@ fn await_history(pair: &Pair) -> Result<()> {
 struct RecordedStall {
     comment: String,
     us: u64,
-    /// Its begin and end, seconds of their minutes.
+    /// Its beginning and end, seconds of their minutes.
     begin: f64,
     end: f64,
 }

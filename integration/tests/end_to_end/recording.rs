@@ -109,7 +109,7 @@ pub(crate) fn always(scratch: &Scratch) -> Result<()> {
     let app = scratch.prefix("testpmd");
     let keep = format!("{KEEP}s");
     let arguments = ["--always", "--keep", &keep, "--rotate-age", "1s"];
-    // It waits for an app that is yet to come.
+    // It waits for an app that does not run yet.
     let mut recorder = record(scratch, &app, &dir, &arguments)?;
     wait_until("the recorder", LIMIT, || Ok(dir.exists()))?;
     let (_, testpmd) = testpmd::forwarding(scratch)?;
@@ -141,7 +141,7 @@ pub(crate) fn incident(scratch: &Scratch) -> Result<()> {
         Ok(pmdscope(scratch, &["leaks", "-a", pair.app()], &[0, 1])?.contains("leak.c:"))
     })?;
     let live = pmdscope(scratch, &["leaks", "-a", pair.app(), "--explain"], &[0, 1])?;
-    // What is recorded of its last moment shall have them, too.
+    // The last recorded sample must have them, too.
     sleep(Duration::from_secs(2));
     let alive = Timestamp::now().to_string();
     pair.reflector.signal(Signal::KILL)?;

@@ -239,7 +239,7 @@ fn configured(scratch: &Scratch) -> Result<()> {
     fs::write(&file, keys)?;
     let mut top = top(scratch, &args)?;
     top.await_shown(&["[2 Ports]", "H help  x quit"], LIMIT)?;
-    // Of the old keys and the new ones, only those do something.
+    // Only the new keys do something, not the old ones.
     top.press("q?H")?;
     top.await_shown(&["Page Ports"], LIMIT)?;
     top.press("\x1b")?;
@@ -257,7 +257,7 @@ fn configured(scratch: &Scratch) -> Result<()> {
     wrong.await_said("top.toml:2: top.keys.filter cannot be \"q\": it is a key of quit")
 }
 
-/// Signals, ^Z and fg, a start in the background, and a terminal that goes away.
+/// Signals, ^Z and fg, a start in the background, and a terminal that is closed.
 fn terminal(scratch: &Scratch) -> Result<()> {
     let app = scratch.prefix("nobody");
     let searching = "pmdscope  0 apps";

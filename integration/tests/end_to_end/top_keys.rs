@@ -18,7 +18,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![trial("keys_that_end_or_stop_top_work_on_every_page", Needs::Apps, ends)]
 }
 
-/// How long a key may take to do what it does.
+/// Longest time until a key has its effect.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Esc once: what follows a single one would be a key with Alt.

@@ -165,7 +165,7 @@ pub(crate) fn full_disk(scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// An app that dies and comes back is captured on, in a new section of the same file.
+/// After an app was killed and restarted the capture continues, in a new section of the same file.
 pub(crate) fn restarted_app(scratch: &Scratch) -> Result<()> {
     const EACH: usize = 20_000;
     let mut pair = Pair::start(scratch, PairOptions::default())?;

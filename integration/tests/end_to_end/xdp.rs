@@ -373,7 +373,7 @@ fn killed(scratch: &Scratch) -> Result<()> {
     command.args(["xdp", "attach", INTERFACE, "--replace"]);
     let mut loader = Process::spawn("attach", &mut command, scratch.dir())?;
     wait_until("the filter", LIMIT, || Ok(loader.output().contains("attached")))?;
-    // It may have ended by itself.
+    // It may have ended already.
     let _ = loader.signal(Signal::KILL);
     loader.wait(LIMIT)?;
     ensure!(all(&site.status()?)? == 0, "counters of a new filter");

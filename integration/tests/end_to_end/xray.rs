@@ -140,7 +140,7 @@ fn one_fault(scratch: &Scratch, fault: &str) -> Result<()> {
     Ok(())
 }
 
-/// Faults mixed with clones, chains and drops that are in order.
+/// Faults mixed with clones, chains and drops that are correct.
 fn all_faults(scratch: &Scratch) -> Result<()> {
     let rules = FAULTS.map(|fault| format!("{fault}:1/65536"));
     let mut args = vec!["--mix"];

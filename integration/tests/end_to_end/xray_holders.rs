@@ -103,7 +103,7 @@ fn tap(scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// What the last burst sent stays in the ring.
+/// The mbufs of the last burst sent stay in the ring.
 fn rings(scratch: &Scratch) -> Result<()> {
     let devices = ["net_ring0", "net_ring1"];
     let args = ["--forward-mode=io"];

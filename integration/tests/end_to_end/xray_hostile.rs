@@ -55,7 +55,7 @@ pub(crate) fn start(scratch: &Scratch, args: &[&str]) -> Result<(String, Process
     command.args(["--vdev", "net_null0"]);
     let mut process = Process::spawn("hostile", command.arg("--").args(args), scratch.dir())?;
     wait_until("the hostile app", LIMIT, || {
-        // One that is to end may have done so already.
+        // An app that must end may have ended already.
         let ready = process.output().contains("hostile from now on");
         match process.exited()? {
             Some(status) if !ready => bail!("it ended ({status}): {}", process.output()),

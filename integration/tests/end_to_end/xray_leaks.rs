@@ -172,7 +172,7 @@ fn core_file(scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// All else is there; the sentence names what is not, and what to do.
+/// Everything else is there; the sentence names the missing part, and what to do.
 fn core_without_hugepages(scratch: &Scratch) -> Result<()> {
     let (_app, _, core) = aborted(scratch, Memory::Huge, "0x3b")?;
     let name = core.display().to_string();

@@ -1,5 +1,5 @@
-//! X-ray of other releases of DPDK, where `PMDSCOPE_DPDK_RELEASES` names them: apps in order, and one that
-//! loses mbufs and counts them.
+//! X-ray of other releases of DPDK, where `PMDSCOPE_DPDK_RELEASES` names them: apps without faults, and
+//! one that loses mbufs and counts them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -149,7 +149,7 @@ fn package_path(place: &Path) -> Result<std::ffi::OsString> {
 
 /// A program in the root of a distribution, where the directory of the test is `/mnt`.
 fn chrooted(root: &Path, scratch: &Scratch, program: &str) -> Command {
-    // Its mounts go with its namespace.
+    // Its mounts end with its namespace.
     let script = "for dir in proc sys dev run; do mount --rbind /$dir \"$0/$dir\" || exit 1; done; \
                   mount --bind \"$1\" \"$0/mnt\" || exit 1; root=$0; shift; exec chroot \"$root\" \"$@\"";
     let mut command = Command::new("unshare");
@@ -158,7 +158,7 @@ fn chrooted(root: &Path, scratch: &Scratch, program: &str) -> Command {
     command
 }
 
-/// What starts the testpmd of a release.
+/// The command that starts the testpmd of a release.
 pub(crate) fn command(scratch: &Scratch, place: &Path) -> Result<Command> {
     let programs = ["build/app/dpdk-testpmd", "bin/dpdk-testpmd"].map(|path| place.join(path));
     // In the root of a distribution /bin is often a link to /usr/bin.

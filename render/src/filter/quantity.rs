@@ -62,7 +62,7 @@ impl Quantity {
         Some(Self { value, unit: *unit })
     }
 
-    /// As the cells of that column have it.
+    /// In the unit of the cells of that column.
     pub(super) fn of_column(self, column: &Column) -> Result<f64, FilterError> {
         if column.align == TextAlign::Left {
             return Err(FilterError::Words(column.title()));
