@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # fuzz.sh SECONDS: runs the libFuzzer targets of lib/fuzz, under AddressSanitizer and UBSan, and those of
-# xray/fuzz, with all of Rust's checks, all at the same time for SECONDS. Inputs worth keeping stay in build-fuzz/corpus
-# for the next run.
+# xray/fuzz, with all of Rust's checks, all at the same time for SECONDS. Inputs worth keeping stay in
+# build-fuzz/corpus for the next run.
 set -eu
 cd "$(dirname "$0")/.."
 

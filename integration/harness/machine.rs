@@ -100,7 +100,7 @@ fn session_nice(path: &str) -> Option<String> {
     group.split_whitespace().last().map(str::to_owned)
 }
 
-/// Gives all threads of a process real-time priority (SCHED_FIFO), without time slices.
+/// Gives all threads of a process real-time priority (`SCHED_FIFO`), without time slices.
 pub fn real_time(pid: u32) -> Result<()> {
     chrt(&["-a", "-f", "-p", "50", &pid.to_string()])
 }
