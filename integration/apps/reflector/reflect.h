@@ -40,7 +40,8 @@ typedef uint8_t reflect_bytes __attribute__((vector_size(16)));
 
 /* Parts of the 16 bytes from the Ethertype on, read as two words. */
 #define REFLECT_TYPE RTE_BE64(UINT64_C(0xffffff) << 40)
-#define REFLECT_IPV4 RTE_BE64((uint64_t)RTE_ETHER_TYPE_IPV4 << 48 | (uint64_t)RTE_IPV4_VHL_DEF << 40)
+#define REFLECT_IPV4 \
+	RTE_BE64((uint64_t)RTE_ETHER_TYPE_IPV4 << 48 | (uint64_t)RTE_IPV4_VHL_DEF << 40)
 #define REFLECT_PROTO RTE_BE64((uint64_t)RTE_IPV4_HDR_OFFSET_MASK << 48 | UINT64_C(0xff) << 32)
 #define REFLECT_UDP RTE_BE64((uint64_t)IPPROTO_UDP << 32)
 #define REFLECT_TCP RTE_BE64((uint64_t)IPPROTO_TCP << 32)
@@ -69,7 +70,8 @@ reflect_plain(struct rte_mbuf *m)
 	/* Fragment offset, TTL, protocol, checksum, the first half of the source. */
 	memcpy(&rest, frame + l3 + offsetof(struct rte_ipv4_hdr, fragment_offset), sizeof(rest));
 	if ((frame[0] & 1) != 0 || (begin & REFLECT_TYPE) != REFLECT_IPV4 ||
-			((rest & REFLECT_PROTO) != REFLECT_UDP && (rest & REFLECT_PROTO) != REFLECT_TCP) ||
+			((rest & REFLECT_PROTO) != REFLECT_UDP &&
+					(rest & REFLECT_PROTO) != REFLECT_TCP) ||
 			(rest & REFLECT_CHECKSUM) == 0 ||
 			(rte_be_to_cpu_64(begin) >> 16 & UINT16_MAX) < sizeof(struct rte_ipv4_hdr))
 		return false;

@@ -36,7 +36,7 @@ extern struct reflector_stats stats[RTE_MAX_LCORE];
 /* Time of an injected page fault by the app's own clock. */
 struct fault_time {
 	uint64_t begin_ns; /* CLOCK_REALTIME. */
-	uint64_t ns; /* 0: the thread lost its CPU meanwhile, or there was no fault. */
+	uint64_t ns;	   /* 0: the thread lost its CPU meanwhile, or there was no fault. */
 };
 
 /* Injected page faults in their order. */

@@ -25,7 +25,7 @@
 /* A checked request with its defaults filled in. */
 struct pmdscope_capture_spec {
 	uint32_t snaplen;
-	uint32_t sample; /* Keep 1 packet in this many; or lost mbufs per site. At least 1. */
+	uint32_t sample;    /* Keep 1 packet in this many; or lost mbufs per site. At least 1. */
 	uint32_t ring_size; /* Bytes, a power of two. */
 	uint32_t lease_ms;
 	bool leaked;	 /* Lost mbufs instead of traffic. */
