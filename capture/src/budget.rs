@@ -1,5 +1,4 @@
-//! Sampling that keeps to a budget: as many packets are looked at as a share of one core allows, or
-//! as can be had without losses.
+//! Adjusts the sampling so that a capture stays within a CPU budget, or loses no packets.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,44 +9,46 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::capture_loop::{CaptureObserver, CaptureReport};
 
-/// Share of one core where nothing else is said.
+/// Default share of one core.
 pub const SHARE: f64 = 0.25;
-/// Most packets that one stands for.
+/// Highest sampling: one packet in this many is kept.
 pub const SAMPLE_MAX: u32 = 65_536;
-/// What looking at a packet takes, seconds, before that is measured: rather too much.
+/// CPU time to process a packet, seconds, before it is measured: an overestimate.
 const PACKET_COST_S: f64 = 400e-9;
 
-/// Twice the packets must cost clearly less than the budget before twice the packets are taken.
+/// Share of the budget below which twice as many packets are taken: twice that cost is still
+/// clearly within the budget.
 const LOW: f64 = 0.4;
-/// A ring that was so full would drop in the next burst.
+/// Fill level of a ring from which on the next burst may be dropped.
 const FULL: f64 = 0.75;
-/// Share of drops, of packets looked at, that tells of a helper that gets too little CPU time; and one packet
-/// in so many is what it may then keep. Fewer would not help: passing over a packet takes it half as
-/// long as copying it, and in benchmarks 1 in 256 lost as much as 1 in 16.
+/// A helper gets too little CPU time if drops exceed this share of the packets processed. It then
+/// keeps at least one packet in `STARVED_MAX`. Fewer would not help: skipping a packet takes half
+/// as long as copying it, and in benchmarks 1 in 256 lost as many as 1 in 16.
 const STARVED: f64 = 0.05;
 const STARVED_MAX: u32 = 16;
-/// Packets a second that no budget is too small for: what is spent on fewer is not spent on packets.
+/// Packets per second that are always within the budget: below this rate, CPU time is not spent on
+/// packets.
 const FEW: f64 = 1000.0;
-/// Least and longest time between a change and taking more packets again.
+/// Shortest and longest time between a change and the next attempt to take more packets.
 const WAIT_MIN: Duration = Duration::from_secs(2);
 const WAIT_MAX: Duration = Duration::from_secs(64);
 
-/// What looking at packets has cost in some time, and what came of it.
+/// The cost of processing packets during an interval, and the losses in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CaptureLoad {
-    /// That time, by the wall clock.
+    /// Length of the interval, by the monotonic clock.
     pub elapsed: Duration,
-    /// CPU time of the thread that looks at them.
+    /// CPU time of the thread that processes the packets.
     pub cpu: Duration,
-    /// Packets looked at.
+    /// Packets processed.
     pub looked_at: u64,
     /// Packets that rings dropped.
     pub dropped: u64,
-    /// Packets that were looked at, and were lost for want of room on their way to a file.
+    /// Packets that were processed, but lost on their way to a file because its queue was full.
     pub unwritten: u64,
-    /// How full the fullest ring was, 0 to 1.
+    /// Highest fill level of a ring, 0 to 1.
     pub fill: f64,
-    /// One packet in so many was kept at its end.
+    /// Sampling at the end of the interval: one packet in this many was kept.
     pub sample: u32,
 }
 
@@ -60,18 +61,19 @@ impl CaptureLoad {
         self.per_second(self.cpu.as_secs_f64())
     }
 
-    /// Drops beside rings that were not full are none that fewer packets in them would cure for sure:
-    /// the app had no memory for the copies of a helper, say.
+    /// Whether keeping fewer packets would reduce the losses. Drops while rings have room may have
+    /// other causes, such as an app without memory for the copies that a helper takes.
     fn presses(&self) -> bool {
         self.fill > FULL || self.unwritten > 0
     }
 
-    /// Beside rings with room: the app made more copies than a helper could take over.
+    /// Whether packets were dropped although rings had room: the app made more copies than a helper
+    /// could take.
     fn starves(&self) -> bool {
         !self.presses() && self.dropped as f64 > STARVED * self.looked_at as f64
     }
 
-    /// How many times more packets there were than could be looked at.
+    /// Returns the ratio of all packets to those that could be processed.
     fn excess(&self) -> f64 {
         let looked_at = self.looked_at.max(1) as f64;
         (looked_at + self.dropped as f64 + self.unwritten as f64) / looked_at
@@ -84,34 +86,35 @@ enum SampleChange {
     More,
 }
 
-/// Decides how many packets to take, from what the last ones have cost. Knows no clock.
+/// Decides the sampling from the cost of the last packets. Reads no clock.
 #[derive(Clone, Debug)]
 pub struct SamplingPolicy {
     share: f64,
     sample: u32,
-    /// A helper brings the packets.
+    /// Whether a helper captures the packets.
     helped: bool,
     last: Option<SampleChange>,
-    /// Since the last change.
+    /// Time since the last change.
     since: Duration,
-    /// Grows as long as taking more packets turns out to be too many.
+    /// Least time between a change and taking more packets. Doubles each time that this turns out
+    /// to be too many.
     wait: Duration,
 }
 
 impl SamplingPolicy {
-    /// A policy for a share of one core, above 0, that begins with one packet in so many.
+    /// Returns a policy for a share of one core, above 0, that begins with one packet in `sample`.
     pub fn new(share: f64, sample: u32) -> Self {
         let sample = sample.clamp(1, SAMPLE_MAX).next_power_of_two();
         let share = share.max(f64::MIN_POSITIVE);
         Self { share, sample, helped: false, last: None, since: Duration::ZERO, wait: WAIT_MIN }
     }
 
-    /// One packet in so many is to be kept: a power of two up to [`SAMPLE_MAX`].
+    /// Returns the sampling, a power of two up to [`SAMPLE_MAX`]: one packet in this many is kept.
     pub fn sample(&self) -> u32 {
         self.sample
     }
 
-    /// Takes note of a load, about once a second, and decides anew.
+    /// Updates the sampling from a load, about once a second, and returns it.
     pub fn next(&mut self, load: &CaptureLoad) -> u32 {
         let fresh = self.last == Some(SampleChange::Fewer) && self.since.is_zero();
         self.since += load.elapsed;
@@ -135,11 +138,11 @@ impl SamplingPolicy {
         (self.sample, self.last, self.since) = (sample, Some(change), Duration::ZERO);
     }
 
-    /// By how much there were too many packets, as a power of two. Right after a change, drops may be
-    /// from before it.
+    /// Returns the factor, a power of two, by which there were too many packets. Right after a
+    /// change, drops may be from before it.
     fn excess(&self, load: &CaptureLoad, fresh: bool) -> u32 {
         if load.sample < self.sample {
-            return 1; // Apps have yet to obey.
+            return 1; // Apps have not applied the last change yet.
         }
         let counts = load.per_second(load.looked_at as f64) >= FEW;
         let over = if counts { load.busy() / self.share } else { 0.0 };
@@ -161,19 +164,19 @@ impl SamplingPolicy {
     }
 }
 
-/// One packet in so many for a start, where that many come in a second and a share of one core, above 0,
-/// may be used: a budget needs a while to find out, and by then rings may have dropped packets.
+/// Returns the initial sampling for a packet rate and a share of one core, above 0. A budget takes
+/// some seconds to adjust, and by then rings may have dropped packets.
 pub fn first_sample(pps: f64, share: f64) -> u32 {
     power_of_two(pps * PACKET_COST_S / share)
 }
 
-/// The next one; at most [`SAMPLE_MAX`].
+/// Returns `factor` rounded up to a power of two, at most [`SAMPLE_MAX`].
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // Clamped.
 fn power_of_two(factor: f64) -> u32 {
     (factor.ceil().clamp(1.0, f64::from(SAMPLE_MAX)) as u32).next_power_of_two()
 }
 
-/// What had been counted at a moment.
+/// Counters at a point in time.
 #[derive(Clone, Copy, Debug)]
 struct LoadMark {
     wall: Instant,
@@ -196,10 +199,11 @@ impl LoadMark {
     }
 }
 
-/// Has apps sample so that looking at their packets keeps to a share of one core.
+/// Adjusts the sampling of apps so that processing their packets stays within a share of one core.
 ///
-/// It is told once a second, by [`CaptureObserver::second`], on the thread that runs the capture: the CPU time
-/// of that thread is what counts. The first call only takes note of what was spent before.
+/// It is updated once a second, by [`CaptureObserver::second`], on the thread that runs the
+/// capture, because it measures the CPU time of that thread. The first call only stores the
+/// counters.
 #[derive(Debug)]
 pub struct CpuBudget {
     share: f64,
@@ -210,8 +214,8 @@ pub struct CpuBudget {
 }
 
 impl CpuBudget {
-    /// A budget of a share of one core, above 0, for the capture that `control` controls. It begins
-    /// with the sampling that `control` asks for, or else with the one that is in force.
+    /// Returns a budget of a share of one core, above 0, for the capture that `control` controls.
+    /// It begins with the sampling that `control` asks for, or else with the current one.
     pub fn new(share: f64, control: &RunControl) -> Self {
         let sample = control.sample.load(Ordering::Relaxed);
         let policy = (sample != 0).then(|| SamplingPolicy::new(share, sample));
@@ -221,13 +225,14 @@ impl CpuBudget {
         Self { share, helped: false, control: Arc::clone(&control.sample), policy, last: None }
     }
 
-    /// As [`CpuBudget::new`] with any amount of CPU time: all packets are kept until some are lost. With
-    /// `helped`, those that the app makes copies of in vain are among them.
+    /// Like [`CpuBudget::new`], but without a limit of CPU time: all packets are kept until some
+    /// are lost. With `helped`, packets also count as lost if the app copied them, but the helper
+    /// did not take them.
     pub fn unlimited(control: &RunControl, helped: bool) -> Self {
         Self { helped, ..Self::new(f64::INFINITY, control) }
     }
 
-    /// Apps are asked to keep one packet in so many. [`CaptureReport::sample`] is what they do.
+    /// Returns the sampling that apps are asked for. [`CaptureReport::sample`] is the one they use.
     pub fn sample(&self) -> u32 {
         self.policy.as_ref().map_or(1, SamplingPolicy::sample)
     }
@@ -239,7 +244,7 @@ impl CaptureObserver for CpuBudget {
         let policy = self.policy.get_or_insert_with(|| SamplingPolicy::new(share, report.sample));
         policy.helped = self.helped;
         let now = LoadMark::of(report);
-        // A disk that is full does not become less so by fewer packets.
+        // Fewer packets do not help when a disk is full.
         let waits = report.progress.waiting.is_some();
         if let Some(last) = self.last.replace(now) {
             policy.next(&CaptureLoad {

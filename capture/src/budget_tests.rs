@@ -1,5 +1,5 @@
-//! The policy against a model of a consumer with one core.
-#![allow(clippy::cast_sign_loss)] // Of counts.
+//! Tests of the policy with a model of a consumer with one core.
+#![allow(clippy::cast_sign_loss)] // Counts are positive.
 
 use pmdscope_packets::SinkProgress;
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::ring::RingCounters;
 
-/// What one packet costs, and what is spent without packets, seconds.
+/// CPU time per packet, and per second without packets, in seconds.
 #[derive(Clone, Copy, Debug)]
 struct Consumer {
     packet: f64,
@@ -17,12 +17,12 @@ struct Consumer {
 const TABLE: Consumer = Consumer { packet: 250e-9, second: 0.02 };
 
 impl Consumer {
-    /// CPU seconds in a second where so many packets are kept, if there were no end to them.
+    /// CPU seconds per second if `kept` packets per second are kept, without a limit.
     fn demand(self, kept: f64) -> f64 {
         self.second + kept * self.packet
     }
 
-    /// A second at so many packets per second, sampled one in so many.
+    /// The load of one second at `offered` packets per second, sampled one in `sample`.
     fn load(self, offered: f64, sample: u32) -> CaptureLoad {
         let kept = offered / f64::from(sample);
         let looked_at = kept.min((1.0 - self.second) / self.packet);
@@ -37,13 +37,13 @@ impl Consumer {
         }
     }
 
-    /// The samplings of so many seconds at one rate.
+    /// The sampling of each second at a constant rate.
     fn run(self, policy: &mut SamplingPolicy, offered: f64, seconds: usize) -> Vec<u32> {
         (0..seconds).map(|_| policy.next(&self.load(offered, policy.sample()))).collect()
     }
 }
 
-/// Half of each load.
+/// A mix of two loads: `share` is the part of the second.
 fn mean(a: CaptureLoad, b: CaptureLoad, share: f64) -> CaptureLoad {
     let mix = |a: u64, b: u64| (a as f64 * (1.0 - share) + b as f64 * share) as u64;
     CaptureLoad {
@@ -100,7 +100,7 @@ fn sampling_is_reduced_every_two_seconds() {
 
 #[test]
 fn a_rate_at_the_limit_does_not_oscillate() {
-    // Twice the packets would just be too many, which shows only once they are taken.
+    // Twice as many packets are slightly too many, which shows only when they are taken.
     let consumer = Consumer { packet: 250e-9, second: 0.0 };
     let mut policy = SamplingPolicy::new(SHARE, 4);
     let mut changes = 0;
@@ -211,7 +211,7 @@ fn a_full_disk_does_not_change_sampling() {
 #[test]
 fn a_budget_updates_the_control() {
     let control = RunControl::default();
-    // More than a thread can take: only drops count.
+    // More CPU time than one thread can use: only drops count.
     let mut budget = CpuBudget::new(2.0, &control);
     let report = |captured, dropped| CaptureReport {
         captured,
@@ -260,7 +260,8 @@ proptest! {
             policy.next(&mean(quiet, TABLE.load(offered, sample), part))
         };
         let after = before * factor;
-        // Where the first look has seen little of it, the second is too soon for the drops.
+        // If the first update has seen little of the change, drops in the second are ignored as too
+        // early.
         load(after, phase);
         load(after, 1.0);
         let sample = load(after, 1.0);
@@ -280,7 +281,7 @@ proptest! {
             lossy += u32::from(second >= 60 && load.dropped > 0);
             policy.next(&load);
         }
-        // Now and then more packets are tried.
+        // From time to time the policy tries to keep more packets.
         prop_assert!(lossy <= 24, "{lossy} of 240 s with losses");
         prop_assert!(f64::from(policy.sample()) <= 4.0 * excess, "1 in {}", policy.sample());
         consumer.run(&mut policy, capacity / 2.0, 200);
