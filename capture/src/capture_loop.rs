@@ -27,38 +27,40 @@ use self::reader::RingReader;
 use self::report::add_drops;
 pub use self::report::{CaptureError, CaptureObserver, CaptureReport, RingReport};
 
-/// How long a packet may wait for an earlier one from another ring: longer than a burst takes from
-/// its time stamp to its publication, unless its lcore was preempted meanwhile.
+/// How long a packet may wait for an earlier one from another ring: longer than the time from the
+/// time stamp of a burst to its publication, unless its lcore was preempted meanwhile.
 pub const REORDER_WINDOW: Duration = Duration::from_millis(30);
-/// Pauses between looks at rings that are read to their end; in the longest, packets of 64 bytes at
-/// 20 Mpps fill half a ring of 8 MiB.
+/// Pauses between reads of rings that have been read to their end. During the longest, packets of
+/// 64 bytes at 20 Mpps fill half a ring of 8 MiB.
 const PAUSE_MIN: Duration = Duration::from_micros(100);
 const PAUSE_MAX: Duration = Duration::from_millis(2);
-/// Share of a ring that may fill in a pause, so that pauses are long where little arrives.
+/// Fraction of a ring (1 / this) that may fill during a pause, so that pauses are long when little
+/// arrives.
 const SHARE_PER_PAUSE: u32 = 64;
-/// How long the last packets may be on their way to the sink when no more follow: each time costs
-/// a switch to the thread that writes.
+/// Interval of flushes when no more packets follow: each flush costs a switch to the thread that
+/// writes.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(10);
-/// Time between looks at the sockets and for a reader that has gone.
+/// Interval of checks of the sockets, and whether the reader has gone.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(10);
-/// How long an app may take to measure its clock after its start.
+/// Longest time that an app may take to measure its clock after its start.
 const CLOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long to wait at the end for a clock that is not known yet: anchors come once a second.
 const LAST_CLOCK_TIMEOUT: Duration = Duration::from_millis(1500);
-/// Time between two looks at the counters.
+/// Interval of reports to the observer.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
-/// Time between two tries to reach an app that has ended.
+/// Interval of attempts to reach an app that has ended.
 const REOPEN_INTERVAL: Duration = Duration::from_millis(200);
-/// Records held back per ring by the merge; beyond, the ring is left to count drops.
+/// Most bytes per ring that the merge holds back. Beyond that the ring is not read, and counts
+/// drops.
 const HELD_MAX: usize = 64 << 20;
-/// Bytes taken from a ring at once: so few that they are still in the cache when they are written, and
-/// that their room is soon given back.
+/// Most bytes read from a ring at once: so few that they are still in the cache when they are
+/// written, and that their room is released soon.
 const READ_MAX: usize = 256 << 10;
 
 #[derive(Debug)]
 enum CapturedAppState {
     Running,
-    /// Ended, and to be looked for at this time.
+    /// Ended; the next attempt to reach it is at this time.
     Awaited(Instant),
     Over,
 }
@@ -67,11 +69,11 @@ enum CapturedAppState {
 struct CapturedApp {
     source: CaptureSource,
     state: CapturedAppState,
-    /// The sampling that it was last asked for.
+    /// The sampling that was last requested of it.
     asked: u32,
 }
 
-/// What rings that are gone have counted.
+/// Counters of rings that are no longer read.
 #[derive(Debug, Default)]
 struct RetiredRings {
     rings: RingCounters,
@@ -79,12 +81,12 @@ struct RetiredRings {
     untimed: u64,
 }
 
-/// What was taken from all rings at once.
+/// Result of one round over all rings.
 #[derive(Debug, Default)]
 struct RoundStats {
-    /// Of the ring that was fullest, by what a pause may bring.
+    /// Bytes read from the fullest ring, relative to those that a pause may bring.
     filled: f64,
-    /// A ring holds more.
+    /// Whether a ring holds more.
     behind: bool,
 }
 
@@ -96,12 +98,12 @@ impl RoundStats {
     }
 }
 
-/// The next pause, where the rings filled so far in one like the last.
+/// Returns the next pause, from how much the rings filled during the last one.
 fn paced(pause: Duration, filled: f64) -> Duration {
     pause.div_f64(filled.max(0.5)).clamp(PAUSE_MIN, PAUSE_MAX)
 }
 
-/// A capture that is about to run.
+/// A capture, which [`CaptureLoop::run`] runs.
 #[derive(Debug)]
 pub struct CaptureLoop {
     apps: Vec<CapturedApp>,
@@ -112,18 +114,18 @@ pub struct CaptureLoop {
     past: RetiredRings,
     nb_rings: usize,
     ended: Vec<String>,
-    /// The sampling that all apps ought to have; 0 leaves it to their requests.
+    /// The sampling that all apps should use; 0 leaves it to their requests.
     wanted: u32,
-    /// As of [`CaptureReport`].
+    /// As in [`CaptureReport`].
     sample: u32,
     highest_sample: u32,
     fill: f64,
-    /// They have the rings, where each has a sink of its own.
+    /// The threads that read the rings, if each ring has its own sink.
     workers: Option<RingWorkers>,
 }
 
 impl CaptureLoop {
-    /// A capture of sources into a sink.
+    /// Returns a capture of `sources` into a sink.
     pub fn new(
         sources: Vec<CaptureSource>,
         settings: CaptureSettings,
@@ -153,8 +155,8 @@ impl CaptureLoop {
         }
     }
 
-    /// Captures until told to stop, the count, the duration, the end of all apps, or a failure;
-    /// then finishes the sink.
+    /// Captures until `control` stops it, the count or the duration is reached, all apps have
+    /// ended, or a failure; then finishes the sink.
     pub fn run(
         mut self,
         control: &RunControl,
@@ -229,7 +231,7 @@ impl CaptureLoop {
         self.resample(control.sample.load(Ordering::Relaxed))
     }
 
-    /// Moves what there is, of each ring a part.
+    /// Reads a part of each ring, and writes the packets that are due.
     fn round(&mut self) -> Result<RoundStats, CaptureError> {
         let raw_ns = raw_clock_ns();
         let mut taken = self.read_rings(self.output.takes_shared(), READ_MAX)?;
@@ -244,8 +246,8 @@ impl CaptureLoop {
         Ok(taken)
     }
 
-    /// Gives back the room of what has come out; true where a ring holds more. `more` will come out
-    /// without waiting.
+    /// Releases the room of packets that were written; returns whether a ring holds more. `more`
+    /// says that further packets can be written without waiting.
     fn release_rings(&mut self, more: bool) -> bool {
         let mut behind = false;
         for (index, reader) in self.readers.iter_mut().enumerate() {
@@ -285,8 +287,8 @@ impl CaptureLoop {
         Ok(taken)
     }
 
-    /// Puts out what is next for sure; breaks after so many bytes that are still in their rings, or where
-    /// no more is wanted.
+    /// Writes the packets up to `watermark` in order. Breaks after `most` bytes that are still in
+    /// their rings, or when no more packets are wanted.
     fn drain(&mut self, watermark: u64, most: usize) -> Result<ControlFlow<()>, CaptureError> {
         let Self { merge, readers, apps, output, .. } = self;
         let mut written = Ok(());
@@ -294,7 +296,8 @@ impl CaptureLoop {
         let each = |index: usize, record: &RingRecord, data: RecordData<'_>, weight: u32| {
             let reader: &RingReader = &readers[index];
             let Some(clock) = &reader.clock else { return ControlFlow::Continue(()) };
-            // Only an error is moved: copying the result of every packet takes longer than it looks.
+            // The result is stored only if it ends the drain: storing it for every packet is
+            // measurably slower.
             let source = &apps[reader.source].source;
             let arrival = RingPacket { record, data, lcore: reader.ring.lcore(), weight };
             match output.packet(reader.source, source, clock, &arrival) {
@@ -315,7 +318,7 @@ impl CaptureLoop {
         Ok(drained)
     }
 
-    /// Listens to the apps: new rings, ends, returns.
+    /// Processes events of the apps: new rings, exits, restarts.
     fn housekeep(&mut self, observer: &mut dyn CaptureObserver) -> Result<(), CaptureError> {
         for index in 0..self.apps.len() {
             match self.apps[index].state {
@@ -372,8 +375,8 @@ impl CaptureLoop {
         Ok(())
     }
 
-    /// Goes on with an app that has come back, in a new section. What its last run left in the
-    /// rings belongs to the section before.
+    /// Continues with an app that has come back, in a new section. Packets of its last run that are
+    /// still in the rings belong to the section before.
     fn reopen_app(
         &mut self,
         index: usize,
@@ -454,8 +457,8 @@ impl CaptureLoop {
         self.output.report_counters(&rings);
     }
 
-    /// Writes what was published up to now, and the statistics. A failure that came before stays
-    /// the one to report.
+    /// Writes the packets published so far, and the statistics. An earlier failure remains the one
+    /// to report.
     fn finish(&mut self, result: Result<(), CaptureError>) -> Result<(), CaptureError> {
         let broken = matches!(result, Err(CaptureError::Sink(_)));
         let swept = if broken || self.output.full() { Ok(()) } else { self.sweep() };
@@ -472,7 +475,7 @@ impl CaptureLoop {
         self.drain(u64::MAX, usize::MAX).and(read)
     }
 
-    /// A capture may end before its app has measured its clock.
+    /// Waits for the clocks of apps: a capture may end before its app has measured its clock.
     fn await_clocks(&mut self) {
         let deadline = Instant::now() + LAST_CLOCK_TIMEOUT;
         let apps = &self.apps;

@@ -1,4 +1,4 @@
-//! One ring of a capture, and how its records are read.
+//! Reads one ring of a capture.
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use crate::clock::TscClock;
 use crate::records::RecordStream;
 use crate::ring::{Ring, RingError};
 
-/// Mean size of records from which on they are read in the ring, bytes.
+/// Mean size of records from which on they are read in place, bytes.
 const LARGE_RECORD: u64 = 512;
 
 #[derive(Debug)]
@@ -16,20 +16,21 @@ pub(super) struct RingReader {
     pub(super) clock: Option<TscClock>,
     pub(super) anchor_seq: u32,
     pub(super) opened: Instant,
-    /// Has brought something in the second that runs.
+    /// Whether anything was read in the current second.
     pub(super) fed: bool,
     /// Bytes in the ring that the merge holds back.
     pub(super) held_back: usize,
 }
 
 impl RingReader {
-    /// Packets that cannot be read because nobody knows their time.
+    /// Packets that cannot be read yet because the clock of their app is not known.
     pub(super) fn untimed(&self) -> u64 {
         if self.clock.is_some() { 0 } else { self.ring.counters().records }
     }
 
-    /// Shows the records where they are, or copies them out: many small ones are copied faster at once
-    /// than one by one, and those that wait for other rings must not fill this one.
+    /// Lets `records` read the ring in place, or copies them out. Many small records are copied
+    /// faster at once than one by one, and records that wait for other rings must not fill this
+    /// one. Returns the number of bytes that are new, or that were copied.
     pub(super) fn read(
         &mut self,
         records: &mut RecordStream,
@@ -46,7 +47,7 @@ impl RingReader {
         }
     }
 
-    /// Takes over new anchors; the old clock stays while they are being written.
+    /// Updates the clock from new anchors; keeps the old clock while the anchors are being written.
     pub(super) fn refresh_clock(&mut self) {
         let seq = self.ring.anchor_seq();
         if self.clock.is_some() && seq == self.anchor_seq {

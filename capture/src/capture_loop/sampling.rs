@@ -1,10 +1,10 @@
-//! Sampling that changes while a capture runs.
+//! Changes the sampling while a capture runs.
 
 use super::{CaptureError, CaptureLoop, CapturedApp, CapturedAppState};
 
 impl CaptureLoop {
-    /// Asks apps for a sampling that they were not asked for yet; 0 leaves it as it is. One that cannot
-    /// be asked now is tried again.
+    /// Requests a sampling from all apps that do not have it yet; 0 leaves it unchanged. If an app
+    /// cannot be asked now, the next call tries again.
     pub(super) fn resample(&mut self, sample: u32) -> Result<(), CaptureError> {
         if sample == 0 {
             return Ok(());
@@ -26,7 +26,7 @@ impl CaptureLoop {
         Ok(())
     }
 
-    /// Takes over the sampling of the rings that have brought something.
+    /// Updates the current sampling from the rings that had packets since the last call.
     pub(super) fn update_sampling(&mut self) {
         let Self { readers, merge, .. } = self;
         let fed = readers.iter_mut().enumerate().filter_map(|(index, reader)| {
@@ -37,7 +37,7 @@ impl CaptureLoop {
         self.highest_sample = self.highest_sample.max(self.sample);
     }
 
-    /// Apps that cannot be asked for what is wanted.
+    /// Returns the apps that do not support a change to the wanted sampling.
     pub(super) fn fixed(&self) -> Vec<String> {
         let wanted = self.wanted;
         let differs = |asked: u32| wanted != 0 && asked != wanted;

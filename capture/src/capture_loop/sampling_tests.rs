@@ -11,7 +11,7 @@ use crate::layout::{ChangeMessage, RING_MIN_SIZE, TEE_SAMPLE};
 use crate::producer::{Listener, Peer, Producer};
 use crate::source::{CaptureSettings, CaptureSource, ReopenApp};
 
-/// Runs a capture that was asked for with a sampling, against one app or its successors.
+/// Runs a capture that was requested with a sampling, against one app or its successors.
 fn capture(
     app: &App,
     sample: u32,
@@ -93,7 +93,7 @@ fn an_app_is_asked_once_for_what_the_control_wants() {
         assert_eq!(peer.receive(), None);
     });
     assert!(report.failure.is_none(), "{:?}", report.failure);
-    // It has not obeyed.
+    // It has not changed its sampling.
     assert_eq!((report.sample, report.fixed.len()), (1, 0));
 }
 

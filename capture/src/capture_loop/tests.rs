@@ -1,4 +1,4 @@
-//! Whole captures of a model app, judged by tshark.
+//! Complete captures of a model app, checked with tshark.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -22,13 +22,13 @@ const HZ: u64 = 2_500_000_000;
 const RAW_BASE: u64 = 1_000_000_000;
 const WALL_BASE: u64 = 1_780_000_000_000_000_000;
 
-/// An app with a model of its own clock: TSC 0 is one second of raw time.
+/// A model app with its own clock: TSC 0 is at one second of raw time.
 pub(super) struct App {
     pub(super) dir: tempfile::TempDir,
     pub(super) rings: Vec<Producer>,
 }
 
-/// The TSC of a moment, milliseconds after the app's start.
+/// The TSC `ms` milliseconds after the app's start.
 fn tsc(ms: u64) -> u64 {
     ms * HZ / 1000
 }
@@ -67,7 +67,7 @@ impl App {
         self.capture_into(files, settings, control, after)
     }
 
-    /// The same into other files.
+    /// Like `capture`, into other files.
     fn capture_into(
         &self,
         files: CaptureFiles,
@@ -78,7 +78,8 @@ impl App {
         let path = self.dir.path().join("pmdscope.sock");
         let listener = Listener::bind(&path);
         let rings = &self.rings;
-        // Mapped memory is not Sync in the model, descriptors are: only those cross to the thread.
+        // Mapped memory is not Sync in the model, but descriptors are: only these are moved to the
+        // thread.
         let fds = rings.iter().map(|ring| (&ring.data, &ring.tail)).collect::<Vec<_>>();
         std::thread::scope(|scope| {
             scope.spawn(move || after(serve(&listener, &fds)));
@@ -91,7 +92,7 @@ impl App {
     }
 }
 
-/// Takes one consumer and hands it these rings.
+/// Accepts one consumer and hands it these rings.
 pub(super) fn serve(listener: &Listener, rings: &[(&File, &File)]) -> Peer {
     let (peer, _) = listener.accept();
     peer.send(&message(TEE_ACCEPT, 1, ""), &[]);
@@ -112,7 +113,7 @@ pub(super) fn record(port: u16, dir: u8, ms: u64) -> RingRecord {
     RingRecord { port, dir, queue: 2, tsc: tsc(ms), ..RingRecord::default() }
 }
 
-/// Rows of fields as tshark reads them, or nothing (said aloud) when it is not installed.
+/// The fields of each packet as tshark reads them; `None`, with a report, if it is not installed.
 fn tshark(file: &Path, fields: &[&str]) -> Option<Vec<Vec<String>>> {
     let mut command = Command::new("tshark");
     command.args(["-T", "fields"]).args(fields.iter().flat_map(|field| ["-e", field]));
@@ -126,7 +127,7 @@ fn never() -> RunControl {
     RunControl::default()
 }
 
-/// A ring that goes over its end, with large packets and small ones.
+/// Large and small packets in a ring that wraps around.
 #[test]
 fn large_packets_come_whole_out_of_a_ring_into_every_file() {
     let start = u64::from(RING_MIN_SIZE) * 9 / 16;
@@ -266,7 +267,7 @@ fn what_a_reader_did_not_take_before_it_closed_is_lost() {
     let file = File::from(std::os::fd::OwnedFd::from(writer));
     let files = CaptureFiles::onto(file, "pipe", &FileSettings::default()).unwrap();
     let report = app.capture_into(files, CaptureSettings::default(), &never(), move |peer| {
-        // All packets are in the pipe then.
+        // Waits until all packets are in the pipe.
         while rustix::io::ioctl_fionread(&reader).unwrap() < 40_000 {
             std::thread::sleep(Duration::from_millis(1));
         }
