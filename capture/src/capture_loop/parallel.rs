@@ -1,8 +1,9 @@
-//! Captures with several threads: each ring has a sink of its own, and each thread some of the rings.
+//! Captures with several threads: each ring has its own sink, and each thread reads some of the
+//! rings.
 //!
-//! The thread of the capture listens to the apps, and hands every ring to one of the threads that read
-//! rings. There a ring is a capture by itself, with a sink that no other ring shares: nothing is merged, and
-//! nothing is shared between threads but the reports.
+//! The main thread of the capture handles the events of the apps, and assigns every ring to one of
+//! the threads that read rings. There each ring is a separate capture with its own sink: nothing is
+//! merged, and the threads share only the reports.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,14 +27,14 @@ use crate::source::{CaptureSettings, CaptureSource};
 pub type RingSinkOpener =
     Box<dyn FnMut(&CaptureRingName) -> Result<Box<dyn PacketSink>, SinkError> + Send>;
 
-/// Which ring of a capture: `fwd-lcore2-1`.
+/// The name of a ring of a capture, as `fwd-lcore2-1`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CaptureRingName {
-    /// App.
+    /// Name of the app.
     pub app: String,
-    /// Its lcore; none where packets do not come from the app itself.
+    /// The lcore; `None` if the packets do not come from the app itself.
     pub lcore: Option<u16>,
-    /// Number among the rings of the same lcore, from 1: an app that comes back has new ones.
+    /// Number among the rings of the same lcore, from 1: an app that comes back has new rings.
     pub sequence: u32,
 }
 
@@ -47,22 +48,22 @@ impl fmt::Display for CaptureRingName {
     }
 }
 
-/// What became of a ring, or has so far.
+/// The result of a ring, so far or final.
 #[derive(Debug)]
 struct RingState {
     name: CaptureRingName,
     report: CaptureReport,
 }
 
-/// What became of each ring, by its number.
+/// The results of all rings, by number.
 type RingStates = Arc<Mutex<Vec<RingState>>>;
 
-/// One that panicked leaves numbers behind, and no broken ones.
+/// Locks a mutex and ignores poisoning: a panic leaves no inconsistent data behind it.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A ring with a sink of its own.
+/// A ring with its own sink.
 #[derive(Debug)]
 struct RingCapture {
     number: usize,
@@ -76,7 +77,7 @@ impl RingCapture {
     fn round(&mut self) -> RingFlow {
         match self.capture.round() {
             Ok(read) if !self.capture.output.done() => ControlFlow::Continue(read),
-            // A writer that has failed takes no more; its end tells why.
+            // A writer that has failed accepts no more packets; its end reports why.
             result => ControlFlow::Break(result.map(drop)),
         }
     }
@@ -96,14 +97,14 @@ impl RingCapture {
         self.capture.fill = 0.0;
     }
 
-    /// Writes what was published up to now, and the statistics.
+    /// Writes the packets published so far, and the statistics.
     fn finish(mut self, result: Result<(), CaptureError>) {
         let result = self.capture.finish(result);
         locked(&self.states)[self.number].report = self.capture.report(result.err());
     }
 }
 
-/// What was read of a ring, or how it has ended.
+/// The result of one round of a ring: what was read, or how the ring has ended.
 type RingFlow = ControlFlow<Result<(), CaptureError>, RoundStats>;
 
 fn flow(result: Result<(), CaptureError>) -> RingFlow {
@@ -113,17 +114,17 @@ fn flow(result: Result<(), CaptureError>) -> RingFlow {
     }
 }
 
-/// What a thread is to do.
+/// A message to a thread that reads rings.
 #[derive(Debug)]
 enum WorkerOrder {
     Add(Box<RingCapture>),
     /// An app has ended.
     Ended(usize),
-    /// The rings of an app that has come back are to be finished.
+    /// The rings of an app that has come back must be finished.
     Retire(usize),
 }
 
-/// Finishes rings, each in a thread of its own if there can be so many: one may have to wait for a disk.
+/// Finishes rings, each in its own thread if these can be started: one may have to wait for a disk.
 fn finish_all(rings: Vec<RingCapture>) -> Vec<JoinHandle<()>> {
     let count = rings.len();
     let queue = Arc::new(Mutex::new(rings));
@@ -151,7 +152,8 @@ struct RingWorker {
 }
 
 impl RingWorker {
-    /// Reads until nobody gives orders any more; false when a thread that finished rings has panicked.
+    /// Reads until the sender of orders is dropped; returns false if a thread that finished rings
+    /// has panicked.
     fn run(mut self) -> bool {
         let mut pause = PAUSE_MIN;
         let mut filled = 0.0;
@@ -182,11 +184,11 @@ impl RingWorker {
             }
         }
         self.finishing.extend(finish_all(self.rings));
-        // All are waited for. What one panicked of was told on standard error.
+        // Waits for all of them. Panics were reported on standard error.
         self.finishing.into_iter().filter_map(|thread| thread.join().err()).count() == 0
     }
 
-    /// Does something with each ring; those that fail are finished.
+    /// Calls `act` for each ring, and finishes those that end or fail.
     fn for_each(&mut self, mut act: impl FnMut(&mut RingCapture) -> RingFlow) -> RoundStats {
         let mut all = RoundStats::default();
         for index in (0..self.rings.len()).rev() {
@@ -201,7 +203,7 @@ impl RingWorker {
         all
     }
 
-    /// False when no more will come.
+    /// Processes pending orders; returns false when no more will come.
     fn take_orders(&mut self) -> bool {
         loop {
             match self.orders.try_recv() {
@@ -224,13 +226,13 @@ impl RingWorker {
     }
 }
 
-/// A thread that reads rings, from outside.
+/// The handle of a thread that reads rings.
 #[derive(Debug)]
 struct WorkerThread {
     orders: Sender<WorkerOrder>,
-    /// As of [`RingWorker::run`].
+    /// Returns the result of [`RingWorker::run`].
     thread: JoinHandle<bool>,
-    /// Rings of each app.
+    /// Number of rings by app.
     rings: BTreeMap<usize, usize>,
 }
 
@@ -258,7 +260,7 @@ impl fmt::Debug for RingWorkers {
 }
 
 impl RingWorkers {
-    /// Hands a ring of an app to the thread that has the fewest.
+    /// Assigns a ring of an app to the thread that has the fewest.
     pub(super) fn add(
         &mut self,
         index: usize,
@@ -285,13 +287,13 @@ impl RingWorkers {
             self.threads.iter_mut().min_by_key(|thread| thread.rings.values().sum::<usize>());
         if let Some(thread) = thread {
             *thread.rings.entry(index).or_default() += 1;
-            // A thread that has panicked takes nothing: the ring is dropped, and its sink ends.
+            // A thread that has panicked receives nothing: the ring is dropped, and its sink ends.
             let _ = thread.orders.send(WorkerOrder::Add(Box::new(ring)));
         }
         Ok(())
     }
 
-    /// An app has ended.
+    /// Tells the threads that an app has ended.
     pub(super) fn ended(&self, app: usize) {
         self.order(|| WorkerOrder::Ended(app));
     }
@@ -310,7 +312,7 @@ impl RingWorkers {
         }
     }
 
-    /// Why a ring has ended, if one has, or all those of a thread that has panicked.
+    /// Returns the error of a ring if one has failed, or of a thread if one has panicked.
     pub(super) fn check(&self) -> Result<(), CaptureError> {
         let failure = locked(&self.states).iter_mut().find_map(|ring| ring.report.failure.take());
         let panicked = self.threads.iter().any(|worker| worker.thread.is_finished());
@@ -319,7 +321,7 @@ impl RingWorkers {
 
     /// Finishes all rings.
     pub(super) fn finish(&mut self) -> Result<(), CaptureError> {
-        // All of them at the same time: their last packets are of the same moment.
+        // All channels are closed first, so that all rings end at the same time.
         let ended = self.threads.drain(..).map(|WorkerThread { thread, .. }| thread);
         let joined = ended.collect::<Vec<_>>().into_iter().map(JoinHandle::join);
         let panicked = joined.filter(|finished| !matches!(finished, Ok(true))).count();
@@ -327,7 +329,7 @@ impl RingWorkers {
         if panicked > 0 { Err(CaptureError::Panicked) } else { Ok(()) }
     }
 
-    /// Adds what all rings have come to.
+    /// Adds the results of all rings to a report.
     pub(super) fn add_to(&self, report: &mut CaptureReport) {
         for RingState { name, report: ring } in locked(&self.states).iter() {
             report.add(ring);
@@ -345,11 +347,11 @@ impl RingWorkers {
 }
 
 impl CaptureLoop {
-    /// A capture of sources with so many threads that read rings, each into a sink that `open` opens for
-    /// it. Of the settings, `skip` and `count` hold for each ring.
+    /// Returns a capture with `threads` threads that read rings, each ring into a sink that `open`
+    /// opens for it. The settings `skip` and `count` apply to each ring.
     ///
     /// # Errors
-    /// When threads cannot be started.
+    /// When a thread cannot be started.
     pub fn parallel(
         sources: Vec<CaptureSource>,
         settings: CaptureSettings,

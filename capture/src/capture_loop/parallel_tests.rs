@@ -1,4 +1,4 @@
-//! Captures of a model app with several threads, judged by what stands in the files.
+//! Captures of a model app with several threads, checked by the content of the files.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,8 +15,8 @@ use crate::source::ReopenApp;
 
 const DURATION: Duration = Duration::from_millis(700);
 
-/// Runs a capture of two rings; `after` gets the app's end of each session, `second` are the rings after
-/// a restart.
+/// Runs a capture; `runs` are the rings of each run of the app, and `after` gets the app's end of
+/// each session.
 fn capture(app: &App, threads: usize, runs: &[&[usize]], after: fn(usize, Peer)) -> CaptureReport {
     let into = app.dir.path().to_owned();
     let open: RingSinkOpener = Box::new(move |name| {
@@ -26,7 +26,7 @@ fn capture(app: &App, threads: usize, runs: &[&[usize]], after: fn(usize, Peer))
     capture_into(open, DURATION, app, threads, runs, after)
 }
 
-/// The same for so long, into other sinks.
+/// Like [`capture`], for `duration` and into sinks that `open` opens.
 fn capture_into(
     open: RingSinkOpener,
     duration: Duration,
@@ -90,7 +90,8 @@ fn files(app: &App) -> Vec<String> {
     names
 }
 
-/// An app with a packet on its first lcore; on the second more than its ring holds.
+/// An app with one packet in its first ring, and more packets for the second than fit. Returns also
+/// the numbers of packets held and dropped there.
 fn busy() -> (App, u64, u64) {
     let mut app = App::new(2);
     app.rings[0].push(record(0, DIR_RX, 10), &[1; 60]);
@@ -128,7 +129,7 @@ fn each_lcore_has_a_file_with_counts_of_its_own() {
 #[test]
 fn an_app_that_comes_back_has_files_of_its_own() {
     let mut app = App::new(2);
-    // Both are of lcore 0, before and after a restart.
+    // Both rings are of lcore 0, before and after a restart.
     app.rings[1] = Producer::new(crate::layout::RING_MIN_SIZE, 0);
     app.rings[1].anchor(super::super::tests::start(), super::super::tests::second());
     app.rings[0].push(record(0, DIR_RX, 10), &[1; 60]);

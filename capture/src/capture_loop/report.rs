@@ -1,4 +1,4 @@
-//! What a running capture tells.
+//! Reports and errors of a capture.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,34 +13,34 @@ use crate::session::SessionError;
 /// Why a capture ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
-    /// A session broke.
+    /// A session failed.
     #[error("the capture from {app} broke")]
     Session {
         /// App.
         app: String,
-        /// What happened.
+        /// Cause.
         source: SessionError,
     },
-    /// The app, or the helper beside it, ended the session with an error.
+    /// The app, or its helper, ended the session with an error.
     #[error("the capture from {app} has ended: {reason}")]
     Ended {
         /// App.
         app: String,
-        /// Why.
+        /// Reason that it gave.
         reason: String,
     },
-    /// A ring broke.
+    /// A ring is inconsistent.
     #[error("the capture from {app} broke")]
     Ring {
         /// App.
         app: String,
-        /// What happened.
+        /// Cause.
         source: RingError,
     },
-    /// A ring held a broken record.
+    /// A ring contains an invalid record.
     #[error("a capture ring is broken")]
     Record(#[from] RingRecordError),
-    /// An app's clock gives no rate.
+    /// The clock anchors of an app do not advance, so that its TSC rate is not known.
     #[error(
         "{0}: the clock anchors of its capture ring do not advance; its control thread is stuck"
     )]
@@ -48,73 +48,74 @@ pub enum CaptureError {
     /// The packets could not be written.
     #[error(transparent)]
     Sink(#[from] SinkError),
-    /// Of a capture with several threads.
+    /// A thread of a parallel capture panicked.
     #[error("a thread that reads capture rings has panicked")]
     Panicked,
 }
 
-/// What a running capture tells others. No call may wait.
+/// Callbacks of a running capture. They must not block.
 pub trait CaptureObserver {
-    /// An app has ended, and will be waited for or not.
+    /// An app has ended; `awaited` says whether the capture waits for it to come back.
     fn ended(&mut self, _app: &str, _awaited: bool) {}
     /// An app has come back.
     fn returned(&mut self, _app: &str) {}
-    /// A second has gone by.
+    /// Called once a second.
     fn second(&mut self, _report: &CaptureReport) {}
-    /// Someone wants to know.
+    /// A report was requested with `RunControl::report`.
     fn asked(&mut self, _report: &CaptureReport) {}
-    /// The capture ends: nothing more is told, and the last packets are written, which a slow disk or
-    /// reader may hold up.
+    /// The capture ends: no callback follows, and the last packets are written, which a slow disk
+    /// or reader may delay.
     fn ending(&mut self) {}
 }
 
-/// Nobody watches.
+/// An observer that ignores everything.
 impl CaptureObserver for () {}
 
-/// What became of a capture, or has so far.
+/// The results of a capture, so far or final.
 #[derive(Debug, Default)]
 pub struct CaptureReport {
-    /// Packets put out, without those that could then not be written or that came after the last file.
+    /// Packets passed to the sink, without those that could not be written afterwards or that came
+    /// after the last file.
     pub captured: u64,
-    /// What the rings counted.
+    /// Sum of the counters of all rings.
     pub rings: RingCounters,
-    /// Packets dropped because the rings were full, by interface; only where there were any.
+    /// Packets dropped because the rings were full, by interface; only interfaces with drops.
     pub dropped: Vec<(String, u64)>,
-    /// Packets that could not be written or that a reader did not take before it closed, or whose time
-    /// is not known because their app had no clock yet when it died.
+    /// Packets that could not be written, that a reader did not take before it closed, or that have
+    /// no time because their app ended before it had measured its clock.
     pub unwritten: u64,
     /// The capture ended because the reader of a pipe closed it.
     pub reader_gone: bool,
     /// Packets published so late that they are out of order.
     pub late: u64,
-    /// One packet in so many is kept now; 1 is all. Where apps or lcores differ, the most that one
-    /// packet stood for in the last second.
+    /// Current sampling: one packet in this many is kept; 1 keeps all. If apps or lcores differ,
+    /// the highest in the last second.
     pub sample: u32,
-    /// The highest that it was at the end of a second.
+    /// The highest sampling at the end of any second.
     pub highest_sample: u32,
-    /// Apps that keep their sampling though [`Control::sample`] asks for another, because their library
-    /// is too old to change it.
+    /// Apps that keep their sampling although `RunControl::sample` asks for another, because their
+    /// library is too old to change it.
     pub fixed: Vec<String>,
-    /// How full the fullest ring was in the last second, 0 to 1.
+    /// Highest fill level of a ring in the last second, 0 to 1.
     pub fill: f64,
-    /// Rings, which is lcores that polled.
+    /// Number of rings, one for each lcore that polled; an app that comes back has new ones.
     pub nb_rings: usize,
-    /// Apps that ended meanwhile, once for each time.
+    /// Apps that ended during the capture, once for each time.
     pub ended: Vec<String>,
-    /// What the sink did.
+    /// Progress of the sink.
     pub progress: SinkProgress,
-    /// Each ring by itself, where each has a sink of its own.
+    /// The result of each ring, if each ring has its own sink.
     pub by_ring: Vec<RingReport>,
     /// Why the capture ended early.
     pub failure: Option<CaptureError>,
 }
 
-/// What became of a ring that has a sink of its own, or has so far. As [`CaptureReport`].
+/// The result of a ring that has its own sink, so far or final. Fields are as in [`CaptureReport`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RingReport {
-    /// Which.
+    /// Name of the ring.
     pub name: CaptureRingName,
-    /// Packets put out.
+    /// Packets passed to the sink.
     pub captured: u64,
     /// Packets that the filter let through, kept or not.
     pub received: u64,
@@ -124,12 +125,12 @@ pub struct RingReport {
     pub unwritten: u64,
     /// Bytes written.
     pub bytes: u64,
-    /// Where to.
+    /// File, if the sink writes one.
     pub file: Option<PathBuf>,
 }
 
 impl CaptureReport {
-    /// Adds a ring that has a sink of its own.
+    /// Adds the report of a ring that has its own sink.
     pub(super) fn add(&mut self, ring: &Self) {
         self.captured += ring.captured;
         self.rings = [self.rings, ring.rings].into_iter().sum();
@@ -154,7 +155,7 @@ impl CaptureReport {
     }
 }
 
-/// Adds drops by interface. An app may count any number.
+/// Adds drops by interface. The sums saturate: an app may report any number.
 pub(super) fn add_drops(sums: &mut BTreeMap<String, u64>, drops: Vec<(String, u64)>) {
     for (name, count) in drops {
         let sum = sums.entry(name).or_default();
@@ -163,7 +164,7 @@ pub(super) fn add_drops(sums: &mut BTreeMap<String, u64>, drops: Vec<(String, u6
 }
 
 impl CaptureLoop {
-    /// What it has come to.
+    /// Returns the results so far.
     pub(super) fn report(&self, failure: Option<CaptureError>) -> CaptureReport {
         let closed = matches!(failure, Some(CaptureError::Sink(SinkError::Closed { .. })));
         let progress = self.output.progress();
