@@ -1,34 +1,36 @@
-//! Turns TSC values into nanoseconds of the wall clock.
+//! Converts TSC values to wall clock time.
 
 use rustix::time::ClockId;
 
 use crate::layout::ClockAnchor;
 
-/// Shortest distance of two anchors that a rate is taken from, nanoseconds: reading a clock is
-/// uncertain by some 100 ns, so this keeps the rate within 10 ppm.
+/// Shortest distance between two anchors from which a rate is computed, nanoseconds: reading a
+/// clock is uncertain by some 100 ns, so this keeps the rate within 10 ppm.
 const MIN_BASE_NS: u64 = 10_000_000;
-/// Believable TSC rates, Hz. Outside, the anchors are garbage.
+/// Plausible TSC rates, Hz. Outside this range the anchors are invalid.
 const RATES_HZ: std::ops::RangeInclusive<u128> = 1_000_000..=100_000_000_000;
-/// Most that a wall clock is slewed, nanoseconds per second; more is the wall clock being set.
+/// Largest slew of a wall clock, nanoseconds per second; beyond that the wall clock was set.
 const SLEW_MAX: i128 = 1_000_000;
-/// A step back of less than this is noise between two anchors; more is the wall clock being set.
+/// A step back of less than this is noise between two anchors; a larger one means that the wall
+/// clock was set.
 const NOISE_NS: u64 = 1_000_000;
 
 const NS_PER_S: u128 = 1_000_000_000;
 
 /// The relation of one app's TSC to time: the rate between its two anchors, the wall clock of the
-/// later one, and how fast the wall clock went lately, which NTP may slew.
+/// later one, and the recent rate of the wall clock, which NTP may slew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TscClock {
     last: ClockAnchor,
     ticks: u64,
     nanos: u64,
-    /// Ticks and nanoseconds of the wall clock that go together.
+    /// The rate of the wall clock: ticks, and nanoseconds in that time.
     wall: (u64, u64),
 }
 
 impl TscClock {
-    /// A clock from two anchors; `None` as long as they are too close for a rate, or not believable.
+    /// Returns a clock from two anchors; `None` as long as they are too close for a rate, or not
+    /// plausible.
     pub(crate) fn new(first: ClockAnchor, last: ClockAnchor) -> Option<Self> {
         let nanos = last.raw_ns.checked_sub(first.raw_ns).filter(|ns| *ns >= MIN_BASE_NS)?;
         let ticks = last.tsc.checked_sub(first.tsc)?;
@@ -36,8 +38,9 @@ impl TscClock {
         RATES_HZ.contains(&clock.hz()).then_some(clock)
     }
 
-    /// This clock, with the pace of the wall clock since an earlier one of the same app. Where that
-    /// was set meanwhile, its pace is not known.
+    /// Returns this clock with the rate of the wall clock since an earlier one of the same app. If
+    /// the wall clock was set in between, its rate is not known, and the clock is returned
+    /// unchanged.
     #[must_use]
     pub(crate) fn paced_since(self, earlier: &Self) -> Self {
         let elapsed = |later: u64, earlier: u64| later.checked_sub(earlier);
@@ -53,12 +56,13 @@ impl TscClock {
         }
     }
 
-    /// Rate of the TSC, Hz.
+    /// Returns the rate of the TSC, Hz.
     pub(crate) fn hz(&self) -> u128 {
         u128::from(self.ticks) * NS_PER_S / u128::from(self.nanos)
     }
 
-    /// Wall clock at a TSC value, nanoseconds since 1970; saturates at both ends of the range.
+    /// Returns the wall clock at a TSC value, nanoseconds since 1970; saturates at both ends of the
+    /// range.
     pub(crate) fn realtime_ns(&self, tsc: u64) -> u64 {
         let (ticks, nanos) = self.wall;
         let distance = scale(tsc.abs_diff(self.last.tsc), nanos, ticks);
@@ -69,7 +73,7 @@ impl TscClock {
         }
     }
 
-    /// TSC at a moment of `CLOCK_MONOTONIC_RAW`; saturates at both ends of the range.
+    /// Returns the TSC at a time of `CLOCK_MONOTONIC_RAW`; saturates at both ends of the range.
     pub(crate) fn tsc_at(&self, raw_ns: u64) -> u64 {
         let distance = scale(raw_ns.abs_diff(self.last.raw_ns), self.ticks, self.nanos);
         if raw_ns >= self.last.raw_ns {
@@ -85,14 +89,15 @@ fn scale(value: u64, numerator: u64, denominator: u64) -> u64 {
     u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
-/// Keeps the noise of new anchors from turning packets round, without hiding that the clock was set.
+/// Prevents packets from being reordered by noise of new anchors, without hiding that the clock was
+/// set.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct MonotonicTime {
     last_ns: u64,
 }
 
 impl MonotonicTime {
-    /// The time to show for the next packet in TSC order.
+    /// Returns the time to show for the next packet in TSC order.
     pub(crate) fn settle(&mut self, ns: u64) -> u64 {
         let back = self.last_ns.saturating_sub(ns);
         self.last_ns = if back < NOISE_NS { ns.max(self.last_ns) } else { ns };

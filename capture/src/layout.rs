@@ -1,6 +1,6 @@
-//! The bytes of the capture ring and of the messages that hand it over: `pmdscope_ring.h` in Rust.
+//! The layout of the capture ring and of the messages that hand it over: `pmdscope_ring.h` in Rust.
 //!
-//! Everything is parsed from bytes that were copied out first, in host byte order.
+//! Everything is parsed from bytes that were copied first, in host byte order.
 
 use pmdscope_packets::filter::{BpfInsn, MAX_INSNS};
 #[cfg(doc)]
@@ -10,10 +10,10 @@ use pmdscope_packets::{DIR_RX, DIR_TX, MAX_SNAPLEN};
 pub const RING_MAGIC: u32 = 0x5244_4d50;
 /// First word of a socket message.
 pub const TEE_MAGIC: u32 = 0x5444_4d50;
-/// Version of layout and messages that this crate speaks.
+/// Version of layout and messages that this crate supports.
 pub const VERSION: u16 = 1;
 
-/// Bytes in front of the ring data.
+/// Bytes before the ring data.
 pub const RING_HEADER_SIZE: usize = 4096;
 /// Bytes of a ring header that are in use.
 pub const RING_HEADER_USED: usize = 448;
@@ -23,9 +23,9 @@ pub const RING_ALIGN: u32 = 16;
 pub const RING_MIN_SIZE: u32 = 1 << 16;
 /// Largest data size of a ring, bytes.
 pub const RING_MAX_SIZE: u32 = 1 << 26;
-/// Ports whose drops a ring counts one by one.
+/// Number of ports for which a ring counts drops separately.
 pub const RING_PORTS: usize = 32;
-/// Bytes of the tail memfd that must be there.
+/// Minimum size of the tail memfd, bytes.
 pub const TAIL_SIZE: usize = 8;
 
 /// Offset of the seqlock of the anchors.
@@ -47,53 +47,53 @@ pub const SAMPLED_OUT: usize = 160;
 /// Offset of `port_dropped`.
 pub const PORT_DROPPED: usize = 192;
 
-/// The producer counts drops per port and per gap.
+/// Feature bit: the producer counts drops per port and per gap.
 pub const FEATURE_GAPS: u32 = 1;
-/// Records have the time of their packet, not of its burst.
+/// Feature bit: records have the time of their packet, not of its burst.
 pub const FEATURE_PACKET_TSC: u32 = 2;
-/// The sampling may be changed.
+/// Feature bit: the sampling can be changed.
 pub const FEATURE_RESAMPLE: u32 = 4;
 
 /// Bytes of a record header.
 pub const RECORD_SIZE: usize = 32;
 /// Record type: a packet.
 pub const RECORD_PACKET: u8 = 1;
-/// Record type: a lost mbuf; [`LeakInfo`] stands between header and bytes.
+/// Record type: a lost mbuf; a [`LeakInfo`] precedes the packet bytes.
 pub const RECORD_LEAK: u8 = 2;
-/// Record type: packets behind it are sampled 1 in `len`.
+/// Record type: packets after it are sampled 1 in `len`.
 pub const RECORD_SAMPLE: u8 = 3;
 /// Record type: fills the ring up to its end.
 pub const RECORD_PAD: u8 = 0xff;
-/// Record flag: offered to the NIC, not known to be taken.
+/// Record flag: offered to the NIC, but not known to be accepted.
 pub const RECORD_ATTEMPT: u16 = 1;
 
 /// Bytes that describe a lost mbuf.
 pub const LEAK_SIZE: usize = 64;
-/// Offset of the name of the pool in them; its bytes go to the end.
+/// Offset of the name of the pool in these bytes, which extends to their end.
 pub const LEAK_POOL: usize = 32;
-/// Kind of a lost mbuf: held by nobody.
+/// Kind of a lost mbuf: nothing holds it.
 pub const LEAK_LOST: u8 = 1;
-/// Kind of a lost mbuf: given to TX, never came back.
+/// Kind of a lost mbuf: passed to TX, and not freed.
 pub const LEAK_TX_LOST: u8 = 2;
-/// Kind of a lost mbuf: kept by a lost clone.
+/// Kind of a lost mbuf: referenced by a lost clone.
 pub const LEAK_PINNED: u8 = 3;
 
-/// Any port or any queue.
+/// Any port, or any queue.
 pub const ANY: u16 = 0xffff;
-/// Most selections of a request.
+/// Most queue selections of a request.
 pub const MAX_SELECTS: usize = 64;
 
-/// Request flag: send lost mbufs instead of traffic.
+/// Request flag: send lost mbufs instead of captured packets.
 pub const TEE_LEAKED: u32 = 1;
-/// Request flag: a time for every packet, not for every burst.
+/// Request flag: a time stamp for every packet, not for every burst.
 pub const TEE_PACKET_TSC: u32 = 2;
 /// Bytes of a request's header.
 pub const REQUEST_SIZE: usize = 32;
 /// Bytes of a message to the consumer.
 pub const MESSAGE_SIZE: usize = 128;
-/// Message of the consumer: sample 1 in so many from now on.
+/// Message of the consumer: sample 1 packet in `value` from now on.
 pub const TEE_SAMPLE: u16 = 16;
-/// Bytes of such a message.
+/// Bytes of a [`TEE_SAMPLE`] message.
 pub const CHANGE_SIZE: usize = 16;
 /// Message: the capture is armed.
 pub const TEE_ACCEPT: u16 = 1;
@@ -118,7 +118,7 @@ fn u64_at<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
     u64::from_ne_bytes(word)
 }
 
-/// The part of a ring header that never changes.
+/// The constant part of a ring header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingHeader {
     /// [`RING_MAGIC`].
@@ -127,11 +127,11 @@ pub struct RingHeader {
     pub version: u16,
     /// [`RING_HEADER_SIZE`].
     pub header_size: u16,
-    /// Bytes of data behind the header, a power of two.
+    /// Bytes of data after the header, a power of two.
     pub data_size: u32,
     /// [`RECORD_SIZE`].
     pub record_size: u16,
-    /// The lcore that produces.
+    /// The producing lcore.
     pub lcore: u16,
     /// `FEATURE_*` bits.
     pub features: u32,
@@ -140,10 +140,10 @@ pub struct RingHeader {
 }
 
 impl RingHeader {
-    /// Bytes that [`RingHeader::parse`] looks at.
+    /// Bytes that [`RingHeader::parse`] reads.
     pub const SIZE: usize = 24;
 
-    /// Reads the fields; judges none.
+    /// Parses the fields without validation.
     pub fn parse(bytes: &[u8; Self::SIZE]) -> Self {
         Self {
             magic: u32_at(bytes, 0),
@@ -172,9 +172,9 @@ pub struct ClockAnchor {
 /// Header of one record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingRecord {
-    /// Bytes of the record with header and padding.
+    /// Bytes of the record, with header and padding.
     pub size: u32,
-    /// `RECORD_PACKET`, `RECORD_SAMPLE`, `RECORD_PAD` or unknown.
+    /// `RECORD_PACKET`, `RECORD_LEAK`, `RECORD_SAMPLE`, `RECORD_PAD` or unknown.
     pub kind: u8,
     /// `DIR_RX` or `DIR_TX`.
     pub dir: u8,
@@ -190,12 +190,12 @@ pub struct RingRecord {
     pub queue: u16,
     /// Packets of this port dropped since its last record in this ring.
     pub gap: u32,
-    /// TSC when the burst was seen, or the packet copied ([`FEATURE_PACKET_TSC`]).
+    /// TSC of the burst, or of the copy of the packet ([`FEATURE_PACKET_TSC`]).
     pub tsc: u64,
 }
 
 impl RingRecord {
-    /// Reads the fields of a header in four words; judges none.
+    /// Parses the fields of a header in four words, without validation.
     pub fn of_words(words: [u64; RECORD_SIZE / 8]) -> Self {
         let mut bytes = [0; RECORD_SIZE];
         for (target, word) in bytes.chunks_exact_mut(8).zip(words) {
@@ -204,12 +204,12 @@ impl RingRecord {
         Self::parse(&bytes)
     }
 
-    /// Reads size and type, all that every record is sure to have.
+    /// Parses size and type, which every record has.
     pub fn parse_size_and_kind(bytes: [u8; 8]) -> (u32, u8) {
         (u32_at(&bytes, 0), bytes[4])
     }
 
-    /// Reads the fields; judges none.
+    /// Parses the fields without validation.
     pub fn parse(bytes: &[u8; RECORD_SIZE]) -> Self {
         Self {
             size: u32_at(bytes, 0),
@@ -225,7 +225,7 @@ impl RingRecord {
         }
     }
 
-    /// The bytes in the ring.
+    /// Returns the bytes as they are in the ring.
     pub fn encode(&self) -> [u8; RECORD_SIZE] {
         let mut out = [0; RECORD_SIZE];
         out[..4].copy_from_slice(&self.size.to_ne_bytes());
@@ -241,12 +241,12 @@ impl RingRecord {
     }
 }
 
-/// What is known of a lost mbuf, beside the [`RingRecord`] of its last stamp.
+/// Information about a lost mbuf, in addition to the [`RingRecord`] of its last stamp.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeakInfo {
     /// Its address in the app.
     pub mbuf: u64,
-    /// Time since it was last seen to move, milliseconds.
+    /// Time since its last change was seen, milliseconds.
     pub age_ms: u64,
     /// Site id, as in the telemetry table of sites.
     pub site: u32,
@@ -257,7 +257,7 @@ pub struct LeakInfo {
 }
 
 impl LeakInfo {
-    /// Reads the fields; judges none.
+    /// Parses the fields without validation.
     pub fn parse(bytes: &[u8; LEAK_SIZE]) -> Self {
         Self {
             mbuf: u64_at(bytes, 0),
@@ -269,13 +269,13 @@ impl LeakInfo {
     }
 }
 
-/// Text up to a NUL, made printable.
+/// Returns the text up to a NUL, with control characters replaced.
 fn text(bytes: &[u8]) -> String {
     let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
     String::from_utf8_lossy(text).replace(|c: char| c.is_control(), " ")
 }
 
-/// Queues to copy from.
+/// A selection of queues to copy from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueSelect {
     /// Port id, or [`ANY`].
@@ -286,27 +286,27 @@ pub struct QueueSelect {
     pub dirs: u16,
 }
 
-/// What a consumer asks of an app.
+/// The request of a consumer to an app.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CaptureRequest {
-    /// Most bytes of a packet, 1 to [`MAX_SNAPLEN`]; 0 means the latter.
+    /// Most bytes of a packet, 1 to [`MAX_SNAPLEN`]; 0 means [`MAX_SNAPLEN`].
     pub snaplen: u32,
     /// Keep one packet in this many; 0 and 1 keep all.
     pub sample: u32,
     /// Bytes per ring, a power of two; 0 leaves it to the app.
     pub ring_size: u32,
-    /// Disarm when a full ring is not read for so long, milliseconds; 0 leaves it to the app.
+    /// Disarm when a full ring is not read for this long, milliseconds; 0 leaves it to the app.
     pub lease_ms: u32,
-    /// Queues, 1 to [`MAX_SELECTS`].
+    /// Selected queues, 1 to [`MAX_SELECTS`] entries.
     pub selects: Vec<QueueSelect>,
-    /// Filter, up to [`MAX_INSNS`]; empty keeps everything.
+    /// Filter program, up to [`MAX_INSNS`] instructions; empty keeps everything.
     pub program: Vec<BpfInsn>,
-    /// [`TEE_LEAKED`], [`TEE_PACKET_TSC`] or 0.
+    /// Bit set of [`TEE_LEAKED`] and [`TEE_PACKET_TSC`].
     pub flags: u32,
 }
 
 impl CaptureRequest {
-    /// The datagram; `None` when there are too many selections or instructions.
+    /// Returns the datagram; `None` when there are too many selections or instructions.
     #[allow(clippy::cast_possible_truncation)] // A constant.
     pub fn encode(&self) -> Option<Vec<u8>> {
         let selects = u16::try_from(self.selects.len()).ok()?;
@@ -338,17 +338,17 @@ impl CaptureRequest {
     }
 }
 
-/// What a consumer asks of an app later, by kind.
+/// A later request of a consumer to an app, by kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChangeMessage {
     /// [`TEE_SAMPLE`].
     pub kind: u16,
-    /// By kind.
+    /// Meaning depends on `kind`.
     pub value: u32,
 }
 
 impl ChangeMessage {
-    /// The datagram.
+    /// Returns the datagram.
     pub fn encode(self) -> [u8; CHANGE_SIZE] {
         let mut out = [0; CHANGE_SIZE];
         out[..4].copy_from_slice(&TEE_MAGIC.to_ne_bytes());
@@ -364,14 +364,14 @@ impl ChangeMessage {
 pub struct AppMessage {
     /// `TEE_*`.
     pub kind: u16,
-    /// By kind.
+    /// Meaning depends on `kind`.
     pub value: u32,
-    /// Reason for people, may be empty.
+    /// Reason as text for the user; may be empty.
     pub text: String,
 }
 
 impl AppMessage {
-    /// The datagram; a text that is too long is cut.
+    /// Returns the datagram; a text that is too long is truncated.
     pub fn encode(&self) -> [u8; MESSAGE_SIZE] {
         let mut out = [0; MESSAGE_SIZE];
         out[..4].copy_from_slice(&TEE_MAGIC.to_ne_bytes());
@@ -385,7 +385,7 @@ impl AppMessage {
         out
     }
 
-    /// Reads a datagram; `None` when it is not a message of this version.
+    /// Parses a datagram; `None` when it is not a message of this version.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; MESSAGE_SIZE] = bytes.try_into().ok()?;
         if u32_at(bytes, 0) != TEE_MAGIC || u16_at(bytes, 4) != VERSION {

@@ -1,14 +1,14 @@
 //! Reads capture rings of DPDK apps.
 //!
-//! [`Transport`] reaches an app, by itself, through the helper of [`pdump`], or as a sample by [`peek`]; [`CaptureSession`] asks for its
-//! rings, [`Ring`] copies records out of them, `merge` puts them in order, `clock` gives them a
-//! time, a [`pmdscope_packets::PacketSink`] takes them.
-//! [`leak`] asks for packets that an app has lost instead. [`CaptureLoop`] runs all this until it is told
-//! to stop. `docs/ring.md` has the rules.
+//! [`Transport`] reaches an app directly, through the helper of [`pdump`], or as a sample by
+//! [`peek`]; [`CaptureSession`] requests its rings, [`Ring`] copies records out of them, `merge`
+//! sorts them by time, `clock` converts their time stamps, and a [`pmdscope_packets::PacketSink`]
+//! receives them. [`leak`] requests packets that an app has lost instead. [`CaptureLoop`] runs all
+//! this until it is stopped. `docs/ring.md` describes the protocol.
 
-// Text leaves where it is made harmless: in the binary.
+// Only the binary prints text, because it replaces control characters.
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
-// Tests cut numbers into bytes.
+// Tests truncate numbers to bytes.
 #![cfg_attr(test, allow(clippy::cast_possible_truncation))]
 
 pub mod budget;
