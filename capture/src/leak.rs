@@ -1,4 +1,4 @@
-//! Leaked packets: asks an app for the mbufs that it lost, and writes them to a file.
+//! Leaked packets: requests the mbufs that an app lost, and writes them to a file.
 
 use std::time::{Duration, Instant};
 
@@ -14,31 +14,32 @@ use crate::records::{RecordStream, RingRecordError};
 use crate::ring::{Ring, RingError};
 use crate::session::{CaptureSession, SessionError, SessionEvent};
 
-/// Pause between looks at the ring.
+/// Pause between reads of the ring.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// More than any app sends; bounds the memory that a broken app can cost.
+/// Most bytes that are accepted, more than any app sends: limits the memory that a broken app can
+/// cost.
 const MAX_BYTES: usize = 256 << 20;
 
-/// Why the leaked packets could not be had.
+/// Why the leaked packets could not be received.
 #[derive(Debug, thiserror::Error)]
 pub enum LeakError {
-    /// The session broke.
+    /// The session failed.
     #[error(transparent)]
     Session(#[from] SessionError),
-    /// The app gave up.
+    /// The app ended the session with an error.
     #[error("the app ended the dump: {0}")]
     Ended(String),
-    /// The ring broke.
+    /// The ring is inconsistent.
     #[error(transparent)]
     Ring(#[from] RingError),
-    /// A record is broken.
+    /// A record is invalid.
     #[error("the ring of leaked packets is broken")]
     Record(#[from] RingRecordError),
-    /// The app did not come to an end.
+    /// The app did not finish in time.
     #[error("the app did not send all leaked packets within {} s", .0.as_secs())]
     Timeout(Duration),
-    /// The app sent far too much.
+    /// The app sent too many bytes.
     #[error("the app sent more than {} MiB of leaked packets", MAX_BYTES >> 20)]
     TooMuch,
 }
@@ -46,32 +47,32 @@ pub enum LeakError {
 /// One lost mbuf.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DumpedMbuf {
-    /// What the app knows of it.
+    /// Information from the app.
     pub leak: LeakInfo,
     /// Port of its last stamp.
     pub port: Option<u16>,
     /// Queue of its last stamp.
     pub queue: Option<u16>,
-    /// Direction of its last stamp: `DIR_RX`, `DIR_TX`, or neither.
+    /// Direction of its last stamp: `DIR_RX`, `DIR_TX`, or neither of them.
     pub dir: u8,
     /// Wall clock of its last stamp, nanoseconds.
     pub ns: u64,
     /// Bytes of the packet on the wire.
     pub len: u32,
-    /// Bytes that could be read.
+    /// Bytes of the packet that could be read.
     pub data: Vec<u8>,
 }
 
-/// All that an app sent.
+/// All lost mbufs that an app sent.
 #[derive(Debug, Default)]
 pub struct LeakDump {
-    /// By time.
+    /// Lost mbufs, sorted by time.
     pub mbufs: Vec<DumpedMbuf>,
     /// Mbufs that did not fit into the ring.
     pub dropped: u64,
 }
 
-/// Reads the answer to a request for leaked packets up to its end.
+/// Reads the reply to a request for leaked packets up to its end.
 ///
 /// # Errors
 /// When the app breaks the protocol, gives up, or does not end within `timeout`.
@@ -100,7 +101,7 @@ pub fn receive(mut session: CaptureSession, timeout: Duration) -> Result<LeakDum
     Ok(dump)
 }
 
-/// Takes in what the app says; true once it has said all.
+/// Processes messages of the app; returns true after the last one.
 fn listen(session: &mut CaptureSession, rings: &mut Vec<LeakRing>) -> Result<bool, LeakError> {
     loop {
         match session.next_event()? {
@@ -112,7 +113,7 @@ fn listen(session: &mut CaptureSession, rings: &mut Vec<LeakRing>) -> Result<boo
     }
 }
 
-/// One ring and what came out of it.
+/// One ring and its records.
 struct LeakRing {
     ring: Ring,
     records: RecordStream,
@@ -143,7 +144,8 @@ impl LeakRing {
     }
 }
 
-/// The time of the last stamp; an app that has not measured its clock yet still tells the age.
+/// Returns the time of the last stamp. If the app has not measured its clock yet, it is derived
+/// from the age.
 fn time_of(record: &RingRecord, leak: &LeakInfo, clock: Option<&TscClock>, now_ns: u64) -> u64 {
     match clock {
         Some(clock) if record.tsc > 0 => clock.realtime_ns(record.tsc),
@@ -164,11 +166,11 @@ fn lost(record: &RingRecord, leak: LeakInfo, ns: u64, data: &[u8]) -> DumpedMbuf
     }
 }
 
-/// Writes a section with one interface per pool, whose comment is `about`, and a comment on every packet, and
-/// finishes.
+/// Writes a section with one interface per pool, with the comment `about`, and all mbufs, each with
+/// a comment, and finishes the sink.
 ///
 /// # Errors
-/// When the sink refuses.
+/// When the sink fails.
 pub fn write(
     target: &mut dyn PacketSink,
     app: &str,

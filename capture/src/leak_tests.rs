@@ -1,4 +1,4 @@
-//! Leaked packets, from the model of an app to a file.
+//! Tests of leaked packets, from a model app to a file.
 
 use std::process::Command;
 
@@ -14,7 +14,7 @@ use crate::layout::{
 };
 use crate::producer::{Listener, Peer, Producer, message};
 
-/// Longer than what comes takes on a busy machine.
+/// Longer than a reply takes on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 fn leak(site: u32, pool: &str) -> LeakInfo {
@@ -54,7 +54,7 @@ fn request() -> CaptureRequest {
     CaptureRequest { flags: TEE_LEAKED, sample: 4, ..CaptureRequest::default() }
 }
 
-/// Receives from an app that answers as told.
+/// Receives leaked packets from an app that replies with `answer`.
 fn receive_from(answer: impl FnOnce(&Peer) + Send) -> Result<LeakDump, LeakError> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pmdscope.sock");

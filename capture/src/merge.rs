@@ -1,9 +1,9 @@
 //! Merges the records of several rings into one stream in TSC order.
 //!
-//! Each ring is in order by itself. As long as every ring has a record waiting, the earliest one is
-//! next. A ring that is empty may still bring an earlier record, but only one from after the
-//! watermark: the time up to which everything is sure to have been published when the rings were
-//! last read. So an idle ring holds the others back by no more than the reorder window.
+//! Each ring is sorted by time. As long as every ring has a record waiting, the earliest one is
+//! next. A ring that is empty may still get an earlier record, but only one from after the
+//! watermark: the time up to which everything had been published when the rings were last read. So
+//! an idle ring delays the others by no more than the reorder window.
 
 use std::ops::ControlFlow;
 
@@ -24,33 +24,33 @@ impl RecordMerge {
         self.streams.push(records);
     }
 
-    /// The records of one ring, to put more in.
+    /// Returns the records of one ring, to append more.
     pub(crate) fn stream(&mut self, index: usize) -> Option<&mut RecordStream> {
         self.streams.get_mut(index)
     }
 
-    /// One ring has published what has not come out yet.
+    /// Returns whether a ring has published records that were not drained yet.
     pub(crate) fn waits(&self, index: usize) -> bool {
         self.streams.get(index).is_some_and(|stream| stream.pending() > 0 || stream.is_behind())
     }
 
-    /// Forgets a ring; those after it move up by one.
+    /// Removes a ring; the indexes of those after it decrease by one.
     pub(crate) fn remove(&mut self, index: usize) {
         self.streams.remove(index);
     }
 
-    /// Packets that came out after a later one, because their ring published them more than the
-    /// reorder window late.
+    /// Returns the number of packets that were drained after a later one, because their ring
+    /// published them later than the reorder window allows.
     pub(crate) fn late(&self) -> u64 {
         self.late
     }
 
-    /// Hands every packet that is next for sure to `each`, with the index of its ring and the number of
-    /// packets that it stands for, until `each` breaks. Packets after `watermark` stay if a ring is empty, and all if one was not read to its
-    /// next packet.
+    /// Passes packets in order to `each`, with the index of the ring and the number of packets that
+    /// each stands for, until `each` breaks. Packets after `watermark` stay if a ring is empty, and
+    /// all packets stay if a ring was not read up to its next packet.
     ///
     /// # Errors
-    /// When a ring holds a broken record.
+    /// When a ring contains an invalid record.
     pub(crate) fn drain(
         &mut self,
         watermark: u64,
@@ -72,14 +72,15 @@ impl RecordMerge {
                 }
             }
             if stream.pending() == before {
-                // The app changes the times of records that it has published.
+                // The app has changed the times of records after it published them.
                 break;
             }
         }
         Ok(ControlFlow::Continue(()))
     }
 
-    /// The ring whose packet is next, and the TSC up to which it stays ahead of all others.
+    /// Returns the ring that has the next packet, and the TSC up to which it stays ahead of all
+    /// others.
     fn next_run(&mut self, watermark: u64) -> Result<Option<RingRun>, RingRecordError> {
         let mut first: Option<(usize, u64)> = None;
         let mut until = u64::MAX;

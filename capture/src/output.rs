@@ -1,4 +1,4 @@
-//! Turns records into packets of interfaces, and hands them to a sink.
+//! Converts records to packets of interfaces, and passes them to a sink.
 
 use pmdscope_packets::{
     CaptureInterface, ETHERNET, InterfaceStatistics, PacketSink, PacketWith, SectionOrigin,
@@ -13,9 +13,10 @@ use crate::ring::{Ring, RingCounters};
 use crate::source::{CaptureSettings, CaptureSource};
 use crate::transport::Transport;
 
-/// Interface of a port that has none yet.
+/// Interface number of a port that has no interface yet.
 const NONE: u32 = u32::MAX;
-/// Rings from here on are no lcore's: that of pmdscope-pdump is the first.
+/// Rings with this lcore id, which `pmdscope-pdump` and peek use, or a higher one belong to no
+/// lcore.
 const NO_LCORE: u16 = 0xfffe;
 
 const TX_COMMENT: &str = "Outgoing packets are shown as the app offers them to the NIC, unless it \
@@ -28,7 +29,7 @@ const PEEK_COMMENT: &str = "Packets are a sample, read from the memory of the ap
     as the app let go of it, whether sent or dropped; its direction and queue are not known, its port is \
     the one that received it, and its time is that of reading.";
 
-/// What has to be known of the packets of an interface.
+/// Returns the comment of an interface for readers of its packets.
 fn comment(outgoing: bool, via: Option<&str>) -> String {
     let Some(via) = via else {
         return if outgoing { TX_COMMENT.to_owned() } else { String::new() };
@@ -44,7 +45,7 @@ fn comment(outgoing: bool, via: Option<&str>) -> String {
     comment.trim_end().to_owned()
 }
 
-/// What has to be known of a packet that stands for more or fewer than the one before.
+/// Returns the comment of a packet that stands for more or fewer than the one before.
 #[cold]
 fn sampling_comment(weight: u32) -> String {
     match weight {
@@ -60,24 +61,24 @@ struct InterfaceCounts {
     name: String,
     start_ns: u64,
     packets: u64,
-    /// Packets that the last one stood for.
+    /// Packets that the last packet stood for.
     weight: u32,
-    /// Nobody counts the packets that are missing.
+    /// Packets are read from memory: missing ones are not counted.
     peeked: bool,
 }
 
-/// A packet as it comes out of a ring.
+/// A packet read from a ring.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RingPacket<'a> {
     pub(crate) record: &'a RingRecord,
     pub(crate) data: RecordData<'a>,
-    /// The lcore whose ring it was.
+    /// The lcore of its ring.
     pub(crate) lcore: u16,
     /// Packets that it stands for.
     pub(crate) weight: u32,
 }
 
-/// A capture on its way to a sink.
+/// Writes the packets of a capture to a sink.
 #[derive(Debug)]
 pub(crate) struct PacketOutput {
     target: Box<dyn PacketSink>,
@@ -88,9 +89,9 @@ pub(crate) struct PacketOutput {
     outgoing: bool,
     packets: u64,
     interfaces: Vec<InterfaceCounts>,
-    /// Interface by source and port.
+    /// Interface numbers by source and port.
     by_port: Vec<Vec<u32>>,
-    /// Source, TSC and time of the packet before: packets of one burst share them.
+    /// Source, TSC and time of the previous packet: packets of one burst share them.
     burst: Option<(usize, u64, u64)>,
     monotone: MonotonicTime,
 }
@@ -112,8 +113,8 @@ impl PacketOutput {
         }
     }
 
-    /// Begins a section with the interfaces that were asked for. `restarted` is the source whose
-    /// counts begin anew.
+    /// Begins a section with the requested interfaces. `restarted` is the source whose counts begin
+    /// again.
     pub(crate) fn begin<'a>(
         &mut self,
         sources: impl Iterator<Item = &'a CaptureSource>,
@@ -147,7 +148,7 @@ impl PacketOutput {
         self.target.finish()
     }
 
-    /// The sink takes packets that are still in a ring.
+    /// Returns whether the sink accepts packets that are still in a ring.
     pub(crate) fn takes_shared(&self) -> bool {
         self.target.takes_shared()
     }
@@ -156,17 +157,17 @@ impl PacketOutput {
         self.target.progress()
     }
 
-    /// Packets put out so far.
+    /// Returns the number of packets passed to the sink so far.
     pub(crate) fn packets(&self) -> u64 {
         self.packets
     }
 
-    /// The wanted number of packets is there.
+    /// Returns whether the requested number of packets is reached.
     pub(crate) fn full(&self) -> bool {
         self.packets >= self.limit
     }
 
-    /// The sink wants no more.
+    /// Returns whether the sink accepts no more packets.
     pub(crate) fn done(&mut self) -> bool {
         self.target.done()
     }
@@ -178,7 +179,7 @@ impl PacketOutput {
         port: u16,
     ) -> Result<u32, SinkError> {
         let number = u32::try_from(self.interfaces.len()).unwrap_or(NONE);
-        // What the app made itself was received by no port.
+        // Packets that the app created itself were received by no port.
         let name = match port {
             ANY => format!("{}:none", app.app),
             port => format!("{}:{port}", app.app),
@@ -209,7 +210,7 @@ impl PacketOutput {
         Ok(number)
     }
 
-    /// Puts out one packet.
+    /// Passes one packet to the sink.
     pub(crate) fn packet(
         &mut self,
         source: usize,
@@ -247,7 +248,7 @@ impl PacketOutput {
         }
     }
 
-    /// Tells the sink what the rings have counted for every interface.
+    /// Passes the counters of the rings to the sink, for every interface.
     pub(crate) fn report_counters(&mut self, rings: &[(usize, &Ring)]) {
         let end_ns = realtime_ns();
         let statistics = |(number, interface): (usize, &InterfaceCounts)| {
@@ -266,7 +267,7 @@ impl PacketOutput {
         self.target.counters(&all);
     }
 
-    /// Drops by interface, where there were any.
+    /// Returns the drops of each interface that has any.
     pub(crate) fn dropped(&self, rings: &[(usize, &Ring)]) -> Vec<(String, u64)> {
         let dropped = |interface: &InterfaceCounts| {
             let count = dropped_of(interface, rings).filter(|count| *count > 0)?;
@@ -299,14 +300,14 @@ impl PacketOutput {
         }
     }
 
-    /// What the app counted for an interface; known only if the rings of the app serve no other,
-    /// because what was filtered and sampled out is not counted by port.
+    /// Returns the counters of an interface. They are known only if the rings of the app serve no
+    /// other, because filtered and sampled-out packets are not counted by port.
     fn seen_by(
         &self,
         interface: &InterfaceCounts,
         rings: &[(usize, &Ring)],
     ) -> Option<RingCounters> {
-        // Looks no further than the second: an app may name tens of thousands of ports.
+        // Stops at the second: an app may name tens of thousands of ports.
         let mut same = self.interfaces.iter().filter(|i| i.source == interface.source);
         let alone = same.next().is_some() && same.next().is_none();
         (alone && !interface.peeked)
@@ -336,7 +337,7 @@ pub(crate) fn origin() -> SectionOrigin {
     }
 }
 
-/// The lcore that handled the packets of a ring.
+/// Returns the lcore of a ring; `None` if it belongs to no lcore.
 pub(crate) fn lcore_of(ring: u16) -> Option<u16> {
     (ring < NO_LCORE).then_some(ring)
 }
