@@ -1,4 +1,5 @@
-//! `pmdscope-pdump`, the helper beside an app without libpmdscope: where it is, and how it runs.
+//! `pmdscope-pdump`, the helper that captures from an app without libpmdscope: how it is found and
+//! started.
 
 pub(crate) mod helper;
 mod process;
@@ -13,7 +14,7 @@ use std::time::Duration;
 pub(crate) use self::helper::PdumpProcess;
 pub use self::program::{BUILD_COMMAND, PdumpProgram, PdumpProgramError, release};
 
-/// A port as DPDK knows it, for a helper that sees no ports itself.
+/// A port of an app, described for a helper that does not see the ports itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PdumpPort {
     /// DPDK port id.
@@ -26,26 +27,26 @@ pub struct PdumpPort {
     pub tx_queues: u16,
 }
 
-/// How to start `pmdscope-pdump` beside a stock app.
+/// How to start `pmdscope-pdump` for a stock app.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PdumpOptions {
     /// The program.
     pub program: PathBuf,
-    /// File-prefix of the app, without what stands for further instances.
+    /// File-prefix of the app, without the suffix of further instances.
     pub file_prefix: String,
     /// Directory that holds `dpdk/<file-prefix>`, which the EAL calls `$RUNTIME_DIRECTORY`.
     pub runtime_root: PathBuf,
     /// Process id of the app.
     pub pid: u32,
-    /// CPUs that it may run on, as `0,2-3`.
+    /// CPUs that the helper may run on, as `0,2-3`.
     pub cpus: String,
-    /// The app polls on these, because there are no others.
+    /// Whether the app polls on these CPUs, because there are no others.
     pub crowded: bool,
     /// All ports of the app.
     pub ports: Vec<PdumpPort>,
-    /// Go into the namespaces of the app, as of its container.
+    /// Enter the namespaces of the app, for example of its container.
     pub enter: bool,
-    /// Go ahead where that may harm the app.
+    /// Start even if that may harm the app.
     pub force: bool,
 }
 

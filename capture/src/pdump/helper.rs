@@ -1,4 +1,4 @@
-//! A running `pmdscope-pdump`: its start, what it says on standard error, and its end.
+//! A running `pmdscope-pdump`: its start, its standard error, and its end.
 //!
 //! It is attached to an app's memory, so it is never killed: it detaches and exits when its socket is
 //! closed. After its session is dropped it is kept in a list until it has exited.
@@ -17,7 +17,7 @@ use super::PdumpOptions;
 use super::process::{EXIT_POLL_INTERVAL, wait_for};
 use super::program::NAME;
 
-/// Most that is kept of a line of its standard error.
+/// Most bytes that are kept of a line of its standard error.
 const LINE_MAX: usize = 1024;
 
 /// How long to wait for the exit status of a process whose socket is closed.
@@ -28,9 +28,9 @@ const LAST_LINE_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Helpers of dropped sessions, which may still be attached to an app.
 ///
-/// Process-wide, because they are child processes of this process: sessions are dropped on any thread,
-/// while a new capture of the same app, by whichever caller, and the end of this process have to wait
-/// for all of them.
+/// Process-wide, because they are child processes of this process: sessions are dropped on any
+/// thread, while a new capture of the same app, by any caller, and the end of this process must
+/// wait for all of them.
 static EXITING: Mutex<Vec<PdumpProcess>> = Mutex::new(Vec::new());
 
 /// State files of helpers that exited without undoing everything; process-wide for the same reason.
@@ -70,7 +70,7 @@ impl LastLine {
 #[derive(Debug, Default)]
 struct StateFile {
     dir: PathBuf,
-    /// Its name; `None` where the helper has a process id in it that is not known here.
+    /// Its name; `None` if it contains a process id of the helper that is not known here.
     name: Option<String>,
 }
 
@@ -80,7 +80,7 @@ impl StateFile {
         Self { dir, name: (!pdump.enter).then(|| format!("{NAME}.{pid}")) }
     }
 
-    /// Its path, if it is there.
+    /// Returns its path, if it exists.
     fn left(&self) -> Option<PathBuf> {
         if let Some(own) = &self.name {
             return Some(self.dir.join(own)).filter(|path| path.exists());
@@ -109,7 +109,7 @@ impl PdumpProcess {
     /// Starts the program with a socket as its standard input, so that no other process can inherit it.
     pub(crate) fn start(pdump: &PdumpOptions, socket: OwnedFd) -> io::Result<Self> {
         let mut command = Command::new(&pdump.program);
-        // Whatever the file is called: this is how helpers are told from other processes.
+        // The file may have another name, but helpers are recognized by this one.
         command.arg0(NAME);
         command.args(arguments(pdump)).env("RUNTIME_DIRECTORY", &pdump.runtime_root);
         // Signals of the terminal are for this process only.
@@ -128,7 +128,7 @@ impl PdumpProcess {
         Ok(helper)
     }
 
-    /// How it ended, and the last line of its standard error. Waits for a short time.
+    /// Returns how it ended, and the last line of its standard error. Waits for a short time.
     pub(crate) fn exit_reason(&mut self) -> String {
         let status = self.child.as_mut().and_then(|child| wait_for(child, EXIT_TIMEOUT).ok()?);
         let end = match status {
@@ -141,13 +141,13 @@ impl PdumpProcess {
         }
     }
 
-    /// The last line of its standard error, once it has exited or after a short time.
+    /// Returns the last line of its standard error, once it has exited or after a short time.
     pub(crate) fn last_error_line(&mut self) -> String {
         let _ = self.child.as_mut().map(|child| wait_for(child, EXIT_TIMEOUT));
         self.last_line()
     }
 
-    /// The last line so far; another thread reads the stream.
+    /// Returns the last line so far; another thread reads the stream.
     fn last_line(&self) -> String {
         let deadline = Instant::now() + LAST_LINE_TIMEOUT;
         loop {
@@ -167,7 +167,7 @@ impl PdumpProcess {
 }
 
 impl Drop for PdumpProcess {
-    /// Its socket is closed by then, or is closed next, and makes it exit.
+    /// Its socket is closed before or right after this, which makes it exit.
     fn drop(&mut self) {
         let state = std::mem::take(&mut self.state);
         if self.has_exited() {
@@ -290,7 +290,7 @@ mod tests {
         assert_eq!((left(Some(&own)), left(None)), (None, None));
         write(&format!("{NAME}.13"));
         assert_eq!(left(Some(&own)), None);
-        // Its number is not known where it has entered another namespace.
+        // Its process id is not known if it has entered another namespace.
         assert_eq!(left(None), Some(format!("{NAME}.13")));
         write(&own);
         assert_eq!(left(Some(&own)), Some(own.clone()));

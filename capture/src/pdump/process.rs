@@ -1,14 +1,14 @@
-//! Waits for processes that we have started.
+//! Waits for processes that this process has started.
 
 use std::io;
 use std::process::{Child, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Time between looks at a process that is to end.
+/// Interval of checks whether a process has ended.
 pub(super) const EXIT_POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Waits for the end of a child, but no longer than told.
+/// Waits for the end of a child, at most until the timeout; `None` if it still runs.
 pub(super) fn wait_for(child: &mut Child, timeout: Duration) -> io::Result<Option<ExitStatus>> {
     let deadline = Instant::now() + timeout;
     loop {

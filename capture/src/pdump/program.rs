@@ -1,4 +1,4 @@
-//! Where `pmdscope-pdump` is, and which DPDK it was built with.
+//! Finds `pmdscope-pdump`, and the DPDK that it was built with.
 
 use std::env;
 use std::ffi::OsString;
@@ -10,34 +10,35 @@ use std::time::Duration;
 
 use super::process::wait_for;
 
-/// What the program is called.
+/// Name of the program.
 pub(super) const NAME: &str = "pmdscope-pdump";
 
-/// What one is called that was built for a release, which follows.
+/// Prefix of the name of a program that was built for another release, which follows.
 const RELEASE_PREFIX: &str = "pdump-";
 
-/// Builds one for another DPDK.
+/// Command that builds a helper for another DPDK.
 pub const BUILD_COMMAND: &str = "pmdscope-pdump-build DPDK_PREFIX";
 
-/// Names the program itself.
+/// Environment variable with the path of the program.
 const VARIABLE: &str = "PMDSCOPE_PDUMP";
 
-/// Where it is, from so many directories above our own: next to it, installed, and in a tree that was built.
+/// Directories of the program, relative to an ancestor of our own directory, by number of levels:
+/// next to ours, installed, and in a build tree.
 const DIRS: [(usize, &str); 3] = [(0, ""), (1, "libexec/pmdscope"), (2, "build/pdump")];
 
-/// How long it may take to tell its version, which needs neither hugepages nor an app.
+/// How long it may take to print its version, which needs neither hugepages nor an app.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Why there is no program to start.
 #[derive(Debug, thiserror::Error)]
 pub enum PdumpProgramError {
-    /// It is nowhere.
+    /// It was not found in these places.
     #[error(
         "{NAME} is not installed; `{BUILD_COMMAND}` builds it with the DPDK of the app; looked for {}",
         list(.0)
     )]
     Missing(Vec<PathBuf>),
-    /// It does not run.
+    /// It does not run; its path and the reason.
     #[error("{} reports no version{}; reinstall it, or name another by {VARIABLE}",
         .0.display(), reason(.1))]
     Broken(PathBuf, String),
@@ -54,13 +55,15 @@ fn reason(why: &str) -> String {
 /// A `pmdscope-pdump` that runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PdumpProgram {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// The DPDK it was built with, as "DPDK 22.11.11"; only apps of the same release can be attached to.
+    /// The DPDK that it was built with, as "DPDK 22.11.11"; it can attach only to apps of the same
+    /// release.
     pub dpdk: String,
 }
 
-/// Year and month of a version, as in "DPDK 22.11.11": what its updates share, by DPDK's policy an ABI.
+/// Returns the year and month of a version such as "DPDK 22.11.11": by DPDK's policy, all its
+/// updates have the same ABI.
 pub fn release(version: &str) -> Option<&str> {
     let version = version.strip_prefix("DPDK ").unwrap_or(version);
     let mut dots = version.match_indices('.').map(|(at, _)| at);
@@ -72,9 +75,9 @@ pub fn release(version: &str) -> Option<&str> {
 }
 
 impl PdumpProgram {
-    /// The program for an app with this version of DPDK: the one that `$PMDSCOPE_PDUMP` names, or else one
-    /// near our own, rather `pdump-RELEASE` than the one that pmdscope was built with. That may be of
-    /// another release.
+    /// Finds the program for an app with this version of DPDK: the one that `$PMDSCOPE_PDUMP`
+    /// names, or else one near our own program. There `pdump-RELEASE` precedes the one that
+    /// pmdscope was built with, which may be of another release.
     ///
     /// # Errors
     /// When there is none, or it reports no version.
@@ -108,15 +111,15 @@ fn places(named: Option<OsString>, own: Option<&Path>, release: Option<&str>) ->
     files.flat_map(|file| dirs.iter().flatten().map(move |dir| dir.join(&file))).collect()
 }
 
-/// What it prints about its version, and its errors; it is not waited for any longer than it may take.
+/// Runs it with `--version` until the timeout; returns its standard output and its errors.
 fn ask(path: &Path) -> std::io::Result<(String, String)> {
     let mut command = Command::new(path);
-    // What a terminal sends is not to look as if the program were broken.
+    // A signal from the terminal must not look like a broken program.
     command.process_group(0);
     command.arg("--version").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn()?;
     if wait_for(&mut child, VERSION_TIMEOUT)?.is_none() {
-        // It has not been near an app yet.
+        // It may be killed, since it is not attached to an app.
         child.kill()?;
         child.wait()?;
     }
@@ -130,7 +133,7 @@ fn ask(path: &Path) -> std::io::Result<(String, String)> {
     Ok((said, String::from_utf8_lossy(&errors).into_owned()))
 }
 
-/// The DPDK in `pmdscope-pdump 0.1.0 (DPDK 22.11.11)`.
+/// Returns the DPDK in `pmdscope-pdump 0.1.0 (DPDK 22.11.11)`.
 fn version(said: &str) -> Option<&str> {
     let (_, version) = said.strip_prefix(NAME)?.trim_end().strip_suffix(')')?.split_once('(')?;
     version.starts_with("DPDK ").then_some(version)

@@ -1,14 +1,15 @@
-//! Programs that do what a test wants.
+//! Shell scripts as programs of tests.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// A shell script with this body; it is there as long as the directory.
+/// Creates a shell script with this body; it exists as long as the directory.
 pub(crate) fn script(body: &str) -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pmdscope-pdump");
-    // Not executable while a process that another test starts may hold it open for writing.
+    // The script becomes executable only as a copy: a process that another test starts may hold the
+    // written file open.
     let staged = dir.path().join("staged");
     std::fs::write(&staged, format!("#!/bin/sh\n{body}\n")).unwrap();
     let copied = Command::new("install").arg("-m755").args([&staged, &path]).status().unwrap();
