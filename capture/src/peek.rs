@@ -1,5 +1,5 @@
-//! Packets of apps that hand out none: a thread of this process samples them from the memory of the app,
-//! and hands them over as the app would.
+//! Packets of apps that cannot be captured: a thread of this process samples them from the memory
+//! of the app, and passes them on as an app would.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -28,15 +28,15 @@ use crate::layout::{
 use crate::ring_writer::{LeftOut, RingWriter};
 use crate::session::{CaptureSession, SessionError};
 
-/// The ring that has no lcore.
+/// Lcore id of a ring that belongs to no lcore.
 const NO_LCORE: u16 = 0xfffe;
-/// Bytes of the ring, unless asked for otherwise.
+/// Default size of the ring, bytes.
 const RING_SIZE: u32 = 1 << 22;
-/// Most bytes read of the app per second.
+/// Most bytes read from the app per second.
 const MOST_BYTES_PER_SECOND: f64 = 250e6;
-/// Longest pause between two passes, so that the end is noticed.
+/// Longest pause between two passes, which limits the time until the end is noticed.
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
-/// Time without a pass that is not made up for.
+/// Most time without a pass that later passes may catch up on.
 const MOST_CREDIT: Duration = Duration::from_millis(5);
 /// Time from the first to the second anchor of the clock, and between later ones.
 const FIRST_ANCHOR: Duration = Duration::from_millis(15);
@@ -52,7 +52,7 @@ pub struct PeekOptions {
 }
 
 impl PeekOptions {
-    /// Share of one CPU without other orders, percent.
+    /// Default share of one CPU, percent.
     pub const DEFAULT_CPU_PERCENT: u8 = 10;
 }
 
@@ -64,10 +64,10 @@ pub enum PeekError {
     Memory {
         /// The app.
         app: String,
-        /// Why.
+        /// Cause.
         source: XrayError,
     },
-    /// What was asked for is not known of packets that are read from memory.
+    /// The requested property is not known for packets that are read from memory.
     #[error("{0} of packets that are read from the memory of an app is not known: leave it out")]
     NotKnown(&'static str),
     /// The thread cannot be started.
@@ -78,7 +78,7 @@ pub enum PeekError {
     Session(#[from] SessionError),
 }
 
-/// Begins to sample, unless told to stop.
+/// Starts sampling, unless `stop` is true.
 pub(crate) fn open(
     options: &PeekOptions,
     request: &CaptureRequest,
@@ -87,7 +87,8 @@ pub(crate) fn open(
 ) -> Result<CaptureSession, PeekError> {
     check(request)?;
     let memory = |source| PeekError::Memory { app: options.app.name.clone(), source };
-    // Its pauses would come between two looks at the same packet: this module paces passes.
+    // The budget is unlimited, because its pauses would fall between two reads of the same packet:
+    // this module limits the rate of passes.
     let target = XrayTarget::open(&options.app, ReadBudget::UNLIMITED).map_err(memory)?;
     let snaplen = if request.snaplen == 0 { MAX_SNAPLEN } else { request.snaplen };
     let sampler = PacketSampler::new(target, snaplen).map_err(memory)?;
@@ -107,7 +108,7 @@ pub(crate) fn open(
     Ok(CaptureSession::over(ours, request, timeout, stop)?)
 }
 
-/// Whether a sample can be what was asked for.
+/// Checks that a sample can satisfy the request.
 fn check(request: &CaptureRequest) -> Result<(), PeekError> {
     let both = u16::from(DIR_RX | DIR_TX);
     if request.selects.iter().any(|select| select.dirs & both != both) {
@@ -122,17 +123,17 @@ fn check(request: &CaptureRequest) -> Result<(), PeekError> {
     Ok(())
 }
 
-/// Samples until the other side closes.
+/// The thread that samples until the other side closes.
 struct PeekThread {
     socket: OwnedFd,
     sampler: PacketSampler,
     output: PeekOutput,
     share: f64,
-    /// The app.
+    /// Process id of the app.
     pid: Option<u32>,
 }
 
-/// Where packets go that were sampled.
+/// The destination of sampled packets.
 struct PeekOutput {
     ring: RingWriter,
     filter: OfflineFilter,
@@ -146,12 +147,12 @@ impl PeekThread {
         if let Some(pid) = self.pid {
             leave_polled_cpus(pid);
         }
-        // Whoever asked is told, or is gone.
+        // Errors were sent to the other side, unless it has closed.
         let _ = self.serve();
     }
 
     fn serve(&mut self) -> Result<(), Errno> {
-        // The request: it is known.
+        // Receives the request, which is known already.
         rustix::net::recv(&self.socket, &mut [0; 1 << 14], RecvFlags::empty())?;
         self.send(TEE_ACCEPT, 1, "")?;
         self.send_ring()?;
@@ -164,7 +165,7 @@ impl PeekThread {
         }
     }
 
-    /// Returns when the other side has closed, or why nothing more can be read.
+    /// Samples until the other side has closed, which returns `None`, or the memory cannot be read.
     fn sample(&mut self) -> Result<Option<XrayError>, Errno> {
         let first = anchor();
         let mut next_anchor = Instant::now() + FIRST_ANCHOR;
@@ -241,7 +242,7 @@ impl PeekOutput {
     }
 }
 
-/// Times of records are those of `CLOCK_MONOTONIC_RAW`.
+/// Returns an anchor. Time stamps of records are times of `CLOCK_MONOTONIC_RAW`.
 fn anchor() -> ClockAnchor {
     let raw_ns = raw_clock_ns();
     ClockAnchor { tsc: raw_ns, realtime_ns: realtime_ns(), raw_ns }

@@ -1,4 +1,4 @@
-//! A model of the producer, for tests: makes rings and sessions as an app does, and broken ones.
+//! A model of the producer, for tests: makes rings and sessions as an app does, also invalid ones.
 #![allow(unsafe_code)] // Writes memory that the code under test maps.
 
 use std::fs::File;
@@ -60,7 +60,7 @@ impl Producer {
         ring
     }
 
-    /// As [`Producer::new`], of a library that cannot be told to sample otherwise.
+    /// Like [`Producer::new`], but of a library that does not support changes of the sampling.
     pub(crate) fn old(size: u32, lcore: u16) -> Self {
         let ring = Self::new(size, lcore);
         ring.poke(16, &FEATURE_GAPS.to_ne_bytes());
@@ -77,7 +77,7 @@ impl Producer {
         Self::write_anchors(&self.data, first, last);
     }
 
-    /// As [`Producer::anchor`], from another thread.
+    /// Like [`Producer::anchor`], for use from another thread.
     pub(crate) fn write_anchors(data: &File, first: ClockAnchor, last: ClockAnchor) {
         let triple =
             |a: ClockAnchor| [a.tsc, a.realtime_ns, a.raw_ns].map(u64::to_ne_bytes).concat();
@@ -121,7 +121,7 @@ impl Producer {
         self.push_raw(RingRecord { size, kind: RECORD_PACKET, caplen, len, ..record }, payload)
     }
 
-    /// Writes a marker of the sampling and publishes it; false when there is no room.
+    /// Writes a sampling record and publishes it; returns false when there is no room.
     pub(crate) fn resample(&mut self, sample: u32) -> bool {
         let size = RECORD_SIZE as u32;
         let marker = RingRecord { size, kind: RECORD_SAMPLE, len: sample, ..RingRecord::default() };
@@ -133,7 +133,7 @@ impl Producer {
         fits
     }
 
-    /// As [`Producer::push`], for a record that is complete but for its gap.
+    /// Like [`Producer::push`], for a record that is complete except for its gap.
     pub(crate) fn push_raw(&mut self, record: RingRecord, payload: &[u8]) -> bool {
         if !self.reserve(record.size) {
             self.gap += 1;
@@ -147,7 +147,7 @@ impl Producer {
         true
     }
 
-    /// Room for a contiguous record behind head, where there is.
+    /// Makes room for a contiguous record at the head; returns false when there is none.
     fn reserve(&mut self, size: u32) -> bool {
         let size = u64::from(size);
         let left = self.size - self.head % self.size;
@@ -168,13 +168,13 @@ impl Producer {
         self.word(HEAD).store(self.head, Ordering::Release);
     }
 
-    /// Descriptors as the consumer gets them.
+    /// Returns the descriptors that the consumer gets.
     pub(crate) fn fds(&self) -> (OwnedFd, OwnedFd) {
         (self.data.try_clone().unwrap().into(), self.tail.try_clone().unwrap().into())
     }
 }
 
-/// The bytes of a message to a consumer.
+/// Returns the bytes of a message to a consumer.
 pub(crate) fn message(kind: u16, value: u32, text: &str) -> Vec<u8> {
     let mut bytes = TEE_MAGIC.to_ne_bytes().to_vec();
     bytes.extend(VERSION.to_ne_bytes());
@@ -197,7 +197,7 @@ impl Listener {
         Self(fd)
     }
 
-    /// Takes one consumer and its request.
+    /// Accepts one consumer and its request.
     pub(crate) fn accept(&self) -> (Peer, Vec<u8>) {
         let fd = rustix::net::accept(&self.0).unwrap();
         let mut request = [0; 8192];
@@ -219,12 +219,12 @@ impl Peer {
         }
         let bytes = [IoSlice::new(bytes)];
         match rustix::net::sendmsg(&self.0, &bytes, &mut control, SendFlags::NOSIGNAL) {
-            Err(Errno::PIPE) => {} // A consumer may go at any time.
+            Err(Errno::PIPE) => {} // A consumer may close at any time.
             sent => assert!(sent.is_ok(), "{sent:?}"),
         }
     }
 
-    /// The next thing that the consumer says; `None` once it has gone.
+    /// Receives the next message of the consumer; `None` once it has closed.
     pub(crate) fn receive(&self) -> Option<Vec<u8>> {
         let mut bytes = [0; 8192];
         let (len, _) = rustix::net::recv(&self.0, &mut bytes, RecvFlags::empty()).ok()?;

@@ -1,12 +1,12 @@
-//! The consumer's part in the protocol of a ring: which shared word it touches when, and in which
-//! memory order. What the words are made of is left open, so that a model checker can try them all.
+//! The consumer's side of the ring protocol: which shared word it accesses when, and with which
+//! memory order. The type of the words is generic, so that a model checker can try all orders.
 
 // Offsets and lengths are bounded by a ring of 64 MiB.
 #![allow(clippy::cast_possible_truncation)]
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// A word that the producer works with at the same time.
+/// A word that the producer accesses concurrently.
 pub(crate) trait SharedWord<T> {
     fn load(&self, order: Ordering) -> T;
     fn store(&self, value: T, order: Ordering);
@@ -34,33 +34,33 @@ macro_rules! word {
 word!(AtomicU32, u32, fence);
 word!(AtomicU64, u64, fence);
 
-/// How far a ring has been read.
+/// The read position of a ring.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RingCursor {
     consumed: u64,
-    /// The tail: the producer may write up to here.
+    /// The tail: the producer may overwrite everything before it.
     released: u64,
     size: u64,
     align: u64,
 }
 
-/// The head that is not where a head can be.
+/// A head at an invalid position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BadHead(pub(crate) u64);
 
 impl RingCursor {
-    /// Starts where the last consumer of the ring stopped. `size` and `align` are powers of two.
+    /// Returns a cursor at the position where the last consumer of the ring stopped.
     pub(crate) fn new(tail: &impl SharedWord<u64>, size: u32, align: u32) -> Self {
         let consumed = tail.load(Ordering::Relaxed);
         Self { consumed, released: consumed, size: size.into(), align: align.into() }
     }
 
-    /// Bytes read so far.
+    /// Returns the bytes read so far.
     pub(crate) fn consumed(&self) -> u64 {
         self.consumed
     }
 
-    /// Bytes that are published and not yet read.
+    /// Returns the number of bytes that are published and not yet read.
     pub(crate) fn available(&self, head: &impl SharedWord<u64>) -> Result<usize, BadHead> {
         let head = head.load(Ordering::Acquire);
         match head.checked_sub(self.consumed) {
@@ -71,24 +71,25 @@ impl RingCursor {
         }
     }
 
-    /// Bytes that the producer has not got back.
+    /// Returns the number of bytes that were read and not yet released.
     pub(crate) fn kept(&self) -> u64 {
         self.consumed - self.released
     }
 
-    /// What is available and contiguous: the end of it, and the bytes available behind it.
+    /// Returns the end of the bytes that are available and contiguous, and the number of bytes
+    /// available after it.
     pub(crate) fn contiguous(&self, head: &impl SharedWord<u64>) -> Result<(u64, usize), BadHead> {
         let available = self.available(head)?;
         let count = available.min((self.size - self.consumed % self.size) as usize);
         Ok((self.consumed + count as u64, available - count))
     }
 
-    /// Everything before a position was read where it is.
+    /// Marks everything before a position as read.
     pub(crate) fn advance(&mut self, position: u64) {
         self.consumed = self.consumed.max(position);
     }
 
-    /// Gives the room before a position back, unless that was done.
+    /// Releases the room before a position to the producer, unless that was done already.
     pub(crate) fn release(&mut self, tail: &impl SharedWord<u64>, position: u64) {
         let position = position.min(self.consumed);
         if position > self.released {
@@ -97,8 +98,8 @@ impl RingCursor {
         }
     }
 
-    /// Has what is available copied, at most so many bytes, as (offset, length) in the ring. Returns the
-    /// bytes copied, and those available that were not.
+    /// Calls `copy` with (offset, length) in the ring for at most `most` bytes that are available.
+    /// Returns the number of bytes copied, and of those available that were not.
     pub(crate) fn read(
         &mut self,
         head: &impl SharedWord<u64>,
@@ -119,7 +120,7 @@ impl RingCursor {
     }
 }
 
-/// Reads what a sequence lock guards, by relaxed loads; `None` when it was being written.
+/// Reads a value under a sequence lock, by relaxed loads; `None` if it was being written.
 pub(crate) fn read_locked<S: SharedWord<u32>, T>(seq: &S, read: impl FnOnce() -> T) -> Option<T> {
     let before = seq.load(Ordering::Acquire);
     let value = read();

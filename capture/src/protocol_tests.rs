@@ -1,5 +1,5 @@
-//! The protocol under loom: every order in which its accesses can take effect. The producer is that
-//! of `lib/src/capture/capture.c` and `capture_ring.c`, access by access.
+//! Tests of the protocol with loom, which tries every order in which its accesses can take effect.
+//! The producer is that of `lib/src/capture/capture.c` and `capture_ring.c`, access by access.
 
 use std::sync::atomic::Ordering;
 
@@ -18,14 +18,14 @@ const UNITS: usize = 4;
 const UNIT: u64 = 16;
 const SIZE: u64 = UNITS as u64 * UNIT;
 
-/// What fills the ring up to its end.
+/// Value of units that fill the ring up to its end.
 const PAD: u64 = u64::MAX;
 
 struct Shared {
     head: AtomicU64,
     tail: AtomicU64,
     dropped: AtomicU64,
-    /// loom fails when one side touches a cell that the other may be at.
+    /// loom fails when one side accesses a cell while the other may access it.
     data: [UnsafeCell<u64>; UNITS],
 }
 
@@ -60,7 +60,8 @@ struct Producer {
 }
 
 impl Producer {
-    /// A record of so many units, each of them its id; false when there is no room.
+    /// Writes a record of `units` units, each with the id as its value; returns false when there is
+    /// no room.
     fn write(&self, ring: &Shared, head: &mut u64, id: u64, units: u64) -> bool {
         let left = SIZE - *head % SIZE;
         let size = units * UNIT;
@@ -83,7 +84,7 @@ impl Producer {
         self.tail = tail;
     }
 
-    /// One record is written and published; false when there is no room.
+    /// Writes and publishes one record; returns false when there is no room.
     fn mark(&mut self, ring: &Shared, value: u64) -> bool {
         self.accept_tail(ring);
         let mut head = self.head;
@@ -95,7 +96,7 @@ impl Producer {
         fits
     }
 
-    /// The tail is accepted, records are written, the counters are stored, the head is published.
+    /// Accepts the tail, writes records, stores the counters, and publishes the head.
     fn burst(&mut self, ring: &Shared, records: &[(u64, u64)]) {
         self.accept_tail(ring);
         let mut head = self.head;
@@ -110,16 +111,16 @@ impl Producer {
     }
 }
 
-/// Checks that records come whole, in order and once.
+/// Checks that records arrive whole, in order and once.
 #[derive(Default)]
 struct Seen {
     ids: Vec<u64>,
-    /// Units read that are not a whole record yet.
+    /// A unit of a record that was not read completely yet.
     cut: Option<u64>,
 }
 
 impl Seen {
-    /// False when there was nothing more.
+    /// Reads once; returns false when there was nothing more.
     fn read(&mut self, ring: &Shared, cursor: &mut RingCursor, most: usize) -> bool {
         let mut units = Vec::from_iter(self.cut.take());
         let before = units.len();
@@ -181,7 +182,7 @@ fn arrive(most: usize) {
     });
 }
 
-/// A unit that tells the sampling of those behind it.
+/// Added to the sampling in a unit that announces the sampling of the units after it.
 const MARK: u64 = 1 << 32;
 
 #[test]
@@ -199,7 +200,7 @@ fn packets_stand_behind_the_marker_of_their_sampling_under_loom() {
                     if now != sample && producer.mark(&ring, MARK + now) {
                         sample = now;
                     }
-                    // A packet is its sampling.
+                    // The value of a packet is its sampling.
                     producer.burst(&ring, &[(sample, 1), (sample, 1)]);
                 }
                 producer.head / UNIT
