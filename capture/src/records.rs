@@ -1,6 +1,6 @@
-//! The stream of records of one ring, parsed from bytes that were copied out of it or are still there.
+//! The stream of records of one ring, parsed from bytes that were copied out of it or in place.
 
-// For what every packet goes through: a call would hand each record over in memory, twice.
+// For functions that run for every packet: a call would pass each record through memory, twice.
 #![allow(clippy::inline_always)]
 // Sizes are bounded by a ring of 64 MiB.
 #![allow(clippy::cast_possible_truncation)]
@@ -14,7 +14,7 @@ use crate::layout::{
     RING_ALIGN, RING_HEADER_SIZE, RingRecord,
 };
 
-/// How a record breaks the rules of the ring.
+/// How a record violates the ring protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RingRecordError {
     /// Not a multiple of the alignment, or shorter than its header.
@@ -32,7 +32,7 @@ pub enum RingRecordError {
         position: u64,
         /// The size it states.
         size: u32,
-        /// Bytes up to the end of the ring or of what was published.
+        /// Bytes up to the end of the ring, or of the published data.
         room: usize,
     },
     /// More packet bytes than the record, the snap length or the packet's own length allow.
@@ -58,29 +58,29 @@ pub(crate) enum RecordData<'a> {
     Shared(SharedBytes<'a>),
 }
 
-/// Records in the order of their ring. Broken input is an error, once and for good.
+/// Records in the order of their ring. Invalid input is an error, and stays one.
 #[derive(Debug)]
 pub struct RecordStream {
     bytes: Vec<u8>,
     read: usize,
-    /// The ring, and the position up to which records are read where they are; then there are no bytes.
+    /// The ring, and the position up to which records are read in place; then `bytes` is empty.
     ring: Option<Arc<SharedRegion>>,
     view_end: u64,
-    /// Bytes that follow in the ring: published and not put in yet.
+    /// Bytes that follow in the ring: published, and not appended yet.
     left: usize,
     position: u64,
     data_size: u32,
     snaplen: u32,
-    /// Type of the records to read; others are passed over.
+    /// Type of the records to read; others are skipped.
     kind: u8,
     /// Bytes before the packet.
     head: usize,
-    /// Packets that one stands for, from the last marker on.
+    /// Packets that each packet stands for, since the last sampling record.
     weight: u32,
 }
 
 impl RecordStream {
-    /// A stream that starts at a position of a ring of `data_size` bytes, a power of two.
+    /// Returns a stream that starts at a position of a ring of `data_size` bytes, a power of two.
     pub fn new(position: u64, data_size: u32, snaplen: u32) -> Self {
         Self {
             bytes: Vec::new(),
@@ -97,29 +97,30 @@ impl RecordStream {
         }
     }
 
-    /// As [`RecordStream::new`], of a ring that begins with one packet in so many; 0 and 1 are all.
+    /// Like [`RecordStream::new`], for a ring that begins with one packet in `sample`; 0 and 1 mean
+    /// all.
     pub fn sampled(position: u64, data_size: u32, snaplen: u32, sample: u32) -> Self {
         Self { weight: sample.max(1), ..Self::new(position, data_size, snaplen) }
     }
 
-    /// As [`RecordStream::new`], for lost mbufs instead of captured packets.
+    /// Like [`RecordStream::new`], for lost mbufs instead of captured packets.
     pub fn of_leaks(position: u64, data_size: u32, snaplen: u32) -> Self {
         let (kind, head) = (RECORD_LEAK, RECORD_SIZE + LEAK_SIZE);
         Self { kind, head, ..Self::new(position, data_size, snaplen) }
     }
 
-    /// Bytes that were put in, or are in view, and not yet read.
+    /// Returns the number of bytes that were appended, or are in view, and not yet read.
     pub fn pending(&self) -> usize {
         self.copied() + self.view_end.saturating_sub(self.position) as usize
     }
 
-    /// Bytes that were put in and not yet read.
+    /// Returns the number of bytes that were appended and not yet read.
     pub(crate) fn copied(&self) -> usize {
         self.bytes.len() - self.read
     }
 
-    /// Has whole records read where they are, up to a position that no record crosses. All that was put in
-    /// must have been read.
+    /// Makes the stream read complete records in place, up to a position that no record crosses.
+    /// All appended bytes must have been read.
     pub(crate) fn view(&mut self, ring: &Arc<SharedRegion>, end: u64) {
         debug_assert_eq!(self.copied(), 0, "bytes before those in view");
         if self.ring.is_none() {
@@ -128,34 +129,34 @@ impl RecordStream {
         self.view_end = end;
     }
 
-    /// Up to where records were read in the ring; `None` where they were put in.
+    /// Returns the position up to which records were read in place; `None` if they are appended.
     pub(crate) fn viewed(&self) -> Option<u64> {
         (self.view_end > 0).then_some(self.position)
     }
 
-    /// Packets that the one which [`RecordStream::peek`] returned stands for. Where that returned none, those
-    /// that the one before stood for, or that a later one is to stand for.
+    /// Returns the number of packets that the one returned by [`RecordStream::peek`] stands for. If
+    /// that returned none, it is the number for the previous packet, or already for a later one.
     pub fn weight(&self) -> u32 {
         self.weight
     }
 
-    /// How many bytes were published behind those that were put in.
+    /// Sets the number of bytes that were published after the appended ones.
     pub fn set_left(&mut self, left: usize) {
         self.left = left;
     }
 
-    /// Bytes that were published behind those that were put in.
+    /// Returns the number of bytes that were published after the appended ones.
     pub fn left(&self) -> usize {
         self.left
     }
 
-    /// More was published than was put in.
+    /// Returns whether more was published than appended.
     pub fn is_behind(&self) -> bool {
         self.left > 0
     }
 
-    /// Where to append records, as they come out of the ring. With [`RecordStream::set_left`], the last
-    /// may be cut at a multiple of the alignment.
+    /// Returns the buffer to append records to, as they are in the ring. With
+    /// [`RecordStream::set_left`], the last may be cut at a multiple of the alignment.
     pub fn input(&mut self) -> &mut Vec<u8> {
         self.view_end = 0;
         if self.read == self.bytes.len() {
@@ -168,11 +169,11 @@ impl RecordStream {
         &mut self.bytes
     }
 
-    /// The next record, without taking it; `None` when there is no whole one. Padding and other types
-    /// are passed over, markers of the sampling once they are obeyed.
+    /// Returns the next record without consuming it; `None` when it is not complete. Padding and
+    /// other types are skipped; sampling records are applied.
     ///
     /// # Errors
-    /// When the bytes are no valid record.
+    /// When the bytes are not a valid record.
     #[inline(always)]
     pub fn peek(&mut self) -> Result<Option<RingRecord>, RingRecordError> {
         while self.pending() > 0 {
@@ -191,7 +192,7 @@ impl RecordStream {
         Ok(None)
     }
 
-    /// The bytes of the packet that [`RecordStream::peek`] returned, wherever they are.
+    /// Returns the bytes of the packet that [`RecordStream::peek`] returned, copied or in place.
     #[inline(always)]
     pub(crate) fn data(&self, record: &RingRecord) -> RecordData<'_> {
         let shared = self.view_at().and_then(|(ring, at)| {
@@ -201,19 +202,20 @@ impl RecordStream {
         shared.map_or_else(|| RecordData::Copied(self.payload(record)), RecordData::Shared)
     }
 
-    /// The bytes of the packet that [`RecordStream::peek`] returned, where they were put in.
+    /// Returns the bytes of the packet that [`RecordStream::peek`] returned, if they were appended.
     pub fn payload(&self, record: &RingRecord) -> &[u8] {
         let start = self.read + self.head;
         self.bytes.get(start..start + record.caplen as usize).unwrap_or_default()
     }
 
-    /// What is known of the lost mbuf that [`RecordStream::peek`] returned; `None` for a packet.
+    /// Returns the information about the lost mbuf that [`RecordStream::peek`] returned; `None` for
+    /// a packet.
     pub fn leak(&self) -> Option<LeakInfo> {
         let bytes = self.bytes.get(self.read + RECORD_SIZE..self.read + self.head)?;
         Some(LeakInfo::parse(bytes.try_into().ok()?))
     }
 
-    /// Goes past a record that [`RecordStream::peek`] returned.
+    /// Consumes a record that [`RecordStream::peek`] returned.
     pub fn skip(&mut self, size: u32) {
         self.read = (self.read + size as usize).min(self.bytes.len());
         self.position += u64::from(size);
@@ -241,14 +243,15 @@ impl RecordStream {
         Ok((size, kind))
     }
 
-    /// The ring and the offset in it of what is read next.
+    /// Returns the ring and the offset in it of the next record.
     #[inline(always)]
     fn view_at(&self) -> Option<(&Arc<SharedRegion>, usize)> {
         let ring = self.ring.as_ref().filter(|_| self.view_end > 0)?;
         Some((ring, RING_HEADER_SIZE + (self.position % u64::from(self.data_size)) as usize))
     }
 
-    /// The header of a record whose size was checked; in the ring, it may be another one by now.
+    /// Parses the header of a record whose size was checked; in the ring, the producer may have
+    /// changed it since.
     #[inline(always)]
     fn parse(&self, size: u32) -> Result<RingRecord, RingRecordError> {
         let (position, room) = (self.position, self.pending());

@@ -1,10 +1,10 @@
-//! Streams of records, whole and broken, and how tests make them.
+//! Tests of streams of records, valid and invalid, and helpers that make them.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// The bytes of a record, as a producer writes them.
+/// Returns the bytes of a record, as a producer writes them.
 pub(crate) fn encode(record: &RingRecord, payload: &[u8]) -> Vec<u8> {
     let mut out = record.encode().to_vec();
     out.extend(payload);
@@ -12,7 +12,7 @@ pub(crate) fn encode(record: &RingRecord, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A packet record of the right size for its payload.
+/// Returns a packet record of the right size for its payload.
 pub(crate) fn packet(tsc: u64, payload: &[u8]) -> (RingRecord, Vec<u8>) {
     let caplen = payload.len() as u32;
     let size = (RECORD_SIZE as u32 + caplen).next_multiple_of(RING_ALIGN);

@@ -1,7 +1,7 @@
-//! One mapped capture ring: the only code that touches memory shared with an app.
+//! One mapped capture ring: the only code that accesses memory shared with an app.
 //!
-//! Headers of records are copied out before anyone looks at them, and so are packets, unless they go
-//! unseen into a file: a producer that changes its mind can spoil its own capture and nothing else.
+//! Headers of records are copied before they are checked, and so are packets, unless they go into a
+//! file unseen: a producer that changes them later can spoil its own capture and nothing else.
 #![allow(unsafe_code)] // Reads and writes memory that another process maps.
 
 use std::fs::File;
@@ -24,7 +24,7 @@ use crate::records::RecordStream;
 
 /// `f_type` of the file system of huge pages.
 const HUGETLBFS: FsWord = 0x9584_58f6;
-/// Tries to read the anchors between two writes before giving up until the next round.
+/// Attempts to read the anchors before giving up until the next round.
 const SEQLOCK_TRIES: usize = 64;
 
 /// Why a ring cannot be used, or can no longer be.
@@ -35,16 +35,16 @@ pub enum RingError {
     Map {
         /// "data" or "tail".
         what: &'static str,
-        /// Of the system.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// The memory could be taken away while mapped.
+    /// The memory could be removed while it is mapped.
     #[error("the {0} of a capture ring is not sealed against shrinking")]
     Unsealed(&'static str),
-    /// Memory without a page behind it cannot be had where huge pages are used up or limited.
+    /// The memory is in huge pages, where an access to a hole fails if they are used up or limited.
     #[error("the {0} of a capture ring is in huge pages")]
     HugePages(&'static str),
-    /// Too small for what its header says.
+    /// The memory is smaller than its header says.
     #[error("the {what} of a capture ring has {found} bytes, {expected} are needed")]
     Short {
         /// "data" or "tail".
@@ -54,31 +54,31 @@ pub enum RingError {
         /// Size needed, bytes.
         expected: u64,
     },
-    /// Not a ring, or one of another version.
+    /// It is no ring, or one of another version.
     #[error("a capture ring has {field} {found:#x}, this pmdscope needs {expected}")]
     Header {
         /// Field of the header.
         field: &'static str,
         /// Its value.
         found: u64,
-        /// What it ought to be.
+        /// Expected value.
         expected: &'static str,
     },
-    /// The producer broke the rules of head.
+    /// The producer violated the rules of the head.
     #[error(
         "the head of lcore {lcore}'s capture ring went from {from} to {to}: the ring is broken"
     )]
     Head {
         /// Producing lcore.
         lcore: u16,
-        /// Where reading had come to.
+        /// Position of the consumer.
         from: u64,
         /// The new head.
         to: u64,
     },
 }
 
-/// What a ring has counted since it was made, packets.
+/// Counters of a ring since it was made, packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingCounters {
     /// Written to the ring.
@@ -92,18 +92,19 @@ pub struct RingCounters {
 }
 
 impl RingCounters {
-    /// Packets that the filter let through, kept or not.
+    /// Returns the number of packets that passed the filter, kept or not.
     pub fn passed_filter(&self) -> u64 {
         self.records.saturating_add(self.dropped).saturating_add(self.sampled_out)
     }
 
-    /// One packet in so many that the filter let through was kept, dropped ones with it; 1 is all.
+    /// Returns the mean sampling: one in this many packets that passed the filter was kept or
+    /// dropped; 1 is all.
     pub fn mean_sample(&self) -> f64 {
         let kept = self.records.saturating_add(self.dropped);
         if kept == 0 { 1.0 } else { self.passed_filter() as f64 / kept as f64 }
     }
 
-    /// All packets that were looked at.
+    /// Returns the number of all packets that the filter processed.
     pub fn seen(&self) -> u64 {
         self.passed_filter().saturating_add(self.filtered)
     }
@@ -127,15 +128,15 @@ pub struct Ring {
     tail: MmapRaw,
     header: RingHeader,
     cursor: RingCursor,
-    /// Head and number of records when they were last looked at.
+    /// Head and number of records when they were last read.
     seen: u64,
     counted: u64,
-    /// Mean size of the records between the last two looks, bytes.
+    /// Mean size of the records between the last two reads of the counters, bytes.
     mean_record: u64,
 }
 
 impl Ring {
-    /// Maps a ring from its two descriptors and checks everything about it that stays as it is.
+    /// Maps a ring from its two descriptors and checks all its constant properties.
     ///
     /// # Errors
     /// When the descriptors are not a ring that can be read without risk to this process.
@@ -166,42 +167,43 @@ impl Ring {
         Ok(ring)
     }
 
-    /// The producing lcore.
+    /// Returns the producing lcore.
     pub fn lcore(&self) -> u16 {
         self.header.lcore
     }
 
-    /// Bytes of the data area, a power of two.
+    /// Returns the size of the data area, bytes, a power of two.
     pub fn data_size(&self) -> u32 {
         self.header.data_size
     }
 
-    /// Most bytes that the producer copies of one packet.
+    /// Returns the most bytes that the producer copies of one packet.
     pub fn snaplen(&self) -> u32 {
         self.header.snaplen
     }
 
-    /// The producer counts drops per port and per gap.
+    /// Returns whether the producer counts drops per port and per gap.
     pub fn counts_gaps(&self) -> bool {
         self.header.features & FEATURE_GAPS != 0
     }
 
-    /// The producer can be told to sample otherwise, and marks where it does.
+    /// Returns whether the sampling of the producer can be changed; it then marks in the ring where
+    /// that happens.
     pub fn resamples(&self) -> bool {
         self.header.features & FEATURE_RESAMPLE != 0
     }
 
-    /// Bytes read so far; the ring position of the next byte to read.
+    /// Returns the number of bytes read so far, which is the ring position of the next byte.
     pub fn consumed(&self) -> u64 {
         self.cursor.consumed()
     }
 
-    /// Mean size of the records that were published lately, bytes.
+    /// Returns the mean size of the records that were published recently, bytes.
     pub(crate) fn mean_record(&self) -> u64 {
         self.mean_record
     }
 
-    /// Bytes that were published since the last look.
+    /// Reads head and counters; returns the number of bytes published since the last call.
     pub(crate) fn look(&mut self) -> usize {
         let head = self.word(HEAD).load(Ordering::Relaxed);
         let records = self.word(RECORDS).load(Ordering::Relaxed);
@@ -213,8 +215,8 @@ impl Ring {
         usize::try_from(new).unwrap_or(usize::MAX)
     }
 
-    /// Shows `records` what was published where it is, up to the end of the ring. [`Ring::release`] is to
-    /// follow.
+    /// Lets `records` read in place what was published, up to the end of the ring.
+    /// [`Ring::release`] must follow.
     ///
     /// # Errors
     /// As [`Ring::read`].
@@ -226,7 +228,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Gives back the room of what was read and is not held by a file.
+    /// Releases the room of what was read and is not held by a file.
     pub(crate) fn release(&mut self, records: &RecordStream) {
         if let Some(position) = records.viewed() {
             self.cursor.advance(position);
@@ -235,16 +237,18 @@ impl Ring {
         self.cursor.release(tail_word(&self.tail), position);
     }
 
-    /// Bytes that were read, and whose room was not given back.
+    /// Returns the number of bytes that were read and not yet released.
     pub(crate) fn kept(&self) -> u64 {
         self.cursor.kept()
     }
 
-    /// Moves what was published, at most so many bytes, to `records`, gives the room back to the
-    /// producer, and returns the number of bytes. The last record may be cut; the next read goes on.
+    /// Copies what was published, at most `most` bytes, to `records`, releases the room to the
+    /// producer, and returns the number of bytes. The last record may be cut; the next call
+    /// continues with it.
     ///
     /// # Errors
-    /// When head went back or is further ahead than the ring is large. The ring is useless then.
+    /// When the head went back, or is further ahead than the size of the ring. The ring cannot be
+    /// used any more.
     pub fn read(&mut self, most: usize, records: &mut RecordStream) -> Result<usize, RingError> {
         if let Some(position) = records.viewed() {
             self.cursor.advance(position);
@@ -259,7 +263,7 @@ impl Ring {
         Ok(count)
     }
 
-    /// What the producer has counted.
+    /// Returns the counters of the producer.
     pub fn counters(&self) -> RingCounters {
         let load = |at| self.word(at).load(Ordering::Relaxed);
         RingCounters {
@@ -270,18 +274,19 @@ impl Ring {
         }
     }
 
-    /// Packets of one port lost because the ring was full; `None` when that is not counted.
+    /// Returns the number of packets of one port that were lost because the ring was full; `None`
+    /// when that is not counted.
     pub fn port_dropped(&self, port: u16) -> Option<u64> {
         (self.counts_gaps() && usize::from(port) < RING_PORTS)
             .then(|| self.word(PORT_DROPPED + 8 * usize::from(port)).load(Ordering::Relaxed))
     }
 
-    /// Changes when the anchors do.
+    /// Returns the sequence number of the anchors, which changes when they do.
     pub fn anchor_seq(&self) -> u32 {
         seq_word(self.data.map()).load(Ordering::Acquire)
     }
 
-    /// The first and the latest anchor; `None` while they are being written.
+    /// Returns the first and the latest anchor; `None` while they are being written.
     pub fn anchors(&self) -> Option<(ClockAnchor, ClockAnchor)> {
         for _ in 0..SEQLOCK_TRIES {
             let anchors =
@@ -309,15 +314,15 @@ impl Ring {
     }
 }
 
-/// `offset + len` is at most the size of the data area.
+/// Copies bytes of the data area to `out`. `offset + len` is at most the size of the data area.
 fn copy_out(data: &MmapRaw, size: u32, offset: usize, len: usize, out: &mut Vec<u8>) {
     debug_assert!(offset + len <= size as usize);
     let end = out.len() + len;
     out.reserve(len);
     // SAFETY: callers keep offset + len within data_size, which `Ring::map` checked to be mapped;
-    // `reserve` made room for len bytes, all of which are written before set_len. The producer
-    // does not write bytes between tail and head; if it does all the same, what arrives is
-    // arbitrary bytes, which every reader of `out` must expect.
+    // `reserve` made room for len bytes, all of which are written before set_len. The producer does
+    // not write bytes between tail and head; if it does nevertheless, arbitrary bytes arrive, which
+    // every reader of `out` must expect.
     unsafe {
         let from = data.as_ptr().add(RING_HEADER_SIZE + offset);
         from.copy_to_nonoverlapping(out.as_mut_ptr().add(out.len()), len);
@@ -342,8 +347,8 @@ fn tail_word(tail: &MmapRaw) -> &AtomicU64 {
     unsafe { AtomicU64::from_ptr(tail.as_mut_ptr().cast()) }
 }
 
-/// A mapping faults when its file shrinks, or when there is no huge page for a hole in it, so a file of that
-/// kind is not mapped.
+/// Checks that a file can be mapped; returns its size. An access to a mapping faults when its file
+/// shrinks, or when there is no huge page for a hole in it, so such files are refused.
 fn check_memfd(what: &'static str, file: &File, expected: u64) -> Result<u64, RingError> {
     let found = file.metadata().map_err(|source| RingError::Map { what, source })?.len();
     if found < expected {

@@ -1,4 +1,4 @@
-//! Rings of a model app, whole and broken.
+//! Tests of rings of a model app, valid and invalid.
 
 use pmdscope_packets::PacketData;
 use pmdscope_testing::{current_test, skip};
@@ -60,7 +60,7 @@ fn huge_pages_are_refused() {
     let huge = || {
         let flags = MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB;
         let fd = memfd_create("huge", flags)?;
-        // Holes are sealed as well, and there is no page behind them.
+        // The file has holes with no pages behind them, in spite of the seals.
         ftruncate(&fd, 1 << 30)?;
         fcntl_add_seals(&fd, SealFlags::SHRINK).map(|()| fd)
     };
@@ -122,7 +122,8 @@ fn records_in_view_are_not_overwritten() {
     });
 }
 
-/// What `read` has not taken is still in the ring when it is called again.
+/// Reads while another thread writes. Records that `read_some` has not taken must still be in the
+/// ring when it is called again.
 fn two_threads(read_some: impl Fn(&mut Ring, &mut RecordStream) -> usize) {
     const PACKETS: u32 = 300_000;
     let mut producer = Producer::new(SIZE, 1);

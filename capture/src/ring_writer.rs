@@ -17,12 +17,12 @@ use crate::layout::{
     VERSION,
 };
 
-/// A packet that did not pass on to the ring.
+/// Why a packet was not written to the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LeftOut {
-    /// By the filter.
+    /// Rejected by the filter.
     Filtered,
-    /// By sampling.
+    /// Skipped by sampling.
     Sampled,
 }
 
@@ -39,7 +39,8 @@ pub(crate) struct RingWriter {
 }
 
 impl RingWriter {
-    /// A ring of at least `size` bytes, with no lcore behind it.
+    /// Creates a ring of at least `size` bytes, within the limits of rings, with this lcore id in
+    /// its header.
     pub(crate) fn new(size: u32, snaplen: u32, lcore: u16) -> io::Result<Self> {
         let size = size.clamp(RING_MIN_SIZE, RING_MAX_SIZE).next_power_of_two();
         let data_len = RING_HEADER_SIZE + usize::try_from(size).map_err(io::Error::other)?;
@@ -66,13 +67,13 @@ impl RingWriter {
         })
     }
 
-    /// Descriptors for the reading side: data and tail.
+    /// Returns descriptors for the reading side: data and tail.
     pub(crate) fn descriptors(&self) -> io::Result<[OwnedFd; 2]> {
         let [data, tail] = &self.files;
         Ok([data.try_clone()?.into(), tail.try_clone()?.into()])
     }
 
-    /// Sets what the times of records mean.
+    /// Sets the anchors, which relate time stamps of records to the wall clock.
     pub(crate) fn set_anchors(&self, first: ClockAnchor, last: ClockAnchor) {
         let seq = self.seq();
         let before = seq.load(Ordering::Relaxed);
@@ -89,7 +90,7 @@ impl RingWriter {
         seq.store(before.wrapping_add(2), Ordering::Release);
     }
 
-    /// Counts a packet that is not put in.
+    /// Counts a packet that is not written.
     pub(crate) fn leave_out(&self, why: LeftOut) {
         let counter = match why {
             LeftOut::Filtered => FILTERED,
@@ -98,7 +99,7 @@ impl RingWriter {
         self.word(counter).fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Puts a packet in, or counts it as dropped. Sizes, type and gap of the record are set here.
+    /// Writes a packet, or counts it as dropped. Sizes, type and gap of the record are set here.
     pub(crate) fn push(&mut self, record: RingRecord, data: &[u8]) {
         let most = usize::try_from(self.size).unwrap_or(usize::MAX) / 2;
         let data = &data[..data.len().min(most)];
@@ -122,12 +123,13 @@ impl RingWriter {
         self.word(RECORDS).fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Lets the reading side have what was put in.
+    /// Publishes what was written to the reading side.
     pub(crate) fn publish(&self) {
         self.word(HEAD).store(self.head, Ordering::Release);
     }
 
-    /// Whether there is room for a contiguous record; fills up to the end of the ring if need be.
+    /// Returns whether there is room for a contiguous record; fills the ring up to its end if
+    /// necessary.
     fn reserve(&mut self, size: u32) -> bool {
         // SAFETY: the tail mapping is page-aligned and at least 8 bytes long.
         let tail = unsafe { AtomicU64::from_ptr(self.tail.as_mut_ptr().cast()) };
@@ -140,20 +142,20 @@ impl RingWriter {
         if padding > 0 {
             let size = u32::try_from(padding).unwrap_or_default();
             let filler = RingRecord { size, kind: RECORD_PAD, ..RingRecord::default() }.encode();
-            // At the end there may be room for size and type only.
+            // There may be room only for size and type.
             self.write(&filler[..filler.len().min(usize::try_from(padding).unwrap_or_default())]);
             self.head = self.head.next_multiple_of(self.size);
         }
         true
     }
 
-    /// Does not cross the end of the ring.
+    /// Writes bytes at the head, up to the end of the ring.
     fn write(&mut self, bytes: &[u8]) {
         let offset = usize::try_from(self.head % self.size).unwrap_or_default();
         let room = usize::try_from(self.size).unwrap_or_default() - offset;
         let bytes = &bytes[..bytes.len().min(room)];
-        // SAFETY: offset and length are within the data area, which is mapped behind the header. The
-        // reading side does not look at it before `publish`.
+        // SAFETY: offset and length are within the data area, which is mapped after the header. The
+        // reading side does not read it before `publish`.
         unsafe {
             let at = self.data.as_mut_ptr().add(RING_HEADER_SIZE + offset);
             at.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
@@ -172,7 +174,7 @@ impl RingWriter {
     }
 }
 
-/// Memory that the reading side may map without risk.
+/// Creates a memfd that the reading side can map safely.
 fn sealed(name: &str, len: usize) -> io::Result<File> {
     let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     ftruncate(&fd, len as u64)?;
