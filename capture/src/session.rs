@@ -19,48 +19,48 @@ use crate::layout::{
 use crate::pdump::PdumpProcess;
 use crate::ring::{Ring, RingError};
 
-/// With this an app says that it ends orderly.
+/// Value of an END message of an app that exits normally.
 const SHUTDOWN: i32 = Errno::SHUTDOWN.raw_os_error();
 
-/// Why there is no session, or no longer one.
+/// Why a session cannot be opened, or has failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
-    /// Nothing listens.
+    /// Nothing listens on the socket.
     #[error(
         "no capture socket at {}: the app has ended, or runs without libpmdscope or with \
          PMDSCOPE_F_NO_TEE", .0.display()
     )]
     Absent(PathBuf),
-    /// The socket may not be used.
+    /// No permission to use the socket.
     #[error("no permission for {}: run as the app's user or as root, or in its capture group", .0.display())]
     Permission(PathBuf),
     /// Too many selections or instructions.
     #[error("a capture has at most {MAX_SELECTS} interfaces and {MAX_INSNS} filter instructions")]
     TooLarge,
-    /// The app said no.
+    /// The app refused the request.
     #[error("the app refused the capture: {}", reason(.text, *.code))]
     Refused {
         /// errno.
         code: i32,
-        /// Reason for people, may be empty.
+        /// Reason as text for the user; may be empty.
         text: String,
     },
     /// The app did not answer in time.
     #[error("the app did not answer within {} s: its control thread is stuck or starved", .0.as_secs())]
     Timeout(Duration),
-    /// Nobody wants to know any more.
+    /// The caller stopped waiting.
     #[error("stopped before the app answered")]
     Stopped,
-    /// The app closed without an answer.
+    /// The app closed the connection without an answer.
     #[error("the app closed the connection without an answer")]
     Closed,
-    /// The app does not keep to the protocol.
+    /// The app violated the protocol.
     #[error("the app sent an invalid capture message: {0}")]
     Protocol(&'static str),
     /// A ring is unusable.
     #[error(transparent)]
     Ring(#[from] RingError),
-    /// The system failed.
+    /// A system call failed.
     #[error("the capture socket failed")]
     Socket(#[from] Errno),
 }
@@ -69,14 +69,14 @@ pub(crate) fn reason(text: &str, code: i32) -> String {
     if text.is_empty() { Errno::from_raw_os_error(code).to_string() } else { text.to_owned() }
 }
 
-/// What an app has to say during a session.
+/// An event of a session.
 #[derive(Debug)]
 pub enum SessionEvent {
-    /// One more lcore polls; this is its ring.
+    /// Another lcore polls; its ring.
     Ring(Ring),
-    /// The app ended the session because something went wrong; the reason for people.
+    /// The app ended the session because of an error; the reason for the user.
     Ended(String),
-    /// The app has ended, orderly or not.
+    /// The app has exited, normally or not.
     Gone,
 }
 
@@ -87,16 +87,17 @@ pub struct CaptureSession {
     id: u32,
     remark: String,
     resamples: Option<bool>,
-    /// The process on the other side, where it is ours: dropped behind the socket, at whose end it
-    /// leaves.
+    /// The helper process on the other side, if there is one. It is dropped after the socket, since
+    /// it exits when that is closed.
     helper: Option<PdumpProcess>,
 }
 
 impl CaptureSession {
-    /// Connects, asks and waits for the answer.
+    /// Connects, sends the request and waits for the answer.
     ///
     /// # Errors
-    /// When nobody listens, may not be asked, refuses, or does not answer within `timeout`.
+    /// When nothing listens, permission is missing, the app refuses, or does not answer within
+    /// `timeout`.
     pub fn open(
         path: &Path,
         request: &CaptureRequest,
@@ -105,7 +106,7 @@ impl CaptureSession {
         Self::open_unless(&AtomicBool::new(false), path, request, timeout)
     }
 
-    /// The same, given up as soon as `stop` is true.
+    /// Like [`CaptureSession::open`], but returns as soon as `stop` is true.
     ///
     /// # Errors
     /// As [`CaptureSession::open`]; and [`SessionError::Stopped`].
@@ -121,7 +122,7 @@ impl CaptureSession {
         Self::ask(socket, &datagram, &deadline)
     }
 
-    /// Asks over a connected `SOCK_SEQPACKET` socket and waits for the answer.
+    /// Sends the request over a connected `SOCK_SEQPACKET` socket and waits for the answer.
     ///
     /// # Errors
     /// When the other side refuses, closes, or does not answer within `timeout` or before `stop` is
@@ -155,29 +156,30 @@ impl CaptureSession {
         }
     }
 
-    /// The same session, the other side of which is a process of ours and not the app.
+    /// Returns the session with the helper process that is its other side instead of the app.
     pub(crate) fn beside(self, helper: PdumpProcess) -> Self {
         Self { helper: Some(helper), ..self }
     }
 
-    /// The number that the app gave the session.
+    /// Returns the session number, which the app assigned.
     pub fn id(&self) -> u32 {
         self.id
     }
 
-    /// What people should know of a capture that was accepted, such as a reduced snap length.
+    /// Returns the remark of the app about an accepted capture, such as a reduced snap length.
     pub fn remark(&self) -> Option<&str> {
         (!self.remark.is_empty()).then_some(&*self.remark)
     }
 
-    /// The sampling can be changed; `None` before the first ring, which tells.
+    /// Returns whether the sampling can be changed; `None` before the first ring, which says so.
     pub fn resamples(&self) -> Option<bool> {
         self.resamples
     }
 
-    /// Asks the app to keep one packet in so many from now on; 0 and 1 keep all. Rings tell where that
-    /// begins. False when it was not asked: [`CaptureSession::resamples`] says no or does not know yet, the
-    /// app has no ear for it now, or is gone, as the next event will tell. Never blocks.
+    /// Asks the app to keep one packet in `sample` from now on; 0 and 1 keep all. Rings contain a
+    /// record where that begins. Returns false when the request was not sent:
+    /// [`CaptureSession::resamples`] is false or not known yet, the socket is full, or the app is
+    /// gone, as the next event will report. Never blocks.
     ///
     /// # Errors
     /// When the socket fails.
@@ -194,10 +196,10 @@ impl CaptureSession {
         }
     }
 
-    /// The next thing that the app has said; `None` when there is nothing. Never blocks.
+    /// Returns the next event of the session; `None` when there is none. Never blocks.
     ///
     /// # Errors
-    /// When the app breaks the protocol or hands over an unusable ring.
+    /// When the app violates the protocol or hands over an unusable ring.
     pub fn next_event(&mut self) -> Result<Option<SessionEvent>, SessionError> {
         let (message, fds) = match receive(&self.socket) {
             Ok(Some(received)) => received,
@@ -222,7 +224,8 @@ impl CaptureSession {
         }
     }
 
-    /// The other side has left without a reason: the app has ended, or only the process beside it.
+    /// Returns the event of a connection that was closed without a reason: the app has exited, or
+    /// only the helper.
     fn lost(&mut self) -> SessionEvent {
         match &mut self.helper {
             None => SessionEvent::Gone,

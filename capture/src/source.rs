@@ -1,4 +1,4 @@
-//! What a capture is of, and how it is made.
+//! Sources and settings of a capture.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,27 +7,28 @@ use pmdscope_packets::MAX_SNAPLEN;
 
 use crate::session::CaptureSession;
 
-/// Tries to reach an app that has ended: its ports and an armed capture, once it is back.
+/// Tries to reach an app that has ended; returns its ports and an armed capture once it is back.
 pub type ReopenApp = Box<dyn FnMut() -> Option<(Vec<CapturePort>, CaptureSession)> + Send>;
 
 /// One app to capture from.
 pub struct CaptureSource {
     /// File-prefix of the app.
     pub app: String,
-    /// What stands between the app and its packets; `None` for the app itself.
+    /// What passes on the packets of the app, as in [`Transport::via`](crate::Transport::via);
+    /// `None` for the app itself.
     pub via: Option<&'static str>,
-    /// Its ports, to give interfaces their device names.
+    /// Ports of the app, for the device names of interfaces.
     pub ports: Vec<CapturePort>,
-    /// The armed capture; none where another has it.
+    /// The armed capture; `None` if another `CaptureSource` of the app has it.
     pub session: Option<CaptureSession>,
-    /// It was asked to keep one packet in this many; 0 and 1 keep all.
+    /// The requested sampling: one packet in this many is kept; 0 and 1 keep all.
     pub sample: u32,
-    /// How to go on when the app comes back; `None` gives it up.
+    /// Reopens the capture when the app comes back; `None` to end with the app.
     pub reopen: Option<ReopenApp>,
 }
 
 impl CaptureSource {
-    /// The same app, to which another listens.
+    /// Returns the same source without the session.
     pub(crate) fn unattended(&self) -> Self {
         let Self { app, via, ports, sample, .. } = self;
         let (app, ports) = (app.clone(), ports.clone());
@@ -48,29 +49,29 @@ pub struct CapturePort {
     pub id: u16,
     /// Device name.
     pub device: String,
-    /// It was asked for, so it has an interface even if it has no packets.
+    /// Whether it was requested, so that it has an interface even if it has no packets.
     pub selected: bool,
 }
 
-/// How to capture.
+/// Settings of a capture.
 #[derive(Clone, Debug, Default)]
 pub struct CaptureSettings {
     /// Most bytes kept of a packet; 0 means 262144.
     pub snaplen: u32,
-    /// Leave out the first packets.
+    /// Number of packets to skip first.
     pub skip: u64,
-    /// Stop after so many packets.
+    /// Stop after this many packets.
     pub count: Option<u64>,
-    /// Stop after so long.
+    /// Stop after this time.
     pub duration: Option<Duration>,
-    /// Filter expression, to be noted in the file.
+    /// Filter expression, which is written to the file.
     pub filter: String,
-    /// Outgoing packets are captured, to be explained in the file.
+    /// Whether outgoing packets are captured, which the file explains.
     pub outgoing: bool,
 }
 
 impl CaptureSettings {
-    /// Most bytes kept of a packet.
+    /// Returns the most bytes kept of a packet.
     pub fn effective_snaplen(&self) -> u32 {
         if self.snaplen == 0 { MAX_SNAPLEN } else { self.snaplen }
     }

@@ -1,5 +1,5 @@
-//! How the packets of an app are reached: by its own capture socket, by a helper of ours, or as a sample
-//! from its memory.
+//! How packets of an app are captured: by its own capture socket, by a helper, or as a sample from
+//! its memory.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,13 +13,14 @@ use crate::pdump::{PdumpOptions, PdumpProcess, helper};
 use crate::peek::{self, PeekError, PeekOptions};
 use crate::session::{CaptureSession, SessionError, reason};
 
-/// How long a helper may take to get into an app, which has to answer requests of its own for that.
+/// How long a helper may take to attach to an app, which has to answer requests of the helper for
+/// that.
 const ATTACH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Why an app cannot be reached.
+/// Why a capture cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum TransportError {
-    /// The app has libpmdscope, and does not hand out its packets.
+    /// The capture session with the app or the helper failed.
     #[error(transparent)]
     Session(#[from] SessionError),
     /// The packets cannot be read from the memory of the app.
@@ -30,29 +31,29 @@ pub enum TransportError {
     Start {
         /// The program.
         program: PathBuf,
-        /// Why.
+        /// Cause.
         source: std::io::Error,
     },
-    /// The helper found something that speaks against a capture.
+    /// The helper refused the capture.
     #[error("pmdscope-pdump: {text}{}", more(.said))]
     Refused {
-        /// Cause and cure.
+        /// Cause, and what to do.
         text: String,
-        /// What else it said.
+        /// Last line of its standard error, if it says more.
         said: String,
     },
-    /// The helper ended before it could say anything to us.
+    /// The helper exited before it answered; how it exited.
     #[error("pmdscope-pdump {0}; the app goes on without it")]
     Died(String),
-    /// The helper is not done in time.
+    /// The helper did not answer in time.
     #[error(
         "pmdscope-pdump did not get into the app within {} s: the app's control threads are stuck or \
          starved, or wait for another secondary process of it{}", .waited.as_secs(), more(.said)
     )]
     Timeout {
-        /// How long it was waited for.
+        /// Timeout.
         waited: Duration,
-        /// What it said last.
+        /// Last line of its standard error.
         said: String,
     },
 }
@@ -61,28 +62,28 @@ fn more(said: &str) -> String {
     if said.is_empty() { String::new() } else { format!(" ({said})") }
 }
 
-/// How the packets of an app are reached.
+/// How packets of an app are captured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// The app has libpmdscope, which listens there.
+    /// The app has libpmdscope, which listens on this socket.
     Library(PathBuf),
-    /// The app has only called `rte_pdump_init()`.
+    /// The app has no libpmdscope, but has called `rte_pdump_init()`: a helper captures.
     Pdump(Box<PdumpOptions>),
-    /// The app hands out none: a sample is read from its memory.
+    /// The app cannot be captured: a sample is read from its memory.
     Peek(Box<PeekOptions>),
 }
 
 impl Transport {
-    /// What [`Transport::via`] calls the helper.
+    /// Result of [`Transport::via`] for the helper.
     pub const PDUMP: &str = "pdump";
-    /// What [`Transport::via`] calls a sample that is read from the memory of the app.
+    /// Result of [`Transport::via`] for a sample that is read from the memory of the app.
     pub const PEEK: &str = "peek";
 
-    /// Arms a capture, unless told to stop. A helper gets more time than an app: at least 10 s.
+    /// Opens a capture, unless `stop` is true. A helper gets more time than an app: at least 10 s.
     ///
     /// # Errors
-    /// As [`CaptureSession::open_unless`]; and when the helper cannot be started, or finds that it would do
-    /// harm.
+    /// As [`CaptureSession::open_unless`]; and when the helper cannot be started, or refuses
+    /// because it would do harm; and when the memory of the app cannot be read.
     pub fn open(
         &self,
         request: &CaptureRequest,
@@ -96,7 +97,7 @@ impl Transport {
         }
     }
 
-    /// What stands between the app and its packets, for people; `None` for the app itself.
+    /// Returns what passes on the packets of the app, for display; `None` for the app itself.
     pub fn via(&self) -> Option<&'static str> {
         match self {
             Self::Library(_) => None,
@@ -127,7 +128,7 @@ fn attach(
         Ok(session) => Ok(session.beside(helper)),
         Err(SessionError::Refused { code, text }) => {
             let text = reason(&text, code);
-            // Mostly the same once more.
+            // The last line is often the same text.
             let said = Some(helper.last_error_line()).filter(|said| !said.ends_with(&text));
             Err(TransportError::Refused { text, said: said.unwrap_or_default() })
         }

@@ -1,4 +1,4 @@
-//! The socket of a session: connecting, waiting for an answer, messages with descriptors.
+//! The socket of a session: connects, waits for an answer, receives messages with descriptors.
 
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
@@ -17,13 +17,13 @@ use rustix::net::{
 use super::SessionError;
 use crate::layout::{AppMessage, MESSAGE_SIZE};
 
-/// How long to wait before asking again for a place in a full backlog.
+/// Interval of attempts to connect while the backlog is full.
 const CONNECT_RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How long to wait for an answer before a look at whether it is still wanted.
+/// Interval of checks of `stop` while waiting for an answer.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How long an answer is waited for: for a time, and until told to stop.
+/// Limits of a wait for an answer: a timeout, and `stop`.
 #[derive(Debug)]
 pub(super) struct AnswerDeadline<'a> {
     timeout: Duration,
@@ -36,7 +36,7 @@ impl<'a> AnswerDeadline<'a> {
         Self { timeout, until: Instant::now() + timeout, stop }
     }
 
-    /// The next pause, no longer than told.
+    /// Returns the length of the next pause, at most `most`.
     fn pause(&self, most: Duration) -> Result<Duration, SessionError> {
         let left = self.until.saturating_duration_since(Instant::now());
         if self.stop.load(Ordering::Relaxed) {
@@ -85,7 +85,7 @@ pub(super) fn wait_readable(
     }
 }
 
-/// One message with its descriptors; `None` at end of file.
+/// Receives one message with its descriptors; `None` at end of file.
 pub(super) fn receive(
     socket: &OwnedFd,
 ) -> Result<Option<(AppMessage, Vec<OwnedFd>)>, SessionError> {

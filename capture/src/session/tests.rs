@@ -16,7 +16,7 @@ fn request() -> CaptureRequest {
     CaptureRequest { selects, ..CaptureRequest::default() }
 }
 
-/// Opens a session with an app that answers as told.
+/// Opens a session with an app that replies with `answer`.
 fn open_with(answer: impl FnOnce(Peer) + Send) -> Result<CaptureSession, SessionError> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pmdscope.sock");
@@ -64,7 +64,7 @@ fn a_ring_comes_with_its_two_descriptors() {
     assert!(matches!(event, Err(SessionError::Protocol(_))));
 }
 
-/// A session that was handed these rings, and the app's end of it.
+/// Opens a session that gets these rings; returns also the app's end of it.
 fn handed(rings: &[Producer]) -> (CaptureSession, Peer) {
     let mut kept = None;
     let mut session = open_with(|peer| {

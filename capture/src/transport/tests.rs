@@ -1,4 +1,4 @@
-//! Helpers that are shell scripts: they speak over standard input, as the real one does.
+//! Tests with shell scripts as helpers: they communicate over standard input, as the real one does.
 
 use std::fmt::Write;
 use std::time::Instant;
@@ -12,13 +12,13 @@ use crate::session::SessionEvent;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Nobody says that it is to stop.
+/// A `stop` that is never true.
 static GO: AtomicBool = AtomicBool::new(false);
 
-/// Takes the request.
+/// Command that receives the request.
 const LISTEN: &str = "dd bs=8192 count=1 of=\"$0.request\" 2>/dev/null\n";
 
-/// Waits until the consumer has closed its end.
+/// Command that waits until the consumer has closed its end.
 const LEAVE: &str = "cat >/dev/null\n";
 
 fn request() -> CaptureRequest {
@@ -26,7 +26,7 @@ fn request() -> CaptureRequest {
     CaptureRequest { selects, ..CaptureRequest::default() }
 }
 
-/// A command that sends one message.
+/// Returns a command that sends one message.
 fn send(kind: u16, value: i32, text: &str) -> String {
     let bytes = message(kind, value.cast_unsigned(), text);
     let octal = bytes.iter().fold(String::new(), |mut octal, byte| {
@@ -40,7 +40,7 @@ fn accept() -> String {
     LISTEN.to_owned() + &send(TEE_ACCEPT, 7, "")
 }
 
-/// A transport through such a helper, for an app that no other test has.
+/// Returns a transport with such a helper, for an app that no other test uses.
 fn transport(pid: u32, body: &str) -> (tempfile::TempDir, Transport) {
     let (dir, program) = script(body);
     let port = |id| PdumpPort { id, device: format!("net_null{id}"), rx_queues: 2, tx_queues: 1 };
@@ -68,7 +68,7 @@ fn wait_for_exits(pid: u32, timeout: Duration) -> Vec<u32> {
     helper::wait_for_exits(Some(pid), timeout, &GO)
 }
 
-/// What happens first in a session.
+/// Waits for the first event of a session.
 fn first_event(session: &mut CaptureSession) -> SessionEvent {
     let deadline = Instant::now() + TIMEOUT;
     while Instant::now() < deadline {
