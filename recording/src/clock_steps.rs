@@ -1,5 +1,5 @@
-//! Recordings in which the wall clock was set back: from then on their times go on by the monotonic
-//! clock, so that time never goes back when they are played.
+//! Recordings in which the wall clock was set back: later times are derived from the monotonic
+//! clock, so that time never goes back during playback.
 
 use std::collections::BTreeMap;
 
@@ -8,32 +8,31 @@ use super::note::{PlaybackNote, note, time};
 use super::reader::RoundReader;
 use super::{RecordingError, RoundEnd};
 
-/// More time than this does not pass between two rounds of one recording; bounds what damaged files
-/// say.
+/// Longest time between two rounds of one recording; limits the effect of damaged files.
 const LONGEST_PAUSE_NS: u64 = 24 * 3600 * 1_000_000_000;
 
-/// Times that never go back.
+/// A clock that never goes back.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SteadyClock {
-    /// What is added to the wall clock, nanoseconds.
+    /// Correction that is added to the wall clock, nanoseconds.
     added_ns: u64,
-    /// The last time, and the monotonic clock then.
+    /// The last corrected time, and the monotonic clock at that time.
     last: Option<RoundEnd>,
 }
 
 impl SteadyClock {
-    /// From now on so much is added to the wall clock, nanoseconds.
+    /// Sets the correction of the wall clock, nanoseconds.
     pub(super) fn begin_frame(&mut self, added_ns: u64) {
         self.added_ns = added_ns;
     }
 
-    /// A round of which only the wall clock is known.
+    /// Returns a round for which only the wall clock is known.
     fn at_wall(&self, realtime_ns: u64) -> RoundEnd {
         let monotonic_ns = self.last.map_or(0, |last| last.monotonic_ns);
         RoundEnd { realtime_ns, monotonic_ns, missed: 0 }
     }
 
-    /// The time of a round, given those before.
+    /// Returns the corrected time of a round, given the rounds before it.
     pub(super) fn update(&mut self, round: RoundEnd) -> u64 {
         let wall_ns = round.realtime_ns;
         let Some(last) = self.last else {
@@ -54,11 +53,11 @@ impl SteadyClock {
     }
 }
 
-/// Corrects the times of all recordings of one run of the machine, whoever made them, and notes each
-/// step back.
+/// Corrects the times of all recordings of each boot of the machine, by any recorder, and notes
+/// each step back.
 ///
 /// # Errors
-/// When a file cannot be read any more.
+/// When a file can no longer be read.
 pub(super) fn correct(
     sources: &mut [RecordingFile],
     notes: &mut Vec<PlaybackNote>,
@@ -80,8 +79,8 @@ pub(super) fn correct(
     Ok(())
 }
 
-/// The first rounds of these files, in the order of the monotonic clock. That of a file alone need not
-/// be read.
+/// Returns the first rounds of these files, in the order of the monotonic clock. A single file need
+/// not be read.
 fn begins(
     sources: &[RecordingFile],
     numbers: &[usize],
@@ -99,8 +98,8 @@ fn begins(
     Ok(begins)
 }
 
-/// Whether the wall clock of these files, in this order, is ever before that of what was recorded
-/// earlier. Mostly it is not, and nothing else needs to be read.
+/// Returns whether the wall clock of these files, in this order, is ever before that of earlier
+/// rounds. In most cases it is not, and nothing else needs to be read.
 fn goes_back(sources: &[RecordingFile], begins: &[(RoundEnd, usize)]) -> bool {
     let within = |source: &RecordingFile| {
         source.frames().windows(2).any(|pair| pair[1].first_ns < pair[0].last_ns)
@@ -110,13 +109,13 @@ fn goes_back(sources: &[RecordingFile], begins: &[(RoundEnd, usize)]) -> bool {
         || files().zip(files().skip(1)).any(|(one, next)| next.first_ns() < one.last_ns())
 }
 
-/// Corrects the files of one run of the machine, in this order.
+/// Corrects the files of one boot of the machine, in this order.
 fn correct_boot(
     sources: &mut [RecordingFile],
     begins: Vec<(RoundEnd, usize)>,
     notes: &mut Vec<PlaybackNote>,
 ) -> Result<(), RecordingError> {
-    // The file that ended latest so far.
+    // The end of the file that ended latest so far.
     let mut before: Option<FileEnd> = None;
     for (first, number) in begins {
         let begin = before.as_ref().map_or_else(FileEnd::default, |end| end.go_on(first));
@@ -128,11 +127,11 @@ fn correct_boot(
     Ok(())
 }
 
-/// The end of a file.
+/// The state at the end of a file.
 #[derive(Debug, Default)]
 struct FileEnd {
     clock: SteadyClock,
-    /// Its own wall clock; `None` before the first file.
+    /// Its uncorrected wall clock; `None` before the first file.
     wall_ns: Option<u64>,
 }
 
@@ -141,19 +140,19 @@ impl FileEnd {
         self.clock.last.map_or(0, |last| last.monotonic_ns)
     }
 
-    /// From where on a file that begins so has to be corrected.
+    /// Returns the state from which a file with this first round is corrected.
     fn go_on(&self, first: RoundEnd) -> Self {
         if self.monotonic_ns() <= first.monotonic_ns {
             return Self { clock: self.clock, wall_ns: self.wall_ns };
         }
-        // Two recorders at the same time have the same clock.
+        // Two recorders that run at the same time have the same clock.
         let after_step = self.wall_ns.is_some_and(|wall_ns| first.realtime_ns < wall_ns);
         let added_ns = if after_step { self.clock.added_ns } else { 0 };
         Self { clock: SteadyClock { added_ns, last: None }, wall_ns: None }
     }
 }
 
-/// Corrects the frames of one file, given how the files before it ended; its end.
+/// Corrects the frames of one file, given the end of the files before it; returns its end.
 fn correct_file(
     source: &mut RecordingFile,
     FileEnd { mut clock, mut wall_ns }: FileEnd,
@@ -172,7 +171,7 @@ fn correct_file(
             note(notes, source.path(), span.offset, Some(span.first_ns), text);
         }
         let next = source.frames().get(frame + 1);
-        // Other frames are as they seem to be, and need not be read.
+        // The times of other frames are correct, and these frames need not be read.
         let is_doubtful = set_back_from.is_some() || next.is_none_or(|n| n.first_ns < span.last_ns);
         let rounds = if is_doubtful { rounds_of_frame(source, frame)? } else { Vec::new() };
         let begin = rounds.first().copied().unwrap_or_else(|| clock.at_wall(span.first_ns));
@@ -191,9 +190,9 @@ fn correct_file(
     Ok(FileEnd { clock, wall_ns })
 }
 
-/// The ends of the rounds of one frame, as its recorder wrote them.
+/// Returns the ends of the rounds of one frame, as its recorder wrote them.
 fn rounds_of_frame(source: &RecordingFile, frame: usize) -> Result<Vec<RoundEnd>, RecordingError> {
-    // What is wrong with it is noted when it is played.
+    // Damage is noted when the frame is played.
     let mut unheard = Vec::new();
     let mut reader = RoundReader::open(source, frame)?;
     let mut rounds = Vec::new();

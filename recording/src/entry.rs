@@ -10,14 +10,14 @@ use pmdscope_telemetry::interface::InterfaceSample;
 use pmdscope_telemetry::sample::{SAMPLE_SCHEMA, Sample};
 use pmdscope_telemetry::{ErrorClass, InterfacesState};
 
-/// Version of the lines; raised when one changes its meaning. New kinds of lines and new fields do
-/// not raise it.
+/// Version of the lines; incremented when the meaning of one changes. New kinds of lines and new
+/// fields do not change it.
 pub const RECORD_SCHEMA: u32 = 1;
 
-/// One line. The entries of a round are followed by its [`RoundEnd`].
+/// One line of a recording. The entries of a round are followed by its [`RoundEnd`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-#[allow(clippy::large_enum_variant)] // nearly all are samples
+#[allow(clippy::large_enum_variant)] // nearly all entries are samples
 pub enum RecordEntry<'a> {
     /// First line of a file.
     Header(RecordingHeader),
@@ -25,17 +25,17 @@ pub enum RecordEntry<'a> {
     Sample(Cow<'a, Sample>),
     /// An app did not answer.
     Lost(LostApp),
-    /// An app was given up.
+    /// An app was removed from the fleet state.
     Gone(GoneApp),
-    /// The interfaces of the kernel that are worth showing.
+    /// The interfaces of the kernel with a filter or a bypass.
     Interfaces(RecordedInterfaces),
-    /// Rounds that were made and could not be written.
+    /// Rounds that were sampled, but could not be written.
     Gap(RecordingGap),
     /// The end of a round.
     Round(RoundEnd),
 }
 
-/// Who recorded.
+/// The recorder, and the machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordingHeader {
     /// [`RECORD_SCHEMA`].
@@ -46,50 +46,51 @@ pub struct RecordingHeader {
     pub tool: String,
     /// Name of the machine.
     pub host: String,
-    /// The machine's run (`/proc/sys/kernel/random/boot_id`): monotonic times of another are not
-    /// comparable.
+    /// Id of the boot of the machine (`/proc/sys/kernel/random/boot_id`): monotonic times of
+    /// different boots are not comparable.
     pub boot_id: String,
-    /// The recorder's run: wall clock at its start, nanoseconds since the epoch. All files of one run
-    /// have the same.
+    /// Id of the run of the recorder: wall clock at its start, nanoseconds since the epoch. All
+    /// files of one run have the same.
     pub run: u64,
     /// Wall clock at the start of the file, nanoseconds since the epoch.
     pub realtime_ns: u64,
     /// Time between two rounds, milliseconds.
     pub interval_ms: u64,
-    /// Local time of the machine, seconds east of UTC.
+    /// UTC offset of the local time of the machine, seconds east of UTC.
     pub utc_offset_s: i32,
 }
 
-/// An app did not answer. Written again in every frame for as long as that lasts.
+/// An app did not answer. Repeated in every frame while that lasts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostApp {
     /// Wall clock, nanoseconds since the epoch.
     pub realtime_ns: u64,
     /// The app.
     pub app: String,
-    /// Why, for programs.
+    /// Reason, for programs.
     pub class: ErrorClass,
-    /// Why, for people.
+    /// Reason, as text for the user.
     pub reason: String,
     /// Monotonic clock when it was first seen not to answer, nanoseconds.
     #[serde(default)]
     pub silent_ns: Option<u64>,
-    /// How often it could not be asked since it was found, by reason.
+    /// Number of failed rounds since it was found, by reason.
     #[serde(default)]
     pub errors: BTreeMap<ErrorClass, u64>,
-    /// The same, judged.
+    /// Findings about the missing answers.
     #[serde(default)]
     pub findings: Vec<AbsenceFinding>,
 }
 
-/// A finding about an app that did not answer: there is no sample from which to judge it again.
+/// A finding about an app that did not answer. It is recorded, because there is no sample from
+/// which it could be derived again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AbsenceFinding {
     /// Stable name of the lint.
     pub lint: String,
     /// `info`, `warning` or `critical`.
     pub severity: String,
-    /// What it is about.
+    /// What the finding is about.
     pub subject: String,
     /// One sentence with the numbers.
     pub evidence: String,
@@ -99,7 +100,7 @@ pub struct AbsenceFinding {
     pub advice: String,
 }
 
-/// An app was given up.
+/// An app was removed from the fleet state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GoneApp {
     /// Wall clock, nanoseconds since the epoch.
@@ -108,43 +109,43 @@ pub struct GoneApp {
     pub app: String,
 }
 
-/// The interfaces of the kernel with a filter or a bypass, as they were read in a round. Written in every
-/// round with such an interface, and once when there is none any more.
+/// The interfaces of the kernel with a filter or a bypass, as they were read in a round. Written in
+/// every round with such an interface, and once after the last one is gone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedInterfaces {
     /// Wall clock, nanoseconds since the epoch.
     pub realtime_ns: u64,
     /// Monotonic clock when they were read, nanoseconds.
     pub monotonic_ns: u64,
-    /// What was read.
+    /// Samples of the interfaces.
     #[serde(default)]
     pub interfaces: Vec<InterfaceSample>,
-    /// Why they could not be read.
+    /// Reason why they could not be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Rounds that were made and could not be written.
+/// Rounds that were sampled, but could not be written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordingGap {
-    /// Wall clock of the first, nanoseconds since the epoch.
+    /// Wall clock of the first of these rounds, nanoseconds since the epoch.
     pub from_realtime_ns: u64,
-    /// Wall clock when writing went on, nanoseconds since the epoch.
+    /// Wall clock when writing resumed, nanoseconds since the epoch.
     pub realtime_ns: u64,
-    /// Rounds.
+    /// Number of rounds.
     pub rounds: u64,
-    /// Why they could not be written.
+    /// Reason why they could not be written.
     pub reason: String,
 }
 
-/// The end of a round: the entries since the last one are all that was learned.
+/// The end of a round: the entries since the previous [`RoundEnd`] belong to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoundEnd {
     /// Wall clock, nanoseconds since the epoch.
     pub realtime_ns: u64,
     /// Monotonic clock, nanoseconds.
     pub monotonic_ns: u64,
-    /// Rounds before this one that were due and not made.
+    /// Number of rounds before this one that were due, but not sampled.
     #[serde(default, skip_serializing_if = "none")]
     pub missed: u64,
 }
@@ -154,7 +155,7 @@ fn none(number: &u64) -> bool {
     *number == 0
 }
 
-/// All kinds of lines; one that is not known has none of them.
+/// A line of any kind; a line of an unknown kind has none of these fields.
 #[derive(Deserialize)]
 struct Line {
     header: Option<RecordingHeader>,
@@ -167,10 +168,10 @@ struct Line {
 }
 
 impl RecordEntry<'static> {
-    /// Reads a line; `None` for one of a kind that is not known.
+    /// Parses a line; `None` if its kind is not known.
     ///
     /// # Errors
-    /// When it is not JSON, or lacks what its kind must have.
+    /// When it is not JSON, or lacks a required field of its kind.
     pub fn parse(line: &[u8]) -> Result<Option<Self>, serde_json::Error> {
         let line: Line = serde_json::from_slice(line)?;
         let entry = line.sample.map(|sample| Self::Sample(Cow::Owned(sample)));
@@ -197,7 +198,7 @@ impl RecordEntry<'_> {
         }
     }
 
-    /// The app that it is about.
+    /// Returns the app that the entry is about, if any.
     pub fn app(&self) -> Option<&str> {
         match self {
             Self::Sample(sample) => Some(&sample.app.name),
@@ -209,7 +210,7 @@ impl RecordEntry<'_> {
 }
 
 impl RecordingHeader {
-    /// The newer schema of the two, with ours, where we do not know it.
+    /// Returns the first schema of the file that is newer than ours, and our version of it.
     pub(super) fn unknown_schema(&self) -> Option<(u32, u32)> {
         let pairs = [(self.schema, RECORD_SCHEMA), (self.sample_schema, SAMPLE_SCHEMA)];
         pairs.into_iter().find(|(theirs, ours)| theirs > ours)
@@ -217,7 +218,7 @@ impl RecordingHeader {
 }
 
 impl RecordedInterfaces {
-    /// The interfaces of a state, in a round at this time of the wall clock.
+    /// Returns the interfaces of a state, in a round at this wall clock.
     pub(super) fn of(state: &InterfacesState, realtime_ns: u64) -> Self {
         Self {
             realtime_ns,
@@ -242,7 +243,7 @@ impl From<&Finding> for AbsenceFinding {
 }
 
 impl AbsenceFinding {
-    /// The finding about `app`; `None` for a lint that is not known here.
+    /// Returns the finding about `app`; `None` if the lint or the severity is not known here.
     pub(super) fn finding(self, app: &str) -> Option<Finding> {
         let lint = self.lint.parse().ok()?;
         let severities = [Severity::Info, Severity::Warning, Severity::Critical];

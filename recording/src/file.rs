@@ -1,4 +1,4 @@
-//! One file of a recording: who wrote it, and where its frames are.
+//! One file of a recording: its header, and the positions of its frames.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -17,12 +17,13 @@ pub(super) struct RecordingFile {
     path: PathBuf,
     header: RecordingHeader,
     index: FrameIndex,
-    /// What is added to the wall clock in each frame, nanoseconds; nothing where it is empty.
+    /// Correction that is added to the wall clock in each frame, nanoseconds; nothing is added if
+    /// it is empty.
     added_ns: Vec<u64>,
 }
 
 impl RecordingFile {
-    /// Reads the index of a file, or makes one.
+    /// Opens a file, and reads or builds its index.
     pub(super) fn open(path: &Path, notes: &mut Vec<PlaybackNote>) -> Result<Self, RecordingError> {
         let failed = |error| RecordingError::io("read", path, error);
         let file = open(path)?;
@@ -46,7 +47,7 @@ impl RecordingFile {
         Ok(Self { path: path.to_owned(), header, index, added_ns: Vec::new() })
     }
 
-    /// Opens the file for reading. One that was being written may have its final name by now.
+    /// Opens the file for reading. A file that was being written may have its final name by now.
     pub(super) fn file(&self) -> Result<File, RecordingError> {
         open(&self.path).or_else(|error| {
             let complete = self.path.to_str().and_then(|path| path.strip_suffix(PART));
@@ -70,7 +71,7 @@ impl RecordingFile {
         &self.index.apps
     }
 
-    /// Adds so many nanoseconds to the times in each frame.
+    /// Adds these nanoseconds to the times in each frame.
     pub(super) fn add_to_times(&mut self, added_ns: Vec<u64>) {
         for (frame, added_ns) in self.index.frames.iter_mut().zip(&added_ns) {
             frame.first_ns = frame.first_ns.saturating_add(*added_ns);
@@ -79,7 +80,7 @@ impl RecordingFile {
         self.added_ns = added_ns;
     }
 
-    /// What is added to the wall clock in a frame, nanoseconds.
+    /// Returns the correction of the wall clock in a frame, nanoseconds.
     pub(super) fn added_ns(&self, frame: usize) -> u64 {
         self.added_ns.get(frame).copied().unwrap_or(0)
     }
@@ -92,12 +93,12 @@ impl RecordingFile {
         self.frames().iter().map(|frame| frame.last_ns).max().unwrap_or(0)
     }
 
-    /// Where the frame before number `next` begins.
+    /// Returns the offset of the frame before number `next`.
     pub(super) fn offset_before(&self, next: usize) -> u64 {
         self.frames().get(next.saturating_sub(1)).map_or(0, |frame| frame.offset)
     }
 
-    /// There is no frame number `next`.
+    /// Returns whether there is no frame number `next`.
     pub(super) fn is_last(&self, next: usize) -> bool {
         next >= self.frames().len()
     }
@@ -107,7 +108,7 @@ fn open(path: &Path) -> Result<File, RecordingError> {
     File::open(path).map_err(|error| RecordingError::io("open", path, error))
 }
 
-/// The header, which is the first line.
+/// Returns the header, which is the first line.
 fn header_in(file: &File, index: &FrameIndex) -> Option<RecordingHeader> {
     match first_entry(file, index.frames.first()?.offset) {
         Ok(Some(RecordEntry::Header(header))) => Some(header),
@@ -115,14 +116,15 @@ fn header_in(file: &File, index: &FrameIndex) -> Option<RecordingHeader> {
     }
 }
 
-/// Whether an index is of this file. Some frames may be damaged.
+/// Returns whether an index belongs to this file. Some frames may be damaged.
 fn is_of(file: &File, index: &FrameIndex) -> bool {
     const TRIES: usize = 100;
     let mut frames = index.frames.iter().take(TRIES);
     frames.any(|frame| matches!(first_entry(file, frame.offset), Ok(Some(_))))
 }
 
-/// The first line of the frame at `offset`; what is there instead as an error.
+/// Returns the first line of the frame at `offset`; if there is something else, the error describes
+/// it.
 fn first_entry(file: &File, offset: u64) -> Result<Option<RecordEntry<'static>>, String> {
     let mut line = Vec::new();
     let mut lines = lines(file, offset, u64::MAX).map_err(|error| error.to_string())?;
@@ -135,7 +137,7 @@ fn first_entry(file: &File, offset: u64) -> Result<Option<RecordEntry<'static>>,
     }
 }
 
-/// Makes the index of a file that has none.
+/// Builds the index of a file that has none.
 fn scan(
     path: &Path,
     file: &File,
@@ -178,7 +180,8 @@ fn scan(
     Ok(index)
 }
 
-/// Fills in when frames end: where the next one begins, and the last one by reading it.
+/// Fills in the end times of frames: the start of the next one, or for the last frame what its
+/// lines say.
 fn times(file: &File, index: &mut FrameIndex) {
     for at in 1..index.frames.len() {
         index.frames[at - 1].last_ns = index.frames[at].first_ns.max(index.frames[at - 1].first_ns);
@@ -194,7 +197,7 @@ fn times(file: &File, index: &mut FrameIndex) {
     }
 }
 
-/// The files of a recording: one, or those of a directory.
+/// Returns the files of a recording: one file, or those of a directory.
 pub(super) fn files(path: &Path) -> Result<Vec<PathBuf>, RecordingError> {
     let failed = |error| RecordingError::io("read", path, error);
     if !std::fs::metadata(path).map_err(|error| RecordingError::io("open", path, error))?.is_dir() {
@@ -211,7 +214,7 @@ pub(super) fn files(path: &Path) -> Result<Vec<PathBuf>, RecordingError> {
     Ok(files)
 }
 
-#[allow(clippy::ptr_arg)] // as an iterator calls it
+#[allow(clippy::ptr_arg)] // the signature that an iterator needs
 fn is_file(path: &PathBuf) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     name.strip_suffix(PART).unwrap_or(name).ends_with(super::EXTENSION) && path.is_file()

@@ -1,4 +1,4 @@
-//! States as a live fleet makes them, for the tests of recordings.
+//! States of a fleet as if it were live, for the tests of recordings.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ pub(super) const SECOND: u64 = 1_000_000_000;
 /// An interval of recorders.
 pub(super) const EACH_SECOND: Duration = Duration::from_secs(1);
 
-/// What an app does in a round.
+/// Action of an app in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AppAct {
     Answer,
@@ -27,7 +27,7 @@ pub(super) enum AppAct {
     Leave,
 }
 
-/// A fleet without apps.
+/// A model of a fleet.
 pub(super) struct LiveFleet {
     pub(super) fleet: FleetState,
     evaluators: BTreeMap<String, Evaluator>,
@@ -47,7 +47,7 @@ impl LiveFleet {
         }
     }
 
-    /// The state after another round.
+    /// Runs another round; returns the state after it.
     pub(super) fn round(&mut self, acts: &[(&str, AppAct)]) -> &FleetState {
         self.rounds += 1;
         let passed_ns = self.rounds * self.interval_ns;
@@ -60,7 +60,7 @@ impl LiveFleet {
         &self.fleet
     }
 
-    /// Lets rounds pass that nobody sees.
+    /// Skips rounds, without recording them.
     pub(super) fn skip(&mut self, rounds: u64) {
         self.rounds += rounds;
     }
@@ -93,7 +93,7 @@ impl LiveFleet {
     }
 }
 
-/// Counters that grow, a pool that drains, and noise.
+/// Returns a sample with counters that grow, a pool that drains, and other data.
 fn sample(app: &str, pid: u32, passed_ns: u64) -> Sample {
     let since = passed_ns / 1_000_000;
     let mut sample = Sample {
@@ -116,7 +116,7 @@ fn sample(app: &str, pid: u32, passed_ns: u64) -> Sample {
     sample
 }
 
-/// Records what a fleet shows.
+/// Records states of a fleet.
 pub(super) fn record(recording: RecordingOptions, states: &[FleetState]) -> RecordingTotals {
     let mut recorder = TelemetryRecorder::create(recording, states[0].realtime_ns).unwrap();
     for fleet in states {
@@ -125,7 +125,7 @@ pub(super) fn record(recording: RecordingOptions, states: &[FleetState]) -> Reco
     recorder.finish().unwrap()
 }
 
-/// States of one app that answers.
+/// Returns states of one app that answers.
 pub(super) fn steady(interval: Duration, rounds: usize) -> Vec<FleetState> {
     let mut live = LiveFleet::new(interval);
     (0..rounds).map(|_| live.round(&[("fwd", AppAct::Answer)]).clone()).collect()
@@ -143,7 +143,7 @@ pub(super) fn player(path: &Path) -> RecordingPlayer {
     RecordingPlayer::open(path, &FleetSettings::default()).unwrap()
 }
 
-/// All states of a recording.
+/// Returns all states of a recording.
 pub(super) fn play(player: &mut RecordingPlayer) -> Vec<FleetState> {
     let mut states = Vec::new();
     while let Some(fleet) = player.next().unwrap() {
@@ -152,7 +152,7 @@ pub(super) fn play(player: &mut RecordingPlayer) -> Vec<FleetState> {
     states
 }
 
-/// The only file of a directory.
+/// Returns the only file of a directory.
 pub(super) fn only_file(dir: &Path) -> PathBuf {
     let files = files(dir);
     let [file] = files.as_slice() else { panic!("{files:?}") };
