@@ -1,4 +1,4 @@
-//! One piece of a recording, which can be read without the others.
+//! One frame of a recording, which can be decompressed without the others.
 
 use std::io::{self, Write};
 
@@ -7,13 +7,14 @@ use zstd::stream::write::Encoder;
 use super::RecordEntry;
 use super::index::FrameSpan;
 
-/// Much smaller than the next lower level, and a tenth of what asking the app costs.
+/// Compression level: output is much smaller than at the next lower level, and the time is a tenth
+/// of what the requests to the app take.
 const LEVEL: i32 = 3;
 
-/// Compresses lines.
+/// Compresses the lines of a frame.
 pub(super) struct FrameEncoder {
     encoder: Encoder<'static, Vec<u8>>,
-    /// Keeps its memory: the encoder is called once a line, not once a number.
+    /// Buffer of a line: the encoder is called once a line, not once a number.
     line: Vec<u8>,
     span: FrameSpan,
 }
@@ -25,7 +26,7 @@ impl std::fmt::Debug for FrameEncoder {
 }
 
 impl FrameEncoder {
-    /// An empty frame, to be written at `offset`.
+    /// Begins an empty frame, which is written at `offset`.
     pub(super) fn begin(offset: u64) -> io::Result<Self> {
         let mut encoder = Encoder::new(Vec::new(), LEVEL)?;
         encoder.include_checksum(true)?;
@@ -47,24 +48,24 @@ impl FrameEncoder {
         Ok(())
     }
 
-    /// Wall clock of the first entry.
+    /// Returns the earliest wall clock of the entries.
     pub(super) fn first_ns(&self) -> u64 {
         self.span.first_ns
     }
 
-    /// Lines so far.
+    /// Returns the number of lines so far.
     pub(super) fn entries(&self) -> u64 {
         self.span.entries
     }
 
-    /// Brings out what was pushed so far.
+    /// Moves the compressed data of all lines so far to `out`.
     pub(super) fn flush(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
         self.encoder.flush()?;
         out.append(self.encoder.get_mut());
         Ok(())
     }
 
-    /// Brings out the rest.
+    /// Moves the rest of the compressed data to `out`.
     pub(super) fn end(self, out: &mut Vec<u8>) -> io::Result<FrameSpan> {
         out.append(&mut self.encoder.finish()?);
         Ok(self.span)

@@ -8,13 +8,14 @@ use zstd::stream::read::Decoder;
 /// Longest line, before compression.
 const LONGEST_LINE: usize = 16 << 20;
 
-/// Largest window of a frame, as a power of two: what a reader must hold of it. Ours are smaller.
+/// Largest window of a frame that is accepted, as a power of two: the memory that a reader needs.
+/// Our frames have smaller ones.
 const LARGEST_WINDOW: u32 = 23;
 
-/// The lines of one frame.
+/// A reader of the lines of one frame.
 pub(super) type Lines = BufReader<Decoder<'static, BufReader<io::Take<File>>>>;
 
-/// The lines of the frame between two offsets.
+/// Returns a reader of the lines of the frame between two offsets.
 pub(super) fn lines(file: &File, offset: u64, end: u64) -> io::Result<Lines> {
     let mut file = file.try_clone()?;
     file.seek(SeekFrom::Start(offset))?;
@@ -24,7 +25,7 @@ pub(super) fn lines(file: &File, offset: u64, end: u64) -> io::Result<Lines> {
     Ok(BufReader::new(decoder))
 }
 
-/// Reads a whole line without its end; false at the end of the frame.
+/// Reads a complete line without its line break; returns false at the end of the frame.
 pub(super) fn read_line(lines: &mut Lines, line: &mut Vec<u8>) -> io::Result<bool> {
     line.clear();
     let count = lines.by_ref().take(LONGEST_LINE as u64 + 1).read_until(b'\n', line)?;

@@ -1,5 +1,5 @@
-//! Finds the frames of a file without decompressing them: a file that has no index, because its
-//! writer was killed, or that is damaged.
+//! Finds the frames of a file without decompressing them, if the file has no index because its
+//! writer was killed, or is damaged.
 
 use std::fs::File;
 use std::io;
@@ -11,24 +11,24 @@ const MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
 /// Largest block that the format allows.
 const LARGEST_BLOCK: u64 = 128 << 10;
 
-/// Bytes that are searched at once.
+/// Bytes that are read at once by a search.
 const CHUNK: usize = 64 << 10;
 
-/// How often the search for a frame in garbage may be in vain.
+/// Limit of magic numbers checked by all searches for frames in garbage.
 const TRIES: u32 = 10_000;
 
-/// What is in a file.
+/// A part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FilePiece {
     /// A frame of data.
     Frame { offset: u64 },
-    /// The begin of one, and then the end of the file.
+    /// The start of a frame that the end of the file cuts off.
     Cut { offset: u64 },
-    /// Something else.
+    /// Data of no frame.
     Garbage { offset: u64, length: u64 },
 }
 
-/// What begins at one place.
+/// What begins at an offset.
 enum FrameStart {
     Data { end: u64 },
     Skippable { end: u64 },
@@ -36,7 +36,7 @@ enum FrameStart {
     Nothing,
 }
 
-/// The pieces of a file of `size` bytes, in order.
+/// Returns the pieces of a file of `size` bytes, in order.
 pub(super) fn scan_frames(file: &File, size: u64) -> io::Result<Vec<FilePiece>> {
     let mut pieces = Vec::new();
     let (mut offset, mut tries) = (0, TRIES);
@@ -48,7 +48,8 @@ pub(super) fn scan_frames(file: &File, size: u64) -> io::Result<Vec<FilePiece>> 
             }
             FrameStart::Skippable { end } => end,
             FrameStart::Cut => {
-                // If a length is damaged, a frame seems to end beyond the file; others follow it.
+                // If a length is damaged, a frame may seem to end beyond the file, although others
+                // follow.
                 let end = search(file, offset + 1, size, &mut tries, true)?;
                 pieces.push(if end == size {
                     FilePiece::Cut { offset }
@@ -67,7 +68,8 @@ pub(super) fn scan_frames(file: &File, size: u64) -> io::Result<Vec<FilePiece>> 
     Ok(pieces)
 }
 
-/// Where the next frame begins, a `whole` one or any; the end of the file when there is none.
+/// Returns the offset of the next frame, which with `whole` must be complete; the end of the file
+/// when there is none.
 fn search(
     file: &File,
     mut offset: u64,
@@ -88,7 +90,7 @@ fn search(
                 FrameStart::Cut | FrameStart::Nothing | FrameStart::Skippable { .. } => {}
             }
         }
-        // A magic number may lie across two chunks.
+        // A magic number may span two chunks.
         offset += count.saturating_sub(MAGIC.len() - 1).max(1) as u64;
     }
     Ok(size)
@@ -117,7 +119,7 @@ fn look(file: &File, offset: u64, size: u64) -> io::Result<FrameStart> {
     Ok(if end <= size { FrameStart::Skippable { end } } else { FrameStart::Cut })
 }
 
-/// Goes from block to block to the end of a frame.
+/// Follows the blocks to the end of a frame.
 fn blocks(file: &File, offset: u64, descriptor: u8, size: u64) -> io::Result<FrameStart> {
     if descriptor & 0x08 != 0 {
         return Ok(FrameStart::Nothing);
@@ -145,7 +147,7 @@ fn blocks(file: &File, offset: u64, descriptor: u8, size: u64) -> io::Result<Fra
     Ok(if end <= size { FrameStart::Data { end } } else { FrameStart::Cut })
 }
 
-/// Bytes before the first block.
+/// Returns the number of bytes before the first block.
 fn header_length(descriptor: u8) -> u64 {
     let single = descriptor & 0x20 != 0;
     let window = u64::from(!single);
@@ -157,7 +159,8 @@ fn header_length(descriptor: u8) -> u64 {
     5 + window + dictionary + content
 }
 
-/// Fills `buffer` from `offset` on, as far as the first `size` bytes of the file go.
+/// Fills `buffer` from `offset` on, within the first `size` bytes of the file; returns the number
+/// of bytes.
 fn read_at(file: &File, buffer: &mut [u8], offset: u64, size: u64) -> io::Result<usize> {
     let left = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX);
     let wanted = buffer.len().min(left);

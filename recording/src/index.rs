@@ -1,4 +1,4 @@
-//! What is where in a recording: a skippable frame at its end, which `zstd -d` passes over.
+//! The index of a file: a skippable frame at its end, which `zstd -d` ignores.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use serde::{Deserialize, Serialize};
 
-/// Version of the index. An index that is not known is not used.
+/// Version of the index. An index of another version is not used.
 const INDEX_SCHEMA: u32 = 1;
 
 /// First bytes of a skippable frame.
@@ -18,13 +18,13 @@ const FOOTER: [u8; 8] = *b"pmdscope";
 /// Bytes before the index: magic number and size.
 const BEFORE: u64 = 8;
 
-/// Bytes behind the index in its frame: its size again, and the footer.
+/// Bytes after the index in its frame: its size again, and the footer.
 const TRAILER_BYTES: u64 = 12;
 
-/// Longest index that is believed.
+/// Longest index that is accepted, bytes.
 const LONGEST: u64 = 64 << 20;
 
-/// One frame.
+/// Position and times of one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FrameSpan {
     /// Bytes of the file before it.
@@ -33,7 +33,7 @@ pub(super) struct FrameSpan {
     pub(super) first_ns: u64,
     /// Latest wall clock in it.
     pub(super) last_ns: u64,
-    /// Lines.
+    /// Number of lines.
     pub(super) entries: u64,
 }
 
@@ -41,16 +41,16 @@ pub(super) struct FrameSpan {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FrameIndex {
     schema: u32,
-    /// Bytes of the file before the index, which tells when something was put before it.
+    /// Bytes of the file before the index, to detect that something was inserted before it.
     end: u64,
-    /// In the order of the file.
+    /// Frames in the order of the file.
     pub(super) frames: Vec<FrameSpan>,
-    /// All apps that are in it.
+    /// All apps in the file.
     pub(super) apps: BTreeSet<String>,
 }
 
 impl FrameSpan {
-    /// Takes in the time of a line.
+    /// Adds the time of a line.
     pub(super) fn take(&mut self, realtime_ns: u64) {
         self.first_ns = self.first_ns.min(realtime_ns);
         self.last_ns = self.last_ns.max(realtime_ns);
@@ -63,14 +63,14 @@ impl FrameIndex {
         Self { schema: INDEX_SCHEMA, ..Self::default() }
     }
 
-    /// An app is in the file.
+    /// Adds an app.
     pub(super) fn note(&mut self, app: &str) {
         if !self.apps.contains(app) {
             self.apps.insert(app.to_owned());
         }
     }
 
-    /// The frame that holds it, to be written at `end`.
+    /// Returns the skippable frame with the index, to be written at offset `end`.
     pub(super) fn frame(&mut self, end: u64) -> serde_json::Result<Vec<u8>> {
         self.end = end;
         let json = serde_json::to_vec(self)?;
@@ -84,7 +84,7 @@ impl FrameIndex {
         Ok(frame)
     }
 
-    /// The index at the end of a file of `size` bytes; `None` when there is none to be believed.
+    /// Returns the index at the end of a file of `size` bytes; `None` if there is no valid one.
     pub(super) fn read(file: &File, size: u64) -> Option<Self> {
         let mut footer = [0; 12];
         file.read_exact_at(&mut footer, size.checked_sub(TRAILER_BYTES)?).ok()?;

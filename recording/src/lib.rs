@@ -1,10 +1,11 @@
-//! Recordings: what apps said and when, in compressed lines of JSON that give the same states again.
+//! Recordings: the samples of apps with their times, in compressed lines of JSON from which the
+//! same states are derived again.
 //!
-//! A [`TelemetryRecorder`] writes the states of a [`pmdscope_telemetry::Fleet`], a [`RecordingPlayer`] gives them back.
-//! What is written is what apps said; rates and findings are derived anew. `docs/recording.md` has
-//! the format.
+//! A [`TelemetryRecorder`] writes the states of a [`pmdscope_telemetry::Fleet`], a
+//! [`RecordingPlayer`] plays them back. Only samples are written; rates and findings are derived
+//! again. `docs/recording.md` describes the format.
 
-// Text leaves where it is made harmless: in the binary.
+// Only the binary prints text, because it replaces control characters.
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 
 mod clock_steps;
@@ -39,31 +40,31 @@ pub use self::time_spec::{TimeSpec, TimeSpecError};
 /// Extension of a recording.
 pub const EXTENSION: &str = ".jsonl.zst";
 
-/// What is appended to the name of a recording until it is complete.
+/// Suffix of the name of a recording until it is complete.
 pub const PART: &str = ".part";
 
 /// Why a recording cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordingError {
-    /// The operating system refused.
+    /// A system call failed.
     #[error("cannot {action} {}: {source}", .path.display())]
     Io {
-        /// What was tried.
+        /// The operation.
         action: &'static str,
-        /// With which file.
+        /// The file.
         path: PathBuf,
         /// The cause.
         source: io::Error,
     },
-    /// The file is something else.
+    /// The file is not a recording.
     #[error("{}: no recording at offset {offset}: {what}", .path.display())]
     Garbage {
         /// The file.
         path: PathBuf,
-        /// Bytes before the place.
+        /// Offset of the data in the file, bytes.
         offset: u64,
-        /// What is there instead.
+        /// Description of the data.
         what: String,
     },
     /// A later version of this tool wrote the file.
@@ -79,7 +80,7 @@ pub enum RecordingError {
         tool: String,
         /// Its schema.
         schema: u32,
-        /// Ours.
+        /// The schema of this version.
         known: u32,
     },
     /// There is nothing to read.

@@ -1,18 +1,18 @@
-//! What a reader should know about a recording.
+//! Notes about damaged or missing parts of a recording.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-/// Something about a recording that its reader should know.
+/// A damaged or missing part of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlaybackNote {
     /// The file.
     pub path: PathBuf,
     /// Bytes of the file before the frame that it is about.
     pub offset: u64,
-    /// When, where that is known: wall clock, nanoseconds since the epoch.
+    /// Time, if it is known: wall clock, nanoseconds since the epoch.
     pub realtime_ns: Option<u64>,
     /// What is damaged or missing.
     pub text: String,
@@ -24,7 +24,7 @@ impl fmt::Display for PlaybackNote {
     }
 }
 
-/// Adds a note, once.
+/// Adds a note, unless it is there already.
 pub(super) fn note(
     notes: &mut Vec<PlaybackNote>,
     path: &Path,
@@ -32,7 +32,7 @@ pub(super) fn note(
     realtime_ns: Option<u64>,
     text: String,
 ) {
-    /// More tell no more.
+    /// Limit of notes.
     const MOST: usize = 1000;
     let note = PlaybackNote { path: path.to_owned(), offset, realtime_ns, text };
     if notes.len() < MOST && !notes.contains(&note) {
@@ -40,7 +40,7 @@ pub(super) fn note(
     }
 }
 
-/// A time for people.
+/// Formats a time for display.
 pub(super) fn time(ns: u64) -> String {
     let time = Timestamp::from_nanosecond(ns.into()).unwrap_or(Timestamp::MAX);
     format!("{time:.0}")
