@@ -1,4 +1,4 @@
-//! Gives the states of a recording back.
+//! Plays recordings back as fleet states.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -14,68 +14,69 @@ use pmdscope_telemetry::finding::LintRules;
 use pmdscope_telemetry::fleet::{Evaluator, FleetSettings};
 use pmdscope_telemetry::{FleetEvent, FleetState, InterfaceEvaluator};
 
-/// What is read before the moment that is wanted, so that trends are those of a live view.
+/// Time that is read before a requested time, so that trends are those of a live view.
 const WARM_UP_NS: u64 = 60_000_000_000;
 
-/// Most files that are read at once, which is only needed where recordings overlap.
+/// Most files that are read at the same time, which is needed only if recordings overlap.
 const MOST_OPEN: usize = 64;
 
-/// Most apps at once.
+/// Most apps of a recording.
 const MOST_APPS: usize = 4096;
 
 /// Longest name of an app, bytes.
 const LONGEST_NAME: usize = 4096;
 
-/// Most bytes of lines that are known of all apps together.
+/// Most bytes of the last lines of all apps together.
 const MOST_HELD: usize = 256 << 20;
 
 /// A recording that is being read.
 #[derive(Debug)]
 pub struct RecordingPlayer {
     rules: LintRules,
-    /// By their begin.
+    /// Files by their start times.
     sources: Vec<RecordingFile>,
-    /// Sources that were not reached yet, and from which frame on.
+    /// Sources that were not reached yet, each with its first frame to read.
     upcoming: VecDeque<(usize, usize)>,
     open: Vec<Cursor>,
-    /// Who is played now.
+    /// Apps that are being played.
     apps: BTreeMap<String, Playing>,
-    /// Apps that were ever met.
+    /// All apps found so far.
     met: BTreeSet<String>,
-    /// Recorders whose entries are in the state.
+    /// Runs of recorders with entries in the state.
     runs: BTreeSet<u64>,
     only: Option<String>,
     interfaces: InterfaceEvaluator,
-    /// Who recorded the interfaces of the state.
+    /// Run of the recorder of the interfaces in the state.
     interfaces_run: Option<u64>,
     fleet: FleetState,
     notes: Vec<PlaybackNote>,
-    /// [`MOST_HELD`].
+    /// Limit of bytes, [`MOST_HELD`] except in tests.
     most_held: usize,
 }
 
-/// A place in one source.
+/// The read position in one source.
 #[derive(Debug)]
 struct Cursor {
     source: usize,
     rounds: RoundReader,
-    /// What comes next.
+    /// The next round.
     head: RoundBatch,
 }
 
 #[derive(Debug)]
 struct Playing {
-    /// Who recorded it.
+    /// Run of its recorder.
     run: u64,
     evaluator: Evaluator,
-    /// Bytes of the lines with its last sample, and with why it is silent.
+    /// Bytes of the line with its last sample, and of the line that says why it does not answer.
     sample: usize,
     lost: usize,
 }
 
 impl RecordingPlayer {
-    /// Opens a file, or all recordings in a directory. The rules of the settings apply; names of apps
-    /// are those of the recording, and an expected app that is not in it is not missed.
+    /// Opens a file, or all recordings in a directory. The rules of the settings apply. Apps have
+    /// the names in the recording, and expected apps that are not in it are not reported as
+    /// missing.
     ///
     /// # Errors
     /// When nothing in it can be read, or a later version of this tool wrote it.
@@ -83,10 +84,10 @@ impl RecordingPlayer {
         Self::open_files(&files(path)?, settings)
     }
 
-    /// The same for these files, at least one, which must stay where they are.
+    /// Like [`Self::open`] for these files, at least one, which must not be moved.
     ///
     /// # Errors
-    /// As of [`Self::open`].
+    /// As for [`Self::open`].
     pub fn open_files(paths: &[PathBuf], settings: &FleetSettings) -> Result<Self, RecordingError> {
         let mut notes = Vec::new();
         let mut sources = Vec::new();
@@ -126,47 +127,48 @@ impl RecordingPlayer {
         Ok(player)
     }
 
-    /// Plays this app alone.
+    /// Plays only this app, from the start.
     pub fn only(&mut self, app: &str) {
         self.only = Some(app.to_owned());
         self.rewind(0);
     }
 
-    /// Wall clock of the first and the last entry, nanoseconds since the epoch. Where it was set back,
-    /// later times go on by the monotonic clock, here and in [`FleetState::realtime_ns`].
+    /// Returns the wall clock of the first and the last entry, nanoseconds since the epoch. If it
+    /// was set back, later times are derived from the monotonic clock, here and in
+    /// [`FleetState::realtime_ns`].
     pub fn span(&self) -> (u64, u64) {
         let first = self.sources.iter().map(RecordingFile::first_ns).min();
         let last = self.sources.iter().map(RecordingFile::last_ns).max();
         (first.unwrap_or(0), last.unwrap_or(0))
     }
 
-    /// Local time where it was recorded, seconds east of UTC.
+    /// Returns the UTC offset of the local time of the recorder, seconds east of UTC.
     pub fn utc_offset_s(&self) -> i32 {
         self.sources.last().map_or(0, |source| source.header().utc_offset_s)
     }
 
-    /// The apps that are known to be in it; those of a file without an index are only known when
-    /// they were met.
+    /// Returns the apps of the recording, as far as they are known: those of a file without an
+    /// index are known only after they were read.
     pub fn apps(&self) -> BTreeSet<&str> {
         let listed = self.sources.iter().flat_map(RecordingFile::apps);
         listed.chain(&self.met).map(String::as_str).collect()
     }
 
-    /// What was damaged or is missing in what was read so far.
+    /// Returns what is damaged or missing in the parts read so far.
     pub fn notes(&self) -> &[PlaybackNote] {
         &self.notes
     }
 
-    /// The apps as last heard of at the moment that was reached.
+    /// Returns the state at the current position.
     pub fn fleet(&self) -> &FleetState {
         &self.fleet
     }
 
-    /// Goes to a moment, or to the start when there is nothing before: the state is that of the last
-    /// round until then, and trends are as if the 30 s before had been watched.
+    /// Seeks to a time: the state is that of the last round up to it, or of the first round if
+    /// there is none before. Trends are as if the preceding 60 s had been watched.
     ///
     /// # Errors
-    /// When the file cannot be read any more.
+    /// When a file can no longer be read.
     pub fn seek(&mut self, realtime_ns: u64) -> Result<&FleetState, RecordingError> {
         let at = self.fleet.realtime_ns;
         let near = at > 0 && at <= realtime_ns && realtime_ns - at <= WARM_UP_NS;
@@ -178,16 +180,17 @@ impl RecordingPlayer {
         Ok(&self.fleet)
     }
 
-    /// The state of the next round; `None` at the end.
+    /// Plays the next round and returns the state after it; `None` at the end.
     ///
     /// # Errors
-    /// When the file cannot be read any more.
-    #[allow(clippy::should_implement_trait)] // the state is lent, and reading can fail
+    /// When a file can no longer be read.
+    #[allow(clippy::should_implement_trait)] // it returns a reference, and can fail
     pub fn next(&mut self) -> Result<Option<&FleetState>, RecordingError> {
         Ok(if self.step()? { Some(&self.fleet) } else { None })
     }
 
-    /// Where to begin for a moment: so long before the frame that holds it.
+    /// Returns the time from which to read for a time: [`WARM_UP_NS`] before the start of its
+    /// frame.
     fn warm_up_for(&self, realtime_ns: u64) -> u64 {
         let frames =
             self.sources.iter().flat_map(RecordingFile::frames).map(|frame| frame.first_ns);
@@ -195,7 +198,7 @@ impl RecordingPlayer {
         begin.saturating_sub(WARM_UP_NS)
     }
 
-    /// Forgets everything, to go on from a moment.
+    /// Clears the state, to continue from a time.
     fn rewind(&mut self, realtime_ns: u64) {
         self.open.clear();
         self.apps.clear();
@@ -211,12 +214,12 @@ impl RecordingPlayer {
         self.upcoming = upcoming.into();
     }
 
-    /// Wall clock of the next round.
+    /// Returns the wall clock of the next round.
     fn next_ns(&mut self) -> Result<Option<u64>, RecordingError> {
         Ok(self.next_cursor()?.map(|cursor| self.open[cursor].head.round.realtime_ns))
     }
 
-    /// The file that has the next round.
+    /// Returns the open file that has the next round.
     fn next_cursor(&mut self) -> Result<Option<usize>, RecordingError> {
         loop {
             let heads = self.open.iter().enumerate();
@@ -249,7 +252,7 @@ impl RecordingPlayer {
         Ok(())
     }
 
-    /// Takes in the next round; false at the end.
+    /// Applies the next round; returns false at the end.
     fn step(&mut self) -> Result<bool, RecordingError> {
         let Some(at) = self.next_cursor()? else { return Ok(false) };
         let cursor = &mut self.open[at];
@@ -271,7 +274,7 @@ impl RecordingPlayer {
         Ok(true)
     }
 
-    /// Another recorder knows nothing of what one before it knew.
+    /// Begins to play another run of a recorder, and removes what only ended runs have recorded.
     fn begin_run(&mut self, run: u64) {
         let open = self.open.iter().map(|cursor| self.sources[cursor.source].header().run);
         self.runs = open.chain([run]).collect();
@@ -334,7 +337,7 @@ impl RecordingPlayer {
         }
     }
 
-    /// Makes an app known; false for one that is not played.
+    /// Begins to play an app, unless it is known already; returns false if it is not played.
     fn meet(&mut self, source: usize, offset: u64, app: &str) -> bool {
         let run = self.sources[source].header().run;
         if let Some(playing) = self.apps.get(app) {
@@ -372,7 +375,8 @@ impl RecordingPlayer {
         true
     }
 
-    /// Counts what is known of an app that was met; false when there is no room for it.
+    /// Counts the bytes of an app that is played; returns false, and removes it, when there are too
+    /// many.
     fn hold(
         &mut self,
         source: usize,
@@ -407,7 +411,7 @@ impl RecordingPlayer {
         }
     }
 
-    /// What a recorder was too slow for is worth a word from a second on.
+    /// Notes rounds that a recorder was too slow for, from a second on.
     fn note_missed(&mut self, source: usize, batch: &RoundBatch) {
         let source = &self.sources[source];
         let missed = batch.round.missed;
@@ -419,7 +423,7 @@ impl RecordingPlayer {
     }
 }
 
-/// Notes the times that nobody recorded.
+/// Notes the times between runs that were not recorded.
 fn note_restarts(sources: &[RecordingFile], notes: &mut Vec<PlaybackNote>) {
     let mut latest: Option<(u64, u64)> = None;
     for source in sources {
@@ -437,7 +441,7 @@ fn note_restarts(sources: &[RecordingFile], notes: &mut Vec<PlaybackNote>) {
     }
 }
 
-/// The frame to begin with for a moment.
+/// Returns the number of the frame to read first for a time.
 fn frame_for(frames: &[FrameSpan], realtime_ns: u64) -> usize {
     let begun = |frame: &FrameSpan| frame.first_ns <= realtime_ns;
     let holds = |frame: &FrameSpan| begun(frame) && realtime_ns <= frame.last_ns;

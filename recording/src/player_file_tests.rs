@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::super::fixture::{EACH_SECOND, SECOND, into, only_file, play, record, steady};
 use super::*;
 
-/// A recording of 40 s, its file as bytes.
+/// A recording of 40 s: its states, and the bytes of its file.
 fn bytes() -> (Vec<FleetState>, Vec<u8>) {
     let states = steady(EACH_SECOND, 40);
     let dir = tempfile::tempdir().unwrap();
@@ -15,7 +15,7 @@ fn bytes() -> (Vec<FleetState>, Vec<u8>) {
     (states, fs::read(only_file(dir.path())).unwrap())
 }
 
-/// What can be read of a file with this content.
+/// Returns the states that can be read from a file with this content, and the notes.
 fn read(content: &[u8]) -> Result<(Vec<FleetState>, Vec<String>), RecordingError> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.jsonl.zst.part");
@@ -25,7 +25,7 @@ fn read(content: &[u8]) -> Result<(Vec<FleetState>, Vec<String>), RecordingError
     Ok((states, player.notes().iter().map(short).collect()))
 }
 
-/// A note without its directory.
+/// Formats a note without its directory.
 fn short(note: &PlaybackNote) -> String {
     note.to_string().rsplit_once('/').unwrap().1.to_owned()
 }
@@ -42,7 +42,7 @@ fn standard_tools_read_a_recording() {
     assert_eq!(lines[2]["round"]["realtime_ns"], states[0].realtime_ns);
 }
 
-/// Where frames of data begin in a file.
+/// Returns the offsets of the frames of data in a file.
 fn frame_offsets(file: &[u8]) -> Vec<usize> {
     (0..file.len()).filter(|at| file[*at..].starts_with(&[0x28, 0xB5, 0x2F, 0xFD])).collect()
 }
@@ -54,7 +54,7 @@ fn damage_costs_one_frame() {
     assert_eq!(offsets.len(), 8);
     let damages: [fn(&mut [u8]); 3] = [
         |frame| frame.fill(0x55),
-        // What is read of the frame seems right until its end, where its checksum is.
+        // The frame reads without an error until its end, where its checksum is.
         |frame| frame.last_mut().unwrap().bitxor_assign(1),
         // The header of the first block: the frame seems to be longer than the file.
         |frame| frame[6..9].copy_from_slice(&[0xFC, 0xFF, 0x0F]),
@@ -172,7 +172,7 @@ proptest! {
     }
 }
 
-/// How many rounds are in frames that a part of the file of [`bytes`] lies in.
+/// Returns the number of rounds in the frames that overlap with a part of the file of [`bytes`].
 fn rounds_of_frames(file: &[u8], part: Range<usize>) -> usize {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.jsonl.zst");
@@ -207,7 +207,7 @@ proptest! {
         }
         let (read, notes) = read(&bytes).unwrap();
         let times: Vec<_> = states.iter().map(|fleet| fleet.realtime_ns).collect();
-        // Without its checksum a frame cannot be known to be damaged.
+        // Damage of a frame without a checksum cannot be detected.
         if descriptors(&bytes) == checked {
             let odd = read.iter().filter(|fleet| !times.contains(&fleet.realtime_ns)).count();
             prop_assert_eq!(odd, 0, "{:?}", notes);
@@ -220,7 +220,7 @@ proptest! {
     fn a_cut_anywhere_leaves_all_whole_rounds(at in any::<prop::sample::Index>()) {
         let (states, bytes) = bytes();
         let at = at.index(bytes.len());
-        // What any decoder makes of the part of the file that is there.
+        // What any decoder reads from the part of the file that is there.
         let mut text = Vec::new();
         let mut decoder = zstd::stream::read::Decoder::new(&bytes[..at]).unwrap();
         let mut chunk = [0; 100];

@@ -12,7 +12,7 @@ use super::*;
 use pmdscope_telemetry::InterfaceEvaluator;
 use pmdscope_telemetry::fixture::{filtered_interface, split_interface};
 
-/// Two apps with all that can happen to them.
+/// States of two apps that answer, time out, restart and leave.
 fn eventful() -> Vec<FleetState> {
     let mut live = LiveFleet::new(Duration::from_millis(500));
     let mut states = Vec::new();
@@ -32,7 +32,8 @@ fn eventful() -> Vec<FleetState> {
     states
 }
 
-/// Equal but for the counts of errors, which are those since the place where reading began.
+/// Whether states are equal except for the counts of errors, which count from the place where
+/// reading began.
 fn same(one: &FleetState, other: &FleetState) -> bool {
     let mut one = one.clone();
     for (member, theirs) in one.apps.iter_mut().zip(&other.apps) {
@@ -104,7 +105,7 @@ fn another_recorder_begins_anew_and_the_time_between_is_noted() {
     assert_eq!((note.text.as_str(), note.realtime_ns), (text, Some(first[9].realtime_ns)));
     let states = play(&mut player);
     assert_eq!(states[..10], first);
-    // The app that the second one has not seen is gone.
+    // The app that only the first recorder has seen is gone.
     assert_eq!(states[10..], second);
     let between = player.seek(first[9].realtime_ns + 100 * SECOND).unwrap();
     assert_eq!(*between, first[9]);
@@ -159,13 +160,13 @@ fn of_two_recorders_of_one_app_one_is_played_until_it_ends() {
     let rate = |fleet: &FleetState| fleet.apps[0].model.as_ref().unwrap().ports[0].rx_pps;
     let rates: Vec<_> = play(&mut player).iter().map(rate).collect();
     let without: Vec<_> = (0..rates.len()).filter(|at| rates[*at].is_none()).collect();
-    // Each begins once.
+    // The rate is unknown at the start of each recorder.
     assert_eq!((rates.len(), without), (40, vec![0, 1, 19]), "{rates:?}");
     let notes: Vec<_> = player.notes().iter().map(|note| note.text.as_str()).collect();
     assert_eq!(notes, ["another recorder asked fwd at that time; this one is left out"]);
 }
 
-/// A recording of 20 minutes; after the first ten the wall clock is set back by so much.
+/// States of 20 minutes; after ten minutes the wall clock is set back by `seconds`.
 fn set_back(seconds: u64) -> Vec<FleetState> {
     let mut states = steady(EACH_SECOND, 1200);
     for fleet in &mut states[600..] {
@@ -176,7 +177,8 @@ fn set_back(seconds: u64) -> Vec<FleetState> {
     states
 }
 
-/// Each state once, in order, at times that go on, and with the rates of a live view.
+/// Checks that each state is played once, in order, at times that increase, and with the rates of a
+/// live view.
 fn assert_plays_on(player: &mut RecordingPlayer, seconds: u64) {
     player.rewind(0);
     let states = play(player);
@@ -287,8 +289,8 @@ fn a_bad_file_among_others_is_left_out() {
     assert!(player.notes()[0].to_string().contains("a.jsonl.zst, offset 0"));
 }
 
-/// One app beside an interface that is flooded in the rounds 10 to 20, and cannot be read in round 30;
-/// it has no filter before round 5 and from round 40 on.
+/// States of one app, and of an interface that is flooded in the rounds 10 to 20, and cannot be
+/// read in round 30; it has no filter before round 5 and from round 40 on.
 fn flooded() -> Vec<FleetState> {
     let mut live = LiveFleet::new(EACH_SECOND);
     let mut evaluator = InterfaceEvaluator::new(LintRules::default().thresholds);
