@@ -1,4 +1,4 @@
-//! Reads one file, round by round.
+//! Reads the rounds of one file.
 
 use std::fmt;
 use std::fs::File;
@@ -10,27 +10,27 @@ use super::frame_lines::{Lines, lines, read_line};
 use super::note::{PlaybackNote, note};
 use super::{RecordEntry, RecordingError, RoundEnd};
 
-/// Most entries of one round, and their bytes.
+/// Most entries of one round, and most bytes of them.
 const MOST_ENTRIES: usize = 10_000;
 const MOST_BYTES: usize = 64 << 20;
 
-/// Longest frame, before compression: more than a recorder writes in the few seconds of one.
+/// Longest frame, before compression, bytes: more than a recorder writes in the 5 s of one.
 const LONGEST_FRAME: u64 = 1 << 30;
 
-/// All that was learned in one round.
+/// All entries of one round.
 #[derive(Debug)]
 pub(super) struct RoundBatch {
-    /// Bytes of the file before the frame.
+    /// Offset of the frame in the file, bytes.
     pub(super) offset: u64,
     pub(super) round: RoundEnd,
-    /// With the bytes of their lines.
+    /// Entries, with the lengths of their lines in bytes.
     pub(super) entries: Vec<(RecordEntry<'static>, usize)>,
 }
 
-/// The rounds of one file, from a frame on.
+/// A reader of the rounds of one file, from a frame on.
 pub(super) struct RoundReader {
     file: File,
-    /// The frame after that of `lines`.
+    /// Number of the frame after that of `lines`.
     next: usize,
     lines: Option<Lines>,
     line: Vec<u8>,
@@ -44,14 +44,15 @@ impl fmt::Debug for RoundReader {
 }
 
 impl RoundReader {
-    /// From frame number `frame` of `source` on.
+    /// Opens `source` to read from frame number `frame` on.
     pub(super) fn open(source: &RecordingFile, frame: usize) -> Result<Self, RecordingError> {
         let (file, line, clock) = (source.file()?, Vec::new(), SteadyClock::default());
         Ok(Self { file, next: frame, lines: None, line, clock })
     }
 
-    /// The next round, by a wall clock that never goes back; `None` at the end of the file. Entries at
-    /// the end of a file or before damage that no [`RecordEntry::Round`] follows are a round as well.
+    /// Returns the next round, with a wall clock that never goes back; `None` at the end of the
+    /// file. Entries that no [`RecordEntry::Round`] follows, at the end of a file or before damage,
+    /// are a round as well.
     pub(super) fn next(
         &mut self,
         source: &RecordingFile,
@@ -96,7 +97,7 @@ impl RoundReader {
                 },
                 Ok(false) => {
                     self.lines = None;
-                    // The rounds of a frame are all in it.
+                    // Rounds do not span frames.
                     None
                 }
                 Err(error) => {
@@ -115,8 +116,8 @@ impl RoundReader {
         }
     }
 
-    /// Goes on to the next frame; false at the end of the file. A damaged one has no lines: what is in it
-    /// may be wrong, and its times would put off those of the frames after it.
+    /// Begins the next frame; returns false at the end of the file. A damaged frame gets no lines:
+    /// its content may be wrong, and wrong times would shift those of the frames after it.
     fn begin_frame(
         &mut self,
         source: &RecordingFile,
@@ -144,7 +145,8 @@ fn check(lines: Lines) -> io::Result<()> {
     if length > LONGEST_FRAME { Err(io::Error::other("more than 1 GiB")) } else { Ok(()) }
 }
 
-/// The end of a recording that is being written, or whose recorder was killed.
+/// Returns whether an error is only the end of a recording that is being written, or whose recorder
+/// was killed.
 fn is_cut(error: &io::Error, last: bool) -> bool {
     error.kind() == io::ErrorKind::UnexpectedEof && last
 }
@@ -161,7 +163,7 @@ fn last_ns(entries: &[(RecordEntry, usize)]) -> Option<u64> {
     entries.last().map(|(entry, _)| entry.realtime_ns())
 }
 
-/// Entries of which the end is missing.
+/// Makes a round of entries without a [`RecordEntry::Round`].
 fn unfinished(offset: u64, entries: &mut Vec<(RecordEntry<'static>, usize)>) -> Option<RoundBatch> {
     let of_apps = entries.iter().map(|(entry, _)| entry).filter(|entry| entry.app().is_some());
     let realtime_ns = of_apps.map(RecordEntry::realtime_ns).max()?;

@@ -20,55 +20,56 @@ use super::{
 use pmdscope_telemetry::sample::SAMPLE_SCHEMA;
 use pmdscope_telemetry::{AppState, AppStatus, ErrorClass, FleetState};
 
-/// Time that a frame covers: a shorter one compresses worse, a longer one takes longer to seek in.
+/// Time that a frame covers: a shorter one compresses worse, a longer one makes seeking slower.
 const FRAME_NS: u64 = 5_000_000_000;
 
-/// A frame with more lines than this is ended before its time.
+/// A frame with this many lines ends before its time.
 const FRAME_ENTRIES: u64 = 1000;
 
-/// Time between two flushes, with some room for the pace of the rounds.
+/// Time between two flushes, somewhat less than a second because rounds do not come at exact times.
 const FLUSH_NS: u64 = 900_000_000;
 
 /// Where and how to record.
 #[derive(Clone, Debug, Default)]
 pub struct RecordingOptions {
-    /// A file; or a directory, where files get names by their time. A directory that does not exist
-    /// ends in a slash.
+    /// A file, or a directory in which files are named by their start times. The name of a
+    /// directory that does not exist must end with a slash.
     pub path: PathBuf,
-    /// Time between two rounds, for readers.
+    /// Time between two rounds, as information for readers.
     pub interval: Duration,
-    /// Bytes on disk after which the next file begins. Needs a directory, as all below.
+    /// Bytes on disk after which the next file begins. Like all options below, it needs a
+    /// directory.
     pub rotate_size: Option<u64>,
     /// Time after which the next file begins.
     pub rotate_age: Option<Duration>,
     /// Complete files that ended longer ago are deleted.
     pub keep: Option<Duration>,
-    /// Most bytes of all files; the oldest are deleted.
+    /// Most bytes of all files; beyond that, the oldest are deleted.
     pub max_size: Option<u64>,
 }
 
-/// What a recorder has done.
+/// Counters of a recorder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordingTotals {
     /// Rounds that were written.
     pub rounds: u64,
-    /// Rounds that were due and not made.
+    /// Rounds that were due, but not sampled.
     pub missed: u64,
-    /// Rounds that were made, and could not be written because the disk was full.
+    /// Rounds that were sampled, but could not be written because the disk was full.
     pub dropped: u64,
-    /// Answers of apps.
+    /// Samples written.
     pub samples: u64,
-    /// How often an app did not answer.
+    /// How often apps did not answer.
     pub lost: u64,
     /// Apps in the last round.
     pub apps: usize,
-    /// Bytes on disk, of files that were deleted as well.
+    /// Bytes written, also to files that were deleted since.
     pub bytes: u64,
     /// Files begun.
     pub files: u64,
-    /// The file that is being written, or was the last.
+    /// The file that is being written, or was written last.
     pub file: PathBuf,
-    /// Why nothing is written at the moment.
+    /// Reason why nothing can be written now.
     pub waiting: Option<String>,
 }
 
@@ -85,9 +86,9 @@ pub struct TelemetryRecorder {
     /// Wall clock at the start of the file, and when it was flushed last.
     file_ns: u64,
     flushed_ns: u64,
-    /// What was written last of each app.
+    /// The last entry written of each app.
     known: BTreeMap<String, Known>,
-    /// When the interfaces that were written last were read; `None` if there were none.
+    /// Monotonic clock of the interfaces that were written last; `None` if there were none.
     interfaces: Option<u64>,
     gap: Option<RecordingGap>,
     totals: RecordingTotals,
@@ -95,7 +96,7 @@ pub struct TelemetryRecorder {
     complete_bytes: u64,
 }
 
-/// What was written last of one app.
+/// The last entry written of one app.
 #[derive(Debug, Default)]
 struct Known {
     monotonic_ns: u64,
@@ -106,7 +107,7 @@ impl TelemetryRecorder {
     /// Begins the first file.
     ///
     /// # Errors
-    /// When it cannot be created, or the options contradict each other.
+    /// When the file cannot be created, or the options contradict each other.
     pub fn create(recording: RecordingOptions, realtime_ns: u64) -> Result<Self, RecordingError> {
         let place = RecordingDestination::of(&recording.path);
         if let Some(wrong) = contradiction(&recording, &place) {
@@ -137,13 +138,13 @@ impl TelemetryRecorder {
         Ok(recorder)
     }
 
-    /// What was done so far.
+    /// Returns the counters so far.
     pub fn totals(&self) -> &RecordingTotals {
         &self.totals
     }
 
-    /// Writes what is new in the state of a round, before which so many were due and not made. While
-    /// the disk is full, rounds are only counted.
+    /// Writes the changes in the state of a round; `missed` rounds before it were due, but not
+    /// sampled. While the disk is full, rounds are only counted.
     ///
     /// # Errors
     /// When the file cannot be written for another reason than a full disk.
@@ -165,17 +166,17 @@ impl TelemetryRecorder {
         Ok(())
     }
 
-    /// Completes the file.
+    /// Completes the file, and returns the counters.
     ///
     /// # Errors
-    /// When its end cannot be written: it keeps the name with `.part`, and can be read.
+    /// When its end cannot be written: the file keeps the name with `.part`, and can be read.
     pub fn finish(mut self) -> Result<RecordingTotals, RecordingError> {
         self.end_frame()?;
         self.complete()?;
         Ok(self.totals)
     }
 
-    /// Whether something can be written now; begins the next file where it is time.
+    /// Returns whether a round can be written now; begins the next file if it is due.
     fn ready(&mut self, now_ns: u64) -> Result<bool, RecordingError> {
         if !self.drain()? {
             return Ok(false);
@@ -201,7 +202,7 @@ impl TelemetryRecorder {
         Ok(true)
     }
 
-    /// It is time for the next file.
+    /// Returns whether the next file is due.
     fn is_due(&self, now_ns: u64) -> bool {
         let Some(storage) = &self.storage else { return false };
         let age = Duration::from_nanos(now_ns.abs_diff(self.file_ns));
@@ -269,7 +270,7 @@ impl TelemetryRecorder {
         frame.push(&RecordEntry::Round(round))
     }
 
-    /// Brings out what was compressed, and keeps all files within bounds.
+    /// Writes the compressed data, and deletes files beyond the limits.
     fn flush(&mut self, now_ns: u64) -> Result<(), RecordingError> {
         self.flushed_ns = now_ns;
         if let (Some(frame), Some(storage)) = (&mut self.frame, &mut self.storage) {
@@ -294,7 +295,7 @@ impl TelemetryRecorder {
         self.compress_frame().map_err(|e| RecordingError::io("compress", &self.totals.file, e))
     }
 
-    /// Gives the file its name; one without entries is not kept.
+    /// Completes the file and gives it its final name; deletes a file without entries.
     fn complete(&mut self) -> Result<(), RecordingError> {
         let Some(storage) = self.storage.take() else { return Ok(()) };
         if self.index.frames.is_empty() {
@@ -310,7 +311,8 @@ impl TelemetryRecorder {
         Ok(())
     }
 
-    /// Writes what waits; false while the disk is full. To make room, the oldest files go.
+    /// Writes pending data; returns false while the disk is full. The oldest files are deleted to
+    /// make room.
     fn drain(&mut self) -> Result<bool, RecordingError> {
         let Some(storage) = &mut self.storage else { return Ok(true) };
         loop {
@@ -344,7 +346,7 @@ impl TelemetryRecorder {
 }
 
 impl Known {
-    /// Takes in counts of errors, and says how many are new.
+    /// Stores counts of errors, and returns how many are new.
     fn learn(&mut self, errors: &BTreeMap<ErrorClass, u64>) -> u64 {
         let before: u64 = self.errors.values().sum();
         self.errors.clone_from(errors);
@@ -352,7 +354,8 @@ impl Known {
     }
 }
 
-/// What there is to write of an app: its answer, or that there is none.
+/// Returns the entry to write for an app, if any: its sample, or that it did not answer. `always`
+/// repeats the latter.
 fn changed_entry<'a>(
     member: &'a AppState,
     known: &mut Known,

@@ -32,7 +32,7 @@ fn a_file_is_named_by_its_begin_and_a_part_until_it_is_complete() {
     two.finish().unwrap();
     let complete = [format!("{stem}-2{EXTENSION}"), format!("{stem}{EXTENSION}")];
     assert_eq!(names(dir.path()), complete);
-    // Neither is overwritten by a third, and one that records nothing leaves nothing.
+    // A third recorder overwrites neither, and leaves no file because it records nothing.
     create().finish().unwrap();
     assert_eq!(names(dir.path()), complete);
 }
@@ -79,7 +79,7 @@ fn files_of_a_killed_recorder_are_not_overwritten() {
     let error = TelemetryRecorder::create(into(&path), BEGIN).unwrap_err().to_string();
     assert!(error.contains("x.jsonl.zst.part") && error.contains("move it away"), "{error}");
     assert_eq!(fs::read(&part).unwrap(), b"precious");
-    // One that wrote nothing has left nothing.
+    // An empty file of a killed recorder is used again.
     fs::write(&part, "").unwrap();
     TelemetryRecorder::create(into(&path), BEGIN).unwrap().finish().unwrap();
 }

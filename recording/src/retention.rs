@@ -1,4 +1,4 @@
-//! The complete files of a directory, of which the oldest have to go.
+//! Deletes the oldest complete files of a directory.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -9,7 +9,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::storage::is_ours;
 
-/// What may be deleted, the oldest first.
+/// Files that may be deleted, the oldest first.
 #[derive(Debug)]
 pub(super) struct Retention {
     files: VecDeque<Complete>,
@@ -21,12 +21,13 @@ pub(super) struct Retention {
 struct Complete {
     path: PathBuf,
     size: u64,
-    /// When it was written last.
+    /// Time when it was last written.
     ended: SystemTime,
 }
 
 impl Retention {
-    /// Also keeps what earlier recorders left in `dir` within bounds, if there are any.
+    /// Finds the files that earlier recorders left in `dir`, if there are limits: they count as
+    /// well.
     pub(super) fn new(dir: &Path, keep: Option<Duration>, max_size: Option<u64>) -> Self {
         let mut kept = Self { files: VecDeque::new(), keep, max_size };
         if kept.is_on() {
@@ -44,16 +45,17 @@ impl Retention {
         self.keep.is_some() || self.max_size.is_some()
     }
 
-    /// A file is complete.
+    /// Adds a complete file.
     pub(super) fn add(&mut self, path: PathBuf) {
         if self.is_on() {
             self.files.extend(Complete::of(path));
         }
     }
 
-    /// Deletes what is too old, or too much beside the `current` bytes of the file being written.
+    /// Deletes files that are too old, and the oldest ones that exceed the size limit together with
+    /// the `current` bytes of the file being written.
     pub(super) fn trim(&mut self, current: u64, now: SystemTime) {
-        // A clock that was set back leaves files of the future before older ones.
+        // If the clock was set back, files with times in the future precede older ones.
         if let Some(keep) = self.keep {
             let age = |file: &Complete| now.duration_since(file.ended).unwrap_or_default();
             let (old, young) = self.files.drain(..).partition(|file| age(file) > keep);
@@ -70,7 +72,8 @@ impl Retention {
         }
     }
 
-    /// Makes room on a full disk; false when there is nothing to delete.
+    /// Deletes the oldest file, to make room on a full disk; returns false when there is none, or
+    /// it cannot be deleted.
     pub(super) fn delete_oldest(&mut self) -> bool {
         self.files.pop_front().is_some_and(Complete::delete)
     }
@@ -82,13 +85,14 @@ impl Complete {
         Some(Self { size: metadata.len(), ended: metadata.modified().ok()?, path })
     }
 
-    /// One that cannot be deleted is not tried again and again.
+    /// Deletes the file; returns whether that succeeded. A file that cannot be deleted is not tried
+    /// again.
     fn delete(self) -> bool {
         fs::remove_file(&self.path).is_ok()
     }
 }
 
-/// Another recorder writes it.
+/// Returns whether another recorder is writing it.
 fn is_being_written(path: &Path) -> bool {
     let Ok(file) = File::open(path) else { return true };
     flock(&file, FlockOperation::NonBlockingLockShared).is_err()

@@ -1,7 +1,7 @@
 //! The file that is being written: `NAME.part` until it is complete.
 //!
-//! What a full disk does not take waits here, and nothing else is accepted until it is written: so a
-//! file has no holes within a frame, whatever happens.
+//! Data that does not fit on a full disk is kept here, and no more is accepted until it is written:
+//! so a file never has gaps within a frame.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -13,15 +13,15 @@ use rustix::io::Errno;
 
 use super::{EXTENSION, PART, RecordingError};
 
-/// Begin of the names in a directory.
+/// Prefix of the names in a directory.
 const PREFIX: &str = "pmdscope-";
 
-/// Where files are written.
+/// The destination of files.
 #[derive(Clone, Debug)]
 pub(super) enum RecordingDestination {
     /// One file of this name.
     File(PathBuf),
-    /// Any number of files, with the time in their names.
+    /// Any number of files, named by their start times.
     Directory(PathBuf),
 }
 
@@ -36,13 +36,13 @@ pub(super) struct RecordingFileWriter {
 }
 
 impl RecordingDestination {
-    /// A directory that exists or ends in a slash, else a file.
+    /// Returns a directory if the path exists as one or ends with a slash, otherwise a file.
     pub(super) fn of(path: &Path) -> Self {
         let slash = path.as_os_str().as_encoded_bytes().ends_with(b"/");
         if slash || path.is_dir() { Self::Directory(path.into()) } else { Self::File(path.into()) }
     }
 
-    /// The directory that the files are in.
+    /// Returns the directory of the files.
     pub(super) fn dir(&self) -> &Path {
         match self {
             Self::Directory(dir) => dir,
@@ -50,7 +50,7 @@ impl RecordingDestination {
         }
     }
 
-    /// Begins a file at a time.
+    /// Creates a file that starts at this time.
     pub(super) fn create(&self, realtime_ns: u64) -> Result<RecordingFileWriter, RecordingError> {
         match self {
             Self::File(path) => RecordingFileWriter::create(path.clone(), false),
@@ -61,7 +61,7 @@ impl RecordingDestination {
                     dir.join(format!("{PREFIX}{time}{EXTENSION}")),
                     true,
                 );
-                // Several files of one second.
+                // Several files may start in the same second.
                 for number in 2..100 {
                     if !result.as_ref().is_err_and(exists) {
                         break;
@@ -79,20 +79,21 @@ fn exists(error: &RecordingError) -> bool {
     matches!(error, RecordingError::Io { source, .. } if source.kind() == io::ErrorKind::AlreadyExists)
 }
 
-/// A recorder has given it its name.
+/// Returns whether the file has a name that recorders give.
 pub(super) fn is_ours(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let name = name.strip_suffix(PART).unwrap_or(name);
     name.starts_with(PREFIX) && name.ends_with(EXTENSION)
 }
 
-/// Waiting may help.
+/// Returns whether an error is a full disk or quota, so that waiting may help.
 pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 impl RecordingFileWriter {
-    /// Creates `path`.part, which nobody else writes; with `anew` neither it nor `path` may exist.
+    /// Creates `path`.part and locks it against other recorders; with `anew`, neither it nor `path`
+    /// may exist.
     fn create(path: PathBuf, anew: bool) -> Result<Self, RecordingError> {
         let failed = |error| RecordingError::io("create", &path, error);
         let mut part = path.clone().into_os_string();
@@ -107,7 +108,7 @@ impl RecordingFileWriter {
         let mut options = OpenOptions::new();
         options.write(true).create(true).create_new(anew).truncate(false);
         let file = options.open(&part).map_err(failed)?;
-        // A file system without locks is no reason to write nothing.
+        // A file system without locks is not an error.
         if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
             let text = "another recorder is writing it";
             return Err(failed(io::Error::new(io::ErrorKind::ResourceBusy, text)));
@@ -122,22 +123,22 @@ impl RecordingFileWriter {
         Ok(Self { file, part, path, written: 0, pending: Vec::new() })
     }
 
-    /// Its name, once it is complete.
+    /// Returns its final name.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Bytes in it, and those that wait.
+    /// Returns its size with the pending bytes.
     pub(super) fn size(&self) -> u64 {
         self.written + self.pending.len() as u64
     }
 
-    /// Where to put what is to be written.
+    /// Returns the buffer to append data to.
     pub(super) fn pending(&mut self) -> &mut Vec<u8> {
         &mut self.pending
     }
 
-    /// Writes what waits.
+    /// Writes the pending data.
     pub(super) fn drain(&mut self) -> io::Result<()> {
         let mut done = 0;
         let mut result = Ok(());
@@ -154,18 +155,18 @@ impl RecordingFileWriter {
         result
     }
 
-    /// Deletes what was never begun.
+    /// Deletes a file without data.
     pub(super) fn discard(self) -> Result<(), RecordingError> {
         fs::remove_file(&self.part).map_err(|error| RecordingError::io("delete", &self.part, error))
     }
 
-    /// Appends the index, if the disk has room for it, and gives the file its name.
+    /// Appends the index, if the disk has room for it, and renames the file to its final name.
     pub(super) fn close(mut self, index: &[u8]) -> Result<(PathBuf, u64), RecordingError> {
         self.drain().map_err(|error| RecordingError::io("write", &self.path, error))?;
         let end = self.written;
         self.pending.extend_from_slice(index);
         if self.drain().is_err() {
-            // It can be read without.
+            // The file can be read without an index.
             let cut = self.file.set_len(end);
             cut.map_err(|error| RecordingError::io("write", &self.path, error))?;
             self.written = end;

@@ -1,4 +1,4 @@
-//! Times in a recording, as people write them.
+//! Times in a recording, as users specify them.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -12,27 +12,28 @@ use jiff::{SignedDuration, Timestamp};
 pub enum TimeSpec {
     /// `2026-11-21T08:56:00Z`, with any offset.
     At(Timestamp),
-    /// `08:56:00`: the last time that it was so late, local time where it was recorded.
+    /// `08:56:00`: the last time in the recording with this time of day, local time of the
+    /// recorder.
     Clock(Time),
-    /// `-90s`: so long before the end.
+    /// `-90s`: this long before the end.
     BeforeEnd(Duration),
 }
 
-/// Why a time cannot be found.
+/// Why a time is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TimeSpecError {
-    /// It is written in another way.
+    /// The syntax is wrong.
     #[error(
         "invalid time {0:?}: expected RFC 3339 (2026-11-21T08:56:00Z), HH:MM:SS in the local time of \
          the recorder, or -90s (90 seconds before the end)"
     )]
     Syntax(String),
-    /// It is before or after all that was recorded.
+    /// It is before or after the recording.
     #[error("the recording is from {first} to {last}")]
     Outside {
-        /// First moment, local time where it was recorded.
+        /// First time, in local time of the recorder.
         first: String,
-        /// Last moment.
+        /// Last time.
         last: String,
     },
 }
@@ -49,15 +50,15 @@ impl FromStr for TimeSpec {
         if let Ok(timestamp) = text.parse() {
             return Ok(Self::At(timestamp));
         }
-        // Without this, a date without an offset would be read as its time of day.
+        // Without this check, a date without an offset would be read as its time of day.
         let clock = text.as_bytes().get(2) == Some(&b':');
         if clock { text.parse().map(Self::Clock).map_err(|_| wrong()) } else { Err(wrong()) }
     }
 }
 
 impl TimeSpec {
-    /// The wall clock that is meant in a recording of this `span`, nanoseconds since the epoch, where
-    /// local time is `utc_offset_s` east of UTC.
+    /// Returns the wall clock, nanoseconds since the epoch, in a recording of this `span` with
+    /// local time `utc_offset_s` seconds east of UTC.
     ///
     /// # Errors
     /// [`TimeSpecError::Outside`].
@@ -71,7 +72,7 @@ impl TimeSpec {
             }
             Self::Clock(time) => last_at(*time, span, offset),
         };
-        // A time is whole seconds; what was recorded within its second is meant as well.
+        // A time has whole seconds, so the whole second in which the recording starts is valid.
         let first = span.0 - span.0 % 1_000_000_000;
         found.filter(|ns| (first..=span.1).contains(ns)).ok_or_else(|| TimeSpecError::Outside {
             first: local(span.0, offset),
@@ -88,7 +89,7 @@ fn timestamp(ns: u64) -> Timestamp {
     Timestamp::from_nanosecond(ns.into()).unwrap_or(Timestamp::MAX)
 }
 
-/// The last time until the end of the span that it was so late.
+/// Returns the last time with this time of day up to the end of the span.
 fn last_at(time: Time, span: (u64, u64), offset: Offset) -> Option<u64> {
     let end = timestamp(span.1);
     let date = offset.to_datetime(end).date();
