@@ -1,4 +1,4 @@
-//! Adds up what was stolen from the threads, by cause and thief.
+//! Sums the stolen time of threads by cause and thief.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,16 +10,16 @@ pub use crate::record::HISTOGRAM_BUCKETS;
 use crate::record::{EventKind, EventRecord, Histograms, TotalRecord};
 use crate::thief;
 
-/// Thieves per thread and cause; what more there are is one.
+/// Most thieves per thread and cause; further ones are counted together.
 const MOST_THIEVES: usize = 256;
 
-/// What they are called.
+/// Name of the further thieves.
 const OTHERS: &str = "others";
 
-/// Events with their times that are kept of a thread.
+/// Most recent events of a thread that are kept with their times.
 const RECENT_EVENTS: usize = 512;
 
-/// Events with their times that are kept for whoever wants all.
+/// Most events of all threads that are kept for [`StolenAccount::events_after`].
 const KEPT_EVENTS: usize = 16_384;
 
 /// One event that took a CPU from a polling thread.
@@ -49,7 +49,7 @@ type ThiefKey = (StolenCause, String);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sum {
     count: u64,
-    /// `None` where only the number is known.
+    /// `None` if only the number is known.
     total_ns: Option<u64>,
 }
 
@@ -70,36 +70,37 @@ struct Longest {
     realtime_ns: u64,
 }
 
-/// What was stolen from one thread.
+/// The stolen time of one thread.
 #[derive(Debug, Default)]
 struct ThreadAccount {
     pid: u32,
     lcore: u32,
-    /// Of runs of bpftrace that have ended, and of events that are counted one by one.
+    /// Sums of runs of bpftrace that have ended, and of unexplained time.
     finished: BTreeMap<ThiefKey, Sum>,
-    /// Of the one that runs.
+    /// Sums of the current run.
     current: BTreeMap<ThiefKey, Sum>,
     longest: BTreeMap<ThiefKey, Longest>,
     finished_histograms: BTreeMap<StolenCause, [u64; HISTOGRAM_BUCKETS]>,
     current_histograms: BTreeMap<StolenCause, [u64; HISTOGRAM_BUCKETS]>,
-    /// Begin and length of recent events, monotonic clock.
+    /// Start and length of recent events, monotonic clock, nanoseconds.
     recent: VecDeque<(u64, u64)>,
 }
 
-/// What was stolen from all threads.
+/// The stolen time of all threads.
 #[derive(Debug, Default)]
 pub(crate) struct StolenAccount {
     threads: BTreeMap<u32, ThreadAccount>,
     irqs: IrqNames,
     events: VecDeque<StolenEvent>,
     sequence: u64,
-    /// Lines and switches that were lost.
+    /// Lost lines, and switches of ended runs without an end.
     lost: u64,
     unended: u64,
 }
 
 impl StolenAccount {
-    /// Opens the account of a thread.
+    /// Adds the account of a thread, or resets it if the id belongs to another lcore or process
+    /// now.
     pub(crate) fn open(&mut self, tid: u32, pid: u32, lcore: u32) {
         let account = self.threads.entry(tid).or_default();
         if (account.pid, account.lcore) != (pid, lcore) {
@@ -107,12 +108,12 @@ impl StolenAccount {
         }
     }
 
-    /// Closes the accounts of all other threads.
+    /// Removes the accounts of threads for which `is_kept` is false.
     pub(crate) fn keep(&mut self, is_kept: impl Fn(u32) -> bool) {
         self.threads.retain(|tid, _| is_kept(*tid));
     }
 
-    /// Adds an event; `realtime_offset_ns` is the wall clock less the monotonic one.
+    /// Adds an event; `realtime_offset_ns` is the wall clock minus the monotonic clock.
     pub(crate) fn event(&mut self, event: &EventRecord, realtime_offset_ns: i128) {
         let Some(account) = self.threads.get_mut(&event.tid) else { return };
         let cause = thief::cause(event.kind);
@@ -134,11 +135,11 @@ impl StolenAccount {
         push(&mut self.events, event, KEPT_EVENTS);
     }
 
-    /// Takes over all totals of a kind.
+    /// Replaces all totals of a kind in the current run.
     pub(crate) fn totals(&mut self, kind: EventKind, totals: &[TotalRecord]) {
         let cause = thief::cause(kind);
         for account in self.threads.values_mut() {
-            // All of a kind are printed, each time.
+            // bpftrace prints all totals of a kind each time.
             account.current.retain(|(known, _), _| *known != cause);
         }
         for total in totals {
@@ -149,7 +150,7 @@ impl StolenAccount {
         }
     }
 
-    /// Takes over the histograms of a kind.
+    /// Replaces the histograms of a kind in the current run.
     pub(crate) fn histograms(&mut self, kind: EventKind, histograms: &Histograms) {
         let cause = thief::cause(kind);
         for (tid, histogram) in histograms {
@@ -164,17 +165,18 @@ impl StolenAccount {
         self.lost += lines;
     }
 
-    /// Takes over the number of switches whose end was not seen.
+    /// Sets the number of switches in the current run without an end.
     pub(crate) fn unended(&mut self, switches: u64) {
         self.unended = switches;
     }
 
-    /// All events that were lost.
+    /// Returns the number of all lost events.
     pub(crate) fn lost_events(&self) -> u64 {
         self.lost + self.unended
     }
 
-    /// bpftrace has ended; the next one counts from 0 again.
+    /// Adds the current run to the finished ones: bpftrace has ended, and the next one counts from
+    /// 0 again.
     pub(crate) fn finish_run(&mut self) {
         for account in self.threads.values_mut() {
             for (key, sum) in std::mem::take(&mut account.current) {
@@ -187,7 +189,7 @@ impl StolenAccount {
         self.lost += std::mem::take(&mut self.unended);
     }
 
-    /// Adds time without an event of its own.
+    /// Adds time that no event explains.
     pub(crate) fn add_unexplained(
         &mut self,
         tid: u32,
@@ -206,7 +208,8 @@ impl StolenAccount {
         account.finished.entry(key).or_default().add(Sum { count: 1, total_ns: Some(ns) });
     }
 
-    /// How much of a time the recent events of a thread take, monotonic clock, nanoseconds.
+    /// Returns how much of a time range the recent events of a thread cover; all in nanoseconds,
+    /// monotonic clock.
     pub(crate) fn covered_ns(&self, tid: u32, from_ns: u64, to_ns: u64) -> u64 {
         let Some(account) = self.threads.get(&tid) else { return 0 };
         let overlap = |(start, duration): &(u64, u64)| {
@@ -215,7 +218,7 @@ impl StolenAccount {
         account.recent.iter().map(overlap).sum::<u64>().min(to_ns.saturating_sub(from_ns))
     }
 
-    /// What was stolen from a thread.
+    /// Returns the stolen time of a thread, by cause and thief.
     pub(crate) fn stolen(&self, tid: u32) -> Vec<StolenSample> {
         let Some(account) = self.threads.get(&tid) else { return Vec::new() };
         let mut sums = account.finished.clone();
@@ -237,13 +240,13 @@ impl StolenAccount {
         sums.into_iter().map(sample).collect()
     }
 
-    /// Events of a thread, and how many there were altogether.
+    /// Returns the number of all events of a thread.
     pub(crate) fn count(&self, tid: u32) -> u64 {
         let Some(account) = self.threads.get(&tid) else { return 0 };
         account.finished.values().chain(account.current.values()).map(|sum| sum.count).sum()
     }
 
-    /// Histograms of the lcores of a process.
+    /// Returns the histograms of the lcores of a process.
     pub(crate) fn histograms_of(
         &self,
         pid: u32,
@@ -258,7 +261,7 @@ impl StolenAccount {
         all
     }
 
-    /// Events after the one of this number, oldest first, as far as they are kept.
+    /// Returns the events after the one with this number, oldest first, as far as they are kept.
     pub(crate) fn events_after(&self, sequence: u64) -> Vec<StolenEvent> {
         self.events.iter().filter(|event| event.sequence > sequence).cloned().collect()
     }
@@ -303,7 +306,7 @@ fn push<T>(queue: &mut VecDeque<T>, item: T, most: usize) {
     queue.push_back(item);
 }
 
-/// The wall clock at a time of the monotonic one.
+/// Returns the wall clock at a time of the monotonic clock, nanoseconds.
 pub(crate) fn realtime(monotonic_ns: u64, offset_ns: i128) -> u64 {
     u64::try_from(i128::from(monotonic_ns) + offset_ns).unwrap_or(0)
 }

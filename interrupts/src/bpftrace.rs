@@ -1,8 +1,9 @@
-//! Runs bpftrace, reads what it prints, and never leaves it behind.
+//! Runs bpftrace, reads its output, and never leaves it running.
 //!
-//! It is killed with the thread that started it, whatever ends that, and takes no signals of the terminal.
+//! The kernel kills it when the thread that started it ends for any reason. Signals from the
+//! terminal do not reach it.
 
-// Between fork and exec.
+// For a callback between fork and exec.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeSet;
@@ -18,16 +19,16 @@ use nix::sys::signal::{SigHandler, Signal, signal};
 use rustix::process::{Pid, kill_process, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Longest line that is read; bpftrace prints a map of 4096 keys in less.
+/// Longest line that is read, bytes; bpftrace prints a map of 4096 keys in less.
 const LINE_BYTES: u64 = 1 << 20;
 
-/// What is kept of what it says on standard error.
+/// Most bytes of its standard error that are kept.
 const ERROR_BYTES: usize = 4096;
 
-/// How long it may take to print its last numbers.
+/// How long it may take to print its last numbers after an interrupt.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// bpftrace while it runs. Dropping it kills it.
+/// A running bpftrace. Dropping it kills the process.
 #[derive(Debug)]
 pub(crate) struct BpftraceRun {
     child: Child,
@@ -35,7 +36,8 @@ pub(crate) struct BpftraceRun {
 }
 
 impl BpftraceRun {
-    /// Starts it off `polled_cpus`; returns what it prints as well. `false` when no other CPU is left.
+    /// Starts bpftrace on other CPUs than `polled_cpus`; returns also its standard output, and
+    /// `false` when no other CPU is left.
     pub(crate) fn start(
         program: &Path,
         script: &str,
@@ -64,7 +66,7 @@ impl BpftraceRun {
         Ok((Self { child, errors }, stdout, others.is_some()))
     }
 
-    /// Has it print its last numbers and end; the reader of its output sees the end of that.
+    /// Makes it print its last numbers and end; the reader of its output sees the end of file.
     pub(crate) fn interrupt(&mut self) {
         self.send(rustix::process::Signal::INT);
         let deadline = Instant::now() + GRACE;
@@ -74,18 +76,18 @@ impl BpftraceRun {
         self.kill();
     }
 
-    /// Whether it has ended.
+    /// Returns whether it has ended.
     pub(crate) fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Why it ended, in its own words.
+    /// Returns the reason why it ended, from its standard error.
     pub(crate) fn errors(&self) -> String {
         let errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
         reason(&errors)
     }
 
-    /// Not waited for yet, its id cannot belong to anybody else.
+    /// Sends a signal. As long as it was not waited for, its process id cannot be reused.
     fn send(&self, signal: rustix::process::Signal) {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         if let Some(pid) = pid {
@@ -106,14 +108,14 @@ impl Drop for BpftraceRun {
     }
 }
 
-/// What the child does before it becomes bpftrace.
+/// Prepares the child process before it executes bpftrace.
 fn prepare(parent: Pid, cpus: Option<&CpuSet>) -> io::Result<()> {
     set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     if rustix::process::getppid() != Some(parent) {
         return Err(io::Error::other("the parent has ended"));
     }
-    // A daemon may be started with it ignored; bpftrace ends by nothing else.
-    // SAFETY: the default action, and no handler.
+    // A daemon may be started with SIGINT ignored, which is the only signal that ends bpftrace with
+    // its last numbers.
     unsafe { signal(Signal::SIGINT, SigHandler::SigDfl)? };
     if let Some(cpus) = cpus {
         sched_setaffinity(None, cpus)?;
@@ -121,7 +123,8 @@ fn prepare(parent: Pid, cpus: Option<&CpuSet>) -> io::Result<()> {
     Ok(())
 }
 
-/// The CPUs that we may use without those where threads poll; `None` if there are no others.
+/// Returns the CPUs that this process may use, without those that threads poll on; `None` if there
+/// are no others.
 fn other_cpus(polled: &BTreeSet<u32>) -> Option<CpuSet> {
     let mut cpus = sched_getaffinity(None).ok()?;
     for cpu in polled {
@@ -133,7 +136,7 @@ fn other_cpus(polled: &BTreeSet<u32>) -> Option<CpuSet> {
     (cpus.count() > 0).then_some(cpus)
 }
 
-/// Reads lines until the end; too long ones are passed as `None`.
+/// Reads lines until the end of file; lines that are too long are passed as `None`.
 pub(crate) fn read_lines(source: impl Read, mut take: impl FnMut(Option<&str>)) {
     let mut reader = BufReader::new(source);
     let mut line = Vec::new();
@@ -175,8 +178,8 @@ fn keep_errors(stderr: ChildStderr, errors: &Mutex<String>) {
     });
 }
 
-/// The first error among the lines. That of `RLIMIT_MEMLOCK` is harmless: kernels since 5.11 do not count
-/// BPF memory there.
+/// Returns the first error among the lines. The error about `RLIMIT_MEMLOCK` is harmless: kernels
+/// since 5.11 do not count BPF memory there.
 fn reason(errors: &str) -> String {
     let lines = errors.lines().map(str::trim).filter(|line| !line.is_empty());
     let told = |line: &&str| !line.contains("RLIMIT_MEMLOCK") && !line.contains("WARNING");
@@ -226,7 +229,7 @@ mod tests {
         assert_eq!(other_cpus(&BTreeSet::new()).unwrap().count(), mine.count());
     }
 
-    /// A program in the place of bpftrace.
+    /// Starts a script instead of bpftrace.
     fn start(script: &str) -> (BpftraceRun, ChildStdout, tempfile::TempDir) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("fake");
@@ -235,7 +238,7 @@ mod tests {
             .unwrap();
         let (run, out, _) = loop {
             match BpftraceRun::start(&path, "", Duration::ZERO, &BTreeSet::new()) {
-                // Another test forked while the file was open for writing.
+                // Another test has forked while the file was open for writing.
                 Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => {}
                 started => break started.unwrap(),
             }

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Most IRQs whose names are remembered.
+/// Most IRQ names that are cached.
 const REMEMBERED: usize = 4096;
 
-/// Looks up IRQs, each once.
+/// Looks up names of IRQs, and caches them.
 #[derive(Debug)]
 pub(crate) struct IrqNames {
     sys: PathBuf,
@@ -20,12 +20,13 @@ impl Default for IrqNames {
 }
 
 impl IrqNames {
-    /// With another root of sysfs, for tests.
+    /// Uses another root of sysfs, for tests.
     fn at(sys: &Path) -> Self {
         Self { sys: sys.to_owned(), known: BTreeMap::new() }
     }
 
-    /// `eth0-TxRx-3 (IRQ 41, 0000:03:00.0)`; `action` is what the kernel said of it, if anything.
+    /// Returns the name of an IRQ, as `eth0-TxRx-3 (IRQ 41, 0000:03:00.0)`; `action` is its action
+    /// as reported by the kernel, or empty.
     pub(crate) fn name(&mut self, irq: u64, action: &str) -> String {
         if let Some(name) = self.known.get(&irq) {
             return name.clone();
@@ -49,7 +50,7 @@ impl IrqNames {
         if action.is_empty() { place } else { format!("{action} ({place})") }
     }
 
-    /// The PCI device that has it among its MSI interrupts, or as its line.
+    /// Returns the PCI device that has it among its MSI interrupts, or as its interrupt line.
     fn device(&self, irq: u64) -> Option<String> {
         let devices = std::fs::read_dir(self.sys.join("bus/pci/devices")).ok()?;
         let has = |dir: &Path| {

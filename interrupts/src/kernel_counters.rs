@@ -1,4 +1,5 @@
-//! What `/proc` counts of the CPUs and threads of lcores: how often, and hardly ever how long.
+//! Counters in `/proc` of the CPUs and threads of lcores: they have numbers of events, and hardly
+//! any times.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -8,7 +9,8 @@ use pmdscope_telemetry::sample::{StolenCause, StolenSample, ThreadSample};
 
 use crate::irq_names::IrqNames;
 
-/// How old may be what was read: each app asks in each of its rounds.
+/// Longest age of counters before they are read again: each app asks for them in each of its
+/// rounds.
 const AGE: Duration = Duration::from_millis(90);
 
 type CounterKey = (StolenCause, String);
@@ -18,7 +20,7 @@ type Counters = BTreeMap<CounterKey, u64>;
 #[derive(Debug, Default)]
 struct CpuCounters(BTreeMap<u32, Counters>);
 
-/// Counters of threads since they were seen first.
+/// Counters of threads since they were first seen.
 #[derive(Debug, Default)]
 pub(crate) struct KernelCounters {
     threads: BTreeMap<u32, ThreadCounters>,
@@ -31,16 +33,16 @@ pub(crate) struct KernelCounters {
 struct ThreadCounters {
     since_realtime_ns: u64,
     lcore: u32,
-    /// When it was seen last.
+    /// CPU on which it was last seen.
     cpu: u32,
     on_cpu: Counters,
     thread: ThreadSample,
-    /// Count and time.
+    /// Count, and time in nanoseconds.
     sums: BTreeMap<CounterKey, (u64, Option<u64>)>,
 }
 
 impl KernelCounters {
-    /// Counts what has happened to a thread since it was seen last.
+    /// Adds the events of a thread since it was last seen.
     pub(crate) fn update(&mut self, thread: &ThreadSample) {
         if self.read.is_none_or(|read| read.elapsed() >= AGE) {
             self.read = Some(Instant::now());
@@ -58,12 +60,12 @@ impl KernelCounters {
         }
     }
 
-    /// Forgets all other threads.
+    /// Removes threads for which `is_kept` is false.
     pub(crate) fn keep(&mut self, is_kept: impl Fn(u32) -> bool) {
         self.threads.retain(|tid, _| is_kept(*tid));
     }
 
-    /// What was counted of a thread.
+    /// Returns the sums of a thread.
     pub(crate) fn stolen(&self, tid: u32) -> Vec<StolenSample> {
         let Some(thread) = self.threads.get(&tid) else { return Vec::new() };
         let sample = |((cause, thief), (count, ns)): (&CounterKey, &(u64, Option<u64>))| {
@@ -75,7 +77,7 @@ impl KernelCounters {
         thread.sums.iter().map(sample).collect()
     }
 
-    /// Wall clock when the first of these threads was seen.
+    /// Returns the wall clock when the first of these threads was first seen.
     pub(crate) fn since_realtime_ns(&self, tids: impl Iterator<Item = u32>) -> Option<u64> {
         tids.filter_map(|tid| Some(self.threads.get(&tid)?.since_realtime_ns)).min()
     }
@@ -126,7 +128,7 @@ fn add(
 }
 
 impl CpuCounters {
-    /// `/proc/interrupts`: a line per interrupt, a column per CPU, then chip and action.
+    /// Parses `/proc/interrupts`: a line per interrupt, a column per CPU, then chip and action.
     fn add_interrupts(&mut self, text: &str, irqs: &mut IrqNames) {
         let cpus = cpus(text);
         for CounterLine { name, counts, words } in lines(text, cpus.len()) {
@@ -136,7 +138,7 @@ impl CpuCounters {
         }
     }
 
-    /// `/proc/softirqs`: a line per softirq, a column per CPU.
+    /// Parses `/proc/softirqs`: a line per softirq, a column per CPU.
     fn add_softirqs(&mut self, text: &str) {
         let cpus = cpus(text);
         for CounterLine { name, counts, .. } in lines(text, cpus.len()) {
@@ -151,7 +153,7 @@ impl CpuCounters {
     }
 }
 
-/// Of the header, such as `CPU0 CPU1`.
+/// Returns the CPUs in the header, such as `CPU0 CPU1`.
 fn cpus(text: &str) -> Vec<u32> {
     let cpu = |word: &str| word.strip_prefix("CPU")?.parse().ok();
     let header = text.lines().next().unwrap_or_default();
@@ -162,11 +164,11 @@ fn cpus(text: &str) -> Vec<u32> {
 struct CounterLine<'a> {
     name: &'a str,
     counts: Vec<u64>,
-    /// What stands behind the counts.
+    /// Words after the counts.
     words: Vec<&'a str>,
 }
 
-/// The lines that count for each CPU: some count for the whole machine.
+/// Returns the lines with a count for each CPU; others have one for the whole machine.
 fn lines(text: &str, cpus: usize) -> impl Iterator<Item = CounterLine<'_>> {
     text.lines().skip(1).filter_map(move |line| {
         let (name, rest) = line.split_once(':')?;
@@ -250,7 +252,7 @@ mod tests {
             counters.sums[&(StolenCause::Scheduler, "other threads".to_owned())],
             (3, Some(500))
         );
-        // Of another CPU nothing is known but what comes from now on.
+        // On another CPU only events from now on are known.
         counters.update(&thread(2, 13, Some(1500)), on_cpu(900));
         assert_eq!(counters.sums[&key()], (40, None));
         counters.update(&thread(2, 13, None), on_cpu(901));

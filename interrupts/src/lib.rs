@@ -1,11 +1,11 @@
-//! What takes the CPU from the polling threads of DPDK apps: interrupts, softirqs, other threads, handlers of
-//! signals, their own sleep.
+//! What takes the CPU from the polling threads of DPDK apps: interrupts, softirqs, other threads,
+//! signal handlers, sleep.
 //!
-//! A [`Tracer`] runs bpftrace with a script of `integration/interrupts` for the threads of the samples that
-//! it completes, reads what it prints, and adds it up by lcore, cause and thief. Where bpftrace cannot run,
-//! it counts what `/proc` tells, and says why.
+//! A [`Tracer`] runs bpftrace with the script in `integration/interrupts` for the threads of the
+//! samples that it completes, reads its output, and sums it by lcore, cause and thief. If bpftrace
+//! cannot run, it uses the counters in `/proc`, and says why.
 
-// Text leaves where it is made harmless: in the binary.
+// Only the binary prints text, because it replaces control characters.
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 
 mod account;
