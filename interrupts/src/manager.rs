@@ -1,4 +1,4 @@
-//! Keeps one bpftrace running for the threads that are wanted.
+//! Keeps one bpftrace running for the wanted threads.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -13,26 +13,26 @@ use crate::record;
 use crate::script::{self, PreparedScript};
 use crate::state::{RunState, TracerState};
 
-/// How often to look whether the threads are still the same.
+/// Interval of checks whether the wanted threads have changed.
 const THREADS_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How often to look for threads that have ended.
+/// Interval of checks for threads that have ended.
 const LOOK_FOR_ENDED: Duration = Duration::from_secs(1);
 
-/// How long the set of threads must stay as it is before bpftrace starts for it: an app starts one after
-/// the other.
+/// How long the set of threads must be unchanged before bpftrace starts for it: an app starts its
+/// threads one after the other.
 const SETTLED: Duration = Duration::from_millis(300);
 
-/// Least time from one start to the next: each costs seconds without events.
+/// Shortest time between two starts: each costs seconds without events.
 const BETWEEN_STARTS: Duration = Duration::from_secs(5);
 
-/// How long to wait before it is tried again, at first and at most.
+/// First and longest time before a retry, with exponential backoff.
 const RETRY: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(300));
 
-/// A run that lasted longer than this did not fail at once.
+/// A run of at least this length resets the backoff.
 const LONG_RUN: Duration = Duration::from_secs(60);
 
-/// What the threads of a tracer share.
+/// State that the threads of a tracer share.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     state: Mutex<TracerState>,
@@ -45,13 +45,13 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the manager end.
+    /// Tells the manager to end.
     pub(crate) fn stop(&self) {
         *self.stops.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.stopped.notify_all();
     }
 
-    /// Waits; `false` when it is time to end.
+    /// Waits for `time`; returns `false` when the manager must end.
     fn wait(&self, time: Duration) -> bool {
         let stops = self.stops.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.stopped.wait_timeout_while(stops, time, |stops| !*stops);
@@ -62,7 +62,7 @@ impl Shared {
 /// Starts the thread that keeps bpftrace running. bpftrace dies with this thread.
 ///
 /// # Errors
-/// When there is no thread to be had.
+/// When the thread cannot be started.
 pub(crate) fn start(options: TracerOptions, shared: Arc<Shared>) -> io::Result<JoinHandle<()>> {
     let thread = thread::Builder::new().name("tracer".to_owned());
     thread.spawn(move || {
@@ -78,11 +78,11 @@ struct Manager {
     options: TracerOptions,
     shared: Arc<Shared>,
     run: Option<Run>,
-    /// The threads that were wanted last, and since when.
+    /// The wanted threads, and when they last changed.
     wanted: (BTreeSet<u32>, Instant),
     looked_for_ended: Instant,
     started: Option<Instant>,
-    /// Not to be tried again before.
+    /// Earliest time of the next attempt.
     retry: Option<Instant>,
     pause: Duration,
 }
@@ -165,7 +165,7 @@ impl Manager {
         Ok(())
     }
 
-    /// bpftrace may end by itself.
+    /// Handles the end of a bpftrace that was not interrupted.
     fn notice_end(&mut self) {
         let ended = self.run.as_mut().is_some_and(|run| run.bpftrace.has_ended());
         let Some(run) = self.run.take_if(|_| ended) else { return };
@@ -190,16 +190,16 @@ impl Manager {
         }
     }
 
-    /// Reads what is left; returns what bpftrace said of errors.
+    /// Waits for the reader of its output; returns the error of bpftrace.
     fn finish(&self, run: Run) -> String {
-        // A panic of the reader has been told by itself; the numbers that it read are there.
+        // A panic of the reader was reported on standard error; the numbers that it read are kept.
         let _ = run.reader.join();
         self.shared.state().end_run();
         run.bpftrace.errors()
     }
 }
 
-/// Reads as fast as it can, one line at a time: what bpftrace cannot write it counts as lost.
+/// Reads one line at a time, without delay: events that bpftrace cannot write are lost.
 fn read(shared: &Shared, output: ChildStdout) {
     read_lines(output, |line| match line {
         None => shared.state().take(None),

@@ -1,4 +1,4 @@
-//! How to trace, and whether this machine lets us.
+//! Options of tracing, and checks whether this machine permits it.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -6,27 +6,27 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// Where tracefs is mounted, by preference.
+/// Usual mount points of tracefs, in order of preference.
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 /// Inode of the first PID namespace (`PROC_PID_INIT_INO` of the kernel).
 const HOST_PID_NAMESPACE: u64 = 0xefff_fffc;
 
-/// How to trace.
+/// Options of tracing.
 #[derive(Clone, Debug)]
 pub struct TracerOptions {
     /// Shortest event that is kept with its time; shorter ones are counted.
     pub min_event: Duration,
-    /// Traces by BPF; otherwise only counters of `/proc` are read.
+    /// Whether to trace by BPF; otherwise only counters of `/proc` are read.
     pub bpf: bool,
-    /// Traces the system calls of the threads. Without it sleep has no reason, softirqs that a thread
-    /// causes by its own system call look as others do, and handlers of signals are not seen. While it is
-    /// on, each system call of the machine takes about 0.14 microseconds longer. On by default: theft that
-    /// is the thread's own doing would be told of others.
+    /// Whether to trace the system calls of the threads, by default true. Without it, sleep has no
+    /// reason, softirqs that a thread causes by its own system call look like others, and signal
+    /// handlers are not seen, so that time which the thread takes from itself is attributed to
+    /// others. With it, each system call of the machine takes about 0.14 microseconds longer.
     pub system_calls: bool,
-    /// The program: a path, or a name to look for in `PATH`.
+    /// The bpftrace program: a path, or a name to look up in `PATH`.
     pub bpftrace: PathBuf,
-    /// Where tracefs is mounted; `None` for the usual places.
+    /// Mount point of tracefs; `None` for the usual ones.
     pub tracefs: Option<PathBuf>,
 }
 
@@ -45,10 +45,10 @@ impl Default for TracerOptions {
 /// Why tracepoints cannot be traced here.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum TracingUnavailable {
-    /// It was asked for counters.
+    /// The options ask for counters only.
     #[error("tracing by BPF is switched off")]
     SwitchedOff,
-    /// bpftrace refuses to run for others.
+    /// The user is not root, and bpftrace runs for root only.
     #[error(
         "tracing needs root (CAP_SYS_ADMIN, or CAP_BPF and CAP_PERFMON; bpftrace runs for root only): run it as root"
     )]
@@ -56,24 +56,24 @@ pub enum TracingUnavailable {
     /// The program is missing.
     #[error("bpftrace is not installed: apt install bpftrace")]
     NotInstalled,
-    /// The tracepoints call threads by other ids than this process does.
+    /// Tracepoints use other thread ids than this process sees.
     #[error(
         "this PID namespace is not the one of the host, whose ids tracepoints have: run it on the host, or in a container with the host's PID namespace"
     )]
     PidNamespace,
-    /// Tracepoints cannot be found.
+    /// No directory of tracepoints was found.
     #[error("tracefs is not mounted: mount -t tracefs tracefs /sys/kernel/tracing")]
     NoTracefs,
-    /// bpftrace ran, and failed.
+    /// bpftrace could not be started; the reason.
     #[error("{0}")]
     Failed(String),
 }
 
 impl TracerOptions {
-    /// Whether tracepoints can be traced here, as far as can be told without trying.
+    /// Checks whether tracepoints can be traced here, as far as that is known without trying.
     ///
     /// # Errors
-    /// What is missing.
+    /// The first missing requirement.
     pub fn check(&self) -> Result<(), TracingUnavailable> {
         if !self.bpf {
             return Err(TracingUnavailable::SwitchedOff);
@@ -90,7 +90,7 @@ impl TracerOptions {
         self.tracepoints().map(|_| ()).ok_or(TracingUnavailable::NoTracefs)
     }
 
-    /// The directory of tracepoints.
+    /// Returns the directory of tracepoints.
     pub(crate) fn tracepoints(&self) -> Option<PathBuf> {
         let usual = TRACEFS.iter().map(Path::new);
         let mounts = self.tracefs.as_deref().map_or_else(|| usual.collect(), |dir| vec![dir]);
@@ -99,12 +99,12 @@ impl TracerOptions {
     }
 }
 
-/// Also where that cannot be told.
+/// Returns whether this is the PID namespace of the host; true if that is not known.
 fn in_host_pid_namespace() -> bool {
     std::fs::metadata("/proc/self/ns/pid").map_or(true, |ns| ns.ino() == HOST_PID_NAMESPACE)
 }
 
-/// A program, by its path or by `PATH`.
+/// Finds a program by its path, or in `PATH`.
 fn find_program(name: &Path) -> Option<PathBuf> {
     if name.components().count() > 1 {
         return name.is_file().then(|| name.to_owned());

@@ -1,24 +1,24 @@
-//! Which threads of lcores poll: others sleep most of the time, and nobody steals from them.
+//! Determines which threads of lcores poll: others sleep most of the time, and lose no CPU time.
 
 use std::collections::BTreeMap;
 
 use pmdscope_telemetry::sample::{Sample, ThreadSample};
 
-/// How long a thread is watched at least, nanoseconds.
+/// Shortest time for which a thread is observed, nanoseconds.
 const WATCHED_NS: u64 = 150_000_000;
 
-/// Of this share of its time it runs or is ready to, at least: some poll loops sleep while there are no
-/// packets.
+/// Least share of the time that a polling thread runs or is ready to run: some poll loops sleep
+/// while there are no packets.
 const BUSY: f64 = 0.05;
 
-/// What is known of threads.
+/// The activity of threads, by id.
 #[derive(Debug, Default)]
 pub(crate) struct PollThreads(BTreeMap<u32, Activity>);
 
 #[derive(Clone, Copy, Debug)]
 enum Activity {
     Polls,
-    /// Since this time it has been busy for so long, both nanoseconds.
+    /// Observed since this time, with this busy time at the start, both nanoseconds.
     Watched {
         since_ns: u64,
         busy_ns: u64,
@@ -26,7 +26,8 @@ enum Activity {
 }
 
 impl PollThreads {
-    /// Whether a thread polls, as far as is known by now: as the app says, or by its use of the CPU.
+    /// Returns whether a thread polls, as far as is known by now: from the counters of the app, or
+    /// from its CPU time.
     pub(crate) fn polls(&mut self, thread: &ThreadSample, sample: &Sample) -> bool {
         let told = sample.lcores.iter().any(|lcore| lcore.lcore == thread.lcore && lcore.polls > 0);
         let Some(run_ns) = thread.run_ns else { return true };
@@ -46,7 +47,7 @@ impl PollThreads {
         matches!(activity, Activity::Polls)
     }
 
-    /// Forgets all other threads.
+    /// Removes threads for which `is_kept` is false.
     pub(crate) fn keep(&mut self, is_kept: impl Fn(u32) -> bool) {
         self.0.retain(|tid, _| is_kept(*tid));
     }

@@ -1,16 +1,17 @@
-//! Reads the lines that bpftrace prints.
+//! Parses the lines that bpftrace prints.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// Buckets of a histogram: of 2^n to 2^(n+1) nanoseconds, the last open-ended (from 9 minutes).
+/// Number of buckets of a histogram: each from 2^n to 2^(n+1) nanoseconds, the last one open-ended
+/// (from 9 minutes).
 pub const HISTOGRAM_BUCKETS: usize = 40;
 
 /// Histograms of one kind of event, by thread.
 pub(crate) type Histograms = BTreeMap<u32, [u64; HISTOGRAM_BUCKETS]>;
 
-/// What kind of event, as the script calls it.
+/// Kind of an event, as in the script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum EventKind {
     Irq,
@@ -23,20 +24,20 @@ pub(crate) enum EventKind {
     PageFault,
 }
 
-/// One line.
+/// A line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record {
     /// An event with its time.
     Event(EventRecord),
     /// Counts and sums of all events of a kind so far.
     Totals(EventKind, Vec<TotalRecord>),
-    /// The same as histograms, by thread.
+    /// Histograms of all events of a kind so far, by thread.
     Histograms(EventKind, Histograms),
-    /// Switches whose end was not seen so far.
+    /// Number of switches so far whose end was not seen.
     Unended(u64),
-    /// Lines that were lost since the last such line.
+    /// Number of lines lost since the last such record.
     Lost(u64),
-    /// All probes are attached; the monotonic clock.
+    /// All probes are attached; the monotonic clock, nanoseconds.
     Live(u64),
     /// A thread has ended.
     Exit(u32),
@@ -81,7 +82,7 @@ impl EventKind {
     }
 }
 
-/// Reads one line; `None` for what it does not know.
+/// Parses one line; `None` if it is not known.
 pub(crate) fn parse(line: &str) -> Option<Record> {
     let line: Value = serde_json::from_str(line).ok()?;
     let data = line.get("data")?;
@@ -120,7 +121,7 @@ fn value(fields: &[Value]) -> Option<Record> {
     let kind = match word {
         "live" => return number(1).map(Record::Live),
         "exit" => return small(4).map(Record::Exit),
-        // The local timer, of x86.
+        // The local timer of x86.
         "vector" if number(5) == Some(crate::thief::LOCAL_TIMER) => EventKind::Timer,
         _ => EventKind::of_map(&format!("@{word}"))?,
     };
@@ -136,7 +137,7 @@ fn value(fields: &[Value]) -> Option<Record> {
     }))
 }
 
-/// The name of a thread may contain commas; it comes last.
+/// Parses a total. The name of a thread comes last, since it may contain commas.
 fn total(kind: EventKind, key: &str, value: &Value) -> Option<TotalRecord> {
     let mut parts = key.splitn(if kind == EventKind::Run { 2 } else { 3 }, ',');
     let tid = parts.next()?.parse().ok()?;
@@ -160,7 +161,7 @@ fn histogram(value: &Value) -> Option<[u64; HISTOGRAM_BUCKETS]> {
     Some(buckets)
 }
 
-/// The bucket of a duration.
+/// Returns the bucket of a duration.
 pub(crate) fn bucket_of(ns: u64) -> usize {
     let power = ns.max(1).ilog2() as usize;
     power.min(HISTOGRAM_BUCKETS - 1)

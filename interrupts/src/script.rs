@@ -1,15 +1,15 @@
-//! The bpftrace script, prepared for certain threads and for the tracepoints that this kernel has.
+//! Prepares the bpftrace script for given threads and for the tracepoints that this kernel has.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// The script as it stands in the repository.
+/// The script in the repository.
 const POLLSTEAL: &str = include_str!("../../integration/interrupts/pollsteal.bt");
 
-/// Between these lines the script names its threads.
+/// The lines around the part of the script that names its threads.
 const THREADS: (&str, &str) = ("/* threads: from here */", "/* threads: to here */");
 
-/// Tracepoints whose absence is told, and what is missing without them.
+/// Tracepoints of which the absence is reported, and what is missing without them.
 const NEEDED: [(&str, &str); 6] = [
     ("irq:irq_handler_entry", "interrupts of devices"),
     ("irq_vectors:local_timer_entry", "timer interrupts"),
@@ -19,14 +19,14 @@ const NEEDED: [(&str, &str); 6] = [
     (PAGE_FAULT, "page faults"),
 ];
 
-/// Where a page fault begins, of x86.
+/// The start of a page fault on x86.
 const PAGE_FAULT: &str = "exceptions:page_fault_user";
 
-/// What the kinds of probes begin with.
+/// Prefixes of the kinds of probes.
 const TRACEPOINT: &str = "tracepoint:";
 const SOFTWARE_EVENT: &str = "software:";
 
-/// Tracepoints that are left out where system calls are not traced.
+/// Tracepoints that are left out if system calls are not traced.
 const OF_SYSTEM_CALLS: [&str; 3] =
     ["raw_syscalls:sys_enter", "raw_syscalls:sys_exit", "signal:signal_deliver"];
 
@@ -34,7 +34,7 @@ const OF_SYSTEM_CALLS: [&str; 3] =
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PreparedScript {
     pub(crate) text: String,
-    /// What it does not see, and why.
+    /// Events that it does not see, and why.
     pub(crate) missing: Vec<String>,
 }
 
@@ -44,7 +44,8 @@ pub(crate) fn prepare(threads: &[u32], events: &Path, system_calls: bool) -> Pre
         let path = tracepoint.replacen(':', "/", 1);
         events.join(path).is_dir() && (system_calls || !OF_SYSTEM_CALLS.contains(&tracepoint))
     };
-    // All kernels have software events; those of page faults only end what the tracepoint begins.
+    // All kernels have software events; those of page faults are needed only with the tracepoint,
+    // since they end what it begins.
     let attaches = |probe: &str| match probe.strip_prefix(TRACEPOINT) {
         Some(tracepoint) => exists(tracepoint),
         None => exists(PAGE_FAULT),
@@ -60,7 +61,7 @@ pub(crate) fn prepare(threads: &[u32], events: &Path, system_calls: bool) -> Pre
     PreparedScript { text, missing }
 }
 
-/// Leaves out the probes that do not exist, and blocks for which none is left.
+/// Leaves out the probes that do not exist, and blocks that have no other probe.
 fn with_probes(script: &str, exists: impl Fn(&str) -> bool) -> String {
     let mut out = String::with_capacity(script.len());
     let mut probes: Vec<&str> = Vec::new();
