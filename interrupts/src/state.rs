@@ -1,4 +1,4 @@
-//! What a tracer knows: the threads that it should trace, and what was stolen from them.
+//! The state of a tracer: the threads that it should trace, and the time stolen from them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -12,8 +12,8 @@ use crate::poll_threads::PollThreads;
 use crate::record::Record;
 use crate::unexplained::{TracedTime, UnexplainedTime};
 
-/// What tracing takes of a traced CPU per event, nanoseconds: docs/benchmarks.md tells how it was
-/// measured.
+/// Estimated CPU time that tracing takes from a traced CPU per event, nanoseconds;
+/// docs/benchmarks.md has the measurement.
 const EVENT_COST_NS: u64 = 2_500;
 
 /// A thread that should be traced.
@@ -29,34 +29,35 @@ pub(crate) struct WantedThread {
 #[derive(Debug, Default)]
 pub(crate) struct RunState {
     pub(crate) tids: BTreeSet<u32>,
-    /// Monotonic clock when all probes were attached, and when its numbers were printed last.
+    /// Monotonic clock when its first numbers were printed after all probes were attached, and its
+    /// last ones.
     pub(crate) live_ns: Option<(u64, u64)>,
-    /// What it does not see.
+    /// Events that it does not see, and why.
     pub(crate) missing: Vec<String>,
 }
 
-/// All that is known.
+/// The state of a tracer.
 #[derive(Debug, Default)]
 pub(crate) struct TracerState {
     pub(crate) wanted: BTreeMap<u32, WantedThread>,
     pub(crate) account: StolenAccount,
     pub(crate) run: Option<RunState>,
-    /// Why there is none.
+    /// Reason why tracing is not available.
     pub(crate) unavailable: Option<String>,
-    /// There will be no other, and what the last one did not see.
+    /// No other run will start; then the report of missing events is that of the last run.
     pub(crate) stopped: bool,
     last_missing: Vec<String>,
     poll_threads: PollThreads,
     counters: KernelCounters,
     unexplained: BTreeMap<u32, UnexplainedTime>,
-    /// Wall clock when a thread was traced first.
+    /// Wall clock when each thread was first traced.
     since: BTreeMap<u32, u64>,
-    /// Until when all numbers are complete, monotonic clock.
+    /// Monotonic clock up to which all numbers are complete, nanoseconds.
     counted_until_ns: Option<u64>,
 }
 
 impl TracerState {
-    /// Takes in the threads of a sample.
+    /// Updates the wanted threads of an app from a sample.
     pub(crate) fn want(&mut self, sample: &Sample) {
         let pid = sample.app.pid;
         let is_there = |tid: u32| sample.threads.iter().any(|thread| thread.tid == tid);
@@ -70,7 +71,7 @@ impl TracerState {
         }
     }
 
-    /// Forgets threads that have ended, of whatever app.
+    /// Removes threads of any app that have ended.
     pub(crate) fn forget_ended(&mut self) {
         self.wanted.retain(|tid, _| Path::new("/proc").join(tid.to_string()).exists());
         let wanted = &self.wanted;
@@ -81,7 +82,7 @@ impl TracerState {
         self.since.retain(|tid, _| wanted.contains_key(tid));
     }
 
-    /// Takes in what bpftrace printed; `None` for a line that was too long.
+    /// Applies a line that bpftrace printed; `None` is a line that was too long.
     pub(crate) fn take(&mut self, record: Option<Record>) {
         match record {
             None => self.account.lost(1),
@@ -109,7 +110,7 @@ impl TracerState {
         }
     }
 
-    /// bpftrace has ended.
+    /// Handles the end of bpftrace.
     pub(crate) fn end_run(&mut self) {
         self.account.finish_run();
         if let Some(run) = self.run.take() {
@@ -117,13 +118,13 @@ impl TracerState {
         }
     }
 
-    /// Until when all numbers are complete, monotonic clock, nanoseconds; `None` for counters, which are
-    /// read when they are asked for.
+    /// Returns the monotonic clock up to which all numbers are complete, nanoseconds; `None` for
+    /// counters, which are read on demand.
     pub(crate) fn counted_until_ns(&self) -> Option<u64> {
         self.counted_until_ns.filter(|_| self.unavailable.is_none())
     }
 
-    /// Either bpftrace has attached its probes to all threads, or it is known why it cannot.
+    /// Returns whether bpftrace traces all wanted threads, or the reason is known why it cannot.
     pub(crate) fn is_settled(&self) -> bool {
         let attached = |run: &RunState| {
             run.live_ns.is_some() && self.wanted.keys().all(|tid| run.tids.contains(tid))
@@ -131,7 +132,7 @@ impl TracerState {
         self.unavailable.is_some() || self.run.as_ref().is_some_and(attached)
     }
 
-    /// Adds what was stolen from the threads of a sample.
+    /// Adds the time stolen from the threads of a sample to it.
     pub(crate) fn complete(&mut self, sample: &mut Sample) {
         self.want(sample);
         let wanted = |thread: &&ThreadSample| self.wanted.contains_key(&thread.tid);
@@ -222,7 +223,7 @@ fn lcores<'a>(threads: impl Iterator<Item = &'a ThreadSample>) -> Vec<u32> {
     threads.map(|thread| thread.lcore).collect()
 }
 
-/// The wall clock less the monotonic one.
+/// Returns the wall clock minus the monotonic clock, nanoseconds.
 fn realtime_offset_ns() -> i128 {
     i128::from(realtime_ns()) - i128::from(monotonic_ns())
 }

@@ -1,14 +1,14 @@
-//! What an event is called: its cause, and who or what took the CPU.
+//! Names of events: the cause, and who or what took the CPU.
 
 use pmdscope_telemetry::sample::StolenCause;
 
 use crate::irq_names::IrqNames;
 use crate::record::EventKind;
 
-/// The vector of the local timer, of x86.
+/// The vector of the local timer on x86.
 pub(crate) const LOCAL_TIMER: u64 = 0xec;
 
-/// Other vectors of x86, with the words of `/proc/interrupts`.
+/// Vectors of x86, named as in `/proc/interrupts`.
 const VECTORS: [(u64, &str); 7] = [
     (LOCAL_TIMER, "local timer"),
     (0xfd, "reschedule"),
@@ -19,20 +19,22 @@ const VECTORS: [(u64, &str); 7] = [
     (0xfe, "APIC error"),
 ];
 
-/// Softirqs in the order of their numbers.
+/// Softirqs by number.
 const SOFTIRQS: [&str; 10] =
     ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
 
-/// Added to the number of a softirq that a thread ran in a system call of its own.
+/// Added to the number of a softirq that a thread ran in its own system call.
 const IN_OWN_SYSTEM_CALL: u64 = 256;
 
-/// What stands in front of the number of the system call in the id of a sleep.
+/// Factor of the thread state in the id of a sleep; the rest is the number of the system call plus
+/// 1, or 0.
 const STATE_STEP: u64 = 4096;
 
-/// What the idle threads of CPUs are called.
+/// Prefix of the names of the idle threads of CPUs.
 const IDLE: &str = "swapper/";
 
-/// The cause of all events of a kind but some vectors.
+/// Returns the cause of events of a kind. All vectors except the local timer count as IPIs, also
+/// those that report errors.
 pub(crate) fn cause(kind: EventKind) -> StolenCause {
     match kind {
         EventKind::Irq => StolenCause::Irq,
@@ -46,8 +48,8 @@ pub(crate) fn cause(kind: EventKind) -> StolenCause {
     }
 }
 
-/// Who took the CPU: the action, number and device of an IRQ, the name of a softirq or vector, the
-/// command of a thread, the system call that slept.
+/// Returns who took the CPU: the action, number and device of an IRQ, the name of a softirq or
+/// vector, the command of a thread, the system call that slept.
 pub(crate) fn name(kind: EventKind, id: u64, who: &str, irqs: &mut IrqNames) -> String {
     match kind {
         EventKind::Irq => irqs.name(id, who),
@@ -77,10 +79,11 @@ fn softirq(id: u64) -> String {
     if own { format!("{name} (own system call)") } else { name }
 }
 
-/// The kernel has many worker threads, which come and go: those of a CPU, and others, are one each.
+/// Returns the name of a thread. The kernel has many worker threads, which come and go: those of a
+/// CPU, and those of no CPU, are each counted as one.
 fn thread(comm: &str) -> String {
     if comm.starts_with(IDLE) {
-        // It could run, and was not allowed to.
+        // The thread was ready to run, but its quota was used up.
         return "idle CPU (quota)".to_owned();
     }
     let worker = comm.strip_prefix("kworker/").and_then(|rest| rest.split_once(':'));
@@ -103,7 +106,7 @@ fn system_call(number: u64) -> String {
     known.map_or_else(|| format!("system call {number}"), |(_, name)| (*name).to_owned())
 }
 
-/// Those in which poll loops are found to sleep.
+/// System calls in which poll loops may sleep.
 #[cfg(target_arch = "x86_64")]
 const SYSTEM_CALLS: [(u64, &str); 30] = [
     (0, "read"),
@@ -138,7 +141,7 @@ const SYSTEM_CALLS: [(u64, &str); 30] = [
     (426, "io_uring_enter"),
 ];
 
-/// Numbers are told as they are.
+/// Other architectures show the numbers.
 #[cfg(not(target_arch = "x86_64"))]
 const SYSTEM_CALLS: [(u64, &str); 0] = [];
 

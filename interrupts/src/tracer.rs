@@ -1,4 +1,4 @@
-//! The tracer.
+//! The tracer, which completes samples with the time stolen from polling threads.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -11,8 +11,8 @@ use crate::account::{HISTOGRAM_BUCKETS, StolenEvent};
 use crate::manager::{self, Shared};
 use crate::options::TracerOptions;
 
-/// Traces the polling threads of the apps whose samples it completes, by bpftrace, or else by the counters
-/// in `/proc`. Ends with the last reference to it, and bpftrace with it.
+/// Traces the polling threads of the apps in the samples that it completes, by bpftrace, or else by
+/// the counters in `/proc`. Tracing ends when the last reference is dropped, and bpftrace with it.
 #[derive(Debug)]
 pub struct Tracer {
     shared: Arc<Shared>,
@@ -32,8 +32,8 @@ pub struct StolenHistogram {
 }
 
 impl Tracer {
-    /// Starts to trace once samples with threads come. Never fails: [`TracingSample::missing`] says what
-    /// is not traced, and why.
+    /// Starts a tracer, which traces once samples with threads come. Never fails:
+    /// [`TracingSample::missing`] says what is not traced, and why.
     ///
     /// [`TracingSample::missing`]: pmdscope_telemetry::sample::TracingSample::missing
     pub fn start(options: TracerOptions) -> Arc<Self> {
@@ -52,29 +52,33 @@ impl Tracer {
         Arc::new(Self { shared, manager: Mutex::new(manager) })
     }
 
-    /// Either all threads that it was told of are traced, or it is known why they cannot be.
+    /// Returns whether all polling threads of its samples are traced, or the reason is known why
+    /// they cannot be.
     pub fn is_settled(&self) -> bool {
         self.shared.state().is_settled()
     }
 
-    /// Threads that poll, of all apps.
+    /// Returns the number of polling threads of all apps.
     pub fn poll_threads(&self) -> usize {
         self.shared.state().wanted.len()
     }
 
-    /// Until when the numbers of the samples are complete, monotonic clock, nanoseconds: bpftrace prints
-    /// them four times a second. `None` where they are read when a sample is completed.
+    /// Returns the monotonic clock up to which the numbers of the samples are complete,
+    /// nanoseconds: bpftrace prints them four times a second. `None` if they are read when a sample
+    /// is completed.
     pub fn counted_until_ns(&self) -> Option<u64> {
         self.shared.state().counted_until_ns()
     }
 
-    /// Events after the one of this number, oldest first; of the last 16384 those of at least
-    /// [`TracerOptions::min_event`], and those that were the longest of their cause.
+    /// Returns the events after the one with this number, oldest first. The last 16384 are kept of
+    /// those that took at least [`TracerOptions::min_event`] or longer than all before of the same
+    /// thread and cause.
     pub fn events_after(&self, sequence: u64) -> Vec<StolenEvent> {
         self.shared.state().account.events_after(sequence)
     }
 
-    /// How long the events of an app took, by lcore and cause; none where only counters are read.
+    /// Returns histograms of the events of an app, by lcore and cause; none if only counters are
+    /// read.
     pub fn histograms(&self, pid: u32) -> Vec<StolenHistogram> {
         let all = self.shared.state().account.histograms_of(pid);
         let histogram = |((lcore, cause), buckets): (_, [u64; HISTOGRAM_BUCKETS])| {
@@ -83,14 +87,14 @@ impl Tracer {
         all.into_iter().map(histogram).collect()
     }
 
-    /// Ends bpftrace after its last numbers, which takes up to some seconds. Samples can still be
+    /// Ends bpftrace after its last numbers, which may take some seconds. Samples can still be
     /// completed.
     pub fn stop(&self) {
         self.shared.state().stopped = true;
         self.shared.stop();
         let manager = self.manager.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(manager) = manager {
-            // A panic has been told by itself.
+            // A panic was reported on standard error.
             let _ = manager.join();
         }
     }

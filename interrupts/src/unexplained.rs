@@ -4,37 +4,38 @@ use pmdscope_telemetry::sample::{LcoreSample, ThreadSample};
 
 use crate::account::StolenAccount;
 
-/// Who it may have been, where nothing tells.
+/// Thief if the cause is not known.
 const UNKNOWN_THIEF: &str = "own code, SMI or hypervisor";
 
-/// Who it was, by the steal time of the CPU.
+/// Thief of the steal time of the CPU.
 const HYPERVISOR: &str = "hypervisor";
 
-/// Steal time that is kept for stalls to come: it is counted in ticks, and late.
+/// Most steal time that is kept to explain later stalls, nanoseconds: it is counted in ticks, and
+/// late.
 const MOST_KEPT_NS: u64 = 1_000_000_000;
 
-/// What of the time of one lcore is explained already.
+/// The stalls and steal time of one lcore that were processed already.
 #[derive(Debug, Default)]
 pub(crate) struct UnexplainedTime {
-    /// Wall clock at the end of the last stall that was looked at.
+    /// Wall clock at the end of the last stall that was processed, nanoseconds.
     looked_at_ns: Option<u64>,
-    /// CPU, and its steal time, milliseconds.
+    /// CPU, and its last steal time, milliseconds.
     steal: Option<(u32, u64)>,
-    /// Steal time that no stall has been explained by yet, nanoseconds.
+    /// Steal time that has not explained a stall yet, nanoseconds.
     unused_steal_ns: u64,
 }
 
-/// When tracepoints were traced, nanoseconds of the wall clock.
+/// The time during which tracepoints were traced, nanoseconds of the wall clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TracedTime {
     pub(crate) from_realtime: u64,
     pub(crate) to_realtime: u64,
-    /// The wall clock less the monotonic one.
+    /// The wall clock minus the monotonic clock, nanoseconds.
     pub(crate) realtime_offset: i128,
 }
 
 impl UnexplainedTime {
-    /// Adds the time that the hypervisor took from the CPU since the last look.
+    /// Adds the time that the hypervisor took from the CPU since the last call.
     pub(crate) fn add_steal(&mut self, thread: &ThreadSample, account: &mut StolenAccount) {
         let Some(now) = thread.cpu_stolen_ms else { return };
         let before = self.steal.replace((thread.cpu, now));
@@ -46,8 +47,8 @@ impl UnexplainedTime {
         }
     }
 
-    /// Adds what is left of new stalls without the events inside and without steal time, if that is most
-    /// of them.
+    /// Adds the part of new stalls that neither events nor steal time explain, if it is more than
+    /// half of the stall.
     pub(crate) fn add_stalls(
         &mut self,
         tid: u32,

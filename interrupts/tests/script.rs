@@ -1,4 +1,4 @@
-//! The script, as bpftrace reads it.
+//! Tests that bpftrace accepts the script.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 use std::process::Command;
@@ -7,8 +7,8 @@ use pmdscope_testing::{current_test, skip, skip_without};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../integration/interrupts/pollsteal.bt");
 
-/// Shows the program as bpftrace understands it, without running it. Releases with `--dry-run` (0.23 of Debian
-/// 13, not 0.17 of Debian 12) run it after `-d`, which has to be told what to show.
+/// Prints the program as bpftrace parses it, without running it. Releases with `--dry-run` (0.23 of
+/// Debian 13, not 0.17 of Debian 12) run it after `-d`, which needs an argument there.
 const DRY_RUN: &str =
     "mountpoint -q /sys/kernel/tracing || mount -t tracefs nodev /sys/kernel/tracing || exit 77
 case $(bpftrace --help 2>&1) in *--dry-run*) show='--dry-run -d ast' ;; *) show=-d ;; esac
@@ -19,7 +19,8 @@ fn bpftrace_understands_the_script() {
     understands(&current_test(), &std::fs::read_to_string(SCRIPT).unwrap());
 }
 
-/// No tracepoint tells who sends IPIs there; the head of the script says how to leave them out.
+/// Kernels before 6.5 have no tracepoints for the sender of IPIs; the head of the script says how
+/// to leave them out.
 #[test]
 fn bpftrace_understands_the_script_as_it_is_before_linux_6_5() {
     let script = std::fs::read_to_string(SCRIPT).unwrap();
@@ -34,7 +35,7 @@ fn bpftrace_understands_the_script_as_it_is_before_linux_6_5() {
     understands(&current_test(), &older);
 }
 
-/// As on arm64, and where system calls are not traced.
+/// The script as on arm64, and if system calls are not traced.
 #[test]
 fn bpftrace_understands_the_script_without_most_tracepoints() {
     let script = std::fs::read_to_string(SCRIPT).unwrap();
@@ -56,7 +57,7 @@ fn understands(test: &str, script: &str) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("script.bt");
     std::fs::write(&file, script).unwrap();
-    // Mounts of its own: this machine is left as it is.
+    // A separate mount namespace leaves the machine as it is.
     let mut command = Command::new("unshare");
     command.args(["--mount", "--propagation", "private", "sh", "-c", DRY_RUN, "sh"]).arg(&file);
     let output = command.output().unwrap();
@@ -66,7 +67,7 @@ fn understands(test: &str, script: &str) {
         return skip(test, format!("tracefs cannot be mounted here: {}", errors.trim()));
     }
     assert!(output.status.success(), "{errors}");
-    // It shows each probe of the program that it made of it.
+    // The output shows each probe of the parsed program.
     assert!(program.contains("sched_switch"), "{program}\n{errors}");
     assert!(!errors.contains("stdin:") && !errors.contains("script.bt:"), "{errors}");
 }

@@ -1,4 +1,4 @@
-//! A tracer with a program in the place of bpftrace that prints what the test wants.
+//! Tests of the tracer with a script instead of bpftrace that prints what the test needs.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "test code")]
 
 use std::fs;
@@ -36,24 +36,24 @@ impl LiveThread {
     }
 }
 
-/// Runs as bpftrace: the body sees its script as `$script`.
+/// Creates a program to run instead of bpftrace; the body gets the bpftrace script as `$script`.
 fn program(dir: &Path, body: &str) -> TracerOptions {
     let bpftrace = dir.join("bpftrace");
     let text =
         format!("#!/bin/sh\nfor script; do case $script in *@poll*) break;; esac; done\n{body}\n");
     fs::write(&bpftrace, text).unwrap();
     fs::set_permissions(&bpftrace, PermissionsExt::from_mode(0o755)).unwrap();
-    // All that it needs of tracefs is to be there.
+    // Only the existence of tracefs is checked.
     fs::create_dir_all(dir.join("events/sched/sched_switch")).unwrap();
     TracerOptions { bpftrace, tracefs: Some(dir.to_owned()), ..TracerOptions::default() }
 }
 
-/// Whether the tracer would try; otherwise says why not.
+/// Returns whether the tracer can trace; otherwise reports the test as skipped.
 fn can_trace(options: &TracerOptions) -> bool {
     let test = pmdscope_testing::current_test();
     match options.check() {
         Ok(()) => true,
-        // What the program in the place of bpftrace does not need, the tracer does.
+        // The tracer requires these even if the program that replaces bpftrace does not.
         Err(reason @ (TracingUnavailable::NotRoot | TracingUnavailable::PidNamespace)) => {
             skip(&test, reason);
             false
@@ -73,7 +73,7 @@ fn sample(threads: &[(u32, u32)]) -> Sample {
     sample
 }
 
-/// Asks until the answer is as wanted.
+/// Completes samples until `wanted` holds.
 fn until(
     tracer: &Arc<Tracer>,
     threads: &[(u32, u32)],
@@ -96,7 +96,8 @@ fn hog(tracing: &TracingSample) -> Option<&StolenSample> {
     tracing.stolen.iter().find(|stolen| stolen.cause == StolenCause::Scheduler)
 }
 
-/// Prints that thread $1 lost its CPU 3 times, 9 milliseconds altogether, and goes on to live.
+/// Prints that each thread in the script lost its CPU 3 times, 9 milliseconds in total, until
+/// SIGINT.
 const PRINTS: &str = r#"
 tids=$(printf '%s' "$script" | sed -n 's/^ *@poll\[\([0-9]*\)\] = 1;$/\1/p')
 now=$(awk '{printf "%.0f", $1 * 1000000000}' /proc/uptime)
@@ -130,7 +131,7 @@ fn counters_go_on_when_another_app_starts() {
     assert_eq!((stolen.thief.as_str(), stolen.count), ("hog", 3));
     assert_eq!(stolen.stolen_ns, Some(9_000_000));
     assert!(tracing.missing.iter().all(|missing| missing.contains("no tracepoint")));
-    // Another lcore: bpftrace starts again, and counts from 0.
+    // With another lcore, bpftrace starts again, and counts from 0.
     let both = [(1, first.tid), (2, second.tid)];
     let tracing = until(&tracer, &both, |tracing| {
         tracing.lcores == [1, 2]
@@ -141,7 +142,7 @@ fn counters_go_on_when_another_app_starts() {
     assert!(tracer.is_settled());
     let histograms = tracer.histograms(std::process::id());
     assert_eq!(histograms[0].buckets[21], 6, "{histograms:?}");
-    // A thread that ended is forgotten, whoever comes in its place.
+    // A thread that has ended is removed, also if another takes its place.
     drop(first);
     let tracing = until(&tracer, &both[1..], |tracing| tracing.lcores == [2]);
     assert!(tracing.stolen.iter().all(|stolen| stolen.lcore == 2));
