@@ -16,7 +16,7 @@ pub enum ProfileError {
     NotAllowed {
         /// Thread id.
         tid: u32,
-        /// What `/proc` says of `kernel.perf_event_paranoid`.
+        /// Value of `kernel.perf_event_paranoid`.
         paranoid: String,
     },
     /// The frequency is above the limit of the kernel.
@@ -25,9 +25,9 @@ pub enum ProfileError {
          sudo sysctl kernel.perf_event_max_sample_rate={hz}"
     )]
     TooOften {
-        /// What was asked for.
+        /// Requested frequency.
         hz: u32,
-        /// What `/proc` says of `kernel.perf_event_max_sample_rate`.
+        /// Value of `kernel.perf_event_max_sample_rate`.
         limit: u32,
     },
     /// The thread has ended.
@@ -36,19 +36,20 @@ pub enum ProfileError {
         /// Thread id.
         tid: u32,
     },
-    /// The kernel was built without it, or a seccomp filter forbids it, as in containers.
+    /// The kernel was built without perf events, or a seccomp filter forbids them, as in
+    /// containers.
     #[error(
         "the kernel does not offer perf_event_open(2) here: it is built without CONFIG_PERF_EVENTS, or \
          a seccomp filter of the container forbids it. Run pmdscope on the host, or the container with \
          a profile that allows it"
     )]
     NotOffered,
-    /// The process cannot be looked at.
+    /// The mappings of the process cannot be read.
     #[error("cannot read /proc/{pid}/maps: {source}")]
     Maps {
         /// Process id.
         pid: u32,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
     /// Any other reason.
@@ -56,7 +57,7 @@ pub enum ProfileError {
     Other {
         /// Thread id.
         tid: u32,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
 }

@@ -1,4 +1,4 @@
-//! Functions, and what kind of work is done in them.
+//! Functions, and the activities to which they belong.
 
 use std::fmt;
 
@@ -30,7 +30,7 @@ pub enum Activity {
 }
 
 impl Activity {
-    /// All of them, in the order of reports.
+    /// All activities, in the order of reports.
     pub const ALL: [Self; 9] = [
         Self::DriverRx,
         Self::DriverTx,
@@ -43,7 +43,7 @@ impl Activity {
         Self::Unknown,
     ];
 
-    /// Its name for people.
+    /// Returns its name for display.
     pub fn name(self) -> &'static str {
         match self {
             Self::DriverRx => "driver RX",
@@ -65,16 +65,17 @@ impl fmt::Display for Activity {
     }
 }
 
-/// Whose code a function is.
+/// The owner of the code of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Owner {
-    /// What belongs to one activity.
+    /// Code of one activity.
     Activity(Activity),
-    /// The C library and the like, which work for their caller, as do functions of DPDK's headers.
+    /// The C library and similar libraries, which work for their caller, as do functions of DPDK's
+    /// headers.
     Caller,
 }
 
-/// Whose code the functions of a file are.
+/// Returns the owner of the functions of a file.
 pub(crate) fn owner_of_module(name: &str) -> Owner {
     const DRIVERS: [&str; 8] = [
         "librte_net_",
@@ -114,8 +115,8 @@ pub(crate) fn owner_of_module(name: &str) -> Owner {
     }
 }
 
-/// Whose code a function of a file is, by its name as well: of an app that is linked statically, and of
-/// what the compiler put into the app from DPDK's headers.
+/// Returns the owner of a function of a file, also by its name: for apps that are linked
+/// statically, and for functions that were inlined into the app from DPDK's headers.
 pub(crate) fn owner_of_function(module: Owner, name: &str, inlined: bool) -> Owner {
     const MEMPOOL: [&str; 5] =
         ["rte_mempool_", "rte_pktmbuf_", "rte_mbuf_", "common_ring_mp_", "common_ring_sp_"];

@@ -1,9 +1,9 @@
-//! Where the time of poll loops goes: samples the stacks of threads of an app, which needs no change,
-//! is never stopped and never written to, and tells the work in which they were found.
+//! Profiles of poll loops: samples the stacks of threads of an app, and reports their activities.
+//! The app needs no change, is never stopped and never written to.
 //!
-//! The kernel takes the samples ([`perf_event_open(2)`](https://man7.org/linux/man-pages/man2/perf_event_open.2.html));
-//! when this process ends in whatever way, it stops. What a sample costs the thread is in
-//! `docs/lcores.md`.
+//! The kernel takes the samples
+//! ([`perf_event_open(2)`](https://man7.org/linux/man-pages/man2/perf_event_open.2.html)); it stops
+//! when this process ends for any reason. `docs/lcores.md` has the cost of a sample for the thread.
 
 mod error;
 mod function;

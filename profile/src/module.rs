@@ -11,26 +11,26 @@ use object::elf::PF_X;
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadCache, SegmentFlags};
 use pmdscope_telemetry::host::maps::Mapping;
 
-/// A file of which a process has mapped code. Stays readable when the process ends, when the file is
-/// replaced, and from another mount namespace, since it is kept open.
+/// A file of which a process has mapped code. It is kept open, so it stays readable when the
+/// process ends, when the file is replaced, and from another mount namespace.
 #[derive(Debug)]
 pub(crate) struct Module {
     /// Name of the file, without its directory.
     pub(crate) name: String,
-    /// It is the executable of the process, not a library.
+    /// Whether it is the executable of the process, not a library.
     pub(crate) is_executable: bool,
     /// Addresses at which it is mapped.
     pub(crate) mapped: Range<u64>,
-    /// What is added to addresses in the file for those in the process.
+    /// Difference of addresses in the process and in the file.
     pub(crate) bias: u64,
     /// The data of `.eh_frame` and of `.eh_frame_hdr`, with their addresses in the file.
     pub(crate) unwind: UnwindSections,
-    /// Functions by their entries in `.eh_frame`, addresses in the file, in ascending order.
+    /// Functions from the entries of `.eh_frame`, as addresses in the file, in ascending order.
     functions: Vec<Range<u64>>,
     file: File,
 }
 
-/// Sections that say how frames unwind.
+/// Sections that are needed to unwind frames.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct UnwindSections {
     pub(crate) eh_frame: Option<(Range<u64>, Vec<u8>)>,
@@ -38,18 +38,18 @@ pub(crate) struct UnwindSections {
     pub(crate) text: Option<Range<u64>>,
 }
 
-/// An address in the data of a module: a variable.
+/// A variable in the data of a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DataSymbol {
     /// Address in the process.
     pub(crate) address: u64,
-    /// Bytes.
+    /// Size, bytes.
     pub(crate) size: u64,
 }
 
 impl Module {
-    /// The module that these mappings are of, all of the same file; `None` if it cannot be read, or is no
-    /// ELF file.
+    /// Opens the module of these mappings, all of the same file; `None` if it cannot be read, or is
+    /// no ELF file.
     pub(crate) fn open(pid: u32, mappings: &[&Mapping], executable: u64) -> Option<Self> {
         let code = mappings.iter().find(|mapping| mapping.executable)?;
         let file = open_mapped_file(pid, code)?;
@@ -72,12 +72,12 @@ impl Module {
         })
     }
 
-    /// A path at which this process can read the file.
+    /// Returns a path at which this process can read the file.
     pub(crate) fn path(&self) -> PathBuf {
         format!("/proc/self/fd/{}", self.file.as_raw_fd()).into()
     }
 
-    /// The function that has this address, by `.eh_frame`; addresses of the process.
+    /// Returns the function with this address, by `.eh_frame`; both are addresses in the process.
     pub(crate) fn function(&self, address: u64) -> Option<Range<u64>> {
         let inside = address.checked_sub(self.bias)?;
         let next = self.functions.partition_point(|range| range.start <= inside);
@@ -85,7 +85,7 @@ impl Module {
         range.contains(&inside).then(|| range.start + self.bias..range.end + self.bias)
     }
 
-    /// The exported or local variable of that name.
+    /// Returns the exported or local variable with this name.
     pub(crate) fn variable(&self, name: &str) -> Option<DataSymbol> {
         let cache = ReadCache::new(&self.file);
         let elf = object::File::parse(&cache).ok()?;
@@ -116,7 +116,7 @@ impl UnwindSections {
         }
     }
 
-    /// Entries that cannot be read are left out.
+    /// Returns the functions in `.eh_frame`; entries that cannot be read are left out.
     fn functions(&self) -> Vec<Range<u64>> {
         let Some((range, data)) = &self.eh_frame else { return Vec::new() };
         let section = EhFrame::from(EndianSlice::new(data, NativeEndian));
@@ -142,8 +142,9 @@ impl UnwindSections {
     }
 }
 
-/// The file that a process has mapped itself, even if another one has its path now, or if that is of
-/// another mount namespace. `None` if it cannot be opened: that needs more rights than a look at its path.
+/// Opens the file that a process has mapped, even if another file has its path now, or if the path
+/// belongs to another mount namespace. `None` if it cannot be opened, for example for lack of
+/// rights.
 pub fn open_mapped_file(pid: u32, mapping: &Mapping) -> Option<File> {
     let exact = format!("/proc/{pid}/map_files/{:x}-{:x}", mapping.start, mapping.end);
     File::open(exact).ok().or_else(|| {
@@ -152,11 +153,11 @@ pub fn open_mapped_file(pid: u32, mapping: &Mapping) -> Option<File> {
     })
 }
 
-/// What is added to addresses in an ELF file for those in the process that has mapped `code` of it, one of
-/// its executable segments. `None` if it has no such segment.
+/// Returns the difference of addresses in the process and in an ELF file, of which the process has
+/// mapped `code`, a part of an executable segment. `None` if there is no such segment.
 pub fn load_bias<'data>(elf: &impl Object<'data>, code: &Mapping) -> Option<u64> {
     let holds = |(begin, size): (u64, u64)| {
-        // Mappings begin at pages, segments anywhere.
+        // Mappings begin at page boundaries, segments anywhere.
         (begin & !0xfff..begin.saturating_add(size)).contains(&code.offset)
     };
     let is_code = |flags| matches!(flags, SegmentFlags::Elf { p_flags } if p_flags & PF_X != 0);
@@ -166,7 +167,7 @@ pub fn load_bias<'data>(elf: &impl Object<'data>, code: &Mapping) -> Option<u64>
     Some(code.start.wrapping_sub(address))
 }
 
-/// The name of a mapped file without its directory, also of one that was deleted.
+/// Returns the name of a mapped file without its directory, also if the file was deleted.
 pub fn file_name(path: &str) -> String {
     let path = path.strip_suffix(" (deleted)").unwrap_or(path);
     path.rsplit('/').next().unwrap_or(path).to_owned()
@@ -177,7 +178,7 @@ pub(crate) mod tests {
     use super::*;
     use pmdscope_telemetry::host::maps;
 
-    /// The module of this test.
+    /// Returns the module of this test program.
     pub(crate) fn own() -> Module {
         let pid = std::process::id();
         let maps = maps::read(pid).unwrap();
@@ -199,7 +200,7 @@ pub(crate) mod tests {
 
     #[used]
     #[unsafe(no_mangle)]
-    #[allow(unsafe_code)] // So that its symbol can be looked for.
+    #[allow(unsafe_code)] // The test looks up its symbol.
     static PMDSCOPE_PROFILE_TEST: [u64; 3] = [1, 2, 3];
 
     #[test]
@@ -210,7 +211,7 @@ pub(crate) mod tests {
         assert_eq!(own().variable("no_such_variable"), None);
     }
 
-    /// Its headers may say anything.
+    /// Headers of a file may have any values.
     #[test]
     fn a_segment_at_the_end_of_the_numbers_has_a_bias() {
         let mut bytes = std::fs::read("/proc/self/exe").unwrap();

@@ -1,9 +1,10 @@
-//! The functions with which ports receive and send: those that `rte_eth_rx_burst()` calls.
+//! The functions that receive and send for ports, which `rte_eth_rx_burst()` and
+//! `rte_eth_tx_burst()` call.
 //!
-//! They are static functions of drivers, which have no symbols in a stripped library. Since DPDK 21.11
-//! their addresses are in the exported table `rte_eth_fp_ops`, by port. The table is read, never
-//! written, and without stopping the process. Its layout has changed between releases, so that nothing
-//! is believed but what points where it must.
+//! They are static functions of drivers, which have no symbols in a stripped library. Since DPDK
+//! 21.11 their addresses are in the exported table `rte_eth_fp_ops`, by port. The table is read,
+//! never written, and without stopping the process. Its layout has changed between releases, so
+//! pointers are used only if they point to what a known layout has there.
 
 use std::collections::BTreeMap;
 use std::io::IoSliceMut;
@@ -14,26 +15,26 @@ use nix::unistd::Pid;
 
 use crate::module::{DataSymbol, Module};
 
-/// The exported table.
+/// Name of the exported table.
 const TABLE: &str = "rte_eth_fp_ops";
 
 /// Bytes of the entry of a port: a cache line of 64 bytes for RX, and one for TX.
 const ENTRY_BYTES: usize = 128;
 
-/// Words of the same.
+/// Words of the entry of a port.
 const ENTRY_WORDS: usize = ENTRY_BYTES / size_of::<u64>();
 
-/// The largest table that is read: of 4096 ports.
+/// Most bytes of a table that are read: 4096 ports.
 const MOST_TABLE_BYTES: u64 = 4096 * ENTRY_BYTES as u64;
 
-/// Way of packets.
+/// Direction of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum PortDirection {
     Rx,
     Tx,
 }
 
-/// What receives or sends for some ports.
+/// A function that receives or sends for some ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PortFunction {
     pub(crate) direction: PortDirection,
@@ -43,14 +44,14 @@ pub(crate) struct PortFunction {
     pub(crate) range: Range<u64>,
 }
 
-/// The functions of these ports, or why they are unknown.
+/// Returns the functions of these ports, or the reason why they are unknown.
 pub(crate) fn port_functions(
     pid: u32,
     modules: &[Module],
     ports: &[u16],
 ) -> Result<Vec<PortFunction>, String> {
-    // The linker may have moved the table from the library into the executable (a copy relocation): the
-    // one in the library is then not in use.
+    // The linker may have moved the table from the library to the executable (a copy relocation);
+    // then the one in the library is not used.
     let executable = modules.iter().filter(|module| module.is_executable);
     let library = modules.iter().filter(|module| module.name.starts_with("librte_ethdev"));
     let mut tables = executable.chain(library).filter_map(|module| module.variable(TABLE));
@@ -64,7 +65,7 @@ pub(crate) fn port_functions(
     Ok(functions)
 }
 
-/// Those of a table.
+/// Returns the functions of ports in a table.
 fn functions(words: &[u64], modules: &[Module], ports: &[u16]) -> Vec<PortFunction> {
     let function = |address: u64| modules.iter().find_map(|module| module.function(address));
     let mut functions: BTreeMap<(PortDirection, u64, u64), Vec<u16>> = BTreeMap::new();
@@ -104,8 +105,9 @@ fn read(pid: u32, table: DataSymbol) -> Result<Vec<u64>, String> {
     Ok(words.collect())
 }
 
-/// `rx_pkt_burst` and `tx_pkt_burst` of an entry. Up to 23.03 each line begins with functions, and has
-/// two pointers to data from its fourth word on; later the two pointers come first.
+/// Returns `rx_pkt_burst` and `tx_pkt_burst` of an entry. Up to 23.03 each line begins with
+/// functions, and has two pointers to data from its fourth word on; later the two pointers come
+/// first.
 fn bursts(entry: &[u64], is_function: impl Fn(u64) -> bool) -> Option<[u64; 2]> {
     let halves = [entry.get(..ENTRY_WORDS / 2)?, entry.get(ENTRY_WORDS / 2..)?];
     let functions = |line: &[u64], at: usize, data: usize| {
@@ -137,7 +139,7 @@ mod tests {
         assert_eq!(bursts(&old, is_function), Some([RX, TX]));
         let new = [DATA, DATA, RX, OTHER, OTHER, OTHER, 0, 0, DATA, DATA, TX, OTHER, 0, 0, 0, 0];
         assert_eq!(bursts(&new, is_function), Some([RX, TX]));
-        // A driver need not have the functions behind it.
+        // A driver need not have the other functions.
         let bare = [DATA, DATA, RX, 0, 0, 0, 0, 0, DATA, DATA, TX, 0, 0, 0, 0, 0];
         assert_eq!(bursts(&bare, is_function), Some([RX, TX]));
     }

@@ -1,4 +1,4 @@
-//! Names of functions, and whose they are.
+//! Names and owners of functions.
 
 use std::fmt;
 
@@ -12,12 +12,12 @@ use crate::ports::{PortDirection, PortFunction};
 /// A function on a stack.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Frame {
-    /// Its name, or file and offset without one.
+    /// Its name; without a symbol, file and offset.
     pub(crate) name: String,
-    /// File that has it.
+    /// File that contains it.
     pub(crate) module: String,
     pub(crate) owner: Owner,
-    /// Which ports it receives or sends for.
+    /// Whether it receives (true) or sends, and for which ports.
     pub(crate) ports: Option<(bool, Vec<u16>)>,
 }
 
@@ -38,7 +38,8 @@ impl<'a> FunctionResolver<'a> {
         Self { symbolizer, modules, ports }
     }
 
-    /// The functions at an address, innermost first: several where the compiler put some into others.
+    /// Returns the functions at an address, innermost first: several if the compiler has inlined
+    /// some.
     pub(crate) fn frames(&self, address: u64) -> Vec<Frame> {
         let Some(module) = self.modules.iter().find(|module| module.mapped.contains(&address))
         else {
@@ -61,7 +62,7 @@ impl<'a> FunctionResolver<'a> {
             let name = port.map_or_else(|| offset(module, address), port_name);
             return vec![frame(name, false, ports)];
         };
-        // The outermost is the function itself, and the only one that can be a driver's.
+        // The outermost one is the function itself, and the only one that can be a driver's.
         let last = names.len().saturating_sub(1);
         let frames = names.into_iter().enumerate();
         frames
@@ -69,7 +70,8 @@ impl<'a> FunctionResolver<'a> {
             .collect()
     }
 
-    /// `None` without a symbol of the function that has the address.
+    /// Returns the names of the functions at an address, innermost first; `None` without a symbol
+    /// of the function there.
     fn names(&self, module: &Module, address: u64) -> Option<Vec<String>> {
         let mut elf = Elf::new(module.path());
         elf.debug_syms = true;
@@ -82,7 +84,8 @@ impl<'a> FunctionResolver<'a> {
     }
 }
 
-/// A stripped library has few symbols: the nearest one is often that of another function.
+/// Returns whether a symbol belongs to the function at an address. A stripped library has few
+/// symbols: the nearest one is often that of another function.
 fn is_of(symbol: &Sym<'_>, module: &Module, address: u64) -> bool {
     let inside = symbol.size.is_none_or(|size| size == 0 || symbol.offset < size);
     let function = module.function(address);
@@ -98,13 +101,13 @@ fn port_name(port: &PortFunction) -> String {
     format!("{burst} of {}", PortList(&port.ports))
 }
 
-/// File and offset of a function without a symbol.
+/// Returns file and offset of a function without a symbol.
 fn offset(module: &Module, address: u64) -> String {
     let start = module.function(address).map_or(address, |range| range.start);
     format!("{}+{:#x}", module.name, start.wrapping_sub(module.bias))
 }
 
-/// `port 0`, `ports 0, 1`.
+/// A list of ports, displayed as `port 0` or `ports 0, 1`.
 pub(crate) struct PortList<'a>(pub(crate) &'a [u16]);
 
 impl fmt::Display for PortList<'_> {

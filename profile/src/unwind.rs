@@ -1,5 +1,5 @@
-//! Stacks from registers and the bytes of the stack, by `.eh_frame`: apps that are built without frame
-//! pointers, as DPDK apps are, have it as well.
+//! Unwinds stacks from registers and the bytes of the stack, by `.eh_frame`, which is also there in
+//! programs that are built without frame pointers, as DPDK apps are.
 
 use framehop::{
     CacheNative, ExplicitModuleSectionInfo, FrameAddress, MayAllocateDuringUnwind,
@@ -9,7 +9,7 @@ use framehop::{
 use crate::module::Module;
 use crate::sampler::{RawSample, UserRegisters};
 
-/// Frames of a stack that are kept, innermost first.
+/// Most frames of a stack that are kept, innermost first.
 const MOST_FRAMES: usize = 64;
 
 /// Unwinds the stacks of one process.
@@ -19,7 +19,7 @@ pub(crate) struct StackUnwinder {
 }
 
 impl StackUnwinder {
-    /// For a process that has these modules mapped.
+    /// Returns an unwinder for a process that has these modules mapped.
     pub(crate) fn new(modules: &[Module]) -> Self {
         let mut unwinder = UnwinderNative::new();
         for module in modules {
@@ -28,8 +28,8 @@ impl StackUnwinder {
         Self { unwinder, cache: CacheNative::new() }
     }
 
-    /// Addresses within the functions of a stack, innermost first, as long as `is_code` holds of them;
-    /// empty when the sample has no registers.
+    /// Returns addresses within the functions of a stack, innermost first, up to the first one for
+    /// which `is_code` is false; empty when the sample has no registers.
     pub(crate) fn frames(&mut self, sample: &RawSample, is_code: impl Fn(u64) -> bool) -> Vec<u64> {
         let Some(registers) = sample.registers else { return Vec::new() };
         let mut read = |address: u64| word(&sample.stack, registers.sp, address).ok_or(());
@@ -41,7 +41,8 @@ impl StackUnwinder {
         {
             let address = match frame {
                 FrameAddress::InstructionPointer(address) => address,
-                // The call, not what follows it, which may be another function.
+                // The address of the call, not of the next instruction, which may belong to another
+                // function.
                 FrameAddress::ReturnAddress(address) => address.get() - 1,
             };
             if !is_code(address) {
@@ -63,7 +64,7 @@ fn native(registers: UserRegisters) -> UnwindRegsNative {
     UnwindRegsNative::new(registers.lr, registers.sp, registers.fp)
 }
 
-/// The word at `address` of a stack whose bytes begin at `sp`.
+/// Returns the word at `address` of a stack with bytes that begin at `sp`.
 fn word(stack: &[u8], sp: u64, address: u64) -> Option<u64> {
     let begin = usize::try_from(address.checked_sub(sp)?).ok()?;
     let bytes = stack.get(begin..begin.checked_add(8)?)?;
