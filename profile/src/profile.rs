@@ -1,4 +1,4 @@
-//! What a profile says: shares of activities and functions, stacks, and the longest stay.
+//! Profiles of apps: shares of activities and functions, stacks, and the longest stay.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -111,7 +111,8 @@ pub struct StackSamples {
 }
 
 impl LcoreProfile {
-    /// Share of the samples in an activity, 0 to 1; `None` without samples, and if it is unknown.
+    /// Returns the share of the samples in an activity, 0 to 1; `None` without samples, and if it
+    /// is unknown.
     pub fn share(&self, activity: Activity) -> Option<f64> {
         let found = self.activities.iter().find(|share| share.activity == activity);
         let known = self.samples > 0 && !self.unknown.contains(&activity);
@@ -119,10 +120,10 @@ impl LcoreProfile {
     }
 }
 
-/// What the stacks of a profile mean.
+/// The resolved stacks of a profile.
 pub(crate) struct Resolution {
     stacks: Vec<ResolvedStack>,
-    /// Functions of the app, by the index that [`StackFunctions`] has.
+    /// Functions of the app, by their index in [`StackFunctions`].
     functions: Vec<String>,
 }
 
@@ -134,7 +135,7 @@ struct ResolvedStack {
     names: Vec<String>,
     activity: Activity,
     function: FunctionKey,
-    /// Frames that were unwound.
+    /// Number of frames that were unwound.
     depth: usize,
     stay: StackFunctions,
 }
@@ -259,8 +260,8 @@ fn unknown(profiler: &AppProfiler, thread: &ThreadRecord) -> Vec<Activity> {
     drivers.into_iter().flatten().chain(kernel).collect()
 }
 
-/// The function that receives or sends decides, together with all that it calls; otherwise the
-/// innermost function that does not merely work for its caller.
+/// Determines activity and function of a stack. A function that receives or sends counts with all
+/// that it calls; otherwise the innermost function that does not work for its caller counts.
 fn resolve(
     stack: &Stack,
     frames: &[Frame],
@@ -294,7 +295,7 @@ fn resolve(
     let own = frames.iter().filter(|frame| frame.owner == Owner::Activity(Activity::App));
     let mut index = |frame: &Frame| {
         let next = functions.len();
-        // One function of a binary is one function, whatever address was sampled.
+        // Frames of one function are equal, whatever address was sampled.
         *functions.entry(frame.clone()).or_insert(next)
     };
     let stay = StackFunctions { receives, functions: own.map(&mut index).collect() };

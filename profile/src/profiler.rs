@@ -16,7 +16,7 @@ use crate::sampler::ThreadSampler;
 use crate::stay::Point;
 use crate::unwind::StackUnwinder;
 
-/// How often [`AppProfiler::read`] must be called so that no samples are lost.
+/// Longest interval between calls of [`AppProfiler::read`] without lost samples, with some margin.
 pub const READ_INTERVAL: Duration = Duration::from_millis(25);
 
 /// An app to profile.
@@ -26,7 +26,7 @@ pub struct ProfiledApp {
     pub pid: u32,
     /// Lcores, and the ids of their threads on this host.
     pub threads: Vec<(u32, u32)>,
-    /// Ports that it has.
+    /// Port ids of the app.
     pub ports: Vec<u16>,
 }
 
@@ -44,17 +44,17 @@ pub struct AppProfiler {
     unwinder: StackUnwinder,
 }
 
-/// What was sampled of one thread.
+/// The samples of one thread.
 pub(crate) struct ThreadRecord {
     pub(crate) lcore: u32,
     pub(crate) tid: u32,
     pub(crate) sampler: ThreadSampler,
     pub(crate) points: Vec<Point>,
-    /// Its times at the start, and when they were last read.
+    /// Its times at the start, and those that were last read.
     pub(crate) begin: Option<ThreadTimes>,
     pub(crate) last: Option<ThreadTimes>,
     pub(crate) started: Instant,
-    /// It was last seen then.
+    /// Time when it was last seen.
     pub(crate) seen: Instant,
     pub(crate) ended: bool,
 }
@@ -67,13 +67,13 @@ pub(crate) struct ThreadTimes {
     pub(crate) run_delay_ns: u64,
 }
 
-/// Each stack once.
+/// A table of distinct stacks.
 #[derive(Debug, Default)]
 pub(crate) struct StackTable {
     known: HashMap<Stack, usize>,
 }
 
-/// Addresses, innermost first.
+/// A stack, as addresses, innermost first.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Stack {
     pub(crate) in_kernel: bool,
@@ -81,7 +81,7 @@ pub(crate) struct Stack {
 }
 
 impl AppProfiler {
-    /// Begins to sample all threads of an app, each `hz` times per second of its CPU time.
+    /// Starts sampling all threads of an app, each `hz` times per second of its CPU time.
     ///
     /// # Errors
     ///
@@ -109,7 +109,7 @@ impl AppProfiler {
         Ok(Self { app, hz, modules, unread_files, ports, threads, stacks, code, unwinder })
     }
 
-    /// Takes in the samples that wait to be read.
+    /// Reads the pending samples.
     pub fn read(&mut self) {
         let is_code = |address| self.code.iter().any(|mapping| mapping.contains(address));
         for thread in &mut self.threads {
@@ -123,12 +123,12 @@ impl AppProfiler {
         }
     }
 
-    /// All threads have ended.
+    /// Returns whether all threads have ended.
     pub fn has_ended(&self) -> bool {
         self.threads.iter().all(|thread| thread.ended)
     }
 
-    /// Ends sampling, and tells what was found.
+    /// Ends sampling, and returns the profile.
     pub fn finish(mut self) -> AppProfile {
         self.read();
         Resolution::of(&self).profile(&self)
@@ -161,13 +161,13 @@ impl ThreadRecord {
         }
     }
 
-    /// For how long it was sampled.
+    /// Returns for how long it was sampled.
     pub(crate) fn duration(&self) -> Duration {
         self.seen.saturating_duration_since(self.started)
     }
 
-    /// Shares of that time that it ran, and that it waited for a CPU; `None` where the kernel does not
-    /// count them.
+    /// Returns the shares of that time that it ran, and that it waited for a CPU; `None` if the
+    /// kernel does not count them.
     pub(crate) fn shares(&self) -> Option<(f64, f64)> {
         let (begin, last) = (self.begin?, self.last?);
         let wall_ns = last.at.saturating_duration_since(begin.at).as_nanos() as f64;
@@ -184,7 +184,7 @@ impl StackTable {
         *self.known.entry(stack).or_insert(next)
     }
 
-    /// All of them, by index.
+    /// Returns all stacks, by index.
     pub(crate) fn list(&self) -> Vec<&Stack> {
         let mut list: Vec<(&Stack, usize)> =
             self.known.iter().map(|(stack, at)| (stack, *at)).collect();
@@ -193,7 +193,7 @@ impl StackTable {
     }
 }
 
-/// `None` if the kernel does not count them.
+/// Returns the times of a thread; `None` if the kernel does not count them.
 fn times(pid: u32, tid: u32) -> io::Result<Option<ThreadTimes>> {
     let path = format!("/proc/{pid}/task/{tid}");
     fs::metadata(&path)?;
@@ -204,7 +204,7 @@ fn times(pid: u32, tid: u32) -> io::Result<Option<ThreadTimes>> {
     Ok(times.map(|(run_ns, run_delay_ns)| ThreadTimes { at, run_ns, run_delay_ns }))
 }
 
-/// The files with code, and how many more could not be read.
+/// Opens the files with code; returns also the number of files that could not be read.
 fn modules(pid: u32, maps: &[Mapping]) -> (Vec<Module>, usize) {
     let executable = fs::metadata(format!("/proc/{pid}/exe")).map_or(0, |exe| exe.ino());
     let mut files: BTreeMap<(&str, u64), Vec<&Mapping>> = BTreeMap::new();
@@ -236,7 +236,7 @@ mod tests {
         u32::try_from(rustix::thread::gettid().as_raw_nonzero().get()).unwrap()
     }
 
-    /// `None` where this may not be done, which is said.
+    /// Starts a profiler; `None`, with a report, if that is not permitted.
     fn start(app: ProfiledApp) -> Option<AppProfiler> {
         match AppProfiler::start(app, 997) {
             Err(error @ (ProfileError::NotAllowed { .. } | ProfileError::NotOffered)) => {

@@ -1,5 +1,5 @@
-//! Samples of one thread, taken by the kernel: `perf_event_open(2)` with its CPU clock, which needs no
-//! hardware counter and stops nobody.
+//! Samples of one thread, taken by the kernel: `perf_event_open(2)` with its CPU clock, which needs
+//! no hardware counter and does not stop the thread.
 
 use std::io;
 use std::time::Duration;
@@ -10,21 +10,21 @@ use perf_event::{Builder, Clock, SampleFlag, Sampler};
 
 use crate::error::ProfileError;
 
-/// Bytes of the stack that are copied with each sample: poll loops have short stacks, though often with
-/// an array of 512 pointers to mbufs in them.
+/// Bytes of the stack that are copied with each sample: poll loops have short stacks, but often
+/// with an array of 512 pointers to mbufs.
 const STACK_BYTES: u32 = 8192;
 
-/// For how long the ring of samples lasts if nobody reads it.
+/// Time after which the ring of samples is full if it is not read.
 const RING_LASTS: Duration = Duration::from_millis(120);
 
-/// The smallest ring worth having.
+/// Smallest size of the ring, bytes.
 const LEAST_RING_BYTES: usize = 32 * 1024;
 
-/// Bits of `PERF_RECORD_MISC_CPUMODE_MASK`, and their value for a sample in the kernel.
+/// The bits `PERF_RECORD_MISC_CPUMODE_MASK`, and their value for a sample in the kernel.
 const CPU_MODE: u16 = 0b111;
 const CPU_MODE_KERNEL: u16 = 1;
 
-/// Registers that are needed to unwind, by their bits in the kernel's `perf_regs.h`.
+/// Registers that are needed to unwind, by their bit numbers in the kernel's `perf_regs.h`.
 #[cfg(target_arch = "x86_64")]
 const REGISTERS: [u32; 3] = [6, 7, 8]; // bp, sp, ip
 #[cfg(target_arch = "aarch64")]
@@ -35,42 +35,42 @@ const REGISTERS: [u32; 4] = [29, 30, 31, 32]; // fp, lr, sp, pc
 pub(crate) struct RawSample {
     /// Monotonic clock, nanoseconds.
     pub(crate) time_ns: u64,
-    /// The thread was in the kernel.
+    /// Whether the thread was in the kernel.
     pub(crate) in_kernel: bool,
     /// Its registers in user space.
     pub(crate) registers: Option<UserRegisters>,
-    /// Its stack from the stack pointer on.
+    /// Bytes of its stack from the stack pointer on.
     pub(crate) stack: Vec<u8>,
 }
 
 /// Registers of a thread in user space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UserRegisters {
-    /// Next instruction.
+    /// Instruction pointer.
     pub(crate) ip: u64,
     /// Stack pointer.
     pub(crate) sp: u64,
-    /// Frame pointer, or whatever else the register is used for.
+    /// Frame pointer, or another value if the register has another use.
     pub(crate) fp: u64,
-    /// Return address, where there is a register for it.
+    /// Return address; 0 on machines without a register for it.
     pub(crate) lr: u64,
 }
 
 /// Samples one thread until it is dropped.
 pub(crate) struct ThreadSampler {
     sampler: Sampler,
-    /// Samples include those in the kernel.
+    /// Whether time in the kernel is sampled.
     pub(crate) sees_kernel: bool,
-    /// Samples that were lost, since they were not read in time or the kernel held back.
+    /// Samples that were lost, because they were not read in time or the kernel throttled sampling.
     pub(crate) lost: u64,
 }
 
 impl ThreadSampler {
-    /// Begins to sample, so many times per second of CPU time.
+    /// Starts sampling, `hz` times per second of CPU time.
     ///
     /// # Errors
     ///
-    /// When that is not allowed, when the kernel cannot, or the thread has ended.
+    /// When that is not permitted, the kernel does not support it, or the thread has ended.
     pub(crate) fn start(tid: u32, hz: u32) -> Result<Self, ProfileError> {
         let refused = |error| ProfileError::refused(tid, hz, error);
         let (mut sampler, sees_kernel) = match open(tid, hz, true) {
@@ -83,7 +83,7 @@ impl ThreadSampler {
         Ok(Self { sampler, sees_kernel, lost: 0 })
     }
 
-    /// The next sample that waits to be read.
+    /// Returns the next pending sample.
     pub(crate) fn next(&mut self) -> Option<RawSample> {
         loop {
             let record = self.sampler.next_record()?;
@@ -107,7 +107,7 @@ impl ThreadSampler {
 }
 
 impl UserRegisters {
-    /// The values are those of the bits of `mask`, in ascending order.
+    /// Returns registers from the values of the bits in `mask`, in ascending order.
     fn of(mask: u64, values: &[u64]) -> Option<Self> {
         let value = |bit: u32| {
             let before = (mask & ((1 << bit) - 1)).count_ones();
@@ -123,7 +123,7 @@ impl UserRegisters {
     }
 }
 
-/// A ring that may not be locked in memory is tried smaller.
+/// Opens a sampler. If a ring may not be locked in memory, a smaller one is tried.
 fn open(tid: u32, hz: u32, kernel: bool) -> io::Result<Sampler> {
     let wanted = f64::from(hz) * RING_LASTS.as_secs_f64() * f64::from(STACK_BYTES + 256);
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // some megabytes

@@ -1,23 +1,24 @@
 //! The longest stay of a poll loop outside the function that receives, from consecutive samples.
 //!
-//! Consecutive samples in the same function do not prove that it was not left between them: a function
-//! that takes half of each iteration is hit by half of all samples, and often by several in a row. So a
-//! run of samples counts only if there are more, or longer, such runs than chance gives, whether its
-//! share is that of the whole profile or that of the time around the run (bursts of packets).
+//! Consecutive samples in the same function do not prove that it was not left between them: a
+//! function that takes half of each iteration is hit by half of all samples, and often by several
+//! in a row. So a run of samples counts only if there are more such runs, or longer ones, than
+//! expected by chance, both at its share of the whole profile and at its share of the time around
+//! the run (bursts of packets).
 
 use std::ops::Range;
 
-/// Samples before and behind a run that tell how often the function is hit there.
+/// Samples before and after a run from which the local share of the function is computed.
 const NEIGHBOURS: usize = 12;
 
-/// A function that is nearly always on the stack tells nothing.
+/// Largest share of a function: one that is nearly always on the stack has no stays.
 const MOST_SHARE: f64 = 0.95;
 
-/// Natural logarithm of the probability below which runs are not put down to chance: 0.1 %.
+/// Natural logarithm of the probability below which runs are not attributed to chance: 0.1 %.
 const CHANCE_LN: f64 = -6.9;
 
-/// Two samples that are further apart, in periods, are not consecutive: the thread had no CPU between
-/// them, or samples were lost.
+/// Largest distance of consecutive samples, in periods: beyond it, the thread had no CPU in
+/// between, or samples were lost.
 const MOST_PERIODS: u64 = 3;
 
 /// A sample of one thread.
@@ -28,10 +29,10 @@ pub(crate) struct Point {
     pub(crate) stack: usize,
 }
 
-/// What counts of a stack.
+/// The functions of a stack that count.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StackFunctions {
-    /// It is in the function that receives.
+    /// Whether it is in the function that receives.
     pub(crate) receives: bool,
     /// Functions of the app on it.
     pub(crate) functions: Vec<usize>,
@@ -42,15 +43,17 @@ pub(crate) struct StackFunctions {
 pub(crate) struct FoundStay {
     /// The function.
     pub(crate) function: usize,
-    /// Time from the first to the last of its samples, and a period: half of one before and behind.
+    /// Time from the first to the last of its samples plus one period, half of it before and half
+    /// after, in nanoseconds.
     pub(crate) length_ns: u64,
-    /// Stays like it, at least as many samples long as those that chance does not explain.
+    /// Number of stays in the function that have at least as many samples as chance does not
+    /// explain.
     pub(crate) times: usize,
     /// Share of samples in the function.
     share: f64,
 }
 
-/// Finds it; `None` when no stay stands out.
+/// Returns the longest stay; `None` when none stands out.
 pub(crate) fn longest_stay(
     points: &[Point],
     stacks: &[StackFunctions],
@@ -72,7 +75,8 @@ pub(crate) fn longest_stay(
         })
         .collect();
     let longest = found.iter().map(|stay| stay.length_ns).max()?;
-    // The rarest of those that were there all the time: the poll loop itself always is.
+    // Of functions with stays of about this length, the rarest: the poll loop itself is always on
+    // the stack.
     let as_long = found.iter().filter(|stay| stay.length_ns >= longest - longest / 10);
     as_long.min_by(|a, b| a.share.total_cmp(&b.share)).copied()
 }
@@ -99,9 +103,9 @@ fn of_function(
     Some(FoundStay { function, length_ns, times, share })
 }
 
-/// Whether so many runs of at least `least` samples are more than chance gives, where one may begin
-/// behind each of `misses`, and goes on with this probability. By the bound of Chernoff on the Poisson
-/// distribution.
+/// Returns whether `found` runs of at least `least` samples are more than expected by chance, if
+/// one may begin after each of `misses`, and continues with the probability `share`. Uses the
+/// Chernoff bound of the Poisson distribution.
 fn exceeds_chance(found: usize, misses: f64, share: f64, least: usize) -> bool {
     if share > MOST_SHARE {
         return false;
@@ -112,10 +116,11 @@ fn exceeds_chance(found: usize, misses: f64, share: f64, least: usize) -> bool {
     found > expected && found - expected + found * (expected / found).ln() < CHANCE_LN
 }
 
-/// Share of the function in the samples before or behind a run, whichever is larger: a run at the edge of
-/// a burst of packets has many only on one side. At least as much as one more hit would make.
+/// Returns the share of the function in the samples before or after a run, whichever is larger: a
+/// run at the edge of a burst of packets has hits only on one side. One hit is added, so that the
+/// share is never 0.
 fn share_around(series: &[bool], run: &Range<usize>) -> f64 {
-    // The samples next to the run are misses, or it would be longer: they tell nothing.
+    // The samples next to the run are misses, or it would be longer, so they do not count.
     let last = run.start.saturating_sub(1);
     let before = series.get(last.saturating_sub(NEIGHBOURS)..last).unwrap_or_default();
     let first = series.len().min(run.end + 1);
@@ -169,7 +174,7 @@ mod tests {
         stacks.enumerate().map(|(at, stack)| Point { time_ns: at as u64 * PERIOD, stack }).collect()
     }
 
-    /// The same numbers in each run.
+    /// Returns pseudo-random numbers, the same in each run.
     fn random(seed: &mut u64) -> f64 {
         *seed =
             seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
