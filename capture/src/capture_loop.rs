@@ -1,4 +1,4 @@
-//! Runs a capture: moves packets from the rings of one or more apps to a sink until told to stop.
+//! Runs a capture: moves packets from the rings of one or more apps to a sink until it is stopped.
 
 mod parallel;
 mod reader;

@@ -75,7 +75,7 @@ pub struct LeakDump {
 /// Reads the reply to a request for leaked packets up to its end.
 ///
 /// # Errors
-/// When the app breaks the protocol, gives up, or does not end within `timeout`.
+/// When the app violates the protocol, ends with an error, or does not end within `timeout`.
 pub fn receive(mut session: CaptureSession, timeout: Duration) -> Result<LeakDump, LeakError> {
     let deadline = Instant::now() + timeout;
     let mut rings: Vec<LeakRing> = Vec::new();

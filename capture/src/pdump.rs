@@ -56,8 +56,9 @@ pub fn wait_for_exits(timeout: Duration) -> Vec<u32> {
     helper::wait_for_exits(None, timeout, &AtomicBool::new(false))
 }
 
-/// State files of helpers that exited without undoing everything, unless a later one has cleaned up.
-/// Each is in the runtime directory of its app and lists what is left in the app.
+/// Returns the state files of helpers that exited without undoing everything, unless a later one
+/// has cleaned up. Each is in the runtime directory of its app, and lists the changes that remain
+/// in the app.
 pub fn remaining_state_files() -> Vec<PathBuf> {
     helper::remaining_state_files()
 }

@@ -250,7 +250,7 @@ impl RecordStream {
         Some((ring, RING_HEADER_SIZE + (self.position % u64::from(self.data_size)) as usize))
     }
 
-    /// Parses the header of a record whose size was checked; in the ring, the producer may have
+    /// Parses the header of a record with a checked size; in the ring, the producer may have
     /// changed it since.
     #[inline(always)]
     fn parse(&self, size: u32) -> Result<RingRecord, RingRecordError> {

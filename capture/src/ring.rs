@@ -85,7 +85,7 @@ pub struct RingCounters {
     pub records: u64,
     /// Lost because the ring was full.
     pub dropped: u64,
-    /// Refused by the filter.
+    /// Rejected by the filter.
     pub filtered: u64,
     /// Left out by sampling.
     pub sampled_out: u64,

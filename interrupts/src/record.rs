@@ -33,7 +33,7 @@ pub(crate) enum Record {
     Totals(EventKind, Vec<TotalRecord>),
     /// Histograms of all events of a kind so far, by thread.
     Histograms(EventKind, Histograms),
-    /// Number of switches so far whose end was not seen.
+    /// Number of switches so far of which the end was not seen.
     Unended(u64),
     /// Number of lines lost since the last such record.
     Lost(u64),

@@ -274,7 +274,8 @@ impl RecordingPlayer {
         Ok(true)
     }
 
-    /// Begins to play another run of a recorder, and removes what only ended runs have recorded.
+    /// Begins to play another run of a recorder, and removes apps and interfaces that only ended
+    /// runs have recorded.
     fn begin_run(&mut self, run: u64) {
         let open = self.open.iter().map(|cursor| self.sources[cursor.source].header().run);
         self.runs = open.chain([run]).collect();

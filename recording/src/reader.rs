@@ -145,8 +145,8 @@ fn check(lines: Lines) -> io::Result<()> {
     if length > LONGEST_FRAME { Err(io::Error::other("more than 1 GiB")) } else { Ok(()) }
 }
 
-/// Returns whether an error is only the end of a recording that is being written, or whose recorder
-/// was killed.
+/// Returns whether an error is only the end of a recording that is being written, or was not
+/// completed because its recorder was killed.
 fn is_cut(error: &io::Error, last: bool) -> bool {
     error.kind() == io::ErrorKind::UnexpectedEof && last
 }

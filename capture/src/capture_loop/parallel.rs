@@ -23,7 +23,7 @@ use crate::output::lcore_of;
 use crate::ring::Ring;
 use crate::source::{CaptureSettings, CaptureSource};
 
-/// Opens the sink of a ring.
+/// Callback that opens the sink of a ring.
 pub type RingSinkOpener =
     Box<dyn FnMut(&CaptureRingName) -> Result<Box<dyn PacketSink>, SinkError> + Send>;
 
@@ -58,7 +58,7 @@ struct RingState {
 /// The results of all rings, by number.
 type RingStates = Arc<Mutex<Vec<RingState>>>;
 
-/// Locks a mutex and ignores poisoning: a panic leaves no inconsistent data behind it.
+/// Locks a mutex and ignores poisoning: a panic leaves no inconsistent data.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

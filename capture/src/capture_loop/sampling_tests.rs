@@ -1,4 +1,4 @@
-//! Captures of a model app whose sampling changes.
+//! Captures of a model app with a sampling that changes.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

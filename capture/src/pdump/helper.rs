@@ -20,7 +20,7 @@ use super::program::NAME;
 /// Most bytes that are kept of a line of its standard error.
 const LINE_MAX: usize = 1024;
 
-/// How long to wait for the exit status of a process whose socket is closed.
+/// How long to wait for the exit status of a process after its socket was closed.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// How long to wait for the rest of its standard error.
@@ -66,7 +66,7 @@ impl LastLine {
     }
 }
 
-/// The file that lists what a helper has changed in the app, removed when all of that is undone.
+/// The file that lists the changes of a helper in the app; removed when all of them are undone.
 #[derive(Debug, Default)]
 struct StateFile {
     dir: PathBuf,
@@ -198,7 +198,8 @@ pub(crate) fn wait_for_exits(app: Option<u32>, timeout: Duration, stop: &AtomicB
     }
 }
 
-/// State files of helpers that exited without undoing everything, unless a later one has removed them.
+/// Returns the state files of helpers that exited without undoing everything, unless a later one
+/// has removed them.
 pub(crate) fn remaining_state_files() -> Vec<PathBuf> {
     lock(&STATE_FILES).iter().filter(|state| state.exists()).cloned().collect()
 }

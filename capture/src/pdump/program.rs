@@ -29,7 +29,7 @@ const DIRS: [(usize, &str); 3] = [(0, ""), (1, "libexec/pmdscope"), (2, "build/p
 /// How long it may take to print its version, which needs neither hugepages nor an app.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Why there is no program to start.
+/// Why no program can be started.
 #[derive(Debug, thiserror::Error)]
 pub enum PdumpProgramError {
     /// It was not found in these places.
