@@ -38,7 +38,7 @@ impl CaptureSource {
 
 impl fmt::Debug for CaptureSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Source").field("app", &self.app).finish_non_exhaustive()
+        f.debug_struct("CaptureSource").field("app", &self.app).finish_non_exhaustive()
     }
 }
 

@@ -160,7 +160,10 @@ impl Manager {
         self.shared.state().run = Some(RunState { tids: run, live_ns, missing });
         let shared = Arc::clone(&self.shared);
         let reader = thread::Builder::new().name("bpftrace-output".to_owned());
-        let reader = reader.spawn(move || read(&shared, output)).map_err(failed)?;
+        let reader = reader.spawn(move || read(&shared, output)).map_err(|error| {
+            self.shared.state().end_run();
+            failed(error)
+        })?;
         self.run = Some(Run { bpftrace, reader, tids, started: Instant::now() });
         Ok(())
     }
