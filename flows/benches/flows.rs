@@ -1,10 +1,10 @@
-//! What a packet costs on its way into the table of conversations: `cargo bench -p pmdscope-flows
-//! --bench flows`.
+//! The cost of counting a packet in the table of conversations:
+//! `cargo bench -p pmdscope-flows --bench flows`.
 //!
-//! Frames of 64 bytes of so many conversations, in an order without a pattern, as a capture brings
-//! them; CPU time of the thread. Beside it what is left without the table, the same by `etherparse`, how
-//! long snapshots of a full table and looks at it hold the capture up (alone: `-- --snapshots`), and how
-//! much memory 10 million conversations take (`-- --flood`).
+//! Measures the CPU time of the thread for frames of 64 bytes of a given number of conversations, in
+//! random order, as in a capture. For comparison: the same without the table, and with `etherparse`.
+//! Also measures how long snapshots and sweeps of a full table delay the capture (alone: `--
+//! --snapshots`), and the memory that 10 million conversations take (`-- --flood`).
 
 // Sizes are small, and bytes are cut from numbers.
 #![allow(clippy::cast_possible_truncation)]
@@ -23,7 +23,8 @@ use rustix::time::ClockId;
 const PACKETS: u64 = 4_000_000;
 const BEGIN: u64 = 1_780_000_000_000_000_000;
 const RUNS: usize = 5;
-/// As many as a ring read brings at once, so that reading them does not count.
+/// Frames that are built at once. They stay in the CPU cache, as a burst that was just read from a
+/// ring.
 const BURST: usize = 1024;
 
 fn main() -> Result<(), SinkError> {
@@ -31,7 +32,7 @@ fn main() -> Result<(), SinkError> {
         println!("run by cargo bench");
         return Ok(());
     }
-    // One line of the table, for a profiler.
+    // Measures only one number of flows, for a profiler.
     let only = std::env::args().skip_while(|arg| arg != "--flows").nth(1);
     if let Some(flows) = only.and_then(|flows| flows.parse().ok()) {
         let (mut table, _latest) = table(CAPACITY);
@@ -40,7 +41,7 @@ fn main() -> Result<(), SinkError> {
     if std::env::args().any(|arg| arg == "--snapshots") {
         return pauses();
     }
-    // First, as the most memory is that of the process.
+    // Runs first: the peak memory is that of the whole process.
     flood()?;
     if std::env::args().any(|arg| arg == "--flood") {
         return Ok(());
@@ -87,7 +88,8 @@ fn show(label: &str, mut run: impl FnMut() -> Result<f64, SinkError>) -> Result<
     Ok(())
 }
 
-/// Memory that forged conversations take, each of one packet, with a snapshot after every million.
+/// Measures the memory that forged conversations of one packet each take, with a snapshot after every
+/// million.
 fn flood() -> Result<(), SinkError> {
     let (mut table, latest) = table(CAPACITY);
     begin(&mut table)?;
@@ -102,7 +104,7 @@ fn flood() -> Result<(), SinkError> {
         let held = latest.get();
         table.counters(&[]);
         drop(held);
-        // Two snapshots are there from the third on.
+        // From the third million on, two snapshots exist.
         if [1, 3, 10].contains(&million) {
             println!("{million:2} million conversations: at most {} KiB resident", most_resident());
         }
@@ -114,15 +116,15 @@ fn flood() -> Result<(), SinkError> {
     Ok(())
 }
 
-/// `VmHWM` of this process.
+/// Returns `VmHWM` of this process, in KiB.
 fn most_resident() -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     most.map_or("unknown", |most| most.trim().trim_end_matches(" kB")).to_owned()
 }
 
-/// Milliseconds that a snapshot of a full table holds packets up, in the longest of its parts, while
-/// the one before is being looked at; and those of all its parts.
+/// Measures how long a snapshot of a full table delays packets, in milliseconds: its longest part, and
+/// all parts together. A reader holds the previous snapshot meanwhile.
 fn snapshots(capacity: usize) -> Result<(), SinkError> {
     let (mut table, latest) = table(capacity);
     let (_, ns) = feed(&mut table, capacity as u64 * 16)?;
@@ -155,10 +157,10 @@ fn snapshots(capacity: usize) -> Result<(), SinkError> {
     Ok(())
 }
 
-/// Milliseconds that a look for conversations of a full table that are over holds packets up.
+/// Measures how long a sweep of a full table for expired conversations delays packets, in milliseconds.
 fn looks(capacity: usize) -> Result<(), SinkError> {
     let idle = Some(Duration::from_secs(3600));
-    // Nobody waits for snapshots.
+    // No snapshots are made, because nothing reads them.
     let (mut table, _) =
         FlowTable::new(FlowTableSettings { capacity, idle, ..FlowTableSettings::default() });
     let (_, ns) = feed(&mut table, capacity as u64 * 16)?;
@@ -206,13 +208,13 @@ fn begin(target: &mut dyn PacketSink) -> Result<(), SinkError> {
     })
 }
 
-/// Gives a frame a source of its own, of 48 bits.
+/// Gives a frame its own source address and port from 48 bits.
 fn name(frame: &mut [u8; 60], flow: u64) {
     frame[26..30].copy_from_slice(&(flow as u32).to_be_bytes());
     frame[34..36].copy_from_slice(&((flow >> 32) as u16).to_be_bytes());
 }
 
-/// Nanoseconds per packet, and the time of the last.
+/// Returns the nanoseconds per packet, and the time of the last packet.
 fn feed(target: &mut dyn PacketSink, flows: u64) -> Result<(f64, u64), SinkError> {
     begin(target)?;
     let mut frames = vec![frame(); BURST];
@@ -233,7 +235,7 @@ fn feed(target: &mut dyn PacketSink, flows: u64) -> Result<(f64, u64), SinkError
     Ok((time / PACKETS as f64, ns))
 }
 
-/// TCP with data, from 0.0.0.0 and port 0.
+/// Returns a TCP segment with data, from address 0.0.0.0 and port 0.
 fn frame() -> [u8; 60] {
     let mut frame = [0; 60];
     frame[12..14].copy_from_slice(&[8, 0]);

@@ -1,30 +1,30 @@
-//! What one packet carries, without a table of conversations.
+//! The content of one packet, without a table of conversations.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::FlowEndpoint;
 use crate::dissect::{IpFields, NetworkLayer, dissect};
 
-/// What one packet carries, in its innermost header that can be read.
+/// The content of one packet, from its innermost readable header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketContent {
     /// IP.
     Ip {
         /// IP protocol number.
         protocol: u8,
-        /// Who sent it.
+        /// Sender.
         source: FlowEndpoint,
-        /// Whom it was sent to.
+        /// Receiver.
         destination: FlowEndpoint,
     },
-    /// Something else: its ethertype, or its length where it has none.
+    /// Another protocol: its ethertype, or the length of a frame without one.
     Other(u16),
-    /// Cut off or broken before its addresses.
+    /// Truncated or malformed before the addresses.
     Unreadable,
 }
 
 impl PacketContent {
-    /// Of the bytes of a packet of this link type, as far as they are there.
+    /// Returns the content of a packet of this link type; the packet may be truncated.
     pub fn of(linktype: u16, data: &[u8]) -> Self {
         match dissect(linktype, data, true).net {
             NetworkLayer::Ip(ip) => Self::Ip {

@@ -96,7 +96,7 @@ impl ProtocolCounts {
     }
 }
 
-/// Adds a packet to those of its link type.
+/// Adds a packet to the counts of its link type.
 pub(super) fn count_unknown_link(
     links: &mut Vec<UnknownLink>,
     link_type: u16,
@@ -109,7 +109,7 @@ pub(super) fn count_unknown_link(
     }
 }
 
-/// Most queues that are told apart; packets of others count for their port alone.
+/// Most queues that are counted separately; packets of further queues count for their port alone.
 const MAX_QUEUES: usize = 4096;
 
 /// Queues of all ports, in the order of their first packet.
@@ -117,9 +117,9 @@ const MAX_QUEUES: usize = 4096;
 pub(super) struct QueueTable {
     all: Vec<QueueCounts>,
     places: HashMap<QueueId, usize>,
-    /// Counts of before, and of the interval before that.
+    /// Counts at the start of the previous interval, and of the current one.
     marks: Vec<[PacketCounts; 2]>,
-    /// What the packet before belonged to: they come in bursts.
+    /// The queue of the previous packet: packets come in bursts.
     last: Option<(QueueId, usize)>,
 }
 
@@ -160,7 +160,7 @@ impl QueueTable {
         }
     }
 
-    /// For a snapshot.
+    /// Returns the counts of all queues for a snapshot.
     pub(super) fn snapshot(&self) -> Vec<QueueCounts> {
         let queues = self.all.iter().zip(&self.marks);
         let recent = |(queue, [older, _]): (&QueueCounts, &[PacketCounts; 2])| QueueCounts {

@@ -1,7 +1,8 @@
-//! Takes a packet apart, down to the headers that say whose conversation it belongs to.
+//! Parses a packet down to the headers that identify its conversation.
 //!
-//! It reads as much as is there: a packet that was cut off behind its addresses still has them.
-//! `etherparse` is what the tests hold it against; here it would be most of the cost of a packet.
+//! A truncated packet is parsed as far as it goes: the addresses are found even if the rest is missing.
+//! The tests compare the results with those of `etherparse`, which would be most of the cost of a
+//! packet.
 
 mod ip;
 mod link;
@@ -38,27 +39,27 @@ const RAW_IPV6: u16 = 229;
 const LINUX_SLL: u16 = 113;
 const LINUX_SLL2: u16 = 276;
 
-/// Tunnels in tunnels that are followed.
+/// Most nested tunnels that are followed.
 const NESTING: usize = 4;
 
 /// What a packet carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NetworkLayer {
-    /// The innermost header of IP that counts.
+    /// The innermost IP header that counts.
     Ip(IpFields),
-    /// Something else: its ethertype, or its length where it has none.
+    /// Another protocol: its ethertype, or the length of a frame without one.
     Other(u16),
-    /// Cut off or broken before its addresses.
+    /// Truncated or malformed before the addresses.
     Unreadable,
-    /// Behind a link type that is not known.
+    /// The link type is not supported.
     UnknownLink,
 }
 
-/// VLAN ids, as many as are kept.
+/// The outermost VLAN ids.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct VlanTags {
     pub(super) ids: [u16; 2],
-    /// Tags there were, with those that have no id.
+    /// Number of all tags, also of those that are not in `ids`.
     pub(super) count: u8,
 }
 
@@ -71,35 +72,35 @@ impl VlanTags {
     }
 }
 
-/// What stands in front of IP without a header of IP of its own.
+/// The headers before IP, except outer IP headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct LinkHeaders {
     tags: VlanTags,
     /// The outermost tunnel.
     tunnel: Option<Tunnel>,
-    /// Sessions and pseudowires within each other.
+    /// Number of nested PPP sessions and pseudowires.
     depth: usize,
 }
 
-/// A packet.
+/// The parsed headers of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PacketLayers {
     pub(super) tags: VlanTags,
-    /// The outermost.
+    /// The outermost tunnel.
     pub(super) tunnel: Option<Tunnel>,
     pub(super) net: NetworkLayer,
 }
 
 impl LinkHeaders {
-    /// What stands in front of what is in a tunnel; `None` where that is too deep.
+    /// Returns the headers before the payload of a tunnel; `None` if the nesting is too deep.
     fn inside(self, tunnel: Tunnel) -> Option<Self> {
         let inner = Self { tunnel: self.tunnel.or(Some(tunnel)), depth: self.depth + 1, ..self };
         (inner.depth <= NESTING).then_some(inner)
     }
 }
 
-/// Takes the bytes of a packet that are there apart. With `inner`, what is in tunnels counts, where it
-/// is IP and can be read.
+/// Parses the captured bytes of a packet. With `inner`, the packet in a tunnel counts if it is IP and
+/// can be read.
 #[inline]
 pub(super) fn dissect(linktype: u16, data: &[u8], inner: bool) -> PacketLayers {
     let mut headers = LinkHeaders::default();
@@ -115,7 +116,7 @@ pub(super) fn dissect(linktype: u16, data: &[u8], inner: bool) -> PacketLayers {
     }
 }
 
-/// Follows tunnels as far as there is IP in them.
+/// Follows tunnels as long as they carry IP.
 fn unwrapped(mut layers: PacketLayers, mut ip: IpFields, mut payload: &[u8]) -> PacketLayers {
     for _ in 0..NESTING {
         let Some((tunnel, carried)) = tunnel::enter(&ip, payload) else { break };

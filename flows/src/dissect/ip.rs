@@ -1,4 +1,4 @@
-//! IPv4 and IPv6 with their extensions, and what is in front of the payload of TCP, UDP and SCTP.
+//! IPv4 and IPv6 with their extension headers, and the fields that are used of TCP, UDP, SCTP and ICMP.
 
 use super::{ICMP, ICMP6, NetworkLayer, SCTP, TCP, UDP, be16, be32};
 
@@ -10,22 +10,22 @@ const DESTINATION: u8 = 60;
 const MOBILITY: u8 = 135;
 const HIP: u8 = 139;
 const SHIM6: u8 = 140;
-/// Extensions that are followed: no honest sender has more.
+/// Most extension headers that are followed; legitimate senders have fewer.
 const EXTENSIONS: usize = 12;
 
-/// Is it a part of a packet?
+/// Whether an IP packet is a fragment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum FragmentKind {
-    /// All of it.
+    /// Not a fragment.
     #[default]
     Whole,
-    /// The first part, with ports.
+    /// The first fragment, which has the ports.
     First,
-    /// Another, without.
+    /// A later fragment, without ports.
     Later,
 }
 
-/// Of a header of TCP that is there as far as its window.
+/// Fields of a TCP header that was captured at least up to its window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TcpFields {
     pub(crate) flags: u8,
@@ -33,26 +33,26 @@ pub(crate) struct TcpFields {
     pub(crate) window: u16,
 }
 
-/// A header of IP, and what matters of the one behind it.
+/// Fields of an IP header, and of the transport header after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IpFields {
     pub(crate) v6: bool,
     /// Addresses; those of IPv4 in the low bits.
     pub(crate) source: u128,
     pub(crate) destination: u128,
-    /// What it carries, behind extensions.
+    /// Protocol of the payload, after extension headers.
     pub(crate) protocol: u8,
     pub(crate) options: bool,
     pub(crate) fragment: FragmentKind,
-    /// 0 where there is none, or where it was cut off.
+    /// 0 without a port, or if it was cut off.
     pub(crate) source_port: u16,
     pub(crate) destination_port: u16,
     pub(crate) tcp: Option<TcpFields>,
-    /// Type of ICMP.
+    /// ICMP type.
     pub(crate) icmp: Option<u8>,
 }
 
-/// `None` where the addresses are not there.
+/// Parses an IPv4 packet; `None` if the header is malformed, or cut off before its 20 bytes.
 #[inline]
 pub(super) fn v4(data: &[u8]) -> Option<(NetworkLayer, &[u8])> {
     let header = data.first_chunk::<20>()?;
@@ -61,7 +61,7 @@ pub(super) fn v4(data: &[u8]) -> Option<(NetworkLayer, &[u8])> {
         return None;
     }
     let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
-    // A length of 0 is left to the NIC by a sender that hands it a large segment.
+    // Senders set a length of 0 when they pass a large segment to the NIC, which fills it in.
     let end = if total == 0 { data.len() } else { data.len().min(total) };
     let place = u16::from_be_bytes([header[6], header[7]]);
     let fragment = match (place & 0x1fff, place & 0x2000) {
@@ -89,7 +89,7 @@ pub(super) fn v4(data: &[u8]) -> Option<(NetworkLayer, &[u8])> {
     Some((NetworkLayer::Ip(ip), payload))
 }
 
-/// `None` where the addresses are not there.
+/// Parses an IPv6 packet; `None` if the header is malformed, or cut off before its 40 bytes.
 #[inline]
 pub(super) fn v6(data: &[u8]) -> Option<(NetworkLayer, &[u8])> {
     let (header, rest) = data.split_first_chunk::<40>()?;
@@ -115,8 +115,8 @@ pub(super) fn v6(data: &[u8]) -> Option<(NetworkLayer, &[u8])> {
     Some((NetworkLayer::Ip(ip), payload))
 }
 
-/// Goes on to the protocol behind extensions. Where they are cut off it is the number of the first that
-/// is missing.
+/// Skips extension headers, and sets the protocol to that of the payload. If the extensions are cut
+/// off, it is the number of the first missing one.
 #[inline]
 fn extensions<'a>(ip: &mut IpFields, mut data: &'a [u8]) -> &'a [u8] {
     for _ in 0..EXTENSIONS {
@@ -127,7 +127,7 @@ fn extensions<'a>(ip: &mut IpFields, mut data: &'a [u8]) -> &'a [u8] {
             (AUTHENTICATION, [_, size, ..]) => (usize::from(*size) + 2) * 4,
             (FRAGMENT, [_, _, high, low, ..]) => {
                 ip.fragment = match (u16::from_be_bytes([*high, *low]) >> 3, low & 1) {
-                    // One that is all of the packet, as RFC 6946 has it.
+                    // An atomic fragment (RFC 6946) is the whole packet.
                     (0, 0) => ip.fragment,
                     (0, _) => FragmentKind::First,
                     _ => FragmentKind::Later,

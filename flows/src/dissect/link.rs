@@ -1,4 +1,4 @@
-//! Ethernet and what stands between it and IP: tags, sessions of PPP, labels of MPLS.
+//! Ethernet, and the headers between it and IP: VLAN tags, PPP sessions, MPLS labels.
 
 use super::{IPV4, IPV6, LinkHeaders, NetworkLayer, be16, ip};
 use crate::Tunnel;
@@ -8,26 +8,26 @@ pub(super) const MPLS_UNICAST: u16 = 0x8847;
 const MPLS_MULTICAST: u16 = 0x8848;
 const PPPOE_SESSION: u16 = 0x8864;
 
-/// Version and type of `PPPoE`.
+/// `PPPoE` version and type.
 const PPPOE_VERSION: u8 = 0x11;
-/// The header of `PPPoE`.
+/// Length of the `PPPoE` header.
 const PPPOE_HEADER: usize = 6;
 
-/// Address and control field of HDLC: of PPP, and the address of Cisco's.
+/// Address and control field of PPP in HDLC framing, and the addresses of Cisco HDLC.
 const PPP_FRAMING: [u8; 2] = [0xff, 0x03];
 const CISCO_UNICAST: u8 = 0x0f;
 const CISCO_MULTICAST: u8 = 0x8f;
 
-/// Address families: those of IPv6 are Linux', of the BSDs and of Darwin.
+/// Address families: those of IPv6 are the values of Linux, the BSDs and Darwin.
 const AF_INET: u32 = 2;
 const AF_INET6: [u32; 4] = [10, 24, 28, 30];
 
-/// Protocols of PPP.
+/// PPP protocols.
 const PPP_IPV4: u16 = 0x0021;
 const PPP_IPV6: u16 = 0x0057;
 const PPP_MPLS: [u16; 2] = [0x0281, 0x0283];
 
-/// `None` where the header is not there as a whole, or that of IP behind it.
+/// Parses an Ethernet frame; `None` if its header is cut off, or the IP header after it is.
 #[inline]
 pub(super) fn ethernet<'a>(
     data: &'a [u8],
@@ -36,7 +36,7 @@ pub(super) fn ethernet<'a>(
     typed(be16(data, 12)?, &data[14..], headers)
 }
 
-/// What stands behind a type.
+/// Parses the data after an ethertype.
 #[inline]
 pub(super) fn typed<'a>(
     mut ether_type: u16,
@@ -56,7 +56,7 @@ pub(super) fn typed<'a>(
     }
 }
 
-/// IP of either version, without a type in front.
+/// Parses IP of either version, without an ethertype before it.
 pub(super) fn raw(data: &[u8]) -> Option<(NetworkLayer, &[u8])> {
     match data.first()? >> 4 {
         4 => ip::v4(data),
@@ -65,7 +65,7 @@ pub(super) fn raw(data: &[u8]) -> Option<(NetworkLayer, &[u8])> {
     }
 }
 
-/// A session of `PPPoE` (RFC 2516), which is a tunnel if there is IP in it.
+/// Parses a `PPPoE` session (RFC 2516); it counts as a tunnel if it carries IP.
 pub(super) fn pppoe<'a>(
     data: &'a [u8],
     headers: &mut LinkHeaders,
@@ -87,8 +87,8 @@ pub(super) fn pppoe<'a>(
     }
 }
 
-/// The link types NULL and LOOP: the address family of the system that captured, whose byte order is not
-/// known, and a packet.
+/// Parses the link types NULL and LOOP: the address family of the system that captured, in unknown byte
+/// order, and a packet.
 pub(super) fn loopback(data: &[u8]) -> Option<(NetworkLayer, &[u8])> {
     let family = data.first_chunk::<4>()?;
     let family = u32::from_le_bytes(*family).min(u32::from_be_bytes(*family));
@@ -99,7 +99,7 @@ pub(super) fn loopback(data: &[u8]) -> Option<(NetworkLayer, &[u8])> {
     }
 }
 
-/// A frame of PPP with the framing of HDLC (RFC 1662), or without; or one of Cisco's.
+/// Parses a PPP frame with or without HDLC framing (RFC 1662), or a Cisco HDLC frame.
 pub(super) fn ppp_frame<'a>(
     data: &'a [u8],
     headers: &mut LinkHeaders,
@@ -110,7 +110,7 @@ pub(super) fn ppp_frame<'a>(
     }
 }
 
-/// A frame of Cisco's HDLC.
+/// Parses a Cisco HDLC frame.
 pub(super) fn cisco_hdlc<'a>(
     data: &'a [u8],
     headers: &mut LinkHeaders,
@@ -118,7 +118,7 @@ pub(super) fn cisco_hdlc<'a>(
     typed(be16(data, 2)?, &data[4..], headers)
 }
 
-/// A frame of PPP from its protocol on, which may be shortened to a byte (RFC 1661).
+/// Parses a PPP frame from its protocol field on, which may be compressed to one byte (RFC 1661).
 pub(super) fn ppp<'a>(
     data: &'a [u8],
     headers: &mut LinkHeaders,
@@ -134,7 +134,8 @@ pub(super) fn ppp<'a>(
     }
 }
 
-/// Labels do not say what they carry; where it looks neither like IP nor like Ethernet, it is none.
+/// Parses a packet after MPLS labels, which do not say what they carry. If the data looks neither like
+/// IP nor like Ethernet, the packet counts as MPLS.
 fn labelled<'a>(
     ether_type: u16,
     data: &'a [u8],
@@ -147,10 +148,11 @@ fn labelled<'a>(
     Some(raw(carried).or_else(|| pseudowire(carried, headers)).unwrap_or(other))
 }
 
-/// Ethernet behind labels, with the control word of RFC 4385 or without.
+/// Parses Ethernet after MPLS labels, with or without the control word of RFC 4385.
 fn pseudowire<'a>(data: &'a [u8], headers: &mut LinkHeaders) -> Option<(NetworkLayer, &'a [u8])> {
     let mut inner = headers.inside(Tunnel::Mpls)?;
-    // With one, a type hardly ever stands where it is without; the other way round, tags shift it there.
+    // Without the control word first: a frame with one rarely has a valid ethertype at the offset of a
+    // frame without. In the other order, a VLAN tag would shift the ethertype to the offset that is read.
     let found = likely_ethernet(data, &mut inner).or_else(|| {
         let has_control_word = data.first()? >> 4 == 0;
         likely_ethernet(data.get(4..).filter(|_| has_control_word)?, &mut inner)
@@ -159,7 +161,7 @@ fn pseudowire<'a>(data: &'a [u8], headers: &mut LinkHeaders) -> Option<(NetworkL
     Some(found)
 }
 
-/// IP of either version, or else a frame of Ethernet.
+/// Parses IP of either version, or else an Ethernet frame.
 pub(super) fn untyped<'a>(
     data: &'a [u8],
     headers: &mut LinkHeaders,
@@ -167,7 +169,7 @@ pub(super) fn untyped<'a>(
     raw(data).or_else(|| likely_ethernet(data, headers))
 }
 
-/// A frame of Ethernet, where nothing says that it is one but the IP in it.
+/// Parses an Ethernet frame that is recognized only by the IP in it.
 fn likely_ethernet<'a>(
     data: &'a [u8],
     headers: &mut LinkHeaders,

@@ -8,7 +8,7 @@ use super::*;
 
 mod tunnels;
 
-/// What a valid packet is made of.
+/// The fields of a valid packet.
 #[derive(Clone, Debug)]
 struct Plan {
     vlans: Vec<u16>,
@@ -37,7 +37,7 @@ fn plan() -> impl Strategy<Value = Plan> {
             v6,
             source,
             destination,
-            // Random bytes are no tunnel.
+            // Random payloads must not be parsed as tunnels.
             ports: (ports.0, ports.1 & 0x0fff),
             kind,
             flags: tcp.0,
@@ -86,7 +86,7 @@ impl Plan {
     }
 }
 
-/// What `etherparse` makes of a frame.
+/// Returns what `etherparse` finds in a frame.
 fn oracle(frame: &[u8]) -> PacketLayers {
     let packet = SlicedPacket::from_ethernet(frame).unwrap();
     let mut tags = VlanTags::default();
@@ -226,7 +226,7 @@ fn files_of_other_link_types_are_read() {
         let data = [&[family, 0, 0, 0][..], &extended(UDP, &[])].concat();
         assert_eq!(ip_of(0, &data).destination_port, 2000, "{family}");
     }
-    // A family without IP, keepalives of PPP and Cisco's, and what is cut off.
+    // A family without IP, keepalives of PPP and Cisco HDLC, and truncated packets.
     assert_eq!(dissect(0, &bsd, true).net, NetworkLayer::Other(0));
     assert_eq!(dissect(9, &[255, 3, 0xc0, 0x21, 9], true).net, NetworkLayer::Other(0xc021));
     assert_eq!(dissect(104, &[0x8f, 0, 0x80, 0x35, 0], true).net, NetworkLayer::Other(0x8035));
@@ -251,7 +251,7 @@ fn only_the_first_fragment_has_ports() {
     }
 }
 
-/// IPv6 with these extensions in front of UDP.
+/// Returns an IPv6 packet with these extension headers before UDP.
 fn extended(first: u8, extensions: &[u8]) -> Vec<u8> {
     let udp = [3, 232, 7, 208, 0, 8, 0, 0];
     let mut head = [0; 40];
@@ -278,7 +278,8 @@ fn extensions_of_ipv6_are_passed_over() {
         let ip = ip_of(101, &extended(44, &[UDP, 0, place[0], place[1], 0, 0, 0, 9]));
         assert_eq!((ip.fragment, ip.protocol, ip.destination_port), (fragment, UDP, port));
     }
-    // Cut off within them: the addresses are there, the protocol is that of what is missing.
+    // If the extensions are cut off, the addresses are known, and the protocol is that of the missing
+    // extension.
     let ip = ip_of(101, &extended(0, &all)[..44]);
     assert_eq!((ip.protocol, ip.destination_port), (0, 0));
 }

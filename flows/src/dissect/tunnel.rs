@@ -1,4 +1,4 @@
-//! Tunnels whose outer header is one of IP: VXLAN, GENEVE, GRE, ERSPAN, GTP-U, MPLS and IP itself.
+//! Tunnels with an outer IP header: VXLAN, GENEVE, GRE, ERSPAN, GTP-U, MPLS and IP in IP.
 
 use super::ip::{FragmentKind, IpFields};
 use super::link::MPLS_UNICAST;
@@ -10,7 +10,7 @@ const IPV4_IN_IP: u8 = 4;
 const IPV6_IN_IP: u8 = 41;
 const MPLS_IN_IP: u8 = 137;
 
-/// Of the standard, and of Linux before it.
+/// The port of the standard, and the earlier one of Linux.
 const VXLAN_PORTS: [u16; 2] = [4789, 8472];
 const GENEVE_PORT: u16 = 6081;
 const GTP_U_PORT: u16 = 2152;
@@ -23,15 +23,15 @@ const TRANSPARENT_ETHERNET: u16 = 0x6558;
 const ERSPAN: u16 = 0x88be;
 const ERSPAN_III: u16 = 0x22eb;
 
-/// A GTP-U message that carries a packet of a user.
+/// GTP-U message type of a user's packet.
 const G_PDU: u8 = 255;
-/// Extension headers of GTP-U that are followed: no honest sender has more.
+/// Most GTP-U extension headers that are followed; legitimate senders have fewer.
 const GTP_EXTENSIONS: usize = 8;
 
-/// What is in a tunnel.
+/// The payload of a tunnel.
 pub(super) enum TunnelPayload<'a> {
     Ethernet(&'a [u8]),
-    /// With its ethertype.
+    /// A packet with its ethertype.
     Typed(u16, &'a [u8]),
     /// IP of either version, or Ethernet.
     Untyped(&'a [u8]),
@@ -39,7 +39,7 @@ pub(super) enum TunnelPayload<'a> {
 
 type Entered<'a> = Option<(Tunnel, TunnelPayload<'a>)>;
 
-/// A quick look, without that at its header.
+/// Returns whether a packet may be a tunnel: a quick check that does not read the tunnel header.
 #[inline]
 pub(super) fn may_be(ip: &IpFields) -> bool {
     match ip.protocol {
@@ -55,7 +55,7 @@ fn is_tunnel_port(port: u16) -> bool {
         || VXLAN_PORTS.contains(&port)
 }
 
-/// Looks into the payload of IP. A packet in fragments cannot be looked into.
+/// Returns the tunnel and its payload. Fragments are not parsed.
 pub(super) fn enter<'a>(ip: &IpFields, data: &'a [u8]) -> Entered<'a> {
     if ip.fragment != FragmentKind::Whole {
         return None;
@@ -92,7 +92,7 @@ fn mpls(data: &[u8]) -> (Tunnel, TunnelPayload<'_>) {
     (Tunnel::Mpls, TunnelPayload::Typed(MPLS_UNICAST, data))
 }
 
-/// Of version 0, with or without checksum, key and sequence number; NVGRE is one with a key.
+/// Parses GRE version 0, with or without checksum, key and sequence number; NVGRE is GRE with a key.
 fn gre(data: &[u8]) -> Entered<'_> {
     let (flags, ether_type) = (be16(data, 0)?, be16(data, 2)?);
     let (checksum, routing, key) = (flags & 0x8000 != 0, flags & 0x4000 != 0, flags & 0x2000 != 0);
@@ -104,19 +104,19 @@ fn gre(data: &[u8]) -> Entered<'_> {
     let id = if key { be32(data, at_key)? } else { 0 };
     let inside = data.get(at_key + 4 * (usize::from(key) + usize::from(sequence))..)?;
     match ether_type {
-        // Only type I has no sequence number, and no header of its own.
+        // ERSPAN type I has no sequence number and no header; the other types have both.
         ERSPAN if !sequence => Some((Tunnel::Erspan(0), TunnelPayload::Ethernet(inside))),
         ERSPAN | ERSPAN_III => erspan(inside),
         _ => Some((Tunnel::Gre(id), carried(ether_type, inside))),
     }
 }
 
-/// The header of ERSPAN of types II (version 1) and III (version 2).
+/// Parses the header of ERSPAN type II (version 1) or III (version 2).
 fn erspan(data: &[u8]) -> Entered<'_> {
     let session = u32::from(be16(data, 2)? & 0x03ff);
     let size = match data.first()? >> 4 {
         1 => 8,
-        // With or without the part that depends on the platform.
+        // With or without the platform specific subheader.
         2 => 12 + 8 * usize::from(data.get(11)? & 1),
         _ => return None,
     };
@@ -136,7 +136,7 @@ fn geneve(data: &[u8]) -> Entered<'_> {
     (first >> 6 == 0).then_some((Tunnel::Geneve(be32(data, 4)? >> 8), inside))
 }
 
-/// Packets of users, in GTP-U of version 1 (3GPP TS 29.281).
+/// Parses a GTP-U message of version 1 that carries a user's packet (3GPP TS 29.281).
 fn gtp_u(data: &[u8]) -> Entered<'_> {
     let header = data.first_chunk::<8>()?;
     // Version 1, and not GTP'.
@@ -146,7 +146,7 @@ fn gtp_u(data: &[u8]) -> Entered<'_> {
     let end = 8 + usize::from(u16::from_be_bytes([header[2], header[3]]));
     let data = data.get(..end.min(data.len()))?;
     let mut at = 8;
-    // Any of the flags brings four bytes, of which the last is the type of the first extension.
+    // If any flag is set, four optional bytes follow; the last one is the type of the first extension.
     if header[0] & 0x07 != 0 {
         at = 12;
         let mut next = if header[0] & 0x04 == 0 { 0 } else { *data.get(11)? };

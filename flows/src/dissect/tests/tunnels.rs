@@ -1,4 +1,4 @@
-//! Packets in tunnels, one in the other.
+//! Tests of packets in nested tunnels.
 
 use std::process::Command;
 
@@ -41,7 +41,7 @@ proptest! {
             (frame, tunnel) = (outer, Some(outermost));
         }
         let expected = PacketLayers { tunnel, ..oracle(&inside) };
-        // Tags stand in front of IP: where that alone is carried, they are gone.
+        // VLAN tags are before IP: tunnels that carry only IP lose them.
         let tags = if carries_ip(kinds[0]) { VlanTags::default() } else { expected.tags };
         prop_assert_eq!(dissect(ETHERNET, &frame, true), PacketLayers { tags, ..expected });
     }
@@ -66,17 +66,17 @@ proptest! {
     }
 }
 
-/// Kinds of tunnels for [`wrapped`]; from the second number on without an outer header of IP.
+/// Number of tunnel kinds for [`wrapped`]; kinds from the second constant on have no outer IP header.
 const KINDS: usize = 17;
 const FIRST_OF_LINKS: usize = 14;
 
-/// It carries IP alone.
+/// Returns whether the tunnel carries only IP.
 fn carries_ip(kind: usize) -> bool {
     (9..=14).contains(&kind)
 }
 
-/// A frame in a tunnel, and that tunnel. Those that carry IP alone take the packet out of its frame; a
-/// frame without one is wrapped in VXLAN or in a pseudowire.
+/// Returns a frame in a tunnel, and that tunnel. Tunnels that carry only IP take the packet out of its
+/// frame; a frame without IP is wrapped in VXLAN or in a pseudowire.
 fn wrapped(kind: usize, frame: &[u8]) -> (Vec<u8>, Tunnel) {
     if !carries_ip(kind) {
         return with_headers(kind, 0, frame);
@@ -109,7 +109,7 @@ fn with_headers(kind: usize, ether_type: u16, carried: &[u8]) -> (Vec<u8>, Tunne
         }
         3 => (in_ip(GRE), vec![0, 0, 0x65, 0x58], Tunnel::Gre(0)),
         4 => (in_udp(4754), vec![0x20, 0, 0x65, 0x58, 0, 0, 0, 80], Tunnel::Gre(80)),
-        // ERSPAN of types I, II and III, the last with and without the part of the platform.
+        // ERSPAN types I, II and III, the last with and without the platform specific subheader.
         5 => (in_ip(GRE), vec![0, 0, 0x88, 0xbe], Tunnel::Erspan(0)),
         6 => {
             let head = vec![0x10, 0, 0x88, 0xbe, 0, 0, 0, 1, 0x10, 7, 0xfc, 81, 0, 0, 0, 9];
@@ -125,7 +125,7 @@ fn with_headers(kind: usize, ether_type: u16, carried: &[u8]) -> (Vec<u8>, Tunne
             let [h, l] = length(0);
             (in_udp(2152), vec![0x30, 255, h, l, 0, 0, 0, 83], Tunnel::GtpU)
         }
-        // A PDU session container, as of 5G, and another extension behind it.
+        // A PDU session container, as in 5G, and another extension after it.
         10 => {
             let [h, l] = length(16);
             let mut head = vec![0x34, 255, h, l, 0, 0, 0, 84, 0, 0, 0, 0x85];
@@ -202,7 +202,7 @@ fn gtp_carries_sessions_of_ethernet_as_well() {
     assert_eq!((layers.tunnel, ip_of(ETHERNET, &frame).destination_port), (Some(tunnel), 2000));
 }
 
-/// A datagram in a frame, from a port that is different for each kind.
+/// Returns a datagram in a frame; the source port depends on the kind.
 fn inner(kind: usize) -> Vec<u8> {
     let mut out = Vec::new();
     let builder = PacketBuilder::ethernet2([0x12; 6], [0x14; 6]);
@@ -211,7 +211,8 @@ fn inner(kind: usize) -> Vec<u8> {
     out
 }
 
-/// All but the last kind: tshark must be told of labels that carry Ethernet without a control word.
+/// Without the last kind: tshark needs an option to decode labels that carry Ethernet without a control
+/// word.
 #[test]
 fn what_is_in_tunnels_is_what_tshark_finds_there() {
     let frames = (0..KINDS - 1).map(|kind| wrapped(kind, &inner(kind)).0).collect::<Vec<_>>();
@@ -234,7 +235,7 @@ fn what_is_in_tunnels_is_what_tshark_finds_there() {
     assert_eq!(theirs.lines().collect::<Vec<_>>(), ours);
 }
 
-/// Both directions of a user's conversation, each with a tunnel endpoint id of its own.
+/// Both directions of a user's conversation have their own tunnel endpoint ids.
 #[test]
 fn directions_of_gtp_are_one_conversation() {
     let [up, down] = [(50_000, 443, 1), (443, 50_000, 2)].map(|(from, to, teid)| {
