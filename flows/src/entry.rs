@@ -1,4 +1,5 @@
-//! A conversation as the table keeps it: what every packet touches, and what is looked at once a second.
+//! An entry of the table of conversations: the fields that every packet uses, and those that are used
+//! once a second.
 
 use pmdscope_packets::{DIR_RX, DIR_TX, Packet};
 
@@ -7,12 +8,12 @@ use crate::key::FlowKey;
 use crate::tcp::TcpConnection;
 use crate::{Flow, FlowEnd, FlowPlace, PacketCounts, SenderCounts};
 
-/// What the table needs of a packet of IP.
+/// The fields of an IP packet that the table needs.
 #[derive(Clone, Debug)]
 pub(super) struct SeenPacket {
     pub(super) key: FlowKey,
     pub(super) hash: u32,
-    /// It comes from the first end of the key.
+    /// The packet comes from the first end of the key.
     pub(super) from_first: bool,
     pub(super) dir: u8,
     /// Nanoseconds.
@@ -23,8 +24,8 @@ pub(super) struct SeenPacket {
     pub(super) spot: PackedPlace,
 }
 
-/// Counts of an entry by direction and sender. Those that most packets are counted in stand side by
-/// side: received from the remote end, and sent by the local one.
+/// Counts of an entry by direction and sender. The two that most packets are counted in are next to
+/// each other: received from the remote end, and sent by the local one.
 pub(super) type DirectionCounts = [PacketCounts; 6];
 
 const RX_LOCAL: usize = 0;
@@ -34,7 +35,7 @@ const UNKNOWN_REMOTE: usize = 3;
 const RX_REMOTE: usize = 4;
 const TX_LOCAL: usize = 5;
 
-/// Queue or lcore that is not known.
+/// Unknown queue or lcore.
 const NONE: u16 = u16::MAX;
 
 /// A [`FlowPlace`] in eight bytes.
@@ -67,22 +68,24 @@ impl PackedPlace {
     }
 }
 
-/// What every packet of a conversation touches: the first line to find it, mostly the third to count.
+/// The fields that every packet of a conversation uses: a search reads the first cache line, and
+/// counting mostly changes the third.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(super) struct FlowEntry {
     pub(super) key: FlowKey,
     /// Time of the last packet, nanoseconds.
     pub(super) last_ns: u64,
-    /// Packets that were looked at, which is what conversations vie with.
+    /// Packets that were looked at; conversations compete for entries by this number.
     pub(super) votes: u32,
-    /// The local end is the first of the key.
+    /// The local end is the first end of the key.
     local_first: bool,
-    /// Nothing was counted since it was told of.
+    /// Nothing was counted since the last report to the listener.
     pub(super) told: bool,
-    /// It is in use.
+    /// The entry is in use.
     pub(super) live: bool,
-    /// Packets of its key are its own: no other connection has begun between the same ports.
+    /// Packets with this key belong to this entry: no other connection between the same ports has
+    /// begun.
     linked: bool,
     counts: DirectionCounts,
     rx: PackedPlace,
@@ -90,27 +93,28 @@ pub(super) struct FlowEntry {
     pub(super) connection: TcpConnection,
 }
 
-/// What only the first packet, sampled ones and snapshots touch.
+/// The fields that only the first packet, sampled packets and snapshots use.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FlowDetails {
     /// Time of the first packet, nanoseconds.
     pub(super) first_ns: u64,
     pub(super) variance: u64,
-    /// Counts of before, and of the snapshot before that: received, and sent or unknown.
+    /// Counts at the start of the previous interval, and of the current one: received, and sent or
+    /// unknown.
     marks: [[PacketCounts; 2]; 2],
 }
 
-/// How much of a conversation a listener was told of already.
+/// The part of a conversation that was already reported to the listener.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReportedCounts {
     counts: DirectionCounts,
     variance: u64,
-    /// Time of the first packet that it was not told of.
+    /// Time of the first packet that was not reported.
     pub(super) first_ns: u64,
 }
 
 impl FlowEntry {
-    /// A conversation that begins with a packet, which is not counted yet.
+    /// Returns an entry for the conversation of this packet, which is not counted yet.
     pub(super) fn new(seen: &SeenPacket) -> Self {
         let sender = if seen.dir == DIR_RX { FlowEnd::Remote } else { FlowEnd::Local };
         Self {
@@ -128,13 +132,13 @@ impl FlowEntry {
         }
     }
 
-    /// Something of each line that counting touches.
+    /// Reads a field of each cache line that counting uses.
     #[inline]
     pub(super) fn touch(&self) -> u64 {
         self.last_ns ^ self.counts[UNKNOWN_LOCAL].packets ^ self.counts[RX_REMOTE].packets
     }
 
-    /// Who sends.
+    /// Returns the sender of a packet.
     #[inline]
     pub(super) fn sender(&self, seen: &SeenPacket) -> FlowEnd {
         if seen.from_first == self.local_first { FlowEnd::Local } else { FlowEnd::Remote }
@@ -183,33 +187,33 @@ impl FlowEntry {
         self.counts.into_iter().fold(PacketCounts::default(), PacketCounts::plus)
     }
 
-    /// How much it takes to evict it: packets, half as many after each minute of silence, and few
-    /// once TCP is over.
+    /// Returns the number that decides about eviction: packets, halved for each minute of silence, and
+    /// a sixteenth of them after the end of a TCP connection.
     #[inline]
     pub(super) fn strength(&self, now_ns: u64) -> u32 {
         let minutes = now_ns.saturating_sub(self.last_ns) >> MINUTE_SHIFT;
         self.votes.checked_shr(minutes.min(32) as u32).unwrap_or_default()
     }
 
-    /// Its key belongs to another connection from now on.
+    /// Marks that packets with this key belong to another connection from now on.
     pub(super) fn unlink(&mut self) {
         self.linked = false;
         self.votes >>= OVER_SHIFT;
     }
 
-    /// TCP has ended it, or begun another in its place.
+    /// Returns whether TCP has ended the conversation, or another connection has replaced it.
     pub(super) fn is_over(&self) -> bool {
         self.connection.is_over() || !self.linked
     }
 
-    /// Received, and sent or unknown.
+    /// Returns the received counts, and the sent or unknown ones.
     fn halves(&self) -> [PacketCounts; 2] {
         let sum = |some: [usize; 2]| self.counts[some[0]].plus(self.counts[some[1]]);
         let unknown = sum([UNKNOWN_LOCAL, UNKNOWN_REMOTE]);
         [sum([RX_LOCAL, RX_REMOTE]), sum([TX_LOCAL, TX_REMOTE]).plus(unknown)]
     }
 
-    /// For a snapshot.
+    /// Returns the conversation for a snapshot.
     pub(super) fn flow(&self, side: &FlowDetails) -> Flow {
         let [older, _] = side.marks;
         let [recent_rx, recent_tx] = minus(self.halves(), older);
@@ -221,7 +225,7 @@ impl FlowEntry {
         }
     }
 
-    /// What was counted since a listener was told of it last, which makes it told.
+    /// Returns what was counted since the last report to the listener, and marks it as reported.
     pub(super) fn tell(&mut self, side: &FlowDetails, told: &mut ReportedCounts) -> Flow {
         let counts = minus(self.counts, told.counts);
         let variance = side.variance.saturating_sub(told.variance);
@@ -283,7 +287,7 @@ impl FlowDetails {
         Self { first_ns, ..Self::default() }
     }
 
-    /// Begins another interval with what was counted by now.
+    /// Begins another interval with the current counts.
     pub(super) fn mark(&mut self, entry: &FlowEntry) {
         self.marks = [self.marks[1], entry.halves()];
     }
@@ -291,7 +295,7 @@ impl FlowDetails {
 
 /// A power of two nanoseconds: 69 seconds.
 const MINUTE_SHIFT: u32 = 36;
-/// As if it had been silent for so many minutes.
+/// The end of a connection counts like this many minutes of silence.
 const OVER_SHIFT: u32 = 4;
 
 fn minus<const N: usize>(all: [PacketCounts; N], before: [PacketCounts; N]) -> [PacketCounts; N] {

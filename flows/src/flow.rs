@@ -1,11 +1,11 @@
-//! What is known of conversations, and of all packets at a moment.
+//! Conversations, and counts of all packets at one time.
 
 use std::fmt;
 use std::net::IpAddr;
 
 use serde::Serialize;
 
-/// Bytes of a packet that suffice: headers, in a tunnel as well.
+/// Captured bytes of a packet that suffice: the headers, also in a tunnel.
 pub const SNAPLEN: u32 = 128;
 
 /// One end of a conversation.
@@ -175,7 +175,7 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// All packets and bytes.
+    /// Returns the sum of all packets and bytes.
     pub fn total(&self) -> PacketCounts {
         let ways = [self.rx, self.tx, self.unknown];
         let all = ways.iter().flat_map(|ways| [ways.from_local, ways.from_remote]);
@@ -184,7 +184,7 @@ impl Flow {
 }
 
 impl PacketCounts {
-    /// The sum.
+    /// Returns the sum of both.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -193,7 +193,7 @@ impl PacketCounts {
         }
     }
 
-    /// What was added since it was `before`.
+    /// Returns what was added since `before`.
     #[must_use]
     pub fn minus(self, before: Self) -> Self {
         Self {
@@ -333,7 +333,7 @@ pub struct FlowSnapshot {
     pub capacity: usize,
 }
 
-/// Standard error of a number of packets with this variance.
+/// Returns the standard error of a number of packets with this variance.
 pub fn standard_error(variance: u64) -> f64 {
     (variance as f64).sqrt()
 }

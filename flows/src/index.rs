@@ -1,10 +1,10 @@
 //! Finds entries by the hashes of their keys.
 
-// Slots are cut into the two parts they are made of.
+// A slot is split into its two parts.
 #![allow(clippy::cast_possible_truncation)]
 
-/// Open addressing with linear probing, at most half full. A slot is the hash and the number of the entry
-/// plus one, so that neither a search nor a removal has to look at other entries.
+/// A hash table with open addressing and linear probing, at most half full. A slot is the hash and the
+/// number of the entry plus one, so that neither a search nor a removal has to read other entries.
 #[derive(Debug)]
 pub(super) struct HashIndex {
     slots: Vec<u64>,
@@ -12,14 +12,14 @@ pub(super) struct HashIndex {
 }
 
 impl HashIndex {
-    /// Room for so many entries.
+    /// Returns an index for this many entries.
     pub(super) fn new(capacity: usize) -> Self {
         let size = (capacity * 2).next_power_of_two();
-        // Zeros from the system: pages that are never used take no memory.
+        // The system provides zeroed pages; pages that are never used take no memory.
         Self { slots: vec![0; size], mask: size - 1 }
     }
 
-    /// The entry with this hash that `is` it.
+    /// Returns the entry with this hash for which `is` returns true.
     #[inline]
     pub(super) fn find(&self, hash: u32, is: impl Fn(usize) -> bool) -> Option<usize> {
         let mut at = hash as usize & self.mask;
@@ -36,13 +36,14 @@ impl HashIndex {
         }
     }
 
-    /// The entry that a search for a hash most likely ends at; none exists of a number that is too large.
+    /// Returns the entry that a search for a hash most likely ends at; if there is none, a number that
+    /// is too large.
     #[inline]
     pub(super) fn likely(&self, hash: u32) -> usize {
         (self.slots[hash as usize & self.mask] as u32 as usize).wrapping_sub(1)
     }
 
-    /// Adds an entry that is not there yet.
+    /// Adds an entry that is not in the index.
     #[inline]
     pub(super) fn insert(&mut self, hash: u32, entry: usize) {
         let mut at = hash as usize & self.mask;
@@ -52,8 +53,8 @@ impl HashIndex {
         self.slots[at] = slot(hash, entry);
     }
 
-    /// Takes an entry out, if it is there, and closes the gap: what follows moves up as far as its hash
-    /// allows.
+    /// Removes an entry if it is in the index, and closes the gap: following slots move up as far as
+    /// their hashes allow.
     pub(super) fn remove(&mut self, hash: u32, entry: usize) {
         let mut gap = hash as usize & self.mask;
         while self.slots[gap] != slot(hash, entry) {
@@ -99,7 +100,7 @@ mod tests {
             let mut index = HashIndex::new(32);
             let mut model = HashMap::new();
             for (add, entry, hash) in steps {
-                // Few hashes, at the end of the table, so that they collide and wrap around.
+                // Few hashes at the end of the table, so that they collide and wrap around.
                 let hash = hash.wrapping_sub(20);
                 match model.get(&entry).copied() {
                     None if add => {

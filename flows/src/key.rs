@@ -1,6 +1,6 @@
-//! What makes two packets belong to one conversation, and a hash of it that nobody can foresee.
+//! The key of a conversation, and an unpredictable hash of it.
 
-// Keys and hashes are cut into the parts they are made of.
+// Keys and hashes are split into parts.
 #![allow(clippy::cast_possible_truncation)]
 
 use std::hash::{BuildHasher, RandomState};
@@ -9,20 +9,20 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use crate::dissect::{IpFields, PacketLayers};
 use crate::{FlowEndpoint, Tunnel};
 
-/// Both ends, in an order that does not depend on who sends, and all else that tells conversations
-/// apart.
+/// Both ends, in an order that does not depend on the sender, and all other fields that identify a
+/// conversation.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FlowKey([u64; 6]);
 
 impl FlowKey {
-    /// Written out, as `==` on arrays is a call.
+    /// Returns whether two keys are equal. Written out, because `==` on arrays is a function call.
     #[inline]
     pub(super) fn is(&self, other: &Self) -> bool {
         let words = self.0.iter().zip(&other.0);
         words.fold(0, |differing, (word, others)| differing | (word ^ others)) == 0
     }
 
-    /// The key, and whether the packet comes from its first end.
+    /// Returns the key, and whether the packet comes from its first end.
     #[inline]
     pub(super) fn new(app: u16, layers: &PacketLayers, ip: &IpFields) -> (Self, bool) {
         let source = (ip.source, ip.source_port);
@@ -57,7 +57,7 @@ impl FlowKey {
         (key, from_first)
     }
 
-    /// First and second end.
+    /// Returns the first and the second end.
     pub(super) fn ends(&self) -> [FlowEndpoint; 2] {
         let [a, b, c, d, ports, _] = self.0;
         let end = |high: u64, low: u64, port: u64| FlowEndpoint {
@@ -103,15 +103,15 @@ impl FlowKey {
     }
 }
 
-/// Hashes keys with numbers that are drawn when it is made. Two keys have the same sum of products (NH,
-/// as in UMAC) with a chance of 2^-64, whoever has chosen them, as long as the numbers are not known.
+/// Hashes keys with random numbers. Two keys, even if chosen by an attacker, have the same sum of
+/// products (NH, as in UMAC) with a probability of 2^-64, as long as the numbers are secret.
 #[derive(Clone, Debug)]
 pub(super) struct KeyHasher {
     secrets: [u64; 8],
 }
 
 impl KeyHasher {
-    /// Draws the numbers.
+    /// Creates a hasher with new random numbers.
     pub(super) fn new() -> Self {
         let random = RandomState::new();
         Self { secrets: [0, 1, 2, 3, 4, 5, 6, 7].map(|number: u64| random.hash_one(number)) }

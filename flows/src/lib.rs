@@ -1,12 +1,12 @@
-//! Conversations: who talks to whom through the ports that are captured, in bounded memory.
+//! Conversations: the packets between two endpoints on captured ports, counted in bounded memory.
 //!
-//! Packets come to [`FlowTable`] as to any other sink. It counts each for its [`Flow`], and once a
-//! second gives out a [`FlowSnapshot`], which is all that views, reports and exporters show. What became of
-//! conversations it tells a [`FlowListener`], such as [`ipfix::IpfixExporter`].
+//! [`FlowTable`] is a packet sink. It counts each packet for its [`Flow`], and once a second publishes
+//! a [`FlowSnapshot`], which is all that views, reports and exporters show. It reports ended, evicted
+//! and long conversations to a [`FlowListener`], such as [`ipfix::IpfixExporter`].
 
-// Text leaves where it is made harmless: in the binary.
+// Only the binary prints text, after it has replaced control characters.
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
-// Tests cut numbers into bytes.
+// Tests truncate numbers to bytes.
 #![cfg_attr(test, allow(clippy::cast_possible_truncation))]
 
 mod content;

@@ -1,33 +1,34 @@
-//! Who is told what became of conversations, and why.
+//! The interface for reports about conversations, and the reasons of the reports.
 
 use std::fmt::Debug;
 
 use crate::Flow;
 
-/// Why a listener is told of a conversation; numbers of RFC 5102, flowEndReason.
+/// Why a conversation is reported; values of the IPFIX element `flowEndReason` (RFC 5102).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowEndReason {
-    /// Silent for the idle time.
+    /// No packet for the idle timeout.
     Idle = 1,
-    /// It goes on.
+    /// The conversation continues.
     Active = 2,
-    /// TCP has ended it.
+    /// TCP has ended the conversation.
     End = 3,
     /// Counting ends.
     Forced = 4,
-    /// It was evicted.
+    /// The conversation was evicted.
     Resources = 5,
 }
 
-/// Who is told what became of conversations.
+/// Receives reports about conversations.
 pub trait FlowListener: Debug + Send {
-    /// A conversation, with what was counted since it was told of last, and with the times of the first
-    /// and the last packet among that.
+    /// Reports a conversation: the counts since its last report, and the times of the first and the
+    /// last packet among them.
     fn flow(&mut self, flow: &Flow, apps: &[String], reason: FlowEndReason);
 
-    /// About once a second, after the flows of that second; `sample` as of [`FlowSnapshot::sample`].
+    /// Called about once a second, after the reports of that second; `sample` is that of
+    /// [`FlowSnapshot::sample`].
     fn tick(&mut self, now_ns: u64, sample: u32);
 
-    /// Nothing follows.
+    /// Called at the end; nothing follows.
     fn finish(&mut self);
 }

@@ -1,35 +1,35 @@
-//! Ports of apps, or interfaces of files, and what was lost on them.
+//! Ports of apps, or interfaces of files, and packets lost on them.
 
 use std::collections::HashMap;
 
 use pmdscope_packets::{CaptureInterface, InterfaceStatistics, Packet};
 
-/// An interface of the section.
+/// An interface of the current section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct InterfacePort {
     /// Number of the app.
     pub(super) app: u16,
-    /// Of DPDK, or of the interface in a file.
+    /// DPDK port, or number of the interface in the file.
     pub(super) id: u16,
     pub(super) linktype: u16,
-    /// Where losses are.
+    /// Index into `PortTable::losses`.
     name: usize,
 }
 
-/// Packets lost on the interfaces of one name, in all sections. Gaps between packets and the counters
-/// say the same, but counters also know of those behind the last packet, and files may lack either.
+/// Packets lost on the interfaces of one name, in all sections. Gaps between packets and counters say
+/// the same, but counters also include losses after the last packet, and files may lack either.
 #[derive(Clone, Copy, Debug, Default)]
 struct LossCounts {
     gaps: u64,
-    /// By counters that have begun again.
+    /// Sum of counters before they were reset.
     past: u64,
     told: u64,
 }
 
-/// All that were named so far.
+/// All interfaces of the current section, and the names of all sections.
 #[derive(Debug, Default)]
 pub(super) struct PortTable {
-    /// Of the section.
+    /// Interfaces of the current section.
     all: Vec<InterfacePort>,
     apps: Vec<String>,
     app_numbers: HashMap<String, u16>,
@@ -46,7 +46,7 @@ impl PortTable {
     pub(super) fn add(&mut self, interface: &CaptureInterface) {
         let number = u16::try_from(self.all.len()).unwrap_or(u16::MAX);
         let name = match interface.name.as_str() {
-            // As of every plain pcap file, and of other tools' pcapng files.
+            // Plain pcap files and pcapng files of other tools have no names.
             "" => format!("interface {number}"),
             name => name.to_owned(),
         };
@@ -60,7 +60,7 @@ impl PortTable {
         self.all.push(InterfacePort { app, id, linktype: interface.linktype, name });
     }
 
-    /// Its number; apps that are too many share the last.
+    /// Returns the number of an app; apps beyond the 65,536th share the last number.
     fn app(&mut self, name: &str) -> u16 {
         if let Some(&number) = self.app_numbers.get(name) {
             return number;
@@ -71,7 +71,7 @@ impl PortTable {
         number
     }
 
-    /// Where a packet was seen; takes note of what was lost before it.
+    /// Returns the port of a packet, and adds the losses before the packet.
     #[inline]
     pub(super) fn of(&mut self, packet: &Packet<'_>) -> Option<InterfacePort> {
         let port = *self.all.get(packet.interface as usize)?;
@@ -102,7 +102,7 @@ impl PortTable {
     }
 }
 
-/// App and port of a name `APP:PORT`.
+/// Splits a name `APP:PORT`.
 fn split(name: &str) -> Option<(&str, u16)> {
     let (app, port) = name.rsplit_once(':')?;
     Some((app, port.parse().ok()?)).filter(|(app, _)| !app.is_empty())

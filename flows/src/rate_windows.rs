@@ -1,31 +1,32 @@
-//! Bytes of conversations over the last 2, 10 and 40 seconds, as iftop has them: in slots of two seconds.
+//! Rates of conversations over the last 2, 10 and 40 seconds, as in iftop, from bytes in slots of two
+//! seconds.
 
 /// Lengths of the windows, seconds.
 pub const RATE_WINDOWS: [usize; 3] = [2, 10, 40];
 
 const SLOT_SECONDS: usize = 2;
-/// A slot is over from then on: snapshots are made about once a second.
+/// A slot may end after this time: snapshots are made about once a second.
 const SLOT_NS: u64 = 1_750_000_000;
 /// Slots of the longest window.
 const SLOTS: usize = RATE_WINDOWS[2] / SLOT_SECONDS;
 
-/// Bytes of one conversation.
+/// Bytes of one conversation in each slot.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ByteHistory {
-    /// By slot; of their sums few digits matter.
+    /// Bytes by slot; sums of them need few digits.
     slots: [f32; SLOTS],
-    /// Bytes before the slot that is not over yet.
+    /// Bytes before the current slot.
     before: u64,
 }
 
 impl ByteHistory {
-    /// Ends a slot, with so many bytes in all.
+    /// Ends a slot; `bytes` is the number of all bytes so far.
     pub(super) fn mark(&mut self, slot: usize, bytes: u64) {
         self.slots[slot % SLOTS] = bytes.saturating_sub(self.before) as f32;
         self.before = bytes;
     }
 
-    /// Bits per second over each window.
+    /// Returns bits per second over each window.
     #[allow(clippy::cast_possible_truncation)] // Few digits matter.
     pub(super) fn bps(&self, windows: &RateWindows) -> [f32; 3] {
         std::array::from_fn(|at| {
@@ -36,25 +37,26 @@ impl ByteHistory {
     }
 }
 
-/// The slots that are over, the same of all conversations.
+/// The completed slots, which are the same for all conversations.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SlotClock {
     lengths: [f64; SLOTS],
-    /// Slots that are over.
+    /// Number of completed slots.
     over: usize,
     begin_ns: Option<u64>,
 }
 
-/// Windows at a moment.
+/// The windows at one time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RateWindows {
     over: usize,
-    /// Length of each: less than its nominal one until so much time has passed.
+    /// Length of each window; shorter than in [`RATE_WINDOWS`] until that much time has passed.
     pub(super) seconds: [f64; 3],
 }
 
 impl SlotClock {
-    /// Ends a slot if it is time, which is then to be marked. The first begins with the counting.
+    /// Ends the current slot if it is long enough, and returns its number. The first slot begins with
+    /// the counting.
     pub(super) fn advance(&mut self, begin_ns: u64, now_ns: u64) -> Option<usize> {
         let slot_ns = *self.begin_ns.get_or_insert(begin_ns);
         let length_ns = now_ns.checked_sub(slot_ns).filter(|ns| *ns >= SLOT_NS)?;
@@ -64,7 +66,7 @@ impl SlotClock {
         Some(slot)
     }
 
-    /// The windows of now; `None` before the first slot is over.
+    /// Returns the current windows; `None` before the first slot is complete.
     pub(super) fn windows(&self) -> Option<RateWindows> {
         let mut windows = RateWindows { over: self.over, seconds: [0.0; 3] };
         for at in 0..windows.seconds.len() {

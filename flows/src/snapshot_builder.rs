@@ -1,29 +1,29 @@
-//! A snapshot in the making. Copying a million conversations takes longer than rings can wait, so they
-//! are copied part by part between packets, each as it was when the snapshot began.
+//! Builds a snapshot. Copying a million conversations takes longer than a ring can buffer packets, so
+//! they are copied in parts between packets, each as it was when the snapshot began.
 
 use crate::FlowSnapshot;
 use crate::rate_windows::RateWindows;
 use crate::store::FlowStore;
 
-/// What is known of it.
+/// A snapshot that is being built.
 #[derive(Debug)]
 pub(super) struct SnapshotBuilder {
-    /// All but the conversations that are still to be copied.
+    /// The snapshot, without the conversations that are still to be copied.
     pub(super) snapshot: FlowSnapshot,
-    /// Intervals that begin with it, for each conversation.
+    /// Number of intervals that begin with the snapshot, for each conversation.
     marks: usize,
-    /// A slot that ends with it, and the windows then.
+    /// The slot that ends with the snapshot, and the windows at that time.
     slot: Option<usize>,
     windows: Option<RateWindows>,
-    /// Entries behind it are still to be looked at, up to the end.
+    /// Entries from `next` to `end` are still to be copied.
     next: usize,
     end: usize,
-    /// Entries that are done, or were not there when it began; a bit for each.
+    /// A bit for each entry: it was copied, or began after the snapshot.
     done: Vec<u64>,
 }
 
 impl SnapshotBuilder {
-    /// Begins with all but the conversations.
+    /// Starts a snapshot that has everything but the conversations.
     pub(super) fn new(
         mut snapshot: FlowSnapshot,
         marks: usize,
@@ -35,7 +35,7 @@ impl SnapshotBuilder {
         Self { snapshot, marks, slot, windows, next: 0, end, done: vec![0; end.div_ceil(64)] }
     }
 
-    /// Looks at so many entries more; true if those were the last.
+    /// Copies up to `most` entries; returns true after the last one.
     pub(super) fn go_on(&mut self, store: &mut FlowStore, most: usize) -> bool {
         let end = self.end.min(self.next.saturating_add(most));
         for at in self.next..end {
@@ -45,7 +45,7 @@ impl SnapshotBuilder {
         end == self.end
     }
 
-    /// Copies a conversation, if that was not done yet: it is about to change.
+    /// Copies a conversation that is about to change, if it was not copied yet.
     #[inline]
     pub(super) fn copy(&mut self, store: &mut FlowStore, at: usize) {
         if !self.is_due(at) || !store.entries[at].live {
@@ -63,12 +63,12 @@ impl SnapshotBuilder {
         self.snapshot.flows.push(flow);
     }
 
-    /// A conversation that has begun since.
+    /// Excludes a conversation that began after the snapshot.
     pub(super) fn pass_over(&mut self, at: usize) {
         self.is_due(at);
     }
 
-    /// False from the second time on.
+    /// Returns true only the first time for each entry.
     #[inline]
     fn is_due(&mut self, at: usize) -> bool {
         let Some(word) = self.done.get_mut(at / 64).filter(|_| at < self.end) else { return false };

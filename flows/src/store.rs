@@ -1,10 +1,11 @@
-//! Keeps conversations, as many as there is room for, and decides which are evicted.
+//! Stores conversations in a fixed number of entries, and decides which are evicted.
 //!
-//! Entries stand in one array that never grows beyond its capacity, and an [`HashIndex`] finds them. Where all
-//! are taken, a newcomer competes with the eight entries of a group that its hash picks, by the votes of
-//! Elastic Sketch (Yang et al., SIGCOMM 2018): each newcomer is a vote against the weakest of them,
-//! which is evicted when eight times its own packets, but the first, have voted against it. So one that
-//! was seen once is evicted at once, and one that is heavy only where all eight are and a ninth insists.
+//! Entries are in one array that never grows beyond its capacity, and a [`HashIndex`] finds them. If
+//! all are in use, a new conversation competes with the eight entries of a group that its hash selects,
+//! by the votes of Elastic Sketch (Yang et al., SIGCOMM 2018): each packet without an entry is a vote
+//! against the weakest of them, which is evicted when eight times its own packets, except the first,
+//! have voted against it. So a conversation of one packet is evicted at once, and a heavy one only if
+//! all eight are heavy and packets of others keep arriving.
 
 use std::hint::black_box;
 
@@ -13,38 +14,38 @@ use crate::index::HashIndex;
 use crate::key::{FlowKey, KeyHasher};
 use crate::rate_windows::ByteHistory;
 
-/// Entries that a newcomer competes with.
+/// Entries that a new conversation competes with.
 const GROUP: usize = 8;
-/// Votes that it takes against each of the weakest's packets.
+/// Votes that are needed for each packet of the weakest entry.
 const VOTES: u32 = 8;
 
 /// Packets that are counted together.
 pub(super) const BATCH: usize = 16;
 
-/// Most entries, so that their numbers fit into half a word, and memory into a machine.
+/// Most entries, so that their numbers fit into 32 bits, and all of them into the memory of a machine.
 pub(super) const CAPACITY_MAX: usize = 1 << 28;
 
-/// Where a newcomer may go.
+/// Where a new conversation may be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FreeSlot {
-    /// Nobody is there.
+    /// In a free entry.
     Free,
-    /// In place of this entry.
+    /// In place of this entry, which is evicted.
     InPlaceOf(usize),
     /// Nowhere.
     None,
 }
 
-/// All conversations that are kept.
+/// All stored conversations.
 #[derive(Debug)]
 pub(super) struct FlowStore {
     capacity: usize,
     pub(super) entries: Vec<FlowEntry>,
-    /// Of each entry.
+    /// Details of each entry.
     pub(super) sides: Vec<FlowDetails>,
-    /// Of each entry, where somebody listens.
+    /// Reported counts of each entry, if there is a listener.
     pub(super) told: Vec<ReportedCounts>,
-    /// Of each entry, where rates over windows are wanted.
+    /// Byte history of each entry, if rates over windows are enabled.
     pub(super) histories: Vec<ByteHistory>,
     listened: bool,
     windowed: bool,
@@ -52,18 +53,18 @@ pub(super) struct FlowStore {
     index: HashIndex,
     /// Entries that are free again.
     free: Vec<u32>,
-    /// Votes against the weakest, by group.
+    /// Votes against the weakest entry, by group.
     against: Vec<u32>,
 }
 
 impl FlowStore {
-    /// An empty store; `listened` where what a listener was told is to be known, `windowed` where
-    /// rates over windows are.
+    /// Returns an empty store; `listened` keeps what was reported to a listener, `windowed` keeps byte
+    /// histories.
     pub(super) fn new(capacity: usize, listened: bool, windowed: bool) -> Self {
         let capacity = capacity.clamp(1, CAPACITY_MAX);
         Self {
             capacity,
-            // Room for all without moving any: what is not used takes no memory.
+            // Reserves the whole capacity, so that entries never move; unused pages take no memory.
             entries: Vec::with_capacity(capacity),
             sides: Vec::with_capacity(capacity),
             told: Vec::with_capacity(if listened { capacity } else { 0 }),
@@ -91,8 +92,7 @@ impl FlowStore {
         self.index.find(hash, |at| self.entries[at].key.is(key))
     }
 
-    /// Has the memory of conversations that are about to be looked for fetched all at once, where one
-    /// after the other would wait for each.
+    /// Reads the entries of a batch before they are counted, so that their cache misses overlap.
     #[inline]
     pub(super) fn fetch(&self, batch: &[SeenPacket]) {
         let mut numbers = [usize::MAX; BATCH];
@@ -103,15 +103,16 @@ impl FlowStore {
         black_box(entries.fold(0, |sum, entry| sum ^ entry.touch()));
     }
 
-    /// Looks for room, which counts as a vote where there is none.
+    /// Looks for an entry for a new conversation; if there is none, this counts as a vote.
     pub(super) fn room(&mut self, hash: u32, now_ns: u64) -> FreeSlot {
         if !self.free.is_empty() || self.entries.len() < self.capacity {
             return FreeSlot::Free;
         }
         let groups = self.against.len();
-        // The index goes by the low bits of the hash, this by the high ones.
+        // The index uses the low bits of the hash, groups use the high ones.
         let group = ((u64::from(hash) * groups as u64) >> 32) as usize;
-        // Conversations that begin one after the other are in different groups.
+        // Members are `groups` apart, so entries that are filled one after the other are in different
+        // groups.
         let members = (group..self.capacity).step_by(groups);
         let strength = |at: &usize| {
             let entry = &self.entries[*at];
@@ -128,7 +129,7 @@ impl FlowStore {
         FreeSlot::InPlaceOf(weakest)
     }
 
-    /// Puts a conversation where there is nobody.
+    /// Stores a conversation in a free entry.
     pub(super) fn add(&mut self, entry: FlowEntry, hash: u32, first_ns: u64) -> usize {
         let (side, told) = (FlowDetails::since(first_ns), ReportedCounts::since(first_ns));
         let at = if let Some(at) = self.free.pop() {
@@ -156,22 +157,22 @@ impl FlowStore {
         at
     }
 
-    /// Packets of its key belong to another conversation from now on.
+    /// Removes a conversation from the index: packets with its key belong to another one from now on.
     pub(super) fn unlink(&mut self, at: usize) {
         let hash = self.hash(&self.entries[at].key);
         self.index.remove(hash, at);
         self.entries[at].unlink();
     }
 
-    /// Forgets a conversation.
+    /// Removes a conversation.
     pub(super) fn remove(&mut self, at: usize) {
         self.unlink(at);
         self.entries[at].live = false;
-        // Entries are numbered by 32 bits, as the free ones that this one came from.
+        // Entry numbers fit into 32 bits, see [`CAPACITY_MAX`].
         self.free.extend(u32::try_from(at));
     }
 
-    /// Number of entries in use.
+    /// Returns the number of entries in use.
     pub(super) fn live_count(&self) -> usize {
         self.entries.len() - self.free.len()
     }

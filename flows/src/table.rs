@@ -1,4 +1,4 @@
-//! Counts packets for their conversations.
+//! Counts packets by conversation.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,23 +20,24 @@ use crate::snapshot_builder::SnapshotBuilder;
 use crate::store::{BATCH, FlowStore, FreeSlot};
 use crate::{FlowSnapshot, PacketCounts, ProtocolCounts, UnknownLink, UnlistedPackets};
 
-/// Conversations that are kept where nothing else is said.
+/// Default number of conversations that are kept.
 pub const CAPACITY: usize = 65_536;
 
-/// How to count.
+/// Settings of a [`FlowTable`].
 #[derive(Debug)]
 pub struct FlowTableSettings {
     /// Most conversations to keep. Beyond, those with few packets are evicted.
     pub capacity: usize,
-    /// Forget a conversation that was silent for so long, by the times of the packets; `None` keeps it.
+    /// Idle timeout: conversations without a packet for this time, by the times of packets, are
+    /// removed; `None` keeps them.
     pub idle: Option<Duration>,
-    /// Tell `listener` of conversations that go on for so long, and again after as long.
+    /// Active timeout: conversations that last longer are reported to `listener` at this interval.
     pub active: Option<Duration>,
-    /// Count what is in tunnels, and not the tunnels.
+    /// Count the packets in tunnels instead of the tunnels.
     pub inner: bool,
-    /// Keep rates over [`crate::RATE_WINDOWS`], in 88 more bytes for each conversation.
+    /// Keep rates over [`crate::RATE_WINDOWS`], which takes 88 more bytes for each conversation.
     pub windows: bool,
-    /// Is told what became of conversations.
+    /// Receives reports about conversations.
     pub listener: Option<Box<dyn FlowListener>>,
 }
 
@@ -53,17 +54,18 @@ impl Default for FlowTableSettings {
     }
 }
 
-/// Time between two looks at all conversations, nanoseconds.
+/// Time between two sweeps of all conversations, nanoseconds.
 const SWEEP_INTERVAL_NS: u64 = 1_000_000_000;
-/// A look costs this many packets at most, per conversation: of a file, a packet may be a second.
+/// A packet starts a sweep only if the table has at most this many entries for each packet since the
+/// last sweep: in a file, packets may be a second apart.
 const SWEEP_SHARE: usize = 8;
-/// Conversations that are copied for a snapshot at once, with each flush, and with each batch of packets:
-/// a few milliseconds at most, and a million within about a second, whether many packets come or few.
+/// Conversations that are copied for a snapshot at once, with each flush, and with each batch of
+/// packets: a few milliseconds at most, and a million within about a second at any packet rate.
 const COPY_LIMITS: CopyLimits = CopyLimits { at_once: CAPACITY, by_flush: 16_384, by_batch: BATCH };
-/// Packets that may still come when TCP is over, nanoseconds.
+/// Delay before the end of a TCP connection is reported, because packets may still arrive; nanoseconds.
 const CLOSED_FLOW_DELAY_NS: u64 = SWEEP_INTERVAL_NS;
 
-/// Most conversations to copy.
+/// Most conversations to copy in each case.
 #[derive(Clone, Copy, Debug)]
 struct CopyLimits {
     at_once: usize,
@@ -71,7 +73,7 @@ struct CopyLimits {
     by_batch: usize,
 }
 
-/// The table, as a sink of captures and files.
+/// The table of conversations, a sink of captures and files.
 #[derive(Debug)]
 pub struct FlowTable {
     listener: Option<Box<dyn FlowListener>>,
@@ -90,28 +92,29 @@ pub struct FlowTable {
     variance: u64,
     looked_at: u64,
     sample: u32,
-    /// Of the earliest packet, or when the capture began.
+    /// Time of the earliest packet, or of the start of the capture.
     begin_ns: Option<u64>,
     now_ns: u64,
     swept_ns: u64,
-    /// Packets since then.
+    /// Packets since the last sweep.
     unswept: usize,
-    /// Begin of the interval of the next snapshot, and of the one behind it.
+    /// Start of the interval of the next snapshot, and of the one after it.
     marks_ns: Option<[u64; 2]>,
-    /// Of rates over windows.
+    /// Slots of the rates over windows.
     slots: Option<SlotClock>,
     latest: LatestSnapshot,
-    /// A snapshot that is being made.
+    /// A snapshot that is being built.
     builder: Option<SnapshotBuilder>,
     copied: CopyLimits,
-    /// Packets that the newest snapshot knows of, if only one that is being made.
+    /// Value of `looked_at` in the newest snapshot, or in the one that is being built.
     published: Option<u64>,
-    /// The snapshot before the newest, for its memory.
+    /// The previous snapshot, kept to reuse its memory.
     spare: Option<Arc<FlowSnapshot>>,
 }
 
 impl FlowTable {
-    /// An empty table, and where its snapshots will be. There are none once all of those are dropped.
+    /// Returns an empty table, and a reference to its snapshots. Once all clones of the reference are
+    /// dropped, no snapshots are made.
     pub fn new(settings: FlowTableSettings) -> (Self, LatestSnapshot) {
         let latest = LatestSnapshot::default();
         let nanos = |time: Option<Duration>| {
@@ -152,13 +155,13 @@ impl FlowTable {
         (table, latest)
     }
 
-    /// Times of packets may go back: the earliest is the start.
+    /// Sets the start to the earliest time: times of packets may go back.
     #[inline]
     fn begin_at(&mut self, ns: u64) {
         self.begin_ns = Some(self.begin_ns.map_or(ns, |begin_ns| begin_ns.min(ns)));
     }
 
-    /// Counts the packets that have gathered.
+    /// Counts the packets of the batch.
     fn settle(&mut self) {
         let mut batch = std::mem::take(&mut self.batch);
         self.store.fetch(&batch);
@@ -193,7 +196,7 @@ impl FlowTable {
         at
     }
 
-    /// Has a conversation that is about to change copied, where a snapshot is being made.
+    /// Copies a conversation that is about to change, if a snapshot is being built.
     #[inline]
     fn keep(&mut self, at: usize) {
         if let Some(builder) = &mut self.builder {
@@ -201,8 +204,8 @@ impl FlowTable {
         }
     }
 
-    /// A packet that begins another conversation of the same key. The earlier one is kept if it is over,
-    /// and forgotten if it was silent for too long.
+    /// Returns whether a packet begins another conversation with the same key. The earlier one is removed
+    /// if its idle timeout has expired, and kept if another TCP connection begins.
     #[inline]
     fn has_ended(&mut self, at: usize, seen: &SeenPacket) -> bool {
         let entry = &self.store.entries[at];
@@ -219,7 +222,7 @@ impl FlowTable {
         another
     }
 
-    /// False where no other conversation can be evicted.
+    /// Makes room for a new conversation; false if none can be evicted.
     fn make_room(&mut self, seen: &SeenPacket) -> bool {
         match self.store.room(seen.hash, seen.ns) {
             FreeSlot::Free => true,
@@ -235,7 +238,7 @@ impl FlowTable {
         }
     }
 
-    /// A packet that there is no room for is a conversation that is evicted at once.
+    /// Counts a packet without an entry as a conversation that is evicted at once.
     fn turn_away(&mut self, seen: &SeenPacket) {
         let (mut entry, mut side) = (FlowEntry::new(seen), FlowDetails::since(seen.ns));
         entry.count(&mut side, seen);
@@ -255,7 +258,7 @@ impl FlowTable {
         self.store.remove(at);
     }
 
-    /// Tells the listener of a conversation, unless nothing is new.
+    /// Reports a conversation to the listener, unless nothing is new.
     fn tell(&mut self, at: usize, reason: FlowEndReason) {
         let Some(listener) = &mut self.listener else { return };
         let (entry, told) = (&mut self.store.entries[at], &mut self.store.told[at]);
@@ -265,7 +268,7 @@ impl FlowTable {
         }
     }
 
-    /// Looks for conversations whose time is over, and for those that the listener waits for.
+    /// Removes expired conversations, and reports those that are due.
     fn sweep(&mut self) {
         self.settle();
         (self.swept_ns, self.unswept) = (self.now_ns, 0);
@@ -298,7 +301,7 @@ impl FlowTable {
         }
     }
 
-    /// Begins a snapshot if someone may ask for it, and none is being made.
+    /// Starts a snapshot if a reader exists and none is being built.
     fn publish(&mut self, roll: bool) {
         if self.builder.is_some() || !self.latest.is_watched() {
             return;
@@ -336,7 +339,8 @@ impl FlowTable {
         self.draw(self.copied.at_once);
     }
 
-    /// Begins another interval if it is time. How many to begin: nothing is recent in the first snapshot.
+    /// Starts a new interval if the current one is long enough. Returns the number of intervals to
+    /// start: two at the first snapshot, which has no recent counts.
     fn roll(&mut self) -> usize {
         let (marks, newer) = match self.marks_ns {
             None => (2, self.now_ns),
@@ -347,7 +351,7 @@ impl FlowTable {
         marks
     }
 
-    /// Goes on with a snapshot that is being made, and puts it out when it is done.
+    /// Continues the snapshot that is being built, and publishes it when it is complete.
     #[inline]
     fn draw(&mut self, most: usize) {
         let Some(builder) = &mut self.builder else { return };

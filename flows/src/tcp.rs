@@ -1,4 +1,5 @@
-//! What TCP is doing, by the flags of both ends; packets may be missing, come twice, or be sampled.
+//! The state of TCP connections, by the flags of both ends; packets may be missing, duplicated or
+//! sampled.
 
 use crate::dissect::{TCP, TcpFields};
 use crate::{FlowEnd, TcpState};
@@ -8,39 +9,39 @@ pub(super) const SYN: u8 = 0x02;
 pub(super) const RST: u8 = 0x04;
 pub(super) const ACK: u8 = 0x10;
 
-/// Both ends of a connection; local first. Other protocols only have an opener.
+/// Both ends of a connection, local first. For other protocols, only the opener is set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TcpConnection {
-    /// Number that the first packet of each end begins from.
+    /// Initial sequence number of each end, from its first packet.
     first: [u32; 2],
-    /// Flags seen, all or'ed.
+    /// Flags seen, all ORed.
     pub(super) flags: [u8; 2],
-    /// The same, since a listener was told of it.
+    /// Flags seen since the last report to the listener.
     pub(super) new_flags: [u8; 2],
     pub(super) state: TcpState,
     opener: Option<FlowEnd>,
-    /// An end was heard.
+    /// The end has sent a packet.
     heard: [bool; 2],
 }
 
 impl TcpConnection {
-    /// A SYN that does not belong to this connection but begins the next one between the same ports: as
-    /// in Wireshark, one whose number is new. With the same number it is a repetition, also after a
-    /// reset.
+    /// Returns whether the packet is a SYN that begins the next connection between the same ports: as
+    /// in Wireshark, one with a new sequence number. With the same number it is a retransmission, also
+    /// after a reset.
     #[inline]
     pub(super) fn is_another(&self, sender: FlowEnd, tcp: TcpFields) -> bool {
         let at = sender as usize;
         tcp.flags & (SYN | ACK | RST) == SYN && self.heard[at] && self.first[at] != tcp.sequence
     }
 
-    /// A conversation of this protocol, by the sender of its first packet: where there is no handshake,
-    /// that is who opened it, unless packets before may have been passed over.
+    /// Returns the state of a new conversation. Without a handshake, the sender of the first packet is
+    /// the opener, unless earlier packets may have been left out by sampling.
     pub(super) fn of(protocol: u8, sender: FlowEnd, sampled: bool) -> Self {
         let opener = (protocol != TCP && !sampled).then_some(sender);
         Self { opener, ..Self::default() }
     }
 
-    /// Nothing more is to be expected.
+    /// Returns whether no more packets are expected.
     pub(super) fn is_over(&self) -> bool {
         matches!(self.state, TcpState::Closed | TcpState::Reset)
     }

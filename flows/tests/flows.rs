@@ -1,10 +1,10 @@
-//! Conversations of whole files, held against those that tshark finds in them.
+//! Compares the conversations of whole files with those of tshark.
 //!
-//! tshark prints bytes from 10,000 on in kilobytes, so conversations are kept shorter than that, and sums
-//! over pairs of addresses are compared as printed. It is told not to put fragments together, as packets
-//! are counted as they are.
+//! tshark prints 10,000 bytes and more in kilobytes, so conversations are kept shorter than that, and
+//! sums over pairs of addresses are compared as printed. Its reassembly of fragments is disabled,
+//! because the table counts each packet on its own.
 
-// Numbers are small, and what fails here fails the test.
+// Numbers are small, and a panic fails the test.
 #![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ use pmdscope_testing::output;
 
 const BEGIN: u64 = 1_780_000_000_000_000_000;
 
-/// Numbers without a pattern, the same in each run (`SplitMix64`).
+/// Pseudorandom numbers, the same in each run (`SplitMix64`).
 struct Numbers(u64);
 
 impl Numbers {
@@ -53,7 +53,7 @@ impl Pair {
     }
 }
 
-/// The headers of a frame, in front of those of a transport.
+/// Builds the link and IP headers of a frame.
 macro_rules! builder {
     ($pair:expr) => {{
         let Pair { client: (from, _), server: (to, _), v6, vlans } = $pair;
@@ -96,7 +96,7 @@ fn udp(pair: Pair, size: usize) -> Vec<u8> {
 fn sctp(pair: Pair, size: u16) -> Vec<u8> {
     let [ports, to] = [pair.client.1, pair.server.1].map(u16::to_be_bytes);
     let length = (16 + size).to_be_bytes();
-    // A chunk of data, with a tag and without a right checksum.
+    // A DATA chunk with a verification tag, without a valid checksum.
     let head = [&ports[..], &to, &[0, 0, 0, 7, 0, 0, 0, 0, 0, 3], &length, &[0; 12]].concat();
     let payload = [head, vec![1; size.into()]].concat();
     let mut frame = Vec::new();
@@ -104,7 +104,8 @@ fn sctp(pair: Pair, size: u16) -> Vec<u8> {
     frame
 }
 
-/// The packets of one connection: with retransmissions, without a beginning, or without an end.
+/// Returns the packets of one connection, some with retransmissions, without a beginning, or without an
+/// end.
 fn connection(numbers: &mut Numbers, pair: Pair, initial: u32) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     let server = initial.wrapping_mul(7);
@@ -146,7 +147,7 @@ fn pair(numbers: &mut Numbers, number: u16) -> Pair {
     }
 }
 
-/// Frames of several sequences, in turns without a pattern, and their times.
+/// Interleaves the frames of several sequences in random order; returns them with their times.
 fn interleaved(numbers: &mut Numbers, sequences: Vec<Vec<Vec<u8>>>) -> Vec<(u64, Vec<u8>)> {
     let mut waiting = sequences.into_iter().map(Vec::into_iter).collect::<Vec<_>>();
     let (mut frames, mut ns) = (Vec::new(), BEGIN);
@@ -192,10 +193,10 @@ fn counted(path: &Path) -> FlowSnapshot {
     (*latest.get()).clone()
 }
 
-/// A line of tshark: ends in order, packets and bytes of each, begin and length in nanoseconds.
+/// A line of tshark: both ends in order, packets and bytes of each, start and duration in nanoseconds.
 type Row = ((String, String), [(u64, String); 2], u64, u64);
 
-/// As tshark prints it.
+/// Formats a number of bytes as tshark does.
 fn size(bytes: u64) -> String {
     if bytes < 10_000 { format!("{bytes} bytes") } else { format!("{} kB", bytes / 1000) }
 }
@@ -204,7 +205,7 @@ fn nanos(seconds: &str) -> u64 {
     (seconds.parse::<f64>().unwrap() * 1e9).round() as u64
 }
 
-/// `None` when there is no tshark.
+/// Returns the conversations that tshark finds; `None` without tshark.
 fn tshark(path: &Path) -> Option<BTreeMap<String, Vec<Row>>> {
     let mut command = Command::new("tshark");
     command.arg("-r").arg(path).args(["-n", "-q"]);
@@ -255,12 +256,13 @@ fn name(end: FlowEndpoint, ports: bool) -> String {
     if ports { format!("{}:{}", end.addr, end.port) } else { end.addr.to_string() }
 }
 
-/// Ours as tshark would print them: conversations of TCP one by one, others summed up by their ends.
+/// Returns our conversations as tshark prints them: one by one for TCP, otherwise summed up by their
+/// ends.
 fn rows(snapshot: &FlowSnapshot, kind: &str) -> Vec<Row> {
     let ports = !kind.starts_with("IP");
     let wanted = |flow: &&Flow| match kind {
         "TCP" => flow.proto == 6,
-        // Later fragments have no ports, and are none of UDP to tshark.
+        // tshark does not count later fragments, which have no ports, as UDP.
         "UDP" => flow.proto == 17 && flow.local.port != 0,
         "SCTP" => flow.proto == 132,
         "IPv6" => flow.local.addr.is_ipv6(),
@@ -288,7 +290,7 @@ fn rows(snapshot: &FlowSnapshot, kind: &str) -> Vec<Row> {
     rows
 }
 
-/// Every line of tshark's five tables is ours, and no other.
+/// Checks that our conversations are those in the tables of tshark.
 fn agree(frames: &[(u64, Vec<u8>)], kinds: &[&str]) -> FlowSnapshot {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("flows.pcap");
@@ -303,7 +305,7 @@ fn agree(frames: &[(u64, Vec<u8>)], kinds: &[&str]) -> FlowSnapshot {
         assert_eq!(ours.len(), theirs.len(), "{kind}");
         for (ours, theirs) in ours.iter().zip(&theirs) {
             assert_eq!((&ours.0, &ours.1), (&theirs.0, &theirs.1), "{kind} {ours:?} {theirs:?}");
-            // The begin has nine digits, the length has four.
+            // The start has nine decimal digits, the duration has four.
             assert!(ours.2.abs_diff(theirs.2) <= 1, "{kind} {ours:?} {theirs:?}");
             assert!(ours.3.abs_diff(theirs.3) <= 50_001, "{kind} {ours:?} {theirs:?}");
         }
@@ -317,7 +319,7 @@ fn connections_of_tcp_are_those_of_tshark() {
     let mut sequences = Vec::new();
     for number in 0..120 {
         let pair = pair(&mut numbers, number);
-        // Ports are used again after whatever has become of the connection before.
+        // Ports are reused, however the previous connection ended.
         let again = 1 + numbers.below(3);
         let frames = (0..again).flat_map(|_| {
             let initial = numbers.below(1 << 32) as u32;
@@ -328,15 +330,15 @@ fn connections_of_tcp_are_those_of_tshark() {
     agree(&interleaved(&mut numbers, sequences), &["TCP", "IPv4", "IPv6"]);
 }
 
-/// A SYN whose number is that of the connection before repeats it, even after a reset.
+/// A SYN with the sequence number of the previous connection is a retransmission, even after a reset.
 #[test]
 fn a_repeated_syn_after_a_reset_begins_no_connection_as_with_tshark() {
-    // By the sender: true is the client, whose numbers begin at 100.
+    // By the sender: true is the client, whose sequence numbers begin at 100.
     let (syn, syn_ack, ack) = ((true, "S", 100), (false, "SA", 700), (true, "A", 101));
     let (reset, refused) = ((true, "R", 101), (false, "RA", 0));
     let retried = vec![syn, syn_ack, ack, reset, syn, syn_ack, ack];
     let never = vec![syn, syn, refused, syn, refused, syn];
-    // Another number does begin one, and so does the first one again behind that.
+    // Another number begins a connection, and so does the first number after that.
     let other = vec![syn, refused, (true, "S", 200), refused, syn, syn_ack];
     for (steps, flows) in [(retried, 1), (never, 1), (other, 3)] {
         let pair = Pair { client: (1, 5000), server: (2, 80), v6: false, vlans: 0 };
@@ -376,7 +378,7 @@ fn conversations_of_sctp_are_those_of_tshark() {
     agree(&interleaved(&mut numbers, sequences), &["SCTP", "IPv4", "IPv6"]);
 }
 
-/// The first fragment of a datagram, and another behind it.
+/// Returns the first fragment of a datagram, and a later one.
 fn fragments(pair: Pair) -> [Vec<u8>; 2] {
     let pair = Pair { v6: false, vlans: 0, ..pair };
     let (mut first, mut later) = (udp(pair, 400), udp(pair, 200));
@@ -385,7 +387,7 @@ fn fragments(pair: Pair) -> [Vec<u8>; 2] {
     [first, later]
 }
 
-/// Echo, or an error with the beginning of another packet in it.
+/// Returns an echo request, or an error that contains the beginning of another packet.
 fn icmp(pair: Pair, error: bool) -> Vec<u8> {
     let pair = Pair { vlans: 0, v6: false, ..pair };
     let mut frame = Vec::new();
@@ -491,7 +493,7 @@ fn a_flood_of_forged_conversations_takes_no_more_memory() {
     };
     let full = flood(&mut table, 0, 200_000);
     let later = flood(&mut table, 200_000, 1_200_000);
-    // Other tests run meanwhile; a million conversations would take 300 MB.
+    // Other tests run at the same time; a million conversations would take 300 MB.
     assert!(later < full + (32 << 20), "{full} {later}");
     let snapshot = latest.get();
     assert_eq!(snapshot.flows.len(), snapshot.capacity);

@@ -16,7 +16,7 @@ mod windows;
 const SECOND: u64 = 1_000_000_000;
 const BEGIN: u64 = 1_780_000_000 * SECOND;
 
-/// Addresses of two hosts, by number.
+/// Returns the address of a host.
 fn ip(number: u8) -> [u8; 4] {
     [10, 0, 0, number]
 }
@@ -28,7 +28,7 @@ fn udp(from: (u8, u16), to: (u8, u16), size: usize) -> Vec<u8> {
     frame
 }
 
-/// Flags as tcpdump writes them.
+/// Returns a TCP frame; flags are written as by tcpdump.
 fn tcp(from: (u8, u16), to: (u8, u16), flags: &str, sequence: u32) -> Vec<u8> {
     let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(ip(from.0), ip(to.0), 64);
     let mut builder = builder.tcp(from.1, to.1, sequence, 1000);
@@ -84,7 +84,7 @@ fn put(table: &mut FlowTable, data: &[u8], ns: u64) {
     table.packet(&packet(data, ns)).unwrap();
 }
 
-/// The sum of all that is listed.
+/// Returns the sum of all listed conversations and of `other`.
 fn listed(snapshot: &FlowSnapshot) -> (PacketCounts, u64) {
     let UnlistedPackets { evicted, expired, not_ip, unreadable, unknown_link, .. } = snapshot.other;
     let flows = snapshot.flows.iter().map(Flow::total);
@@ -273,7 +273,7 @@ fn a_sampled_packet_tells_who_opened_only_by_a_handshake() {
             let (mut table, latest) = table(FlowTableSettings::default());
             let first = packet(&frame, 0);
             table.packet(&Packet { dir: DIR_TX, weight, ..first }).unwrap();
-            // Packets behind it know no better.
+            // Later packets do not change the opener.
             table.packet(&Packet { dir: DIR_TX, ..first }).unwrap();
             table.counters(&[]);
             let known = weight == 1 || opener == Some(Remote);
@@ -282,7 +282,7 @@ fn a_sampled_packet_tells_who_opened_only_by_a_handshake() {
     }
 }
 
-/// Time goes on without packets.
+/// Advances the time without packets.
 fn tick(table: &mut FlowTable, second: u64) {
     table.counters(&[InterfaceStatistics {
         end_ns: BEGIN + second * SECOND,
@@ -299,14 +299,14 @@ fn a_flood_does_not_evict_large_conversations() {
     let mut forged = 0_u32;
     let mut flood = |table: &mut FlowTable| {
         forged += 1;
-        // Another source address each time.
+        // Uses another source address each time.
         flood[26..30].copy_from_slice(&(0xc000_0000 + forged).to_be_bytes());
         put(table, &flood, forged.into());
     };
     for round in 0..400 {
         (0..100).for_each(|number| put(&mut table, &heavy(number), round));
     }
-    // Ten more begin in the middle of it; each sends one packet where two hundred are forged.
+    // Ten more begin in the middle of the flood; each sends one packet per two hundred forged ones.
     for round in 0..200_u64 {
         for number in 0..10 {
             (0..20).for_each(|_| flood(&mut table));
@@ -346,7 +346,7 @@ fn what_is_recent_is_of_the_interval() {
     put(&mut table, &frame, 2 * SECOND);
     tick(&mut table, 2);
     assert_eq!(recent(), (1.0, 1));
-    // Too soon after the last for an interval of its own.
+    // Too soon after the previous snapshot for a new interval.
     put(&mut table, &frame, 2 * SECOND + SECOND / 4);
     table.counters(&[]);
     assert_eq!(recent(), (1.25, 2));
@@ -380,7 +380,7 @@ fn a_snapshot_in_parts_is_of_the_moment_it_began() {
     table.copied = CopyLimits { at_once: 40, by_flush: 20, by_batch: 1 };
     send(&mut table, 0..100, SECOND);
     tick(&mut table, 1);
-    // 64 of them and 16 new ones are counted in five batches, some before they were copied.
+    // 64 known conversations and 16 new ones are counted in five batches, some before they were copied.
     send(&mut table, 30..94, SECOND);
     send(&mut table, 200..216, SECOND);
     (0..2).for_each(|_| table.flush().unwrap());

@@ -1,4 +1,4 @@
-//! Tests of what a listener is told.
+//! Tests of reports to a listener.
 
 use super::*;
 
@@ -33,7 +33,8 @@ fn recorded(
     (table, latest, told)
 }
 
-/// Reason, packets, first and last time of all that was told since the last call, in seconds.
+/// Returns reason, packets, and times of the first and last packet in seconds, of all reports since the
+/// last call.
 fn heard(told: &Heard) -> Vec<(FlowEndReason, u64, u64, u64)> {
     let second = |ns: u64| (ns - BEGIN) / SECOND;
     let told = std::mem::take(&mut *told.lock().unwrap());
@@ -58,7 +59,7 @@ fn a_listener_gets_each_increment_with_its_reason() {
     assert_eq!(heard(&told), [(FlowEndReason::Idle, 9, 61, 69)]);
     let other = latest.get().other;
     assert_eq!((other.expirations, other.expired.packets), (1, 70));
-    // Silent for its time before anyone looked: the next packet begins another conversation.
+    // The idle timeout expired before a sweep: the next packet begins another conversation.
     put(&mut table, &frame, 90 * SECOND);
     put(&mut table, &frame, 120 * SECOND);
     table.finish().unwrap();

@@ -4,8 +4,8 @@
 
 use super::*;
 
-/// A frame of 100 bytes a second by each, of which the second begins after half a minute and the first
-/// ends after it.
+/// Two conversations, each with a frame of 100 bytes a second: the first in the first half minute, the
+/// other one in the second.
 #[test]
 fn conversations_have_rates_over_windows() {
     let (mut table, latest) = table(FlowTableSettings { windows: true, ..Default::default() });
@@ -37,7 +37,7 @@ fn without_windows_there_are_no_rates_over_them() {
     assert_eq!((latest.get().windows_s, latest.get().flows[0].window_bps), (None, [0.0; 3]));
 }
 
-/// The place of an evicted conversation is taken with none of its bytes.
+/// A conversation that reuses the entry of an evicted one has none of its bytes.
 #[test]
 fn a_conversation_begins_without_the_bytes_of_another() {
     let settings = FlowTableSettings { windows: true, capacity: 1, ..Default::default() };
