@@ -1,7 +1,7 @@
-//! Tells collectors of conversations: IPFIX (RFC 7011) over UDP.
+//! Exports conversations to collectors: IPFIX (RFC 7011) over UDP.
 //!
-//! The templates are few and never change, so the messages are written here: a crate with all of IANA's
-//! elements, netgauze-flow-pkt, takes a minute to build.
+//! The templates are few and never change, so messages are encoded here: netgauze-flow-pkt, a crate
+//! with all IANA elements, takes a minute to build.
 
 mod collector;
 mod counters;
@@ -25,62 +25,62 @@ pub use counters::{ExportCounts, ExportStatus};
 use encoder::FlowEncoder;
 use sender::SendQueue;
 
-/// Largest message where nothing else is said: it goes through tunnels of Ethernet in one piece.
+/// Default size limit of a message: it fits into one frame, also in Ethernet tunnels.
 pub const MESSAGE: usize = 1420;
 
-/// Bounds of what else may be said: templates must fit, and UDP must take it.
+/// Smallest size limit of a message: templates must fit.
 pub const SMALLEST: usize = 512;
-/// The upper one.
+/// Largest size limit of a message: UDP must be able to send it.
 pub const LARGEST: usize = 65_000;
 
-/// Bytes that may wait to be sent: records of 200,000 ways, IPv4.
+/// Bytes that may wait to be sent: more than 200,000 IPv4 records.
 const QUEUE: usize = 16 << 20;
 
-/// What to send, and where to.
+/// Collectors, and settings of the export.
 #[derive(Clone, Debug)]
 pub struct IpfixSettings {
-    /// All of them get the same.
+    /// Collectors; all of them get the same messages.
     pub collectors: Vec<IpfixCollector>,
-    /// Observation domain. Collectors tell exporters of one host apart by it.
+    /// Observation domain, by which collectors distinguish exporters of one host.
     pub domain: u32,
-    /// How often templates, names of interfaces and the sampling are sent again.
+    /// Interval at which templates, interface names and the sampling are sent again.
     pub refresh: Duration,
     /// Most bytes of a message, [`SMALLEST`] to [`LARGEST`].
     pub message: usize,
-    /// Announce that one packet in so many was counted, and send counts divided by it; 1 sends estimates as
-    /// they are. Anything but 1 is right only where it holds for all packets from the first to the last.
+    /// Sampling interval to announce: counts are divided by it. 1 sends estimates as they are. Other
+    /// values are only valid if they apply to all packets from the first to the last.
     pub sample: u32,
-    /// Wait for room rather than drop records: for files, not for rings.
+    /// Wait for space in the queue instead of dropping records: for files, not for captures.
     pub patient: bool,
 }
 
 /// Why conversations cannot be exported.
 #[derive(Debug, thiserror::Error)]
 pub enum IpfixError {
-    /// A name has no address.
+    /// The name of a collector does not resolve.
     #[error(
         "cannot find the collector {collector} (give an address, or a name that resolves here)"
     )]
     Unknown {
-        /// Which.
+        /// The collector.
         collector: IpfixCollector,
-        /// Of the system.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// No socket.
+    /// A socket could not be opened or connected.
     #[error("cannot send to the collector {collector}")]
     Socket {
-        /// Which.
+        /// The collector.
         collector: IpfixCollector,
-        /// Of the system.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// No thread.
+    /// The thread could not be started.
     #[error("cannot start the thread that sends to collectors")]
     Thread(#[source] std::io::Error),
 }
 
-/// Sends what it is told.
+/// Exports the conversations that it is told of, as a listener.
 #[derive(Debug)]
 pub struct IpfixExporter {
     encoder: FlowEncoder,
@@ -91,10 +91,10 @@ pub struct IpfixExporter {
     counters: Arc<ExportCounters>,
 }
 
-/// Finds the collectors, and begins. This may wait for name servers.
+/// Resolves the collectors and starts the export. This may wait for name servers.
 ///
 /// # Errors
-/// When a collector has no address, or there is no way to it.
+/// Fails if a collector has no address, if no socket can be opened, or if the thread cannot be started.
 pub fn start(settings: &IpfixSettings) -> Result<(IpfixExporter, ExportStatus), IpfixError> {
     let IpfixSettings { domain, sample, refresh, .. } = *settings;
     let message = settings.message.clamp(SMALLEST, LARGEST);

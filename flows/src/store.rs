@@ -168,7 +168,7 @@ impl FlowStore {
     pub(super) fn remove(&mut self, at: usize) {
         self.unlink(at);
         self.entries[at].live = false;
-        // Entry numbers fit into 32 bits, see [`CAPACITY_MAX`].
+        // Entry numbers fit into 32 bits, see `CAPACITY_MAX`.
         self.free.extend(u32::try_from(at));
     }
 

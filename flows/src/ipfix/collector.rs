@@ -1,11 +1,11 @@
-//! Where conversations are sent to.
+//! Addresses of collectors.
 
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
-/// Port of IPFIX over UDP, as registered.
+/// Registered port of IPFIX over UDP.
 const PORT: u16 = 4739;
 
 /// A collector: a host, by name or address, and a UDP port.
@@ -16,12 +16,13 @@ pub struct IpfixCollector {
 }
 
 impl IpfixCollector {
-    /// Its addresses now, the preferred one first. This may wait for name servers.
+    /// Resolves the collector: its current addresses, the preferred one first. This may wait for name
+    /// servers.
     pub(super) fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
         Ok((self.host.as_str(), self.port).to_socket_addrs()?.collect())
     }
 
-    /// It is given by a name, whose addresses may change.
+    /// Returns whether the host is a name, so that its addresses may change.
     pub(super) fn is_name(&self) -> bool {
         self.host.parse::<IpAddr>().is_err()
     }
@@ -34,7 +35,7 @@ impl fmt::Display for IpfixCollector {
     }
 }
 
-/// Text that names no collector.
+/// The error for a text that is not a collector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "invalid collector {0:?}: expected HOST:PORT, such as flows.example.com:4739 or [2001:db8::1]:4739"
@@ -56,7 +57,7 @@ fn parse(text: &str) -> Option<IpfixCollector> {
             host.parse::<std::net::Ipv6Addr>().ok()?;
             (host, port.strip_prefix(':').or(port.is_empty().then_some(""))?)
         }
-        // An address without brackets has no port that could be told from it.
+        // An IPv6 address without brackets cannot be followed by a port.
         None if text.parse::<IpAddr>().is_ok() => (text, ""),
         None => text.rsplit_once(':').unwrap_or((text, "")),
     };

@@ -1,4 +1,4 @@
-//! What became of what was exported.
+//! Counters of the export.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,20 +6,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Most notices that wait to be shown.
 const MAX_NOTICES: usize = 16;
 
-/// Numbers since the start.
+/// Counts since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExportCounts {
-    /// Times that a conversation was told of.
+    /// Reports of conversations.
     pub flows: u64,
-    /// Data records made of them: one for each way that packets went.
+    /// Data records of these: one for each direction and sender.
     pub records: u64,
-    /// Records that no collector got: they came faster than they may be sent.
+    /// Records dropped because the send queue was full, or because they were left at the end.
     pub dropped: u64,
-    /// Records whose counts are no multiples of the announced sampling, and were rounded.
+    /// Records with counts that are not multiples of the announced sampling, and were rounded.
     pub rounded: u64,
-    /// Messages given to the network, to all collectors together.
+    /// Messages sent, to all collectors together.
     pub messages: u64,
-    /// Bytes of these.
+    /// Bytes of these messages.
     pub bytes: u64,
     /// Messages that the system refused to send to a collector.
     pub failed: u64,
@@ -42,7 +42,7 @@ impl ExportCounters {
         number.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Something to tell people. Beyond what can wait, it is left to the counts.
+    /// Adds a notice for users. If too many are waiting, it is discarded.
     pub(super) fn tell(&self, text: String) {
         let mut notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner);
         if notices.len() < MAX_NOTICES {
@@ -51,12 +51,12 @@ impl ExportCounters {
     }
 }
 
-/// Shows others how the export does.
+/// Shares the counters and notices of an export.
 #[derive(Clone, Debug)]
 pub struct ExportStatus(pub(super) Arc<ExportCounters>);
 
 impl ExportStatus {
-    /// The numbers so far.
+    /// Returns the current counts.
     pub fn counts(&self) -> ExportCounts {
         let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
         let counters = &self.0;
@@ -71,8 +71,8 @@ impl ExportStatus {
         }
     }
 
-    /// What happened since the last call that people should know, a line each: collectors that cannot be
-    /// reached, at most once a minute for each.
+    /// Returns the notices since the last call, one line each: collectors that cannot be reached, at
+    /// most once a minute each, and collectors with a new address.
     pub fn notices(&self) -> Vec<String> {
         std::mem::take(&mut *self.0.notices.lock().unwrap_or_else(PoisonError::into_inner))
     }

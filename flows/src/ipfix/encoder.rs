@@ -1,4 +1,4 @@
-//! Makes messages of conversations.
+//! Encodes conversations as messages.
 
 use std::collections::BTreeMap;
 
@@ -10,39 +10,39 @@ use super::template::{
 use crate::Flow;
 use crate::listener::FlowEndReason;
 
-/// Most interfaces whose names are kept.
+/// Most interfaces with stored names.
 const NAMES: usize = 1024;
 
 /// A message to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Datagram {
     pub(super) bytes: Vec<u8>,
-    /// Records of conversations in it.
+    /// Number of data records of conversations in the message.
     pub(super) records: u32,
 }
 
-/// What became of a conversation.
+/// Counts of the records of one conversation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RecordCounts {
     pub(super) records: u64,
-    /// Records among these whose counts had to be rounded.
+    /// Records with rounded counts.
     pub(super) rounded: u64,
 }
 
-/// Fills messages, and has full ones sent.
+/// Fills messages, and passes full ones to a function that sends them.
 #[derive(Debug)]
 pub(super) struct FlowEncoder {
     domain: u32,
     sample: u32,
     limit: usize,
-    /// Seconds since 1970.
+    /// Returns the seconds since 1970.
     clock: fn() -> u32,
     sequence: u32,
     message: IpfixMessage,
-    /// Room for a record.
+    /// Buffer for one record.
     record: Vec<u8>,
     names: BTreeMap<u32, String>,
-    /// Templates and options are to be sent before the next records.
+    /// Templates and options must be sent before the next records.
     unannounced: bool,
 }
 
@@ -61,7 +61,7 @@ impl FlowEncoder {
         }
     }
 
-    /// Templates and options are to be sent again.
+    /// Has templates and options sent again.
     pub(super) fn announce(&mut self) {
         self.unannounced = true;
     }
@@ -90,7 +90,7 @@ impl FlowEncoder {
         encoded
     }
 
-    /// Sends what is waiting, after what it takes to understand it.
+    /// Sends the current message, after templates and options if these are due.
     pub(super) fn flush(&mut self, send: &mut impl FnMut(Datagram)) {
         if std::mem::take(&mut self.unannounced) {
             self.announcement(send);
@@ -111,7 +111,7 @@ impl FlowEncoder {
         for shape in TemplateShape::ALL {
             self.put(&mut message, TEMPLATES, &shape.template(), send);
         }
-        // nfdump reads no more than one of a set.
+        // nfdump reads only one options template of a set.
         for template in [template::sampling(), template::interfaces()] {
             message.close_set();
             self.put(&mut message, OPTIONS_TEMPLATES, &template, send);
@@ -148,7 +148,7 @@ impl FlowEncoder {
         send(Datagram { bytes, records: 0 });
     }
 
-    /// Has the names of interfaces sent that are new.
+    /// Stores the names of new interfaces, and has them sent.
     fn name(&mut self, flow: &Flow, apps: &[String]) {
         for place in [flow.rx_place, flow.tx_place].into_iter().flatten() {
             let Some(number) = interface(flow.app, place.port) else { continue };
@@ -161,7 +161,7 @@ impl FlowEncoder {
     }
 }
 
-/// Leaves room for a zero behind it.
+/// Truncates a name so that a zero byte fits after it.
 fn shorten(mut name: String) -> String {
     let end = (0..NAME).rev().find(|end| name.is_char_boundary(*end));
     name.truncate(end.unwrap_or(0));

@@ -1,31 +1,31 @@
-//! A message that is being filled.
+//! A message that is being encoded.
 
-/// Bytes before the first set.
+/// Length of the message header.
 const HEAD: usize = 16;
 
 /// Version of IPFIX in every message.
 const VERSION: u16 = 10;
 
-/// Sets of this number and above hold data.
+/// Sets with this id and above contain data records.
 const FIRST_DATA: u16 = 256;
 
-/// What a message says of itself.
+/// Fields of the message header.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MessageHeader {
     /// Seconds since 1970.
     pub(super) time: u32,
-    /// Data records in all messages before.
+    /// Number of data records in all previous messages.
     pub(super) sequence: u32,
     /// Observation domain.
     pub(super) domain: u32,
 }
 
-/// Sets of records, no longer than allowed.
+/// Sets of records, up to a size limit.
 #[derive(Debug)]
 pub(super) struct IpfixMessage {
     bytes: Vec<u8>,
     limit: usize,
-    /// Number of the set that is being filled, and where it begins.
+    /// Id of the current set, and its offset.
     set: Option<(u16, usize)>,
     records: u32,
 }
@@ -41,7 +41,7 @@ impl IpfixMessage {
         self.bytes.len() == HEAD
     }
 
-    /// Adds a record to a set; false when there is no room.
+    /// Adds a record to a set; returns false if it does not fit.
     pub(super) fn add(&mut self, set: u16, record: &[u8]) -> bool {
         let goes_on = self.set.is_some_and(|(open, _)| open == set);
         let head = if goes_on { 0 } else { 4 };
@@ -59,14 +59,15 @@ impl IpfixMessage {
         true
     }
 
-    /// The next record begins a set.
+    /// Ends the current set; the next record begins a new one.
     pub(super) fn close_set(&mut self) {
         let Some((_, begin)) = self.set.take() else { return };
         let length = length(self.bytes.len() - begin);
         self.bytes[begin + 2..begin + 4].copy_from_slice(&length);
     }
 
-    /// Completes it, and begins the next one. Returns the message and the number of its data records.
+    /// Completes the message, and begins the next one. Returns the message and the number of its data
+    /// records.
     pub(super) fn seal(&mut self, head: MessageHeader) -> (Vec<u8>, u32) {
         self.close_set();
         let full = std::mem::replace(self, Self::new(self.limit));
@@ -81,7 +82,7 @@ impl IpfixMessage {
     }
 }
 
-/// The limit keeps it within 16 bits.
+/// Encodes a length, which fits into 16 bits because of the size limit.
 fn length(bytes: usize) -> [u8; 2] {
     u16::try_from(bytes).unwrap_or(u16::MAX).to_be_bytes()
 }

@@ -1,4 +1,5 @@
-//! Follows the names of collectors, beside the thread that sends: name servers may take their time.
+//! Resolves the names of collectors again, without blocking the thread that sends: name servers may be
+//! slow.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,30 +9,30 @@ use std::time::{Duration, Instant};
 
 use super::collector::IpfixCollector;
 
-/// Between two looks at the addresses of a name.
+/// Time between two lookups of a name.
 const LOOKUP_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Finds addresses; may wait for name servers.
+/// A function that resolves a collector; it may wait for name servers.
 pub(super) type LookupFn = fn(&IpfixCollector) -> io::Result<Vec<SocketAddr>>;
 
-/// Where a collector's name leads.
+/// The name of a collector, which is resolved once a minute.
 #[derive(Debug)]
 pub(super) struct ResolvedName {
     pub(super) collector: IpfixCollector,
     look: LookupFn,
-    /// When it was last looked up.
+    /// Time of the last lookup.
     looked: Instant,
-    /// Of a look that is under way.
+    /// Result of a lookup in progress.
     answer: Option<Receiver<Vec<SocketAddr>>>,
 }
 
 impl ResolvedName {
-    /// One that has just been looked up.
+    /// Wraps a collector that has just been resolved.
     pub(super) fn new(collector: IpfixCollector, look: LookupFn) -> Self {
         Self { collector, look, looked: Instant::now(), answer: None }
     }
 
-    /// What a look has found, one a minute. Never waits.
+    /// Returns the result of a completed lookup; starts one a minute after the last. Never waits.
     pub(super) fn new_addresses(&mut self) -> Option<Vec<SocketAddr>> {
         let Some(answer) = &self.answer else {
             if self.collector.is_name() && self.looked.elapsed() >= LOOKUP_INTERVAL {
@@ -46,7 +47,8 @@ impl ResolvedName {
         found.ok()
     }
 
-    /// Begins to look; where that cannot be done, the next try is as far as after a failure.
+    /// Starts a lookup in a thread. If that fails, the next attempt is a minute later, as after any
+    /// failure.
     fn ask(&mut self) {
         self.looked = Instant::now();
         let (tell, answer) = sync_channel(1);
@@ -60,7 +62,7 @@ impl ResolvedName {
         self.answer = asks.is_ok().then_some(answer);
     }
 
-    /// As if a minute had passed.
+    /// Sets the time of the last lookup to a minute ago.
     #[cfg(test)]
     pub(super) fn age(&mut self, look: LookupFn) {
         self.look = look;

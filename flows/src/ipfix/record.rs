@@ -1,4 +1,4 @@
-//! Records of a conversation: one for each way that its packets went.
+//! Data records of a conversation: one for each direction and sender.
 
 use std::net::IpAddr;
 
@@ -6,13 +6,13 @@ use super::template::TemplateShape;
 use crate::listener::FlowEndReason;
 use crate::{Flow, FlowEndpoint, FlowPlace, PacketCounts, SenderCounts, Tunnel};
 
-/// The ports of an app are numbered from the next multiple of this.
+/// Interface numbers per app: those of the first app begin at this number.
 const PORTS: u16 = 1000;
 
-/// Type of a layer 2 segment that is a VXLAN, in the first byte of its identifier.
+/// Type VXLAN of a layer 2 segment, in the first byte of its identifier.
 const VXLAN: u64 = 1 << 56;
 
-/// How packets went.
+/// Direction of packets, as seen by the app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FlowDirection {
     Received,
@@ -20,7 +20,7 @@ pub(super) enum FlowDirection {
     Unknown,
 }
 
-/// Packets of one conversation and one sender that went one way.
+/// Packets of one conversation with the same sender and direction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FlowRecord<'a> {
     flow: &'a Flow,
@@ -31,7 +31,7 @@ pub(super) struct FlowRecord<'a> {
 }
 
 impl<'a> FlowRecord<'a> {
-    /// The records of a conversation, none of which is without packets.
+    /// Returns the records of a conversation that have packets.
     pub(super) fn all(flow: &'a Flow, reason: FlowEndReason) -> impl Iterator<Item = Self> {
         let ways = [
             (FlowDirection::Received, flow.rx),
@@ -53,7 +53,7 @@ impl<'a> FlowRecord<'a> {
         }
     }
 
-    /// Divides the counts, to be multiplied again by who receives them; false when something is left over.
+    /// Divides the counts, which the collector multiplies again; returns false if they were rounded.
     pub(super) fn divide(&mut self, by: u32) -> bool {
         let by = u64::from(by.max(1));
         let PacketCounts { packets, bytes } = self.counts;
@@ -62,7 +62,7 @@ impl<'a> FlowRecord<'a> {
         packets.is_multiple_of(by) && bytes.is_multiple_of(by)
     }
 
-    /// Appends the record, as its template says.
+    /// Appends the record in the format of its template.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         let flow = self.flow;
         let (from, to, flags) = if self.by_local {
@@ -82,7 +82,7 @@ impl<'a> FlowRecord<'a> {
         out.extend_from_slice(&egress.to_be_bytes());
         out.extend_from_slice(&self.counts.packets.to_be_bytes());
         out.extend_from_slice(&self.counts.bytes.to_be_bytes());
-        // The clock may have been set back meanwhile.
+        // The clock may have been set back between the first and the last packet.
         for ns in [flow.first_ns.min(flow.last_ns), flow.first_ns.max(flow.last_ns)] {
             out.extend_from_slice(&(ns / 1_000_000).to_be_bytes());
         }
@@ -104,7 +104,7 @@ fn addresses(from: FlowEndpoint, to: FlowEndpoint, out: &mut Vec<u8>) {
     }
 }
 
-/// Only VXLAN has an element that fits.
+/// Returns the layer 2 segment identifier. Only VXLAN has one that collectors know.
 fn segment(tunnel: Option<Tunnel>) -> u64 {
     match tunnel {
         Some(Tunnel::Vxlan(id)) => VXLAN | u64::from(id),
@@ -112,7 +112,7 @@ fn segment(tunnel: Option<Tunnel>) -> u64 {
     }
 }
 
-/// Interfaces that packets came in and went out by; 0 where there is none.
+/// Returns the numbers of the ingress and egress interfaces; 0 if there is none.
 fn interfaces(flow: &Flow, direction: FlowDirection) -> [u32; 2] {
     let number = |place: Option<FlowPlace>| place.and_then(|place| interface(flow.app, place.port));
     let (rx, tx) = (number(flow.rx_place).unwrap_or(0), number(flow.tx_place).unwrap_or(0));
@@ -123,7 +123,7 @@ fn interfaces(flow: &Flow, direction: FlowDirection) -> [u32; 2] {
     }
 }
 
-/// Number of an app's port among interfaces; `None` of ports beyond what numbers are set aside for.
+/// Returns the interface number of an app's port; `None` for ports beyond the numbers of the app.
 pub(super) fn interface(app: u16, port: u16) -> Option<u32> {
     (port < PORTS).then(|| (u32::from(app) + 1) * u32::from(PORTS) + u32::from(port))
 }

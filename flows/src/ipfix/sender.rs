@@ -1,4 +1,4 @@
-//! The thread that sends messages, no faster than collectors can read.
+//! The thread that sends messages, with a rate limit that collectors can keep up with.
 
 use std::convert::Infallible;
 use std::io::{self, ErrorKind};
@@ -15,42 +15,43 @@ use super::encoder::Datagram;
 use super::name::{LookupFn, ResolvedName};
 use super::{IpfixError, IpfixSettings};
 
-/// Messages in a row, and the time for so many: 5000 a second. A socket with the buffer that Linux gives
-/// where nobody asked for more holds some ninety of them, while its collector is not running.
+/// Messages per burst, and the duration of a burst: 5000 messages a second. A socket with the default
+/// receive buffer of Linux holds about ninety of them while its collector does not run.
 const BURST: u32 = 16;
 const BURST_TIME: Duration = Duration::from_micros(3200);
 
-/// Pause behind templates and options: a collector with several threads would read on meanwhile.
+/// Pause after templates and options: a collector with several threads might read the next message
+/// first.
 const TEMPLATE_DELAY: Duration = Duration::from_millis(5);
 
-/// Longest wait for room in a socket.
+/// Longest wait for space in the send buffer of a socket.
 const SEND_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Longest wait for what is left at the end.
+/// Longest wait for the remaining messages at the end.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Longest sleep: names may lead elsewhere while there is nothing to send.
+/// Longest sleep: addresses of names may change while there is nothing to send.
 const MAX_SLEEP: Duration = Duration::from_secs(1);
 
-/// Between two complaints about a collector.
+/// Time between two notices about a collector.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
-/// What the thread and its owner share.
+/// State that the thread and its owner share.
 #[derive(Debug, Default)]
 struct SenderState {
     /// A collector may have missed what was announced.
     announce: AtomicBool,
     /// What is left is not to be sent.
     abandoned: AtomicBool,
-    /// Records that wait.
+    /// Records in the queue.
     queued: AtomicU64,
 }
 
-/// The way to the thread.
+/// The queue of messages to the thread.
 #[derive(Debug)]
 pub(super) struct SendQueue {
     messages: Option<SyncSender<Datagram>>,
-    /// Its other end goes with the thread.
+    /// Disconnected when the thread ends.
     done: Receiver<Infallible>,
     patient: bool,
     shared: Arc<SenderState>,
@@ -58,7 +59,7 @@ pub(super) struct SendQueue {
 }
 
 impl SendQueue {
-    /// Opens sockets, and starts the thread. `room` is for messages that wait.
+    /// Opens sockets, and starts the thread. The queue holds `room` messages.
     pub(super) fn start(
         settings: &IpfixSettings,
         room: usize,
@@ -90,7 +91,8 @@ impl SendQueue {
         Ok(Self { messages: Some(messages), done, patient, shared, counters: Arc::clone(counters) })
     }
 
-    /// Hands over a message; one that finds no room is dropped and counted, unless there is time to wait.
+    /// Queues a message. If the queue is full, it waits if `patient`, otherwise the message is dropped
+    /// and counted.
     pub(super) fn put(&self, datagram: Datagram) {
         let Some(messages) = &self.messages else { return };
         let records = u64::from(datagram.records);
@@ -107,12 +109,12 @@ impl SendQueue {
         }
     }
 
-    /// Whether a collector may have missed what was announced; asked once, it is taken to be done.
+    /// Returns whether a collector may have missed templates or options, and resets this.
     pub(super) fn is_announcement_wanted(&self) -> bool {
         self.shared.announce.swap(false, Ordering::Relaxed)
     }
 
-    /// Waits until all is sent, but not for ever.
+    /// Waits until all messages are sent, for at most [`FINISH_TIMEOUT`].
     pub(super) fn finish(&mut self) {
         drop(self.messages.take());
         if let Err(RecvTimeoutError::Timeout) = self.done.recv_timeout(FINISH_TIMEOUT) {
@@ -127,13 +129,13 @@ impl SendQueue {
 #[derive(Debug)]
 struct CollectorSocket {
     name: ResolvedName,
-    /// All that are known, and the one in use.
+    /// All known addresses, and the one in use.
     addresses: Vec<SocketAddr>,
     address: SocketAddr,
     socket: UdpSocket,
-    /// When a failure was told of.
+    /// Time of the last notice about a failure.
     told: Option<Instant>,
-    /// Messages that failed since.
+    /// Messages that failed since then.
     failed: u64,
 }
 
@@ -152,7 +154,7 @@ impl CollectorSocket {
         }
     }
 
-    /// Goes where the name leads now; true when that is elsewhere.
+    /// Connects to the current address of the name; returns true if the address has changed.
     fn follow(&mut self) -> bool {
         let Some(addresses) = self.name.new_addresses() else { return false };
         if !addresses.contains(&self.address) {
@@ -164,7 +166,7 @@ impl CollectorSocket {
         false
     }
 
-    /// Tries the next address of the name: a collector may listen on one family only.
+    /// Connects to the next address of the name: a collector may listen on one address family only.
     fn turn(&mut self) {
         let mut addresses = self.addresses.clone();
         let at = addresses.iter().position(|address| *address == self.address).unwrap_or(0);
@@ -177,7 +179,7 @@ impl CollectorSocket {
         }
     }
 
-    /// What to tell of a failure, unless that was done a moment ago.
+    /// Returns the notice about a failure, unless there was one in the last minute.
     fn complain(&mut self, error: &io::Error) -> Option<String> {
         self.failed += 1;
         if self.told.is_some_and(|told| told.elapsed() < WARNING_INTERVAL) {
@@ -200,7 +202,7 @@ impl CollectorSocket {
     }
 }
 
-/// The first address that a socket can be had for.
+/// Connects a socket to the first address that works.
 fn connect(addresses: &[SocketAddr]) -> io::Result<(UdpSocket, SocketAddr)> {
     let open = |address: &SocketAddr| {
         let any = if address.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
@@ -219,7 +221,7 @@ fn connect(addresses: &[SocketAddr]) -> io::Result<(UdpSocket, SocketAddr)> {
     Err(last)
 }
 
-/// The thread.
+/// State of the thread.
 #[derive(Debug)]
 struct SenderThread {
     links: Vec<CollectorSocket>,
@@ -244,7 +246,7 @@ impl SenderThread {
         }
     }
 
-    /// Sends what has waited.
+    /// Sends a message from the queue.
     fn pass(&mut self, datagram: &Datagram) {
         self.send(&datagram.bytes);
         if datagram.records == 0 {
@@ -253,14 +255,14 @@ impl SenderThread {
         self.shared.queued.fetch_sub(u64::from(datagram.records), Ordering::Relaxed);
     }
 
-    /// To all collectors.
+    /// Sends a message to all collectors.
     fn send(&mut self, bytes: &[u8]) {
         for link in &mut self.links {
             let mut sent = link.socket.send(bytes);
             if let Err(error) = &sent
                 && error.kind() == ErrorKind::ConnectionRefused
             {
-                // That was an answer to the message before; this one has not been sent yet.
+                // The error was the response to the previous message; this one has not been sent yet.
                 failed(&self.counters, &self.shared, link, error);
                 link.turn();
                 sent = link.socket.send(bytes);
@@ -275,7 +277,7 @@ impl SenderThread {
         }
     }
 
-    /// Looks whether names have moved.
+    /// Updates the addresses of all collectors.
     fn follow(&mut self) {
         for link in &mut self.links {
             if link.follow() {
@@ -309,7 +311,7 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(10);
 
-    /// A collector that has a name, and where it listens now.
+    /// Returns a collector with a name, and the socket where it listens.
     fn named() -> (UdpSocket, IpfixCollector) {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_read_timeout(Some(SOON)).unwrap();
@@ -337,7 +339,7 @@ mod tests {
         }
     }
 
-    /// A thread that sends to a collector whose name is due to be looked up.
+    /// Starts a thread that sends to a collector with a name that is due for a lookup.
     fn queue(collector: IpfixCollector, look: LookupFn) -> (SendQueue, Arc<ExportCounters>) {
         let mut link = CollectorSocket::open(collector, here).unwrap();
         link.name.age(look);

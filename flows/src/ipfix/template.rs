@@ -1,24 +1,24 @@
-//! What records are made of: elements of IANA's registry, and templates of them.
+//! Templates, and the IANA elements that they consist of.
 
-/// An element: its number, and its length here.
+/// An element: its number, and its length in our records.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TemplateField(u16, u16);
 
-/// Sets of these are templates.
+/// Set ids of templates.
 pub(super) const TEMPLATES: u16 = 2;
 pub(super) const OPTIONS_TEMPLATES: u16 = 3;
 
-/// Templates of options.
+/// Ids of options templates.
 pub(super) const SAMPLING: u16 = 260;
 pub(super) const INTERFACES: u16 = 261;
 
-/// Bytes for the name of an interface. Collectors that know names at all want them all of one length.
+/// Bytes for an interface name. Collectors that read names require a fixed length.
 pub(super) const NAME: usize = 64;
 
 const IPV4: [TemplateField; 2] = [TemplateField(8, 4), TemplateField(12, 4)]; // sourceIPv4Address, destinationIPv4Address
 const IPV6: [TemplateField; 2] = [TemplateField(27, 16), TemplateField(28, 16)]; // sourceIPv6Address, destinationIPv6Address
 
-/// As [`super::record::FlowRecord`] writes them.
+/// Fields in the order in which [`super::record::FlowRecord`] writes them.
 const COMMON: [TemplateField; 14] = [
     TemplateField(7, 2),   // sourceTransportPort
     TemplateField(11, 2),  // destinationTransportPort
@@ -38,20 +38,21 @@ const COMMON: [TemplateField; 14] = [
 
 const DIRECTION: TemplateField = TemplateField(61, 1); // flowDirection
 
-/// samplingInterval alone: a rate that goflow2 reads as it is meant, and that nfdump 1.7 reads only without
-/// samplingAlgorithm or the selector elements beside it.
+/// samplingInterval alone: goflow2 reads it correctly, and nfdump 1.7 reads it only without
+/// samplingAlgorithm or the selector elements.
 const SAMPLING_FIELDS: [TemplateField; 2] = [TemplateField(149, 4), TemplateField(34, 4)];
 
-/// The number is no scope, though it is what the name is of: nfdump reads it nowhere else.
+/// ingressInterface is not a scope field, although the name belongs to it: nfdump reads it only as an
+/// option.
 #[allow(clippy::cast_possible_truncation)] // A constant.
 const INTERFACE_FIELDS: [TemplateField; 3] =
     [TemplateField(149, 4), TemplateField(10, 4), TemplateField(83, NAME as u16)];
 
-/// Templates of conversations.
+/// A template of conversations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TemplateShape {
     pub(super) ipv6: bool,
-    /// It is known whether packets were received or sent.
+    /// The records have a direction: received or sent.
     pub(super) directed: bool,
 }
 
@@ -63,12 +64,12 @@ impl TemplateShape {
         Self { ipv6: true, directed: false },
     ];
 
-    /// Number of the template.
+    /// Returns the id of the template.
     pub(super) fn id(self) -> u16 {
         256 + u16::from(self.ipv6) + 2 * u16::from(!self.directed)
     }
 
-    /// The template.
+    /// Returns the template record.
     pub(super) fn template(self) -> Vec<u8> {
         let addresses = if self.ipv6 { IPV6 } else { IPV4 };
         let direction = self.directed.then_some(DIRECTION);
@@ -77,12 +78,12 @@ impl TemplateShape {
     }
 }
 
-/// Template of the sampling, whose scope is the observation domain.
+/// Returns the options template of the sampling; its scope is the observation domain.
 pub(super) fn sampling() -> Vec<u8> {
     record(SAMPLING, &SAMPLING_FIELDS, Some(1))
 }
 
-/// Template of interfaces' names, likewise.
+/// Returns the options template of interface names; its scope is the observation domain.
 pub(super) fn interfaces() -> Vec<u8> {
     record(INTERFACES, &INTERFACE_FIELDS, Some(1))
 }

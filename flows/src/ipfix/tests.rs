@@ -1,4 +1,4 @@
-//! What is made here is read by somebody else's parser.
+//! Tests that a parser of others reads the messages.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -28,7 +28,7 @@ fn counts(packets: u64, bytes: u64) -> PacketCounts {
     PacketCounts { packets, bytes }
 }
 
-/// Nobody has sent anything yet.
+/// Returns a conversation without packets.
 fn flow(local: &str, remote: &str) -> Flow {
     let end = |text: &str| {
         let (addr, port) = text.rsplit_once(' ').unwrap();
@@ -66,7 +66,7 @@ fn encoder(sample: u32, limit: usize) -> FlowEncoder {
     FlowEncoder::new(DOMAIN, sample, limit, || NOW)
 }
 
-/// What is sent of conversations, and what became of them.
+/// Encodes conversations; returns the messages and the record counts.
 fn sent(encoder: &mut FlowEncoder, flows: &[Flow]) -> (Vec<Datagram>, Vec<RecordCounts>) {
     let mut messages = Vec::new();
     let mut send = |datagram| messages.push(datagram);
@@ -78,7 +78,7 @@ fn sent(encoder: &mut FlowEncoder, flows: &[Flow]) -> (Vec<Datagram>, Vec<Record
 
 type Values = BTreeMap<String, String>;
 
-/// What a collector finds.
+/// What a collector reads.
 #[derive(Debug, Default)]
 struct Collected {
     templates: usize,
@@ -104,7 +104,7 @@ fn value(value: &FieldValue) -> String {
     }
 }
 
-/// Reads messages, each of which must be whole and in its place.
+/// Parses messages, each of which must be complete and have the expected sequence number.
 fn collect(messages: &[Datagram]) -> Collected {
     let mut parser = NetflowParser::default();
     let mut collected = Collected::default();
@@ -126,7 +126,7 @@ fn collect(messages: &[Datagram]) -> Collected {
     collected
 }
 
-/// Takes what a set holds; returns the number of its data records.
+/// Stores the contents of a set; returns the number of its data records.
 fn take(set: &FlowSetBody, collected: &mut Collected) -> u32 {
     let (records, into) = match set {
         FlowSetBody::Data(data) => (&data.fields, &mut collected.records),
@@ -181,14 +181,14 @@ fn the_bytes_are_those_of_the_standard() {
                   00020008 00010008 00980008 00990008 00880001";
     let name = |number, text: &str| format!("00000007 {number} {:0<128}", hex(text.as_bytes()));
     let expected = [
-        // Version, length, time, data records before, domain.
+        // Version, length, time, number of previous data records, domain.
         "000a 01f4 6553f100 00000000 00000007",
         "0002 011c",
         &format!("0100 0011 {ipv4} {common} 003d0001"),
         &format!("0101 0011 {ipv6} {common} 003d0001"),
         &format!("0102 0010 {ipv4} {common}"),
         &format!("0103 0010 {ipv6} {common}"),
-        // Templates of the sampling and of names, with one scope each.
+        // Options templates of the sampling and of names, with one scope field each.
         "0003 0012 0104 0002 0001 00950004 00220004",
         "0003 0016 0105 0003 0001 00950004 000a0004 00530040",
         "0104 000c 00000007 00000040",
@@ -287,7 +287,7 @@ fn templates_come_first_and_again_when_wanted() {
     encoder.announce();
     messages.extend(sent(&mut encoder, &[]).0);
     let collected = collect(&messages);
-    // At first, with the names of two interfaces, and when wanted.
+    // At first, with the names of two interfaces, and when requested.
     assert_eq!((collected.templates, collected.options_templates), (3 * 4, 3 * 2));
     assert_eq!((collected.options.len(), collected.records.len()), (1 + 3 + 3, 2));
 }

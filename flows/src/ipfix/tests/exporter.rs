@@ -131,7 +131,7 @@ fn more_than_can_be_sent_is_dropped_at_once() {
     let (_socket, address) = collector();
     let counters = Arc::new(ExportCounters::default());
     let mut queue = SendQueue::start(&settings(&[&address], false), 4, &counters).unwrap();
-    // If one waited for a place, none would be dropped.
+    // If the queue waited for space, no message would be dropped.
     (0..2000).for_each(|_| queue.put(Datagram { bytes: vec![0; 100], records: 3 }));
     queue.finish();
     let counts = ExportStatus(counters).counts();
@@ -156,13 +156,13 @@ fn files_wait_for_room_in_the_queue() {
     let (mut exporter, status) = exporter(&[&address], true);
     (0..40_000).for_each(|_| exporter.flow(&busy_flow(), &apps(), FlowEndReason::End));
     exporter.tick(0, 1);
-    // A set of the last template ends it.
+    // A record of the last template marks the end.
     let mut last = flow("::1 1", "::2 2");
     last.unknown.from_local = counts(1, 60);
     exporter.flow(&last, &apps(), FlowEndReason::Forced);
     exporter.finish();
     assert_eq!((status.counts().dropped, status.counts().failed), (0, 0));
-    // On a busy machine the reader does not keep up, and datagrams do not wait.
+    // On a busy machine the reader does not keep up, and its socket buffer overflows.
     let received = reader.join().unwrap();
     assert!(received > 0 && received <= status.counts().bytes, "{received} of {status:?}");
 }
