@@ -39,9 +39,9 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 /// State that the thread and its owner share.
 #[derive(Debug, Default)]
 struct SenderState {
-    /// A collector may have missed what was announced.
+    /// A collector may have missed templates or options.
     announce: AtomicBool,
-    /// What is left is not to be sent.
+    /// The remaining messages must not be sent.
     abandoned: AtomicBool,
     /// Records in the queue.
     queued: AtomicU64,
