@@ -1,6 +1,6 @@
-//! The order of bytes in capture files.
+//! Byte order of numbers in capture files.
 
-/// How a file orders the bytes of numbers.
+/// Byte order of the numbers in a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ByteOrder {
     /// Least significant byte first.
@@ -11,7 +11,7 @@ pub enum ByteOrder {
 }
 
 impl ByteOrder {
-    /// The number of at most 8 bytes.
+    /// Decodes a number of at most 8 bytes.
     pub(crate) fn number(self, bytes: &[u8]) -> u64 {
         let add = |number: u64, byte: &u8| number << 8 | u64::from(*byte);
         match self {
@@ -20,7 +20,7 @@ impl ByteOrder {
         }
     }
 
-    /// The bytes of a 16-bit number.
+    /// Encodes a 16-bit number.
     pub(crate) fn bytes_of_u16(self, number: u16) -> [u8; 2] {
         match self {
             Self::Little => number.to_le_bytes(),
@@ -28,7 +28,7 @@ impl ByteOrder {
         }
     }
 
-    /// The bytes of a 32-bit number.
+    /// Encodes a 32-bit number.
     pub(crate) fn bytes_of_u32(self, number: u32) -> [u8; 4] {
         match self {
             Self::Little => number.to_le_bytes(),
@@ -36,7 +36,7 @@ impl ByteOrder {
         }
     }
 
-    /// The 32-bit number at an offset; 0 beyond the end.
+    /// Returns the 32-bit number at an offset; 0 beyond the end.
     pub(crate) fn u32_at(self, bytes: &[u8], at: usize) -> u32 {
         let number = self.number(bytes.get(at..at + 4).unwrap_or_default());
         u32::try_from(number).unwrap_or_default()

@@ -1,18 +1,18 @@
-//! What a running capture or replay is told.
+//! Control of a running capture or replay.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 
-/// What others may tell a running capture, from a signal handler or a thread.
+/// Flags that a signal handler or another thread sets to control a running capture.
 #[derive(Clone, Debug, Default)]
 pub struct RunControl {
-    /// End in order.
+    /// Stop, and complete the files.
     pub stop: Arc<AtomicBool>,
-    /// Bring out what was collected.
+    /// Flush buffered packets.
     pub flush: Arc<AtomicBool>,
-    /// Have the observer of the capture told how far it has come.
+    /// Report the progress to the observer of the capture.
     pub report: Arc<AtomicBool>,
-    /// Have apps keep one packet in so many from now on; 0 leaves that as it is. Apps whose library is
-    /// too old for that keep their sampling.
+    /// Have apps keep one packet in this many from now on; 0 does not change it. Apps with a library
+    /// that does not support this keep their sampling.
     pub sample: Arc<AtomicU32>,
 }

@@ -1,4 +1,4 @@
-//! Complete files: who is told of them, the command that gets them, and which ones have to go.
+//! Complete files: events about them, the command that is run for each, and deletion of the oldest.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -14,14 +14,14 @@ use super::{FileEvent, FileSettings};
 /// The lowest priority.
 const NICE: i32 = 19;
 
-/// The files of this capture that are complete.
+/// The complete files of this capture.
 #[derive(Debug)]
 pub(super) struct ClosedFiles {
-    /// Those that may have to go, with their sizes, the oldest first.
+    /// Files that may be deleted, with their sizes, the oldest first.
     files: VecDeque<(PathBuf, u64)>,
-    /// Bytes of them.
+    /// Sum of their sizes.
     bytes: u64,
-    /// Most files, with the one being written.
+    /// Most files, including the one being written.
     most: Option<usize>,
     reuses_names: bool,
     quota: Option<u64>,
@@ -49,34 +49,34 @@ impl ClosedFiles {
         }
     }
 
-    /// A file is complete.
+    /// Adds a complete file.
     pub(super) fn add(&mut self, path: PathBuf, size: u64) {
         self.forget(&path);
         self.run_command(&path);
         self.tell(FileEvent::Closed(path.clone()));
-        // An endless capture does not remember what it will never delete.
+        // Files that are never deleted are not stored: a capture may run forever.
         if self.quota.is_some() || self.most.is_some() || self.reuses_names {
             self.bytes += size;
             self.files.push_back((path, size));
         }
     }
 
-    /// A file is about to be opened: makes way for it.
+    /// Deletes files as required before a file is opened.
     pub(super) fn make_way(&mut self, path: &Path) {
-        // The name of an old file that is about to come again: it would be overwritten.
+        // The name is reused: the old file would be overwritten.
         if self.reuses_names && self.forget(path) {
             self.delete(path);
         }
         while self.most.is_some_and(|most| self.files.len() >= most) && self.delete_oldest() {}
     }
 
-    /// The current file is about to have so many bytes: keeps all files within the quota.
+    /// Keeps all files within the quota, when the current file is about to grow to `current` bytes.
     pub(super) fn make_room(&mut self, current: u64) {
         let Some(quota) = self.quota else { return };
         while self.bytes.saturating_add(current) > quota && self.delete_oldest() {}
     }
 
-    /// Looks for commands that have ended; true while there are others.
+    /// Reaps commands that have ended; returns true while others run.
     pub(super) fn reap(&mut self) -> bool {
         let mut failed = None;
         self.children.retain_mut(|child| match child.try_wait() {
@@ -107,7 +107,7 @@ impl ClosedFiles {
     fn delete(&mut self, path: &Path) {
         match fs::remove_file(path) {
             Ok(()) => self.tell(FileEvent::Deleted(path.to_owned())),
-            // The command for closed files, or somebody else, may have moved it.
+            // The command for closed files, or a user, may have moved it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
                 if !self.deletion_failed {
@@ -119,7 +119,7 @@ impl ClosedFiles {
         }
     }
 
-    /// Takes a file off the list, where it is on it.
+    /// Removes a file from the list; returns whether it was there.
     fn forget(&mut self, path: &Path) -> bool {
         let Some(at) = self.files.iter().position(|(known, _)| known == path) else { return false };
         if let Some((_, size)) = self.files.remove(at) {
@@ -128,7 +128,7 @@ impl ClosedFiles {
         true
     }
 
-    /// In a process group of its own, so that the end of a capture does not end the command.
+    /// Runs the command in its own process group, so that the end of a capture does not end it.
     fn run_command(&mut self, path: &Path) {
         self.reap();
         let Some(program) = &self.command else { return };
@@ -136,7 +136,7 @@ impl ClosedFiles {
         match command.arg(path).stdin(Stdio::null()).process_group(0).spawn() {
             Ok(child) => {
                 if let Some(pid) = rustix::process::Pid::from_raw(child.id().cast_signed()) {
-                    // At its usual priority it does the same work.
+                    // If this fails, the command runs at normal priority.
                     let _ = rustix::process::setpriority_process(Some(pid), NICE);
                 }
                 self.children.push(child);
@@ -155,7 +155,7 @@ impl ClosedFiles {
 
     fn tell(&self, event: FileEvent) {
         if let Some(events) = &self.events {
-            // Whoever wanted to know may have gone.
+            // The receiver may have been dropped.
             let _ = events.send(event);
         }
     }

@@ -1,5 +1,5 @@
-//! Compression in pieces: what is before a piece can be read without it, so that a crash costs the
-//! last one at most.
+//! Compression in pieces that can be read without the following ones, so that a crash loses at most the
+//! last piece.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -9,28 +9,28 @@ use zstd::stream::write::Encoder;
 
 use super::FileCompression;
 
-/// Bytes before compression of a piece, for each thread that compresses.
+/// Uncompressed bytes of a piece, for each compression thread.
 const PIECE: usize = 4 * 1024 * 1024;
-/// How long a piece may wait to be full.
+/// Longest time until a piece is ended.
 const MAX_DELAY: Duration = Duration::from_secs(1);
-/// Fast rather than small: one thread has to keep up with a NIC.
+/// Low levels, because one thread has to keep up with a NIC.
 const GZIP_LEVEL: u32 = 1;
 const ZSTD_LEVEL: i32 = 1;
 
 enum CompressionMethod {
-    /// Each piece is a member of its own.
+    /// Each piece is a separate member.
     Gzip(Option<GzEncoder<Vec<u8>>>),
-    /// Each piece ends with a flush: Wireshark reads the first frame of a file only.
+    /// Each piece ends with a flush: Wireshark reads only the first frame of a file.
     Zstd { frame: Option<Encoder<'static, Vec<u8>>>, threads: u32 },
 }
 
-/// Compresses bytes as they come.
+/// Compresses a stream of bytes.
 pub(super) struct Compressor {
     method: CompressionMethod,
-    /// Bytes of the piece so far, and when it is full.
+    /// Uncompressed bytes of the current piece, and the size of a full one.
     size: usize,
     full: usize,
-    /// Packets in the piece.
+    /// Packets in the current piece.
     packets: u64,
     begun: Instant,
 }
@@ -42,7 +42,7 @@ impl std::fmt::Debug for Compressor {
 }
 
 impl Compressor {
-    /// Nothing where nothing is to be compressed. With `threads`, so many compress beside this one.
+    /// Returns `None` without compression. With Zstandard, `threads` more threads compress.
     pub(super) fn new(compression: FileCompression, threads: u32) -> Option<Self> {
         let method = match compression {
             FileCompression::None => return None,
@@ -75,12 +75,12 @@ impl Compressor {
         }
     }
 
-    /// It is time to end the piece.
+    /// Returns whether the piece must be ended.
     pub(super) fn is_due(&self) -> bool {
         self.size >= self.full || self.size != 0 && self.begun.elapsed() >= MAX_DELAY
     }
 
-    /// The piece and its packets; nothing when there is nothing in it.
+    /// Returns the compressed piece and its packets; `None` if it is empty.
     pub(super) fn end(&mut self) -> io::Result<Option<(Vec<u8>, u64)>> {
         if self.size == 0 {
             return Ok(None);
@@ -100,7 +100,7 @@ impl Compressor {
         Ok(piece.map(|piece| (piece, packets)))
     }
 
-    /// What must stand at the end of a file, behind its last piece.
+    /// Returns the bytes that end a file, after its last piece.
     pub(super) fn close(&mut self) -> io::Result<Vec<u8>> {
         match &mut self.method {
             CompressionMethod::Gzip(_) => Ok(Vec::new()),

@@ -1,4 +1,4 @@
-//! Names of files: tcpdump's, and those with the number before the extension.
+//! Names of files: those of tcpdump, and names with the number before the extension.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use super::FileRotation;
 
 /// Digits of a number before the extension.
 const NUMBER_WIDTH: usize = 5;
-/// Extensions that stand behind another.
+/// Compression extensions, which follow another extension.
 const OUTER_EXTENSIONS: [&str; 2] = [".gz", ".zst"];
 
-/// Makes the names of a capture.
+/// Generates the file names of a capture.
 #[derive(Debug)]
 pub(super) struct FileNaming {
     template: PathBuf,
@@ -23,13 +23,13 @@ pub(super) struct FileNaming {
     count: u32,
 }
 
-/// The name is not one of a file at some time.
+/// The error for a name that strftime cannot expand.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct InvalidFileName(pub String);
 
 impl FileNaming {
-    /// The names of files that begin now.
+    /// Returns the names of files that begin at this time.
     pub(super) fn new(
         template: &Path,
         rotation: &FileRotation,
@@ -45,7 +45,7 @@ impl FileNaming {
         Ok(naming)
     }
 
-    /// The name of the current file.
+    /// Returns the name of the current file.
     pub(super) fn path(&self) -> PathBuf {
         let files = self.rotation.files.unwrap_or(0);
         if self.rotation.count_before_extension {
@@ -62,7 +62,7 @@ impl FileNaming {
         name.into()
     }
 
-    /// Goes on to the next file because this one is large.
+    /// Advances to the next file after the current one has reached its size.
     pub(super) fn next_by_size(&mut self) {
         self.count += 1;
         if self.rotation.reuses_names() && self.rotation.files.is_some_and(|max| self.count >= max)
@@ -71,7 +71,7 @@ impl FileNaming {
         }
     }
 
-    /// Goes on to the next file because its period has begun.
+    /// Advances to the next file, because its period has begun.
     pub(super) fn next_by_time(&mut self, ns: u64) -> Result<(), InvalidFileName> {
         let base = self.expand(ns)?;
         let runs_on = self.rotation.bounded && base == self.base;
@@ -100,7 +100,7 @@ fn bad_name(reason: impl Display) -> InvalidFileName {
     InvalidFileName(format!("-G needs a name that strftime understands: {reason}"))
 }
 
-/// Decimal digits; 0 has none.
+/// Returns the number of decimal digits; 0 has none.
 fn digits(number: u32) -> usize {
     number.checked_ilog10().map_or(0, |digits| digits as usize + 1)
 }
@@ -109,7 +109,7 @@ fn before_extension(path: &Path, number: u64, width: usize) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let outer = OUTER_EXTENSIONS.into_iter().find(|outer| name.ends_with(outer)).unwrap_or("");
     let inner = &name[..name.len() - outer.len()];
-    // A name that only begins with a dot has no extension.
+    // A name with a dot only at its start has no extension.
     let stem = inner.rfind('.').filter(|at| *at > 0).map_or(inner, |at| &inner[..at]);
     path.with_file_name(format!("{stem}_{number:0width$}{}", &name[stem.len()..]))
 }
@@ -194,7 +194,7 @@ mod tests {
         assert!(error.to_string().contains("strftime"), "{error}");
     }
 
-    /// tcpdump's rule, as its manual has it.
+    /// Returns a name by the rule in tcpdump's manual.
     fn model(base: &str, sized: bool, files: Option<u32>, count: u64) -> String {
         let width = match files {
             Some(files) if files > 1 => (files - 1).to_string().len(),

@@ -6,12 +6,12 @@ use crate::shared::PacketData;
 const MICROSECONDS_MAGIC: u32 = 0xa1b2_c3d4;
 const NANOSECONDS_MAGIC: u32 = 0xa1b2_3c4d;
 
-/// Bytes of a file header.
+/// Length of a file header.
 const HEADER_SIZE: usize = 24;
-/// Bytes before the data of a packet.
+/// Length of a record header.
 pub(super) const RECORD_SIZE: usize = 16;
 
-/// The header of a file.
+/// Returns the header of a file.
 pub(super) fn header(nanos: bool, snaplen: u32, linktype: u16) -> Vec<u8> {
     let magic = if nanos { NANOSECONDS_MAGIC } else { MICROSECONDS_MAGIC };
     let mut out = magic.to_ne_bytes().to_vec();
@@ -24,19 +24,19 @@ pub(super) fn header(nanos: bool, snaplen: u32, linktype: u16) -> Vec<u8> {
     out
 }
 
-/// Bytes that a packet takes.
+/// Returns the length of the record of a packet.
 pub(super) fn packet_size<D: PacketData>(packet: &PacketWith<'_, D>) -> usize {
     RECORD_SIZE + packet.data.size()
 }
 
-/// Puts a packet into exactly [`packet_size`] bytes.
+/// Writes a record of exactly [`packet_size`] bytes.
 pub(super) fn put_packet<D: PacketData>(out: &mut [u8], packet: &PacketWith<'_, D>, nanos: bool) {
     let (head, data) = out.split_at_mut(RECORD_SIZE);
     put_head(head, packet, nanos);
     packet.data.copy_to(data);
 }
 
-/// The bytes before the data of a packet.
+/// Writes the header of a record.
 #[allow(clippy::cast_possible_truncation)] // Seconds are unsigned, and last until 2106.
 pub(super) fn put_head<D: PacketData>(head: &mut [u8], packet: &PacketWith<'_, D>, nanos: bool) {
     let (seconds, rest) = (packet.ns / 1_000_000_000, (packet.ns % 1_000_000_000) as u32);
@@ -47,7 +47,8 @@ pub(super) fn put_head<D: PacketData>(head: &mut [u8], packet: &PacketWith<'_, D
     }
 }
 
-/// Bytes and packets of the whole records at the start of `bytes`; `at_start` of a file.
+/// Returns the bytes and packets of the complete records at the start of `bytes`; with `at_start`, a
+/// file header comes first.
 pub(super) fn whole(bytes: &[u8], at_start: bool) -> (usize, u64) {
     let (mut done, mut packets) = (if at_start { HEADER_SIZE } else { 0 }, 0);
     if done > bytes.len() {

@@ -1,4 +1,4 @@
-//! When the next file begins, and what it is called.
+//! Decides when the next file begins, and its name.
 
 use std::path::PathBuf;
 
@@ -9,33 +9,33 @@ use super::naming::{FileNaming, InvalidFileName};
 use super::{FileRotation, FileSettings};
 
 const SECOND: u64 = 1_000_000_000;
-/// How long the first packets of an aligned file may keep the one before open: packets come a
-/// little after their time.
+/// Time for which an aligned file stays open after its end: packets arrive a little after their time
+/// stamps.
 const SETTLE: u64 = SECOND / 5;
 
-/// What is to be done before a packet.
+/// Why another file begins before a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RotationStep {
     BySize,
     ByTime,
 }
 
-/// The plan of a capture's files.
+/// The schedule of the files of a capture.
 #[derive(Debug)]
 pub(super) struct RotationSchedule {
     rotation: FileRotation,
     naming: FileNaming,
-    /// Most bytes of a file; without `exact`, the first packet after them begins the next.
+    /// Size limit of a file; without `exact`, the first packet beyond it begins the next file.
     size: u64,
-    /// The end of the period, or never.
+    /// End of the period in nanoseconds, or [`u64::MAX`].
     period_end: u64,
     periods: u32,
-    /// The clock of the system tells the time, and not only the packets.
+    /// The system clock may end a period, not only packets.
     live: bool,
 }
 
 impl RotationSchedule {
-    /// A plan whose first file begins now.
+    /// Returns a schedule for a first file that begins now.
     pub(super) fn new(settings: &FileSettings, now_ns: u64) -> Result<Self, InvalidFileName> {
         let rotation = settings.rotation.clone();
         let quota = settings.quota.map_or(u64::MAX, |quota| quota / 2);
@@ -51,13 +51,13 @@ impl RotationSchedule {
         Ok(schedule)
     }
 
-    /// The name of the current file.
+    /// Returns the name of the current file.
     pub(super) fn path(&self) -> PathBuf {
         self.naming.path()
     }
 
-    /// Whether a packet of `size` bytes at `ns` begins another file, where the current one has
-    /// `position` bytes. It takes `reserve` more bytes to end a file.
+    /// Returns whether a packet of `size` bytes at `ns` begins another file, if the current one has
+    /// `position` bytes. The end of a file takes `reserve` more bytes.
     pub(super) fn due(
         &mut self,
         ns: u64,
@@ -83,17 +83,17 @@ impl RotationSchedule {
         full.then_some(RotationStep::BySize)
     }
 
-    /// Whether the time alone may begin another file.
+    /// Returns whether the clock may begin another file without a packet.
     pub(super) fn is_aligned(&self) -> bool {
         self.live && self.rotation.aligned
     }
 
-    /// Whether the time alone begins another file.
+    /// Returns whether the clock begins another file now.
     pub(super) fn due_by_clock(&self, now_ns: u64) -> bool {
         self.is_aligned() && now_ns >= self.period_end.saturating_add(SETTLE)
     }
 
-    /// Goes on to the next file; false when there is none.
+    /// Advances to the next file; returns false if the capture has no more files.
     pub(super) fn advance(&mut self, due: RotationStep, ns: u64) -> Result<bool, InvalidFileName> {
         match due {
             RotationStep::BySize => self.naming.next_by_size(),
@@ -111,7 +111,7 @@ impl RotationSchedule {
         Ok(true)
     }
 
-    /// Begins the period of `ns`, and gives its start. tcpdump counts whole seconds.
+    /// Begins the period of `ns`, and returns its start. Like tcpdump, it uses whole seconds.
     fn begin_period(&mut self, ns: u64) -> u64 {
         let Some(seconds) = self.rotation.seconds else { return ns };
         let now = ns / SECOND;
@@ -122,15 +122,15 @@ impl RotationSchedule {
         let offset = offset_at(now);
         let since = now.saturating_add_signed(offset) % seconds.max(1);
         let end = (now - since.min(now)).saturating_add(seconds);
-        // A day with a change of the clock is longer or shorter.
+        // A day with a change to or from daylight saving time is longer or shorter.
         let end = end.saturating_add_signed(offset - offset_at(end)).max(now + 1);
         self.period_end = end.saturating_mul(SECOND);
-        // A file that begins within a period is called after its real begin.
+        // The name of the first file, which begins within a period, has the real start time.
         if self.periods == 1 { ns } else { (now - since.min(now)) * SECOND }
     }
 }
 
-/// Seconds of local time before UTC at a time.
+/// Returns the offset of local time from UTC in seconds at a time.
 fn offset_at(second: u64) -> i64 {
     let second = i64::try_from(second).unwrap_or(i64::MAX);
     let time = Timestamp::from_second(second).unwrap_or(Timestamp::MAX);
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn aligned_periods_begin_at_multiples_with_or_without_packets() {
         let mut schedule = schedule(FileRotation { aligned: true, ..every(60) });
-        // All offsets from UTC of today are multiples of 15 minutes.
+        // All current offsets from UTC are multiples of 15 minutes.
         let boundary = 1_780_000_020;
         assert_eq!(schedule.path(), Path::new("x1780000000"));
         assert_eq!(schedule.due(boundary * SECOND, 0, 0, 0), Some(RotationStep::ByTime));

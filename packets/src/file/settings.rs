@@ -1,10 +1,10 @@
-//! What files to write, and how.
+//! Settings of capture files.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 
-/// Layout of a file.
+/// Format of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FileFormat {
     /// pcapng: all data about packets and interfaces.
@@ -30,7 +30,7 @@ pub enum FileCompression {
 }
 
 impl FileCompression {
-    /// By the extension of a file: `.gz`, `.zst`, or none.
+    /// Returns the compression for the extension of a file: `.gz`, `.zst`, or none.
     pub fn of(path: &Path) -> Self {
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("gz") => Self::Gzip,
@@ -40,42 +40,42 @@ impl FileCompression {
     }
 }
 
-/// When to begin another file, and under which name. The default is one file, and the first four
-/// are tcpdump's `-C`, `-G` and `-W` with its names; `docs/capture.md` has the rules.
+/// When to begin another file, and its name. The default is one file. The first three fields are
+/// tcpdump's `-C`, `-G` and `-W` with its names; `docs/capture.md` has the rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools)] // Independent switches.
 pub struct FileRotation {
-    /// `-C`: the next file begins with the first packet after so many bytes, before compression.
+    /// `-C`: the next file begins with the first packet after this many bytes, before compression.
     pub bytes: Option<u64>,
-    /// `-G`: the next file begins with the first packet after so many seconds. The name may have
-    /// conversions of strftime.
+    /// `-G`: the next file begins with the first packet after this many seconds. The name may have
+    /// strftime conversions.
     pub seconds: Option<u64>,
-    /// `-W`: with `bytes`, names are used again after so many files; with `seconds`, the capture
-    /// ends after so many files; with both, it only pads the names.
+    /// `-W`: with `bytes`, names are reused after this many files; with `seconds`, the capture ends
+    /// after this many files; with both, it only sets the width of numbers in names.
     pub files: Option<u32>,
     /// No file is longer than `bytes`, unless a single packet is.
     pub exact: bool,
-    /// Files begin at whole multiples of `seconds` of local time, with or without packets.
+    /// Files begin at multiples of `seconds` in local time, with or without packets.
     pub aligned: bool,
-    /// Names are not used again: of more than `files`, the oldest is deleted.
+    /// Names are not reused: of more than `files`, the oldest is deleted.
     pub bounded: bool,
-    /// Names are counted before the extension: `x_00001.pcapng`, `x_00002.pcapng`, ...
+    /// The number in a name is before the extension: `x_00001.pcapng`, `x_00002.pcapng`, ...
     pub count_before_extension: bool,
 }
 
 impl FileRotation {
-    /// There is more than one file.
+    /// Returns whether there is more than one file.
     pub(super) fn is_on(&self) -> bool {
         self.bytes.is_some() || self.seconds.is_some()
     }
 
-    /// Names come again after `files`.
+    /// Returns whether names are reused after `files`.
     pub(super) fn reuses_names(&self) -> bool {
         let runs_on = self.count_before_extension && self.seconds.is_some();
         self.files.is_some() && self.bytes.is_some() && !self.bounded && !runs_on
     }
 
-    /// The capture ends after so many files.
+    /// Returns the number of files after which the capture ends, if it does.
     pub(super) fn ends_after(&self) -> Option<u32> {
         self.files.filter(|_| self.bytes.is_none() && !self.bounded)
     }
@@ -86,56 +86,56 @@ impl FileRotation {
 pub enum FileEvent {
     /// A file is complete and has its name.
     Closed(PathBuf),
-    /// The capture is over, and waits for a disk or a reader that is slow.
+    /// The capture has ended, and waits for a slow disk or reader.
     Waiting {
-        /// What is written to.
+        /// The file or stream that is written.
         name: String,
-        /// Packets that are not written yet.
+        /// Packets that are not yet written.
         packets: u64,
     },
     /// A file of this capture was deleted to stay within `quota` or `files`.
     Deleted(PathBuf),
-    /// Something other than the capture failed, for instance the command for closed files. Each kind
-    /// is reported once.
+    /// Something other than the capture failed, for example the command for closed files. Each kind is
+    /// reported once.
     Trouble(String),
 }
 
-/// Where and how to write.
+/// Where and how to write files.
 #[derive(Clone, Debug, Default)]
 pub struct FileSettings {
     /// File, pipe or device; `-` is standard output.
     pub path: PathBuf,
-    /// Layout.
+    /// File format.
     pub format: FileFormat,
-    /// `None` goes by the extension of `path`.
+    /// Compression; `None`: by the extension of `path`.
     pub compression: Option<FileCompression>,
     /// Threads that compress with Zstandard; 0: only the thread that writes.
     pub compression_threads: u32,
-    /// Further files.
+    /// When to begin another file.
     pub rotation: FileRotation,
-    /// `-U`: write every packet at once.
+    /// `-U`: flush after every packet.
     pub packet_buffered: bool,
-    /// Write under the final name from the start; otherwise a file is `NAME.part` until it is
+    /// Write under the final name from the start. Otherwise a file is called `NAME.part` until it is
     /// complete.
     pub in_place: bool,
-    /// Maximum bytes of all files of this capture; the oldest are deleted. Needs rotation.
+    /// Most bytes of all files of this capture; beyond, the oldest are deleted. Requires rotation.
     pub quota: Option<u64>,
-    /// `-z`: run with the name of every closed file, at the lowest priority.
+    /// `-z`: command to run with the name of every closed file, at the lowest priority.
     pub command: Option<OsString>,
-    /// Receiver of the events of files.
+    /// Receives the events of files.
     pub events: Option<Sender<FileEvent>>,
-    /// Time of the first file's name, nanoseconds since 1970; `None` is now. A capture that is read
-    /// from a file begins at its first packet.
+    /// Time in the name of the first file, nanoseconds since 1970; `None` is now. For packets that are
+    /// read from a file, it is the time of the first packet.
     pub begin_ns: Option<u64>,
 }
 
 impl FileSettings {
-    /// One file with default settings.
+    /// Returns settings of one file, with default values.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), ..Self::default() }
     }
 
-    /// Why the options contradict each other; `None` if they do not.
+    /// Returns why the settings contradict each other; `None` if they do not.
     pub(super) fn contradiction(&self) -> Option<&'static str> {
         let rotation = &self.rotation;
         let quota = self.quota.unwrap_or(u64::MAX);
@@ -164,7 +164,7 @@ impl FileSettings {
         checks.into_iter().find(|(wrong, _)| *wrong).map(|(_, reason)| reason)
     }
 
-    /// Packets go to standard output.
+    /// Returns whether packets go to standard output.
     pub fn is_stdout(&self) -> bool {
         self.path == Path::new("-")
     }
