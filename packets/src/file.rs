@@ -1,8 +1,8 @@
 //! Capture files: formats, compression and rotation.
 //!
-//! [`CaptureFiles`] makes blocks of packets in the thread of the capture, and never waits there. A second
-//! thread has the files: it compresses, writes, renames and deletes. Where it cannot keep up because
-//! a disk is slow or full, packets are lost and counted.
+//! [`CaptureFiles`] encodes blocks of packets in the thread of the capture, which never waits. A second
+//! thread owns the files: it compresses, writes, renames and deletes. If it cannot keep up because a
+//! disk is slow or full, packets are lost and counted.
 
 mod batch;
 mod closed;
@@ -39,12 +39,12 @@ use crate::packet::{CaptureInterface, InterfaceStatistics, Packet, PacketWith, S
 use crate::shared::{PacketData, SharedBytes};
 use crate::sink::{PacketSink, SinkError, SinkProgress};
 
-/// How long the end may take before it is told what is waited for.
+/// Time until [`FileEvent::Waiting`] is reported when a capture finishes.
 const WAITING_NOTICE: Duration = Duration::from_secs(1);
-/// How long a disk or a reader may take nothing at the end before it is given up.
+/// Longest time without progress of a disk or reader before the finish of a capture fails.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A sink that writes files, one after the other.
+/// A sink that writes a sequence of files.
 #[derive(Debug)]
 pub struct CaptureFiles {
     format: FileFormat,
@@ -53,24 +53,24 @@ pub struct CaptureFiles {
     name: String,
     queue: Arc<BatchQueue>,
     thread: Option<JoinHandle<()>>,
-    /// The reader of a pipe, to notice its end.
+    /// Descriptor of a pipe or device, to notice when its reader closes it.
     reader: Option<OwnedFd>,
     /// The blocks that are being collected.
     batch: Option<BlockBatch>,
     section: FileSection,
     schedule: RotationSchedule,
-    /// Link type and snapshot length in the header of a classic file.
+    /// Link type and snapshot length in the header of a classic pcap file.
     header: Option<(u16, u32)>,
-    /// Bytes and packets of the current file, before compression.
+    /// Bytes of the current file, before compression.
     position: u64,
     packets: u64,
     /// Packets in all batches.
     handed: u64,
-    /// Packets for which there was no room.
+    /// Packets lost because no buffer was free.
     lost: u64,
-    /// Packets that came after the last file.
+    /// Packets after the end of the last file.
     after_end: u64,
-    /// Those among them whose link type is not that of a classic file.
+    /// Lost packets with another link type than the classic pcap file.
     other_linktypes: u64,
     /// The last file is complete.
     complete: bool,
@@ -81,7 +81,7 @@ impl CaptureFiles {
     /// Opens the first file.
     ///
     /// # Errors
-    /// When it cannot be opened, or the settings contradict each other.
+    /// Fails if the file cannot be opened, or if settings contradict each other.
     pub fn create(settings: &FileSettings) -> Result<Self, SinkError> {
         let refused = |reason| SinkError::Refused { name: name_of(settings), reason };
         if let Some(reason) = settings.contradiction() {
@@ -99,11 +99,10 @@ impl CaptureFiles {
         Self::start(settings, plan, opened.map_err(|source| SinkError::Open { path, source })?)
     }
 
-    /// Writes to something that is open: a pipe or a socket called `name`. Of the settings, `path`
-    /// is not used.
+    /// Writes to an open pipe or socket called `name`. `path` of the settings is ignored.
     ///
     /// # Errors
-    /// When the settings contradict each other.
+    /// Fails if settings contradict each other.
     pub fn onto(file: File, name: &str, settings: &FileSettings) -> Result<Self, SinkError> {
         let settings = FileSettings { path: "-".into(), ..settings.clone() };
         let refused = |reason| SinkError::Refused { name: name.to_owned(), reason };
@@ -159,13 +158,13 @@ impl CaptureFiles {
         }
     }
 
-    /// Where to put bytes that must not be lost.
+    /// Reserves space for bytes that must not be lost.
     fn room(&mut self, size: usize) -> Option<&mut [u8]> {
         self.position += size as u64;
         self.batch_with_room(size)?.room(size)
     }
 
-    /// A buffer for bytes that must not be lost.
+    /// Returns the current batch, or a new one, with space for bytes that must not be lost.
     fn batch_with_room(&mut self, size: usize) -> Option<&mut BlockBatch> {
         if !self.batch.as_ref().is_some_and(|batch| batch.has_room(size)) {
             let next = self.queue.take_anyway(size);
@@ -174,7 +173,7 @@ impl CaptureFiles {
         self.batch.as_mut()
     }
 
-    /// Gives the collected blocks to the writer, and goes on with another buffer.
+    /// Passes the collected blocks to the writer, and continues with another buffer.
     fn hand_over(&mut self, next: Option<BlockBatch>) {
         match std::mem::replace(&mut self.batch, next) {
             Some(batch) if batch.bytes().is_empty() => self.queue.recycle(batch),
@@ -183,7 +182,7 @@ impl CaptureFiles {
         }
     }
 
-    /// There is room for a packet; false when the writer has all buffers.
+    /// Returns whether there is space for a packet; false if the writer has all buffers.
     fn has_room(&mut self, size: usize) -> bool {
         self.batch.as_ref().is_some_and(|batch| batch.has_room(size)) || self.make_room(size)
     }
@@ -198,8 +197,9 @@ impl CaptureFiles {
         there
     }
 
-    /// The header of a classic file, of the link type of the first packet, or else of the first interface;
-    /// all files of a capture have the same one. It says the largest snap length.
+    /// Writes the header of a classic pcap file. It has the link type of the first packet, or of the
+    /// first interface if there is no packet yet, and the largest snap length. All files of a capture
+    /// have the same link type.
     fn put_header(&mut self, linktype: Option<u16>) {
         if let FileFormat::Pcap { nanos } = self.format
             && self.position == 0
@@ -212,8 +212,8 @@ impl CaptureFiles {
         }
     }
 
-    /// A classic file can have this packet: it has one link type, and a packet is no longer than its header
-    /// says.
+    /// Returns whether a classic pcap file can contain this packet: the file has one link type. A
+    /// packet longer than the snap length of the header is an error.
     fn fits<D: PacketData>(&self, packet: &PacketWith<'_, D>) -> Result<bool, SinkError> {
         let FileFormat::Pcap { .. } = self.format else { return Ok(true) };
         let Some((linktype, snaplen)) = self.header else { return Ok(true) };
@@ -230,7 +230,7 @@ impl CaptureFiles {
         Ok(true)
     }
 
-    /// Begins another file before a packet if it is time; false when there is no room for that.
+    /// Begins another file before a packet if one is due; returns false if there is no buffer for that.
     fn rotate_for<D>(
         &mut self,
         packet: &PacketWith<'_, D>,
@@ -267,7 +267,7 @@ impl CaptureFiles {
         Ok(true)
     }
 
-    /// The last blocks of a file.
+    /// Writes the last blocks of a file.
     fn end_file(&mut self) {
         match self.format {
             FileFormat::Pcapng => {
@@ -371,7 +371,7 @@ impl PacketSink for CaptureFiles {
                 .map_or_else(|| self.name.clone(), |file| file.display().to_string());
             let packets = self.handed.saturating_sub(progress.written);
             if let Some(events) = &self.events {
-                // Nobody may want to know.
+                // The receiver may have been dropped.
                 let _ = events.send(FileEvent::Waiting { name, packets });
             }
         };
@@ -396,7 +396,7 @@ impl PacketSink for CaptureFiles {
 
 impl Drop for CaptureFiles {
     fn drop(&mut self) {
-        // Whoever wants to know has called it before.
+        // Callers that need the result have called it before.
         let _ = self.finish();
     }
 }

@@ -1,4 +1,4 @@
-//! Buffers of blocks, and the queue in which they go to the writer thread.
+//! Buffers of blocks, and the queue that passes them to the writer thread.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -12,40 +12,42 @@ use rustix::thread::sched_getcpu;
 use crate::shared::{SharedBytes, SharedParts};
 use crate::sink::{SinkError, SinkProgress};
 
-/// Bytes of a buffer: few system calls, and few enough to be in the cache until they are written.
+/// Buffer size: large enough for few system calls, and small enough to stay in the cache until it is
+/// written.
 const BUFFER_SIZE: usize = 256 * 1024;
-/// Buffers in all, which bounds what waits for a disk.
+/// Number of all buffers, which limits the data that waits for a disk.
 const MAX_BUFFERS: usize = 64 * 1024 * 1024 / BUFFER_SIZE;
 
 /// Most packets that stay in shared memory until they are written: with the bytes between them, as many
 /// vectors as one system call takes.
 const MAX_PARTS: usize = 511;
-/// Share of the shared memory that may wait for one write, and most bytes of it: the rest of a ring
-/// fills meanwhile.
+/// Largest part of the shared memory, and largest number of its bytes, that may wait for one write:
+/// packets fill the rest of the ring meanwhile.
 const SHARE_OF_REGION: usize = 8;
 const MAX_SHARED: usize = 1 << 20;
 
-/// Whole blocks on their way to a file.
+/// Complete blocks on their way to a file.
 #[derive(Debug)]
 pub(super) struct BlockBatch {
     bytes: Box<[u8]>,
     used: usize,
-    /// Bytes that belong between them.
+    /// Bytes in shared memory, between those of `bytes`.
     shared: SharedParts,
-    /// It is one of the buffers that are bounded.
+    /// The buffer is one of [`MAX_BUFFERS`].
     counted: bool,
-    /// Packets in it.
+    /// Number of packets.
     pub packets: u64,
 }
 
 impl BlockBatch {
-    /// Zeroed memory comes untouched from the system: a buffer that is never used costs nothing.
+    /// Returns an empty batch. Zeroed memory is allocated on first use, so an unused buffer costs
+    /// nothing.
     fn with_room(size: usize) -> Self {
         let (bytes, shared) = (vec![0; size].into(), SharedParts::default());
         Self { bytes, used: 0, shared, counted: false, packets: 0 }
     }
 
-    /// Where to put the next `size` bytes, unless it is full.
+    /// Reserves the next `size` bytes; `None` if they do not fit.
     pub(super) fn room(&mut self, size: usize) -> Option<&mut [u8]> {
         let room = self.bytes.get_mut(self.used..)?.get_mut(..size)?;
         self.used += size;
@@ -56,13 +58,13 @@ impl BlockBatch {
         self.bytes.len() - self.used >= size
     }
 
-    /// There is room for `size` bytes around these.
+    /// Returns whether `size` bytes around these shared ones fit.
     pub(super) fn has_room_around(&self, size: usize, data: &SharedBytes<'_>) -> bool {
         let most = MAX_SHARED.min(data.region_size() / SHARE_OF_REGION);
         self.has_room(size) && self.shared.count() < MAX_PARTS && self.shared.len() < most
     }
 
-    /// Where to put `size` bytes around shared ones, which come behind the first `head` of them.
+    /// Reserves `size` bytes around shared ones, which come after the first `head` of them.
     pub(super) fn room_around(
         &mut self,
         size: usize,
@@ -81,22 +83,22 @@ impl BlockBatch {
         &self.bytes[..self.used]
     }
 
-    /// Some bytes are in shared memory.
+    /// Returns whether some bytes are in shared memory.
     pub(super) fn is_shared(&self) -> bool {
         self.shared.count() > 0
     }
 
-    /// All bytes, in order.
+    /// Returns the number of all bytes.
     pub(super) fn len(&self) -> usize {
         self.used + self.shared.len()
     }
 
-    /// All bytes, in order.
+    /// Returns all bytes in order.
     pub(super) fn slices(&self) -> Vec<IoSlice<'_>> {
         self.shared.slices(self.bytes())
     }
 
-    /// The same without shared memory.
+    /// Returns a copy that has no bytes in shared memory.
     pub(super) fn copied(&self) -> Self {
         let mut copy = Self { packets: self.packets, ..Self::with_room(self.len()) };
         if let Some(room) = copy.room(self.len()) {
@@ -116,7 +118,7 @@ impl BlockBatch {
     }
 }
 
-/// What the writer thread is to do next.
+/// The next command of the writer thread.
 #[derive(Debug)]
 pub(super) enum WriterCommand {
     Write(BlockBatch),
@@ -124,13 +126,13 @@ pub(super) enum WriterCommand {
     Next(PathBuf),
 }
 
-/// What the writer thread finds in the queue.
+/// What the writer thread gets from the queue.
 #[derive(Debug)]
 pub(super) enum QueueItem {
     Do(WriterCommand),
-    /// Nothing came in time.
+    /// No command arrived in time.
     Idle,
-    /// Nothing will come any more.
+    /// No more commands follow.
     End,
 }
 
@@ -138,7 +140,7 @@ pub(super) enum QueueItem {
 struct QueueState {
     commands: VecDeque<WriterCommand>,
     free: Vec<BlockBatch>,
-    /// Buffers that exist.
+    /// Number of existing buffers.
     buffers: usize,
     ending: bool,
     over: bool,
@@ -146,28 +148,28 @@ struct QueueState {
     progress: SinkProgress,
 }
 
-/// The queue and everything else that both threads know.
+/// The queue, and the other state that both threads share.
 #[derive(Debug, Default)]
 pub(super) struct BatchQueue {
     state: Mutex<QueueState>,
-    /// Something to do for the writer.
+    /// Signals work for the writer.
     work: Condvar,
-    /// The writer has come to its end.
+    /// Signals that the writer has ended.
     end: Condvar,
     failed: AtomicBool,
-    /// The writer takes bytes in shared memory.
+    /// The writer accepts bytes in shared memory.
     shares: AtomicBool,
-    /// Where the writer ran last.
+    /// CPU that the writer last ran on.
     writer_cpu: AtomicUsize,
 }
 
 impl BatchQueue {
-    /// A thread that panicked leaves numbers behind, and no broken ones.
+    /// Locks the state. A thread that panicked leaves it consistent, so poisoning is ignored.
     fn state(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An empty buffer of at least `size` bytes; none when all are waiting for the writer.
+    /// Returns an empty buffer of at least `size` bytes; `None` if all are waiting for the writer.
     pub(super) fn take(&self, size: usize) -> Option<BlockBatch> {
         let mut state = self.state();
         let free = state.free.pop();
@@ -184,24 +186,26 @@ impl BatchQueue {
         }))
     }
 
-    /// The same, beyond the bound if need be: for what a file cannot be read without.
+    /// Returns a buffer as [`Self::take`], beyond the limit if necessary: for blocks that a file needs
+    /// to be readable.
     pub(super) fn take_anyway(&self, size: usize) -> BlockBatch {
         self.take(size).unwrap_or_else(|| BlockBatch::with_room(size.max(BUFFER_SIZE)))
     }
 
-    /// There are empty buffers for a packet that begins another file, or nobody will ever write
-    /// one.
+    /// Returns whether there are enough empty buffers for a packet that begins another file, or the
+    /// writer has ended.
     pub(super) fn has_free(&self) -> bool {
         let state = self.state();
         state.free.len() + MAX_BUFFERS.saturating_sub(state.buffers) > 1 || state.over
     }
 
-    /// The writer takes bytes in shared memory, and needs them for no longer than a write takes.
+    /// Returns whether the writer accepts bytes in shared memory, which it needs only during a write.
     pub(super) fn shares(&self) -> bool {
         self.shares.load(Ordering::Relaxed)
     }
 
-    /// Whether the writer takes bytes in shared memory from now on. Otherwise all those that wait are copied.
+    /// Sets whether the writer accepts bytes in shared memory from now on. If not, waiting ones are
+    /// copied.
     pub(super) fn set_shares(&self, shares: bool) {
         let mut state = self.state();
         self.shares.store(shares, Ordering::Relaxed);
@@ -222,7 +226,7 @@ impl BatchQueue {
         }
     }
 
-    /// Hands over a buffer. Behind one that waits and is not full, it is appended to that.
+    /// Passes a buffer to the writer. It is appended to the last waiting one if it fits there.
     pub(super) fn write(&self, mut batch: BlockBatch) {
         let mut state = self.state();
         if batch.is_shared() && !self.shares() {
@@ -241,7 +245,8 @@ impl BatchQueue {
         drop(state);
         self.work.notify_one();
         if self.writer_cpu.load(Ordering::Relaxed) == sched_getcpu() {
-            // It would not run before this thread's time is up, with buffers out of the cache by then.
+            // Otherwise the writer would only run at the end of this thread's time slice, when the
+            // buffers have left the cache.
             std::thread::yield_now();
         }
     }
@@ -251,7 +256,7 @@ impl BatchQueue {
         self.work.notify_one();
     }
 
-    /// What to do next, waited for at most so long.
+    /// Waits for the next command for at most `timeout`.
     pub(super) fn turn(&self, timeout: Duration) -> QueueItem {
         let idle = |state: &mut QueueState| state.commands.is_empty() && !state.ending;
         let (mut state, _) = self
@@ -266,7 +271,7 @@ impl BatchQueue {
         }
     }
 
-    /// Waits until it may be worth trying again; false when everything is to end now.
+    /// Waits for `pause`, or until the capture ends; returns false in the latter case.
     pub(super) fn pause(&self, pause: Duration) -> bool {
         let running = |state: &mut QueueState| !state.ending;
         let (state, _) = self
@@ -276,23 +281,23 @@ impl BatchQueue {
         !state.ending
     }
 
-    /// Gives a buffer back.
+    /// Returns a buffer for reuse.
     pub(super) fn recycle(&self, batch: BlockBatch) {
         recycle(&mut self.state(), batch);
     }
 
-    /// Changes what is told of the writer.
+    /// Updates the progress of the writer.
     pub(super) fn report(&self, change: impl FnOnce(&mut SinkProgress)) {
         change(&mut self.state().progress);
     }
 
-    /// How far the writer has come, and whether it has come to its end.
+    /// Returns the progress of the writer, and whether it has ended.
     pub(super) fn progress(&self) -> (SinkProgress, bool) {
         let state = self.state();
         (state.progress.clone(), state.over)
     }
 
-    /// The writer has come to its end.
+    /// Marks that the writer has ended, with its error.
     pub(super) fn close(&self, error: Option<SinkError>) {
         let mut state = self.state();
         state.over = true;
@@ -302,13 +307,13 @@ impl BatchQueue {
         self.end.notify_all();
     }
 
-    /// The writer has gone, in whatever way.
+    /// Marks that the writer has ended, for any reason.
     pub(super) fn abandon(&self) {
         self.state().over = true;
         self.end.notify_all();
     }
 
-    /// The error that ended the writer, once.
+    /// Returns the error that ended the writer, once.
     pub(super) fn check(&self) -> Result<(), SinkError> {
         if self.failed.load(Ordering::Acquire) { self.take_error() } else { Ok(()) }
     }
@@ -318,19 +323,19 @@ impl BatchQueue {
         self.state().error.take().map_or(Ok(()), Err)
     }
 
-    /// True when nothing will be written any more.
+    /// Returns whether the writer has ended.
     pub(super) fn is_over(&self) -> bool {
         self.state().over
     }
 
-    /// Nothing will come any more.
+    /// Announces that no more commands follow.
     pub(super) fn announce_end(&self) {
         self.state().ending = true;
         self.work.notify_one();
     }
 
-    /// Waits for the writer's end as long as bytes arrive at least every `timeout`; false when they
-    /// stopped before. After `notice` it calls `waits` with what was written so far.
+    /// Waits for the end of the writer as long as it writes bytes at least every `timeout`; returns
+    /// false otherwise. Calls `waits` with the progress after `notice`.
     pub(super) fn await_end(
         &self,
         timeout: Duration,

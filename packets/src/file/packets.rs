@@ -1,4 +1,4 @@
-//! Packets on their way into the blocks of a file.
+//! Writes packets into the blocks of a file.
 
 use super::{CaptureFiles, FileFormat, pcap};
 use crate::packet::PacketWith;
@@ -6,11 +6,11 @@ use crate::pcapng;
 use crate::shared::{PacketData, SharedBytes};
 use crate::sink::SinkError;
 
-/// Bytes of a packet from which on a vector of their own costs less than a copy.
+/// Packets of at least this many bytes are written faster as a vector of their own than as a copy.
 const LARGE: usize = 512;
 
 impl CaptureFiles {
-    /// Puts a packet into its file, or counts it as lost.
+    /// Writes a packet, or counts it as lost.
     pub(super) fn take_packet<D: PacketData>(
         &mut self,
         packet: &PacketWith<'_, D>,
@@ -37,13 +37,13 @@ impl CaptureFiles {
         Ok(())
     }
 
-    /// The same where so many bytes stand around shared ones.
+    /// Returns whether `size` bytes around shared ones fit, or another buffer is free.
     fn has_room_around(&mut self, size: usize, data: &SharedBytes<'_>) -> bool {
         self.batch.as_ref().is_some_and(|batch| batch.has_room_around(size, data))
             || self.make_room(size)
     }
 
-    /// Puts a packet into its file; false when there is no room for it.
+    /// Writes a packet; returns false if there is no space for it.
     fn try_packet<D: PacketData>(&mut self, packet: &PacketWith<'_, D>) -> Result<bool, SinkError> {
         let Some((interface, gap)) = self.section.place_of(packet) else {
             return Err(self.refused("the interface of a packet is not known"));
@@ -112,8 +112,8 @@ impl CaptureFiles {
         self.count_packet();
     }
 
-    /// As [`Self::put_packet`], with its data where they are: behind `head` of the bytes that `fill`
-    /// makes.
+    /// Writes a packet as [`Self::put_packet`], but leaves its data in shared memory: they follow the
+    /// first `head` of the bytes that `fill` writes.
     fn put_shared(
         &mut self,
         size: usize,
@@ -122,7 +122,7 @@ impl CaptureFiles {
         fill: impl FnOnce(&mut [u8]),
     ) {
         let own = size - data.size();
-        // Blocks that came before it may have taken the room that it had.
+        // Blocks that were written before may have used the space of the batch.
         let batch = self.batch_with_room(own);
         let Some(room) = batch.and_then(|batch| batch.room_around(own, head, data)) else { return };
         fill(room);

@@ -1,43 +1,43 @@
-//! The interfaces of a section, what became of their packets, and the blocks that say so.
+//! The interfaces of a section, the counts of their packets, and the blocks of both.
 
 use crate::packet::{CaptureInterface, InterfaceStatistics, PacketWith, SectionOrigin};
 use crate::pcapng::{self, FileCounts};
 
-/// An interface that was announced.
+/// An interface of the section.
 #[derive(Debug)]
 struct KnownInterface {
     interface: CaptureInterface,
-    /// Its number among those of its kind.
+    /// Its number among the interfaces of its kind.
     number: u32,
-    /// Packets of the current stretch: since the interface block was written.
+    /// Packets since the interface block was written, that is, in the current part of the file.
     delivered: u64,
     counts: FileCounts,
-    /// Packets lost since the last one that was not.
+    /// Packets lost since the last one that was written.
     gap: u64,
-    /// What was known last, and at the start of the current stretch.
+    /// Newest counters, and those at the start of the current part.
     now: Option<InterfaceStatistics>,
     base: Option<InterfaceStatistics>,
 }
 
-/// Link type and snap length: a pcapng section has one of each, because some readers want that.
+/// Link type and snap length. A pcapng section has only one kind, because some readers require that.
 type InterfaceKind = (u16, u32);
 
-/// The section that is being captured. In a file it may be in several parts, one after the other
-/// for interfaces of different kinds.
+/// The section that is being captured. In a file it consists of several parts, if it has interfaces of
+/// different kinds.
 #[derive(Debug, Default)]
 pub(super) struct FileSection {
     origin: SectionOrigin,
     known: Vec<KnownInterface>,
-    /// The kind whose interfaces the file is at.
+    /// Kind of the interfaces in the current part.
     kind: Option<InterfaceKind>,
-    /// What was known last of the interfaces of the section before.
+    /// Last counters of the interfaces of the previous section.
     before: Vec<(String, InterfaceStatistics)>,
-    /// Times of the first and last packet of the current stretch.
+    /// Times of the first and last packet of the current part.
     times: Option<(u64, u64)>,
 }
 
 impl FileSection {
-    /// Begins anew, and gives the blocks for it.
+    /// Begins a new section, and returns the blocks for it.
     pub(super) fn begin(&mut self, origin: &SectionOrigin) -> Vec<u8> {
         let mut out = self.leave();
         self.origin = origin.clone();
@@ -48,7 +48,7 @@ impl FileSection {
         out
     }
 
-    /// Adds an interface, and gives the blocks that the file needs for it.
+    /// Adds an interface, and returns the blocks that the file needs for it.
     pub(super) fn add(&mut self, interface: &CaptureInterface) -> Vec<u8> {
         let kind = kind_of(interface);
         let number = u32::try_from(self.of_kind(kind).count()).unwrap_or(u32::MAX);
@@ -70,38 +70,39 @@ impl FileSection {
         out
     }
 
-    /// Link type of the interface of a packet.
+    /// Returns the link type of the interface of a packet.
     pub(super) fn linktype_of<D>(&self, packet: &PacketWith<'_, D>) -> Option<u16> {
         self.known.get(packet.interface as usize).map(|known| known.interface.linktype)
     }
 
-    /// A link type, or that of the first interface, and the largest snap length of its interfaces.
+    /// Returns a link type, or that of the first interface, and the largest snap length of its
+    /// interfaces.
     pub(super) fn widest(&self, linktype: Option<u16>) -> Option<InterfaceKind> {
         let linktype = linktype.or(Some(self.known.first()?.interface.linktype))?;
         let same = self.known.iter().filter(|known| known.interface.linktype == linktype);
         Some((linktype, same.map(|known| known.interface.snaplen).max()?))
     }
 
-    /// What is written of a packet's interface, and of the packets lost before: its number among
-    /// those of its kind, and the packets that were lost here. `None` when it was not announced.
+    /// Returns the number of a packet's interface among those of its kind, and the packets lost before
+    /// it; `None` if the interface was not announced.
     pub(super) fn place_of<D>(&self, packet: &PacketWith<'_, D>) -> Option<(u32, u64)> {
         self.known.get(packet.interface as usize).map(|known| (known.number, known.gap))
     }
 
-    /// The file is at the interfaces of another kind than the packet's.
+    /// Returns whether the packet's interface is of another kind than the current part.
     pub(super) fn must_turn_for<D>(&self, packet: &PacketWith<'_, D>) -> bool {
         let known = self.known.get(packet.interface as usize);
         known.is_some_and(|known| self.kind != Some(kind_of(&known.interface)))
     }
 
-    /// The blocks that the file then needs before the packet.
+    /// Returns the blocks that the file needs before such a packet.
     #[cold]
     pub(super) fn turn_for<D>(&mut self, packet: &PacketWith<'_, D>) -> Vec<u8> {
         let known = self.known.get(packet.interface as usize);
         known.map(|known| kind_of(&known.interface)).map_or(Vec::new(), |kind| self.turn_to(kind))
     }
 
-    /// A packet was handed over.
+    /// Counts a packet that was passed to the writer.
     pub(super) fn delivered<D>(&mut self, packet: &PacketWith<'_, D>) {
         if let Some(known) = self.known.get_mut(packet.interface as usize) {
             known.delivered += 1;
@@ -113,7 +114,8 @@ impl FileSection {
         self.times = Some((first, packet.ns));
     }
 
-    /// A packet was lost, and those before it that it tells of are still to be told of.
+    /// Counts a lost packet; the next packet will report it, and the earlier losses that this one
+    /// reports.
     pub(super) fn lost<D>(&mut self, packet: &PacketWith<'_, D>) {
         if let Some(known) = self.known.get_mut(packet.interface as usize) {
             known.counts.lost += 1;
@@ -125,7 +127,7 @@ impl FileSection {
         for one in statistics {
             let Some(known) = self.known.get_mut(one.interface as usize) else { continue };
             if known.now.is_none() {
-                // Counts of an app that was not restarted go on in a new section.
+                // The counters of an app that was not restarted continue in a new section.
                 let same = |(name, before): &&(String, InterfaceStatistics)| {
                     *name == known.interface.name && before.start_ns == one.start_ns
                 };
@@ -135,12 +137,12 @@ impl FileSection {
         }
     }
 
-    /// Most bytes of [`Self::leave`].
+    /// Returns the maximum size of the blocks of [`Self::leave`].
     pub(super) fn statistics_size(&self) -> usize {
         self.known.len() * pcapng::STATISTICS_SIZE
     }
 
-    /// Blocks that begin a file, or go on in it, with the interfaces of the current kind.
+    /// Returns the blocks that begin a part of the file, with the interfaces of the current kind.
     pub(super) fn enter(&self) -> Vec<u8> {
         let mut out = Vec::new();
         pcapng::write_section(&mut out, &self.origin);
@@ -157,7 +159,7 @@ impl FileSection {
         out
     }
 
-    /// Blocks that end the current stretch: what is known of the interfaces since its start.
+    /// Returns the blocks that end the current part: the statistics of the interfaces since its start.
     pub(super) fn leave(&mut self) -> Vec<u8> {
         let mut out = Vec::new();
         let (times, kind) = (self.times.take(), self.kind);
@@ -177,8 +179,8 @@ impl FileSection {
 }
 
 impl KnownInterface {
-    /// What is known since the start of the stretch. Without new counters it is the packets and
-    /// their times alone.
+    /// Returns the statistics since the start of the part. Without new counters, these are only the
+    /// packets and their times.
     fn stretch(&self, times: Option<(u64, u64)>) -> Option<InterfaceStatistics> {
         let (interface, delivered) = (self.number, self.delivered);
         let Some(now) = self.now.filter(|now| Some(now) != self.base.as_ref()) else {

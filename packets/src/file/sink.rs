@@ -1,7 +1,7 @@
 //! One open file, pipe or device.
 //!
-//! A regular file is `NAME.part` until it is complete. Where the system takes only a part of what is
-//! written, a regular file is cut back to its last whole block.
+//! A regular file is called `NAME.part` until it is complete. If a write fails after a part of the
+//! data, a regular file is truncated to its last complete block.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice, Seek, SeekFrom, Write};
@@ -19,21 +19,21 @@ const RAMFS: FsWord = 0x8584_58f6;
 /// Major and minor number of `/dev/null`.
 const DEV_NULL: (u32, u32) = (1, 3);
 
-/// What is written to.
+/// An open file that is written.
 #[derive(Debug)]
 pub(super) struct FileSink {
     file: File,
-    /// As people know it.
+    /// Name for messages.
     name: String,
     place: SinkPlace,
     written: u64,
-    /// Of a pipe.
+    /// Data in a pipe that may not have been read yet.
     unread: Option<UnreadPackets>,
 }
 
 #[derive(Debug)]
 enum SinkPlace {
-    /// A pipe or a device, or a descriptor that belongs to others.
+    /// A pipe, a device, or a descriptor that the caller opened.
     Stream,
     Regular {
         path: PathBuf,
@@ -42,14 +42,14 @@ enum SinkPlace {
 }
 
 impl FileSink {
-    /// Standard output.
+    /// Opens standard output.
     #[allow(clippy::disallowed_methods)] // Bytes of packets, and no text.
     pub(super) fn stdout() -> io::Result<Self> {
         let file = io::stdout().as_fd().try_clone_to_owned()?;
         Ok(Self::onto(file.into(), "standard output".to_owned()))
     }
 
-    /// Something open, which is never cut or renamed.
+    /// Uses an open file, which is never truncated or renamed.
     pub(super) fn onto(file: File, name: String) -> Self {
         let unread = UnreadPackets::of(&file);
         Self { file, name, place: SinkPlace::Stream, written: 0, unread }
@@ -66,7 +66,7 @@ impl FileSink {
             }
             _ => {}
         }
-        // Behind a symbolic link, it is the file that is to be replaced.
+        // If it is a symbolic link, the file that it points to is replaced.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let part = (!in_place).then(|| part_of(&path));
         let file = create_alone(part.as_deref().unwrap_or(&path))?;
@@ -74,17 +74,17 @@ impl FileSink {
         Ok(Self { file, name, place, written: 0, unread: None })
     }
 
-    /// As people know it.
+    /// Returns the name for messages.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Bytes in it.
+    /// Returns the number of bytes written.
     pub(super) fn written(&self) -> u64 {
         self.written
     }
 
-    /// The file, unless it is a stream.
+    /// Returns the path; `None` for a stream.
     pub(super) fn path(&self) -> Option<&Path> {
         match &self.place {
             SinkPlace::Stream => None,
@@ -92,7 +92,7 @@ impl FileSink {
         }
     }
 
-    /// A descriptor to learn from when the reader of a stream has gone.
+    /// Returns a descriptor that tells when the reader of a stream has closed it.
     pub(super) fn reader(&self) -> Option<std::os::fd::OwnedFd> {
         match self.place {
             SinkPlace::Stream => self.file.as_fd().try_clone_to_owned().ok(),
@@ -100,7 +100,7 @@ impl FileSink {
         }
     }
 
-    /// A write waits for nobody: the file is in memory, or nowhere.
+    /// Returns whether writes never block: the file is in memory, or `/dev/null`.
     pub(super) fn never_waits(&self) -> bool {
         let in_memory = rustix::fs::fstatfs(&self.file)
             .is_ok_and(|system| [TMPFS, RAMFS].contains(&system.f_type));
@@ -116,7 +116,7 @@ impl FileSink {
         })
     }
 
-    /// Writes slices from their start on, and moves `done`.
+    /// Writes slices, and adds the written bytes to `done`.
     pub(super) fn write_slices(
         &mut self,
         mut slices: &mut [IoSlice<'_>],
@@ -137,21 +137,22 @@ impl FileSink {
         Ok(())
     }
 
-    /// The last that was written are these bytes with so many packets.
+    /// Notes that these bytes, with this many packets, were written last.
     pub(super) fn wrote(&mut self, bytes: &[u8], packets: u64) {
         if let Some(unread) = &mut self.unread {
             unread.written(&self.file, bytes, packets, self.written);
         }
     }
 
-    /// Packets in a pipe whose reader has gone. `whole` tells how many are complete in the beginning of
-    /// what was written at once, and whether that begins the stream.
+    /// Returns the number of packets in a pipe that its reader has closed. `whole` returns how many
+    /// packets are complete at the start of a write; its second argument tells whether the write begins
+    /// the stream.
     pub(super) fn unread(&self, whole: impl Fn(&[u8], bool) -> u64) -> u64 {
         self.unread.as_ref().map_or(0, |unread| unread.lost(&self.file, whole))
     }
 
-    /// Writes `bytes` from `done` on, and moves `done`. After an error, a regular file is cut back
-    /// to where `whole` bytes end.
+    /// Writes `bytes` from `done` on, and advances `done`. After an error, a regular file is truncated
+    /// to the end of the last complete block, by `whole`.
     pub(super) fn write(
         &mut self,
         bytes: &[u8],
@@ -184,15 +185,15 @@ impl FileSink {
         }
         let partial = *done - whole(&bytes[..*done]);
         let size = self.written - partial as u64;
-        // A file that cannot be cut is still readable up to its last whole block.
+        // A file that cannot be truncated is still readable up to its last complete block.
         if self.file.set_len(size).and_then(|()| self.file.seek(SeekFrom::Start(size))).is_ok() {
             *done -= partial;
             self.written = size;
         }
     }
 
-    /// Completes it: a regular file gets its name, which is the result. One that was never begun
-    /// leaves the old file of that name alone.
+    /// Completes the file: a regular file gets its final name, which is returned. If nothing was
+    /// written, an old file of that name stays.
     pub(super) fn close(self) -> Result<Option<PathBuf>, SinkError> {
         let SinkPlace::Regular { path, part } = self.place else { return Ok(None) };
         let done = match &part {
@@ -207,20 +208,20 @@ impl FileSink {
     }
 }
 
-/// What is added to the name of a file until it is complete.
+/// The suffix of a file name until the file is complete.
 pub const PART: &str = ".part";
 
-/// Where a file is until it is complete.
+/// Returns the name of a file until it is complete.
 fn part_of(path: &Path) -> PathBuf {
     let mut part = path.as_os_str().to_owned();
     part.push(PART);
     part.into()
 }
 
-/// An empty file that no other capture writes.
+/// Opens and truncates a file that no other capture writes.
 fn create_alone(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
-    // A file system without locks is no reason to write nothing.
+    // On a file system without locks, the file is used anyway.
     let locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
     if locked == Err(rustix::io::Errno::WOULDBLOCK) {
         let text = "another capture is writing it";
@@ -234,7 +235,7 @@ fn create_alone(path: &Path) -> io::Result<File> {
 mod tests {
     use super::*;
 
-    /// Blocks of 10 bytes.
+    /// Returns the bytes in complete blocks of 10 bytes.
     fn tens(bytes: &[u8]) -> usize {
         bytes.len() / 10 * 10
     }

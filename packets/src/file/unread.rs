@@ -1,4 +1,4 @@
-//! Packets that are in a pipe: what its reader has not taken when it closes is lost.
+//! Packets in a pipe: those that its reader has not read when it closes are lost.
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
@@ -6,30 +6,30 @@ use std::os::fd::AsFd;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::FileType;
 
-/// Bytes that went into the pipe at once.
+/// Bytes that were written to the pipe at once.
 #[derive(Debug)]
 struct PipeWrite {
-    /// Of the stream after it.
+    /// Position in the stream after these bytes.
     end: u64,
     bytes: Vec<u8>,
     packets: u64,
 }
 
-/// What was written to a pipe and may still be in it.
+/// Writes that may still be in the pipe.
 #[derive(Debug, Default)]
 pub(super) struct UnreadPackets {
     writes: VecDeque<PipeWrite>,
 }
 
 impl UnreadPackets {
-    /// For a pipe; nothing else tells what its reader has taken.
+    /// Returns a record of writes if the file is a pipe: others do not tell what was read.
     pub(super) fn of(file: impl AsFd) -> Option<Self> {
         let status = rustix::fs::fstat(file).ok()?;
         (FileType::from_raw_mode(status.st_mode) == FileType::Fifo).then(Self::default)
     }
 
-    /// These bytes with so many packets were written; after them the stream has `end` bytes. What the
-    /// reader has taken by now is forgotten.
+    /// Adds bytes that were written, with their packets; after them the stream has `end` bytes. Writes
+    /// that were read are removed.
     pub(super) fn written(&mut self, pipe: impl AsFd, bytes: &[u8], packets: u64, end: u64) {
         self.writes.push_back(PipeWrite { end, bytes: bytes.to_vec(), packets });
         let taken = end.saturating_sub(unread_bytes(pipe));
@@ -38,8 +38,9 @@ impl UnreadPackets {
         }
     }
 
-    /// Packets that nobody will read, where the reader has gone. `whole` tells how many packets are
-    /// complete in the beginning of a write, and whether it begins the stream.
+    /// Returns the number of packets that nobody will read, if the reader has closed the pipe. `whole`
+    /// returns how many packets are complete at the start of a write; its second argument tells whether
+    /// the write begins the stream.
     pub(super) fn lost(&self, pipe: impl AsFd, whole: impl Fn(&[u8], bool) -> u64) -> u64 {
         if !has_no_reader(&pipe) {
             return 0;
@@ -56,12 +57,12 @@ impl UnreadPackets {
     }
 }
 
-/// Bytes in a pipe.
+/// Returns the number of unread bytes in a pipe.
 fn unread_bytes(pipe: impl AsFd) -> u64 {
     rustix::io::ioctl_fionread(pipe).unwrap_or(0)
 }
 
-/// Nobody has the other end of a pipe or socket open.
+/// Returns whether the other end of a pipe or socket is closed.
 pub(super) fn has_no_reader(stream: impl AsFd) -> bool {
     let mut fds = [PollFd::new(&stream, PollFlags::empty())];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -75,7 +76,7 @@ mod tests {
 
     use super::*;
 
-    /// Packets of 10 bytes.
+    /// Returns the number of complete packets of 10 bytes.
     fn tens(bytes: &[u8], _: bool) -> u64 {
         bytes.len() as u64 / 10
     }

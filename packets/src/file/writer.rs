@@ -1,4 +1,4 @@
-//! The thread that writes: it alone waits for disks and readers.
+//! The writer thread, the only one that waits for disks and readers.
 
 use std::io;
 use std::path::Path;
@@ -13,10 +13,10 @@ use super::{FileFormat, FileSettings, pcap};
 use crate::pcapng;
 use crate::sink::SinkError;
 
-/// Time between two tries to write to a full disk, and two looks at what runs beside.
+/// Time between two attempts to write to a full disk, and between two checks of commands and pieces.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// Writes what comes through the queue.
+/// Writes the batches of the queue.
 #[derive(Debug)]
 pub(super) struct FileWriter {
     queue: Arc<BatchQueue>,
@@ -48,7 +48,7 @@ impl FileWriter {
         writer
     }
 
-    /// Writes until there is nothing more to come, or nothing more can be written.
+    /// Writes until the queue ends, or until an error.
     pub(super) fn run(mut self) {
         let result = self.work();
         self.count_unread();
@@ -74,11 +74,11 @@ impl FileWriter {
         }
     }
 
-    /// Packets that a reader left in its pipe did not arrive.
+    /// Subtracts packets that were written to a pipe but not read.
     fn count_unread(&mut self) {
         let (format, compressed) = (self.format, self.codec.is_some());
         let whole = |bytes: &[u8], at_start| match format {
-            // A part of a piece cannot be read.
+            // An incomplete piece cannot be decompressed.
             _ if compressed => 0,
             FileFormat::Pcapng => pcapng::whole(bytes).1,
             FileFormat::Pcap { .. } => pcap::whole(bytes, at_start).1,
@@ -113,8 +113,8 @@ impl FileWriter {
         result
     }
 
-    /// Writes a batch with bytes in shared memory; otherwise how many of its bytes were written before
-    /// an error.
+    /// Writes a batch that has bytes in shared memory. On an error, returns how many of its bytes were
+    /// written.
     fn put_shared(&mut self, batch: &BlockBatch) -> Result<(), usize> {
         let Some(sink) = self.sink.as_mut().filter(|_| batch.is_shared()) else { return Ok(()) };
         let size = batch.len() as u64;
@@ -128,7 +128,8 @@ impl FileWriter {
         Ok(())
     }
 
-    /// Goes on behind `done` bytes of a batch, without memory that an app waits for.
+    /// Writes the rest of a batch after `done` bytes from a copy, and returns the shared memory to the
+    /// app.
     fn put_copy(
         &mut self,
         batch: BlockBatch,
@@ -161,7 +162,7 @@ impl FileWriter {
         }
     }
 
-    /// Brings out all that belongs to the current file.
+    /// Writes all remaining data of the current file.
     fn end_data(&mut self) -> Result<(), SinkError> {
         self.end_piece()?;
         let Some(codec) = &mut self.codec else { return Ok(()) };
@@ -169,8 +170,8 @@ impl FileWriter {
         if end.is_empty() { Ok(()) } else { self.put(&end, 0, 0, |_| (0, 0)) }
     }
 
-    /// Writes bytes from `done` on to the current file, and waits where the disk is full. `whole` tells how many of
-    /// them, and of the packets in them, make sense without the rest.
+    /// Writes bytes from `done` on to the current file, and waits while the disk is full. `whole`
+    /// returns how many of the bytes, and of the packets in them, are usable without the rest.
     fn put(
         &mut self,
         bytes: &[u8],
@@ -226,7 +227,7 @@ impl FileWriter {
         Ok(())
     }
 
-    /// Does something again and again while the disk is full; once more when all is to end.
+    /// Repeats an operation while the disk is full; once more when the capture ends.
     fn patiently<T>(
         &mut self,
         name: &str,
