@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::byte_order::ByteOrder;
 use crate::packet::{ETHERNET, MAX_SNAPLEN};
 
-/// Most BPF instructions of a filter: what an app accepts.
+/// Most BPF instructions of a filter that an app accepts.
 pub const MAX_INSNS: usize = 512;
 
 /// `PCAP_NETMASK_UNKNOWN`.
@@ -24,12 +24,12 @@ const LDX_MSH: u16 = 0xa1;
 
 /// `PCAP_ERRBUF_SIZE`.
 const ERROR_SIZE: usize = 256;
-/// Start of a pcap file: magic, version, zone, accuracy. Snap length and link type follow.
+/// Start of a pcap file: magic number, version, time zone, accuracy. Snap length and link type follow.
 const FILE_HEADER: [u32; 4] = [0xa1b2_c3d4, 0, 0, 0];
-/// Where the version is in the header of a file, as two numbers of 16 bits.
+/// Offset of the version in the file header, and its two 16-bit numbers.
 const FILE_VERSION: (usize, [u16; 2]) = (4, [2, 4]);
 
-/// What libpcap puts before its reason.
+/// Prefix of libpcap's error messages.
 const LIBPCAP_PREFIX: &str = "can't parse filter expression: ";
 
 /// One classic BPF instruction.
@@ -46,34 +46,34 @@ pub struct BpfInsn {
     pub k: u32,
 }
 
-/// Why an expression is no filter.
+/// Why an expression cannot be used as a filter.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PacketFilterError {
-    /// libpcap does not understand it.
+    /// libpcap cannot parse the expression.
     #[error("filter expression '{expression}': {reason}{hint}")]
     Syntax {
-        /// As given.
+        /// The expression.
         expression: String,
-        /// Of libpcap.
+        /// Error message of libpcap.
         reason: String,
-        /// What to do instead, or empty.
+        /// What to do instead, or an empty text.
         hint: &'static str,
     },
-    /// It needs what only the Linux kernel knows of a packet.
+    /// The expression tests metadata that only the Linux kernel has.
     #[error(
         "filter expression '{0}' asks for what the kernel knows of a packet, and the kernel does not \
          see these packets; for a direction use -Q in or -Q out, for a port -i"
     )]
     Ancillary(String),
-    /// It names a protocol whose number cannot be found.
+    /// The expression names a protocol, and its number is unknown.
     #[error(
         "filter expression '{expression}': no number of protocol '{name}': this machine has no \
          /etc/protocols; write the number, or install Debian's package netbase"
     )]
     Protocol {
-        /// As given.
+        /// The expression.
         expression: String,
-        /// Of the protocol.
+        /// Name of the protocol.
         name: String,
     },
     /// The program is too long for an app to run on every packet.
@@ -81,12 +81,12 @@ pub enum PacketFilterError {
         "filter expression '{expression}' needs {found} instructions, at most {MAX_INSNS} are allowed"
     )]
     TooLong {
-        /// As given.
+        /// The expression.
         expression: String,
-        /// Instructions.
+        /// Number of instructions.
         found: usize,
     },
-    /// libpcap could not start.
+    /// libpcap could not allocate memory.
     #[error("out of memory for the filter")]
     Memory,
 }
@@ -136,7 +136,7 @@ unsafe extern "C" {
 
 struct PcapHandle {
     pcap: NonNull<Pcap>,
-    /// The file that it reads, if it does.
+    /// The pcap file that libpcap reads, if any.
     _file: Vec<u8>,
 }
 
@@ -182,7 +182,7 @@ impl PcapHandle {
             Vec::new()
         } else {
             // SAFETY: after success libpcap has filled in len instructions at insns, which have
-            // the layout of Insn (struct bpf_insn).
+            // the layout of BpfInsn (struct bpf_insn).
             unsafe { std::slice::from_raw_parts(program.insns, program.len as usize) }.to_vec()
         };
         // SAFETY: program was filled by pcap_compile and is freed once; insns is a copy.
@@ -198,7 +198,7 @@ impl Drop for PcapHandle {
     }
 }
 
-/// How libpcap numbers a link type in memory, where that differs from files.
+/// Returns libpcap's internal number of a link type, which may differ from the one in files.
 pub(crate) fn dlt(linktype: u16) -> c_int {
     match linktype {
         100 => 11, // RFC 1483 ATM
@@ -207,7 +207,7 @@ pub(crate) fn dlt(linktype: u16) -> c_int {
     }
 }
 
-/// A pcap file without packets.
+/// Returns a pcap file without packets.
 fn file_header(linktype: u16, snaplen: u32, order: ByteOrder) -> Vec<u8> {
     let words = FILE_HEADER.into_iter().chain([snaplen, linktype.into()]);
     let mut header = words.flat_map(|word| order.bytes_of_u32(word)).collect::<Vec<_>>();
@@ -217,18 +217,18 @@ fn file_header(linktype: u16, snaplen: u32, order: ByteOrder) -> Vec<u8> {
     header
 }
 
-/// What a program depends on besides the expression.
+/// Settings of a filter program, besides the expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilterCompiler {
     /// Link type of the packets, as in pcap files.
     pub linktype: u16,
-    /// Bytes that a packet that passes is cut to, 1 to [`MAX_SNAPLEN`].
+    /// Length to which packets that pass are truncated, 1 to [`MAX_SNAPLEN`].
     pub snaplen: u32,
-    /// Let libpcap's optimiser at it.
+    /// Optimise the program with libpcap.
     pub optimize: bool,
-    /// The packets come from a capture file of this byte order; otherwise from a port. Files may be of
-    /// another system: its numbers of address families are taken, too, and of what only the system
-    /// knew of a packet nothing can be asked.
+    /// The packets come from a capture file of this byte order; otherwise from a port. A file may be
+    /// from another operating system: its numbers of address families are accepted, and metadata of the
+    /// kernel cannot be tested.
     pub file_order: Option<ByteOrder>,
 }
 
@@ -239,15 +239,15 @@ impl Default for FilterCompiler {
 }
 
 impl FilterCompiler {
-    /// The program of an expression, as tcpdump has it. An empty one keeps everything.
+    /// Compiles an expression as tcpdump does. An empty one accepts all packets.
     ///
     /// # Errors
-    /// When libpcap refuses the expression, or it asks for what only a kernel knows.
+    /// Fails if libpcap refuses the expression, or if it tests metadata that only a kernel has.
     pub fn compile(&self, expression: &str) -> Result<Vec<BpfInsn>, PacketFilterError> {
         let syntax = |reason: String| PacketFilterError::Syntax {
             expression: expression.to_owned(),
             hint: hint(&reason),
-            // The message names the expression already.
+            // The message already contains the expression.
             reason: reason.trim_start_matches(LIBPCAP_PREFIX).to_owned(),
         };
         let handle = PcapHandle::open(self).ok_or(PacketFilterError::Memory)?;
@@ -260,17 +260,18 @@ impl FilterCompiler {
                 PacketFilterError::Protocol { expression: expression.to_owned(), name }
             })?;
         let program = compile(&resolved, self.optimize).map_err(syntax)?;
-        // Run on a file, such a load finds nothing, as in tcpdump.
+        // On a file, such a load finds nothing, as in tcpdump.
         if self.file_order.is_none() && program.iter().copied().any(is_ancillary) {
             return Err(PacketFilterError::Ancillary(expression.to_owned()));
         }
         Ok(program)
     }
 
-    /// As [`FilterCompiler::compile`], for an app to run. An empty expression gives an empty program.
+    /// Compiles as [`FilterCompiler::compile`], for a program that an app runs. An empty expression
+    /// gives an empty program.
     ///
     /// # Errors
-    /// Also when the program is too long for an app.
+    /// Also fails if the program is too long for an app.
     pub fn compile_for_app(&self, expression: &str) -> Result<Vec<BpfInsn>, PacketFilterError> {
         if expression.trim().is_empty() {
             return Ok(Vec::new());
@@ -287,11 +288,11 @@ impl FilterCompiler {
 /// How to print a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramListing {
-    /// For people: `tcpdump -d`.
+    /// Readable text: `tcpdump -d`.
     Readable,
-    /// As initialisers of C: `tcpdump -dd`.
+    /// C initialisers: `tcpdump -dd`.
     C,
-    /// As numbers, after their count: `tcpdump -ddd`.
+    /// Decimal numbers, after their count: `tcpdump -ddd`.
     Decimal,
 }
 
@@ -312,7 +313,7 @@ pub fn list(program: &[BpfInsn], listing: ProgramListing) -> String {
     text
 }
 
-/// libpcap's text of an instruction.
+/// Returns libpcap's text for an instruction.
 fn image(insn: &BpfInsn, number: usize) -> String {
     static BUFFER_OF_LIBPCAP: Mutex<()> = Mutex::new(());
     let number = c_int::try_from(number).unwrap_or(c_int::MAX);
@@ -323,14 +324,14 @@ fn image(insn: &BpfInsn, number: usize) -> String {
     text.to_string_lossy().into_owned()
 }
 
-/// A filter that is run here, by libpcap, on packets that were captured already.
+/// A filter that libpcap runs in this process, on captured packets.
 #[derive(Clone, Debug)]
 pub struct OfflineFilter {
     program: Vec<BpfInsn>,
 }
 
 impl OfflineFilter {
-    /// The filter of an expression for Ethernet packets; an empty one matches everything.
+    /// Compiles a filter for Ethernet packets; an empty expression matches all packets.
     ///
     /// # Errors
     /// As [`FilterCompiler::compile`].
@@ -338,7 +339,7 @@ impl OfflineFilter {
         Self::compiled(expression, &FilterCompiler::default())
     }
 
-    /// As [`OfflineFilter::new`], compiled in some way.
+    /// Compiles a filter as [`OfflineFilter::new`], with the given settings.
     ///
     /// # Errors
     /// As [`FilterCompiler::compile`].
@@ -350,8 +351,8 @@ impl OfflineFilter {
         Ok(Self { program: if all { Vec::new() } else { compiler.compile(expression)? } })
     }
 
-    /// A filter that was compiled already; an empty one matches everything. `None` for a program that
-    /// does not end, or could jump out of itself.
+    /// Uses a compiled program; an empty one matches all packets. `None` for a program that does not
+    /// end, or has a jump beyond its end.
     pub fn of_program(program: &[BpfInsn]) -> Option<Self> {
         let length = c_int::try_from(program.len()).ok()?;
         // SAFETY: the program has so many instructions, and is only looked at.
@@ -359,8 +360,8 @@ impl OfflineFilter {
         valid.then(|| Self { program: program.to_vec() })
     }
 
-    /// True for a packet of `len` bytes on the wire, of which `data` was kept. A test beyond what
-    /// was kept fails, as in tcpdump.
+    /// Returns whether a packet matches that had `len` bytes on the wire, and was truncated to `data`.
+    /// A test of bytes that were cut off fails, as in tcpdump.
     pub fn matches(&self, data: &[u8], len: u32) -> bool {
         if self.program.is_empty() {
             return true;
@@ -382,7 +383,8 @@ fn hint(reason: &str) -> &'static str {
     }
 }
 
-/// Linux gives loads from negative offsets a meaning of its own (`SKF_AD_OFF` and others).
+/// Returns whether an instruction loads from a negative offset: Linux uses these for metadata
+/// (`SKF_AD_OFF` and others).
 fn is_ancillary(insn: BpfInsn) -> bool {
     let load = insn.code & CLASS_AND_MODE;
     (load == LD_ABS || load == LDX_MSH) && insn.k.cast_signed() < 0

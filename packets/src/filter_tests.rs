@@ -48,7 +48,7 @@ fn a_program_beyond_the_limit_is_refused() {
     assert!(matches!(compile(&ports), Err(PacketFilterError::TooLong { .. })));
 }
 
-/// Ethernet, IPv4 and UDP from port 1000 to port 53.
+/// Returns an Ethernet frame with IPv4 and UDP from port 1000 to port 53.
 fn dns() -> Vec<u8> {
     let mut frame = vec![0; 42];
     frame[12..14].copy_from_slice(&[8, 0]);

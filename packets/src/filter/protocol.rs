@@ -1,15 +1,15 @@
-//! Names of IP protocols in filters, on machines without a list of them (`/etc/protocols`).
+//! Names of IP protocols in filters, on machines without `/etc/protocols`.
 //!
-//! There the C library fails to look a name up, libpcap takes that for protocol 0, and a filter such as
-//! `ip proto \tcp` would match nothing, without a word.
+//! There, the C library cannot look up a name, libpcap uses protocol 0 for it, and a filter such as `ip
+//! proto \tcp` would silently match nothing.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// A protocol that no list has; as the name of a host it is unknown everywhere, too.
+/// A protocol that is in no list; as a host name, it does not resolve either.
 const UNKNOWN: &str = "protocol.invalid";
 
-/// Those that have been filtered by; the rest can be given by number.
+/// Protocols that filters use; others can be given by number.
 const NUMBERS: [(&str, u8); 28] = [
     ("icmp", 1),
     ("igmp", 2),
@@ -41,8 +41,8 @@ const NUMBERS: [(&str, u8); 28] = [
     ("udplite", 136),
 ];
 
-/// The expression with numbers in place of names that libpcap would take for 0, or the first name that
-/// has no number here. `compiles` tells whether libpcap takes an expression.
+/// Replaces names that libpcap would take for 0 by their numbers; fails with the first name that has no
+/// number here. `compiles` tells whether libpcap accepts an expression.
 pub(super) fn resolve(
     expression: &str,
     compiles: impl Fn(&str) -> bool,
@@ -52,7 +52,7 @@ pub(super) fn resolve(
         return Ok(Cow::Borrowed(expression));
     }
     let mut resolved = expression.to_owned();
-    // From the end, so that places before a replaced name stay where they are.
+    // From the end, so that offsets before a replaced name remain valid.
     for place in words(expression).into_iter().rev().filter(|place| place.start > first) {
         let word = &expression[place.clone()];
         let put = |text: &str| {
@@ -60,7 +60,8 @@ pub(super) fn resolve(
             changed.replace_range(place.clone(), text);
             changed
         };
-        // A name, no keyword; and it stands where even an unknown protocol would be taken.
+        // A protocol name and not a keyword, in a position where libpcap accepts even an unknown
+        // protocol.
         let is_name = !word.starts_with(|first: char| first.is_ascii_digit())
             && compiles(&format!("ip proto {word}"))
             && compiles(&put(UNKNOWN));
@@ -73,7 +74,7 @@ pub(super) fn resolve(
     Ok(Cow::Owned(resolved))
 }
 
-/// Where the words of an expression stand.
+/// Returns the ranges of the words of an expression.
 fn words(expression: &str) -> Vec<Range<usize>> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.:\\".contains(c);
     let mut words: Vec<Range<usize>> = Vec::new();
