@@ -1,13 +1,13 @@
-//! Packets, wherever they come from, and where they go: files, memory, or whatever takes them.
+//! Packets from captures and files, and sinks that take them: files, memory or others.
 //!
-//! A source, which is a live capture or [`read::FileReplay`], hands each [`Packet`] to one [`PacketSink`]:
-//! [`file::CaptureFiles`] writes them at once, [`recorder::FlightRecorder`] keeps the last seconds until a trigger
-//! fires. [`filter`] says which packets are meant, [`pcapng`]
-//! is the format that files and pipes share, [`RunControl`] ends a source from outside.
+//! A source is a live capture or a [`read::FileReplay`]. It passes each [`Packet`] to one
+//! [`PacketSink`]: [`file::CaptureFiles`] writes packets at once, [`recorder::FlightRecorder`] keeps
+//! the last seconds until a trigger fires. [`filter`] selects packets, [`pcapng`] is the format of
+//! files and pipes, and [`RunControl`] stops a source.
 
-// Text leaves where it is made harmless: in the binary.
+// Only the binary prints text, after it has replaced control characters.
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
-// Tests cut numbers into bytes.
+// Tests truncate numbers to bytes.
 #![cfg_attr(test, allow(clippy::cast_possible_truncation))]
 
 mod byte_order;

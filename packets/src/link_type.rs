@@ -10,8 +10,8 @@ unsafe extern "C" {
     fn pcap_datalink_val_to_name(dlt: c_int) -> *const c_char;
 }
 
-/// Name of a link type of pcap files, as libpcap and tcpdump have it, such as `IEEE802_11`; its number
-/// where libpcap knows none.
+/// Returns the name of a link type of pcap files, as in libpcap and tcpdump, such as `IEEE802_11`; its
+/// number if libpcap has no name for it.
 pub fn link_type_name(link_type: u16) -> String {
     // SAFETY: takes a plain integer; returns NULL or a text that is never freed.
     let name = unsafe { pcap_datalink_val_to_name(dlt(link_type)) };

@@ -2,8 +2,8 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Allows this process as many open files as the system lets it have. Where that fails, opening one too
-/// many does.
+/// Raises the limit of open files of this process to its maximum. Errors are ignored: opening too many
+/// files fails later.
 pub fn allow_many_files() {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });

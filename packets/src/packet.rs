@@ -1,4 +1,4 @@
-//! Packets and their interfaces, on their way from a ring or a file to a [`crate::sink::PacketSink`].
+//! Packets and their interfaces, as passed from a ring or a file to a [`crate::sink::PacketSink`].
 
 /// Link type of Ethernet.
 pub const ETHERNET: u16 = 1;
@@ -9,7 +9,7 @@ pub const DIR_TX: u8 = 2;
 /// Largest (and default) snap length, bytes.
 pub const MAX_SNAPLEN: u32 = 262_144;
 
-/// What made a section; empty strings are left out.
+/// Where a section was captured; empty strings are not written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SectionOrigin {
     /// Hardware, for instance a CPU model.
@@ -20,27 +20,27 @@ pub struct SectionOrigin {
     pub application: String,
 }
 
-/// One interface of a section; empty strings are left out.
+/// One interface of a section; empty strings are not written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaptureInterface {
-    /// Name to show, `PREFIX:PORT`.
+    /// Name, `PREFIX:PORT`.
     pub name: String,
-    /// The device behind it.
+    /// The device of the interface.
     pub description: String,
-    /// Capture filter, as tcpdump writes it.
+    /// Capture filter, in the syntax of tcpdump.
     pub filter: String,
-    /// What a reader must know of its packets.
+    /// A note for the reader of the file.
     pub comment: String,
-    /// Most bytes kept of a packet.
+    /// Snap length: most bytes kept of a packet.
     pub snaplen: u32,
-    /// Link type, as in pcap files; [`ETHERNET`] of every DPDK port.
+    /// Link type, as in pcap files; [`ETHERNET`] for every DPDK port.
     pub linktype: u16,
 }
 
 /// One packet.
 pub type Packet<'a> = PacketWith<'a, &'a [u8]>;
 
-/// One packet whose bytes are anywhere, see [`crate::PacketData`].
+/// One packet, with its bytes anywhere, see [`crate::PacketData`].
 #[derive(Clone, Copy, Debug)]
 pub struct PacketWith<'a, D> {
     /// Number of the interface in the section.
@@ -53,22 +53,22 @@ pub struct PacketWith<'a, D> {
     pub len: u32,
     /// [`DIR_RX`], [`DIR_TX`] or unknown.
     pub dir: u8,
-    /// Queue of the port, where it is known.
+    /// Queue of the port, if known.
     pub queue: Option<u16>,
-    /// The lcore that handled it, where it is known.
+    /// The lcore that handled the packet, if known.
     pub lcore: Option<u16>,
-    /// Packets that it stands for: 1, or N where one packet in N is kept.
+    /// Number of packets that it represents: 1, or N if one packet in N is kept.
     pub weight: u32,
-    /// Packets of this interface lost since the one before.
+    /// Packets of this interface lost since the previous one.
     pub dropped: u64,
     /// Number of the packet in the capture, from 0.
     pub id: u64,
-    /// What to say about this packet; empty is left out.
+    /// Comment about this packet; an empty one is not written.
     pub comment: &'a str,
 }
 
 impl<'a, D> PacketWith<'a, D> {
-    /// The same packet with its bytes elsewhere.
+    /// Returns the same packet with other data.
     #[inline]
     pub fn with_data<E>(&self, data: E) -> PacketWith<'a, E> {
         PacketWith {
@@ -87,14 +87,14 @@ impl<'a, D> PacketWith<'a, D> {
     }
 }
 
-/// What is known of an interface since `start_ns`; `None` is left out.
+/// Statistics of an interface since `start_ns`; unknown counts are `None`, and are not written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InterfaceStatistics {
     /// Number of the interface in the section.
     pub interface: u32,
-    /// Begin of the capture, wall clock, nanoseconds.
+    /// Start of the capture, wall clock, nanoseconds since 1970.
     pub start_ns: u64,
-    /// Time of the counts, wall clock, nanoseconds.
+    /// Time of the counts, wall clock, nanoseconds since 1970.
     pub end_ns: u64,
     /// Packets seen.
     pub received: Option<u64>,
@@ -102,6 +102,6 @@ pub struct InterfaceStatistics {
     pub dropped: Option<u64>,
     /// Packets that passed the filter.
     pub accepted: Option<u64>,
-    /// Packets handed to the sink.
+    /// Packets passed to the sink.
     pub delivered: u64,
 }

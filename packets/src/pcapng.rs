@@ -1,6 +1,6 @@
 //! Writes the blocks of a pcapng section into a buffer: Ethernet, nanoseconds, host byte order.
 
-// Packets have at most 256 KiB, blocks and options little more; a time is cut into two halves.
+// Packets have at most 256 KiB, blocks and options little more; a time is split into two halves.
 #![allow(clippy::cast_possible_truncation)]
 
 use crate::packet::{
@@ -15,7 +15,7 @@ const PACKET: u32 = 6;
 
 const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 const NANOSECONDS: u8 = 9;
-/// Longest value of an option: padded, its length still has 16 bits.
+/// Longest value of an option: its length must fit into 16 bits after padding.
 const MAX_OPTION: usize = 0xfffc;
 
 /// A block being written at the end of a buffer.
@@ -41,7 +41,7 @@ impl<'a> BlockBuilder<'a> {
         self.out.extend_from_slice(&value.to_ne_bytes());
     }
 
-    /// A time stamp: the high half comes first, whatever the byte order.
+    /// Writes a time stamp: the high half comes first, in any byte order.
     fn time(&mut self, ns: u64) {
         self.u32((ns >> 32) as u32);
         self.u32(ns as u32);
@@ -97,8 +97,8 @@ pub fn write_section(out: &mut Vec<u8>, origin: &SectionOrigin) {
     block.end_options();
 }
 
-/// Appends an interface; the first of a section is number 0. Some readers want link type and snap
-/// length to be the same on all interfaces of a section.
+/// Appends an interface; the first of a section has number 0. Some readers require the same link type
+/// and snap length for all interfaces of a section.
 pub fn write_interface(out: &mut Vec<u8>, interface: &CaptureInterface) {
     let mut block = BlockBuilder::begin(out, INTERFACE);
     block.u16(interface.linktype);
@@ -114,13 +114,13 @@ pub fn write_interface(out: &mut Vec<u8>, interface: &CaptureInterface) {
     block.end_options();
 }
 
-/// First word of an option.
+/// Returns the first word of an option.
 const fn option(code: u16, len: u16) -> u32 {
     let ([a, b], [c, d]) = (code.to_ne_bytes(), len.to_ne_bytes());
     u32::from_ne_bytes([a, b, c, d])
 }
 
-/// Fills a slice from its start.
+/// Writes into a slice from its start.
 struct SliceWriter<'a>(&'a mut [u8]);
 
 impl SliceWriter<'_> {
@@ -154,10 +154,10 @@ fn bounded(text: &str) -> &[u8] {
     &text.as_bytes()[..text.len().min(MAX_OPTION)]
 }
 
-/// Bytes of a packet before its data.
+/// Length of a packet block before the data.
 pub(crate) const HEAD_SIZE: usize = 28;
 
-/// Bytes that a packet takes.
+/// Returns the length of the block of a packet.
 #[inline]
 pub fn packet_size<D: PacketData>(packet: &PacketWith<'_, D>) -> usize {
     let comment = match bounded(packet.comment).len() {
@@ -177,7 +177,7 @@ pub fn write_packet(out: &mut Vec<u8>, packet: &Packet<'_>) {
     put_packet(&mut out[start..], packet);
 }
 
-/// Puts a packet into exactly [`packet_size`] bytes.
+/// Writes a packet into exactly [`packet_size`] bytes.
 #[inline]
 pub fn put_packet<D: PacketData>(out: &mut [u8], packet: &PacketWith<'_, D>) {
     let size = out.len();
@@ -187,7 +187,7 @@ pub fn put_packet<D: PacketData>(out: &mut [u8], packet: &PacketWith<'_, D>) {
     put_head_and_tail(head, tail, size, packet);
 }
 
-/// The same without its data, which belong behind [`HEAD_SIZE`] of these bytes.
+/// Writes a packet without its data, which belong after the first [`HEAD_SIZE`] of these bytes.
 #[inline]
 pub(crate) fn put_packet_around<D: PacketData>(out: &mut [u8], packet: &PacketWith<'_, D>) {
     let size = out.len() + packet.data.size();
@@ -229,28 +229,28 @@ fn put_head_and_tail<D: PacketData>(
     fill.words([option(0, 0), size]);
 }
 
-/// Most bytes of the comment of statistics, padded, see [`sampling_comment`].
+/// Longest comment of statistics, padded, see [`sampling_comment`].
 const MAX_SAMPLING: usize = 84;
-/// Most bytes of statistics.
+/// Longest statistics block.
 pub const STATISTICS_SIZE: usize = 112 + 4 + MAX_SAMPLING;
 
-/// What became of the packets of an interface in a file.
+/// Counts of the packets of an interface in a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileCounts {
-    /// Captured and then not written.
+    /// Packets that were captured, but not written.
     pub lost: u64,
-    /// Packets that those in the file stand for.
+    /// Packets that those in the file represent.
     pub represented: u64,
-    /// The same of the last one.
+    /// Packets that the last one represents.
     pub weight: u32,
 }
 
-/// Appends what is known of an interface at the end.
+/// Appends the statistics of an interface.
 pub fn write_statistics(out: &mut Vec<u8>, statistics: &InterfaceStatistics) {
     write_file_statistics(out, statistics, FileCounts::default());
 }
 
-/// How packets were sampled; empty where each stands for itself.
+/// Returns a comment about the sampling of packets; empty if each represents only itself.
 fn sampling_comment(delivered: u64, counts: FileCounts) -> String {
     let FileCounts { represented, weight, .. } = counts;
     if represented <= delivered || delivered == 0 {
@@ -260,7 +260,8 @@ fn sampling_comment(delivered: u64, counts: FileCounts) -> String {
     format!("Sampled: a packet stands for {mean:.2} on average, the last one for {weight}.")
 }
 
-/// The same of a file, where more is known of its packets.
+/// Appends the statistics of an interface in a file, with the counts of the packets that were written
+/// to it.
 pub fn write_file_statistics(
     out: &mut Vec<u8>,
     statistics: &InterfaceStatistics,
@@ -283,7 +284,7 @@ pub fn write_file_statistics(
     block.end_options();
 }
 
-/// Bytes and packets of the whole blocks at the start of `bytes`.
+/// Returns the bytes and packets of the complete blocks at the start of `bytes`.
 pub fn whole(bytes: &[u8]) -> (usize, u64) {
     let (mut done, mut packets) = (0, 0);
     while let Some((kind, rest)) = bytes[done..].split_first_chunk() {

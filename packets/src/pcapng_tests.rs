@@ -1,4 +1,4 @@
-//! Blocks as other programs read them, and of any sizes.
+//! Tests that other programs read the blocks, and of blocks of any size.
 
 use std::process::Command;
 
@@ -73,7 +73,7 @@ fn sample() -> Vec<u8> {
     out
 }
 
-/// Output of a tool on the sample, or nothing (said aloud) when it is not installed.
+/// Returns the output of a tool for the sample; `None`, after a SKIP message, if it is not installed.
 fn read_with(tool: &str, args: &[&str]) -> Option<String> {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("sample.pcapng");

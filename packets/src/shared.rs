@@ -1,7 +1,7 @@
 //! Memory that another process may change at any time.
 //!
-//! Its bytes are copied, or passed to the kernel; nothing here looks at them twice. Whoever hands
-//! them on without a copy holds them until they are written.
+//! Bytes in it are copied or passed to the kernel, and never read twice. A caller that passes them on
+//! without a copy holds them until they are written.
 #![allow(unsafe_code)] // Reads memory that another process maps.
 
 use std::io::IoSlice;
@@ -10,29 +10,29 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::MmapRaw;
 
-/// A mapping, and how far the bytes in it are still needed. Positions are those of a ring: they
-/// only grow.
+/// A mapping, and the position up to which its bytes are still needed. Positions are those of a ring:
+/// they only increase.
 #[derive(Debug)]
 pub struct SharedRegion {
     map: MmapRaw,
     /// End of the last bytes that were held.
     held: AtomicU64,
-    /// Up to here, what was held is needed no more.
+    /// Held bytes up to this position are no longer needed.
     done: AtomicU64,
 }
 
 impl SharedRegion {
-    /// A region of all bytes of a mapping, which may be read-only.
+    /// Creates a region of all bytes of a mapping, which may be read-only.
     pub fn new(map: MmapRaw) -> Self {
         Self { map, held: AtomicU64::new(0), done: AtomicU64::new(0) }
     }
 
-    /// The mapping.
+    /// Returns the mapping.
     pub fn map(&self) -> &MmapRaw {
         &self.map
     }
 
-    /// Copies `8 * N` bytes, of which none is read twice. `None` beyond the end, or where `offset` is no
+    /// Copies `8 * N` bytes, without reading any twice. `None` beyond the end, or if `offset` is not a
     /// multiple of 8.
     #[inline]
     pub fn words<const N: usize>(&self, offset: usize) -> Option<[u64; N]> {
@@ -49,13 +49,14 @@ impl SharedRegion {
         }))
     }
 
-    /// Bytes that end at a position of the ring; `None` beyond the end of the region.
+    /// Returns bytes that end at a position of the ring; `None` beyond the end of the region.
     #[inline]
     pub fn bytes(self: &Arc<Self>, offset: usize, len: usize, end: u64) -> Option<SharedBytes<'_>> {
         self.contains(offset, len).then_some(SharedBytes { region: self, offset, len, end })
     }
 
-    /// How far the other process may have the memory back, of what was read up to `position`.
+    /// Returns the position up to which the other process may reuse memory, if everything up to
+    /// `position` was read.
     pub fn releasable(&self, position: u64) -> u64 {
         let done = self.done.load(Ordering::Acquire);
         if done >= self.held.load(Ordering::Relaxed) { position } else { done.min(position) }
@@ -98,19 +99,20 @@ pub struct SharedBytes<'a> {
 }
 
 impl SharedBytes<'_> {
-    /// Keeps them until the result is dropped. What is held later must be dropped later.
+    /// Holds the bytes until the result is dropped. Holds must be dropped in the order in which they
+    /// were taken.
     fn hold(&self) -> SharedHold {
         self.region.held.store(self.end, Ordering::Relaxed);
         SharedHold { region: Arc::clone(self.region), end: self.end }
     }
 
-    /// Bytes of the whole region.
+    /// Returns the size of the whole region.
     pub(crate) fn region_size(&self) -> usize {
         self.region.map.len()
     }
 }
 
-/// Bytes that somebody needs.
+/// A hold on bytes that are still needed.
 #[derive(Debug)]
 struct SharedHold {
     region: Arc<SharedRegion>,
@@ -125,11 +127,11 @@ impl Drop for SharedHold {
 
 #[derive(Debug)]
 struct SharedPart {
-    /// Where they belong in the bytes beside them.
+    /// Offset in the caller's bytes at which they belong.
     at: usize,
     offset: usize,
     len: usize,
-    /// Index of the hold with their region.
+    /// Index of the hold on their region.
     hold: usize,
 }
 
@@ -142,17 +144,17 @@ pub(crate) struct SharedParts {
 }
 
 impl SharedParts {
-    /// Number of parts.
+    /// Returns the number of parts.
     pub(crate) fn count(&self) -> usize {
         self.parts.len()
     }
 
-    /// Bytes in all parts.
+    /// Returns the number of bytes in all parts.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Adds bytes that belong where `at` other bytes end.
+    /// Adds bytes that belong after the first `at` other bytes.
     pub(crate) fn push(&mut self, at: usize, bytes: &SharedBytes<'_>) {
         let same = |hold: &SharedHold| Arc::ptr_eq(&hold.region, bytes.region);
         let hold = self.holds.iter().position(same).unwrap_or(self.holds.len());
@@ -167,7 +169,7 @@ impl SharedParts {
         self.len += bytes.len;
     }
 
-    /// Everything in order, for a vectored write.
+    /// Returns all bytes in order, for a vectored write.
     pub(crate) fn slices<'a>(&'a self, own: &'a [u8]) -> Vec<IoSlice<'a>> {
         let mut slices = Vec::with_capacity(2 * self.parts.len() + 1);
         let mut begin = 0;
@@ -180,7 +182,7 @@ impl SharedParts {
         slices
     }
 
-    /// Copies everything in order into exactly `own.len() + self.len()` bytes.
+    /// Copies all bytes in order into exactly `own.len() + self.len()` bytes.
     pub(crate) fn copy_to(&self, own: &[u8], mut out: &mut [u8]) {
         let mut begin = 0;
         for part in &self.parts {
@@ -193,7 +195,7 @@ impl SharedParts {
         out.copy_from_slice(&own[begin..]);
     }
 
-    /// Holds nothing any more.
+    /// Releases all held bytes.
     pub(crate) fn clear(&mut self) {
         self.parts.clear();
         self.holds.clear();
@@ -201,13 +203,13 @@ impl SharedParts {
     }
 }
 
-/// The bytes of a packet, wherever they are.
+/// The bytes of a packet, in memory of any kind.
 pub trait PacketData: Copy {
-    /// Number of bytes.
+    /// Returns the number of bytes.
     fn size(&self) -> usize;
-    /// Copies all of them into exactly as many.
+    /// Copies all bytes into a buffer of exactly this size.
     fn copy_to(&self, out: &mut [u8]);
-    /// Them, where they are in shared memory.
+    /// Returns the bytes if they are in shared memory.
     fn shared(&self) -> Option<SharedBytes<'_>>;
 }
 

@@ -1,6 +1,6 @@
-//! Where packets go: files, a decoder, a recorder in memory, or several of them.
+//! The interface of sinks: files, a decoder, a recorder in memory, or several of these.
 
-// Every method that fails does so with the same few errors, described at `SinkError`.
+// All methods fail with the errors of `SinkError`, which are described there.
 #![allow(clippy::missing_errors_doc)]
 
 use std::fmt::{self, Debug, Formatter};
@@ -10,136 +10,137 @@ use std::path::PathBuf;
 use crate::packet::{CaptureInterface, InterfaceStatistics, Packet, PacketWith, SectionOrigin};
 use crate::shared::{PacketData, SharedBytes};
 
-/// Why a sink takes no more packets.
+/// Why a sink accepts no more packets.
 #[derive(Debug, thiserror::Error)]
 pub enum SinkError {
-    /// It could not be opened.
+    /// The file could not be opened.
     #[error("cannot write to {}", path.display())]
     Open {
-        /// As given.
+        /// The path.
         path: PathBuf,
-        /// Of the system.
+        /// Error of the system.
         source: io::Error,
     },
-    /// Whoever read it has gone: the orderly end of a pipe.
+    /// The reader has closed the pipe, which is a regular end.
     #[error("the reader of {name} has gone")]
     Closed {
-        /// What was written to.
+        /// Name of the file or stream.
         name: String,
     },
-    /// It cannot take this, whatever the system says.
+    /// The sink does not support this packet or these settings.
     #[error("cannot write to {name}: {reason}")]
     Refused {
-        /// What was to be written to.
+        /// Name of the file or stream.
         name: String,
-        /// What does not go together, and what does.
+        /// What is not supported, and what to do instead.
         reason: String,
     },
-    /// Everything was written but packets of link types that the format has no room for.
+    /// Everything was written except packets of link types that the format does not support.
     #[error(
         "{name} is without the packets of other link types than {linktype} ({packets}): a pcap file has one; \
          write pcapng (--pcapng)"
     )]
     OtherLinkTypes {
-        /// What was written to.
+        /// Name of the file.
         name: String,
         /// Link type of the file.
         linktype: u16,
-        /// Packets of others.
+        /// Number of packets of other link types.
         packets: u64,
     },
     /// The system refused a write.
     #[error("cannot write to {name}")]
     Write {
-        /// What was written to.
+        /// Name of the file or stream.
         name: String,
-        /// Of the system.
+        /// Error of the system.
         source: io::Error,
     },
 }
 
-/// How far a sink has come.
+/// The progress of a sink.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SinkProgress {
-    /// Packets that arrived where they should.
+    /// Packets that were written.
     pub written: u64,
-    /// Packets that were handed over and could not be written, or were dropped for others.
+    /// Packets that were passed to the sink and not written, or dropped in favour of others.
     pub lost: u64,
-    /// Packets that came after the last file was complete, and are in none.
+    /// Packets after the last file was complete, which are in no file.
     pub after_end: u64,
     /// Bytes in all files so far, as on disk.
     pub bytes: u64,
-    /// Files begun, 0 where there are none.
+    /// Files begun; 0 if the sink has no files.
     pub files: u64,
     /// The file being written.
     pub file: Option<PathBuf>,
-    /// Why nothing is written at the moment, for instance a full disk.
+    /// Why nothing is written at the moment, for example a full disk.
     pub waiting: Option<String>,
 }
 
-/// Takes packets. The calls come in this order: `section`, `interface` once or more, then packets
-/// and further interfaces; perhaps another `section`, and so on; at last `finish`. `counters` and
-/// `flush` may come any time after the first `section`.
+/// A destination of packets. Methods are called in this order: `section`, `interface` once or more,
+/// then packets and further interfaces; then perhaps another `section`, and so on; `finish` is the
+/// last. `counters` and `flush` may be called any time after the first `section`.
 ///
-/// No call may wait for long: rings overflow meanwhile. A sink that cannot keep up loses packets,
-/// counts them, and goes on.
+/// No method may block for long, because rings overflow meanwhile. A sink that cannot keep up drops
+/// packets, counts them, and continues.
 pub trait PacketSink: Debug + Send {
-    /// Begins a section: interfaces are numbered from 0 again. An app that was restarted begins one.
+    /// Begins a section: interfaces are numbered from 0 again. Each restart of an app begins one.
     fn section(&mut self, origin: &SectionOrigin) -> Result<(), SinkError>;
 
     /// Adds the next interface of the section.
     fn interface(&mut self, interface: &CaptureInterface) -> Result<(), SinkError>;
 
-    /// Takes a packet of an interface of the section. Times may go back where the clock was set. One
-    /// that is refused with an error counts as lost.
+    /// Takes a packet of an interface of the section. Times may go back if the clock was set. If an
+    /// error is returned, the packet counts as lost.
     fn packet(&mut self, packet: &Packet<'_>) -> Result<(), SinkError>;
 
-    /// It has [`Self::shared_packet`] of its own, which is faster than a copy of the bytes.
+    /// Returns whether the sink implements [`Self::shared_packet`] without a copy of the bytes.
     fn takes_shared(&self) -> bool {
         false
     }
 
-    /// As [`Self::packet`], of bytes that another process may change meanwhile.
+    /// Takes a packet as [`Self::packet`], whose bytes another process may change meanwhile.
     fn shared_packet(&mut self, packet: &PacketWith<'_, SharedBytes<'_>>) -> Result<(), SinkError> {
         let mut data = vec![0; packet.data.size()];
         packet.data.copy_to(&mut data);
         self.packet(&packet.with_data(data.as_slice()))
     }
 
-    /// What is known of the interfaces of the section by now; once a second, before a new section
-    /// and before the end.
+    /// Updates the statistics of the interfaces of the section; called once a second, before a new
+    /// section and before the end.
     fn counters(&mut self, statistics: &[InterfaceStatistics]);
 
-    /// Brings out what was collected: nothing more is waiting right now.
+    /// Flushes buffered packets; called when no packets are waiting.
     fn flush(&mut self) -> Result<(), SinkError>;
 
-    /// True when more packets are of no use: the reader has gone, or the last file is full.
+    /// Returns whether more packets are of no use: the reader has closed the pipe, or the last file is
+    /// full.
     fn done(&mut self) -> bool;
 
-    /// False while a packet would be lost for want of room. Rings cannot wait for room; a source
-    /// that can, such as a file, does.
+    /// Returns whether there is space for a packet, which would otherwise be lost. Live captures cannot
+    /// wait for space; a source that can, such as a file, does.
     fn ready(&mut self) -> bool {
         true
     }
 
-    /// How far it has come.
+    /// Returns the progress.
     fn progress(&self) -> SinkProgress;
 
-    /// Ends it: everything is brought out, files are complete. Only `progress` may follow. It may
-    /// wait for a disk, but not for one that stays full.
+    /// Completes the sink: flushes everything, and completes files. Only `progress` may be called after
+    /// it. It may wait for a slow disk, but not for one that stays full.
     fn finish(&mut self) -> Result<(), SinkError>;
 }
 
-/// What a [`CallbackSink`] is told.
+/// An event for the callback of a [`CallbackSink`].
 #[derive(Debug)]
 pub enum SinkEvent<'a, 'b> {
-    /// A packet has come.
+    /// A packet.
     Packet(&'a Packet<'b>),
-    /// No more will come.
+    /// No more packets follow.
     Finish,
 }
 
-/// Tells a function of the packets, and nothing of the rest; counts those that it accepts.
+/// A sink that calls a function for each packet and at the end, and counts the packets that it accepts.
 pub struct CallbackSink<F> {
     callback: F,
     packets: u64,
@@ -149,7 +150,7 @@ impl<F> CallbackSink<F>
 where
     F: FnMut(SinkEvent<'_, '_>) -> Result<(), SinkError> + Send,
 {
-    /// Tells `callback`.
+    /// Creates a sink that calls `callback`.
     pub fn new(callback: F) -> Self {
         Self { callback, packets: 0 }
     }
@@ -161,7 +162,7 @@ impl<F> Debug for CallbackSink<F> {
     }
 }
 
-/// Counts packets and keeps none.
+/// A sink that only counts packets.
 pub type NullSink = CallbackSink<fn(SinkEvent<'_, '_>) -> Result<(), SinkError>>;
 
 impl Default for NullSink {
