@@ -1,8 +1,9 @@
-//! Reads capture files: pcap and pcapng of any byte order, as they are or in gzip,
+//! Reads capture files: pcap and pcapng of any byte order, uncompressed or compressed with gzip,
 //! Zstandard or LZ4.
 //!
-//! A [`FileReader`] parses one file, a [`FileReplay`] passes the packets of several files to a sink, those
-//! of a directory merged by time. The readable part of a broken file is delivered before its error.
+//! A [`FileReader`] parses one file, a [`FileReplay`] passes the packets of several files to a sink;
+//! those of a directory are merged by time. The readable part of a broken file is delivered before its
+//! error.
 
 mod input;
 mod item;

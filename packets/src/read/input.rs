@@ -17,10 +17,10 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTANDARD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const LZ4: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
 
-/// How long a silent pipe may keep the order to stop.
+/// Longest time until a read from a silent pipe notices that it should stop.
 const STOP_POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// A file that seems to end when it is told to stop, although the other end of a pipe is silent.
+/// A file that appears to end when `stop` is set, even if it is a pipe without data.
 struct StoppableReader {
     file: File,
     stop: Arc<AtomicBool>,
@@ -40,7 +40,7 @@ impl Read for StoppableReader {
     }
 }
 
-/// All LZ4 frames of a file; the decoder ends after each.
+/// Decodes all LZ4 frames of a file; the decoder itself ends after each.
 struct Lz4Frames<R: Read>(FrameDecoder<BufReader<R>>);
 
 impl<R: Read> Read for Lz4Frames<R> {
@@ -54,13 +54,13 @@ impl<R: Read> Read for Lz4Frames<R> {
     }
 }
 
-/// A file from its first byte.
+/// A decompressed file, from its first byte.
 pub(super) struct FileInput {
     bytes: BufReader<Box<dyn Read>>,
 }
 
 impl FileInput {
-    /// Opens a file; `-` is standard input. It ends when it is told to stop.
+    /// Opens a file; `-` is standard input. It appears to end when `stop` is set.
     pub(super) fn open(path: &Path, stop: &Arc<AtomicBool>) -> io::Result<Self> {
         let file = if path == Path::new("-") {
             io::stdin().as_fd().try_clone_to_owned()?.into()
@@ -87,22 +87,22 @@ impl FileInput {
         Ok(Self { bytes: BufReader::with_capacity(BUFFER, bytes) })
     }
 
-    /// Bytes that were read ahead.
+    /// Returns the bytes that were read ahead.
     pub(super) fn buffered(&self) -> &[u8] {
         self.bytes.buffer()
     }
 
-    /// Appends the next `len` bytes, or what is left of the file. Memory grows as bytes arrive, so a
-    /// broken length costs none.
+    /// Appends the next `len` bytes, or the rest of the file. Memory grows only as bytes arrive, so a
+    /// wrong length does no harm.
     pub(super) fn read(&mut self, len: usize, out: &mut Vec<u8>) -> io::Result<usize> {
         match self.bytes.by_ref().take(len as u64).read_to_end(out) {
-            // A compressed file that was cut off.
+            // The compressed file is truncated.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
             other => other,
         }
     }
 
-    /// Passes over the next `len` bytes, or what is left of the file.
+    /// Skips the next `len` bytes, or the rest of the file.
     pub(super) fn skip(&mut self, len: u64) -> io::Result<u64> {
         match io::copy(&mut self.bytes.by_ref().take(len), &mut io::sink()) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),

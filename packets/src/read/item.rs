@@ -1,18 +1,18 @@
-//! What stands in a capture file.
+//! The items of a capture file.
 
 use crate::packet::{CaptureInterface, InterfaceStatistics, Packet, SectionOrigin};
 
-/// What stands in a file.
+/// An item of a file.
 #[derive(Debug)]
 pub enum FileItem<'a> {
-    /// A section begins: interfaces are numbered from 0 again.
+    /// The start of a section: interfaces are numbered from 0 again.
     Section(SectionOrigin),
     /// The next interface of the section.
     Interface(CaptureInterface),
     /// A packet.
     Packet(Packet<'a>),
-    /// What was counted on an interface.
+    /// Statistics of an interface.
     Statistics(InterfaceStatistics),
-    /// Something else, passed over.
+    /// Another item, which is skipped.
     Other,
 }

@@ -1,8 +1,8 @@
 //! Merges the files of a directory, such as those of a capture with several threads, by time.
 //!
-//! Each file is in order by itself, so of all files only the next packet has to be in memory. What comes out
-//! is one section. An interface that several files have in the same way is one interface, and its counts are
-//! added.
+//! Each file is sorted by time, so only the next packet of each has to be in memory. The result is one
+//! section. An interface that is the same in several files is one interface with the sum of their
+//! counts.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -19,11 +19,11 @@ use super::reader::{CaptureFile, FileReader, ReadError};
 use crate::open_files::allow_many_files;
 use crate::packet::{CaptureInterface, InterfaceStatistics, Packet, SectionOrigin};
 
-/// The capture files of a directory, in the order of their names. Those of a capture that was killed still
+/// Returns the capture files of a directory, sorted by name. Files of a capture that was killed still
 /// end in `.part`.
 ///
 /// # Errors
-/// When the directory cannot be read, or has none.
+/// Fails if the directory cannot be read, or if it has no capture files.
 pub fn files_of(directory: &Path) -> Result<Vec<CaptureFile>, ReadError> {
     let name = || directory.display().to_string();
     let failed = |source| ReadError::Io { name: name(), source };
@@ -38,7 +38,7 @@ pub fn files_of(directory: &Path) -> Result<Vec<CaptureFile>, ReadError> {
     Ok(paths.into_iter().map(CaptureFile::from).collect())
 }
 
-/// `x.pcapng`, `x.pcap.gz`, `x.pcapng.zst.part`.
+/// Returns whether a path is named like `x.pcapng`, `x.pcap.gz` or `x.pcapng.zst.part`.
 fn is_named_as_capture(path: &Path) -> bool {
     let mut name = PathBuf::from(path.file_name().unwrap_or_default());
     for ending in [&["part"][..], &["gz", "zst", "lz4"]] {
@@ -49,7 +49,7 @@ fn is_named_as_capture(path: &Path) -> bool {
     name.extension().is_some_and(|extension| extension == "pcapng" || extension == "pcap")
 }
 
-/// What comes before a packet or behind the last one.
+/// An item before a packet or after the last one.
 #[derive(Debug)]
 enum MergedHead {
     Section(SectionOrigin),
@@ -57,20 +57,20 @@ enum MergedHead {
     Statistics(InterfaceStatistics),
 }
 
-/// What was advanced to.
+/// The current item.
 #[derive(Debug)]
 enum MergedItem {
     None,
     Head(MergedHead),
-    /// The packet that this file is at.
+    /// The next packet of this file.
     Packet(usize),
 }
 
-/// One of the files.
+/// One of the merged files.
 #[derive(Debug)]
 struct MergeInput {
     reader: FileReader,
-    /// The interfaces of its section: their numbers in the merged section, and what was counted.
+    /// The interfaces of its section: their numbers in the merged section, and their counts.
     interfaces: Vec<(u32, Option<InterfaceStatistics>)>,
 }
 
@@ -79,13 +79,13 @@ struct MergeInput {
 struct MergedInterface {
     interface: CaptureInterface,
     order: ByteOrder,
-    /// Of the sections that have ended.
+    /// Counts of the sections that have ended.
     counted: Option<InterfaceStatistics>,
-    /// Some section has no statistics, as the file of a capture that was killed.
+    /// Some section has no statistics, for example that of a capture that was killed.
     uncounted: bool,
 }
 
-/// The files of a directory as one.
+/// The files of a directory, read as one.
 #[derive(Debug)]
 pub(super) struct MergedReader {
     inputs: Vec<MergeInput>,
@@ -97,14 +97,14 @@ pub(super) struct MergedReader {
     begun: bool,
     ended: bool,
     packets: u64,
-    /// Some file could not be opened, and nobody knows what it has counted.
+    /// Some file could not be opened, so its counts are unknown.
     unopened: bool,
-    /// Why files were not read to their end.
+    /// Errors of files that were not read to their end.
     failures: Vec<ReadError>,
 }
 
 impl MergedReader {
-    /// Opens all files of a directory, which seem to end when `stop` is set.
+    /// Opens all files of a directory, which appear to end when `stop` is set.
     fn open(directory: &Path, stop: &Arc<AtomicBool>) -> Result<Self, ReadError> {
         let (mut readers, mut failures) = (Vec::new(), Vec::new());
         // All files of a directory are open at the same time.
@@ -121,7 +121,7 @@ impl MergedReader {
         {
             return Err(failure);
         }
-        // A file that is no capture has counted nothing.
+        // A file that is not a capture has no counts.
         let unopened = failures.iter().any(|error| !matches!(error, ReadError::Unknown(_)));
         Ok(Self { unopened, failures, ..Self::new(readers) })
     }
@@ -199,7 +199,7 @@ impl MergedReader {
         })
     }
 
-    /// Goes on to the next packet of a file.
+    /// Advances to the next packet of a file.
     fn seek(&mut self, index: usize) {
         match self.next_packet(index) {
             Ok(Some(ns)) => self.next.push(Reverse((ns, index))),
@@ -211,7 +211,7 @@ impl MergedReader {
         }
     }
 
-    /// The time of the next packet of a file, if there is one.
+    /// Returns the time of the next packet of a file, if there is one.
     fn next_packet(&mut self, index: usize) -> Result<Option<u64>, ReadError> {
         while self.inputs[index].reader.advance()? {
             let input = &mut self.inputs[index];
@@ -239,7 +239,7 @@ impl MergedReader {
         Ok(None)
     }
 
-    /// The number of an interface in the merged section.
+    /// Returns the number of an interface in the merged section.
     fn number(&mut self, interface: CaptureInterface, order: ByteOrder) -> u32 {
         let same = |known: &MergedInterface| known.interface == interface && known.order == order;
         let number = self.interfaces.iter().position(same).unwrap_or(self.interfaces.len());
@@ -255,7 +255,7 @@ impl MergedReader {
         u32::try_from(number).unwrap_or(u32::MAX)
     }
 
-    /// Adds what was counted in a section of a file.
+    /// Adds the counts of a section of a file.
     fn end_section(&mut self, index: usize) {
         for (number, counted) in self.inputs[index].interfaces.drain(..) {
             let known = &mut self.interfaces[number as usize];
@@ -284,14 +284,14 @@ impl MergedReader {
     }
 }
 
-/// There is nothing wrong with the file: too many others are open.
+/// Returns whether a file could not be opened because too many others are open.
 fn is_too_many(error: &ReadError) -> bool {
     let ReadError::Io { source, .. } = error else { return false };
     let number = source.raw_os_error();
     [Errno::MFILE, Errno::NFILE].iter().any(|errno| number == Some(errno.raw_os_error()))
 }
 
-/// One error for all files.
+/// Combines the errors of all files into one.
 fn failure_of(failures: &mut Vec<ReadError>) -> Option<ReadError> {
     match failures.len() {
         0 | 1 => failures.pop(),
@@ -303,7 +303,7 @@ fn number_of(interfaces: &[(u32, Option<InterfaceStatistics>)], local: u32) -> u
     interfaces.get(local as usize).map_or(u32::MAX, |(number, _)| *number)
 }
 
-/// What was counted by two at once; unknown if one of them does not know.
+/// Returns the sum of two counts; unknown if either is.
 fn sum(before: Option<InterfaceStatistics>, more: &InterfaceStatistics) -> InterfaceStatistics {
     let Some(before) = before else { return *more };
     let add = |a: Option<u64>, b: Option<u64>| Some(a?.saturating_add(b?));
@@ -318,7 +318,7 @@ fn sum(before: Option<InterfaceStatistics>, more: &InterfaceStatistics) -> Inter
     }
 }
 
-/// A file, or the files of a directory.
+/// A file, or the merged files of a directory.
 #[derive(Debug)]
 pub(super) enum ReplayInput {
     File(FileReader),
@@ -332,7 +332,7 @@ impl From<FileReader> for ReplayInput {
 }
 
 impl ReplayInput {
-    /// As [`FileReader::open_until`]; a directory stands for its files, merged.
+    /// Opens a file as [`FileReader::open_until`]; a directory is read as its files, merged.
     pub(super) fn open(file: &CaptureFile, stop: &Arc<AtomicBool>) -> Result<Self, ReadError> {
         if file.path.is_dir() {
             return MergedReader::open(&file.path, stop).map(Box::new).map(Self::Merged);
@@ -340,7 +340,7 @@ impl ReplayInput {
         FileReader::open_until(file, stop).map(Self::File)
     }
 
-    /// As [`FileReader::byte_order`].
+    /// Returns the byte order, as [`FileReader::byte_order`].
     pub(super) fn byte_order(&self) -> ByteOrder {
         match self {
             Self::File(reader) => reader.byte_order(),
@@ -348,7 +348,7 @@ impl ReplayInput {
         }
     }
 
-    /// As [`FileReader::may_wait`].
+    /// Returns whether the next item may have to be waited for, as [`FileReader::may_wait`].
     pub(super) fn may_wait(&self) -> bool {
         match self {
             Self::File(reader) => reader.may_wait(),
@@ -356,7 +356,7 @@ impl ReplayInput {
         }
     }
 
-    /// As [`FileReader::advance`].
+    /// Advances to the next item, as [`FileReader::advance`].
     pub(super) fn advance(&mut self) -> Result<bool, ReadError> {
         match self {
             Self::File(reader) => reader.advance(),
@@ -364,7 +364,7 @@ impl ReplayInput {
         }
     }
 
-    /// As [`FileReader::item`].
+    /// Returns the current item, as [`FileReader::item`].
     pub(super) fn item(&mut self) -> Result<FileItem<'_>, ReadError> {
         match self {
             Self::File(reader) => reader.item(),

@@ -1,5 +1,5 @@
-//! Classic pcap: one interface, times in micro- or nanoseconds. Also its variant by Alexey Kuznetzov, whose
-//! records tell more.
+//! Classic pcap: one interface, times in microseconds or nanoseconds. Also the variant by Alexey
+//! Kuznetzov, which has longer records.
 
 use pcap_parser::parse_pcap_header;
 
@@ -8,15 +8,16 @@ use crate::packet::{CaptureInterface, MAX_SNAPLEN, Packet};
 
 pub(super) const HEADER_SIZE: usize = 24;
 const RECORD_SIZE: usize = 16;
-/// With the number of the interface, the protocol and the type of the packet behind the rest.
+/// Length of a record header with interface number, protocol and packet type.
 const MODIFIED_RECORD_SIZE: usize = 24;
-/// First bytes of files of the variant in both byte orders, and of those whose header is the same.
+/// First bytes of files of the variant, and of classic files, in both byte orders; the headers are
+/// equal otherwise.
 const MODIFIED: [[u8; 4]; 2] = [[0xa1, 0xb2, 0xcd, 0x34], [0x34, 0xcd, 0xb2, 0xa1]];
 const CLASSIC: [[u8; 4]; 2] = [[0xa1, 0xb2, 0xc3, 0xd4], [0xd4, 0xc3, 0xb2, 0xa1]];
 /// Offset of the captured length in a record.
 const CAPLEN: usize = 8;
 
-/// What the header of a file says.
+/// The header of a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PcapHeader {
     order: ByteOrder,
@@ -24,12 +25,12 @@ pub(super) struct PcapHeader {
     unit: u64,
     linktype: u16,
     snaplen: u32,
-    /// Bytes before the data of a packet.
+    /// Length of a record header.
     record_size: usize,
 }
 
 impl PcapHeader {
-    /// Reads a header; the reason why it is none for people.
+    /// Parses a header; the error is a reason for users.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
         let modified = MODIFIED.iter().position(|magic| bytes.starts_with(magic));
         let classic = modified.and_then(|at| Some([&CLASSIC[at][..], bytes.get(4..)?].concat()));
@@ -62,17 +63,17 @@ impl PcapHeader {
         self.order
     }
 
-    /// Bytes of the header of a record.
+    /// Returns the length of a record header.
     pub(super) fn record_size(&self) -> usize {
         self.record_size
     }
 
-    /// Bytes of the packet behind the header of a record.
+    /// Returns the length of the packet after a record header.
     pub(super) fn caplen(&self, record: &[u8]) -> u32 {
         self.order.u32_at(record, CAPLEN)
     }
 
-    /// The packet of a whole record.
+    /// Returns the packet of a complete record.
     pub(super) fn packet<'a>(&self, record: &'a [u8], id: u64) -> Result<Packet<'a>, &'static str> {
         let word = |at| self.order.u32_at(record, at);
         let caplen = self.caplen(record);

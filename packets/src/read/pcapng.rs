@@ -21,29 +21,29 @@ const STATISTICS: u32 = 5;
 const PACKET: u32 = 6;
 const BYTE_ORDER_MAGIC: [u8; 4] = [0x1a, 0x2b, 0x3c, 0x4d];
 
-/// Bytes of type and length, in front of every block.
+/// Length of type and length, which begin every block.
 pub(super) const HEAD_SIZE: usize = 8;
-/// Least bytes of a block, and its alignment.
+/// Minimum length of a block.
 pub(super) const BLOCK_MIN: u32 = 12;
-/// Most bytes of a block that is kept: packets are far smaller.
+/// Longest block that is accepted: packets are far smaller.
 pub(super) const BLOCK_MAX: u32 = 16 << 20;
-/// Bytes in front of the packet in an old packet block.
+/// Bytes before the packet in an obsolete packet block.
 const OLD_HEAD: usize = 28;
 
 const NONSENSE: &str = "a block has no sense";
 
-/// How an interface of the section counts time, and what it keeps.
+/// Time format and snap length of an interface.
 #[derive(Clone, Copy, Debug)]
 struct InterfaceFormat {
-    /// `if_tsresol`: digits after the point, with the top bit those of binary numbers.
+    /// `if_tsresol`: a negative power of 10, or of 2 if the top bit is set.
     resolution: u8,
-    /// Seconds to be added.
+    /// Seconds to add to time stamps.
     offset: i64,
     snaplen: u32,
 }
 
 impl InterfaceFormat {
-    /// A time stamp in nanoseconds since 1970.
+    /// Converts a time stamp to nanoseconds since 1970.
     fn ns(&self, high: u32, low: u32) -> u64 {
         let units = u128::from(high) << 32 | u128::from(low);
         let digits = u32::from(self.resolution & 0x7f);
@@ -65,8 +65,8 @@ pub(super) struct SectionReader {
 }
 
 impl SectionReader {
-    /// Type and length of a block. A section header may change the byte order, for which its next
-    /// four bytes are needed.
+    /// Returns the type and length of a block. A section header may change the byte order, so `magic`
+    /// is its next four bytes.
     pub(super) fn head(&mut self, head: &[u8], magic: &[u8]) -> (u32, u32) {
         if self.order.u32_at(head, 0) == SECTION_HEADER {
             let big = magic == BYTE_ORDER_MAGIC;
@@ -79,12 +79,12 @@ impl SectionReader {
         self.order
     }
 
-    /// Bytes of the block that begins so.
+    /// Returns the length of the block that begins with these bytes.
     pub(super) fn size(&self, head: &[u8]) -> usize {
         self.order.u32_at(head, 4) as usize
     }
 
-    /// Blocks of this type are understood; others may be passed over.
+    /// Returns whether blocks of this type are parsed; others are skipped.
     pub(super) fn knows(kind: u32) -> bool {
         matches!(
             kind,
@@ -92,7 +92,7 @@ impl SectionReader {
         )
     }
 
-    /// Takes note of a block before [`SectionReader::item`] is asked for it.
+    /// Processes a new block, before [`SectionReader::item`] is called for it.
     pub(super) fn note(&mut self, block: &[u8]) -> Result<(), &'static str> {
         match self.order.u32_at(block, 0) {
             SECTION_HEADER => self.interfaces.clear(),
@@ -108,7 +108,7 @@ impl SectionReader {
         Ok(())
     }
 
-    /// What a whole block says. A comment is put into `comment`.
+    /// Parses a complete block. A comment is written into `comment`.
     pub(super) fn item<'a>(
         &self,
         block: &'a [u8],
@@ -149,7 +149,7 @@ impl SectionReader {
 
     fn interface(&self, interface: &InterfaceDescriptionBlock<'_>) -> CaptureInterface {
         let options = &interface.options;
-        // An expression for libpcap; other kinds of filters have no text.
+        // The option is an expression for libpcap; other kinds of filters have no text.
         let filter = option(options, 11).and_then(|value| value.strip_prefix(&[0]));
         CaptureInterface {
             name: text(options, 2),
@@ -191,7 +191,7 @@ impl SectionReader {
         })
     }
 
-    /// A packet without anything but its bytes.
+    /// Parses a simple packet block, which has only the bytes of the packet.
     fn simple_packet<'a>(
         &self,
         packet: &SimplePacketBlock<'a>,
@@ -216,7 +216,7 @@ impl SectionReader {
         })
     }
 
-    /// A packet in the block that came before the enhanced one.
+    /// Parses an obsolete packet block, the predecessor of the enhanced one.
     fn old_packet<'a>(&self, block: &'a [u8], id: u64) -> Result<Packet<'a>, &'static str> {
         let word = |at| self.order.u32_at(block, at);
         let half = |at: usize| self.order.number(block.get(at..at + 2).unwrap_or_default());
@@ -271,7 +271,7 @@ fn origin(section: &SectionHeaderBlock<'_>) -> SectionOrigin {
     SectionOrigin { hardware: text(2), os: text(3), application: text(4) }
 }
 
-/// The bytes kept of a packet, without padding.
+/// Returns the captured bytes of a packet, without padding.
 fn kept(data: &[u8], caplen: u32) -> Result<&[u8], &'static str> {
     let data = data.get(..caplen as usize).ok_or(NONSENSE)?;
     if caplen > MAX_SNAPLEN { Err("a packet is too long") } else { Ok(data) }
@@ -286,7 +286,7 @@ fn text(options: &[PcapNGOption<'_>], code: u16) -> String {
     option(options, code).map_or(String::new(), |text| clean(text).into_owned())
 }
 
-/// Text that harms no terminal; it may end with NUL.
+/// Returns text without control characters, up to a NUL byte.
 fn clean(bytes: &[u8]) -> Cow<'_, str> {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     let text = String::from_utf8_lossy(&bytes[..end]);

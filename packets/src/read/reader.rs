@@ -1,4 +1,4 @@
-//! Takes a capture file apart.
+//! Parses a capture file.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -17,57 +17,57 @@ use crate::packet::{MAX_SNAPLEN, SectionOrigin};
 const PCAPNG: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 const PCAP: [u8; 4] = [0xa1, 0xb2, 0xc3, 0xd4];
 const PCAP_NS: [u8; 4] = [0xa1, 0xb2, 0x3c, 0x4d];
-/// Of a variant of old Linux distributions, with longer records.
+/// A variant of old Linux distributions, with longer records.
 const PCAP_MODIFIED: [u8; 4] = [0xa1, 0xb2, 0xcd, 0x34];
 
 const PCAP_MAGICS: [[u8; 4]; 3] = [PCAP, PCAP_NS, PCAP_MODIFIED];
 
-/// Why a file cannot be read, or not any further.
+/// Why a file, or the rest of it, cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The system refused.
+    /// The system refused to read the file.
     #[error("cannot read {name}")]
     Io {
         /// The file.
         name: String,
-        /// Of the system.
+        /// Error of the system.
         source: io::Error,
     },
-    /// It is something else.
+    /// The file has another format.
     #[error("{0} is not a capture file: not pcap or pcapng")]
     Unknown(String),
-    /// Nothing is in it.
+    /// The file is empty.
     #[error("{0} is empty: not even the header of a capture file is there")]
     Empty(String),
-    /// A directory without captures.
+    /// The directory has no capture files.
     #[error("{0} is a directory without capture files: their names end in .pcapng or .pcap")]
     NoFiles(String),
-    /// It ends within a block.
+    /// The file ends within a block.
     #[error(
         "{name} is cut off: it ends in the middle of a block; whole packets before that: {packets}"
     )]
     Truncated {
         /// The file.
         name: String,
-        /// Packets before.
+        /// Number of packets before the error.
         packets: u64,
     },
-    /// It breaks the rules of its format.
+    /// The file violates its format.
     #[error("{name} is broken: {reason}; packets before that: {packets}")]
     Broken {
         /// The file.
         name: String,
-        /// Packets before.
+        /// Number of packets before the error.
         packets: u64,
-        /// For people.
+        /// Explanation for users.
         reason: String,
     },
-    /// Several files of a directory.
+    /// Errors of several files of a directory.
     #[error("{}", joined(.0))]
     Several(Vec<ReadError>),
 }
 
-/// What is wrong with each file.
+/// Returns the errors of all files as one text.
 fn joined(errors: &[ReadError]) -> String {
     let text = |error: &ReadError| match error {
         ReadError::Io { source, .. } => format!("{error}: {source}"),
@@ -76,12 +76,12 @@ fn joined(errors: &[ReadError]) -> String {
     errors.iter().map(text).collect::<Vec<_>>().join("; ")
 }
 
-/// A file to read, and how messages call it.
+/// A file to read, and its name in messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CaptureFile {
-    /// Where it is opened; `-` is standard input.
+    /// Path that is opened; `-` is standard input.
     pub path: PathBuf,
-    /// For people.
+    /// Name in messages.
     pub name: String,
 }
 
@@ -97,7 +97,7 @@ impl From<PathBuf> for CaptureFile {
 
 #[derive(Debug)]
 enum InputFormat {
-    /// Its section is item 1, its interface item 2, and packets follow.
+    /// The section is item 1, the interface item 2, then packets follow.
     Pcap {
         header: PcapHeader,
         begun: usize,
@@ -105,14 +105,14 @@ enum InputFormat {
     Pcapng(SectionReader),
 }
 
-/// One file. [`FileReader::advance`] goes to the next item, [`FileReader::item`] looks at it.
+/// A capture file. [`FileReader::advance`] advances to the next item, [`FileReader::item`] returns it.
 pub struct FileReader {
     name: String,
     input: FileInput,
     format: InputFormat,
-    /// The block or record that was advanced to.
+    /// The current block or record.
     block: Vec<u8>,
-    /// Packets before this item.
+    /// Number of packets before this item.
     packets: u64,
     at_packet: bool,
     comment: String,
@@ -128,12 +128,13 @@ impl FileReader {
     /// Opens a file; `-` is standard input.
     ///
     /// # Errors
-    /// When it cannot be read or is no capture file.
+    /// Fails if the file cannot be read, or is not a capture file.
     pub fn open(path: &Path) -> Result<Self, ReadError> {
         Self::open_until(&CaptureFile::from(path.to_owned()), &Arc::default())
     }
 
-    /// As [`FileReader::open`]; the file seems to end when `stop` is set, even if it is a silent pipe.
+    /// Opens a file as [`FileReader::open`]; it appears to end when `stop` is set, even if it is a
+    /// silent pipe.
     ///
     /// # Errors
     /// As [`FileReader::open`].
@@ -145,7 +146,7 @@ impl FileReader {
         }
     }
 
-    /// Reads a file that is open already.
+    /// Reads a file that is already open.
     ///
     /// # Errors
     /// As [`FileReader::open`].
@@ -179,7 +180,7 @@ impl FileReader {
         }
     }
 
-    /// Byte order of the file, or of the section that was advanced to.
+    /// Returns the byte order of the file, or of the current section.
     pub fn byte_order(&self) -> ByteOrder {
         match &self.format {
             InputFormat::Pcap { header, .. } => header.order(),
@@ -187,7 +188,8 @@ impl FileReader {
         }
     }
 
-    /// The next item may have to be waited for, as behind a pipe: it was not yet read to its end.
+    /// Returns whether the next item is not completely buffered, so that reading it from a pipe may
+    /// block.
     pub fn may_wait(&self) -> bool {
         let next = self.input.buffered();
         let size = match &self.format {
@@ -195,7 +197,7 @@ impl FileReader {
             InputFormat::Pcap { header, .. } if next.len() >= header.record_size() => {
                 header.record_size() + header.caplen(next) as usize
             }
-            // The byte order of a section that begins is not known here.
+            // The byte order of a new section is not known yet.
             InputFormat::Pcapng(section)
                 if next.len() >= pcapng::HEAD_SIZE && !next.starts_with(&PCAPNG) =>
             {
@@ -206,10 +208,10 @@ impl FileReader {
         next.len() < size
     }
 
-    /// Goes to the next item; false at the end of the file.
+    /// Advances to the next item; false at the end of the file.
     ///
     /// # Errors
-    /// When the file is cut off or broken here. Nothing comes after an error.
+    /// Fails if the file is truncated or malformed at this point. Nothing can be read after an error.
     pub fn advance(&mut self) -> Result<bool, ReadError> {
         self.packets += u64::from(std::mem::take(&mut self.at_packet));
         match &mut self.format {
@@ -226,10 +228,10 @@ impl FileReader {
         }
     }
 
-    /// The item that was advanced to.
+    /// Returns the current item.
     ///
     /// # Errors
-    /// When it makes no sense.
+    /// Fails if the item is malformed.
     pub fn item(&mut self) -> Result<FileItem<'_>, ReadError> {
         let Self { name, format, block, packets, at_packet, comment, .. } = self;
         let item = match format {
@@ -261,7 +263,7 @@ impl FileReader {
     }
 
     fn advance_block(&mut self) -> Result<bool, ReadError> {
-        // The first four bytes were read to recognise the file.
+        // The first four bytes were read to recognize the file format.
         let first = self.block.len() == 4;
         if first {
             self.read(pcapng::HEAD_SIZE - 4)?;
@@ -294,7 +296,7 @@ impl FileReader {
         Ok(true)
     }
 
-    /// Appends whole bytes to the block.
+    /// Appends exactly `len` bytes to the block.
     fn read(&mut self, len: usize) -> Result<(), ReadError> {
         if len > 0 && !self.read_or_end(len)? {
             return Err(self.truncated());
@@ -302,7 +304,7 @@ impl FileReader {
         Ok(())
     }
 
-    /// As [`FileReader::read`]; false when the file ends here.
+    /// Appends bytes as [`FileReader::read`]; returns false at the end of the file.
     fn read_or_end(&mut self, len: usize) -> Result<bool, ReadError> {
         let before = self.block.len();
         let read = self.input.read(len, &mut self.block);

@@ -1,4 +1,4 @@
-//! Moves the packets of files into a sink.
+//! Passes the packets of files to a sink.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
@@ -14,33 +14,33 @@ use crate::filter::{FilterCompiler, OfflineFilter, PacketFilterError};
 use crate::packet::{CaptureInterface, DIR_RX, DIR_TX, InterfaceStatistics, Packet, SectionOrigin};
 use crate::sink::{PacketSink, SinkError, SinkProgress};
 
-/// How long to wait for a sink that has no room, before looking again.
+/// Time between two checks whether the sink has space.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What to take from files.
+/// Settings of a replay.
 #[derive(Clone, Debug)]
 pub struct ReplaySettings {
     /// Filter expression; empty takes everything.
     pub filter: String,
-    /// Let libpcap's optimiser at the filter.
+    /// Optimise the filter with libpcap.
     pub optimize: bool,
-    /// `DIR_*` bits. Packets of unknown direction pass when both are set only.
+    /// `DIR_*` bits. Packets of unknown direction pass only if both are set.
     pub dirs: u8,
     /// Most bytes to keep of a packet.
     pub snaplen: u32,
-    /// Leave out the first packets that pass.
+    /// Number of packets that pass to leave out first.
     pub skip: u64,
-    /// Stop after so many packets.
+    /// Stop after this many packets.
     pub count: Option<u64>,
 }
 
 /// Why files were not read to their end.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// A file cannot be read, or is broken.
+    /// A file cannot be read, or is malformed.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// The filter is wrong for the link type of an interface.
+    /// The filter cannot be compiled for the link type of an interface.
     #[error(transparent)]
     Filter(#[from] PacketFilterError),
     /// The packets could not be written.
@@ -48,25 +48,25 @@ pub enum ReplayError {
     Sink(#[from] SinkError),
 }
 
-/// What became of the packets, or has so far.
+/// The result of a replay, or its state so far.
 #[derive(Debug, Default)]
 pub struct ReplayReport {
-    /// Packets in the files, up to where they were read.
+    /// Packets read from the files.
     pub read: u64,
-    /// Packets put out, without those that could then not be written or that came after the last file.
+    /// Packets passed to the sink, without those that it lost or that came after the last file.
     pub captured: u64,
-    /// Packets that pass the filter, and are left out because the file does not tell their direction.
+    /// Packets that pass the filter, but are left out because their direction is unknown.
     pub undirected: u64,
-    /// What the sink did.
+    /// Progress of the sink.
     pub progress: SinkProgress,
-    /// Why it ended early.
+    /// Why the replay ended early.
     pub failure: Option<ReplayError>,
 }
 
-/// Link type and byte order of packets, on which the program of a filter depends.
+/// Link type and byte order of packets, which a filter program depends on.
 type FilterKey = (u16, ByteOrder);
 
-/// What comes before a packet.
+/// An item before a packet.
 #[derive(Debug)]
 enum PendingHead {
     Section(SectionOrigin),
@@ -74,7 +74,7 @@ enum PendingHead {
     Statistics(InterfaceStatistics),
 }
 
-/// Files that are about to be moved into a sink.
+/// A replay of files into a sink.
 #[derive(Debug)]
 pub struct FileReplay {
     control: RunControl,
@@ -82,30 +82,30 @@ pub struct FileReplay {
     reader: ReplayInput,
     settings: ReplaySettings,
     filters: HashMap<FilterKey, Result<OfflineFilter, PacketFilterError>>,
-    /// There was a packet for which the filter could not be compiled.
+    /// The filter could not be compiled for this key, and there was a packet for it.
     unfiltered: Option<FilterKey>,
-    /// What the filters of the interfaces of the section being read depend on.
+    /// The filter keys of the interfaces of the section being read.
     filter_keys: Vec<FilterKey>,
-    /// What was read and not yet told to the sink.
+    /// Items that were read, and not yet passed to the sink.
     heads: VecDeque<PendingHead>,
-    /// The reader is at a packet that passes.
+    /// The current item of the reader is a packet that passes.
     at_packet: bool,
-    /// What ended the look ahead.
+    /// The error of [`FileReplay::begin`] when it read the first packet.
     broken: Option<ReadError>,
     begin_ns: Option<u64>,
     read: u64,
     undirected: u64,
     taken: u64,
-    /// Statistics of the interfaces of the section being told.
+    /// Statistics of the interfaces of the section that was passed to the sink.
     statistics: Vec<InterfaceStatistics>,
 }
 
 impl FileReplay {
-    /// Opens the first file, and reads on to the first packet that passes. A directory stands for the
+    /// Opens the first file, and reads up to the first packet that passes. A directory is read as the
     /// capture files in it, merged by time.
     ///
     /// # Errors
-    /// When there is no file or the first cannot be read at all, or when the filter is wrong.
+    /// Fails if there is no file, if the first cannot be read at all, or if the filter is invalid.
     pub fn open(
         files: impl IntoIterator<Item = PathBuf>,
         settings: ReplaySettings,
@@ -114,7 +114,7 @@ impl FileReplay {
         Self::open_named(files.into_iter().map(CaptureFile::from), settings, control)
     }
 
-    /// As [`FileReplay::open`], for files that messages call by another name than their path.
+    /// Opens files as [`FileReplay::open`], with other names in messages than their paths.
     ///
     /// # Errors
     /// As [`FileReplay::open`].
@@ -158,12 +158,12 @@ impl FileReplay {
         Ok(replay)
     }
 
-    /// Time of the first packet that passes, if there is one.
+    /// Returns the time of the first packet that passes, if there is one.
     pub fn begin_ns(&self) -> Option<u64> {
         self.begin_ns
     }
 
-    /// Interfaces that come before the first packet.
+    /// Returns the interfaces before the first packet.
     pub fn interfaces(&self) -> impl Iterator<Item = &CaptureInterface> {
         self.heads.iter().filter_map(|head| match head {
             PendingHead::Interface(interface) => Some(interface),
@@ -171,8 +171,8 @@ impl FileReplay {
         })
     }
 
-    /// Moves packets until the files end, the count is reached, it is told to stop, or something
-    /// fails; then finishes the sink. `asked` is called when someone wants to know.
+    /// Passes packets to the sink until the files end, the count is reached, `stop` is set, or an error
+    /// occurs; then finishes the sink. `asked` is called when a report is requested.
     pub fn run(
         mut self,
         target: &mut dyn PacketSink,
@@ -207,7 +207,7 @@ impl FileReplay {
                 target.flush()?;
             }
             match self.seek(&mut || target.flush()) {
-                // Where it was told to stop, a pipe ends anywhere.
+                // After a stop, a pipe may end within a block.
                 Err(_) if self.stopped() => return Ok(()),
                 other => other?,
             }
@@ -220,7 +220,7 @@ impl FileReplay {
         self.control.stop.load(Ordering::Relaxed)
     }
 
-    /// Goes on to the next packet that passes. `before_wait` is called before anything that may take time.
+    /// Advances to the next packet that passes. `before_wait` is called before a read that may block.
     fn seek(
         &mut self,
         before_wait: &mut dyn FnMut() -> Result<(), SinkError>,
@@ -243,7 +243,7 @@ impl FileReplay {
         }
     }
 
-    /// Takes note of an item; true for a packet that passes.
+    /// Processes an item; returns true for a packet that passes.
     fn look(&mut self) -> Result<bool, ReplayError> {
         let order = self.reader.byte_order();
         match self.reader.item()? {
@@ -291,8 +291,8 @@ impl FileReplay {
         Ok(false)
     }
 
-    /// Compiles the filter for packets of a link type. One that fits no link type so far is wrong; one
-    /// that fits another is wrong only if there are packets of this one.
+    /// Compiles the filter for packets of a link type. If it cannot be compiled for any link type so
+    /// far, this fails; if it can for another, only packets of this link type are an error.
     fn compile(&mut self, key: FilterKey) -> Result<(), PacketFilterError> {
         if self.filters.contains_key(&key) {
             return Ok(());
@@ -312,7 +312,8 @@ impl FileReplay {
         Ok(())
     }
 
-    /// Why packets are missing, if the filter could not be compiled for their link type.
+    /// Returns an error if packets are missing because the filter could not be compiled for their link
+    /// type.
     fn filter_failure(&mut self) -> Option<ReplayError> {
         self.filters.remove(&self.unfiltered.take()?)?.err().map(ReplayError::from)
     }
@@ -374,7 +375,7 @@ fn is_wanted(dir: u8, wanted: u8) -> bool {
     wanted == DIR_RX | DIR_TX || dir & wanted != 0
 }
 
-/// What passed one filter and then another.
+/// Combines two filters.
 fn both(first: &str, second: &str) -> String {
     if first.is_empty() { second.to_owned() } else { format!("({first}) and ({second})") }
 }

@@ -51,7 +51,7 @@ fn frame(port: u8) -> Vec<u8> {
     frame
 }
 
-/// Two sections: two interfaces and three packets, then one of each.
+/// Returns two sections: the first has two interfaces and three packets, the second one of each.
 fn sample() -> Vec<u8> {
     let mut out = Vec::new();
     let origin = |application: &str| SectionOrigin {
@@ -97,7 +97,7 @@ fn sample() -> Vec<u8> {
     out
 }
 
-/// Writes down what it is told.
+/// A sink that records its calls.
 #[derive(Debug, Default)]
 struct Notes {
     blocks: Vec<u8>,
@@ -221,7 +221,7 @@ fn a_wrong_filter_is_an_error_before_anything_is_written() {
     assert!(matches!(replay(sample(), settings), Err(ReplayError::Filter(_))));
 }
 
-/// A pcap file in any byte order and resolution, with two packets.
+/// Returns a pcap file of any byte order and resolution, with two packets.
 fn pcap(big: bool, nanos: bool) -> Vec<u8> {
     let mut out = Vec::new();
     let mut word = |value: u32| {
@@ -295,7 +295,7 @@ fn big_endian_block(kind: u32, body: &[u8]) -> Vec<u8> {
 #[test]
 fn big_endian_pcapng_with_coarse_times_and_old_blocks_is_read() {
     let section = [&[0x1a, 0x2b, 0x3c, 0x4d, 0, 1, 0, 0][..], &[0xff; 8]].concat();
-    // Units of 2^-10 seconds, 100 seconds later than they say.
+    // Units of 2^-10 seconds, and an offset of 100 seconds.
     let options = [&[0, 9, 0, 1, 0x8a, 0, 0, 0, 0, 14, 0, 8][..], &100u64.to_be_bytes(), &[0; 4]];
     let interface = [&[0, 1, 0, 0, 0, 0, 0, 64][..], &options.concat()].concat();
     let words = |words: &[u32]| words.iter().flat_map(|w| w.to_be_bytes()).collect::<Vec<_>>();
@@ -355,7 +355,7 @@ fn tcpdump_reads_the_same_packets() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("in.pcapng");
     std::fs::write(&path, sample()).unwrap();
-    // One section: tcpdump ends at the second.
+    // One section only: tcpdump stops at the second.
     for filter in ["", "udp port 53", "udp port 80", "len < 100"] {
         let mut tcpdump = Command::new("tcpdump");
         let Some(out) = output(tcpdump.args(["--count", "-r"]).arg(&path).arg(filter)) else {

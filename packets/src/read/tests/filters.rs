@@ -1,9 +1,9 @@
-//! Filters on files of all link types, with tcpdump as the oracle.
+//! Tests of filters on files of all link types, compared with tcpdump.
 
 use super::*;
 use crate::filter::{FilterCompiler, ProgramListing, list};
 
-/// A pcap file of a link type, in either byte order.
+/// Returns a pcap file with packets of a link type, in either byte order.
 fn pcap_of(linktype: u32, order: ByteOrder, packets: &[Vec<u8>]) -> Vec<u8> {
     let word = |word: u32| order.bytes_of_u32(word);
     let mut out = word(0xa1b2_c3d4).to_vec();
@@ -17,7 +17,7 @@ fn pcap_of(linktype: u32, order: ByteOrder, packets: &[Vec<u8>]) -> Vec<u8> {
     out
 }
 
-/// A loopback packet of each system: the number of an address family, and IPv4 or IPv6 with UDP.
+/// Returns loopback packets of each system: the number of an address family, and IPv4 or IPv6 with UDP.
 fn loopback(bytes_of: impl Fn(u32) -> [u8; 4]) -> Vec<Vec<u8>> {
     let packet = |family| {
         let mut ip = vec![0; if family == 2 { 32 } else { 52 }];
@@ -50,7 +50,7 @@ fn filters_find_the_address_families_of_every_system() {
     }
 }
 
-/// What tcpdump compiles a filter to for a file, and what is accepted here; an empty program where it is
+/// Returns the program that tcpdump compiles for a file, and ours; an empty program if the filter is
 /// refused.
 fn programs(file: &std::path::Path, compiler: FilterCompiler, filter: &str) -> Option<[String; 2]> {
     let mut tcpdump = Command::new("tcpdump");
@@ -71,7 +71,7 @@ fn filters_of_all_link_types_are_those_of_tcpdump() {
         std::fs::write(&path, pcap_of(linktype.into(), order, &[])).unwrap();
         let file_order = Some(order);
         let compiler = FilterCompiler { linktype, file_order, ..FilterCompiler::default() };
-        // Each costs a run of tcpdump.
+        // Each filter runs tcpdump once.
         let rare = (linktype % 20 < 2).then_some(["inbound", "link[-4] = 0"]);
         for filter in ["udp port 53 or ip6"].into_iter().chain(rare.into_iter().flatten()) {
             let Some([expected, found]) = programs(&path, compiler, filter) else { return };

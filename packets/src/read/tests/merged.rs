@@ -1,4 +1,4 @@
-//! The files of a directory as one capture.
+//! Tests of the files of a directory, read as one capture.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::*;
 
-/// A file with packets on its second interface at these times, and the number of drops at its end.
+/// Returns a file with packets on its second interface at these times, and with the number of drops at
+/// its end.
 fn file(names: [&str; 2], times: &[u64], dropped: Option<u64>) -> Vec<u8> {
     let mut out = Vec::new();
     let origin = SectionOrigin { application: "pmdscope".into(), ..SectionOrigin::default() };
@@ -54,7 +55,7 @@ fn file(names: [&str; 2], times: &[u64], dropped: Option<u64>) -> Vec<u8> {
     out
 }
 
-/// The files as a directory, read as `-r DIR` does.
+/// Reads the files as a directory, as `-r DIR` does.
 fn merged(
     files: &[(&str, &[u8])],
     settings: ReplaySettings,
@@ -102,7 +103,7 @@ fn a_capture_that_was_killed_gives_what_there_is() {
     let (notes, report) = merged(&files, settings()).unwrap();
     assert!(report.failure.is_none() && report.captured == 4, "{report:?}");
     assert_eq!(packets(&notes), ["0", "1", "2", "3"]);
-    // Nobody knows what the second has dropped.
+    // The drops of the second file are unknown.
     assert!(notes.lines.contains(&"counted 1: None None 4".to_owned()), "{:?}", notes.lines);
 
     cut.truncate(cut.len() - 10);
@@ -116,7 +117,7 @@ fn a_capture_that_was_killed_gives_what_there_is() {
     let (notes, report) = merged(&files, settings()).unwrap();
     assert_eq!(report.captured, 2);
     assert!(report.failure.unwrap().to_string().contains("b.pcapng.part is empty"));
-    // Its packets and drops are in no count.
+    // The empty file has no statistics, so the number of drops is unknown.
     assert!(notes.lines.contains(&"counted 1: None None 2".to_owned()), "{:?}", notes.lines);
 }
 
@@ -140,7 +141,7 @@ fn a_directory_may_have_more_files_than_may_be_open_by_default() {
     const TEST: &str =
         "read::tests::merged::a_directory_may_have_more_files_than_may_be_open_by_default";
     const CHILD: &str = "PMDSCOPE_TEST_FEW_FILES";
-    // The limit is that of a process, so this needs one of its own.
+    // The limit applies to a process, so this test runs in its own.
     if std::env::var_os(CHILD).is_none() {
         let mut test = std::process::Command::new(std::env::current_exe().unwrap());
         let out = test.args(["--exact", TEST]).env(CHILD, "").output().unwrap();
@@ -155,7 +156,7 @@ fn a_directory_may_have_more_files_than_may_be_open_by_default() {
     let files = names.iter().map(|name| (&**name, &*whole)).collect::<Vec<_>>();
     let (_, report) = merged(&files, settings()).unwrap();
     assert!(report.failure.is_none() && report.captured == 200, "{report:?}");
-    // Where there are more than may be open at all, none is left out.
+    // If there are more files than may be open at all, the merge fails instead of leaving some out.
     setrlimit(Resource::Nofile, Rlimit { current: Some(64), maximum: Some(64) }).unwrap();
     let error = merged(&files, settings()).unwrap_err();
     assert!(error.to_string().starts_with("cannot read "), "{error}");
