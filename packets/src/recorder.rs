@@ -1,9 +1,9 @@
-//! Flight recorder: keeps the last packets in memory and writes them when something happens.
+//! Flight recorder: keeps the last packets in memory, and writes them when a trigger fires.
 //!
-//! Packets go into blocks of memory; full blocks stay until they are too old, or memory is short.
-//! When a trigger fires, a thread writes what is held and what comes after, from the same blocks, so
-//! that whoever hands over packets never waits for a disk. Blocks that the thread has not written yet
-//! keep their memory; only when all have is a packet lost, and counted.
+//! Packets are stored in blocks of memory; full blocks are kept until they are too old, or until memory
+//! is short. When a trigger fires, a thread writes the stored packets and those that follow, from the
+//! same blocks, so the capture never waits for a disk. Blocks that are not yet written keep their
+//! memory; a packet is lost, and counted, only if all blocks wait for the writer.
 
 mod block;
 mod history;
@@ -34,46 +34,47 @@ use crate::sink::{PacketSink, SinkError, SinkProgress};
 
 /// Least memory of a recorder, bytes.
 pub const MIN_MEMORY: usize = 16 << 20;
-/// A file that triggers prolong ends after so many times `after` at the latest.
+/// Limit of a file that further triggers extend, as a multiple of `after`.
 const LONGEST: u32 = 10;
-/// How long ago the moment of a trigger may be: what happens is not noticed at once.
+/// Additional history, because triggers arrive some time after the event.
 const NOTICE: Duration = Duration::from_secs(2);
-/// How long after its end, on a quiet clock, a file still waits for packets that are on their way.
+/// Time after the end of an incident until its file is closed while no packets arrive: some may be
+/// late.
 const LATE_PACKET_TIMEOUT: Duration = Duration::from_millis(100);
-/// The same while packets come: their times may lag, or the clock was set back.
+/// The same while packets arrive: their time stamps may lag, or the clock was set back.
 const BUSY_LATE_PACKET_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time between two copies of a block that is still being filled to the file.
+/// Time between two copies of the current block to the file.
 const BRING_OUT: Duration = Duration::from_millis(50);
-/// Messages that wait when the disk is slow; no copies are made then.
+/// Number of waiting messages above which no copies are made, because the disk is slow.
 const MAX_COPY_BACKLOG: usize = 4;
 
-/// How to record.
+/// Settings of a recorder.
 #[derive(Debug)]
 pub struct RecorderSettings {
-    /// The file of `-w`, from which those of the incidents take their names.
+    /// The file of `-w`; the names of incident files are derived from it.
     pub path: PathBuf,
-    /// What is kept before a trigger.
+    /// History to keep before a trigger.
     pub before: Duration,
-    /// What is written after a trigger.
+    /// Time to write after a trigger.
     pub after: Duration,
     /// Most memory for packets, bytes; at least [`MIN_MEMORY`].
     pub memory: usize,
-    /// Files after which the recorder is done.
+    /// Number of files after which the recorder is done.
     pub max_incidents: Option<u64>,
-    /// Packets that fire.
+    /// Packet filters that trigger.
     pub filters: Vec<PacketTrigger>,
 }
 
-/// Why there is no recorder.
+/// Why a recorder could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum RecorderError {
-    /// Memory is short.
+    /// The memory could not be allocated.
     #[error("there are no {0} bytes of memory for packets")]
     Memory(usize),
-    /// The files have no names.
+    /// The path does not give valid file names.
     #[error(transparent)]
     Name(#[from] IncidentNameError),
-    /// There is no thread.
+    /// The writer thread could not be started.
     #[error("cannot start the thread that writes")]
     Thread(#[from] std::io::Error),
 }
@@ -83,16 +84,16 @@ pub enum RecorderError {
 struct Incident {
     path: PathBuf,
     end_ns: u64,
-    /// No trigger moves the end beyond.
+    /// Upper limit of `end_ns`.
     limit_ns: u64,
-    /// `end_ns` on a clock that nobody sets.
+    /// `end_ns` on the monotonic clock.
     deadline: Instant,
-    /// Bytes of the current block that the writer has.
+    /// Bytes of the current block that were passed to the writer.
     sent: usize,
     brought_out: Instant,
 }
 
-/// The sink that records.
+/// The recorder, as a sink.
 #[derive(Debug)]
 pub struct FlightRecorder {
     settings: RecorderSettings,
@@ -104,18 +105,18 @@ pub struct FlightRecorder {
     incident: Option<Incident>,
     incidents: u64,
     triggers: u64,
-    /// Time of the packet before.
+    /// Time of the last packet.
     last_ns: u64,
-    /// Packets by interface that were lost and not told yet.
+    /// Lost packets by interface that were not yet reported.
     owed: Vec<u64>,
     lost: u64,
 }
 
 impl FlightRecorder {
-    /// A recorder, and what fires it. `open` begins the files.
+    /// Starts a recorder; returns it, and a sender for triggers. `open` opens the files.
     ///
     /// # Errors
-    /// When memory or a thread is not to be had, or the path names no file.
+    /// Fails if memory or the thread is not available, or if the path is not a file name.
     pub fn start(
         mut settings: RecorderSettings,
         open: SinkOpener,
@@ -146,7 +147,7 @@ impl FlightRecorder {
         Ok((recorder, fire))
     }
 
-    /// What it holds and has done, to be looked at while it records.
+    /// Returns the status, which may be read while it records.
     pub fn status(&self) -> Arc<RecorderStatus> {
         Arc::clone(&self.status)
     }
@@ -155,7 +156,7 @@ impl FlightRecorder {
         self.settings.max_incidents.is_some_and(|most| self.incidents >= most)
     }
 
-    /// Takes what others have fired.
+    /// Processes the waiting triggers.
     fn take_triggers(&mut self) {
         while let Some(trigger) = self.queue.next() {
             self.fired(&trigger);
@@ -202,14 +203,14 @@ impl FlightRecorder {
             brought_out: Instant::now(),
         });
         self.status.began(&path, self.triggers);
-        // Where the moment is long past, what came after it is held already.
+        // The trigger was late: packets after the end of the incident are already stored.
         if self.last_ns > end_ns {
             self.end_incident();
         }
         TriggerAnswer::Writing(path)
     }
 
-    /// Hands over everything that is held, section by section.
+    /// Passes all stored packets to the writer, section by section.
     fn send_history(&self) {
         let mut held = self.history.held().peekable();
         let mut last: Option<&history::HistorySection> = None;
@@ -239,7 +240,7 @@ impl FlightRecorder {
         TriggerAnswer::Writing(incident.path.clone())
     }
 
-    /// Ends the file at what was taken so far.
+    /// Ends the file with the packets received so far.
     fn end_incident(&mut self) {
         if self.incident.is_none() {
             return;
@@ -253,7 +254,7 @@ impl FlightRecorder {
         self.status.ended();
     }
 
-    /// Hands over what the writer does not have yet, which fills the block.
+    /// Seals the current block, and passes what the writer does not have yet.
     fn send_rest(&mut self) {
         let sealed = self.history.seal();
         let Some(incident) = &mut self.incident else { return };
@@ -263,7 +264,7 @@ impl FlightRecorder {
         }
     }
 
-    /// Hands over a copy of what the writer does not have yet; the block goes on.
+    /// Passes a copy of what the writer does not have yet; the block remains current.
     fn bring_out(&mut self) {
         let Some(incident) = &mut self.incident else { return };
         if incident.brought_out.elapsed() < BRING_OUT || self.writer.backlog() > MAX_COPY_BACKLOG {
@@ -280,7 +281,7 @@ impl FlightRecorder {
         self.writer.send(WriterMessage::Flush);
     }
 
-    /// Looks for triggers and for the end of the incident, `grace` after its time.
+    /// Processes triggers, and ends the incident at `grace` after its deadline.
     fn tend(&mut self, grace: Duration) {
         self.take_triggers();
         if self.incident.as_ref().is_some_and(|i| Instant::now() >= i.deadline + grace) {
@@ -290,7 +291,7 @@ impl FlightRecorder {
         self.status.update(&self.history, self.lost);
     }
 
-    /// Fires where the packet is one that was waited for.
+    /// Fires the packet filters that match.
     fn match_packet(&mut self, packet: &Packet<'_>) {
         for index in 0..self.armed.len() {
             if let Some(trigger) = self.armed[index].look(packet) {
@@ -312,13 +313,13 @@ impl FlightRecorder {
     fn lose(&mut self, packet: &Packet<'_>) {
         let index = packet.interface as usize;
         self.owed.resize(self.owed.len().max(index + 1), 0);
-        // A packet that was to tell of others tells the next one.
+        // The next packet also reports the losses that this packet would have reported.
         self.owed[index] = packet.dropped.saturating_add(1);
         self.lost += 1;
     }
 }
 
-/// The moment on a clock that nobody sets.
+/// Converts a wall clock time to the monotonic clock.
 fn deadline(end_ns: u64) -> Instant {
     Instant::now() + Duration::from_nanos(end_ns.saturating_sub(realtime_ns()))
 }

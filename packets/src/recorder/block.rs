@@ -1,31 +1,31 @@
-//! Packets in memory, one after the other, each encoded as the difference from the previous one.
+//! Packets in memory, one after the other, each encoded relative to the previous one.
 //!
-//! A record is a byte of flags, the time since the record before, the length, what the flags
-//! announce, and the bytes. All numbers are LEB128; those that may decrease are zigzag-encoded. Most
-//! packets need 5 to 7 bytes in addition to their own.
+//! A record is a byte of flags, the time since the previous record, the length, the fields that the
+//! flags announce, and the packet. All numbers are LEB128; those that may decrease are zigzag-encoded.
+//! Most packets need 5 to 7 bytes in addition to their own.
 
-// Values that are read here were written here from the same types, so casts keep them. LEB128 takes the
-// low 7 bits.
+// Values are decoded to the types that they were encoded from, so casts do not change them. LEB128
+// takes the low 7 bits.
 #![allow(clippy::cast_possible_truncation)]
 
 use crate::packet::{DIR_RX, DIR_TX, Packet};
 
 /// Direction of a packet, as in the ring; 0 is unknown.
 const DIR: u8 = 3;
-/// The interface differs from that of the record before.
+/// The interface differs from that of the previous record.
 const INTERFACE: u8 = 1 << 2;
-/// The queue differs from that of the record before.
+/// The queue differs from that of the previous record.
 const QUEUE: u8 = 1 << 3;
-/// Fewer bytes than the length were kept.
+/// The packet was truncated.
 const CUT: u8 = 1 << 4;
 /// Packets were lost before this one.
 const DROPPED: u8 = 1 << 5;
-/// The number is not the previous one plus one.
+/// The packet number is not the previous one plus one.
 const ID: u8 = 1 << 6;
-/// There is a comment.
+/// The packet has a comment.
 const COMMENT: u8 = 1 << 7;
 
-/// Most bytes of a record without comment and packet.
+/// Longest record without comment and packet.
 const HEAD_MAX: usize = 64;
 
 /// The values that a record is encoded against.
@@ -47,15 +47,15 @@ pub(super) struct PacketBlock {
 }
 
 impl PacketBlock {
-    /// An empty block of `size` bytes; `None` if the allocation fails. The memory is not touched before
-    /// packets are written to it.
+    /// Returns an empty block of `size` bytes; `None` if the allocation fails. The memory is not
+    /// touched before packets are written to it.
     pub(super) fn new(size: usize) -> Option<Self> {
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(size).ok()?;
         Some(Self { bytes, packets: 0, newest_ns: 0, before: PreviousRecord::default() })
     }
 
-    /// Adds a packet; false when it does not fit.
+    /// Adds a packet; returns false if it does not fit.
     pub(super) fn push(&mut self, packet: &Packet<'_>) -> bool {
         let mut head = RecordHead::new(packet, &self.before);
         let comment = if packet.comment.is_empty() { 0 } else { packet.comment.len() };
@@ -77,29 +77,29 @@ impl PacketBlock {
         true
     }
 
-    /// Removes the packets and keeps the memory.
+    /// Removes the packets, and keeps the memory.
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         (self.packets, self.newest_ns, self.before) = (0, 0, PreviousRecord::default());
     }
 
-    /// All records.
+    /// Returns all records.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Packets in it.
+    /// Returns the number of packets.
     pub(super) fn packets(&self) -> u64 {
         self.packets
     }
 
-    /// Latest time of a packet in it, 0 without one.
+    /// Returns the latest time of a packet, 0 without packets.
     pub(super) fn newest_ns(&self) -> u64 {
         self.newest_ns
     }
 }
 
-/// A record in front of its comment and packet.
+/// The part of a record before comment and packet.
 struct RecordHead {
     bytes: [u8; HEAD_MAX],
     len: usize,
@@ -159,14 +159,14 @@ impl RecordHead {
     }
 }
 
-/// Reads the records of a block, in one piece or in several.
+/// Decodes the records of a block, in one or several pieces.
 #[derive(Debug, Default)]
 pub(super) struct BlockReader {
     before: PreviousRecord,
 }
 
 impl BlockReader {
-    /// Takes the next packet off the front of `bytes`; `None` at the end.
+    /// Decodes the next packet at the start of `bytes`; `None` at the end.
     pub(super) fn next<'a>(&mut self, bytes: &mut &'a [u8]) -> Option<Packet<'a>> {
         let (&flags, rest) = bytes.split_first()?;
         let mut rest = rest;

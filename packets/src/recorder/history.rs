@@ -8,36 +8,36 @@ use std::time::Duration;
 use super::block::PacketBlock;
 use crate::packet::{CaptureInterface, InterfaceStatistics, Packet, SectionOrigin};
 
-/// Most blocks, to keep the steps small in which old packets are dropped.
+/// Most blocks; with many blocks, old packets are dropped in small steps.
 const BLOCKS: usize = 1024;
-/// Least bytes of a block: any packet fits.
+/// Smallest block: any packet fits.
 const BLOCK_MIN: usize = 512 << 10;
-/// One block in so many is kept free, for packets that come while old ones are being written.
+/// One in this many blocks is kept free, for packets that arrive while old ones are being written.
 const RESERVE: usize = 16;
 
-/// A section of which packets are held.
+/// A section with stored packets.
 #[derive(Clone, Debug)]
 pub(super) struct HistorySection {
-    /// Counts up with every section.
+    /// Number of the section, from 0.
     pub(super) number: u64,
     pub(super) origin: SectionOrigin,
     pub(super) interfaces: Vec<CaptureInterface>,
-    /// The newest.
+    /// The newest statistics.
     pub(super) statistics: Vec<InterfaceStatistics>,
 }
 
-/// Why less history is held than was asked for.
+/// Why less history is stored than was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ShortHistory {
     /// Memory is too small for the packets of that time.
     Memory,
-    /// The capture has not run for so long.
+    /// The capture did not run for that long.
     Start,
-    /// The recorder was told of the moment long after it.
+    /// The trigger arrived long after its event.
     LateTrigger,
 }
 
-/// How much history there is before a moment.
+/// The history before an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HeldHistory {
     asked_ns: u64,
@@ -60,18 +60,18 @@ impl fmt::Display for HeldHistory {
     }
 }
 
-/// A full block, and the section that it belongs to.
+/// A full block, and its section.
 #[derive(Debug)]
 pub(super) struct HeldBlock {
     pub(super) section: u64,
     pub(super) block: Arc<PacketBlock>,
 }
 
-/// What is held. Blocks that a writer still reads keep their memory until it lets go of them.
+/// The stored packets. Blocks that the writer still reads keep their memory until it drops them.
 #[derive(Debug)]
 pub(super) struct PacketHistory {
     keep_ns: u64,
-    /// Packets that are younger are asked for: to evict one is to break a promise.
+    /// Packets younger than this were requested; evicting one is counted.
     before_ns: u64,
     free: Vec<PacketBlock>,
     held: VecDeque<HeldBlock>,
@@ -80,7 +80,7 @@ pub(super) struct PacketHistory {
     nb_blocks: usize,
     block_size: usize,
     held_bytes: u64,
-    /// Everything after this moment is held.
+    /// All packets after this time are stored.
     complete_since_ns: u64,
     started_ns: u64,
     evicted: u64,
@@ -91,8 +91,8 @@ pub(super) struct PacketHistory {
 }
 
 impl PacketHistory {
-    /// Room for packets of `keep_ns` in `memory` bytes, of which those of `before_ns` are asked for;
-    /// `None` when there is no such memory.
+    /// Returns a history for packets of the last `keep_ns` in `memory` bytes; those of the last
+    /// `before_ns` are requested. `None` if memory cannot be allocated.
     pub(super) fn new(memory: usize, [before_ns, keep_ns]: [u64; 2], now_ns: u64) -> Option<Self> {
         let size = (memory / BLOCKS).max(BLOCK_MIN);
         let nb_blocks = memory / size;
@@ -115,7 +115,7 @@ impl PacketHistory {
         })
     }
 
-    /// Begins a section; the block of the one before is full from now on.
+    /// Begins a section, and seals the block of the previous one.
     pub(super) fn begin(&mut self, origin: &SectionOrigin) {
         self.seal();
         let number = self.sections.back().map_or(0, |section| section.number + 1);
@@ -125,32 +125,32 @@ impl PacketHistory {
         self.forget_sections();
     }
 
-    /// The section that packets belong to now; `None` before the first.
+    /// Returns the current section; `None` before the first.
     pub(super) fn section(&mut self) -> Option<&mut HistorySection> {
         self.sections.back_mut()
     }
 
-    /// The sections of what is held, oldest first; the last is the current one.
+    /// Returns the sections of stored packets, oldest first; the last is the current one.
     pub(super) fn sections(&self) -> impl Iterator<Item = &HistorySection> {
         self.sections.iter()
     }
 
-    /// Full blocks, oldest first.
+    /// Returns the full blocks, oldest first.
     pub(super) fn held(&self) -> impl Iterator<Item = &HeldBlock> {
         self.held.iter()
     }
 
-    /// The block that is being filled.
+    /// Returns the block that is being filled.
     pub(super) fn current(&self) -> Option<&PacketBlock> {
         self.current.as_ref()
     }
 
-    /// Adds a packet to the block that is being filled; false when that is full, or not there.
+    /// Adds a packet to the current block; returns false if it is full, or if there is none.
     pub(super) fn push(&mut self, packet: &Packet<'_>) -> bool {
         self.current.as_mut().is_some_and(|block| block.push(packet))
     }
 
-    /// Declares the block that is being filled to be full.
+    /// Seals the current block: it takes no more packets. Returns it, unless it was empty.
     pub(super) fn seal(&mut self) -> Option<&HeldBlock> {
         let block = self.current.take()?;
         if block.packets() == 0 {
@@ -163,7 +163,7 @@ impl PacketHistory {
         self.held.back()
     }
 
-    /// Begins a new block, at the cost of the oldest where need be; false when the writer has them
+    /// Begins a new block, and evicts the oldest ones if necessary; returns false if the writer holds
     /// all.
     pub(super) fn renew(&mut self, now_ns: u64) -> bool {
         let horizon = now_ns.saturating_sub(self.keep_ns);
@@ -181,7 +181,7 @@ impl PacketHistory {
         self.current.is_some()
     }
 
-    /// Blocks that are kept free.
+    /// Returns the number of blocks that are kept free.
     fn reserve(&self) -> usize {
         (self.nb_blocks / RESERVE).max(1)
     }
@@ -211,7 +211,7 @@ impl PacketHistory {
         }
     }
 
-    /// Forgets sections without packets, but for the current one.
+    /// Removes sections without packets, except the current one.
     fn forget_sections(&mut self) {
         let oldest = self.held.front().map_or(u64::MAX, |held| held.section);
         while self.sections.len() > 1 && self.sections[0].number < oldest {
@@ -219,32 +219,33 @@ impl PacketHistory {
         }
     }
 
-    /// Bytes of memory in use.
+    /// Returns the bytes of memory in use.
     pub(super) fn bytes(&self) -> u64 {
         self.held_bytes + self.current.as_ref().map_or(0, |block| block.bytes().len() as u64)
     }
 
-    /// The moment after which every packet is held, nanoseconds since 1970.
+    /// Returns the time after which all packets are stored, nanoseconds since 1970.
     pub(super) fn complete_since_ns(&self) -> u64 {
         self.complete_since_ns
     }
 
-    /// Packets that had to go before their time.
+    /// Returns the number of packets that were evicted too early.
     pub(super) fn evicted(&self) -> u64 {
         self.evicted
     }
 
-    /// Memory that history can fill, bytes.
+    /// Returns the memory that history can use, bytes.
     pub(super) fn capacity(&self) -> u64 {
         ((self.nb_blocks - self.reserve()) * self.block_size) as u64
     }
 
-    /// Shortest history so far, where memory was too small for what was asked; nanoseconds.
+    /// Returns the shortest history so far, nanoseconds, if memory was too small for what was
+    /// requested.
     pub(super) fn least_held_ns(&self) -> Option<u64> {
         self.least_held_ns
     }
 
-    /// History before a moment, up to what was asked; and why it is shorter, if it is.
+    /// Returns the history before an event, up to what was requested; and why it is shorter, if it is.
     pub(super) fn before(&self, moment_ns: u64) -> HeldHistory {
         let held_ns = moment_ns.saturating_sub(self.complete_since_ns).min(self.before_ns);
         let cause = if held_ns == self.before_ns {

@@ -1,4 +1,4 @@
-//! Names of the files of incidents.
+//! Names of incident files.
 
 use std::path::{Path, PathBuf};
 
@@ -6,27 +6,28 @@ use jiff::fmt::strtime;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 
-/// Endings that say how a file is compressed; the ending before them says what it is.
+/// Extensions of compressed files, which follow the extension of the format.
 const COMPRESSED: [&str; 3] = ["zst", "gz", "lz4"];
 
-/// Why `-w` cannot name files.
+/// Why the path of `-w` does not give file names.
 #[derive(Debug, thiserror::Error)]
 pub enum IncidentNameError {
-    /// There is no name in it.
+    /// The path has no file name.
     #[error("{} does not name a file", .0.display())]
     NoFile(PathBuf),
-    /// strftime would refuse it.
+    /// strftime cannot expand the path.
     #[error("{}: {reason}", path.display())]
     Time {
-        /// As given.
+        /// The path.
         path: PathBuf,
-        /// Which conversion is wrong.
+        /// Which conversion is invalid.
         reason: String,
     },
 }
 
-/// The file of an incident: `NAME-STAMP-NUMBER-TRIGGER.pcapng` for `NAME.pcapng`. Where the path has
-/// conversions of strftime, the moment goes there and there is no other stamp. Times are local.
+/// Returns the file name of an incident: `NAME-STAMP-NUMBER-TRIGGER.pcapng` for `NAME.pcapng`. If the
+/// path has strftime conversions, these are expanded with the time of the event, and the stamp is left
+/// out. Times are local.
 pub(super) fn incident(
     path: &Path,
     moment_ns: u64,
@@ -55,7 +56,7 @@ fn local(ns: u64) -> Zoned {
     moment.to_zoned(TimeZone::system())
 }
 
-/// Bytes of a file name before its ending, or its two endings.
+/// Returns the length of a file name before its extension, or its two extensions.
 fn stem_len(name: &str) -> usize {
     let cut = |name: &str| name.rfind('.').filter(|dot| *dot > 0);
     match cut(name) {

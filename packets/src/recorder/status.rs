@@ -1,4 +1,4 @@
-//! What a recorder tells of itself while it records.
+//! The status of a recorder, which is available while it records.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use super::RecorderSettings;
 use super::history::PacketHistory;
 use crate::clock::realtime_ns;
 
-/// Numbers of a recorder, at most 10 ms old; costs nothing per packet.
+/// The counts of a recorder, at most 10 ms old; they cost nothing per packet.
 #[derive(Debug)]
 pub struct RecorderStatus {
     memory: u64,
@@ -19,7 +19,7 @@ pub struct RecorderStatus {
     held: AtomicU64,
     complete_since_ns: AtomicU64,
     evicted: AtomicU64,
-    /// Nanoseconds; [`u64::MAX`] while memory was large enough.
+    /// Nanoseconds; [`u64::MAX`] if memory was always large enough.
     least_held_ns: AtomicU64,
     lost: AtomicU64,
     triggers: AtomicU64,
@@ -67,69 +67,69 @@ impl RecorderStatus {
         self.recording.store(false, Ordering::Relaxed);
     }
 
-    /// Most memory for packets, bytes.
+    /// Returns the limit of memory for packets, bytes.
     pub fn memory(&self) -> u64 {
         self.memory
     }
 
-    /// Memory in use, bytes.
+    /// Returns the memory in use, bytes.
     pub fn held(&self) -> u64 {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// How far back all packets are held, up to `before`; less in the beginning and where memory is
-    /// short.
+    /// Returns the time for which all packets are stored, up to `before`; less after the start, and if
+    /// memory is short.
     pub fn covered(&self) -> Duration {
         let since = self.complete_since_ns.load(Ordering::Relaxed);
         Duration::from_nanos(realtime_ns().saturating_sub(since)).min(self.before)
     }
 
-    /// How far back packets were to be held.
+    /// Returns the requested history.
     pub fn before(&self) -> Duration {
         self.before
     }
 
-    /// How long packets are written after a trigger.
+    /// Returns the time for which packets are written after a trigger.
     pub fn after(&self) -> Duration {
         self.after
     }
 
-    /// Bytes per second of packets, with 4 to 8 bytes for each, up to which memory holds all of
-    /// [`before`](Self::before); `None` where nothing is to be held.
+    /// Returns the rate of packets, in bytes per second with 4 to 8 bytes more for each packet, up to
+    /// which memory is sufficient for [`before`](Self::before); `None` if no history is requested.
     pub fn sustained_rate(&self) -> Option<u64> {
         let rate = u128::from(self.capacity) * 1_000_000_000;
         let rate = rate.checked_div(self.before.as_nanos())?;
         Some(u64::try_from(rate).unwrap_or(u64::MAX))
     }
 
-    /// The shortest history since the start, where memory was too small to hold
+    /// Returns the shortest history since the start, if memory was too small for
     /// [`before`](Self::before).
     pub fn least_held(&self) -> Option<Duration> {
         let ns = self.least_held_ns.load(Ordering::Relaxed);
         (ns != u64::MAX).then(|| Duration::from_nanos(ns))
     }
 
-    /// Packets that had to go before their time, because memory is short.
+    /// Returns the number of packets that were evicted too early, because memory is short.
     pub fn evicted(&self) -> u64 {
         self.evicted.load(Ordering::Relaxed)
     }
 
-    /// Packets that found no memory, because all of it waited to be written.
+    /// Returns the number of packets that were lost because all memory waited to be written.
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// Triggers that began a file or prolonged one.
+    /// Returns the number of triggers that began or extended a file.
     pub fn triggers(&self) -> u64 {
         self.triggers.load(Ordering::Relaxed)
     }
 
-    /// A file is being written.
+    /// Returns whether a file is being written.
     pub fn recording(&self) -> bool {
         self.recording.load(Ordering::Relaxed)
     }
 
-    /// Files of all incidents so far, the newest last.
+    /// Returns the files of all incidents so far, the newest last.
     pub fn files(&self) -> Vec<PathBuf> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -1,4 +1,4 @@
-//! Recorders against a plain list of all packets.
+//! Tests of recorders, compared with a plain list of all packets.
 
 mod disk;
 mod model;
@@ -79,7 +79,7 @@ prop_compose! {
     }
 }
 
-/// Packets of any content, some of them like the ones before.
+/// Returns packets with any content, some of them similar to the previous ones.
 pub(super) fn any_packets() -> impl Strategy<Value = Vec<Owned>> {
     let similar = (any_packet(), 1..4usize).prop_map(|(packet, times)| {
         let next = |n| Owned { id: packet.id.wrapping_add(n as u64), ..packet.clone() };
@@ -88,7 +88,7 @@ pub(super) fn any_packets() -> impl Strategy<Value = Vec<Owned>> {
     prop::collection::vec(similar, 0..20).prop_map(|groups| groups.concat())
 }
 
-/// What a file was given.
+/// The calls for one file.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     path: PathBuf,
@@ -100,7 +100,7 @@ struct Seen {
     complete: bool,
 }
 
-/// All files of a recorder; while the gate is shut, packets wait.
+/// All files of a recorder; while `shut` is set, packets wait.
 #[derive(Debug, Default)]
 struct Disk {
     files: Mutex<Vec<Seen>>,
@@ -200,7 +200,7 @@ fn interface(name: &str) -> CaptureInterface {
     }
 }
 
-/// A recorder with a section of one interface, before any packet.
+/// Returns a recorder with a section of one interface, without packets.
 fn recorder(settings: RecorderSettings) -> (FlightRecorder, TriggerSender, Arc<Disk>) {
     let disk = Arc::<Disk>::default();
     let (mut recorder, fire) = FlightRecorder::start(settings, disk.opener()).unwrap();
@@ -224,7 +224,7 @@ fn send(recorder: &mut FlightRecorder, times: impl IntoIterator<Item = u64>) {
     }
 }
 
-/// Waits until the writer has done what it was told.
+/// Waits until the writer has processed all messages.
 fn settle(recorder: &FlightRecorder) {
     while recorder.writer.backlog() > 0 {
         std::thread::sleep(Duration::from_micros(100));
@@ -239,7 +239,7 @@ fn times(seen: &Seen) -> Vec<u64> {
     seen.packets.iter().map(|(_, packet)| packet.ns - BASE).collect()
 }
 
-/// Times of the packets with a comment.
+/// Returns the times of the packets with a comment.
 fn marked(seen: &Seen) -> Vec<u64> {
     let marked = seen.packets.iter().filter(|(_, packet)| !packet.comment.is_empty());
     marked.map(|(_, packet)| packet.ns - BASE).collect()

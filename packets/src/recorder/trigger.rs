@@ -1,4 +1,4 @@
-//! What fires a recorder, and what it answers.
+//! Triggers of a recorder, and its answers.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,40 +13,39 @@ use crate::clock::realtime_ns;
 use crate::filter::{OfflineFilter, PacketFilterError};
 use crate::packet::Packet;
 
-/// Triggers that may wait for the recorder; more at once mean nothing new.
+/// Most waiting triggers; more at the same time would not add information.
 const WAITING: usize = 64;
-/// Time from one firing of a packet filter to the next.
+/// Minimum time between two triggers of one packet filter.
 const HOLD: Duration = Duration::from_secs(1);
 
-/// Something has happened.
+/// An event that starts the writing of a file.
 #[derive(Debug)]
 pub struct RecorderTrigger {
-    /// What fired, in lower case, digits and underscores: it becomes part of a file name.
+    /// Name in lower case, digits and underscores: it becomes part of a file name.
     pub name: String,
-    /// What has happened, in a sentence; may be empty.
+    /// A sentence about the event; may be empty.
     pub comment: String,
-    /// When, wall clock, nanoseconds since 1970.
+    /// Time of the event, wall clock, nanoseconds since 1970.
     pub moment_ns: u64,
-    /// When it began, where it lasted for a time that ended at the moment: history is what came before
-    /// that.
+    /// Start of the event, if it lasted until `moment_ns`: the history ends there.
     pub begin_ns: Option<u64>,
-    /// Whom to tell what became of it.
+    /// Receives the answer.
     pub reply: Option<SyncSender<TriggerAnswer>>,
 }
 
-/// What became of a trigger.
+/// The answer to a trigger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TriggerAnswer {
-    /// It is in this file, which is being written.
+    /// The event is in this file, which is being written.
     Writing(PathBuf),
-    /// The last file was written; the recorder takes no more.
+    /// The last file was written; the recorder accepts no more triggers.
     Done,
-    /// There is no file for it.
+    /// No file could be named for it.
     Failed(String),
 }
 
 impl RecorderTrigger {
-    /// A trigger of this moment that wants no answer.
+    /// Returns a trigger with the current time, without an answer.
     pub fn now(name: impl Into<String>, comment: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -57,19 +56,20 @@ impl RecorderTrigger {
         }
     }
 
-    /// The end of the history.
+    /// Returns the end of the history.
     pub(super) fn history_end_ns(&self) -> u64 {
         self.begin_ns.map_or(self.moment_ns, |begin| begin.min(self.moment_ns))
     }
 
     pub(super) fn answer(&self, answer: TriggerAnswer) {
         if let Some(reply) = &self.reply {
-            // Whoever asked may have gone.
+            // The receiver may have been dropped.
             let _ = reply.try_send(answer);
         }
     }
 
-    /// What the file says of it.
+    /// Returns the nanoseconds per packet by CPU time of the capture thread, CPU time of the process
+    /// and wall clock, and the percentage of lost packets.
     pub(super) fn mark(&self) -> PendingComment {
         let moment = Timestamp::from_nanosecond(self.moment_ns.into()).unwrap_or(Timestamp::MAX);
         let colon = if self.comment.is_empty() { "" } else { ": " };
@@ -78,7 +78,7 @@ impl RecorderTrigger {
     }
 }
 
-/// Fires a recorder, from any thread.
+/// Sends triggers to a recorder, from any thread.
 #[derive(Clone, Debug)]
 pub struct TriggerSender {
     sender: SyncSender<RecorderTrigger>,
@@ -86,7 +86,7 @@ pub struct TriggerSender {
 }
 
 impl TriggerSender {
-    /// Fires; false when the recorder has ended, or does not even come to look.
+    /// Sends a trigger; returns false if the recorder has ended, or does not process its queue.
     pub fn fire(&self, trigger: RecorderTrigger) -> bool {
         let sent = self.sender.try_send(trigger).is_ok();
         self.waits.store(true, Ordering::Release);
@@ -94,7 +94,7 @@ impl TriggerSender {
     }
 }
 
-/// The recorder's end.
+/// The recorder's end of the queue.
 #[derive(Debug)]
 pub(super) struct TriggerQueue {
     receiver: Receiver<RecorderTrigger>,
@@ -108,7 +108,7 @@ pub(super) fn queue() -> (TriggerSender, TriggerQueue) {
 }
 
 impl TriggerQueue {
-    /// Cheap enough to be asked for every packet.
+    /// Returns whether a trigger may be waiting; fast enough to be called for every packet.
     pub(super) fn waits(&self) -> bool {
         self.waits.load(Ordering::Relaxed)
     }
@@ -119,7 +119,7 @@ impl TriggerQueue {
     }
 }
 
-/// A packet that fires.
+/// A packet filter that triggers.
 #[derive(Clone, Debug)]
 pub struct PacketTrigger {
     expression: String,
@@ -127,16 +127,16 @@ pub struct PacketTrigger {
 }
 
 impl PacketTrigger {
-    /// Any packet that passes a filter expression.
+    /// Triggers on any packet that passes a filter expression.
     ///
     /// # Errors
-    /// When the expression is no filter.
+    /// Fails if the expression is not a valid filter.
     pub fn new(expression: &str) -> Result<Self, PacketFilterError> {
         Ok(Self { expression: expression.to_owned(), filter: OfflineFilter::new(expression)? })
     }
 }
 
-/// A packet trigger, and when it fired.
+/// A packet trigger, and the time when it last fired.
 #[derive(Debug)]
 pub(super) struct ArmedTrigger {
     trigger: PacketTrigger,
@@ -148,7 +148,7 @@ impl ArmedTrigger {
         Self { trigger, fired_ns: None }
     }
 
-    /// Fires where the packet matches, and none has within [`HOLD`].
+    /// Returns a trigger if the packet matches, and no packet has within [`HOLD`].
     pub(super) fn look(&mut self, packet: &Packet<'_>) -> Option<RecorderTrigger> {
         let held = |fired: u64| Duration::from_nanos(packet.ns.abs_diff(fired)) < HOLD;
         if self.fired_ns.is_some_and(held) {

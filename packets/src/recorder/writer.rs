@@ -1,4 +1,4 @@
-//! The thread that writes incidents: the packets of history and of now, in one order.
+//! The thread that writes incidents: stored packets and new ones, in one order.
 
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,19 +14,19 @@ use super::block::{BlockReader, PacketBlock};
 use crate::packet::{CaptureInterface, InterfaceStatistics, Packet, SectionOrigin};
 use crate::sink::{PacketSink, SinkError, SinkProgress};
 
-/// Bytes of packets between two questions whether the file has room.
+/// Bytes of packets between two checks whether the file has space.
 const STRIDE: usize = 256 << 10;
-/// What a packet takes in a file beside its bytes, at most.
+/// Most bytes that a packet needs in a file besides its own.
 const OVERHEAD: usize = 128;
-/// Time between two such questions while it has none.
+/// Time between two such checks while it has none.
 const PAUSE: Duration = Duration::from_micros(500);
-/// How long a disk may take nothing at the end before it is given up.
+/// Longest wait at the end for a disk without progress.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Begins the file of an incident; called in the writer's thread.
+/// Opens the file of an incident; called in the writer's thread.
 pub type SinkOpener = Box<dyn FnMut(&Path) -> Result<Box<dyn PacketSink>, SinkError> + Send>;
 
-/// What to say at the first packet at or after a moment.
+/// A comment for the first packet at or after a time.
 #[derive(Clone, Debug)]
 pub(super) struct PendingComment {
     pub(super) ns: u64,
@@ -34,56 +34,56 @@ pub(super) struct PendingComment {
 }
 
 impl PendingComment {
-    /// The same, with a further statement.
+    /// Appends another statement.
     pub(super) fn with(mut self, statement: &impl Display) -> Self {
         self.text = format!("{}; {statement}", self.text);
         self
     }
 }
 
-/// What to write next.
+/// The next message to the writer.
 #[derive(Debug)]
 pub(super) enum WriterMessage {
-    /// A file begins.
+    /// Begins a file.
     Begin {
         path: PathBuf,
         start_ns: u64,
         end_ns: u64,
         mark: PendingComment,
     },
-    /// The file goes on for longer.
+    /// Extends the file.
     Extend {
         end_ns: u64,
         mark: PendingComment,
     },
     Section(SectionOrigin),
     Interface(CaptureInterface),
-    /// The records of a block from an offset on.
+    /// The records of a block from this offset on.
     Block {
         block: Arc<PacketBlock>,
         from: usize,
     },
-    /// Records of a block that is still being filled; `first` says that they begin it.
+    /// Records of a block that is still being filled; `first` if they are its first.
     Part {
         bytes: Vec<u8>,
         first: bool,
     },
     Counters(Vec<InterfaceStatistics>),
     Flush,
-    /// The file is complete.
+    /// Completes the file.
     End,
 }
 
-/// What the thread tells.
+/// State that the writer shares.
 #[derive(Debug, Default)]
 struct WriterState {
-    /// Of all files.
+    /// Progress of all files.
     progress: Mutex<SinkProgress>,
     failure: Mutex<Option<SinkError>>,
     failed: AtomicBool,
-    /// Messages that wait.
+    /// Number of waiting messages.
     backlog: AtomicUsize,
-    /// No more messages come.
+    /// No more messages follow.
     ending: AtomicBool,
 }
 
@@ -91,7 +91,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The recorder's end.
+/// The recorder's end of the queue to the writer.
 #[derive(Debug)]
 pub(super) struct RecorderWriter {
     sender: Option<Sender<WriterMessage>>,
@@ -112,17 +112,17 @@ impl RecorderWriter {
     pub(super) fn send(&self, message: WriterMessage) {
         if let Some(sender) = &self.sender {
             self.shared.backlog.fetch_add(1, Ordering::Relaxed);
-            // The thread ends after the sender only.
+            // The thread ends only after the sender is dropped.
             let _ = sender.send(message);
         }
     }
 
-    /// Messages that wait.
+    /// Returns the number of waiting messages.
     pub(super) fn backlog(&self) -> usize {
         self.shared.backlog.load(Ordering::Relaxed)
     }
 
-    /// Why nothing is written any more, told once.
+    /// Returns the error that ended writing, once.
     pub(super) fn check(&self) -> Result<(), SinkError> {
         if !self.shared.failed.load(Ordering::Relaxed) {
             return Ok(());
@@ -139,7 +139,8 @@ impl RecorderWriter {
         self.shared.ending.store(true, Ordering::Relaxed);
         self.sender = None;
         if let Some(thread) = self.thread.take() {
-            // What it panicked of while it wrote is the failure; the rest was told on standard error.
+            // A panic while it wrote is reported as an error below; others were printed on standard
+            // error.
             let _ = thread.join();
         }
         self.check()
@@ -152,10 +153,10 @@ struct IncidentFile {
     start_ns: u64,
     end_ns: u64,
     marks: Vec<PendingComment>,
-    /// For the interfaces: a file may have no packet at or after the moment.
+    /// Comment for interfaces: a file may have no packet at or after the event.
     reason: String,
     reader: BlockReader,
-    /// Bytes since the file had room.
+    /// Bytes since the last check whether the file has space.
     handed: usize,
     shared: Arc<WriterState>,
 }
@@ -170,7 +171,7 @@ impl WriterThread {
     fn run(mut self, receiver: &Receiver<WriterMessage>) {
         let mut done = SinkProgress::default();
         while let Ok(message) = receiver.recv() {
-            // After a failure the messages are let go: they hold the memory of packets.
+            // After a failure, messages are dropped: they hold the memory of packets.
             if !self.shared.failed.load(Ordering::Relaxed)
                 && let Err(error) = self.take_or_panic(message, &mut done)
             {
@@ -187,7 +188,8 @@ impl WriterThread {
         self.tell(&done);
     }
 
-    /// A panic is a failure like any other: the recorder is told that nothing is written any more.
+    /// Processes a message, and converts a panic to an error, so that the recorder learns that writing
+    /// has ended.
     fn take_or_panic(
         &mut self,
         message: WriterMessage,
@@ -233,7 +235,7 @@ impl WriterThread {
     }
 }
 
-/// `now` is of the file being written, `done` of those before.
+/// Adds the progress of the current file, `now`, to that of the previous ones, `done`.
 fn sum(done: &SinkProgress, now: SinkProgress) -> SinkProgress {
     SinkProgress {
         written: done.written + now.written,
@@ -290,7 +292,8 @@ impl IncidentFile {
         Ok(())
     }
 
-    /// Packets in memory can wait for a slow disk. At the end nobody waits for one that stays full.
+    /// Waits for space in the file: stored packets can wait for a slow disk. At the end, the wait for a
+    /// disk without progress is limited.
     fn await_room(&mut self, size: usize) {
         self.handed += size;
         if self.handed < STRIDE {
@@ -310,7 +313,7 @@ impl IncidentFile {
         }
     }
 
-    /// The marks up to a moment, which are done with.
+    /// Removes the marks up to a time, and returns them as a comment.
     fn due(&mut self, ns: u64, comment: &str) -> String {
         let (due, left) = mem::take(&mut self.marks).into_iter().partition(|mark| mark.ns <= ns);
         self.marks = left;

@@ -1,4 +1,4 @@
-//! Disks and files that are slow or fail, triggers by packets, and the clock.
+//! Tests of slow or failing disks and files, triggers by packets, and the clock.
 
 use super::*;
 
@@ -116,7 +116,7 @@ fn a_file_that_cannot_be_opened_is_reported() {
     let (mut recorder, fire) = FlightRecorder::start(settings(10, 5), open).unwrap();
     section(&mut recorder, "first");
     fire.fire(trigger("stall", 0));
-    // The thread fails sooner or later.
+    // The thread fails at some time.
     let result = recorder.packet(&at(0).packet()).and_then(|()| recorder.finish());
     assert!(matches!(result, Err(SinkError::Open { .. })));
 }

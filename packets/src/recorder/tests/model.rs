@@ -1,4 +1,4 @@
-//! Recorders under any sequence of events, against the plainest model.
+//! Tests of recorders with random sequences of events, compared with a simple model.
 
 use super::*;
 
@@ -26,7 +26,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..400)
 }
 
-/// The same in the plainest way: a list of all packets, of which each file takes its part.
+/// The model: a list of all packets, of which each file has a part.
 #[derive(Default)]
 struct Model {
     all: Vec<(usize, Owned)>,
@@ -35,7 +35,7 @@ struct Model {
     files: Vec<Vec<(usize, Owned)>>,
 }
 
-/// A file, by its times and the packets that it took.
+/// An open file: its times and packets.
 struct Open {
     start: u64,
     first: u64,
@@ -116,7 +116,7 @@ proptest! {
             let found = seen.packets.iter().map(|(_, packet)| plain(packet)).collect::<Vec<_>>();
             let wanted = expected.iter().map(|(_, packet)| packet.clone()).collect::<Vec<_>>();
             prop_assert_eq!(found, wanted);
-            // Sections are numbered anew in each file, and have the names of their numbers.
+            // Sections are numbered from 0 in each file, and named by their numbers.
             for ((number, _), (section, _)) in seen.packets.iter().zip(expected) {
                 let name = &seen.sections[*number].0;
                 let expected = if *section == 0 { "first".to_owned() } else { section.to_string() };
