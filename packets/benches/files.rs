@@ -1,10 +1,10 @@
-//! What a packet costs on its way into a file: `cargo bench -p pmdscope-packets --bench files`.
+//! The cost of writing a packet to a file: `cargo bench -p pmdscope-packets --bench files`.
 //!
-//! CPU time of the thread of the capture and of the thread that writes, for a file in memory
+//! Measures the CPU time of the capture thread and of the writer thread, for a file in memory
 //! (`/dev/shm`) and for `/dev/null`, which leaves encoding and queueing. Arguments select files by
 //! parts of their names: `-- .zst`.
 
-// Sizes are small, and bytes are cut from numbers.
+// Sizes are small, and numbers are truncated to bytes.
 #![allow(clippy::cast_possible_truncation)]
 
 use std::time::{Duration, Instant};
@@ -19,11 +19,10 @@ use rustix::time::ClockId;
 const BYTES: u64 = 1 << 30;
 const BYTES_COMPRESSED: u64 = 1 << 28;
 const RUNS: usize = 5;
-/// Bytes that the writer may be behind: so few that they are in the cache, but more than a frame
-/// where it compresses.
+/// Unwritten bytes at most: few enough to stay in the cache, but with compression more than a frame.
 const AHEAD: u64 = 2 << 20;
 const AHEAD_COMPRESSED: u64 = 32 << 20;
-/// Bytes that packets are cut from; where they are compressed, none comes again soon.
+/// Bytes that packets are cut from; with compression, they repeat only after a long distance.
 const NOISE: usize = 4 << 10;
 const NOISE_COMPRESSED: usize = 16 << 20;
 
@@ -69,7 +68,8 @@ fn run(settings: &FileSettings, size: usize) -> Result<(), SinkError> {
     Ok(())
 }
 
-/// Nanoseconds per packet handed over, and percent lost.
+/// Returns the nanoseconds per packet by CPU time of the capture thread, CPU time of the process and
+/// wall clock, and the percentage of lost packets.
 fn once(settings: &FileSettings, size: usize) -> Result<(f64, f64, f64, f64), SinkError> {
     let path = settings.path.as_path();
     let compressed = settings.path.extension().is_some();
@@ -115,7 +115,7 @@ fn once(settings: &FileSettings, size: usize) -> Result<(f64, f64, f64, f64), Si
     let progress = files.progress();
     drop(files);
     if path.starts_with("/dev/shm") {
-        // A file that stays is found by whoever looks for memory.
+        // The file would use memory.
         let _ = std::fs::remove_file(path);
     }
     let count = count as f64;
@@ -123,14 +123,14 @@ fn once(settings: &FileSettings, size: usize) -> Result<(f64, f64, f64, f64), Si
     Ok((thread / count, process / count, wall / count, lost))
 }
 
-/// Lets the writer come so far that nothing is lost.
+/// Waits until the writer has caught up enough that no packet is lost.
 fn wait_for(files: &CaptureFiles, packets: u64) {
     while files.progress().written < packets {
         std::thread::sleep(Duration::from_micros(200));
     }
 }
 
-/// Bytes that compress about as well as packets do: half of them are zero.
+/// Returns bytes that compress about as well as packets: half of them are zero.
 fn noise(size: usize) -> Vec<u8> {
     let mut state = 1_u32;
     let mut next = move || {

@@ -1,4 +1,4 @@
-//! Whole captures into files, judged by the tools that people read them with.
+//! Tests of whole captures into files, checked with the tools that users read them with.
 
 mod rotation;
 mod shared;
@@ -45,7 +45,7 @@ fn packet(id: u64, data: &[u8]) -> Packet<'_> {
     }
 }
 
-/// A sink with one interface.
+/// Returns a sink with one interface.
 fn begun(settings: &FileSettings) -> CaptureFiles {
     let mut files = CaptureFiles::create(settings).unwrap();
     files.section(&SectionOrigin::default()).unwrap();
@@ -61,7 +61,7 @@ fn put(files: &mut CaptureFiles, ids: std::ops::Range<u64>, size: usize) {
     }
 }
 
-/// What a tool says, or nothing (said aloud) when it is not installed.
+/// Returns the output of a tool; `None`, after a SKIP message, if it is not installed.
 fn run(tool: &str, args: &[&str], file: &Path) -> Option<Output> {
     output(Command::new(tool).args(args).arg(file).env("TZ", "UTC"))
 }
@@ -70,7 +70,7 @@ fn text(out: &Output) -> String {
     String::from_utf8_lossy(&out.stdout).into_owned()
 }
 
-/// Values of fields as tshark reads them, one row per packet.
+/// Returns the values of fields by tshark, one row per packet.
 fn fields(file: &Path, names: &[&str]) -> Option<Vec<Vec<String>>> {
     let mut args = vec!["-T", "fields"];
     args.extend(names.iter().flat_map(|name| ["-e", name]));
@@ -80,7 +80,7 @@ fn fields(file: &Path, names: &[&str]) -> Option<Vec<Vec<String>>> {
     Some(text(&out).lines().map(row).collect())
 }
 
-/// The first eight bytes of every packet that tshark reads, as [`put`] numbers them.
+/// Returns the first eight bytes of every packet by tshark, as numbered by [`put`].
 fn numbers(file: &Path) -> Option<Vec<u64>> {
     let rows = fields(file, &["eth.dst", "eth.src"])?;
     let number = |row: &Vec<String>| {
@@ -90,7 +90,7 @@ fn numbers(file: &Path) -> Option<Vec<u64>> {
     Some(rows.iter().map(number).collect())
 }
 
-/// The same by the reader of this crate, up to the end or the first error.
+/// Returns the same by the reader of this crate, up to the end or the first error.
 fn numbers_here(file: &Path) -> Vec<u64> {
     let mut reader = FileReader::open(file).unwrap();
     let mut numbers = Vec::new();
@@ -115,7 +115,7 @@ fn in_dir(name: &str) -> (tempfile::TempDir, PathBuf) {
     (dir, path)
 }
 
-/// Waits for something that a thread or another process is about to do.
+/// Waits for something that a thread or another process does.
 fn eventually(what: &str, mut there: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while !there() {
@@ -133,7 +133,7 @@ fn every_format_and_compression_is_read_back_whole() {
             let (_dir, path) = in_dir(&format!("out.pcap{extension}"));
             let settings = FileSettings { format, compression_threads, ..FileSettings::new(&path) };
             let mut files = begun(&settings);
-            // More than a piece of the compressed ones.
+            // More than a piece of the compressed files.
             put(&mut files, 0..30_000, 100);
             files.flush().unwrap();
             put(&mut files, 30_000..50_000, 100);
@@ -175,10 +175,10 @@ fn gaps_are_told_by_the_next_packet_and_statistics_belong_to_their_file() {
     };
     put(&mut files, 0..1, 60);
     files.counters(&[counted(100, 1)]);
-    // The second file: what came between two looks at the counters.
+    // The second file: packets between two updates of the counters.
     files.packet(&Packet { dropped: 5, comment: "here", ..packet(1, &[1; 60]) }).unwrap();
     files.counters(&[counted(150, 2)]);
-    // The third: nobody has looked.
+    // The third file: without an update of the counters.
     put(&mut files, 2..3, 60);
     files.finish().unwrap();
     assert_eq!(names(dir.path()), ["out.pcapng", "out.pcapng1", "out.pcapng2"]);
@@ -204,7 +204,7 @@ fn gaps_are_told_by_the_next_packet_and_statistics_belong_to_their_file() {
     assert_eq!(read("out.pcapng2"), [expected(alone, alone, [None; 3])]);
 }
 
-/// All statistics in a file.
+/// Returns all statistics in a file.
 fn statistics(bytes: &[u8]) -> Vec<InterfaceStatistics> {
     let mut found = Vec::new();
     let mut rest = bytes;

@@ -1,8 +1,8 @@
-//! Several files: names, sizes, and what becomes of complete ones.
+//! Tests of several files: names, sizes, and what happens to complete ones.
 
 use super::*;
 
-/// Packets as a file that tcpdump can split: microseconds, some small and some large.
+/// Returns a file with packets that tcpdump can split: microseconds, some small and some large.
 fn input(dir: &Path) -> (PathBuf, Vec<usize>) {
     let path = dir.join("in.pcap");
     let format = FileFormat::Pcap { nanos: false };

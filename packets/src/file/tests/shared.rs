@@ -1,4 +1,4 @@
-//! Packets in memory that is shared with an app.
+//! Tests of packets in memory that is shared with an app.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::trouble::{SmallDisk, noise};
 use super::*;
 use crate::shared::SharedRegion;
 
-/// Where files are in memory.
+/// A directory for files in memory.
 const TMPFS: &str = "/dev/shm";
 
 fn region(bytes: &[u8]) -> Arc<SharedRegion> {
@@ -15,18 +15,18 @@ fn region(bytes: &[u8]) -> Arc<SharedRegion> {
     Arc::new(SharedRegion::new(map.into()))
 }
 
-/// A packet of each size, small ones between large ones, one behind the other.
+/// Returns the numbers and sizes of packets: small ones between large ones.
 fn sizes() -> impl Iterator<Item = (u64, usize)> {
     (0..3000).map(|id: u64| (id, [60, 1500, 511, 512, 513, 9000, 61][id as usize % 7]))
 }
 
-/// Writes them, and returns the file and how much of the region is not held.
+/// Writes the packets, and returns the file, and the position up to which the region is not held.
 fn write(settings: &FileSettings, share: bool, bytes: &[u8]) -> (Vec<u8>, u64) {
     let region = region(bytes);
     let mut files = begun(settings);
     let mut end = 0;
     for (id, size) in sizes() {
-        // As many as the writer takes: nothing is lost for want of buffers.
+        // At most as many as the writer takes, so no packet is lost.
         eventually("no buffer comes back", || files.ready());
         let start = end as usize % (bytes.len() - size);
         end += size as u64;
@@ -108,7 +108,7 @@ fn a_shared_packet_behind_blocks_that_fill_a_buffer_is_written() {
     let bytes = noise(1 << 20);
     let region = region(&bytes);
     let mut files = begun(&FileSettings { rotation, ..FileSettings::new(&path) });
-    // The interfaces alone, which each file begins with, are larger than a buffer.
+    // The interface blocks, which begin each file, are larger than a buffer.
     for _ in 0..5 {
         let filter = "a".repeat(60_000);
         files.interface(&CaptureInterface { filter, ..interface("app:1") }).unwrap();

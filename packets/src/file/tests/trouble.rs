@@ -1,4 +1,4 @@
-//! Slow readers, full disks and sudden ends.
+//! Tests of slow readers, full disks and sudden ends.
 
 use std::io::Read;
 
@@ -32,7 +32,7 @@ fn a_crash_loses_at_most_the_last_block() {
             files.packet(&packet(id, &data)).unwrap();
         }
         files.finish().unwrap();
-        // Three pieces, the last of which is cut.
+        // Three pieces; the last one is truncated.
         let whole = fs::read(&path).unwrap();
         fs::write(&path, &whole[..whole.len() - 200]).unwrap();
         if let Some(numbers) = numbers(&path) {
@@ -59,7 +59,7 @@ fn a_slow_reader_loses_packets_and_does_not_block() {
     let mut files = CaptureFiles::onto(file, "pipe", &FileSettings::default()).unwrap();
     files.section(&SectionOrigin::default()).unwrap();
     files.interface(&interface("app:0")).unwrap();
-    // Nobody reads yet: who waited would wait for ever.
+    // There is no reader yet: a sink that waited would never return.
     put(&mut files, 0..60_000, 1400);
     let lost = files.progress().lost;
     assert!((1000..20_000).contains(&lost), "{lost}");
@@ -98,7 +98,7 @@ fn an_end_that_waits_for_a_reader_is_told() {
         files.finish().unwrap();
         files.progress()
     });
-    // The reader does nothing until it was told.
+    // The reader does nothing before the event.
     let event = told.recv_timeout(Duration::from_secs(60)).unwrap();
     let FileEvent::Waiting { name, packets } = event else { panic!("{event:?}") };
     assert!(name == "pipe" && packets == 1000, "{name}: {packets}");
@@ -149,7 +149,7 @@ fn what_a_reader_leaves_in_its_pipe_is_lost() {
         let there = rustix::io::ioctl_fionread(&reader).unwrap();
         put(&mut files, 3..10, 60);
         eventually("the packets are not written", || files.progress().written == 10);
-        // A part of the fourth packet as well.
+        // Also a part of the fourth packet.
         reader.read_exact(&mut vec![0; there as usize + 10]).unwrap();
         drop(reader);
         eventually("the end is not noticed", || files.done());
@@ -199,7 +199,7 @@ fn a_file_that_cannot_be_opened_is_named() {
     files.finish().unwrap();
 }
 
-/// A file system of its own, unmounted whatever happens.
+/// A separate file system, which is unmounted on drop.
 pub(super) struct SmallDisk {
     dir: tempfile::TempDir,
 }
@@ -282,7 +282,7 @@ fn a_disk_that_stays_full_loses_packets_that_do_not_fit() {
     }
 }
 
-/// Bytes that do not compress.
+/// Returns bytes that do not compress.
 pub(super) fn noise(size: usize) -> Vec<u8> {
     let mut state = 1_u64;
     let mut next = move || {
@@ -293,7 +293,7 @@ pub(super) fn noise(size: usize) -> Vec<u8> {
     (0..size).map(|_| next()).collect()
 }
 
-/// What is left of this process by [`a_killed_capture_leaves_whole_blocks`].
+/// The process that [`a_killed_capture_leaves_whole_blocks`] kills.
 #[test]
 #[ignore = "captures until it is killed"]
 fn captures_until_it_is_killed() {
@@ -339,7 +339,7 @@ fn any_number_of_drops_can_be_told() {
     let mut files = begun(&FileSettings { format, ..FileSettings::new(&path) });
     files.interface(&CaptureInterface { linktype: 113, ..interface("app:1") }).unwrap();
     put(&mut files, 0..1, 60);
-    // As a file may say that somebody else has written.
+    // A file of another program may contain this.
     for id in 1..4 {
         let other = Packet { interface: 1, dropped: u64::MAX, ..packet(id, &[0; 60]) };
         files.packet(&other).unwrap();
