@@ -5,34 +5,35 @@ use std::sync::Arc;
 /// How the values of a family behave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
-    /// Never goes back, but for restarts of the app.
+    /// Only increases, except at restarts of the app.
     Counter,
-    /// Goes up and down.
+    /// Increases and decreases.
     Gauge,
     /// Counts per bucket.
     Histogram,
     /// Labels with the constant value 1.
     Info,
-    /// The driver does not say which.
+    /// The type is unknown, because the driver does not report it.
     Unknown,
 }
 
-/// What is known of a metric before any value: the entry of the catalogue.
+/// A metric without values: an entry of the catalogue.
 #[derive(Debug, PartialEq, Eq)]
 pub struct MetricDescriptor {
-    /// As in `PromQL`: with `_total` or `_info`; of a histogram without `_bucket`.
+    /// Name as in `PromQL`: with `_total` or `_info`; for a histogram without `_bucket`.
     pub name: &'static str,
-    /// How it behaves.
+    /// Type of the metric.
     pub kind: MetricKind,
     /// Labels of every sample, in order.
     pub labels: &'static [&'static str],
-    /// What it counts, and what to conclude from it; without quotes, backslashes and line breaks, so
-    /// that no format has to escape it.
+    /// Help text: what it measures, and what to conclude from it; without quotes, backslashes and line
+    /// breaks, so that no format has to escape it.
     pub help: &'static str,
 }
 
 impl MetricDescriptor {
-    /// The name of the family in `OpenMetrics`, where `_total` and `_info` belong to the samples.
+    /// Returns the name of the family in `OpenMetrics`, where `_total` and `_info` belong to the
+    /// samples.
     pub fn family(&self) -> &'static str {
         let suffix = match self.kind {
             MetricKind::Counter => "_total",
@@ -42,7 +43,7 @@ impl MetricDescriptor {
         self.name.strip_suffix(suffix).unwrap_or(self.name)
     }
 
-    /// The base unit that the name ends with; `None` for plain counts and ratios.
+    /// Returns the base unit at the end of the name; `None` for plain counts and ratios.
     pub fn unit(&self) -> Option<&'static str> {
         const UNITS: [&str; 4] = ["bytes_per_second", "bytes", "hertz", "seconds"];
         let family = self.family();
@@ -54,20 +55,20 @@ impl MetricDescriptor {
 /// The samples of one metric in one scrape.
 #[derive(Debug)]
 pub struct MetricFamily {
-    /// Which metric.
+    /// The metric.
     pub metric: &'static MetricDescriptor,
-    /// Its samples, one per set of labels.
+    /// The samples, one per set of labels.
     pub samples: Vec<MetricSample>,
 }
 
 impl MetricFamily {
-    /// The number of series that this becomes in Prometheus.
+    /// Returns the number of series in Prometheus.
     pub fn series(&self) -> usize {
         self.samples.iter().map(|sample| sample.value.series()).sum()
     }
 }
 
-/// Values of a metric's labels, in its order; shared by all samples about the same thing.
+/// Label values in the order of the metric's labels; shared by all samples of the same object.
 pub type LabelValues = Arc<[String]>;
 
 /// One sample.
@@ -82,7 +83,7 @@ pub struct MetricSample {
 /// The value of one sample.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SampleValue {
-    /// A count; told without loss.
+    /// A count, exported exactly.
     Count(u64),
     /// Any number.
     Number(f64),
@@ -94,7 +95,7 @@ impl SampleValue {
     fn series(&self) -> usize {
         match self {
             Self::Count(_) | Self::Number(_) => 1,
-            // Sum and count come in pairs.
+            // Sum and count are exported together.
             Self::Histogram(told) => told.buckets.len() + 1 + 2 * usize::from(told.sum.is_some()),
         }
     }
@@ -103,10 +104,10 @@ impl SampleValue {
 /// A classic histogram.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Histogram {
-    /// Upper bound, inclusive, and cumulative count of each bucket but the last, `+Inf`.
+    /// Inclusive upper bound and cumulative count of each bucket except the last, `+Inf`.
     pub buckets: Vec<(f64, u64)>,
-    /// All values: the bucket `+Inf`.
+    /// Number of all values, which is the bucket `+Inf`.
     pub count: u64,
-    /// Their sum; `None` where nobody counts it.
+    /// Sum of all values; `None` if it is not counted.
     pub sum: Option<f64>,
 }

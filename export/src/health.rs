@@ -4,40 +4,40 @@ use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint, Severity};
 use pmdscope_telemetry::{AppState, AppStatus};
 use serde::Serialize;
 
-/// Whether one app is well, and why not.
+/// Whether one app is healthy, and the reasons if it is not.
 #[derive(Debug, PartialEq, Serialize)]
 pub(crate) struct AppHealth<'a> {
-    /// It answers, and nothing is wrong with it that is not tolerated.
+    /// The app answers, and has no findings except tolerated ones.
     pub ready: bool,
-    /// The app.
+    /// Name of the app.
     pub app: &'a str,
-    /// What is wrong, worst first; also what is tolerated.
+    /// Findings, the most severe first; including tolerated ones.
     pub reasons: Vec<HealthReason<'a>>,
 }
 
-/// One thing that is wrong.
+/// One finding.
 #[derive(Debug, PartialEq, Serialize)]
 pub(crate) struct HealthReason<'a> {
     /// The lint.
     pub reason: Lint,
-    /// How bad.
+    /// The severity.
     pub severity: Severity,
-    /// What it is about.
+    /// The object that the finding is about.
     pub subject: &'a FindingSubject,
-    /// One sentence with the numbers.
+    /// One sentence with the values.
     pub evidence: &'a str,
-    /// What to do next.
+    /// What to do.
     pub advice: &'a str,
-    /// It does not count, because the settings say so.
+    /// The finding is ignored because of the settings.
     pub tolerated: bool,
 }
 
 impl<'a> AppHealth<'a> {
-    /// The verdict on `app`; lints in `tolerate` do not count.
+    /// Returns the health of `app`; lints in `tolerate` are ignored.
     pub(crate) fn of(app: &'a AppState, tolerate: &[Lint]) -> Self {
         let bad = app.findings.iter().filter(|finding| finding.severity >= Severity::Warning);
         let mut reasons: Vec<_> = bad.map(|finding| HealthReason::of(finding, tolerate)).collect();
-        // One that has ended leaves nothing to judge.
+        // An app that has ended may have no findings.
         if app.stale() && reasons.is_empty() {
             reasons.push(HealthReason::absent(&app.status));
         }

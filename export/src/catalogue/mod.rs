@@ -14,7 +14,7 @@ pub use port::*;
 
 use crate::family::MetricDescriptor;
 
-/// Declares metrics, each as a static of its own, and the list of them.
+/// Declares metrics, each as a static, and a list of them.
 macro_rules! metrics {
     ($list:ident: $($metric:ident = $kind:ident $name:literal [$($label:literal)*] $help:literal;)+) => {
         $(
@@ -31,10 +31,10 @@ macro_rules! metrics {
 }
 use metrics;
 
-/// Metrics about one kind of thing.
+/// Metrics of one kind of object.
 #[derive(Debug)]
 pub struct MetricGroup {
-    /// What they are about.
+    /// Title of the group.
     pub title: &'static str,
     /// The metrics, in the order in which they are exported.
     pub metrics: &'static [&'static MetricDescriptor],

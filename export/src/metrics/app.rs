@@ -1,4 +1,4 @@
-//! The exporter itself, and apps as a whole.
+//! Metrics of the exporter itself, and of apps as a whole.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::catalogue::{self as metric};
 use crate::family::{LabelValues, MetricFamily, MetricSample, SampleValue};
 use crate::health::AppHealth;
 
-/// The exporter's own families before all others, and the number of series, which counts itself.
+/// Returns all families, those of the exporter first, and the number of series, which includes its own.
 pub(super) fn exporter(
     suppressed: FamilyList,
     others: FamilyList,
@@ -63,7 +63,8 @@ fn pushes(pushes: PushCounts) -> impl Iterator<Item = MetricSample> {
     })
 }
 
-/// Expected, and never heard of; one that ended is missing too, and was found.
+/// Returns whether an expected app was never found; an app that has ended is missing too, but was
+/// found.
 fn never_ran(app: &AppState) -> bool {
     app.model.is_none() && app.findings.iter().any(|finding| finding.lint == Lint::AppMissing)
 }
@@ -111,7 +112,8 @@ pub(super) fn families(
     families.add(&metric::APP_UNHEALTHY_REASON, judged.iter().flat_map(|row| reasons(&row.of)));
 }
 
-/// As many as the app that was heard of last ought to have; of one that never was, as configured.
+/// Returns the expected number of ports of an app: by its last sample, or by the configuration if it
+/// never answered.
 fn expected_ports(app: &AppState, context: &MetricsContext<'_>) -> Option<usize> {
     if let Some(model) = &app.model {
         return Some(context.expected.expectation(&model.sample).min_ports);
@@ -122,7 +124,8 @@ fn expected_ports(app: &AppState, context: &MetricsContext<'_>) -> Option<usize>
     Some(context.expected.expectation(&never_heard_of).min_ports)
 }
 
-/// Of an app that was just found nothing is known, not even that it is down.
+/// Returns whether the app was queried: of an app that was just found nothing is known, not even that
+/// it is down.
 fn asked(app: &AppState) -> bool {
     app.status != AppStatus::Waiting
 }
@@ -141,7 +144,7 @@ fn reasons(health: &AppHealth<'_>) -> impl Iterator<Item = MetricSample> {
     })
 }
 
-/// How the app was asked.
+/// Adds the families about the queries of apps.
 fn round(families: &mut FamilyList, live: &[LiveApp<'_>]) {
     let samples = samples(live);
     families.per(&metric::COLLECT_DURATION, &samples, |sample| Some(seconds(sample.duration_ns)));
@@ -174,7 +177,8 @@ fn samples<'a>(live: &[LiveApp<'a>]) -> Vec<LabelledRow<&'a Sample>> {
         .collect()
 }
 
-/// A port that could not be read is missing from the sample, though the app has it.
+/// Returns whether the list of ports is complete: a port that could not be read is missing from the
+/// sample.
 fn ports_known(sample: &Sample) -> bool {
     !sample.failed("/ethdev/")
 }
@@ -202,7 +206,7 @@ pub(super) fn info(labels: LabelValues) -> MetricSample {
     MetricSample { labels, value: SampleValue::Count(1) }
 }
 
-/// Nanoseconds in seconds; of the wall clock exact to a microsecond, since the parts are.
+/// Converts nanoseconds to seconds; wall clock times are exact to a microsecond.
 pub(super) fn seconds(ns: u64) -> f64 {
     Duration::from_nanos(ns).as_secs_f64()
 }

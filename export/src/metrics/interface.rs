@@ -1,5 +1,5 @@
-//! Interfaces of the kernel: their queues, filter and bypass. Sources of dropped packets have no series:
-//! a flood would make one for each forged address.
+//! Interfaces of the kernel: their queues, filter and bypass. Sources of dropped packets are not
+//! exported: a flood would create a series for each forged address.
 
 use pmdscope_telemetry::finding::{Lint, Severity};
 use pmdscope_telemetry::interface::{
@@ -74,7 +74,7 @@ fn identity(interface: &InterfaceSample) -> MetricSample {
     info([interface.name.clone(), interface.driver.clone(), mode.to_owned()].into())
 }
 
-/// Every reason, also where it is not found, so that an alert ends.
+/// Returns a sample of every reason, also of those that do not apply, so that an alert ends.
 fn reasons(interface: &InterfaceState) -> impl Iterator<Item = MetricSample> {
     let lints = Lint::ALL.iter().filter(|lint| lint.is_about_host());
     lints.map(|lint| {
@@ -86,7 +86,8 @@ fn reasons(interface: &InterfaceState) -> impl Iterator<Item = MetricSample> {
     })
 }
 
-/// Named as in the metrics of ports: by the device.
+/// Returns the bypass of an interface. The port has the same label as in the metrics of ports: its
+/// device.
 fn bypass(interface: &InterfaceState, fleet: &FleetState) -> Option<MetricSample> {
     let BypassSample { queue, app, port, flows } = interface.sample.bypass.as_ref()?;
     let device = || {

@@ -1,4 +1,4 @@
-//! Lcores, time stolen from them, and the captures that run on them.
+//! Metrics of lcores, of time stolen from them, and of the captures that run on them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,14 +14,14 @@ use crate::catalogue as metric;
 use crate::family::MetricSample;
 use crate::series_limits::SeriesLimits;
 
-/// What is known of one lcore: by libpmdscope, the kernel, and the app itself.
+/// The values of one lcore from libpmdscope, the kernel, and the app itself.
 #[derive(Clone, Copy, Default)]
 struct LcoreValues<'a> {
     library: Option<&'a LcoreSample>,
     thread: Option<&'a ThreadSample>,
     usage: Option<&'a UsageSample>,
     role: Option<&'a str>,
-    /// Wall clock when it was asked.
+    /// Wall clock time of the sample.
     now_ns: u64,
 }
 
@@ -70,7 +70,8 @@ fn lcores(sample: &Sample) -> BTreeMap<u32, LcoreValues<'_>> {
     lcores
 }
 
-/// The kernel's thread id is that of this machine, the library's that of the app's namespace.
+/// Prefers the thread id of the kernel, which is valid on this machine, to that of the library, which
+/// is valid in the app's namespace.
 fn identity(row: &LabelledRow<LcoreValues<'_>>) -> MetricSample {
     let LcoreValues { library, thread, role, .. } = row.of;
     let tid = thread.map(|thread| thread.tid.into()).or(library.map(|library| library.tid));
@@ -128,7 +129,7 @@ fn captures<'a>(
     });
 }
 
-/// The captures that are told of: the oldest, whose series have begun.
+/// Returns the captures to export: the oldest, because their series already exist.
 fn kept<'a>(
     app: &LiveApp<'a>,
     suppressed: &mut SuppressedSeries<'a>,

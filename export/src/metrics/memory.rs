@@ -1,4 +1,4 @@
-//! Mempools, leaks, rings and heaps.
+//! Metrics of mempools, leaks, rings and heaps.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::catalogue as metric;
 use crate::family::{LabelValues, MetricSample};
 use crate::series_limits::SeriesLimits;
 
-/// The site of all lost mbufs whose sites are beyond the limit.
+/// Site label of the mbufs lost at sites beyond the limit.
 const OTHER: &str = "other";
 
 pub(super) fn families<'a>(
@@ -62,12 +62,12 @@ fn caches(row: &LabelledRow<(&PoolSample, &PoolTrend)>) -> Vec<MetricSample> {
     caches.map(sample).collect()
 }
 
-/// Who counted the objects of a pool or a ring.
+/// Returns who counted the objects of a pool or a ring.
 fn counted(labels: &LabelValues, source: Option<CountSource>) -> Option<MetricSample> {
     source.map(|source| sample(labels, source.name().to_owned(), 1))
 }
 
-/// One more label than the thing has.
+/// Returns a sample with one more label than the object has.
 fn sample(labels: &LabelValues, more: String, value: u64) -> MetricSample {
     MetricSample { labels: labels.iter().cloned().chain([more]).collect(), value: value.into() }
 }
@@ -79,7 +79,7 @@ struct AppLedger<'a> {
 }
 
 impl<'a> AppLedger<'a> {
-    /// Where mbufs of this pool are lost.
+    /// Returns the sites at which mbufs of this pool are lost.
     fn losses(&self) -> impl Iterator<Item = &'a SiteSample> {
         let pool = &self.sample.name;
         let sites = self.app.model.sample.sites.iter();
@@ -129,7 +129,7 @@ fn places(row: &LabelledRow<AppLedger<'_>>) -> Vec<MetricSample> {
     parts.map(|(place, mbufs)| sample(&row.labels, place.name().to_owned(), mbufs)).collect()
 }
 
-/// The sites that have lost most, and the sum of the others.
+/// Returns the sites that lost most mbufs, and the sum of the others.
 fn sites<'a>(
     row: &LabelledRow<AppLedger<'a>>,
     suppressed: &mut SuppressedSeries<'a>,
@@ -142,7 +142,7 @@ fn sites<'a>(
     }
     let mut other = lost.remove(OTHER);
     let mut lost: Vec<_> = lost.into_iter().collect();
-    // A stable sort: sites that have lost the same number stay in the order of their names.
+    // A stable sort: sites with the same number of lost mbufs stay sorted by name.
     lost.sort_by_key(|(_, mbufs)| std::cmp::Reverse(*mbufs));
     let keep =
         suppressed.keep(row.of.app.name, SuppressReason::Sites, lost.len(), limits.sites_per_pool);
@@ -153,7 +153,7 @@ fn sites<'a>(
     lost.into_iter().map(|(site, mbufs)| sample(&row.labels, site, mbufs)).collect()
 }
 
-/// The stages that hold most.
+/// Adds the stages that hold most mbufs.
 fn stages<'a>(
     families: &mut FamilyList,
     suppressed: &mut SuppressedSeries<'a>,

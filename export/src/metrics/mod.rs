@@ -1,7 +1,8 @@
-//! Turns the state of all apps into metric families, for each scrape.
+//! Converts the state of all apps to metric families, for each scrape.
 //!
-//! Unknown values have no sample. An app that does not answer has no values either, because they
-//! would look current; only that it is down, the reason, the time of its last answer and its identity.
+//! Unknown values have no sample. An app that does not answer has no values either, because they would
+//! look current; exported are only that it is down, the reason, the time of its last answer and its
+//! identity.
 
 mod app;
 mod interface;
@@ -27,7 +28,7 @@ use row::{FamilyList, SuppressedSeries};
 /// Settings for the metrics of a state, and the counters of the exporter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MetricsContext<'a> {
-    /// Bounds on the number of series.
+    /// Limits on the number of series.
     pub limits: &'a SeriesLimits,
     /// Lints that do not make an app unhealthy.
     pub tolerate: &'a [Lint],
@@ -35,16 +36,16 @@ pub(crate) struct MetricsContext<'a> {
     pub expected: &'a AppInventory,
     /// Counters of the exporter.
     pub counters: ExporterCounters,
-    /// Only this app, and nothing about the exporter; with an empty name only the exporter.
+    /// Export only this app, and nothing about the exporter; with an empty name only the exporter.
     pub only: Option<&'a str>,
 }
 
 /// Counters of the exporter since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ExporterCounters {
-    /// Rounds in which at least one app was queried.
+    /// Requests that started a query of at least one app.
     pub collections: u64,
-    /// Scrapes that were answered from the round of another one.
+    /// Scrapes that were answered by the queries of other requests.
     pub shared_scrapes: u64,
     /// Pushes to an OTLP receiver; `None` without one.
     pub pushes: Option<PushCounts>,
@@ -65,7 +66,7 @@ impl<'a> LiveApp<'a> {
     }
 }
 
-/// All families that have samples, in the order of the catalogue.
+/// Returns all families that have samples, in the order of the catalogue.
 pub(crate) fn families(fleet: &FleetState, context: &MetricsContext<'_>) -> Vec<MetricFamily> {
     let shown = |app: &&AppState| context.only.is_none_or(|only| app.name == only);
     let apps: Vec<&AppState> = fleet.apps.iter().filter(shown).collect();
@@ -76,7 +77,7 @@ pub(crate) fn families(fleet: &FleetState, context: &MetricsContext<'_>) -> Vec<
     queue::families(&mut families, &mut suppressed, &ports, context.limits);
     memory::families(&mut families, &mut suppressed, &live, context.limits);
     lcore::families(&mut families, &mut suppressed, &live, context.limits);
-    // They belong to the host, as the exporter does.
+    // Interfaces belong to the host, like the exporter.
     if context.only.is_none_or(str::is_empty) {
         interface::families(&mut families, fleet);
     }

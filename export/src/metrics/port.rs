@@ -1,4 +1,4 @@
-//! PCI devices and ports.
+//! Metrics of PCI devices and ports.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use crate::catalogue as metric;
 use crate::family::MetricSample;
 use crate::series_limits::SeriesLimits;
 
-/// Bytes per second of one Mbit/s.
+/// Bytes per second in one Mbit/s.
 const BYTES_PER_MBIT: u64 = 1_000_000 / 8;
 
 /// A port of an app.
@@ -23,7 +23,7 @@ pub(super) struct AppPort<'a> {
     pub(super) sample: &'a PortSample,
 }
 
-/// The families of devices and ports, and the ports themselves, whose queues are told of later.
+/// Adds the families of devices and ports; returns the ports, whose queues are added later.
 pub(super) fn families<'a>(
     families: &mut FamilyList,
     suppressed: &mut SuppressedSeries<'a>,
@@ -119,7 +119,7 @@ fn counters(families: &mut FamilyList, ports: &[LabelledRow<AppPort<'_>>]) {
         .per(&metric::PORT_RECEIVE_MBUF_ALLOCATION_FAILURES, &rows, |stats| Some(stats.rx_nombuf));
 }
 
-/// Every cause of missed packets, of a port that misses some.
+/// Returns every cause of missed packets of a port that misses packets.
 fn missed_causes(row: &LabelledRow<AppPort<'_>>) -> Vec<MetricSample> {
     let AppPort { app, sample } = row.of;
     let about = FindingSubject::Port(sample.device.clone());
@@ -133,7 +133,8 @@ fn missed_causes(row: &LabelledRow<AppPort<'_>>) -> Vec<MetricSample> {
     MissedCause::ALL.map(sample_of).into()
 }
 
-/// The extended counters that are allowed; the first by name, so that it is always the same ones.
+/// Returns the exported xstats: up to the limit, those that are first by name, so that they do not
+/// change.
 fn xstats<'a>(
     ports: &[LabelledRow<AppPort<'a>>],
     suppressed: &mut SuppressedSeries<'a>,

@@ -1,23 +1,23 @@
-//! Results of pushes to an OTLP receiver: counted by the pusher, read by each scrape.
+//! Results of pushes to an OTLP receiver: counted by the thread that pushes, read by each scrape.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How pushes to an OTLP receiver ended.
+/// Counts of pushes to an OTLP receiver by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PushCounts {
-    /// All was taken.
+    /// The receiver accepted all values.
     pub accepted: u64,
-    /// Some values were refused.
+    /// The receiver rejected some values.
     pub partial: u64,
-    /// All was refused for good.
+    /// The receiver rejected the push permanently.
     pub rejected: u64,
-    /// The receiver was not reached, or had no time; it is tried again.
+    /// The receiver was not reached, or was overloaded; the push is retried.
     pub failed: u64,
-    /// Newer numbers were due before these got through.
+    /// A newer push was due before this one succeeded.
     pub dropped: u64,
 }
 
-/// The same, counted by one thread while others read.
+/// Counters that one thread updates while others read them.
 #[derive(Debug, Default)]
 pub(crate) struct PushCounters {
     pub(crate) accepted: AtomicU64,
@@ -28,12 +28,12 @@ pub(crate) struct PushCounters {
 }
 
 impl PushCounters {
-    /// Adds one to one of the counters.
+    /// Increments a counter.
     pub(crate) fn count(counter: &AtomicU64) {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The numbers so far.
+    /// Returns the current values.
     pub(crate) fn read(&self) -> PushCounts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         PushCounts {

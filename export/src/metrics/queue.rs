@@ -1,5 +1,5 @@
-//! Queues: what they received as counted by libpmdscope, otherwise by the driver; what they sent as
-//! counted by the driver.
+//! Metrics of queues: received packets as counted by libpmdscope, otherwise by the driver; sent packets
+//! as counted by the driver.
 
 use std::collections::BTreeMap;
 
@@ -104,9 +104,9 @@ fn rows<'a>(
     queues.into_iter().take(keep).map(row).collect()
 }
 
-/// The queues that anything is known of. A driver counts other packets than libpmdscope, which began
-/// later: of an app that is linked with it, the driver's counts of received packets are never a
-/// substitute. What was sent only the driver knows: the library sees what it was offered.
+/// Returns the queues with known values. The driver and libpmdscope count different packets, because
+/// the library started later: for a linked app, the driver's counts of received packets are never used
+/// instead. Sent packets are known only to the driver: the library sees the packets passed to it.
 fn queues<'a>(port: &AppPort<'a>, direction: QueueDirection) -> PortQueues<'a> {
     let sample = &port.app.model.sample;
     let mut queues = by_driver(port.sample, direction);
@@ -153,7 +153,7 @@ fn by_driver<'a>(port: &PortSample, direction: QueueDirection) -> PortQueues<'a>
     counters.into_iter().map(|(number, of)| (number, queue(of))).collect()
 }
 
-/// Whether an extended counter is exported as one of a queue.
+/// Returns whether an xstat is exported as a metric of a queue.
 pub(super) fn is_queue_counter(xstat: &str) -> bool {
     queue_counters::parse(xstat).is_some_and(|(_, _, counter)| counter != QueueCounter::Missed)
 }

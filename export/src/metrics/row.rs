@@ -1,4 +1,4 @@
-//! Rows of metric families: objects with labels, and functions that read a value of them.
+//! Rows of metric families: objects with labels, and functions that read a value of each.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -7,14 +7,14 @@ use crate::family::{
     Histogram, LabelValues, MetricDescriptor, MetricFamily, MetricSample, SampleValue,
 };
 
-/// A thing, with the labels of all metrics about it.
+/// An object, with the labels of all its metrics.
 pub(super) struct LabelledRow<T> {
     pub(super) labels: LabelValues,
     pub(super) of: T,
 }
 
-/// The things of all apps, labelled by app and their own names. Of several with the same labels only
-/// the first is told of, and the others are counted.
+/// Returns the objects of all apps, labelled by app and their own names. Of several objects with the
+/// same labels, only the first is exported, and the others are counted.
 pub(super) fn rows<'a, T, L, I>(
     live: &[LiveApp<'a>],
     suppressed: &mut SuppressedSeries<'a>,
@@ -39,17 +39,17 @@ where
     rows
 }
 
-/// Label values: the app, and what identifies a thing within it.
+/// Returns label values: the app, and what identifies an object in it.
 pub(super) fn labels(app: &str, names: impl IntoIterator<Item = String>) -> LabelValues {
     std::iter::once(app.to_owned()).chain(names).collect()
 }
 
-/// The families so far.
+/// The families that were built so far.
 #[derive(Default)]
 pub(super) struct FamilyList(Vec<MetricFamily>);
 
 impl FamilyList {
-    /// One sample for each row of which the value is known.
+    /// Adds a family with one sample for each row with a known value.
     pub(super) fn per<T, V: Into<SampleValue>>(
         &mut self,
         metric: &'static MetricDescriptor,
@@ -62,7 +62,7 @@ impl FamilyList {
         self.add(metric, rows.iter().filter_map(sample));
     }
 
-    /// These samples; their labels must differ. A family without samples is none.
+    /// Adds a family with these samples, whose labels must differ. Nothing is added without samples.
     pub(super) fn add(
         &mut self,
         metric: &'static MetricDescriptor,
@@ -79,7 +79,7 @@ impl FamilyList {
     }
 }
 
-/// Why things are left out.
+/// Why objects are not exported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum SuppressReason {
     Captures,
@@ -106,7 +106,7 @@ impl SuppressReason {
     }
 }
 
-/// How many things are left out, by app and reason.
+/// Number of objects that are not exported, by app and reason.
 #[derive(Default)]
 pub(super) struct SuppressedSeries<'a>(BTreeMap<(&'a str, SuppressReason), usize>);
 
@@ -115,7 +115,7 @@ impl<'a> SuppressedSeries<'a> {
         *self.0.entry((app, cut)).or_default() += things;
     }
 
-    /// The number of things to keep of so many.
+    /// Returns how many of `things` objects to export, and counts the others.
     pub(super) fn keep(
         &mut self,
         app: &'a str,
@@ -127,7 +127,7 @@ impl<'a> SuppressedSeries<'a> {
         things.min(limit)
     }
 
-    /// Every reason of every app, also where nothing is left out.
+    /// Returns samples of every reason for every app, also if nothing is suppressed.
     pub(super) fn samples(&self, live: &[LiveApp<'a>]) -> Vec<MetricSample> {
         let sample = |app: &LiveApp<'a>, cut: SuppressReason| MetricSample {
             labels: labels(app.name, [cut.name().to_owned()]),
@@ -167,7 +167,7 @@ impl From<Histogram> for SampleValue {
     }
 }
 
-/// A histogram of counts per bucket, the last of which is open-ended; `None` without buckets.
+/// Converts counts per bucket to a histogram; the last bucket is open-ended. `None` without buckets.
 pub(super) fn histogram(
     counts: &[u64],
     bound: impl Fn(i32) -> f64,

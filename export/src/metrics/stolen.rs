@@ -1,4 +1,5 @@
-//! Time stolen from lcores, by cause: by thief, a machine with many interrupts would have too many series.
+//! Time stolen from lcores, by cause: labels of thieves would make too many series on machines with
+//! many interrupts.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +27,7 @@ pub(super) fn families<'a>(
     families.add(&metric::LCORE_TRACING_INFO, live.iter().filter_map(method));
 }
 
-/// By lcore and cause.
+/// Sums up stolen time by lcore and cause.
 fn totals(tracing: &TracingSample) -> Vec<([String; 2], CauseTotals)> {
     let mut totals = BTreeMap::<_, CauseTotals>::new();
     for row in &tracing.stolen {
