@@ -1,20 +1,20 @@
-//! Where the exporter listens.
+//! Listen addresses of the exporter.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Where the exporter listens unless told otherwise: this machine alone.
+/// Default listen address: only this machine can connect.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:9177";
 
-/// One place to listen at.
+/// A listen address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListenAddress {
     /// A TCP port.
     Tcp {
         /// Name or address without brackets; empty for every address of the machine.
         host: String,
-        /// 0 lets the system choose.
+        /// Port; 0: the system chooses one.
         port: u16,
     },
     /// A unix socket, by its path.

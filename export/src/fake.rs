@@ -1,4 +1,4 @@
-//! An app with a pool and without ports, which tests can make as slow as they need.
+//! A fake app with a pool and without ports, for tests that need slow apps.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,19 +8,19 @@ use pmdscope_testing::FakeApp;
 
 use crate::scrape::WaitLimits;
 
-/// How long is waited for what is sure to come.
+/// Longest wait for an event that is certain to happen.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Longer than any test runs.
 pub(crate) const NEVER: Duration = Duration::from_secs(3600);
 
-/// Waits for whatever answers, however slow this machine is.
+/// Limits that wait for any app that answers, on slow machines as well.
 pub(crate) const WAIT: WaitLimits = WaitLimits { first: NEVER, answer: NEVER, slot: NEVER };
 
-/// Objects of the pool.
+/// Number of objects of the pool.
 const POOL_SIZE: usize = 1000;
 
-/// The pool, with this many objects in use.
+/// Returns the reply about the pool with this many objects in use.
 fn pool(in_use: usize) -> String {
     format!(
         r#"{{"/mempool/info":{{"name":"pool","pool_id":0,"flags":16,"socket_id":0,
@@ -31,11 +31,11 @@ fn pool(in_use: usize) -> String {
     )
 }
 
-/// Runs until it is dropped.
+/// An app that runs until it is dropped.
 pub(crate) struct PoolApp(FakeApp);
 
 impl PoolApp {
-    /// An app with this file-prefix below `root`. In each round one more object is in use.
+    /// Starts an app with this file-prefix below `root`. In each round one more object is in use.
     pub(crate) fn start(root: &Path, name: &str) -> Self {
         let socket = root.join("dpdk").join(name).join("dpdk_telemetry.v2");
         let rounds = AtomicUsize::new(0);
@@ -52,24 +52,24 @@ impl PoolApp {
         Self(app.unwrap())
     }
 
-    /// From now on it answers nothing, or everything again.
+    /// Stops answering, or answers all requests again.
     pub(crate) fn hold(&self, held: bool) {
         self.0.hold(held);
     }
 
-    /// Waits until somebody waits for it.
+    /// Waits until a client waits for an answer.
     pub(crate) async fn asked(&self) {
         until(async || self.0.unanswered() > 0).await;
     }
 
-    /// How often it was asked how full its pool is: once per round.
+    /// Returns the number of rounds, each of which asks once for the occupancy of the pool.
     pub(crate) fn rounds(&self) -> usize {
         let exchanges = self.0.exchanges();
         exchanges.iter().filter(|exchange| exchange.request.starts_with("/mempool/info")).count()
     }
 }
 
-/// Waits until something is so.
+/// Waits until a condition is true.
 pub(crate) async fn until(mut is_so: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + DEADLINE;
     while !is_so().await {

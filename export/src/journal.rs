@@ -4,13 +4,12 @@ use std::io::Write;
 
 use pmdscope_telemetry::printable::harmless;
 
-/// Says that something is wrong. Nothing reads this where standard error is closed, which is no reason
-/// to stop.
+/// Prints a warning. Errors are ignored: standard error may be closed.
 pub(crate) fn warn(text: &str) {
     note(&format!("warning: {text}"));
 }
 
-/// Says what happened. It may be of names that anybody may choose, and is one line.
+/// Prints a message as one line. Control characters are replaced, because names of others may be in it.
 #[allow(clippy::disallowed_methods)] // The exporter tells all here.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(std::io::stderr(), "pmdscope: {}", harmless(text, &[]));

@@ -1,9 +1,9 @@
 //! Exports the telemetry model to Prometheus, to OTLP receivers and to probes.
 //!
-//! A [`pmdscope_telemetry::FleetState`] becomes metric [`family::MetricFamily`]s, which become text or
-//! OTLP. Between two scrapes, only the number of failed requests to apps is kept.
+//! A [`pmdscope_telemetry::FleetState`] is converted to [`family::MetricFamily`]s, and these to text or
+//! OTLP. Apps are queried only when a client or a push requests their values.
 
-// Text leaves where it is made harmless: in the binary.
+// Only the binary prints text, after it has replaced control characters.
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 
 pub mod address;

@@ -15,13 +15,13 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 use crate::address::ListenAddress;
 
-/// Connections that the kernel completes ahead of us.
+/// Length of the accept queue in the kernel.
 const BACKLOG: i32 = 256;
 
-/// Who may connect to a unix socket: its owner and group.
+/// Mode of a unix socket: its owner and group may connect.
 const UNIX_MODE: u32 = 0o660;
 
-/// Nobody can connect there.
+/// Why the exporter cannot listen at an address.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen at {address}: {reason}")]
 pub struct ListenError {
@@ -33,21 +33,21 @@ pub struct ListenError {
 #[derive(Debug)]
 pub(crate) enum HttpListener {
     Tcp(TcpListener),
-    /// With its path, which goes away with it.
+    /// A unix socket; its path is removed on drop, unless systemd opened it.
     Unix(UnixListener, Option<PathBuf>),
 }
 
-/// A client.
+/// A connection.
 #[derive(Debug)]
 pub(crate) enum ClientStream {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
-/// Listens at an address; one name may mean several sockets.
+/// Listens at an address; a name may resolve to several sockets.
 ///
 /// # Errors
-/// When the address is in use, does not exist here, or needs more rights.
+/// Fails if the address is in use, does not exist on this machine, or needs more privileges.
 pub(crate) fn bind(address: &ListenAddress) -> Result<Vec<HttpListener>, ListenError> {
     let bound = match address {
         ListenAddress::Tcp { host, port } => tcp(host, *port),
@@ -74,7 +74,7 @@ fn reason(error: &io::Error) -> String {
 
 fn tcp(host: &str, port: u16) -> io::Result<Vec<HttpListener>> {
     let addresses: Vec<SocketAddr> = match host {
-        // IPv6 sockets take IPv4 as well, unless there is no IPv6.
+        // IPv6 sockets also accept IPv4, unless IPv6 is disabled.
         "" => {
             let all = StdTcp::bind(("::", port)).or_else(|error| match error.kind() {
                 io::ErrorKind::AddrInUse => Err(error),
@@ -84,7 +84,7 @@ fn tcp(host: &str, port: u16) -> io::Result<Vec<HttpListener>> {
         }
         host => (host, port).to_socket_addrs()?.collect(),
     };
-    // "localhost" may mean two addresses of which the machine has one.
+    // "localhost" may resolve to two addresses, of which the machine may have only one.
     let mut bound = Vec::new();
     let mut failed = io::Error::other("the name has no address");
     for address in addresses {
@@ -105,11 +105,11 @@ fn from_tcp(listener: StdTcp) -> io::Result<HttpListener> {
 
 fn unix(path: &Path) -> io::Result<HttpListener> {
     if fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket()) {
-        // A stopped exporter takes no connections, but it is not dead.
+        // A stopped exporter accepts no connections, but still owns the socket.
         if is_served(path, SocketType::STREAM)? {
             return Err(io::ErrorKind::AddrInUse.into());
         }
-        // Left behind by one that was killed.
+        // The socket was left by a process that was killed.
         fs::remove_file(path)?;
     }
     let listener = StdUnix::bind(path)?;
@@ -118,7 +118,7 @@ fn unix(path: &Path) -> io::Result<HttpListener> {
     Ok(HttpListener::Unix(UnixListener::from_std(listener)?, Some(path.to_owned())))
 }
 
-/// The sockets of a `.socket` unit.
+/// Returns the sockets of a `.socket` unit.
 fn from_systemd() -> io::Result<Vec<HttpListener>> {
     let listeners = sd_notify::listen_fds()?
         .map(|fd| {
@@ -147,12 +147,12 @@ fn from_fd(socket: OwnedFd) -> io::Result<HttpListener> {
 }
 
 impl HttpListener {
-    /// The next client.
+    /// Waits for the next connection.
     pub(crate) async fn accept(&self) -> io::Result<ClientStream> {
         match self {
             Self::Tcp(listener) => {
                 let (stream, _) = listener.accept().await?;
-                // Answers are written at once; waiting for more would only delay them.
+                // Answers are written at once, so waiting for more data would only delay them.
                 let _ = stream.set_nodelay(true);
                 Ok(ClientStream::Tcp(stream))
             }
@@ -160,7 +160,7 @@ impl HttpListener {
         }
     }
 
-    /// Machines other than this one can connect.
+    /// Returns whether other machines can connect.
     pub(crate) fn is_remote(&self) -> bool {
         match self {
             Self::Tcp(listener) => listener
@@ -170,7 +170,7 @@ impl HttpListener {
         }
     }
 
-    /// As in the option that makes it, with the port that the system has chosen.
+    /// Returns the address in the format of `--listen`, with the port that the system has chosen.
     pub(crate) fn address(&self) -> String {
         match self {
             Self::Tcp(listener) => {
@@ -185,7 +185,7 @@ impl HttpListener {
 impl Drop for HttpListener {
     fn drop(&mut self) {
         if let Self::Unix(_, Some(path)) = self {
-            // It may be gone already.
+            // The file may have been removed already.
             let _ = fs::remove_file(path);
         }
     }

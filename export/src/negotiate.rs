@@ -1,13 +1,12 @@
-//! Content negotiation: format and encoding by the headers of the request.
+//! Content negotiation: format and compression by the headers of the request.
 
 use crate::text::TextFormat;
 
-/// Media types of a format, as clients ask for them, with the version that is written.
+/// Media types of the formats, with the versions that are written.
 const OPEN_METRICS: (&str, &str) = ("application/openmetrics-text", "1.0.0");
 const TEXT: (&str, &str) = ("text/plain", "0.0.4");
 
-/// The format that the client likes best; plain text for one that likes none, as people's tools do
-/// not say what they read.
+/// Returns the format that the client prefers; plain text if it names none, as command-line tools do.
 pub(crate) fn format(accept: Option<&str>) -> TextFormat {
     let accept = accept.unwrap_or_default();
     let quality = |media| {
@@ -27,7 +26,7 @@ fn wildcard(accept: &str) -> f64 {
     elements(accept).filter(any).map(|element| element.quality).fold(0.0, f64::max)
 }
 
-/// Whether the client reads gzip.
+/// Returns whether the client accepts gzip.
 pub(crate) fn gzip(accept_encoding: Option<&str>) -> bool {
     let accept = accept_encoding.unwrap_or_default();
     let named = |name| elements(accept).find(|element| element.name.eq_ignore_ascii_case(name));
@@ -38,7 +37,7 @@ pub(crate) fn gzip(accept_encoding: Option<&str>) -> bool {
 struct AcceptElement<'a> {
     name: &'a str,
     version: Option<&'a str>,
-    /// 0 to 1.
+    /// Quality, 0 to 1.
     quality: f64,
 }
 
@@ -64,7 +63,7 @@ fn elements(header: &str) -> impl Iterator<Item = AcceptElement<'_>> {
     })
 }
 
-/// One that cannot be read refuses, as 0 does.
+/// Parses a quality; an invalid one counts as 0, which means refused.
 fn quality(text: &str) -> f64 {
     text.parse().ok().filter(|q| (0.0..=1.0).contains(q)).unwrap_or(0.0)
 }
@@ -77,7 +76,7 @@ mod tests {
 
     #[test]
     fn the_format_with_the_highest_quality_is_chosen() {
-        // What Prometheus 2.42 and 3.x send, and what others do.
+        // The headers of Prometheus 2.42 and 3.x, and of other clients.
         let old = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;\
                    version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
         let new = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,\

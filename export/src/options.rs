@@ -11,17 +11,18 @@ use crate::series_limits::SeriesLimits;
 /// Settings of the exporter: section `[export]` of the configuration.
 #[derive(Clone, Debug)]
 pub struct ExportOptions {
-    /// Where to listen.
+    /// Listen addresses.
     pub listen: Vec<ListenAddress>,
-    /// TLS and passwords, in the format of Prometheus' exporters; `None`: neither.
+    /// Web configuration with TLS and passwords, in the format of Prometheus exporters; `None`:
+    /// neither.
     pub web_config: Option<PathBuf>,
-    /// Longest time for one scrape; the timeout that Prometheus announces shortens it.
+    /// Longest time for one scrape; a shorter scrape timeout of Prometheus has priority.
     pub timeout: Duration,
-    /// Bounds on the number of series.
+    /// Limits on the number of series.
     pub series_limits: SeriesLimits,
     /// Lints that do not make an app unready or unhealthy.
     pub tolerate: Vec<Lint>,
-    /// OTLP receiver to push to, `http://` or `https://`; `None`: no push.
+    /// URL of an OTLP receiver to push to, `http://` or `https://`; `None`: no push.
     pub otlp: Option<String>,
     /// Time between two pushes.
     pub otlp_interval: Duration,
