@@ -1,12 +1,13 @@
 //! Queries apps on request only: there is no timer and no cache.
 //!
 //! At most one thread queries an app at a time; requests that arrive meanwhile share the answer. A
-//! request waits only for the apps that it is about, and no longer than its deadline: apps that
-//! have not answered by then are reported as late. It gets the answers of the rounds that it waited
-//! for, not later ones that were made for others while it waited for the rest.
+//! request waits only for its apps, and only until its deadline: apps that have not answered by then
+//! are reported as late. It gets the answers of the rounds that it waited for, not those of later
+//! rounds that other requests started meanwhile.
 //!
-//! Few apps are asked at once, so that hundreds of apps take few threads. One that does not answer
-//! does not count as one of them for long, and a scrape of all apps soon no longer waits for it.
+//! The number of apps that are queried at the same time is limited, so that hundreds of apps need few
+//! threads. An app that does not answer stops counting towards this limit soon, and scrapes of all apps
+//! wait for it only briefly.
 
 mod scheduler;
 mod scope;
@@ -36,33 +37,35 @@ pub(crate) use wait_limits::WaitLimits;
 pub(crate) struct Scraper {
     scheduler: Mutex<Scheduler>,
     settings: Arc<FleetSettings>,
-    /// Longest time for one app. Whoever has less time does not wait for the end: to hang up would cost
-    /// the app its connection, and others their answer.
+    /// Timeout of the query of one app. A request with less time does not cancel the query: closing the
+    /// connection would cost the app a new one, and other requests their answer.
     timeout: Duration,
     limits: WaitLimits,
-    /// One for each app that is asked at once, and for each that did not answer the last time.
+    /// One permit for each app that is queried at the same time; apps that did not answer last time
+    /// have their own.
     slots: Semaphore,
     hung_slots: Semaphore,
     queries: BlockingQueries,
 }
 
-/// Apps that are asked at once.
+/// Apps that are queried at the same time.
 const AT_ONCE: usize = 16;
 
-/// Apps that did not answer the last time and are asked at once.
+/// Apps that did not answer last time, and are queried at the same time.
 const HUNG_AT_ONCE: usize = 8;
 
-/// What takes time, and a thread.
+/// Blocking operations, which run in a thread.
 #[derive(Clone, Copy, Debug)]
 struct BlockingQueries {
-    /// Finds the apps that run, without connecting again to those that are connected.
+    /// Discovers the running apps, without connecting again to those that are connected.
     discover: fn(&FleetSettings, &[DiscoveredApp]) -> Vec<DiscoveredApp>,
-    /// Asks one app.
+    /// Queries one app.
     sample: fn(&mut AppSampler, Duration) -> FleetEvent,
 }
 
 impl Scraper {
-    /// Has asked nobody yet; gives each app `timeout`, whatever the deadlines of requests are.
+    /// Returns a scraper without results; the query of an app has `timeout`, independent of the
+    /// deadlines of requests.
     pub(crate) fn new(
         settings: FleetSettings,
         render_options: RenderOptions,
@@ -92,12 +95,12 @@ impl Scraper {
         })
     }
 
-    /// Judges all apps by these thresholds, each from its next round on.
+    /// Sets the thresholds of findings; each app uses them from its next round on.
     pub(crate) fn set_thresholds(&self, thresholds: Thresholds) {
         self.lock().fleet.set_thresholds(thresholds);
     }
 
-    /// What is known at `deadline`, or as soon as all that is in `scope` is known.
+    /// Returns the known state at `deadline`, or as soon as everything in `scope` is known.
     pub(crate) async fn snapshot(
         self: &Arc<Self>,
         scope: ScrapeScope,
@@ -111,8 +114,8 @@ impl Scraper {
         scheduler.snapshot(&rounds)
     }
 
-    /// Done when all that is in `scope` is known; the `rounds` tell it. New apps are looked for, and
-    /// those that are known are asked meanwhile.
+    /// Waits until everything in `scope` is known, and stores its rounds in `rounds`. Discovers new
+    /// apps, and queries known ones at the same time.
     async fn query(self: &Arc<Self>, scope: &ScrapeScope, rounds: &mut Vec<PendingRound>) {
         let interfaces = self.read_interfaces(scope);
         let (discovery, known, begun) = self.start(scope);
@@ -129,7 +132,7 @@ impl Scraper {
         }
         for round in rounds {
             let answered = round.answered.changed();
-            // Whoever asks for one app alone waits for it.
+            // A request for one app has no wait limit other than its deadline.
             if *scope == ScrapeScope::All {
                 let _ = tokio::time::timeout_at(round.wait_until.into(), answered).await;
             } else {
@@ -141,8 +144,8 @@ impl Scraper {
         }
     }
 
-    /// Starts what nobody else has started: the discovery to wait for, the apps that are known, and the
-    /// rounds to wait for.
+    /// Starts queries that are not running yet. Returns the discovery to wait for, the known apps, and
+    /// the rounds to wait for.
     fn start(
         self: &Arc<Self>,
         scope: &ScrapeScope,
@@ -159,8 +162,8 @@ impl Scraper {
         (discovery.flatten(), known, rounds)
     }
 
-    /// Starts to read the interfaces of the kernel, unless somebody does so already or there is no reader:
-    /// what to wait for.
+    /// Starts to read the interfaces of the kernel, unless this is running or there is no reader.
+    /// Returns what to wait for.
     fn read_interfaces(self: &Arc<Self>, scope: &ScrapeScope) -> Option<Completion> {
         let reader = self.settings.interfaces.clone().filter(|_| scope.includes_interfaces())?;
         let mut scheduler = self.lock();
@@ -177,7 +180,7 @@ impl Scraper {
         scheduler.interfaces.clone()
     }
 
-    /// Looks for apps, unless somebody has done so a moment ago: what to wait for.
+    /// Starts a discovery, unless one is running or was recent. Returns what to wait for.
     fn discover(self: &Arc<Self>, scheduler: &mut Scheduler) -> Option<Completion> {
         if let Some(running) = scheduler.begin_discovery() {
             let (scraper, connected) = (Arc::clone(self), scheduler.connected());
@@ -199,8 +202,8 @@ impl Scraper {
         self.lock().end_discovery(found.ok());
     }
 
-    /// Starts to ask those of these apps that are in scope, unless they are being asked already: the
-    /// rounds to wait for, and whether one of them is new.
+    /// Starts to query those of the apps that are in scope, unless their queries are running. Returns
+    /// the rounds to wait for, and whether one of them is new.
     fn sample_all(
         self: &Arc<Self>,
         scheduler: &mut Scheduler,
@@ -232,7 +235,7 @@ impl Scraper {
         let outcome = if let Ok(outcome) = answered {
             outcome
         } else {
-            // It may not answer for long: others need not wait for that.
+            // The app may hang, so it must not block others.
             slot = slot.filter(|_| hung);
             outcome.await
         };
@@ -248,14 +251,14 @@ impl Scraper {
     }
 }
 
-/// Runs a job on a thread where it may block.
+/// Runs a job in a thread in which it may block.
 ///
 /// # Errors
-/// When it panics, or there is no thread for it.
+/// Fails if the job panics, or if no thread can be started.
 async fn blocking<T: Send + 'static>(
     job: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, TelemetryError> {
-    // The runtime panics if it cannot start its first thread: in a task, that is an error as well.
+    // The runtime panics if it cannot start its first thread; in a task, this is an error as well.
     let task = tokio::spawn(async { spawn_blocking(job).await });
     let failed = |error: JoinError| match error.try_into_panic() {
         Ok(panic) => TelemetryError::panicked(&*panic),

@@ -1,4 +1,4 @@
-//! The state of all apps and of queries: at most one discovery, and one round per app, at a time.
+//! The state of all apps and queries. Only one discovery, and one round per app, runs at a time.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -18,53 +18,53 @@ use crate::journal;
 use crate::metrics::ExporterCounters;
 use crate::snapshot::{RenderOptions, ScrapeSnapshot};
 
-/// Least time between two discoveries: one connects to each app.
+/// Shortest time between two discoveries, which connect to each app.
 pub(super) const DISCOVERY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Nothing is ever sent: it is closed when what others wait for has ended, however it ended.
+/// Nothing is sent: the channel is closed when the operation has ended, successfully or not.
 pub(super) type Completion = watch::Receiver<()>;
 
-/// The state of an app by the answer of one round; nothing until then.
+/// The state of an app after one round; `None` until then.
 type Answer = Option<Arc<AppState>>;
 
-/// Whoever asks an app sends its answer here.
+/// Sends the answer of a round.
 pub(super) type AnswerSender = watch::Sender<Answer>;
 
-/// A round that a request waits for, or has waited for.
+/// A round that a request waits for or has waited for.
 #[derive(Clone, Debug)]
 pub(super) struct PendingRound {
     socket: PathBuf,
-    /// When a scrape of all apps no longer waits for it.
+    /// Time until which a scrape of all apps waits for it.
     pub(super) wait_until: Instant,
     /// Changes once, or is closed after a round that has failed.
     pub(super) answered: watch::Receiver<Answer>,
 }
 
-/// One question to an app, which several requests may wait for.
+/// One query of an app, which several requests may wait for.
 #[derive(Debug)]
 struct AppRound {
     answered: watch::Receiver<Answer>,
     wait_until: Instant,
-    /// Somebody could not wait for it, and counted it as a timeout.
+    /// A request stopped waiting for it, and counted a timeout.
     timed_out: bool,
 }
 
-/// All that requests share.
+/// The state that all requests share.
 #[derive(Debug)]
 pub(super) struct Scheduler {
     pub(super) fleet: Fleet,
-    /// The discovery that runs.
+    /// The running discovery.
     pub(super) discovery: Option<Completion>,
     discovered: Option<Instant>,
-    /// The read of the interfaces that runs.
+    /// The running read of the interfaces.
     pub(super) interfaces: Option<Completion>,
-    /// By the sockets of the apps; names may change meanwhile.
+    /// By the socket of the app, because names may change.
     rounds: BTreeMap<PathBuf, AppRound>,
     response_times: ResponseTimes,
     limits: WaitLimits,
     counters: ExporterCounters,
     render_options: Arc<RenderOptions>,
-    /// The newest snapshot, as long as somebody uses it and nothing new is known.
+    /// The newest snapshot, while it is in use and nothing has changed.
     snapshot: Weak<ScrapeSnapshot>,
 }
 
@@ -88,12 +88,12 @@ impl Scheduler {
         }
     }
 
-    /// Names of the apps that can be asked.
+    /// Returns the names of the apps that can be queried.
     pub(super) fn askable(&self) -> Vec<String> {
         self.fleet.asked().map(str::to_owned).collect()
     }
 
-    /// One that is known and can be asked is found without a discovery.
+    /// Returns whether a request needs a discovery; one for a known app that can be queried does not.
     pub(super) fn needs_discovery(&self, scope: &ScrapeScope) -> bool {
         match scope {
             ScrapeScope::All | ScrapeScope::Names => true,
@@ -101,7 +101,7 @@ impl Scheduler {
         }
     }
 
-    /// Begins a discovery, if one is due and none runs: what to drop at its end.
+    /// Starts a discovery, if one is due and none is running; returns a sender to drop at its end.
     pub(super) fn begin_discovery(&mut self) -> Option<watch::Sender<()>> {
         let due = self.discovered.is_none_or(|at| at.elapsed() >= DISCOVERY_INTERVAL);
         (due && self.discovery.is_none()).then(|| {
@@ -111,7 +111,7 @@ impl Scheduler {
         })
     }
 
-    /// Takes in the apps that run. After a discovery that has failed the next request begins another.
+    /// Updates the running apps. After a failed discovery, the next request starts another.
     pub(super) fn end_discovery(&mut self, found: Option<Vec<DiscoveredApp>>) {
         self.discovery = None;
         if let Some(apps) = found {
@@ -121,7 +121,8 @@ impl Scheduler {
         }
     }
 
-    /// Begins to read the interfaces of the kernel, unless that runs: what to drop at the end.
+    /// Starts to read the interfaces of the kernel, unless this is running; returns a sender to drop at
+    /// the end.
     pub(super) fn begin_interfaces(&mut self) -> Option<watch::Sender<()>> {
         self.interfaces.is_none().then(|| {
             let (running, finished) = watch::channel(());
@@ -130,7 +131,7 @@ impl Scheduler {
         })
     }
 
-    /// Takes in the interfaces that were read.
+    /// Updates the interfaces.
     pub(super) fn end_interfaces(&mut self, read: Result<Vec<InterfaceSample>, String>) {
         self.interfaces = None;
         let before = self.fleet.state.interfaces.error.clone();
@@ -142,8 +143,8 @@ impl Scheduler {
         self.snapshot = Weak::new();
     }
 
-    /// Begins to ask an app that can be asked and is not being asked: its sampler, and what to drop at
-    /// the end.
+    /// Starts the round of an app that can be queried and has none running; returns its sampler, and
+    /// the sender for its answer.
     pub(super) fn begin_round(&mut self, app: &str) -> Option<(AppSampler, AnswerSender)> {
         let sampler = self.fleet.check_out(app)?;
         let (running, answered) = watch::channel(None);
@@ -153,7 +154,7 @@ impl Scheduler {
         Some((sampler, running))
     }
 
-    /// The round of an app that is being asked.
+    /// Returns the running round of an app.
     pub(super) fn round_of(&self, app: &str) -> Option<PendingRound> {
         let socket = self.being_asked().find(|asked| asked.name == app)?.socket;
         let round = self.rounds.get(&socket)?;
@@ -161,13 +162,13 @@ impl Scheduler {
         Some(PendingRound { socket, wait_until, answered })
     }
 
-    /// It did not answer the last round.
+    /// Returns whether the app did not answer its last round.
     pub(super) fn is_hung(&self, app: &DiscoveredApp) -> bool {
         self.response_times.is_hung(&app.socket)
     }
 
-    /// The apps that a discovery need not connect to: those that are connected, and those that did not
-    /// answer the last round and would not answer a discovery.
+    /// Returns the apps that a discovery need not connect to: those that are connected, and those that
+    /// did not answer their last round and would not answer a discovery.
     pub(super) fn connected(&self) -> Vec<DiscoveredApp> {
         let mut connected = self.fleet.connected();
         let known = |app: &&DiscoveredApp| !connected.iter().any(|c| c.socket == app.socket);
@@ -176,8 +177,8 @@ impl Scheduler {
         connected
     }
 
-    /// Takes in what a round brought, and tells those who wait. One that has failed has lost the
-    /// sampler of its app.
+    /// Updates the state with the result of a round, and sends it to those who wait. A failed round has
+    /// lost the sampler of its app.
     pub(super) fn end_round(
         &mut self,
         app: &DiscoveredApp,
@@ -198,20 +199,20 @@ impl Scheduler {
                 self.fleet.replace_lost(app, &error);
             }
         }
-        // It may have another name by now.
+        // The name of the app may have changed.
         let name = self.fleet.name_of(&app.socket);
         let state = name.and_then(|name| self.fleet.state.find(name)).cloned();
         running.send_replace(state.map(Arc::new));
         self.snapshot = Weak::new();
     }
 
-    /// Apps that are being asked, by the names that they have now.
+    /// Returns the apps with a running round, by their current names.
     fn being_asked(&self) -> impl Iterator<Item = DiscoveredApp> {
         let apps = self.fleet.connected().into_iter();
         apps.filter(|app| self.rounds.contains_key(&app.socket))
     }
 
-    /// Event of a timeout that was counted when somebody could not wait any longer.
+    /// Subtracts a timeout that was already counted when a request stopped waiting.
     fn uncount(&mut self, event: &FleetEvent) {
         let FleetEvent::Lost { app, class: ErrorClass::Timeout, .. } = event else { return };
         let member = self.fleet.state.apps.iter_mut().find(|member| member.name == *app);
@@ -221,9 +222,9 @@ impl Scheduler {
         }
     }
 
-    /// Somebody cannot wait any longer: apps that have not answered these rounds yet count as lost
-    /// until they do. Where there was more time, an app that has never answered is not known yet: it may
-    /// be slow the first time.
+    /// Called when a request stops waiting: apps that have not answered these rounds yet count as lost
+    /// until they answer. If the request was not at its deadline, apps that never answered stay
+    /// unknown, because their first answer may be slow.
     pub(super) fn time_out(&mut self, rounds: &[PendingRound], in_time: bool) {
         let runs = |app: &DiscoveredApp| {
             let mut pending = rounds.iter().filter(|round| round.socket == app.socket);
@@ -251,20 +252,20 @@ impl Scheduler {
         }
     }
 
-    /// Counts a request that has begun rounds.
+    /// Counts a request that started rounds.
     pub(super) fn count_collection(&mut self) {
         self.counters.collections += 1;
         self.snapshot = Weak::new();
     }
 
-    /// Counts a request that waits for rounds that others have begun.
+    /// Counts a request that waits for rounds that others started.
     pub(super) fn count_shared(&mut self) {
         self.counters.shared_scrapes += 1;
         self.snapshot = Weak::new();
     }
 
-    /// What is known now, and what these rounds have answered; the same for all who ask at the same
-    /// moment, so that it is encoded once.
+    /// Returns the current state, with the answers of these rounds. Requests at the same time share one
+    /// snapshot, so that it is encoded once.
     pub(super) fn snapshot(&mut self, rounds: &[PendingRound]) -> Arc<ScrapeSnapshot> {
         let earlier: Vec<Arc<AppState>> = rounds
             .iter()
@@ -288,7 +289,7 @@ impl Scheduler {
         snapshot
     }
 
-    /// The app has been asked again since.
+    /// Returns whether the app was queried again since this answer.
     fn is_outdated(&self, answer: &AppState) -> bool {
         self.fleet.state.find(&answer.name).is_some_and(|now| {
             let model = |state: &AppState| state.model.as_ref().map(Arc::as_ptr);

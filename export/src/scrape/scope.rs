@@ -1,23 +1,23 @@
-//! The apps that a request is about.
+//! The scope of a request.
 
-/// What a request is about.
+/// The apps that a request is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ScrapeScope {
     /// All apps.
     All,
-    /// The app of that name.
+    /// The app with this name.
     App(String),
-    /// Which apps there are, not how they are.
+    /// Only the names of apps, without querying them.
     Names,
 }
 
 impl ScrapeScope {
-    /// Whether it is about the interfaces of the host.
+    /// Returns whether the interfaces of the host are in scope.
     pub(super) fn includes_interfaces(&self) -> bool {
         !matches!(self, Self::App(_))
     }
 
-    /// Whether it is about that app.
+    /// Returns whether an app is queried.
     pub(super) fn includes(&self, app: &str) -> bool {
         match self {
             Self::All => true,

@@ -1,4 +1,4 @@
-//! Tests of requests about fake apps, each a socket and a thread.
+//! Tests of requests about fake apps, each with a socket and a thread.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -34,7 +34,7 @@ fn app(name: &str) -> ScrapeScope {
     ScrapeScope::App(name.to_owned())
 }
 
-/// Begins a scrape of all apps.
+/// Starts a scrape of all apps.
 fn spawn(scraper: &Arc<Scraper>, deadline: Instant) -> JoinHandle<Arc<ScrapeSnapshot>> {
     let scraper = Arc::clone(scraper);
     tokio::spawn(async move { scraper.snapshot(ScrapeScope::All, deadline).await })
@@ -100,12 +100,12 @@ async fn a_stuck_app_loses_only_its_own_series() {
     stuck.hold(true);
     let all = spawn(&scraper, Instant::now() + NEVER);
     stuck.asked().await;
-    // Whoever wants to know of another does not wait for it.
+    // A request for another app does not wait for it.
     let other = scraper.snapshot(app("a"), soon()).await;
     assert!(!all.is_finished());
     all.abort();
     assert_eq!(other.fleet.find("a").unwrap().status, AppStatus::Live);
-    // Whoever cannot wait is told that it is late.
+    // A request at its deadline reports the app as late.
     let hurried = scraper.snapshot(app("b"), Instant::now()).await;
     assert!(hurried.fleet.find("b").unwrap().stale());
     assert_eq!(hurried.fleet.find("b").unwrap().findings[0].lint, Lint::Unreachable);
@@ -133,7 +133,7 @@ async fn new_thresholds_apply_from_the_next_round_on() {
     assert_eq!(lints().await, [Lint::PoolExhausting]);
     scraper.set_thresholds(Thresholds::default());
     assert_eq!(lints().await, []);
-    // Also those of an app that is being asked.
+    // This also applies to an app with a running query.
     fake.hold(true);
     scraper.snapshot(ScrapeScope::All, Instant::now()).await;
     scraper.set_thresholds(low);
@@ -141,7 +141,7 @@ async fn new_thresholds_apply_from_the_next_round_on() {
     until(async || lints().await == [Lint::PoolExhausting]).await;
 }
 
-/// Objects in use, which the fake app counts up in each round, and when that was read.
+/// Returns the objects in use, which the fake app increments in each round, and the time of the sample.
 fn in_use(snapshot: &ScrapeSnapshot, app: &str) -> (u64, u64) {
     let app = snapshot.fleet.find(app).unwrap();
     assert_eq!(app.status, AppStatus::Live);
@@ -157,12 +157,12 @@ async fn a_scrape_has_the_values_of_its_own_time_while_another_app_hangs() {
     scraper.snapshot(ScrapeScope::All, soon()).await;
     assert_eq!(well.rounds(), 1);
     stuck.hold(true);
-    // Two scrapers wait for the one that hangs, and had the answer of the other one long ago.
+    // Two scrapes wait for the app that hangs, and had the answer of the other app long before.
     let first = spawn(&scraper, soon());
     until(async || well.rounds() == 2 && in_use(&*names(&scraper).await, "a").0 == 2).await;
     let second = spawn(&scraper, soon());
     until(async || well.rounds() == 3 && in_use(&*names(&scraper).await, "a").0 == 3).await;
-    // A third one asks for that one alone, as do probes.
+    // A third client requests only the other app, as probes do.
     let mut probed = Vec::new();
     for _ in 0..3 {
         probed.push(in_use(&*scraper.snapshot(app("a"), soon()).await, "a"));
@@ -199,7 +199,7 @@ async fn a_scrape_that_gives_up_does_not_call_those_late_that_others_ask_again()
     assert_eq!(in_use(&other.await.unwrap(), "a").0, 3);
 }
 
-/// What is known, without asking anybody.
+/// Returns the known state without a query.
 async fn names(scraper: &Arc<Scraper>) -> Arc<ScrapeSnapshot> {
     scraper.snapshot(ScrapeScope::Names, soon()).await
 }
@@ -214,7 +214,7 @@ async fn discoveries_are_a_second_apart() {
         let fake = PoolApp::start(root.path(), "a");
         let found = !scraper.snapshot(app("a"), soon()).await.fleet.apps.is_empty();
         if began.elapsed() >= DISCOVERY_INTERVAL {
-            // This machine was too slow to tell.
+            // The machine was too slow for this test.
             continue;
         }
         assert!(!found);
@@ -276,7 +276,7 @@ async fn an_app_renamed_during_a_query_delays_no_other() {
     tokio::time::sleep(DISCOVERY_INTERVAL).await;
     fake.hold(true);
     scraper.snapshot(app("a"), Instant::now()).await;
-    // Two of a name are called by their directories.
+    // Two apps with the same name are named after their directories.
     let _namesake = PoolApp::start(other.path(), "a");
     let scrape = spawn(&scraper, Instant::now() + NEVER);
     until(async || scraper.snapshot(ScrapeScope::Names, soon()).await.fleet.find("a").is_none())
@@ -289,14 +289,14 @@ async fn an_app_renamed_during_a_query_delays_no_other() {
 
 static FIXED: AtomicBool = AtomicBool::new(false);
 
-/// The first discovery panics.
+/// A discovery that panics the first time.
 fn discover(settings: &FleetSettings, connected: &[DiscoveredApp]) -> Vec<DiscoveredApp> {
     static DISCOVERED: AtomicBool = AtomicBool::new(false);
     assert!(DISCOVERED.swap(true, Ordering::SeqCst), "a bug");
     settings.running_beside(connected)
 }
 
-/// Whatever asks the app "a" panics, until that is fixed.
+/// A query of the app "a" that panics until this is fixed.
 fn sample(session: &mut AppSampler, timeout: Duration) -> FleetEvent {
     assert!(session.app().name != "a" || FIXED.load(Ordering::SeqCst), "a bug");
     session.sample(timeout)
@@ -314,7 +314,7 @@ async fn a_query_that_panics_is_reported_at_once_and_repeated() {
         WAIT,
         queries,
     );
-    // As long as nobody is told, this waits for ever, as a scrape does until its deadline.
+    // Without an answer, this would wait forever, as a scrape would until its deadline.
     let scrape = || async {
         let scrape = scraper.snapshot(ScrapeScope::All, Instant::now() + NEVER);
         tokio::time::timeout(DEADLINE, scrape).await.unwrap()
@@ -332,7 +332,7 @@ async fn a_query_that_panics_is_reported_at_once_and_repeated() {
     assert_eq!(scrape().await.fleet.find("a").unwrap().status, AppStatus::Live);
 }
 
-/// The app "b" has little time in its first round, and all the time in later ones.
+/// A query that gives the app "b" little time in its first round only.
 fn sample_b_briefly_once(session: &mut AppSampler, timeout: Duration) -> FleetEvent {
     static ASKED: AtomicBool = AtomicBool::new(false);
     let first = session.app().name == "b" && !ASKED.swap(true, Ordering::SeqCst);
@@ -356,7 +356,7 @@ async fn a_scrape_does_not_wait_for_an_app_that_hung_the_last_time() {
     scraper.snapshot(ScrapeScope::All, soon()).await;
     assert_eq!(well.rounds(), 1);
     for round in 2..=4 {
-        // It has for ever, and so has the app.
+        // The scrape and the app have no deadline.
         let scrape = scraper.snapshot(ScrapeScope::All, Instant::now() + NEVER);
         let scrape = tokio::time::timeout(DEADLINE, scrape).await.expect("it waits for b");
         assert_eq!(in_use(&scrape, "a").0, round);
@@ -377,12 +377,12 @@ async fn a_scrape_does_not_wait_for_an_app_that_never_answered() {
     let (well, stuck) = (PoolApp::start(root.path(), "a"), PoolApp::start(root.path(), "b"));
     let limits = WaitLimits { first: Duration::ZERO, ..WAIT };
     let scraper = Scraper::new(settings(root.path()), RenderOptions::default(), NEVER, limits);
-    // Both are known then, and only one has answered.
+    // Both are known after this, but only one has answered.
     stuck.hold(true);
     scraper.snapshot(app("a"), soon()).await;
     assert_eq!(well.rounds(), 1);
     for round in 2..=4 {
-        // It has for ever, and so has the app.
+        // The scrape and the app have no deadline.
         let scrape = scraper.snapshot(ScrapeScope::All, Instant::now() + NEVER);
         let scrape = tokio::time::timeout(DEADLINE, scrape).await.expect("it waits for b");
         assert_eq!(in_use(&scrape, "a").0, round);
@@ -394,7 +394,7 @@ async fn a_scrape_does_not_wait_for_an_app_that_never_answered() {
             "{text}"
         );
     }
-    // Whoever has no more time is told that it is late.
+    // A request at its deadline reports the app as late.
     let hurried = scraper.snapshot(app("b"), Instant::now()).await;
     assert_eq!(hurried.fleet.find("b").unwrap().findings[0].lint, Lint::Unreachable);
     stuck.hold(false);

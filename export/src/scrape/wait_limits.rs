@@ -1,4 +1,4 @@
-//! How long requests wait for an app, by how it has answered so far.
+//! Limits of the time that requests wait for an app, which depend on its earlier answers.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,22 +7,21 @@ use std::time::Duration;
 use pmdscope_telemetry::discover::DiscoveredApp;
 use pmdscope_telemetry::{ErrorClass, FleetEvent};
 
-/// How long a scrape of all apps waits for one that did not answer the last time: enough for one that
-/// answers again, and short enough for many that do not.
+/// Wait of a scrape of all apps for an app that did not answer last time: long enough for an app that
+/// answers again, and short enough for many that hang.
 const HUNG_WAIT: Duration = Duration::from_millis(100);
 
-/// An app may take this many times as long as the last time.
+/// Factor by which an app may be slower than last time.
 const SLOWDOWN: u32 = 2;
 
-/// How long apps are waited for.
+/// Limits of the wait for apps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WaitLimits {
-    /// A scrape of all apps waits this long for an app that has never answered: it may be one that
-    /// hangs.
+    /// Wait of a scrape of all apps for an app that has never answered, because it may hang.
     pub(crate) first: Duration,
-    /// A scrape of all apps waits this long for each, and longer for one that has taken long before.
+    /// Wait of a scrape of all apps for each other app; longer for an app that was slow last time.
     pub(crate) answer: Duration,
-    /// For how long an app that is being asked counts as one of those that are asked at once.
+    /// Time for which a query counts towards the limit of simultaneous queries.
     pub(crate) slot: Duration,
 }
 
@@ -36,7 +35,7 @@ impl Default for WaitLimits {
     }
 }
 
-/// How the apps have answered so far, by socket.
+/// The response times of apps, by socket.
 #[derive(Debug, Default)]
 pub(super) struct ResponseTimes {
     answered: BTreeMap<PathBuf, Duration>,
@@ -44,7 +43,7 @@ pub(super) struct ResponseTimes {
 }
 
 impl ResponseTimes {
-    /// Takes in the news of a round that took so long.
+    /// Updates the response time of an app with the result of a round.
     pub(super) fn note(&mut self, app: &DiscoveredApp, news: &FleetEvent, took: Duration) {
         match news {
             FleetEvent::Lost { class: ErrorClass::Timeout, .. } => {
@@ -58,23 +57,23 @@ impl ResponseTimes {
         }
     }
 
-    /// Forgets an app that has ended.
+    /// Removes an app that has ended.
     pub(super) fn forget(&mut self, socket: &Path) {
         self.hung.remove(socket);
         self.answered.remove(socket);
     }
 
-    /// It did not answer the last round.
+    /// Returns whether the app did not answer its last round.
     pub(super) fn is_hung(&self, socket: &Path) -> bool {
         self.hung.contains_key(socket)
     }
 
-    /// The apps that did not answer their last round.
+    /// Returns the apps that did not answer their last round.
     pub(super) fn hung(&self) -> impl Iterator<Item = &DiscoveredApp> {
         self.hung.values()
     }
 
-    /// How long after its beginning a scrape of all apps waits for a round.
+    /// Returns the time from the start of a round for which a scrape of all apps waits for it.
     pub(super) fn limit(&self, socket: &Path, limits: WaitLimits) -> Duration {
         if self.is_hung(socket) {
             return HUNG_WAIT;
