@@ -28,25 +28,26 @@ use crate::scrape::{ScrapeScope, Scraper};
 use crate::snapshot::ScrapeSnapshot;
 use encode::ExporterIdentity;
 
-/// Path of OTLP receivers.
+/// Default path of OTLP receivers.
 const PATH: &str = "/v1/metrics";
 
-/// Longest time for one attempt.
+/// Timeout of one attempt.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Pauses between attempts, unless the receiver asks for another.
+/// Shortest and longest pause between attempts (exponential backoff), unless the receiver requests
+/// another.
 const FIRST_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Longest answer that is read.
+/// Maximum size of an answer that is read.
 const MAX_RESPONSE_BYTES: u64 = 64 << 10;
 
-/// A receiver.
+/// The URL of a receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OtlpReceiver(String);
 
 impl fmt::Display for OtlpReceiver {
-    /// For logs: without user and password.
+    /// Formats the URL for logs: without user and password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (scheme, rest) = self.0.split_once("://").unwrap_or(("", &self.0));
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
@@ -55,7 +56,7 @@ impl fmt::Display for OtlpReceiver {
     }
 }
 
-/// Text that names no receiver.
+/// The error for a text that is not a valid receiver.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid OTLP receiver {0:?}: expected a URL such as http://localhost:4318")]
 pub struct OtlpReceiverError(String);
@@ -76,7 +77,7 @@ impl FromStr for OtlpReceiver {
     }
 }
 
-/// Where the newest snapshot waits for the thread.
+/// Holds the newest snapshot for the thread that pushes.
 #[derive(Debug, Default)]
 struct SnapshotMailbox {
     newest: Mutex<PendingSnapshot>,
@@ -94,14 +95,14 @@ impl SnapshotMailbox {
         self.newest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether an older one was still there.
+    /// Stores a snapshot; returns whether it replaces an older one.
     fn put(&self, snapshot: Arc<ScrapeSnapshot>) -> bool {
         let older = self.lock().snapshot.replace(snapshot);
         self.arrived.notify_one();
         older.is_some()
     }
 
-    /// Waits for the newest; `None` when there will be no more.
+    /// Waits for a snapshot; `None` if the mailbox is closed.
     fn take(&self) -> Option<Arc<ScrapeSnapshot>> {
         let waiting = |mail: &mut PendingSnapshot| mail.snapshot.is_none() && !mail.closed;
         let mail = self.arrived.wait_while(self.lock(), waiting);
@@ -109,7 +110,7 @@ impl SnapshotMailbox {
         if mail.closed { None } else { mail.snapshot.take() }
     }
 
-    /// Waits that long for a newer one to come, or the end.
+    /// Waits for `pause`, or until the mailbox is closed.
     fn pause(&self, pause: Duration) {
         let end = Instant::now() + pause;
         let mut mail = self.lock();
@@ -129,7 +130,7 @@ impl SnapshotMailbox {
     }
 }
 
-/// Ends the thread, soon.
+/// Makes the thread end soon.
 struct CloseOnDrop(Arc<SnapshotMailbox>);
 
 impl Drop for CloseOnDrop {
@@ -139,11 +140,11 @@ impl Drop for CloseOnDrop {
     }
 }
 
-/// Asks for a snapshot every `pause`, for `timeout` at most, and has a thread push it, until this future
-/// is dropped.
+/// Takes a snapshot every `pause`, waiting at most `timeout` for it, and has a thread push it, until
+/// this future is dropped.
 ///
 /// # Errors
-/// When the thread cannot be started.
+/// Fails if the thread cannot be started.
 pub(crate) async fn push(
     receiver: OtlpReceiver,
     pause: Duration,
@@ -169,26 +170,26 @@ pub(crate) async fn push(
     }
 }
 
-/// The thread that pushes.
+/// State of the thread that pushes.
 struct OtlpPusher {
     receiver: OtlpReceiver,
     agent: Agent,
     exporter: ExporterIdentity,
     counters: Arc<PushCounters>,
-    /// The last push failed: said once.
+    /// The last push failed; this is logged once.
     failing: bool,
-    /// Before the next attempt; longer with each failure, also from one push to the next.
+    /// Pause before the next attempt; doubled with each failure, also across pushes.
     pause: Duration,
 }
 
-/// How an attempt ended.
+/// The result of an attempt.
 enum PushOutcome {
     Accepted,
-    /// Some of it was not taken, and why.
+    /// The receiver rejected a part, with its reason.
     Partial(String),
-    /// It will never be taken, and why.
+    /// The receiver rejected the push permanently, with the reason.
     Rejected(String),
-    /// It may be taken later, why not now, and when.
+    /// The attempt failed temporarily, with the reason and the pause that the receiver requested.
     Failed(String, Option<Duration>),
 }
 
@@ -198,7 +199,7 @@ impl OtlpPusher {
         let agent = Agent::config_builder()
             .timeout_global(Some(ATTEMPT_TIMEOUT))
             .http_status_as_error(false)
-            // A push that follows a redirect would become a GET.
+            // A redirected push would become a GET.
             .max_redirects(0)
             .max_redirects_will_error(false)
             .user_agent(concat!("pmdscope/", env!("CARGO_PKG_VERSION")))
@@ -218,7 +219,7 @@ impl OtlpPusher {
         }
     }
 
-    /// Tries until it gets through, is refused for good, or there is a newer one.
+    /// Retries until the push is accepted or rejected permanently, or a newer one is due.
     fn deliver(&mut self, body: &[u8], mailbox: &SnapshotMailbox) {
         loop {
             let outcome = self.attempt(body);
@@ -263,7 +264,7 @@ impl OtlpPusher {
         }
     }
 
-    /// Counts, and says what has changed.
+    /// Counts the result, and logs a change.
     fn tell(&mut self, outcome: &PushOutcome) {
         let (number, trouble) = match outcome {
             PushOutcome::Accepted => (&self.counters.accepted, None),
@@ -284,7 +285,7 @@ impl OtlpPusher {
 }
 
 fn accepted(answer: &[u8]) -> PushOutcome {
-    // Receivers may answer with nothing, or with JSON.
+    // Receivers may answer with an empty body or with JSON.
     let part = ExportMetricsServiceResponse::decode(answer).ok().and_then(|a| a.partial_success);
     match part.filter(|part| part.rejected_data_points > 0) {
         Some(part) => PushOutcome::Partial(format!(

@@ -23,21 +23,21 @@ use crate::scrape::{ScrapeScope, Scraper};
 use crate::snapshot::{ExpositionForm, ScrapeSnapshot};
 use crate::web::{AuthTimeout, ReloadingWebPolicy, WebPolicy};
 
-/// Prometheus says in it how long it waits, seconds.
+/// Header with the scrape timeout of Prometheus, seconds.
 const SCRAPE_TIMEOUT_HEADER: &str = "x-prometheus-scrape-timeout-seconds";
 
-/// Metrics of the exporter alone. A path, since Prometheus drops parameters without a value.
+/// Metrics of the exporter only. This is a path because Prometheus drops parameters without a value.
 const EXPORTER_PATH: &str = "/metrics/exporter";
 
-/// What an answer needs to get there in time.
+/// Time reserved for sending an answer before the scrape timeout.
 const RESPONSE_MARGIN: Duration = Duration::from_millis(200);
 
-/// Longest wait for a probe: kubelets give up after a second unless told otherwise.
+/// Timeout of probes: the default timeout of kubelets is one second.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(800);
 
 type HttpResponse = Response<Full<Bytes>>;
 
-/// All pages.
+/// All pages, and what they need.
 pub(crate) struct Routes {
     pub(crate) scraper: Arc<Scraper>,
     pub(crate) web: ReloadingWebPolicy,
@@ -45,17 +45,17 @@ pub(crate) struct Routes {
     pub(crate) timeout: Duration,
 }
 
-/// How a request came.
+/// The listener of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct ListenerInfo {
-    /// Where it arrived; what service discovery tells whoever does not say how he got here.
+    /// Its address; used for service discovery if a request has no Host header.
     pub(crate) address: Arc<str>,
-    /// It came over TLS.
+    /// The connection uses TLS.
     pub(crate) tls: bool,
 }
 
 impl Routes {
-    /// Answers one request; whoever may not ask learns nothing else.
+    /// Answers one request; a client without authentication learns nothing else.
     pub(crate) async fn answer<B>(
         &self,
         request: &Request<B>,
@@ -110,7 +110,7 @@ impl Routes {
         let form = ExpositionForm { format, gzip, only: app.clone() };
         let scope = match app.clone() {
             None => ScrapeScope::All,
-            // The exporter itself: which apps there are is all that it tells of them.
+            // Metrics of the exporter only: it needs just the names of apps.
             Some(name) if name.is_empty() => ScrapeScope::Names,
             Some(name) => ScrapeScope::App(name),
         };
@@ -177,7 +177,7 @@ impl Routes {
     }
 }
 
-/// The app that a query names.
+/// Returns the app in a query.
 fn app(query: &str) -> Option<String> {
     let mut pairs = form_urlencoded::parse(query.as_bytes());
     pairs.find(|(key, _)| key == "app").map(|(_, name)| name.into_owned())
@@ -187,8 +187,8 @@ fn value<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// When an answer is due: in time for a scraper that says how long it waits, else after
-/// `default_timeout`; never later than `longest`.
+/// Returns the deadline of an answer: before the scrape timeout if the client sends one, otherwise
+/// after `default_timeout`; never later than after `longest`.
 fn deadline(
     began: Instant,
     headers: &HeaderMap,
@@ -199,14 +199,14 @@ fn deadline(
         headers.get(SCRAPE_TIMEOUT_HEADER).and_then(|value| value.to_str().ok()?.parse().ok());
     let announced = announced.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let announced = announced.filter(|announced| !announced.is_zero());
-    // One that waits for less than the margin gets half of that.
+    // A timeout shorter than the margin is halved.
     let time = announced.map_or(default_timeout, |announced| {
         announced.saturating_sub(RESPONSE_MARGIN).max(announced / 2)
     });
     began + time.min(longest)
 }
 
-/// Whether all apps are well.
+/// Readiness of all apps.
 #[derive(Serialize)]
 struct ReadinessReport<'a> {
     ready: bool,
@@ -216,7 +216,7 @@ struct ReadinessReport<'a> {
 }
 
 impl<'a> ReadinessReport<'a> {
-    /// As for `pmdscope check`, a machine without an app is not well.
+    /// Returns the readiness of all apps; a machine without apps is not ready, as in `pmdscope check`.
     fn of(snapshot: &'a ScrapeSnapshot) -> Self {
         let tolerate = &snapshot.render_options.tolerate;
         let apps: Vec<_> =
@@ -236,7 +236,7 @@ struct ScrapeTarget<'a> {
 }
 
 impl<'a> ScrapeTarget<'a> {
-    /// The exporter itself, which must be heard of while no app is.
+    /// Returns the target of the exporter itself, which is also scraped while there are no apps.
     fn exporter(address: &'a str, tls: bool) -> Self {
         let labels =
             [("__metrics_path__", EXPORTER_PATH.to_owned()), ("instance", address.to_owned())];
@@ -244,7 +244,7 @@ impl<'a> ScrapeTarget<'a> {
     }
 
     fn of(app: &str, address: &'a str, tls: bool) -> Self {
-        // All targets share an address; without a name of its own each would be the same one.
+        // All targets have the same address, so each needs its own instance label.
         let labels = [
             ("__metrics_path__", "/metrics".to_owned()),
             ("__param_app", app.to_owned()),
@@ -268,7 +268,7 @@ fn unknown_app(fleet: &FleetState, app: &str) -> HttpResponse {
     let names: Vec<_> = fleet.apps.iter().map(|app| app.name.as_str()).collect();
     let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     let unknown = format!("no app is named {app:?}; known: {known}");
-    // Where nothing can be read, nothing is known of what runs.
+    // If a directory is unreadable, its apps are unknown.
     let message = match unreadable_text(&fleet.unreadable) {
         None => unknown,
         Some(cause) if names.is_empty() => cause,
@@ -282,7 +282,7 @@ fn unauthorized() -> HttpResponse {
     closing(with(page, header::WWW_AUTHENTICATE, "Basic realm=\"pmdscope\", charset=\"UTF-8\""))
 }
 
-/// Others keep guessing passwords.
+/// Returned while others keep trying passwords.
 fn too_many_passwords() -> HttpResponse {
     let page = text(StatusCode::SERVICE_UNAVAILABLE, "too many passwords to check\n".to_owned());
     with(page, header::RETRY_AFTER, "1")
@@ -294,14 +294,14 @@ fn text(status: StatusCode, body: String) -> HttpResponse {
 }
 
 fn json(status: StatusCode, body: &impl Serialize) -> HttpResponse {
-    // What is written here has no part that could fail.
+    // These types always serialize.
     let body = serde_json::to_vec(body).unwrap_or_default();
     let page =
         with(Response::new(Full::new(body.into())), header::CONTENT_TYPE, "application/json");
     with_status(page, status)
 }
 
-/// Ends the connection with an answer, so that its place is free for those with better questions.
+/// Closes the connection after the answer, so that other clients can connect.
 fn closing(page: HttpResponse) -> HttpResponse {
     with(page, header::CONNECTION, "close")
 }
@@ -316,7 +316,7 @@ fn with(mut page: HttpResponse, name: HeaderName, value: &'static str) -> HttpRe
     page
 }
 
-/// Adds what every page has, and what the web configuration asks for.
+/// Adds the headers of all pages, and those of the web configuration.
 fn with_common_headers(page: HttpResponse, policy: &WebPolicy) -> HttpResponse {
     let page = with(page, header::CACHE_CONTROL, "no-store");
     let mut page = with(page, header::X_CONTENT_TYPE_OPTIONS, "nosniff");

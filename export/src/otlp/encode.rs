@@ -1,4 +1,4 @@
-//! Encodes families as OTLP: one resource per app, and one for the exporter.
+//! Encodes families as OTLP, with one resource per app, and one for the exporter.
 
 use std::collections::BTreeMap;
 
@@ -16,16 +16,16 @@ use crate::family::{
     Histogram, MetricDescriptor, MetricFamily, MetricKind, MetricSample, SampleValue,
 };
 
-/// Who sends.
+/// Identity of the exporter.
 #[derive(Debug)]
 pub(super) struct ExporterIdentity {
-    /// Name of this machine.
+    /// Host name.
     pub(super) host: String,
-    /// When the exporter started, nanoseconds since the epoch.
+    /// Start time of the exporter, nanoseconds since 1970.
     pub(super) start_ns: u64,
 }
 
-/// All families of `fleet` in one request.
+/// Encodes all families of `fleet` as one request.
 pub(super) fn request(
     families: &[MetricFamily],
     fleet: &FleetState,
@@ -70,14 +70,14 @@ fn app_start(app: &str, fleet: &FleetState) -> Option<u64> {
     Some(model.sample.app.start_realtime_ns).filter(|start| *start > 0)
 }
 
-/// When the values were read: of an app that answers, when it answered.
+/// Returns the time of the values: for an app that answers, the time of its answer.
 fn answered(app: Option<&str>, fleet: &FleetState) -> u64 {
     let app = app.and_then(|app| fleet.find(app)).filter(|app| !app.stale());
     let model = app.and_then(|app| app.model.as_deref());
     model.map_or(fleet.realtime_ns, |model| model.sample.realtime_ns)
 }
 
-/// Since when a counter counts; 0 where nobody knows.
+/// Returns the start time of a counter; 0 if unknown.
 fn start(
     metric: &MetricDescriptor,
     app: Option<&str>,
@@ -96,7 +96,7 @@ fn start(
 fn resource(app: Option<&str>, fleet: &FleetState, exporter: &ExporterIdentity) -> Resource {
     let host = &exporter.host;
     let instance = match app {
-        // A restart is another instance: its counters begin anew.
+        // A restarted app is another instance, because its counters start at 0.
         Some(app) => format!("{host}/{app}/{}", app_start(app, fleet).unwrap_or(0) / 1_000_000_000),
         None => format!("{host}/exporter/{}", exporter.start_ns / 1_000_000_000),
     };
@@ -123,7 +123,7 @@ struct PointTimes {
     now_ns: u64,
 }
 
-/// Names stay as in `PromQL`, which receivers that translate leave alone.
+/// Converts a metric. Names are those of `PromQL`, which receivers that translate names do not change.
 fn metric(of: &MetricDescriptor, samples: &[&MetricSample], times: PointTimes) -> otlp::Metric {
     let aggregation_temporality = AggregationTemporality::Cumulative.into();
     let numbers = |times| samples.iter().filter_map(|sample| number(of, sample, times)).collect();
@@ -153,7 +153,7 @@ fn metric(of: &MetricDescriptor, samples: &[&MetricSample], times: PointTimes) -
     }
 }
 
-/// The unit in the spelling of UCUM.
+/// Returns the unit in UCUM notation.
 fn unit(metric: &MetricDescriptor) -> &'static str {
     match metric.unit() {
         Some("bytes") => "By",
@@ -164,7 +164,7 @@ fn unit(metric: &MetricDescriptor) -> &'static str {
     }
 }
 
-/// What is counted, as an annotation, which receivers do not append to names; empty for states.
+/// Returns what is counted, as an annotation, which receivers do not append to names; empty for states.
 fn counted(metric: &MetricDescriptor) -> &'static str {
     const COUNTED: [(&str, &str); 10] = [
         ("packets", "{packet}"),
@@ -215,7 +215,7 @@ fn histogram(
     let SampleValue::Histogram(Histogram { buckets, count, sum }) = &sample.value else {
         return None;
     };
-    // OTLP counts each bucket alone.
+    // Buckets of OTLP are not cumulative.
     let cumulative = buckets.iter().map(|(_, count)| *count).chain([*count]);
     let bucket_counts = cumulative
         .scan(0, |below, count| Some(count.saturating_sub(std::mem::replace(below, count))))

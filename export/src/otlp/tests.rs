@@ -20,13 +20,13 @@ use crate::metrics::PushCounts;
 use crate::options::ExportOptions;
 use crate::snapshot::RenderOptions;
 
-/// What a receiver was sent.
+/// A push, as received.
 struct ReceivedPush {
     head: String,
     request: ExportMetricsServiceRequest,
 }
 
-/// Answers in turn with `answers`, the last one again and again; its URL, and what it is sent.
+/// Starts a receiver that sends the `answers` in turn, then `200 OK`; returns its URL, and its pushes.
 fn receiver(answers: Vec<Vec<u8>>) -> (String, mpsc::Receiver<ReceivedPush>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -68,7 +68,7 @@ fn answer(status: &str, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-/// Longest wait of one push for the apps.
+/// Timeout of the queries for one push.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 fn scraper(root: &Path, counters: &Arc<PushCounters>) -> Arc<Scraper> {
@@ -81,7 +81,7 @@ fn scraper(root: &Path, counters: &Arc<PushCounters>) -> Arc<Scraper> {
     Scraper::new(settings, render_options, TIMEOUT, WAIT)
 }
 
-/// Pushes until `count` pushes have arrived.
+/// Runs the exporter's pushes until `count` of them have arrived.
 async fn pushed(
     url: &str,
     pause: Duration,
@@ -95,7 +95,7 @@ async fn pushed(
     let wait = tokio::task::spawn_blocking(move || {
         let limit = Duration::from_secs(60);
         let pushes = (0..count).map(|_| arrived.recv_timeout(limit).unwrap()).collect();
-        // The thread counts an answer after it was sent.
+        // The thread counts an answer only after it was sent.
         thread::sleep(Duration::from_millis(100));
         pushes
     });
@@ -150,7 +150,7 @@ async fn a_busy_receiver_is_retried_after_its_retry_after() {
     let began = Instant::now();
     let pause = Duration::from_secs(3600);
     let (pushes, counts) = pushed(&url, pause, root.path(), arrived, 3).await;
-    // At once after the first, a second after the second; the next push is due in an hour.
+    // The second attempt follows at once, the third after a pause; the next push is due in an hour.
     assert!(began.elapsed() >= FIRST_RETRY_INTERVAL);
     assert_eq!(pushes[0].request, pushes[2].request);
     assert_eq!(counts, PushCounts { accepted: 1, failed: 2, ..PushCounts::default() });
@@ -211,7 +211,7 @@ async fn without_a_receiver_scrapes_go_on_and_drops_are_counted() {
 fn pauses_between_pushes_grow_exponentially() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut pusher = OtlpPusher::new(format!("http://{closed}").parse().unwrap(), Arc::default());
-    // Nobody waits for the end of a pause here.
+    // The mailbox is closed, so pauses end at once.
     let closed = SnapshotMailbox::default();
     closed.lock().closed = true;
     for _ in 0..2 {

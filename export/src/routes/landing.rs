@@ -7,18 +7,18 @@ use pmdscope_telemetry::discover::unreadable_text;
 use crate::health::AppHealth;
 use crate::snapshot::ScrapeSnapshot;
 
-/// What there is to see.
+/// The paths of all pages.
 pub(super) const PATHS: &str =
     "/metrics, /metrics?app=NAME, /metrics/exporter, /ready, /ready?app=NAME, /healthz, /sd, /";
 
-/// Said where there is no app.
+/// The message if there are no apps.
 pub(super) const NO_APPS: &str = "no DPDK app was found on this machine; start one, or list the \
     directories that hold its runtime files in the configuration";
 
 const STYLE: &str = "body{font:15px sans-serif;margin:2em;max-width:60em}\
     td,th{padding:.2em 1em .2em 0;text-align:left;vertical-align:top}.bad{color:#b00}";
 
-/// The page; `broken` says why a new web configuration is not in use.
+/// Returns the page; `broken` is the reason why a changed web configuration is not used.
 pub(super) fn page(snapshot: &ScrapeSnapshot, broken: Option<&str>) -> String {
     let mut html = format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
@@ -90,7 +90,7 @@ fn row(html: &mut String, health: &AppHealth<'_>) {
     *html += "</td></tr>\n";
 }
 
-/// Names come from directories, which anybody may make in `/tmp`.
+/// Escapes text for HTML. Names come from directories, which anybody may create in `/tmp`.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for char in text.chars() {

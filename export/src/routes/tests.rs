@@ -1,4 +1,4 @@
-//! Tests of every page, requested as clients do.
+//! Tests of all pages, with requests like those of clients.
 
 use http_body_util::BodyExt;
 use pmdscope_telemetry::discover::DiscoverOptions;
@@ -10,7 +10,7 @@ use crate::fake::{DEADLINE, NEVER, PoolApp, WAIT};
 use crate::options::ExportOptions;
 use crate::snapshot::RenderOptions;
 
-/// The pages for the apps below a directory, which must run expect `expected`.
+/// Returns the pages for the apps below a directory; the apps `expected` are expected to run.
 fn routes(root: &std::path::Path, tolerate: &[&str], expected: &[&str]) -> Routes {
     let discover =
         DiscoverOptions { roots: vec![root.to_owned()], proc: None, ..DiscoverOptions::default() };
@@ -238,7 +238,7 @@ async fn the_scrape_timeout_header_is_obeyed() {
     let answer = tokio::time::timeout(DEADLINE, answer).await.unwrap();
     assert_eq!(answer.status, 200);
     assert!(answer.body.contains("dpdk_up{app=\"a\"} 0\n"));
-    // A probe does not wait for longer, although nobody says how long it waits.
+    // A probe does not wait longer, although it announces no timeout.
     let probe = tokio::time::timeout(DEADLINE, get(&routes, "/ready?app=a")).await.unwrap();
     assert_eq!(probe.status, 503);
 }
