@@ -25,20 +25,20 @@ use crate::journal;
 use crate::listen::{ClientStream, HttpListener};
 use crate::routes::{ListenerInfo, Routes};
 
-/// Limits that keep clients from hurting each other.
+/// Limits that protect clients from each other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ServerLimits {
-    /// Connections at once; more are turned away.
+    /// Most simultaneous connections; more are rejected.
     pub(crate) max_connections: usize,
-    /// Longest wait for the first request, a handshake included.
+    /// Timeout of the first request, including the TLS handshake.
     pub(crate) first_request_timeout: Duration,
-    /// Longest wait for the next request.
+    /// Timeout of further requests.
     pub(crate) keep_alive_timeout: Duration,
-    /// The same for those who come when three of four places are taken.
+    /// The same for connections that are accepted when three quarters of the limit are in use.
     pub(crate) crowded_keep_alive_timeout: Duration,
-    /// Longest wait for a client to take a part of an answer.
+    /// Timeout of writing a part of an answer.
     pub(crate) write_timeout: Duration,
-    /// Longest wait for the connections that are left when the exporter stops.
+    /// Longest wait for open connections at shutdown.
     pub(crate) shutdown_timeout: Duration,
 }
 
@@ -47,7 +47,7 @@ impl Default for ServerLimits {
         Self {
             max_connections: 128,
             first_request_timeout: Duration::from_secs(10),
-            // Above common scrape intervals, so that connections are kept.
+            // Longer than common scrape intervals, so that connections are reused.
             keep_alive_timeout: Duration::from_secs(150),
             crowded_keep_alive_timeout: Duration::from_secs(3),
             write_timeout: Duration::from_secs(10),
@@ -56,24 +56,24 @@ impl Default for ServerLimits {
     }
 }
 
-/// Longest head of a request, bytes.
+/// Longest request header, bytes.
 const MAX_HEADER_BYTES: usize = 16 << 10;
 
-/// Pause after the system refused to accept, for instance because all descriptors are in use.
+/// Pause after a failed accept, for example because all descriptors are in use.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Said to a client that is one too many.
+/// Answer to a connection beyond the limit.
 const TOO_MANY_CONNECTIONS: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\
     Connection: close\r\nRetry-After: 1\r\n\r\n";
 
-/// What all connections share.
+/// State that all connections share.
 struct ServerState {
     routes: Arc<Routes>,
     limits: ServerLimits,
     permits: Arc<Semaphore>,
 }
 
-/// Serves until `stop` is done, and then what was asked before that.
+/// Serves until `stop` completes, then answers the requests that were received before.
 pub(crate) async fn serve(
     listeners: Vec<HttpListener>,
     routes: Arc<Routes>,
@@ -92,11 +92,11 @@ pub(crate) async fn serve(
     stop.await;
     for accept_loop in accept_loops {
         accept_loop.abort();
-        // Its listener is closed only when it has ended.
+        // The listener is closed only when the task has ended.
         let _ = accept_loop.await;
     }
     if let Some(graceful) = Arc::into_inner(graceful) {
-        // Those who do not leave are left.
+        // Connections that remain open are dropped.
         let _ = timeout(limits.shutdown_timeout, graceful.shutdown()).await;
     }
 }
@@ -137,16 +137,16 @@ async fn accept_loop(
     }
 }
 
-/// Errors of one connection, which say nothing about the next.
+/// Returns whether an error concerns only one connection.
 fn is_transient(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted, TimedOut};
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted | TimedOut)
 }
 
 impl ClientStream {
-    /// Says so if that can be done at once.
+    /// Sends the answer if that does not block.
     fn reject(self) {
-        // Nobody is owed an answer here.
+        // Errors are ignored: the connection is closed anyway.
         let _ = match self {
             Self::Tcp(stream) => stream.try_write(TOO_MANY_CONNECTIONS),
             Self::Unix(stream) => stream.try_write(TOO_MANY_CONNECTIONS),
@@ -154,12 +154,12 @@ impl ClientStream {
     }
 }
 
-/// One connection.
+/// State of one connection.
 struct HttpConnection {
     state: Arc<ServerState>,
     address: Arc<str>,
     watcher: Watcher,
-    /// Free again when the connection ends.
+    /// Released when the connection ends.
     _place: OwnedSemaphorePermit,
 }
 
@@ -196,7 +196,7 @@ impl HttpConnection {
             async move { Ok::<_, Infallible>(routes.answer(&request, listener).await) }
         });
         let limits = state.limits;
-        // Those who keep places without need must not take the last ones.
+        // Idle connections must not use up the last permits.
         let crowded = state.permits.available_permits() < limits.max_connections / 4;
         let keep_alive_timeout =
             if crowded { limits.crowded_keep_alive_timeout } else { limits.keep_alive_timeout };
@@ -211,7 +211,7 @@ impl HttpConnection {
                 std::future::pending::<()>().await;
             }
         };
-        // How a connection ends concerns its client alone.
+        // Errors of a connection concern only its client.
         tokio::select! {
             _ = pin!(watcher.watch(connection)) => {}
             () = no_request => {}

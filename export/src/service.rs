@@ -23,10 +23,10 @@ use crate::snapshot::{ExpositionForm, RenderOptions};
 use crate::text::TextFormat;
 use crate::web::{ReloadingWebPolicy, WebError};
 
-/// Idle timeout of a blocking thread, which queries apps, formats metrics or checks a password.
+/// Idle timeout of blocking threads, which query apps, format metrics and check passwords.
 const THREAD_KEEP_ALIVE: Duration = Duration::from_secs(600);
 
-/// The exporter cannot start.
+/// Why the exporter cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The web configuration cannot be used.
@@ -38,29 +38,29 @@ pub enum ServeError {
     /// The OTLP receiver is not a valid URL.
     #[error(transparent)]
     Otlp(#[from] OtlpReceiverError),
-    /// The system refuses what every program needs.
+    /// The system refuses a basic resource.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
 }
 
 impl ServeError {
-    /// The settings are wrong, not the system.
+    /// Returns whether the settings are wrong, and not the system.
     pub fn is_misuse(&self) -> bool {
         matches!(self, Self::Web(_) | Self::Otlp(_))
     }
 }
 
-/// Reads the thresholds again.
+/// A function that reads the thresholds again.
 ///
 /// # Errors
-/// Returns why they cannot be used, in one or more lines.
+/// Returns the reason why they cannot be used, in one or more lines.
 pub type ThresholdReader = dyn Fn() -> Result<Thresholds, String> + Send + Sync;
 
-/// Serves until the process is told to end by SIGTERM or SIGINT. On SIGHUP it judges apps by what
-/// `thresholds` returns; where that fails, by those it had.
+/// Serves until SIGTERM or SIGINT. On SIGHUP, it uses the thresholds that `thresholds` returns, or
+/// keeps the previous ones if that fails.
 ///
 /// # Errors
-/// When it cannot start: nothing is served then, not even partly.
+/// Fails if the exporter cannot start; it then serves nothing.
 pub fn serve(
     options: &ExportOptions,
     settings: FleetSettings,
@@ -73,17 +73,17 @@ pub fn serve(
     served
 }
 
-/// One exposition of the running apps.
+/// Returns the metrics of the running apps as text.
 ///
 /// # Errors
-/// When the system refuses what every program needs.
+/// Fails if the system refuses a basic resource.
 pub fn once(
     options: &ExportOptions,
     settings: FleetSettings,
     format: TextFormat,
 ) -> Result<String, ServeError> {
     let runtime = runtime()?;
-    // Nobody comes back for the answer of a slow app.
+    // There is no later scrape, so it waits for slow apps until the timeout.
     let limits =
         WaitLimits { first: options.timeout, answer: options.timeout, ..WaitLimits::default() };
     let scraper = scraper(options, settings, None, limits);
@@ -147,7 +147,7 @@ async fn run(
     }
 }
 
-/// Runs the task; without one it never returns.
+/// Runs the task; without a task it never returns.
 async fn forever<T>(work: Option<impl Future<Output = T>>) -> T {
     match work {
         Some(work) => work.await,
@@ -155,7 +155,7 @@ async fn forever<T>(work: Option<impl Future<Output = T>>) -> T {
     }
 }
 
-/// Returns when the process is told to end.
+/// Returns a future that completes at SIGTERM or SIGINT.
 fn stop() -> io::Result<impl Future<Output = ()>> {
     let (mut terminate, mut interrupt) =
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);

@@ -1,4 +1,4 @@
-//! Authentication and transport: the web configuration, reloaded when it changes.
+//! Authentication and TLS by the web configuration, which is reloaded when it changes.
 
 mod auth;
 mod config;
@@ -18,10 +18,10 @@ use crate::journal;
 pub(crate) use auth::{AuthTimeout, BasicAuth};
 use config::{ClientAuth, WebConfig};
 
-/// How often to look whether files have changed, at most.
+/// Minimum time between two checks whether files have changed.
 const FILE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The web configuration cannot be used.
+/// Why the web configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("web configuration {}: {reason}", path.display())]
 pub struct WebError {
@@ -29,17 +29,17 @@ pub struct WebError {
     reason: String,
 }
 
-/// What the web configuration asks for.
+/// The policy of the web configuration.
 pub(crate) struct WebPolicy {
-    /// Speak TLS.
+    /// TLS, if enabled.
     pub(crate) tls: Option<TlsAcceptor>,
-    /// Ask for passwords.
+    /// Passwords.
     pub(crate) basic_auth: BasicAuth,
-    /// Headers of every answer.
+    /// Headers of all answers.
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
     requires_client_cert: bool,
     allowed_clients: Vec<String>,
-    /// What was read, as it was before that.
+    /// Files that were read, with their versions before that.
     files: Vec<(PathBuf, Option<FileVersion>)>,
 }
 
@@ -79,12 +79,13 @@ impl WebPolicy {
         Ok(Self { tls, basic_auth, headers, requires_client_cert, allowed_clients, files })
     }
 
-    /// Only clients with a certificate may connect.
+    /// Returns whether only clients with a certificate may connect.
     pub(crate) fn requires_client_cert(&self) -> bool {
         self.requires_client_cert
     }
 
-    /// An open door is what a file looks like that is just being written.
+    /// Returns the new policy, unless it removes protection: a file that is being written may look like
+    /// that.
     fn replaced_by(&self, new: Self, path: &Path) -> Result<Self, WebError> {
         let lost = if self.tls.is_some() && new.tls.is_none() {
             "TLS"
@@ -105,7 +106,7 @@ impl WebPolicy {
         self.files.iter().all(|(path, version)| FileVersion::of(path) == *version)
     }
 
-    /// Whether a client with this certificate may connect.
+    /// Returns whether a client with this certificate may connect.
     pub(crate) fn allows(&self, certificates: Option<&[CertificateDer<'_>]>) -> bool {
         let leaf = certificates.and_then(<[_]>::first);
         self.allowed_clients.is_empty()
@@ -120,7 +121,7 @@ fn header((name, value): (&String, &String)) -> Result<(HeaderName, HeaderValue)
     Ok((name, value))
 }
 
-/// The web configuration as it is now.
+/// The web configuration, reloaded when it changes.
 pub(crate) struct ReloadingWebPolicy {
     path: Option<PathBuf>,
     state: Mutex<PolicyState>,
@@ -129,11 +130,11 @@ pub(crate) struct ReloadingWebPolicy {
 struct PolicyState {
     policy: Arc<WebPolicy>,
     checked: Instant,
-    /// Why the newest file is not in use.
+    /// Why the changed files are not used.
     reload_error: Option<String>,
 }
 
-/// Changes when a file does.
+/// Attributes that change when a file is modified.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct FileVersion {
     inode: u64,
@@ -142,10 +143,10 @@ struct FileVersion {
 }
 
 impl ReloadingWebPolicy {
-    /// Reads the file; without one everybody may ask in clear text.
+    /// Reads the file; without a file, all clients may connect without TLS and password.
     ///
     /// # Errors
-    /// When the file, or one that it names, cannot be used.
+    /// Fails if the file, or one that it refers to, cannot be used.
     pub(crate) fn open(path: Option<&Path>) -> Result<Self, WebError> {
         let policy = match path {
             Some(path) => WebPolicy::load(path)?,
@@ -157,7 +158,7 @@ impl ReloadingWebPolicy {
         Ok(Self { path: path.map(Path::to_owned), state: Mutex::new(state) })
     }
 
-    /// What holds now; reads the files again when they have changed.
+    /// Returns the current policy, after the files were read again if they have changed.
     pub(crate) fn policy(&self) -> Arc<WebPolicy> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(path) = &self.path
@@ -168,7 +169,7 @@ impl ReloadingWebPolicy {
         Arc::clone(&state.policy)
     }
 
-    /// Why the newest files are not in use; `None` when they are.
+    /// Returns why the changed files are not used; `None` if they are.
     pub(crate) fn reload_error(&self) -> Option<String> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).reload_error.clone()
     }
@@ -177,7 +178,7 @@ impl ReloadingWebPolicy {
 impl PolicyState {
     fn refresh(&mut self, path: &Path) {
         self.checked = Instant::now();
-        // A broken configuration may name files that come later.
+        // A configuration with an error may refer to files that are created later.
         if self.reload_error.is_none() && self.policy.is_current() {
             return;
         }

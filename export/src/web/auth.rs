@@ -12,30 +12,31 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-/// Longest wait for a turn: those who guess passwords must not keep others waiting for good.
+/// Longest wait for the permit to hash, so that many wrong passwords do not block other users for long.
 const PASSWORD_TURN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Too many passwords are to be checked.
+/// Too many passwords are waiting to be checked.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct AuthTimeout;
 
-/// Lets users in.
+/// HTTP basic authentication.
 #[derive(Debug)]
 pub(crate) struct BasicAuth {
     hashes: BTreeMap<String, Arc<str>>,
-    /// Hashing is slow on purpose. One at a time, so that guessing does not take all processors.
+    /// bcrypt is slow by design. Only one password is hashed at a time, so that guessing cannot use all
+    /// CPUs.
     turn: Semaphore,
-    /// Digests of user and password that were right, so that each is hashed once.
+    /// Digests of valid users and passwords, so that each is hashed only once.
     right: Mutex<HashSet<Vec<u8>>>,
-    /// Makes the digests worthless to others.
+    /// Key of the digests, which are useless without it.
     key: hmac::Key,
 }
 
 impl BasicAuth {
-    /// Lets these users in, by name and bcrypt hash; everybody, when there are none.
+    /// Accepts these users, by name and bcrypt hash; everyone if there are none.
     ///
     /// # Errors
-    /// When the system gives no random numbers.
+    /// Fails if the system provides no random numbers.
     pub(super) fn new(users: &BTreeMap<String, String>) -> Result<Self, String> {
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new())
             .map_err(|_| "the system gives no random numbers".to_owned())?;
@@ -44,15 +45,15 @@ impl BasicAuth {
         Ok(Self { hashes, turn: Semaphore::new(1), right: Mutex::default(), key })
     }
 
-    /// Nobody needs a password.
+    /// Returns whether no password is needed.
     pub(crate) fn is_disabled(&self) -> bool {
         self.hashes.is_empty()
     }
 
-    /// Whether to answer a request with this `Authorization` header.
+    /// Returns whether a request with this `Authorization` header may be answered.
     ///
     /// # Errors
-    /// When that cannot be told in time.
+    /// Fails if the password could not be checked in time.
     pub(crate) async fn authenticate(
         &self,
         authorization: Option<&[u8]>,
@@ -68,7 +69,7 @@ impl BasicAuth {
             return Ok(true);
         }
         let known = self.hashes.get(&user);
-        // An unknown user takes as long as a known one, else names could be guessed.
+        // An unknown user takes as long as a known one; otherwise names could be guessed by timing.
         let Some(hash) = known.or_else(|| self.hashes.values().next()).cloned() else {
             return Ok(false);
         };
@@ -85,7 +86,7 @@ impl BasicAuth {
 
     fn digest(&self, user: &str, password: &[u8]) -> Vec<u8> {
         let mut context = hmac::Context::with_key(&self.key);
-        // A user cannot hold a colon.
+        // User names cannot contain a colon.
         for part in [user.as_bytes(), b":", password] {
             context.update(part);
         }
@@ -97,7 +98,7 @@ impl BasicAuth {
     }
 }
 
-/// User and password of an `Authorization` header.
+/// Returns the user and password of an `Authorization` header.
 fn credentials(header: &[u8]) -> Option<(String, Vec<u8>)> {
     let (scheme, encoded) = header.split_at_checked(6)?;
     let encoded = scheme.eq_ignore_ascii_case(b"basic ").then(|| encoded.trim_ascii())?;
@@ -155,10 +156,10 @@ mod tests {
         assert!(basic_auth.right().is_empty());
         authenticate(&basic_auth, "ann:one:two").await;
         assert_eq!(basic_auth.right().len(), 1);
-        // Nothing is hashed any more: no turn is needed.
+        // The digest is known, so the permit is not needed.
         let _turn = basic_auth.turn.acquire().await.unwrap();
         assert!(authenticate(&basic_auth, "ann:one:two").await);
-        // Whoever needs one does not wait for it for good.
+        // A password that must be hashed waits only for a limited time.
         tokio::time::pause();
         assert_eq!(basic_auth.authenticate(Some(&header("bob:b"))).await, Err(AuthTimeout));
     }
@@ -168,7 +169,7 @@ mod tests {
         let basic_auth = basic_auth();
         let turn = basic_auth.turn.acquire().await.unwrap();
         tokio::time::pause();
-        // Whoever hashes needs the turn.
+        // Hashing needs the permit.
         for user in ["ann", "eve"] {
             let header = header(&format!("{user}:wrong"));
             assert_eq!(basic_auth.authenticate(Some(&header)).await, Err(AuthTimeout), "{user}");

@@ -10,7 +10,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use serde_yaml_ng::Value;
 
-/// The file as it is written.
+/// The contents of the file.
 #[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct WebConfig {
@@ -20,7 +20,7 @@ pub(crate) struct WebConfig {
     pub(super) basic_auth_users: BTreeMap<String, String>,
 }
 
-/// Nothing behind the key is a mistake, and would let everybody in.
+/// Parses the users. A key without users is an error, because it would accept everyone.
 fn users<'de, D: Deserializer<'de>>(source: D) -> Result<BTreeMap<String, String>, D::Error> {
     Option::deserialize(source)?.ok_or_else(|| {
         D::Error::custom("basic_auth_users: names no user; name some, or remove the key")
@@ -54,7 +54,7 @@ pub(super) struct HttpServerConfig {
     pub(super) headers: BTreeMap<String, String>,
 }
 
-/// What is asked of clients.
+/// Requirements for client certificates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub(super) enum ClientAuth {
     #[default]
@@ -67,7 +67,7 @@ pub(super) enum ClientAuth {
     RequireAndVerifyClientCert,
 }
 
-/// A version of TLS.
+/// TLS version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub(super) enum TlsVersion {
     #[serde(rename = "TLS10")]
@@ -80,7 +80,7 @@ pub(super) enum TlsVersion {
     Tls13,
 }
 
-/// Headers that the format allows to add.
+/// Headers that the format allows.
 const ALLOWED_HEADERS: [&str; 5] = [
     "Content-Security-Policy",
     "Strict-Transport-Security",
@@ -89,7 +89,7 @@ const ALLOWED_HEADERS: [&str; 5] = [
     "X-XSS-Protection",
 ];
 
-/// Where a part of the TLS section comes from.
+/// Source of a certificate or key.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum PemSource<'a> {
     Text(&'a str),
@@ -97,10 +97,10 @@ pub(super) enum PemSource<'a> {
 }
 
 impl WebConfig {
-    /// Reads the text of a file in `dir`, which its paths are relative to.
+    /// Parses the text of a file in the directory `dir`; paths in it are relative to `dir`.
     ///
     /// # Errors
-    /// A sentence that names the key.
+    /// Returns a sentence that names the key.
     pub(crate) fn parse(text: &str, dir: &Path) -> Result<Self, String> {
         let read: Option<Self> =
             serde_yaml_ng::from_str(text).map_err(|error| error.to_string())?;
@@ -129,7 +129,7 @@ impl WebConfig {
             return Err(format!("headers: {odd:?} is none of {}", ALLOWED_HEADERS.join(", ")));
         }
         for (user, hash) in &self.basic_auth_users {
-            // The hash is a secret, even one that is none.
+            // The value may be a secret, even if it is not a hash.
             if hash.parse::<bcrypt::HashParts>().is_err() {
                 return Err(format!(
                     "basic_auth_users: the value of {user:?} is no bcrypt hash; make one with \
@@ -227,7 +227,7 @@ impl TlsServerConfig {
         either("client_ca", self.client_ca.as_ref(), self.client_ca_file.as_ref())
     }
 
-    /// The files that are read besides.
+    /// Returns the files that this section refers to.
     pub(super) fn files(&self) -> impl Iterator<Item = &PathBuf> {
         [&self.cert_file, &self.key_file, &self.client_ca_file].into_iter().flatten()
     }
@@ -238,7 +238,7 @@ fn either<'a>(
     text: Option<&'a String>,
     file: Option<&'a PathBuf>,
 ) -> Result<Option<PemSource<'a>>, String> {
-    // As in the toolkit, an empty value is none.
+    // As in the exporter toolkit, an empty value is the same as none.
     let text = text.filter(|text| !text.is_empty());
     match (text, file.filter(|path| !path.as_os_str().is_empty())) {
         (Some(_), Some(_)) => Err(format!("{key} and {key}_file are both given; choose one")),

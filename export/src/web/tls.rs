@@ -15,10 +15,10 @@ use webpki::EndEntityCert;
 
 use super::config::{ClientAuth, PemSource, TlsServerConfig, TlsVersion};
 
-/// Reads certificates and keys, and makes what accepts connections.
+/// Reads certificates and keys, and returns the acceptor of TLS connections.
 ///
 /// # Errors
-/// A sentence that names the key and the file.
+/// Returns a sentence that names the key and the file.
 pub(super) fn acceptor(tls: &TlsServerConfig) -> Result<TlsAcceptor, String> {
     let chain = certificates("cert", &tls.certificate()?)?;
     let key = private_key(&tls.private_key()?)?;
@@ -93,7 +93,7 @@ fn place(key: &str, source: &PemSource<'_>) -> String {
     }
 }
 
-/// Whether a certificate, verified already, is for one of these names, addresses or URIs.
+/// Returns whether a verified certificate is for one of these names, addresses or URIs.
 pub(super) fn is_for(certificate: &CertificateDer<'_>, allowed: &[String]) -> bool {
     let Ok(certificate) = EndEntityCert::try_from(certificate) else { return false };
     let address = |name: &str| match ServerName::try_from(name.to_owned()) {
@@ -102,7 +102,7 @@ pub(super) fn is_for(certificate: &CertificateDer<'_>, allowed: &[String]) -> bo
         }
         _ => false,
     };
-    // Exactly, as in the toolkit: a wildcard in a certificate of a client allows nothing.
+    // Exact comparison, as in the exporter toolkit: a wildcard in a client certificate allows nothing.
     allowed.iter().any(|name| {
         certificate.valid_dns_names().any(|dns| dns == name)
             || certificate.valid_uri_names().any(|uri| uri == name)
