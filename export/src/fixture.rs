@@ -21,8 +21,8 @@ use crate::series_limits::SeriesLimits;
 
 const REALTIME_NS: u64 = 1_700_000_000_250_000_000;
 
-/// An app linked with libpmdscope, a stock app, one that has ended, one without telemetry, and one
-/// that is expected and never ran.
+/// Returns a state with an app linked with libpmdscope, a stock app, one that has ended, one without
+/// telemetry, and one that is expected and never ran.
 pub(crate) fn fleet() -> FleetState {
     let mut fleet = FleetState { realtime_ns: REALTIME_NS, ..FleetState::default() };
     let rules = LintRules { expected: expected(), ..LintRules::default() };
@@ -50,7 +50,7 @@ pub(crate) fn fleet() -> FleetState {
     fleet
 }
 
-/// Missed packets of the port of the stock app.
+/// Returns a finding about missed packets of the stock app's port.
 fn missed() -> Finding {
     Finding {
         lint: Lint::RxMissed,
@@ -77,7 +77,7 @@ pub(crate) fn expected() -> AppInventory {
     AppInventory { apps: vec![app("fwd", &["0000:03:00.0"]), app("missing", &["net_a", "net_b"])] }
 }
 
-/// With histograms, and otherwise as by default.
+/// Returns the default limits, with histograms.
 pub(crate) fn limits() -> SeriesLimits {
     SeriesLimits { queue_histograms: true, ..SeriesLimits::default() }
 }
@@ -96,7 +96,7 @@ fn app(name: &str, state: Reachability) -> DiscoveredApp {
     DiscoveredApp { pid: Some(9), ..DiscoveredApp::in_dir(dir, name, "dpdk_telemetry.v2", state) }
 }
 
-/// Only what every sample has.
+/// Returns a sample with only the mandatory fields.
 pub(crate) fn sample(name: &str) -> Sample {
     Sample {
         schema: SAMPLE_SCHEMA,
@@ -119,12 +119,12 @@ pub(crate) fn sample(name: &str) -> Sample {
     }
 }
 
-/// An app with a sample like this.
+/// Returns the state of an app with this sample.
 pub(crate) fn fleet_of(sample: Sample) -> FleetState {
     fleet_of_samples([sample].into_iter())
 }
 
-/// The same, sampled several times.
+/// Returns the state of an app with several samples.
 pub(crate) fn fleet_of_samples(samples: impl Iterator<Item = Sample>) -> FleetState {
     let mut fleet = FleetState { realtime_ns: REALTIME_NS, ..FleetState::default() };
     let mut evaluator = Evaluator::new(LintRules::default());
@@ -134,7 +134,7 @@ pub(crate) fn fleet_of_samples(samples: impl Iterator<Item = Sample>) -> FleetSt
     fleet
 }
 
-/// As the driver and the kernel tell it.
+/// Returns a sample with the values of the driver and the kernel.
 pub(crate) fn stock(name: &str) -> Sample {
     let counters = ["rx_q0_packets", "rx_q0_bytes", "rx_q0_errors", "tx_q0_packets", "tx_q0_bytes"]
         .into_iter()
@@ -179,7 +179,7 @@ pub(crate) fn stock(name: &str) -> Sample {
     }
 }
 
-/// Two thieves of one cause, and a cause without times.
+/// Returns a sample with two thieves of one cause, and a cause without times.
 fn tracing() -> TracingSample {
     TracingSample {
         lost_events: 3,
@@ -196,7 +196,7 @@ fn tracing() -> TracingSample {
     }
 }
 
-/// The same with libpmdscope, and with a leak.
+/// Returns a sample of an app with libpmdscope and a leak.
 pub(crate) fn linked() -> Sample {
     Sample {
         queues: vec![queue(0, 0, QueueDirection::Rx), queue(0, 0, QueueDirection::Tx)],

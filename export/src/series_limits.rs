@@ -2,23 +2,24 @@
 
 use regex::RegexSet;
 
-/// Extended counters that tell of losses and errors, whatever the driver calls them.
+/// Patterns of xstats about losses and errors, which have different names in each driver.
 pub(crate) const XSTATS: [&str; 6] = ["missed", "drop", "discard", "no_buf", "_exceeded", "error"];
 
-/// How many series there may be of each kind. What is cut is counted in `dpdk_series_suppressed`.
+/// Limits of the number of series of each kind. Suppressed objects are counted in
+/// `dpdk_series_suppressed`.
 #[derive(Clone, Debug)]
 pub struct SeriesLimits {
-    /// Extended counters that are exported, by name.
+    /// Patterns of the xstats that are exported.
     pub xstats: RegexSet,
-    /// Most of these, per port.
+    /// Most xstats per port.
     pub xstats_per_port: usize,
-    /// Most sites of leaks, per pool, and most stages, per app.
+    /// Most sites of leaks per pool, and most stages per app.
     pub sites_per_pool: usize,
-    /// Most queues, per port and direction.
+    /// Most queues per port and direction.
     pub queues_per_port: usize,
-    /// Most capture sessions, per app.
+    /// Most capture sessions per app.
     pub captures: usize,
-    /// Export histograms of each queue, some twenty series per queue.
+    /// Export histograms of each queue, about twenty series per queue.
     pub queue_histograms: bool,
 }
 

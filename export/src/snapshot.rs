@@ -22,23 +22,23 @@ use crate::options::ExportOptions;
 use crate::series_limits::SeriesLimits;
 use crate::text::{self, TextFormat};
 
-/// Bytes of text that fit into a few packets.
+/// Minimum length for compression: shorter texts fit into a few packets.
 const MIN_GZIP_BYTES: usize = 8 << 10;
 
-/// How what is known is shown: what does not change from one snapshot to the next.
+/// Settings of the output, and state that all snapshots share.
 #[derive(Debug, Default)]
 pub(crate) struct RenderOptions {
-    /// Bounds on the number of series.
+    /// Limits on the number of series.
     pub(crate) limits: SeriesLimits,
     /// Lints that do not make an app unhealthy.
     pub(crate) tolerate: Vec<Lint>,
-    /// What ought to be there.
+    /// The expected apps and ports.
     pub(crate) expected: AppInventory,
-    /// How pushes ended; `None` where nothing is pushed.
+    /// Results of pushes; `None` without pushes.
     pushes: Option<Arc<PushCounters>>,
-    /// Bytes of the longest text so far.
+    /// Length of the longest text so far, bytes.
     length: AtomicUsize,
-    /// Directories that could not be read, as the journal has them.
+    /// Unreadable directories that were logged.
     unreadable: std::sync::Mutex<UnreadableWarning>,
 }
 
@@ -58,7 +58,7 @@ impl RenderOptions {
         }
     }
 
-    /// Tells the journal which directories cannot be read, whenever these are others.
+    /// Logs the unreadable directories whenever they change.
     fn warn_of_unreadable(&self, dirs: &[PathBuf]) {
         let mut unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(text) = unreadable.update(dirs) {
@@ -67,25 +67,25 @@ impl RenderOptions {
     }
 }
 
-/// One form of the metrics.
+/// Format and content of an exposition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ExpositionForm {
-    /// The syntax.
+    /// The text format.
     pub(crate) format: TextFormat,
-    /// The client reads gzip.
+    /// The client accepts gzip.
     pub(crate) gzip: bool,
-    /// Only this app, and nothing about the exporter; with an empty name only the exporter.
+    /// Export only this app, and nothing about the exporter; with an empty name only the exporter.
     pub(crate) only: Option<String>,
 }
 
-/// What was known at one moment.
+/// The state at one time.
 #[derive(Debug)]
 pub(crate) struct ScrapeSnapshot {
     /// All apps.
     pub(crate) fleet: FleetState,
     counters: ExporterCounters,
     pub(crate) render_options: Arc<RenderOptions>,
-    /// Forms that somebody asked for: encoded once, however many read them.
+    /// Encoded texts, which all requests share.
     texts: Mutex<Vec<(ExpositionForm, ExpositionText)>>,
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct ScrapeSnapshot {
 #[derive(Clone, Debug)]
 pub(crate) struct ExpositionText {
     pub(crate) bytes: Bytes,
-    /// They are compressed.
+    /// Whether `bytes` are compressed.
     pub(crate) gzip: bool,
 }
 
@@ -107,7 +107,7 @@ impl ScrapeSnapshot {
         Self { fleet, counters, render_options, texts: Mutex::default() }
     }
 
-    /// All metrics, those of one app, or with an empty name those of the exporter.
+    /// Returns all metrics, those of one app, or with an empty name those of the exporter.
     pub(crate) fn families(&self, only: Option<&str>) -> Vec<MetricFamily> {
         let RenderOptions { limits, tolerate, expected, .. } = &*self.render_options;
         let pushes = self.render_options.pushes.as_ref().map(|counters| counters.read());
@@ -116,7 +116,7 @@ impl ScrapeSnapshot {
         metrics::families(&self.fleet, &context)
     }
 
-    /// The metrics as text, put together off the caller's thread.
+    /// Returns the metrics as text, which is encoded in another thread.
     pub(crate) async fn text(self: &Arc<Self>, form: &ExpositionForm) -> ExpositionText {
         let mut texts = self.texts.lock().await;
         if let Some((_, text)) = texts.iter().find(|(encoded, _)| encoded == form) {
@@ -129,7 +129,7 @@ impl ScrapeSnapshot {
         text
     }
 
-    /// A short text is not worth compressing.
+    /// Encodes the metrics; a short text is not compressed.
     fn encode(&self, form: &ExpositionForm) -> ExpositionText {
         let mut text = String::with_capacity(self.render_options.length.load(Ordering::Relaxed));
         text::encode(&self.families(form.only.as_deref()), form.format, &mut text);

@@ -1,7 +1,7 @@
-//! Writes families as text: Prometheus 0.0.4 or `OpenMetrics` 1.0.
+//! Encodes families as text: Prometheus 0.0.4 or `OpenMetrics` 1.0.
 //!
-//! No crate writes both formats from values that are built for each scrape: existing encoders use a
-//! registry of their own, support one format, or round counts to floats.
+//! No crate writes both formats from values that are built for each scrape: existing encoders use their
+//! own registry, support only one format, or convert counts to floats.
 
 use std::fmt::{self, Write};
 
@@ -12,14 +12,14 @@ use crate::family::{
 /// A text format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextFormat {
-    /// Prometheus 0.0.4, which everything reads.
+    /// Prometheus 0.0.4, which all clients read.
     Text,
-    /// `OpenMetrics` 1.0, which knows units and infos.
+    /// `OpenMetrics` 1.0, which has units and infos.
     OpenMetrics,
 }
 
 impl TextFormat {
-    /// Value of the header `Content-Type`.
+    /// Returns the value of the header `Content-Type`.
     pub fn content_type(self) -> &'static str {
         match self {
             Self::Text => "text/plain; version=0.0.4; charset=utf-8",
@@ -28,7 +28,7 @@ impl TextFormat {
     }
 }
 
-/// Appends the families to `out`, which may be a cleared one that has grown in an earlier scrape.
+/// Appends the families to `out`; a cleared string of an earlier scrape saves allocations.
 pub fn encode(families: &[MetricFamily], format: TextFormat, out: &mut String) {
     let mut writer = TextWriter { format, out };
     // Writing to a string does not fail.
@@ -94,8 +94,8 @@ impl TextWriter<'_> {
         }
     }
 
-    /// The sum, and with it the count, only where somebody counts it: `OpenMetrics` allows neither
-    /// without the other.
+    /// Writes a histogram. Sum and count are written only if the sum is known: `OpenMetrics` does not
+    /// allow one without the other.
     fn histogram(
         &mut self,
         labels: (&MetricDescriptor, &LabelValues),
@@ -117,7 +117,7 @@ impl TextWriter<'_> {
         Ok(())
     }
 
-    /// Name and labels. A label without a value is the same as none, and is left out.
+    /// Writes name and labels. A label with an empty value is equivalent to none, and is left out.
     fn series(
         &mut self,
         (metric, values): (&MetricDescriptor, &LabelValues),
@@ -179,8 +179,8 @@ impl TextWriter<'_> {
         Ok(())
     }
 
-    /// A bound is part of a series' identity, so it is spelled as all others spell it: always as a
-    /// float, and small ones as `1e-06`.
+    /// Writes the bound of a bucket. It is part of the identity of a series, so it has the common
+    /// spelling: always a float, and small ones as `1e-06`.
     fn bound(&mut self, bound: f64) -> fmt::Result {
         if bound.is_infinite() {
             self.out.push_str("+Inf");

@@ -8,7 +8,7 @@ use super::*;
 use crate::family::MetricSample;
 use crate::{catalogue, fixture, metrics};
 
-/// A series as a reader sees it.
+/// A series, as parsed.
 #[derive(Clone, Debug, PartialEq)]
 struct ParsedSeries {
     name: String,
@@ -16,7 +16,7 @@ struct ParsedSeries {
     value: String,
 }
 
-/// Reads what was written, without a word of the writer's code; comments are left out.
+/// Parses the text without code of the encoder; comments are skipped.
 fn read(text: &str) -> Vec<ParsedSeries> {
     text.lines().filter(|line| !line.starts_with('#')).map(series).collect()
 }
@@ -35,7 +35,7 @@ fn series(line: &str) -> ParsedSeries {
     ParsedSeries { name: name.to_owned(), labels, value: value.to_owned() }
 }
 
-/// The text up to the closing quote, and what is behind that.
+/// Returns the text up to the closing quote, and the rest.
 fn unquote(text: &str) -> (String, &str) {
     let (mut value, mut chars) = (String::new(), text.chars());
     loop {
@@ -69,7 +69,7 @@ fn one(
     vec![MetricFamily { metric, samples: vec![MetricSample { labels, value }] }]
 }
 
-/// The lines of samples in text 0.0.4.
+/// Returns the sample lines in text format 0.0.4.
 fn lines(families: &[MetricFamily]) -> Vec<String> {
     let text = encoded(families, TextFormat::Text);
     text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
@@ -177,7 +177,7 @@ fn a_whole_state_as_text() {
     assert_eq!(read(&text).len(), families.iter().map(MetricFamily::series).sum::<usize>());
 }
 
-/// Any text, and often what needs care.
+/// Generates any text, and texts with characters that must be escaped.
 fn label() -> impl Strategy<Value = String> {
     prop_oneof![".*", "[\\\\\"\n{},= ab]{0,12}"]
 }

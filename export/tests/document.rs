@@ -1,4 +1,4 @@
-//! `docs/metrics.md` lists the catalogue as it is.
+//! Tests that `docs/metrics.md` lists the current catalogue.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use pmdscope_export::catalogue::GROUPS;
 use pmdscope_export::family::{MetricDescriptor, MetricKind};
 
-/// What begins the generated part.
+/// Start of the generated part.
 const MARK: &str = "<!-- Generated from export/src/catalogue;";
 
 fn kind(kind: MetricKind) -> &'static str {

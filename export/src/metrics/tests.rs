@@ -22,7 +22,7 @@ mod limits;
 mod queues;
 mod stolen;
 
-/// Everything that is exported, by name and label values joined with `/`.
+/// All exported samples, by name and label values joined with `/`.
 #[derive(Debug)]
 struct ExportedMetrics(BTreeMap<String, BTreeMap<String, SampleValue>>);
 
@@ -50,12 +50,12 @@ impl ExportedMetrics {
         Self::of(&fixture::fleet_of(sample), limits)
     }
 
-    /// Of an app that was sampled several times.
+    /// Returns the metrics of an app with several samples.
     fn of_samples(samples: impl Iterator<Item = Sample>, limits: &SeriesLimits) -> Self {
         Self::of(&fixture::fleet_of_samples(samples), limits)
     }
 
-    /// A count; `None` when there is no such sample.
+    /// Returns a count; `None` if there is no such sample.
     fn count(&self, name: &str, labels: &str) -> Option<u64> {
         match self.0.get(name)?.get(labels)? {
             SampleValue::Count(count) => Some(*count),
@@ -63,7 +63,7 @@ impl ExportedMetrics {
         }
     }
 
-    /// Label values of all samples of a metric.
+    /// Returns the label values of all samples of a metric.
     fn labels(&self, name: &str) -> Vec<&str> {
         self.0.get(name).into_iter().flatten().map(|(labels, _)| labels.as_str()).collect()
     }
@@ -154,7 +154,7 @@ fn series_are_counted_and_the_counter_itself() {
     assert_eq!(exported.count("dpdk_exporter_series", ""), Some(all as u64));
 }
 
-/// The table in docs/metrics.md.
+/// Checks the table in docs/metrics.md.
 #[test]
 fn the_documented_numbers_of_series_hold() {
     let of = |mut sample: Sample, limits: &SeriesLimits| {
@@ -179,7 +179,7 @@ fn the_documented_numbers_of_series_hold() {
     linked.ledger[0].exhausted_in_ms = None;
     linked.lcores[0].gaps = vec![0; 24];
     let pool = 8 + 1 + 14;
-    // A cause with times and one without.
+    // A cause with times, and one without.
     let traced = 3 + (3 + 1);
     let expected = (58 + 1) + 2 + (17 + 1) + 12 + pool + 4 + 5 + (33 + 2) + traced + 5;
     assert_eq!(of(linked.clone(), &SeriesLimits::default()), expected);
@@ -290,8 +290,8 @@ fn names() -> impl Strategy<Value = Vec<String>> {
 }
 
 proptest! {
-    /// Names may repeat, be empty, or hold anything: [`ExportedMetrics`] sees to it that no series appears
-    /// twice.
+    /// Names may be repeated, empty, or contain any character: [`ExportedMetrics`] checks that no
+    /// series appears twice.
     #[test]
     fn no_names_make_a_series_appear_twice(
         [ports, pools, xstats, sites] in [names(), names(), names(), names()],
@@ -321,10 +321,10 @@ proptest! {
     }
 }
 
-/// Prometheus' own tool finds nothing to complain about.
+/// Checks that promtool reports no problems.
 #[test]
 fn promtool_accepts_the_metrics() {
-    // Where `make setup` puts it, or where it is installed.
+    // Installed by `make setup`, or in `PATH`.
     let unpacked =
         concat!(env!("CARGO_MANIFEST_DIR"), "/../build/tools/prometheus/usr/bin/promtool");
     let unpacked = std::fs::exists(unpacked).unwrap().then(|| unpacked.to_owned());

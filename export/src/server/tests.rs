@@ -27,7 +27,7 @@ use crate::web::ReloadingWebPolicy;
 
 const GET: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
 
-/// An exporter on loopback, stopped when dropped.
+/// An exporter on loopback, stopped on drop.
 struct TestServer {
     address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
@@ -72,7 +72,7 @@ impl TestServer {
     }
 }
 
-/// One answer, by its length.
+/// Reads one answer, by its length.
 async fn answer(stream: &mut (impl AsyncRead + Unpin)) -> String {
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];
@@ -91,7 +91,7 @@ async fn answer(stream: &mut (impl AsyncRead + Unpin)) -> String {
     }
 }
 
-/// Whether the server hangs up within `limit`.
+/// Returns whether the server closes the connection within `limit`.
 async fn ends(stream: &mut TcpStream, limit: Duration) -> bool {
     let end = async {
         let mut buffer = [0; 4096];
@@ -100,7 +100,7 @@ async fn ends(stream: &mut TcpStream, limit: Duration) -> bool {
     timeout(limit, end).await.is_ok()
 }
 
-/// Limits that end no connection before the test does.
+/// Returns limits that end no connection before the test does.
 fn no_timeouts() -> ServerLimits {
     ServerLimits {
         first_request_timeout: NEVER,
@@ -168,7 +168,7 @@ async fn a_connection_beyond_the_limit_is_refused() {
     assert!(answer(&mut third).await.starts_with("HTTP/1.1 503 "));
     assert!(ends(&mut third, DEADLINE).await);
     drop(first);
-    // A place that is free again is given away.
+    // A released permit is used again.
     until(async || server.ask(GET).await.starts_with("HTTP/1.1 200 ")).await;
 }
 
@@ -247,7 +247,7 @@ async fn a_client_that_does_not_read_delays_no_other() {
     let server = TestServer::start(root.path(), limits);
     let rude = server.connect().await;
     rude.writable().await.unwrap();
-    // Many answers that nobody reads fill the buffers of both sides.
+    // Many answers that are not read fill the buffers of both sides.
     let mut asked = 0;
     while asked < 2000 && rude.try_write(GET).is_ok() {
         asked += 1;
@@ -303,7 +303,7 @@ async fn a_running_scrape_is_answered_at_shutdown() {
     stopping.await.unwrap();
 }
 
-/// A certificate authority, and what it signs.
+/// A certificate authority.
 struct TestAuthority(CertifiedIssuer<'static, KeyPair>);
 
 impl TestAuthority {
@@ -314,7 +314,7 @@ impl TestAuthority {
         Self(CertifiedIssuer::self_signed(parameters, key).unwrap())
     }
 
-    /// Certificate and key, as PEM.
+    /// Returns a certificate and its key, as PEM.
     fn sign(&self, name: &str) -> (String, String) {
         let mut parameters = CertificateParams::new(vec![name.to_owned()]).unwrap();
         parameters.subject_alt_names.push(SanType::IpAddress([127, 0, 0, 1].into()));
@@ -345,7 +345,7 @@ impl TestAuthority {
     }
 }
 
-/// Writes certificate, key and authority below `dir`, and a web configuration with `more` of TLS.
+/// Writes certificate, key and authority below `dir`, and a web configuration with `more` TLS settings.
 fn tls_files(dir: &Path, authority: &TestAuthority, more: &str) -> std::path::PathBuf {
     let (certificate, key) = authority.sign("localhost");
     std::fs::write(dir.join("cert.pem"), certificate).unwrap();

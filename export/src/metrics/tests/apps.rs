@@ -1,4 +1,4 @@
-//! Tests of what is exported of whether apps are up and healthy.
+//! Tests of the metrics about whether apps are up and healthy.
 
 use pmdscope_telemetry::ErrorClass;
 use pmdscope_telemetry::finding::Lint;

@@ -41,7 +41,7 @@ fn queues_are_bounded_by_number() {
 fn sites_are_bounded_by_loss_and_the_rest_is_summed_up() {
     let mut sample = fixture::linked();
     sample.sites = (1..=5).map(|i| fixture::site(&format!("s{i}"), i)).collect();
-    // The same line in another way, a site called like the sum, and two that have lost nothing.
+    // Another kind of loss at the same line, a site with the name of the sum, and two without losses.
     sample.sites.extend([
         SiteSample { kind: SiteKind::TxLost, ..fixture::site("s5", 10) },
         SiteSample { function: String::new(), ..fixture::site("other", 7) },
@@ -99,6 +99,6 @@ fn histograms_of_queues_are_optional() {
     sample.queues[0].depth = None;
     let exported = ExportedMetrics::of_sample(sample, &fixture::limits());
     assert_eq!(exported.labels("dpdk_queue_burst_packets"), ["fwd/0000:03:00.0/0"]);
-    // Depths that the driver cannot tell are zeros in the table.
+    // Depths that the driver cannot report are zeros in the table.
     assert_eq!(exported.labels("dpdk_queue_receive_depth"), Vec::<&str>::new());
 }
