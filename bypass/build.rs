@@ -7,6 +7,6 @@ use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let source = "../integration/bypass/redirect.bpf.c";
-    // Only instructions that Linux 5.1 has: the libbpf of the app loads the program, on any kernel.
+    // Only instructions of Linux 5.1: the app's libbpf loads the program on any kernel.
     bpf::compile(source, &[], "v2", "redirect.bpf.o")
 }

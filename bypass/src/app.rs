@@ -1,5 +1,5 @@
-//! Finds the DPDK app that polls a queue, by the `--vdev` on its command line, or by the program
-//! that it holds open.
+//! Finds the DPDK app that polls a queue, by its `--vdev` option or by its open file descriptor of the
+//! XDP program.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::name::InterfaceName;
 
-/// File-prefix of an app that gives none.
+/// Default file-prefix of DPDK.
 const DEFAULT_PREFIX: &str = "rte";
 
 /// A running app that polls a queue of an interface.
@@ -30,7 +30,8 @@ struct AfXdpDevice {
     queues: std::ops::Range<u32>,
 }
 
-/// The app of this network namespace that polls the queue; `None` if there is none, or it cannot be seen.
+/// Returns the app of this network namespace that polls the queue; `None` if there is none, or if it is
+/// not visible.
 pub(crate) fn find(interface: &InterfaceName, queue: u32, namespace: u64) -> Option<BypassApp> {
     processes().find_map(|pid| of_process(pid, interface, queue, namespace))
 }
@@ -51,7 +52,7 @@ fn of_process(
     queue: u32,
     namespace: u64,
 ) -> Option<BypassApp> {
-    // Short, and empty for kernel threads and zombies.
+    // `cmdline` is empty for kernel threads and zombies.
     let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let arguments = arguments(&line);
     let device = devices(&arguments)
@@ -62,8 +63,8 @@ fn of_process(
     inside.then_some(BypassApp { pid, prefix, device: device.device })
 }
 
-/// A process that holds this BPF program open, as the driver does from start to end: it runs the program even if its
-/// command line does not report it.
+/// Returns a process that has this BPF program open. The driver keeps it open from start to end, so
+/// that process runs the program even if its command line does not show it.
 pub(crate) fn holder(program: u32) -> Option<u32> {
     processes().find(|pid| holds(*pid, program).unwrap_or(false))
 }
@@ -83,7 +84,7 @@ fn holds(pid: u32, program: u32) -> Option<bool> {
     Some(false)
 }
 
-/// Id of the program in a file of `/proc/PID/fdinfo`.
+/// Returns the program id in a file of `/proc/PID/fdinfo`.
 fn program_of(info: &str) -> Option<u32> {
     info.lines().find_map(|line| line.strip_prefix("prog_id:")?.trim().parse().ok())
 }
@@ -93,13 +94,14 @@ fn processes() -> impl Iterator<Item = u32> {
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
 
-/// The arguments in a file `/proc/PID/cmdline`.
+/// Returns the arguments in a file `/proc/PID/cmdline`.
 fn arguments(line: &[u8]) -> Vec<String> {
     let line = line.strip_suffix(b"\0").unwrap_or(line);
     line.split(|byte| *byte == 0).map(|part| String::from_utf8_lossy(part).into_owned()).collect()
 }
 
-/// Values of an EAL option: of `--option value` and of `--option=value`, up to the `--` that ends EAL's options.
+/// Returns the values of an EAL option, given as `--option value` or `--option=value` before the `--`
+/// that ends EAL's options.
 fn option<'a>(arguments: &'a [String], name: &'a str) -> impl Iterator<Item = &'a str> {
     let end = arguments.iter().position(|argument| argument == "--").unwrap_or(arguments.len());
     let arguments = &arguments[..end];
@@ -117,7 +119,7 @@ fn devices(arguments: &[String]) -> Vec<AfXdpDevice> {
     option(arguments, "--vdev").filter_map(device).collect()
 }
 
-/// `net_af_xdp0,iface=eth0,start_queue=2,queue_count=1,...`
+/// Parses `net_af_xdp0,iface=eth0,start_queue=2,queue_count=1,...`.
 fn device(text: &str) -> Option<AfXdpDevice> {
     let mut parts = text.split(',');
     let device = parts.next().filter(|name| name.starts_with("net_af_xdp"))?.to_owned();

@@ -17,16 +17,16 @@ use crate::redirect_object;
 use crate::state::{BypassState, StateDirectory, Steering, network_namespace};
 use crate::{queue_statistics, steering};
 
-/// Request for a bypass.
+/// A request for a bypass.
 #[derive(Clone, Debug)]
 pub struct BypassRequest {
     /// The interface, of this network namespace.
     pub interface: InterfaceName,
-    /// Its RX queue for the app.
+    /// The RX queue for the app.
     pub queue: u32,
-    /// The packets on this queue that the app gets.
+    /// The flows on this queue that the app gets.
     pub flows: Vec<BypassFlow>,
-    /// File-prefix of the app that is to use the queue; any if `None`.
+    /// File-prefix of the app that is expected to use the queue; any app if `None`.
     pub app: Option<String>,
 }
 
@@ -97,11 +97,11 @@ pub struct BypassDownResult {
     pub app: Option<BypassApp>,
 }
 
-/// Creates a bypass, or changes its flows. Safe to repeat, also after a command or the app was
+/// Creates a bypass, or changes its flows. It can be repeated, also after a command or the app was
 /// killed.
 ///
 /// # Errors
-/// If the request is not possible, or the kernel refuses it; the interface is then as before.
+/// If the request is impossible, or the kernel refuses it; the interface is then unchanged.
 pub fn up(states: &StateDirectory, request: &BypassRequest) -> Result<BypassStatus, BypassError> {
     let BypassRequest { interface, queue, flows, .. } = request;
     if !(1..=MAX_FLOWS).contains(&flows.len()) {
@@ -153,14 +153,14 @@ pub fn up(states: &StateDirectory, request: &BypassRequest) -> Result<BypassStat
     }
     match attached {
         Some(program) if program.in_use => program.loaded.set_settings(&settings)?,
-        // Left by an app that was killed: it would block the program of the next one.
+        // A killed app left it behind: it would prevent the next one from attaching its program.
         Some(program) => detach_program(interface, link.index, program.mode)?,
         None => {}
     }
     status_of(states, &state)
 }
 
-/// Reads an interface; `None` if there is none of that name here.
+/// Reads an interface; `None` if this network namespace has none with that name.
 pub(crate) fn read_link(interface: &InterfaceName) -> Result<Option<Link>, BypassError> {
     pmdscope_links::read(interface.as_str())
         .map_err(|error| BypassError::kernel(format!("read interface {interface}"), error))
@@ -176,15 +176,15 @@ fn detach_program(
     })
 }
 
-/// The bypass program of an interface.
+/// The attached bypass program of an interface.
 struct AttachedBypass {
     loaded: LoadedProgram,
     mode: FilterMode,
-    /// Whether a process holds it.
+    /// Whether a process has it open.
     in_use: bool,
 }
 
-/// The XDP program of the interface, an error if it is not ours.
+/// Returns the bypass program of the interface, if any; an error if another program is attached.
 fn ours_or_none(
     interface: &InterfaceName,
     link: &Link,
@@ -217,7 +217,8 @@ fn ours_or_none(
     })
 }
 
-/// Undoes the steering of an earlier bypass; the state records this before anything new is changed.
+/// Undoes the steering of an earlier bypass, and records this in the state before anything new is
+/// changed.
 fn undo_steering(
     states: &StateDirectory,
     nic: &impl Nic,
@@ -233,11 +234,11 @@ fn undo_steering(
     states.write(&undone)
 }
 
-/// Removes the bypass of an interface, which is then as before. Safe to repeat; `None` if there was
-/// no bypass.
+/// Removes the bypass of an interface, and restores its settings. It can be repeated; `None` if there
+/// was no bypass.
 ///
 /// # Errors
-/// Describes what is left; another try may remove it.
+/// Describes what could not be removed; a retry may succeed.
 pub fn down(
     states: &StateDirectory,
     interface: &InterfaceName,
@@ -292,8 +293,8 @@ fn restore(
             failures.push(BypassError::kernel(format!("{what} {interface}"), error).to_string());
         }
     };
-    // Apps change both and do not restore them. An app that still runs does not need them: it gets
-    // no packets.
+    // Apps change both and do not restore them. An app that still runs does not need them, because it
+    // gets no packets.
     if link.is_promiscuous && !state.promiscuous_before {
         let ended = pmdscope_links::end_promiscuous(state.index);
         note("ended promiscuous mode".to_owned(), "end promiscuous mode of", ended);
@@ -313,7 +314,7 @@ fn restore(
     Ok(())
 }
 
-/// All bypasses, those of other network namespaces included, by name of the interface.
+/// Returns the status of all bypasses, including those of other network namespaces, by interface name.
 ///
 /// # Errors
 /// If a state file cannot be read, or the kernel refuses a request.
@@ -321,7 +322,7 @@ pub fn status(states: &StateDirectory) -> Result<Vec<BypassStatus>, BypassError>
     states.list()?.iter().map(|state| status_of(states, state)).collect()
 }
 
-/// Interfaces of this network namespace that have a bypass.
+/// Returns the interfaces of this network namespace that have a bypass.
 ///
 /// # Errors
 /// If a state file cannot be read.
@@ -370,7 +371,7 @@ fn status_of(states: &StateDirectory, state: &BypassState) -> Result<BypassStatu
     Ok(told)
 }
 
-/// Adds what the kernel reports.
+/// Adds the values that the kernel reports.
 fn complete(
     status: &mut BypassStatus,
     state: &BypassState,
@@ -425,7 +426,7 @@ fn complete(
     Ok(())
 }
 
-/// The EAL option of the app.
+/// Returns the EAL option of the app.
 fn vdev(interface: &InterfaceName, queue: u32, object: &std::path::Path) -> String {
     let object = object.display();
     format!(

@@ -9,16 +9,16 @@ use crate::flow::MAX_FLOWS;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BypassError {
-    /// Not a flow.
+    /// The text is not a flow.
     #[error("invalid flow '{0}': expected PROTOCOL:PORT, such as udp:53 (tcp, udp or sctp)")]
     BadFlow(String),
     /// The wrong number of flows.
     #[error("{0} flows given: a bypass has 1 to {max}", max = MAX_FLOWS)]
     BadFlowCount(usize),
-    /// Not the name of an interface.
+    /// The text is not an interface name.
     #[error("'{0}' cannot be an interface: 'ip link' lists them")]
     BadInterfaceName(String),
-    /// No such interface in this network namespace.
+    /// There is no such interface in this network namespace.
     #[error(
         "no interface {0} in this network namespace: 'ip link' lists them; \
              'nsenter --net=/run/netns/NAME pmdscope ...' enters another one"
@@ -33,7 +33,7 @@ pub enum BypassError {
         interface: String,
         /// The requested queue.
         queue: u32,
-        /// Number of its queues.
+        /// Number of RX queues.
         queues: u32,
     },
     /// Another program is attached to the interface.
@@ -50,7 +50,7 @@ pub enum BypassError {
         /// A command that detaches it.
         how: String,
     },
-    /// The queue of a running app cannot change.
+    /// The queue is in use by an app, so it cannot be changed.
     #[error(
         "{interface} queue {queue} is in use by {app}: stop it before you choose another queue"
     )]
@@ -62,7 +62,7 @@ pub enum BypassError {
         /// The app that uses it.
         app: String,
     },
-    /// No bypass on that interface.
+    /// The interface has no bypass.
     #[error("{0} has no bypass: 'pmdscope bypass up {0} --queue N --flow udp:53' makes one")]
     NoBypass(String),
     /// The kernel refused a request.
@@ -83,7 +83,7 @@ pub enum BypassError {
         /// The reason.
         reason: String,
     },
-    /// One of our files cannot be read or written.
+    /// A file of the bypass cannot be read or written.
     #[error("cannot {what} {}: {source}", path.display())]
     File {
         /// The operation.
@@ -104,7 +104,7 @@ pub enum BypassError {
     /// The kernel gave an unexpected answer.
     #[error("unexpected answer of the kernel about {0}")]
     Unexpected(String),
-    /// Removed in part; the state is kept, so that it can be tried again.
+    /// The bypass was partly removed; its state is kept for a retry.
     #[error(
         "{interface} is not wholly as it was: {reasons}; run 'pmdscope bypass down {interface}' again"
     )]
@@ -128,7 +128,7 @@ impl BypassError {
         Self::Kernel { what: what.into(), source: source.into() }
     }
 
-    /// Whether the command line requested something impossible.
+    /// Returns whether the command line requested something impossible.
     pub fn is_misuse(&self) -> bool {
         matches!(self, Self::BadFlow(_) | Self::BadFlowCount(_) | Self::BadInterfaceName(_))
     }

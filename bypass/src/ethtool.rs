@@ -1,5 +1,5 @@
-//! What ethtool(8) reads and sets: driver, queues, counters, steering of flows. Structures are those of
-//! `linux/ethtool.h`; tests compare them with what ethtool(8) sends.
+//! Settings of ethtool(8): driver, queues, counters, steering rules. Structures are those of
+//! `linux/ethtool.h`; tests compare the requests with those of ethtool(8).
 
 use std::io;
 
@@ -40,11 +40,11 @@ const RXNFC_LOCATION: usize = 176;
 const RXNFC_COUNT: usize = 184;
 const RXNFC_LOCATIONS: usize = 188;
 
-/// Offset of the port of the destination in `struct ethtool_tcpip4_spec`, and in that of IPv6.
+/// Offset of the destination port in `struct ethtool_tcpip4_spec`, and in that of IPv6.
 const IPV4_PORT: usize = 10;
 const IPV6_PORT: usize = 34;
 
-/// Maximum plausible number of counters, rules and entries of a table.
+/// Limit of the plausible number of counters, rules and table entries.
 const LIMIT: u32 = 1 << 16;
 
 /// A rule by which a NIC steers packets to a queue.
@@ -56,7 +56,7 @@ pub(crate) struct SteeringRule {
 }
 
 impl SteeringRule {
-    /// `flow_type` of the kernel.
+    /// Returns the `flow_type` of the kernel.
     fn flow_type(&self) -> u32 {
         let ipv4 = match self.flow.protocol {
             FlowProtocol::Tcp => 1,
@@ -80,8 +80,8 @@ impl SteeringRule {
         request
     }
 
-    /// Whether the answer to `ETHTOOL_GRXCLSRULE` is this rule. Any difference from the request
-    /// counts.
+    /// Returns whether the answer to `ETHTOOL_GRXCLSRULE` is this rule, without any difference from the
+    /// request.
     fn is(&self, answer: &[u8]) -> bool {
         let wanted = self.insertion(0).bytes();
         [RXNFC_FLOW_TYPE..RXNFC_QUEUE, RXNFC_QUEUE..RXNFC_LOCATION]
@@ -92,23 +92,23 @@ impl SteeringRule {
 
 /// The settings of an interface that can be read and changed. Tests implement it without hardware.
 pub(crate) trait Nic {
-    /// Number of its RX queues; `None` if the driver does not report it.
+    /// Returns the number of RX queues; `None` if the driver does not report it.
     fn rx_queues(&self) -> Option<u32>;
-    /// Locations of its rules; an error if it cannot steer.
+    /// Returns the locations of all rules; an error if the NIC cannot steer.
     fn rules(&self) -> io::Result<Vec<u32>>;
-    /// Whether the rule at this location is `rule`.
+    /// Returns whether the rule at this location is `rule`.
     fn has_rule(&self, location: u32, rule: &SteeringRule) -> io::Result<bool>;
     /// Adds a rule at a free location.
     fn add_rule(&self, rule: &SteeringRule) -> io::Result<()>;
     /// Removes the rule at this location.
     fn remove_rule(&self, location: u32) -> io::Result<()>;
-    /// Whether rules are active (`ethtool -k`: ntuple-filters).
+    /// Returns whether rules are active (`ethtool -k`: ntuple-filters).
     fn steering_enabled(&self) -> io::Result<bool>;
     /// Activates or deactivates rules.
     fn enable_steering(&self, enable: bool) -> io::Result<()>;
-    /// Queue by hash of a packet (`ethtool -x`).
+    /// Returns the RSS table: the queue by hash of a packet (`ethtool -x`).
     fn rss_table(&self) -> io::Result<Vec<u32>>;
-    /// Sets the queue by hash of a packet.
+    /// Sets the RSS table.
     fn set_rss_table(&self, table: &[u32]) -> io::Result<()>;
 }
 
@@ -128,13 +128,13 @@ impl<'a> EthtoolNic<'a> {
         Ok(request.bytes())
     }
 
-    /// Name of the driver; empty if unknown.
+    /// Returns the name of the driver; empty if unknown.
     pub(crate) fn driver(&self) -> String {
         let answer = self.ask(EthtoolRequest::new(ETHTOOL_GDRVINFO, 196));
         answer.map(|answer| text(answer.get(4..36).unwrap_or_default())).unwrap_or_default()
     }
 
-    /// Counters of the driver, by name; none if it has none.
+    /// Returns the counters of the driver by name; empty if it has none.
     pub(crate) fn counters(&self) -> io::Result<Vec<(String, u64)>> {
         let answer = self.ask(EthtoolRequest::new(ETHTOOL_GDRVINFO, 196))?;
         let count = u32_at(&answer, 180).min(LIMIT);
@@ -149,7 +149,7 @@ impl<'a> EthtoolNic<'a> {
         let mut request = EthtoolRequest::new(ETHTOOL_GSTATS, 8 + count_bytes * 8);
         request.set_u32(4, count);
         let values = self.ask(request)?;
-        // The driver's counters have changed in between, so names and values may not match.
+        // If the driver's counters have changed in between, names and values may not match.
         if u32_at(&names, 8) != count || u32_at(&values, 4) != count {
             return Err(io::Error::other("the driver changed its counters meanwhile"));
         }
@@ -190,7 +190,7 @@ impl Nic for EthtoolNic<'_> {
         let location = if capacity & RX_CLS_LOC_SPECIAL != 0 {
             RX_CLS_LOC_ANY
         } else {
-            // The driver needs a location: as ethtool(8), use the last free one.
+            // The driver needs a location: use the last free one, as ethtool(8) does.
             let used = self.rules()?;
             let slots = u32::try_from(capacity).unwrap_or(0);
             (0..slots)
@@ -236,20 +236,20 @@ impl Nic for EthtoolNic<'_> {
     }
 }
 
-/// The counters in the answers to `ETHTOOL_GSTRINGS` and `ETHTOOL_GSTATS`.
+/// Returns the counters in the answers to `ETHTOOL_GSTRINGS` and `ETHTOOL_GSTATS`.
 fn counters(names: &[u8], values: &[u8]) -> Vec<(String, u64)> {
     let names = names.get(12..).unwrap_or_default().chunks_exact(STRING_SIZE).map(text);
     let values = values.get(8..).unwrap_or_default().chunks_exact(8).map(|value| u64_at(value, 0));
     names.zip(values).collect()
 }
 
-/// Text up to a 0 or the end of the field.
+/// Returns the text up to a NUL byte or the end of the field.
 fn text(field: &[u8]) -> String {
     let end = field.iter().position(|byte| *byte == 0).unwrap_or(field.len());
     String::from_utf8_lossy(&field[..end]).into_owned()
 }
 
-/// A number, 0 if the answer is too short for it.
+/// Returns a number; 0 if the answer is too short.
 fn u32_at(bytes: &[u8], offset: usize) -> u32 {
     let field = bytes.get(offset..offset + 4).and_then(|field| field.try_into().ok());
     field.map_or(0, u32::from_ne_bytes)
@@ -266,7 +266,7 @@ mod tests {
 
     use super::*;
 
-    /// Bytes other than 0, with their offsets.
+    /// Returns the bytes other than 0, with their offsets.
     fn set_bytes(request: &EthtoolRequest) -> Vec<(usize, u8)> {
         request.bytes().into_iter().enumerate().filter(|(_, byte)| *byte != 0).collect()
     }

@@ -1,4 +1,4 @@
-//! The ioctl SIOCETHTOOL: the only module with `unsafe`. `ethtool.rs` makes the requests.
+//! The ioctl SIOCETHTOOL. This is the only module with `unsafe`; `ethtool.rs` builds the requests.
 
 #![allow(unsafe_code)]
 
@@ -12,12 +12,11 @@ use crate::name::{InterfaceName, NAME_SIZE};
 
 const SIOCETHTOOL: rustix::ioctl::Opcode = 0x8946;
 
-/// Bytes behind a request that the kernel may write as well. It writes as many strings and counters
-/// as the driver has at that moment, which may be more than it reported before: they take at most
-/// half of this.
+/// Additional space after a request for the answer of the kernel. It writes all current strings and
+/// counters of the driver, which may be more than it reported before; they take at most half of this.
 const SLACK: usize = 64 << 10;
 
-/// `struct ifreq` with a pointer in it.
+/// `struct ifreq` with a data pointer.
 #[repr(C)]
 struct InterfaceRequest {
     name: [u8; NAME_SIZE],
@@ -32,7 +31,8 @@ pub(crate) struct EthtoolRequest {
 }
 
 impl EthtoolRequest {
-    /// A request of `bytes` bytes, the answer included, all 0 except the command.
+    /// Returns a request of `bytes` bytes, including the space for the answer, all 0 except the
+    /// command.
     pub(crate) fn new(command: u32, bytes: usize) -> Self {
         let words = vec![0; (bytes * 2 + SLACK).div_ceil(8)];
         let mut request = Self { words, bytes: bytes.max(4) };
@@ -40,12 +40,12 @@ impl EthtoolRequest {
         request
     }
 
-    /// Sets four bytes; those outside of the request are ignored.
+    /// Sets four bytes; bytes beyond the request are ignored.
     pub(crate) fn set_u32(&mut self, offset: usize, value: u32) {
         self.set(offset, &value.to_ne_bytes());
     }
 
-    /// Sets bytes; those outside of the request are ignored.
+    /// Sets bytes; bytes beyond the request are ignored.
     pub(crate) fn set(&mut self, offset: usize, bytes: &[u8]) {
         for (at, byte) in (offset..self.bytes).zip(bytes) {
             let (word, shift) = (at / 8, at % 8);
@@ -55,13 +55,13 @@ impl EthtoolRequest {
         }
     }
 
-    /// The request, or after it was made, the answer.
+    /// Returns the request, or its answer after the request.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         self.words.iter().flat_map(|word| word.to_ne_bytes()).take(self.bytes).collect()
     }
 }
 
-/// Makes requests about interfaces of this network namespace.
+/// A socket for requests about interfaces of this network namespace.
 pub(crate) struct EthtoolSocket(OwnedFd);
 
 impl EthtoolSocket {
@@ -70,7 +70,7 @@ impl EthtoolSocket {
         Ok(Self(socket_with(kind.0, kind.1, kind.2, None)?))
     }
 
-    /// Makes a request; the answer replaces it.
+    /// Makes a request; its answer replaces it.
     pub(crate) fn request(
         &self,
         name: &InterfaceName,
@@ -81,7 +81,7 @@ impl EthtoolSocket {
             data: request.words.as_mut_ptr(),
             unused: [0; 16],
         };
-        // A name is shorter than the field, so a 0 ends it.
+        // A name is shorter than the field, so it ends with a NUL byte.
         interface.name.iter_mut().zip(name.as_str().bytes()).for_each(|(to, byte)| *to = byte);
         // SAFETY: the operation code says that the argument is a `struct ifreq`, which
         // `InterfaceRequest` is, with a pointer to a request. The kernel reads and writes there

@@ -1,4 +1,4 @@
-//! Which packets bypass the kernel.
+//! The flows that bypass the kernel.
 
 use std::fmt;
 use std::str::FromStr;
@@ -27,7 +27,7 @@ impl FlowProtocol {
         }
     }
 
-    /// Its number in IP headers.
+    /// Returns the protocol number in IP headers.
     pub(crate) fn number(self) -> u8 {
         match self {
             Self::Tcp => 6,
@@ -37,8 +37,8 @@ impl FlowProtocol {
     }
 }
 
-/// Packets to one port of a transport protocol, over IPv4 and IPv6: `udp:53`. Fragments are not among them, for only
-/// the first one tells the port.
+/// Packets to one port of a transport protocol, over IPv4 and IPv6: `udp:53`. Fragments are excluded,
+/// because only the first one contains the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BypassFlow {
     pub(crate) protocol: FlowProtocol,

@@ -1,10 +1,11 @@
-//! One RX queue of a kernel interface for a DPDK app, by `AF_XDP`: selected flows on that queue go to the app, all
-//! other packets to the kernel as before.
+//! One RX queue of a kernel interface for a DPDK app, by `AF_XDP`: selected flows on that queue go to
+//! the app, all other packets to the kernel as before.
 //!
-//! [`up`] prepares an interface, [`status`] compares what it prepared with the current state, [`down`] undoes it,
-//! whatever was killed in between: each change is written to a [`StateDirectory`] before it is made. The app's
-//! driver, `net_af_xdp`, loads the XDP program from a file that [`up`] wrote. [`interfaces`] reads the kernel's side of
-//! such interfaces. All of this concerns the network namespace of the calling process.
+//! [`up`] prepares an interface, [`status`] compares it with the current state, and [`down`] restores
+//! it, even if a command or the app was killed: each change is written to a [`StateDirectory`] before
+//! it is made. The app's driver, `net_af_xdp`, loads the XDP program from a file that [`up`] wrote.
+//! [`interfaces`] reads the kernel's counters of such interfaces. All functions apply to the network
+//! namespace of the calling process.
 
 // Only the binary prints text, after removing control characters.
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::BypassError;
 
-/// Size of a name in the kernel, with the byte that ends it.
+/// Size of a name in the kernel, including the NUL byte.
 pub(crate) const NAME_SIZE: usize = 16;
 
 /// A name that the kernel accepts for a network interface; it can be part of a file name.
@@ -16,7 +16,7 @@ pub(crate) const NAME_SIZE: usize = 16;
 pub struct InterfaceName(String);
 
 impl InterfaceName {
-    /// The name.
+    /// Returns the name.
     pub fn as_str(&self) -> &str {
         &self.0
     }

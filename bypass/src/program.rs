@@ -1,4 +1,5 @@
-//! The XDP program in the kernel: its counters and settings, found by its id without pinned files.
+//! The XDP program in the kernel: its counters and settings. It is found by its id, without pinned
+//! files.
 
 use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, ObjectBuilder};
@@ -31,19 +32,19 @@ pub(crate) struct LoadedProgram {
 }
 
 impl LoadedProgram {
-    /// The program with this id; `None` if it was unloaded.
+    /// Returns the program with this id; `None` if it was unloaded.
     pub(crate) fn find(id: u32) -> Option<Self> {
         let options = ProgInfoQueryOptions::default().include_map_ids(true);
         let program = ProgInfoIter::with_query_opts(options).find(|program| program.id == id)?;
         Some(Self { name: program.name.to_string_lossy().into_owned(), maps: program.map_ids })
     }
 
-    /// Whether it is the one of `integration/bypass`.
+    /// Returns whether it is the program of `integration/bypass`.
     pub(crate) fn is_bypass(&self) -> bool {
         self.name == PROGRAM_NAME
     }
 
-    /// Its counters.
+    /// Reads its counters.
     pub(crate) fn counts(&self) -> Result<BypassCounts, BypassError> {
         let map = self.map(|map| map.name() == COUNTS, "the counters")?;
         let count = |verdict: u32| -> Result<u64, BypassError> {
@@ -89,7 +90,7 @@ impl LoadedProgram {
     }
 }
 
-/// Loads the object file, and unloads it immediately: checks that this kernel accepts it.
+/// Checks that this kernel accepts the object file: loads it and unloads it at once.
 pub(crate) fn verify(object: &[u8]) -> Result<(), BypassError> {
     libbpf_rs::set_print(None);
     let load = || ObjectBuilder::default().name("pmdscope")?.open_memory(object)?.load().map(drop);

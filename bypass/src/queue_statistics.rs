@@ -1,21 +1,21 @@
-//! Counters of RX queues, as drivers name them in `ethtool -S`.
+//! Counters of RX queues, by their names in `ethtool -S`.
 
 use std::collections::BTreeMap;
 
 use pmdscope_telemetry::interface::InterfaceQueueSample;
 
-/// Meaning of a counter of a queue.
+/// Meaning of a queue counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EthtoolQueueCounter {
     /// Packets, with and without XDP.
     Packets,
-    /// Packets that an XDP program saw.
+    /// Packets processed by an XDP program.
     XdpPackets,
     Dropped,
     Redirected,
 }
 
-/// The RX queues that the counters describe.
+/// Returns the RX queues that the counters describe.
 pub(crate) fn rx_queues(counters: &[(String, u64)]) -> Vec<InterfaceQueueSample> {
     let mut queues: BTreeMap<u32, InterfaceQueueSample> = BTreeMap::new();
     let known = counters.iter().filter_map(|(name, value)| Some((counter(name)?, *value)));
@@ -34,8 +34,8 @@ pub(crate) fn rx_queues(counters: &[(String, u64)]) -> Vec<InterfaceQueueSample>
     queues.into_values().collect()
 }
 
-/// Queue and meaning of a counter: `rx_queue_0_drops` (veth, `virtio_net`, ixgbe), `rx-0.packets` (i40e), `rx0_packets`
-/// (mlx5, newer `virtio_net`), `queue_0_rx_cnt` (ena).
+/// Returns the queue and meaning of a counter: `rx_queue_0_drops` (veth, `virtio_net`, ixgbe),
+/// `rx-0.packets` (i40e), `rx0_packets` (mlx5, newer `virtio_net`), `queue_0_rx_cnt` (ena).
 fn counter(name: &str) -> Option<(u32, EthtoolQueueCounter)> {
     let (rest, ena) = match name.strip_prefix("rx") {
         Some(rest) => (rest, false),

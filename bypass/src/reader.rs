@@ -1,5 +1,4 @@
-//! The kernel's side of interfaces: counters of queues, and the app that polls the one that
-//! bypasses the kernel.
+//! Reads interfaces with a bypass: counters of queues, and the app that polls the bypassed queue.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -17,15 +16,15 @@ use crate::name::InterfaceName;
 use crate::queue_statistics;
 use crate::state::{BypassState, StateDirectory, network_namespace};
 
-/// Timeout for an app to report its ports; queried once.
+/// Timeout for an app to report its ports, which is requested once.
 const PORT_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Reads interfaces of this network namespace that have a bypass. Remembers which app polls a queue, so that a
-/// second reading takes a fraction of a millisecond.
+/// Reads the interfaces of this network namespace that have a bypass. It caches which app polls a
+/// queue, so that later reads take a fraction of a millisecond.
 #[derive(Debug, Default)]
 pub struct BypassReader {
     states: StateDirectory,
-    /// The app and its port, by number of the interface.
+    /// The app and its port, by interface index.
     users: Mutex<BTreeMap<u32, QueueUser>>,
 }
 
@@ -36,7 +35,7 @@ struct QueueUser {
     port: Option<u16>,
 }
 
-/// The interfaces of this network namespace that have a bypass, by name, with current values.
+/// Reads the interfaces of this network namespace that have a bypass, by name, with current values.
 ///
 /// # Errors
 /// If a state file cannot be read, or the kernel refuses a request.
@@ -44,7 +43,7 @@ pub fn interfaces() -> Result<Vec<InterfaceSample>, BypassError> {
     BypassReader::default().interfaces()
 }
 
-/// An interface of this network namespace with the kernel's counters, without filter and bypass;
+/// Reads the kernel's counters of an interface of this network namespace, without filter and bypass;
 /// `None` if there is no such interface.
 ///
 /// # Errors
@@ -67,12 +66,12 @@ pub fn kernel_sample(name: &InterfaceName) -> Result<Option<InterfaceSample>, By
 }
 
 impl BypassReader {
-    /// A reader of other state files than those of [`crate::DEFAULT_STATE_DIRECTORY`].
+    /// Creates a reader for state files outside [`crate::DEFAULT_STATE_DIRECTORY`].
     pub fn new(states: StateDirectory) -> Self {
         Self { states, users: Mutex::default() }
     }
 
-    /// As [`interfaces`], faster when repeated.
+    /// Reads as [`interfaces`], but faster when repeated.
     ///
     /// # Errors
     /// As [`interfaces`].
@@ -99,8 +98,8 @@ impl BypassReader {
         Ok(samples)
     }
 
-    /// The app that polls the queue. If it does not report its port yet, it is queried again the
-    /// next time.
+    /// Returns the app that polls the queue. If its port is unknown, it is requested again at the next
+    /// call.
     fn user(&self, state: &BypassState) -> Option<QueueUser> {
         let (interface, queue, namespace) =
             (&state.interface, state.queue, state.network_namespace);
@@ -127,7 +126,7 @@ impl InterfaceReader for BypassReader {
     }
 }
 
-/// Number of the app's port that is this device; `None` if the app does not report it.
+/// Returns the number of the app's port with this device; `None` if the app does not report it.
 fn port(app: &BypassApp) -> Option<u16> {
     let deadline = Deadline::after(PORT_TIMEOUT);
     let socket = discover::find(Some(&app.prefix), &DiscoverOptions::default()).ok()?.socket;
@@ -136,7 +135,7 @@ fn port(app: &BypassApp) -> Option<u16> {
     ports.into_iter().find_map(|port| port_named(&mut client, port, &app.device, deadline))
 }
 
-/// Reply of `/ethdev/info`, in part.
+/// Some fields of the reply to `/ethdev/info`.
 #[derive(serde::Deserialize)]
 struct NamedPort {
     name: String,

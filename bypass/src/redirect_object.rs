@@ -5,19 +5,19 @@ use object::{Object, ObjectSection, ObjectSymbol};
 use crate::error::BypassError;
 use crate::flow::{BypassFlow, MAX_FLOWS};
 
-/// `integration/bypass/redirect.bpf.c`, compiled.
+/// The compiled `integration/bypass/redirect.bpf.c`.
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/redirect.bpf.o"));
 
 /// Name of the program.
 pub(crate) const PROGRAM_NAME: &str = "pmdscope_bypass";
 
-/// The variable with the settings.
+/// Name of the variable with the settings.
 const SETTINGS: &str = "bypass_settings";
 
 /// Size of `struct settings`.
 pub(crate) const SETTINGS_SIZE: usize = 8 + 4 * MAX_FLOWS;
 
-/// `struct settings` of the program.
+/// Encodes `struct settings` of the program.
 pub(crate) fn settings(queue: u32, flows: &[BypassFlow]) -> [u8; SETTINGS_SIZE] {
     let mut settings = [0; SETTINGS_SIZE];
     let flows = &flows[..flows.len().min(MAX_FLOWS)];
@@ -31,7 +31,7 @@ pub(crate) fn settings(queue: u32, flows: &[BypassFlow]) -> [u8; SETTINGS_SIZE] 
     settings
 }
 
-/// The object file with these settings, which its loader need not know.
+/// Returns the object file with these settings as initial values, so that its loader need not set them.
 pub(crate) fn with_settings(settings: &[u8; SETTINGS_SIZE]) -> Result<Vec<u8>, BypassError> {
     let unexpected = || BypassError::Unexpected(format!("{SETTINGS} in the object file"));
     let file = object::File::parse(OBJECT).map_err(|_| unexpected())?;

@@ -11,17 +11,17 @@ use serde::{Deserialize, Serialize};
 use crate::error::BypassError;
 use crate::name::InterfaceName;
 
-/// Where state files are, by default.
+/// Default directory of state files.
 pub const DEFAULT_STATE_DIRECTORY: &str = "/run/pmdscope-bypass";
 
-/// Format of state files.
+/// Format version of state files.
 const VERSION: u32 = 1;
 
-/// How packets of the selected flows get to the queue.
+/// How packets of the selected flows are steered to the queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "method", rename_all = "snake_case")]
 pub(crate) enum Steering {
-    /// By rules of the NIC; includes its earlier settings.
+    /// By rules of the NIC; with its earlier settings.
     Ntuple { rules_before: Vec<u32>, enabled_before: bool, rss_before: Option<Vec<u32>> },
     /// The NIC cannot steer, for this reason.
     Unsupported { reason: String },
@@ -37,7 +37,7 @@ pub(crate) struct BypassState {
     pub(crate) network_namespace: u64,
     pub(crate) queue: u32,
     pub(crate) flows: Vec<String>,
-    /// File-prefix of the app that is to use the queue; any if `None`.
+    /// File-prefix of the app that is expected to use the queue; any app if `None`.
     pub(crate) app: Option<String>,
     pub(crate) promiscuous_before: bool,
     pub(crate) mtu_before: u32,
@@ -71,7 +71,7 @@ impl Default for StateDirectory {
     }
 }
 
-/// While it exists, no other command changes bypasses.
+/// A lock; while it is held, no other command changes bypasses.
 pub(crate) struct StateLock(#[expect(dead_code, reason = "held until dropped")] File);
 
 impl StateDirectory {
@@ -80,7 +80,7 @@ impl StateDirectory {
         Self(path)
     }
 
-    /// The XDP program with its settings, for the interface of this namespace.
+    /// Returns the path of the XDP program with its settings, for an interface of this namespace.
     pub(crate) fn object(&self, interface: &InterfaceName, namespace: u64) -> PathBuf {
         self.0.join(format!("{interface}.{namespace}.o"))
     }
@@ -89,7 +89,7 @@ impl StateDirectory {
         self.0.join(format!("{interface}.{namespace}.json"))
     }
 
-    /// Waits until no other command changes bypasses.
+    /// Waits until no other command changes bypasses, and returns the lock.
     pub(crate) fn lock(&self) -> Result<StateLock, BypassError> {
         let failed = |source| BypassError::File { what: "make", path: self.0.clone(), source };
         fs::DirBuilder::new().recursive(true).mode(0o755).create(&self.0).map_err(failed)?;
@@ -100,7 +100,7 @@ impl StateDirectory {
         Ok(StateLock(file))
     }
 
-    /// The state of an interface; `None` if it has no bypass.
+    /// Reads the state of an interface; `None` if it has no bypass.
     pub(crate) fn read(
         &self,
         interface: &InterfaceName,
@@ -116,7 +116,7 @@ impl StateDirectory {
         }
     }
 
-    /// All states, of this network namespace and others, by name.
+    /// Reads all states, of this network namespace and others, by name.
     pub(crate) fn list(&self) -> Result<Vec<BypassState>, BypassError> {
         let failed = |source| BypassError::File { what: "list", path: self.0.clone(), source };
         let entries = match fs::read_dir(&self.0) {
@@ -153,7 +153,7 @@ impl StateDirectory {
         Self::replace(&self.object(&state.interface, state.network_namespace), object)
     }
 
-    /// Replaces a file atomically: if the command is killed, either the old or the new file exists.
+    /// Replaces a file atomically: a killed command leaves either the old or the new file.
     fn replace(path: &Path, bytes: &[u8]) -> Result<(), BypassError> {
         let new = path.with_extension("new");
         let write = || {
@@ -172,7 +172,7 @@ impl StateDirectory {
         namespace: u64,
     ) -> Result<(), BypassError> {
         let state = self.file(interface, namespace);
-        // The state is removed last: without it the other files would not be found.
+        // The state is removed last, because the other files are found through it.
         for path in [state.with_extension("new"), self.object(interface, namespace), state] {
             match fs::remove_file(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -189,7 +189,7 @@ fn parse(bytes: &[u8]) -> Result<BypassState, String> {
     if state.version == VERSION { Ok(state) } else { Err(format!("version {}", state.version)) }
 }
 
-/// Inode of the network namespace of this process.
+/// Returns the inode of the network namespace of this process.
 pub(crate) fn network_namespace() -> Result<u64, BypassError> {
     let path = Path::new("/proc/self/ns/net");
     let metadata = fs::metadata(path);

@@ -1,4 +1,4 @@
-//! Configures a NIC to steer flows to a queue, and undoes it.
+//! Configures a NIC to steer flows to a queue, and restores its settings.
 
 use std::io;
 
@@ -8,14 +8,14 @@ use crate::ethtool::{Nic, SteeringRule};
 use crate::flow::BypassFlow;
 use crate::state::Steering;
 
-/// The rules that steer the flows.
+/// Returns the rules that steer the flows.
 fn rules(flows: &[BypassFlow], queue: u32) -> Vec<SteeringRule> {
     let rules =
         |flow: &BypassFlow| [false, true].map(|ipv6| SteeringRule { flow: *flow, ipv6, queue });
     flows.iter().flat_map(rules).collect()
 }
 
-/// The settings of the NIC before any change, or the reason why it cannot steer.
+/// Returns the settings of the NIC before any change, or the reason why it cannot steer.
 pub(crate) fn survey(nic: &impl Nic, queue: u32) -> Steering {
     let read = || -> io::Result<Steering> {
         let rules_before = nic.rules()?;
@@ -35,7 +35,7 @@ fn reason(error: &io::Error) -> String {
     }
 }
 
-/// The table with this queue replaced by others; `None` if there are no others.
+/// Returns the table with this queue replaced by others; `None` if there are no others.
 fn without(table: &[u32], queue: u32) -> Option<Vec<u32>> {
     let mut others: Vec<u32> = table.iter().copied().filter(|entry| *entry != queue).collect();
     others.sort_unstable();
@@ -44,8 +44,8 @@ fn without(table: &[u32], queue: u32) -> Option<Vec<u32>> {
     table.iter().map(|entry| if *entry == queue { next.next() } else { Some(*entry) }).collect()
 }
 
-/// Steers the flows to the queue, and all else elsewhere. On failure the NIC is as before, and the
-/// reason is returned.
+/// Steers the flows to the queue, and all other packets to other queues. On failure, it restores the
+/// NIC and returns the reason.
 pub(crate) fn apply(
     nic: &impl Nic,
     steering: &Steering,
@@ -76,10 +76,10 @@ pub(crate) fn apply(
     })
 }
 
-/// Location of the rule, if it exists and did not before.
+/// Returns the location of the rule, if it exists and was not there before.
 fn find(nic: &impl Nic, rule: &SteeringRule, before: &[u32]) -> io::Result<Option<u32>> {
     for location in nic.rules()?.into_iter().filter(|location| !before.contains(location)) {
-        // A rule that was removed meanwhile is not ours.
+        // A rule that was removed in between is not ours.
         if nic.has_rule(location, rule).unwrap_or(false) {
             return Ok(Some(location));
         }
@@ -87,7 +87,7 @@ fn find(nic: &impl Nic, rule: &SteeringRule, before: &[u32]) -> io::Result<Optio
     Ok(None)
 }
 
-/// Restores the NIC's settings; returns what failed.
+/// Restores the NIC's settings; returns the failures.
 pub(crate) fn undo(
     nic: &impl Nic,
     steering: &Steering,
@@ -117,7 +117,7 @@ pub(crate) fn undo(
     failures
 }
 
-/// Parts of the steering that are missing.
+/// Returns descriptions of the parts of the steering that are missing.
 pub(crate) fn missing(
     nic: &impl Nic,
     steering: &Steering,

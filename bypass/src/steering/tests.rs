@@ -1,4 +1,4 @@
-//! Tests with a model of a NIC that steers flows, in place of hardware.
+//! Tests with a model of a NIC that steers flows, instead of hardware.
 
 use std::cell::{Cell, RefCell};
 
@@ -9,7 +9,7 @@ struct FakeNic {
     rules: RefCell<Vec<(u32, SteeringRule)>>,
     enabled: Cell<bool>,
     table: RefCell<Vec<u32>>,
-    /// Changes that succeed before all further ones fail; unlimited if `None`.
+    /// Number of changes that succeed before all further ones fail; unlimited if `None`.
     budget: Cell<Option<u32>>,
     refuses_ipv6: bool,
 }
