@@ -13,10 +13,10 @@ use crate::program::{self, last_line, with_reasons};
 use crate::settings::Settings;
 use crate::tables::Tables;
 
-/// Where a filter is to run.
+/// The mode in which a filter is attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AttachMode {
-    /// In the driver, and in the network stack if the driver does not support it.
+    /// In the driver, or in the network stack if the driver does not support it.
     #[default]
     Auto,
     /// In the driver only.
@@ -25,22 +25,21 @@ pub enum AttachMode {
     Generic,
 }
 
-/// A filter that has been attached.
+/// The result of [`attach`].
 #[derive(Debug)]
 pub struct Attachment {
-    /// The reason of the driver, if [`AttachMode::Auto`] became generic.
+    /// The attached filter.
     pub filter: Filter,
-    /// Why the driver did not take it, if [`AttachMode::Auto`] became generic.
+    /// Why the driver refused it, if [`AttachMode::Auto`] became generic.
     pub native_refused: Option<String>,
 }
 
-/// Attaches a filter, which stays when this process ends. It has its settings and prefixes before
-/// the first packet. With `replace` a filter of ours is replaced atomically: one of the two sees
-/// every packet. Its counters and prefixes are not kept.
+/// Attaches a filter, which stays attached when this process ends. Its settings and prefixes apply from
+/// the first packet on. With `replace`, an attached filter is replaced atomically: each packet is
+/// processed by one of the two. Counters and prefixes of the old one are not kept.
 ///
-/// # Errors
-/// If there is no such interface, it already has a program, the kernel refuses ours, or the process
-/// lacks the rights.
+/// If there is no such interface, it already has a program, the kernel refuses the filter, or the
+/// process lacks privileges.
 pub fn attach(
     interface: &str,
     mode: AttachMode,
@@ -75,7 +74,7 @@ pub fn attach(
     Ok(Attachment { filter: Filter::find(interface)?, native_refused })
 }
 
-/// Fills the tables before a packet comes.
+/// Fills the tables before the program is attached.
 fn fill(
     object: &Object,
     settings: &Settings,
@@ -114,7 +113,7 @@ fn attach_in(link: &Link, mode: FilterMode, program: &Program<'_>) -> Result<(),
         FilterMode::Generic => XdpFlags::SKB_MODE,
     };
     let index = index_of(link)?;
-    // With the flag, a program that another process has attached since the check is kept.
+    // The flag fails if another process has attached a program since the check.
     let attach = || Xdp::new(program.as_fd()).attach(index, place | XdpFlags::UPDATE_IF_NOEXIST);
     let (result, said) = with_reasons(attach);
     result.map_err(|error| failed(link, mode, error, &said))

@@ -8,16 +8,16 @@ use crate::prefix::Prefix;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum XdpError {
-    /// Loading and reading BPF programs needs rights.
+    /// The process lacks the privileges to load and read BPF programs.
     #[error("{0}: the kernel does not permit it; run as root (CAP_SYS_ADMIN and CAP_NET_ADMIN)")]
     NotPermitted(String),
     /// There is no such interface in this network namespace.
     #[error("no interface {0} in this network namespace; see 'ip link'")]
     NoInterface(String),
-    /// The interface carries the host's own traffic only.
+    /// The interface carries only the host's own traffic.
     #[error("{0} is the loopback interface: its packets are this host's own; not filtered")]
     Loopback(String),
-    /// Another program than ours is attached.
+    /// A program of others is attached.
     #[error(
         "{interface} has an XDP program that is not pmdscope's: id {id}, name '{name}', {mode}; it is left \
          as it is. An interface has one: end the app that it belongs to, or see 'ip link show {interface}'"
@@ -25,14 +25,14 @@ pub enum XdpError {
     Foreign {
         /// Interface.
         interface: String,
-        /// Number of the program.
+        /// Id of the program.
         id: u32,
         /// Name of the program; empty if it has none.
         name: String,
-        /// Where it is attached.
+        /// Mode in which it is attached.
         mode: &'static str,
     },
-    /// Our filter is attached already.
+    /// A filter is already attached.
     #[error(
         "{interface} has a filter already: program {id}, {mode}. Use --replace for a new one, or \
          'pmdscope xdp set', 'deny' or 'allow' to change it"
@@ -40,25 +40,25 @@ pub enum XdpError {
     AlreadyAttached {
         /// Interface.
         interface: String,
-        /// Number of the program.
+        /// Id of the program.
         id: u32,
-        /// Where it is attached.
+        /// Mode in which it is attached.
         mode: &'static str,
     },
-    /// A filter is replaced where it is.
+    /// A filter can only be replaced in the same mode.
     #[error(
         "{interface} has a {mode} filter, which is replaced in the same mode only; detach it first"
     )]
     OtherMode {
         /// Interface.
         interface: String,
-        /// Where it is attached.
+        /// Mode in which it is attached.
         mode: &'static str,
     },
     /// No filter is attached.
     #[error("{0} has no filter; see 'pmdscope xdp status'")]
     NotAttached(String),
-    /// The filter is of another version of pmdscope.
+    /// The filter was attached by another version of pmdscope.
     #[error(
         "the filter on {0} is of another version of pmdscope; use that one, or detach and attach it"
     )]
@@ -106,7 +106,7 @@ pub enum XdpError {
 }
 
 impl XdpError {
-    /// An error of the operation `what`.
+    /// Returns the error of the operation `what`.
     #[allow(clippy::needless_pass_by_value)] // as `map_err` wants it
     pub(crate) fn bpf(what: &'static str, error: libbpf_rs::Error) -> Self {
         if error.kind() == libbpf_rs::ErrorKind::PermissionDenied {

@@ -1,4 +1,4 @@
-//! Filters that are attached: found by their interface, read, changed and detached.
+//! Attached filters: finds them by interface, reads, changes and detaches them.
 
 use std::collections::HashMap;
 use std::os::fd::AsFd;
@@ -29,11 +29,11 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// The filter on an interface.
+    /// Finds the filter on an interface.
     ///
     /// # Errors
-    /// If there is no such interface, it has no filter or another program, or the process may not
-    /// read it.
+    /// If there is no such interface, it has no filter or another program, or the process lacks
+    /// privileges.
     pub fn find(interface: &str) -> Result<Self, XdpError> {
         let link = link(interface)?;
         match attached(&link)? {
@@ -43,11 +43,11 @@ impl Filter {
         }
     }
 
-    /// All filters of this network namespace, in the order of interfaces' numbers.
+    /// Finds all filters of this network namespace, by interface index.
     ///
     /// # Errors
-    /// If the process may not read the program of an interface. Interfaces without a program need
-    /// no rights.
+    /// If the process lacks the privileges to read the program of an interface. Interfaces without a
+    /// program need none.
     pub fn all() -> Result<Vec<Self>, XdpError> {
         let links = pmdscope_links::all().map_err(XdpError::Netlink)?;
         let mut found = Vec::new();
@@ -62,7 +62,7 @@ impl Filter {
         let programs = program::ours();
         let open = |(link, mode, id)| Self::open(link, mode, programs.get(&id));
         let filters = found.into_iter().map(open);
-        // A filter that was detached meanwhile is not an error.
+        // A filter that was detached in between is not an error.
         filters.filter(|filter| !matches!(filter, Err(XdpError::NotAttached(_)))).collect()
     }
 
@@ -81,27 +81,27 @@ impl Filter {
         Ok(Self { interface, index: link.index, mode, program: program.id, tables })
     }
 
-    /// Name of the interface.
+    /// Returns the name of the interface.
     pub fn interface(&self) -> &str {
         &self.interface
     }
 
-    /// Number of the interface.
+    /// Returns the interface index.
     pub fn index(&self) -> u32 {
         self.index
     }
 
-    /// Where it runs.
+    /// Returns the mode of the program.
     pub fn mode(&self) -> FilterMode {
         self.mode
     }
 
-    /// Number of its program.
+    /// Returns the id of the program.
     pub fn program(&self) -> u32 {
         self.program
     }
 
-    /// Its current counters. Takes some system calls and less than a millisecond.
+    /// Reads the current counters. Takes some system calls and less than a millisecond.
     ///
     /// # Errors
     /// If the kernel does not permit it.
@@ -116,7 +116,7 @@ impl Filter {
         })
     }
 
-    /// Limits and switches.
+    /// Reads limits and switches.
     ///
     /// # Errors
     /// If the kernel does not permit it.
@@ -132,7 +132,7 @@ impl Filter {
         self.tables.change(settings)
     }
 
-    /// Listed prefixes, in ascending order.
+    /// Reads the listed prefixes, in ascending order.
     ///
     /// # Errors
     /// If the kernel does not permit it.
@@ -140,7 +140,7 @@ impl Filter {
         self.tables.prefixes()
     }
 
-    /// Lists a prefix, or changes its action, from the next packet on.
+    /// Lists a prefix, or changes its action; applies from the next packet on.
     ///
     /// # Errors
     /// If the list is full, or the kernel does not permit it.
@@ -148,7 +148,7 @@ impl Filter {
         self.tables.list(prefix, action)
     }
 
-    /// Removes a prefix from the list; false if it was not listed.
+    /// Removes a prefix from the list; returns false if it was not listed.
     ///
     /// # Errors
     /// If the kernel does not permit it.
@@ -156,17 +156,16 @@ impl Filter {
         self.tables.unlist(prefix)
     }
 
-    /// Removes the filter, with its counters and lists.
+    /// Detaches the filter, with its counters and lists.
     ///
     /// # Errors
-    /// If another program has replaced it meanwhile, which is kept, or the process lacks the
-    /// rights.
+    /// If another program has replaced it, which is kept, or the process lacks privileges.
     pub fn detach(self) -> Result<(), XdpError> {
         remove(&self.interface, self.index, self.mode, self.program)
     }
 }
 
-/// Removes one of our filters, also of another version.
+/// Detaches a filter, also of another version of pmdscope.
 ///
 /// # Errors
 /// As [`Filter::find`] and [`Filter::detach`].
@@ -186,7 +185,7 @@ fn remove(interface: &str, index: u32, mode: FilterMode, program: u32) -> Result
     removed.map_err(|error| XdpError::Detach { interface: interface.to_owned(), error })
 }
 
-/// Names of the interfaces that have one of our filters, also of another version.
+/// Returns the names of the interfaces with a filter, also of another version.
 ///
 /// # Errors
 /// As [`Filter::all`].
@@ -200,7 +199,7 @@ pub fn interfaces() -> Result<Vec<String>, XdpError> {
     Ok(names)
 }
 
-/// Samples of all filters of this network namespace, by number of the interface.
+/// Reads all filters of this network namespace, with their interface indexes.
 ///
 /// # Errors
 /// As [`Filter::all`].
@@ -208,7 +207,7 @@ pub fn filters() -> Result<Vec<(u32, FilterSample)>, XdpError> {
     Filter::all()?.iter().map(|filter| Ok((filter.index, filter.sample()?))).collect()
 }
 
-/// The sample of the filter on the interface of this number; `None` if it has no filter.
+/// Reads the filter on the interface with this index; `None` if it has no filter.
 ///
 /// # Errors
 /// As [`Filter::all`].
@@ -222,13 +221,13 @@ pub fn filter_of(index: u32) -> Result<Option<FilterSample>, XdpError> {
 /// The program attached to an interface.
 pub(crate) enum Attached {
     Nothing,
-    /// Our filter: its mode and its number.
+    /// A filter: its mode and its program id.
     Ours(FilterMode, u32),
     /// Another program, as an error.
     Foreign(XdpError),
 }
 
-/// The program attached to an interface. Ours are recognised by name.
+/// Returns the program attached to an interface. Filters are recognized by the name of the program.
 pub(crate) fn attached(link: &Link) -> Result<Attached, XdpError> {
     let foreign =
         |id, name, mode| XdpError::Foreign { interface: link.name.clone(), id, name, mode };
@@ -249,14 +248,14 @@ pub(crate) fn attached(link: &Link) -> Result<Attached, XdpError> {
     Ok(programs.next().map_or(Attached::Nothing, |(mode, id, _)| Attached::Ours(mode, id)))
 }
 
-/// An interface by its name.
+/// Finds an interface by its name.
 pub(crate) fn link(interface: &str) -> Result<Link, XdpError> {
     let links = pmdscope_links::all().map_err(XdpError::Netlink)?;
     let found = links.into_iter().find(|link| link.name == interface);
     found.ok_or_else(|| XdpError::NoInterface(interface.to_owned()))
 }
 
-/// Name of a mode in messages.
+/// Returns the name of a mode in messages.
 pub(crate) fn mode_name(mode: FilterMode) -> &'static str {
     match mode {
         FilterMode::Native => "native",

@@ -1,8 +1,8 @@
-//! The XDP filter: attaches it to interfaces, finds it again, reads its counters, and changes its
-//! limits and prefixes while it runs.
+//! The XDP filter: attaches it to interfaces, finds attached filters, reads their counters, and changes
+//! their limits and prefixes while they run.
 //!
-//! The kernel keeps program and maps while they are attached; nothing is pinned. Any process with
-//! the rights finds them through the interface: the id of its program leads to the ids of the maps.
+//! The kernel keeps program and maps while they are attached; nothing is pinned. Any process with the
+//! privileges finds them through the interface: the id of its program leads to the ids of the maps.
 
 mod attach;
 mod error;

@@ -1,4 +1,4 @@
-//! Prefixes of addresses, and the action for their packets.
+//! Address prefixes, and the action for their packets.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -30,21 +30,22 @@ pub enum PrefixError {
     /// Neither an address nor a prefix.
     #[error("expected an address or a prefix, such as 192.0.2.7, 192.0.2.0/24 or 2001:db8::/32")]
     Syntax,
-    /// A length beyond that of the address.
+    /// The length exceeds that of the address.
     #[error("the length of a prefix is 0 to {0} bits")]
     Length(u8),
     /// Bits after the prefix are set.
     #[error("bits are set behind the first {length}: did you mean {meant}?")]
     HostBits {
-        /// Length as given.
+        /// The given length.
         length: u8,
-        /// The prefix that contains this address.
+        /// The prefix that contains the address.
         meant: Prefix,
     },
 }
 
 impl Prefix {
-    /// The first `length` bits of an address; the others are cleared. `None` if it has fewer bits.
+    /// Returns the prefix of the first `length` bits of an address; the other bits are cleared. `None`
+    /// if the address has fewer bits.
     pub(crate) fn new(address: IpAddr, length: u8) -> Option<Self> {
         let address = match address {
             IpAddr::V4(address) => {
@@ -61,17 +62,17 @@ impl Prefix {
         Some(Self { address, length })
     }
 
-    /// First address.
+    /// Returns the first address.
     pub fn address(self) -> IpAddr {
         self.address
     }
 
-    /// Number of bits.
+    /// Returns the number of bits.
     pub fn length(self) -> u8 {
         self.length
     }
 
-    /// Its key in the trie of its address family.
+    /// Returns the key in the trie of the address family.
     pub(crate) fn key(self) -> Vec<u8> {
         let mut key = u32::from(self.length).to_ne_bytes().to_vec();
         match self.address {
@@ -137,7 +138,7 @@ impl fmt::Display for PrefixAction {
 }
 
 impl PrefixAction {
-    /// Its value in the tries; as in `enum prefix_action` in `filter.h`.
+    /// Returns the value in the tries; as in `enum prefix_action` in `filter.h`.
     pub(crate) fn value(self) -> [u8; 4] {
         match self {
             Self::Deny => 1u32,

@@ -8,17 +8,17 @@ use libbpf_rs::{Object, ObjectBuilder, PrintLevel, ProgramHandle, set_print};
 
 use crate::error::XdpError;
 
-/// Name of the program, by which it is recognised; as in `filter.bpf.c`.
+/// Name of the program, by which filters are recognized; as in `filter.bpf.c`.
 pub(crate) const NAME: &str = "pmdscope_xdp";
 
-/// Aligned like its headers, as libelf reads it in place.
+/// Aligned like ELF headers, because libelf reads the object in place.
 #[repr(align(8))]
 struct Aligned<T: ?Sized>(T);
 
 static OBJECT: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/filter.bpf.o")));
 
-/// Messages of libbpf during a failure, which it would print otherwise.
+/// Collects messages of libbpf, which it would otherwise print.
 static SAID: Mutex<String> = Mutex::new(String::new());
 
 static LISTEN: LazyLock<()> = LazyLock::new(|| {
@@ -27,7 +27,7 @@ static LISTEN: LazyLock<()> = LazyLock::new(|| {
     })));
 });
 
-/// Runs `run`, and returns the messages of libbpf as well.
+/// Runs `run`; returns its result and the messages of libbpf.
 pub(crate) fn with_reasons<T>(run: impl FnOnce() -> T) -> (T, String) {
     LazyLock::force(&LISTEN);
     let forget = || std::mem::take(&mut *SAID.lock().unwrap_or_else(PoisonError::into_inner));
@@ -36,8 +36,8 @@ pub(crate) fn with_reasons<T>(run: impl FnOnce() -> T) -> (T, String) {
     (result, forget())
 }
 
-/// Loads the program and makes its maps. Both are removed with the object unless the program is
-/// attached to an interface.
+/// Loads the program and creates its maps. The kernel removes both with the object, unless the program
+/// is attached to an interface.
 pub(crate) fn load() -> Result<Object, XdpError> {
     let load = || {
         let mut builder = ObjectBuilder::default();
@@ -51,13 +51,13 @@ pub(crate) fn load() -> Result<Object, XdpError> {
     })
 }
 
-/// The last line of libbpf's messages: those before only lead to it.
+/// Returns the last line of libbpf's messages; the lines before it are less specific.
 pub(crate) fn last_line(said: &str) -> String {
     let mut lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
     lines.next_back().map_or_else(String::new, |line| format!(" ({line})"))
 }
 
-/// Name of a loaded program; `None` if it was unloaded.
+/// Returns the name of a loaded program; `None` if it was unloaded.
 pub(crate) fn name_of(id: u32) -> Result<Option<String>, XdpError> {
     match with_reasons(|| ProgramHandle::from_prog_id(id)).0 {
         Ok(program) => Ok(Some(program.name().to_string_lossy().into_owned())),
@@ -66,7 +66,7 @@ pub(crate) fn name_of(id: u32) -> Result<Option<String>, XdpError> {
     }
 }
 
-/// Our loaded programs, by id.
+/// Returns the loaded programs of filters, by id.
 pub(crate) fn ours() -> HashMap<u32, ProgramInfo> {
     let options = ProgInfoQueryOptions::default().include_map_ids(true);
     let programs = ProgInfoIter::with_query_opts(options).filter(|program| program.name == NAME);

@@ -7,7 +7,7 @@ pub const MAX_LIMIT: u32 = 100_000_000;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Bytes of `struct settings` in `filter.h`.
+/// Size of `struct settings` in `filter.h`.
 pub(crate) const SETTINGS_SIZE: u32 = 40;
 
 /// Limits and switches, which can change while a filter runs.
@@ -27,7 +27,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// As `struct settings`.
+    /// Encodes `struct settings`.
     pub(crate) fn to_bytes(self) -> Vec<u8> {
         let [rate, syn] = [self.rate_limit, self.syn_limit].map(bucket);
         let numbers = [rate, syn].concat();
@@ -53,7 +53,8 @@ impl Settings {
     }
 }
 
-/// Time between two packets at the limit, and time that a full bucket lasts.
+/// Returns the time between two packets at the limit, and the time in which a full bucket is used up at
+/// that rate, nanoseconds.
 fn bucket(limit: Option<u32>) -> [u64; 2] {
     let limit = u64::from(limit.unwrap_or(0).min(MAX_LIMIT));
     let interval = SECOND.checked_div(limit).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! The BPF maps of a filter, and what their bytes mean.
+//! The BPF maps of a filter, and the format of their entries.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -11,13 +11,13 @@ use crate::prefix::{Prefix, PrefixAction};
 use crate::settings::{SETTINGS_SIZE, Settings};
 use crate::verdict::{COUNTERS, Counter, WITH_SOURCE};
 
-/// Most sources that are listed.
+/// Number of sources that are reported.
 const TOP: usize = 10;
 
-/// Most entries that are read by one system call.
+/// Most entries per system call.
 const BATCH: u32 = 8192;
 
-/// Names of the maps with the sizes of key and value; those of `filter.h`.
+/// Names of the maps with the sizes of key and value, as in `filter.h`.
 const MAPS: [(&str, u32, u32); 5] = [
     ("counters", 4, 16),
     ("settings", 4, SETTINGS_SIZE),
@@ -26,17 +26,17 @@ const MAPS: [(&str, u32, u32); 5] = [
     ("sources", 16, 8),
 ];
 
-/// Key and value of an entry.
+/// Key and value of a map entry.
 type Entry = (Vec<u8>, Vec<u8>);
 
-/// Maps of one filter.
+/// The maps of one filter.
 #[derive(Debug)]
 pub(crate) struct Tables {
     maps: HashMap<String, MapHandle>,
 }
 
 impl Tables {
-    /// `None` unless these are the maps of this version's filter.
+    /// Returns the tables; `None` if these are not the maps of this version's filter.
     pub(crate) fn new(maps: impl Iterator<Item = MapHandle>) -> Option<Self> {
         let maps = maps.map(|map| (map.name().to_string_lossy().into_owned(), map));
         let maps = maps.collect::<HashMap<_, _>>();
@@ -47,7 +47,7 @@ impl Tables {
         (MAPS.iter().all(is_ours) && has_counters).then_some(Self { maps })
     }
 
-    /// Packets and bytes by verdict, and those dropped with a source.
+    /// Reads packets and bytes by verdict, and those dropped with a source.
     pub(crate) fn counters(&self) -> Result<Vec<Counter>, XdpError> {
         let failed = |error| XdpError::bpf("read the counters of a filter", error);
         let map = self.map("counters")?;
@@ -64,9 +64,10 @@ impl Tables {
         Ok(counters)
     }
 
-    /// The sources of most dropped packets, and how many dropped packets the table does not have.
+    /// Returns the sources with most dropped packets, and the number of dropped packets that the table
+    /// does not contain.
     pub(crate) fn top_sources(&self) -> Result<(Vec<SourceSample>, u64), XdpError> {
-        // First, so that packets in between are not taken for lost.
+        // Read first, so that packets dropped in between do not count as missing.
         let counted = self.counters()?.get(WITH_SOURCE as usize).map_or(0, |c| c.packets);
         let mut sources = Vec::new();
         for (key, value) in self.entries("sources")? {
@@ -94,7 +95,7 @@ impl Tables {
         changed.map_err(|error| XdpError::bpf("change the settings of a filter", error))
     }
 
-    /// Listed prefixes in ascending order.
+    /// Returns the listed prefixes in ascending order.
     pub(crate) fn prefixes(&self) -> Result<Vec<(Prefix, PrefixAction)>, XdpError> {
         let mut prefixes = Vec::new();
         for name in ["prefixes4", "prefixes6"] {
@@ -120,7 +121,7 @@ impl Tables {
         })
     }
 
-    /// False if it was not listed.
+    /// Removes a prefix; returns false if it was not listed.
     pub(crate) fn unlist(&self, prefix: Prefix) -> Result<bool, XdpError> {
         match self.map(table_of(prefix))?.delete(&prefix.key()) {
             Ok(()) => Ok(true),

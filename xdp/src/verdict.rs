@@ -6,10 +6,10 @@ use pmdscope_telemetry::interface::VerdictSample;
 const REASONS: [&str; 7] =
     ["passed", "malformed", "not_ip", "fragment", "denied", "rate_limit", "syn_flood"];
 
-/// Entries of `counters`: the reasons, and packets dropped with a source.
+/// Number of entries of `counters`: the reasons, and packets dropped with a source.
 pub(crate) const COUNTERS: u32 = 8;
 
-/// Entry of packets that were dropped and have a source.
+/// Index of the entry of packets that were dropped and have a source.
 pub(crate) const WITH_SOURCE: u32 = COUNTERS - 1;
 
 /// One entry of `counters`, summed over CPUs.
@@ -19,7 +19,7 @@ pub(crate) struct Counter {
     pub(crate) bytes: u64,
 }
 
-/// Verdicts of counters.
+/// Converts counters to verdicts.
 pub(crate) fn verdicts(counters: &[Counter]) -> Vec<VerdictSample> {
     let of = |(index, (reason, counter)): (usize, (&&str, &Counter))| VerdictSample {
         reason: (*reason).to_owned(),

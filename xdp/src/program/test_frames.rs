@@ -1,4 +1,4 @@
-//! Frames of the tests, byte by byte.
+//! Frames for the tests, byte by byte.
 
 use std::net::Ipv6Addr;
 
@@ -11,7 +11,7 @@ pub(super) const DESTINATION: [u8; 4] = [198, 51, 100, 1];
 pub(super) const SYN: u8 = 0x02;
 pub(super) const ACK: u8 = 0x10;
 
-/// Behind the Ethernet header.
+/// Offset of the IP header.
 const IP: usize = 14;
 
 pub(super) fn ethernet(ethertype: u16, payload: &[u8]) -> Vec<u8> {
@@ -21,7 +21,7 @@ pub(super) fn ethernet(ethertype: u16, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A datagram with this fragment field.
+/// Returns a datagram with this fragment field.
 pub(super) fn ipv4_fragment(protocol: u8, payload: &[u8], fragment: u16) -> Vec<u8> {
     let total = u16::try_from(20 + payload.len()).unwrap();
     let mut header = vec![0x45, 0];
@@ -41,14 +41,14 @@ pub(super) fn ipv4(protocol: u8, payload: &[u8]) -> Vec<u8> {
     ipv4_fragment(protocol, payload, 0)
 }
 
-/// The frame with other bytes at `at` of the IPv4 header, and the correct checksum.
+/// Returns the frame with other bytes at `at` of the IPv4 header, and the correct checksum.
 pub(super) fn with_ipv4(mut frame: Vec<u8>, at: usize, bytes: &[u8]) -> Vec<u8> {
     frame[IP + at..IP + at + bytes.len()].copy_from_slice(bytes);
     set_checksum(&mut frame);
     frame
 }
 
-/// The frame with other bytes, and no other change.
+/// Returns the frame with other bytes, without any other change.
 pub(super) fn with(mut frame: Vec<u8>, at: usize, bytes: &[u8]) -> Vec<u8> {
     frame[at..at + bytes.len()].copy_from_slice(bytes);
     frame
@@ -71,7 +71,7 @@ pub(super) fn udp(payload: usize) -> Vec<u8> {
     udp_of_length(u16::try_from(8 + payload).unwrap(), payload)
 }
 
-/// A datagram with this length field.
+/// Returns a datagram with this length field.
 pub(super) fn udp_of_length(length: u16, payload: usize) -> Vec<u8> {
     let mut segment = [1000u16, 53, length, 0].map(u16::to_be_bytes).concat();
     segment.resize(8 + payload, 0xab);
@@ -99,7 +99,7 @@ pub(super) fn ipv6_from(source: &str, hop_limit: u8, next: u8, payload: &[u8]) -
     ethernet(IPV6, &header)
 }
 
-/// A fragment header of IPv6, and what follows.
+/// Returns an IPv6 fragment header, followed by `rest`.
 pub(super) fn ipv6_fragment(next: u8, offset_and_flags: u16, rest: &[u8]) -> Vec<u8> {
     let mut header = vec![next, 0];
     header.extend(offset_and_flags.to_be_bytes());
@@ -108,17 +108,17 @@ pub(super) fn ipv6_fragment(next: u8, offset_and_flags: u16, rest: &[u8]) -> Vec
     header
 }
 
-/// An extension header of 8 bytes without content, and what follows.
+/// Returns an empty extension header of 8 bytes, followed by `rest`.
 pub(super) fn extension(next: u8, rest: &[u8]) -> Vec<u8> {
     [&[next, 0, 1, 4, 0, 0, 0, 0], rest].concat()
 }
 
-/// A neighbour solicitation.
+/// Returns a neighbour solicitation.
 pub(super) fn solicitation() -> Vec<u8> {
     [&[135u8, 0, 0, 0, 0, 0, 0, 0][..], &[0xfe; 16]].concat()
 }
 
-/// A frame behind VLAN tags.
+/// Returns the frame with VLAN tags.
 pub(super) fn tagged(tags: &[u16], frame: &[u8]) -> Vec<u8> {
     let tags = tags.iter().flat_map(|tag| [tag.to_be_bytes(), [0, 5]]).flatten();
     let tags = tags.collect::<Vec<_>>();

@@ -1,4 +1,4 @@
-//! Runs the BPF program on frames, in the kernel, without an interface.
+//! Tests that run the BPF program in the kernel on frames, without an interface.
 
 use std::net::IpAddr;
 use std::time::Instant;
@@ -26,7 +26,7 @@ struct Loaded {
 }
 
 impl Loaded {
-    /// `None`, with a message, where BPF is not permitted.
+    /// Loads the program; `None`, after a message, if BPF is not permitted.
     fn new(settings: &Settings) -> Option<Self> {
         let object = match load() {
             Ok(object) => object,
@@ -42,7 +42,7 @@ impl Loaded {
         Some(Self { object, tables })
     }
 
-    /// Runs the program on a frame this often; true if the last one passed.
+    /// Runs the program `repeat` times on a frame; returns whether it passed the last time.
     fn run(&self, frame: &[u8], repeat: u32) -> bool {
         let program = self.object.progs_mut().next().unwrap();
         let input = ProgramInput { data_in: Some(frame), repeat, ..ProgramInput::default() };
@@ -51,7 +51,8 @@ impl Loaded {
         verdict == PASS
     }
 
-    /// The reason under which a frame is counted. Checks that it is counted once, with its bytes.
+    /// Returns the reason under which a frame is counted. Checks that it is counted once, with its
+    /// bytes.
     fn reason(&self, frame: &[u8]) -> String {
         let before = verdicts(&self.tables.counters().unwrap());
         let passed = self.run(frame, 1);
@@ -253,7 +254,8 @@ fn the_longest_prefix_decides_at_once() {
     assert_eq!(loaded.reason(&other), "passed");
 }
 
-/// Checks how many packets passed at a limit: those of the bucket, and one for each interval since.
+/// Checks how many packets passed at a limit: those of the bucket, and one for each interval since
+/// `started`.
 fn assert_limited(passed: u64, limit: u64, started: Instant) {
     let refilled = started.elapsed().as_secs_f64() * limit as f64;
     let most = limit as f64 + refilled + 1.0;
