@@ -1,5 +1,4 @@
-//! Network interfaces of the kernel, and the XDP programs attached to them, as read by
-//! rtnetlink(7).
+//! Network interfaces of the kernel and the XDP programs attached to them, by rtnetlink(7).
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -16,7 +15,7 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use pmdscope_telemetry::interface::FilterMode;
 use rustix::io::Errno;
 
-/// Longest datagram of the kernel; interfaces with many virtual functions are long.
+/// Maximum size of a datagram of the kernel; interfaces with many virtual functions have long messages.
 const DATAGRAM_BYTES: usize = 256 << 10;
 
 /// Type of a message about an interface.
@@ -27,46 +26,46 @@ const FLAGS_GENERIC: u32 = 1 << 1;
 const FLAGS_NATIVE: u32 = 1 << 2;
 const FLAGS_REPLACE: u32 = 1 << 4;
 
-/// An interface of this network namespace at one moment.
+/// An interface of this network namespace at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Link {
-    /// Its number.
+    /// Interface index.
     pub index: u32,
-    /// Its name.
+    /// Interface name.
     pub name: String,
-    /// It is the loopback interface.
+    /// Whether it is the loopback interface.
     pub is_loopback: bool,
-    /// It receives packets that are not for it.
+    /// Whether promiscuous mode is on.
     pub is_promiscuous: bool,
     /// Maximum transmission unit, bytes.
     pub mtu: u32,
-    /// Queues it was made with, which may be more than it uses.
+    /// Number of RX queues it was created with, which may be more than it uses.
     pub rx_queues: u32,
-    /// Received packets; `None` if the kernel did not report them, as in a list of all interfaces.
+    /// Received packets; `None` if the kernel did not report them, as in [`all`].
     pub rx_packets: Option<u64>,
     /// Received packets that the kernel dropped; `None` as above.
     pub rx_dropped: Option<u64>,
     /// Sent packets; `None` as above.
     pub tx_packets: Option<u64>,
-    /// Attached XDP programs, at most one per mode. The first sees packets first.
+    /// Attached XDP programs, at most one per mode, in the order in which they process packets.
     pub programs: Vec<AttachedProgram>,
-    /// A program runs in the NIC itself.
+    /// Whether a program is offloaded to the NIC.
     pub is_offloaded: bool,
 }
 
-/// An XDP program that is attached.
+/// An attached XDP program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttachedProgram {
     /// Id of the program.
     pub id: u32,
-    /// Where it runs.
+    /// Mode of the program.
     pub mode: FilterMode,
 }
 
-/// Reads an interface; `None` if this namespace has none of that name.
+/// Reads an interface; `None` if this network namespace has none with that name.
 ///
 /// # Errors
-/// If the kernel refuses, or gives another answer.
+/// If the kernel refuses the request, or its answer is unexpected.
 pub fn read(name: &str) -> io::Result<Option<Link>> {
     let mut message = LinkMessage::default();
     message.attributes.push(LinkAttribute::IfName(name.to_owned()));
@@ -78,7 +77,7 @@ pub fn read(name: &str) -> io::Result<Option<Link>> {
     }
 }
 
-/// All interfaces, by number, without their counters.
+/// Reads all interfaces, by index, without their counters.
 ///
 /// # Errors
 /// If the kernel refuses.
@@ -107,10 +106,10 @@ pub fn all() -> io::Result<Vec<Link>> {
     }
 }
 
-/// Detaches the XDP program of an interface; only `expected`, if given.
+/// Detaches the XDP program of an interface; if `expected` is given, only that program.
 ///
 /// # Errors
-/// If the kernel refuses, for instance because another program is attached.
+/// If the kernel refuses, for example because another program is attached.
 pub fn detach_program(
     index: u32,
     mode: FilterMode,
@@ -139,7 +138,7 @@ pub fn set_mtu(index: u32, mtu: u32) -> io::Result<()> {
     change(index, |message| message.attributes.push(LinkAttribute::Mtu(mtu)))
 }
 
-/// Ends promiscuous mode.
+/// Disables promiscuous mode.
 ///
 /// # Errors
 /// If the kernel refuses.
@@ -180,7 +179,7 @@ fn receive(socket: &Socket) -> io::Result<Vec<u8>> {
     Ok(datagram)
 }
 
-/// The messages of a datagram: type and content.
+/// Returns the messages of a datagram, each with its type.
 fn messages(
     datagram: &[u8],
 ) -> impl Iterator<Item = (u16, io::Result<NetlinkMessage<RouteNetlinkMessage>>)> {
@@ -238,7 +237,8 @@ fn link(message: &LinkMessage) -> Link {
     link
 }
 
-/// The programs that run on the host, those in the driver first, and whether one runs in the NIC.
+/// Returns the programs that run on the host, with the one in the driver first, and whether one runs in
+/// the NIC.
 fn programs(attributes: &[LinkXdp]) -> (Vec<AttachedProgram>, bool) {
     let (mut programs, mut id, mut attached) = (Vec::new(), None, None);
     for attribute in attributes {
@@ -254,7 +254,7 @@ fn programs(attributes: &[LinkXdp]) -> (Vec<AttachedProgram>, bool) {
             _ => {}
         }
     }
-    // Kernels before 4.20 do not report the mode in another way.
+    // Kernels before 4.20 report the mode only this way.
     let only = match attached {
         Some(XdpAttached::Driver) => Some(FilterMode::Native),
         Some(XdpAttached::SocketBuffer) => Some(FilterMode::Generic),
