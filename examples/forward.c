@@ -3,8 +3,9 @@
  */
 
 /*
- * The smallest useful app with pmdscope in it: forwards between pairs of ports (0 to 1, 2 to 3; a port
- * without a partner sends back), one lcore, one queue each. Build it against an installed libpmdscope:
+ * A minimal app with libpmdscope: forwards packets between pairs of ports (0 and 1, 2 and 3; a
+ * port without a partner sends them back), with one lcore and one queue per port. Build it with an
+ * installed libpmdscope:
  *
  *   level 1: cc forward.c $(pkg-config --cflags --libs pmdscope libdpdk) -o forward
  *   level 2: cc -include pmdscope_trace.h forward.c $(pkg-config --cflags --libs pmdscope libdpdk) -o forward
@@ -53,7 +54,7 @@ start_port(uint16_t port, struct rte_mempool *pool)
 		rte_exit(EXIT_FAILURE, "cannot start port %u\n", port);
 }
 
-/* Returns the number of packets received. What the NIC does not take is dropped. */
+/* Returns the number of packets received. Packets that the NIC does not accept are dropped. */
 static uint16_t
 forward(uint16_t from, uint16_t to)
 {
@@ -83,12 +84,11 @@ main(int argc, char **argv)
 	signal(SIGINT, on_signal);
 	signal(SIGTERM, on_signal);
 
-	/* An app that cannot be observed still forwards: the library logs why. */
+	/* If this fails, the library logs the reason, and the app forwards without it. */
 	pmdscope_init(NULL);
 	while (!stop) {
 		/*
-		 * One call per iteration of the loop, with the number of packets received on all
-		 * its ports.
+		 * One call per iteration of the loop, with the packets received on all ports.
 		 */
 		received = 0;
 		RTE_ETH_FOREACH_DEV(port) {
