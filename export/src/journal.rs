@@ -10,7 +10,7 @@ pub(crate) fn warn(text: &str) {
 }
 
 /// Prints a message as one line. Control characters are replaced, because names of others may be in it.
-#[allow(clippy::disallowed_methods)] // The exporter tells all here.
+#[allow(clippy::disallowed_methods)] // All messages of the exporter are printed here.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(std::io::stderr(), "pmdscope: {}", harmless(text, &[]));
 }

@@ -3,8 +3,8 @@
 //!
 //! Measures the CPU time of the thread for frames of 64 bytes of a given number of conversations, in
 //! random order, as in a capture. For comparison: the same without the table, and with `etherparse`.
-//! Also measures how long snapshots and sweeps of a full table delay the capture (alone: `--
-//! --snapshots`), and the memory that 10 million conversations take (`-- --flood`).
+//! Also measures how long snapshots and sweeps of a full table delay the capture (alone:
+//! `-- --snapshots`), and the memory that 10 million conversations take (`-- --flood`).
 
 // Sizes are small, and bytes are cut from numbers.
 #![allow(clippy::cast_possible_truncation)]

@@ -80,7 +80,7 @@ pub enum IpfixError {
     Thread(#[source] std::io::Error),
 }
 
-/// Exports the conversations that it is told of, as a listener.
+/// A listener that exports the conversations reported to it.
 #[derive(Debug)]
 pub struct IpfixExporter {
     encoder: FlowEncoder,

@@ -1,7 +1,7 @@
 //! Names of IP protocols in filters, on machines without `/etc/protocols`.
 //!
-//! There, the C library cannot look up a name, libpcap uses protocol 0 for it, and a filter such as `ip
-//! proto \tcp` would silently match nothing.
+//! There, the C library cannot look up a name, libpcap uses protocol 0 for it, and a filter such as
+//! `ip proto \tcp` would silently match nothing.
 
 use std::borrow::Cow;
 use std::ops::Range;

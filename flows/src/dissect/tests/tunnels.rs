@@ -175,7 +175,7 @@ fn a_session_of_pppoe_without_ip_is_no_tunnel() {
 
 #[test]
 fn gtp_without_a_packet_of_a_user_counts_for_its_ends() {
-    // An echo request, G-PDUs that are too long or whose extension has no length, GTP' and version 2.
+    // An echo request, G-PDUs that are too long or have an extension without length, GTP' and version 2.
     let messages: [&[u8]; 5] = [
         &[0x32, 1, 0, 4, 0, 0, 0, 0, 0, 1, 0, 0],
         &[0x34, 255, 0, 4, 0, 0, 0, 1, 0, 0, 0, 0x85],
