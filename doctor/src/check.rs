@@ -1,4 +1,4 @@
-//! What a check is, and what it finds.
+//! Checks, and their results.
 
 use serde::Serialize;
 
@@ -43,7 +43,7 @@ pub enum CheckGroup {
 }
 
 impl CheckGroup {
-    /// Heading.
+    /// Returns the heading of the group.
     pub fn title(self) -> &'static str {
         match self {
             Self::Changes => "Changes since the last good run",
@@ -73,17 +73,17 @@ pub struct Fix {
 }
 
 impl Fix {
-    /// A command that takes effect at once.
+    /// Returns a fix with a command that takes effect immediately.
     pub(crate) fn now(command: impl Into<String>) -> Self {
         Self { now: vec![command.into()], ..Self::default() }
     }
 
-    /// A command for good.
+    /// Returns a fix with a command that persists after a reboot.
     pub(crate) fn persistent(command: impl Into<String>) -> Self {
         Self { persistent: vec![command.into()], ..Self::default() }
     }
 
-    /// What to do where no command does it.
+    /// Returns a fix without a command: advice in words.
     pub(crate) fn advice(text: impl Into<String>) -> Self {
         Self { advice: text.into(), ..Self::default() }
     }
@@ -104,7 +104,7 @@ impl Fix {
     }
 }
 
-/// The value that a check found on one subject.
+/// The result of a check for one subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) status: CheckStatus,
@@ -137,43 +137,43 @@ pub(crate) struct Check {
     pub(crate) title: &'static str,
     /// Why it matters, in one sentence.
     pub(crate) matters: &'static str,
-    /// What it finds, on each of its subjects.
+    /// The check itself; returns a result for each of its subjects.
     pub(crate) run: fn(&Evidence) -> Fact<Vec<Verdict>>,
 }
 
-/// What checks look at.
+/// The input of the checks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Evidence<'a> {
     pub(crate) host: &'a HostFacts,
-    /// `None` where nobody asked the apps.
+    /// `None` where the apps were not queried.
     pub(crate) apps: Option<&'a [AppFacts]>,
     pub(crate) baseline: Option<&'a Baseline>,
 }
 
 impl<'a> Evidence<'a> {
-    /// The apps.
+    /// Returns the apps.
     pub(crate) fn apps(&self) -> Fact<&'a [AppFacts]> {
         self.apps.ok_or_else(|| Unknown("this tree has no data of apps".into()))
     }
 
-    /// The apps that run and answer.
+    /// Returns the apps that run and answer.
     pub(crate) fn running(&self) -> Fact<Vec<&'a AppFacts>> {
         let running: Vec<_> = self.apps()?.iter().filter(|app| app.sample.is_some()).collect();
         if running.is_empty() { Err(Unknown("no app runs".into())) } else { Ok(running) }
     }
 
-    /// The CPUs on which apps poll, or will poll.
+    /// Returns the CPUs on which apps poll, or will poll.
     pub(crate) fn poll_cpus(&self) -> Fact<&'a CpuSet> {
         self.host.poll_cpus.as_ref().map_err(Clone::clone)
     }
 
-    /// CPUs for everything else; none where apps poll on all.
+    /// Returns the CPUs for everything else; empty where apps poll on all.
     pub(crate) fn other_cpus(&self) -> CpuSet {
         let poll = self.host.poll_cpus.clone().unwrap_or_default();
         self.host.cpus.online.clone().unwrap_or_default().without(&poll)
     }
 
-    /// Adds arguments to the kernel command line for good.
+    /// Returns a fix that adds arguments to the kernel command line permanently.
     pub(crate) fn kernel_arguments(&self, arguments: &[String]) -> Fix {
         Fix {
             kernel_arguments: arguments.to_vec(),
@@ -183,7 +183,7 @@ impl<'a> Evidence<'a> {
     }
 }
 
-/// The command that adds arguments to the kernel command line.
+/// Returns the command that adds arguments to the kernel command line.
 pub(crate) fn kernel_arguments_command(distribution: Distribution, arguments: &[String]) -> String {
     let words = arguments.join(" ");
     match distribution {
@@ -201,7 +201,7 @@ pub(crate) fn kernel_arguments_command(distribution: Distribution, arguments: &[
     }
 }
 
-/// A word of a shell command, quoted where it must be.
+/// Returns a word of a shell command, quoted if necessary.
 pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=+@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

@@ -14,7 +14,7 @@ mod queues;
 
 use crate::check::Check;
 
-/// All checks, in the order of the report.
+/// Returns all checks, in the order of the report.
 pub(crate) fn all() -> impl Iterator<Item = &'static Check> {
     let lists: [&[Check]; 11] = [
         &changes::CHECKS,

@@ -1,4 +1,4 @@
-//! What has changed since a saved run.
+//! Changes since a saved run.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -223,7 +223,7 @@ fn microcode(evidence: &Evidence) -> Fact<Vec<Verdict>> {
     Ok(vec![if before == now { pass(now) } else { warn(format!("{now}, was {before}"), fix) }])
 }
 
-/// At most a few differences.
+/// Returns the first few differences, as text.
 fn differences<T: Display + PartialEq>(
     old: &BTreeMap<String, T>,
     new: &BTreeMap<String, T>,

@@ -7,7 +7,7 @@ use crate::cpu_set::CpuSet;
 use crate::facts::{CpuVendor, PollCpu};
 use crate::tree::{Fact, Unknown};
 
-/// Idle states that a CPU leaves faster than this are harmless, microseconds.
+/// Idle states with an exit latency of at most this are harmless, microseconds.
 const FAST_EXIT_US: u64 = 10;
 
 /// The capacity of the fastest CPUs.

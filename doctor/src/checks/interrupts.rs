@@ -1,4 +1,4 @@
-//! Interrupts that come to poll CPUs.
+//! Interrupts that are delivered to poll CPUs.
 
 use pmdscope_render::number::count;
 
@@ -7,10 +7,10 @@ use crate::cpu_set::CpuSet;
 use crate::facts::Irq;
 use crate::tree::{Fact, Unknown};
 
-/// Fewer since boot are those of the boot, or of events that are as rare.
+/// Fewer interrupts since boot are those of the boot itself, or of events as rare.
 const MANY: u64 = 1000;
 
-/// Interrupts that are named one by one.
+/// Number of interrupts that are named individually.
 const SHOWN: usize = 4;
 
 pub(super) const CHECKS: [Check; 3] = [
@@ -40,7 +40,7 @@ pub(super) const CHECKS: [Check; 3] = [
     },
 ];
 
-/// An interrupt that may come to any CPU goes to all others; one on a poll CPU is moved.
+/// Checks the interrupts: those that may be delivered to any CPU are moved to the other CPUs.
 fn affinity(evidence: &Evidence) -> Fact<Vec<Verdict>> {
     let cpus = evidence.poll_cpus()?;
     let list = evidence.host.irqs.list.as_ref().map_err(Clone::clone)?;
@@ -127,7 +127,7 @@ fn irqbalance(evidence: &Evidence) -> Fact<Vec<Verdict>> {
     }
     let cpus = evidence.poll_cpus()?;
     let banned = kernel.irqbalance_settings.as_deref().map(banned).unwrap_or_default();
-    // It leaves isolated and tickless CPUs alone by itself, unless a list says otherwise.
+    // Without a list of its own, irqbalance spares isolated and tickless CPUs.
     let facts = &evidence.host.cpus;
     let own = facts
         .isolated
@@ -148,7 +148,7 @@ fn irqbalance(evidence: &Evidence) -> Fact<Vec<Verdict>> {
     Ok(vec![warn(format!("it runs, and may use the poll CPUs {exposed}"), fix)])
 }
 
-/// CPUs that the settings ban: a list, or the older mask.
+/// Returns the CPUs that the settings ban: a list, or the older mask.
 fn banned(settings: &str) -> CpuSet {
     let value = |name: &str| {
         let line = settings.lines().rev().find_map(|line| line.trim().strip_prefix(name));

@@ -6,7 +6,7 @@ use crate::check::{Check, CheckGroup, Evidence, Fix, Verdict, fail, pass, skip, 
 use crate::facts::{CpuVendor, NetworkDevice};
 use crate::tree::{Fact, Unknown};
 
-/// Drivers that do not keep a group from being handed over: they drive no device of it.
+/// Drivers that do not prevent vfio from taking a group: they do not use the devices for DMA.
 const HARMLESS: [&str; 2] = ["pcieport", "pci-stub"];
 
 pub(super) const CHECKS: [Check; 4] = [
@@ -44,7 +44,7 @@ pub(super) const CHECKS: [Check; 4] = [
     },
 ];
 
-/// NICs that go through vfio or uio, or will have to.
+/// Returns the NICs that are used through vfio or uio, or will have to be.
 fn candidates<'a>(evidence: &Evidence<'a>) -> Fact<Vec<&'a NetworkDevice>> {
     let used = super::nics::in_use(evidence)?;
     let shared = |found: &&&NetworkDevice| {

@@ -1,4 +1,4 @@
-//! Whether the kernel keeps its own work, and that of others, off poll CPUs.
+//! Whether the kernel keeps its own work, and other tasks, off poll CPUs.
 
 use crate::check::{Check, CheckGroup, Evidence, Fix, Verdict, pass, warn};
 use crate::cpu_set::CpuSet;
@@ -37,7 +37,7 @@ pub(super) const CHECKS: [Check; 4] = [
     },
 ];
 
-/// The poll CPUs that `set` lacks; `None` where it has all.
+/// Returns the poll CPUs that are not in `set`; `None` if all are.
 fn missing(cpus: &CpuSet, set: &CpuSet) -> Option<CpuSet> {
     Some(cpus.without(set)).filter(|missing| !missing.is_empty())
 }
@@ -78,7 +78,7 @@ fn nohz_full(evidence: &Evidence) -> Fact<Vec<Verdict>> {
     )])
 }
 
-/// CPUs without a tick have their callbacks elsewhere as well.
+/// CPUs without a timer tick have their RCU callbacks offloaded as well.
 fn rcu_nocbs(evidence: &Evidence) -> Fact<Vec<Verdict>> {
     let cpus = evidence.poll_cpus()?;
     let arguments = evidence.host.kernel.arguments.clone()?;

@@ -61,7 +61,7 @@ pub(super) const CHECKS: [Check; 6] = [
     },
 ];
 
-/// Apps that use hugepages.
+/// Returns the apps that use hugepages.
 fn users<'a>(evidence: &Evidence<'a>) -> Vec<&'a AppFacts> {
     let running = evidence.running().unwrap_or_default();
     running.into_iter().filter(|app| !app.memory().no_huge).collect()
@@ -71,10 +71,10 @@ fn every_app_does_without(evidence: &Evidence) -> bool {
     evidence.running().is_ok() && users(evidence).is_empty()
 }
 
-/// What is proposed where nothing tells how much an app needs.
+/// Memory that is proposed where the need of the app is unknown.
 const PROPOSED_BYTES: u64 = 2 << 30;
 
-/// Hugepages of the size that the other nodes have, or of the smallest one.
+/// Proposes hugepages of the size that is already reserved, or else of the smallest size.
 fn propose(pools: &[HugepagePool], node: u32) -> Fix {
     let in_use = |kib: u64| pools.iter().any(|pool| pool.kib == kib && pool.total > 0);
     let of_node = pools.iter().filter(|pool| pool.node == node);
@@ -111,7 +111,7 @@ fn reserved(evidence: &Evidence) -> Fact<Vec<Verdict>> {
     Ok(vec![fail(none, propose(&pools, 0))])
 }
 
-/// Nodes with poll CPUs, or with NICs in the hands of user space.
+/// Checks the nodes with poll CPUs, or with NICs that user space drives.
 fn per_node(evidence: &Evidence) -> Fact<Vec<Verdict>> {
     let pools = evidence.host.memory.hugepages.clone()?;
     if every_app_does_without(evidence) {
@@ -145,7 +145,7 @@ fn per_node(evidence: &Evidence) -> Fact<Vec<Verdict>> {
     Ok(used.into_iter().map(verdict).collect())
 }
 
-/// An app takes what it holds with it when it ends, so only what it wants beyond that must be free.
+/// An app frees its hugepages when it ends, so only what it needs beyond them must be free.
 fn free(evidence: &Evidence) -> Fact<Vec<Verdict>> {
     let pools = evidence.host.memory.hugepages.clone()?;
     if every_app_does_without(evidence) {
@@ -177,7 +177,7 @@ fn free(evidence: &Evidence) -> Fact<Vec<Verdict>> {
     Ok(verdicts)
 }
 
-/// Memory that the arguments ask for, against what is reserved.
+/// Compares the memory that the arguments ask for with what is reserved.
 fn of_app(app: &AppFacts, pools: &[HugepagePool]) -> Option<Verdict> {
     let wanted = app.memory().wanted_mib()?.saturating_mul(MIB);
     let total: u64 = pools.iter().map(HugepagePool::bytes).fold(0, u64::saturating_add);
@@ -189,7 +189,7 @@ fn of_app(app: &AppFacts, pools: &[HugepagePool]) -> Option<Verdict> {
             bytes(total)
         )));
     }
-    // Where nothing is reserved yet, the size that most hosts use.
+    // If nothing is reserved yet, the size that most hosts use.
     let largest = pools.iter().max_by_key(|pool| (pool.bytes(), pool.kib == 2048));
     let fix = largest.map(|pool| reserve(pool, wanted.div_ceil(pool.page_bytes())));
     let found =
@@ -224,7 +224,7 @@ fn transparent(evidence: &Evidence) -> Fact<Vec<Verdict>> {
     Ok(vec![warn(mode, fix)])
 }
 
-/// Only vfio locks memory.
+/// An error only for an app that uses vfio: only vfio locks memory.
 fn locked(evidence: &Evidence) -> Fact<Vec<Verdict>> {
     let apps = evidence.running()?;
     let verdict = |app: &&AppFacts| {

@@ -9,7 +9,7 @@ use crate::check::{Check, CheckGroup, Evidence, Fix, Verdict, fail, pass, quoted
 use crate::facts::{NetworkDevice, PcieLink};
 use crate::tree::{Fact, Unknown};
 
-/// Kernel drivers that leave a NIC usable by DPDK, beside them.
+/// Kernel drivers that DPDK works beside: a NIC stays usable by DPDK while bound to them.
 const BIFURCATED: [&str; 3] = ["mana", "mlx4_core", "mlx5_core"];
 
 pub(super) const CHECKS: [Check; 2] = [
@@ -31,7 +31,7 @@ pub(super) const CHECKS: [Check; 2] = [
     },
 ];
 
-/// The NICs that an app names or has ports on.
+/// Returns the NICs that an app names or has ports on.
 pub(super) fn of_app<'a>(evidence: &Evidence<'a>, app: &AppFacts) -> Fact<Vec<&'a NetworkDevice>> {
     let devices = known(evidence)?;
     let ports = app.sample.iter().flat_map(|sample| &sample.ports);
@@ -47,7 +47,7 @@ pub(super) fn of_app<'a>(evidence: &Evidence<'a>, app: &AppFacts) -> Fact<Vec<&'
     Ok(devices.values().filter(is_of_app).collect())
 }
 
-/// The NICs of apps, and those that a driver has handed to user space.
+/// Returns the NICs of apps, and those that are bound to a driver for user space.
 pub(super) fn in_use<'a>(evidence: &Evidence<'a>) -> Fact<Vec<&'a NetworkDevice>> {
     let mut used: Vec<&NetworkDevice> = Vec::new();
     for app in evidence.apps.unwrap_or_default() {
@@ -64,7 +64,7 @@ fn known<'a>(evidence: &Evidence<'a>) -> Fact<&'a BTreeMap<String, NetworkDevice
     evidence.host.devices.as_ref().map_err(Clone::clone)
 }
 
-/// A driver has given the device away, rather than to share it.
+/// Whether the driver hands the whole device to user space, rather than sharing it.
 fn is_handed_over(found: &NetworkDevice) -> bool {
     let driver = found.sample.driver.as_deref().unwrap_or_default();
     found.sample.present
@@ -133,7 +133,7 @@ fn of_device(app: &str, found: &NetworkDevice) -> Verdict {
     pass(format!("{app}: {}", name_driver(found)))
 }
 
-/// An interface that is up keeps dpdk-devbind.py from taking the device.
+/// dpdk-devbind.py refuses a device with an interface that is up.
 fn bind(found: &NetworkDevice) -> Fix {
     let address = &found.sample.address;
     let fix = Fix::now("modprobe vfio-pci");
@@ -180,7 +180,7 @@ fn links(evidence: &Evidence) -> Fact<Vec<Verdict>> {
     Ok(linked.into_iter().map(verdict).collect())
 }
 
-/// Speed of the ports on a device.
+/// Returns the speed of the fastest port on a device, Mbit/s.
 fn port_mbps(evidence: &Evidence, found: &NetworkDevice) -> Option<u64> {
     let samples = evidence.apps.unwrap_or_default().iter().filter_map(|app| app.sample.as_ref());
     let ports = samples.flat_map(|sample| &sample.ports);

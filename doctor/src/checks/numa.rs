@@ -32,7 +32,7 @@ fn several_nodes(evidence: &Evidence) -> Fact<()> {
     Ok(())
 }
 
-/// Nodes of the NICs of an app: as the kernel tells, otherwise as the app does.
+/// Returns the nodes of the NICs of an app: as the kernel reports them, otherwise as the app does.
 fn nodes_of_nics(evidence: &Evidence, app: &AppFacts) -> Fact<BTreeSet<u32>> {
     let of_kernel = super::nics::of_app(evidence, app)?.into_iter().filter_map(|found| found.node);
     let nodes: BTreeSet<u32> = of_kernel.collect();

@@ -1,4 +1,4 @@
-//! Descriptors against the longest stall, and mbufs against descriptors.
+//! Compares descriptors with the longest stall, and mbufs with descriptors.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,16 @@ use crate::app::AppFacts;
 use crate::check::{Check, CheckGroup, Evidence, Fix, Verdict, fail, pass, skip, warn};
 use crate::tree::{Fact, Unknown};
 
-/// Bytes of the smallest packet on the wire, with preamble, checksum and gap.
+/// Bytes of the smallest packet on the wire: with preamble, FCS and interframe gap.
 const WIRE_BYTES: u64 = 84;
 
-/// A queue that survives less than this at full load is small, microseconds.
+/// A queue that lasts for less than this at line rate is small, microseconds.
 const SMALL_BUDGET_US: f64 = 10.0;
 
 /// Packets of one burst.
 const BURST: u64 = 32;
 
-/// Longest time that is shown: an idle queue survives for ever.
+/// Longest time that is shown, microseconds: an idle queue lasts forever.
 const LONG_US: f64 = 60e6;
 
 pub(super) const CHECKS: [Check; 2] = [
@@ -40,7 +40,7 @@ pub(super) const CHECKS: [Check; 2] = [
     },
 ];
 
-/// Descriptors of the receive queues of a port; `None` unless all are known.
+/// Returns the descriptors of the receive queues of a port; `None` unless all are known.
 fn rx_descriptors(sample: &Sample, port: &PortSample) -> Option<Vec<u64>> {
     let queues = 0..port.rx_queues;
     let known: Vec<u64> =
@@ -69,7 +69,7 @@ fn descriptors(evidence: &Evidence) -> Fact<Vec<Verdict>> {
     if verdicts.is_empty() { Err(Unknown("no app has ports".into())) } else { Ok(verdicts) }
 }
 
-/// Queues are taken to get equal shares: a hot one survives for less.
+/// Judges the receive rings of a port. Queues are assumed to get equal shares: a hot one lasts for less time.
 fn budget(app: &AppFacts, sample: &Sample, port: &PortSample, known: &[u64]) -> Verdict {
     let smallest = known.iter().min().copied().unwrap_or(0);
     let queues = known.len() as f64;
@@ -119,7 +119,7 @@ fn brief(us: f64) -> String {
     if us < 10.0 { format!("{us:.1}us") } else { micros(us as u64) }
 }
 
-/// Pools of mbufs, by the size of their objects: those of other things have small ones.
+/// Judges the mbuf pools of each app.
 fn pools(evidence: &Evidence) -> Fact<Vec<Verdict>> {
     let mut verdicts = Vec::new();
     for app in evidence.running()? {
@@ -138,7 +138,8 @@ fn pools(evidence: &Evidence) -> Fact<Vec<Verdict>> {
     if verdicts.is_empty() { Err(Unknown("no app reports its ports".into())) } else { Ok(verdicts) }
 }
 
-/// Judges the mbuf pools of an app by its receive descriptors, or by the mbufs in use where these are not known.
+/// Judges the mbuf pools of an app by its receive descriptors, or by the mbufs in use where these are
+/// unknown.
 fn pool(app: &AppFacts, sample: &Sample, rx: Option<u64>) -> Verdict {
     let pools = || mbuf_pools(sample);
     let size = pools().fold(0_u64, |sum, pool| sum.saturating_add(pool.size));
@@ -152,7 +153,7 @@ fn pool(app: &AppFacts, sample: &Sample, rx: Option<u64>) -> Verdict {
         ));
     };
     let lcores = app.poll_threads.len().max(sample.lcores.len()).max(1) as u64;
-    // A cache grows to one and a half of its size before it is flushed.
+    // A cache is flushed when it holds more than one and a half times its size.
     let caches =
         pools().fold(0_u64, |sum, pool| sum.saturating_add(pool.cache_size.saturating_mul(3) / 2));
     let caches = caches.saturating_mul(lcores);
@@ -182,15 +183,15 @@ fn pool(app: &AppFacts, sample: &Sample, rx: Option<u64>) -> Verdict {
 
 /// The mbufs of an app outside of caches and bursts.
 struct HeldMbufs {
-    /// The receive rings alone, as far as they are known.
+    /// The receive descriptors alone; 0 if they are unknown.
     least: u64,
-    /// All that is known to be held.
+    /// All mbufs that are known to be held.
     usual: u64,
     text: String,
 }
 
 impl HeldMbufs {
-    /// By so many receive descriptors, or as counted now; `None` where neither is known.
+    /// Returns `rx` plus the transmit descriptors, or the mbufs in use now; `None` where neither is known.
     fn of(sample: &Sample, rx: Option<u64>) -> Option<Self> {
         if let Some(rx) = rx {
             let tx = transmit_descriptors(sample);
@@ -205,12 +206,12 @@ impl HeldMbufs {
     }
 }
 
-/// An mbuf has 128 bytes of its own and a buffer of some size.
+/// Returns the mbuf pools, recognised by the size of their objects: an mbuf is 128 bytes and a buffer.
 fn mbuf_pools(sample: &Sample) -> impl Iterator<Item = &PoolSample> {
     sample.pools.iter().filter(|pool| pool.element_bytes > 256)
 }
 
-/// Those that were told; `None` for a stock app, which tells none.
+/// Returns the sum of those that are reported; `None` for a stock app, which reports none.
 fn transmit_descriptors(sample: &Sample) -> Option<u64> {
     sample.library.as_ref()?;
     let tx = sample.queues.iter().filter(|queue| queue.direction == QueueDirection::Tx);
