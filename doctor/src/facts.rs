@@ -1,4 +1,4 @@
-//! What a host tells of itself, as far as the checks need it.
+//! The facts about a host that the checks need.
 
 mod cpu;
 mod device;
@@ -19,18 +19,18 @@ use crate::app::AppFacts;
 use crate::cpu_set::CpuSet;
 use crate::tree::{Fact, HostTree, Unknown};
 
-/// What a host tells of itself. Each fact is known, or says why not.
+/// The facts about a host. Each is known, or has a reason why it is not.
 #[derive(Clone, Debug)]
 pub(crate) struct HostFacts {
     pub(crate) kernel: KernelFacts,
     pub(crate) cpus: CpuFacts,
     /// The CPUs on which apps poll, or will poll.
     pub(crate) poll_cpus: Fact<CpuSet>,
-    /// Details of these.
+    /// Details of these CPUs.
     pub(crate) poll: BTreeMap<u32, PollCpu>,
     pub(crate) memory: MemoryFacts,
     pub(crate) iommu: IommuFacts,
-    /// Network devices, and others that apps name, by PCI address.
+    /// Network devices, and other devices that apps name, by PCI address.
     pub(crate) devices: Fact<BTreeMap<String, NetworkDevice>>,
     pub(crate) irqs: IrqFacts,
     /// The processes of apps, by the name of the app.
@@ -38,7 +38,7 @@ pub(crate) struct HostFacts {
 }
 
 impl HostFacts {
-    /// Reads them. `cpus` are those on which apps will poll, where the user names them.
+    /// Reads all facts. `cpus` are those on which apps will poll, if the user names them.
     pub(crate) fn read(tree: &HostTree, apps: &[AppFacts], cpus: Option<&CpuSet>) -> Self {
         let kernel = KernelFacts::read(tree);
         let all = CpuFacts::read(tree);
@@ -66,7 +66,7 @@ impl HostFacts {
     }
 }
 
-/// Those that apps poll on or that the user names; before the first start, those that are isolated.
+/// Returns the CPUs that apps poll on or that the user names; before the first start, the isolated ones.
 fn poll_cpus(apps: &[AppFacts], cpus: Option<&CpuSet>, all: &CpuFacts) -> Fact<CpuSet> {
     let polled: CpuSet = apps.iter().flat_map(|app| app.poll_cpus().0).collect();
     let polled = cpus.map_or(polled.clone(), |cpus| cpus.with(&polled));

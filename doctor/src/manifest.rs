@@ -1,4 +1,4 @@
-//! What a collected tree says of itself: its apps, and what could not be read.
+//! The manifest of a collected tree: its apps, and files that could not be read.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -9,15 +9,15 @@ use crate::SCHEMA;
 use crate::app::AppFacts;
 use crate::error::DoctorError;
 
-/// Name of the file in the root of the tree.
+/// Name of the manifest, in the root of the tree.
 pub(crate) const MANIFEST: &str = "pmdscope-doctor.json";
 
-/// What a collected tree says of itself.
+/// The manifest of a collected tree.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Manifest {
     /// [`SCHEMA`].
     pub(crate) schema: u32,
-    /// Wall clock when it was collected, nanoseconds since the epoch.
+    /// Wall clock at the collection, nanoseconds since the epoch.
     pub(crate) collected_realtime_ns: u64,
     /// Files that could not be read; those that are absent and not listed here did not exist.
     pub(crate) unreadable: BTreeSet<String>,
@@ -29,7 +29,7 @@ pub(crate) struct Manifest {
 }
 
 impl Manifest {
-    /// Of the text of [`MANIFEST`].
+    /// Parses the text of [`MANIFEST`].
     pub(crate) fn parse(text: &str) -> Result<Self, DoctorError> {
         let path = PathBuf::from(MANIFEST);
         let manifest: Self = serde_json::from_str(text)

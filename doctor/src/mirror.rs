@@ -1,4 +1,4 @@
-//! The copy of a host's files that is made while they are read.
+//! Copies the files of a host while they are read.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,14 +6,14 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::symlink;
 use std::path::{Component, Path, PathBuf};
 
-/// A directory that gets a copy of everything that is read.
+/// A directory that receives a copy of everything that is read.
 #[derive(Debug)]
 pub(crate) struct Mirror {
     into: PathBuf,
-    /// Entries of directories that were listed; they are made last, since most become more than a name.
+    /// Entries of listed directories; those that were not read are created last, as empty directories.
     listed: BTreeSet<PathBuf>,
     unreadable: BTreeSet<String>,
-    /// The first failure to write.
+    /// The first write error.
     failure: Option<(PathBuf, io::Error)>,
 }
 
@@ -53,7 +53,8 @@ impl Mirror {
         }
     }
 
-    /// What could not be read.
+    /// Completes the copy; returns the files that could not be read. An error if anything could not
+    /// be written.
     pub(crate) fn finish(self) -> Result<BTreeSet<String>, (PathBuf, io::Error)> {
         if let Some(failure) = self.failure {
             return Err(failure);
@@ -68,7 +69,7 @@ impl Mirror {
     }
 }
 
-/// A path below a root; `None` for one that leads out of it.
+/// Returns a path relative to a root; `None` for a path that leads out of it.
 pub(crate) fn relative(path: &str) -> Option<&Path> {
     let path = Path::new(path.trim_start_matches('/'));
     let inside = path.components().all(|part| matches!(part, Component::Normal(_)));

@@ -15,16 +15,16 @@ use crate::error::DoctorError;
 use crate::manifest::{MANIFEST, Manifest};
 use crate::mirror::{Mirror, relative};
 
-/// Longest file that is read: `/proc/interrupts` of a large host has a few MiB.
+/// Limit of a file; the rest is ignored. `/proc/interrupts` of a large host has a few MiB.
 const FILE_BYTES: u64 = 16 << 20;
 
-/// Tries of a lookup that collides with a rename.
+/// Attempts of a path lookup that races with a rename.
 const LOOKUPS: u32 = 8;
 
-/// What is known, or why it is not.
+/// A value, or why it is unknown.
 pub(crate) type Fact<T> = Result<T, Unknown>;
 
-/// Why something is not known, for people.
+/// Why a fact is unknown, for people.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Unknown(pub(crate) String);
@@ -39,10 +39,10 @@ pub struct HostTree {
 }
 
 impl HostTree {
-    /// The host whose root directory is `root`: `/`, or a collected tree.
+    /// Opens the host with the root directory `root`: `/`, or a collected tree.
     ///
     /// # Errors
-    /// When it is no directory that can be read, or its manifest is damaged.
+    /// If it is not a directory that can be read, or its manifest is damaged.
     pub fn open(root: &Path) -> Result<Self, DoctorError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = open(root, flags, Mode::empty())
@@ -57,33 +57,33 @@ impl HostTree {
         Ok(tree)
     }
 
-    /// The host below `root`; everything that is read is copied into `mirror`.
+    /// Opens the host below `root`; everything that is read is copied into `mirror`.
     pub(crate) fn mirrored(root: &Path, mirror: Mirror) -> Result<Self, DoctorError> {
         let tree = Self::open(root)?;
         Ok(Self { mirror: Some(RefCell::new(mirror)), ..tree })
     }
 
-    /// It is the machine that this program runs on, rather than a copy.
+    /// Whether it is the machine that this program runs on, rather than a copy.
     pub fn is_this_machine(&self) -> bool {
         self.path == Path::new("/")
     }
 
-    /// What was noted when the tree was collected.
+    /// Returns the manifest of a collected tree; an empty one for this machine.
     pub(crate) fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// Ends copying.
+    /// Stops copying, and returns the mirror.
     pub(crate) fn into_mirror(self) -> Option<Mirror> {
         self.mirror.map(RefCell::into_inner)
     }
 
-    /// The text of a file, without white space around it.
+    /// Returns the text of a file, without surrounding white space.
     pub(crate) fn text(&self, path: &str) -> Fact<String> {
         self.optional_text(path)?.ok_or_else(|| self.unknown(path, Errno::NOENT))
     }
 
-    /// The text of a file; `None` where its directory exists and the file does not.
+    /// Returns the text of a file; `None` if its directory exists and the file does not.
     pub(crate) fn optional_text(&self, path: &str) -> Fact<Option<String>> {
         let read =
             self.open_at(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY).and_then(text);
@@ -92,12 +92,12 @@ impl HostTree {
         Ok(Some(text.trim().to_owned()))
     }
 
-    /// Sorted names in a directory, those that are wanted.
+    /// Returns the sorted names in a directory that satisfy `wanted`.
     pub(crate) fn names(&self, path: &str, wanted: impl Fn(&str) -> bool) -> Fact<Vec<String>> {
         self.optional_names(path, wanted)?.ok_or_else(|| self.unknown(path, Errno::NOENT))
     }
 
-    /// The same; `None` where the directory above exists and this one does not.
+    /// As `names`; `None` if the parent directory exists and this one does not.
     pub(crate) fn optional_names(
         &self,
         path: &str,
@@ -112,8 +112,8 @@ impl HostTree {
         Ok(Some(names))
     }
 
-    /// The last part of what a symbolic link points to; `None` where its directory exists and the
-    /// link does not.
+    /// Returns the last component of the target of a symbolic link; `None` if its directory exists
+    /// and the link does not.
     pub(crate) fn link_name(&self, path: &str) -> Fact<Option<String>> {
         let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
@@ -125,7 +125,7 @@ impl HostTree {
         Ok(Some(name))
     }
 
-    /// Whether there is such a file or directory; unknown where the directory above it is missing.
+    /// Whether a file or directory exists; unknown if its parent directory is missing.
     pub(crate) fn exists(&self, path: &str) -> Fact<bool> {
         let read = self.open_at(path, OFlags::PATH).and_then(fstat);
         let Some(stat) = self.known(path, read)? else { return Ok(false) };
@@ -140,7 +140,7 @@ impl HostTree {
         }
     }
 
-    /// Tells what is absent from what cannot be read.
+    /// Distinguishes a file that does not exist (`None`) from one that cannot be read.
     fn known<T>(&self, path: &str, read: rustix::io::Result<T>) -> Fact<Option<T>> {
         let above = path.rsplit_once('/').map_or("", |(above, _)| above);
         match read {
@@ -149,7 +149,7 @@ impl HostTree {
                 Err(Unknown(format!("{path} could not be read when it was collected")))
             }
             Err(Errno::NOENT) if self.open_at(above, OFlags::PATH).is_ok() => {
-                // That it is absent shall be known of the copy as well.
+                // The copy records as well that the file is absent: its directory exists there.
                 self.copy(|mirror| mirror.listing(above, &[]));
                 Ok(None)
             }
@@ -184,7 +184,7 @@ impl HostTree {
             }
         }
         match opened {
-            // Kernels before 5.6. Links of this machine lead where they should.
+            // Kernels before 5.6 do not have it. Links of this machine are trusted.
             Err(Errno::NOSYS) if self.is_this_machine() => {
                 openat(&self.root, relative, flags, Mode::empty())
             }

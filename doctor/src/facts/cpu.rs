@@ -9,12 +9,12 @@ use crate::tree::{Fact, HostTree};
 
 const CPUS: &str = "/sys/devices/system/cpu";
 
-/// Who made the CPU, as far as advice depends on it.
+/// The vendor of the CPU, as far as advice depends on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum CpuVendor {
     /// Intel.
     Intel,
-    /// AMD, and Hygon, which is alike.
+    /// AMD, and Hygon, which takes the same arguments.
     Amd,
     /// arm64.
     Arm,
@@ -27,15 +27,15 @@ pub(crate) enum CpuVendor {
 #[derive(Clone, Debug)]
 pub(crate) struct CpuFacts {
     pub(crate) online: Fact<CpuSet>,
-    /// Kept free of other tasks: `isolcpus`, or isolated cpusets.
+    /// CPUs kept free of other tasks: `isolcpus`, or isolated cpusets.
     pub(crate) isolated: Fact<CpuSet>,
-    /// Without a timer tick; empty where the kernel cannot do that.
+    /// CPUs without a timer tick; empty where the kernel does not support that.
     pub(crate) nohz_full: Fact<CpuSet>,
     /// CPUs on which unbound kernel work runs.
     pub(crate) workqueues: Fact<CpuSet>,
     /// CPUs of each NUMA node.
     pub(crate) nodes: Fact<BTreeMap<u32, CpuSet>>,
-    /// Efficient, slower CPUs of a hybrid processor.
+    /// Slower, efficiency CPUs of a hybrid processor.
     pub(crate) slow: CpuSet,
     pub(crate) vendor: CpuVendor,
     pub(crate) microcode: Option<String>,
@@ -44,13 +44,13 @@ pub(crate) struct CpuFacts {
 /// A CPU on which an app polls.
 #[derive(Clone, Debug)]
 pub(crate) struct PollCpu {
-    /// CPUs of the same core, with this one.
+    /// CPUs of the same core, including this one.
     pub(crate) siblings: Fact<CpuSet>,
     /// Frequency governor; `None` where the kernel does not change the frequency.
     pub(crate) governor: Fact<Option<String>>,
     /// Enabled idle states with their exit latency in microseconds; `None` where there are none.
     pub(crate) idle_states: Fact<Option<Vec<(String, u64)>>>,
-    /// Relative speed, 1024 for the fastest CPUs; `None` where all are alike.
+    /// Relative speed, 1024 for the fastest CPUs; `None` where all have the same.
     pub(crate) capacity: Option<u64>,
 }
 
@@ -76,13 +76,13 @@ impl CpuFacts {
         }
     }
 
-    /// The NUMA node of a CPU.
+    /// Returns the NUMA node of a CPU.
     pub(crate) fn node_of(&self, cpu: u32) -> Option<u32> {
         let nodes = self.nodes.as_ref().ok()?;
         nodes.iter().find(|(_, cpus)| cpus.0.contains(&cpu)).map(|(node, _)| *node)
     }
 
-    /// Number of NUMA nodes with CPUs; 1 where that is not known.
+    /// Returns the number of NUMA nodes with CPUs; 1 if that is not known.
     pub(crate) fn node_count(&self) -> usize {
         let with_cpus =
             |nodes: &BTreeMap<u32, CpuSet>| nodes.values().filter(|cpus| !cpus.is_empty()).count();
@@ -90,7 +90,7 @@ impl CpuFacts {
     }
 }
 
-/// The command line isolates CPUs, and so do partitions of cpusets since Linux 6.1.
+/// CPUs are isolated by the kernel command line and, since Linux 6.1, by partitions of cpusets.
 fn isolated(tree: &HostTree) -> Fact<CpuSet> {
     let booted = tree.text(&format!("{CPUS}/isolated")).map(|text| CpuSet::of_list(&text))?;
     let mounts = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];

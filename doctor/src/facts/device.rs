@@ -12,31 +12,31 @@ const DEVICES: &str = "/sys/bus/pci/devices";
 /// A PCI device.
 #[derive(Clone, Debug)]
 pub(crate) struct NetworkDevice {
-    /// As telemetry has it: address, presence, class and driver.
+    /// As in samples of telemetry: address, presence, class and driver.
     pub(crate) sample: DeviceSample,
     /// Vendor and device id, for instance `8086:1592`.
     pub(crate) id: String,
     /// NUMA node; `None` where the firmware does not report it.
     pub(crate) node: Option<u32>,
-    /// Link as it is, and as the card can have it; `None` for virtual devices.
+    /// The present link, and the best link of the card; `None` for virtual devices.
     pub(crate) link: Option<(PcieLink, PcieLink)>,
     /// IOMMU group.
     pub(crate) iommu_group: Option<String>,
-    /// Kernel network interfaces on it.
+    /// Its kernel network interfaces.
     pub(crate) interfaces: Vec<String>,
 }
 
 /// The link of a device to the host.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct PcieLink {
-    /// Transfers per lane, 10^9 per second.
+    /// Transfers of a lane, 10^9 per second.
     pub(crate) gt_s: f64,
     /// Lanes.
     pub(crate) lanes: u32,
 }
 
 impl PcieLink {
-    /// Bits per second after encoding: 8b/10b up to 5 GT/s, 128b/130b above.
+    /// Returns Mbit/s after encoding: 8b/10b up to 5 GT/s, 128b/130b above.
     pub(crate) fn mbps(self) -> f64 {
         let encoding = if self.gt_s <= 5.0 { 0.8 } else { 128.0 / 130.0 };
         self.gt_s * 1000.0 * encoding * f64::from(self.lanes)
@@ -54,11 +54,11 @@ impl std::fmt::Display for PcieLink {
 pub(crate) struct IommuFacts {
     /// Number of IOMMU groups; 0 without an IOMMU.
     pub(crate) groups: Fact<usize>,
-    /// vfio without an IOMMU is allowed.
+    /// Whether vfio without an IOMMU is allowed.
     pub(crate) noiommu: bool,
-    /// Loaded modules of these: `vfio_pci`, `uio_pci_generic`, `igb_uio`.
+    /// The loaded ones of the modules `vfio_pci`, `uio_pci_generic` and `igb_uio`.
     pub(crate) modules: Fact<BTreeSet<String>>,
-    /// Drivers of the devices of each IOMMU group of a network device, by address.
+    /// Address and driver of each device of an IOMMU group, for groups with a network device.
     pub(crate) members: BTreeMap<String, Vec<(String, Option<String>)>>,
 }
 
@@ -86,7 +86,7 @@ fn modules(tree: &HostTree) -> Fact<BTreeSet<String>> {
     Ok(loaded)
 }
 
-/// Only groups of network devices matter.
+/// Returns the devices of the IOMMU groups that contain a network device.
 fn members(tree: &HostTree) -> BTreeMap<String, Vec<(String, Option<String>)>> {
     let mut groups = BTreeMap::new();
     let devices = tree.names(DEVICES, |name| address(name).is_some()).unwrap_or_default();
@@ -117,7 +117,7 @@ fn is_network(tree: &HostTree, device: &str) -> bool {
     class(tree, device).starts_with("0x02")
 }
 
-/// All network devices, and those of `named` that are PCI addresses, whether they are there or not.
+/// Reads all network devices, and those of `named` that are PCI addresses, whether present or not.
 pub(crate) fn read(
     tree: &HostTree,
     named: impl Iterator<Item = String>,

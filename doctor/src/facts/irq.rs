@@ -1,14 +1,14 @@
-//! Interrupts, and the CPUs that they may come to.
+//! Interrupts, and the CPUs that they may be delivered to.
 
 use std::collections::BTreeMap;
 
 use crate::cpu_set::CpuSet;
 use crate::tree::{Fact, HostTree};
 
-/// Interrupts.
+/// The interrupts of a host.
 #[derive(Clone, Debug)]
 pub(crate) struct IrqFacts {
-    /// Where interrupts of new devices come to.
+    /// CPUs that interrupts of new devices are delivered to.
     pub(crate) default: Fact<CpuSet>,
     /// Interrupts with a handler.
     pub(crate) list: Fact<Vec<Irq>>,
@@ -18,13 +18,13 @@ pub(crate) struct IrqFacts {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Irq {
     pub(crate) number: u32,
-    /// Its handlers, mostly the name of a device and a queue.
+    /// Its handlers, usually the name of a device and a queue.
     pub(crate) name: String,
-    /// CPUs that it may come to.
+    /// CPUs that it may be delivered to.
     pub(crate) allowed: CpuSet,
-    /// CPUs that it comes to; `allowed` where the kernel does not report it.
+    /// CPUs that it is delivered to; `allowed` if the kernel does not report it.
     pub(crate) effective: CpuSet,
-    /// How often it has come to each poll CPU since boot, where the kernel tells.
+    /// Interrupts on each poll CPU since boot, as far as the kernel reports them.
     pub(crate) counts: BTreeMap<u32, u64>,
 }
 
@@ -43,7 +43,7 @@ fn list(tree: &HostTree, poll_cpus: &CpuSet) -> Fact<Vec<Irq>> {
         let dir = format!("/proc/irq/{number}");
         let file = |name: &str| tree.text(&format!("{dir}/{name}")).ok();
         let number = number.parse().ok()?;
-        // Each handler has a directory here. The files have names that no handler has.
+        // Each handler has a directory here. No handler has the name of one of the files.
         let handlers = tree.names(&dir, |name| !FILES.contains(&name)).ok()?;
         let allowed = CpuSet::of_list(&file("smp_affinity_list")?);
         let effective = file("effective_affinity_list").map(|text| CpuSet::of_list(&text));

@@ -2,12 +2,12 @@
 
 use crate::tree::{Fact, HostTree};
 
-/// How the kernel command line is changed for good.
+/// How the kernel command line is changed permanently.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Distribution {
-    /// Debian, Ubuntu and their kin: `/etc/default/grub.d` and `update-grub`.
+    /// Debian, Ubuntu and derivatives: `/etc/default/grub.d` and `update-grub`.
     Debian,
-    /// Fedora, RHEL and their kin: `grubby`.
+    /// Fedora, RHEL and derivatives: `grubby`.
     RedHat,
     /// SUSE: `/etc/default/grub` and `grub2-mkconfig`.
     Suse,
@@ -22,9 +22,9 @@ pub(crate) struct KernelFacts {
     pub(crate) release: Fact<String>,
     pub(crate) arguments: Fact<KernelArguments>,
     pub(crate) distribution: Distribution,
-    /// Interrupts are spread over CPUs by this daemon.
+    /// Whether irqbalance runs, which spreads interrupts over CPUs.
     pub(crate) irqbalance: Fact<bool>,
-    /// The settings of that daemon.
+    /// The settings of irqbalance.
     pub(crate) irqbalance_settings: Option<String>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct KernelFacts {
 pub(crate) struct KernelArguments(pub(crate) String);
 
 impl KernelArguments {
-    /// The last value of an argument; an empty one for an argument without.
+    /// Returns the last value of an argument; an empty one for an argument without a value.
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
         let value = |word: &'_ str| -> Option<usize> {
             let rest = word.strip_prefix(name)?;
@@ -79,7 +79,8 @@ fn distribution(os_release: &str) -> Distribution {
     }
 }
 
-/// Looked for by its socket and its unit, which is cheaper than the names of all processes.
+/// Finds irqbalance by its socket, PID file or unit, which is cheaper than reading the names of all
+/// processes.
 fn is_irqbalance_running(tree: &HostTree) -> Fact<bool> {
     let runs = |pid: &str| {
         pid.parse::<u32>().is_ok_and(|pid| {

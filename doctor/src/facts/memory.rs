@@ -1,22 +1,22 @@
-//! Hugepages, and how the kernel handles large pages by itself.
+//! Hugepages, and transparent hugepages.
 
 use crate::tree::{Fact, HostTree};
 
-/// Memory.
+/// The memory of a host.
 #[derive(Clone, Debug)]
 pub(crate) struct MemoryFacts {
     /// Hugepages of each NUMA node and size.
     pub(crate) hugepages: Fact<Vec<HugepagePool>>,
-    /// Where hugetlbfs is mounted.
+    /// Mount points of hugetlbfs.
     pub(crate) hugetlbfs: Fact<Vec<String>>,
-    /// Transparent hugepages: the mode in force; `None` for a kernel without.
+    /// Transparent hugepages: the mode in force; `None` for a kernel without them.
     pub(crate) transparent: Fact<Option<String>>,
 }
 
 /// The hugepages of one size on one NUMA node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HugepagePool {
-    /// Its directory.
+    /// Its directory in sysfs.
     pub(crate) dir: String,
     pub(crate) node: u32,
     pub(crate) kib: u64,
@@ -36,12 +36,12 @@ impl MemoryFacts {
 }
 
 impl HugepagePool {
-    /// Bytes of one page, never 0.
+    /// Returns the bytes of one page, never 0.
     pub(crate) fn page_bytes(&self) -> u64 {
         self.kib.saturating_mul(1024).max(1)
     }
 
-    /// Bytes of all of its pages.
+    /// Returns the bytes of all of its pages.
     pub(crate) fn bytes(&self) -> u64 {
         self.total.saturating_mul(self.kib).saturating_mul(1024)
     }
@@ -60,13 +60,13 @@ fn hugetlbfs(mounts: &str) -> Vec<String> {
     mounts.lines().filter_map(place).collect()
 }
 
-/// The word in brackets of `always [madvise] never`.
+/// Returns the word in brackets of `always [madvise] never`.
 fn chosen(text: &str) -> String {
     let word = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     word.map_or(text, |(word, _)| word).to_owned()
 }
 
-/// Kernels without NUMA have them in one place.
+/// Kernels without NUMA list hugepages in one directory, not by node.
 fn hugepages(tree: &HostTree) -> Fact<Vec<HugepagePool>> {
     const NODES: &str = "/sys/devices/system/node";
     let number = |name: &str| name.strip_prefix("node")?.parse::<u32>().ok();

@@ -3,15 +3,15 @@
 use crate::cpu_set::CpuSet;
 use crate::tree::{Fact, HostTree, Unknown};
 
-/// `CAP_IPC_LOCK`: no limit of locked memory applies.
+/// `CAP_IPC_LOCK`: a process that has it may lock any amount of memory.
 const CAP_IPC_LOCK: u64 = 1 << 14;
 
 /// The process of an app.
 #[derive(Clone, Debug)]
 pub(crate) struct ProcessFacts {
-    /// Memory that it may lock, bytes; `None` for any amount.
+    /// Memory that it may lock, bytes; `None` for no limit.
     pub(crate) locked_bytes: Fact<Option<u64>>,
-    /// The limit that follows from its control groups; `None` for none.
+    /// The limit of its control groups; `None` if there is none.
     pub(crate) quota: Fact<Option<CpuQuota>>,
     /// CPUs of its control group.
     pub(crate) cpuset: Fact<CpuSet>,
@@ -20,11 +20,11 @@ pub(crate) struct ProcessFacts {
 /// A limit of CPU time.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CpuQuota {
-    /// CPUs' worth of time.
+    /// The limit, in CPUs.
     pub(crate) cpus: f64,
-    /// The control group that has it.
+    /// The control group that sets the limit.
     pub(crate) group: String,
-    /// It is of cgroup v1.
+    /// Whether it is a group of cgroup v1.
     pub(crate) v1: bool,
     /// Periods in which the group was stopped; `None` where the kernel does not report it.
     pub(crate) throttled: Option<u64>,
@@ -98,7 +98,7 @@ impl ControlGroups {
         groups
     }
 
-    /// The tightest limit of a group and those above it.
+    /// Returns the lowest limit of a group and its ancestors.
     fn quota(&self, tree: &HostTree) -> Fact<Option<CpuQuota>> {
         let (path, v1) = match (&self.cpu, &self.unified) {
             (Some(path), _) => (path, true),
@@ -132,7 +132,7 @@ impl ControlGroups {
             }
         };
         for mount in mounts {
-            // Groups without the controller have the CPUs of the nearest one that has it.
+            // Groups without the controller have the CPUs of the nearest ancestor with it.
             for group in with_parents(path)? {
                 let place =
                     if mount.is_empty() { group.clone() } else { format!("/{mount}{group}") };
@@ -148,7 +148,7 @@ impl ControlGroups {
     }
 }
 
-/// The mount of a hierarchy: the first below /sys/fs/cgroup whose root has a file of that name.
+/// Returns the mount of a hierarchy: the first one below /sys/fs/cgroup with `file` in its root.
 fn mount(tree: &HostTree, names: &[&str], file: &str) -> Fact<String> {
     let path = |name: &&str| {
         if name.is_empty() { "/sys/fs/cgroup".into() } else { format!("/sys/fs/cgroup/{name}") }
@@ -162,7 +162,7 @@ fn mount(tree: &HostTree, names: &[&str], file: &str) -> Fact<String> {
     })
 }
 
-/// A group and those above it up to the root, which is the empty path.
+/// Returns a group and its ancestors up to the root, which is the empty path.
 fn with_parents(path: &str) -> Fact<Vec<String>> {
     if path.split('/').any(|part| part == "..") {
         return Err(Unknown(format!(
@@ -179,7 +179,7 @@ fn with_parents(path: &str) -> Fact<Vec<String>> {
     Ok(groups)
 }
 
-/// `max 100000` or `200000 100000`.
+/// Parses `max 100000`, which means no quota, or `200000 100000`.
 fn quota_v2(tree: &HostTree, group: &str) -> Option<f64> {
     let text = tree.text(&format!("{group}/cpu.max")).ok()?;
     let mut words = text.split_ascii_whitespace().map(|word| word.parse::<f64>().ok());
@@ -187,7 +187,7 @@ fn quota_v2(tree: &HostTree, group: &str) -> Option<f64> {
     (period > 0.0).then(|| quota / period)
 }
 
-/// A quota of -1 is none.
+/// A quota of -1 means none.
 fn quota_v1(tree: &HostTree, group: &str) -> Option<f64> {
     let number = |file: &str| tree.text(&format!("{group}/{file}")).ok()?.parse::<f64>().ok();
     let (quota, period) = (number("cpu.cfs_quota_us")?, number("cpu.cfs_period_us")?);
