@@ -1,4 +1,4 @@
-//! What is known of the apps: from their telemetry, and from the configuration.
+//! Facts about the apps: from their telemetry, and from the configuration.
 
 use std::collections::BTreeMap;
 
@@ -10,25 +10,25 @@ use serde::{Deserialize, Serialize};
 use crate::cpu_set::CpuSet;
 use crate::eal::EalMemory;
 
-/// A thread that was ready to run for less than this share of the time does not poll.
+/// Least share of the time in which a thread runs or waits for its CPU; a thread with less does not poll.
 const POLLING_SHARE: f64 = 0.5;
 
-/// What is known of one app.
+/// Facts about one app.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct AppFacts {
     /// Its name.
     pub name: String,
-    /// Why it cannot be asked; `None` for one that answers.
+    /// Why it cannot be queried; `None` for an app that answers.
     pub unreachable: Option<String>,
-    /// The configuration expects it, and it does not run.
+    /// Whether the configuration expects it, and it does not run.
     #[serde(default)]
     pub absent: bool,
-    /// What it said last; `None` for one that does not answer.
+    /// Its last sample; `None` for an app that does not answer.
     pub sample: Option<Sample>,
-    /// Packets received per second by port id; none where no rate is known.
+    /// Packets received per second by port id; ports without a known rate are absent.
     #[serde(default)]
     pub rx_pps: BTreeMap<u16, f64>,
-    /// Its lcores that were seen to poll.
+    /// Its lcores that poll.
     #[serde(default)]
     pub poll_threads: Vec<PollThread>,
     /// Devices that must be among its ports.
@@ -37,7 +37,7 @@ pub struct AppFacts {
     /// Least number of ports.
     #[serde(default)]
     pub min_ports: usize,
-    /// Whether packets can be captured from it; `None` when that was not looked at.
+    /// Whether packets can be captured from it; `None` if that was not checked.
     #[serde(default)]
     pub capture: Option<CaptureFact>,
 }
@@ -46,14 +46,14 @@ pub struct AppFacts {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CaptureFact {
-    /// They can, by libpmdscope or by a helper.
+    /// Packets can be captured, by libpmdscope or by a helper.
     Possible {
         /// `library` or `pdump`.
         via: String,
     },
-    /// They cannot.
+    /// Packets cannot be captured.
     Impossible {
-        /// What stands in the way, and what to do.
+        /// The obstacle, and what to do about it.
         reason: String,
     },
 }
@@ -72,8 +72,9 @@ pub struct PollThread {
 }
 
 impl AppFacts {
-    /// An app that answers. `first` is a sample of some time before that of `model`, by which threads
-    /// that sleep are told from those that poll; without it all lcores are taken for polling.
+    /// Returns the facts about an app that answers. `first` is an earlier sample than that of
+    /// `model`: for a stock app, it tells threads that sleep from threads that poll; without it, all
+    /// its lcores count as polling.
     pub fn of(first: Option<&Sample>, model: &Model, inventory: &AppInventory) -> Self {
         let sample = &model.sample;
         let expectation = inventory.expectation(sample);
@@ -89,13 +90,13 @@ impl AppFacts {
         }
     }
 
-    /// An app that runs and cannot be asked.
+    /// Returns the facts about an app that runs and cannot be queried.
     pub fn unreachable(name: &str, reason: &str) -> Self {
         let unreachable = Some(reason.to_owned());
         Self { name: name.to_owned(), unreachable, ..Self::default() }
     }
 
-    /// An app that should run, and does not.
+    /// Returns the facts about an app that should run, and does not.
     pub fn absent(expected: &ExpectedApp) -> Self {
         Self {
             name: expected.name.clone(),
@@ -106,7 +107,7 @@ impl AppFacts {
         }
     }
 
-    /// Its name, and the container that it runs in, as people read them.
+    /// Returns its name, and the container that it runs in, for people.
     pub(crate) fn label(&self) -> String {
         let container = self.sample.as_ref().and_then(|sample| sample.app.container.as_ref());
         let Some(container) = container else { return self.name.clone() };
@@ -114,17 +115,17 @@ impl AppFacts {
         format!("{} (container {}{pod})", self.name, container.short_id())
     }
 
-    /// Its process on the host; `None` where it is not seen.
+    /// Returns its process id on the host; `None` where the process is not visible.
     pub(crate) fn pid(&self) -> Option<u32> {
         self.sample.as_ref().map(|sample| sample.app.pid).filter(|pid| *pid > 0)
     }
 
-    /// The CPUs that it polls on.
+    /// Returns the CPUs that it polls on.
     pub(crate) fn poll_cpus(&self) -> CpuSet {
         self.poll_threads.iter().flat_map(|thread| thread.cpus().0).collect()
     }
 
-    /// How it uses memory.
+    /// Returns how it uses memory.
     pub(crate) fn memory(&self) -> EalMemory {
         self.sample
             .as_ref()
@@ -134,7 +135,7 @@ impl AppFacts {
 }
 
 impl PollThread {
-    /// Its CPU; that on which it ran last for one that may run on several.
+    /// Returns its CPU; for a thread that may run on several, the CPU that it ran on last.
     pub(crate) fn cpus(&self) -> CpuSet {
         if self.is_pinned() { self.allowed.clone() } else { [self.cpu].into_iter().collect() }
     }
@@ -144,7 +145,8 @@ impl PollThread {
     }
 }
 
-/// libpmdscope knows which lcores poll; of a stock app, the kernel tells which threads sleep.
+/// Returns the threads that poll. libpmdscope reports which lcores poll; for a stock app, the kernel
+/// reports which threads sleep.
 fn poll_threads(first: Option<&Sample>, sample: &Sample) -> Vec<PollThread> {
     let before = |thread: &ThreadSample| {
         let threads = first.into_iter().flat_map(|first| &first.threads);
@@ -168,7 +170,7 @@ fn poll_threads(first: Option<&Sample>, sample: &Sample) -> Vec<PollThread> {
     sample.threads.iter().filter(polls).map(thread).collect()
 }
 
-/// The share of the time between two samples in which a thread ran or waited for its CPU.
+/// Returns the share of the time between two samples in which a thread ran or waited for its CPU.
 fn ready_share(before: &ThreadSample, now: &ThreadSample) -> Option<f64> {
     let passed = now.read_ns.checked_sub(before.read_ns).filter(|passed| *passed > 0)?;
     let ran = now.run_ns?.checked_sub(before.run_ns?)?;

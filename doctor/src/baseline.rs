@@ -1,4 +1,4 @@
-//! The facts of a good run, to compare later runs with.
+//! The facts of a good run, which later runs are compared with.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use crate::app::AppFacts;
 use crate::error::DoctorError;
 use crate::facts::HostFacts;
 
-/// The facts of a run that matter when they change. `None` is unknown.
+/// The facts of a run that matter when they change. `None` means unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Baseline {
     pub(crate) schema: u32,
@@ -21,13 +21,13 @@ pub struct Baseline {
     pub(crate) kernel_release: Option<String>,
     pub(crate) kernel_arguments: Option<String>,
     pub(crate) microcode: Option<String>,
-    /// Driver of each network device by its address; `None` for no driver. `None` without PCI.
+    /// Driver of each network device by its address; an inner `None` for no driver. `None` without PCI.
     pub(crate) drivers: Option<BTreeMap<String, Option<String>>>,
-    /// Vendor and device id of the same.
+    /// Vendor and device id of the same devices.
     pub(crate) device_ids: BTreeMap<String, String>,
     /// Reserved hugepages, by node and size, such as `node0 2048kB`.
     pub(crate) hugepages: Option<BTreeMap<String, u64>>,
-    /// CPUs that interrupts may come to, by the name of the interrupt.
+    /// CPUs that an interrupt may be delivered to, by the name of the interrupt.
     pub(crate) irq_affinity: Option<BTreeMap<String, String>>,
     /// DPDK version by app.
     pub(crate) dpdk_versions: BTreeMap<String, String>,
@@ -75,7 +75,7 @@ impl Baseline {
         }
     }
 
-    /// Reads a saved file.
+    /// Reads a saved baseline from a file.
     ///
     /// # Errors
     /// When it cannot be read, is damaged, or was written by a newer version.
@@ -90,7 +90,7 @@ impl Baseline {
         Ok(baseline)
     }
 
-    /// Writes a file in one step: a reader sees the old one or the new one.
+    /// Writes the baseline to a file, atomically: a reader sees the old file or the new one.
     ///
     /// # Errors
     /// When it cannot be written.

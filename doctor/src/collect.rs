@@ -14,12 +14,12 @@ use crate::manifest::{MANIFEST, Manifest};
 use crate::mirror::Mirror;
 use crate::tree::HostTree;
 
-/// Copies the files of this machine that the checks read, and what is known of `apps`, into the
-/// directory `into`, which is created. `HostTree::open(into)` opens the copy, on any machine. With
-/// `None` the checks of apps are skipped there.
+/// Copies the files of this machine that the checks read, and the facts about `apps`, into the
+/// directory `into`, which is created. `HostTree::open(into)` opens the copy, on any machine. If
+/// `apps` is `None`, the checks of apps are skipped there.
 ///
 /// Reads a few thousand small files of `/proc`, `/sys` and `/etc`, and changes nothing outside of
-/// `into`. What cannot be read is noted in the copy, and is no error.
+/// `into`. Files that cannot be read are noted in the copy, and are not an error.
 ///
 /// # Errors
 /// When `into` cannot be written.
@@ -35,7 +35,7 @@ pub(crate) fn collect_from(
     let unwritable = |path: &Path, why| DoctorError::Unwritable { path: path.into(), why };
     fs::create_dir_all(into).map_err(|why| unwritable(into, why))?;
     let tree = HostTree::mirrored(root, Mirror::new(into))?;
-    // The reader of the facts knows best what it reads.
+    // Reads all facts, so that the copy has exactly the files that the checks need.
     drop(HostFacts::read(&tree, apps.unwrap_or_default(), None));
     let Some(mirror) = tree.into_mirror() else { return Ok(()) };
     let unreadable =

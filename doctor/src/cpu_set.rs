@@ -1,4 +1,4 @@
-//! Sets of CPUs, in the two spellings of the kernel.
+//! Sets of CPUs, in the two formats of the kernel.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -6,17 +6,17 @@ use std::fmt;
 use pmdscope_telemetry::host::{cpu_list, cpu_mask, cpu_ranges};
 use serde::{Deserialize, Serialize};
 
-/// A set of CPUs. It is written as the kernel does: `0,2-3`.
+/// A set of CPUs. `Display` writes it as the kernel does: `0,2-3`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuSet(pub BTreeSet<u32>);
 
 impl CpuSet {
-    /// Reads a list such as `0,2-3`. What is not understood is left out, and so is `(null)`.
+    /// Parses a list such as `0,2-3`. Words that are not understood are ignored, and so is `(null)`.
     pub fn of_list(text: &str) -> Self {
         Self(cpu_list(text))
     }
 
-    /// Reads a mask such as `ff,0000000f`.
+    /// Parses a mask such as `ff,0000000f`.
     pub(crate) fn of_mask(text: &str) -> Self {
         Self(cpu_mask(text))
     }
@@ -41,7 +41,7 @@ impl CpuSet {
         Self(&self.0 | &other.0)
     }
 
-    /// As a mask, in groups of eight digits, as the kernel reads it.
+    /// Returns the set as a mask, in groups of eight digits, as the kernel reads it.
     pub(crate) fn mask(&self) -> String {
         let last = self.0.last().copied().unwrap_or(0);
         let word = |at: u32| {

@@ -1,9 +1,9 @@
-//! What the arguments of an app say about its memory.
+//! The memory options among the EAL arguments of an app.
 
-/// Memory as the arguments of the EAL ask for it.
+/// The memory that the EAL arguments ask for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EalMemory {
-    /// `--no-huge`: ordinary pages.
+    /// `--no-huge`: normal pages.
     pub(crate) no_huge: bool,
     /// `--in-memory`: no files in hugetlbfs.
     pub(crate) in_memory: bool,
@@ -14,7 +14,7 @@ pub(crate) struct EalMemory {
 }
 
 impl EalMemory {
-    /// Reads the arguments; the first is the program. What is not understood is left out.
+    /// Parses the arguments; the first is the program. Unknown arguments are ignored.
     pub(crate) fn parse(argv: &[String]) -> Self {
         let mut memory = Self::default();
         let mut words = argv.iter().skip(1).take_while(|word| *word != "--").peekable();
@@ -43,14 +43,14 @@ impl EalMemory {
         memory
     }
 
-    /// MiB that it asks for at its start; `None` where it asks for none in advance.
+    /// Returns the MiB that it allocates at startup; `None` if it allocates none in advance.
     pub(crate) fn wanted_mib(&self) -> Option<u64> {
         let nodes = self.node_mib.iter().fold(0_u64, |sum, mib| sum.saturating_add(*mib));
         self.total_mib.or(Some(nodes).filter(|mib| *mib > 0))
     }
 }
 
-/// The EAL takes any unambiguous beginning of an option.
+/// The EAL accepts any unambiguous prefix of an option.
 fn is(option: &str, shortest: &str, whole: &str) -> bool {
     option.starts_with(shortest) && whole.starts_with(option)
 }

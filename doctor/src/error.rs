@@ -1,9 +1,9 @@
-//! Why a host cannot be checked at all.
+//! Errors of reading a host, and of storing its facts.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why a host cannot be checked, or its facts cannot be stored.
+/// An error of checking a host, or of storing its facts.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DoctorError {
@@ -13,15 +13,15 @@ pub enum DoctorError {
     Tree {
         /// The directory.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         why: io::Error,
     },
-    /// A file is not what it should be.
+    /// A file is damaged, or of another version.
     #[error("{} is damaged, or was written by another version: {why}", .path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The cause.
         why: serde_json::Error,
     },
     /// A file was written by a newer version.
@@ -38,7 +38,7 @@ pub enum DoctorError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         why: io::Error,
     },
     /// A file cannot be written.
@@ -46,7 +46,7 @@ pub enum DoctorError {
     Unwritable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         why: io::Error,
     },
 }

@@ -1,4 +1,4 @@
-//! A shell script with all fixes of a report. It is printed, and never run.
+//! A shell script with all fixes of a report. It is printed, and never executed.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -8,7 +8,7 @@ use pmdscope_telemetry::printable::harmless;
 use crate::check::{CheckStatus, Fix, kernel_arguments_command};
 use crate::report::{CheckResult, Report};
 
-/// Begins every script. An error of one command does not keep the others from running.
+/// The head of every script. If one command fails, the next ones still run.
 const HEAD: &str = "#!/bin/sh
 # Fixes for what `pmdscope doctor` found. Read it, delete what you do not want, and run it as root.
 # Commands below \"now\" take effect at once; those below \"for good\" keep it after a reboot.
@@ -16,8 +16,8 @@ set -u
 ";
 
 impl Report {
-    /// The script: a comment and the commands for each result that is no pass. The kernel command line
-    /// is changed once, at the end.
+    /// Returns the script: a comment and the commands for each result with status warn or fail. The
+    /// kernel command line is changed once, at the end.
     pub fn fix_script(&self) -> String {
         let bad = self.results.iter().filter(|result| result.status >= CheckStatus::Warn);
         let bad: Vec<&CheckResult> = bad.collect();
@@ -41,9 +41,9 @@ impl Report {
 struct FixScript<'a> {
     report: &'a Report,
     text: String,
-    /// Commands that are there already.
+    /// Commands that were already written.
     commands: BTreeSet<String>,
-    /// Of the kernel command line.
+    /// Arguments for the kernel command line.
     arguments: Vec<String>,
 }
 
@@ -78,7 +78,7 @@ impl FixScript<'_> {
             self.comment(&format!("{label}:"));
         }
         for command in commands {
-            // The same command may put several things right.
+            // One command may fix several problems.
             let prefix = match () {
                 () if has_placeholder(&command) => "# fill in: ",
                 () if !self.commands.insert(command.clone()) => "# as above: ",
@@ -103,14 +103,14 @@ impl FixScript<'_> {
         self.line(&format!("# {text}"));
     }
 
-    /// What others say stays within its line.
+    /// Writes text from elsewhere harmlessly, so that it stays within its line.
     fn line(&mut self, text: &str) {
         // Writing to a string cannot fail.
         let _ = writeln!(self.text, "{}", harmless(text, &[]));
     }
 }
 
-/// Commands with a name that only the operator knows are not for running as they are.
+/// Whether a command has a name to fill in, so that it cannot run as it is.
 fn has_placeholder(command: &str) -> bool {
     command.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == "UNIT")
 }

@@ -27,7 +27,7 @@ pub(crate) struct HostFixture {
 }
 
 impl HostFixture {
-    /// One on which every check passes.
+    /// Returns a host on which every check passes.
     pub(crate) fn good() -> Self {
         let host = Self::empty();
         host.kernel();
@@ -41,9 +41,9 @@ impl HostFixture {
         Self { of: Examination { apps, ..Examination::default() }, ..host }
     }
 
-    /// A directory with nothing in it.
+    /// Returns an empty directory.
     pub(crate) fn empty() -> Self {
-        // Hundreds of small files: in memory where that is possible.
+        // The tree has hundreds of small files: in memory if possible.
         let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         Self { dir, of: Examination::default() }
     }
@@ -71,7 +71,7 @@ impl HostFixture {
         self.write(&format!("{cpus}/modalias"), "cpu:type:x86,ven0000fam0006mod006A:feature:,0000");
         self.write(&format!("{cpus}/cpu0/microcode/version"), "0xd0003a5");
         self.write("sys/devices/virtual/workqueue/cpumask", "fff3");
-        // Of others nothing is read.
+        // The files of other CPUs are not read.
         for cpu in 2..5 {
             let dir = format!("{cpus}/cpu{cpu}");
             self.write(&format!("{dir}/topology/thread_siblings_list"), &format!("{cpu}"));
@@ -104,7 +104,7 @@ impl HostFixture {
         self.write(&format!("{dir}/free_hugepages"), &free.to_string());
     }
 
-    /// A NIC on node 0, in an IOMMU group of its own.
+    /// Adds a NIC on node 0, in an IOMMU group of its own.
     pub(crate) fn nic(&self, address: &str, interface: &str, driver: &str, group: u32) {
         let dir = format!("sys/bus/pci/devices/{address}");
         self.write(&format!("{dir}/class"), "0x020000");
@@ -168,7 +168,7 @@ impl HostFixture {
         self.write(&format!("sys/fs/cgroup{GROUP}/cpu.stat"), "usage_usec 1\nnr_throttled 0\n");
     }
 
-    /// Puts the process into this container, with cgroup v2.
+    /// Puts the process into a container, with cgroup v2; `cpu_max` is the limit of its pod.
     pub(crate) fn container(&self, cpu_max: &str) {
         let group = "/kubepods.slice/kubepods-pod1.slice/cri-containerd-a.scope";
         self.write(&format!("proc/{PID}/cgroup"), &format!("0::{group}\n"));
@@ -218,14 +218,14 @@ impl HostFixture {
         symlink(target, path).unwrap();
     }
 
-    /// Removes a file or directory, where it exists.
+    /// Removes a file or directory, if it exists.
     pub(crate) fn remove(&self, path: &str) {
         let path = self.dir.path().join(path);
         let Ok(metadata) = fs::symlink_metadata(&path) else { return };
         if metadata.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }.unwrap();
     }
 
-    /// All files and links of the tree, below its root.
+    /// Returns all files and links of the tree, below its root.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         let (mut files, mut dirs) = (Vec::new(), vec![self.dir.path().to_path_buf()]);
         while let Some(dir) = dirs.pop() {
@@ -259,7 +259,7 @@ impl HostFixture {
     }
 }
 
-/// An app on one port with two queues, linked with libpmdscope.
+/// Returns an app with one port and two queues, linked with libpmdscope.
 fn fwd() -> AppFacts {
     let queues = |direction| (0..2).map(move |number| descriptors(number, direction));
     let library = LibrarySample { version: "0.2.0".into(), ..LibrarySample::default() };
@@ -311,7 +311,7 @@ fn descriptors(number: u16, direction: QueueDirection) -> QueueSample {
     QueueSample { direction, descriptors: Some(2048), ..queue(number, [0; 3]) }
 }
 
-/// The worst status of a check.
+/// Returns the worst status of a check.
 pub(crate) fn status_of(report: &Report, check: &str) -> Option<CheckStatus> {
     results_of(report, check).map(|result| result.status).max()
 }

@@ -1,11 +1,11 @@
 //! `pmdscope doctor`: checks a host and its DPDK apps for deployment mistakes.
 //!
 //! A [`HostTree`] is this machine or a collected copy of its `/proc`, `/sys` and `/etc`. [`examine`]
-//! reads facts from it, runs all checks on them and on what is known of the apps ([`AppFacts`]), and
-//! makes a [`Report`]. Checks are pure functions of facts: they touch nothing, and a fact that could
-//! not be read makes its check say so. [`collect`] copies the files that the checks read.
+//! reads facts from it, runs all checks on them and on the facts about the apps ([`AppFacts`]), and
+//! returns a [`Report`]. Checks are pure functions of facts: they read no files. A check that lacks a
+//! fact is skipped, with the reason. [`collect`] copies the files that the checks read.
 
-// Text leaves where it is made harmless: in the binary.
+// Only the binary prints text, where it is made harmless.
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 
 mod app;
@@ -42,19 +42,19 @@ use crate::facts::HostFacts;
 /// Version of the files and of the JSON; raised when a field changes its meaning.
 const SCHEMA: u32 = 1;
 
-/// What to look at besides the files of the host.
+/// The input of the checks besides the files of the host.
 #[derive(Clone, Debug, Default)]
 pub struct Examination {
-    /// The apps; `None`: those that are stored with a collected tree.
+    /// The apps; `None` for those that are stored with a collected tree.
     pub apps: Option<Vec<AppFacts>>,
-    /// CPUs on which apps will poll; added to those on which they do.
+    /// CPUs on which apps will poll, in addition to those on which they do.
     pub cpus: Option<CpuSet>,
-    /// A good run to compare with.
+    /// A good run to compare this one with.
     pub baseline: Option<Baseline>,
 }
 
-/// Reads the facts of a host and runs all checks; also tells the facts to save. Takes some
-/// milliseconds, and on large hosts some hundred.
+/// Reads the facts of a host and runs all checks; also returns the baseline to save. Takes some
+/// milliseconds, on large hosts some hundred.
 pub fn examine(tree: &HostTree, of: &Examination) -> (Report, Baseline) {
     let apps = of.apps.as_ref().or(tree.manifest().apps.as_ref());
     let known = apps.map(Vec::as_slice).unwrap_or_default();
@@ -67,7 +67,7 @@ pub fn examine(tree: &HostTree, of: &Examination) -> (Report, Baseline) {
     (report, Baseline::of(&host, known))
 }
 
-/// Name, title and reason of every check, in the order of the report.
+/// Returns the name, group, title and reason of every check, in the order of the report.
 pub fn catalogue() -> impl Iterator<Item = (&'static str, CheckGroup, &'static str, &'static str)> {
     checks::all().map(|check| (check.id, check.group, check.title, check.matters))
 }

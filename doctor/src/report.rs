@@ -59,13 +59,13 @@ impl Report {
         Self { schema: SCHEMA, ok, counts, results, distribution }
     }
 
-    /// Results of one status.
+    /// Returns the number of results with a status.
     pub fn count(&self, status: CheckStatus) -> usize {
         self.counts.get(&status).copied().unwrap_or(0)
     }
 
-    /// The report for people: the worst groups first, in each the worst results first. Passes are only
-    /// counted unless `verbose`.
+    /// Returns the report for people: the worst groups first, in each the worst results first. Passes
+    /// are only counted unless `verbose`.
     pub fn lines(&self, verbose: bool) -> Vec<TextLine> {
         let mut lines = vec![self.summary()];
         let mut groups: BTreeMap<CheckGroup, Vec<&CheckResult>> = BTreeMap::new();
@@ -127,7 +127,7 @@ impl Report {
 }
 
 impl CheckResult {
-    /// Those that need no action take one line.
+    /// Returns the lines of a result; one that needs no action takes one line.
     fn lines(&self) -> Vec<TextLine> {
         let (word, tone) = match self.status {
             CheckStatus::Pass => ("pass", Tone::Good),
@@ -155,7 +155,7 @@ impl CheckResult {
     }
 }
 
-/// Checks that were skipped for the same reason share a line.
+/// Returns one line for all checks that were skipped for the same reason.
 fn skipped_lines(skipped: &[&CheckResult]) -> Vec<TextLine> {
     let mut reasons: Vec<(&str, Vec<&CheckResult>)> = Vec::new();
     for result in skipped {
@@ -183,7 +183,7 @@ fn line<const N: usize>(parts: [(&str, Tone); N]) -> TextLine {
     TextLine { spans: parts.map(|(text, tone)| span(text, tone)).to_vec() }
 }
 
-/// Values come from the host, and from files of others.
+/// Makes text harmless: values come from the host, and from files that others wrote.
 fn span(text: &str, tone: Tone) -> TextSpan {
     TextSpan { text: harmless(text, &[]), tone }
 }

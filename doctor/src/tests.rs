@@ -1,4 +1,4 @@
-//! The checks on hosts of all kinds: good ones, and each mistake alone.
+//! Tests the checks on hosts of all kinds: good ones, and with one mistake each.
 
 mod hosts;
 mod mistakes;
@@ -51,8 +51,8 @@ fn every_check_has_a_mistake_that_it_finds() {
     assert!(mistakes.len() >= 16);
 }
 
-/// What else a mistake is found by is shown, so that no check cries about the mistake of another
-/// unnoticed.
+/// The snapshot lists all checks that find a mistake, so that a check that reports the mistake of
+/// another one is noticed.
 #[test]
 fn each_mistake_is_found_and_changes_nothing_else() {
     let mut table = String::new();
@@ -76,7 +76,7 @@ fn each_mistake_is_found_and_changes_nothing_else() {
     assert_snapshot!("mistakes", table);
 }
 
-/// A host with several mistakes.
+/// Returns a host with several mistakes.
 fn bad() -> HostFixture {
     let mut host = compared();
     let wanted = [
@@ -113,7 +113,7 @@ fn json_has_schema_verdict_and_fixes() {
     );
 }
 
-/// What a shell says that only reads a script.
+/// Returns the errors of a shell that only parses a script.
 fn syntax(script: &str) -> String {
     let mut shell = Command::new("sh");
     let mut shell = shell.arg("-n").stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -254,7 +254,7 @@ proptest! {
     }
 }
 
-/// Bytes, numbers and lists that are much like those of the kernel.
+/// Bytes, numbers and lists that resemble those of the kernel.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         any::<Vec<u8>>(),

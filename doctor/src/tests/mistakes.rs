@@ -1,4 +1,4 @@
-//! Each mistake alone, as a change of the good host.
+//! Mistakes, each as a change of the good host.
 
 use crate::app::{AppFacts, CaptureFact};
 use crate::check::CheckStatus::{self, Fail, Warn};
