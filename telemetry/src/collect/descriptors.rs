@@ -1,10 +1,10 @@
 //! Descriptors of the receive queues of stock apps.
 //!
-//! DPDK 23.07 and later tell them, but they read the name of the queue's pool without a check: an app whose
-//! driver names none ends at the request, as with virtio of DPDK 25.07 and later. So this asks only apps
-//! whose ports are all on NICs of which every driver was reviewed, since DPDK may take a port for another
-//! while other programs ask the app. Transmit queues are never asked for: where their driver fails to tell its
-//! burst mode, DPDK frees memory twice.
+//! DPDK 23.07 and later report them, but read the name of the queue's pool without a check: the
+//! request crashes an app whose driver names none, as with virtio of DPDK 25.07 and later. So only
+//! apps are asked whose ports are all on NICs for which every driver was reviewed, since DPDK may mix
+//! up ports while other programs query the app. Transmit queues are never asked for: if the driver
+//! fails to report the burst mode, DPDK frees memory twice.
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -17,21 +17,21 @@ use crate::sample::PortSample;
 
 use super::round::RequestRound;
 
-/// The PCI vendors of these NICs: of Intel, all drivers from DPDK 23.07 to 26.07 name the pool of any queue
-/// that was set up.
+/// PCI vendors of the reviewed NICs: for Intel, all drivers of DPDK 23.07 to 26.07 name the pool of
+/// any queue that was set up.
 const REVIEWED_VENDORS: [&str; 1] = ["0x8086"];
 
-/// Queues that are asked for in one round, at most, except for a port with more.
+/// Limit of queues that are requested in one round; a port with more queues is still requested as a whole.
 const QUEUES_PER_ROUND: usize = 256;
 
-/// The descriptors of one app, as far as they are remembered.
+/// The descriptors of the receive queues of one app, cached.
 #[derive(Debug, Default)]
 pub(super) struct DescriptorReader {
     pci: PciDevices,
     known: BTreeMap<u16, ConfiguredPort>,
 }
 
-/// A port as it was in the round before.
+/// A port as in the previous round.
 #[derive(Debug)]
 struct ConfiguredPort {
     device: String,
@@ -40,13 +40,13 @@ struct ConfiguredPort {
     mtu: u64,
     received: u64,
     is_reviewed: bool,
-    /// By queue; `None` until it was asked for them.
+    /// Descriptors by queue; `None` until they were requested.
     descriptors: Option<Vec<Option<u64>>>,
 }
 
 impl DescriptorReader {
-    /// Adds descriptors to `ports`, which are all that the app has. They are asked for in the second round
-    /// in which a port runs with the same configuration, and not again before that changes.
+    /// Adds descriptors to `ports`, which are all ports of the app. They are requested in the second
+    /// round in which a port runs with the same configuration, and not again until that changes.
     pub(super) fn complete(&mut self, round: &mut RequestRound<'_>, ports: &mut [PortSample]) {
         self.known.retain(|id, _| ports.iter().any(|port| port.id == *id));
         let mut due = Vec::new();
@@ -96,7 +96,7 @@ impl ConfiguredPort {
         }
     }
 
-    /// Nothing speaks for another configuration; counters that went back do.
+    /// Whether nothing indicates another configuration; counters that went back do.
     fn is_still(&self, port: &PortSample) -> bool {
         let now = (port.started, port.rx_queues, port.mtu);
         self.device == port.device
@@ -105,8 +105,9 @@ impl ConfiguredPort {
     }
 }
 
-/// Those of the receive queues of a port; `None` if the connection was lost. DPDK answers null for a queue that was
-/// not set up, and for all queues of drivers that do not tell.
+/// Requests the descriptors of the receive queues of a port; `None` if the connection was lost. DPDK
+/// answers null for a queue that was not set up, and for all queues of drivers that do not report
+/// them.
 fn descriptors(round: &mut RequestRound<'_>, port: u16, queues: u16) -> Option<Vec<Option<u64>>> {
     let request = |queue| (TelemetryCommand::EthdevRxQueue(PortId(port), queue), PhantomData);
     let requests: Vec<(TelemetryCommand, PhantomData<RxQueueInfo>)> =
@@ -139,7 +140,7 @@ mod tests {
 
     const NIC: &str = "0000:03:00.0";
 
-    /// An app that answers for each port in the same way.
+    /// An app that gives the same answers for each port.
     struct App {
         _dir: tempfile::TempDir,
         _server: FakeApp,
@@ -149,7 +150,7 @@ mod tests {
     }
 
     impl App {
-        /// Each request is answered by the reply behind its queue, else with null.
+        /// Starts an app that answers a request for a queue with the reply of that index, or else null.
         fn new(replies: &'static [&'static str]) -> Self {
             let dir = tempfile::tempdir().unwrap();
             let socket = dir.path().join("dpdk/fake/dpdk_telemetry.v2");
@@ -174,7 +175,7 @@ mod tests {
             Self { _dir: dir, _server: app.unwrap(), client, asked, reader }
         }
 
-        /// What is known of these ports after a round, and how often they were asked in it.
+        /// Runs a round; returns the known descriptors of these ports, and the number of requests.
         fn round(&mut self, ports: &[PortSample]) -> (Vec<Vec<Option<u64>>>, usize) {
             self.asked.lock().unwrap().clear();
             let mut ports = ports.to_vec();
@@ -195,7 +196,7 @@ mod tests {
         PortSample { device: device.into(), rx_queues: 2, mtu: 1500, ..port }
     }
 
-    /// As DPDK 24.11 writes it.
+    /// A reply of DPDK 24.11.
     const TOLD: &str = r#"{"mempool_name":"mb_pool_0","socket_id":0,"host_threshold":8,
         "prefetch_threshold":8,"writeback_threshold":0,"free_threshold":32,"rx_drop_en":"off",
         "deferred_start":"off","rx_nseg":0,"share_group":0,"share_qid":0,"offloads":["RSS_HASH"],

@@ -1,8 +1,8 @@
 //! Ports: their configuration, links and counters.
 //!
-//! What does not change by the millisecond is asked for less often: links once a second, and the
-//! configuration of the ports in turn. The basic counters are read from the extended ones, which repeat
-//! them: so a round that follows another within a second takes one request per port.
+//! Data that change rarely are requested less often: links once a second, and the configuration of
+//! the ports in turn. The basic counters are read from the extended ones, which repeat them: so a
+//! round that follows another within a second takes one request per port.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -20,17 +20,17 @@ use super::FACTS_AGE;
 use super::cached::Cached;
 use super::round::RequestRound;
 
-/// How old the configuration of a port may be when its link is asked for.
+/// Maximum age of the configuration of a port when its link is requested.
 const CONFIGURATION_AGE: Duration = Duration::from_millis(4500);
 
-/// Of one in so many ports, those that were asked longest ago, it is asked for after half of that time: so
-/// that they have their turns, and are not all asked at once.
+/// One in this many ports, those with the oldest configuration, is due after half of that time, so that
+/// ports take turns and are not all requested in the same round.
 const TURNS: usize = 4;
 
-/// DPDK drops the entries of a dict beyond this number.
+/// DPDK drops the entries of a dictionary beyond this number.
 const DICT_LIMIT: usize = 256;
 
-/// What the driver gives as speed when it does not know.
+/// The speed that a driver reports if it is unknown.
 const SPEED_UNKNOWN: u64 = u32::MAX as u64;
 
 /// The extended counters that repeat the basic ones, in the order of [`counts`].
@@ -45,42 +45,42 @@ const BASIC: [&str; 8] = [
     "rx_mbuf_allocation_errors",
 ];
 
-/// A port that grows faster than this many times its last rate is asked again.
+/// A port is read again completely if its rate exceeds this multiple of its last rate.
 const REREAD_GROWTH: f64 = 8.0;
 
-/// What is left of a rate from one round to the next, at least.
+/// Factor by which a remembered rate decays from one round to the next, at most.
 const RATE_DECAY: f64 = 0.9;
 
-/// Growth, in packets, that is no surge whatever the rate was.
+/// Growth in packets that never counts as a surge.
 const SMALL_GROWTH: f64 = 10_000.0;
 
-/// The ports of one app, as far as they are remembered.
+/// The ports of one app, cached.
 #[derive(Debug, Default)]
 pub(super) struct PortReader {
     ids: Cached<Vec<PortId>>,
     known: BTreeMap<PortId, KnownPort>,
-    /// The configuration of all of them is to be read.
+    /// Whether the configuration of all ports must be read.
     is_changed: bool,
 }
 
-/// A port as it was in the round before. One of which anything failed is not remembered.
+/// A port as in the previous round. A port for which any request failed is not cached.
 #[derive(Debug)]
 struct KnownPort {
     port: PortSample,
     /// Names of the extended counters, in the order of the reply.
     names: Vec<String>,
-    /// Where in the reply the basic counters are.
+    /// Indexes of the basic counters in the reply.
     basic: [usize; BASIC.len()],
-    /// Where in the reply the extended counters of `port` are, by name.
+    /// Indexes in the reply of the extended counters of `port`, by name.
     order: Vec<usize>,
     read: Instant,
     /// When its configuration was read.
     configured: Instant,
-    /// Packets received and sent per second; `None` until there were two rounds.
+    /// Packets received and sent per second; `None` until the second round.
     rates: Option<[f64; 2]>,
 }
 
-/// What is asked about ports in one round, besides their counters.
+/// What is requested about ports in one round, besides their counters.
 #[derive(Debug, Default)]
 pub(super) struct DueFacts {
     links: bool,
@@ -88,8 +88,8 @@ pub(super) struct DueFacts {
 }
 
 impl PortReader {
-    /// Lists the ports, if that is due: what is to be asked about them in this round. `None` if the list could
-    /// not be read.
+    /// Lists the ports, if that is due; returns what to request about them in this round. `None` if
+    /// the list could not be read.
     pub(super) fn list(&mut self, round: &mut RequestRound<'_>) -> Option<DueFacts> {
         let now = Instant::now();
         if !self.ids.is_older(now, FACTS_AGE) {
@@ -104,17 +104,17 @@ impl PortReader {
         Some(DueFacts { links: true, configuration: self.unconfigured(now) })
     }
 
-    /// The requests that [`PortReader::read`] makes first.
+    /// Returns the requests that [`PortReader::read`] makes first.
     pub(super) fn requests(&self, due: &DueFacts) -> Vec<TelemetryCommand> {
         self.shaped_requests(due).into_iter().map(|(_, (command, _))| command).collect()
     }
 
-    /// The ports that could be read: one without counters is left out, since zeros would be a lie.
+    /// Reads the ports. A port without counters is left out, since zeros would be wrong.
     pub(super) fn read(&mut self, round: &mut RequestRound<'_>, due: &DueFacts) -> Vec<PortSample> {
         let mut counted = self.ask(round, due);
         let mut ids = self.ids.value().clone();
         let failed = counted.iter().find(|(_, told)| told.counters.is_err()).map(|(id, _)| *id);
-        // The rest will only say that the connection is lost, not why.
+        // Later requests fail only because the connection is lost; this error has the reason.
         if let Some(id) = failed.filter(|_| round.is_over()) {
             self.known.remove(&id);
             ids.retain(|other| *other != id);
@@ -129,12 +129,12 @@ impl PortReader {
         ports
     }
 
-    /// Reads the configuration of all ports with their links the next time.
+    /// Makes the next list request the configuration of all ports.
     pub(super) fn forget_configuration(&mut self) {
         self.is_changed = true;
     }
 
-    /// The ports whose configuration is asked for now.
+    /// Returns the ports that are due for their configuration.
     fn unconfigured(&mut self, now: Instant) -> Vec<PortId> {
         let all = std::mem::take(&mut self.is_changed);
         let mut ports: Vec<_> =
@@ -148,8 +148,8 @@ impl PortReader {
         ports.into_iter().enumerate().filter(due).map(|(_, (_, id))| id).collect()
     }
 
-    /// The extended counters of the ports of which it is known how fast they grow, and their facts: the links,
-    /// and the configuration of those that are `due`.
+    /// Returns requests for the ports whose rates are known: their extended counters, and their
+    /// facts, which are the links and the configuration of those that are `due`.
     fn shaped_requests(&self, due: &DueFacts) -> Vec<(PortId, (TelemetryCommand, PortShape<'_>))> {
         let known = || self.known.iter().filter(|(_, known)| known.rates.is_some());
         let counters = known().map(|(id, known)| {
@@ -165,7 +165,7 @@ impl PortReader {
         counters.chain(infos).chain(links).collect()
     }
 
-    /// Makes these requests.
+    /// Makes the requests of `shaped_requests`.
     fn ask(&self, round: &mut RequestRound<'_>, due: &DueFacts) -> BTreeMap<PortId, PortReplies> {
         let (of, requests): (Vec<_>, Vec<_>) = self.shaped_requests(due).into_iter().unzip();
         let mut told: BTreeMap<PortId, PortReplies> =
@@ -182,7 +182,7 @@ impl PortReader {
                 Err(error) if matches!(command, TelemetryCommand::EthdevXstats(_)) => {
                     (port.counters, is_counted) = (Err(error), false);
                 }
-                // Later requests only say that the connection is lost, not why.
+                // Later requests fail only because the connection is lost; this error has the reason.
                 Err(error) if is_counted && round.is_over() => {
                     round.keep::<()>(command, Err(error));
                 }
@@ -208,7 +208,7 @@ impl PortReader {
             Err(error) if round.is_over() => {
                 return round.keep(TelemetryCommand::EthdevXstats(id), Err(error));
             }
-            // In doubt everything is asked for.
+            // If in doubt, everything is requested again.
             Ok(false) | Err(_) => whole(round, id, known.as_ref())?,
         };
         self.known.extend(known.map(|known| (id, known)));
@@ -216,7 +216,7 @@ impl PortReader {
     }
 }
 
-/// What a port told when all were asked together.
+/// The replies about a port when all ports are requested together.
 #[derive(Debug)]
 struct PortReplies {
     counters: Result<XstatsReply, TelemetryError>,
@@ -224,12 +224,12 @@ struct PortReplies {
     link: Fact<LinkReply>,
 }
 
-/// What is not asked for each time.
+/// A fact that is not requested in each round.
 #[derive(Debug)]
 enum Fact<T> {
-    /// What was told before stands.
+    /// The previous value is still valid.
     Known,
-    /// It has to be asked for again.
+    /// It must be requested again.
     Failed,
     Told(T),
 }
@@ -250,7 +250,7 @@ impl PortReplies {
     }
 }
 
-/// Everything about a port; it is remembered when nothing failed.
+/// Requests everything about a port; it is cached if nothing failed.
 fn whole(
     round: &mut RequestRound<'_>,
     id: PortId,
@@ -271,7 +271,7 @@ fn whole(
 }
 
 impl KnownPort {
-    /// `None` for a driver whose extended counters do not repeat the basic ones.
+    /// Returns `None` for a driver with extended counters that do not repeat the basic ones.
     fn new(port: &PortSample, names: Vec<String>, before: Option<&Self>) -> Option<Self> {
         let place = |name: &str| names.iter().rposition(|known| known == name);
         let mut basic = [0; BASIC.len()];
@@ -286,8 +286,8 @@ impl KnownPort {
         Some(known)
     }
 
-    /// Takes over what the port told, and asks again for what failed. False when the counters may be those
-    /// of another port.
+    /// Applies the replies to the port, and requests again what failed. False if the counters may be
+    /// those of another port.
     fn again(
         &mut self,
         round: &mut RequestRound<'_>,
@@ -320,7 +320,7 @@ impl KnownPort {
         Ok(true)
     }
 
-    /// Takes over counters; false when they went back, or grew as they never did.
+    /// Sets the counters; false if they went back, or grew much faster than before.
     fn count(&mut self, values: &[u64]) -> bool {
         let value = |at: usize| values.get(at).copied().unwrap_or(0);
         let (stats, now) = (port_stats(self.basic.map(value)), Instant::now());
@@ -340,8 +340,8 @@ impl KnownPort {
         true
     }
 
-    /// Rates since the last reading, or a little less than before, since traffic comes in bursts;
-    /// `None` when a counter went back.
+    /// Returns the rates since the last reading, but at least [`RATE_DECAY`] times the previous ones, since
+    /// traffic is bursty; `None` if a counter went back.
     fn rates_until(&self, stats: &PortStats, now: Instant) -> Option<[f64; 2]> {
         let seconds = now.saturating_duration_since(self.read).as_secs_f64().max(1e-6);
         let (new, old) = (counts(stats), counts(&self.port.stats));
@@ -375,9 +375,10 @@ fn connect(port: &mut PortSample, link: Option<LinkReply>) {
     port.link_mbps = speed.filter(|mbps| ![0, SPEED_UNKNOWN].contains(mbps));
 }
 
-/// Basic and extended counters. Neither reply names its port; but the extended ones, asked later,
-/// repeat the basic ones and cannot be below them. If they are, one of the two is about another port,
-/// or the counters were reset: both are asked again, and that answer stands.
+/// Requests basic and extended counters. Neither reply names its port; but the extended ones,
+/// requested later, repeat the basic ones and cannot be below them. If they are, one of the two is
+/// about another port, or the counters were reset: both are requested again, and the second answer is
+/// used.
 fn counters(
     round: &mut RequestRound<'_>,
     id: PortId,
@@ -412,7 +413,7 @@ fn counters_once(
     Some((stats, xstats, cut))
 }
 
-/// From the counters in the order of [`BASIC`].
+/// Returns the counters, from an array in the order of [`BASIC`].
 fn port_stats(counters: [u64; BASIC.len()]) -> PortStats {
     let [rx_packets, tx_packets, rx_bytes, tx_bytes, rx_missed, rx_errors, tx_errors, rx_nombuf] =
         counters;
@@ -428,7 +429,7 @@ fn port_stats(counters: [u64; BASIC.len()]) -> PortStats {
     }
 }
 
-/// In the order of [`BASIC`].
+/// Returns the counters in the order of [`BASIC`].
 fn counts(stats: &PortStats) -> [u64; BASIC.len()] {
     [
         stats.rx_packets,

@@ -1,4 +1,4 @@
-//! One round of requests: collects the failures of parts, and stops asking once the connection is lost.
+//! One round of requests: collects failures, and makes no more requests once the connection is lost.
 
 use std::fmt::Display;
 use std::marker::PhantomData;
@@ -11,8 +11,8 @@ use crate::deadline::Deadline;
 use crate::error::TelemetryError;
 use crate::sample::CUT_LIST;
 
-/// A request is made this often when the reply is null or about something else: so long as other
-/// programs ask the same app, DPDK may mix up the parameters (see [`AppLock`](crate::AppLock)).
+/// Attempts of a request with a null reply or a reply about something else: while other programs
+/// query the same app, DPDK may mix up the parameters (see [`AppLock`](crate::AppLock)).
 const ATTEMPTS: u32 = 2;
 
 pub(super) struct RequestRound<'a> {
@@ -21,7 +21,7 @@ pub(super) struct RequestRound<'a> {
     requests_before: u32,
     answered: bool,
     lost: Option<TelemetryError>,
-    /// The first part that failed although the connection held.
+    /// The first failure that did not end the connection.
     failed: Option<TelemetryError>,
     partial: Vec<String>,
 }
@@ -40,21 +40,21 @@ impl<'a> RequestRound<'a> {
         }
     }
 
-    /// Requests made in this round.
+    /// Returns the number of requests in this round.
     pub(super) fn requests(&self) -> u32 {
         self.client.requests() - self.requests_before
     }
 
-    /// Names a part that failed.
+    /// Records a part that failed, and the reason.
     pub(super) fn note(&mut self, part: impl Display, reason: impl Display) {
         self.partial.push(format!("{part}: {reason}"));
     }
 
-    /// The parts that failed.
+    /// Ends the round; returns the parts that failed.
     ///
     /// # Errors
-    /// The loss of the connection, when nothing was `learned`; and what failed first, when nothing was
-    /// answered in this round as it should be: then all that is known is remembered.
+    /// The loss of the connection, if nothing was `learned` or answered; or the first failure, if
+    /// nothing was answered in this round: then all data are from the cache.
     pub(super) fn finish(self, learned: bool) -> Result<Vec<String>, TelemetryError> {
         self.client.withdraw(self.deadline);
         match (self.lost, self.failed) {
@@ -64,23 +64,24 @@ impl<'a> RequestRound<'a> {
         }
     }
 
-    /// The connection is lost: nothing more can be asked.
+    /// Whether the connection is lost, so that nothing more can be requested.
     pub(super) fn is_over(&self) -> bool {
         self.lost.is_some() || !self.client.is_usable()
     }
 
-    /// Everything that was asked for so far was told.
+    /// Whether all requests so far succeeded.
     pub(super) fn is_without_failure(&self) -> bool {
         self.partial.is_empty()
     }
 
-    /// Asks, and names the part when that fails.
+    /// Makes a request; records the part if that fails.
     pub(super) fn ask<T: DeserializeOwned>(&mut self, endpoint: &TelemetryCommand) -> Option<T> {
         let asked = self.request(endpoint);
         self.keep(endpoint, asked)
     }
 
-    /// As [`RequestRound::ask`], for a reply that says what it is about; `subject` must accept it.
+    /// Makes a request as [`RequestRound::ask`], for a reply that names its subject; `subject` must
+    /// accept it.
     pub(super) fn ask_about<T: DeserializeOwned>(
         &mut self,
         endpoint: &TelemetryCommand,
@@ -90,7 +91,7 @@ impl<'a> RequestRound<'a> {
         self.keep(endpoint, asked)
     }
 
-    /// Runs a listing; names the part when it fails or may have been cut.
+    /// Requests a list; records the part if it fails or may be truncated.
     pub(super) fn list<T>(
         &mut self,
         endpoint: &TelemetryCommand,
@@ -108,12 +109,12 @@ impl<'a> RequestRound<'a> {
         Some(items)
     }
 
-    /// The last reply is so long that DPDK may have dropped its end.
+    /// Whether the last reply is so long that DPDK may have truncated it.
     pub(super) fn reply_nearly_full(&self) -> bool {
         self.client.reply_nearly_full()
     }
 
-    /// Asks once.
+    /// Makes a request once.
     pub(super) fn request<T: DeserializeOwned>(
         &mut self,
         endpoint: &TelemetryCommand,
@@ -121,7 +122,7 @@ impl<'a> RequestRound<'a> {
         self.request_as(endpoint, PhantomData)
     }
 
-    /// Asks once, for a reply of this shape.
+    /// Makes a request once, for a reply of this shape.
     pub(super) fn request_as<T>(
         &mut self,
         endpoint: &TelemetryCommand,
@@ -135,14 +136,14 @@ impl<'a> RequestRound<'a> {
         asked
     }
 
-    /// Announces what is asked next, in this order.
+    /// Announces the next requests, in their order.
     pub(super) fn announce(&mut self, requests: Vec<TelemetryCommand>) {
         if self.lost.is_none() {
             self.client.announce(requests, self.deadline);
         }
     }
 
-    /// Asks each once, for replies of these shapes.
+    /// Makes each request once, for replies of these shapes.
     pub(super) fn request_each<T>(
         &mut self,
         requests: &[(TelemetryCommand, impl for<'de> DeserializeSeed<'de, Value = T> + Copy)],
@@ -152,7 +153,7 @@ impl<'a> RequestRound<'a> {
         asked
     }
 
-    /// Asks for something that exists, so that null or another subject deserves a second attempt.
+    /// Requests an object that exists, so that null or another subject is worth a second attempt.
     pub(super) fn request_about<T: DeserializeOwned>(
         &mut self,
         endpoint: &TelemetryCommand,
@@ -161,7 +162,7 @@ impl<'a> RequestRound<'a> {
         self.request_about_as(endpoint, PhantomData, subject)
     }
 
-    /// As [`RequestRound::request_about`], for a reply of this shape.
+    /// Makes a request as [`RequestRound::request_about`], for a reply of this shape.
     pub(super) fn request_about_as<T>(
         &mut self,
         endpoint: &TelemetryCommand,
@@ -180,8 +181,8 @@ impl<'a> RequestRound<'a> {
         Err(last)
     }
 
-    /// Gives the value, or names the part: also each part that is no longer asked because the
-    /// connection is lost, so that nobody takes its absence for an answer.
+    /// Returns the value, or records the part: also each part that is no longer requested because the
+    /// connection is lost, so that its absence is not taken for an answer.
     pub(super) fn keep<T>(
         &mut self,
         part: impl Display,

@@ -1,4 +1,4 @@
-//! Mempools, rings, heaps and cycles: what every DPDK app tells where its version has them.
+//! Reads mempools, rings, heaps and cycles, which every DPDK app reports if its version has them.
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -18,13 +18,13 @@ use super::{FACTS_AGE, SLOW};
 #[derive(Debug, Default)]
 pub(super) struct StockPoolReader {
     names: Cached<Vec<PoolName>>,
-    /// Pools of a DPDK that tells no counts: nothing in them changes.
+    /// Pools of a DPDK release that reports no counts: their data do not change.
     fixed: Vec<PoolSample>,
 }
 
 impl StockPoolReader {
-    /// The mempools. Before DPDK 23.03 their replies hold nothing that changes, so that they are
-    /// remembered until the list changes.
+    /// Reads the mempools. Before DPDK 23.03 their replies contain nothing that changes, so they are
+    /// cached until the list changes.
     pub(super) fn read(&mut self, round: &mut RequestRound<'_>) -> Vec<PoolSample> {
         let now = Instant::now();
         if self.names.is_older(now, FACTS_AGE) {
@@ -67,34 +67,34 @@ fn pool(round: &mut RequestRound<'_>, name: &PoolName) -> Option<PoolSample> {
 }
 
 /// The app counts common ring and caches one after the other while it works, so that their sum may
-/// exceed the size for a moment; nothing is in use then.
+/// exceed the size for a moment; `in_use` is then 0.
 fn occupancy(info: &PoolInfo) -> Option<PoolOccupancy> {
     let (common, cached) = (info.common_pool_count?.0, info.total_cache_count?.0);
     let in_use = info.size.0.saturating_sub(common.saturating_add(cached));
     Some(PoolOccupancy { common, cached, in_use })
 }
 
-/// Rings that are asked for per second: each is a request. Those of an app with more are asked for in
-/// turn.
+/// Rings that are requested per second: each takes a request. An app with more rings has them
+/// requested in turn.
 const RINGS_PER_SECOND: u128 = 50;
 
-/// Rings that are asked for in one round, however short it is after the last one.
+/// Least number of rings that are requested in one round, however short the interval.
 const MIN_RINGS: usize = 8;
 
 /// The software rings of one app.
 #[derive(Debug, Default)]
 pub(super) struct StockRingReader {
     names: Cached<Vec<RingName>>,
-    /// As they were when they were asked for last.
+    /// Rings as they were read last.
     known: BTreeMap<String, RingSample>,
-    /// Place of the next one to ask for.
+    /// Index of the ring to request next.
     next: usize,
     read: Option<Instant>,
 }
 
 impl StockRingReader {
-    /// The software rings, without those in which the pools keep their free objects. All are asked for
-    /// in the first round; after that, of many rings those whose turn it is.
+    /// Reads the software rings, without those in which the pools keep their free objects. All are
+    /// requested in the first round; later, if there are many, those that are due.
     pub(super) fn read(
         &mut self,
         round: &mut RequestRound<'_>,
@@ -141,7 +141,7 @@ impl StockRingReader {
     }
 }
 
-/// These rings; `None` for those that could not be read.
+/// Requests these rings; `None` for each that could not be read.
 fn rings(round: &mut RequestRound<'_>, names: &[RingName]) -> Vec<Option<RingSample>> {
     let request = |name: &RingName| (TelemetryCommand::RingInfo(name.clone()), PhantomData);
     let requests: Vec<(TelemetryCommand, PhantomData<RingInfo>)> =
@@ -149,7 +149,7 @@ fn rings(round: &mut RequestRound<'_>, names: &[RingName]) -> Vec<Option<RingSam
     let replies = round.request_each(&requests);
     let ring = |(name, reply): (&RingName, Result<RingInfo, TelemetryError>)| match reply {
         Ok(info) if info.name == name.0 => Some(ring_sample(info)),
-        // Later requests only say that the connection is lost, not why.
+        // Later requests fail only because the connection is lost; this error has the reason.
         Err(error) if round.is_over() => {
             round.keep(TelemetryCommand::RingInfo(name.clone()), Err(error))
         }
@@ -178,8 +178,8 @@ fn ring_sample(info: RingInfo) -> RingSample {
 pub(super) struct HeapReader(Cached<Vec<HeapSample>>);
 
 impl HeapReader {
-    /// The heaps, as they were at most 10 s ago. Ids come from a list that is asked for right before:
-    /// DPDK does not check them, and reads beyond its heaps.
+    /// Returns the heaps, at most 10 s old. Their ids come from a list that is requested immediately
+    /// before: DPDK does not check them, and reads beyond its heaps.
     pub(super) fn read(&mut self, round: &mut RequestRound<'_>) -> Vec<HeapSample> {
         let now = Instant::now();
         if self.0.is_older(now, SLOW) {
@@ -210,15 +210,15 @@ fn heap(round: &mut RequestRound<'_>, id: HeapId) -> Option<HeapSample> {
     })
 }
 
-/// What an app counts of the work of its lcores; most do not.
+/// Reads the cycles that an app counts for its lcores; most apps count none.
 #[derive(Debug, Default)]
 pub(super) struct LcoreUsageReader {
-    /// When it was found that the app does not count.
+    /// Whether the app does not count, and when that was found.
     none: Cached<bool>,
 }
 
 impl LcoreUsageReader {
-    /// Cycles by lcore; an app that counts none is asked again now and then, since it may begin.
+    /// Reads the cycles by lcore; an app that counts none is asked again periodically, since it may begin.
     pub(super) fn read(&mut self, round: &mut RequestRound<'_>) -> Vec<UsageSample> {
         let now = Instant::now();
         if *self.none.value() && !self.none.is_older(now, SLOW) {
