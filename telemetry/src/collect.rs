@@ -1,4 +1,4 @@
-//! Turns the replies of one app into a sample.
+//! Collects samples from the replies of one app.
 
 mod cached;
 pub(crate) mod descriptors;
@@ -35,18 +35,18 @@ use cached::Cached;
 use host::HostReader;
 use round::RequestRound;
 
-/// How old may be what changes now and then: lists of objects, the configuration and link of a port,
-/// ledgers of leaks, captures.
-/// A little less than a second, so that samples at one-second intervals always have new values.
+/// Maximum age of facts that change now and then: lists of objects, links of ports, ledgers of leaks,
+/// captures. A little less than a second, so that samples at one-second intervals always have new
+/// values.
 const FACTS_AGE: Duration = Duration::from_millis(900);
 
-/// How old may be what hardly changes, or is expensive for the app.
+/// Maximum age of facts that hardly change, or are expensive for the app.
 const SLOW: Duration = Duration::from_secs(10);
 
-/// An app that runs for longer has initialised libpmdscope, or hardly will.
+/// An app that runs for longer has initialised libpmdscope, or probably never will.
 const YOUTH: Duration = Duration::from_secs(60);
 
-/// Gathers samples of one app over a kept connection, and connects again when the app restarts.
+/// Collects samples of one app over a persistent connection; reconnects when the app restarts.
 #[derive(Debug)]
 pub struct SampleCollector {
     app: DiscoveredApp,
@@ -59,21 +59,21 @@ pub struct SampleCollector {
     histograms: Arc<QueueHistograms>,
 }
 
-/// The connection of the round before.
+/// The connection of the previous round, and the process behind it.
 #[derive(Debug, Default)]
 struct ConnectionCache {
     connection: Option<Connection>,
-    /// The process that was asked last, and when it started: the kernel's word on that may change by
-    /// a second from time to time.
+    /// The process that answered last, and its start time: the time that the kernel reports may
+    /// change by a second now and then.
     started: Option<(SocketPeer, u64)>,
-    /// The process that was asked last.
+    /// The process that answered last.
     process: Option<ProcessHandle>,
-    /// The one before, until it is known how it ended.
+    /// The process before it, until its exit status is known.
     ended: Option<ProcessHandle>,
     predecessor: Option<EndedProcess>,
 }
 
-/// One connection, and what is known of the app behind it.
+/// A connection, and the state of the app behind it.
 #[derive(Debug)]
 struct Connection {
     client: TelemetryClient,
@@ -81,7 +81,7 @@ struct Connection {
     host: HostReader,
 }
 
-/// What does not change, or hardly, while an app runs.
+/// Data of a running app that do not change, or rarely do.
 #[derive(Debug)]
 struct CollectorState {
     identity: AppIdentity,
@@ -95,12 +95,12 @@ struct CollectorState {
     usage: stock::LcoreUsageReader,
     roles: lcore_roles::LcoreRoleReader,
     linked: linked::LibraryReader,
-    /// As libpmdscope told them last.
+    /// Events of ports, as libpmdscope reported them last.
     port_events: Vec<PortEventsSample>,
 }
 
 impl SampleCollector {
-    /// A collector for `app`; connects at the first round.
+    /// Returns a collector for `app`; it connects in the first round.
     pub fn new(app: DiscoveredApp) -> Self {
         let (lock, cache) = (RoundLock::default(), ConnectionCache::default());
         Self {
@@ -115,37 +115,37 @@ impl SampleCollector {
         }
     }
 
-    /// Has `tracer` add to the samples.
+    /// Sets a tracer, which adds to the samples.
     #[must_use]
     pub fn with_tracer(self, tracer: Option<Arc<dyn LcoreTracer>>) -> Self {
         Self { tracer, ..self }
     }
 
-    /// Has `occupancy` count pools and rings where the app is without libpmdscope.
+    /// Sets a reader that counts pools and rings of an app without libpmdscope.
     #[must_use]
     pub fn with_occupancy(self, occupancy: Option<Arc<dyn OccupancyReader>>) -> Self {
         Self { occupancy, ..self }
     }
 
-    /// Adds what `scans` knows to the samples.
+    /// Sets the results of scans, which are added to the samples.
     #[must_use]
     pub fn with_scans(self, scans: Option<Arc<ScanResults>>) -> Self {
         Self { scans, ..self }
     }
 
-    /// Has `replies` keep what the app replies.
+    /// Sets a store for the raw replies of the app.
     #[must_use]
     pub fn with_replies(self, replies: Option<Arc<RawReplies>>) -> Self {
         Self { replies, ..self }
     }
 
-    /// Asks for histograms of queues while `histograms` says so.
+    /// Requests histograms of queues while `histograms` wants them.
     #[must_use]
     pub fn with_histograms(self, histograms: Arc<QueueHistograms>) -> Self {
         Self { histograms, ..self }
     }
 
-    /// The app, as it was discovered, with the process that answered last.
+    /// Returns the app as it was discovered, with the process that answered last.
     pub fn app(&self) -> &DiscoveredApp {
         &self.app
     }
@@ -155,13 +155,13 @@ impl SampleCollector {
         self.cache.connection.as_ref().is_some_and(|connection| connection.client.is_usable())
     }
 
-    /// Forgets all that was learned of the app.
+    /// Discards all that is known of the app.
     pub(crate) fn reset(&mut self) {
         self.lock = RoundLock::default();
         self.cache = ConnectionCache::default();
     }
 
-    /// Calls the app otherwise from now on.
+    /// Changes the name of the app.
     pub fn rename(&mut self, name: &str) {
         name.clone_into(&mut self.app.name);
         if let Some(connection) = &mut self.cache.connection {
@@ -169,11 +169,11 @@ impl SampleCollector {
         }
     }
 
-    /// Asks the app everything once, within `timeout`. Parts that fail are named in
+    /// Makes all requests of a round, within `timeout`. Parts that fail are named in
     /// [`Sample::partial`].
     ///
     /// # Errors
-    /// When nothing could be learned: the app is gone, stopped or out of connections. The next call
+    /// When nothing was answered: the app is gone, stopped or out of connections. The next call
     /// starts afresh.
     pub fn collect(&mut self, timeout: Duration) -> Result<Sample, TelemetryError> {
         let began = Instant::now();
@@ -214,7 +214,7 @@ impl SampleCollector {
     /// [`TelemetryError::Null`] when the app has no ledger; else as [`SampleCollector::collect`].
     pub fn arm(&mut self, time: ArmTime, timeout: Duration) -> Result<ArmReply, TelemetryError> {
         let deadline = Deadline::after(timeout);
-        // Without the lock another tool may disturb this request; it would fail, not go astray.
+        // Without the lock another tool may disturb this request; it would fail, but not do something else.
         self.refresh_lock();
         let _guard = self.lock.hold(&self.app.dir, deadline);
         let mut connection = self.cache.resume(&self.app, deadline)?;
@@ -231,7 +231,7 @@ impl SampleCollector {
 }
 
 impl ConnectionCache {
-    /// The connection of the last round where it is still good, else a new one.
+    /// Returns the connection of the last round if it is usable, otherwise a new one.
     fn resume(
         &mut self,
         app: &DiscoveredApp,
@@ -258,13 +258,13 @@ impl ConnectionCache {
 }
 
 impl ConnectionCache {
-    /// Another process is asked from now on.
+    /// Notes that another process answers from now on.
     fn follow(&mut self, peer: SocketPeer) {
         self.predecessor = None;
         self.ended = std::mem::replace(&mut self.process, ProcessHandle::open(peer));
     }
 
-    /// How the process ended that was asked before this one, if that is known by now.
+    /// Returns how the previous process ended, if that is known by now.
     fn predecessor(&mut self) -> Option<EndedProcess> {
         if let Some(ended) = &self.ended
             && let Some(wait_status) = ended.wait_status()
@@ -344,8 +344,8 @@ impl CollectorState {
         }
     }
 
-    /// Announces what is asked next: the tables of libpmdscope, since the app needs the longest for them, and
-    /// the ports.
+    /// Announces the next requests: the tables of libpmdscope first, since the app needs longest for
+    /// them, then those for the ports.
     fn announce(
         &self,
         round: &mut RequestRound<'_>,
@@ -353,7 +353,7 @@ impl CollectorState {
         histograms: Option<bool>,
     ) {
         let tables = histograms.map(|histograms| self.linked.requests(histograms));
-        // Before the first round of an app with libpmdscope, nothing is known of its tables.
+        // Before the first round of an app with libpmdscope, its tables are unknown.
         let Some(mut requests) = tables.unwrap_or(Some(Vec::new())) else { return };
         if histograms.is_none() || !self.linked.is_paged() {
             requests.extend(due.into_iter().flat_map(|due| self.ports.requests(due)));
@@ -361,8 +361,9 @@ impl CollectorState {
         round.announce(requests);
     }
 
-    /// Asks once for what a running app does not change. An app may initialise libpmdscope long after
-    /// its telemetry socket appeared, so a stock app is asked for its commands again now and then.
+    /// Requests once what does not change in a running app. An app may initialise libpmdscope long
+    /// after its telemetry socket appeared, so the commands of a stock app are requested again
+    /// periodically.
     fn refresh(&mut self, round: &mut RequestRound<'_>) {
         let now = Instant::now();
         let age = if self.is_young(now) { FACTS_AGE } else { SLOW };
@@ -376,7 +377,7 @@ impl CollectorState {
         }
     }
 
-    /// Where `/proc` does not tell, an app is as old as our connection.
+    /// If `/proc` does not report its start, an app is as old as this connection.
     fn is_young(&self, now: Instant) -> bool {
         let age = match self.identity.start_realtime_ns {
             0 => now.saturating_duration_since(self.connected),

@@ -1,4 +1,4 @@
-//! Values that are not worth asking for each time.
+//! Cached values with an age.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ pub(super) struct Cached<T> {
 }
 
 impl<T> Cached<T> {
-    /// The value, read again when it is older than `age`.
+    /// Returns the value; calls `read` first if it is at least `age` old.
     pub(super) fn get(&mut self, now: Instant, age: Duration, read: impl FnOnce() -> T) -> &T {
         if self.is_older(now, age) {
             self.set(now, read());
@@ -18,22 +18,22 @@ impl<T> Cached<T> {
         &self.value
     }
 
-    /// Whether it was read longer ago than `age`, or never.
+    /// Whether it was read at least `age` ago, or never.
     pub(super) fn is_older(&self, now: Instant, age: Duration) -> bool {
         self.read.is_none_or(|read| now.saturating_duration_since(read) >= age)
     }
 
-    /// The value as it was read last; the default before that.
+    /// Returns the value that was read last; the default before that.
     pub(super) fn value(&self) -> &T {
         &self.value
     }
 
-    /// It was read now.
+    /// Sets the value, read at `now`.
     pub(super) fn set(&mut self, now: Instant, value: T) {
         (self.value, self.read) = (value, Some(now));
     }
 
-    /// Reads it again the next time.
+    /// Expires the value, so that it is read again.
     pub(super) fn forget(&mut self) {
         self.read = None;
     }

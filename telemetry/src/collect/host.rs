@@ -1,4 +1,4 @@
-//! What the machine knows of an app without asking it: PCI devices, threads, secondary processes.
+//! Reads what the host knows about an app, without querying it: PCI devices, threads, secondary processes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -16,32 +16,33 @@ use crate::sample::{DeviceSample, LcoreSample, PcieLinkSample, Sample, ThreadSam
 use super::SLOW;
 use super::cached::Cached;
 
-/// How old the switches of threads may be: as good as new for whoever samples ten times a second.
+/// Maximum age of the counters of threads: short enough for ten samples per second.
 const SWITCHES_MAX_AGE: Duration = Duration::from_millis(90);
 
-/// By CPU, milliseconds.
+/// Stolen time by CPU, milliseconds.
 type StolenTimes = Arc<BTreeMap<u32, u64>>;
 
-/// The time that the hypervisor took from each CPU. All apps share it: it is long on hosts with many CPUs.
+/// The time that the hypervisor took from each CPU. All apps share it: the list is long on hosts with
+/// many CPUs.
 static STOLEN: LazyLock<Mutex<Cached<StolenTimes>>> = LazyLock::new(Mutex::default);
 
-/// How often threads are looked for again while one that libpmdscope tells of is not found.
+/// Interval between searches for threads while a thread that libpmdscope reports is not found.
 const THREADS_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// One app on this machine.
+/// Reads what the host knows about one app.
 #[derive(Debug)]
 pub(super) struct HostReader {
     dir: PathBuf,
     pid: u32,
     pci: PciDevices,
-    /// `None` until the app has told them.
+    /// `None` until the app has reported them.
     arguments: Option<EalArguments>,
     devices: Cached<Vec<DeviceSample>>,
     pcie_links: Cached<Vec<PcieLinkSample>>,
     clocks: CpuClocks,
-    /// By CPU.
+    /// Clocks by CPU.
     clock: Cached<BTreeMap<u32, CpuClock>>,
-    /// Packets that all ports had missed when the clocks were read.
+    /// Packets that all ports had missed when the clocks were read last.
     missed: u64,
     secondaries: Cached<u32>,
     tasks: Option<ProcessTasks>,
@@ -49,7 +50,7 @@ pub(super) struct HostReader {
     threads: Cached<Vec<ThreadSample>>,
 }
 
-/// Which thread serves which lcore.
+/// The threads of lcores, and whether a control thread shares a CPU with them.
 #[derive(Debug, Default)]
 struct Lcores {
     threads: Vec<(u32, u32)>,
@@ -57,7 +58,8 @@ struct Lcores {
 }
 
 impl HostReader {
-    /// The app with this runtime directory and process id; 0 for one that cannot be seen.
+    /// Returns a reader for the app with this runtime directory and process id; 0 if the process is
+    /// not visible.
     pub(super) fn new(dir: &Path, pid: u32) -> Self {
         Self {
             dir: dir.into(),
@@ -76,7 +78,7 @@ impl HostReader {
         }
     }
 
-    /// Adds to `sample` what the machine knows.
+    /// Adds the facts of the host to `sample`.
     pub(super) fn complete(&mut self, sample: &mut Sample) {
         let now = Instant::now();
         if self.arguments.is_none() && !sample.app.eal_args.is_empty() {
@@ -112,14 +114,14 @@ impl HostReader {
         let threads =
             self.threads.get(now, SWITCHES_MAX_AGE, || read_threads(tasks, &lcores.threads));
         sample.threads.clone_from(threads);
-        // One that has ended may have a successor.
+        // A thread that has ended may have a successor.
         if sample.threads.len() < lcores.threads.len() {
             self.lcores.forget();
         }
     }
 
-    /// Adds the clocks of the CPUs of lcores. Older kernels interrupt a CPU to tell its clock, so this
-    /// is asked where packets were missed, and otherwise rarely.
+    /// Adds the clocks of the CPUs of lcores. Older kernels interrupt a CPU to read its clock, so it
+    /// is read when packets were missed, and otherwise rarely.
     fn read_clocks(&mut self, sample: &mut Sample, now: Instant) {
         let missed = sample.ports.iter().map(|port| port.stats.rx_missed);
         let missed = missed.fold(0, u64::saturating_add);
@@ -143,7 +145,7 @@ fn count(dir: &Path) -> u32 {
     u32::try_from(secondaries(dir).len()).unwrap_or(u32::MAX)
 }
 
-/// These threads, by lcore and id.
+/// Reads these threads, given by lcore and thread id.
 fn read_threads(tasks: &ProcessTasks, threads: &[(u32, u32)]) -> Vec<ThreadSample> {
     if threads.is_empty() {
         return Vec::new();
@@ -180,7 +182,7 @@ fn thread(
     })
 }
 
-/// Threads are told by what libpmdscope says, by their names, and the main one by its id.
+/// Identifies threads by the table of libpmdscope, by their names, and the main thread by its id.
 fn lcores(
     tasks: &ProcessTasks,
     pid: u32,
@@ -213,7 +215,7 @@ fn lcores(
     }
 }
 
-/// Where the arguments choose no lcores, each has the number of its only CPU.
+/// Returns the main lcore. If the arguments choose no lcores, an lcore has the number of its only CPU.
 fn main_lcore(tasks: &ProcessTasks, pid: u32, arguments: &EalArguments) -> Option<u32> {
     let by_cpu = || {
         let cpus = tasks.status(pid)?.cpu_set();

@@ -1,4 +1,4 @@
-//! Roles of lcores: DPDK since 23.03 tells them.
+//! Roles of lcores, which DPDK 23.03 and later report.
 
 use std::marker::PhantomData;
 use std::time::Instant;
@@ -17,8 +17,8 @@ use super::round::RequestRound;
 pub(super) struct LcoreRoleReader(Cached<Vec<LcoreRoleSample>>);
 
 impl LcoreRoleReader {
-    /// The roles, as they were at most 10 s ago: each is a request. An lcore that is gone since the
-    /// list was read answers null, and is left out.
+    /// Returns the roles, at most 10 s old: each takes a request. An lcore that disappeared after the
+    /// list was read is answered by null, and is left out.
     pub(super) fn read(&mut self, round: &mut RequestRound<'_>) -> Vec<LcoreRoleSample> {
         let now = Instant::now();
         if self.0.is_older(now, SLOW) {
@@ -46,7 +46,7 @@ fn roles(round: &mut RequestRound<'_>, ids: &[LcoreId]) -> Vec<Option<LcoreRoleS
         .zip(replies)
         .map(|(id, reply)| match reply {
             Ok(info) if info.lcore_id == id.0 => Some(sample(info)),
-            // Later requests only say that the connection is lost, not why.
+            // Later requests fail only because the connection is lost; this error has the reason.
             Err(error) if round.is_over() => {
                 round.keep(TelemetryCommand::LcoreInfo(*id), Err(error))
             }

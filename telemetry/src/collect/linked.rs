@@ -1,4 +1,4 @@
-//! What an app with libpmdscope tells: its paged tables.
+//! Reads the tables of an app with libpmdscope, page by page.
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;
@@ -18,17 +18,17 @@ use super::FACTS_AGE;
 use super::cached::Cached;
 use super::round::RequestRound;
 
-/// How often a table is read from its start when its rows change between two pages.
+/// Attempts to read a table whose rows change between two pages.
 const ATTEMPTS: u32 = 4;
 
-/// Pages of one table that are asked for together: more than are under way at once, and few enough to be kept
-/// whatever an app puts into them.
+/// Pages of one table that are requested together: more than are outstanding at the same time, and
+/// few enough to keep in memory whatever the app puts into them.
 const PAGES_AHEAD: usize = 16;
 
-/// So many times smaller than a page is what two of these pages have in common.
+/// Two adjacent pages that are requested together overlap by this fraction of a page: one in 16.
 const OVERLAP: u64 = 16;
 
-/// Tables of [`SlowTables`].
+/// The tables of [`SlowTables`].
 const SLOW_TABLES: [LibraryTable; 5] = [
     LibraryTable::Tee,
     LibraryTable::Leaks,
@@ -37,7 +37,7 @@ const SLOW_TABLES: [LibraryTable; 5] = [
     LibraryTable::Ports,
 ];
 
-/// Everything that libpmdscope told.
+/// All tables of libpmdscope.
 #[derive(Debug, Default)]
 pub(super) struct LibraryTables {
     pub(super) library: Option<LibrarySample>,
@@ -48,7 +48,7 @@ pub(super) struct LibraryTables {
     pub(super) rare: SlowTables,
 }
 
-/// What libpmdscope itself finds out over seconds, or what only matters while somebody captures.
+/// Tables that libpmdscope itself updates only every few seconds, or that matter only during captures.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SlowTables {
     pub(super) tee: Vec<TeeSample>,
@@ -58,18 +58,18 @@ pub(super) struct SlowTables {
     pub(super) port_events: Vec<PortEventsSample>,
 }
 
-/// The tables of one app.
+/// Reads the tables of one app.
 #[derive(Debug, Default)]
 pub(super) struct LibraryReader {
     slow: Cached<SlowTables>,
     empty: EmptyTables,
-    /// As told in the round before.
+    /// The reply of the previous round.
     library: Option<LibraryReply>,
-    /// A table had several pages then.
+    /// Whether a table had several pages in that round.
     is_paged: bool,
 }
 
-/// Tables that had no rows, and at which generation: at the same one they still have none.
+/// Tables without rows, each with the generation at which it was empty: at the same one it still is.
 #[derive(Debug, Default)]
 struct EmptyTables(Vec<(LibraryTable, u64)>);
 
@@ -78,7 +78,7 @@ impl EmptyTables {
         library.serves(table) && !self.0.contains(&(table, library.generation))
     }
 
-    /// The tables among these that this libpmdscope serves, and that may have rows.
+    /// Returns those of `tables` that this libpmdscope serves, and that may have rows.
     fn exclude_from(
         &self,
         library: &LibraryReply,
@@ -88,7 +88,7 @@ impl EmptyTables {
         tables
     }
 
-    /// The table was read after the app was at this generation.
+    /// Notes whether a table is empty, which was read after the app was at this generation.
     fn note(&mut self, table: LibraryTable, generation: u64, is_empty: bool) {
         self.0.retain(|(known, _)| *known != table);
         if is_empty {
@@ -98,7 +98,7 @@ impl EmptyTables {
 }
 
 impl LibraryReader {
-    /// The requests that [`LibraryReader::read`] makes first; `None` before the first round.
+    /// Returns the requests that [`LibraryReader::read`] makes first; `None` before the first round.
     pub(super) fn requests(&self, histograms: bool) -> Option<Vec<TelemetryCommand>> {
         let library = self.library.as_ref()?;
         let all = self.slow.is_older(Instant::now(), FACTS_AGE);
@@ -107,13 +107,14 @@ impl LibraryReader {
         Some(std::iter::once(TelemetryCommand::Library).chain(pages).collect())
     }
 
-    /// Whether [`LibraryReader::read`] makes further requests after these, for all that is known.
+    /// Whether [`LibraryReader::read`] will probably make further requests after these.
     pub(super) fn is_paged(&self) -> bool {
         self.is_paged
     }
 
-    /// Reads the tables, that of queues with `histograms` or, where the library can, without; `None` when
-    /// libpmdscope does not answer, so that the app must pass for stock.
+    /// Reads the tables; that of queues without histograms if `histograms` is false and the library
+    /// can omit them. `None` when libpmdscope does not answer, so that the app must be treated as a
+    /// stock app.
     pub(super) fn read(
         &mut self,
         round: &mut RequestRound<'_>,
@@ -154,7 +155,7 @@ impl LibraryReader {
 }
 
 impl SlowTables {
-    /// The tables, and whether all of them could be read.
+    /// Reads the tables; returns them, and whether all of them could be read.
     fn read(round: &mut RequestRound<'_>, pages: &mut FirstPages<'_>) -> (Self, bool) {
         let tee = pages.rows(round, LibraryTable::Tee);
         let ledger = pages.rows(round, LibraryTable::Leaks);
@@ -190,7 +191,7 @@ impl SlowTables {
     }
 }
 
-/// The tables that are read: those that change all the time, or `all`.
+/// Returns the tables to read: those that always change, or `all`.
 fn wanted(library: &LibraryReply, histograms: bool, all: bool) -> Vec<LibraryTable> {
     let queues = queue_table(library, histograms);
     let fast = [LibraryTable::Pools, queues, LibraryTable::Rings, LibraryTable::Lcores];
@@ -230,7 +231,7 @@ fn library_sample(library: &LibraryReply) -> LibrarySample {
     }
 }
 
-/// The first pages of tables, which are asked for together.
+/// The first pages of tables, which are requested together.
 #[derive(Debug)]
 struct FirstPages<'a> {
     library: &'a LibraryReply,
@@ -239,7 +240,7 @@ struct FirstPages<'a> {
 }
 
 impl<'a> FirstPages<'a> {
-    /// Those of `tables`. What fails is asked for again when its rows are read.
+    /// Requests the first pages of `tables`. Pages that fail are requested again when their rows are read.
     fn read(
         round: &mut RequestRound<'_>,
         library: &'a LibraryReply,
@@ -260,7 +261,7 @@ impl<'a> FirstPages<'a> {
         first
     }
 
-    /// The rows of a table; none of one that this libpmdscope does not serve, `None` for a failure.
+    /// Reads the rows of a table; empty if this libpmdscope does not serve it, `None` if it failed.
     fn rows<T: FromPage>(
         &mut self,
         round: &mut RequestRound<'_>,
@@ -279,7 +280,7 @@ impl<'a> FirstPages<'a> {
     }
 }
 
-/// All rows; `first` is the first page, if it has been read.
+/// Reads all rows of a table; `first` is the first page, if it was read already.
 fn read_table<T: FromPage>(
     round: &mut RequestRound<'_>,
     table: LibraryTable,
@@ -297,7 +298,7 @@ fn read_table<T: FromPage>(
     Err(TelemetryError::Unstable { attempts: ATTEMPTS })
 }
 
-/// All pages of a table from the first one on; `None` when its rows changed in between.
+/// Reads all pages of a table, beginning with the first; `None` if its rows changed in between.
 fn read_pages<T: FromPage>(
     round: &mut RequestRound<'_>,
     table: LibraryTable,
@@ -321,12 +322,12 @@ fn read_pages<T: FromPage>(
     }
 }
 
-/// Pages of a table that were asked for together, each with the row that it was to begin with.
+/// Pages of a table that were requested together, each with the row at which it should begin.
 #[derive(Debug, Default)]
 struct PagesAhead(VecDeque<(u64, Result<TablePage, TelemetryError>)>);
 
 impl PagesAhead {
-    /// A page with the first of the `wanted` rows and further ones, where a page before had `size` rows.
+    /// Returns a page with the first of the `wanted` rows and later ones; the page before had `size` rows.
     fn page(
         &mut self,
         round: &mut RequestRound<'_>,
@@ -343,7 +344,7 @@ impl PagesAhead {
         {
             match asked {
                 Ok(page) if page.offset == offset && page.end() > wanted.start => return Ok(page),
-                // The next request will only say that the connection is lost, not why.
+                // Later requests fail only because the connection is lost; this error has the reason.
                 Err(error) if round.is_over() => return Err(error),
                 _ => {}
             }
@@ -352,9 +353,9 @@ impl PagesAhead {
     }
 }
 
-/// Asks for pages that together have the `wanted` rows, or those of them that come first, if each has about
-/// `size` rows: as many as fit into a reply, which depends on their numbers. They overlap, so that a page of
-/// fewer rows leaves no gap.
+/// Requests pages that together contain the `wanted` rows, or the first of them, if each has about
+/// `size` rows. How many rows fit into a reply depends on their numbers, so the pages overlap: a page
+/// with fewer rows leaves no gap.
 fn ask_ahead(
     round: &mut RequestRound<'_>,
     table: LibraryTable,
@@ -378,7 +379,7 @@ fn page(
     TablePage::parse(round.request_about(&TelemetryCommand::Page(table, offset), about)?)
 }
 
-/// It is the page that begins with this row.
+/// Whether it is the page that begins with this row.
 fn begins_at(fields: &PageFields, offset: u64) -> bool {
     fields.number("offset") == Some(offset)
 }
