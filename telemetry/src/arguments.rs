@@ -1,4 +1,4 @@
-//! What the arguments of an app's EAL (`/eal/params`) say about its devices and its main lcore.
+//! Parses the EAL arguments of an app (`/eal/params`): its devices, lcores and main lcore.
 
 use std::collections::BTreeSet;
 
@@ -7,22 +7,21 @@ use crate::host::{cpu_list, cpu_mask, device};
 /// Short options with a value; `h` and `v` have none.
 const WITH_VALUE: &str = "abcdlmnrswSR";
 
-/// The arguments that matter here, with everything behind the first comma cut off where a device is
-/// named, since that is for its driver.
+/// The arguments that matter here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EalArguments {
-    /// PCI addresses of `-a`/`--allow`, with their domain.
+    /// PCI addresses of `-a`/`--allow`, with their domain, without the options of the driver.
     pub(crate) allowed: Vec<String>,
     /// `--vdev`, with the options of the driver.
     pub(crate) vdevs: Vec<String>,
-    /// The lcore that the EAL makes its main one, where the arguments tell.
+    /// The main lcore, if the arguments determine it.
     pub(crate) main_lcore: Option<u32>,
-    /// The arguments choose lcores: without them, lcore ids are CPU numbers.
+    /// Whether the arguments choose lcores: without them, lcore ids are CPU numbers.
     pub(crate) chooses_lcores: bool,
 }
 
 impl EalArguments {
-    /// Reads the arguments; the first is the program. What is not understood is left out.
+    /// Parses the arguments; the first is the program. Unknown arguments are ignored.
     pub(crate) fn parse(argv: &[String]) -> Self {
         let mut read = Reading::default();
         let mut words = argv.iter().skip(1).map(String::as_str).peekable();
@@ -40,7 +39,7 @@ impl EalArguments {
     }
 }
 
-/// An option and its value, where both are in one word; `None` for what is no option.
+/// Returns an option and its value, if both are in one word; `None` for a word that is not an option.
 fn option_of(word: &str) -> Option<(&str, Option<&str>)> {
     if let Some(long) = word.strip_prefix("--") {
         return Some(match long.split_once('=') {
@@ -78,7 +77,7 @@ impl Reading {
         }
     }
 
-    /// The EAL takes the lowest lcore as its main one unless it is told another.
+    /// The EAL uses the lowest lcore as its main lcore unless an argument names another.
     fn finish(self) -> EalArguments {
         let lowest = self.lcores.difference(&self.services).next().copied();
         EalArguments {
@@ -89,12 +88,12 @@ impl Reading {
     }
 }
 
-/// The device of a device argument, without the options of its driver.
+/// Returns the device of a device argument, without the options of its driver.
 pub(crate) fn head(value: &str) -> &str {
     value.split(',').next().unwrap_or_default()
 }
 
-/// The ids of `0-3,5` and of `(0-1)@(2,3),4@5`: what stands behind an `@` are CPUs.
+/// Returns the ids of `0-3,5` and of `(0-1)@(2,3),4@5`: CPUs follow the `@`.
 fn lcores(list: &str) -> BTreeSet<u32> {
     let (mut ids, mut depth, mut cpus) = (String::new(), 0_u32, false);
     for letter in list.chars() {

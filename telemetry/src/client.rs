@@ -1,7 +1,7 @@
-//! Talks to one telemetry socket: one request at a time, each with a deadline.
+//! The client of a telemetry socket: one request at a time, each with a deadline.
 //!
-//! A reply names its command but not its parameters, so a reply that comes after its deadline could be
-//! taken for the answer to the next request. Therefore a timeout closes the connection for good.
+//! A reply names its command but not its parameters, so a reply that arrives after its deadline could
+//! be taken for the answer to the next request. Therefore a timeout closes the connection for good.
 
 mod announced;
 
@@ -26,20 +26,20 @@ use crate::host::process::start_ticks;
 use crate::raw_replies::ReplyKeeper;
 use crate::reply::{self, SocketBanner};
 
-/// Size of the buffer until the banner has told the app's limit: what every DPDK so far announces.
+/// Size of the buffer before the banner: the limit that every DPDK release so far announces.
 const BANNER_BYTES: usize = 16384;
 
-/// Requests that are under way at once where several are made. Few, so that an app that was stopped has
+/// Requests of a batch that are sent ahead of their replies. Few, so that an app that was stopped has
 /// few to answer for a client that has left, and their replies fit into a socket.
 const IN_FLIGHT: usize = 8;
 
-/// DPDK cuts lists at this number of entries without a word.
+/// DPDK silently truncates lists at this number of entries.
 pub(crate) const LIST_LIMIT: usize = 512;
 
-/// A process, told apart from a later one with the same id.
+/// A process, distinguished from a later one with the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketPeer {
-    /// Process id on this host; 0 when the app lives in a pid namespace that we cannot see.
+    /// Process id on this host; 0 if the app is in a PID namespace that is not visible from here.
     pub pid: u32,
     /// Start of the process, clock ticks since boot; 0 when `/proc` does not report it.
     pub start_ticks: u64,
@@ -56,7 +56,7 @@ pub struct TelemetryClient {
     requests: u32,
     reply_bytes: usize,
     announced: AnnouncedRequests,
-    /// Who wants the replies as they are.
+    /// Receives the raw replies.
     keeper: Option<ReplyKeeper>,
 }
 
@@ -70,8 +70,8 @@ impl TelemetryClient {
         Self::connect_to(socket, &mut None, deadline)
     }
 
-    /// As [`TelemetryClient::connect`]; sets `found` to the process that listens, which the kernel tells of
-    /// one that does not answer too.
+    /// Connects as [`TelemetryClient::connect`]; sets `found` to the process that listens, which the
+    /// kernel reports even if the app does not answer.
     pub(crate) fn connect_to(
         socket: &Path,
         found: &mut Option<SocketPeer>,
@@ -82,7 +82,7 @@ impl TelemetryClient {
         *found = Some(peer);
         let mut buffer = vec![0; BANNER_BYTES];
         let bytes = match receive(&socket, &mut buffer, deadline, "waiting for the banner") {
-            // DPDK accepts one connection too many and closes it at once.
+            // DPDK accepts one connection too many and closes it immediately.
             Ok([]) | Err(TelemetryError::Closed) => return Err(TelemetryError::Busy),
             other => other?,
         };
@@ -101,38 +101,38 @@ impl TelemetryClient {
         })
     }
 
-    /// Has `keeper` keep the next replies.
+    /// Sets the keeper of the next replies.
     pub(crate) fn keep_replies(&mut self, keeper: Option<ReplyKeeper>) {
         self.keeper = keeper;
     }
 
-    /// What the app said at first.
+    /// Returns the banner, which the app sent on connecting.
     pub fn banner(&self) -> &SocketBanner {
         &self.banner
     }
 
-    /// The process at the other end.
+    /// Returns the process at the other end.
     pub fn peer(&self) -> SocketPeer {
         self.peer
     }
 
-    /// Requests made so far.
+    /// Returns the number of requests made so far.
     pub fn requests(&self) -> u32 {
         self.requests
     }
 
     /// Whether the connection is open and nothing unexpected arrived on it.
     pub fn is_usable(&self) -> bool {
-        // A connection with replies under way is not quiet.
+        // A connection that waits for replies may have data to read.
         self.socket.as_ref().is_some_and(|socket| self.announced.is_under_way() || is_quiet(socket))
     }
 
-    /// The last reply is so long that DPDK may have dropped its end.
+    /// Whether the last reply is so long that DPDK may have truncated it.
     pub(crate) fn reply_nearly_full(&self) -> bool {
         self.reply_bytes as u64 + 128 >= self.banner.max_output_len
     }
 
-    /// Asks `endpoint` and parses the reply as `T`.
+    /// Sends the request `endpoint`, and parses the reply as `T`.
     ///
     /// # Errors
     /// [`TelemetryError::Null`] when the app answers null; [`TelemetryError::Timeout`], [`TelemetryError::Closed`],
@@ -146,7 +146,7 @@ impl TelemetryClient {
         self.request_as(endpoint, PhantomData, deadline)
     }
 
-    /// As [`TelemetryClient::request`], parsed by `shape`.
+    /// Sends a request as [`TelemetryClient::request`]; the reply is parsed by `shape`.
     pub(crate) fn request_as<T>(
         &mut self,
         endpoint: &TelemetryCommand,
@@ -160,7 +160,7 @@ impl TelemetryClient {
         result
     }
 
-    /// Ids of the ports.
+    /// Requests the ids of the ports, sorted.
     ///
     /// # Errors
     /// As [`TelemetryClient::request`].
@@ -171,7 +171,7 @@ impl TelemetryClient {
         Ok(ids.into_iter().map(PortId).collect())
     }
 
-    /// Ids of the heaps.
+    /// Requests the ids of the heaps, sorted.
     ///
     /// # Errors
     /// As [`TelemetryClient::request`].
@@ -182,7 +182,7 @@ impl TelemetryClient {
         Ok(ids.into_iter().map(HeapId).collect())
     }
 
-    /// Ids of the lcores; only DPDK since 23.03 has the list.
+    /// Requests the ids of the lcores, sorted; DPDK 23.03 and later.
     ///
     /// # Errors
     /// As [`TelemetryClient::request`].
@@ -193,7 +193,7 @@ impl TelemetryClient {
         Ok(ids.into_iter().map(LcoreId).collect())
     }
 
-    /// Names of the mempools.
+    /// Requests the names of the mempools, sorted.
     ///
     /// # Errors
     /// As [`TelemetryClient::request`].
@@ -205,7 +205,7 @@ impl TelemetryClient {
             .collect())
     }
 
-    /// Names of the software rings; only DPDK since 24.03 has the list.
+    /// Requests the names of the software rings, sorted; DPDK 24.03 and later.
     ///
     /// # Errors
     /// As [`TelemetryClient::request`].
@@ -224,9 +224,9 @@ impl TelemetryClient {
         Ok(names)
     }
 
-    /// Announces the requests that are made next, in this order. A few are sent ahead, so that neither side
-    /// sleeps between two of them: DPDK answers the requests of a connection in their order. Another request
-    /// withdraws those that have not been made by then.
+    /// Announces the next requests, in their order. A few are sent ahead of the replies, so that
+    /// neither side sleeps between two of them: DPDK answers the requests of a connection in order.
+    /// Any other request withdraws those that are left.
     pub(crate) fn announce(&mut self, requests: Vec<TelemetryCommand>, deadline: Deadline) {
         self.withdraw(deadline);
         if self.is_usable() {
@@ -235,8 +235,8 @@ impl TelemetryClient {
         }
     }
 
-    /// Withdraws the requests that were announced and have not been made. What the app replies to those that
-    /// were sent ahead is thrown away.
+    /// Withdraws the announced requests that were not made. Replies to those that were sent ahead are
+    /// received and discarded.
     pub(crate) fn withdraw(&mut self, deadline: Deadline) {
         while self.announced.is_under_way() {
             self.announced.pop();
@@ -247,7 +247,7 @@ impl TelemetryClient {
         self.announced = AnnouncedRequests::default();
     }
 
-    /// Makes several requests, a few ahead of the replies. Once the connection is lost, the rest fails.
+    /// Makes several requests, a few ahead of the replies. Once the connection is lost, the others fail.
     pub(crate) fn request_each<T>(
         &mut self,
         requests: &[(TelemetryCommand, impl for<'de> DeserializeSeed<'de, Value = T> + Copy)],
@@ -262,10 +262,10 @@ impl TelemetryClient {
         requests.iter().map(request).collect()
     }
 
-    /// Sends announced requests, as many as may be under way.
+    /// Sends announced requests, up to the limit of outstanding ones.
     fn send_ahead(&mut self, deadline: Deadline) {
         while let Some(next) = self.announced.next_to_send(IN_FLIGHT).cloned() {
-            // It is sent again, and fails again, when it is made.
+            // The request is sent again, and fails again, when it is made.
             if self.send(&next, deadline).is_err() {
                 return;
             }
@@ -323,7 +323,7 @@ impl TelemetryClient {
         if bytes.is_empty() { Err(TelemetryError::Closed) } else { Ok(()) }
     }
 
-    /// The reply that was received last.
+    /// Parses the last received reply.
     fn parse<T>(
         &self,
         endpoint: &TelemetryCommand,
@@ -343,7 +343,7 @@ fn open(path: &Path, deadline: Deadline) -> Result<OwnedFd, TelemetryError> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
         .map_err(|e| TelemetryError::io("cannot create a socket", e))?;
-    // EAGAIN: DPDK's backlog of one is full for the moment, or the app is stopped.
+    // EAGAIN: DPDK's backlog of one is full, or the app is stopped.
     let attempt = || match connect(&socket, &address) {
         Ok(()) => Ok(Some(())),
         Err(Errno::AGAIN | Errno::INTR) => Ok(None),
@@ -353,7 +353,7 @@ fn open(path: &Path, deadline: Deadline) -> Result<OwnedFd, TelemetryError> {
     Ok(socket)
 }
 
-/// Nothing to read, and not closed.
+/// Whether the socket is open and has nothing to read.
 fn is_quiet(socket: &OwnedFd) -> bool {
     let mut byte = [0];
     matches!(
@@ -373,7 +373,7 @@ fn transmit(socket: &OwnedFd, bytes: &[u8], deadline: Deadline) -> Result<(), Te
     }
 }
 
-/// One message; empty at the end of the connection.
+/// Receives one message; empty at the end of the connection.
 fn receive<'a>(
     socket: &OwnedFd,
     buffer: &'a mut [u8],
@@ -381,7 +381,7 @@ fn receive<'a>(
     action: &'static str,
 ) -> Result<&'a [u8], TelemetryError> {
     let bytes = loop {
-        // Often it is there: while one reply was read, the app wrote the next.
+        // The reply has often arrived: the app wrote it while the one before was parsed.
         match recv(socket, &mut *buffer, RecvFlags::TRUNC) {
             Ok((_, bytes)) => break bytes,
             Err(Errno::INTR) => {}

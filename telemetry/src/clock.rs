@@ -2,12 +2,12 @@
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The monotonic clock, nanoseconds: what rates and ages are computed from.
+/// Returns the monotonic clock, nanoseconds; for rates and ages.
 pub fn monotonic_ns() -> u64 {
     nanoseconds(ClockId::Monotonic)
 }
 
-/// The wall clock, nanoseconds since the epoch.
+/// Returns the wall clock, nanoseconds since the epoch.
 pub fn realtime_ns() -> u64 {
     nanoseconds(ClockId::Realtime)
 }

@@ -1,14 +1,14 @@
-//! The only requests that are ever made of an app.
+//! The only requests that pmdscope makes of an app.
 //!
-//! DPDK has telemetry commands that crash the app on an unknown id, that change its state, or that
-//! touch the hardware. So there is no way to send free text: a request is an [`TelemetryCommand`], and the
+//! DPDK has telemetry commands that crash the app on an unknown id, change its state, or touch the
+//! hardware. So there is no way to send arbitrary text: a request is a [`TelemetryCommand`], and the
 //! ids in it can only come from the app's own lists.
 
 use std::fmt;
 
 use crate::error::TelemetryError;
 
-/// Longest request that DPDK reads whole, bytes.
+/// Longest request that DPDK reads completely, bytes.
 const MAX_REQUEST: usize = 1023;
 
 /// A port id from `/ethdev/list`.
@@ -31,11 +31,11 @@ pub struct HeapId(pub(crate) u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LcoreId(pub(crate) u32);
 
-/// A memzone id from `/eal/memzone_list`. Any other id ends the app.
+/// A memzone id from `/eal/memzone_list`. Any other id crashes the app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MemzoneId(pub(crate) u32);
 
-/// For how long to arm the stamps of the leak ledger, seconds; 0 disarms.
+/// Time for which the stamps of the leak ledger are armed, seconds; 0 disarms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArmTime(u32);
 
@@ -46,7 +46,7 @@ impl ArmTime {
     /// Disarms.
     pub const NONE: Self = Self(0);
 
-    /// So many seconds; `None` beyond [`ArmTime::MAX`].
+    /// Returns this number of seconds; `None` beyond [`ArmTime::MAX`].
     pub fn seconds(seconds: u32) -> Option<Self> {
         (seconds <= Self::MAX).then_some(Self(seconds))
     }
@@ -59,7 +59,7 @@ pub enum LibraryTable {
     Pools,
     /// Queues of ports, with histograms.
     Queues,
-    /// The same without histograms and names of devices, so that a page has several times as many rows.
+    /// Queues without histograms and names of devices, so that a page has several times as many rows.
     /// Older libraries do not have it.
     QueueCounters,
     /// Software rings.
@@ -74,12 +74,12 @@ pub enum LibraryTable {
     Sites,
     /// Places that hold mbufs.
     Stages,
-    /// What ports have been through.
+    /// Events of ports.
     Ports,
 }
 
 impl LibraryTable {
-    /// Its name in the `tables` list of `/pmdscope`.
+    /// Returns its name in the `tables` list of `/pmdscope`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Pools => "pools",
@@ -111,11 +111,11 @@ impl LibraryTable {
     }
 }
 
-/// A request that is safe to make of any DPDK app since 21.11, except where it says of which.
+/// A request that is safe for any DPDK app since 21.11, unless its description names a later release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TelemetryCommand {
-    /// The commands that this app knows.
+    /// The commands that the app supports.
     Commands,
     /// Arguments of the EAL.
     EalParams,
@@ -129,8 +129,9 @@ pub enum TelemetryCommand {
     EthdevXstats(PortId),
     /// Link of a port.
     EthdevLinkStatus(PortId),
-    /// A receive queue of a port, by its number, since DPDK 23.07. It ends an app whose driver names no
-    /// pool: only [`DescriptorReader`](crate::collect::descriptors) makes it, of reviewed drivers.
+    /// A receive queue of a port, by its number, since DPDK 23.07. It crashes an app whose driver
+    /// names no pool: only [`DescriptorReader`](crate::collect::descriptors) makes it, for reviewed
+    /// drivers.
     EthdevRxQueue(PortId, u16),
     /// Pool names.
     MempoolList,
@@ -158,13 +159,13 @@ pub enum TelemetryCommand {
     Library,
     /// The page of a libpmdscope table that starts at this row.
     Page(LibraryTable, u64),
-    /// Arms or disarms the stamps of the leak ledger: the one request that changes something, and
-    /// nothing but how fast leaks are found.
+    /// Arms or disarms the stamps of the leak ledger: the only request that changes anything, and it
+    /// changes only how fast leaks are found.
     Arm(ArmTime),
 }
 
 impl TelemetryCommand {
-    /// The command, which is also the one key of its reply.
+    /// Returns the command, which is also the only key of its reply.
     pub fn command(&self) -> &'static str {
         match self {
             Self::Commands => "/",
@@ -192,7 +193,7 @@ impl TelemetryCommand {
         }
     }
 
-    /// The bytes to send.
+    /// Returns the bytes to send.
     pub(crate) fn request(&self) -> Result<String, TelemetryError> {
         let request = self.to_string();
         if request.len() > MAX_REQUEST {

@@ -1,4 +1,4 @@
-//! A point in time that no wait may pass.
+//! Deadlines: points in time at which waits end.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -6,30 +6,30 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-/// The end of the time that a caller is ready to spend.
+/// The time at which the caller stops waiting.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline(Instant);
 
-/// Longest wait that is taken literally; guards the clock arithmetic against absurd durations.
+/// Limit of a timeout; protects the clock arithmetic against absurd durations.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 impl Deadline {
-    /// The deadline `timeout` from now; at most one day.
+    /// Returns the deadline `timeout` from now; at most one day.
     pub fn after(timeout: Duration) -> Self {
         Self(Instant::now() + timeout.min(LONGEST))
     }
 
-    /// Time left, zero when it has passed.
+    /// Returns the remaining time; zero if the deadline has passed.
     pub fn remaining(self) -> Duration {
         self.0.saturating_duration_since(Instant::now())
     }
 
-    /// Whether it has passed.
+    /// Whether the deadline has passed.
     pub fn passed(self) -> bool {
         self.remaining().is_zero()
     }
 
-    /// Waits for `events`; false when the deadline passed first.
+    /// Waits for `events`; false if the deadline passed first.
     pub(crate) fn wait(self, fd: impl AsFd, events: PollFlags) -> Result<bool, Errno> {
         loop {
             let left = self.remaining();
@@ -46,8 +46,8 @@ impl Deadline {
         }
     }
 
-    /// Runs `attempt` until it gives a value, pausing a little longer after each `None`; `None`
-    /// when the deadline passed first.
+    /// Calls `attempt` until it returns a value, with a longer pause after each `None`; `None` if the
+    /// deadline passed first.
     pub(crate) fn retry<T, E>(
         self,
         mut attempt: impl FnMut() -> Result<Option<T>, E>,

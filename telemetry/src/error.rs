@@ -1,11 +1,11 @@
-//! What can go wrong between a tool and one app.
+//! Errors of communication between a tool and one app.
 
 use std::any::Any;
 use std::io;
 
 use rustix::io::Errno;
 
-/// Why a request, a connection or a round failed. None of these harms the app.
+/// The reason why a request, a connection or a round failed. None of these harms the app.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TelemetryError {
@@ -21,7 +21,7 @@ pub enum TelemetryError {
     /// The app closed the connection before its banner: all of its connections are taken.
     #[error("no free telemetry connection (DPDK has 10); close other telemetry clients")]
     Busy,
-    /// Another pmdscope tool does not let go of the lock of this app.
+    /// Another pmdscope tool does not release the lock of this app.
     #[error(
         "another pmdscope tool holds pmdscope.lock, and may be stopped: this app was asked without it"
     )]
@@ -29,22 +29,22 @@ pub enum TelemetryError {
     /// The app closed the connection, or an earlier error did.
     #[error("the connection is closed; the app has ended or restarts")]
     Closed,
-    /// The app answered `null`: it refuses, does not know the command, or the object is gone.
+    /// The app answered `null`: it refuses, does not know the command, or the object no longer exists.
     #[error("the app answered null: the object is gone or the request not supported")]
     Null,
-    /// The reply is not what the protocol promises.
+    /// The reply does not conform to the protocol.
     #[error("malformed reply: {0}")]
     Malformed(String),
-    /// The reply is about something else than what was asked.
+    /// The reply is about something other than the request.
     #[error("the reply is about {got:?}; another telemetry client disturbs this app")]
     Mismatch {
-        /// What the reply is about.
+        /// The subject of the reply.
         got: String,
     },
     /// The reply did not fit into the buffer that the banner asks for.
     #[error("the reply of {bytes} bytes is longer than the app announced")]
     Truncated {
-        /// Real size of the reply.
+        /// Actual size of the reply.
         bytes: usize,
     },
     /// The request is longer than DPDK accepts (1023 bytes).
@@ -53,13 +53,13 @@ pub enum TelemetryError {
         /// Size of the request.
         bytes: usize,
     },
-    /// A table changed each time that it was read.
+    /// A table changed each time it was read.
     #[error("the table changed while it was read, {attempts} times")]
     Unstable {
-        /// How often it was tried.
+        /// Number of attempts.
         attempts: u32,
     },
-    /// The app has a libpmdscope with another contract.
+    /// The app has a libpmdscope with another schema.
     #[error("libpmdscope speaks schema {0}, this tool knows 1; use tools of the same release")]
     Schema(u64),
     /// A bug of this program ended the round.
@@ -68,30 +68,30 @@ pub enum TelemetryError {
     /// Another error of the operating system.
     #[error("{action}: {source}")]
     Io {
-        /// What was tried.
+        /// The failed action.
         action: &'static str,
         /// The cause.
         source: io::Error,
     },
 }
 
-/// Why an app could not be asked, for programs: few values, which never change.
+/// Why an app could not be queried, for programs: few values, which never change.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorClass {
-    /// All of its telemetry connections are taken, or another tool asked it all the time.
+    /// All of its telemetry connections are taken, or another tool holds its lock.
     Busy,
-    /// A reply was about something else than what was asked.
+    /// A reply was about something other than the request.
     IdentityMismatch,
-    /// This program failed while it asked, which is a bug of it.
+    /// This program failed during the query, which is a bug.
     Internal,
     /// It is expected, and does not run.
     Missing,
     /// The kernel denies access.
     Permission,
-    /// What answers does not speak the protocol.
+    /// The process that listens does not speak the protocol.
     Protocol,
     /// It has ended, or is starting.
     Refused,
@@ -104,7 +104,7 @@ pub enum ErrorClass {
 }
 
 impl ErrorClass {
-    /// All of them, by name.
+    /// All classes, by name.
     pub const ALL: [Self; 10] = [
         Self::Busy,
         Self::IdentityMismatch,
@@ -118,7 +118,7 @@ impl ErrorClass {
         Self::Truncated,
     ];
 
-    /// Its stable name, as in JSON.
+    /// Returns its stable name, as in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Busy => "busy",
@@ -136,14 +136,14 @@ impl ErrorClass {
 }
 
 impl TelemetryError {
-    /// What a panic said that [`std::panic::catch_unwind`] or a thread has brought.
+    /// Returns an error with the message of a panic, from [`std::panic::catch_unwind`] or a thread.
     pub fn panicked(payload: &(dyn Any + Send)) -> Self {
         let text = payload.downcast_ref::<&str>().copied();
         let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
         Self::Panicked(text.unwrap_or("it panicked").to_owned())
     }
 
-    /// The class of this error.
+    /// Returns the class of this error.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Refused | Self::Closed => ErrorClass::Refused,
@@ -157,7 +157,7 @@ impl TelemetryError {
         }
     }
 
-    /// Wraps an error of the operating system; those with a meaning of their own get their class.
+    /// Wraps an error of the operating system; some have a variant of their own.
     pub(crate) fn io(action: &'static str, errno: Errno) -> Self {
         match errno {
             Errno::CONNREFUSED | Errno::NOENT => Self::Refused,
@@ -167,7 +167,7 @@ impl TelemetryError {
         }
     }
 
-    /// The connection cannot be used any more after this error.
+    /// Whether the connection cannot be used any more after this error.
     pub(crate) fn ends_connection(&self) -> bool {
         matches!(self, Self::Timeout(_) | Self::Closed | Self::Io { .. } | Self::Mismatch { .. })
     }

@@ -1,10 +1,10 @@
-//! Requests of which is known that they are made next.
+//! Requests that are announced, so that they can be sent ahead.
 
 use std::collections::VecDeque;
 
 use crate::commands::TelemetryCommand;
 
-/// Requests in the order in which they are made; the first ones may have been sent.
+/// Requests in the order in which they will be made; the first `sent` ones have been sent.
 #[derive(Debug, Default)]
 pub(super) struct AnnouncedRequests {
     commands: VecDeque<TelemetryCommand>,
@@ -16,12 +16,12 @@ impl AnnouncedRequests {
         Self { commands: commands.into(), sent: 0 }
     }
 
-    /// Replies to some of them are under way.
+    /// Whether replies to some of them are outstanding.
     pub(super) fn is_under_way(&self) -> bool {
         self.sent > 0
     }
 
-    /// These are the next ones.
+    /// Whether the next requests are these.
     pub(super) fn begin_with<'a>(
         &self,
         requests: impl IntoIterator<Item = &'a TelemetryCommand>,
@@ -30,7 +30,7 @@ impl AnnouncedRequests {
         requests.into_iter().all(|request| announced.next() == Some(request))
     }
 
-    /// The next one is made: whether it has been sent.
+    /// Removes the next request; returns whether it has been sent.
     pub(super) fn pop(&mut self) -> bool {
         self.commands.pop_front();
         let is_sent = self.sent > 0;
@@ -38,12 +38,12 @@ impl AnnouncedRequests {
         is_sent
     }
 
-    /// The next one to send, if fewer than so many are under way.
+    /// Returns the next request to send, if fewer than `limit` are outstanding.
     pub(super) fn next_to_send(&self, limit: usize) -> Option<&TelemetryCommand> {
         self.commands.get(self.sent).filter(|_| self.sent < limit)
     }
 
-    /// That one has been sent.
+    /// Notes that this request has been sent.
     pub(super) fn sent(&mut self) {
         self.sent += 1;
     }
