@@ -1,4 +1,4 @@
-//! Turns the column tables of libpmdscope into rows (see docs/telemetry.md).
+//! Parses the column tables of libpmdscope into rows (see docs/telemetry.md).
 
 mod cells;
 mod ledger;
@@ -13,9 +13,9 @@ use crate::sample::{
     QueueDirection, QueueSample, RingSample, TeeSample,
 };
 
-/// A row type that a page can be read into.
+/// A row type that can be parsed from a page.
 pub(crate) trait FromPage: Sized {
-    /// The rows of the page, in its order.
+    /// Returns the rows of the page, in order.
     fn from_page(page: TablePage) -> Result<Vec<Self>, TelemetryError>;
 }
 

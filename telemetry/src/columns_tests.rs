@@ -77,7 +77,7 @@ fn an_empty_table_has_no_rows() {
     assert!(PoolSample::from_page(page(empty).unwrap()).unwrap().is_empty());
 }
 
-/// Applies `change` to a good table and expects that reading it fails.
+/// Applies `change` to a valid table; returns the error of parsing it.
 fn refused(change: impl FnOnce(&mut Map<String, Value>)) -> TelemetryError {
     let Value::Object(mut columns) = pools() else { panic!("not an object") };
     change(&mut columns);

@@ -1,20 +1,20 @@
-//! Ports whose driver updates its counters now and then only, such as once a second.
+//! Ports with a driver that updates its counters only periodically, such as once a second.
 //!
-//! Between two samples such a port seems to be idle, then to be several times as fast as it is. It is told
-//! from bursts of packets by its spacing, and by all of its counters: they rest in at least two samples,
-//! then packets of both directions grow at once, and that at the same spacing time after time. Of a linked
-//! app the counters of libpmdscope decide, which grow while those of such a driver rest. An app without
-//! the library that receives and sends in bursts as regular as a clock cannot be told from it; its rates
-//! are then the means over its bursts.
+//! Between two samples such a port seems to be idle, then several times as fast as it is. It is
+//! distinguished from bursts of packets by its interval, and by all of its counters: they do not
+//! change for at least two samples, then packets of both directions grow at the same time, and that
+//! repeatedly at the same interval. For a linked app the counters of libpmdscope decide, which grow
+//! while those of such a driver do not. An app without the library that receives and sends in
+//! strictly periodic bursts looks the same; its rates are then averages over its bursts.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::sample::{PortSample, PortStats, Sample};
 
-/// Spacings in a row that must be the same. With three, bursts are so by chance now and then.
+/// Number of consecutive intervals that must be equal. Three equal ones happen by chance now and then.
 const SPACINGS: usize = 5;
 
-/// Samples in a row without a change before one with a change.
+/// Number of consecutive samples without a change before a sample with a change.
 const REST: u32 = 2;
 
 /// The last update of the counters of a port.
@@ -22,7 +22,7 @@ const REST: u32 = 2;
 pub(crate) struct CounterUpdate {
     /// Time between two updates, seconds.
     pub(crate) period_s: f64,
-    /// What it added; `None` if the next one is overdue, as when nothing is counted any more.
+    /// Growth by this update; `None` if the next one is overdue, as when nothing is counted any more.
     pub(crate) growth: Option<PortStats>,
 }
 
@@ -33,28 +33,28 @@ pub(crate) struct CounterUpdates(BTreeMap<u16, PortUpdates>);
 #[derive(Debug)]
 struct PortUpdates {
     device: String,
-    /// The last sample: nanoseconds, counters, packets that libpmdscope has counted.
+    /// The last sample: nanoseconds, counters, packets counted by libpmdscope.
     last: (u64, PortStats, Option<u64>),
-    /// When the counters have changed last, nanoseconds.
+    /// Time of the last change of the counters, nanoseconds.
     changed_ns: Option<u64>,
-    /// Samples without a change since.
+    /// Samples without a change since then.
     rest: u32,
-    /// Seconds between changes that are alike, oldest first.
+    /// Seconds between changes, while these are about equal, oldest first.
     spacings: VecDeque<f64>,
-    /// Longest time between two samples of these changes, seconds.
+    /// Longest interval between two of these samples, seconds.
     interval_s: f64,
-    /// What the last change added.
+    /// Growth by the last change.
     growth: PortStats,
 }
 
 impl CounterUpdates {
-    /// Forgets everything: the counters are those of another process, or the clock is another.
+    /// Discards everything: the counters are those of another process, or the clock changed.
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Of each port, in the order of `sample.ports`; `None` for a driver whose counters are always fresh, or
-    /// of which that is not known.
+    /// Returns the last update of each port, in the order of `sample.ports`; `None` for a driver with
+    /// counters that are always current, or if that is not known.
     pub(crate) fn update(&mut self, sample: &Sample) -> Vec<Option<CounterUpdate>> {
         if sample.ports_are_complete() {
             self.0.retain(|id, _| sample.ports.iter().any(|port| port.id == *id));
@@ -100,7 +100,7 @@ impl PortUpdates {
             return self.change(now_ns, growth);
         }
         self.rest += 1;
-        // Nothing was received or sent: the driver is not to blame.
+        // Nothing was received or sent: this is not caused by the driver.
         if counted.zip(counts).is_some_and(|(before, now)| before == now) {
             self.forget();
         }
@@ -115,7 +115,7 @@ impl PortUpdates {
         };
         self.growth = growth;
         let spacing = seconds(changed_ns, now_ns);
-        // A change is seen up to a sample late.
+        // A change is seen up to one sample late.
         let alike = |other: &f64| (other - spacing).abs() <= 1.5 * self.interval_s;
         if !self.spacings.iter().all(alike) {
             self.forget();
@@ -154,10 +154,10 @@ mod tests {
 
     const STEP_NS: u64 = 1_000_000;
 
-    /// What a port has counted after so many milliseconds, and libpmdscope, if it is linked.
+    /// The counters of a port after a number of milliseconds, and those of libpmdscope, if it is linked.
     type Counted = (PortStats, Option<u64>);
 
-    /// The last of the models that are taken every so many milliseconds.
+    /// Returns the model of the last of the samples that are taken every `interval` milliseconds.
     fn models(interval: u64, end: u64, counted: impl Fn(u64) -> Counted) -> Vec<Model> {
         let mut tracker = ModelTracker::default();
         let times = (0..end / interval).map(|i| i * interval);
@@ -230,7 +230,7 @@ mod tests {
             share in 3_u64..12,
             apart in 1_u64..9,
         ) {
-            // Bursts that are received and sent at other times.
+            // Bursts are received and sent at different times.
             let interval = period / share - 1;
             let later = interval + apart * (period - 2 * interval) / 9;
             let counted = |ms: u64| (packets(ms / period, (ms + later) / period), None);
@@ -241,7 +241,8 @@ mod tests {
 
         #[test]
         fn irregular_bursts_are_no_updates(gaps in prop::collection::vec(1_u64..8, 6..40)) {
-            // Of bursts after 4 and after 20 samples or more, none are alike.
+            // Bursts follow after 4 and after at least 20 samples in turn, so that no two intervals
+            // are equal.
             let mut times = Vec::new();
             for (i, gap) in gaps.iter().enumerate() {
                 let rest = if i % 2 == 0 { 4 } else { 20 + gap };

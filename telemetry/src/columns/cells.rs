@@ -1,4 +1,4 @@
-//! The values of a column, and what a row has of them.
+//! The values of a column, and the cell of a row.
 
 use std::fmt;
 
@@ -14,11 +14,11 @@ pub(super) enum Cells {
     Unsigned(Vec<u64>),
     Signed(Vec<i64>),
     Text(Texts),
-    /// So many values of other types, or of several.
+    /// The number of values of other types, or of mixed types.
     Other(usize),
 }
 
-/// Strings behind each other, and where each ends.
+/// Concatenated strings, and the end of each.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Texts {
     joined: String,
@@ -66,7 +66,7 @@ impl Cells {
         self.part(0, self.len())
     }
 
-    /// Adds a value; a column of several types can be counted, and not read.
+    /// Adds a value; a column of mixed types can be counted, but not read.
     fn push(&mut self, value: ColumnValue<'_>) {
         use ColumnValue::{Signed, Text, Unsigned};
         match (&mut *self, value) {
@@ -105,7 +105,7 @@ impl Texts {
     }
 }
 
-/// What a row has in a column.
+/// The value or values of a row in a column.
 #[derive(Clone, Copy)]
 pub(super) enum Cell<'a> {
     Unsigned(u64),
@@ -162,7 +162,7 @@ impl<'de> Deserializer<'de> for Cell<'_> {
     }
 }
 
-/// Adds a value to a column, without a copy of its own.
+/// Adds a value to a column while it is parsed, without an intermediate copy.
 pub(super) struct NextCell<'a>(pub(super) &'a mut Cells);
 
 impl NextCell<'_> {

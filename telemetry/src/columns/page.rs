@@ -1,4 +1,4 @@
-//! One page of a table: its columns as they were told, read row by row.
+//! A page of a table: columns as they were received, read row by row.
 //!
 //! Columns are parsed as vectors of numbers or strings, since most pages hold thousands of numbers.
 
@@ -19,16 +19,16 @@ pub(crate) const SCHEMA: u64 = 1;
 /// More rows than any app has; bounds the work that a broken app can cause.
 const MAX_ROWS: u64 = 1 << 16;
 
-/// Behind the name of a column of lists: how many values each has.
+/// Suffix of a header field: the number of values in each list of a column.
 const BUCKETS_SUFFIX: &str = "_buckets";
 
-/// Columns with a length of their own.
+/// Prefix of columns with an independent length.
 const SPARSE_PREFIX: &str = "caches_";
 
-/// A page as it was told.
+/// A page as it was received.
 #[derive(Debug, Default)]
 pub(crate) struct PageFields {
-    /// `None` for what is not a natural number.
+    /// `None` for a value that is not an unsigned integer.
     header: Vec<(String, Option<u64>)>,
     columns: Vec<(String, Cells)>,
 }
@@ -47,17 +47,17 @@ pub(crate) struct TablePage {
     sparse: Vec<(String, Cells)>,
 }
 
-/// A column with as many values for each row of its page.
+/// A column with the same number of values for each row of its page.
 #[derive(Debug)]
 struct TableColumn {
     name: String,
     cells: Cells,
-    /// How many values each row has, if it has a list of them.
+    /// Number of values of each row, if it has a list of them.
     list: Option<usize>,
 }
 
 impl PageFields {
-    /// A number of the header.
+    /// Returns a number of the header.
     pub(crate) fn number(&self, name: &str) -> Option<u64> {
         self.header.iter().find(|(known, _)| known == name)?.1
     }
@@ -67,13 +67,14 @@ impl PageFields {
         self.number(name).ok_or_else(missing)
     }
 
-    /// Values of each row of a column, if its rows have lists; 0, which no list has, for what is no number.
+    /// Returns the number of values of each row, if the column has lists; 0, which no list has, if it
+    /// is not a number.
     fn buckets(&self, column: &str) -> Option<u64> {
         let is_of = |name: &str| name.strip_suffix(BUCKETS_SUFFIX) == Some(column);
         Some(self.header.iter().find(|(name, _)| is_of(name))?.1.unwrap_or(0))
     }
 
-    /// Number of rows on the page, when the header makes sense.
+    /// Returns the number of rows on the page, if the header is consistent.
     fn rows(&self) -> Result<usize, TelemetryError> {
         let (offset, total) = (self.required("offset")?, self.required("total")?);
         let next = self.number("next");
@@ -90,7 +91,7 @@ impl PageFields {
 }
 
 impl TablePage {
-    /// Checks the header and the length of every column.
+    /// Parses a page: checks the header and the length of every column.
     pub(crate) fn parse(mut fields: PageFields) -> Result<Self, TelemetryError> {
         match fields.required("schema")? {
             SCHEMA => {}
@@ -117,7 +118,7 @@ impl TablePage {
         })
     }
 
-    /// The row behind its last.
+    /// Returns the number of the row after the last one.
     pub(crate) fn end(&self) -> u64 {
         self.next.unwrap_or(self.total)
     }
@@ -130,7 +131,7 @@ impl TablePage {
         (0..self.rows).map(row).collect()
     }
 
-    /// The rows, read as `Row` and turned into samples.
+    /// Returns the rows, parsed as `Row` and converted into samples.
     pub(crate) fn convert<Row, Sample>(&self) -> Result<Vec<Sample>, TelemetryError>
     where
         Row: DeserializeOwned,
@@ -139,7 +140,7 @@ impl TablePage {
         Ok(self.rows::<Row>()?.into_iter().map(Sample::from).collect())
     }
 
-    /// The columns with a length of their own, each as a list.
+    /// Returns the columns with an independent length, each as a list.
     pub(super) fn sparse<T: DeserializeOwned>(&self) -> Result<T, TelemetryError> {
         let lists = self.sparse.iter().map(|(name, cells)| (name.as_str(), cells.list()));
         T::deserialize(MapDeserializer::new(lists)).map_err(malformed)
@@ -175,12 +176,12 @@ fn malformed(error: Error) -> TelemetryError {
     TelemetryError::Malformed(error.to_string())
 }
 
-/// Reads a row. Which columns hold the fields of its type is found out by the first row, whose columns are
-/// read by their names, so that a field that is missing or there twice is an error.
+/// Reads a row. The first row determines which columns hold the fields of its type: its columns are
+/// read by name, so that a missing or duplicate field is an error.
 struct RowCells<'a, 'f> {
     columns: &'a [TableColumn],
     row: usize,
-    /// The columns of the fields, once they are known; `None` for a field that may be missing, and is.
+    /// The columns of the fields, once they are known; `None` for an optional field without a column.
     fields: &'f mut Option<Vec<Option<&'a TableColumn>>>,
 }
 
@@ -214,7 +215,7 @@ impl<'de> Deserializer<'de> for RowCells<'_, '_> {
     }
 }
 
-/// What a row has for the fields of its type, in their order.
+/// The cells of a row for the fields of its type, in their order.
 struct FieldCells<I>(I);
 
 impl<'de, 'a, I: Iterator<Item = Option<Cell<'a>>>> SeqAccess<'de> for FieldCells<I> {
@@ -257,17 +258,18 @@ impl<'de> Visitor<'de> for FieldsVisitor {
     }
 }
 
-/// A value of a page, as far as it matters.
+/// A value of a page.
 enum PageValue {
-    /// A natural one.
+    /// An unsigned integer.
     Number(u64),
     Cells(Cells),
     Other,
 }
 
-/// Reads a value.
+/// Parses a value.
 struct ColumnVisitor<'a> {
-    /// Grows with the first column, so that each one becomes a vector of the right size.
+    /// Scratch buffer, which grows with the first column, so that each one becomes a vector of the
+    /// right size.
     numbers: &'a mut Vec<u64>,
 }
 
