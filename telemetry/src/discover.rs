@@ -33,24 +33,24 @@ pub use self::unreadable::{UnreadableWarning, unreadable, unreadable_text};
 /// Name of the telemetry socket; further in-memory instances append `:N`.
 const SOCKET: &str = "dpdk_telemetry.v2";
 
-/// Longest time that the EAL is thought to take until it opens the telemetry socket: with many
-/// hugepages it needs a minute.
+/// Longest startup time of the EAL until it opens the telemetry socket: with many hugepages it takes
+/// a minute.
 const LONGEST_START: Duration = Duration::from_secs(180);
 
 /// The EAL option of an app without a telemetry socket.
 const NO_TELEMETRY: &str = "--no-telemetry";
 
-/// Where and how to look.
+/// Where and how to search for apps.
 #[derive(Clone, Debug)]
 pub struct DiscoverOptions {
     /// Directories that may hold `dpdk/<prefix>`.
     pub roots: Vec<PathBuf>,
-    /// Where the kernel shows processes, to look in the mount namespaces of all others too; `None` to
+    /// The mount point of proc, to search the mount namespaces of all other processes too; `None` to
     /// leave those out.
     pub proc: Option<PathBuf>,
-    /// Also list directories that no app uses any more.
+    /// Whether to list directories of ended apps too.
     pub stale: bool,
-    /// How long to wait for each app to say who it is.
+    /// How long to wait for the banner of each app.
     pub timeout: Duration,
 }
 
@@ -76,7 +76,7 @@ impl Default for DiscoverOptions {
 /// A DPDK app.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DiscoveredApp {
-    /// File-prefix, with `:N` behind it for further in-memory instances.
+    /// File-prefix, followed by `:N` for further in-memory instances.
     pub name: String,
     /// Runtime directory.
     pub dir: PathBuf,
@@ -88,13 +88,13 @@ pub struct DiscoveredApp {
     pub dpdk_version: Option<String>,
     /// The container that it runs in.
     pub container: Option<Container>,
-    /// Whether it can be asked.
+    /// Whether it can be queried.
     #[serde(flatten)]
     pub state: Reachability,
 }
 
 impl DiscoveredApp {
-    /// An app of which no more is known than its runtime directory, and the name of its socket there.
+    /// Returns an app of which only its runtime directory and the name of its socket there are known.
     pub fn in_dir(
         dir: impl Into<PathBuf>,
         name: impl Into<String>,
@@ -108,37 +108,37 @@ impl DiscoveredApp {
     }
 }
 
-/// Whether an app can be asked.
+/// Whether an app can be queried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", content = "reason", rename_all = "snake_case")]
 pub enum Reachability {
     /// Its telemetry socket answers.
     Live,
-    /// It runs, but without telemetry: nothing can be known of it.
+    /// It runs without telemetry, so that nothing is known about it.
     NoTelemetry,
     /// It has ended and left its files behind.
     Stale,
-    /// It may run, but cannot be asked.
+    /// It may run, but cannot be queried.
     Unreachable(UnreachableReason),
 }
 
-/// Why an app cannot be asked.
+/// Why an app cannot be queried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UnreachableReason {
     /// It belongs to another user.
     Permission,
-    /// It has locked its configuration, and not opened its socket yet.
+    /// It has locked its configuration, but not opened its socket yet.
     Starting,
-    /// Its socket refuses, and its lock cannot be read.
+    /// Its socket refuses connections, and its lock cannot be read.
     Refused,
-    /// It accepts, and says nothing: stopped or overloaded.
+    /// It accepts the connection, but sends nothing: it is stopped or overloaded.
     Timeout,
     /// All of its telemetry connections are taken.
     Busy,
-    /// What answers does not speak DPDK's telemetry protocol.
+    /// The process that listens does not speak DPDK's telemetry protocol.
     Protocol,
-    /// This program failed while it asked, which is a bug of it.
+    /// This program failed during the query, which is a bug.
     Internal,
 }
 
@@ -171,7 +171,7 @@ impl From<UnreachableReason> for ErrorClass {
 }
 
 impl UnreachableReason {
-    /// What that means, and what to do next.
+    /// Returns the meaning, and what to do next.
     pub fn advice(self) -> &'static str {
         match self {
             Self::Permission => "permission denied: run as root or as the user of the app",
@@ -188,13 +188,13 @@ impl UnreachableReason {
     }
 }
 
-/// The apps on this machine, by name.
+/// Returns the apps on this machine, sorted by name.
 pub fn discover(options: &DiscoverOptions) -> Vec<DiscoveredApp> {
     look(options, &[])
 }
 
-/// As [`discover`], without connecting to those that the caller is `connected` to: each connection
-/// starts a thread in the app, and takes one of ten.
+/// Searches as [`discover`], without connecting to apps that the caller is `connected` to: each
+/// connection starts a thread in the app, and takes one of ten.
 pub fn look(options: &DiscoverOptions, connected: &[DiscoveredApp]) -> Vec<DiscoveredApp> {
     let probe = |app: DiscoveredApp| match connected.iter().find(|known| known.socket == app.socket)
     {
@@ -207,16 +207,16 @@ pub fn look(options: &DiscoverOptions, connected: &[DiscoveredApp]) -> Vec<Disco
     apps
 }
 
-/// The one live app with this file-prefix (and `:N`) or runtime directory, or the only one whose name
-/// begins so; without a name, the only live app.
+/// Returns the only live app with this file-prefix (and `:N`) or runtime directory, or the only one
+/// with a name that begins with `name`; without a name, the only live app.
 ///
 /// # Errors
-/// When there is none, when there are several, or when it cannot be asked.
+/// When there is none, when there are several, or when it cannot be queried.
 pub fn find(name: Option<&str>, options: &DiscoverOptions) -> Result<DiscoveredApp, FindError> {
     choose(name, discover(&DiscoverOptions { stale: false, ..options.clone() }), options)
 }
 
-/// The one live app of that name among `running`, or the only one whose name begins so.
+/// Returns the only live app of that name among `running`, or the only one with a name that begins with it.
 pub(crate) fn choose(
     name: Option<&str>,
     running: Vec<DiscoveredApp>,
@@ -247,7 +247,7 @@ pub(crate) fn choose(
     }
 }
 
-/// The apps of that name; where there are none, those whose names begin so.
+/// Returns the apps of that name; if there are none, those with names that begin with it.
 pub(crate) fn named(name: &str, running: &[DiscoveredApp]) -> Vec<DiscoveredApp> {
     let exact: Vec<DiscoveredApp> =
         running.iter().filter(|app| app.is_called(name)).cloned().collect();
@@ -258,7 +258,7 @@ pub(crate) fn named(name: &str, running: &[DiscoveredApp]) -> Vec<DiscoveredApp>
 }
 
 impl DiscoveredApp {
-    /// The same app, alive, by that name.
+    /// Returns the same app, live, with this name.
     fn called(&self, name: String) -> Self {
         Self { name, state: Reachability::Live, ..self.clone() }
     }
@@ -271,26 +271,26 @@ impl DiscoveredApp {
             || self.socket == Path::new(name)
     }
 
-    /// Its name or its file-prefix begins so.
+    /// Whether its name or its file-prefix begins with `text`.
     fn begins_with(&self, text: &str) -> bool {
         let others = [self.prefix(), self.name_in_container()];
         self.name.starts_with(text) || others.iter().flatten().any(|name| name.starts_with(text))
     }
 
-    /// Its file-prefix and its container, which tell it from apps in other containers:
+    /// Returns its file-prefix and its container, which distinguish it from apps in other containers:
     /// `rte@4f1c9a2b3c4d`.
     pub(crate) fn name_in_container(&self) -> Option<String> {
         Some(format!("{}@{}", self.prefix()?, self.container.as_ref()?.short_id()))
     }
 
-    /// Its file-prefix, with `:N` behind it for further in-memory instances, whatever it is called.
+    /// Returns its file-prefix, followed by `:N` for further in-memory instances, whatever its name.
     fn prefix(&self) -> Option<String> {
         let suffix = instance_suffix(self.socket.file_name()?.to_str()?)?;
         Some(format!("{}{suffix}", self.dir.file_name()?.to_string_lossy()))
     }
 
-    /// `reason` and, of an app that does not answer in time, what its process does as far as the
-    /// kernel tells.
+    /// Returns `reason` and, for an app that does not answer in time, what its process does as far as
+    /// the kernel reports it.
     pub fn with_activity(&self, reason: String) -> String {
         let silent = self.state == Reachability::Unreachable(UnreachableReason::Timeout);
         let pid = self.pid.filter(|_| silent);
@@ -313,8 +313,8 @@ impl DiscoveredApp {
     }
 }
 
-/// All `dpdk/<prefix>` directories; each once, though roots may be links to each other, and containers
-/// may share directories with the host.
+/// Returns all `dpdk/<prefix>` directories; each once, though roots may be links to each other, and
+/// containers may share directories with the host.
 fn runtime_dirs(options: &DiscoverOptions) -> Vec<PathBuf> {
     let mut seen = BTreeSet::new();
     let mut dirs = Vec::new();
@@ -323,7 +323,7 @@ fn runtime_dirs(options: &DiscoverOptions) -> Vec<PathBuf> {
     for parent in here.chain(elsewhere) {
         let Ok(entries) = fs::read_dir(parent) else { continue };
         for dir in entries.flatten().map(|entry| entry.path()) {
-            // EAL makes no links; following those of others would lead a root user anywhere.
+            // EAL creates no links; those of other users could lead root anywhere.
             let Ok(metadata) = fs::symlink_metadata(&dir) else { continue };
             if metadata.is_dir() && seen.insert((metadata.dev(), metadata.ino())) {
                 dirs.push(dir);
@@ -333,7 +333,7 @@ fn runtime_dirs(options: &DiscoverOptions) -> Vec<PathBuf> {
     dirs
 }
 
-/// The apps of all runtime directories.
+/// Returns the apps of all runtime directories.
 fn all_instances(
     dirs: &[PathBuf],
     probe: &(impl Fn(DiscoveredApp) -> DiscoveredApp + Sync),
@@ -342,8 +342,8 @@ fn all_instances(
     apps.into_iter().flatten().collect()
 }
 
-/// The apps of one runtime directory; an app that cannot be asked where a panic came in between, so
-/// that none is taken for ended.
+/// Returns the apps of one runtime directory; after a panic, an app that cannot be queried, so that
+/// none is taken for ended.
 fn instances_or_panic(
     dir: &Path,
     probe: &impl Fn(DiscoveredApp) -> DiscoveredApp,
@@ -359,7 +359,7 @@ fn instances_or_panic(
     })
 }
 
-/// The apps of one runtime directory: one per socket, or one for the directory.
+/// Returns the apps of one runtime directory: one per socket, or one for the directory.
 fn instances(dir: &Path, probe: impl Fn(DiscoveredApp) -> DiscoveredApp) -> Vec<DiscoveredApp> {
     let Some(prefix) = dir.file_name().map(|name| name.to_string_lossy().into_owned()) else {
         return Vec::new();
@@ -375,7 +375,7 @@ fn instances(dir: &Path, probe: impl Fn(DiscoveredApp) -> DiscoveredApp) -> Vec<
             Some(probe(app(format!("{prefix}{suffix}"), &file, Reachability::Stale)))
         })
         .collect();
-    // In-memory apps have no lock; a lock without a live socket is an app without telemetry.
+    // In-memory apps have no lock; a lock without a live socket belongs to an app without telemetry.
     if !apps.iter().any(|app| app.name == prefix) {
         apps.push(app(prefix.clone(), SOCKET, Reachability::Stale));
     }
@@ -394,15 +394,15 @@ fn instances(dir: &Path, probe: impl Fn(DiscoveredApp) -> DiscoveredApp) -> Vec<
     apps
 }
 
-/// `""` for the first instance, `":N"` for further ones, `None` for another file.
+/// Returns `""` for the first instance, `":N"` for further ones, `None` for another file.
 fn instance_suffix(file: &str) -> Option<&str> {
     let suffix = file.strip_prefix(SOCKET)?;
     let number = suffix.strip_prefix(':').is_some_and(|n| n.parse::<u32>().is_ok());
     (suffix.is_empty() || number).then_some(suffix)
 }
 
-/// Connects and reads the banner. DPDK before 22.11.5 leaks a connection when a client leaves before
-/// the banner, so waiting for it is also a courtesy.
+/// Connects to an app and reads the banner. DPDK before 22.11.5 leaks a connection when a client
+/// closes it before the banner, so waiting for it also protects the app.
 fn probe(mut app: DiscoveredApp, timeout: Duration) -> DiscoveredApp {
     let (mut peer, deadline) = (None, Deadline::after(timeout));
     let connected = TelemetryClient::connect_to(&app.socket, &mut peer, deadline);
@@ -421,7 +421,7 @@ fn probe(mut app: DiscoveredApp, timeout: Duration) -> DiscoveredApp {
     app
 }
 
-/// State of an app whose socket is missing or refuses.
+/// Returns the state of an app with a socket that is missing or refuses connections.
 fn unanswered(lock: &io::Result<Option<u32>>) -> (Reachability, Option<u32>) {
     match lock {
         Ok(Some(pid)) => {
@@ -433,11 +433,11 @@ fn unanswered(lock: &io::Result<Option<u32>>) -> (Reachability, Option<u32>) {
     }
 }
 
-/// State of a process that runs without a socket: whether it will have one is told by its arguments
-/// and, where it may have given others to the EAL, by its age.
+/// Returns the state of a process that runs without a socket. Its arguments tell whether it will open
+/// one and, if it may have passed other arguments to the EAL, its age.
 fn without_socket(arguments: Option<&[String]>, age: Option<Duration>) -> Reachability {
     let eal = arguments.unwrap_or_default().iter().take_while(|argument| *argument != "--");
-    // The EAL takes options that are cut short as well.
+    // The EAL accepts abbreviated options as well.
     let is_off =
         |argument: &String| argument.len() > 6 && NO_TELEMETRY.starts_with(argument.as_str());
     if !eal.into_iter().any(is_off) && age.is_some_and(|age| age < LONGEST_START) {
@@ -446,13 +446,13 @@ fn without_socket(arguments: Option<&[String]>, age: Option<Duration>) -> Reacha
     Reachability::NoTelemetry
 }
 
-/// The primary process of a runtime directory, which holds the lock on `config`; 0 for a process that
-/// we cannot see.
+/// Returns the primary process of a runtime directory, which holds the lock on `config`; 0 for a
+/// process that is not visible from here.
 ///
 /// # Errors
-/// When the lock cannot be looked at.
+/// If the lock cannot be read.
 pub fn primary(dir: &Path) -> io::Result<Option<u32>> {
-    // Not blocking, for what is a FIFO in a directory that anybody may write.
+    // Non-blocking, in case it is a FIFO, in a directory that anybody may write to.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let config = match open_file(&dir.join("config"), flags, Mode::empty()) {
         Err(Errno::NOENT) => return Ok(None),

@@ -139,7 +139,7 @@ fn an_unknown_name_says_what_runs_instead() {
         FindError::Unknown { name: "gone".to_owned(), running, unreadable }.to_string()
     };
     assert_eq!(unknown(&[], &[]), "no DPDK app is named \"gone\"; running: none");
-    // Where nothing can be read, nothing is known of what runs.
+    // If no directory can be read, it is unknown which apps run.
     let cause = "cannot read /nowhere/dpdk: run as root";
     assert_eq!(unknown(&[], &["/nowhere/dpdk"]), cause);
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Why no single app could be chosen, and what to do about it.
+//! Errors of choosing an app, with advice.
 
 use std::path::PathBuf;
 
@@ -6,37 +6,37 @@ use super::unreadable::unreadable_text;
 use super::{DiscoveredApp, UnreachableReason};
 use crate::printable::harmless;
 
-/// No single app could be chosen.
+/// The reason why no single app could be chosen.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FindError {
     /// No app runs.
     #[error("{}", no_app(.roots, .unreadable, *.hidden))]
     NoApp {
-        /// Where it was looked for.
+        /// The directories that were searched.
         roots: Vec<PathBuf>,
         /// Directories that could not be read.
         unreadable: Vec<PathBuf>,
-        /// There are processes whose mount namespaces could not be looked at.
+        /// There are processes with mount namespaces that could not be read.
         hidden: bool,
     },
     /// No app has this name.
     #[error("{}", unknown(.name, .running, .unreadable))]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What there is.
+        /// The running apps.
         running: Vec<DiscoveredApp>,
         /// Directories that could not be read.
         unreadable: Vec<PathBuf>,
     },
-    /// No name was given, or several runtime directories have the same one.
+    /// Several apps match: no name was given, or the name or prefix is not unique.
     #[error("several DPDK apps match; choose one with --app: {}", names(.0))]
     Several(Vec<DiscoveredApp>),
     /// The app runs without a telemetry socket.
     #[error("{} runs without telemetry; start it without --no-telemetry", harmless(&.0.name, &[]))]
     NoTelemetry(Box<DiscoveredApp>),
-    /// The app cannot be asked.
+    /// The app cannot be queried.
     #[error("cannot ask {}: {}", harmless(&.0.name, &[]), .0.with_activity(.1.advice().into()))]
     Unreachable(Box<DiscoveredApp>, UnreachableReason),
 }
@@ -46,7 +46,7 @@ fn paths(roots: &[PathBuf], leaf: &str) -> String {
     harmless(&paths.join(", "), &[])
 }
 
-/// Where nothing can be read, that is why nothing was found, and all there is to say.
+/// If directories could not be read, these are the reason, and the whole message.
 fn no_app(roots: &[PathBuf], unreadable: &[PathBuf], hidden: bool) -> String {
     unreadable_text(unreadable).unwrap_or_else(|| {
         let (paths, hidden) = (paths(roots, "dpdk"), hidden_hint(hidden));
@@ -65,7 +65,7 @@ fn unknown(name: &str, running: &[DiscoveredApp], unreadable: &[PathBuf]) -> Str
     }
 }
 
-/// Who sees the apps that this program may not see.
+/// Returns a hint who can see the apps that this program may not see.
 fn hidden_hint(hidden: bool) -> &'static str {
     if hidden {
         "; apps in containers are seen with CAP_SYS_PTRACE only, as by root of the host"
@@ -74,7 +74,7 @@ fn hidden_hint(hidden: bool) -> &'static str {
     }
 }
 
-/// Names; with the directory where a name is not unique, since that is accepted as a name too.
+/// Returns the names, or the directory if a name is not unique, since that is accepted as a name too.
 fn names(apps: &[DiscoveredApp]) -> String {
     if apps.is_empty() {
         return "none".to_owned();

@@ -1,7 +1,7 @@
 //! Runtime directories in other mount namespaces, such as those of containers.
 //!
-//! They are reached through `/proc/PID/root` of a process in there, which takes the right to look into
-//! that process (root with `CAP_SYS_PTRACE`, or the same user without more capabilities).
+//! They are reached through `/proc/PID/root` of a process in the namespace, which requires ptrace
+//! access to that process (root with `CAP_SYS_PTRACE`, or the same user without more capabilities).
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,16 +15,16 @@ use super::instance_suffix;
 use crate::host::foreign::{open_root, resolve};
 use crate::host::process;
 
-/// Where the EAL makes the directory `dpdk`, for whichever user, unless a variable names another place.
+/// Directories in which the EAL of any user creates `dpdk`, unless a variable names another one.
 const ROOTS: [&str; 3] = ["run", "var/run", "tmp"];
 
-/// Holds `$XDG_RUNTIME_DIR` of each user.
+/// Contains `$XDG_RUNTIME_DIR` of each user.
 const USERS: &str = "run/user";
 
-/// Type and state of a socket in `/proc/PID/net/unix`: `SOCK_SEQPACKET`, and that nobody is connected.
+/// Type and state of a listening socket in `/proc/PID/net/unix`: `SOCK_SEQPACKET`, and not connected.
 const LISTENING: [&str; 2] = ["0005", "01"];
 
-/// Directories with the runtime directories of other mount namespaces, `/proc/PID/root/.../dpdk`.
+/// Returns the parents of runtime directories in other mount namespaces, `/proc/PID/root/.../dpdk`.
 pub(super) fn dpdk_dirs(proc: &Path) -> Vec<PathBuf> {
     let mut sockets = SocketDirs::default();
     let mut dirs = Vec::new();
@@ -45,7 +45,7 @@ pub(super) fn dpdk_dirs(proc: &Path) -> Vec<PathBuf> {
     dirs
 }
 
-/// Whether there are processes whose mount namespaces this program may not look at.
+/// Whether there are processes with mount namespaces that this program may not read.
 pub(super) fn are_hidden(proc: &Path) -> bool {
     let mut namespaces = processes(proc).map(|(name, _)| proc.join(name).join("ns/mnt"));
     let is_denied = |path: PathBuf| {
@@ -54,7 +54,7 @@ pub(super) fn are_hidden(proc: &Path) -> bool {
     namespaces.any(is_denied)
 }
 
-/// All processes: names of their directories, and ids.
+/// Returns all processes: names of their directories, and ids.
 fn processes(proc: &Path) -> impl Iterator<Item = (String, u32)> {
     let names = fs::read_dir(proc).into_iter().flatten().flatten().map(|entry| entry.file_name());
     names.filter_map(|name| {
@@ -64,8 +64,8 @@ fn processes(proc: &Path) -> impl Iterator<Item = (String, u32)> {
     })
 }
 
-/// The process of each other mount namespace that has run for the longest: it will hardly end before the
-/// apps in there.
+/// Returns the oldest process of each other mount namespace: it will probably not end before the apps
+/// in there.
 fn first_processes(proc: &Path) -> Vec<u32> {
     let namespace = |pid: &str| fs::read_link(proc.join(pid).join("ns/mnt")).ok();
     let own = namespace("self");
@@ -88,8 +88,9 @@ fn first_processes(proc: &Path) -> Vec<u32> {
 struct SocketDirs(BTreeMap<Option<PathBuf>, BTreeSet<PathBuf>>);
 
 impl SocketDirs {
-    /// Those in the network namespace of a process. A socket in another place than usual is found by
-    /// them; it may be one of another mount namespace, in which case there is no such directory.
+    /// Returns the directories in the network namespace of a process. They find a socket outside of
+    /// the usual directories; if the socket belongs to another mount namespace, the directory does
+    /// not exist here.
     fn of(&mut self, process: &Path) -> &BTreeSet<PathBuf> {
         let namespace = fs::read_link(process.join("ns/net")).ok();
         self.0
@@ -98,11 +99,11 @@ impl SocketDirs {
     }
 }
 
-/// `DIR/dpdk` of each `DIR/dpdk/PREFIX/dpdk_telemetry.v2` that listens, of the text of
+/// Returns `DIR/dpdk` of each `DIR/dpdk/PREFIX/dpdk_telemetry.v2` that listens, from the text of
 /// `/proc/PID/net/unix`.
 fn socket_dirs(text: &[u8]) -> BTreeSet<PathBuf> {
     let dir = |line: &[u8]| {
-        // Num RefCount Protocol Flags Type St Inode Path
+        // Columns: Num RefCount Protocol Flags Type St Inode Path
         let text = str::from_utf8(line).ok()?;
         let mut fields = text.split_ascii_whitespace().skip(4);
         let listens = fields.next()? == LISTENING[0] && fields.next()? == LISTENING[1];
@@ -123,7 +124,7 @@ mod tests {
 
     use super::*;
 
-    /// A `/proc` with processes in these mount namespaces, each with a root of its own.
+    /// A `/proc` with processes in these mount namespaces, each with a root directory of its own.
     fn proc(processes: &[(u32, u32)]) -> tempfile::TempDir {
         let proc = tempfile::tempdir().unwrap();
         let add = |pid: &str, namespace: u32| {
@@ -143,7 +144,7 @@ mod tests {
 
     #[test]
     fn one_process_stands_for_each_other_namespace() {
-        // None of these run here, so that all are as old.
+        // None of these processes exist, so that all have the same age.
         let base = 4_200_000_000;
         let proc = proc(&[(base, 1), (base + 9, 2), (base + 3, 2), (base + 5, 3)]);
         fs::create_dir(proc.path().join("sys")).unwrap();

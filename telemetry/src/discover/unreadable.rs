@@ -1,4 +1,4 @@
-//! Directories in which apps may run that nobody sees, for lack of permission.
+//! Directories in which apps may run that cannot be seen, for lack of permission.
 
 use std::fs;
 use std::io;
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use super::DiscoverOptions;
 use crate::printable::harmless;
 
-/// Permissions that listing a directory and reaching what is in it takes.
+/// Permissions to list a directory and to access its entries.
 const READ_AND_SEARCH: u32 = 0o5;
 
-/// The directories of runtime directories that exist and cannot be read.
+/// Returns the parents of runtime directories that exist and cannot be read.
 pub fn unreadable(options: &DiscoverOptions) -> Vec<PathBuf> {
     let denied = |dir: &PathBuf| {
         fs::read_dir(dir).is_err_and(|e| e.kind() == io::ErrorKind::PermissionDenied)
@@ -22,19 +22,19 @@ pub fn unreadable(options: &DiscoverOptions) -> Vec<PathBuf> {
     dirs
 }
 
-/// Which directories cannot be read, and as whom to run; `None` without any.
+/// Returns which directories cannot be read, and as which user to run; `None` if there are none.
 pub fn unreadable_text(dirs: &[PathBuf]) -> Option<String> {
     let text = |dir: &PathBuf| format!("cannot read {}: run as {}", dir.display(), readers(dir));
     let texts: Vec<String> = dirs.iter().map(text).collect();
     (!texts.is_empty()).then(|| harmless(&texts.join("; "), &[]))
 }
 
-/// The directories that could not be read the last time, to warn of each change once.
+/// The directories that could not be read the last time; used to warn of each change once.
 #[derive(Debug, Default)]
 pub struct UnreadableWarning(Vec<PathBuf>);
 
 impl UnreadableWarning {
-    /// The warning, where these are other directories than the last time and there are any.
+    /// Returns a warning if the directories have changed since the last time, and there are any.
     pub fn update(&mut self, dirs: &[PathBuf]) -> Option<String> {
         if self.0 == dirs {
             return None;
@@ -44,7 +44,7 @@ impl UnreadableWarning {
     }
 }
 
-/// Who may read a directory, as far as its owner and mode tell.
+/// Returns the users that may read a directory, according to its owner and mode.
 fn readers(dir: &Path) -> String {
     let Ok(metadata) = fs::metadata(dir) else { return "root".to_owned() };
     let may = |shift: u32| metadata.mode() >> shift & READ_AND_SEARCH == READ_AND_SEARCH;
@@ -60,7 +60,7 @@ fn readers(dir: &Path) -> String {
     readers
 }
 
-/// The name that a file such as `/etc/group` has for an id, else the id.
+/// Returns the name of an id in a file such as `/etc/group`, otherwise the id.
 fn name_of(file: &str, id: u32) -> String {
     let text = fs::read_to_string(file).unwrap_or_default();
     let name = text.lines().find_map(|line| {
