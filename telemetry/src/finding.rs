@@ -1,4 +1,4 @@
-//! Lints over a model: what is wrong, the evidence, the threshold, and what to do next.
+//! Lints over a model: problems, with evidence, threshold and advice.
 
 pub mod balance;
 mod buffers;
@@ -34,7 +34,7 @@ use crate::inventory::AppInventory;
 use crate::model::{InterfaceRates, LcoreRates, Model, PoolTrend};
 use crate::sample::{CountSource, LcoreSample, PoolSample};
 
-/// Lints that tell causes, by rank: what is named by those in front brings about those behind.
+/// Lints that report causes, by rank: those of earlier ranks cause those of later ones.
 const CAUSES: [&[Lint]; 4] = [
     &[Lint::RestartLoop],
     &[Lint::DoubleFree, Lint::Leak, Lint::UseAfterFree],
@@ -42,16 +42,16 @@ const CAUSES: [&[Lint]; 4] = [
     &[Lint::RxNombuf],
 ];
 
-/// Lints that mostly tell consequences of others.
+/// Lints that usually report consequences of others.
 const CONSEQUENCES: [Lint; 4] =
     [Lint::PoolExhausting, Lint::RxFlat, Lint::RxMissed, Lint::TxRefused];
 
-/// How apps are judged.
+/// The rules that findings are evaluated by.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LintRules {
     /// Thresholds of the lints.
     pub thresholds: Thresholds,
-    /// What ought to be there.
+    /// The apps and ports that are expected.
     pub expected: AppInventory,
 }
 
@@ -69,7 +69,7 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// In one word.
+    /// Returns the severity as one word.
     pub fn word(self) -> &'static str {
         match self {
             Self::Info => "info",
@@ -104,7 +104,7 @@ pub struct Finding {
     pub causes: Vec<FindingCause>,
 }
 
-/// All that is wrong with the app of `model`, worst first.
+/// Returns all findings about the app of `model`, worst first.
 pub fn evaluate(model: &Model, rules: &LintRules) -> Vec<Finding> {
     let thresholds = &rules.thresholds;
     let mut findings = Vec::new();
@@ -125,7 +125,7 @@ pub fn evaluate(model: &Model, rules: &LintRules) -> Vec<Finding> {
     findings
 }
 
-/// All that is wrong with an interface of the host.
+/// Returns all findings about an interface of the host.
 pub(crate) fn evaluate_interface(
     interface: &InterfaceSample,
     rates: &InterfaceRates,
@@ -134,7 +134,7 @@ pub(crate) fn evaluate_interface(
     flood::flood(interface, rates, thresholds).into_iter().collect()
 }
 
-/// What is wrong with an expected app that does not run.
+/// Returns the finding about an expected app that does not run.
 pub fn evaluate_missing(app: &str) -> Finding {
     Finding {
         lint: Lint::AppMissing,
@@ -151,7 +151,7 @@ pub fn evaluate_missing(app: &str) -> Finding {
     }
 }
 
-/// What is wrong with an app that cannot be asked; `None` for one that can, or that has ended.
+/// Returns the finding about an app that cannot be queried; `None` for an app that can, or that has ended.
 pub fn evaluate_unqueried(app: &DiscoveredApp) -> Option<Finding> {
     let (lint, severity, evidence, threshold, advice) = match app.state {
         Reachability::Live | Reachability::Stale => return None,
@@ -167,7 +167,7 @@ pub fn evaluate_unqueried(app: &DiscoveredApp) -> Option<Finding> {
         ),
         Reachability::Unreachable(reason) => (
             Lint::Unreachable,
-            // One that starts is not ready, and nothing is wrong with it.
+            // An app that is starting is not ready, but nothing is wrong with it.
             if reason == UnreachableReason::Starting { Severity::Info } else { Severity::Warning },
             app.with_activity(unqueried_evidence(app, reason)),
             "a running app answers on its telemetry socket",
@@ -195,7 +195,7 @@ fn unqueried_evidence(app: &DiscoveredApp, reason: UnreachableReason) -> String 
     }
 }
 
-/// Orders findings: worst first, then by app, causes before consequences, and by lint and subject.
+/// Sorts findings: worst first, then by app, causes before consequences, and by lint and subject.
 pub fn sort(findings: &mut [Finding]) {
     findings.sort_by(|a, b| {
         let key = |f: &Finding| {
@@ -205,7 +205,7 @@ pub fn sort(findings: &mut [Finding]) {
     });
 }
 
-/// How near a lint is to the cause of trouble, 0 for the nearest.
+/// Returns the rank of a lint from cause to consequence, 0 for the first causes.
 fn cause_rank(lint: Lint) -> usize {
     let cause = CAUSES.iter().position(|lints| lints.contains(&lint));
     cause.unwrap_or(CAUSES.len() + usize::from(CONSEQUENCES.contains(&lint)))
@@ -286,7 +286,7 @@ fn exhausting(
     ))
 }
 
-/// Only libpmdscope tells whether an app polls; of a stock app nothing is known.
+/// Only libpmdscope reports whether an app polls; for a stock app it is unknown.
 fn no_polling(model: &Model, thresholds: &Thresholds) -> Vec<Finding> {
     let sample = &model.sample;
     let Some(library) = &sample.library else { return Vec::new() };
@@ -336,8 +336,8 @@ fn no_polling(model: &Model, thresholds: &Thresholds) -> Vec<Finding> {
     silent.into_iter().map(of).collect()
 }
 
-/// How long an lcore has not polled, when that is too long: by its own clock, or because its counter
-/// stood still between the two samples.
+/// Returns how long an lcore has not polled, if that is too long: by its own clock, or because its
+/// poll counter did not change between the two samples.
 fn silence(
     model: &Model,
     lcore: &LcoreSample,

@@ -1,4 +1,4 @@
-//! Tests of findings about ports without a link, and about those that stop receiving.
+//! Tests of findings about ports without a link, and about ports that stop receiving.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn a_started_port_without_link() {
     assert_eq!(judged([sample]), []);
 }
 
-/// A sample each second: so many of traffic, then so many without.
+/// Returns one sample per second: `busy_s` seconds with traffic, then `silent_s` without.
 fn gone_quiet(busy_s: u64, silent_s: u64) -> Vec<Sample> {
     let second = |second: u64| {
         let mut sample = healthy();

@@ -23,14 +23,14 @@ fn second_later(sample: &Sample) -> Sample {
     sample
 }
 
-/// Findings after the last of these samples.
+/// Returns the findings after the last of these samples.
 fn judged(samples: impl IntoIterator<Item = Sample>) -> Vec<Finding> {
     let mut tracker = ModelTracker::new(TrendOptions::default());
     let model = samples.into_iter().map(|sample| tracker.update(sample)).last().unwrap();
     evaluate(&model, &LintRules::default())
 }
 
-/// The same of an app that is expected to be so.
+/// Returns the findings for an app with these expectations.
 fn judged_as(samples: impl IntoIterator<Item = Sample>, app: ExpectedApp) -> Vec<Finding> {
     let mut tracker = ModelTracker::default();
     let model = samples.into_iter().map(|sample| tracker.update(sample)).last().unwrap();
@@ -224,7 +224,7 @@ fn a_stall_is_found_while_stalls_grow() {
     assert_eq!(judged([more, after]), []);
 }
 
-/// Findings after a second in which the queues of port 0 got this many packets.
+/// Returns the findings after a second in which the queues of port 0 received these numbers of packets.
 fn shared(packets: &[u64], empty_polls: u64) -> Vec<Finding> {
     let sample = |share: u64, polls, empty| {
         let queues = (0..).zip(packets);
@@ -268,7 +268,7 @@ fn a_hot_queue_is_a_warning_while_its_port_misses_packets() {
     let before = found(7, 7, &[], &[]);
     assert_eq!(before.severity, Severity::Info);
     assert!(!before.evidence.contains("misses"), "{before:?}");
-    // Where the driver counts them by queue, it may be another queue that misses packets.
+    // If the driver counts them by queue, it may be another queue that misses packets.
     let it = found(0, 9, &[("rx_q1_imissed", 3)], &[("rx_q1_imissed", 8)]);
     assert_eq!(it.severity, Severity::Warning);
     assert!(it.evidence.ends_with("; it misses 5.0 packets/s"), "{it:?}");
@@ -317,7 +317,7 @@ fn apps_that_cannot_be_queried_are_findings() {
     assert_eq!(stopped.lint, Lint::Unreachable);
 }
 
-/// An app that asks for the NIC at 03:00.0, which is as given, and has one virtual port.
+/// Returns an app that asks for the NIC at 03:00.0, which is in the given state, and has one virtual port.
 fn with_nic(present: bool, driver: Option<&str>) -> Sample {
     let mut sample = healthy();
     sample.app.eal_args = ["app", "-a", "03:00.0", "--vdev=net_null0"].map(str::to_owned).to_vec();

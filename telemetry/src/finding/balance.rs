@@ -1,4 +1,4 @@
-//! How the packets of a port spread over its queues, and which of them are hot.
+//! The distribution of the packets of a port over its queues, and hot queues.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use super::thresholds::Thresholds;
 use crate::model::{Model, QueueRates};
 use crate::sample::QueueDirection;
 
-/// Packets that the queues of one direction of a port had in the same time, collected from those of each
-/// queue.
+/// The packets of all queues of one direction of a port in the same time, collected from the packets
+/// of each queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct QueueBalance {
     queues: usize,
@@ -25,26 +25,26 @@ impl FromIterator<f64> for QueueBalance {
 }
 
 impl QueueBalance {
-    /// Packets of all queues.
+    /// Returns the packets of all queues.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // Counts are never negative.
     pub fn packets(&self) -> u64 {
         self.packets as u64
     }
 
-    /// The share of a queue that had so many of the packets, 0 to 1; `None` where there were none.
+    /// Returns the share of a queue with this number of packets, 0 to 1; `None` if there were no packets.
     pub fn share(&self, packets: f64) -> Option<f64> {
         (self.packets > 0.0).then(|| packets / self.packets)
     }
 
-    /// What the other queues had on average; `None` where there is no other.
+    /// Returns the average of the other queues; `None` if there are none.
     pub fn others(&self, packets: f64) -> Option<f64> {
         let others = self.queues.checked_sub(1).filter(|others| *others > 0)?;
         Some((self.packets - packets).max(0.0) / others as f64)
     }
 
-    /// Whether a queue that had so many of the packets is hot: it had more than
-    /// [`Thresholds::queue_ratio`] times the mean of the others, and all queues had enough packets,
-    /// [`Thresholds::queue_packets`], to say so.
+    /// Whether a queue with this number of packets is hot: it has more than
+    /// [`Thresholds::queue_ratio`] times the mean of the others, and all queues together have enough
+    /// packets for a judgement, [`Thresholds::queue_packets`].
     pub fn is_hot(&self, packets: f64, thresholds: &Thresholds) -> bool {
         let others = self.others(packets);
         self.packets >= thresholds.queue_packets
@@ -52,7 +52,7 @@ impl QueueBalance {
     }
 }
 
-/// The hot queues of a model, in the order of its queues: none of those that have no rate yet.
+/// Returns whether each queue of a model is hot, in order; false for queues without a rate yet.
 pub fn hot(model: &Model, thresholds: &Thresholds) -> Vec<bool> {
     let packets = |queue: &QueueRates| Some(queue.pps? * model.interval_s?);
     let mut ports = BTreeMap::<_, Vec<f64>>::new();
@@ -67,7 +67,7 @@ pub fn hot(model: &Model, thresholds: &Thresholds) -> Vec<bool> {
     model.queues.iter().map(is_hot).collect()
 }
 
-/// A receive queue that gets clearly more packets than the other ones of its port.
+/// A receive queue that gets many more packets than the other queues of its port.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HotQueue {
     /// DPDK port id.
@@ -84,12 +84,12 @@ pub struct HotQueue {
     pub busy_ratio: Option<f64>,
     /// Receive queues of the port.
     pub queues: usize,
-    /// Packets per second that it misses; `None` where the driver does not count them by queue.
+    /// Packets per second that it misses; `None` if the driver does not count them by queue.
     pub missed_ps: Option<f64>,
 }
 
-/// The hottest receive queue of each port that has a hot one, by the last two samples. Only apps with
-/// libpmdscope tell about queues.
+/// Returns the hottest receive queue of each port that has a hot one, from the last two samples. Only
+/// apps with libpmdscope report queues.
 pub fn hottest(model: &Model, thresholds: &Thresholds) -> Vec<HotQueue> {
     let mut ports: BTreeMap<u16, Vec<&QueueRates>> = BTreeMap::new();
     for queue in model.queues.iter().filter(|queue| queue.direction == QueueDirection::Rx) {
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(hot_of(&[1500.0, 500.0]), [false, false]);
         assert_eq!(hot_of(&[1501.0, 500.0]), [true, false]);
         assert_eq!(hot_of(&[500.0, 500.0, 1501.0, 500.0]), [false, false, true, false]);
-        // Two of many.
+        // Two hot queues of many.
         let mut many = [0.0; 16];
         (many[3], many[9]) = (9000.0, 9000.0);
         assert_eq!(hot_of(&many).iter().filter(|hot| **hot).count(), 2);

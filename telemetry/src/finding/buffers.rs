@@ -7,10 +7,10 @@ use crate::missed::EMPTY_POOL;
 use crate::model::Model;
 use crate::sample::{LedgerSample, PoolSample, PortSample, QueueDirection};
 
-/// Packets that an lcore processes at once.
+/// Packets that an lcore processes in one burst.
 const BURST: u64 = 32;
 
-/// Ports for which mbuf allocations failed.
+/// Returns the ports for which mbuf allocations failed.
 pub(super) fn no_mbufs(model: &Model) -> impl Iterator<Item = Finding> {
     model.sample.ports.iter().zip(&model.ports).filter_map(|(port, rates)| {
         let suspect = suspect(model);
@@ -51,7 +51,7 @@ fn no_mbuf(model: &Model, port: &PortSample, failed: &str, pool: Option<&PoolSam
     )
 }
 
-/// The pool with the largest used share, and that share; or the only pool, if no share is known.
+/// Returns the pool with the largest used share, and that share; or the only pool, if no share is known.
 fn suspect(model: &Model) -> Option<(&PoolSample, Option<f64>)> {
     let pools = model.sample.pools.iter().zip(&model.pools);
     let known = pools.filter_map(|(pool, trend)| Some((pool, Some(trend.used_ratio?))));
@@ -75,7 +75,7 @@ pub(super) struct MbufDemand {
 }
 
 impl MbufDemand {
-    /// Of all ports, because the pool of a queue is unknown.
+    /// Returns the demand of all ports, because the pool of a queue is unknown.
     pub(super) fn of(model: &Model, pool: &PoolSample) -> Self {
         let sample = &model.sample;
         let lcores = sample.lcores.len().max(sample.threads.len()).max(1) as u64;
@@ -130,7 +130,7 @@ impl MbufDemand {
         [self.rx, self.tx, self.caches, self.bursts].into_iter().fold(0, u64::saturating_add)
     }
 
-    /// The receive rings alone need the whole pool.
+    /// Whether the receive rings alone need the whole pool.
     pub(super) fn cannot_fit(&self, pool: &PoolSample) -> bool {
         self.rx >= pool.size
     }
@@ -156,7 +156,7 @@ impl MbufDemand {
         text
     }
 
-    /// The sum and its terms as text.
+    /// Returns the sum and its terms as text.
     pub(super) fn arithmetic(&self) -> String {
         let mut text = format!(
             "{} RX + {} TX descriptors + {} in caches + {} in bursts of {} lcores = {}",
@@ -191,7 +191,7 @@ fn loses(model: &Model, pool: &PoolSample) -> bool {
     ledger.is_some_and(LedgerSample::loses)
 }
 
-/// The ring size that the arguments give a virtual device, as `--vdev NAME,...,queue_size=N`.
+/// Returns the ring size of a virtual device in the arguments, as in `--vdev NAME,...,queue_size=N`.
 fn queue_size(eal_args: &[String], device: &str) -> Option<u64> {
     let of_device = eal_args.iter().find_map(|arg| {
         let value = arg.strip_prefix("--vdev=").unwrap_or(arg);
@@ -209,7 +209,7 @@ mod tests {
     use crate::sample::ledger::tests::ledger;
     use crate::sample::tests::{empty_sample, pool, port, queue};
 
-    /// An app whose port has this ring and pool, after a second in which allocations failed.
+    /// Returns the findings about an app with this ring and pool, after a second with failed allocations.
     fn starved(descriptors: Option<u64>, size: u64, change: impl Fn(&mut Sample)) -> Vec<Finding> {
         let at = |failed: u64| {
             let mut sample = empty_sample();

@@ -1,4 +1,4 @@
-//! The lint for interfaces whose filter drops a flood.
+//! Lint for interfaces with a filter that drops a flood.
 
 use std::fmt::Write;
 
@@ -6,10 +6,10 @@ use super::{Finding, FindingSubject, Lint, Severity, Thresholds};
 use crate::interface::InterfaceSample;
 use crate::model::{FilterRates, InterfaceRates, SourceRates};
 
-/// Reasons and sources that are named.
+/// Number of reasons and sources that are named.
 const NAMED: usize = 3;
 
-/// A flood that the filter of an interface drops.
+/// Returns the finding about a flood that the filter of an interface drops.
 pub(crate) fn flood(
     interface: &InterfaceSample,
     rates: &InterfaceRates,
@@ -48,7 +48,7 @@ pub(crate) fn flood(
     })
 }
 
-/// Why packets are dropped, most first.
+/// Returns the reasons for drops, most packets first.
 fn reasons(filter: &FilterRates) -> String {
     let mut reasons: Vec<_> = filter
         .verdicts

@@ -6,21 +6,21 @@ use std::str::FromStr;
 use crate::sample::SiteKind;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Defines [`Lint`] and its names at once, so that neither can lack one of the other's.
+/// Defines [`Lint`] together with its names, so that none is missing.
 macro_rules! lints {
     ($($(#[$doc:meta])+ $lint:ident = $name:literal,)+) => {
-        /// What a finding is called: stable, in text, JSON, metrics and the configuration. In the order
-        /// of their names.
+        /// The stable name of a kind of finding, in text, JSON, metrics and the configuration. Sorted
+        /// by name.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Lint {
             $($(#[$doc])+ $lint,)+
         }
 
         impl Lint {
-            /// All lints, in the order of their names.
+            /// All lints, sorted by name.
             pub const ALL: &[Self] = &[$(Self::$lint,)+];
 
-            /// Its name, for instance `no_ports`.
+            /// Returns its name, for instance `no_ports`.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$lint => $name,)+
@@ -33,9 +33,9 @@ macro_rules! lints {
 lints! {
     /// An expected app does not run.
     AppMissing = "app_missing",
-    /// Mbufs were freed again.
+    /// Mbufs were freed twice.
     DoubleFree = "double_free",
-    /// The filter of an interface drops many packets. About the host, and no app.
+    /// The filter of an interface drops many packets. It concerns the host, not an app.
     Flood = "flood",
     /// Interrupts or other threads take the CPU of an lcore.
     LcoreStolen = "lcore_stolen",
@@ -47,33 +47,33 @@ lints! {
     NoPolling = "no_polling",
     /// The app has no started port.
     NoPorts = "no_ports",
-    /// Something of the app could not be read, and is not known to be well.
+    /// Part of the app could not be read, so that its problems may be undetected.
     PartlySeen = "partly_seen",
     /// A mempool is nearly empty, or will be.
     PoolExhausting = "pool_exhausting",
-    /// A port is started and stopped, or its link changes, again and again.
+    /// A port is started and stopped, or its link changes, repeatedly.
     PortFlap = "port_flap",
-    /// An expected port is none.
+    /// An expected device is not a port of the app.
     PortMissing = "port_missing",
     /// A port is stopped while others are started.
     PortStopped = "port_stopped",
-    /// A receive queue gets clearly more packets than the others of its port.
+    /// A receive queue gets many more packets than the others of its port.
     QueueImbalance = "queue_imbalance",
-    /// The app starts again and again.
+    /// The app restarts repeatedly.
     RestartLoop = "restart_loop",
-    /// A port receives next to nothing, though it did before.
+    /// A port receives almost nothing, though it did before.
     RxFlat = "rx_flat",
     /// The NIC missed packets.
     RxMissed = "rx_missed",
-    /// No mbuf could be had for received packets.
+    /// No mbuf could be allocated for received packets.
     RxNombuf = "rx_nombuf",
-    /// A poll loop was held up.
+    /// A poll loop stalled.
     Stall = "stall",
     /// The app runs without telemetry.
     TelemetryOff = "telemetry_off",
     /// The driver refuses to send packets.
     TxRefused = "tx_refused",
-    /// Nothing is sent, though packets are offered.
+    /// Nothing is sent, although packets are offered.
     TxStuck = "tx_stuck",
     /// The app does not answer.
     Unreachable = "unreachable",
@@ -84,12 +84,12 @@ lints! {
 }
 
 impl Lint {
-    /// It is about the host, and never about an app.
+    /// Whether it is about the host, and never about an app.
     pub fn is_about_host(self) -> bool {
         self == Self::Flood
     }
 
-    /// The lint for what happened to mbufs at a site.
+    /// Returns the lint for an event of mbufs at a site.
     pub fn of_site(kind: SiteKind) -> Self {
         match kind {
             SiteKind::DoubleFree => Self::DoubleFree,
@@ -105,7 +105,7 @@ impl fmt::Display for Lint {
     }
 }
 
-/// There is no lint of that name.
+/// The error for a name that no lint has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no finding {0:?}")]
 pub struct UnknownLint(pub String);

@@ -1,4 +1,4 @@
-//! Lints for queues: packets that are distributed unevenly.
+//! Lint for receive queues: packets that are distributed unevenly.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use crate::model::Model;
 /// A queue is busy if more than this share of its polls returns packets.
 const BUSY: f64 = 0.9;
 
-/// Ports that give most packets to one of several receive queues.
+/// Returns the ports that deliver most packets to one of several receive queues.
 pub(super) fn imbalances<'a>(
     model: &'a Model,
     thresholds: &'a Thresholds,

@@ -1,4 +1,4 @@
-//! Lints for the leak ledger: lost and misused mbufs, and where.
+//! Lints for the leak ledger: lost and misused mbufs, and their sites.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use crate::loss::SiteRates;
 use crate::model::Model;
 use crate::sample::{BEFORE_ARMING, LedgerSample, SiteKind, SiteSample, UNTRACED_CODE};
 
-/// All that the ledger proves.
+/// Returns the findings about all losses and misuse that the ledger proves.
 pub(super) fn losses(model: &Model) -> Vec<Finding> {
     let sites = model.sample.sites.iter().zip(&model.sites);
     let mut findings: Vec<_> =
@@ -20,7 +20,7 @@ pub(super) fn losses(model: &Model) -> Vec<Finding> {
     findings
 }
 
-/// The site that has lost most of a pool, in words.
+/// Returns the site that has lost most mbufs of a pool, as text.
 pub(super) fn top_site(model: &Model, pool: &str) -> Option<String> {
     let top = sites_of(model, pool).next()?;
     if !top.proven() || top.site == UNTRACED_CODE {
@@ -29,19 +29,19 @@ pub(super) fn top_site(model: &Model, pool: &str) -> Option<String> {
     Some(format!("most lost at {} ({} mbufs)", top.brief_place(), top.count))
 }
 
-/// A site of the pool is proven. One that is not may be a driver that keeps the mbufs of a pool
-/// too small for it.
+/// Whether a site of the pool is proven. An unproven one may be a driver that keeps the mbufs of a
+/// pool that is too small for it.
 pub(super) fn has_proven_site(model: &Model, pool: &str) -> bool {
     sites_of(model, pool).any(SiteSample::proven)
 }
 
-/// Sites that lost mbufs of a pool and have not recovered, most mbufs first.
+/// Returns the sites that lost mbufs of a pool and still lack them, most mbufs first.
 fn sites_of<'a>(model: &'a Model, pool: &str) -> impl Iterator<Item = &'a SiteSample> {
     let sites = model.sample.sites.iter();
     sites.filter(move |site| site.pool == pool && site.kind.is_loss() && site.count > 0)
 }
 
-/// That the mbufs of an empty pool wait in software rings, in words.
+/// Returns a text if most mbufs of an empty pool wait in software rings.
 pub(super) fn queued_up(model: &Model, pool: &str) -> Option<String> {
     let ledger = model.sample.ledger.iter().find(|ledger| ledger.name == pool)?;
     ledger.queued_up().then(|| format!("{} of its mbufs wait in software rings", ledger.rings))
@@ -126,7 +126,8 @@ fn advice(site: &SiteSample) -> &'static str {
     }
 }
 
-/// Losses without a site: the pool is too empty for proof, or the sites could not be read.
+/// Returns the finding about losses without a site: the pool is too empty for proof, or the sites
+/// could not be read.
 fn unplaced_losses(model: &Model, row: &LedgerSample) -> Option<Finding> {
     let sited = sites_of(model, &row.name).next().is_some();
     let evidence = match (row.leaked, row.lost_at_least) {
@@ -153,7 +154,7 @@ fn unplaced_losses(model: &Model, row: &LedgerSample) -> Option<Finding> {
     ))
 }
 
-/// Misuse that the ledger counts but that has no site.
+/// Returns the finding about misuse that the ledger counts but that has no site.
 fn uncounted(model: &Model, row: &LedgerSample, kind: SiteKind, events: u64) -> Option<Finding> {
     let sited = |site: &SiteSample| site.pool == row.name && site.kind == kind;
     if events == 0 || model.sample.sites.iter().any(sited) {

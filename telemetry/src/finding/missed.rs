@@ -1,4 +1,4 @@
-//! Lint for packets that the NIC missed: their causes, in words.
+//! Lint for packets that the NIC missed, with their causes as text.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ use crate::missed::{
 use crate::model::{Model, PortRates, ThiefRates};
 use crate::sample::{PoolSample, PortSample, StolenCause};
 
-/// Thieves of the CPU of one lcore that are named.
+/// Number of thieves of the CPU of one lcore that are named.
 const THIEVES: usize = 3;
 
 /// A cause of what a finding tells.
@@ -29,7 +29,7 @@ pub struct FindingCause {
 }
 
 impl FindingCause {
-    /// Cause and share, for instance `stalled_lcore (about 92 %)`.
+    /// Returns cause and share, for instance `stalled_lcore (about 92 %)`.
     pub fn title(&self) -> String {
         match self.share {
             Some(share) => format!("{} (about {:.0} %)", self.cause, share * 100.0),
@@ -39,13 +39,13 @@ impl FindingCause {
 }
 
 impl Finding {
-    /// It tells causes, and not only that none is known.
+    /// Whether it has a known cause.
     pub fn is_explained(&self) -> bool {
         self.causes.iter().any(|cause| cause.cause != MissedCause::Unknown)
     }
 }
 
-/// Ports whose NIC missed packets since the last sample.
+/// Returns the ports with packets that the NIC missed since the last sample.
 pub(super) fn rx_missed<'a>(
     model: &'a Model,
     thresholds: &'a Thresholds,
@@ -90,7 +90,7 @@ fn missed(
     Some(Finding { causes, ..found })
 }
 
-/// How long the queue lasts, against the worst gap.
+/// Returns how long the queue lasts, and the worst gap.
 fn budget_text(model: &Model, budget: &StallBudget) -> String {
     let mut text = format!("{} descriptors", budget.descriptors);
     if budget.assumed {
@@ -107,7 +107,7 @@ fn budget_text(model: &Model, budget: &StallBudget) -> String {
     }
 }
 
-/// The longest gap of all lcores; `None` for a stock app.
+/// Returns the longest gap of all lcores; `None` for a stock app.
 fn worst_us(model: &Model) -> Option<u64> {
     let known = !model.sample.lcores.is_empty();
     model.gaps.iter().map(|gaps| gaps.longest_us).max().filter(|us| known && *us > 0)

@@ -1,4 +1,4 @@
-//! Shares of missed packets are shares, whatever the counters are.
+//! Shares of missed packets are valid shares, whatever the counters are.
 
 use proptest::prelude::*;
 
@@ -10,7 +10,7 @@ use crate::sample::{
     LcoreSample, LibrarySample, Sample, StolenSample, ThreadSample, TracingSample, UsageSample,
 };
 
-/// Any counters of two samples, most of them near each other.
+/// Arbitrary counters of two samples, most of them close to each other.
 fn any_samples() -> impl Strategy<Value = [Sample; 2]> {
     let number = || prop_oneof![Just(0), 0..100_000_u64, any::<u64>()];
     let numbers = || prop::collection::vec(number(), 40);

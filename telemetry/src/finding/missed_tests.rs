@@ -1,4 +1,4 @@
-//! Tests of the causes of missed packets, each from two samples in which it is the cause.
+//! Tests of the causes of missed packets, each with two samples in which it is the cause.
 
 use super::*;
 use crate::finding::{LintRules, evaluate};
@@ -10,7 +10,7 @@ use crate::sample::{
 };
 use crate::stall::tests::second;
 
-/// The two samples of a second in which port 0 received and missed so many packets.
+/// Returns two samples, a second apart, in which port 0 received and missed these numbers of packets.
 fn missing([mut before, mut now]: [Sample; 2], [received, missed]: [u64; 2]) -> [Sample; 2] {
     before.ports = vec![port(0, 0)];
     now.ports = vec![port(0, received)];
@@ -22,7 +22,7 @@ fn missing([mut before, mut now]: [Sample; 2], [received, missed]: [u64; 2]) -> 
     [before, now]
 }
 
-/// The same with one queue, of which that many polls in 1000 brought packets.
+/// As `missing`, with one queue; `busy` of 1000 polls returned packets.
 fn polled(samples: [Sample; 2], [received, missed]: [u64; 2], busy: u64) -> [Sample; 2] {
     let [mut before, mut now] = missing(samples, [received, missed]);
     before.queues = vec![queue(0, [0, 0, 0])];
@@ -30,7 +30,7 @@ fn polled(samples: [Sample; 2], [received, missed]: [u64; 2], busy: u64) -> [Sam
     [before, now]
 }
 
-/// The finding about the missed packets.
+/// Returns the finding about the missed packets.
 fn found(samples: impl IntoIterator<Item = Sample>) -> Finding {
     let mut tracker = ModelTracker::default();
     let model = samples.into_iter().map(|sample| tracker.update(sample)).last().unwrap();
@@ -127,7 +127,7 @@ fn a_wait_that_is_not_over_is_no_own_code() {
     let [before, mut now] = missing(second(&[], [0, 0]), [0, 99_488]);
     now.lcores[0].polls = before.lcores[0].polls;
     now.lcores[0].idle_us = 1_000_000;
-    // The kernel counts the wait when it ends.
+    // The kernel counts a wait only when it ends.
     (now.threads[0].run_ns, now.threads[0].run_delay_ns) = (Some(0), Some(0));
     assert_eq!(percent(&found([before, now])), [(MissedCause::StolenCore, Some(99))]);
 }
@@ -137,7 +137,7 @@ fn a_sleep_that_goes_on_is_no_stolen_core() {
     let [mut before, mut now] = missing(second(&[], [0, 0]), [0, 99_488]);
     now.lcores[0].polls = before.lcores[0].polls;
     now.lcores[0].idle_us = 1_500_000;
-    // It fell asleep before the interval, so that no switch of the interval tells.
+    // It fell asleep before the interval, so that no context switch in the interval shows it.
     (before.threads[0].asleep, now.threads[0].asleep) = (true, true);
     now.threads[0].run_ns = before.threads[0].run_ns;
     let found = found([before, now]);
@@ -279,7 +279,7 @@ fn a_loop_that_retries_waits_for_the_port_that_refuses() {
     assert_eq!(percent(&retried), [(MissedCause::TxBackpressure, Some(100))]);
     let evidence = &retried.causes[0].evidence;
     assert!(evidence.contains("port 0 (net_null0) has sent nothing for 2.5 s"), "{evidence}");
-    // The same with a loop that polls in between.
+    // As before, with a loop that polls in between.
     for (sample, quarter) in samples.iter_mut().zip(0..) {
         (sample.lcores[0].polls, sample.lcores[0].idle_us) = (quarter * 1000, 1);
     }
@@ -355,7 +355,7 @@ fn a_nic_that_misses_while_queues_and_lcores_have_room_is_the_limit() {
     samples[1].queues[0].depth_high_water = Some(HighWater { window: 1000, ever: 1000 });
     let full = found(samples.clone());
     assert_eq!(percent(&full), [(MissedCause::Unknown, None)], "a queue was full for a moment");
-    // Of a stock app, the link alone is a hint.
+    // For a stock app, the link is the only hint.
     for sample in &mut samples {
         (sample.library, sample.lcores, sample.queues) = (None, Vec::new(), Vec::new());
     }

@@ -1,28 +1,28 @@
-//! What could not be read: nothing proves that it is well.
+//! Lint for failed requests: problems of what they would show stay undetected.
 
 use super::{Finding, FindingSubject, Lint, Severity, finding};
 use crate::model::Model;
 use crate::sample::{CUT_LIST, Sample};
 
-/// Requests without which most findings are impossible. The others may fail for good, for instance
-/// because a driver does not tell the state of its link.
+/// Requests without which most findings are impossible. Others may fail permanently, for instance
+/// because a driver does not report the state of its link.
 const NEEDED: [&str; 3] = ["/:", "/mempool/", "/pmdscope"];
 
-/// Captures come and go; no finding is made of them.
+/// The table of captures: no finding depends on it.
 const NOT_NEEDED: &str = "/pmdscope/tee";
 
-/// Most failed requests that are named besides the first.
+/// Number of failed requests that are named in addition to the first.
 const MOST_NAMED: usize = 3;
 
-/// Longest reply or reason that is shown, characters.
+/// Longest reply or reason that is shown, in characters.
 const LONGEST: usize = 200;
 
-/// The requests of this sample that failed, as one finding: a warning where ports, pools or tables of
-/// libpmdscope are missing.
+/// Returns one finding about the failed requests of this sample: a warning if ports, pools or tables
+/// of libpmdscope are missing.
 pub(super) fn evaluate(model: &Model) -> Option<Finding> {
     let sample = &model.sample;
     let mut unread: Vec<&str> = sample.unread().collect();
-    // What matters most is told first.
+    // The most important request is named first.
     unread.sort_by_key(|part| !is_needed(part, sample));
     let (first, others) = unread.split_first()?;
     let severity = if is_needed(first, sample) { Severity::Warning } else { Severity::Info };
@@ -43,7 +43,7 @@ fn is_needed(part: &str, sample: &Sample) -> bool {
     needed && !part.starts_with(NOT_NEEDED) && !part.contains(CUT_LIST)
 }
 
-/// The other requests, without their reasons.
+/// Returns the other requests, without their reasons.
 fn more(others: &[&str]) -> String {
     let request = |part: &&str| part.split(": ").next().unwrap_or_default().to_owned();
     let named: Vec<String> = others.iter().take(MOST_NAMED).map(request).collect();

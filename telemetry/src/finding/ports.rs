@@ -1,4 +1,4 @@
-//! Lints over ports: those that ought to be there, and whether they work.
+//! Lints for ports: whether the expected ones exist, and whether they work.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use crate::model::{Model, PortRates};
 use crate::rx_flat::{MIN_BASELINE_PACKETS, RxFlat, SHARE};
 use crate::sample::{DeviceSample, PortSample};
 
-/// All that is wrong with the ports of an app, as far as it was expected otherwise.
+/// Returns all findings about the ports of an app, according to what is expected.
 pub(super) fn evaluate(
     model: &Model,
     expected: &PortExpectation,
     thresholds: &Thresholds,
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
-    // A port that could not be read may well be there, and started.
+    // A port that could not be read may exist and be started.
     if model.sample.ports_are_complete() {
         findings.extend(no_ports(model, expected));
         findings.extend(missing(model, expected));
@@ -58,14 +58,14 @@ fn no_ports(model: &Model, expected: &PortExpectation) -> Option<Finding> {
     ))
 }
 
-/// Devices without a port, and too few ports besides.
+/// Returns findings about devices without a port, and about too few ports in addition.
 fn missing(model: &Model, expected: &PortExpectation) -> Vec<Finding> {
     let mut findings: Vec<_> = expected
         .missing(&model.sample)
         .map(|device| without_port(model, device, expected))
         .collect();
     let ports = model.sample.ports.len();
-    // An app without any port has its own lint, and a device that is missing was named.
+    // An app without any port has its own lint, and a missing device has a finding already.
     if ports > 0 && ports + findings.len() < expected.min_ports {
         let evidence = format!("the app has {ports} ports; {} are expected", expected.min_ports);
         let threshold = threshold(expected);
@@ -156,7 +156,7 @@ fn wrong_driver(model: &Model, device: &DeviceSample) -> Finding {
 fn stopped(model: &Model) -> impl Iterator<Item = Finding> {
     let ports = &model.sample.ports;
     let started = ports.iter().filter(|port| port.started).count();
-    // Where none is started, the app has a lint for that.
+    // If none is started, the app has a lint for that.
     let stopped = ports.iter().filter(move |port| started > 0 && !port.started);
     stopped.map(move |port| {
         let evidence = format!(
@@ -261,8 +261,8 @@ fn times(number: u64) -> String {
     if number == 1 { "once".into() } else { format!("{number} times") }
 }
 
-/// A port that was idle since the first sample is reported at once, but only as information: it may be
-/// the pause between two bursts.
+/// Returns the severity of a port that receives almost nothing. A port that was idle since the first
+/// sample is reported immediately, but only as information: it may be the pause between two bursts.
 fn silence(flat: &RxFlat, least: Duration) -> Option<Severity> {
     if flat.seconds >= least.as_secs_f64() {
         return Some(Severity::Warning);

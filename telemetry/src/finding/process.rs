@@ -3,7 +3,7 @@
 use super::{Finding, FindingSubject, Lint, Severity, Thresholds, finding};
 use crate::model::Model;
 
-/// An app that was started too often within a minute.
+/// Returns the finding about an app that was started too often within a minute.
 pub(super) fn restart_loop(model: &Model, thresholds: &Thresholds) -> Option<Finding> {
     let restarts = model.restarts.as_ref()?;
     if (restarts.starts as f64) < thresholds.restarts {

@@ -1,4 +1,4 @@
-//! Lint for mbufs that nobody can reach any more, as a scan of the app's memory found them.
+//! Lint for mbufs that nothing refers to any more, as found by a scan of the app's memory.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use super::{Finding, FindingSubject, Lint, Severity, finding};
 use crate::model::Model;
 use crate::sample::PoolScanSample;
 
-/// One finding per pool that lost mbufs. An app with a ledger has better evidence.
+/// Returns one finding per pool that lost mbufs; none for an app with a ledger, which is better evidence.
 pub(super) fn lost_mbufs(model: &Model) -> Vec<Finding> {
     if !model.sample.ledger.is_empty() {
         return Vec::new();

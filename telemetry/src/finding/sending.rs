@@ -1,4 +1,4 @@
-//! Lints for packets that are not sent: drivers that accept none, or not all.
+//! Lints for packets that are not sent: drivers that accept none, or only some.
 
 use super::{Finding, FindingSubject, Lint, Severity, Thresholds, finding};
 use crate::model::{Model, PortRates};
@@ -9,7 +9,7 @@ use crate::sending::{SilentApp, UnsentPackets};
 /// that retries refused packets sends what it receives.
 const LOST: f64 = 0.05;
 
-/// Ports that do not send what they are offered, and an app that sends nothing.
+/// Returns findings about ports that do not send what they are offered, and about an app that sends nothing.
 pub(super) fn evaluate(model: &Model, thresholds: &Thresholds) -> Vec<Finding> {
     let ports = model.sample.ports.iter().zip(&model.ports);
     let mut findings: Vec<_> = ports
@@ -18,7 +18,7 @@ pub(super) fn evaluate(model: &Model, thresholds: &Thresholds) -> Vec<Finding> {
             stuck(model, port, unsent).or_else(|| refused(model, port, unsent, thresholds))
         })
         .collect();
-    // A port that is stuck says more than that the app is silent.
+    // A stuck port is more specific than a silent app.
     if !findings.iter().any(|finding| finding.lint == Lint::TxStuck) {
         findings.extend(model.silent.as_ref().map(|silent| silent_app(model, silent)));
     }
@@ -92,7 +92,7 @@ fn refused(
     ))
 }
 
-/// Packets per second that the app receives and sends, on all ports.
+/// Returns the packets per second that the app receives and sends, on all ports.
 fn forwarded(model: &Model) -> (f64, f64) {
     let sum = |of: fn(&PortRates) -> Option<f64>| model.sum_of_ports(of).unwrap_or_default();
     (sum(|rates| rates.rx_pps), sum(|rates| rates.tx_pps))
@@ -132,8 +132,9 @@ mod tests {
     use crate::sample::QueueDirection;
     use crate::sample::tests::{empty_sample, port, queue};
 
-    /// After three seconds in which 28,000 packets/s were received and so many per quarter of a second
-    /// offered, where the library tells, and of 7,000 that percentage sent after the first second.
+    /// Returns the findings after three seconds in which 28,000 packets/s were received. In each
+    /// quarter of a second `offered` packets were offered, if the library reports it, and after the
+    /// first second this percentage of 7,000 packets was sent.
     fn watched(offered: Option<u64>, sent_percent: u64) -> Vec<Finding> {
         let mut tracker = ModelTracker::default();
         let mut findings = Vec::new();

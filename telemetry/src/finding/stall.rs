@@ -1,4 +1,4 @@
-//! Lint for lcores: poll loops that stalled, the cause, and whether packets may be lost.
+//! Lint for lcores: stalls of poll loops, their cause, and whether packets may be lost.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use crate::model::{LcoreRates, Model};
 use crate::sample::{LcoreSample, Sample};
 use crate::stall::{LcoreStalls, StallCause};
 
-/// Poll loops that stalled since the last sample.
+/// Returns the poll loops that stalled since the last sample.
 pub(super) fn stalls<'a>(
     model: &'a Model,
     thresholds: &'a Thresholds,
@@ -63,7 +63,7 @@ fn blame(cause: Option<StallCause>) -> &'static str {
     }
 }
 
-/// What used the CPU in that time, as far as the kernel reports it.
+/// Returns what used the CPU during the stalls, as far as the kernel reports it.
 fn shares(stalls: &LcoreStalls) -> String {
     let mut text = String::new();
     if let Some(shares) = stalls.shares() {
@@ -142,8 +142,8 @@ mod tests {
         evaluate(&tracker.update(now), &LintRules::default())
     }
 
-    /// The finding of a second with these gaps, and what the thread did, while a queue of so many
-    /// descriptors got so many packets.
+    /// Returns the finding about a second with these gaps, with this time without a CPU and asleep,
+    /// while a queue of so many descriptors received so many packets.
     fn stall(gaps: &[u64], off: [u64; 2], descriptors: Option<u64>, packets: u64) -> Finding {
         let [mut before, mut now] = second(gaps, off);
         before.queues = vec![queue(0, [1, 1, 0])];

@@ -1,8 +1,8 @@
-//! How long findings stand that look at nothing but the time since the sample before.
+//! Keeps findings that look only at the last two samples for some time.
 //!
-//! Several may ask for the state of an app: who comes right after somebody else would see a few
-//! milliseconds only, and not what the other one was told. So what was there a moment ago is told to
-//! all.
+//! Several clients may request the state of an app: one that comes right after another would see an
+//! interval of a few milliseconds, and not what the other one was shown. So recent findings are shown
+//! to all.
 
 use std::sync::Arc;
 
@@ -11,34 +11,34 @@ use jiff::Timestamp;
 use super::{Finding, Lint, sort};
 use crate::model::Model;
 
-/// How long they stand after they were seen last, nanoseconds: the usual time between two scrapes.
+/// How long a finding is kept after it was last seen, nanoseconds: the usual scrape interval.
 const STAND_NS: u64 = 15_000_000_000;
 
-/// The lints that judge the time since the sample before.
+/// The lints that look only at the last two samples.
 const LINTS: [Lint; 5] =
     [Lint::LcoreStolen, Lint::QueueImbalance, Lint::RxMissed, Lint::RxNombuf, Lint::Stall];
 
-/// Behind the evidence of one that is over, before the time when it was seen last.
+/// Suffix of the evidence of a kept finding, before the time when it was last seen.
 const LAST_SEEN: &str = "; last seen at ";
 
 impl Finding {
-    /// It is not there any more, and told for a while.
+    /// Whether the finding was last seen in an earlier sample, and is kept for some time.
     pub fn is_over(&self) -> bool {
         self.evidence.contains(LAST_SEEN)
     }
 }
 
-/// Such findings of one app, and when each was seen last, by the monotonic clock.
+/// The sticky findings of one app, and when each was last seen, by the monotonic clock.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StickyFindings(Vec<(u64, Arc<Finding>)>);
 
 impl StickyFindings {
-    /// The findings of a model, and those that still stand.
+    /// Returns the findings of a model, and earlier ones that are kept.
     pub(crate) fn update(&mut self, model: &Model, mut findings: Vec<Finding>) -> Vec<Finding> {
         let now_ns = model.sample.monotonic_ns;
         let stands = |seen_ns: u64| now_ns.checked_sub(seen_ns).is_some_and(|ago| ago <= STAND_NS);
         self.0.retain(|(seen_ns, old)| {
-            // Findings about another process do not apply to this one.
+            // Findings about a previous process do not apply to this one.
             !model.restarted && stands(*seen_ns) && !findings.iter().any(|new| replaces(new, old))
         });
         findings.retain(|new| !self.0.iter().any(|(_, old)| same(new, old)));
@@ -51,13 +51,13 @@ impl StickyFindings {
     }
 }
 
-/// As it will be told when it is not there any more.
+/// Returns the finding as it will be shown when it is no longer seen.
 fn past(finding: &Finding, model: &Model) -> Finding {
     let at = Timestamp::from_nanosecond(model.sample.realtime_ns.into()).unwrap_or(Timestamp::MAX);
     Finding { evidence: format!("{}{LAST_SEEN}{at:.0}", finding.evidence), ..finding.clone() }
 }
 
-/// What is less bad does not hide what was worse.
+/// Whether a new finding replaces an old one; a less severe one does not.
 fn replaces(new: &Finding, old: &Finding) -> bool {
     same(new, old) && new.severity >= old.severity
 }
@@ -75,7 +75,7 @@ mod tests {
     use crate::sample::Sample;
     use crate::sample::tests::{empty_sample, port, queue};
 
-    /// A state of one app, asked at these moments, by what it says then.
+    /// The state of one app, updated at given times with the sample of that time.
     struct Asked(FleetState, Evaluator);
 
     impl Asked {
@@ -93,7 +93,7 @@ mod tests {
             &self.0.apps[0].findings
         }
 
-        /// After so many packets were missed.
+        /// Updates the state after this number of packets was missed.
         fn missed(&mut self, ms: u64, packets: u64) -> Vec<&str> {
             let findings = self.at(ms, |sample| sample.ports[0].stats.rx_missed = packets);
             findings.iter().map(|finding| finding.evidence.as_str()).collect()

@@ -1,4 +1,4 @@
-//! Lint for lcores whose CPU is taken by interrupts and other threads, as a tracer of the kernel saw it.
+//! Lint for lcores that lose their CPU to interrupts and other threads, as a tracer of the kernel reports it.
 
 use std::fmt::Write;
 
@@ -6,11 +6,11 @@ use super::{Finding, FindingSubject, Lint, Severity, Thresholds, finding};
 use crate::model::{Model, StolenRates, ThiefRates};
 use crate::sample::{StolenCause, TracingMethod};
 
-/// Shortest time between two counts of which a share is judged, seconds: of less, one event is a large
+/// Shortest interval for which a share is evaluated, seconds: in a shorter one, one event is a large
 /// share.
 const JUDGED_S: f64 = 0.1;
 
-/// Lcores that lost too much of their time since the last sample, or too much at a stretch.
+/// Returns the lcores that lost too much of their time since the last sample, or too much at a stretch.
 pub(super) fn stolen<'a>(
     model: &'a Model,
     thresholds: &'a Thresholds,
@@ -114,7 +114,7 @@ mod tests {
         row(1, StolenCause::Irq, "24 eth0", count, Some(us * 1000))
     }
 
-    /// Findings after so many milliseconds in which this was stolen.
+    /// Returns the findings after this number of milliseconds in which this time was taken.
     fn judged(ms: u64, thefts: Vec<StolenSample>, thresholds: Thresholds) -> Vec<Finding> {
         let mut tracker = ModelTracker::default();
         tracker.update(at(0, tracing(&[1, 2], Vec::new())));

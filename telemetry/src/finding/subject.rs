@@ -1,18 +1,18 @@
-//! What a finding is about.
+//! Subjects of findings.
 
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// What a finding is about. In text and JSON its name alone; nothing for the app itself.
+/// The subject of a finding. Text and JSON contain only its name, which is empty for the app itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FindingSubject {
     /// The app itself.
     #[default]
     App,
-    /// A port that the app has or ought to have, by its device.
+    /// A port that the app has or should have, by its device.
     Port(String),
-    /// A PCI device that is no port, by its address.
+    /// A PCI device that is not a port, by its address.
     Device(String),
     /// A mempool.
     Pool(String),
@@ -27,17 +27,17 @@ pub enum FindingSubject {
     Lcore(u32),
     /// An interface of the kernel.
     Interface(String),
-    /// What a recording calls so.
+    /// A subject of a recording, of unknown kind.
     Recorded(String),
 }
 
 impl FindingSubject {
-    /// It is the app itself.
+    /// Whether it is the app itself.
     pub fn is_app(&self) -> bool {
         *self == Self::App
     }
 
-    /// The mempool, if it is about one or about a site of one.
+    /// Returns the mempool, if it is the subject or the subject is one of its sites.
     pub fn pool(&self) -> Option<&str> {
         match self {
             Self::Pool(pool) | Self::Site { pool, .. } => Some(pool),
@@ -45,7 +45,7 @@ impl FindingSubject {
         }
     }
 
-    /// What [`ToString`] made of it; of a text alone one cannot tell a port from a pool.
+    /// Parses the output of [`ToString`]; the text alone does not distinguish a port from a pool.
     pub fn recorded(text: String) -> Self {
         if text.is_empty() { Self::App } else { Self::Recorded(text) }
     }

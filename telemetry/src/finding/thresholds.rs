@@ -13,27 +13,27 @@ pub struct Thresholds {
     pub pool_left_s: f64,
     /// Time to exhaustion of a pool that is critical, seconds.
     pub pool_left_critical_s: f64,
-    /// Packets missed per second that are tolerated.
+    /// Tolerated missed packets per second.
     pub rx_missed_ps: f64,
-    /// Time without a poll that is tolerated.
+    /// Tolerated time without a poll.
     pub idle: Duration,
-    /// How long a port may receive less than 1 % of its earlier rate.
+    /// Time for which a port may receive less than 1 % of its earlier rate.
     pub flat: Duration,
-    /// Stalls per second of one lcore that are tolerated.
+    /// Tolerated stalls per second of one lcore.
     pub stalls_ps: f64,
-    /// Share of the time of an lcore that others may take, 0 to 1.
+    /// Share of the time of an lcore that may be stolen, 0 to 1.
     pub stolen_ratio: f64,
-    /// How long others may take the CPU of an lcore at a stretch.
+    /// Time for which the CPU of an lcore may be stolen at a stretch.
     pub stolen_longest: Duration,
     /// Share of the offered packets that a driver may refuse to send, 0 to 1.
     pub tx_refused: f64,
-    /// Starts, stops and changes of the link of a port within a minute that are critical.
+    /// Number of starts, stops and link changes of a port within a minute that is critical.
     pub port_changes: f64,
-    /// Starts of an app within a minute that count as a loop.
+    /// Number of starts of an app within a minute that counts as a loop.
     pub restarts: f64,
     /// Assumed descriptors of a receive queue if the driver does not report them.
     pub rx_descriptors: f64,
-    /// How many times the mean of the others a receive queue may receive, above 1.
+    /// Limit of the packets of a receive queue, as a multiple of the mean of the others, above 1.
     pub queue_ratio: f64,
     /// Minimum packets of a port between two samples to compare its queues.
     pub queue_packets: f64,
