@@ -1,4 +1,4 @@
-//! Sampling: an [`AppSampler`] per app, and a [`Fleet`] of all apps that were found or are expected.
+//! Samples apps: an [`AppSampler`] per app, and a [`Fleet`] of all apps that were found or are expected.
 
 mod app_sampler;
 
@@ -24,35 +24,35 @@ use crate::raw_replies::RawReplies;
 use crate::scans::ScanResults;
 use crate::tracer::LcoreTracer;
 
-/// Longest wait for one app to answer one round, unless the caller knows better.
+/// Default timeout of one app in one round.
 pub const ROUND_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Shortest wait for an app to say who it is, by a command that looks once: on a busy machine that may
-/// take longer than is good for those that look again every second.
+/// Least timeout for the banner of an app in a command that searches once: on a busy host an app may
+/// take longer than is acceptable for a search every second.
 const SINGLE_LOOK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Where apps are looked for, what they are called, and what is expected of them.
+/// Settings of a fleet: where to search for apps, their names, and what is expected of them.
 #[derive(Clone, Debug)]
 pub struct FleetSettings {
-    /// Where to look.
+    /// Where to search.
     pub discover: DiscoverOptions,
-    /// What apps are called.
+    /// The names of apps.
     pub names: AppNames,
-    /// How they are judged.
+    /// The rules that they are evaluated by.
     pub rules: LintRules,
-    /// Who traces their lcores; nobody by default.
+    /// Tracer of their lcores; none by default.
     pub tracer: Option<Arc<dyn LcoreTracer>>,
-    /// Who counts pools and rings of apps without libpmdscope; nobody by default.
+    /// Counts pools and rings of apps without libpmdscope; none by default.
     pub occupancy: Option<Arc<dyn OccupancyReader>>,
     /// Scans of their memory; none by default.
     pub scans: Option<Arc<ScanResults>>,
-    /// Keeps what apps reply, while somebody wants it; nobody by default.
+    /// Stores the raw replies of apps on demand; none by default.
     pub replies: Option<Arc<RawReplies>>,
-    /// Whether histograms of queues are asked for; they are by default.
+    /// Whether histograms of queues are requested; they are by default.
     pub histograms: Arc<QueueHistograms>,
-    /// Who reads the interfaces of the kernel; nobody by default.
+    /// Reader of the interfaces of the kernel; none by default.
     pub interfaces: Option<Arc<dyn InterfaceReader>>,
-    /// How long an app that has ended stays visible as down; an expected one stays for ever.
+    /// How long an app that has ended stays visible as down; an expected one stays forever.
     pub keep_lost: Duration,
 }
 
@@ -74,22 +74,24 @@ impl Default for FleetSettings {
 }
 
 impl FleetSettings {
-    /// The apps on this machine, by the names that tools give them: mapped where the settings say so.
-    /// Those that share a name, in directories of several users, are called by their directories,
-    /// which are accepted as names too. Waits at least 1 s for each, at the same time.
+    /// Returns the apps on this host, by the names that tools give them: mapped if the settings say
+    /// so. Apps with the same name, in directories of several users, are named by their directories,
+    /// which are accepted as names too. Waits for all of them concurrently, for 1 s or the timeout of
+    /// the settings, whichever is longer.
     pub fn running(&self) -> Vec<DiscoveredApp> {
         let timeout = self.discover.timeout.max(SINGLE_LOOK_TIMEOUT);
         let discover = DiscoverOptions { timeout, ..self.discover.clone() };
         self.names.give(&discover::look(&discover, &[]))
     }
 
-    /// As [`FleetSettings::running`], without connecting again to those of [`Fleet::connected`], and for
-    /// those who look again: an app is waited for no longer than the settings say.
+    /// As [`FleetSettings::running`], without connecting again to the apps of [`Fleet::connected`],
+    /// and for periodic searches: the timeout is that of the settings.
     pub fn running_beside(&self, connected: &[DiscoveredApp]) -> Vec<DiscoveredApp> {
         self.names.give(&discover::look(&self.discover, connected))
     }
 
-    /// As [`FleetSettings::running_beside`], or only what [`FleetSettings::named`] finds for a name.
+    /// As [`FleetSettings::running_beside`], or with a name only the apps that
+    /// [`FleetSettings::named`] returns.
     pub fn chosen(&self, name: Option<&str>, connected: &[DiscoveredApp]) -> Vec<DiscoveredApp> {
         match name {
             None => self.running_beside(connected),
@@ -97,19 +99,19 @@ impl FleetSettings {
         }
     }
 
-    /// The one live app of that name, file-prefix or directory, or the only one whose name begins so;
-    /// without a name, the only live one.
+    /// Returns the only live app with this name, file-prefix or directory, or the only one with a
+    /// name that begins with it; without a name, the only live app.
     ///
     /// # Errors
-    /// When there is none, when there are several, or when it cannot be asked.
+    /// When there is none, when there are several, or when it cannot be queried.
     pub fn find(&self, name: Option<&str>) -> Result<DiscoveredApp, FindError> {
         self.choose(name, self.running())
     }
 
-    /// As [`Settings::find`], among apps that were found already.
+    /// As [`FleetSettings::find`], among apps that were found already.
     ///
     /// # Errors
-    /// As [`Settings::find`].
+    /// As [`FleetSettings::find`].
     pub fn choose(
         &self,
         name: Option<&str>,
@@ -118,9 +120,10 @@ impl FleetSettings {
         discover::choose(name, running, &self.discover)
     }
 
-    /// What runs of the app of that name, file-prefix or directory, or else of the only one whose name
-    /// begins so, whether or not it can be asked; an expected one may not run, and among several whose
-    /// names begin so the one that is `connected` stays the one that is meant. As [`FleetSettings::running_beside`], it leaves those `connected` alone.
+    /// Returns the running app with this name, file-prefix or directory, or else the only one with a
+    /// name that begins with it, whether or not it can be queried. An expected app may be absent. If
+    /// several names begin with it, the one that is `connected` is chosen. As
+    /// [`FleetSettings::running_beside`], this does not connect to those that are `connected`.
     ///
     /// # Errors
     /// When there is none and none is expected, or when there are several.
@@ -131,7 +134,7 @@ impl FleetSettings {
     ) -> Result<Vec<DiscoveredApp>, FindError> {
         let running =
             if connected.is_empty() { self.running() } else { self.running_beside(connected) };
-        // It is that one which is meant, and no other one whose name begins so.
+        // The expected app is meant, not another one with a name that begins with it.
         if self.expects(name) && !running.iter().any(|app| app.is_called(name)) {
             return Ok(Vec::new());
         }
@@ -149,8 +152,8 @@ impl FleetSettings {
         }
     }
 
-    /// Expects nothing of other apps than the one of that name, file-prefix or directory, by the name
-    /// of those that were `found` for it, or would be.
+    /// Drops all expectations but those of the app with this name, file-prefix or directory, by the
+    /// name of the app that was `found` for it, or would be.
     pub fn only(&mut self, name: &str, found: &[DiscoveredApp]) {
         let mapped = self.names.of(name);
         let names = match found.first() {
@@ -160,7 +163,7 @@ impl FleetSettings {
         self.rules.expected.apps.retain(|expected| names.contains(&expected.name.as_str()));
     }
 
-    /// There is an interface to show.
+    /// Whether there is an interface to show.
     fn has_interfaces(&self) -> bool {
         let read = self.interfaces.as_ref().map(|reader| reader.read());
         read.is_some_and(|read| read.is_ok_and(|interfaces| !interfaces.is_empty()))
@@ -171,27 +174,27 @@ impl FleetSettings {
     }
 }
 
-/// All chosen apps, sampled at the same moments.
+/// All chosen apps, sampled at the same time.
 #[derive(Debug)]
 pub struct Fleet {
-    /// What is known so far.
+    /// The present state.
     pub state: FleetState,
     settings: FleetSettings,
-    /// What the only app is called that is looked for; `None` for all.
+    /// Name of the only app to search for; `None` for all.
     chosen: Option<String>,
     slots: Vec<AppSlot>,
     interfaces: InterfaceEvaluator,
 }
 
-/// An app that runs, or has run.
+/// An app that runs, or did.
 #[derive(Debug)]
 struct AppSlot {
     app: DiscoveredApp,
-    /// `None` while it is checked out, and for an app that cannot be asked.
+    /// `None` while it is checked out, and for an app that cannot be queried.
     sampler: Option<AppSampler>,
-    /// It was there when somebody looked last, or has an open connection.
+    /// Whether the last search found it, or it has an open connection.
     runs: bool,
-    /// When it was seen to run.
+    /// When it was last seen running.
     seen: Instant,
 }
 
@@ -202,7 +205,7 @@ impl AppSlot {
         Self { app, sampler, runs: true, seen: Instant::now() }
     }
 
-    /// It has a sampler, which may be checked out.
+    /// Whether it has a sampler, which may be checked out.
     fn is_asked(&self) -> bool {
         self.app.state == Reachability::Live
     }
@@ -215,7 +218,7 @@ impl AppSlot {
         self.sampler.as_ref().is_some_and(AppSampler::is_connected)
     }
 
-    /// It has ended, and was told to be lost: only a look finds it again.
+    /// Whether it has ended, and was reported as lost: only a search finds it again.
     fn is_over(&self, fleet: &FleetState) -> bool {
         let lost =
             |name| fleet.find(name).is_some_and(|a| matches!(a.status, AppStatus::Lost { .. }));
@@ -229,15 +232,15 @@ impl AppSlot {
         }
     }
 
-    /// Notes that it runs, by this name, and returns the event. Its sampler goes on, unless it was
-    /// restarted without telemetry, so that nobody can ask it any more.
+    /// Notes that it runs, by this name, and returns the event. Its sampler is kept, unless it was
+    /// restarted without telemetry, so that it cannot be queried any more.
     fn meet(&mut self, app: DiscoveredApp, settings: &FleetSettings) -> Option<FleetEvent> {
         if !self.is_asked() || app.state == Reachability::NoTelemetry {
             *self = Self::new(app, settings);
             return Some(self.greet());
         }
         (self.runs, self.seen) = (true, Instant::now());
-        // It may have another name than before, because of who runs beside it.
+        // Its name may differ from before, because of other apps with the same one.
         let renamed = app.name != self.app.name;
         renamed.then(|| {
             self.rename(&app.name);
@@ -263,10 +266,10 @@ impl AppSlot {
 }
 
 impl Fleet {
-    /// The apps that run now, or the one of that name, and those that are expected.
+    /// Returns a fleet of the apps that run now, or the one of that name, and those that are expected.
     ///
     /// # Errors
-    /// When there is none at all, or the only one cannot be asked and is not expected.
+    /// When there is none at all, or the only one cannot be queried and is not expected.
     pub fn start(name: Option<&str>, mut settings: FleetSettings) -> Result<Self, FindError> {
         let apps = match name {
             Some(name) => settings.named(name, &[])?,
@@ -288,37 +291,37 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// A fleet without apps; [`Fleet::look`] finds them.
+    /// Returns a fleet without apps; [`Fleet::look`] finds them.
     pub fn new(settings: FleetSettings) -> Self {
         let interfaces = InterfaceEvaluator::new(settings.rules.thresholds);
         let state = FleetState::default();
         Self { state, settings, chosen: None, slots: Vec::new(), interfaces }
     }
 
-    /// Takes in apps that have come since, gives up those that ended too long ago, and misses those
-    /// that are expected and do not run.
+    /// Searches for apps: adds new ones, drops those that ended too long ago, and reports those that
+    /// are expected and do not run.
     pub fn look(&mut self) {
         self.see(self.settings.chosen(self.chosen.as_deref(), &self.connected()));
     }
 
-    /// The apps with an open connection, and those that are checked out, which are being asked.
+    /// Returns the apps with an open connection, and those that are checked out, which are being queried.
     pub fn connected(&self) -> Vec<DiscoveredApp> {
         let open = |slot: &&AppSlot| slot.is_checked_out() || slot.is_connected();
         self.slots.iter().filter(open).map(|slot| slot.app.clone()).collect()
     }
 
-    /// The apps as they were found, also those that cannot be asked or have ended since.
+    /// Returns the apps as they were found, including those that cannot be queried or have ended since.
     pub fn apps(&self) -> impl Iterator<Item = &DiscoveredApp> {
         self.slots.iter().map(|slot| &slot.app)
     }
 
-    /// As [`Fleet::look`], for a caller who has looked: the apps of [`FleetSettings::running`], or of
-    /// [`FleetSettings::named`].
+    /// As [`Fleet::look`], for a caller that has searched: with the apps of
+    /// [`FleetSettings::running`], or of [`FleetSettings::named`].
     pub fn see(&mut self, running: Vec<DiscoveredApp>) {
         self.tell_time();
         self.state.unreadable = discover::unreadable(&self.settings.discover);
         let runs = |slot: &AppSlot| running.iter().any(|app| app.socket == slot.app.socket);
-        // An app that came back under another file-prefix may have the name of the one that ended.
+        // An app that was restarted with another file-prefix may have the name of the one that ended.
         let succeeded = |slot: &AppSlot| running.iter().any(|app| app.name == slot.app.name);
         self.slots.retain(|slot| runs(slot) || !succeeded(slot));
         let ended = self.slots.iter_mut().filter(|slot| !runs(slot));
@@ -341,23 +344,21 @@ impl Fleet {
         Some(event)
     }
 
-    /// Samples all apps, many at once; a stuck one delays the others by `timeout` at most, and in the
-    /// rounds after that by less.
-    /// Reads the interfaces as well.
+    /// Samples all apps, many concurrently, and reads the interfaces. A hung app delays the others by
+    /// `timeout` at most, and by less in later rounds.
     pub fn sample(&mut self, timeout: Duration) {
         self.read_interfaces();
         self.sample_with(timeout, AppSampler::ask);
     }
 
-    /// Reads the interfaces of the kernel, which is part of [`Fleet::sample`]. Without a reader, nothing
-    /// happens.
+    /// Reads the interfaces of the kernel, as [`Fleet::sample`] does. Does nothing without a reader.
     pub fn read_interfaces(&mut self) {
         if let Some(reader) = self.settings.interfaces.clone() {
             self.take_interfaces(reader.read());
         }
     }
 
-    /// As [`Fleet::read_interfaces`], for a caller who has read them.
+    /// As [`Fleet::read_interfaces`], for a caller that has read them.
     pub fn take_interfaces(&mut self, mut read: Result<Vec<InterfaceSample>, String>) {
         let apps = read.iter_mut().flatten().filter_map(|interface| interface.bypass.as_mut());
         for app in apps.filter_map(|bypass| bypass.app.as_mut()) {
@@ -368,8 +369,8 @@ impl Fleet {
         self.tell_time();
     }
 
-    /// Leaves out the interfaces of which no queue bypasses the kernel to the app of that name, or to
-    /// one of those `found` for it.
+    /// Restricts the interfaces to those with a queue that bypasses the kernel to the app of that
+    /// name, or to one of those `found` for it.
     pub fn only_interfaces_of(&mut self, name: &str, found: &[DiscoveredApp]) {
         let mapped = self.settings.names.of(name);
         let mut names = vec![name, mapped.as_str()];
@@ -389,7 +390,7 @@ impl Fleet {
         };
         let slots = self.slots.iter_mut().filter(|slot| !slot.is_over(&self.state));
         let mut samplers: Vec<_> = slots.filter_map(|slot| slot.sampler.as_mut()).collect();
-        // Those that may take long come last, so that they keep no others waiting.
+        // Apps that may take long come last, so that they do not delay others.
         samplers.sort_by_key(|sampler| !sampler.is_connected());
         for event in parallel::map(samplers, ask_one) {
             self.state.apply(event);
@@ -397,30 +398,30 @@ impl Fleet {
         self.tell_time();
     }
 
-    /// Names of the apps that can be asked; those that have ended are found again by a look.
+    /// Returns the names of the apps that can be queried; apps that have ended need a search first.
     pub fn asked(&self) -> impl Iterator<Item = &str> {
         let slots = self.slots.iter().filter(|s| s.is_asked() && !s.is_over(&self.state));
         slots.map(|slot| slot.app.name.as_str())
     }
 
-    /// What the app with this socket is called now.
+    /// Returns the present name of the app with this socket.
     pub fn name_of(&self, socket: &Path) -> Option<&str> {
         let slot = self.slots.iter().find(|slot| slot.app.socket == socket)?;
         Some(&slot.app.name)
     }
 
-    /// Gives the sampler of an app to another thread, which samples and checks it in again. `None`
-    /// when there is no such app, it has ended, or its sampler is checked out already.
+    /// Hands the sampler of an app to another thread, which samples and checks it in again. `None` if
+    /// there is no such app, it has ended, or its sampler is checked out already.
     pub fn check_out(&mut self, app: &str) -> Option<AppSampler> {
         let slot = self.slots.iter_mut().find(|slot| slot.app.name == app)?;
         if slot.is_over(&self.state) { None } else { slot.sampler.take() }
     }
 
-    /// Takes a sampler that was checked out back, with the event that it returned.
+    /// Returns a sampler that was checked out, with the event that it produced.
     pub fn check_in(&mut self, mut sampler: AppSampler, mut event: FleetEvent) {
         let checked_out =
             |slot: &&mut AppSlot| slot.is_checked_out() && slot.app.socket == sampler.app().socket;
-        // The app may have been given up meanwhile.
+        // The app may have been dropped in the meantime.
         let Some(slot) = self.slots.iter_mut().find(checked_out) else { return };
         let renamed = sampler.app().name != slot.app.name;
         sampler.set_thresholds(self.settings.rules.thresholds);
@@ -438,7 +439,7 @@ impl Fleet {
         self.tell_time();
     }
 
-    /// Judges all apps by these thresholds, each from its next sample on.
+    /// Sets the thresholds for all apps, from their next samples on.
     pub fn set_thresholds(&mut self, thresholds: Thresholds) {
         self.settings.rules.thresholds = thresholds;
         self.interfaces.set_thresholds(thresholds);
@@ -447,7 +448,7 @@ impl Fleet {
         }
     }
 
-    /// Gives an app a new sampler for one that was checked out and lost by `error`.
+    /// Replaces the sampler of an app that was checked out and lost because of `error`.
     pub fn replace_lost(&mut self, app: &DiscoveredApp, error: &TelemetryError) {
         self.check_in(AppSampler::new(app.clone(), &self.settings), app_sampler::lost(app, error));
     }
@@ -457,7 +458,7 @@ impl Fleet {
         self.state.realtime_ns = realtime_ns();
     }
 
-    /// Gives up the apps that ended too long ago, and forgets those that nobody knows any more.
+    /// Drops the apps that ended too long ago, and the states of unknown apps.
     fn give_up(&mut self) {
         let (keep, expected) = (self.settings.keep_lost, &self.settings.rules.expected);
         self.slots.retain(|slot| {
@@ -475,7 +476,7 @@ impl Fleet {
         }
     }
 
-    /// Events of the expected apps that do not run.
+    /// Returns the events of the expected apps that do not run.
     fn missing(&self) -> Vec<FleetEvent> {
         let runs = |name: &str| {
             let mut slots = self.slots.iter().filter(|slot| slot.app.name == name);

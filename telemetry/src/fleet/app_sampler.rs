@@ -1,4 +1,4 @@
-//! One app: its samples, and the events of them.
+//! Samples one app, and turns samples into events.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -13,23 +13,23 @@ use crate::fleet_state::FleetEvent;
 use crate::model::ModelTracker;
 use crate::sample::Sample;
 
-/// Longest wait in a round of several apps for one that did not answer the last time.
+/// Timeout, in a round of several apps, of an app that did not answer the last time.
 const HUNG_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// After this time it is given the whole timeout again: it may be slow, and not hang.
+/// Interval after which it gets the whole timeout again: it may be slow, and not hung.
 const HUNG_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
-/// One app, sampled again and again.
+/// Samples one app repeatedly.
 #[derive(Debug)]
 pub struct AppSampler {
     collector: SampleCollector,
     evaluator: Evaluator,
-    /// When it did not answer within a whole timeout, unless it has answered since.
+    /// When it first timed out, unless it has answered since.
     hung: Option<Instant>,
 }
 
 impl AppSampler {
-    /// Connects at the first sample.
+    /// Returns a sampler; it connects at the first sample.
     pub fn new(app: DiscoveredApp, settings: &FleetSettings) -> Self {
         Self {
             collector: SampleCollector::new(app)
@@ -43,33 +43,33 @@ impl AppSampler {
         }
     }
 
-    /// The app, as it was found.
+    /// Returns the app, as it was found.
     pub fn app(&self) -> &DiscoveredApp {
         self.collector.app()
     }
 
-    /// The app has not closed the connection since it answered last.
+    /// Whether the app has kept the connection open since its last answer.
     pub(super) fn is_connected(&self) -> bool {
         self.collector.is_connected()
     }
 
-    /// Calls the app otherwise from now on.
+    /// Changes the name of the app.
     pub(super) fn rename(&mut self, name: &str) {
         self.collector.rename(name);
     }
 
-    /// Judges the next samples by these thresholds.
+    /// Sets the thresholds for the next samples.
     pub(super) fn set_thresholds(&mut self, thresholds: Thresholds) {
         self.evaluator.rules.thresholds = thresholds;
     }
 
-    /// Asks the app once, within `timeout`; connects again by itself after it was lost. A panic on
-    /// the way is an event of a lost app.
+    /// Samples the app once, within `timeout`; reconnects if the connection was lost. A panic is
+    /// reported as the loss of the app.
     pub fn sample(&mut self, timeout: Duration) -> FleetEvent {
         self.guarded(|sampler| sampler.ask(timeout))
     }
 
-    /// Asks within `timeout`, or for a shorter time when the app did not answer lately.
+    /// Calls `ask` with `timeout`, or with a shorter one if the app did not answer recently.
     pub(super) fn limited(
         &mut self,
         timeout: Duration,
@@ -82,9 +82,9 @@ impl AppSampler {
         event
     }
 
-    /// Where `ask` panics, the app is lost for this round, and asked anew in the next one.
+    /// Calls `ask`; if it panics, the app is lost for this round, and the next one starts afresh.
     pub(super) fn guarded(&mut self, ask: impl FnOnce(&mut Self) -> FleetEvent) -> FleetEvent {
-        // What a panic left half done is thrown away.
+        // The state that a panic left incomplete is discarded.
         catch_unwind(AssertUnwindSafe(|| ask(self))).unwrap_or_else(|panic| {
             let event = lost(self.app(), &TelemetryError::panicked(&*panic));
             self.collector.reset();
@@ -101,7 +101,7 @@ impl AppSampler {
     }
 }
 
-/// Turns the samples of one app, live or recorded, into events.
+/// Converts the samples of one app, live or recorded, into events.
 #[derive(Debug)]
 pub struct Evaluator {
     tracker: ModelTracker,
@@ -109,12 +109,12 @@ pub struct Evaluator {
 }
 
 impl Evaluator {
-    /// One that has seen nothing yet.
+    /// Returns an evaluator without earlier samples.
     pub fn new(rules: LintRules) -> Self {
         Self { tracker: ModelTracker::default(), rules }
     }
 
-    /// The event of a sample.
+    /// Returns the event for a sample.
     pub fn sampled(&mut self, sample: Sample) -> FleetEvent {
         let app = sample.app.name.clone();
         let model = Arc::new(self.tracker.update(sample));
@@ -123,7 +123,7 @@ impl Evaluator {
     }
 }
 
-/// An app that was found and then does not answer is as bad as one that never did.
+/// Returns the event for an app that does not answer; its finding is that of one that never did.
 pub(super) fn lost(app: &DiscoveredApp, error: &TelemetryError) -> FleetEvent {
     let class = error.class();
     let lost = DiscoveredApp { state: Reachability::Unreachable(class.into()), ..app.clone() };
@@ -133,14 +133,14 @@ pub(super) fn lost(app: &DiscoveredApp, error: &TelemetryError) -> FleetEvent {
     FleetEvent::Lost { app: app.name.clone(), class, reason, finding }
 }
 
-/// Event of an app that cannot be asked; `None` when it can.
+/// Returns the event for an app that cannot be queried; `None` if it can.
 pub fn unqueried_event(app: &DiscoveredApp) -> Option<FleetEvent> {
     let (class, reason) = obstacle(app)?;
     let finding = finding::evaluate_unqueried(app);
     Some(FleetEvent::Lost { app: app.name.clone(), class, reason, finding })
 }
 
-/// Why an app that runs cannot be asked; `None` when it can.
+/// Returns why an app that runs cannot be queried; `None` if it can.
 pub fn obstacle(app: &DiscoveredApp) -> Option<(ErrorClass, String)> {
     let (class, reason) = match app.state {
         Reachability::Live => return None,
@@ -153,7 +153,7 @@ pub fn obstacle(app: &DiscoveredApp) -> Option<(ErrorClass, String)> {
     Some((class, app.with_activity(reason.to_owned())))
 }
 
-/// An expected app that was not found; it may run where nothing can be read.
+/// Returns the finding about an expected app that was not found; it may run where directories cannot be read.
 fn missing(app: &str, unreadable: Option<&str>) -> finding::Finding {
     let mut finding = finding::evaluate_missing(app);
     if let Some(unreadable) = unreadable {
@@ -164,7 +164,7 @@ fn missing(app: &str, unreadable: Option<&str>) -> finding::Finding {
 }
 
 impl FleetEvent {
-    /// An expected app that does not run.
+    /// Returns the event for an expected app that does not run.
     pub(super) fn missing(app: &str, unreadable: Option<&str>) -> Self {
         Self::Lost {
             app: app.to_owned(),
@@ -174,7 +174,7 @@ impl FleetEvent {
         }
     }
 
-    /// The same, of an app that does not run though it is expected.
+    /// Returns the same event, for an app that does not run although it is expected.
     pub(super) fn of_missing(mut self, unreadable: Option<&str>) -> Self {
         if let Self::Lost { app, finding, .. } = &mut self {
             *finding = Some(missing(app, unreadable));
@@ -182,7 +182,7 @@ impl FleetEvent {
         self
     }
 
-    /// The same about an app that is called otherwise by now.
+    /// Returns the same event, for an app with a new name.
     pub(super) fn renamed(mut self, name: &str) -> Self {
         let rename = |finding: &mut finding::Finding| name.clone_into(&mut finding.app);
         match &mut self {

@@ -82,7 +82,7 @@ fn rounds_wait_less_for_an_app_that_did_not_answer() {
     assert_eq!(round(&mut fleet, false), ROUND_TIMEOUT);
 }
 
-/// The sampler of the app of that name panics.
+/// Panics in the sampler of the app of that name.
 fn breaking(name: &str) -> impl Fn(&mut AppSampler, Duration) -> FleetEvent {
     move |sampler, timeout| {
         assert_ne!(sampler.app().name, name, "a bug");
