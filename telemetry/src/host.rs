@@ -1,5 +1,5 @@
-//! What the machine tells of apps: processes with their threads and mappings, containers, CPUs, PCI
-//! devices, and secondaries.
+//! What the kernel reports about apps: processes with their threads and mappings, containers, CPUs,
+//! PCI devices, and secondary processes.
 
 mod container;
 mod cpu_list;

@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 
 use super::process::PROC;
 
-/// Length to which container engines cut ids where people read them.
+/// Length to which container engines shorten ids for people.
 const SHORT_ID: usize = 12;
 
-/// A control group of a container: its id, maybe behind the name of the engine. Control groups of
-/// `conmon` are those of the engine itself.
+/// A control group of a container: its id, perhaps after the name of the engine. Control groups of
+/// `conmon` belong to the engine itself.
 static ID: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"^(?:.*[:-])?([0-9a-f]{64})(?:\.scope)?$").ok());
 
-/// The uid of a pod, in which systemd has `_` for `-`. Static pods have a hash, those of podman an id.
+/// The UID of a pod, in which systemd has `_` instead of `-`. Static pods have a hash, those of podman an id.
 static POD: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let uuid = "[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}";
     Regex::new(&format!(r"(?:^|-|_)pod_?({uuid}|[0-9a-f]{{64}}|[0-9a-f]{{32}})(?:\.slice|:|$)"))
@@ -34,17 +34,18 @@ pub struct Container {
 }
 
 impl Container {
-    /// The container of a process; `None` for a process of the host, and where `/proc` does not report it.
+    /// Returns the container of a process; `None` for a process of the host, and if `/proc` does not
+    /// report it.
     pub fn of(pid: u32) -> Option<Self> {
         Self::parse(&std::fs::read_to_string(format!("{PROC}/{pid}/cgroup")).ok()?)
     }
 
-    /// The id as people read it.
+    /// Returns the shortened id.
     pub fn short_id(&self) -> &str {
         self.id.get(..SHORT_ID).unwrap_or(&self.id)
     }
 
-    /// Of the text of `/proc/PID/cgroup`, one line per hierarchy. The innermost container counts.
+    /// Parses `/proc/PID/cgroup`, one line per hierarchy. The innermost container counts.
     fn parse(text: &str) -> Option<Self> {
         text.lines().find_map(|line| Self::of_path(line.splitn(3, ':').nth(2)?))
     }
@@ -70,7 +71,7 @@ mod tests {
     const ID: &str = "4f1c9a2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c4d5e6f708192a3b4c5d6e7";
     const UID: &str = "0f1b6c52-2f4e-4a1b-9d0c-6a7b8c9d0e1f";
 
-    /// The text with `ID` and `UID` filled in; with `_` for `-` where the uid is that of a slice.
+    /// Parses text with `ID` and `UID` filled in; with `_` instead of `-` for the UID of a slice.
     fn parse(text: &str) -> Option<Container> {
         let text = text.replace("SLICE_UID", &UID.replace('-', "_"));
         Container::parse(&text.replace("UID", UID).replace("ID", ID))
@@ -79,12 +80,12 @@ mod tests {
     #[test]
     fn containers_are_known_by_the_control_groups_of_their_engines() {
         let in_pod = [
-            // containerd and CRI-O with the systemd driver, control groups v2.
+            // containerd and CRI-O with the systemd driver, cgroup v2.
             "0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podSLICE_UID.slice/cri-containerd-ID.scope\n",
             "0::/kubepods.slice/kubepods-podSLICE_UID.slice/crio-ID.scope/container\n",
-            // As a process in a control group namespace of its own sees those of others.
+            // A process in another control group, as one with a separate cgroup namespace sees it.
             "0::/../../kubepods-besteffort-podSLICE_UID.slice/cri-containerd-ID.scope\n",
-            // The same, v1, with the drivers cgroupfs and systemd.
+            // The same with cgroup v1, with the drivers cgroupfs and systemd.
             "11:memory:/kubepods/burstable/podUID/ID\n10:cpu:/kubepods/burstable/podUID/ID\n",
             "3:cpuset:/kubepods.slice/kubepods-podSLICE_UID.slice/docker-ID.scope\n",
             "9:pids:/system.slice/containerd.service/kubepods-burstable-podSLICE_UID.slice:cri-containerd:ID\n",

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-/// More lcores than any EAL has; bounds what a range can cost.
+/// Upper limit of the lcores of any EAL; bounds the cost of a range.
 const MAX_LCORES: u32 = 4096;
 
-/// The numbers of a list as the kernel and the EAL write it, for instance `0-3,5`, up to 4095. What is
-/// not understood is left out.
+/// Parses a list as the kernel and the EAL write it, for instance `0-3,5`, up to 4095. Parts that are
+/// not understood are ignored.
 pub fn cpu_list(text: &str) -> BTreeSet<u32> {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -16,7 +16,7 @@ pub fn cpu_list(text: &str) -> BTreeSet<u32> {
     text.split(',').filter_map(range).flatten().collect()
 }
 
-/// A set of CPUs as the kernel writes it, for instance `0-3,5`: what [`cpu_list`] reads.
+/// Formats a set of CPUs as the kernel does, for instance `0-3,5`: the inverse of [`cpu_list`].
 pub fn cpu_ranges(cpus: &BTreeSet<u32>) -> String {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
     for cpu in cpus {
@@ -31,8 +31,8 @@ pub fn cpu_ranges(cpus: &BTreeSet<u32>) -> String {
     ranges.iter().map(text).collect::<Vec<_>>().join(",")
 }
 
-/// The numbers of a mask as the kernel and the EAL write it, for instance `ff,0000000f` or `0xf`, up to
-/// 4095. What is not understood is left out.
+/// Parses a mask as the kernel and the EAL write it, for instance `ff,0000000f` or `0xf`, up to 4095.
+/// Digits that are not understood are ignored.
 pub fn cpu_mask(hex: &str) -> BTreeSet<u32> {
     let digits = hex.trim().trim_start_matches("0x").trim_start_matches("0X").replace(',', "");
     let bits = (0..MAX_LCORES).step_by(4).zip(digits.chars().rev());

@@ -1,4 +1,4 @@
-//! PCI devices: their addresses, and what the kernel says of them (`/sys/bus/pci/devices`).
+//! PCI devices: their addresses, and what the kernel reports about them (`/sys/bus/pci/devices`).
 
 use std::fs;
 #[cfg(test)]
@@ -7,14 +7,14 @@ use std::path::PathBuf;
 
 use crate::sample::{DeviceSample, PcieLinkSample};
 
-/// Kernel drivers that leave a NIC usable by DPDK: the driver stays, and DPDK goes beside it.
+/// Kernel drivers that DPDK works beside: a NIC stays usable by DPDK while bound to them.
 const BIFURCATED: [&str; 3] = ["mana", "mlx4_core", "mlx5_core"];
 
-/// Kernel drivers that hand a device to user space. Vendors have their own variants of vfio-pci.
+/// Kernel drivers that hand a device to user space. Some vendors have a variant of vfio-pci.
 const HANDED_OVER: [&str; 2] = ["vfio", "uio"];
 
-/// A PCI address with its domain, as the kernel writes it: `3:0.0` is `0000:03:00.0`. `None` for
-/// what is no PCI address.
+/// Returns a PCI address with its domain, as the kernel writes it: `0000:03:00.0` for `3:0.0`. `None`
+/// if it is not a PCI address.
 pub fn address(text: &str) -> Option<String> {
     let text = text.strip_prefix("pci:").unwrap_or(text);
     let (slot, function) = text.rsplit_once('.')?;
@@ -32,7 +32,7 @@ fn number(text: &str, radix: u32, most: usize) -> Option<u32> {
     u32::from_str_radix(text, radix).ok().filter(|_| digits)
 }
 
-/// The megatransfers per second of a link speed as the kernel writes it: `8.0 GT/s PCIe`.
+/// Returns the megatransfers per second of a link speed as the kernel writes it: `8.0 GT/s PCIe`.
 fn megatransfers(text: &str) -> Option<u32> {
     let (number, _) = text.trim().split_once(" GT/s")?;
     let (whole, tenth) = number.split_once('.').unwrap_or((number, "0"));
@@ -41,8 +41,8 @@ fn megatransfers(text: &str) -> Option<u32> {
     Some(gigatransfers * 1000 + digit * 100)
 }
 
-/// Whether a port of this name belongs to this device. A port is called as the app's arguments spell
-/// the address, and drivers with several ports per PCI device append to that.
+/// Whether a port of this name belongs to this device. The name of a port is the address as the app's
+/// arguments spell it; drivers with several ports per PCI device append a suffix.
 pub fn is_port_of(port: &str, device: &str) -> bool {
     let (name, rest) = split(port);
     match (address(device), address(name)) {
@@ -54,19 +54,19 @@ pub fn is_port_of(port: &str, device: &str) -> bool {
     }
 }
 
-/// The name of the PCI device in that of its port, and what the driver has appended.
+/// Splits the name of a port into the PCI device and the suffix of the driver.
 fn split(port: &str) -> (&str, &str) {
     let end = port.rfind('.').map_or(port.len(), |dot| (dot + 2).min(port.len()));
     port.split_at_checked(end).unwrap_or((port, ""))
 }
 
-/// The PCI device of a port, as the kernel has it; `None` for a port that is on none.
+/// Returns the PCI device of a port, as the kernel reports it; `None` for a port without one.
 pub fn of_port(port: &str) -> Option<DeviceSample> {
     address(split(port).0).map(|address| PciDevices::default().device(&address))
 }
 
 impl DeviceSample {
-    /// It is a network device that DPDK cannot use, because the kernel has kept it or nobody has it.
+    /// Whether it is a network device that DPDK cannot use, because it has a kernel driver or none.
     pub fn has_wrong_driver(&self) -> bool {
         let usable = |driver: &str| {
             BIFURCATED.contains(&driver) || HANDED_OVER.iter().any(|part| driver.contains(part))
@@ -75,7 +75,7 @@ impl DeviceSample {
     }
 }
 
-/// The PCI devices of this machine.
+/// The PCI devices of this host.
 #[derive(Clone, Debug)]
 pub(crate) struct PciDevices(PathBuf);
 
@@ -86,13 +86,13 @@ impl Default for PciDevices {
 }
 
 impl PciDevices {
-    /// Those under another directory.
+    /// Returns the devices below another directory.
     #[cfg(test)]
     pub(crate) fn at(root: &Path) -> Self {
         Self(root.into())
     }
 
-    /// The devices at these addresses; none where the kernel tells of no device at all.
+    /// Reads the devices at these addresses; empty if the kernel lists no PCI devices at all.
     pub(crate) fn read(&self, addresses: &[String]) -> Vec<DeviceSample> {
         if addresses.is_empty() || !self.0.is_dir() {
             return Vec::new();
@@ -100,7 +100,7 @@ impl PciDevices {
         addresses.iter().map(|address| self.device(address)).collect()
     }
 
-    /// The PCIe links of the ports of these names, of those that have one.
+    /// Reads the PCIe links of these ports, of those that have one.
     pub(crate) fn links<'a>(&self, ports: impl Iterator<Item = &'a str>) -> Vec<PcieLinkSample> {
         ports.filter_map(|port| self.link(port)).collect()
     }
@@ -122,7 +122,8 @@ impl PciDevices {
         })
     }
 
-    /// The vendor of the device of a port, as `0x8086`; `None` for a port that is not the whole of a device.
+    /// Reads the vendor of the device of a port, as `0x8086`; `None` for a port that is one of
+    /// several of a device.
     pub(crate) fn vendor(&self, port: &str) -> Option<String> {
         let (device, "") = split(port) else { return None };
         let vendor = fs::read_to_string(self.0.join(address(device)?).join("vendor")).ok()?;
@@ -152,7 +153,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A device as in sysfs.
+    /// Creates a device as in sysfs.
     pub(crate) fn plug(root: &Path, address: &str, class: &str, driver: Option<&str>) {
         let dir = root.join(address);
         fs::create_dir_all(&dir).unwrap();

@@ -1,7 +1,8 @@
-//! Files and sockets of apps, also in mount namespaces of other processes, below `/proc/PID/root`.
+//! Files and sockets of apps, including those in mount namespaces of other processes, below `/proc/PID/root`.
 //!
-//! A symbolic link in another root file system would be followed from our own root: the processes of a
-//! container could send a root user of the host anywhere. So none is followed there.
+//! A symbolic link in another root file system would be resolved from the root of this process: the
+//! processes of a container could redirect a root user of the host anywhere. So links are not
+//! followed there.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -14,11 +15,11 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 
 use super::process::PROC;
 
-/// Longest path of a socket address, `sizeof(sun_path)` without the zero behind it.
+/// Longest path of a socket address: `sizeof(sun_path)` without the terminating zero.
 const ADDRESS_BYTES: usize = 107;
 
-/// Root of a process in another mount namespace, and a path in there, relative to it: the parts of
-/// `/proc/PID/root/PATH`. `None` for another path.
+/// Splits `/proc/PID/root/PATH` into the root of the process and the path relative to it. `None` for
+/// another path.
 pub fn split_root(path: &Path) -> Option<(&Path, &Path)> {
     let inner = path.strip_prefix(PROC).ok()?;
     let mut parts = inner.components();
@@ -29,16 +30,16 @@ pub fn split_root(path: &Path) -> Option<(&Path, &Path)> {
     (is_root && pid.parse::<u32>().is_ok()).then_some((root, inner))
 }
 
-/// The process of `/proc/PID/root/PATH`.
+/// Returns the process of `/proc/PID/root/PATH`.
 pub(crate) fn root_pid(path: &Path) -> Option<u32> {
     let (root, _) = split_root(path)?;
     root.parent()?.file_name()?.to_str()?.parse().ok()
 }
 
-/// Opens a file; below the root of another process, without following any link.
+/// Opens a file; below the root of another process, no links are followed.
 ///
 /// # Errors
-/// As the kernel has it; `ELOOP` for a link.
+/// As open(2); `ELOOP` for a link.
 pub fn open_file(path: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd> {
     let Some((root, inner)) = split_root(path) else { return open(path, flags, mode) };
     let root = open_root(root)?;
@@ -46,13 +47,13 @@ pub fn open_file(path: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd> {
     openat2(root, inner, flags, mode, resolve)
 }
 
-/// The root directory of a process.
+/// Opens the root directory of a process.
 pub(crate) fn open_root(root: &Path) -> Result<OwnedFd> {
     open(root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Where a path of another root leads in there, relative to that root and without links. `None` where
-/// nothing is.
+/// Resolves a path of another root, relative to that root and without links. `None` if it does not
+/// exist.
 pub(crate) fn resolve(root: &OwnedFd, path: &Path) -> Option<PathBuf> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let path = path.strip_prefix("/").unwrap_or(path);
@@ -62,7 +63,7 @@ pub(crate) fn resolve(root: &OwnedFd, path: &Path) -> Option<PathBuf> {
         return Some(path.to_owned());
     }
     let there = reach(path, ResolveFlags::IN_ROOT)?;
-    // The kernel tells the path from the root of the mount namespace, which may be another root.
+    // The kernel reports the path from the root of the mount namespace, which may be another root.
     let told = readlinkat(CWD, fd_path(&there), Vec::new()).ok()?;
     let told = Path::new(OsStr::from_bytes(told.as_bytes())).strip_prefix("/").ok()?;
     let id = |fd: &OwnedFd| fstat(fd).ok().map(|stat| (stat.st_dev, stat.st_ino));
@@ -70,8 +71,9 @@ pub(crate) fn resolve(root: &OwnedFd, path: &Path) -> Option<PathBuf> {
     Some(told.to_owned())
 }
 
-/// The address of a socket, and what keeps it valid: paths below the root of another process, and paths
-/// that are too long for an address, lead through a descriptor of their directory.
+/// Returns the address of a socket, and a descriptor that keeps it valid. Paths below the root of
+/// another process, and paths that are too long for an address, lead through a descriptor of their
+/// directory.
 ///
 /// # Errors
 /// When the directory cannot be opened, or the name itself is too long.
@@ -88,11 +90,12 @@ fn fd_path(fd: &impl AsFd) -> PathBuf {
     PathBuf::from(format!("{PROC}/self/fd/{}", fd.as_fd().as_raw_fd()))
 }
 
-/// Whether somebody has this unix socket open, of that type; a process that has ended leaves its socket
-/// behind. Nothing is sent, and one whose queue is full, as that of a stopped process, is not waited for.
+/// Whether a process has this unix socket of that type open; a process that has ended leaves its
+/// socket behind. Nothing is sent, and a socket with a full queue, as of a stopped process, is not
+/// waited for.
 ///
 /// # Errors
-/// When that cannot be told: without the right to connect, or for a socket of another type.
+/// When that is unknown: without permission to connect, or for a socket of another type.
 pub fn is_served(path: &Path, kind: SocketType) -> Result<bool> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let connected = socket_with(AddressFamily::UNIX, kind, flags, None).and_then(|socket| {
@@ -113,7 +116,7 @@ mod tests {
 
     use super::*;
 
-    /// A path as another process would see it: this one, by its number.
+    /// Returns a path as another process would see it: below the root of this process.
     fn foreign(path: &Path) -> PathBuf {
         let root = PathBuf::from(format!("{PROC}/{}/root", std::process::id()));
         root.join(path.strip_prefix("/").unwrap())

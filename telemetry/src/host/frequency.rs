@@ -1,4 +1,4 @@
-//! Clocks of CPUs (`/sys/devices/system/cpu/cpuN/cpufreq`).
+//! Clock frequencies of CPUs (`/sys/devices/system/cpu/cpuN/cpufreq`).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug)]
 pub(crate) struct CpuClocks(PathBuf);
 
-/// The clock of one CPU, kHz.
+/// The clock frequency of one CPU, kHz.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CpuClock {
-    /// Now.
+    /// Present frequency.
     pub(crate) khz: u64,
-    /// What it can sustain.
+    /// Sustainable frequency.
     pub(crate) max_khz: u64,
 }
 
@@ -23,17 +23,17 @@ impl Default for CpuClocks {
 }
 
 impl CpuClocks {
-    /// Those under another directory.
+    /// Returns the CPUs below another directory.
     #[cfg(test)]
     pub(crate) fn at(root: &Path) -> Self {
         Self(root.into())
     }
 
-    /// The clock of a CPU; `None` where the kernel does not control it, as in most virtual machines.
+    /// Reads the frequency of a CPU; `None` if the kernel does not control it, as in most virtual machines.
     pub(crate) fn read(&self, cpu: u32) -> Option<CpuClock> {
         let dir = self.0.join(format!("cpu{cpu}/cpufreq"));
         let khz = number(&dir.join("scaling_cur_freq"))?;
-        // The highest frequency may be one that the CPU holds for moments only.
+        // The CPU may reach its highest frequency only for moments.
         let base = number(&dir.join("base_frequency"));
         let max_khz = base.or_else(|| number(&dir.join("cpuinfo_max_freq")))?;
         Some(CpuClock { khz, max_khz })

@@ -1,5 +1,5 @@
-//! A handle of a process that need not be our child, and its wait status after its end, by the ioctl
-//! `PIDFD_GET_INFO` of Linux 6.15 and later.
+//! A handle of a process, which need not be a child of this one, and its wait status after it has
+//! ended, by the ioctl `PIDFD_GET_INFO` of Linux 6.15 and later.
 
 #![allow(unsafe_code)] // rustix does not have this ioctl.
 
@@ -11,12 +11,12 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use super::process::start_ticks;
 use crate::client::SocketPeer;
 
-/// Asks for the wait status, and says that it is there.
+/// Requests the wait status; set in the reply if it is available.
 const PIDFD_INFO_EXIT: u64 = 1 << 3;
 
 const PIDFD_GET_INFO: Opcode = opcode::read_write::<PidfdInfo>(0xff, 11);
 
-/// `struct pidfd_info` in its first size, which later kernels accept.
+/// `struct pidfd_info` in its first version, which later kernels accept.
 #[derive(Default)]
 #[repr(C)]
 struct PidfdInfo {
@@ -26,7 +26,7 @@ struct PidfdInfo {
     exit_code: i32,
 }
 
-/// A process, which no later one with the same id replaces.
+/// A handle of a process, which never refers to a later one with the same id.
 #[derive(Debug)]
 pub(crate) struct ProcessHandle {
     process: SocketPeer,
@@ -34,21 +34,22 @@ pub(crate) struct ProcessHandle {
 }
 
 impl ProcessHandle {
-    /// `None` when it has ended, or is in a pid namespace that we cannot see.
+    /// Opens a process; `None` if it has ended, or is in a PID namespace that is not visible from here.
     pub(crate) fn open(process: SocketPeer) -> Option<Self> {
         let pid = Pid::from_raw(i32::try_from(process.pid).ok()?)?;
         let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok()?;
-        // Its id may have been given to another one before.
+        // Its id may have been reused before the handle was opened.
         let same = start_ticks(process.pid) == Some(process.start_ticks);
         same.then_some(Self { process, pidfd })
     }
 
-    /// The process, as it was opened.
+    /// Returns the process, as it was opened.
     pub(crate) fn process(&self) -> SocketPeer {
         self.process
     }
 
-    /// Its wait status, as in `wait(2)`; `None` until its parent has waited for it, and on older kernels.
+    /// Returns its wait status, as in `wait(2)`; `None` until its parent has waited for it, and on
+    /// older kernels.
     pub(crate) fn wait_status(&self) -> Option<i32> {
         let mut info = PidfdInfo { mask: PIDFD_INFO_EXIT, ..PidfdInfo::default() };
         // SAFETY: the opcode tells the kernel the size of the structure, and any bits are valid in it.
@@ -63,7 +64,7 @@ mod tests {
 
     use super::*;
 
-    /// Linux 6.15 or later.
+    /// Whether this is Linux 6.15 or later.
     fn kernel_tells() -> bool {
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
         let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());

@@ -1,4 +1,4 @@
-//! What a process has mapped into memory: `/proc/PID/maps`.
+//! Memory mappings of a process: `/proc/PID/maps`.
 
 use std::fs;
 use std::io;
@@ -11,15 +11,15 @@ use super::process::PROC;
 pub struct Mapping {
     /// First address.
     pub start: u64,
-    /// Address behind the last.
+    /// First address after the mapping.
     pub end: u64,
-    /// The app may read it.
+    /// Whether the app may read it.
     pub readable: bool,
-    /// The app may write it.
+    /// Whether the app may write it.
     pub writable: bool,
-    /// It holds code.
+    /// Whether it is executable.
     pub executable: bool,
-    /// Other processes may have it mapped too.
+    /// Whether changes are shared with other processes.
     pub shared: bool,
     /// Offset of `start` in the file.
     pub offset: u64,
@@ -32,22 +32,22 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// Whether an address lies in it.
+    /// Whether it contains an address.
     pub fn contains(&self, address: u64) -> bool {
         (self.start..self.end).contains(&address)
     }
 }
 
-/// The mappings of a process, in ascending order.
+/// Reads the mappings of a process, in ascending order.
 ///
 /// # Errors
-/// When the process has ended, or may not be looked at.
+/// When the process has ended, or access is denied.
 pub fn read(pid: u32) -> io::Result<Vec<Mapping>> {
     // A path need not be UTF-8.
     Ok(parse(&String::from_utf8_lossy(&fs::read(format!("{PROC}/{pid}/maps"))?)))
 }
 
-/// Mappings of the text of `/proc/PID/maps`; lines of no known form are left out.
+/// Parses the text of `/proc/PID/maps`; lines of unknown form are ignored.
 pub fn parse(text: &str) -> Vec<Mapping> {
     text.lines().filter_map(line).collect()
 }

@@ -1,4 +1,4 @@
-//! Which CPUs an app keeps busy, whether or not its threads are lcores.
+//! CPUs that an app keeps busy, whether or not its threads are lcores.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use crate::host::process::{PROC, ProcessTasks};
 
-/// A thread that is found ready to run as often as this polls: others sleep now and then.
+/// Number of checks; a thread that is ready to run in all of them polls: others sleep now and then.
 const LOOKS: u32 = 8;
 
-/// Time between two looks.
+/// Time between two checks.
 const PAUSE: Duration = Duration::from_millis(4);
 
-/// The CPUs on which threads of a process run all the time, of which there are none when `/proc` does
-/// not tell. Takes some 30 ms.
+/// Returns the CPUs on which threads of a process run all the time; empty if `/proc` does not report
+/// them. Takes some 30 ms.
 pub fn polled_cpus(pid: u32) -> BTreeSet<u32> {
     let Some(tasks) = ProcessTasks::of(Path::new(PROC), pid) else { return BTreeSet::new() };
     let mut busy: Vec<u32> = tasks.list().into_iter().map(|(tid, _)| tid).collect();

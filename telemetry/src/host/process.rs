@@ -1,7 +1,7 @@
 //! Processes and their threads, as the kernel shows them in `/proc`.
 //!
-//! Nothing here fails: what cannot be read (another pid namespace, `hidepid`, an app that just ended)
-//! is unknown.
+//! No function returns an error: what cannot be read (another PID namespace, `hidepid`, an app that
+//! just ended) is unknown.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -17,20 +17,20 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::cpu_list::cpu_list;
 
-/// Where the kernel shows processes.
+/// The mount point of proc.
 pub(crate) const PROC: &str = "/proc";
 
-/// Longest file that is read here; `status` and `stat` of a thread have less than half of it.
+/// Size limit of the files of threads; `status` and `stat` have less than half of it.
 const FILE_BYTES: usize = 8192;
 
-/// Start time of a process, clock ticks since boot; `None` where `/proc` does not report it.
+/// Returns the start time of a process, clock ticks since boot; `None` if `/proc` does not report it.
 pub fn start_ticks(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("{PROC}/{pid}/stat")).ok()?;
     // Field 22 is the 20th after the name.
     stat_field(&stat, 19)
 }
 
-/// CPU time that a process has taken, in user and kernel mode.
+/// Returns the CPU time of a process, in user and kernel mode.
 pub fn cpu_time(pid: u32) -> Option<Duration> {
     let stat = std::fs::read_to_string(format!("{PROC}/{pid}/stat")).ok()?;
     // utime and stime: fields 14 and 15.
@@ -38,12 +38,12 @@ pub fn cpu_time(pid: u32) -> Option<Duration> {
     Some(Duration::from_secs_f64(ticks as f64 / clock_ticks_per_second() as f64))
 }
 
-/// How long a process has run.
+/// Returns how long a process has run.
 pub(crate) fn age(pid: u32) -> Option<Duration> {
     since_start(start_ticks(pid)?)
 }
 
-/// Time since a process started at so many clock ticks since boot, suspended time included.
+/// Returns the time since this number of clock ticks after boot, suspended time included.
 pub fn since_start(ticks: u64) -> Option<Duration> {
     let started = ticks as f64 / clock_ticks_per_second() as f64;
     let started = Duration::try_from_secs_f64(started).ok()?;
@@ -51,14 +51,14 @@ pub fn since_start(ticks: u64) -> Option<Duration> {
     Some(now.saturating_sub(started))
 }
 
-/// Arguments of a process; the first is its program.
+/// Returns the arguments of a process; the first is its program.
 pub(crate) fn arguments(pid: u32) -> Option<Vec<String>> {
     let line = std::fs::read(format!("{PROC}/{pid}/cmdline")).ok()?;
     let words = line.strip_suffix(&[0]).unwrap_or(&line).split(|byte| *byte == 0);
     Some(words.map(|word| String::from_utf8_lossy(word).into_owned()).collect())
 }
 
-/// What a process does, behind its id: "is stopped by a signal ...".
+/// Returns what a process does, to follow its id: "is stopped by a signal ...".
 pub(crate) fn activity(pid: u32) -> Option<&'static str> {
     let stat = std::fs::read_to_string(format!("{PROC}/{pid}/stat")).ok()?;
     Some(match stat_field::<char>(&stat, 0)? {
@@ -71,12 +71,12 @@ pub(crate) fn activity(pid: u32) -> Option<&'static str> {
     })
 }
 
-/// Executable of a process.
+/// Returns the executable of a process.
 pub(crate) fn exe(pid: u32) -> Option<PathBuf> {
     std::fs::read_link(format!("{PROC}/{pid}/exe")).ok()
 }
 
-/// The wall clock, nanoseconds since the epoch, at so many clock ticks since boot.
+/// Returns the wall clock, nanoseconds since the epoch, at this number of clock ticks after boot.
 pub(crate) fn realtime_ns(ticks: u64) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("{PROC}/stat")).ok()?;
     let boot_s: u64 = stat.lines().find_map(|line| line.strip_prefix("btime "))?.parse().ok()?;
@@ -85,7 +85,7 @@ pub(crate) fn realtime_ns(ticks: u64) -> Option<u64> {
     boot_s.checked_mul(1_000_000_000)?.checked_add(since_boot)
 }
 
-/// A field of `stat` after the name, which may contain spaces and parentheses; the first is 0.
+/// Parses a field of `stat` after the name, which may contain spaces and parentheses; the first is 0.
 fn stat_field<T: FromStr>(stat: &str, field: usize) -> Option<T> {
     let (_, fields) = stat.rsplit_once(") ")?;
     fields.split_ascii_whitespace().nth(field)?.parse().ok()
@@ -99,34 +99,34 @@ pub(crate) struct ProcessTasks(OwnedFd);
 /// The status of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ThreadStatus {
-    /// Its id in the innermost pid namespace, which is what the process itself sees.
+    /// Its id in the innermost PID namespace, which the process itself sees.
     pub(crate) own_tid: u64,
     /// CPUs it may run on, as the kernel writes them.
     pub(crate) cpus: String,
     pub(crate) voluntary_switches: u64,
     pub(crate) involuntary_switches: u64,
-    /// It neither runs nor waits for a CPU.
+    /// Whether it neither runs nor waits for a CPU.
     pub(crate) asleep: bool,
 }
 
 /// Times of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ThreadTimes {
-    /// On a CPU, nanoseconds.
+    /// Time on a CPU, nanoseconds.
     pub(crate) run_ns: u64,
-    /// Ready to run, and without a CPU, nanoseconds.
+    /// Time ready to run but without a CPU, nanoseconds.
     pub(crate) run_delay_ns: u64,
 }
 
 impl ProcessTasks {
-    /// The threads of this process, by its id on this host.
+    /// Opens the threads of a process, by its id on this host.
     pub(crate) fn of(proc: &Path, pid: u32) -> Option<Self> {
         let path = proc.join(pid.to_string()).join("task");
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         open(path, flags, Mode::empty()).ok().map(Self)
     }
 
-    /// Ids and names.
+    /// Returns ids and names of the threads.
     pub(crate) fn list(&self) -> Vec<(u32, String)> {
         let Ok(entries) = Dir::read_from(&self.0) else { return Vec::new() };
         let tid = |name: &[u8]| str::from_utf8(name).ok()?.parse::<u32>().ok();
@@ -138,23 +138,23 @@ impl ProcessTasks {
         tasks
     }
 
-    /// Status of a thread.
+    /// Reads the status of a thread.
     pub(crate) fn status(&self, tid: u32) -> Option<ThreadStatus> {
         status(&self.file(tid, "status")?)
     }
 
-    /// The CPU that a thread ran on last.
+    /// Reads the CPU that a thread ran on last.
     pub(crate) fn cpu(&self, tid: u32) -> Option<u32> {
         // Field 39 is the 37th after the name.
         stat_field(&self.file(tid, "stat")?, 36)
     }
 
-    /// Times of a thread; `None` if the kernel does not count them.
+    /// Reads the times of a thread; `None` if the kernel does not count them.
     pub(crate) fn times(&self, tid: u32) -> Option<ThreadTimes> {
         times(&self.file(tid, "schedstat")?)
     }
 
-    /// A thread runs, or waits for a CPU.
+    /// Whether a thread runs, or waits for a CPU.
     pub(crate) fn is_ready(&self, tid: u32) -> bool {
         let state = self.file(tid, "stat").and_then(|stat| stat_field::<char>(&stat, 0));
         state == Some('R')
@@ -189,14 +189,14 @@ fn status(text: &str) -> Option<ThreadStatus> {
     (cpus && switches).then_some(status)
 }
 
-/// All zeros mean that the kernel does not count: a running thread has run for some time.
+/// Parses `schedstat`. Zeros mean that the kernel does not count: a running thread has run for some time.
 fn times(schedstat: &str) -> Option<ThreadTimes> {
     let mut fields = schedstat.split_ascii_whitespace().map(|field| field.parse().ok());
     let (run_ns, run_delay_ns) = (fields.next()??, fields.next()??);
     (run_ns > 0).then_some(ThreadTimes { run_ns, run_delay_ns })
 }
 
-/// The time that a hypervisor took from each CPU since boot, milliseconds.
+/// Returns the time that a hypervisor took from each CPU since boot, milliseconds.
 pub(crate) fn stolen_ms() -> BTreeMap<u32, u64> {
     let stat = std::fs::read_to_string(format!("{PROC}/stat")).unwrap_or_default();
     let per_second = clock_ticks_per_second().max(1);
@@ -206,7 +206,7 @@ pub(crate) fn stolen_ms() -> BTreeMap<u32, u64> {
         .collect()
 }
 
-/// Of a line such as `cpu3 user nice system idle iowait irq softirq steal guest guest_nice`.
+/// Parses a line such as `cpu3 user nice system idle iowait irq softirq steal guest guest_nice`.
 fn stolen_ticks(line: &str) -> Option<(u32, u64)> {
     let mut fields = line.strip_prefix("cpu")?.split(' ');
     let cpu = fields.next()?.parse().ok()?;
@@ -214,14 +214,14 @@ fn stolen_ticks(line: &str) -> Option<(u32, u64)> {
 }
 
 impl ThreadStatus {
-    /// The CPUs it may run on.
+    /// Returns the CPUs it may run on.
     pub(crate) fn cpu_set(&self) -> BTreeSet<u32> {
         cpu_list(&self.cpus)
     }
 }
 
-/// The lcore that an EAL thread of this name serves. DPDK has called them `lcore-worker-3` (before
-/// 22.11), `rte-worker-3` (22.11, 23.03, 23.07) and `dpdk-worker3` (since).
+/// Returns the lcore that an EAL thread of this name serves. DPDK has named them `lcore-worker-3`
+/// (before 22.11), `rte-worker-3` (22.11, 23.03, 23.07) and `dpdk-worker3` (since).
 pub(crate) fn lcore_of(name: &str) -> Option<u32> {
     let prefixes = ["rte-worker-", "dpdk-worker", "lcore-worker-"];
     let number = prefixes.iter().find_map(|prefix| name.strip_prefix(prefix))?;

@@ -1,10 +1,10 @@
-//! Threads that are ready to run and get no CPU.
+//! Threads that are ready to run but get no CPU.
 
 use std::path::Path;
 
 use super::process::{PROC, ProcessTasks};
 
-/// The threads of a process that were ready to run at some moment, with the time that they had run by then.
+/// The threads of a process that were ready to run at one time, with the CPU time that they had used by then.
 #[derive(Debug)]
 pub struct ReadyThreads {
     tasks: ProcessTasks,
@@ -19,7 +19,7 @@ struct ReadyThread {
 }
 
 impl ReadyThreads {
-    /// Those of now; `None` where `/proc` does not show the process.
+    /// Returns the threads that are ready now; `None` if `/proc` does not show the process.
     pub fn of(pid: u32) -> Option<Self> {
         Self::within(Path::new(PROC), pid)
     }
@@ -36,7 +36,7 @@ impl ReadyThreads {
         Some(Self { tasks, threads })
     }
 
-    /// Names of the threads that have not run since then, though they are still ready to.
+    /// Returns the names of the threads that have not run since then, though they are still ready.
     pub fn not_run(&self) -> Vec<&str> {
         let has_not_run = |thread: &&ReadyThread| {
             let times = self.tasks.times(thread.tid);
@@ -56,7 +56,7 @@ mod tests {
 
     use super::*;
 
-    /// What the kernel shows of one thread.
+    /// Writes the files of one thread.
     fn show(task: &Path, state: char, run_ns: u64) {
         fs::create_dir_all(task).unwrap();
         fs::write(task.join("comm"), "rte-worker-1\n").unwrap();

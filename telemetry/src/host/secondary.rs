@@ -1,4 +1,4 @@
-//! Secondary processes of an app, by the sockets that they leave in its runtime directory.
+//! Secondary processes of an app, found by their sockets in its runtime directory.
 
 use std::path::{Path, PathBuf};
 
@@ -7,11 +7,12 @@ use rustix::net::SocketType;
 use super::foreign::is_served;
 use super::process::{PROC, ProcessTasks};
 
-/// Name of their sockets, with a process id and a time behind it.
+/// Prefix of their sockets; a process id and a time follow.
 const SOCKET: &str = "mp_socket_";
 
-/// Process ids of those that run, as they see themselves: the kernel refuses to connect to the socket
-/// of one that has ended. Nothing is sent, so that none of them notices.
+/// Returns the process ids of running secondary processes, in their own PID namespace: the kernel
+/// refuses to connect to the socket of one that has ended. Nothing is sent, so that they do not
+/// notice.
 pub fn secondaries(dir: &Path) -> Vec<u32> {
     let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
     let running = |path: PathBuf| {
@@ -22,7 +23,8 @@ pub fn secondaries(dir: &Path) -> Vec<u32> {
     pids
 }
 
-/// The id here of a process that has another one in the PID namespace of an app. `None` if it is not seen.
+/// Returns the id in this namespace of a process with another one in the PID namespace of an app.
+/// `None` if it is not visible.
 pub fn process_here(own: u32, app: u32) -> Option<u32> {
     let namespace = |pid: &str| std::fs::read_link(format!("{PROC}/{pid}/ns/pid")).ok();
     let theirs = namespace(&app.to_string())?;
