@@ -1,4 +1,4 @@
-//! Samples for tests, of this crate and, by the feature `fixture`, of others.
+//! Samples for tests of this crate and, with the feature `fixture`, of other crates.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use crate::sample::{
     StageSample, StolenCause, StolenSample, TracingMethod, TracingSample,
 };
 
-/// A started port with this many received packets of 64 bytes.
+/// Returns a started port with this number of received packets of 64 bytes.
 pub fn port(id: u16, packets: u64) -> PortSample {
     let rx_bytes = packets.saturating_mul(64);
     PortSample {
@@ -25,14 +25,14 @@ pub fn port(id: u16, packets: u64) -> PortSample {
     }
 }
 
-/// A pool with this many objects, and so many in use, none of them in caches.
+/// Returns a pool with `size` objects, of which `in_use` are in use and none are in caches.
 pub fn pool(name: &str, size: u64, in_use: u64) -> PoolSample {
     let common = size.saturating_sub(in_use);
     let occupancy = Some(PoolOccupancy { common, cached: 0, in_use });
     PoolSample { name: name.into(), size, occupancy, ..PoolSample::default() }
 }
 
-/// A receive queue of port 0 with its polls, empty polls and packets.
+/// Returns a receive queue of port 0 with its polls, empty polls and packets.
 pub fn queue(queue: u16, [polls, empty, packets]: [u64; 3]) -> QueueSample {
     QueueSample {
         port: 0,
@@ -50,7 +50,7 @@ pub fn queue(queue: u16, [polls, empty, packets]: [u64; 3]) -> QueueSample {
     }
 }
 
-/// The ledger of a pool that leaks: 9,000 of 16,383 mbufs are in use, and most of them are lost.
+/// Returns the ledger of a leaking pool: 9,000 of 16,383 mbufs are in use, and most of them are lost.
 pub fn ledger() -> LedgerSample {
     LedgerSample {
         name: "reflector_rx".to_owned(),
@@ -73,7 +73,7 @@ pub fn ledger() -> LedgerSample {
     }
 }
 
-/// Stages of that pool: one that holds mbufs by design, and a receive queue.
+/// Returns stages of that pool: one that holds mbufs by design, and a receive queue.
 pub fn stages() -> Vec<StageSample> {
     let stage = |stage: &str, held, hold, bound_ms, longest_ms| StageSample {
         stage: stage.to_owned(),
@@ -85,7 +85,7 @@ pub fn stages() -> Vec<StageSample> {
     vec![stage("reassembly", 80, true, 0, 29_000), stage("rx port 0 queue 0", 7, false, 1_000, 3)]
 }
 
-/// What BPF saw of these lcores.
+/// Returns a tracing sample by BPF for these lcores.
 pub fn tracing(lcores: &[u32], stolen: Vec<StolenSample>) -> TracingSample {
     TracingSample {
         method: TracingMethod::Bpf,
@@ -96,7 +96,7 @@ pub fn tracing(lcores: &[u32], stolen: Vec<StolenSample>) -> TracingSample {
     }
 }
 
-/// What a thief took from an lcore, in events of equal length.
+/// Returns the time that a thief took from an lcore, in events of equal length.
 pub fn stolen(
     lcore: u32,
     cause: StolenCause,
@@ -110,7 +110,7 @@ pub fn stolen(
     StolenSample { lcore, cause, thief, count, stolen_ns, longest_ns, longest_realtime_ns }
 }
 
-/// An interface with a filter that drops most of so many times 10,000 packets.
+/// Returns an interface with a filter that drops most of 10,000 packets, times `times`.
 pub fn filtered_interface(times: u64) -> InterfaceSample {
     let verdict = |reason: &str, dropped, packets: u64| {
         let packets = packets * times;
@@ -142,7 +142,7 @@ pub fn filtered_interface(times: u64) -> InterfaceSample {
     }
 }
 
-/// An interface with two queues, the second of which bypasses the kernel to port 0 of the app `dns`.
+/// Returns an interface with two queues; the second one bypasses the kernel to port 0 of the app `dns`.
 pub fn split_interface(times: u64) -> InterfaceSample {
     let queue = |queue: u32, packets: u64, redirected: u64| InterfaceQueueSample {
         queue,
@@ -168,22 +168,22 @@ pub fn split_interface(times: u64) -> InterfaceSample {
     }
 }
 
-/// Reads interfaces that a test has set.
+/// A reader of interfaces that a test sets.
 #[derive(Debug)]
 pub struct FakeInterfaces {
-    /// What is read next.
+    /// The result of the next read.
     pub next: Mutex<Result<Vec<InterfaceSample>, String>>,
-    /// How often it was read.
+    /// Number of reads.
     pub reads: AtomicU64,
 }
 
 impl FakeInterfaces {
-    /// A reader of these interfaces.
+    /// Returns a reader of these interfaces.
     pub fn new(interfaces: Vec<InterfaceSample>) -> Arc<Self> {
         Arc::new(Self { next: Mutex::new(Ok(interfaces)), reads: AtomicU64::new(0) })
     }
 
-    /// Changes what is read next.
+    /// Sets the result of the next read.
     pub fn set(&self, next: Result<Vec<InterfaceSample>, String>) {
         *self.next.lock().unwrap_or_else(PoisonError::into_inner) = next;
     }

@@ -1,7 +1,7 @@
-//! Ports that stop, start, or lose and regain their link, counted over a minute.
+//! Starts, stops and link changes of ports, counted over a minute.
 //!
-//! libpmdscope counts these inside the app, so also those between two looks. Of a stock app only what
-//! differs from one look to the next is known.
+//! libpmdscope counts them inside the app, including those between two samples. For a stock app, only
+//! the differences between samples are known.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::sample::{PortEventsSample, PortSample, Sample};
 
-/// How far back changes count, seconds.
+/// Length of the window in which changes count, seconds.
 const WINDOW_S: f64 = 60.0;
 
 /// Changes of one port in the last minute.
@@ -27,32 +27,32 @@ pub struct PortFlaps {
 }
 
 impl PortFlaps {
-    /// All changes.
+    /// Returns the number of all changes.
     pub fn changes(&self) -> u64 {
         self.starts.saturating_add(self.stops).saturating_add(self.link_changes)
     }
 }
 
-/// What each port of one app has been through.
+/// The recent changes of each port of one app.
 #[derive(Debug, Default)]
 pub(crate) struct FlapCounters(BTreeMap<u16, PortFlapHistory>);
 
 #[derive(Debug, Default)]
 struct PortFlapHistory {
     device: String,
-    /// Totals at moments (nanoseconds), oldest first; one of them is older than the window.
+    /// Totals with their time (nanoseconds), oldest first; the first may be older than the window.
     totals: VecDeque<(u64, PortFlaps)>,
-    /// What was seen last: started, link.
+    /// The last state: started, link.
     state: Option<(bool, Option<bool>)>,
 }
 
 impl FlapCounters {
-    /// Forgets everything: the counters are those of another process.
+    /// Discards everything: the counters are those of another process.
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// The changes of each port, in the order of `sample.ports`; `None` for none.
+    /// Returns the changes of each port, in the order of `sample.ports`; `None` for no changes.
     pub(crate) fn update(&mut self, sample: &Sample) -> Vec<Option<PortFlaps>> {
         if sample.ports_are_complete() {
             self.0.retain(|id, _| sample.ports.iter().any(|port| port.id == *id));
@@ -67,7 +67,7 @@ impl FlapCounters {
         }
         let mut events = sample.port_events.iter();
         let counted = events.find(|row| (row.port, &row.device) == (port.id, &port.device));
-        // A table that could not be read this time is no stock app.
+        // The table could not be read this time; that does not make the app a stock app.
         if counted.is_none() && past.totals.back().is_some_and(|(_, last)| last.counted) {
             return None;
         }
@@ -91,7 +91,7 @@ impl FlapCounters {
 }
 
 impl PortFlapHistory {
-    /// Adds what differs from the look before.
+    /// Returns the totals after adding the differences from the last sample.
     fn seen(&mut self, port: &PortSample) -> PortFlaps {
         let mut total = self.totals.back().map(|(_, last)| *last).unwrap_or_default();
         let before = self.state.replace((port.started, port.link_up));
@@ -105,8 +105,8 @@ impl PortFlapHistory {
     }
 }
 
-/// What had happened more than a minute ago, at the first look: all but the last change, which has a
-/// time, unless all of the app's life is within that minute.
+/// Returns the changes before the window, at the first sample: all but the last one, which has a
+/// time, unless the app started within the window.
 fn before_watch(
     total: PortFlaps,
     counted: Option<&PortEventsSample>,
@@ -121,7 +121,7 @@ fn before_watch(
     if row.changed_realtime_ns == 0 || ago_s(row.changed_realtime_ns) >= WINDOW_S {
         return total;
     }
-    // Which of the three it was is not told: the state of the port is a good guess.
+    // It is unknown which of the three the last change was: the state of the port is a good guess.
     let mut before = total;
     let last = match () {
         () if row.started && before.starts > 0 => &mut before.starts,

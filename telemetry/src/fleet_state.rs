@@ -1,4 +1,4 @@
-//! All apps as last heard of: what views draw, reports print and exporters export.
+//! The latest state of all apps, which views draw, reports print and exporters export.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -27,28 +27,28 @@ pub enum FleetEvent {
         app: String,
         /// Its state.
         model: Arc<Model>,
-        /// What is wrong with it by this answer.
+        /// Its findings.
         findings: Vec<Finding>,
     },
-    /// An app did not answer; the sampling side goes on trying.
+    /// An app did not answer; the sampling side retries.
     Lost {
         /// File-prefix.
         app: String,
-        /// Why, for programs.
+        /// The reason, for programs.
         class: ErrorClass,
-        /// Why, for people.
+        /// The reason, for people.
         reason: String,
-        /// The same, judged.
+        /// The finding about this.
         finding: Option<Finding>,
     },
-    /// An app that never answered is gone.
+    /// An app is no longer shown: it ended too long ago, or has another name.
     Gone {
         /// File-prefix.
         app: String,
     },
     /// The interfaces of the kernel were read, or could not be.
     Interfaces(Arc<InterfacesState>),
-    /// Where apps were looked for without finding one, and what to do next.
+    /// No app was found; where they were searched for, and what to do next.
     NoApps {
         /// A sentence or more.
         advice: String,
@@ -97,7 +97,7 @@ pub struct AppState {
 }
 
 impl AppState {
-    /// An app that nothing is known of.
+    /// Returns an app without any data.
     fn waiting(name: String) -> Self {
         Self {
             name,
@@ -110,36 +110,36 @@ impl AppState {
         }
     }
 
-    /// The values shown are not those of now.
+    /// Whether the shown values are not current.
     pub fn stale(&self) -> bool {
         self.status != AppStatus::Live
     }
 
-    /// 0 for a stock app, otherwise [`LibrarySample::level`]; `None` before the first answer.
+    /// Returns 0 for a stock app, otherwise [`LibrarySample::level`]; `None` before the first answer.
     ///
     /// [`LibrarySample::level`]: crate::sample::LibrarySample::level
     pub fn level(&self) -> Option<u8> {
         self.model.as_ref().map(|model| model.sample.level())
     }
 
-    /// Seconds since it was first seen not to answer; `None` for an app that answers.
+    /// Returns the seconds since it was first seen not to answer; `None` for an app that answers.
     pub fn silent_s(&self, now_ns: u64) -> Option<f64> {
         Some(now_ns.saturating_sub(self.silent_ns?) as f64 / 1e9)
     }
 
-    /// Seconds since the last answer.
+    /// Returns the seconds since the last answer.
     pub fn age_s(&self, now_ns: u64) -> Option<f64> {
         let heard = self.model.as_ref()?.sample.monotonic_ns;
         Some(now_ns.saturating_sub(heard) as f64 / 1e9)
     }
 }
 
-/// All apps.
+/// The state of all apps and interfaces.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FleetState {
-    /// By name.
+    /// Apps, sorted by name.
     pub apps: Vec<AppState>,
-    /// Monotonic clock, nanoseconds: the present for ages.
+    /// Monotonic clock, nanoseconds; ages are computed from it.
     pub now_ns: u64,
     /// Wall clock at that moment, nanoseconds since the epoch.
     pub realtime_ns: u64,
@@ -169,7 +169,7 @@ impl FleetState {
                 state.silent_ns = None;
             }
             FleetEvent::Lost { app, class, reason, finding } => {
-                // A state that was told no time yet does not know since when.
+                // Before the first update of the clock, the time of the loss is unknown.
                 let now_ns = Some(self.now_ns).filter(|&now| now > 0);
                 let state = self.app(app);
                 state.silent_ns = state.silent_ns.or(now_ns);
@@ -183,25 +183,26 @@ impl FleetState {
         }
     }
 
-    /// The app of that name.
+    /// Returns the app of that name.
     pub fn find(&self, name: &str) -> Option<&AppState> {
         self.apps.iter().find(|app| app.name == name)
     }
 
-    /// There is no app and no interface to show.
+    /// Whether there is no app and no interface to show.
     pub fn is_empty(&self) -> bool {
         self.apps.is_empty() && self.interfaces.is_empty()
     }
 
-    /// Packets per second that bypass the kernel, and that it processes, of one interface. If nobody
-    /// counts what an XDP program redirects, those count that the app receives.
+    /// Returns the packets per second of one interface that bypass the kernel, and that the kernel
+    /// processes. If packets that an XDP program redirects are not counted, the counters of the app's
+    /// port are used.
     pub fn split_rates(&self, interface: &InterfaceState) -> (Option<f64>, Option<f64>) {
         let rates = &interface.rates;
         let bypassed = rates.bypassed_pps.or_else(|| self.bypass_port_pps(interface));
         (bypassed, rates.kernel_with(bypassed))
     }
 
-    /// Packets per second that the app receives from the queue that bypasses the kernel.
+    /// Returns the packets per second that the app receives from the queue that bypasses the kernel.
     pub fn bypass_port_pps(&self, interface: &InterfaceState) -> Option<f64> {
         let bypass = interface.sample.bypass.as_ref()?;
         let app = self.find(bypass.app.as_deref()?).filter(|app| !app.stale())?;
@@ -209,7 +210,7 @@ impl FleetState {
         app.model.as_ref()?.ports.iter().find(|rates| rates.id == port)?.rx_pps
     }
 
-    /// Findings of all interfaces and apps, worst first; those of interfaces have no app.
+    /// Returns the findings of all interfaces and apps, worst first; those of interfaces have no app.
     pub fn findings(&self) -> Vec<(Option<&AppState>, &Finding)> {
         let apps = self.apps.iter();
         let apps = apps.flat_map(|app| app.findings.iter().map(move |f| (Some(app), f)));
@@ -218,12 +219,12 @@ impl FleetState {
         all
     }
 
-    /// Apps with their newest answer.
+    /// Returns the apps that have answered, each with its last answer.
     pub fn models(&self) -> impl Iterator<Item = (&AppState, &Model)> {
         self.apps.iter().filter_map(|app| Some((app, app.model.as_deref()?)))
     }
 
-    /// Apps that answer, with their newest answer.
+    /// Returns the apps that answer, each with its last answer.
     pub fn live_models(&self) -> impl Iterator<Item = (&AppState, &Model)> {
         self.models().filter(|(app, _)| !app.stale())
     }
@@ -240,7 +241,7 @@ impl FleetState {
     }
 }
 
-/// The samples that totals are counted from.
+/// The samples that totals are relative to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TotalsBaseline {
     samples: BTreeMap<String, Sample>,
@@ -248,21 +249,21 @@ pub struct TotalsBaseline {
 }
 
 impl TotalsBaseline {
-    /// Counts from now on.
+    /// Returns a baseline at the present samples.
     pub fn mark(fleet: &FleetState) -> Self {
         let samples = fleet.models().map(|(app, model)| (app.name.clone(), model.sample.clone()));
         Self { samples: samples.collect(), interfaces: Arc::clone(&fleet.interfaces) }
     }
 
-    /// The marked sample of that app, unless it was restarted since, or is shown as it was before.
+    /// Returns the baseline sample of that app, unless it was restarted since, or an earlier moment is shown.
     pub fn of(&self, now: &Sample) -> Option<&Sample> {
         let then = self.samples.get(&now.app.name)?;
         let later = then.monotonic_ns <= now.monotonic_ns;
         (later && then.app.same_process(&now.app)).then_some(then)
     }
 
-    /// The marked sample of that interface of `shown`, unless it was made again since, or is shown as it
-    /// was before.
+    /// Returns the baseline sample of that interface of `shown`, unless it was created again since,
+    /// or an earlier moment is shown.
     pub fn of_interface(
         &self,
         now: &InterfaceSample,
@@ -273,7 +274,7 @@ impl TotalsBaseline {
         (later && then.index == now.index).then_some(then)
     }
 
-    /// Nothing is marked.
+    /// Whether the baseline is empty.
     pub fn is_empty(&self) -> bool {
         self.samples.is_empty() && self.interfaces.is_empty()
     }

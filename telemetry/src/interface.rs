@@ -43,7 +43,7 @@ pub struct InterfaceQueueSample {
     pub redirected: Option<u64>,
 }
 
-/// Most sources of a [`FilterSample`].
+/// Limit of the sources of a [`FilterSample`].
 pub const TOP_SOURCES: usize = 10;
 
 /// An XDP program of pmdscope that drops unwanted packets.
@@ -113,10 +113,10 @@ pub struct BypassSample {
     pub flows: Vec<String>,
 }
 
-/// Reads the interfaces that are worth showing: those with a filter or a bypass. Shared by the threads
-/// that sample.
+/// Reads the interfaces that have something to show: those with a filter or a bypass. Shared by the
+/// threads that sample.
 pub trait InterfaceReader: Debug + Send + Sync {
-    /// The interfaces as of now, by name, or why they cannot be read. Takes at most some milliseconds.
+    /// Returns the present interfaces, sorted by name. Takes at most some milliseconds.
     ///
     /// # Errors
     /// A sentence for people: what failed, on what, and what to do.

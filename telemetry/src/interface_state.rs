@@ -36,18 +36,18 @@ pub struct InterfaceState {
 }
 
 impl InterfacesState {
-    /// There is nothing to show.
+    /// Whether there is nothing to show.
     pub fn is_empty(&self) -> bool {
         self.interfaces.is_empty() && self.error.is_none()
     }
 
-    /// The interface of that name.
+    /// Returns the interface of that name.
     pub fn find(&self, name: &str) -> Option<&InterfaceState> {
         self.interfaces.iter().find(|interface| interface.sample.name == name)
     }
 
-    /// Gives each finding to the interface that it is about, for the findings that it has; an interface that
-    /// is gone comes back with its name alone.
+    /// Replaces the findings of all interfaces, each by its subject. An interface that no longer
+    /// exists is added with its name alone.
     pub fn set_findings(&mut self, findings: Vec<Finding>) {
         self.interfaces.iter_mut().for_each(|interface| interface.findings.clear());
         for finding in findings {
@@ -70,32 +70,32 @@ impl InterfacesState {
     }
 }
 
-/// Turns the interfaces that were read, now or for a recording, into states.
+/// Converts the interfaces that were read, live or from a recording, into states.
 #[derive(Debug)]
 pub struct InterfaceEvaluator {
     tracker: InterfaceTracker,
     thresholds: Thresholds,
-    /// Only interfaces of which a queue bypasses the kernel to one of these apps.
+    /// Restricts the interfaces to those with a queue that bypasses the kernel to one of these apps.
     apps: Option<Vec<String>>,
 }
 
 impl InterfaceEvaluator {
-    /// One that has seen nothing yet.
+    /// Returns an evaluator without earlier reads.
     pub fn new(thresholds: Thresholds) -> Self {
         Self { tracker: InterfaceTracker::default(), thresholds, apps: None }
     }
 
-    /// Leaves out the interfaces of which no queue bypasses the kernel to one of these apps.
+    /// Restricts the interfaces to those with a queue that bypasses the kernel to one of these apps.
     pub fn only(&mut self, apps: &[&str]) {
         self.apps = Some(apps.iter().map(|app| (*app).to_owned()).collect());
     }
 
-    /// Judges the next reads by these thresholds.
+    /// Sets the thresholds for the next reads.
     pub fn set_thresholds(&mut self, thresholds: Thresholds) {
         self.thresholds = thresholds;
     }
 
-    /// The state of the interfaces that were read at this time of the monotonic clock.
+    /// Returns the state of the interfaces that were read at this time of the monotonic clock.
     pub fn read(
         &mut self,
         read: Result<Vec<InterfaceSample>, String>,
@@ -129,7 +129,7 @@ impl InterfaceEvaluator {
         }
     }
 
-    /// The same as an event.
+    /// Returns the state as an event.
     pub fn event(
         &mut self,
         read: Result<Vec<InterfaceSample>, String>,

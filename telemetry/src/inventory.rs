@@ -1,7 +1,7 @@
 //! The expected apps and ports.
 //!
-//! An app that starts without its NICs runs and answers, but does nothing. Only an expectation makes that
-//! visible: from the configuration, else from the app's own arguments, else one port.
+//! An app that starts without its NICs runs and answers, but does nothing. Only an expectation
+//! reveals that: from the configuration, otherwise from the app's own arguments, otherwise one port.
 
 use crate::arguments::{EalArguments, head};
 use crate::host::device;
@@ -19,11 +19,11 @@ pub struct AppInventory {
 pub struct ExpectedApp {
     /// Its name, after mapping.
     pub name: String,
-    /// Devices that must be among its ports, for instance `0000:03:00.0` or `net_vhost0`. Empty:
+    /// Devices that must be among its ports, for instance `0000:03:00.0` or `net_vhost0`; empty for
     /// those of its own arguments.
     pub ports: Vec<String>,
-    /// Minimum number of ports; `None`: as many as `ports`, at least one. 0 for an app that needs
-    /// none.
+    /// Minimum number of ports; `None` for the number of these devices, at least one. 0 for an app
+    /// that needs none.
     pub min_ports: Option<usize>,
     /// Ports that may have no link, or stop receiving; `"*"` for all.
     pub may_be_idle: Vec<String>,
@@ -55,7 +55,7 @@ pub enum ExpectationSource {
 }
 
 impl ExpectationSource {
-    /// As text, after "expected by".
+    /// Returns the text after "expected by".
     pub fn words(self) -> &'static str {
         match self {
             Self::Configuration => "the configuration",
@@ -66,12 +66,12 @@ impl ExpectationSource {
 }
 
 impl AppInventory {
-    /// What is expected of this app.
+    /// Returns the expectations of this app.
     pub fn app(&self, name: &str) -> Option<&ExpectedApp> {
         self.apps.iter().find(|app| app.name == name)
     }
 
-    /// The expected ports of the app of `sample`.
+    /// Returns the expected ports of the app of `sample`.
     pub fn expectation(&self, sample: &Sample) -> PortExpectation {
         let app = self.app(&sample.app.name);
         let of_app = |read: fn(&ExpectedApp) -> &[String]| app.map_or(&[][..], read);
@@ -101,7 +101,7 @@ impl PortExpectation {
         self.may_be_idle.iter().any(|idle| idle == "*" || device::is_port_of(port, idle))
     }
 
-    /// The expected devices that no port of the app belongs to.
+    /// Returns the expected devices without a port of the app.
     pub fn missing<'a>(&'a self, sample: &'a Sample) -> impl Iterator<Item = &'a str> {
         let has_port =
             |device: &str| sample.ports.iter().any(|port| device::is_port_of(&port.device, device));
@@ -109,7 +109,7 @@ impl PortExpectation {
     }
 }
 
-/// Virtual devices whose ports hide the ports that they are made of.
+/// Virtual devices whose ports replace the ports that they consist of.
 const HIDING: [&str; 5] =
     ["net_bonding", "eth_bond", "net_failsafe", "net_vdev_netvsc", "net_netvsc"];
 
@@ -117,8 +117,8 @@ const HIDING: [&str; 5] =
 const RENAMING: [&str; 5] =
     ["eth_mvpp2", "net_mvneta", "net_mvpp2", "net_octeontx", "net_vdev_netvsc"];
 
-/// The ports that the app's own arguments ask for: PCI network devices that are allowed by name, and
-/// virtual network devices.
+/// Returns the ports that the app's own arguments ask for: PCI network devices that are allowed by
+/// name, and virtual network devices.
 fn devices_of_arguments(sample: &Sample) -> Vec<String> {
     let arguments = EalArguments::parse(&sample.app.eal_args);
     let vdevs: Vec<&str> = arguments.vdevs.iter().map(String::as_str).collect();
@@ -128,7 +128,7 @@ fn devices_of_arguments(sample: &Sample) -> Vec<String> {
     let virtual_port = |vdev: &&&str| {
         let network = vdev.starts_with("net_") || vdev.starts_with("eth_");
         let renamed = RENAMING.iter().any(|driver| vdev.starts_with(driver));
-        // A ring device may be told to take over rings that exist, under their names.
+        // A ring device may take over existing rings, under their names.
         network && !renamed && !vdev.contains("nodeaction=") && (!hidden || hides(vdev))
     };
     let virtual_ports = vdevs.iter().filter(virtual_port).map(|vdev| head(vdev).to_owned());
@@ -142,7 +142,7 @@ fn devices_of_arguments(sample: &Sample) -> Vec<String> {
     devices
 }
 
-/// An address that no machine has: as an argument it means "no device".
+/// An address that is a NIC on no host: as an argument it means "no device".
 const HOST_BRIDGE: &str = "0000:00:00.0";
 
 /// A device that the kernel does not know is expected as well: it may have been mistyped, or removed.
@@ -159,7 +159,7 @@ mod tests {
     use crate::sample::DeviceSample;
     use crate::sample::tests::{empty_sample, port};
 
-    /// An app with these arguments, on a machine with a NIC at 03:00.0 and an accelerator at 05:00.0.
+    /// Returns an app with these arguments, on a host with a NIC at 03:00.0 and an accelerator at 05:00.0.
     fn app(line: &str) -> Sample {
         let device = |address: &str, network| DeviceSample {
             address: address.into(),
