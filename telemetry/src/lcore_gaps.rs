@@ -1,4 +1,4 @@
-//! What kept lcores from polling between two samples, and who had their CPUs.
+//! Gaps between the polls of lcores between two samples, and what used their CPUs.
 
 use std::cmp::Reverse;
 
@@ -6,95 +6,95 @@ use crate::model::{ThiefRates, stolen};
 use crate::sample::{LcoreSample, Sample, StolenCause, ThreadSample};
 use crate::stall::{LcoreStalls, RecordedStall, threads};
 
-/// Shorter gaps are of no interest, microseconds: no receive ring is full by then.
+/// Shorter gaps do not matter, microseconds: no receive ring is full by then.
 const SHORT_US: u64 = 16;
 
-/// A gap that had lasted for so long at a sample goes on in the next interval, microseconds.
+/// A gap that has lasted for this long at a sample counts in the next interval too, microseconds.
 const CARRIED_US: u64 = 1000;
 
-/// The kernel adds to the run time of a running thread at each tick only, so that a thread may seem to
-/// be without a CPU for as long, milliseconds.
+/// The kernel updates the run time of a running thread only at each tick, so a thread may seem to be
+/// without a CPU for this long, milliseconds.
 const TICKS_MS: f64 = 20.0;
 
-/// What kept one lcore from polling between two samples.
+/// Reasons why one lcore did not poll between two samples.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LcoreGaps {
     /// lcore id.
     pub lcore: u32,
-    /// Gaps of at least 16 us between two polls; empty for a stock app, of which they are not known.
+    /// Gaps of at least 16 us between two polls; empty for a stock app, for which they are unknown.
     pub gaps: Vec<PollGap>,
-    /// The longest of them, microseconds, or a lower bound of it.
+    /// The longest gap, microseconds, or a lower bound of it.
     pub longest_us: u64,
-    /// The longest of those whose time is known.
+    /// The longest gap with a known time.
     pub recorded: Option<RecordedStall>,
-    /// For how long the lcore had not polled at the end of the interval, microseconds, if that is long.
+    /// Time since the last poll at the end of the interval, microseconds, if it is long.
     pub unfinished_us: Option<u64>,
-    /// Who had the CPU; `None` where the kernel was not asked at both ends of the interval.
+    /// Use of the CPU; `None` if the kernel was not queried at both ends of the interval.
     pub cpu: Option<CpuTime>,
-    /// Who took the CPU, by a tracer; most of it first. Empty where nobody traces.
+    /// Thieves of the CPU, from a tracer, most time first; empty without one.
     pub thieves: Vec<ThiefRates>,
-    /// Share of its time that the lcore had work, 0 to 1, as the app itself counts it
+    /// Share of the time in which the lcore had work, 0 to 1, as the app itself counts it
     /// (`rte_lcore_register_usage_cb()`).
     pub busy_ratio: Option<f64>,
-    /// Clock of its CPU.
+    /// Clock frequency of its CPU.
     pub frequency: Option<CpuFrequency>,
 }
 
-/// Gaps between two polls of about the same length.
+/// Gaps of about the same length between two polls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PollGap {
     /// Length of each, microseconds.
     pub us: u64,
-    /// How much of it was before the interval, microseconds.
+    /// Part of this length that was before the interval, microseconds.
     pub earlier_us: u64,
-    /// How many.
+    /// Number of gaps.
     pub count: u64,
 }
 
-/// What became of the time of one thread between two samples, milliseconds.
+/// Use of the time of one thread between two samples, milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CpuTime {
-    /// Without a CPU, though ready to run; `None` where the kernel does not count it.
+    /// Ready to run, but without a CPU; `None` if the kernel does not count it.
     pub taken_ms: Option<f64>,
-    /// Asleep; `None` where that is not known.
+    /// Asleep; `None` if it is unknown.
     pub asleep_ms: Option<f64>,
     /// Taken by a hypervisor, in steps of 10.
     pub hypervisor_ms: f64,
-    /// Times that its CPU was taken away.
+    /// Number of times that its CPU was taken away.
     pub preemptions: u64,
-    /// Times that it gave up its CPU.
+    /// Number of times that it gave up its CPU.
     pub sleeps: u64,
 }
 
-/// Clock of a CPU.
+/// Clock frequency of a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuFrequency {
     /// The CPU.
     pub cpu: u32,
-    /// Now, kHz.
+    /// Present frequency, kHz.
     pub khz: u64,
-    /// At the sample before, kHz.
+    /// Frequency at the previous sample, kHz.
     pub before_khz: Option<u64>,
-    /// What it can sustain, kHz.
+    /// Sustainable frequency, kHz.
     pub max_khz: u64,
 }
 
 impl PollGap {
-    /// Packets of those that arrive at a queue of so many descriptors that its gaps lose in the
-    /// interval.
+    /// Returns the packets that these gaps lose in the interval, at a queue with this packet rate and
+    /// number of descriptors.
     pub(crate) fn lost(&self, pps: f64, descriptors: f64) -> f64 {
         let over = |us: u64| (pps * us as f64 / 1e6 - descriptors).max(0.0);
         self.count as f64 * (over(self.us) - over(self.earlier_us)).max(0.0)
     }
 
-    /// How long it was in the interval, milliseconds.
+    /// Returns the time of these gaps in the interval, milliseconds.
     pub(crate) fn ms(&self) -> f64 {
         self.count as f64 * self.us.saturating_sub(self.earlier_us) as f64 / 1000.0
     }
 }
 
 impl LcoreGaps {
-    /// Of all lcores of which libpmdscope or the kernel tells.
+    /// Returns the gaps of all lcores that libpmdscope or the kernel reports.
     pub(crate) fn between(last: &Sample, sample: &Sample) -> Vec<Self> {
         let polling = sample.lcores.iter().map(|lcore| lcore.lcore);
         let others = sample.threads.iter().map(|thread| thread.lcore);
@@ -135,7 +135,7 @@ impl LcoreGaps {
             None => edge,
         };
         let polled = now.polls != before.polls;
-        // The gap of the sample before ended with the first poll since.
+        // The gap at the previous sample ended with the first poll since.
         let carried_us = Some(before.idle_us).filter(|us| *us >= CARRIED_US).unwrap_or(0);
         if let Some((_, count)) = new.last_mut() {
             *count -= 1;
@@ -156,14 +156,15 @@ impl LcoreGaps {
         self.longest_us = self.gaps.iter().map(|gap| gap.us).max().unwrap_or(0);
     }
 
-    /// Time that a tracer saw others take, milliseconds.
+    /// Returns the stolen time that a tracer measured, for the given causes, milliseconds.
     pub(crate) fn stolen_ms(&self, is_asked: impl Fn(StolenCause) -> bool) -> f64 {
         let asked = self.thieves.iter().filter(|thief| is_asked(thief.cause));
         asked.filter_map(|thief| thief.stolen_ns).map(|ns| ns as f64 / 1e6).sum()
     }
 }
 
-/// Lower edges of the buckets of a histogram of gaps, and how many are new; `None` after a reset.
+/// Returns the lower edges of the buckets of a histogram of gaps, and the number of new gaps; `None`
+/// after a reset.
 fn new_gaps(before: &LcoreSample, now: &LcoreSample) -> Option<Vec<(u64, u64)>> {
     let edges = (0..63).map(|power| 1_u64 << power);
     let both = now.gaps.iter().zip(&before.gaps).skip(1);
@@ -184,14 +185,14 @@ fn cpu_time(lcore: u32, last: &Sample, sample: &Sample) -> Option<CpuTime> {
     let hypervisor_ms = grown(|thread| thread.cpu_stolen_ms)
         .filter(|_| before.cpu == now.cpu)
         .map_or(0.0, |ms| (ms as f64).min(elapsed_ms));
-    // The kernel counts a wait when it ends: one that still lasts shows as time without a CPU only.
+    // The kernel counts a wait when it ends: one that still lasts appears only as time without a CPU.
     let unfinished =
         |off: f64, waited: f64| sleeps == 0 && off - waited > (elapsed_ms / 5.0).max(TICKS_MS);
     let (taken_ms, asleep_ms) = match (waited_ms, off_ms) {
         (Some(waited), Some(off)) if unfinished(off, waited) => (Some(off), Some(0.0)),
         (Some(waited), _) if sleeps == 0 => (Some(waited), Some(0.0)),
         (Some(waited), Some(off)) => (Some(waited), Some((off - waited).max(0.0))),
-        // Without a clock, a thread that never left its CPU proves itself all the same.
+        // Even without times, a thread that never left its CPU is known to have run.
         (None, _) if sleeps == 0 && preemptions == 0 => (Some(0.0), Some(0.0)),
         (waited, _) => (waited, None),
     };
@@ -199,7 +200,7 @@ fn cpu_time(lcore: u32, last: &Sample, sample: &Sample) -> Option<CpuTime> {
     Some(CpuTime { taken_ms, asleep_ms, hypervisor_ms, preemptions, sleeps })
 }
 
-/// Those with events, most time first.
+/// Returns the thieves with events, most time first.
 fn thieves(lcore: u32, last: &Sample, sample: &Sample) -> Vec<ThiefRates> {
     let both = last.tracing.as_ref().zip(sample.tracing.as_ref());
     let both = both.filter(|(before, now)| stolen::same(before, now));
@@ -228,7 +229,7 @@ fn frequency(lcore: u32, last: &Sample, sample: &Sample) -> Option<CpuFrequency>
 }
 
 impl CpuFrequency {
-    /// Of what it can sustain, 0 to 1 or a little more.
+    /// Returns the frequency relative to the sustainable one, 0 to 1 or a little more.
     pub(crate) fn ratio(&self) -> f64 {
         if self.max_khz == 0 { 1.0 } else { self.khz as f64 / self.max_khz as f64 }
     }

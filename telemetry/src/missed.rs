@@ -1,9 +1,10 @@
-//! Why a NIC missed packets: the causes that two samples show, each with its share.
+//! Causes of packets that a NIC missed: those that two samples show, each with its share.
 //!
-//! A gap between two polls loses what arrives in it beyond the descriptors of the queue. The gaps of an
-//! interval are known from libpmdscope, so the packets that they lost can be estimated, and shared out
-//! to whoever had the CPU. What is left over goes to causes whose share nobody can tell: they were there
-//! at the same time, and are named without a share. A packet is never counted for two causes.
+//! A gap between two polls loses the packets that arrive in it beyond the descriptors of the queue.
+//! libpmdscope reports the gaps of an interval, so the packets that they lost can be estimated, and
+//! attributed to what used the CPU. The others are attributed to causes with an unknown share: these
+//! were present at the same time, and are reported without a share. A packet is never counted for two
+//! causes.
 
 mod budget;
 mod queues;
@@ -19,30 +20,30 @@ pub use crate::lcore_gaps::{CpuFrequency, CpuTime, LcoreGaps, PollGap};
 use crate::model::{Model, PortRates};
 use crate::sample::{PoolSample, PortSample, QueueDirection, QueueSample, StolenCause};
 
-/// Shares below this are not told: the estimate is not as good.
+/// Smaller shares are not reported: the estimate is not precise enough.
 const LEAST_SHARE: f64 = 0.01;
 
-/// With so little left to explain, causes without a share are not looked for.
+/// If less is unexplained, no causes without a share are searched for.
 const UNEXPLAINED_MIN: f64 = 0.1;
 
-/// The NIC is suspected only where gaps and pools leave most unexplained: they may lose more than the
-/// mean rate suggests.
+/// The NIC is suspected only if gaps and pools leave at least this unexplained: they may lose more
+/// than the mean rate suggests.
 const NIC_UNEXPLAINED_MIN: f64 = 0.5;
 
-/// A pool counts as empty from this used share on: the rest may be in caches of other lcores.
+/// Used share from which a pool counts as empty: the rest may be in caches of other lcores.
 pub(crate) const EMPTY_POOL: f64 = 0.98;
 
-/// An lcore or queue of which more polls than this bring packets is saturated.
+/// An lcore or queue is saturated if at least this share of its polls returns packets.
 const SATURATED: f64 = 0.9;
 
-/// A CPU below this share of its sustained clock is slow.
+/// A CPU is slow below this share of its sustainable frequency.
 const SLOW_CLOCK: f64 = 0.8;
 
-/// A loop that sends all but this share of what it receives does not free what a driver refuses.
+/// If all received packets but this share are sent, the loop does not free what a driver refuses.
 const FREED: f64 = 0.05;
 
-/// How much the polls of a queue and of the lcore that polls it may differ: they are read one after the
-/// other.
+/// Largest relative difference of the polls of a queue and of the lcore that polls it: they are read
+/// one after the other.
 const READ_SKEW: f64 = 0.005;
 
 /// Why packets were missed. In the order in which causes of equal weight are told.
@@ -64,7 +65,7 @@ pub enum MissedCause {
     RingTooSmall,
     /// RSS gave most packets to one queue.
     HotQueue,
-    // Before the busy lcore, which it may have made busy.
+    // Before `BusyLcore`, which it may have caused.
     /// The clock of the CPU is lower than it can be.
     SlowClock,
     /// The lcore had packets in each poll: it has no time left.
@@ -76,7 +77,7 @@ pub enum MissedCause {
 }
 
 impl MissedCause {
-    /// All of them, in their order.
+    /// All causes, in their order.
     pub const ALL: [Self; 11] = [
         Self::PoolEmpty,
         Self::StolenCore,
@@ -91,7 +92,7 @@ impl MissedCause {
         Self::Unknown,
     ];
 
-    /// Its name in JSON and in labels of metrics.
+    /// Returns its name in JSON and in labels of metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::PoolEmpty => "pool_empty",
@@ -115,26 +116,26 @@ impl std::fmt::Display for MissedCause {
     }
 }
 
-/// One cause, and what shows it.
+/// One cause, and the facts that show it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ExplainedCause<'a> {
     pub(crate) cause: MissedCause,
-    /// Share of the missed packets, above 0 to 1; `None` where it cannot be told.
+    /// Share of the missed packets, above 0 to 1; `None` if it is unknown.
     pub(crate) share: Option<f64>,
     pub(crate) facts: CauseFacts<'a>,
 }
 
-/// What shows a cause.
+/// The facts that show a cause.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum CauseFacts<'a> {
     /// The fullest pool, if its use is known.
     Pool(Option<&'a PoolSample>),
-    /// Gaps of an lcore, and how long those lasted that lost packets, milliseconds.
+    /// Gaps of an lcore, and the time of this cause in them, milliseconds.
     Lcore(&'a LcoreGaps, f64),
-    /// A port that did not take packets.
+    /// A port that refused packets.
     Port(&'a PortSample, &'a PortRates),
     Queue(HotQueue),
-    /// Share of the polls that brought packets.
+    /// Share of the polls that returned packets.
     Polls(f64),
     Clock(CpuFrequency),
     Nic(NicFacts<'a>),
@@ -142,19 +143,19 @@ pub(crate) enum CauseFacts<'a> {
     Nothing,
 }
 
-/// The packets that the gaps of one lcore lost.
+/// Packets lost in the gaps of one lcore.
 struct LcoreLoss<'a> {
     gaps: &'a LcoreGaps,
-    /// In gaps of the length of a stall, and in shorter ones.
+    /// Packets lost in gaps of at least the stall threshold, and in shorter ones.
     long: f64,
     short: f64,
-    /// How long such gaps lasted, milliseconds.
+    /// Time of such gaps, milliseconds.
     long_ms: f64,
     short_ms: f64,
 }
 
-/// The causes for the packets that the port at this place of the model has missed, most likely first;
-/// at least one. Their shares are at most 1 together.
+/// Returns the causes of the packets that the port with this index missed, most likely first; at
+/// least one. The sum of their shares is at most 1.
 pub(crate) fn explain<'a>(
     model: &'a Model,
     at: usize,
@@ -198,7 +199,7 @@ fn add<'a>(
     }
 }
 
-/// The same cause on several lcores stays apart, except that only the worst three are told.
+/// Keeps the same cause of several lcores separate, but only the worst three of them.
 fn merged(mut causes: Vec<ExplainedCause<'_>>) -> Vec<ExplainedCause<'_>> {
     causes.sort_by(|a, b| b.share.unwrap_or(0.0).total_cmp(&a.share.unwrap_or(0.0)));
     let mut told = std::collections::BTreeMap::<MissedCause, usize>::new();
@@ -210,8 +211,8 @@ fn merged(mut causes: Vec<ExplainedCause<'_>>) -> Vec<ExplainedCause<'_>> {
     causes
 }
 
-/// A cause without a share ranks as if it had brought about all that is not explained; an empty pool at
-/// least by the allocations that failed for each missed packet.
+/// Sorts causes. One without a share ranks as if it had caused all that is unexplained; an empty pool
+/// ranks at least by the failed allocations per missed packet.
 fn rank(mut causes: Vec<ExplainedCause<'_>>, rest: f64, failed: f64) -> Vec<ExplainedCause<'_>> {
     if causes.is_empty() {
         add(&mut causes, MissedCause::Unknown, None, CauseFacts::Nothing);
@@ -224,7 +225,7 @@ fn rank(mut causes: Vec<ExplainedCause<'_>>, rest: f64, failed: f64) -> Vec<Expl
     causes
 }
 
-/// The pool that is empty, if its use is known, and the share that this explains.
+/// Returns the empty pool, if its use is known, and the share that it explains.
 fn empty_pool<'a>(
     model: &'a Model,
     rates: &PortRates,
@@ -245,14 +246,14 @@ fn empty_pool<'a>(
     }
 }
 
-/// A port whose driver does not take all packets of a loop that offers them again.
+/// Returns a port with a driver that refuses packets of a loop that retries them.
 fn backpressure<'a>(
     model: &'a Model,
     thresholds: &Thresholds,
 ) -> Option<(&'a PortSample, &'a PortRates)> {
     let sum = |of: fn(&PortRates) -> Option<f64>| model.sum_of_ports(of).unwrap_or_default();
     let (received, sent) = (sum(|rates| rates.rx_pps), sum(|rates| rates.tx_pps));
-    // One that frees what is refused has time to receive.
+    // A loop that frees refused packets has time to receive.
     if received - sent > FREED * received {
         return None;
     }
@@ -265,7 +266,7 @@ fn backpressure<'a>(
     })
 }
 
-/// The packets of a port that the gaps of an lcore lost, by what arrives and what the queues hold.
+/// Returns the packets of a port that the gaps of an lcore lost, from packet rates and sizes of the queues.
 fn loss<'a>(
     model: &Model,
     (port, rates): (&PortSample, &PortRates),
@@ -299,8 +300,8 @@ fn loss<'a>(
     LcoreLoss { long: loss.long * served, short: loss.short * served, ..loss }
 }
 
-/// A loop that is behind all the time would not have received in a gap what arrived in it, but what it
-/// receives otherwise: as a part of what arrives, 0 to 1.
+/// Returns the share of the arriving packets, 0 to 1, that a saturated loop would have received
+/// instead of a gap: at the rate at which it receives otherwise. 1 for other loops.
 fn served_part(model: &Model, (port, rates): (&PortSample, &PortRates), gap_ms: f64) -> f64 {
     let saturated = busy_ratio(model, port.id).is_some_and(|busy| busy >= SATURATED);
     let (received, missed) = (rates.rx_pps.unwrap_or(0.0), rates.rx_missed_ps.unwrap_or(0.0));
@@ -312,7 +313,7 @@ fn served_part(model: &Model, (port, rates): (&PortSample, &PortRates), gap_ms: 
     (received * interval_ms / polling_ms / (received + missed)).min(1.0)
 }
 
-/// Of a stock app, the time that its thread was without a CPU stands for its gaps.
+/// Returns, for a stock app, the time in which its thread was without a CPU, in place of its gaps.
 fn taken_gap(model: &Model, gaps: &LcoreGaps) -> Option<PollGap> {
     if model.sample.lcores.iter().any(|lcore| lcore.lcore == gaps.lcore) {
         return None;
@@ -336,9 +337,9 @@ fn micros(ms: f64) -> u64 {
     (ms.max(0.0) * 1000.0) as u64
 }
 
-/// Which part of a receive queue an lcore polls, 0 to 1, as far as it can be told: nobody says so, but the
-/// polls of a queue are as many as those of its lcore. Where they are not, by the packets of the lcores.
-/// Of the port as a whole without a queue.
+/// Returns which part of a receive queue an lcore polls, 0 to 1. This is an estimate: a queue has as
+/// many polls as its lcore. If that does not identify the lcore, the packets of the lcores decide.
+/// Without a queue, the part of the port as a whole.
 pub fn polled_share(model: &Model, lcore: u32, port: u16, queue: Option<u16>) -> f64 {
     let lcores = &model.sample.lcores;
     if lcores.is_empty() {
@@ -364,7 +365,7 @@ pub fn polled_share(model: &Model, lcore: u32, port: u16, queue: Option<u16>) ->
     if all > 0.0 { own / all } else { 1.0 / lcores.len() as f64 }
 }
 
-/// Adds the causes of the gaps of one lcore, by who had its CPU meanwhile.
+/// Adds the causes of the gaps of one lcore, according to the use of its CPU.
 fn share_out<'a>(
     causes: &mut Vec<ExplainedCause<'a>>,
     loss: &LcoreLoss<'a>,
@@ -409,7 +410,7 @@ fn share_out<'a>(
     }
 }
 
-/// Causes for what gaps do not explain: those that were there at the same time.
+/// Returns causes for what gaps do not explain: those that were present at the same time.
 fn without_gaps<'a>(
     model: &'a Model,
     (port, rates): (&'a PortSample, &'a PortRates),

@@ -1,4 +1,4 @@
-//! How long a receive queue survives without a poll.
+//! The time until a receive queue is full if it is not polled.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,30 +7,30 @@ use crate::finding::Thresholds;
 use crate::model::{Model, PortRates};
 use crate::sample::{PortSample, QueueDirection};
 
-/// The longest gap between two polls that loses no packet: until a receive queue is full.
+/// The longest gap between two polls that loses no packet, because a receive queue is not full by then.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StallBudget {
     /// DPDK port id.
     pub port: u16,
-    /// Queue; `None` where packets are not known by queue, and are taken for evenly spread.
+    /// Queue; `None` if packets are not counted by queue, and are assumed to be evenly spread.
     pub queue: Option<u16>,
-    /// Packets that the queue holds.
+    /// Number of packets that the queue can hold.
     pub descriptors: f64,
-    /// The number of descriptors is not known: it is [`Thresholds::rx_descriptors`].
+    /// Whether the number of descriptors is unknown, and [`Thresholds::rx_descriptors`] is assumed.
     pub assumed: bool,
-    /// Packets that arrive per second: those that were received and those that were missed.
+    /// Packets that arrive per second, both received and missed.
     pub pps: f64,
 }
 
 impl StallBudget {
-    /// That of the queue that is full first, of all ports; `None` while no packet arrives.
+    /// Returns the budget of the queue that is full first, of all ports; `None` while no packet arrives.
     pub fn of(model: &Model, thresholds: &Thresholds) -> Option<Self> {
         let ports = model.sample.ports.iter().zip(&model.ports);
         let all = ports.flat_map(|(port, rates)| Self::of_queues(model, port, rates, thresholds));
         Self::shortest(all)
     }
 
-    /// That of the queue of a port that is full first; `None` while no packet arrives there.
+    /// Returns the budget of the queue of a port that is full first; `None` while no packet arrives there.
     pub fn of_port(model: &Model, port: u16, thresholds: &Thresholds) -> Option<Self> {
         let mut ports = model.sample.ports.iter().zip(&model.ports);
         let (port, rates) = ports.find(|(sample, _)| sample.id == port)?;
@@ -42,7 +42,7 @@ impl StallBudget {
         busy.min_by(|a, b| a.seconds().total_cmp(&b.seconds()))
     }
 
-    /// Those of all receive queues of a port, also of such that get nothing.
+    /// Returns the budgets of all receive queues of a port, including those that receive nothing.
     pub(crate) fn of_queues(
         model: &Model,
         port: &PortSample,
@@ -61,7 +61,8 @@ impl StallBudget {
         let of_queue = |(rates, queue): (&crate::model::QueueRates, _)| {
             let queue: &crate::sample::QueueSample = queue;
             let pps = rates.pps.unwrap_or(0.0);
-            // Where drivers do not count by queue, each misses in proportion to what it gets.
+            // If the driver does not count by queue, missed packets are distributed in proportion to
+            // received ones.
             let share = if received > 0.0 { pps / received } else { 1.0 / count as f64 };
             let of_it = rates.missed_ps.filter(|_| known_missed).unwrap_or(missed * share);
             Self {
@@ -90,12 +91,12 @@ impl StallBudget {
         (0..spread).map(even).collect()
     }
 
-    /// How long that is, seconds.
+    /// Returns the length of the gap, seconds.
     pub fn seconds(&self) -> f64 {
         self.descriptors / self.pps
     }
 
-    /// Whether a gap of so many microseconds loses packets.
+    /// Whether a gap of this length, microseconds, loses packets.
     pub fn is_exceeded_by(&self, gap_us: u64) -> bool {
         Duration::from_micros(gap_us).as_secs_f64() > self.seconds()
     }

@@ -1,29 +1,29 @@
-//! How far receive queues were filled and how often polls of them brought packets: what tells a hot queue, a
-//! busy lcore and a NIC at its limit apart.
+//! Fill levels of receive queues and shares of polls that return packets, which distinguish a hot
+//! queue, a busy lcore and a NIC at its limit.
 
 use super::SATURATED;
 use crate::finding::balance::HotQueue;
 use crate::model::Model;
 use crate::sample::{PcieLinkSample, PortSample, QueueDirection, QueueSample, Sample};
 
-/// An lcore of which fewer polls than this bring packets has time left.
+/// An lcore has time left if less than this share of its polls returns packets.
 const IDLE: f64 = 0.5;
 
-/// A queue that was filled no further than this had room, as a share of its descriptors.
+/// A queue that was filled less than this share of its descriptors had room.
 const SHALLOW: f64 = 0.5;
 
-/// What shows that the NIC or its PCIe link is the limit.
+/// Facts that show that the NIC or its PCIe link is the limit.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct NicFacts<'a> {
-    /// Share of polls that brought packets, where that is low.
+    /// Share of the polls that returned packets, if it is low.
     pub(crate) busy_ratio: Option<f64>,
-    /// Deepest queue, and its descriptors; `None` where the driver does not report it.
+    /// Depth of the deepest queue, and its descriptors; `None` if the driver does not report it.
     pub(crate) depth: Option<(u64, u64)>,
-    /// A link below what the device can.
+    /// A link that is slower or narrower than the device supports.
     pub(crate) link: Option<&'a PcieLinkSample>,
 }
 
-/// The hot queue cannot be emptied as fast as it is filled, while the others can.
+/// Whether the hot queue cannot be emptied as fast as it is filled.
 pub(super) fn is_overrun(model: &Model, hot: &HotQueue) -> bool {
     let mut queues = model.sample.queues.iter();
     let same = |row: &&QueueSample| {
@@ -34,7 +34,7 @@ pub(super) fn is_overrun(model: &Model, hot: &HotQueue) -> bool {
     full || missed || hot.busy_ratio.is_some_and(|busy| busy >= SATURATED)
 }
 
-/// How far a queue was filled in the last window, 0 to 1 or a little more.
+/// Returns how far a queue was filled in the last window, 0 to 1 or a little more.
 fn filled(queue: &QueueSample) -> Option<f64> {
     let deepest = deepest(queue)?;
     let descriptors = queue.descriptors.filter(|descriptors| *descriptors > 0)?;
@@ -46,8 +46,8 @@ fn deepest(queue: &QueueSample) -> Option<u64> {
     Some(marks.unwrap_or(0).max(queue.depth.or(marks)?))
 }
 
-/// Share of the polls of the busiest receive queue of a port that brought packets, or of the work of
-/// the busiest lcore of a stock app that counts it.
+/// Returns the share of the polls of the busiest receive queue of a port that returned packets, or
+/// else the share of work of the busiest lcore, if the app counts it.
 pub(super) fn busy_ratio(model: &Model, port: u16) -> Option<f64> {
     let queues = model.queues.iter();
     let of_port = queues.filter(|row| row.port == port && row.direction == QueueDirection::Rx);
@@ -56,7 +56,7 @@ pub(super) fn busy_ratio(model: &Model, port: u16) -> Option<f64> {
     polls.or_else(usage)
 }
 
-/// Packets were missed before the queues: these had room, and the lcores time.
+/// Returns the facts if packets were missed before the queues: these had room, and the lcores time.
 pub(super) fn nic_limit<'a>(
     model: &'a Model,
     port: &PortSample,
