@@ -1,9 +1,9 @@
-//! Finds DPDK apps, asks their telemetry sockets, derives rates and findings.
+//! Finds DPDK apps, queries their telemetry sockets, derives rates and findings.
 //!
-//! The data flows one way: [`discover`] finds apps, [`TelemetryClient`] talks to one, [`SampleCollector`] turns its
-//! replies into a [`sample::Sample`], [`model::Model`] derives rates from two samples, and [`finding`]
-//! judges the model. A [`fleet::Fleet`] does so for all apps, and keeps a [`FleetState`] of what it
-//! heard.
+//! The data flows one way: [`discover`] finds apps, [`TelemetryClient`] queries one,
+//! [`SampleCollector`] converts its replies into a [`sample::Sample`], [`model::Model`] derives rates
+//! from two samples, and [`finding`] evaluates the model. A [`fleet::Fleet`] does so for all apps,
+//! and keeps their latest state in a [`FleetState`].
 //!
 //! ```no_run
 //! use std::{thread::sleep, time::Duration};
@@ -26,7 +26,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-// Text leaves where it is made harmless: in the binary.
+// Only the binary prints text, where it is made harmless.
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 
 mod arguments;

@@ -1,10 +1,10 @@
-//! Keeps the tools of this project from asking one app at the same time.
+//! Prevents the tools of this project from querying one app concurrently.
 //!
 //! Before 26.07, the telemetry threads of a DPDK app share the state of one `strtok()`: two clients
-//! that ask at the same moment may get the reply to each other's parameters, that is, the counters of
-//! another port. Nothing in the reply tells. So each tool holds an exclusive `flock()` on
-//! `<runtime dir>/pmdscope.lock` for the short time of one round. The directory itself will not do:
-//! DPDK locks it while an app starts, and a tool must not make an app wait.
+//! that send requests at the same time may get the reply to each other's parameters, that is, the
+//! counters of another port. The reply does not show it. So each tool holds an exclusive `flock()` on
+//! `<runtime dir>/pmdscope.lock` for the short time of one round. The directory itself cannot be
+//! used: DPDK locks it while an app starts, and a tool must not make an app wait.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -17,11 +17,11 @@ use crate::deadline::Deadline;
 use crate::error::TelemetryError;
 use crate::host::foreign::open_file;
 
-/// Longest wait for other tools. They hold the lock for one round, which takes milliseconds; one that
-/// was stopped holds it for ever.
+/// Longest wait for other tools. They hold the lock for one round, which takes milliseconds; a
+/// stopped tool holds it until it continues.
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
 
-/// Longest wait after a wait that was in vain.
+/// Longest wait after a wait that timed out.
 const NEXT_WAIT: Duration = Duration::from_millis(20);
 
 /// Name of the lock file in the runtime directory of an app.
@@ -31,27 +31,27 @@ pub const LOCK_FILE: &str = "pmdscope.lock";
 #[derive(Debug)]
 pub struct AppLock(OwnedFd);
 
-/// The lock, held until dropped.
+/// A held lock; released when dropped.
 #[derive(Debug)]
 pub struct AppLockGuard<'a>(&'a AppLock);
 
-/// The lock of one app as one tool takes it for each of its rounds.
+/// The lock of one app, as a tool takes it for each of its rounds.
 #[derive(Debug, Default)]
 pub(crate) struct RoundLock {
     lock: Option<AppLock>,
-    /// The last wait was in vain.
+    /// Whether the last wait timed out.
     is_held_by_others: bool,
 }
 
 impl RoundLock {
-    /// Opens the file anew for the next round: an app that starts again may have another runtime
-    /// directory, in which the other tools lock.
+    /// Reopens the file in the next round: an app that restarts may have another runtime directory,
+    /// with the lock file of the other tools.
     pub(crate) fn reset(&mut self) {
         self.lock = None;
     }
 
-    /// Takes the lock in `dir` for a round that ends at `deadline`; half of that time is left for the
-    /// round. Without the guard the round goes on all the same, and the error says why.
+    /// Takes the lock in `dir` for a round that ends at `deadline`; waits for at most half of that
+    /// time. Without the guard the round continues nevertheless, and the error has the reason.
     pub(crate) fn hold(
         &mut self,
         dir: &Path,
@@ -75,16 +75,17 @@ impl RoundLock {
 }
 
 impl AppLock {
-    /// Opens the lock file in `dir` and creates it where there is none.
+    /// Opens the lock file in `dir`; creates it if it does not exist.
     ///
     /// # Errors
-    /// [`TelemetryError::Permission`] or [`TelemetryError::Io`] where there is no such file and none can be created,
-    /// for instance on a read-only mount. Callers go on without the lock, and say so.
+    /// [`TelemetryError::Permission`] or [`TelemetryError::Io`] if there is no such file and it
+    /// cannot be created, for instance on a read-only mount. Callers continue without the lock, and
+    /// report that.
     pub fn open(dir: &Path) -> Result<Self, TelemetryError> {
         let path = dir.join(LOCK_FILE);
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let created = open_file(&path, flags | OFlags::CREATE, Mode::RUSR | Mode::WUSR);
-        // An existing file serves even where no file can be created.
+        // An existing file can be locked even if no file can be created.
         let fd = match created {
             Err(Errno::ROFS | Errno::ACCESS) => open_file(&path, flags, Mode::empty()),
             other => other,
@@ -92,10 +93,10 @@ impl AppLock {
         fd.map(Self).map_err(|errno| TelemetryError::io("cannot create the lock file", errno))
     }
 
-    /// Takes the lock.
+    /// Takes the lock; waits until `deadline`.
     ///
     /// # Errors
-    /// [`TelemetryError::Locked`] when other tools held it until the deadline.
+    /// [`TelemetryError::Locked`] if other tools held it until the deadline.
     pub fn hold(&self, deadline: Deadline) -> Result<AppLockGuard<'_>, TelemetryError> {
         let attempt = || match flock(&self.0, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(AppLockGuard(self))),
@@ -108,7 +109,7 @@ impl AppLock {
 
 impl Drop for AppLockGuard<'_> {
     fn drop(&mut self) {
-        // Cannot fail on an open file; and the kernel unlocks when the process ends.
+        // This cannot fail on an open file; and the kernel unlocks it when the process ends.
         let _ = flock(&self.0.0, FlockOperation::Unlock);
     }
 }

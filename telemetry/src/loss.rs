@@ -1,4 +1,4 @@
-//! How fast pools and sites lose mbufs, derived from successive samples.
+//! Loss rates of pools and sites, derived from successive samples.
 
 use std::collections::BTreeMap;
 
@@ -41,18 +41,18 @@ pub(crate) struct LossTrends {
 }
 
 impl LossTrends {
-    /// Forgets everything, as after a restart.
+    /// Discards everything, as after a restart.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// Takes in a sample and derives the rates of its pools and sites, in their order.
+    /// Adds a sample; returns the rates of its pools and sites, in their order.
     pub(crate) fn update(
         &mut self,
         sample: &Sample,
         options: TrendOptions,
     ) -> (Vec<LedgerRates>, Vec<SiteRates>) {
-        // What could not be read this time keeps its history.
+        // Tables that could not be read this time keep their history.
         if !sample.failed("/pmdscope") {
             self.pools.retain(|name, _| sample.ledger.iter().any(|row| row.name == *name));
             self.sites.retain(|known, _| sample.sites.iter().any(|site| key(site) == *known));
@@ -84,7 +84,7 @@ fn key(site: &SiteSample) -> (String, u32, SiteKind) {
     (site.pool.clone(), site.id, site.kind)
 }
 
-/// Adds a count; one that went back begins anew.
+/// Adds a count; one that went back starts a new history.
 fn count(trend: &mut ValueTrend, now_ns: u64, value: u64, options: TrendOptions) {
     if trend.values().last().is_some_and(|last| value < last) {
         *trend = ValueTrend::default();

@@ -1,4 +1,4 @@
-//! The memzones of an app: memory that it reserved by name.
+//! The memzones of an app: memory that it has reserved by name.
 
 use std::path::Path;
 
@@ -20,25 +20,25 @@ pub struct MemzoneEntry {
     pub bytes: u64,
 }
 
-/// What an app told of its memzones.
+/// The memzones of an app.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemzoneTable {
-    /// What the app said when it was connected.
+    /// The banner of the app.
     pub banner: SocketBanner,
     /// The process that answered.
     pub peer: SocketPeer,
-    /// The memzones, by address.
+    /// The memzones, sorted by address.
     pub memzones: Vec<MemzoneEntry>,
-    /// Memzones of the list that were gone when they were asked for.
+    /// Number of listed memzones that no longer existed when they were requested.
     pub vanished: usize,
-    /// The app has more memzones than it lists: DPDK cuts lists at 512.
+    /// Whether the list may be incomplete: DPDK truncates lists at 512 entries.
     pub cut: bool,
 }
 
 impl MemzoneTable {
-    /// Asks the app at `socket`. Holds the lock of `dir`, the runtime directory, meanwhile: the
-    /// parameters of two clients that ask at the same moment may be mixed up, and some of those that are
-    /// harmless elsewhere end the app as the id of a memzone. So nothing is asked without the lock.
+    /// Queries the app at `socket`, while holding the lock of its runtime directory `dir`: the
+    /// parameters of two concurrent clients may be mixed up, and some that are harmless elsewhere
+    /// crash the app as the id of a memzone. So nothing is requested without the lock.
     ///
     /// # Errors
     /// As [`TelemetryClient::connect`], [`AppLock::open`] and [`AppLock::hold`], or when a reply is lost.
@@ -51,7 +51,7 @@ impl MemzoneTable {
 }
 
 impl TelemetryClient {
-    /// The memzones. The caller must hold the [`AppLock`] of the app.
+    /// Requests the memzones. The caller must hold the [`AppLock`] of the app.
     fn memzones(&mut self, deadline: Deadline) -> Result<MemzoneTable, TelemetryError> {
         let mut ids: Vec<u32> = self.request(&TelemetryCommand::MemzoneList, deadline)?;
         let cut = ids.len() >= LIST_LIMIT;
@@ -59,7 +59,7 @@ impl TelemetryClient {
         ids.dedup();
         let (mut memzones, mut vanished) = (Vec::with_capacity(ids.len()), 0);
         for id in ids {
-            // One at a time: after a reply about something else nothing more must be asked.
+            // One at a time: after a reply about something else, nothing more may be requested.
             let info = TelemetryCommand::MemzoneInfo(MemzoneId(id));
             match self.request::<MemzoneInfo>(&info, deadline) {
                 Ok(info) if info.id.0 == u64::from(id) => memzones.push(info.into()),

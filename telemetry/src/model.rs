@@ -1,4 +1,4 @@
-//! Rates, resets, gaps and ages, derived from two samples. The only place that does.
+//! Derives rates, resets, gaps and ages from two samples. No other module does.
 
 mod interface_totals;
 pub(crate) mod interfaces;
@@ -125,7 +125,7 @@ pub struct ThreadRates {
     pub run_delay_ratio: Option<f64>,
 }
 
-/// Turns the successive samples of one app into models.
+/// Converts the successive samples of one app into models.
 #[derive(Debug, Default)]
 pub struct ModelTracker {
     options: TrendOptions,
@@ -134,7 +134,7 @@ pub struct ModelTracker {
     losses: LossTrends,
     rx_baseline: RxBaseline,
     sending: SendingHistory,
-    /// As of the last sample.
+    /// Sent packets at the last sample.
     sent: SentByPort,
     flaps: FlapCounters,
     counter_updates: CounterUpdates,
@@ -143,37 +143,37 @@ pub struct ModelTracker {
 }
 
 impl Model {
-    /// The sum over all ports whose value is known; unknown when none is.
+    /// Returns the sum over all ports with a known value; `None` if there are none.
     pub fn sum_of_ports(&self, of: impl Fn(&PortRates) -> Option<f64>) -> Option<f64> {
         self.ports.iter().filter_map(of).reduce(|a, b| a + b)
     }
 
-    /// Use of the fullest pool, 0 to 1; `None` if of no pool it is known.
+    /// Returns the used share of the fullest pool, 0 to 1; `None` if it is unknown for all pools.
     pub fn fullest_pool_ratio(&self) -> Option<f64> {
         self.pools.iter().filter_map(|pool| pool.used_ratio).reduce(f64::max)
     }
 
-    /// Seconds until a pool is empty; `None` if it does not drain.
+    /// Returns the seconds until a pool is empty; `None` if it does not drain.
     pub fn pool_left_s(&self, pool: &str) -> Option<f64> {
         self.pools.iter().find(|trend| trend.name == pool)?.exhausted_in_s
     }
 
-    /// The longest time between two polls of an lcore in the last window, in microseconds.
+    /// Returns the longest time between two polls of an lcore in the last window, microseconds.
     pub fn longest_gap_us(&self) -> Option<u64> {
         self.sample.lcores.iter().map(|lcore| lcore.gap_window_max_us).max()
     }
 }
 
 impl ModelTracker {
-    /// A tracker that has seen nothing yet.
+    /// Returns a tracker without earlier samples.
     pub fn new(options: TrendOptions) -> Self {
         Self { options, ..Self::default() }
     }
 
-    /// The model of `sample`, given the samples before it.
+    /// Returns the model of `sample`, given the previous samples.
     ///
-    /// A sample that is not newer than the last one (the same again, or a recording that was put
-    /// together from two boots) gives no rates.
+    /// A sample that is not newer than the last one (the same again, or a recording that combines two
+    /// boots) has no rates.
     pub fn update(&mut self, sample: Sample) -> Model {
         let last = self.last.take();
         let restarted = last.as_ref().is_some_and(|last| !last.app.same_process(&sample.app));
@@ -190,7 +190,7 @@ impl ModelTracker {
             self.counter_updates.clear();
             self.stolen.clear();
         }
-        // A restart does not change that a port is silent.
+        // A restart does not change the fact that a port is silent.
         if backwards {
             self.rx_baseline.clear();
             self.starts.clear();
@@ -275,7 +275,7 @@ impl ModelTracker {
             used_ratio: ratio(occupancy.in_use, pool.size),
             slope_ps: ledger.map(LedgerSample::slope_ps).or(slope),
             exhausted_in_s: match ledger {
-                // A burst has a slope as well: only a proven loss needs no trend of our own.
+                // A burst has a slope as well: only for a proven loss no rising trend is needed.
                 Some(ledger) => ledger
                     .exhausted_in_ms
                     .filter(|_| ledger.loses() || rising.is_some())
@@ -287,8 +287,8 @@ impl ModelTracker {
     }
 }
 
-/// The part of a sample that rates are computed from. Copying the rest would take longer than the
-/// computation.
+/// Copies the part of a sample that rates are computed from. Copying the rest would take longer than
+/// the computation.
 fn counters(sample: &Sample) -> Sample {
     let port = |port: &PortSample| PortSample {
         id: port.id,
@@ -332,7 +332,7 @@ struct Interval<'a> {
 }
 
 impl Interval<'_> {
-    /// Growth per second; `None` when the counter went backwards.
+    /// Returns the growth per second; `None` when the counter went backwards.
     fn rate(&self, now: u64, before: u64) -> Option<f64> {
         rate(now, before, self.seconds)
     }
@@ -366,7 +366,7 @@ fn lcore_rates(
         lcore: lcore.lcore,
         polls_ps: interval.rate(lcore.polls, before.polls),
         pps: interval.rate(lcore.packets, before.packets),
-        // The app counts while it is read, so the ratio could exceed 1 slightly.
+        // The app counts while it is read, so the ratio could slightly exceed 1.
         busy_ratio: busy.zip(polls).and_then(|(busy, polls)| ratio(busy.min(polls), polls)),
         stalls_ps: interval.rate(lcore.stalls, before.stalls),
         stalls: LcoreStalls::between((interval.last, before), (sample, lcore)),

@@ -271,7 +271,8 @@ fn totals_count_from_a_sample_or_from_the_last_reset() {
     assert_eq!(now.ports[0].stats_since(Some(&before)).rx_packets, 7);
 }
 
-/// A second of an app with one port: per transmit queue, packets offered and, by the driver, sent.
+/// Returns the sample of this second of an app with one port: for each transmit queue, packets
+/// offered and, by the driver, sent.
 fn sending(second: u64, queues: &[(u64, Option<u64>)], sent: u64) -> Sample {
     let mut sample = at(second, 0);
     sample.ports[0].tx_queues = queues.len().try_into().unwrap();
@@ -316,7 +317,7 @@ fn without_counters_of_queues_only_what_is_certain_is_told() {
     };
     let one = |s| vec![(2_000_000 * s, None)];
     assert_eq!(last(&one, 500_000), [(Some(500_000.0), Some(1_500_000.0))]);
-    // Zeros, as DPDK serves them for drivers that do not count.
+    // Zeros, which DPDK returns for drivers that do not count.
     let two = |s| vec![(2_000_000 * s, Some(0)), (1_000_000 * s, Some(0))];
     assert_eq!(last(&two, 500_000), [(None, None); 2]);
     let all_sent = [(Some(2_000_000.0), None), (Some(1_000_000.0), None)];

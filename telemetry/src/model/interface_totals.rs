@@ -1,14 +1,14 @@
-//! What interfaces of the kernel have counted.
+//! Totals of interfaces of the kernel.
 
 use super::interfaces::{InterfaceRates, rates};
 use crate::interface::{FilterSample, InterfaceQueueSample, InterfaceSample, VerdictSample};
 
 impl InterfaceRates {
-    /// What was counted since `before`, in the place of each rate. What is not in there, or was reset,
-    /// counts from its start. What the kernel processes is not known if part of that time had another
-    /// filter.
+    /// Returns the counts since `before`, in place of each rate. A counter that is not in there, or
+    /// was reset, counts from its start. The packets that the kernel processes are unknown if another
+    /// filter was attached for part of that time.
     pub fn totals(now: &InterfaceSample, before: Option<&InterfaceSample>) -> Self {
-        // Counters per second are totals if all was counted in one second.
+        // With an interval of one second, counts per second are totals.
         let mut totals = rates(now, Some((&start(now, before), 1.0)));
         totals.interval_s = None;
         let program = |sample: &InterfaceSample| sample.filter.as_ref().map(|of| of.program);
@@ -23,7 +23,7 @@ impl InterfaceRates {
     }
 }
 
-/// The counters from which those of `now` grew.
+/// Returns the counters at the start, from which those of `now` grew.
 fn start(now: &InterfaceSample, before: Option<&InterfaceSample>) -> InterfaceSample {
     let of = |of: fn(&InterfaceSample) -> Option<u64>| counted(of(now), before.and_then(of));
     InterfaceSample {
@@ -67,7 +67,7 @@ fn filter_start(now: &FilterSample, before: Option<&FilterSample>) -> FilterSamp
     }
 }
 
-/// Where a counter began: at 0 if it went back. Unknown if it is not counted now.
+/// Returns the start of a counter: 0 if it went back, `None` if it is not counted now.
 fn counted(now: Option<u64>, before: Option<u64>) -> Option<u64> {
     let now = now?;
     Some(before.filter(|before| *before <= now).unwrap_or(0))

@@ -10,7 +10,7 @@ use crate::interface::{
 };
 use crate::rate::rate;
 
-/// Shortest time between two samples for rates: over less, a burst would look like a flood.
+/// Shortest interval for rates: in a shorter one, a burst would look like a flood.
 const SHORTEST_NS: u64 = 20_000_000;
 
 /// Per-second rates of one interface. A rate is `None` without an earlier sample, if nobody counts, and
@@ -95,7 +95,7 @@ pub struct SourceRates {
 }
 
 impl FilterRates {
-    /// The reason for which most packets are dropped.
+    /// Returns the reason for which most packets are dropped.
     pub fn worst(&self) -> Option<&VerdictRates> {
         let dropped = |v: &&VerdictRates| v.dropped && v.pps.is_some_and(|pps| pps > 0.0);
         let rate = |v: &VerdictRates| v.pps.unwrap_or(0.0);
@@ -103,13 +103,13 @@ impl FilterRates {
     }
 }
 
-/// Turns the successive samples of the interfaces into rates.
+/// Converts the successive samples of the interfaces into rates.
 #[derive(Debug, Default)]
 pub struct InterfaceTracker {
     last: BTreeMap<String, TimedSample>,
 }
 
-/// A sample, and what it said.
+/// A sample, its time and its rates.
 #[derive(Debug)]
 struct TimedSample {
     monotonic_ns: u64,
@@ -118,7 +118,7 @@ struct TimedSample {
 }
 
 impl InterfaceTracker {
-    /// The rates of interfaces that were read at this time, in their order.
+    /// Returns the rates of interfaces that were read at this time, in their order.
     pub fn update(
         &mut self,
         interfaces: &[InterfaceSample],
@@ -128,7 +128,7 @@ impl InterfaceTracker {
         let rates = interfaces.iter().map(|now| {
             let before = last.remove(&now.name).filter(|before| before.sample.index == now.index);
             let kept = match before {
-                // Read again at once, by somebody else: the rates are those of the interval before.
+                // Another reader came shortly after: the rates of the previous interval are kept.
                 Some(before)
                     if monotonic_ns >= before.monotonic_ns
                         && monotonic_ns - before.monotonic_ns < SHORTEST_NS
@@ -153,7 +153,7 @@ impl InterfaceTracker {
 }
 
 impl InterfaceSample {
-    /// It has the same queues, filter and verdicts, so that rates of one fit the other.
+    /// Whether it has the same queues, filter and verdicts, so that the rates of one apply to the other.
     fn is_like(&self, other: &Self) -> bool {
         let queues = |of: &Self| of.queues.iter().map(|queue| queue.queue).collect::<Vec<_>>();
         let reason = |of: &VerdictSample| of.reason.clone();
@@ -165,7 +165,7 @@ impl InterfaceSample {
     }
 }
 
-/// The sum of all, if all are known and there is one.
+/// Returns the sum of all values, if all are known and there is at least one.
 fn sum(mut values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     let first = values.next()??;
     values.try_fold(first, |sum, value| Some(sum + value?))
@@ -190,8 +190,8 @@ pub(super) fn rates(
         }
         None => interval.map(|_| 0.0),
     };
-    // Each may leave some out: drivers count packets in queues only on some paths, or do not count in the
-    // interface what an XDP program drops; and a filter may see a part.
+    // Each counter may omit some: drivers count packets of queues only on some paths, or do not count
+    // packets in the interface that an XDP program drops; and a filter may see only a part.
     let arrived = [
         sum(queues.iter().map(|queue| queue.pps)),
         of(|sample| sample.rx_packets),
@@ -216,8 +216,8 @@ pub(super) fn rates(
 }
 
 impl InterfaceRates {
-    /// The packets that the kernel processes, if so many bypass it. The counters are read one after the
-    /// other, so that the difference may be slightly below 0.
+    /// Returns the packets that the kernel processes, if this many bypass it. The counters are read
+    /// one after the other, so that the difference may be slightly below 0.
     pub fn kernel_with(&self, bypassed_pps: Option<f64>) -> Option<f64> {
         Some((self.rx_pps? - self.filtered_pps? - bypassed_pps?).max(0.0))
     }
@@ -265,8 +265,8 @@ fn filter_rates(now: &FilterSample, interval: Option<(&FilterSample, f64)>) -> F
     }
 }
 
-/// What each top source sent in the interval. One that was not among the top sources before had sent no
-/// more than the last of them, and nothing if there was room for it.
+/// Returns the rates of the top sources in the interval. One that was not among the top sources
+/// before had sent no more than the last of them, and nothing if there was room for it.
 fn sources(now: &FilterSample, before: &FilterSample, seconds: f64) -> Vec<SourceRates> {
     let earlier: BTreeMap<_, _> =
         before.top_sources.iter().map(|source| (source.address, source.packets)).collect();
@@ -277,7 +277,7 @@ fn sources(now: &FilterSample, before: &FilterSample, seconds: f64) -> Vec<Sourc
         .iter()
         .filter_map(|source| {
             let known = earlier.get(&source.address);
-            // A source that left the table and came back counts from 0 again.
+            // A source that left the table and returned counts from 0 again.
             let grown = source.packets.checked_sub(*known.unwrap_or(&least))?;
             let at_least = known.is_none() && least > 0;
             let pps = grown as f64 / seconds;

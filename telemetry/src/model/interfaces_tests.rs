@@ -64,7 +64,7 @@ fn what_nobody_counts_is_unknown_and_not_0() {
 
 #[test]
 fn packets_that_one_counter_leaves_out_are_not_missing() {
-    // A driver that counts queues only on its XDP path, and one that counts no dropped packets.
+    // A driver that counts queues only on its XDP path, and one that does not count dropped packets.
     for (rx_packets, in_queue) in [(10_000, 0), (1000, 10_000), (1000, 0)] {
         let interface = |times| InterfaceSample {
             rx_packets: Some(rx_packets * times),

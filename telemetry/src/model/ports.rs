@@ -82,7 +82,7 @@ pub(super) fn port_rates(port: &PortSample, interval: Option<&Interval<'_>>) -> 
 }
 
 impl PortRates {
-    /// With the means of the time between two updates of the counters.
+    /// Returns the rates with averages over the time between two updates of the counters.
     pub(super) fn of_update(self, update: CounterUpdate) -> Self {
         let rates = Self { counter_period_s: Some(update.period_s), ..self };
         let Some(growth) = update.growth else { return rates };
@@ -102,7 +102,7 @@ impl PortRates {
 }
 
 impl PortStats {
-    /// Growth of all counters; `None` when one went back: the app or its peer reset them.
+    /// Returns the growth of all counters; `None` when one went back: the app or its peer reset it.
     pub fn since(&self, before: &Self) -> Option<Self> {
         Some(Self {
             rx_packets: self.rx_packets.checked_sub(before.rx_packets)?,
@@ -118,8 +118,8 @@ impl PortStats {
 }
 
 impl PortSample {
-    /// What the port has counted since the sample `before`, or since the app started if that has no
-    /// such port. A counter that went back was reset, and counts from the reset.
+    /// Returns the counts of the port since the sample `before`, or since the app started if that has
+    /// no such port. A counter that went back was reset, and counts from the reset.
     pub fn stats_since(&self, before: Option<&Sample>) -> PortStats {
         let before =
             before.and_then(|sample| sample.ports.iter().find(|p| p.device == self.device));
@@ -139,7 +139,8 @@ impl PortSample {
     }
 }
 
-/// Packets that receive queues have missed per second, by port and queue, where drivers count them so.
+/// Returns the packets that receive queues missed per second, by port and queue, if drivers count
+/// them by queue.
 pub(super) fn missed_rates(
     sample: &Sample,
     interval: Option<&Interval<'_>>,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Interval;
 use crate::sample::{PortSample, QueueDirection, Sample};
 
-/// How the packets of the queues of a port grew between two samples.
+/// The growth of the packets of the queues of a port between two samples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueGrowth {
     /// Packets by queue.
@@ -15,9 +15,9 @@ pub struct QueueGrowth {
 }
 
 impl QueueGrowth {
-    /// Of a port of `now` and a direction, since `before`. `None` if that is of another process or no
-    /// earlier, if the port was not there or was another device, or if the counter of any queue was
-    /// reset: shares of different times cannot be compared.
+    /// Returns the growth for a port of `now` and a direction, since `before`. `None` if `before` is
+    /// not earlier or of another process, if the port did not exist or was another device, or if the
+    /// counter of any queue was reset: shares of different times cannot be compared.
     pub fn between(
         before: &Sample,
         now: &Sample,
@@ -40,8 +40,9 @@ impl QueueGrowth {
     }
 }
 
-/// Packets of each queue of a port since its counters were reset: received as libpmdscope counted them,
-/// or else the driver; sent as the driver counted them. Empty where nothing does.
+/// Returns the packets of each queue of a port since its counters were reset. Received packets are
+/// those that libpmdscope counted, or else the driver; sent packets are those that the driver
+/// counted. Empty if nothing counts them.
 pub fn queue_packets(
     sample: &Sample,
     port: &PortSample,
@@ -70,7 +71,7 @@ mod tests {
     use super::*;
     use crate::sample::AppIdentity;
 
-    /// A stock app whose driver counts two queues.
+    /// Returns a sample of a stock app with a driver that counts two queues.
     fn sample(seconds: u64, quiet: u64, busy: u64) -> Sample {
         let xstats = [("rx_q0_packets".to_owned(), quiet), ("rx_q1_packets".to_owned(), busy)];
         let port = PortSample {

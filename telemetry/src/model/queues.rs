@@ -42,7 +42,7 @@ pub struct QueueRates {
     pub missed_ps: Option<f64>,
 }
 
-/// The rates of the queues, given what they have sent, and what they were refused, in the order of
+/// Returns the rates of the queues, given sent and refused packets, which are in the order of
 /// `sample.queues`.
 pub(super) fn queue_rates(
     sample: &Sample,
@@ -85,7 +85,7 @@ pub(super) fn queue_rates(
     rates.collect()
 }
 
-/// What drivers have sent until a sample, and until the one before.
+/// Packets that drivers had sent at a sample, and at the previous one.
 pub(super) struct SentPackets<'a> {
     /// In the order of the ports of the sample.
     pub(super) unsent: &'a [Option<UnsentPackets>],
@@ -93,17 +93,17 @@ pub(super) struct SentPackets<'a> {
     pub(super) before: &'a SentByPort,
 }
 
-/// What a driver has sent of a transmit queue in an interval.
+/// Packets of a transmit queue that its driver sent in an interval.
 #[derive(Clone, Copy)]
 enum SentDelta {
-    /// Its driver counts packets, and bytes or not; `None` for a counter that was reset.
+    /// The driver counts packets, and perhaps bytes; `None` for a counter that was reset or is unknown.
     Counted(Option<u64>, Option<u64>),
-    /// All that was offered: the port refused nothing.
+    /// All offered packets: the port refused none.
     AllOffered,
 }
 
 impl SentPackets<'_> {
-    /// What a queue of the port at this place of the sample has sent, as far as it is known.
+    /// Returns the packets that a queue of the port with this index has sent, as far as they are known.
     fn delta(&self, at: usize, port: &PortSample, queue: u16, last: &Sample) -> Option<SentDelta> {
         let counted = || {
             last.same_port(port)?;
@@ -119,15 +119,15 @@ impl SentPackets<'_> {
     }
 }
 
-/// What a queue did in an interval; `None` per counter that was reset, and for what is not known.
+/// Counts of a queue in an interval; `None` for each counter that was reset or is unknown.
 #[derive(Default)]
 struct QueueDelta {
     seconds: f64,
-    /// Received or sent.
+    /// Packets received or sent.
     packets: Option<u64>,
-    /// Of these packets.
+    /// Bytes of these packets.
     bytes: Option<f64>,
-    /// Received or offered.
+    /// Packets received or offered.
     in_bursts: Option<u64>,
     polls: Option<u64>,
     empty: Option<u64>,
@@ -141,7 +141,7 @@ fn queue_delta(
     let key = |queue: &QueueSample| (queue.port, queue.queue, queue.direction);
     let interval = interval?;
     let before = &interval.last.queues;
-    // Mostly it is where it was.
+    // Usually it is in the same place.
     let same = |before: &&QueueSample| key(before) == key(queue);
     let before = before.get(at).filter(same).or_else(|| before.iter().find(same))?;
     Some(QueueDelta {
@@ -155,7 +155,7 @@ fn queue_delta(
 }
 
 impl QueueDelta {
-    /// The same of a transmit queue, which was counted by what it was offered.
+    /// Returns the counts of a transmit queue after replacing offered by sent packets.
     fn sending(self, sent: Option<SentDelta>) -> Self {
         match sent {
             Some(SentDelta::AllOffered) => self,
@@ -172,7 +172,7 @@ impl QueueDelta {
 
     fn rates(&self, queue: &QueueSample, port_packets: u64) -> QueueRates {
         let per_second = |count: Option<u64>| Some(count? as f64 / self.seconds);
-        // The app counts while it is read, so the difference can be off by a burst.
+        // The app counts while it is read, so the difference may be off by a burst.
         let busy = self.polls.zip(self.empty).and_then(|(polls, empty)| polls.checked_sub(empty));
         QueueRates {
             port: queue.port,

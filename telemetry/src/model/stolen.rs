@@ -1,4 +1,4 @@
-//! Time taken from lcores between two samples, as a tracer counted it.
+//! Time stolen from lcores between two samples, as counted by a tracer.
 
 use std::collections::BTreeMap;
 
@@ -61,23 +61,23 @@ pub struct ThiefRates {
 }
 
 impl StolenCause {
-    /// Whether the CPU was taken from the thread; it may sleep or wait on purpose.
+    /// Whether the CPU was taken from the thread; a thread may sleep or wait on purpose.
     pub fn is_theft(self) -> bool {
         self != Self::Sleep
     }
 }
 
-/// The last counts of one app, and the rates until then.
+/// The last counts of one app, and the rates up to them.
 #[derive(Debug, Default)]
 pub(super) struct StolenHistory {
-    /// With the monotonic time until which they count.
+    /// The last counts, with the monotonic time until which they count.
     last: Option<(u64, TracingSample)>,
     rates: Vec<StolenRates>,
 }
 
 impl StolenHistory {
-    /// Of each lcore that is traced, in the order of [`TracingSample::lcores`]. While a tracer has not
-    /// counted again, the rates stay as they are.
+    /// Returns the rates of each traced lcore, in the order of [`TracingSample::lcores`]. Until a
+    /// tracer has counted again, the rates do not change.
     pub(super) fn update(&mut self, sample: &Sample) -> Vec<StolenRates> {
         let Some(now) = &sample.tracing else {
             self.clear();
@@ -101,18 +101,18 @@ impl StolenHistory {
         self.rates.clone()
     }
 
-    /// Forgets everything.
+    /// Discards everything.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
 }
 
-/// Counters of both go on from the same start.
+/// Whether the counters of both have the same start.
 pub(crate) fn same(before: &TracingSample, now: &TracingSample) -> bool {
     (before.method, before.since_realtime_ns) == (now.method, now.since_realtime_ns)
 }
 
-/// `None` where a counter went back.
+/// Returns the rates of an lcore; `None` if a counter went back.
 fn lcore_rates(
     lcore: u32,
     before: &TracingSample,
@@ -146,7 +146,8 @@ fn lcore_rates(
     })
 }
 
-/// A tracer may count a thief among others that it no longer tells apart; the totals of a cause stay.
+/// Sums up by cause. A tracer may merge a thief with others that it no longer distinguishes; the
+/// totals of a cause are not affected.
 fn totals(tracing: &TracingSample, lcore: u32) -> BTreeMap<StolenCause, CauseTotals> {
     let mut totals = BTreeMap::<_, CauseTotals>::new();
     for row in tracing.stolen.iter().filter(|row| row.lcore == lcore) {
@@ -175,7 +176,7 @@ fn growth(
     grown.collect()
 }
 
-/// Who took something from an lcore, and its sleeps, between two counts that go on from the same start.
+/// Returns the thieves of an lcore, and its sleeps, between two counts with the same start.
 pub(crate) fn thieves(lcore: u32, before: &TracingSample, now: &TracingSample) -> Vec<ThiefRates> {
     let of_lcore = |row: &&StolenSample| row.lcore == lcore;
     let key = |row: &StolenSample| (row.cause, row.thief.clone());
@@ -185,7 +186,7 @@ pub(crate) fn thieves(lcore: u32, before: &TracingSample, now: &TracingSample) -
     rows.filter_map(|row| thief(before.get(&key(row)).copied(), row)).collect()
 }
 
-/// `None` if it took nothing, or a counter went back.
+/// Returns the rates of a thief; `None` if it took nothing, or a counter went back.
 fn thief(before: Option<&StolenSample>, now: &StolenSample) -> Option<ThiefRates> {
     let events = now.count.checked_sub(before.map_or(0, |before| before.count))?;
     let old_ns = before.map_or(Some(0), |before| before.stolen_ns);
@@ -219,7 +220,7 @@ mod tests {
         sample
     }
 
-    /// The last of two models, two seconds apart.
+    /// Returns the last of two models, two seconds apart.
     fn between(before: TracingSample, now: TracingSample) -> Model {
         let mut tracker = ModelTracker::default();
         assert_eq!(tracker.update(at(10, before)).stolen[0].ratio, None);
