@@ -1,4 +1,4 @@
-//! What one app said at one moment: raw, serialisable, without any derivation.
+//! The data of one app at one time: raw, serialisable, nothing derived.
 
 mod lcore;
 pub(crate) mod ledger;
@@ -36,10 +36,10 @@ use crate::error::TelemetryError;
 /// Version of the serialised form of [`Sample`]; raised when a field changes its meaning.
 pub const SAMPLE_SCHEMA: u32 = 1;
 
-/// The reason of a part that was read, though perhaps not to its end.
+/// The reason of a part that was read, but may be incomplete.
 pub(crate) const CUT_LIST: &str = "DPDK may have cut the list";
 
-/// The part of a round that stands for the lock between tools.
+/// The part of a round that names the lock between tools.
 pub(crate) const LOCK_PART: &str = "lock";
 
 /// Everything asked of one app in one round.
@@ -128,28 +128,28 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// 0 for a stock app, otherwise [`LibrarySample::level`].
+    /// Returns 0 for a stock app, otherwise [`LibrarySample::level`].
     pub fn level(&self) -> u8 {
         self.library.as_ref().map_or(0, LibrarySample::level)
     }
 
-    /// The library is too old to tell level 1 from level 2.
+    /// Whether the library is too old to distinguish level 1 from level 2.
     pub fn level_may_be_higher(&self) -> bool {
         self.library.as_ref().is_some_and(|library| library.traced_units.is_none())
     }
 
-    /// The port of this sample that has the number and the device of `port`.
+    /// Returns the port of this sample with the number and the device of `port`.
     pub(crate) fn same_port(&self, port: &PortSample) -> Option<&PortSample> {
         self.ports.iter().find(|own| (own.id, &own.device) == (port.id, &port.device))
     }
 
-    /// Descriptors of a receive queue of one of its ports, as far as libpmdscope or DPDK told them.
+    /// Returns the descriptors of a receive queue of a port, if libpmdscope or DPDK reported them.
     pub fn rx_descriptors(&self, port: &PortSample, queue: u16) -> Option<u64> {
         let told = || port.rx_descriptors.get(usize::from(queue)).copied().flatten();
         self.descriptors((port.id, queue, QueueDirection::Rx)).or_else(told)
     }
 
-    /// Descriptors of a transmit queue of one of its ports, as far as libpmdscope told them.
+    /// Returns the descriptors of a transmit queue of a port, if libpmdscope reported them.
     pub fn tx_descriptors(&self, port: &PortSample, queue: u16) -> Option<u64> {
         self.descriptors((port.id, queue, QueueDirection::Tx))
     }
@@ -159,56 +159,57 @@ impl Sample {
         queues.find(|own| (own.port, own.queue, own.direction) == key)?.descriptors
     }
 
-    /// Whether the app told anything but lists of names.
+    /// Whether the app reported anything but lists of names.
     pub(crate) fn tells_anything(&self) -> bool {
         !self.ports.is_empty() || !self.pools.is_empty() || self.library.is_some()
     }
 
-    /// Whether all ports are there: one that could not be read is left out, and proves nothing.
+    /// Whether all ports are present: a port that could not be read is left out, so its absence
+    /// proves nothing.
     pub fn ports_are_complete(&self) -> bool {
         let needed = ["/ethdev/list", "/ethdev/info", "/ethdev/stats"];
         !needed.iter().any(|command| self.failed(command)) && !self.lacks_counted_port()
     }
 
-    /// Extended counters that cannot be read cost the port itself where the basic ones are read from
-    /// them.
+    /// Whether a port is missing because its extended counters could not be read, which include the
+    /// basic ones.
     fn lacks_counted_port(&self) -> bool {
         let failed = self.partial.iter().filter_map(|part| part.strip_prefix("/ethdev/xstats,"));
         let ids = failed.filter_map(|part| part.split(':').next()?.parse::<u16>().ok());
         ids.into_iter().any(|id| self.ports.iter().all(|port| port.id != id))
     }
 
-    /// The requests that failed, as "endpoint: reason"; the rest of [`Sample::partial`] are remarks.
+    /// Returns the failed requests, as "endpoint: reason"; the rest of [`Sample::partial`] are remarks.
     pub fn unread(&self) -> impl Iterator<Item = &str> {
         let parts = self.partial.iter().map(String::as_str);
         parts.filter(|part| part.starts_with('/') && !part.contains(LEDGER_IMBALANCE))
     }
 
-    /// Whether something below `command` could not be read, so that its absence proves nothing.
+    /// Whether a request that begins with `command` failed, so that missing data prove nothing.
     pub fn failed(&self, command: &str) -> bool {
         self.partial.iter().any(|part| part.starts_with(command))
     }
 
-    /// The role of an lcore: as libpmdscope says, which knows the main one, else as the EAL says.
+    /// Returns the role of an lcore: from libpmdscope, which knows the main one, otherwise from the EAL.
     pub fn role_of(&self, lcore: u32) -> Option<&str> {
         let library = self.lcores.iter().find(|own| own.lcore == lcore).map(|own| &own.role);
         let eal = self.roles.iter().find(|own| own.lcore == lcore).map(|own| &own.role);
         library.or(eal).map(String::as_str)
     }
 
-    /// Whether another tool did not let go of the lock of this app, so that it was asked without it.
+    /// Whether another tool did not release the lock of this app, so that it was queried without it.
     pub(crate) fn was_asked_without_lock(&self) -> bool {
         let reason = TelemetryError::Locked.to_string();
         let lock = self.partial.iter().filter_map(|part| part.strip_prefix(LOCK_PART));
         lock.filter_map(|part| part.strip_prefix(": ")).any(|why| why == reason)
     }
 
-    /// The mempools of the last scan.
+    /// Returns the mempools of the last scan.
     pub fn scanned_pools(&self) -> impl Iterator<Item = &PoolScanSample> {
         self.scan.iter().flat_map(|scan| &scan.pools)
     }
 
-    /// Whether mbufs are lost, or were misused, for sure. A trend alone is no proof.
+    /// Whether mbufs are certainly lost, or were misused. A trend alone is not proof.
     pub fn has_leaks(&self) -> bool {
         let of_pool = |ledger: &LedgerSample| {
             ledger.loses() || ledger.double_frees > 0 || ledger.use_after_frees > 0
@@ -246,12 +247,12 @@ pub struct AppIdentity {
 }
 
 impl AppIdentity {
-    /// Whether both are the same run of the same app.
+    /// Whether both are the same process.
     pub fn same_process(&self, other: &Self) -> bool {
         (self.pid, self.start_ticks) == (other.pid, other.start_ticks)
     }
 
-    /// Seconds from the boot of the machine to that start. Unlike the wall clock it does not move.
+    /// Returns the seconds from the boot of the host to that start. Unlike the wall clock it never changes.
     pub fn start_since_boot_s(&self) -> f64 {
         self.start_ticks as f64 / rustix::param::clock_ticks_per_second().max(1) as f64
     }
@@ -327,7 +328,7 @@ pub struct LibrarySample {
 }
 
 impl LibrarySample {
-    /// 2 for an app that was compiled with `pmdscope_trace.h`; otherwise, or when that is not known, 1.
+    /// Returns 2 for an app that was compiled with `pmdscope_trace.h`; otherwise, or if that is unknown, 1.
     pub fn level(&self) -> u8 {
         if self.traced_units.is_some_and(|units| units > 0) { 2 } else { 1 }
     }

@@ -1,16 +1,16 @@
-//! What scans of apps' memory found, for the samples of these apps.
+//! Results of memory scans, to be added to the samples of these apps.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use crate::sample::{Sample, ScanSample};
 
-/// The last scan of each process. Shared by those that scan and those that sample.
+/// The last scan of each process. Shared by the threads that scan and those that sample.
 #[derive(Debug, Default)]
 pub struct ScanResults(Mutex<BTreeMap<u32, ScanSample>>);
 
 impl ScanResults {
-    /// Replaces what is known of the process with this id.
+    /// Sets the last scan of the process with this id.
     pub fn set(&self, pid: u32, scan: ScanSample) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(pid, scan);
     }

@@ -88,8 +88,8 @@ pub struct ThreadSample {
 }
 
 impl ThreadSample {
-    /// How often it slept or waited since it was read `before`; `None` after a reset. A sleep that goes on has
-    /// no switch of this time.
+    /// Returns how often it slept or waited since it was read `before`; `None` after a reset. A sleep
+    /// that began before has no context switch in this time, but counts.
     pub(crate) fn sleeps_since(&self, before: &Self) -> Option<u64> {
         let switches = self.voluntary_switches.checked_sub(before.voluntary_switches)?;
         Some(switches.saturating_add(before.asleep.into()))

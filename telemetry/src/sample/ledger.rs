@@ -1,4 +1,4 @@
-//! What libpmdscope tells about leaks: the ledger of each pool, the sites that lost mbufs, the stages.
+//! The leak data of libpmdscope: the ledger of each pool, the sites that lost mbufs, the stages.
 
 use std::fmt;
 
@@ -6,13 +6,12 @@ use serde::{Deserialize, Serialize};
 
 /// The site of mbufs that were lost before stamps were written.
 pub const BEFORE_ARMING: &str = "before arming";
-/// The site of mbufs that code without stamps has taken since anybody else had them.
+/// The site of lost mbufs that code without stamps allocated, whoever had them before.
 pub const UNTRACED_CODE: &str = "untraced code";
-/// Prefix of the last known place of mbufs, if code without stamps may have
-/// had them since.
+/// Prefix of the last known place of mbufs, if code without stamps may have had them since.
 pub const NOT_PROVEN: &str = "not proven, after ";
 
-/// What [`LedgerSample::imbalance`] says between the name of the pool and the numbers.
+/// The text of [`LedgerSample::imbalance`] between the name of the pool and the numbers.
 pub(crate) const LEDGER_IMBALANCE: &str = " adds up to ";
 
 /// When the stamps that name sites are written.
@@ -113,7 +112,7 @@ pub enum MbufPlace {
 }
 
 impl MbufPlace {
-    /// Its name in `/pmdscope/leaks`.
+    /// Returns its name in `/pmdscope/leaks`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Common => "common",
@@ -129,7 +128,7 @@ impl MbufPlace {
 }
 
 impl LedgerSample {
-    /// The mbufs in each place, in the order in which a ledger is read.
+    /// Returns the mbufs in each place, in the order in which a ledger is shown.
     pub fn parts(&self) -> [(MbufPlace, u64); 8] {
         [
             (MbufPlace::Common, self.common),
@@ -143,40 +142,40 @@ impl LedgerSample {
         ]
     }
 
-    /// The sum of the parts, which ought to be the size.
+    /// Returns the sum of the parts, which should be the size.
     pub fn sum(&self) -> u64 {
         self.parts().iter().fold(0, |sum, (_, part)| sum.saturating_add(*part))
     }
 
-    /// How the parts fail to add up; `None` when they do.
+    /// Describes how the parts fail to add up; `None` if they do.
     pub fn imbalance(&self) -> Option<String> {
         let (sum, size) = (self.sum(), self.size);
         (sum != size)
             .then(|| format!("the ledger of {}{LEDGER_IMBALANCE}{sum} of {size} mbufs", self.name))
     }
 
-    /// Mbufs of this pool are lost for sure.
+    /// Whether mbufs of this pool are certainly lost.
     pub fn loses(&self) -> bool {
         self.leaked > 0 || self.lost_at_least > 0
     }
 
-    /// Hardly an mbuf is free.
+    /// Whether almost no mbuf is free.
     pub fn empty(&self) -> bool {
         self.common.saturating_add(self.cached) < self.size.div_ceil(50)
     }
 
-    /// Hardly an mbuf is free, and most of them are in software rings: their consumers are slow.
+    /// Whether almost no mbuf is free, and most are in software rings: their consumers are slow.
     pub fn queued_up(&self) -> bool {
         self.empty() && self.rings.saturating_mul(2) > self.size
     }
 
-    /// Hardly an mbuf is free, most are in no software ring, and none is proven to be lost: what
-    /// does not move proves nothing.
+    /// Whether almost no mbuf is free, most are not in software rings, and none is proven to be lost:
+    /// mbufs that do not move prove nothing.
     pub fn starves(&self) -> bool {
         self.empty() && !self.loses() && !self.queued_up()
     }
 
-    /// Growth of the in-use count, mbufs per second, as the library has it.
+    /// Returns the growth of the in-use count, mbufs per second, as the library computes it.
     pub fn slope_ps(&self) -> f64 {
         self.slope_milli as f64 / 1000.0
     }
@@ -200,7 +199,7 @@ pub enum SiteKind {
 }
 
 impl SiteKind {
-    /// Mbufs are missing, rather than misused.
+    /// Whether mbufs are missing, rather than misused.
     pub fn is_loss(self) -> bool {
         matches!(self, Self::Leak | Self::TxLost | Self::Pinned)
     }
@@ -247,22 +246,22 @@ pub struct SiteSample {
 }
 
 impl SiteSample {
-    /// The site with its function, as people read it.
+    /// Returns the site with its function, for people.
     pub fn place(&self) -> String {
         self.with_function(&self.site)
     }
 
-    /// Nobody can have had these mbufs since they were at this site.
+    /// Whether no other code can have had these mbufs since they were at this site.
     pub fn proven(&self) -> bool {
         !self.site.starts_with(NOT_PROVEN)
     }
 
-    /// As [`SiteSample::place`], without the directories of a source file.
+    /// Returns the text of [`SiteSample::place`], without the directories of a source file.
     pub fn brief_place(&self) -> String {
         self.with_function(self.brief_site())
     }
 
-    /// The site without the directories of a source file.
+    /// Returns the site without the directories of a source file.
     pub fn brief_site(&self) -> &str {
         if self.function.is_empty() {
             return &self.site;

@@ -7,7 +7,7 @@ use super::*;
 use crate::columns::{FromPage, TablePage};
 use crate::error::TelemetryError;
 
-/// A ledger that adds up, with this much of it lost.
+/// Returns a ledger that adds up, with this number of mbufs lost.
 pub(crate) fn ledger(name: &str, leaked: u64) -> LedgerSample {
     LedgerSample {
         name: name.into(),
@@ -24,7 +24,7 @@ pub(crate) fn ledger(name: &str, leaked: u64) -> LedgerSample {
     }
 }
 
-/// A site of `pool` with mbufs lost 2 s to 50 ms ago.
+/// Returns a site of `pool` with mbufs that were lost 2 s to 50 ms ago.
 pub(crate) fn site(pool: &str, id: u32, kind: SiteKind, count: u64) -> SiteSample {
     SiteSample {
         pool: pool.into(),

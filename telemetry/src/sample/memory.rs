@@ -46,7 +46,7 @@ pub enum CountSource {
 }
 
 impl CountSource {
-    /// As in JSON and in labels of metrics.
+    /// Returns its name in JSON and in labels of metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

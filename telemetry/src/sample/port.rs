@@ -161,7 +161,7 @@ pub struct PcieLinkSample {
 }
 
 impl PcieLinkSample {
-    /// The link is slower or narrower than the device can.
+    /// Whether the link is slower or narrower than the device supports.
     pub fn is_reduced(&self) -> bool {
         self.speed_mts < self.max_speed_mts || self.width < self.max_width
     }

@@ -1,26 +1,26 @@
-//! Counters of queues, as drivers name them among their extended counters.
+//! Counters of queues, by the names that drivers give them among their extended counters.
 //!
-//! Names differ: DPDK's own `rx_q0_packets` is `rx_q0packets` before 20.11, `rx_q0_good_packets` of virtio
-//! and `rx_q0_cnt` of others.
+//! Names differ: DPDK's own `rx_q0_packets` is `rx_q0packets` before 20.11, virtio has
+//! `rx_q0_good_packets`, and others have `rx_q0_cnt`.
 
 use std::collections::BTreeMap;
 
 use super::{PortSample, QueueDirection, counts_bytes};
 
-/// What a driver has counted of one direction of a queue; `None` is what it does not count.
+/// Counters of a driver for one direction of a queue; `None` for each that it does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueCounters {
     /// Packets.
     pub packets: Option<u64>,
     /// Bytes.
     pub bytes: Option<u64>,
-    /// Packets with errors; of some drivers, also those that it dropped.
+    /// Packets with errors; for some drivers, also packets that it dropped.
     pub errors: Option<u64>,
     /// Packets that the NIC dropped because no descriptor was free.
     pub missed: Option<u64>,
 }
 
-/// What an extended counter counts of a queue.
+/// The meaning of an extended counter of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueCounter {
     /// [`QueueCounters::packets`].
@@ -33,7 +33,7 @@ pub enum QueueCounter {
     Missed,
 }
 
-/// Reads the name of an extended counter; `None` for one that is not of a queue, or not known.
+/// Parses the name of an extended counter; `None` if it is unknown or not of a queue.
 pub fn parse(xstat: &str) -> Option<(QueueDirection, u16, QueueCounter)> {
     let (direction, rest) = [QueueDirection::Rx, QueueDirection::Tx]
         .into_iter()
@@ -51,7 +51,7 @@ pub fn parse(xstat: &str) -> Option<(QueueDirection, u16, QueueCounter)> {
     Some((direction, number.parse().ok()?, counter))
 }
 
-/// What the names of a queue's extended counters begin with.
+/// Returns the prefix of the names of a queue's extended counters.
 fn prefix(direction: QueueDirection) -> &'static str {
     match direction {
         QueueDirection::Rx => "rx_q",
@@ -60,8 +60,7 @@ fn prefix(direction: QueueDirection) -> &'static str {
 }
 
 impl PortSample {
-    /// What the driver has counted of its queues, by their number; only those of which it counts
-    /// anything.
+    /// Returns the counters of the driver by queue number, only for queues with at least one counter.
     pub fn queue_counters(&self, direction: QueueDirection) -> BTreeMap<u16, QueueCounters> {
         let mut queues = Vec::<(u16, QueueCounters)>::new();
         for (number, counter, value) in self.xstats.of_queues(direction) {
@@ -75,7 +74,7 @@ impl PortSample {
                 QueueCounter::Errors => &mut queue.errors,
                 QueueCounter::Missed => &mut queue.missed,
             };
-            // Some drivers have the generic counter besides one of their own.
+            // Some drivers have the generic counter in addition to one of their own.
             counter.get_or_insert(value);
         }
         for (_, queue) in &mut queues {

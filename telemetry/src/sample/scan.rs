@@ -1,4 +1,4 @@
-//! What scans of an app's memory found: mbufs that nobody can reach any more.
+//! Results of scans of an app's memory: mbufs that are not reachable any more.
 
 use serde::{Deserialize, Serialize};
 
@@ -75,21 +75,22 @@ pub struct LostGroupSample {
 }
 
 impl ScanSample {
-    /// Mbufs that are lost.
+    /// Returns the number of lost mbufs.
     pub fn lost(&self) -> u64 {
         self.pools.iter().fold(0, |sum, pool| sum.saturating_add(pool.lost))
     }
 }
 
 impl LostGroupSample {
-    /// `198.18.0.1:1024 > 198.18.1.1:53`; what differs is `*`. `None` when nothing is common.
+    /// Returns the conversation, as `198.18.0.1:1024 > 198.18.1.1:53`, with `*` for what differs.
+    /// `None` if both do.
     pub fn conversation(&self) -> Option<String> {
         let end = |end: &Option<String>| end.clone().unwrap_or_else(|| "*".to_owned());
         let any = self.source.is_some() || self.destination.is_some();
         any.then(|| format!("{} > {}", end(&self.source), end(&self.destination)))
     }
 
-    /// `60` or `60-1514`.
+    /// Returns the packet lengths, as `60` or `60-1514`.
     pub fn lengths(&self) -> String {
         if self.least_bytes == self.most_bytes {
             return self.most_bytes.to_string();
@@ -97,7 +98,7 @@ impl LostGroupSample {
         format!("{}-{}", self.least_bytes, self.most_bytes)
     }
 
-    /// What the packets have in common, in words.
+    /// Returns the common properties of the packets as text.
     pub fn words(&self) -> String {
         let mut words = Vec::new();
         words.extend(self.port.map(|port| format!("port {port}")));

@@ -1,27 +1,27 @@
-//! What drivers have sent by transmit queue, in contrast to what apps offered to them.
+//! Packets that drivers have sent by transmit queue, in contrast to packets that apps have offered.
 
 use std::collections::BTreeMap;
 
 use super::queue_counters::QueueCounters;
 use super::{PortSample, QueueDirection, Sample, counts_bytes};
 
-/// What drivers have sent, by port and transmit queue.
+/// Counters of sent packets, by port and transmit queue.
 pub(crate) type SentByPort = BTreeMap<u16, BTreeMap<u16, QueueCounters>>;
 
 impl Sample {
-    /// [`PortSample::sent_by_queue`] of each port.
+    /// Returns [`PortSample::sent_by_queue`] of each port.
     pub(crate) fn sent_by_port(&self) -> SentByPort {
         self.ports.iter().map(|port| (port.id, port.sent_by_queue())).collect()
     }
 }
 
 impl PortSample {
-    /// What the driver has sent, by transmit queue. Without counters of queues, a port with one queue
-    /// has sent all by it; of a port with several, nothing is known.
+    /// Returns the packets and bytes that the driver has sent, by transmit queue. Without counters of
+    /// queues, the only queue of a port has sent everything; for several queues they are unknown.
     pub fn sent_by_queue(&self) -> BTreeMap<u16, QueueCounters> {
         let mut queues = self.queue_counters(QueueDirection::Tx);
         let packets = || queues.values().filter_map(|queue| queue.packets);
-        // DPDK serves zeros for drivers that fill no counters of queues.
+        // DPDK returns zeros for drivers that do not fill counters of queues.
         let counts = packets().any(|packets| packets > 0)
             || (packets().count() > 0 && self.stats.tx_packets == 0);
         if counts {

@@ -1,4 +1,4 @@
-//! Time that was taken from the threads of lcores, as a tracer of the kernel saw it.
+//! Time stolen from the threads of lcores, as a tracer of the kernel measured it.
 
 use std::fmt;
 
@@ -41,7 +41,7 @@ pub enum TracingMethod {
 }
 
 impl TracingMethod {
-    /// Its name in JSON and in labels of metrics.
+    /// Returns its name in JSON and in labels of metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bpf => "bpf",
@@ -70,19 +70,19 @@ pub struct StolenSample {
     pub longest_realtime_ns: Option<u64>,
 }
 
-/// What all thieves of one cause took from one lcore since tracing began.
+/// Totals of all thieves of one cause on one lcore since tracing began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CauseTotals {
-    /// How often.
+    /// Number of events.
     pub events: u64,
-    /// How long altogether, nanoseconds; `None` where no time is known.
+    /// Total time, nanoseconds; `None` if it is unknown.
     pub stolen_ns: Option<u64>,
-    /// The longest, nanoseconds; `None` where no time is known.
+    /// Longest event, nanoseconds; `None` if it is unknown.
     pub longest_ns: Option<u64>,
 }
 
 impl CauseTotals {
-    /// Adds what one of them took.
+    /// Adds the counts of one thief.
     pub fn add(&mut self, thief: &StolenSample) {
         let sum = |one: u64, other: Option<u64>| one.saturating_add(other.unwrap_or(0));
         self.events = self.events.saturating_add(thief.count);
@@ -117,7 +117,7 @@ pub enum StolenCause {
 }
 
 impl StolenCause {
-    /// All of them, in the order of their kinds.
+    /// All causes, in their order.
     pub const ALL: [Self; 9] = [
         Self::Irq,
         Self::Ipi,
@@ -130,7 +130,7 @@ impl StolenCause {
         Self::Unexplained,
     ];
 
-    /// Its name in JSON and in labels of metrics.
+    /// Returns its name in JSON and in labels of metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Irq => "irq",

@@ -1,4 +1,4 @@
-//! Small samples for the tests of this crate, and the round trip of a sample.
+//! Small samples for the tests of this crate, and serialisation of a sample and back.
 
 use proptest::prelude::*;
 

@@ -8,60 +8,60 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::QueueDirection;
 use super::queue_counters::{self, QueueCounter};
 
-/// Counters by name, in its order. Names seldom change, so that copies share them.
+/// Counters by name, sorted by name. Names rarely change, so copies share them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Xstats {
     names: Arc<XstatNames>,
-    /// In the order of the names.
+    /// Values in the order of the names.
     values: Vec<u64>,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct XstatNames {
-    /// In ascending order, no two alike.
+    /// Sorted, without duplicates.
     names: Vec<String>,
-    /// Those of queues, by direction and number: what they count, and their places among the names.
+    /// Counters of queues, by direction and queue number: their meaning, and their indexes among the names.
     queues: Vec<(QueueDirection, u16, QueueCounter, usize)>,
 }
 
 impl Xstats {
-    /// The counter of that name.
+    /// Returns the counter of that name.
     pub fn get(&self, name: &str) -> Option<u64> {
         let at = self.names.names.binary_search_by(|known| known.as_str().cmp(name)).ok()?;
         self.values.get(at).copied()
     }
 
-    /// Names and values.
+    /// Iterates over names and values.
     pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
         self.names.names.iter().map(String::as_str).zip(self.values.iter().copied())
     }
 
-    /// Names alone.
+    /// Iterates over the names.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.names.names.iter().map(String::as_str)
     }
 
-    /// How many copies share the names, this one included.
+    /// Returns how many copies share the names, including this one.
     pub fn sharers(&self) -> usize {
         Arc::strong_count(&self.names)
     }
 
-    /// Number of counters.
+    /// Returns the number of counters.
     pub fn len(&self) -> usize {
         self.values.len()
     }
 
-    /// There are none.
+    /// Whether there are no counters.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// The values, in the order of the names.
+    /// Returns the values, in the order of the names.
     pub(crate) fn values_mut(&mut self) -> &mut [u64] {
         &mut self.values
     }
 
-    /// Those of queues of a direction, by their numbers: what is counted, and the value.
+    /// Returns the counters of queues of a direction, by queue number: their meaning and value.
     pub(crate) fn of_queues(
         &self,
         direction: QueueDirection,
@@ -91,7 +91,7 @@ impl<const N: usize> From<[(String, u64); N]> for Xstats {
     }
 }
 
-/// Of several counters of one name, the last.
+/// Among several counters with the same name, the last one is used.
 impl FromIterator<(String, u64)> for Xstats {
     fn from_iter<I: IntoIterator<Item = (String, u64)>>(counters: I) -> Self {
         BTreeMap::from_iter(counters).into()
