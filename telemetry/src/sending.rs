@@ -1,8 +1,9 @@
-//! Packets that are offered for sending and not sent.
+//! Packets that are offered for sending, but not sent.
 //!
-//! libpmdscope counts what the app offers to a driver, the driver what it sent. The two are read some
-//! milliseconds apart, so a difference counts only once it is worth more than [`SKEW_S`] of traffic.
-//! What was refused the app may have freed or may offer again; nobody but the app knows.
+//! libpmdscope counts the packets that the app offers to a driver, and the driver counts those that
+//! it sent. The two counters are read some milliseconds apart, so a difference counts only if it
+//! exceeds [`SKEW_S`] of traffic. The app may have freed refused packets or may offer them again;
+//! only the app knows.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,26 +11,26 @@ use serde::Serialize;
 
 use crate::sample::{PortSample, QueueDirection, QueueSample, Sample, SentByPort};
 
-/// How far back refused packets are counted, seconds.
+/// Window in which refused packets are counted, seconds.
 const WINDOW_S: f64 = 5.0;
 
-/// Counters are kept no closer than this, seconds: some 50 of each queue, however often an app is asked.
+/// Minimum interval between kept counters, seconds: some 50 of each queue, however often an app is sampled.
 const SPACING_S: f64 = 0.1;
 
-/// How far apart the two counters may have been read, seconds.
+/// Longest time between the readings of the two counters, seconds.
 const SKEW_S: f64 = 0.1;
 
-/// How long nothing must be sent before a port is stuck, seconds: some drivers refresh their counters
+/// Time without sent packets after which a port is stuck, seconds: some drivers update their counters
 /// once a second.
 const STUCK_S: f64 = 1.5;
 
-/// Packets that must have been offered meanwhile.
+/// Least number of packets offered in that time.
 const STUCK_OFFERED: u64 = 100;
 
-/// Packets that an app must have received while it sent none, and must have sent before.
+/// Least number of packets that an app must have received while it sent none, and must have sent before.
 const SILENT_PACKETS: u64 = 1000;
 
-/// Share of the received packets that an app must have sent before its silence means anything.
+/// Least share of the received packets that an app must have sent before, so that its silence matters.
 const FORWARDER: f64 = 0.1;
 
 /// Packets of one port that were offered to its driver and not sent.
@@ -46,24 +47,24 @@ pub struct UnsentPackets {
     pub stuck_s: Option<f64>,
 }
 
-/// Packets of one transmit queue that were offered to its driver and not taken.
+/// Packets of one transmit queue that were offered to its driver and refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct RefusedPackets {
     /// Packets per second, over some seconds.
     pub(crate) pps: f64,
-    /// Since the app was first sampled.
+    /// Packets since the app was first sampled.
     pub(crate) packets: u64,
 }
 
-/// What an app did not send, by one sample.
+/// Packets that an app did not send, up to one sample.
 #[derive(Debug)]
 pub(crate) struct Sending {
     /// In the order of the ports of the sample.
     pub(crate) ports: Vec<Option<UnsentPackets>>,
-    /// In the order of the queues of the sample; only transmit queues of which the driver counts what it
-    /// sent.
+    /// In the order of the queues of the sample; `None` except for transmit queues with a counter of
+    /// sent packets.
     pub(crate) queues: Vec<Option<RefusedPackets>>,
-    /// The app sends nothing at all.
+    /// Set if the app sends nothing at all.
     pub(crate) silent: Option<SilentApp>,
 }
 
@@ -81,16 +82,16 @@ pub struct SilentApp {
     pub offered_none: Option<bool>,
 }
 
-/// What was sent and offered so far, by port, and by the app as a whole.
+/// Packets offered and sent so far, by port, by queue, and by the app as a whole.
 #[derive(Debug, Default)]
 pub(crate) struct SendingHistory {
     ports: BTreeMap<u16, (String, Counted)>,
-    /// Transmit queues by port and number, in the order of the sample before.
+    /// Transmit queues by port and number, in the order of the previous sample.
     queues: Vec<((u16, u16), CountedQueue)>,
     app: Counted,
 }
 
-/// Counters at one moment.
+/// Counters at one time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Point {
     ns: u64,
@@ -102,9 +103,9 @@ struct Point {
 /// The counters of one port or app over time.
 #[derive(Debug, Default)]
 struct Counted {
-    /// Oldest first; one of them is older than the window.
+    /// Oldest first; the first one may be older than the window.
     points: VecDeque<Point>,
-    /// The first that had the present number of sent packets.
+    /// The first point with the present number of sent packets.
     still: Point,
 }
 
@@ -116,14 +117,14 @@ struct CountedQueue {
 }
 
 impl SendingHistory {
-    /// Forgets everything: the counters are those of another process.
+    /// Discards everything: the counters are those of another process.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// What ports, queues and the app as a whole did not send.
+    /// Returns the packets that ports, queues and the app as a whole did not send.
     pub(crate) fn update(&mut self, sample: &Sample, sent: &SentByPort) -> Sending {
-        // A part that could not be read would look like a counter that went back.
+        // A table that could not be read would look like a counter that went back.
         if !sample.ports_are_complete() || sample.failed("/pmdscope/queue") {
             let ports = vec![None; sample.ports.len()];
             let queues = vec![None; sample.queues.len()];
@@ -142,7 +143,7 @@ impl SendingHistory {
             }
             let sent = sent.get(&queue.port)?.get(&queue.queue)?.packets?;
             let key = (queue.port, queue.queue);
-            // Mostly it is where it was.
+            // Usually it is in the same place.
             let same = |known: &((u16, u16), CountedQueue)| known.0 == key;
             let at = Some(self.queues.len()).filter(|at| before.get(*at).is_some_and(same));
             let at = at.or_else(|| before.iter().position(same));
@@ -168,7 +169,7 @@ impl SendingHistory {
             (*device, *counted) = (port.device.clone(), Counted::default());
         }
         counted.push(now);
-        // A port without a link has a lint of its own.
+        // A port without a link has a separate lint.
         let may_send = port.started && port.link_up != Some(false);
         counted.unsent().filter(|_| may_send)
     }
@@ -187,7 +188,7 @@ impl SendingHistory {
     }
 }
 
-/// Packets that were offered to a port; `None` where nobody counts them.
+/// Returns the packets that were offered to a port; `None` if they are not counted.
 fn offered(sample: &Sample, port: u16) -> Option<u64> {
     let tx = |queue: &&QueueSample| queue.port == port && queue.direction == QueueDirection::Tx;
     let packets: Vec<_> = sample.queues.iter().filter(tx).map(|queue| queue.packets).collect();
@@ -266,8 +267,9 @@ impl Counted {
         })
     }
 
-    /// Where fewest were offered and not sent, among the first and among the last third of the points.
-    /// Offers are read after what was sent, so a late reading shows more than there is, never less.
+    /// Returns the points with the fewest unsent packets, among the first and among the last third of
+    /// the points. Offered packets are read before sent ones, so a longer delay between the two shows
+    /// fewer unsent packets.
     fn least_unsent(&self) -> Option<(&Point, &Point)> {
         let third = self.points.len().div_ceil(3);
         let first = self.points.iter().take(third).min_by_key(|point| point.unsent());
@@ -299,7 +301,7 @@ mod tests {
     use super::*;
     use crate::sample::tests::{empty_sample, port, queue};
 
-    /// A sample each quarter of a second: packets received, offered (in a linked app) and sent.
+    /// Adds a sample each quarter of a second: packets received, offered (in a linked app) and sent.
     fn watched(
         quarters: u64,
         at: impl Fn(u64) -> (u64, Option<u64>, u64),

@@ -1,9 +1,9 @@
-//! Gaps between two polls of an lcore, and who had its CPU meanwhile.
+//! Gaps between two polls of an lcore, and what used its CPU in the meantime.
 //!
-//! The kernel counts how long a thread waited for a CPU (`/proc/PID/task/TID/schedstat`) and how often
-//! it lost its CPU or gave it up; the time that a hypervisor took is in `/proc/stat`. Set against the
-//! time that a poll loop stood still, this tells whether the kernel or the app's own code is to blame.
-//! Interrupts run on the account of the thread that they interrupt, so they pass for its own code.
+//! The kernel counts how long a thread waited for a CPU (`/proc/PID/task/TID/schedstat`) and how
+//! often it lost its CPU or gave it up; the time that a hypervisor took is in `/proc/stat`. Compared
+//! with the time without a poll, this shows whether the kernel or the app's own code is the cause.
+//! The time of interrupts is added to the thread that they interrupt, so it counts as own code.
 
 use serde::Serialize;
 
@@ -84,8 +84,8 @@ pub struct StallShares {
 }
 
 impl LcoreStalls {
-    /// The gaps of an lcore since the sample before; `None` when there was none, or when counters were
-    /// reset.
+    /// Returns the stalls of an lcore since the previous sample; `None` when there were none, or when
+    /// counters were reset.
     pub(crate) fn between(
         (last, before): (&Sample, &LcoreSample),
         (sample, now): (&Sample, &LcoreSample),
@@ -112,7 +112,7 @@ impl LcoreStalls {
         Some(Self { count, longest_us, recorded, maybe_longer: !is_longest, total_ms, thread })
     }
 
-    /// Who had the CPU; `None` where that is not known.
+    /// Returns what used the CPU; `None` if it is unknown.
     pub fn shares(&self) -> Option<StallShares> {
         let thread = self.thread?;
         let share = |ms: f64| (ms / self.total_ms.max(f64::MIN_POSITIVE)).clamp(0.0, 1.0);
@@ -121,11 +121,11 @@ impl LcoreStalls {
         Some(StallShares { taken, asleep })
     }
 
-    /// Who is to blame for most of it; `None` where that is not known.
+    /// Returns the main cause; `None` if it is unknown.
     pub fn cause(&self) -> Option<StallCause> {
         let thread = self.thread?;
         let Some(shares) = self.shares() else {
-            // Without a clock, a thread that never left its CPU proves itself all the same.
+            // Even without times, a thread that never left its CPU is known to have run.
             let never = thread.voluntary_switches == 0 && thread.involuntary_switches == 0;
             return never.then_some(StallCause::OwnCode);
         };
@@ -143,7 +143,7 @@ impl LcoreStalls {
     }
 }
 
-/// Buckets of the histogram that hold nothing but stalls: lower edge in microseconds, and new gaps.
+/// Returns the buckets of the histogram that contain only stalls: lower edge in microseconds, and new gaps.
 fn long_gaps(before: &LcoreSample, now: &LcoreSample, stall_us: u64) -> Vec<(u64, u64)> {
     let edges = (0..63).map(|power| 1_u64 << power);
     let new = now.gaps.iter().zip(&before.gaps).skip(1);
@@ -151,14 +151,15 @@ fn long_gaps(before: &LcoreSample, now: &LcoreSample, stall_us: u64) -> Vec<(u64
     edges.zip(new).filter(|(edge, gaps)| *edge >= stall_us && *gaps > 0).collect()
 }
 
-/// The longest gap since the start of the app, where it is a new one.
+/// Returns the longest gap since the start of the app, if it is new.
 fn grown(before: &LcoreSample, now: &LcoreSample) -> Option<RecordedStall> {
     let longest = RecordedStall { us: now.gap_max_us, end_realtime_ns: now.gap_max_realtime_ns };
     (longest.us > before.gap_max_us && longest.end_realtime_ns > 0).then_some(longest)
 }
 
-/// The longest new stall among those that no later one exceeded. It began after the end of the newest one of
-/// the sample before; the middle of it is compared, as the clock of the library is corrected meanwhile.
+/// Returns the longest new stall among those that no later one exceeded. A new stall began after the
+/// end of the newest one of the previous sample. The middle of the stall is compared with that end,
+/// since the clock of the library may be corrected in the meantime.
 fn longest(before: &LcoreSample, now: &LcoreSample) -> Option<RecordedStall> {
     let newest = before.stall_last_realtime_ns.first().copied().unwrap_or(0);
     if newest == 0 && before.stalls > 0 {
@@ -172,7 +173,7 @@ fn longest(before: &LcoreSample, now: &LcoreSample) -> Option<RecordedStall> {
     all.map(stall).filter(is_new).max_by_key(|stall| stall.us)
 }
 
-/// The longest of so many new stalls, as far as they are recorded.
+/// Returns the longest of `count` new stalls, as far as they are recorded.
 fn recorded(before: &LcoreSample, now: &LcoreSample, count: u64) -> Option<RecordedStall> {
     let all = now.stall_last_us.iter().zip(&now.stall_last_realtime_ns);
     let stall = |(us, end): (&u64, &u64)| RecordedStall { us: *us, end_realtime_ns: *end };
@@ -190,8 +191,8 @@ fn longest_us(before: &LcoreSample, now: &LcoreSample, long: &[(u64, u64)]) -> u
     if window >= edge && window / 2 < edge { window } else { edge }
 }
 
-/// The thread of an lcore in both samples. It must have been looked at in both rounds: what was
-/// remembered from the round before says nothing of this interval.
+/// Returns the thread of an lcore in both samples. It must have been read in both rounds: values from
+/// a previous round are not of this interval.
 pub(crate) fn threads<'a>(
     lcore: u32,
     last: &'a Sample,
@@ -236,7 +237,8 @@ pub(crate) mod tests {
     use crate::sample::LibrarySample;
     use crate::sample::tests::empty_sample;
 
-    /// A second of lcore 1 with these gaps, its thread so many milliseconds without a CPU and asleep.
+    /// Returns the samples of a second of lcore 1 with these gaps, in which its thread was without a
+    /// CPU and asleep for these milliseconds.
     pub(crate) fn second(gaps_us: &[u64], [waiting_ms, asleep_ms]: [u64; 2]) -> [Sample; 2] {
         let mut before = empty_sample();
         before.monotonic_ns = 1_000_000_000;
@@ -318,7 +320,7 @@ pub(crate) mod tests {
     fn the_longest_of_the_new_stalls_has_its_time() {
         let mut samples = second(&[5000, 1500], [0, 0]);
         assert_eq!(stalls(&samples).unwrap().recorded, None, "the library is too old");
-        // The third was there before.
+        // The third one was recorded before.
         samples[1].lcores[0].stall_last_us = vec![1500, 5001, 120_000, 0];
         samples[1].lcores[0].stall_last_realtime_ns = vec![30, 20, 10, 0];
         let found = stalls(&samples).unwrap();
@@ -340,7 +342,7 @@ pub(crate) mod tests {
     #[test]
     fn of_many_stalls_the_longest_is_known_whenever_it_was() {
         let mut samples = second(&[1500, 120_000, 1500, 1500, 1500, 1500], [0, 0]);
-        // A longer one, of the sample before, ended just before the first of these.
+        // A longer one, of the previous sample, ended just before the first of these.
         let ns = |us: u64| 1_780_000_000_000_000_000 + us * 1000;
         let [before, now] = &mut samples;
         before.lcores[0].stalls = 1;
@@ -354,7 +356,7 @@ pub(crate) mod tests {
         lcore.stall_last_realtime_ns = [9, 7, 5, 3].map(|i| ns(130_000 + i * 2000)).to_vec();
         let old = LcoreSample { stall_longest_us: Vec::new(), ..lcore.clone() };
         lcore.stall_longest_us = vec![1500, 120_000, 200_000, 0];
-        // The clock was corrected by 3 us since.
+        // The clock has been corrected by 3 us since.
         lcore.stall_longest_realtime_ns = vec![ns(148_000), ns(125_000), ns(3), 0];
         let found = stalls(&samples).unwrap();
         let longest = RecordedStall { us: 120_000, end_realtime_ns: ns(125_000) };

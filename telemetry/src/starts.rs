@@ -1,4 +1,4 @@
-//! Starts of one app: processes of the same name, one after the other.
+//! Starts of one app: successive processes of the same name.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::unix::process::ExitStatusExt;
@@ -10,10 +10,10 @@ use serde::Serialize;
 
 use crate::sample::Sample;
 
-/// More starts than any threshold asks for are not remembered.
+/// Limit of recorded starts, above any threshold.
 const MOST: usize = 1000;
 
-/// The processes of one app that were seen, oldest first.
+/// The observed processes of one app, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct StartCounter(VecDeque<Start>);
 
@@ -25,7 +25,7 @@ struct Start {
     pid: u32,
     /// Clock ticks since boot at the start.
     ticks: u64,
-    /// When it was seen to answer last, wall clock.
+    /// Wall clock at the last answer, nanoseconds since the epoch.
     seen_ns: u64,
     /// How it ended, as in `wait(2)`, if that is known.
     wait_status: Option<i32>,
@@ -56,7 +56,7 @@ pub struct ExitReason {
 }
 
 impl StartCounter {
-    /// Takes in who answered.
+    /// Adds the process that answered.
     pub(crate) fn update(&mut self, sample: &Sample) {
         let app = &sample.app;
         let now_ns = sample.realtime_ns;
@@ -72,7 +72,8 @@ impl StartCounter {
             last.seen_ns = now_ns;
             return;
         }
-        // One whose start is not known was there for ever if it was there first.
+        // If its start time is unknown, the first process counts as always running, and a later one
+        // as just started.
         let unknown = if self.0.is_empty() { 0 } else { now_ns };
         let realtime_ns = Some(app.start_realtime_ns).filter(|ns| *ns > 0).unwrap_or(unknown);
         self.0.push_back(Start {
@@ -87,12 +88,13 @@ impl StartCounter {
         }
     }
 
-    /// Forgets everything: the clock is another.
+    /// Discards everything: the clock changed.
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// The starts of this last stretch of time; `None` when no process has replaced another in it.
+    /// Returns the starts in this last period; `None` if there were none, or no process has ever
+    /// replaced another.
     pub(crate) fn within(&self, window: Duration, now_ns: u64) -> Option<AppRestarts> {
         let ago = |start: &Start| Duration::from_nanos(now_ns.saturating_sub(start.realtime_ns));
         let recent: Vec<&Start> = self.0.iter().filter(|start| ago(start) <= window).collect();
@@ -143,7 +145,7 @@ mod tests {
 
     const S: u64 = 1_000_000_000;
 
-    /// Seen each second, with a new process each so many; each that ends does so in this way.
+    /// Samples an app each second, with a new process every `life` seconds; each one ends with this status.
     fn looping(seconds: u64, life: u64, wait_status: Option<i32>) -> Option<AppRestarts> {
         let mut counter = StartCounter::default();
         let mut now_ns = 0;
@@ -177,7 +179,7 @@ mod tests {
         let exit = |reason: &str, count| ExitReason { reason: reason.to_owned(), count };
         assert_eq!(looping(5, 2, None).unwrap().exits, [exit("unknown", 2)]);
         assert_eq!(looping(5, 2, Some(3 << 8)).unwrap().exits, [exit("exit status 3", 2)]);
-        // The last process may be sampled again before its parent has waited for the one before.
+        // The last process may be sampled again before the parent of the previous one has waited for it.
         let mut counter = StartCounter::default();
         let mut sample = empty_sample();
         for (ticks, ended) in [(0, None), (1, Some(0)), (1, None), (2, None), (3, Some(2))] {

@@ -1,4 +1,4 @@
-//! The trend of one number: a robust slope, and whether it may be believed.
+//! The trend of a number: a robust slope, and whether it is significant.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -6,26 +6,26 @@ use std::time::Duration;
 
 use crate::rate::rate;
 
-/// Fewer points say nothing about a slope.
+/// Fewer points do not determine a slope.
 const MIN_POINTS: usize = 5;
 
-/// More points are thinned out before slopes are taken: the pairs grow with their square.
+/// If there are more points, only some are used for slopes: the number of pairs grows with their square.
 const MAX_SLOPE_POINTS: usize = 64;
 
-/// The Mann-Kendall statistic above which a rise is no chance: below 1 % of trendless series.
+/// Threshold of the Mann-Kendall statistic for a rise: less than 1 % of series without a trend exceed it.
 const MIN_SCORE: f64 = 2.4;
 
-/// A rise over the window below this share of the whole is not worth an alarm.
+/// A rise over the window below this share of the whole is not significant.
 const MIN_RISE: f64 = 0.005;
 
-/// How far back trends look.
+/// Windows of trends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrendOptions {
     /// Length of the window.
     pub window: Duration,
-    /// Most points that are kept, at least 1.
+    /// Limit of the number of kept points, at least 1.
     pub points: usize,
-    /// How far back restarts are counted.
+    /// Window in which restarts are counted.
     pub restarts: Duration,
 }
 
@@ -42,8 +42,8 @@ pub(crate) struct ValueTrend {
 }
 
 impl ValueTrend {
-    /// Adds a value and drops those before the window, but for the few that a slope needs: a scraper
-    /// may come less often than the window is long. A second value at one moment is ignored.
+    /// Adds a value and drops those before the window, except for the few that a slope needs: the
+    /// scrape interval may be longer than the window. A second value at the same time is ignored.
     pub(crate) fn push(&mut self, now_ns: u64, value: u64, window: Duration, most: usize) {
         if self.points.back().is_some_and(|(last, _)| *last >= now_ns) {
             return;
@@ -59,25 +59,28 @@ impl ValueTrend {
         }
     }
 
-    /// The values, oldest first.
+    /// Returns the values, oldest first.
     pub(crate) fn values(&self) -> impl Iterator<Item = u64> {
         self.points.iter().map(|(_, value)| *value)
     }
 
-    /// Growth per second: the median of the slopes between all pairs of points (Theil-Sen). Bursts in
-    /// up to 29 % of the points do not move it. `None` for too few points.
+    /// Returns the growth per second: the median of the slopes between all pairs of points
+    /// (Theil-Sen). Bursts in up to 29 % of the points do not change it. `None` if there are too few
+    /// points.
     pub(crate) fn slope(&self) -> Option<f64> {
         (self.points.len() >= MIN_POINTS).then(|| median(&mut slopes(&self.thinned())))?
     }
 
-    /// Growth per second from the oldest value to the newest; `None` for fewer than two, or a fall.
+    /// Returns the growth per second from the oldest value to the newest; `None` for fewer than two,
+    /// or a fall.
     pub(crate) fn rate(&self) -> Option<f64> {
         let (first, last) = (self.points.front()?, self.points.back()?);
         rate(last.1, first.1, last.0.checked_sub(first.0)? as f64 / 1e9)
     }
 
-    /// Whether `slope` is a rise that goes on: no chance, not tiny against `whole`, and seen in the
-    /// later half of the window as well. The last condition tells a leak from a step to a new level.
+    /// Whether `slope` is a persistent rise: statistically significant, not tiny compared with
+    /// `whole`, and present in the later half of the window as well. The last condition distinguishes
+    /// a leak from a step to a new level.
     pub(crate) fn rises(&self, slope: f64, whole: u64) -> bool {
         let points = self.thinned();
         let (Some(first), Some(last)) = (points.first(), points.last()) else { return false };
@@ -89,8 +92,8 @@ impl ValueTrend {
             && median(&mut slopes(later)).is_some_and(|later| later >= slope / 2.0)
     }
 
-    /// At most [`MAX_SLOPE_POINTS`] points, evenly picked, newest included: seconds since the oldest,
-    /// value.
+    /// Returns at most [`MAX_SLOPE_POINTS`] points, evenly spaced, including the newest: seconds
+    /// since the oldest, value.
     fn thinned(&self) -> Vec<(f64, f64)> {
         let origin = self.points.front().map_or(0, |p| p.0);
         let step = self.points.len().div_ceil(MAX_SLOPE_POINTS).max(1);
@@ -108,13 +111,14 @@ fn slopes(points: &[(f64, f64)]) -> Vec<f64> {
     pairs(points).map(|(a, b)| (b.1 - a.1) / (b.0 - a.0)).collect()
 }
 
-/// The middle value; of an even number the upper of the two, which is exact enough for a slope.
+/// Returns the median; for an even number the upper middle value, which is exact enough for a slope.
 fn median(values: &mut [f64]) -> Option<f64> {
     let middle = values.len() / 2;
     (!values.is_empty()).then(|| *values.select_nth_unstable_by(middle, f64::total_cmp).1)
 }
 
-/// Mann-Kendall: rising minus falling pairs, in standard deviations of a series without a trend.
+/// Returns the Mann-Kendall score: rising minus falling pairs, in standard deviations of a series
+/// without a trend.
 fn score(points: &[(f64, f64)]) -> f64 {
     let n = points.len() as f64;
     let sign = |(a, b): (&(f64, f64), &(f64, f64))| match b.1.total_cmp(&a.1) {
@@ -132,7 +136,7 @@ mod tests {
 
     const POOL: u64 = 16_383;
 
-    /// One value a second.
+    /// Returns the trend of one value per second.
     fn trend(values: impl IntoIterator<Item = u64>) -> ValueTrend {
         let mut trend = ValueTrend::default();
         for (second, value) in (1..).zip(values) {
@@ -145,7 +149,7 @@ mod tests {
         trend.slope().filter(|slope| trend.rises(*slope, POOL))
     }
 
-    /// A burst pattern without randomness: mostly low, sometimes high.
+    /// Returns a burst pattern without randomness: usually low, sometimes high.
     fn noise(i: u64) -> u64 {
         (i * 7919) % 97 * if i.is_multiple_of(5) { 20 } else { 1 }
     }
