@@ -1,4 +1,4 @@
-//! What apps are called: file-prefixes often hold a pid, which would be a new name at every start.
+//! Names of apps: a file-prefix often contains a pid, which would be a new name at every start.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -7,30 +7,30 @@ use regex::Regex;
 
 use crate::discover::DiscoveredApp;
 
-/// Rules that turn file-prefixes into lasting names; without rules an app is called by its prefix.
+/// Rules that map file-prefixes to permanent names; without rules, the name of an app is its prefix.
 #[derive(Clone, Debug, Default)]
 pub struct AppNames {
     rules: Vec<(Regex, String)>,
 }
 
-/// A rule that cannot be followed.
+/// An invalid rule.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AppNamesError {
     /// The pattern is an invalid regular expression.
     #[error("invalid regular expression {pattern:?}: {source}")]
     Pattern {
-        /// As it was given.
+        /// The pattern as given.
         pattern: String,
-        /// What is wrong with it.
+        /// The error of the pattern.
         source: regex::Error,
     },
     /// The name refers to a group that the pattern does not have.
     #[error("the name {name:?} refers to ${group}, but {pattern:?} has no such group")]
     Group {
-        /// As it was given.
+        /// The pattern as given.
         pattern: String,
-        /// As it was given.
+        /// The name as given.
         name: String,
         /// Number or name of the group.
         group: String,
@@ -38,26 +38,27 @@ pub enum AppNamesError {
     /// Every app would have an empty name.
     #[error("the name for {pattern:?} is empty")]
     Empty {
-        /// As it was given.
+        /// The pattern as given.
         pattern: String,
     },
 }
 
 impl AppNames {
-    /// Rules of a pattern, which must match a whole file-prefix, and a name, in which `$1` or
-    /// `${name}` stands for what a group has matched. The first rule that matches counts.
+    /// Parses rules. Each has a pattern, which must match a whole file-prefix, and a name, in which
+    /// `$1` or `${name}` is replaced by the match of a group. The first rule that matches applies.
     ///
     /// # Errors
-    /// When a pattern is an invalid regular expression, or a name empty or with a group that is not there.
+    /// When a pattern is an invalid regular expression, or a name is empty or refers to a group that
+    /// does not exist.
     pub fn new(rules: Vec<(String, String)>) -> Result<Self, AppNamesError> {
         let rules = rules.into_iter().map(|(pattern, name)| rule(&pattern, name));
         Ok(Self { rules: rules.collect::<Result<_, _>>()? })
     }
 
-    /// The apps by their names. Several that a rule would give the same one keep their file-prefixes,
-    /// and several with the same file-prefix are called by their containers too. Those in no container, of
-    /// different users, are called by their directories, or by their sockets where there are several in a
-    /// directory.
+    /// Returns the apps with their names. Apps that a rule would give the same name keep their
+    /// file-prefixes; apps with the same file-prefix get the name of their container too. Apps
+    /// outside of containers, of different users, are named by their directories, or by their sockets
+    /// if there are several in a directory.
     pub fn give(&self, apps: &[DiscoveredApp]) -> Vec<DiscoveredApp> {
         let mapped = distinct(&self.map(apps), |at| apps[at].name.clone());
         let dir = |at: usize| apps[at].dir.display().to_string();
@@ -66,7 +67,7 @@ impl AppNames {
         apps.iter().zip(names).map(|(app, name)| DiscoveredApp { name, ..app.clone() }).collect()
     }
 
-    /// What an app of that file-prefix or directory is called, when no other would be called so.
+    /// Returns the name of an app with this file-prefix or directory, if no other app gets the same name.
     pub(crate) fn of(&self, name: &str) -> String {
         let prefix = Path::new(name).file_name().and_then(OsStr::to_str);
         self.name(prefix.unwrap_or(name))
@@ -76,7 +77,7 @@ impl AppNames {
         apps.iter().map(|app| self.name(&app.name)).collect()
     }
 
-    /// The name of a file-prefix; the `:N` of a further in-memory instance is not part of it.
+    /// Returns the name for a file-prefix; the `:N` of a further in-memory instance is kept.
     fn name(&self, prefix: &str) -> String {
         let instance = |(_, number): &(&str, &str)| number.parse::<u32>().is_ok();
         let base = prefix.rsplit_once(':').filter(instance).map_or(prefix, |(base, _)| base);
@@ -93,7 +94,7 @@ impl AppNames {
 
 fn rule(pattern: &str, name: String) -> Result<(Regex, String), AppNamesError> {
     let broken = |source| AppNamesError::Pattern { pattern: pattern.to_owned(), source };
-    // On its own first: the error should show the pattern as it was given.
+    // Compiled alone first: the error should show the pattern as given.
     Regex::new(pattern).map_err(broken)?;
     let whole = Regex::new(&format!("^(?:{pattern})$")).map_err(broken)?;
     if name.is_empty() {
@@ -105,7 +106,7 @@ fn rule(pattern: &str, name: String) -> Result<(Regex, String), AppNamesError> {
     Ok((whole, name))
 }
 
-/// The groups that a name refers to, as [`regex::Captures::expand`] reads them.
+/// Returns the groups that a name refers to, as [`regex::Captures::expand`] parses them.
 fn groups(name: &str) -> Vec<String> {
     let mut groups = Vec::new();
     let plain = name.replace("$$", "");
@@ -130,7 +131,7 @@ fn shared(names: &[String], name: &str) -> bool {
     names.iter().filter(|other| *other == name).count() > 1
 }
 
-/// The names, where each is the only one; else what `other` gives for that position.
+/// Returns the names, with each one that is not unique replaced by `other` of its index.
 fn distinct(names: &[String], other: impl Fn(usize) -> String) -> Vec<String> {
     let name =
         |(at, name): (usize, &String)| if shared(names, name) { other(at) } else { name.clone() };

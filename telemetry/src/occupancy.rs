@@ -1,4 +1,4 @@
-//! Where the objects of pools and rings are, for apps that do not tell it.
+//! Occupancy of pools and rings, for apps that do not report it.
 
 use std::fmt::Debug;
 
@@ -6,10 +6,11 @@ use crate::deadline::Deadline;
 use crate::discover::DiscoveredApp;
 use crate::sample::Sample;
 
-/// Counts the objects of mempools and rings of apps without libpmdscope, from outside. Shared by the
+/// Counts the objects in mempools and rings of apps without libpmdscope, from outside. Shared by the
 /// threads that sample.
 pub trait OccupancyReader: Debug + Send + Sync {
-    /// Completes [`Sample::pools`] and [`Sample::rings`] of `app`, as of now: what the app told itself
-    /// stays. Sets [`Sample::xray`]. Returns at `deadline` at the latest, and never waits for another app.
+    /// Completes [`Sample::pools`] and [`Sample::rings`] of `app` with present counts; counts that
+    /// the app reported are kept. Sets [`Sample::xray`]. Returns at `deadline` at the latest, and
+    /// never waits for another app.
     fn complete(&self, app: &DiscoveredApp, sample: &mut Sample, deadline: Deadline);
 }

@@ -1,10 +1,10 @@
-//! The same work for many apps, by a few threads.
+//! A small thread pool, which does the same work for many apps.
 
 use std::panic::resume_unwind;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// Threads that work at the same time; most of the time they wait for an app.
+/// Limit of concurrent threads; most of the time they wait for an app.
 const THREADS: usize = 32;
 
 /// Applies `work` to all items by at most 32 threads, and returns the results in the same order.
@@ -14,7 +14,7 @@ const THREADS: usize = 32;
 pub fn map<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
     let threads = items.len().min(THREADS);
     if threads < 2 {
-        // No need of another thread.
+        // No other thread is needed.
         return items.into_iter().map(work).collect();
     }
     let items = Mutex::new(items.into_iter().enumerate());

@@ -1,10 +1,10 @@
-//! Text from others that is shown to people: names that any user may choose, what apps and files say.
+//! Untrusted text that is shown to people: names that any user may choose, output of apps, contents of files.
 //!
-//! A terminal acts on control characters, and characters that nobody sees make one name look like
+//! A terminal interprets control characters, and invisible characters make one name look like
 //! another.
 
-/// Shown as itself: no control character, nothing that turns the direction of text, nothing invisible
-/// but the space.
+/// Whether a character is shown as itself: it is not a control character, does not change the
+/// direction of text, and is not invisible, except for the space.
 pub fn is_printable(letter: char) -> bool {
     if letter.is_ascii() {
         !letter.is_ascii_control()
@@ -13,13 +13,13 @@ pub fn is_printable(letter: char) -> bool {
     }
 }
 
-/// Replaces what is not printable, but for those that are `wanted`.
+/// Replaces characters that are not printable, except for those that are `wanted`, by `?`.
 pub fn harmless(text: &str, wanted: &[char]) -> String {
     text.replace(|letter: char| !is_printable(letter) && !wanted.contains(&letter), "?")
 }
 
-/// The characters that Unicode has displays ignore (`Default_Ignorable_Code_Point`), those that end
-/// lines and paragraphs, and those around annotations.
+/// Whether a character is one that displays ignore according to Unicode
+/// (`Default_Ignorable_Code_Point`), that ends lines or paragraphs, or that encloses annotations.
 fn hides(letter: char) -> bool {
     matches!(
         letter,

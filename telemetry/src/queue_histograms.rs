@@ -1,8 +1,8 @@
-//! Whether anybody wants the histograms of queues: they are most of what an app with libpmdscope replies.
+//! Whether histograms of queues are requested: they are most of what an app with libpmdscope replies.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Shared by those that sample and the one that shows histograms, or does not.
+/// A flag, shared by the threads that sample and the display that shows histograms.
 #[derive(Debug)]
 pub struct QueueHistograms(AtomicBool);
 
@@ -13,13 +13,13 @@ impl Default for QueueHistograms {
 }
 
 impl QueueHistograms {
-    /// Asks for them from the next samples on, or no longer. Libraries that cannot do without tell them all
-    /// the same.
+    /// Requests histograms from the next samples on, or no longer. Libraries that cannot omit them
+    /// always send them.
     pub fn want(&self, wanted: bool) {
         self.0.store(wanted, Ordering::Relaxed);
     }
 
-    /// Whether they are asked for.
+    /// Whether histograms are requested.
     pub fn wanted(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

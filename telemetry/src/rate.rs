@@ -1,6 +1,6 @@
 //! Rates of counters.
 
-/// Growth per second; `None` when the counter went backwards, or no time has passed.
+/// Returns the growth per second; `None` when the counter went backwards, or no time has passed.
 pub fn rate(now: u64, before: u64, seconds: f64) -> Option<f64> {
     let grown = now.checked_sub(before)?;
     (seconds > 0.0).then(|| grown as f64 / seconds)

@@ -1,4 +1,4 @@
-//! What apps replied last, byte by byte: kept only while somebody looks at it.
+//! The last replies of apps, unparsed: kept only while they are displayed.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,30 +6,30 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::clock::monotonic_ns;
 
-/// Bytes of a reply that are kept.
+/// Limit of the kept part of a reply, bytes.
 const REPLY_BYTES: usize = 16 << 10;
 
-/// Bytes of all replies of an app.
+/// Limit of all replies of an app, bytes.
 const APP_BYTES: usize = 1 << 20;
 
-/// Apps.
+/// Limit of the number of apps.
 const APPS: usize = 64;
 
 /// A reply of an app.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawReply {
-    /// As much as is kept of it; what is not UTF-8 is replaced.
+    /// The kept part of the text; bytes that are not UTF-8 are replaced.
     pub text: String,
-    /// Its length, bytes.
+    /// Length of the whole reply, bytes.
     pub bytes: usize,
-    /// When it came, monotonic clock, nanoseconds.
+    /// Monotonic clock at the receipt, nanoseconds.
     pub monotonic_ns: u64,
 }
 
 /// The last reply to each request, by app and request.
 pub type RepliesByApp = BTreeMap<String, BTreeMap<String, Arc<RawReply>>>;
 
-/// The last replies of all apps. Shared by those that sample and the one that shows them.
+/// The last replies of all apps. Shared by the threads that sample and the display.
 #[derive(Debug, Default)]
 pub struct RawReplies {
     wanted: AtomicBool,
@@ -37,19 +37,19 @@ pub struct RawReplies {
 }
 
 impl RawReplies {
-    /// Keeps replies from now on, or forgets them.
+    /// Keeps replies from now on, or discards them.
     pub fn want(&self, wanted: bool) {
         if self.wanted.swap(wanted, Ordering::Relaxed) && !wanted {
             self.kept().clear();
         }
     }
 
-    /// Those that came since somebody wants them.
+    /// Returns the replies that were received since they are kept.
     pub fn all(&self) -> RepliesByApp {
         self.kept().clone()
     }
 
-    /// Who keeps the replies of that app; `None` while nobody wants them.
+    /// Returns a keeper for the replies of that app; `None` while they are not kept.
     pub(crate) fn keeper(self: &Arc<Self>, app: &str) -> Option<ReplyKeeper> {
         let wanted = self.wanted.load(Ordering::Relaxed);
         wanted.then(|| ReplyKeeper { replies: Arc::clone(self), app: app.to_owned() })
@@ -60,7 +60,7 @@ impl RawReplies {
     }
 }
 
-/// Keeps the replies of one app.
+/// Stores the replies of one app.
 #[derive(Clone, Debug)]
 pub(crate) struct ReplyKeeper {
     replies: Arc<RawReplies>,
@@ -68,7 +68,7 @@ pub(crate) struct ReplyKeeper {
 }
 
 impl ReplyKeeper {
-    /// Keeps a reply instead of the last one to that request, as far as there is room.
+    /// Stores a reply in place of the last one to that request, if there is room.
     pub(crate) fn keep(&self, request: &str, bytes: &[u8]) {
         let start = bytes.get(..REPLY_BYTES).unwrap_or(bytes);
         let reply = RawReply {

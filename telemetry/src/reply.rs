@@ -1,4 +1,4 @@
-//! Parses what an app sends: total over any bytes, exact over every u64.
+//! Parses messages of apps. Any bytes are accepted as input, and every u64 is exact.
 
 mod ports;
 
@@ -18,15 +18,15 @@ use crate::commands::LibraryTable;
 use crate::error::TelemetryError;
 use crate::sample::LedgerMode;
 
-/// Largest reply that an app may announce; far above DPDK's 16 KiB.
+/// Largest reply that an app may announce; much more than DPDK's 16 KiB.
 const MAX_OUTPUT: u64 = 16 << 20;
 
-/// What the app says when a client connects.
+/// The message that an app sends when a client connects.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct SocketBanner {
     /// DPDK version, as "DPDK 22.11.11".
     pub version: String,
-    /// Process id, as the app sees it.
+    /// Process id, in the PID namespace of the app.
     pub pid: u32,
     /// Longest reply, bytes.
     pub max_output_len: u64,
@@ -41,7 +41,7 @@ pub(crate) fn banner(bytes: &[u8]) -> Result<SocketBanner, TelemetryError> {
     Ok(banner)
 }
 
-/// Parses a reply, which must be an object with the one key `command`.
+/// Parses a reply, which must be an object with the single key `command`.
 #[cfg(test)]
 pub(crate) fn reply<T: de::DeserializeOwned>(
     bytes: &[u8],
@@ -50,7 +50,7 @@ pub(crate) fn reply<T: de::DeserializeOwned>(
     reply_as(bytes, command, PhantomData)
 }
 
-/// Parses a reply, which must be an object with the one key `command`, and its value by `shape`.
+/// Parses a reply, which must be an object with the single key `command`; its value is parsed by `shape`.
 pub(crate) fn reply_as<T>(
     bytes: &[u8],
     command: &str,
@@ -75,7 +75,7 @@ fn malformed(error: &serde_json::Error) -> TelemetryError {
     TelemetryError::Malformed(format!("{kind}: {error}"))
 }
 
-/// Reads an object with the one key `command`.
+/// Parses an object with the single key `command`.
 struct Keyed<'a, S> {
     command: &'a str,
     shape: S,
@@ -99,7 +99,7 @@ impl<'de, S: DeserializeSeed<'de>> Visitor<'de> for Keyed<'_, S> {
         let Some(key) = map.next_key::<String>()? else {
             return Err(de::Error::custom("no key"));
         };
-        // The key decides first: a wrong shape under a wrong key is a reply to something else.
+        // The key is checked first: a wrong shape under a wrong key is a reply to something else.
         let body = if key == self.command {
             map.next_value_seed(Nullable(self.shape))?.map_or(Body::Null, Body::Shape)
         } else {
@@ -113,7 +113,7 @@ impl<'de, S: DeserializeSeed<'de>> Visitor<'de> for Keyed<'_, S> {
     }
 }
 
-/// Reads `null` as nothing.
+/// Parses `null` as `None`.
 struct Nullable<S>(S);
 
 impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Nullable<S> {
@@ -140,7 +140,7 @@ impl<'de, S: DeserializeSeed<'de>> Visitor<'de> for Nullable<S> {
     }
 }
 
-/// A natural number, written as one or as a decimal or hex string: DPDK versions differ.
+/// An unsigned integer, as a number or a decimal or hexadecimal string: DPDK versions differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UnsignedNumber(pub(crate) u64);
 
@@ -194,7 +194,7 @@ pub(crate) struct RingInfo {
     pub(crate) used_count: UnsignedNumber,
 }
 
-/// `/eal/heap_info`. The id was called `Head_id` before DPDK 23.03.
+/// `/eal/heap_info`. The name of the id was `Head_id` before DPDK 23.03.
 #[derive(Debug, Deserialize)]
 pub(crate) struct HeapInfo {
     #[serde(rename = "Heap_id", alias = "Head_id")]
@@ -226,7 +226,7 @@ pub(crate) struct MemzoneInfo {
     pub(crate) bytes: UnsignedNumber,
 }
 
-/// `/eal/lcore/usage`, since DPDK 23.03: one column per number.
+/// `/eal/lcore/usage`, since DPDK 23.03: one column for each number.
 #[derive(Debug, Deserialize)]
 pub(crate) struct LcoreUsage {
     pub(crate) lcore_ids: Vec<u32>,
@@ -251,7 +251,7 @@ pub(crate) struct LibraryReply {
     pub(crate) sample_ms: u64,
     pub(crate) window_ms: u64,
     pub(crate) stall_us: u64,
-    /// Changes when rows of any table come or go.
+    /// Changes when rows of any table are added or removed.
     pub(crate) generation: u64,
     pub(crate) tables: Vec<String>,
     pub(crate) tee_socket: String,
@@ -259,12 +259,12 @@ pub(crate) struct LibraryReply {
     pub(crate) foreign_bursts: u64,
     pub(crate) control_shares_poll_cpu: u64,
     pub(crate) abandoned_bytes: u64,
-    /// Absent in older libraries.
+    /// Missing in older libraries.
     pub(crate) traced_units: Option<u64>,
 }
 
 impl LibraryReply {
-    /// It has this table.
+    /// Whether it has this table.
     pub(crate) fn serves(&self, table: LibraryTable) -> bool {
         self.tables.iter().any(|name| name == table.name())
     }

@@ -1,12 +1,13 @@
 //! Ports whose receive rate is flat, measured against a baseline of their own.
 //!
-//! A port is flat while it receives less than 1 % of its baseline: of what was watched in the last ten
-//! minutes in which it was not flat, or, as long as less than ten seconds of that were seen, of the
-//! mean since the app started. What happens while a port is flat does not become its baseline, so that
-//! silence is never forgotten; and a port that never received has no baseline.
+//! A port is flat while it receives less than 1 % of its baseline. The baseline is the rate that was
+//! observed in the last ten minutes in which the port was not flat or, until ten seconds of that were
+//! observed, the mean since the app started. The rate of a flat port does not become its baseline, so
+//! that silence never becomes normal; and a port that never received has no baseline.
 //!
-//! Time is judged in pieces, each long enough for [`MIN_BASELINE_PACKETS`] packets of the baseline, so that a few
-//! packets more or less mean nothing. Time in which a port is stopped or has no link does not count.
+//! The rate is evaluated in pieces of time, each long enough for [`MIN_BASELINE_PACKETS`] packets at
+//! the baseline, so that a few packets more or less do not matter. Time in which a port is stopped or
+//! has no link does not count.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,17 +18,17 @@ use crate::sample::{PortSample, Sample};
 /// Share of the baseline below which a port is flat.
 pub(crate) const SHARE: f64 = 0.01;
 
-/// Packets of the baseline that a piece must be worth.
+/// Packets at the baseline for which a piece must be long enough.
 pub(crate) const MIN_BASELINE_PACKETS: f64 = 1000.0;
 
 /// Shortest piece, seconds.
 const SHORTEST_S: f64 = 1.0;
 
-/// How much of the baseline must have been watched before it counts more than the mean since the start,
-/// and how long an app must have run before that counts, seconds.
+/// Time that must have been observed before the baseline replaces the mean since the start, and time
+/// that an app must have run before that mean is used, seconds.
 const MEMORABLE_S: f64 = 10.0;
 
-/// How far back the baseline goes, seconds.
+/// Length of the time that the baseline covers, seconds.
 const MEMORY_S: f64 = 600.0;
 
 /// A port that receives less than 1 % of what it did.
@@ -50,26 +51,26 @@ pub struct RxFlat {
 #[derive(Debug, Default)]
 pub(crate) struct RxBaseline(BTreeMap<u16, PortRxHistory>);
 
-/// What is known of the packets of one port.
+/// The receive history of one port.
 #[derive(Debug)]
 struct PortRxHistory {
     device: String,
     /// Seconds and packets of the pieces in which it received, oldest first.
     pieces: VecDeque<(f64, u64)>,
-    /// Since when the piece that is not complete lasts: nanoseconds, packets.
+    /// Start of the incomplete piece: nanoseconds, packets.
     since: (u64, u64),
     flat: Option<RxFlat>,
-    /// It has received in a piece that was watched.
+    /// Whether it has received in an observed piece.
     received: bool,
 }
 
 impl RxBaseline {
-    /// Forgets everything: the clock is another.
+    /// Discards everything: the clock changed.
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Which of the ports are flat, in the order of `sample.ports`.
+    /// Returns which of the ports are flat, in the order of `sample.ports`.
     pub(crate) fn update(&mut self, sample: &Sample) -> Vec<Option<RxFlat>> {
         // A port that could not be read this time keeps its baseline.
         if sample.ports_are_complete() {
@@ -93,7 +94,7 @@ impl RxBaseline {
     }
 }
 
-/// Mean rate since the app started; `None` when that is not known, or was only just.
+/// Returns the mean rate since the app started; `None` if it is unknown, or the app has only just started.
 fn mean_pps(port: &PortSample, sample: &Sample) -> Option<f64> {
     let start = Some(sample.app.start_realtime_ns).filter(|start| *start > 0)?;
     let seconds = sample.realtime_ns.checked_sub(start)? as f64 / 1e9;
@@ -106,18 +107,18 @@ impl PortRxHistory {
         Self { device, pieces, since, flat: None, received: false }
     }
 
-    /// Time in which the port could not receive is no silence.
+    /// Skips time in which the port could not receive: it is not silence.
     fn pause(&mut self, now: (u64, u64)) {
         self.since = now;
         self.flat = None;
     }
 
-    /// Takes in the clock and the packets of now.
+    /// Adds the present clock and packets.
     fn update(&mut self, now: (u64, u64), mean_pps: Option<f64>) {
         let (Some(ns), Some(packets)) =
             (now.0.checked_sub(self.since.0), now.1.checked_sub(self.since.1))
         else {
-            // The counters were reset, or the clock is another: the piece cannot be judged.
+            // The counters were reset, or the clock changed: the piece cannot be evaluated.
             self.since = now;
             return;
         };
@@ -141,14 +142,14 @@ impl PortRxHistory {
                 from_start: !self.received,
             });
         } else {
-            // Too little time to tell for a port that never receives much.
+            // The port never receives much, and the piece is still too short.
             return;
         }
         self.since = now;
     }
 
     fn receive(&mut self, seconds: f64, packets: u64) {
-        // A pause that was too short to matter is part of the baseline: else the mean would be too high.
+        // A pause that was too short to matter is part of the baseline: otherwise the mean would be too high.
         let pause = self.flat.take().filter(|flat| flat.seconds < MEMORABLE_S);
         let pause = pause.map(|flat| (flat.seconds, flat.packets));
         self.pieces.extend(pause.into_iter().chain([(seconds, packets)]));

@@ -1,4 +1,4 @@
-//! Tests of ports that go quiet.
+//! Tests of ports that stop receiving.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::sample::tests::{empty_sample, port};
 
-/// An app whose only port has received packets since a start long ago.
+/// An app with a single port that has received packets since a start long ago.
 struct Watch {
     pasts: RxBaseline,
     at_s: f64,
@@ -20,7 +20,7 @@ struct Watch {
 }
 
 impl Watch {
-    /// After `start_s` seconds without anybody watching.
+    /// Returns an app after `start_s` seconds without observation.
     fn after(start_s: f64, packets: u64) -> Self {
         let mut watch =
             Self { pasts: RxBaseline::default(), at_s: 0.0, packets, start_s, step_s: 1.0 };
@@ -37,7 +37,7 @@ impl Watch {
         self.pasts.update(&sample).remove(0)
     }
 
-    /// So many seconds at this rate; the state after that.
+    /// Lets this number of seconds pass at this rate; returns the state after that.
     fn at(&mut self, pps: f64, seconds: f64) -> Option<RxFlat> {
         let (began, packets) = (self.at_s, self.packets);
         let mut flat = None;
@@ -103,9 +103,9 @@ fn without_a_past_the_mean_since_the_start_is_used() {
     let flat = watch.at(0.0, 2.0).unwrap();
     assert_eq!((flat.seconds.round(), flat.from_start, flat.watched_past), (2.0, true, false));
     assert!((flat.past_pps - 49_950.0).abs() < 1.0, "{flat:?}");
-    // It was at 0.2 % before as well: quiet, until it is watched receiving.
+    // It received 0.2 % before as well: it is not flat until it is observed receiving.
     assert!(Watch::after(1000.0, 50_000_000).at(100.0, 60.0).is_some());
-    // A night at 2 % of the mean, then at 0.2 % of that: the night is the past.
+    // A night at 2 % of the mean, then at 0.2 % of it: the night becomes the baseline.
     let mut watch = Watch::after(1000.0, 50_000_000);
     assert_eq!(watch.at(1000.0, 20.0), None);
     assert_eq!(watch.at(100.0, 60.0), None);

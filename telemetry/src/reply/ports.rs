@@ -26,7 +26,7 @@ fn unknown_node() -> i64 {
     -1
 }
 
-/// `/ethdev/stats`. A counter that is missing makes the reply invalid: it must not become 0.
+/// `/ethdev/stats`. A missing counter makes the reply invalid: it must not become 0.
 #[derive(Debug, Deserialize)]
 pub(crate) struct PortCountersReply {
     pub(crate) ipackets: UnsignedNumber,
@@ -62,7 +62,7 @@ pub(crate) enum LinkState {
 /// `/ethdev/xstats`, in the order of the reply, with duplicate names.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct XstatsReply {
-    /// `None` if they are the known ones.
+    /// `None` if the names are the known ones.
     pub(crate) names: Option<Vec<String>>,
     pub(crate) values: Vec<u64>,
 }
@@ -130,7 +130,7 @@ impl Visitor<'_> for Name<'_> {
     }
 }
 
-/// How to read a reply about a port, of requests that are made together.
+/// The type of a reply about a port, for requests that are made together.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum PortShape<'a> {
     Xstats(XstatsShape<'a>),
@@ -173,7 +173,7 @@ mod tests {
         reply_as(bytes.as_bytes(), "/x", XstatsShape { known: &known })
     }
 
-    /// Named counters, if the names are not the known ones.
+    /// Returns named counters, with names that are not the known ones.
     fn named(counters: &[(&str, u64)]) -> XstatsReply {
         let (names, values) =
             counters.iter().map(|(name, value)| ((*name).to_owned(), value)).unzip();
