@@ -1,4 +1,4 @@
-//! The client against every way in which an app can misbehave.
+//! Tests the client with apps that misbehave in every way.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 mod support;
@@ -15,9 +15,9 @@ use pmdscope_telemetry::{
 use serde_json::Value;
 use support::{BANNER, FakeApp};
 
-/// For what does not come.
+/// Timeout for events that do not happen.
 const SOON: Duration = Duration::from_millis(100);
-/// For what comes, on a busy machine, too.
+/// Timeout for events that happen, even on a busy machine.
 const LONG: Duration = Duration::from_secs(20);
 
 fn connect(app: &FakeApp) -> Result<TelemetryClient, TelemetryError> {
@@ -36,7 +36,7 @@ fn ask_soon(client: &mut TelemetryClient) -> Result<Value, TelemetryError> {
     client.request(&TelemetryCommand::EthdevList, Deadline::after(SOON))
 }
 
-/// The result of one request that an app answers with these messages, its client, and the app.
+/// Returns the result of a request that an app answers with these messages, its client, and the app.
 fn answered(
     messages: &'static [&'static [u8]],
 ) -> (Result<Value, TelemetryError>, TelemetryClient, FakeApp) {
@@ -70,7 +70,7 @@ fn who_looks_once_waits_for_a_slow_app() {
     });
     let discover = DiscoverOptions { timeout: Duration::from_millis(300), ..app.discovery() };
     let settings = FleetSettings { discover, ..FleetSettings::default() };
-    // This machine may be slow as well.
+    // The machine of the test may be slow as well.
     let deadline = Deadline::after(LONG);
     while settings.running()[0].state != Reachability::Live {
         assert!(!deadline.passed(), "never found in time");
@@ -179,7 +179,7 @@ fn a_slow_banner_is_awaited_until_the_deadline() {
 #[test]
 fn an_app_that_accepts_no_connection_fails_at_the_deadline() {
     let app = FakeApp::stopped();
-    // The first ones wait for the banner, the later ones for a place in the backlog.
+    // The first ones wait for the banner, the others for a place in the backlog.
     let waiting: Vec<_> = (0..4).map(|_| connect_soon(&app)).collect();
     assert!(
         waiting.iter().all(|client| matches!(client, Err(TelemetryError::Timeout(_)))),

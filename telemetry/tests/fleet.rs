@@ -1,4 +1,4 @@
-//! Fleets of apps that come, go, hang and change their names.
+//! Tests of fleets of apps that start, end, hang and change their names.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 mod support;
@@ -16,17 +16,17 @@ use support::{Machine, Recording};
 /// Long, since machines that run tests are busy.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Longer than any wait that ends by itself.
+/// Longer than any wait that ends without a failure.
 const LONG: Duration = Duration::from_secs(60);
 
-/// For apps that are stuck, while others answer.
+/// Timeout for apps that hang, while others answer.
 const SHORT: Duration = Duration::from_secs(2);
 
 fn recording() -> Recording {
     Recording::read("dpdk-22.11/testpmd-null.jsonl")
 }
 
-/// Names of the apps, with a star behind those that answered.
+/// Samples once; returns the names of the apps, with a star after those that answered.
 fn round(fleet: &mut Fleet) -> Vec<String> {
     fleet.look();
     fleet.sample(TIMEOUT);
@@ -180,7 +180,7 @@ fn apps_that_are_stuck_fail_and_the_others_answer() {
     assert_eq!(fleet.state.find("b").unwrap().errors[&ErrorClass::Timeout], 2);
 }
 
-/// Waits until as many as belong to it have come, each of which waits as well.
+/// Waits until `expected` threads wait here.
 fn meet(met: &(Mutex<usize>, Condvar), expected: usize) {
     let (met, more) = met;
     let mut met = met.lock().unwrap();
@@ -196,7 +196,7 @@ fn many_apps_are_asked_at_the_same_time() {
     let names: Vec<_> = (0..20).map(|n| format!("slow-{n}")).collect();
     let run = |name: &String| {
         let (met, recording, asked) = (Arc::clone(&met), recording(), Once::new());
-        // The first answer of each waits until all have been asked.
+        // The first answer of each app waits until all have been queried.
         machine.serve(name, move |request| {
             asked.call_once(|| meet(&met, 20));
             Some(recording.answer(request))
@@ -261,7 +261,7 @@ fn an_app_with_a_new_prefix_replaces_the_one_that_ended() {
     let names: Vec<_> = fleet.state.models().map(|(_, model)| &model.sample.app.name).collect();
     assert_eq!(names, ["fwd-2", "fwd-3"]);
     drop(second);
-    // The fake notices when it is asked that it has ended.
+    // The fake app notices only at a request that it has ended.
     round(&mut fleet);
     assert_eq!(round(&mut fleet), ["fwd*", "fwd-2"]);
     drop(third);
@@ -304,7 +304,7 @@ fn an_app_that_was_chosen_by_the_begin_of_its_name_stays_chosen() {
     assert_eq!(chosen.iter().map(|app| app.name.as_str()).collect::<Vec<_>>(), ["fwd-1"]);
     let error = settings.named("fw", &[]).unwrap_err().to_string();
     assert!(error.ends_with("fwd-1, fwd-2"), "{error}");
-    // An expected app that does not run is no other one.
+    // The name of an expected app that does not run does not match another one.
     let fw = ExpectedApp { name: "fw".to_owned(), ..ExpectedApp::default() };
     settings.rules.expected.apps = vec![fw];
     assert_eq!(settings.named("fw", &[]).unwrap(), []);

@@ -1,4 +1,4 @@
-//! The leak ledger of an app, as collected, and the one request that changes something.
+//! Tests of the leak ledger of an app, and of the only request that changes something.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 mod support;
@@ -31,7 +31,7 @@ const SITES: &str = r#"{"/pmdscope/sites":{"schema":1,"generation":3,"offset":0,
 const STAGES: &str = r#"{"/pmdscope/stages":{"schema":1,"generation":3,"offset":0,"total":1,
     "stage":["reassembly"],"held":[90],"hold":[1],"bound_ms":[0],"longest_ms":[1200]}}"#;
 
-/// An app with libpmdscope that leaks.
+/// Returns the replies of an app with libpmdscope that leaks.
 fn leaking() -> Recording {
     let recording = Recording::read("dpdk-22.11/pmdscope-reflector.jsonl");
     let library = recording.answer("/pmdscope");

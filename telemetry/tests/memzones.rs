@@ -1,4 +1,4 @@
-//! Memzones, as an app tells them.
+//! Tests of memzones, as an app reports them.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 mod support;
@@ -51,7 +51,7 @@ fn memzones_that_vanished_and_cut_lists_are_told() {
     assert_eq!((table.memzones.len(), table.vanished, table.cut), (2, 510, true));
 }
 
-/// An id that no list has ends the app: nothing is asked after a reply about something else.
+/// An id that is not on the list crashes the app: nothing is requested after a reply about something else.
 #[test]
 fn a_reply_about_another_memzone_ends_the_questions() {
     let asked = Arc::new(Mutex::new(Vec::new()));

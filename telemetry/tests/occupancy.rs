@@ -1,4 +1,4 @@
-//! Samples with what is counted in the memory of the app.
+//! Tests of samples with counts from the memory of the app.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 mod support;
@@ -11,7 +11,7 @@ use pmdscope_telemetry::sample::{CountSource, PoolOccupancy, PoolSample, Sample,
 use pmdscope_telemetry::{Deadline, OccupancyReader, SampleCollector};
 use support::{FakeApp, Recording};
 
-/// Says that all objects are in use.
+/// Reports that all objects are in use.
 #[derive(Debug)]
 struct BusyPools;
 

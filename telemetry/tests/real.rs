@@ -1,4 +1,4 @@
-//! Discovery and collection against a real `dpdk-testpmd`; skipped where it is not installed.
+//! Tests discovery and collection with a real `dpdk-testpmd`; skipped if it is not installed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,9 +18,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 const START: Duration = Duration::from_secs(20);
-/// For what does not come.
+/// Timeout for events that do not happen.
 const SHORT: Duration = Duration::from_millis(400);
-/// For what comes, on a busy machine, too.
+/// Timeout for events that happen, even on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 fn main() {
@@ -37,7 +37,7 @@ fn main() {
     libtest_mimic::run(&Arguments::from_args(), trials.into()).exit();
 }
 
-/// Runtime directories of their own, so that neither other apps nor other tests are seen.
+/// A separate root of runtime directories, so that neither other apps nor other tests are seen.
 struct Host {
     root: TempDir,
 }
@@ -47,7 +47,7 @@ impl Host {
         Ok(Self { root: tempfile::tempdir()? })
     }
 
-    /// `eal` decides on the kind of memory, `--no-huge` or `--in-memory`.
+    /// Starts testpmd; `eal` determines the kind of memory, `--no-huge` or `--in-memory`.
     fn start(&self, eal: &[&str], devices: usize) -> Result<Testpmd, Failed> {
         let vdevs: Vec<_> = (0..devices).map(|i| format!("--vdev=net_null{i}")).collect();
         let eal: Vec<_> = eal.iter().copied().chain(vdevs.iter().map(String::as_str)).collect();
@@ -63,7 +63,7 @@ impl Host {
         }
     }
 
-    /// Waits until the apps are as `ready` wants them.
+    /// Waits until the apps satisfy `ready`.
     fn await_apps(
         &self,
         ready: impl Fn(&[DiscoveredApp]) -> bool,
@@ -145,7 +145,7 @@ fn stop_and_continue(testpmd: &Testpmd, collector: &mut SampleCollector) -> Resu
         assert!(began.elapsed() < START, "not all of its threads have stopped");
         std::thread::sleep(Duration::from_millis(1));
     }
-    // First over the kept connection, then over a new one.
+    // First over the existing connection, then over a new one.
     for _ in 0..2 {
         let stopped = collector.collect(SHORT);
         assert!(matches!(stopped, Err(TelemetryError::Timeout(_))), "{stopped:?}");
@@ -157,7 +157,7 @@ fn stop_and_continue(testpmd: &Testpmd, collector: &mut SampleCollector) -> Resu
     Ok(())
 }
 
-/// Also by who never was connected to it.
+/// Checks that a client which was never connected reports it as stopped, too.
 fn is_told_to_be_stopped(testpmd: &Testpmd, app: &DiscoveredApp) -> Result<(), Failed> {
     let says = format!("; process {} is stopped by a signal", testpmd.0.id());
     let mut sampler = AppSampler::new(app.clone(), &FleetSettings::default());
@@ -202,7 +202,8 @@ fn without_telemetry() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Between the lock on its configuration and its socket an app looks like one without telemetry.
+/// Between taking the lock on its configuration and opening its socket, an app looks like one without
+/// telemetry.
 fn starting() -> Result<(), Failed> {
     let host = Host::new()?;
     for _ in 0..3 {

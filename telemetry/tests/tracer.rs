@@ -1,4 +1,4 @@
-//! Samples with what a tracer adds.
+//! Tests of samples with data of a tracer.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 mod support;

@@ -1,4 +1,4 @@
-//! Connections that end, apps that restart, and the lock of the tools.
+//! Tests of connections that end, apps that restart, and the lock of the tools.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn a_restarted_app_is_connected_again_within_the_round() {
     let app = FakeApp::start(move |connection| {
         seen.fetch_add(1, Ordering::Relaxed);
         connection.send(support::BANNER);
-        // As many requests as a first round makes, then the app ends.
+        // The number of requests of a first round; then the app ends.
         for _ in 0..15 {
             let Some(request) = connection.receive() else { return };
             connection.send(recording.answer(&request));
@@ -84,7 +84,7 @@ fn an_app_that_never_answers_is_an_error_within_the_deadline() {
     assert!(matches!(error, TelemetryError::Timeout(_)), "{error}");
 }
 
-/// An app that notes by which requests nobody held its lock.
+/// Starts an app that records the requests during which its lock was not held.
 fn with_a_watched_lock() -> (FakeApp, Arc<Mutex<Vec<String>>>) {
     let recording = Recording::read("dpdk-22.11/testpmd-null.jsonl");
     let (unlocked, dir) =
@@ -155,7 +155,7 @@ fn the_lock_is_that_of_the_directory_after_a_restart() {
     let mut collector = SampleCollector::new(app.app());
     collector.collect(TIMEOUT).unwrap();
     restarts.store(true, Ordering::Relaxed);
-    // What is left of the last round may still tell something.
+    // Replies of the last round may still be outstanding, so the result does not matter.
     let _ = collector.collect(TIMEOUT);
     restarts.store(false, Ordering::Relaxed);
     std::fs::remove_file(app.dir().join(LOCK_FILE)).unwrap();

@@ -1,4 +1,4 @@
-//! Tables of libpmdscope, in pages.
+//! Tests of the tables of libpmdscope, in pages.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn an_app_with_libpmdscope() {
     let lcores: Vec<_> =
         sample.lcores.iter().map(|l| (l.lcore, l.role.as_str(), l.polls)).collect();
     assert_eq!(lcores, [(0, "main", 2_988_078), (1, "worker", 1_071_399)]);
-    // Recorded before libraries told how many source files have call sites.
+    // The recording is older than the count of source files with call sites.
     assert_eq!((sample.level(), sample.level_may_be_higher()), (1, true));
     assert!(sample.library.is_some_and(|library| library.control_shares_poll_cpu));
 }
@@ -91,7 +91,7 @@ fn the_configuration_is_asked_for_when_a_port_was_stopped() {
     let mut infos = |stops_now| {
         let before = asked.load(Ordering::Relaxed);
         stops.store(stops_now, Ordering::Relaxed);
-        // The table tells it in one second, and the ports are asked in the next.
+        // The table shows it in one second, and the ports are requested in the next.
         for _ in 0..2 {
             std::thread::sleep(Duration::from_millis(910));
             assert_eq!(collector.collect(TIMEOUT).unwrap().partial, Vec::<String>::new());
@@ -102,7 +102,7 @@ fn the_configuration_is_asked_for_when_a_port_was_stopped() {
     assert!(infos(1) > 0);
 }
 
-/// The reply to `/pmdscope/queue_counters` that goes with a `/pmdscope/queues` of one page.
+/// Returns the reply to `/pmdscope/queue_counters` that matches a `/pmdscope/queues` of one page.
 fn queue_counters(queues: &str) -> String {
     let mut reply: serde_json::Value = serde_json::from_str(queues).unwrap();
     let table = reply["/pmdscope/queues"].as_object_mut().unwrap();
@@ -121,7 +121,7 @@ fn histograms_of_queues_are_asked_for_if_wanted() {
         .clone()
         .with("/pmdscope", &library.replace(r#""queues","#, r#""queues","queue_counters","#))
         .with("/pmdscope/queue_counters", &counters);
-    // An older library tells them always.
+    // An older library always sends them.
     for (recording, without) in [(newer, 0), (recording, 8)] {
         let app = FakeApp::replay(&recording);
         let histograms = Arc::new(QueueHistograms::default());
@@ -155,7 +155,7 @@ fn ports_are_asked_while_the_app_tells_its_tables() {
         connection.send(BANNER);
         while let Some(first) = connection.receive() {
             let mut requests = vec![first];
-            // Gives no reply before it is asked about a port.
+            // Sends no reply before it is asked about a port.
             if held.load(Ordering::Relaxed) && requests[0].starts_with("/pmdscope/queues") {
                 while !requests.last().unwrap().starts_with("/ethdev/xstats") {
                     let Some(next) = connection.receive() else { return };
@@ -202,7 +202,8 @@ fn tables_of_libpmdscope_are_read_page_by_page() {
     assert!(sample.queues.is_empty());
 }
 
-/// The reply to a request for `total` rings, as many of them as `rows` says of the first on the page.
+/// Returns the reply to a request for `total` rings; `rows` returns the number of rows for the first
+/// row of a page.
 fn rings(request: &str, total: u64, rows: impl Fn(u64) -> u64) -> String {
     let offset = request.split_once(',').map_or(0, |(_, offset)| offset.parse().unwrap());
     let end = total.min(offset + rows(offset));
@@ -225,7 +226,7 @@ fn each_row_of_many_pages_is_taken_once() {
     let cases: [fn(u64) -> u64; 3] = [
         |_| 32,
         |offset| 30 + offset % 5,
-        // A page is short, and those behind it are long.
+        // A short page, followed by long ones.
         |offset| if offset == 62 { 5 } else { 32 + offset / 8 },
     ];
     for rows in cases {
@@ -244,7 +245,7 @@ fn each_row_of_many_pages_is_taken_once() {
         assert_eq!(sample.partial, Vec::<String>::new());
         let used: Vec<_> = sample.rings.iter().map(|ring| ring.used).collect();
         assert_eq!(used, (0..1180).collect::<Vec<_>>());
-        // 37 of 32 rows would be enough if none was in two of them.
+        // 37 pages of 32 rows would be enough if the pages did not overlap.
         assert!(*asked.lock().unwrap() <= 42, "{} requests", asked.lock().unwrap());
     }
 }
@@ -257,7 +258,7 @@ fn further_pages_are_asked_for_together() {
         let mut pages = Vec::new();
         while let Some(request) = connection.receive() {
             if request.starts_with("/pmdscope/rings,") {
-                // Nobody who waits for the first before he asks for the next has any.
+                // A client that waits for the first reply before it sends the next request gets none.
                 pages.push(request);
             } else if request == "/pmdscope/rings" {
                 connection.send(rings(&request, 90, |_| 32));
@@ -281,7 +282,7 @@ fn why_a_connection_was_lost_between_pages_is_told() {
         while let Some(request) = connection.receive() {
             match request.strip_prefix("/pmdscope/rings") {
                 Some("") => connection.send(rings(&request, 900, |_| 32)),
-                // A reply to something else.
+                // A reply to another request.
                 Some(_) => connection.send(recording.answer("/eal/params")),
                 None => connection.send(recording.answer(&request)),
             }
@@ -292,7 +293,7 @@ fn why_a_connection_was_lost_between_pages_is_told() {
     assert!(sample.partial[0].starts_with(reason), "{:?}", sample.partial);
 }
 
-/// Serves the pools with a generation that `generation` gives for each page.
+/// Serves the table of pools with the generation that `generation` returns for each page.
 fn changing(generation: impl Fn(u32) -> u32 + Send + 'static) -> FakeApp {
     let recording = Recording::read("synthetic/pmdscope-two-pages.jsonl");
     let pages = AtomicU32::new(0);

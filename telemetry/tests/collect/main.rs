@@ -1,4 +1,4 @@
-//! The collector against recorded and synthetic replies.
+//! Tests the collector with recorded and synthetic replies.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 mod connection;
@@ -31,7 +31,7 @@ fn collect(recording: &Recording) -> Sample {
     SampleCollector::new(app.app()).collect(TIMEOUT).unwrap()
 }
 
-/// Requests of so many rounds, one after the other.
+/// Returns the requests of this number of consecutive rounds.
 fn asked(recording: Recording, rounds: u32) -> Vec<String> {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&asked);
@@ -91,8 +91,8 @@ fn later_rounds_keep_the_connection_and_ask_less() {
     let app = FakeApp::replay(&Recording::read("dpdk-22.11/testpmd-null.jsonl"));
     let mut collector = SampleCollector::new(app.app());
     let mut rounds: Vec<_> = (0..4).map(|_| collector.collect(TIMEOUT).unwrap()).collect();
-    // Commands, EAL arguments, lists of ports, pools and heaps, four a port, one a pool and a heap;
-    // then the ports once more, to learn how fast they count; then their counters alone.
+    // Commands, EAL arguments, lists of ports, pools and heaps, four requests per port, one per pool
+    // and heap; then the ports again, to learn their rates; then only their counters.
     let requests: Vec<_> = rounds.iter().map(|sample| sample.requests).collect();
     assert_eq!(requests, [15, 8, 2, 2]);
     let (last, first) = (rounds.pop().unwrap(), rounds.remove(0));

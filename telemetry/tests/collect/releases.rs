@@ -1,4 +1,4 @@
-//! What testpmd of each release replied.
+//! Replies of testpmd of each DPDK release.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use pmdscope_telemetry::sample::Sample;
 use crate::collect;
 use crate::support::Recording;
 
-/// Year and month, and what was collected from its testpmd.
+/// Returns year and month of each release, and the sample of its testpmd.
 fn samples() -> Vec<((u32, u32), Sample)> {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
     let mut samples = Vec::new();

@@ -1,4 +1,4 @@
-//! What an app is asked for, how often, and replies that are wrong.
+//! Tests of the requests to an app, their frequency, and wrong replies.
 
 use super::*;
 
@@ -46,7 +46,7 @@ fn a_stock_app_is_never_asked_for_what_may_harm_it() {
     }
 }
 
-/// Two ports, and what the next reply to `/ethdev/xstats,0` is instead, once.
+/// Starts an app with two ports; the returned string replaces the next reply to `/ethdev/xstats,0`, once.
 fn disturbed() -> (FakeApp, Arc<Mutex<Option<String>>>, Recording) {
     let recording = Recording::read("dpdk-22.11/testpmd-null.jsonl");
     let instead = Arc::new(Mutex::new(None));
@@ -136,7 +136,7 @@ fn the_configuration_of_ports_is_asked_for_less_often_than_their_links() {
         ["/ethdev/info,", "/ethdev/link_status,"]
             .map(|command| asked.iter().filter(|request| request.starts_with(command)).count())
     };
-    // Two rounds with everything, so that it is known how fast the ports count.
+    // Two complete rounds, so that the rates of the ports are known.
     assert_eq!(count(2), [4, 4]);
     let [infos, links] = count(2);
     assert_eq!(links, 8);
@@ -168,7 +168,7 @@ fn heaps_are_asked_for_by_the_ids_of_the_list_and_seldom() {
     };
     let all = ["/eal/heap_list", "/eal/heap_info,0", "/eal/heap_info,1"];
     assert_eq!(heaps(recording.clone(), 5), all);
-    // Ids that no heap has: nothing is asked for them, though the list would have it so.
+    // Ids that no heap can have: they are not requested, though they are on the list.
     for list in ["[-1]", "[4294967295]", "[65536,0]", r#"["0"]"#, "{}", "null", "[0.5]", "[[0]]"] {
         let list = format!(r#"{{"/eal/heap_list":{list}}}"#);
         assert_eq!(heaps(recording.clone().with("/eal/heap_list", &list), 1), all[..1], "{list}");
@@ -205,12 +205,12 @@ fn newer_dpdk_tells_the_roles_of_lcores() {
     let roles: Vec<_> = sample.roles.iter().map(|own| (own.lcore, own.role.as_str())).collect();
     assert_eq!(roles, [(1, "RTE"), (2, "RTE"), (3, "SERVICE"), (127, "NON_EAL")]);
     assert_eq!((sample.role_of(3), sample.role_of(4)), (Some("SERVICE"), None));
-    // Once in ten seconds, and by the ids of the list alone.
+    // Once in ten seconds, and only with the ids of the list.
     let mut requests = asked(recording.clone(), 5);
     requests.retain(|request| request.starts_with("/eal/lcore/"));
     let of = |id: u32| format!("/eal/lcore/info,{id}");
     assert_eq!(requests, ["/eal/lcore/list".to_owned(), of(1), of(2), of(3), of(127)]);
-    // A thread that unregisters in between answers null.
+    // A thread that unregisters in between is answered by null.
     let gone = recording.with("/eal/lcore/info,127", r#"{"/eal/lcore/info":null}"#);
     assert_eq!(collect(&gone).roles.len(), 3);
     // An old DPDK has no such commands.
@@ -226,7 +226,7 @@ fn ports_are_asked_ahead_of_their_replies() {
     let app = FakeApp::start(move |connection| {
         connection.send(BANNER);
         while let Some(first) = connection.receive() {
-            // Gives no reply before it has both requests.
+            // Sends no reply before it has both requests.
             let both = pairs.load(Ordering::Relaxed) && first.starts_with("/ethdev/xstats");
             let second = both.then(|| connection.receive()).flatten();
             for request in std::iter::once(first).chain(second) {
@@ -245,7 +245,7 @@ fn ports_are_asked_ahead_of_their_replies() {
     assert_eq!(packets, [16_920_896, 16_917_312], "each reply is that of its port");
 }
 
-/// Replies that are not quite what they should be.
+/// Replies that are not quite valid.
 fn garbage() -> impl Strategy<Value = String> {
     let value = prop_oneof![
         "[\\[\\]{}\":,0-9a-zA-Z_. -]{0,40}",
@@ -356,7 +356,7 @@ fn facts_of_ports_that_are_asked_together_are_those_of_the_port() {
     let expected = collector.collect(TIMEOUT).unwrap().ports;
     collector.collect(TIMEOUT).unwrap();
     for error in 1..=2 {
-        // Facts are asked for once a second.
+        // Facts are requested once a second.
         std::thread::sleep(Duration::from_millis(950));
         wrong.store(error, Ordering::Relaxed);
         let sample = collector.collect(TIMEOUT).unwrap();

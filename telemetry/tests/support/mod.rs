@@ -1,4 +1,4 @@
-//! A stand-in for the telemetry socket of an app, scripted by each test.
+//! A fake telemetry socket of an app, with a script for each test.
 #![allow(
     clippy::unwrap_used,
     dead_code,
@@ -35,7 +35,7 @@ impl Connection {
         self.0.send(bytes);
     }
 
-    /// The next request; `None` when the client has left.
+    /// Returns the next request; `None` when the client has left.
     pub fn receive(&self) -> Option<String> {
         self.0.receive()
     }
@@ -50,7 +50,7 @@ impl Connection {
 }
 
 impl FakeApp {
-    /// Listens and never accepts, as a stopped app does.
+    /// Listens, but never accepts, as a stopped app does.
     pub fn stopped() -> Self {
         Self::with(pmdscope_testing::FakeApp::stopped)
     }
@@ -72,7 +72,7 @@ impl FakeApp {
         Self { root, dir, _app: app }
     }
 
-    /// Answers every request from a recording; a request that is not in it is answered with null.
+    /// Answers every request from a recording; others are answered by null.
     pub fn replay(recording: &Recording) -> Self {
         let recording = recording.clone();
         Self::start(move |connection| connection.serve(|request| recording.answer(request)))
@@ -100,10 +100,10 @@ impl FakeApp {
     }
 }
 
-/// Runtime directories of several apps, which come and go.
+/// Runtime directories of several apps, which start and end.
 pub struct Machine(TempDir);
 
-/// An app that runs until it is dropped, and leaves its socket then, as one that is killed.
+/// An app that runs until it is dropped, and then leaves its socket behind, as a killed one does.
 pub struct Running {
     _app: pmdscope_testing::FakeApp,
 }
@@ -128,18 +128,18 @@ impl Machine {
         self.serve(prefix, move |request| Some(recording.answer(request)))
     }
 
-    /// Starts an app that takes requests and answers none.
+    /// Starts an app that receives requests, but answers none.
     pub fn run_stuck(&self, prefix: &str) -> Running {
         self.serve(prefix, |_| None)
     }
 
-    /// Starts an app that accepts nobody, as a stopped one does.
+    /// Starts an app that does not accept connections, as a stopped one does.
     pub fn run_silent(&self, prefix: &str) -> Running {
         let app = pmdscope_testing::FakeApp::stopped(&self.socket(prefix)).unwrap();
         Running { _app: app.leaving_its_socket() }
     }
 
-    /// Starts an app that answers nothing, and introduces itself once `wait` returns.
+    /// Starts an app that sends its banner when `wait` returns, and answers no requests.
     pub fn greet_after(&self, prefix: &str, wait: impl Fn() + Send + Sync + 'static) -> Running {
         let app = pmdscope_testing::FakeApp::start(&self.socket(prefix), move |connection| {
             wait();
@@ -149,7 +149,7 @@ impl Machine {
         Running { _app: app.unwrap().leaving_its_socket() }
     }
 
-    /// Starts an app that answers as `answer` has it: nothing where that is `None`.
+    /// Starts an app that answers each request with the result of `answer`; no answer for `None`.
     pub fn serve(
         &self,
         prefix: &str,
