@@ -19,7 +19,7 @@ use crate::collect::collect_from;
 use crate::fixture::{HostFixture, results_of, status_of};
 use crate::{Baseline, Examination, HostTree, Report, catalogue, examine};
 
-/// The good host, compared with itself.
+/// Returns the good host, to be compared with itself.
 fn compared() -> HostFixture {
     static GOOD: LazyLock<Baseline> = LazyLock::new(|| HostFixture::good().examine().1);
     let mut host = HostFixture::good();

@@ -50,7 +50,7 @@ pub enum FleetEvent {
     Interfaces(Arc<InterfacesState>),
     /// No app was found; where they were searched for, and what to do next.
     NoApps {
-        /// A sentence or more.
+        /// One or more sentences.
         advice: String,
     },
 }

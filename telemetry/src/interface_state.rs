@@ -64,7 +64,7 @@ impl InterfacesState {
         }
     }
 
-    /// Findings of all interfaces.
+    /// Returns the findings of all interfaces.
     pub fn findings(&self) -> impl Iterator<Item = &Finding> {
         self.interfaces.iter().flat_map(|interface| &interface.findings)
     }

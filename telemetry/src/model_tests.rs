@@ -8,7 +8,7 @@ use crate::sample::{PortStats, QueueDirection};
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A sample `seconds` after boot with one port that has received `packets`.
+/// Returns a sample `seconds` after boot with one port that has received `packets`.
 fn at(seconds: u64, packets: u64) -> Sample {
     let mut sample = empty_sample();
     sample.monotonic_ns = seconds * SECOND;

@@ -62,7 +62,7 @@ fn unclear(pid: u32) -> Unknown {
     Unknown(format!("/proc/{pid}/limits does not list the limit of locked memory"))
 }
 
-/// The control groups of a process.
+/// The control groups of a process, by hierarchy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct ControlGroups {
     /// Path in the unified hierarchy (v2).

@@ -80,7 +80,7 @@ pub struct HotQueue {
     pub others_pps: f64,
     /// Share of the packets of the port, 0 to 1.
     pub share: f64,
-    /// Share of its polls that brought packets, 0 to 1; `None` when it was not polled.
+    /// Share of its polls that returned packets, 0 to 1; `None` if it was not polled.
     pub busy_ratio: Option<f64>,
     /// Receive queues of the port.
     pub queues: usize,

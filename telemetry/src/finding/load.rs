@@ -6,7 +6,7 @@ use super::balance::{self, HotQueue};
 use super::{Finding, FindingSubject, Lint, Severity, Thresholds, finding};
 use crate::model::Model;
 
-/// A queue is busy if more than this share of its polls returns packets.
+/// A queue is busy if at least this share of its polls returns packets.
 const BUSY: f64 = 0.9;
 
 /// Returns the ports that deliver most packets to one of several receive queues.

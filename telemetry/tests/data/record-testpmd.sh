@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# record-testpmd.sh DPDK_PREFIX > FILE: records what the dpdk-testpmd of a DPDK (devtools/dpdk-release.sh builds
-# them) replies, as root, after half a second of forwarding on two ports.
+# record-testpmd.sh DPDK_PREFIX > FILE: records telemetry replies of dpdk-testpmd of a DPDK release (built by
+# devtools/dpdk-release.sh) after half a second of forwarding on two ports. Needs root.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -24,7 +24,7 @@ wait_for() {
 }
 
 mkfifo "$scratch/console"
-# By its name alone, as it tells how it was called.
+# Started by its name, without a path, since its replies contain its arguments.
 PATH=$prefix/bin:$PATH LD_LIBRARY_PATH=$prefix/lib stdbuf -oL dpdk-testpmd --no-pci --no-huge -m 128 -l 0-1 \
 	--file-prefix "$name" --vdev net_null0,size=60 --vdev net_null1,size=60 -- -i --no-mlockall --rxq=2 --txq=2 \
 	--total-num-mbufs=2048 <"$scratch/console" >"$scratch/log" 2>&1 &
@@ -36,7 +36,7 @@ sleep 0.5
 echo stop >&3
 wait_for '^Done\.$'
 
-# Ids that are there; a command that a release does not have is answered by null.
+# Only existing ids; a command that a release does not have is answered by null.
 commands='/ /eal/params /ethdev/list'
 for port in 0 1; do
 	commands="$commands /ethdev/info,$port /ethdev/stats,$port /ethdev/xstats,$port /ethdev/link_status,$port"
