@@ -129,9 +129,9 @@ pub enum TelemetryCommand {
     EthdevXstats(PortId),
     /// Link of a port.
     EthdevLinkStatus(PortId),
-    /// A receive queue of a port, by its number, since DPDK 23.07. It crashes an app whose driver
-    /// names no pool: only [`DescriptorReader`](crate::collect::descriptors) makes it, for reviewed
-    /// drivers.
+    /// A receive queue of a port, by its number, since DPDK 23.07. It crashes an app with a driver
+    /// that names no pool: only [`DescriptorReader`](crate::collect::descriptors) makes it, for
+    /// reviewed drivers.
     EthdevRxQueue(PortId, u16),
     /// Pool names.
     MempoolList,

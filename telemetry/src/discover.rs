@@ -452,7 +452,7 @@ fn without_socket(arguments: Option<&[String]>, age: Option<Duration>) -> Reacha
 /// # Errors
 /// If the lock cannot be read.
 pub fn primary(dir: &Path) -> io::Result<Option<u32>> {
-    // Non-blocking, in case it is a FIFO, in a directory that anybody may write to.
+    // Non-blocking, in case it is a FIFO, in a directory that any user may write to.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let config = match open_file(&dir.join("config"), flags, Mode::empty()) {
         Err(Errno::NOENT) => return Ok(None),

@@ -109,11 +109,11 @@ impl PortExpectation {
     }
 }
 
-/// Virtual devices whose ports replace the ports that they consist of.
+/// Virtual devices with a port that replaces the ports that they consist of.
 const HIDING: [&str; 5] =
     ["net_bonding", "eth_bond", "net_failsafe", "net_vdev_netvsc", "net_netvsc"];
 
-/// Virtual devices whose ports have other names.
+/// Virtual devices with ports of other names.
 const RENAMING: [&str; 5] =
     ["eth_mvpp2", "net_mvneta", "net_mvpp2", "net_octeontx", "net_vdev_netvsc"];
 

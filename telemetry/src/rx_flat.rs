@@ -1,4 +1,4 @@
-//! Ports whose receive rate is flat, measured against a baseline of their own.
+//! Ports with a flat receive rate, compared with their own baseline.
 //!
 //! A port is flat while it receives less than 1 % of its baseline. The baseline is the rate that was
 //! observed in the last ten minutes in which the port was not flat or, until ten seconds of that were

@@ -1,10 +1,10 @@
 //! Descriptors of the receive queues of stock apps.
 //!
 //! DPDK 23.07 and later report them, but read the name of the queue's pool without a check: the
-//! request crashes an app whose driver names none, as with virtio of DPDK 25.07 and later. So only
-//! apps are asked whose ports are all on NICs for which every driver was reviewed, since DPDK may mix
-//! up ports while other programs query the app. Transmit queues are never asked for: if the driver
-//! fails to report the burst mode, DPDK frees memory twice.
+//! request crashes an app with a driver that names none, as with virtio of DPDK 25.07 and later. So
+//! an app is queried only if all of its ports are on NICs for which every driver was reviewed, since
+//! DPDK may mix up ports while other programs query the app. Transmit queues are never requested: if
+//! the driver fails to report the burst mode, DPDK frees memory twice.
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;

@@ -18,7 +18,7 @@ use super::FACTS_AGE;
 use super::cached::Cached;
 use super::round::RequestRound;
 
-/// Attempts to read a table whose rows change between two pages.
+/// Attempts to read a table with rows that change between two pages.
 const ATTEMPTS: u32 = 4;
 
 /// Pages of one table that are requested together: more than are outstanding at the same time, and

@@ -148,7 +148,7 @@ impl PortReader {
         ports.into_iter().enumerate().filter(due).map(|(_, (_, id))| id).collect()
     }
 
-    /// Returns requests for the ports whose rates are known: their extended counters, and their
+    /// Returns requests for the ports with known rates: for their extended counters, and for their
     /// facts, which are the links and the configuration of those that are `due`.
     fn shaped_requests(&self, due: &DueFacts) -> Vec<(PortId, (TelemetryCommand, PortShape<'_>))> {
         let known = || self.known.iter().filter(|(_, known)| known.rates.is_some());
