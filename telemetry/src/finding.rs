@@ -55,16 +55,16 @@ pub struct LintRules {
     pub expected: AppInventory,
 }
 
-/// How bad it is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Worth knowing.
+    /// Information that helps to explain other problems.
     Info,
-    /// Will hurt if it goes on.
+    /// Packets will be lost if it continues.
     Warning,
-    /// Packets are lost or will be within a minute.
+    /// Packets are being lost, or will be within a minute.
     Critical,
 }
 
@@ -79,27 +79,29 @@ impl Severity {
     }
 }
 
-/// One thing that is wrong with one app, or with an interface of the host.
+/// A problem of an app or of an interface of the host.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Finding {
-    /// The lint.
+    /// Name of the lint that reported the problem.
     pub lint: Lint,
-    /// How bad.
+    /// Severity of the problem.
     pub severity: Severity,
-    /// App, by file-prefix; empty for a finding about an interface of the host.
+    /// File-prefix of the app; empty, and omitted in JSON, for a finding about an interface of the host.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub app: String,
-    /// What it is about.
+    /// Name of the port, device, pool, site, lcore or interface that has the problem; empty for the app
+    /// itself.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub subject: FindingSubject,
-    /// One sentence with the numbers.
+    /// Numbers that show the problem, as one sentence.
     pub evidence: String,
-    /// The threshold that was crossed, in words.
+    /// Threshold that was crossed, as text.
     pub threshold: String,
-    /// What to do next.
+    /// Recommended next steps.
     pub advice: String,
-    /// Why it is so, most likely first; empty for a lint that reports no causes.
+    /// Causes of the problem, most likely first; empty, and omitted in JSON, for a lint that reports no
+    /// causes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<FindingCause>,
 }

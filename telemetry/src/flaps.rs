@@ -12,17 +12,17 @@ use crate::sample::{PortEventsSample, PortSample, Sample};
 /// Length of the window in which changes count, seconds.
 const WINDOW_S: f64 = 60.0;
 
-/// Changes of one port in the last minute.
+/// Starts, stops and link changes of one port in the last minute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PortFlaps {
-    /// Times that it was started.
+    /// Number of starts of the port.
     pub starts: u64,
-    /// Times that it was stopped.
+    /// Number of stops of the port.
     pub stops: u64,
-    /// Times that its link came or went.
+    /// Number of changes of the link between up and down.
     pub link_changes: u64,
-    /// The app counted them itself; else only what was seen from look to look is known.
+    /// Whether libpmdscope counted the changes; otherwise, changes between two samples may be missing.
     pub counted: bool,
 }
 

@@ -55,43 +55,46 @@ pub enum FleetEvent {
     },
 }
 
-/// Whether an app answers.
+/// Whether an app answers requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "state", rename_all = "lowercase")]
 pub enum AppStatus {
-    /// Found, not heard of yet.
+    /// The app was found, but has not answered yet.
     Waiting,
-    /// Answered last time.
+    /// The app answered in the last round.
     Live,
-    /// Did not answer last time.
+    /// The app did not answer in the last round.
     Lost {
-        /// Why.
+        /// Reason why the app did not answer.
         reason: String,
     },
 }
 
-/// One app.
+/// State of one app.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AppState {
-    /// File-prefix.
+    /// File-prefix of the app.
     #[serde(rename = "app")]
     pub name: String,
-    /// Whether it answers.
+    /// Whether the app answers requests.
     #[serde(flatten)]
     pub status: AppStatus,
-    /// The last answer; older than now when the app is lost.
+    /// Last sample of the app, and what is derived from it; outdated if the app is lost, `None` if it never
+    /// answered.
     pub model: Option<Arc<Model>>,
-    /// Findings of the last answer and those that still stand, or about its absence.
+    /// Findings about the last sample, and earlier ones that are still shown; for a lost app, the finding
+    /// about its absence.
     pub findings: Vec<Finding>,
-    /// How often it could not be asked since it was found, by reason.
+    /// Number of rounds, since the app was found, that failed or were made without the lock, by reason.
     #[serde(skip)]
     pub errors: BTreeMap<ErrorClass, u64>,
-    /// Monotonic clock when it was first seen not to answer, since it last did; nanoseconds.
+    /// Monotonic clock when the app first failed to answer since its last answer, nanoseconds; `None` if it
+    /// answers, or if the time is unknown.
     #[serde(skip)]
     pub silent_ns: Option<u64>,
-    /// Findings of an interval that may outlast their answer.
+    /// Sticky findings, which are shown for some time after they were last seen.
     #[serde(skip)]
     pub sticky: StickyFindings,
 }

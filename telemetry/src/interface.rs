@@ -5,60 +5,62 @@ use std::fmt::Debug;
 
 use serde::{Deserialize, Serialize};
 
-/// One interface at one moment. Counters start at 0 when the interface, or the filter, is made.
+/// One network interface of the kernel at one moment. Counters start at 0 when the interface, or its
+/// filter, is created.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InterfaceSample {
-    /// Its name in this network namespace.
+    /// Name of the interface in the network namespace of the tool.
     pub name: String,
-    /// Its number, which tells two interfaces that had the same name one after the other.
+    /// Interface index; it differs between two interfaces that had the same name one after the other.
     pub index: u32,
     /// Kernel driver; empty if unknown.
     pub driver: String,
-    /// All packets that the kernel counts as received, whatever became of them; `None` if unknown.
+    /// Packets received as counted by the kernel, whether processed or dropped; `None` if unknown.
     pub rx_packets: Option<u64>,
-    /// Received packets that the kernel dropped before any socket saw them.
+    /// Received packets that the kernel dropped before they reached a socket; `None` if unknown.
     pub rx_dropped: Option<u64>,
-    /// Sent packets.
+    /// Packets sent; `None` if unknown.
     pub tx_packets: Option<u64>,
-    /// RX queues, in ascending order; empty where the driver counts none.
+    /// RX queues, in ascending order; empty if the driver has no counters of queues.
     pub queues: Vec<InterfaceQueueSample>,
-    /// pmdscope's XDP filter, if it is attached.
+    /// The XDP filter of pmdscope; `None` if none is attached.
     pub filter: Option<FilterSample>,
-    /// The queue that bypasses the kernel, if there is one.
+    /// The queue that bypasses the kernel; `None` if there is none.
     pub bypass: Option<BypassSample>,
 }
 
-/// One RX queue of an interface.
+/// One RX queue of a network interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InterfaceQueueSample {
-    /// Number of the queue.
+    /// Queue number.
     pub queue: u32,
-    /// Packets that the driver received, before any XDP program; `None` if the driver does not count.
+    /// Packets that the driver received, before any XDP program; `None` if the driver does not count them.
     pub packets: Option<u64>,
-    /// Packets lost for want of buffers or of room in a ring.
+    /// Packets lost for lack of buffers or of room in a ring; `None` if the driver does not count them.
     pub dropped: Option<u64>,
-    /// Packets that an XDP program redirected to a socket (`AF_XDP`) or another interface.
+    /// Packets that an XDP program redirected to a socket (`AF_XDP`) or another interface; `None` if the
+    /// driver does not count them.
     pub redirected: Option<u64>,
 }
 
 /// Limit of the sources of a [`FilterSample`].
 pub const TOP_SOURCES: usize = 10;
 
-/// An XDP program of pmdscope that drops unwanted packets.
+/// The XDP filter of pmdscope on an interface, which drops unwanted packets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FilterSample {
-    /// Number of the program, which tells two filters one after the other.
+    /// Id of the XDP program; it differs between two filters that were attached one after the other.
     pub program: u32,
-    /// Where packets are dropped.
+    /// Where the program runs.
     pub mode: FilterMode,
-    /// Packets and bytes by verdict; those that passed too. The packets add up to all that arrived.
+    /// Packets and bytes by verdict, including passed ones. The packets add up to all that arrived.
     pub verdicts: Vec<VerdictSample>,
-    /// Sources of most dropped packets, most first; at most [`TOP_SOURCES`].
+    /// Sources of the most dropped packets, in descending order, at most 10.
     pub top_sources: Vec<SourceSample>,
-    /// Dropped packets whose source could not be counted, for the table was full.
+    /// Dropped packets that were not counted for a source, because the table of sources was full.
     pub uncounted_sources: u64,
 }
 
@@ -67,49 +69,49 @@ pub struct FilterSample {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum FilterMode {
-    /// In the driver, before the kernel allocates a packet.
+    /// In the driver, before the kernel allocates a socket buffer.
     #[default]
     Native,
-    /// In the network stack.
+    /// In the network stack, after that allocation.
     Generic,
 }
 
-/// What became of packets, and why.
+/// Packets with one verdict of an XDP filter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VerdictSample {
-    /// `passed`, or why packets were dropped: `malformed`, `not_ip`, `fragment`, `denied`, `rate_limit`,
-    /// `syn_flood`.
+    /// `passed`, or the reason why packets were dropped: `malformed`, `not_ip`, `fragment`, `denied`,
+    /// `rate_limit`, `syn_flood`.
     pub reason: String,
-    /// Whether they were dropped.
+    /// Whether the packets were dropped.
     pub dropped: bool,
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
-    /// Bytes, Ethernet header included.
+    /// Number of bytes, Ethernet header included.
     pub bytes: u64,
 }
 
-/// A sender of dropped packets.
+/// A source of dropped packets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SourceSample {
-    /// IPv4 or IPv6 address.
+    /// IPv4 or IPv6 address of the source.
     pub address: std::net::IpAddr,
-    /// Its dropped packets.
+    /// Number of dropped packets from this address.
     pub packets: u64,
 }
 
-/// A queue of an interface that bypasses the kernel.
+/// An RX queue that bypasses the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BypassSample {
-    /// Number of the RX queue.
+    /// Queue number.
     pub queue: u32,
-    /// File-prefix of the app that polls it; `None` while there is none.
+    /// File-prefix of the app that polls the queue; `None` if no app does.
     pub app: Option<String>,
-    /// Its port in that app.
+    /// DPDK port id of the queue in that app; `None` if no app polls the queue, or if the port is unknown.
     pub port: Option<u16>,
-    /// Flows that are steered to the queue, as the user gave them.
+    /// Flows that are steered to the queue, as specified by the user.
     pub flows: Vec<String>,
 }
 

@@ -9,29 +9,29 @@ use crate::fleet_state::FleetEvent;
 use crate::interface::InterfaceSample;
 use crate::model::{InterfaceRates, InterfaceTracker};
 
-/// All interfaces that are worth showing. They belong to the host, and not to an app.
+/// All network interfaces with an XDP filter or a bypassed queue. They belong to the host, not to an app.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InterfacesState {
-    /// By name.
+    /// Interfaces, sorted by name.
     pub interfaces: Vec<InterfaceState>,
-    /// Why they cannot be read; then none is known.
+    /// Reason why the interfaces could not be read, in which case none is listed; `None` if they were read.
     pub error: Option<String>,
-    /// Monotonic clock when they were read, nanoseconds.
+    /// Monotonic clock when the interfaces were read, nanoseconds.
     #[serde(skip)]
     pub monotonic_ns: u64,
 }
 
-/// One interface.
+/// One network interface, with its rates and findings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InterfaceState {
-    /// What was read.
+    /// Interface as last read.
     #[serde(flatten)]
     pub sample: InterfaceSample,
-    /// What changed since it was read before.
+    /// Rates since the previous read.
     pub rates: InterfaceRates,
-    /// What is wrong with it.
+    /// Findings about the interface.
     pub findings: Vec<Finding>,
 }
 

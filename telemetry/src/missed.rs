@@ -46,33 +46,33 @@ const FREED: f64 = 0.05;
 /// one after the other.
 const READ_SKEW: f64 = 0.005;
 
-/// Why packets were missed. In the order in which causes of equal weight are told.
+/// Cause of packets that a NIC missed. Causes of equal weight are listed in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum MissedCause {
-    /// No mbuf was free for the descriptors.
+    /// No mbuf was free to refill the receive descriptors.
     PoolEmpty,
     /// Something else ran on the CPU of an lcore.
     StolenCore,
-    /// The loop retried packets that a driver did not take.
+    /// The poll loop retried packets that a driver did not accept.
     TxBackpressure,
     /// One iteration of the app's own code took too long.
     StalledLcore,
     /// The app's own code slept or waited.
     SleepingLcore,
-    /// Gaps that are no stalls were longer than the ring outlasts.
+    /// Gaps below the stall threshold were too long for the number of receive descriptors.
     RingTooSmall,
     /// RSS gave most packets to one queue.
     HotQueue,
     // Before `BusyLcore`, which it may have caused.
-    /// The clock of the CPU is lower than it can be.
+    /// The CPU of an lcore ran below the frequency that it can sustain.
     SlowClock,
-    /// The lcore had packets in each poll: it has no time left.
+    /// The lcore was busy almost all of the time.
     BusyLcore,
-    /// NIC or PCIe link: the queues had room, and the lcores time.
+    /// The NIC or its PCIe link is the limit: the queues had room, and the lcores had time.
     NicLimit,
-    /// None of these.
+    /// No cause was found.
     Unknown,
 }
 

@@ -16,15 +16,16 @@ use crate::sample::{PoolSample, PortSample, StolenCause};
 /// Number of thieves of the CPU of one lcore that are named.
 const THIEVES: usize = 3;
 
-/// A cause of what a finding tells.
+/// A possible cause of the problem that a finding reports.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FindingCause {
-    /// Which.
+    /// Name of the cause.
     pub cause: MissedCause,
-    /// Its estimated share, above 0 to 1; `None` where it cannot be told: it was there at the same time.
+    /// Estimated share of the missed packets, above 0 to 1; `None` if it is unknown: the cause was present
+    /// at the same time.
     pub share: Option<f64>,
-    /// One sentence with the numbers.
+    /// Numbers that indicate the cause, as one sentence.
     pub evidence: String,
 }
 

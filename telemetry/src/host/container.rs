@@ -22,13 +22,13 @@ static POD: LazyLock<Option<Regex>> = LazyLock::new(|| {
         .ok()
 });
 
-/// A container, as its engine knows it.
+/// Container of a process, as named by its engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Container {
-    /// Its id, 64 hexadecimal digits.
+    /// Id of the container, 64 hexadecimal digits.
     pub id: String,
-    /// The uid of its Kubernetes pod, or the id of its podman pod.
+    /// UID of the Kubernetes pod of the container, or id of its podman pod; `None` if it is in no pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
 }
