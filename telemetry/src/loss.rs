@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::sample::{LedgerSample, Sample, SiteKind, SiteSample};
 use crate::trend::{TrendOptions, ValueTrend};
 
-/// Losses of one pool.
+/// Loss rate of one pool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LedgerRates {
@@ -15,11 +15,11 @@ pub struct LedgerRates {
     pub pool: String,
     /// Mbufs lost per second over the trend window; `None` until there are two samples.
     pub leaked_ps: Option<f64>,
-    /// Lost mbufs in the trend window, oldest first, for sparklines.
+    /// Number of lost mbufs at each sample of the trend window, oldest first, for sparklines.
     pub history: Vec<u64>,
 }
 
-/// Losses, or misuses, at one site.
+/// Rate of losses or misuses of mbufs at one site.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SiteRates {
@@ -27,9 +27,9 @@ pub struct SiteRates {
     pub pool: String,
     /// Id of the site.
     pub id: u32,
-    /// What happened there.
+    /// What happened to the mbufs.
     pub kind: SiteKind,
-    /// Mbufs per second over the trend window; `None` until the site was seen twice.
+    /// Mbufs lost or misused per second over the trend window; `None` until the site was sampled twice.
     pub rate_ps: Option<f64>,
 }
 

@@ -38,90 +38,94 @@ use crate::starts::{AppRestarts, StartCounter};
 pub use crate::trend::TrendOptions;
 use crate::trend::ValueTrend;
 
-/// The derived state of one app: the newest sample and what changed since the one before.
+/// State of one app: the newest sample, and rates and trends derived from it and earlier ones.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Model {
     /// The newest sample.
     pub sample: Sample,
-    /// Seconds between the two samples; `None` for a first sample or after a restart.
+    /// Time between the previous sample and the newest one, seconds; `None` for a first sample or after a
+    /// restart.
     pub interval_s: Option<f64>,
-    /// The app was restarted between the two samples.
+    /// Whether the app was restarted between these two samples.
     pub restarted: bool,
-    /// Derived per port, in the order of `sample.ports`.
+    /// Rates of ports, in the order of `sample.ports`.
     pub ports: Vec<PortRates>,
-    /// Derived per queue, in the order of `sample.queues`.
+    /// Rates of queues, in the order of `sample.queues`.
     pub queues: Vec<QueueRates>,
-    /// Derived per pool, in the order of `sample.pools`.
+    /// Trends of pools, in the order of `sample.pools`.
     pub pools: Vec<PoolTrend>,
-    /// Derived per lcore, in the order of `sample.lcores`.
+    /// Rates of lcores, in the order of `sample.lcores`.
     pub lcores: Vec<LcoreRates>,
-    /// Derived per thread of an lcore, in the order of `sample.threads`.
+    /// Rates of threads of lcores, in the order of `sample.threads`.
     pub threads: Vec<ThreadRates>,
-    /// Derived per traced lcore, in the order of the `lcores` of `sample.tracing`; empty without it.
+    /// Time taken from traced lcores, in the order of `sample.tracing.lcores`; empty without tracing.
     pub stolen: Vec<StolenRates>,
-    /// What kept lcores from polling since the sample before, by lcore; empty for a first sample.
+    /// Gaps between polls since the previous sample, and what used the CPU in them, by lcore; empty for a
+    /// first sample.
     #[serde(skip)]
     pub gaps: Vec<LcoreGaps>,
-    /// Derived per ledger, in the order of `sample.ledger`.
+    /// Loss rates of pools, in the order of `sample.ledger`.
     pub ledger: Vec<LedgerRates>,
-    /// Derived per site, in the order of `sample.sites`.
+    /// Rates of sites, in the order of `sample.sites`.
     pub sites: Vec<SiteRates>,
-    /// The app receives and sends nothing, though it did; `None` while it sends.
+    /// Time and packets since the app stopped sending although it still receives; `None` otherwise.
     pub silent: Option<SilentApp>,
-    /// Starts of the app in the last [`TrendOptions::restarts`]; `None` if no process has replaced
+    /// Starts of the app in the last minute; `None` if there were none, or if no process has replaced
     /// another.
     pub restarts: Option<AppRestarts>,
 }
 
-/// Trend of one pool. Growth and time left are libpmdscope's where it has a ledger of the pool.
+/// Trend of one pool. Slope and time left are those of libpmdscope if it has a ledger of the pool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PoolTrend {
-    /// Name.
+    /// Name of the pool.
     pub name: String,
-    /// Objects in use, 0 to 1 of the size; `None` when the occupancy is unknown.
+    /// Share of the objects that are in use, 0 to 1; `None` if the occupancy is unknown.
     pub used_ratio: Option<f64>,
-    /// Growth of the in-use count over the trend window, objects per second; `None` until there are
-    /// enough samples. Robust against bursts: the median of pairwise slopes.
+    /// Growth of the in-use count over the trend window, objects per second; `None` until there are enough
+    /// samples. The median of pairwise slopes, so short bursts hardly affect it.
     pub slope_ps: Option<f64>,
-    /// Seconds until the pool is empty at that slope; `None` when it does not grow.
+    /// Time until the pool is empty at that slope, seconds; `None` if the growth is not significant.
     pub exhausted_in_s: Option<f64>,
     /// In-use counts of the trend window, oldest first, for sparklines.
     pub history: Vec<u64>,
 }
 
-/// Per-second rates of one lcore.
+/// Per-second rates of one lcore. A rate is `None` without an earlier sample or after a counter reset.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LcoreRates {
     /// lcore id.
     pub lcore: u32,
-    /// Iterations of the poll loop.
+    /// Iterations of the poll loop per second.
     pub polls_ps: Option<f64>,
-    /// Packets.
+    /// Packets received per second.
     pub pps: Option<f64>,
-    /// Share of iterations with packets, 0 to 1.
+    /// Share of iterations that received packets, 0 to 1.
     pub busy_ratio: Option<f64>,
-    /// Stalls.
+    /// Stalls per second.
     pub stalls_ps: Option<f64>,
-    /// The stalls of this interval, and who had the CPU; `None` without stalls.
+    /// Stalls since the previous sample, and what used the CPU; `None` without stalls.
     pub stalls: Option<LcoreStalls>,
 }
 
-/// Per-second rates of the thread of one lcore, as the kernel sees it.
+/// Per-second rates of the thread of one lcore, as reported by the kernel. A rate is `None` without an
+/// earlier sample or after a counter reset.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ThreadRates {
     /// lcore id.
     pub lcore: u32,
-    /// Voluntary context switches.
+    /// Voluntary context switches per second.
     pub voluntary_ps: Option<f64>,
-    /// Involuntary context switches.
+    /// Involuntary context switches per second.
     pub involuntary_ps: Option<f64>,
-    /// Share of the time that it ran, 0 to 1; `None` where the kernel does not count it.
+    /// Share of the time in which the thread ran, 0 to 1; `None` if the kernel does not count it.
     pub run_ratio: Option<f64>,
-    /// Share of the time that it was ready to run, but had no CPU.
+    /// Share of the time in which the thread was ready to run but had no CPU, 0 to 1; `None` if the kernel
+    /// does not count it.
     pub run_delay_ratio: Option<f64>,
 }
 

@@ -31,19 +31,19 @@ const MEMORABLE_S: f64 = 10.0;
 /// Length of the time that the baseline covers, seconds.
 const MEMORY_S: f64 = 600.0;
 
-/// A port that receives less than 1 % of what it did.
+/// A port that receives less than 1 % of its past rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RxFlat {
-    /// For how long, seconds, as far as that was watched.
+    /// Time since the rate dropped, as far as the port was sampled, seconds.
     pub seconds: f64,
-    /// Packets in that time.
+    /// Packets received in that time.
     pub packets: u64,
-    /// What it received before, packets per second.
+    /// Rate before that time, packets per second.
     pub past_pps: f64,
-    /// `past_pps` is what was watched; else the mean since the app started.
+    /// Whether `past_pps` was sampled; otherwise it is the mean since the app started.
     pub watched_past: bool,
-    /// It was flat in all of the time watched.
+    /// Whether the rate was this low in all of the sampled time.
     pub from_start: bool,
 }
 

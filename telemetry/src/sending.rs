@@ -37,13 +37,14 @@ const FORWARDER: f64 = 0.1;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UnsentPackets {
-    /// Offered, packets per second.
+    /// Packets offered per second.
     pub offered_pps: f64,
-    /// Of these, not taken by the driver.
+    /// Packets per second that were offered and not accepted by the driver.
     pub refused_pps: f64,
-    /// The time that both were counted over, seconds.
+    /// Time over which both rates are averaged, seconds.
     pub seconds: f64,
-    /// For how long none was sent, seconds, though some were offered; `None` while some are.
+    /// Time without a sent packet although at least 100 were offered, seconds; `None` if it is less than
+    /// 1.5 s.
     pub stuck_s: Option<f64>,
 }
 
@@ -68,17 +69,18 @@ pub(crate) struct Sending {
     pub(crate) silent: Option<SilentApp>,
 }
 
-/// An app that receives and sends nothing, though it did before.
+/// An app that receives packets but sends none, although it did before.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SilentApp {
-    /// For how long, seconds.
+    /// Time without a sent packet, seconds.
     pub seconds: f64,
     /// Packets received in that time.
     pub received: u64,
-    /// Packets sent before.
+    /// Packets sent before that time.
     pub sent_before: u64,
-    /// It offered none to its drivers; `None` for a stock app, where that is not known.
+    /// Whether the app offered fewer than 100 packets to its drivers in that time; `None` for a stock app,
+    /// for which this is unknown.
     pub offered_none: Option<bool>,
 }
 

@@ -9,54 +9,56 @@ use serde::Serialize;
 
 use crate::sample::{LcoreSample, Sample, ThreadSample};
 
-/// Gaps of at least the stall threshold between two samples.
+/// Stalls of one lcore between two samples: gaps of at least the stall threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LcoreStalls {
-    /// How many.
+    /// Number of stalls.
     pub count: u64,
-    /// The longest, microseconds, or a lower bound of it.
+    /// Longest stall, or a lower bound of it, microseconds.
     pub longest_us: u64,
-    /// The longest of those whose time is known: where the library is not too old, the last four, and
-    /// those that no later one exceeded; the longest since the start of the app.
+    /// Longest stall with a known end; `None` if there is none. The library records the last four stalls,
+    /// those that no later one exceeded, and the longest since the app started; older versions record only
+    /// the last of these.
     pub recorded: Option<RecordedStall>,
-    /// Shorter ones may be all that is recorded.
+    /// Whether another stall may be longer than `recorded`.
     pub maybe_longer: bool,
-    /// All of them together, milliseconds; known to a third or so, from a histogram.
+    /// Total time of all stalls, milliseconds, estimated from a histogram with an error of up to about a
+    /// third.
     pub total_ms: f64,
-    /// Who had the CPU in this interval; `None` where the kernel does not tell, or was not asked at
-    /// both ends of it.
+    /// What used the CPU in this interval; `None` if the kernel does not report it, or if it was not read
+    /// with both samples.
     pub thread: Option<ThreadTime>,
 }
 
-/// A stall with its time.
+/// A stall with a known end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RecordedStall {
-    /// How long it was, microseconds.
+    /// Length of the stall, microseconds.
     pub us: u64,
-    /// Wall clock at its end, nanoseconds since 1970.
+    /// Wall clock at the end of the stall, nanoseconds since 1970.
     pub end_realtime_ns: u64,
 }
 
-/// What became of the time of one thread between two samples.
+/// Time between two samples in which a thread did not run, and its context switches.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ThreadTime {
-    /// Ready to run without a CPU, milliseconds; `None` where the kernel does not count it.
+    /// Time ready to run without a CPU, milliseconds; `None` if the kernel does not count it.
     pub waiting_ms: Option<f64>,
-    /// Asleep, milliseconds; `None` where that is not known.
+    /// Time asleep, milliseconds; `None` if it is unknown.
     pub sleeping_ms: Option<f64>,
-    /// Taken from its CPU by a hypervisor, milliseconds, counted in steps of 10; `None` when the thread
-    /// changed its CPU.
+    /// Time that a hypervisor took from the CPU of the thread, milliseconds, in steps of 10; `None` if it
+    /// is unknown, or if the thread changed its CPU.
     pub stolen_ms: Option<f64>,
-    /// Times that it gave up its CPU.
+    /// Number of times that the thread gave up its CPU.
     pub voluntary_switches: u64,
-    /// Times that its CPU was taken away.
+    /// Number of times that the thread lost its CPU.
     pub involuntary_switches: u64,
 }
 
-/// Who is to blame for most of the time of the gaps.
+/// Main cause of stalls, by time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -65,21 +67,21 @@ pub enum StallCause {
     Kernel,
     /// A hypervisor ran something else on the CPU.
     Hypervisor,
-    /// The app's own code slept, or waited for something.
+    /// The app's own code slept or waited for something.
     Sleep,
-    /// The app's own code ran, and did not poll.
+    /// The app's own code ran without polling.
     OwnCode,
-    /// Own code and the loss of the CPU each have a quarter of it or more.
+    /// The app's own code and the loss of the CPU each had a quarter of the time or more.
     OwnCodeAndKernel,
 }
 
-/// Shares of the time of the gaps, 0 to 1; what is left is own code that ran.
+/// Shares of the time of stalls, 0 to 1. In the rest, the app's own code ran.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StallShares {
-    /// The CPU was taken away, by kernel or hypervisor.
+    /// Share in which the kernel or a hypervisor had taken the CPU away.
     pub taken: f64,
-    /// The thread slept.
+    /// Share in which the thread slept.
     pub asleep: f64,
 }
 

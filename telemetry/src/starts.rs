@@ -31,27 +31,28 @@ struct Start {
     wait_status: Option<i32>,
 }
 
-/// Starts of an app in a stretch of time.
+/// Starts of an app in a time window.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AppRestarts {
-    /// Processes that were started; more may have come and gone between two looks.
+    /// Number of processes that were started, without those that started and ended between two samples.
     pub starts: u64,
-    /// From the first of these starts until now.
+    /// Time since the first of these starts, seconds.
     pub seconds: f64,
-    /// The longest that one of those that have ended was seen to run, seconds.
+    /// Longest time that one of the ended processes was seen to run, seconds.
     pub longest_life_s: f64,
-    /// How those that have ended did so, most frequent first.
+    /// Ended processes by exit reason, most frequent first.
     pub exits: Vec<ExitReason>,
 }
 
-/// Processes of an app that ended in one way.
+/// Processes of an app with the same exit reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExitReason {
-    /// "exit status N", "killed by SIGNAME", the same with ", core dumped", or "unknown".
+    /// `exit status N`; `killed by SIGNAME` or `killed by signal N`, perhaps with `, core dumped`; or
+    /// `unknown`.
     pub reason: String,
-    /// Processes.
+    /// Number of processes.
     pub count: u64,
 }
 

@@ -13,84 +13,86 @@ use crate::rate::rate;
 /// Shortest interval for rates: in a shorter one, a burst would look like a flood.
 const SHORTEST_NS: u64 = 20_000_000;
 
-/// Per-second rates of one interface. A rate is `None` without an earlier sample, if nobody counts, and
-/// if the interface or its filter was replaced or a counter reset.
+/// Per-second rates of one interface. A rate is `None` without an earlier sample, if there is no counter
+/// for it, and after the interface or its filter was replaced or a counter was reset.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InterfaceRates {
-    /// Seconds between the two samples.
+    /// Time between the two samples, seconds.
     pub interval_s: Option<f64>,
-    /// All packets that arrived: the highest of those of the queues, of the interface, and of the filter,
-    /// since each may leave some out.
+    /// Packets per second that arrived: the highest count of the queues, the interface and the filter,
+    /// since each may omit some packets.
     pub rx_pps: Option<f64>,
-    /// Of these, packets that the filter dropped.
+    /// Packets per second that the filter dropped.
     pub filtered_pps: Option<f64>,
-    /// Of these, packets that were redirected by the queue that bypasses the kernel.
+    /// Packets per second that bypassed the kernel: those redirected in the bypassed queue.
     pub bypassed_pps: Option<f64>,
-    /// Of these, the others: packets that the kernel processes.
+    /// Packets per second that the kernel processes: those that arrived and were neither filtered nor
+    /// bypassed.
     pub kernel_pps: Option<f64>,
-    /// Received packets that the kernel dropped before any socket saw them.
+    /// Received packets per second that the kernel dropped before they reached a socket.
     pub rx_dropped_ps: Option<f64>,
-    /// Sent packets.
+    /// Packets sent per second.
     pub tx_pps: Option<f64>,
-    /// In the order of the queues of the sample.
+    /// Rates of RX queues, in the order of the queues of the sample.
     pub queues: Vec<InterfaceQueueRates>,
-    /// Of the filter; `None` without one.
+    /// Rates of the XDP filter; `None` without one.
     pub filter: Option<FilterRates>,
 }
 
-/// Per-second rates of one RX queue.
+/// Per-second rates of one RX queue of a network interface.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InterfaceQueueRates {
-    /// Number of the queue.
+    /// Queue number.
     pub queue: u32,
-    /// Packets that the driver received.
+    /// Packets received per second by the driver.
     pub pps: Option<f64>,
-    /// Packets that were lost.
+    /// Packets lost per second for lack of buffers or of room in a ring.
     pub dropped_ps: Option<f64>,
-    /// Packets that an XDP program redirected.
+    /// Packets per second that an XDP program redirected.
     pub redirected_ps: Option<f64>,
 }
 
-/// Per-second rates of a filter.
+/// Per-second rates of an XDP filter.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FilterRates {
-    /// Packets that arrived at the filter.
+    /// Packets per second that arrived at the filter.
     pub pps: Option<f64>,
-    /// Packets that it dropped.
+    /// Packets per second that the filter dropped.
     pub dropped_ps: Option<f64>,
-    /// In the order of the verdicts of the sample.
+    /// Rates of verdicts, in the order of the verdicts of the sample.
     pub verdicts: Vec<VerdictRates>,
-    /// Sources of most dropped packets in the interval, most first; not those since the filter was
-    /// attached.
+    /// Sources of the most dropped packets since the previous sample (not since the filter was attached),
+    /// in descending order.
     pub sources: Vec<SourceRates>,
 }
 
-/// Per-second rates of one verdict.
+/// Per-second rates of one verdict of an XDP filter.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VerdictRates {
-    /// As in the sample.
+    /// `passed`, or the reason why packets were dropped, as in the sample.
     pub reason: String,
     /// Whether the packets were dropped.
     pub dropped: bool,
-    /// Packets.
+    /// Packets per second.
     pub pps: Option<f64>,
-    /// Bits, Ethernet header included.
+    /// Bits per second, Ethernet header included.
     pub bps: Option<f64>,
 }
 
-/// Dropped packets per second of one source.
+/// Rate of dropped packets of one source.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SourceRates {
-    /// IPv4 or IPv6 address.
+    /// IPv4 or IPv6 address of the source.
     pub address: IpAddr,
-    /// Packets per second, or at least so many.
+    /// Dropped packets per second, or a lower bound.
     pub pps: f64,
-    /// It was not among the top sources before, so its earlier packets are not known exactly.
+    /// Whether `pps` is a lower bound: the source was not among the top sources before, so its earlier
+    /// packets are not known exactly.
     pub at_least: bool,
 }
 

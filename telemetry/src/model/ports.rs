@@ -12,41 +12,44 @@ use crate::sample::queue_counters::QueueCounter;
 use crate::sample::{PortSample, PortStats, QueueDirection, Sample, counts_bytes};
 use crate::sending::UnsentPackets;
 
-/// Per-second rates of one port. They are means since the sample before, or, for a driver that updates its
-/// counters now and then only, of the time between two updates. A rate is `None` without an earlier sample or across a counter reset.
+/// Per-second rates of one port: averages since the previous sample or, for a driver that updates its
+/// counters only periodically, over the time between two updates. A rate is `None` without an earlier
+/// sample or after a counter reset.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PortRates {
     /// DPDK port id.
     pub id: u16,
-    /// Packets received.
+    /// Packets received per second.
     pub rx_pps: Option<f64>,
-    /// Packets sent.
+    /// Packets sent per second.
     pub tx_pps: Option<f64>,
-    /// Bits received, without FCS, preamble and gap; `None` for a driver that counts no bytes.
+    /// Bits received per second, without FCS, preamble and inter-frame gap; `None` if the driver counts no
+    /// bytes.
     pub rx_bps: Option<f64>,
-    /// Bits sent; `None` for a driver that counts no bytes.
+    /// Bits sent per second, without FCS, preamble and inter-frame gap; `None` if the driver counts no
+    /// bytes.
     pub tx_bps: Option<f64>,
-    /// Packets missed by the NIC.
+    /// Packets per second that the NIC missed.
     pub rx_missed_ps: Option<f64>,
-    /// Receive errors.
+    /// Receive errors per second.
     pub rx_errors_ps: Option<f64>,
-    /// Transmit errors.
+    /// Transmit errors per second.
     pub tx_errors_ps: Option<f64>,
-    /// Failed buffer allocations.
+    /// Failed allocations of receive buffers per second.
     pub rx_nombuf_ps: Option<f64>,
-    /// A counter went backwards: the app or its peer reset it.
+    /// Whether a counter went backwards, because the app or its peer reset it.
     pub reset: bool,
-    /// The driver updates its counters only so often, seconds; `None` if they are always fresh, or not known
-    /// not to be.
+    /// Interval at which the driver updates its counters, seconds; `None` if they are always current, or if
+    /// no interval was detected.
     pub counter_period_s: Option<f64>,
-    /// The port receives almost nothing, but did before; `None` while it receives, and for one that
-    /// never did.
+    /// Time and packets since the receive rate dropped to almost nothing; `None` otherwise, and if the port
+    /// never received.
     #[serde(rename = "quiet")]
     pub rx_flat: Option<RxFlat>,
-    /// Packets that were offered to the port and not sent; libpmdscope only.
+    /// Packets that were offered to the driver of the port and not sent; `None` without libpmdscope.
     pub unsent: Option<UnsentPackets>,
-    /// Its starts, stops and changes of its link in the last minute; `None` for none.
+    /// Starts, stops and link changes of the port in the last minute; `None` if there were none.
     pub flaps: Option<PortFlaps>,
 }
 

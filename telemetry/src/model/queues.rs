@@ -9,7 +9,7 @@ use super::{Interval, bits, ratio};
 use crate::sample::{PortSample, QueueDirection, QueueSample, Sample, SentByPort};
 use crate::sending::{RefusedPackets, UnsentPackets};
 
-/// Per-second rates of one queue.
+/// Per-second rates of one queue. A rate is `None` without an earlier sample or after a counter reset.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QueueRates {
@@ -17,27 +17,29 @@ pub struct QueueRates {
     pub port: u16,
     /// Queue number.
     pub queue: u16,
-    /// Direction.
+    /// Direction of the queue.
     pub direction: QueueDirection,
-    /// Packets received, or sent: taken by the driver. `None` also where some were refused and the
-    /// driver does not count by queue what it sent.
+    /// Packets per second that were received, or that the driver accepted for sending. Also `None` if
+    /// packets were refused and the driver does not count sent packets by queue.
     pub pps: Option<f64>,
-    /// Bits of these packets.
+    /// Bits per second of the packets in `pps`.
     pub bps: Option<f64>,
-    /// Packets that were offered to this transmit queue and not taken, on average over some seconds;
-    /// one that is offered again counts again. `None` where the driver does not count what it sent.
+    /// Packets per second that were offered to this transmit queue and not accepted, averaged over some
+    /// seconds; a packet that is offered again counts again. `None` if the driver does not count sent
+    /// packets by queue.
     pub refused_ps: Option<f64>,
-    /// The same, added up since the app was first sampled.
+    /// Packets that were offered to this transmit queue and not accepted since the app was first sampled;
+    /// `None` if the driver does not count sent packets by queue.
     pub refused_packets: Option<u64>,
-    /// Polls.
+    /// Bursts requested per second.
     pub polls_ps: Option<f64>,
-    /// Share of polls that brought packets, 0 to 1.
+    /// Share of bursts with packets, 0 to 1.
     pub busy_ratio: Option<f64>,
-    /// Mean packets per non-empty burst.
+    /// Average number of packets in a non-empty burst.
     pub mean_burst: Option<f64>,
-    /// This queue's share of the packets of its port and direction, 0 to 1.
+    /// Share of this queue in the packets of its port and direction, 0 to 1.
     pub share: Option<f64>,
-    /// Packets that the NIC dropped because this receive queue had no free descriptor; `None` where
+    /// Packets per second that the NIC dropped because this receive queue had no free descriptor; `None` if
     /// the driver does not count them by queue.
     pub missed_ps: Option<f64>,
 }

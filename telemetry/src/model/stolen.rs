@@ -6,56 +6,57 @@ use serde::Serialize;
 
 use crate::sample::{CauseTotals, Sample, StolenCause, StolenSample, TracingMethod, TracingSample};
 
-/// Time taken from one lcore since the sample before. Without an earlier sample of the same tracing, and
-/// where a counter went back, nothing is known.
+/// Time taken from one lcore since the previous sample. Rates are `None` without an earlier sample of the
+/// same tracing and after a counter reset.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StolenRates {
     /// lcore id.
     pub lcore: u32,
-    /// Seconds between the two counts: those of the samples, or of a tracer that counts less often.
+    /// Time between the two counts, seconds: the interval of the samples, or that of a tracer that counts
+    /// less often.
     pub interval_s: Option<f64>,
-    /// Share of the time that was taken, 0 to 1, by all causes but [`StolenCause::Sleep`] whose times are
-    /// known. `None` where no time is known.
+    /// Share of the time that was taken, 0 to 1, by all causes except `sleep` with known times; `None` if
+    /// no times are known.
     pub ratio: Option<f64>,
-    /// Events per second, of all causes but [`StolenCause::Sleep`].
+    /// Events per second of all causes except `sleep`.
     pub events_ps: Option<f64>,
-    /// By cause, in their order; only causes that were counted.
+    /// Time taken by each cause that was counted, in the order of causes.
     pub causes: Vec<StolenCauseRates>,
-    /// The thief that took most time; where no times are known, the one that came most often.
+    /// Thief that took the most time; if no times are known, the one with the most events.
     pub worst: Option<ThiefRates>,
-    /// The thief with the longest single event, as far as times are known.
+    /// Thief with the longest single event, as far as times are known.
     pub longest: Option<ThiefRates>,
 }
 
-/// Time taken by one cause.
+/// Time taken from one lcore by one cause.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StolenCauseRates {
     /// The cause.
     pub cause: StolenCause,
-    /// Share of the time, 0 to 1; `None` if its times are not known.
+    /// Share of the time that the cause took, 0 to 1; `None` if its times are unknown.
     pub ratio: Option<f64>,
     /// Events per second.
     pub events_ps: f64,
 }
 
-/// What one thief took since the sample before.
+/// Time that one thief took from one lcore since the previous sample.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ThiefRates {
-    /// What kind of event.
+    /// Kind of event.
     pub cause: StolenCause,
-    /// Who.
+    /// Name of the thief: action and number of an IRQ, name of a softirq or vector, or command of a thread.
     pub thief: String,
     /// Number of events.
     pub events: u64,
-    /// Time of all of them, nanoseconds; `None` if it is not known.
+    /// Total time of these events, nanoseconds; `None` if it is unknown.
     pub stolen_ns: Option<u64>,
-    /// Lower bound of the longest, nanoseconds: the longest since tracing began if it is new, otherwise
-    /// the mean. `None` if times are not known.
+    /// Lower bound of the longest event, nanoseconds: the longest since tracing began if it is new,
+    /// otherwise the mean. `None` if times are unknown.
     pub longest_ns: Option<u64>,
-    /// The longest since tracing began, nanoseconds, if it is new.
+    /// Longest event since tracing began, nanoseconds; `None` if it is not new.
     #[serde(skip)]
     pub new_longest_ns: Option<u64>,
 }
