@@ -42,88 +42,88 @@ pub(crate) const CUT_LIST: &str = "DPDK may have cut the list";
 /// The part of a round that names the lock between tools.
 pub(crate) const LOCK_PART: &str = "lock";
 
-/// Everything asked of one app in one round.
+/// All data that were read from one app in one round.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Sample {
-    /// [`SAMPLE_SCHEMA`].
+    /// Version of the format of a sample; raised when a field changes its meaning.
     pub schema: u32,
-    /// Wall clock at the end of the round, nanoseconds since the epoch.
+    /// Wall clock at the end of the round, nanoseconds since 1970.
     pub realtime_ns: u64,
-    /// Monotonic clock at the same moment, nanoseconds; rates are computed from this.
+    /// Monotonic clock at the same moment, nanoseconds; rates are computed from it.
     pub monotonic_ns: u64,
-    /// Time that the round took, nanoseconds.
+    /// Duration of the round, nanoseconds.
     pub duration_ns: u64,
-    /// Requests made of the app in this round.
+    /// Number of requests to the app in this round.
     pub requests: u32,
-    /// Who answered.
+    /// Identity of the app.
     pub app: AppIdentity,
-    /// How the process ended that answered before this one; `None` when no other one did, and where
-    /// the kernel does not tell.
+    /// End of the process of the app that answered before this one; `None` if there was none, or if the
+    /// kernel does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predecessor: Option<EndedProcess>,
     /// Ports, in ascending order of id.
     pub ports: Vec<PortSample>,
-    /// Mempools, by name.
+    /// Mempools, sorted by name.
     pub pools: Vec<PoolSample>,
-    /// Queues; empty at level 0 (see [`PortSample::xstats`] for per-queue counters).
+    /// Queues; empty without libpmdscope (`xstats` of a port may have counters of its queues).
     pub queues: Vec<QueueSample>,
     /// Software rings.
     pub rings: Vec<RingSample>,
-    /// Polling lcores.
+    /// Polling lcores; empty without libpmdscope.
     pub lcores: Vec<LcoreSample>,
-    /// What ports have been through since libpmdscope started; libpmdscope only.
+    /// Starts, stops and link changes of ports since libpmdscope started; empty without it.
     #[serde(default)]
     pub port_events: Vec<PortEventsSample>,
-    /// Capture sessions and their rings.
+    /// Rings of capture sessions.
     pub tee: Vec<TeeSample>,
-    /// Ledgers of mbuf pools, by name; libpmdscope only.
+    /// Ledgers of mbuf pools, sorted by name; empty without libpmdscope.
     #[serde(default)]
     pub ledger: Vec<LedgerSample>,
-    /// Sites that lost or misused mbufs, most lost first; libpmdscope only.
+    /// Sites that lost or misused mbufs, most lost mbufs first; empty without libpmdscope.
     #[serde(default)]
     pub sites: Vec<SiteSample>,
-    /// Places that hold mbufs, by name; libpmdscope only.
+    /// Places that hold mbufs, sorted by name; empty without libpmdscope.
     #[serde(default)]
     pub stages: Vec<StageSample>,
-    /// What the last scan of the app's memory found; `None` if it was not scanned.
+    /// Result of the last scan of the app's memory; `None` if it was not scanned.
     #[serde(default)]
     pub scan: Option<ScanSample>,
-    /// PCI devices that the app's own arguments name, as the kernel sees them.
+    /// PCI devices that the EAL arguments of the app name, as reported by the kernel.
     #[serde(default)]
     pub devices: Vec<DeviceSample>,
-    /// PCIe links of the ports, as the kernel sees them; at most 10 s old.
+    /// PCIe links of the ports, as reported by the kernel; at most 10 s old.
     #[serde(default)]
     pub pcie_links: Vec<PcieLinkSample>,
-    /// Threads of lcores, as the kernel sees them; empty where `/proc` does not report it.
+    /// Threads of lcores, as reported by the kernel; empty if `/proc` does not report them.
     #[serde(default)]
     pub threads: Vec<ThreadSample>,
     /// Time taken from lcores; `None` without tracing.
     #[serde(default)]
     pub tracing: Option<TracingSample>,
-    /// Heaps of the EAL; at most 10 s old, since reading them takes the lock of `rte_malloc()`.
+    /// Heaps of the EAL; at most 10 s old, because reading them takes the lock of `rte_malloc()`.
     #[serde(default)]
     pub heaps: Vec<HeapSample>,
-    /// Cycles per lcore as the app itself counts them (`rte_lcore_register_usage_cb()`); DPDK 23.03
-    /// and later.
+    /// Cycles of lcores as counted by the app (`rte_lcore_register_usage_cb()`); DPDK 23.03 and later.
     #[serde(default)]
     pub usage: Vec<UsageSample>,
-    /// Roles of lcores, at most 10 s old; DPDK 23.03 and later.
+    /// Roles of lcores; at most 10 s old; DPDK 23.03 and later.
     #[serde(default)]
     pub roles: Vec<LcoreRoleSample>,
-    /// Running secondary processes.
+    /// Number of running secondary processes.
     #[serde(default)]
     pub secondaries: u32,
-    /// Control threads, which answer our requests, may run on the CPU of a polling lcore; `None`
-    /// where `/proc` does not report it.
+    /// Whether control threads, which answer requests, may run on the CPU of a polling lcore; `None` if
+    /// `/proc` does not report it.
     #[serde(default)]
     pub control_shares_poll_cpu: Option<bool>,
-    /// What libpmdscope said of itself; `None` for a stock app (level 0).
+    /// Version, settings and counters of libpmdscope; `None` for a stock app (level 0).
     pub library: Option<LibrarySample>,
-    /// What was read from the memory of the app; `None` if it was not read.
+    /// Result of reading the memory of the app from outside; `None` if it was not read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub xray: Option<XraySample>,
-    /// Parts of the round that failed, as "endpoint: reason". The rest of the sample is valid.
+    /// Parts of the round that failed or may be incomplete, as `endpoint: reason`. The rest of the sample
+    /// is valid.
     pub partial: Vec<String>,
 }
 
@@ -226,22 +226,22 @@ impl Sample {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AppIdentity {
-    /// DPDK file-prefix, with `:N` behind it for further in-memory instances.
+    /// DPDK file-prefix; further in-memory instances have `:N` appended.
     pub name: String,
-    /// Process id on this host, from the socket's peer credentials.
+    /// Process id on this host, from the peer credentials of the app's socket.
     pub pid: u32,
-    /// Start time of that process, clock ticks since boot (`/proc/PID/stat`, field 22).
+    /// Start time of the process, clock ticks since boot (`/proc/PID/stat`, field 22).
     pub start_ticks: u64,
-    /// Wall clock at that start, nanoseconds since the epoch; 0 when `/proc` does not report it.
+    /// Wall clock at the start of the process, nanoseconds since 1970; 0 if `/proc` does not report it.
     #[serde(default)]
     pub start_realtime_ns: u64,
-    /// DPDK version, as "DPDK 22.11.11".
+    /// DPDK version, for instance `DPDK 22.11.11`.
     pub dpdk_version: String,
-    /// Executable, when readable.
+    /// Path of the executable; `None` if it cannot be read.
     pub exe: Option<String>,
     /// Arguments of the EAL (`/eal/params`).
     pub eal_args: Vec<String>,
-    /// The container that it runs in.
+    /// Container of the app; `None` if it is in none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<Container>,
 }
@@ -264,9 +264,9 @@ impl AppIdentity {
 pub struct EndedProcess {
     /// Process id on this host.
     pub pid: u32,
-    /// Start time of that process, clock ticks since boot.
+    /// Start time of the process, clock ticks since boot.
     pub start_ticks: u64,
-    /// How it ended, as in `wait(2)`.
+    /// Exit status, as in `wait(2)`.
     pub wait_status: i32,
 }
 
@@ -278,25 +278,25 @@ pub struct TeeSample {
     pub session: u64,
     /// Process id of the capturing tool.
     pub pid: u64,
-    /// Packets are being copied.
+    /// Whether packets are being copied.
     pub armed: bool,
-    /// Producing lcore.
+    /// Lcore that writes packets to the ring.
     pub lcore: u32,
-    /// Bytes of the ring.
+    /// Size of the ring, bytes.
     pub ring_bytes: u64,
-    /// Written and not yet read, bytes.
+    /// Data written and not yet read, bytes.
     pub used_bytes: u64,
     /// Packets written.
     pub records: u64,
     /// Packets lost because the ring was full.
     pub dropped: u64,
-    /// Packets that the filter refused.
+    /// Packets that the filter rejected.
     pub filtered: u64,
     /// Packets left out by sampling.
     pub sampled_out: u64,
 }
 
-/// What libpmdscope says of itself.
+/// Version, settings and counters of libpmdscope, as reported by the library.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LibrarySample {
@@ -304,7 +304,7 @@ pub struct LibrarySample {
     pub version: String,
     /// Measured TSC frequency, Hz; 0 until measured.
     pub tsc_hz: u64,
-    /// Wall clock at `pmdscope_init()`.
+    /// Wall clock at `pmdscope_init()`, nanoseconds since 1970.
     pub start_realtime_ns: u64,
     /// Sampling period of pools and rings, milliseconds.
     pub sample_ms: u64,
@@ -312,17 +312,18 @@ pub struct LibrarySample {
     pub window_ms: u64,
     /// Stall threshold, microseconds.
     pub stall_us: u64,
-    /// Path of the capture socket; `None` when captures are not offered.
+    /// Path of the capture socket; `None` if captures are not offered.
     pub tee_socket: Option<String>,
-    /// Polls of threads without an lcore id.
+    /// Polls by threads without an lcore id.
     pub foreign_polls: u64,
-    /// Bursts of such threads that a capture could not see.
+    /// Bursts of threads without an lcore id that a capture could not see.
     pub foreign_bursts: u64,
-    /// The control thread may run on the CPU of a polling lcore.
+    /// Whether the control thread may run on the CPU of a polling lcore.
     pub control_shares_poll_cpu: bool,
-    /// Capture memory given up because a stuck lcore might still use it.
+    /// Capture memory that is not freed because a stuck lcore might still use it, bytes.
     pub abandoned_bytes: u64,
-    /// Source files with call sites (`pmdscope_trace.h`); `None` when the library is too old to tell.
+    /// Source files of the app that were compiled with `pmdscope_trace.h`; `None` if the library is too old
+    /// to report it.
     #[serde(default)]
     pub traced_units: Option<u64>,
 }

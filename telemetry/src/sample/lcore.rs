@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct LcoreSample {
     /// lcore id.
     pub lcore: u32,
-    /// `main`, `worker` or `other`.
+    /// Role: `main`, `worker` or `other`.
     pub role: String,
     /// Kernel thread id in the app's pid namespace.
     pub tid: u64,
@@ -24,29 +24,29 @@ pub struct LcoreSample {
     pub gap_window_max_us: u64,
     /// Longest gap since start, microseconds.
     pub gap_max_us: u64,
-    /// Wall clock at the end of the longest gap, 0 before the first.
+    /// Wall clock at the end of the longest gap, nanoseconds since 1970; 0 before the first gap.
     pub gap_max_realtime_ns: u64,
-    /// Gaps above the stall threshold.
+    /// Number of stalls: gaps of at least the stall threshold.
     pub stalls: u64,
-    /// Lengths of the last stalls, newest first, microseconds; 0 where there is none. Empty where the
-    /// library is too old to tell.
+    /// Lengths of the last stalls, newest first, microseconds; 0 if there are fewer. Empty if the library
+    /// is too old to report them.
     #[serde(default)]
     pub stall_last_us: Vec<u64>,
-    /// Wall clock at the ends of the same stalls.
+    /// Wall clock at the ends of the stalls in `stall_last_us`, nanoseconds since 1970.
     #[serde(default)]
     pub stall_last_realtime_ns: Vec<u64>,
-    /// Lengths of the stalls that no later one exceeded, newest and shortest first, microseconds; 0 where
-    /// there is none. Empty where the library is too old to tell.
+    /// Lengths of the stalls that no later one exceeded, newest and shortest first, microseconds; 0 if
+    /// there are fewer. Empty if the library is too old to report them.
     #[serde(default)]
     pub stall_longest_us: Vec<u64>,
-    /// Wall clock at the ends of the same stalls.
+    /// Wall clock at the ends of the stalls in `stall_longest_us`, nanoseconds since 1970.
     #[serde(default)]
     pub stall_longest_realtime_ns: Vec<u64>,
-    /// Gaps: under 1 us, then [1,2), [2,4), ... us, the last open-ended.
+    /// Histogram of gaps: less than 1 us, then [1,2), [2,4), ... us; the last bucket has no upper limit.
     pub gaps: Vec<u64>,
 }
 
-/// The kernel's view of the thread of one lcore.
+/// The thread of one lcore, as reported by the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ThreadSample {
@@ -54,35 +54,38 @@ pub struct ThreadSample {
     pub lcore: u32,
     /// Kernel thread id on this host.
     pub tid: u32,
-    /// CPUs it may run on, as the kernel writes them, for instance `2-3`.
+    /// CPUs that the thread may run on, as formatted by the kernel, for instance `2-3`.
     pub cpus: String,
-    /// CPU it ran on last.
+    /// CPU that the thread last ran on.
     pub cpu: u32,
-    /// Voluntary context switches: it slept or waited, which a poll loop should not do.
+    /// Voluntary context switches: the thread slept or waited, which a poll loop should not do.
     pub voluntary_switches: u64,
     /// Involuntary context switches.
     pub involuntary_switches: u64,
-    /// It slept or waited when this was read: no switch tells that it did so in the time after.
+    /// Whether the thread slept or waited when it was read: this sleep has no context switch in the time
+    /// after.
     #[serde(default)]
     pub asleep: bool,
-    /// When this was read, monotonic clock, nanoseconds; before [`Sample::monotonic_ns`](super::Sample::monotonic_ns) when it is
-    /// remembered from a round before.
+    /// Monotonic clock when the thread was read, nanoseconds; before `monotonic_ns` of the sample if the
+    /// values are those of an earlier round.
     #[serde(default)]
     pub read_ns: u64,
-    /// Time on a CPU, nanoseconds; `None` where the kernel does not count it.
+    /// Time on a CPU, nanoseconds; `None` if the kernel does not count it.
     #[serde(default)]
     pub run_ns: Option<u64>,
-    /// Time ready to run without a CPU, nanoseconds; `None` where the kernel does not count it.
+    /// Time ready to run without a CPU, nanoseconds; `None` if the kernel does not count it.
     #[serde(default)]
     pub run_delay_ns: Option<u64>,
-    /// Time that a hypervisor took from `cpu`, milliseconds, in steps of a clock tick (mostly 10).
+    /// Time that a hypervisor took from `cpu`, milliseconds, in steps of a clock tick (mostly 10); `None`
+    /// if it is unknown.
     #[serde(default)]
     pub cpu_stolen_ms: Option<u64>,
-    /// Clock of `cpu`, kHz; read when a port has missed packets, and at least every 10 s. `None` where
-    /// the kernel does not report it.
+    /// Frequency of `cpu`, kHz; read when a port has missed packets, and at least every 10 s. `None` if the
+    /// kernel does not report it.
     #[serde(default)]
     pub cpu_khz: Option<u64>,
-    /// The clock that `cpu` can sustain, kHz; without short boosts where the kernel tells them apart.
+    /// Highest frequency that `cpu` can sustain, kHz, without short boosts if the kernel distinguishes
+    /// them; `None` if it is unknown.
     #[serde(default)]
     pub cpu_max_khz: Option<u64>,
 }
@@ -96,24 +99,24 @@ impl ThreadSample {
     }
 }
 
-/// Cycles of one lcore as the app itself counts them.
+/// Cycles of one lcore, as counted by the app.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UsageSample {
     /// lcore id.
     pub lcore: u32,
-    /// Cycles with work.
+    /// Cycles spent on work.
     pub busy: u64,
     /// All cycles.
     pub total: u64,
 }
 
-/// Role of one lcore, as the EAL says.
+/// Role of one lcore, as reported by the EAL.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LcoreRoleSample {
     /// lcore id.
     pub lcore: u32,
-    /// DPDK's word: `RTE`, `SERVICE`, or `NON_EAL` for a thread that the app registered itself.
+    /// Role in terms of DPDK: `RTE`, `SERVICE`, or `NON_EAL` for a thread that the app registered itself.
     pub role: String,
 }

@@ -14,17 +14,17 @@ pub const NOT_PROVEN: &str = "not proven, after ";
 /// The text of [`LedgerSample::imbalance`] between the name of the pool and the numbers.
 pub(crate) const LEDGER_IMBALANCE: &str = " adds up to ";
 
-/// When the stamps that name sites are written.
+/// Conditions under which stamps, which name sites, are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum LedgerMode {
-    /// When mbufs go missing, and on demand.
+    /// When mbufs seem to be lost, and on demand.
     #[default]
     Auto,
-    /// All the time.
+    /// Always.
     Always,
-    /// Not at all.
+    /// Never.
     Never,
 }
 
@@ -38,55 +38,56 @@ impl fmt::Display for LedgerMode {
     }
 }
 
-/// Where the mbufs of one pool are. The parts add up to the size, see [`LedgerSample::parts`].
+/// Ledger of one pool: its mbufs by place. `common` to `unplaced` add up to `size`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LedgerSample {
     /// Name of the pool.
     pub name: String,
-    /// Mbufs.
+    /// Number of mbufs.
     pub size: u64,
-    /// Free in the common ring.
+    /// Free mbufs in the common ring.
     pub common: u64,
-    /// Free in per-lcore caches.
+    /// Free mbufs in per-lcore caches.
     pub cached: u64,
-    /// Given to a NIC's receive ring.
+    /// Mbufs posted to the receive ring of a NIC.
     pub rx_posted: u64,
-    /// Given to a NIC for sending and not yet back.
+    /// Mbufs given to a NIC for sending and not yet returned.
     pub tx_pending: u64,
-    /// In software rings.
+    /// Mbufs in software rings.
     pub rings: u64,
-    /// Held by the app, not suspected.
+    /// Mbufs held by the app and not suspected to be lost.
     pub held: u64,
-    /// Confirmed lost.
+    /// Mbufs that are proven to be lost.
     pub leaked: u64,
-    /// In use, place not known: all of it while the stamps are disarmed.
+    /// Mbufs in use at an unknown place; while the stamps are disarmed, all in use except `rings` and
+    /// `leaked`.
     pub unplaced: u64,
-    /// Lower bound of lost mbufs when the pool is too empty for proof, else 0.
+    /// Lower bound of the lost mbufs if the pool is too empty for a proof, otherwise 0.
     pub lost_at_least: u64,
-    /// Of `leaked`, lost before the stamps were armed: their site is not known.
+    /// Mbufs in `leaked` that were lost before the stamps were armed, so that their site is unknown.
     pub prearm: u64,
-    /// Stamps are written now.
+    /// Whether stamps are written now.
     pub armed: bool,
-    /// When stamps are written.
+    /// Conditions under which stamps are written.
     pub mode: LedgerMode,
-    /// The free mbufs cannot be told one by one (the common pool is no `rte_ring`): losses are only
-    /// counted, and all that is in use is unplaced.
+    /// Whether free mbufs cannot be identified, because the common pool is no `rte_ring`: lost mbufs are
+    /// then only counted, and all in use are `unplaced`.
     #[serde(default)]
     pub opaque: bool,
-    /// Growth of the in-use count over the library's window, mbufs per 1000 s.
+    /// Growth of the in-use count over the window of the library, mbufs per 1000 s.
     pub slope_milli: i64,
-    /// Time until the pool is empty at that slope, milliseconds; `None` when it does not grow.
+    /// Time until the pool is empty at this slope, milliseconds; `None` if the growth is not significant.
     pub exhausted_in_ms: Option<u64>,
-    /// Wall clock when the first leak was confirmed; 0 when none was.
+    /// Wall clock when the first loss was proven, nanoseconds since 1970; 0 if there was none.
     pub first_leak_realtime_ns: u64,
     /// Completed walks over the pool.
     pub walks: u64,
     /// CPU time of the last walk, microseconds.
     pub walk_us: u64,
-    /// Double frees that stamps revealed, since start.
+    /// Double frees detected by stamps, since start.
     pub double_frees: u64,
-    /// Uses after free that stamps revealed, since start.
+    /// Uses after free detected by stamps, since start.
     pub use_after_frees: u64,
 }
 
@@ -186,15 +187,15 @@ impl LedgerSample {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SiteKind {
-    /// Held by nobody, never freed.
+    /// Lost: held by nothing and never freed.
     Leak,
-    /// Given to TX, never came back.
+    /// Given to TX and never returned.
     TxLost,
-    /// Kept by a leaked clone.
+    /// Referenced by a leaked clone.
     Pinned,
-    /// Freed again.
+    /// Freed twice.
     DoubleFree,
-    /// Used after it was freed.
+    /// Used after being freed.
     UseAfterFree,
 }
 
@@ -217,31 +218,32 @@ impl fmt::Display for SiteKind {
     }
 }
 
-/// A place in the app that has lost mbufs of a pool, or misused them.
+/// A site in the app that lost or misused mbufs of a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SiteSample {
     /// Name of the pool.
     pub pool: String,
-    /// `file:line` at level 2; a queue or stage at level 1.
+    /// `file:line` at level 2; a queue or stage at level 1; `before arming` or `untraced code` if it is
+    /// unknown.
     pub site: String,
-    /// Function; empty at level 1.
+    /// Name of the function; empty at level 1, or if nothing is proven.
     pub function: String,
-    /// What was done there last: `rx`, `alloc`, `clone`, `tx`, `free`, ...
+    /// Last operation on the mbufs at the site: `rx`, `alloc`, `clone`, `tx`, `free`, ...
     pub operation: String,
-    /// What happened.
+    /// What happened to the mbufs.
     pub kind: SiteKind,
     /// Id of the site, as in leak records of the capture ring.
     pub id: u32,
-    /// Mbufs lost here now.
+    /// Mbufs lost at this site now.
     pub count: u64,
-    /// Ever found here; never goes back.
+    /// Mbufs found to be lost or misused at this site; never decreases.
     pub events: u64,
     /// Time since the first of these mbufs was last seen to move, or was misused, milliseconds.
     pub oldest_ms: u64,
     /// Time since the last of these mbufs was last seen to move, or was misused, milliseconds.
     pub newest_ms: u64,
-    /// Wall clock when the first was confirmed.
+    /// Wall clock when the first loss or misuse was proven, nanoseconds since 1970.
     pub first_realtime_ns: u64,
 }
 
@@ -278,19 +280,19 @@ impl SiteSample {
     }
 }
 
-/// A place where mbufs stay for a while.
+/// A place where mbufs stay for a while: a stage, queue or call site.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StageSample {
-    /// Name.
+    /// Name of the place.
     pub stage: String,
-    /// Mbufs whose last stamp is of this stage.
+    /// Mbufs with a last stamp of this place.
     pub held: u64,
-    /// It may keep mbufs for any time (`pmdscope_stage_hold()`).
+    /// Whether the place may hold mbufs for any time (`pmdscope_stage_hold()`).
     pub hold: bool,
-    /// Learned residence bound, milliseconds: held for longer is suspect.
+    /// Learned limit of the residence, milliseconds; mbufs that stay longer are suspect.
     pub bound_ms: u64,
-    /// Longest residence that ended well, milliseconds.
+    /// Longest residence after which an mbuf moved on, milliseconds.
     pub longest_ms: u64,
 }
 

@@ -4,44 +4,43 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// One mempool. `size = common + cached + in_use` where the parts are known.
+/// One mempool. `size` is the sum of the counts in `occupancy`, if these are known.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PoolSample {
-    /// Name.
+    /// Name of the pool.
     pub name: String,
-    /// Objects.
+    /// Number of objects.
     pub size: u64,
-    /// Bytes of one object with header and trailer.
+    /// Size of one object with header and trailer, bytes.
     pub element_bytes: u64,
-    /// Per-lcore cache limit.
+    /// Size of each per-lcore cache, objects; 0 without caches.
     pub cache_size: u64,
-    /// NUMA node, -1 for any.
+    /// NUMA node; -1 for any.
     pub socket: i64,
-    /// Where the objects are; `None` if unknown: DPDK before 23.03 tells it neither without libpmdscope
-    /// nor without an [`OccupancyReader`](crate::OccupancyReader).
+    /// Objects by place; `None` if unknown: DPDK before 23.03 does not report them, only libpmdscope or
+    /// X-ray does.
     pub occupancy: Option<PoolOccupancy>,
-    /// Who counted [`PoolSample::occupancy`]; `None` if unknown, as in recordings of former versions.
+    /// Source of `occupancy`; `None` if unknown, as in recordings of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<CountSource>,
-    /// Highest in-use count in the last window and since start; only of libpmdscope or an
-    /// [`OccupancyReader`](crate::OccupancyReader).
+    /// High-water marks of the objects in use; `None` without libpmdscope and X-ray.
     pub high_water: Option<HighWater>,
-    /// Objects in the cache of each lcore, without empty caches; only of libpmdscope or an
-    /// [`OccupancyReader`](crate::OccupancyReader).
+    /// Objects in the cache of each lcore, by lcore id, without empty caches; empty without libpmdscope and
+    /// X-ray.
     pub lcore_caches: BTreeMap<u32, u64>,
 }
 
-/// Who counted the objects of a pool or a ring.
+/// Source of the counts of a pool or ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum CountSource {
-    /// The telemetry of DPDK: pools since 23.03, rings since 24.03.
+    /// Telemetry of DPDK: pools since 23.03, rings since 24.03.
     Telemetry,
     /// libpmdscope in the app.
     Library,
-    /// They were read from the memory of the app, from outside.
+    /// X-ray, which reads the memory of the app from outside.
     Xray,
 }
 
@@ -57,26 +56,26 @@ impl CountSource {
     }
 }
 
-/// Where the objects of a pool are.
+/// Objects of a pool by place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PoolOccupancy {
-    /// Free in the common part: the ring or stack that all lcores share.
+    /// Free objects in the common part: the ring or stack that all lcores share.
     pub common: u64,
-    /// Free in per-lcore caches.
+    /// Free objects in per-lcore caches.
     pub cached: u64,
-    /// Not free.
+    /// Objects that are not free.
     pub in_use: u64,
 }
 
-/// High-water marks. libpmdscope looks every [`sample_ms`](crate::sample::LibrarySample::sample_ms); an
-/// [`OccupancyReader`](crate::OccupancyReader) knows what it read itself, and no higher mark in between.
+/// High-water marks. libpmdscope samples every `sample_ms`; X-ray knows only the values that it read, and
+/// no higher one in between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HighWater {
-    /// In the last complete window; in the current one before that.
+    /// Highest value in the last complete window, or in the current one before that.
     pub window: u64,
-    /// Since libpmdscope started, or since the app is watched.
+    /// Highest value since libpmdscope started, or since X-ray first read the app.
     pub ever: u64,
 }
 
@@ -84,24 +83,24 @@ pub struct HighWater {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RingSample {
-    /// Name.
+    /// Name of the ring.
     pub name: String,
-    /// Usable entries.
+    /// Number of usable entries.
     pub capacity: u64,
     /// Entries in use.
     pub used: u64,
-    /// Who counted it; `None` if unknown, as in recordings of former versions.
+    /// Source of `used`; `None` if unknown, as in recordings of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<CountSource>,
-    /// High-water marks; only of libpmdscope or an [`OccupancyReader`](crate::OccupancyReader).
+    /// High-water marks of the entries in use; `None` without libpmdscope and X-ray.
     pub high_water: Option<HighWater>,
 }
 
-/// What reading the memory of the app gave, by an [`OccupancyReader`](crate::OccupancyReader).
+/// Result of reading the memory of the app from outside (X-ray).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct XraySample {
-    /// Why not all of it could be read, as one sentence; `None` when all was.
+    /// Reason why not everything could be read, as one sentence; `None` if everything was read.
     pub problem: Option<String>,
 }
 
@@ -109,16 +108,16 @@ pub struct XraySample {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HeapSample {
-    /// Name.
+    /// Name of the heap.
     pub name: String,
-    /// Bytes.
+    /// Size of the heap, bytes.
     pub size: u64,
-    /// Of these, given out.
+    /// Allocated memory, bytes.
     pub allocated: u64,
-    /// Of these, free.
+    /// Free memory, bytes.
     pub free: u64,
-    /// The largest free piece, bytes.
+    /// Largest free block, bytes.
     pub greatest_free: u64,
-    /// Allocations.
+    /// Number of allocated blocks.
     pub allocations: u64,
 }

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{HighWater, Xstats};
 
-/// One Ethernet port. Its counters are of this round, its link is at most a second old, its configuration
-/// five.
+/// One Ethernet port. Counters are of this round, the link state is at most 1 s old, and the configuration
+/// at most 5 s.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PortSample {
@@ -13,40 +13,40 @@ pub struct PortSample {
     pub id: u16,
     /// Device name, for instance `0000:03:00.0` or `net_vhost0`.
     pub device: String,
-    /// The app has started the port.
+    /// Whether the app has started the port.
     pub started: bool,
-    /// Link state; `None` if not reported.
+    /// Whether the link is up; `None` if not reported.
     pub link_up: Option<bool>,
-    /// Link speed, Mbit/s; `None` when the link is down or the speed unknown.
+    /// Link speed, Mbit/s; `None` if the link is down or the speed is unknown.
     pub link_mbps: Option<u64>,
     /// Maximum transmission unit, bytes.
     pub mtu: u64,
-    /// Configured receive queues.
+    /// Number of configured receive queues.
     pub rx_queues: u16,
-    /// Configured transmit queues.
+    /// Number of configured transmit queues.
     pub tx_queues: u16,
-    /// NUMA node, -1 when unknown.
+    /// NUMA node; -1 if unknown.
     pub numa_node: i64,
-    /// Packets for any address are accepted; `None` if not reported.
+    /// Whether the port is in promiscuous mode; `None` if not reported.
     #[serde(default)]
     pub promiscuous: Option<bool>,
-    /// Ethernet address, as DPDK writes it; `None` if not reported.
+    /// Ethernet address, as formatted by DPDK; `None` if not reported.
     #[serde(default)]
     pub mac: Option<String>,
-    /// Descriptors of its receive queues in order of their numbers, of a stock app that was asked for
-    /// them; `None` for a queue of which nothing was told. [`QueueSample`] has those of other apps.
+    /// Number of descriptors of each receive queue, in order of queue numbers, if DPDK reports them for a
+    /// stock app; `None` for a queue without a report. For other apps, the queues of the sample have them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rx_descriptors: Vec<Option<u64>>,
     /// Basic counters.
     pub stats: PortStats,
-    /// Extended counters, by driver's name; incomplete when `xstats_truncated`.
+    /// Extended counters, by the name that the driver gives them; incomplete if `xstats_truncated` is set.
     #[cfg_attr(feature = "schema", schemars(with = "std::collections::BTreeMap<String, u64>"))]
     pub xstats: Xstats,
-    /// DPDK may have cut the extended counters silently (256 entries or 16 KiB).
+    /// Whether DPDK may have truncated the extended counters silently (256 entries or 16 KiB).
     pub xstats_truncated: bool,
 }
 
-/// Counters of `rte_eth_stats`.
+/// Basic counters of a port, of `rte_eth_stats`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PortStats {
@@ -58,17 +58,17 @@ pub struct PortStats {
     pub rx_bytes: u64,
     /// Bytes sent.
     pub tx_bytes: u64,
-    /// Packets the NIC dropped because no receive descriptor was free (`imissed`).
+    /// Packets that the NIC dropped because no receive descriptor was free (`imissed`).
     pub rx_missed: u64,
-    /// Erroneous packets received.
+    /// Received packets with errors.
     pub rx_errors: u64,
-    /// Failed transmissions.
+    /// Packets that could not be sent.
     pub tx_errors: u64,
-    /// Receive buffers that could not be allocated (`rx_nombuf`).
+    /// Failed allocations of receive buffers (`rx_nombuf`).
     pub rx_nombuf: u64,
 }
 
-/// What one port has been through, counted inside the app; libpmdscope only.
+/// Starts, stops and link changes of one port, counted by libpmdscope in the app.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PortEventsSample {
@@ -76,19 +76,19 @@ pub struct PortEventsSample {
     pub port: u16,
     /// Device name.
     pub device: String,
-    /// The port is started.
+    /// Whether the port is started.
     pub started: bool,
-    /// Times that it was started since libpmdscope watches it.
+    /// Number of starts since libpmdscope first saw the port.
     pub starts: u64,
-    /// Times that it was stopped; a stop shorter than the sampling period may be missed.
+    /// Number of stops; a stop shorter than the sampling period may be missed.
     pub stops: u64,
-    /// Times that the driver told of a change of the link.
+    /// Number of link changes that the driver reported.
     pub link_changes: u64,
-    /// Wall clock at the last of these, 0 before the first.
+    /// Wall clock of the last start, stop or link change, nanoseconds since 1970; 0 if there was none.
     pub changed_realtime_ns: u64,
 }
 
-/// Direction of a queue as the app sees it.
+/// Direction of a queue, as seen by the app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -99,7 +99,7 @@ pub enum QueueDirection {
     Tx,
 }
 
-/// One queue of a port; libpmdscope only.
+/// One queue of a port, as counted by libpmdscope.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QueueSample {
@@ -107,56 +107,57 @@ pub struct QueueSample {
     pub port: u16,
     /// Queue number.
     pub queue: u16,
-    /// Direction.
+    /// Direction of the queue.
     pub direction: QueueDirection,
-    /// Bursts asked for.
+    /// Number of bursts requested.
     pub polls: u64,
-    /// Bursts without a packet.
+    /// Number of bursts without a packet.
     pub empty: u64,
-    /// Packets.
+    /// Packets received, or offered to the driver for sending.
     pub packets: u64,
-    /// Bytes without FCS, estimated from the lengths in one burst of each 16; never goes back.
-    /// [`PortStats`] has what the NIC counted.
+    /// Bytes of these packets without FCS, estimated from the packet lengths in one of 16 bursts; never
+    /// decreases. `stats` of the port has the bytes that the NIC counted.
     pub bytes: u64,
-    /// Waiting packets when a burst began: last sample; `None` where the driver cannot tell.
+    /// Packets waiting at the start of a burst, last sample; `None` if the driver does not report it.
     pub depth: Option<u64>,
-    /// High-water marks of the depth; `None` where the driver cannot tell.
+    /// High-water marks of the depth; `None` if the driver does not report it.
     pub depth_high_water: Option<HighWater>,
-    /// Descriptors of the ring; `None` where the driver does not report it.
+    /// Number of descriptors of the queue; `None` if the driver does not report it.
     pub descriptors: Option<u64>,
-    /// Burst sizes: 1, 2, 3-4, 5-8, 9-16, 17-32, 33-64, 65 and more. Empty if histograms were not asked for.
+    /// Histogram of packets per burst: 1, 2, 3-4, 5-8, 9-16, 17-32, 33-64, 65 and more. Empty if histograms
+    /// were not requested.
     pub bursts: Vec<u64>,
-    /// Depths: 0, 1, 2-3, 4-7, ..., 2048 and more. Empty if histograms were not asked for.
+    /// Histogram of depths: 0, 1, 2-3, 4-7, ..., 2048 and more. Empty if histograms were not requested.
     pub depths: Vec<u64>,
 }
 
-/// A PCI device that the app's arguments name.
+/// A PCI device that the EAL arguments of the app name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeviceSample {
-    /// Address with its domain, for instance `0000:03:00.0`.
+    /// PCI address with its domain, for instance `0000:03:00.0`.
     pub address: String,
-    /// The machine has a device at this address.
+    /// Whether the host has a device at this address.
     pub present: bool,
-    /// It is a network device (class 0x02).
+    /// Whether it is a network device (class 0x02).
     pub network: bool,
-    /// Kernel driver it is bound to; `None` for none.
+    /// Kernel driver that the device is bound to; `None` if it is bound to none.
     pub driver: Option<String>,
 }
 
-/// The PCIe link of a port.
+/// PCIe link of a port.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PcieLinkSample {
     /// Device name of the port.
     pub port: String,
-    /// Megatransfers per second of a lane: 8000 is PCIe 3.0.
+    /// Speed of a lane, megatransfers per second; 8000 is PCIe 3.0.
     pub speed_mts: u32,
-    /// Lanes.
+    /// Number of lanes.
     pub width: u32,
-    /// What the device can, megatransfers per second.
+    /// Highest speed of a lane that the device supports, megatransfers per second.
     pub max_speed_mts: u32,
-    /// What the device can, lanes.
+    /// Highest number of lanes that the device supports.
     pub max_width: u32,
 }
 

@@ -2,75 +2,76 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What the last scan of the memory of one app found.
+/// Result of the last scan of the memory of one app.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ScanSample {
-    /// Wall clock at the end of the scan, nanoseconds since the epoch.
+    /// Wall clock at the end of the scan, nanoseconds since 1970.
     pub realtime_ns: u64,
-    /// Passes over the memory.
+    /// Number of passes over the memory.
     pub scans: u32,
-    /// Bytes that the last pass searched.
+    /// Size of the memory that the last pass searched, bytes.
     pub scanned_bytes: u64,
-    /// Time that all passes took, with the pauses between them, milliseconds.
+    /// Duration of all passes, with the pauses between them, milliseconds.
     pub duration_ms: u64,
-    /// Mbuf pools, by name.
+    /// Mbuf pools, sorted by name.
     pub pools: Vec<PoolScanSample>,
-    /// What could not be read, and why; a sentence each. The rest is valid.
+    /// Parts that could not be read, and why, one sentence each. The rest is valid.
     pub problems: Vec<String>,
 }
 
-/// One mbuf pool, as a scan found it. What is missing of the size is free.
+/// Mbufs of one pool, as found by a scan. Mbufs that are in no count are free.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PoolScanSample {
-    /// Name.
+    /// Name of the pool.
     pub name: String,
-    /// Mbufs that it has.
+    /// Number of mbufs.
     pub size: u64,
-    /// In use, and referred to.
+    /// Mbufs in use that something refers to.
     pub held: u64,
-    /// Unreachable in all passes, and unchanged between them.
+    /// Mbufs that were unreachable in all passes, and unchanged between them.
     pub lost: u64,
-    /// In use, neither lost nor held: they moved during the scan.
+    /// Mbufs in use that are neither lost nor held, because they moved during the scan.
     pub moving: u64,
-    /// In use, but it is unknown whether they are lost.
+    /// Mbufs in use that may be lost or not: the scan could not determine it.
     pub not_judged: u64,
-    /// Why; empty if all were judged.
+    /// Reasons why mbufs were not judged; empty if all were judged.
     pub not_judged_why: Vec<String>,
-    /// Growth of `lost`, mbufs per second; `None` when it is not known.
+    /// Growth of `lost`, mbufs per second; `None` if it is unknown.
     pub lost_ps: Option<f64>,
-    /// The longest time that one of them was lost for at least, milliseconds.
+    /// Lower bound of the time since the first of the lost mbufs was lost, milliseconds.
     pub oldest_at_least_ms: u64,
-    /// The lost ones by what their packets have in common, most first.
+    /// Lost mbufs by what their packets have in common, largest group first.
     pub groups: Vec<LostGroupSample>,
 }
 
-/// Lost mbufs whose packets have something in common. What differs within the group is `None`.
+/// Lost mbufs with packets that have something in common. A property that differs within the group is
+/// `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LostGroupSample {
-    /// Mbufs.
+    /// Number of mbufs.
     pub mbufs: u64,
-    /// Port that received them, as the mbufs say.
+    /// DPDK port id that received the packets, according to the mbufs.
     pub port: Option<u16>,
-    /// `udp`, `arp`, an IP protocol number or an ethertype.
+    /// Protocol: `udp`, `arp`, an IP protocol number or an ethertype.
     pub protocol: Option<String>,
-    /// Sender, with its port where there is one.
+    /// Source address, with its port if it has one.
     pub source: Option<String>,
-    /// Receiver, with its port where there is one.
+    /// Destination address, with its port if it has one.
     pub destination: Option<String>,
-    /// Conversations that they belong to; 0 when none could be read.
+    /// Number of conversations of the packets; 0 if none could be read.
     pub conversations: u64,
     /// Length of the shortest packet, bytes.
     pub least_bytes: u32,
     /// Length of the longest packet, bytes.
     pub most_bytes: u32,
-    /// Segments of each packet.
+    /// Number of segments of each packet.
     pub segments: Option<u16>,
-    /// Reference count.
+    /// Reference count of each mbuf.
     pub refcnt: Option<u16>,
-    /// The longest time that one of them was lost for at least, milliseconds.
+    /// Lower bound of the time since the first of these mbufs was lost, milliseconds.
     pub oldest_at_least_ms: u64,
 }
 

@@ -4,38 +4,38 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What was traced of the threads of one app.
+/// Time taken from the threads of one app, as traced.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TracingSample {
-    /// Where the numbers come from.
+    /// Source of the numbers.
     pub method: TracingMethod,
-    /// Wall clock at the start of tracing; counters start there. Nanoseconds since 1970.
+    /// Wall clock when tracing started, and the counters with it, nanoseconds since 1970.
     pub since_realtime_ns: u64,
-    /// Monotonic clock until which everything is counted, nanoseconds: a tracer may lag behind the sample.
+    /// Monotonic clock up to which all events are counted, nanoseconds; a tracer may lag behind the sample.
     /// `None` if the counters are as of the sample.
     #[serde(default)]
     pub until_monotonic_ns: Option<u64>,
-    /// Lcores whose threads are traced.
+    /// Lcores with traced threads.
     pub lcores: Vec<u32>,
-    /// Events that the tracer lost; what they took is missing here.
+    /// Number of events that the tracer lost; the time that they took is missing.
     pub lost_events: u64,
     /// Estimated time that tracing itself took from these lcores, nanoseconds.
     pub overhead_ns: u64,
-    /// What is not traced, and why; empty when everything is.
+    /// Parts that are not traced, each with the reason; empty if everything is traced.
     pub missing: Vec<String>,
     /// Time taken, by lcore, cause and thief.
     pub stolen: Vec<StolenSample>,
 }
 
-/// Where [`TracingSample`] comes from.
+/// Source of the times taken from lcores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum TracingMethod {
-    /// Tracepoints: each event with its time.
+    /// Tracepoints of the kernel: each event with its time.
     Bpf,
-    /// Counters in `/proc`: how often, and only of the scheduler how long.
+    /// Counters in `/proc`: the number of events, and times only of the scheduler.
     #[default]
     Proc,
 }
@@ -56,17 +56,17 @@ impl TracingMethod {
 pub struct StolenSample {
     /// lcore id.
     pub lcore: u32,
-    /// What kind of event.
+    /// Kind of event.
     pub cause: StolenCause,
-    /// Who: the action and number of an IRQ, the name of a softirq or vector, the command of a thread.
+    /// Name of the thief: action and number of an IRQ, name of a softirq or vector, or command of a thread.
     pub thief: String,
-    /// How often.
+    /// Number of events.
     pub count: u64,
-    /// How long altogether, nanoseconds; `None` where only the number of events is known.
+    /// Total time of these events, nanoseconds; `None` if only the number of events is known.
     pub stolen_ns: Option<u64>,
-    /// The longest, nanoseconds.
+    /// Longest event, nanoseconds; `None` if it is unknown.
     pub longest_ns: Option<u64>,
-    /// Wall clock at the start of the longest, nanoseconds since 1970.
+    /// Wall clock at the start of the longest event, nanoseconds since 1970; `None` if it is unknown.
     pub longest_realtime_ns: Option<u64>,
 }
 
@@ -91,7 +91,7 @@ impl CauseTotals {
     }
 }
 
-/// What took a CPU from a polling thread.
+/// Kind of event that took the CPU from a polling thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -102,17 +102,17 @@ pub enum StolenCause {
     Ipi,
     /// Tick or other timer of this CPU.
     Timer,
-    /// Softirq.
+    /// Softirq that ran on this CPU.
     Softirq,
-    /// Another thread ran while the polling one was ready to.
+    /// Another thread ran while the polling thread was ready to run.
     Scheduler,
-    /// The thread slept or waited, by its own system call.
+    /// The thread slept or waited in a system call of its own.
     Sleep,
     /// Page fault of the thread.
     PageFault,
-    /// Handler of a signal, which ran in the thread.
+    /// Signal handler, which ran in the thread.
     Signal,
-    /// Time without an event: firmware (SMI), a hypervisor, or something that cannot be traced.
+    /// Lost time without an event: firmware (SMI), a hypervisor, or something that cannot be traced.
     Unexplained,
 }
 
