@@ -16,9 +16,9 @@ const DEFAULT_PREFIX: &str = "rte";
 pub struct BypassApp {
     /// Process id.
     pub pid: u32,
-    /// File-prefix.
+    /// File-prefix of the app.
     pub prefix: String,
-    /// Name of the device in the app: `net_af_xdp0`.
+    /// Name of the device in the app, such as `net_af_xdp0`.
     pub device: String,
 }
 

@@ -30,70 +30,70 @@ pub struct BypassRequest {
     pub app: Option<String>,
 }
 
-/// What state a bypass is in.
+/// State of a bypass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum BypassPhase {
-    /// No app polls the queue yet, or any more: the kernel gets all packets.
+    /// No app polls the queue with the XDP program attached: the kernel gets all packets.
     Waiting,
-    /// An app polls the queue.
+    /// An app polls the queue, with the XDP program attached.
     Running,
-    /// The interface belongs to another network namespace than this process; nothing more can be told.
+    /// The interface belongs to another network namespace than this process: nothing else is known.
     Elsewhere,
 }
 
-/// A bypass at one moment.
+/// Status of a bypass.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BypassStatus {
-    /// The interface.
+    /// Name of the interface.
     pub interface: String,
-    /// Its number.
+    /// Index of the interface.
     pub index: u32,
-    /// Inode of its network namespace.
+    /// Inode number of the network namespace of the interface.
     pub network_namespace: u64,
-    /// Its driver; empty if unknown.
+    /// Driver of the interface; empty if unknown.
     pub driver: String,
-    /// The bypassed RX queue.
+    /// Number of the bypassed RX queue.
     pub queue: u32,
-    /// The selected flows.
+    /// Flows that the app gets, such as `udp:53`.
     pub flows: Vec<String>,
-    /// State.
+    /// State of the bypass.
     pub phase: BypassPhase,
-    /// Who polls the queue.
+    /// The app that polls the queue; `None` if there is none, or if it is not visible.
     pub app: Option<BypassApp>,
     /// Whether the NIC itself steers the flows to the queue.
     pub steered_by_nic: bool,
-    /// Why it does not.
+    /// Why the NIC does not steer the flows to the queue; `None` if it does.
     pub steering_unsupported: Option<String>,
-    /// Where the XDP program runs, if it is attached.
+    /// Where the XDP program runs; `None` if it is not attached.
     pub mode: Option<FilterMode>,
-    /// What became of packets, as the XDP program counts; `None` while it is not attached.
+    /// Packets by outcome, as counted by the XDP program; `None` if it is not attached.
     pub counts: Option<BypassCounts>,
-    /// Packets that the kernel counts as received, on all queues.
+    /// Packets received on all queues, as counted by the kernel; `None` if unknown.
     pub rx_packets: Option<u64>,
-    /// Received packets that were dropped.
+    /// Received packets that were dropped, as counted by the kernel; `None` if unknown.
     pub rx_dropped: Option<u64>,
-    /// RX queues, as the driver counts.
+    /// Counters of the RX queues, as reported by the driver.
     pub queues: Vec<InterfaceQueueSample>,
-    /// The EAL option of the app.
+    /// EAL option with which the app must be started.
     pub vdev: String,
-    /// The XDP program that the app loads.
+    /// File of the XDP program that the app loads.
     pub object: PathBuf,
-    /// What is not as it should be, and what to do.
+    /// Problems, and how to fix them.
     pub problems: Vec<String>,
 }
 
-/// What taking a bypass down did.
+/// Result of the removal of a bypass.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BypassDownResult {
-    /// The interface.
+    /// Name of the interface.
     pub interface: String,
-    /// What was undone.
+    /// Changes that were undone.
     pub undone: Vec<String>,
-    /// The app that still runs, without packets now.
+    /// The app that still polls the queue, but gets no packets any more; `None` if there is none.
     pub app: Option<BypassApp>,
 }
 

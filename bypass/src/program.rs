@@ -11,17 +11,19 @@ use crate::redirect_object::{PROGRAM_NAME, SETTINGS_SIZE};
 /// Name of the map of counters.
 const COUNTS: &str = "bypass_counts";
 
-/// What became of the packets that the interface received since the program was attached. The four add up to all.
+/// Packets that the interface received since the XDP program was attached, by outcome. The sum of the four
+/// counts is all packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BypassCounts {
-    /// Of no selected flow: to the kernel.
+    /// Packets of no selected flow: passed to the kernel.
     pub kernel: u64,
-    /// Given to the app's socket, those included for which the socket had no room.
+    /// Packets sent to the socket of the app, including packets for which the socket had no room.
     pub bypassed: u64,
-    /// Of a selected flow, but no app polled the queue: to the kernel.
+    /// Packets of a selected flow while no app polled the queue: passed to the kernel.
     pub no_socket: u64,
-    /// Of a selected flow, but on another queue, where the app's socket is out of reach: to the kernel.
+    /// Packets of a selected flow on another queue, which the socket of the app does not serve: passed to the
+    /// kernel.
     pub other_queue: u64,
 }
 
