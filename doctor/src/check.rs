@@ -8,35 +8,35 @@ use crate::cpu_set::CpuSet;
 use crate::facts::{Distribution, HostFacts};
 use crate::tree::{Fact, Unknown};
 
-/// How a check ended, from best to worst.
+/// Result of a check, from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum CheckStatus {
-    /// As it should be.
+    /// The check found no problem.
     Pass,
-    /// Could not be checked.
+    /// The check could not be made.
     Skip,
-    /// Costs packets at high rates or in rare moments.
+    /// A problem that costs packets at high rates or in rare cases.
     Warn,
-    /// Keeps an app from working, or costs packets now.
+    /// A problem that prevents an app from working, or costs packets now.
     Fail,
 }
 
-/// The parts of a report.
+/// Group of checks in a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum CheckGroup {
-    /// What has changed since the last good run.
+    /// Changes since the last good run.
     Changes,
-    /// The apps, as they run.
+    /// Running apps.
     Apps,
     /// NICs and their drivers.
     Nics,
     /// Hugepages and memory limits.
     Memory,
-    /// What can take time from a poll core.
+    /// Isolation of poll CPUs from interrupts and other tasks.
     Isolation,
     /// Power management and topology of CPUs.
     Cpus,
@@ -56,18 +56,18 @@ impl CheckGroup {
     }
 }
 
-/// How something is put right. The commands are for a POSIX shell, run as root.
+/// How to fix a problem. The commands are for a POSIX shell, run as root.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Fix {
-    /// Takes effect at once; lost at a reboot unless `persistent` is empty too.
+    /// Commands that take effect immediately. If `persistent` is not empty, the effect is lost at a reboot.
     pub now: Vec<String>,
-    /// Keeps it after a reboot.
+    /// Commands with an effect that persists across reboots.
     pub persistent: Vec<String>,
-    /// Arguments of the kernel command line among `persistent`.
+    /// Kernel command line arguments that `persistent` sets.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub kernel_arguments: Vec<String>,
-    /// What to do where no command does it.
+    /// What to do in addition to the commands, or if there is no command.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub advice: String,
 }

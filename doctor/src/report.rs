@@ -11,41 +11,41 @@ use crate::SCHEMA;
 use crate::check::{CheckGroup, CheckStatus, Fix};
 use crate::facts::Distribution;
 
-/// What all checks found.
+/// Results of all checks.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// Version of the JSON; raised when a field changes its meaning.
     #[cfg_attr(feature = "schema", schemars(extend("const" = SCHEMA)))]
     pub schema: u32,
-    /// No check fails.
+    /// Whether no check failed.
     pub ok: bool,
-    /// Results by status.
+    /// Number of results by status.
     pub counts: BTreeMap<CheckStatus, usize>,
-    /// One result per check and subject, in the order of the checks.
+    /// Results, one per check and subject, in the order of the checks.
     pub results: Vec<CheckResult>,
-    /// Decides how the kernel command line is changed.
+    /// Distribution of the host, which decides how the kernel command line is changed.
     #[serde(skip)]
     pub(crate) distribution: Distribution,
 }
 
-/// What one check found on one subject.
+/// Result of one check for one subject.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CheckResult {
     /// Name of the check.
     pub check: &'static str,
-    /// Part of the report.
+    /// Group of the check.
     pub group: CheckGroup,
-    /// What should hold.
+    /// Condition that should hold.
     pub title: &'static str,
-    /// Whether it does.
+    /// Result of the check.
     pub status: CheckStatus,
-    /// The value found, or why there is none.
+    /// Value that was found, or why there is none.
     pub found: String,
-    /// Why it matters.
+    /// Why the condition matters.
     pub matters: &'static str,
-    /// How it is put right; `None` where nothing is to be done.
+    /// How to fix the problem; `None` if there is nothing to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<Fix>,
 }
