@@ -12,14 +12,14 @@ pub const SNAPLEN: u32 = 128;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FlowEndpoint {
-    /// Address.
+    /// IP address.
     pub addr: IpAddr,
-    /// Port of TCP, UDP or SCTP; 0 where the protocol has none, or where it is not in the packet
-    /// because that is a later fragment.
+    /// Port of TCP, UDP or SCTP; 0 if the protocol has no ports, or if the packet is a later fragment, which
+    /// does not contain them.
     pub port: u16,
 }
 
-/// What a conversation is wrapped in.
+/// Tunnel that carries a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", content = "id", rename_all = "lowercase")]
@@ -28,18 +28,19 @@ pub enum Tunnel {
     Vxlan(u32),
     /// GENEVE, with its network identifier.
     Geneve(u32),
-    /// GRE, also in UDP, with its key; 0 without one.
+    /// GRE, also over UDP, with its key; 0 if it has none.
     Gre(u32),
-    /// ERSPAN, with its session; 0 of type I, which has none.
+    /// ERSPAN, with its session; 0 for type I, which has none.
     Erspan(u32),
     /// PPP over Ethernet, with its session.
     Pppoe(u32),
-    /// GTP-U. Each direction has a tunnel endpoint id of its own, so none is part of a conversation.
+    /// GTP-U. Each direction has its own tunnel endpoint id, so a conversation has none.
     #[serde(rename = "gtp-u")]
     GtpU,
-    /// IP in IP: either version in either.
+    /// IP in IP, for all combinations of IPv4 and IPv6.
     Ipip,
-    /// Ethernet behind labels of MPLS, or MPLS in UDP or IP. Labels differ by direction, as in GTP-U.
+    /// Ethernet after MPLS labels, or MPLS over UDP or IP. Each direction has its own labels, so a
+    /// conversation has none.
     Mpls,
 }
 
@@ -58,45 +59,45 @@ impl fmt::Display for Tunnel {
     }
 }
 
-/// Packets and bytes: what was seen, or an estimate of it where packets were sampled.
+/// Packets and bytes; estimates if packets were sampled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PacketCounts {
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
     /// Bytes of whole frames, as on the wire without FCS.
     pub bytes: u64,
 }
 
-/// By who sent the packet.
+/// Packets and bytes by sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SenderCounts {
-    /// From the local end to the remote one.
+    /// Packets from the local end to the remote end.
     pub from_local: PacketCounts,
-    /// From the remote end to the local one.
+    /// Packets from the remote end to the local end.
     pub from_remote: PacketCounts,
 }
 
-/// What TCP was last seen to do, by its flags.
+/// State of a TCP connection, from the flags of its packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TcpState {
-    /// Not TCP, or nothing that tells.
+    /// Not TCP, or no packet has shown the state.
     #[default]
     None,
-    /// One side has asked for a connection.
+    /// One end has sent a SYN.
     SynSent,
-    /// The other side has agreed.
+    /// The other end has answered with SYN and ACK.
     SynReceived,
-    /// Data or acknowledgements go by.
+    /// The connection is established: data or acknowledgements were seen.
     Established,
-    /// One side has ended its half.
+    /// One end has sent a FIN.
     FinWait,
-    /// Both sides have.
+    /// Both ends have sent a FIN.
     Closed,
-    /// One side has broken it off.
+    /// One end has sent an RST.
     Reset,
 }
 
@@ -105,23 +106,23 @@ pub enum TcpState {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum FlowEnd {
-    /// The one behind the app.
+    /// The end on the side of the app.
     Local,
-    /// The other.
+    /// The other end.
     Remote,
 }
 
-/// Where the app last handled packets of a conversation.
+/// Place where the app last handled packets of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FlowPlace {
     /// DPDK port, or number of the interface in a file.
     pub port: u16,
-    /// Queue, where it is known.
+    /// Queue; `None` if unknown.
     pub queue: Option<u16>,
-    /// Lcore, where it is known.
+    /// Lcore; `None` if unknown.
     pub lcore: Option<u16>,
-    /// Packets of this direction came by other queues as well.
+    /// Whether packets of this direction were also seen on other ports or queues.
     pub several: bool,
 }
 
@@ -129,48 +130,49 @@ pub struct FlowPlace {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Flow {
-    /// Index into [`FlowSnapshot::apps`].
+    /// Index of the app in [`FlowSnapshot::apps`].
     pub app: u16,
     /// IP protocol number of the innermost header.
     pub proto: u8,
-    /// VLAN ids, outermost first; 0 where there is none.
+    /// VLAN ids, outermost first; 0 if there is none.
     pub vlans: [u16; 2],
-    /// What it is wrapped in, outermost first known.
+    /// Outermost tunnel of a known type; `None` if there is none.
     pub tunnel: Option<Tunnel>,
-    /// The end behind the app: receiver of the first packet if that was received, sender if it was
-    /// sent; without a direction, as in a plain pcap file, the sender.
+    /// The end on the side of the app: the receiver of the first packet if the app received it, otherwise
+    /// the sender; also the sender if the direction is unknown, as in a plain pcap file.
     pub local: FlowEndpoint,
     /// The other end.
     pub remote: FlowEndpoint,
-    /// Received by the app.
+    /// Packets received by the app.
     pub rx: SenderCounts,
-    /// Sent by the app.
+    /// Packets sent by the app.
     pub tx: SenderCounts,
-    /// Direction unknown.
+    /// Packets of unknown direction.
     pub unknown: SenderCounts,
-    /// Received, in the interval of the snapshot.
+    /// Packets received in the interval of the snapshot.
     pub recent_rx: PacketCounts,
-    /// Sent, or of unknown direction, in the interval of the snapshot.
+    /// Packets sent, or of unknown direction, in the interval of the snapshot.
     pub recent_tx: PacketCounts,
-    /// Bits per second over [`crate::RATE_WINDOWS`], in either direction; 0 where
-    /// [`FlowSnapshot::windows_s`] is `None`.
+    /// Bits per second in both directions, over each window of [`FlowSnapshot::windows_s`]; 0 if that is
+    /// `None`.
     pub window_bps: [f32; 3],
-    /// Variance of the number of packets; 0 where every packet was seen.
+    /// Variance of the number of packets; 0 if every packet was seen.
     pub variance: u64,
-    /// TCP.
+    /// State of the TCP connection.
     pub state: TcpState,
-    /// Who began it: of TCP the sender of the SYN, as a SYN or its answer tells, and `None` where neither
-    /// was seen; otherwise the sender of the first packet, and `None` where packets were sampled then.
+    /// The end that opened the conversation. For TCP, the sender of the SYN, known from the SYN or the answer
+    /// to it; `None` if neither was seen. Otherwise the sender of the first packet; `None` if packets were
+    /// sampled then.
     pub opener: Option<FlowEnd>,
-    /// TCP flags seen, all ors'ed, from the local and from the remote end.
+    /// Bitwise OR of the TCP flags of all packets, from the local and from the remote end.
     pub tcp_flags: [u8; 2],
-    /// Wall clock of the first packet, nanoseconds.
+    /// Wall clock of the first packet, nanoseconds since 1970.
     pub first_ns: u64,
-    /// Wall clock of the last packet, nanoseconds.
+    /// Wall clock of the last packet, nanoseconds since 1970.
     pub last_ns: u64,
-    /// Where packets were received.
+    /// Place where packets were last received; `None` if none was received.
     pub rx_place: Option<FlowPlace>,
-    /// Where packets were sent.
+    /// Place where packets were last sent; `None` if none was sent.
     pub tx_place: Option<FlowPlace>,
 }
 
@@ -203,31 +205,31 @@ impl PacketCounts {
     }
 }
 
-/// Packets whose conversation is not listed, and why.
+/// Packets that belong to no listed conversation, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UnlistedPackets {
-    /// Of evicted conversations.
+    /// Packets of evicted conversations.
     pub evicted: PacketCounts,
-    /// Variance of their number of packets.
+    /// Variance of the number of packets in `evicted`.
     pub evicted_variance: u64,
-    /// Evicted conversations; one that came back counts again.
+    /// Number of evicted conversations; a conversation counts each time that it is evicted.
     pub evictions: u64,
-    /// Of conversations that were forgotten after their time.
+    /// Packets of conversations that were removed after their idle timeout.
     pub expired: PacketCounts,
-    /// Variance of their number of packets.
+    /// Variance of the number of packets in `expired`.
     pub expired_variance: u64,
-    /// Conversations that were forgotten after their time.
+    /// Number of conversations that were removed after their idle timeout.
     pub expirations: u64,
-    /// Not IP.
+    /// Packets that are not IP.
     pub not_ip: PacketCounts,
-    /// Cut off or broken before their addresses.
+    /// Packets that are truncated or malformed before their addresses.
     pub unreadable: PacketCounts,
-    /// Behind link types that are not read, see [`FlowSnapshot::unknown_links`].
+    /// Packets of link types that are not parsed, see [`FlowSnapshot::unknown_links`].
     pub unknown_link: PacketCounts,
 }
 
-/// Packets by what they carry, estimated where sampled. As `netstat -s` has it, but of what went by.
+/// Packets by protocol, similar to `netstat -s`, but of captured packets; estimates if packets were sampled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[allow(missing_docs)] // The names are those of the headers.
@@ -260,76 +262,77 @@ pub struct ProtocolCounts {
     pub other_protocols: PacketCounts,
 }
 
-/// Packets of a file behind a link type that is not read.
+/// Packets of a file with a link type that is not parsed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UnknownLink {
-    /// Number of the link type in files.
+    /// Number of the link type in capture files.
     pub link_type: u16,
-    /// Its name, as libpcap has it.
+    /// Name of the link type, as in libpcap.
     pub name: String,
-    /// Its packets.
+    /// Packets of the link type.
     #[serde(flatten)]
     pub counts: PacketCounts,
 }
 
-/// What went by a queue.
+/// Packets of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QueueCounts {
-    /// Index into [`FlowSnapshot::apps`].
+    /// Index of the app in [`FlowSnapshot::apps`].
     pub app: u16,
-    /// Port, direction, queue and lcore.
+    /// DPDK port, or number of the interface in a file.
     pub port: u16,
-    /// [`pmdscope_packets::DIR_RX`], [`pmdscope_packets::DIR_TX`] or 0.
+    /// Direction: [`pmdscope_packets::DIR_RX`] (1), [`pmdscope_packets::DIR_TX`] (2), or 0 if unknown.
     pub dir: u8,
-    /// Queue, where it is known.
+    /// Queue; `None` if unknown.
     pub queue: Option<u16>,
-    /// The lcore that handled the last packet.
+    /// The lcore that handled the last packet; `None` if unknown.
     pub lcore: Option<u16>,
-    /// Since the beginning.
+    /// Packets since the start of counting.
     pub total: PacketCounts,
-    /// In the interval of the snapshot.
+    /// Packets in the interval of the snapshot.
     pub recent: PacketCounts,
 }
 
-/// All that is known at a moment.
+/// Conversations, and counts of all packets, at one time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FlowSnapshot {
-    /// Names of apps, or of interfaces' owners in files.
+    /// Names of the apps; for files of other tools, names of the interfaces.
     pub apps: Vec<String>,
-    /// Wall clock when counting began, or of the earliest packet, nanoseconds; 0 before either.
+    /// Wall clock of the start of counting, or of the earliest packet, nanoseconds since 1970; 0 before
+    /// either.
     pub begin_ns: u64,
-    /// Wall clock of this snapshot, nanoseconds; where a file is read, of the last packet, or of the
-    /// statistics behind it.
+    /// Wall clock of this snapshot, nanoseconds since 1970; for a file, of its last packet or of the
+    /// statistics after it.
     pub now_ns: u64,
-    /// Length of the interval that `recent` counts are of, seconds; 0 in the first snapshot.
+    /// Length of the interval of the `recent` counts, seconds; 0 in the first snapshot.
     pub interval_s: f64,
-    /// Lengths of the windows that `window_bps` are of, seconds: those of [`crate::RATE_WINDOWS`], or less
-    /// where counting has not gone on for so long. `None` before the first is over, or without windows.
+    /// Lengths of the windows of `window_bps`, seconds: [`crate::RATE_WINDOWS`] (2, 10, 40), or less until so
+    /// much time has passed. `None` before the first window has ended, or without windows.
     pub windows_s: Option<[f64; 3]>,
-    /// Conversations, in no order.
+    /// Conversations, in no particular order.
     pub flows: Vec<Flow>,
-    /// What is not among them.
+    /// Packets that belong to no listed conversation.
     pub other: UnlistedPackets,
-    /// All packets. The flows and `other` add up to it.
+    /// All packets: the sum of the conversations and `other`.
     pub total: PacketCounts,
-    /// Variance of the number of all packets; 0 where every packet was seen.
+    /// Variance of the number of all packets; 0 if every packet was seen.
     pub variance: u64,
-    /// By protocol.
+    /// Packets by protocol.
     pub protocols: ProtocolCounts,
-    /// By queue.
+    /// Packets by queue.
     pub queues: Vec<QueueCounts>,
-    /// By link type, those that are not read.
+    /// Packets of link types that are not parsed, by link type.
     pub unknown_links: Vec<UnknownLink>,
-    /// Packets that were looked at: without those that a sampled one stands for.
+    /// Number of packets that were examined, without those that sampling left out.
     pub looked_at: u64,
-    /// Packets lost on the way, in none of the counts.
+    /// Lost packets, which are in none of the counts.
     pub lost: u64,
-    /// One packet in so many is looked at now; 1 is all.
+    /// Current sampling interval N: one packet in N is examined; 1 means all.
     pub sample: u32,
-    /// Most conversations that are kept.
+    /// Maximum number of conversations.
     pub capacity: usize,
 }
 
