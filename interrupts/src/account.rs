@@ -26,21 +26,21 @@ const KEPT_EVENTS: usize = 16_384;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StolenEvent {
-    /// Counts all events of a tracer, from 1.
+    /// Sequence number among all events of a tracer, from 1.
     pub sequence: u64,
     /// Process id of the app.
     pub pid: u32,
     /// lcore id.
     pub lcore: u32,
-    /// CPU.
+    /// Number of the CPU.
     pub cpu: u32,
-    /// What kind of event.
+    /// Kind of event.
     pub cause: StolenCause,
-    /// Who, as in [`StolenSample::thief`].
+    /// What took the CPU, as in [`StolenSample::thief`].
     pub thief: String,
-    /// Wall clock at its start, nanoseconds since 1970.
+    /// Wall clock at the start of the event, nanoseconds since 1970.
     pub start_realtime_ns: u64,
-    /// Its length without events inside that are counted themselves, nanoseconds.
+    /// Length of the event, without events inside it that are counted separately, nanoseconds.
     pub duration_ns: u64,
 }
 

@@ -19,15 +19,16 @@ pub struct Tracer {
     manager: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// How long events took.
+/// Histogram of the lengths of events.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StolenHistogram {
     /// lcore id.
     pub lcore: u32,
-    /// What kind of event.
+    /// Kind of event.
     pub cause: StolenCause,
-    /// Events of 2^n to 2^(n+1) nanoseconds, n from 0, the last open-ended.
+    /// Number of events by length: element n counts events of 2^n to 2^(n+1) nanoseconds; the last has no
+    /// upper limit.
     pub buckets: Vec<u64>,
 }
 
