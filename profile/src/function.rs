@@ -4,18 +4,18 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What a thread does.
+/// Activity of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Activity {
-    /// In the function that receives for a port, or in what it calls.
+    /// In the receive function of a port, or in a function that it calls.
     DriverRx,
-    /// The same for the one that sends.
+    /// In the transmit function of a port, or in a function that it calls.
     DriverTx,
-    /// Elsewhere in a driver: a function of it that is no part of the two, or whose caller is unknown.
+    /// Elsewhere in a driver: in a function that is neither, or that has an unknown caller.
     Driver,
-    /// In the libraries of mempools and mbufs, not on behalf of a driver.
+    /// In the libraries of mempools and mbufs, but not called by a driver.
     Mempool,
     /// In another library of DPDK.
     Dpdk,
@@ -23,9 +23,9 @@ pub enum Activity {
     Pmdscope,
     /// In the kernel: system calls, page faults, interrupts.
     Kernel,
-    /// In the app's own code, its own libraries, or in the C library on their behalf.
+    /// In the app's own code, in its own libraries, or in the C library that these call.
     App,
-    /// In code of no file, or of which nothing is known.
+    /// In code that belongs to no file, or that is unknown.
     Unknown,
 }
 

@@ -16,9 +16,9 @@ use crate::symbols::{Frame, FunctionResolver, PortList};
 pub struct AppProfile {
     /// Samples per second of CPU time.
     pub hz: u32,
-    /// Profiles of lcores, in the order in which they were given.
+    /// Profiles of lcores, in the requested order.
     pub lcores: Vec<LcoreProfile>,
-    /// What could not be told, and why.
+    /// Data that is missing, and why.
     pub notes: Vec<String>,
 }
 
@@ -30,27 +30,29 @@ pub struct LcoreProfile {
     pub lcore: u32,
     /// Thread id on this host.
     pub tid: u32,
-    /// Time that it was sampled, seconds.
+    /// Time in which the thread was sampled, seconds.
     pub duration_s: f64,
-    /// The thread ended meanwhile.
+    /// Whether the thread ended in this time.
     pub ended: bool,
-    /// Samples; none while it does not run.
+    /// Number of samples; 0 if the thread did not run.
     pub samples: u64,
-    /// Samples that were lost.
+    /// Number of lost samples.
     pub lost: u64,
-    /// Samples whose stack has no more than the function itself.
+    /// Number of samples with a stack of one frame, the function itself.
     pub one_frame: u64,
-    /// Share of the time that it was on a CPU, 0 to 1; `None` where the kernel does not count it.
+    /// Share of the time in which the thread was on a CPU, 0 to 1; `None` if the kernel does not count it.
     pub on_cpu: Option<f64>,
-    /// Share of the time that it was ready to run without a CPU.
+    /// Share of the time in which the thread was ready to run but had no CPU, 0 to 1; `None` if the kernel
+    /// does not count it.
     pub waiting: Option<f64>,
-    /// Activities that cannot be told from others, or are not sampled: [`AppProfile::notes`] say why.
+    /// Activities that cannot be distinguished from others, or that are not sampled; [`AppProfile::notes`]
+    /// state why.
     pub unknown: Vec<Activity>,
-    /// Share of the samples by activity, those without a sample left out.
+    /// Samples by activity; activities without a sample are left out.
     pub activities: Vec<ActivityShare>,
-    /// The same by function, most samples first.
+    /// Samples by function, most samples first.
     pub functions: Vec<FunctionShare>,
-    /// The longest stay outside the function that receives; `None` if none stands out.
+    /// The longest stay outside the receive function; `None` if none stands out.
     pub longest_stay: Option<LongestStay>,
     /// Stacks, most samples first.
     #[serde(skip)]
@@ -61,43 +63,44 @@ pub struct LcoreProfile {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ActivityShare {
-    /// The activity.
+    /// Activity.
     pub activity: Activity,
-    /// Samples.
+    /// Number of samples.
     pub samples: u64,
     /// Share of all samples of the lcore, 0 to 1.
     pub share: f64,
 }
 
-/// Samples in one function, in what it calls in the C library, and in what is inlined of DPDK.
+/// Samples in one function, including the functions of the C library that it calls, and the functions of DPDK
+/// that are inlined in it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FunctionShare {
-    /// Name; without a symbol the file and the offset in it.
+    /// Name of the function; without a symbol, the file and the offset in it.
     pub function: String,
-    /// File that has it.
+    /// File that contains the function.
     pub module: String,
-    /// What it does.
+    /// Activity of the function.
     pub activity: Activity,
-    /// Ports that it receives or sends for.
+    /// Ports for which the function receives or sends.
     pub ports: Vec<u16>,
-    /// Samples.
+    /// Number of samples.
     pub samples: u64,
     /// Share of all samples of the lcore, 0 to 1.
     pub share: f64,
 }
 
-/// The longest stay outside the function that receives.
+/// The longest stay outside the receive function.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LongestStay {
-    /// Function of the app.
+    /// Function of the app in which the thread stayed.
     pub function: String,
-    /// Length, nanoseconds, to [`LongestStay::resolution_ns`] more or less.
+    /// Length of the stay, plus or minus [`LongestStay::resolution_ns`], nanoseconds.
     pub length_ns: u64,
     /// Time between two samples, nanoseconds.
     pub resolution_ns: u64,
-    /// Stays in the function that stand out.
+    /// Number of stays in the function that stand out.
     pub times: usize,
 }
 
