@@ -13,49 +13,50 @@ use pmdscope_telemetry::sample::AppIdentity;
 use pmdscope_telemetry::{AppState, FleetState};
 use serde::Serialize;
 
-/// How the packets of an app are had.
+/// State of the capture of packets of an app.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "capture", rename_all = "lowercase")]
 pub enum CaptureAccess {
-    /// It is being asked.
+    /// Connecting to the app.
     Opening,
-    /// They are looked at.
+    /// Packets are captured.
     Armed {
-        /// What stands between the app and us; `None` for the app itself.
+        /// How packets are captured: `pdump` (by a helper) or `peek` (from the memory of the app); `None` if
+        /// by its libpmdscope.
         via: Option<&'static str>,
     },
-    /// Available through a helper process, which has not been requested.
+    /// Packets can be captured by a helper process, which has not been requested.
     Offered,
-    /// They are not.
+    /// Packets cannot be captured.
     Refused {
-        /// Why, and what to do.
+        /// Why packets cannot be captured, and what to do.
         reason: String,
     },
-    /// They were, until the app has ended.
+    /// The app has ended; packets were captured until then.
     Ended,
 }
 
-/// What was captured from one app.
+/// Captured packets of one app.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AppTraffic {
     /// Name of the app.
     pub app: String,
-    /// How they are had.
+    /// State of the capture.
     #[serde(flatten)]
     pub access: CaptureAccess,
-    /// What was counted; its apps are numbered within it.
+    /// Conversations and counts, with their own list of apps.
     pub counted: Arc<FlowSnapshot>,
 }
 
-/// What was captured from all apps.
+/// Captured packets of all apps.
 #[derive(Clone, Debug, Default, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CapturedTraffic {
-    /// Wall clock when this was so, nanoseconds since the epoch.
+    /// Wall clock of the data, nanoseconds since 1970.
     pub realtime_ns: u64,
-    /// By name of the app.
+    /// Captured packets of each app, sorted by name.
     pub taps: Vec<AppTraffic>,
 }
 

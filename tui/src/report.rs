@@ -15,22 +15,22 @@ use pmdscope_telemetry::{AppState, FleetState, InterfaceState};
 /// Version of the JSON of [`TopDocument`]; raised when a field changes its meaning.
 pub const REPORT_SCHEMA: u32 = 1;
 
-/// One moment of all apps, as JSON.
+/// Output of `top --json`: the state of all apps at one time.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TopDocument<'a> {
-    /// [`REPORT_SCHEMA`].
+    /// Version of the JSON, [`REPORT_SCHEMA`]; raised when a field changes its meaning.
     #[cfg_attr(feature = "schema", schemars(extend("const" = REPORT_SCHEMA)))]
     pub schema: u32,
     /// Interfaces of the kernel with a filter or a bypass, with their rates and findings.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub interfaces: &'a [InterfaceState],
-    /// Why interfaces cannot be read.
+    /// Why interfaces cannot be read; left out if they can.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interfaces_error: Option<&'a str>,
-    /// By name; each with its state, newest model and findings.
+    /// Apps, sorted by name, with their state, newest model and findings.
     pub apps: &'a [AppState],
-    /// Conversations, where packets were captured.
+    /// Conversations by app; left out if no packets were captured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flows: Option<&'a [AppTraffic]>,
 }
