@@ -13,14 +13,14 @@ pub struct Prefix {
     length: u8,
 }
 
-/// What is done with packets from a prefix. The longest listed prefix decides.
+/// Action for packets from a prefix. The longest matching prefix decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum PrefixAction {
-    /// They are dropped, as `denied`.
+    /// Packets are dropped, and counted as `denied`.
     Deny,
-    /// They pass, whatever the limits.
+    /// Packets pass regardless of the limits; malformed packets are still dropped.
     Allow,
 }
 

@@ -10,19 +10,19 @@ const SECOND: u64 = 1_000_000_000;
 /// Size of `struct settings` in `filter.h`.
 pub(crate) const SETTINGS_SIZE: u32 = 40;
 
-/// Limits and switches, which can change while a filter runs.
+/// Limits and switches of a filter, which can change while it runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Settings {
-    /// Packets per second that one source (an IPv4 address, an IPv6 /64) may send, 1 to [`MAX_LIMIT`]; it may send
-    /// those of a second at once. `None` for no limit.
+    /// Limit of packets per second from one source (an IPv4 address, an IPv6 /64), 1 to 100,000,000; the
+    /// packets of a second may come at once. `None` if there is no limit.
     pub rate_limit: Option<u32>,
-    /// New connections (TCP SYN) per second to one destination address and port, 1 to [`MAX_LIMIT`]; those of a
-    /// second may come at once. `None` for no limit.
+    /// Limit of new connections (TCP SYN) per second to one destination address and port, 1 to 100,000,000;
+    /// the connections of a second may come at once. `None` if there is no limit.
     pub syn_limit: Option<u32>,
     /// Whether packets that are neither IP nor ARP pass.
     pub pass_non_ip: bool,
-    /// Whether all fragments are dropped, not only those that no fair sender makes.
+    /// Whether all fragments are dropped, and not only evasive ones.
     pub drop_fragments: bool,
 }
 
