@@ -4,82 +4,83 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// What the scans of one app found.
+/// Results of the scans of one app.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ScanReport {
-    /// Mbuf pools, by name.
+    /// Mbuf pools, sorted by name.
     pub pools: Vec<PoolScan>,
-    /// Scans of the whole memory.
+    /// Number of scans of the whole memory.
     pub scans: u32,
-    /// Bytes of memory that were searched in the last scan.
+    /// Memory that was searched in the last scan, bytes.
     pub scanned_bytes: u64,
     /// Time from the start of the first scan to the end of the last, milliseconds.
     pub duration_ms: u64,
-    /// What could not be read, and why; a sentence each. The rest is valid.
+    /// Data that could not be read, and why, one sentence each; the other data is valid.
     pub problems: Vec<String>,
 }
 
-/// One mbuf pool. `size = common + cached + held + lost + moving + not_judged`.
+/// One mbuf pool. `size` is the sum of `common`, all `caches`, `held`, `lost`, `moving` and `not_judged`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PoolScan {
-    /// Name.
+    /// Name of the pool.
     pub name: String,
-    /// Mbufs that it has.
+    /// Number of mbufs in the pool.
     pub size: u64,
-    /// Free in the common part.
+    /// Free mbufs in the common part of the pool.
     pub common: u64,
-    /// Free in the cache of each lcore; empty caches are left out.
+    /// Free mbufs in the cache of each lcore; empty caches are left out.
     pub caches: BTreeMap<u32, u64>,
-    /// In use, and referred to.
+    /// Mbufs in use that something refers to.
     pub held: u64,
-    /// Unreachable in all scans, unchanged between them and not free meanwhile.
+    /// Lost mbufs: unreachable in all scans, unchanged between them, and not free in the meantime.
     pub lost: u64,
-    /// In use, and neither proven to be lost nor found at a holder: they moved while the scans ran.
+    /// Mbufs in use that are neither proven to be lost nor found at a holder: they moved while the scans ran.
     pub moving: u64,
-    /// In use, but it is unknown whether they are lost, for the reason in `not_judged_why`.
+    /// Mbufs in use for which it is unknown whether they are lost, for the reasons in `not_judged_why`.
     pub not_judged: u64,
-    /// Why; empty if all were judged.
+    /// Why mbufs could not be judged; empty if all were.
     pub not_judged_why: Vec<String>,
-    /// Who holds the mbufs of `held`, most first; the counts add up to it.
+    /// Holders of the mbufs in `held`, most mbufs first; their counts add up to `held`.
     pub holders: Vec<HolderCount>,
-    /// The lost ones, by address; at most [`MOST_LISTED`].
+    /// Lost mbufs, sorted by address; at most 65,536.
     pub lost_mbufs: Vec<LostMbuf>,
 }
 
 /// Most lost mbufs of a pool that are listed; all are counted.
 pub const MOST_LISTED: usize = 65_536;
 
-/// An mbuf that nobody can reach any more.
+/// An mbuf that the app cannot reach any more.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LostMbuf {
-    /// Address of its `struct rte_mbuf` in the app.
+    /// Address of the `struct rte_mbuf` in the app.
     pub address: u64,
-    /// Port that received it, as the mbuf says; `None` for 65535, which no port has.
+    /// Port that received the packet, from the field `port` of the mbuf; `None` for 65535, which no port has.
     pub port: Option<u16>,
-    /// `refcnt`.
+    /// Reference count, from the field `refcnt`.
     pub refcnt: u16,
-    /// `nb_segs`.
+    /// Number of segments, from the field `nb_segs`.
     pub segments: u16,
-    /// `pkt_len`.
+    /// Length of the packet, from the field `pkt_len`, bytes.
     pub packet_bytes: u32,
-    /// It was lost for at least so long, milliseconds.
+    /// Minimum time for which the mbuf has been lost, milliseconds.
     pub age_at_least_ms: u64,
 }
 
-/// How many mbufs of a pool one holder has.
+/// Number of mbufs of a pool that one holder has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HolderCount {
-    /// Who.
+    /// Holder.
     pub holder: Holder,
-    /// Mbufs. One that has several holders counts for the first of them in the order of [`Holder`].
+    /// Number of mbufs. An mbuf that has several holders counts for the first of them in the order of
+    /// [`Holder`].
     pub mbufs: u64,
 }
 
-/// Who refers to an mbuf.
+/// What refers to an mbuf.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -98,37 +99,37 @@ pub enum Holder {
         /// Number of the queue.
         queue: u16,
     },
-    /// The memory of the driver of a port that belongs to none of its queues alone.
+    /// Memory of the driver of a port that belongs to no single queue.
     PortDriver {
         /// Port number.
         port: u16,
     },
     /// A software ring (`rte_ring`).
     Ring {
-        /// Name.
+        /// Name of the ring.
         name: String,
-        /// Entries in use.
+        /// Number of entries in use.
         used: u64,
-        /// Usable entries.
+        /// Number of usable entries.
         capacity: u64,
     },
-    /// A memzone that is none of these.
+    /// A memzone that belongs to no queue, driver or ring.
     Memzone {
-        /// Name.
+        /// Name of the memzone.
         name: String,
     },
     /// A global or static variable.
     Global {
-        /// Name of the variable; `None` without a symbol.
+        /// Name of the variable; `None` if it has no symbol.
         symbol: Option<String>,
-        /// Executable or library, without its directory.
+        /// Executable or library that contains the variable, without its directory.
         module: String,
-        /// Where it is declared, as `file.c:14`, if there is debug information.
+        /// Source line of the declaration, such as `file.c:14`; `None` without debug information.
         place: Option<String>,
     },
     /// An element of the heap of the EAL (`rte_malloc()`).
     HeapElement {
-        /// Its length.
+        /// Length of the element, bytes.
         bytes: u64,
         /// NUMA node, -1 if unknown.
         socket: i32,
@@ -147,10 +148,9 @@ pub enum Holder {
         /// Name of the variable; `None` if it is unknown.
         symbol: Option<String>,
     },
-    /// Another mbuf, whose chain it belongs to, or whose data it shares, and that is not held itself by
-    /// any other holder.
+    /// Another mbuf of the same chain, or one that shares its data, that has no other holder itself.
     Mbuf,
-    /// A mapping that is none of these.
+    /// Another mapping of memory.
     Mapping {
         /// Path or name of the mapping.
         path: String,
