@@ -41,12 +41,12 @@ pub(crate) struct NetstatDocument<'a> {
     queues: Option<Vec<QueueLoad>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     interfaces: Option<Vec<InterfaceRow<'a>>>,
-    /// Apps that could not be asked, or not all.
+    /// Apps that did not answer, or only in part, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     trouble: Vec<String>,
 }
 
-/// What was counted, and how well.
+/// Counts of packets, and how complete they are.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct PacketsJson<'a> {
@@ -56,20 +56,20 @@ struct PacketsJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     windows_s: Option<[f64; 3]>,
     apps: &'a [String],
-    /// One packet in so many is looked at now.
+    /// Current sampling interval N: one packet in N is examined; 1 means all.
     sample: u32,
     looked_at: u64,
     total: TotalJson,
     other: &'a UnlistedPackets,
-    /// Of `other`, by link type.
+    /// Packets in `other.unknown_link`, by link type.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     unknown_links: &'a [UnknownLink],
     lost: u64,
     losses: &'a PacketLosses,
-    /// How much of the packets a sample from the memory of apps is.
+    /// Coverage of the sample of packets from the memory of apps; left out if there is no such app.
     #[serde(skip_serializing_if = "Option::is_none")]
     peek: Option<&'a PeekCoverage>,
-    /// Apps that have ended.
+    /// Apps that have ended, and have not come back.
     ended: &'a [String],
     conversations: usize,
     capacity: usize,
@@ -80,7 +80,7 @@ struct PacketsJson<'a> {
 struct TotalJson {
     #[serde(flatten)]
     counts: PacketCounts,
-    /// Of the packets.
+    /// Standard error of the number of packets.
     standard_error: f64,
 }
 
@@ -98,18 +98,18 @@ struct ConversationJson<'a> {
     names: Option<NamesJson>,
     rx: SenderCounts,
     tx: SenderCounts,
-    /// Of unknown direction.
+    /// Packets of unknown direction.
     unknown: SenderCounts,
     #[serde(flatten)]
     counts: PacketCounts,
     standard_error: f64,
     pps: Option<f64>,
     bps: Option<f64>,
-    /// Over windows of 2, 10 and 40 s.
+    /// Bits per second over the windows of `windows_s` (2, 10 and 40 s).
     #[serde(skip_serializing_if = "Option::is_none")]
     window_bps: Option<[f64; 3]>,
     state: Option<TcpState>,
-    /// Of the local and of the remote end.
+    /// Bitwise OR of the TCP flags of all packets, from the local and from the remote end.
     tcp_flags: [u8; 2],
     opener: Option<FlowEnd>,
     first_ns: u64,
@@ -118,7 +118,7 @@ struct ConversationJson<'a> {
     tx_place: Option<FlowPlace>,
 }
 
-/// Names of both ends, where they are known.
+/// Names of both ends, `null` if unknown.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct NamesJson {

@@ -18,7 +18,7 @@ const TX_DROPPED: [&str; 6] = [
     "tx_phy_discard_packets",
 ];
 
-/// One port; `None` is what DPDK has no counter for, or was not told.
+/// A port; counters that DPDK does not have, and values that were not reported, are `None`.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct InterfaceRow<'a> {

@@ -26,25 +26,26 @@ const ACK: u8 = 0x10;
 /// seen.
 const SEVERAL: usize = 2;
 
-/// A port that others talk to.
+/// A local port to which remote ends send.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct ListeningPort<'a> {
     app: &'a str,
     proto: String,
     pub(super) local: FlowEndpoint,
-    /// With `--resolve` and JSON.
+    /// Names of the local end; only with `--resolve`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) names: Option<EndNames>,
-    /// VLANs and tunnel; empty without.
+    /// VLANs and tunnel, as text; empty if there are none.
     wrapping: String,
     remotes: usize,
     conversations: u64,
-    /// Nobody saw who began; it is taken for a listener because of its many remote ends.
+    /// Whether the port is listed only because of its many remote ends: the openers of its conversations were
+    /// not seen.
     inferred: bool,
-    /// From remote ends.
+    /// Packets from remote ends.
     rx: PacketCounts,
-    /// To remote ends.
+    /// Packets to remote ends.
     tx: PacketCounts,
     last_ns: u64,
     #[serde(skip)]

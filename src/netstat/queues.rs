@@ -29,19 +29,19 @@ const BAR: f64 = 20.0;
 pub(super) struct QueueLoad {
     pub(super) app: String,
     pub(super) port: u16,
-    /// `rx`, `tx`, or `-` where a file does not report it.
+    /// Direction: `rx`, `tx`, or `-` if a file does not report it.
     pub(super) direction: &'static str,
-    /// `None` where it is not known.
+    /// Number of the queue; `None` if unknown.
     pub(super) queue: Option<u16>,
     pub(super) packets: u64,
-    /// Of the packets of all queues of the port in this direction; `None` where there were none.
+    /// Share of the packets of all queues of the port in this direction, 0 to 1; `None` if there were none.
     pub(super) share: Option<f64>,
     /// Packets per second.
     pub(super) pps: Option<f64>,
     pub(super) lcore: Option<u16>,
     /// Where the packets were counted.
     pub(super) source: CountSource,
-    /// It has clearly more than the other queues.
+    /// Whether the queue has clearly more packets than the others.
     pub(super) hot: bool,
     /// The largest conversations of a hot queue.
     pub(super) flows: Vec<QueueLoadCause>,
@@ -54,11 +54,11 @@ pub(super) struct QueueLoad {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub(super) enum CountSource {
-    /// By the app, all of them, meanwhile.
+    /// Counters of the app: all packets in the time of the report.
     Counters,
-    /// By the app, all of them, since it began to.
+    /// Counters of the app: all packets since it began to count.
     CountersTotal,
-    /// By us, of those that were captured.
+    /// Captured packets, counted by pmdscope.
     Packets,
 }
 
@@ -68,9 +68,9 @@ pub(super) enum CountSource {
 pub(super) struct QueueLoadCause {
     conversation: String,
     packets: u64,
-    /// Of the captured packets of the queue.
+    /// Share of the captured packets of the queue, 0 to 1; `None` if there were none.
     share: Option<f64>,
-    /// Other queues had packets of it as well.
+    /// Whether other queues had packets of the conversation as well.
     several: bool,
 }
 

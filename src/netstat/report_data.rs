@@ -87,25 +87,25 @@ impl AppCounters {
     }
 }
 
-/// Packets that are in no count.
+/// Packets that are missing from the counts, by reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct PacketLosses {
-    /// Packets that passed the filter, in the rings or left out; `None` for files.
+    /// Packets that passed the filter: counted, lost, or left out by sampling; `None` for files.
     pub(super) passed_filter: Option<u64>,
-    /// Dropped because rings were full.
+    /// Packets dropped because rings were full.
     pub(super) rings_full: u64,
-    /// The same by interface.
+    /// Packets dropped because rings were full, by interface.
     pub(super) by_interface: BTreeMap<String, u64>,
-    /// Without a time, because their app had no clock yet when it died.
+    /// Packets without a time, because their app ended before it had measured its clock.
     pub(super) untimed: u64,
-    /// Left out by `-Q`, because their file does not tell the direction.
+    /// Packets left out by `-Q`, because their file has no direction.
     pub(super) undirected: u64,
-    /// Apps that keep their sampling because their library is too old to change it.
+    /// Apps that cannot change their sampling, because their library is too old.
     pub(super) fixed: Vec<String>,
-    /// lcores that polled; `None` for files.
+    /// Number of lcores that polled; `None` for files.
     pub(super) lcores: Option<usize>,
-    /// Packets that were looked at, with those that the filter refused.
+    /// Packets that were examined, including packets that the filter rejected.
     #[serde(skip)]
     pub(super) seen: u64,
 }
