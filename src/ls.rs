@@ -97,7 +97,7 @@ pub(crate) struct Listing<'a> {
     apps: &'a [Entry],
 }
 
-/// One line of the list.
+/// An app.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Entry {
@@ -111,9 +111,9 @@ struct Entry {
     ports_started: Option<usize>,
     ports: Option<usize>,
     uptime_s: Option<f64>,
-    /// How packets can be had: `library` or `pdump`; `None` when they cannot.
+    /// How packets can be captured: `library` or `pdump` (by a helper); `None` if they cannot.
     capture: Option<&'static str>,
-    /// Why they cannot.
+    /// Why packets cannot be captured; `None` if they can.
     no_capture: Option<String>,
     #[serde(skip)]
     shut: Option<CaptureUnavailable>,

@@ -8,15 +8,16 @@ use serde::Serialize;
 use super::running::RunningApp;
 use super::target::CaptureTarget;
 
-/// What a sample has seen.
+/// Coverage of a sample of packets from the memory of apps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct PeekCoverage {
-    /// Apps whose packets are a sample from their memory.
+    /// Apps from which packets are sampled in their memory.
     pub(crate) apps: Vec<String>,
-    /// Packets that it saw, with those that the filter refused; `None` where other apps hand out theirs.
+    /// Packets in the sample, including packets that the filter rejected; `None` if packets also come from
+    /// other apps, which are captured.
     pub(crate) seen: Option<u64>,
-    /// Packets that the ports received meanwhile; `None` if the apps do not tell.
+    /// Packets that the ports received in the same time; `None` if the apps do not report it.
     pub(crate) received: Option<u64>,
 }
 

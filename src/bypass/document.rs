@@ -6,7 +6,7 @@ use serde::Serialize;
 /// Version of the JSON; raised when a field changes its meaning.
 const BYPASS_SCHEMA: u32 = 1;
 
-/// What `up` prints.
+/// Output of `bypass up --json`.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Prepared<'a> {
@@ -16,7 +16,7 @@ pub(crate) struct Prepared<'a> {
     bypass: &'a BypassStatus,
 }
 
-/// What `status` and `down` print.
+/// Output of `bypass status --json` and `bypass down --json`.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Bypasses<'a, T> {

@@ -15,7 +15,7 @@ use crate::output;
 /// Version of the JSON; raised when a field changes its meaning.
 const LIST_SCHEMA: u32 = 1;
 
-/// What `-D --json` prints.
+/// Output of `capture -D --json`.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Document {
@@ -24,7 +24,7 @@ pub(crate) struct Document {
     interfaces: Vec<Interface>,
 }
 
-/// One interface of it.
+/// An interface.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Interface {
@@ -33,13 +33,14 @@ struct Interface {
     app: String,
     port: u16,
     device: String,
-    /// `None` when the app does not report it.
+    /// Whether the link is up; `None` if the app does not report it.
     link_up: Option<bool>,
-    /// Packets can be had.
+    /// Whether packets can be captured.
     captures: bool,
-    /// What stands between the app and its packets; `None` for the app itself.
+    /// How packets are captured: `pdump` (by a helper) or `peek` (from the memory of the app); `None` if by
+    /// its libpmdscope, or not at all.
     via: Option<&'static str>,
-    /// Why there are no packets.
+    /// Why packets cannot be captured; `None` if they can.
     reason: Option<String>,
 }
 

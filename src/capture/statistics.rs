@@ -6,46 +6,46 @@ use serde::Serialize;
 /// Version of the JSON; raised when a field changes its meaning.
 const STATISTICS_SCHEMA: u32 = 1;
 
-/// What `capture -w FILE --json` prints at the end. Numbers are packets if nothing else is said.
+/// Output of `capture -w FILE --json` at the end. Numbers are packets unless stated otherwise.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Document {
     #[cfg_attr(test, schemars(extend("const" = STATISTICS_SCHEMA)))]
     schema: u32,
-    /// Written.
+    /// Packets written.
     captured: u64,
-    /// That the filter let through, captured or not.
+    /// Packets that passed the filter, captured or not.
     received_by_filter: u64,
-    /// Dropped because a capture ring was full.
+    /// Packets dropped because a capture ring was full.
     dropped: u64,
-    /// The same by interface; only those with drops.
+    /// Packets dropped because a capture ring was full, by interface; only interfaces with drops.
     dropped_by_interface: Vec<InterfaceDrops>,
-    /// Left out by `--sample`.
+    /// Packets left out by `--sample`.
     sampled_out: u64,
-    /// One packet in so many was kept at the end; 1 is all.
+    /// Sampling interval N at the end: one packet in N was kept; 1 means all.
     sample: u32,
-    /// The highest that this was at the end of a second.
+    /// Highest sampling interval at the end of any second.
     sample_highest: u32,
-    /// One packet in so many was kept in the whole capture, with those that were dropped later.
+    /// Mean sampling interval N of the whole capture: one packet in N was kept, or dropped later.
     sample_mean: f64,
-    /// Lost because they could not be written.
+    /// Packets that could not be written, or that have no time because their app ended too early.
     unwritten: u64,
-    /// Out of order, because their lcore was interrupted.
+    /// Packets that are out of order, because their lcore was interrupted.
     out_of_order: u64,
-    /// Capture rings: lcores that polled.
+    /// Number of capture rings, one per lcore that polled.
     rings: u64,
-    /// Files begun.
+    /// Number of files that were created.
     files: u64,
     /// Bytes written.
     bytes: u64,
     /// Why the capture ended early; `null` if it did not.
     failure: Option<String>,
-    /// With `--parallel`, each file.
+    /// Statistics of each file; only with `--parallel`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     by_file: Vec<FileStatistics>,
 }
 
-/// Drops of an interface.
+/// Dropped packets of an interface.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct InterfaceDrops {
@@ -53,14 +53,14 @@ struct InterfaceDrops {
     dropped: u64,
 }
 
-/// The file of an lcore.
+/// Statistics of the file of an lcore.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct FileStatistics {
     app: String,
-    /// `null` where packets do not come from the app itself.
+    /// lcore id; `null` if the packets do not come from the app itself.
     lcore: Option<u16>,
-    /// Number among the files of this lcore: an app that comes back has a new one.
+    /// Number of the file among those of this lcore, from 1; an app that comes back has a new file.
     sequence: u32,
     file: Option<String>,
     captured: u64,

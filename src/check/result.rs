@@ -14,17 +14,17 @@ use crate::output::{names, one_line};
 /// Version of the JSON; raised when a field changes its meaning.
 const CHECK_SCHEMA: u32 = 1;
 
-/// What is wrong with each app and interface.
+/// Output of `check --json`: the findings of each app and interface.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct CheckDocument<'a> {
     #[cfg_attr(test, schemars(extend("const" = CHECK_SCHEMA)))]
     schema: u32,
     pub(super) ok: bool,
-    /// Of the host; those with a filter or a bypass.
+    /// Interfaces of the host that have a filter or a bypass.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     interfaces: Vec<InterfaceResult<'a>>,
-    /// Why interfaces cannot be read.
+    /// Why interfaces cannot be read; left out if they can.
     #[serde(skip_serializing_if = "Option::is_none")]
     interfaces_error: Option<&'a str>,
     apps: Vec<AppResult<'a>>,
@@ -51,10 +51,10 @@ struct AppResult<'a> {
 struct FindingResult<'a> {
     #[serde(flatten)]
     finding: &'a Finding,
-    /// When it was there, in a recording.
+    /// Times at which the finding was present; only for a recording.
     #[serde(flatten)]
     occurrence: Option<&'a FindingOccurrence>,
-    /// The same for people.
+    /// The occurrence as text.
     #[serde(skip)]
     times: Option<String>,
 }

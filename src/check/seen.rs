@@ -26,21 +26,21 @@ struct SeenFinding {
     was_told: bool,
 }
 
-/// When one finding was there.
+/// Times at which a finding was present.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct FindingOccurrence {
-    /// Wall clock of the first sample that has it.
+    /// Wall clock of the first sample with the finding.
     #[serde(serialize_with = "rfc3339")]
     #[cfg_attr(test, schemars(with = "String"))]
     since: Timestamp,
-    /// Wall clock of the last sample that has it.
+    /// Wall clock of the last sample with the finding.
     #[serde(serialize_with = "rfc3339")]
     #[cfg_attr(test, schemars(with = "String"))]
     until: Timestamp,
-    /// How often it began.
+    /// Number of times that the finding began.
     times: u64,
-    /// The last sample has it.
+    /// Whether the last sample has the finding.
     present: bool,
 }
 

@@ -27,7 +27,7 @@ const ROWS: usize = 20;
 /// Lines of a screen that are not rows of the table.
 const OTHER_LINES: usize = 8;
 
-/// What `--json` prints.
+/// Output of `interrupts --json`.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Document<'a> {
@@ -86,7 +86,7 @@ impl<'a> Document<'a> {
     }
 }
 
-/// What `--events` prints.
+/// A line of the output of `interrupts --events`.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct EventDocument {

@@ -14,7 +14,7 @@ use serde::Serialize;
 /// Who stole from which lcore of which app.
 pub(super) type ThiefKey = (String, u32, StolenCause, String);
 
-/// What one thief took from one lcore.
+/// Time that one thief took from one lcore.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct StolenRow {
@@ -23,22 +23,23 @@ pub(super) struct StolenRow {
     pub(super) lcore: u32,
     pub(super) cause: StolenCause,
     pub(super) thief: String,
-    /// In this time.
+    /// Number of events in the interval.
     pub(super) count: u64,
-    /// Per second.
+    /// Events per second.
     pub(super) count_ps: Option<f64>,
-    /// Nanoseconds; `None` where it is not known.
+    /// Time stolen in the interval, nanoseconds; `None` if unknown.
     pub(super) stolen_ns: Option<u64>,
-    /// Of the time, 0 to 1.
+    /// Share of the interval that was stolen, 0 to 1; `None` if unknown.
     pub(super) stolen_ratio: Option<f64>,
-    /// The longest since the start, nanoseconds.
+    /// Length of the longest event since the start, nanoseconds; `None` if unknown.
     pub(super) longest_ns: Option<u64>,
     pub(super) longest_realtime_ns: Option<u64>,
-    /// Begin of the last event with a time, wall clock.
+    /// Wall clock at the start of the last event with a known time, nanoseconds since 1970; `None` if
+    /// unknown.
     pub(super) last_realtime_ns: Option<u64>,
 }
 
-/// The longest theft of an lcore, and what else was seen in the same round.
+/// The longest event that took the CPU from an lcore, and the state of the lcore in the same round.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct LongestTheft {
@@ -51,15 +52,15 @@ pub(super) struct LongestTheft {
     pub(super) state: LcoreState,
 }
 
-/// What libpmdscope said of an lcore in the round in which an event was seen; unknown at level 0.
+/// State of an lcore in the round of an event, as reported by libpmdscope; unknown at level 0.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct LcoreState {
-    /// Longest gap between two polls of the lcore in the window around, microseconds.
+    /// Longest gap between two polls of the lcore in the last complete window, microseconds.
     pub(super) poll_gap_us: Option<u64>,
-    /// The deepest receive queue that the lcore polls in that window: port, queue, packets, descriptors.
+    /// The deepest receive queue that the lcore polls, in that window.
     pub(super) deepest_queue: Option<QueueDepth>,
-    /// Packets that the ports that it polls missed per second; `None` where no port tells.
+    /// Packets per second that were missed by the ports that the lcore polls; `None` if no port reports it.
     pub(super) rx_missed_ps: Option<f64>,
 }
 
@@ -72,7 +73,7 @@ pub(super) struct QueueDepth {
     pub(super) descriptors: Option<u64>,
 }
 
-/// An event, the app that it happened to, and what was seen of the lcore around it.
+/// An event, its app, and the state of the lcore at that time.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct AppEvent {

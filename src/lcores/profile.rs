@@ -24,14 +24,14 @@ const PROFILE_SCHEMA: u32 = 1;
 /// What a sample takes from the thread, microseconds, as measured in a virtual machine: docs/lcores.md.
 const SAMPLE_COST_US: f64 = 21.0;
 
-/// Profiles of all apps, as JSON.
+/// Output of `lcores --profile --json`.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ProfileDocument {
     #[cfg_attr(test, schemars(extend("const" = PROFILE_SCHEMA)))]
     pub(super) schema: u32,
     pub(super) hz: u32,
-    /// Share of the time of an lcore that sampling takes at most, 0 to 1; an estimate.
+    /// Estimated share of the time of an lcore that sampling takes at most, 0 to 1.
     pub(super) cost_ratio: f64,
     pub(super) apps: Vec<AppDocument>,
 }
@@ -55,27 +55,27 @@ pub(super) struct LcoreDocument {
     pub(super) empty_polls: EmptyPolls,
 }
 
-/// Polls without a packet.
+/// Polls that received no packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct EmptyPolls {
-    /// Share of the iterations, 0 to 1; `None` if not counted.
+    /// Share of the iterations of the poll loop that received no packet, 0 to 1; `None` if not counted.
     pub(super) of_polls: Option<f64>,
-    /// Estimated share of the time in the function that receives, 0 to 1; `None` if unknown.
+    /// Estimated share of the time that empty polls spend in the receive function, 0 to 1; `None` if unknown.
     pub(super) of_time: Option<f64>,
-    /// How `of_time` is estimated.
+    /// How `of_time` was estimated; `None` if it is unknown.
     pub(super) estimate: Option<EmptyPollsEstimate>,
 }
 
-/// How the time of empty polls is estimated.
+/// How the time of empty polls was estimated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub(super) enum EmptyPollsEstimate {
-    /// Time in driver RX times the share of polls that were empty: too much, since those take less time
-    /// than others.
+    /// Time in driver RX multiplied by the share of empty polls. This is too high, since an empty poll takes
+    /// less time than others.
     CountedPolls,
-    /// No port has received a packet, so that all of driver RX was empty polls.
+    /// No port received a packet, so all time in driver RX was spent on empty polls.
     NoPackets,
 }
 

@@ -15,7 +15,7 @@ const LCORES_SCHEMA: u32 = 1;
 /// Share of waiting time above which a poll loop does not have a CPU to itself.
 const WAITS_TOO_LONG: f64 = 0.001;
 
-/// The table as JSON.
+/// Output of `lcores --json`.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Document<'a> {
@@ -24,7 +24,7 @@ pub(crate) struct Document<'a> {
     lcores: Vec<LcoreRow<'a>>,
 }
 
-/// One lcore; what is not known is `None`.
+/// An lcore; values that are unknown are `None`.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct LcoreRow<'a> {
@@ -33,8 +33,9 @@ pub(crate) struct LcoreRow<'a> {
     pub(crate) lcore: u32,
     pub(crate) role: Option<&'a str>,
     pub(crate) tid: Option<u32>,
-    /// CPUs that it may run on, and the one that it ran on last.
+    /// CPUs on which the thread may run, such as `2-3`.
     pub(crate) cpus: Option<&'a str>,
+    /// CPU on which the thread ran last.
     pub(crate) cpu: Option<u32>,
     pub(crate) run_ratio: Option<f64>,
     pub(crate) run_delay_ratio: Option<f64>,

@@ -26,13 +26,13 @@ const LEAKS_SCHEMA: u32 = 1;
 const LEVELS: &str = "where mbufs are lost needs libpmdscope: level 1 names the queue or stage, \
                       level 2 the line of source";
 
-/// One moment of all ledgers, as JSON.
+/// Output of `leaks --json`.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Document<'a> {
     #[cfg_attr(test, schemars(extend("const" = LEAKS_SCHEMA)))]
     schema: u32,
-    /// Some app has leaks.
+    /// Whether any app has leaks.
     leaks: bool,
     apps: Vec<AppLeaks<'a>>,
 }
@@ -50,13 +50,13 @@ struct AppLeaks<'a> {
     stages: &'a [StageSample],
     pools: &'a [PoolTrend],
     partial: &'a [String],
-    /// All that a scan found.
+    /// Results of a scan; left out if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     scan: Option<Scan<'a>>,
-    /// What was recorded of a scan.
+    /// Recorded summary of a scan; only for a recording.
     #[serde(skip_serializing_if = "Option::is_none")]
     scan_summary: Option<&'a ScanSample>,
-    /// Why there was none.
+    /// Why a scan failed; left out if it did not.
     #[serde(skip_serializing_if = "Option::is_none")]
     scan_error: Option<&'a str>,
 }
@@ -67,7 +67,7 @@ struct Scan<'a> {
     #[serde(flatten)]
     report: &'a ScanReport,
     groups: Vec<Group<'a>>,
-    /// Growth of the lost mbufs per second, by pool.
+    /// Growth of the number of lost mbufs by pool, per second; `None` if unknown.
     lost_ps: BTreeMap<&'a str, Option<f64>>,
 }
 

@@ -13,7 +13,7 @@ const SHOWN_PREFIXES: usize = 20;
 /// Version of the JSON; raised when a field changes its meaning.
 const XDP_SCHEMA: u32 = 1;
 
-/// The JSON document.
+/// Output of `xdp status --json`.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Document<'a> {
@@ -28,7 +28,7 @@ impl<'a> Document<'a> {
     }
 }
 
-/// What is shown of one filter.
+/// Status of a filter.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct FilterReport {
