@@ -18,8 +18,8 @@ const INTERFACE: u8 = 1 << 2;
 const QUEUE: u8 = 1 << 3;
 /// The packet was truncated.
 const CUT: u8 = 1 << 4;
-/// Packets were lost before this one.
-const DROPPED: u8 = 1 << 5;
+/// Packets were lost before this one, or its weight differs from that of the previous record.
+const DROPPED_OR_WEIGHT: u8 = 1 << 5;
 /// The packet number is not the previous one plus one.
 const ID: u8 = 1 << 6;
 /// The packet has a comment.
@@ -35,6 +35,7 @@ struct PreviousRecord {
     id: u64,
     interface: u32,
     queue: Option<u16>,
+    weight: u32,
 }
 
 /// A fixed amount of memory for packets.
@@ -73,6 +74,7 @@ impl PacketBlock {
             id: packet.id.wrapping_add(1),
             interface: packet.interface,
             queue: packet.queue,
+            weight: packet.weight,
         };
         true
     }
@@ -119,8 +121,9 @@ impl RecordHead {
         if packet.queue != before.queue {
             head.flag(QUEUE).number(packet.queue.map_or(0, |queue| u64::from(queue) + 1));
         }
-        if packet.dropped > 0 {
-            head.flag(DROPPED).number(packet.dropped);
+        if packet.dropped > 0 || packet.weight != before.weight {
+            head.flag(DROPPED_OR_WEIGHT).number(packet.dropped);
+            head.number(packet.weight.into());
         }
         if packet.id != before.id {
             head.flag(ID).zigzag(packet.id.wrapping_sub(before.id));
@@ -180,16 +183,19 @@ impl BlockReader {
             Some(number) => number.checked_sub(1).map(|queue| queue as u16),
             None => self.before.queue,
         };
-        let dropped = optional(DROPPED)?.unwrap_or(0);
+        let (dropped, weight) = match optional(DROPPED_OR_WEIGHT)? {
+            Some(dropped) => (dropped, number(&mut rest)? as u32),
+            None => (0, self.before.weight),
+        };
         let difference = if has(ID) { zigzag(&mut rest)? } else { 0 };
         let id = self.before.id.wrapping_add(difference);
         let comment = if has(COMMENT) { number(&mut rest)? as usize } else { 0 };
         let (comment, rest) = rest.split_at_checked(comment)?;
         let (data, rest) = rest.split_at_checked(kept)?;
         *bytes = rest;
-        self.before = PreviousRecord { ns, id: id.wrapping_add(1), interface, queue };
+        self.before = PreviousRecord { ns, id: id.wrapping_add(1), interface, queue, weight };
         let comment = std::str::from_utf8(comment).unwrap_or_default();
-        let (dir, lcore, weight) = (flags & DIR, None, 1);
+        let (dir, lcore) = (flags & DIR, None);
         Some(Packet { interface, ns, data, len, dir, queue, lcore, weight, dropped, id, comment })
     }
 }

@@ -25,6 +25,7 @@ pub(super) struct Owned {
     pub(super) queue: Option<u16>,
     pub(super) dir: u8,
     pub(super) len: u32,
+    pub(super) weight: u32,
     pub(super) dropped: u64,
     pub(super) comment: String,
     pub(super) data: Vec<u8>,
@@ -39,6 +40,7 @@ impl Owned {
             queue: packet.queue,
             dir: packet.dir,
             len: packet.len,
+            weight: packet.weight,
             dropped: packet.dropped,
             comment: packet.comment.to_owned(),
             data: packet.data.to_vec(),
@@ -54,7 +56,7 @@ impl Owned {
             dir: self.dir,
             queue: self.queue,
             lcore: None,
-            weight: 1,
+            weight: self.weight,
             dropped: self.dropped,
             id: self.id,
             comment: &self.comment,
@@ -70,12 +72,13 @@ prop_compose! {
         queue: Option<u16>,
         dir in 0..3u8,
         cut in prop_oneof![3 => Just(0), 1 => any::<u32>()],
+        weight in prop_oneof![3 => Just(1), 1 => any::<u32>()],
         dropped in prop_oneof![3 => Just(0), 1 => any::<u64>()],
         comment in prop_oneof![3 => Just(String::new()), 1 => ".{0,20}"],
         data in prop::collection::vec(any::<u8>(), 0..200),
     ) -> Owned {
         let len = (data.len() as u32).saturating_add(cut);
-        Owned { ns, id, interface, queue, dir, len, dropped, comment, data }
+        Owned { ns, id, interface, queue, dir, len, weight, dropped, comment, data }
     }
 }
 

@@ -51,6 +51,25 @@ fn history_comes_faster_than_a_disk_writes_and_nothing_is_lost() {
 }
 
 #[test]
+fn a_file_says_how_its_packets_were_sampled() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.pcapng");
+    let open: SinkOpener =
+        Box::new(|path| Ok(Box::new(CaptureFiles::create(&FileSettings::new(path))?)));
+    let settings = RecorderSettings { path, ..settings(SECOND, SECOND) };
+    let (mut recorder, fire) = FlightRecorder::start(settings, open).unwrap();
+    section(&mut recorder, "first");
+    for (id, weight) in [1, 16, 16, 8].into_iter().enumerate() {
+        recorder.packet(&Owned { weight, ..at(id as u64) }.packet()).unwrap();
+    }
+    fire.fire(trigger("signal", 3));
+    recorder.finish().unwrap();
+    let file = std::fs::read(recorder.progress().file.unwrap()).unwrap();
+    let comment = b"Sampled: a packet stands for 10.25 on average, the last one for 8.";
+    assert!(file.windows(comment.len()).any(|part| part == comment));
+}
+
+#[test]
 fn packets_fire_and_are_held_off_for_a_second() {
     let filters = vec![PacketTrigger::new("ether[0] = 1").unwrap()];
     let (mut recorder, _, disk) = recorder(RecorderSettings { filters, ..settings(10, 5) });
