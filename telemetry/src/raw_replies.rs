@@ -68,7 +68,7 @@ pub(crate) struct ReplyKeeper {
 }
 
 impl ReplyKeeper {
-    /// Stores a reply in place of the last one to that request, if there is room.
+    /// Stores a reply in place of the last one to that request. If there is no room, neither is kept.
     pub(crate) fn keep(&self, request: &str, bytes: &[u8]) {
         let start = bytes.get(..REPLY_BYTES).unwrap_or(bytes);
         let reply = RawReply {
@@ -85,6 +85,8 @@ impl ReplyKeeper {
         let others = of_app.iter().filter(|(other, _)| *other != request).map(size).sum::<usize>();
         if others + request.len() + reply.text.len() <= APP_BYTES {
             of_app.insert(request.to_owned(), Arc::new(reply));
+        } else {
+            of_app.remove(request);
         }
     }
 }
@@ -108,6 +110,20 @@ mod tests {
         assert_eq!(all["fwd"]["/a"].bytes, 2);
         replies.want(false);
         assert!(replies.all().is_empty());
+    }
+
+    #[test]
+    fn a_reply_without_room_is_not_mistaken_for_the_last_one() {
+        let replies = Arc::new(RawReplies::default());
+        replies.want(true);
+        let keeper = replies.keeper("fwd").unwrap();
+        let long = vec![b'x'; REPLY_BYTES];
+        keeper.keep("/a", b"short");
+        for request in 0..APP_BYTES / REPLY_BYTES {
+            keeper.keep(&request.to_string(), &long);
+        }
+        keeper.keep("/a", &long);
+        assert!(!replies.all()["fwd"].contains_key("/a"));
     }
 
     #[test]
