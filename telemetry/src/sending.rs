@@ -250,7 +250,7 @@ impl Counted {
     }
 
     fn unsent(&self) -> Option<UnsentPackets> {
-        let (first, last) = self.least_unsent()?;
+        let (first, last) = self.most_unsent()?;
         let elapsed = seconds(first.ns, last.ns);
         if elapsed <= 0.0 {
             return None;
@@ -269,13 +269,13 @@ impl Counted {
         })
     }
 
-    /// Returns the points with the fewest unsent packets, among the first and among the last third of
-    /// the points. Offered packets are read before sent ones, so a longer delay between the two shows
-    /// fewer unsent packets.
-    fn least_unsent(&self) -> Option<(&Point, &Point)> {
+    /// Returns the points with the most unsent packets, among the first and among the last third of
+    /// the points. Sent packets are read after offered ones, so a long delay between the two shows too
+    /// few unsent packets.
+    fn most_unsent(&self) -> Option<(&Point, &Point)> {
         let third = self.points.len().div_ceil(3);
-        let first = self.points.iter().take(third).min_by_key(|point| point.unsent());
-        let last = self.points.iter().rev().take(third).min_by_key(|point| point.unsent());
+        let first = self.points.iter().take(third).max_by_key(|point| point.unsent());
+        let last = self.points.iter().rev().take(third).rev().max_by_key(|point| point.unsent());
         first.zip(last)
     }
 
@@ -333,8 +333,8 @@ mod tests {
     #[test]
     fn offered_and_sent_packets_are_no_finding_whatever_the_skew() {
         let (unsent, silent) = watched(20, |q| {
-            let sent = q * 7000;
-            (sent, Some(sent + q * 211 % 600), sent)
+            let offered = q * 7000;
+            (offered, Some(offered), offered + q * 211 % 600)
         });
         let unsent = unsent.unwrap();
         assert_eq!((unsent.refused_pps, unsent.stuck_s, silent), (0.0, None, None));
@@ -362,11 +362,31 @@ mod tests {
     }
 
     #[test]
-    fn a_late_sample_proves_nothing() {
-        let (unsent, _) = watched(12, |q| {
-            let late = if q > 10 { 9000 } else { 0 };
-            (q * 7000, Some(q * 7000 + late), q * 7000)
-        });
+    fn sent_packets_that_are_read_late_prove_nothing() {
+        for delayed in 0..=12 {
+            let (unsent, _) = watched(12, |q| {
+                let late = if q == delayed { 6900 } else { 0 };
+                (q * 7000, Some(q * 7000), q * 7000 + late)
+            });
+            assert!(unsent.unwrap().refused_pps <= 0.0, "quarter {delayed}");
+        }
+    }
+
+    #[test]
+    fn refused_packets_are_counted_although_sent_ones_are_read_late() {
+        for delayed in 0..=20 {
+            let (unsent, _) = watched(20, |q| {
+                let late = if q == delayed { 600 } else { 0 };
+                (q * 7000, Some(q * 7000), q * 6300 + late)
+            });
+            let pps = unsent.unwrap().refused_pps;
+            assert!((2600.0..=3000.0).contains(&pps), "quarter {delayed}: {pps}");
+        }
+    }
+
+    #[test]
+    fn a_driver_that_updates_its_counters_once_a_second_refuses_nothing() {
+        let (unsent, _) = watched(20, |q| (q * 7000, Some(q * 7000), q / 4 * 28_000));
         assert!(unsent.unwrap().refused_pps <= 0.0);
     }
 
