@@ -14,7 +14,7 @@ pub(super) const ACK: u8 = 0x10;
 pub(super) struct TcpConnection {
     /// Initial sequence number of each end, from its first packet.
     first: [u32; 2],
-    /// Flags seen, all ORed.
+    /// Bitwise OR of the flags seen.
     pub(super) flags: [u8; 2],
     /// Flags seen since the last report to the listener.
     pub(super) new_flags: [u8; 2],

@@ -37,7 +37,7 @@ pub(super) struct Compressor {
 
 impl std::fmt::Debug for Compressor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Codec").field("size", &self.size).finish_non_exhaustive()
+        f.debug_struct("Compressor").field("size", &self.size).finish_non_exhaustive()
     }
 }
 

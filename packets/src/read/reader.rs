@@ -120,7 +120,7 @@ pub struct FileReader {
 
 impl fmt::Debug for FileReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reader").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("FileReader").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
