@@ -234,31 +234,57 @@ pub struct UnlistedPackets {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[allow(missing_docs)] // The names are those of the headers.
 pub struct ProtocolCounts {
+    /// IPv4 packets, by the innermost IP header.
     pub ipv4: PacketCounts,
+    /// Fragments of IPv4 packets.
     pub ipv4_fragments: PacketCounts,
+    /// IPv4 packets with options.
     pub ipv4_options: PacketCounts,
+    /// IPv6 packets, by the innermost IP header.
     pub ipv6: PacketCounts,
+    /// Fragments of IPv6 packets.
     pub ipv6_fragments: PacketCounts,
+    /// ARP packets.
     pub arp: PacketCounts,
+    /// Packets that are neither IP nor ARP, without packets that are unreadable or of an unknown link type.
     pub other_ethertypes: PacketCounts,
+    /// Packets with at least one VLAN tag.
     pub vlan_tagged: PacketCounts,
+    /// Packets in a tunnel of a known type, with a readable IP header in it.
     pub tunnelled: PacketCounts,
+    /// TCP packets.
     pub tcp: PacketCounts,
+    /// Number of TCP packets with SYN and without ACK, which request a connection.
     pub tcp_syn: u64,
+    /// Number of TCP packets with SYN and ACK, which accept a connection.
     pub tcp_syn_ack: u64,
+    /// Number of TCP packets with FIN.
     pub tcp_fin: u64,
+    /// Number of TCP packets with RST.
     pub tcp_rst: u64,
+    /// Number of TCP packets with a receive window of 0, without packets with SYN, FIN or RST.
     pub tcp_zero_window: u64,
+    /// UDP packets.
     pub udp: PacketCounts,
+    /// SCTP packets.
     pub sctp: PacketCounts,
+    /// ICMP packets of IPv4.
     pub icmp: PacketCounts,
+    /// Number of echo requests, of IPv4 and IPv6.
     pub icmp_echo_requests: u64,
+    /// Number of echo replies, of IPv4 and IPv6.
     pub icmp_echo_replies: u64,
+    /// Number of destination unreachable messages, of IPv4 and IPv6.
     pub icmp_unreachable: u64,
+    /// Number of time exceeded messages, of IPv4 and IPv6.
     pub icmp_time_exceeded: u64,
+    /// ICMP packets of IPv6.
     pub icmp6: PacketCounts,
+    /// GRE packets in which no inner IP header was read.
     pub gre: PacketCounts,
+    /// ESP packets.
     pub esp: PacketCounts,
+    /// IP packets of other protocols.
     pub other_protocols: PacketCounts,
 }
 
