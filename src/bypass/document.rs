@@ -10,6 +10,7 @@ const BYPASS_SCHEMA: u32 = 1;
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Prepared<'a> {
+    /// Version of the JSON; raised when a field changes its meaning.
     #[cfg_attr(test, schemars(extend("const" = BYPASS_SCHEMA)))]
     schema: u32,
     #[serde(flatten)]
@@ -20,8 +21,10 @@ pub(crate) struct Prepared<'a> {
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Bypasses<'a, T> {
+    /// Version of the JSON; raised when a field changes its meaning.
     #[cfg_attr(test, schemars(extend("const" = BYPASS_SCHEMA)))]
     schema: u32,
+    /// Bypasses, sorted by interface; `down` leaves out bypasses that it failed to remove.
     bypasses: &'a [T],
 }
 
