@@ -19,8 +19,10 @@ const LIST_SCHEMA: u32 = 1;
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Document {
+    /// Version of the JSON; raised when a field changes its meaning.
     #[cfg_attr(test, schemars(extend("const" = LIST_SCHEMA)))]
     schema: u32,
+    /// Ports of all apps that answer.
     interfaces: Vec<Interface>,
 }
 
@@ -28,10 +30,15 @@ pub(crate) struct Document {
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Interface {
+    /// Number that `-i` accepts: the port id if one app runs, otherwise the position in the list, from 0.
     number: usize,
+    /// Name that `-i` accepts, `APP:PORT`.
     name: String,
+    /// Name of the app, by default its file-prefix.
     app: String,
+    /// DPDK port id.
     port: u16,
+    /// Device name, for instance `0000:03:00.0` or `net_vhost0`.
     device: String,
     /// Whether the link is up; `None` if the app does not report it.
     link_up: Option<bool>,

@@ -10,6 +10,7 @@ const STATISTICS_SCHEMA: u32 = 1;
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Document {
+    /// Version of the JSON; raised when a field changes its meaning.
     #[cfg_attr(test, schemars(extend("const" = STATISTICS_SCHEMA)))]
     schema: u32,
     /// Packets written.
@@ -49,7 +50,9 @@ pub(crate) struct Document {
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct InterfaceDrops {
+    /// Name of the interface, `APP:PORT`.
     interface: String,
+    /// Packets dropped because a capture ring was full.
     dropped: u64,
 }
 
@@ -57,15 +60,21 @@ struct InterfaceDrops {
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct FileStatistics {
+    /// Name of the app, by default its file-prefix.
     app: String,
     /// lcore id; `null` if the packets do not come from the app itself.
     lcore: Option<u16>,
     /// Number of the file among those of this lcore, from 1; an app that comes back has a new file.
     sequence: u32,
+    /// Path of the file; `None` if none was written.
     file: Option<String>,
+    /// Packets written.
     captured: u64,
+    /// Packets that passed the filter, captured or not.
     received_by_filter: u64,
+    /// Packets dropped because the capture ring was full.
     dropped: u64,
+    /// Packets that could not be written, or that have no time because their app ended too early.
     unwritten: u64,
     /// Bytes written.
     bytes: u64,
