@@ -18,8 +18,10 @@ const CHECK_SCHEMA: u32 = 1;
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct CheckDocument<'a> {
+    /// Version of the JSON; raised when a field changes its meaning.
     #[cfg_attr(test, schemars(extend("const" = CHECK_SCHEMA)))]
     schema: u32,
+    /// Whether all apps answer, and no finding is a warning or critical; false if nothing was checked.
     pub(super) ok: bool,
     /// Interfaces of the host that have a filter or a bypass.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -27,25 +29,33 @@ pub(crate) struct CheckDocument<'a> {
     /// Why interfaces cannot be read; left out if they can.
     #[serde(skip_serializing_if = "Option::is_none")]
     interfaces_error: Option<&'a str>,
+    /// Apps with their state and findings.
     apps: Vec<AppResult<'a>>,
 }
 
+/// Findings about an interface of the host.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct InterfaceResult<'a> {
+    /// Name of the interface.
     interface: &'a str,
+    /// Findings about the interface, including findings that ended before the last sample.
     findings: Vec<FindingResult<'a>>,
 }
 
+/// State of an app, and the findings about it.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct AppResult<'a> {
+    /// Name of the app, by default its file-prefix.
     app: &'a str,
     #[serde(flatten)]
     status: &'a AppStatus,
+    /// Findings about the app, including findings that ended before the last sample.
     findings: Vec<FindingResult<'a>>,
 }
 
+/// A finding; in a recording, with the times at which it was present.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct FindingResult<'a> {
