@@ -31,27 +31,45 @@ const OTHER_LINES: usize = 8;
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Document<'a> {
+    /// Version of the JSON; raised when a field changes its meaning.
     #[cfg_attr(test, schemars(extend("const" = INTERRUPTS_SCHEMA)))]
     schema: u32,
+    /// Wall clock of this report, nanoseconds since 1970.
     realtime_ns: u64,
+    /// Time since the previous report, or since the start, seconds; 0 if no app runs.
     interval_s: f64,
+    /// Apps with traced lcores.
     apps: Vec<AppDocument<'a>>,
 }
 
+/// Time taken from the lcores of an app.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct AppDocument<'a> {
+    /// Name of the app, by default its file-prefix.
     app: &'a str,
+    /// Process id of the app on this host.
     pid: u32,
+    /// Source of the numbers.
     method: TracingMethod,
+    /// Wall clock when tracing started, and the counters with it, nanoseconds since 1970.
     since_realtime_ns: u64,
+    /// Lcores with traced threads.
     lcores: &'a [u32],
+    /// Number of events that the tracer lost since it started, of all apps together.
     lost_events: u64,
+    /// Estimated time that tracing itself took from these lcores since tracing started, nanoseconds.
     overhead_ns: u64,
+    /// Estimated share of the time of these lcores that tracing itself took in the interval, 0 to 1;
+    /// `None` if unknown.
     overhead_ratio: Option<f64>,
+    /// Parts that are not traced, each with the reason; empty if everything is traced.
     missing: &'a [String],
+    /// Time taken in the interval, by lcore, cause and thief; most time first.
     stolen: &'a [StolenRow],
+    /// Histograms of the lengths of events since tracing started, by lcore and cause.
     histograms: &'a [StolenHistogram],
+    /// Longest event of each lcore since the start, except sleep; only lcores that libpmdscope reports.
     longest: &'a [LongestTheft],
 }
 
@@ -90,6 +108,7 @@ impl<'a> Document<'a> {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct EventDocument {
+    /// Version of the JSON; raised when a field changes its meaning.
     #[cfg_attr(test, schemars(extend("const" = EVENTS_SCHEMA)))]
     schema: u32,
     #[serde(flatten)]

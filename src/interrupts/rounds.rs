@@ -20,8 +20,11 @@ pub(super) type ThiefKey = (String, u32, StolenCause, String);
 pub(super) struct StolenRow {
     #[serde(skip)]
     pub(super) app: String,
+    /// lcore id.
     pub(super) lcore: u32,
+    /// Kind of event.
     pub(super) cause: StolenCause,
+    /// Name of the thief: action and number of an IRQ, name of a softirq or vector, or command of a thread.
     pub(super) thief: String,
     /// Number of events in the interval.
     pub(super) count: u64,
@@ -33,6 +36,7 @@ pub(super) struct StolenRow {
     pub(super) stolen_ratio: Option<f64>,
     /// Length of the longest event since the start, nanoseconds; `None` if unknown.
     pub(super) longest_ns: Option<u64>,
+    /// Wall clock at the start of the longest event, nanoseconds since 1970; `None` if unknown.
     pub(super) longest_realtime_ns: Option<u64>,
     /// Wall clock at the start of the last event with a known time, nanoseconds since 1970; `None` if
     /// unknown.
@@ -43,10 +47,15 @@ pub(super) struct StolenRow {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct LongestTheft {
+    /// lcore id.
     pub(super) lcore: u32,
+    /// Kind of event.
     pub(super) cause: StolenCause,
+    /// Name of the thief: action and number of an IRQ, name of a softirq or vector, or command of a thread.
     pub(super) thief: String,
+    /// Length of the event, without events inside it that are counted separately, nanoseconds.
     pub(super) duration_ns: u64,
+    /// Wall clock at the start of the event, nanoseconds since 1970.
     pub(super) realtime_ns: u64,
     #[serde(flatten)]
     pub(super) state: LcoreState,
@@ -64,12 +73,17 @@ pub(super) struct LcoreState {
     pub(super) rx_missed_ps: Option<f64>,
 }
 
+/// Depth of a receive queue.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct QueueDepth {
+    /// DPDK port id.
     pub(super) port: u16,
+    /// Queue number.
     pub(super) queue: u16,
+    /// Highest number of packets that waited in the queue, in the last complete window.
     pub(super) packets: u64,
+    /// Number of descriptors of the queue; `None` if the driver does not report it.
     pub(super) descriptors: Option<u64>,
 }
 
@@ -77,6 +91,7 @@ pub(super) struct QueueDepth {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct AppEvent {
+    /// Name of the app, by default its file-prefix.
     app: String,
     #[serde(flatten)]
     event: StolenEvent,
