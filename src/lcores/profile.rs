@@ -28,11 +28,14 @@ const SAMPLE_COST_US: f64 = 21.0;
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ProfileDocument {
+    /// Version of the JSON; raised when a field changes its meaning.
     #[cfg_attr(test, schemars(extend("const" = PROFILE_SCHEMA)))]
     pub(super) schema: u32,
+    /// Samples per second of CPU time.
     pub(super) hz: u32,
     /// Estimated share of the time of an lcore that sampling takes at most, 0 to 1.
     pub(super) cost_ratio: f64,
+    /// Profiles of the apps that could be sampled.
     pub(super) apps: Vec<AppDocument>,
 }
 
@@ -40,9 +43,13 @@ pub(crate) struct ProfileDocument {
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct AppDocument {
+    /// Name of the app, by default its file-prefix.
     pub(super) app: String,
+    /// Process id of the app on this host.
     pub(super) pid: u32,
+    /// Profiles of lcores.
     pub(super) lcores: Vec<LcoreDocument>,
+    /// Data that is missing, and why.
     pub(super) notes: Vec<String>,
 }
 
@@ -52,6 +59,7 @@ pub(super) struct AppDocument {
 pub(super) struct LcoreDocument {
     #[serde(flatten)]
     pub(super) profile: LcoreProfile,
+    /// Polls that received no packet, and the time spent on them.
     pub(super) empty_polls: EmptyPolls,
 }
 

@@ -19,8 +19,10 @@ const WAITS_TOO_LONG: f64 = 0.001;
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Document<'a> {
+    /// Version of the JSON; raised when a field changes its meaning.
     #[cfg_attr(test, schemars(extend("const" = LCORES_SCHEMA)))]
     schema: u32,
+    /// Lcores that poll through libpmdscope, and lcores with a thread that the kernel reports.
     lcores: Vec<LcoreRow<'a>>,
 }
 
@@ -28,22 +30,37 @@ pub(crate) struct Document<'a> {
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct LcoreRow<'a> {
+    /// Name of the app, by default its file-prefix.
     pub(crate) app: &'a str,
+    /// Level: 0 for a stock app, 1 with libpmdscope, 2 if it was also compiled with `pmdscope_trace.h`; 1 if
+    /// the library is too old to distinguish 1 from 2.
     pub(crate) level: u8,
+    /// lcore id.
     pub(crate) lcore: u32,
+    /// Role: `main`, `worker` or `other`; `None` if it does not poll through libpmdscope.
     pub(crate) role: Option<&'a str>,
+    /// Kernel thread id on this host; `None` if `/proc` does not report it.
     pub(crate) tid: Option<u32>,
     /// CPUs on which the thread may run, such as `2-3`.
     pub(crate) cpus: Option<&'a str>,
     /// CPU on which the thread ran last.
     pub(crate) cpu: Option<u32>,
+    /// Share of the time since the previous sample in which the thread ran, 0 to 1; `None` if unknown.
     pub(crate) run_ratio: Option<f64>,
+    /// Share of the time since the previous sample in which the thread was ready to run but had no CPU, 0 to
+    /// 1; `None` if unknown.
     pub(crate) run_delay_ratio: Option<f64>,
+    /// Involuntary context switches per second since the previous sample; `None` if unknown.
     pub(crate) involuntary_ps: Option<f64>,
+    /// Voluntary context switches per second since the previous sample; `None` if unknown.
     pub(crate) voluntary_ps: Option<f64>,
+    /// Iterations of the poll loop per second since the previous sample; `None` if unknown.
     pub(crate) polls_ps: Option<f64>,
+    /// Share of iterations since the previous sample that received no packet, 0 to 1; `None` if unknown.
     pub(crate) empty_ratio: Option<f64>,
+    /// Longest gap between two iterations in the last complete window, microseconds; `None` if unknown.
     pub(crate) gap_us: Option<u64>,
+    /// Number of stalls since libpmdscope started: gaps of at least the stall threshold; `None` if unknown.
     pub(crate) stalls: Option<u64>,
     #[serde(skip)]
     pub(crate) stale: bool,
