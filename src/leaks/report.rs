@@ -30,25 +30,37 @@ const LEVELS: &str = "where mbufs are lost needs libpmdscope: level 1 names the 
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Document<'a> {
+    /// Version of the JSON; raised when a field changes its meaning.
     #[cfg_attr(test, schemars(extend("const" = LEAKS_SCHEMA)))]
     schema: u32,
     /// Whether any app has leaks.
     leaks: bool,
+    /// Apps, each with its lost and misused mbufs.
     apps: Vec<AppLeaks<'a>>,
 }
 
+/// Lost and misused mbufs of an app.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct AppLeaks<'a> {
+    /// Name of the app, by default its file-prefix.
     app: &'a str,
     #[serde(flatten)]
     status: &'a AppStatus,
+    /// Level: 0 for a stock app, 1 with libpmdscope, 2 if it was also compiled with `pmdscope_trace.h`; 1 if
+    /// the library is too old to distinguish 1 from 2; `None` before the first answer.
     level: Option<u8>,
+    /// Whether mbufs of the app are certainly lost, or were misused.
     leaks: bool,
+    /// Ledgers of mbuf pools, sorted by name; empty without libpmdscope.
     ledger: Vec<Ledger<'a>>,
+    /// Sites that lost or misused mbufs, most lost mbufs first; empty without libpmdscope.
     sites: Vec<Site<'a>>,
+    /// Places that hold mbufs, sorted by name; empty without libpmdscope.
     stages: &'a [StageSample],
+    /// Trends of mempools, sorted by name.
     pools: &'a [PoolTrend],
+    /// Parts that could not be read or may be incomplete, as `endpoint: reason`; the rest is valid.
     partial: &'a [String],
     /// Results of a scan; left out if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,37 +73,45 @@ struct AppLeaks<'a> {
     scan_error: Option<&'a str>,
 }
 
+/// Result of the scans of the memory of an app.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Scan<'a> {
     #[serde(flatten)]
     report: &'a ScanReport,
+    /// Lost mbufs, by pool and by what their packets have in common.
     groups: Vec<Group<'a>>,
     /// Growth of the number of lost mbufs by pool, per second; `None` if unknown.
     lost_ps: BTreeMap<&'a str, Option<f64>>,
 }
 
+/// Lost mbufs of a pool with packets that have something in common.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Group<'a> {
+    /// Name of the pool.
     pool: &'a str,
     #[serde(flatten)]
     group: &'a LostGroupSample,
 }
 
+/// Ledger of one pool: its mbufs by place, and its loss rate.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Ledger<'a> {
     #[serde(flatten)]
     sample: &'a LedgerSample,
+    /// Mbufs lost per second over the trend window; `None` until there are two samples.
     leaked_ps: Option<f64>,
 }
 
+/// A site in the app that lost or misused mbufs of a pool, and its rate.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Site<'a> {
     #[serde(flatten)]
     sample: &'a pmdscope_telemetry::sample::SiteSample,
+    /// Mbufs lost or misused per second over the trend window; `None` until the site was sampled twice.
     rate_ps: Option<f64>,
 }
 
