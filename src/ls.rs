@@ -89,11 +89,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Output of `ls --json`.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Listing<'a> {
+    /// Version of the JSON; raised when a field changes its meaning.
     #[cfg_attr(test, schemars(extend("const" = LS_SCHEMA)))]
     schema: u32,
+    /// Running apps; with `--all`, also apps that have ended and left files behind.
     apps: &'a [Entry],
 }
 
@@ -101,15 +104,24 @@ pub(crate) struct Listing<'a> {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Entry {
+    /// Name of the app, by default its file-prefix.
     app: String,
+    /// Process id of the app on this host; `None` if unknown.
     pid: Option<u32>,
+    /// Container of the app; `None` if it is in none.
     container: Option<Container>,
+    /// DPDK version, for instance `DPDK 22.11.11`; `None` if unknown.
     dpdk_version: Option<String>,
+    /// Level: 0 for a stock app, 1 with libpmdscope, 2 if it was also compiled with `pmdscope_trace.h`; 1 if
+    /// the library is too old to distinguish 1 from 2; `None` if the app did not answer.
     level: Option<u8>,
     #[serde(skip)]
     level_may_be_higher: bool,
+    /// Number of ports that the app has started; `None` if the app did not answer.
     ports_started: Option<usize>,
+    /// Number of ports of the app; `None` if the app did not answer.
     ports: Option<usize>,
+    /// Time since the process started, seconds; `None` if unknown.
     uptime_s: Option<f64>,
     /// How packets can be captured: `library` or `pdump` (by a helper); `None` if they cannot.
     capture: Option<&'static str>,
@@ -117,7 +129,9 @@ struct Entry {
     no_capture: Option<String>,
     #[serde(skip)]
     shut: Option<CaptureUnavailable>,
+    /// State of the app: `live`, `starting`, `no telemetry`, `unreachable` or `ended`.
     state: &'static str,
+    /// Why the app did not answer, or the first part missing from its answer; `None` if there is none.
     reason: Option<String>,
 }
 
