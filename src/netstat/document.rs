@@ -21,24 +21,33 @@ use crate::output;
 /// Version of the JSON; raised when a field changes its meaning.
 const NETSTAT_SCHEMA: u32 = 1;
 
+/// Output of `netstat --json`; with `-c`, one document per interval.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct NetstatDocument<'a> {
+    /// Version of the JSON; raised when a field changes its meaning.
     #[cfg_attr(test, schemars(extend("const" = NETSTAT_SCHEMA)))]
     schema: u32,
+    /// View: `conversations`, `interfaces`, `statistics`, `queues` or `listen`.
     view: &'static str,
     #[serde(flatten)]
     packets: Option<PacketsJson<'a>>,
+    /// Conversations, in the order of `--sort`, limited by `-N`; only in the view `conversations`.
     #[serde(skip_serializing_if = "Option::is_none")]
     flows: Option<Vec<ConversationJson<'a>>>,
+    /// Listening ports, those with most received packets first; only in the view `listen`.
     #[serde(skip_serializing_if = "Option::is_none")]
     listeners: Option<Vec<ListeningPort<'a>>>,
+    /// Number of conversations with an unknown listening end; only in the view `listen`.
     #[serde(skip_serializing_if = "Option::is_none")]
     undecided: Option<u64>,
+    /// Packets by protocol; only in the view `statistics`.
     #[serde(skip_serializing_if = "Option::is_none")]
     protocols: Option<&'a ProtocolCounts>,
+    /// Packets by queue; only in the view `queues`.
     #[serde(skip_serializing_if = "Option::is_none")]
     queues: Option<Vec<QueueLoad>>,
+    /// Counters of ports; only in the views `interfaces` and `statistics`, and not for capture files.
     #[serde(skip_serializing_if = "Option::is_none")]
     interfaces: Option<Vec<InterfaceRow<'a>>>,
     /// Apps that did not answer, or only in part, and why.
@@ -50,31 +59,48 @@ pub(crate) struct NetstatDocument<'a> {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct PacketsJson<'a> {
+    /// Wall clock of the start of counting, or of the earliest packet, nanoseconds since 1970; 0 before
+    /// either.
     begin_ns: u64,
+    /// Wall clock of the counts, nanoseconds since 1970; for a file, of its last packet or of the statistics
+    /// after it.
     now_ns: u64,
+    /// Length of the last interval, seconds; with `-c`, rates cover it. 0 before there was one: rates then
+    /// cover the whole time.
     interval_s: f64,
+    /// Lengths of the windows of `window_bps`, seconds: 2, 10 and 40, or less until so much time has passed;
+    /// only with `-c` in the view `conversations`, after the first window has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     windows_s: Option<[f64; 3]>,
+    /// Names of the apps; for files of other tools, names of the interfaces.
     apps: &'a [String],
     /// Current sampling interval N: one packet in N is examined; 1 means all.
     sample: u32,
+    /// Number of packets that were examined, without those that sampling left out.
     looked_at: u64,
+    /// All packets: the sum of all conversations and `other`.
     total: TotalJson,
+    /// Packets that belong to no conversation in the table.
     other: &'a UnlistedPackets,
     /// Packets in `other.unknown_link`, by link type.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     unknown_links: &'a [UnknownLink],
+    /// Lost packets, which are in none of the counts.
     lost: u64,
+    /// Packets that are missing from the counts, by reason.
     losses: &'a PacketLosses,
     /// Coverage of the sample of packets from the memory of apps; left out if there is no such app.
     #[serde(skip_serializing_if = "Option::is_none")]
     peek: Option<&'a PeekCoverage>,
     /// Apps that have ended, and have not come back.
     ended: &'a [String],
+    /// Number of conversations in the table.
     conversations: usize,
+    /// Maximum number of conversations in the table.
     capacity: usize,
 }
 
+/// Number of packets and bytes since the start of counting; estimates if packets were sampled.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct TotalJson {
@@ -84,37 +110,61 @@ struct TotalJson {
     standard_error: f64,
 }
 
+/// A conversation, with its packets since `first_ns`; estimates if packets were sampled.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ConversationJson<'a> {
+    /// Name of the app; for files of other tools, name of the interface.
     app: &'a str,
+    /// Name of the protocol of the innermost header, such as `tcp`; its number if it has no known name.
     proto: String,
+    /// IP protocol number of the innermost header.
     proto_number: u8,
+    /// VLAN ids, outermost first, at most two; empty if there are none.
     vlans: Vec<u16>,
+    /// Outermost tunnel of a known type; `None` if there is none.
     tunnel: Option<Tunnel>,
+    /// The end on the side of the app: the receiver of the first packet if the app received it, otherwise the
+    /// sender; also the sender if the direction is unknown, as in a plain pcap file.
     local: FlowEndpoint,
+    /// The other end.
     remote: FlowEndpoint,
+    /// Names of both ends; only with `--resolve`.
     #[serde(skip_serializing_if = "Option::is_none")]
     names: Option<NamesJson>,
+    /// Packets received by the app.
     rx: SenderCounts,
+    /// Packets sent by the app.
     tx: SenderCounts,
     /// Packets of unknown direction.
     unknown: SenderCounts,
     #[serde(flatten)]
     counts: PacketCounts,
+    /// Standard error of the number of packets; 0 if every packet was seen.
     standard_error: f64,
+    /// Packets per second in both directions, with `-c` over the last interval, otherwise over the whole
+    /// time; `None` if no time has passed.
     pps: Option<f64>,
+    /// Bits per second in both directions, with `-c` over the last interval, otherwise over the whole time;
+    /// `None` if no time has passed.
     bps: Option<f64>,
     /// Bits per second over the windows of `windows_s` (2, 10 and 40 s).
     #[serde(skip_serializing_if = "Option::is_none")]
     window_bps: Option<[f64; 3]>,
+    /// State of the TCP connection; `None` if it is not TCP, or if no packet has shown the state.
     state: Option<TcpState>,
     /// Bitwise OR of the TCP flags of all packets, from the local and from the remote end.
     tcp_flags: [u8; 2],
+    /// The end that opened the conversation: for TCP, the sender of the SYN; otherwise, of the first packet.
+    /// `None` if unknown.
     opener: Option<FlowEnd>,
+    /// Wall clock of the first packet, nanoseconds since 1970.
     first_ns: u64,
+    /// Wall clock of the last packet, nanoseconds since 1970.
     last_ns: u64,
+    /// Place where packets were last received; `None` if none was received.
     rx_place: Option<FlowPlace>,
+    /// Place where packets were last sent; `None` if none was sent.
     tx_place: Option<FlowPlace>,
 }
 
@@ -122,14 +172,19 @@ struct ConversationJson<'a> {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct NamesJson {
+    /// Names of the local end.
     local: EndNames,
+    /// Names of the remote end.
     remote: EndNames,
 }
 
+/// Names of one end.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct EndNames {
+    /// Name of the host; `None` if unknown.
     host: Option<String>,
+    /// Name of the service, by its protocol and port; `None` if unknown.
     service: Option<String>,
 }
 

@@ -22,24 +22,45 @@ const TX_DROPPED: [&str; 6] = [
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct InterfaceRow<'a> {
+    /// Name of the app, by default its file-prefix.
     app: &'a str,
+    /// DPDK port id.
     port: u16,
+    /// Device name, for instance `0000:03:00.0` or `net_vhost0`.
     device: &'a str,
+    /// Maximum transmission unit, bytes.
     mtu: u64,
+    /// Packets received since the counters were reset (`ipackets`).
     rx_ok: u64,
+    /// Received packets with errors since the counters were reset (`ierrors`).
     rx_err: u64,
+    /// Failed allocations of receive buffers since the counters were reset (`rx_nombuf`).
     rx_drp: u64,
+    /// Packets that the NIC dropped because no receive descriptor was free, since the counters were reset
+    /// (`imissed`).
     rx_ovr: u64,
+    /// Packets sent since the counters were reset (`opackets`).
     tx_ok: u64,
+    /// Packets that could not be sent since the counters were reset (`oerrors`).
     tx_err: u64,
+    /// Packets that the driver dropped instead of sending, since the counters were reset; `None` if it does
+    /// not count them.
     tx_drp: Option<u64>,
+    /// Always `None`: DPDK has no such counter.
     tx_ovr: Option<u64>,
+    /// Bytes received since the counters were reset; `None` if the driver does not count bytes.
     rx_bytes: Option<u64>,
+    /// Bytes sent since the counters were reset; `None` if the driver does not count bytes.
     tx_bytes: Option<u64>,
+    /// Whether the app has started the port.
     started: bool,
+    /// Whether the link is up; `None` if not reported.
     link_up: Option<bool>,
+    /// Link speed, Mbit/s; `None` if the link is down or the speed is unknown.
     link_mbps: Option<u64>,
+    /// Whether the port is in promiscuous mode; `None` if not reported.
     promiscuous: Option<bool>,
+    /// Ethernet address, as formatted by DPDK; `None` if not reported.
     mac: Option<&'a str>,
 }
 

@@ -30,15 +30,20 @@ const SEVERAL: usize = 2;
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct ListeningPort<'a> {
+    /// Name of the app; for files of other tools, name of the interface.
     app: &'a str,
+    /// Name of the protocol: `tcp`, `udp` or `sctp`.
     proto: String,
+    /// The end that listens: its address and port.
     pub(super) local: FlowEndpoint,
     /// Names of the local end; only with `--resolve`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) names: Option<EndNames>,
     /// VLANs and tunnel, as text; empty if there are none.
     wrapping: String,
+    /// Number of addresses of remote ends.
     remotes: usize,
+    /// Number of conversations with the port.
     conversations: u64,
     /// Whether the port is listed only because of its many remote ends: the openers of its conversations were
     /// not seen.
@@ -47,6 +52,7 @@ pub(super) struct ListeningPort<'a> {
     rx: PacketCounts,
     /// Packets to remote ends.
     tx: PacketCounts,
+    /// Wall clock of the last packet, nanoseconds since 1970.
     last_ns: u64,
     #[serde(skip)]
     pub(super) number: u8,

@@ -27,17 +27,21 @@ const BAR: f64 = 20.0;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct QueueLoad {
+    /// Name of the app; for files of other tools, name of the interface.
     pub(super) app: String,
+    /// DPDK port, or number of the interface in a file.
     pub(super) port: u16,
     /// Direction: `rx`, `tx`, or `-` if a file does not report it.
     pub(super) direction: &'static str,
     /// Number of the queue; `None` if unknown.
     pub(super) queue: Option<u16>,
+    /// Number of packets; `source` states which. An estimate if captured packets were sampled.
     pub(super) packets: u64,
     /// Share of the packets of all queues of the port in this direction, 0 to 1; `None` if there were none.
     pub(super) share: Option<f64>,
     /// Packets per second.
     pub(super) pps: Option<f64>,
+    /// The lcore that handled the last captured packet; `None` if unknown.
     pub(super) lcore: Option<u16>,
     /// Where the packets were counted.
     pub(super) source: CountSource,
@@ -66,7 +70,9 @@ pub(super) enum CountSource {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct QueueLoadCause {
+    /// Protocol and both ends of the conversation, as text, with its VLANs and tunnel if it has any.
     conversation: String,
+    /// Captured packets of the conversation in this direction, also of other queues; an estimate if sampled.
     packets: u64,
     /// Share of the captured packets of the queue, 0 to 1; `None` if there were none.
     share: Option<f64>,
