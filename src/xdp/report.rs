@@ -17,8 +17,10 @@ const XDP_SCHEMA: u32 = 1;
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Document<'a> {
+    /// Version of the JSON; raised when a field changes its meaning.
     #[cfg_attr(test, schemars(extend("const" = XDP_SCHEMA)))]
     schema: u32,
+    /// Filters of pmdscope on interfaces; empty if there are none.
     filters: &'a [FilterReport],
 }
 
@@ -32,11 +34,15 @@ impl<'a> Document<'a> {
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct FilterReport {
+    /// Name of the interface.
     interface: String,
+    /// Index of the interface.
     index: u32,
     #[serde(flatten)]
     sample: FilterSample,
+    /// Limits and switches of the filter.
     settings: Settings,
+    /// Listed prefixes, in ascending order.
     prefixes: Vec<PrefixReport>,
 }
 
@@ -44,8 +50,10 @@ pub(super) struct FilterReport {
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct PrefixReport {
+    /// Addresses with the same leading bits, such as `192.0.2.0/24`.
     #[cfg_attr(test, schemars(with = "String"))]
     prefix: Prefix,
+    /// Action for packets from the prefix; the longest matching prefix decides.
     action: PrefixAction,
 }
 
