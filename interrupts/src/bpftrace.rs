@@ -116,6 +116,7 @@ fn prepare(parent: Pid, cpus: Option<&CpuSet>) -> io::Result<()> {
     }
     // A daemon may be started with SIGINT ignored, which is the only signal that ends bpftrace with
     // its last numbers.
+    // SAFETY: the action becomes the default, so no handler of Rust can run.
     unsafe { signal(Signal::SIGINT, SigHandler::SigDfl)? };
     if let Some(cpus) = cpus {
         sched_setaffinity(None, cpus)?;
