@@ -151,10 +151,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     // Of a live app they are those of the last seconds.
     let times = args.replay.replay.as_ref().map(|_| seen.times(source.time_zone()));
-    let verdict = CheckDocument::of(&fleet, times.as_ref());
+    let mut verdict = CheckDocument::of(&fleet, times.as_ref());
+    verdict.ok &= unscanned.is_empty();
     print(args, &verdict, &fleet)?;
-    let ok = verdict.ok && unscanned.is_empty();
-    Ok(if ok { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+    Ok(if verdict.ok { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }
 
 /// Waits for a scan, and for the samples that have its results; returns why some apps could not be scanned.

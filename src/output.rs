@@ -47,7 +47,7 @@ impl Color {
     }
 }
 
-/// Prints lines of tones; the result is as that of [`print`].
+/// Prints lines of tones; the result is as that of [`print()`].
 pub(crate) fn print_lines(lines: &[TextLine], color: Color) -> Result<bool> {
     let line = |line: &TextLine| {
         let spans: String = line.spans.iter().map(|span| colored(span, color)).collect();

@@ -232,7 +232,6 @@ pub struct UnlistedPackets {
 /// Packets by protocol, similar to `netstat -s`, but of captured packets; estimates if packets were sampled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[allow(missing_docs)] // The names are those of the headers.
 pub struct ProtocolCounts {
     /// IPv4 packets, by the innermost IP header.
     pub ipv4: PacketCounts,

@@ -21,7 +21,8 @@ pub(crate) struct CheckDocument<'a> {
     /// Version of the JSON; raised when a field changes its meaning.
     #[cfg_attr(test, schemars(extend("const" = CHECK_SCHEMA)))]
     schema: u32,
-    /// Whether all apps answer, and no finding is a warning or critical; false if nothing was checked.
+    /// Whether all apps answer, `--scan` could read them, and no finding is a warning or critical; false if nothing
+    /// was checked.
     pub(super) ok: bool,
     /// Interfaces of the host that have a filter or a bypass.
     #[serde(skip_serializing_if = "Vec::is_empty")]

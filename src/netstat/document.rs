@@ -224,6 +224,9 @@ fn document<'a>(
     };
     let counters = data.counters.as_ref();
     let mut listeners = shows(ReportView::Listen).then(|| listen::all(args, snapshot));
+    if let Some((all, rows)) = listeners.as_mut().zip(args.rows()) {
+        all.ports.truncate(rows);
+    }
     if let Some((all, names)) = listeners.as_mut().zip(data.names.as_ref()) {
         data.look_up(all.ports.iter().map(|listener| (listener.number, listener.local)));
         for listener in &mut all.ports {

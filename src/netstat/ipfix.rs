@@ -76,7 +76,7 @@ pub(super) struct IpfixExport {
     pub(super) idle: Duration,
     /// Likewise.
     pub(super) active: Duration,
-    /// For [`line`], and for `notices`, which are shown on standard error once a second.
+    /// For [`line()`], and for `notices`, which are shown on standard error once a second.
     pub(super) status: ExportStatus,
 }
 

@@ -62,6 +62,9 @@ fn listeners_and_hot_queues_have_names() {
 fn all_rows_unless_fewer_are_asked_for() {
     assert_eq!(json("", &exact())["flows"].as_array().unwrap().len(), 7);
     assert_eq!(json("-N 3", &exact())["flows"].as_array().unwrap().len(), 3);
+    let listeners = |words| json(words, &exact())["listeners"].as_array().unwrap().len();
+    assert!(listeners("-l") > 1);
+    assert_eq!(listeners("-l -N 1"), 1);
 }
 
 #[test]

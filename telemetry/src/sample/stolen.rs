@@ -18,7 +18,8 @@ pub struct TracingSample {
     pub until_monotonic_ns: Option<u64>,
     /// Lcores with traced threads.
     pub lcores: Vec<u32>,
-    /// Number of events that the tracer lost; the time that they took is missing.
+    /// Number of events that the tracer lost, of all traced apps together: those that bpftrace could not print,
+    /// which the totals include, and switches without an end, which they do not.
     pub lost_events: u64,
     /// Estimated time that tracing itself took from these lcores, nanoseconds.
     pub overhead_ns: u64,
