@@ -87,7 +87,8 @@ pub struct Finding {
     pub lint: Lint,
     /// Severity of the problem.
     pub severity: Severity,
-    /// File-prefix of the app; empty, and omitted in JSON, for a finding about an interface of the host.
+    /// Name of the app, by default its file-prefix; empty, and omitted in JSON, for a finding about an interface
+    /// of the host.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub app: String,
     /// Name of the port, device, pool, site, lcore or interface that has the problem; empty for the app

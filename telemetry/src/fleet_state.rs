@@ -43,7 +43,7 @@ pub enum FleetEvent {
     },
     /// An app is no longer shown: it ended too long ago, or has another name.
     Gone {
-        /// File-prefix.
+        /// Name of the app, by default its file-prefix.
         app: String,
     },
     /// The interfaces of the kernel were read, or could not be.
@@ -75,7 +75,7 @@ pub enum AppStatus {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AppState {
-    /// File-prefix of the app.
+    /// Name of the app, by default its file-prefix.
     #[serde(rename = "app")]
     pub name: String,
     /// Whether the app answers requests.
