@@ -38,6 +38,7 @@ pub struct Attachment {
 /// the first packet on. With `replace`, an attached filter is replaced atomically: each packet is
 /// processed by one of the two. Counters and prefixes of the old one are not kept.
 ///
+/// # Errors
 /// If there is no such interface, it already has a program, the kernel refuses the filter, or the
 /// process lacks privileges.
 pub fn attach(
