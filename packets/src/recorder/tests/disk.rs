@@ -64,9 +64,9 @@ fn a_file_says_how_its_packets_were_sampled() {
     }
     fire.fire(trigger("signal", 3));
     recorder.finish().unwrap();
-    let file = std::fs::read(recorder.progress().file.unwrap()).unwrap();
+    let content = std::fs::read(recorder.progress().file.unwrap()).unwrap();
     let comment = b"Sampled: a packet stands for 10.25 on average, the last one for 8.";
-    assert!(file.windows(comment.len()).any(|part| part == comment));
+    assert!(content.windows(comment.len()).any(|part| part == comment));
 }
 
 #[test]
