@@ -2,6 +2,11 @@
 
 use super::*;
 
+/// Returns an opener of real files.
+fn file_opener() -> SinkOpener {
+    Box::new(|path| Ok(Box::new(CaptureFiles::create(&FileSettings::new(path))?)))
+}
+
 #[test]
 fn a_blocked_disk_loses_packets_and_each_is_counted() {
     let (mut recorder, fire, disk) = recorder(settings(SECOND, SECOND));
@@ -32,10 +37,8 @@ fn history_comes_faster_than_a_disk_writes_and_nothing_is_lost() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.pcapng.zst");
     let memory = 150 << 20;
-    let open: SinkOpener =
-        Box::new(|path| Ok(Box::new(CaptureFiles::create(&FileSettings::new(path))?)));
     let settings = RecorderSettings { path, memory, ..settings(SECOND, SECOND) };
-    let (mut recorder, fire) = FlightRecorder::start(settings, open).unwrap();
+    let (mut recorder, fire) = FlightRecorder::start(settings, file_opener()).unwrap();
     section(&mut recorder, "first");
     let data = vec![7; 1500];
     let total = 80_000;
@@ -54,10 +57,8 @@ fn history_comes_faster_than_a_disk_writes_and_nothing_is_lost() {
 fn a_file_says_how_its_packets_were_sampled() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.pcapng");
-    let open: SinkOpener =
-        Box::new(|path| Ok(Box::new(CaptureFiles::create(&FileSettings::new(path))?)));
     let settings = RecorderSettings { path, ..settings(SECOND, SECOND) };
-    let (mut recorder, fire) = FlightRecorder::start(settings, open).unwrap();
+    let (mut recorder, fire) = FlightRecorder::start(settings, file_opener()).unwrap();
     section(&mut recorder, "first");
     for (id, weight) in [1, 16, 16, 8].into_iter().enumerate() {
         recorder.packet(&Owned { weight, ..at(id as u64) }.packet()).unwrap();
