@@ -275,7 +275,8 @@ impl Counted {
     fn most_unsent(&self) -> Option<(&Point, &Point)> {
         let third = self.points.len().div_ceil(3);
         let first = self.points.iter().take(third).max_by_key(|point| point.unsent());
-        let last = self.points.iter().rev().take(third).rev().max_by_key(|point| point.unsent());
+        let last_third = self.points.iter().skip(self.points.len() - third);
+        let last = last_third.max_by_key(|point| point.unsent());
         first.zip(last)
     }
 
