@@ -40,7 +40,6 @@ measure(uint64_t tsc_hz)
 {
 	static struct summary summary;
 	struct phase phase = {
-		.rate = settings.rate,
 		.count = settings.count,
 		.duration_ms = settings.app.duration_ms,
 		.drain = true,
@@ -50,7 +49,7 @@ measure(uint64_t tsc_hz)
 	int rc = report_open(tsc_hz);
 
 	if (rc == 0)
-		rc = phase_warm_up(&app, settings.rate, tsc_hz);
+		rc = phase_warm_up(&app, tsc_hz);
 	if (rc == 0 && control_interrupted()) {
 		fprintf(stderr, "%s: ended during the warm-up\n", program_invocation_short_name);
 		rc = -EINTR;
@@ -59,6 +58,7 @@ measure(uint64_t tsc_hz)
 		app_stop(&app);
 		return rc;
 	}
+	phase.rate = settings.rate;
 	rc = phase_run(&phase, &app, tsc_hz);
 	if (report_close(&phase.end) != 0)
 		rc = -1;
@@ -78,7 +78,7 @@ measure(uint64_t tsc_hz)
 static int
 search(uint64_t tsc_hz)
 {
-	int rc = phase_warm_up(&app, settings.rate, tsc_hz);
+	int rc = phase_warm_up(&app, tsc_hz);
 
 	if (rc == 0)
 		rc = find_rate(&app, tsc_hz);

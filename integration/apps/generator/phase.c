@@ -2,9 +2,11 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
+#include <errno.h>
 #include <stdio.h>
 
 #include "phase.h"
+#include "rate.h"
 #include "settings.h"
 #include "worker.h"
 
@@ -30,18 +32,44 @@ report_nothing(uint64_t elapsed_ns, uint64_t span_ns)
 	(void)span_ns;
 }
 
+/* settings.rate from --rate in percent. 0, or -EIO, reported. */
+static int
+set_rate(const struct phase *warm_up, uint64_t tsc_hz)
+{
+	const struct totals totals = workers_total();
+	const double seconds = (double)clock_ns(totals.stopped - warm_up->start.tsc, tsc_hz) / 1e9;
+	const double reached = (double)totals.sent / seconds;
+	char all[16], part[16];
+
+	settings.rate = (uint64_t)(reached * settings.rate_percent / 100);
+	if (settings.rate == 0) {
+		fprintf(stderr,
+				"%s: the warm-up sent no packets of which to take %g %%: is the "
+				"link up?\n",
+				program_invocation_short_name, settings.rate_percent);
+		return -EIO;
+	}
+	if (!settings.app.quiet)
+		printf("the warm-up reached %s pps; %g %% are %s pps\n", rate_text(reached, all),
+				settings.rate_percent, rate_text((double)settings.rate, part));
+	return 0;
+}
+
 int
-phase_warm_up(struct app *app, uint64_t rate, uint64_t tsc_hz)
+phase_warm_up(struct app *app, uint64_t tsc_hz)
 {
 	struct phase phase = {
-		.rate = rate,
+		.rate = settings.rate,
 		.duration_ms = settings.warm_up_ms,
+		.drain = settings.rate_percent != 0,
 		.report = report_nothing,
 	};
+	int rc;
 
 	if (settings.warm_up_ms == 0)
 		return 0;
 	if (!settings.app.quiet)
 		printf("warming up for %g s\n", (double)settings.warm_up_ms / 1e3);
-	return phase_run(&phase, app, tsc_hz);
+	rc = phase_run(&phase, app, tsc_hz);
+	return rc != 0 || settings.rate_percent == 0 ? rc : set_rate(&phase, tsc_hz);
 }

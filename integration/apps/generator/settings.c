@@ -29,8 +29,10 @@ static const char *config_file;
 
 static const struct option_spec specs[] = {
 	APP_OPTION_SPECS(settings.app),
-	{ "rate", "PPS", "packets per second in all, 200k and 2M too; 0: fastest (0)", option_rate,
-			&settings.rate, 0, PACER_MAX_RATE },
+	{ "rate", "PPS|PERCENT%",
+			"packets per second in all, 200k and 2M too; 0: fastest (0); 90%: of the rate "
+			"that --warm-up reaches without limit",
+			parse_rate_or_percent, &settings.rate, 0, PACER_MAX_RATE },
 	{ "count", "N", "end after N packets have been sent (no limit)", option_u64,
 			&settings.count, 1, UINT64_C(1) << 62 },
 	{ "size", "SIZES",
@@ -47,7 +49,7 @@ static const struct option_spec specs[] = {
 			parse_stall, NULL, 0, 0 },
 	{ "hot-queue", "Q:N",
 			"send N times as many packets from queue Q as from each other, the further "
-			"ones all in the first flow; needs --rate",
+			"ones all in the first flow; needs --rate PPS",
 			parse_hot_queue, NULL, 0, 0 },
 	{ "ipv6", NULL, "send IPv6, not IPv4", option_flag, &settings.path.ipv6, 0, 0 },
 	{ "src-mac", "MAC", "sender (the port's own address)", parse_mac, &settings.path.src_mac, 0,
@@ -199,6 +201,24 @@ check_find_rate(void)
 	return -EINVAL;
 }
 
+/* 0, or -EINVAL, reported. */
+static int
+check_rate_percent(void)
+{
+	const char *wrong = NULL;
+
+	if (settings.rate_percent == 0)
+		return 0;
+	if (settings.warm_up_ms == 0)
+		wrong = "--rate in percent needs --warm-up, which sends as fast as it can first";
+	else if (settings.find_rate)
+		wrong = "--find-rate begins with a --rate in packets per second, or without one";
+	if (wrong == NULL)
+		return 0;
+	fprintf(stderr, "pmdscope-generator: %s\n", wrong);
+	return -EINVAL;
+}
+
 /* The command line comes first to name the file, and last to override it. */
 static int
 parse_all(int *argc, char **argv)
@@ -232,10 +252,10 @@ settings_parse(int *argc, char **argv)
 		return APP_EXIT_USAGE;
 	}
 	if (settings.hot_times > 1 && settings.rate == 0) {
-		fprintf(stderr, "pmdscope-generator: --hot-queue needs --rate, of which each queue gets its share\n");
+		fprintf(stderr, "pmdscope-generator: --hot-queue needs --rate PPS, of which each queue gets its share\n");
 		return APP_EXIT_USAGE;
 	}
-	if (check_find_rate() != 0)
+	if (check_find_rate() != 0 || check_rate_percent() != 0)
 		return APP_EXIT_USAGE;
 	return -1;
 }

@@ -20,8 +20,9 @@
 
 struct settings {
 	struct app_options app;
-	uint64_t rate;	/* Packets per second over all queues; 0: as fast as possible. */
-	uint64_t count; /* Number of packets; 0: no limit. */
+	uint64_t rate;	     /* Packets per second over all queues; 0: as fast as possible. */
+	double rate_percent; /* Of the rate of the warm-up, for --rate 90%; 0: rate is given. */
+	uint64_t count;	     /* Number of packets; 0: no limit. */
 	struct sizes sizes;
 	uint32_t tx_burst; /* Packets per call. */
 	uint32_t rx_burst;

@@ -134,6 +134,7 @@ contradicts_replay(void)
 		{ settings.hot_times > 1, "hot-queue" },
 		{ settings.find_rate, "find-rate" },
 		{ settings.warm_up_ms != 0, "warm-up" },
+		{ settings.rate_percent != 0, "rate in percent" },
 		{ settings.rate != 0 && settings.replay_speed != 0, "replay-speed (or --rate)" },
 	};
 	unsigned int i;

@@ -3,6 +3,7 @@
  */
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -116,6 +117,24 @@ parse_percent(const struct option_spec *spec, const char *text)
 		return option_refuse(spec, text, "a percentage from 0 to 100, such as 0.001%%");
 	*(double *)spec->field = percent;
 	return 0;
+}
+
+/* "200k" or "90%". The last one given counts. */
+int
+parse_rate_or_percent(const struct option_spec *spec, const char *text)
+{
+	const struct option_spec percent = {
+		.name = spec->name, .field = &settings.rate_percent, .max = 100
+	};
+	const size_t len = strlen(text);
+
+	settings.rate = 0;
+	settings.rate_percent = 0;
+	if (len == 0 || text[len - 1] != '%')
+		return option_rate(spec, text);
+	if (parse_percent(&percent, text) != 0)
+		return -EINVAL;
+	return settings.rate_percent > 0 ? 0 : option_refuse(spec, text, "more than 0 %%");
 }
 
 int

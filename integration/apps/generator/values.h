@@ -14,6 +14,7 @@ int parse_stall(const struct option_spec *spec, const char *text);
 int parse_hot_queue(const struct option_spec *spec, const char *text);
 int parse_speed(const struct option_spec *spec, const char *text);
 int parse_vlan(const struct option_spec *spec, const char *text);
+int parse_rate_or_percent(const struct option_spec *spec, const char *text);
 int parse_percent(const struct option_spec *spec, const char *text); /* double */
 int parse_pace(const struct option_spec *spec, const char *text);
 

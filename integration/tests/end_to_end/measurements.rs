@@ -32,6 +32,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("a_dip_at_each_statistic_is_seen", Needs::Apps, dips),
         trial("a_full_disk_does_not_end_the_run", Needs::Disk, full_disk),
         trial("the_warm_up_is_not_counted", Needs::Apps, warm_up),
+        trial("a_rate_in_percent_is_that_part_of_the_warm_up", Needs::Apps, rate_in_percent),
         trial("find_rate_tells_how_it_was_found", Needs::Apps, find_rate),
         trial("find_rate_fails_on_a_lossy_path", Needs::Apps, find_rate_of_lossy_path),
     ]
@@ -180,6 +181,24 @@ fn warm_up(scratch: &Scratch) -> Result<()> {
     ensure!(number(&sent, "foreign")? == 0 && number(&sent, "duplicates")? == 0, "{sent}");
     ensure!(number(&sent["pool"], "in_use_end")? == 0, "{sent}");
     ensure!(number(&reflected, "received")? > 5000, "nothing was sent before: {reflected}");
+    Ok(())
+}
+
+fn rate_in_percent(scratch: &Scratch) -> Result<()> {
+    const WARM_UP_S: f64 = 0.5;
+    let mut pair = Pair::start(scratch, PairOptions::default())?;
+    let args = ["--rate", "25%", "--warm-up", &WARM_UP_S.to_string(), "--duration", "1"];
+    let sent = pair.generate(scratch, &args)?.finish(LIMIT)?;
+    pair.reflector.interrupt()?;
+    let reflected = summary(&scratch.path("reflector.json"))?;
+
+    let asked = number(&sent, "rate_asked")? as f64;
+    let achieved = sent["rate_achieved"].as_f64().context("rate_achieved")?;
+    // The warm-up takes as long as was asked for, or longer.
+    let warm_up = (number(&reflected, "received")? - number(&sent, "sent")?) as f64;
+    ensure!(asked > 0.0 && asked <= 0.25 * warm_up / WARM_UP_S + 1.0, "{warm_up}: {sent}");
+    ensure!(achieved > 0.0 && achieved <= asked * 1.01, "{sent}");
+    ensure!(number(&sent, "foreign")? == 0, "packets of the warm-up were counted: {sent}");
     Ok(())
 }
 
