@@ -27,13 +27,9 @@ impl PairResults {
         self.held.insert((link, size), held);
     }
 
-    /// Median rate of the generator and the reflector.
-    pub(crate) fn highest(&self, link: Link, size: Size) -> f64 {
-        self.spread(link, size, Peer::Pmdscope, 1.0).median
-    }
-
-    fn spread(&self, link: Link, size: Size, peer: Peer, unit: f64) -> Spread {
-        Spread::of(self.of(link, size, peer).iter().map(|rate| rate / unit))
+    /// In millions of packets per second.
+    fn spread(&self, link: Link, size: Size, peer: Peer) -> Spread {
+        Spread::of(self.of(link, size, peer).iter().map(|rate| rate / MILLION))
     }
 
     fn of(&self, link: Link, size: Size, peer: Peer) -> &[f64] {
@@ -57,8 +53,8 @@ impl fmt::Display for PairResults {
         writeln!(f, "| link | size | testpmd | pmdscope | ratio by round | ratio |")?;
         writeln!(f, "|---|---|---|---|---|---|")?;
         for &(link, size, _) in self.rates.keys().filter(|key| key.2 == Peer::Pmdscope) {
-            let theirs = self.spread(link, size, Peer::Testpmd, MILLION);
-            let ours = self.spread(link, size, Peer::Pmdscope, MILLION);
+            let theirs = self.spread(link, size, Peer::Testpmd);
+            let ours = self.spread(link, size, Peer::Pmdscope);
             let (link_name, size_name) = (link.name(), size.name());
             let (ratios, ratio) = (self.ratios(link, size), ours.median / theirs.median);
             writeln!(
@@ -69,7 +65,7 @@ impl fmt::Display for PairResults {
         if self.held.is_empty() {
             return Ok(());
         }
-        writeln!(f, "\nGenerator and reflector at 90 % of the median.\n")?;
+        writeln!(f, "\nGenerator and reflector at 90 % of what they reached in the 3 s before.\n")?;
         writeln!(
             f,
             "| link | size | asked, Mpps | sent, Mpps | s | sent | lost | p50, us | p99.9, us |"
