@@ -33,6 +33,7 @@ struct generator {
 	} macs[RTE_MAX_ETHPORTS];
 	uint64_t started_at; /* TSC. */
 	uint64_t silence_cycles;
+	uint64_t full_cycles;  /* Pause while all TX rings are full. */
 	uint64_t deaf_from;    /* TSC. */
 	struct periodic stall; /* Initial value for each lcore. */
 };

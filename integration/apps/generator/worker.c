@@ -332,14 +332,27 @@ receive_on(const struct lane *lane, struct worker *worker, bool *fresh)
 	return nb_rx;
 }
 
+/*
+ * Each poll takes cache lines of the rings from the peer of a virtual link, which would make room
+ * sooner with them.
+ */
+static void
+pause_polling(uint64_t cycles)
+{
+	const uint64_t start = rte_rdtsc();
+
+	while (rte_rdtsc() - start < cycles)
+		rte_pause();
+}
+
 /* One round over the lanes of this lcore. False when all have sent their share. */
 static bool
 send_and_receive(const struct lane *first, unsigned int nb_lanes, struct worker *worker)
 {
 	const bool deaf = generator.deaf_from != UINT64_MAX && rte_rdtsc() >= generator.deaf_from;
 	bool more = false, fresh = false;
+	unsigned int i, nb_full = 0;
 	uint16_t nb_rx = 0;
-	unsigned int i;
 
 	for (i = 0; i < nb_lanes; i++) {
 		struct sender *sender = &generator.senders[first + i - generator.app->lanes.lane];
@@ -349,8 +362,11 @@ send_and_receive(const struct lane *first, unsigned int nb_lanes, struct worker 
 		if (likely(sender->shares > 0))
 			send_on(&first[i], sender, rte_rdtsc(), worker);
 		more |= sender->built < sender->quota || sender->nb_pending > 0;
+		nb_full += sender->nb_pending > 0;
 	}
 	pmdscope_poll(nb_rx);
+	if (generator.phase.rate == 0 && nb_full == nb_lanes && nb_rx < settings.rx_burst)
+		pause_polling(generator.full_cycles);
 	return more;
 }
 

@@ -11,6 +11,7 @@
 #include <rte_lcore.h>
 #include <rte_malloc.h>
 #include <rte_random.h>
+#include <rte_time.h>
 
 #include "counter.h"
 #include "generator.h"
@@ -19,6 +20,9 @@
 
 /* Mbufs that an lcore keeps. */
 #define TX_CACHE 256
+
+/* Pause while all TX rings are full; at 15 Mpps five packets leave in this time. */
+#define FULL_PAUSE_NS 300
 
 struct generator generator;
 
@@ -251,6 +255,7 @@ workers_start(const struct phase *of, uint64_t tsc_hz, uint64_t now)
 	generator.run++;
 	generator.nb_runs++;
 	generator.silence_cycles = tsc_hz;
+	generator.full_cycles = tsc_hz * FULL_PAUSE_NS / NSEC_PER_SEC;
 	generator.deaf_from = settings.deaf_after_ms == 0
 					      ? UINT64_MAX
 					      : now + settings.deaf_after_ms * tsc_hz / 1000;
