@@ -201,22 +201,27 @@ pub(crate) fn start_capture(
     file: &Path,
     args: &[&str],
 ) -> Result<Process> {
-    let mut before = None;
-    wait_until("the app to answer", LIMIT, || {
-        before = tee_sessions(app).ok();
-        Ok(before.is_some())
-    })?;
+    wait_until("the app to answer", LIMIT, || Ok(tee_sessions(app).is_ok()))?;
     let mut command = Command::new(programs::pmdscope()?);
     command.args(["capture", "-i", &format!("{app}:0"), "-w"]).arg(file).args(args);
     let name = file.file_name().context("capture file without a name")?.to_string_lossy();
     let mut process = Process::spawn(&name, &mut command, scratch.dir())?;
+    let pid = process.pid().into();
     wait_until("the capture to be armed", LIMIT, || {
         if let Some(status) = process.exited()? {
             anyhow::bail!("capture ended with {status}: {}", process.output());
         }
-        Ok(Some(tee_sessions(app)?) == before.map(|before| before + 1))
+        is_armed_by(app, pid)
     })?;
     Ok(process)
+}
+
+/// Whether a process has armed a capture in an app. Their number would not tell: the session of a
+/// process that has ended may still be there, and end later.
+fn is_armed_by(app: &str, pid: u64) -> Result<bool> {
+    let tee = telemetry::ask(app, "/pmdscope/tee")?;
+    let (pids, armed) = (column(&tee, "pid")?, column(&tee, "armed")?);
+    Ok(pids.into_iter().zip(armed).any(|session| session == (pid, 1)))
 }
 
 /// Packets that port 0 of an app has received.
