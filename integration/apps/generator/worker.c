@@ -365,7 +365,7 @@ send_and_receive(const struct lane *first, unsigned int nb_lanes, struct worker 
 		nb_full += sender->nb_pending > 0;
 	}
 	pmdscope_poll(nb_rx);
-	if (generator.phase.rate == 0 && nb_full == nb_lanes && nb_rx < settings.rx_burst)
+	if (nb_full == nb_lanes && nb_rx < settings.rx_burst)
 		pause_polling(generator.full_cycles);
 	return more;
 }
