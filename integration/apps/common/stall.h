@@ -17,12 +17,19 @@
 
 #include "periodic.h"
 
+/* Do nothing until so many TSC cycles after begin. */
+static inline void
+pause_until(uint64_t begin, uint64_t cycles)
+{
+	while (rte_rdtsc() - begin < cycles)
+		rte_pause();
+}
+
 /* Not inlined, so that profiles show it. */
 static __rte_noinline void
 inject_stall(uint64_t begin, uint64_t cycles)
 {
-	while (rte_rdtsc() - begin < cycles)
-		rte_pause();
+	pause_until(begin, cycles);
 }
 
 /* True if a stall is due; the next one is a period from now. */

@@ -58,6 +58,7 @@ measure(uint64_t tsc_hz)
 		app_stop(&app);
 		return rc;
 	}
+	/* The warm-up may have set it. */
 	phase.rate = settings.rate;
 	rc = phase_run(&phase, &app, tsc_hz);
 	if (report_close(&phase.end) != 0)

@@ -332,19 +332,6 @@ receive_on(const struct lane *lane, struct worker *worker, bool *fresh)
 	return nb_rx;
 }
 
-/*
- * Each poll takes cache lines of the rings from the peer of a virtual link, which would make room
- * sooner with them.
- */
-static void
-pause_polling(uint64_t cycles)
-{
-	const uint64_t start = rte_rdtsc();
-
-	while (rte_rdtsc() - start < cycles)
-		rte_pause();
-}
-
 /* One round over the lanes of this lcore. False when all have sent their share. */
 static bool
 send_and_receive(const struct lane *first, unsigned int nb_lanes, struct worker *worker)
@@ -365,8 +352,12 @@ send_and_receive(const struct lane *first, unsigned int nb_lanes, struct worker 
 		nb_full += sender->nb_pending > 0;
 	}
 	pmdscope_poll(nb_rx);
+	/*
+	 * Each poll takes cache lines of the rings from the peer of a virtual link, which would make
+	 * room sooner with them.
+	 */
 	if (nb_full == nb_lanes && nb_rx < settings.rx_burst)
-		pause_polling(generator.full_cycles);
+		pause_until(rte_rdtsc(), generator.full_cycles);
 	return more;
 }
 

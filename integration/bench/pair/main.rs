@@ -30,7 +30,8 @@ Usage: pmdscope-bench-pair [options]
 Measures round trips of pmdscope-generator and pmdscope-reflector, and of dpdk-testpmd flowgen and
 macswap, in turns over memif and vhost, at 64 bytes, IMIX and 1500 bytes. flowgen has one size: IMIX is
 a file that testpmd repeats. Then the generator sends for a minute, in bursts, at 90 % of the rate
-that the same two processes just reached. Needs root, two CPUs and hugepages; on fewer it says what is missing and ends with status 0.
+that the same two processes just reached. Needs root, two CPUs and hugepages; on fewer it says what is
+missing and ends with status 0.
 
   --quick        three minutes instead of eleven
   --rounds N     repeat everything N times (5; with --quick 2)
