@@ -27,13 +27,14 @@ use crate::run::{PairBench, Peer};
 const HELP: &str = "\
 Usage: pmdscope-bench-pair [options]
 
-Measures round trips of pmdscope-generator and pmdscope-reflector, and of dpdk-testpmd flowgen and
-macswap, in turns over memif and vhost, at 64 bytes, IMIX and 1500 bytes. flowgen has one size: IMIX is
-a file that testpmd repeats. Then the generator sends for a minute, in bursts, at 90 % of the rate
-that the same two processes just reached. Needs root, two CPUs and hugepages; on fewer it says what is
-missing and ends with status 0.
+Measures round trips of pmdscope-generator and pmdscope-reflector, and of two of dpdk-testpmd, in turns
+over memif and vhost, at 64 bytes, IMIX and 1500 bytes. testpmd generates with flowgen, which has one
+size: IMIX is a file that it repeats. It reflects with 5tswap, which swaps addresses and ports as
+pmdscope-reflector does, and with macswap, which swaps less. Then the generator sends for a minute, in
+bursts, at 90 % of the rate that the same two processes just reached. Needs root, two CPUs and
+hugepages; on fewer it says what is missing and ends with status 0.
 
-  --quick        three minutes instead of eleven
+  --quick        four minutes instead of fourteen
   --rounds N     repeat everything N times (5; with --quick 2)
   --hold S       seconds at 90 % of the highest rate, 0: not at all (60; with --quick 5)
   --only WHAT    memif or vhost instead of both, or one size: 64, imix or 1500
@@ -107,8 +108,9 @@ fn measure(
     let begin = Instant::now();
     for round in 0..rounds {
         for &(link, size) in cases {
-            // The order of the two changes from round to round.
-            let order = if round % 2 == 0 { Peer::ALL } else { [Peer::ALL[1], Peer::ALL[0]] };
+            // Each is first, second and last in turn.
+            let mut order = Peer::ALL;
+            order.rotate_left(round % Peer::ALL.len());
             for peer in order {
                 if stop.load(Ordering::Relaxed) {
                     return Ok(());

@@ -41,10 +41,9 @@ impl PairResults {
         self.of(link, size, peer).iter().copied().fold(0.0, f64::max) / MILLION
     }
 
-    /// Ratios of the rounds.
-    fn ratios(&self, link: Link, size: Size) -> Spread {
-        let pairs = self.of(link, size, Peer::Pmdscope).iter();
-        let pairs = pairs.zip(self.of(link, size, Peer::Testpmd));
+    /// Ratios of the rounds, of ours to a peer.
+    fn ratios(&self, link: Link, size: Size, peer: Peer) -> Spread {
+        let pairs = self.of(link, size, Peer::Pmdscope).iter().zip(self.of(link, size, peer));
         Spread::of(pairs.map(|(ours, theirs)| ours / theirs))
     }
 }
@@ -58,20 +57,21 @@ impl fmt::Display for PairResults {
         )?;
         writeln!(
             f,
-            "| link | size | testpmd | pmdscope | ratio by round | of medians | testpmd, best | pmdscope, best | of the best |"
+            "| link | size | reflector of testpmd | testpmd | pmdscope | ratio by round | of medians | testpmd, best | pmdscope, best | of the best |"
         )?;
-        writeln!(f, "|---|---|---|---|---|---|---|---|---|")?;
-        for &(link, size, _) in self.rates.keys().filter(|key| key.2 == Peer::Pmdscope) {
-            let theirs = self.spread(link, size, Peer::Testpmd);
+        writeln!(f, "|---|---|---|---|---|---|---|---|---|---|")?;
+        for &(link, size, peer) in self.rates.keys() {
+            let Some(mode) = peer.forward_mode() else { continue };
+            let theirs = self.spread(link, size, peer);
             let ours = self.spread(link, size, Peer::Pmdscope);
             let (link_name, size_name) = (link.name(), size.name());
-            let (ratios, ratio) = (self.ratios(link, size), ours.median / theirs.median);
-            let best = |peer| self.best(link, size, peer);
-            let (their_best, our_best) = (best(Peer::Testpmd), best(Peer::Pmdscope));
+            let (ratios, ratio) = (self.ratios(link, size, peer), ours.median / theirs.median);
+            let their_best = self.best(link, size, peer);
+            let our_best = self.best(link, size, Peer::Pmdscope);
             writeln!(
                 f,
-                "| {link_name} | {size_name} | {theirs:.2} | {ours:.2} | {ratios:.2} | {ratio:.2} \
-                 | {their_best:.2} | {our_best:.2} | {:.2} |",
+                "| {link_name} | {size_name} | {mode} | {theirs:.2} | {ours:.2} | {ratios:.2} \
+                 | {ratio:.2} | {their_best:.2} | {our_best:.2} | {:.2} |",
                 our_best / their_best
             )?;
         }

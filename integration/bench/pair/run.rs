@@ -29,15 +29,27 @@ const RATE: [&str; 4] = ["--rate", "90%", "--warm-up", "3"];
 /// Options of the reflector that must not lose packets: longer than a virtual CPU usually pauses.
 const RETRY: [&str; 2] = ["--retry", "20000"];
 
-/// The owner of the processes.
+/// The processes on both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Peer {
-    Testpmd,
+    /// Two of testpmd; the reflector swaps MAC addresses only.
+    Macswap,
+    /// Two of testpmd; the reflector swaps MAC and IP addresses and ports, as ours does.
+    FiveTupleSwap,
     Pmdscope,
 }
 
 impl Peer {
-    pub(crate) const ALL: [Self; 2] = [Self::Testpmd, Self::Pmdscope];
+    pub(crate) const ALL: [Self; 3] = [Self::Macswap, Self::FiveTupleSwap, Self::Pmdscope];
+
+    /// Forwarding mode of the reflecting testpmd.
+    pub(crate) fn forward_mode(self) -> Option<&'static str> {
+        match self {
+            Self::Macswap => Some("macswap"),
+            Self::FiveTupleSwap => Some("5tswap"),
+            Self::Pmdscope => None,
+        }
+    }
 }
 
 /// Results at a set rate.
@@ -71,7 +83,7 @@ impl PairBench {
             Peer::Pmdscope => self.returned(peer, link, |scratch, socket| {
                 self.start_generator(link, scratch, socket, &["--size", size.generator()])
             }),
-            Peer::Testpmd => self.returned(peer, link, |scratch, socket| {
+            Peer::Macswap | Peer::FiveTupleSwap => self.returned(peer, link, |scratch, socket| {
                 let mut device = link.client(socket, self.descriptors);
                 let mode = match size.testpmd() {
                     TestpmdTraffic::Flowgen(txpkts) => {
@@ -147,18 +159,18 @@ impl PairBench {
         args: &[&str],
     ) -> Result<Process> {
         let cpu = self.cpus.1;
-        let mut process = match peer {
-            Peer::Pmdscope => {
+        let mut process = match peer.forward_mode() {
+            None => {
                 let prefix = scratch.prefix("reflector");
                 let mut command = eal(&self.reflector, &format!("1@{cpu}"), &prefix);
                 command.args(link.server(socket, self.descriptors)).arg("--");
                 command.args(self.app_args()).args(args);
                 Process::spawn("reflector", &mut command, scratch.dir())?
             }
-            Peer::Testpmd => {
-                let args = ["--forward-mode=macswap".to_owned()];
+            Some(mode) => {
+                let args = [format!("--forward-mode={mode}")];
                 let device = link.server(socket, self.descriptors);
-                self.start_testpmd("macswap", cpu, device, scratch, &args)?.1
+                self.start_testpmd("reflector", cpu, device, scratch, &args)?.1
             }
         };
         wait_until("the socket of the link", START, || {
