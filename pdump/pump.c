@@ -46,7 +46,7 @@ pump_open(struct pump *pump, struct pmdscope_capture_spec *spec, struct state *s
 	pmdscope_clock_start();
 	pump->producer.ring = pmdscope_capture_ring_create(PUMP_LCORE, spec->ring_size,
 			spec->snaplen,
-			PMDSCOPE_RING_F_GAPS | PMDSCOPE_RING_F_RESAMPLE |
+			PMDSCOPE_RING_F_GAPS | PMDSCOPE_RING_F_RESAMPLE | PMDSCOPE_RING_F_IN_BURST |
 					(spec->packet_tsc ? PMDSCOPE_RING_F_PACKET_TSC : 0),
 			&step);
 	if (pump->producer.ring == NULL)
@@ -137,8 +137,7 @@ copy_burst(struct pump *pump, const struct state_tap *tap, struct rte_mbuf **pkt
 	struct pmdscope_capture_producer *p = &pump->producer;
 	const struct pmdscope_capture_ring *ring =
 			pmdscope_capture_accept_tail(p, p->ring) ? p->ring : NULL;
-	const struct origin o = {
-		.tsc = rte_rdtsc(),
+	struct origin o = {
 		.port = tap->port,
 		.queue = tap->queue,
 		.dir = tap->dir,
@@ -154,6 +153,8 @@ copy_burst(struct pump *pump, const struct state_tap *tap, struct rte_mbuf **pkt
 
 	if (p->sample != pump->sample && ring != NULL)
 		resample(p, ring, pump->sample);
+	begin_burst(p->ring);
+	o.tsc = rte_rdtsc();
 	all = p->sample <= 1 || pump->spec->filter.nb_insns != 0;
 	d.head = p->head;
 	for (i = leave_out(pump, p, n, &d); i < n; i += 1 + leave_out(pump, p, n - i - 1, &d)) {

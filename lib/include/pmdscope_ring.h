@@ -78,7 +78,8 @@ struct pmdscope_ring_hdr {
 	uint64_t dropped;     /**< Packets not recorded: the ring was full or not yet created. */
 	uint64_t filtered;    /**< Packets that the filter refused. */
 	uint64_t sampled_out; /**< Packets that passed the filter, left out by 1-in-N sampling. */
-	uint8_t reserved3[24];
+	uint32_t in_burst;    /**< Not 0 while a burst is written (PMDSCOPE_RING_F_IN_BURST). */
+	uint8_t reserved3[20];
 
 	/* offset 192 */
 	uint64_t port_dropped[PMDSCOPE_RING_PORTS]; /**< dropped, by port id. */
@@ -90,6 +91,11 @@ struct pmdscope_ring_hdr {
 #define PMDSCOPE_RING_F_PACKET_TSC (1U << 1)
 /** The consumer may change the sampling with struct pmdscope_tee_change. */
 #define PMDSCOPE_RING_F_RESAMPLE (1U << 2)
+/**
+ * The producer sets in_burst before it reads the time stamp of a burst, and clears it with release
+ * after the head. While it is 0, all records with earlier time stamps are published.
+ */
+#define PMDSCOPE_RING_F_IN_BURST (1U << 3)
 
 /** Content of the one-page tail memfd; the consumer writes it. */
 struct pmdscope_ring_tail {

@@ -242,7 +242,8 @@ test_map(struct reader *reader, const int fds[2])
 	CHECK(reader->hdr->hdr_size == PMDSCOPE_RING_HDR_SIZE);
 	CHECK(reader->hdr->record_size == sizeof(struct pmdscope_record));
 	CHECK((reader->hdr->features & ~PMDSCOPE_RING_F_PACKET_TSC) ==
-			(PMDSCOPE_RING_F_GAPS | PMDSCOPE_RING_F_RESAMPLE));
+			(PMDSCOPE_RING_F_GAPS | PMDSCOPE_RING_F_RESAMPLE |
+					PMDSCOPE_RING_F_IN_BURST));
 }
 
 void

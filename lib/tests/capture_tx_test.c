@@ -309,6 +309,41 @@ keep_last(uint16_t port __rte_unused, uint16_t queue __rte_unused,
 	return nb_pkts - 1;
 }
 
+/* The burst has its time stamp, and no record that the consumer can see. */
+static uint16_t
+check_in_burst(uint16_t port __rte_unused, uint16_t queue __rte_unused,
+		struct rte_mbuf **pkts __rte_unused, uint16_t nb_pkts, void *arg)
+{
+	const struct reader *r = arg;
+
+	CHECK(r->hdr->in_burst != 0 && r->hdr->records == 0);
+	return nb_pkts;
+}
+
+/* The consumer is told to wait for a burst until its records are published. */
+static void
+test_in_burst(void)
+{
+	const struct rte_eth_rxtx_callback *callback;
+	const struct request req = test_request();
+	struct rte_mbuf *pkts[4];
+	struct reader r;
+	unsigned int i;
+	int fd;
+
+	fd = test_attach(&req, &r);
+	CHECK(r.hdr->in_burst == 0);
+	callback = rte_eth_add_tx_callback(ports[0], 0, check_in_burst, &r);
+	CHECK(callback != NULL);
+	for (i = 0; i < RTE_DIM(pkts); i++)
+		pkts[i] = test_packet(60, 0, 2048);
+	CHECK(pmdscope_tx_burst(ports[0], 0, pkts, RTE_DIM(pkts)) == RTE_DIM(pkts));
+	CHECK(r.hdr->in_burst == 0 && r.hdr->records == RTE_DIM(pkts));
+	CHECK(rte_eth_remove_tx_callback(ports[0], 0, callback) == 0);
+	nic_sends(0, NIC_SLOTS);
+	test_detach(fd, &r);
+}
+
 static int closing_fd;
 
 /* The consumer ends while its records wait for the NIC. */
@@ -392,6 +427,7 @@ main(void)
 	test_capture_start(2 * SESSIONS, 64);
 	test_retry();
 	test_as_if_sent();
+	test_in_burst();
 	test_nested();
 	test_callbacks();
 	test_plain();

@@ -25,6 +25,7 @@ VALUE(PMDSCOPE_RING_PORTS, 32);
 VALUE(PMDSCOPE_RING_F_GAPS, 1);
 VALUE(PMDSCOPE_RING_F_PACKET_TSC, 2);
 VALUE(PMDSCOPE_RING_F_RESAMPLE, 4);
+VALUE(PMDSCOPE_RING_F_IN_BURST, 8);
 VALUE(PMDSCOPE_RECORD_PACKET, 1);
 VALUE(PMDSCOPE_RECORD_SAMPLE, 3);
 VALUE(PMDSCOPE_RECORD_PAD, 255);
@@ -65,6 +66,7 @@ AT(pmdscope_ring_hdr, records, 136);
 AT(pmdscope_ring_hdr, dropped, 144);
 AT(pmdscope_ring_hdr, filtered, 152);
 AT(pmdscope_ring_hdr, sampled_out, 160);
+AT(pmdscope_ring_hdr, in_burst, 168);
 AT(pmdscope_ring_hdr, port_dropped, 192);
 
 SIZE(pmdscope_ring_tail, 8);

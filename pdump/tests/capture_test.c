@@ -67,6 +67,7 @@ test_sample(void)
 	start(&c, PMDSCOPE_DIR_TX, 262144);
 	expect_ring(&c);
 	CHECK((c.hdr->features & PMDSCOPE_RING_F_RESAMPLE) != 0);
+	CHECK((c.hdr->features & PMDSCOPE_RING_F_IN_BURST) != 0);
 	CHECK(send(c.fd, &change, sizeof(change), 0) == sizeof(change));
 	for (i = 0; !find_sample(&c, 8); i++) {
 		CHECK(i < 5000);

@@ -103,8 +103,7 @@ copy_matches(struct copy *c, struct rte_mbuf **pkts, uint16_t nb_pkts)
 /* Published immediately, unless the burst is pending. */
 static void
 copy_burst(const struct pmdscope_capture *capture, struct pmdscope_capture_producer *p,
-		const struct origin *o, struct rte_mbuf **pkts, uint16_t nb_pkts,
-		struct pending *pending)
+		struct origin *o, struct rte_mbuf **pkts, uint16_t nb_pkts, struct pending *pending)
 {
 	const uint32_t sample = __atomic_load_n(&capture->sample, __ATOMIC_RELAXED);
 	const struct pmdscope_capture_ring *ring = __atomic_load_n(&p->ring, __ATOMIC_ACQUIRE);
@@ -114,6 +113,8 @@ copy_burst(const struct pmdscope_capture *capture, struct pmdscope_capture_produ
 
 	if (unlikely(p->sample != sample) && writable != NULL)
 		resample(p, writable, sample);
+	begin_burst(ring);
+	o->tsc = rte_rdtsc();
 	c.d.head = p->head;
 	if (pending != NULL) {
 		pending->p = p;
@@ -222,7 +223,6 @@ copy_to_all(unsigned int lcore, struct pmdscope_tee_offer *offer, struct origin 
 	struct pmdscope_capture_producer *p;
 	unsigned int i;
 
-	o->tsc = rte_rdtsc();
 	o->flags = o->dir == PMDSCOPE_DIR_TX && !waits ? PMDSCOPE_RECORD_F_ATTEMPT : 0;
 	for (i = 0; i < PMDSCOPE_CAPTURE_SLOTS; i++) {
 		capture = __atomic_load_n(&pmdscope_capture_slots.captures[i], __ATOMIC_ACQUIRE);

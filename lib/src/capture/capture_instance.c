@@ -91,7 +91,7 @@ static uint32_t
 ring_features(const struct pmdscope_capture_spec *spec)
 {
 	return PMDSCOPE_RING_F_GAPS | (spec->packet_tsc ? PMDSCOPE_RING_F_PACKET_TSC : 0) |
-	       (spec->leaked ? 0 : PMDSCOPE_RING_F_RESAMPLE);
+	       (spec->leaked ? 0 : PMDSCOPE_RING_F_RESAMPLE | PMDSCOPE_RING_F_IN_BURST);
 }
 
 int

@@ -121,6 +121,18 @@ resample(struct pmdscope_capture_producer *p, const struct pmdscope_capture_ring
 	__atomic_store_n(&ring->hdr->head, head, __ATOMIC_RELEASE);
 }
 
+/*
+ * Make the consumer wait for the records of a burst, whose time stamp is read next. The store takes
+ * effect within microseconds; the consumer allows for more.
+ */
+static inline void
+begin_burst(const struct pmdscope_capture_ring *ring)
+{
+	if (ring != NULL)
+		__atomic_store_n(&ring->hdr->in_burst, 1, __ATOMIC_RELAXED);
+	rte_compiler_barrier();
+}
+
 static inline void
 publish(struct pmdscope_capture_producer *p, const struct pmdscope_capture_ring *ring,
 		uint16_t port, const struct delta *d)
@@ -153,6 +165,7 @@ publish(struct pmdscope_capture_producer *p, const struct pmdscope_capture_ring 
 					__ATOMIC_RELAXED);
 	}
 	__atomic_store_n(&hdr->head, d->head, __ATOMIC_RELEASE);
+	__atomic_store_n(&hdr->in_burst, 0, __ATOMIC_RELEASE);
 }
 
 /* A packet that the filter passes, which keeps this many bytes of it. */
