@@ -27,9 +27,13 @@ use self::reader::RingReader;
 use self::report::add_drops;
 pub use self::report::{CaptureError, CaptureObserver, CaptureReport, RingReport};
 
-/// How long a packet may wait for an earlier one from another ring: longer than the time from the
-/// time stamp of a burst to its publication, unless its lcore was preempted meanwhile.
+/// How long a packet may wait for an earlier one from another ring whose producer is in a burst, or
+/// does not tell: longer than the time from the time stamp of a burst to its publication, unless its
+/// lcore was preempted meanwhile.
 pub const REORDER_WINDOW: Duration = Duration::from_millis(30);
+/// How long it waits for one from other empty rings: longer than a store of the producer takes to
+/// arrive, and than the error of a clock one second after its anchor.
+const CLOCK_ERROR: Duration = Duration::from_micros(250);
 /// Pauses between reads of rings that have been read to their end. During the longest, packets of
 /// 64 bytes at 20 Mpps fill half a ring of 8 MiB.
 const PAUSE_MIN: Duration = Duration::from_micros(100);
@@ -236,15 +240,29 @@ impl CaptureLoop {
     fn round(&mut self) -> Result<RoundStats, CaptureError> {
         let raw_ns = raw_clock_ns();
         let mut taken = self.read_rings(self.output.takes_shared(), READ_MAX)?;
-        let window = u64::try_from(REORDER_WINDOW.as_nanos()).unwrap_or(u64::MAX);
         let clock = self.readers.iter().find_map(|reader| reader.clock);
         let mut more = false;
         if let Some(clock) = clock {
-            let watermark = clock.tsc_at(raw_ns.saturating_sub(window));
-            more = self.drain(watermark, READ_MAX)?.is_break();
+            let before = |span: Duration| {
+                let span = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+                clock.tsc_at(raw_ns.saturating_sub(span))
+            };
+            self.set_complete_until(before(CLOCK_ERROR), before(REORDER_WINDOW));
+            more = self.drain(READ_MAX)?.is_break();
         }
         taken.behind |= self.release_rings(more) || more;
         Ok(taken)
+    }
+
+    /// Tells the merge up to which TSC each ring is complete: that of this round if nothing was being
+    /// written when it was read, an earlier one otherwise.
+    fn set_complete_until(&mut self, round: u64, earlier: u64) {
+        for (index, reader) in self.readers.iter_mut().enumerate() {
+            let complete = std::mem::take(&mut reader.complete);
+            if let Some(records) = self.merge.stream(index) {
+                records.set_complete_until(if complete { round } else { earlier });
+            }
+        }
     }
 
     /// Releases the room of packets that were written; returns whether a ring holds more. `more`
@@ -288,9 +306,9 @@ impl CaptureLoop {
         Ok(taken)
     }
 
-    /// Writes the packets up to `watermark` in order. Breaks after `most` bytes that are still in
+    /// Writes the packets that no earlier ones can follow, in order. Breaks after `most` bytes that are still in
     /// their rings, or when no more packets are wanted.
-    fn drain(&mut self, watermark: u64, most: usize) -> Result<ControlFlow<()>, CaptureError> {
+    fn drain(&mut self, most: usize) -> Result<ControlFlow<()>, CaptureError> {
         let Self { merge, readers, apps, output, .. } = self;
         let mut written = Ok(());
         let mut bytes = 0;
@@ -314,7 +332,7 @@ impl CaptureLoop {
                 }
             }
         };
-        let drained = merge.drain(watermark, each)?;
+        let drained = merge.drain(each)?;
         written?;
         Ok(drained)
     }
@@ -436,6 +454,7 @@ impl CaptureLoop {
             opened,
             fed: false,
             held_back: 0,
+            complete: false,
         });
         Ok(())
     }
@@ -473,7 +492,8 @@ impl CaptureLoop {
     fn sweep(&mut self) -> Result<(), CaptureError> {
         self.await_clocks();
         let read = self.read_rings(false, usize::MAX).map(|_| ());
-        self.drain(u64::MAX, usize::MAX).and(read)
+        self.set_complete_until(u64::MAX, u64::MAX);
+        self.drain(usize::MAX).and(read)
     }
 
     /// Waits for the clocks of apps: a capture may end before its app has measured its clock.

@@ -44,6 +44,8 @@ pub const DROPPED: usize = 144;
 pub const FILTERED: usize = 152;
 /// Offset of `sampled_out`.
 pub const SAMPLED_OUT: usize = 160;
+/// Offset of `in_burst`.
+pub const IN_BURST: usize = 168;
 /// Offset of `port_dropped`.
 pub const PORT_DROPPED: usize = 192;
 
@@ -53,6 +55,8 @@ pub const FEATURE_GAPS: u32 = 1;
 pub const FEATURE_PACKET_TSC: u32 = 2;
 /// Feature bit: the sampling can be changed.
 pub const FEATURE_RESAMPLE: u32 = 4;
+/// Feature bit: `in_burst` tells whether a burst has its time stamp and is not published.
+pub const FEATURE_IN_BURST: u32 = 8;
 
 /// Bytes of a record header.
 pub const RECORD_SIZE: usize = 32;

@@ -1,9 +1,10 @@
 //! Merges the records of several rings into one stream in TSC order.
 //!
 //! Each ring is sorted by time. As long as every ring has a record waiting, the earliest one is
-//! next. A ring that is empty may still get an earlier record, but only one from after the
-//! watermark: the time up to which everything had been published when the rings were last read. So
-//! an idle ring delays the others by no more than the reorder window.
+//! next. A ring that is empty may still get an earlier record, but only one from after the time up
+//! to which it was complete when it was last read. Most producers tell whether they have time stamps
+//! of records that are not published yet, so an idle ring hardly delays the others; one whose
+//! producer does not delays them by the reorder window.
 
 use std::ops::ControlFlow;
 
@@ -46,17 +47,16 @@ impl RecordMerge {
     }
 
     /// Passes packets in order to `each`, with the index of the ring and the number of packets that
-    /// each stands for, until `each` breaks. Packets after `watermark` stay if a ring is empty, and
-    /// all packets stay if a ring was not read up to its next packet.
+    /// each stands for, until `each` breaks. If a ring is empty, packets stay from after the time up
+    /// to which it is complete, and all packets stay if a ring was not read up to its next packet.
     ///
     /// # Errors
     /// When a ring contains an invalid record.
     pub(crate) fn drain(
         &mut self,
-        watermark: u64,
         mut each: impl FnMut(usize, &RingRecord, RecordData<'_>, u32) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, RingRecordError> {
-        while let Some(run) = self.next_run(watermark)? {
+        while let Some(run) = self.next_run()? {
             let Some(stream) = self.streams.get_mut(run.stream) else { break };
             let before = stream.pending();
             while let Some(record) = stream.peek()? {
@@ -81,13 +81,13 @@ impl RecordMerge {
 
     /// Returns the ring that has the next packet, and the TSC up to which it stays ahead of all
     /// others.
-    fn next_run(&mut self, watermark: u64) -> Result<Option<RingRun>, RingRecordError> {
+    fn next_run(&mut self) -> Result<Option<RingRun>, RingRecordError> {
         let mut first: Option<(usize, u64)> = None;
         let mut until = u64::MAX;
         for (index, stream) in self.streams.iter_mut().enumerate() {
             match (stream.peek()?.map(|record| record.tsc), first) {
                 (None, _) if stream.is_behind() => return Ok(None),
-                (None, _) => until = until.min(watermark),
+                (None, _) => until = until.min(stream.complete_until()),
                 (Some(tsc), Some((_, least))) if tsc >= least => until = until.min(tsc),
                 (Some(tsc), earlier) => {
                     until = until.min(earlier.map_or(u64::MAX, |(_, tsc)| tsc));
@@ -123,9 +123,12 @@ mod tests {
         merge
     }
 
-    fn drain(merge: &mut RecordMerge, watermark: u64) -> Vec<(usize, u64)> {
+    fn drain(merge: &mut RecordMerge, complete_until: u64) -> Vec<(usize, u64)> {
         let mut out = Vec::new();
-        let flow = merge.drain(watermark, |stream, record, data, _| {
+        for stream in &mut merge.streams {
+            stream.set_complete_until(complete_until);
+        }
+        let flow = merge.drain(|stream, record, data, _| {
             assert!(matches!(data, RecordData::Copied(bytes) if *bytes == [stream as u8]));
             out.push((stream, record.tsc));
             ControlFlow::Continue(())
@@ -135,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_ring_holds_back_only_what_is_after_the_watermark() {
+    fn an_empty_ring_holds_back_only_what_is_after_the_time_it_is_complete() {
         let mut merge = merge(&[vec![10, 20, 30], vec![]]);
         assert_eq!(drain(&mut merge, 20), [(0, 10), (0, 20)]);
         assert_eq!(drain(&mut merge, 29), []);
@@ -161,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn full_rings_need_no_watermark() {
+    fn rings_with_records_need_not_be_complete() {
         let mut merge = merge(&[vec![10, 30], vec![20, 40]]);
         assert_eq!(drain(&mut merge, 0), [(0, 10), (1, 20), (0, 30)]);
         assert_eq!(drain(&mut merge, u64::MAX), [(1, 40)]);
@@ -179,7 +182,7 @@ mod tests {
     #[test]
     fn a_break_leaves_the_rest() {
         let mut merge = merge(&[vec![1, 2, 3]]);
-        let flow = merge.drain(u64::MAX, |_, _, _, _| ControlFlow::Break(()));
+        let flow = merge.drain(|_, _, _, _| ControlFlow::Break(()));
         assert_eq!(flow, Ok(ControlFlow::Break(())));
         assert_eq!(drain(&mut merge, u64::MAX), [(0, 2), (0, 3)]);
     }
@@ -189,15 +192,15 @@ mod tests {
         fn everything_comes_out_in_order_and_nothing_is_lost(
             mut streams in proptest::collection::vec(
                 proptest::collection::vec(0u64..10_000, 0..40), 1..6),
-            mut watermarks in proptest::collection::vec(0u64..10_000, 0..6),
+            mut times in proptest::collection::vec(0u64..10_000, 0..6),
         ) {
             for stream in &mut streams {
                 stream.sort_unstable();
             }
-            watermarks.sort_unstable();
-            watermarks.push(u64::MAX);
+            times.sort_unstable();
+            times.push(u64::MAX);
             let mut merge = merge(&streams);
-            let out = watermarks.iter().flat_map(|w| drain(&mut merge, *w)).collect::<Vec<_>>();
+            let out = times.iter().flat_map(|time| drain(&mut merge, *time)).collect::<Vec<_>>();
             prop_assert!(out.is_sorted_by_key(|(_, tsc)| *tsc));
             prop_assert_eq!(merge.late(), 0);
             for (index, stream) in streams.iter().enumerate() {

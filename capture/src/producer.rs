@@ -54,13 +54,15 @@ impl Producer {
         header.extend(size.to_ne_bytes());
         header.extend((RECORD_SIZE as u16).to_ne_bytes());
         header.extend(lcore.to_ne_bytes());
-        header.extend((FEATURE_GAPS | FEATURE_RESAMPLE).to_ne_bytes());
+        let features = FEATURE_GAPS | FEATURE_RESAMPLE | FEATURE_IN_BURST;
+        header.extend(features.to_ne_bytes());
         header.extend(MAX_SNAPLEN.to_ne_bytes());
         ring.poke(0, &header);
         ring
     }
 
-    /// Like [`Producer::new`], but of a library that does not support changes of the sampling.
+    /// Like [`Producer::new`], but of a library that does not support changes of the sampling, nor
+    /// tell about bursts.
     pub(crate) fn old(size: u32, lcore: u16) -> Self {
         let ring = Self::new(size, lcore);
         ring.poke(16, &FEATURE_GAPS.to_ne_bytes());
@@ -95,6 +97,11 @@ impl Producer {
     pub(crate) fn set_head(&mut self, head: u64) {
         self.head = head;
         self.word(HEAD).store(head, Ordering::Release);
+    }
+
+    /// Sets whether a burst has its time stamp and is not published.
+    pub(crate) fn set_in_burst(&self, in_burst: bool) {
+        self.poke(IN_BURST, &u32::from(in_burst).to_ne_bytes());
     }
 
     pub(crate) fn head(&self) -> u64 {

@@ -120,6 +120,12 @@ impl RingCursor {
     }
 }
 
+/// Returns whether the records of the last burst are published. A head that is read afterwards has
+/// them.
+pub(crate) fn is_between_bursts(in_burst: &impl SharedWord<u32>) -> bool {
+    in_burst.load(Ordering::Acquire) == 0
+}
+
 /// Reads a value under a sequence lock, by relaxed loads; `None` if it was being written.
 pub(crate) fn read_locked<S: SharedWord<u32>, T>(seq: &S, read: impl FnOnce() -> T) -> Option<T> {
     let before = seq.load(Ordering::Acquire);

@@ -232,6 +232,29 @@ fn packets_stand_behind_the_marker_of_their_sampling_under_loom() {
 }
 
 #[test]
+fn the_head_after_a_burst_has_its_records_under_loom() {
+    loom::model(|| {
+        let ring = Shared::new();
+        let in_burst = Arc::new(AtomicU32::new(0));
+        let producer = thread::spawn({
+            let (ring, in_burst) = (Arc::clone(&ring), Arc::clone(&in_burst));
+            move || {
+                let mut producer = Producer { head: 0, tail: 0, dropped: 0 };
+                in_burst.store(1, Ordering::Relaxed);
+                producer.burst(&ring, &[(2, 1)]);
+                in_burst.store(0, Ordering::Release);
+            }
+        });
+        let began = !is_between_bursts(&*in_burst);
+        if began && is_between_bursts(&*in_burst) {
+            let cursor = RingCursor::new(&ring.tail, SIZE as u32, UNIT as u32);
+            assert_eq!(cursor.available(&ring.head), Ok(UNIT as usize));
+        }
+        producer.join().unwrap();
+    });
+}
+
+#[test]
 fn anchors_are_of_one_moment_under_loom() {
     struct Locked {
         seq: AtomicU32,

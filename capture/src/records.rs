@@ -77,6 +77,8 @@ pub struct RecordStream {
     head: usize,
     /// Packets that each packet stands for, since the last sampling record.
     weight: u32,
+    /// TSC up to which no further records follow.
+    complete_until: u64,
 }
 
 impl RecordStream {
@@ -94,6 +96,7 @@ impl RecordStream {
             kind: RECORD_PACKET,
             head: RECORD_SIZE,
             weight: 1,
+            complete_until: 0,
         }
     }
 
@@ -107,6 +110,17 @@ impl RecordStream {
     pub fn of_leaks(position: u64, data_size: u32, snaplen: u32) -> Self {
         let (kind, head) = (RECORD_LEAK, RECORD_SIZE + LEAK_SIZE);
         Self { kind, head, ..Self::new(position, data_size, snaplen) }
+    }
+
+    /// Sets the TSC up to which no further records follow those that can be read, unless it is known
+    /// for a later one.
+    pub(crate) fn set_complete_until(&mut self, tsc: u64) {
+        self.complete_until = self.complete_until.max(tsc);
+    }
+
+    /// Returns the TSC up to which no further records follow those that can be read.
+    pub(crate) fn complete_until(&self) -> u64 {
+        self.complete_until
     }
 
     /// Returns the number of bytes that were appended, or are in view, and not yet read.

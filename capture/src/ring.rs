@@ -15,11 +15,12 @@ use pmdscope_packets::SharedRegion;
 use rustix::fs::{FsWord, SealFlags};
 
 use crate::layout::{
-    ANCHOR_SEQ, ANCHOR_SIZE, ANCHORS, ClockAnchor, DROPPED, FEATURE_GAPS, FEATURE_RESAMPLE,
-    FILTERED, HEAD, PORT_DROPPED, RECORD_SIZE, RECORDS, RING_ALIGN, RING_HEADER_SIZE, RING_MAGIC,
-    RING_MAX_SIZE, RING_MIN_SIZE, RING_PORTS, RingHeader, SAMPLED_OUT, TAIL_SIZE, VERSION,
+    ANCHOR_SEQ, ANCHOR_SIZE, ANCHORS, ClockAnchor, DROPPED, FEATURE_GAPS, FEATURE_IN_BURST,
+    FEATURE_RESAMPLE, FILTERED, HEAD, IN_BURST, PORT_DROPPED, RECORD_SIZE, RECORDS, RING_ALIGN,
+    RING_HEADER_SIZE, RING_MAGIC, RING_MAX_SIZE, RING_MIN_SIZE, RING_PORTS, RingHeader,
+    SAMPLED_OUT, TAIL_SIZE, VERSION,
 };
-use crate::protocol::{BadHead, RingCursor, read_locked};
+use crate::protocol::{BadHead, RingCursor, is_between_bursts, read_locked};
 use crate::records::RecordStream;
 
 /// `f_type` of the file system of huge pages.
@@ -193,6 +194,13 @@ impl Ring {
         self.header.features & FEATURE_RESAMPLE != 0
     }
 
+    /// Returns whether all records with time stamps before this call are published. False if the
+    /// producer is in a burst, or does not tell.
+    pub(crate) fn is_between_bursts(&self) -> bool {
+        self.header.features & FEATURE_IN_BURST != 0
+            && is_between_bursts(half_word(self.data.map(), IN_BURST))
+    }
+
     /// Returns the number of bytes read so far, which is the ring position of the next byte.
     pub fn consumed(&self) -> u64 {
         self.cursor.consumed()
@@ -283,14 +291,14 @@ impl Ring {
 
     /// Returns the sequence number of the anchors, which changes when they do.
     pub fn anchor_seq(&self) -> u32 {
-        seq_word(self.data.map()).load(Ordering::Acquire)
+        half_word(self.data.map(), ANCHOR_SEQ).load(Ordering::Acquire)
     }
 
     /// Returns the first and the latest anchor; `None` while they are being written.
     pub fn anchors(&self) -> Option<(ClockAnchor, ClockAnchor)> {
         for _ in 0..SEQLOCK_TRIES {
-            let anchors =
-                read_locked(seq_word(self.data.map()), || (self.anchor(0), self.anchor(1)));
+            let seq = half_word(self.data.map(), ANCHOR_SEQ);
+            let anchors = read_locked(seq, || (self.anchor(0), self.anchor(1)));
             if anchors.is_some() {
                 return anchors;
             }
@@ -336,9 +344,9 @@ fn word(data: &MmapRaw, offset: usize) -> &AtomicU64 {
     unsafe { AtomicU64::from_ptr(data.as_ptr().add(offset).cast_mut().cast()) }
 }
 
-fn seq_word(data: &MmapRaw) -> &AtomicU32 {
-    // SAFETY: as in `word`; ANCHOR_SEQ is a multiple of 4 within the header.
-    unsafe { AtomicU32::from_ptr(data.as_ptr().add(ANCHOR_SEQ).cast_mut().cast()) }
+fn half_word(data: &MmapRaw, offset: usize) -> &AtomicU32 {
+    // SAFETY: as in `word`; the constant is a multiple of 4.
+    unsafe { AtomicU32::from_ptr(data.as_ptr().add(offset).cast_mut().cast()) }
 }
 
 fn tail_word(tail: &MmapRaw) -> &AtomicU64 {

@@ -110,6 +110,16 @@ fn anchors_are_not_read_while_they_are_written() {
 }
 
 #[test]
+fn a_ring_is_between_bursts_if_its_producer_says_so() {
+    let producer = Producer::new(SIZE, 1);
+    let ring = map(&producer).unwrap();
+    assert!(ring.is_between_bursts());
+    producer.set_in_burst(true);
+    assert!(!ring.is_between_bursts());
+    assert!(!map(&Producer::old(SIZE, 1)).unwrap().is_between_bursts());
+}
+
+#[test]
 fn two_threads_lose_nothing_that_was_not_counted() {
     two_threads(|ring, records| ring.read(8 * 1024, records).unwrap());
 }

@@ -20,6 +20,8 @@ pub(super) struct RingReader {
     pub(super) fed: bool,
     /// Bytes in the ring that the merge holds back.
     pub(super) held_back: usize,
+    /// Nothing with a time stamp from before the current round is missing in what was read.
+    pub(super) complete: bool,
 }
 
 impl RingReader {
@@ -37,6 +39,8 @@ impl RingReader {
         share: bool,
         most: usize,
     ) -> Result<usize, RingError> {
+        // Before the head is read.
+        self.complete = self.ring.is_between_bursts();
         let new = self.ring.look();
         let half = self.ring.data_size() as usize / 2;
         let large = self.ring.mean_record() >= LARGE_RECORD;

@@ -13,7 +13,9 @@ use pmdscope_packets::{DIR_RX, DIR_TX, MAX_SNAPLEN};
 use pmdscope_testing::output;
 
 use super::*;
-use crate::layout::{CaptureRequest, ClockAnchor, QueueSelect, RING_MIN_SIZE, TEE_ACCEPT, TEE_END};
+use crate::layout::{
+    CaptureRequest, ClockAnchor, HEAD, IN_BURST, QueueSelect, RING_MIN_SIZE, TEE_ACCEPT, TEE_END,
+};
 use crate::producer::{Listener, Peer, Producer, message};
 use crate::session::CaptureSession;
 use crate::source::{CapturePort, ReopenApp};
@@ -190,6 +192,38 @@ fn packets_published_before_an_app_died_are_written_in_order() {
         ];
         assert_eq!(rows, expected);
     }
+}
+
+/// Returns the number of packets out of order if the earlier one of two, from different rings, is
+/// published 5 ms after the later one.
+fn late_after_a_long_burst() -> u64 {
+    let mut app = App::new(2);
+    let raw_ns = raw_clock_ns() + 20_000_000;
+    let soon = u64::try_from(u128::from(raw_ns - RAW_BASE) * u128::from(HZ) / 1_000_000_000);
+    let tsc = soon.unwrap();
+    app.rings[0].push(RingRecord { tsc: tsc + HZ / 1000, ..record(0, DIR_RX, 0) }, &[1; 60]);
+    app.rings[0].publish();
+    app.rings[1].push(RingRecord { tsc, ..record(0, DIR_RX, 0) }, &[2; 60]);
+    app.rings[1].set_in_burst(true);
+    let data = app.rings[1].data.try_clone().unwrap();
+    let head = app.rings[1].head();
+    let report = app.capture(CaptureSettings::default(), &never(), |peer| {
+        let due = Duration::from_nanos(raw_ns + 6_000_000);
+        std::thread::sleep(due.saturating_sub(Duration::from_nanos(raw_clock_ns())));
+        data.write_all_at(&head.to_ne_bytes(), HEAD as u64).unwrap();
+        data.write_all_at(&0u32.to_ne_bytes(), IN_BURST as u64).unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+        drop(peer);
+    });
+    assert!(report.failure.is_none(), "{:?}", report.failure);
+    assert_eq!(report.captured, 2);
+    report.late
+}
+
+/// Several times: one of the threads may be without a CPU for longer than the reorder window.
+#[test]
+fn packets_of_a_burst_that_is_not_published_are_waited_for() {
+    assert!((0..10).any(|_| late_after_a_long_burst() == 0));
 }
 
 #[derive(Default)]
