@@ -17,6 +17,9 @@
  * Each worker lcore receives from a queue of its own, and has an equal part of the rate. An answer
  * adds them up. If several share a CPU, they yield to each other.
  *
+ * The main lcore counts as polling too, so each capture has a second ring, which is idle unless a
+ * net_memif device is used.
+ *
  * A net_memif device is a server whose client has the next number. The main lcore sends packets
  * of SIZE bytes on that one and sleeps in between, to share its CPU.
  */
@@ -324,6 +327,8 @@ link_pmdscope(FILE *control, bool on)
 		return;
 	}
 	linked = on;
+	if (on)
+		pmdscope_poll(0);
 	fprintf(control, "{}\n");
 }
 
