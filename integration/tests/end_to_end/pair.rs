@@ -26,7 +26,8 @@ fn without_benchmark() -> Option<Missing> {
     Needs::Apps.missing().or_else(programs).or_else(hugepages)
 }
 
-/// One size, one round: each link has a line in both tables, with packets in it.
+/// One size, one round: each link has a line for both reflectors of testpmd in the first table and one in
+/// the second, with packets in it.
 fn benchmark(scratch: &Scratch) -> Result<()> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pmdscope-bench-pair"));
     command.args(["--rounds", "1", "--hold", "1", "--only", "64"]);
@@ -39,8 +40,9 @@ fn benchmark(scratch: &Scratch) -> Result<()> {
             .filter_map(|line| line.strip_prefix(&begin))
             .map(|line| line.split('|').map(str::trim).collect())
             .collect();
-        let [rates, held] = &lines[..] else { anyhow::bail!("{link}: {out}") };
-        for rate in &rates[..2] {
+        let [macswap, five_tuple, held] = &lines[..] else { anyhow::bail!("{link}: {out}") };
+        ensure!((macswap[0], five_tuple[0]) == ("macswap", "5tswap"), "{link}: {out}");
+        for rate in [&macswap[1..3], &five_tuple[1..3]].concat() {
             let median = rate.split(' ').next().and_then(|text| text.parse().ok());
             ensure!(median > Some(0.0), "{rate}: {out}");
         }
