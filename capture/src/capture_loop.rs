@@ -35,8 +35,8 @@ pub const REORDER_WINDOW: Duration = Duration::from_millis(30);
 /// arrive, and than the error of a clock one second after its anchor.
 const CLOCK_ERROR: Duration = Duration::from_micros(250);
 /// Pauses between reads of rings that have been read to their end. During the longest, packets of
-/// 1500 bytes at 4 Mpps fill three quarters of a ring of 8 MiB. Shorter ones cost CPU time while
-/// nothing arrives: 2 % of a CPU at 500 us.
+/// 1500 bytes at 4 Mpps fill three quarters of a ring of 8 MiB. One of 500 us costs 1.5 % of a CPU
+/// more while nothing arrives.
 const PAUSE_MIN: Duration = Duration::from_micros(100);
 const PAUSE_MAX: Duration = Duration::from_millis(1);
 /// Fraction of a ring (1 / this) that may fill during a pause, so that pauses are long when little
@@ -307,8 +307,8 @@ impl CaptureLoop {
         Ok(taken)
     }
 
-    /// Writes the packets that no earlier ones can follow, in order. Breaks after `most` bytes that are still in
-    /// their rings, or when no more packets are wanted.
+    /// Writes the packets that no earlier ones can follow, in order. Breaks after `most` bytes that
+    /// are still in their rings, or when no more packets are wanted.
     fn drain(&mut self, most: usize) -> Result<ControlFlow<()>, CaptureError> {
         let Self { merge, readers, apps, output, .. } = self;
         let mut written = Ok(());
