@@ -14,6 +14,8 @@ pub struct BenchOptions {
     pub rounds: Option<usize>,
     /// `--hold`: seconds at a set rate.
     pub hold: Option<u64>,
+    /// `--attempts`: how often a set rate is tried that is not reached.
+    pub attempts: Option<usize>,
     /// `--descriptors`: packets that a queue holds.
     pub descriptors: Option<u32>,
     /// `--only`: one part of the benchmark.
@@ -48,6 +50,7 @@ impl BenchOptions {
                 "--quick" => options.quick = true,
                 "--rounds" => options.rounds = Some(value()?.parse().context("--rounds")?),
                 "--hold" => options.hold = Some(value()?.parse().context("--hold")?),
+                "--attempts" => options.attempts = Some(value()?.parse().context("--attempts")?),
                 "--descriptors" => {
                     options.descriptors = Some(value()?.parse().context("--descriptors")?);
                 }
@@ -65,6 +68,7 @@ impl BenchOptions {
         let known = only.is_none_or(|only| parts.contains(&only));
         ensure!(known, "--only is {}", parts.join(" or "));
         ensure!(options.rounds != Some(0), "--rounds is at least 1");
+        ensure!(options.attempts != Some(0), "--attempts is at least 1");
         Ok(Some(options))
     }
 }

@@ -8,6 +8,7 @@
 
 pub mod baseline;
 pub mod bpf;
+pub mod cache_line;
 pub mod callbacks;
 pub mod capture_app;
 pub mod command;

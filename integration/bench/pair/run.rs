@@ -7,6 +7,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use pmdscope_integration::cache_line;
 use pmdscope_integration::frames::{UDP, Way, frame, write_pcap};
 use pmdscope_integration::machine::own_group;
 use pmdscope_integration::process::{Process, wait_until};
@@ -52,6 +53,22 @@ impl Peer {
     }
 }
 
+/// Results without limit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unlimited {
+    /// Packets per second that come back.
+    pub(crate) rate: f64,
+    pub(crate) cache_line: CacheLine,
+}
+
+/// Time that a cache line takes from one of the two CPUs to the other and back, before and after a
+/// measurement, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CacheLine {
+    pub(crate) before_ns: f64,
+    pub(crate) after_ns: f64,
+}
+
 /// Results at a set rate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
@@ -64,6 +81,14 @@ pub(crate) struct Held {
     pub(crate) p50_ns: u64,
     pub(crate) p99_9_ns: u64,
     pub(crate) seconds: u64,
+    pub(crate) cache_line: CacheLine,
+}
+
+impl Held {
+    /// False if the pair was slower than in the seconds before.
+    pub(crate) fn reached(&self) -> bool {
+        self.achieved >= self.asked * 0.99
+    }
 }
 
 /// The programs, and the CPUs of the two sides.
@@ -77,8 +102,8 @@ pub(crate) struct PairBench {
 }
 
 impl PairBench {
-    /// Packets per second that come back when a peer sends as fast as it can.
-    pub(crate) fn highest_rate(&self, peer: Peer, link: Link, size: Size) -> Result<f64> {
+    /// Measures a peer that sends as fast as it can.
+    pub(crate) fn unlimited(&self, peer: Peer, link: Link, size: Size) -> Result<Unlimited> {
         match peer {
             Peer::Pmdscope => self.returned(peer, link, |scratch, socket| {
                 self.start_generator(link, scratch, socket, &["--size", size.generator()])
@@ -100,22 +125,39 @@ impl PairBench {
         .with_context(|| format!("{peer:?}, {} {}", link.name(), size.name()))
     }
 
-    /// Packets per second that a generator gets back from the reflector of a peer.
+    /// Measures what a generator gets back from the reflector of a peer.
     fn returned(
         &self,
         peer: Peer,
         link: Link,
         start_generator: impl FnOnce(&Scratch, &Path) -> Result<(String, Process)>,
-    ) -> Result<f64> {
+    ) -> Result<Unlimited> {
         let scratch = Scratch::new()?;
         let socket = scratch.path("link.sock");
         let reflector = self.start_reflector(peer, link, &scratch, &socket, &[])?;
         let (app, mut generator) = start_generator(&scratch, &socket)?;
-        let rate = returned_rate(&app, &mut generator);
+        let rate = self.returned_rate(&app, &mut generator);
         // The sending side ends first: memif has problems if the other one does.
         drop(generator);
         drop(reflector);
         rate
+    }
+
+    /// What the driver of an app receives, in a window after a warm-up.
+    fn returned_rate(&self, app: &str, process: &mut Process) -> Result<Unlimited> {
+        let received = || telemetry::number(app, "/ethdev/stats,0", "ipackets");
+        wait_until("packets that come back", START, || {
+            alive(process)?;
+            Ok(received().unwrap_or(0) > RUNNING)
+        })?;
+        sleep(WARM_UP);
+        let before_ns = cache_line::round_trip_ns(self.cpus)?;
+        let (begin, before) = (Instant::now(), received()?);
+        sleep(WINDOW);
+        let (after, time) = (received()?, begin.elapsed());
+        let cache_line = CacheLine { before_ns, after_ns: cache_line::round_trip_ns(self.cpus)? };
+        let packets = after.checked_sub(before).context("the counters began anew")?;
+        Ok(Unlimited { rate: packets as f64 / time.as_secs_f64(), cache_line })
     }
 
     /// Sends at a part of the highest rate for some time.
@@ -129,7 +171,9 @@ impl PairBench {
         let args = ["--size", size.generator(), "--duration", &duration, "--json", &json_path];
         let args = [&args[..], &RATE, &PACED].concat();
         let (_, mut generator) = self.start_generator(link, &scratch, &socket, &args)?;
+        let before_ns = cache_line::round_trip_ns(self.cpus)?;
         generator.finish(time + START)?;
+        let cache_line = CacheLine { before_ns, after_ns: cache_line::round_trip_ns(self.cpus)? };
         drop(reflector);
         let summary: Value = serde_json::from_str(&std::fs::read_to_string(&json)?)?;
         let number = |value: &Value, key: &str| {
@@ -147,6 +191,7 @@ impl PairBench {
             p50_ns: count(latency, "p50")?,
             p99_9_ns: count(latency, "p99_9")?,
             seconds,
+            cache_line,
         })
     }
 
@@ -264,19 +309,4 @@ fn await_telemetry(process: &mut Process, prefix: &str) -> Result<()> {
         Ok(socket.exists())
     })?;
     own_group(process.pid())
-}
-
-/// Packets per second that the driver of an app receives, in a window after a warm-up.
-fn returned_rate(app: &str, process: &mut Process) -> Result<f64> {
-    let received = || telemetry::number(app, "/ethdev/stats,0", "ipackets");
-    wait_until("packets that come back", START, || {
-        alive(process)?;
-        Ok(received().unwrap_or(0) > RUNNING)
-    })?;
-    sleep(WARM_UP);
-    let (begin, before) = (Instant::now(), received()?);
-    sleep(WINDOW);
-    let after = received()?;
-    let packets = after.checked_sub(before).context("the counters began anew")?;
-    Ok(packets as f64 / begin.elapsed().as_secs_f64())
 }

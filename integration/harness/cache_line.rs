@@ -1,0 +1,100 @@
+//! How long a cache line takes from one CPU to another and back.
+
+use std::hint::spin_loop;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+/// Round trips that are timed together: reading the clock takes as long as half a short one.
+const BATCH: u32 = 100;
+const BATCHES: usize = 100;
+const LIMIT: Duration = Duration::from_secs(5);
+const SPINS_PER_CLOCK: u32 = 1 << 16;
+const END: u64 = u64::MAX;
+
+/// A number in a cache line of its own: odd for one thread, even for the other.
+#[repr(align(128))]
+struct Turn(AtomicU64);
+
+impl Turn {
+    /// Waits until the number is `wanted`. False if the other thread has ended, or after the deadline.
+    fn wait(&self, wanted: u64, deadline: Instant) -> bool {
+        let mut spins = 0;
+        loop {
+            match self.0.load(Ordering::Acquire) {
+                now if now == wanted => return true,
+                END => return false,
+                _ => {}
+            }
+            spin_loop();
+            spins += 1;
+            if spins % SPINS_PER_CLOCK == 0 && Instant::now() > deadline {
+                return false;
+            }
+        }
+    }
+
+    fn set(&self, turn: u64) {
+        self.0.store(turn, Ordering::Release);
+    }
+}
+
+/// Nanoseconds that a cache line takes from one CPU to another and back. Other processes may use the CPUs
+/// meanwhile: it is the median of batches, and few of them include a wait for a CPU.
+pub fn round_trip_ns(cpus: (usize, usize)) -> Result<f64> {
+    let turn = Turn(AtomicU64::new(0));
+    let deadline = Instant::now() + LIMIT;
+    let mut batches = thread::scope(|scope| {
+        let answering = scope.spawn(|| answer(&turn, cpus.1, deadline));
+        // A thread of its own, as the caller keeps its CPUs.
+        let asking = scope.spawn(|| {
+            let batches = ask(&turn, cpus.0, deadline);
+            turn.set(END);
+            batches
+        });
+        let batches = asking.join().map_err(|_| anyhow::anyhow!("the asking thread panicked"))?;
+        answering.join().map_err(|_| anyhow::anyhow!("the answering thread panicked"))??;
+        batches
+    })?;
+    ensure!(batches.len() == BATCHES, "CPUs {} and {} were busy for {LIMIT:?}", cpus.0, cpus.1);
+    batches.sort();
+    Ok(batches[BATCHES / 2].as_nanos() as f64 / f64::from(BATCH))
+}
+
+fn ask(turn: &Turn, cpu: usize, deadline: Instant) -> Result<Vec<Duration>> {
+    run_on(cpu)?;
+    let mut batches = Vec::with_capacity(BATCHES);
+    let mut next = 0;
+    while batches.len() < BATCHES {
+        let begin = Instant::now();
+        for _ in 0..BATCH {
+            turn.set(next + 1);
+            next += 2;
+            if !turn.wait(next, deadline) {
+                return Ok(batches);
+            }
+        }
+        batches.push(begin.elapsed());
+    }
+    Ok(batches)
+}
+
+fn answer(turn: &Turn, cpu: usize, deadline: Instant) -> Result<()> {
+    run_on(cpu)?;
+    let mut next = 1;
+    while turn.wait(next, deadline) {
+        turn.set(next + 1);
+        next += 2;
+    }
+    Ok(())
+}
+
+/// Moves this thread to a CPU.
+fn run_on(cpu: usize) -> Result<()> {
+    let mut cpus = CpuSet::new();
+    cpus.set(cpu);
+    sched_setaffinity(None, &cpus).with_context(|| format!("CPU {cpu}"))
+}
