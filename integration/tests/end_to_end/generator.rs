@@ -3,11 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
+use pmdscope_integration::frames::{UDP, Way, frame, write_pcap};
 use pmdscope_integration::pair::{Pair, PairOptions, eal};
 use pmdscope_integration::process::run;
 use pmdscope_integration::programs;
@@ -31,6 +33,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("options_come_from_a_file_too", Needs::Wireshark, config),
         trial("tx_and_rx_queues_are_set_apart", Needs::Wireshark, queues),
         trial("corrupted_packets_are_counted", Needs::Apps, corruption),
+        trial("bytes_of_foreign_packets_are_not_sent", Needs::Wireshark, foreign),
         trial_unless("the_kernel_tells_its_mac_address", needs_host(), resolution),
         trial_unless("the_kernel_tells_its_mac_address_by_ipv6", without_ipv6(), discovery),
     ]
@@ -244,6 +247,34 @@ fn corruption(scratch: &Scratch) -> Result<()> {
     ensure!(found <= corrupted && found + dropped >= corrupted, "{sent:#} {reflected:#}");
     ensure!(number(&sent, "foreign")? == 0, "{sent:#}");
     ensure!(number(&sent, "lost")? == found + dropped, "{sent:#} {reflected:#}");
+    Ok(())
+}
+
+/// Packets are sent in mbufs that others were received into. Only headers are written, and a byte left of
+/// another packet would make the checksum wrong.
+fn foreign(scratch: &Scratch) -> Result<()> {
+    let way = Way {
+        proto: UDP,
+        from: SocketAddr::from(([192, 0, 2, 1], 1)),
+        to: SocketAddr::from(([192, 0, 2, 2], 2)),
+        vlan: None,
+    };
+    let mut other = frame(way, 0, 0, 1400);
+    other[42..].fill(0xa5);
+    let received = scratch.path("foreign.pcap");
+    write_pcap(&received, &[other])?;
+    let file = scratch.path("sent.pcap");
+    let (from, to) = (received.display(), file.display());
+    let device = format!("net_pcap0,rx_pcap={from},infinite_rx=1,tx_pcap={to}");
+    // Each packet has an mbuf that another one had, as the pool is smaller.
+    let args = ["--count", "20000", "--size", "1000", "--mbufs", "4096"];
+    let (code, said, summary) = generate(scratch, &device, &args)?;
+
+    ensure!(code == 1, "nothing came back, but the exit status is {code}: {said}");
+    ensure!(number(&summary, "foreign")? > 0, "{summary:#}");
+    ensure!(number(&summary, "sent")? == 20000, "{summary:#}");
+    let wrong = matching(&file, WRONG, scratch)?;
+    ensure!(wrong == 0, "tshark finds {wrong} bad checksums and malformed packets");
     Ok(())
 }
 
