@@ -1,5 +1,9 @@
-//! How long a cache line takes from one CPU to another and back.
+//! How long a cache line takes from one CPU to another and back, and so how far apart they are.
+//!
+//! A virtual CPU that has slept may continue on another core of the host, which nothing in the guest
+//! controls or shows. What two CPUs exchange then takes up to ten times as long.
 
+use std::fmt;
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -8,12 +12,61 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+/// A cache line takes 30, 60, 330 or 700 ns: times that differ by less are of one distance.
+const SAME: f64 = 1.25;
 /// Round trips that are timed together: reading the clock takes as long as half a short one.
 const BATCH: u32 = 100;
 const BATCHES: usize = 100;
 const LIMIT: Duration = Duration::from_secs(5);
 const SPINS_PER_CLOCK: u32 = 1 << 16;
 const END: u64 = u64::MAX;
+
+/// Round trips of a cache line between two CPUs before and after a measurement, nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct RoundTrips {
+    /// Before the measurement.
+    pub before_ns: f64,
+    /// After it.
+    pub after_ns: f64,
+}
+
+/// What round trips take at one distance of two CPUs.
+#[derive(Clone, Copy, Debug)]
+pub struct Distance {
+    /// The shortest, nanoseconds.
+    pub from_ns: f64,
+    /// The longest, nanoseconds.
+    pub to_ns: f64,
+}
+
+impl Distance {
+    /// The distance of most measurements; none is at it if there are none.
+    pub fn most_frequent(measurements: impl Iterator<Item = RoundTrips>) -> Self {
+        let times: Vec<f64> = measurements.flat_map(|of| [of.before_ns, of.after_ns]).collect();
+        let count = |ns| times.iter().filter(|&&time| Self::around(ns).includes(time)).count();
+        let most = times.iter().copied().max_by_key(|&ns| count(ns));
+        Self::around(most.unwrap_or(f64::NAN))
+    }
+
+    /// Whether the CPUs had this distance before and after a measurement.
+    pub fn is_of(self, measurement: RoundTrips) -> bool {
+        self.includes(measurement.before_ns) && self.includes(measurement.after_ns)
+    }
+
+    fn around(ns: f64) -> Self {
+        Self { from_ns: ns / SAME, to_ns: ns * SAME }
+    }
+
+    fn includes(self, time_ns: f64) -> bool {
+        (self.from_ns..=self.to_ns).contains(&time_ns)
+    }
+}
+
+impl fmt::Display for Distance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.0} to {:.0} ns", self.from_ns, self.to_ns)
+    }
+}
 
 /// A number in a cache line of its own: odd for one thread, even for the other.
 #[repr(align(128))]
@@ -97,4 +150,25 @@ fn run_on(cpu: usize) -> Result<()> {
     let mut cpus = CpuSet::new();
     cpus.set(cpu);
     sched_setaffinity(None, &cpus).with_context(|| format!("CPU {cpu}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trips(before_ns: f64, after_ns: f64) -> RoundTrips {
+        RoundTrips { before_ns, after_ns }
+    }
+
+    #[test]
+    fn the_most_frequent_distance_is_found() {
+        let all = [trips(62.0, 340.0), trips(66.0, 60.0), trips(330.0, 310.0), trips(28.0, 63.0)];
+        let distance = Distance::most_frequent(all.into_iter());
+        assert_eq!(all.map(|measurement| distance.is_of(measurement)), [false, true, false, false]);
+    }
+
+    #[test]
+    fn without_measurements_no_distance_is_found() {
+        assert!(!Distance::most_frequent([].into_iter()).is_of(trips(60.0, 60.0)));
+    }
 }

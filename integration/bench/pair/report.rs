@@ -3,15 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use pmdscope_integration::cache_line::Distance;
 use pmdscope_integration::spread::Spread;
 
 use crate::link::{Link, Size};
-use crate::run::{CacheLine, Held, Peer, Unlimited};
+use crate::run::{Held, Peer, Unlimited};
 
 const MILLION: f64 = 1e6;
-/// A cache line takes 30, 60, 330 or 700 ns: times that differ by less are of one distance of the CPUs.
-const SAME: f64 = 1.25;
-
 /// All measurements.
 #[derive(Debug, Default)]
 pub(crate) struct PairResults {
@@ -40,22 +38,14 @@ impl PairResults {
         Spread::of(pairs.map(|(ours, theirs)| ours.rate / theirs.rate))
     }
 
-    /// The most frequent distance of the CPUs.
     fn distance(&self) -> Distance {
-        let lines = self.unlimited.values().flatten().map(|result| result.cache_line);
-        let times: Vec<f64> = lines.flat_map(|line| [line.before_ns, line.after_ns]).collect();
-        let around = |ns: f64| Distance { from_ns: ns / SAME, to_ns: ns * SAME };
-        let count = |ns| times.iter().filter(|&&time| around(ns).includes(time)).count();
-        let most = times.iter().copied().max_by_key(|&ns| count(ns));
-        around(most.unwrap_or(f64::NAN))
+        Distance::most_frequent(self.unlimited.values().flatten().map(|result| result.round_trips))
     }
 
     /// The measurements before and after which the CPUs had a distance.
     fn at(&self, distance: Distance, link: Link, size: Size, peer: Peer) -> Vec<Unlimited> {
-        let is_steady =
-            |line: CacheLine| distance.includes(line.before_ns) && distance.includes(line.after_ns);
         let all = self.of(link, size, peer).iter();
-        all.filter(|result| is_steady(result.cache_line)).copied().collect()
+        all.filter(|result| distance.is_of(result.round_trips)).copied().collect()
     }
 
     fn write_all(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -89,9 +79,8 @@ impl PairResults {
         let distance = self.distance();
         writeln!(
             f,
-            "\nOf these, the measurements before and after which a cache line took {:.0} to {:.0} ns from \
+            "\nOf these, the measurements before and after which a cache line took {distance} from \
              one CPU to the other and back: number, median, highest; ratio of the medians.\n",
-            distance.from_ns, distance.to_ns,
         )?;
         writeln!(
             f,
@@ -136,25 +125,12 @@ impl PairResults {
                     held.seconds,
                     held.sent,
                     held.lost,
-                    held.cache_line.before_ns,
-                    held.cache_line.after_ns,
+                    held.round_trips.before_ns,
+                    held.round_trips.after_ns,
                 )?;
             }
         }
         Ok(())
-    }
-}
-
-/// Times that a cache line takes from one CPU to the other and back, nanoseconds.
-#[derive(Clone, Copy, Debug)]
-struct Distance {
-    from_ns: f64,
-    to_ns: f64,
-}
-
-impl Distance {
-    fn includes(self, time_ns: f64) -> bool {
-        (self.from_ns..=self.to_ns).contains(&time_ns)
     }
 }
 

@@ -7,7 +7,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use pmdscope_integration::cache_line;
+use pmdscope_integration::cache_line::{RoundTrips, round_trip_ns};
 use pmdscope_integration::frames::{UDP, Way, frame, write_pcap};
 use pmdscope_integration::machine::own_group;
 use pmdscope_integration::process::{Process, wait_until};
@@ -58,15 +58,7 @@ impl Peer {
 pub(crate) struct Unlimited {
     /// Packets per second that come back.
     pub(crate) rate: f64,
-    pub(crate) cache_line: CacheLine,
-}
-
-/// Time that a cache line takes from one of the two CPUs to the other and back, before and after a
-/// measurement, in nanoseconds.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CacheLine {
-    pub(crate) before_ns: f64,
-    pub(crate) after_ns: f64,
+    pub(crate) round_trips: RoundTrips,
 }
 
 /// Results at a set rate.
@@ -81,7 +73,7 @@ pub(crate) struct Held {
     pub(crate) p50_ns: u64,
     pub(crate) p99_9_ns: u64,
     pub(crate) seconds: u64,
-    pub(crate) cache_line: CacheLine,
+    pub(crate) round_trips: RoundTrips,
 }
 
 impl Held {
@@ -97,7 +89,7 @@ pub(crate) struct PairBench {
     pub(crate) cpus: (usize, usize),
     pub(crate) generator: PathBuf,
     pub(crate) reflector: PathBuf,
-    /// Packets that a queue holds: the same on both sides, and for testpmd and our apps.
+    /// Packets that a queue holds: the same on both sides, and for testpmd and our apps, as are the mbufs.
     pub(crate) descriptors: u32,
 }
 
@@ -151,13 +143,13 @@ impl PairBench {
             Ok(received().unwrap_or(0) > RUNNING)
         })?;
         sleep(WARM_UP);
-        let before_ns = cache_line::round_trip_ns(self.cpus)?;
+        let before_ns = round_trip_ns(self.cpus)?;
         let (begin, before) = (Instant::now(), received()?);
         sleep(WINDOW);
         let (after, time) = (received()?, begin.elapsed());
-        let cache_line = CacheLine { before_ns, after_ns: cache_line::round_trip_ns(self.cpus)? };
+        let round_trips = RoundTrips { before_ns, after_ns: round_trip_ns(self.cpus)? };
         let packets = after.checked_sub(before).context("the counters began anew")?;
-        Ok(Unlimited { rate: packets as f64 / time.as_secs_f64(), cache_line })
+        Ok(Unlimited { rate: packets as f64 / time.as_secs_f64(), round_trips })
     }
 
     /// Sends at a part of the highest rate for some time.
@@ -171,9 +163,9 @@ impl PairBench {
         let args = ["--size", size.generator(), "--duration", &duration, "--json", &json_path];
         let args = [&args[..], &RATE, &PACED].concat();
         let (_, mut generator) = self.start_generator(link, &scratch, &socket, &args)?;
-        let before_ns = cache_line::round_trip_ns(self.cpus)?;
+        let before_ns = round_trip_ns(self.cpus)?;
         generator.finish(time + START)?;
-        let cache_line = CacheLine { before_ns, after_ns: cache_line::round_trip_ns(self.cpus)? };
+        let round_trips = RoundTrips { before_ns, after_ns: round_trip_ns(self.cpus)? };
         drop(reflector);
         let summary: Value = serde_json::from_str(&std::fs::read_to_string(&json)?)?;
         let number = |value: &Value, key: &str| {
@@ -191,7 +183,7 @@ impl PairBench {
             p50_ns: count(latency, "p50")?,
             p99_9_ns: count(latency, "p99_9")?,
             seconds,
-            cache_line,
+            round_trips,
         })
     }
 
@@ -244,7 +236,13 @@ impl PairBench {
 
     /// Arguments of the generator and the reflector.
     fn app_args(&self) -> Vec<String> {
-        vec!["--quiet".to_owned(), "--descriptors".to_owned(), self.descriptors.to_string()]
+        let (descriptors, mbufs) = (self.descriptors.to_string(), self.mbufs().to_string());
+        ["--quiet", "--descriptors", &descriptors, "--mbufs", &mbufs].map(str::to_owned).into()
+    }
+
+    /// Those of both queues of two ports, and of bursts and caches.
+    fn mbufs(&self) -> u32 {
+        4 * self.descriptors + 12_288
     }
 
     /// With a console, as it would end otherwise: its main lcore does not forward and has nothing
@@ -264,8 +262,7 @@ impl PairBench {
         command.args(device).args(["--", "-i", "--auto-start", "--no-mlockall"]);
         command.args(["--disable-link-check", "--burst=32"]);
         command.args([format!("--txd={descriptors}"), format!("--rxd={descriptors}")]);
-        // Those of both queues of two ports, and of bursts and caches.
-        command.arg(format!("--total-num-mbufs={}", 4 * descriptors + 12_288)).args(args);
+        command.arg(format!("--total-num-mbufs={}", self.mbufs())).args(args);
         let mut process = Process::spawn_with_console(role, &mut command, scratch.dir())?;
         await_telemetry(&mut process, &prefix)?;
         Ok((prefix, process))
