@@ -14,6 +14,7 @@
  *   TSC        a read of the TSC
  *   poll       pmdscope_poll()
  *   all        counting and poll
+ *   long poll  pmdscope_poll() as after an iteration of 1 us or more, which it adds to a histogram
  */
 
 #include <stdio.h>
@@ -26,15 +27,16 @@
 #include <pmdscope.h>
 
 #include "burst.h"
+#include "lcore.h"
 
 #define BURST 32
 #define ROUNDS 401
 #define WINDOW 4000
 
-enum part { LOOP, AGAIN, CALLBACKS, COUNTING, TSC, POLL, ALL, NB_PARTS };
+enum part { LOOP, AGAIN, CALLBACKS, COUNTING, TSC, POLL, ALL, LONG_POLL, NB_PARTS };
 
 static const char *const names[NB_PARTS] = { "loop", "again", "callbacks", "counting", "TSC",
-	"poll", "all" };
+	"poll", "all", "long poll" };
 
 static double cycles[NB_PARTS][ROUNDS];
 static struct rte_mbuf mbufs[BURST], *pkts[BURST];
@@ -71,7 +73,7 @@ iterate(const enum part part, rte_rx_callback_fn on_rx, rte_tx_callback_fn on_tx
 	}
 	if (part == TSC)
 		rte_rdtsc();
-	if (part == POLL || part == ALL)
+	if (part == POLL || part == ALL || part == LONG_POLL)
 		pmdscope_poll(nb);
 	/* Keeps iterations from being merged. */
 	rte_compiler_barrier();
@@ -89,6 +91,20 @@ measure(const enum part part, uint16_t nb)
 	for (i = 0; i < WINDOW; i++)
 		iterate(part, on_rx, on_tx, nb);
 	return (double)(rte_rdtsc_precise() - begin) / WINDOW;
+}
+
+/* Every gap is long enough for the histogram, and none is a stall. */
+static double
+measure_long_polls(uint16_t nb)
+{
+	double spent;
+
+	pmdscope_lcore_start(UINT32_MAX);
+	/* The first poll registers the lcore. */
+	pmdscope_poll(nb);
+	spent = measure(LONG_POLL, nb);
+	pmdscope_lcore_stop();
+	return spent;
 }
 
 static int
@@ -132,6 +148,7 @@ run(uint16_t nb)
 		cycles[TSC][i] = measure(TSC, nb);
 		cycles[POLL][i] = measure(POLL, nb);
 		cycles[ALL][i] = measure(ALL, nb);
+		cycles[LONG_POLL][i] = measure_long_polls(nb);
 	}
 	report(nb);
 }
