@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include <rte_cycles.h>
+
 #include "phase.h"
 #include "rate.h"
 #include "settings.h"
@@ -25,11 +27,25 @@ phase_run(struct phase *phase, struct app *app, uint64_t tsc_hz)
 	return rc;
 }
 
+/*
+ * The first report in the second half of the warm-up, if one comes early enough to leave a quarter:
+ * rates change at first, as caches fill and virtual CPUs are placed.
+ */
+static struct {
+	uint64_t tsc; /* 0: none. */
+	uint64_t sent;
+} half_time;
+
 static void
-report_nothing(uint64_t elapsed_ns, uint64_t span_ns)
+note_half_time(uint64_t elapsed_ns, uint64_t span_ns)
 {
-	(void)elapsed_ns;
+	const uint64_t warm_up_ns = settings.warm_up_ms * UINT64_C(1000000);
+
 	(void)span_ns;
+	if (half_time.tsc != 0 || elapsed_ns < warm_up_ns / 2 || elapsed_ns > warm_up_ns / 4 * 3)
+		return;
+	half_time.sent = workers_total().sent;
+	half_time.tsc = rte_rdtsc();
 }
 
 /* settings.rate from --rate in percent. 0, or -EIO, reported. */
@@ -37,8 +53,9 @@ static int
 set_rate(const struct phase *warm_up, uint64_t tsc_hz)
 {
 	const struct totals totals = workers_total();
-	const double seconds = (double)clock_ns(totals.stopped - warm_up->start.tsc, tsc_hz) / 1e9;
-	const double reached = (double)totals.sent / seconds;
+	const uint64_t from = half_time.tsc != 0 ? half_time.tsc : warm_up->start.tsc;
+	const double seconds = (double)clock_ns(totals.stopped - from, tsc_hz) / 1e9;
+	const double reached = (double)(totals.sent - half_time.sent) / seconds;
 	char all[16], part[16];
 
 	settings.rate = (uint64_t)(reached * settings.rate_percent / 100);
@@ -62,7 +79,7 @@ phase_warm_up(struct app *app, uint64_t tsc_hz)
 		.rate = settings.rate,
 		.duration_ms = settings.warm_up_ms,
 		.drain = settings.rate_percent != 0,
-		.report = report_nothing,
+		.report = note_half_time,
 	};
 	int rc;
 

@@ -36,7 +36,7 @@ depend on their distance. Then the generator sends for a minute, in bursts, at 9
 same two processes just reached; again if that rate is not reached. Needs root, two CPUs and hugepages;
 on fewer it says what is missing and ends with status 0.
 
-  --quick        four minutes instead of half an hour at most
+  --quick        four minutes instead of three quarters of an hour at most
   --rounds N     repeat everything N times (5; with --quick 2)
   --hold S       seconds at 90 % of the highest rate, 0: not at all (60; with --quick 5)
   --attempts N   how often each of these rates is tried that is not reached (4; with --quick 1)

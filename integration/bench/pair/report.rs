@@ -107,7 +107,7 @@ impl PairResults {
     }
 
     fn write_held(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "\nGenerator and reflector at 90 % of what they reached in the 3 s before.\n")?;
+        writeln!(f, "\nGenerator and reflector at 90 % of what they reached just before.\n")?;
         writeln!(
             f,
             "| link | size | asked, Mpps | sent, Mpps | s | sent | lost | p50, us | p99.9, us | cache line before, after, ns |"

@@ -26,7 +26,7 @@ const RUNNING: u64 = 10_000;
 /// at a time cost more calls of the driver than 90 % of that rate allows.
 const PACED: [&str; 2] = ["--pace", "bursts"];
 /// 90 % of what these two processes reach: their rate differs from run to run by more than a tenth.
-const RATE: [&str; 4] = ["--rate", "90%", "--warm-up", "3"];
+const RATE: [&str; 2] = ["--rate", "90%"];
 /// Options of the reflector that must not lose packets: longer than a virtual CPU usually pauses.
 const RETRY: [&str; 2] = ["--retry", "20000"];
 
@@ -152,7 +152,8 @@ impl PairBench {
         Ok(Unlimited { rate: packets as f64 / time.as_secs_f64(), round_trips })
     }
 
-    /// Sends at a part of the highest rate for some time.
+    /// Sends at a part of the highest rate for some time, after a warm-up of two thirds of that: a busy
+    /// virtual CPU may be moved to another core of the host after half a minute.
     pub(crate) fn hold(&self, link: Link, size: Size, time: Duration) -> Result<Held> {
         let scratch = Scratch::new()?;
         let socket = scratch.path("link.sock");
@@ -160,11 +161,14 @@ impl PairBench {
         let reflector = self.start_reflector(Peer::Pmdscope, link, &scratch, &socket, &RETRY)?;
         let seconds = time.as_secs();
         let (duration, json_path) = (seconds.to_string(), json.display().to_string());
-        let args = ["--size", size.generator(), "--duration", &duration, "--json", &json_path];
+        let warm_up = time * 2 / 3;
+        let warm_up_s = warm_up.as_secs_f64().to_string();
+        let args = ["--size", size.generator(), "--warm-up", &warm_up_s];
+        let args = [&args[..], &["--duration", &duration, "--json", &json_path]].concat();
         let args = [&args[..], &RATE, &PACED].concat();
         let (_, mut generator) = self.start_generator(link, &scratch, &socket, &args)?;
         let before_ns = round_trip_ns(self.cpus)?;
-        generator.finish(time + START)?;
+        generator.finish(warm_up + time + START)?;
         let round_trips = RoundTrips { before_ns, after_ns: round_trip_ns(self.cpus)? };
         drop(reflector);
         let summary: Value = serde_json::from_str(&std::fs::read_to_string(&json)?)?;
