@@ -144,7 +144,7 @@ compare: setup build ## compare the kernel with bypass: tables, CSV and a figure
 bench-interrupts: setup build ## measure what tracing takes from a poll core; ten minutes (BENCH_ARGS=--quick)
 	target/release/pmdscope-bench-interrupts $(BENCH_ARGS)
 
-bench-pair: setup build ## benchmark generator and reflector against two dpdk-testpmd; a quarter of an hour (BENCH_ARGS=--quick)
+bench-pair: setup build ## benchmark generator and reflector against two dpdk-testpmd; half an hour (BENCH_ARGS=--quick)
 	target/release/pmdscope-bench-pair $(BENCH_ARGS)
 
 bench-pdump: setup build ## measure what pmdscope-pdump spends per packet; 10 s (BENCH_ARGS="BYTES SAMPLE MPPS WINDOWS")
