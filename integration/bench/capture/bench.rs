@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use pmdscope_integration::cache_line::{Distance, RoundTrips, round_trip_ns};
 use pmdscope_integration::machine::process_cpu_ns;
 use pmdscope_integration::scratch::Scratch;
 
@@ -17,6 +16,9 @@ use crate::capture::{Captures, Ended, Order, Who, check_count};
 use crate::plan::{Case, Device, Group, Ladder, Rate};
 use crate::traffic::{FILTER, PATTERN, write_pattern};
 use pmdscope_integration::capture_app::{App, Window};
+
+/// No higher rate is tried after a loss above this, twice in a row.
+const HOPELESS: f64 = 0.2;
 
 /// Number of windows without a packet before giving up.
 const TRIES: u32 = 3;
@@ -38,8 +40,6 @@ pub(crate) struct CaptureRun {
     pub(crate) offered: u64,
     /// Result of the capture.
     pub(crate) ended: Ended,
-    /// Of the CPU that polls and the first that captures.
-    pub(crate) round_trips: RoundTrips,
 }
 
 impl CaptureRun {
@@ -66,7 +66,7 @@ pub(crate) struct Plain {
 }
 
 /// All measurements.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct CaptureResults {
     pub(crate) plain: BTreeMap<(Device, Rate), Vec<Plain>>,
     pub(crate) costs: BTreeMap<(Case, Who), Vec<CaptureRun>>,
@@ -79,23 +79,6 @@ pub(crate) struct CaptureResults {
     pub(crate) plain_writes: Vec<f64>,
     /// Captures whose file capinfos counted with the same result, by program.
     pub(crate) checked: BTreeMap<Who, u32>,
-}
-
-impl CaptureResults {
-    /// All captures, at any rate.
-    pub(crate) fn runs(&self) -> impl Iterator<Item = (Case, Who, &CaptureRun)> {
-        let all = self.costs.iter().chain(&self.ladders);
-        all.flat_map(|(&(case, who), runs)| runs.iter().map(move |run| (case, who, run)))
-    }
-
-    /// The same without captures during which the CPUs had, or may have had, another distance.
-    pub(crate) fn at(&self, distance: Distance) -> Self {
-        let mut kept = self.clone();
-        for runs in kept.costs.values_mut().chain(kept.ladders.values_mut()) {
-            runs.retain(|run| distance.is_of(run.round_trips));
-        }
-        kept
-    }
 }
 
 /// The app, and the tools to measure it.
@@ -160,15 +143,20 @@ impl<'a> CaptureBench<'a> {
         Ok(())
     }
 
-    /// One round of rates.
+    /// One round of rates, each ladder as far up as it is useful.
     pub(crate) fn climb(&mut self, ladders: &[Ladder], round: usize) -> Result<()> {
         for ladder in ladders {
             for who in order(round) {
                 self.app.link(who == Who::Pmdscope)?;
+                let mut hopeless = 0;
                 for &rate in ladder.rates {
                     let case = Case { rate, ..ladder.case };
-                    if let Some(sample) = self.sample(who, &case, 0.0)? {
-                        self.results.ladders.entry((case, who)).or_default().push(sample);
+                    let Some(sample) = self.sample(who, &case, 0.0)? else { break };
+                    let bad = sample.loss() > HOPELESS || !sample.window.kept_up;
+                    hopeless = if bad { hopeless + 1 } else { 0 };
+                    self.results.ladders.entry((case, who)).or_default().push(sample);
+                    if hopeless == 2 {
+                        break;
                     }
                 }
             }
@@ -215,10 +203,7 @@ impl<'a> CaptureBench<'a> {
             self.warm(case)?;
         }
         let capture = self.captures.start(&order)?;
-        let cpus = self.captures.machine.ends();
-        let before_ns = round_trip_ns(cpus)?;
         let window = self.app.run(device.name(), case.rate, device.size(), self.length)?;
-        let round_trips = RoundTrips { before_ns, after_ns: round_trip_ns(cpus)? };
         let Some(window) = window else {
             self.results.empty += 1;
             return Ok(None);
@@ -229,8 +214,7 @@ impl<'a> CaptureBench<'a> {
         if case.file && !checked && check_count(&self.file, ended.written)? {
             *self.results.checked.entry(who).or_default() += 1;
         }
-        let added = window.cycles - base;
-        Ok(Some(CaptureRun { window, added, offered, ended, round_trips }))
+        Ok(Some(CaptureRun { window, added: window.cycles - base, offered, ended }))
     }
 
     /// Makes the host of a virtual machine provide the memory that the file is about to take.

@@ -28,10 +28,8 @@ use crate::capture::{Captures, DUMPCAP};
 const HELP: &str = "\
 Usage: pmdscope-bench-capture [options]
 
-Measures `pmdscope capture` and dpdk-dumpcap on one DPDK app, in turns. Before and after each capture it
-times a cache line between the two CPUs: virtual CPUs that sleep may continue on other cores, and the
-results depend on their distance. It compares the captures at the most frequent one. Needs root, two
-CPUs and hugepages; on fewer it says what is missing and ends with status 0.
+Measures `pmdscope capture` and dpdk-dumpcap on one DPDK app, in turns. Needs root, two CPUs and
+hugepages; on fewer it says what is missing and ends with status 0.
 
   --quick           two minutes instead of a quarter of an hour
   --rounds N        repeat everything N times (5; with --quick 3)

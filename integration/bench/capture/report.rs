@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use pmdscope_integration::cache_line::Distance;
 use pmdscope_integration::spread::Spread;
 
 use crate::bench::{CaptureResults, CaptureRun, Plain};
@@ -18,35 +17,26 @@ const RECORD_HEADER: u64 = 32;
 const PCAPNG_BLOCK: u32 = 64;
 const RECORD_ALIGN: u64 = 16;
 
+/// All tables.
+pub(crate) fn tables(results: &CaptureResults, groups: &[Group], ladders: &[Ladder]) -> String {
+    let mut out = String::new();
+    plain(&mut out, results);
+    costs(&mut out, results, groups);
+    for ladder in ladders {
+        rates(&mut out, results, ladder);
+    }
+    highest(&mut out, results, ladders);
+    targets(&mut out, results, ladders);
+    notes(&mut out, results);
+    out
+}
+
 fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
     let _ = writeln!(out, "{text}");
 }
 
 macro_rules! line {
     ($out:expr, $($text:tt)*) => { line($out, format_args!($($text)*)) };
-}
-
-/// All tables.
-pub(crate) fn tables(results: &CaptureResults, groups: &[Group], ladders: &[Ladder]) -> String {
-    let distance = Distance::most_frequent(results.runs().map(|(_, _, run)| run.round_trips));
-    let steady = results.at(distance);
-    let mut out = String::new();
-    line!(
-        &mut out,
-        "\nCaptures before and after which a cache line took {distance} from one CPU to the other and \
-         back: {} of {}.",
-        steady.runs().count(),
-        results.runs().count()
-    );
-    plain(&mut out, &steady);
-    costs(&mut out, &steady, groups);
-    for ladder in ladders {
-        rates(&mut out, &steady, ladder);
-    }
-    highest(&mut out, &steady, ladders);
-    targets(&mut out, &steady, ladders);
-    notes(&mut out, results);
-    out
 }
 
 fn plain(out: &mut String, results: &CaptureResults) {
@@ -105,27 +95,28 @@ fn added(results: &CaptureResults, case: &Case, who: Who) -> f64 {
 }
 
 fn rates(out: &mut String, results: &CaptureResults, ladder: &Ladder) {
-    line!(out, "\nLoss in % by rate, {}: captures, median (quartiles)\n", ladder.case.label());
+    line!(out, "\nLoss in % by rate, {}: median (quartiles)\n", ladder.case.label());
     line!(
         out,
-        "| Mpps | n | pmdscope | its ring holds, ms | ns per packet | n | {0} | its ring holds, ms | ns \
-         per packet |",
+        "| Mpps | pmdscope | its ring holds, ms | ns per packet | {0} | its ring holds, ms | ns per \
+         packet |",
         Who::Dumpcap.name()
     );
-    line!(out, "|---|---|---|---|---|---|---|---|---|");
+    line!(out, "|---|---|---|---|---|---|---|");
     for &rate in ladder.rates {
         let case = Case { rate, ..ladder.case };
-        let cells = [Who::Pmdscope, Who::Dumpcap].map(|who| rung(results, &case, who));
+        let cells = [Who::Pmdscope, Who::Dumpcap]
+            .map(|who| rung(results, &case, who, rounds(results, ladder, who)));
         if cells.iter().any(Option::is_some) {
-            let none = || "0 | | | ".to_owned();
+            let none = || "| | ".to_owned();
             let [ours, peer] = cells.map(|cell| cell.unwrap_or_else(none));
             line!(out, "| {} | {ours} | {peer} |", rate as f64 / 1e6);
         }
     }
 }
 
-fn rung(results: &CaptureResults, case: &Case, who: Who) -> Option<String> {
-    let samples = results.ladders.get(&(*case, who)).filter(|samples| !samples.is_empty())?;
+fn rung(results: &CaptureResults, case: &Case, who: Who, rounds: usize) -> Option<String> {
+    let samples = results.ladders.get(&(*case, who))?;
     let loss = Spread::of(samples.iter().map(|sample| sample.loss() * 100.0));
     let ns = Spread::of(samples.iter().map(CaptureRun::ns_per_packet)).median;
     let slow = if samples.iter().all(|sample| !sample.window.kept_up) {
@@ -134,8 +125,11 @@ fn rung(results: &CaptureResults, case: &Case, who: Who) -> Option<String> {
     } else {
         String::new()
     };
-    let ring = tolerance(case, who, samples);
-    Some(format!("{} | {loss:.3}{slow} | {ring} | {ns:.0}", samples.len()))
+    let few = match samples.len() {
+        all if all == rounds => String::new(),
+        some => format!(", {some} of {rounds} rounds"),
+    };
+    Some(format!("{loss:.3}{few}{slow} | {} | {ns:.0}", tolerance(case, who, samples)))
 }
 
 /// Time for which the ring holds all packets of a capture that does not read.
@@ -154,13 +148,19 @@ fn record_bytes(case: &Case) -> u64 {
     (RECORD_HEADER + kept).next_multiple_of(RECORD_ALIGN)
 }
 
-/// Highest rate that lost no more than `most` in most captures, with an app that kept up.
+/// Rounds of a ladder: each begins at the lowest rate, but not each reaches the highest.
+fn rounds(results: &CaptureResults, ladder: &Ladder, who: Who) -> usize {
+    let samples = |&rate| results.ladders.get(&(Case { rate, ..ladder.case }, who));
+    ladder.rates.iter().filter_map(samples).map(Vec::len).max().unwrap_or(0)
+}
+
+/// Highest rate that lost no more than `most` in most rounds, with an app that kept up.
 fn highest_rate(results: &CaptureResults, ladder: &Ladder, who: Who, most: f64) -> Option<Rate> {
     let good = |rate: &Rate| {
         let case = Case { rate: *rate, ..ladder.case };
         results.ladders.get(&(case, who)).is_some_and(|samples| {
             let fine = |sample: &&CaptureRun| sample.window.kept_up && sample.loss() <= most;
-            samples.iter().filter(fine).count() * 2 > samples.len()
+            samples.iter().filter(fine).count() * 2 > rounds(results, ladder, who)
         })
     };
     ladder.rates.iter().copied().filter(|rate| good(rate)).max()
@@ -273,12 +273,15 @@ fn notes(out: &mut String, results: &CaptureResults) {
     for (who, count) in &results.checked {
         line!(out, "capinfos counted {count} files of {} as this bench did.", who.name());
     }
-    // With a filter the number of matching packets is known exactly only at the end.
-    let unfiltered = |who, case: Case| who == Who::Pmdscope && !case.device.filtered();
-    let runs = results.runs().filter(|&(case, who, _)| unfiltered(who, case));
-    let whole = |run: &CaptureRun| run.offered == run.ended.written + run.ended.lost;
-    let (all, exact) =
-        runs.fold((0, 0), |(all, exact), (_, _, run)| (all + 1, exact + usize::from(whole(run))));
+    let (mut all, mut exact) = (0, 0);
+    for ((case, who), samples) in results.costs.iter().chain(&results.ladders) {
+        // With a filter the number of matching packets is known exactly only at the end.
+        if *who == Who::Pmdscope && !case.device.filtered() {
+            let whole = |s: &&CaptureRun| s.offered == s.ended.written + s.ended.lost;
+            all += samples.len();
+            exact += samples.iter().filter(whole).count();
+        }
+    }
     line!(
         out,
         "In {exact} of {all} captures without a filter, pmdscope wrote or counted as lost every packet \
