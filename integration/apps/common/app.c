@@ -121,17 +121,6 @@ pool_need(const struct app *app)
 	       rte_lcore_count() * (POOL_CACHE + POOL_CACHE / 2);
 }
 
-static void
-zero_buffer(struct rte_mempool *pool, void *arg, void *object, unsigned int index)
-{
-	struct rte_mbuf *m = object;
-
-	RTE_SET_USED(pool);
-	RTE_SET_USED(arg);
-	RTE_SET_USED(index);
-	memset(m->buf_addr, 0, m->buf_len);
-}
-
 static int
 open_pool(struct app *app)
 {
@@ -146,8 +135,6 @@ open_pool(struct app *app)
 				size, need);
 	app->pool = rte_pktmbuf_pool_create(app->pool_name, size, cache, 0,
 			RTE_MBUF_DEFAULT_BUF_SIZE, (int)rte_socket_id());
-	if (app->pool != NULL && app->zero_pool)
-		rte_mempool_obj_iter(app->pool, zero_buffer, NULL);
 	if (app->pool != NULL)
 		return 0;
 	complain("rte_pktmbuf_pool_create of %u packets: %s. Pass fewer --mbufs or --descriptors, or "

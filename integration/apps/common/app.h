@@ -75,8 +75,6 @@ struct app {
 	unsigned int nb_pollers;
 	/* Timeout for the links of the ports to come up; 0: do not wait. */
 	uint64_t wait_link_ms;
-	/* Buffers of the pool are zero until packets are received into them. */
-	bool zero_pool;
 
 	/* Set by app_open(). */
 	struct rte_mempool *pool;

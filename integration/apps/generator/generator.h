@@ -19,8 +19,7 @@
 /* Between workers_start() and the end of the lcores only senders and workers change. */
 struct generator {
 	const struct app *app;
-	/* For packets that are not probes, which may leave anything in the buffers. */
-	struct rte_mempool *answer_pool;
+	struct rte_mempool *tx_pool;
 	struct sender *senders;	 /* One for each lane, in the order of app->lanes. */
 	unsigned int nb_senders; /* Those of lanes with a TX queue. */
 	struct worker *workers[RTE_MAX_LCORE];

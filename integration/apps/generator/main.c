@@ -97,8 +97,6 @@ main(int argc, char **argv)
 	if (rc >= 0)
 		return rc;
 	app.wait_link_ms = settings.wait_link_ms;
-	/* Only --fill writes payloads; of other packets only the headers are written. */
-	app.zero_pool = true;
 	rc = app_open(&app, argc, argv);
 	if (rc != 0)
 		return rc;

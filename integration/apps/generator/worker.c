@@ -166,8 +166,8 @@ send_on(const struct lane *lane, struct sender *sender, uint64_t now, struct wor
 {
 	uint32_t n = allowance(sender, now);
 
-	if (n > 0 && rte_pktmbuf_alloc_bulk(generator.app->pool,
-				     &sender->pending[sender->nb_pending], n) != 0) {
+	if (n > 0 && rte_pktmbuf_alloc_bulk(generator.tx_pool, &sender->pending[sender->nb_pending],
+				     n) != 0) {
 		counter_add(&worker->no_mbuf, 1);
 		n = 0;
 	}
@@ -222,19 +222,11 @@ receive_other(struct rte_mbuf *m, const struct lane *lane, struct worker *worker
 		counter_add(&worker->foreign, 1);
 		return;
 	}
-	answer = rte_pktmbuf_copy(m, generator.answer_pool, 0, UINT32_MAX);
+	answer = rte_pktmbuf_copy(m, generator.app->pool, 0, UINT32_MAX);
 	if (answer != NULL && pmdscope_tx_burst(lane->port, lane->queue, &answer, 1) == 1)
 		counter_add(&worker->answered, 1);
 	else
 		rte_pktmbuf_free(answer);
-}
-
-/* Payloads are not written again when a packet is sent: unless filled, they are zero. */
-static void
-zero_data(struct rte_mbuf *m)
-{
-	for (; m != NULL; m = m->next)
-		memset(rte_pktmbuf_mtod(m, void *), 0, rte_pktmbuf_data_len(m));
 }
 
 /* True if the packet is a probe that had not arrived before. */
@@ -246,17 +238,14 @@ receive_probe(struct rte_mbuf *m, const struct lane *lane, uint64_t now, struct 
 
 	if (!probe_read(m, settings.path.ipv6, &probe)) {
 		receive_other(m, lane, worker);
-		zero_data(m);
 		return false;
 	}
 	if (unlikely(probe.run != generator.run)) {
 		counter_add(&worker->foreign, is_of_earlier_phase(&probe) ? 0 : 1);
-		zero_data(m);
 		return false;
 	}
 	if (unlikely(!was_sent(&probe))) {
 		counter_add(settings.verify ? &worker->corrupted : &worker->foreign, 1);
-		zero_data(m);
 		return false;
 	}
 	/* Checked before its number is recorded, as that may be wrong. */
@@ -335,9 +324,8 @@ receive_on(const struct lane *lane, struct worker *worker, bool *fresh)
 		counter_add(&worker->sequences[lane - generator.app->lanes.lane].received, nb_rx);
 		*fresh = true;
 	} else {
-		/* For writing: the mbufs are the next to be sent. */
 		for (i = 0; i < nb_rx; i++)
-			__builtin_prefetch(rte_pktmbuf_mtod(pkts[i], void *), 1);
+			rte_prefetch0(rte_pktmbuf_mtod(pkts[i], void *));
 		*fresh |= receive_probes(pkts, nb_rx, lane, now, worker);
 	}
 	rte_pktmbuf_free_bulk(pkts, nb_rx);

@@ -113,7 +113,7 @@ uint64_t workers_target_gap(uint64_t rate, uint64_t tsc_hz);
 /* Free unsent packets, after all lcores have ended. */
 void workers_free_pending(void);
 
-/* Packets missing from the pool for answers, after the ports have been closed. */
+/* Packets missing from the pool for sending, after the ports have been closed. */
 unsigned int workers_in_use(void);
 
 void workers_destroy(void);

@@ -18,8 +18,8 @@
 #include "neighbour.h"
 #include "settings.h"
 
-/* Mbufs of the pool for answers that an lcore keeps. */
-#define ANSWER_CACHE 32
+/* Mbufs that an lcore keeps. */
+#define TX_CACHE 256
 
 /* Pause while all TX rings are full; at 15 Mpps five packets leave in this time. */
 #define FULL_PAUSE_NS 300
@@ -40,7 +40,7 @@ find_macs(uint16_t port)
 	generator.macs[port].peer = path.dst_mac;
 	if (!settings.resolve)
 		return 0;
-	rc = neighbour_resolve(port, (uint16_t)settings.app.rx_queues, generator.answer_pool, &path,
+	rc = neighbour_resolve(port, (uint16_t)settings.app.rx_queues, generator.app->pool, &path,
 			settings.next_hop, settings.resolve_ms, &generator.macs[port].peer);
 	rte_ether_format_addr(text, sizeof(text), &generator.macs[port].peer);
 	if (rc == 0 && !settings.app.quiet)
@@ -48,17 +48,38 @@ find_macs(uint16_t port)
 	return rc;
 }
 
-static int
-open_answer_pool(void)
+static void
+zero_payload(struct rte_mempool *pool, void *arg, void *object, unsigned int index)
 {
-	const struct app *app = generator.app;
-	/* TX rings may keep sent packets until they are full. */
-	const unsigned int size = app->lanes.nb_lanes * settings.app.descriptors +
-				  rte_lcore_count() * (ANSWER_CACHE + ANSWER_CACHE / 2);
+	struct rte_mbuf *m = object;
 
-	generator.answer_pool = rte_pktmbuf_pool_create("generator_answer_pool", size, ANSWER_CACHE,
-			0, RTE_MBUF_DEFAULT_BUF_SIZE, (int)rte_socket_id());
-	return generator.answer_pool != NULL ? 0 : -ENOMEM;
+	(void)pool;
+	(void)arg;
+	(void)index;
+	memset(m->buf_addr, 0, m->buf_len);
+}
+
+/*
+ * Packets to send have a separate pool. Only --fill writes to its payloads, so without it only
+ * headers have to be written.
+ */
+static int
+open_tx_pool(void)
+{
+	const struct app_options *options = &settings.app;
+	const unsigned int need =
+			generator.app->lanes.nb_lanes * (options->descriptors + settings.tx_burst) +
+			rte_lcore_count() * (TX_CACHE + TX_CACHE / 2);
+	const unsigned int size = options->mbufs != 0 ? options->mbufs : need;
+
+	/* The EAL refuses a cache that could starve a small pool. */
+	generator.tx_pool = rte_pktmbuf_pool_create("generator_tx_pool", size,
+			RTE_MIN((unsigned int)TX_CACHE, size * 2 / 3), 0, RTE_MBUF_DEFAULT_BUF_SIZE,
+			(int)rte_socket_id());
+	if (generator.tx_pool == NULL)
+		return -ENOMEM;
+	rte_mempool_obj_iter(generator.tx_pool, zero_payload, NULL);
+	return 0;
 }
 
 static void
@@ -104,8 +125,7 @@ workers_create(const struct app *of)
 	int rc = 0;
 
 	generator.app = of;
-	rc = open_answer_pool();
-	for (i = 0; rc == 0 && i < generator.app->nb_ports; i++) {
+	for (i = 0; i < generator.app->nb_ports; i++) {
 		rc = find_macs(generator.app->ports[i]);
 		if (rc != 0)
 			return rc;
@@ -113,8 +133,7 @@ workers_create(const struct app *of)
 	generator.run = (uint16_t)rte_rand();
 	generator.senders = rte_calloc("senders", generator.app->lanes.nb_lanes,
 			sizeof(*generator.senders), RTE_CACHE_LINE_SIZE);
-	if (generator.senders == NULL)
-		rc = -ENOMEM;
+	rc = generator.senders == NULL ? -ENOMEM : open_tx_pool();
 	for (i = 0; rc == 0 && i < generator.app->lanes.nb_lanes; i++)
 		create_sender(i);
 	RTE_LCORE_FOREACH(lcore)
@@ -139,14 +158,14 @@ workers_destroy(void)
 	}
 	rte_free(generator.senders);
 	generator.senders = NULL;
-	rte_mempool_free(generator.answer_pool);
-	generator.answer_pool = NULL;
+	rte_mempool_free(generator.tx_pool);
+	generator.tx_pool = NULL;
 }
 
 unsigned int
 workers_in_use(void)
 {
-	return rte_mempool_in_use_count(generator.answer_pool);
+	return rte_mempool_in_use_count(generator.tx_pool);
 }
 
 static unsigned int

@@ -34,6 +34,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("tx_and_rx_queues_are_set_apart", Needs::Wireshark, queues),
         trial("corrupted_packets_are_counted", Needs::Apps, corruption),
         trial("bytes_of_foreign_packets_are_not_sent", Needs::Wireshark, foreign),
+        trial("packets_that_never_left_do_not_return", Needs::Apps, unwritten),
         trial_unless("the_kernel_tells_its_mac_address", needs_host(), resolution),
         trial_unless("the_kernel_tells_its_mac_address_by_ipv6", without_ipv6(), discovery),
     ]
@@ -250,8 +251,8 @@ fn corruption(scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// Packets are sent in mbufs that others were received into. Only headers are written, and a byte left of
-/// another packet would make the checksum wrong.
+/// Of a packet that is sent only the headers are written: a byte left of another packet would make the
+/// checksum wrong.
 fn foreign(scratch: &Scratch) -> Result<()> {
     let way = Way {
         proto: UDP,
@@ -266,7 +267,7 @@ fn foreign(scratch: &Scratch) -> Result<()> {
     let file = scratch.path("sent.pcap");
     let (from, to) = (received.display(), file.display());
     let device = format!("net_pcap0,rx_pcap={from},infinite_rx=1,tx_pcap={to}");
-    // Each packet has an mbuf that another one had, as the pool is smaller.
+    // Each mbuf is used several times.
     let args = ["--count", "20000", "--size", "1000", "--mbufs", "4096"];
     let (code, said, summary) = generate(scratch, &device, &args)?;
 
@@ -275,6 +276,17 @@ fn foreign(scratch: &Scratch) -> Result<()> {
     ensure!(number(&summary, "sent")? == 20000, "{summary:#}");
     let wrong = matching(&file, WRONG, scratch)?;
     ensure!(wrong == 0, "tshark finds {wrong} bad checksums and malformed packets");
+    Ok(())
+}
+
+/// `net_null` drops what is sent, and receives mbufs that it does not write. A packet that was sent before in
+/// the same mbuf would be counted as returned.
+fn unwritten(scratch: &Scratch) -> Result<()> {
+    let (code, said, summary) = generate(scratch, "net_null0", &["--count", "20000"])?;
+    ensure!(code == 1, "nothing came back, but the exit status is {code}: {said}");
+    ensure!(number(&summary, "sent")? == 20000, "{summary:#}");
+    ensure!(number(&summary, "received")? == 0, "{summary:#}");
+    ensure!(number(&summary, "foreign")? > 0, "{summary:#}");
     Ok(())
 }
 
