@@ -31,8 +31,8 @@ int phase_run(struct phase *phase, struct app *app, uint64_t tsc_hz);
 
 /*
  * Send for --warm-up without counting, at settings.rate. If that is to be a percentage of the rate
- * that its second half reaches, sets it; the packets under way have then returned, so that the measurement
- * begins with empty rings. 0 or a negative errno, reported.
+ * that its second half reaches, sets it; the packets under way have then returned, so that the
+ * measurement begins with empty rings. 0 or a negative errno, reported.
  */
 int phase_warm_up(struct app *app, uint64_t tsc_hz);
 

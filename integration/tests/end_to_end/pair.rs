@@ -40,8 +40,8 @@ fn benchmark(scratch: &Scratch) -> Result<()> {
             .filter_map(|line| line.strip_prefix(&begin))
             .map(|line| line.split('|').map(str::trim).collect())
             .collect();
-        let [macswap, five_tuple, near @ .., held] = &lines[..] else { anyhow::bail!("{out}") };
-        let modes = [macswap, five_tuple].into_iter().chain(near).map(|line| line[0]);
+        let [macswap, five_tuple, steady @ .., held] = &lines[..] else { anyhow::bail!("{out}") };
+        let modes = [macswap, five_tuple].into_iter().chain(steady).map(|line| line[0]);
         ensure!(modes.eq(["macswap", "5tswap", "macswap", "5tswap"]), "{link}: {out}");
         for rate in [&macswap[1..3], &five_tuple[1..3]].concat() {
             let median = rate.split(' ').next().and_then(|text| text.parse().ok());
