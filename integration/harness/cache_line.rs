@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
-use rustix::thread::{CpuSet, sched_setaffinity};
+use anyhow::{Result, ensure};
+
+use crate::machine::run_on;
 
 /// A cache line takes 30, 60, 330 or 700 ns: times that differ by less are of one distance.
 const SAME: f64 = 1.25;
@@ -143,13 +144,6 @@ fn answer(turn: &Turn, cpu: usize, deadline: Instant) -> Result<()> {
         next += 2;
     }
     Ok(())
-}
-
-/// Moves this thread to a CPU.
-fn run_on(cpu: usize) -> Result<()> {
-    let mut cpus = CpuSet::new();
-    cpus.set(cpu);
-    sched_setaffinity(None, &cpus).with_context(|| format!("CPU {cpu}"))
 }
 
 #[cfg(test)]

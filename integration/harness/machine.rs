@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use nix::time::{clock_getcpuclockid, clock_gettime};
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::process::run_to_success;
 
@@ -112,6 +113,13 @@ pub fn real_time_alone() -> Result<()> {
 
 fn chrt(args: &[&str]) -> Result<()> {
     run_to_success(Command::new("chrt").args(args)).map(drop)
+}
+
+/// Moves this thread to a CPU.
+pub fn run_on(cpu: usize) -> Result<()> {
+    let mut cpus = CpuSet::new();
+    cpus.set(cpu);
+    sched_setaffinity(None, &cpus).with_context(|| format!("stay on CPU {cpu}"))
 }
 
 /// CPU time of all threads of a process that run, nanoseconds.

@@ -16,12 +16,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, ensure};
 use pmdscope_integration::command::{self, BenchOptions};
-use pmdscope_integration::machine::{Machine, Priority};
+use pmdscope_integration::machine::{Machine, Priority, run_on};
 use pmdscope_integration::oracle;
 use pmdscope_integration::programs;
 use pmdscope_integration::scratch::{Memory, Scratch};
 use pmdscope_integration::testpmd::{Setup, Testpmd};
-use rustix::thread::{CpuSet, sched_setaffinity};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::report::ScanResults;
@@ -108,9 +107,7 @@ fn run(options: &BenchOptions) -> Result<()> {
     let pmdscope = options.pmdscope.clone().map_or_else(programs::pmdscope, Ok)?;
     let _priority = Priority::raise()?;
     let (first, last) = machine.ends();
-    let mut cpus = CpuSet::new();
-    cpus.set(first);
-    sched_setaffinity(None, &cpus).context("stay on the first CPU")?;
+    run_on(first)?;
     println!("X-ray, on {}. Median and quartiles.", machine.describe());
     let rounds = options.rounds.unwrap_or(if options.quick { 3 } else { 11 });
     let wanted = CASES.iter().filter(|case| match options.only.as_deref() {
