@@ -111,6 +111,12 @@ pub fn real_time_alone() -> Result<()> {
     chrt(&["-R", "-a", "-f", "-p", "50", &std::process::id().to_string()])
 }
 
+/// The same for this thread alone.
+pub fn real_time_thread() -> Result<()> {
+    let thread = rustix::thread::gettid().as_raw_nonzero();
+    chrt(&["-f", "-p", "50", &thread.to_string()])
+}
+
 fn chrt(args: &[&str]) -> Result<()> {
     run_to_success(Command::new("chrt").args(args)).map(drop)
 }

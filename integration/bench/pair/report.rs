@@ -147,8 +147,10 @@ fn columns(results: &[Unlimited]) -> String {
 
 impl fmt::Display for PairResults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.write_all(f)?;
-        self.write_steady(f)?;
+        if !self.unlimited.is_empty() {
+            self.write_all(f)?;
+            self.write_steady(f)?;
+        }
         if self.held.is_empty() {
             return Ok(());
         }
