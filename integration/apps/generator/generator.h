@@ -7,6 +7,7 @@
 
 /* Shared by the poll loops and the code that sets them up and sums them up. */
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <rte_ethdev.h>
@@ -20,6 +21,7 @@
 struct generator {
 	const struct app *app;
 	struct rte_mempool *tx_pool;
+	bool resend;		 /* Mbufs of packets that came back are sent again. */
 	struct sender *senders;	 /* One for each lane, in the order of app->lanes. */
 	unsigned int nb_senders; /* Those of lanes with a TX queue. */
 	struct worker *workers[RTE_MAX_LCORE];

@@ -161,13 +161,25 @@ offer(const struct lane *lane, struct sender *sender, uint32_t nb_new, uint64_t 
 	counter_add(&worker->tx_short, RTE_MIN((uint32_t)left, nb_new));
 }
 
+/* Put n empty mbufs after the pending ones. False if the pool is empty. */
+static bool
+take_mbufs(struct sender *sender, uint32_t n)
+{
+	struct rte_mbuf **to = &sender->pending[sender->nb_pending];
+	const uint16_t taken = returned_take(&sender->returned, to, (uint16_t)n);
+
+	if (taken == n || rte_pktmbuf_alloc_bulk(generator.tx_pool, to + taken, n - taken) == 0)
+		return true;
+	returned_keep(&sender->returned, to, taken);
+	return false;
+}
+
 static void
 send_on(const struct lane *lane, struct sender *sender, uint64_t now, struct worker *worker)
 {
 	uint32_t n = allowance(sender, now);
 
-	if (n > 0 && rte_pktmbuf_alloc_bulk(generator.tx_pool, &sender->pending[sender->nb_pending],
-				     n) != 0) {
+	if (n > 0 && !take_mbufs(sender, n)) {
 		counter_add(&worker->no_mbuf, 1);
 		n = 0;
 	}
@@ -281,14 +293,17 @@ receive_run(const struct probe_run *run, uint64_t now, struct worker *worker)
 	return true;
 }
 
-/* True if one of the packets is a probe that had not arrived before. */
+/*
+ * True if all were handled in groups; *fresh is set if one of them is a probe that had not arrived
+ * before.
+ */
 static bool
 receive_probes(struct rte_mbuf *const *pkts, uint16_t n, const struct lane *lane, uint64_t now,
-		struct worker *worker)
+		struct worker *worker, bool *fresh)
 {
 	uint16_t i = 0, end;
 	struct probe_run run;
-	bool fresh = false;
+	bool in_groups = true;
 
 	while (i < n) {
 		run.n = 0;
@@ -296,21 +311,24 @@ receive_probes(struct rte_mbuf *const *pkts, uint16_t n, const struct lane *lane
 			probe_read_run(&pkts[i], n - i, settings.path.ipv6, &run);
 		end = i + RTE_MAX(run.n, 1);
 		if (likely(run.n > 0) && likely(receive_run(&run, now, worker))) {
-			fresh = true;
+			*fresh = true;
 			i = end;
 		}
+		in_groups &= i == end;
 		for (; i < end; i++)
-			fresh |= receive_probe(pkts[i], lane, now, worker);
+			*fresh |= receive_probe(pkts[i], lane, now, worker);
 	}
-	return fresh;
+	return in_groups;
 }
 
 /* Returns the number of packets received; *fresh is whether one of them was new. */
 static uint16_t
 receive_on(const struct lane *lane, struct worker *worker, bool *fresh)
 {
+	struct sender *sender = &generator.senders[lane - generator.app->lanes.lane];
 	struct rte_mbuf *pkts[APP_MAX_BURST];
 	uint16_t i, nb_rx;
+	bool returned = false;
 	uint64_t now;
 
 	if (unlikely(lane->queue >= settings.app.rx_queues))
@@ -326,9 +344,12 @@ receive_on(const struct lane *lane, struct worker *worker, bool *fresh)
 	} else {
 		for (i = 0; i < nb_rx; i++)
 			rte_prefetch0(rte_pktmbuf_mtod(pkts[i], void *));
-		*fresh |= receive_probes(pkts, nb_rx, lane, now, worker);
+		returned = receive_probes(pkts, nb_rx, lane, now, worker, fresh);
 	}
-	rte_pktmbuf_free_bulk(pkts, nb_rx);
+	if (returned && generator.resend && sender->shares > 0)
+		returned_keep(&sender->returned, pkts, nb_rx);
+	else
+		rte_pktmbuf_free_bulk(pkts, nb_rx);
 	return nb_rx;
 }
 

@@ -16,6 +16,7 @@
 #include "phase.h"
 #include "probe.h"
 #include "replay.h"
+#include "returned.h"
 #include "sequence.h"
 
 /* The sending half of a lane; without a TX queue its shares are 0. Only its lcore writes it. */
@@ -26,6 +27,7 @@ struct sender {
 	uint64_t handed; /* TSC when the NIC got the latest packets; 0: none yet. */
 	struct rte_mbuf *pending[APP_MAX_BURST]; /* Oldest first. */
 	uint16_t nb_pending;
+	struct returned returned;
 	struct flow flow;
 	uint32_t rank;	    /* Among the lanes with a TX queue. */
 	uint32_t shares;    /* Of the rate; all packets but each shares-th are in the first flow. */
@@ -110,7 +112,7 @@ void workers_gaps(struct latency *gaps);
 /* Cycles between two packets of the queue with the highest configured rate; 0: no limit. */
 uint64_t workers_target_gap(uint64_t rate, uint64_t tsc_hz);
 
-/* Free unsent packets, after all lcores have ended. */
+/* Free unsent packets, and mbufs kept for others, after all lcores have ended. */
 void workers_free_pending(void);
 
 /* Packets missing from the pool for sending, after the ports have been closed. */

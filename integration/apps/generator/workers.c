@@ -101,6 +101,21 @@ create_sender(unsigned int index)
 					 : 1;
 }
 
+/*
+ * Mbufs of packets that came back are sent again if headers, which are written anew, are all that
+ * they have: payloads are not written again, and the peer may have changed them. With several ports
+ * one might have a driver that receives into mbufs without writing them, such as net_null: packets
+ * that another port lost would seem to come back.
+ */
+static bool
+may_resend(void)
+{
+	const uint16_t tag = settings.path.tagged ? sizeof(struct rte_vlan_hdr) : 0;
+
+	return generator.app->nb_ports == 1 && settings.replay_file == NULL &&
+	       settings.sizes.max == probe_min_frame(settings.path.ipv6) + tag;
+}
+
 static int
 create_worker(unsigned int lcore)
 {
@@ -133,6 +148,7 @@ workers_create(const struct app *of)
 	generator.run = (uint16_t)rte_rand();
 	generator.senders = rte_calloc("senders", generator.app->lanes.nb_lanes,
 			sizeof(*generator.senders), RTE_CACHE_LINE_SIZE);
+	generator.resend = may_resend();
 	rc = generator.senders == NULL ? -ENOMEM : open_tx_pool();
 	for (i = 0; rc == 0 && i < generator.app->lanes.nb_lanes; i++)
 		create_sender(i);
@@ -206,13 +222,20 @@ start_pacers(uint64_t tsc_hz, uint64_t now)
 }
 
 static void
+free_mbufs(struct sender *sender)
+{
+	rte_pktmbuf_free_bulk(sender->pending, sender->nb_pending);
+	sender->nb_pending = 0;
+	returned_free(&sender->returned);
+}
+
+static void
 reset_sender(unsigned int index)
 {
 	const uint64_t count = generator.phase.count;
 	struct sender *sender = &generator.senders[index];
 
-	rte_pktmbuf_free_bulk(sender->pending, sender->nb_pending);
-	sender->nb_pending = 0;
+	free_mbufs(sender);
 	sender->built = 0;
 	sender->next_size = 0;
 	sender->nb_hot = 0;
@@ -398,9 +421,6 @@ workers_free_pending(void)
 {
 	unsigned int i;
 
-	for (i = 0; i < generator.app->lanes.nb_lanes; i++) {
-		rte_pktmbuf_free_bulk(
-				generator.senders[i].pending, generator.senders[i].nb_pending);
-		generator.senders[i].nb_pending = 0;
-	}
+	for (i = 0; i < generator.app->lanes.nb_lanes; i++)
+		free_mbufs(&generator.senders[i]);
 }

@@ -14,11 +14,13 @@ use pmdscope_integration::pair::{Pair, PairOptions, eal};
 use pmdscope_integration::process::run;
 use pmdscope_integration::programs;
 use pmdscope_integration::scratch::{Memory, Scratch};
-use pmdscope_integration::wire::captured;
+use pmdscope_integration::wire::{Captured, captured};
 use serde_json::Value;
 
 use crate::reflector::{Host, needs_host};
-use crate::support::{LIMIT, Missing, Needs, missing_ipv6, number, trial, trial_unless};
+use crate::support::{
+    LIMIT, Missing, Needs, missing_ipv6, number, start_capture, trial, trial_unless,
+};
 
 /// Packets of a run; a multiple of the round of IMIX and of the flows of the tests.
 const PACKETS: usize = 1200;
@@ -35,6 +37,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("corrupted_packets_are_counted", Needs::Apps, corruption),
         trial("bytes_of_foreign_packets_are_not_sent", Needs::Wireshark, foreign),
         trial("packets_that_never_left_do_not_return", Needs::Apps, unwritten),
+        trial("packets_sent_again_are_as_new", Needs::Wireshark, again),
         trial_unless("the_kernel_tells_its_mac_address", needs_host(), resolution),
         trial_unless("the_kernel_tells_its_mac_address_by_ipv6", without_ipv6(), discovery),
     ]
@@ -282,11 +285,38 @@ fn foreign(scratch: &Scratch) -> Result<()> {
 /// `net_null` drops what is sent, and receives mbufs that it does not write. A packet that was sent before in
 /// the same mbuf would be counted as returned.
 fn unwritten(scratch: &Scratch) -> Result<()> {
-    let (code, said, summary) = generate(scratch, "net_null0", &["--count", "20000"])?;
-    ensure!(code == 1, "nothing came back, but the exit status is {code}: {said}");
-    ensure!(number(&summary, "sent")? == 20000, "{summary:#}");
-    ensure!(number(&summary, "received")? == 0, "{summary:#}");
-    ensure!(number(&summary, "foreign")? > 0, "{summary:#}");
+    // Of the smallest size, mbufs that come back are sent again.
+    for size in ["60", "128"] {
+        let args = ["--count", "20000", "--size", size];
+        let (code, said, summary) = generate(scratch, "net_null0", &args)?;
+        ensure!(code == 1, "nothing came back, but the exit status is {code}: {said}");
+        ensure!(number(&summary, "sent")? == 20000, "{summary:#}");
+        ensure!(number(&summary, "received")? == 0, "{summary:#}");
+        ensure!(number(&summary, "foreign")? > 0, "{summary:#}");
+    }
+    Ok(())
+}
+
+/// Packets without payload are sent in the mbufs of those that came back: each has its own number and right
+/// checksums, and no mbuf is lost.
+fn again(scratch: &Scratch) -> Result<()> {
+    let mut pair = Pair::start(scratch, PairOptions::default())?;
+    let file = scratch.path("again.pcapng");
+    let args = ["-Q", "in", "--ring-size", "64M"];
+    let mut capture = start_capture(scratch, pair.app(), &file, &args)?;
+    let args = ["--rate", "100k", "--count", "50000", "--size", "60", "--flows", "3"];
+    let sent = pair.generate(scratch, &args)?.finish(LIMIT)?;
+    let report = capture.interrupt()?;
+    pair.reflector.interrupt()?;
+
+    ensure!(number(&sent, "received")? > 25000, "most did not come back: {sent:#}");
+    ensure!(number(&sent, "foreign")? == 0 && number(&sent, "duplicates")? == 0, "{sent:#}");
+    ensure!(number(&sent["pool"], "in_use_end")? == 0, "{sent:#}");
+    ensure!(report.contains("50000 packets captured"), "{report}");
+    let numbers: Vec<_> = captured(&file)?.iter().map(Captured::sequence).collect::<Result<_>>()?;
+    ensure!(numbers.into_iter().eq(0..50000), "numbers are missing or out of order");
+    let wrong = matching(&file, WRONG, scratch)?;
+    ensure!(wrong == 0, "tshark finds {wrong} bad checksums and malformed packets");
     Ok(())
 }
 
