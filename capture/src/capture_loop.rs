@@ -1,5 +1,6 @@
 //! Runs a capture: moves packets from the rings of one or more apps to a sink until it is stopped.
 
+mod pace;
 mod parallel;
 mod reader;
 mod report;
@@ -21,6 +22,7 @@ use crate::ring::{Ring, RingCounters};
 use crate::session::SessionEvent;
 use crate::source::{CaptureSettings, CaptureSource};
 
+use self::pace::{PAUSE_MAX, ReadPace, RoundStats};
 use self::parallel::RingWorkers;
 pub use self::parallel::{CaptureRingName, RingSinkOpener};
 use self::reader::RingReader;
@@ -34,14 +36,6 @@ pub const REORDER_WINDOW: Duration = Duration::from_millis(30);
 /// How long it waits for one from other empty rings: longer than a store of the producer takes to
 /// arrive, and than the error of a clock one second after its anchor.
 const CLOCK_ERROR: Duration = Duration::from_micros(250);
-/// Pauses between reads of rings that have been read to their end. During the longest, packets of
-/// 1500 bytes at 4 Mpps fill three quarters of a ring of 8 MiB. One of 500 us costs 1.5 % of a CPU
-/// more while nothing arrives.
-const PAUSE_MIN: Duration = Duration::from_micros(100);
-const PAUSE_MAX: Duration = Duration::from_millis(1);
-/// Fraction of a ring (1 / this) that may fill during a pause, so that pauses are long when little
-/// arrives.
-const SHARE_PER_PAUSE: u32 = 64;
 /// Interval of flushes when no more packets follow: each flush costs a switch to the thread that
 /// writes.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(10);
@@ -85,28 +79,6 @@ struct RetiredRings {
     rings: RingCounters,
     dropped: BTreeMap<String, u64>,
     untimed: u64,
-}
-
-/// Result of one round over all rings.
-#[derive(Debug, Default)]
-struct RoundStats {
-    /// Bytes read from the fullest ring, relative to those that a pause may bring.
-    filled: f64,
-    /// Whether a ring holds more.
-    behind: bool,
-}
-
-impl RoundStats {
-    fn add(&mut self, read: usize, ring_size: u32, behind: bool) {
-        let wanted = ((ring_size / SHARE_PER_PAUSE) as usize).min(READ_MAX);
-        self.filled = self.filled.max(read as f64 / wanted as f64);
-        self.behind |= behind;
-    }
-}
-
-/// Returns the next pause, from how much the rings filled during the last one.
-fn paced(pause: Duration, filled: f64) -> Duration {
-    pause.div_f64(filled.max(0.5)).clamp(PAUSE_MIN, PAUSE_MAX)
 }
 
 /// A capture, which [`CaptureLoop::run`] runs.
@@ -184,8 +156,7 @@ impl CaptureLoop {
         observer: &mut dyn CaptureObserver,
     ) -> Result<(), CaptureError> {
         let begin = Instant::now();
-        let mut pause = PAUSE_MIN;
-        let mut filled = 0.0;
+        let mut pace = ReadPace::default();
         let mut next_flush = begin;
         let mut next_housekeeping = begin;
         let mut next_second = begin + REPORT_INTERVAL;
@@ -210,14 +181,13 @@ impl CaptureLoop {
                 }
             }
             let read = self.round()?;
-            filled += read.filled;
+            pace.add(&read);
             if !read.behind {
                 if now >= next_flush {
                     next_flush = now + FLUSH_INTERVAL;
                     self.output.flush()?;
                 }
-                std::thread::sleep(pause);
-                pause = paced(pause, std::mem::take(&mut filled));
+                pace.sleep();
             }
         }
         Ok(())

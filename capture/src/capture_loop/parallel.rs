@@ -10,14 +10,14 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{Builder, JoinHandle, sleep};
+use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 
 use pmdscope_packets::{NullSink, PacketSink, SinkError};
 
 use super::{
     CaptureError, CaptureLoop, CaptureReport, CapturedAppState, FLUSH_INTERVAL,
-    HOUSEKEEPING_INTERVAL, PAUSE_MIN, REPORT_INTERVAL, RingReport, RoundStats, paced,
+    HOUSEKEEPING_INTERVAL, REPORT_INTERVAL, ReadPace, RingReport, RoundStats,
 };
 use crate::output::lcore_of;
 use crate::ring::Ring;
@@ -155,8 +155,7 @@ impl RingWorker {
     /// Reads until the sender of orders is dropped; returns false if a thread that finished rings
     /// has panicked.
     fn run(mut self) -> bool {
-        let mut pause = PAUSE_MIN;
-        let mut filled = 0.0;
+        let mut pace = ReadPace::default();
         let begin = Instant::now();
         let (mut next_flush, mut next_orders) = (begin, begin);
         let mut next_second = begin + REPORT_INTERVAL;
@@ -173,14 +172,13 @@ impl RingWorker {
                 }
             }
             let read = self.for_each(RingCapture::round);
-            filled += read.filled;
+            pace.add(&read);
             if !read.behind {
                 if now >= next_flush {
                     next_flush = now + FLUSH_INTERVAL;
                     self.for_each(RingCapture::flush);
                 }
-                sleep(pause);
-                pause = paced(pause, std::mem::take(&mut filled));
+                pace.sleep();
             }
         }
         self.finishing.extend(finish_all(self.rings));
@@ -193,10 +191,7 @@ impl RingWorker {
         let mut all = RoundStats::default();
         for index in (0..self.rings.len()).rev() {
             match act(&mut self.rings[index]) {
-                ControlFlow::Continue(read) => {
-                    all.filled = all.filled.max(read.filled);
-                    all.behind |= read.behind;
-                }
+                ControlFlow::Continue(read) => all.merge(&read),
                 ControlFlow::Break(result) => self.rings.swap_remove(index).finish(result),
             }
         }
