@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use pmdscope_packets::filter;
 
 use self::args::Command;
-pub(crate) use self::args::{Args, DEFAULT_RING_SIZE, Direction, explain};
+pub(crate) use self::args::{Args, Direction, explain};
 pub(crate) use self::offline::plain;
 pub(crate) use self::signals::{control, is_ignored};
 use crate::output::{self, say};

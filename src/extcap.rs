@@ -47,12 +47,12 @@ arg {number=3}{call=--sample}{display=One packet in}{type=integer}{range=1,21474
 {tooltip=Keep one packet in so many of those that pass the filter; 1 is all}
 arg {number=4}{call=--ring-size}{display=Memory per polling core}{type=selector}\
 {tooltip=Larger rings bridge longer pauses of this computer}
-value {arg=4}{value=default}{display=8 MiB}{default=true}
+value {arg=4}{value=default}{display=16 MiB}{default=true}
 value {arg=4}{value=64K}{display=64 KiB}{default=false}
 value {arg=4}{value=256K}{display=256 KiB}{default=false}
 value {arg=4}{value=1M}{display=1 MiB}{default=false}
 value {arg=4}{value=4M}{display=4 MiB}{default=false}
-value {arg=4}{value=16M}{display=16 MiB}{default=false}
+value {arg=4}{value=8M}{display=8 MiB}{default=false}
 value {arg=4}{value=64M}{display=64 MiB}{default=false}
 ";
 

@@ -16,7 +16,6 @@ use pmdscope_packets::{DIR_RX, DIR_TX, MAX_SNAPLEN};
 
 use self::files::FileArgs;
 pub(crate) use self::refused::explain;
-pub(crate) use self::source::DEFAULT_RING_SIZE;
 pub(super) use self::source::SourceArgs;
 use super::recorder::RecorderArgs;
 use super::view::ViewArgs;

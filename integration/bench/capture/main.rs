@@ -37,7 +37,7 @@ hugepages; on fewer it says what is missing and ends with status 0.
   --fifo            captures at real-time priority, in place of CPUs that nobody else uses
   --pmdscope FILE   the pmdscope to measure (target/release/pmdscope)
   --app FILE        the app (build/integration/pmdscope-capture-app)
-  -- ARGS           further arguments of `pmdscope capture`, such as --ring-size 8M
+  -- ARGS           further arguments of `pmdscope capture`, such as --ring-size 32M
 ";
 /// Directory for files in memory.
 const TMPFS: &str = "/dev/shm";

@@ -12,11 +12,12 @@ use pmdscope_packets::{DIR_RX, DIR_TX, RunControl};
 use crate::attach::peek::PeekedPorts;
 use crate::attach::target::CaptureTarget;
 use crate::attach::{self, CaptureOptions, resolve};
-use crate::capture::DEFAULT_RING_SIZE;
 use crate::netstat::args::Args;
 use crate::sampling::SamplingMode;
 use crate::source::Source;
 
+/// Bytes per ring: 50 ms at a million packets per second.
+const RING_SIZE: u32 = 8 << 20;
 /// Time in which apps count packets before any are taken.
 const FIRST_RATE_TIME: Duration = Duration::from_millis(100);
 
@@ -38,7 +39,7 @@ impl OpenCaptures {
         let ask = CaptureOptions {
             snaplen: SNAPLEN,
             sample: first_sample(args, control, &wanted),
-            ring_size: DEFAULT_RING_SIZE,
+            ring_size: RING_SIZE,
             flags: 0,
             dirs: args.direction().bits().into(),
             program,
