@@ -5,15 +5,12 @@
 #include <string.h>
 
 #include <rte_eal.h>
-#include <rte_errno.h>
 #include <rte_lcore.h>
 
 #include "check.h"
 #include "returned.h"
-#include "runtime_dir.h"
+#include "test_eal.h"
 
-/* Exit status of a skipped test. */
-#define SKIP 77
 #define BYTES "what came back"
 
 static void
@@ -90,17 +87,9 @@ test_shared(struct rte_mempool *pool)
 int
 main(void)
 {
-	char *argv[] = { (char[]){ "returned_test" }, (char[]){ "--no-huge" }, (char[]){ "-m" },
-		(char[]){ "32" }, (char[]){ "--no-pci" }, (char[]){ "--no-shconf" },
-		(char[]){ "--no-telemetry" } };
 	struct rte_mempool *pool;
 
-	use_own_runtime_dir();
-	if (rte_eal_init(RTE_DIM(argv), argv) < 0) {
-		CHECK(rte_errno != EINVAL);
-		printf("skipped: rte_eal_init: %s\n", rte_strerror(rte_errno));
-		return SKIP;
-	}
+	test_eal_start();
 	pool = rte_pktmbuf_pool_create("pool", 1023, 64, 0, 256, (int)rte_socket_id());
 	CHECK(pool != NULL);
 	test_keep(pool);

@@ -8,14 +8,12 @@
 #include <string.h>
 
 #include <rte_eal.h>
-#include <rte_errno.h>
 #include <rte_mbuf.h>
 
 #include "check.h"
 #include "faults.h"
-#include "runtime_dir.h"
+#include "test_eal.h"
 
-#define SKIP 77
 #define BURST 8
 #define EVERY 7
 #define BURSTS 200
@@ -147,17 +145,9 @@ main(void)
 {
 	static const char *const names[] = { "ring-overflow", "off-by-one", "early-return", "clone",
 		"segment", "double-queue", "double-free" };
-	char *argv[] = { (char[]){ "faults_test" }, (char[]){ "--no-huge" }, (char[]){ "-m" },
-		(char[]){ "32" }, (char[]){ "--no-pci" }, (char[]){ "--no-shconf" },
-		(char[]){ "--no-telemetry" } };
 	unsigned int i;
 
-	use_own_runtime_dir();
-	if (rte_eal_init(RTE_DIM(argv), argv) < 0) {
-		CHECK(rte_errno != EINVAL);
-		printf("skipped: rte_eal_init: %s\n", rte_strerror(rte_errno));
-		return SKIP;
-	}
+	test_eal_start();
 	open_lane();
 	test_parse();
 	for (i = 0; i < RTE_DIM(names); i++) {

@@ -5,16 +5,14 @@
 #include <errno.h>
 
 #include <rte_eal.h>
-#include <rte_errno.h>
 #include <rte_mbuf.h>
 
 #include "check.h"
 #include "leak.h"
-#include "runtime_dir.h"
 #include "schedule.h"
 #include "stall.h"
+#include "test_eal.h"
 
-#define SKIP 77
 #define BURST 32
 
 /* As the reflector sends: TX takes `sent` packets of a burst, the rest are freed. */
@@ -93,17 +91,9 @@ test_sleep(void)
 int
 main(void)
 {
-	char *argv[] = { (char[]){ "faults_test" }, (char[]){ "--no-huge" }, (char[]){ "-m" },
-		(char[]){ "32" }, (char[]){ "--no-pci" }, (char[]){ "--no-shconf" },
-		(char[]){ "--no-telemetry" } };
 	struct rte_mempool *pool;
 
-	use_own_runtime_dir();
-	if (rte_eal_init(RTE_DIM(argv), argv) < 0) {
-		CHECK(rte_errno != EINVAL);
-		printf("skipped: rte_eal_init: %s\n", rte_strerror(rte_errno));
-		return SKIP;
-	}
+	test_eal_start();
 	pool = rte_pktmbuf_pool_create("pool", 1023, 64, 0, 256, (int)rte_socket_id());
 	CHECK(pool != NULL);
 	test_leak(pool);
