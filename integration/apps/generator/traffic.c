@@ -178,12 +178,23 @@ traffic_read_replay(void)
 	return -1;
 }
 
+static uint16_t
+tag_size(void)
+{
+	return settings.path.tagged ? sizeof(struct rte_vlan_hdr) : 0;
+}
+
+uint16_t
+traffic_headers(void)
+{
+	return probe_min_frame(settings.path.ipv6) + tag_size();
+}
+
 static int
 read_size(const char *text)
 {
-	const uint16_t tag = settings.path.tagged ? sizeof(struct rte_vlan_hdr) : 0;
-	const uint16_t least = RTE_MAX(probe_min_frame(settings.path.ipv6) + tag, PROBE_MIN_FRAME);
-	const uint16_t most = PROBE_MAX_FRAME + tag;
+	const uint16_t least = RTE_MAX(traffic_headers(), PROBE_MIN_FRAME);
+	const uint16_t most = PROBE_MAX_FRAME + tag_size();
 
 	if (sizes_parse(&settings.sizes, text, least, most) == 0)
 		return 0;

@@ -31,6 +31,9 @@ extern struct traffic_text traffic_text;
 /* Fill settings from the text, once all options are parsed. 0, or -EINVAL, reported. */
 int traffic_read(void);
 
+/* Bytes of all headers of a probe on the path of the settings, with the VLAN tag if there is one. */
+uint16_t traffic_headers(void);
+
 /* Load the file of --replay. -1 to continue, otherwise an exit code, reported. */
 int traffic_read_replay(void);
 

@@ -17,6 +17,7 @@
 #include "generator.h"
 #include "neighbour.h"
 #include "settings.h"
+#include "traffic.h"
 
 /* Mbufs that an lcore keeps. */
 #define TX_CACHE 256
@@ -110,10 +111,8 @@ create_sender(unsigned int index)
 static bool
 may_resend(void)
 {
-	const uint16_t tag = settings.path.tagged ? sizeof(struct rte_vlan_hdr) : 0;
-
 	return generator.app->nb_ports == 1 && settings.replay_file == NULL &&
-	       settings.sizes.max == probe_min_frame(settings.path.ipv6) + tag;
+	       settings.sizes.max == traffic_headers();
 }
 
 static int
