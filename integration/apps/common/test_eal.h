@@ -14,6 +14,8 @@
 #include <rte_common.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
+#include <rte_lcore.h>
+#include <rte_mbuf.h>
 
 #include "check.h"
 
@@ -58,6 +60,18 @@ test_eal_start(void)
 	CHECK(rte_errno != EINVAL);
 	printf("skipped: rte_eal_init: %s\n", rte_strerror(rte_errno));
 	exit(TEST_SKIPPED);
+}
+
+/* Start the EAL, and create a pool of 1023 mbufs with buffers of 256 bytes. */
+static inline struct rte_mempool *
+test_eal_pool(void)
+{
+	struct rte_mempool *pool;
+
+	test_eal_start();
+	pool = rte_pktmbuf_pool_create("pool", 1023, 64, 0, 256, (int)rte_socket_id());
+	CHECK(pool != NULL);
+	return pool;
 }
 
 #endif /* TEST_EAL_H */

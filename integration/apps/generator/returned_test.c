@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include <rte_eal.h>
-#include <rte_lcore.h>
 
 #include "check.h"
 #include "returned.h"
@@ -87,11 +86,8 @@ test_shared(struct rte_mempool *pool)
 int
 main(void)
 {
-	struct rte_mempool *pool;
+	struct rte_mempool *pool = test_eal_pool();
 
-	test_eal_start();
-	pool = rte_pktmbuf_pool_create("pool", 1023, 64, 0, 256, (int)rte_socket_id());
-	CHECK(pool != NULL);
 	test_keep(pool);
 	test_shared(pool);
 	rte_mempool_free(pool);

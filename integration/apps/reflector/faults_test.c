@@ -91,11 +91,8 @@ test_sleep(void)
 int
 main(void)
 {
-	struct rte_mempool *pool;
+	struct rte_mempool *pool = test_eal_pool();
 
-	test_eal_start();
-	pool = rte_pktmbuf_pool_create("pool", 1023, 64, 0, 256, (int)rte_socket_id());
-	CHECK(pool != NULL);
 	test_leak(pool);
 	test_stall();
 	test_sleep();
