@@ -41,10 +41,9 @@ static const char *const names[NB_PARTS] = { "loop", "again", "callbacks", "coun
 static double cycles[NB_PARTS][ROUNDS];
 static struct rte_mbuf mbufs[BURST], *pkts[BURST];
 /* Queue of a driver that cannot be asked for depths. */
-static struct pmdscope_queue rx = {
-	.n = { .polls = 1, .lengths_left = 1, .depth_state = PMDSCOPE_DEPTH_UNSUPPORTED }
-};
-static struct pmdscope_queue tx = { .n = { .polls = 1, .lengths_left = 1 } };
+static struct pmdscope_queue rx = { .n = { .sample_left = 1,
+						    .depth_state = PMDSCOPE_DEPTH_UNSUPPORTED } };
+static struct pmdscope_queue tx = { .n = { .sample_left = 1 } };
 
 static uint16_t
 empty_rx(uint16_t port, uint16_t queue, struct rte_mbuf **bufs, uint16_t nb, uint16_t max,
@@ -139,8 +138,9 @@ run(uint16_t nb)
 	int i;
 
 	for (i = 0; i < ROUNDS; i++) {
-		/* The first of many polls would ask a driver, but there is none. */
-		rx.n.polls = tx.n.polls = 1;
+		/* There is no driver to ask at the first of many samples and empty polls. */
+		rx.n.samples = tx.n.samples = 1;
+		rx.n.sizes[0] = tx.n.sizes[0] = 1;
 		cycles[LOOP][i] = measure(LOOP, nb);
 		cycles[AGAIN][i] = measure(AGAIN, nb);
 		cycles[CALLBACKS][i] = measure(CALLBACKS, nb);

@@ -24,27 +24,38 @@ restart(void)
 
 	queue = (struct pmdscope_queue){ .dir = PMDSCOPE_TX };
 	pmdscope_counters_reset(&queue);
-	queue.n.polls = 1; /* There is no port to query at the first poll. */
+	/* There is no port to query at the first empty poll and sample. */
+	queue.n.sizes[0] = 1;
+	queue.n.samples = 1;
 	for (i = 0; i < BURST; i++)
 		pkts[i] = &mbufs[i];
 	packets = bytes = estimated = 0;
 }
 
-/* Sends, and checks each time that the estimate does not decrease. */
+/* Sends mbufs, and checks each time that the estimate does not decrease. */
 static void
-send_burst(uint16_t nb, uint32_t length)
+send_mbufs(uint16_t nb)
 {
 	uint64_t now;
 	uint16_t i;
 
-	for (i = 0; i < nb; i++)
-		mbufs[i].pkt_len = length;
 	CHECK(pmdscope_burst_tx(0, 0, pkts, nb, &queue) == nb);
 	packets += nb;
-	bytes += (uint64_t)nb * length;
+	for (i = 0; i < nb; i++)
+		bytes += mbufs[i].pkt_len;
 	now = pmdscope_queue_bytes(&queue);
 	CHECK(now >= estimated);
 	estimated = now;
+}
+
+static void
+send_burst(uint16_t nb, uint32_t length)
+{
+	uint16_t i;
+
+	for (i = 0; i < nb; i++)
+		mbufs[i].pkt_len = length;
+	send_mbufs(nb);
 }
 
 static void
@@ -108,6 +119,25 @@ test_mixed(void)
 	check_error(estimated, bytes, 5);
 }
 
+/*
+ * A few packets stand for a long burst. Their places are random: one long packet counts the same in
+ * each place.
+ */
+static void
+test_mixed_bursts(void)
+{
+	unsigned int place, i, k;
+
+	for (place = 0; place < BURST; place++) {
+		restart();
+		for (k = 0; k < BURST; k++)
+			mbufs[k].pkt_len = k == place ? 1500 : 64;
+		for (i = 0; i < NB_BURSTS; i++)
+			send_mbufs(BURST);
+		check_error(estimated, bytes, 3);
+	}
+}
+
 /* Earlier traffic does not distort the estimate of later traffic. */
 static void
 test_change(void)
@@ -133,6 +163,7 @@ main(void)
 	test_constant();
 	test_periodic();
 	test_mixed();
+	test_mixed_bursts();
 	test_change();
 	return 0;
 }

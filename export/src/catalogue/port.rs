@@ -111,7 +111,7 @@ metrics! { QUEUE:
          only from DPDK 23.07 on, of apps with no other ports than Intel NICs.";
     QUEUE_RECEIVE_DEPTH_HISTOGRAM = Histogram "dpdk_queue_receive_depth" ["app" "port" "queue"]
         "Packets waiting at the start of a burst; only with queue_histograms. All empty polls are \
-         counted; of the others, every 64th, and every 8th full burst. Compare only buckets above \
+         counted; of the others, one in 64, and one in 16 full bursts. Compare only buckets above \
          0 with each other.";
     QUEUE_BURST_PACKETS = Histogram "dpdk_queue_burst_packets" ["app" "port" "queue"]
         "Packets per non-empty receive burst; only with queue_histograms. If bursts are full, more \

@@ -12,6 +12,7 @@
  * Everything else runs on the control thread (or a telemetry thread) with the state lock held.
  */
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <rte_branch_prediction.h>
@@ -25,11 +26,17 @@
 void pmdscope_capture_copy(uint16_t port, uint16_t queue, uint8_t dir, struct rte_mbuf **pkts,
 		uint16_t nb_pkts);
 
+static inline bool
+pmdscope_capture_is_armed(void)
+{
+	return __atomic_load_n(&pmdscope_tee_armed, __ATOMIC_RELAXED) != NULL;
+}
+
 static inline void
 pmdscope_capture_burst(uint16_t port, uint16_t queue, uint8_t dir, struct rte_mbuf **pkts,
 		uint16_t nb_pkts)
 {
-	if (likely(__atomic_load_n(&pmdscope_tee_armed, __ATOMIC_RELAXED) == NULL))
+	if (likely(!pmdscope_capture_is_armed()))
 		return;
 	pmdscope_capture_copy(port, queue, dir, pkts, nb_pkts);
 }

@@ -50,7 +50,7 @@ count_queue_polls(void)
 	unsigned int i;
 
 	for (i = 0; (q = pmdscope_queue_row(i)) != NULL; i++)
-		polls += __atomic_load_n(&q->n.polls, __ATOMIC_RELAXED);
+		polls += pmdscope_queue_polls(q);
 	return polls;
 }
 

@@ -3,6 +3,7 @@
  */
 
 #include <errno.h>
+#include <string.h>
 
 #include <rte_ethdev.h>
 
@@ -13,28 +14,36 @@
 #include "capture.h"
 #include "window.h"
 
-/* The driver is queried for a depth once in this many non-empty bursts, and full bursts. */
-#define DEPTH_EVERY_BUSY 64
-#define DEPTH_EVERY_FULL 8
-/* Lengths are summed once in this many bursts with packets; a power of two. */
-#define LENGTHS_EVERY 16
-/* The driver is asked for values that rarely change once in this many polls; a power of two. */
-#define ASK_EVERY (1U << 20)
+/*
+ * One of this many bursts with packets is sampled: some of its lengths are summed, and the driver
+ * is queried for the depth if the burst is full or has a sample number that is a multiple of
+ * DEPTH_EVERY. Powers of two.
+ */
+#define SAMPLE_EVERY 16
+#define DEPTH_EVERY 4
+/* Packets of a sampled burst whose lengths are summed; a power of two. */
+#define LENGTHS_SUMMED 8
+/*
+ * The driver is asked for values that rarely change once in this many empty polls, and samples;
+ * powers of two.
+ */
+#define ASK_EVERY_EMPTY (1U << 20)
+#define ASK_EVERY_SAMPLE (ASK_EVERY_EMPTY / SAMPLE_EVERY)
 
 void
 pmdscope_counters_reset(struct pmdscope_queue *q)
 {
-	q->n = (struct pmdscope_counters){ .lengths_left = 1, .busy_left = 1, .full_left = 1 };
+	q->n = (struct pmdscope_counters){ .sample_left = 1 };
 	q->polls_seen = 0;
 	q->bytes = 0;
 	q->turnover = (struct pmdscope_turnover){ 0 };
 }
 
 /* 1, 2, 3-4, 5-8, ... packets. */
-static inline unsigned int
-burst_bucket(uint16_t nb)
+static unsigned int
+burst_bucket(unsigned int nb)
 {
-	const uint32_t n = ((uint32_t)nb - 1) << 1 | 1;
+	const uint32_t n = (nb - 1) << 1 | 1;
 
 	return RTE_MIN(31U - (unsigned int)__builtin_clz(n), PMDSCOPE_BURST_BUCKETS - 1U);
 }
@@ -46,39 +55,87 @@ depth_bucket(uint32_t depth)
 	return RTE_MIN(32U - (unsigned int)__builtin_clz(depth), PMDSCOPE_DEPTH_BUCKETS - 1U);
 }
 
+static uint64_t
+load(const uint64_t *counter)
+{
+	return __atomic_load_n(counter, __ATOMIC_RELAXED);
+}
+
+uint64_t
+pmdscope_queue_polls(const struct pmdscope_queue *q)
+{
+	uint64_t polls = 0;
+	unsigned int nb;
+
+	for (nb = 0; nb < RTE_DIM(q->n.sizes); nb++)
+		polls += load(&q->n.sizes[nb]);
+	return polls;
+}
+
+uint64_t
+pmdscope_queue_packets(const struct pmdscope_queue *q)
+{
+	uint64_t packets = load(&q->n.larger_packets);
+	unsigned int nb;
+
+	for (nb = 1; nb <= PMDSCOPE_BURST_SIZES; nb++)
+		packets += nb * load(&q->n.sizes[nb]);
+	return packets;
+}
+
+void
+pmdscope_queue_bursts(const struct pmdscope_queue *q, uint64_t buckets[PMDSCOPE_BURST_BUCKETS])
+{
+	unsigned int nb;
+
+	memset(buckets, 0, PMDSCOPE_BURST_BUCKETS * sizeof(buckets[0]));
+	for (nb = 1; nb < RTE_DIM(q->n.sizes); nb++)
+		buckets[burst_bucket(nb)] += load(&q->n.sizes[nb]);
+}
+
 /*
  * The app may not have read the mbufs yet, and may never do so: reading all of them would cost more
- * than everything else here. Of each LENGTHS_EVERY bursts a random one is sampled, so that periodic
- * traffic is sampled evenly and the share of sampled bursts stays constant.
+ * than everything else here. Of a long burst consecutive ones are read, from a random one on, and
+ * stand for the burst.
  */
-static __rte_noinline void
-sample_lengths(struct pmdscope_counters *n, struct rte_mbuf **pkts, uint16_t nb)
+static void
+sum_lengths(struct pmdscope_counters *n, struct rte_mbuf **pkts, uint16_t nb, uint32_t random)
 {
 	const uint32_t busy = n->lengths_seq | 1;
 	uint64_t bytes = 0;
-	uint32_t slot;
+	uint32_t at = 0;
 	uint16_t i;
 
-	for (i = 0; i < nb; i++)
-		bytes += pkts[i]->pkt_len;
+	if (nb > LENGTHS_SUMMED)
+		at = random * nb >> 16;
+	for (i = 0; i < RTE_MIN(nb, LENGTHS_SUMMED); i++) {
+		bytes += pkts[at]->pkt_len;
+		at = at + 1 < nb ? at + 1 : 0;
+	}
+	if (nb > LENGTHS_SUMMED)
+		bytes = bytes * nb / LENGTHS_SUMMED;
 	__atomic_store_n(&n->lengths_seq, busy, __ATOMIC_RELAXED);
 	__atomic_thread_fence(__ATOMIC_RELEASE);
 	__atomic_store_n(&n->sampled_packets, n->sampled_packets + nb, __ATOMIC_RELAXED);
 	__atomic_store_n(&n->sampled_bytes, n->sampled_bytes + bytes, __ATOMIC_RELAXED);
 	__atomic_store_n(&n->lengths_seq, busy + 1, __ATOMIC_RELEASE);
-	n->lengths_random = n->lengths_random * 1664525 + 1013904223;
-	slot = n->lengths_random >> 16 & (LENGTHS_EVERY - 1);
-	n->lengths_left = LENGTHS_EVERY + slot - n->lengths_slot;
-	n->lengths_slot = slot;
 }
 
-static inline void
-count_burst(struct pmdscope_counters *n, struct rte_mbuf **pkts, uint16_t nb)
+/*
+ * Of each SAMPLE_EVERY bursts a random one is sampled, so that periodic traffic is sampled evenly
+ * and the share of sampled bursts stays constant.
+ */
+static void
+sample(struct pmdscope_counters *n, struct rte_mbuf **pkts, uint16_t nb)
 {
-	if (unlikely(--n->lengths_left == 0))
-		sample_lengths(n, pkts, nb);
-	n->packets += nb;
-	n->bursts[burst_bucket(nb)]++;
+	uint32_t slot;
+
+	n->sample_random = n->sample_random * 1664525 + 1013904223;
+	slot = n->sample_random >> 16 & (SAMPLE_EVERY - 1);
+	n->sample_left = SAMPLE_EVERY + slot - n->sample_slot;
+	n->sample_slot = slot;
+	n->samples++;
+	sum_lengths(n, pkts, nb, n->sample_random >> 8 & UINT16_MAX);
 }
 
 /* False while the lcore updates them, which is rare and short. */
@@ -87,8 +144,8 @@ read_lengths(const struct pmdscope_counters *n, uint64_t *packets, uint64_t *byt
 {
 	const uint32_t seq = __atomic_load_n(&n->lengths_seq, __ATOMIC_ACQUIRE);
 
-	*packets = __atomic_load_n(&n->sampled_packets, __ATOMIC_RELAXED);
-	*bytes = __atomic_load_n(&n->sampled_bytes, __ATOMIC_RELAXED);
+	*packets = load(&n->sampled_packets);
+	*bytes = load(&n->sampled_bytes);
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
 	return (seq & 1) == 0 && __atomic_load_n(&n->lengths_seq, __ATOMIC_RELAXED) == seq;
 }
@@ -100,8 +157,7 @@ pmdscope_queue_bytes(struct pmdscope_queue *q)
 
 	if (!read_lengths(&q->n, &packets, &bytes) || packets == 0)
 		return q->bytes;
-	estimate = (uint64_t)((unsigned __int128)__atomic_load_n(&q->n.packets, __ATOMIC_RELAXED) *
-			      bytes / packets);
+	estimate = (uint64_t)((unsigned __int128)pmdscope_queue_packets(q) * bytes / packets);
 	/* Short packets after long ones lower the mean, but a counter must not decrease. */
 	q->bytes = RTE_MAX(q->bytes, estimate);
 	return q->bytes;
@@ -155,20 +211,59 @@ sample_depth(struct pmdscope_queue *q, uint16_t nb_rx)
 	pmdscope_window_note(&n->depth_window, n->depth);
 }
 
+/* Counts a burst; true if it is to be sampled. */
 static inline bool
-depth_is_due(struct pmdscope_counters *n, bool full)
+count_burst(struct pmdscope_counters *n, uint16_t nb)
 {
-	bool due = false;
+	if (likely(nb <= PMDSCOPE_BURST_SIZES)) {
+		n->sizes[nb]++;
+	} else {
+		n->sizes[PMDSCOPE_BURST_SIZES + 1]++;
+		n->larger_packets += nb;
+	}
+	return --n->sample_left == 0;
+}
 
-	if (--n->busy_left == 0) {
-		n->busy_left = DEPTH_EVERY_BUSY;
-		due = true;
+static inline bool
+is_watched(void)
+{
+	return pmdscope_stamp_now() != 0 || pmdscope_capture_is_armed();
+}
+
+/* What few bursts need. A function of its own, so that the callback saves no registers. */
+static __rte_noinline uint16_t
+watch_rx(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t nb_rx, uint16_t max_pkts,
+		struct pmdscope_queue *q)
+{
+	struct pmdscope_counters *n = &q->n;
+
+	if (n->sample_left == 0) {
+		if ((n->samples & (ASK_EVERY_SAMPLE - 1)) == 0)
+			ask_rx(q);
+		if (n->depth_state != PMDSCOPE_DEPTH_UNSUPPORTED &&
+				(nb_rx == max_pkts || (n->samples & (DEPTH_EVERY - 1)) == 0))
+			sample_depth(q, nb_rx);
+		sample(n, pkts, nb_rx);
 	}
-	if (full && --n->full_left == 0) {
-		n->full_left = DEPTH_EVERY_FULL;
-		due = true;
+	pmdscope_stamp_rx(port, queue, pkts, nb_rx);
+	pmdscope_capture_burst(port, queue, PMDSCOPE_DIR_RX, pkts, nb_rx);
+	return nb_rx;
+}
+
+static __rte_noinline uint16_t
+watch_tx(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t nb_pkts,
+		struct pmdscope_queue *q)
+{
+	struct pmdscope_counters *n = &q->n;
+
+	if (n->sample_left == 0) {
+		if ((n->samples & (ASK_EVERY_SAMPLE - 1)) == 0)
+			ask_tx(q);
+		sample(n, pkts, nb_pkts);
 	}
-	return due;
+	pmdscope_stamp_tx(port, queue, pkts, nb_pkts);
+	pmdscope_capture_burst(port, queue, PMDSCOPE_DIR_TX, pkts, nb_pkts);
+	return nb_pkts;
 }
 
 uint16_t
@@ -176,21 +271,16 @@ pmdscope_burst_rx(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_
 		uint16_t max_pkts, void *arg)
 {
 	struct pmdscope_queue *q = arg;
-	struct pmdscope_counters *n = &q->n;
 
-	if (unlikely((n->polls++ & (ASK_EVERY - 1)) == 0))
-		ask_rx(q);
 	if (nb_rx == 0) {
-		n->empty++;
-		n->depth = 0;
+		if (unlikely((q->n.sizes[0]++ & (ASK_EVERY_EMPTY - 1)) == 0))
+			ask_rx(q);
+		q->n.depth = 0;
 		return 0;
 	}
-	count_burst(n, pkts, nb_rx);
-	if (n->depth_state != PMDSCOPE_DEPTH_UNSUPPORTED && depth_is_due(n, nb_rx == max_pkts))
-		sample_depth(q, nb_rx);
-	pmdscope_stamp_rx(port, queue, pkts, nb_rx);
-	pmdscope_capture_burst(port, queue, PMDSCOPE_DIR_RX, pkts, nb_rx);
-	return nb_rx;
+	if (likely(!count_burst(&q->n, nb_rx) && !is_watched()))
+		return nb_rx;
+	return watch_rx(port, queue, pkts, nb_rx, max_pkts, q);
 }
 
 uint16_t
@@ -198,16 +288,13 @@ pmdscope_burst_tx(
 		uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t nb_pkts, void *arg)
 {
 	struct pmdscope_queue *q = arg;
-	struct pmdscope_counters *n = &q->n;
 
-	if (unlikely((n->polls++ & (ASK_EVERY - 1)) == 0))
-		ask_tx(q);
 	if (nb_pkts == 0) {
-		n->empty++;
+		if (unlikely((q->n.sizes[0]++ & (ASK_EVERY_EMPTY - 1)) == 0))
+			ask_tx(q);
 		return 0;
 	}
-	count_burst(n, pkts, nb_pkts);
-	pmdscope_stamp_tx(port, queue, pkts, nb_pkts);
-	pmdscope_capture_burst(port, queue, PMDSCOPE_DIR_TX, pkts, nb_pkts);
-	return nb_pkts;
+	if (likely(!count_burst(&q->n, nb_pkts) && !is_watched()))
+		return nb_pkts;
+	return watch_tx(port, queue, pkts, nb_pkts, q);
 }

@@ -29,29 +29,34 @@ enum pmdscope_depth_state {
 	PMDSCOPE_DEPTH_UNSUPPORTED,
 };
 
+/* Largest burst that is counted by its exact size. */
+#define PMDSCOPE_BURST_SIZES 64U
+
 /* Counters of one queue and direction; the lcore that polls the queue writes them. */
 struct pmdscope_counters {
-	/* Written by every burst, in two cache lines. */
-	uint64_t polls;
-	uint64_t empty;
-	uint64_t packets;
-	uint32_t lengths_left; /* Bursts to the next sample: of lengths; of depth, in two ways. */
-	uint32_t busy_left;
-	uint32_t full_left;
+	/* Bursts with packets to the next sample; samples of this run. */
+	uint32_t sample_left;
+	uint32_t samples;
+	uint32_t sample_random;
+	uint32_t sample_slot;
 	uint32_t depth_state;
 	uint32_t depth;
-	uint64_t bursts[PMDSCOPE_BURST_BUCKETS];
-	/* Of the bursts whose lengths were summed; lengths_seq is odd while the next two change. */
+	/* Of the bursts whose lengths were summed; lengths_seq is odd while these two change. */
 	uint64_t sampled_packets;
 	uint64_t sampled_bytes;
 	uint32_t lengths_seq;
-	uint32_t lengths_random;
-	uint32_t lengths_slot;
+	uint32_t descriptors;
+	/* Packets in bursts above PMDSCOPE_BURST_SIZES. */
+	uint64_t larger_packets;
+	/*
+	 * Bursts by their number of packets, from 0; the last are the larger ones. One increment
+	 * per burst: the numbers of polls and packets are derived by readers.
+	 */
+	uint64_t sizes[PMDSCOPE_BURST_SIZES + 2] __rte_cache_aligned;
 	/* Samples of bursts that received; those of depth 0 are the empty polls. */
 	uint64_t depths[PMDSCOPE_DEPTH_BUCKETS];
 	struct pmdscope_window depth_window;
 	uint64_t depth_max;
-	uint32_t descriptors;
 	/* The pool of a receive queue, if the driver reports it; never dereferenced. */
 	const struct rte_mempool *pool;
 };
@@ -77,6 +82,13 @@ struct __rte_cache_aligned pmdscope_queue {
 
 /* Set to 0; the lcore that polls the queue should not do so at the same time. */
 void pmdscope_counters_reset(struct pmdscope_queue *q);
+
+/* Sums over the bursts of a queue. Any thread. */
+uint64_t pmdscope_queue_polls(const struct pmdscope_queue *q);
+uint64_t pmdscope_queue_packets(const struct pmdscope_queue *q);
+/* Bursts of 1, 2, 3 to 4, 5 to 8, ... packets; the last bucket is open-ended. */
+void
+pmdscope_queue_bursts(const struct pmdscope_queue *q, uint64_t buckets[PMDSCOPE_BURST_BUCKETS]);
 
 /*
  * Bytes of all packets, estimated from the mean length of those sampled; never decreases. State

@@ -131,7 +131,7 @@ may_have_shrunk(struct port *port)
 
 			if (q == NULL || !q->present)
 				continue;
-			polls = __atomic_load_n(&q->n.polls, __ATOMIC_RELAXED);
+			polls = pmdscope_queue_polls(q);
 			if (polls != q->polls_seen)
 				polled = true;
 			else
@@ -407,9 +407,9 @@ sum_port(const struct port *port, uint64_t *polls, uint64_t *offered)
 			q = port->queues[dir][i];
 			if (q == NULL || !q->present)
 				continue;
-			*polls += __atomic_load_n(&q->n.polls, __ATOMIC_RELAXED);
+			*polls += pmdscope_queue_polls(q);
 			if (dir == PMDSCOPE_TX)
-				*offered += __atomic_load_n(&q->n.packets, __ATOMIC_RELAXED);
+				*offered += pmdscope_queue_packets(q);
 		}
 }
 
