@@ -14,6 +14,8 @@
  *   TSC        a read of the TSC
  *   poll       pmdscope_poll()
  *   all        counting and poll
+ *   poll TSC   pmdscope_poll_tsc() with a number, as where the app has read the TSC anyway
+ *   all TSC    counting and that
  *   long poll  pmdscope_poll() as after an iteration of 1 us or more, which it adds to a histogram
  */
 
@@ -33,10 +35,22 @@
 #define ROUNDS 401
 #define WINDOW 4000
 
-enum part { LOOP, AGAIN, CALLBACKS, COUNTING, TSC, POLL, ALL, LONG_POLL, NB_PARTS };
+enum part {
+	LOOP,
+	AGAIN,
+	CALLBACKS,
+	COUNTING,
+	TSC,
+	POLL,
+	ALL,
+	POLL_TSC,
+	ALL_TSC,
+	LONG_POLL,
+	NB_PARTS
+};
 
 static const char *const names[NB_PARTS] = { "loop", "again", "callbacks", "counting", "TSC",
-	"poll", "all", "long poll" };
+	"poll", "all", "poll TSC", "all TSC", "long poll" };
 
 static double cycles[NB_PARTS][ROUNDS];
 static struct rte_mbuf mbufs[BURST], *pkts[BURST];
@@ -64,9 +78,10 @@ empty_tx(uint16_t port, uint16_t queue, struct rte_mbuf **bufs, uint16_t nb, voi
 }
 
 static __rte_always_inline void
-iterate(const enum part part, rte_rx_callback_fn on_rx, rte_tx_callback_fn on_tx, uint16_t nb)
+iterate(const enum part part, rte_rx_callback_fn on_rx, rte_tx_callback_fn on_tx, uint16_t nb,
+		uint64_t tsc)
 {
-	if (part == CALLBACKS || part == COUNTING || part == ALL) {
+	if (part == CALLBACKS || part == COUNTING || part == ALL || part == ALL_TSC) {
 		on_rx(0, 0, pkts, nb, BURST, &rx);
 		on_tx(0, 0, pkts, nb, &tx);
 	}
@@ -74,6 +89,8 @@ iterate(const enum part part, rte_rx_callback_fn on_rx, rte_tx_callback_fn on_tx
 		rte_rdtsc();
 	if (part == POLL || part == ALL || part == LONG_POLL)
 		pmdscope_poll(nb);
+	if (part == POLL_TSC || part == ALL_TSC)
+		pmdscope_poll_tsc(nb, tsc);
 	/* Keeps iterations from being merged. */
 	rte_compiler_barrier();
 }
@@ -88,7 +105,7 @@ measure(const enum part part, uint16_t nb)
 	unsigned int i;
 
 	for (i = 0; i < WINDOW; i++)
-		iterate(part, on_rx, on_tx, nb);
+		iterate(part, on_rx, on_tx, nb, begin + i);
 	return (double)(rte_rdtsc_precise() - begin) / WINDOW;
 }
 
@@ -148,6 +165,8 @@ run(uint16_t nb)
 		cycles[TSC][i] = measure(TSC, nb);
 		cycles[POLL][i] = measure(POLL, nb);
 		cycles[ALL][i] = measure(ALL, nb);
+		cycles[POLL_TSC][i] = measure(POLL_TSC, nb);
+		cycles[ALL_TSC][i] = measure(ALL_TSC, nb);
 		cycles[LONG_POLL][i] = measure_long_polls(nb);
 	}
 	report(nb);

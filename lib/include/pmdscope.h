@@ -205,20 +205,24 @@ int pmdscope_init(const struct pmdscope_conf *conf);
 void pmdscope_fini(void);
 
 /**
- * Tell the library that this lcore has completed one iteration of its poll loop.
+ * Tell the library that this lcore has completed one iteration of its poll loop, for apps that read
+ * the TSC in each iteration anyway: another read would take most of the time of pmdscope_poll().
  *
  * Thread-safe: every lcore writes only its own state. Does nothing before
  * pmdscope_init(). Calls from a thread without an lcore id are only counted.
  *
  * @param nb_rx
  *   Packets received in this iteration, over all queues.
+ * @param tsc
+ *   rte_rdtsc(), read on this lcore at the same place of each iteration. Gaps between polls are
+ *   the differences.
  */
 static inline void
-pmdscope_poll(uint16_t nb_rx)
+pmdscope_poll_tsc(uint16_t nb_rx, uint64_t tsc)
 {
 	const unsigned int lcore = rte_lcore_id();
 	struct pmdscope_lcore *lc;
-	uint64_t now, gap;
+	uint64_t gap;
 
 	if (unlikely(lcore >= RTE_MAX_LCORE)) {
 		pmdscope_poll_foreign();
@@ -226,14 +230,27 @@ pmdscope_poll(uint16_t nb_rx)
 	}
 
 	lc = &pmdscope_lcores[lcore];
-	now = rte_rdtsc();
-	gap = now - lc->last_tsc;
-	lc->last_tsc = now;
-	lc->polls++;
-	lc->busy_polls += nb_rx != 0;
-	lc->packets += nb_rx;
+	gap = tsc - lc->last_tsc;
+	/* Atomic also so that they are not added as one vector, which takes longer. */
+	__atomic_store_n(&lc->last_tsc, tsc, __ATOMIC_RELAXED);
+	__atomic_store_n(&lc->polls, lc->polls + 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&lc->busy_polls, lc->busy_polls + (nb_rx != 0), __ATOMIC_RELAXED);
+	__atomic_store_n(&lc->packets, lc->packets + nb_rx, __ATOMIC_RELAXED);
 	if (gap >= pmdscope_gap_min)
-		pmdscope_poll_gap(lc, now, gap);
+		pmdscope_poll_gap(lc, tsc, gap);
+}
+
+/**
+ * Tell the library that this lcore has completed one iteration of its poll loop. Reads the TSC;
+ * otherwise as pmdscope_poll_tsc().
+ *
+ * @param nb_rx
+ *   Packets received in this iteration, over all queues.
+ */
+static inline void
+pmdscope_poll(uint16_t nb_rx)
+{
+	pmdscope_poll_tsc(nb_rx, rte_rdtsc());
 }
 
 /** The armed captures, NULL while there are none. For pmdscope_tx_burst(); not for applications. */

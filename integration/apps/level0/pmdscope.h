@@ -52,6 +52,13 @@ pmdscope_poll(uint16_t nb_rx)
 	(void)nb_rx;
 }
 
+static inline void
+pmdscope_poll_tsc(uint16_t nb_rx, uint64_t tsc)
+{
+	(void)nb_rx;
+	(void)tsc;
+}
+
 static inline int
 pmdscope_stage(const char *name)
 {
