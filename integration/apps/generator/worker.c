@@ -361,18 +361,20 @@ send_and_receive(const struct lane *first, unsigned int nb_lanes, struct worker 
 	bool more = false, fresh = false;
 	unsigned int i, nb_full = 0;
 	uint16_t nb_rx = 0;
+	uint64_t now = 0;
 
 	for (i = 0; i < nb_lanes; i++) {
 		struct sender *sender = &generator.senders[first + i - generator.app->lanes.lane];
 
 		if (likely(!deaf))
 			nb_rx += receive_on(&first[i], worker, &fresh);
+		now = rte_rdtsc();
 		if (likely(sender->shares > 0))
-			send_on(&first[i], sender, rte_rdtsc(), worker);
+			send_on(&first[i], sender, now, worker);
 		more |= sender->built < sender->quota || sender->nb_pending > 0;
 		nb_full += sender->nb_pending > 0;
 	}
-	pmdscope_poll(nb_rx);
+	pmdscope_poll_tsc(nb_rx, now);
 	/*
 	 * Each poll takes cache lines of the rings from the peer of a virtual link, which would make
 	 * room sooner with them.
@@ -429,8 +431,8 @@ drain(const struct lane *first, unsigned int nb_lanes, struct worker *worker)
 		fresh = false;
 		for (i = 0; i < nb_lanes; i++)
 			nb_rx += receive_on(&first[i], worker, &fresh);
-		pmdscope_poll(nb_rx);
 		now = rte_rdtsc();
+		pmdscope_poll_tsc(nb_rx, now);
 		if (fresh)
 			last_fresh = now;
 	}

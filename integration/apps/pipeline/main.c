@@ -204,7 +204,7 @@ lcore_main(void *arg)
 			if (polls)
 				nb_in += stage_tx(&pipes[i], st, now);
 		}
-		pmdscope_poll((uint16_t)nb_in);
+		pmdscope_poll_tsc((uint16_t)nb_in, now);
 	}
 	if (holds)
 		places_drain_thread(on_stack);
