@@ -7,13 +7,16 @@
  *
  * One lcore swaps the MAC addresses of packets between net_null queues. Short windows of all
  * variants are interleaved in one process, so that noise of the machine affects all of them; each
- * is compared with the base window of its round.
+ * is compared with the window without pmdscope of its round.
  *
- *   base      the loop without pmdscope
- *   again     the same once more: the noise of this measurement
- *   linked    with libpmdscope, no capture attached
- *   tee       as linked, and a capture copies RX and TX, 64 bytes a packet
- *   pdump     the peer: rte_pcapng_copy() into a pool and rte_ring_enqueue_burst(), which is
+ *   base       the loop without pmdscope
+ *   again      the same once more: the noise of this measurement
+ *   callbacks  an RX and a TX callback that do nothing: what ethdev takes for calling them
+ *   linked     with libpmdscope, no capture attached
+ *   tsc        the loop without pmdscope, which reads the TSC in each iteration for itself
+ *   linked tsc with libpmdscope, which gets that time; compared with tsc
+ *   tee        as linked, and a capture copies RX and TX, 64 bytes a packet
+ *   pdump      the peer: rte_pcapng_copy() into a pool and rte_ring_enqueue_burst(), which is
  *             what the callbacks of DPDK's pdump do in an app while dpdk-dumpcap runs
  */
 
@@ -49,9 +52,22 @@
 #define PDUMP_RING 2048
 #define PORT 0
 
-enum variant { BASE, AGAIN, LINKED, TEE, PDUMP, NB_VARIANTS };
+enum variant { BASE, AGAIN, CALLBACKS, LINKED, TSC, LINKED_TSC, TEE, PDUMP, NB_VARIANTS };
 
-static const char *const names[NB_VARIANTS] = { "base", "again", "linked", "tee", "pdump" };
+static const struct {
+	const char *name;
+	enum variant base;
+	bool linked; /* With the library running. */
+} variants[NB_VARIANTS] = {
+	[BASE] = { "base", BASE, false },
+	[AGAIN] = { "again", BASE, false },
+	[CALLBACKS] = { "callbacks", BASE, false },
+	[LINKED] = { "linked", BASE, true },
+	[TSC] = { "tsc", BASE, false },
+	[LINKED_TSC] = { "linked tsc", TSC, true },
+	[TEE] = { "tee", BASE, true },
+	[PDUMP] = { "pdump", BASE, false },
+};
 
 static double cycles[NB_VARIANTS][ROUNDS];
 
@@ -89,48 +105,80 @@ forward(void)
 	return nb_rx;
 }
 
-static __rte_noinline uint64_t
-window_without(void)
+static __rte_always_inline uint64_t
+window(const bool reads_tsc, const bool polls)
 {
-	uint64_t packets = 0;
-	uint32_t i;
-
-	for (i = 0; i < WINDOW_BURSTS; i++)
-		packets += forward();
-	return packets;
-}
-
-static __rte_noinline uint64_t
-window_with(void)
-{
-	uint64_t packets = 0;
+	uint64_t packets = 0, now = 0;
 	uint16_t nb_rx;
 	uint32_t i;
 
 	for (i = 0; i < WINDOW_BURSTS; i++) {
+		if (reads_tsc) {
+			now = rte_rdtsc();
+			/* The app would use it. */
+			asm volatile("" : "+r"(now));
+		}
 		nb_rx = forward();
-		pmdscope_poll(nb_rx);
+		if (polls && reads_tsc)
+			pmdscope_poll_tsc(nb_rx, now);
+		else if (polls)
+			pmdscope_poll(nb_rx);
 		packets += nb_rx;
 	}
 	return packets;
+}
+
+static __rte_noinline uint64_t
+window_plain(void)
+{
+	return window(false, false);
+}
+
+static __rte_noinline uint64_t
+window_linked(void)
+{
+	return window(false, true);
+}
+
+static __rte_noinline uint64_t
+window_tsc(void)
+{
+	return window(true, false);
+}
+
+static __rte_noinline uint64_t
+window_linked_tsc(void)
+{
+	return window(true, true);
+}
+
+static uint64_t
+run_window(enum variant variant)
+{
+	switch (variant) {
+	case TSC:
+		return window_tsc();
+	case LINKED_TSC:
+		return window_linked_tsc();
+	default:
+		return variants[variant].linked ? window_linked() : window_plain();
+	}
 }
 
 static int
 worker(void *arg __rte_unused)
 {
 	uint64_t start, packets;
-	bool with;
 
 	while (!quit) {
 		if (ordered == done) {
 			rte_pause();
 			continue;
 		}
-		with = order == LINKED || order == TEE;
 		/* The first pass warms up caches and predictors after the change of variant. */
-		packets = with ? window_with() : window_without();
+		run_window(order);
 		start = rte_rdtsc_precise();
-		packets = with ? window_with() : window_without();
+		packets = run_window(order);
 		result = (double)(rte_rdtsc_precise() - start) / packets;
 		done = ordered;
 	}
@@ -294,6 +342,21 @@ pdump_create(void)
 		fail("pdump ring and pool", rte_errno);
 }
 
+static uint16_t
+empty_rx(uint16_t port __rte_unused, uint16_t queue __rte_unused,
+		struct rte_mbuf **pkts __rte_unused, uint16_t nb_pkts,
+		uint16_t max_pkts __rte_unused, void *arg __rte_unused)
+{
+	return nb_pkts;
+}
+
+static uint16_t
+empty_tx(uint16_t port __rte_unused, uint16_t queue __rte_unused,
+		struct rte_mbuf **pkts __rte_unused, uint16_t nb_pkts, void *arg __rte_unused)
+{
+	return nb_pkts;
+}
+
 static double
 measure(enum variant variant)
 {
@@ -301,7 +364,7 @@ measure(enum variant variant)
 	struct consumer consumer = { 0 };
 	int ret;
 
-	if (variant == LINKED || variant == TEE) {
+	if (variants[variant].linked) {
 		ret = pmdscope_init(NULL);
 		if (ret < 0)
 			fail("pmdscope_init", ret);
@@ -313,11 +376,12 @@ measure(enum variant variant)
 	}
 	if (variant == TEE)
 		consumer_open(&consumer);
-	if (variant == PDUMP) {
-		rx = rte_eth_add_first_rx_callback(PORT, 0, pdump_rx, NULL);
-		tx = rte_eth_add_tx_callback(PORT, 0, pdump_tx, NULL);
+	if (variant == PDUMP || variant == CALLBACKS) {
+		rx = rte_eth_add_first_rx_callback(
+				PORT, 0, variant == PDUMP ? pdump_rx : empty_rx, NULL);
+		tx = rte_eth_add_tx_callback(PORT, 0, variant == PDUMP ? pdump_tx : empty_tx, NULL);
 		if (rx == NULL || tx == NULL)
-			fail("callbacks of the peer", rte_errno);
+			fail("callbacks", rte_errno);
 	}
 
 	order = variant;
@@ -333,13 +397,13 @@ measure(enum variant variant)
 
 	if (variant == TEE)
 		consumer_close(&consumer);
-	if (variant == PDUMP) {
+	if (rx != NULL) {
 		/* The worker idles between windows, so it is not in the callbacks. */
 		rte_eth_remove_rx_callback(PORT, 0, rx);
 		rte_eth_remove_tx_callback(PORT, 0, tx);
 		pdump_drain();
 	}
-	if (variant == LINKED || variant == TEE)
+	if (variants[variant].linked)
 		pmdscope_fini();
 	return result;
 }
@@ -364,12 +428,12 @@ report(void)
 	printf("base: %.1f cycles/packet [%.1f .. %.1f], %d windows of %u packets each\n",
 			base[ROUNDS / 2], base[ROUNDS / 4], base[ROUNDS * 3 / 4], ROUNDS,
 			WINDOW_BURSTS * BURST);
-	printf("%-8s %28s\n", "variant", "cycles/packet over base");
+	printf("%-10s %28s\n", "variant", "cycles/packet over base");
 	for (v = AGAIN; v < NB_VARIANTS; v++) {
 		for (i = 0; i < ROUNDS; i++)
-			delta[v][i] = cycles[v][i] - cycles[BASE][i];
+			delta[v][i] = cycles[v][i] - cycles[variants[v].base][i];
 		qsort(delta[v], ROUNDS, sizeof(double), by_value);
-		printf("%-8s %+8.2f  [%+.2f .. %+.2f]\n", names[v], delta[v][ROUNDS / 2],
+		printf("%-10s %+8.2f  [%+.2f .. %+.2f]\n", variants[v].name, delta[v][ROUNDS / 2],
 				delta[v][ROUNDS / 4], delta[v][ROUNDS * 3 / 4]);
 	}
 	printf("ratio pdump/tee: %.1f\n", delta[PDUMP][ROUNDS / 2] / delta[TEE][ROUNDS / 2]);
