@@ -2,9 +2,10 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-/* The accuracy of the estimated bytes of a queue, for difficult traffic. */
+/* What a queue counts: bursts, and the accuracy of the estimated bytes for difficult traffic. */
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "burst.h"
 #include "test.h"
@@ -15,6 +16,7 @@
 static struct pmdscope_queue queue;
 static struct rte_mbuf mbufs[BURST];
 static struct rte_mbuf *pkts[BURST];
+static struct rte_mbuf *many[70];
 static uint64_t packets, bytes, estimated;
 
 static void
@@ -24,12 +26,21 @@ restart(void)
 
 	queue = (struct pmdscope_queue){ .dir = PMDSCOPE_TX };
 	pmdscope_counters_reset(&queue);
+	queue.n.depth_state = PMDSCOPE_DEPTH_UNSUPPORTED;
 	/* There is no port to query at the first empty poll and sample. */
 	queue.n.sizes[0] = 1;
 	queue.n.samples = 1;
 	for (i = 0; i < BURST; i++)
 		pkts[i] = &mbufs[i];
+	for (i = 0; i < RTE_DIM(many); i++)
+		many[i] = &mbufs[0];
 	packets = bytes = estimated = 0;
+}
+
+static uint64_t
+estimate(void)
+{
+	return pmdscope_queue_bytes(&queue, pmdscope_queue_sums(&queue).packets);
 }
 
 /* Sends mbufs, and checks each time that the estimate does not decrease. */
@@ -43,7 +54,7 @@ send_mbufs(uint16_t nb)
 	packets += nb;
 	for (i = 0; i < nb; i++)
 		bytes += mbufs[i].pkt_len;
-	now = pmdscope_queue_bytes(&queue);
+	now = estimate();
 	CHECK(now >= estimated);
 	estimated = now;
 }
@@ -59,12 +70,12 @@ send_burst(uint16_t nb, uint32_t length)
 }
 
 static void
-check_error(uint64_t estimate, uint64_t truth, unsigned int percent)
+check_error(uint64_t value, uint64_t truth, unsigned int percent)
 {
-	const uint64_t error = estimate > truth ? estimate - truth : truth - estimate;
+	const uint64_t error = value > truth ? value - truth : truth - value;
 
 	if (error * 100 > truth * percent) {
-		fprintf(stderr, "estimated %" PRIu64 " bytes of %" PRIu64 "\n", estimate, truth);
+		fprintf(stderr, "estimated %" PRIu64 " bytes of %" PRIu64 "\n", value, truth);
 		exit(1);
 	}
 }
@@ -82,13 +93,13 @@ test_constant(void)
 	unsigned int i;
 
 	restart();
-	CHECK_U64(pmdscope_queue_bytes(&queue), 0);
+	CHECK_U64(estimate(), 0);
 	for (i = 0; i < NB_BURSTS; i++) {
 		send_burst(i % 3 == 0 ? 0 : some_packets(), 100);
 		CHECK_U64(estimated, packets * 100);
 	}
 	pmdscope_counters_reset(&queue);
-	CHECK_U64(pmdscope_queue_bytes(&queue), 0);
+	CHECK_U64(estimate(), 0);
 }
 
 /* Long packets in long bursts, and in every n-th burst; 16 is the distance of samples. */
@@ -138,6 +149,24 @@ test_mixed_bursts(void)
 	}
 }
 
+/* Each size up to 64 has a counter, longer bursts share one and are summed. */
+static void
+test_sums(void)
+{
+	static const uint64_t buckets[PMDSCOPE_BURST_BUCKETS] = { 1, 1, 2, 4, 8, 16, 32, 6 };
+	struct pmdscope_burst_sums sums;
+	uint16_t nb;
+
+	restart();
+	for (nb = 0; nb <= 70; nb++)
+		CHECK(pmdscope_burst_rx(0, 0, many, nb, nb, &queue) == nb);
+	sums = pmdscope_queue_sums(&queue);
+	CHECK_U64(sums.polls, 72); /* One more by restart(). */
+	CHECK_U64(sums.empty, 2);
+	CHECK_U64(sums.packets, 70 * 71 / 2);
+	CHECK(memcmp(sums.bursts, buckets, sizeof(buckets)) == 0);
+}
+
 /* Earlier traffic does not distort the estimate of later traffic. */
 static void
 test_change(void)
@@ -165,5 +194,6 @@ main(void)
 	test_mixed();
 	test_mixed_bursts();
 	test_change();
+	test_sums();
 	return 0;
 }

@@ -50,7 +50,7 @@ count_queue_polls(void)
 	unsigned int i;
 
 	for (i = 0; (q = pmdscope_queue_row(i)) != NULL; i++)
-		polls += pmdscope_queue_polls(q);
+		polls += pmdscope_queue_sums(q).polls;
 	return polls;
 }
 

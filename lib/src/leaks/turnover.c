@@ -25,7 +25,7 @@ capacity(const struct pmdscope_queue *q)
 static uint64_t
 take_progress(struct pmdscope_queue *q, bool ask_drivers)
 {
-	const uint64_t packets = pmdscope_queue_packets(q);
+	const uint64_t packets = pmdscope_queue_sums(q).packets;
 	uint64_t delta = packets - q->turnover.packets;
 
 	if (packets < q->turnover.packets)
@@ -84,7 +84,7 @@ pmdscope_turnover_end(uint32_t walk)
 
 	for (i = 0; (q = pmdscope_queue_row(i)) != NULL; i++) {
 		struct pmdscope_turnover *t = &q->turnover;
-		const uint64_t packets = pmdscope_queue_packets(q);
+		const uint64_t packets = pmdscope_queue_sums(q).packets;
 
 		t->at_end[walk % PMDSCOPE_TURNOVER_WALKS] =
 				t->progress + (packets > t->packets ? packets - t->packets : 0);

@@ -3,7 +3,6 @@
  */
 
 #include <errno.h>
-#include <string.h>
 
 #include <rte_ethdev.h>
 
@@ -61,36 +60,23 @@ load(const uint64_t *counter)
 	return __atomic_load_n(counter, __ATOMIC_RELAXED);
 }
 
-uint64_t
-pmdscope_queue_polls(const struct pmdscope_queue *q)
+struct pmdscope_burst_sums
+pmdscope_queue_sums(const struct pmdscope_queue *q)
 {
-	uint64_t polls = 0;
+	struct pmdscope_burst_sums sums = { .empty = load(&q->n.sizes[0]) };
 	unsigned int nb;
 
-	for (nb = 0; nb < RTE_DIM(q->n.sizes); nb++)
-		polls += load(&q->n.sizes[nb]);
-	return polls;
-}
+	sums.polls = sums.empty;
+	for (nb = 1; nb < RTE_DIM(q->n.sizes); nb++) {
+		const uint64_t bursts = load(&q->n.sizes[nb]);
 
-uint64_t
-pmdscope_queue_packets(const struct pmdscope_queue *q)
-{
-	uint64_t packets = load(&q->n.larger_packets);
-	unsigned int nb;
-
-	for (nb = 1; nb <= PMDSCOPE_BURST_SIZES; nb++)
-		packets += nb * load(&q->n.sizes[nb]);
-	return packets;
-}
-
-void
-pmdscope_queue_bursts(const struct pmdscope_queue *q, uint64_t buckets[PMDSCOPE_BURST_BUCKETS])
-{
-	unsigned int nb;
-
-	memset(buckets, 0, PMDSCOPE_BURST_BUCKETS * sizeof(buckets[0]));
-	for (nb = 1; nb < RTE_DIM(q->n.sizes); nb++)
-		buckets[burst_bucket(nb)] += load(&q->n.sizes[nb]);
+		sums.polls += bursts;
+		sums.bursts[burst_bucket(nb)] += bursts;
+		if (nb <= PMDSCOPE_BURST_SIZES)
+			sums.packets += nb * bursts;
+	}
+	sums.packets += load(&q->n.larger_packets);
+	return sums;
 }
 
 /*
@@ -151,13 +137,13 @@ read_lengths(const struct pmdscope_counters *n, uint64_t *packets, uint64_t *byt
 }
 
 uint64_t
-pmdscope_queue_bytes(struct pmdscope_queue *q)
+pmdscope_queue_bytes(struct pmdscope_queue *q, uint64_t packets)
 {
-	uint64_t packets, bytes, estimate;
+	uint64_t sampled, bytes, estimate;
 
-	if (!read_lengths(&q->n, &packets, &bytes) || packets == 0)
+	if (!read_lengths(&q->n, &sampled, &bytes) || sampled == 0)
 		return q->bytes;
-	estimate = (uint64_t)((unsigned __int128)pmdscope_queue_packets(q) * bytes / packets);
+	estimate = (uint64_t)((unsigned __int128)packets * bytes / sampled);
 	/* Short packets after long ones lower the mean, but a counter must not decrease. */
 	q->bytes = RTE_MAX(q->bytes, estimate);
 	return q->bytes;

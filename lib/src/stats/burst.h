@@ -83,18 +83,23 @@ struct __rte_cache_aligned pmdscope_queue {
 /* Set to 0; the lcore that polls the queue should not do so at the same time. */
 void pmdscope_counters_reset(struct pmdscope_queue *q);
 
-/* Sums over the bursts of a queue. Any thread. */
-uint64_t pmdscope_queue_polls(const struct pmdscope_queue *q);
-uint64_t pmdscope_queue_packets(const struct pmdscope_queue *q);
-/* Bursts of 1, 2, 3 to 4, 5 to 8, ... packets; the last bucket is open-ended. */
-void
-pmdscope_queue_bursts(const struct pmdscope_queue *q, uint64_t buckets[PMDSCOPE_BURST_BUCKETS]);
+/* Sums over the bursts of a queue, all of the same moment. */
+struct pmdscope_burst_sums {
+	uint64_t polls;
+	uint64_t empty;
+	uint64_t packets;
+	/* Bursts of 1, 2, 3 to 4, 5 to 8, ... packets; the last bucket is open-ended. */
+	uint64_t bursts[PMDSCOPE_BURST_BUCKETS];
+};
+
+/* Any thread. */
+struct pmdscope_burst_sums pmdscope_queue_sums(const struct pmdscope_queue *q);
 
 /*
- * Bytes of all packets, estimated from the mean length of those sampled; never decreases. State
- * lock held.
+ * Bytes of this many packets, which are all so far, estimated from the mean length of those sampled;
+ * never decreases. State lock held.
  */
-uint64_t pmdscope_queue_bytes(struct pmdscope_queue *q);
+uint64_t pmdscope_queue_bytes(struct pmdscope_queue *q, uint64_t packets);
 
 /* The callbacks; arg is a struct pmdscope_queue. */
 uint16_t pmdscope_burst_rx(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t nb_rx,

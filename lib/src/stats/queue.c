@@ -131,7 +131,7 @@ may_have_shrunk(struct port *port)
 
 			if (q == NULL || !q->present)
 				continue;
-			polls = pmdscope_queue_polls(q);
+			polls = pmdscope_queue_sums(q).polls;
 			if (polls != q->polls_seen)
 				polled = true;
 			else
@@ -407,9 +407,9 @@ sum_port(const struct port *port, uint64_t *polls, uint64_t *offered)
 			q = port->queues[dir][i];
 			if (q == NULL || !q->present)
 				continue;
-			*polls += pmdscope_queue_polls(q);
+			*polls += pmdscope_queue_sums(q).polls;
 			if (dir == PMDSCOPE_TX)
-				*offered += pmdscope_queue_packets(q);
+				*offered += pmdscope_queue_sums(q).packets;
 		}
 }
 

@@ -75,39 +75,47 @@ fill_depth(const struct pmdscope_counters *n, struct pmdscope_row *row)
 }
 
 static void
-counters_fill(unsigned int row_index, struct pmdscope_row *row)
+fill_counters(struct pmdscope_queue *q, const struct pmdscope_burst_sums *sums,
+		struct pmdscope_row *row)
 {
-	struct pmdscope_queue *q = pmdscope_queue_row(row_index);
 	const struct pmdscope_counters *n = &q->n;
 
 	pmdscope_row_u64(row, COL_PORT, 0, q->port);
 	pmdscope_row_u64(row, COL_QUEUE, 0, q->queue);
 	pmdscope_row_str(row, COL_DIR, q->dir == PMDSCOPE_RX ? "rx" : "tx");
-	pmdscope_row_u64(row, COL_POLLS, 0, pmdscope_queue_polls(q));
-	pmdscope_row_u64(row, COL_EMPTY, 0, load(&n->sizes[0]));
-	pmdscope_row_u64(row, COL_PACKETS, 0, pmdscope_queue_packets(q));
-	pmdscope_row_u64(row, COL_BYTES, 0, pmdscope_queue_bytes(q));
+	pmdscope_row_u64(row, COL_POLLS, 0, sums->polls);
+	pmdscope_row_u64(row, COL_EMPTY, 0, sums->empty);
+	pmdscope_row_u64(row, COL_PACKETS, 0, sums->packets);
+	pmdscope_row_u64(row, COL_BYTES, 0, pmdscope_queue_bytes(q, sums->packets));
 	pmdscope_row_u64(row, COL_DESCRIPTORS, 0,
 			__atomic_load_n(&n->descriptors, __ATOMIC_RELAXED));
 	fill_depth(n, row);
 }
 
 static void
+counters_fill(unsigned int row_index, struct pmdscope_row *row)
+{
+	struct pmdscope_queue *q = pmdscope_queue_row(row_index);
+	const struct pmdscope_burst_sums sums = pmdscope_queue_sums(q);
+
+	fill_counters(q, &sums, row);
+}
+
+static void
 queue_fill(unsigned int row_index, struct pmdscope_row *row)
 {
-	const struct pmdscope_queue *q = pmdscope_queue_row(row_index);
+	struct pmdscope_queue *q = pmdscope_queue_row(row_index);
+	const struct pmdscope_burst_sums sums = pmdscope_queue_sums(q);
 	const struct pmdscope_counters *n = &q->n;
-	uint64_t bursts[PMDSCOPE_BURST_BUCKETS];
 	unsigned int i;
 
-	counters_fill(row_index, row);
+	fill_counters(q, &sums, row);
 	pmdscope_row_str(row, COL_DEVICE, pmdscope_queue_device(q));
-	pmdscope_queue_bursts(q, bursts);
 	for (i = 0; i < PMDSCOPE_BURST_BUCKETS; i++)
-		pmdscope_row_u64(row, COL_BURSTS, i, bursts[i]);
+		pmdscope_row_u64(row, COL_BURSTS, i, sums.bursts[i]);
 	if (!knows_depth(n))
 		return;
-	pmdscope_row_u64(row, COL_DEPTHS, 0, load(&n->sizes[0]));
+	pmdscope_row_u64(row, COL_DEPTHS, 0, sums.empty);
 	for (i = 1; i < PMDSCOPE_DEPTH_BUCKETS; i++)
 		pmdscope_row_u64(row, COL_DEPTHS, i, load(&n->depths[i]));
 }
