@@ -49,6 +49,15 @@ extern "C" {
  */
 #define PMDSCOPE_F_FINI_FIRST (1U << 1)
 
+/**
+ * Count the bursts of queues on demand: for 10 minutes after each request for a table, while a
+ * capture is open, and while stamps are armed. At other times queues have no ethdev callbacks.
+ * Queues are in tables from 200 ms after the first request on, and counted from 0 each time. Mbufs
+ * are not walked while queues are not counted: stamps are then armed when the mbufs in use of a
+ * pool grow, not for a few lost ones.
+ */
+#define PMDSCOPE_F_COUNT_ON_DEMAND (1U << 2)
+
 /** When mbufs are stamped for the leak ledger. */
 enum pmdscope_leak_mode {
 	PMDSCOPE_LEAK_AUTO,   /**< When the counts of a pool make it suspicious, or on demand. */
@@ -148,8 +157,8 @@ void pmdscope_poll_foreign(void);
  *
  * Call it before rte_eal_init(), which refuses options that it does not know: the options that it
  * recognises are removed from argv. They may be anywhere before "--"; arguments after that are left
- * alone. Keys are leak_mode (auto, always or never) and the names of the numbers in struct
- * pmdscope_conf.
+ * alone. Keys are leak_mode (auto, always or never), queue_counters (always or on_demand, see
+ * PMDSCOPE_F_COUNT_ON_DEMAND) and the names of the numbers in struct pmdscope_conf.
  *
  * @param argc
  *   Number of arguments.

@@ -73,6 +73,7 @@ void test_dump(void);
 void test_auto(void);
 void test_arm(void);
 void test_auto_single(void);
+void test_auto_unread(void);
 void test_auto_exhausted(void);
 void test_auto_halves(void);
 void test_auto_fast(void);

@@ -287,6 +287,7 @@ static const struct {
 	{ "auto_exhausted", test_auto_exhausted },
 	{ "auto_halves", test_auto_halves },
 	{ "auto_fast", test_auto_fast },
+	{ "auto_unread", test_auto_unread },
 	{ "auto_at_once", test_auto_at_once },
 	{ "auto_late", test_auto_late },
 	{ "auto_long_missing", test_auto_long_missing },

@@ -10,6 +10,7 @@
 
 #include "leak_bed.h"
 #include "ledger.h"
+#include "readers.h"
 #include "state.h"
 #include "test.h"
 
@@ -124,6 +125,52 @@ test_auto_single(void)
 	CHECK(has_site("pool", "before arming", "leak", ledger("pool", "prearm")));
 	CHECK(has_site("pool", line_of(LEAK_RX), "leak", 1 - ledger("pool", "prearm")));
 	check_sum("pool");
+}
+
+#define UNREAD_LEAKS 100000U
+
+static uint64_t
+queues_counted(void)
+{
+	return tel_u64(tel_ask("/pmdscope", ""), "queues_counted");
+}
+
+/*
+ * Queues are counted on demand and nobody reads: mbufs are not walked, but a pool that grows arms
+ * stamps, and the line is found. The queues are counted anew then; the mbufs in them are not lost.
+ */
+void
+test_auto_unread(void)
+{
+	struct pmdscope_conf unread = by_need;
+	uint64_t walks;
+
+	unread.flags = PMDSCOPE_F_COUNT_ON_DEMAND;
+	restart(&unread);
+	expect_no_leak(1500);
+	meet_all();
+	pmdscope_readers_hold_ns = 1;
+	/* Stamps may be armed, for seconds. */
+	WAIT_FOR(queues_counted() == 0);
+	walks = ledger("pool", "walks");
+	CHECK(walks > 0);
+	/* That was read; after it there is time for twenty-five walks. */
+	rte_delay_us_sleep(500000);
+	WAIT_FOR(queues_counted() == 0);
+	rte_delay_us_sleep(2500000);
+	CHECK_U64(queues_counted(), 0);
+	orders.every = 16384;
+	orders.kind = LEAK_RX;
+	orders.nb_leaks = UNREAD_LEAKS;
+	WAIT_FOR(queues_counted() == 1);
+	pmdscope_readers_hold_ns = 600 * UINT64_C(1000000000);
+	CHECK_U64(ledger("pool", "armed"), 1);
+	CHECK(ledger("pool", "walks") < walks + 15);
+	WAIT_FOR(site("pool", line_of(LEAK_RX), "leak", "count") > 0);
+	orders.every = UINT_MAX;
+	await_bursts(2);
+	check_sum("pool");
+	CHECK(all_leaked() <= UNREAD_LEAKS - orders.nb_leaks);
 }
 
 /* All mbufs at the same time, before stamps are armed. */

@@ -11,6 +11,7 @@
 #include <rte_version.h>
 
 #include "pmdscope.h"
+#include "readers.h"
 #include "test.h"
 
 #define BURST 32
@@ -410,6 +411,72 @@ test_busy(void)
 	unplug("net_null0", port);
 }
 
+static uint64_t
+counted(void)
+{
+	return tel_u64(tel_ask("/pmdscope", ""), "queues_counted");
+}
+
+/* As if nobody had asked for a table for long. */
+static void
+stop_reading(void)
+{
+	pmdscope_readers_hold_ns = 1;
+	WAIT_FOR(counted() == 0);
+	pmdscope_readers_hold_ns = 600 * UINT64_C(1000000000);
+}
+
+/* Queues have callbacks while somebody asks for tables, here while a worker polls. */
+static void
+test_on_demand(void)
+{
+	struct pmdscope_conf on_demand = conf;
+	const uint16_t port = plug("net_null0", "");
+	unsigned int i;
+
+	on_demand.flags = PMDSCOPE_F_COUNT_ON_DEMAND;
+	configure(port, 1);
+	CHECK(pmdscope_init(&on_demand) == 0);
+	stop = false;
+	CHECK(rte_eal_remote_launch(forward_forever, (void *)(uintptr_t)&port,
+			      rte_get_next_lcore(-1, 1, 0)) == 0);
+	for (i = 0; i < 5; i++) {
+		rte_delay_us_sleep(300000);
+		CHECK_U64(counted(), 0);
+		CHECK(!has_callbacks(port));
+		/* The first request only begins the counting. */
+		CHECK_U64(nb_rows(), 0);
+		WAIT_FOR(nb_rows() == 2);
+		CHECK_U64(counted(), 1);
+		WAIT_FOR(cell(port, 0, "rx", "packets") != 0);
+		stop_reading();
+	}
+	stop = true;
+	rte_eal_mp_wait_lcore();
+
+	/* Counted from 0 each time, and exactly. */
+	WAIT_FOR(nb_rows() == 2);
+	forward(port, 0, 7);
+	CHECK_U64(cell(port, 0, "rx", "polls"), 1);
+	CHECK_U64(cell(port, 0, "tx", "packets"), 7);
+	stop_reading();
+	forward(port, 0, 7);
+	WAIT_FOR(nb_rows() == 2);
+	forward(port, 0, 3);
+	CHECK_U64(cell(port, 0, "rx", "polls"), 1);
+	CHECK_U64(cell(port, 0, "tx", "packets"), 3);
+
+	/* Stamps are a reason to count. */
+	stop_reading();
+	CHECK_U64(tel_u64(tel_ask("/pmdscope/arm", "60"), "armed"), 1);
+	WAIT_FOR(counted() == 1);
+	CHECK(tel_ask("/pmdscope/arm", "0") != NULL);
+	WAIT_FOR(counted() == 0);
+	pmdscope_fini();
+	CHECK(!has_callbacks(port));
+	unplug("net_null0", port);
+}
+
 int
 main(void)
 {
@@ -425,7 +492,7 @@ main(void)
 	test_hotplug();
 	test_many_queues();
 	test_busy();
-	pmdscope_fini();
+	test_on_demand();
 	rte_eal_cleanup();
 	return 0;
 }

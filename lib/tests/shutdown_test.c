@@ -240,7 +240,13 @@ test_args(void)
 	CHECK_U64(parsed.sample_ms, 50);
 	CHECK_U64(parsed.leak_walk_ms, 70);
 	CHECK_U64(parsed.stall_us, 5);
+	CHECK_U64(parsed.flags, 0);
+	CHECK(parse(&parsed, ARGS(ARG("--pmdscope=queue_counters=on_demand"))) == 1);
+	CHECK_U64(parsed.flags, PMDSCOPE_F_COUNT_ON_DEMAND);
+	CHECK(parse(&parsed, ARGS(ARG("--pmdscope=queue_counters=always"))) == 1);
+	CHECK_U64(parsed.flags, 0);
 
+	CHECK(parse(&parsed, ARGS(ARG("--pmdscope=queue_counters=never"))) == -EINVAL);
 	CHECK(parse(&parsed, ARGS(ARG("--pmdscope=sample_ms=60,leak_mode=sometimes"))) == -EINVAL);
 	CHECK(parse(&parsed, ARGS(ARG("--pmdscope=sample_ms=0"))) == -EINVAL);
 	CHECK(parse(&parsed, ARGS(ARG("--pmdscope=sample_ms=-1"))) == -EINVAL);

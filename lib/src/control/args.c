@@ -16,6 +16,7 @@
 #define OPTION "--pmdscope"
 #define VARIABLE "PMDSCOPE_LEAK_MODE"
 #define LEAK_MODE "leak_mode"
+#define QUEUE_COUNTERS "queue_counters"
 
 static const char *const leak_modes[] = {
 	[PMDSCOPE_LEAK_AUTO] = "auto",
@@ -50,6 +51,22 @@ set_leak_mode(const char *source, const char *value, struct pmdscope_conf *conf)
 	return -EINVAL;
 }
 
+static int
+set_queue_counters(const char *value, struct pmdscope_conf *conf)
+{
+	if (strcmp(value, "on_demand") == 0) {
+		conf->flags |= PMDSCOPE_F_COUNT_ON_DEMAND;
+		return 0;
+	}
+	if (strcmp(value, "always") == 0) {
+		conf->flags &= ~PMDSCOPE_F_COUNT_ON_DEMAND;
+		return 0;
+	}
+	PMDSCOPE_LOG(ERR, OPTION " " QUEUE_COUNTERS " is \"%s\", must be always or on_demand",
+			value);
+	return -EINVAL;
+}
+
 /* pmdscope_init() checks the range. */
 static int
 set_number(const struct number *number, const char *value, struct pmdscope_conf *conf)
@@ -77,6 +94,8 @@ set_pair(const char *key, const char *value, void *conf)
 		value = "";
 	if (strcmp(key, LEAK_MODE) == 0)
 		return set_leak_mode(OPTION " " LEAK_MODE, value, conf);
+	if (strcmp(key, QUEUE_COUNTERS) == 0)
+		return set_queue_counters(value, conf);
 	for (i = 0; i < RTE_DIM(numbers); i++)
 		if (strcmp(key, numbers[i].key) == 0)
 			return set_number(&numbers[i], value, conf);

@@ -25,6 +25,7 @@
 #include "pool.h"
 #include "port.h"
 #include "queue.h"
+#include "readers.h"
 #include "ring.h"
 #include "shutdown.h"
 #include "state.h"
@@ -33,7 +34,7 @@
 #include "window.h"
 
 #define THREAD_NAME "pmdscope"
-#define FLAGS (PMDSCOPE_F_NO_TEE | PMDSCOPE_F_FINI_FIRST)
+#define FLAGS (PMDSCOPE_F_NO_TEE | PMDSCOPE_F_FINI_FIRST | PMDSCOPE_F_COUNT_ON_DEMAND)
 #define NS_PER_MS UINT64_C(1000000)
 #define NS_PER_SEC UINT64_C(1000000000)
 #define DISCOVER_NS (200 * NS_PER_MS)
@@ -114,7 +115,7 @@ tick(void)
 	pmdscope_lcore_tick();
 	if (now - control.discovered_ns >= DISCOVER_NS) {
 		control.discovered_ns = now;
-		pmdscope_queue_discover();
+		pmdscope_queue_discover(pmdscope_readers_want_queues(now));
 		pmdscope_queue_reclaim();
 		pmdscope_state.shares_cpu = pmdscope_lcore_shares_cpu();
 	}
@@ -126,6 +127,15 @@ tick(void)
 		pmdscope_capture_tick();
 }
 
+/* A capture that has just begun does not wait for the next discovery of queues. */
+static void
+on_capture_event(const struct epoll_event *event)
+{
+	pmdscope_capture_event(event->data.ptr, event->events);
+	if (!pmdscope_queue_counting() && pmdscope_capture_nb_sessions() != 0)
+		pmdscope_queue_discover(true);
+}
+
 /* False when the thread has to end. */
 static bool
 dispatch(const struct epoll_event *event)
@@ -135,7 +145,7 @@ dispatch(const struct epoll_event *event)
 	if (event->data.ptr == &control.wake)
 		return false;
 	if (event->data.ptr != NULL)
-		pmdscope_capture_event(event->data.ptr, event->events);
+		on_capture_event(event);
 	else if (read(control.timer, &expirations, sizeof(expirations)) > 0)
 		tick();
 	return true;
@@ -376,7 +386,8 @@ start_parts(void)
 	control.window_start_ns = monotonic_ns();
 	control.discovered_ns = control.window_start_ns;
 	pmdscope_lcore_start(conf->stall_us);
-	pmdscope_queue_start();
+	pmdscope_readers_start();
+	pmdscope_queue_start(pmdscope_readers_want_queues(control.window_start_ns));
 	pmdscope_pool_sample();
 	pmdscope_ring_sample();
 	pmdscope_ledger_start(conf);

@@ -20,6 +20,7 @@
 #include "page.h"
 #include "pool.h"
 #include "port.h"
+#include "readers.h"
 #include "queue.h"
 #include "ring.h"
 #include "stage.h"
@@ -61,8 +62,10 @@ handle_table(const char *cmd, const char *params, struct rte_tel_data *d)
 
 	if (!pmdscope_state_lock_to_answer())
 		return ret;
-	if (pmdscope_state.running && table != NULL)
+	if (pmdscope_state.running && table != NULL) {
+		pmdscope_readers_note();
 		ret = pmdscope_page_render(table, params, d);
+	}
 	pthread_mutex_unlock(&pmdscope_state.lock);
 	return ret;
 }
@@ -91,6 +94,7 @@ render_info(struct rte_tel_data *d, struct rte_tel_data *names)
 	pmdscope_dict_u64(d, "tee_sessions", pmdscope_capture_nb_sessions());
 	pmdscope_dict_u64(d, "foreign_polls", pmdscope_foreign_polls());
 	pmdscope_dict_u64(d, "foreign_bursts", pmdscope_capture_foreign_bursts());
+	pmdscope_dict_u64(d, "queues_counted", pmdscope_queue_counting());
 	pmdscope_dict_u64(d, "control_shares_poll_cpu", pmdscope_state.shares_cpu);
 	pmdscope_dict_u64(d, "abandoned_bytes", pmdscope_capture_abandoned_bytes());
 	pmdscope_dict_u64(d, "traced_units",

@@ -14,6 +14,7 @@
 #include "ledger.h"
 #include "leak_sites.h"
 #include "progress.h"
+#include "queue.h"
 #include "site.h"
 #include "stage.h"
 #include "stamp.h"
@@ -285,8 +286,9 @@ pmdscope_ledger_tick(uint64_t now_ns)
 	pmdscope_arming_decide(now, note_counts(now));
 	if (moving)
 		pmdscope_stamp_advance();
-	if (moving && pmdscope_arming_possible() && now - ledgers.walked_ms >= walk_pause_ms() &&
-			!pmdscope_walk_busy()) {
+	/* Without counts an mbuf in a queue would seem to be lost. */
+	if (moving && pmdscope_queue_counting() && pmdscope_arming_possible() &&
+			now - ledgers.walked_ms >= walk_pause_ms() && !pmdscope_walk_busy()) {
 		ledgers.walked_ms = now;
 		pmdscope_walk_begin();
 	}

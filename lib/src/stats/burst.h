@@ -96,8 +96,8 @@ struct pmdscope_burst_sums {
 struct pmdscope_burst_sums pmdscope_queue_sums(const struct pmdscope_queue *q);
 
 /*
- * Bytes of this many packets, which are all so far, estimated from the mean length of those sampled;
- * never decreases. State lock held.
+ * Bytes of this many packets, which are all so far, estimated from the mean length of those
+ * sampled; never decreases. State lock held.
  */
 uint64_t pmdscope_queue_bytes(struct pmdscope_queue *q, uint64_t packets);
 

@@ -57,6 +57,7 @@ static struct pmdscope_queue **rows;
 static unsigned int nb_rows;
 static bool rows_stale;
 
+static bool counting;
 static bool unsupported; /* This DPDK was built without callbacks. */
 
 void
@@ -186,6 +187,24 @@ forget(struct port *port)
 }
 
 static void
+uninstall_port(struct port *port, uint16_t id)
+{
+	unsigned int dir, i;
+
+	for (dir = 0; dir < PMDSCOPE_NB_DIRS; dir++)
+		for (i = 0; i < port->nb_queues[dir]; i++) {
+			struct pmdscope_queue *q = port->queues[dir][i];
+
+			if (q == NULL)
+				continue;
+			rows_stale |= q->present;
+			q->present = false;
+			if (rte_eth_dev_is_valid_port(id))
+				pmdscope_callback_remove(q);
+		}
+}
+
+static void
 discover(struct port *port, uint16_t id)
 {
 	if (__atomic_exchange_n(&port->replaced, 0, __ATOMIC_ACQ_REL))
@@ -198,6 +217,10 @@ discover(struct port *port, uint16_t id)
 		port->known = true;
 	}
 	pmdscope_port_see(id, port->device);
+	if (!counting) {
+		uninstall_port(port, id);
+		return;
+	}
 	adopt_all(port, id, PMDSCOPE_RX);
 	adopt_all(port, id, PMDSCOPE_TX);
 	follow_shrinking(port, id);
@@ -228,11 +251,27 @@ rebuild_rows(void)
 	pmdscope_rows_changed();
 }
 
+/* What was counted before a pause would look like a low rate. */
+static void
+reset_counters(void)
+{
+	unsigned int id, dir, i;
+
+	for (id = 0; id < RTE_MAX_ETHPORTS; id++)
+		for (dir = 0; dir < PMDSCOPE_NB_DIRS; dir++)
+			for (i = 0; i < ports[id].nb_queues[dir]; i++)
+				if (ports[id].queues[dir][i] != NULL)
+					pmdscope_counters_reset(ports[id].queues[dir][i]);
+}
+
 void
-pmdscope_queue_discover(void)
+pmdscope_queue_discover(bool count)
 {
 	uint16_t id;
 
+	if (count && !counting)
+		reset_counters();
+	counting = count;
 	/* All ports, including members of a bond or a failsafe device: these carry the packets. */
 	for (id = 0; id < RTE_MAX_ETHPORTS && !unsupported; id++) {
 		pthread_mutex_lock(&ports_lock);
@@ -280,7 +319,7 @@ on_port_event(uint16_t id, enum rte_eth_event_type event, void *arg __rte_unused
 }
 
 void
-pmdscope_queue_start(void)
+pmdscope_queue_start(bool count)
 {
 	unsigned int id;
 
@@ -295,7 +334,7 @@ pmdscope_queue_start(void)
 					RTE_ETH_ALL, RTE_ETH_EVENT_NEW, on_port_event, NULL) != 0)
 		PMDSCOPE_LOG(WARNING, "no memory to follow ports as they come and go");
 	pmdscope_port_start();
-	pmdscope_queue_discover();
+	pmdscope_queue_discover(count);
 }
 
 /* A callback that is running now stays registered; it does no harm. */
@@ -304,23 +343,6 @@ unregister_events(void)
 {
 	rte_eth_dev_callback_unregister(RTE_ETH_ALL, RTE_ETH_EVENT_DESTROY, on_port_event, NULL);
 	rte_eth_dev_callback_unregister(RTE_ETH_ALL, RTE_ETH_EVENT_NEW, on_port_event, NULL);
-}
-
-static void
-uninstall_port(struct port *port, uint16_t id)
-{
-	unsigned int dir, i;
-
-	for (dir = 0; dir < PMDSCOPE_NB_DIRS; dir++)
-		for (i = 0; i < port->nb_queues[dir]; i++) {
-			struct pmdscope_queue *q = port->queues[dir][i];
-
-			if (q == NULL)
-				continue;
-			q->present = false;
-			if (rte_eth_dev_is_valid_port(id))
-				pmdscope_callback_remove(q);
-		}
 }
 
 /* Objects with a callback that DPDK still holds are kept. */
@@ -362,6 +384,13 @@ pmdscope_queue_stop(void)
 	free(rows);
 	rows = NULL;
 	nb_rows = 0;
+	counting = false;
+}
+
+bool
+pmdscope_queue_counting(void)
+{
+	return counting;
 }
 
 struct pmdscope_queue *

@@ -7,6 +7,7 @@
 
 /* Queues of ethdev ports: the callbacks on them and what these count. */
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "page.h"
@@ -16,9 +17,14 @@ extern const struct pmdscope_table pmdscope_queue_table;
 extern const struct pmdscope_table pmdscope_queue_counters_table;
 
 /* Follow ports as they come and go. State lock held in all of these. */
-void pmdscope_queue_start(void);
-/* Add callbacks to queues that have none, remove the rows of queues that no longer exist. */
-void pmdscope_queue_discover(void);
+void pmdscope_queue_start(bool count);
+/*
+ * Add callbacks to queues that have none, remove the rows of queues that no longer exist. Without
+ * count remove all callbacks and rows; later counts begin at 0.
+ */
+void pmdscope_queue_discover(bool count);
+/* Queues have callbacks and rows. */
+bool pmdscope_queue_counting(void);
 /* Free callbacks that were removed, once no lcore can be in them. */
 void pmdscope_queue_reclaim(void);
 /* Remove all callbacks; waits at most 200 ms for the lcores to leave them. */
