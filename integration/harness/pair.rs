@@ -46,6 +46,8 @@ pub struct PairOptions {
     pub restart: Option<String>,
     /// `--inject-corruption`, for instance `1/10`.
     pub corruption: Option<String>,
+    /// Queues are counted on demand.
+    pub on_demand: bool,
 }
 
 impl Default for PairOptions {
@@ -61,6 +63,7 @@ impl Default for PairOptions {
             faults: false,
             restart: None,
             corruption: None,
+            on_demand: false,
         }
     }
 }
@@ -192,6 +195,9 @@ fn start_reflector(
     let mut command = Command::new(programs::reflector()?);
     eal(&mut command, &options.lcores, prefix, memory);
     command.args(["--vdev", &reflector_device(options.link, options.queues, socket)]);
+    if options.on_demand {
+        command.arg("--pmdscope=queue_counters=on_demand");
+    }
     command.args(["--", "--queues", &options.queues.to_string()]);
     command.args(["--mbufs", &options.mbufs.to_string()]);
     command.arg("--json").arg(scratch.path("reflector.json"));

@@ -6,13 +6,13 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use pmdscope_integration::oracle::{capinfos, tshark_fields};
 use pmdscope_integration::pair::{Link, Pair, PairOptions};
-use pmdscope_integration::process::{run, wait_until};
+use pmdscope_integration::process::{Process, run, wait_until};
 use pmdscope_integration::programs;
 use pmdscope_integration::scratch::Scratch;
 use pmdscope_testing::{output, spawn};
 use rustix::process::Signal;
 
-use crate::support::{LIMIT, number, start_capture};
+use crate::support::{LIMIT, is_captured, number, queues_counted, start_capture};
 
 /// Bytes of the UDP payload where the generator puts its sequence number.
 const SEQUENCE: Range<usize> = 6..12;
@@ -86,6 +86,28 @@ pub(crate) fn options(scratch: &Scratch) -> Result<()> {
     let packets = tshark_fields(&file, &["udp.srcport", "frame.cap_len", "frame.len"])?;
     ensure!(packets.len() == 500, "{} packets", packets.len());
     ensure!(packets.iter().all(|packet| packet == &["49155", "64", "256"]), "{:?}", packets[0]);
+    Ok(())
+}
+
+/// An app that counts its queues on demand has callbacks as soon as a capture is armed.
+pub(crate) fn on_demand(scratch: &Scratch) -> Result<()> {
+    let file = scratch.path("rx.pcapng");
+    let options = PairOptions { on_demand: true, ..PairOptions::default() };
+    let mut pair = Pair::start(scratch, options)?;
+    let interface = format!("{}:0", pair.app());
+    ensure!(queues_counted(pair.app())? == 0, "queues are counted although nobody reads them");
+    let mut command = Command::new(programs::pmdscope()?);
+    command.args(["capture", "-i", &interface, "-Q", "in", "--ring-size", "16M", "-w"]).arg(&file);
+    let mut capture = Process::spawn("capture", &mut command, scratch.dir())?;
+    wait_until("the capture to be armed", LIMIT, || Ok(is_captured(pair.app())))?;
+    ensure!(queues_counted(pair.app())? == 1, "a capture without callbacks");
+    let arguments = ["--rate", "20000", "--count", "20000"];
+    let mut generator = pair.generate_and_keep_link(scratch, &arguments)?;
+    generator.wait_sent(LIMIT)?;
+    let report = capture.interrupt()?;
+    let sent = number(&pair.finish(generator, LIMIT)?, "sent")?;
+    let packets = tshark_fields(&file, &["frame.number"])?.len() as u64;
+    ensure!(packets == sent, "{packets} packets of {sent}; {report}");
     Ok(())
 }
 

@@ -240,6 +240,11 @@ pub(crate) fn tee_sessions(app: &str) -> Result<u64> {
     telemetry::number(app, "/pmdscope", "tee_sessions")
 }
 
+/// 1 if an app counts its queues now, 0 if not.
+pub(crate) fn queues_counted(app: &str) -> Result<u64> {
+    telemetry::number(app, "/pmdscope", "queues_counted")
+}
+
 /// Whether one capture is armed in an app; none is while it does not answer.
 pub(crate) fn is_captured(app: &str) -> bool {
     tee_sessions(app).is_ok_and(|sessions| sessions == 1)

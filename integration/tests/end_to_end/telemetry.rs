@@ -9,7 +9,8 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::{
-    LIMIT, await_packets, column, number, packets_received, pmdscope, pmdscope_json, text_column,
+    LIMIT, await_packets, column, number, packets_received, pmdscope, pmdscope_json,
+    queues_counted, text_column,
 };
 
 pub(crate) fn dpdk_tools(scratch: &Scratch) -> Result<()> {
@@ -121,6 +122,24 @@ pub(crate) fn top(scratch: &Scratch) -> Result<()> {
 fn received(model: &Value) -> Result<u64> {
     let stats = &model["sample"]["ports"][0]["stats"];
     Ok(number(stats, "rx_packets")? + number(stats, "rx_missed")?)
+}
+
+/// Of an app that counts its queues on demand, `top` shows them once it has asked, and `check` finds nothing.
+pub(crate) fn on_demand(scratch: &Scratch) -> Result<()> {
+    let options = PairOptions { on_demand: true, ..PairOptions::default() };
+    let pair = Pair::start(scratch, options)?;
+    let generator = pair.generate(scratch, &["--rate", "20000"])?;
+    await_packets(pair.app(), 1000)?;
+    ensure!(queues_counted(pair.app())? == 0, "queues are counted although nobody reads them");
+    let arguments = ["top", "-a", pair.app(), "--json", "-i", "0.5", "-n", "4"];
+    let lines = pmdscope(scratch, &arguments, &[0])?;
+    let last: Value = serde_json::from_str(lines.lines().last().context("no sample")?)?;
+    let model = &last["apps"][0]["model"];
+    ensure!(model["queues"].as_array().is_some_and(|queues| queues.len() == 2), "{model:#}");
+    ensure!(model["queues"][0]["pps"].as_f64().is_some_and(|pps| pps > 0.0), "{model:#}");
+    pmdscope(scratch, &["check", "-a", pair.app(), "--for", "3"], &[0])?;
+    generator.stop()?;
+    Ok(())
 }
 
 pub(crate) fn ls(scratch: &Scratch) -> Result<()> {
