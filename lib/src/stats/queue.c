@@ -170,20 +170,26 @@ follow_shrinking(struct port *port, uint16_t id)
 	drop_rows(port, PMDSCOPE_TX, info.nb_tx_queues);
 }
 
+static void
+reset_port(struct port *port)
+{
+	unsigned int dir, i;
+
+	for (dir = 0; dir < PMDSCOPE_NB_DIRS; dir++)
+		for (i = 0; i < port->nb_queues[dir]; i++)
+			if (port->queues[dir][i] != NULL)
+				pmdscope_counters_reset(port->queues[dir][i]);
+}
+
 /* Another device with the same id starts from 0. */
 static void
 forget(struct port *port)
 {
-	unsigned int dir, i;
-
 	port->known = false;
 	pmdscope_port_forget((uint16_t)(port - ports));
-	for (dir = 0; dir < PMDSCOPE_NB_DIRS; dir++) {
-		drop_rows(port, dir, 0);
-		for (i = 0; i < port->nb_queues[dir]; i++)
-			if (port->queues[dir][i] != NULL)
-				pmdscope_counters_reset(port->queues[dir][i]);
-	}
+	drop_rows(port, PMDSCOPE_RX, 0);
+	drop_rows(port, PMDSCOPE_TX, 0);
+	reset_port(port);
 }
 
 static void
@@ -251,26 +257,14 @@ rebuild_rows(void)
 	pmdscope_rows_changed();
 }
 
-/* What was counted before a pause would look like a low rate. */
-static void
-reset_counters(void)
-{
-	unsigned int id, dir, i;
-
-	for (id = 0; id < RTE_MAX_ETHPORTS; id++)
-		for (dir = 0; dir < PMDSCOPE_NB_DIRS; dir++)
-			for (i = 0; i < ports[id].nb_queues[dir]; i++)
-				if (ports[id].queues[dir][i] != NULL)
-					pmdscope_counters_reset(ports[id].queues[dir][i]);
-}
-
 void
 pmdscope_queue_discover(bool count)
 {
 	uint16_t id;
 
-	if (count && !counting)
-		reset_counters();
+	/* What was counted before a pause would look like a low rate. */
+	for (id = 0; id < RTE_MAX_ETHPORTS && count && !counting; id++)
+		reset_port(&ports[id]);
 	counting = count;
 	/* All ports, including members of a bond or a failsafe device: these carry the packets. */
 	for (id = 0; id < RTE_MAX_ETHPORTS && !unsupported; id++) {
@@ -427,6 +421,7 @@ static void
 sum_port(const struct port *port, uint64_t *polls, uint64_t *offered)
 {
 	const struct pmdscope_queue *q;
+	struct pmdscope_burst_sums sums;
 	unsigned int dir, i;
 
 	*polls = 0;
@@ -436,9 +431,10 @@ sum_port(const struct port *port, uint64_t *polls, uint64_t *offered)
 			q = port->queues[dir][i];
 			if (q == NULL || !q->present)
 				continue;
-			*polls += pmdscope_queue_sums(q).polls;
+			sums = pmdscope_queue_sums(q);
+			*polls += sums.polls;
 			if (dir == PMDSCOPE_TX)
-				*offered += pmdscope_queue_sums(q).packets;
+				*offered += sums.packets;
 		}
 }
 
