@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# hugepages.sh reserve|release: 2 MiB hugepages for the demo and the tests.
+# hugepages.sh reserve [PAGES]|release: 2 MiB hugepages for the demo (512, the default) and the tests.
 #
 # Reserves only what is missing, remembers how many there were before, and gives
 # exactly that difference back. Without root or memory everything still runs, on
 # ordinary pages.
 set -eu
 
-wanted=512
+wanted=${2:-512}
 pages=/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages
 free=/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages
 record=/run/pmdscope-hugepages
@@ -53,7 +53,7 @@ case "${1:-}" in
 reserve) reserve ;;
 release) release ;;
 *)
-	echo "usage: $0 reserve|release" >&2
+	echo "usage: $0 reserve [PAGES]|release" >&2
 	exit 2
 	;;
 esac

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -12,6 +13,9 @@ use crate::process::{Process, wait_until};
 use crate::scratch::Scratch;
 
 const START: Duration = Duration::from_secs(10);
+
+/// Containers of this process so far.
+static SERIAL: AtomicU32 = AtomicU32::new(0);
 
 /// Makes the mounts of the container. Its first process ends with its standard input, and the others
 /// with it.
@@ -50,7 +54,8 @@ impl Container {
     pub fn start(scratch: &Scratch, number: u8) -> Result<Self> {
         fs::create_dir_all("/run/dpdk")?;
         // No other test has it, nor another run.
-        let id = format!("{number:02x}{:010x}{}", std::process::id(), "0".repeat(52));
+        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+        let id = format!("{number:02x}{:010x}{serial:08x}{}", std::process::id(), "0".repeat(44));
         let group = Group::new(&id)?;
         let mut command = Command::new("unshare");
         command.args(NAMESPACES).args(["--fork", "--kill-child", "--", "sh", "-c", HOLD]);

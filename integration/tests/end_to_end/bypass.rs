@@ -432,7 +432,12 @@ fn shown(scratch: &Scratch) -> Result<()> {
 
     let pmdscope = programs::pmdscope()?;
     let tool = |args: &[&str]| run_to_success(wire.pair.command(Side::Far, &pmdscope).args(args));
-    let top = document(&["top"], &tool(&["top", "--once", "--json", "-a", &app])?)?;
+    // On a busy machine, the app may report the name of its port later.
+    let mut top = Value::Null;
+    wait_until("an app with a port in top", LIMIT, || {
+        top = document(&["top"], &tool(&["top", "--once", "--json", "-a", &app])?)?;
+        Ok(!top["interfaces"][0]["bypass"]["port"].is_null())
+    })?;
     let [shown] = top["interfaces"].as_array().map_or(&[][..], Vec::as_slice) else {
         anyhow::bail!("not one interface: {top:#}");
     };
@@ -459,7 +464,6 @@ fn shown(scratch: &Scratch) -> Result<()> {
         format!("dpdk_interface_receive_packets_total{{interface=\"{interface}\"}} 7000"),
         format!("dpdk_interface_bypass_info{{{labels}}} 1"),
     ];
-    // On a busy machine, the app may report the name of its port later.
     wait_until(&format!("metrics with {wanted:#?}"), LIMIT, || {
         let metrics = tool(&["export", "--once"])?;
         Ok(wanted.iter().all(|line| metrics.lines().any(|told| told == line)))

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result, bail, ensure};
 use libtest_mimic::Trial;
@@ -50,20 +51,27 @@ fn usable_directory() -> Result<PathBuf> {
     Ok(directory)
 }
 
+/// Tests that install it wait for each other.
+static INSTALLATION: Mutex<()> = Mutex::new(());
+
 /// pmdscope among the extcaps, for as long as this lives.
-struct Installed(PathBuf);
+struct Installed {
+    link: PathBuf,
+    _alone: MutexGuard<'static, ()>,
+}
 
 impl Installed {
     fn new() -> Result<Self> {
+        let alone = INSTALLATION.lock().unwrap_or_else(PoisonError::into_inner);
         let link = usable_directory()?.join(NAME);
         symlink(programs::pmdscope()?, &link)?;
-        Ok(Self(link))
+        Ok(Self { link, _alone: alone })
     }
 }
 
 impl Drop for Installed {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
+        let _ = fs::remove_file(&self.link);
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! A test that cannot run here is reported as ignored, with a SKIP line that says why.
 
+mod alone;
 mod bundle;
 mod bypass;
 mod capture;
@@ -63,6 +64,7 @@ mod xray_releases;
 mod xray_samples;
 
 use std::process::ExitCode;
+use std::time::Instant;
 
 use libtest_mimic::{Arguments, Trial};
 
@@ -119,56 +121,49 @@ fn trials() -> Vec<Trial> {
 }
 
 /// Tests of the first pass that run at the same time.
-const AT_ONCE: usize = 3;
+const AT_ONCE: usize = 4;
 
-/// Tests whose apps need not have the CPUs to themselves, because they wait most of the time or judge what
-/// does not depend on speed. Each checks its own apps only.
-fn side_by_side() -> Vec<Trial> {
-    let trials = [ledger::trials(), exporter::trials()];
-    trials.into_iter().flatten().collect()
-}
-
-/// Tests that measure, count packets that must not be lost, or check all apps of the machine. Two poll loops
-/// fill two cores: side by side these tests would only measure each other.
-fn one_by_one() -> Vec<Trial> {
+fn all_trials() -> Vec<Trial> {
     let trials = [
         trials(),
+        bundle::trials(),
+        bypass::trials(),
+        check::trials(),
+        containers::trials(),
+        demo::trials(),
+        doctor::trials(),
         exit::trials(),
+        exporter::trials(),
         extcap::trials(),
         fleet::trials(),
         flood::trials(),
+        generator::trials(),
         hazards::trials(),
         incidents::trials(),
-        measurements::trials(),
-        missed::trials(),
         interrupts::trials(),
         interrupts_script::trials(),
         interrupts_timed::trials(),
-        stolen::trials(),
-        pdump::trials(),
-        pdump_kill::trials(),
-        containers::trials(),
-        pool_counts::trials(),
-        peek::trials(),
+        ipfix::trials(),
+        kernel_twin::trials(),
+        lcores::trials(),
+        ledger::trials(),
+        measurements::trials(),
+        missed::trials(),
         netstat::trials(),
         netstat_views::trials(),
-        ipfix::trials(),
+        pair::trials(),
+        pdump::trials(),
+        pdump_kill::trials(),
+        peek::trials(),
+        pool_counts::trials(),
+        reflector::trials(),
+        releases::trials(),
+        stolen::trials(),
         top::trials(),
         top_does::trials(),
         top_incidents::trials(),
         top_keys::trials(),
-        check::trials(),
-        lcores::trials(),
-        kernel_twin::trials(),
-        bundle::trials(),
-        bypass::trials(),
-        demo::trials(),
-        doctor::trials(),
-        reflector::trials(),
-        releases::trials(),
         xdp::trials(),
-        generator::trials(),
-        pair::trials(),
         xray::trials(),
         xray_clean::trials(),
         xray_holders::trials(),
@@ -186,11 +181,22 @@ fn main() -> ExitCode {
         return top_does::fail_on_terminal();
     }
     let arguments = Arguments::from_args();
-    let run = |test_threads, trials| {
+    let run = |test_threads, trials: Vec<Trial>| {
+        let begun = Instant::now();
+        let what = format!("{} tests, {test_threads} at once", trials.len());
         let arguments = Arguments { test_threads: Some(test_threads), ..arguments.clone() };
-        libtest_mimic::run(&arguments, trials)
+        let conclusion = libtest_mimic::run(&arguments, trials);
+        support::note_duration(&what, begun.elapsed());
+        conclusion
     };
-    let first = run(AT_ONCE, side_by_side());
-    let second = run(1, one_by_one());
+    let (alone, side_by_side) = match alone::split(all_trials()) {
+        Ok(parts) => parts,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let first = run(AT_ONCE, side_by_side);
+    let second = run(1, alone);
     if first.has_failed() { first.exit_code() } else { second.exit_code() }
 }

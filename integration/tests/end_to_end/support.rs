@@ -160,7 +160,7 @@ pub(crate) fn trial_of(
 }
 
 /// Appends a line with seconds and name to the file that `PMDSCOPE_DURATIONS` names, if any.
-fn note_duration(name: &str, duration: Duration) {
+pub(crate) fn note_duration(name: &str, duration: Duration) {
     let Some(path) = std::env::var_os("PMDSCOPE_DURATIONS") else { return };
     let line = format!("{:.1} {name}\n", duration.as_secs_f64());
     let file = File::options().append(true).create(true).open(path);
