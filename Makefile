@@ -7,6 +7,9 @@ DESTDIR ?=
 # Prefixes of installed DPDKs for whose apps helpers are installed as well.
 HELPERS ?=
 CARGO ?= cargo
+# Of cargo: release, or checked as tests have it. Programs of Rust are then in target/PROFILE.
+PROFILE ?= release
+PROGRAMS = target/$(PROFILE)
 SOAK_SECONDS ?= 7200
 KILL_ROUNDS ?= 100
 ATTACH_CYCLES ?= 1000
@@ -48,21 +51,24 @@ setup: ## install packages for building, testing and the demo; reserve hugepages
 
 build: $(BUILD)/build.ninja ## build everything, optimised
 	ninja -C $(BUILD)
-	$(CARGO) build --release --locked --workspace $(BUILD_FLAGS)
+	$(CARGO) build --profile $(PROFILE) --locked --workspace $(BUILD_FLAGS)
 
 $(BUILD)/build.ninja:
 	meson setup $(BUILD)
 
 demo: setup build ## watch two DPDK processes exchange packets (DEMO_SECONDS=N, DEMO_LEAK=1/N)
-	target/release/pmdscope-demo
+	$(PROGRAMS)/pmdscope-demo
 
-test: setup build ## run every test: unit, C, and end to end on real DPDK processes
-	BUILD=$(BUILD) CARGO=$(CARGO) CARGO_FLAGS="$(CARGO_FLAGS)" devtools/test.sh
+# One build for tests and for what they run: tests ask for more features of some dependencies.
+test: PROFILE = checked
+test: BUILD_FLAGS = --lib --bins --tests
+test: $(if $(TEST),,setup build) ## run every test: unit, C, and end to end on real DPDK processes (TEST=pattern: only those of such a name)
+	TEST="$(TEST)" BUILD=$(BUILD) CARGO=$(CARGO) PROFILE=$(PROFILE) devtools/test.sh
 
 test-releases: $(if $(SYSTEM),,setup build) ## test with releases of DPDK, and write the table in docs/releases.md (RELEASES="21.11 25.11", FEATURES="build xray", SYSTEM=trixie: the one of that Debian)
 	$(if $(SYSTEM),devtools/setup.sh roots)
 	$(if $(SYSTEM),FEATURES="$(FEATURES)" devtools/test-system.sh $(SYSTEM),BUILD=$(BUILD) CARGO=$(CARGO) \
-		CARGO_FLAGS="$(CARGO_FLAGS)" RELEASES="$(RELEASES)" FEATURES="$(FEATURES)" devtools/test-releases.sh)
+		PROFILE=$(PROFILE) RELEASES="$(RELEASES)" FEATURES="$(FEATURES)" devtools/test-releases.sh)
 
 # Keys, and what shows then. The row that Enter follows is that of the first finding.
 TOP_PICTURES = 1=docs/top.svg j\\r=docs/top/pools.svg 2=docs/top/ports.svg 4=docs/top/lcores.svg 5=docs/top/flows.svg \
@@ -71,9 +77,9 @@ TOP_PICTURES = 1=docs/top.svg j\\r=docs/top/pools.svg 2=docs/top/ports.svg 4=doc
 screenshot: build ## regenerate docs/top.svg, the screenshot in the README, and docs/top/*.svg
 	devtools/setup.sh screenshot
 	mkdir -p docs/top
-	DEMO_LEAK=1/1024 target/release/pmdscope-demo >/dev/null & demo=$$!; trap "kill $$demo" EXIT; sleep 4; \
+	DEMO_LEAK=1/1024 $(PROGRAMS)/pmdscope-demo >/dev/null & demo=$$!; trap "kill $$demo" EXIT; sleep 4; \
 		devtools/screenshot.py --size 100x26 --after 32 --settle 6 --quit '\x03' $(addprefix --picture ,$(TOP_PICTURES)) -- \
-		target/release/pmdscope top
+		$(PROGRAMS)/pmdscope top
 	BUILD=$(BUILD) devtools/screenshot-kernel.sh docs/top/kernel.svg
 
 test-install: ## install to a temporary directory, and build and run an app against it
@@ -130,42 +136,42 @@ bench-leaks: setup build ## benchmark the cost of the leak ledger against DPDK's
 	meson test -C $(BUILD) --no-rebuild --benchmark --verbose --suite leaks
 
 bench-capture: setup build ## benchmark captures against dpdk-dumpcap; 15 minutes (BENCH_ARGS=--quick)
-	target/release/pmdscope-bench-capture $(BENCH_ARGS)
+	$(PROGRAMS)/pmdscope-bench-capture $(BENCH_ARGS)
 
 bench-export: setup build ## benchmark the exporter against dpdk-telemetry-exporter.py; five minutes (BENCH_ARGS=--quick)
-	target/release/pmdscope-bench-export $(BENCH_ARGS)
+	$(PROGRAMS)/pmdscope-bench-export $(BENCH_ARGS)
 
 bench-flows: setup build ## benchmark the flow table against tshark, softflowd and nfpcapd (BENCH_ARGS=--quick)
-	target/release/pmdscope-bench-flows $(BENCH_ARGS)
+	$(PROGRAMS)/pmdscope-bench-flows $(BENCH_ARGS)
 
 compare: setup build ## compare the kernel with bypass: tables, CSV and a figure in target/compare; five minutes (COMPARE=quick: one)
-	target/release/pmdscope-bench-compare $(if $(filter quick,$(COMPARE)),--quick)
+	$(PROGRAMS)/pmdscope-bench-compare $(if $(filter quick,$(COMPARE)),--quick)
 
 bench-interrupts: setup build ## measure what tracing takes from a poll core; ten minutes (BENCH_ARGS=--quick)
-	target/release/pmdscope-bench-interrupts $(BENCH_ARGS)
+	$(PROGRAMS)/pmdscope-bench-interrupts $(BENCH_ARGS)
 
 bench-pair: setup build ## benchmark generator and reflector against two dpdk-testpmd; half an hour (BENCH_ARGS=--quick)
-	target/release/pmdscope-bench-pair $(BENCH_ARGS)
+	$(PROGRAMS)/pmdscope-bench-pair $(BENCH_ARGS)
 
 bench-pdump: setup build ## measure what pmdscope-pdump spends per packet; 10 s (BENCH_ARGS="BYTES SAMPLE MPPS WINDOWS")
 	$(BUILD)/pdump/bench-pdump-pump -l 0,1 -m 64 --huge-unlink --no-pci --no-shconf --no-telemetry \
 		--file-prefix bench-pdump -- $(or $(BENCH_ARGS),64 1 4 100)
 
 bench-top: setup build ## measure the CPU time that top takes; three minutes (BENCH_ARGS=--quick)
-	target/release/pmdscope-bench-top $(BENCH_ARGS)
+	$(PROGRAMS)/pmdscope-bench-top $(BENCH_ARGS)
 
 bench-watchpoints: setup build ## measure what hardware watchpoints do to a process; one minute (BENCH_ARGS=SECONDS)
 	$(BUILD)/integration/pmdscope-bench-watchpoints $(BENCH_ARGS)
 
 bench-xdp: setup build ## benchmark the XDP filter against nftables and iptables; one minute (BENCH_ARGS=--quick)
 	devtools/setup.sh xdp
-	target/release/pmdscope-bench-xdp $(BENCH_ARGS)
+	$(PROGRAMS)/pmdscope-bench-xdp $(BENCH_ARGS)
 
 bench-xray: setup build ## measure counts and scans of a stock app's memory, and what the app notices; seven minutes (BENCH_ARGS=--quick)
-	target/release/pmdscope-bench-xray $(BENCH_ARGS)
+	$(PROGRAMS)/pmdscope-bench-xray $(BENCH_ARGS)
 
 soak: setup build ## test for two hours that clean traffic shows no leak (SOAK_SECONDS=N)
-	integration/apps/pipeline/soak.sh $(BUILD)/integration/pmdscope-pipeline target/release/pmdscope $(SOAK_SECONDS)
+	integration/apps/pipeline/soak.sh $(BUILD)/integration/pmdscope-pipeline $(PROGRAMS)/pmdscope $(SOAK_SECONDS)
 
 soak-pdump: setup build ## kill captures of a stock app (KILL_ROUNDS=N), then attach repeatedly (ATTACH_CYCLES=N); ten minutes
 	PMDSCOPE_KILL_ROUNDS=$(KILL_ROUNDS) PMDSCOPE_ATTACH_CYCLES=$(ATTACH_CYCLES) \
@@ -198,7 +204,7 @@ fuzz: ## fuzz what apps accept from capture tools, and what X-ray reads of apps 
 	devtools/fuzz.sh $(FUZZ_SECONDS)
 
 lint: lint-quick ## check formatting, spelling, clippy, licenses and sources of dependencies
-	$(CARGO) clippy --locked --workspace --all-targets $(CARGO_FLAGS) -- -D warnings
+	$(CARGO) clippy --locked --workspace --all-targets --profile $(PROFILE) -- -D warnings
 	CARGO=$(CARGO) devtools/check-deny.sh
 
 lint-quick: ## a part of lint that takes seconds
@@ -211,18 +217,18 @@ format: ## format the sources
 	clang-format -i $(C_SOURCES)
 
 # Under sudo nothing should be built: what is there already is installed as it is.
-$(BUILD)/lib/libpmdscope.so target/release/pmdscope:
+$(BUILD)/lib/libpmdscope.so $(PROGRAMS)/pmdscope:
 	$(MAKE) build
 
-install: | $(BUILD)/lib/libpmdscope.so target/release/pmdscope ## install the build to DESTDIR/PREFIX (HELPERS="/opt/dpdk-25.11": and helpers for these)
+install: | $(BUILD)/lib/libpmdscope.so $(PROGRAMS)/pmdscope ## install the build to DESTDIR/PREFIX (HELPERS="/opt/dpdk-25.11": and helpers for these)
 	meson setup --reconfigure $(BUILD) --prefix $(PREFIX) --libdir $(LIBDIR) >$(BUILD)/install.log
 	DESTDIR=$(DESTDIR) meson install --no-rebuild -C $(BUILD)
-	install -D -m 755 target/release/pmdscope $(DESTDIR)$(PREFIX)/bin/pmdscope
+	install -D -m 755 $(PROGRAMS)/pmdscope $(DESTDIR)$(PREFIX)/bin/pmdscope
 	install -d $(addprefix $(DESTDIR)$(PREFIX)/,$(SHARED_DIRS))
-	target/release/pmdscope completions bash >$(DESTDIR)$(PREFIX)/$(BASH_COMPLETION)
-	target/release/pmdscope completions zsh >$(DESTDIR)$(PREFIX)/$(ZSH_COMPLETION)
-	target/release/pmdscope completions fish >$(DESTDIR)$(PREFIX)/$(FISH_COMPLETION)
-	target/release/pmdscope man $(DESTDIR)$(PREFIX)/share/man/man1
+	$(PROGRAMS)/pmdscope completions bash >$(DESTDIR)$(PREFIX)/$(BASH_COMPLETION)
+	$(PROGRAMS)/pmdscope completions zsh >$(DESTDIR)$(PREFIX)/$(ZSH_COMPLETION)
+	$(PROGRAMS)/pmdscope completions fish >$(DESTDIR)$(PREFIX)/$(FISH_COMPLETION)
+	$(PROGRAMS)/pmdscope man $(DESTDIR)$(PREFIX)/share/man/man1
 	for unit in $(UNITS); do sed 's|/usr/local/|$(PREFIX)/|' systemd/$$unit > \
 		$(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit || exit 1; done
 	for file in $(DROP_INS); do sed 's|/usr/local/|$(PREFIX)/|' systemd/$$file > \

@@ -54,9 +54,8 @@ choose() {
 # The end-to-end test of a name.
 end_to_end() {
 	: >"$scratch/skips"
-	# shellcheck disable=SC2086 # several options
 	PMDSCOPE_SKIPS=$scratch/skips PMDSCOPE_DPDK_RELEASES=$place PMDSCOPE_BUILD=$build \
-		"$cargo" test --locked --workspace ${CARGO_FLAGS:-} --test end_to_end -- --exact "$1" || return 1
+		"$cargo" test --locked --workspace --profile "${PROFILE:-dev}" --test end_to_end -- --exact "$1" || return 1
 	! grep "^SKIP $1:" "$scratch/skips" || return $SKIPPED
 }
 

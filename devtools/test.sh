@@ -1,34 +1,43 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Runs every test: of C, of Rust, end to end, and of the dashboards. Lists at the end the slowest end-to-end
-# tests, and what was skipped and why. With PMDSCOPE_NO_SKIP=programs a test that is skipped because a program is missing fails; what is
+# Runs every test: of C, of Rust, end to end, and of the dashboards. TEST=pattern runs those alone whose name has that
+# text, and builds what they need. Lists at the end how long each step took, the slowest end-to-end tests, and what was
+# skipped and why. With PMDSCOPE_NO_SKIP=programs a test that is skipped because a program is missing fails; what is
 # left then are skips for the machine: its hardware, kernel and rights.
-set -eu
+set -euo pipefail
 cd "$(dirname "$0")/.."
 
 build=${BUILD:-build}
 cargo=${CARGO:-cargo}
-PMDSCOPE_SKIPS=$PWD/$build/skipped-tests.txt
-export PMDSCOPE_SKIPS
-: >"$PMDSCOPE_SKIPS"
-PMDSCOPE_DURATIONS=$PWD/$build/test-durations.txt
-export PMDSCOPE_DURATIONS
-: >"$PMDSCOPE_DURATIONS"
+profile=${PROFILE:-checked}
+export PMDSCOPE_SKIPS=$PWD/$build/skipped-tests.txt
+export PMDSCOPE_DURATIONS=$PWD/$build/test-durations.txt
+steps=()
 
-list_skips() {
+# step NAME COMMAND...: notes how long it took.
+step() {
+	local name=$1 begun=$SECONDS status=0
+	shift
+	"$@" || status=$?
+	steps+=("$((SECONDS - begun)) s $name")
+	return $status
+}
+
+report() {
+	echo "test: steps:"
+	printf '  %s\n' "${steps[@]}"
+	if [ -s "$PMDSCOPE_DURATIONS" ]; then
+		# Lines of a pass have the number of its tests.
+		sed -n 's/^\(.*tests\) /  of these \1 /p' "$PMDSCOPE_DURATIONS"
+		echo "test: the slowest end-to-end tests:"
+		sort -rn "$PMDSCOPE_DURATIONS" | grep -v ' tests ' | sed -n '1,10s/^/  /p'
+	fi
 	if [ -s "$PMDSCOPE_SKIPS" ]; then
 		echo "test: skipped $(wc -l <"$PMDSCOPE_SKIPS"):"
 		sed 's/^SKIP /  /' "$PMDSCOPE_SKIPS"
 	else
 		echo "test: nothing was skipped"
 	fi
-}
-trap list_skips EXIT
-
-list_slowest() {
-	awk '{ sum += $1 } END { printf "test: %d end-to-end tests, %.0f s in all; the slowest:\n", NR, sum }' \
-		"$PMDSCOPE_DURATIONS"
-	sort -rn "$PMDSCOPE_DURATIONS" | sed -n '1,10s/^/  /p'
 }
 
 # Meson does not show the output of a skipped test.
@@ -43,13 +52,47 @@ note_skips_of_meson() {
 	END
 }
 
-status=0
-meson test -C "$build" --no-rebuild --print-errorlogs || status=$?
-note_skips_of_meson
-[ "$status" -eq 0 ] || exit "$status"
-# In one run: for a part of the packages, dependencies are compiled again with the features of that
-# part.
-# shellcheck disable=SC2086 # several options
-"$cargo" test --locked --workspace ${CARGO_FLAGS:-}
-list_slowest
-dashboards/tests/run.sh
+# test_c ARGUMENT...: arguments of meson test.
+test_c() {
+	local status=0
+	meson test -C "$build" --print-errorlogs "$@" || status=$?
+	note_skips_of_meson
+	return $status
+}
+
+# Targets of cargo that have a test with $1 in its name, as options.
+targets_of() {
+	git grep -lE "(fn |\")[a-z0-9_]*$1[a-z0-9_]*[(\"]" -- '*.rs' |
+		sed -E 's,^.*src/.*,--lib\n--bins,; s,^(.*/)?tests/([a-z_]+)(/.*|\.rs)$,--test=\2,' | sort -u
+}
+
+# Only tests whose name has $1. All packages each time: for a part of them, dependencies are compiled again with the
+# features of that part.
+test_some() {
+	local names targets
+	mapfile -t names < <(meson test -C "$build" --list 2>/dev/null | sed 's/^.* \/ //' | grep -F -- "$1" || true)
+	[ ${#names[@]} -eq 0 ] || step "tests of C" test_c "${names[@]}"
+	mapfile -t targets < <(targets_of "$1")
+	if [[ " ${targets[*]} " = *" --test=end_to_end "* ]]; then
+		step "programs for end-to-end tests" ninja -C "$build"
+		targets+=(--bins)
+	fi
+	[ ${#targets[@]} -eq 0 ] ||
+		step "tests of Rust" "$cargo" test --locked --workspace "${targets[@]}" --profile "$profile" -- "$1"
+}
+
+mkdir -p "$build"
+: >"$PMDSCOPE_SKIPS"
+: >"$PMDSCOPE_DURATIONS"
+trap report EXIT
+if [ -n "${TEST:-}" ]; then
+	[ -e "$build/build.ninja" ] || meson setup "$build"
+	test_some "$TEST"
+	exit
+fi
+# Four tests at once, each with two apps of 128 MiB, and as much again that must be free.
+devtools/hugepages.sh reserve 1024
+step "tests of C" test_c --no-rebuild
+step "compilation of tests of Rust" "$cargo" test --locked --workspace --no-run --profile "$profile"
+step "tests of Rust, with all end-to-end tests" "$cargo" test --locked --workspace --profile "$profile"
+step "tests of dashboards" dashboards/tests/run.sh

@@ -2,22 +2,33 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
 /// Root of the repository.
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
 }
 
-/// The `pmdscope` command: what `PMDSCOPE` names, or that of the release build.
+/// The `pmdscope` command: what `PMDSCOPE` names, or the newest that was built.
 pub fn pmdscope() -> Result<PathBuf> {
-    std::env::var_os("PMDSCOPE")
-        .map_or_else(|| built("target/release/pmdscope"), |it| Ok(it.into()))
+    std::env::var_os("PMDSCOPE").map_or_else(|| newest("pmdscope"), |it| Ok(it.into()))
 }
 
 /// The demo.
 pub fn demo() -> Result<PathBuf> {
-    built("target/release/pmdscope-demo")
+    newest("pmdscope-demo")
+}
+
+/// A program of Rust: the newest of that of the build of this test, which is in `deps` beside it, and that of
+/// the release build.
+fn newest(name: &str) -> Result<PathBuf> {
+    let this = std::env::current_exe()?;
+    let of_this_build = this.ancestors().skip(1).take(2).map(|folder| folder.join(name));
+    let of_release = root().join("target/release").join(name);
+    let modified = |path: &PathBuf| path.metadata().and_then(|it| it.modified()).ok();
+    let built = of_this_build.chain([of_release]).filter(|path| path.is_file());
+    let newest = built.max_by_key(modified);
+    newest.with_context(|| format!("there is no {name}: run `make build` first"))
 }
 
 /// The reflector.

@@ -24,7 +24,7 @@ die() {
 	exit 1
 }
 
-pmdscope=$tree/target/release/pmdscope
+pmdscope=$tree/target/${PROFILE:-release}/pmdscope
 [ ! "$tree/target/debug/pmdscope" -nt "$pmdscope" ] || pmdscope=$tree/target/debug/pmdscope
 pmdscope=${PMDSCOPE:-$pmdscope}
 [ -x "$pmdscope" ] || die "there is no pmdscope: run 'make build' first"
