@@ -7,9 +7,9 @@ cd "$(dirname "$0")/.."
 
 cargo=${CARGO:-cargo}
 deny=0.20.2
-tools=$PWD/build/tools/cargo-deny
+tools=${XDG_CACHE_HOME:-$HOME/.cache}/pmdscope/cargo-deny-$deny
 
-# cargo-deny on the PATH, or the one that is built here once. Without optimisation: it runs for a second.
+# cargo-deny on the PATH, or the one that is built once and kept in the cache. Without optimisation: it runs for a second.
 if ! command -v cargo-deny >/dev/null; then
 	PATH=$tools/bin:$PATH
 	[ -x "$tools/bin/cargo-deny" ] || {
