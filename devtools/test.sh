@@ -63,7 +63,8 @@ test_c() {
 # Targets of cargo that have a test with $1 in its name, as options.
 targets_of() {
 	git grep -lE "(fn |\")[a-z0-9_]*$1[a-z0-9_]*[(\"]" -- '*.rs' |
-		sed -E 's,^.*src/.*,--lib\n--bins,; s,^(.*/)?tests/([a-z_]+)(/.*|\.rs)$,--test=\2,' | sort -u
+		sed -E 's,^.*src/.*,--lib\n--bins,; s,^(.*/)?tests/([a-z_]+)(/.*|\.rs)$,--test=\2,; s,^[^-].*,--lib\n--bins,' |
+			sort -u
 }
 
 # Only tests whose name has $1. All packages each time: for a part of them, dependencies are compiled again with the
