@@ -28,6 +28,7 @@ mod kernel_twin;
 mod lcores;
 mod leak;
 mod ledger;
+mod little_memory;
 mod measurements;
 mod missed;
 mod names;
@@ -139,6 +140,7 @@ fn all_trials() -> Vec<Trial> {
         flood::trials(),
         generator::trials(),
         hazards::trials(),
+        little_memory::trials(),
         incidents::trials(),
         interrupts::trials(),
         interrupts_script::trials(),
