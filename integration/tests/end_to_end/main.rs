@@ -19,6 +19,7 @@ mod flood;
 mod generator;
 mod harm;
 mod hazards;
+mod hostile_apps;
 mod incidents;
 mod interrupts;
 mod interrupts_script;
@@ -140,7 +141,7 @@ fn all_trials() -> Vec<Trial> {
         flood::trials(),
         generator::trials(),
         hazards::trials(),
-        little_memory::trials(),
+        hostile_apps::trials(),
         incidents::trials(),
         interrupts::trials(),
         interrupts_script::trials(),
@@ -149,6 +150,7 @@ fn all_trials() -> Vec<Trial> {
         kernel_twin::trials(),
         lcores::trials(),
         ledger::trials(),
+        little_memory::trials(),
         measurements::trials(),
         missed::trials(),
         netstat::trials(),
