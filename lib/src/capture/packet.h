@@ -151,7 +151,7 @@ pmdscope_packet_number(const uint8_t *p, uint32_t width)
 	return width == 1   ? p[0]
 	       : width == 2 ? (uint32_t)p[0] << 8 | p[1]
 			    : (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 |
-					    p[3];
+					       p[3];
 }
 
 /* A big-endian number of 1, 2 or 4 bytes of the packet; false beyond its end. */
