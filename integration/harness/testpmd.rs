@@ -175,9 +175,10 @@ impl Testpmd {
         let mut process = Process::spawn_with_console(&prefix, &mut command, scratch.dir())?;
         let Place { runtime_dir, hugepages, is_contained } = place;
         await_telemetry(&mut process, &telemetry::socket_in(&runtime_dir), "\nDone\n")?;
-        let pid = match is_contained {
-            false => process.pid(),
-            true => only_child(process.pid()).context("testpmd has ended")?,
+        let pid = if is_contained {
+            only_child(process.pid()).context("testpmd has ended")?
+        } else {
+            process.pid()
         };
         Ok(Self { process, prefix, pid, runtime_dir, hugepages })
     }

@@ -70,6 +70,7 @@ const ALONE: &[&str] = &[
     "statistics_make_no_dip_in_the_rate",
     "stolen_time_is_exported",
     "stolen_time_is_recorded_and_replayed",
+    "top_and_exporter_show_both_halves_of_a_nic",
     "stopped_capture_costs_no_packets",
     "the_demo_explains_itself",
     "the_demo_runs_in_the_background_of_a_terminal",

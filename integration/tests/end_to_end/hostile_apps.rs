@@ -154,8 +154,9 @@ fn plant_links(scratch: &Scratch, app: &UsersApp) -> Result<Vec<PathBuf>> {
     let at = at.context("the app does not name its hugepages")?;
     bytes[at..at + new.len()].copy_from_slice(new.as_bytes());
     OpenOptions::new().write(true).open(&info)?.write_all(&bytes)?;
-    let names = ["pmdscope-pdump.7", "pmdscope-pdump-new.7", "fbarray_memzone_7", "mp_socket_7_1"];
-    places.extend(names.map(|name| app.testpmd.runtime_dir().join(name)));
+    let left_names =
+        ["pmdscope-pdump.7", "pmdscope-pdump-new.7", "fbarray_memzone_7", "mp_socket_7_1"];
+    places.extend(left_names.map(|name| app.testpmd.runtime_dir().join(name)));
     let mut of_root = Vec::new();
     for (number, place) in places.iter().enumerate() {
         let file = scratch.path(&format!("of-root-{number}"));
