@@ -81,6 +81,10 @@ struct pmdscope_conf {
 	uint32_t tee_sessions;
 	/** Maximum memory of the rings of one capture session, MiB, 1 to 1024. Default 64. */
 	uint32_t tee_session_mb;
+	/** What the filters of all capture sessions together may take of a poll loop, at worst, TSC
+	 * cycles a packet, 50 to 100000. Default 400. A filter beyond that is refused.
+	 */
+	uint32_t tee_filter_cycles;
 	/** Name of a group whose members may capture; NULL admits only the app's own user and root. */
 	const char *tee_group;
 	/** PMDSCOPE_F_* flags. */

@@ -54,14 +54,20 @@ start(const struct pmdscope_conf *conf)
 void
 test_capture_start(unsigned int sessions, unsigned int session_mb)
 {
-	start(&(struct pmdscope_conf){ .tee_sessions = sessions, .tee_session_mb = session_mb });
+	start(&(struct pmdscope_conf){
+			.tee_sessions = sessions,
+			.tee_session_mb = session_mb,
+			.tee_filter_cycles = TEST_FILTER_CYCLES,
+	});
 }
 
 void
 test_capture_start_group(const char *group)
 {
-	start(&(struct pmdscope_conf){
-			.tee_sessions = 3, .tee_session_mb = 8, .tee_group = group });
+	start(&(struct pmdscope_conf){ .tee_sessions = 3,
+			.tee_session_mb = 8,
+			.tee_filter_cycles = TEST_FILTER_CYCLES,
+			.tee_group = group });
 }
 
 void

@@ -28,12 +28,15 @@ struct reader {
 struct request {
 	struct pmdscope_tee_request hdr;
 	struct pmdscope_tee_select select;
-	struct pmdscope_insn insns[8];
+	struct pmdscope_insn insns[PMDSCOPE_TEE_MAX_INSNS];
 };
 
 /* test_eal() with this many lcores (0, 1, ...), and a pool. */
 void test_capture_eal(unsigned int nb_lcores);
 extern struct rte_mempool *test_pool;
+
+/* The default. */
+#define TEST_FILTER_CYCLES 400
 
 void test_capture_start(unsigned int sessions, unsigned int session_mb);
 void test_capture_start_group(const char *group);

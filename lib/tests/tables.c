@@ -28,6 +28,7 @@ test_conf(void)
 		{ .stall_us = 10000001 },
 		{ .tee_sessions = 9 },
 		{ .tee_session_mb = 1025 },
+		{ .tee_filter_cycles = 49 },
 		{ .flags = 1U << 31 },
 	};
 	unsigned int i;

@@ -40,6 +40,7 @@ static struct {
 	bool paused; /* No free descriptors: not accepting until the next tick. */
 	unsigned int max_sessions;
 	uint64_t max_bytes;
+	uint32_t max_filter_cycles;
 	uint64_t last_id;
 	struct pmdscope_capture_conn conns[CONNS_MAX];
 } server = { .listen_fd = -1 };
@@ -132,6 +133,28 @@ send_rings(struct pmdscope_capture_conn *conn)
 	}
 }
 
+/* Refuse a filter with which all of them together could take more than the app permits. */
+static int
+check_filter(uint32_t cost, char *why, size_t size)
+{
+	const struct pmdscope_capture_conn *conn;
+	uint32_t taken = 0;
+	unsigned int i;
+
+	for (i = 0; i < CONNS_MAX; i++) {
+		conn = &server.conns[i];
+		if (conn->armed)
+			taken += conn->capture->spec.filter.cost;
+	}
+	if (cost == 0 || taken + cost <= server.max_filter_cycles)
+		return 0;
+	snprintf(why, size,
+			"filter: up to %u cycles a packet, and %u of %u for all filters are taken "
+			"(tee_filter_cycles)",
+			cost, taken, server.max_filter_cycles);
+	return -E2BIG;
+}
+
 /* Make room for one more session; one that has ended but not yet been closed is replaced. */
 static int
 make_room(char *why, size_t size)
@@ -168,6 +191,8 @@ session_open(struct pmdscope_capture_conn *conn, const void *buf, size_t len, ch
 	int ret;
 
 	ret = pmdscope_capture_request_parse(buf, len, &request_spec, text, size);
+	if (ret == 0)
+		ret = check_filter(request_spec.filter.cost, text, size);
 	if (ret == 0)
 		ret = make_room(text, size);
 	if (ret == 0)
@@ -387,6 +412,7 @@ pmdscope_capture_start(const struct pmdscope_conf *conf, int epfd)
 	server.paused = false;
 	server.max_sessions = conf->tee_sessions;
 	server.max_bytes = (uint64_t)conf->tee_session_mb << 20;
+	server.max_filter_cycles = conf->tee_filter_cycles;
 	pmdscope_capture_barrier_init();
 	return 0;
 }

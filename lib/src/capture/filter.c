@@ -9,6 +9,7 @@
 #include <linux/filter.h>
 
 #include "filter.h"
+#include "filter_cost.h"
 
 static int
 refuse(char *why, size_t size, unsigned int at, const char *reason)
@@ -146,6 +147,7 @@ pmdscope_filter_load(struct pmdscope_filter *filter, const void *insns, unsigned
 	if (nb_insns > 0 && BPF_CLASS(filter->insns[nb_insns - 1].code) != BPF_RET)
 		return refuse(why, why_size, nb_insns - 1, "the program does not end in a return");
 	pmdscope_filter_translate(&filter->tests, filter->insns, nb_insns);
+	filter->cost = pmdscope_filter_cost(filter);
 	return 0;
 }
 

@@ -20,6 +20,7 @@
 struct pmdscope_filter {
 	uint32_t nb_insns; /* 0 keeps everything. */
 	bool uses_memory;  /* Reads the scratch memory, which then starts as zeros. */
+	uint32_t cost;	   /* At worst, TSC cycles a packet; pmdscope_filter_cost(). */
 	struct pmdscope_insn insns[PMDSCOPE_TEE_MAX_INSNS];
 	struct pmdscope_filter_tests tests; /* The same program. */
 };

@@ -33,6 +33,7 @@ static const struct number {
 	{ "stall_us", offsetof(struct pmdscope_conf, stall_us) },
 	{ "tee_sessions", offsetof(struct pmdscope_conf, tee_sessions) },
 	{ "tee_session_mb", offsetof(struct pmdscope_conf, tee_session_mb) },
+	{ "tee_filter_cycles", offsetof(struct pmdscope_conf, tee_filter_cycles) },
 	{ "leak_hold_ms", offsetof(struct pmdscope_conf, leak_hold_ms) },
 	{ "leak_walk_ms", offsetof(struct pmdscope_conf, leak_walk_ms) },
 };

@@ -360,6 +360,7 @@ settle_conf(const struct pmdscope_conf *given, struct pmdscope_conf *conf)
 			!settle("stall_us", &conf->stall_us, 1000, 1, 10000000) ||
 			!settle("tee_sessions", &conf->tee_sessions, 4, 1, 8) ||
 			!settle("tee_session_mb", &conf->tee_session_mb, 64, 1, 1024) ||
+			!settle("tee_filter_cycles", &conf->tee_filter_cycles, 400, 50, 100000) ||
 			!settle("leak_hold_ms", &conf->leak_hold_ms, 1000, 100, 3600000) ||
 			!settle("leak_walk_ms", &conf->leak_walk_ms, 250, 50, 60000))
 		return -EINVAL;
