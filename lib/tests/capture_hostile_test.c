@@ -21,7 +21,7 @@
 #include "capture_instance.h"
 #include "capture_load.h"
 
-#define CONNECTIONS 1000
+#define CONNECTIONS 500
 #define PASSED_FDS 5
 /* Timeouts for an answer that must come, and for one that may come, milliseconds. */
 #define ANSWER_MS 1000

@@ -31,13 +31,24 @@
 /* Sampling changes that a session may request between two ticks. */
 #define CHANGES_MAX 64
 #define CONNS_MAX (PENDING_MAX + PMDSCOPE_CAPTURE_SLOTS)
+/*
+ * CPU time for connections and messages: a tenth of a core, this much at once, and at least so much
+ * for each connection, as most of its cost is outside of the calls that are measured. What a
+ * request takes beyond that delays later connections by half a second at most.
+ */
+#define BUDGET_SHARE 10
+#define BUDGET_NS (INT64_C(25) * 1000000)
+#define CONNECTION_NS (INT64_C(500) * 1000)
+#define DEBT_NS (INT64_C(50) * 1000000)
 /* How long pmdscope_capture_stop() waits for lcores to leave captures. */
 #define STOP_MS 100
 
 static struct {
 	int listen_fd;
 	int epfd;
-	bool paused; /* No free descriptors: not accepting until the next tick. */
+	bool paused; /* No free descriptors or no budget: not accepting until a later tick. */
+	int64_t budget_ns;
+	uint64_t ticked_ms;
 	unsigned int max_sessions;
 	uint64_t max_bytes;
 	uint32_t max_filter_cycles;
@@ -315,16 +326,38 @@ pause_accepting(bool pause)
 	epoll_ctl(server.epfd, EPOLL_CTL_MOD, server.listen_fd, &event);
 }
 
+/* Later connections wait in the socket. */
+static void
+spend(int64_t ns)
+{
+	server.budget_ns = RTE_MAX(server.budget_ns - ns, -DEBT_NS);
+	if (server.budget_ns <= 0 && !server.paused)
+		pause_accepting(true);
+}
+
+static void
+refill_budget(uint64_t now_ms)
+{
+	const uint64_t ms = RTE_MIN(now_ms - server.ticked_ms, UINT64_C(1000));
+
+	server.ticked_ms = now_ms;
+	server.budget_ns =
+			RTE_MIN(server.budget_ns + (int64_t)ms * 1000000 / BUDGET_SHARE, BUDGET_NS);
+	if (server.paused && server.budget_ns > 0)
+		pause_accepting(false);
+}
+
 static void
 accept_some(void)
 {
 	unsigned int i;
 	int fd;
 
-	for (i = 0; i < PENDING_MAX; i++) {
+	for (i = 0; i < PENDING_MAX && !server.paused; i++) {
 		fd = accept4(server.listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd >= 0) {
 			conn_open(fd);
+			spend(CONNECTION_NS);
 			continue;
 		}
 		if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
@@ -335,10 +368,20 @@ accept_some(void)
 	}
 }
 
+static int64_t
+cpu_time_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
 void
 pmdscope_capture_event(void *ptr, uint32_t events)
 {
 	struct pmdscope_capture_conn *conn = ptr;
+	const int64_t begin = cpu_time_ns();
 
 	if (server.listen_fd < 0)
 		return;
@@ -347,8 +390,9 @@ pmdscope_capture_event(void *ptr, uint32_t events)
 		return;
 	}
 	/* A request may come with its end-of-file; it is read first, and the sends then fail. */
-	if (conn->fd >= 0 && (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0)
+	else if (conn->fd >= 0 && (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0)
 		conn_readable(conn);
+	spend(cpu_time_ns() - begin);
 }
 
 static void
@@ -376,8 +420,7 @@ pmdscope_capture_tick(void)
 	pmdscope_capture_reclaim();
 	if (server.listen_fd < 0)
 		return;
-	if (server.paused)
-		pause_accepting(false);
+	refill_budget(now);
 	for (i = 0; i < CONNS_MAX; i++) {
 		conn = &server.conns[i];
 		conn->nb_changes = 0;
@@ -410,6 +453,8 @@ pmdscope_capture_start(const struct pmdscope_conf *conf, int epfd)
 	server.listen_fd = fd;
 	server.epfd = epfd;
 	server.paused = false;
+	server.budget_ns = BUDGET_NS;
+	server.ticked_ms = pmdscope_capture_now_ms();
 	server.max_sessions = conf->tee_sessions;
 	server.max_bytes = (uint64_t)conf->tee_session_mb << 20;
 	server.max_filter_cycles = conf->tee_filter_cycles;
