@@ -47,6 +47,7 @@ pump_open(struct pump *pump, struct pmdscope_capture_spec *spec, struct state *s
 	pump->producer.ring = pmdscope_capture_ring_create(PUMP_LCORE, spec->ring_size,
 			spec->snaplen,
 			PMDSCOPE_RING_F_GAPS | PMDSCOPE_RING_F_RESAMPLE | PMDSCOPE_RING_F_IN_BURST |
+					PMDSCOPE_RING_F_MAPPED |
 					(spec->packet_tsc ? PMDSCOPE_RING_F_PACKET_TSC : 0),
 			&step);
 	if (pump->producer.ring == NULL)
@@ -199,7 +200,7 @@ static bool
 lease_expired(struct pump *pump)
 {
 	const struct pmdscope_capture_producer *p = &pump->producer;
-	const uint64_t tail = __atomic_load_n(&p->ring->tail->tail, __ATOMIC_RELAXED);
+	const uint64_t tail = pmdscope_capture_ring_tail(p->ring);
 	const uint64_t now = now_ms();
 
 	if (!p->full || tail != pump->still_tail || tail == p->head) {
@@ -220,6 +221,7 @@ pump_tick(struct pump *pump, struct failure *failure)
 	for (i = 0; i < pump->state->nb_taps; i++)
 		take_losses(pump, i);
 	pmdscope_clock_tick();
+	pmdscope_capture_ring_take_tail(pump->producer.ring);
 	pmdscope_capture_ring_anchor(pump->producer.ring);
 	if (pump->producer.broken)
 		return failure_set(failure, EPROTO, "the consumer's tail went back or beyond head");

@@ -63,20 +63,22 @@ struct rest {
 /* Room for spec and gaps of all ports; too large for a stack. */
 static struct pump the_pump;
 
-/* The only message that a consumer may send after its request changes the sampling. */
+/* What a consumer may send after its request. */
 static bool
 read_change(const struct capture *c)
 {
-	struct pmdscope_tee_change change;
-	uint32_t sample;
-	const ssize_t len = recv(
-			c->worker->options->fd, &change, sizeof(change), MSG_DONTWAIT | MSG_TRUNC);
+	struct pmdscope_tee_change message, change;
+	const ssize_t len = recv(c->worker->options->fd, &message, sizeof(message),
+			MSG_DONTWAIT | MSG_TRUNC);
 
 	if (len < 0 && (errno == EAGAIN || errno == EINTR))
 		return true;
-	if (len <= 0 || !pmdscope_capture_change_parse(&change, (size_t)len, &sample))
+	if (len <= 0 || !pmdscope_capture_change_parse(&message, (size_t)len, &change))
 		return false;
-	c->pump->sample = RTE_MAX(sample, 1U);
+	if (change.kind == PMDSCOPE_TEE_MAPPED)
+		return change.value == PUMP_LCORE &&
+		       pmdscope_capture_ring_seal_tail(c->pump->producer.ring) == 0;
+	c->pump->sample = RTE_MAX(change.value, 1U);
 	return true;
 }
 
@@ -97,7 +99,7 @@ look_around(const struct capture *c, struct failure *failure)
 	if ((fds[0].revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0)
 		return CONSUMER_GONE;
 	if ((fds[0].revents & POLLIN) != 0 && !read_change(c)) {
-		failure_set(failure, EPROTO, "a message from the consumer that is not known");
+		failure_set(failure, EPROTO, "a message from the consumer that is not valid");
 		return TOLD_TO_END;
 	}
 	if (fds[1].revents != 0) {

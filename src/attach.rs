@@ -47,6 +47,8 @@ pub(crate) struct CaptureOptions {
     pub(crate) sample: u32,
     /// Bytes of a ring; 0 leaves it to the app.
     pub(crate) ring_size: u32,
+    /// Smaller rings will not do if an app has no memory for these.
+    pub(crate) fixed_ring_size: bool,
     /// `TEE_*` flags of a request.
     pub(crate) flags: u32,
     /// `DIR_*` bits.
@@ -66,6 +68,7 @@ impl CaptureOptions {
             snaplen: self.snaplen,
             sample: self.sample,
             ring_size: self.ring_size,
+            shrinks: !self.fixed_ring_size,
             lease_ms: 0,
             selects: wanted.targets.iter().map(select).collect(),
             program: self.program.clone(),

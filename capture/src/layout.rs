@@ -57,6 +57,8 @@ pub const FEATURE_PACKET_TSC: u32 = 2;
 pub const FEATURE_RESAMPLE: u32 = 4;
 /// Feature bit: `in_burst` tells whether a burst has its time stamp and is not published.
 pub const FEATURE_IN_BURST: u32 = 8;
+/// Feature bit: the producer reads the tail directly once the consumer has confirmed its mapping.
+pub const FEATURE_MAPPED: u32 = 16;
 
 /// Bytes of a record header.
 pub const RECORD_SIZE: usize = 32;
@@ -97,7 +99,9 @@ pub const REQUEST_SIZE: usize = 32;
 pub const MESSAGE_SIZE: usize = 128;
 /// Message of the consumer: sample 1 packet in `value` from now on.
 pub const TEE_SAMPLE: u16 = 16;
-/// Bytes of a [`TEE_SAMPLE`] message.
+/// Message of the consumer: it has mapped the ring of lcore `value`.
+pub const TEE_MAPPED: u16 = 17;
+/// Bytes of a [`TEE_SAMPLE`] or [`TEE_MAPPED`] message.
 pub const CHANGE_SIZE: usize = 16;
 /// Message: the capture is armed.
 pub const TEE_ACCEPT: u16 = 1;
@@ -299,6 +303,8 @@ pub struct CaptureRequest {
     pub sample: u32,
     /// Bytes per ring, a power of two; 0 leaves it to the app.
     pub ring_size: u32,
+    /// Whether smaller rings will do if the app has no memory for these. Not sent.
+    pub shrinks: bool,
     /// Disarm when a full ring is not read for this long, milliseconds; 0 leaves it to the app.
     pub lease_ms: u32,
     /// Selected queues, 1 to [`MAX_SELECTS`] entries.
@@ -345,7 +351,7 @@ impl CaptureRequest {
 /// A later request of a consumer to an app, by kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChangeMessage {
-    /// [`TEE_SAMPLE`].
+    /// [`TEE_SAMPLE`] or [`TEE_MAPPED`].
     pub kind: u16,
     /// Meaning depends on `kind`.
     pub value: u32,
@@ -370,6 +376,8 @@ pub struct AppMessage {
     pub kind: u16,
     /// Meaning depends on `kind`.
     pub value: u32,
+    /// Of a refusal for lack of memory: the largest ring size that fits, bytes; otherwise 0.
+    pub ring_size: u32,
     /// Reason as text for the user; may be empty.
     pub text: String,
 }
@@ -382,6 +390,7 @@ impl AppMessage {
         out[4..6].copy_from_slice(&VERSION.to_ne_bytes());
         out[6..8].copy_from_slice(&self.kind.to_ne_bytes());
         out[8..12].copy_from_slice(&self.value.to_ne_bytes());
+        out[12..16].copy_from_slice(&self.ring_size.to_ne_bytes());
         let room = &mut out[16..MESSAGE_SIZE - 1];
         let most = room.len().min(self.text.len());
         let end = (0..=most).rev().find(|end| self.text.is_char_boundary(*end)).unwrap_or(0);
@@ -395,7 +404,12 @@ impl AppMessage {
         if u32_at(bytes, 0) != TEE_MAGIC || u16_at(bytes, 4) != VERSION {
             return None;
         }
-        Some(Self { kind: u16_at(bytes, 6), value: u32_at(bytes, 8), text: text(&bytes[16..]) })
+        Some(Self {
+            kind: u16_at(bytes, 6),
+            value: u32_at(bytes, 8),
+            ring_size: u32_at(bytes, 12),
+            text: text(&bytes[16..]),
+        })
     }
 }
 

@@ -24,6 +24,7 @@ const GOLDEN: &[(&str, usize)] = &[
     ("PMDSCOPE_RING_F_PACKET_TSC", FEATURE_PACKET_TSC as usize),
     ("PMDSCOPE_RING_F_RESAMPLE", FEATURE_RESAMPLE as usize),
     ("PMDSCOPE_RING_F_IN_BURST", FEATURE_IN_BURST as usize),
+    ("PMDSCOPE_RING_F_MAPPED", FEATURE_MAPPED as usize),
     ("PMDSCOPE_RECORD_PACKET", RECORD_PACKET as usize),
     ("PMDSCOPE_RECORD_SAMPLE", RECORD_SAMPLE as usize),
     ("PMDSCOPE_RECORD_PAD", RECORD_PAD as usize),
@@ -40,6 +41,7 @@ const GOLDEN: &[(&str, usize)] = &[
     ("PMDSCOPE_TEE_MAX_SELECTS", MAX_SELECTS),
     ("PMDSCOPE_TEE_MAX_INSNS", MAX_INSNS),
     ("PMDSCOPE_TEE_SAMPLE", TEE_SAMPLE as usize),
+    ("PMDSCOPE_TEE_MAPPED", TEE_MAPPED as usize),
     ("PMDSCOPE_TEE_ACCEPT", TEE_ACCEPT as usize),
     ("PMDSCOPE_TEE_REFUSE", TEE_REFUSE as usize),
     ("PMDSCOPE_TEE_RING", TEE_RING as usize),
@@ -96,6 +98,7 @@ const GOLDEN: &[(&str, usize)] = &[
     ("sizeof(struct pmdscope_tee_message)", MESSAGE_SIZE),
     ("offsetof(struct pmdscope_tee_message, kind)", 6),
     ("offsetof(struct pmdscope_tee_message, value)", 8),
+    ("offsetof(struct pmdscope_tee_message, ring_size)", 12),
     ("offsetof(struct pmdscope_tee_message, text)", 16),
 ];
 
@@ -120,6 +123,7 @@ fn request_is_header_selects_and_instructions() {
         snaplen: 128,
         sample: 10,
         ring_size: 1 << 20,
+        shrinks: true,
         lease_ms: 0,
         selects: vec![QueueSelect { port: 3, queue: ANY, dirs: 3 }],
         program: vec![BpfInsn { code: 6, jt: 1, jf: 2, k: 0x0102_0304 }],
@@ -176,10 +180,11 @@ proptest! {
         bytes.extend(VERSION.to_ne_bytes());
         bytes.extend(TEE_REFUSE.to_ne_bytes());
         bytes.extend(13u32.to_ne_bytes());
-        bytes.extend([0; 4]);
+        bytes.extend(65536u32.to_ne_bytes());
         bytes.extend(&text);
         let message = AppMessage::parse(&bytes).unwrap();
         prop_assert_eq!((message.kind, message.value), (TEE_REFUSE, 13));
+        prop_assert_eq!(message.ring_size, 65536);
         prop_assert!(!message.text.contains(char::is_control));
     }
 }

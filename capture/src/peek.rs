@@ -203,12 +203,13 @@ impl PeekThread {
     }
 
     fn send(&self, kind: u16, value: u32, text: &str) -> Result<(), Errno> {
-        let message = AppMessage { kind, value, text: text.to_owned() }.encode();
+        let message = AppMessage { kind, value, ring_size: 0, text: text.to_owned() }.encode();
         rustix::net::send(&self.socket, &message, SendFlags::NOSIGNAL).map(|_| ())
     }
 
     fn send_ring(&self) -> Result<(), Errno> {
-        let message = AppMessage { kind: TEE_RING, value: 0, text: String::new() }.encode();
+        let message =
+            AppMessage { kind: TEE_RING, value: 0, ring_size: 0, text: String::new() }.encode();
         let descriptors = self.output.ring.descriptors().map_err(|_| Errno::MFILE)?;
         let descriptors = descriptors.each_ref().map(std::os::fd::AsFd::as_fd);
         let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];

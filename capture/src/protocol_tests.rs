@@ -79,7 +79,10 @@ impl Producer {
     }
 
     fn accept_tail(&mut self, ring: &Shared) {
-        let tail = ring.tail.load(Ordering::Acquire);
+        self.accept(ring.tail.load(Ordering::Acquire));
+    }
+
+    fn accept(&mut self, tail: u64) {
         assert!(tail >= self.tail && tail <= self.head, "a tail that breaks the rules");
         self.tail = tail;
     }
@@ -99,6 +102,10 @@ impl Producer {
     /// Accepts the tail, writes records, stores the counters, and publishes the head.
     fn burst(&mut self, ring: &Shared, records: &[(u64, u64)]) {
         self.accept_tail(ring);
+        self.publish(ring, records);
+    }
+
+    fn publish(&mut self, ring: &Shared, records: &[(u64, u64)]) {
         let mut head = self.head;
         for (id, units) in records {
             if !self.write(ring, &mut head, *id, *units) {
@@ -228,6 +235,49 @@ fn packets_stand_behind_the_marker_of_their_sampling_under_loom() {
         let written = producer.join().unwrap();
         while read() {}
         assert_eq!(units, written);
+    });
+}
+
+#[test]
+fn a_tail_that_was_taken_over_and_then_confirmed_never_goes_back_under_loom() {
+    /// What the control thread of the app passes on to its lcore.
+    struct Passed {
+        tail: AtomicU64,
+        mapped: AtomicU32,
+    }
+    loom::model(|| {
+        let ring = Shared::new();
+        let passed = Arc::new(Passed { tail: AtomicU64::new(0), mapped: AtomicU32::new(0) });
+        let control = thread::spawn({
+            let (ring, passed) = (Arc::clone(&ring), Arc::clone(&passed));
+            move || {
+                passed.tail.store(ring.tail.load(Ordering::Acquire), Ordering::Release);
+                passed.mapped.store(1, Ordering::Release);
+            }
+        });
+        let producer = thread::spawn({
+            let (ring, passed) = (Arc::clone(&ring), Arc::clone(&passed));
+            move || {
+                let mut producer = Producer { head: 0, tail: 0, dropped: 0 };
+                for id in [2, 4] {
+                    let mapped = passed.mapped.load(Ordering::Acquire) != 0;
+                    let tail = if mapped { &ring.tail } else { &passed.tail };
+                    producer.accept(tail.load(Ordering::Acquire));
+                    producer.publish(&ring, &[(id, 2)]);
+                }
+            }
+        });
+        let mut cursor = RingCursor::new(&ring.tail, SIZE as u32, UNIT as u32);
+        let copy = |offset: usize, len: usize| {
+            let first = offset / UNIT as usize;
+            for unit in first..first + len / UNIT as usize {
+                ring.get(unit);
+            }
+        };
+        cursor.read(&ring.head, usize::MAX, copy).unwrap();
+        cursor.release(&ring.tail, cursor.consumed());
+        control.join().unwrap();
+        producer.join().unwrap();
     });
 }
 

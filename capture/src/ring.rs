@@ -16,8 +16,8 @@ use rustix::fs::{FsWord, SealFlags};
 
 use crate::layout::{
     ANCHOR_SEQ, ANCHOR_SIZE, ANCHORS, ClockAnchor, DROPPED, FEATURE_GAPS, FEATURE_IN_BURST,
-    FEATURE_RESAMPLE, FILTERED, HEAD, IN_BURST, PORT_DROPPED, RECORD_SIZE, RECORDS, RING_ALIGN,
-    RING_HEADER_SIZE, RING_MAGIC, RING_MAX_SIZE, RING_MIN_SIZE, RING_PORTS, RingHeader,
+    FEATURE_MAPPED, FEATURE_RESAMPLE, FILTERED, HEAD, IN_BURST, PORT_DROPPED, RECORD_SIZE, RECORDS,
+    RING_ALIGN, RING_HEADER_SIZE, RING_MAGIC, RING_MAX_SIZE, RING_MIN_SIZE, RING_PORTS, RingHeader,
     SAMPLED_OUT, TAIL_SIZE, VERSION,
 };
 use crate::protocol::{BadHead, RingCursor, is_between_bursts, read_locked};
@@ -192,6 +192,11 @@ impl Ring {
     /// that happens.
     pub fn resamples(&self) -> bool {
         self.header.features & FEATURE_RESAMPLE != 0
+    }
+
+    /// Returns whether the producer waits for a confirmation that this ring is mapped.
+    pub(crate) fn wants_confirmation(&self) -> bool {
+        self.header.features & FEATURE_MAPPED != 0
     }
 
     /// Returns whether all records with time stamps before this call are published. False if the

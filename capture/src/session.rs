@@ -13,8 +13,8 @@ use rustix::net::SendFlags;
 
 use self::socket::{AnswerDeadline, connect, receive, wait_readable};
 use crate::layout::{
-    AppMessage, CaptureRequest, ChangeMessage, MAX_SELECTS, TEE_ACCEPT, TEE_END, TEE_REFUSE,
-    TEE_RING, TEE_SAMPLE,
+    AppMessage, CaptureRequest, ChangeMessage, MAX_SELECTS, RING_MAX_SIZE, RING_MIN_SIZE,
+    TEE_ACCEPT, TEE_END, TEE_MAPPED, TEE_REFUSE, TEE_RING, TEE_SAMPLE,
 };
 use crate::pdump::PdumpProcess;
 use crate::ring::{Ring, RingError};
@@ -44,6 +44,8 @@ pub enum SessionError {
         code: i32,
         /// Reason as text for the user; may be empty.
         text: String,
+        /// Largest ring size for which the app has memory, bytes, if that is the reason; otherwise 0.
+        ring_size: u32,
     },
     /// The app did not answer in time.
     #[error("the app did not answer within {} s: its control thread is stuck or starved", .0.as_secs())]
@@ -63,6 +65,13 @@ pub enum SessionError {
     /// A system call failed.
     #[error("the capture socket failed")]
     Socket(#[from] Errno),
+}
+
+/// Whether it is worth asking for rings of this size in place of those that were refused.
+fn fits(ring_size: u32, refused: u32) -> bool {
+    (RING_MIN_SIZE..=RING_MAX_SIZE).contains(&ring_size)
+        && ring_size.is_power_of_two()
+        && (refused == 0 || ring_size < refused)
 }
 
 pub(crate) fn reason(text: &str, code: i32) -> String {
@@ -87,13 +96,16 @@ pub struct CaptureSession {
     id: u32,
     remark: String,
     resamples: Option<bool>,
+    /// Lcores whose rings are mapped, which the producer has not been told yet.
+    unconfirmed: Vec<u16>,
     /// The helper process on the other side, if there is one. It is dropped after the socket, since
     /// it exits when that is closed.
     helper: Option<PdumpProcess>,
 }
 
 impl CaptureSession {
-    /// Connects, sends the request and waits for the answer.
+    /// Connects, sends the request and waits for the answer. If the app has no memory for the rings,
+    /// and [`CaptureRequest::shrinks`] permits it, asks for smaller ones.
     ///
     /// # Errors
     /// When nothing listens, permission is missing, the app refuses, or does not answer within
@@ -116,10 +128,25 @@ impl CaptureSession {
         request: &CaptureRequest,
         timeout: Duration,
     ) -> Result<Self, SessionError> {
-        let datagram = request.encode().ok_or(SessionError::TooLarge)?;
         let deadline = AnswerDeadline::new(timeout, stop);
-        let socket = connect(path, &deadline)?;
-        Self::ask(socket, &datagram, &deadline)
+        let mut request = request.clone();
+        let mut smaller = None;
+        loop {
+            let datagram = request.encode().ok_or(SessionError::TooLarge)?;
+            match Self::ask(connect(path, &deadline)?, &datagram, &deadline) {
+                Ok(session) => {
+                    let remark = smaller.unwrap_or(session.remark);
+                    return Ok(Self { remark, ..session });
+                }
+                Err(SessionError::Refused { text, ring_size, .. })
+                    if request.shrinks && fits(ring_size, request.ring_size) =>
+                {
+                    smaller = Some(format!("rings of {} KiB: {text}", ring_size >> 10));
+                    request.ring_size = ring_size;
+                }
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Sends the request over a connected `SOCK_SEQPACKET` socket and waits for the answer.
@@ -145,11 +172,16 @@ impl CaptureSession {
         rustix::net::send(&socket, datagram, SendFlags::NOSIGNAL)?;
         wait_readable(&socket, deadline)?;
         match receive(&socket)? {
-            Some((AppMessage { kind: TEE_ACCEPT, value, text }, _)) => {
-                Ok(Self { socket, id: value, remark: text, resamples: None, helper: None })
-            }
-            Some((AppMessage { kind: TEE_REFUSE, value, text }, _)) => {
-                Err(SessionError::Refused { code: value.cast_signed(), text })
+            Some((AppMessage { kind: TEE_ACCEPT, value, text, .. }, _)) => Ok(Self {
+                socket,
+                id: value,
+                remark: text,
+                resamples: None,
+                unconfirmed: Vec::new(),
+                helper: None,
+            }),
+            Some((AppMessage { kind: TEE_REFUSE, value, text, ring_size }, _)) => {
+                Err(SessionError::Refused { code: value.cast_signed(), text, ring_size })
             }
             Some(_) => Err(SessionError::Protocol("neither ACCEPT nor REFUSE")),
             None => Err(SessionError::Closed),
@@ -166,7 +198,8 @@ impl CaptureSession {
         self.id
     }
 
-    /// Returns the remark of the app about an accepted capture, such as a reduced snap length.
+    /// Returns the remark about an accepted capture: why rings or snap length are smaller than
+    /// requested.
     pub fn remark(&self) -> Option<&str> {
         (!self.remark.is_empty()).then_some(&*self.remark)
     }
@@ -187,13 +220,27 @@ impl CaptureSession {
         if self.resamples != Some(true) {
             return Ok(false);
         }
-        let change = ChangeMessage { kind: TEE_SAMPLE, value: sample }.encode();
+        self.send(ChangeMessage { kind: TEE_SAMPLE, value: sample })
+    }
+
+    fn send(&self, change: ChangeMessage) -> Result<bool, SessionError> {
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        match rustix::net::send(&self.socket, &change, flags) {
+        match rustix::net::send(&self.socket, &change.encode(), flags) {
             Ok(_) => Ok(true),
             Err(Errno::AGAIN | Errno::INTR | Errno::PIPE | Errno::CONNRESET) => Ok(false),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Tells the producer which rings are mapped, as far as the socket has room.
+    fn confirm(&mut self) -> Result<(), SessionError> {
+        while let Some(&lcore) = self.unconfirmed.last() {
+            if !self.send(ChangeMessage { kind: TEE_MAPPED, value: lcore.into() })? {
+                break;
+            }
+            self.unconfirmed.pop();
+        }
+        Ok(())
     }
 
     /// Returns the next event of the session; `None` when there is none. Never blocks.
@@ -201,6 +248,7 @@ impl CaptureSession {
     /// # Errors
     /// When the app violates the protocol or hands over an unusable ring.
     pub fn next_event(&mut self) -> Result<Option<SessionEvent>, SessionError> {
+        self.confirm()?;
         let (message, fds) = match receive(&self.socket) {
             Ok(Some(received)) => received,
             Ok(None) | Err(SessionError::Socket(Errno::CONNRESET)) => return Ok(Some(self.lost())),
@@ -211,6 +259,10 @@ impl CaptureSession {
             (TEE_RING, Ok([data, tail])) => {
                 let ring = Ring::map(data, tail)?;
                 self.resamples = Some(self.resamples.unwrap_or(true) && ring.resamples());
+                if ring.wants_confirmation() {
+                    self.unconfirmed.push(ring.lcore());
+                    self.confirm()?;
+                }
                 Ok(Some(SessionEvent::Ring(ring)))
             }
             (TEE_RING, Err(_)) => Err(SessionError::Protocol("a ring without its two descriptors")),

@@ -126,7 +126,7 @@ fn attach(
     let mut helper = PdumpProcess::start(pdump, theirs).map_err(start)?;
     match CaptureSession::over(ours, request, timeout, stop) {
         Ok(session) => Ok(session.beside(helper)),
-        Err(SessionError::Refused { code, text }) => {
+        Err(SessionError::Refused { code, text, .. }) => {
             let text = reason(&text, code);
             // The last line is often the same text.
             let said = Some(helper.last_error_line()).filter(|said| !said.ends_with(&text));

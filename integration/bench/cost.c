@@ -258,6 +258,9 @@ consumer_open(struct consumer *consumer)
 				.queue = PMDSCOPE_TEE_ANY,
 				.dirs = PMDSCOPE_DIR_RX | PMDSCOPE_DIR_TX },
 	};
+	struct pmdscope_tee_change mapped = { .magic = PMDSCOPE_TEE_MAGIC,
+		.version = PMDSCOPE_RING_VERSION,
+		.kind = PMDSCOPE_TEE_MAPPED };
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	struct pmdscope_tee_message message;
 	int kind, fds[2] = { -1, -1 };
@@ -278,6 +281,9 @@ consumer_open(struct consumer *consumer)
 			fds[1], 0);
 	if (consumer->hdr == MAP_FAILED || consumer->tail == MAP_FAILED)
 		fail("map the capture ring", errno);
+	mapped.value = message.value;
+	if (send(consumer->sock, &mapped, sizeof(mapped), 0) != sizeof(mapped))
+		fail("confirm the capture ring", errno);
 	close(fds[0]);
 	close(fds[1]);
 }

@@ -24,9 +24,9 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static struct pmdscope_capture_spec spec;
 	char why[112] = "";
 	const int ret = pmdscope_capture_request_parse(data, size, &spec, why, sizeof(why));
-	uint32_t sample;
+	struct pmdscope_tee_change change;
 
-	if (pmdscope_capture_change_parse(data, size, &sample))
+	if (pmdscope_capture_change_parse(data, size, &change))
 		require(size == sizeof(struct pmdscope_tee_change) && ret < 0);
 	if (ret < 0) {
 		require(why[0] != '\0' && memchr(why, '\0', sizeof(why)) != NULL);

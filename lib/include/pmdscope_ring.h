@@ -96,6 +96,11 @@ struct pmdscope_ring_hdr {
  * after the head. While it is 0, all records with earlier time stamps are published.
  */
 #define PMDSCOPE_RING_F_IN_BURST (1U << 3)
+/**
+ * The consumer confirms that it has mapped the ring, with PMDSCOPE_TEE_MAPPED. From then on the
+ * producer reads the tail in each burst; until then it takes the tail over from time to time.
+ */
+#define PMDSCOPE_RING_F_MAPPED (1U << 4)
 
 /** Content of the one-page tail memfd; the consumer writes it. */
 struct pmdscope_ring_tail {
@@ -203,14 +208,21 @@ struct pmdscope_tee_request {
 #define PMDSCOPE_TEE_SAMPLE 16
 
 /**
- * Any later message of a consumer; only if every ring has PMDSCOPE_RING_F_RESAMPLE. Each lcore
- * applies it from its next burst on, and writes a record of type PMDSCOPE_RECORD_SAMPLE before the
- * first packet that it keeps by the new rule.
+ * Kind of a message of a consumer: it has mapped the ring of lcore `value`, tail included. Once for
+ * each ring with PMDSCOPE_RING_F_MAPPED. The producer then seals the tail memfd against holes and
+ * new writable mappings.
+ */
+#define PMDSCOPE_TEE_MAPPED 17
+
+/**
+ * Any later message of a consumer. PMDSCOPE_TEE_SAMPLE only if every ring has
+ * PMDSCOPE_RING_F_RESAMPLE: each lcore applies it from its next burst on, and writes a record of
+ * type PMDSCOPE_RECORD_SAMPLE before the first packet that it keeps by the new rule.
  */
 struct pmdscope_tee_change {
 	uint32_t magic;	   /**< PMDSCOPE_TEE_MAGIC. */
 	uint16_t version;  /**< PMDSCOPE_RING_VERSION. */
-	uint16_t kind;	   /**< PMDSCOPE_TEE_SAMPLE. */
+	uint16_t kind;	   /**< PMDSCOPE_TEE_SAMPLE or PMDSCOPE_TEE_MAPPED. */
 	uint32_t value;	   /**< Depends on kind. */
 	uint32_t reserved; /**< 0. */
 };
@@ -233,7 +245,11 @@ struct pmdscope_tee_message {
 	uint16_t version; /**< PMDSCOPE_RING_VERSION. */
 	uint16_t kind;	  /**< PMDSCOPE_TEE_*. */
 	uint32_t value;	  /**< Depends on kind. */
-	uint32_t reserved;
+	/**
+	 * Of REFUSE with ENOMEM: the largest ring_size for which the app has memory, bytes, or 0 if
+	 * there is none. Otherwise 0.
+	 */
+	uint32_t ring_size;
 	char text[112]; /**< Human-readable reason, NUL-terminated, may be empty. */
 };
 

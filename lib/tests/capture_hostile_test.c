@@ -113,12 +113,27 @@ send_changes(int fd)
 }
 
 static void
+confirm(int fd, uint32_t lcore)
+{
+	const struct pmdscope_tee_change mapped = {
+		.magic = PMDSCOPE_TEE_MAGIC,
+		.version = PMDSCOPE_RING_VERSION,
+		.kind = PMDSCOPE_TEE_MAPPED,
+		.value = lcore,
+	};
+
+	send(fd, &mapped, sizeof(mapped), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static void
 scribble(int tail_fd)
 {
 	uint64_t *tail = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, tail_fd, 0);
 	unsigned int i;
 
-	CHECK(tail != MAP_FAILED);
+	/* Not if it was confirmed before. */
+	if (tail == MAP_FAILED)
+		return;
 	for (i = 0; i < 2000; i++)
 		__atomic_store_n(&tail[i % 64 == 0 ? rte_rand_max(512) : 0],
 				rte_rand() >> rte_rand_max(64), __ATOMIC_RELAXED);
@@ -155,6 +170,8 @@ receive(int fd, int timeout_ms)
 		nb_rings++;
 		CHECK(CMSG_FIRSTHDR(&msg) != NULL);
 		memcpy(fds, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(fds));
+		if (rte_rand_max(2) == 0)
+			confirm(fd, rte_rand_max(16) == 0 ? (uint32_t)rte_rand() : message.value);
 		scribble(fds[1]);
 		close(fds[0]);
 		close(fds[1]);

@@ -71,6 +71,7 @@ load_attach(const struct request *req, struct reader readers[1 + LOAD_WORKERS])
 		message = test_receive(fd, fds);
 		CHECK(message.kind == PMDSCOPE_TEE_RING && message.value <= LOAD_WORKERS);
 		test_map(&readers[message.value], fds);
+		test_confirm(fd, message.value);
 	}
 	return fd;
 }

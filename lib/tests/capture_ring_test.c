@@ -326,8 +326,9 @@ test_packet_tsc(void)
 	fds[0] = test_attach(&req, &once);
 	req.hdr.flags = PMDSCOPE_TEE_F_PACKET_TSC;
 	fds[1] = test_attach(&req, &each);
-	CHECK(once.hdr->features == (PMDSCOPE_RING_F_GAPS | PMDSCOPE_RING_F_RESAMPLE |
-						    PMDSCOPE_RING_F_IN_BURST));
+	CHECK(once.hdr->features ==
+			(PMDSCOPE_RING_F_GAPS | PMDSCOPE_RING_F_RESAMPLE |
+					PMDSCOPE_RING_F_IN_BURST | PMDSCOPE_RING_F_MAPPED));
 	CHECK(each.hdr->features == (once.hdr->features | PMDSCOPE_RING_F_PACKET_TSC));
 	for (i = 0; i < BURST; i++)
 		burst[i] = test_packet(60, 0, 60);

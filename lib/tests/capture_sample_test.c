@@ -316,6 +316,7 @@ test_late_ring(void)
 	offer_numbered(20);
 	CHECK(test_receive(fd, fds).kind == PMDSCOPE_TEE_RING);
 	test_map(&r, fds);
+	test_confirm(fd, lcore);
 	CHECK(r.hdr->head == 0);
 	offer_numbered(20);
 	/* Without a ring all packets are dropped. */

@@ -443,7 +443,7 @@ test_changes(void)
 	test_expect(fd, PMDSCOPE_TEE_ACCEPT);
 	CHECK(test_receive(fd, fds).kind == PMDSCOPE_TEE_RING);
 	CHECK(pread(fds[0], &hdr, sizeof(hdr), 0) == sizeof(hdr));
-	CHECK(hdr.features == PMDSCOPE_RING_F_GAPS);
+	CHECK(hdr.features == (PMDSCOPE_RING_F_GAPS | PMDSCOPE_RING_F_MAPPED));
 	close(fds[0]);
 	close(fds[1]);
 	CHECK(test_expect(fd, PMDSCOPE_TEE_END).value == EPROTO);

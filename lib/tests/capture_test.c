@@ -142,18 +142,31 @@ test_send(int fd, const struct request *req)
 	CHECK(send(fd, req, len, MSG_NOSIGNAL) == (ssize_t)len);
 }
 
-void
-test_resample(int fd, uint32_t sample)
+static void
+send_change(int fd, uint16_t kind, uint32_t value)
 {
 	const struct pmdscope_tee_change change = {
 		.magic = PMDSCOPE_TEE_MAGIC,
 		.version = PMDSCOPE_RING_VERSION,
-		.kind = PMDSCOPE_TEE_SAMPLE,
-		.value = sample,
+		.kind = kind,
+		.value = value,
 	};
 
 	CHECK(send(fd, &change, sizeof(change), MSG_NOSIGNAL) == sizeof(change));
+}
+
+void
+test_resample(int fd, uint32_t sample)
+{
+	send_change(fd, PMDSCOPE_TEE_SAMPLE, sample);
 	test_pump(1);
+}
+
+void
+test_confirm(int fd, unsigned int lcore)
+{
+	send_change(fd, PMDSCOPE_TEE_MAPPED, lcore);
+	test_pump_events(1);
 }
 
 void
@@ -198,7 +211,8 @@ test_receive(int fd, int fds[2])
 	if (len <= 0)
 		return (struct pmdscope_tee_message){ 0 };
 	CHECK(len == sizeof(message) && message.magic == PMDSCOPE_TEE_MAGIC);
-	CHECK(message.version == PMDSCOPE_RING_VERSION && message.reserved == 0);
+	CHECK(message.version == PMDSCOPE_RING_VERSION);
+	CHECK(message.ring_size == 0 || message.kind == PMDSCOPE_TEE_REFUSE);
 	CHECK(memchr(message.text, '\0', sizeof(message.text)) != NULL);
 	cmsg = CMSG_FIRSTHDR(&msg);
 	if (cmsg != NULL) {
@@ -249,7 +263,7 @@ test_map(struct reader *reader, const int fds[2])
 	CHECK(reader->hdr->record_size == sizeof(struct pmdscope_record));
 	CHECK((reader->hdr->features & ~PMDSCOPE_RING_F_PACKET_TSC) ==
 			(PMDSCOPE_RING_F_GAPS | PMDSCOPE_RING_F_RESAMPLE |
-					PMDSCOPE_RING_F_IN_BURST));
+					PMDSCOPE_RING_F_IN_BURST | PMDSCOPE_RING_F_MAPPED));
 }
 
 void
@@ -284,6 +298,7 @@ test_attach(const struct request *req, struct reader *reader)
 	CHECK(message.kind == PMDSCOPE_TEE_RING && message.value == rte_lcore_id());
 	test_map(reader, fds);
 	CHECK(reader->hdr->lcore == rte_lcore_id());
+	test_confirm(fd, rte_lcore_id());
 	return fd;
 }
 

@@ -62,7 +62,9 @@ struct pmdscope_tee_message test_receive(int fd, int fds[2]);
 /* Expect this kind of message. */
 struct pmdscope_tee_message test_expect(int fd, uint16_t kind);
 
-/* Connect, request, and map the ring of the main lcore, which polls. Returns the socket. */
+/* Tell the app that the ring of an lcore is mapped, and have the message processed. */
+void test_confirm(int fd, unsigned int lcore);
+/* Connect, request, map and confirm the ring of the main lcore, which polls. Returns the socket. */
 int test_attach(const struct request *req, struct reader *reader);
 /* Close the only session, and wait until its memory is freed. */
 void test_detach(int fd, struct reader *reader);

@@ -139,6 +139,9 @@ make_pump(void)
 			pump.producer.ring->tail_fd, 0);
 	if (tail == MAP_FAILED)
 		return false;
+	pmdscope_capture_ring_close_data(pump.producer.ring);
+	if (pmdscope_capture_ring_seal_tail(pump.producer.ring) < 0)
+		return false;
 	for (i = 0; i < rte_mempool_ops_table.num_ops; i++) {
 		ops = &rte_mempool_ops_table.ops[i];
 		if (strcmp(ops->name, ARENA_OPS) == 0) {

@@ -191,6 +191,9 @@ receive(const struct capture *c, struct pmdscope_tee_message *message, int fds[2
 void
 expect_ring(struct capture *c)
 {
+	struct pmdscope_tee_change mapped = { .magic = PMDSCOPE_TEE_MAGIC,
+		.version = PMDSCOPE_RING_VERSION,
+		.kind = PMDSCOPE_TEE_MAPPED };
 	struct pmdscope_tee_message m = { 0 };
 	int fds[2];
 
@@ -204,6 +207,8 @@ expect_ring(struct capture *c)
 	c->tail = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fds[1], 0);
 	CHECK(c->hdr != MAP_FAILED && c->tail != MAP_FAILED);
 	CHECK(c->hdr->magic == PMDSCOPE_RING_MAGIC);
+	mapped.value = m.value;
+	CHECK(send(c->fd, &mapped, sizeof(mapped), MSG_NOSIGNAL) == sizeof(mapped));
 	close(fds[0]);
 	close(fds[1]);
 }

@@ -82,6 +82,7 @@ fn ask(args: &Args, program: Vec<BpfInsn>) -> CaptureOptions {
         snaplen: args.snaplen(),
         sample: args.source.sample(),
         ring_size: args.source.ring_size(),
+        fixed_ring_size: args.source.has_ring_size(),
         flags: args.source.flags(),
         dirs: args.direction.bits().into(),
         program,

@@ -6,7 +6,7 @@ use std::time::Instant;
 use proptest::prelude::*;
 
 use super::*;
-use crate::layout::{MESSAGE_SIZE, QueueSelect, RING_MIN_SIZE};
+use crate::layout::{FEATURE_GAPS, FEATURE_MAPPED, MESSAGE_SIZE, QueueSelect};
 use crate::producer::{Listener, Peer, Producer, message};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -88,6 +88,67 @@ fn a_change_of_the_sampling_is_one_datagram() {
     assert!(session.resample(4096).unwrap());
     let change = ChangeMessage { kind: TEE_SAMPLE, value: 4096 };
     assert_eq!(peer.receive(), Some(change.encode().to_vec()));
+}
+
+#[test]
+fn a_ring_that_is_mapped_is_confirmed_once_if_its_producer_waits_for_that() {
+    let rings = [4, 5, 6].map(|lcore| Producer::new(RING_MIN_SIZE, lcore));
+    for ring in &rings[1..] {
+        ring.poke(16, &(FEATURE_GAPS | FEATURE_MAPPED).to_ne_bytes());
+    }
+    let (mut session, peer) = handed(&rings);
+    assert!(matches!(session.next_event(), Ok(None)));
+    for lcore in [5, 6] {
+        let mapped = ChangeMessage { kind: TEE_MAPPED, value: lcore };
+        assert_eq!(peer.receive(), Some(mapped.encode().to_vec()));
+    }
+    drop(session);
+    assert_eq!(peer.receive(), None);
+}
+
+/// Opens a session with an app that has memory for rings of these sizes, one after the other, and
+/// returns the sizes that were requested.
+fn open_with_memory(request: &CaptureRequest, fits: &[u32]) -> (Result<String, i32>, Vec<u32>) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pmdscope.sock");
+    let listener = Listener::bind(&path);
+    let mut asked = Vec::new();
+    let opened = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for ring_size in fits {
+                let (peer, bytes) = listener.accept();
+                let size = u32::from_ne_bytes(bytes[16..20].try_into().unwrap());
+                asked.push(size);
+                let (kind, value) =
+                    if size == *ring_size { (TEE_ACCEPT, 1) } else { (TEE_REFUSE, 12) };
+                let text = "no memory".to_owned();
+                peer.send(&AppMessage { kind, value, ring_size: *ring_size, text }.encode(), &[]);
+            }
+        });
+        CaptureSession::open(&path, request, TIMEOUT)
+    });
+    let opened = opened.map(|session| session.remark().unwrap_or_default().to_owned());
+    let code = |error| match error {
+        SessionError::Refused { code, .. } => code,
+        other => panic!("{other}"),
+    };
+    (opened.map_err(code), asked)
+}
+
+#[test]
+fn smaller_rings_are_requested_if_the_app_has_no_memory_and_the_user_named_no_size() {
+    let request = CaptureRequest { ring_size: 16 << 20, shrinks: true, ..request() };
+    let (opened, asked) = open_with_memory(&request, &[1 << 20, 1 << 18, 1 << 18]);
+    assert_eq!(asked, [16 << 20, 1 << 20, 1 << 18]);
+    assert_eq!(opened, Ok("rings of 256 KiB: no memory".to_owned()));
+    // Sizes that are no answer.
+    for odd in [0, 1 << 15, 3 << 18, 1 << 25, 1 << 30] {
+        assert_eq!(open_with_memory(&request, &[odd]), (Err(12), vec![16 << 20]), "{odd}");
+    }
+    let fixed = CaptureRequest { shrinks: false, ..request };
+    assert_eq!(open_with_memory(&fixed, &[1 << 18]), (Err(12), vec![16 << 20]));
+    let default = CaptureRequest { ring_size: 0, shrinks: true, ..fixed };
+    assert_eq!(open_with_memory(&default, &[1 << 16, 1 << 16]).1, [0, 1 << 16]);
 }
 
 #[test]

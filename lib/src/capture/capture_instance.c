@@ -90,7 +90,8 @@ pmdscope_capture_resample(struct pmdscope_capture *capture, uint32_t sample)
 static uint32_t
 ring_features(const struct pmdscope_capture_spec *spec)
 {
-	return PMDSCOPE_RING_F_GAPS | (spec->packet_tsc ? PMDSCOPE_RING_F_PACKET_TSC : 0) |
+	return PMDSCOPE_RING_F_GAPS | PMDSCOPE_RING_F_MAPPED |
+	       (spec->packet_tsc ? PMDSCOPE_RING_F_PACKET_TSC : 0) |
 	       (spec->leaked ? 0 : PMDSCOPE_RING_F_RESAMPLE | PMDSCOPE_RING_F_IN_BURST);
 }
 

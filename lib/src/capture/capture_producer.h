@@ -23,7 +23,7 @@ pmdscope_capture_accept_tail(
 
 	if (ring == NULL || unlikely(p->broken))
 		return false;
-	tail = __atomic_load_n(&ring->tail->tail, __ATOMIC_ACQUIRE);
+	tail = pmdscope_capture_ring_tail(ring);
 	if (unlikely(tail < p->tail || tail > p->head)) {
 		__atomic_store_n(&p->broken, 1, __ATOMIC_RELAXED);
 		return false;

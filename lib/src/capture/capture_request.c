@@ -152,16 +152,12 @@ pmdscope_capture_request_parse(const void *buf, size_t len, struct pmdscope_capt
 }
 
 bool
-pmdscope_capture_change_parse(const void *buf, size_t len, uint32_t *sample)
+pmdscope_capture_change_parse(const void *buf, size_t len, struct pmdscope_tee_change *change)
 {
-	struct pmdscope_tee_change change;
-
-	if (len != sizeof(change))
+	if (len != sizeof(*change))
 		return false;
-	memcpy(&change, buf, sizeof(change));
-	if (change.magic != PMDSCOPE_TEE_MAGIC || change.version != PMDSCOPE_RING_VERSION ||
-			change.kind != PMDSCOPE_TEE_SAMPLE || change.reserved != 0)
-		return false;
-	*sample = change.value;
-	return true;
+	memcpy(change, buf, sizeof(*change));
+	return change->magic == PMDSCOPE_TEE_MAGIC && change->version == PMDSCOPE_RING_VERSION &&
+	       (change->kind == PMDSCOPE_TEE_SAMPLE || change->kind == PMDSCOPE_TEE_MAPPED) &&
+	       change->reserved == 0;
 }

@@ -39,7 +39,7 @@ struct pmdscope_capture_spec {
 int pmdscope_capture_request_parse(const void *buf, size_t len, struct pmdscope_capture_spec *spec,
 		char *why, size_t why_size);
 
-/* True, with the value in *sample, when this is a struct pmdscope_tee_change of the sampling. */
-bool pmdscope_capture_change_parse(const void *buf, size_t len, uint32_t *sample);
+/* True, with a copy in *change, when this is a valid struct pmdscope_tee_change. */
+bool pmdscope_capture_change_parse(const void *buf, size_t len, struct pmdscope_tee_change *change);
 
 #endif /* PMDSCOPE_CAPTURE_REQUEST_H */

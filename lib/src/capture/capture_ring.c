@@ -19,6 +19,7 @@
 
 #include "clock.h"
 #include "capture_ring.h"
+#include "headroom.h"
 
 #ifndef MFD_NOEXEC_SEAL /* Linux 6.3 */
 #define MFD_NOEXEC_SEAL 0x0008U
@@ -27,7 +28,10 @@
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
 
-#define SEALS_FIXED (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+/* Bytes that are allocated at once. */
+#define STEP (UINT64_C(1) << 20)
+
+#define SEALS_SIZE (F_SEAL_SHRINK | F_SEAL_GROW)
 
 static size_t
 page_size(void)
@@ -86,8 +90,30 @@ touch(volatile uint8_t *p, size_t len, int prot)
 }
 
 /*
- * Size, map, allocate and seal a memfd, in the order that lets neither side fault later: a full
- * memory cgroup is an error of fallocate() here, not a SIGBUS in a poll loop. NULL with errno set.
+ * Allocate in steps, as the app and others in its cgroup may take memory meanwhile. Where a cgroup
+ * has none left, fallocate() does not fail: the app is killed.
+ */
+static bool
+allocate(int fd, size_t len, const char **step)
+{
+	size_t at, part;
+
+	for (at = 0; at < len; at += part) {
+		part = RTE_MIN(len - at, STEP);
+		*step = "memory of the app's cgroup or host";
+		errno = ENOMEM;
+		if (!pmdscope_headroom_has(part))
+			return false;
+		*step = "fallocate";
+		if (fallocate(fd, 0, (off_t)at, (off_t)part) < 0)
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Size, map, allocate and seal a memfd, in the order that lets neither side fault later. NULL with
+ * errno set.
  */
 static void *
 map_memfd(int fd, size_t len, int prot, int seals, unsigned int lcore, const char **step)
@@ -102,8 +128,7 @@ map_memfd(int fd, size_t len, int prot, int seals, unsigned int lcore, const cha
 	if (addr == MAP_FAILED)
 		return NULL;
 	prefer_node(addr, len, lcore);
-	*step = "fallocate";
-	if (fallocate(fd, 0, 0, (off_t)len) < 0)
+	if (!allocate(fd, len, step))
 		goto unmap;
 	*step = "F_ADD_SEALS (needs Linux 5.1)";
 	if (fcntl(fd, F_ADD_SEALS, seals) < 0)
@@ -143,7 +168,7 @@ create_data(struct pmdscope_capture_ring *ring, unsigned int lcore, uint32_t fea
 	if (ring->data_fd < 0)
 		return -1;
 	hdr = map_memfd(ring->data_fd, PMDSCOPE_RING_HDR_SIZE + ring->size, PROT_READ | PROT_WRITE,
-			F_SEAL_FUTURE_WRITE | SEALS_FIXED, lcore, step);
+			F_SEAL_FUTURE_WRITE | F_SEAL_SEAL | SEALS_SIZE, lcore, step);
 	if (hdr == NULL)
 		return -1;
 	reopen_read_only(&ring->data_fd);
@@ -169,8 +194,8 @@ create_tail(struct pmdscope_capture_ring *ring, unsigned int lcore, const char *
 	ring->tail_fd = create_memfd("pmdscope-tail");
 	if (ring->tail_fd < 0)
 		return -1;
-	ring->tail = map_memfd(ring->tail_fd, page_size(), PROT_READ, SEALS_FIXED, lcore, step);
-	return ring->tail == NULL ? -1 : 0;
+	ring->page = map_memfd(ring->tail_fd, page_size(), PROT_READ, SEALS_SIZE, lcore, step);
+	return ring->page == NULL ? -1 : 0;
 }
 
 struct pmdscope_capture_ring *
@@ -186,6 +211,7 @@ pmdscope_capture_ring_create(unsigned int lcore, uint32_t size, uint32_t snaplen
 		return NULL;
 	ring->size = size;
 	ring->snaplen = pmdscope_capture_ring_snaplen(size, snaplen);
+	ring->tail = &ring->taken_over;
 	ring->data_fd = -1;
 	ring->tail_fd = -1;
 	if (create_data(ring, lcore, features, step) == 0 && create_tail(ring, lcore, step) == 0)
@@ -196,25 +222,54 @@ pmdscope_capture_ring_create(unsigned int lcore, uint32_t size, uint32_t snaplen
 	return NULL;
 }
 
-void
-pmdscope_capture_ring_close_fds(struct pmdscope_capture_ring *ring)
+static void
+close_fd(int *fd)
 {
-	if (ring->data_fd >= 0)
-		close(ring->data_fd);
-	if (ring->tail_fd >= 0)
-		close(ring->tail_fd);
-	ring->data_fd = -1;
-	ring->tail_fd = -1;
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+void
+pmdscope_capture_ring_close_data(struct pmdscope_capture_ring *ring)
+{
+	close_fd(&ring->data_fd);
+}
+
+int
+pmdscope_capture_ring_seal_tail(struct pmdscope_capture_ring *ring)
+{
+	if (ring->data_fd >= 0 || ring->tail_fd < 0)
+		return -EPROTO;
+	if (fcntl(ring->tail_fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) < 0)
+		return -errno;
+	/* The page was allocated with the ring, and from now on cannot be removed. */
+	if (lseek(ring->tail_fd, 0, SEEK_DATA) != 0)
+		return -EPROTO;
+	touch((volatile uint8_t *)(uintptr_t)ring->page, page_size(), PROT_READ);
+	__atomic_store_n(&ring->tail, &ring->page->tail, __ATOMIC_RELEASE);
+	close_fd(&ring->tail_fd);
+	return 0;
+}
+
+void
+pmdscope_capture_ring_take_tail(struct pmdscope_capture_ring *ring)
+{
+	uint64_t tail;
+
+	if (ring->tail_fd >= 0 && pread(ring->tail_fd, &tail, sizeof(tail), 0) == sizeof(tail))
+		__atomic_store_n(&ring->taken_over, tail, __ATOMIC_RELEASE);
 }
 
 void
 pmdscope_capture_ring_free(struct pmdscope_capture_ring *ring)
 {
-	pmdscope_capture_ring_close_fds(ring);
+	close_fd(&ring->data_fd);
+	close_fd(&ring->tail_fd);
 	if (ring->hdr != NULL)
 		munmap(ring->hdr, PMDSCOPE_RING_HDR_SIZE + ring->size);
-	if (ring->tail != NULL)
-		munmap((void *)(uintptr_t)ring->tail, page_size());
+	if (ring->page != NULL)
+		munmap((void *)(uintptr_t)ring->page, page_size());
 	free(ring);
 }
 

@@ -108,9 +108,9 @@ conn_close(struct pmdscope_capture_conn *conn)
 }
 
 static void
-conn_refuse(struct pmdscope_capture_conn *conn, int error, const char *why)
+conn_refuse(struct pmdscope_capture_conn *conn, int error, uint32_t fits, const char *why)
 {
-	pmdscope_capture_send(conn->fd, PMDSCOPE_TEE_REFUSE, (uint32_t)-error, why);
+	pmdscope_capture_send_refusal(conn->fd, -error, fits, why);
 	conn_close(conn);
 }
 
@@ -196,8 +196,8 @@ make_room(char *why, size_t size)
 }
 
 static int
-session_open(struct pmdscope_capture_conn *conn, const void *buf, size_t len, char *text,
-		size_t size)
+session_open(struct pmdscope_capture_conn *conn, const void *buf, size_t len, uint32_t *fits,
+		char *text, size_t size)
 {
 	int ret;
 
@@ -208,7 +208,7 @@ session_open(struct pmdscope_capture_conn *conn, const void *buf, size_t len, ch
 		ret = make_room(text, size);
 	if (ret == 0)
 		ret = pmdscope_capture_session_open(
-				&request_spec, server.max_bytes, &conn->capture, text, size);
+				&request_spec, server.max_bytes, &conn->capture, fits, text, size);
 	if (ret < 0)
 		return ret;
 	conn->capture->id = ++server.last_id;
@@ -221,11 +221,12 @@ static void
 handle_request(struct pmdscope_capture_conn *conn, const void *buf, size_t len)
 {
 	char text[PMDSCOPE_CAPTURE_TEXT] = "";
+	uint32_t fits = 0;
 	int ret;
 
-	ret = session_open(conn, buf, len, text, sizeof(text));
+	ret = session_open(conn, buf, len, &fits, text, sizeof(text));
 	if (ret < 0) {
-		conn_refuse(conn, ret, text);
+		conn_refuse(conn, ret, ret == -ENOMEM ? fits : 0, text);
 		return;
 	}
 	ret = pmdscope_capture_send(
@@ -240,18 +241,35 @@ handle_request(struct pmdscope_capture_conn *conn, const void *buf, size_t len)
 	send_rings(conn);
 }
 
-/* The only message that a consumer may send after its request changes the sampling. */
+/* Each ring is confirmed once, which bounds these messages. */
+static void
+handle_mapped(struct pmdscope_capture_conn *conn, uint32_t lcore)
+{
+	const int ret = pmdscope_capture_session_mapped(conn->capture, lcore);
+	char why[PMDSCOPE_CAPTURE_TEXT];
+
+	if (ret == 0)
+		return;
+	snprintf(why, sizeof(why), "the consumer cannot confirm a ring of lcore %u: %s", lcore,
+			strerror(-ret));
+	session_end(conn, -ret, why);
+}
+
+/* What a consumer may send after its request. */
 static void
 handle_change(struct pmdscope_capture_conn *conn, const void *buf, size_t len)
 {
-	uint32_t sample;
+	struct pmdscope_tee_change change;
 
-	if (conn->capture->spec.leaked || !pmdscope_capture_change_parse(buf, len, &sample))
+	if (!pmdscope_capture_change_parse(buf, len, &change) ||
+			(change.kind == PMDSCOPE_TEE_SAMPLE && conn->capture->spec.leaked))
 		session_end(conn, EPROTO, "an unknown message from the consumer");
+	else if (change.kind == PMDSCOPE_TEE_MAPPED)
+		handle_mapped(conn, change.value);
 	else if (++conn->nb_changes > CHANGES_MAX)
 		session_end(conn, EPROTO, "too many messages from the consumer");
 	else
-		pmdscope_capture_resample(conn->capture, sample);
+		pmdscope_capture_resample(conn->capture, change.value);
 	if (!conn->armed)
 		conn_close(conn);
 }
@@ -385,10 +403,8 @@ pmdscope_capture_event(void *ptr, uint32_t events)
 
 	if (server.listen_fd < 0)
 		return;
-	if (ptr == &server) {
+	if (ptr == &server)
 		accept_some();
-		return;
-	}
 	/* A request may come with its end-of-file; it is read first, and the sends then fail. */
 	else if (conn->fd >= 0 && (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0)
 		conn_readable(conn);
@@ -428,7 +444,7 @@ pmdscope_capture_tick(void)
 			tick_session(conn, now);
 		else if (conn->fd >= 0 && conn->capture == NULL &&
 				now - conn->since_ms >= PENDING_MS)
-			conn_refuse(conn, -ETIMEDOUT, "no request within 2 seconds");
+			conn_refuse(conn, -ETIMEDOUT, 0, "no request within 2 seconds");
 	}
 }
 

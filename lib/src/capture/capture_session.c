@@ -11,6 +11,7 @@
 #include "page.h"
 #include "capture_leaks.h"
 #include "capture_session.h"
+#include "headroom.h"
 
 /* Add a row for an lcore to /pmdscope/tee. */
 static void
@@ -32,11 +33,18 @@ count_polling(void)
 	return n;
 }
 
+/* Rings of a capture that begins now. */
+static unsigned int
+count_rings(const struct pmdscope_capture_spec *spec)
+{
+	return spec->leaked ? 1 : RTE_MAX(count_polling(), 1U);
+}
+
 /* Choose a ring size that the session's memory limit allows; text describes the change. */
 static int
 fit_rings(struct pmdscope_capture_spec *spec, uint64_t max_bytes, char *text, size_t size)
 {
-	const unsigned int rings = spec->leaked ? 1 : RTE_MAX(count_polling(), 1U);
+	const unsigned int rings = count_rings(spec);
 	const uint32_t asked_size = spec->ring_size, asked_snaplen = spec->snaplen;
 
 	while (spec->ring_size > PMDSCOPE_RING_MIN_SIZE &&
@@ -59,6 +67,47 @@ fit_rings(struct pmdscope_capture_spec *spec, uint64_t max_bytes, char *text, si
 	else if (spec->snaplen < asked_snaplen)
 		snprintf(text, size, "snaplen reduced to %u: half of ring_size", spec->snaplen);
 	return 0;
+}
+
+static uint64_t
+bytes_of(unsigned int rings, uint32_t ring_size)
+{
+	return sizeof(struct pmdscope_capture) + rings * pmdscope_capture_ring_bytes(ring_size);
+}
+
+/* The largest ring size of at most `most` for which there is memory, or 0. */
+static uint32_t
+largest_ring(unsigned int rings, uint32_t most, uint64_t usable)
+{
+	while (most >= PMDSCOPE_RING_MIN_SIZE && bytes_of(rings, most) > usable)
+		most /= 2;
+	return most >= PMDSCOPE_RING_MIN_SIZE ? most : 0;
+}
+
+/* Refuse rings that would take the last memory of the app's cgroups or of the host. */
+static int
+check_memory(const struct pmdscope_capture_spec *spec, uint32_t *fits, char *text, size_t size)
+{
+	const unsigned int rings = count_rings(spec);
+	const struct pmdscope_headroom headroom = pmdscope_headroom_now();
+	const uint64_t usable = pmdscope_headroom_usable(&headroom);
+	int len;
+
+	*fits = largest_ring(rings, spec->ring_size, usable);
+	if (*fits == spec->ring_size)
+		return 0;
+	len = snprintf(text, size,
+			"ring_size: no memory for %u x %u KiB: the %s has %" PRIu64
+			" MiB left, %" PRIu64 " stay free; ",
+			rings, spec->ring_size >> 10, headroom.cgroup ? "app's cgroup" : "host",
+			headroom.bytes >> 20, (headroom.bytes - usable) >> 20);
+	if (len < 0 || (size_t)len >= size)
+		return -ENOMEM;
+	if (*fits != 0)
+		snprintf(text + len, size - (size_t)len, "%u KiB fit", *fits >> 10);
+	else
+		snprintf(text + len, size - (size_t)len, "no size fits");
+	return -ENOMEM;
 }
 
 /* Create the rings of all lcores that poll now. */
@@ -102,12 +151,15 @@ add_leak_ring(struct pmdscope_capture *capture, char *why, size_t size)
 
 int
 pmdscope_capture_session_open(struct pmdscope_capture_spec *spec, uint64_t max_bytes,
-		struct pmdscope_capture **result, char *text, size_t size)
+		struct pmdscope_capture **result, uint32_t *fits, char *text, size_t size)
 {
 	struct pmdscope_capture *capture;
 	int ret;
 
+	*fits = 0;
 	ret = fit_rings(spec, max_bytes, text, size);
+	if (ret == 0)
+		ret = check_memory(spec, fits, text, size);
 	if (ret < 0)
 		return ret;
 	capture = pmdscope_capture_create(spec);
@@ -121,10 +173,14 @@ pmdscope_capture_session_open(struct pmdscope_capture_spec *spec, uint64_t max_b
 		snprintf(text, size, "no free slot for a capture");
 		ret = -EBUSY;
 	}
-	if (ret < 0)
-		pmdscope_capture_retire(capture);
-	else
+	if (ret == 0) {
 		*result = capture;
+		return 0;
+	}
+	pmdscope_capture_retire(capture);
+	/* The memory has been taken meanwhile. */
+	if (ret == -ENOMEM && check_memory(spec, fits, text, size) == 0)
+		*fits = 0;
 	return ret;
 }
 
@@ -133,7 +189,7 @@ static bool
 lease_expired(struct pmdscope_capture_watch *watch, const struct pmdscope_capture_producer *p,
 		uint32_t lease_ms, uint64_t now_ms)
 {
-	const uint64_t tail = __atomic_load_n(&p->ring->tail->tail, __ATOMIC_RELAXED);
+	const uint64_t tail = pmdscope_capture_ring_tail(p->ring);
 
 	if (!__atomic_load_n(&p->full, __ATOMIC_RELAXED) || tail != watch->tail ||
 			tail == __atomic_load_n(&p->head, __ATOMIC_RELAXED)) {
@@ -163,8 +219,23 @@ tick_ring(struct pmdscope_capture *capture, unsigned int lcore, uint64_t now_ms,
 				capture->spec.lease_ms);
 		return ETIMEDOUT;
 	}
+	pmdscope_capture_ring_take_tail(p->ring);
 	pmdscope_capture_ring_anchor(p->ring);
 	return 0;
+}
+
+int
+pmdscope_capture_session_mapped(struct pmdscope_capture *capture, uint32_t lcore)
+{
+	struct pmdscope_capture_ring *ring = NULL;
+
+	if (capture->spec.leaked && lcore == PMDSCOPE_CAPTURE_LCORE_CONTROL)
+		lcore = 0;
+	else if (capture->spec.leaked)
+		return -EPROTO;
+	if (lcore < RTE_MAX_LCORE)
+		ring = capture->producers[lcore].ring;
+	return ring == NULL ? -EPROTO : pmdscope_capture_ring_seal_tail(ring);
 }
 
 /*

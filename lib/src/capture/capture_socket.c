@@ -256,15 +256,10 @@ pmdscope_capture_socket_allows(int fd, pid_t *pid)
 }
 
 static int
-send_message(int fd, uint16_t kind, uint32_t value, const char *text, void *control, size_t len)
+send_message(int fd, struct pmdscope_tee_message *message, const char *text, void *control,
+		size_t len)
 {
-	struct pmdscope_tee_message message = {
-		.magic = PMDSCOPE_TEE_MAGIC,
-		.version = PMDSCOPE_RING_VERSION,
-		.kind = kind,
-		.value = value,
-	};
-	struct iovec iov = { .iov_base = &message, .iov_len = sizeof(message) };
+	struct iovec iov = { .iov_base = message, .iov_len = sizeof(*message) };
 	struct msghdr msg = {
 		.msg_iov = &iov,
 		.msg_iovlen = 1,
@@ -272,14 +267,30 @@ send_message(int fd, uint16_t kind, uint32_t value, const char *text, void *cont
 		.msg_controllen = len,
 	};
 
-	snprintf(message.text, sizeof(message.text), "%s", text);
+	message->magic = PMDSCOPE_TEE_MAGIC;
+	message->version = PMDSCOPE_RING_VERSION;
+	snprintf(message->text, sizeof(message->text), "%s", text);
 	return sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
 int
 pmdscope_capture_send(int fd, uint16_t kind, uint32_t value, const char *text)
 {
-	return send_message(fd, kind, value, text, NULL, 0);
+	struct pmdscope_tee_message message = { .kind = kind, .value = value };
+
+	return send_message(fd, &message, text, NULL, 0);
+}
+
+int
+pmdscope_capture_send_refusal(int fd, int error, uint32_t ring_size, const char *text)
+{
+	struct pmdscope_tee_message message = {
+		.kind = PMDSCOPE_TEE_REFUSE,
+		.value = (uint32_t)error,
+		.ring_size = ring_size,
+	};
+
+	return send_message(fd, &message, text, NULL, 0);
 }
 
 int
@@ -290,6 +301,7 @@ pmdscope_capture_send_ring(int fd, unsigned int lcore, struct pmdscope_capture_r
 		char buf[CMSG_SPACE(sizeof(fds))];
 		struct cmsghdr align;
 	} control = { 0 };
+	struct pmdscope_tee_message message = { .kind = PMDSCOPE_TEE_RING, .value = lcore };
 	struct cmsghdr *cmsg = &control.align;
 	int ret;
 
@@ -297,8 +309,8 @@ pmdscope_capture_send_ring(int fd, unsigned int lcore, struct pmdscope_capture_r
 	cmsg->cmsg_type = SCM_RIGHTS;
 	cmsg->cmsg_len = CMSG_LEN(sizeof(fds));
 	memcpy(CMSG_DATA(cmsg), fds, sizeof(fds));
-	ret = send_message(fd, PMDSCOPE_TEE_RING, lcore, "", control.buf, sizeof(control.buf));
+	ret = send_message(fd, &message, "", control.buf, sizeof(control.buf));
 	if (ret == 0)
-		pmdscope_capture_ring_close_fds(ring);
+		pmdscope_capture_ring_close_data(ring);
 	return ret;
 }

@@ -29,7 +29,10 @@ bool pmdscope_capture_socket_allows(int fd, pid_t *pid);
 /* Send a message, its text cut to fit. 0 or a negative errno: -EAGAIN from a peer that is slow. */
 int pmdscope_capture_send(int fd, uint16_t kind, uint32_t value, const char *text);
 
-/* Send the RING message of an lcore with its descriptors, then close them here. */
+/* Send a REFUSE message with the errno, and the largest ring size that fits, or 0. */
+int pmdscope_capture_send_refusal(int fd, int error, uint32_t ring_size, const char *text);
+
+/* Send the RING message of an lcore with its descriptors, then close that of the data here. */
 int pmdscope_capture_send_ring(int fd, unsigned int lcore, struct pmdscope_capture_ring *ring);
 
 #endif /* PMDSCOPE_CAPTURE_SOCKET_H */

@@ -70,7 +70,7 @@ static uint64_t
 used_bytes(const struct pmdscope_capture_producer *p)
 {
 	const uint64_t head = __atomic_load_n(&p->head, __ATOMIC_RELAXED);
-	const uint64_t tail = __atomic_load_n(&p->ring->tail->tail, __ATOMIC_RELAXED);
+	const uint64_t tail = pmdscope_capture_ring_tail(p->ring);
 
 	return RTE_MIN(head - RTE_MIN(tail, head), p->ring->size);
 }

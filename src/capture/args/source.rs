@@ -108,7 +108,7 @@ impl SourceArgs {
         let told = [
             self.app.is_some(),
             self.sample.is_some(),
-            self.ring_size.or(self.buffer_size).is_some(),
+            self.has_ring_size(),
             self.per_packet_time,
             self.duration.is_some(),
             self.exit_with_app,
@@ -120,6 +120,11 @@ impl SourceArgs {
     /// Bytes per ring.
     pub(in super::super) fn ring_size(&self) -> u32 {
         self.ring_size.or(self.buffer_size).unwrap_or(DEFAULT_RING_SIZE)
+    }
+
+    /// The user has chosen the bytes per ring.
+    pub(in super::super) fn has_ring_size(&self) -> bool {
+        self.ring_size.or(self.buffer_size).is_some()
     }
 
     /// Flags of the request.

@@ -40,6 +40,7 @@ impl OpenCaptures {
             snaplen: SNAPLEN,
             sample: first_sample(args, control, &wanted),
             ring_size: RING_SIZE,
+            fixed_ring_size: false,
             flags: 0,
             dirs: args.direction().bits().into(),
             program,
