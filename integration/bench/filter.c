@@ -11,6 +11,9 @@
  *   mixed     TCP, UDP, ARP, IPv6 and short packets at random
  *   received  what a driver has just copied into one of 256 mbufs
  *   cold      of 16,383 mbufs, of which only the mbuf itself was just written
+ *
+ * Then the cost of single instructions and tests, in programs that repeat them, beside the weights
+ * by which lib/src/capture/filter_cost.c judges programs.
  */
 
 #include <errno.h>
@@ -18,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <linux/filter.h>
 #include <pcap.h>
 #include <rte_cycles.h>
 #include <rte_eal.h>
@@ -33,6 +37,9 @@
 #define POOL_SIZE 16383
 #define WARM 256
 #define MIXED_PACKETS 4096
+/* Instructions of the shorter and of the longer program that repeat one. */
+#define FEW 20
+#define MANY 420
 
 enum variant { EMPTY, SINGLE, WHOLE, NB_VARIANTS };
 
@@ -207,6 +214,91 @@ compare(const char *expression, const struct traffic *t, uint16_t size, unsigned
 			cycles[WHOLE][ROUNDS / 4], cycles[WHOLE][ROUNDS * 3 / 4]);
 }
 
+/* A program that repeats some instructions, after X and A were set. */
+static void
+load_repeated(struct pmdscope_filter *filter, const struct pmdscope_insn *insns, unsigned int n,
+		unsigned int times)
+{
+	struct pmdscope_insn program[PMDSCOPE_TEE_MAX_INSNS];
+	unsigned int i, end = 0;
+	char why[112];
+
+	program[end++] = (struct pmdscope_insn){ .code = BPF_LDX | BPF_B | BPF_MSH, .k = 14 };
+	for (i = 0; i < times * n; i++)
+		program[end++] = insns[i % n];
+	program[end++] = (struct pmdscope_insn){ .code = BPF_RET | BPF_K, .k = 1 };
+	if (pmdscope_filter_load(filter, program, end, why, sizeof(why)) != 0)
+		fail("program", why);
+}
+
+/* The fastest window, as others were disturbed. */
+static double
+fastest(enum variant variant, const struct pmdscope_filter *filter, const struct traffic *t)
+{
+	double cycles, least = 1e9;
+	unsigned int i;
+
+	for (i = 0; i < ROUNDS; i++) {
+		cycles = measure(variant, filter, t, 60, WARM);
+		least = RTE_MIN(least, cycles);
+	}
+	return least;
+}
+
+static void
+weigh(const char *name, enum variant variant, const struct pmdscope_insn *insns, unsigned int n,
+		const struct traffic *t)
+{
+	static struct pmdscope_filter few, many;
+
+	load_repeated(&few, insns, n, FEW / n);
+	load_repeated(&many, insns, n, MANY / n);
+	if (variant == WHOLE && many.tests.nb_tests == 0)
+		fail(name, "not written as tests");
+	printf("%-34s %6.2f cycles, weight %.1f\n", name,
+			(fastest(variant, &many, t) - fastest(variant, &few, t)) * n / (MANY - FEW),
+			(double)(many.cost - few.cost) * n / (MANY - FEW));
+}
+
+static void
+weigh_all(const struct traffic *t)
+{
+	static const struct {
+		const char *name;
+		struct pmdscope_insn insn;
+	} singles[] = {
+		{ "tax", { .code = BPF_MISC | BPF_TAX } },
+		{ "st", { .code = BPF_ST } },
+		{ "ldb [k]", { .code = BPF_LD | BPF_B | BPF_ABS, .k = 20 } },
+		{ "ldh [k]", { .code = BPF_LD | BPF_H | BPF_ABS, .k = 20 } },
+		{ "ld [k]", { .code = BPF_LD | BPF_W | BPF_ABS, .k = 20 } },
+		{ "ld [x+k]", { .code = BPF_LD | BPF_W | BPF_IND, .k = 20 } },
+		{ "ldxb 4*([k]&0xf)", { .code = BPF_LDX | BPF_B | BPF_MSH, .k = 14 } },
+		{ "add #k", { .code = BPF_ALU | BPF_ADD | BPF_K, .k = 3 } },
+		{ "rsh x", { .code = BPF_ALU | BPF_RSH | BPF_X } },
+		{ "mul #k", { .code = BPF_ALU | BPF_MUL | BPF_K, .k = 3 } },
+		{ "div #k", { .code = BPF_ALU | BPF_DIV | BPF_K, .k = 3 } },
+		{ "mod x", { .code = BPF_ALU | BPF_MOD | BPF_X } },
+		{ "jeq #k", { .code = BPF_JMP | BPF_JEQ | BPF_K, .k = 3 } },
+		{ "jgt x", { .code = BPF_JMP | BPF_JGT | BPF_X } },
+		{ "ja", { .code = BPF_JMP | BPF_JA } },
+	};
+	static const struct pmdscope_insn test[] = {
+		{ .code = BPF_LD | BPF_H | BPF_ABS, .k = 12 },
+		{ .code = BPF_JMP | BPF_JEQ | BPF_K, .k = 0xdead },
+	}, behind[] = {
+		{ .code = BPF_LD | BPF_H | BPF_IND, .k = 16 },
+		{ .code = BPF_JMP | BPF_JEQ | BPF_K, .k = 0xdead },
+	};
+	unsigned int i;
+
+	for (i = 0; i < RTE_DIM(singles); i++)
+		weigh(singles[i].name, SINGLE, &singles[i].insn, 1, t);
+	weigh("test behind an IPv4 header", WHOLE, behind, RTE_DIM(behind), t);
+	weigh("ldh [x+k] and jeq, one by one", SINGLE, behind, RTE_DIM(behind), t);
+	weigh("ldh [k] and jeq, one by one", SINGLE, test, RTE_DIM(test), t);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -239,6 +331,7 @@ main(int argc, char **argv)
 			compare(expressions[i], &traffics[t], 60, POOL_SIZE);
 			compare(expressions[i], &traffics[t], 1500, POOL_SIZE);
 		}
+	weigh_all(&traffics[0]);
 	printf("%u packets kept\n", kept);
 	rte_eal_cleanup();
 	return 0;

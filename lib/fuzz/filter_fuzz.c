@@ -39,6 +39,7 @@ build_chain(struct rte_mbuf *chain, const uint8_t *data, size_t size, uint8_t se
 		seg++;
 	} while (done < size);
 	chain->pkt_len = (uint32_t)size;
+	chain->nb_segs = (uint16_t)(seg - chain);
 }
 
 /* As a burst of this many. */

@@ -181,6 +181,7 @@ make_packet(struct packet *pkt)
 		seg->next = i + 1 < pkt->nb_segs ? seg + 1 : NULL;
 		pkt->segs[0].pkt_len += seg->data_len;
 	}
+	pkt->segs[0].nb_segs = (uint16_t)pkt->nb_segs;
 	/* It is not always true. */
 	if (under(16) == 0)
 		pkt->segs[0].pkt_len = under(100);

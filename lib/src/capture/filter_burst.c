@@ -194,7 +194,8 @@ too_short(const struct burst *b, const struct pmdscope_filter_test *test, uint32
 
 /*
  * Tests read up to their greatest offset whatever the packet's length is, so the buffer must be
- * that long. The length is checked where it matters.
+ * that long. The length is checked where it matters: if there is only this segment, or it has all
+ * fields, a field beyond its end is beyond that of the packet.
  */
 static void
 look_at(struct burst *b, const struct pmdscope_filter_tests *tests, uint8_t dir,
@@ -209,7 +210,8 @@ look_at(struct burst *b, const struct pmdscope_filter_tests *tests, uint8_t dir,
 	for (i = 0; i < nb_pkts; i++) {
 		const struct rte_mbuf *m = pkts[i];
 		const bool whole = (m->ol_flags & tagged) == 0 &&
-				   (uint32_t)m->data_off + tests->reach <= m->buf_len;
+				   (uint32_t)m->data_off + tests->reach <= m->buf_len &&
+				   (m->nb_segs == 1 || m->data_len >= tests->far);
 
 		b->data[i] = whole ? rte_pktmbuf_mtod(m, const uint8_t *) : blank;
 		b->len[i] = whole ? m->data_len : 0;
@@ -236,7 +238,10 @@ decide(const struct pmdscope_filter_test *verdict, uint32_t at, uint32_t *keep)
 	return at;
 }
 
-/* Returns the packets to keep; *undecided becomes those that the tests do not decide. */
+/*
+ * Returns the packets to keep; *undecided becomes those that the tests are not run on. A packet that
+ * ends before a field is rejected, as by the interpreter.
+ */
 static uint32_t
 run_tests(const struct pmdscope_filter_tests *tests, const struct burst *b, uint32_t *keep,
 		uint32_t *undecided)
@@ -245,6 +250,7 @@ run_tests(const struct pmdscope_filter_tests *tests, const struct burst *b, uint
 	const struct pmdscope_filter_test *test;
 	uint32_t here, yes, kept = 0, left = b->whole;
 
+	*undecided &= ~left;
 	memset(at, 0, tests->nb_tests * sizeof(at[0]));
 	at[0] = left;
 	/* Each test precedes its successors, and the last ones are returns. */
@@ -254,7 +260,6 @@ run_tests(const struct pmdscope_filter_tests *tests, const struct burst *b, uint
 			continue;
 		left &= ~here;
 		if (test->load == PMDSCOPE_LOAD_NONE) {
-			*undecided &= ~here;
 			kept |= decide(test, here, keep);
 			continue;
 		}

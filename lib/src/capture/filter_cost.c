@@ -2,7 +2,7 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-/* The weights are measured by integration/bench/filter.c, and rounded up. */
+/* integration/bench/filter.c measures what the weights stand for. */
 
 #include <linux/filter.h>
 
@@ -20,7 +20,7 @@
 #define COST_DIVISION 30 /* 9 to 11 with recent dividers. */
 #define COST_JUMP 7
 /* Of tests, for one of 32 packets. */
-#define COST_BURST 8
+#define COST_BURST 8 /* Look at it first. */
 #define COST_TEST 3
 #define COST_TEST_BEHIND 5
 
@@ -87,18 +87,16 @@ cost_of_tests(const struct pmdscope_filter_tests *tests)
 		from[i] = (test->load >= PMDSCOPE_LOAD_BYTE_BEHIND ? COST_TEST_BEHIND : COST_TEST) +
 			  RTE_MAX(from[test->next[0]], from[test->next[1]]);
 	}
-	return COST_BURST + from[0];
+	return from[0];
 }
 
 uint32_t
 pmdscope_filter_cost(const struct pmdscope_filter *filter)
 {
-	uint32_t cost;
+	const uint32_t interpreted = filter->nb_insns != 0 ? cost_interpreted(filter) : 0;
 
-	if (filter->nb_insns == 0)
-		return 0;
-	cost = cost_interpreted(filter);
-	if (filter->tests.nb_tests != 0)
-		cost += cost_of_tests(&filter->tests);
-	return cost;
+	if (filter->tests.nb_tests == 0)
+		return interpreted;
+	/* Which packets the tests are run on depends on the traffic. */
+	return COST_BURST + RTE_MAX(interpreted, cost_of_tests(&filter->tests));
 }

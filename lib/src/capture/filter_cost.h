@@ -12,9 +12,9 @@
 struct pmdscope_filter;
 
 /*
- * TSC cycles a packet on the most expensive way through a valid program: that of its tests for a
- * packet of a full burst, and that of the interpreter, as a packet may need both. Without memory
- * that is not cached, and with branches that the CPU predicts.
+ * TSC cycles a packet on the most expensive way through a valid program, by the interpreter or, in a
+ * full burst, by its tests. Without memory that is not cached, and with branches that the CPU
+ * predicts.
  */
 uint32_t pmdscope_filter_cost(const struct pmdscope_filter *filter);
 

@@ -12,6 +12,7 @@
 
 /* Tests read at least this many bytes. */
 #define REACH_MIN 4
+#define IPV4_HEADER_MAX 60
 
 /* The field of the packet that a register holds, if it is known. */
 struct field {
@@ -208,7 +209,8 @@ set_comparison(struct pmdscope_filter_test *test, const struct pmdscope_insn *in
 	}
 }
 
-static void
+/* Returns how far into the packet the field may reach, behind the longest header. */
+static uint32_t
 set_field(struct pmdscope_filter_test *test, const struct field *field)
 {
 	static const uint16_t width[] = {
@@ -218,10 +220,13 @@ set_field(struct pmdscope_filter_test *test, const struct field *field)
 	test->load = field->load;
 	test->base = field->base;
 	test->offset = field->offset;
-	if (field->load >= PMDSCOPE_LOAD_BYTE_BEHIND)
+	if (field->load >= PMDSCOPE_LOAD_BYTE_BEHIND) {
 		test->end = field->base + 1;
-	else if (field->load != PMDSCOPE_LOAD_LENGTH)
+		return IPV4_HEADER_MAX + field->offset + (uint32_t)sizeof(uint32_t);
+	}
+	if (field->load != PMDSCOPE_LOAD_LENGTH)
 		test->end = field->offset + width[field->load];
+	return test->end;
 }
 
 void
@@ -233,9 +238,11 @@ pmdscope_filter_translate(struct pmdscope_filter_tests *tests, const struct pmds
 	struct pmdscope_filter_test *test;
 	uint16_t n = 0;
 	unsigned int i;
+	uint32_t far;
 
 	tests->nb_tests = 0;
 	tests->reach = REACH_MIN;
+	tests->far = REACH_MIN;
 	if (nb_insns == 0 || !follow(insns, nb_insns, before))
 		return;
 	for (i = 0; i < nb_insns; i++)
@@ -249,11 +256,12 @@ pmdscope_filter_translate(struct pmdscope_filter_tests *tests, const struct pmds
 			.value = insns[i].k };
 		if (BPF_CLASS(insns[i].code) == BPF_RET)
 			continue;
-		set_field(test, &before[i].a);
+		far = set_field(test, &before[i].a);
 		set_comparison(test, &insns[i], &before[i].a,
 				numbers[next_test(insns, i + 1 + insns[i].jt)],
 				numbers[next_test(insns, i + 1 + insns[i].jf)]);
 		tests->reach = RTE_MAX(tests->reach, test->end);
+		tests->far = RTE_MAX(tests->far, RTE_MAX(far, test->end));
 	}
 	tests->nb_tests = n;
 }

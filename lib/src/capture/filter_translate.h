@@ -46,6 +46,7 @@ struct pmdscope_filter_test {
 struct pmdscope_filter_tests {
 	unsigned int nb_tests; /* 0: the program cannot be written as tests. */
 	uint16_t reach;	       /* Greatest end of all tests. */
+	uint32_t far;	       /* The same, with fields behind the longest IPv4 header. */
 	struct pmdscope_filter_test tests[PMDSCOPE_TEE_MAX_INSNS];
 };
 
