@@ -9,11 +9,11 @@ cd "$(dirname "$0")/.."
 case ${1:-} in
 quick)
 	of_threads='capture_server capture_session'
-	of_memory='filter_burst filter_check filter_pcap capture_hostile capture_server capture_session'
+	of_memory='filter_burst filter_check filter_cost filter_pcap capture_hostile capture_server capture_session capture_tail headroom'
 	;;
 '')
 	of_threads='capture_hostile capture_ring capture_sample capture_server capture_session capture_stress capture_tx'
-	of_memory="$of_threads filter_burst filter_check filter_pcap"
+	of_memory="$of_threads capture_connect capture_tail filter_burst filter_check filter_cost filter_pcap headroom"
 	;;
 *)
 	echo "usage: $0 [quick]" >&2

@@ -145,6 +145,15 @@ pmdscope_packet_byte(const struct pmdscope_packet *pkt, uint64_t off, uint8_t *b
 	return false;
 }
 
+static inline uint32_t
+pmdscope_packet_number(const uint8_t *p, uint32_t width)
+{
+	return width == 1   ? p[0]
+	       : width == 2 ? (uint32_t)p[0] << 8 | p[1]
+			    : (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 |
+					    p[3];
+}
+
 /* A big-endian number of 1, 2 or 4 bytes of the packet; false beyond its end. */
 static inline bool
 pmdscope_packet_load(
@@ -155,12 +164,13 @@ pmdscope_packet_load(
 	uint8_t byte;
 
 	if (likely(end <= pkt->data_len && (pkt->tag_len == 0 || end <= PMDSCOPE_TAG_OFFSET))) {
-		const uint8_t *p = pkt->data + off;
-
-		*value = width == 1   ? p[0]
-			 : width == 2 ? (uint32_t)p[0] << 8 | p[1]
-				      : (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 |
-							 (uint32_t)p[2] << 8 | p[3];
+		*value = pmdscope_packet_number(pkt->data + off, width);
+		return true;
+	}
+	/* Behind the tags. */
+	if (pkt->tag_len != 0 && off >= PMDSCOPE_TAG_OFFSET + pkt->tag_len &&
+			end <= (uint64_t)pkt->data_len + pkt->tag_len) {
+		*value = pmdscope_packet_number(pkt->data + off - pkt->tag_len, width);
 		return true;
 	}
 	for (; off < end; off++) {
