@@ -285,7 +285,7 @@ taps_enable(struct state *state, const struct arena *arena, const struct app *ap
 {
 	unsigned int i;
 
-	for (i = 0; i < state->nb_taps; i++) {
+	for (i = 0; i < state_nb_taps(state); i++) {
 		if (enable_tap(state, &state->taps[i], arena_ring(arena, i), arena->pool, app,
 				    failure) == 0)
 			continue;
@@ -337,7 +337,7 @@ taps_disable(struct state *state)
 	unsigned int i, left = 0;
 	int ret;
 
-	for (i = 0; i < state->nb_taps; i++) {
+	for (i = 0; i < state_nb_taps(state); i++) {
 		tap = &state->taps[i];
 		if (!tap->armed)
 			continue;

@@ -63,11 +63,15 @@ read_ops(pid_t pid)
 static uintptr_t
 list_of(const struct rte_eth_fp_ops *ops, const struct state_tap *tap)
 {
-	const uintptr_t rx = (uintptr_t)ops[tap->port].rxq.clbk,
-			tx = (uintptr_t)ops[tap->port].txq.clbk,
-			lists = tap->dir == PMDSCOPE_DIR_RX ? rx : tx;
+	struct state_tap own = *tap; /* It may change. */
+	uintptr_t rx, tx, lists;
 
-	return lists == 0 || rx == tx ? 0 : lists + tap->queue * sizeof(uintptr_t);
+	if (!state_tap_valid(&own))
+		return 0;
+	rx = (uintptr_t)ops[own.port].rxq.clbk;
+	tx = (uintptr_t)ops[own.port].txq.clbk;
+	lists = own.dir == PMDSCOPE_DIR_RX ? rx : tx;
+	return lists == 0 || rx == tx ? 0 : lists + own.queue * sizeof(uintptr_t);
 }
 
 void
@@ -76,7 +80,7 @@ callbacks_note(struct state *state)
 	const struct rte_eth_fp_ops *ops = read_ops(state->app_pid);
 	unsigned int i;
 
-	for (i = 0; ops != NULL && i < state->nb_taps; i++)
+	for (i = 0; ops != NULL && i < state_nb_taps(state); i++)
 		if (state->taps[i].list == 0)
 			state->taps[i].list = list_of(ops, &state->taps[i]);
 }

@@ -29,7 +29,7 @@ capture_memory_find(const struct state *state, struct arena *arena)
 	if (zone == NULL)
 		return false;
 	counters_spans(zone, (uint16_t)state->first_port, spans);
-	return arena_place(arena, spans, state->nb_taps);
+	return arena_place(arena, spans, state_nb_taps(state));
 }
 
 int
@@ -84,7 +84,7 @@ capture_memory_take(struct state *state, const struct ports *ports, int ops_inde
 				highest, RTE_MAX_ETHPORTS);
 	state->first_port = (uint32_t)first;
 	counters_spans(zone, (uint16_t)first, spans);
-	if (!arena_place(arena, spans, state->nb_taps))
+	if (!arena_place(arena, spans, state_nb_taps(state)))
 		return failure_set(failure, ENOSPC,
 				"no memory for copies of %u queues, beside ports up to %d: select some",
 				state->nb_taps, highest);

@@ -52,6 +52,7 @@ counters_spans(const struct rte_memzone *zone, uint16_t first_port,
 {
 	struct counters *counters = zone->addr;
 
+	first_port = RTE_MIN(first_port, RTE_MAX_ETHPORTS);
 	spans[0].begin = (uint8_t *)counters->rx[first_port];
 	spans[0].end = (uint8_t *)counters->rx[RTE_MAX_ETHPORTS];
 	spans[1].begin = (uint8_t *)counters->tx[first_port];

@@ -67,20 +67,26 @@ lost_so_far(const struct pump *pump, const struct state_tap *tap)
 }
 
 /* The app resets its counts to zero when it enables a tap. */
-void
-pump_start(struct pump *pump)
+int
+pump_start(struct pump *pump, struct failure *failure)
 {
 	unsigned int i;
 
-	for (i = 0; i < pump->state->nb_taps; i++)
-		pump->losses[i].seen = lost_so_far(pump, &pump->state->taps[i]);
+	for (i = 0; i < state_nb_taps(pump->state); i++) {
+		pump->taps[i] = pump->state->taps[i];
+		if (!state_tap_valid(&pump->taps[i]))
+			return failure_set(failure, EINVAL, "the state file was changed");
+		pump->losses[i].seen = lost_so_far(pump, &pump->taps[i]);
+	}
+	pump->nb_taps = i;
+	return 0;
 }
 
 /* Count packets for which the app had no mbuf as drops before the next packet of their port. */
 static void
 take_losses(struct pump *pump, unsigned int i)
 {
-	const struct state_tap *tap = &pump->state->taps[i];
+	const struct state_tap *tap = &pump->taps[i];
 	struct pmdscope_capture_producer *p = &pump->producer;
 	const uint64_t lost = lost_so_far(pump, tap);
 	const uint64_t n = lost - pump->losses[i].seen;
@@ -180,7 +186,7 @@ pump_round(struct pump *pump)
 	unsigned int i, n, sum = 0;
 
 	arena_put_held(&pump->arena);
-	for (i = 0; i < pump->state->nb_taps; i++) {
+	for (i = 0; i < pump->nb_taps; i++) {
 		/* The rings are marked as having several consumers, but this is the only one. */
 		n = rte_ring_sc_dequeue_burst(
 				arena_ring(&pump->arena, i), (void **)pkts, BURST, NULL);
@@ -188,7 +194,7 @@ pump_round(struct pump *pump)
 			continue;
 		prefetch_first(pkts, n);
 		take_losses(pump, i);
-		copy_burst(pump, &pump->state->taps[i], pkts, n);
+		copy_burst(pump, &pump->taps[i], pkts, n);
 		arena_put(&pump->arena, pkts, n);
 		sum += n;
 	}
@@ -218,7 +224,7 @@ pump_tick(struct pump *pump, struct failure *failure)
 {
 	unsigned int i;
 
-	for (i = 0; i < pump->state->nb_taps; i++)
+	for (i = 0; i < pump->nb_taps; i++)
 		take_losses(pump, i);
 	pmdscope_clock_tick();
 	pmdscope_capture_ring_take_tail(pump->producer.ring);

@@ -20,7 +20,10 @@
 
 struct pump {
 	struct pmdscope_capture_spec *spec;
-	struct state *state;
+	const struct state *state;
+	/* Copies, which the app cannot change. */
+	struct state_tap taps[STATE_MAX_TAPS];
+	unsigned int nb_taps;
 	struct arena arena;
 	struct pmdscope_capture_producer producer;
 	const struct counters *counts; /* Counters of pdump. */
@@ -36,8 +39,8 @@ struct pump {
 int pump_open(struct pump *pump, struct pmdscope_capture_spec *spec, struct state *state,
 		struct failure *failure);
 
-/* Begin from the current counts of pdump. */
-void pump_start(struct pump *pump);
+/* Begin with the taps of the state, from the current counts of pdump. 0, or -1 with the failure. */
+int pump_start(struct pump *pump, struct failure *failure);
 
 /* Copy the waiting packets of every tap; returns their number. */
 unsigned int pump_round(struct pump *pump);

@@ -75,8 +75,18 @@ state_create(struct state_file *file, const struct app *app, struct failure *fai
 	unlink(draft);
 	if (file->fd >= 0)
 		state_close(file);
-	return failure_set(failure, EIO,
-			"cannot write to the app's runtime directory; run as its user or root");
+	return failure_set(failure, EIO, "the app's user cannot write to its runtime directory");
+}
+
+static bool
+all_taps_valid(const struct state *state)
+{
+	unsigned int i;
+
+	for (i = 0; i < state_nb_taps(state); i++)
+		if (!state_tap_valid(&state->taps[i]))
+			return false;
+	return true;
 }
 
 /* Written by this program, for this app, whose id may differ in the namespace of the writer. */
@@ -86,7 +96,8 @@ is_valid(const struct state_file *file, const struct app *app)
 	const struct state *s = file->state;
 
 	return s->magic == MAGIC && s->size == sizeof(*s) && s->app_start == app->start &&
-	       s->nb_taps <= STATE_MAX_TAPS && s->first_port < RTE_MAX_ETHPORTS;
+	       s->nb_taps <= STATE_MAX_TAPS && s->first_port < RTE_MAX_ETHPORTS &&
+	       all_taps_valid(s);
 }
 
 /*
@@ -119,7 +130,7 @@ open_left(struct state_file *file, const struct app *app)
 	file->fd = open(file->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 	if (file->fd < 0)
 		return false;
-	if (fstat(file->fd, &st) == 0 && st.st_size == sizeof(*file->state))
+	if (fstat(file->fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == sizeof(*file->state))
 		map(file);
 	if (!lock_left(file) || fstat(file->fd, &st) < 0 ||
 			st.st_nlink == 0) { /* Its owner has just removed it. */

@@ -13,11 +13,14 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/types.h>
 
+#include <rte_common.h>
 #include <rte_dev.h>
 
 #include "app.h"
+#include "pmdscope_ring.h"
 
 #define STATE_MAX_TAPS 1024U
 
@@ -40,8 +43,8 @@ struct state {
 	uint32_t first_port; /* First port whose counters are memory of the capture. */
 	uint32_t built;	     /* The counters are ours: the app cannot free them. */
 	uint32_t accepted;   /* The consumer has its rings. */
-	uint32_t nb_taps;
-	int32_t watchdog; /* The process that locked the file, and the parent of the worker. */
+	uint32_t nb_taps;    /* Read it by state_nb_taps(). */
+	int32_t watchdog;    /* The process that locked the file, and the parent of the worker. */
 	struct state_tap taps[STATE_MAX_TAPS];
 };
 
@@ -50,6 +53,24 @@ struct state_file {
 	int fd;
 	char path[PATH_MAX];
 };
+
+/* The number of taps, at most STATE_MAX_TAPS: the app's user can change the file at any time. */
+static inline unsigned int
+state_nb_taps(const struct state *state)
+{
+	const uint32_t nb = __atomic_load_n(&state->nb_taps, __ATOMIC_RELAXED);
+
+	return RTE_MIN(nb, STATE_MAX_TAPS);
+}
+
+/* Whether the numbers in a tap can be those of a queue. */
+static inline bool
+state_tap_valid(const struct state_tap *tap)
+{
+	return tap->port < RTE_MAX_ETHPORTS && tap->queue < RTE_MAX_QUEUES_PER_PORT &&
+	       (tap->dir == PMDSCOPE_DIR_RX || tap->dir == PMDSCOPE_DIR_TX) &&
+	       memchr(tap->device, '\0', sizeof(tap->device)) != NULL;
+}
 
 /* Create the file of a new capture and lock it. 0, or -1 with the failure. */
 int state_create(struct state_file *file, const struct app *app, struct failure *failure);

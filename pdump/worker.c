@@ -213,8 +213,7 @@ prepare(struct capture *c, struct failure *failure)
 		return -1;
 	callbacks_note(w->state);
 	c->pump->counts = counters_find()->addr;
-	pump_start(c->pump);
-	return 0;
+	return pump_start(c->pump, failure);
 }
 
 static int

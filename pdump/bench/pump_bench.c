@@ -146,8 +146,7 @@ make_pump(void)
 		ops = &rte_mempool_ops_table.ops[i];
 		if (strcmp(ops->name, ARENA_OPS) == 0) {
 			arena_build(&pump.arena, (int)i);
-			pump_start(&pump);
-			return true;
+			return pump_start(&pump, &failure) == 0;
 		}
 	}
 	return false;

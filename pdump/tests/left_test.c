@@ -62,6 +62,7 @@ die_with_state(const struct app *app)
 	if (pid == 0) {
 		CHECK(state_create(&file, app, &failure) == 0);
 		file.state->nb_taps = 1;
+		file.state->taps[0].dir = PMDSCOPE_DIR_RX;
 		strcpy(file.state->taps[0].device, "net_null0");
 		raise(SIGKILL);
 	}
@@ -124,6 +125,32 @@ test_ending_owner(const struct app *app)
 	close(ready[1]);
 }
 
+/* The app's user can write what indexes arrays of this program. */
+static void
+test_hostile_state(const struct app *app)
+{
+	static const struct state_tap good = { .device = "net_null0", .dir = PMDSCOPE_DIR_RX };
+	struct state_tap taps[] = { good, good, good, good, good };
+	struct state state = { .nb_taps = STATE_MAX_TAPS + 1 };
+	struct state_file file;
+	unsigned int i;
+
+	CHECK_U64(state_nb_taps(&state), STATE_MAX_TAPS);
+	taps[1].port = RTE_MAX_ETHPORTS;
+	taps[2].queue = UINT16_MAX;
+	taps[3].dir = PMDSCOPE_DIR_RX | PMDSCOPE_DIR_TX;
+	memset(taps[4].device, 'x', sizeof(taps[4].device));
+	for (i = 0; i < RTE_DIM(taps); i++) {
+		die_with_state(app);
+		CHECK(state_find_left(&file, app));
+		file.state->taps[0] = taps[i];
+		state_close(&file);
+		CHECK(state_find_left(&file, app) == (i == 0));
+		if (i == 0)
+			state_remove(&file);
+	}
+}
+
 static void
 test_state(void)
 {
@@ -168,6 +195,8 @@ test_state(void)
 	CHECK(!exists("pmdscope-pdump-new.2147483646"));
 	test_draft_of_zombie(&app);
 	test_ending_owner(&app);
+
+	test_hostile_state(&app);
 
 	srand(3);
 	for (i = 0; i < 100; i++) {
