@@ -82,19 +82,24 @@ app_process_ended(pid_t pid)
 	return state == NULL || *state == 'Z' || *state == 'X';
 }
 
-/* As the EAL chooses it. */
-static int
-find_runtime_dir(struct app *app, struct failure *failure)
+const char *
+app_runtime_base(void)
 {
 	const char *base = getenv("RUNTIME_DIRECTORY");
-	int len;
 
 	if (base == NULL && getuid() == 0)
 		base = "/var/run";
 	if (base == NULL)
 		base = getenv("XDG_RUNTIME_DIR");
-	len = snprintf(app->runtime_dir, sizeof(app->runtime_dir), "%s/dpdk/%s",
-			base != NULL ? base : "/tmp", app->file_prefix);
+	return base != NULL ? base : "/tmp";
+}
+
+static int
+find_runtime_dir(struct app *app, struct failure *failure)
+{
+	const int len = snprintf(app->runtime_dir, sizeof(app->runtime_dir), "%s/dpdk/%s",
+			app_runtime_base(), app->file_prefix);
+
 	if (len < 0 || (size_t)len >= sizeof(app->runtime_dir) - NAME_MAX)
 		return failure_set(failure, ENAMETOOLONG, "--file-prefix: the path is too long");
 	return 0;
@@ -129,8 +134,8 @@ check_owner(const struct app *app, int fd, struct failure *failure)
 	if (lock.l_type == F_UNLCK)
 		return failure_set(failure, ESRCH, "the app with file prefix %.40s has ended",
 				app->file_prefix);
-	/* l_pid is 0 for a process that has no id in this namespace, as in a container. */
-	if (lock.l_pid > 0 && lock.l_pid != app->pid)
+	/* 0: a process that has no id in this namespace; -1: a lock that is not that of a process. */
+	if (lock.l_pid != app->pid)
 		return failure_set(failure, ESRCH, "file prefix %.40s is of process %d, not %d",
 				app->file_prefix, (int)lock.l_pid, (int)app->pid);
 	return 0;
@@ -155,9 +160,8 @@ check_config(const struct app *app, struct failure *failure)
 		return failure_set(failure, ENOENT,
 				"no shared memory: restart the app without --in-memory, --no-shconf");
 	if (fd < 0)
-		return failure_set(failure, errno,
-				"the app's shared memory: %s; run as root or the app's user",
-				strerror(errno));
+		return failure_set(failure, errno, "the app's shared memory: %s, for its user (%u)",
+				strerror(errno), geteuid());
 	n = pread(fd, &head, sizeof(head), 0);
 	ret = check_owner(app, fd, failure);
 	close(fd);
@@ -173,7 +177,7 @@ check_config(const struct app *app, struct failure *failure)
 static int
 check_hugepages(const struct app *app, struct failure *failure)
 {
-	FILE *maps = app_memory_maps(app->pid);
+	FILE *maps = app_memory_maps();
 	char file[NAME_MAX + 8];
 	bool deleted = false;
 	struct mapping m;

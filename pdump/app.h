@@ -39,6 +39,9 @@ uint64_t app_process_stat(pid_t pid, enum app_stat field);
 /* There is no such process, or it is a zombie that has not been waited for. */
 bool app_process_ended(pid_t pid);
 
+/* The directory that has dpdk/PREFIX, as the EAL chooses it. */
+const char *app_runtime_base(void);
+
 /*
  * Find the app and check whether a secondary process can attach to it: shared
  * configuration, version, hugepages. 0, or -1 with the failure.

@@ -8,25 +8,31 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <linux/openat2.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
+#include <sys/syscall.h>
 
 #include "app_memory.h"
 #include "elf_symbol.h"
 
 #define SYMBOLS_MAX 4
 
-/* State of app_memory_keep(). */
+/* Files and symbols that are searched for one: more than any app has, and a second of work. */
+#define FILES_MAX 1024
+#define BUDGET (1U << 24)
+
+/* The process; descriptors are -1 if not open. */
 static struct {
-	int mem, maps; /* -1 if not open. */
+	int proc, root, mem, maps;
+	char exe[PATH_MAX]; /* Path of its program. */
 	unsigned int nb;
 	struct app_symbol symbols[SYMBOLS_MAX];
 	uintptr_t addresses[SYMBOLS_MAX];
-} kept = { .mem = -1, .maps = -1 };
+} kept = { .proc = -1, .root = -1, .mem = -1, .maps = -1 };
 
-static FILE *
-kept_maps(void)
+FILE *
+app_memory_maps(void)
 {
 	const int fd = fcntl(kept.maps, F_DUPFD_CLOEXEC, 0);
 	FILE *maps;
@@ -38,17 +44,6 @@ kept_maps(void)
 	if (maps == NULL)
 		close(fd);
 	return maps;
-}
-
-FILE *
-app_memory_maps(pid_t pid)
-{
-	char path[32];
-
-	if (kept.maps >= 0)
-		return kept_maps();
-	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
-	return fopen(path, "re");
 }
 
 bool
@@ -68,24 +63,36 @@ app_memory_next(FILE *maps, struct mapping *m)
 }
 
 bool
-app_memory_read(pid_t pid, uintptr_t from, void *to, size_t len)
+app_memory_read(uintptr_t from, void *to, size_t len)
 {
-	const struct iovec local = { .iov_base = to, .iov_len = len };
-	const struct iovec remote = { .iov_base = (void *)from, .iov_len = len };
+	return pread(kept.mem, to, len, (off_t)from) == (ssize_t)len;
+}
 
-	if (kept.mem >= 0)
-		return pread(kept.mem, to, len, (off_t)from) == (ssize_t)len;
-	return process_vm_readv(pid, &local, 1, &remote, 1, 0) == (ssize_t)len;
+/* A mapped file as the process sees it. Only with more rights can it be found after it was replaced. */
+static int
+find_mapped(const struct mapping *m)
+{
+	const struct open_how how = {
+		.flags = O_PATH | O_CLOEXEC,
+		/* A link leads to nowhere else than in the process. */
+		.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS,
+	};
+	char path[64];
+	int fd;
+
+	snprintf(path, sizeof(path), "map_files/%" PRIxPTR "-%" PRIxPTR, m->start, m->end);
+	fd = openat(kept.proc, path, O_PATH | O_CLOEXEC);
+	return fd >= 0 ? fd : (int)syscall(SYS_openat2, kept.root, m->path, &how, sizeof(how));
 }
 
 /*
- * Open a regular file for reading. A process that may replace the file could otherwise make open()
+ * Open it for reading if it is a regular file. A process that may replace the file could otherwise make open()
  * block for ever or have side effects, as with a FIFO or a device.
  */
 static int
-open_regular(const char *path)
+open_mapped(const struct mapping *m)
 {
-	const int found = open(path, O_PATH | O_CLOEXEC);
+	const int found = find_mapped(m);
 	char link[32];
 	struct stat st;
 	int fd = -1;
@@ -99,27 +106,11 @@ open_regular(const char *path)
 	return fd;
 }
 
-/* A mapped file as the process sees it, even if it has been replaced since. */
-static int
-open_mapped(pid_t pid, const struct mapping *m)
-{
-	char path[PATH_MAX + 32];
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIxPTR "-%" PRIxPTR, (int)pid,
-			m->start, m->end);
-	fd = open_regular(path);
-	if (fd >= 0)
-		return fd;
-	snprintf(path, sizeof(path), "/proc/%d/root%s", (int)pid, m->path);
-	return open_regular(path);
-}
-
 static uintptr_t
-find_in_file(pid_t pid, const struct mapping *m, const char *name, size_t size)
+find_in_file(const struct mapping *m, const struct app_symbol *wanted, uint64_t *budget)
 {
 	struct elf_symbol symbol;
-	const int fd = open_mapped(pid, m);
+	const int fd = open_mapped(m);
 	struct stat st;
 	bool found = false;
 	void *file;
@@ -129,8 +120,9 @@ find_in_file(pid_t pid, const struct mapping *m, const char *name, size_t size)
 	if (fstat(fd, &st) == 0 && st.st_size > 0) {
 		file = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
 		if (file != MAP_FAILED) {
-			found = elf_symbol_find(file, (size_t)st.st_size, name, &symbol) &&
-				symbol.size == size;
+			found = elf_symbol_find(file, (size_t)st.st_size, wanted->name, budget,
+						&symbol) &&
+				symbol.size == wanted->size;
 			munmap(file, (size_t)st.st_size);
 		}
 	}
@@ -140,98 +132,74 @@ find_in_file(pid_t pid, const struct mapping *m, const char *name, size_t size)
 
 /* Search the executable, or the libraries. */
 static uintptr_t
-find_in_files(pid_t pid, FILE *maps, const char *exe, bool libraries, const char *name, size_t size)
+find_in_files(FILE *maps, bool libraries, const struct app_symbol *wanted, uint64_t *budget)
 {
+	unsigned int nb = 0;
 	struct mapping m;
 	uintptr_t addr = 0;
 
 	rewind(maps);
-	while (addr == 0 && app_memory_next(maps, &m)) {
-		if (m.offset != 0 || m.path[0] != '/' || (strcmp(m.path, exe) != 0) != libraries)
+	while (addr == 0 && nb < FILES_MAX && app_memory_next(maps, &m)) {
+		if (m.offset != 0 || m.path[0] != '/' ||
+				(strcmp(m.path, kept.exe) != 0) != libraries)
 			continue;
-		if (!libraries || strstr(m.path, ".so") != NULL)
-			addr = find_in_file(pid, &m, name, size);
+		if (libraries && strstr(m.path, ".so") == NULL)
+			continue;
+		addr = find_in_file(&m, wanted, budget);
+		nb++;
 	}
 	return addr;
 }
 
 static uintptr_t
-find_symbol(pid_t pid, const char *name, size_t size)
+find_symbol(const struct app_symbol *wanted)
 {
-	char exe[PATH_MAX], link[32];
-	FILE *maps = app_memory_maps(pid);
+	FILE *maps = app_memory_maps();
+	uint64_t budget = BUDGET;
 	uintptr_t addr;
-	ssize_t n;
 
 	if (maps == NULL)
 		return 0;
-	snprintf(link, sizeof(link), "/proc/%d/exe", (int)pid);
-	n = readlink(link, exe, sizeof(exe) - 1);
-	exe[n > 0 ? n : 0] = '\0';
-	addr = find_in_files(pid, maps, exe, false, name, size);
+	addr = find_in_files(maps, false, wanted, &budget);
 	if (addr == 0)
-		addr = find_in_files(pid, maps, exe, true, name, size);
+		addr = find_in_files(maps, true, wanted, &budget);
 	fclose(maps);
 	return addr;
 }
 
 uintptr_t
-app_memory_symbol(pid_t pid, const char *name, size_t size)
+app_memory_symbol(const char *name, size_t size)
 {
 	unsigned int i;
 
-	if (kept.mem < 0)
-		return find_symbol(pid, name, size);
 	for (i = 0; i < kept.nb; i++)
 		if (strcmp(kept.symbols[i].name, name) == 0 && kept.symbols[i].size == size)
 			return kept.addresses[i];
 	return 0;
 }
 
-static int
-open_memory(pid_t pid)
+bool
+app_memory_open(int proc, int root)
 {
-	char path[32];
+	ssize_t n;
 
-	snprintf(path, sizeof(path), "/proc/%d/mem", (int)pid);
-	return open(path, O_RDONLY | O_CLOEXEC);
+	kept.proc = proc;
+	kept.root = root;
+	kept.mem = openat(proc, "mem", O_RDONLY | O_CLOEXEC);
+	kept.maps = openat(proc, "maps", O_RDONLY | O_CLOEXEC);
+	n = readlinkat(proc, "exe", kept.exe, sizeof(kept.exe) - 1);
+	kept.exe[n > 0 ? n : 0] = '\0';
+	return kept.mem >= 0 && kept.maps >= 0;
 }
 
-bool
-app_memory_keep(pid_t pid, const struct app_symbol *symbols, unsigned int nb)
+void
+app_memory_find(const struct app_symbol *symbols, unsigned int nb)
 {
-	char path[32];
-	int mem, maps;
-
 	for (kept.nb = 0; kept.nb < nb && kept.nb < SYMBOLS_MAX; kept.nb++) {
 		kept.symbols[kept.nb] = symbols[kept.nb];
-		kept.addresses[kept.nb] =
-				find_symbol(pid, symbols[kept.nb].name, symbols[kept.nb].size);
+		kept.addresses[kept.nb] = find_symbol(&symbols[kept.nb]);
 	}
-	mem = open_memory(pid);
-	if (mem < 0)
-		return false;
-	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
-	maps = open(path, O_RDONLY | O_CLOEXEC);
-	if (maps < 0) {
-		close(mem);
-		return false;
-	}
-	kept.mem = mem;
-	kept.maps = maps;
-	return true;
-}
-
-bool
-app_memory_may_read(pid_t pid)
-{
-	int fd;
-
-	if (kept.mem >= 0)
-		return true;
-	fd = open_memory(pid);
-	if (fd < 0)
-		return errno != EACCES && errno != EPERM;
-	close(fd);
-	return true;
+	close(kept.proc);
+	close(kept.root);
+	kept.proc = kept.root = -1;
 }

@@ -23,24 +23,6 @@ struct mapping {
 	char path[PATH_MAX]; /* Empty for memory without a file. */
 };
 
-/*
- * /proc/PID/maps; NULL with errno. After app_memory_keep() only one may be read at a time: they
- * share a file position.
- */
-FILE *app_memory_maps(pid_t pid);
-
-/* The next mapping; false at the end. */
-bool app_memory_next(FILE *maps, struct mapping *mapping);
-
-bool app_memory_read(pid_t pid, uintptr_t from, void *to, size_t len);
-
-/*
- * Address of an object of this name and size, or 0. The executable is searched first, as the
- * linker does: if it has its own definition, by static linking or as a copy of a library's, all
- * code uses that one.
- */
-uintptr_t app_memory_symbol(pid_t pid, const char *name, size_t size);
-
 /* Identifies an object by its symbol. */
 struct app_symbol {
 	const char *name;
@@ -48,13 +30,30 @@ struct app_symbol {
 };
 
 /*
- * Open the memory of a process, and look up these symbols in it. All later calls concern that
- * process, whatever id they are given, need no further rights, and know no other symbols. False
- * with errno.
+ * Open the memory of a process, which all other functions concern; they need no further rights. proc is its
+ * directory in /proc, root its root directory; both are kept. False with errno.
  */
-bool app_memory_keep(pid_t pid, const struct app_symbol *symbols, unsigned int nb);
+bool app_memory_open(int proc, int root);
 
-/* Whether the memory may be read. Only a refusal counts. */
-bool app_memory_may_read(pid_t pid);
+/*
+ * Look up these symbols in the files that the process has mapped, with the rights of this one, and close the
+ * directories.
+ */
+void app_memory_find(const struct app_symbol *symbols, unsigned int nb);
+
+/*
+ * Address of an object of this name and size, or 0 if it was not found. The executable is searched first, as
+ * the linker does: if it has its own definition, by static linking or as a copy of a library's, all
+ * code uses that one.
+ */
+uintptr_t app_memory_symbol(const char *name, size_t size);
+
+/* /proc/PID/maps; NULL with errno. Only one may be read at a time: they share a file position. */
+FILE *app_memory_maps(void);
+
+/* The next mapping; false at the end. */
+bool app_memory_next(FILE *maps, struct mapping *mapping);
+
+bool app_memory_read(uintptr_t from, void *to, size_t len);
 
 #endif /* PDUMP_APP_MEMORY_H */

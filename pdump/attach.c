@@ -113,7 +113,7 @@ attached(const struct state *state, int ret, struct failure *failure)
 		return failure_set(failure, EBUSY, "%s of the app is held all the time", held);
 	if (ret < 0)
 		return failure_set(failure, rte_errno != 0 ? rte_errno : EIO,
-				"cannot attach to the app's memory (DPDK says why on stderr)");
+				"cannot attach to the app's memory as its user (DPDK says why on stderr)");
 	if (pdump_action_register(failure) < 0)
 		return -1;
 	return control_files_end_attach(failure);
@@ -320,7 +320,7 @@ is_gone(struct state *state, unsigned int i)
 
 	if (!capture_memory_find(state, &arena))
 		return true; /* It could not have been enabled without an arena. */
-	switch (callbacks_look(state, tap, arena.pool)) {
+	switch (callbacks_look(tap, arena.pool)) {
 	case CALLBACK_GONE:
 		return true;
 	case CALLBACK_UNKNOWN:

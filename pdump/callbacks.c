@@ -30,19 +30,19 @@ const struct app_symbol callbacks_symbol = { "rte_eth_fp_ops",
 
 /* Search the list of a queue for the callback with our pool. */
 static enum callback_fate
-find(pid_t pid, uintptr_t list, const struct rte_mempool *pool)
+find(uintptr_t list, const struct rte_mempool *pool)
 {
 	struct pdump_callback pdump;
 	struct callback callback;
 	uintptr_t head;
 	unsigned int i;
 
-	if (list == 0 || !app_memory_read(pid, list, &head, sizeof(head)))
+	if (list == 0 || !app_memory_read(list, &head, sizeof(head)))
 		return CALLBACK_UNKNOWN;
 	for (i = 0; head != 0 && i < LIST_MAX; i++, head = callback.next) {
-		if (!app_memory_read(pid, head, &callback, sizeof(callback)))
+		if (!app_memory_read(head, &callback, sizeof(callback)))
 			return CALLBACK_UNKNOWN;
-		if (app_memory_read(pid, callback.param, &pdump, sizeof(pdump)) &&
+		if (app_memory_read(callback.param, &pdump, sizeof(pdump)) &&
 				pdump.pool == (uintptr_t)pool && pdump.callback == head)
 			return CALLBACK_LINKED;
 	}
@@ -51,12 +51,12 @@ find(pid_t pid, uintptr_t list, const struct rte_mempool *pool)
 
 /* The table that the app's data path reads. */
 static const struct rte_eth_fp_ops *
-read_ops(pid_t pid)
+read_ops(void)
 {
 	static struct rte_eth_fp_ops ops[RTE_MAX_ETHPORTS];
-	const uintptr_t table = app_memory_symbol(pid, callbacks_symbol.name, sizeof(ops));
+	const uintptr_t table = app_memory_symbol(callbacks_symbol.name, sizeof(ops));
 
-	return table != 0 && app_memory_read(pid, table, ops, sizeof(ops)) ? ops : NULL;
+	return table != 0 && app_memory_read(table, ops, sizeof(ops)) ? ops : NULL;
 }
 
 /* A stopped port has one empty list for both directions, which is not its own. */
@@ -77,7 +77,7 @@ list_of(const struct rte_eth_fp_ops *ops, const struct state_tap *tap)
 void
 callbacks_note(struct state *state)
 {
-	const struct rte_eth_fp_ops *ops = read_ops(state->app_pid);
+	const struct rte_eth_fp_ops *ops = read_ops();
 	unsigned int i;
 
 	for (i = 0; ops != NULL && i < state_nb_taps(state); i++)
@@ -86,15 +86,14 @@ callbacks_note(struct state *state)
 }
 
 enum callback_fate
-callbacks_look(const struct state *state, const struct state_tap *tap,
-		const struct rte_mempool *pool)
+callbacks_look(const struct state_tap *tap, const struct rte_mempool *pool)
 {
 	const struct rte_eth_fp_ops *ops;
 	uintptr_t list = tap->list;
 
 	if (list == 0) {
-		ops = read_ops(state->app_pid);
+		ops = read_ops();
 		list = ops != NULL ? list_of(ops, tap) : 0;
 	}
-	return find(state->app_pid, list, pool);
+	return find(list, pool);
 }

@@ -11,6 +11,8 @@
  * lock of its heap.
  */
 
+#include <rte_mempool.h>
+
 #include "app_memory.h"
 #include "state.h"
 
@@ -27,7 +29,6 @@ enum callback_fate {
 void callbacks_note(struct state *state);
 
 /* Whether the app's list for a tap has a callback with this pool. */
-enum callback_fate callbacks_look(const struct state *state, const struct state_tap *tap,
-		const struct rte_mempool *pool);
+enum callback_fate callbacks_look(const struct state_tap *tap, const struct rte_mempool *pool);
 
 #endif /* PDUMP_CALLBACKS_H */

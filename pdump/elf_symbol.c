@@ -69,7 +69,7 @@ has_name(const struct file *f, const Elf64_Shdr *strings, uint32_t at, const cha
 
 static bool
 find_in_section(const struct file *f, const Elf64_Ehdr *ehdr, const Elf64_Shdr *section,
-		const char *name, struct elf_symbol *symbol)
+		const char *name, uint64_t *budget, struct elf_symbol *symbol)
 {
 	const uint64_t nb = section->sh_size / sizeof(Elf64_Sym);
 	Elf64_Shdr strings;
@@ -79,7 +79,9 @@ find_in_section(const struct file *f, const Elf64_Ehdr *ehdr, const Elf64_Shdr *
 	if (section->sh_link >= ehdr->e_shnum ||
 			!get_entry(f, ehdr->e_shoff, section->sh_link, &strings, sizeof(strings)))
 		return false;
-	for (i = 0; i < nb && get_entry(f, section->sh_offset, i, &sym, sizeof(sym)); i++) {
+	for (i = 0; i<nb && * budget> 0 && get_entry(f, section->sh_offset, i, &sym, sizeof(sym));
+			i++) {
+		--*budget;
 		if (sym.st_shndx == SHN_UNDEF || ELF64_ST_TYPE(sym.st_info) != STT_OBJECT ||
 				!has_name(f, &strings, sym.st_name, name))
 			continue;
@@ -91,7 +93,8 @@ find_in_section(const struct file *f, const Elf64_Ehdr *ehdr, const Elf64_Shdr *
 }
 
 bool
-elf_symbol_find(const void *bytes, size_t size, const char *name, struct elf_symbol *symbol)
+elf_symbol_find(const void *bytes, size_t size, const char *name, uint64_t *budget,
+		struct elf_symbol *symbol)
 {
 	const struct file f = { .bytes = bytes, .size = size };
 	Elf64_Shdr section;
@@ -106,7 +109,7 @@ elf_symbol_find(const void *bytes, size_t size, const char *name, struct elf_sym
 		if (!get_entry(&f, ehdr.e_shoff, i, &section, sizeof(section)))
 			return false;
 		if ((section.sh_type == SHT_DYNSYM || section.sh_type == SHT_SYMTAB) &&
-				find_in_section(&f, &ehdr, &section, name, symbol))
+				find_in_section(&f, &ehdr, &section, name, budget, symbol))
 			return true;
 	}
 	return false;

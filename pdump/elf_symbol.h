@@ -18,9 +18,11 @@ struct elf_symbol {
 };
 
 /*
- * Search the dynamic symbols and those for the debugger. False if they do not define the symbol,
- * or the file is not an ELF file of this machine.
+ * Search the dynamic symbols and those for the debugger, at most budget of them, which counts down: a file may
+ * list more than could be read in a lifetime. False if they do not define the symbol, or the file is not an ELF
+ * file of this machine.
  */
-bool elf_symbol_find(const void *file, size_t size, const char *name, struct elf_symbol *symbol);
+bool elf_symbol_find(const void *file, size_t size, const char *name, uint64_t *budget,
+		struct elf_symbol *symbol);
 
 #endif /* PDUMP_ELF_SYMBOL_H */

@@ -156,9 +156,9 @@ keep_unchanged(uint32_t held[LOCKS_MAX], const uint32_t now[LOCKS_MAX])
 
 /* Whether the app has mapped its configuration at the address stored in it. */
 static bool
-is_mapped_at(const struct app *app, uint64_t addr)
+is_mapped_at(uint64_t addr)
 {
-	FILE *maps = app_memory_maps(app->pid);
+	FILE *maps = app_memory_maps();
 	bool found = false;
 	struct mapping m;
 	const char *name;
@@ -257,7 +257,7 @@ locks_wait(const struct app *app, unsigned int limit_ms, char name[LOCKS_NAME_MA
 
 	if (config == NULL)
 		return LOCKS_UNKNOWN;
-	if (!is_mapped_at(app, config->mem_cfg_addr)) {
+	if (!is_mapped_at(config->mem_cfg_addr)) {
 		unmap_config(config);
 		return LOCKS_UNKNOWN;
 	}

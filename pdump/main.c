@@ -24,11 +24,11 @@
 
 #include "app.h"
 #include "arena.h"
-#include "enter.h"
-#include "sigterm.h"
+#include "launch.h"
 #include "locks.h"
 #include "ops_table.h"
 #include "options.h"
+#include "sigterm.h"
 #include "state.h"
 #include "capture_socket.h"
 #include "worker.h"
@@ -115,7 +115,7 @@ find_ops(struct worker *w, struct failure *failure)
 {
 	static struct rte_mempool_ops_table table;
 
-	if (ops_table_read(w->app->pid, &table, failure) < 0)
+	if (ops_table_read(&table, failure) < 0)
 		return -1;
 	w->ops_index = ops_table_index(&table, ARENA_OPS);
 	if (w->ops_index >= 0)
@@ -343,7 +343,7 @@ main(int argc, char **argv)
 	signal(SIGHUP, SIG_IGN);
 	signal(SIGTSTP, SIG_IGN);
 	signal(SIGPIPE, SIG_IGN);
-	ret = options.enter ? enter_namespaces(&options, argv, &failure) : 0;
+	ret = launch(&options, argv, &failure);
 	if (ret == 0)
 		ret = capture(&options, &failure);
 	if (ret < 0) {

@@ -3,9 +3,8 @@
  */
 
 /*
- * Prepares the socket between the EAL of this process and that of the app as soon as it exists: an
- * app of another user must be able to write to it, and sending must not block forever if the app
- * does not read and its short queue is full.
+ * Prepares the socket between the EAL of this process and that of the app as soon as it exists: sending must
+ * not block forever if the app does not read and its short queue is full.
  */
 
 #include <errno.h>
@@ -16,7 +15,6 @@
 #include <unistd.h>
 
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
 
@@ -64,32 +62,11 @@ limit_sends(void)
 	return fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)) == 0;
 }
 
-static bool
-is_of_another_user(void)
-{
-	char path[PATH_MAX];
-	struct stat st;
-
-	snprintf(path, sizeof(path), "%s/mp_socket", rte_eal_get_runtime_dir());
-	return stat(path, &st) == 0 && st.st_uid != geteuid();
-}
-
-/*
- * The mode is right from the start, as the app may write immediately; no other user can enter its
- * directory. To change the owner afterwards, by a path that the other user can replace, is not
- * safe.
- */
 int
 __wrap_rte_mp_channel_init(void)
 {
-	const bool open_to_all = is_of_another_user();
-	const mode_t mask = umask(0);
-	int ret;
+	const int ret = __real_rte_mp_channel_init();
 
-	if (!open_to_all)
-		umask(mask);
-	ret = __real_rte_mp_channel_init();
-	umask(mask);
 	if (ret == 0 && !limit_sends()) {
 		complain("the socket of the EAL cannot be given a timeout: %s", strerror(errno));
 		rte_errno = EIO;

@@ -98,18 +98,17 @@ collect_code(FILE *maps, struct ops_code *code)
 }
 
 static bool
-read_by_symbol(pid_t pid, const struct ops_code *code, struct rte_mempool_ops_table *table)
+read_by_symbol(const struct ops_code *code, struct rte_mempool_ops_table *table)
 {
-	const uintptr_t addr = app_memory_symbol(pid, ops_table_symbol.name, sizeof(*table));
+	const uintptr_t addr = app_memory_symbol(ops_table_symbol.name, sizeof(*table));
 
-	return addr != 0 && app_memory_read(pid, addr, table, sizeof(*table)) &&
+	return addr != 0 && app_memory_read(addr, table, sizeof(*table)) &&
 	       ops_table_valid(table, code);
 }
 
 /* For an executable without symbols: its writable data, and what follows that (its .bss). */
 static bool
-read_by_scan(pid_t pid, FILE *maps, const struct ops_code *code,
-		struct rte_mempool_ops_table *table)
+read_by_scan(FILE *maps, const struct ops_code *code, struct rte_mempool_ops_table *table)
 {
 	const struct rte_mempool_ops_table *found = NULL;
 	struct mapping m;
@@ -124,7 +123,7 @@ read_by_scan(pid_t pid, FILE *maps, const struct ops_code *code,
 		data = len <= SCAN_MAX ? malloc(len) : NULL;
 		if (data == NULL)
 			continue;
-		if (app_memory_read(pid, m.start, data, len))
+		if (app_memory_read(m.start, data, len))
 			found = ops_table_scan(data, len, code);
 		if (found != NULL)
 			*table = *found;
@@ -134,20 +133,17 @@ read_by_scan(pid_t pid, FILE *maps, const struct ops_code *code,
 }
 
 int
-ops_table_read(pid_t pid, struct rte_mempool_ops_table *table, struct failure *failure)
+ops_table_read(struct rte_mempool_ops_table *table, struct failure *failure)
 {
 	static struct ops_code code;
 	FILE *maps;
 	bool found;
 
-	if (!app_memory_may_read(pid))
-		return failure_set(failure, EACCES,
-				"may not read the app's mempool ops: run as root, or with CAP_SYS_PTRACE");
-	maps = app_memory_maps(pid);
+	maps = app_memory_maps();
 	if (maps == NULL)
-		return failure_set(failure, errno, "/proc/%d/maps: %s", (int)pid, strerror(errno));
+		return failure_set(failure, errno, "the app's /proc/PID/maps: %s", strerror(errno));
 	collect_code(maps, &code);
-	found = read_by_symbol(pid, &code, table) || read_by_scan(pid, maps, &code, table);
+	found = read_by_symbol(&code, table) || read_by_scan(maps, &code, table);
 	fclose(maps);
 	if (found)
 		return 0;

@@ -23,7 +23,7 @@
 extern const struct app_symbol ops_table_symbol;
 
 /* Read the table out of a process. 0, or -1 with the failure. */
-int ops_table_read(pid_t pid, struct rte_mempool_ops_table *table, struct failure *failure);
+int ops_table_read(struct rte_mempool_ops_table *table, struct failure *failure);
 
 /* Index of the ops of this name; -1 when there are none. */
 int ops_table_index(const struct rte_mempool_ops_table *table, const char *name);

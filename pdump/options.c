@@ -19,7 +19,6 @@ enum {
 	FD,
 	CPUS,
 	PORT,
-	ENTER,
 	FORCE,
 	VERSION,
 	HELP,
@@ -31,7 +30,6 @@ static const struct option longopts[] = {
 	{ "fd", required_argument, NULL, FD },
 	{ "cpus", required_argument, NULL, CPUS },
 	{ "port", required_argument, NULL, PORT },
-	{ "enter", no_argument, NULL, ENTER },
 	{ "force", no_argument, NULL, FORCE },
 	{ "version", no_argument, NULL, VERSION },
 	{ "help", no_argument, NULL, HELP },
@@ -40,7 +38,7 @@ static const struct option longopts[] = {
 
 static const char help[] =
 		"Usage: pmdscope-pdump --file-prefix PREFIX --pid PID --fd N --cpus LIST\n"
-		"                      --port ID,RXQ,TXQ,DEVICE [--port ...] [--enter] [--force]\n"
+		"                      --port ID,RXQ,TXQ,DEVICE [--port ...] [--force]\n"
 		"\n"
 		"Copy packets out of a DPDK app that called rte_pdump_init(), for the process at\n"
 		"the other end of descriptor N. pmdscope starts it; it is not for use by hand.\n"
@@ -50,7 +48,6 @@ static const char help[] =
 		"  --fd N                a SOCK_SEQPACKET descriptor, over which the request comes\n"
 		"  --cpus LIST           CPUs to run on, as 0,2-3; not those that the app polls on\n"
 		"  --port ID,RXQ,TXQ,DEVICE  a port of the app: id, number of queues, device name\n"
-		"  --enter               go into the namespaces of the app, as of its container\n"
 		"  --force               also with a release of DPDK that is not tested\n"
 		"  --version             show the versions of pmdscope and DPDK\n"
 		"  --help                show this\n";
@@ -144,9 +141,6 @@ parse_option(int opt, const char *arg, struct options *o)
 		return parse_cpus(arg, &o->cpus);
 	case PORT:
 		return o->nb_ports < RTE_DIM(o->ports) && parse_port(arg, &o->ports[o->nb_ports++]);
-	case ENTER:
-		o->enter = true;
-		return true;
 	default:
 		o->force = true;
 		return true;

@@ -30,7 +30,6 @@ struct options {
 	cpu_set_t cpus;
 	pid_t pid;  /* Of the app. */
 	int fd;	    /* Of the consumer. */
-	bool enter; /* Enter the namespaces of the app. */
 	bool force;
 	unsigned int nb_ports;
 	struct port ports[RTE_MAX_ETHPORTS];

@@ -14,7 +14,6 @@
 #define PREFIX_LEN (sizeof(RTE_MEMPOOL_MZ_PREFIX) - 1)
 
 struct look {
-	pid_t pid;
 	bool differs;
 	char name[RTE_MEMPOOL_NAMESIZE];
 	size_t expected, found;
@@ -37,8 +36,7 @@ look_at(const struct rte_memzone *zone, void *arg)
 	struct rte_mempool mp;
 
 	if (look->differs || strncmp(zone->name, RTE_MEMPOOL_MZ_PREFIX, PREFIX_LEN) != 0 ||
-			!app_memory_read(look->pid, (uintptr_t)zone->addr, &mp, sizeof(mp)) ||
-			mp.mz != zone ||
+			!app_memory_read((uintptr_t)zone->addr, &mp, sizeof(mp)) || mp.mz != zone ||
 			strncmp(mp.name, zone->name + PREFIX_LEN, sizeof(mp.name)) != 0)
 		return;
 	look->expected = pools_zone_len(&mp);
@@ -48,9 +46,9 @@ look_at(const struct rte_memzone *zone, void *arg)
 }
 
 int
-pools_check(pid_t pid, struct failure *failure)
+pools_check(struct failure *failure)
 {
-	struct look look = { .pid = pid };
+	struct look look = { 0 };
 
 	rte_memzone_walk(look_at, &look);
 	if (!look.differs)

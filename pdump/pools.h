@@ -25,6 +25,6 @@ size_t pools_zone_len(const struct rte_mempool *mp);
  * Check that the app's pools have the layout that ours will have. Call when attached. 0, also if
  * the app has no pools to compare with, or -1 with the failure.
  */
-int pools_check(pid_t pid, struct failure *failure);
+int pools_check(struct failure *failure);
 
 #endif /* PDUMP_POOLS_H */

@@ -18,19 +18,18 @@ has_name(const struct ports *ports, const struct port *port)
 {
 	char name[RTE_DEV_NAME_MAX_LEN];
 
-	return app_memory_read(ports->pid, ports->names + port->id * ports->stride, name,
-			       sizeof(name)) &&
+	return app_memory_read(ports->names + port->id * ports->stride, name, sizeof(name)) &&
 	       strncmp(name, port->device, sizeof(name)) == 0;
 }
 
 int
-ports_find_in(struct ports *ports, pid_t pid, const struct rte_memzone *zone,
-		const struct options *options, struct failure *failure)
+ports_find_in(struct ports *ports, const struct rte_memzone *zone, const struct options *options,
+		struct failure *failure)
 {
 	const size_t stride = zone->len > HEAD ? (zone->len - HEAD) / RTE_MAX_ETHPORTS : 0;
 	unsigned int i;
 
-	*ports = (struct ports){ .pid = pid, .names = zone->addr_64 + HEAD, .stride = stride };
+	*ports = (struct ports){ .names = zone->addr_64 + HEAD, .stride = stride };
 	if (stride < RTE_DEV_NAME_MAX_LEN || stride % RTE_CACHE_LINE_SIZE != 0)
 		return failure_set(failure, EPROTONOSUPPORT,
 				"the app's list of ports is laid out otherwise: build pmdscope-pdump with its "
@@ -45,13 +44,13 @@ ports_find_in(struct ports *ports, pid_t pid, const struct rte_memzone *zone,
 }
 
 int
-ports_find(struct ports *ports, pid_t pid, const struct options *options, struct failure *failure)
+ports_find(struct ports *ports, const struct options *options, struct failure *failure)
 {
 	const struct rte_memzone *zone = rte_memzone_lookup(ZONE);
 
 	if (zone == NULL)
 		return failure_set(failure, ENODEV, "the app has no ports");
-	return ports_find_in(ports, pid, zone, options, failure);
+	return ports_find_in(ports, zone, options, failure);
 }
 
 int
@@ -61,8 +60,7 @@ ports_highest(const struct ports *ports, uint16_t from)
 	char c;
 
 	for (id = RTE_MAX_ETHPORTS - 1; id >= from; id--)
-		if (app_memory_read(ports->pid, ports->names + (unsigned int)id * ports->stride, &c,
-				    1) &&
+		if (app_memory_read(ports->names + (unsigned int)id * ports->stride, &c, 1) &&
 				c != '\0')
 			return id;
 	return -1;

@@ -21,17 +21,15 @@
 #include "options.h"
 
 struct ports {
-	pid_t pid;
 	uintptr_t names; /* Of port 0, in the app. */
 	size_t stride;	 /* From one name to the next. */
 };
 
 /* Call when attached. 0, or -1 with the failure. */
-int
-ports_find(struct ports *ports, pid_t pid, const struct options *options, struct failure *failure);
+int ports_find(struct ports *ports, const struct options *options, struct failure *failure);
 
 /* The same, for a given memzone. */
-int ports_find_in(struct ports *ports, pid_t pid, const struct rte_memzone *zone,
+int ports_find_in(struct ports *ports, const struct rte_memzone *zone,
 		const struct options *options, struct failure *failure);
 
 /* The highest id in use that is at least `from`; -1 if there is none. */

@@ -29,9 +29,8 @@
 #define PLACE "/tmp"
 #define HARMLESS (MS_NOSUID | MS_NODEV | MS_NOEXEC)
 
-/* Links are resolved in the other root, and none leads out of it. */
-static int
-open_in_root(int root, const char *path)
+int
+private_root_open(int root, const char *path)
 {
 	const struct open_how how = {
 		.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
@@ -41,25 +40,25 @@ open_in_root(int root, const char *path)
 	return (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
 }
 
+static int
+cannot_share(const char *path, int error, struct failure *failure)
+{
+	return failure_set(
+			failure, error, "cannot share %.60s of the app: %s", path, strerror(error));
+}
+
 int
 private_root_add(struct private_root *private, int root, const char *path, struct failure *failure)
 {
-	int dir, tree, error;
+	int dir;
 
 	if (private->nb == PRIVATE_ROOT_MAX)
 		return failure_set(failure, E2BIG, "the app has too many mounts of hugepages");
-	dir = open_in_root(root, path);
-	tree = dir < 0 ? -1
-		       : (int)syscall(SYS_open_tree, dir, "",
-					 AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-	error = errno;
-	if (dir >= 0)
-		close(dir);
-	if (tree < 0)
-		return failure_set(failure, error, "cannot share %.60s of the app: %s", path,
-				strerror(error));
+	dir = private_root_open(root, path);
+	if (dir < 0)
+		return cannot_share(path, errno, failure);
 	snprintf(private->dirs[private->nb].path, PATH_MAX, "%s", path);
-	private->dirs[private->nb++].tree = tree;
+	private->dirs[private->nb++].dir = dir;
 	return 0;
 }
 
@@ -71,10 +70,27 @@ private_root_add_proc(struct private_root *private, int root, struct failure *fa
 	if (private_root_add(private, root, "/proc", failure) < 0)
 		return -1;
 	/* Another file system could contain anything. */
-	if (fstatfs(private->dirs[private->nb - 1].tree, &fs) < 0 || fs.f_type != PROC_SUPER_MAGIC)
+	if (fstatfs(private->dirs[private->nb - 1].dir, &fs) < 0 || fs.f_type != PROC_SUPER_MAGIC)
 		return failure_set(
 				failure, ENOTSUP, "the app has no /proc: link it with libpmdscope");
 	private->dirs[private->nb - 1].read_only = true;
+	return 0;
+}
+
+int
+private_root_copy(struct private_root *private, struct failure *failure)
+{
+	unsigned int i;
+	int tree;
+
+	for (i = 0; i < private->nb; i++) {
+		tree = (int)syscall(SYS_open_tree, private->dirs[i].dir, "",
+				AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+		if (tree < 0)
+			return cannot_share(private->dirs[i].path, errno, failure);
+		close(private->dirs[i].dir);
+		private->dirs[i].dir = tree;
+	}
 	return 0;
 }
 
@@ -122,16 +138,18 @@ mount_dir(int tree, const char *path, bool read_only)
 static bool
 build(const struct private_root *private)
 {
+	char options[96];
 	unsigned int i;
 
-	if (mount("tmpfs", PLACE, "tmpfs", HARMLESS, "mode=0755,size=1m") < 0 || chdir(PLACE) < 0 ||
+	snprintf(options, sizeof(options), "mode=0755,size=1m,uid=%u,gid=%u", geteuid(), getegid());
+	if (mount("tmpfs", PLACE, "tmpfs", HARMLESS, options) < 0 || chdir(PLACE) < 0 ||
 			!mount_sys())
 		return false;
 	for (i = 0; i < private->nb; i++)
 		if (!make_dirs(private->dirs[i].path))
 			return false;
 	for (i = 0; i < private->nb; i++)
-		if (!mount_dir(private->dirs[i].tree, private->dirs[i].path,
+		if (!mount_dir(private->dirs[i].dir, private->dirs[i].path,
 				    private->dirs[i].read_only))
 			return false;
 	return restrict_mount(PLACE, MS_RDONLY);

@@ -21,20 +21,31 @@ struct private_root {
 	unsigned int nb;
 	struct {
 		char path[PATH_MAX];
-		int tree; /* A copy of its mount, not mounted anywhere. */
+		int dir; /* Then a copy of its mount, not mounted anywhere. */
 		bool read_only;
 	} dirs[PRIVATE_ROOT_MAX];
 };
 
 /*
- * Add a directory, by its path below the root directory of another process. This process must be in
- * the mount namespace of that process. 0, or -1 with the failure.
+ * Find a directory below the root directory of another process. Links lead to nowhere else than there. A
+ * descriptor, or -1 with errno.
+ */
+int private_root_open(int root, const char *path);
+
+/*
+ * Add a directory, by its path below the root directory of another process. 0, or -1 with the failure, EACCES
+ * if this process may not reach it.
  */
 int
 private_root_add(struct private_root *private, int root, const char *path, struct failure *failure);
 
 /* Add /proc in the same way, read-only. It shows the processes of the other PID namespace. */
 int private_root_add_proc(struct private_root *private, int root, struct failure *failure);
+
+/*
+ * Copy the mounts of all directories, in their mount namespace, with CAP_SYS_ADMIN. 0, or -1 with the failure.
+ */
+int private_root_copy(struct private_root *private, struct failure *failure);
 
 /*
  * Make it the root directory of this process, which must be in a mount namespace of its own. The

@@ -205,8 +205,8 @@ prepare(struct capture *c, struct failure *failure)
 
 	if (pump_open(c->pump, w->spec, w->state, failure) < 0)
 		return -1;
-	if (control_files_announce(failure) < 0 || pools_check(w->app->pid, failure) < 0 ||
-			ports_find(&c->ports, w->app->pid, w->options, failure) < 0 ||
+	if (control_files_announce(failure) < 0 || pools_check(failure) < 0 ||
+			ports_find(&c->ports, w->options, failure) < 0 ||
 			capture_memory_take(w->state, &c->ports, w->ops_index, &c->pump->arena,
 					failure) < 0 ||
 			taps_enable(w->state, &c->pump->arena, w->app, failure) < 0)

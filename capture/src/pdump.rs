@@ -44,8 +44,9 @@ pub struct PdumpOptions {
     pub crowded: bool,
     /// All ports of the app.
     pub ports: Vec<PdumpPort>,
-    /// Enter the namespaces of the app, for example of its container.
-    pub enter: bool,
+    /// Whether the app is in another PID namespace, as in a container: the helper enters it, so that its
+    /// process id there is not known.
+    pub other_pids: bool,
     /// Start even if that may harm the app.
     pub force: bool,
 }

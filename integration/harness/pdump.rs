@@ -30,17 +30,17 @@ pub fn helpers(app: &str) -> Result<Vec<Helper>> {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
             continue;
         };
-        if let Some(enters) = serves(pid, app)
+        if serves(pid, app)
             && let Some(parent) = parent_of(pid)
         {
-            found.push(Found { pid, parent, enters });
+            found.push(Found { pid, parent, is_inside: is_inside(pid) });
         }
     }
     let parent = |pid: u32| found.iter().find(|one| one.pid == pid).map(|one| one.parent);
-    // The first one of those that enter a container only waits for the next one, which watches.
+    // The first one of those that enter a PID namespace only waits for the next one, which watches.
     let describe = |one: &Found| {
         let above = std::iter::successors(parent(one.pid), |pid| parent(*pid)).count() - 1;
-        let watches = above < if one.enters { 2 } else { 1 };
+        let watches = above < if one.is_inside { 2 } else { 1 };
         Helper { pid: one.pid, is_first: above == 0, watches }
     };
     Ok(found.iter().map(describe).collect())
@@ -50,8 +50,8 @@ pub fn helpers(app: &str) -> Result<Vec<Helper>> {
 struct Found {
     pid: u32,
     parent: u32,
-    /// It enters the namespaces of the app.
-    enters: bool,
+    /// It is in another PID namespace, as that of a container.
+    is_inside: bool,
 }
 
 /// Kills a process that may have ended already.
@@ -67,13 +67,20 @@ pub fn maps_locks(pid: u32) -> bool {
     maps.lines().any(|line| line.contains(" rw-s ") && line.ends_with("/fbarray_memzone"))
 }
 
-/// Whether a process is one of an app, and enters its namespaces.
-fn serves(pid: u32, app: &str) -> Option<bool> {
+/// Whether a process has an id in another PID namespace too.
+fn is_inside(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    ids.is_some_and(|ids| ids.split_whitespace().count() > 1)
+}
+
+/// Whether a process is one of an app.
+fn serves(pid: u32, app: &str) -> bool {
     let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words: Vec<_> = words.split(|byte| *byte == 0).collect();
     let has = |wanted: &str| words.contains(&wanted.as_bytes());
     let is_helper = words.first().is_some_and(|program| program.ends_with(b"pmdscope-pdump"));
-    (is_helper && has(&format!("--file-prefix={app}"))).then(|| has("--enter"))
+    is_helper && has(&format!("--file-prefix={app}"))
 }
 
 /// `None` for one that has ended and was not yet waited for.

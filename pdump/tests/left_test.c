@@ -306,9 +306,9 @@ test_secondary(void)
 	app_sweep(&app, 77);
 }
 
-/* A process that owns the configuration like an app. */
+/* A process that owns the configuration like an app, by a lock of that kind. */
 static pid_t
-start_owner(void)
+start_owner(int set_lock)
 {
 	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 8 };
 	char path[256];
@@ -321,7 +321,7 @@ start_owner(void)
 	if (pid == 0) {
 		snprintf(path, sizeof(path), "%s/dpdk/p/config", dir);
 		fd = open(path, O_RDWR);
-		CHECK(fd >= 0 && fcntl(fd, F_SETLK, &lock) == 0);
+		CHECK(fd >= 0 && fcntl(fd, set_lock, &lock) == 0);
 		CHECK(write(ready[1], "", 1) == 1);
 		pause();
 		_exit(0);
@@ -357,7 +357,14 @@ test_open(void)
 	CHECK(app_open(&app, getpid(), "p", &failure) == -1);
 	CHECK(strstr(failure.text, "has ended") != NULL);
 
-	owner = start_owner();
+	/* A lock that names no process. */
+	owner = start_owner(F_OFD_SETLK);
+	CHECK(app_open(&app, owner, "p", &failure) == -1);
+	CHECK(strstr(failure.text, "is of process -1") != NULL);
+	kill(owner, SIGKILL);
+	waitpid(owner, NULL, 0);
+
+	owner = start_owner(F_SETLK);
 	CHECK(app_open(&app, getppid(), "p", &failure) == -1);
 	CHECK(strstr(failure.text, "is of process") != NULL);
 	CHECK(app_open(&app, owner, "p", &failure) == -1);

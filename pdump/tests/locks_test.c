@@ -17,6 +17,7 @@
 
 #include "app.h"
 #include "locks.h"
+#include "process_memory.h"
 #include "test.h"
 
 static char dir[] = "/tmp/pmdscope-pdump-XXXXXX";
@@ -218,6 +219,7 @@ main(void)
 	test_releases();
 	test_names();
 	if (locks_tested_release(RTE_VERSION)) {
+		open_memory_of(getpid());
 		config = make_config();
 		test_layout(config);
 		test_forbidden(config);

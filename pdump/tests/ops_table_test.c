@@ -11,6 +11,7 @@
 #include "app_memory.h"
 #include "elf_symbol.h"
 #include "ops_table.h"
+#include "process_memory.h"
 #include "test.h"
 
 /* This program is an app as well: its table is where an app's would be. */
@@ -67,10 +68,12 @@ fill(struct rte_mempool_ops_table *table, unsigned int n)
 static struct ops_code
 own_code(void)
 {
-	FILE *maps = app_memory_maps(getpid());
 	struct ops_code code = { 0 };
 	struct mapping m;
+	FILE *maps;
 
+	open_memory_of(getpid());
+	maps = app_memory_maps();
 	CHECK(maps != NULL);
 	while (code.nb < RTE_DIM(code.ranges) && app_memory_next(maps, &m)) {
 		if (m.perms[2] != 'x')
@@ -150,6 +153,9 @@ test_scan(const struct ops_code *code)
 static void
 test_process(void)
 {
+	const struct app_symbol symbols[] = { ops_table_symbol,
+		{ "rte_mempool_ops_table", sizeof(struct rte_mempool_ops_table) + 1 },
+		{ "no_such_symbol_anywhere", 8 } };
 	struct rte_mempool_ops_table t;
 	struct failure failure = { 0 };
 	pid_t pid;
@@ -161,23 +167,26 @@ test_process(void)
 		pause();
 		_exit(0);
 	}
-	CHECK(app_memory_symbol(pid, "rte_mempool_ops_table", sizeof(t)) ==
+	open_memory_of(pid);
+	app_memory_find(symbols, RTE_DIM(symbols));
+	CHECK(app_memory_symbol("rte_mempool_ops_table", sizeof(t)) ==
 			(uintptr_t)&rte_mempool_ops_table);
-	CHECK(app_memory_symbol(pid, "rte_mempool_ops_table", sizeof(t) + 1) == 0);
-	CHECK(app_memory_symbol(pid, "no_such_symbol_anywhere", 8) == 0);
+	CHECK(app_memory_symbol("rte_mempool_ops_table", sizeof(t) + 1) == 0);
+	CHECK(app_memory_symbol("no_such_symbol_anywhere", 8) == 0);
 	fill(&rte_mempool_ops_table, 6); /* Ours, not the other's. */
-	CHECK(ops_table_read(pid, &t, &failure) == 0);
+	CHECK(ops_table_read(&t, &failure) == 0);
 	CHECK_U64(t.num_ops, 5);
 	CHECK(ops_table_index(&t, "stack") == 4);
 	kill(pid, SIGKILL);
 	waitpid(pid, &status, 0);
-	CHECK(ops_table_read(pid, &t, &failure) == -1 && failure.text[0] != '\0');
+	CHECK(ops_table_read(&t, &failure) == -1 && failure.text[0] != '\0');
 }
 
 /* Without rights to the mapped file itself, what is at its path now is opened: it may be a FIFO. */
 static void
 test_fifo_at_path(void)
 {
+	const struct app_symbol none = { "no_such_symbol_anywhere", 8 };
 	char dir[] = "/tmp/pmdscope-ops-XXXXXX", path[64], fifo[96];
 	int fd, status;
 	pid_t pid;
@@ -195,7 +204,9 @@ test_fifo_at_path(void)
 		CHECK(getuid() != 0 || setresuid(65534, 65534, 65534) == 0);
 		/* Else what /proc tells of this process were for root only. */
 		CHECK(prctl(PR_SET_DUMPABLE, 1) == 0);
-		CHECK(app_memory_symbol(getpid(), "no_such_symbol_anywhere", 8) == 0);
+		open_memory_of(getpid());
+		app_memory_find(&none, 1);
+		CHECK(app_memory_symbol(none.name, none.size) == 0);
 		_exit(0);
 	}
 	CHECK(waitpid(pid, &status, 0) == pid);
@@ -209,6 +220,7 @@ static void
 test_mutated_elf(void)
 {
 	struct elf_symbol symbol;
+	uint64_t budget = 1;
 	uint8_t *file, *copy;
 	struct stat st;
 	size_t len, i;
@@ -218,7 +230,11 @@ test_mutated_elf(void)
 	CHECK(fd >= 0 && fstat(fd, &st) == 0);
 	file = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
 	CHECK(file != MAP_FAILED);
-	CHECK(elf_symbol_find(file, (size_t)st.st_size, "rte_mempool_ops_table", &symbol));
+	CHECK(!elf_symbol_find(
+			file, (size_t)st.st_size, "rte_mempool_ops_table", &budget, &symbol));
+	CHECK_U64(budget, 0);
+	budget = UINT64_MAX;
+	CHECK(elf_symbol_find(file, (size_t)st.st_size, "rte_mempool_ops_table", &budget, &symbol));
 	CHECK_U64(symbol.size, sizeof(rte_mempool_ops_table));
 	srand(2);
 	for (round = 0; round < 500; round++) {
@@ -231,7 +247,8 @@ test_mutated_elf(void)
 			copy[rand() % 1024] = (uint8_t)rand();
 			copy[len - 1 - rand() % 4096] = (uint8_t)rand();
 		}
-		elf_symbol_find(copy, len, "rte_mempool_ops_table", &symbol);
+		budget = UINT64_MAX;
+		elf_symbol_find(copy, len, "rte_mempool_ops_table", &budget, &symbol);
 		free(copy);
 	}
 	munmap(file, (size_t)st.st_size);

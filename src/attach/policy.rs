@@ -27,7 +27,7 @@ pub(crate) struct AttachArgs {
     /// Attach even if this can harm the app
     ///
     /// Overrides these preflight checks: NICs bound to `uio_pci_generic`, other secondary processes,
-    /// another container, a DPDK release that is not tested. Checks without which a capture cannot
+    /// a DPDK release that is not tested. Checks without which a capture cannot
     /// work still apply.
     #[arg(long, hide_short_help = true, conflicts_with = "no_pdump")]
     force_pdump: bool,

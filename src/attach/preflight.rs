@@ -45,7 +45,7 @@ pub(super) fn pdump(
         cpus: cpus.to_string(),
         crowded: cpus.crowded,
         ports: sample.ports.iter().map(port).collect(),
-        enter: obstacle::is_entered(&app.dir, sample.app.pid),
+        other_pids: obstacle::differs("pid", sample.app.pid),
         force: policy == AttachPolicy::Forced,
     })
 }

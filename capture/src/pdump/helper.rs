@@ -77,7 +77,7 @@ struct StateFile {
 impl StateFile {
     fn of(pdump: &PdumpOptions, pid: u32) -> Self {
         let dir = pdump.runtime_root.join("dpdk").join(&pdump.file_prefix);
-        Self { dir, name: (!pdump.enter).then(|| format!("{NAME}.{pid}")) }
+        Self { dir, name: (!pdump.other_pids).then(|| format!("{NAME}.{pid}")) }
     }
 
     /// Returns its path, if it exists.
@@ -212,9 +212,6 @@ fn arguments(pdump: &PdumpOptions) -> Vec<String> {
     for port in &pdump.ports {
         let (id, device) = (port.id, &port.device);
         arguments.push(format!("--port={id},{},{},{device}", port.rx_queues, port.tx_queues));
-    }
-    if pdump.enter {
-        arguments.push("--enter".to_owned());
     }
     if pdump.force {
         arguments.push("--force".to_owned());

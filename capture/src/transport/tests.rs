@@ -52,7 +52,7 @@ fn transport(pid: u32, body: &str) -> (tempfile::TempDir, Transport) {
         cpus: "0,2-3".into(),
         crowded: false,
         ports: vec![port(0), port(1)],
-        enter: false,
+        other_pids: false,
         force: true,
     };
     (dir, Transport::Pdump(Box::new(pdump)))
@@ -165,14 +165,14 @@ fn a_helper_of_a_dropped_session_is_awaited_and_not_killed() {
 #[test]
 fn remaining_state_files_are_listed_until_removed() {
     // In a container, the helper has another process id.
-    for (app, enter, id) in [(115, false, "$$"), (116, true, "7")] {
+    for (app, other_pids, id) in [(115, false, "$$"), (116, true, "7")] {
         let leave = format!(
             "mkdir -p \"$RUNTIME_DIRECTORY/dpdk/fwd\"; cd \"$RUNTIME_DIRECTORY/dpdk/fwd\"\n\
              echo >pmdscope-pdump.{id}; echo >pmdscope-pdump-new.9; exit 1"
         );
         let (dir, mut transport) = transport(app, &format!("{}{LEAVE}{leave}", accept()));
         if let Transport::Pdump(pdump) = &mut transport {
-            pdump.enter = enter;
+            pdump.other_pids = other_pids;
         }
         let session = transport.open(&request(), TIMEOUT, &GO).unwrap();
         check_remaining_state_files(app, &dir, session);

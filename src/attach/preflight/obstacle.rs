@@ -43,12 +43,10 @@ pub(super) enum Obstacle {
     NoPorts,
     #[error("is already captured by pmdscope-pdump (process {0})")]
     Taken(u32),
-    #[error("runs in a container with its own runtime directory, which only root may enter")]
+    #[error("runs in other namespaces, such as a container, which only root may enter")]
     Enclosed,
     #[error("runs in a container with its own user namespace, which no helper can enter")]
     OtherUsers,
-    #[error("runs in another pid namespace, such as a container")]
-    Container,
     #[error(
         "uses {device} through {UIO}, which turns the device off when any secondary process ends"
     )]
@@ -80,7 +78,7 @@ impl Obstacle {
             Self::Unseen => "not seen from here",
             Self::NoPorts => "no ports",
             Self::Taken(_) => "captured already",
-            Self::Enclosed | Self::OtherUsers | Self::Container => "in a container",
+            Self::Enclosed | Self::OtherUsers => "in a container",
             Self::Uio { .. } => UIO,
             Self::Company(_) => "other secondaries",
         }
@@ -112,11 +110,6 @@ impl Obstacle {
             Self::OtherUsers => {
                 format!("run pmdscope in that container, for example by nsenter(1), {library}")
             }
-            Self::Container => {
-                "run pmdscope in that container, for example by nsenter(1), or risk a helper \
-                that does not see all of its processes with --force-pdump"
-                    .into()
-            }
             Self::Uio { device } => {
                 format!("bind {device} to vfio-pci, or risk it with --force-pdump")
             }
@@ -142,10 +135,8 @@ pub(super) struct PreflightFacts {
     /// Why its memory cannot be read.
     sealed: Option<String>,
     ports: usize,
-    /// Its runtime directory is in another mount namespace, and what keeps a helper out of that.
+    /// It is in other namespaces, and what keeps a helper out of them.
     enclosed: Option<Obstacle>,
-    /// It is in another PID namespace, which a helper cannot enter.
-    contained: bool,
     uio: Option<String>,
     secondaries: Vec<u32>,
     /// The one of them that captures for another of us.
@@ -170,8 +161,7 @@ impl PreflightFacts {
             us,
             sealed: sealed(pid),
             ports: sample.ports.len(),
-            enclosed: split_root(&app.dir).and_then(|_| keeps_out(pid, us)),
-            contained: differs("pid", pid) && keeps_out(pid, us).is_some(),
+            enclosed: is_apart(&app.dir, pid).then(|| keeps_out(pid, us)).flatten(),
             uio: on_uio(sample),
             taken: secondaries.iter().copied().find(|pid| is_pdump(*pid)),
             secondaries,
@@ -212,7 +202,6 @@ impl PreflightFacts {
     fn risk(&self) -> Option<Obstacle> {
         let company = (!self.secondaries.is_empty()).then(|| self.secondaries.clone());
         let checks = [
-            self.contained.then_some(Obstacle::Container),
             self.uio.clone().map(|device| Obstacle::Uio { device }),
             company.map(Obstacle::Company),
         ];
@@ -285,7 +274,7 @@ fn secondaries_here(dir: &Path, app: u32) -> Vec<u32> {
 }
 
 /// A process is in another namespace of a kind. An unknown namespace counts as the same.
-fn differs(kind: &str, pid: u32) -> bool {
+pub(super) fn differs(kind: &str, pid: u32) -> bool {
     let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/{kind}")).ok();
     namespace(&pid.to_string()).is_some_and(|theirs| namespace("self") != Some(theirs))
 }
@@ -296,10 +285,10 @@ fn keeps_out(pid: u32, us: u32) -> Option<Obstacle> {
     obstacle.or_else(|| differs("user", pid).then_some(Obstacle::OtherUsers))
 }
 
-/// Whether a helper goes into the namespaces of an app.
-pub(super) fn is_entered(dir: &Path, pid: u32) -> bool {
-    let apart = split_root(dir).is_some() || differs("pid", pid);
-    apart && keeps_out(pid, geteuid().as_raw()).is_none()
+/// Whether an app is in any other namespace, so that a helper has to enter those.
+fn is_apart(dir: &Path, pid: u32) -> bool {
+    let kinds = ["mnt", "pid", "net", "ipc", "uts", "cgroup", "user"];
+    split_root(dir).is_some() || kinds.iter().any(|kind| differs(kind, pid))
 }
 
 /// A device that a port is on, or that the arguments name.
@@ -326,7 +315,6 @@ mod tests {
             sealed: None,
             ports: 2,
             enclosed: None,
-            contained: false,
             uio: None,
             secondaries: Vec::new(),
             taken: None,
@@ -370,7 +358,7 @@ mod tests {
     #[test]
     fn risks_can_be_taken_and_barriers_cannot() {
         let mut facts = good();
-        (facts.uio, facts.contained) = (Some("0000:03:00.0".into()), true);
+        facts.uio = Some("0000:03:00.0".into());
         facts.secondaries = vec![17, 18];
         assert!(facts.obstacle(false).is_some());
         assert_eq!(facts.obstacle(true), None);
@@ -407,7 +395,6 @@ mod tests {
             Obstacle::Taken(17),
             Obstacle::Enclosed,
             Obstacle::OtherUsers,
-            Obstacle::Container,
             Obstacle::Uio { device: "0000:03:00.0".into() },
             Obstacle::Company(vec![17, 18]),
         ];
@@ -418,7 +405,7 @@ mod tests {
     #[test]
     fn this_process_is_as_open_as_it_is() {
         let me = std::process::id();
-        assert!(!differs("pid", me) && !is_entered(Path::new("/run/dpdk/rte"), me));
+        assert!(!is_apart(Path::new("/run/dpdk/rte"), me));
         assert_eq!(sealed(me), None);
     }
 }
