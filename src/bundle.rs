@@ -23,7 +23,7 @@ use pmdscope_render::number;
 use pmdscope_telemetry::FleetSettings;
 
 use self::archive::{ArchiveFile, EXTENSION, directory};
-use self::collect::{Collector, file_entry};
+use self::collect::{Collector, PartCommand, file_entry};
 use self::commands::{CommandContext, file_name};
 use self::index::{
     BundleIndex, INDEX_SCHEMA, PartEntry, PartStatus, Redaction, rounded_seconds, time_text,
@@ -48,6 +48,8 @@ const MOST_APPS: usize = 16;
 const RECORDING_SHARE: u64 = 2;
 /// Part and directory of recordings.
 const RECORDING: &str = "recording";
+/// Part with packets.
+const CAPTURE: &str = "capture";
 /// Part with the files of the machine that `doctor` reads.
 const HOST_FILES: &str = "host files";
 /// Their directory, as `doctor --root` takes it.
@@ -123,6 +125,8 @@ pub(crate) struct Args {
     snapshot_length: u32,
 
     /// Do not attach to apps without libpmdscope to capture packets
+    ///
+    /// Without --app, bundle never attaches to them.
     #[arg(long, hide_short_help = true)]
     no_pdump: bool,
 
@@ -322,13 +326,7 @@ impl<'a> Bundle<'a> {
         }
         let names = self.file_names();
         if self.args.packets > 0 {
-            let captured = names.iter().take(MOST_APPS);
-            commands.extend(captured.map(|(app, name)| context.capture(app, name)));
-        }
-        for (app, _) in names.iter().skip(MOST_APPS).filter(|_| self.args.packets > 0) {
-            let reason =
-                format!("packets of at most {MOST_APPS} apps are captured: choose with -a");
-            self.collector.add(PartEntry::skipped("capture", Some(app.clone()), &reason));
+            commands.extend(self.captures(context, &names));
         }
         let apps = number::plural(names.len() as u64, "app");
         let seconds = number::seconds(self.args.time.as_secs_f64());
@@ -337,6 +335,30 @@ impl<'a> Bundle<'a> {
         if self.collector.end_reason().is_none() {
             self.collector.progress.tell("collecting reports");
         }
+    }
+
+    /// Captures of the apps with these names in file names. Nothing attaches to an app that was not named.
+    fn captures(
+        &mut self,
+        context: CommandContext<'_>,
+        names: &[(String, String)],
+    ) -> Vec<PartCommand> {
+        let is_named = self.args.app.app.is_some();
+        let offers = |app: &String| self.apps.iter().any(|it| it.name == *app && it.is_linked());
+        let (captured, stock): (Vec<_>, Vec<_>) =
+            names.iter().partition(|(app, _)| is_named || offers(app));
+        for (app, _) in stock {
+            let reason = format!(
+                "{app} runs without libpmdscope: name it (-a {app}) to have pmdscope-pdump attach to it"
+            );
+            self.collector.add(PartEntry::skipped(CAPTURE, Some(app.clone()), &reason));
+        }
+        for (app, _) in captured.iter().skip(MOST_APPS) {
+            let reason =
+                format!("packets of at most {MOST_APPS} apps are captured: choose with -a");
+            self.collector.add(PartEntry::skipped(CAPTURE, Some(app.clone()), &reason));
+        }
+        captured.iter().take(MOST_APPS).map(|(app, name)| context.capture(app, name)).collect()
     }
 
     /// Copies recordings; true if every app that answers is in them.
