@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::process::run_to_success;
 
-/// A mounted tmpfs. Dropping it unmounts it, whatever is still in it.
+/// A mounted file system. Dropping it unmounts it, whatever is still in it.
 pub struct Disk {
     path: PathBuf,
 }
@@ -15,9 +15,19 @@ pub struct Disk {
 impl Disk {
     /// Mounts one of this size, as mount(8) writes sizes, on a new directory.
     pub fn mount(path: &Path, size: &str) -> Result<Self> {
+        Self::mount_as("tmpfs", &format!("size={size}"), path)
+    }
+
+    /// Mounts hugepages of 2 MiB that a user may take, on a new directory.
+    pub fn hugepages(path: &Path, user: u32) -> Result<Self> {
+        let options = format!("pagesize=2M,uid={user},gid={user},mode=700");
+        Self::mount_as("hugetlbfs", &options, path)
+    }
+
+    fn mount_as(kind: &str, options: &str, path: &Path) -> Result<Self> {
         std::fs::create_dir(path)?;
         let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "pmdscope-test"]).arg(path);
+        mount.args(["-t", kind, "-o", options, "pmdscope-test"]).arg(path);
         run_to_success(&mut mount)?;
         Ok(Self { path: path.to_owned() })
     }

@@ -94,6 +94,14 @@ impl Setup<'_> {
         Self { args: &["--forward-mode=rxonly", "--auto-start"], ..Self::FLAT_OUT };
 }
 
+/// Where its files are, seen from here.
+struct Place {
+    runtime_dir: PathBuf,
+    hugepages: PathBuf,
+    /// It is the child of the process that was started.
+    is_contained: bool,
+}
+
 impl Testpmd {
     /// Starts one and waits until its ports are up.
     pub fn start(scratch: &Scratch, setup: Setup<'_>) -> Result<Self> {
@@ -102,25 +110,57 @@ impl Testpmd {
         Self::start_command(scratch, command, setup)
     }
 
+    /// The same as another user; `command` starts it, without arguments of its own, with this
+    /// `$RUNTIME_DIRECTORY` and directory of hugepages.
+    pub fn start_as(
+        scratch: &Scratch,
+        mut command: Command,
+        runtime_root: &Path,
+        hugepages: &Path,
+        setup: Setup<'_>,
+    ) -> Result<Self> {
+        command.args(UNBUFFERED).env("RUNTIME_DIRECTORY", runtime_root);
+        command.arg("--huge-dir").arg(hugepages);
+        let prefix = scratch.prefix("testpmd");
+        let place = Place {
+            runtime_dir: runtime_root.join("dpdk").join(&prefix),
+            hugepages: hugepages.to_owned(),
+            is_contained: false,
+        };
+        Self::start_at(scratch, command, setup, prefix, place)
+    }
+
     /// The same in a container.
     pub fn start_in(scratch: &Scratch, container: &Container, setup: Setup<'_>) -> Result<Self> {
         let mut command = container.command(UNBUFFERED[0]);
         command.args(&UNBUFFERED[1..]);
-        Self::start_at(scratch, command, setup, Some(container))
+        let prefix = scratch.prefix("testpmd");
+        let place = Place {
+            runtime_dir: container.runtime_dir(&prefix),
+            hugepages: container.root().join("dev/hugepages"),
+            is_contained: true,
+        };
+        Self::start_at(scratch, command, setup, prefix, place)
     }
 
     /// The same of another build: `command` starts it, without arguments of its own.
     pub fn start_command(scratch: &Scratch, command: Command, setup: Setup<'_>) -> Result<Self> {
-        Self::start_at(scratch, command, setup, None)
+        let prefix = scratch.prefix("testpmd");
+        let place = Place {
+            runtime_dir: telemetry::runtime_dir(&prefix),
+            hugepages: "/dev/hugepages".into(),
+            is_contained: false,
+        };
+        Self::start_at(scratch, command, setup, prefix, place)
     }
 
     fn start_at(
         scratch: &Scratch,
         mut command: Command,
         setup: Setup<'_>,
-        container: Option<&Container>,
+        prefix: String,
+        place: Place,
     ) -> Result<Self> {
-        let prefix = scratch.prefix("testpmd");
         if !setup.eal.contains(&"--lcores") {
             command.args(["--lcores", "0@0,1@1"]);
         }
@@ -133,16 +173,13 @@ impl Testpmd {
         }
         command.args(["--", "-i", "--no-mlockall", "--total-num-mbufs=8192"]).args(setup.args);
         let mut process = Process::spawn_with_console(&prefix, &mut command, scratch.dir())?;
-        let runtime_dir = match container {
-            None => telemetry::runtime_dir(&prefix),
-            Some(container) => container.runtime_dir(&prefix),
-        };
+        let Place { runtime_dir, hugepages, is_contained } = place;
         await_telemetry(&mut process, &telemetry::socket_in(&runtime_dir), "\nDone\n")?;
-        let (pid, root) = match container {
-            None => (process.pid(), PathBuf::from("/")),
-            Some(it) => (only_child(process.pid()).context("testpmd has ended")?, it.root()),
+        let pid = match is_contained {
+            false => process.pid(),
+            true => only_child(process.pid()).context("testpmd has ended")?,
         };
-        Ok(Self { process, prefix, pid, runtime_dir, hugepages: root.join("dev/hugepages") })
+        Ok(Self { process, prefix, pid, runtime_dir, hugepages })
     }
 
     /// Its process id on the host.

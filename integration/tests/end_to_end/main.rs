@@ -19,6 +19,7 @@ mod flood;
 mod generator;
 mod harm;
 mod hazards;
+mod hostile_apps;
 mod incidents;
 mod interrupts;
 mod interrupts_script;
@@ -139,6 +140,7 @@ fn all_trials() -> Vec<Trial> {
         flood::trials(),
         generator::trials(),
         hazards::trials(),
+        hostile_apps::trials(),
         incidents::trials(),
         interrupts::trials(),
         interrupts_script::trials(),
