@@ -215,6 +215,52 @@ test_fifo_at_path(void)
 	close(fd);
 }
 
+/* A link in the root directory of the process, to a file of that name in ours, which has the symbol. */
+static void
+look_through_link(const char *dir)
+{
+	char root[64], path[32];
+	int proc;
+
+	alarm(10);
+	CHECK(setresuid(65534, 65534, 65534) == 0 && prctl(PR_SET_DUMPABLE, 1) == 0);
+	snprintf(root, sizeof(root), "%s/root", dir);
+	snprintf(path, sizeof(path), "/proc/%d", (int)getpid());
+	proc = open(path, O_PATH | O_DIRECTORY);
+	CHECK(app_memory_open(proc, open(root, O_PATH | O_DIRECTORY)));
+	app_memory_find(&ops_table_symbol, 1);
+	CHECK(app_memory_symbol(ops_table_symbol.name, ops_table_symbol.size) == 0);
+	_exit(0);
+}
+
+static void
+test_link_out_of_root(void)
+{
+	char dir[] = "/tmp/pmdscope-ops-XXXXXX", command[512], path[64];
+	int fd, status;
+	pid_t pid;
+
+	if (getuid() != 0)
+		return;
+	CHECK(mkdtemp(dir) != NULL);
+	snprintf(command, sizeof(command),
+			"cd %s && chmod 755 . && cp /proc/%d/exe real && chmod 755 real && cp real x.so && "
+			"mkdir -p root%s && ln -s %s/real root%s/x.so",
+			dir, (int)getpid(), dir, dir, dir);
+	CHECK(system(command) == 0);
+	snprintf(path, sizeof(path), "%s/x.so", dir);
+	fd = open(path, O_RDONLY);
+	CHECK(fd >= 0 && mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, fd, 0) != MAP_FAILED);
+	close(fd);
+	pid = fork();
+	if (pid == 0)
+		look_through_link(dir);
+	CHECK(waitpid(pid, &status, 0) == pid);
+	snprintf(command, sizeof(command), "rm -r %s", dir);
+	CHECK(system(command) == 0);
+	CHECK(status == 0);
+}
+
 /* Garbage must not be read beyond its end; the allocation ends where the file does. */
 static void
 test_mutated_elf(void)
@@ -265,6 +311,7 @@ main(void)
 	test_scan(&code);
 	test_process();
 	test_fifo_at_path();
+	test_link_out_of_root();
 	test_mutated_elf();
 	return 0;
 }

@@ -1,7 +1,9 @@
 //! Stock apps of another user, who controls their files and their memory: tools that run as root do nothing
 //! for that user that the user could not do.
 
-use std::fs::{self, Permissions};
+use std::fs::{self, OpenOptions, Permissions};
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -137,14 +139,21 @@ impl Snapshot {
 
 /// A file of root in place of each of its hugepages, state files and arrays.
 fn plant_links(scratch: &Scratch, app: &UsersApp) -> Result<Vec<PathBuf>> {
+    // As long as the true directory, in whose place the app names it.
+    let named = scratch.path("fake");
+    fs::create_dir(&named)?;
     let mut places = Vec::new();
     for entry in fs::read_dir(app.hugepages.path())? {
-        let (path, number) = (entry?.path(), places.len());
-        // The app keeps its memory, by another name: a deleted file would be refused earlier.
-        fs::rename(&path, app.hugepages.path().join(format!("kept-{number}")))?;
-        places.push(path);
+        places.push(named.join(entry?.file_name()));
     }
     ensure!(!places.is_empty(), "no hugepage files of the app");
+    let info = app.testpmd.runtime_dir().join("hugepage_info");
+    let mut bytes = fs::read(&info)?;
+    let (old, new) = (app.hugepages.path().as_os_str(), named.as_os_str());
+    let at = bytes.windows(old.len()).position(|part| part == old.as_bytes());
+    let at = at.context("the app does not name its hugepages")?;
+    bytes[at..at + new.len()].copy_from_slice(new.as_bytes());
+    OpenOptions::new().write(true).open(&info)?.write_all(&bytes)?;
     let names = ["pmdscope-pdump.7", "pmdscope-pdump-new.7", "fbarray_memzone_7", "mp_socket_7_1"];
     places.extend(names.map(|name| app.testpmd.runtime_dir().join(name)));
     let mut of_root = Vec::new();
