@@ -36,6 +36,7 @@ mod missed;
 mod names;
 mod netstat;
 mod netstat_views;
+mod output_files;
 mod pair;
 mod parallel;
 mod pdump;
@@ -46,6 +47,7 @@ mod recorder;
 mod recording;
 mod reflector;
 mod releases;
+mod signals;
 mod stock;
 mod stolen;
 mod support;
@@ -157,6 +159,7 @@ fn all_trials() -> Vec<Trial> {
         missed::trials(),
         netstat::trials(),
         netstat_views::trials(),
+        output_files::trials(),
         pair::trials(),
         pdump::trials(),
         pdump_kill::trials(),
@@ -164,6 +167,7 @@ fn all_trials() -> Vec<Trial> {
         pool_counts::trials(),
         reflector::trials(),
         releases::trials(),
+        signals::trials(),
         stolen::trials(),
         top::trials(),
         top_does::trials(),
