@@ -62,6 +62,7 @@ mod view;
 mod xdp;
 mod xray;
 mod xray_clean;
+mod xray_faults;
 mod xray_holders;
 mod xray_hostile;
 mod xray_leaks;
@@ -176,6 +177,7 @@ fn all_trials() -> Vec<Trial> {
         xdp::trials(),
         xray::trials(),
         xray_clean::trials(),
+        xray_faults::trials(),
         xray_holders::trials(),
         xray_hostile::trials(),
         xray_leaks::trials(),
