@@ -28,8 +28,8 @@ struct options {
 	const char *file_prefix;
 	const char *cpu_list; /* As given; cpus is the parsed set. */
 	cpu_set_t cpus;
-	pid_t pid;  /* Of the app. */
-	int fd;	    /* Of the consumer. */
+	pid_t pid; /* Of the app. */
+	int fd;	   /* Of the consumer. */
 	bool force;
 	unsigned int nb_ports;
 	struct port ports[RTE_MAX_ETHPORTS];

@@ -1,7 +1,8 @@
 //! Tests of reading bundles, also of malicious ones.
 
+use std::fs;
 use std::io::Write;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, symlink};
 
 use tar::{Builder, Header};
 use zstd::stream::write::Encoder;

@@ -78,12 +78,12 @@ pub(crate) fn hostile_consumers(scratch: &Scratch) -> Result<()> {
     let files_before = open_files(&pair.reflector)?;
     let socket = format!("/var/run/dpdk/{}/pmdscope.sock", pair.app());
 
-    for seed in 1..=300 {
+    for seed in 1..=150 {
         send_garbage(&socket, seed)?;
     }
     let everything = QueueSelect { port: ANY, queue: ANY, dirs: u16::from(DIR_RX | DIR_TX) };
     let request = CaptureRequest { selects: vec![everything], ..CaptureRequest::default() };
-    for round in 0..400 {
+    for round in 0..100 {
         // An app that is busy with those before may refuse one, and must take it soon.
         wait_until(&format!("session {round}"), LIMIT, || {
             Ok(CaptureSession::open(socket.as_ref(), &request, LIMIT).is_ok())

@@ -31,6 +31,7 @@ mod kernel_twin;
 mod lcores;
 mod leak;
 mod ledger;
+mod little_memory;
 mod measurements;
 mod missed;
 mod names;
@@ -156,6 +157,7 @@ fn all_trials() -> Vec<Trial> {
         kernel_twin::trials(),
         lcores::trials(),
         ledger::trials(),
+        little_memory::trials(),
         measurements::trials(),
         missed::trials(),
         netstat::trials(),
