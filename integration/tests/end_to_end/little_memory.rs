@@ -35,9 +35,7 @@ impl MemoryGroup {
             let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
             match controllers {
                 "" => Some((format!("/sys/fs/cgroup{path}"), "memory.max")),
-                "memory" => {
-                    Some((format!("/sys/fs/cgroup/memory{path}"), "memory.limit_in_bytes"))
-                }
+                "memory" => Some((format!("/sys/fs/cgroup/memory{path}"), "memory.limit_in_bytes")),
                 _ => None,
             }
         };
@@ -79,7 +77,10 @@ fn smaller_rings(scratch: &Scratch) -> Result<()> {
     };
 
     let (code, _, errors) = capture(&[])?;
-    ensure!(code == 0 && errors.contains("rings of 4096 KiB: ring_size: no memory for"), "{errors}");
+    ensure!(
+        code == 0 && errors.contains("rings of 4096 KiB: ring_size: no memory for"),
+        "{errors}"
+    );
     ensure!(errors.contains("the app's cgroup has 1"), "{errors}");
     // The size that the user named is not changed.
     let (code, _, errors) = capture(&["-B", "16384"])?;
