@@ -53,9 +53,9 @@ impl Container {
     /// Starts one; `number` makes its id.
     pub fn start(scratch: &Scratch, number: u8) -> Result<Self> {
         fs::create_dir_all("/run/dpdk")?;
-        // No other test has it, nor another run.
+        // No other test has its first 12 digits, which name it, nor another run.
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-        let id = format!("{number:02x}{:010x}{serial:08x}{}", std::process::id(), "0".repeat(44));
+        let id = format!("{number:02x}{serial:04x}{:06x}{}", std::process::id(), "0".repeat(52));
         let group = Group::new(&id)?;
         let mut command = Command::new("unshare");
         command.args(NAMESPACES).args(["--fork", "--kill-child", "--", "sh", "-c", HOLD]);

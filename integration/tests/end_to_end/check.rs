@@ -98,7 +98,7 @@ fn taken(scratch: &Scratch) -> Result<()> {
 fn capture(scratch: &Scratch, pair: &Pair, number: u64) -> Result<Process> {
     let mut command = Command::new(programs::pmdscope()?);
     command.args(["capture", "-i", &format!("{}:0", pair.app()), "-w"]);
-    command.arg(scratch.path(&format!("{number}.pcapng"))).args(["port", "9"]);
+    command.arg(scratch.path(&format!("{number}.pcapng"))).args(["arp"]);
     Process::spawn(&format!("capture-{number}"), &mut command, scratch.dir())
 }
 
