@@ -38,6 +38,7 @@ mod commands;
 mod counter_updates;
 mod deadline;
 pub mod discover;
+pub mod drivers;
 mod error;
 pub mod finding;
 #[cfg(any(test, feature = "fixture"))]
