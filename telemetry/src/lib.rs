@@ -29,6 +29,7 @@
 // Only the binary prints text, where it is made harmless.
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 
+mod account;
 mod arguments;
 mod client;
 mod clock;
@@ -73,6 +74,7 @@ mod starts;
 mod tracer;
 mod trend;
 
+pub use account::{CounterClass, PortAccount, PortBalance};
 pub use client::{SocketPeer, TelemetryClient};
 pub use clock::{monotonic_ns, realtime_ns};
 pub use collect::SampleCollector;
