@@ -10,6 +10,7 @@ mod containers;
 mod dashboards;
 mod demo;
 mod doctor;
+mod drivers;
 mod exit;
 mod exporter;
 mod extcap;
@@ -124,7 +125,7 @@ const AT_ONCE: usize = 3;
 /// Tests whose apps need not have the CPUs to themselves, because they wait most of the time or judge what
 /// does not depend on speed. Each checks its own apps only.
 fn side_by_side() -> Vec<Trial> {
-    let trials = [ledger::trials(), exporter::trials()];
+    let trials = [drivers::trials(), ledger::trials(), exporter::trials()];
     trials.into_iter().flatten().collect()
 }
 
