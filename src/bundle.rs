@@ -48,6 +48,8 @@ const MOST_APPS: usize = 16;
 const RECORDING_SHARE: u64 = 2;
 /// Part and directory of recordings.
 const RECORDING: &str = "recording";
+/// What is missing of an app that does not answer.
+const APP: &str = "telemetry";
 /// Part with the files of the machine that `doctor` reads.
 const HOST_FILES: &str = "host files";
 /// Their directory, as `doctor --root` takes it.
@@ -78,7 +80,7 @@ the collection and writes the parts collected so far; a second ^C exits without 
 
 Exit status:
   0  the bundle was written, even if parts are missing
-  1  nothing could be collected, or the file cannot be written
+  1  nothing could be collected, no app has that name, or the file cannot be written
   2  wrong usage or configuration")]
 #[allow(clippy::struct_excessive_bools)] // Switches of a command line.
 pub(crate) struct Args {
@@ -157,6 +159,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     session::xray_unless(args.no_xray, &mut settings);
     let stop = StopRequests::register()?;
     let started = Timestamp::now();
+    let apps = versions::ask(&settings, args.app.app.as_deref())?;
     let name = format!("pmdscope-bundle-{}", started.strftime("%Y%m%dT%H%M%SZ"));
     let archive = ArchiveFile::create(args.target(&name))?;
     let beside = directory(archive.target());
@@ -176,7 +179,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         most_bytes: args.max_size,
         parts: Vec::new(),
     };
-    let apps = versions::ask(&settings, args.app.app.as_deref());
     let mut bundle = Bundle { args, settings, collector, redactor, apps };
     bundle.collect();
     let parts = bundle.finish();
@@ -258,6 +260,7 @@ struct Bundle<'a> {
 impl<'a> Bundle<'a> {
     fn collect(&mut self) {
         self.add_versions();
+        self.add_silent();
         let sources = match &self.args.recording {
             Some(path) => given_recordings(path),
             None => Ok(running_recordings()),
@@ -294,6 +297,7 @@ impl<'a> Bundle<'a> {
             staging: self.collector.staging,
             app: self.args.app.app.as_deref(),
             config: self.args.app.config.named_file(),
+            no_other_users: self.args.app.config.leaves_out_others(),
             seconds: self.args.seconds(),
             packets: self.args.packets,
             snaplen: self.args.snapshot_length,
@@ -387,6 +391,14 @@ impl<'a> Bundle<'a> {
             (entry.status, entry.reason) = (PartStatus::Failed, Some(format!("{error:#}")));
         }
         self.collector.add(entry);
+    }
+
+    /// Notes the apps of which nothing can be collected.
+    fn add_silent(&mut self) {
+        for app in self.apps.iter().filter(|app| !app.answers) {
+            let why = app.silent.as_deref().unwrap_or("it did not answer");
+            self.collector.add(PartEntry::skipped(APP, Some(app.name.clone()), why));
+        }
     }
 
     /// Copies the files of this machine that `doctor` reads, for `doctor --root` elsewhere.

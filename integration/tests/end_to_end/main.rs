@@ -13,6 +13,7 @@ mod doctor;
 mod exit;
 mod exporter;
 mod extcap;
+mod fake_apps;
 mod fleet;
 mod flood;
 mod generator;
@@ -135,6 +136,7 @@ fn one_by_one() -> Vec<Trial> {
         trials(),
         exit::trials(),
         extcap::trials(),
+        fake_apps::trials(),
         fleet::trials(),
         flood::trials(),
         hazards::trials(),
