@@ -167,7 +167,7 @@ fn the_documented_numbers_of_series_hold() {
             .sum::<usize>()
     };
     // One of each: device, port with an xstat, queue pair, pool, ring, heap, lcore that counts cycles.
-    let stock = 55 + 2 + (17 + 1) + 5 + 7 + 3 + 5 + (3 + 2);
+    let stock = 56 + 2 + (17 + 1) + 5 + 7 + 3 + 5 + (3 + 2);
     assert_eq!(of(fixture::stock("fwd"), &SeriesLimits::default()), stock);
     let mut old = fixture::stock("fwd");
     old.pools[0].occupancy = None;
