@@ -4,9 +4,7 @@
 
 /* A consumer that connects without a pause: the control thread takes some of it, no more. */
 
-#include <errno.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <rte_eal.h>
@@ -21,22 +19,6 @@
 /* Connections a second that are accepted, at most. */
 #define RATE 200
 
-/* False when the socket has no room. */
-static bool
-try_to_connect(int *fd)
-{
-	struct sockaddr_un addr = { .sun_family = AF_UNIX };
-
-	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", pmdscope_capture_socket_path());
-	*fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	CHECK(*fd >= 0);
-	if (connect(*fd, (struct sockaddr *)&addr, sizeof(addr)) == 0)
-		return true;
-	CHECK(errno == EAGAIN);
-	close(*fd);
-	return false;
-}
-
 /* Connect and disconnect; returns how often that worked. */
 static unsigned int
 flood(unsigned int tries)
@@ -45,7 +27,7 @@ flood(unsigned int tries)
 	int fd;
 
 	for (i = 0; i < tries; i++) {
-		if (try_to_connect(&fd)) {
+		if (test_try_connect(&fd)) {
 			n++;
 			close(fd);
 		}
@@ -76,13 +58,10 @@ test_served(void)
 {
 	const struct request req = test_request();
 	struct reader r;
-	unsigned int i;
 	int fd, fds[2];
 
 	flood(FLOOD);
-	for (i = 0; i < 1000 && !try_to_connect(&fd); i++)
-		test_pump(5);
-	CHECK(i < 1000);
+	fd = test_connect();
 	test_send(fd, &req);
 	test_expect(fd, PMDSCOPE_TEE_ACCEPT);
 	CHECK(test_receive(fd, fds).kind == PMDSCOPE_TEE_RING);
@@ -110,7 +89,7 @@ test_requests(void)
 
 	req.hdr.ring_size = PMDSCOPE_RING_MAX_SIZE;
 	for (n = 0, tries = 0; tries < 100; tries++) {
-		if (try_to_connect(&fd)) {
+		if (test_try_connect(&fd)) {
 			test_send(fd, &req);
 			test_pump_events(0);
 			test_pump_events(0);

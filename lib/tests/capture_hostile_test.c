@@ -229,7 +229,8 @@ be_hostile(void *arg)
 
 	memset(held, -1, sizeof(held));
 	for (i = 0; i < CONNECTIONS; i++) {
-		fd = test_connect();
+		while (!test_try_connect(&fd))
+			usleep(1000);
 		misbehave(fd);
 		/* Some connections stay open for a while. */
 		if (held[i % RTE_DIM(held)] >= 0)

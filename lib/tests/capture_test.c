@@ -102,15 +102,33 @@ test_pump(unsigned int ms)
 	} while (pmdscope_capture_now_ms() < end);
 }
 
+bool
+test_try_connect(int *fd)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+
+	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", pmdscope_capture_socket_path());
+	*fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	CHECK(*fd >= 0);
+	if (connect(*fd, (struct sockaddr *)&addr, sizeof(addr)) == 0) {
+		CHECK(fcntl(*fd, F_SETFL, 0) == 0);
+		return true;
+	}
+	CHECK(errno == EAGAIN);
+	close(*fd);
+	return false;
+}
+
 int
 test_connect(void)
 {
-	const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	unsigned int tries;
+	int fd;
 
-	CHECK(fd >= 0);
-	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", pmdscope_capture_socket_path());
-	CHECK(connect(fd, (struct sockaddr *)&addr, sizeof(addr)) == 0);
+	for (tries = 0; !test_try_connect(&fd); tries++) {
+		CHECK(tries < 1000);
+		test_pump(5);
+	}
 	return fd;
 }
 

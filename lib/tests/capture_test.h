@@ -7,6 +7,7 @@
 
 /* For the tests of captures: a consumer in C, and the part of the control thread. */
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <rte_mbuf.h>
@@ -46,6 +47,9 @@ void test_pump(unsigned int ms);
 /* Serve the socket without a tick. */
 void test_pump_events(unsigned int ms);
 
+/* Connect; false when the socket has no room, as connections are accepted at a limited rate. */
+bool test_try_connect(int *fd);
+/* The same, and process events until there is room. Only in the thread that processes them. */
 int test_connect(void);
 struct request test_request(void);
 /* Send the request with this many instructions. */
