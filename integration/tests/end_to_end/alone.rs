@@ -7,6 +7,7 @@ use libtest_mimic::Trial;
 const ALONE: &[&str] = &[
     "a_busy_machine_is_no_incident",
     "a_capture_demands_callbacks",
+    "a_daemonset_sees_the_apps_of_all_pods",
     "a_dip_at_each_statistic_is_seen",
     "a_flood_is_told_by_all_tools_as_it_was_sent",
     "a_hog_on_a_poll_core_is_caught",
@@ -22,6 +23,7 @@ const ALONE: &[&str] = &[
     "a_stall_is_recorded_with_what_led_to_it",
     "a_stolen_core_triggers_a_recorder",
     "an_app_that_ends_loses_no_packets",
+    "apps_of_one_prefix_in_two_containers_are_told_apart",
     "apps_of_the_demo_have_the_names_of_the_readme",
     "commands_of_the_readme_run_on_the_demo",
     "csv_adds_up_to_the_summary",
