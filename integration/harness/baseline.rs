@@ -22,8 +22,6 @@ const SETTLE: Duration = Duration::from_secs(10);
 const ON_THEIR_WAY: u64 = 64;
 /// A callback struct in a heap, with the header of the allocator.
 const CALLBACK_BYTES: u64 = 192;
-/// The lock file by which tools take turns in asking an app; the first tool creates it.
-const TURNS: &str = "pmdscope.lock";
 
 /// An app that forwards, undisturbed.
 #[derive(Clone, Debug)]
@@ -132,7 +130,7 @@ impl Exact {
             heap: ["Heap_size", "Alloc_size", "Alloc_count"]
                 .map(|field| heap[field].as_u64().unwrap_or(u64::MAX)),
             hugepages: testpmd.hugepages()?,
-            files: names(runtime).filter(|name| name != TURNS).collect(),
+            files: names(runtime).collect(),
             hooks: testpmd.hooks()?,
         })
     }

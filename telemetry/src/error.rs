@@ -23,7 +23,7 @@ pub enum TelemetryError {
     Busy,
     /// Another pmdscope tool does not release the lock of this app.
     #[error(
-        "another pmdscope tool holds pmdscope.lock, and may be stopped: this app was asked without it"
+        "another pmdscope tool holds the lock of this app, and may be stopped: the app was asked without it"
     )]
     Locked,
     /// The app closed the connection, or an earlier error did.

@@ -86,7 +86,7 @@ pub use fleet::{Fleet, FleetSettings};
 pub use fleet_state::{AppState, AppStatus, FleetEvent, FleetState, TotalsBaseline};
 pub use interface_state::{InterfaceEvaluator, InterfaceState, InterfacesState};
 pub use inventory::{AppInventory, ExpectationSource, ExpectedApp, PortExpectation};
-pub use lock::{AppLock, AppLockGuard, LOCK_FILE};
+pub use lock::{AppLock, AppLockGuard};
 pub use memzones::{MemzoneEntry, MemzoneTable};
 pub use model::ModelTracker;
 pub use names::{AppNames, AppNamesError};

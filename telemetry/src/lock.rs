@@ -2,15 +2,20 @@
 //!
 //! Before 26.07, the telemetry threads of a DPDK app share the state of one `strtok()`: two clients
 //! that send requests at the same time may get the reply to each other's parameters, that is, the
-//! counters of another port. The reply does not show it. So each tool holds an exclusive `flock()` on
-//! `<runtime dir>/pmdscope.lock` for the short time of one round. The directory itself cannot be
-//! used: DPDK locks it while an app starts, and a tool must not make an app wait.
+//! counters of another port. The reply does not show it. So each tool holds an exclusive `flock()` for
+//! the short time of one round. Nothing is created for it: the owner of a runtime directory could
+//! replace that by a link, and a tool of root would create a file wherever the link leads.
+//!
+//! The lock is on `config` in the runtime directory, on which DPDK uses locks of fcntl(2) only, which
+//! do not conflict with flock(2). Only an app without that file, which runs in memory, is locked by the
+//! directory itself: DPDK locks the directory while an app with a `config` starts, and when it sends
+//! messages to other processes, and a tool must not make an app wait.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
 use rustix::io::Errno;
 
 use crate::deadline::Deadline;
@@ -24,10 +29,10 @@ const LONGEST_WAIT: Duration = Duration::from_millis(500);
 /// Longest wait after a wait that timed out.
 const NEXT_WAIT: Duration = Duration::from_millis(20);
 
-/// Name of the lock file in the runtime directory of an app.
-pub const LOCK_FILE: &str = "pmdscope.lock";
+/// Name of the file with the configuration that the processes of an app share.
+const CONFIG: &str = "config";
 
-/// The lock file of one app, not yet locked.
+/// The lock of one app, not yet taken.
 #[derive(Debug)]
 pub struct AppLock(OwnedFd);
 
@@ -44,8 +49,8 @@ pub(crate) struct RoundLock {
 }
 
 impl RoundLock {
-    /// Reopens the file in the next round: an app that restarts may have another runtime directory,
-    /// with the lock file of the other tools.
+    /// Reopens the lock in the next round: an app that restarts may have another runtime directory,
+    /// with the lock of the other tools.
     pub(crate) fn reset(&mut self) {
         self.lock = None;
     }
@@ -75,22 +80,22 @@ impl RoundLock {
 }
 
 impl AppLock {
-    /// Opens the lock file in `dir`; creates it if it does not exist.
+    /// Opens what is locked in `dir`: its `config`, or the directory if there is none. Neither may be a
+    /// link.
     ///
     /// # Errors
-    /// [`TelemetryError::Permission`] or [`TelemetryError::Io`] if there is no such file and it
-    /// cannot be created, for instance on a read-only mount. Callers continue without the lock, and
-    /// report that.
+    /// [`TelemetryError::Permission`] or [`TelemetryError::Io`] if it cannot be read. Callers continue
+    /// without the lock, and report that.
     pub fn open(dir: &Path) -> Result<Self, TelemetryError> {
-        let path = dir.join(LOCK_FILE);
+        // Non-blocking, in case it is a FIFO.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let created = open_file(&path, flags | OFlags::CREATE, Mode::RUSR | Mode::WUSR);
-        // An existing file can be locked even if no file can be created.
-        let fd = match created {
-            Err(Errno::ROFS | Errno::ACCESS) => open_file(&path, flags, Mode::empty()),
-            other => other,
-        };
-        fd.map(Self).map_err(|errno| TelemetryError::io("cannot create the lock file", errno))
+        let failed = |errno| TelemetryError::io("cannot open what tools lock", errno);
+        let dir = open_file(dir, flags | OFlags::DIRECTORY, Mode::empty()).map_err(failed)?;
+        match openat(&dir, CONFIG, flags, Mode::empty()) {
+            Ok(config) => Ok(Self(config)),
+            Err(Errno::NOENT) => Ok(Self(dir)),
+            Err(errno) => Err(failed(errno)),
+        }
     }
 
     /// Takes the lock; waits until `deadline`.
@@ -101,7 +106,7 @@ impl AppLock {
         let attempt = || match flock(&self.0, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(AppLockGuard(self))),
             Err(Errno::WOULDBLOCK | Errno::INTR) => Ok(None),
-            Err(errno) => Err(TelemetryError::io("cannot lock the lock file", errno)),
+            Err(errno) => Err(TelemetryError::io("cannot lock", errno)),
         };
         deadline.retry(attempt)?.ok_or(TelemetryError::Locked)
     }
@@ -116,7 +121,7 @@ impl Drop for AppLockGuard<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{PermissionsExt, symlink};
     use std::time::{Duration, Instant};
 
     use super::*;
@@ -158,15 +163,48 @@ mod tests {
         assert!(lock.hold(dir.path(), deadline).0.is_some() && !lock.is_held_by_others);
     }
 
+    /// Two tools exclude each other by what is in this directory, and leave nothing in it.
+    fn exclude_each_other(dir: &Path) {
+        let names = || std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name());
+        let before: Vec<_> = names().collect();
+        let (a, b) = (AppLock::open(dir).unwrap(), AppLock::open(dir).unwrap());
+        let held = a.hold(soon()).unwrap();
+        assert!(matches!(b.hold(soon()), Err(TelemetryError::Locked)));
+        drop(held);
+        assert!(b.hold(soon()).is_ok());
+        assert_eq!(names().collect::<Vec<_>>(), before);
+    }
+
     #[test]
-    fn the_file_is_private_and_links_are_not_followed() {
+    fn nothing_is_created_whatever_there_is() {
         let dir = tempfile::tempdir().unwrap();
-        AppLock::open(dir.path()).unwrap();
-        let path = dir.path().join(LOCK_FILE);
-        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-        std::fs::remove_file(&path).unwrap();
-        std::os::unix::fs::symlink("/etc/hostname", &path).unwrap();
+        exclude_each_other(dir.path());
+        std::fs::write(dir.path().join(CONFIG), "").unwrap();
+        exclude_each_other(dir.path());
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o500)).unwrap();
+        exclude_each_other(dir.path());
+    }
+
+    #[test]
+    fn an_app_that_locks_its_directory_does_not_wait_for_a_tool() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(CONFIG), "").unwrap();
+        let tool = AppLock::open(dir.path()).unwrap();
+        let _held = tool.hold(soon()).unwrap();
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let app = rustix::fs::open(dir.path(), flags, Mode::empty()).unwrap();
+        flock(&app, FlockOperation::NonBlockingLockExclusive).unwrap();
+    }
+
+    #[test]
+    fn links_are_not_followed() {
+        let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let link = dir.path().join("link");
+        symlink(elsewhere.path(), &link).unwrap();
+        assert!(AppLock::open(&link).is_err());
+        symlink("/etc/hostname", dir.path().join(CONFIG)).unwrap();
         assert!(AppLock::open(dir.path()).is_err());
+        assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 0);
     }
 
     #[test]

@@ -39,7 +39,7 @@ metrics! { APP:
          the reason.";
     COLLECT_ERRORS = Counter "dpdk_collect_errors_total" ["app" "reason"]
         "Rounds in which the app could not be queried, by reason, since it was found. busy: other \
-         telemetry clients use its 10 connections, or another pmdscope tool held pmdscope.lock and \
+         telemetry clients use its 10 connections, or another pmdscope tool held its lock and \
          the app was queried without it; timeout: it is stopped or overloaded; internal: \
          a bug of pmdscope.";
     COLLECT_DURATION = Gauge "dpdk_collect_duration_seconds" ["app"]

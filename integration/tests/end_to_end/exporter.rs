@@ -219,9 +219,8 @@ fn garbage(scratch: &Scratch) -> Result<()> {
         .map(|(name, behave)| FakeApp::start(&site.socket(name), *behave))
         .collect::<io::Result<Vec<_>>>()?;
     let _stopped = FakeApp::stopped(&site.socket("stopped"))?;
-    // A file that is not a lock file, a file that is not a socket, and a name that needs quoting.
+    // A file that is not a socket, and a name that needs quoting.
     fs::create_dir_all(site.dir("directory").join("dpdk_telemetry.v2"))?;
-    fs::create_dir_all(site.dir("good").join("pmdscope.lock.d"))?;
     let odd = "a\"b\\c\nd";
     let _odd = fake::replay(&site.socket(odd), "dpdk-22.11/testpmd-null.jsonl")?;
 
@@ -383,8 +382,7 @@ fn killed(scratch: &Scratch) -> Result<()> {
         || Ok(open_files(app.pid())? == files),
     )?;
     is_well(&Exporter::start(scratch, &site.config())?.scrape()?, "app", LINKED)?;
-    let lock = |file: &String| file != "pmdscope.lock";
-    let now: Vec<_> = site.files("app")?.into_iter().filter(lock).collect();
+    let now = site.files("app")?;
     ensure!(now == left, "left behind: {now:?}, not {left:?}");
     app.interrupt()?;
     Ok(())

@@ -158,7 +158,8 @@ fn the_lock_is_that_of_the_directory_after_a_restart() {
     // Replies of the last round may still be outstanding, so the result does not matter.
     let _ = collector.collect(TIMEOUT);
     restarts.store(false, Ordering::Relaxed);
-    std::fs::remove_file(app.dir().join(LOCK_FILE)).unwrap();
+    // The directory of the app before was locked by itself, for want of this file.
+    std::fs::write(app.dir().join("config"), "").unwrap();
     let other_tool = AppLock::open(app.dir()).unwrap();
     let _held = other_tool.hold(Deadline::after(TIMEOUT)).unwrap();
     let sample = collector.collect(TIMEOUT).unwrap();
@@ -168,8 +169,8 @@ fn the_lock_is_that_of_the_directory_after_a_restart() {
 #[test]
 fn without_the_lock_the_sample_says_so() {
     let app = FakeApp::replay(&Recording::read("dpdk-22.11/testpmd-null.jsonl"));
-    std::fs::create_dir(app.dir().join(LOCK_FILE)).unwrap();
+    std::os::unix::fs::symlink("/nonexistent", app.dir().join("config")).unwrap();
     let sample = SampleCollector::new(app.app()).collect(TIMEOUT).unwrap();
     assert_eq!((sample.ports.len(), sample.partial.len()), (2, 1));
-    assert!(sample.partial[0].starts_with("lock: cannot create the lock file"));
+    assert!(sample.partial[0].starts_with("lock: cannot open what tools lock"));
 }
