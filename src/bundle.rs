@@ -50,6 +50,8 @@ const RECORDING_SHARE: u64 = 2;
 const RECORDING: &str = "recording";
 /// Part with packets.
 const CAPTURE: &str = "capture";
+/// What is missing of an app that does not answer.
+const APP: &str = "telemetry";
 /// Part with the files of the machine that `doctor` reads.
 const HOST_FILES: &str = "host files";
 /// Their directory, as `doctor --root` takes it.
@@ -80,7 +82,7 @@ the collection and writes the parts collected so far; a second ^C exits without 
 
 Exit status:
   0  the bundle was written, even if parts are missing
-  1  nothing could be collected, or the file cannot be written
+  1  nothing could be collected, no app has that name, or the file cannot be written
   2  wrong usage or configuration")]
 #[allow(clippy::struct_excessive_bools)] // Switches of a command line.
 pub(crate) struct Args {
@@ -161,6 +163,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     session::xray_unless(args.no_xray, &mut settings);
     let stop = StopRequests::register()?;
     let started = Timestamp::now();
+    let apps = versions::ask(&settings, args.app.app.as_deref())?;
     let name = format!("pmdscope-bundle-{}", started.strftime("%Y%m%dT%H%M%SZ"));
     let archive = ArchiveFile::create(args.target(&name))?;
     let beside = directory(archive.target());
@@ -180,7 +183,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         most_bytes: args.max_size,
         parts: Vec::new(),
     };
-    let apps = versions::ask(&settings, args.app.app.as_deref());
     let mut bundle = Bundle { args, settings, collector, redactor, apps };
     bundle.collect();
     let parts = bundle.finish();
@@ -262,6 +264,7 @@ struct Bundle<'a> {
 impl<'a> Bundle<'a> {
     fn collect(&mut self) {
         self.add_versions();
+        self.add_silent();
         let sources = match &self.args.recording {
             Some(path) => given_recordings(path),
             None => Ok(running_recordings()),
@@ -298,6 +301,7 @@ impl<'a> Bundle<'a> {
             staging: self.collector.staging,
             app: self.args.app.app.as_deref(),
             config: self.args.app.config.named_file(),
+            no_other_users: self.args.app.config.leaves_out_others(),
             seconds: self.args.seconds(),
             packets: self.args.packets,
             snaplen: self.args.snapshot_length,
@@ -409,6 +413,14 @@ impl<'a> Bundle<'a> {
             (entry.status, entry.reason) = (PartStatus::Failed, Some(format!("{error:#}")));
         }
         self.collector.add(entry);
+    }
+
+    /// Notes the apps of which nothing can be collected.
+    fn add_silent(&mut self) {
+        for app in self.apps.iter().filter(|app| !app.answers) {
+            let why = app.silent.as_deref().unwrap_or("it did not answer");
+            self.collector.add(PartEntry::skipped(APP, Some(app.name.clone()), why));
+        }
     }
 
     /// Copies the files of this machine that `doctor` reads, for `doctor --root` elsewhere.

@@ -53,8 +53,8 @@ check samples each app four times a second.
 
 Exit status:
   0  no finding of severity warning or critical; info findings do not count
-  1  a warning or critical finding, an app that does not answer, an expected app
-     that does not run, no app at all, or an app that --scan cannot read
+  1  a warning or critical finding, an app that does not answer, an expected or
+     named app that does not run, no app at all, or an app that --scan cannot read
   2  wrong usage or configuration
 
 For a hot queue (queue_imbalance) of a linked app, check captures packets for
@@ -174,7 +174,6 @@ fn finish(
 /// Reports what the findings leave out, and why.
 fn tell_notes(args: &Args, source: &Source) {
     source.tell_notes();
-    tell_choice(args, source.fleet());
     if args.interrupts && !args.quiet {
         session::tell_untraced(source.fleet());
     }
@@ -203,21 +202,6 @@ fn print(args: &Args, verdict: &CheckDocument<'_>, fleet: &FleetState) -> Result
 /// Scans these apps in a thread of its own, which returns why some could not be scanned.
 fn scan(apps: Vec<DiscoveredApp>, results: Arc<ScanResults>) -> JoinHandle<Vec<(String, String)>> {
     thread::spawn(move || Scanner::new(ScanArgs::default()).scan_into(&apps, &results))
-}
-
-/// Reports which app was checked where another one may have been meant, which does not run.
-fn tell_choice(args: &Args, fleet: &FleetState) {
-    let begins = |name: &str| {
-        let mut others = fleet.apps.iter().filter(|app| app.name != name);
-        others.find(|app| app.name.starts_with(name)).map(|app| app.name.clone())
-    };
-    if let Some(name) = &args.app.app
-        && fleet.find(name).is_none()
-        && let Some(app) = begins(name)
-    {
-        let text = format!("no app is named {name:?}: checked {app}, whose name begins so");
-        output::tell(&text);
-    }
 }
 
 /// Prints the document of no app, where one was asked for.

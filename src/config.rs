@@ -60,6 +60,10 @@ pub(crate) struct ConfigArg {
     #[arg(id = "config", long = "config", value_name = "FILE", hide_short_help = true,
           value_hint = clap::ValueHint::FilePath)]
     file: Option<PathBuf>,
+
+    /// Leave out apps of users other than root and yourself
+    #[arg(long, hide_short_help = true)]
+    no_other_users: bool,
 }
 
 impl ConfigArg {
@@ -68,16 +72,23 @@ impl ConfigArg {
         self.file.as_deref()
     }
 
+    /// Whether apps of other users were left out on the command line.
+    pub(crate) fn leaves_out_others(&self) -> bool {
+        self.no_other_users
+    }
+
     /// The configuration, or the defaults when there is no file.
     ///
     /// # Errors
     ///
     /// When the file cannot be read, or anything in it is wrong.
     pub(crate) fn load(&self) -> Result<Config, ConfigError> {
-        match choose(self.file.as_deref(), std::env::var_os(VARIABLE)) {
-            Some((path, required)) => load(&path, required),
-            None => Ok(Config::default()),
-        }
+        let mut config = match choose(self.file.as_deref(), std::env::var_os(VARIABLE)) {
+            Some((path, required)) => load(&path, required)?,
+            None => Config::default(),
+        };
+        config.settings.discover.other_users &= !self.no_other_users;
+        Ok(config)
     }
 }
 

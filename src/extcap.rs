@@ -105,7 +105,7 @@ struct Interface {
 
 fn interfaces() -> Result<Vec<Interface>> {
     let settings = ConfigArg::default().load()?.settings;
-    let running = running(&settings);
+    let running = running(&settings)?;
     let offering = running.iter().filter(|one| Preflight::of(one, AttachPolicy::Safe).is_ok());
     Ok(offering.flat_map(interfaces_of).collect())
 }

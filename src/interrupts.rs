@@ -20,7 +20,7 @@ use pmdscope_telemetry::sample::TracingMethod;
 use self::rounds::Rounds;
 use crate::number::whole;
 use crate::output::StandardOutput;
-use crate::session::AppArg;
+use crate::session::{self, AppArg};
 use crate::{capture, duration, output, terminal, top};
 
 /// How often apps are asked while bpftrace starts.
@@ -115,7 +115,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let tracer = Tracer::start(options);
     let mut settings = args.app.settings()?;
     settings.tracer = Some(tracer.clone());
-    let mut fleet = Fleet::start(args.app.app.as_deref(), settings)?;
+    settings.discover.stop = Arc::clone(&control.stop).into();
+    let mut fleet = session::start(&args.app, settings)?;
+    fleet.sample(ROUND_TIMEOUT);
+    session::tell_silent(&fleet.state);
     let result = report(args, &mut fleet, &tracer, &control);
     tracer.stop();
     result.map(|()| ExitCode::SUCCESS)

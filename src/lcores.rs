@@ -12,7 +12,7 @@ use pmdscope_telemetry::FleetState;
 
 use crate::exit::{FAILED, Usage};
 use crate::number::whole;
-use crate::session::AppArg;
+use crate::session::{self, AppArg};
 use crate::source::Source;
 use crate::{duration, output};
 
@@ -108,6 +108,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             break;
         }
     }
+    session::tell_silent(source.fleet());
     Ok(if lcores > 0 { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }
 

@@ -22,6 +22,7 @@ use crate::attach::transport::Preflight;
 use crate::attach::unavailable::CaptureUnavailable;
 use crate::config::ConfigArg;
 use crate::output::{self, names};
+use crate::session;
 use pmdscope_telemetry::fleet::{ROUND_TIMEOUT, obstacle};
 
 /// Version of the JSON; raised when a field changes its meaning.
@@ -73,9 +74,10 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut settings = args.config.load()?.settings;
     settings.discover.stale = args.all;
-    let found = settings.running();
+    let found = settings.apps(None, &[])?;
+    session::tell_left_out(&settings);
     if found.is_empty() {
-        settings.find(None)?;
+        settings.choose(None, Vec::new())?;
     }
     if let Some(text) = unreadable_text(&unreadable(&settings.discover)) {
         output::tell(&text);

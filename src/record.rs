@@ -196,7 +196,7 @@ impl AppDiscovery {
                     thread::sleep(DISCOVERY_INTERVAL);
                 }
                 let connected = lock(&spared).clone();
-                let running = settings.chosen(name.as_deref(), &connected);
+                let running = settings.apps(name.as_deref(), &connected).unwrap_or_default();
                 if sender.send(running).is_err() {
                     return;
                 }

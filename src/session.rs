@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use pmdscope_interrupts::{Tracer, TracerOptions};
 use pmdscope_telemetry::discover::DiscoveredApp;
-use pmdscope_telemetry::{Fleet, FleetSettings, FleetState};
+use pmdscope_telemetry::{AppStatus, Fleet, FleetSettings, FleetState};
 use pmdscope_xray::XrayReader;
 
 use crate::config::ConfigArg;
@@ -16,7 +16,8 @@ use crate::output;
 pub(crate) struct AppArg {
     /// Only this app [default: all]
     ///
-    /// NAME is the name or the DPDK file-prefix of the app, or a unique prefix of one.
+    /// NAME is the name or the DPDK file-prefix of the app, after USER/ for an app of a user other than
+    /// root and yourself.
     #[arg(short, long, value_name = "NAME")]
     pub(crate) app: Option<String>,
 
@@ -31,7 +32,7 @@ impl AppArg {
     ///
     /// When there is none, when the only one cannot be asked, or the configuration is wrong.
     pub(crate) fn fleet(&self) -> Result<Fleet> {
-        Ok(Fleet::start(self.app.as_deref(), self.settings()?)?)
+        start(self, self.settings()?)
     }
 
     /// Where apps are looked for, and how they are judged.
@@ -52,6 +53,33 @@ impl AppArg {
     pub(crate) fn the_app(&self) -> Result<DiscoveredApp> {
         Ok(self.settings()?.find(self.app.as_deref())?)
     }
+}
+
+/// Reports what the last search left out.
+pub(crate) fn tell_left_out(settings: &FleetSettings) {
+    if let Some(text) = settings.discover.left_out.text() {
+        output::tell(&text);
+    }
+}
+
+/// Reports the apps that do not answer, and why.
+pub(crate) fn tell_silent(fleet: &FleetState) {
+    for app in &fleet.apps {
+        if let AppStatus::Lost { reason } = &app.status {
+            output::tell(&format!("{}: {reason}", app.name));
+        }
+    }
+}
+
+/// The chosen apps, not sampled yet, with these settings.
+///
+/// # Errors
+///
+/// As [`AppArg::fleet`].
+pub(crate) fn start(app: &AppArg, settings: FleetSettings) -> Result<Fleet> {
+    let fleet = Fleet::start(app.app.as_deref(), settings.clone())?;
+    tell_left_out(&settings);
+    Ok(fleet)
 }
 
 /// Whether the memory of apps is read.

@@ -69,28 +69,9 @@ fn player(path: &Path, app: Option<&str>, settings: &FleetSettings) -> Result<Re
         RecordingPlayer::open(path, settings)?
     };
     if let Some(app) = app {
-        let app = recorded_name(app, &player)?;
-        player.only(&app);
+        player.only(app);
     }
     Ok(player)
-}
-
-/// The app of that name in a recording, or the only one whose name begins so, as far as its apps are
-/// known yet.
-fn recorded_name(name: &str, player: &RecordingPlayer) -> Result<String> {
-    let apps = player.apps();
-    if apps.contains(name) {
-        return Ok(name.to_owned());
-    }
-    let begin = apps.into_iter().filter(|app| app.starts_with(name)).collect::<Vec<_>>();
-    match begin[..] {
-        [] => Ok(name.to_owned()),
-        [app] => Ok(app.to_owned()),
-        _ => bail!(
-            "several apps were recorded whose names begin with {name:?}: {}",
-            begin.join(", ")
-        ),
-    }
 }
 
 /// Gives one state after the other.
@@ -147,7 +128,7 @@ impl Source {
     pub(crate) fn counted(app: &AppArg, xray: XrayArg, interval: Duration) -> Result<Self> {
         let mut settings = app.settings()?;
         xray.add_to(&mut settings);
-        Ok(Self::of(Fleet::start(app.app.as_deref(), settings)?, interval))
+        Ok(Self::of(session::start(app, settings)?, interval))
     }
 
     /// As [`Source::counted`], with the interfaces of the kernel that have a filter or a bypass; if there is
@@ -165,7 +146,7 @@ impl Source {
         let mut settings = FleetSettings { scans, ..app.settings()? };
         xray.add_to(&mut settings);
         interfaces::read_with(&mut settings);
-        Ok(Self::of(Fleet::start(app.app.as_deref(), settings)?, interval))
+        Ok(Self::of(session::start(app, settings)?, interval))
     }
 
     fn of(fleet: Fleet, interval: Duration) -> Self {
@@ -188,7 +169,7 @@ impl Source {
         xray.add_to(&mut settings);
         interfaces::read_with(&mut settings);
         let tracer = session::trace(&mut settings);
-        let fleet = Fleet::start(app.app.as_deref(), settings)?;
+        let fleet = session::start(app, settings)?;
         let mut live = Live { fleet, interval, next: Instant::now(), tracer: Some(tracer) };
         live.wait_for_tracer();
         Ok(Self::Live(Box::new(live)))
@@ -336,7 +317,7 @@ impl Replay {
         let known = apps.iter().copied().collect::<Vec<_>>().join(", ");
         match (&self.app, known.is_empty()) {
             (_, true) => bail!("no app was recorded"),
-            (Some(app), false) if !apps.iter().any(|known| known.starts_with(app)) => {
+            (Some(app), false) if !apps.contains(app.as_str()) => {
                 bail!("no app named {app:?} was recorded; there is {known}")
             }
             _ if matches!(self.pace, Pace::Whole) => Ok(()),

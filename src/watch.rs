@@ -129,18 +129,14 @@ impl TopSampler {
     fn running(&self) -> (Vec<DiscoveredApp>, String) {
         // Separately, so that the fleet is not locked during the search.
         let connected = self.shared.fleet().connected();
-        let running = match &self.chosen {
-            None => self.settings.running_beside(&connected),
-            Some(name) => match self.settings.named(name, &connected) {
-                Ok(running) => running,
-                Err(error) => return (Vec::new(), advice(&error)),
+        let name = self.chosen.as_deref();
+        match self.settings.apps(name, &connected) {
+            // Nothing runs: the error says where apps are looked for.
+            Ok(running) if running.is_empty() && name.is_none() => match self.settings.find(None) {
+                Ok(app) => (vec![app], String::new()),
+                Err(error) => (Vec::new(), advice(&error)),
             },
-        };
-        if !running.is_empty() || self.chosen.is_some() {
-            return (running, String::new());
-        }
-        match self.settings.find(None) {
-            Ok(app) => (vec![app], String::new()),
+            Ok(running) => (running, String::new()),
             Err(error) => (Vec::new(), advice(&error)),
         }
     }

@@ -158,8 +158,15 @@ impl<'a> Evidence<'a> {
 
     /// Returns the apps that run and answer.
     pub(crate) fn running(&self) -> Fact<Vec<&'a AppFacts>> {
-        let running: Vec<_> = self.apps()?.iter().filter(|app| app.sample.is_some()).collect();
-        if running.is_empty() { Err(Unknown("no app runs".into())) } else { Ok(running) }
+        let apps = self.apps()?;
+        let running: Vec<_> = apps.iter().filter(|app| app.sample.is_some()).collect();
+        let silent = apps.iter().filter(|app| app.unreachable.is_some());
+        let silent: Vec<_> = silent.map(AppFacts::label).collect();
+        match (running.is_empty(), silent.is_empty()) {
+            (false, _) => Ok(running),
+            (true, true) => Err(Unknown("no app runs".into())),
+            (true, false) => Err(Unknown(format!("no app answers: {}", silent.join(", ")))),
+        }
     }
 
     /// Returns the CPUs on which apps poll, or will poll.

@@ -49,10 +49,11 @@ fn number_of(apps: usize, place: usize, port: u16) -> usize {
     if apps == 1 { port.into() } else { place }
 }
 
-/// What an app may be called in front of a port: its name, and its file-prefix.
+/// What an app may be called in front of a port: its name, and its file-prefix if other users cannot
+/// have given it.
 pub(super) fn names_of(app: &DiscoveredApp) -> impl Iterator<Item = &str> {
     let prefix = app.dir.file_name().and_then(|prefix| prefix.to_str());
-    std::iter::once(app.name.as_str()).chain(prefix)
+    std::iter::once(app.name.as_str()).chain(prefix.filter(|_| app.user.is_none()))
 }
 
 /// Splits off the name of a running app. Names and devices may both contain colons, so the longest
@@ -62,17 +63,10 @@ pub(super) fn split_app<'a>(interface: &'a str, apps: &[&str]) -> (Option<&'a st
         Some((*app).len())
             .filter(|len| interface.get(..*len) == Some(*app) && interface[*len..].starts_with(':'))
     };
-    match apps.iter().filter_map(rest).max().or_else(|| begin_of_app(interface, apps)) {
+    match apps.iter().filter_map(rest).max() {
         Some(len) => (Some(&interface[..len]), &interface[len + 1..]),
         None => (None, interface),
     }
-}
-
-/// Length of the longest text in front of a colon that the name of a running app begins with.
-fn begin_of_app(interface: &str, apps: &[&str]) -> Option<usize> {
-    let begins =
-        |len: &usize| *len > 0 && apps.iter().any(|app| app.starts_with(&interface[..*len]));
-    interface.match_indices(':').map(|(len, _)| len).filter(begins).max()
 }
 
 /// The text that must name an app, unless there is exactly one app.
@@ -187,13 +181,11 @@ mod tests {
     }
 
     #[test]
-    fn the_begin_of_a_name_is_split_off_where_no_name_fits() {
+    fn a_name_that_only_begins_as_that_of_an_app_is_another_one() {
         let apps = ["rte", "rte:1", "reflector"];
-        assert_eq!(split_app("ref:net_vhost0:2", &apps), (Some("ref"), "net_vhost0:2"));
-        assert_eq!(split_app("r:0", &apps), (Some("r"), "0"), "an error of two apps");
-        assert_eq!(split_app("rte:0", &apps), (Some("rte"), "0"));
-        assert_eq!(split_app(":0", &apps), (None, ":0"));
-        assert_eq!(split_app("eflector:0", &apps), (None, "eflector:0"));
+        for other in ["ref:net_vhost0:2", "r:0", ":0", "eflector:0", "reflector-canary:0"] {
+            assert_eq!(split_app(other, &apps), (None, other));
+        }
     }
 
     #[test]
@@ -201,6 +193,8 @@ mod tests {
         let app =
             DiscoveredApp { name: "fwd".into(), dir: "/var/run/dpdk/fwd-17".into(), ..app("x") };
         assert_eq!(names_of(&app).collect::<Vec<_>>(), ["fwd", "fwd-17"]);
+        let app = DiscoveredApp { user: Some("eve".into()), name: "eve/fwd".into(), ..app };
+        assert_eq!(names_of(&app).collect::<Vec<_>>(), ["eve/fwd"]);
     }
 
     #[test]

@@ -1,21 +1,24 @@
-//! Finds the apps that are meant. Each is found, asked and checked at most once: discovery connects to
-//! every app, and a check may start a program.
+//! Finds the apps that are meant. Each is found, asked and checked at most once: a search connects to
+//! the apps, and a check may start a program. Where all that is meant has the name of an app in front,
+//! no other app is asked.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::anyhow;
+use anyhow::{anyhow, bail};
 use pmdscope_telemetry::FleetSettings;
-use pmdscope_telemetry::discover::{DiscoveredApp, FindError};
+use pmdscope_telemetry::discover::{DiscoveredApp, FindError, Reachability};
+use pmdscope_telemetry::fleet::obstacle;
+use pmdscope_telemetry::parallel;
 
 use super::interface::{check_same, guess_app, list, names_of, split_app};
 use super::policy::AttachPolicy;
 use super::running::RunningApp;
 use super::target::CaptureTarget;
 use super::transport::{Preflight, convention};
-use crate::output;
+use crate::{output, session};
 
 /// Finds the apps and ports that `-i` and `-a` name; without `-i`, all ports of the app. `-i any`
 /// without an app is all apps that hand out packets by themselves, or the only app.
@@ -26,7 +29,9 @@ pub(crate) fn resolve(
     policy: AttachPolicy,
 ) -> anyhow::Result<Vec<CaptureTarget>> {
     let source = LocalApps { settings: Arc::new(settings), policy };
-    Resolver::new(&source).resolve(interfaces, app).map_err(|error| {
+    let resolved = Resolver::new(&source, interfaces, app)
+        .and_then(|resolver| resolver.resolve(interfaces, app));
+    resolved.map_err(|error| {
         match interfaces.iter().find(|interface| is_of_kernel(interface)) {
             Some(name) => anyhow!(
                 "{name} is an interface of the kernel: use tcpdump -i {name}; pmdscope captures from DPDK \
@@ -46,7 +51,8 @@ fn is_of_kernel(name: &str) -> bool {
 /// A target as it is now that its app has come back; `None` as long as that is not so.
 pub(super) fn again(target: &CaptureTarget) -> Option<CaptureTarget> {
     let source = LocalApps { settings: Arc::clone(&target.settings), policy: target.policy };
-    let mut now = Resolver::new(&source).target(Some(&target.address)).ok()?;
+    let address = Some(target.address.as_str());
+    let mut now = Resolver::new(&source, &[], address).ok()?.target(address).ok()?;
     for port in &target.asked {
         now.add(port).ok()?;
     }
@@ -57,16 +63,18 @@ pub(super) fn again(target: &CaptureTarget) -> Option<CaptureTarget> {
 
 /// What finding apps asks of the system.
 trait AppSource {
-    /// All running apps. Connects to each.
-    fn discover(&self) -> Vec<DiscoveredApp>;
+    /// The apps by all their names, of which some may have ended. Connects to none.
+    fn known(&self) -> Vec<DiscoveredApp>;
+    /// All running apps, or that of that name. Connects to each of these.
+    fn apps(&self, name: Option<&str>) -> Result<Vec<DiscoveredApp>, FindError>;
     /// The one of that name, or the only one.
     fn choose(
         &self,
         name: Option<&str>,
         running: &[DiscoveredApp],
     ) -> Result<DiscoveredApp, FindError>;
-    /// Asks an app about itself.
-    fn ask(&self, app: DiscoveredApp) -> RunningApp;
+    /// Asks apps about themselves, at the same time.
+    fn ask(&self, apps: Vec<DiscoveredApp>) -> Vec<RunningApp>;
     /// Whether packets can be had from an app of `-i any`.
     fn preflight(&self, running: &RunningApp) -> anyhow::Result<Preflight>;
     /// The same for one that was named.
@@ -82,8 +90,14 @@ struct LocalApps {
 }
 
 impl AppSource for LocalApps {
-    fn discover(&self) -> Vec<DiscoveredApp> {
-        self.settings.running()
+    fn known(&self) -> Vec<DiscoveredApp> {
+        self.settings.names()
+    }
+
+    fn apps(&self, name: Option<&str>) -> Result<Vec<DiscoveredApp>, FindError> {
+        let apps = self.settings.apps(name, &[]);
+        session::tell_left_out(&self.settings);
+        apps
     }
 
     fn choose(
@@ -94,8 +108,8 @@ impl AppSource for LocalApps {
         self.settings.choose(name, running.to_vec())
     }
 
-    fn ask(&self, app: DiscoveredApp) -> RunningApp {
-        RunningApp::ask(app)
+    fn ask(&self, apps: Vec<DiscoveredApp>) -> Vec<RunningApp> {
+        parallel::map(apps, RunningApp::ask)
     }
 
     fn preflight(&self, running: &RunningApp) -> anyhow::Result<Preflight> {
@@ -124,10 +138,20 @@ struct Resolver<'a> {
 }
 
 impl<'a> Resolver<'a> {
-    fn new(source: &'a dyn AppSource) -> Self {
-        let apps = source.discover();
+    fn new(
+        source: &'a dyn AppSource,
+        interfaces: &[String],
+        app: Option<&str>,
+    ) -> anyhow::Result<Self> {
+        let apps = match app {
+            Some(_) => source.apps(app)?,
+            None => match named(source, interfaces)? {
+                Some(apps) => apps,
+                None => source.apps(None)?,
+            },
+        };
         let (asked, checked) = (BTreeMap::new(), BTreeMap::new());
-        Self { source, apps, asked, checked, targets: BTreeMap::new() }
+        Ok(Self { source, apps, asked, checked, targets: BTreeMap::new() })
     }
 
     fn resolve(
@@ -172,6 +196,11 @@ impl<'a> Resolver<'a> {
             check_same(interface, &self.find(Some(prefix))?, &self.find(Some(app))?)?;
         }
         let name = prefix.or(app).or_else(|| guess_app(interface, self.apps.len()));
+        if name.is_none() && interface != "any" && self.apps.len() > 1 {
+            if let Err(error) = self.source.choose(Some(interface), &self.apps) {
+                bail!("{error}; nor has an app such a device: pmdscope capture -D lists all");
+            }
+        }
         self.add(name.map(str::to_owned), port)
     }
 
@@ -189,7 +218,9 @@ impl<'a> Resolver<'a> {
 
     /// An app by a name, with none of its ports.
     fn target(&mut self, name: Option<&str>) -> anyhow::Result<CaptureTarget> {
-        let running = self.ask(self.find(name)?);
+        let app = self.find(name)?;
+        let running = self.ask(std::slice::from_ref(&app)).pop();
+        let running = running.unwrap_or(RunningApp { app, sample: None });
         let found = match self.checked.get(&running.app.socket) {
             Some(found) => found.clone(),
             None => self.source.preflight_named(&running)?,
@@ -207,21 +238,28 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    fn ask(&mut self, app: DiscoveredApp) -> RunningApp {
-        let source = self.source;
-        self.asked.entry(app.socket.clone()).or_insert_with(|| source.ask(app)).clone()
+    /// The answers of some apps, in their order.
+    fn ask(&mut self, apps: &[DiscoveredApp]) -> Vec<RunningApp> {
+        let unknown = apps.iter().filter(|app| !self.asked.contains_key(&app.socket));
+        let answers = self.source.ask(unknown.cloned().collect());
+        self.asked.extend(answers.into_iter().map(|one| (one.app.socket.clone(), one)));
+        apps.iter().filter_map(|app| self.asked.get(&app.socket).cloned()).collect()
     }
 
     fn ask_all(&mut self) -> Vec<RunningApp> {
-        self.apps.clone().into_iter().map(|app| self.ask(app)).collect()
+        self.ask(&self.apps.clone())
     }
 
     /// The apps that `-i any` means; the others are named with what keeps them out. Nothing attaches to
     /// an app that was not named.
     fn offering(&mut self) -> Vec<String> {
-        let mut offering = Vec::new();
+        let (mut offering, mut silent) = (Vec::new(), BTreeMap::<String, Vec<String>>::new());
         for running in self.ask_all() {
             let socket = &running.app.socket;
+            if let Some((_, why)) = obstacle(&running.app).filter(|_| !is_mute(&running.app)) {
+                silent.entry(why).or_default().push(running.app.name);
+                continue;
+            }
             let found = match self.checked.get(socket) {
                 Some(found) => Ok(found.clone()),
                 None => self.source.preflight(&running),
@@ -240,6 +278,10 @@ impl<'a> Resolver<'a> {
                 Err(error) => super::leave_out(error),
             }
             self.checked.extend(found.ok().map(|found| (socket.clone(), found)));
+        }
+        for (why, apps) in silent {
+            let apps = apps.iter().map(String::as_str).collect::<Vec<_>>();
+            output::tell(&format!("left out: {}: {why}", output::names(&apps)));
         }
         offering
     }
@@ -261,10 +303,16 @@ impl<'a> Resolver<'a> {
             Some(Ok((running.app.socket.display().to_string(), port.to_owned())))
         };
         match owners.as_slice() {
-            [] => {
-                let found = self.source.choose(Some(interface), &self.apps).ok()?;
-                target(running.iter().find(|one| one.app.socket == found.socket)?, "any")
-            }
+            [] => match self.find(Some(interface)) {
+                Ok(found) => {
+                    target(running.iter().find(|one| one.app.socket == found.socket)?, "any")
+                }
+                Err(error) => match error.downcast_ref() {
+                    Some(FindError::Unknown { .. }) | None => None,
+                    // There is such an app.
+                    Some(_) => Some(Err(error)),
+                },
+            },
             [one] => target(one, interface),
             several => {
                 let names = several.iter().map(|one| format!("{}:{interface}", one.app.name));
@@ -289,6 +337,40 @@ impl<'a> Resolver<'a> {
         });
         Some(found.ok_or_else(|| anyhow!("there is no interface {number} in the list of -D")))
     }
+}
+
+/// The apps that are named, if every interface begins with the name of an app that runs: `APP` or
+/// `APP:PORT`.
+fn named(
+    source: &dyn AppSource,
+    interfaces: &[String],
+) -> anyhow::Result<Option<Vec<DiscoveredApp>>> {
+    let known = source.known();
+    let names = known.iter().flat_map(names_of).collect::<Vec<_>>();
+    let name = |interface: &String| {
+        let whole = names.iter().find(|name| **name == interface.as_str()).copied();
+        whole.or_else(|| {
+            let (name, _) = split_app(interface, &names);
+            names.iter().find(|known| Some(**known) == name).copied()
+        })
+    };
+    let wanted: Option<BTreeSet<&str>> = interfaces.iter().map(name).collect();
+    let mut apps: Vec<DiscoveredApp> = Vec::new();
+    for name in wanted.unwrap_or_default() {
+        match source.apps(Some(name)) {
+            Ok(found) => apps.extend(found),
+            // It has ended, and the name may be that of a device as well.
+            Err(FindError::Unknown { .. }) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    apps.dedup_by(|a, b| a.socket == b.socket);
+    Ok(Some(apps).filter(|apps| !apps.is_empty()))
+}
+
+/// It runs without telemetry: its packets may be had all the same.
+fn is_mute(app: &DiscoveredApp) -> bool {
+    app.state == Reachability::NoTelemetry
 }
 
 /// An app has this device; a queue may follow it.

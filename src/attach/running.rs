@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use pmdscope_telemetry::discover::{DiscoveredApp, Reachability};
+use pmdscope_telemetry::discover::{DiscoveredApp, FindError, Reachability};
 use pmdscope_telemetry::sample::{PortSample, Sample};
-use pmdscope_telemetry::{FleetSettings, SampleCollector};
+use pmdscope_telemetry::{FleetSettings, SampleCollector, parallel};
+
+use crate::session;
 
 /// How long an app may take to report about itself.
 const SAMPLE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -19,11 +21,17 @@ pub(crate) struct RunningApp {
 
 impl RunningApp {
     /// Asks an app that was found.
-    pub(crate) fn ask(app: DiscoveredApp) -> Self {
-        let live = app.state == Reachability::Live;
-        let collected = || SampleCollector::new(app.clone()).collect(SAMPLE_TIMEOUT).ok();
-        let sample = live.then(collected).flatten();
-        Self { app, sample }
+    pub(crate) fn ask(mut app: DiscoveredApp) -> Self {
+        if app.state != Reachability::Live {
+            return Self { app, sample: None };
+        }
+        match SampleCollector::new(app.clone()).collect(SAMPLE_TIMEOUT) {
+            Ok(sample) => Self { app, sample: Some(sample) },
+            Err(error) => {
+                app.state = Reachability::Unreachable(error.class().into());
+                Self { app, sample: None }
+            }
+        }
     }
 
     /// Its ports, as far as it reports them.
@@ -32,7 +40,13 @@ impl RunningApp {
     }
 }
 
-/// All running apps.
-pub(crate) fn running(settings: &FleetSettings) -> Vec<RunningApp> {
-    settings.running().into_iter().map(RunningApp::ask).collect()
+/// All running apps, asked at the same time.
+///
+/// # Errors
+///
+/// When the search was interrupted.
+pub(crate) fn running(settings: &FleetSettings) -> Result<Vec<RunningApp>, FindError> {
+    let apps = settings.apps(None, &[])?;
+    session::tell_left_out(settings);
+    Ok(parallel::map(apps, RunningApp::ask))
 }

@@ -28,6 +28,8 @@ pub(super) struct CommandContext<'a> {
     pub(super) app: Option<&'a str>,
     /// The configuration file, if one was named.
     pub(super) config: Option<&'a Path>,
+    /// Leave out apps of other users.
+    pub(super) no_other_users: bool,
     /// How long commands observe.
     pub(super) seconds: u64,
     /// Packets per app, and bytes of each.
@@ -45,6 +47,7 @@ impl CommandContext<'_> {
         if let Some(config) = self.config {
             args.extend([OsStr::new("--config").to_owned(), config.as_os_str().to_owned()]);
         }
+        args.extend(self.no_other_users.then(|| "--no-other-users".into()));
         let (stdout, outputs) = (None, Vec::new());
         PartCommand { part, app: None, args, stdout, outputs, limit: USUAL_LIMIT }
     }
@@ -240,6 +243,7 @@ mod tests {
             staging: Path::new("/staging"),
             app: Some("fwd"),
             config: Some(Path::new("/etc/x.toml")),
+            no_other_users: false,
             seconds: 10,
             packets: 1000,
             snaplen: 96,

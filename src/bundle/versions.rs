@@ -5,9 +5,12 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pmdscope_render::number::{UNKNOWN, known};
+use pmdscope_telemetry::discover::FindError;
+use pmdscope_telemetry::fleet::obstacle;
 use pmdscope_telemetry::{FleetSettings, parallel};
 
 use crate::attach::running::RunningApp;
+use crate::session;
 
 /// An app, and what it runs on.
 #[derive(Clone, Debug)]
@@ -15,6 +18,8 @@ pub(super) struct VersionedApp {
     pub(super) name: String,
     /// It reports about itself.
     pub(super) answers: bool,
+    /// Why it does not, if that is known.
+    pub(super) silent: Option<String>,
     pid: Option<u32>,
     dpdk: Option<String>,
     library: Option<String>,
@@ -31,6 +36,7 @@ impl VersionedApp {
         let RunningApp { app, sample } = running;
         let library = sample.as_ref().and_then(|sample| sample.library.as_ref());
         Self {
+            silent: obstacle(&app).map(|(_, why)| why),
             name: app.name,
             answers: sample.is_some(),
             pid: app.pid,
@@ -42,16 +48,21 @@ impl VersionedApp {
 }
 
 /// All apps, or the chosen one.
-pub(super) fn ask(settings: &FleetSettings, chosen: Option<&str>) -> Vec<VersionedApp> {
-    let found = match chosen {
-        Some(name) => settings.named(name, &[]).unwrap_or_default(),
-        None => settings.running(),
-    };
+///
+/// # Errors
+///
+/// When no app, or several, have the name of the chosen one.
+pub(super) fn ask(
+    settings: &FleetSettings,
+    chosen: Option<&str>,
+) -> Result<Vec<VersionedApp>, FindError> {
+    let found = settings.apps(chosen, &[])?;
+    session::tell_left_out(settings);
     let asked = parallel::map(found, |app| {
         let silent = RunningApp { app: app.clone(), sample: None };
         catch_unwind(AssertUnwindSafe(|| RunningApp::ask(app))).unwrap_or(silent)
     });
-    asked.into_iter().map(VersionedApp::of).collect()
+    Ok(asked.into_iter().map(VersionedApp::of).collect())
 }
 
 /// The versions as text.

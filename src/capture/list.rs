@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
+use pmdscope_telemetry::fleet::obstacle;
 use serde::Serialize;
 
 use super::args::Args;
@@ -89,7 +90,7 @@ pub(super) fn answer(args: &Args) -> anyhow::Result<Option<ExitCode>> {
     if args.list_interfaces {
         let settings = args.source.config.load()?.settings;
         let attach = args.source.attach.attach();
-        return interfaces(&running::running(&settings), attach, args.json).map(Some);
+        return interfaces(&running::running(&settings)?, attach, args.json).map(Some);
     }
     let text = if args.list_data_link_types {
         let name = output::one_line(name);
@@ -111,7 +112,8 @@ fn interfaces(
     json: bool,
 ) -> anyhow::Result<ExitCode> {
     for silent in running.iter().filter(|one| one.sample.is_none()) {
-        output::tell(&format!("{}: cannot read its ports", silent.app.name));
+        let why = obstacle(&silent.app).map_or_else(String::new, |(_, why)| format!(": {why}"));
+        output::tell(&format!("{}: cannot read its ports{why}", silent.app.name));
     }
     let (all, reasons) = all(running, attach);
     for reason in reasons.iter().filter(|_| !json) {

@@ -1,6 +1,7 @@
 //! A capture from running apps.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Context;
 use pmdscope_capture::budget::CpuBudget;
@@ -21,7 +22,8 @@ use crate::{attach, output};
 pub(super) fn run(args: &Args, expression: &str, control: &RunControl) -> anyhow::Result<ExitCode> {
     let program = args.compiler().compile_for_app(expression)?;
     let source = &args.source;
-    let found = source.config.load()?.settings;
+    let mut found = source.config.load()?.settings;
+    found.discover.stop = Arc::clone(&control.stop).into();
     let app = source.app.as_deref();
     let wanted = resolve::resolve(&source.interfaces, app, found, source.attach.attach())?;
     let ask = ask(args, program);

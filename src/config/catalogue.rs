@@ -15,7 +15,7 @@ use pmdscope_telemetry::discover::DiscoverOptions;
 
 use super::Config;
 use super::key::{ConfigKey, ConfigPart, ConfigTable};
-use super::kind::Time;
+use super::kind::{Count, Flag, Time};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -57,7 +57,21 @@ fn discovery() -> ConfigTable {
             Time(10 * MILLISECOND, 10 * SECOND),
             |c| &mut c.settings.discover.timeout,
             r#""300ms""#,
-            "Timeout for the identification of an app; commands that look once wait at least 1s",
+            "Timeout for the identification of all apps; commands that look once wait at least 1s",
+        ),
+        ConfigKey::new(
+            "other_users",
+            Flag,
+            |c| &mut c.settings.discover.other_users,
+            "false",
+            "Find apps of users other than root and the one who runs the tool, as USER/APP",
+        ),
+        ConfigKey::new(
+            "per_user",
+            Count(1, 4096),
+            |c| &mut c.settings.discover.per_user,
+            "64",
+            "Most apps of each other user; of all other users, four times as many",
         ),
         ConfigKey::new(
             "keep_lost",

@@ -71,7 +71,8 @@ fn unknown_keys_and_tables_are_named_with_the_nearest_known_one() {
         wrong(text),
         "3: there is no key thresholds.pool_usd; did you mean pool_used?\n\
          4: there is no table [exprot]; did you mean export?\n\
-         6: there is no key discovery.zzz; expected one of roots, containers, timeout, keep_lost"
+         6: there is no key discovery.zzz; expected one of roots, containers, timeout, \
+         other_users, per_user, keep_lost"
     );
 }
 

@@ -17,6 +17,7 @@ use pmdscope_telemetry::{
 use crate::attach::policy::AttachPolicy;
 use crate::attach::running::RunningApp;
 use crate::attach::transport::Preflight;
+use crate::session;
 
 /// Time between two samples, from which rates come, and which threads poll.
 const INTERVAL: Duration = Duration::from_millis(300);
@@ -27,14 +28,11 @@ const INTERVAL: Duration = Duration::from_millis(300);
 /// # Errors
 /// When no app, or several, are meant by the name, and none of it is expected.
 pub(crate) fn live_apps(mut settings: FleetSettings, name: Option<&str>) -> Result<Vec<AppFacts>> {
-    let found = match name {
-        None => settings.running(),
-        Some(name) => {
-            let found = settings.named(name, &[])?;
-            settings.only(name, &found);
-            found
-        }
-    };
+    let found = settings.apps(name, &[])?;
+    session::tell_left_out(&settings);
+    if let Some(name) = name {
+        settings.only(name, &found);
+    }
     let expected = &settings.rules.expected;
     let absent =
         expected.apps.iter().filter(|app| found.iter().all(|other| other.name != app.name));

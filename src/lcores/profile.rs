@@ -100,6 +100,7 @@ pub(super) fn run(args: &Args, hz: u32, length: Duration) -> Result<ExitCode> {
     allow_many_files();
     let mut fleet = args.app.fleet()?;
     fleet.sample(ROUND_TIMEOUT);
+    session::tell_silent(&fleet.state);
     let mut running = start(&fleet.state, hz)?;
     let until = Instant::now() + length;
     while Instant::now() < until && !running.iter().all(|app| app.profiler.has_ended()) {

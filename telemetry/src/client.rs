@@ -4,25 +4,22 @@
 //! be taken for the answer to the next request. Therefore a timeout closes the connection for good.
 
 mod announced;
+mod greeting;
 
 use std::marker::PhantomData;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use rustix::event::PollFlags;
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recv, send, socket_with,
-    sockopt,
-};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 use serde::de::{DeserializeOwned, DeserializeSeed};
 
 use self::announced::AnnouncedRequests;
+pub(crate) use self::greeting::Greeting;
 use crate::commands::{HeapId, LcoreId, PoolName, PortId, RingName, TelemetryCommand};
 use crate::deadline::Deadline;
 use crate::error::TelemetryError;
-use crate::host::foreign::socket_address;
-use crate::host::process::start_ticks;
 use crate::raw_replies::ReplyKeeper;
 use crate::reply::{self, SocketBanner};
 
@@ -64,8 +61,9 @@ impl TelemetryClient {
     /// Connects and reads the banner.
     ///
     /// # Errors
-    /// [`TelemetryError::Refused`], [`TelemetryError::Permission`], [`TelemetryError::Busy`] (all connections of the app are
-    /// taken), [`TelemetryError::Timeout`] (a stopped app), [`TelemetryError::Malformed`] (not a DPDK app).
+    /// [`TelemetryError::Refused`], [`TelemetryError::Permission`], [`TelemetryError::Untrusted`],
+    /// [`TelemetryError::Busy`] (all connections of the app are taken), [`TelemetryError::Timeout`] (a
+    /// stopped app), [`TelemetryError::Malformed`] (not a DPDK app).
     pub fn connect(socket: &Path, deadline: Deadline) -> Result<Self, TelemetryError> {
         Self::connect_to(socket, &mut None, deadline)
     }
@@ -77,20 +75,22 @@ impl TelemetryClient {
         found: &mut Option<SocketPeer>,
         deadline: Deadline,
     ) -> Result<Self, TelemetryError> {
-        let socket = open(socket, deadline)?;
-        let peer = peer_of(&socket);
-        *found = Some(peer);
-        let mut buffer = vec![0; BANNER_BYTES];
-        let bytes = match receive(&socket, &mut buffer, deadline, "waiting for the banner") {
-            // DPDK accepts one connection too many and closes it immediately.
-            Ok([]) | Err(TelemetryError::Closed) => return Err(TelemetryError::Busy),
-            other => other?,
+        let mut greeting = Greeting::new(socket)?;
+        let connected = deadline.retry(|| greeting.connect());
+        *found = greeting.peer;
+        connected?.ok_or(TelemetryError::Timeout("connecting"))?;
+        let mut buffer = Vec::new();
+        let banner = loop {
+            if let Some(banner) = greeting.banner(&mut buffer)? {
+                break banner;
+            }
+            await_event(&greeting, PollFlags::IN, deadline, "waiting for the banner")?;
         };
-        let banner = reply::banner(bytes)?;
         let longest = usize::try_from(banner.max_output_len).unwrap_or(BANNER_BYTES);
         buffer.resize(longest.max(BANNER_BYTES), 0);
+        let peer = greeting.peer.ok_or(TelemetryError::Closed)?;
         Ok(Self {
-            socket: Some(socket),
+            socket: Some(greeting.into_socket()),
             banner,
             peer,
             buffer,
@@ -337,22 +337,6 @@ impl TelemetryClient {
     }
 }
 
-fn open(path: &Path, deadline: Deadline) -> Result<OwnedFd, TelemetryError> {
-    let (address, _dir) =
-        socket_address(path).map_err(|e| TelemetryError::io("bad socket path", e))?;
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
-        .map_err(|e| TelemetryError::io("cannot create a socket", e))?;
-    // EAGAIN: DPDK's backlog of one is full, or the app is stopped.
-    let attempt = || match connect(&socket, &address) {
-        Ok(()) => Ok(Some(())),
-        Err(Errno::AGAIN | Errno::INTR) => Ok(None),
-        Err(errno) => Err(TelemetryError::io("cannot connect", errno)),
-    };
-    deadline.retry(attempt)?.ok_or(TelemetryError::Timeout("connecting"))?;
-    Ok(socket)
-}
-
 /// Whether the socket is open and has nothing to read.
 fn is_quiet(socket: &OwnedFd) -> bool {
     let mut byte = [0];
@@ -393,7 +377,7 @@ fn receive<'a>(
 }
 
 fn await_event(
-    socket: &OwnedFd,
+    socket: impl AsFd,
     events: PollFlags,
     deadline: Deadline,
     action: &'static str,
@@ -403,12 +387,4 @@ fn await_event(
         Ok(false) => Err(TelemetryError::Timeout(action)),
         Err(errno) => Err(TelemetryError::io("cannot wait for the socket", errno)),
     }
-}
-
-fn peer_of(socket: &OwnedFd) -> SocketPeer {
-    let pid = sockopt::socket_peercred(socket)
-        .ok()
-        .and_then(|cred| u32::try_from(cred.pid.as_raw_nonzero().get()).ok())
-        .unwrap_or(0);
-    SocketPeer { pid, start_ticks: start_ticks(pid).unwrap_or(0) }
 }

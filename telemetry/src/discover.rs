@@ -3,15 +3,17 @@
 //! EAL never removes its runtime directories, so a directory proves nothing: an app runs when its
 //! socket accepts a connection, or when the lock on its `config` file is held.
 
+mod choice;
 mod find_error;
+mod identify;
+mod listing;
 mod namespaces;
+mod stop;
 mod unreadable;
+mod users;
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -20,15 +22,20 @@ use rustix::io::Errno;
 use rustix::process::{Flock, FlockType, fcntl_getlk};
 use serde::Serialize;
 
-use crate::client::TelemetryClient;
+use self::users::Crowd;
 use crate::deadline::Deadline;
-use crate::error::{ErrorClass, TelemetryError};
-use crate::host::foreign::{open_file, root_pid};
+use crate::error::ErrorClass;
+use crate::host::foreign::open_file;
 use crate::host::{Container, process};
-use crate::parallel;
 
+pub use self::choice::find;
+#[cfg(test)]
+pub(crate) use self::choice::named;
+pub(crate) use self::choice::{choose, no_app, one_live};
 pub use self::find_error::FindError;
+pub use self::stop::StopFlag;
 pub use self::unreadable::{UnreadableWarning, unreadable, unreadable_text};
+pub use self::users::LeftOut;
 
 /// Name of the telemetry socket; further in-memory instances append `:N`.
 const SOCKET: &str = "dpdk_telemetry.v2";
@@ -43,15 +50,37 @@ const NO_TELEMETRY: &str = "--no-telemetry";
 /// Where and how to search for apps.
 #[derive(Clone, Debug)]
 pub struct DiscoverOptions {
-    /// Directories that may hold `dpdk/<prefix>`.
+    /// Directories that may hold `dpdk/<prefix>`. [`DiscoverOptions::USERS`] stands for those of all
+    /// users.
     pub roots: Vec<PathBuf>,
     /// The mount point of proc, to search the mount namespaces of all other processes too; `None` to
     /// leave those out.
     pub proc: Option<PathBuf>,
     /// Whether to list directories of ended apps too.
     pub stale: bool,
-    /// How long to wait for the banner of each app.
+    /// How long to wait for the banners, of all apps together.
     pub timeout: Duration,
+    /// Whether to list apps of users other than root and the caller.
+    pub other_users: bool,
+    /// Most apps of each other user; of all of them, four times as many.
+    pub per_user: usize,
+    /// Ends the search early.
+    pub stop: StopFlag,
+    /// What the last search left out.
+    pub left_out: LeftOut,
+}
+
+impl DiscoverOptions {
+    /// The runtime directories of all users: those below `/run/user`, and others in which a telemetry
+    /// socket of a user other than root and the caller listens.
+    pub const USERS: &str = "/run/user/*";
+
+    /// Default of the most apps of each other user.
+    const PER_USER: usize = 32;
+
+    fn searches_users(&self) -> bool {
+        self.roots.iter().any(|root| root == Path::new(Self::USERS))
+    }
 }
 
 impl Default for DiscoverOptions {
@@ -62,6 +91,7 @@ impl Default for DiscoverOptions {
             from_env("RUNTIME_DIRECTORY"),
             Some("/var/run".into()),
             from_env("XDG_RUNTIME_DIR"),
+            Some(Self::USERS.into()),
             Some("/tmp".into()),
         ];
         Self {
@@ -69,6 +99,10 @@ impl Default for DiscoverOptions {
             proc: Some(process::PROC.into()),
             stale: false,
             timeout: Duration::from_millis(300),
+            other_users: true,
+            per_user: Self::PER_USER,
+            stop: StopFlag::default(),
+            left_out: LeftOut::default(),
         }
     }
 }
@@ -76,8 +110,11 @@ impl Default for DiscoverOptions {
 /// A DPDK app.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DiscoveredApp {
-    /// File-prefix, followed by `:N` for further in-memory instances.
+    /// File-prefix, after `USER/` for an app of a user other than root and the caller, and followed by
+    /// `:N` for further in-memory instances.
     pub name: String,
+    /// The user that it belongs to, unless that is root or the caller.
+    pub user: Option<String>,
     /// Runtime directory.
     pub dir: PathBuf,
     /// Telemetry socket, whether or not it exists.
@@ -104,7 +141,16 @@ impl DiscoveredApp {
         let dir = dir.into();
         let socket = dir.join(socket);
         let name = name.into();
-        Self { name, dir, socket, pid: None, dpdk_version: None, container: None, state }
+        Self {
+            name,
+            user: None,
+            dir,
+            socket,
+            pid: None,
+            dpdk_version: None,
+            container: None,
+            state,
+        }
     }
 }
 
@@ -138,6 +184,8 @@ pub enum UnreachableReason {
     Busy,
     /// The process that listens does not speak DPDK's telemetry protocol.
     Protocol,
+    /// Another user than the owner of its directory listens on its socket.
+    Untrusted,
     /// This program failed during the query, which is a bug.
     Internal,
 }
@@ -152,6 +200,7 @@ impl From<ErrorClass> for UnreachableReason {
             ErrorClass::IdentityMismatch | ErrorClass::Protocol | ErrorClass::Truncated => {
                 Self::Protocol
             }
+            ErrorClass::Untrusted => Self::Untrusted,
             ErrorClass::Internal => Self::Internal,
         }
     }
@@ -165,6 +214,7 @@ impl From<UnreachableReason> for ErrorClass {
             UnreachableReason::Timeout => Self::Timeout,
             UnreachableReason::Busy => Self::Busy,
             UnreachableReason::Protocol => Self::Protocol,
+            UnreachableReason::Untrusted => Self::Untrusted,
             UnreachableReason::Internal => Self::Internal,
         }
     }
@@ -183,6 +233,10 @@ impl UnreachableReason {
             Self::Timeout => "it does not answer in time: check whether the app is stopped",
             Self::Busy => "its 10 telemetry connections are taken: close other telemetry clients",
             Self::Protocol => "what listens there does not speak DPDK telemetry: check the path",
+            Self::Untrusted => {
+                "another user than the owner of its directory listens there: it may pretend to be an \
+                 app"
+            }
             Self::Internal => "pmdscope itself failed while it asked: please report this",
         }
     }
@@ -196,65 +250,68 @@ pub fn discover(options: &DiscoverOptions) -> Vec<DiscoveredApp> {
 /// Searches as [`discover`], without connecting to apps that the caller is `connected` to: each
 /// connection starts a thread in the app, and takes one of ten.
 pub fn look(options: &DiscoverOptions, connected: &[DiscoveredApp]) -> Vec<DiscoveredApp> {
-    let probe = |app: DiscoveredApp| match connected.iter().find(|known| known.socket == app.socket)
-    {
-        Some(known) => known.called(app.name),
-        None => probe(app, options.timeout),
-    };
-    let mut apps = all_instances(&runtime_dirs(options), &probe);
-    apps.retain(|app| options.stale || app.state != Reachability::Stale);
-    apps.sort_by(|a, b| (&a.name, &a.dir).cmp(&(&b.name, &b.dir)));
-    apps
+    let deadline = Deadline::after(options.timeout);
+    examine(listing::candidates(options, deadline), options, connected, deadline)
 }
 
-/// Returns the only live app with this file-prefix (and `:N`) or runtime directory, or the only one
-/// with a name that begins with `name`; without a name, the only live app.
-///
-/// # Errors
-/// When there is none, when there are several, or when it cannot be queried.
-pub fn find(name: Option<&str>, options: &DiscoverOptions) -> Result<DiscoveredApp, FindError> {
-    choose(name, discover(&DiscoverOptions { stale: false, ..options.clone() }), options)
-}
-
-/// Returns the only live app of that name among `running`, or the only one with a name that begins with it.
-pub(crate) fn choose(
-    name: Option<&str>,
-    running: Vec<DiscoveredApp>,
+/// Searches as [`look`], but connects only to the apps that may have that name, and to those that may
+/// be mistaken for them; `name_of` gives apps their names. Empty if no such app runs.
+pub(crate) fn look_for(
+    name: &str,
+    name_of: impl Fn(&[DiscoveredApp]) -> Vec<DiscoveredApp>,
     options: &DiscoverOptions,
-) -> Result<DiscoveredApp, FindError> {
-    if running.is_empty() && name.is_none() {
-        let (roots, unreadable) = (options.roots.clone(), unreadable(options));
-        let hidden = options.proc.as_deref().is_some_and(namespaces::are_hidden);
-        return Err(FindError::NoApp { roots, unreadable, hidden });
-    }
-    let mut matching: Vec<DiscoveredApp> = match name {
-        Some(name) => named(name, &running),
-        None => running.clone(),
-    };
-    if matching.iter().any(|app| app.state == Reachability::Live) {
-        matching.retain(|app| app.state == Reachability::Live);
-    }
-    match (matching.pop(), matching.is_empty()) {
-        (Some(app), true) => app.live(),
-        (Some(app), false) => {
-            matching.push(app);
-            Err(FindError::Several(matching))
-        }
-        (None, _) => {
-            let (name, unreadable) = (name.unwrap_or_default().into(), unreadable(options));
-            Err(FindError::Unknown { name, running, unreadable })
-        }
-    }
-}
-
-/// Returns the apps of that name; if there are none, those with names that begin with it.
-pub(crate) fn named(name: &str, running: &[DiscoveredApp]) -> Vec<DiscoveredApp> {
-    let exact: Vec<DiscoveredApp> =
-        running.iter().filter(|app| app.is_called(name)).cloned().collect();
-    if !exact.is_empty() || name.is_empty() {
+    connected: &[DiscoveredApp],
+) -> Vec<DiscoveredApp> {
+    let deadline = Deadline::after(options.timeout);
+    // The name that an app has if no other one runs.
+    let alone = |app: &DiscoveredApp| name_of(std::slice::from_ref(app)).pop().map(|it| it.name);
+    let is_meant =
+        |app: &DiscoveredApp| alone(app).is_some_and(|own| own == name) || app.is_called(name);
+    let mut candidates = listing::candidates(options, deadline);
+    let meant = candidates.iter().filter(|app| is_meant(app));
+    let meant: BTreeSet<String> = meant.filter_map(alone).collect();
+    candidates.retain(|app| alone(app).is_some_and(|own| meant.contains(&own)));
+    let running = examine(candidates, options, connected, deadline);
+    let named = name_of(&running);
+    let exact: Vec<DiscoveredApp> = named.iter().filter(|app| app.name == name).cloned().collect();
+    if !exact.is_empty() {
         return exact;
     }
-    running.iter().filter(|app| app.begins_with(name)).cloned().collect()
+    let called = running.iter().zip(named).filter(|(app, _)| is_meant(app));
+    called.map(|(_, app)| app).collect()
+}
+
+/// Returns the names that apps may have, of which some may have ended. Nothing is connected to.
+pub(crate) fn candidates(options: &DiscoverOptions) -> Vec<DiscoveredApp> {
+    listing::candidates(options, Deadline::after(options.timeout))
+}
+
+/// Finds out which apps run, and which of them answer.
+fn examine(
+    candidates: Vec<DiscoveredApp>,
+    options: &DiscoverOptions,
+    connected: &[DiscoveredApp],
+    deadline: Deadline,
+) -> Vec<DiscoveredApp> {
+    let (mut apps, mut unknown) = (Vec::new(), Vec::new());
+    for app in candidates {
+        match connected.iter().find(|known| known.socket == app.socket) {
+            Some(known) => apps.push(known.called(app.name)),
+            None if app.state == Reachability::Stale => unknown.push(app),
+            None => apps.push(app),
+        }
+    }
+    let mut crowd = Crowd::new(options.per_user);
+    apps.extend(identify::identify(unknown, &mut crowd, deadline, &options.stop));
+    apps.iter_mut().for_each(DiscoveredApp::settle);
+    apps.retain(|app| options.stale || app.state != Reachability::Stale);
+    // Those that answer first: one user may have more than are shown, of which most do not.
+    apps.sort_by_key(|app| app.state != Reachability::Live);
+    let mut shown = Crowd::new(options.per_user);
+    apps.retain(|app| shown.admits(app.user.as_deref()));
+    options.left_out.set(shown.and(crowd));
+    apps.sort_by(|a, b| (&a.name, &a.dir).cmp(&(&b.name, &b.dir)));
+    apps
 }
 
 impl DiscoveredApp {
@@ -263,18 +320,40 @@ impl DiscoveredApp {
         Self { name, state: Reachability::Live, ..self.clone() }
     }
 
+    /// Completes what is known of an app whose socket was connected to, by the lock of its directory.
+    fn settle(&mut self) {
+        let is_first = self.socket.file_name().is_some_and(|name| name == SOCKET);
+        match self.state {
+            // In-memory apps have no lock; a lock without a live socket belongs to an app without
+            // telemetry.
+            Reachability::Stale if is_first => {
+                (self.state, self.pid) = unanswered(&primary(&self.dir));
+            }
+            Reachability::Unreachable(UnreachableReason::Timeout) if is_first => {
+                self.pid = self.pid.or(primary(&self.dir).ok().flatten().filter(|pid| *pid > 0));
+            }
+            _ => {}
+        }
+        self.container = self.pid.and_then(Container::of).or(self.container.take());
+    }
+
+    /// Whether this is one of its names: those that tools give it, its file-prefix, its directory if
+    /// it is the first instance there, and its socket.
     pub(crate) fn is_called(&self, name: &str) -> bool {
+        let is_first = || self.socket.file_name().is_some_and(|file| file == SOCKET);
         self.name == name
             || self.prefix().is_some_and(|prefix| prefix == name)
-            || self.name_in_container().is_some_and(|own| own == name)
-            || self.dir == Path::new(name)
+            || self.is_in_container(name)
+            || (self.dir == Path::new(name) && is_first())
             || self.socket == Path::new(name)
     }
 
-    /// Whether its name or its file-prefix begins with `text`.
-    fn begins_with(&self, text: &str) -> bool {
-        let others = [self.prefix(), self.name_in_container()];
-        self.name.starts_with(text) || others.iter().flatten().any(|name| name.starts_with(text))
+    /// Whether a name is its file-prefix and the begin of the id of its container.
+    fn is_in_container(&self, name: &str) -> bool {
+        let id =
+            name.rsplit_once('@').filter(|(prefix, _)| self.prefix().as_deref() == Some(*prefix));
+        let (Some((_, id)), Some(container)) = (id, &self.container) else { return false };
+        !id.is_empty() && container.id.starts_with(id)
     }
 
     /// Returns its file-prefix and its container, which distinguish it from apps in other containers:
@@ -283,10 +362,18 @@ impl DiscoveredApp {
         Some(format!("{}@{}", self.prefix()?, self.container.as_ref()?.short_id()))
     }
 
-    /// Returns its file-prefix, followed by `:N` for further in-memory instances, whatever its name.
+    /// Returns its file-prefix, qualified and followed by `:N` as its name is, whatever its name.
     fn prefix(&self) -> Option<String> {
         let suffix = instance_suffix(self.socket.file_name()?.to_str()?)?;
-        Some(format!("{}{suffix}", self.dir.file_name()?.to_string_lossy()))
+        Some(self.qualified(format!("{}{suffix}", self.dir.file_name()?.to_string_lossy())))
+    }
+
+    /// Returns a name as that of an app of the same user.
+    pub(crate) fn qualified(&self, name: String) -> String {
+        match &self.user {
+            Some(user) => format!("{user}/{name}"),
+            None => name,
+        }
     }
 
     /// Returns `reason` and, for an app that does not answer in time, what its process does as far as
@@ -299,99 +386,6 @@ impl DiscoveredApp {
             None => reason,
         }
     }
-
-    fn live(self) -> Result<Self, FindError> {
-        match self.state {
-            Reachability::Live => Ok(self),
-            Reachability::NoTelemetry => Err(FindError::NoTelemetry(self.into())),
-            Reachability::Unreachable(reason) => Err(FindError::Unreachable(self.into(), reason)),
-            Reachability::Stale => {
-                let (running, unreadable) = (Vec::new(), Vec::new());
-                Err(FindError::Unknown { name: self.name, running, unreadable })
-            }
-        }
-    }
-}
-
-/// Returns all `dpdk/<prefix>` directories; each once, though roots may be links to each other, and
-/// containers may share directories with the host.
-fn runtime_dirs(options: &DiscoverOptions) -> Vec<PathBuf> {
-    let mut seen = BTreeSet::new();
-    let mut dirs = Vec::new();
-    let here = options.roots.iter().map(|root| root.join("dpdk"));
-    let elsewhere = options.proc.iter().flat_map(|proc| namespaces::dpdk_dirs(proc));
-    for parent in here.chain(elsewhere) {
-        let Ok(entries) = fs::read_dir(parent) else { continue };
-        for dir in entries.flatten().map(|entry| entry.path()) {
-            // EAL creates no links; those of other users could lead root anywhere.
-            let Ok(metadata) = fs::symlink_metadata(&dir) else { continue };
-            if metadata.is_dir() && seen.insert((metadata.dev(), metadata.ino())) {
-                dirs.push(dir);
-            }
-        }
-    }
-    dirs
-}
-
-/// Returns the apps of all runtime directories.
-fn all_instances(
-    dirs: &[PathBuf],
-    probe: &(impl Fn(DiscoveredApp) -> DiscoveredApp + Sync),
-) -> Vec<DiscoveredApp> {
-    let apps = parallel::map(dirs.iter().collect(), |dir: &PathBuf| instances_or_panic(dir, probe));
-    apps.into_iter().flatten().collect()
-}
-
-/// Returns the apps of one runtime directory; after a panic, an app that cannot be queried, so that
-/// none is taken for ended.
-fn instances_or_panic(
-    dir: &Path,
-    probe: &impl Fn(DiscoveredApp) -> DiscoveredApp,
-) -> Vec<DiscoveredApp> {
-    catch_unwind(AssertUnwindSafe(|| instances(dir, probe))).unwrap_or_else(|_| {
-        let prefix = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        vec![DiscoveredApp::in_dir(
-            dir,
-            prefix,
-            SOCKET,
-            Reachability::Unreachable(UnreachableReason::Internal),
-        )]
-    })
-}
-
-/// Returns the apps of one runtime directory: one per socket, or one for the directory.
-fn instances(dir: &Path, probe: impl Fn(DiscoveredApp) -> DiscoveredApp) -> Vec<DiscoveredApp> {
-    let Some(prefix) = dir.file_name().map(|name| name.to_string_lossy().into_owned()) else {
-        return Vec::new();
-    };
-    let app = |name, socket: &str, state| DiscoveredApp::in_dir(dir, name, socket, state);
-    let Ok(entries) = fs::read_dir(dir) else {
-        return vec![app(prefix, SOCKET, Reachability::Unreachable(UnreachableReason::Permission))];
-    };
-    let files = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    let mut apps: Vec<DiscoveredApp> = files
-        .filter_map(|file| {
-            let suffix = instance_suffix(&file)?;
-            Some(probe(app(format!("{prefix}{suffix}"), &file, Reachability::Stale)))
-        })
-        .collect();
-    // In-memory apps have no lock; a lock without a live socket belongs to an app without telemetry.
-    if !apps.iter().any(|app| app.name == prefix) {
-        apps.push(app(prefix.clone(), SOCKET, Reachability::Stale));
-    }
-    for app in apps.iter_mut().filter(|app| app.name == prefix) {
-        match app.state {
-            Reachability::Stale => (app.state, app.pid) = unanswered(&primary(dir)),
-            Reachability::Unreachable(UnreachableReason::Timeout) => {
-                app.pid = app.pid.or(primary(dir).ok().flatten().filter(|pid| *pid > 0));
-            }
-            _ => {}
-        }
-    }
-    for app in &mut apps {
-        app.container = app.pid.or(root_pid(dir)).and_then(Container::of);
-    }
-    apps
 }
 
 /// Returns `""` for the first instance, `":N"` for further ones, `None` for another file.
@@ -399,26 +393,6 @@ fn instance_suffix(file: &str) -> Option<&str> {
     let suffix = file.strip_prefix(SOCKET)?;
     let number = suffix.strip_prefix(':').is_some_and(|n| n.parse::<u32>().is_ok());
     (suffix.is_empty() || number).then_some(suffix)
-}
-
-/// Connects to an app and reads the banner. DPDK before 22.11.5 leaks a connection when a client
-/// closes it before the banner, so waiting for it also protects the app.
-fn probe(mut app: DiscoveredApp, timeout: Duration) -> DiscoveredApp {
-    let (mut peer, deadline) = (None, Deadline::after(timeout));
-    let connected = TelemetryClient::connect_to(&app.socket, &mut peer, deadline);
-    app.pid = peer.map(|peer| peer.pid).filter(|pid| *pid > 0);
-    app.state = match connected {
-        Ok(client) => {
-            app.dpdk_version = Some(client.banner().version.clone());
-            Reachability::Live
-        }
-        Err(TelemetryError::Refused) => Reachability::Stale,
-        Err(TelemetryError::Permission) => Reachability::Unreachable(UnreachableReason::Permission),
-        Err(TelemetryError::Timeout(_)) => Reachability::Unreachable(UnreachableReason::Timeout),
-        Err(TelemetryError::Busy) => Reachability::Unreachable(UnreachableReason::Busy),
-        Err(_) => Reachability::Unreachable(UnreachableReason::Protocol),
-    };
-    app
 }
 
 /// Returns the state of an app with a socket that is missing or refuses connections.

@@ -1,7 +1,9 @@
 //! Tests of the discovery without any app; see tests/ for those with one.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::unix::fs::symlink;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use proptest::prelude::*;
 
@@ -11,8 +13,8 @@ fn options(root: &Path) -> DiscoverOptions {
     DiscoverOptions {
         roots: vec![root.into()],
         proc: None,
-        stale: false,
         timeout: Duration::from_millis(50),
+        ..DiscoverOptions::default()
     }
 }
 
@@ -58,40 +60,6 @@ fn a_process_without_a_socket_starts_or_has_no_telemetry() {
         assert_eq!(without_socket(Some(&words), age), expected, "{arguments} {age:?}");
     }
     assert_eq!(without_socket(None, young), starting);
-}
-
-#[test]
-fn a_root_given_twice_is_searched_once() {
-    let root = tempfile::tempdir().unwrap();
-    runtime_dir(root.path(), "app");
-    symlink(root.path(), root.path().join("again")).unwrap();
-    let mut options = options(root.path());
-    options.roots.push(root.path().join("again"));
-    options.roots.push("/nonexistent".into());
-    assert_eq!(runtime_dirs(&options).len(), 1);
-}
-
-#[test]
-fn a_panic_while_connecting_does_not_mark_apps_as_ended() {
-    let root = tempfile::tempdir().unwrap();
-    let dirs = ["a", "b"].map(|prefix| runtime_dir(root.path(), prefix));
-    for dir in &dirs {
-        File::create(dir.join(SOCKET)).unwrap();
-    }
-    let probe = |app: DiscoveredApp| {
-        assert_ne!(app.name, "a", "a bug");
-        DiscoveredApp { state: Reachability::Live, ..app }
-    };
-    for dirs in [&dirs[..1], &dirs[..]] {
-        let mut found: Vec<_> =
-            all_instances(dirs, &probe).into_iter().map(|app| (app.name, app.state)).collect();
-        found.sort_by(|a, b| a.0.cmp(&b.0));
-        let all = [
-            ("a".to_owned(), Reachability::Unreachable(UnreachableReason::Internal)),
-            ("b".to_owned(), Reachability::Live),
-        ];
-        assert_eq!(found, all[..dirs.len()]);
-    }
 }
 
 #[test]
@@ -163,20 +131,43 @@ fn an_app_is_found_by_its_name_and_by_its_file_prefix() {
 }
 
 #[test]
-fn a_unique_prefix_of_a_name_is_enough() {
+fn names_are_exact() {
     let app = |name: &str| {
         DiscoveredApp::in_dir(Path::new("/run/dpdk").join(name), name, SOCKET, Reachability::Live)
     };
-    let running = ["fwd", "fwd-backup", "generator", "reflector", "relay"].map(app).to_vec();
+    let second = "dpdk_telemetry.v2:1";
+    let second = DiscoveredApp::in_dir("/run/dpdk/gen", "gen:1", second, Reachability::Live);
+    let running = [app("edge-canary"), app("fwd"), second];
     let options = DiscoverOptions::default();
-    let find = |name| choose(Some(name), running.clone(), &options).map(|app| app.name);
-    for (name, expected) in
-        [("ref", "reflector"), ("g", "generator"), ("fwd", "fwd"), ("fwd-", "fwd-backup")]
-    {
-        assert_eq!(find(name).unwrap(), expected, "{name}");
+    let find = |name| choose(Some(name), running.to_vec(), &options).map(|app| app.name);
+    assert_eq!(find("fwd").unwrap(), "fwd");
+    assert_eq!(find("gen:1").unwrap(), "gen:1");
+    // The first instance has ended.
+    for other in ["edge", "gen", "/run/dpdk/gen", "edge-canary2", "dge-canary", ""] {
+        let error = find(other).unwrap_err();
+        assert!(matches!(error, FindError::Unknown { .. }), "{other}: {error}");
+        assert!(error.to_string().ends_with("running: edge-canary, fwd, gen:1"), "{error}");
     }
-    let several = find("re").unwrap_err().to_string();
-    assert!(several.ends_with("choose one with --app: reflector, relay"), "{several}");
-    assert!(matches!(find("eflector"), Err(FindError::Unknown { .. })));
-    assert!(matches!(find(""), Err(FindError::Unknown { .. })));
+}
+
+#[test]
+fn an_app_of_another_user_is_not_meant_by_its_file_prefix() {
+    let theirs = DiscoveredApp {
+        user: Some("eve".into()),
+        ..DiscoveredApp::in_dir("/tmp/dpdk/fwd", "eve/fwd", SOCKET, Reachability::Live)
+    };
+    let options = DiscoverOptions::default();
+    let find = |name| choose(Some(name), vec![theirs.clone()], &options);
+    assert_eq!(find("eve/fwd").unwrap(), theirs);
+    let error = find("fwd").unwrap_err().to_string();
+    let says = "running: eve/fwd; eve/fwd belongs to another user: give its whole name";
+    assert!(error.ends_with(says), "{error}");
+}
+
+#[test]
+fn a_search_that_is_interrupted_says_so() {
+    let root = tempfile::tempdir().unwrap();
+    let stop = Arc::new(AtomicBool::new(true));
+    let options = DiscoverOptions { stop: stop.into(), ..options(root.path()) };
+    assert!(matches!(find(None, &options), Err(FindError::Interrupted)));
 }

@@ -15,6 +15,16 @@ pub enum TelemetryError {
     /// The kernel denies access to the socket.
     #[error("permission denied; run as root or as the user of the app")]
     Permission,
+    /// Another user than the owner of the runtime directory listens on the socket.
+    #[error(
+        "user {peer} listens there, but the directory belongs to user {owner}: it may pretend to be an app"
+    )]
+    Untrusted {
+        /// User of the process that listens.
+        peer: u32,
+        /// Owner of the directory.
+        owner: u32,
+    },
     /// The app did not answer in time.
     #[error("timed out while {0}; the app may be stopped or overloaded, or the deadline too short")]
     Timeout(&'static str),
@@ -101,11 +111,13 @@ pub enum ErrorClass {
     Timeout,
     /// A reply was longer than announced.
     Truncated,
+    /// Another user than the owner of its directory listens on its socket.
+    Untrusted,
 }
 
 impl ErrorClass {
     /// All classes, by name.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Busy,
         Self::IdentityMismatch,
         Self::Internal,
@@ -116,6 +128,7 @@ impl ErrorClass {
         Self::TelemetryOff,
         Self::Timeout,
         Self::Truncated,
+        Self::Untrusted,
     ];
 
     /// Returns its stable name, as in JSON.
@@ -131,6 +144,7 @@ impl ErrorClass {
             Self::TelemetryOff => "telemetry_off",
             Self::Timeout => "timeout",
             Self::Truncated => "truncated",
+            Self::Untrusted => "untrusted",
         }
     }
 }
@@ -152,6 +166,7 @@ impl TelemetryError {
             Self::Busy | Self::Locked => ErrorClass::Busy,
             Self::Mismatch { .. } => ErrorClass::IdentityMismatch,
             Self::Truncated { .. } => ErrorClass::Truncated,
+            Self::Untrusted { .. } => ErrorClass::Untrusted,
             Self::Panicked(_) => ErrorClass::Internal,
             _ => ErrorClass::Protocol,
         }

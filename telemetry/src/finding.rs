@@ -194,8 +194,16 @@ fn unqueried_evidence(app: &DiscoveredApp, reason: UnreachableReason) -> String 
         (UnreachableReason::Starting, Some(pid)) => {
             format!("process {pid} has not opened its telemetry socket yet")
         }
+        (UnreachableReason::Untrusted, _) => {
+            let (socket, pid) = (app.socket.display(), known_pid(app.pid));
+            format!("process {pid} listens on {socket}, and not as the owner of its directory")
+        }
         _ => format!("{} gives no answer", app.socket.display()),
     }
+}
+
+fn known_pid(pid: Option<u32>) -> String {
+    pid.map_or_else(|| "of another PID namespace".to_owned(), |pid| pid.to_string())
 }
 
 /// Sorts findings: worst first, then by app, causes before consequences, and by lint and subject.

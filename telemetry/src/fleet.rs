@@ -84,28 +84,50 @@ impl FleetSettings {
         self.names.give(&discover::look(&discover, &[]))
     }
 
+    /// Returns the names that apps may be called by, of which some may have ended. Nothing is connected
+    /// to.
+    pub fn names(&self) -> Vec<DiscoveredApp> {
+        self.names.give(&discover::candidates(&self.discover))
+    }
+
     /// As [`FleetSettings::running`], without connecting again to the apps of [`Fleet::connected`],
     /// and for periodic searches: the timeout is that of the settings.
     pub fn running_beside(&self, connected: &[DiscoveredApp]) -> Vec<DiscoveredApp> {
         self.names.give(&discover::look(&self.discover, connected))
     }
 
-    /// As [`FleetSettings::running_beside`], or with a name only the apps that
-    /// [`FleetSettings::named`] returns.
-    pub fn chosen(&self, name: Option<&str>, connected: &[DiscoveredApp]) -> Vec<DiscoveredApp> {
-        match name {
+    /// Returns the apps that a command is about, whether or not they can be queried: all, or the one
+    /// with this name, file-prefix or directory, which is asked alone. An expected app may be absent.
+    /// If several have the name, the one that is `connected` is chosen. As
+    /// [`FleetSettings::running_beside`], this does not connect to those that are `connected`; if there
+    /// are none, it waits as long as [`FleetSettings::running`].
+    ///
+    /// # Errors
+    /// When there is none of that name and none is expected, when there are several, or when the search
+    /// was interrupted.
+    pub fn apps(
+        &self,
+        name: Option<&str>,
+        connected: &[DiscoveredApp],
+    ) -> Result<Vec<DiscoveredApp>, FindError> {
+        let apps = match name {
+            None if connected.is_empty() => self.running(),
             None => self.running_beside(connected),
-            Some(name) => self.named(name, connected).unwrap_or_default(),
+            Some(name) => self.named(name, connected)?,
+        };
+        if self.discover.stop.is_set() {
+            return Err(FindError::Interrupted);
         }
+        Ok(apps)
     }
 
-    /// Returns the only live app with this name, file-prefix or directory, or the only one with a
-    /// name that begins with it; without a name, the only live app.
+    /// Returns the only live app with this name, file-prefix or directory; without a name, the only
+    /// live app.
     ///
     /// # Errors
     /// When there is none, when there are several, or when it cannot be queried.
     pub fn find(&self, name: Option<&str>) -> Result<DiscoveredApp, FindError> {
-        self.choose(name, self.running())
+        discover::choose(name, self.apps(name, &[])?, &self.discover)
     }
 
     /// As [`FleetSettings::find`], among apps that were found already.
@@ -120,34 +142,38 @@ impl FleetSettings {
         discover::choose(name, running, &self.discover)
     }
 
-    /// Returns the running app with this name, file-prefix or directory, or else the only one with a
-    /// name that begins with it, whether or not it can be queried. An expected app may be absent. If
-    /// several names begin with it, the one that is `connected` is chosen. As
-    /// [`FleetSettings::running_beside`], this does not connect to those that are `connected`.
-    ///
-    /// # Errors
-    /// When there is none and none is expected, or when there are several.
-    pub fn named(
+    fn named(
         &self,
         name: &str,
         connected: &[DiscoveredApp],
     ) -> Result<Vec<DiscoveredApp>, FindError> {
-        let running =
-            if connected.is_empty() { self.running() } else { self.running_beside(connected) };
-        // The expected app is meant, not another one with a name that begins with it.
-        if self.expects(name) && !running.iter().any(|app| app.is_called(name)) {
+        let timeout = match connected {
+            [] => self.discover.timeout.max(SINGLE_LOOK_TIMEOUT),
+            _ => self.discover.timeout,
+        };
+        let options = DiscoverOptions { timeout, stale: false, ..self.discover.clone() };
+        let found = discover::look_for(name, |apps| self.names.give(apps), &options, connected);
+        let known = |app: &DiscoveredApp| connected.iter().any(|it| it.socket == app.socket);
+        if !found.is_empty() {
+            return match discover::one_live(found) {
+                Ok(app) => Ok(vec![app]),
+                Err(FindError::NoTelemetry(app) | FindError::Unreachable(app, _)) => Ok(vec![*app]),
+                Err(FindError::Several(apps))
+                    if apps.iter().filter(|app| known(app)).count() == 1 =>
+                {
+                    Ok(apps.into_iter().filter(known).collect())
+                }
+                Err(error) => Err(error),
+            };
+        }
+        if self.expects(name) {
             return Ok(Vec::new());
         }
-        let is_known =
-            |app: &DiscoveredApp| connected.iter().any(|known| known.socket == app.socket);
-        match discover::choose(Some(name), running, &self.discover) {
+        // What runs instead; and its container may be known only now.
+        let running = self.names.give(&discover::look(&options, connected));
+        match discover::choose(Some(name), running, &options) {
             Ok(app) => Ok(vec![app]),
             Err(FindError::NoTelemetry(app) | FindError::Unreachable(app, _)) => Ok(vec![*app]),
-            Err(FindError::Several(apps))
-                if apps.iter().filter(|app| is_known(app)).count() == 1 =>
-            {
-                Ok(apps.into_iter().filter(is_known).collect())
-            }
             Err(error) => Err(error),
         }
     }
@@ -271,17 +297,19 @@ impl Fleet {
     /// # Errors
     /// When there is none at all, or the only one cannot be queried and is not expected.
     pub fn start(name: Option<&str>, mut settings: FleetSettings) -> Result<Self, FindError> {
-        let apps = match name {
-            Some(name) => settings.named(name, &[])?,
-            None => settings.running(),
-        };
+        let apps = settings.apps(name, &[])?;
         if let Some(name) = name {
             settings.only(name, &apps);
         }
         let expected = !settings.rules.expected.apps.is_empty();
         let other = expected || (name.is_none() && settings.has_interfaces());
-        if !other && !apps.iter().any(|app| app.state == Reachability::Live) {
-            settings.find(name)?;
+        if !other {
+            match apps.len() {
+                0 => return Err(discover::no_app(&settings.discover)),
+                // Of several, those that do not answer are shown with the reason.
+                1 => _ = discover::one_live(apps.clone())?,
+                _ => {}
+            }
         }
         let mut fleet = Self { chosen: name.map(str::to_owned), ..Self::new(settings) };
         if let Some(name) = name {
@@ -301,7 +329,10 @@ impl Fleet {
     /// Searches for apps: adds new ones, drops those that ended too long ago, and reports those that
     /// are expected and do not run.
     pub fn look(&mut self) {
-        self.see(self.settings.chosen(self.chosen.as_deref(), &self.connected()));
+        match self.settings.apps(self.chosen.as_deref(), &self.connected()) {
+            Err(FindError::Interrupted) => {}
+            apps => self.see(apps.unwrap_or_default()),
+        }
     }
 
     /// Returns the apps with an open connection, and those that are checked out, which are being queried.
@@ -315,8 +346,7 @@ impl Fleet {
         self.slots.iter().map(|slot| &slot.app)
     }
 
-    /// As [`Fleet::look`], for a caller that has searched: with the apps of
-    /// [`FleetSettings::running`], or of [`FleetSettings::named`].
+    /// As [`Fleet::look`], for a caller that has searched: with the apps of [`FleetSettings::apps`].
     pub fn see(&mut self, running: Vec<DiscoveredApp>) {
         self.tell_time();
         self.state.unreadable = discover::unreadable(&self.settings.discover);

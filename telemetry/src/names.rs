@@ -6,6 +6,7 @@ use std::path::Path;
 use regex::Regex;
 
 use crate::discover::DiscoveredApp;
+use crate::host::foreign::root_pid;
 
 /// Rules that map file-prefixes to permanent names; without rules, the name of an app is its prefix.
 #[derive(Clone, Debug, Default)]
@@ -56,14 +57,20 @@ impl AppNames {
     }
 
     /// Returns the apps with their names. Apps that a rule would give the same name keep their
-    /// file-prefixes; apps with the same file-prefix get the name of their container too. Apps
-    /// outside of containers, of different users, are named by their directories, or by their sockets
-    /// if there are several in a directory.
+    /// file-prefixes; apps with the same file-prefix get the name of their container too, and others
+    /// are named by their directories, or by their sockets if there are several in a directory. An app
+    /// in this mount namespace keeps its name beside one of another mount namespace. Apps of other
+    /// users have the name of the user in front, so that they never have that of another app.
     pub fn give(&self, apps: &[DiscoveredApp]) -> Vec<DiscoveredApp> {
-        let mapped = distinct(&self.map(apps), |at| apps[at].name.clone());
+        let distinct = |names: &[String], other: &dyn Fn(usize) -> String| {
+            let keeps = |at: usize| root_pid(&apps[at].dir).is_none();
+            distinct(names, keeps, other)
+        };
+        let mapped = distinct(&self.map(apps), &|at| apps[at].name.clone());
         let dir = |at: usize| apps[at].dir.display().to_string();
-        let names = distinct(&mapped, |at| apps[at].name_in_container().unwrap_or_else(|| dir(at)));
-        let names = distinct(&names, |at| apps[at].socket.display().to_string());
+        let names =
+            distinct(&mapped, &|at| apps[at].name_in_container().unwrap_or_else(|| dir(at)));
+        let names = distinct(&names, &|at| apps[at].socket.display().to_string());
         apps.iter().zip(names).map(|(app, name)| DiscoveredApp { name, ..app.clone() }).collect()
     }
 
@@ -74,7 +81,12 @@ impl AppNames {
     }
 
     fn map(&self, apps: &[DiscoveredApp]) -> Vec<String> {
-        apps.iter().map(|app| self.name(&app.name)).collect()
+        let name = |app: &DiscoveredApp| {
+            let user = app.user.as_deref().unwrap_or_default();
+            let own = app.name.strip_prefix(user).and_then(|name| name.strip_prefix('/'));
+            app.qualified(self.name(own.filter(|_| app.user.is_some()).unwrap_or(&app.name)))
+        };
+        apps.iter().map(name).collect()
     }
 
     /// Returns the name for a file-prefix; the `:N` of a further in-memory instance is kept.
@@ -127,14 +139,20 @@ fn has_group(pattern: &Regex, group: &str) -> bool {
     }
 }
 
-fn shared(names: &[String], name: &str) -> bool {
-    names.iter().filter(|other| *other == name).count() > 1
-}
-
-/// Returns the names, with each one that is not unique replaced by `other` of its index.
-fn distinct(names: &[String], other: impl Fn(usize) -> String) -> Vec<String> {
-    let name =
-        |(at, name): (usize, &String)| if shared(names, name) { other(at) } else { name.clone() };
+/// Returns the names, with each one that is not unique replaced by `other` of its index. The only one
+/// of its name that `keeps` it is not replaced.
+fn distinct(
+    names: &[String],
+    keeps: impl Fn(usize) -> bool,
+    other: impl Fn(usize) -> String,
+) -> Vec<String> {
+    let count = |name: &String, which: &dyn Fn(usize) -> bool| {
+        names.iter().enumerate().filter(|(at, other)| *other == name && which(*at)).count()
+    };
+    let name = |(at, name): (usize, &String)| {
+        let is_only = count(name, &|_| true) == 1 || (keeps(at) && count(name, &keeps) == 1);
+        if is_only { name.clone() } else { other(at) }
+    };
     names.iter().enumerate().map(name).collect()
 }
 
@@ -186,16 +204,32 @@ mod tests {
             contained("rte:1", 8, "9a2b"),
         ];
         let names = AppNames::default();
-        assert_eq!(
-            given(&names, &all),
-            ["/run/dpdk/rte", "rte@4f1c4f1c4f1c", "rte@9a2b9a2b9a2b", "rte:1"]
-        );
+        assert_eq!(given(&names, &all), ["rte", "rte@4f1c4f1c4f1c", "rte@9a2b9a2b9a2b", "rte:1"]);
         assert_eq!(given(&names, &all[2..]), ["rte", "rte:1"]);
         let ask = |name: &str| crate::discover::named(name, &names.give(&all)).len();
         assert_eq!(ask("rte@4f1c4f1c4f1c"), 1);
         assert_eq!(ask("rte@9a2"), 1, "cut short");
-        assert_eq!(ask("rte"), 3);
-        assert_eq!(ask("/proc/8/root/run/dpdk/rte"), 2, "both instances");
+        assert_eq!([ask("rte@"), ask("rt@9a2"), ask("rte@a2b")], [0; 3]);
+        assert_eq!(ask("rte"), 1, "the one of the host");
+        assert_eq!(ask("/proc/8/root/run/dpdk/rte"), 1, "the first instance");
+        assert_eq!(crate::discover::named("rte", &names.give(&all[1..])).len(), 2);
+    }
+
+    #[test]
+    fn no_other_user_takes_a_name_away() {
+        let of = |user: &str, name: &str, dir: &str| DiscoveredApp {
+            user: Some(user.into()),
+            ..app(&format!("{user}/{name}"), dir)
+        };
+        let all = [
+            app("fwd-1", "/run/dpdk/fwd-1"),
+            of("eve", "fwd-1", "/tmp/dpdk/fwd-1"),
+            of("eve", "fwd-2", "/tmp/dpdk/fwd-2"),
+            of("bob", "fwd-1", "/run/user/7/dpdk/fwd-1"),
+        ];
+        let names = rules(&[(r"fwd-\d+", "fwd")]).unwrap();
+        assert_eq!(given(&names, &all), ["fwd", "eve/fwd-1", "eve/fwd-2", "bob/fwd"]);
+        assert_eq!(given(&AppNames::default(), &all)[0], "fwd-1");
     }
 
     #[test]

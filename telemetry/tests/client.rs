@@ -75,7 +75,7 @@ fn who_looks_once_waits_for_a_slow_app() {
     while settings.running()[0].state != Reachability::Live {
         assert!(!deadline.passed(), "never found in time");
     }
-    assert_eq!(settings.named("fake", &[]).map(|found| found.len()).ok(), Some(1));
+    assert_eq!(settings.apps(Some("fake"), &[]).map(|found| found.len()).ok(), Some(1));
 }
 
 #[test]

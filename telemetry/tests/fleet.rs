@@ -3,14 +3,15 @@
 
 mod support;
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, Once};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pmdscope_telemetry::discover::{
-    self, DiscoverOptions, DiscoveredApp, Reachability, UnreachableReason,
+    self, DiscoverOptions, DiscoveredApp, FindError, Reachability, UnreachableReason,
 };
 use pmdscope_telemetry::finding::Lint;
-use pmdscope_telemetry::{AppNames, AppStatus, ErrorClass, ExpectedApp, Fleet};
+use pmdscope_telemetry::{AppNames, AppStatus, ErrorClass, ExpectedApp, Fleet, FleetSettings};
 use support::{Machine, Recording};
 
 /// Long, since machines that run tests are busy.
@@ -292,20 +293,79 @@ fn a_chosen_app_is_found_again_under_another_prefix() {
     assert_eq!(prefix().unwrap(), "fwd-2");
 }
 
+/// The names of apps that a command is about, or why there are none.
+fn about(settings: &FleetSettings, name: &str, connected: &[DiscoveredApp]) -> Vec<String> {
+    match settings.apps(Some(name), connected) {
+        Ok(apps) => apps.into_iter().map(|app| app.name).collect(),
+        Err(error) => vec![error.to_string()],
+    }
+}
+
 #[test]
-fn an_app_that_was_chosen_by_the_begin_of_its_name_stays_chosen() {
+fn an_app_stays_chosen_when_another_one_gets_the_same_name() {
     let machine = Machine::new();
     let mut settings = machine.settings();
+    settings.names = AppNames::new(vec![(r"fwd-\d+".into(), "fwd".into())]).unwrap();
     let _first = machine.run("fwd-1", &recording());
-    let mut fleet = Fleet::start(Some("fw"), settings.clone()).unwrap();
+    let mut fleet = Fleet::start(Some("fwd"), settings.clone()).unwrap();
     fleet.sample(TIMEOUT);
     let _second = machine.run("fwd-2", &recording());
-    let chosen = settings.named("fw", &fleet.connected()).unwrap();
-    assert_eq!(chosen.iter().map(|app| app.name.as_str()).collect::<Vec<_>>(), ["fwd-1"]);
-    let error = settings.named("fw", &[]).unwrap_err().to_string();
+    assert_eq!(about(&settings, "fwd", &fleet.connected()), ["fwd-1"]);
+    let error = about(&settings, "fwd", &[]).remove(0);
     assert!(error.ends_with("fwd-1, fwd-2"), "{error}");
-    // The name of an expected app that does not run does not match another one.
+    assert_eq!(about(&settings, "fwd-2", &[]), ["fwd-2"]);
+    // An expected app that does not run is absent, but one that is named and not expected is an error.
+    assert!(about(&settings, "fw", &[])[0].ends_with("running: fwd-1, fwd-2"));
     let fw = ExpectedApp { name: "fw".to_owned(), ..ExpectedApp::default() };
     settings.rules.expected.apps = vec![fw];
-    assert_eq!(settings.named("fw", &[]).unwrap(), []);
+    assert_eq!(settings.apps(Some("fw"), &[]).unwrap(), []);
+}
+
+#[test]
+fn only_the_app_that_is_named_is_asked() {
+    let machine = Machine::new();
+    let mut settings = machine.settings();
+    settings.discover.timeout = LONG;
+    let _named = machine.run("fwd", &recording());
+    let greeted = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&greeted);
+    let _other = machine.greet_after("gen", move || _ = count.fetch_add(1, Ordering::SeqCst));
+    // A search of all would wait for it.
+    let _silent = machine.run_silent("silent");
+    assert_eq!(about(&settings, "fwd", &[]), ["fwd"]);
+    assert_eq!(greeted.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn many_that_are_silent_cost_one_timeout_together() {
+    let machine = Machine::new();
+    let mut settings = machine.settings();
+    settings.discover.timeout = Duration::from_secs(1);
+    let names: Vec<_> = (0..200).map(|n| format!("silent-{n:03}")).collect();
+    let _silent: Vec<_> = names.iter().map(|name| machine.run_silent(name)).collect();
+    // It comes last.
+    let _live = machine.run("zebra", &recording());
+    let begun = Instant::now();
+    let running = settings.running();
+    assert!(begun.elapsed() < 5 * settings.discover.timeout, "{:?}", begun.elapsed());
+    assert_eq!(running.len(), 201);
+    let live = running.iter().filter(|app| app.state == Reachability::Live);
+    assert!(live.map(|app| app.name.as_str()).eq(["zebra"]));
+}
+
+#[test]
+fn a_search_ends_when_it_is_interrupted() {
+    let machine = Machine::new();
+    let mut settings = machine.settings();
+    settings.discover.timeout = LONG;
+    let _silent = machine.run_silent("silent");
+    let stop = Arc::new(AtomicBool::new(false));
+    settings.discover.stop = Arc::clone(&stop).into();
+    let interrupted = std::thread::spawn(move || settings.apps(None, &[]).unwrap_err());
+    std::thread::sleep(Duration::from_millis(50));
+    stop.store(true, Ordering::SeqCst);
+    let begun = Instant::now();
+    let error = interrupted.join().unwrap();
+    assert!(begun.elapsed() < LONG / 6, "{:?}", begun.elapsed());
+    assert!(matches!(error, FindError::Interrupted), "{error}");
 }

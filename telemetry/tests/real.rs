@@ -58,8 +58,8 @@ impl Host {
         DiscoverOptions {
             roots: vec![self.root.path().into()],
             proc: None,
-            stale: false,
             timeout: Duration::from_secs(2),
+            ..DiscoverOptions::default()
         }
     }
 
@@ -168,7 +168,8 @@ fn is_told_to_be_stopped(testpmd: &Testpmd, app: &DiscoveredApp) -> Result<(), F
     assert!(reason.contains(&says) && evidence.contains(&says), "{reason} {evidence}");
     let root = app.dir.ancestors().nth(2).map(Path::to_owned);
     let roots = root.into_iter().collect();
-    let options = DiscoverOptions { roots, proc: None, stale: false, timeout: SHORT };
+    let default = DiscoverOptions::default();
+    let options = DiscoverOptions { roots, proc: None, timeout: SHORT, ..default };
     let error = find(None, &options).err().map(|error| error.to_string());
     assert!(error.as_ref().is_some_and(|error| error.contains(&says)), "{error:?}");
     Ok(())

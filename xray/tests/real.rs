@@ -61,8 +61,8 @@ impl Host {
         discover(&DiscoverOptions {
             roots: vec![self.root.path().into()],
             proc: None,
-            stale: false,
             timeout: Duration::from_secs(2),
+            ..DiscoverOptions::default()
         })
     }
 

@@ -14,6 +14,7 @@ mod doctor;
 mod exit;
 mod exporter;
 mod extcap;
+mod fake_apps;
 mod fleet;
 mod flood;
 mod generator;
@@ -137,6 +138,7 @@ fn all_trials() -> Vec<Trial> {
         exit::trials(),
         exporter::trials(),
         extcap::trials(),
+        fake_apps::trials(),
         fleet::trials(),
         flood::trials(),
         generator::trials(),

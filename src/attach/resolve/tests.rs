@@ -1,6 +1,6 @@
 use std::cell::RefCell;
 
-use pmdscope_telemetry::discover::Reachability;
+use pmdscope_telemetry::discover::{Reachability, UnreachableReason};
 use pmdscope_telemetry::sample::{PortSample, Sample};
 
 use super::*;
@@ -8,7 +8,8 @@ use super::*;
 /// Apps with libpmdscope with a device of the same name and one of their own each, and how often they were asked what.
 struct FakeApps {
     apps: Vec<DiscoveredApp>,
-    discovered: RefCell<usize>,
+    /// Names that were searched for.
+    searched: RefCell<Vec<Option<String>>>,
     asked: RefCell<Vec<String>>,
     checked: RefCell<Vec<String>>,
 }
@@ -17,24 +18,31 @@ impl FakeApps {
     fn of(names: &[&str]) -> Self {
         let apps = names.iter().map(|name| app(name)).collect();
         let (asked, checked) = (RefCell::default(), RefCell::default());
-        Self { apps, discovered: RefCell::default(), asked, checked }
+        Self { apps, searched: RefCell::default(), asked, checked }
     }
 
     fn resolve(&self, interfaces: &[&str], app: Option<&str>) -> Vec<CaptureTarget> {
         let interfaces = interfaces.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-        Resolver::new(self).resolve(&interfaces, app).unwrap()
+        Resolver::new(self, &interfaces, app).unwrap().resolve(&interfaces, app).unwrap()
     }
 
-    /// Discoveries, and apps in the order in which they were asked and checked.
+    /// Number of searches, and apps in the order in which they were asked and checked.
     fn questions(&self) -> (usize, Vec<String>, Vec<String>) {
-        (*self.discovered.borrow(), self.asked.borrow().clone(), self.checked.borrow().clone())
+        (self.searched.borrow().len(), self.asked.borrow().clone(), self.checked.borrow().clone())
     }
 }
 
 impl AppSource for FakeApps {
-    fn discover(&self) -> Vec<DiscoveredApp> {
-        *self.discovered.borrow_mut() += 1;
+    fn known(&self) -> Vec<DiscoveredApp> {
         self.apps.clone()
+    }
+
+    fn apps(&self, name: Option<&str>) -> Result<Vec<DiscoveredApp>, FindError> {
+        self.searched.borrow_mut().push(name.map(str::to_owned));
+        match name {
+            None => Ok(self.apps.clone()),
+            Some(_) => self.choose(name, &self.apps).map(|app| vec![app]),
+        }
     }
 
     fn choose(
@@ -54,12 +62,18 @@ impl AppSource for FakeApps {
         found.ok_or_else(unknown)
     }
 
-    fn ask(&self, app: DiscoveredApp) -> RunningApp {
-        self.asked.borrow_mut().push(app.name.clone());
+    fn ask(&self, apps: Vec<DiscoveredApp>) -> Vec<RunningApp> {
+        self.asked.borrow_mut().extend(apps.iter().map(|app| app.name.clone()));
         let port = |id, device: String| PortSample { id, device, ..PortSample::default() };
-        let own = format!("net_{}", app.name);
-        let ports = vec![port(0, "net_null0".to_owned()), port(1, own)];
-        RunningApp { app, sample: Some(Sample { ports, ..Sample::default() }) }
+        let answer = |app: DiscoveredApp| {
+            if app.state != Reachability::Live {
+                return RunningApp { app, sample: None };
+            }
+            let own = format!("net_{}", app.name);
+            let ports = vec![port(0, "net_null0".to_owned()), port(1, own)];
+            RunningApp { app, sample: Some(Sample { ports, ..Sample::default() }) }
+        };
+        apps.into_iter().map(answer).collect()
     }
 
     fn preflight(&self, running: &RunningApp) -> anyhow::Result<Preflight> {
@@ -126,9 +140,37 @@ fn a_unique_device_or_the_name_of_an_app_is_enough() {
     assert_eq!(names(&source.resolve(&["net_one:3"], None)), ["one:1:3"]);
     assert_eq!(names(&source.resolve(&["two"], None)), ["two:any"]);
     assert_eq!(names(&FakeApps::of(&["one"]).resolve(&["one"], None)), ["one:any"]);
-    let several = Resolver::new(&source).resolve(&owned(&["net_null0"]), None).unwrap_err();
+    let error = |interface: &str| {
+        let interfaces = owned(&[interface]);
+        let resolver = Resolver::new(&source, &interfaces, None).unwrap();
+        format!("{:#}", resolver.resolve(&interfaces, None).unwrap_err())
+    };
     let says = "several apps have a device net_null0; name one of one:net_null0, two:net_null0";
-    assert_eq!(several.to_string(), says);
+    assert_eq!(error("net_null0"), says);
+    assert_eq!(
+        error("thre"),
+        "no DPDK app is named \"thre\"; running: one, two; nor has an app such a device: pmdscope \
+         capture -D lists all"
+    );
+}
+
+#[test]
+fn where_apps_are_named_the_others_are_left_alone() {
+    let source = FakeApps::of(&["one", "three", "two"]);
+    let targets = source.resolve(&["two:0", "one:net_null0:3"], None);
+    assert_eq!(names(&targets), ["one:0:3", "two:0"]);
+    let searched = ["one", "two"].map(|name| Some(name.to_owned()));
+    assert_eq!(*source.searched.borrow(), searched);
+    assert_eq!(source.questions().1, owned(&["two", "one"]));
+}
+
+#[test]
+fn an_app_that_does_not_answer_fails_no_other() {
+    let mut source = FakeApps::of(&["one", "two"]);
+    let timeout = UnreachableReason::Timeout;
+    source.apps[0].state = Reachability::Unreachable(timeout);
+    assert_eq!(names(&source.resolve(&["any"], None)), ["two:any"]);
+    assert_eq!(source.questions().2, owned(&["two"]));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Which apps packets are taken from.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -35,7 +36,7 @@ impl OpenCaptures {
     pub(super) fn open(args: &Args, control: &RunControl, awaited: bool) -> Result<Self> {
         let compiler = FilterCompiler { snaplen: SNAPLEN, ..FilterCompiler::default() };
         let program = compiler.compile_for_app(&args.expression())?;
-        let wanted = wanted(args)?;
+        let wanted = wanted(args, control)?;
         let ask = CaptureOptions {
             snaplen: SNAPLEN,
             sample: first_sample(args, control, &wanted),
@@ -72,11 +73,13 @@ fn is_open(args: &Args) -> bool {
     args.interfaces.is_empty() && args.app.app.is_none()
 }
 
-fn wanted(args: &Args) -> Result<Vec<CaptureTarget>> {
+fn wanted(args: &Args, control: &RunControl) -> Result<Vec<CaptureTarget>> {
     let any = ["any".to_owned()];
     let interfaces = if is_open(args) { &any[..] } else { &args.interfaces };
     let (app, attach) = (args.app.app.as_deref(), args.attach.attach());
-    resolve::resolve(interfaces, app, args.app.settings()?, attach)
+    let mut settings = args.app.settings()?;
+    settings.discover.stop = Arc::clone(&control.stop).into();
+    resolve::resolve(interfaces, app, settings, attach)
 }
 
 /// One packet in so many for a start. How many packets will pass a filter is not known.

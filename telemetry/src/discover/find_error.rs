@@ -6,6 +6,9 @@ use super::unreadable::unreadable_text;
 use super::{DiscoveredApp, UnreachableReason};
 use crate::printable::harmless;
 
+/// Most apps that an error names.
+const MOST_NAMES: usize = 20;
+
 /// The reason why no single app could be chosen.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -30,6 +33,9 @@ pub enum FindError {
         /// Directories that could not be read.
         unreadable: Vec<PathBuf>,
     },
+    /// The search was interrupted.
+    #[error("interrupted while looking for apps")]
+    Interrupted,
     /// Several apps match: no name was given, or the name or prefix is not unique.
     #[error("several DPDK apps match; choose one with --app: {}", names(.0))]
     Several(Vec<DiscoveredApp>),
@@ -57,7 +63,12 @@ fn no_app(roots: &[PathBuf], unreadable: &[PathBuf], hidden: bool) -> String {
 }
 
 fn unknown(name: &str, running: &[DiscoveredApp], unreadable: &[PathBuf]) -> String {
-    let unknown = format!("no DPDK app is named {name:?}; running: {}", names(running));
+    let mut unknown = format!("no DPDK app is named {name:?}; running: {}", names(running));
+    let of_others = running.iter().filter(|app| app.user.is_some());
+    let of_others = of_others.filter(|app| app.name == app.qualified(name.to_owned()));
+    if let Some(app) = of_others.map(|app| &app.name).next() {
+        unknown += &harmless(&format!("; {app} belongs to another user: give its whole name"), &[]);
+    }
     match unreadable_text(unreadable) {
         None => unknown,
         Some(cause) if running.is_empty() => cause,
@@ -84,6 +95,10 @@ fn names(apps: &[DiscoveredApp]) -> String {
     let name = |app: &DiscoveredApp| {
         if unique(app) { app.name.clone() } else { app.dir.display().to_string() }
     };
-    let names: Vec<_> = apps.iter().map(name).collect();
-    harmless(&names.join(", "), &[])
+    let names: Vec<_> = apps.iter().take(MOST_NAMES).map(name).collect();
+    let more = match apps.len().saturating_sub(MOST_NAMES) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    harmless(&(names.join(", ") + &more), &[])
 }

@@ -9,9 +9,12 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::instance_suffix;
+use super::users::{Crowd, UserNames};
+use super::{DiscoverOptions, instance_suffix};
+use crate::deadline::Deadline;
 use crate::host::foreign::{open_root, resolve};
 use crate::host::process;
 
@@ -25,10 +28,20 @@ const USERS: &str = "run/user";
 const LISTENING: [&str; 2] = ["0005", "01"];
 
 /// Returns the parents of runtime directories in other mount namespaces, `/proc/PID/root/.../dpdk`.
-pub(super) fn dpdk_dirs(proc: &Path) -> Vec<PathBuf> {
+/// Those of other users are limited as their apps are, and end at the deadline.
+pub(super) fn dpdk_dirs(
+    proc: &Path,
+    options: &DiscoverOptions,
+    deadline: Deadline,
+) -> Vec<PathBuf> {
     let mut sockets = SocketDirs::default();
     let mut dirs = Vec::new();
-    for pid in first_processes(proc) {
+    let (own, others): (Vec<_>, Vec<_>) =
+        first_processes(proc).into_iter().partition(|(_, user)| user.is_none());
+    let mut crowd = Crowd::new(if options.other_users { options.per_user } else { 0 });
+    let others = others.into_iter().filter(|(_, user)| crowd.admits(user.as_deref()));
+    let others = others.take_while(|_| !deadline.passed() && !options.stop.is_set());
+    for (pid, _) in own.into_iter().chain(others) {
         let process = proc.join(pid.to_string());
         let root_path = process.join("root");
         let Ok(root) = open_root(&root_path) else { continue };
@@ -64,9 +77,9 @@ fn processes(proc: &Path) -> impl Iterator<Item = (String, u32)> {
     })
 }
 
-/// Returns the oldest process of each other mount namespace: it will probably not end before the apps
-/// in there.
-fn first_processes(proc: &Path) -> Vec<u32> {
+/// Returns the oldest process of each other mount namespace, which will probably not end before the
+/// apps in there, and its user unless that is root or the caller.
+fn first_processes(proc: &Path) -> Vec<(u32, Option<String>)> {
     let namespace = |pid: &str| fs::read_link(proc.join(pid).join("ns/mnt")).ok();
     let own = namespace("self");
     let mut first: BTreeMap<PathBuf, (u64, u32)> = BTreeMap::new();
@@ -80,7 +93,10 @@ fn first_processes(proc: &Path) -> Vec<u32> {
             Entry::Occupied(mut known) => *known.get_mut() = age.min(*known.get()),
         }
     }
-    first.into_values().map(|(_, pid)| pid).collect()
+    let mut users = UserNames::default();
+    let user = |pid: u32| fs::metadata(proc.join(pid.to_string())).ok().map(|it| it.uid());
+    let first = first.into_values().map(|(_, pid)| pid);
+    first.map(|pid| (pid, user(pid).and_then(|uid| users.other(uid)))).collect()
 }
 
 /// Directories of telemetry sockets, by network namespace: several mount namespaces may share one.
@@ -101,7 +117,7 @@ impl SocketDirs {
 
 /// Returns `DIR/dpdk` of each `DIR/dpdk/PREFIX/dpdk_telemetry.v2` that listens, from the text of
 /// `/proc/PID/net/unix`.
-fn socket_dirs(text: &[u8]) -> BTreeSet<PathBuf> {
+pub(super) fn socket_dirs(text: &[u8]) -> BTreeSet<PathBuf> {
     let dir = |line: &[u8]| {
         // Columns: Num RefCount Protocol Flags Type St Inode Path
         let text = str::from_utf8(line).ok()?;
@@ -148,8 +164,9 @@ mod tests {
         let base = 4_200_000_000;
         let proc = proc(&[(base, 1), (base + 9, 2), (base + 3, 2), (base + 5, 3)]);
         fs::create_dir(proc.path().join("sys")).unwrap();
-        assert_eq!(first_processes(proc.path()), [base + 3, base + 5]);
-        assert_eq!(first_processes(Path::new("/nonexistent")), [0; 0]);
+        let pids = |proc| first_processes(proc).into_iter().map(|(pid, _)| pid).collect::<Vec<_>>();
+        assert_eq!(pids(proc.path()), [base + 3, base + 5]);
+        assert_eq!(pids(Path::new("/nonexistent")), [0; 0]);
     }
 
     #[test]
@@ -163,7 +180,8 @@ mod tests {
         let line =
             "0: 00000002 00000000 00010000 0005 01 4711 /srv/app/dpdk/c/dpdk_telemetry.v2:1\n";
         fs::write(proc.path().join(pid.to_string()).join("net/unix"), line).unwrap();
-        let found = dpdk_dirs(proc.path());
+        let options = DiscoverOptions::default();
+        let found = dpdk_dirs(proc.path(), &options, Deadline::after(options.timeout));
         assert_eq!(
             found,
             ["run/user/7/dpdk", "srv/app/dpdk", "tmp/dpdk"].map(|dir| root.join(dir))

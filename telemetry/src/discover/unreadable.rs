@@ -6,12 +6,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::DiscoverOptions;
+use super::users::name_of;
 use crate::printable::harmless;
 
 /// Permissions to list a directory and to access its entries.
 const READ_AND_SEARCH: u32 = 0o5;
 
-/// Returns the parents of runtime directories that exist and cannot be read.
+/// Returns the parents of runtime directories that exist and cannot be read; those of other users are
+/// not among them.
 pub fn unreadable(options: &DiscoverOptions) -> Vec<PathBuf> {
     let denied = |dir: &PathBuf| {
         fs::read_dir(dir).is_err_and(|e| e.kind() == io::ErrorKind::PermissionDenied)
@@ -60,29 +62,11 @@ fn readers(dir: &Path) -> String {
     readers
 }
 
-/// Returns the name of an id in a file such as `/etc/group`, otherwise the id.
-fn name_of(file: &str, id: u32) -> String {
-    let text = fs::read_to_string(file).unwrap_or_default();
-    let name = text.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let name = fields.next()?;
-        (fields.nth(1)?.parse() == Ok(id)).then(|| name.to_owned())
-    });
-    name.unwrap_or_else(|| id.to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{PermissionsExt, chown};
 
     use super::*;
-
-    #[test]
-    fn names_come_from_the_files_of_the_system() {
-        assert_eq!(name_of("/etc/passwd", 0), "root");
-        assert_eq!(name_of("/etc/group", 4_000_000_000), "4000000000");
-        assert_eq!(name_of("/nonexistent", 7), "7");
-    }
 
     #[test]
     fn those_who_may_read_are_named() {

@@ -83,7 +83,15 @@ pub fn socket_address(path: &Path) -> Result<(SocketAddrUnix, Option<OwnedFd>)> 
     }
     let (dir, name) = path.parent().zip(path.file_name()).ok_or(Errno::NOENT)?;
     let dir = open_file(dir, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    Ok((SocketAddrUnix::new(fd_path(&dir).join(name))?, Some(dir)))
+    Ok((socket_in(&dir, name)?, Some(dir)))
+}
+
+/// Returns the address of a socket in an open directory, valid as long as that is open.
+///
+/// # Errors
+/// When the name is too long.
+pub(crate) fn socket_in(dir: &OwnedFd, name: &OsStr) -> Result<SocketAddrUnix> {
+    SocketAddrUnix::new(fd_path(dir).join(name))
 }
 
 fn fd_path(fd: &impl AsFd) -> PathBuf {

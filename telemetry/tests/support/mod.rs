@@ -90,8 +90,8 @@ impl FakeApp {
         DiscoverOptions {
             roots: vec![self.root.path().into()],
             proc: None,
-            stale: false,
             timeout: Duration::from_secs(1),
+            ..DiscoverOptions::default()
         }
     }
 
@@ -117,7 +117,7 @@ impl Machine {
         let roots = vec![self.0.path().into()];
         let timeout = Duration::from_secs(2);
         FleetSettings {
-            discover: DiscoverOptions { roots, proc: None, stale: false, timeout },
+            discover: DiscoverOptions { roots, proc: None, timeout, ..DiscoverOptions::default() },
             ..FleetSettings::default()
         }
     }
