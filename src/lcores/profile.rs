@@ -15,8 +15,8 @@ use serde::Serialize;
 
 use super::{Args, profile_text};
 use crate::exit::FAILED;
-use crate::output;
 use crate::record::stop::StopSignal;
+use crate::{output, session};
 
 /// Version of the JSON; raised when a field changes its meaning.
 const PROFILE_SCHEMA: u32 = 1;
