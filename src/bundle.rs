@@ -163,7 +163,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     session::xray_unless(args.no_xray, &mut settings);
     let stop = StopRequests::register()?;
     let started = Timestamp::now();
-    let apps = versions::ask(&settings, args.app.app.as_deref())?;
     let name = format!("pmdscope-bundle-{}", started.strftime("%Y%m%dT%H%M%SZ"));
     let archive = ArchiveFile::create(args.target(&name))?;
     let beside = directory(archive.target());
@@ -183,6 +182,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         most_bytes: args.max_size,
         parts: Vec::new(),
     };
+    let apps = versions::ask(&settings, args.app.app.as_deref())?;
     let mut bundle = Bundle { args, settings, collector, redactor, apps };
     bundle.collect();
     let parts = bundle.finish();
