@@ -1,14 +1,15 @@
 //! `pmdscope export`: metrics for Prometheus and OTLP receivers, readiness for probes.
 
+use std::io;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use pmdscope_export::ExportOptions;
 use pmdscope_export::address::ListenAddress;
 use pmdscope_export::text::TextFormat;
+use pmdscope_export::{ExportOptions, ExportProcess};
 
 use crate::config::ConfigArg;
 use crate::{duration, interfaces, output, session};
@@ -103,6 +104,17 @@ pub(crate) struct Args {
     )]
     #[arg(long, requires = "once")]
     openmetrics: bool,
+
+    /// Be one of the two processes. Used by the exporter itself
+    #[arg(long, value_name = "PROCESS", hide = true, conflicts_with_all = ["once", "print_config"])]
+    process: Option<Process>,
+}
+
+/// The processes of the exporter.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Process {
+    Collector,
+    Network,
 }
 
 /// The same range as in the configuration file, so that what is printed can be loaded.
@@ -114,6 +126,10 @@ fn time(text: &str) -> Result<Duration, String> {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    if matches!(args.process, Some(Process::Network)) {
+        pmdscope_export::serve()?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut config = args.config.load()?;
     args.set(&mut config.export);
     config.export_interrupts |= args.interrupts;
@@ -128,6 +144,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     } else if args.once {
         let format = if args.openmetrics { TextFormat::OpenMetrics } else { TextFormat::Text };
         output::print(&pmdscope_export::once(&config.export, config.settings, format)?)?;
+    } else if args.process.is_none() {
+        match pmdscope_export::start(&config.export, process)? {}
     } else {
         let _tracer = config.export_interrupts.then(|| session::trace(&mut config.settings));
         let file = args.config.clone();
@@ -135,9 +153,20 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             Ok(config) => Ok(config.settings.rules.thresholds),
             Err(error) => Err(error.to_string()),
         };
-        pmdscope_export::serve(&config.export, config.settings, Arc::new(thresholds))?;
+        pmdscope_export::collect(&config.export, config.settings, Arc::new(thresholds))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the command line of one of the two processes: that of this one, and which of them it is.
+fn process(process: ExportProcess) -> io::Result<Command> {
+    let word = match process {
+        ExportProcess::Collector => "collector",
+        ExportProcess::Network => "network",
+    };
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(std::env::args_os().skip(1)).args(["--process", word]);
+    Ok(command)
 }
 
 impl Args {

@@ -9,6 +9,7 @@ use pmdscope_telemetry::sample::*;
 use regex::Regex;
 use serde_yaml_ng::Value;
 
+use crate::connections::ConnectionCounts;
 use crate::fixture;
 use crate::metrics::{self, ExporterCounters, MetricsContext};
 use crate::series_limits::SeriesLimits;
@@ -108,7 +109,10 @@ impl Shape {
             limits: &limits,
             tolerate: &[],
             expected: &AppInventory::default(),
-            counters: ExporterCounters::default(),
+            counters: ExporterCounters {
+                connections: Some(ConnectionCounts::default()),
+                ..ExporterCounters::default()
+            },
             only: None,
         };
         let fleet = fixture::fleet_of_samples((0..3).map(|at| self.sample(at)));

@@ -1,12 +1,19 @@
 //! A fake app with a pool and without ports, for tests that need slow apps.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use pmdscope_testing::FakeApp;
 
-use crate::scrape::WaitLimits;
+use crate::channel::{self, Channel};
+use crate::collector::Collector;
+use crate::collector_client::CollectorClient;
+use crate::connections::ConnectionTable;
+use crate::options::ConnectionLimits;
+use crate::scrape::{Scraper, WaitLimits};
+use crate::web::WebFiles;
 
 /// Longest wait for an event that is certain to happen.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
@@ -67,6 +74,20 @@ impl PoolApp {
         let exchanges = self.0.exchanges();
         exchanges.iter().filter(|exchange| exchange.request.starts_with("/mempool/info")).count()
     }
+}
+
+/// Starts a collector in a task, and returns the other end of its channel.
+pub(crate) fn collector(
+    scraper: Arc<Scraper>,
+    web: WebFiles,
+    timeout: Duration,
+    limits: ConnectionLimits,
+) -> Arc<CollectorClient> {
+    let (network, end) = channel::pair().unwrap();
+    let thresholds = Arc::new(|| Err("no file".to_owned()));
+    let end = Channel::new(end).unwrap();
+    tokio::spawn(Collector::new(end, scraper, web, thresholds, timeout, limits.total).run());
+    CollectorClient::new(Channel::new(network).unwrap(), ConnectionTable::new(limits))
 }
 
 /// Waits until a condition is true.

@@ -16,6 +16,7 @@ use pmdscope_telemetry::{
     AppInventory, ErrorClass, ExpectedApp, FleetEvent, FleetState, InterfaceEvaluator,
 };
 
+use crate::connections::ConnectionCounts;
 use crate::metrics::{ExporterCounters, MetricsContext, PushCounts};
 use crate::series_limits::SeriesLimits;
 
@@ -87,7 +88,8 @@ pub(crate) fn context<'a>(
     expected: &'a AppInventory,
 ) -> MetricsContext<'a> {
     let pushes = Some(PushCounts { accepted: 5, failed: 1, ..PushCounts::default() });
-    let counters = ExporterCounters { collections: 7, shared_scrapes: 2, pushes };
+    let connections = Some(ConnectionCounts { open: 3, displaced: 4, ..Default::default() });
+    let counters = ExporterCounters { collections: 7, shared_scrapes: 2, connections, pushes };
     MetricsContext { limits, tolerate: &[], expected, counters, only: None }
 }
 

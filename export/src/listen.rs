@@ -14,6 +14,7 @@ use rustix::net::{AddressFamily, SocketType, sockopt};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 use crate::address::ListenAddress;
+use crate::connections::Client;
 
 /// Length of the accept queue in the kernel.
 const BACKLOG: i32 = 256;
@@ -29,12 +30,36 @@ pub struct ListenError {
     reason: String,
 }
 
+/// A socket that listens, before the network process takes it over. Its path, if it has one, is removed on
+/// drop, unless systemd opened it.
+#[derive(Debug)]
+pub(crate) struct BoundSocket {
+    pub(crate) socket: OwnedFd,
+    _file: Option<SocketFile>,
+}
+
+impl From<OwnedFd> for BoundSocket {
+    fn from(socket: OwnedFd) -> Self {
+        Self { socket, _file: None }
+    }
+}
+
+/// The file of a unix socket.
+#[derive(Debug)]
+pub(crate) struct SocketFile(pub(crate) PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // The file may have been removed already.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
 /// A socket that clients connect to.
 #[derive(Debug)]
 pub(crate) enum HttpListener {
     Tcp(TcpListener),
-    /// A unix socket; its path is removed on drop, unless systemd opened it.
-    Unix(UnixListener, Option<PathBuf>),
+    Unix(UnixListener),
 }
 
 /// A connection.
@@ -48,7 +73,7 @@ pub(crate) enum ClientStream {
 ///
 /// # Errors
 /// Fails if the address is in use, does not exist on this machine, or needs more privileges.
-pub(crate) fn bind(address: &ListenAddress) -> Result<Vec<HttpListener>, ListenError> {
+pub(crate) fn bind(address: &ListenAddress) -> Result<Vec<BoundSocket>, ListenError> {
     let bound = match address {
         ListenAddress::Tcp { host, port } => tcp(host, *port),
         ListenAddress::Unix(path) => unix(path).map(|listener| vec![listener]),
@@ -72,7 +97,7 @@ fn reason(error: &io::Error) -> String {
     advice.to_owned()
 }
 
-fn tcp(host: &str, port: u16) -> io::Result<Vec<HttpListener>> {
+fn tcp(host: &str, port: u16) -> io::Result<Vec<BoundSocket>> {
     let addresses: Vec<SocketAddr> = match host {
         // IPv6 sockets also accept IPv4, unless IPv6 is disabled.
         "" => {
@@ -97,13 +122,12 @@ fn tcp(host: &str, port: u16) -> io::Result<Vec<HttpListener>> {
     if bound.is_empty() { Err(failed) } else { Ok(bound) }
 }
 
-fn from_tcp(listener: StdTcp) -> io::Result<HttpListener> {
+fn from_tcp(listener: StdTcp) -> io::Result<BoundSocket> {
     rustix::net::listen(&listener, BACKLOG)?;
-    listener.set_nonblocking(true)?;
-    Ok(HttpListener::Tcp(TcpListener::from_std(listener)?))
+    Ok(OwnedFd::from(listener).into())
 }
 
-fn unix(path: &Path) -> io::Result<HttpListener> {
+fn unix(path: &Path) -> io::Result<BoundSocket> {
     if fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket()) {
         // A stopped exporter accepts no connections, but still owns the socket.
         if is_served(path, SocketType::STREAM)? {
@@ -114,49 +138,57 @@ fn unix(path: &Path) -> io::Result<HttpListener> {
     }
     let listener = StdUnix::bind(path)?;
     fs::set_permissions(path, fs::Permissions::from_mode(UNIX_MODE))?;
-    listener.set_nonblocking(true)?;
-    Ok(HttpListener::Unix(UnixListener::from_std(listener)?, Some(path.to_owned())))
+    Ok(BoundSocket { socket: listener.into(), _file: Some(SocketFile(path.to_owned())) })
 }
 
 /// Returns the sockets of a `.socket` unit.
-fn from_systemd() -> io::Result<Vec<HttpListener>> {
-    let listeners = sd_notify::listen_fds()?
+fn from_systemd() -> io::Result<Vec<BoundSocket>> {
+    let sockets = sd_notify::listen_fds()?
         .map(|fd| {
             // SAFETY: systemd opened it for us, and nothing else in this process uses it.
-            from_fd(unsafe { OwnedFd::from_raw_fd(fd) })
+            let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+            if sockopt::socket_type(&socket)? != SocketType::STREAM {
+                return Err(io::Error::other("a socket from systemd is none of ListenStream="));
+            }
+            Ok(socket.into())
         })
         .collect::<io::Result<Vec<_>>>()?;
-    if listeners.is_empty() {
+    if sockets.is_empty() {
         return Err(io::Error::other("systemd handed over no socket; start its .socket unit"));
     }
-    Ok(listeners)
-}
-
-fn from_fd(socket: OwnedFd) -> io::Result<HttpListener> {
-    if sockopt::socket_type(&socket)? != SocketType::STREAM {
-        return Err(io::Error::other("a socket from systemd is none of ListenStream="));
-    }
-    if sockopt::socket_domain(&socket)? == AddressFamily::UNIX {
-        let listener = StdUnix::from(socket);
-        listener.set_nonblocking(true)?;
-        return Ok(HttpListener::Unix(UnixListener::from_std(listener)?, None));
-    }
-    let listener = StdTcp::from(socket);
-    listener.set_nonblocking(true)?;
-    Ok(HttpListener::Tcp(TcpListener::from_std(listener)?))
+    Ok(sockets)
 }
 
 impl HttpListener {
+    /// Takes over a socket; needs the runtime.
+    ///
+    /// # Errors
+    /// Fails if it is no socket that listens.
+    pub(crate) fn new(socket: OwnedFd) -> io::Result<Self> {
+        if sockopt::socket_domain(&socket)? == AddressFamily::UNIX {
+            let listener = StdUnix::from(socket);
+            listener.set_nonblocking(true)?;
+            return Ok(Self::Unix(UnixListener::from_std(listener)?));
+        }
+        let listener = StdTcp::from(socket);
+        listener.set_nonblocking(true)?;
+        Ok(Self::Tcp(TcpListener::from_std(listener)?))
+    }
+
     /// Waits for the next connection.
-    pub(crate) async fn accept(&self) -> io::Result<ClientStream> {
+    pub(crate) async fn accept(&self) -> io::Result<(ClientStream, Client)> {
         match self {
             Self::Tcp(listener) => {
-                let (stream, _) = listener.accept().await?;
+                let (stream, address) = listener.accept().await?;
                 // Answers are written at once, so waiting for more data would only delay them.
                 let _ = stream.set_nodelay(true);
-                Ok(ClientStream::Tcp(stream))
+                Ok((ClientStream::Tcp(stream), Client::at(address)))
             }
-            Self::Unix(listener, _) => Ok(ClientStream::Unix(listener.accept().await?.0)),
+            Self::Unix(listener) => {
+                let (stream, _) = listener.accept().await?;
+                let user = stream.peer_cred().ok().map(|peer| peer.uid());
+                Ok((ClientStream::Unix(stream), Client::User(user)))
+            }
         }
     }
 
@@ -176,17 +208,14 @@ impl HttpListener {
             Self::Tcp(listener) => {
                 listener.local_addr().map_or_else(|_| "?".to_owned(), |address| address.to_string())
             }
-            Self::Unix(_, Some(path)) => format!("unix:{}", path.display()),
-            Self::Unix(_, None) => "a unix socket of systemd".to_owned(),
-        }
-    }
-}
-
-impl Drop for HttpListener {
-    fn drop(&mut self) {
-        if let Self::Unix(_, Some(path)) = self {
-            // The file may have been removed already.
-            let _ = fs::remove_file(path);
+            Self::Unix(listener) => {
+                let address = listener.local_addr().ok();
+                let path = address.as_ref().and_then(|address| address.as_pathname());
+                path.map_or_else(
+                    || "a unix socket of systemd".to_owned(),
+                    |path| format!("unix:{}", path.display()),
+                )
+            }
         }
     }
 }
@@ -199,9 +228,14 @@ mod tests {
         text.parse().unwrap()
     }
 
+    fn listeners(text: &str) -> Vec<HttpListener> {
+        let bound = bind(&address(text)).unwrap().into_iter();
+        bound.map(|bound| HttpListener::new(bound.socket).unwrap()).collect()
+    }
+
     #[tokio::test]
     async fn an_address_in_use_is_named_with_advice() {
-        let first = bind(&address("127.0.0.1:0")).unwrap();
+        let first = listeners("127.0.0.1:0");
         let taken = first[0].address();
         let error = bind(&address(&taken)).unwrap_err().to_string();
         assert!(error.contains(&taken) && error.contains("--listen"), "{error}");
@@ -210,8 +244,7 @@ mod tests {
     #[tokio::test]
     async fn only_what_leaves_the_machine_is_open() {
         for (text, open) in [("127.0.0.1:0", false), ("localhost:0", false), (":0", true)] {
-            let listeners = bind(&address(text)).unwrap();
-            assert!(listeners.iter().all(|listener| listener.is_remote() == open), "{text}");
+            assert!(listeners(text).iter().all(|listener| listener.is_remote() == open), "{text}");
         }
     }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use pmdscope_telemetry::finding::Lint;
+use serde::{Deserialize, Serialize};
 
 use crate::address::{DEFAULT_LISTEN, ListenAddress};
 use crate::series_limits::SeriesLimits;
@@ -26,6 +27,39 @@ pub struct ExportOptions {
     pub otlp: Option<String>,
     /// Time between two pushes.
     pub otlp_interval: Duration,
+    /// Limits that protect clients from each other.
+    pub connections: ConnectionLimits,
+}
+
+/// Limits of connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConnectionLimits {
+    /// Most connections, 1 or more.
+    pub total: usize,
+    /// Most connections of one client: an IPv4 address, an IPv6 network of 64 bits, or a user of a unix
+    /// socket; 1 or more.
+    pub per_client: usize,
+    /// Time for the header of a request: of the first one from the connect on, with the TLS handshake, and of
+    /// others from their first byte on.
+    pub header_timeout: Duration,
+    /// Time for which a connection is kept after a response, without another request.
+    pub idle_timeout: Duration,
+    /// Time for a client to read a response.
+    pub response_timeout: Duration,
+}
+
+impl Default for ConnectionLimits {
+    fn default() -> Self {
+        Self {
+            total: 512,
+            per_client: 128,
+            header_timeout: Duration::from_secs(10),
+            // Longer than common scrape intervals, so that connections are reused.
+            idle_timeout: Duration::from_secs(150),
+            response_timeout: Duration::from_secs(30),
+        }
+    }
 }
 
 impl Default for ExportOptions {
@@ -38,6 +72,7 @@ impl Default for ExportOptions {
             tolerate: vec![Lint::QueueImbalance, Lint::Stall],
             otlp: None,
             otlp_interval: Duration::from_secs(15),
+            connections: ConnectionLimits::default(),
         }
     }
 }

@@ -22,11 +22,13 @@ use ureq::Agent;
 use ureq::http::StatusCode;
 use ureq::tls::{RootCerts, TlsConfig};
 
+use crate::collector_client::CollectorClient;
+use crate::document::Document;
 use crate::journal;
+use crate::message::{Content, Page, Question};
 use crate::metrics::PushCounters;
-use crate::scrape::{ScrapeScope, Scraper};
 use crate::snapshot::ScrapeSnapshot;
-use encode::ExporterIdentity;
+pub(crate) use encode::ExporterIdentity;
 
 /// Default path of OTLP receivers.
 const PATH: &str = "/v1/metrics";
@@ -77,37 +79,50 @@ impl FromStr for OtlpReceiver {
     }
 }
 
-/// Holds the newest snapshot for the thread that pushes.
+impl ExporterIdentity {
+    /// Returns the identity of this process.
+    pub(crate) fn new() -> Self {
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        Self { host: host.trim().to_owned(), start_ns: realtime_ns() }
+    }
+
+    /// Returns a request with all metrics.
+    pub(crate) fn request(&self, snapshot: &ScrapeSnapshot) -> Vec<u8> {
+        encode::request(&snapshot.families(None), &snapshot.fleet, self).encode_to_vec()
+    }
+}
+
+/// Holds the newest request for the thread that pushes.
 #[derive(Debug, Default)]
-struct SnapshotMailbox {
-    newest: Mutex<PendingSnapshot>,
+struct RequestMailbox {
+    newest: Mutex<PendingRequest>,
     arrived: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct PendingSnapshot {
-    snapshot: Option<Arc<ScrapeSnapshot>>,
+struct PendingRequest {
+    request: Option<Document>,
     closed: bool,
 }
 
-impl SnapshotMailbox {
-    fn lock(&self) -> MutexGuard<'_, PendingSnapshot> {
+impl RequestMailbox {
+    fn lock(&self) -> MutexGuard<'_, PendingRequest> {
         self.newest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores a snapshot; returns whether it replaces an older one.
-    fn put(&self, snapshot: Arc<ScrapeSnapshot>) -> bool {
-        let older = self.lock().snapshot.replace(snapshot);
+    /// Stores a request; returns whether it replaces an older one.
+    fn put(&self, request: Document) -> bool {
+        let older = self.lock().request.replace(request);
         self.arrived.notify_one();
         older.is_some()
     }
 
-    /// Waits for a snapshot; `None` if the mailbox is closed.
-    fn take(&self) -> Option<Arc<ScrapeSnapshot>> {
-        let waiting = |mail: &mut PendingSnapshot| mail.snapshot.is_none() && !mail.closed;
+    /// Waits for a request; `None` if the mailbox is closed.
+    fn take(&self) -> Option<Document> {
+        let waiting = |mail: &mut PendingRequest| mail.request.is_none() && !mail.closed;
         let mail = self.arrived.wait_while(self.lock(), waiting);
         let mut mail = mail.unwrap_or_else(PoisonError::into_inner);
-        if mail.closed { None } else { mail.snapshot.take() }
+        if mail.closed { None } else { mail.request.take() }
     }
 
     /// Waits for `pause`, or until the mailbox is closed.
@@ -126,12 +141,12 @@ impl SnapshotMailbox {
 
     fn is_outdated(&self) -> bool {
         let mail = self.lock();
-        mail.closed || mail.snapshot.is_some()
+        mail.closed || mail.request.is_some()
     }
 }
 
 /// Makes the thread end soon.
-struct CloseOnDrop(Arc<SnapshotMailbox>);
+struct CloseOnDrop(Arc<RequestMailbox>);
 
 impl Drop for CloseOnDrop {
     fn drop(&mut self) {
@@ -140,7 +155,7 @@ impl Drop for CloseOnDrop {
     }
 }
 
-/// Takes a snapshot every `pause`, waiting at most `timeout` for it, and has a thread push it, until
+/// Asks for all metrics every `pause`, waiting at most `timeout` for them, and has a thread push them, until
 /// this future is dropped.
 ///
 /// # Errors
@@ -148,13 +163,12 @@ impl Drop for CloseOnDrop {
 pub(crate) async fn push(
     receiver: OtlpReceiver,
     pause: Duration,
-    scraper: Arc<Scraper>,
+    collector: Arc<CollectorClient>,
     timeout: Duration,
-    counters: Arc<PushCounters>,
 ) -> std::io::Result<()> {
-    let mailbox = Arc::new(SnapshotMailbox::default());
+    let mailbox = Arc::new(RequestMailbox::default());
     let _closing = CloseOnDrop(Arc::clone(&mailbox));
-    let (theirs, counted) = (Arc::clone(&mailbox), Arc::clone(&counters));
+    let (theirs, counted) = (Arc::clone(&mailbox), Arc::clone(&collector.pushes));
     thread::Builder::new()
         .name("otlp".to_owned())
         .spawn(move || OtlpPusher::new(receiver, counted).run(&theirs))?;
@@ -162,10 +176,12 @@ pub(crate) async fn push(
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let deadline = Instant::now() + timeout.min(pause);
-        let snapshot = scraper.snapshot(ScrapeScope::All, deadline).await;
-        if mailbox.put(snapshot) {
-            PushCounters::count(&counters.dropped);
+        let question = Question::Page { page: Page::Push, within: timeout.min(pause) };
+        // Without the collector, the exporter ends.
+        if let Ok((Content::Push, Some(request))) = collector.ask(question).await
+            && mailbox.put(request)
+        {
+            PushCounters::count(&collector.pushes.dropped);
         }
     }
 }
@@ -174,7 +190,6 @@ pub(crate) async fn push(
 struct OtlpPusher {
     receiver: OtlpReceiver,
     agent: Agent,
-    exporter: ExporterIdentity,
     counters: Arc<PushCounters>,
     /// The last push failed; this is logged once.
     failing: bool,
@@ -206,21 +221,20 @@ impl OtlpPusher {
             .tls_config(tls)
             .build()
             .new_agent();
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let exporter = ExporterIdentity { host: host.trim().to_owned(), start_ns: realtime_ns() };
-        Self { receiver, agent, exporter, counters, failing: false, pause: FIRST_RETRY_INTERVAL }
+        Self { receiver, agent, counters, failing: false, pause: FIRST_RETRY_INTERVAL }
     }
 
-    fn run(mut self, mailbox: &SnapshotMailbox) {
-        while let Some(snapshot) = mailbox.take() {
-            let families = snapshot.families(None);
-            let body = encode::request(&families, &snapshot.fleet, &self.exporter).encode_to_vec();
-            self.deliver(&body, mailbox);
+    fn run(mut self, mailbox: &RequestMailbox) {
+        while let Some(request) = mailbox.take() {
+            match request.read() {
+                Ok(body) => self.deliver(&body, mailbox),
+                Err(error) => journal::warn(&format!("cannot read what to push: {error}")),
+            }
         }
     }
 
     /// Retries until the push is accepted or rejected permanently, or a newer one is due.
-    fn deliver(&mut self, body: &[u8], mailbox: &SnapshotMailbox) {
+    fn deliver(&mut self, body: &[u8], mailbox: &RequestMailbox) {
         loop {
             let outcome = self.attempt(body);
             self.tell(&outcome);

@@ -1,6 +1,6 @@
-//! The pages that the exporter serves.
+//! The pages that the exporter serves: HTTP around what the collector answers.
 
-mod landing;
+mod body;
 #[cfg(test)]
 mod tests;
 
@@ -9,19 +9,18 @@ use std::iter;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http_body_util::Full;
-use hyper::body::Bytes;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
-use pmdscope_telemetry::FleetState;
-use pmdscope_telemetry::discover::unreadable_text;
 use serde::Serialize;
 
-use crate::health::AppHealth;
+use crate::collector_client::CollectorClient;
+use crate::connections::Client;
+use crate::document::Document;
+use crate::message::{Content, MAX_NAME, Page, Question};
 use crate::negotiate;
-use crate::scrape::{ScrapeScope, Scraper};
-use crate::snapshot::{ExpositionForm, ScrapeSnapshot};
-use crate::web::{AuthTimeout, ReloadingWebPolicy, WebPolicy};
+use crate::pages::PATHS;
+use crate::web::{AuthTimeout, CurrentWebPolicy, WebPolicy};
+pub(crate) use body::PageBody;
 
 /// Header with the scrape timeout of Prometheus, seconds.
 const SCRAPE_TIMEOUT_HEADER: &str = "x-prometheus-scrape-timeout-seconds";
@@ -35,23 +34,29 @@ const RESPONSE_MARGIN: Duration = Duration::from_millis(200);
 /// Timeout of probes: the default timeout of kubelets is one second.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(800);
 
-type HttpResponse = Response<Full<Bytes>>;
+/// Media types of short pages.
+const PLAIN: &str = "text/plain; charset=utf-8";
+const JSON: &str = "application/json";
+
+type HttpResponse = Response<PageBody>;
 
 /// All pages, and what they need.
 pub(crate) struct Routes {
-    pub(crate) scraper: Arc<Scraper>,
-    pub(crate) web: ReloadingWebPolicy,
+    pub(crate) collector: Arc<CollectorClient>,
+    pub(crate) web: CurrentWebPolicy,
     /// Longest time for one scrape.
     pub(crate) timeout: Duration,
 }
 
-/// The listener of a request.
+/// The connection of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct ListenerInfo {
-    /// Its address; used for service discovery if a request has no Host header.
+    /// Address of its listener; used for service discovery if a request has no Host header.
     pub(crate) address: Arc<str>,
     /// The connection uses TLS.
     pub(crate) tls: bool,
+    /// Who asks.
+    pub(crate) client: Client,
 }
 
 impl Routes {
@@ -62,10 +67,12 @@ impl Routes {
         listener: &ListenerInfo,
     ) -> HttpResponse {
         let began = Instant::now();
-        let policy = self.web.policy();
+        let policy = self.web.policy().await;
         let authorization = request.headers().get(header::AUTHORIZATION);
-        let admitted =
-            policy.basic_auth.authenticate(authorization.map(HeaderValue::as_bytes)).await;
+        let admitted = policy
+            .basic_auth
+            .authenticate(authorization.map(HeaderValue::as_bytes), listener.client)
+            .await;
         let page = match admitted {
             Ok(true) => self.route(began, request, listener).await,
             Ok(false) => unauthorized(),
@@ -82,13 +89,20 @@ impl Routes {
     ) -> HttpResponse {
         let path = request.uri().path();
         if !["/", "/metrics", EXPORTER_PATH, "/ready", "/healthz", "/sd"].contains(&path) {
-            return closing(text(StatusCode::NOT_FOUND, format!("{}\n", landing::PATHS)));
+            return closing(text(StatusCode::NOT_FOUND, format!("{PATHS}\n")));
         }
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             let page = text(StatusCode::METHOD_NOT_ALLOWED, "use GET\n".to_owned());
             return closing(with(page, header::ALLOW, "GET, HEAD"));
         }
         let app = app(request.uri().query().unwrap_or_default());
+        if let Some(name) = app.as_ref().filter(|name| name.len() > MAX_NAME) {
+            let length = name.len();
+            return closing(text(
+                StatusCode::NOT_FOUND,
+                format!("no app has a name of {length} bytes\n"),
+            ));
+        }
         match path {
             "/metrics" => self.metrics(began, request.headers(), app).await,
             EXPORTER_PATH => self.metrics(began, request.headers(), Some(String::new())).await,
@@ -107,24 +121,15 @@ impl Routes {
     ) -> HttpResponse {
         let format = negotiate::format(value(headers, &header::ACCEPT));
         let gzip = negotiate::gzip(value(headers, &header::ACCEPT_ENCODING));
-        let form = ExpositionForm { format, gzip, only: app.clone() };
-        let scope = match app.clone() {
-            None => ScrapeScope::All,
-            // Metrics of the exporter only: it needs just the names of apps.
-            Some(name) if name.is_empty() => ScrapeScope::Names,
-            Some(name) => ScrapeScope::App(name),
-        };
         let deadline = deadline(began, headers, self.timeout, self.timeout);
-        let snapshot = self.scraper.snapshot(scope, deadline).await;
-        let unknown = |app: &String| !app.is_empty() && snapshot.fleet.find(app).is_none();
-        if let Some(name) = app.filter(unknown) {
-            return unknown_app(&snapshot.fleet, &name);
-        }
-        let text = snapshot.text(&form).await;
-        let page =
-            with(Response::new(Full::new(text.bytes)), header::CONTENT_TYPE, format.content_type());
-        let page = with(page, header::VARY, "Accept, Accept-Encoding");
-        if text.gzip { with(page, header::CONTENT_ENCODING, "gzip") } else { page }
+        let page = match self.ask(Page::Metrics { app, format, gzip }, deadline).await {
+            (Content::Metrics { gzip }, Some(document)) => {
+                let page = document_page(document, format.content_type());
+                if gzip { with(page, header::CONTENT_ENCODING, "gzip") } else { page }
+            }
+            other => return other_page(other),
+        };
+        with(page, header::VARY, "Accept, Accept-Encoding")
     }
 
     async fn ready(
@@ -133,19 +138,13 @@ impl Routes {
         headers: &HeaderMap,
         app: Option<String>,
     ) -> HttpResponse {
-        let scope = app.clone().map_or(ScrapeScope::All, ScrapeScope::App);
         let deadline = deadline(began, headers, PROBE_TIMEOUT.min(self.timeout), self.timeout);
-        let snapshot = self.scraper.snapshot(scope, deadline).await;
-        let tolerate = &snapshot.render_options.tolerate;
-        let Some(name) = app else {
-            let all = ReadinessReport::of(&snapshot);
-            return json(readiness_status(all.ready), &all);
-        };
-        let Some(member) = snapshot.fleet.find(&name) else {
-            return unknown_app(&snapshot.fleet, &name);
-        };
-        let health = AppHealth::of(member, tolerate);
-        json(readiness_status(health.ready), &health)
+        match self.ask(Page::Ready { app }, deadline).await {
+            (Content::Readiness { ready }, Some(document)) => {
+                with_status(document_page(document, JSON), readiness_status(ready))
+            }
+            other => other_page(other),
+        }
     }
 
     async fn targets(
@@ -155,25 +154,55 @@ impl Routes {
         listener: &ListenerInfo,
     ) -> HttpResponse {
         let deadline = deadline(began, headers, self.timeout, self.timeout);
-        let snapshot = self.scraper.snapshot(ScrapeScope::Names, deadline).await;
+        let answer = self.ask(Page::Names, deadline).await;
+        let names = match &answer {
+            (Content::Names, Some(names)) => names.read().ok(),
+            _ => None,
+        };
+        let Some(names) =
+            names.and_then(|names| serde_json::from_slice::<Vec<String>>(&names).ok())
+        else {
+            return failed();
+        };
         let address = value(headers, &header::HOST).unwrap_or(&listener.address);
-        let apps = snapshot
-            .fleet
-            .apps
-            .iter()
-            .map(|app| ScrapeTarget::of(&app.name, address, listener.tls));
+        let apps = names.iter().map(|app| ScrapeTarget::of(app, address, listener.tls));
         let targets: Vec<_> =
             iter::once(ScrapeTarget::exporter(address, listener.tls)).chain(apps).collect();
-        json(StatusCode::OK, &targets)
+        // These types always serialize.
+        let body = serde_json::to_vec(&targets).unwrap_or_default();
+        with(Response::new(PageBody::from(body)), header::CONTENT_TYPE, JSON)
     }
 
     async fn landing(&self, began: Instant, headers: &HeaderMap) -> HttpResponse {
         let deadline = deadline(began, headers, self.timeout, self.timeout);
-        let snapshot = self.scraper.snapshot(ScrapeScope::All, deadline).await;
-        let html = landing::page(&snapshot, self.web.reload_error().as_deref());
-        let page =
-            with(Response::new(html.into()), header::CONTENT_TYPE, "text/html; charset=utf-8");
+        let page = match self.ask(Page::Overview, deadline).await {
+            (Content::Overview, Some(document)) => {
+                document_page(document, "text/html; charset=utf-8")
+            }
+            other => return other_page(other),
+        };
         with(page, header::CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'")
+    }
+
+    async fn ask(&self, page: Page, deadline: Instant) -> (Content, Option<Document>) {
+        let within = deadline.saturating_duration_since(Instant::now());
+        let answer = self.collector.ask(Question::Page { page, within }).await;
+        // The exporter ends when the collector does, and says so.
+        answer.unwrap_or((Content::Failed, None))
+    }
+}
+
+fn document_page(document: Document, media: &'static str) -> HttpResponse {
+    with(Response::new(PageBody::Document(document.body())), header::CONTENT_TYPE, media)
+}
+
+/// Returns the page for an answer that is not the one that was asked for.
+fn other_page(answer: (Content, Option<Document>)) -> HttpResponse {
+    match answer {
+        (Content::Unknown, Some(document)) => {
+            with_status(document_page(document, PLAIN), StatusCode::NOT_FOUND)
+        }
+        _ => failed(),
     }
 }
 
@@ -204,28 +233,6 @@ fn deadline(
         announced.saturating_sub(RESPONSE_MARGIN).max(announced / 2)
     });
     began + time.min(longest)
-}
-
-/// Readiness of all apps.
-#[derive(Serialize)]
-struct ReadinessReport<'a> {
-    ready: bool,
-    apps: Vec<AppHealth<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    advice: Option<String>,
-}
-
-impl<'a> ReadinessReport<'a> {
-    /// Returns the readiness of all apps; a machine without apps is not ready, as in `pmdscope check`.
-    fn of(snapshot: &'a ScrapeSnapshot) -> Self {
-        let tolerate = &snapshot.render_options.tolerate;
-        let apps: Vec<_> =
-            snapshot.fleet.apps.iter().map(|app| AppHealth::of(app, tolerate)).collect();
-        let ready = !apps.is_empty() && apps.iter().all(|health| health.ready);
-        let no_apps = || apps.is_empty().then(|| landing::NO_APPS.to_owned());
-        let advice = unreadable_text(&snapshot.fleet.unreadable).or_else(no_apps);
-        Self { ready, apps, advice }
-    }
 }
 
 /// One target of Prometheus' HTTP service discovery.
@@ -264,17 +271,11 @@ fn readiness_status(ready: bool) -> StatusCode {
     if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
 }
 
-fn unknown_app(fleet: &FleetState, app: &str) -> HttpResponse {
-    let names: Vec<_> = fleet.apps.iter().map(|app| app.name.as_str()).collect();
-    let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-    let unknown = format!("no app is named {app:?}; known: {known}");
-    // If a directory is unreadable, its apps are unknown.
-    let message = match unreadable_text(&fleet.unreadable) {
-        None => unknown,
-        Some(cause) if names.is_empty() => cause,
-        Some(cause) => format!("{cause}; {unknown}"),
-    };
-    text(StatusCode::NOT_FOUND, format!("{message}\n"))
+fn failed() -> HttpResponse {
+    text(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "the exporter has no answer; its log says why\n".to_owned(),
+    )
 }
 
 fn unauthorized() -> HttpResponse {
@@ -289,15 +290,8 @@ fn too_many_passwords() -> HttpResponse {
 }
 
 fn text(status: StatusCode, body: String) -> HttpResponse {
-    let page = with(Response::new(body.into()), header::CONTENT_TYPE, "text/plain; charset=utf-8");
-    with_status(page, status)
-}
-
-fn json(status: StatusCode, body: &impl Serialize) -> HttpResponse {
-    // These types always serialize.
-    let body = serde_json::to_vec(body).unwrap_or_default();
-    let page =
-        with(Response::new(Full::new(body.into())), header::CONTENT_TYPE, "application/json");
+    let body = PageBody::from(body.into_bytes());
+    let page = with(Response::new(body), header::CONTENT_TYPE, PLAIN);
     with_status(page, status)
 }
 

@@ -95,6 +95,11 @@ impl Scraper {
         })
     }
 
+    /// Returns the settings of the output.
+    pub(crate) fn render_options(&self) -> Arc<RenderOptions> {
+        self.lock().render_options()
+    }
+
     /// Sets the thresholds of findings; each app uses them from its next round on.
     pub(crate) fn set_thresholds(&self, thresholds: Thresholds) {
         self.lock().fleet.set_thresholds(thresholds);

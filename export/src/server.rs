@@ -3,11 +3,12 @@
 #[cfg(test)]
 mod tests;
 
+mod stream;
+
 use std::convert::Infallible;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hyper::Request;
@@ -17,42 +18,27 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 use tokio_io_timeout::TimeoutWriter;
 
+use crate::connections::{Client, ConnectionTable, Phase, Place};
 use crate::journal;
 use crate::listen::{ClientStream, HttpListener};
 use crate::routes::{ListenerInfo, Routes};
+use stream::{PhasedBody, PhasedStream};
 
-/// Limits that protect clients from each other.
+/// Timeouts of the server, besides those of [`crate::options::ConnectionLimits`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ServerLimits {
-    /// Most simultaneous connections; more are rejected.
-    pub(crate) max_connections: usize,
-    /// Timeout of the first request, including the TLS handshake.
-    pub(crate) first_request_timeout: Duration,
-    /// Timeout of further requests.
-    pub(crate) keep_alive_timeout: Duration,
-    /// The same for connections that are accepted when three quarters of the limit are in use.
-    pub(crate) crowded_keep_alive_timeout: Duration,
+pub(crate) struct ServerTimeouts {
     /// Timeout of writing a part of an answer.
-    pub(crate) write_timeout: Duration,
+    pub(crate) write: Duration,
     /// Longest wait for open connections at shutdown.
-    pub(crate) shutdown_timeout: Duration,
+    pub(crate) shutdown: Duration,
 }
 
-impl Default for ServerLimits {
+impl Default for ServerTimeouts {
     fn default() -> Self {
-        Self {
-            max_connections: 128,
-            first_request_timeout: Duration::from_secs(10),
-            // Longer than common scrape intervals, so that connections are reused.
-            keep_alive_timeout: Duration::from_secs(150),
-            crowded_keep_alive_timeout: Duration::from_secs(3),
-            write_timeout: Duration::from_secs(10),
-            shutdown_timeout: Duration::from_secs(3),
-        }
+        Self { write: Duration::from_secs(10), shutdown: Duration::from_secs(3) }
     }
 }
 
@@ -69,19 +55,19 @@ const TOO_MANY_CONNECTIONS: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConten
 /// State that all connections share.
 struct ServerState {
     routes: Arc<Routes>,
-    limits: ServerLimits,
-    permits: Arc<Semaphore>,
+    connections: Arc<ConnectionTable>,
+    timeouts: ServerTimeouts,
 }
 
 /// Serves until `stop` completes, then answers the requests that were received before.
 pub(crate) async fn serve(
     listeners: Vec<HttpListener>,
     routes: Arc<Routes>,
-    limits: ServerLimits,
+    timeouts: ServerTimeouts,
     stop: impl Future<Output = ()>,
 ) {
-    let permits = Arc::new(Semaphore::new(limits.max_connections));
-    let state = Arc::new(ServerState { routes, limits, permits });
+    let connections = Arc::clone(&routes.collector.connections);
+    let state = Arc::new(ServerState { routes, connections, timeouts });
     let graceful = Arc::new(GracefulShutdown::new());
     let accept_loops: Vec<_> = listeners
         .into_iter()
@@ -97,7 +83,7 @@ pub(crate) async fn serve(
     }
     if let Some(graceful) = Arc::into_inner(graceful) {
         // Connections that remain open are dropped.
-        let _ = timeout(limits.shutdown_timeout, graceful.shutdown()).await;
+        let _ = timeout(timeouts.shutdown, graceful.shutdown()).await;
     }
 }
 
@@ -109,8 +95,8 @@ async fn accept_loop(
     let address: Arc<str> = listener.address().into();
     let mut failing = false;
     loop {
-        let stream = match listener.accept().await {
-            Ok(stream) => stream,
+        let (stream, client) = match listener.accept().await {
+            Ok(accepted) => accepted,
             Err(error) if is_transient(&error) => continue,
             Err(error) => {
                 if !failing {
@@ -122,13 +108,14 @@ async fn accept_loop(
             }
         };
         failing = false;
-        match Arc::clone(&state.permits).try_acquire_owned() {
+        match state.connections.admit(client) {
             Ok(place) => {
                 let connection = HttpConnection {
                     state: Arc::clone(&state),
                     address: Arc::clone(&address),
+                    client,
                     watcher: graceful.watcher(),
-                    _place: place,
+                    place: Arc::new(place),
                 };
                 tokio::spawn(connection.run(stream));
             }
@@ -158,63 +145,59 @@ impl ClientStream {
 struct HttpConnection {
     state: Arc<ServerState>,
     address: Arc<str>,
+    client: Client,
     watcher: Watcher,
     /// Released when the connection ends.
-    _place: OwnedSemaphorePermit,
+    place: Arc<Place>,
 }
 
 impl HttpConnection {
     async fn run(self, stream: ClientStream) {
-        match stream {
-            ClientStream::Tcp(stream) => self.handshake(stream).await,
-            ClientStream::Unix(stream) => self.handshake(stream).await,
+        let place = Arc::clone(&self.place);
+        let work = async {
+            match stream {
+                ClientStream::Tcp(stream) => self.handshake(stream).await,
+                ClientStream::Unix(stream) => self.handshake(stream).await,
+            }
+        };
+        tokio::select! {
+            () = work => {}
+            () = place.overdue() => {}
         }
     }
 
     async fn handshake<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(self, stream: S) {
-        let limits = self.state.limits;
+        let stream = PhasedStream::new(stream, Arc::clone(&self.place));
         let mut stream = TimeoutWriter::new(stream);
-        stream.set_timeout(Some(limits.write_timeout));
+        stream.set_timeout(Some(self.state.timeouts.write));
         let stream = Box::pin(stream);
-        let policy = self.state.routes.web.policy();
+        let policy = self.state.routes.web.policy().await;
         let Some(tls) = &policy.tls else { return self.serve(stream, false).await };
-        let Ok(Ok(stream)) = timeout(limits.first_request_timeout, tls.accept(stream)).await else {
-            return;
-        };
+        let Ok(stream) = tls.accept(stream).await else { return };
         if policy.allows(stream.get_ref().1.peer_certificates()) {
             self.serve(stream, true).await;
         }
     }
 
     async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(self, stream: S, tls: bool) {
-        let Self { state, address, watcher, _place } = self;
-        let requested = AtomicBool::new(false);
-        let listener = ListenerInfo { address, tls };
+        let Self { state, address, client, watcher, place } = self;
+        let listener = ListenerInfo { address, tls, client };
         let service = service_fn(|request: Request<Incoming>| {
-            requested.store(true, Ordering::Relaxed);
-            let (routes, listener) = (&state.routes, &listener);
-            async move { Ok::<_, Infallible>(routes.answer(&request, listener).await) }
+            place.enter(Phase::Answering);
+            let (routes, listener, place) = (&state.routes, &listener, Arc::clone(&place));
+            async move {
+                let response = routes.answer(&request, listener).await;
+                place.enter(Phase::Sending);
+                Ok::<_, Infallible>(response.map(|body| PhasedBody::new(body, place)))
+            }
         });
-        let limits = state.limits;
-        // Idle connections must not use up the last permits.
-        let crowded = state.permits.available_permits() < limits.max_connections / 4;
-        let keep_alive_timeout =
-            if crowded { limits.crowded_keep_alive_timeout } else { limits.keep_alive_timeout };
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(keep_alive_timeout)
+            // The deadlines of the place are stricter.
+            .header_read_timeout(None)
             .max_buf_size(MAX_HEADER_BYTES)
             .serve_connection(TokioIo::new(stream), service);
-        let no_request = async {
-            sleep(state.limits.first_request_timeout).await;
-            if requested.load(Ordering::Relaxed) {
-                std::future::pending::<()>().await;
-            }
-        };
         // Errors of a connection concern only its client.
-        tokio::select! {
-            _ = pin!(watcher.watch(connection)) => {}
-            () = no_request => {}
-        }
+        let _ = pin!(watcher.watch(connection)).await;
     }
 }

@@ -1,6 +1,7 @@
-//! The exporter service: startup, notifications to the service manager, shutdown.
+//! The two processes at work: startup, notifications to the service manager, shutdown.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,19 +10,26 @@ use pmdscope_telemetry::finding::Thresholds;
 use sd_notify::NotifyState;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::task::spawn_blocking;
 
+use crate::address::ListenAddress;
+use crate::channel::{self, Channel, ChannelError};
+use crate::collector::{Collector, CollectorError};
+use crate::collector_client::{CollectorClient, CollectorGone};
+use crate::confine::confine;
+use crate::connections::ConnectionTable;
 use crate::journal;
-use crate::listen::{self, HttpListener, ListenError};
-use crate::metrics::PushCounters;
+use crate::listen::{HttpListener, ListenError, SocketFile};
+use crate::message::{NetworkSettings, Question};
 use crate::options::ExportOptions;
 use crate::otlp::{self, OtlpReceiver, OtlpReceiverError};
+use crate::processes::{CollectorExit, wait_for_collector};
 use crate::routes::Routes;
 use crate::scrape::{ScrapeScope, Scraper, WaitLimits};
-use crate::server::{self, ServerLimits};
+use crate::server::{self, ServerTimeouts};
+use crate::service_manager::ServiceManager;
 use crate::snapshot::{ExpositionForm, RenderOptions};
 use crate::text::TextFormat;
-use crate::web::{ReloadingWebPolicy, WebError};
+use crate::web::{CurrentWebPolicy, WebError, WebFiles, WebPolicy};
 
 /// Idle timeout of blocking threads, which query apps, format metrics and check passwords.
 const THREAD_KEEP_ALIVE: Duration = Duration::from_secs(600);
@@ -41,6 +49,27 @@ pub enum ServeError {
     /// The system refuses a basic resource.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
+    /// One process has ended, and the other cannot work alone.
+    #[error("{0}")]
+    Ended(String),
+}
+
+impl From<CollectorError> for ServeError {
+    fn from(error: CollectorError) -> Self {
+        Self::Ended(error.to_string())
+    }
+}
+
+impl From<CollectorExit> for ServeError {
+    fn from(exit: CollectorExit) -> Self {
+        Self::Ended(exit.to_string())
+    }
+}
+
+impl From<ChannelError> for ServeError {
+    fn from(error: ChannelError) -> Self {
+        Self::Ended(format!("the processes of the exporter cannot speak to each other: {error}"))
+    }
 }
 
 impl ServeError {
@@ -56,21 +85,64 @@ impl ServeError {
 /// Returns the reason why they cannot be used, in one or more lines.
 pub type ThresholdReader = dyn Fn() -> Result<Thresholds, String> + Send + Sync;
 
-/// Serves until SIGTERM or SIGINT. On SIGHUP, it uses the thresholds that `thresholds` returns, or
-/// keeps the previous ones if that fails.
+/// Is the collector: answers the network process until that ends. On request, it uses the thresholds that
+/// `thresholds` returns, or keeps the previous ones if that fails.
 ///
 /// # Errors
-/// Fails if the exporter cannot start; it then serves nothing.
-pub fn serve(
+/// Fails if it cannot start, or if the network process is killed or misbehaves.
+pub fn collect(
     options: &ExportOptions,
     settings: FleetSettings,
     thresholds: Arc<ThresholdReader>,
 ) -> Result<(), ServeError> {
+    let socket = channel::inherited()?;
+    let _files = socket_files(options);
     let runtime = runtime()?;
-    let served = runtime.block_on(run(options, settings, thresholds));
+    let collected = runtime.block_on(async {
+        let _signals =
+            [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()].map(signal);
+        let web = WebFiles::open(options.web_config.as_deref())?;
+        let scraper = scraper(options, settings, WaitLimits::default());
+        let channel = Channel::new(socket)?;
+        let most = options.connections.total;
+        let collector = Collector::new(channel, scraper, web, thresholds, options.timeout, most);
+        Ok(collector.run().await?)
+    });
     // A thread may still wait for an app; it is not joined.
     runtime.shutdown_background();
-    served
+    collected
+}
+
+/// Returns the files of unix sockets, which the network process cannot remove.
+fn socket_files(options: &ExportOptions) -> Vec<SocketFile> {
+    let paths = options.listen.iter().filter_map(|address| match address {
+        ListenAddress::Unix(path) => Some(path.clone()),
+        _ => None,
+    });
+    paths.map(SocketFile).collect()
+}
+
+/// Is the network process: gives up all rights, and serves until SIGTERM or SIGINT. On SIGHUP, it has the
+/// collector read the thresholds again.
+///
+/// # Errors
+/// Fails if it cannot start, or if the collector ends.
+pub fn serve() -> Result<(), ServeError> {
+    let socket = channel::inherited()?;
+    let Some((settings, sockets)) = channel::receive::<NetworkSettings>(&socket)? else {
+        return Err(io::Error::other("no settings").into());
+    };
+    let manager = Arc::new(ServiceManager::connect());
+    let missing = confine(settings.otlp.is_some())?;
+    let runtime = runtime()?;
+    let served = runtime.block_on(run(socket, &settings, sockets, &missing, manager));
+    runtime.shutdown_background();
+    let exit = wait_for_collector(settings.collector);
+    match served {
+        // Its exit status says more.
+        Err(ServeError::Ended(_)) => Err(exit.into()),
+        served => served,
+    }
 }
 
 /// Returns the metrics of the running apps as text.
@@ -86,14 +158,15 @@ pub fn once(
     // There is no later scrape, so it waits for slow apps until the timeout.
     let limits =
         WaitLimits { first: options.timeout, answer: options.timeout, ..WaitLimits::default() };
-    let scraper = scraper(options, settings, None, limits);
+    let scraper = scraper(options, settings, limits);
     let form = ExpositionForm { format, gzip: false, only: None };
     let deadline = Instant::now() + options.timeout;
     let text = runtime
         .block_on(async { scraper.snapshot(ScrapeScope::All, deadline).await.text(&form).await });
+    let text = text.and_then(|text| text.document.read());
     // A thread may still wait for an app; it is not joined.
     runtime.shutdown_background();
-    Ok(String::from_utf8_lossy(&text.bytes).into_owned())
+    Ok(String::from_utf8_lossy(&text?).into_owned())
 }
 
 fn runtime() -> io::Result<Runtime> {
@@ -104,44 +177,57 @@ fn runtime() -> io::Result<Runtime> {
         .build()
 }
 
-fn scraper(
-    options: &ExportOptions,
-    settings: FleetSettings,
-    pushes: Option<Arc<PushCounters>>,
-    limits: WaitLimits,
-) -> Arc<Scraper> {
-    let render_options = RenderOptions::new(options, &settings.rules.expected, pushes);
+fn scraper(options: &ExportOptions, settings: FleetSettings, limits: WaitLimits) -> Arc<Scraper> {
+    let render_options = RenderOptions::new(options, &settings.rules.expected);
     Scraper::new(settings, render_options, options.timeout, limits)
 }
 
 async fn run(
-    options: &ExportOptions,
-    settings: FleetSettings,
-    thresholds: Arc<ThresholdReader>,
+    socket: OwnedFd,
+    settings: &NetworkSettings,
+    sockets: Vec<OwnedFd>,
+    missing: &[&str],
+    manager: Arc<ServiceManager>,
 ) -> Result<(), ServeError> {
-    let web = ReloadingWebPolicy::open(options.web_config.as_deref())?;
-    let receiver = options.otlp.as_deref().map(str::parse::<OtlpReceiver>).transpose()?;
-    let mut listeners = Vec::new();
-    for address in &options.listen {
-        listeners.extend(listen::bind(address)?);
-    }
-    let stop = stop()?;
+    let connections = ConnectionTable::new(settings.limits);
+    let collector = CollectorClient::new(Channel::new(socket)?, connections);
+    let receiver = settings.otlp.as_deref().map(str::parse::<OtlpReceiver>).transpose()?;
+    let listeners = sockets.into_iter().map(HttpListener::new).collect::<io::Result<Vec<_>>>()?;
+    let stop = stop(Arc::clone(&manager))?;
     let hang_up = signal(SignalKind::hangup())?;
-    warn_of_openness(&listeners, &web);
+    let web = CurrentWebPolicy::open(Arc::clone(&collector), settings.web_config).await;
+    let web = web.map_err(|why| ServeError::Ended(format!("web configuration: {why}")))?;
+    warn_of_openness(&listeners, &*web.policy().await);
     let addresses: Vec<String> = listeners.iter().map(HttpListener::address).collect();
     let addresses = addresses.join(", ");
-    let counters = receiver.is_some().then(Arc::<PushCounters>::default);
-    let scraper = scraper(options, settings, counters.clone(), WaitLimits::default());
-    let routes = Routes { scraper: Arc::clone(&scraper), web, timeout: options.timeout };
-    tokio::spawn(reload(hang_up, Arc::clone(&scraper), thresholds));
+    let routes = Routes { collector: Arc::clone(&collector), web, timeout: settings.timeout };
+    tokio::spawn(reload(hang_up, Arc::clone(&collector)));
     journal::note(&format!("serving metrics at {addresses}"));
-    notify(&[NotifyState::Ready, NotifyState::Status(&format!("Serving at {addresses}"))]);
-    let watchdog = sd_notify::watchdog_enabled().map(|limit| watch(limit / 2));
-    let push = receiver.zip(counters).map(|(receiver, counters)| {
-        otlp::push(receiver, options.otlp_interval, scraper, options.timeout, counters)
+    if settings.lowered {
+        let total = settings.limits.total;
+        journal::warn(&format!(
+            "at most {total} connections: the limit of open files permits no more; raise it \
+             (ulimit -n, LimitNOFILE=)"
+        ));
+    }
+    if !missing.is_empty() {
+        let missing = missing.join(" and ");
+        journal::warn(&format!(
+            "the network process runs without {missing}; see \"Two processes\" in docs/export.md"
+        ));
+    }
+    manager.notify(&[NotifyState::Ready, NotifyState::Status(&format!("Serving at {addresses}"))]);
+    let watchdog = sd_notify::watchdog_enabled()
+        .map(|limit| watch(limit / 2, Arc::clone(&collector), manager));
+    let push = receiver.map(|receiver| {
+        otlp::push(receiver, settings.otlp_interval, Arc::clone(&collector), settings.timeout)
     });
     tokio::select! {
-        () = server::serve(listeners, Arc::new(routes), ServerLimits::default(), stop) => Ok(()),
+        () = server::serve(listeners, Arc::new(routes), ServerTimeouts::default(), stop) => {
+            collector.stop().await;
+            Ok(())
+        }
+        () = collector.ended() => Err(ServeError::Ended(CollectorGone.to_string())),
         () = forever(watchdog) => Ok(()),
         Err(error) = forever(push) => Err(error.into()),
     }
@@ -156,7 +242,7 @@ async fn forever<T>(work: Option<impl Future<Output = T>>) -> T {
 }
 
 /// Returns a future that completes at SIGTERM or SIGINT.
-fn stop() -> io::Result<impl Future<Output = ()>> {
+fn stop(manager: Arc<ServiceManager>) -> io::Result<impl Future<Output = ()>> {
     let (mut terminate, mut interrupt) =
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     Ok(async move {
@@ -164,31 +250,21 @@ fn stop() -> io::Result<impl Future<Output = ()>> {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
-        notify(&[NotifyState::Stopping, NotifyState::Status("Answering what was asked before")]);
+        let status = NotifyState::Status("Answering what was asked before");
+        manager.notify(&[NotifyState::Stopping, status]);
     })
 }
 
-/// Reads the thresholds again on each SIGHUP.
-async fn reload(mut hang_up: Signal, scraper: Arc<Scraper>, thresholds: Arc<ThresholdReader>) {
+/// Has the thresholds read again on each SIGHUP.
+async fn reload(mut hang_up: Signal, collector: Arc<CollectorClient>) {
     while hang_up.recv().await.is_some() {
-        let thresholds = Arc::clone(&thresholds);
-        match spawn_blocking(move || thresholds()).await {
-            Ok(Ok(thresholds)) => {
-                scraper.set_thresholds(thresholds);
-                journal::note("thresholds reloaded");
-            }
-            Ok(Err(errors)) => {
-                errors.lines().for_each(journal::warn);
-                journal::warn("thresholds not reloaded; the previous ones stay in force");
-            }
-            Err(error) => journal::warn(&format!("thresholds not reloaded: {error}")),
-        }
+        // Without the collector, the exporter ends.
+        let _ = collector.ask(Question::Reload).await;
     }
 }
 
 /// Warns if other machines can read the metrics without TLS or without a password.
-fn warn_of_openness(listeners: &[HttpListener], web: &ReloadingWebPolicy) {
-    let policy = web.policy();
+fn warn_of_openness(listeners: &[HttpListener], policy: &WebPolicy) {
     let missing = match (
         policy.tls.is_some(),
         policy.basic_auth.is_disabled() && !policy.requires_client_cert(),
@@ -206,14 +282,11 @@ fn warn_of_openness(listeners: &[HttpListener], web: &ReloadingWebPolicy) {
     }
 }
 
-async fn watch(pause: Duration) {
-    loop {
-        notify(&[NotifyState::Watchdog]);
+/// Tells the service manager that both processes work.
+async fn watch(pause: Duration, collector: Arc<CollectorClient>, manager: Arc<ServiceManager>) {
+    while collector.ask(Question::Ping).await.is_ok() {
+        manager.notify(&[NotifyState::Watchdog]);
         tokio::time::sleep(pause).await;
     }
-}
-
-fn notify(state: &[NotifyState<'_>]) {
-    // Without systemd there is no notification.
-    let _ = sd_notify::notify(state);
+    std::future::pending().await
 }

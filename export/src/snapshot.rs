@@ -1,6 +1,6 @@
 //! The state of all apps at one time, and its output formats.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,16 +8,17 @@ use std::sync::{Arc, PoisonError};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use hyper::body::Bytes;
 use pmdscope_telemetry::discover::UnreadableWarning;
 use pmdscope_telemetry::finding::Lint;
 use pmdscope_telemetry::{AppInventory, FleetState};
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 
+use crate::document::Document;
 use crate::family::MetricFamily;
 use crate::journal;
-use crate::metrics::{self, ExporterCounters, MetricsContext, PushCounters};
+use crate::message::NetworkCounts;
+use crate::metrics::{self, ExporterCounters, MetricsContext};
 use crate::options::ExportOptions;
 use crate::series_limits::SeriesLimits;
 use crate::text::{self, TextFormat};
@@ -34,8 +35,10 @@ pub(crate) struct RenderOptions {
     pub(crate) tolerate: Vec<Lint>,
     /// The expected apps and ports.
     pub(crate) expected: AppInventory,
-    /// Results of pushes; `None` without pushes.
-    pushes: Option<Arc<PushCounters>>,
+    /// Metrics are pushed.
+    pushes: bool,
+    /// What the network process counted last; `None` without one.
+    network: std::sync::Mutex<Option<NetworkCounts>>,
     /// Length of the longest text so far, bytes.
     length: AtomicUsize,
     /// Unreadable directories that were logged.
@@ -43,19 +46,21 @@ pub(crate) struct RenderOptions {
 }
 
 impl RenderOptions {
-    pub(crate) fn new(
-        options: &ExportOptions,
-        expected: &AppInventory,
-        pushes: Option<Arc<PushCounters>>,
-    ) -> Self {
+    pub(crate) fn new(options: &ExportOptions, expected: &AppInventory) -> Self {
         Self {
             limits: options.series_limits.clone(),
             tolerate: options.tolerate.clone(),
             expected: expected.clone(),
-            pushes,
+            pushes: options.otlp.is_some(),
+            network: std::sync::Mutex::default(),
             length: AtomicUsize::new(0),
             unreadable: std::sync::Mutex::default(),
         }
+    }
+
+    /// Takes the counts of the network process.
+    pub(crate) fn set_network(&self, counts: NetworkCounts) {
+        *self.network.lock().unwrap_or_else(PoisonError::into_inner) = Some(counts);
     }
 
     /// Logs the unreadable directories whenever they change.
@@ -92,8 +97,8 @@ pub(crate) struct ScrapeSnapshot {
 /// The metrics in one form.
 #[derive(Clone, Debug)]
 pub(crate) struct ExpositionText {
-    pub(crate) bytes: Bytes,
-    /// Whether `bytes` are compressed.
+    pub(crate) document: Document,
+    /// Whether it is compressed.
     pub(crate) gzip: bool,
 }
 
@@ -110,35 +115,46 @@ impl ScrapeSnapshot {
     /// Returns all metrics, those of one app, or with an empty name those of the exporter.
     pub(crate) fn families(&self, only: Option<&str>) -> Vec<MetricFamily> {
         let RenderOptions { limits, tolerate, expected, .. } = &*self.render_options;
-        let pushes = self.render_options.pushes.as_ref().map(|counters| counters.read());
-        let counters = ExporterCounters { pushes, ..self.counters };
+        let network = self.render_options.network.lock();
+        let network = *network.unwrap_or_else(PoisonError::into_inner);
+        let counters = ExporterCounters {
+            connections: network.map(|counts| counts.connections),
+            pushes: network.map(|counts| counts.pushes).filter(|_| self.render_options.pushes),
+            ..self.counters
+        };
         let context = MetricsContext { limits, tolerate, expected, counters, only };
         metrics::families(&self.fleet, &context)
     }
 
     /// Returns the metrics as text, which is encoded in another thread.
-    pub(crate) async fn text(self: &Arc<Self>, form: &ExpositionForm) -> ExpositionText {
+    ///
+    /// # Errors
+    /// Fails if there is no memory for the text.
+    pub(crate) async fn text(
+        self: &Arc<Self>,
+        form: &ExpositionForm,
+    ) -> io::Result<ExpositionText> {
         let mut texts = self.texts.lock().await;
         if let Some((_, text)) = texts.iter().find(|(encoded, _)| encoded == form) {
-            return text.clone();
+            return Ok(text.clone());
         }
         let (snapshot, wanted) = (Arc::clone(self), form.clone());
         let encoded = spawn_blocking(move || snapshot.encode(&wanted)).await;
-        let text = encoded.unwrap_or_else(|error| resume_unwind(error.into_panic()));
+        let text = encoded.unwrap_or_else(|error| resume_unwind(error.into_panic()))?;
         texts.push((form.clone(), text.clone()));
-        text
+        Ok(text)
     }
 
     /// Encodes the metrics; a short text is not compressed.
-    fn encode(&self, form: &ExpositionForm) -> ExpositionText {
+    fn encode(&self, form: &ExpositionForm) -> io::Result<ExpositionText> {
         let mut text = String::with_capacity(self.render_options.length.load(Ordering::Relaxed));
         text::encode(&self.families(form.only.as_deref()), form.format, &mut text);
         self.render_options.length.fetch_max(text.len(), Ordering::Relaxed);
         let worth = form.gzip && text.len() > MIN_GZIP_BYTES;
-        match worth.then(|| compressed(text.as_bytes())).flatten() {
-            Some(bytes) => ExpositionText { bytes: bytes.into(), gzip: true },
-            None => ExpositionText { bytes: text.into(), gzip: false },
-        }
+        let compressed = worth.then(|| compressed(text.as_bytes())).flatten();
+        let gzip = compressed.is_some();
+        let document = Document::new(compressed.as_deref().unwrap_or(text.as_bytes()))?;
+        Ok(ExpositionText { document, gzip })
     }
 }
 

@@ -5,12 +5,14 @@
 
 use std::fmt::{self, Write};
 
+use serde::{Deserialize, Serialize};
+
 use crate::family::{
     Histogram, LabelValues, MetricDescriptor, MetricFamily, MetricKind, SampleValue,
 };
 
 /// A text format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TextFormat {
     /// Prometheus 0.0.4, which all clients read.
     Text,

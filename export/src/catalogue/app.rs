@@ -12,6 +12,14 @@ metrics! { EXPORTER:
     EXPORTER_SHARED_SCRAPES = Counter "dpdk_exporter_shared_scrapes_total" []
         "Scrapes that shared the round of another scrape: apps are queried once, however many \
          servers scrape.";
+    EXPORTER_CONNECTIONS = Gauge "dpdk_exporter_connections" []
+        "Open connections of clients to the exporter.";
+    EXPORTER_CONNECTIONS_REJECTED = Counter "dpdk_exporter_connections_rejected_total" ["reason"]
+        "Connections that the exporter refused or closed to protect other clients, by reason, since it \
+         started. client_limit: its client had too many, all with requests; total_limit: all \
+         connections had requests; displaced: it waited for a request, and was closed for a newer \
+         one; header_timeout: its request was not complete in time; response_timeout: its response \
+         was not read in time. Increases: a client misbehaves, or a limit in [export] is too low.";
     EXPORTER_OTLP_PUSHES = Counter "dpdk_exporter_otlp_pushes_total" ["result"]
         "Pushes to the OTLP receiver, by result, since the exporter started. accepted; partial: \
          the receiver rejected some values; rejected: the receiver rejected all values; failed: \

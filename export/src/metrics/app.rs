@@ -9,6 +9,7 @@ use pmdscope_telemetry::{AppState, AppStatus, ErrorClass, FleetState};
 use super::row::{FamilyList, LabelledRow, labels};
 use super::{LiveApp, MetricsContext, PushCounts};
 use crate::catalogue::{self as metric};
+use crate::connections::ConnectionCounts;
 use crate::family::{LabelValues, MetricFamily, MetricSample, SampleValue};
 use crate::health::AppHealth;
 
@@ -42,6 +43,9 @@ fn own(families: &mut FamilyList, fleet: &FleetState, context: &MetricsContext<'
     let one = |value: u64| [MetricSample { labels: [].into(), value: value.into() }];
     families.add(&metric::EXPORTER_COLLECTIONS, one(context.counters.collections));
     families.add(&metric::EXPORTER_SHARED_SCRAPES, one(context.counters.shared_scrapes));
+    let connections = context.counters.connections;
+    families.add(&metric::EXPORTER_CONNECTIONS, connections.iter().flat_map(|of| one(of.open)));
+    families.add(&metric::EXPORTER_CONNECTIONS_REJECTED, connections.iter().flat_map(rejected));
     families
         .add(&metric::EXPORTER_OTLP_PUSHES, context.counters.pushes.into_iter().flat_map(pushes));
     families.add(&metric::APPS_DISCOVERED, one(found as u64));
@@ -49,18 +53,30 @@ fn own(families: &mut FamilyList, fleet: &FleetState, context: &MetricsContext<'
     families.add(&metric::APPS_EXPECTED, one(context.expected.apps.len() as u64));
 }
 
+fn rejected(connections: &ConnectionCounts) -> impl Iterator<Item = MetricSample> {
+    by_word([
+        ("client_limit", connections.client_limit),
+        ("total_limit", connections.total_limit),
+        ("displaced", connections.displaced),
+        ("header_timeout", connections.header_timeout),
+        ("response_timeout", connections.response_timeout),
+    ])
+}
+
 fn pushes(pushes: PushCounts) -> impl Iterator<Item = MetricSample> {
-    let results = [
+    by_word([
         ("accepted", pushes.accepted),
         ("partial", pushes.partial),
         ("rejected", pushes.rejected),
         ("failed", pushes.failed),
         ("dropped", pushes.dropped),
-    ];
-    results.into_iter().map(|(result, value)| MetricSample {
-        labels: [result.to_owned()].into(),
-        value: value.into(),
-    })
+    ])
+}
+
+fn by_word<const N: usize>(counts: [(&str, u64); N]) -> impl Iterator<Item = MetricSample> {
+    counts
+        .map(|(word, count)| MetricSample { labels: [word.to_owned()].into(), value: count.into() })
+        .into_iter()
 }
 
 /// Returns whether an expected app was never found; an app that has ended is missing too, but was

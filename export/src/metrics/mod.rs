@@ -19,6 +19,7 @@ use pmdscope_telemetry::model::Model;
 use pmdscope_telemetry::{AppInventory, AppState, AppStatus, FleetState};
 
 use crate::catalogue;
+use crate::connections::ConnectionCounts;
 use crate::family::MetricFamily;
 use crate::series_limits::SeriesLimits;
 pub(crate) use pushes::PushCounters;
@@ -47,6 +48,8 @@ pub(crate) struct ExporterCounters {
     pub collections: u64,
     /// Scrapes that were answered by the queries of other requests.
     pub shared_scrapes: u64,
+    /// Connections of clients; `None` without a network process.
+    pub connections: Option<ConnectionCounts>,
     /// Pushes to an OTLP receiver; `None` without one.
     pub pushes: Option<PushCounts>,
 }

@@ -18,7 +18,7 @@ use crate::family::{
 
 /// Identity of the exporter.
 #[derive(Debug)]
-pub(super) struct ExporterIdentity {
+pub(crate) struct ExporterIdentity {
     /// Host name.
     pub(super) host: String,
     /// Start time of the exporter, nanoseconds since 1970.

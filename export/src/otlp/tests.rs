@@ -11,14 +11,17 @@ use opentelemetry_proto::tonic::collector::metrics::v1::{
 };
 use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value};
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
+use pmdscope_telemetry::FleetSettings;
 use pmdscope_telemetry::discover::DiscoverOptions;
-use pmdscope_telemetry::{AppStatus, FleetSettings};
 
 use super::*;
-use crate::fake::{PoolApp, WAIT};
+use crate::fake::{self, PoolApp, WAIT};
 use crate::metrics::PushCounts;
 use crate::options::ExportOptions;
+use crate::scrape::Scraper;
 use crate::snapshot::RenderOptions;
+use crate::text::TextFormat;
+use crate::web::WebFiles;
 
 /// A push, as received.
 struct ReceivedPush {
@@ -71,14 +74,14 @@ fn answer(status: &str, body: &[u8]) -> Vec<u8> {
 /// Timeout of the queries for one push.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-fn scraper(root: &Path, counters: &Arc<PushCounters>) -> Arc<Scraper> {
+fn collector(root: &Path) -> Arc<CollectorClient> {
     let discover =
         DiscoverOptions { roots: vec![root.to_owned()], proc: None, ..DiscoverOptions::default() };
     let settings = FleetSettings { discover, ..FleetSettings::default() };
-    let options = ExportOptions::default();
-    let render_options =
-        RenderOptions::new(&options, &settings.rules.expected, Some(Arc::clone(counters)));
-    Scraper::new(settings, render_options, TIMEOUT, WAIT)
+    let options = ExportOptions { otlp: Some("http://x".to_owned()), ..ExportOptions::default() };
+    let render_options = RenderOptions::new(&options, &settings.rules.expected);
+    let scraper = Scraper::new(settings, render_options, TIMEOUT, WAIT);
+    fake::collector(scraper, WebFiles::open(None).unwrap(), TIMEOUT, options.connections)
 }
 
 /// Runs the exporter's pushes until `count` of them have arrived.
@@ -89,9 +92,9 @@ async fn pushed(
     arrived: mpsc::Receiver<ReceivedPush>,
     count: usize,
 ) -> (Vec<ReceivedPush>, PushCounts) {
-    let counters = Arc::<PushCounters>::default();
-    let scraper = scraper(root, &counters);
-    let push = push(url.parse().unwrap(), pause, scraper, TIMEOUT, Arc::clone(&counters));
+    let collector = collector(root);
+    let counters = Arc::clone(&collector.pushes);
+    let push = push(url.parse().unwrap(), pause, collector, TIMEOUT);
     let wait = tokio::task::spawn_blocking(move || {
         let limit = Duration::from_secs(60);
         let pushes = (0..count).map(|_| arrived.recv_timeout(limit).unwrap()).collect();
@@ -178,12 +181,11 @@ async fn without_a_receiver_scrapes_go_on_and_drops_are_counted() {
     let root = tempfile::tempdir().unwrap();
     let _a = PoolApp::start(root.path(), "a");
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let counters = Arc::<PushCounters>::default();
-    let scraper = scraper(root.path(), &counters);
+    let collector = collector(root.path());
+    let counters = Arc::clone(&collector.pushes);
     let url = format!("http://{closed}");
     let pause = Duration::from_millis(20);
-    let push =
-        push(url.parse().unwrap(), pause, Arc::clone(&scraper), TIMEOUT, Arc::clone(&counters));
+    let push = push(url.parse().unwrap(), pause, Arc::clone(&collector), TIMEOUT);
     let later = Instant::now() + Duration::from_secs(60);
     let drops = async {
         loop {
@@ -194,17 +196,18 @@ async fn without_a_receiver_scrapes_go_on_and_drops_are_counted() {
             assert!(Instant::now() < later, "{counts:?}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        let snapshot = scraper.snapshot(ScrapeScope::All, later).await;
-        assert_eq!(snapshot.fleet.find("a").unwrap().status, AppStatus::Live);
-        snapshot.families(None)
+        let page = Page::Metrics { app: None, format: TextFormat::Text, gzip: false };
+        let answer = collector.ask(Question::Page { page, within: TIMEOUT }).await.unwrap();
+        String::from_utf8(answer.1.unwrap().read().unwrap()).unwrap()
     };
-    let families = tokio::select! {
+    let metrics = tokio::select! {
         ended = push => panic!("{ended:?}"),
-        families = drops => families,
+        metrics = drops => metrics,
     };
     let counts = counters.read();
     assert!(counts.failed >= 1 && counts.dropped >= 10 && counts.accepted == 0, "{counts:?}");
-    assert!(families.iter().any(|f| f.metric.name == "dpdk_exporter_otlp_pushes_total"));
+    assert!(metrics.contains("dpdk_up{app=\"a\"} 1\n"), "{metrics}");
+    assert!(metrics.contains("dpdk_exporter_otlp_pushes_total{result=\"dropped\"}"), "{metrics}");
 }
 
 #[test]
@@ -212,7 +215,7 @@ fn pauses_between_pushes_grow_exponentially() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut pusher = OtlpPusher::new(format!("http://{closed}").parse().unwrap(), Arc::default());
     // The mailbox is closed, so pauses end at once.
-    let closed = SnapshotMailbox::default();
+    let closed = RequestMailbox::default();
     closed.lock().closed = true;
     for _ in 0..2 {
         pusher.deliver(b"", &closed);

@@ -6,12 +6,14 @@ use pmdscope_telemetry::{AppInventory, ExpectedApp, FleetSettings};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fake::{DEADLINE, NEVER, PoolApp, WAIT};
-use crate::options::ExportOptions;
+use crate::fake::{DEADLINE, NEVER, PoolApp, WAIT, collector};
+use crate::options::{ConnectionLimits, ExportOptions};
+use crate::scrape::Scraper;
 use crate::snapshot::RenderOptions;
+use crate::web::WebFiles;
 
 /// Returns the pages for the apps below a directory; the apps `expected` are expected to run.
-fn routes(root: &std::path::Path, tolerate: &[&str], expected: &[&str]) -> Routes {
+async fn routes(root: &std::path::Path, tolerate: &[&str], expected: &[&str]) -> Routes {
     let discover =
         DiscoverOptions { roots: vec![root.to_owned()], proc: None, ..DiscoverOptions::default() };
     let app = |name: &&str| ExpectedApp { name: (*name).to_owned(), ..ExpectedApp::default() };
@@ -19,10 +21,12 @@ fn routes(root: &std::path::Path, tolerate: &[&str], expected: &[&str]) -> Route
     settings.rules.expected = AppInventory { apps: expected.iter().map(app).collect() };
     let tolerate = tolerate.iter().map(|lint| lint.parse().unwrap()).collect();
     let options = ExportOptions { tolerate, timeout: NEVER, ..ExportOptions::default() };
-    let render_options = RenderOptions::new(&options, &settings.rules.expected, None);
+    let render_options = RenderOptions::new(&options, &settings.rules.expected);
     let scraper = Scraper::new(settings, render_options, options.timeout, WAIT);
-    let web = ReloadingWebPolicy::open(None).unwrap();
-    Routes { scraper, web, timeout: options.timeout }
+    let web = WebFiles::open(None).unwrap();
+    let collector = collector(scraper, web, options.timeout, ConnectionLimits::default());
+    let web = CurrentWebPolicy::open(Arc::clone(&collector), false).await.unwrap();
+    Routes { collector, web, timeout: options.timeout }
 }
 
 struct TestResponse {
@@ -47,7 +51,8 @@ async fn ask(routes: &Routes, method: &str, uri: &str, headers: &[(&str, &str)])
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    let listener = ListenerInfo { address: "127.0.0.1:9177".into(), tls: false };
+    let listener =
+        ListenerInfo { address: "127.0.0.1:9177".into(), tls: false, client: Client::User(None) };
     let page = routes.answer(&request.body(()).unwrap(), &listener).await;
     let (parts, body) = page.into_parts();
     let bytes = body.collect().await.unwrap().to_bytes().to_vec();
@@ -63,7 +68,7 @@ async fn get(routes: &Routes, uri: &str) -> TestResponse {
 async fn metrics_of_all_apps_or_of_one() {
     let root = tempfile::tempdir().unwrap();
     let (_a, _b) = (PoolApp::start(root.path(), "a"), PoolApp::start(root.path(), "b&c"));
-    let routes = routes(root.path(), &[], &[]);
+    let routes = routes(root.path(), &[], &[]).await;
     let all = get(&routes, "/metrics").await;
     assert_eq!((all.status, all.header("cache-control")), (200, "no-store"));
     assert_eq!(all.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
@@ -84,7 +89,7 @@ async fn metrics_of_all_apps_or_of_one() {
 async fn metrics_of_the_exporter_alone_query_no_app() {
     let root = tempfile::tempdir().unwrap();
     let _a = PoolApp::start(root.path(), "a");
-    let routes = routes(root.path(), &[], &["gone", "lost"]);
+    let routes = routes(root.path(), &[], &["gone", "lost"]).await;
     let page = get(&routes, "/metrics/exporter").await;
     assert_eq!(page.status, 200);
     for line in ["dpdk_apps_discovered 1\n", "dpdk_apps_expected 2\n"] {
@@ -105,7 +110,7 @@ async fn the_format_is_negotiated() {
     let root = tempfile::tempdir().unwrap();
     let names: Vec<_> = (0..20).map(|n| format!("app-{n}")).collect();
     let _apps: Vec<_> = names.iter().map(|name| PoolApp::start(root.path(), name)).collect();
-    let routes = routes(root.path(), &[], &[]);
+    let routes = routes(root.path(), &[], &[]).await;
     let accept = ("accept", "application/openmetrics-text;version=1.0.0;q=0.5,*/*;q=0.1");
     let open = ask(&routes, "GET", "/metrics", &[accept]).await;
     assert!(open.header("content-type").starts_with("application/openmetrics-text; version=1.0.0"));
@@ -120,7 +125,7 @@ async fn the_format_is_negotiated() {
 async fn readiness_has_reasons() {
     let root = tempfile::tempdir().unwrap();
     let _a = PoolApp::start(root.path(), "a");
-    let strict = routes(root.path(), &[], &["gone"]);
+    let strict = routes(root.path(), &[], &["gone"]).await;
     let answer = get(&strict, "/ready?app=a").await;
     assert_eq!(answer.status, 503);
     let body = answer.json();
@@ -142,7 +147,7 @@ async fn readiness_has_reasons() {
 async fn tolerated_findings_are_listed_but_healthy() {
     let root = tempfile::tempdir().unwrap();
     let _a = PoolApp::start(root.path(), "a");
-    let lenient = routes(root.path(), &["no_ports"], &[]);
+    let lenient = routes(root.path(), &["no_ports"], &[]).await;
     for uri in ["/ready?app=a", "/ready"] {
         let answer = get(&lenient, uri).await;
         assert_eq!((answer.status, &answer.json()["ready"]), (200, &json!(true)), "{uri}");
@@ -154,7 +159,7 @@ async fn tolerated_findings_are_listed_but_healthy() {
 #[tokio::test]
 async fn a_machine_without_apps_is_not_ready_and_has_only_the_exporter_as_target() {
     let root = tempfile::tempdir().unwrap();
-    let routes = routes(root.path(), &[], &[]);
+    let routes = routes(root.path(), &[], &[]).await;
     let ready = get(&routes, "/ready").await;
     assert_eq!((ready.status, &ready.json()["apps"]), (503, &json!([])));
     assert!(ready.json()["advice"].as_str().unwrap().contains("no DPDK app"));
@@ -175,7 +180,7 @@ async fn a_machine_without_apps_is_not_ready_and_has_only_the_exporter_as_target
 async fn targets_have_the_address_of_the_request() {
     let root = tempfile::tempdir().unwrap();
     let _a = PoolApp::start(root.path(), "a");
-    let routes = routes(root.path(), &[], &["b"]);
+    let routes = routes(root.path(), &[], &["b"]).await;
     let targets = ask(&routes, "GET", "/sd", &[("host", "node7:9177")]).await.json();
     let exporter = json!({"targets": ["node7:9177"], "labels": {
         "__metrics_path__": "/metrics/exporter", "__scheme__": "http", "instance": "node7:9177",
@@ -194,7 +199,7 @@ async fn targets_have_the_address_of_the_request() {
 #[tokio::test]
 async fn the_exporter_is_healthy_whatever_the_apps_are() {
     let root = tempfile::tempdir().unwrap();
-    let answer = get(&routes(root.path(), &[], &["gone"]), "/healthz").await;
+    let answer = get(&routes(root.path(), &[], &["gone"]).await, "/healthz").await;
     assert_eq!((answer.status, answer.body.as_str()), (200, "ok\n"));
 }
 
@@ -202,7 +207,7 @@ async fn the_exporter_is_healthy_whatever_the_apps_are() {
 async fn the_landing_page_shows_errors_and_escapes_names() {
     let root = tempfile::tempdir().unwrap();
     let _a = PoolApp::start(root.path(), "<b>\"x");
-    let page = get(&routes(root.path(), &[], &[]), "/").await;
+    let page = get(&routes(root.path(), &[], &[]).await, "/").await;
     assert_eq!(page.header("content-type"), "text/html; charset=utf-8");
     assert!(page.header("content-security-policy").contains("default-src 'none'"));
     assert!(page.body.contains("&lt;b&gt;&quot;x") && !page.body.contains("<b>\"x"));
@@ -213,7 +218,7 @@ async fn the_landing_page_shows_errors_and_escapes_names() {
 #[tokio::test]
 async fn other_methods_and_paths_are_refused() {
     let root = tempfile::tempdir().unwrap();
-    let routes = routes(root.path(), &[], &[]);
+    let routes = routes(root.path(), &[], &[]).await;
     for path in ["/metrics", "/metrics/exporter", "/ready", "/healthz", "/sd", "/"] {
         for method in ["POST", "PUT", "DELETE", "OPTIONS"] {
             let answer = ask(&routes, method, path, &[]).await;
@@ -224,13 +229,22 @@ async fn other_methods_and_paths_are_refused() {
     for path in ["/metric", "/metrics/", "//", "/healthz/x", "/..%2f"] {
         assert_eq!(get(&routes, path).await.status, 404, "{path}");
     }
+    let long = "x".repeat(MAX_NAME + 1);
+    for path in ["/metrics", "/ready"] {
+        let answer = get(&routes, &format!("{path}?app={long}")).await;
+        assert_eq!(
+            (answer.status, answer.body.as_str()),
+            (404, "no app has a name of 1025 bytes\n")
+        );
+    }
+    assert_eq!(get(&routes, "/ready?app=").await.status, 404);
 }
 
 #[tokio::test]
 async fn the_scrape_timeout_header_is_obeyed() {
     let root = tempfile::tempdir().unwrap();
     let slow = PoolApp::start(root.path(), "a");
-    let routes = routes(root.path(), &[], &[]);
+    let routes = routes(root.path(), &[], &[]).await;
     get(&routes, "/metrics").await;
     slow.hold(true);
     let header = [(SCRAPE_TIMEOUT_HEADER, "0.5")];

@@ -88,6 +88,11 @@ impl Scheduler {
         }
     }
 
+    /// Returns the settings of the output.
+    pub(super) fn render_options(&self) -> Arc<RenderOptions> {
+        Arc::clone(&self.render_options)
+    }
+
     /// Returns the names of the apps that can be queried.
     pub(super) fn askable(&self) -> Vec<String> {
         self.fleet.asked().map(str::to_owned).collect()

@@ -42,7 +42,7 @@ fn spawn(scraper: &Arc<Scraper>, deadline: Instant) -> JoinHandle<Arc<ScrapeSnap
 
 async fn text(snapshot: &Arc<ScrapeSnapshot>) -> String {
     let form = ExpositionForm { format: TextFormat::Text, gzip: false, only: None };
-    String::from_utf8(snapshot.text(&form).await.bytes.to_vec()).unwrap()
+    String::from_utf8(snapshot.text(&form).await.unwrap().document.read().unwrap()).unwrap()
 }
 
 #[tokio::test]

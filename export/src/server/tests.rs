@@ -1,5 +1,6 @@
 //! Tests with clients on real sockets: many, slow, malformed, and with certificates.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Instant;
@@ -8,7 +9,7 @@ use pmdscope_telemetry::FleetSettings;
 use pmdscope_telemetry::discover::DiscoverOptions;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
@@ -19,11 +20,12 @@ use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
 
 use super::*;
-use crate::fake::{DEADLINE, NEVER, PoolApp, WAIT, until};
+use crate::fake::{DEADLINE, NEVER, PoolApp, WAIT, collector, until};
 use crate::listen::bind;
+use crate::options::ConnectionLimits;
 use crate::scrape::Scraper;
 use crate::snapshot::RenderOptions;
-use crate::web::ReloadingWebPolicy;
+use crate::web::{CurrentWebPolicy, WebFiles};
 
 const GET: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
 
@@ -35,29 +37,56 @@ struct TestServer {
 }
 
 impl TestServer {
-    fn start(root: &Path, limits: ServerLimits) -> Self {
-        Self::with(root, limits, ReloadingWebPolicy::open(None).unwrap())
+    async fn start(root: &Path, limits: ConnectionLimits) -> Self {
+        Self::with(root, limits, WebFiles::open(None).unwrap()).await
     }
 
-    fn with(root: &Path, limits: ServerLimits, web: ReloadingWebPolicy) -> Self {
+    async fn with(root: &Path, limits: ConnectionLimits, web: WebFiles) -> Self {
+        Self::timed(root, limits, ServerTimeouts { shutdown: NEVER, ..Default::default() }, web)
+            .await
+    }
+
+    async fn timed(
+        root: &Path,
+        limits: ConnectionLimits,
+        timeouts: ServerTimeouts,
+        web: WebFiles,
+    ) -> Self {
         let roots = vec![root.to_owned()];
         let discover = DiscoverOptions { roots, proc: None, ..DiscoverOptions::default() };
         let settings = FleetSettings { discover, ..FleetSettings::default() };
-        let scraper =
-            Scraper::new(settings, RenderOptions::default(), Duration::from_secs(5), WAIT);
-        let routes = Arc::new(Routes { scraper, web, timeout: Duration::from_secs(5) });
-        let listeners = bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
+        let timeout = Duration::from_secs(5);
+        let scraper = Scraper::new(settings, RenderOptions::default(), timeout, WAIT);
+        let collector = collector(scraper, web, timeout, limits);
+        let web = CurrentWebPolicy::open(Arc::clone(&collector), true).await.unwrap();
+        let routes = Arc::new(Routes { collector, web, timeout });
+        let bound = bind(&"127.0.0.1:0".parse().unwrap()).unwrap().into_iter();
+        let listeners: Vec<_> =
+            bound.map(|bound| HttpListener::new(bound.socket).unwrap()).collect();
         let address = listeners[0].address().parse().unwrap();
         let (stop, stopped) = oneshot::channel();
         let stopped = async {
             let _ = stopped.await;
         };
-        let served = tokio::spawn(serve(listeners, routes, limits, stopped));
+        let served = tokio::spawn(serve(listeners, routes, timeouts, stopped));
         Self { address, stop: Some(stop), served }
     }
 
     async fn connect(&self) -> TcpStream {
         TcpStream::connect(self.address).await.unwrap()
+    }
+
+    /// Connects from another address of this machine.
+    async fn connect_from(&self, client: u8) -> TcpStream {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::from(([127, 0, 0, client], 0))).unwrap();
+        socket.connect(self.address).await.unwrap()
+    }
+
+    async fn ask_from(&self, client: u8, request: &[u8]) -> String {
+        let mut stream = self.connect_from(client).await;
+        stream.write_all(request).await.unwrap();
+        answer(&mut stream).await
     }
 
     async fn ask(&self, request: &[u8]) -> String {
@@ -101,12 +130,12 @@ async fn ends(stream: &mut TcpStream, limit: Duration) -> bool {
 }
 
 /// Returns limits that end no connection before the test does.
-fn no_timeouts() -> ServerLimits {
-    ServerLimits {
-        first_request_timeout: NEVER,
-        keep_alive_timeout: NEVER,
-        shutdown_timeout: NEVER,
-        ..ServerLimits::default()
+fn no_timeouts() -> ConnectionLimits {
+    ConnectionLimits {
+        header_timeout: NEVER,
+        idle_timeout: NEVER,
+        response_timeout: NEVER,
+        ..ConnectionLimits::default()
     }
 }
 
@@ -118,7 +147,7 @@ const fn ms(millis: u64) -> Duration {
 async fn a_persistent_connection_serves_several_requests() {
     let root = tempfile::tempdir().unwrap();
     let app = PoolApp::start(root.path(), "a");
-    let server = TestServer::start(root.path(), ServerLimits::default());
+    let server = TestServer::start(root.path(), ConnectionLimits::default()).await;
     let mut stream = server.connect().await;
     for round in 1..=3 {
         stream.write_all(GET).await.unwrap();
@@ -135,7 +164,7 @@ async fn a_persistent_connection_serves_several_requests() {
 async fn a_hundred_concurrent_requests_share_one_query() {
     let root = tempfile::tempdir().unwrap();
     let app = PoolApp::start(root.path(), "a");
-    let server = Arc::new(TestServer::start(root.path(), ServerLimits::default()));
+    let server = Arc::new(TestServer::start(root.path(), ConnectionLimits::default()).await);
     server.ask(GET).await;
     app.hold(true);
     let clients: Vec<_> = (0..100)
@@ -154,50 +183,122 @@ async fn a_hundred_concurrent_requests_share_one_query() {
     assert_eq!(app.rounds(), 2);
 }
 
-#[tokio::test]
-async fn a_connection_beyond_the_limit_is_refused() {
-    let root = tempfile::tempdir().unwrap();
-    let server = TestServer::start(
-        root.path(),
-        ServerLimits { max_connections: 2, ..ServerLimits::default() },
-    );
-    let (mut first, _second) = (server.connect().await, server.connect().await);
-    first.write_all(GET).await.unwrap();
-    answer(&mut first).await;
-    let mut third = server.connect().await;
-    assert!(answer(&mut third).await.starts_with("HTTP/1.1 503 "));
-    assert!(ends(&mut third, DEADLINE).await);
-    drop(first);
-    // A released permit is used again.
-    until(async || server.ask(GET).await.starts_with("HTTP/1.1 200 ")).await;
+/// Value of a counter of rejected connections.
+async fn rejected(server: &TestServer, client: u8, reason: &str) -> f64 {
+    let page = server.ask_from(client, b"GET /metrics/exporter HTTP/1.0\r\n\r\n").await;
+    let series = format!("dpdk_exporter_connections_rejected_total{{reason=\"{reason}\"}} ");
+    let value = page.lines().find_map(|line| line.strip_prefix(&series));
+    value.unwrap_or_else(|| panic!("no {series} in {page}")).parse().unwrap()
 }
 
 #[tokio::test]
-async fn the_last_connections_are_not_kept_alive() {
+async fn idle_connections_and_half_requests_of_one_client_refuse_no_other() {
     let root = tempfile::tempdir().unwrap();
-    let limits = ServerLimits {
-        max_connections: 4,
-        crowded_keep_alive_timeout: ms(2000),
-        ..ServerLimits::default()
-    };
-    let server = TestServer::start(root.path(), limits);
-    let mut kept = Vec::new();
-    for _ in 0..4 {
-        let mut stream = server.connect().await;
-        stream.write_all(GET).await.unwrap();
-        assert!(answer(&mut stream).await.starts_with("HTTP/1.1 200 "));
-        kept.push(stream);
+    let limits = ConnectionLimits { total: 40, per_client: 20, ..no_timeouts() };
+    let server = TestServer::start(root.path(), limits).await;
+    let mut attack = Vec::new();
+    for number in 0..200 {
+        let mut stream = server.connect_from(2).await;
+        if number % 2 == 0 {
+            let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nX-Half: ").await;
+        }
+        attack.push(stream);
+        if number % 20 == 0 {
+            let answer = server.ask_from(3, GET).await;
+            assert!(answer.starts_with("HTTP/1.1 200 "), "{number}: {answer}");
+        }
     }
-    assert!(ends(&mut kept[3], DEADLINE).await);
-    assert!(!ends(&mut kept[0], ms(300)).await);
-    assert!(server.ask(GET).await.starts_with("HTTP/1.1 200 "));
+    // A client that attacks can still ask, because its oldest connections make room.
+    assert!(server.ask_from(2, GET).await.starts_with("HTTP/1.1 200 "));
+    assert!(rejected(&server, 3, "displaced").await >= 180.0);
+    assert!(ends(&mut attack[0], DEADLINE).await && !ends(&mut attack[199], ms(50)).await);
+}
+
+#[tokio::test]
+async fn clients_with_few_connections_keep_them_when_all_are_in_use() {
+    let root = tempfile::tempdir().unwrap();
+    let limits = ConnectionLimits { total: 10, per_client: 5, ..no_timeouts() };
+    let server = TestServer::start(root.path(), limits).await;
+    let mut kept = server.connect_from(9).await;
+    kept.write_all(GET).await.unwrap();
+    assert!(answer(&mut kept).await.starts_with("HTTP/1.1 200 "));
+    let mut attack = Vec::new();
+    for number in 0..50 {
+        attack.push(server.connect_from(2 + number % 3).await);
+    }
+    assert!(server.ask_from(8, GET).await.starts_with("HTTP/1.1 200 "));
+    kept.write_all(GET).await.unwrap();
+    assert!(answer(&mut kept).await.starts_with("HTTP/1.1 200 "), "the oldest, but its only one");
+}
+
+#[tokio::test]
+async fn connections_with_requests_are_not_closed_for_others() {
+    let root = tempfile::tempdir().unwrap();
+    let app = PoolApp::start(root.path(), "a");
+    let limits = ConnectionLimits { total: 4, per_client: 2, ..no_timeouts() };
+    let server = TestServer::start(root.path(), limits).await;
+    server.ask_from(2, GET).await;
+    app.hold(true);
+    let mut asked = Vec::new();
+    for _ in 0..2 {
+        let mut stream = server.connect_from(2).await;
+        stream.write_all(GET).await.unwrap();
+        asked.push(stream);
+        app.asked().await;
+    }
+    let metrics = b"GET /metrics/exporter HTTP/1.0\r\n\r\n";
+    let both = "\ndpdk_exporter_shared_scrapes_total 1\n";
+    until(async || server.ask_from(3, metrics).await.contains(both)).await;
+    assert!(server.ask_from(2, b"").await.starts_with("HTTP/1.1 503 "));
+    assert!(rejected(&server, 3, "client_limit").await >= 1.0);
+    app.hold(false);
+    for mut stream in asked {
+        assert!(answer(&mut stream).await.contains("dpdk_up{app=\"a\"} 1\n"));
+    }
+}
+
+#[tokio::test]
+async fn the_header_of_each_request_has_a_deadline() {
+    let root = tempfile::tempdir().unwrap();
+    let limits = ConnectionLimits { header_timeout: ms(1000), ..no_timeouts() };
+    let server = TestServer::start(root.path(), limits).await;
+    let mut half = server.connect().await;
+    half.write_all(GET).await.unwrap();
+    assert!(answer(&mut half).await.starts_with("HTTP/1.1 200 "));
+    // Idle for longer than that, and then half a request.
+    assert!(!ends(&mut half, ms(1500)).await);
+    half.write_all(&GET[..10]).await.unwrap();
+    assert!(ends(&mut half, DEADLINE).await);
+    assert!(rejected(&server, 1, "header_timeout").await >= 1.0);
+}
+
+#[tokio::test]
+async fn a_client_that_reads_slowly_has_a_deadline() {
+    let root = tempfile::tempdir().unwrap();
+    let limits = ConnectionLimits { response_timeout: ms(300), ..no_timeouts() };
+    let server = TestServer::start(root.path(), limits).await;
+    let slow = server.connect().await;
+    slow.writable().await.unwrap();
+    let end = Instant::now() + DEADLINE;
+    // Requests without number, and none of the responses is read: until it is closed.
+    let many = GET.repeat(100);
+    loop {
+        match slow.try_write(&many) {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => sleep(ms(10)).await,
+            Err(_) => break,
+        }
+        assert!(Instant::now() < end, "it is not closed");
+        tokio::task::yield_now().await;
+    }
+    assert!(rejected(&server, 1, "response_timeout").await >= 1.0);
 }
 
 #[tokio::test]
 async fn a_silent_client_and_a_slow_one_are_disconnected() {
     let root = tempfile::tempdir().unwrap();
-    let limits = ServerLimits { first_request_timeout: ms(700), ..no_timeouts() };
-    let server = TestServer::start(root.path(), limits);
+    let limits = ConnectionLimits { header_timeout: ms(700), ..no_timeouts() };
+    let server = TestServer::start(root.path(), limits).await;
     let mut silent = server.connect().await;
     let mut slow = server.connect().await;
     let endless_request = async {
@@ -216,12 +317,12 @@ async fn a_silent_client_and_a_slow_one_are_disconnected() {
 #[tokio::test]
 async fn a_client_with_a_request_has_a_longer_idle_timeout() {
     let root = tempfile::tempdir().unwrap();
-    let limits = ServerLimits { first_request_timeout: ms(3000), ..no_timeouts() };
-    let server = TestServer::start(root.path(), limits);
+    let limits = ConnectionLimits { header_timeout: ms(1500), ..no_timeouts() };
+    let server = TestServer::start(root.path(), limits).await;
     let mut kept = server.connect().await;
     kept.write_all(GET).await.unwrap();
     assert!(answer(&mut kept).await.starts_with("HTTP/1.1 200 "));
-    sleep(limits.first_request_timeout + ms(500)).await;
+    sleep(limits.header_timeout + ms(500)).await;
     kept.write_all(GET).await.unwrap();
     assert!(answer(&mut kept).await.starts_with("HTTP/1.1 200 "), "kept beyond the first wait");
 }
@@ -229,8 +330,8 @@ async fn a_client_with_a_request_has_a_longer_idle_timeout() {
 #[tokio::test]
 async fn an_idle_connection_is_closed() {
     let root = tempfile::tempdir().unwrap();
-    let limits = ServerLimits { keep_alive_timeout: ms(2000), ..no_timeouts() };
-    let server = TestServer::start(root.path(), limits);
+    let limits = ConnectionLimits { idle_timeout: ms(1000), ..no_timeouts() };
+    let server = TestServer::start(root.path(), limits).await;
     let mut idle = server.connect().await;
     idle.write_all(GET).await.unwrap();
     assert!(answer(&mut idle).await.starts_with("HTTP/1.1 200 "));
@@ -242,9 +343,10 @@ async fn a_client_that_does_not_read_delays_no_other() {
     let root = tempfile::tempdir().unwrap();
     let names: Vec<_> = (0..8).map(|n| format!("app-{n}")).collect();
     let _apps: Vec<_> = names.iter().map(|name| PoolApp::start(root.path(), name)).collect();
-    let limits =
-        ServerLimits { max_connections: 1, write_timeout: ms(200), ..ServerLimits::default() };
-    let server = TestServer::start(root.path(), limits);
+    let limits = ConnectionLimits { total: 1, ..no_timeouts() };
+    let timeouts = ServerTimeouts { write: ms(200), ..ServerTimeouts::default() };
+    let web = WebFiles::open(None).unwrap();
+    let server = TestServer::timed(root.path(), limits, timeouts, web).await;
     let rude = server.connect().await;
     rude.writable().await.unwrap();
     // Many answers that are not read fill the buffers of both sides.
@@ -254,13 +356,13 @@ async fn a_client_that_does_not_read_delays_no_other() {
     }
     let began = Instant::now();
     until(async || server.ask(GET).await.starts_with("HTTP/1.1 200 ")).await;
-    assert!(began.elapsed() >= limits.write_timeout, "it was waited for: {:?}", began.elapsed());
+    assert!(began.elapsed() >= timeouts.write, "it was waited for: {:?}", began.elapsed());
 }
 
 #[tokio::test]
 async fn an_invalid_request_only_closes_its_connection() {
     let root = tempfile::tempdir().unwrap();
-    let server = TestServer::start(root.path(), no_timeouts());
+    let server = TestServer::start(root.path(), no_timeouts()).await;
     let long = format!("GET /{} HTTP/1.1\r\n", "x".repeat(2 * MAX_HEADER_BYTES));
     let headers = format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(500));
     for request in
@@ -277,7 +379,7 @@ async fn an_invalid_request_only_closes_its_connection() {
 #[tokio::test]
 async fn a_request_body_is_not_read() {
     let root = tempfile::tempdir().unwrap();
-    let server = TestServer::start(root.path(), no_timeouts());
+    let server = TestServer::start(root.path(), no_timeouts()).await;
     let mut stream = server.connect().await;
     let head = b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000000\r\n\r\n";
     stream.write_all(head).await.unwrap();
@@ -289,7 +391,7 @@ async fn a_request_body_is_not_read() {
 async fn a_running_scrape_is_answered_at_shutdown() {
     let root = tempfile::tempdir().unwrap();
     let app = PoolApp::start(root.path(), "a");
-    let server = TestServer::start(root.path(), no_timeouts());
+    let server = TestServer::start(root.path(), no_timeouts()).await;
     server.ask(GET).await;
     app.hold(true);
     let mut stream = server.connect().await;
@@ -371,9 +473,10 @@ async fn metrics_come_over_tls_of_the_configured_versions() {
     let config = tls_files(root.path(), &authority, ", min_version: TLS13");
     let server = TestServer::with(
         root.path(),
-        ServerLimits::default(),
-        ReloadingWebPolicy::open(Some(&config)).unwrap(),
-    );
+        ConnectionLimits::default(),
+        WebFiles::open(Some(&config)).unwrap(),
+    )
+    .await;
     let answer = ask_tls(&server, &authority.client(None, &TLS13)).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
     assert_eq!(ask_tls(&server, &authority.client(None, &TLS12)).await, None);
@@ -390,9 +493,10 @@ async fn clients_need_the_right_certificate() {
     let config = tls_files(root.path(), &authority, more);
     let server = TestServer::with(
         root.path(),
-        ServerLimits::default(),
-        ReloadingWebPolicy::open(Some(&config)).unwrap(),
-    );
+        ConnectionLimits::default(),
+        WebFiles::open(Some(&config)).unwrap(),
+    )
+    .await;
     let right = authority.sign("prometheus.example");
     let other = authority.sign("other.example");
     let forged = TestAuthority::new().sign("prometheus.example");
@@ -411,9 +515,10 @@ async fn certificates_are_read_again_and_broken_ones_are_not_used() {
     let config = tls_files(root.path(), &old, "");
     let server = TestServer::with(
         root.path(),
-        ServerLimits::default(),
-        ReloadingWebPolicy::open(Some(&config)).unwrap(),
-    );
+        ConnectionLimits::default(),
+        WebFiles::open(Some(&config)).unwrap(),
+    )
+    .await;
     let (old, new_client) = (old.client(None, &TLS13), new.client(None, &TLS13));
     assert!(ask_tls(&server, &old).await.is_some());
     std::fs::write(root.path().join("cert.pem"), "no certificate").unwrap();
@@ -438,11 +543,8 @@ async fn passwords_are_required_and_headers_added() {
          http_server_config: {{headers: {{X-Frame-Options: deny}}}}\n"
     );
     std::fs::write(&config, text).unwrap();
-    let server = TestServer::with(
-        root.path(),
-        no_timeouts(),
-        ReloadingWebPolicy::open(Some(&config)).unwrap(),
-    );
+    let server =
+        TestServer::with(root.path(), no_timeouts(), WebFiles::open(Some(&config)).unwrap()).await;
     let authorized = |credentials: &str| {
         format!("GET /healthz HTTP/1.1\r\nHost: x\r\nAuthorization: Basic {credentials}\r\n\r\n")
     };

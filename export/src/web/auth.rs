@@ -1,16 +1,18 @@
 //! Passwords: HTTP basic authentication against bcrypt hashes.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ring::hmac;
 use ring::rand::SystemRandom;
-use tokio::sync::Semaphore;
+use tokio::sync::{AcquireError, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
+
+use crate::connections::Client;
 
 /// Longest wait for the permit to hash, so that many wrong passwords do not block other users for long.
 const PASSWORD_TURN_TIMEOUT: Duration = Duration::from_secs(2);
@@ -26,6 +28,8 @@ pub(crate) struct BasicAuth {
     /// bcrypt is slow by design. Only one password is hashed at a time, so that guessing cannot use all
     /// CPUs.
     turn: Semaphore,
+    /// A client waits for this permit with one password at a time, so that guessing delays itself alone.
+    own_turns: Mutex<BTreeMap<Client, Weak<Semaphore>>>,
     /// Digests of valid users and passwords, so that each is hashed only once.
     right: Mutex<HashSet<Vec<u8>>>,
     /// Key of the digests, which are useless without it.
@@ -42,7 +46,8 @@ impl BasicAuth {
             .map_err(|_| "the system gives no random numbers".to_owned())?;
         let hashes =
             users.iter().map(|(user, hash)| (user.clone(), hash.as_str().into())).collect();
-        Ok(Self { hashes, turn: Semaphore::new(1), right: Mutex::default(), key })
+        let (turn, own_turns) = (Semaphore::new(1), Mutex::default());
+        Ok(Self { hashes, turn, own_turns, right: Mutex::default(), key })
     }
 
     /// Returns whether no password is needed.
@@ -57,6 +62,7 @@ impl BasicAuth {
     pub(crate) async fn authenticate(
         &self,
         authorization: Option<&[u8]>,
+        client: Client,
     ) -> Result<bool, AuthTimeout> {
         if self.is_disabled() {
             return Ok(true);
@@ -73,7 +79,11 @@ impl BasicAuth {
         let Some(hash) = known.or_else(|| self.hashes.values().next()).cloned() else {
             return Ok(false);
         };
-        let Ok(Ok(_turn)) = timeout(PASSWORD_TURN_TIMEOUT, self.turn.acquire()).await else {
+        let own_turn = self.own_turn(client);
+        let turns = async {
+            Ok::<_, AcquireError>((own_turn.acquire().await?, self.turn.acquire().await?))
+        };
+        let Ok(Ok(_turns)) = timeout(PASSWORD_TURN_TIMEOUT, turns).await else {
             return Err(AuthTimeout);
         };
         let verify = spawn_blocking(move || bcrypt::verify(password, &hash).unwrap_or(false));
@@ -82,6 +92,18 @@ impl BasicAuth {
             self.right().insert(digest);
         }
         Ok(admitted)
+    }
+
+    /// Returns the turn of a client, which all its requests share.
+    fn own_turn(&self, client: Client) -> Arc<Semaphore> {
+        let mut turns = self.own_turns.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(turn) = turns.get(&client).and_then(Weak::upgrade) {
+            return turn;
+        }
+        turns.retain(|_, turn| turn.strong_count() > 0);
+        let turn = Arc::new(Semaphore::new(1));
+        turns.insert(client, Arc::downgrade(&turn));
+        turn
     }
 
     fn digest(&self, user: &str, password: &[u8]) -> Vec<u8> {
@@ -124,8 +146,38 @@ mod tests {
         format!("Basic {}", STANDARD.encode(text)).into_bytes()
     }
 
+    const CLIENT: Client = Client::User(None);
+
     async fn authenticate(basic_auth: &BasicAuth, text: &str) -> bool {
-        basic_auth.authenticate(Some(&header(text))).await.unwrap()
+        basic_auth.authenticate(Some(&header(text)), CLIENT).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn guesses_of_one_client_do_not_delay_another() {
+        let basic_auth = Arc::new(basic_auth());
+        let turn = basic_auth.turn.acquire().await.unwrap();
+        let guesses: Vec<_> = (0..100)
+            .map(|guess| {
+                let (basic_auth, header) =
+                    (Arc::clone(&basic_auth), header(&format!("ann:{guess}")));
+                tokio::spawn(async move {
+                    basic_auth.authenticate(Some(&header), Client::User(Some(1))).await
+                })
+            })
+            .collect();
+        while basic_auth.own_turns.lock().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let other = tokio::spawn({
+            let basic_auth = Arc::clone(&basic_auth);
+            async move { authenticate(&basic_auth, "bob:b").await }
+        });
+        tokio::task::yield_now().await;
+        drop(turn);
+        assert!(other.await.unwrap());
+        let waiting = guesses.iter().filter(|guess| !guess.is_finished()).count();
+        assert!(waiting >= 90, "it waited for guesses: only {waiting} are left");
+        guesses.iter().for_each(tokio::task::JoinHandle::abort);
     }
 
     #[tokio::test]
@@ -137,15 +189,15 @@ mod tests {
             assert!(!authenticate(&basic_auth, wrong).await, "{wrong}");
         }
         for wrong in [&b"Bearer x"[..], b"Basic", b"Basic ?", b"", &[0xff; 9]] {
-            assert_eq!(basic_auth.authenticate(Some(wrong)).await, Ok(false), "{wrong:?}");
+            assert_eq!(basic_auth.authenticate(Some(wrong), CLIENT).await, Ok(false), "{wrong:?}");
         }
-        assert_eq!(basic_auth.authenticate(None).await, Ok(false));
+        assert_eq!(basic_auth.authenticate(None, CLIENT).await, Ok(false));
     }
 
     #[tokio::test]
     async fn without_users_no_password_is_required() {
         let basic_auth = BasicAuth::new(&BTreeMap::new()).unwrap();
-        assert!(basic_auth.is_disabled() && basic_auth.authenticate(None).await.unwrap());
+        assert!(basic_auth.is_disabled() && basic_auth.authenticate(None, CLIENT).await.unwrap());
     }
 
     #[tokio::test]
@@ -161,7 +213,7 @@ mod tests {
         assert!(authenticate(&basic_auth, "ann:one:two").await);
         // A password that must be hashed waits only for a limited time.
         tokio::time::pause();
-        assert_eq!(basic_auth.authenticate(Some(&header("bob:b"))).await, Err(AuthTimeout));
+        assert_eq!(basic_auth.authenticate(Some(&header("bob:b")), CLIENT).await, Err(AuthTimeout));
     }
 
     #[tokio::test]
@@ -172,7 +224,11 @@ mod tests {
         // Hashing needs the permit.
         for user in ["ann", "eve"] {
             let header = header(&format!("{user}:wrong"));
-            assert_eq!(basic_auth.authenticate(Some(&header)).await, Err(AuthTimeout), "{user}");
+            assert_eq!(
+                basic_auth.authenticate(Some(&header), CLIENT).await,
+                Err(AuthTimeout),
+                "{user}"
+            );
         }
         tokio::time::resume();
         drop(turn);

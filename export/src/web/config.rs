@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::de::Error;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_yaml_ng::Value;
 
 /// The contents of the file.
-#[derive(Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct WebConfig {
     pub(super) tls_server_config: Option<TlsServerConfig>,
@@ -28,7 +28,7 @@ fn users<'de, D: Deserializer<'de>>(source: D) -> Result<BTreeMap<String, String
 }
 
 /// Section `tls_server_config`.
-#[derive(Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct TlsServerConfig {
     pub(super) cert: Option<String>,
@@ -47,7 +47,7 @@ pub(super) struct TlsServerConfig {
 }
 
 /// Section `http_server_config`.
-#[derive(Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct HttpServerConfig {
     http2: Option<bool>,
@@ -55,7 +55,7 @@ pub(super) struct HttpServerConfig {
 }
 
 /// Requirements for client certificates.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum ClientAuth {
     #[default]
     #[serde(alias = "")]
@@ -68,7 +68,7 @@ pub(super) enum ClientAuth {
 }
 
 /// TLS version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) enum TlsVersion {
     #[serde(rename = "TLS10")]
     Tls10,
@@ -225,6 +225,24 @@ impl TlsServerConfig {
 
     pub(super) fn client_authority(&self) -> Result<Option<PemSource<'_>>, String> {
         either("client_ca", self.client_ca.as_ref(), self.client_ca_file.as_ref())
+    }
+
+    /// Replaces files by what they contain.
+    ///
+    /// # Errors
+    /// Returns a sentence that names the file that cannot be read.
+    pub(super) fn inline(&mut self) -> Result<(), String> {
+        for (text, path) in [
+            (&mut self.cert, &mut self.cert_file),
+            (&mut self.key, &mut self.key_file),
+            (&mut self.client_ca, &mut self.client_ca_file),
+        ] {
+            if let Some(path) = path.take().filter(|path| !path.as_os_str().is_empty()) {
+                let read = std::fs::read(&path).map(|bytes| String::from_utf8_lossy(&bytes).into());
+                *text = Some(read.map_err(|error| format!("{}: {error}", path.display()))?);
+            }
+        }
+        Ok(())
     }
 
     /// Returns the files that this section refers to.

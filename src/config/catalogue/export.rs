@@ -8,6 +8,9 @@ use crate::config::kind::{Count, Flag, List, OptionalText, Time};
 /// Bounds on the number of series.
 const MOST: Count = Count(0, 65_536);
 
+/// Bounds on the number of connections.
+const MOST_CONNECTIONS: Count = Count(1, 16_384);
+
 pub(super) fn table() -> ConfigTable {
     let mut keys = vec![
         ConfigKey::new(
@@ -95,8 +98,50 @@ pub(super) fn table() -> ConfigTable {
             "Findings that do not make an app unready or unhealthy",
         ),
     ];
+    keys.extend(connections());
     keys.extend(otlp());
     ConfigTable { name: "export", keys, tables: &[], check: serves }
+}
+
+/// Limits that protect clients from each other.
+fn connections() -> [ConfigKey<Config>; 5] {
+    [
+        ConfigKey::new(
+            "max_connections",
+            MOST_CONNECTIONS,
+            |c: &mut Config| &mut c.export.connections.total,
+            "512",
+            "Maximum number of connections; an idle one is closed for a newer one",
+        ),
+        ConfigKey::new(
+            "max_connections_per_client",
+            MOST_CONNECTIONS,
+            |c| &mut c.export.connections.per_client,
+            "128",
+            "Maximum number of connections of an IPv4 address, an IPv6 /64, or a user of a unix socket",
+        ),
+        ConfigKey::new(
+            "header_timeout",
+            Time(MILLISECOND, HOUR),
+            |c| &mut c.export.connections.header_timeout,
+            r#""10s""#,
+            "Time for the header of a request, with the TLS handshake",
+        ),
+        ConfigKey::new(
+            "idle_timeout",
+            Time(MILLISECOND, HOUR),
+            |c| &mut c.export.connections.idle_timeout,
+            r#""150s""#,
+            "Time for which a connection is kept without another request",
+        ),
+        ConfigKey::new(
+            "response_timeout",
+            Time(MILLISECOND, HOUR),
+            |c| &mut c.export.connections.response_timeout,
+            r#""30s""#,
+            "Time for a client to read a response",
+        ),
+    ]
 }
 
 /// Pushes to an OTLP receiver.

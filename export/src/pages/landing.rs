@@ -8,7 +8,7 @@ use crate::health::AppHealth;
 use crate::snapshot::ScrapeSnapshot;
 
 /// The paths of all pages.
-pub(super) const PATHS: &str =
+pub(crate) const PATHS: &str =
     "/metrics, /metrics?app=NAME, /metrics/exporter, /ready, /ready?app=NAME, /healthz, /sd, /";
 
 /// The message if there are no apps.
