@@ -155,6 +155,23 @@ pub fn process_cpu_ns(pid: u32) -> Result<u64> {
     Ok(u64::try_from(spent.as_nanos())?)
 }
 
+/// The processes that a process has started.
+pub fn children(pid: u32) -> Result<Vec<u32>> {
+    let mut children = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let Some(child) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        // It may have ended.
+        let status = fs::read_to_string(format!("/proc/{child}/status")).unwrap_or_default();
+        let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"));
+        if parent.is_some_and(|parent| parent.trim() == pid.to_string()) {
+            children.push(child);
+        }
+    }
+    Ok(children)
+}
+
 /// Resident memory of a process that is not shared, bytes.
 pub fn private_bytes(pid: u32) -> Result<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;

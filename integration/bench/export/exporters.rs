@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use pmdscope_integration::exporter::free_address;
-use pmdscope_integration::machine::{private_bytes, process_cpu_ns, real_time};
+use pmdscope_integration::machine::{children, private_bytes, process_cpu_ns, real_time};
 use pmdscope_integration::process::{Process, wait_until};
 use pmdscope_integration::scratch::Scratch;
 use pmdscope_integration::site::Site;
@@ -93,17 +93,27 @@ impl RunningExporters {
 
     /// CPU time that they used so far, nanoseconds.
     pub(crate) fn cpu_ns(&self) -> Result<u64> {
-        self.0.iter().map(|(process, _)| process_cpu_ns(process.pid())).sum()
+        self.pids()?.into_iter().map(process_cpu_ns).sum()
     }
 
     /// Gives them real-time priority.
     pub(crate) fn hurry(&self) -> Result<()> {
-        self.0.iter().try_for_each(|(process, _)| real_time(process.pid()))
+        self.pids()?.into_iter().try_for_each(real_time)
     }
 
     /// Their private memory, bytes.
     pub(crate) fn memory(&self) -> Result<u64> {
-        self.0.iter().map(|(process, _)| private_bytes(process.pid())).sum()
+        self.pids()?.into_iter().map(private_bytes).sum()
+    }
+
+    /// Their processes: an exporter may be two.
+    fn pids(&self) -> Result<Vec<u32>> {
+        let mut pids = Vec::new();
+        for (process, _) in &self.0 {
+            pids.push(process.pid());
+            pids.extend(children(process.pid())?);
+        }
+        Ok(pids)
     }
 }
 

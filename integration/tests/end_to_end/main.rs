@@ -13,6 +13,7 @@ mod demo;
 mod doctor;
 mod exit;
 mod exporter;
+mod exporter_hostile;
 mod extcap;
 mod fake_apps;
 mod fleet;
@@ -137,6 +138,7 @@ fn all_trials() -> Vec<Trial> {
         doctor::trials(),
         exit::trials(),
         exporter::trials(),
+        exporter_hostile::trials(),
         extcap::trials(),
         fake_apps::trials(),
         fleet::trials(),
