@@ -25,14 +25,15 @@ use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+pub use pmdscope_files::{FileMode, PART};
+
 use self::batch::{BatchQueue, BlockBatch};
 use self::codec::Compressor;
 use self::naming::InvalidFileName;
 use self::schedule::{RotationSchedule, RotationStep};
 use self::section::FileSection;
 pub use self::settings::{FileCompression, FileEvent, FileFormat, FileRotation, FileSettings};
-use self::sink::FileSink;
-pub use self::sink::PART;
+use self::sink::{FileSink, SinkOptions};
 use self::writer::FileWriter;
 use crate::clock::realtime_ns;
 use crate::packet::{CaptureInterface, InterfaceStatistics, Packet, PacketWith, SectionOrigin};
@@ -94,7 +95,7 @@ impl CaptureFiles {
         let opened = if settings.is_stdout() {
             FileSink::stdout()
         } else {
-            FileSink::open(&path, settings.in_place)
+            FileSink::open(&path, &SinkOptions::of(settings))
         };
         Self::start(settings, plan, opened.map_err(|source| SinkError::Open { path, source })?)
     }

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
-use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -105,7 +104,7 @@ impl ClosedFiles {
     }
 
     fn delete(&mut self, path: &Path) {
-        match fs::remove_file(path) {
+        match pmdscope_files::remove(path) {
             Ok(()) => self.tell(FileEvent::Deleted(path.to_owned())),
             // The command for closed files, or a user, may have moved it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}

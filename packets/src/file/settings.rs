@@ -2,7 +2,11 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
+
+use pmdscope_files::FileMode;
 
 /// Format of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -118,6 +122,10 @@ pub struct FileSettings {
     /// Write under the final name from the start. Otherwise a file is called `NAME.part` until it is
     /// complete.
     pub in_place: bool,
+    /// Access mode of new files.
+    pub mode: FileMode,
+    /// Ends the wait for the reader of a named pipe.
+    pub stop: Arc<AtomicBool>,
     /// Most bytes of all files of this capture; beyond, the oldest are deleted. Requires rotation.
     pub quota: Option<u64>,
     /// `-z`: command to run with the name of every closed file, at the lowest priority.
@@ -162,6 +170,11 @@ impl FileSettings {
             ),
         ];
         checks.into_iter().find(|(wrong, _)| *wrong).map(|(_, reason)| reason)
+    }
+
+    /// Returns whether there may be more than one file.
+    pub fn rotates(&self) -> bool {
+        self.rotation.is_on()
     }
 
     /// Returns whether packets go to standard output.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::batch::{BatchQueue, BlockBatch, QueueItem, WriterCommand};
 use super::closed::ClosedFiles;
 use super::codec::Compressor;
-use super::sink::FileSink;
+use super::sink::{FileSink, SinkOptions};
 use super::{FileFormat, FileSettings, pcap};
 use crate::pcapng;
 use crate::sink::SinkError;
@@ -21,7 +21,7 @@ const RETRY: Duration = Duration::from_millis(200);
 pub(super) struct FileWriter {
     queue: Arc<BatchQueue>,
     format: FileFormat,
-    in_place: bool,
+    options: SinkOptions,
     packet_buffered: bool,
     codec: Option<Compressor>,
     sink: Option<FileSink>,
@@ -38,7 +38,7 @@ impl FileWriter {
         let mut writer = Self {
             queue,
             format: settings.format,
-            in_place: settings.in_place,
+            options: SinkOptions::of(settings),
             packet_buffered: settings.packet_buffered,
             codec,
             sink: None,
@@ -200,8 +200,8 @@ impl FileWriter {
 
     fn open(&mut self, path: &Path) -> Result<(), SinkError> {
         self.closed.make_way(path);
-        let in_place = self.in_place;
-        let opened = self.patiently(&path.display().to_string(), || FileSink::open(path, in_place));
+        let options = self.options.clone();
+        let opened = self.patiently(&path.display().to_string(), || FileSink::open(path, &options));
         let sink = opened.map_err(|source| SinkError::Open { path: path.to_owned(), source })?;
         self.take(sink);
         Ok(())

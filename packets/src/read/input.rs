@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use flate2::read::MultiGzDecoder;
 use lz4_flex::frame::FrameDecoder;
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::{Mode, OFlags, fcntl_setfl};
 
 const BUFFER: usize = 256 * 1024;
 /// First bytes of gzip members, of Zstandard and of LZ4 frames.
@@ -40,6 +41,14 @@ impl Read for StoppableReader {
     }
 }
 
+/// Opens a file without waiting for the writer of a named pipe: a read does, until `stop` is set.
+fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags, Mode::empty())?;
+    fcntl_setfl(&file, OFlags::empty())?;
+    Ok(file.into())
+}
+
 /// Decodes all LZ4 frames of a file; the decoder itself ends after each.
 struct Lz4Frames<R: Read>(FrameDecoder<BufReader<R>>);
 
@@ -65,7 +74,7 @@ impl FileInput {
         let file = if path == Path::new("-") {
             io::stdin().as_fd().try_clone_to_owned()?.into()
         } else {
-            File::open(path)?
+            open(path)?
         };
         Self::new(StoppableReader { file, stop: Arc::clone(stop) })
     }

@@ -8,6 +8,8 @@
 // takes the low 7 bits.
 #![allow(clippy::cast_possible_truncation)]
 
+use memmap2::MmapOptions;
+
 use crate::packet::{DIR_RX, DIR_TX, Packet};
 
 /// Direction of a packet, as in the ring; 0 is unknown.
@@ -51,6 +53,8 @@ impl PacketBlock {
     /// Returns an empty block of `size` bytes; `None` if the allocation fails. The memory is not
     /// touched before packets are written to it.
     pub(super) fn new(size: usize) -> Option<Self> {
+        // An allocator may end the process where the system refuses memory.
+        drop(MmapOptions::new().len(size).map_anon().ok()?);
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(size).ok()?;
         Some(Self { bytes, packets: 0, newest_ns: 0, before: PreviousRecord::default() })

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use pmdscope_packets::file::{FileCompression, FileFormat, FileRotation, FileSettings};
+use pmdscope_packets::file::{FileCompression, FileFormat, FileMode, FileRotation, FileSettings};
 
 use super::value::parse_file_size;
 use crate::capture::COMMON;
@@ -76,6 +76,18 @@ pub(crate) struct FileArgs {
     /// Write to FILE directly, not to FILE.part
     #[arg(hide_short_help = true, long)]
     in_place: bool,
+
+    /// Access mode of files [default: 600]
+    ///
+    /// 640 lets the group of the file read it, and 644 everybody.
+    #[arg(
+        hide_short_help = true,
+        long,
+        value_name = "MODE",
+        default_value = "600",
+        hide_default_value = true
+    )]
+    file_mode: FileMode,
 
     /// Rotate after SIZE (x 10^6 bytes, or K, M, G)
     ///
@@ -215,6 +227,7 @@ impl FileArgs {
             },
             packet_buffered: self.packet_buffered,
             in_place: self.in_place,
+            mode: self.file_mode,
             quota: self.quota,
             command: self.postrotate_command.clone(),
             ..FileSettings::default()
