@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use jiff::Timestamp;
-use pmdscope_recording::{RecordingOptions, TelemetryRecorder};
+use pmdscope_recording::{FileMode, RecordingOptions, TelemetryRecorder};
 use pmdscope_telemetry::discover::DiscoveredApp;
 use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
 use pmdscope_telemetry::{AppState, AppStatus, Fleet, FleetSettings};
@@ -116,6 +116,12 @@ pub(crate) struct Args {
     /// Delete the oldest files beyond SIZE in total
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     max_size: Option<u64>,
+
+    /// Access mode of files [default: 600]
+    ///
+    /// 640 lets the group of the file read it, and 644 everybody.
+    #[arg(long, value_name = "MODE", default_value = "600", hide_default_value = true, hide_short_help = true)]
+    file_mode: FileMode,
 
     /// Print errors only
     #[arg(short, long)]
@@ -267,6 +273,7 @@ impl Args {
         RecordingOptions {
             path,
             interval: self.interval(),
+            mode: self.file_mode,
             rotate_size: self.rotate_size.or(max_size.map(|size| size / u64::from(FILES))),
             rotate_age: self.rotate_age.or(keep.map(part)),
             keep,

@@ -6,7 +6,8 @@
 //! again. `docs/recording.md` describes the format.
 
 // Only the binary prints text, because it replaces control characters.
-#![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod clock_steps;
 mod entry;
@@ -28,6 +29,8 @@ mod time_spec;
 use std::io;
 use std::path::PathBuf;
 
+pub use pmdscope_files::{FileMode, PART};
+
 pub use self::entry::{
     AbsenceFinding, GoneApp, LostApp, RECORD_SCHEMA, RecordEntry, RecordedInterfaces, RecordingGap,
     RecordingHeader, RoundEnd,
@@ -39,9 +42,6 @@ pub use self::time_spec::{TimeSpec, TimeSpecError};
 
 /// Extension of a recording.
 pub const EXTENSION: &str = ".jsonl.zst";
-
-/// Suffix of the name of a recording until it is complete.
-pub const PART: &str = ".part";
 
 /// Why a recording cannot be written or read.
 #[derive(Debug, thiserror::Error)]

@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use pmdscope_files::{Directory, FileMode};
 
 use super::frame::FrameEncoder;
 use super::index::FrameIndex;
@@ -37,6 +37,8 @@ pub struct RecordingOptions {
     pub path: PathBuf,
     /// Time between two rounds, as information for readers.
     pub interval: Duration,
+    /// Access mode of files.
+    pub mode: FileMode,
     /// Bytes on disk after which the next file begins. Like all options below, it needs a
     /// directory.
     pub rotate_size: Option<u64>,
@@ -114,9 +116,9 @@ impl TelemetryRecorder {
             return Err(RecordingError::Options(wrong));
         }
         if let RecordingDestination::Directory(dir) = &place {
-            fs::create_dir_all(dir).map_err(|error| RecordingError::io("create", dir, error))?;
+            Directory::create(dir).map_err(|error| RecordingError::io("create", dir, error))?;
         }
-        let storage = place.create(realtime_ns)?;
+        let storage = place.create(realtime_ns, recording.mode)?;
         let kept = Retention::new(place.dir(), recording.keep, recording.max_size);
         let mut recorder = Self {
             header: header(recording.interval, realtime_ns),
@@ -190,7 +192,7 @@ impl TelemetryRecorder {
         }
         if self.storage.is_none() {
             self.kept.trim(0, SystemTime::now());
-            match self.place.create(now_ns) {
+            match self.place.create(now_ns, self.recording.mode) {
                 Ok(storage) => self.begin_file(storage, now_ns),
                 Err(RecordingError::Io { source, .. }) if is_full(&source) => {
                     self.wait_for(&source);
@@ -394,7 +396,7 @@ fn changed_entry<'a>(
 
 fn header(interval: Duration, run: u64) -> RecordingHeader {
     let kernel = |name: &str| {
-        let text = fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
+        let text = std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
         text.trim().to_owned()
     };
     let now = Timestamp::from_nanosecond(run.into()).unwrap_or(Timestamp::MAX);

@@ -63,7 +63,7 @@ fn two_recorders_do_not_share_a_file() {
     let path = dir.path().join("x.jsonl.zst");
     let first = TelemetryRecorder::create(into(&path), BEGIN).unwrap();
     let second = TelemetryRecorder::create(into(&path), BEGIN).unwrap_err().to_string();
-    assert!(second.contains("another recorder"), "{second}");
+    assert!(second.contains("another process is writing it"), "{second}");
     drop(first);
     let slash = dir.path().join("x.jsonl.zst.part/");
     let error = TelemetryRecorder::create(into(slash), BEGIN).unwrap_err().to_string();

@@ -88,7 +88,7 @@ impl Complete {
     /// Deletes the file; returns whether that succeeded. A file that cannot be deleted is not tried
     /// again.
     fn delete(self) -> bool {
-        fs::remove_file(&self.path).is_ok()
+        pmdscope_files::remove(&self.path).is_ok()
     }
 }
 

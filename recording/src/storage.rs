@@ -3,13 +3,11 @@
 //! Data that does not fit on a full disk is kept here, and no more is accepted until it is written:
 //! so a file never has gaps within a frame.
 
-use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
+use pmdscope_files::{FileMode, Leftover, PartFile, Place};
 
 use super::{EXTENSION, PART, RecordingError};
 
@@ -28,8 +26,7 @@ pub(super) enum RecordingDestination {
 /// An open file.
 #[derive(Debug)]
 pub(super) struct RecordingFileWriter {
-    file: File,
-    part: PathBuf,
+    file: PartFile,
     path: PathBuf,
     written: u64,
     pending: Vec<u8>,
@@ -51,23 +48,24 @@ impl RecordingDestination {
     }
 
     /// Creates a file that starts at this time.
-    pub(super) fn create(&self, realtime_ns: u64) -> Result<RecordingFileWriter, RecordingError> {
+    pub(super) fn create(
+        &self,
+        realtime_ns: u64,
+        mode: FileMode,
+    ) -> Result<RecordingFileWriter, RecordingError> {
         match self {
-            Self::File(path) => RecordingFileWriter::create(path.clone(), false),
+            Self::File(path) => RecordingFileWriter::create(path.clone(), mode, false),
             Self::Directory(dir) => {
                 let time = Timestamp::from_nanosecond(realtime_ns.into()).unwrap_or(Timestamp::MAX);
                 let time = time.strftime("%Y%m%dT%H%M%SZ");
-                let mut result = RecordingFileWriter::create(
-                    dir.join(format!("{PREFIX}{time}{EXTENSION}")),
-                    true,
-                );
+                let create = |name| RecordingFileWriter::create(dir.join(name), mode, true);
+                let mut result = create(format!("{PREFIX}{time}{EXTENSION}"));
                 // Several files may start in the same second.
                 for number in 2..100 {
                     if !result.as_ref().is_err_and(exists) {
                         break;
                     }
-                    let name = format!("{PREFIX}{time}-{number}{EXTENSION}");
-                    result = RecordingFileWriter::create(dir.join(name), true);
+                    result = create(format!("{PREFIX}{time}-{number}{EXTENSION}"));
                 }
                 result
             }
@@ -94,33 +92,22 @@ pub(super) fn is_full(error: &io::Error) -> bool {
 impl RecordingFileWriter {
     /// Creates `path`.part and locks it against other recorders; with `anew`, neither it nor `path`
     /// may exist.
-    fn create(path: PathBuf, anew: bool) -> Result<Self, RecordingError> {
-        let failed = |error| RecordingError::io("create", &path, error);
-        let mut part = path.clone().into_os_string();
-        part.push(PART);
-        let part = PathBuf::from(part);
-        if path.is_dir() {
-            return Err(failed(io::ErrorKind::IsADirectory.into()));
+    fn create(path: PathBuf, mode: FileMode, anew: bool) -> Result<Self, RecordingError> {
+        let create = |place: Place| {
+            if place.is_stream()? {
+                let text = "a recording needs a regular file";
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+            }
+            if anew {
+                PartFile::create_new(place, mode)
+            } else {
+                PartFile::create(place, mode, Leftover::Keep)
+            }
+        };
+        match Place::of(&path).and_then(create) {
+            Ok(file) => Ok(Self { file, path, written: 0, pending: Vec::new() }),
+            Err(error) => Err(RecordingError::io("create", &path, error)),
         }
-        if anew && path.exists() {
-            return Err(failed(io::ErrorKind::AlreadyExists.into()));
-        }
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).create_new(anew).truncate(false);
-        let file = options.open(&part).map_err(failed)?;
-        // A file system without locks is not an error.
-        if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
-            let text = "another recorder is writing it";
-            return Err(failed(io::Error::new(io::ErrorKind::ResourceBusy, text)));
-        }
-        if file.metadata().map_err(failed)?.len() > 0 {
-            let text = format!(
-                "{} is what a recorder that was killed has left; move it away or delete it",
-                part.display()
-            );
-            return Err(failed(io::Error::new(io::ErrorKind::AlreadyExists, text)));
-        }
-        Ok(Self { file, part, path, written: 0, pending: Vec::new() })
     }
 
     /// Returns its final name.
@@ -143,7 +130,7 @@ impl RecordingFileWriter {
         let mut done = 0;
         let mut result = Ok(());
         while done < self.pending.len() && result.is_ok() {
-            match self.file.write(&self.pending[done..]) {
+            match self.file.file_mut().write(&self.pending[done..]) {
                 Ok(0) => result = Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => done += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -157,7 +144,7 @@ impl RecordingFileWriter {
 
     /// Deletes a file without data.
     pub(super) fn discard(self) -> Result<(), RecordingError> {
-        fs::remove_file(&self.part).map_err(|error| RecordingError::io("delete", &self.part, error))
+        self.file.discard().map_err(|error| RecordingError::io("delete", &self.path, error))
     }
 
     /// Appends the index, if the disk has room for it, and renames the file to its final name.
@@ -167,12 +154,11 @@ impl RecordingFileWriter {
         self.pending.extend_from_slice(index);
         if self.drain().is_err() {
             // The file can be read without an index.
-            let cut = self.file.set_len(end);
+            let cut = self.file.file().set_len(end);
             cut.map_err(|error| RecordingError::io("write", &self.path, error))?;
             self.written = end;
         }
-        fs::rename(&self.part, &self.path)
-            .map_err(|error| RecordingError::io("complete", &self.path, error))?;
+        self.file.complete().map_err(|error| RecordingError::io("complete", &self.path, error))?;
         Ok((self.path, self.written))
     }
 }
