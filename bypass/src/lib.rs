@@ -8,7 +8,8 @@
 //! namespace of the calling process.
 
 // Only the binary prints text, after removing control characters.
-#![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod app;
 mod bypass;

@@ -1,10 +1,11 @@
 //! The changes that a bypass made, stored in files so that a later command can undo them.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use pmdscope_files::{Directory, FileMode, PART, Place};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
@@ -92,10 +93,11 @@ impl StateDirectory {
     /// Waits until no other command changes bypasses, and returns the lock.
     pub(crate) fn lock(&self) -> Result<StateLock, BypassError> {
         let failed = |source| BypassError::File { what: "make", path: self.0.clone(), source };
-        fs::DirBuilder::new().recursive(true).mode(0o755).create(&self.0).map_err(failed)?;
+        Directory::create(&self.0).map_err(failed)?;
         let path = self.0.join("lock");
         let failed = |source| BypassError::File { what: "lock", path: path.clone(), source };
-        let file = File::create(&path).map_err(failed)?;
+        let opened = Place::of(&path).and_then(|place| place.open_in_place(FileMode::default()));
+        let file = opened.map_err(failed)?;
         flock(&file, FlockOperation::LockExclusive).map_err(|error| failed(error.into()))?;
         Ok(StateLock(file))
     }
@@ -153,16 +155,14 @@ impl StateDirectory {
         Self::replace(&self.object(&state.interface, state.network_namespace), object)
     }
 
-    /// Replaces a file atomically: a killed command leaves either the old or the new file.
+    /// Replaces a file atomically: a killed command leaves either the old or the new file. It has no
+    /// secrets: exporters read states, and apps the object, as users of their own.
     fn replace(path: &Path, bytes: &[u8]) -> Result<(), BypassError> {
-        let new = path.with_extension("new");
-        let write = || {
-            let mut file = File::create(&new)?;
-            file.write_all(bytes)?;
-            file.sync_all()?;
-            fs::rename(&new, path)
-        };
-        write().map_err(|source| BypassError::File { what: "write", path: path.to_owned(), source })
+        pmdscope_files::replace(path, bytes, FileMode::PUBLIC).map_err(|source| BypassError::File {
+            what: "write",
+            path: path.to_owned(),
+            source,
+        })
     }
 
     /// Removes the state of an interface; it need not exist.
@@ -173,8 +173,10 @@ impl StateDirectory {
     ) -> Result<(), BypassError> {
         let state = self.file(interface, namespace);
         // The state is removed last, because the other files are found through it.
-        for path in [state.with_extension("new"), self.object(interface, namespace), state] {
-            match fs::remove_file(&path) {
+        let object = self.object(interface, namespace);
+        let unfinished = |path: &Path| path.with_added_extension(&PART[1..]);
+        for path in [unfinished(&object), unfinished(&state), object, state] {
+            match pmdscope_files::remove(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(source) => return Err(BypassError::File { what: "remove", path, source }),
                 Ok(()) => {}

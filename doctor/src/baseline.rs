@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use pmdscope_files::FileMode;
 use pmdscope_telemetry::realtime_ns;
 use serde::{Deserialize, Serialize};
 
@@ -98,9 +99,6 @@ impl Baseline {
         let unwritable = |why| DoctorError::Unwritable { path: path.into(), why };
         let mut text = serde_json::to_vec_pretty(self).map_err(|why| unwritable(why.into()))?;
         text.push(b'\n');
-        let mut name = path.file_name().unwrap_or_default().to_owned();
-        name.push(".new");
-        let new = path.with_file_name(name);
-        fs::write(&new, text).and_then(|()| fs::rename(&new, path)).map_err(unwritable)
+        pmdscope_files::replace(path, &text, FileMode::default()).map_err(unwritable)
     }
 }

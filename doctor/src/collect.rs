@@ -1,9 +1,9 @@
 //! Copies the files that the checks read into a directory, for `doctor --root` on another machine.
 
-use std::fs;
 use std::io;
 use std::path::Path;
 
+use pmdscope_files::{Directory, FileMode};
 use pmdscope_telemetry::realtime_ns;
 
 use crate::SCHEMA;
@@ -33,7 +33,7 @@ pub(crate) fn collect_from(
     apps: Option<&[AppFacts]>,
 ) -> Result<(), DoctorError> {
     let unwritable = |path: &Path, why| DoctorError::Unwritable { path: path.into(), why };
-    fs::create_dir_all(into).map_err(|why| unwritable(into, why))?;
+    Directory::create(into).map_err(|why| unwritable(into, why))?;
     let tree = HostTree::mirrored(root, Mirror::new(into))?;
     // Reads all facts, so that the copy has exactly the files that the checks need.
     drop(HostFacts::read(&tree, apps.unwrap_or_default(), None));
@@ -50,5 +50,5 @@ pub(crate) fn collect_from(
     let path = into.join(MANIFEST);
     let text =
         serde_json::to_vec(&manifest).map_err(|why| unwritable(&path, io::Error::other(why)))?;
-    fs::write(&path, text).map_err(|why| unwritable(&path, why))
+    pmdscope_files::write(&path, &text, FileMode::default()).map_err(|why| unwritable(&path, why))
 }

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::symlink;
 use std::path::{Component, Path, PathBuf};
+
+use pmdscope_files::{Directory, FileMode, Place};
 
 /// A directory that receives a copy of everything that is read.
 #[derive(Debug)]
@@ -24,18 +25,20 @@ impl Mirror {
     }
 
     pub(crate) fn file(&mut self, path: &str, text: &str) {
-        self.place(path, |place| fs::write(place, text));
+        self.place(path, |place| {
+            pmdscope_files::write(place, text.as_bytes(), FileMode::default())
+        });
     }
 
     pub(crate) fn link(&mut self, path: &str, target: &str) {
-        self.place(path, |place| match symlink(target, place) {
+        self.place(path, |place| match Place::itself(place)?.link_to(Path::new(target)) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
             other => other,
         });
     }
 
     pub(crate) fn listing(&mut self, path: &str, names: &[String]) {
-        self.place(path, |place| fs::create_dir_all(place));
+        self.place(path, |place| Directory::create(place).map(drop));
         let below = names.iter().filter_map(|name| relative(path).map(|path| path.join(name)));
         self.listed.extend(below);
     }
@@ -47,8 +50,8 @@ impl Mirror {
     fn place(&mut self, path: &str, make: impl FnOnce(&Path) -> io::Result<()>) {
         let Some(relative) = relative(path) else { return };
         let place = self.into.join(relative);
-        let above = place.parent().map_or(Ok(()), fs::create_dir_all);
-        if let Err(error) = above.and_then(|()| make(&place)) {
+        let above = place.parent().map(Directory::create).transpose();
+        if let Err(error) = above.and_then(|_| make(&place)) {
             self.failure.get_or_insert((place, error));
         }
     }
@@ -62,7 +65,7 @@ impl Mirror {
         for name in &self.listed {
             let place = self.into.join(name);
             if fs::symlink_metadata(&place).is_err() {
-                fs::create_dir_all(&place).map_err(|error| (place, error))?;
+                Directory::create(&place).map_err(|error| (place, error))?;
             }
         }
         Ok(self.unreadable)

@@ -5,10 +5,11 @@ use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdTcp, ToSocketAddrs};
 use std::os::fd::{FromRawFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixListener as StdUnix;
 use std::path::{Path, PathBuf};
 
+use pmdscope_files::Place;
 use pmdscope_telemetry::host::foreign::is_served;
 use rustix::net::{AddressFamily, SocketType, sockopt};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -51,7 +52,7 @@ pub(crate) struct SocketFile(pub(crate) PathBuf);
 impl Drop for SocketFile {
     fn drop(&mut self) {
         // The file may have been removed already.
-        let _ = fs::remove_file(&self.0);
+        let _ = pmdscope_files::remove(&self.0);
     }
 }
 
@@ -134,10 +135,10 @@ fn unix(path: &Path) -> io::Result<BoundSocket> {
             return Err(io::ErrorKind::AddrInUse.into());
         }
         // The socket was left by a process that was killed.
-        fs::remove_file(path)?;
+        pmdscope_files::remove(path)?;
     }
     let listener = StdUnix::bind(path)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(UNIX_MODE))?;
+    Place::itself(path)?.set_mode(UNIX_MODE)?;
     Ok(BoundSocket { socket: listener.into(), _file: Some(SocketFile(path.to_owned())) })
 }
 
@@ -222,6 +223,8 @@ impl HttpListener {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn address(text: &str) -> ListenAddress {
