@@ -19,6 +19,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
 use jiff::Timestamp;
+use pmdscope_files::{Directory, FileMode};
 use pmdscope_render::number;
 use pmdscope_telemetry::FleetSettings;
 
@@ -143,6 +144,16 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_bytes)]
     max_size: u64,
 
+    /// Access mode of the file [default: 600]
+    #[arg(
+        long,
+        value_name = "MODE",
+        default_value = "600",
+        hide_default_value = true,
+        hide_short_help = true
+    )]
+    file_mode: FileMode,
+
     /// Print errors only
     #[arg(short, long)]
     quiet: bool,
@@ -164,10 +175,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let stop = StopRequests::register()?;
     let started = Timestamp::now();
     let name = format!("pmdscope-bundle-{}", started.strftime("%Y%m%dT%H%M%SZ"));
-    let archive = ArchiveFile::create(args.target(&name))?;
-    let beside = directory(archive.target());
-    let abandoned = remove_abandoned(beside);
-    let staging = StagingDirectory::create_in(beside)?;
+    let archive = ArchiveFile::create(&args.target(&name), args.file_mode)?;
+    let abandoned = remove_abandoned(archive.directory());
+    let staging = StagingDirectory::create_in(directory(archive.target()))?;
     let redactor = args.redact.then(|| Redactor::new(&known_hosts())).transpose()?;
     let progress = Progress::new(args.quiet);
     if abandoned > 0 {
@@ -375,9 +385,9 @@ impl<'a> Bundle<'a> {
             app: self.args.app.app.as_deref(),
             most_bytes: self.args.max_size / RECORDING_SHARE,
         };
-        let copied = std::fs::create_dir_all(&into)
+        let copied = Directory::create(&into)
             .context("cannot create a directory")
-            .and_then(|()| recording::copy(sources, &into, &options));
+            .and_then(|_| recording::copy(sources, &into, &options));
         let mut is_whole = false;
         match copied {
             Ok(copied) => {
@@ -476,8 +486,8 @@ impl<'a> Bundle<'a> {
 fn write(staging: &Path, path: &Path, text: &str) -> Result<()> {
     let path = staging.join(path);
     let failed = || format!("cannot write {}", path.display());
-    std::fs::create_dir_all(directory(&path)).with_context(failed)?;
-    std::fs::write(&path, text).with_context(failed)
+    Directory::create(directory(&path)).with_context(failed)?;
+    pmdscope_files::write(&path, text.as_bytes(), FileMode::default()).with_context(failed)
 }
 
 #[cfg(test)]

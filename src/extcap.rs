@@ -6,8 +6,6 @@
 mod call;
 
 use std::ffi::OsString;
-use std::fs::OpenOptions;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::thread::sleep;
@@ -16,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::Parser;
 use pmdscope_packets::filter::FilterCompiler;
-use rustix::fs::OFlags;
+use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 
 use self::call::Call;
@@ -28,9 +26,6 @@ use crate::{capture, output};
 
 /// How long Wireshark may take to open its end of the pipe.
 const READER: Duration = Duration::from_secs(5);
-/// `O_NONBLOCK`, and the error of a pipe without a reader.
-const NONBLOCK: i32 = OFlags::NONBLOCK.bits().cast_signed();
-const NO_READER: i32 = Errno::NXIO.raw_os_error();
 
 /// What Wireshark offers to set before a capture.
 const CONFIG: &str = "\
@@ -170,8 +165,8 @@ fn capture(call: &Call, fifo: &str) -> Result<ExitCode> {
 /// Wireshark waits until its pipe was opened, however the capture ended.
 fn end(fifo: &Path) {
     let deadline = Instant::now() + READER;
-    let write = || OpenOptions::new().write(true).custom_flags(NONBLOCK).open(fifo);
-    while write().is_err_and(|error| error.raw_os_error() == Some(NO_READER)) {
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    while open(fifo, flags, Mode::empty()).is_err_and(|error| error == Errno::NXIO) {
         if Instant::now() > deadline {
             return;
         }

@@ -117,6 +117,7 @@ fn limit() -> rustix::io::Result<()> {
 }
 
 /// Root leaves it as it is; others need a user namespace for it, in which they stay who they are.
+#[allow(clippy::disallowed_methods)] // Files of the kernel.
 fn leave_network() -> io::Result<()> {
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
     if user.is_root() {

@@ -4,14 +4,13 @@
 
 mod running;
 
-use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::Path;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use pmdscope_packets::file::PART;
+use pmdscope_packets::file::{FileMode, PART};
 use pmdscope_tui::report::TopDocument;
 use pmdscope_tui::run::DisplayFeed;
 use pmdscope_tui::task::{Snapshot, Task, TaskMailbox, TaskPlan, TaskRequest, TaskState};
@@ -179,7 +178,7 @@ fn write(snapshot: &Snapshot) -> Result<()> {
 
 /// Writes a file that does not exist yet.
 fn write_new(path: &str, text: &str) -> Result<()> {
-    let file = OpenOptions::new().write(true).create_new(true).open(Path::new(path));
+    let file = pmdscope_files::create_new(Path::new(path), FileMode::default());
     let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
     written.with_context(|| format!("cannot write {path}"))
 }

@@ -1,14 +1,16 @@
 //! Writes the archive: a file that is complete, or none.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
+use pmdscope_files::{Directory, FileMode, Place};
 use pmdscope_render::number;
 use tar::{Builder, EntryType, Header};
-use tempfile::NamedTempFile;
 use zstd::stream::write::Encoder;
 
 use super::index::{FileEntry, PartEntry};
@@ -23,30 +25,38 @@ pub(super) const EXTENSION: &str = ".tar.zst";
 /// A file that gets its name when it is complete. Dropped before, it is removed.
 #[derive(Debug)]
 pub(super) struct ArchiveFile {
-    target: PathBuf,
-    file: NamedTempFile,
+    target: Place,
+    file: File,
+    unfinished: Option<Place>,
 }
 
 impl ArchiveFile {
-    /// Creates the file beside `target`, readable by its owner alone.
+    /// Creates the file beside `target`.
     ///
     /// # Errors
     ///
     /// When nothing can be written there.
-    pub(super) fn create(target: PathBuf) -> Result<Self> {
+    pub(super) fn create(target: &Path, mode: FileMode) -> Result<Self> {
         let failed = || format!("cannot write {}", target.display());
-        if let Ok(present) = fs::metadata(&target) {
-            ensure!(present.is_file(), "cannot write {}: not a regular file", target.display());
-        }
-        let dir = directory(&target);
-        let file = tempfile::Builder::new().prefix(PREFIX).tempfile_in(dir).with_context(failed)?;
-        mark_as_used(file.as_file());
-        Ok(Self { target, file })
+        let place = Place::of(target).with_context(failed)?;
+        let is_stream = place.is_stream().with_context(failed)?;
+        ensure!(!is_stream, "cannot write {}: not a regular file", target.display());
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let name = format!("{PREFIX}{}-{}", std::process::id(), since.as_nanos());
+        let unfinished = place.directory().place(OsStr::new(&name));
+        let file = unfinished.create_new(mode).with_context(failed)?;
+        mark_as_used(&file);
+        Ok(Self { target: place, file, unfinished: Some(unfinished) })
     }
 
-    /// The file that it becomes.
+    /// The path of the file that it becomes.
     pub(super) fn target(&self) -> &Path {
-        &self.target
+        self.target.path()
+    }
+
+    /// The directory of the file.
+    pub(super) fn directory(&self) -> &Directory {
+        self.target.directory()
     }
 
     /// Writes everything below `root`, into a directory of this name: first the files of `first`.
@@ -55,10 +65,10 @@ impl ArchiveFile {
     /// # Errors
     ///
     /// When something cannot be read, or written: there is no file then.
-    pub(super) fn write(self, root: &Path, name: &str, first: &[&str]) -> Result<u64> {
-        let Self { target, mut file } = self;
+    pub(super) fn write(mut self, root: &Path, name: &str, first: &[&str]) -> Result<u64> {
+        let target = self.target().to_owned();
         let failed = || format!("cannot write {}", target.display());
-        let mut encoder = Encoder::new(file.as_file_mut(), LEVEL).with_context(failed)?;
+        let mut encoder = Encoder::new(&mut self.file, LEVEL).with_context(failed)?;
         encoder.include_checksum(true).with_context(failed)?;
         let mut archive = Builder::new(encoder);
         archive.follow_symlinks(false);
@@ -71,11 +81,22 @@ impl ArchiveFile {
         }
         let encoder = archive.into_inner().with_context(failed)?;
         encoder.finish().with_context(failed)?;
-        let written = file.as_file();
-        written.sync_all().with_context(failed)?;
-        let size = written.metadata().with_context(failed)?.len();
-        file.persist(&target).map_err(|error| error.error).with_context(failed)?;
+        self.file.sync_all().with_context(failed)?;
+        let size = self.file.metadata().with_context(failed)?.len();
+        if let Some(unfinished) = &self.unfinished {
+            unfinished.rename(&self.target).with_context(failed)?;
+        }
+        self.unfinished = None;
         Ok(size)
+    }
+}
+
+impl Drop for ArchiveFile {
+    fn drop(&mut self) {
+        if let Some(unfinished) = &self.unfinished {
+            // The next run removes what cannot be removed now.
+            let _ = unfinished.remove();
+        }
     }
 }
 
@@ -115,7 +136,8 @@ pub(super) fn limit(parts: &mut [PartEntry], staging: &Path, most_bytes: u64) {
             continue;
         }
         let path = staging.join(&file.path);
-        let _ = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        let _ =
+            if path.is_dir() { fs::remove_dir_all(&path) } else { pmdscope_files::remove(&path) };
         if let Some(part) = parts.get_mut(part) {
             part.files.retain(|kept| *kept != file);
             let (size, most) = (number::bytes(bytes), number::bytes(most_bytes));

@@ -37,7 +37,7 @@ fn everything_is_in_the_archive_and_the_index_is_first() {
     let dir = tempfile::tempdir().unwrap();
     let staging = staging(dir.path());
     let target = dir.path().join("x.tar.zst");
-    let file = ArchiveFile::create(target.clone()).unwrap();
+    let file = ArchiveFile::create(&target, FileMode::default()).unwrap();
     assert!(!target.exists(), "it has no name before it is complete");
     let size = file.write(&staging, "x", &["INDEX.txt"]).unwrap();
     assert_eq!(fs::metadata(&target).unwrap().len(), size);
@@ -51,7 +51,7 @@ fn everything_is_in_the_archive_and_the_index_is_first() {
 fn a_failed_archive_leaves_nothing_behind() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("x.tar.zst");
-    let file = ArchiveFile::create(target).unwrap();
+    let file = ArchiveFile::create(&target, FileMode::default()).unwrap();
     let error = file.write(&dir.path().join("missing"), "x", &["INDEX.txt"]).unwrap_err();
     assert!(format!("{error:#}").contains("x.tar.zst"), "{error:#}");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
@@ -60,7 +60,7 @@ fn a_failed_archive_leaves_nothing_behind() {
 #[test]
 fn what_cannot_be_written_is_told_at_once() {
     for target in ["/nonexistent/x.tar.zst", "/proc/x.tar.zst", "/dev/full", "/tmp"] {
-        let error = ArchiveFile::create(target.into()).unwrap_err();
+        let error = ArchiveFile::create(Path::new(target), FileMode::default()).unwrap_err();
         assert!(error.to_string().starts_with(&format!("cannot write {target}")), "{error}");
     }
 }

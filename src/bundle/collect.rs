@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use jiff::Timestamp;
+use pmdscope_files::{Directory, FileMode};
 use pmdscope_render::number;
 use rustix::process::Signal;
 
@@ -138,11 +139,11 @@ impl Collector<'_> {
         let mut child = child::command(&command.args).context("cannot find this program")?;
         let files = command.outputs.iter().chain(&command.stdout);
         for dir in files.filter_map(|path| path.parent()) {
-            fs::create_dir_all(self.staging.join(dir)).context("cannot create a directory")?;
+            Directory::create(&self.staging.join(dir)).context("cannot create a directory")?;
         }
         let stdout = match &command.stdout {
             Some(path) => {
-                let file = File::create(self.staging.join(path));
+                let file = pmdscope_files::create(&self.staging.join(path), FileMode::default());
                 file.with_context(|| format!("cannot write {}", path.display()))?.into()
             }
             None => Stdio::null(),
@@ -190,7 +191,7 @@ impl Collector<'_> {
     fn remove_empty(&self, command: &PartCommand) {
         let paths = command.stdout.iter().chain(&command.outputs);
         for path in paths.filter(|path| file_entry(self.staging, path).is_none()) {
-            let _ = fs::remove_file(self.staging.join(path));
+            let _ = pmdscope_files::remove(&self.staging.join(path));
         }
     }
 

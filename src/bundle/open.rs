@@ -1,12 +1,12 @@
 //! Reads bundles: files from elsewhere, which may be damaged or malicious.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, IntoRawFd};
-use std::os::unix::fs::symlink;
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
+use pmdscope_files::{Directory, FileMode, Place};
 use pmdscope_packets::read::CaptureFile;
 use tar::{Archive, Entry, EntryType};
 use tempfile::TempDir;
@@ -36,7 +36,7 @@ type Input = io::Take<Decoder<'static, BufReader<File>>>;
 
 /// A file is a bundle, whatever its name.
 pub(crate) fn is_bundle(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|file| file.is_file()) && first_entry(path).unwrap_or(false)
+    path.is_file() && first_entry(path).unwrap_or(false)
 }
 
 fn first_entry(path: &Path) -> io::Result<bool> {
@@ -141,7 +141,8 @@ fn nameless(entry: &mut impl Read) -> Result<PathBuf> {
 ///
 /// When the bundle is damaged, has nothing there, or there is no space.
 pub(crate) fn unpack(bundle: &Path, below: &str) -> Result<TempDir> {
-    let root = tempfile::tempdir().context("cannot create a temporary directory")?;
+    let root = pmdscope_files::temporary_directory("pmdscope-")
+        .context("cannot create a temporary directory")?;
     let mut links = Vec::new();
     let mut is_empty = true;
     for_each(bundle, |path, entry| {
@@ -153,10 +154,11 @@ pub(crate) fn unpack(bundle: &Path, below: &str) -> Result<TempDir> {
         let target = root.path().join(inside);
         let failed = || format!("cannot unpack {}", path.display());
         match entry.header().entry_type() {
-            EntryType::Directory => fs::create_dir_all(&target).with_context(failed)?,
+            EntryType::Directory => Directory::create(&target).map(drop).with_context(failed)?,
             EntryType::Regular => {
                 create_directory_of(&target).with_context(failed)?;
-                let mut file = File::create_new(&target).with_context(failed)?;
+                let file = pmdscope_files::create_new(&target, FileMode::default());
+                let mut file = file.with_context(failed)?;
                 io::copy(entry, &mut file).with_context(failed)?;
             }
             EntryType::Symlink => {
@@ -171,14 +173,14 @@ pub(crate) fn unpack(bundle: &Path, below: &str) -> Result<TempDir> {
     // Last: no file is written through a link.
     for (inside, to) in links.into_iter().filter(|(inside, to)| stays_inside(inside, to)) {
         let target = root.path().join(&inside);
-        let made = create_directory_of(&target).and_then(|()| symlink(&to, &target));
+        let made = create_directory_of(&target).and_then(|()| Place::itself(&target)?.link_to(&to));
         made.with_context(|| format!("cannot unpack {}", inside.display()))?;
     }
     Ok(root)
 }
 
 fn create_directory_of(file: &Path) -> io::Result<()> {
-    file.parent().map_or(Ok(()), fs::create_dir_all)
+    file.parent().map_or(Ok(()), |parent| Directory::create(parent).map(drop))
 }
 
 /// A relative link that leads to a place below the root, whatever the components of its path are links to:

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
-use pmdscope_recording::{EXTENSION, PART};
+use pmdscope_recording::{EXTENSION, FileMode, PART};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use zstd::stream::read::Decoder;
@@ -137,7 +137,7 @@ pub(super) fn copy(
             Ok(None) => {}
         }
         if size == 0 || bytes + size > options.most_bytes {
-            let _ = fs::remove_file(&target);
+            let _ = pmdscope_files::remove(&target);
             if size > 0 {
                 copied.notes.push(format!("{} does not fit", source.display()));
                 break;
@@ -161,9 +161,9 @@ pub(super) fn redact(path: &Path, redactor: &mut Redactor) -> Result<()> {
     target.push(".redacted");
     let target = PathBuf::from(target);
     let copied = copy_redacted(path, &target, redactor);
-    let done = copied.and_then(|_| Ok(fs::rename(&target, path)?));
+    let done = copied.and_then(|_| Ok(pmdscope_files::rename(&target, path)?));
     if done.is_err() {
-        let _ = fs::remove_file(&target);
+        let _ = pmdscope_files::remove(&target);
     }
     done.with_context(|| format!("cannot redact {}", path.display()))
 }
@@ -194,8 +194,8 @@ fn copy_file(
         complete.and_then(|path| File::open(path).ok()).ok_or(error)
     });
     let mut input = BufReader::new(opened.with_context(cannot("read"))?);
-    let mut out =
-        File::create(target).with_context(|| format!("cannot write {}", target.display()))?;
+    let mut out = pmdscope_files::create(target, FileMode::default())
+        .with_context(|| format!("cannot write {}", target.display()))?;
     let since_ns = options.since.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_nanos();
     let mut filter = LineFilter {
         since_ns,

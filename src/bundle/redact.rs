@@ -9,10 +9,10 @@ mod text;
 
 use std::borrow::Cow;
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use pmdscope_files::{FileMode, Place};
 use pmdscope_recording::{EXTENSION, PART};
 use pmdscope_render::number;
 
@@ -78,7 +78,7 @@ impl Redactor {
         let name = path.file_name().unwrap_or_default().to_str().context("its name is not text");
         let name = name.with_context(failed)?;
         let redacted = path.with_file_name(self.name(name, is_of_kernel).as_ref());
-        fs::rename(path, &redacted).with_context(failed)?;
+        pmdscope_files::rename(path, &redacted).with_context(failed)?;
         Ok(redacted)
     }
 
@@ -94,8 +94,9 @@ impl Redactor {
         let to = fs::read_link(path)?;
         let to = to.to_str().context("it is not text")?;
         if let Cow::Owned(redacted) = self.name(to, is_of_kernel) {
-            fs::remove_file(path)?;
-            symlink(redacted, path)?;
+            let place = Place::itself(path)?;
+            place.remove()?;
+            place.link_to(Path::new(&redacted))?;
         }
         Ok(())
     }
@@ -113,7 +114,7 @@ impl Redactor {
             let text = str::from_utf8(&bytes).context("it is not text").with_context(failed)?;
             self.text(text).into_owned().into_bytes()
         };
-        fs::write(path, redacted).with_context(failed)
+        pmdscope_files::write(path, &redacted, FileMode::default()).with_context(failed)
     }
 }
 
@@ -167,7 +168,7 @@ fn part(redactor: &mut Redactor, staging: &Path, part: &mut PartEntry) {
                 Ok(name) if *path == whole => renamed = name,
                 Ok(_) => {}
                 Err(error) => {
-                    let _ = fs::remove_file(path);
+                    let _ = pmdscope_files::remove(path);
                     removed.push(format!("{error:#}"));
                 }
             }
@@ -192,6 +193,8 @@ fn is_named_by_kernel(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     #[test]

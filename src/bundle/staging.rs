@@ -1,14 +1,16 @@
 //! The directory with the parts of a bundle; removal of those that killed runs left behind.
 
-use std::fs::{self, File, OpenOptions};
+use std::ffi::OsStr;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use rustix::fs::{FlockOperation, OFlags, flock};
+use pmdscope_files::Directory;
+use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
 
 /// How names of unfinished directories and files begin.
@@ -24,14 +26,15 @@ pub(super) struct StagingDirectory {
 }
 
 impl StagingDirectory {
-    /// Creates a directory within another one.
+    /// Creates a directory within another one, or, where others could replace it, in that for temporary
+    /// files: all parts are written by paths below it.
     ///
     /// # Errors
     ///
     /// When nothing can be created there.
     pub(super) fn create_in(parent: &Path) -> Result<Self> {
         let failed = "cannot create a directory for the parts of the bundle";
-        let dir = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent).context(failed)?;
+        let dir = pmdscope_files::temporary_directory_in(parent, PREFIX).context(failed)?;
         let lock = File::open(dir.path()).context(failed)?;
         mark_as_used(&lock);
         Ok(Self { dir, _lock: lock })
@@ -49,17 +52,15 @@ pub(super) fn mark_as_used(file: &impl AsFd) {
 }
 
 /// Removes what runs of this user that were killed have left in a directory. Returns how many.
-pub(super) fn remove_abandoned(parent: &Path) -> usize {
-    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
-    let ours = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
-    ours.filter(|entry| remove_if_abandoned(&entry.path()).unwrap_or(false)).count()
+pub(super) fn remove_abandoned(parent: &Directory) -> usize {
+    let mut names = parent.names().unwrap_or_default();
+    names.retain(|name| name.to_string_lossy().starts_with(PREFIX));
+    names.iter().filter(|name| remove_if_abandoned(parent, name).unwrap_or(false)).count()
 }
 
-fn remove_if_abandoned(path: &Path) -> io::Result<bool> {
-    let options = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let options =
-        OpenOptions::new().read(true).custom_flags(options.bits().cast_signed()).open(path);
-    let file = options?;
+fn remove_if_abandoned(parent: &Directory, name: &OsStr) -> io::Result<bool> {
+    let place = parent.place(name);
+    let file = place.open()?;
     let metadata = file.metadata()?;
     let is_ours = metadata.uid() == rustix::process::geteuid().as_raw();
     let is_old = metadata.modified()?.elapsed().is_ok_and(|age| age >= LEAST_AGE);
@@ -67,9 +68,10 @@ fn remove_if_abandoned(path: &Path) -> io::Result<bool> {
         return Ok(false);
     }
     if metadata.is_dir() {
-        fs::remove_dir_all(path)?;
+        // Follows no links.
+        fs::remove_dir_all(parent.own_path().join(name))?;
     } else if metadata.is_file() {
-        fs::remove_file(path)?;
+        place.remove()?;
     }
     Ok(metadata.is_dir() || metadata.is_file())
 }
@@ -93,10 +95,10 @@ mod tests {
         fs::create_dir_all(dir.join("capture")).unwrap();
         fs::write(dir.join("capture/fwd.pcapng"), "packets").unwrap();
         fs::write(&file, "half an archive").unwrap();
-        assert_eq!(remove_abandoned(parent.path()), 0, "they are new");
+        assert_eq!(remove_abandoned(&Directory::open(parent.path()).unwrap()), 0, "they are new");
         make_old(&dir);
         make_old(&file);
-        assert_eq!(remove_abandoned(parent.path()), 2);
+        assert_eq!(remove_abandoned(&Directory::open(parent.path()).unwrap()), 2);
         assert!(!dir.exists() && !file.exists());
     }
 
@@ -109,7 +111,7 @@ mod tests {
         fs::create_dir(&other).unwrap();
         make_old(&other);
         symlink(&other, parent.path().join(format!("{PREFIX}link"))).unwrap();
-        assert_eq!(remove_abandoned(parent.path()), 0);
+        assert_eq!(remove_abandoned(&Directory::open(parent.path()).unwrap()), 0);
         assert!(used.path().exists() && other.exists());
         let path = used.path().to_owned();
         drop(used);

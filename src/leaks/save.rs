@@ -1,9 +1,9 @@
 //! All reports of one round of scans as files, for `pmdscope bundle`: an app is scanned once for all of them.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use pmdscope_files::{Directory, FileMode};
 use pmdscope_telemetry::FleetState;
 
 use super::scan::AppScans;
@@ -25,10 +25,11 @@ pub(super) fn write(args: &Args, dir: &Path, fleet: &FleetState, scans: &AppScan
     if explained.is_empty() {
         output::tell(&report::why_no_ledger(fleet, scans));
     }
-    fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+    Directory::create(dir).with_context(|| format!("cannot create {}", dir.display()))?;
     for (file, text) in FILES.into_iter().zip([report::text(fleet, scans), json, explained]) {
         let path = dir.join(file);
-        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        pmdscope_files::write(&path, text.as_bytes(), FileMode::default())
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
     for (app, path) in packet_files(&args.save_packets) {
         let Some(Ok(scan)) = scans.get(app) else { continue };

@@ -42,7 +42,7 @@ pub(super) struct Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
+        let _ = pmdscope_files::remove(&self.path);
     }
 }
 
@@ -56,12 +56,12 @@ impl Socket {
         make_private(dir)?;
         let name = format!("{PREFIX}{}", std::process::id());
         let (path, fresh) = (dir.join(name.clone() + SUFFIX), dir.join(name));
-        let _ = fs::remove_file(&fresh);
+        let _ = pmdscope_files::remove(&fresh);
         let listener = UnixListener::bind(&fresh)
             .with_context(|| format!("cannot make a socket {}", fresh.display()))?;
         // It listens before it gets its name: a process that cannot connect to it takes it for
         // stale.
-        fs::rename(&fresh, &path)
+        pmdscope_files::rename(&fresh, &path)
             .with_context(|| format!("cannot make a socket {}", path.display()))?;
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -198,7 +198,7 @@ fn running_in(dir: &Path) -> anyhow::Result<Vec<Recorder>> {
 fn is_alive(recorder: &Recorder) -> bool {
     let alive = is_served(&recorder.path, SocketType::STREAM).unwrap_or(true);
     if !alive {
-        let _ = fs::remove_file(&recorder.path);
+        let _ = pmdscope_files::remove(&recorder.path);
     }
     alive
 }
@@ -214,6 +214,7 @@ fn own_directory() -> anyhow::Result<PathBuf> {
 }
 
 /// Makes a directory that no other user can enter.
+#[allow(clippy::disallowed_methods)] // What is there must be such a directory, and no link.
 fn make_private(dir: &Path) -> anyhow::Result<()> {
     match DirBuilder::new().mode(0o700).create(dir) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
