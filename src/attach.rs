@@ -21,11 +21,12 @@ use anyhow::{Context, bail};
 use pmdscope_capture::layout::{ANY, CaptureRequest, QueueSelect};
 use pmdscope_capture::pdump::{remaining_state_files, wait_for_exits};
 use pmdscope_capture::{CapturePort, CaptureSession, CaptureSource, ReopenApp, Transport};
+use pmdscope_packets::RunControl;
 use pmdscope_packets::filter::BpfInsn;
 
 use self::interface::PortSelector;
 use self::target::CaptureTarget;
-use crate::output;
+use crate::{capture, output};
 
 /// How long an app may take to answer a request.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
@@ -115,7 +116,8 @@ fn failure(wanted: &CaptureTarget) -> String {
 }
 
 /// Arms a capture in each of the apps. Of those that were not named, because they are part of `any`,
-/// some may be left out, which is reported; the others are returned.
+/// some may be left out, which is reported; the others are returned. From now on, a signal ends the command
+/// in order: it has something to give back.
 ///
 /// # Errors
 ///
@@ -124,8 +126,10 @@ pub(crate) fn open_all(
     wanted: Vec<CaptureTarget>,
     options: &CaptureOptions,
     awaited: bool,
-    stop: &AtomicBool,
+    control: &RunControl,
 ) -> anyhow::Result<Vec<(CaptureTarget, CaptureSource)>> {
+    capture::end_in_order(control)?;
+    let stop = &*control.stop;
     let mut opened = Vec::new();
     let mut failed = None;
     for wanted in wanted {

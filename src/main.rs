@@ -47,7 +47,7 @@ mod xdp;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
@@ -91,6 +91,11 @@ enum Command {
 
 fn main() -> ExitCode {
     child::die_with_parent();
+    let signals = pmdscope_signals::prepare().context("cannot handle signals");
+    if let Err(error) = signals {
+        output::fail(&error);
+        return ExitCode::FAILURE;
+    }
     let arguments = std::env::args_os().skip(1).collect::<Vec<_>>();
     let result = extcap::answer(&arguments).unwrap_or_else(|| run(&parse().command));
     attach::leave();

@@ -1,7 +1,6 @@
 //! `pmdscope record`: records the telemetry of all apps on disk.
 
 mod status;
-pub(crate) mod stop;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,19 +9,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use jiff::Timestamp;
 use pmdscope_recording::{FileMode, RecordingOptions, TelemetryRecorder};
+use pmdscope_signals::StopSignal;
 use pmdscope_telemetry::discover::DiscoveredApp;
 use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
 use pmdscope_telemetry::{AppState, AppStatus, Fleet, FleetSettings};
 
 use self::status::RecordingProgress;
-use self::stop::StopSignal;
 use crate::number::whole;
 use crate::session::{self, AppArg};
 use crate::size::parse_bytes;
-use crate::{duration, interfaces};
+use crate::{child, duration, interfaces};
 
 /// How often to look for new apps.
 const DISCOVERY_INTERVAL: Duration = Duration::from_secs(3);
@@ -120,7 +119,13 @@ pub(crate) struct Args {
     /// Access mode of files [default: 600]
     ///
     /// 640 lets the group of the file read it, and 644 everybody.
-    #[arg(long, value_name = "MODE", default_value = "600", hide_default_value = true, hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "MODE",
+        default_value = "600",
+        hide_default_value = true,
+        hide_short_help = true
+    )]
     file_mode: FileMode,
 
     /// Print errors only
@@ -134,7 +139,6 @@ fn time(text: &str) -> Result<Duration, String> {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let stop = StopSignal::new()?;
     let mut settings = args.app.settings()?;
     let _tracer = args.interrupts.then(|| session::trace(&mut settings));
     interfaces::read_with(&mut settings);
@@ -156,6 +160,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     };
     let look_out = AppDiscovery::start(args, settings);
     let now_ns = u64::try_from(Timestamp::now().as_nanosecond()).unwrap_or(0);
+    let stop = stop_signal()?;
     let mut recorder = TelemetryRecorder::create(args.recording(), now_ns)?;
     let mut progress = RecordingProgress::new(args.quiet);
     let end = args.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
@@ -181,6 +186,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         session::tell_uncounted(&fleet.state);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// From now on, the first signal ends the recording gracefully, the second immediately.
+pub(crate) fn stop_signal() -> Result<StopSignal> {
+    StopSignal::register(child::may_repeat).context("cannot handle signals")
 }
 
 /// Looks for new apps in a thread of its own, because that may take long if one is stuck.

@@ -101,6 +101,7 @@ pub fn collect(
     let collected = runtime.block_on(async {
         let _signals =
             [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()].map(signal);
+        pmdscope_signals::take_over()?;
         let web = WebFiles::open(options.web_config.as_deref())?;
         let scraper = scraper(options, settings, WaitLimits::default());
         let channel = Channel::new(socket)?;
@@ -195,6 +196,7 @@ async fn run(
     let listeners = sockets.into_iter().map(HttpListener::new).collect::<io::Result<Vec<_>>>()?;
     let stop = stop(Arc::clone(&manager))?;
     let hang_up = signal(SignalKind::hangup())?;
+    pmdscope_signals::take_over()?;
     let web = CurrentWebPolicy::open(Arc::clone(&collector), settings.web_config).await;
     let web = web.map_err(|why| ServeError::Ended(format!("web configuration: {why}")))?;
     warn_of_openness(&listeners, &*web.policy().await);

@@ -1,14 +1,12 @@
 //! Signals that end a collection.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use anyhow::{Context, Result};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-
-use crate::capture::is_ignored;
 
 /// The first signal ends the collection, and what there is becomes a bundle; the second ends everything.
 #[derive(Debug)]
@@ -21,18 +19,19 @@ impl StopRequests {
     ///
     /// When the system refuses.
     pub(super) fn register() -> Result<Self> {
-        // A collection under nohup(1) must survive its terminal.
-        let hang_up = (!is_ignored(SIGHUP)).then_some(SIGHUP);
-        let signals = Signals::new([SIGINT, SIGTERM].into_iter().chain(hang_up));
-        let mut signals = signals.context("cannot handle signals")?;
         let count = Arc::new(AtomicUsize::new(0));
-        let received = Arc::clone(&count);
-        thread::spawn(move || {
-            for _ in signals.forever() {
-                received.fetch_add(1, Ordering::Relaxed);
-            }
-        });
+        Self::count_in(Arc::clone(&count)).context("cannot handle signals")?;
         Ok(Self(count))
+    }
+
+    fn count_in(count: Arc<AtomicUsize>) -> io::Result<()> {
+        let mut signals = Signals::new(pmdscope_signals::ending())?;
+        thread::Builder::new().name("signals".to_owned()).spawn(move || {
+            for _ in signals.forever() {
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+        })?;
+        pmdscope_signals::take_over()
     }
 
     /// Signals so far.

@@ -1,6 +1,6 @@
 //! Destinations of packets: files, the terminal, both, the flight recorder, or none.
 
-use std::io;
+use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,12 +8,13 @@ use std::sync::mpsc::{self, Receiver};
 
 use anyhow::{Context, bail};
 use pmdscope_capture::{CaptureRingName, RingSinkOpener};
+use pmdscope_files::{Directory, Place};
 use pmdscope_packets::file::{CaptureFiles, FileCompression, FileEvent, FileSettings};
 use pmdscope_packets::recorder::RecorderStatus;
-use pmdscope_packets::{NullSink, PacketSink};
+use pmdscope_packets::{NullSink, PacketSink, RunControl};
 
 use super::args::Args;
-use super::{recorder, trigger, view};
+use super::{privileges, recorder, trigger, view};
 use crate::attach::target::CaptureTarget;
 
 /// A target, its events and its status.
@@ -31,11 +32,28 @@ pub(super) struct Destination {
 
 impl Destination {
     /// Opens what the command line asks for, for packets of apps.
-    pub(super) fn of_apps(args: &Args, wanted: &[CaptureTarget]) -> anyhow::Result<Self> {
+    /// `stream` is what [`await_reader`] has opened.
+    pub(super) fn of_apps(
+        args: &Args,
+        wanted: &[CaptureTarget],
+        stream: Option<File>,
+        control: &RunControl,
+    ) -> anyhow::Result<Self> {
         let mut selected =
             wanted.iter().flat_map(CaptureTarget::ports).filter(|port| port.selected);
         let one = selected.next().is_some() && selected.next().is_none();
-        Self::open(args, wanted, None, !one)
+        let settings = settings(args, None, control);
+        if let Some((file, settings)) = stream.zip(settings.as_ref()) {
+            let (sender, events) = mpsc::channel();
+            let compression = settings.compression.unwrap_or(FileCompression::of(&settings.path));
+            let (compression, events_to) = (Some(compression), Some(sender));
+            let settings = FileSettings { compression, events: events_to, ..settings.clone() };
+            let name = settings.path.display().to_string();
+            let target = Box::new(CaptureFiles::onto(file, &name, &settings)?);
+            let target = shown(args, !one, target)?;
+            return Ok(Self { target, rings: None, events, recorder: None, _triggers: None });
+        }
+        Self::open(args, wanted, settings, !one)
     }
 
     /// As [`Destination::of_apps`], for packets of files, the first of which is at `begin_ns`.
@@ -44,20 +62,20 @@ impl Destination {
         args: &Args,
         begin_ns: Option<u64>,
         named: bool,
+        control: &RunControl,
     ) -> anyhow::Result<Self> {
-        Self::open(args, &[], begin_ns, named)
+        Self::open(args, &[], settings(args, begin_ns, control), named)
     }
 
     fn open(
         args: &Args,
         wanted: &[CaptureTarget],
-        begin_ns: Option<u64>,
+        mut settings: Option<FileSettings>,
         named: bool,
     ) -> anyhow::Result<Self> {
         let (sender, events) = mpsc::channel();
-        let mut settings = args.files.settings(args.view().micro);
         if let Some(settings) = &mut settings {
-            (settings.events, settings.begin_ns) = (Some(sender), begin_ns);
+            settings.events = Some(sender);
         }
         if let (Some(threads), Some(settings)) = (args.files.parallel, &settings) {
             let rings = Some((threads, file_per_ring(settings)?));
@@ -105,21 +123,46 @@ impl Destination {
     }
 }
 
+/// Opens the named pipe or device that packets are written to, and waits for the reader of a pipe. `None` for
+/// files, which are opened when the packets come.
+///
+/// # Errors
+///
+/// When it cannot be opened.
+pub(super) fn await_reader(args: &Args, control: &RunControl) -> anyhow::Result<Option<File>> {
+    let Some(settings) = settings(args, None, control) else { return Ok(None) };
+    if settings.is_stdout() || args.files.parallel.is_some() || args.recorder.wanted() {
+        return Ok(None);
+    }
+    if args.count_only || settings.command.is_some() || settings.rotates() {
+        return Ok(None);
+    }
+    let path = &settings.path;
+    privileges::as_user(args.relinquish_privileges.as_deref(), || {
+        let stream = Place::of(path).and_then(|place| {
+            let is_stream = place.is_stream()?;
+            is_stream.then(|| place.open_stream(&settings.stop)).transpose()
+        });
+        stream.with_context(|| format!("cannot open {}", path.display()))
+    })
+}
+
+/// How files are written; nothing without `-w`.
+fn settings(args: &Args, begin_ns: Option<u64>, control: &RunControl) -> Option<FileSettings> {
+    let settings = args.files.settings(args.view().micro)?;
+    Some(FileSettings { begin_ns, stop: Arc::clone(&control.stop), ..settings })
+}
+
 /// Makes the directory for a file of each ring.
 fn file_per_ring(settings: &FileSettings) -> anyhow::Result<RingSinkOpener> {
     let directory = settings.path.clone();
-    let made = match std::fs::create_dir(&directory) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let is_empty = std::fs::read_dir(&directory).is_ok_and(|mut all| all.next().is_none());
-            if !is_empty {
-                let directory = directory.display();
-                bail!("{directory} already exists: --parallel needs a new or an empty directory");
-            }
-            Ok(())
-        }
-        made => made,
-    };
-    made.with_context(|| format!("cannot create the directory {}", directory.display()))?;
+    let made = Directory::create(&directory).and_then(|made| made.names());
+    let names =
+        made.with_context(|| format!("cannot create the directory {}", directory.display()))?;
+    if !names.is_empty() {
+        let directory = directory.display();
+        bail!("{directory} already exists: --parallel needs a new or an empty directory");
+    }
     let ending = match settings.compression {
         Some(FileCompression::Zstd) => ".zst",
         Some(FileCompression::Gzip) => ".gz",

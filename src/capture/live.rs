@@ -10,7 +10,7 @@ use pmdscope_packets::RunControl;
 use pmdscope_packets::filter::BpfInsn;
 
 use super::args::{Args, Direction};
-use super::destination::Destination;
+use super::destination::{self, Destination};
 use super::statistics::Document;
 use super::watch::CaptureProgress;
 use super::{privileges, report, say};
@@ -27,11 +27,13 @@ pub(super) fn run(args: &Args, expression: &str, control: &RunControl) -> anyhow
     let app = source.app.as_deref();
     let wanted = resolve::resolve(&source.interfaces, app, found, source.attach.attach())?;
     let ask = ask(args, program);
-    let opened = attach::open_all(wanted, &ask, !source.exit_with_app, &control.stop)?;
+    // No app is asked for packets that nobody reads.
+    let stream = destination::await_reader(args, control)?;
+    let opened = attach::open_all(wanted, &ask, !source.exit_with_app, control)?;
     let (wanted, sources): (Vec<_>, Vec<_>) = opened.into_iter().unzip();
     let peeked = PeekedPorts::begin(wanted.iter());
     privileges::relinquish(args.relinquish_privileges.as_deref())?;
-    let destination = Destination::of_apps(args, &wanted)?;
+    let destination = Destination::of_apps(args, &wanted, stream, control)?;
     let settings = CaptureSettings {
         snaplen: args.snaplen(),
         skip: args.skip,

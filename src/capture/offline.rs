@@ -19,6 +19,7 @@ use crate::output;
 /// Moves the packets of files to where they are wanted.
 pub(super) fn run(args: &Args, expression: &str, control: &RunControl) -> anyhow::Result<ExitCode> {
     privileges::relinquish(args.relinquish_privileges.as_deref())?;
+    super::end_in_order(control)?;
     let inputs = args.inputs()?;
     let on_disk =
         inputs.iter().map(|input| bundle_of(input).map_or(&**input, |(bundle, _)| bundle));
@@ -47,7 +48,7 @@ pub(super) fn run(args: &Args, expression: &str, control: &RunControl) -> anyhow
     report::writing(args);
     let several = replay.interfaces().filter(|i| !i.name.is_empty()).count() > 1;
     let Destination { mut target, events, .. } =
-        Destination::of_files(args, replay.begin_ns(), several)?;
+        Destination::of_files(args, replay.begin_ns(), several, control)?;
     let events = EventPrinter::start(events, args.event_filter());
     let report = replay.run(&mut *target, &mut |report| say(report::replayed(report)));
     drop(target);

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::{Args, profile_text};
 use crate::exit::FAILED;
-use crate::record::stop::StopSignal;
+use crate::record::stop_signal;
 use crate::{output, session};
 
 /// Version of the JSON; raised when a field changes its meaning.
@@ -95,11 +95,11 @@ struct Running {
 }
 
 pub(super) fn run(args: &Args, hz: u32, length: Duration) -> Result<ExitCode> {
-    let stop = StopSignal::new()?;
     // The files of an app with code are kept open, some 200 of one that loads all drivers.
     allow_many_files();
     let mut fleet = args.app.fleet()?;
     fleet.sample(ROUND_TIMEOUT);
+    let stop = stop_signal()?;
     session::tell_silent(&fleet.state);
     let mut running = start(&fleet.state, hz)?;
     let until = Instant::now() + length;

@@ -15,6 +15,7 @@ use super::args::Args;
 use super::report_data::{AppCounters, ReportData};
 use super::report_layout::ReportLayout;
 use super::show;
+use crate::capture;
 use crate::session::AppArg;
 use crate::source::{AtArg, Source};
 
@@ -68,6 +69,9 @@ pub(super) fn run(args: &Args, control: &RunControl) -> Result<ExitCode> {
 
 fn live(args: &Args, control: &RunControl) -> Result<()> {
     let mut source = Source::live(&args.app, Duration::ZERO)?;
+    if args.continuous {
+        capture::end_in_order(control)?;
+    }
     let mut next = Instant::now();
     loop {
         source.advance()?;

@@ -26,6 +26,7 @@ const SNAPSHOT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Counts what comes through the pipe, and reports every interval until it ends.
 pub(super) fn run(args: &Args, control: &RunControl) -> Result<ExitCode> {
+    capture::end_in_order(control)?;
     let export = ipfix::listener(&args.ipfix, 1, false)?;
     let status = export.as_ref().map(|export| export.status.clone());
     let replay = FileReplay::open(args.read.clone(), offline::settings(args), control);

@@ -18,6 +18,7 @@ use crate::{capture, output};
 
 /// Counts what is in the files; what could be read of a broken one is shown before its error.
 pub(super) fn run(args: &Args, control: &RunControl) -> Result<ExitCode> {
+    capture::end_in_order(control)?;
     let export = ipfix::listener(&args.ipfix, 1, true)?;
     let status = export.as_ref().map(|export| export.status.clone());
     let (data, failure) = count(args, control, export)?;

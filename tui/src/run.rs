@@ -141,7 +141,7 @@ pub fn run<T: Timeline>(
     let (messages, inbox) = channel();
     stop_on_signals(messages.clone())?;
     let mut terminal = TerminalGuard::take(options.mouse)?;
-    read_input(messages.clone());
+    read_input(messages.clone())?;
     let clocks = Clocks { monotonic: monotonic_ns, realtime: realtime_ns };
     let pace = Arc::new(SamplingInterval::new(Duration::from_millis(options.interval_ms)));
     let mailbox = FlowMailbox::default();
@@ -187,7 +187,7 @@ pub fn run<T: Timeline>(
 
 fn stop_on_signals<N: Send + 'static>(messages: Sender<DisplayMessage<N>>) -> io::Result<()> {
     let mut signals = Signals::new([SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM])?;
-    thread::spawn(move || {
+    thread::Builder::new().name("signals".to_owned()).spawn(move || {
         for signal in signals.forever() {
             let goes_on = signal == SIGCONT;
             let message = if goes_on { DisplayMessage::Continued } else { DisplayMessage::Stop };
@@ -195,19 +195,20 @@ fn stop_on_signals<N: Send + 'static>(messages: Sender<DisplayMessage<N>>) -> io
                 return;
             }
         }
-    });
-    Ok(())
+    })?;
+    pmdscope_signals::take_over()
 }
 
-fn read_input<N: Send + 'static>(messages: Sender<DisplayMessage<N>>) {
-    thread::spawn(move || {
+fn read_input<N: Send + 'static>(messages: Sender<DisplayMessage<N>>) -> io::Result<()> {
+    thread::Builder::new().name("input".to_owned()).spawn(move || {
         while let Ok(input) = event::read() {
             if may_do_something(&input) && messages.send(DisplayMessage::Input(input)).is_err() {
                 return;
             }
         }
         let _ = messages.send(DisplayMessage::Stop);
-    });
+    })?;
+    Ok(())
 }
 
 /// Terminals report each cell that the mouse goes over: that is no reason to draw.

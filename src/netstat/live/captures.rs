@@ -46,7 +46,7 @@ impl OpenCaptures {
             dirs: args.direction().bits().into(),
             program,
         };
-        let mut opened = attach::open_all(wanted, &ask, awaited, &control.stop);
+        let mut opened = attach::open_all(wanted, &ask, awaited, control);
         if is_open(args) {
             opened = opened.context(NO_CAPTURE);
         }
