@@ -27,6 +27,7 @@ mod lcores;
 mod leaks;
 mod ls;
 mod man;
+mod memory;
 mod netstat;
 mod number;
 mod output;
@@ -92,7 +93,7 @@ enum Command {
 fn main() -> ExitCode {
     child::die_with_parent();
     let signals = pmdscope_signals::prepare().context("cannot handle signals");
-    if let Err(error) = signals {
+    if let Err(error) = memory::prepare().and(signals) {
         output::fail(&error);
         return ExitCode::FAILURE;
     }

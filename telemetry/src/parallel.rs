@@ -7,7 +7,7 @@ use std::thread;
 /// Limit of concurrent threads; most of the time they wait for an app.
 const THREADS: usize = 32;
 
-/// Applies `work` to all items by at most 32 threads, and returns the results in the same order.
+/// Applies `work` to all items by at most 32 threads, as far as the system grants them, and returns the results in the same order.
 ///
 /// # Panics
 /// When `work` does.
@@ -27,7 +27,12 @@ pub fn map<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec
         results
     };
     let mut results: Vec<(usize, R)> = thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
+        let start = |_| thread::Builder::new().spawn_scoped(scope, worker).ok();
+        let workers: Vec<_> = (0..threads).map_while(start).collect();
+        if workers.is_empty() {
+            // The system has no thread to spare.
+            return worker();
+        }
         let joined = workers.into_iter().map(thread::ScopedJoinHandle::join);
         joined.flat_map(|results| results.unwrap_or_else(|panic| resume_unwind(panic))).collect()
     });
