@@ -19,7 +19,7 @@ set -eu
 # systemd: checks the units; it is not started. curl: for the script that takes pictures of dashboards.
 packages="dpdk dpdk-dev libdpdk-dev meson ninja-build pkg-config gcc g++ libc6-dev
 	libpcap-dev libinih-dev zlib1g-dev tshark tcpdump netbase python3 clang-format
-	codespell libcap-ng0 libunbound8 nfdump lz4 bpftrace iproute2 iputils-ping
+	codespell libcap-ng0 libunbound8 nfdump lz4 bpftrace strace iproute2 iputils-ping
 	systemd ethtool clang libbpf-dev liburing-dev gnuplot-nox curl python3-venv"
 clang_packages="clang libclang-rt-14-dev"
 screenshot_packages="python3-pexpect python3-pyte"

@@ -23,7 +23,7 @@ use pmdscope_packets::filter;
 use self::args::Command;
 pub(crate) use self::args::{Args, Direction, explain};
 pub(crate) use self::offline::plain;
-pub(crate) use self::signals::{control, is_ignored};
+pub(crate) use self::signals::{control, end_in_order};
 use crate::output::{self, say};
 
 /// Heading of the options that `-h` lists: none, which leaves room for more options.

@@ -37,6 +37,7 @@ mod missed;
 mod names;
 mod netstat;
 mod netstat_views;
+mod output_files;
 mod pair;
 mod parallel;
 mod pdump;
@@ -47,6 +48,7 @@ mod recorder;
 mod recording;
 mod reflector;
 mod releases;
+mod signals;
 mod stock;
 mod stolen;
 mod support;
@@ -159,6 +161,7 @@ fn all_trials() -> Vec<Trial> {
         missed::trials(),
         netstat::trials(),
         netstat_views::trials(),
+        output_files::trials(),
         pair::trials(),
         pdump::trials(),
         pdump_kill::trials(),
@@ -166,6 +169,7 @@ fn all_trials() -> Vec<Trial> {
         pool_counts::trials(),
         reflector::trials(),
         releases::trials(),
+        signals::trials(),
         stolen::trials(),
         top::trials(),
         top_does::trials(),
