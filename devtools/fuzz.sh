@@ -42,7 +42,7 @@ program() {
 fuzz() {
 	corpus=$build/corpus/$1
 	mkdir -p "$corpus"
-	"$(program "$1")" -max_total_time="$seconds" -timeout=10 -print_final_stats=1 \
+	"$(program "$1")" -max_total_time="$seconds" -timeout=5 -print_final_stats=1 \
 		-artifact_prefix="$build/found-$1-" "$corpus" >"$build/$1.log" 2>&1
 }
 

@@ -72,6 +72,11 @@ pub fn idle_app() -> Result<PathBuf> {
     compiled("integration/pmdscope-idle-app")
 }
 
+/// The app that misuses its mbufs.
+pub fn faulty_app() -> Result<PathBuf> {
+    compiled("integration/pmdscope-faulty-app")
+}
+
 /// The app that overwrites its own structures.
 pub fn hostile_app() -> Result<PathBuf> {
     compiled("integration/pmdscope-hostile-app")

@@ -1,15 +1,18 @@
 //! An executable or shared library of a process: its functions, and how its stack frames unwind.
 
+use std::cell::OnceCell;
 use std::fs::File;
 use std::ops::Range;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use gimli::{BaseAddresses, CieOrFde, EhFrame, EndianSlice, NativeEndian, UnwindSection};
 use object::elf::PF_X;
-use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadCache, SegmentFlags};
+use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SegmentFlags};
 use pmdscope_telemetry::host::maps::Mapping;
+
+use crate::app_files::AppFiles;
+use crate::limited_file::{CopiedFile, FileData};
+use crate::separate_files::SeparateFiles;
 
 /// A file of which a process has mapped code. It is kept open, so it stays readable when the
 /// process ends, when the file is replaced, and from another mount namespace.
@@ -28,6 +31,10 @@ pub(crate) struct Module {
     /// Functions from the entries of `.eh_frame`, as addresses in the file, in ascending order.
     functions: Vec<Range<u64>>,
     file: File,
+    /// Its separate debug file.
+    debug_file: Option<File>,
+    /// The debug file, if there is one, and the file, for the library that maps them.
+    copies: OnceCell<Vec<CopiedFile>>,
 }
 
 /// Sections that are needed to unwind frames.
@@ -48,19 +55,24 @@ pub(crate) struct DataSymbol {
 }
 
 impl Module {
-    /// Opens the module of these mappings, all of the same file; `None` if it cannot be read, or is
-    /// no ELF file.
-    pub(crate) fn open(pid: u32, mappings: &[&Mapping], executable: u64) -> Option<Self> {
+    /// Opens the module of these mappings, all of the same file; `None` if it cannot be read, is too
+    /// long, or is no ELF file. To be used in [`FileRights::run`](crate::FileRights::run).
+    pub(crate) fn open(
+        files: &AppFiles,
+        separate: &SeparateFiles,
+        mappings: &[&Mapping],
+        executable: u64,
+    ) -> Option<Self> {
         let code = mappings.iter().find(|mapping| mapping.executable)?;
-        let file = open_mapped_file(pid, code)?;
-        let cache = ReadCache::new(&file);
-        let elf = object::File::parse(&cache).ok()?;
+        let file = files.mapped(code).filter(CopiedFile::is_possible)?;
+        let data = FileData::new(&file);
+        let elf = object::File::parse(&data).ok()?;
         let bias = load_bias(&elf, code)?;
         let unwind = UnwindSections::of(&elf);
         let functions = unwind.functions();
         let start = mappings.iter().map(|mapping| mapping.start).min()?;
         let end = mappings.iter().map(|mapping| mapping.end).max()?;
-        drop(cache);
+        drop(data);
         Some(Self {
             name: file_name(&code.path),
             is_executable: code.inode == executable,
@@ -68,13 +80,20 @@ impl Module {
             bias,
             unwind,
             functions,
+            debug_file: separate.find(&file, &code.path),
             file,
+            copies: OnceCell::new(),
         })
     }
 
-    /// Returns a path at which this process can read the file.
-    pub(crate) fn path(&self) -> PathBuf {
-        format!("/proc/self/fd/{}", self.file.as_raw_fd()).into()
+    /// Returns paths at which this process can read copies of the file and of its debug file, that with
+    /// more symbols first.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = PathBuf> {
+        let copies = self.copies.get_or_init(|| {
+            let files = self.debug_file.iter().chain([&self.file]);
+            files.filter_map(|file| CopiedFile::new(file).ok()).collect()
+        });
+        copies.iter().map(CopiedFile::path)
     }
 
     /// Returns the function with this address, by `.eh_frame`; both are addresses in the process.
@@ -82,20 +101,24 @@ impl Module {
         let inside = address.checked_sub(self.bias)?;
         let next = self.functions.partition_point(|range| range.start <= inside);
         let range = self.functions.get(next.checked_sub(1)?)?;
-        range.contains(&inside).then(|| range.start + self.bias..range.end + self.bias)
+        let moved = |at: u64| at.checked_add(self.bias);
+        range
+            .contains(&inside)
+            .then(|| moved(range.start).zip(moved(range.end)))?
+            .map(|(a, b)| a..b)
     }
 
     /// Returns the exported or local variable with this name.
     pub(crate) fn variable(&self, name: &str) -> Option<DataSymbol> {
-        let cache = ReadCache::new(&self.file);
-        let elf = object::File::parse(&cache).ok()?;
+        let data = FileData::new(&self.file);
+        let elf = object::File::parse(&data).ok()?;
         let named = |symbol: &object::Symbol<'_, '_, _>| symbol.name() == Ok(name);
         let symbol = elf
             .dynamic_symbols()
             .filter(named)
             .chain(elf.symbols().filter(named))
             .find(|symbol| symbol.is_definition() && symbol.size() > 0)?;
-        Some(DataSymbol { address: symbol.address() + self.bias, size: symbol.size() })
+        Some(DataSymbol { address: symbol.address().wrapping_add(self.bias), size: symbol.size() })
     }
 }
 
@@ -103,7 +126,7 @@ impl UnwindSections {
     fn of<'data>(elf: &impl Object<'data>) -> Self {
         let section = |name: &str| {
             let section = elf.section_by_name(name)?;
-            Some((section.address()..section.address() + section.size(), section))
+            Some((section.address()..section.address().checked_add(section.size())?, section))
         };
         let data = |name: &str| {
             let (range, section) = section(name)?;
@@ -142,17 +165,6 @@ impl UnwindSections {
     }
 }
 
-/// Opens the file that a process has mapped, even if another file has its path now, or if the path
-/// belongs to another mount namespace. `None` if it cannot be opened, for example for lack of
-/// rights.
-pub fn open_mapped_file(pid: u32, mapping: &Mapping) -> Option<File> {
-    let exact = format!("/proc/{pid}/map_files/{:x}-{:x}", mapping.start, mapping.end);
-    File::open(exact).ok().or_else(|| {
-        let file = File::open(format!("/proc/{pid}/root{}", mapping.path)).ok()?;
-        (file.metadata().ok()?.ino() == mapping.inode).then_some(file)
-    })
-}
-
 /// Returns the difference of addresses in the process and in an ELF file, of which the process has
 /// mapped `code`, a part of an executable segment. `None` if there is no such segment.
 pub fn load_bias<'data>(elf: &impl Object<'data>, code: &Mapping) -> Option<u64> {
@@ -184,7 +196,8 @@ pub(crate) mod tests {
         let maps = maps::read(pid).unwrap();
         let exe = std::fs::metadata("/proc/self/exe").unwrap().ino();
         let own: Vec<_> = maps.iter().filter(|mapping| mapping.inode == exe).collect();
-        Module::open(pid, &own, exe).unwrap()
+        let separate = SeparateFiles::below(Vec::new());
+        Module::open(&AppFiles::new(Some(pid)), &separate, &own, exe).unwrap()
     }
 
     #[test]

@@ -8,11 +8,13 @@ use std::time::{Duration, Instant};
 
 use pmdscope_telemetry::host::maps::{self, Mapping};
 
+use crate::app_files::{AppFiles, FileRights};
 use crate::error::ProfileError;
 use crate::module::Module;
 use crate::ports::{PortFunction, port_functions};
 use crate::profile::{AppProfile, Resolution};
 use crate::sampler::ThreadSampler;
+use crate::separate_files::SeparateFiles;
 use crate::stay::Point;
 use crate::unwind::StackUnwinder;
 
@@ -212,8 +214,13 @@ fn modules(pid: u32, maps: &[Mapping]) -> (Vec<Module>, usize) {
         files.entry((&mapping.path, mapping.inode)).or_default().push(mapping);
     }
     files.retain(|_, mappings| mappings.iter().any(|mapping| mapping.executable));
-    let open = |mappings: &Vec<&Mapping>| Module::open(pid, mappings, executable);
-    let modules: Vec<Module> = files.values().filter_map(open).collect();
+    let open = || {
+        let (of_app, separate) = (AppFiles::new(Some(pid)), SeparateFiles::of_process(Some(pid)));
+        let module = |maps: &Vec<&Mapping>| Module::open(&of_app, &separate, maps, executable);
+        files.values().filter_map(module).collect::<Vec<_>>()
+    };
+    let rights = FileRights::of_process(pid).ok();
+    let modules = rights.and_then(|rights| rights.run(open)).unwrap_or_default();
     let unread = files.len() - modules.len();
     (modules, unread)
 }

@@ -1,6 +1,7 @@
 //! Names and owners of functions.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{Input, Sym, Symbolizer};
@@ -34,6 +35,8 @@ impl<'a> FunctionResolver<'a> {
             .enable_auto_reload(false)
             .enable_code_info(false)
             .enable_inlined_fns(true)
+            // Files that the file of an app names are opened by `SeparateFiles` only.
+            .set_debug_dirs(Some([] as [&str; 0]))
             .build();
         Self { symbolizer, modules, ports }
     }
@@ -73,7 +76,11 @@ impl<'a> FunctionResolver<'a> {
     /// Returns the names of the functions at an address, innermost first; `None` without a symbol
     /// of the function there.
     fn names(&self, module: &Module, address: u64) -> Option<Vec<String>> {
-        let mut elf = Elf::new(module.path());
+        module.paths().find_map(|path| self.names_in(path, module, address))
+    }
+
+    fn names_in(&self, path: PathBuf, module: &Module, address: u64) -> Option<Vec<String>> {
+        let mut elf = Elf::new(path);
         elf.debug_syms = true;
         let source = Source::Elf(elf);
         let input = Input::VirtOffset(address.wrapping_sub(module.bias));

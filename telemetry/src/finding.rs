@@ -2,6 +2,8 @@
 
 pub mod balance;
 mod buffers;
+mod cached;
+mod corrupt;
 mod flood;
 mod lint;
 mod load;
@@ -23,6 +25,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+pub use self::buffers::{most_cached, pool_users};
 pub use self::lint::{Lint, UnknownLint};
 pub use self::missed::FindingCause;
 pub use self::sticky::StickyFindings;
@@ -37,9 +40,9 @@ use crate::sample::{CountSource, LcoreSample, PoolSample};
 /// Lints that report causes, by rank: those of earlier ranks cause those of later ones.
 const CAUSES: [&[Lint]; 4] = [
     &[Lint::RestartLoop],
-    &[Lint::DoubleFree, Lint::Leak, Lint::UseAfterFree],
+    &[Lint::DoubleFree, Lint::Leak, Lint::PoolCorrupt, Lint::UseAfterFree],
     &[Lint::PortFlap, Lint::TxStuck],
-    &[Lint::RxNombuf],
+    &[Lint::MbufsCached, Lint::RxNombuf],
 ];
 
 /// Lints that usually report consequences of others.
@@ -116,6 +119,8 @@ pub fn evaluate(model: &Model, rules: &LintRules) -> Vec<Finding> {
     findings.extend(process::restart_loop(model, thresholds));
     findings.extend(loss::losses(model));
     findings.extend(scan::lost_mbufs(model));
+    findings.extend(corrupt::corrupt_pools(model));
+    findings.extend(cached::cached_mbufs(model));
     findings.extend(buffers::no_mbufs(model));
     findings.extend(sending::evaluate(model, thresholds));
     findings.extend(pool_exhausting(model, thresholds));
@@ -124,8 +129,20 @@ pub fn evaluate(model: &Model, rules: &LintRules) -> Vec<Finding> {
     findings.extend(stall::stalls(model, thresholds));
     findings.extend(stolen::stolen(model, thresholds));
     findings.extend(load::imbalances(model, thresholds));
+    drop_explained(&mut findings);
     sort(&mut findings);
     findings
+}
+
+/// Drops findings whose advice leads astray, as another finding names their cause: without free mbufs no port
+/// receives, whatever its peer does.
+fn drop_explained(findings: &mut Vec<Finding>) {
+    let is_starved = |finding: &Finding| {
+        finding.lint == Lint::MbufsCached && finding.severity == Severity::Critical
+    };
+    if findings.iter().any(is_starved) {
+        findings.retain(|finding| finding.lint != Lint::RxFlat);
+    }
 }
 
 /// Returns all findings about an interface of the host.
@@ -251,7 +268,7 @@ fn exhausting(
     if let (Some(left), Some(slope)) = (left, trend.slope_ps) {
         let _ = write!(evidence, ", growing by {slope:.1}/s, exhausted in {left:.0} s");
     }
-    let demand = buffers::MbufDemand::of(model, pool);
+    let demand = buffers::MbufDemand::of(&model.sample, pool);
     if demand.cannot_fit(pool) {
         let _ = write!(evidence, "; too small for {}", demand.arithmetic());
     }

@@ -21,7 +21,8 @@ pub use self::ledger::{
     StageSample, UNTRACED_CODE,
 };
 pub use self::memory::{
-    CountSource, HeapSample, HighWater, PoolOccupancy, PoolSample, RingSample, XraySample,
+    CorruptObjectSample, CorruptPoolSample, CountSource, HeapSample, HighWater, PoolOccupancy,
+    PoolSample, RingSample, XraySample,
 };
 pub use self::port::{
     DeviceSample, PcieLinkSample, PortEventsSample, PortSample, PortStats, QueueDirection,

@@ -29,11 +29,16 @@ impl ReadBudget {
     /// The minimum time of a step with this many bytes and this much CPU time.
     fn time(&self, bytes: usize, cpu: Duration) -> Duration {
         let bytes = u128::try_from(bytes).unwrap_or(u128::MAX).saturating_mul(1_000_000_000);
-        let by_bytes = self.bytes_per_second.map_or(0, |most| bytes / u128::from(most.max(1)));
+        let by_bytes = self.bytes_per_second.map_or(0, |most| share(bytes, most));
         let cpu_ns = cpu.as_nanos().saturating_mul(100);
-        let by_cpu = self.cpu_percent.map_or(0, |most| cpu_ns / u128::from(most.clamp(1, 100)));
+        let by_cpu = self.cpu_percent.map_or(0, |most| share(cpu_ns, most.min(100).into()));
         Duration::from_nanos(u64::try_from(by_bytes.max(by_cpu)).unwrap_or(u64::MAX))
     }
+}
+
+/// A limit of 0 counts as 1.
+fn share(of: u128, limit: u64) -> u128 {
+    of.checked_div(limit.into()).unwrap_or(of)
 }
 
 /// The clocks that a [`Pacer`] needs.

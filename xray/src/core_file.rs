@@ -7,19 +7,21 @@
 mod notes;
 
 use std::fs::File;
-use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use object::elf::{ET_CORE, FileHeader64, PF_R, PF_W, PF_X, PT_LOAD, PT_NOTE};
 use object::read::elf::{FileHeader, ProgramHeader};
-use object::{LittleEndian, ReadCache, ReadRef};
+use object::{LittleEndian, ReadRef};
+use pmdscope_profile::{AppFiles, FileData, FileRights};
 
 use self::notes::CoreNotes;
 pub use self::notes::CoreThread;
+use crate::address::AddressRange;
 use crate::error::XrayError;
 use crate::memory::Memory;
 use crate::presence::Presence;
+use crate::shared_files;
 use crate::thread::AppThread;
 use pmdscope_telemetry::host::maps::Mapping;
 
@@ -28,6 +30,12 @@ const DEVICES: [&str; 4] = ["/dev/vfio", "/dev/uio", "/dev/infiniband", "/sys/"]
 
 /// The bit of `coredump_filter` for anonymous memory.
 const ANONYMOUS: u32 = 0;
+
+/// Most bytes of headers and notes: those of a million mappings, or of 65,536 threads.
+const MOST_HEADER_BYTES: u64 = 256 << 20;
+
+/// Most pieces of memory; the limit of Linux is 65,530 unless it is raised.
+const MOST_SEGMENTS: usize = 1 << 20;
 
 /// The memory in a core file.
 #[derive(Debug)]
@@ -45,13 +53,17 @@ pub struct CoreMemory {
 /// A piece of memory.
 #[derive(Clone, Copy, Debug)]
 struct Segment {
-    start: u64,
-    end: u64,
-    /// Offset in the file.
-    offset: u64,
-    /// Bytes of it that the file contains.
-    in_file: u64,
+    range: AddressRange,
+    /// The offsets in the file of its first bytes, those that it contains.
+    in_file: AddressRange,
     flags: u32,
+}
+
+impl Segment {
+    /// The addresses that the file contains.
+    fn contained(&self) -> AddressRange {
+        AddressRange::up_to_length(self.range.start(), self.in_file.bytes())
+    }
 }
 
 /// Memory that the app could write and the core file does not contain.
@@ -69,21 +81,30 @@ impl CoreMemory {
     /// Reads the headers and notes of a core file.
     ///
     /// # Errors
-    /// [`XrayError::Io`] if it cannot be opened, [`XrayError::NotACore`] if it is something else.
+    /// [`XrayError::Io`] if it cannot be opened, [`XrayError::NotACore`] if it is something else, or has more
+    /// headers than any app.
     pub fn open(path: &Path) -> Result<Self, XrayError> {
         let io = |source| XrayError::Io { what: path.display().to_string(), source };
+        let wrong = |why: &str| XrayError::NotACore { path: path.to_owned(), why: why.to_owned() };
+        // Opening a pipe would wait.
+        if !std::fs::metadata(path).map_err(io)?.is_file() {
+            return Err(wrong("it is not a regular file"));
+        }
         let file = File::open(path).map_err(io)?;
         let length = file.metadata().map_err(io)?.len();
-        let wrong = |why: &str| XrayError::NotACore { path: path.to_owned(), why: why.to_owned() };
-        let cache = ReadCache::new(&file);
-        let (segments, notes) = headers(&cache).map_err(|why| wrong(&why))?;
+        let data = FileData::with_limit(&file, MOST_HEADER_BYTES);
+        let headers = headers(&data);
+        if data.is_exceeded() {
+            return Err(wrong("it has more than 256 MiB of headers and notes, or is broken"));
+        }
+        let (segments, notes) = headers.map_err(|why| wrong(&why))?;
         if segments.is_empty() {
             return Err(wrong("it has no memory"));
         }
         let maps = segments.iter().map(|segment| notes.mapping(segment)).collect::<Vec<_>>();
-        let ends = segments.iter().map(|segment| segment.offset.saturating_add(segment.in_file));
-        let truncated = ends.max().unwrap_or(0).saturating_sub(length);
-        drop(cache);
+        let end = segments.iter().map(|segment| segment.in_file.end()).max().unwrap_or(0);
+        let truncated = end.saturating_sub(length);
+        drop(data);
         Ok(Self { path: path.to_owned(), file, segments, maps, notes, truncated })
     }
 
@@ -113,7 +134,7 @@ impl CoreMemory {
         let mut missing: Vec<MissingMemory> = Vec::new();
         let has_anonymous = self.has_anonymous();
         for (segment, mapping) in self.segments.iter().zip(&self.maps) {
-            let bytes = (segment.end - segment.start).saturating_sub(segment.in_file);
+            let bytes = segment.range.bytes().saturating_sub(segment.in_file.bytes());
             if bytes == 0 || !mapping.writable || is_device(mapping) {
                 continue;
             }
@@ -124,7 +145,7 @@ impl CoreMemory {
                 continue;
             }
             match missing.iter_mut().find(|known| known.filter_bit == filter_bit) {
-                Some(known) => known.bytes += bytes,
+                Some(known) => known.bytes = known.bytes.saturating_add(bytes),
                 None => missing.push(MissingMemory { kind, filter_bit, bytes }),
             }
         }
@@ -137,39 +158,35 @@ impl CoreMemory {
         let mut segments = self.segments.iter().zip(&self.maps);
         segments.any(|(segment, mapping)| {
             let anonymous = filter_bit(mapping).is_some_and(|(_, bit)| bit == ANONYMOUS);
-            anonymous && mapping.writable && segment.in_file > 0
+            anonymous && mapping.writable && !segment.in_file.is_empty()
         })
     }
 
-    /// Index of the segment that contains an address.
-    fn segment(&self, address: u64) -> Option<usize> {
-        let index = self.segments.partition_point(|segment| segment.end <= address);
-        self.segments.get(index).filter(|segment| segment.start <= address).map(|_| index)
+    /// The segment that contains an address.
+    fn segment(&self, address: u64) -> Option<&Segment> {
+        let index = self.segments.partition_point(|segment| segment.range.end() <= address);
+        self.segments.get(index).filter(|segment| segment.range.contains(address))
     }
 }
 
 impl Memory for CoreMemory {
     fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), XrayError> {
         let bytes = buffer.len();
-        let (mut at, mut rest) = (address, buffer);
+        let not_mapped = || XrayError::NotMapped { address, bytes };
+        let mut wanted = AddressRange::of_length(address, bytes as u64).ok_or_else(not_mapped)?;
+        let mut rest = buffer;
         while !rest.is_empty() {
-            let not_mapped = || XrayError::NotMapped { address, bytes };
-            let index = self.segment(at).ok_or_else(not_mapped)?;
-            let segment = self.segments[index];
-            let offset = at - segment.start;
-            let available = segment.in_file.saturating_sub(offset);
-            let length = usize::try_from(available).unwrap_or(usize::MAX).min(rest.len());
-            if length == 0 {
-                return Err(not_mapped());
-            }
-            let (piece, behind) = rest.split_at_mut(length);
-            let place = segment.offset.saturating_add(offset);
-            self.file.read_exact_at(piece, place).map_err(|source| XrayError::Io {
+            let segment = self.segment(wanted.start()).ok_or_else(not_mapped)?;
+            let (available, behind) = wanted.split_at(segment.contained().end());
+            let length = usize::try_from(available.bytes()).map_err(|_| not_mapped())?;
+            let place = available.moved(segment.range.start(), segment.in_file.start());
+            let (true, Some(place)) = (length > 0, place) else { return Err(not_mapped()) };
+            let (piece, others) = rest.split_at_mut(length);
+            self.file.read_exact_at(piece, place.start()).map_err(|source| XrayError::Io {
                 what: format!("{}, which was cut", self.path.display()),
                 source,
             })?;
-            at += length as u64;
-            rest = behind;
+            (wanted, rest) = (behind, others);
         }
         Ok(())
     }
@@ -189,13 +206,25 @@ impl Memory for CoreMemory {
         self.notes.threads.iter().map(thread).collect()
     }
 
-    fn present(&self, range: Range<u64>) -> Result<Presence, XrayError> {
-        let there = self.segments.iter().filter_map(|segment| {
-            let end = segment.start.saturating_add(segment.in_file).min(range.end);
-            let start = segment.start.max(range.start);
-            (start < end).then_some(start..end)
-        });
-        Ok(Presence { parts: there.collect(), unknown_bytes: 0 })
+    /// Holes of the file are memory that the app never touched.
+    fn present(&self, range: AddressRange) -> Result<Presence, XrayError> {
+        let first = self.segments.partition_point(|segment| segment.range.end() <= range.start());
+        let mut parts = Vec::new();
+        for segment in self.segments[first..].iter().take_while(|it| it.range.overlaps(&range)) {
+            let (start, in_file) = (segment.range.start(), segment.in_file.start());
+            let wanted = segment.contained().intersection(&range).moved(start, in_file);
+            let data = shared_files::data(&self.file, &wanted.unwrap_or_default());
+            let data = data.map_err(|source| XrayError::Io {
+                what: self.path.display().to_string(),
+                source,
+            })?;
+            parts.extend(data.iter().filter_map(|data| data.moved(in_file, start)));
+        }
+        Ok(Presence { parts, unknown_bytes: 0 })
+    }
+
+    fn files(&self) -> Option<(FileRights, AppFiles)> {
+        Some((FileRights::of_owner(&self.file.metadata().ok()?), AppFiles::new(None)))
     }
 }
 
@@ -212,64 +241,83 @@ fn headers<'data>(data: impl ReadRef<'data>) -> Result<(Vec<Segment>, CoreNotes)
     }
     let broken = |error: object::Error| error.to_string();
     let (mut segments, mut notes) = (Vec::new(), CoreNotes::default());
-    for program in header.program_headers(endian, data).map_err(broken)? {
+    let programs = header.program_headers(endian, data).map_err(broken)?;
+    if programs.len() > MOST_SEGMENTS {
+        let found = programs.len();
+        return Err(format!("it has {found} segments, and no more than {MOST_SEGMENTS} are read"));
+    }
+    let mut note_bytes = 0_u64;
+    for program in programs {
         match program.p_type(endian) {
             PT_NOTE => {
+                note_bytes = note_bytes.saturating_add(program.p_filesz(endian));
+                if note_bytes > MOST_HEADER_BYTES {
+                    return Err(format!("it has more than {MOST_HEADER_BYTES} bytes of notes"));
+                }
                 if let Some(mut found) = program.notes(endian, data).map_err(broken)? {
                     while let Some(note) = found.next().map_err(broken)? {
                         notes.add(header.e_machine(endian), note.n_type(endian), note.desc());
                     }
                 }
             }
-            PT_LOAD => segments.extend(segment(program)),
+            PT_LOAD => segments.extend(segment(program)?),
             _ => {}
         }
     }
-    segments.sort_by_key(|segment: &Segment| segment.start);
-    if segments.windows(2).any(|pair| pair[0].end > pair[1].start) {
+    notes.sort();
+    segments.sort_by_key(|segment: &Segment| segment.range);
+    if segments.windows(2).any(|pair| pair[0].range.overlaps(&pair[1].range)) {
         return Err("its segments overlap".to_owned());
+    }
+    // Otherwise a short file has any amount of memory.
+    let in_file = segments.iter().map(|segment| segment.in_file);
+    let mut in_file: Vec<AddressRange> = in_file.filter(|part| !part.is_empty()).collect();
+    in_file.sort_unstable();
+    if in_file.windows(2).any(|pair| pair[0].overlaps(&pair[1])) {
+        return Err("two of its segments share bytes of the file".to_owned());
     }
     Ok((segments, notes))
 }
 
 /// `None` for an empty one, and for one beyond the address space.
-fn segment(program: &object::elf::ProgramHeader64<LittleEndian>) -> Option<Segment> {
+fn segment(
+    program: &object::elf::ProgramHeader64<LittleEndian>,
+) -> Result<Option<Segment>, String> {
     let endian = LittleEndian;
-    let start = program.p_vaddr(endian);
     let bytes = program.p_memsz(endian);
-    Some(Segment {
-        start,
-        end: start.checked_add(bytes).filter(|end| *end > start)?,
-        offset: program.p_offset(endian),
-        in_file: program.p_filesz(endian).min(bytes),
-        flags: program.p_flags(endian),
-    })
+    let range = AddressRange::of_length(program.p_vaddr(endian), bytes);
+    let in_file = program.p_filesz(endian).min(bytes);
+    let in_file = AddressRange::of_length(program.p_offset(endian), in_file)
+        .ok_or("a segment is beyond the end of the longest file")?;
+    let flags = program.p_flags(endian);
+    let range = range.filter(|range| !range.is_empty());
+    Ok(range.map(|range| Segment { range, in_file, flags }))
 }
 
 impl CoreNotes {
     /// A name as in `/proc/PID/maps`, if the segment contains the stack of a thread.
     fn stack_in(&self, segment: &Segment) -> Option<String> {
-        let here = |pointer: u64| (segment.start..segment.end).contains(&pointer);
-        let thread = self.threads.iter().find(|thread| thread.stack_pointer.is_some_and(here))?;
+        let thread = self.thread_in(&segment.range)?;
         let main = self.pid == Some(thread.id);
         Some(if main { "[stack]".to_owned() } else { format!("[stack:{}]", thread.id) })
     }
 
     /// A mapping as in `/proc/PID/maps`. Its file shows whether it was shared.
     fn mapping(&self, segment: &Segment) -> Mapping {
-        let file = self.file_at(segment.start);
+        let start = segment.range.start();
+        let file = self.file_at(start);
         let path = match file {
             Some(file) => file.path.clone(),
             None => self.stack_in(segment).unwrap_or_default(),
         };
         Mapping {
-            start: segment.start,
-            end: segment.end,
+            start,
+            end: segment.range.end(),
             readable: segment.flags & PF_R != 0,
             writable: segment.flags & PF_W != 0,
             executable: segment.flags & PF_X != 0,
             shared: is_shared(&path),
-            offset: file.map_or(0, |file| file.offset.saturating_add(segment.start - file.start)),
+            offset: file.and_then(|file| file.offset_of(start)).unwrap_or_default(),
             device: String::new(),
             inode: 0,
             path,

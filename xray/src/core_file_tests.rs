@@ -1,7 +1,10 @@
 //! Core files that are generated here; those of the kernel are read in the end-to-end tests.
 
 use std::io::Write;
+use std::sync::Arc;
 
+use proptest::collection::vec;
+use proptest::prelude::*;
 use tempfile::NamedTempFile;
 
 use super::*;
@@ -112,8 +115,9 @@ fn maps_have_their_files_and_missing_ones_their_bits() {
     let missing = |kind, filter_bit| MissingMemory { kind, filter_bit, bytes: 0x20_0000 };
     assert_eq!(memory.missing(), [missing("shared anonymous memory", 1), missing("hugepages", 6)]);
     assert_eq!(memory.truncated_bytes(), 0);
-    let presence = memory.present(0x1800..0x30_0000).unwrap();
-    assert_eq!(presence.parts, [0x1800..0x2000, 0x2000..0x3000]);
+    let presence = memory.present((0x1800..0x30_0000).into()).unwrap();
+    let parts = [0x1800..0x2000, 0x2000..0x3000].map(AddressRange::from);
+    assert_eq!(presence.parts, parts);
 }
 
 #[test]
@@ -153,15 +157,89 @@ fn a_file_that_was_cut_says_so() {
 
 /// The headers place a piece of memory, or a mapped file, at the end of the number range.
 #[test]
-fn places_beyond_all_files_are_an_error_of_the_read() {
+fn places_beyond_all_files_are_an_error() {
     let file = core(&pieces()[..1], &[(0, 0x2000, HUGE)], ET_CORE);
-    // The offset of the piece, and the number of the page in the file.
-    file.as_file().write_all_at(&(u64::MAX - 0x10).to_le_bytes(), 64 + 56 + 8).unwrap();
+    // The number of the page in the file, then the offset of the piece.
     file.as_file().write_all_at(&(u64::MAX / 4096).to_le_bytes(), 64 + 2 * 56 + 20 + 32).unwrap();
     let memory = CoreMemory::open(file.path()).unwrap();
     assert_eq!(memory.maps().unwrap()[0].offset, u64::MAX);
+    file.as_file().write_all_at(&(u64::MAX / 2 - 0xfff).to_le_bytes(), 64 + 56 + 8).unwrap();
+    let memory = CoreMemory::open(file.path()).unwrap();
     assert!(memory.truncated_bytes() > 0);
     for address in [0x1000, 0x1800, 0x1ff8] {
         assert!(read_u64(&memory, address).unwrap_err().to_string().contains("which was cut"));
+    }
+}
+
+#[test]
+fn what_no_core_file_has_is_refused_with_the_reason() {
+    let why = |path: &Path| CoreMemory::open(path).unwrap_err().to_string();
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = directory.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    assert!(why(&pipe).contains("not a regular file"));
+    // All memory is in the same bytes of the file.
+    let twice = core(&pieces()[..2], &[], ET_CORE);
+    let first_offset = 64 + 56 + 8;
+    let mut offset = [0; 8];
+    twice.as_file().read_exact_at(&mut offset, first_offset).unwrap();
+    twice.as_file().write_all_at(&offset, first_offset + 56).unwrap();
+    assert!(why(twice.path()).contains("share bytes"), "{}", why(twice.path()));
+    // A note as long as the rest of the file, which is a hole.
+    let long = core(&pieces()[..1], &[], ET_CORE);
+    long.as_file().write_all_at(&(1_u64 << 40).to_le_bytes(), 64 + 32).unwrap();
+    long.as_file().set_len(1 << 41).unwrap();
+    assert!(why(long.path()).contains("of notes"), "{}", why(long.path()));
+    // Four billion program headers: the number is in the first section header.
+    let many = core(&pieces()[..1], &[], ET_CORE);
+    many.as_file().write_all_at(&[0xff, 0xff], 56).unwrap();
+    many.as_file().write_all_at(&(1_u64 << 20).to_le_bytes(), 40).unwrap();
+    many.as_file().write_all_at(&u32::MAX.to_le_bytes(), (1 << 20) + 44).unwrap();
+    many.as_file().set_len(1 << 41).unwrap();
+    assert!(why(many.path()).contains("headers"), "{}", why(many.path()));
+}
+
+/// Addresses and lengths that meet at both ends of the number range.
+fn any_number() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        any::<u64>(),
+        0..0x4000_u64,
+        u64::MAX - 0x10_0000..=u64::MAX,
+        (0..16_u64).prop_map(|page| u64::MAX - 0xfff - page * 0x1000),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Runs the whole of X-ray over the file, which has no memory worth the name: it ends at once.
+    #[test]
+    fn hostile_headers_end_in_a_report_or_an_error(
+        segments in vec((any_number(), any_number(), any_number(), any_number(), 0..8_u32), 1..6),
+        hole in 0..40_u32,
+    ) {
+        let pieces = vec![Piece { start: 0x1000, bytes: 0x1000, in_file: 0x1000, flags: RW }; segments.len()];
+        let file = core(&pieces, &[(0x1000, 0x2000, HUGE), (u64::MAX - 0xfff, u64::MAX, HUGE)], ET_CORE);
+        for (place, (offset, start, in_file, bytes, flags)) in (1..).zip(segments) {
+            let header = 64 + 56 * place;
+            file.as_file().write_all_at(&flags.to_le_bytes(), header + 4).unwrap();
+            let words = [(8, offset), (16, start), (32, in_file), (40, bytes)];
+            for (at, word) in words {
+                file.as_file().write_all_at(&word.to_le_bytes(), header + at).unwrap();
+            }
+        }
+        let length = file.as_file().metadata().unwrap().len();
+        file.as_file().set_len(length + (1 << hole)).unwrap();
+        let Ok(memory) = CoreMemory::open(file.path()) else { return Ok(()) };
+        for mapping in memory.maps().unwrap() {
+            let range = AddressRange::from(&mapping);
+            for part in memory.present(range).unwrap_or_default().parts {
+                prop_assert!(range.contains_all(&part));
+            }
+            let _ = memory.read(mapping.start, &mut [0; 64]);
+            let _ = memory.read(mapping.end - 1, &mut [0; 64]);
+        }
+        let _ = memory.missing();
+        prop_assert!(crate::XrayTarget::open_memory(Arc::new(memory)).is_err());
     }
 }

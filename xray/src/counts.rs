@@ -9,6 +9,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
+use crate::address::{Address, AddressRange};
 use crate::error::XrayError;
 use crate::layout::Layout;
 use crate::memory::{Memory, read_u32};
@@ -54,7 +55,7 @@ pub struct PoolCount {
 impl PoolCount {
     /// Free in all caches.
     pub fn cached(&self) -> u64 {
-        self.caches.values().sum()
+        self.caches.values().copied().fold(0, u64::saturating_add)
     }
 
     /// Not free; includes objects in caches that the app created itself
@@ -146,8 +147,8 @@ impl CommonPart {
             return Ok(Self::Unknown);
         };
         if zone.name.starts_with(RING_ZONE) {
-            let ring = &target.layout.ring;
-            return Ok(Self::Ring([zone.address + ring.prod_tail, zone.address + ring.cons_tail]));
+            let (ring, at) = (&target.layout.ring, Address(zone.address));
+            return Ok(Self::Ring([at.member(ring.prod_tail)?, at.member(ring.cons_tail)?]));
         }
         if zone.name.starts_with(STACK_ZONE) {
             let len = stack_len(&target.layout, target.memory.as_ref(), zone.address)?;
@@ -182,9 +183,9 @@ const LOCK_FREE: u32 = 1;
 
 /// Address of the length of a stack.
 fn stack_len(layout: &Layout, memory: &dyn Memory, stack: u64) -> Result<u64, XrayError> {
-    let flags = read_u32(memory, stack + layout.stack.flags)?;
+    let flags = read_u32(memory, Address(stack).member(layout.stack.flags)?)?;
     let lock_free = flags & LOCK_FREE != 0;
-    Ok(stack + if lock_free { layout.stack.lf_len } else { layout.stack.std_len })
+    Address(stack).member(if lock_free { layout.stack.lf_len } else { layout.stack.std_len })
 }
 
 fn pool_count(target: &XrayTarget, pool: &Pool) -> Result<PoolCount, XrayError> {
@@ -203,7 +204,7 @@ fn pool_count(target: &XrayTarget, pool: &Pool) -> Result<PoolCount, XrayError> 
             continue;
         };
         let moved = before.iter().zip(after).map(|(old, new)| u64::from(new.wrapping_sub(*old)));
-        let moved: u64 = moved.sum();
+        let moved = moved.fold(0, u64::saturating_add);
         if moved == 0 {
             return Ok(count);
         }
@@ -224,17 +225,15 @@ fn cache_lengths(target: &XrayTarget, pool: &Pool) -> Result<Vec<u64>, XrayError
     }
     let cache = &target.layout.cache;
     let caches = u64::from(target.layout.max_lcore);
-    let end = caches.checked_mul(cache.bytes).and_then(|bytes| pool.caches.checked_add(bytes));
-    let zone = target.memzone_at(pool.address);
+    let all = AddressRange::of_elements(pool.caches, caches, cache.bytes);
     // The caches follow the header of the pool.
-    let inside = zone
-        .zip(end)
-        .is_some_and(|(zone, end)| zone.contains(pool.caches) && end - zone.address <= zone.bytes);
-    if !inside {
+    let zone = target.memzone_at(pool.address);
+    if !zone.zip(all).is_some_and(|(zone, all)| zone.range().contains_all(&all)) {
         let why = format!("{caches} caches at {:#x} exceed its memzone", pool.caches);
         return Err(XrayError::implausible(format!("mempool {}", pool.name), why));
     }
-    Ok((0..caches).map(|lcore| pool.caches + lcore * cache.bytes + cache.len).collect())
+    let first = Address(pool.caches);
+    (0..caches).map(|lcore| first.member_of(lcore, cache.bytes, cache.len)).collect()
 }
 
 /// The counts; `None` if they cannot be of one moment.
@@ -261,7 +260,7 @@ fn plausible(
 
 /// Words of 32 bits, in the order of their addresses, in as few calls as possible.
 fn read_words(memory: &dyn Memory, addresses: &[u64]) -> Result<Vec<u32>, XrayError> {
-    let mut bytes = vec![0; addresses.len() * 4];
+    let mut bytes = vec![0; addresses.len().saturating_mul(4)];
     if !addresses.is_empty() {
         memory.read_pieces(addresses, &mut bytes)?;
     }

@@ -3,20 +3,22 @@
 
 pub(crate) mod offsets;
 pub(crate) mod places;
-pub(crate) mod separate_files;
 
-use std::fs::{File, OpenOptions};
+#[cfg(test)]
+mod separate_files_tests;
+
+use std::fs::File;
 use std::io::Read;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use flate2::read::ZlibDecoder;
-use gimli::{DebuggingInformationEntry, EndianRcSlice, RunTimeEndian};
-use object::{CompressionFormat, Object, ObjectSection, ReadCache};
-use rustix::fs::OFlags;
+use gimli::{DebuggingInformationEntry, EndianRcSlice, Reader, RunTimeEndian};
+use object::{CompressionFormat, Object, ObjectSection};
+use pmdscope_profile::{FileData, SeparateFiles};
 
-use self::separate_files::SeparateFiles;
+/// Longer names are left out.
+const MOST_NAME_BYTES: usize = 4096;
 
 type Data = EndianRcSlice<RunTimeEndian>;
 type Dwarf = gimli::Dwarf<Data>;
@@ -40,23 +42,30 @@ impl DebugFiles {
     /// any. Sections with more than `most_bytes` are left out.
     fn dwarf(&self, most_bytes: u64) -> Option<Dwarf> {
         [Some(&self.file), self.separate.as_ref()].into_iter().flatten().find_map(|file| {
-            let cache = ReadCache::new(file);
-            dwarf(&object::File::parse(&cache).ok()?, most_bytes)
+            let data = FileData::new(file);
+            dwarf(&object::File::parse(&data).ok()?, most_bytes)
         })
     }
 }
 
-/// Opens a file that an app or a core file names, if it is a regular one: opening a named pipe waits, and
-/// opening a device may do anything.
-pub(crate) fn open_regular_file(path: &Path) -> Option<File> {
-    let is_regular = |metadata: std::fs::Metadata| metadata.is_file();
-    if !std::fs::metadata(path).is_ok_and(is_regular) {
-        return None;
+/// Ends work that a broken file would prolong without end.
+#[derive(Debug)]
+pub(crate) struct WorkDeadline(Option<Instant>);
+
+impl WorkDeadline {
+    pub(crate) fn after(time: Duration) -> Self {
+        Self(Instant::now().checked_add(time))
     }
-    // The file may have been replaced meanwhile.
-    let flags = i32::try_from(OFlags::NONBLOCK.bits()).ok()?;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
-    file.metadata().is_ok_and(is_regular).then_some(file)
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.is_some_and(|end| Instant::now() >= end)
+    }
+}
+
+/// A name of usual length: many entries may refer to one text as long as the file.
+fn name_of(text: &Data) -> Option<String> {
+    let name = (text.len() <= MOST_NAME_BYTES).then(|| text.to_string_lossy().ok())??;
+    Some(name.into_owned())
 }
 
 fn dwarf<'data>(elf: &impl Object<'data>, most_bytes: u64) -> Option<Dwarf> {
@@ -89,7 +98,7 @@ fn bytes<'data>(section: &impl ObjectSection<'data>, most_bytes: u64) -> Option<
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
     use std::process::Command;
 
     use tempfile::TempDir;

@@ -13,6 +13,10 @@ impl Field<'_> {
         bytes.copied().unwrap_or([0; N])
     }
 
+    pub(crate) fn u16(&self) -> u16 {
+        u16::from_le_bytes(self.array())
+    }
+
     pub(crate) fn u32(&self) -> u32 {
         u32::from_le_bytes(self.array())
     }

@@ -14,6 +14,8 @@ impl fmt::Display for Holder {
                 write!(f, "rte_ring {name}: {} of {}", Count(*used), Count(*capacity))
             }
             Self::Memzone { name } => write!(f, "memzone {name}"),
+            Self::Structure { library, name: Some(name) } => write!(f, "{library} {name}"),
+            Self::Structure { library, name: None } => write!(f, "table of {library}"),
             Self::Global { symbol, module, place } => {
                 let symbol = symbol.as_deref().unwrap_or("without a symbol");
                 write!(f, "global {symbol} in {module}")?;
@@ -44,7 +46,7 @@ impl fmt::Display for Count {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let digits = self.0.to_string();
         for (index, digit) in digits.chars().enumerate() {
-            if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            if index > 0 && digits.len().saturating_sub(index).is_multiple_of(3) {
                 write!(f, ",")?;
             }
             write!(f, "{digit}")?;

@@ -16,12 +16,14 @@ mod page_tables;
 mod process_tests;
 mod queues;
 mod sources;
+mod tables;
 mod threads;
 mod zones;
 
 use std::collections::BTreeMap;
 
 use crate::Mapping;
+use crate::address::AddressRange;
 use crate::report::Holder;
 use crate::target::XrayTarget;
 
@@ -58,7 +60,8 @@ impl HolderMap {
         let mut builder = Builder::default();
         builder.add(mappings(maps));
         let memory = target.memory.as_ref();
-        let modules = modules::modules(memory, sources.pid, maps);
+        let (modules, unread) = modules::modules(memory, sources.pid, maps);
+        builder.problems.extend(unread);
         builder.add(modules.iter().flat_map(Module::data).collect());
         let numbered = modules.iter().enumerate();
         builder.add(numbered.flat_map(|(number, module)| module.variables(number)).collect());
@@ -72,16 +75,16 @@ impl HolderMap {
             );
         }
         builder.add(heap_elements(&elements));
+        builder.add(tables::tables(target, &elements));
         let ports = queues::ports(target);
         builder.add(zones::memzones(target, &ports));
         builder.add(queues::queue_memory(target, &elements, maps, &ports));
         builder.af_xdp = AfXdpSockets::of_ports(target, &ports, maps);
         builder.add(builder.af_xdp.owned());
         let free = elements.iter().filter(|element| !element.is_used);
-        let free = free.map(|element| (element.start, element.end));
         let tables = page_tables::page_tables(target, maps, &elements.heaps);
-        let meaningless = free.chain(tables);
-        let meaningless = meaningless.map(|(start, end)| Interval { start, end, value: 0 });
+        let meaningless = free.map(|element| element.range).chain(tables);
+        let meaningless = meaningless.map(|range| Interval { range, value: 0 });
         builder.meaningless = Intervals::new(meaningless.collect());
         builder.build(modules)
     }
@@ -152,16 +155,15 @@ type Numbered = (Holder, Option<Variable>);
 /// A piece of memory and its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Owned {
-    start: u64,
-    end: u64,
+    range: AddressRange,
     holder: Holder,
     /// For [`Holder::Global`].
     variable: Option<Variable>,
 }
 
 impl Owned {
-    fn new(start: u64, end: u64, holder: Holder) -> Self {
-        Self { start, end, holder, variable: None }
+    fn new(range: AddressRange, holder: Holder) -> Self {
+        Self { range, holder, variable: None }
     }
 }
 
@@ -181,8 +183,7 @@ impl Builder {
     /// that begins first counts.
     fn add(&mut self, owned: Vec<Owned>) {
         let intervals = owned.into_iter().map(|owned| Interval {
-            start: owned.start,
-            end: owned.end,
+            range: owned.range,
             value: self.number((owned.holder, owned.variable)),
         });
         let above = Intervals::new(intervals.collect());
@@ -225,9 +226,8 @@ impl Builder {
 fn heap_elements(elements: &Elements) -> Vec<Owned> {
     let used = elements.iter().filter(|element| element.is_used);
     let owned = |element: &heap::Element| {
-        let bytes = element.end.saturating_sub(element.start);
-        let holder = Holder::HeapElement { bytes, socket: element.socket };
-        Owned::new(element.start, element.end, holder)
+        let holder = Holder::HeapElement { bytes: element.range.bytes(), socket: element.socket };
+        Owned::new(element.range, holder)
     };
     used.map(owned).collect()
 }
@@ -240,7 +240,7 @@ fn mappings(maps: &[Mapping]) -> Vec<Owned> {
         name if name.starts_with("[anon") => Holder::ProcessHeap,
         path => Holder::Mapping { path: path.to_owned() },
     };
-    let owned = |mapping: &Mapping| Owned::new(mapping.start, mapping.end, holder(&mapping.path));
+    let owned = |mapping: &Mapping| Owned::new(mapping.into(), holder(&mapping.path));
     maps.iter().map(owned).collect()
 }
 
@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn ids_are_in_the_order_of_holders() {
         let zone = |name: &str| Holder::Memzone { name: name.to_owned() };
-        let owned = Owned::new;
+        let owned = |start: u64, end, holder| Owned::new((start..end).into(), holder);
         let queue = Holder::RxQueue { port: 1, queue: 0 };
         let below = vec![
             owned(0x1000, 0x3000, Holder::ProcessHeap),

@@ -181,7 +181,8 @@ impl Layout {
         self.max_lcore = max_lcore;
         let pool = &mut self.mempool;
         if pool.stats_bytes > 0 {
-            pool.bytes += pool.stats_bytes * (u64::from(max_lcore) + pool.stats_more);
+            let count = u64::from(max_lcore).saturating_add(pool.stats_more);
+            pool.bytes = pool.bytes.saturating_add(count.saturating_mul(pool.stats_bytes));
         }
         self
     }

@@ -2,9 +2,13 @@
 //! never stopped and never written to.
 //!
 //! Data flow: [`Memory`] reads the process; [`Layout`] has the offsets of the fields of DPDK's
-//! structures; [`XrayTarget`] has the memzones of the app and finds its pools in them.
+//! structures; [`XrayTarget`] has the memzones of the app and finds its pools in them. Arithmetic with
+//! numbers of the app is that of [`Address`] and [`AddressRange`].
+
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 mod access;
+mod address;
 mod budget;
 mod core_file;
 mod counts;
@@ -33,6 +37,7 @@ mod test_memory;
 mod thread;
 
 pub use access::AccessDenial;
+pub use address::{Address, AddressRange};
 pub use budget::ReadBudget;
 pub use core_file::{CoreMemory, CoreThread, MissingMemory};
 pub use counts::{Counts, PoolCount, RingCount, counts};
@@ -54,6 +59,9 @@ pub use pmdscope_telemetry::host::maps::Mapping;
 pub use presence::Presence;
 pub use reader::XrayReader;
 pub use report::{Holder, HolderCount, LostMbuf, MOST_LISTED, PoolScan, ScanReport};
-pub use scan::{FreeObjects, MOST_PACKET_BYTES, PoolHandler, Progress, ScanSettings, packet, scan};
+pub use scan::{
+    CorruptObject, CorruptPool, FreeObjects, MOST_PACKET_BYTES, PoolHandler, Progress,
+    ScanSettings, corrupt_pools, packet, scan,
+};
 pub use target::{Pool, XrayTarget};
 pub use thread::AppThread;

@@ -3,16 +3,17 @@
 use std::fmt::Debug;
 use std::fs::File;
 use std::io::{self, IoSliceMut};
-use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::errno::Errno;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
+use pmdscope_profile::{AppFiles, FileRights};
 use pmdscope_telemetry::host::maps::{self, Mapping};
 use pmdscope_telemetry::host::start_ticks;
 
+use crate::address::AddressRange;
 use crate::budget::{Pacer, ReadBudget};
 use crate::error::XrayError;
 use crate::presence::Presence;
@@ -42,7 +43,7 @@ pub trait Memory: Debug + Send + Sync {
     /// # Errors
     /// As [`Memory::read`].
     fn read_pieces(&self, addresses: &[u64], buffer: &mut [u8]) -> Result<(), XrayError> {
-        let length = buffer.len() / addresses.len().max(1);
+        let length = bytes_each(buffer, addresses);
         for (address, piece) in addresses.iter().zip(buffer.chunks_exact_mut(length.max(1))) {
             self.read(*address, piece)?;
         }
@@ -65,11 +66,17 @@ pub trait Memory: Debug + Send + Sync {
         Vec::new()
     }
 
+    /// The files that the app names, and the rights with which they are opened; by default those of this
+    /// process. `None` if there are none.
+    fn files(&self) -> Option<(FileRights, AppFiles)> {
+        Some((FileRights::of_process(std::process::id()).ok()?, AppFiles::new(None)))
+    }
+
     /// The parts of `range` with content; by default all of it.
     ///
     /// # Errors
     /// If the app has ended or may not be looked at.
-    fn present(&self, range: Range<u64>) -> Result<Presence, XrayError> {
+    fn present(&self, range: AddressRange) -> Result<Presence, XrayError> {
         Ok(Presence::whole(range))
     }
 }
@@ -142,7 +149,7 @@ impl ProcessMemory {
 
     /// One call; what was not read is not mapped.
     fn read_some(&self, addresses: &[u64], buffer: &mut [u8]) -> Result<(), XrayError> {
-        let (total, len) = (buffer.len(), buffer.len() / addresses.len().max(1));
+        let (total, len) = (buffer.len(), bytes_each(buffer, addresses));
         let result = self.transfer(addresses, buffer);
         self.pacer.step(total);
         // Data that was read before that check belongs to this process.
@@ -152,7 +159,8 @@ impl ProcessMemory {
         };
         let read = result.map_err(failed)?;
         if read < total {
-            let missing = addresses.get(read / len.max(1)).copied().unwrap_or_default();
+            let missing = read.checked_div(len).and_then(|place| addresses.get(place).copied());
+            let missing = missing.unwrap_or_default();
             return Err(XrayError::NotMapped { address: missing, bytes: len });
         }
         Ok(())
@@ -160,7 +168,7 @@ impl ProcessMemory {
 
     /// Number of bytes read, up to the first that is not mapped.
     fn transfer(&self, addresses: &[u64], buffer: &mut [u8]) -> nix::Result<usize> {
-        let len = buffer.len() / addresses.len().max(1);
+        let len = bytes_each(buffer, addresses);
         let pid = Pid::from_raw(i32::try_from(self.pid).map_err(|_| Errno::ESRCH)?);
         let mut remote = Vec::with_capacity(addresses.len());
         for address in addresses {
@@ -173,16 +181,18 @@ impl ProcessMemory {
 
 impl Memory for ProcessMemory {
     fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), XrayError> {
-        let mut at = address;
-        for chunk in buffer.chunks_mut(MOST_BYTES) {
-            self.read_some(&[at], chunk)?;
-            at = at.saturating_add(chunk.len() as u64);
+        let bytes = buffer.len();
+        let range = AddressRange::of_length(address, bytes as u64);
+        let range = range.ok_or(XrayError::NotMapped { address, bytes })?;
+        let pieces = buffer.chunks_mut(MOST_BYTES).zip(range.chunks(MOST_BYTES as u64));
+        for (piece, range) in pieces {
+            self.read_some(&[range.start()], piece)?;
         }
         Ok(())
     }
 
     fn read_pieces(&self, addresses: &[u64], buffer: &mut [u8]) -> Result<(), XrayError> {
-        let length = buffer.len() / addresses.len().max(1);
+        let length = bytes_each(buffer, addresses);
         if length == 0 {
             return Ok(());
         }
@@ -190,10 +200,11 @@ impl Memory for ProcessMemory {
             let mut pieces = addresses.iter().zip(buffer.chunks_exact_mut(length));
             return pieces.try_for_each(|(address, piece)| self.read(*address, piece));
         }
-        let at_once = (MOST_BYTES / length).min(MOST_PIECES);
-        let calls = addresses.chunks(at_once).zip(buffer.chunks_mut(length * at_once));
+        let at_once = MOST_BYTES.checked_div(length).unwrap_or(1).clamp(1, MOST_PIECES);
+        let calls =
+            addresses.chunks(at_once).zip(buffer.chunks_mut(length.saturating_mul(at_once)));
         for (addresses, buffer) in calls {
-            let used = addresses.len() * length;
+            let used = addresses.len().saturating_mul(length);
             self.read_some(addresses, buffer.get_mut(..used).unwrap_or_default())?;
         }
         Ok(())
@@ -213,7 +224,11 @@ impl Memory for ProcessMemory {
         Some(self.pid)
     }
 
-    fn present(&self, range: Range<u64>) -> Result<Presence, XrayError> {
+    fn files(&self) -> Option<(FileRights, AppFiles)> {
+        Some((FileRights::of_process(self.pid).ok()?, AppFiles::new(Some(self.pid))))
+    }
+
+    fn present(&self, range: AddressRange) -> Result<Presence, XrayError> {
         let parts = match pagemap::present(self.pid, &range) {
             // The kernel was built without it.
             Err(error) if error.kind() == io::ErrorKind::NotFound && self.maps().is_ok() => {
@@ -230,6 +245,11 @@ impl Memory for ProcessMemory {
         }
         Ok(presence)
     }
+}
+
+/// Bytes of each piece of a buffer.
+fn bytes_each(buffer: &[u8], addresses: &[u64]) -> usize {
+    buffer.len().checked_div(addresses.len()).unwrap_or(buffer.len())
 }
 
 /// Mappings whose pages may exist although the process's page tables do not have them.
@@ -365,13 +385,13 @@ input()";
             let maps = memory.maps().unwrap();
             let mut shared = maps.iter().filter(|mapping| mapping.path.contains("pmdscope-pages"));
             let shared = shared.next().unwrap();
-            let presence = memory.present(shared.start..shared.end).unwrap();
+            let presence = memory.present(AddressRange::from(shared)).unwrap();
             let may_open = file == "open" || rustix::process::geteuid().is_root();
             let written = shared.start + (32 << 20);
-            let holds = presence.parts.iter().any(|part| part.contains(&written));
+            let holds = presence.parts.iter().any(|part| part.contains(written));
             assert_eq!(holds, may_open, "{file}: {presence:x?}");
             assert_eq!(presence.unknown_bytes > 0, !may_open, "{file}: {presence:x?}");
-            let bytes: u64 = presence.parts.iter().map(|part| part.end - part.start).sum();
+            let bytes: u64 = presence.parts.iter().map(AddressRange::bytes).sum();
             assert!(bytes <= 4 << 20, "{file}: {bytes} bytes");
             child.kill().unwrap();
             child.wait().unwrap();

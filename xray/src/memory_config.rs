@@ -9,6 +9,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
+use crate::address::{Address, AddressRange};
 use crate::error::XrayError;
 use crate::field::Field;
 use crate::memory::{Memory, read_array};
@@ -69,26 +70,26 @@ impl MemoryConfig {
     /// memzones contradict each other; as [`Memory::read`].
     pub fn find(memory: &dyn Memory) -> Result<Self, XrayError> {
         let maps = memory.maps()?;
-        let mut searched = 0;
+        let mut searched = 0_u64;
         let mut implausible = None;
         for ranges in search::ranges(&maps) {
             let mut found: Vec<Self> = Vec::new();
             for range in ranges {
                 for name in search::find_word(memory, &range, ARRAY_NAME)? {
-                    match Self::at(memory, range.start, name) {
+                    match Self::at(memory, range.start(), name) {
                         Ok(Some(config)) => found.push(config),
                         Ok(None) => {}
                         Err(error @ XrayError::Ended { .. }) => return Err(error),
                         Err(error) => implausible = Some(error),
                     }
                 }
-                searched += range.end - range.start;
+                searched = range.bytes().saturating_add(searched);
             }
             match (found.pop(), found.len()) {
                 (None, _) => {}
                 (Some(config), 0) => return Ok(config),
                 (Some(_), others) => {
-                    let why = format!("{} of them are there", others + 1);
+                    let why = format!("{} of them are there", others.saturating_add(1));
                     return Err(XrayError::NoMemoryConfig { why });
                 }
             }
@@ -104,13 +105,15 @@ impl MemoryConfig {
     /// `None` if there is no configuration.
     fn at(memory: &dyn Memory, start: u64, name: u64) -> Result<Option<Self>, XrayError> {
         let begin = name.saturating_sub(MOST_DISTANCE).max(start);
-        let mut head = vec![0; usize::try_from(name - begin).unwrap_or_default()];
+        let head = AddressRange::from(begin..name);
+        let mut head = vec![0; usize::try_from(head.bytes()).unwrap_or_default()];
         let Ok(()) = memory.read(begin, &mut head) else { return Ok(None) };
         let Ok(array) = read_array::<ARRAY_BYTES>(memory, name) else { return Ok(None) };
         let Some((offset, version)) = version(&head) else { return Ok(None) };
         let Some(zones) = ZoneArray::parse(&array) else { return Ok(None) };
         let memzones = zones.read(memory)?;
-        Ok(Some(Self { address: begin + offset as u64, array: name, version, memzones }))
+        let address = Address(begin).member(offset as u64)?;
+        Ok(Some(Self { address, array: name, version, memzones }))
     }
 
     /// The current memzones, by address, in the array whose name is at [`MemoryConfig::array`].
@@ -129,7 +132,8 @@ impl MemoryConfig {
 /// Offset of the configuration in `head`, and the release in it.
 fn version(head: &[u8]) -> Option<(usize, String)> {
     (0..head.len()).step_by(8).rev().find_map(|offset| {
-        let field = |at: usize| Field { bytes: head, offset: (offset + at) as u64 }.u32();
+        let head = head.get(offset..).unwrap_or_default();
+        let field = |offset| Field { bytes: head, offset }.u32();
         let [year, month, minor, release] = field(4).to_be_bytes();
         let is_release = (16..=99).contains(&year) && (1..=12).contains(&month);
         if field(0) != MAGIC || !is_release {
@@ -160,15 +164,19 @@ impl ZoneArray {
         known.then_some(Self { elements, data })
     }
 
+    fn zone_bytes(&self) -> usize {
+        self.elements.saturating_mul(ZONE_BYTES)
+    }
+
     /// The mask of used elements follows them: the number of its words in 8 bytes, and the words.
     fn mask_bytes(&self) -> usize {
-        8 + self.elements.div_ceil(64) * 8
+        self.elements.div_ceil(64).saturating_add(1).saturating_mul(8)
     }
 
     /// The memzones, by address. If the app reserves or frees memzones meanwhile, they are read
     /// again. Memzones of a stopped app that are only partly reserved or freed are left out.
     fn read(&self, memory: &dyn Memory) -> Result<Vec<Memzone>, XrayError> {
-        let mut bytes = vec![0; self.elements * ZONE_BYTES + self.mask_bytes()];
+        let mut bytes = vec![0; self.zone_bytes().saturating_add(self.mask_bytes())];
         let mut again = vec![0; bytes.len()];
         let mut last = None;
         memory.read(self.data, &mut bytes)?;
@@ -190,21 +198,22 @@ impl ZoneArray {
     /// The memzones, by address, and the number of further ones that are being reserved or freed.
     fn parse_zones(&self, bytes: &[u8]) -> Result<(Vec<Memzone>, usize), XrayError> {
         let implausible = |why: String| XrayError::implausible("the memzones", why);
-        let (zones, mask) = bytes.split_at(self.elements * ZONE_BYTES);
+        let (zones, mask) = bytes.split_at(self.zone_bytes());
         let words = Field { bytes: mask, offset: 0 }.u32() as usize;
         if words != self.elements.div_ceil(64) {
             return Err(implausible(format!("{words} words for {} elements", self.elements)));
         }
         let is_used = |index: usize| {
-            let word = Field { bytes: mask, offset: 8 + index as u64 / 64 * 8 }.u64();
-            word & 1 << (index % 64) != 0
+            let (words, _) = mask.as_chunks::<8>();
+            let word = words.get((index / 64).saturating_add(1)).copied().unwrap_or_default();
+            u64::from_le_bytes(word) & 1 << (index % 64) != 0
         };
         let used = zones.chunks_exact(ZONE_BYTES).enumerate().filter(|(index, _)| is_used(*index));
-        let (mut memzones, mut changing) = (Vec::new(), 0);
+        let (mut memzones, mut changing) = (Vec::new(), 0_usize);
         for (index, bytes) in used {
             let zone = zone(bytes);
             if zone.name.is_empty() || zone.address == 0 || zone.bytes == 0 {
-                changing += 1;
+                changing = changing.saturating_add(1);
             } else if is_plausible(&zone) {
                 memzones.push(zone);
             } else {

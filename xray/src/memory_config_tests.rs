@@ -182,7 +182,7 @@ fn holes_in_a_mapping_are_left_out() {
     memory.extend(pieces.remove(CONFIG));
     pieces.insert(CONFIG - 4096, memory);
     assert!(find(&pieces).is_ok());
-    let gone = search::find_word(&TestMemory::default(), &(0..3 << 20), ARRAY_NAME).unwrap();
+    let gone = search::find_word(&TestMemory::default(), &(0..3 << 20).into(), ARRAY_NAME).unwrap();
     assert!(gone.is_empty());
 }
 

@@ -1,5 +1,7 @@
 //! Memory that an app reserved by name.
 
+use crate::address::AddressRange;
+
 /// A piece of memory that the app reserved by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Memzone {
@@ -12,8 +14,13 @@ pub struct Memzone {
 }
 
 impl Memzone {
+    /// Its addresses.
+    pub fn range(&self) -> AddressRange {
+        AddressRange::up_to_length(self.address, self.bytes)
+    }
+
     /// Whether an address lies in it.
     pub fn contains(&self, address: u64) -> bool {
-        address.checked_sub(self.address).is_some_and(|offset| offset < self.bytes)
+        self.range().contains(address)
     }
 }

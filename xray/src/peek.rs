@@ -108,15 +108,15 @@ impl PacketSampler {
     /// If the app has ended or may no longer be read.
     pub fn pass(&mut self, show: &mut dyn FnMut(SampledPacket<'_>)) -> Result<(), XrayError> {
         let wide = self.counts.passes.is_multiple_of(WIDE_PASS);
-        self.counts.passes += 1;
+        count(&mut self.counts.passes, 1);
         for index in 0..self.pools.len() {
             match self.pass_of_pool(index, wide, show) {
                 Ok(()) => self.failed_passes = 0,
                 // A cache changed while it was read: one of its words is not the address of an
                 // mbuf.
                 Err(XrayError::NotMapped { .. }) if self.failed_passes < MOST_FAILED_PASSES => {
-                    self.failed_passes += 1;
-                    self.counts.torn += 1;
+                    self.failed_passes = self.failed_passes.saturating_add(1);
+                    count(&mut self.counts.torn, 1);
                 }
                 Err(error) => return Err(error),
             }
@@ -150,7 +150,7 @@ impl PacketSampler {
         let addresses: Vec<_> = mbufs.iter().map(|mbuf| mbuf.address).collect();
         let length = pool.look_bytes;
         let looked = read_all(target, &addresses, length, counts)?;
-        counts.looked_at += mbufs.len() as u64;
+        count(&mut counts.looked_at, mbufs.len());
         let mut changed = Vec::new();
         for (mbuf, bytes) in mbufs.iter().zip(looked.chunks_exact(length)) {
             let header = match pool.content(target, mbuf.address, bytes) {
@@ -161,7 +161,7 @@ impl PacketSampler {
                 }
                 MbufContent::BeyondLook => continue,
                 MbufContent::Implausible => {
-                    counts.implausible += u64::from(show.is_some());
+                    count(&mut counts.implausible, usize::from(show.is_some()));
                     continue;
                 }
             };
@@ -190,7 +190,9 @@ impl PacketSampler {
     ) -> Result<(), XrayError> {
         let Self { target, pools, snaplen, counts, .. } = self;
         let pool = &mut pools[index];
-        let end = |one: &ChangedMbuf<'_>| one.header.begin + one.header.data_len.min(*snaplen);
+        let end = |one: &ChangedMbuf<'_>| {
+            one.header.begin.saturating_add(one.header.data_len.min(*snaplen))
+        };
         let addresses: Vec<_> = changed.iter().map(|one| one.mbuf.address).collect();
         let length = changed.first().map_or(0, |one| one.looked.len());
         let size = changed.iter().map(end).max().unwrap_or(0).max(length);
@@ -198,12 +200,12 @@ impl PacketSampler {
         let first = first.transpose()?;
         let second = read_all(target, &addresses, size, counts)?;
         let free = pool.still_free(target, &addresses, counts)?;
-        for (place, one) in changed.iter().enumerate() {
-            let again = &second[place * size..][..size];
-            let before = first.as_ref().map_or(one.looked, |all| &all[place * size..][..size]);
+        let mut before = first.iter().flat_map(|first| first.chunks_exact(size.max(1)));
+        for (one, again) in changed.iter().zip(second.chunks_exact(size.max(1))) {
+            let before = before.next().unwrap_or(one.looked);
             let same = again.starts_with(one.looked) && again[..end(one)] == before[..end(one)];
             if !same || !free.contains(&one.mbuf.address) {
-                counts.torn += 1;
+                count(&mut counts.torn, 1);
                 continue;
             }
             let known = pool.fingerprints.insert(one.mbuf.address, one.fingerprint);
@@ -214,15 +216,19 @@ impl PacketSampler {
             pool.note_change(one.mbuf);
             let data = &again[one.header.begin..end(one)];
             if pool.segmented && !is_ethernet(data) {
-                counts.implausible += 1;
+                count(&mut counts.implausible, 1);
                 continue;
             }
-            counts.packets += 1;
+            count(&mut counts.packets, 1);
             let port = Some(one.header.port).filter(|port| *port != NO_PORT);
             show(SampledPacket { port, len: one.header.pkt_len, data });
         }
         Ok(())
     }
+}
+
+fn count(counter: &mut u64, more: usize) {
+    *counter = counter.saturating_add(more as u64);
 }
 
 /// An mbuf whose content has changed since it was last read.
@@ -241,9 +247,9 @@ fn read_all(
     length: usize,
     counts: &mut SamplerCounts,
 ) -> Result<Vec<u8>, XrayError> {
-    let mut bytes = vec![0; addresses.len() * length];
+    let mut bytes = vec![0; addresses.len().saturating_mul(length)];
     target.memory.read_pieces(addresses, &mut bytes)?;
-    counts.bytes += bytes.len() as u64;
+    count(&mut counts.bytes, bytes.len());
     Ok(bytes)
 }
 

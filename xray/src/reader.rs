@@ -173,5 +173,5 @@ fn add(sample: &mut Sample, reading: Reading) {
         });
     }
     sample.rings.sort_by(|a, b| a.name.cmp(&b.name));
-    sample.xray = Some(XraySample { problem: reading.problem });
+    sample.xray = Some(XraySample { problem: reading.problem, corrupt: reading.corrupt });
 }

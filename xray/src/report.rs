@@ -118,6 +118,13 @@ pub enum Holder {
         /// Name of the memzone.
         name: String,
     },
+    /// A structure of a DPDK library, such as a hash.
+    Structure {
+        /// Name of the library, such as `rte_hash`.
+        library: String,
+        /// Name that the app gave it; `None` for structures without names.
+        name: Option<String>,
+    },
     /// A global or static variable.
     Global {
         /// Name of the variable; `None` if it has no symbol.

@@ -8,6 +8,7 @@
 #[cfg(test)]
 mod af_xdp_tests;
 mod candidates;
+mod corrupt;
 mod free;
 #[cfg(test)]
 mod made_up;
@@ -31,6 +32,7 @@ use crate::report::ScanReport;
 use crate::target::XrayTarget;
 
 use candidates::Candidates;
+pub use corrupt::{CorruptObject, CorruptPool, corrupt_pools};
 pub use free::{FreeObjects, PoolHandler};
 pub use packet::{MOST_PACKET_BYTES, packet};
 use pass::{Pass, Scanner};
@@ -92,7 +94,7 @@ pub fn scan(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<ScanReport, XrayError> {
     let begun = Instant::now();
-    let (mut attempt, mut patience) = (1, MOST_WAIT);
+    let (mut attempt, mut patience) = (1_u32, MOST_WAIT);
     loop {
         let pools = MbufPools::read(target)?;
         let scanner = Scanner { target, pools: &pools };
@@ -108,7 +110,7 @@ pub fn scan(
             report.duration_ms = milliseconds(begun.elapsed());
             return Ok(report);
         }
-        attempt += 1;
+        attempt = attempt.saturating_add(1);
     }
 }
 
@@ -123,7 +125,7 @@ fn scans(
     patience: &mut Duration,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(u32, Pass, Candidates), XrayError> {
-    let mut scan = 1;
+    let mut scan = 1_u32;
     let mut pass = scanner.pass(&mut |done, total| {
         progress(Progress { scan, done_bytes: done, total_bytes: total });
     })?;
@@ -133,7 +135,7 @@ fn scans(
         if candidates.is_empty() || pass.is_torn() {
             return Ok((scan, pass, candidates));
         }
-        scan += 1;
+        scan = scan.saturating_add(1);
         let before = candidates.len();
         pass = scanner.pass(&mut |done, total| {
             progress(Progress { scan, done_bytes: done, total_bytes: total });
@@ -165,7 +167,7 @@ fn watch(
     while !candidates.is_empty() {
         let look = Instant::now();
         candidates.look(scanner, &quick)?;
-        let pause = LEAST_PAUSE.max(look.elapsed() * PAUSE_FACTOR);
+        let pause = LEAST_PAUSE.max(look.elapsed().saturating_mul(PAUSE_FACTOR));
         let left = interval.saturating_sub(begun.elapsed());
         if !left.is_zero() {
             std::thread::sleep(pause.min(left));
@@ -180,7 +182,7 @@ fn watch(
         }
         let pause = pause.min(*patience);
         std::thread::sleep(pause);
-        *patience -= pause;
+        *patience = patience.saturating_sub(pause);
     }
     Ok(None)
 }

@@ -1,9 +1,8 @@
 //! Searches the writable memory of an app for a word.
 
-use std::ops::Range;
-
 use pmdscope_telemetry::host::maps::Mapping;
 
+use crate::address::AddressRange;
 use crate::error::XrayError;
 use crate::memory::Memory;
 
@@ -19,7 +18,7 @@ const MOST_BYTES: u64 = 256 << 20;
 /// Memory that may contain structures of the EAL: the file that it shares with secondaries;
 /// otherwise variables of the program and its libraries; otherwise other memory without a file,
 /// small mappings first.
-pub(crate) fn ranges(maps: &[Mapping]) -> [Vec<Range<u64>>; 3] {
+pub(crate) fn ranges(maps: &[Mapping]) -> [Vec<AddressRange>; 3] {
     let mut ranges = [Vec::new(), Vec::new(), Vec::new()];
     let mut variables_end = None;
     for mapping in maps.iter().filter(|mapping| mapping.readable && mapping.writable) {
@@ -30,7 +29,8 @@ pub(crate) fn ranges(maps: &[Mapping]) -> [Vec<Range<u64>>; 3] {
         let is_rest = !is_file && variables_end == Some(mapping.start);
         let is_variables = is_file && !mapping.shared || is_rest;
         variables_end = is_variables.then_some(mapping.end);
-        if mapping.end.saturating_sub(mapping.start) > MOST_BYTES {
+        let range = AddressRange::from(mapping);
+        if range.bytes() > MOST_BYTES {
             continue;
         }
         let rank = match (is_config, is_variables, is_file) {
@@ -40,37 +40,32 @@ pub(crate) fn ranges(maps: &[Mapping]) -> [Vec<Range<u64>>; 3] {
             // Hugepages, and memory of other processes.
             _ => continue,
         };
-        ranges[rank].push(mapping.start..mapping.end);
+        ranges[rank].push(range);
     }
-    ranges[2].sort_by_key(|range| range.end - range.start);
+    ranges[2].sort_by_key(AddressRange::bytes);
     ranges
 }
 
 /// Addresses of all occurrences of a word, which is aligned; memory that is not mapped has none.
 pub(crate) fn find_word(
     memory: &dyn Memory,
-    range: &Range<u64>,
+    range: &AddressRange,
     word: [u8; 8],
 ) -> Result<Vec<u64>, XrayError> {
     let mut found = Vec::new();
-    let mut pending = vec![range.clone()];
+    let mut pending: Vec<AddressRange> = range.chunks(CHUNK).collect();
+    pending.reverse();
     while let Some(range) = pending.pop() {
-        let bytes = range.end.saturating_sub(range.start);
-        if bytes > CHUNK {
-            pending.push(range.start + CHUNK..range.end);
-            pending.push(range.start..range.start + CHUNK);
-            continue;
-        }
+        let bytes = range.bytes();
         let mut buffer = vec![0; usize::try_from(bytes).unwrap_or_default()];
-        match memory.read(range.start, &mut buffer) {
+        match memory.read(range.start(), &mut buffer) {
             Ok(()) => {
-                let words = (range.start..).step_by(8).zip(buffer.chunks_exact(8));
+                let words = (range.start()..).step_by(8).zip(buffer.chunks_exact(8));
                 found.extend(words.filter(|(_, bytes)| **bytes == word).map(|(at, _)| at));
             }
             Err(XrayError::NotMapped { .. }) if bytes > PAGE => {
-                let middle = range.start + (bytes / 2).next_multiple_of(PAGE);
-                pending.push(middle..range.end);
-                pending.push(range.start..middle);
+                let (first, second) = range.halves(PAGE);
+                pending.extend([second, first]);
             }
             Err(XrayError::NotMapped { .. }) => {}
             Err(error) => return Err(error),

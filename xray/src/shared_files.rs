@@ -6,13 +6,15 @@
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
-use std::ops::Range;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use pmdscope_profile::FileRights;
 use pmdscope_telemetry::host::maps::Mapping;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
+
+use crate::address::AddressRange;
 
 /// Maximum number of parts of a file; the rest counts as data.
 const MOST_PARTS: usize = 1 << 16;
@@ -26,25 +28,38 @@ const BLOCK_BYTES: u64 = 512;
 ///
 /// # Errors
 /// If the file may not be opened, or was removed.
-pub(crate) fn parts_with_data(pid: u32, mapping: &Mapping) -> io::Result<Option<Vec<Range<u64>>>> {
+pub(crate) fn parts_with_data(
+    pid: u32,
+    mapping: &Mapping,
+) -> io::Result<Option<Vec<AddressRange>>> {
     let (path, metadata) = find(pid, mapping)?;
     if !metadata.is_file() {
         return Ok(None);
     }
     if metadata.blocks().saturating_mul(BLOCK_BYTES) >= metadata.len() {
-        let end = mapping.start.saturating_add(metadata.len().saturating_sub(mapping.offset));
-        let all = mapping.start..end.min(mapping.end);
+        let in_file = metadata.len().saturating_sub(mapping.offset);
+        let all = AddressRange::up_to_length(mapping.start, in_file).intersection(&mapping.into());
         return Ok(Some(if all.is_empty() { Vec::new() } else { vec![all] }));
     }
-    let nonblocking = rustix::fs::OFlags::NONBLOCK.bits();
-    let flags = i32::try_from(nonblocking).unwrap_or_default();
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let file = open(pid, &path, &metadata)?;
     if is_hugetlbfs(&file) {
         return Ok(None);
     }
-    let parts = data(&file, mapping.offset, mapping.end - mapping.start)?;
-    let at = |offset: u64| mapping.start + (offset - mapping.offset);
-    Ok(Some(parts.into_iter().map(|part| at(part.start)..at(part.end)).collect()))
+    let of_file = AddressRange::up_to_length(mapping.offset, AddressRange::from(mapping).bytes());
+    let parts = data(&file, &of_file)?;
+    Ok(Some(parts.iter().filter_map(|part| part.moved(mapping.offset, mapping.start)).collect()))
+}
+
+/// Opens a file that was found, with the rights of the app. Another may have its path meanwhile.
+fn open(pid: u32, path: &Path, found: &Metadata) -> io::Result<File> {
+    let nonblocking = rustix::fs::OFlags::NONBLOCK.bits();
+    let flags = i32::try_from(nonblocking).unwrap_or_default();
+    let open = || OpenOptions::new().read(true).custom_flags(flags).open(path);
+    let opened = FileRights::of_process(pid)?.run(open);
+    let file = opened.ok_or(io::ErrorKind::Other)??;
+    let metadata = file.metadata()?;
+    let is_same = (metadata.dev(), metadata.ino()) == (found.dev(), found.ino());
+    if is_same { Ok(file) } else { Err(io::ErrorKind::NotFound.into()) }
 }
 
 /// hugetlbfs reports no holes: for `SEEK_DATA` the whole file is data.
@@ -53,11 +68,10 @@ fn is_hugetlbfs(file: &File) -> bool {
     rustix::fs::fstatfs(file).is_ok_and(|kind| u64::try_from(kind.f_type) == Ok(HUGETLBFS_MAGIC))
 }
 
-/// The parts of a file within `bytes` from `begin` that are not holes.
-fn data(file: &File, begin: u64, bytes: u64) -> io::Result<Vec<Range<u64>>> {
-    let end = begin.saturating_add(bytes);
+/// The parts of a file within a range of offsets that are not holes.
+pub(crate) fn data(file: &File, range: &AddressRange) -> io::Result<Vec<AddressRange>> {
+    let (mut at, end) = (range.start(), range.end());
     let mut parts = Vec::new();
-    let mut at = begin;
     while at < end {
         let start = match rustix::fs::seek(file, SeekFrom::Data(at)) {
             Ok(start) if start < end => start,
@@ -73,7 +87,7 @@ fn data(file: &File, begin: u64, bytes: u64) -> io::Result<Vec<Range<u64>>> {
         if at == start {
             break; // the file has just become shorter
         }
-        parts.push(start..at);
+        parts.extend(AddressRange::new(start, at));
     }
     Ok(parts)
 }
@@ -124,13 +138,13 @@ mod tests {
     #[test]
     fn holes_are_left_out() {
         let file = file_with_data(&[PAGE, 5 * PAGE], 8 * PAGE);
-        let holds = |parts: &[Range<u64>], at| parts.iter().any(|part| part.contains(&at));
-        let parts = data(&file, 0, 8 * PAGE).unwrap();
+        let holds = |parts: &[AddressRange], at| parts.iter().any(|part| part.contains(at));
+        let parts = data(&file, &(0..8 * PAGE).into()).unwrap();
         assert!(holds(&parts, PAGE) && holds(&parts, 5 * PAGE), "{parts:?}");
         assert!(!holds(&parts, 3 * PAGE) && !holds(&parts, 7 * PAGE), "{parts:?}");
-        let parts = data(&file, PAGE + 8, PAGE).unwrap();
-        assert_eq!((parts.len(), &parts[0]), (1, &(PAGE + 8..2 * PAGE)));
-        assert_eq!(data(&file, 6 * PAGE, 64 * PAGE).unwrap(), []);
+        let parts = data(&file, &(PAGE + 8..2 * PAGE + 8).into()).unwrap();
+        assert_eq!((parts.len(), &parts[0]), (1, &(PAGE + 8..2 * PAGE).into()));
+        assert_eq!(data(&file, &(6 * PAGE..70 * PAGE).into()).unwrap(), []);
     }
 
     #[test]
@@ -147,7 +161,7 @@ mod tests {
             ..Mapping::default()
         };
         let parts = parts_with_data(std::process::id(), &mapping).unwrap().unwrap();
-        assert_eq!((parts.len(), &parts[0]), (1, &(0x10_0000..0x11_0000)));
+        assert_eq!((parts.len(), &parts[0]), (1, &(0x10_0000..0x11_0000).into()));
         assert!(parts_with_data(std::process::id(), &Mapping { inode: 1, ..mapping }).is_err());
     }
 }

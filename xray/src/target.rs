@@ -150,6 +150,11 @@ impl XrayTarget {
     }
 }
 
+/// Whether a ring can have this number of slots and this mask.
+pub(crate) fn is_ring_size(slots: u32, mask: u32) -> bool {
+    slots.is_power_of_two() && slots.checked_sub(1) == Some(mask)
+}
+
 impl Pool {
     /// The name serves as the magic number of a mempool: that of its memzone begins with it.
     fn plausible(&self, zone: &Memzone) -> Result<(), XrayError> {

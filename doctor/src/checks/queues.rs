@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use pmdscope_render::number::{count, micros, si};
+use pmdscope_telemetry::finding::{most_cached, pool_users};
 use pmdscope_telemetry::sample::{PoolSample, PortSample, QueueDirection, Sample};
 
 use crate::app::AppFacts;
@@ -152,12 +153,12 @@ fn pool(app: &AppFacts, sample: &Sample, rx: Option<u64>) -> Verdict {
             app.label()
         ));
     };
-    let lcores = app.poll_threads.len().max(sample.lcores.len()).max(1) as u64;
-    // A cache is flushed when it holds more than one and a half times its size.
-    let caches =
-        pools().fold(0_u64, |sum, pool| sum.saturating_add(pool.cache_size.saturating_mul(3) / 2));
+    // As `check` counts: an lcore that only frees has a cache as well.
+    let lcores = pools().map(|pool| pool_users(sample, pool)).max().unwrap_or(1);
+    let lcores = lcores.max(app.poll_threads.len() as u64);
+    let caches = pools().fold(0_u64, |sum, pool| sum.saturating_add(most_cached(pool)));
     let caches = caches.saturating_mul(lcores);
-    let bursts = lcores * BURST;
+    let bursts = lcores.saturating_mul(BURST);
     let needed = held.usual.saturating_add(caches).saturating_add(bursts);
     let text = format!(
         "{}: {} mbufs; {}, {} in caches and {} in bursts of {lcores} lcores make {}",

@@ -1,11 +1,10 @@
 //! The time that the kernel alone takes for the reads of a scan: the limit of its speed.
 
-use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::Result;
-use pmdscope_xray::{Mapping, Memory, Presence, XrayError, XrayTarget};
+use pmdscope_xray::{AddressRange, Mapping, Memory, Presence, XrayError, XrayTarget};
 
 /// One read: addresses, and the bytes of each piece.
 type Call = (Vec<u64>, usize);
@@ -68,7 +67,7 @@ impl Memory for RecordedMemory {
         self.memory.process()
     }
 
-    fn present(&self, range: Range<u64>) -> Result<Presence, XrayError> {
+    fn present(&self, range: AddressRange) -> Result<Presence, XrayError> {
         self.memory.present(range)
     }
 }

@@ -63,6 +63,7 @@ mod view;
 mod xdp;
 mod xray;
 mod xray_clean;
+mod xray_faults;
 mod xray_holders;
 mod xray_hostile;
 mod xray_leaks;
@@ -178,6 +179,7 @@ fn all_trials() -> Vec<Trial> {
         xdp::trials(),
         xray::trials(),
         xray_clean::trials(),
+        xray_faults::trials(),
         xray_holders::trials(),
         xray_hostile::trials(),
         xray_leaks::trials(),

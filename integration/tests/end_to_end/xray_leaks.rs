@@ -1,14 +1,16 @@
 //! `pmdscope leaks` on an app without libpmdscope: its text, the packets that it writes, a stopped app, and a
 //! core file.
 
-use std::fs;
-use std::path::PathBuf;
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use libtest_mimic::Trial;
 use pmdscope_integration::oracle::tshark_fields;
-use pmdscope_integration::process::{LIMIT, run, wait_until};
+use pmdscope_integration::process::{LIMIT, Process, run, wait_until};
 use pmdscope_integration::programs;
 use pmdscope_integration::scratch::{Memory, Scratch};
 use pmdscope_integration::stock_pipeline::{StockPipeline, StockSetup, Truth};
@@ -29,6 +31,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("xray_writes_the_lost_packets", Needs::Wireshark, lost_packets),
         trial("xray_reads_a_stopped_app", Needs::Apps, stopped),
         trial("xray_is_a_finding_of_check", Needs::Apps, finding),
+        trial("an_interrupt_ends_a_scan", Needs::Apps, interrupted),
         trial_unless("xray_reads_a_core_file", no_core_files(), core_file),
         trial_unless(
             "xray_says_that_a_core_file_lacks_hugepages",
@@ -163,12 +166,53 @@ fn core_file(scratch: &Scratch) -> Result<()> {
     ensure!(lost(&leaks)? == truth.lost(), "not {} in {leaks:#}", truth.lost());
     let explained = pmdscope(scratch, &["leaks", "--core", &name, "--explain", POOL], &[1])?;
     ensure!(explained.contains("all mbufs of the pool"), "{explained}");
+    move_to_the_end_of_addresses(&core)?;
+    let leaks = pmdscope_json(scratch, &["leaks", "--core", &name, "--json"], &[1])?;
+    ensure!(lost(&leaks)? == truth.lost(), "not {} in {leaks:#}", truth.lost());
     fs::remove_file(core)?;
 
     let (_app, _, core) = aborted(scratch, Memory::Ordinary, "0x33")?;
     let name = core.display().to_string();
     let refused = pmdscope_failure(scratch, &["leaks", "--core", &name])?;
     ensure!(refused.contains("shared files (bit 3)"), "{refused}");
+    Ok(())
+}
+
+/// Moves a piece of memory without content to where sums of addresses wrap: a loop over it would begin anew.
+fn move_to_the_end_of_addresses(core: &Path) -> Result<()> {
+    const HEADER_BYTES: u64 = 56;
+    let file = OpenOptions::new().read(true).write(true).open(core)?;
+    let mut elf = [0; 64];
+    file.read_exact_at(&mut elf, 0)?;
+    let first = u64::from_le_bytes(elf[32..40].try_into()?);
+    let count = u64::from(u16::from_le_bytes(elf[56..58].try_into()?));
+    for at in (0..count).map(|number| first + number * HEADER_BYTES) {
+        let mut header = [0; 40];
+        file.read_exact_at(&mut header, at)?;
+        let is_load = header[..4] == 1_u32.to_le_bytes();
+        if is_load && header[32..40] == [0; 8] {
+            file.write_all_at(&6_u32.to_le_bytes(), at + 4)?;
+            file.write_all_at(&(u64::MAX - 0x4fff).to_le_bytes(), at + 16)?;
+            file.write_all_at(&0x4000_u64.to_le_bytes(), at + 40)?;
+            return Ok(());
+        }
+    }
+    bail!("no piece without content")
+}
+
+/// `^C` ends a scan at once, however long it would take.
+fn interrupted(scratch: &Scratch) -> Result<()> {
+    let (app, ..) = start(scratch)?;
+    let mut command = Command::new(programs::pmdscope()?);
+    command.args(["leaks", "-a", app.app(), "--scan-rate", "1"]);
+    let mut leaks = Process::spawn("leaks", &mut command, scratch.dir())?;
+    // A thread of its own scans.
+    let tasks = format!("/proc/{}/task", leaks.pid());
+    wait_until("the scan", LIMIT, || Ok(fs::read_dir(&tasks)?.count() > 1))?;
+    leaks.signal(Signal::INT)?;
+    let begun = Instant::now();
+    leaks.wait(LIMIT)?;
+    ensure!(begun.elapsed() < Duration::from_secs(5), "it took {:?}", begun.elapsed());
     Ok(())
 }
 

@@ -5,10 +5,10 @@ use std::fmt::Write;
 use super::{Finding, FindingSubject, Lint, Severity, finding};
 use crate::missed::EMPTY_POOL;
 use crate::model::Model;
-use crate::sample::{LedgerSample, PoolSample, PortSample, QueueDirection};
+use crate::sample::{LedgerSample, PoolSample, PortSample, QueueDirection, Sample};
 
 /// Packets that an lcore processes in one burst.
-const BURST: u64 = 32;
+pub(super) const BURST: u64 = 32;
 
 /// Returns the ports for which mbuf allocations failed.
 pub(super) fn no_mbufs(model: &Model) -> impl Iterator<Item = Finding> {
@@ -30,7 +30,7 @@ pub(super) fn no_mbufs(model: &Model) -> impl Iterator<Item = Finding> {
 fn no_mbuf(model: &Model, port: &PortSample, failed: &str, pool: Option<&PoolSample>) -> Finding {
     let mut evidence = format!("mbuf allocation failed for port {}, {failed}: ", port.id);
     let advice = if let Some(pool) = pool {
-        let demand = MbufDemand::of(model, pool);
+        let demand = MbufDemand::of(&model.sample, pool);
         evidence += &demand.verdict(model, pool);
         demand.advice(model, pool)
     } else {
@@ -63,6 +63,19 @@ fn suspect(model: &Model) -> Option<(&PoolSample, Option<f64>)> {
     fullest.or(only)
 }
 
+/// Returns the number of lcores that may keep mbufs of a pool in caches and bursts, 1 or more: those that the
+/// app reports, all its lcores by their threads, or those whose caches are not empty.
+pub fn pool_users(sample: &Sample, pool: &PoolSample) -> u64 {
+    let known = sample.lcores.len().max(sample.threads.len());
+    known.max(pool.lcore_caches.len()).max(1) as u64
+}
+
+/// Returns how many objects the cache of an lcore holds at most: it is flushed when it holds more than one and
+/// a half times its size.
+pub fn most_cached(pool: &PoolSample) -> u64 {
+    pool.cache_size.saturating_mul(3) / 2
+}
+
 /// Mbufs that ports and lcores need, without those that the app itself holds.
 pub(super) struct MbufDemand {
     rx: u64,
@@ -76,35 +89,33 @@ pub(super) struct MbufDemand {
 
 impl MbufDemand {
     /// Returns the demand of all ports, because the pool of a queue is unknown.
-    pub(super) fn of(model: &Model, pool: &PoolSample) -> Self {
-        let sample = &model.sample;
-        let lcores = sample.lcores.len().max(sample.threads.len()).max(1) as u64;
+    pub(super) fn of(sample: &Sample, pool: &PoolSample) -> Self {
+        let lcores = pool_users(sample, pool);
         let mut demand = Self {
             rx: 0,
             tx: 0,
-            caches: lcores.saturating_mul(pool.cache_size.saturating_mul(3) / 2),
-            bursts: lcores * BURST,
+            caches: lcores.saturating_mul(most_cached(pool)),
+            bursts: lcores.saturating_mul(BURST),
             lcores,
             unknown: 0,
         };
         for port in sample.ports.iter().filter(|port| port.started) {
             let named = queue_size(&sample.app.eal_args, &port.device);
-            demand.add(model, port, QueueDirection::Rx, named);
-            demand.add(model, port, QueueDirection::Tx, named);
+            demand.add(sample, port, QueueDirection::Rx, named);
+            demand.add(sample, port, QueueDirection::Tx, named);
         }
         demand
     }
 
     fn add(
         &mut self,
-        model: &Model,
+        sample: &Sample,
         port: &PortSample,
         direction: QueueDirection,
         named: Option<u64>,
     ) {
         let queues = if direction == QueueDirection::Rx { port.rx_queues } else { port.tx_queues };
         let told = |number: u16| {
-            let sample = &model.sample;
             let told = match direction {
                 QueueDirection::Rx => sample.rx_descriptors(port, number),
                 QueueDirection::Tx => sample.tx_descriptors(port, number),
@@ -126,7 +137,7 @@ impl MbufDemand {
         }
     }
 
-    fn sum(&self) -> u64 {
+    pub(super) fn sum(&self) -> u64 {
         [self.rx, self.tx, self.caches, self.bursts].into_iter().fold(0, u64::saturating_add)
     }
 
@@ -135,7 +146,7 @@ impl MbufDemand {
         self.rx >= pool.size
     }
 
-    fn is_small(&self, pool: &PoolSample) -> bool {
+    pub(super) fn is_small(&self, pool: &PoolSample) -> bool {
         self.sum() > pool.size
     }
 

@@ -43,12 +43,16 @@ lints! {
     Leak = "leak",
     /// A started port has no link.
     LinkDown = "link_down",
+    /// The free mbufs of a pool are in the caches of lcores that do not allocate.
+    MbufsCached = "mbufs_cached",
     /// An lcore does not poll any more, or none ever did.
     NoPolling = "no_polling",
     /// The app has no started port.
     NoPorts = "no_ports",
     /// Part of the app could not be read, so that its problems may be undetected.
     PartlySeen = "partly_seen",
+    /// Objects of a mempool are free more than once, or were changed after they were freed.
+    PoolCorrupt = "pool_corrupt",
     /// A mempool is nearly empty, or will be.
     PoolExhausting = "pool_exhausting",
     /// A port is started and stopped, or its link changes, repeatedly.
@@ -149,7 +153,7 @@ mod tests {
 
     #[test]
     fn names_are_in_order_and_read_back() {
-        assert_eq!(Lint::ALL.len(), 25);
+        assert_eq!(Lint::ALL.len(), 27);
         assert!(Lint::ALL.windows(2).all(|pair| pair[0] < pair[1]));
         assert!(Lint::ALL.windows(2).all(|pair| pair[0].name() < pair[1].name()));
         for lint in Lint::ALL {

@@ -183,7 +183,7 @@ fn pool_text(model: &Model, pool: Option<&PoolSample>) -> String {
     for what in site.into_iter().chain(queued) {
         let _ = write!(text, "; {what}");
     }
-    let demand = buffers::MbufDemand::of(model, pool);
+    let demand = buffers::MbufDemand::of(&model.sample, pool);
     if !known && demand.cannot_fit(pool) {
         let _ = write!(text, "; too small for {}", demand.arithmetic());
     }

@@ -102,6 +102,31 @@ pub struct RingSample {
 pub struct XraySample {
     /// Reason why not everything could be read, as one sentence; `None` if everything was read.
     pub problem: Option<String>,
+    /// Mempools with objects that are free more than once, or changed while they are free.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub corrupt: Vec<CorruptPoolSample>,
+}
+
+/// A mempool of which two users will get the same object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct CorruptPoolSample {
+    /// Name of the pool.
+    pub pool: String,
+    /// Number of such objects.
+    pub total: u64,
+    /// Some of them.
+    pub objects: Vec<CorruptObjectSample>,
+}
+
+/// An object of a corrupt mempool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct CorruptObjectSample {
+    /// Its address in the app, that of the `struct rte_mbuf`.
+    pub address: u64,
+    /// Where it is seen, and what is wrong there.
+    pub seen: Vec<String>,
 }
 
 /// One heap of the EAL.

@@ -486,7 +486,7 @@ fn names_cannot_control_the_terminal() {
 fn pools_that_were_counted_from_outside_say_so_and_why_others_were_not() {
     let mut model = fixture::stock();
     let problem = Some("no right to read it".to_owned());
-    model.sample.xray = Some(XraySample { problem });
+    model.sample.xray = Some(XraySample { problem, ..XraySample::default() });
     let refused = text(160, 30, &on(PageTab::Pools), &fixture::fleet_of(model.clone(), Vec::new()));
     assert!(refused.contains("testpmd: xray: no right to read it"), "{refused}");
     model.sample.xray = Some(XraySample::default());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pmdscope_xray::{CoreMemory, Memory};
+use pmdscope_xray::{AddressRange, CoreMemory, Memory};
 
 use crate::input_file::InputFile;
 use crate::made_up_app::{self, Handler, Region};
@@ -50,7 +50,7 @@ fn patched(only_headers: bool, input: &[u8]) -> Vec<u8> {
 /// Result of reading a core file, if it is one.
 fn read(bytes: &[u8]) -> Option<Found> {
     let file = InputFile::new(bytes).ok()?;
-    let core = CoreMemory::open(&file.path()).ok()?;
+    let core = CoreMemory::open(file.path()).ok()?;
     check(&core);
     Some(read_all(Arc::new(core)))
 }
@@ -61,12 +61,13 @@ fn check(core: &CoreMemory) {
     assert!(maps.is_sorted_by(|one, next| one.end <= next.start), "{maps:?}");
     for mapping in &maps {
         assert!(mapping.start < mapping.end, "{mapping:?}");
-        let pieces = core.present(mapping.start..mapping.end).unwrap_or_default().parts;
-        assert!(pieces.is_sorted_by(|one, next| one.end <= next.start), "{pieces:?}");
+        let range = AddressRange::from(mapping);
+        let pieces = core.present(range).unwrap_or_default().parts;
+        assert!(pieces.is_sorted_by(|one, next| one.end() <= next.start()), "{pieces:?}");
         for piece in pieces {
-            let is_inside = mapping.start <= piece.start && piece.end <= mapping.end;
-            assert!(is_inside && piece.start < piece.end, "{piece:?} of {mapping:?}");
-            let read = core.read(piece.end - 1, &mut [0]);
+            let is_inside = range.contains_all(&piece) && !piece.is_empty();
+            assert!(is_inside, "{piece:?} of {mapping:?}");
+            let read = core.read(piece.end() - 1, &mut [0]);
             assert!(read.is_ok() || core.truncated_bytes() > 0, "{piece:?}: {read:?}");
         }
     }
@@ -76,13 +77,16 @@ fn check(core: &CoreMemory) {
 
 /// The core file of the made-up app, and the end of its headers and notes.
 fn made_up_core() -> (Vec<u8>, usize) {
-    let regions = made_up_app::regions(Handler::Ring);
-    let notes = notes(&regions);
+    core_of(&made_up_app::regions(Handler::Ring))
+}
+
+fn core_of(regions: &[Region]) -> (Vec<u8>, usize) {
+    let notes = notes(regions);
     let headers = HEADER_BYTES + PROGRAM_HEADER_BYTES * (regions.len() as u64 + 1);
     let mut bytes = elf_header(regions.len() + 1);
     let mut offset = headers + notes.len() as u64;
     program_header(&mut bytes, [PT_NOTE, 0], [headers, 0, notes.len() as u64]);
-    for region in &regions {
+    for region in regions {
         let flags = 4 + 2 * u32::from(region.mapping.writable);
         let length = region.bytes.len() as u64;
         program_header(&mut bytes, [PT_LOAD, flags], [offset, region.mapping.start, length]);
@@ -146,6 +150,10 @@ fn note(kind: u32, mut bytes: Vec<u8>) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
     use super::*;
     use crate::memory::tests::whole;
 
@@ -156,6 +164,22 @@ mod tests {
         assert!(headers < bytes.len());
         assert!(read(&bytes[..headers / 2]).is_none());
         core(&[&[0], &bytes[..bytes.len() / 2]].concat());
+    }
+
+    /// Sums of its addresses wrap; loops over them must not begin anew.
+    #[test]
+    fn memory_at_the_end_of_the_addresses_is_read_like_any_other() {
+        for (start, bytes) in [(u64::MAX - 0x4fff, 0x4000), (u64::MAX - 0x2fff, 0x2fff)] {
+            let mut regions = made_up_app::regions(Handler::Ring);
+            let mut mapping = regions[0].mapping.clone();
+            (mapping.start, mapping.end) = (start, start + bytes as u64);
+            (mapping.writable, mapping.path) = (true, String::new());
+            regions.push(Region { mapping, bytes: vec![0; bytes] });
+            let (core, _) = core_of(&regions);
+            let (sender, receiver) = mpsc::channel();
+            thread::spawn(move || sender.send(read(&core)));
+            whole(&receiver.recv_timeout(Duration::from_secs(60)).unwrap().unwrap());
+        }
     }
 
     #[test]

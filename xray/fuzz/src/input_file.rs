@@ -1,25 +1,24 @@
 //! Bytes of the input as a file.
 
-use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
-use std::path::PathBuf;
+use std::path::Path;
 
-use rustix::fs::{MemfdFlags, memfd_create};
+use tempfile::NamedTempFile;
 
-/// A file in memory.
+/// A file that is removed with this object.
 #[derive(Debug)]
-pub(crate) struct InputFile(File);
+pub(crate) struct InputFile(NamedTempFile);
 
 impl InputFile {
     pub(crate) fn new(bytes: &[u8]) -> io::Result<Self> {
-        let mut file = File::from(memfd_create("input", MemfdFlags::CLOEXEC)?);
+        let memory = Path::new("/dev/shm");
+        let mut file =
+            if memory.is_dir() { NamedTempFile::new_in(memory)? } else { NamedTempFile::new()? };
         file.write_all(bytes)?;
         Ok(Self(file))
     }
 
-    /// Valid as long as this object exists.
-    pub(crate) fn path(&self) -> PathBuf {
-        format!("/proc/self/fd/{}", self.0.as_raw_fd()).into()
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
     }
 }

@@ -2,6 +2,8 @@
 
 use object::elf::{EM_AARCH64, EM_X86_64, NT_FILE, NT_FPREGSET, NT_PRPSINFO, NT_PRSTATUS};
 
+use crate::address::AddressRange;
+
 /// `NT_X86_XSTATE`: the vector registers.
 const NT_X86_XSTATE: u32 = 0x202;
 
@@ -30,11 +32,17 @@ pub struct CoreThread {
 /// A mapped file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MappedFile {
-    pub(super) start: u64,
-    pub(super) end: u64,
-    /// Bytes.
-    pub(super) offset: u64,
+    range: AddressRange,
+    /// Of its first byte in the file, in bytes.
+    offset: u64,
     pub(super) path: String,
+}
+
+impl MappedFile {
+    /// The offset in the file of an address in it; that of the last byte of all files beyond it.
+    pub(super) fn offset_of(&self, address: u64) -> Option<u64> {
+        self.range.offset(address).map(|offset| self.offset.saturating_add(offset))
+    }
 }
 
 /// Content of the notes.
@@ -43,7 +51,10 @@ pub(super) struct CoreNotes {
     pub(super) pid: Option<u32>,
     pub(super) command: String,
     pub(super) threads: Vec<CoreThread>,
+    /// By address.
     files: Vec<MappedFile>,
+    /// Stack pointers, and the numbers of their threads, by address.
+    stacks: Vec<(u64, usize)>,
 }
 
 impl CoreNotes {
@@ -67,9 +78,25 @@ impl CoreNotes {
         }
     }
 
+    /// To be called when all have been added.
+    pub(super) fn sort(&mut self) {
+        self.files.sort_by_key(|file| file.range);
+        let threads = self.threads.iter().enumerate();
+        self.stacks = threads.filter_map(|(place, it)| Some((it.stack_pointer?, place))).collect();
+        self.stacks.sort_unstable();
+    }
+
     /// The file that is mapped at an address.
     pub(super) fn file_at(&self, address: u64) -> Option<&MappedFile> {
-        self.files.iter().find(|file| (file.start..file.end).contains(&address))
+        let behind = self.files.partition_point(|file| file.range.start() <= address);
+        self.files[..behind].last().filter(|file| file.range.contains(address))
+    }
+
+    /// A thread whose stack pointer is in a range.
+    pub(super) fn thread_in(&self, range: &AddressRange) -> Option<&CoreThread> {
+        let first = self.stacks.partition_point(|(pointer, _)| *pointer < range.start());
+        let (_, place) = self.stacks.get(first).filter(|(pointer, _)| range.contains(*pointer))?;
+        self.threads.get(*place)
     }
 }
 
@@ -95,7 +122,9 @@ fn files(bytes: &[u8]) -> Option<Vec<MappedFile>> {
     for _ in 0..count {
         let (start, end, offset) = (numbers.next()?, numbers.next()?, numbers.next()?);
         let path = String::from_utf8_lossy(names.next()?).into_owned();
-        files.push(MappedFile { start, end, offset: offset.checked_mul(page)?, path });
+        // The kernel writes none that end before they begin.
+        let range = AddressRange::new(start, end)?;
+        files.push(MappedFile { range, offset: offset.checked_mul(page)?, path });
     }
     Some(files)
 }
@@ -126,6 +155,7 @@ mod tests {
         bytes.extend(b"/usr/bin/app\0/dev/hugepages/rtemap_0\0");
         let mut notes = CoreNotes::default();
         notes.add(EM_X86_64, NT_FILE, &bytes);
+        notes.sort();
         let path = |address| notes.file_at(address).map(|file| (file.path.as_str(), file.offset));
         assert_eq!(path(0x2fff), Some(("/usr/bin/app", 0)));
         assert_eq!(path(0x8000), Some(("/dev/hugepages/rtemap_0", 8192)));

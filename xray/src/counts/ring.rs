@@ -1,8 +1,9 @@
 //! Software rings: number of entries between producers and consumers.
 
+use crate::address::Address;
 use crate::error::XrayError;
 use crate::memzone::Memzone;
-use crate::target::XrayTarget;
+use crate::target::{XrayTarget, is_ring_size};
 
 use super::{ATTEMPTS, Counts, RING_ZONE, RingCount, read_words};
 
@@ -33,7 +34,8 @@ pub(super) fn count(
         if moving.is_empty() {
             break;
         }
-        let words: Vec<u64> = moving.iter().flat_map(|ring| words(target, ring.zone)).collect();
+        let words: Vec<_> = moving.iter().flat_map(|ring| words(target, ring.zone)).collect();
+        let words: Vec<u64> = words.into_iter().collect::<Result<_, _>>()?;
         let values = match read_words(target.memory.as_ref(), &words) {
             // One ring was freed.
             Err(XrayError::NotMapped { .. }) => {
@@ -59,9 +61,10 @@ pub(super) fn count(
     Ok(())
 }
 
-fn words(target: &XrayTarget, zone: &Memzone) -> [u64; WORDS] {
+fn words(target: &XrayTarget, zone: &Memzone) -> [Result<u64, XrayError>; WORDS] {
     let layout = &target.layout.ring;
-    [layout.prod_tail, layout.cons_tail, layout.prod_tail].map(|offset| zone.address + offset)
+    let tails = [layout.prod_tail, layout.cons_tail, layout.prod_tail];
+    tails.map(|offset| Address(zone.address).member(offset))
 }
 
 impl Ring<'_> {
@@ -81,9 +84,10 @@ fn headers<'a>(
     zones: &[&'a Memzone],
     counts: &mut Counts,
 ) -> Result<Vec<Ring<'a>>, XrayError> {
-    let length = usize::try_from(target.layout.ring.capacity).unwrap_or_default() + 4;
+    let length = usize::try_from(target.layout.ring.capacity).unwrap_or_default();
+    let length = length.saturating_add(size_of::<u32>());
     let addresses: Vec<u64> = zones.iter().map(|zone| zone.address).collect();
-    let mut bytes = vec![0; length * zones.len()];
+    let mut bytes = vec![0; length.saturating_mul(zones.len())];
     if zones.is_empty() {
         return Ok(Vec::new());
     }
@@ -130,7 +134,7 @@ fn ring<'a>(target: &XrayTarget, zone: &'a Memzone, header: &[u8]) -> Result<Rin
         ));
     }
     let (size, mask, capacity) = (word(layout.size), word(layout.mask), word(layout.capacity));
-    if !size.is_power_of_two() || mask != size - 1 || capacity > mask {
+    if !is_ring_size(size, mask) || capacity > mask {
         let why = format!("a ring of size {size} with mask {mask} and capacity {capacity}");
         return implausible(why);
     }

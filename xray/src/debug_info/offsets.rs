@@ -1,12 +1,11 @@
 //! Offsets from the debug information of an app: valid even if its DPDK was patched.
 
-use std::fs::File;
+use std::time::Duration;
 
-use gimli::{AttributeValue, Reader, Unit, UnitOffset};
-use pmdscope_profile::open_mapped_file;
+use gimli::{AttributeValue, Unit, UnitOffset};
+use pmdscope_profile::SeparateFiles;
 
-use super::separate_files::SeparateFiles;
-use super::{Data, DebugFiles, Dwarf, Entry};
+use super::{Data, DebugFiles, Dwarf, Entry, WorkDeadline, name_of};
 use crate::layout::{Offsets, STRUCTURES};
 use crate::memory::Memory;
 
@@ -17,6 +16,15 @@ const MOST_BYTES: u64 = 256 << 20;
 /// around a member.
 const MOST_STEPS: usize = 16;
 
+/// Larger offsets and sizes are not those of a structure; sums of some of them do not wrap.
+const MOST_OFFSET: u64 = 1 << 24;
+
+/// Time for all files of an app: DWARF may let each of a million units read the same tables.
+const MOST_TIME: Duration = Duration::from_secs(10);
+
+/// DPDK has some 300 with its drivers.
+const MOST_LIBRARIES: usize = 1024;
+
 /// Prefix of the names of DPDK's libraries.
 const LIBRARIES: &str = "librte_";
 
@@ -24,42 +32,50 @@ const LIBRARIES: &str = "librte_";
 /// of DPDK's libraries; other structures are left out.
 pub(crate) fn offsets_of_app(memory: &dyn Memory) -> Offsets {
     let mut offsets = Offsets::new();
-    for files in files(memory) {
-        offsets_of_files(&files, &mut offsets);
+    let deadline = WorkDeadline::after(MOST_TIME);
+    for files in files(memory).unwrap_or_default() {
+        offsets_of_files(&files, &deadline, &mut offsets);
     }
     offsets
 }
 
 /// The executable and the libraries of DPDK; none of a core file.
-fn files(memory: &dyn Memory) -> Vec<DebugFiles> {
-    let (Some(pid), Ok(maps)) = (memory.process(), memory.maps()) else { return Vec::new() };
-    let separate = SeparateFiles::of_process(Some(pid));
+fn files(memory: &dyn Memory) -> Option<Vec<DebugFiles>> {
+    let (pid, maps) = (memory.process()?, memory.maps().ok()?);
+    let (rights, of_app) = memory.files()?;
     let is_library =
         |path: &str| path.rsplit('/').next().is_some_and(|name| name.starts_with(LIBRARIES));
     let mut libraries: Vec<_> = maps.iter().filter(|map| is_library(&map.path)).collect();
     libraries.dedup_by_key(|map| &map.path);
-    let libraries = libraries.into_iter().filter_map(|map| {
-        Some(DebugFiles::find(open_mapped_file(pid, map)?, &map.path, &separate))
-    });
-    let executable = format!("/proc/{pid}/exe");
-    let path = std::fs::read_link(&executable).unwrap_or_default();
-    let executable = File::open(executable).ok();
-    let executable =
-        executable.map(|file| DebugFiles::find(file, &path.to_string_lossy(), &separate));
-    executable.into_iter().chain(libraries).collect()
+    libraries.truncate(MOST_LIBRARIES);
+    rights.run(|| {
+        let separate = SeparateFiles::of_process(Some(pid));
+        let libraries = libraries
+            .into_iter()
+            .filter_map(|map| Some(DebugFiles::find(of_app.mapped(map)?, &map.path, &separate)));
+        let path = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+        let executable = of_app.executable();
+        let executable =
+            executable.map(|file| DebugFiles::find(file, &path.to_string_lossy(), &separate));
+        executable.into_iter().chain(libraries).collect()
+    })
 }
 
 /// Adds the offsets of a file, except those that were found before.
-pub(super) fn offsets_of_files(files: &DebugFiles, offsets: &mut Offsets) {
+pub(super) fn offsets_of_files(files: &DebugFiles, deadline: &WorkDeadline, offsets: &mut Offsets) {
+    let all = |offsets: &Offsets| STRUCTURES.iter().all(|structure| has(offsets, structure));
+    if all(offsets) || deadline.is_over() {
+        return;
+    }
     let Some(dwarf) = files.dwarf(MOST_BYTES) else { return };
     let mut units = dwarf.units();
     while let Ok(Some(header)) = units.next() {
-        if STRUCTURES.iter().all(|structure| has(offsets, structure)) {
+        if all(offsets) || deadline.is_over() {
             return;
         }
         if let Ok(unit) = dwarf.unit(header) {
             // Offsets found before an error are kept.
-            let _ = Types { dwarf: &dwarf, unit: &unit }.add(offsets);
+            let _ = Types { dwarf: &dwarf, unit: &unit, deadline }.add(offsets);
         }
     }
 }
@@ -72,6 +88,7 @@ fn has(offsets: &Offsets, (structure, members): &(&'static str, &[&'static str])
 struct Types<'a> {
     dwarf: &'a Dwarf,
     unit: &'a Unit<Data>,
+    deadline: &'a WorkDeadline,
 }
 
 impl Types<'_> {
@@ -79,14 +96,16 @@ impl Types<'_> {
         let mut entries = self.unit.entries();
         entries.next_dfs()?;
         let mut entry = entries.next_dfs()?;
-        while let Some(found) = entry {
+        while let Some(found) = entry.filter(|_| !self.deadline.is_over()) {
             if let Some(wanted) = self.wanted(found).filter(|wanted| !has(offsets, wanted)) {
                 let (structure, members) = wanted;
                 let all: Option<Vec<_>> = members
                     .iter()
                     .map(|name| Some(((structure, *name), self.value(found, name)?)))
                     .collect();
-                offsets.extend(all.unwrap_or_default());
+                // Of a file that is broken.
+                let plausible = all.filter(|all| all.iter().all(|(_, it)| *it <= MOST_OFFSET));
+                offsets.extend(plausible.unwrap_or_default());
             }
             entry = entries.next_sibling()?;
         }
@@ -102,8 +121,7 @@ impl Types<'_> {
     }
 
     fn name(&self, entry: &Entry) -> Option<String> {
-        let name = self.dwarf.attr_string(self.unit, entry.attr_value(gimli::DW_AT_name)?).ok()?;
-        Some(name.to_string_lossy().ok()?.into_owned())
+        name_of(&self.dwarf.attr_string(self.unit, entry.attr_value(gimli::DW_AT_name)?).ok()?)
     }
 
     /// The value that the table lists as `member` of the structure.
@@ -132,6 +150,10 @@ impl Types<'_> {
             let member = node.entry();
             if member.tag() != gimli::DW_TAG_member {
                 continue;
+            }
+            // Structures may contain themselves, unnamed.
+            if self.deadline.is_over() {
+                return None;
             }
             let offset = member_offset(member);
             let inner = match (self.name(member), rest) {
@@ -249,7 +271,11 @@ pub(crate) mod tests {
     /// The offsets of a library of this source.
     pub(crate) fn compiled(source: &str, options: &[&str]) -> Offsets {
         let mut offsets = Offsets::new();
-        offsets_of_files(&Compiled::new(source, options).files(), &mut offsets);
+        offsets_of_files(
+            &Compiled::new(source, options).files(),
+            &WorkDeadline::after(MOST_TIME),
+            &mut offsets,
+        );
         offsets
     }
 }

@@ -6,14 +6,16 @@
 //! and pool and umem point to each other.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use super::Owned;
 use super::fields::Fields;
 use super::queues::PortQueues;
 use crate::Mapping;
+use crate::address::{Address, AddressRange};
 use crate::memory::{Memory, read_u32};
 use crate::report::Holder;
-use crate::target::XrayTarget;
+use crate::target::{XrayTarget, is_ring_size};
 
 /// Prefix of the memzone names of mempools.
 const POOL_ZONE: &str = "MP_";
@@ -48,6 +50,7 @@ const RING_ENTRIES: u64 = 32;
 const QUEUE_UMEM: u64 = 48;
 const QUEUE_POOL: u64 = 64;
 const QUEUE_BYTES: u64 = 512;
+const OTHER_RINGS: Range<u64> = QUEUE_POOL + 8..QUEUE_BYTES - RING_BYTES;
 
 /// `mb_pool` and `buffer` of the umem.
 const UMEM_POOL: u64 = 24;
@@ -79,7 +82,7 @@ pub(crate) struct AfXdpSockets {
 struct Ring {
     producer: u64,
     consumer: u64,
-    entries: u64,
+    entries: AddressRange,
     size: u32,
     entry_bytes: u64,
     /// Start of the mapping that contains it.
@@ -146,7 +149,7 @@ impl AfXdpSockets {
 
     /// The memory of the rings.
     pub(super) fn owned(&self) -> Vec<Owned> {
-        let owned = |ring: &Ring| Owned::new(ring.entries, ring.end(), ring.owner.clone());
+        let owned = |ring: &Ring| Owned::new(ring.entries, ring.owner.clone());
         self.rings.iter().map(owned).collect()
     }
 
@@ -158,18 +161,15 @@ impl AfXdpSockets {
 }
 
 impl Ring {
-    fn end(&self) -> u64 {
-        self.entries.saturating_add(u64::from(self.size) * self.entry_bytes)
-    }
-
     fn live(&self, memory: &dyn Memory) -> Option<Vec<(u64, u64)>> {
         let (first, count) = self.window(memory)?;
-        let bytes = u64::from(self.size) * self.entry_bytes;
-        let entries = Fields::read_large(memory, self.entries, bytes)?;
+        let (begin, bytes) = (self.entries.start(), self.entries.bytes());
+        let entries = Fields::read_large(memory, begin, bytes)?;
         let entry = |place: u32| {
-            let offset = u64::from(first.wrapping_add(place) % self.size) * self.entry_bytes;
-            let buffer = entries.u64(offset)? & BUFFER_MASK;
-            Some((self.entries + offset, self.umem.first_mbuf.checked_add(buffer)?))
+            let slot = first.wrapping_add(place).checked_rem(self.size)?;
+            let at = Address(begin).element(slot.into(), self.entry_bytes)?;
+            let buffer = entries.u64(self.entries.offset(at)?)? & BUFFER_MASK;
+            Some((at, Address(self.umem.first_mbuf).plus(buffer)?))
         };
         Some((0..count).filter_map(entry).collect())
     }
@@ -199,7 +199,7 @@ impl Reader<'_> {
         let umem = self.umem(fields.u64(QUEUE_UMEM)?, fields.u64(QUEUE_POOL)?)?;
         let (rx, tx) = (Holder::RxQueue { port, queue }, Holder::TxQueue { port, queue });
         let behind = |kind: RingKind, owner: &Holder| {
-            let mut places = (QUEUE_POOL + 8..QUEUE_BYTES - RING_BYTES).step_by(8);
+            let mut places = OTHER_RINGS.step_by(8);
             places.find_map(|at| self.ring(&fields, at, kind, umem, owner))
         };
         let received = self.ring(&fields, 0, RX, umem, &rx)?;
@@ -222,10 +222,10 @@ impl Reader<'_> {
         let memory = self.target.memory.as_ref();
         let mut pools = self.target.memzones.iter().filter(|zone| zone.name.starts_with(POOL_ZONE));
         pools.find(|zone| zone.address == pool)?;
-        let header = pool.checked_add(self.target.layout.mempool.header_size)?;
+        let header = Address(pool).plus(self.target.layout.mempool.header_size)?;
         let header = u64::from(read_u32(memory, header).ok()?);
         let fields = Fields::read(memory, address, UMEM_BYTES)?;
-        let first_mbuf = fields.u64(UMEM_BUFFER)?.checked_add(header)?;
+        let first_mbuf = Address(fields.u64(UMEM_BUFFER)?).plus(header)?;
         (fields.u64(UMEM_POOL)? == pool).then_some(Umem { pool, first_mbuf })
     }
 
@@ -239,19 +239,18 @@ impl Reader<'_> {
         umem: Umem,
         owner: &Holder,
     ) -> Option<Ring> {
-        let size = fields.u32(at + RING_SIZE)?;
-        let producer = fields.u64(at + RING_PRODUCER)?;
-        let consumer = fields.u64(at + RING_CONSUMER)?;
-        let entries = fields.u64(at + RING_ENTRIES)?;
+        let ring = Address(at);
+        let size = fields.u32(ring.plus(RING_SIZE)?)?;
+        let producer = fields.u64(ring.plus(RING_PRODUCER)?)?;
+        let consumer = fields.u64(ring.plus(RING_CONSUMER)?)?;
+        let entries = fields.u64(ring.plus(RING_ENTRIES)?)?;
         let mapping = self.sockets.iter().find(|mapping| mapping.contains(producer))?;
-        let end = entries.checked_add(u64::from(size) * kind.entry_bytes)?;
-        let fits = size.is_power_of_two()
+        let entries = AddressRange::of_elements(entries, size.into(), kind.entry_bytes)?;
+        let fits = is_ring_size(size, fields.u32(ring.plus(RING_MASK)?)?)
             && size <= MOST_ENTRIES
-            && fields.u32(at + RING_MASK)? == size - 1
             && mapping.offset == kind.offset
             && mapping.contains(consumer)
-            && mapping.contains(entries)
-            && end <= mapping.end;
+            && AddressRange::from(*mapping).contains_all(&entries);
         fits.then(|| Ring {
             producer,
             consumer,

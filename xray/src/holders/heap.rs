@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 
 use super::fields::Fields;
+use crate::address::AddressRange;
 use crate::layout::{Layout, MallocElemLayout};
 use crate::memory::Memory;
 use crate::target::XrayTarget;
@@ -38,10 +39,8 @@ const MOST_SOCKETS: u32 = 4096;
 /// A piece of memory of the heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Element {
-    /// First address that its user may use.
-    pub(super) start: u64,
-    /// Address after the last.
-    pub(super) end: u64,
+    /// What its user may use.
+    pub(super) range: AddressRange,
     /// NUMA node; a higher number for memory that the app itself brought.
     pub(super) socket: i32,
     /// It is in use.
@@ -73,16 +72,16 @@ impl Elements {
             elements.is_whole &= walk.is_whole;
             elements.list.extend(walk.elements());
         }
-        elements.list.sort_unstable_by_key(|element| element.start);
+        elements.list.sort_unstable_by_key(|element| element.range);
         elements.heaps = heaps;
         elements
     }
 
     /// The element in use that contains an address.
     pub(super) fn find(&self, address: u64) -> Option<&Element> {
-        let behind = self.list.partition_point(|element| element.start <= address);
+        let behind = self.list.partition_point(|element| element.range.start() <= address);
         let element = self.list.get(behind.checked_sub(1)?)?;
-        (element.is_used && address < element.end).then_some(element)
+        (element.is_used && element.range.contains(address)).then_some(element)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Element> {
@@ -161,7 +160,10 @@ impl Header {
     fn element(&self, socket: i32) -> Element {
         let is_used = self.state == STATE_BUSY;
         let pad = if is_used { u64::from(self.pad) } else { 0 };
-        Element { start: self.data + pad, end: self.end, socket, is_used }
+        // It was checked that the pad fits.
+        let (_, range) =
+            AddressRange::from(self.data..self.end).split_at(self.data.saturating_add(pad));
+        Element { range, socket, is_used }
     }
 }
 
@@ -330,7 +332,7 @@ pub(super) mod tests {
             let elements = heap.elements(&[zone]);
             assert!(elements.is_whole);
             let second = elements.find(heap.data[1] + 4095).unwrap();
-            assert_eq!((second.end - second.start, second.socket), (4096, 1));
+            assert_eq!((second.range.bytes(), second.socket), (4096, 1));
             assert_eq!(elements.find(heap.data[1] + 4096), None, "the header of the next");
             assert_eq!(elements.find(heap.data[2]), None, "free");
             assert_eq!(elements.iter().filter(|element| !element.is_used).count(), 1);
@@ -349,7 +351,7 @@ pub(super) mod tests {
         let zone = Memzone { name: "aligned".into(), address: heap.data[1] + 256, bytes: 64 };
         let elements = Elements::read(&heap.target(vec![zone]));
         let element = elements.find(heap.data[1] + 256);
-        assert_eq!(element.map(|element| element.end - element.start), Some(768));
+        assert_eq!(element.map(|element| element.range.bytes()), Some(768));
         assert_eq!(elements.find(heap.data[1]), None);
     }
 
@@ -382,8 +384,7 @@ pub(super) mod tests {
             }
             let elements = heap.elements(&[0, 2, 5, 11]);
             let list: Vec<_> = elements.iter().collect();
-            prop_assert!(list.windows(2).all(|pair| pair[0].start <= pair[1].start));
-            prop_assert!(list.iter().all(|element| element.start <= element.end));
+            prop_assert!(list.windows(2).all(|pair| pair[0].range <= pair[1].range));
         }
     }
 }

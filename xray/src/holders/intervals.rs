@@ -1,10 +1,11 @@
 //! Parts of an address space, with a value each.
 
-/// Addresses from `start` to before `end`.
+use crate::address::AddressRange;
+
+/// Addresses with a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Interval {
-    pub(super) start: u64,
-    pub(super) end: u64,
+    pub(super) range: AddressRange,
     pub(super) value: u32,
 }
 
@@ -16,13 +17,13 @@ impl Intervals {
     /// Sorts any intervals. Of overlapping ones the one that begins first counts; empty ones are
     /// left out.
     pub(super) fn new(mut intervals: Vec<Interval>) -> Self {
-        intervals.sort_by_key(|interval| interval.start);
+        intervals.sort_by_key(|interval| interval.range.start());
         let (mut kept, mut behind): (Vec<Interval>, u64) = (Vec::new(), 0);
         for interval in intervals {
-            let start = interval.start.max(behind);
-            if start < interval.end {
-                kept.push(Interval { start, ..interval });
-                behind = interval.end;
+            let (_, range) = interval.range.split_at(behind);
+            if !range.is_empty() {
+                kept.push(Interval { range, ..interval });
+                behind = range.end();
             }
         }
         Self(kept)
@@ -30,26 +31,24 @@ impl Intervals {
 
     /// The value of an address; a binary search.
     pub(super) fn find(&self, address: u64) -> Option<u32> {
-        let behind = self.0.partition_point(|interval| interval.start <= address);
+        let behind = self.0.partition_point(|interval| interval.range.start() <= address);
         let interval = self.0[..behind].last()?;
-        (address < interval.end).then_some(interval.value)
+        interval.range.contains(address).then_some(interval.value)
     }
 
     /// These intervals, with those of `above` taking precedence.
     pub(super) fn overlaid(self, above: &Self) -> Self {
-        let mut result = Vec::with_capacity(self.0.len() + 2 * above.0.len());
+        let mut result = Vec::with_capacity(self.0.len().saturating_add(above.0.len()));
         let mut upper = above.0.iter().peekable();
         for mut below in self.0 {
-            while let Some(interval) = upper.next_if(|interval| interval.start < below.end) {
-                if below.start < interval.start {
-                    result.push(Interval { end: interval.start, ..below });
-                }
-                below.start = below.start.max(interval.end);
+            let end = below.range.end();
+            while let Some(interval) = upper.next_if(|upper| upper.range.start() < end) {
+                let (before, _) = below.range.split_at(interval.range.start());
+                result.push(Interval { range: before, ..below });
+                (_, below.range) = below.range.split_at(interval.range.end());
                 result.push(*interval);
             }
-            if below.start < below.end {
-                result.push(below);
-            }
+            result.push(below);
         }
         result.extend(upper);
         Self::new(result)
@@ -73,7 +72,8 @@ mod tests {
     use super::*;
 
     fn any_intervals() -> impl Strategy<Value = Vec<Interval>> {
-        let interval = |(start, length, value)| Interval { start, end: start + length, value };
+        let interval =
+            |(start, length, value)| Interval { range: (start..start + length).into(), value };
         vec((0..64_u64, 0..16_u64, 0..8_u32).prop_map(interval), 0..12)
     }
 
@@ -86,14 +86,14 @@ mod tests {
                 let wanted = above.find(address).or_else(|| below.find(address));
                 prop_assert_eq!(both.find(address), wanted, "{}", address);
             }
-            prop_assert!(both.0.windows(2).all(|pair| pair[0].end <= pair[1].start));
+            prop_assert!(both.0.windows(2).all(|pair| pair[0].range.end() <= pair[1].range.start()));
         }
 
         #[test]
         fn each_address_of_an_interval_has_a_value(intervals in any_intervals()) {
             let kept = Intervals::new(intervals.clone());
             for address in 0..96 {
-                let wanted = intervals.iter().any(|i| (i.start..i.end).contains(&address));
+                let wanted = intervals.iter().any(|i| i.range.contains(address));
                 prop_assert_eq!(kept.find(address).is_some(), wanted, "{}", address);
             }
         }
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn the_end_of_the_address_space_is_no_trap() {
-        let all = Intervals::new(vec![Interval { start: 0, end: u64::MAX, value: 1 }]);
+        let all = Intervals::new(vec![Interval { range: (0..u64::MAX).into(), value: 1 }]);
         assert_eq!(
             (all.find(0), all.find(u64::MAX - 1), all.find(u64::MAX)),
             (Some(1), Some(1), None)

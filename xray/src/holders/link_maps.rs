@@ -9,13 +9,14 @@ use std::collections::BTreeSet;
 
 use super::fields::Fields;
 use super::modules::{Module, TlsSegment};
+use crate::address::{Address, AddressRange};
 use crate::memory::Memory;
 
 /// `DT_DEBUG`, with which the executable points to the list of modules.
 const DT_DEBUG: u64 = 21;
-/// Most entries of a dynamic section.
-const MOST_ENTRIES: u64 = 128;
+/// Bytes of an entry of a dynamic section, and most of all entries.
 const ENTRY_BYTES: u64 = 16;
+const MOST_BYTES: u64 = 128 * ENTRY_BYTES;
 
 /// The public members: `r_map` of `struct r_debug`, `l_ld` and `l_next` of `struct link_map`.
 const FIRST_MAP: u64 = 8;
@@ -65,15 +66,16 @@ fn numbers(memory: &dyn Memory, modules: &[Module]) -> Option<Vec<(usize, u64)>>
 /// The first element of the list of modules, if this is the dynamic section of the executable.
 fn first_map(memory: &dyn Memory, dynamic: u64) -> Option<u64> {
     // The section may end a few entries before the mapped memory does.
-    let sizes = [MOST_ENTRIES, MOST_ENTRIES / 2, MOST_ENTRIES / 4];
-    let read = |entries: u64| Fields::read(memory, dynamic, entries * ENTRY_BYTES);
+    let sizes = [MOST_BYTES, MOST_BYTES / 2, MOST_BYTES / 4];
+    let read = |bytes: u64| Fields::read(memory, dynamic, bytes);
     let fields = sizes.into_iter().find_map(read)?;
-    let mut entries = (0..MOST_ENTRIES).map_while(|number| {
-        let at = number * ENTRY_BYTES;
-        fields.u64(at).zip(fields.u64(at + 8)).filter(|(tag, _)| *tag != 0)
+    let entries = AddressRange::from(0..MOST_BYTES).chunks(ENTRY_BYTES);
+    let mut entries = entries.map_while(|entry| {
+        let value = Address(entry.start()).plus(8)?;
+        fields.u64(entry.start()).zip(fields.u64(value)).filter(|(tag, _)| *tag != 0)
     });
     let (_, debug) = entries.find(|(tag, debug)| *tag == DT_DEBUG && *debug != 0)?;
-    let first = Fields::read(memory, debug.checked_add(FIRST_MAP)?, 8)?.u64(0)?;
+    let first = Fields::read(memory, Address(debug).plus(FIRST_MAP)?, 8)?.u64(0)?;
     (first != 0).then_some(first)
 }
 
@@ -96,9 +98,9 @@ fn link_maps(memory: &dyn Memory, first: u64) -> Vec<(u64, Fields)> {
 fn numbers_of(parts: &[(&TlsSegment, &Fields)]) -> Option<Vec<u64>> {
     let number = |at: u64, segment: &TlsSegment, fields: &Fields| {
         let fits = fields.u64(at)? == segment.file_bytes
-            && fields.u64(at + BLOCK_BYTES)? == segment.bytes
-            && fields.u64(at + ALIGNMENT)? == segment.alignment;
-        let number = fields.u64(at + NUMBER)?;
+            && fields.u64(Address(at).plus(BLOCK_BYTES)?)? == segment.bytes
+            && fields.u64(Address(at).plus(ALIGNMENT)?)? == segment.alignment;
+        let number = fields.u64(Address(at).plus(NUMBER)?)?;
         (fits && (1..=MOST_NUMBER).contains(&number)).then_some(number)
     };
     let numbers = |at: u64| {

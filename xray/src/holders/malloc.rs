@@ -9,6 +9,7 @@ use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 
 use crate::Mapping;
+use crate::address::{Address, AddressRange};
 use crate::memory::{Memory, read_array, read_u64};
 
 /// Precedes the data of a chunk: a word that belongs to the previous one, and its length.
@@ -56,11 +57,10 @@ pub(super) struct MallocHeaps<'a> {
 /// Memory that may contain heaps.
 #[derive(Debug)]
 struct Region {
-    start: u64,
-    end: u64,
+    range: AddressRange,
     /// The heap of the first arena, which fills it.
     first: OnceCell<Option<Heap>>,
-    /// Those of other arenas, by the multiple of [`ARENA_ALIGNMENT`].
+    /// Those of other arenas, by their first address, a multiple of [`ARENA_ALIGNMENT`].
     others: RefCell<BTreeMap<u64, Option<Heap>>>,
 }
 
@@ -76,29 +76,26 @@ impl<'a> MallocHeaps<'a> {
         let mut regions: Vec<Region> = Vec::new();
         for mapping in maps.iter().filter(|it| it.writable && !it.shared && is_anonymous(&it.path))
         {
-            match regions.last_mut() {
-                Some(last) if last.end == mapping.start => last.end = mapping.end,
-                _ => regions.push(Region::new(mapping)),
+            let range = AddressRange::from(mapping);
+            if !regions.last_mut().is_some_and(|last| last.range.join(&range)) {
+                regions.push(Region::new(range));
             }
         }
         Self { memory, regions }
     }
 
-    /// Start and end of the data of the chunk in use that contains an address.
-    pub(super) fn find(&self, address: u64) -> Option<(u64, u64)> {
-        let behind = self.regions.partition_point(|region| region.start <= address);
-        let region = self.regions.get(behind.checked_sub(1)?)?;
-        if address >= region.end {
-            return None;
-        }
-        let walk = || heap(self.memory, region.start, region.end);
+    /// The data of the chunk in use that contains an address.
+    pub(super) fn find(&self, address: u64) -> Option<AddressRange> {
+        let behind = self.regions.partition_point(|region| region.range.start() <= address);
+        let region = self.regions[..behind].last().filter(|it| it.range.contains(address))?;
+        let walk = || heap(self.memory, &region.range);
         if let Some(heap) = region.first.get_or_init(walk) {
             return heap.find(address);
         }
         let mut others = region.others.borrow_mut();
         let arena = others
-            .entry(address / ARENA_ALIGNMENT)
-            .or_insert_with_key(|number| arena_heap(self.memory, region, number * ARENA_ALIGNMENT));
+            .entry(address & !(ARENA_ALIGNMENT - 1))
+            .or_insert_with_key(|base| arena_heap(self.memory, region, *base));
         match arena {
             Some(heap) => heap.find(address),
             None => mmapped(self.memory, region, address),
@@ -107,98 +104,108 @@ impl<'a> MallocHeaps<'a> {
 }
 
 impl Region {
-    fn new(mapping: &Mapping) -> Self {
-        let (first, others) = (OnceCell::new(), RefCell::default());
-        Self { start: mapping.start, end: mapping.end, first, others }
-    }
-
-    fn contains(&self, start: u64, end: u64) -> bool {
-        self.start <= start && start < end && end <= self.end
+    fn new(range: AddressRange) -> Self {
+        Self { range, first: OnceCell::new(), others: RefCell::default() }
     }
 }
 
 impl Heap {
-    fn find(&self, address: u64) -> Option<(u64, u64)> {
-        let begins_before = |chunk: &u64| (chunk & !FLAGS) + SHARED_BYTES <= address;
+    fn find(&self, address: u64) -> Option<AddressRange> {
+        let shared_end = |chunk: &u64| Address(chunk & !FLAGS).plus(SHARED_BYTES);
+        let begins_before = |chunk: &u64| shared_end(chunk).is_some_and(|end| end <= address);
         let behind = self.chunks.partition_point(begins_before);
-        let chunk = self.chunks.get(behind.checked_sub(1)?)? & !FLAGS;
+        let chunk = self.chunks[..behind].last()? & !FLAGS;
         // The last chunk is free.
         let next = self.chunks.get(behind)?;
-        let (start, end) = (chunk + HEADER_BYTES, (next & !FLAGS) + SHARED_BYTES);
-        (next & PREVIOUS_IN_USE != 0 && (start..end).contains(&address)).then_some((start, end))
+        let data = AddressRange::new(Address(chunk).plus(HEADER_BYTES)?, shared_end(next)?)?;
+        (next & PREVIOUS_IN_USE != 0 && data.contains(address)).then_some(data)
     }
 }
 
 /// The heap of an arena that is not the first.
 fn arena_heap(memory: &dyn Memory, region: &Region, base: u64) -> Option<Heap> {
-    if base < region.start || !is_present(memory, base) {
+    if !region.range.contains(base) || !is_present(memory, base) {
         return None;
     }
-    let arena = read_u64(memory, base.checked_add(INFO_ARENA)?).ok()?;
-    let size = read_u64(memory, base.checked_add(INFO_SIZE)?).ok()?;
-    let end = base.checked_add(size)?;
-    if size > ARENA_ALIGNMENT || !region.contains(base, end) {
+    let arena = read_u64(memory, Address(base).plus(INFO_ARENA)?).ok()?;
+    let size = read_u64(memory, Address(base).plus(INFO_SIZE)?).ok()?;
+    let whole = AddressRange::of_length(base, size)?;
+    if size > ARENA_ALIGNMENT || !region.range.contains_all(&whole) {
         return None;
     }
     HEAP_INFO_BYTES.into_iter().find_map(|info| {
-        let behind = base + info;
+        let behind = Address(base).plus(info)?;
         let arena_bytes = if arena == behind { ARENA_BYTES } else { 0 };
-        heap(memory, (behind + arena_bytes).next_multiple_of(ALIGNMENT), end)
+        let (_, chunks) = whole.split_at(Address(behind).plus(arena_bytes)?);
+        heap(
+            memory,
+            &AddressRange::new(chunks.start().checked_next_multiple_of(ALIGNMENT)?, whole.end())?,
+        )
     })
 }
 
-/// The chunks from `start` to `end`, if they fill it.
-fn heap(memory: &dyn Memory, start: u64, end: u64) -> Option<Heap> {
-    if !is_present(memory, start) {
+/// The chunks in a range, if they fill it.
+fn heap(memory: &dyn Memory, range: &AddressRange) -> Option<Heap> {
+    if !is_present(memory, range.start()) {
         return None;
     }
-    (0..MOST_WALKS).find_map(|_| walk(memory, start, end))
+    (0..MOST_WALKS).find_map(|_| walk(memory, range))
 }
 
 /// Whether the app has ever touched this page. It has touched those with chunk headers. Others must
 /// not be read, as the kernel would allocate them.
 fn is_present(memory: &dyn Memory, address: u64) -> bool {
-    let page = address - address % PAGE_BYTES;
-    let presence = memory.present(page..page.saturating_add(PAGE_BYTES));
+    let page = AddressRange::up_to_length(page_of(address), PAGE_BYTES);
+    let presence = memory.present(page);
     presence.is_ok_and(|presence| !presence.parts.is_empty())
 }
 
-fn walk(memory: &dyn Memory, start: u64, end: u64) -> Option<Heap> {
+fn page_of(address: u64) -> u64 {
+    address & !(PAGE_BYTES - 1)
+}
+
+fn walk(memory: &dyn Memory, range: &AddressRange) -> Option<Heap> {
     let mut heap = Heap::default();
     let mut pages = Pages { memory, page: None };
-    let mut at = start;
-    while at < end && heap.chunks.len() < MOST_CHUNKS {
-        let word = pages.word(at.checked_add(8)?)?;
+    let mut rest = *range;
+    while !rest.is_empty() && heap.chunks.len() < MOST_CHUNKS {
+        let at = rest.start();
+        let word = pages.word(Address(at).plus(8)?)?;
         heap.chunks.push(at | word & PREVIOUS_IN_USE);
         let length = word & !FLAGS;
-        if length == MARK_BYTES && end - at == 2 * MARK_BYTES {
+        if length == MARK_BYTES && rest.bytes() == 2 * MARK_BYTES {
             return Some(heap);
         }
-        if length < LEAST_BYTES || !length.is_multiple_of(ALIGNMENT) || word & IS_MMAPPED != 0 {
+        if length < LEAST_BYTES
+            || !length.is_multiple_of(ALIGNMENT)
+            || word & IS_MMAPPED != 0
+            || length > rest.bytes()
+        {
             return None;
         }
-        at = at.checked_add(length)?;
+        (_, rest) = rest.split_at(Address(at).plus(length)?);
     }
-    (at == end && !heap.chunks.is_empty()).then_some(heap)
+    (rest.is_empty() && !heap.chunks.is_empty()).then_some(heap)
 }
 
 /// A chunk with a separate mapping. It is found by the start of its data only.
-fn mmapped(memory: &dyn Memory, region: &Region, address: u64) -> Option<(u64, u64)> {
+fn mmapped(memory: &dyn Memory, region: &Region, address: u64) -> Option<AddressRange> {
     let chunk =
-        address.checked_sub(HEADER_BYTES).filter(|chunk| chunk.is_multiple_of(ALIGNMENT))?;
+        Address(address).minus(HEADER_BYTES).filter(|chunk| chunk.is_multiple_of(ALIGNMENT))?;
     if !is_present(memory, chunk) {
         return None;
     }
     // Memory before it that was left free to align the data.
     let before = read_u64(memory, chunk).ok()?;
-    let word = read_u64(memory, chunk + 8).ok()?;
-    let (start, end) = (chunk.checked_sub(before)?, chunk.checked_add(word & !FLAGS)?);
+    let word = read_u64(memory, Address(chunk).plus(8)?).ok()?;
+    let (start, end) = (Address(chunk).minus(before)?, Address(chunk).plus(word & !FLAGS)?);
+    let data = AddressRange::new(address, end)?;
     let fits = word & FLAGS == IS_MMAPPED
         && start.is_multiple_of(PAGE_BYTES)
         && end.is_multiple_of(PAGE_BYTES)
-        && region.contains(start, end)
-        && address < end;
-    fits.then_some((address, end))
+        && region.range.contains_all(&AddressRange::new(start, end)?)
+        && !data.is_empty();
+    fits.then_some(data)
 }
 
 /// Reads words, each page once, and only pages with chunk headers.
@@ -209,12 +216,12 @@ struct Pages<'a> {
 
 impl Pages<'_> {
     fn word(&mut self, address: u64) -> Option<u64> {
-        let begin = address - address % PAGE_BYTES;
+        let begin = page_of(address);
         if self.page.as_ref().is_none_or(|(page, _)| *page != begin) {
             self.page = Some((begin, read_array(self.memory, begin).ok()?));
         }
         let (_, page) = self.page.as_ref()?;
-        let place = usize::try_from(address - begin).ok()?;
+        let place = usize::try_from(Address(address).minus(begin)?).ok()?;
         page.get(place..)?.first_chunk().map(|word| u64::from_le_bytes(*word))
     }
 }
@@ -252,7 +259,8 @@ pub(super) mod tests {
     }
 
     fn find(memory: &TestMemory, address: u64) -> Option<(u64, u64)> {
-        MallocHeaps::new(memory, &memory.maps().unwrap()).find(address)
+        let found = MallocHeaps::new(memory, &memory.maps().unwrap()).find(address);
+        found.map(|data| (data.start(), data.end()))
     }
 
     #[test]
@@ -333,8 +341,8 @@ pub(super) mod tests {
             // Other tests allocate at the same time.
             let chunk = (0..100)
                 .find_map(|_| MallocHeaps::new(&memory, &memory.maps().unwrap()).find(begin));
-            let (start, end) = chunk.unwrap_or_default();
-            start == begin && end >= begin + 8 * words.len() as u64
+            let chunk = chunk.unwrap_or_default();
+            chunk.start() == begin && chunk.bytes() >= 8 * words.len() as u64
         };
         assert!(small.iter().step_by(20).all(|words| found(words)));
         assert!(found(&long));

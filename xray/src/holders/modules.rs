@@ -2,26 +2,44 @@
 //! separate debug file.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use object::elf::{PF_W, PT_DYNAMIC, PT_TLS};
 use object::read::elf::ProgramHeader;
-use object::{Object, ObjectSegment, ObjectSymbol, ReadCache, ReadRef, SegmentFlags, SymbolKind};
-use pmdscope_profile::{file_name, load_bias, open_mapped_file};
+use object::{Object, ObjectSegment, ObjectSymbol, ReadRef, SegmentFlags, SymbolKind};
+use pmdscope_profile::{AppFiles, FileData, SeparateFiles, file_name, load_bias};
 
 use super::{Owned, Variable, link_maps};
 use crate::Mapping;
+use crate::address::{Address, AddressRange};
 use crate::debug_info::places::{self, Places};
-use crate::debug_info::separate_files::SeparateFiles;
-use crate::debug_info::{DebugFiles, open_regular_file};
+use crate::debug_info::{DebugFiles, WorkDeadline};
 use crate::memory::Memory;
 use crate::report::Holder;
 
-/// Maximum number of symbols read from a file.
-const MOST_SYMBOLS: usize = 1 << 20;
+/// Maximum number of symbols that are looked at in all files, and of variables that are kept of one.
+const MOST_SYMBOLS: u64 = 1 << 24;
+const MOST_VARIABLES: usize = 1 << 20;
+
+/// Symbols after which the time is looked at.
+const SYMBOLS_PER_CHECK: u64 = 1024;
+
+/// Longer names in the source are cut: mangled ones may refer to parts of themselves, and so become any
+/// length.
+const MOST_NAME_BYTES: usize = 1024;
+
+/// Time for the symbols of all files.
+const MOST_TIME: Duration = Duration::from_secs(20);
+
+/// Maximum number of writable segments of a file, which usually has one or two.
+const MOST_SEGMENTS: usize = 64;
+
+/// Maximum number of files of an app.
+const MOST_MODULES: usize = 4096;
 
 /// Bytes of a file that are compared with the memory of a core file: the segment headers, and often
 /// the build id.
@@ -39,7 +57,7 @@ pub(super) struct Module {
     /// Address of its dynamic section in the process.
     pub(super) dynamic: Option<u64>,
     /// Writable segments, as addresses in the process.
-    data: Vec<(u64, u64)>,
+    data: Vec<AddressRange>,
     /// Variables in them, as addresses in the process.
     variables: Vec<Symbol>,
     /// Its thread-local storage.
@@ -51,8 +69,7 @@ pub(super) struct Module {
 /// A variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Symbol {
-    pub(super) start: u64,
-    pub(super) end: u64,
+    pub(super) range: AddressRange,
     pub(super) name: String,
 }
 
@@ -76,8 +93,13 @@ pub(super) struct ThreadLocals {
     pub(super) variables: Vec<Symbol>,
 }
 
-/// The modules of an app. Files that cannot be opened, or are not ELF files, are left out.
-pub(super) fn modules(memory: &dyn Memory, pid: Option<u32>, maps: &[Mapping]) -> Vec<Module> {
+/// The modules of an app, and what was not read of them, one sentence each. Files that cannot be opened, or
+/// are not ELF files, are left out.
+pub(super) fn modules(
+    memory: &dyn Memory,
+    pid: Option<u32>,
+    maps: &[Mapping],
+) -> (Vec<Module>, Vec<String>) {
     let mut files: BTreeMap<(&str, u64, &str), Vec<&Mapping>> = BTreeMap::new();
     for mapping in maps.iter().filter(|mapping| mapping.path.starts_with('/')) {
         // A core file contains neither devices nor inodes.
@@ -86,79 +108,130 @@ pub(super) fn modules(memory: &dyn Memory, pid: Option<u32>, maps: &[Mapping]) -
     }
     let executable = pid.and_then(|pid| std::fs::read_link(format!("/proc/{pid}/exe")).ok());
     let executable = executable.map(|path| file_name(&path.to_string_lossy()));
-    let code = files.values().filter_map(|maps| maps.iter().find(|mapping| mapping.executable));
-    let module = |code: &&Mapping| {
-        let mut module = Module::open(memory, pid, maps, code)?;
-        module.is_executable = executable.as_ref() == Some(&module.name);
-        Some(module)
+    let code = files.values().filter_map(|maps| {
+        Some((*maps.iter().find(|mapping| mapping.executable)?, maps.as_slice()))
+    });
+    let code: Vec<_> = code.take(MOST_MODULES).collect();
+    let Some((rights, of_app)) = memory.files() else { return (Vec::new(), Vec::new()) };
+    let separate = SeparateFiles::of_process(pid);
+    let open = || {
+        let open = |code: &Mapping, maps: &[&Mapping]| {
+            let file = match pid {
+                Some(_) => of_app.mapped(code)?,
+                None => open_same_file(memory, &of_app, maps, code)?,
+            };
+            Some(DebugFiles::find(file, &code.path, &separate))
+        };
+        let opened = code.iter().map(|(code, maps)| (*code, open(code, maps)));
+        opened.collect::<Vec<_>>()
     };
-    let mut modules: Vec<Module> = code.filter_map(module).collect();
+    let mut reader = SymbolReader::default();
+    let opened = rights.run(open).unwrap_or_default();
+    let mut modules: Vec<Module> =
+        opened.into_iter().filter_map(|(code, files)| reader.module(code, files?)).collect();
+    for module in &mut modules {
+        module.is_executable = executable.as_ref() == Some(&module.name);
+    }
     link_maps::number_thread_locals(memory, &mut modules);
-    modules
+    (modules, reader.problems)
 }
 
-impl Module {
-    fn open(
-        memory: &dyn Memory,
-        pid: Option<u32>,
-        maps: &[Mapping],
-        code: &Mapping,
-    ) -> Option<Self> {
-        let file = match pid {
-            Some(pid) => open_mapped_file(pid, code)?,
-            None => open_same_file(memory, maps, code)?,
-        };
-        let files = DebugFiles::find(file, &code.path, &SeparateFiles::of_process(pid));
-        let cache = ReadCache::new(&files.file);
-        let elf = object::File::parse(&cache).ok()?;
+/// Reads symbols, within limits for all files of an app.
+#[derive(Debug)]
+struct SymbolReader {
+    deadline: WorkDeadline,
+    seen: u64,
+    problems: Vec<String>,
+}
+
+impl Default for SymbolReader {
+    fn default() -> Self {
+        Self { deadline: WorkDeadline::after(MOST_TIME), seen: 0, problems: Vec::new() }
+    }
+}
+
+/// Variables of a file, as addresses in it.
+#[derive(Debug, Default)]
+struct Variables {
+    globals: Vec<Symbol>,
+    thread_locals: Vec<Symbol>,
+}
+
+impl SymbolReader {
+    fn module(&mut self, code: &Mapping, files: DebugFiles) -> Option<Module> {
+        let name = file_name(&code.path);
+        let data = FileData::new(&files.file);
+        let elf = object::File::parse(&data).ok()?;
         let bias = load_bias(&elf, code)?;
-        let data = writable(&elf, bias);
-        let debug_cache = files.separate.as_ref().map(ReadCache::new);
-        let debug_elf = debug_cache.as_ref().and_then(|cache| object::File::parse(cache).ok());
-        let (mut variables, mut locals) = (Vec::new(), Vec::new());
-        for elf in [Some(&elf), debug_elf.as_ref()].into_iter().flatten() {
-            let symbols = elf.symbols().chain(elf.dynamic_symbols()).take(MOST_SYMBOLS);
-            for symbol in symbols.filter(is_variable) {
-                let Some(found) = Symbol::of(&symbol) else { continue };
-                if symbol.kind() == SymbolKind::Tls {
-                    locals.push(found);
-                } else {
-                    variables.extend(found.moved(bias));
-                }
-            }
+        let segments = writable(&elf, bias);
+        let debug_data = files.separate.as_ref().map(FileData::new);
+        let debug_elf = debug_data.as_ref().and_then(|data| object::File::parse(data).ok());
+        let mut variables = Variables::default();
+        let elves = [Some(&elf), debug_elf.as_ref()].into_iter().flatten();
+        let whole = elves.map(|elf| self.add(elf, &mut variables)).fold(true, |all, it| all & it);
+        if !whole || data.is_exceeded() || debug_data.as_ref().is_some_and(FileData::is_exceeded) {
+            self.problems.push(format!(
+                "not all symbols of {name} were read, as it has too many or is broken: some variables have \
+                 no name"
+            ));
         }
-        variables.retain(|symbol| {
-            data.iter().any(|data| data.0 <= symbol.start && symbol.end <= data.1)
-        });
+        let globals = variables.globals.into_iter().filter_map(|symbol| symbol.moved(bias));
+        let inside = |symbol: &Symbol| segments.iter().any(|data| data.contains_all(&symbol.range));
+        let globals = globals.filter(inside).collect();
         let (dynamic, segment) = program_headers(&elf);
-        let dynamic = dynamic.map(|address| address.wrapping_add(bias));
+        let locals = variables.thread_locals;
         let tls = segment.map(|segment| ThreadLocals { segment, number: None, variables: locals });
         drop(debug_elf);
-        drop(debug_cache);
+        drop(debug_data);
         drop(elf);
-        drop(cache);
-        Some(Self {
-            name: file_name(&code.path),
+        drop(data);
+        Some(Module {
+            name,
             is_executable: false,
             bias,
-            dynamic,
-            data,
-            variables,
+            dynamic: dynamic.map(|address| Address(address).moved(bias)),
+            data: segments,
+            variables: globals,
             tls,
             files,
             places: OnceLock::new(),
         })
     }
 
+    /// False if some were left out.
+    fn add<'data>(&mut self, elf: &impl Object<'data>, variables: &mut Variables) -> bool {
+        for symbol in elf.symbols().chain(elf.dynamic_symbols()) {
+            self.seen = self.seen.saturating_add(1);
+            let kept = variables.globals.len().max(variables.thread_locals.len());
+            let is_checked = self.seen.is_multiple_of(SYMBOLS_PER_CHECK);
+            if self.seen > MOST_SYMBOLS
+                || kept >= MOST_VARIABLES
+                || is_checked && self.deadline.is_over()
+            {
+                return false;
+            }
+            let Some(found) = is_variable(&symbol).then(|| Symbol::of(&symbol)).flatten() else {
+                continue;
+            };
+            match symbol.kind() {
+                SymbolKind::Tls => variables.thread_locals.push(found),
+                _ => variables.globals.push(found),
+            }
+        }
+        true
+    }
+}
+
+impl Module {
     /// Writable segments, as addresses in the process.
-    pub(super) fn writable(&self) -> impl Iterator<Item = (u64, u64)> {
+    pub(super) fn writable(&self) -> impl Iterator<Item = AddressRange> {
         self.data.iter().copied()
     }
 
     /// Its data as a whole, without a known variable.
     pub(super) fn data(&self) -> impl Iterator<Item = Owned> {
         let holder = self.global(None);
-        self.data.iter().map(move |(start, end)| Owned::new(*start, *end, holder.clone()))
+        self.data.iter().map(move |range| Owned::new(*range, holder.clone()))
     }
 
     /// Its variables; `number` is that of the module.
@@ -166,9 +239,9 @@ impl Module {
         self.variables.iter().map(move |symbol| Owned {
             variable: Some(Variable {
                 module: number,
-                address: symbol.start.wrapping_sub(self.bias),
+                address: symbol.range.start().wrapping_sub(self.bias),
             }),
-            ..Owned::new(symbol.start, symbol.end, self.global(Some(symbol.name.clone())))
+            ..Owned::new(symbol.range, self.global(Some(symbol.name.clone())))
         })
     }
 
@@ -185,26 +258,50 @@ impl Module {
 
 impl Symbol {
     fn of<'data>(symbol: &impl ObjectSymbol<'data>) -> Option<Self> {
-        let (start, name) = (symbol.address(), symbol.name().ok()?);
-        let end = start.checked_add(symbol.size())?;
-        (!name.is_empty()).then(|| Self { start, end, name: source_name(name) })
+        let range = AddressRange::of_length(symbol.address(), symbol.size())?;
+        let name = symbol.name().ok().filter(|name| !name.is_empty())?;
+        Some(Self { range, name: source_name(name) })
     }
 
     fn moved(self, bias: u64) -> Option<Self> {
-        let start = self.start.wrapping_add(bias);
-        let end = start.checked_add(self.end - self.start)?;
-        Some(Self { start, end, ..self })
+        let start = Address(self.range.start()).moved(bias);
+        Some(Self { range: AddressRange::of_length(start, self.range.bytes())?, ..self })
     }
 }
 
 /// The name of a variable in the source: names of C++ and Rust are mangled.
 fn source_name(name: &str) -> String {
+    let mut source = ShortText::default();
     if let Ok(rust) = rustc_demangle::try_demangle(name) {
         // Without the hash.
-        return format!("{rust:#}");
+        let _ = write!(source, "{rust:#}");
+        return source.0;
     }
     let cpp = name.starts_with("_Z").then(|| cpp_demangle::Symbol::new(name).ok()).flatten();
-    cpp.and_then(|symbol| symbol.demangle().ok()).unwrap_or_else(|| name.to_owned())
+    let options = cpp_demangle::DemangleOptions::default();
+    match cpp.map(|symbol| symbol.structured_demangle(&mut source, &options)) {
+        Some(Ok(())) => source.0,
+        Some(Err(_)) if source.is_full() => source.0,
+        _ => name.chars().take(MOST_NAME_BYTES).collect(),
+    }
+}
+
+/// Text up to a length; ends what writes more.
+#[derive(Debug, Default)]
+struct ShortText(String);
+
+impl ShortText {
+    fn is_full(&self) -> bool {
+        self.0.len() >= MOST_NAME_BYTES
+    }
+}
+
+impl Write for ShortText {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        let left = MOST_NAME_BYTES.saturating_sub(self.0.len());
+        self.0.extend(text.chars().take(left));
+        if self.is_full() { Err(std::fmt::Error) } else { Ok(()) }
+    }
 }
 
 fn is_variable<'data>(symbol: &impl ObjectSymbol<'data>) -> bool {
@@ -213,14 +310,13 @@ fn is_variable<'data>(symbol: &impl ObjectSymbol<'data>) -> bool {
 }
 
 /// Writable segments.
-fn writable<'data>(elf: &impl Object<'data>, bias: u64) -> Vec<(u64, u64)> {
+fn writable<'data>(elf: &impl Object<'data>, bias: u64) -> Vec<AddressRange> {
     let is_data = |flags| matches!(flags, SegmentFlags::Elf { p_flags } if p_flags & PF_W != 0);
-    let mut ranges = Vec::new();
-    for segment in elf.segments().filter(|segment| is_data(segment.flags())) {
-        let start = segment.address().wrapping_add(bias);
-        ranges.extend(start.checked_add(segment.size()).map(|end| (start, end)));
-    }
-    ranges
+    let data = elf.segments().filter(|segment| is_data(segment.flags())).take(MOST_SEGMENTS);
+    data.filter_map(|segment| {
+        AddressRange::of_length(Address(segment.address()).moved(bias), segment.size())
+    })
+    .collect()
 }
 
 /// Address of the dynamic section in the file, and the thread-local storage.
@@ -247,10 +343,14 @@ fn program_headers<'data, R: ReadRef<'data>>(
 
 /// The file at the path of a mapping, if the memory of the app begins with the same bytes: a core
 /// file has only the path of the file.
-fn open_same_file(memory: &dyn Memory, maps: &[Mapping], code: &Mapping) -> Option<File> {
-    let begins = |mapping: &&Mapping| mapping.path == code.path && mapping.offset == 0;
-    let begin = maps.iter().find(begins)?;
-    let file = open_regular_file(Path::new(&code.path))?;
+fn open_same_file(
+    memory: &dyn Memory,
+    files: &AppFiles,
+    maps: &[&Mapping],
+    code: &Mapping,
+) -> Option<File> {
+    let begin = maps.iter().find(|mapping| mapping.offset == 0)?;
+    let file = files.mapped(code)?;
     let (mut of_file, mut of_memory) = ([0; COMPARED], [0; COMPARED]);
     file.read_exact_at(&mut of_file, 0).ok()?;
     memory.read(begin.start, &mut of_memory).ok()?;
@@ -275,7 +375,7 @@ mod tests {
         let path = path.to_string_lossy().into_owned();
         let code = Mapping { end: 0x1000, executable: true, path, ..Mapping::default() };
         let (sender, receiver) = mpsc::channel();
-        let read = move || sender.send(modules(&TestMemory::default(), None, &[code]).len());
+        let read = move || sender.send(modules(&TestMemory::default(), None, &[code]).0.len());
         let reader = thread::spawn(read);
         assert_eq!(receiver.recv_timeout(Duration::from_secs(30)), Ok(0));
         reader.join().unwrap().unwrap();

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use super::fields::Fields;
 use crate::Mapping;
+use crate::address::{Address, AddressRange};
 use crate::target::XrayTarget;
 
 /// The first word of the configuration that processes share.
@@ -22,19 +23,19 @@ pub(super) fn page_tables(
     target: &XrayTarget,
     maps: &[Mapping],
     heaps: &BTreeSet<u64>,
-) -> Vec<(u64, u64)> {
+) -> Vec<AddressRange> {
     let is_table = |mapping: &&Mapping| {
         mapping.path.rsplit('/').next().is_some_and(|file| file.starts_with(TABLE_FILE))
     };
-    let files = maps.iter().filter(is_table).map(|mapping| (mapping.start, mapping.end));
+    let files = maps.iter().filter(is_table).map(AddressRange::from);
     let config = heaps.iter().find_map(|heap| configuration(target, *heap));
     files.chain(config.into_iter().flat_map(|config| tables(target, config))).collect()
 }
 
 /// The shared configuration that contains this heap.
-fn configuration(target: &XrayTarget, heap: u64) -> Option<u64> {
+pub(super) fn configuration(target: &XrayTarget, heap: u64) -> Option<u64> {
     let (config, each) = (&target.layout.mem_config, target.layout.malloc_heap.bytes);
-    let address = |index: u64| heap.checked_sub(config.malloc_heaps + index * each);
+    let address = |index: u64| heap.checked_sub(Address(config.malloc_heaps).element(index, each)?);
     let is_config = |address: &u64| {
         let fields = Fields::read(target.memory.as_ref(), *address, 8);
         fields.and_then(|fields| fields.u32(config.magic)) == Some(MAGIC)
@@ -42,17 +43,18 @@ fn configuration(target: &XrayTarget, heap: u64) -> Option<u64> {
     (0..config.malloc_heaps_len.min(MOST_LISTS)).filter_map(address).find(is_config)
 }
 
-fn tables(target: &XrayTarget, config: u64) -> Vec<(u64, u64)> {
+fn tables(target: &XrayTarget, config: u64) -> Vec<AddressRange> {
     let (layout, array) = (&target.layout.mem_config, &target.layout.fbarray);
     let list = target.layout.memseg_list.bytes;
     let table = |index: u64| {
         // The array is at the end of the list.
-        let behind = config.checked_add(layout.memsegs + (index + 1) * list)?;
+        let first = Address(config).plus(layout.memsegs)?;
+        let behind = Address(Address(first).element(index, list)?).plus(list)?;
         let address = behind.checked_sub(array.bytes)?;
         let fields = Fields::read(target.memory.as_ref(), address, array.bytes)?;
         let (data, pages) = (fields.u64(array.data)?, u64::from(fields.u32(array.len)?));
-        let end = data.checked_add(pages.checked_mul(u64::from(fields.u32(array.elt_sz)?))?)?;
-        (data != 0).then_some((data, end))
+        let table = AddressRange::of_elements(data, pages, fields.u32(array.elt_sz)?.into())?;
+        (data != 0).then_some(table)
     };
     (0..layout.memsegs_len.min(MOST_LISTS)).filter_map(table).collect()
 }
@@ -90,9 +92,10 @@ mod tests {
         // The heap of the third socket.
         let heap = CONFIG + config.malloc_heaps + 2 * layout.malloc_heap.bytes;
         let found = |heap| page_tables(&target, &maps, &BTreeSet::from([heap]));
-        assert_eq!(found(heap), [(0x1000, 0x2000), (0x50_0000, 0x50_0000 + 4800)]);
+        let file = AddressRange::from(0x1000..0x2000);
+        assert_eq!(found(heap), [file, (0x50_0000..0x50_0000 + 4800).into()]);
         // The same for a heap that is not at its place.
-        assert_eq!(found(heap + 8), [(0x1000, 0x2000)]);
-        assert_eq!(found(0), [(0x1000, 0x2000)]);
+        assert_eq!(found(heap + 8), [file]);
+        assert_eq!(found(0), [file]);
     }
 }

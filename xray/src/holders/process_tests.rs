@@ -114,7 +114,7 @@ fn thread_local_variables_of_libraries_have_names() {
         symbol: Some("errno".to_owned()),
     };
     let place = map.owned.iter().find(|it| map.holders[it.value as usize].0 == errno);
-    let place = place.map(|it| it.start);
+    let place = place.map(|it| it.range.start());
     let value = place.map(|at| read_u32(&ProcessMemory::open(pid).unwrap(), at).unwrap());
     end.store(true, Ordering::SeqCst);
     assert_eq!(value, Some(TOO_LONG));

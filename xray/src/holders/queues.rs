@@ -13,6 +13,7 @@ use super::heap::Elements;
 use super::malloc::MallocHeaps;
 use super::zones::queue_of_name;
 use crate::Mapping;
+use crate::address::{Address, AddressRange};
 use crate::memory::Memory;
 use crate::memzone::Memzone;
 use crate::report::Holder;
@@ -63,9 +64,9 @@ pub(super) fn ports(target: &XrayTarget) -> Vec<PortQueues> {
         return Vec::new();
     };
     let (begin, bytes) = (target.layout.eth_dev_shared.data, target.layout.eth_dev_data.bytes);
-    let count = zone.bytes.saturating_sub(begin) / bytes.max(1);
+    let count = zone.bytes.saturating_sub(begin).checked_div(bytes).unwrap_or_default();
     let port = |port: u64| {
-        let address = zone.address.checked_add(begin + port * bytes)?;
+        let address = Address(Address(zone.address).plus(begin)?).element(port, bytes)?;
         PortQueues::read(target, u16::try_from(port).ok()?, address)
     };
     (0..count.min(MOST_PORTS)).filter_map(port).collect()
@@ -128,7 +129,11 @@ fn numbered(table: &[u64]) -> impl Iterator<Item = (u16, u64)> {
 
 /// Empty if a part of it cannot be read.
 fn table(memory: &dyn Memory, address: u64, count: u16) -> Vec<u64> {
-    let fields = Fields::read(memory, address, u64::from(count) * 8);
+    let fields = Fields::read(
+        memory,
+        address,
+        AddressRange::of_elements(0, count.into(), 8).map_or(0, |it| it.bytes()),
+    );
     fields.map(|fields| fields.words().collect()).unwrap_or_default()
 }
 
@@ -153,14 +158,13 @@ pub(super) fn queue_memory(
 /// Memory allocated in one piece: an element of the EAL's heap, or a chunk of the C library's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Block {
-    start: u64,
-    end: u64,
+    range: AddressRange,
     is_chunk: bool,
 }
 
 impl Block {
     fn owned(&self, holder: &Holder) -> Owned {
-        Owned::new(self.start, self.end, holder.clone())
+        Owned::new(self.range, holder.clone())
     }
 }
 
@@ -173,10 +177,9 @@ impl Blocks<'_> {
     /// The block in use that contains an address.
     fn find(&self, address: u64) -> Option<Block> {
         if let Some(element) = self.elements.find(address) {
-            return Some(Block { start: element.start, end: element.end, is_chunk: false });
+            return Some(Block { range: element.range, is_chunk: false });
         }
-        let (start, end) = self.malloc.find(address)?;
-        Some(Block { start, end, is_chunk: true })
+        Some(Block { range: self.malloc.find(address)?, is_chunk: true })
     }
 }
 
@@ -251,9 +254,9 @@ impl<'a> QueueSearch<'a> {
             self.claim(first, queue);
         }
         let Some(part) = self.part(first, structure) else { return };
-        waiting.push_back((part, 0));
-        while let Some(((start, end), steps)) = waiting.pop_front() {
-            for target in self.pointers(start, end) {
+        waiting.push_back((part, 0_usize));
+        while let Some((part, steps)) = waiting.pop_front() {
+            for target in self.pointers(&part) {
                 let is_own = self.structures.contains_key(&target) || self.closed.contains(&target);
                 let is_far = target.is_chunk && steps >= MOST_STEPS_TO_CHUNK;
                 if is_own || is_far || seen.len() >= MOST_BLOCKS || !seen.insert(target) {
@@ -261,7 +264,7 @@ impl<'a> QueueSearch<'a> {
                 }
                 self.claim(target, queue);
                 if steps < MOST_STEPS {
-                    waiting.push_back(((target.start, target.end), steps + 1));
+                    waiting.push_back((target.range, steps.saturating_add(1)));
                 }
             }
         }
@@ -277,28 +280,32 @@ impl<'a> QueueSearch<'a> {
 
     /// The part of its block that belongs to a structure. If a block contains several, each ends
     /// where the next begins; the last is as long as the shortest of them.
-    fn part(&self, block: Block, structure: u64) -> Option<(u64, u64)> {
-        let Block { start, end, .. } = block;
+    fn part(&self, block: Block, structure: u64) -> Option<AddressRange> {
         let all: Vec<u64> = self.structures.get(&block)?.keys().copied().collect();
         if all.len() == 1 && !self.closed.contains(&block) {
-            return Some((start, end));
+            return Some(block.range);
         }
-        let shortest =
-            all.windows(2).map(|pair| pair[1] - pair[0]).min().unwrap_or(LEAST_STRUCTURE);
+        // They ascend.
+        let distances = all.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
+        let shortest = distances.min().unwrap_or(LEAST_STRUCTURE);
         let next = all.iter().find(|other| **other > structure).copied();
-        let part_end = next.unwrap_or(structure.saturating_add(shortest)).min(end);
-        Some((structure, part_end))
+        let part = match next {
+            Some(next) => AddressRange::from(structure..next),
+            None => AddressRange::up_to_length(structure, shortest),
+        };
+        Some(part.intersection(&block.range))
     }
 
     /// Blocks to which words of this memory point.
-    fn pointers(&mut self, start: u64, end: u64) -> BTreeSet<Block> {
-        let length = end.saturating_sub(start).min(MOST_SEARCHED);
-        if self.searched.saturating_add(length) > MOST_SEARCHED_OF_ALL {
+    fn pointers(&mut self, part: &AddressRange) -> BTreeSet<Block> {
+        let length = part.bytes().min(MOST_SEARCHED);
+        let searched = self.searched.saturating_add(length);
+        if searched > MOST_SEARCHED_OF_ALL {
             return BTreeSet::new();
         }
-        self.searched += length;
+        self.searched = searched;
         let mut bytes = vec![0; usize::try_from(length).unwrap_or_default()];
-        if self.memory.read(start, &mut bytes).is_err() {
+        if self.memory.read(part.start(), &mut bytes).is_err() {
             return BTreeSet::new();
         }
         words(&bytes).filter_map(|word| self.blocks.find(word)).collect()
@@ -314,8 +321,7 @@ impl<'a> QueueSearch<'a> {
         for (block, structures) in &self.structures {
             if structures.len() > 1 || self.closed.contains(block) {
                 owned.extend(structures.iter().filter_map(|(structure, queue)| {
-                    let (start, end) = self.part(*block, *structure)?;
-                    Some(Owned::new(start, end, queue.clone()))
+                    Some(Owned::new(self.part(*block, *structure)?, queue.clone()))
                 }));
             }
         }
@@ -389,7 +395,7 @@ mod tests {
     }
 
     fn holder(owned: &[Owned], address: u64) -> Option<Holder> {
-        let owned = owned.iter().find(|owned| (owned.start..owned.end).contains(&address));
+        let owned = owned.iter().find(|owned| owned.range.contains(address));
         owned.map(|owned| owned.holder.clone())
     }
 
@@ -494,7 +500,7 @@ mod tests {
                 heap.memory.write_u64(heap.data[element] + 8 * at, word);
             }
             let owned = queues(&heap);
-            prop_assert!(owned.iter().all(|owned| owned.start <= owned.end));
+            prop_assert!(owned.iter().all(|owned| owned.range.end() <= 1 << 32));
         }
     }
 }

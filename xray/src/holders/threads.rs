@@ -11,6 +11,7 @@ use super::Owned;
 use super::fields::Fields;
 use super::modules::{Module, ThreadLocals};
 use crate::Mapping;
+use crate::address::{Address, AddressRange};
 use crate::memory::Memory;
 use crate::report::Holder;
 use crate::target::XrayTarget;
@@ -62,6 +63,9 @@ struct Block {
     to_free: u64,
 }
 
+/// Bytes of an entry.
+const BLOCK_BYTES: u64 = 16;
+
 /// A block that is not allocated yet.
 const NO_BLOCK: u64 = u64::MAX;
 
@@ -72,7 +76,7 @@ struct Found {
     /// Address of its `struct pthread`.
     pthread: u64,
     /// The stack according to the C library; `None` for the main thread.
-    stack: Option<(u64, u64)>,
+    stack: Option<AddressRange>,
     /// Its blocks of thread-local storage below the structure, by number of the module.
     blocks: BTreeMap<u64, u64>,
     /// Blocks that were allocated at their first use, as for libraries that were loaded later.
@@ -108,7 +112,7 @@ pub(super) fn stacks(
         if thread.is_main {
             let stack = maps.iter().find(|mapping| mapping.path == "[stack]");
             let holder = Holder::Stack { thread: name };
-            owned.extend(stack.map(|stack| Owned::new(stack.start, stack.end, holder)));
+            owned.extend(stack.map(|stack| Owned::new(stack.into(), holder)));
         }
     }
     owned
@@ -125,13 +129,14 @@ fn thread_locals(modules: &[Module]) -> BTreeMap<u64, &ThreadLocals> {
 
 /// Data in which lists of threads can begin: that of the C library and of the dynamic linker; for a
 /// statically linked app its own.
-fn library_data(modules: &[Module]) -> Vec<(u64, u64)> {
+fn library_data(modules: &[Module]) -> Vec<AddressRange> {
     const LIBRARIES: [&str; 5] = ["ld-linux", "ld-2.", "libc.so", "libc-2.", "libpthread"];
     let is_library = |module: &&Module| LIBRARIES.iter().any(|name| module.name.starts_with(name));
     let libraries: Vec<&Module> = modules.iter().filter(is_library).collect();
     let of_app = modules.iter().filter(|module| module.is_executable && libraries.is_empty());
     let ranges = libraries.iter().copied().chain(of_app).flat_map(Module::writable);
-    ranges.map(|(start, end)| (start, end.min(start.saturating_add(MOST_SEARCHED)))).collect()
+    let begin = |data: AddressRange| data.chunks(MOST_SEARCHED).next();
+    ranges.filter_map(begin).collect()
 }
 
 struct ThreadSearch<'a> {
@@ -142,10 +147,11 @@ struct ThreadSearch<'a> {
 }
 
 impl ThreadSearch<'_> {
-    fn run(&self, data: &[(u64, u64)]) -> Vec<Found> {
+    fn run(&self, data: &[AddressRange]) -> Vec<Found> {
         let mut found = BTreeMap::new();
-        for (start, end) in data {
-            let Some(fields) = Fields::read_large(self.memory, *start, end - start) else {
+        for data in data {
+            let fields = Fields::read_large(self.memory, data.start(), data.bytes());
+            let Some(fields) = fields else {
                 continue;
             };
             for word in fields.words().filter(|word| self.is_writable(*word)) {
@@ -197,15 +203,15 @@ impl ThreadSearch<'_> {
     fn is_linked(&self, link: u64) -> bool {
         let check = || {
             let pthread = link.checked_sub(self.layout.list)?;
-            let fields = Fields::read(self.memory, pthread, self.layout.tid + 4)?;
+            let fields = Fields::read(self.memory, pthread, Address(self.layout.tid).plus(4)?)?;
             let own = self
                 .layout
                 .head
                 .is_none_or(|head| head.own.iter().all(|own| fields.u64(*own) == Some(pthread)));
             let tid = fields.u32(self.layout.tid)?;
             let next = fields.u64(self.layout.list)?;
-            let previous = fields.u64(self.layout.list + 8)?;
-            let back = self.word(next.checked_add(8)?)? == link && self.word(previous)? == link;
+            let previous = fields.u64(Address(self.layout.list).plus(8)?)?;
+            let back = self.word(Address(next).plus(8)?)? == link && self.word(previous)? == link;
             Some(own && back && self.tids.contains(&tid))
         };
         check().unwrap_or(false)
@@ -215,8 +221,9 @@ impl ThreadSearch<'_> {
         let pthread = link.checked_sub(self.layout.list)?;
         let behind = self.maps.partition_point(|mapping| mapping.start <= pthread);
         let mapping = self.maps[..behind].last().filter(|mapping| mapping.contains(pthread))?;
-        let bytes = PTHREAD_BYTES.min(mapping.end - pthread);
-        let fields = Fields::read(self.memory, pthread, bytes)?;
+        let structure = AddressRange::up_to_length(pthread, PTHREAD_BYTES);
+        let structure = structure.intersection(&mapping.into());
+        let fields = Fields::read(self.memory, pthread, structure.bytes())?;
         let vector = self.layout.head.and_then(|head| self.vector(fields.u64(head.dtv)?));
         let vector = vector.unwrap_or_default();
         let is_below = |address: u64| {
@@ -237,28 +244,31 @@ impl ThreadSearch<'_> {
 
     /// The address and length of the stack are consecutive words of the structure, which is itself
     /// in that stack.
-    fn stack(&self, fields: &Fields, pthread: u64) -> Option<(u64, u64)> {
+    fn stack(&self, fields: &Fields, pthread: u64) -> Option<AddressRange> {
         const PAGE: u64 = 4096;
         let words: Vec<u64> = fields.words().collect();
         let behind = usize::try_from(self.layout.tid / 8).ok()?;
-        let is_stack = |pair: &&[u64]| {
-            let end = pair[0].checked_add(pair[1]);
-            pair[0].is_multiple_of(PAGE)
+        let stack = |pair: &[u64]| {
+            let stack = AddressRange::of_length(pair[0], pair[1])?;
+            let is_stack = pair[0].is_multiple_of(PAGE)
                 && pair[1].is_multiple_of(PAGE)
                 && pair[0] != 0
-                && end.is_some_and(|end| (pair[0]..end).contains(&pthread))
+                && stack.contains(pthread);
+            is_stack.then_some(stack)
         };
-        let pair = words.get(behind..)?.windows(2).find(is_stack)?;
-        Some((pair[0], pair[0] + pair[1]))
+        words.get(behind..)?.windows(2).find_map(stack)
     }
 
     /// The dynamic thread vector: pairs of an address and the memory to free, by number of the
     /// module. Its length precedes it.
     fn vector(&self, dtv: u64) -> Option<BTreeMap<u64, Block>> {
         let count = self.word(dtv.checked_sub(16)?)?.min(MOST_BLOCKS);
-        let fields = Fields::read(self.memory, dtv, (count + 1) * 16)?;
+        let vector = AddressRange::of_elements(dtv, count, BLOCK_BYTES)?;
+        let bytes = Address(vector.bytes()).plus(BLOCK_BYTES)?;
+        let fields = Fields::read(self.memory, dtv, bytes)?;
         let block = |module: u64| {
-            let (address, to_free) = (fields.u64(module * 16)?, fields.u64(module * 16 + 8)?);
+            let at = Address(0).element(module, BLOCK_BYTES)?;
+            let (address, to_free) = (fields.u64(at)?, fields.u64(Address(at).plus(8)?)?);
             let is_set = address != 0 && address != NO_BLOCK;
             is_set.then_some((module, Block { address, to_free }))
         };
@@ -275,30 +285,31 @@ impl Found {
     ) -> Vec<Owned> {
         let mapping = maps.iter().find(|mapping| mapping.contains(self.pthread));
         let Some(mapping) = mapping else { return Vec::new() };
-        let (bottom, top) = self.stack.unwrap_or((mapping.start, self.pthread + PTHREAD_BYTES));
-        let in_stack = |block: &&u64| **block >= bottom.max(mapping.start);
+        let structure = AddressRange::up_to_length(self.pthread, PTHREAD_BYTES);
+        let stack = self.stack.unwrap_or((mapping.start..structure.end()).into());
+        let stack = stack.intersection(&mapping.into());
+        let in_stack = |block: &&u64| **block >= stack.start();
         let lowest = self.blocks.values().filter(in_stack).min().copied();
         let local = lowest.unwrap_or(self.pthread);
         let thread_local = |symbol| Holder::ThreadLocal { thread: name.to_owned(), symbol };
         let mut owned = Vec::new();
+        let (below, mut rest) = stack.split_at(local);
         if self.stack.is_some() {
-            let stack = Holder::Stack { thread: name.to_owned() };
-            owned.push(Owned::new(bottom.max(mapping.start), local, stack));
+            let holder = Holder::Stack { thread: name.to_owned() };
+            owned.push(Owned::new(below, holder));
         }
         // The structure of the main thread has its own mapping, without a stack.
-        let mut at = local;
-        for (start, end, symbol) in self.variables(&self.blocks, locals) {
-            if start >= at && end <= self.pthread {
-                owned.push(Owned::new(at, start, thread_local(None)));
-                owned.push(Owned::new(start, end, thread_local(Some(symbol))));
-                at = end;
+        for (variable, symbol) in self.variables(&self.blocks, locals) {
+            if rest.contains_all(&variable) && variable.end() <= self.pthread {
+                owned.push(Owned::new(rest.split_at(variable.start()).0, thread_local(None)));
+                owned.push(Owned::new(variable, thread_local(Some(symbol))));
+                (_, rest) = rest.split_at(variable.end());
             }
         }
-        owned.push(Owned::new(at, top.min(mapping.end), thread_local(None)));
+        owned.push(Owned::new(rest, thread_local(None)));
         let allocated = self.variables(&self.allocated, locals).into_iter();
         owned.extend(
-            allocated
-                .map(|(start, end, symbol)| Owned::new(start, end, thread_local(Some(symbol)))),
+            allocated.map(|(variable, symbol)| Owned::new(variable, thread_local(Some(symbol)))),
         );
         owned
     }
@@ -308,26 +319,26 @@ impl Found {
         &self,
         blocks: &BTreeMap<u64, u64>,
         locals: &BTreeMap<u64, &ThreadLocals>,
-    ) -> Vec<(u64, u64, String)> {
+    ) -> Vec<(AddressRange, String)> {
         let mut variables = Vec::new();
         for (number, block) in blocks {
             let Some(locals) = locals.get(number).filter(|it| self.is_certain(it, *block)) else {
                 continue;
             };
-            variables.extend(locals.variables.iter().map(|symbol| {
-                let end = symbol.end.min(locals.segment.bytes);
-                let start = symbol.start.min(end);
-                (block.saturating_add(start), block.saturating_add(end), symbol.name.clone())
+            let segment = AddressRange::up_to_length(0, locals.segment.bytes);
+            variables.extend(locals.variables.iter().filter_map(|symbol| {
+                let inside = symbol.range.intersection(&segment);
+                Some((inside.moved(0, *block)?, symbol.name.clone()))
             }));
         }
-        variables.sort_by_key(|(start, ..)| *start);
+        variables.sort_by_key(|(variable, _)| *variable);
         variables
     }
 
     /// Whether a block belongs to this module. That of the executable, the first one, ends below
     /// the structure.
     fn is_certain(&self, locals: &ThreadLocals, block: u64) -> bool {
-        let gap = || self.pthread.checked_sub(block.checked_add(locals.segment.bytes)?);
+        let gap = || self.pthread.checked_sub(Address(block).plus(locals.segment.bytes)?);
         locals.number.is_some() || gap().is_some_and(|gap| gap < 4096)
     }
 
@@ -335,8 +346,8 @@ impl Found {
     fn lcore(&self, memory: &dyn Memory, locals: &BTreeMap<u64, &ThreadLocals>) -> Option<u32> {
         let blocks = [&self.blocks, &self.allocated];
         let mut variables = blocks.into_iter().flat_map(|blocks| self.variables(blocks, locals));
-        let (address, ..) = variables.find(|(.., name)| name == LCORE_ID)?;
-        Fields::read(memory, address, 4)?.u32(0)
+        let (variable, _) = variables.find(|(.., name)| name == LCORE_ID)?;
+        Fields::read(memory, variable.start(), 4)?.u32(0)
     }
 }
 
@@ -380,7 +391,7 @@ mod tests {
         let maps = memory.maps().unwrap();
         let tids = BTreeSet::from([1, 2, 4]);
         let search = ThreadSearch { memory, maps: &maps, layout: X86_64, tids: &tids };
-        search.run(&[(DATA, DATA + 0x1000)])
+        search.run(&[(DATA..DATA + 0x1000).into()])
     }
 
     #[test]
@@ -388,7 +399,7 @@ mod tests {
         let (memory, pthreads) = made();
         let found: Vec<_> =
             search(&memory).iter().map(|it| (it.tid, it.pthread, it.stack)).collect();
-        let stack = |number| Some((STACKS + number * STACK, STACKS + (number + 1) * STACK));
+        let stack = |number| Some((STACKS + number * STACK..STACKS + (number + 1) * STACK).into());
         // An entry that is not a thread of the app is skipped.
         assert!(found.contains(&(1, pthreads[0], stack(0))), "{found:?}");
         assert!(found.contains(&(4, pthreads[3], stack(3))), "{found:?}");

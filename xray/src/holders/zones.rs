@@ -2,21 +2,19 @@
 
 use super::Owned;
 use super::queues::{PortQueues, port};
+use crate::address::Address;
 use crate::layout::RingLayout;
 use crate::memory::{Memory, read_u32};
 use crate::memzone::Memzone;
 use crate::report::Holder;
-use crate::target::XrayTarget;
+use crate::target::{XrayTarget, is_ring_size};
 
 /// Prefix of the memzone names of rings.
 const RING_ZONE: &str = "RG_";
 
 /// The memzones of an app.
 pub(super) fn memzones(target: &XrayTarget, ports: &[PortQueues]) -> Vec<Owned> {
-    let owned = |zone: &Memzone| {
-        let end = zone.address.saturating_add(zone.bytes);
-        Owned::new(zone.address, end, holder(target, ports, zone))
-    };
+    let owned = |zone: &Memzone| Owned::new(zone.range(), holder(target, ports, zone));
     target.memzones.iter().map(owned).collect()
 }
 
@@ -39,13 +37,13 @@ fn holder(target: &XrayTarget, ports: &[PortQueues], zone: &Memzone) -> Holder {
 
 /// Entries in use, and those that are usable; `None` if the ring is not consistent.
 fn ring_fill(memory: &dyn Memory, layout: &RingLayout, ring: u64) -> Option<(u64, u64)> {
-    let field = |offset: u64| read_u32(memory, ring.checked_add(offset)?).ok();
+    let field = |offset: u64| read_u32(memory, Address(ring).plus(offset)?).ok();
     // Read consumers first: entries that producers add meanwhile only increase the number.
     let consumed = field(layout.cons_tail)?;
     let produced = field(layout.prod_tail)?;
     let (size, mask, capacity) =
         (field(layout.size)?, field(layout.mask)?, field(layout.capacity)?);
-    let plausible = size.is_power_of_two() && mask == size - 1 && capacity <= mask;
+    let plausible = is_ring_size(size, mask) && capacity <= mask;
     // More entries may have been added than it holds, if consumers were active between the two
     // reads.
     let used = produced.wrapping_sub(consumed).min(capacity);

@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::{BUF_IOVA, Layout};
+use crate::address::{Address, AddressRange};
 use crate::error::XrayError;
 use crate::memory::{Memory, read_array, read_u16, read_u32, read_u64};
 use crate::memzone::Memzone;
+use crate::target::is_ring_size;
 
 /// Prefix of the memzone names of mempools.
 const POOL_ZONE: &str = "MP_";
@@ -136,15 +138,16 @@ impl PoolReader<'_> {
         structures: impl Iterator<Item = u64>,
         offset: u64,
     ) -> Result<Vec<u32>, XrayError> {
-        let addresses: Vec<u64> = structures.map(|address| address.wrapping_add(offset)).collect();
-        let mut bytes = vec![0; addresses.len() * 4];
+        let addresses = structures.map(|address| self.at(address, offset));
+        let addresses: Vec<u64> = addresses.collect::<Result<_, _>>()?;
+        let mut bytes = vec![0; addresses.len().saturating_mul(4)];
         self.memory.read_pieces(&addresses, &mut bytes)?;
         Ok(bytes.chunks_exact(4).map(|word| u32_at(word, 0)).collect())
     }
 
     fn at(&self, base: u64, offset: u64) -> Result<u64, XrayError> {
         let why = || self.implausible(format!("it points to {base:#x}"));
-        base.checked_add(offset).ok_or_else(why)
+        Address(base).plus(offset).ok_or_else(why)
     }
 
     fn text(&self, address: u64) -> Result<String, XrayError> {
@@ -178,7 +181,8 @@ impl PoolReader<'_> {
         let header = caches.checked_sub(self.zone.address).filter(|bytes| *bytes >= pool.bytes);
         let header =
             header.ok_or_else(|| self.implausible(format!("its caches are at {caches:#x}")))?;
-        let statistics = self.elements(header - pool.bytes, pool.stats_bytes, "statistics")?;
+        let behind = header.saturating_sub(pool.bytes);
+        let statistics = self.elements(behind, pool.stats_bytes, "statistics")?;
         let of_statistics = statistics.map(|count| count.saturating_sub(pool.stats_more));
         let behind = self.zone.bytes.checked_sub(header).and_then(|b| b.checked_sub(private_bytes));
         let behind = behind
@@ -201,7 +205,7 @@ impl PoolReader<'_> {
             self.expect(total == 0, || format!("{total} bytes too many for no {what}"))?;
             return Ok(None);
         }
-        let count = total / each;
+        let count = total.checked_div(each).unwrap_or_default();
         let fill = total.is_multiple_of(each) && (1..=MOST_LCORES).contains(&count);
         self.expect(fill, || format!("{what} of {each} bytes do not fill {total} bytes"))?;
         Ok(Some(count))
@@ -210,11 +214,12 @@ impl PoolReader<'_> {
     /// Checks that each cache has the size that the pool states, and holds no more than it can.
     fn caches(&self, first: u64, lcores: u64, cache_size: u64) -> Result<(), XrayError> {
         let layout = &self.layout.cache;
-        let room = (layout.bytes - layout.objs) / 8;
+        let room = layout.bytes.saturating_sub(layout.objs) / 8;
         self.expect(cache_size <= room, || format!("a cache size of {cache_size}"))?;
-        let caches = || (0..lcores).map(|lcore| first.wrapping_add(lcore * layout.bytes));
-        let sizes = self.u32_of_each(caches(), layout.size)?;
-        let lens = self.u32_of_each(caches(), layout.len)?;
+        let caches = (0..lcores).map(|lcore| Address(first).member_of(lcore, layout.bytes, 0));
+        let caches: Vec<u64> = caches.collect::<Result<_, _>>()?;
+        let sizes = self.u32_of_each(caches.iter().copied(), layout.size)?;
+        let lens = self.u32_of_each(caches.iter().copied(), layout.len)?;
         for (size, len) in sizes.into_iter().zip(lens) {
             let holds = u64::from(size) == cache_size && u64::from(len) <= room;
             self.expect(holds, || format!("a cache reads {len} of {size} objects"))?;
@@ -222,8 +227,8 @@ impl PoolReader<'_> {
         Ok(())
     }
 
-    /// Addresses and lengths of the first chunks of memory.
-    fn chunks(&self) -> Result<Vec<(u64, u64)>, XrayError> {
+    /// The first chunks of memory.
+    fn chunks(&self) -> Result<Vec<AddressRange>, XrayError> {
         let (pool, layout) = (&self.layout.mempool, &self.layout.memhdr);
         let count = usize::try_from(self.u32(pool.nb_mem_chunks)?).unwrap_or(usize::MAX);
         let (mut chunks, mut memhdr) = (Vec::new(), self.u64(pool.mem_list)?);
@@ -233,7 +238,8 @@ impl PoolReader<'_> {
             let address = read_u64(self.memory, self.at(memhdr, layout.addr)?)?;
             let bytes = read_u64(self.memory, self.at(memhdr, layout.len)?)?;
             self.expect(address != 0 && bytes != 0, || format!("a chunk of {bytes} bytes"))?;
-            chunks.push((address, bytes));
+            let chunk = AddressRange::of_length(address, bytes);
+            chunks.push(chunk.ok_or_else(|| self.implausible("a chunk that wraps".to_owned()))?);
             memhdr = read_u64(self.memory, self.at(memhdr, layout.next)?)?;
         }
         let read = chunks.len();
@@ -242,7 +248,7 @@ impl PoolReader<'_> {
     }
 
     /// The headers of the first objects, each of which points to the pool.
-    fn objects(&self, chunks: &[(u64, u64)]) -> Result<Vec<u64>, XrayError> {
+    fn objects(&self, chunks: &[AddressRange]) -> Result<Vec<u64>, XrayError> {
         let (pool, layout) = (&self.layout.mempool, &self.layout.objhdr);
         let (size, populated) = (self.u32(pool.size)?, self.u32(pool.populated_size)?);
         self.expect(populated <= size, || format!("{populated} of {size} objects"))?;
@@ -258,7 +264,7 @@ impl PoolReader<'_> {
         while header != 0 && headers.len() < count {
             let mp = read_u64(self.memory, self.at(header, layout.mp)?)?;
             self.expect(mp == self.zone.address, || format!("an object of the pool at {mp:#x}"))?;
-            let inside = |(begin, bytes): &(u64, u64)| header.wrapping_sub(*begin) < *bytes;
+            let inside = |chunk: &AddressRange| chunk.contains(header);
             let known = chunks.len() < SAMPLES;
             self.expect(!known || chunks.iter().any(inside), || {
                 format!("an object at {header:#x}, in none of its chunks")
@@ -298,14 +304,16 @@ impl PoolReader<'_> {
                 return Ok(None);
             }
         }
-        let (mut with_iova, mut without) = (0, 0);
+        let (mut with_iova, mut without) = (0_u32, 0_u32);
         for object in &objects {
             let buffer = read_u64(self.memory, self.at(*object, mbuf.buf_addr)?)?;
             let priv_size = read_u16(self.memory, self.at(*object, mbuf.priv_size)?)?;
-            let own = buffer == self.at(*object, mbuf.bytes + u64::from(priv_size))?;
+            let own = buffer == self.at(self.at(*object, mbuf.bytes)?, priv_size.into())?;
             match read_u64(self.memory, self.at(*object, BUF_IOVA)?)? {
-                0 if own => without += 1,
-                iova if own && (iova ^ buffer).trailing_zeros() >= PAGE_BITS => with_iova += 1,
+                0 if own => without = without.saturating_add(1),
+                iova if own && (iova ^ buffer).trailing_zeros() >= PAGE_BITS => {
+                    with_iova = with_iova.saturating_add(1);
+                }
                 _ => {}
             }
         }
@@ -324,7 +332,8 @@ impl PoolReader<'_> {
         let begin = self.at(self.zone.address, begin)?;
         let data_room = read_u16(self.memory, self.at(begin, private.data_room_size)?)?;
         let priv_size = read_u16(self.memory, self.at(begin, private.priv_size)?)?;
-        let bytes = self.layout.mbuf.bytes + u64::from(priv_size) + u64::from(data_room);
+        let bytes = self.layout.mbuf.bytes.saturating_add(priv_size.into());
+        let bytes = bytes.saturating_add(data_room.into());
         Ok(data_room > 0 && bytes == u64::from(self.u32(pool.elt_size)?))
     }
 
@@ -341,12 +350,13 @@ impl PoolReader<'_> {
         self.memory.read(zone.address, &mut header)?;
         let u32 = |offset| u32_at(&header, offset);
         let (size, mask, capacity) = (u32(ring.size), u32(ring.mask), u32(ring.capacity));
-        let sizes = size.is_power_of_two() && mask == size - 1 && capacity <= mask;
+        let sizes = is_ring_size(size, mask) && capacity <= mask;
         self.expect(sizes, || {
             format!("its ring reads size {size}, mask {mask}, capacity {capacity}")
         })?;
-        let bytes = ring.bytes + 8 * u64::from(size);
-        let fills = (bytes..bytes + LINE_MOST).contains(&zone.bytes);
+        let slots = AddressRange::of_elements(ring.bytes, size.into(), 8);
+        let rest = slots.and_then(|slots| zone.bytes.checked_sub(slots.end()));
+        let fills = rest.is_some_and(|rest| rest < LINE_MOST);
         self.expect(fills, || {
             format!("its ring of {size} entries does not fill {} bytes", zone.bytes)
         })?;

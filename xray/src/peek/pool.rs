@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 
 use super::{SamplerCounts, read_all};
+use crate::address::Address;
 use crate::error::XrayError;
 use crate::memory::{read_u32, read_u64};
 use crate::target::{Pool, XrayTarget};
@@ -16,6 +17,8 @@ const FINGERPRINT_BYTES: usize = 192;
 /// Minimum and maximum number of mbufs on top of a cache that are read in a pass.
 const DEPTH_MIN: usize = 8;
 pub(super) const DEPTH_MAX: usize = 256;
+/// Maximum number of mbufs of the common part that are looked at again.
+const MOST_RECENT: usize = 4 * DEPTH_MAX;
 /// Number of mbufs below the deepest changed one that are read too.
 const DEPTH_MARGIN: usize = 8;
 /// Shortest plausible frame: an Ethernet header.
@@ -83,18 +86,25 @@ pub(super) struct PacketHeader {
     pub(super) pkt_len: u32,
 }
 
+impl PacketHeader {
+    /// Offset of the end of the bytes that distinguish it.
+    fn fingerprint_end(&self) -> usize {
+        self.begin.saturating_add(self.data_len.min(FINGERPRINT_BYTES))
+    }
+}
+
 impl SampledPool {
     /// `None` for a pool whose objects are not mbufs.
     pub(super) fn new(target: &XrayTarget, pool: Pool) -> Result<Option<Self>, XrayError> {
         let (mbuf, object) = (&target.layout.mbuf, &target.layout.objhdr);
-        let first = pool.first_object_header.saturating_add(object.bytes);
+        let first = Address(pool.first_object_header).member(object.bytes)?;
         let element = usize::try_from(pool.element_bytes).unwrap_or_default();
         if pool.populated == 0
-            || u64::from(pool.element_bytes) <= mbuf.bytes + u64::from(ETHERNET_BYTES)
+            || u64::from(pool.element_bytes) <= mbuf.bytes.saturating_add(ETHERNET_BYTES.into())
         {
             return Ok(None);
         }
-        let owner = read_u64(&*target.memory, first + mbuf.pool)?;
+        let owner = read_u64(&*target.memory, Address(first).member(mbuf.pool)?)?;
         if owner != pool.address {
             return Ok(None);
         }
@@ -118,10 +128,13 @@ impl SampledPool {
         }
         let layout = &target.layout.cache;
         let lcores = u64::from(target.layout.max_lcore);
-        let all: Vec<_> =
-            (0..lcores).map(|lcore| self.pool.caches + lcore * layout.bytes).collect();
-        let places: Vec<_> = all.iter().map(|cache| cache + layout.len).collect();
-        let mut lengths = vec![0; places.len() * 4];
+        let first = Address(self.pool.caches);
+        let members = |offset| {
+            let members = (0..lcores).map(|lcore| first.member_of(lcore, layout.bytes, offset));
+            members.collect::<Result<Vec<u64>, XrayError>>()
+        };
+        let (all, places) = (members(0)?, members(layout.len)?);
+        let mut lengths = vec![0; places.len().saturating_mul(4)];
         target.memory.read_pieces(&places, &mut lengths)?;
         for (address, length) in all.into_iter().zip(lengths.chunks_exact(4)) {
             if length.iter().any(|byte| *byte != 0)
@@ -154,7 +167,7 @@ impl SampledPool {
         let depth = |cache: &LcoreCache| if wide { DEPTH_MAX } else { cache.depth };
         let mut newest = self.cached(target, depth, counts)?;
         for cache in &mut self.caches {
-            cache.depth = (cache.depth - cache.depth / 16).max(DEPTH_MIN);
+            cache.depth = cache.depth.saturating_sub(cache.depth / 16).max(DEPTH_MIN);
         }
         if let Some(ring) = &mut self.ring {
             let (tail, held) = ring.state(target)?;
@@ -177,7 +190,8 @@ impl SampledPool {
         let bytes = usize::try_from(layout.bytes).unwrap_or_default();
         let objects = usize::try_from(layout.objs).unwrap_or_default();
         let most = bytes.saturating_sub(objects) / 8;
-        let used = objects + 8 * most.min(self.pool.cache_size as usize * 2);
+        let cached = most.min((self.pool.cache_size as usize).saturating_mul(2));
+        let used = cached.saturating_mul(8).saturating_add(objects);
         let addresses: Vec<_> = self.caches.iter().map(|cache| cache.address).collect();
         let caches = read_all(target, &addresses, used, counts)?;
         let mut found = Vec::new();
@@ -207,7 +221,7 @@ impl SampledPool {
             self.ring.as_ref().filter(|_| !addresses.iter().all(|at| free.contains(at)))
         {
             let (tail, held) = ring.state(target)?;
-            let newest = ring.newest(target, tail, held.min(4 * DEPTH_MAX))?;
+            let newest = ring.newest(target, tail, held.min(MOST_RECENT))?;
             free.extend(newest.iter().map(|mbuf| mbuf.address));
         }
         Ok(free)
@@ -216,13 +230,12 @@ impl SampledPool {
     /// Extends the read depth of a cache beyond its changes.
     pub(super) fn note_change(&mut self, mbuf: FreeMbuf) {
         if let Some(cache) = mbuf.cache.and_then(|cache| self.caches.get_mut(cache)) {
-            cache.depth = cache.depth.max(mbuf.place + DEPTH_MARGIN).min(DEPTH_MAX);
+            cache.depth = cache.depth.max(mbuf.place.saturating_add(DEPTH_MARGIN)).min(DEPTH_MAX);
         }
     }
 
     pub(super) fn fingerprint(&self, bytes: &[u8], header: PacketHeader) -> u64 {
-        let end = header.begin + header.data_len.min(FINGERPRINT_BYTES);
-        self.hasher.hash_one(bytes.get(header.begin..end))
+        self.hasher.hash_one(bytes.get(header.begin..header.fingerprint_end()))
     }
 
     pub(super) fn content(
@@ -243,7 +256,7 @@ impl SampledPool {
             return MbufContent::Implausible;
         };
         // A fingerprint is always of the same bytes: they are read next time.
-        let needed = header.begin + header.data_len.min(FINGERPRINT_BYTES);
+        let needed = header.fingerprint_end();
         if needed > bytes.len() {
             self.look_bytes = self.look_bytes.max(needed);
             return MbufContent::BeyondLook;
@@ -258,17 +271,18 @@ impl SampledPool {
         let buffer = word(bytes, layout.buf_addr).checked_sub(address)?;
         let (offset, room, data_len) =
             (short(layout.data_off), short(layout.buf_len), short(layout.data_len));
+        let element_bytes = u64::from(self.pool.element_bytes);
         let pkt_len = u32_at(bytes, layout.pkt_len);
         let plausible = word(bytes, layout.pool) == self.pool.address
-            && (layout.bytes..u64::from(self.pool.element_bytes)).contains(&buffer)
-            && buffer + room <= u64::from(self.pool.element_bytes)
-            && offset + data_len <= room
+            && (layout.bytes..element_bytes).contains(&buffer)
+            && Address(buffer).plus(room).is_some_and(|end| end <= element_bytes)
+            && offset.saturating_add(data_len) <= room
             && (u64::from(ETHERNET_BYTES)..=u64::from(pkt_len)).contains(&data_len)
             && pkt_len <= MOST_PACKET_BYTES;
         self.segmented |= plausible && data_len < u64::from(pkt_len);
         let header = PacketHeader {
             port: u16_at(bytes, layout.port),
-            begin: usize::try_from(buffer + offset).ok()?,
+            begin: usize::try_from(Address(buffer).plus(offset)?).ok()?,
             data_len: usize::try_from(data_len).ok()?,
             pkt_len,
         };
@@ -284,7 +298,7 @@ impl CommonRing {
         if zone.is_none_or(|zone| zone.name != format!("RG_MP_{}", pool.name)) {
             return Ok(None);
         }
-        let mask = read_u32(&*target.memory, pool.handler_data + layout.mask)?;
+        let mask = read_u32(&*target.memory, Address(pool.handler_data).member(layout.mask)?)?;
         let mut ring = Self { address: pool.handler_data, mask, tail: 0 };
         ring.tail = ring.state(target)?.0;
         Ok(Some(ring))
@@ -294,7 +308,8 @@ impl CommonRing {
     fn state(&self, target: &XrayTarget) -> Result<(u32, usize), XrayError> {
         let layout = &target.layout.ring;
         let mut words = [0; 8];
-        let places = [self.address + layout.prod_tail, self.address + layout.cons_head];
+        let ring = Address(self.address);
+        let places = [ring.member(layout.prod_tail)?, ring.member(layout.cons_head)?];
         target.memory.read_pieces(&places, &mut words)?;
         let (tail, consumed) = (u32_at(&words, 0), u32_at(&words, 4));
         let held = tail.wrapping_sub(consumed);
@@ -308,14 +323,11 @@ impl CommonRing {
         tail: u32,
         most: usize,
     ) -> Result<Vec<FreeMbuf>, XrayError> {
-        let slot = |back: u32| {
-            self.address
-                + target.layout.ring.bytes
-                + 8 * u64::from(tail.wrapping_sub(back) & self.mask)
-        };
+        let slots = Address(Address(self.address).member(target.layout.ring.bytes)?);
+        let slot = |back: u32| slots.member_of((tail.wrapping_sub(back) & self.mask).into(), 8, 0);
         let most = u32::try_from(most).unwrap_or(self.mask);
-        let slots: Vec<_> = (1..=most).map(slot).collect();
-        let mut bytes = vec![0; slots.len() * 8];
+        let slots: Vec<_> = (1..=most).map(slot).collect::<Result<_, _>>()?;
+        let mut bytes = vec![0; slots.len().saturating_mul(8)];
         if !slots.is_empty() {
             target.memory.read_pieces(&slots, &mut bytes)?;
         }
@@ -349,17 +361,18 @@ fn word(bytes: &[u8], offset: u64) -> u64 {
 
 /// A later segment has its own length, but rarely begins with an Ethernet header.
 pub(super) fn is_ethernet(data: &[u8]) -> bool {
-    let kind = |at: usize| data.get(at..at + 2).map(|kind| u16::from_be_bytes([kind[0], kind[1]]));
+    let kind = |at: usize| data.get(at..)?.first_chunk().map(|kind| u16::from_be_bytes(*kind));
     let tags = [Some(0x8100), Some(0x88a8)];
     let mut at = 12;
     while at < 20 && tags.contains(&kind(at)) {
-        at += 4;
+        at = at.saturating_add(4);
     }
-    let version = data.get(at + 2).map(|byte| byte >> 4);
+    let payload = at.saturating_add(2);
+    let version = data.get(payload).map(|byte| byte >> 4);
     match kind(at) {
         Some(0x0800) => version == Some(4),
         Some(0x86dd) => version == Some(6),
-        Some(0x0806) => kind(at + 2) == Some(1),
+        Some(0x0806) => kind(payload) == Some(1),
         _ => false,
     }
 }

@@ -56,7 +56,7 @@ impl HighWaterMarks {
         if now.saturating_duration_since(began) < WINDOW {
             return;
         }
-        let next = began + WINDOW;
+        let next = began.checked_add(WINDOW).unwrap_or(now);
         let late = now.saturating_duration_since(next) >= WINDOW;
         self.window_began = Some(if late { now } else { next });
         for mark in self.marks.values_mut() {

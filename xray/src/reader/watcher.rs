@@ -6,11 +6,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use pmdscope_telemetry::discover::DiscoveredApp;
-use pmdscope_telemetry::sample::HighWater;
+use pmdscope_telemetry::sample::{CorruptObjectSample, CorruptPoolSample, HighWater};
 
 use super::marks::HighWaterMarks;
 use crate::counts::{Counts, PoolCount, RingCount, counts};
 use crate::error::XrayError;
+use crate::scan::{CorruptObject, CorruptPool, corrupt_pools};
 use crate::target::XrayTarget;
 
 /// Opens an app.
@@ -25,6 +26,9 @@ const IDLE: Duration = Duration::from_secs(120);
 /// Interval at which memzones are looked up again, as the app creates and frees rings without
 /// notice.
 const REFRESH: Duration = Duration::from_secs(30);
+
+/// Interval at which the free lists of pools are read.
+const CORRUPT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Time between two attempts to open an app: the first, and the longest after several failures.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -44,6 +48,7 @@ pub(super) struct Reading {
     pub(super) rings: Vec<(RingCount, HighWater)>,
     /// Why some could not be counted.
     pub(super) problem: Option<String>,
+    pub(super) corrupt: Vec<CorruptPoolSample>,
 }
 
 impl Reading {
@@ -66,6 +71,8 @@ pub(super) struct Watcher {
     requested: Option<Instant>,
     pools: HighWaterMarks,
     rings: HighWaterMarks,
+    /// When the free lists were last read, and what was wrong with them then.
+    corrupt: Option<(Instant, Vec<CorruptPoolSample>)>,
 }
 
 impl Watcher {
@@ -80,6 +87,7 @@ impl Watcher {
             requested: None,
             pools: HighWaterMarks::default(),
             rings: HighWaterMarks::default(),
+            corrupt: None,
         }
     }
 
@@ -139,9 +147,21 @@ impl Watcher {
             read = self.counts();
         }
         match read {
-            Ok(counts) => self.reading(counts, pools),
+            Ok(counts) => Reading { corrupt: self.corrupt(now), ..self.reading(counts, pools) },
             Err(problem) => Reading::failed(problem),
         }
+    }
+
+    /// What is wrong with the free lists, which are longer than counts: they are read less often.
+    fn corrupt(&mut self, now: Instant) -> Vec<CorruptPoolSample> {
+        let is_recent = |at: &Instant| now.saturating_duration_since(*at) < CORRUPT_INTERVAL;
+        if !self.corrupt.as_ref().is_some_and(|(at, _)| is_recent(at))
+            && let Some(target) = &self.target
+        {
+            let found = corrupt_pools(target).unwrap_or_default();
+            self.corrupt = Some((now, found.into_iter().map(CorruptPoolSample::from).collect()));
+        }
+        self.corrupt.as_ref().map(|(_, found)| found.clone()).unwrap_or_default()
     }
 
     /// The counts, or why there are none.
@@ -175,7 +195,7 @@ impl Watcher {
         }
         let again = self.opened.replace(now).is_some();
         if again {
-            self.retry = (self.retry * 2).min(LAST_RETRY);
+            self.retry = self.retry.saturating_mul(2).min(LAST_RETRY);
         }
         match (self.open)(&self.app) {
             Ok(target) => self.target = Some(target),
@@ -205,7 +225,16 @@ impl Watcher {
             pools: pools.collect(),
             rings: rings.map(|(high_water, ring)| (ring, high_water)).collect(),
             problem,
+            corrupt: Vec::new(),
         }
+    }
+}
+
+impl From<CorruptPool> for CorruptPoolSample {
+    fn from(CorruptPool { pool, total, objects }: CorruptPool) -> Self {
+        let objects = objects.into_iter();
+        let object = |CorruptObject { address, seen }| CorruptObjectSample { address, seen };
+        Self { pool, total, objects: objects.map(object).collect() }
     }
 }
 

@@ -12,6 +12,9 @@ use super::searched::Part;
 /// Bytes of the packet that must not change either, if it begins at the usual offset.
 const DATA_BYTES: u64 = 64;
 
+/// Bytes of the data buffer that must not change.
+const HEAD_BYTES: u64 = HEADROOM_BYTES + DATA_BYTES;
+
 /// Maximum number of mbufs per read.
 const MBUFS_PER_READ: usize = 1024;
 
@@ -88,7 +91,7 @@ fn contents(scanner: &Scanner<'_>, objects: &[u32]) -> Result<Vec<u64>, XrayErro
     for pool in &scanner.pools.judged {
         let begin = objects.partition_point(|object| *object < pool.objects.start);
         let end = objects.partition_point(|object| *object < pool.objects.end);
-        let bytes = pool.head_bytes(HEADROOM_BYTES + DATA_BYTES).max(1);
+        let bytes = pool.head_bytes(HEAD_BYTES).max(1);
         for mbufs in objects[begin..end].chunks(MBUFS_PER_READ) {
             let addresses: Vec<u64> = mbufs.iter().map(|mbuf| index.address(*mbuf)).collect();
             let heads = read_each(&*scanner.target.memory, &addresses, bytes)?;

@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use crate::address::{Address, AddressRange};
 use crate::error::XrayError;
 use crate::memory::{Memory, read_u32, read_u64};
-use crate::target::{Pool, XrayTarget};
+use crate::target::{Pool, XrayTarget, is_ring_size};
 
 use super::objects::torn;
 
 /// How often values are read again that changed during the read.
 const ATTEMPTS: usize = 4;
+
+const WORD_BYTES: u64 = 8;
 
 /// Bytes of one read.
 const MOST_PER_READ: usize = 1 << 20;
@@ -128,28 +131,34 @@ pub(super) fn words(
     address: u64,
     count: usize,
 ) -> Result<Vec<u64>, XrayError> {
-    let mut bytes = vec![0; count * 8];
-    let mut at = address;
-    for chunk in bytes.chunks_mut(MOST_PER_READ) {
-        memory.read(at, chunk)?;
-        at = at.wrapping_add(chunk.len() as u64);
+    let mut bytes = vec![0; count.saturating_mul(8)];
+    let not_mapped = || XrayError::NotMapped { address, bytes: count.saturating_mul(8) };
+    let range = AddressRange::of_length(address, bytes.len() as u64).ok_or_else(not_mapped)?;
+    let pieces = bytes.chunks_mut(MOST_PER_READ).zip(range.chunks(MOST_PER_READ as u64));
+    for (piece, range) in pieces {
+        memory.read(range.start(), piece)?;
     }
     let (words, _) = bytes.as_chunks::<8>();
     Ok(words.iter().map(|word| u64::from_le_bytes(*word)).collect())
 }
 
 /// Objects in the cache of each lcore.
-fn caches(target: &XrayTarget, pool: &Pool) -> Result<BTreeMap<u32, Vec<u64>>, XrayError> {
+pub(super) fn caches(
+    target: &XrayTarget,
+    pool: &Pool,
+) -> Result<BTreeMap<u32, Vec<u64>>, XrayError> {
     let (layout, memory) = (&target.layout.cache, &*target.memory);
     if pool.caches == 0 || pool.cache_size == 0 {
         return Ok(BTreeMap::new());
     }
-    let cache = |lcore: u32| pool.caches.wrapping_add(u64::from(lcore) * layout.bytes);
-    let places: Vec<u64> =
-        (0..target.layout.max_lcore).map(|lcore| cache(lcore).wrapping_add(layout.len)).collect();
-    let mut lengths = vec![0; places.len() * 4];
+    let in_cache = |lcore: u32, member: u64| {
+        Address(pool.caches).member_of(lcore.into(), layout.bytes, member)
+    };
+    let places = (0..target.layout.max_lcore).map(|lcore| in_cache(lcore, layout.len));
+    let places: Vec<u64> = places.collect::<Result<_, _>>()?;
+    let mut lengths = vec![0; places.len().saturating_mul(4)];
     memory.read_pieces(&places, &mut lengths)?;
-    let most = (layout.bytes - layout.objs) / 8;
+    let most = layout.bytes.saturating_sub(layout.objs) / 8;
     let mut caches = BTreeMap::new();
     for (lcore, length) in (0..).zip(lengths.as_chunks::<4>().0) {
         let length = u32::from_le_bytes(*length);
@@ -157,10 +166,8 @@ fn caches(target: &XrayTarget, pool: &Pool) -> Result<BTreeMap<u32, Vec<u64>>, X
             return Err(torn(pool, format!("{length} objects in the cache of lcore {lcore}")));
         }
         if length > 0 {
-            caches.insert(
-                lcore,
-                words(memory, cache(lcore).wrapping_add(layout.objs), length as usize)?,
-            );
+            let objects = words(memory, in_cache(lcore, layout.objs)?, length as usize)?;
+            caches.insert(lcore, objects);
         }
     }
     Ok(caches)
@@ -182,14 +189,14 @@ impl RingWindow {
     /// not. Only the tails are read, as they have the same offsets in all modes of a ring.
     pub(super) fn read(target: &XrayTarget, address: u64) -> Result<Self, XrayError> {
         let (layout, memory) = (&target.layout.ring, &*target.memory);
-        let field = |offset| read_u32(memory, address.wrapping_add(offset));
+        let field = |offset| read_u32(memory, Address(address).member(offset)?);
         // The consumer's tail is read first: even if it moves, the producer's tail is not behind
         // the value read.
         let consumer = field(layout.cons_tail)?;
         let producer = field(layout.prod_tail)?;
         let (slots, mask) = (field(layout.size)?, field(layout.mask)?);
         let count = producer.wrapping_sub(consumer);
-        if !slots.is_power_of_two() || mask != slots - 1 || count > slots {
+        if !is_ring_size(slots, mask) || count > slots {
             let what = format!("the ring at {address:#x}");
             return Err(XrayError::implausible(what, format!("{count} entries in {slots} slots")));
         }
@@ -198,27 +205,36 @@ impl RingWindow {
 
     /// Live slots as up to two rows of `(first, count)`.
     pub(super) fn rows(self) -> [(u32, u32); 2] {
-        let until_end = self.count.min(self.slots - self.first);
-        [(self.first, until_end), (0, self.count - until_end)]
+        let until_end = self.count.min(self.slots.saturating_sub(self.first));
+        [(self.first, until_end), (0, self.count.saturating_sub(until_end))]
     }
 }
 
-/// The bytes to read must be in the memzone that the pool's handler created.
-fn check_fits(target: &XrayTarget, pool: &Pool, bytes: u64) -> Result<(), XrayError> {
-    match target.memzone_at(pool.handler_data) {
-        Some(zone) if zone.bytes >= bytes => Ok(()),
-        _ => Err(torn(pool, format!("{bytes} bytes of free objects, more than their memzone has"))),
-    }
+/// The array of this many elements that is `offset` bytes behind the start of the handler's data; it must be in
+/// the memzone that the handler created.
+fn array(
+    target: &XrayTarget,
+    pool: &Pool,
+    offset: u64,
+    elements: u32,
+    bytes_each: u64,
+) -> Result<AddressRange, XrayError> {
+    let begin = Address(pool.handler_data).member(offset)?;
+    let array = AddressRange::of_elements(begin, elements.into(), bytes_each);
+    let zone = target.memzone_at(pool.handler_data);
+    let fits = |array: &AddressRange| zone.is_some_and(|zone| zone.range().contains_all(array));
+    array.filter(fits).ok_or_else(|| {
+        torn(pool, format!("{elements} free objects, more than their memzone has room for"))
+    })
 }
 
 fn ring(target: &XrayTarget, pool: &Pool) -> Result<Vec<u64>, XrayError> {
-    let entries = pool.handler_data + target.layout.ring.bytes;
     let window = RingWindow::read(target, pool.handler_data)?;
-    check_fits(target, pool, target.layout.ring.bytes + u64::from(window.slots) * 8)?;
+    let slots = array(target, pool, target.layout.ring.bytes, window.slots, WORD_BYTES)?;
     let mut objects = Vec::with_capacity(window.count as usize);
     for (first, count) in window.rows() {
-        let row = words(&*target.memory, entries + u64::from(first) * 8, count as usize)?;
-        objects.extend(row);
+        let first = Address(slots.start()).member_of(first.into(), WORD_BYTES, 0)?;
+        objects.extend(words(&*target.memory, first, count as usize)?);
     }
     Ok(objects)
 }
@@ -226,44 +242,47 @@ fn ring(target: &XrayTarget, pool: &Pool) -> Result<Vec<u64>, XrayError> {
 /// `RTE_STACK_F_LF`
 const STACK_LOCK_FREE: u32 = 1;
 
-fn stack(target: &XrayTarget, pool: &Pool) -> Result<Vec<u64>, XrayError> {
-    let (memory, stack, layout) = (&*target.memory, pool.handler_data, &target.layout.stack);
-    let capacity = read_u32(memory, stack + layout.capacity)?;
-    check_fits(target, pool, layout.std_objs + u64::from(capacity) * 8)?;
-    if read_u32(memory, stack + layout.flags)? & STACK_LOCK_FREE != 0 {
-        return lock_free_stack(target, pool, capacity as usize);
+pub(super) fn stack(target: &XrayTarget, pool: &Pool) -> Result<Vec<u64>, XrayError> {
+    let (memory, layout) = (&*target.memory, &target.layout.stack);
+    let stack = Address(pool.handler_data);
+    let capacity = read_u32(memory, stack.member(layout.capacity)?)?;
+    if read_u32(memory, stack.member(layout.flags)?)? & STACK_LOCK_FREE != 0 {
+        return lock_free_stack(target, pool, capacity);
     }
-    let length = read_u32(memory, stack + layout.std_len)?;
+    let objects = array(target, pool, layout.std_objs, capacity, WORD_BYTES)?;
+    let length = read_u32(memory, stack.member(layout.std_len)?)?;
     if length > capacity {
         return Err(torn(pool, format!("{length} objects in a stack of {capacity}")));
     }
-    words(memory, stack + layout.std_objs, length as usize)
+    words(memory, objects.start(), length as usize)
 }
 
 /// All elements are read in one piece and the list is followed in this copy, as it would change
 /// otherwise.
-fn lock_free_stack(
-    target: &XrayTarget,
-    pool: &Pool,
-    capacity: usize,
-) -> Result<Vec<u64>, XrayError> {
-    let (memory, stack) = (&*target.memory, pool.handler_data);
-    let (begin, element) = (stack + target.layout.stack.lf_elems, &target.layout.stack_element);
-    check_fits(target, pool, target.layout.stack.lf_elems + capacity as u64 * element.bytes)?;
-    let words_each = usize::try_from(element.bytes / 8).unwrap_or_default();
-    let word = |offset: u64| usize::try_from(offset / 8).unwrap_or_default();
-    let mut next = read_u64(memory, stack + target.layout.stack.lf_top)?;
-    let elements = words(memory, begin, capacity * words_each)?;
+fn lock_free_stack(target: &XrayTarget, pool: &Pool, capacity: u32) -> Result<Vec<u64>, XrayError> {
+    let (memory, layout) = (&*target.memory, &target.layout.stack);
+    let element = &target.layout.stack_element;
+    let elements = array(target, pool, layout.lf_elems, capacity, element.bytes)?;
+    let mut next = read_u64(memory, Address(pool.handler_data).member(layout.lf_top)?)?;
+    let count = usize::try_from(elements.bytes() / WORD_BYTES).unwrap_or_default();
+    let copy = words(memory, elements.start(), count)?;
+    let word = |at: Option<u64>| {
+        let place = usize::try_from(elements.offset(at?)? / WORD_BYTES).ok()?;
+        copy.get(place).copied()
+    };
     let mut objects = Vec::new();
     while next != 0 {
-        let offset = next.wrapping_sub(begin);
-        let place = usize::try_from(offset / element.bytes).unwrap_or(usize::MAX);
-        if offset % element.bytes != 0 || place >= capacity || objects.len() == capacity {
+        let offset = elements.offset(next);
+        let is_element = offset.is_some_and(|offset| offset.is_multiple_of(element.bytes.max(1)));
+        let at = Address(next);
+        let found = word(at.plus(element.data)).zip(word(at.plus(element.next)));
+        let Some((object, following)) =
+            found.filter(|_| is_element && objects.len() < capacity as usize)
+        else {
             return Err(torn(pool, "the list of its stack does not end"));
-        }
-        let element_words = &elements[place * words_each..][..words_each];
-        objects.push(element_words.get(word(element.data)).copied().unwrap_or_default());
-        next = element_words.get(word(element.next)).copied().unwrap_or_default();
+        };
+        objects.push(object);
+        next = following;
     }
     Ok(objects)
 }

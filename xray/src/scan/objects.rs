@@ -1,9 +1,9 @@
 //! The objects of a mempool, and the object that contains an address.
 
 use std::collections::BTreeSet;
-use std::ops::Range;
 
 use crate::Mapping;
+use crate::address::{Address, AddressRange};
 use crate::error::XrayError;
 use crate::field::Field;
 use crate::target::{Pool, XrayTarget};
@@ -23,7 +23,7 @@ pub(crate) struct PoolObjects {
     /// Addresses of the objects (not of their headers), ascending.
     pub(crate) addresses: Vec<u64>,
     /// Chunks of memory that contain them.
-    pub(crate) chunks: Vec<Range<u64>>,
+    pub(crate) chunks: Vec<AddressRange>,
 }
 
 impl PoolObjects {
@@ -52,7 +52,8 @@ impl PoolObjects {
 /// Sorts objects, which must not overlap.
 fn ascending(pool: &Pool, mut addresses: Vec<u64>) -> Result<Vec<u64>, XrayError> {
     addresses.sort_unstable();
-    let apart = |pair: &[u64]| pair[1] - pair[0] >= u64::from(pool.element_bytes.max(1));
+    let bytes = u64::from(pool.element_bytes.max(1));
+    let apart = |pair: &[u64]| Address(pair[0]).plus(bytes).is_some_and(|end| end <= pair[1]);
     if addresses.windows(2).all(apart) {
         Ok(addresses)
     } else {
@@ -65,7 +66,7 @@ pub(super) fn torn(pool: &Pool, why: impl Into<String>) -> XrayError {
 }
 
 /// The memory of a pool, ascending. A garbage list may be circular.
-fn chunks(target: &XrayTarget, pool: &Pool) -> Result<Vec<Range<u64>>, XrayError> {
+fn chunks(target: &XrayTarget, pool: &Pool) -> Result<Vec<AddressRange>, XrayError> {
     let layout = &target.layout.memhdr;
     let (mut chunks, mut seen) = (Vec::new(), BTreeSet::new());
     let mut next = pool.first_chunk;
@@ -74,8 +75,8 @@ fn chunks(target: &XrayTarget, pool: &Pool) -> Result<Vec<Range<u64>>, XrayError
         target.memory.read(next, &mut header)?;
         let field = |offset| Field { bytes: &header, offset }.u64();
         let (begin, bytes) = (field(layout.addr), field(layout.len));
-        match begin.checked_add(bytes) {
-            Some(end) if begin > 0 && bytes > 0 && seen.insert(next) => chunks.push(begin..end),
+        match AddressRange::of_length(begin, bytes) {
+            Some(chunk) if begin > 0 && bytes > 0 && seen.insert(next) => chunks.push(chunk),
             _ => return Err(torn(pool, format!("a chunk of {bytes} bytes at {begin:#x}"))),
         }
         next = field(layout.next);
@@ -84,8 +85,8 @@ fn chunks(target: &XrayTarget, pool: &Pool) -> Result<Vec<Range<u64>>, XrayError
         let why = format!("it has {} chunks, but reports {}", chunks.len(), pool.chunks);
         return Err(torn(pool, why));
     }
-    chunks.sort_unstable_by_key(|chunk| chunk.start);
-    if !chunks.windows(2).all(|pair| pair[0].end <= pair[1].start) {
+    chunks.sort_unstable();
+    if chunks.windows(2).any(|pair| pair[0].overlaps(&pair[1])) {
         return Err(torn(pool, "two of its chunks overlap"));
     }
     Ok(chunks)
@@ -94,16 +95,19 @@ fn chunks(target: &XrayTarget, pool: &Pool) -> Result<Vec<Range<u64>>, XrayError
 /// Bytes that the app can read.
 pub(super) fn mapped_bytes(maps: &[Mapping]) -> u128 {
     (maps.iter().filter(|mapping| mapping.readable))
-        .map(|mapping| u128::from(mapping.end.saturating_sub(mapping.start)))
-        .sum()
+        .map(|mapping| u128::from(AddressRange::from(mapping).bytes()))
+        .fold(0, u128::saturating_add)
 }
 
 /// Limits the number of objects to those that fit into mapped memory, as a garbage list may be
 /// long.
-fn check_room(pool: &Pool, chunks: &[Range<u64>], mapped: u128) -> Result<(), XrayError> {
-    let bytes: u128 = chunks.iter().map(|chunk| u128::from(chunk.end - chunk.start)).sum();
-    let needed = u128::from(slot_bytes(pool)) * u128::from(pool.populated);
-    if bytes > mapped || needed > bytes + u128::from(slot_bytes(pool)) {
+fn check_room(pool: &Pool, chunks: &[AddressRange], mapped: u128) -> Result<(), XrayError> {
+    let bytes = chunks.iter().map(|chunk| u128::from(chunk.bytes()));
+    let bytes = bytes.fold(0, u128::saturating_add);
+    let slot = u128::from(slot_bytes(pool));
+    // The last object may lack its trailer.
+    let needed = slot.saturating_mul(u128::from(pool.populated)).saturating_sub(slot);
+    if bytes > mapped || needed > bytes {
         let why = format!("{} objects in {bytes} bytes", pool.populated);
         return Err(torn(pool, why));
     }
@@ -114,7 +118,7 @@ fn check_room(pool: &Pool, chunks: &[Range<u64>], mapped: u128) -> Result<(), Xr
 struct ObjectList<'a> {
     target: &'a XrayTarget,
     pool: &'a Pool,
-    chunks: &'a [Range<u64>],
+    chunks: &'a [AddressRange],
     /// Objects that need not be read, ascending, from a list of free objects.
     free: &'a [u64],
 }
@@ -143,17 +147,17 @@ struct Expected {
 impl Expected {
     /// The expected header after `header`, which is counted as read.
     fn after(&mut self, header: u64) -> Option<u64> {
-        if self.in_row + 1 == self.row {
+        self.in_row = self.in_row.saturating_add(1);
+        if self.in_row == self.row {
             self.in_row = 0;
-            return header.checked_add(self.gap);
+            return Address(header).plus(self.gap);
         }
-        self.in_row += 1;
-        header.checked_add(self.slot)
+        Address(header).plus(self.slot)
     }
 
     /// The list continued elsewhere, after `read` headers of the row were read.
     fn learn(&mut self, last: u64, next: u64, read: u64) {
-        if Some(next) == last.checked_add(self.slot) {
+        if Some(next) == Address(last).plus(self.slot) {
             *self = Self { row: 0, in_row: read, ..*self };
         } else {
             *self = Self { row: read, gap: next.saturating_sub(last), in_row: 0, ..*self };
@@ -165,15 +169,17 @@ impl ObjectList<'_> {
     fn addresses(&self) -> Result<Vec<u64>, XrayError> {
         let populated = self.pool.populated as usize;
         let mut addresses = Vec::with_capacity(populated.min(1 << 20));
+        let left = |addresses: &Vec<u64>| populated.saturating_sub(addresses.len());
         let mut next = self.pool.first_object_header;
         let mut expected = Expected { slot: slot_bytes(self.pool), row: 0, gap: 0, in_row: 0 };
         let mut most = FEW_PER_READ;
-        while next != 0 && addresses.len() < populated {
-            let wanted = most.min(populated - addresses.len());
-            let before = addresses.len();
+        while next != 0 && left(&addresses) > 0 {
+            let before = left(&addresses);
+            let wanted = most.min(before);
             next = self.follow(next, wanted, &mut expected, &mut addresses)?;
-            let as_expected = addresses.len() - before == wanted;
-            most = if as_expected { (most * 2).min(MOST_PER_READ) } else { FEW_PER_READ };
+            let as_expected = before.saturating_sub(left(&addresses)) == wanted;
+            let more = most.saturating_mul(2).min(MOST_PER_READ);
+            most = if as_expected { more } else { FEW_PER_READ };
         }
         if next != 0 || addresses.len() != populated {
             let why = format!("its list has {} of {populated} objects", addresses.len());
@@ -220,7 +226,7 @@ impl ObjectList<'_> {
             }
             next = header.next;
             if follows != Some(next) {
-                expected.learn(at, next, before.in_row + 1);
+                expected.learn(at, next, before.in_row.saturating_add(1));
                 break;
             }
             if at != *address {
@@ -255,7 +261,7 @@ impl ObjectList<'_> {
     fn read_headers(&self, headers: &[u64]) -> Result<Vec<ObjectHeader>, XrayError> {
         let layout = &self.target.layout.objhdr;
         let bytes = usize::try_from(layout.bytes).unwrap_or_default().max(1);
-        let mut read = vec![0; headers.len() * bytes];
+        let mut read = vec![0; headers.len().saturating_mul(bytes)];
         self.target.memory.read_pieces(headers, &mut read)?;
         let header = |header| {
             let word = |offset| Field { bytes: header, offset }.u64();
@@ -276,11 +282,11 @@ impl ObjectList<'_> {
         let (mut last, objhdr) = (first, self.target.layout.objhdr.bytes);
         while headers.len() < most {
             let Some(next) = expected.after(last) else { break };
-            if !chunk.contains(&next) {
+            if !chunk.contains(next) {
                 let Ok(other) = self.chunk_of(next) else { break };
                 chunk = other;
             }
-            if chunk.end - next < objhdr {
+            if chunk.split_at(next).1.bytes() < objhdr {
                 break;
             }
             headers.push(next);
@@ -289,9 +295,9 @@ impl ObjectList<'_> {
         Ok(headers)
     }
 
-    fn chunk_of(&self, header: u64) -> Result<&Range<u64>, XrayError> {
-        let behind = self.chunks.partition_point(|chunk| chunk.start <= header);
-        let chunk = self.chunks[..behind].last().filter(|chunk| chunk.contains(&header));
+    fn chunk_of(&self, header: u64) -> Result<&AddressRange, XrayError> {
+        let behind = self.chunks.partition_point(|chunk| chunk.start() <= header);
+        let chunk = self.chunks[..behind].last().filter(|chunk| chunk.contains(header));
         chunk.ok_or_else(|| {
             torn(self.pool, format!("an object header at {header:#x} outside its memory"))
         })
@@ -301,18 +307,34 @@ impl ObjectList<'_> {
 /// Distance of two objects without a gap between them.
 fn slot_bytes(pool: &Pool) -> u64 {
     let bytes = [pool.header_bytes, pool.element_bytes, pool.trailer_bytes];
-    bytes.into_iter().map(u64::from).sum::<u64>().max(1)
+    bytes.into_iter().map(u64::from).fold(0, u64::saturating_add).max(1)
 }
 
 /// Objects that follow each other at the same distance: without a gap, or each in a separate page.
 #[derive(Clone, Debug)]
 struct Run {
-    begin: u64,
-    end: u64,
+    range: AddressRange,
     slot_bytes: u64,
     object_bytes: u64,
     /// Number of the first object.
     first: u32,
+}
+
+impl Run {
+    /// Takes the object with this number, if it follows at the distance of the others.
+    fn takes(&mut self, number: u32, object: AddressRange) -> bool {
+        let begin = Address(self.range.start());
+        let place = number.saturating_sub(self.first);
+        // The second object determines the distance.
+        if let (1, Some(distance)) = (place, Address(object.start()).minus(begin.0)) {
+            self.slot_bytes = distance;
+        }
+        let follows = begin.element(place.into(), self.slot_bytes) == Some(object.start());
+        if follows {
+            self.range = AddressRange::from(begin.0..object.end());
+        }
+        follows
+    }
 }
 
 /// The objects of several pools, numbered pool by pool in the order of their addresses, and the
@@ -325,8 +347,8 @@ struct Run {
 pub(crate) struct ObjectIndex {
     runs: Vec<Run>,
     addresses: Vec<u64>,
-    low: u64,
-    span: u64,
+    /// From the first object to the last.
+    whole: AddressRange,
 }
 
 impl ObjectIndex {
@@ -334,42 +356,30 @@ impl ObjectIndex {
     pub(crate) fn new<'a>(pools: impl Iterator<Item = (&'a Pool, &'a PoolObjects)>) -> Self {
         let mut index = Self::default();
         pools.for_each(|(pool, objects)| index.add(pool, objects));
-        index.runs.sort_unstable_by_key(|run| run.begin);
-        let (first, last) = (index.runs.first(), index.runs.last());
-        index.low = first.map_or(0, |run| run.begin);
-        index.span = last.map_or(0, |run| run.end) - index.low;
+        index.runs.sort_unstable_by_key(|run| run.range);
+        if let (Some(first), Some(last)) = (index.runs.first(), index.runs.last()) {
+            index.whole = AddressRange::from(first.range.start()..last.range.end());
+        }
         index
     }
 
     fn add(&mut self, pool: &Pool, objects: &PoolObjects) {
         let object_bytes = u64::from(pool.element_bytes);
         let mut run: Option<Run> = None;
-        let mut chunks = objects.chunks.iter().map(|chunk| chunk.end).peekable();
+        let mut chunks = objects.chunks.iter().map(AddressRange::end).peekable();
         for address in &objects.addresses {
             // There may be another pool between two chunks.
             while chunks.next_if(|end| end <= address).is_some() {
                 self.runs.extend(run.take());
             }
-            let end = address.saturating_add(object_bytes);
+            let object = AddressRange::up_to_length(*address, object_bytes);
             let number = u32::try_from(self.addresses.len()).unwrap_or(u32::MAX);
             self.addresses.push(*address);
-            match &mut run {
-                // The second object determines the distance.
-                Some(run) if number - run.first == 1 => {
-                    (run.slot_bytes, run.end) = (address - run.begin, end);
-                }
-                Some(run)
-                    if run.begin + u64::from(number - run.first) * run.slot_bytes == *address =>
-                {
-                    run.end = end;
-                }
-                _ => self.runs.extend(run.replace(Run {
-                    begin: *address,
-                    end,
-                    slot_bytes: slot_bytes(pool),
-                    object_bytes,
-                    first: number,
-                })),
+            let is_next = run.as_mut().is_some_and(|run| run.takes(number, object));
+            if !is_next {
+                let (slot_bytes, first) = (slot_bytes(pool), number);
+                let next = Run { range: object, slot_bytes, object_bytes, first };
+                self.runs.extend(run.replace(next));
             }
         }
         self.runs.extend(run);
@@ -388,26 +398,29 @@ impl ObjectIndex {
     /// Whether the address may be in an object: the quick test of each word.
     #[inline]
     pub(crate) fn may_contain(&self, address: u64) -> bool {
-        address.wrapping_sub(self.low) < self.span
+        self.whole.contains(address)
     }
 
     /// Whether any of these words may be such an address: all of them are tested without a branch.
     pub(crate) fn may_contain_any(&self, words: &[[u8; 8]]) -> bool {
+        let (low, span) = (self.whole.start(), self.whole.bytes());
         // Its highest bit is set if the word may be such an address.
         let may_contain = |word: &[u8; 8]| {
-            let offset = u64::from_le_bytes(*word).wrapping_sub(self.low);
-            offset.wrapping_sub(self.span) & !offset
+            let offset = u64::from_le_bytes(*word).wrapping_sub(low);
+            offset.wrapping_sub(span) & !offset
         };
-        words.iter().fold(0, |any, word| any | may_contain(word)) >> 63 != 0
+        // Only made-up pools are so far apart that this bit has another meaning.
+        span >> 63 != 0 || words.iter().fold(0, |any, word| any | may_contain(word)) >> 63 != 0
     }
 
     /// The object that contains an address.
     pub(crate) fn find(&self, address: u64) -> Option<u32> {
-        let behind = self.runs.partition_point(|run| run.begin <= address);
-        let run = self.runs[..behind].last().filter(|run| address < run.end)?;
-        let (place, within) =
-            ((address - run.begin) / run.slot_bytes, (address - run.begin) % run.slot_bytes);
-        (within < run.object_bytes).then(|| run.first + u32::try_from(place).unwrap_or_default())
+        let behind = self.runs.partition_point(|run| run.range.start() <= address);
+        let run = self.runs[..behind].last()?;
+        let offset = run.range.offset(address)?;
+        let place = u32::try_from(offset.checked_div(run.slot_bytes)?).ok()?;
+        let within = offset.checked_rem(run.slot_bytes)?;
+        (within < run.object_bytes).then(|| run.first.saturating_add(place))
     }
 
     /// The object that begins at an address.

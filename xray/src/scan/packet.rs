@@ -1,5 +1,6 @@
 //! The bytes of the packet of an mbuf, over all its segments.
 
+use crate::address::Address;
 use crate::error::XrayError;
 use crate::memory::{read_u16, read_u32, read_u64};
 use crate::report::LostMbuf;
@@ -38,17 +39,17 @@ fn append_segment(
     bytes: &mut Vec<u8>,
 ) -> Result<u64, XrayError> {
     let (memory, layout) = (&*target.memory, &target.layout.mbuf);
-    let field = |offset: u64| segment.wrapping_add(offset);
-    let buffer = read_u64(memory, field(layout.buf_addr))?;
-    let offset = read_u16(memory, field(layout.data_off))?;
-    let length = read_u32(memory, field(layout.data_len))? & 0xffff;
-    let buffer_bytes = read_u16(memory, field(layout.buf_len))?;
-    if u32::from(offset) + length > u32::from(buffer_bytes) {
+    let field = |offset: u64| Address(segment).member(offset);
+    let buffer = read_u64(memory, field(layout.buf_addr)?)?;
+    let offset = read_u16(memory, field(layout.data_off)?)?;
+    let length = read_u32(memory, field(layout.data_len)?)? & 0xffff;
+    let buffer_bytes = read_u16(memory, field(layout.buf_len)?)?;
+    if length.saturating_add(offset.into()) > u32::from(buffer_bytes) {
         let why = format!("{length} bytes from {offset} on in a buffer of {buffer_bytes}");
         return Err(XrayError::implausible(format!("the mbuf at {segment:#x}"), why));
     }
     let begin = bytes.len();
-    bytes.resize(begin + length as usize, 0);
-    memory.read(buffer.wrapping_add(u64::from(offset)), &mut bytes[begin..])?;
-    read_u64(memory, field(layout.next))
+    bytes.resize(begin.saturating_add(length as usize), 0);
+    memory.read(Address(buffer).member(offset.into())?, &mut bytes[begin..])?;
+    read_u64(memory, field(layout.next)?)
 }

@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use crate::Mapping;
+use crate::address::AddressRange;
 use crate::error::XrayError;
 use crate::holders::{HolderMap, HolderSources};
+use crate::memzone::Memzone;
 use crate::target::XrayTarget;
 
 use super::free::FreeLists;
@@ -199,7 +201,7 @@ impl Scanner<'_> {
     fn own_addresses(&self) -> Vec<u64> {
         let zones = self.target.memzones.iter().map(|zone| zone.address);
         let chunks = self.pools.judged.iter().flat_map(|pool| &pool.chunks);
-        zones.chain(chunks.map(|chunk| chunk.start)).collect()
+        zones.chain(chunks.map(AddressRange::start)).collect()
     }
 
     /// Memory that contains no references: packets, free lists, empty slots of rings.
@@ -207,9 +209,9 @@ impl Scanner<'_> {
         let mut parts = dead_ring_slots(self.target);
         for pool in &self.pools.judged {
             parts.push(pool.header(self.target));
-            parts.extend(pool.chunks.iter().cloned());
+            parts.extend(&pool.chunks);
             let handler = self.target.memzone_at(pool.pool.handler_data);
-            parts.extend(handler.map(|zone| zone.address..zone.address + zone.bytes));
+            parts.extend(handler.map(Memzone::range));
         }
         parts
     }
@@ -273,16 +275,16 @@ impl Scanner<'_> {
         let found = SearchedMemory::new(&maps, &own, self.left_out());
         let mut present = Vec::new();
         for part in found.parts {
-            let mapping = maps.iter().find(|mapping| mapping.contains(part.start));
+            let mapping = maps.iter().find(|mapping| mapping.contains(part.start()));
             let of_eal = |mapping: &Mapping| own.iter().any(|address| mapping.contains(*address));
             if !mapping.is_some_and(of_eal) {
                 present.extend(memory.present(part)?.parts);
             }
         }
-        present.sort_by_key(|part| part.end - part.start);
-        let mut bytes = 0;
+        present.sort_by_key(AddressRange::bytes);
+        let mut bytes = 0_u64;
         present.retain(|part| {
-            bytes += part.end - part.start;
+            bytes = bytes.saturating_add(part.bytes());
             bytes <= MOST_QUICK_BYTES
         });
         Ok(present)

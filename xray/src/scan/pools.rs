@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use crate::address::{Address, AddressRange};
 use crate::error::XrayError;
 use crate::layout::MbufLayout;
-use crate::memory::{read_array, read_u16, read_u64};
+use crate::memory::{read_array, read_u16, read_u32, read_u64};
 use crate::target::{Pool, XrayTarget};
 
 use super::free::PoolHandler;
@@ -24,24 +25,25 @@ pub(super) struct MbufPool {
     /// Numbers of its objects in the [`ObjectIndex`].
     pub(super) objects: Range<u32>,
     /// Memory of its objects.
-    pub(super) chunks: Vec<Range<u64>>,
+    pub(super) chunks: Vec<AddressRange>,
 }
 
 impl MbufPool {
     /// Bytes from the start of an mbuf to its data buffer.
     pub(super) fn data_offset(&self) -> u64 {
-        self.mbuf.bytes + self.private_bytes
+        self.mbuf.bytes.saturating_add(self.private_bytes)
     }
 
     /// Bytes of an mbuf up to `beyond` bytes of its data buffer, if it is so long.
     pub(super) fn head_bytes(&self, beyond: u64) -> usize {
-        let bytes = (self.data_offset() + beyond).min(u64::from(self.pool.element_bytes));
+        let bytes = self.data_offset().saturating_add(beyond);
+        let bytes = bytes.min(u64::from(self.pool.element_bytes));
         usize::try_from(bytes & !7).unwrap_or_default()
     }
 
     /// Header and caches: they contain only free objects or stale addresses.
-    pub(super) fn header(&self, target: &XrayTarget) -> Range<u64> {
-        self.pool.address..private_area(target, &self.pool)
+    pub(super) fn header(&self, target: &XrayTarget) -> AddressRange {
+        AddressRange::up_to_length(self.pool.address, header_bytes(target, &self.pool))
     }
 }
 
@@ -105,7 +107,7 @@ impl MbufPools {
         self.judged.push(MbufPool {
             mbuf: target.layout.mbuf.clone(),
             private_bytes,
-            objects: first..first + count,
+            objects: first..first.saturating_add(count),
             chunks: objects.chunks.clone(),
             pool,
         });
@@ -123,8 +125,7 @@ impl MbufPools {
 
     fn overlaps(&self, objects: &PoolObjects) -> bool {
         let known = || self.judged.iter().flat_map(|pool| &pool.chunks);
-        let overlap = |a: &Range<u64>, b: &Range<u64>| a.start < b.end && b.start < a.end;
-        objects.chunks.iter().any(|chunk| known().any(|known| overlap(known, chunk)))
+        objects.chunks.iter().any(|chunk| known().any(|known| known.overlaps(chunk)))
     }
 }
 
@@ -136,30 +137,34 @@ pub(super) fn fatal<T>(result: Result<T, XrayError>) -> Result<Result<T, XrayErr
     }
 }
 
-/// Address of the private data of a pool: after the caches, if the pool has some.
-fn private_area(target: &XrayTarget, pool: &Pool) -> u64 {
+/// Bytes before the private data of a pool, which follows the caches, if the pool has some.
+fn header_bytes(target: &XrayTarget, pool: &Pool) -> u64 {
     let (header, cache) = (target.layout.mempool.bytes, target.layout.cache.bytes);
-    let caches = if pool.cache_size > 0 { u64::from(target.layout.max_lcore) * cache } else { 0 };
-    pool.address + header + caches
+    let caches = if pool.cache_size > 0 { u64::from(target.layout.max_lcore) } else { 0 };
+    header.saturating_add(caches.saturating_mul(cache))
 }
 
 /// The `priv_size` of the mbufs of a pool; `None` if its objects are not mbufs. An mbuf refers to
 /// its pool.
-fn mbuf_private_bytes(target: &XrayTarget, pool: &Pool) -> Result<Option<u64>, XrayError> {
+pub(super) fn mbuf_private_bytes(
+    target: &XrayTarget,
+    pool: &Pool,
+) -> Result<Option<u64>, XrayError> {
     let (memory, layout) = (&*target.memory, &target.layout.mbuf);
     let room = u64::from(pool.element_bytes).checked_sub(layout.bytes);
     let (Some(room), false) = (room, pool.first_object_header == 0) else {
         return Ok(None);
     };
-    let first = pool.first_object_header.wrapping_add(target.layout.objhdr.bytes);
-    let is_mbuf = read_u64(memory, first.wrapping_add(layout.pool))? == pool.address;
+    let first = Address(pool.first_object_header).member(target.layout.objhdr.bytes)?;
+    let is_mbuf = read_u64(memory, Address(first).member(layout.pool)?)? == pool.address;
     if !is_mbuf || pool.private_bytes < PRIVATE_BYTES {
         return Ok(None);
     }
-    let private: [u8; 8] = read_array(memory, private_area(target, pool))?;
+    let private: [u8; 8] =
+        read_array(memory, Address(pool.address).member(header_bytes(target, pool))?)?;
     let data = u64::from(u16::from_le_bytes([private[0], private[1]]));
     let private = u64::from(u16::from_le_bytes([private[2], private[3]]));
-    Ok((data + private <= room).then_some(private))
+    Ok((data.saturating_add(private) <= room).then_some(private))
 }
 
 /// Fields of an mbuf that identify it.
@@ -174,11 +179,12 @@ pub(super) struct MbufFields {
 impl MbufFields {
     pub(super) fn read(target: &XrayTarget, address: u64) -> Result<Self, XrayError> {
         let (memory, layout) = (&*target.memory, &target.layout.mbuf);
+        let mbuf = Address(address);
         Ok(Self {
-            port: read_u16(memory, address + layout.port)?,
-            refcnt: read_u16(memory, address + layout.refcnt)?,
-            segments: read_u16(memory, address + layout.nb_segs)?,
-            packet_bytes: u32::from_le_bytes(read_array(memory, address + layout.pkt_len)?),
+            port: read_u16(memory, mbuf.member(layout.port)?)?,
+            refcnt: read_u16(memory, mbuf.member(layout.refcnt)?)?,
+            segments: read_u16(memory, mbuf.member(layout.nb_segs)?)?,
+            packet_bytes: read_u32(memory, mbuf.member(layout.pkt_len)?)?,
         })
     }
 }

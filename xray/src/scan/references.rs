@@ -1,7 +1,6 @@
 //! The mark phase: finds all references to mbufs in the app's memory, and follows those from mbuf to mbuf.
 
-use std::ops::Range;
-
+use crate::address::{Address, AddressRange};
 use crate::error::XrayError;
 use crate::holders::{HolderId, HolderMap};
 use crate::memory::Memory;
@@ -15,6 +14,8 @@ const CHUNK_BYTES: u64 = 256 << 10;
 
 /// Words that are tested at a time, as hardly any refers to an mbuf.
 const WORDS_PER_TEST: usize = 32;
+const WORD_BYTES: u64 = 8;
+const BYTES_PER_TEST: u64 = WORDS_PER_TEST as u64 * WORD_BYTES;
 
 /// Smallest part that is tried when a larger one cannot be read.
 const PAGE_BYTES: u64 = 4096;
@@ -96,20 +97,16 @@ pub(super) fn search(
 ) -> Result<Searched, XrayError> {
     let mut search =
         Search { memory, index, found, buffer: Vec::new(), searched: Searched::default() };
-    let mut done = 0;
+    let mut done = 0_u64;
     for part in joined(parts) {
-        let presence = memory.present(part.clone())?;
-        search.searched.unknown += presence.unknown_bytes;
-        for present in presence.parts {
-            let mut begin = present.start;
-            while begin < present.end {
-                let end = (begin + CHUNK_BYTES).min(present.end);
-                search.chunk(begin..end)?;
-                progress(done + (end - part.start));
-                begin = end;
-            }
+        let presence = memory.present(part)?;
+        let searched = &mut search.searched;
+        searched.unknown = searched.unknown.saturating_add(presence.unknown_bytes);
+        for chunk in presence.parts.iter().flat_map(|present| present.chunks(CHUNK_BYTES)) {
+            search.chunk(chunk)?;
+            progress(done.saturating_add(chunk.end().saturating_sub(part.start())));
         }
-        done += part.end - part.start;
+        done = done.saturating_add(part.bytes());
         progress(done);
     }
     Ok(search.searched)
@@ -119,9 +116,8 @@ pub(super) fn search(
 fn joined(parts: &[Part]) -> Vec<Part> {
     let mut joined: Vec<Part> = Vec::new();
     for part in parts {
-        match joined.last_mut() {
-            Some(last) if last.end == part.start => last.end = part.end,
-            _ => joined.push(part.clone()),
+        if !joined.last_mut().is_some_and(|last| last.join(part)) {
+            joined.push(*part);
         }
     }
     joined
@@ -137,41 +133,41 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// If a chunk cannot be read, its halves are tried, as only a part of it may have been freed.
-    fn chunk(&mut self, chunk: Range<u64>) -> Result<(), XrayError> {
-        let bytes = chunk.end - chunk.start;
+    fn chunk(&mut self, chunk: AddressRange) -> Result<(), XrayError> {
+        let bytes = chunk.bytes();
         self.buffer.resize(usize::try_from(bytes).unwrap_or_default(), 0);
-        match self.memory.read(chunk.start, &mut self.buffer) {
+        match self.memory.read(chunk.start(), &mut self.buffer) {
             Ok(()) => {
-                self.words(chunk.start);
-                self.searched.bytes += bytes;
+                self.words(&chunk);
+                self.searched.bytes = self.searched.bytes.saturating_add(bytes);
                 Ok(())
             }
             Err(XrayError::NotMapped { .. }) if bytes > PAGE_BYTES => {
-                let middle = chunk.start + (bytes / 2).next_multiple_of(8);
-                self.chunk(chunk.start..middle)?;
-                self.chunk(middle..chunk.end)
+                let (first, second) = chunk.halves(WORD_BYTES);
+                self.chunk(first)?;
+                self.chunk(second)
             }
             Err(XrayError::NotMapped { .. }) => {
-                self.searched.unreadable += bytes;
+                self.searched.unreadable = self.searched.unreadable.saturating_add(bytes);
                 Ok(())
             }
             Err(error) => Err(error),
         }
     }
 
-    fn words(&mut self, begin: u64) {
+    /// The words of the chunk that was read.
+    fn words(&mut self, chunk: &AddressRange) {
         let (words, _) = self.buffer.as_chunks::<8>();
-        for (number, words) in words.chunks(WORDS_PER_TEST).enumerate() {
+        for (words, range) in words.chunks(WORDS_PER_TEST).zip(chunk.chunks(BYTES_PER_TEST)) {
             if !self.index.may_contain_any(words) {
                 continue;
             }
-            let first = begin + (number * WORDS_PER_TEST * 8) as u64;
-            for (place, word) in words.iter().enumerate() {
+            for (word, at) in words.iter().zip(range.chunks(WORD_BYTES)) {
                 let value = u64::from_le_bytes(*word);
                 if self.index.may_contain(value)
                     && let Some(object) = self.index.find(value)
                 {
-                    (self.found)(first + place as u64 * 8, object);
+                    (self.found)(at.start(), object);
                 }
             }
         }
@@ -282,12 +278,12 @@ impl Head<'_> {
     fn references(&self) -> impl Iterator<Item = u64> {
         let layout = &self.pool.mbuf;
         let data = self.pool.data_offset();
-        let own = self.word(layout.buf_addr) == self.address + data;
+        let own = Address(self.address).plus(data) == Some(self.word(layout.buf_addr));
         let data_offset = self.word(layout.data_off) & 0xffff;
-        let end = if own { data + data_offset } else { data };
+        let end = if own { data.saturating_add(data_offset) } else { data };
         let stale = self.shared_info().is_none().then_some(layout.shinfo);
-        let offsets = (0..self.bytes.len() as u64 / 8).map(|place| place * 8);
-        let offsets = offsets.take_while(move |offset| offset + 8 <= end);
+        let before = AddressRange::from(0..end.min(self.bytes.len() as u64)).whole(WORD_BYTES);
+        let offsets = before.chunks(WORD_BYTES).map(|word| word.start());
         let iova = layout.buf_iova();
         let refers = move |offset: &u64| Some(*offset) != stale && Some(*offset) != iova;
         offsets.filter(refers).map(|offset| self.word(offset))
@@ -305,7 +301,7 @@ pub(super) fn read_each(
     addresses: &[u64],
     bytes: usize,
 ) -> Result<Vec<u8>, XrayError> {
-    let mut buffer = vec![0; addresses.len() * bytes];
+    let mut buffer = vec![0; addresses.len().saturating_mul(bytes)];
     match memory.read_pieces(addresses, &mut buffer) {
         Err(XrayError::NotMapped { .. }) => {
             for (address, piece) in addresses.iter().zip(buffer.chunks_exact_mut(bytes.max(1))) {

@@ -56,24 +56,24 @@ fn judged(
 ) -> Result<PoolScan, XrayError> {
     let mut scan = PoolScan {
         name: pool.pool.name.clone(),
-        size: u64::from(pool.objects.end - pool.objects.start),
+        size: pool.objects.len() as u64,
         ..PoolScan::default()
     };
     let mut holders = Holders::default();
     let not_judged_why = pass.not_judged_why(pool.pool.address);
     for object in pool.objects.clone() {
         match (pass.free_after.get(object), pass.reached.get(object)) {
-            (Free::Common, _) => scan.common += 1,
-            (Free::Cache(lcore), _) => *scan.caches.entry(lcore).or_default() += 1,
-            (_, Reach::Unreached) if !candidates.contains(object) => scan.moving += 1,
+            (Free::Common, _) => count(&mut scan.common),
+            (Free::Cache(lcore), _) => count(scan.caches.entry(lcore).or_default()),
+            (_, Reach::Unreached) if !candidates.contains(object) => count(&mut scan.moving),
             (_, Reach::Unreached) if not_judged_why.is_empty() => {
-                scan.lost += 1;
+                count(&mut scan.lost);
                 scan.lost_mbufs.extend(lost_mbuf(scanner, candidates, object, &scan)?);
             }
-            (_, Reach::Unreached) => scan.not_judged += 1,
+            (_, Reach::Unreached) => count(&mut scan.not_judged),
             (_, reach) => {
-                scan.held += 1;
-                *holders.counts.entry(HolderKey::from(reach)).or_default() += 1;
+                count(&mut scan.held);
+                count(holders.counts.entry(HolderKey::from(reach)).or_default());
             }
         }
     }
@@ -82,6 +82,10 @@ fn judged(
     }
     scan.holders = holders.named(pass);
     Ok(scan)
+}
+
+fn count(counter: &mut u64) {
+    *counter = counter.saturating_add(1);
 }
 
 fn lost_mbuf(

@@ -1,9 +1,9 @@
 //! The parts of the app's memory that are searched for references to its mbufs.
 
 use std::collections::BTreeSet;
-use std::ops::Range;
 
 use crate::Mapping;
+use crate::address::{Address, AddressRange};
 use crate::memzone::Memzone;
 use crate::target::XrayTarget;
 
@@ -15,8 +15,19 @@ const RING_ZONE: &str = "RG_";
 /// Prefix of the memzone name of a mempool's ring.
 const POOL_RING_ZONE: &str = "RG_MP_";
 
+const WORD_BYTES: u64 = 8;
+
+/// `sizeof(struct rte_event)`.
+const EVENT_BYTES: u64 = 16;
+
+/// How often a ring is read again that changes during the read.
+const ATTEMPTS: u32 = 8;
+
+/// The longest cache line.
+const MOST_LINE_BYTES: u64 = 128;
+
 /// A part of the app's memory.
-pub(super) type Part = Range<u64>;
+pub(super) type Part = AddressRange;
 
 /// Why a writable mapping is not searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,12 +53,12 @@ impl<'a> OwnMemory<'a> {
     fn new(maps: &'a [Mapping], own: &[u64]) -> Self {
         let mut areas: Vec<Part> = Vec::new();
         for mapping in maps {
-            match areas.last_mut() {
-                Some(area) if area.end == mapping.start => area.end = mapping.end,
-                _ => areas.push(mapping.start..mapping.end),
+            let range = AddressRange::from(mapping);
+            if !areas.last_mut().is_some_and(|area| area.join(&range)) {
+                areas.push(range);
             }
         }
-        areas.retain(|area| own.iter().any(|address| area.contains(address)));
+        areas.retain(|area| own.iter().any(|address| area.contains(*address)));
         let holds = |mapping: &Mapping| own.iter().any(|address| mapping.contains(*address));
         let prefixes = maps.iter().filter(|mapping| holds(mapping));
         let prefixes = prefixes.filter_map(|mapping| huge_file_prefix(&mapping.path)).collect();
@@ -59,7 +70,7 @@ impl<'a> OwnMemory<'a> {
             return Some(UnsearchedReason::Device);
         }
         let in_area =
-            |mapping: &Mapping| self.areas.iter().any(|area| area.contains(&mapping.start));
+            |mapping: &Mapping| self.areas.iter().any(|area| area.contains(mapping.start));
         if !mapping.shared || in_area(mapping) {
             return None;
         }
@@ -122,63 +133,58 @@ impl SearchedMemory {
         let mut parts = Vec::new();
         for mapping in maps.iter().filter(|mapping| mapping.writable && mapping.readable) {
             match memory.foreign(mapping) {
-                None => parts.push(mapping.start..mapping.end),
+                None => parts.push(mapping.into()),
                 Some(UnsearchedReason::Device) => {}
                 Some(UnsearchedReason::OtherProcess) => {
-                    found.foreign_bytes += mapping.end - mapping.start;
+                    let bytes = AddressRange::from(mapping).bytes();
+                    found.foreign_bytes = found.foreign_bytes.saturating_add(bytes);
                 }
             }
         }
-        found.parts = subtract(parts, left_out);
+        found.parts = subtract(&parts, left_out);
         found
     }
 
     /// Bytes of all parts.
     pub(super) fn bytes(&self) -> u64 {
-        self.parts.iter().map(|part| part.end - part.start).sum()
+        self.parts.iter().map(Part::bytes).fold(0, u64::saturating_add)
     }
 }
 
 /// Subtracts parts; both lists are ascending, and the rest is cut to whole words.
-fn subtract(parts: Vec<Part>, mut left_out: Vec<Part>) -> Vec<Part> {
-    left_out.retain(|part| part.start < part.end);
-    left_out.sort_unstable_by_key(|part| part.start);
+fn subtract(parts: &[Part], mut left_out: Vec<Part>) -> Vec<Part> {
+    left_out.retain(|part| !part.is_empty());
+    left_out.sort_unstable();
+    // Parts that overlap or follow each other are one.
+    left_out.dedup_by(|next, last| last.join(next));
     let mut left = Vec::new();
     for part in parts {
-        let mut begin = part.start;
-        let first = left_out.partition_point(|out| out.start < begin);
-        // A part that begins earlier may extend into it; they may also overlap each other.
-        let reach = left_out[..first].iter().map(|out| out.end).max().unwrap_or_default();
-        begin = begin.max(reach.min(part.end));
-        for out in left_out[first..].iter().take_while(|out| out.start < part.end) {
-            if out.start > begin {
-                left.push(begin..out.start);
-            }
-            begin = begin.max(out.end.min(part.end));
+        let mut rest = *part;
+        let first = left_out.partition_point(|out| out.end() <= part.start());
+        for out in left_out[first..].iter().take_while(|out| out.start() < part.end()) {
+            left.push(rest.split_at(out.start()).0);
+            (_, rest) = rest.split_at(out.end());
         }
-        if begin < part.end {
-            left.push(begin..part.end);
-        }
+        left.push(rest);
     }
-    let whole = |part: Part| part.start.next_multiple_of(8)..part.end & !7;
-    left.into_iter().map(whole).filter(|part| part.start < part.end).collect()
+    left.iter().map(|part| part.whole(WORD_BYTES)).filter(|part| !part.is_empty()).collect()
 }
 
-/// The slots of all rings of pointers that are empty now. Rings of other entries are searched
-/// completely.
+/// The slots of all rings that are empty now. Rings of unknown form are searched completely.
 pub(super) fn dead_ring_slots(target: &XrayTarget) -> Vec<Part> {
-    let rings = rings_of_pointers(target).into_iter();
-    rings.flat_map(|(slots, live)| subtract(vec![slots], live.into())).collect()
+    let rings = rings(target).into_iter();
+    rings.flat_map(|(slots, live)| subtract(&[slots], live.into())).collect()
 }
 
-/// The slots of all rings of pointers that contain an entry now, except rings of pools.
+/// The slots of all rings that contain an entry now, except rings of pools.
 pub(super) fn live_ring_slots(target: &XrayTarget) -> Vec<Part> {
-    let rings = rings_of_pointers(target).into_iter();
-    rings.flat_map(|(_, live)| live).filter(|part| part.start < part.end).collect()
+    let rings = rings(target).into_iter();
+    let live = rings.flat_map(|(_, live)| live).map(|row| row.whole(WORD_BYTES));
+    live.filter(|part| !part.is_empty()).collect()
 }
 
-/// The slots of each ring of pointers, and its live rows.
-fn rings_of_pointers(target: &XrayTarget) -> Vec<(Part, [Part; 2])> {
+/// The slots of each ring, and its live rows.
+fn rings(target: &XrayTarget) -> Vec<(Part, [Part; 2])> {
     let rings = target.memzones.iter().filter(|zone| zone.name.starts_with(RING_ZONE));
     rings
         .filter(|zone| !zone.name.starts_with(POOL_RING_ZONE))
@@ -186,20 +192,46 @@ fn rings_of_pointers(target: &XrayTarget) -> Vec<(Part, [Part; 2])> {
         .collect()
 }
 
-/// `None` if it changes too fast, is not a ring, or has other entries: all its words may then be
-/// references.
+/// `None` if it changes too fast, or is not a ring: all its words may then be references.
 fn slots(target: &XrayTarget, zone: &Memzone) -> Option<(Part, [Part; 2])> {
-    let window = RingWindow::read(target, zone.address).ok()?;
-    let begin = zone.address.saturating_add(target.layout.ring.bytes);
-    let end = begin.saturating_add(u64::from(window.slots) * 8);
-    // The length of a memzone is a multiple of a cache line.
-    let behind = zone.address.saturating_add(zone.bytes);
-    if end > behind || behind - end >= 128 {
-        return None;
-    }
+    let window = (0..ATTEMPTS).find_map(|_| RingWindow::read(target, zone.address).ok())?;
+    let (_, room) = zone.range().split_at(Address(zone.address).plus(target.layout.ring.bytes)?);
+    let bytes_each = entry_bytes(room.bytes(), window.slots)?;
+    let begin = Address(room.start());
+    let slots = AddressRange::of_elements(begin.0, window.slots.into(), bytes_each)?;
     let live = window.rows().map(|(first, count)| {
-        let first = begin + u64::from(first) * 8;
-        first..first + u64::from(count) * 8
+        let first = begin.element(first.into(), bytes_each);
+        let row = first.and_then(|it| AddressRange::of_elements(it, count.into(), bytes_each));
+        row.unwrap_or_default()
     });
-    Some((begin..end, live))
+    Some((slots, live))
+}
+
+/// Bytes of an entry of a ring: 8 of a ring of pointers, 16 of a ring of events, others of the app
+/// (`rte_ring_create_elem()`). The slots fill the memzone, whose length is a multiple of a cache line.
+fn entry_bytes(room: u64, slots: u32) -> Option<u64> {
+    let fills = |bytes: &u64| {
+        let slots = AddressRange::of_elements(0, slots.into(), *bytes);
+        let rest = slots.and_then(|slots| room.checked_sub(slots.bytes()));
+        *bytes > 0 && rest.is_some_and(|rest| rest < MOST_LINE_BYTES)
+    };
+    // Other lengths are multiples of 4.
+    let largest = room.checked_div(slots.into())? & !3;
+    [WORD_BYTES, EVENT_BYTES, largest].into_iter().find(fills)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_of_rings_fill_their_memzones() {
+        // A ring of 1,024 pointers, of events, and of 4 and 24 bytes each.
+        let lengths = [(8192, 1024), (16_384, 1024), (4096, 1024), (24_576, 1024)];
+        let found = lengths.map(|(room, slots)| entry_bytes(room, slots));
+        assert_eq!(found, [Some(8), Some(16), Some(4), Some(24)]);
+        // Rounded up to a cache line.
+        assert_eq!([entry_bytes(64, 2), entry_bytes(128, 4)], [Some(8), Some(8)]);
+        assert_eq!([entry_bytes(100, 1024), entry_bytes(0, 0), entry_bytes(8192, 0)], [None; 3]);
+    }
 }
