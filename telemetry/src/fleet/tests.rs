@@ -239,11 +239,11 @@ fn a_chosen_app_keeps_what_is_expected_of_it_whatever_it_is_called() {
     };
     for name in ["fwd", "fwd-7", "/run/dpdk/fwd-7"] {
         assert_eq!(left(name, &[]), ["fwd"]);
-        assert_eq!(settings.named(name, &[]).unwrap(), []);
+        assert_eq!(settings.apps(Some(name), &[]).unwrap(), []);
     }
     assert_eq!(left("fwd-7", &[app("fwd")]), ["fwd"]);
     assert!(left("fwd-7", &[app("fwd-7")]).is_empty(), "another has the name");
-    assert!(left("x", &[]).is_empty() && settings.named("x", &[]).is_err());
+    assert!(left("x", &[]).is_empty() && settings.apps(Some("x"), &[]).is_err());
 }
 
 #[test]
