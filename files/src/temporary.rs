@@ -1,6 +1,8 @@
 //! Directories for a time, that nobody else can replace.
 
+use std::fs::Permissions;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use tempfile::TempDir;
@@ -25,7 +27,9 @@ pub fn temporary_directory_in(parent: &Path, prefix: &str) -> io::Result<TempDir
     let usual = std::env::temp_dir();
     for parent in [parent, &usual] {
         if Directory::open(parent)?.keeps_files()? {
-            return tempfile::Builder::new().prefix(prefix).tempdir_in(parent);
+            let private = Permissions::from_mode(0o700);
+            let mut builder = tempfile::Builder::new();
+            return builder.prefix(prefix).permissions(private).tempdir_in(parent);
         }
     }
     let text = format!("other users can replace files in {}: set TMPDIR", usual.display());
