@@ -165,6 +165,24 @@ fn an_app_of_another_user_is_not_meant_by_its_file_prefix() {
 }
 
 #[test]
+fn many_apps_of_another_user_hide_no_other_one_in_an_error() {
+    let app = |user: Option<&str>, name: String| DiscoveredApp {
+        user: user.map(str::to_owned),
+        ..DiscoveredApp::in_dir(
+            Path::new("/run/dpdk").join(&name),
+            name,
+            SOCKET,
+            Reachability::Live,
+        )
+    };
+    let theirs = (0..100).map(|number| app(Some("eve"), format!("eve/{number:02}")));
+    let running = theirs.chain([app(None, "fwd".to_owned())]).collect();
+    let unknown = FindError::Unknown { name: "x".to_owned(), running, unreadable: Vec::new() };
+    let text = unknown.to_string();
+    assert!(text.contains("running: fwd, eve/00, ") && text.ends_with(" and 81 more"), "{text}");
+}
+
+#[test]
 fn a_search_that_is_interrupted_says_so() {
     let root = tempfile::tempdir().unwrap();
     let stop = Arc::new(AtomicBool::new(true));

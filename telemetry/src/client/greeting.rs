@@ -3,11 +3,12 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::fs::{Mode, OFlags, fstat};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv, socket_with,
-    sockopt,
 };
 
 use super::{BANNER_BYTES, SocketPeer};
@@ -65,12 +66,14 @@ impl Greeting {
             Err(errno) => return Err(TelemetryError::io("cannot connect", errno)),
         }
         let unknown = |errno| TelemetryError::io("cannot learn who listens", errno);
-        let peer = sockopt::socket_peercred(&self.socket).map_err(unknown)?;
-        let pid = u32::try_from(peer.pid.as_raw_nonzero().get()).unwrap_or(0);
+        // rustix knows no process 0, which is one of another PID namespace.
+        let peer = getsockopt(&self.socket, PeerCredentials)
+            .map_err(|errno| unknown(Errno::from_raw_os_error(errno as i32)))?;
+        let pid = u32::try_from(peer.pid()).unwrap_or(0);
         self.peer = Some(SocketPeer { pid, start_ticks: start_ticks(pid).unwrap_or(0) });
         let owner = fstat(&self.dir).map_err(unknown)?.st_uid;
-        if peer.uid.as_raw() != owner {
-            return Err(TelemetryError::Untrusted { peer: peer.uid.as_raw(), owner });
+        if peer.uid() != owner {
+            return Err(TelemetryError::Untrusted { peer: peer.uid(), owner });
         }
         Ok(Some(()))
     }

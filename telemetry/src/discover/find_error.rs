@@ -95,7 +95,9 @@ fn names(apps: &[DiscoveredApp]) -> String {
     let name = |app: &DiscoveredApp| {
         if unique(app) { app.name.clone() } else { app.dir.display().to_string() }
     };
-    let names: Vec<_> = apps.iter().take(MOST_NAMES).map(name).collect();
+    // Other users may have many.
+    let (own, others): (Vec<_>, Vec<_>) = apps.iter().partition(|app| app.user.is_none());
+    let names: Vec<_> = own.into_iter().chain(others).take(MOST_NAMES).map(name).collect();
     let more = match apps.len().saturating_sub(MOST_NAMES) {
         0 => String::new(),
         more => format!(" and {more} more"),

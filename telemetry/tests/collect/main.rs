@@ -17,8 +17,8 @@ use pmdscope_telemetry::finding::Lint;
 use pmdscope_telemetry::fleet::AppSampler;
 use pmdscope_telemetry::sample::{PoolOccupancy, QueueDirection, Sample};
 use pmdscope_telemetry::{
-    AppLock, AppStatus, Deadline, ErrorClass, FleetSettings, FleetState, LintRules,
-    ModelTracker, QueueHistograms, RawReplies, SampleCollector, TelemetryError, finding,
+    AppLock, AppStatus, Deadline, ErrorClass, FleetSettings, FleetState, LintRules, ModelTracker,
+    QueueHistograms, RawReplies, SampleCollector, TelemetryError, finding,
 };
 use proptest::prelude::*;
 use support::{BANNER, FakeApp, Recording};
