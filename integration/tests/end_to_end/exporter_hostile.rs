@@ -54,7 +54,7 @@ fn scrape(from: Ipv4Addr, exporter: &Exporter) -> Result<Scrape> {
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n")?;
     let (end, mut page) = (Instant::now() + TIMEOUT, Vec::new());
-    while stream.by_ref().take(1 << 16).read_to_end(&mut page)? > 0 {
+    while Read::by_ref(&mut stream).take(1 << 16).read_to_end(&mut page)? > 0 {
         ensure!(Instant::now() < end, "it takes longer than {TIMEOUT:?}");
     }
     let page = String::from_utf8(page)?;

@@ -55,6 +55,11 @@ impl UsersApp {
         Ok(Self { testpmd, runtime_root, hugepages })
     }
 
+    /// Its name for root.
+    fn name(&self) -> String {
+        format!("{USER}/{}", self.testpmd.app())
+    }
+
     /// A command of root that finds it.
     fn pmdscope(&self, args: &[&str]) -> Result<Command> {
         let mut command = Command::new(programs::pmdscope()?);
@@ -66,19 +71,18 @@ impl UsersApp {
 /// Watchdog and worker are processes of its user, with no capability, and what they create is of that user.
 fn rights(scratch: &Scratch) -> Result<()> {
     let app = UsersApp::start(scratch)?;
-    let (name, file) = (app.testpmd.app(), scratch.path("user.pcapng"));
-    let mut command = app.pmdscope(&["capture", "-i", &format!("{name}:any"), "-w"])?;
+    let file = scratch.path("user.pcapng");
+    let mut command = app.pmdscope(&["capture", "-i", &format!("{}:any", app.name()), "-w"])?;
     let mut capture = Process::spawn("capture", command.arg(file), scratch.dir())?;
     await_hooks(&mut capture, &app.testpmd)?;
-    let attached = helpers(name)?;
+    let attached = helpers(app.testpmd.app())?;
     ensure!(attached.len() == 2, "{attached:?}");
     for helper in attached {
         has_rights_of_user(helper.pid, app.testpmd.pid())?;
     }
     for file in fs::read_dir(app.testpmd.runtime_dir())? {
-        let (file, tools) = (file?, ["pmdscope.lock"]);
-        let is_its = file.metadata()?.uid() == USER;
-        ensure!(is_its || tools.iter().any(|tool| file.file_name() == *tool), "{file:?}");
+        let file = file?;
+        ensure!(file.metadata()?.uid() == USER, "{file:?}");
     }
     let report = capture.interrupt()?;
     ensure!(report.contains("packets captured"), "{report}");
@@ -173,13 +177,13 @@ fn links(scratch: &Scratch) -> Result<()> {
     let files = plant_links(scratch, &app)?;
     let take = || files.iter().map(|file| Snapshot::take(file)).collect::<Result<Vec<_>>>();
     let before = take()?;
-    let (name, port) = (app.testpmd.app(), format!("{}:0", app.testpmd.app()));
+    let (name, port) = (app.name(), format!("{}:0", app.name()));
     let (packets, bundle) = (scratch.path("links.pcapng"), scratch.path("links.tar.zst"));
     let (packets, bundle) = (packets.display().to_string(), bundle.display().to_string());
     for args in [
         &["capture", "-i", &port, "-c", "1", "--duration", "2", "-w", &packets][..],
-        &["netstat", "-a", name, "--for", "200ms"],
-        &["bundle", "-a", name, "-o", &bundle, "--for", "1s", "--packets", "10"],
+        &["netstat", "-a", &name, "--for", "200ms"],
+        &["bundle", "-a", &name, "-o", &bundle, "--for", "1s", "--packets", "10"],
     ] {
         let (code, _, said) = run(&mut app.pmdscope(args)?, scratch.dir(), LIMIT)?;
         let is_whole = args[0] == "bundle";
@@ -188,7 +192,10 @@ fn links(scratch: &Scratch) -> Result<()> {
         let after = take()?;
         ensure!(after == before, "{args:?} changed {before:?} into {after:?}");
     }
-    ensure!(app.testpmd.hooks()? == 0 && helpers(name)?.is_empty(), "a helper is in the app");
+    ensure!(
+        app.testpmd.hooks()? == 0 && helpers(app.testpmd.app())?.is_empty(),
+        "a helper is in the app"
+    );
     Ok(())
 }
 

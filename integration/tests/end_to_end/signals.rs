@@ -181,6 +181,7 @@ fn no_session(scratch: &Scratch) -> Result<()> {
     process.signal(Signal::INT)?;
     process.wait(END)?;
     // With a reader, the packets come.
+    let _generator = pair.generate(scratch, &["--rate", "1000"])?;
     let mut again = Process::spawn("read", &mut command, scratch.dir())?;
     let read = fs::read(&silent)?;
     again.finish(LIMIT)?;
