@@ -187,6 +187,8 @@ pub fn file_name(path: &str) -> String {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::os::unix::fs::MetadataExt;
+
     use super::*;
     use pmdscope_telemetry::host::maps;
 

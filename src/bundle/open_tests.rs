@@ -1,7 +1,8 @@
 //! Tests of reading bundles, also of malicious ones.
 
+use std::fs;
 use std::io::Write;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, symlink};
 
 use tar::{Builder, Header};
 use zstd::stream::write::Encoder;
@@ -105,7 +106,8 @@ fn what_was_packed_is_unpacked() {
     fs::write(staging.join("doctor/tree/sys/devices/pci0/vendor"), "0x8086").unwrap();
     symlink("../../../devices/pci0", staging.join("doctor/tree/sys/bus/pci/devices/0")).unwrap();
     let target = dir.path().join("x.tar.zst");
-    ArchiveFile::create(target.clone()).unwrap().write(&staging, "x", &["INDEX.txt"]).unwrap();
+    let archive = ArchiveFile::create(&target, FileMode::default()).unwrap();
+    archive.write(&staging, "x", &["INDEX.txt"]).unwrap();
     let root = unpack(&target, "doctor/tree").unwrap();
     let through_link = root.path().join("sys/bus/pci/devices/0/vendor");
     assert_eq!(fs::read_to_string(through_link).unwrap(), "0x8086");
