@@ -135,6 +135,7 @@ impl AddressRange {
     }
 
     /// The addresses that both have; empty if there are none.
+    #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         let start = self.start.max(other.start);
         Self { start, end: self.end.min(other.end).max(start) }
@@ -164,6 +165,7 @@ impl AddressRange {
     }
 
     /// The part with whole multiples of `unit`; empty if there are none.
+    #[must_use]
     pub fn whole(&self, unit: u64) -> Self {
         let unit = unit.max(1);
         let end = self.end.saturating_sub(self.end.checked_rem(unit).unwrap_or_default());

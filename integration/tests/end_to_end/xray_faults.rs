@@ -44,7 +44,7 @@ fn start(scratch: &Scratch, mode: &str) -> Result<(String, Process)> {
 /// What `check` says of this kind; other findings are allowed.
 fn finding(scratch: &Scratch, app: &str, lint: &str) -> Result<Value> {
     let check = pmdscope_json(scratch, &["check", "-a", app, "--json"], &[1])?;
-    let findings = check["findings"].as_array().context("findings")?;
+    let findings = check["apps"][0]["findings"].as_array().context("findings")?;
     let found = findings.iter().find(|finding| finding["lint"] == lint);
     found.cloned().with_context(|| format!("no {lint} in {check:#}"))
 }

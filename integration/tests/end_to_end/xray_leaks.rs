@@ -178,26 +178,28 @@ fn core_file(scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// Moves a piece of memory without content to where sums of addresses wrap: a loop over it would begin anew.
+/// Moves a page that the app only reads to where sums of addresses wrap, and makes it writable: a loop over it
+/// would begin anew.
 fn move_to_the_end_of_addresses(core: &Path) -> Result<()> {
     const HEADER_BYTES: u64 = 56;
+    const LOAD_READABLE: [u8; 8] = [1, 0, 0, 0, 4, 0, 0, 0];
     let file = OpenOptions::new().read(true).write(true).open(core)?;
     let mut elf = [0; 64];
     file.read_exact_at(&mut elf, 0)?;
     let first = u64::from_le_bytes(elf[32..40].try_into()?);
     let count = u64::from(u16::from_le_bytes(elf[56..58].try_into()?));
-    for at in (0..count).map(|number| first + number * HEADER_BYTES) {
+    // The last: that of the executable tells the machine.
+    for at in (0..count).rev().map(|number| first + number * HEADER_BYTES) {
         let mut header = [0; 40];
         file.read_exact_at(&mut header, at)?;
-        let is_load = header[..4] == 1_u32.to_le_bytes();
-        if is_load && header[32..40] == [0; 8] {
+        let in_file = u64::from_le_bytes(header[32..40].try_into()?);
+        if header[..8] == LOAD_READABLE && in_file > 0 && in_file <= 0x4000 {
             file.write_all_at(&6_u32.to_le_bytes(), at + 4)?;
             file.write_all_at(&(u64::MAX - 0x4fff).to_le_bytes(), at + 16)?;
-            file.write_all_at(&0x4000_u64.to_le_bytes(), at + 40)?;
             return Ok(());
         }
     }
-    bail!("no piece without content")
+    bail!("no page that is only read")
 }
 
 /// `^C` ends a scan at once, however long it would take.

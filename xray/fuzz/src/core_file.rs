@@ -177,7 +177,9 @@ mod tests {
             regions.push(Region { mapping, bytes: vec![0; bytes] });
             let (core, _) = core_of(&regions);
             let (sender, receiver) = mpsc::channel();
-            thread::spawn(move || sender.send(read(&core)));
+            thread::spawn(move || {
+                let _ = sender.send(read(&core));
+            });
             whole(&receiver.recv_timeout(Duration::from_secs(60)).unwrap().unwrap());
         }
     }

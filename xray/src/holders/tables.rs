@@ -160,22 +160,22 @@ mod tests {
     /// The configuration is in front of the heap that it contains.
     fn made() -> MadeHeap {
         let layout = Layout::dpdk_22_11();
-        let fragments = u64::from(FRAGMENT_ENTRIES) * 192 + HEADER_BYTES;
+        let table_bytes = u64::from(FRAGMENT_ENTRIES) * 192 + HEADER_BYTES;
         let mut heap = MadeHeap::new(&[
             (64, true),
             (64, true),
             (256, true),
             (512, true),
             (512, true),
-            (fragments, true),
+            (table_bytes, true),
         ]);
         let config = HEAP - layout.mem_config.malloc_heaps;
         let (data, memory) = (heap.data.clone(), &mut heap.memory);
         memory.map(config, layout.mem_config.malloc_heaps);
         memory.write_u32(config + layout.mem_config.magic, MAGIC);
-        let head = config + layout.mem_config.tailq_head + 3 * layout.tailq_head.bytes;
-        memory.write(head + layout.tailq_head.name, b"RTE_HASH\0");
-        memory.write_u64(head + layout.tailq_head.first, data[ENTRY]);
+        let list = config + layout.mem_config.tailq_head + 3 * layout.tailq_head.bytes;
+        memory.write(list + layout.tailq_head.name, b"RTE_HASH\0");
+        memory.write_u64(list + layout.tailq_head.first, data[ENTRY]);
         memory.write_u64(data[ENTRY] + layout.tailq_entry.data, data[HASH]);
         memory.write(data[HASH], b"flows\0");
         memory.write_u64(data[HASH] + 64, data[TABLE]);

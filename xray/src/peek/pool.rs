@@ -190,8 +190,8 @@ impl SampledPool {
         let bytes = usize::try_from(layout.bytes).unwrap_or_default();
         let objects = usize::try_from(layout.objs).unwrap_or_default();
         let most = bytes.saturating_sub(objects) / 8;
-        let cached = most.min((self.pool.cache_size as usize).saturating_mul(2));
-        let used = cached.saturating_mul(8).saturating_add(objects);
+        let entries = most.min((self.pool.cache_size as usize).saturating_mul(2));
+        let used = entries.saturating_mul(8).saturating_add(objects);
         let addresses: Vec<_> = self.caches.iter().map(|cache| cache.address).collect();
         let caches = read_all(target, &addresses, used, counts)?;
         let mut found = Vec::new();

@@ -187,7 +187,9 @@ fn free_places(target: &XrayTarget, pool: &Pool) -> Result<FreePlaces, XrayError
     let after = caches(target, pool)?;
     let mut places = FreePlaces::new();
     let mut add = |object: u64, place| places.entry(object).or_default().push(place);
-    common.into_iter().for_each(|object| add(object, Place::Common));
+    for object in common {
+        add(object, Place::Common);
+    }
     for (lcore, objects) in &before {
         let again = after.get(lcore).map(Vec::as_slice).unwrap_or_default();
         if objects.len() == again.len() {
