@@ -16,6 +16,7 @@ ATTACH_CYCLES ?= 1000
 EXIT_ROUNDS ?= 1000
 XRAY_ROUNDS ?= 50
 FUZZ_SECONDS ?= 60
+HOSTILE_SECONDS ?= 600
 LAB ?= all
 # Where ld.so and pkg-config look: Debian's directory of the architecture, elsewhere lib64 or lib.
 MULTIARCH = $(shell $(CC) -print-multiarch 2>/dev/null)
@@ -41,7 +42,7 @@ C_SOURCES = $(shell git ls-files 'examples/*.[ch]' 'lib/*.[ch]' 'integration/*.[
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test test-releases screenshot test-install deb test-deb test-kubernetes test-podman test-bpftrace abi sbom test-sbom dashboards test-panels dashboard-pictures bench bench-leaks bench-capture bench-export bench-flows bench-interrupts bench-pair bench-pdump bench-top bench-watchpoints bench-xdp bench-xray compare \
-	soak soak-pdump soak-exit soak-xray lab plots sanitize sanitize-quick fuzz lint lint-quick format install uninstall clean clean-hugepages
+	soak soak-pdump soak-exit soak-xray lab plots hostile sanitize sanitize-quick fuzz lint lint-quick format install uninstall clean clean-hugepages
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -192,6 +193,10 @@ plots: ## draw a run of the generator as PNG and SVG in plots-out (CSV=FILE, HDR
 	devtools/setup.sh plots
 	$(if $(CSV)$(HDR),,$(MAKE) build)
 	BUILD=$(BUILD) integration/plots/plots.sh $(if $(CSV),-c $(CSV)) $(if $(HDR),-l $(HDR))
+
+hostile: PROFILE = checked
+hostile: setup build ## attack what docs/security.md promises, again and again (HOSTILE_SECONDS=N)
+	HOSTILE_SECONDS=$(HOSTILE_SECONDS) devtools/hostile.sh
 
 sanitize: ## run the tests of captures under ThreadSanitizer, AddressSanitizer and UBSan
 	devtools/sanitize.sh
