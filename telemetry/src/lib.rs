@@ -39,6 +39,7 @@ mod commands;
 mod counter_updates;
 mod deadline;
 pub mod discover;
+pub mod drivers;
 mod error;
 pub mod finding;
 #[cfg(any(test, feature = "fixture"))]

@@ -39,6 +39,8 @@ pub(super) struct HostReader {
     arguments: Option<EalArguments>,
     devices: Cached<Vec<DeviceSample>>,
     pcie_links: Cached<Vec<PcieLinkSample>>,
+    /// PCI ids of the ports that have some, by device name.
+    pci_ids: Cached<BTreeMap<String, String>>,
     clocks: CpuClocks,
     /// Clocks by CPU.
     clock: Cached<BTreeMap<u32, CpuClock>>,
@@ -68,6 +70,7 @@ impl HostReader {
             arguments: None,
             devices: Cached::default(),
             pcie_links: Cached::default(),
+            pci_ids: Cached::default(),
             clocks: CpuClocks::default(),
             clock: Cached::default(),
             missed: 0,
@@ -91,6 +94,12 @@ impl HostReader {
         let pci = &self.pci;
         let ports = sample.ports.iter().map(|port| port.device.as_str());
         sample.pcie_links.clone_from(self.pcie_links.get(now, SLOW, || pci.links(ports)));
+        let names = sample.ports.iter().map(|port| &port.device);
+        let ids = || names.filter_map(|name| Some((name.clone(), pci.ids(name)?))).collect();
+        let ids = self.pci_ids.get(now, SLOW, ids);
+        for port in &mut sample.ports {
+            port.pci_id = ids.get(&port.device).cloned();
+        }
         sample.secondaries = *self.secondaries.get(now, SLOW, || count(&self.dir));
         self.read_threads(sample, now);
         self.read_clocks(sample, now);

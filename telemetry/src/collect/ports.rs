@@ -14,7 +14,7 @@ use crate::reply::{
     LinkReply, LinkState, PortCountersReply, PortInfo, PortReply, PortShape, XstatsReply,
     XstatsShape,
 };
-use crate::sample::{PortSample, PortStats};
+use crate::sample::{PortSample, PortStats, QueueDirection};
 
 use super::FACTS_AGE;
 use super::cached::Cached;
@@ -32,18 +32,6 @@ const DICT_LIMIT: usize = 256;
 
 /// The speed that a driver reports if it is unknown.
 const SPEED_UNKNOWN: u64 = u32::MAX as u64;
-
-/// The extended counters that repeat the basic ones, in the order of [`counts`].
-const BASIC: [&str; 8] = [
-    "rx_good_packets",
-    "tx_good_packets",
-    "rx_good_bytes",
-    "tx_good_bytes",
-    "rx_missed_errors",
-    "rx_errors",
-    "tx_errors",
-    "rx_mbuf_allocation_errors",
-];
 
 /// A port is read again completely if its rate exceeds this multiple of its last rate.
 const REREAD_GROWTH: f64 = 8.0;
@@ -70,7 +58,7 @@ struct KnownPort {
     /// Names of the extended counters, in the order of the reply.
     names: Vec<String>,
     /// Indexes of the basic counters in the reply.
-    basic: [usize; BASIC.len()],
+    basic: [usize; PortStats::NAMES.len()],
     /// Indexes in the reply of the extended counters of `port`, by name.
     order: Vec<usize>,
     read: Instant,
@@ -257,7 +245,7 @@ fn whole(
     before: Option<&KnownPort>,
 ) -> Option<(PortSample, Option<KnownPort>)> {
     let info = round.ask_about(&TelemetryCommand::EthdevInfo(id), |info| is_about(info, id))?;
-    let (stats, xstats, cut) = counters(round, id)?;
+    let Counters { stats, xstats, queues, cut } = counters(round, id)?;
     let link = round.ask_about(&TelemetryCommand::EthdevLinkStatus(id), |_: &LinkReply| true);
     let mut port = PortSample { id: id.0, stats, xstats_truncated: cut, ..PortSample::default() };
     configure(&mut port, info);
@@ -266,6 +254,10 @@ fn whole(
     let Some(xstats) = xstats else { return Some((port, None)) };
     let names = xstats.names.unwrap_or_default();
     port.xstats = names.iter().cloned().zip(xstats.values).collect();
+    if let Some(queues) = unnamed_queues(&port, &queues) {
+        port.xstats.extend(queues);
+        return Some((port, None));
+    }
     let known = linked.then(|| KnownPort::new(&port, names, before)).flatten();
     Some((port, known))
 }
@@ -274,8 +266,8 @@ impl KnownPort {
     /// Returns `None` for a driver with extended counters that do not repeat the basic ones.
     fn new(port: &PortSample, names: Vec<String>, before: Option<&Self>) -> Option<Self> {
         let place = |name: &str| names.iter().rposition(|known| known == name);
-        let mut basic = [0; BASIC.len()];
-        for (at, name) in basic.iter_mut().zip(BASIC) {
+        let mut basic = [0; PortStats::NAMES.len()];
+        for (at, name) in basic.iter_mut().zip(PortStats::NAMES) {
             *at = place(name)?;
         }
         let order = port.xstats.names().map(place).collect::<Option<_>>()?;
@@ -323,7 +315,7 @@ impl KnownPort {
     /// Sets the counters; false if they went back, or grew much faster than before.
     fn count(&mut self, values: &[u64]) -> bool {
         let value = |at: usize| values.get(at).copied().unwrap_or(0);
-        let (stats, now) = (port_stats(self.basic.map(value)), Instant::now());
+        let (stats, now) = (PortStats::from(self.basic.map(value)), Instant::now());
         let seconds = now.saturating_duration_since(self.read).as_secs_f64().max(1e-6);
         let (Some(past), Some(rates)) = (self.rates, self.rates_until(&stats, now)) else {
             return false;
@@ -344,7 +336,7 @@ impl KnownPort {
     /// traffic is bursty; `None` if a counter went back.
     fn rates_until(&self, stats: &PortStats, now: Instant) -> Option<[f64; 2]> {
         let seconds = now.saturating_duration_since(self.read).as_secs_f64().max(1e-6);
-        let (new, old) = (counts(stats), counts(&self.port.stats));
+        let (new, old) = (stats.values(), self.port.stats.values());
         if new.iter().zip(&old).any(|(new, old)| new < old) {
             return None;
         }
@@ -375,27 +367,33 @@ fn connect(port: &mut PortSample, link: Option<LinkReply>) {
     port.link_mbps = speed.filter(|mbps| ![0, SPEED_UNKNOWN].contains(mbps));
 }
 
+/// The counters of a port.
+struct Counters {
+    stats: PortStats,
+    xstats: Option<XstatsReply>,
+    /// Received packets by queue.
+    queues: Vec<u64>,
+    /// Whether DPDK may have truncated the extended counters.
+    cut: bool,
+}
+
 /// Requests basic and extended counters. Neither reply names its port; but the extended ones,
 /// requested later, repeat the basic ones and cannot be below them. If they are, one of the two is
 /// about another port, or the counters were reset: both are requested again, and the second answer is
 /// used.
-fn counters(
-    round: &mut RequestRound<'_>,
-    id: PortId,
-) -> Option<(PortStats, Option<XstatsReply>, bool)> {
+fn counters(round: &mut RequestRound<'_>, id: PortId) -> Option<Counters> {
     let first = counters_once(round, id)?;
     match &first {
-        (stats, Some(xstats), _) if !agree(stats, xstats) => counters_once(round, id),
+        Counters { stats, xstats: Some(xstats), .. } if !agree(stats, xstats) => {
+            counters_once(round, id)
+        }
         _ => Some(first),
     }
 }
 
-fn counters_once(
-    round: &mut RequestRound<'_>,
-    id: PortId,
-) -> Option<(PortStats, Option<XstatsReply>, bool)> {
+fn counters_once(round: &mut RequestRound<'_>, id: PortId) -> Option<Counters> {
     let basic: PortCountersReply = round.ask_about(&TelemetryCommand::EthdevStats(id), |_| true)?;
-    let stats = port_stats([
+    let stats = PortStats::from([
         basic.ipackets.0,
         basic.opackets.0,
         basic.ibytes.0,
@@ -410,37 +408,19 @@ fn counters_once(
     let xstats = round.keep(&endpoint, asked);
     let cut = xstats.as_ref().is_some_and(|xstats| xstats.values.len() >= DICT_LIMIT)
         || (xstats.is_some() && round.reply_nearly_full());
-    Some((stats, xstats, cut))
+    let queues = basic.q_ipackets.iter().map(|packets| packets.0).collect();
+    Some(Counters { stats, xstats, queues, cut })
 }
 
-/// Returns the counters, from an array in the order of [`BASIC`].
-fn port_stats(counters: [u64; BASIC.len()]) -> PortStats {
-    let [rx_packets, tx_packets, rx_bytes, tx_bytes, rx_missed, rx_errors, tx_errors, rx_nombuf] =
-        counters;
-    PortStats {
-        rx_packets,
-        tx_packets,
-        rx_bytes,
-        tx_bytes,
-        rx_missed,
-        rx_errors,
-        tx_errors,
-        rx_nombuf,
+/// Returns the packets of receive queues under the names that DPDK gives them, if the driver counts them
+/// and has no extended counters for them. Of one queue they are those of the port.
+fn unnamed_queues(port: &PortSample, packets: &[u64]) -> Option<Vec<(String, u64)>> {
+    let counts = packets.iter().any(|packets| *packets > 0);
+    if port.rx_queues < 2 || !counts || !port.queue_counters(QueueDirection::Rx).is_empty() {
+        return None;
     }
-}
-
-/// Returns the counters in the order of [`BASIC`].
-fn counts(stats: &PortStats) -> [u64; BASIC.len()] {
-    [
-        stats.rx_packets,
-        stats.tx_packets,
-        stats.rx_bytes,
-        stats.tx_bytes,
-        stats.rx_missed,
-        stats.rx_errors,
-        stats.tx_errors,
-        stats.rx_nombuf,
-    ]
+    let queues = packets.iter().take(usize::from(port.rx_queues)).enumerate();
+    Some(queues.map(|(queue, packets)| (format!("rx_q{queue}_packets"), *packets)).collect())
 }
 
 fn agree(stats: &PortStats, xstats: &XstatsReply) -> bool {

@@ -54,6 +54,11 @@ pub fn is_port_of(port: &str, device: &str) -> bool {
     }
 }
 
+/// Whether the name of a port is that of a PCI device.
+pub(crate) fn is_pci(port: &str) -> bool {
+    address(split(port).0).is_some()
+}
+
 /// Splits the name of a port into the PCI device and the suffix of the driver.
 fn split(port: &str) -> (&str, &str) {
     let end = port.rfind('.').map_or(port.len(), |dot| (dot + 2).min(port.len()));
@@ -130,6 +135,17 @@ impl PciDevices {
         Some(vendor.trim().to_owned())
     }
 
+    /// Reads the ids of the device of a port, as `8086:1592`; `None` for a port that is on no PCI device.
+    pub(crate) fn ids(&self, port: &str) -> Option<String> {
+        let dir = self.0.join(address(split(port).0)?);
+        let id = |file: &str| {
+            let text = fs::read_to_string(dir.join(file)).ok()?;
+            let digits = text.trim().strip_prefix("0x")?.to_owned();
+            (digits.len() == 4).then_some(digits)
+        };
+        Some(format!("{}:{}", id("vendor")?, id("device")?))
+    }
+
     fn device(&self, address: &str) -> DeviceSample {
         let dir = self.0.join(address);
         // The class of network controllers is 0x02; the kernel writes class, subclass and interface.
@@ -192,6 +208,19 @@ pub(crate) mod tests {
         assert_eq!(of_port("net_null0"), None);
         let device = of_port("0000:ff:1f.7_port1").unwrap();
         assert_eq!((device.address.as_str(), device.present), ("0000:ff:1f.7", false));
+    }
+
+    #[test]
+    fn ids_are_read_from_the_kernel() {
+        let root = tempfile::tempdir().unwrap();
+        plug(root.path(), "0000:03:00.0", "0x020000", None);
+        let dir = root.path().join("0000:03:00.0");
+        let devices = PciDevices::at(root.path());
+        assert_eq!(devices.ids("0000:03:00.0"), None, "files are missing");
+        fs::write(dir.join("vendor"), "0x15b3\n").unwrap();
+        fs::write(dir.join("device"), "0x1017\n").unwrap();
+        assert_eq!(devices.ids("03:00.0_representor_vf1").as_deref(), Some("15b3:1017"));
+        assert_eq!((devices.ids("net_null0"), devices.ids("0000:04:00.0")), (None, None));
     }
 
     #[test]

@@ -37,6 +37,9 @@ pub(crate) struct PortCountersReply {
     pub(crate) ierrors: UnsignedNumber,
     pub(crate) oerrors: UnsignedNumber,
     pub(crate) rx_nombuf: UnsignedNumber,
+    /// Received packets by queue; zeros for a driver that does not count them.
+    #[serde(default)]
+    pub(crate) q_ipackets: Vec<UnsignedNumber>,
 }
 
 /// `/ethdev/link_status`.

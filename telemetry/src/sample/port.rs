@@ -33,6 +33,9 @@ pub struct PortSample {
     /// Ethernet address, as formatted by DPDK; `None` if not reported.
     #[serde(default)]
     pub mac: Option<String>,
+    /// PCI ids of its device, `vendor:device` in hexadecimal; `None` if the kernel lists no such device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pci_id: Option<String>,
     /// Number of descriptors of each receive queue, in order of queue numbers, if DPDK reports them for a
     /// stock app; `None` for a queue without a report. For other apps, the queues of the sample have them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -66,6 +69,60 @@ pub struct PortStats {
     pub tx_errors: u64,
     /// Failed allocations of receive buffers (`rx_nombuf`).
     pub rx_nombuf: u64,
+}
+
+impl PortStats {
+    /// Names of the extended counters that repeat the basic ones.
+    pub(crate) const NAMES: [&str; 8] = [
+        "rx_good_packets",
+        "tx_good_packets",
+        "rx_good_bytes",
+        "tx_good_bytes",
+        "rx_missed_errors",
+        "rx_errors",
+        "tx_errors",
+        "rx_mbuf_allocation_errors",
+    ];
+
+    /// Returns the counters in the order of [`Self::NAMES`].
+    pub(crate) fn values(&self) -> [u64; Self::NAMES.len()] {
+        [
+            self.rx_packets,
+            self.tx_packets,
+            self.rx_bytes,
+            self.tx_bytes,
+            self.rx_missed,
+            self.rx_errors,
+            self.tx_errors,
+            self.rx_nombuf,
+        ]
+    }
+}
+
+impl From<[u64; PortStats::NAMES.len()]> for PortStats {
+    /// From an array in the order of [`PortStats::NAMES`].
+    fn from(counters: [u64; Self::NAMES.len()]) -> Self {
+        let [
+            rx_packets,
+            tx_packets,
+            rx_bytes,
+            tx_bytes,
+            rx_missed,
+            rx_errors,
+            tx_errors,
+            rx_nombuf,
+        ] = counters;
+        Self {
+            rx_packets,
+            tx_packets,
+            rx_bytes,
+            tx_bytes,
+            rx_missed,
+            rx_errors,
+            tx_errors,
+            rx_nombuf,
+        }
+    }
 }
 
 /// Starts, stops and link changes of one port, counted by libpmdscope in the app.
