@@ -53,6 +53,11 @@ impl CounterUpdates {
         self.0.clear();
     }
 
+    /// Begins anew with a port whose counters cannot be right.
+    pub(crate) fn forget(&mut self, port: u16) {
+        self.0.remove(&port);
+    }
+
     /// Returns the last update of each port, in the order of `sample.ports`; `None` for a driver with
     /// counters that are always current, or if that is not known.
     pub(crate) fn update(&mut self, sample: &Sample) -> Vec<Option<CounterUpdate>> {

@@ -1,7 +1,10 @@
 //! Derives rates, resets, gaps and ages from two samples. No other module does.
 
+pub(crate) mod driver_counters;
 mod interface_totals;
 pub(crate) mod interfaces;
+mod members;
+mod plausibility;
 mod ports;
 mod queue_growth;
 mod queues;
@@ -11,11 +14,15 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use self::driver_counters::{CheckedCounters, DriverCounters};
+pub use self::driver_counters::{CounterRates, PortCounters, UNEXPLAINED};
 pub use self::interfaces::{
     FilterRates, InterfaceQueueRates, InterfaceRates, InterfaceTracker, SourceRates, VerdictRates,
 };
-pub use self::ports::PortRates;
-use self::ports::port_rates;
+use self::members::PortMembers;
+pub use self::plausibility::{Implausibility, ImplausibleCounter};
+pub use self::ports::{PortRates, RxQueueRates};
+use self::ports::{port_rates, rx_queues};
 pub use self::queue_growth::{QueueGrowth, queue_packets};
 pub use self::queues::QueueRates;
 use self::queues::{SentPackets, queue_rates};
@@ -142,14 +149,18 @@ pub struct ModelTracker {
     sent: SentByPort,
     flaps: FlapCounters,
     counter_updates: CounterUpdates,
+    driver_counters: DriverCounters,
+    members: PortMembers,
     starts: StartCounter,
     stolen: StolenHistory,
 }
 
 impl Model {
-    /// Returns the sum over all ports with a known value; `None` if there are none.
+    /// Returns the sum over all ports with a known value; `None` if there are none. Ports that consist
+    /// of others count the packets of these, so their members are left out.
     pub fn sum_of_ports(&self, of: impl Fn(&PortRates) -> Option<f64>) -> Option<f64> {
-        self.ports.iter().filter_map(of).reduce(|a, b| a + b)
+        let ports = self.ports.iter().filter(|rates| rates.member_of.is_none());
+        ports.filter_map(of).reduce(|a, b| a + b)
     }
 
     /// Returns the used share of the fullest pool, 0 to 1; `None` if it is unknown for all pools.
@@ -192,6 +203,8 @@ impl ModelTracker {
             self.sending.clear();
             self.flaps.clear();
             self.counter_updates.clear();
+            self.driver_counters.clear();
+            self.members.clear();
             self.stolen.clear();
         }
         // A restart does not change the fact that a port is silent.
@@ -203,6 +216,8 @@ impl ModelTracker {
         let last = last.filter(|_| !restarted);
         let interval = elapsed_ns
             .and_then(|ns| last.as_ref().map(|last| Interval { last, seconds: ns as f64 / 1e9 }));
+        let checked = self.driver_counters.update(&sample, interval.as_ref());
+        self.forget_implausible(&sample, &checked);
         let (ledger, sites) = self.losses.update(&sample, self.options);
         let now = sample.sent_by_port();
         let Sending { ports: unsent, queues: refused, silent } = self.sending.update(&sample, &now);
@@ -212,7 +227,7 @@ impl ModelTracker {
         let mut model = Model {
             interval_s: interval.as_ref().map(|interval| interval.seconds),
             restarted,
-            ports: self.port_rates(&sample, interval.as_ref()),
+            ports: self.port_rates(&sample, interval.as_ref(), checked),
             queues,
             pools: self.pool_trends(&sample),
             lcores: lcores_rates(&sample, interval.as_ref()),
@@ -227,19 +242,41 @@ impl ModelTracker {
             restarts: self.starts.within(self.options.restarts, sample.realtime_ns),
             sample,
         };
-        for ((port, unsent), flaps) in
-            model.ports.iter_mut().zip(unsent).zip(self.flaps.update(&model.sample))
+        for (((port, unsent), flaps), member_of) in model
+            .ports
+            .iter_mut()
+            .zip(unsent)
+            .zip(self.flaps.update(&model.sample))
+            .zip(self.members.update(&model.sample))
         {
-            (port.unsent, port.flaps) = (unsent, flaps);
+            (port.unsent, port.flaps, port.member_of) = (unsent, flaps, member_of);
         }
         self.last = Some(counters(&model.sample));
         model
     }
 
-    fn port_rates(&mut self, sample: &Sample, interval: Option<&Interval<'_>>) -> Vec<PortRates> {
-        let ports = sample.ports.iter().zip(self.rx_baseline.update(sample));
-        let rates =
-            ports.map(|(port, rx_flat)| PortRates { rx_flat, ..port_rates(port, interval) });
+    /// Begins the histories of ports anew that have counters that cannot be right.
+    fn forget_implausible(&mut self, sample: &Sample, checked: &[CheckedCounters]) {
+        let ports = sample.ports.iter().zip(checked);
+        for (port, _) in ports.filter(|(_, checked)| !checked.implausible.is_empty()) {
+            self.rx_baseline.skip(port, sample.monotonic_ns);
+            self.sending.forget(port.id);
+            self.counter_updates.forget(port.id);
+        }
+    }
+
+    fn port_rates(
+        &mut self,
+        sample: &Sample,
+        interval: Option<&Interval<'_>>,
+        checked: Vec<CheckedCounters>,
+    ) -> Vec<PortRates> {
+        let ports = sample.ports.iter().zip(self.rx_baseline.update(sample)).zip(checked);
+        let rates = ports.map(|((port, rx_flat), checked)| PortRates {
+            rx_flat,
+            rx_queues: rx_queues(sample, port, interval),
+            ..port_rates(port, interval, checked)
+        });
         let updated = rates.zip(self.counter_updates.update(sample));
         let rates = |(rates, update): (PortRates, Option<_>)| match update {
             Some(update) => rates.of_update(update),

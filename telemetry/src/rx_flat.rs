@@ -70,6 +70,13 @@ impl RxBaseline {
         self.0.clear();
     }
 
+    /// Leaves out the time since the previous sample of a port, whose counters cannot be right.
+    pub(crate) fn skip(&mut self, port: &PortSample, now_ns: u64) {
+        if let Some(past) = self.0.get_mut(&port.id) {
+            past.pause((now_ns, port.stats.rx_packets));
+        }
+    }
+
     /// Returns which of the ports are flat, in the order of `sample.ports`.
     pub(crate) fn update(&mut self, sample: &Sample) -> Vec<Option<RxFlat>> {
         // A port that could not be read this time keeps its baseline.

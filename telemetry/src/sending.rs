@@ -27,13 +27,17 @@ const STUCK_S: f64 = 1.5;
 /// Least number of packets offered in that time.
 const STUCK_OFFERED: u64 = 100;
 
-/// Least number of packets that an app must have received while it sent none, and must have sent before.
-const SILENT_PACKETS: u64 = 1000;
+/// Least number of packets that an app must have received while it sent none.
+const SILENT_PACKETS: u64 = 100;
 
-/// Least share of the received packets that an app must have sent before, so that its silence matters.
+/// Share of the received packets from which an app that has sent so many forwards.
 const FORWARDER: f64 = 0.1;
 
-/// Packets of one port that were offered to its driver and not sent.
+/// Numbers of descriptors of a transmit ring, all of them powers of 2.
+const RING_SIZES: std::ops::RangeInclusive<u64> = 32..=32_768;
+
+/// Packets of one port that were offered to its driver and not sent. For a stock app, packets that the
+/// driver counts as errors of a port that sends nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UnsentPackets {
@@ -79,6 +83,11 @@ pub struct SilentApp {
     pub received: u64,
     /// Packets sent before that time.
     pub sent_before: u64,
+    /// Whether the app has sent a tenth of what it received before, so that it forwards.
+    pub is_forwarder: bool,
+    /// Whether a port has sent as many packets as a transmit ring has descriptors, and none since: its peer
+    /// takes none.
+    pub filled_ring: bool,
     /// Whether the app offered fewer than 100 packets to its drivers in that time; `None` for a stock app,
     /// for which this is unknown.
     pub offered_none: Option<bool>,
@@ -124,6 +133,13 @@ impl SendingHistory {
         *self = Self::default();
     }
 
+    /// Begins anew with a port whose counters cannot be right, and with the app as a whole.
+    pub(crate) fn forget(&mut self, port: u16) {
+        self.ports.remove(&port);
+        self.queues.retain(|((of, _), _)| *of != port);
+        self.app = Counted::default();
+    }
+
     /// Returns the packets that ports, queues and the app as a whole did not send.
     pub(crate) fn update(&mut self, sample: &Sample, sent: &SentByPort) -> Sending {
         // A table that could not be read would look like a counter that went back.
@@ -160,9 +176,12 @@ impl SendingHistory {
     }
 
     fn port(&mut self, port: &PortSample, sample: &Sample) -> Option<UnsentPackets> {
+        let offered = offered(sample, port.id);
+        // What the driver of a stock app refuses is unknown, unless it counts errors.
+        let attempted = port.stats.tx_packets.saturating_add(port.stats.tx_errors);
         let now = Point {
             ns: sample.monotonic_ns,
-            offered: Some(offered(sample, port.id)?),
+            offered: Some(offered.unwrap_or(attempted)),
             sent: port.stats.tx_packets,
             received: port.stats.rx_packets,
         };
@@ -173,7 +192,8 @@ impl SendingHistory {
         counted.push(now);
         // A port without a link has a separate lint.
         let may_send = port.started && port.link_up != Some(false);
-        counted.unsent().filter(|_| may_send)
+        let is_known = |unsent: &UnsentPackets| offered.is_some() || unsent.stuck_s.is_some();
+        counted.unsent().filter(|unsent| may_send && is_known(unsent))
     }
 
     fn app(&mut self, sample: &Sample) -> Option<SilentApp> {
@@ -186,8 +206,21 @@ impl SendingHistory {
             sent: sum(|port| port.stats.tx_packets),
             received: sum(|port| port.stats.rx_packets),
         });
-        self.app.silent()
+        let filled_ring = sample.ports.iter().any(filled_ring);
+        self.app.silent().map(|silent| SilentApp { filled_ring, ..silent }).filter(is_suspicious)
     }
+}
+
+/// Whether a port has sent as many packets as a transmit ring has descriptors, or one fewer.
+fn filled_ring(port: &PortSample) -> bool {
+    let sent = port.stats.tx_packets;
+    let is_size = |size: u64| size.is_power_of_two() && RING_SIZES.contains(&size);
+    is_size(sent) || is_size(sent.saturating_add(1))
+}
+
+/// Whether the silence of an app matters: one that rarely sends by design offers nothing to its drivers.
+fn is_suspicious(silent: &SilentApp) -> bool {
+    silent.is_forwarder || silent.filled_ring || silent.offered_none != Some(true)
 }
 
 /// Returns the packets that were offered to a port; `None` if they are not counted.
@@ -285,12 +318,12 @@ impl Counted {
         let silent_s = seconds(self.still.ns, now.ns);
         let received = now.received.saturating_sub(self.still.received);
         let sent = self.still.sent;
-        let forwarded =
-            sent >= SILENT_PACKETS && sent as f64 >= FORWARDER * self.still.received as f64;
-        (silent_s >= STUCK_S && received >= SILENT_PACKETS && forwarded).then(|| SilentApp {
+        (silent_s >= STUCK_S && received >= SILENT_PACKETS && sent > 0).then(|| SilentApp {
             seconds: silent_s,
             received,
             sent_before: sent,
+            is_forwarder: sent as f64 >= FORWARDER * self.still.received as f64,
+            filled_ring: false,
             offered_none: now
                 .offered
                 .zip(self.still.offered)
@@ -405,11 +438,21 @@ mod tests {
     #[test]
     fn a_stock_app_that_forwarded_and_sends_nothing_any_more() {
         let (unsent, silent) = watched(10, |q| (q * 7000, None, q.min(4) * 7000));
-        let expected =
-            SilentApp { seconds: 1.5, received: 42_000, sent_before: 28_000, offered_none: None };
+        let expected = SilentApp {
+            seconds: 1.5,
+            received: 42_000,
+            sent_before: 28_000,
+            is_forwarder: true,
+            filled_ring: false,
+            offered_none: None,
+        };
         assert_eq!((unsent, silent), (None, Some(expected)));
         assert_eq!(watched(10, |q| (q * 7000, None, 0)).1, None, "it never sent");
-        assert_eq!(watched(10, |q| (q * 70_000, None, q.min(4) * 700)).1, None, "it seldom does");
+        let seldom = watched(10, |q| (q * 70_000, None, q.min(4) * 700)).1.unwrap();
+        assert!(!seldom.is_forwarder && !seldom.filled_ring, "{seldom:?}");
+        assert!(watched(10, |q| (q * 70_000, None, 256)).1.unwrap().filled_ring);
+        let by_design = watched(10, |q| (q * 70_000, Some(700), 700));
+        assert_eq!(by_design.1, None, "it offers nothing");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::thresholds::Thresholds;
-use crate::model::{Model, QueueRates};
+use crate::model::{Model, QueueRates, RxQueueRates};
 use crate::sample::QueueDirection;
 
 /// The packets of all queues of one direction of a port in the same time, collected from the packets
@@ -88,33 +88,58 @@ pub struct HotQueue {
     pub missed_ps: Option<f64>,
 }
 
-/// Returns the hottest receive queue of each port that has a hot one, from the last two samples. Only
-/// apps with libpmdscope report queues.
+/// Returns the hottest receive queue of each port that has a hot one, from the last two samples: as
+/// libpmdscope counts queues, or else as the driver does.
 pub fn hottest(model: &Model, thresholds: &Thresholds) -> Vec<HotQueue> {
-    let mut ports: BTreeMap<u16, Vec<&QueueRates>> = BTreeMap::new();
-    for queue in model.queues.iter().filter(|queue| queue.direction == QueueDirection::Rx) {
-        ports.entry(queue.port).or_default().push(queue);
+    let mut ports: BTreeMap<u16, Vec<Option<QueueLoad>>> = BTreeMap::new();
+    for rates in model.queues.iter().filter(|queue| queue.direction == QueueDirection::Rx) {
+        let QueueRates { port, queue, pps, busy_ratio, missed_ps, .. } = *rates;
+        let load = pps.map(|pps| QueueLoad { queue, pps, busy_ratio, missed_ps });
+        ports.entry(port).or_default().push(load);
     }
-    ports.into_values().filter_map(|queues| hottest_of(model, &queues, thresholds)).collect()
+    for port in &model.ports {
+        let load = |of: &RxQueueRates| {
+            let RxQueueRates { queue, pps, missed_ps } = *of;
+            Some(QueueLoad { queue, pps, busy_ratio: None, missed_ps })
+        };
+        if !port.rx_queues.is_empty() {
+            ports.insert(port.id, port.rx_queues.iter().map(load).collect());
+        }
+    }
+    let hottest = |(port, queues)| hottest_of(model, port, queues, thresholds);
+    ports.into_iter().filter_map(hottest).collect()
 }
 
-fn hottest_of(model: &Model, queues: &[&QueueRates], thresholds: &Thresholds) -> Option<HotQueue> {
-    let rates =
-        queues.iter().map(|queue| Some((queue.pps?, *queue))).collect::<Option<Vec<_>>>()?;
-    let (pps, queue) = rates.iter().copied().max_by(|(a, _), (b, _)| a.total_cmp(b))?;
+/// The load of one queue.
+struct QueueLoad {
+    queue: u16,
+    pps: f64,
+    busy_ratio: Option<f64>,
+    missed_ps: Option<f64>,
+}
+
+fn hottest_of(
+    model: &Model,
+    port: u16,
+    queues: Vec<Option<QueueLoad>>,
+    thresholds: &Thresholds,
+) -> Option<HotQueue> {
+    let queues = queues.into_iter().collect::<Option<Vec<_>>>()?;
+    let QueueLoad { queue, pps, busy_ratio, missed_ps } =
+        queues.iter().max_by(|a, b| a.pps.total_cmp(&b.pps))?;
     let seconds = model.interval_s?;
-    let balance: QueueBalance = rates.iter().map(|(pps, _)| pps * seconds).collect();
+    let balance: QueueBalance = queues.iter().map(|queue| queue.pps * seconds).collect();
     let packets = pps * seconds;
     let is_hot = balance.is_hot(packets, thresholds);
     let hot = HotQueue {
-        port: queue.port,
-        queue: queue.queue,
-        pps,
+        port,
+        queue: *queue,
+        pps: *pps,
         others_pps: balance.others(packets)? / seconds,
         share: balance.share(packets)?,
-        busy_ratio: queue.busy_ratio,
-        queues: rates.len(),
-        missed_ps: queue.missed_ps,
+        busy_ratio: *busy_ratio,
+        queues: queues.len(),
+        missed_ps: *missed_ps,
     };
     is_hot.then_some(hot)
 }

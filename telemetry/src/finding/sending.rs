@@ -104,24 +104,23 @@ fn silent_app(model: &Model, silent: &SilentApp) -> Finding {
         Some(false) => "no driver accepts them",
         None => "without libpmdscope it is unknown whether the app offers any",
     };
+    let ring = if silent.filled_ring {
+        ", as many as fill a transmit ring whose peer takes none"
+    } else {
+        ""
+    };
     let evidence = format!(
-        "nothing was sent for {:.1} s, while {:.0} packets/s were received; {} were sent before that; {why}",
+        "nothing was sent for {:.1} s, while {:.0} packets/s were received; {} were sent before that{ring}; {why}",
         silent.seconds,
         silent.received as f64 / silent.seconds,
         silent.sent_before
     );
+    let matters = silent.is_forwarder || silent.filled_ring;
+    let severity = if matters { Severity::Warning } else { Severity::Info };
     let advice = "the app drops or keeps what it receives: check its neighbour and route tables, the worker \
                   after its queues, and whether the peer accepts packets (vhost, virtio, memif)";
     let threshold = "an app that forwards also sends while it receives";
-    finding(
-        model,
-        Lint::TxStuck,
-        Severity::Warning,
-        FindingSubject::App,
-        evidence,
-        threshold,
-        advice,
-    )
+    finding(model, Lint::TxStuck, severity, FindingSubject::App, evidence, threshold, advice)
 }
 
 #[cfg(test)]

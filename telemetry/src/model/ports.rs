@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::driver_counters::{CheckedCounters, PortCounters};
 use super::{Interval, bits};
 use crate::counter_updates::CounterUpdate;
 use crate::flaps::PortFlaps;
 use crate::rx_flat::RxFlat;
-use crate::sample::queue_counters::QueueCounter;
+use crate::sample::queue_counters::{QueueCounter, QueueCounters};
 use crate::sample::{PortSample, PortStats, QueueDirection, Sample, counts_bytes};
 use crate::sending::UnsentPackets;
 
@@ -40,6 +41,13 @@ pub struct PortRates {
     pub rx_nombuf_ps: Option<f64>,
     /// Whether a counter went backwards, because the app or its peer reset it.
     pub reset: bool,
+    /// Port that this one is a member of, by id: a bonding, failsafe or netvsc port, which counts the packets
+    /// of this one as well.
+    pub member_of: Option<u16>,
+    /// Receive queues as the driver counts them; empty if libpmdscope counts them, or nothing does.
+    pub rx_queues: Vec<RxQueueRates>,
+    /// What the driver counts besides, and counters that cannot be right.
+    pub counters: PortCounters,
     /// Interval at which the driver updates its counters, seconds; `None` if they are always current, or if
     /// no interval was detected.
     pub counter_period_s: Option<f64>,
@@ -47,41 +55,79 @@ pub struct PortRates {
     /// never received.
     #[serde(rename = "quiet")]
     pub rx_flat: Option<RxFlat>,
-    /// Packets that were offered to the driver of the port and not sent; `None` without libpmdscope.
+    /// Packets that were offered to the driver of the port and not sent; `None` without libpmdscope, unless the
+    /// driver counts errors of a port that sends nothing.
     pub unsent: Option<UnsentPackets>,
     /// Starts, stops and link changes of the port in the last minute; `None` if there were none.
     pub flaps: Option<PortFlaps>,
 }
 
-pub(super) fn port_rates(port: &PortSample, interval: Option<&Interval<'_>>) -> PortRates {
+/// Packets of one receive queue, as the driver counts them.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RxQueueRates {
+    /// Queue number.
+    pub queue: u16,
+    /// Packets received per second.
+    pub pps: f64,
+    /// Packets per second that were missed; `None` if the driver does not count them by queue.
+    pub missed_ps: Option<f64>,
+}
+
+/// Returns the receive queues of a port with several of them, if only the driver counts them.
+pub(super) fn rx_queues(
+    sample: &Sample,
+    port: &PortSample,
+    interval: Option<&Interval<'_>>,
+) -> Vec<RxQueueRates> {
+    let is_counted = sample.queues.iter().any(|queue| queue.port == port.id);
+    let before = interval.filter(|_| port.rx_queues > 1 && !is_counted);
+    let Some((interval, before)) = before.and_then(|i| Some((i, i.last.same_port(port)?))) else {
+        return Vec::new();
+    };
+    let before = before.queue_counters(QueueDirection::Rx);
+    let rates = |(queue, now): (u16, QueueCounters)| {
+        let then = before.get(&queue)?;
+        let missed = now.missed.zip(then.missed);
+        Some(RxQueueRates {
+            queue,
+            pps: interval.rate(now.packets?, then.packets?)?,
+            missed_ps: missed.and_then(|(now, then)| interval.rate(now, then)),
+        })
+    };
+    port.queue_counters(QueueDirection::Rx).into_iter().filter_map(rates).collect()
+}
+
+/// Returns the rates of a port, without those of basic counters that cannot be right.
+pub(super) fn port_rates(
+    port: &PortSample,
+    interval: Option<&Interval<'_>>,
+    checked: CheckedCounters,
+) -> PortRates {
+    let CheckedCounters { counters, implausible } = checked;
+    let unknown = PortRates { id: port.id, counters, ..PortRates::default() };
     let before = interval.and_then(|i| Some((i, i.last.same_port(port)?)));
-    let Some((interval, before)) = before else {
-        return PortRates { id: port.id, ..PortRates::default() };
-    };
-    let (now, before) = (&port.stats, &before.stats);
-    let mut reset = false;
-    let mut rate = |now, before| {
-        let rate = interval.rate(now, before);
-        reset |= rate.is_none();
-        rate
-    };
-    let rates = PortRates {
-        id: port.id,
-        rx_pps: rate(now.rx_packets, before.rx_packets),
-        tx_pps: rate(now.tx_packets, before.tx_packets),
-        rx_bps: rate(now.rx_bytes, before.rx_bytes)
-            .filter(|_| counts_bytes(now.rx_packets, now.rx_bytes))
-            .map(bits),
-        tx_bps: rate(now.tx_bytes, before.tx_bytes)
-            .filter(|_| counts_bytes(now.tx_packets, now.tx_bytes))
-            .map(bits),
-        rx_missed_ps: rate(now.rx_missed, before.rx_missed),
-        rx_errors_ps: rate(now.rx_errors, before.rx_errors),
-        tx_errors_ps: rate(now.tx_errors, before.tx_errors),
-        rx_nombuf_ps: rate(now.rx_nombuf, before.rx_nombuf),
-        ..PortRates::default()
-    };
-    PortRates { reset, ..rates }
+    let Some((interval, before)) = before else { return unknown };
+    let (now, then) = (port.stats.values(), before.stats.values());
+    let grown: [_; PortStats::NAMES.len()] = std::array::from_fn(|at| {
+        let rate = interval.rate(now[at], then[at]);
+        (rate.filter(|_| !implausible.contains(&at)), rate.is_none())
+    });
+    let [rx_packets, tx_packets, rx_bytes, tx_bytes, missed, rx_errors, tx_errors, nombuf] =
+        grown.map(|(rate, _)| rate);
+    let stats = &port.stats;
+    PortRates {
+        rx_pps: rx_packets,
+        tx_pps: tx_packets,
+        rx_bps: rx_bytes.filter(|_| counts_bytes(stats.rx_packets, stats.rx_bytes)).map(bits),
+        tx_bps: tx_bytes.filter(|_| counts_bytes(stats.tx_packets, stats.tx_bytes)).map(bits),
+        rx_missed_ps: missed,
+        rx_errors_ps: rx_errors,
+        tx_errors_ps: tx_errors,
+        rx_nombuf_ps: nombuf,
+        reset: grown.iter().any(|(_, is_back)| *is_back),
+        ..unknown
+    }
 }
 
 impl PortRates {
@@ -99,6 +145,7 @@ impl PortRates {
             rx_errors_ps: mean(rates.rx_errors_ps, growth.rx_errors),
             tx_errors_ps: mean(rates.tx_errors_ps, growth.tx_errors),
             rx_nombuf_ps: mean(rates.rx_nombuf_ps, growth.rx_nombuf),
+            counters: rates.counters.of_update(update.period_s),
             ..rates
         }
     }

@@ -56,6 +56,16 @@ impl Xstats {
         self.values.is_empty()
     }
 
+    /// Whether both have the same names, so that values at the same place are of the same counter.
+    pub(crate) fn has_names_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.names, &other.names) || self.names.names == other.names.names
+    }
+
+    /// Returns the name and the value at an index.
+    pub(crate) fn at(&self, index: usize) -> Option<(&str, u64)> {
+        Some((self.names.names.get(index)?, *self.values.get(index)?))
+    }
+
     /// Returns the values, in the order of the names.
     pub(crate) fn values_mut(&mut self) -> &mut [u64] {
         &mut self.values

@@ -41,7 +41,12 @@ pub(super) fn ports(fleet: &FleetState, view: &ViewState) -> TextTable {
         totals::origin(fleet, view).clone_into(&mut table.remark);
     }
     for (app, model) in fleet.models() {
-        for (port, rates) in model.sample.ports.iter().zip(&model.ports) {
+        let mut ports: Vec<_> = model.sample.ports.iter().zip(&model.ports).collect();
+        // Members are below the port that counts their packets once more.
+        ports.sort_by_key(|(port, rates)| {
+            (rates.member_of.unwrap_or(port.id), rates.member_of.is_some(), port.id)
+        });
+        for (port, rates) in ports {
             let subject = Subject::Port { app: app.name.clone(), port: port.id };
             let totals = port.stats_since(view.baseline.of(&model.sample));
             table.push(subject, app.stale(), port_cells(app, port, rates, totals));

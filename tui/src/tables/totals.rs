@@ -38,14 +38,15 @@ fn origin_of_interfaces(shown: &InterfacesState, view: &ViewState) -> &'static s
     }
 }
 
-/// The sum over all ports; unknown without a port.
+/// The sum over all ports but those whose packets another port counts as well; unknown without a port.
 pub(super) fn of_ports(
     model: &Model,
     before: Option<&Sample>,
     of: fn(&PortStats) -> u64,
 ) -> Option<u64> {
-    let ports = model.sample.ports.iter().map(|port| of(&port.stats_since(before)));
-    ports.reduce(u64::saturating_add)
+    let ports = model.sample.ports.iter().zip(&model.ports);
+    let whole = ports.filter(|(_, rates)| rates.member_of.is_none());
+    whole.map(|(port, _)| of(&port.stats_since(before))).reduce(u64::saturating_add)
 }
 
 /// What a queue has counted.
