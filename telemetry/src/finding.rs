@@ -4,12 +4,15 @@ pub mod balance;
 mod buffers;
 mod cached;
 mod corrupt;
+mod counters;
 mod flood;
+mod implausible;
 mod lint;
 mod load;
 mod loss;
 mod missed;
 mod partly_seen;
+mod pools;
 mod ports;
 mod process;
 mod scan;
@@ -20,7 +23,6 @@ mod stolen;
 mod subject;
 mod thresholds;
 
-use std::fmt::Write;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -34,8 +36,8 @@ pub use self::thresholds::Thresholds;
 use crate::discover::{DiscoveredApp, Reachability, UnreachableReason};
 use crate::interface::InterfaceSample;
 use crate::inventory::AppInventory;
-use crate::model::{InterfaceRates, LcoreRates, Model, PoolTrend};
-use crate::sample::{CountSource, LcoreSample, PoolSample};
+use crate::model::{InterfaceRates, LcoreRates, Model};
+use crate::sample::LcoreSample;
 
 /// Lints that report causes, by rank: those of earlier ranks cause those of later ones.
 const CAUSES: [&[Lint]; 4] = [
@@ -115,7 +117,8 @@ pub fn evaluate(model: &Model, rules: &LintRules) -> Vec<Finding> {
     let thresholds = &rules.thresholds;
     let mut findings = Vec::new();
     findings.extend(partly_seen::evaluate(model));
-    findings.extend(ports::evaluate(model, &rules.expected.expectation(&model.sample), thresholds));
+    let expected = rules.expected.expectation(&model.sample);
+    findings.extend(ports::evaluate(model, &expected, thresholds));
     findings.extend(process::restart_loop(model, thresholds));
     findings.extend(loss::losses(model));
     findings.extend(scan::lost_mbufs(model));
@@ -123,13 +126,16 @@ pub fn evaluate(model: &Model, rules: &LintRules) -> Vec<Finding> {
     findings.extend(cached::cached_mbufs(model));
     findings.extend(buffers::no_mbufs(model));
     findings.extend(sending::evaluate(model, thresholds));
-    findings.extend(pool_exhausting(model, thresholds));
+    findings.extend(pools::exhausting(model, &expected, thresholds));
     findings.extend(missed::rx_missed(model, thresholds));
+    findings.extend(counters::evaluate(model, thresholds));
+    findings.extend(implausible::evaluate(model));
     findings.extend(no_polling(model, thresholds));
     findings.extend(stall::stalls(model, thresholds));
     findings.extend(stolen::stolen(model, thresholds));
     findings.extend(load::imbalances(model, thresholds));
     drop_explained(&mut findings);
+    forget_wholes(model, &mut findings);
     sort(&mut findings);
     findings
 }
@@ -143,6 +149,36 @@ fn drop_explained(findings: &mut Vec<Finding>) {
     if findings.iter().any(is_starved) {
         findings.retain(|finding| finding.lint != Lint::RxFlat);
     }
+}
+
+/// Lints about packets that a port which consists of others counts once more.
+const OF_PACKETS: [Lint; 9] = [
+    Lint::AllowanceExceeded,
+    Lint::CounterImplausible,
+    Lint::RxDiscards,
+    Lint::RxErrors,
+    Lint::RxFiltered,
+    Lint::RxMissed,
+    Lint::RxNombuf,
+    Lint::TxErrors,
+    Lint::UnexplainedCounter,
+];
+
+/// Removes findings about a port that consists of others, if there is the same about one of its members.
+fn forget_wholes(model: &Model, findings: &mut Vec<Finding>) {
+    let port = |finding: &Finding| {
+        let FindingSubject::Port(device) = &finding.subject else { return None };
+        model.sample.ports.iter().position(|port| port.device == *device)
+    };
+    let of_member = |finding: &Finding| {
+        let whole = model.ports.get(port(finding)?)?.member_of?;
+        Some((finding.lint, model.sample.ports.iter().position(|port| port.id == whole)?))
+    };
+    let told: Vec<_> = findings.iter().filter_map(of_member).collect();
+    findings.retain(|finding| {
+        let is_told = port(finding).is_some_and(|at| told.contains(&(finding.lint, at)));
+        !is_told || !OF_PACKETS.contains(&finding.lint)
+    });
 }
 
 /// Returns all findings about an interface of the host.
@@ -237,81 +273,6 @@ pub fn sort(findings: &mut [Finding]) {
 fn cause_rank(lint: Lint) -> usize {
     let cause = CAUSES.iter().position(|lints| lints.contains(&lint));
     cause.unwrap_or(CAUSES.len() + usize::from(CONSEQUENCES.contains(&lint)))
-}
-
-fn pool_exhausting<'a>(
-    model: &'a Model,
-    thresholds: &'a Thresholds,
-) -> impl Iterator<Item = Finding> + 'a {
-    let pools = model.sample.pools.iter().zip(&model.pools);
-    pools.filter_map(|(pool, trend)| exhausting(model, pool, trend, thresholds))
-}
-
-fn exhausting(
-    model: &Model,
-    pool: &PoolSample,
-    trend: &PoolTrend,
-    thresholds: &Thresholds,
-) -> Option<Finding> {
-    let (occupancy, used) = (pool.occupancy?, trend.used_ratio?);
-    let left = trend.exhausted_in_s;
-    let below = |limit: f64| left.is_some_and(|left| left < limit);
-    if used < thresholds.pool_used && !below(thresholds.pool_left_s) {
-        return None;
-    }
-    let critical = used >= thresholds.pool_used_critical || below(thresholds.pool_left_critical_s);
-    let mut evidence =
-        format!("{} of {} objects ({:.1} %) in use", occupancy.in_use, pool.size, used * 100.0);
-    if pool.source == Some(CountSource::Xray) {
-        evidence += " (counted via xray)";
-    }
-    if let (Some(left), Some(slope)) = (left, trend.slope_ps) {
-        let _ = write!(evidence, ", growing by {slope:.1}/s, exhausted in {left:.0} s");
-    }
-    let demand = buffers::MbufDemand::of(&model.sample, pool);
-    if demand.cannot_fit(pool) {
-        let _ = write!(evidence, "; too small for {}", demand.arithmetic());
-    }
-    let top_site = loss::top_site(model, &pool.name);
-    let queued_up = loss::queued_up(model, &pool.name);
-    for what in top_site.iter().chain(&queued_up) {
-        let _ = write!(evidence, "; {what}");
-    }
-    let threshold = format!(
-        "{:.0} % in use, or exhausted within {:.0} s",
-        thresholds.pool_used * 100.0,
-        thresholds.pool_left_s
-    );
-    let advice = match left {
-        _ if queued_up.is_some() => {
-            "find the full rings and check their consumers: they are too slow or have stopped"
-        }
-        _ if loss::has_proven_site(model, &pool.name) => {
-            "stop the leak first: see its finding, and pmdscope leaks"
-        }
-        Some(_) if model.sample.library.is_none() => {
-            "look for buffers that are not freed; to find out where, link the app with libpmdscope \
-             (level 1: queue or stage; level 2: source line). A queue that grows has the same effect"
-        }
-        Some(_) => {
-            "look for buffers that are not freed (pmdscope leaks --explain); a queue \
-             that grows has the same effect"
-        }
-        None => {
-            "if it does not recover, its buffers are lost: see pmdscope leaks; otherwise enlarge the \
-             pool, or shorten the queues and descriptor rings that hold its objects"
-        }
-    };
-    let severity = if critical { Severity::Critical } else { Severity::Warning };
-    Some(finding(
-        model,
-        Lint::PoolExhausting,
-        severity,
-        FindingSubject::Pool(pool.name.clone()),
-        evidence,
-        &threshold,
-        advice,
-    ))
 }
 
 /// Only libpmdscope reports whether an app polls; for a stock app it is unknown.

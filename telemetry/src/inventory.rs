@@ -27,9 +27,11 @@ pub struct ExpectedApp {
     pub min_ports: Option<usize>,
     /// Ports that may have no link, or stop receiving; `"*"` for all.
     pub may_be_idle: Vec<String>,
+    /// Mempools that may be held in full; `"*"` for all.
+    pub may_be_full: Vec<String>,
 }
 
-/// The expected ports of one running app.
+/// The expected ports and pools of one running app.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PortExpectation {
     /// Devices that must be among its ports; PCI addresses with their domain.
@@ -40,6 +42,8 @@ pub struct PortExpectation {
     pub source: ExpectationSource,
     /// Ports that may have no link, or stop receiving; `"*"` for all.
     pub may_be_idle: Vec<String>,
+    /// Mempools that may be held in full; `"*"` for all.
+    pub may_be_full: Vec<String>,
 }
 
 /// Where an expectation comes from.
@@ -91,6 +95,7 @@ impl AppInventory {
             },
             devices,
             may_be_idle: of_app(|app| &app.may_be_idle).to_vec(),
+            may_be_full: of_app(|app| &app.may_be_full).to_vec(),
         }
     }
 }
@@ -99,6 +104,11 @@ impl PortExpectation {
     /// Whether this port may have no link, or stop receiving.
     pub fn may_be_idle(&self, port: &str) -> bool {
         self.may_be_idle.iter().any(|idle| idle == "*" || device::is_port_of(port, idle))
+    }
+
+    /// Whether this mempool may be held in full.
+    pub fn may_be_full(&self, pool: &str) -> bool {
+        self.may_be_full.iter().any(|full| full == "*" || full == pool)
     }
 
     /// Returns the expected devices without a port of the app.
@@ -224,6 +234,7 @@ mod tests {
                 ports: ports.iter().map(|port| (*port).to_owned()).collect(),
                 min_ports,
                 may_be_idle: vec!["3:0.0".into()],
+                may_be_full: vec!["templates".into()],
             }],
         };
         let sample = app("app --vdev net_null0");
@@ -231,6 +242,7 @@ mod tests {
         assert_eq!(both.devices, ["0000:03:00.0", "net_vhost0"]);
         assert_eq!((both.min_ports, both.source), (2, ExpectationSource::Configuration));
         assert!(both.may_be_idle("0000:03:00.0") && !both.may_be_idle("net_vhost0"));
+        assert!(both.may_be_full("templates") && !both.may_be_full("mb"));
         let number = named(&[], Some(4)).expectation(&sample);
         assert_eq!((number.devices, number.min_ports), (vec!["net_null0".into()], 4));
         assert_eq!(named(&[], Some(0)).expectation(&sample).min_ports, 0);

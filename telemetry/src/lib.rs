@@ -30,6 +30,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod account;
 mod arguments;
 mod client;
 mod clock;
@@ -74,6 +75,7 @@ mod starts;
 mod tracer;
 mod trend;
 
+pub use account::{CounterClass, PortAccount, PortBalance};
 pub use client::{SocketPeer, TelemetryClient};
 pub use clock::{monotonic_ns, realtime_ns};
 pub use collect::SampleCollector;

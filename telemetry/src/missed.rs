@@ -14,10 +14,12 @@ use serde::Serialize;
 pub use self::budget::StallBudget;
 pub(crate) use self::queues::NicFacts;
 use self::queues::{busy_ratio, is_overrun, nic_limit};
+use crate::account::{CounterClass, PortAccount};
+use crate::drivers::CounterPlace;
 use crate::finding::Thresholds;
 use crate::finding::balance::{self, HotQueue};
 pub use crate::lcore_gaps::{CpuFrequency, CpuTime, LcoreGaps, PollGap};
-use crate::model::{Model, PortRates};
+use crate::model::{CounterRates, Model, PortRates};
 use crate::sample::{PoolSample, PortSample, QueueDirection, QueueSample, StolenCause};
 
 /// Smaller shares are not reported: the estimate is not precise enough.
@@ -139,6 +141,8 @@ pub(crate) enum CauseFacts<'a> {
     Polls(f64),
     Clock(CpuFrequency),
     Nic(NicFacts<'a>),
+    /// A counter of packets that the NIC discarded before its queues.
+    Discards(&'a CounterRates),
     /// Nothing was found.
     Nothing,
 }
@@ -171,6 +175,12 @@ pub(crate) fn explain<'a>(
         add(&mut causes, MissedCause::PoolEmpty, share, CauseFacts::Pool(pool));
     }
     let left = 1.0 - empty.and_then(|(_, share)| share).unwrap_or(0.0);
+    let discards = discards(rates).map(|(counter, share)| (counter, share * left));
+    if let Some((counter, share)) = discards {
+        let facts = CauseFacts::Discards(counter);
+        add(&mut causes, MissedCause::NicLimit, Some(share), facts);
+    }
+    let left = left - discards.map_or(0.0, |(_, share)| share);
     let backpressure = backpressure(model, thresholds);
     let losses: Vec<_> =
         model.gaps.iter().map(|gaps| loss(model, (port, rates), gaps, thresholds)).collect();
@@ -244,6 +254,19 @@ fn empty_pool<'a>(
         _ if failed => Some((fullest.map(|(pool, ..)| pool), None)),
         _ => None,
     }
+}
+
+/// Returns the largest counter of packets that the NIC discarded before its queues, and the share of
+/// the missed packets that it has.
+fn discards(rates: &PortRates) -> Option<(&CounterRates, f64)> {
+    let missed = rates.rx_missed_ps.filter(|missed| *missed > 0.0)?;
+    let account = PortAccount::of(rates);
+    let before_queues = |counter: &&&CounterRates| {
+        use CounterPlace::{Mac, Nic, Wire};
+        matches!(counter.place, Some(Wire | Mac | Nic))
+    };
+    let largest = *account.counters(CounterClass::Missed).iter().find(before_queues)?;
+    Some((largest, (largest.rate_ps.unwrap_or(0.0) / missed).min(1.0)))
 }
 
 /// Returns a port with a driver that refuses packets of a loop that retries them.

@@ -49,6 +49,13 @@ fn keys() -> Vec<ConfigKey<ExpectedApp>> {
             r#"["*"]"#,
             "Ports that may have no link or no packets; \"*\": all",
         ),
+        ConfigKey::new(
+            "may_be_full",
+            List(pool_or_all()),
+            |app| &mut app.may_be_full,
+            r#"["templates"]"#,
+            "Mempools that the app may hold in full, as long as none of their objects lacks; \"*\": all",
+        ),
     ]
 }
 
@@ -62,6 +69,10 @@ fn device() -> Text<String> {
 fn device_or_all() -> Text<String> {
     let parse = |text: &str| if text == "*" { Ok(text.to_owned()) } else { parse_device(text) };
     Text { what: DEVICE, parse, show: String::clone }
+}
+
+fn pool_or_all() -> Text<String> {
+    Text { what: "the name of a mempool", parse: text::word, show: String::clone }
 }
 
 /// PCI addresses get their domain; virtual devices have no colons in their names.

@@ -51,6 +51,13 @@ pub(super) fn table() -> ConfigTable {
             "0.0",
             "Tolerated missed packets per second of a port",
         ),
+        number(
+            "loss_ratio",
+            1.0,
+            |c| &mut limits(c).loss_ratio,
+            "0.01",
+            "Share of the packets of a port whose loss by errors or discards is critical",
+        ),
         ConfigKey::new(
             "idle",
             Time(MILLISECOND, HOUR),

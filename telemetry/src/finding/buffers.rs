@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::{Finding, FindingSubject, Lint, Severity, finding};
+use crate::account::{CounterClass, PortAccount};
 use crate::missed::EMPTY_POOL;
 use crate::model::Model;
 use crate::sample::{LedgerSample, PoolSample, PortSample, QueueDirection, Sample};
@@ -14,7 +15,8 @@ pub(super) const BURST: u64 = 32;
 pub(super) fn no_mbufs(model: &Model) -> impl Iterator<Item = Finding> {
     model.sample.ports.iter().zip(&model.ports).filter_map(|(port, rates)| {
         let suspect = suspect(model);
-        let rate = rates.rx_nombuf_ps.filter(|rate| *rate > 0.0);
+        let account = PortAccount::of(rates);
+        let rate = Some(account.sum(CounterClass::NoMbuf)).filter(|rate| *rate > 0.0);
         let empty = suspect.is_some_and(|(_, used)| used.is_some_and(|used| used >= EMPTY_POOL));
         let failed = match rate {
             Some(rate) => format!("{rate:.1} times/s"),

@@ -31,8 +31,14 @@ macro_rules! lints {
 }
 
 lints! {
+    /// A cloud or hypervisor queues or drops packets above what it allows.
+    AllowanceExceeded = "allowance_exceeded",
     /// An expected app does not run.
     AppMissing = "app_missing",
+    /// A counter has a value that cannot be right.
+    CounterImplausible = "counter_implausible",
+    /// A device had faults or resets.
+    DeviceEvents = "device_events",
     /// Mbufs were freed twice.
     DoubleFree = "double_free",
     /// The filter of an interface drops many packets. It concerns the host, not an app.
@@ -51,6 +57,8 @@ lints! {
     NoPorts = "no_ports",
     /// Part of the app could not be read, so that its problems may be undetected.
     PartlySeen = "partly_seen",
+    /// Pause frames slow a port or its link partner.
+    PauseFrames = "pause_frames",
     /// Objects of a mempool are free more than once, or were changed after they were freed.
     PoolCorrupt = "pool_corrupt",
     /// A mempool is nearly empty, or will be.
@@ -65,6 +73,12 @@ lints! {
     QueueImbalance = "queue_imbalance",
     /// The app restarts repeatedly.
     RestartLoop = "restart_loop",
+    /// The NIC or its driver discarded received packets.
+    RxDiscards = "rx_discards",
+    /// Packets were received with errors.
+    RxErrors = "rx_errors",
+    /// The NIC did not deliver packets that it was told to filter.
+    RxFiltered = "rx_filtered",
     /// A port receives almost nothing, though it did before.
     RxFlat = "rx_flat",
     /// The NIC missed packets.
@@ -75,10 +89,14 @@ lints! {
     Stall = "stall",
     /// The app runs without telemetry.
     TelemetryOff = "telemetry_off",
+    /// Packets could not be sent, or were dropped on their way out.
+    TxErrors = "tx_errors",
     /// The driver refuses to send packets.
     TxRefused = "tx_refused",
     /// Nothing is sent, although packets are offered.
     TxStuck = "tx_stuck",
+    /// A counter rises that seems to count losses, and that nothing explains.
+    UnexplainedCounter = "unexplained_counter",
     /// The app does not answer.
     Unreachable = "unreachable",
     /// Mbufs were used after they were freed.
@@ -153,7 +171,7 @@ mod tests {
 
     #[test]
     fn names_are_in_order_and_read_back() {
-        assert_eq!(Lint::ALL.len(), 27);
+        assert_eq!(Lint::ALL.len(), 36);
         assert!(Lint::ALL.windows(2).all(|pair| pair[0] < pair[1]));
         assert!(Lint::ALL.windows(2).all(|pair| pair[0].name() < pair[1].name()));
         for lint in Lint::ALL {

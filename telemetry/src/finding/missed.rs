@@ -10,7 +10,7 @@ use crate::missed::{
     CauseFacts, CpuFrequency, ExplainedCause, LcoreGaps, MissedCause, NicFacts, StallBudget,
     explain,
 };
-use crate::model::{Model, PortRates, ThiefRates};
+use crate::model::{CounterRates, Model, PortRates, ThiefRates};
 use crate::sample::{PoolSample, PortSample, StolenCause};
 
 /// Number of thieves of the CPU of one lcore that are named.
@@ -157,8 +157,18 @@ fn cause_text(
         ),
         CauseFacts::Clock(clock) => clock_text(clock),
         CauseFacts::Nic(nic) => nic_text(nic),
+        CauseFacts::Discards(counter) => discards_text(counter),
         CauseFacts::Nothing => unknown_text(model, port),
     }
+}
+
+fn discards_text(counter: &CounterRates) -> String {
+    let name = &counter.name;
+    let mut text = format!("the NIC counts {} as {name}", rate(counter.rate_ps.unwrap_or(0.0)));
+    if let Some(known) = counter.known {
+        let _ = write!(text, ": {}; usual cause: {}", known.counts, known.cause);
+    }
+    text
 }
 
 fn busy_text(busy: Option<f64>) -> String {
@@ -374,6 +384,9 @@ fn advice(model: &Model, first: &ExplainedCause<'_>) -> &'static str {
         (MissedCause::SlowClock, _) => {
             "select the governor performance (cpupower frequency-set -g performance), and check \
              temperature and power limits"
+        }
+        (MissedCause::NicLimit, CauseFacts::Discards(CounterRates { known: Some(known), .. })) => {
+            known.advice.as_str()
         }
         (MissedCause::NicLimit, _) => {
             "check PCIe link (lspci -vv), packet rate against what the card can, and its firmware \

@@ -15,8 +15,22 @@ use crate::model::Model;
 const STAND_NS: u64 = 15_000_000_000;
 
 /// The lints that look only at the last two samples.
-const LINTS: [Lint; 5] =
-    [Lint::LcoreStolen, Lint::QueueImbalance, Lint::RxMissed, Lint::RxNombuf, Lint::Stall];
+const LINTS: [Lint; 14] = [
+    Lint::AllowanceExceeded,
+    Lint::CounterImplausible,
+    Lint::DeviceEvents,
+    Lint::LcoreStolen,
+    Lint::PauseFrames,
+    Lint::QueueImbalance,
+    Lint::RxDiscards,
+    Lint::RxErrors,
+    Lint::RxFiltered,
+    Lint::RxMissed,
+    Lint::RxNombuf,
+    Lint::Stall,
+    Lint::TxErrors,
+    Lint::UnexplainedCounter,
+];
 
 /// Suffix of the evidence of a kept finding, before the time when it was last seen.
 const LAST_SEEN: &str = "; last seen at ";

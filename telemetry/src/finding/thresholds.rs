@@ -15,6 +15,8 @@ pub struct Thresholds {
     pub pool_left_critical_s: f64,
     /// Tolerated missed packets per second.
     pub rx_missed_ps: f64,
+    /// Share of the packets of a port whose loss by errors or discards is critical, 0 to 1.
+    pub loss_ratio: f64,
     /// Tolerated time without a poll.
     pub idle: Duration,
     /// Time for which a port may receive less than 1 % of its earlier rate.
@@ -51,6 +53,7 @@ impl Default for Thresholds {
             pool_left_s: 300.0,
             pool_left_critical_s: 60.0,
             rx_missed_ps: 0.0,
+            loss_ratio: 0.01,
             idle: Duration::from_secs(1),
             flat: Duration::from_secs(10),
             stalls_ps: 0.0,
