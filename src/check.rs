@@ -1,5 +1,6 @@
 //! `pmdscope check`: are all apps healthy? For people, cron and probes.
 
+mod checked;
 mod hot_queues;
 pub(crate) mod result;
 mod seen;
@@ -13,6 +14,7 @@ use anyhow::{Result, anyhow};
 use pmdscope_telemetry::discover::{DiscoveredApp, unreadable_text};
 use pmdscope_telemetry::{FleetState, ScanResults};
 
+use self::checked::WatchedTimes;
 use self::hot_queues::HotQueues;
 use self::result::CheckDocument;
 use self::seen::SeenFindings;
@@ -29,8 +31,8 @@ const SAMPLING_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Check the health of DPDK apps, for people, cron and probes
 ///
-/// Reports dead ports, missed packets, draining mempools, stuck poll loops, mbuf leaks, and floods that
-/// XDP filters drop.
+/// Reports dead ports, missed, discarded and bad packets, draining mempools, stuck poll loops, mbuf leaks,
+/// and floods that XDP filters drop. A result without findings says what was checked, and what was not.
 #[derive(clap::Args)]
 #[allow(clippy::struct_excessive_bools)] // one per flag of the command line
 #[command(after_help = "\
@@ -117,6 +119,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     };
     let begun = Instant::now();
     let mut seen = SeenFindings::default();
+    let mut watched = WatchedTimes::default();
     let mut hot_queues = match args.replay.replay {
         Some(_) => None,
         None => Some(HotQueues::new(args.app.settings()?, begun + length)),
@@ -126,6 +129,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     // An app that does not answer makes rounds longer, but not the time that was asked for.
     while source.advance()? {
         seen.note(source.fleet());
+        watched.note(source.fleet());
         if let Some(hot_queues) = &mut hot_queues {
             hot_queues.update(&source);
         }
@@ -151,7 +155,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     // Of a live app they are those of the last seconds.
     let times = args.replay.replay.as_ref().map(|_| seen.times(source.time_zone()));
-    let mut verdict = CheckDocument::of(&fleet, times.as_ref());
+    let mut verdict = CheckDocument::of(&fleet, times.as_ref()).with_checked(&fleet, &watched);
     verdict.ok &= unscanned.is_empty();
     print(args, &verdict, &fleet)?;
     Ok(if verdict.ok { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })

@@ -97,9 +97,11 @@ impl HotQueues {
                 let mut ports = model.sample.ports.iter();
                 let Some(port) = ports.find(|port| port.id == queue.port) else { continue };
                 let seen = self.seen.entry((app.name.clone(), port.device.clone()));
-                let seen = seen.or_insert_with(|| Seen { queue, run: run.clone(), cause: None });
+                let is_stock = model.sample.library.is_none();
+                let known = || is_stock.then(|| unexplained(&anyhow!("{STOCK}")));
+                let seen = seen.or_insert_with(|| Seen { queue, run: run.clone(), cause: known() });
                 if seen.queue.queue != queue.queue || !seen.run.same_process(run) {
-                    seen.cause = None;
+                    seen.cause = known();
                 }
                 seen.queue = queue;
                 seen.run.clone_from(run);
@@ -185,6 +187,8 @@ fn of_hot_queue<'a>(
     let hot = causes.iter_mut().find(|cause| cause.cause == MissedCause::HotQueue);
     hot.map(|cause| &mut cause.evidence)
 }
+
+const STOCK: &str = "one queue can be captured if the app is linked with libpmdscope";
 
 const NO_TIME: &str = "no time was left to capture packets, which a longer --for gives";
 

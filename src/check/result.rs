@@ -8,6 +8,7 @@ use pmdscope_telemetry::finding::{Finding, FindingCause, Severity};
 use pmdscope_telemetry::{AppState, AppStatus, FleetState, InterfaceState};
 use serde::Serialize;
 
+use super::checked::{self, CheckedApp, WatchedTimes};
 use super::seen::{FindingOccurrence, FindingTimes};
 use crate::output::{names, one_line};
 
@@ -54,6 +55,9 @@ struct AppResult<'a> {
     status: &'a AppStatus,
     /// Findings about the app, including findings that ended before the last sample.
     findings: Vec<FindingResult<'a>>,
+    /// What was looked at, and what could not be; left out for an app that never answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    checked: Option<CheckedApp<'a>>,
 }
 
 /// A finding; in a recording, with the times at which it was present.
@@ -89,6 +93,7 @@ impl<'a> CheckDocument<'a> {
             app: &app.name,
             status: &app.status,
             findings: app.findings.iter().map(|f| FindingResult::of(f, times)).collect(),
+            checked: None,
         };
         let interfaces = &*fleet.interfaces;
         let of_interface = |of: &'a InterfaceState| InterfaceResult {
@@ -102,6 +107,15 @@ impl<'a> CheckDocument<'a> {
             interfaces_error: interfaces.error.as_deref(),
             apps: fleet.apps.iter().map(result).collect(),
         }
+    }
+
+    /// With what was looked at in these times.
+    pub(super) fn with_checked(mut self, fleet: &'a FleetState, watched: &WatchedTimes) -> Self {
+        for result in &mut self.apps {
+            let model = fleet.find(result.app).and_then(|app| app.model.as_deref());
+            result.checked = model.map(|model| CheckedApp::of(result.app, model, watched));
+        }
+        self
     }
 
     /// Where nothing could be checked, which is no good news.
@@ -144,9 +158,11 @@ impl<'a> CheckDocument<'a> {
             let ports = plural(ports as u64, "port");
             let interfaces = match self.interfaces.len() {
                 0 => String::new(),
-                interfaces => format!("{}, ", plural(interfaces as u64, "interface")),
+                interfaces => format!(", {}", plural(interfaces as u64, "interface")),
             };
-            let _ = writeln!(out, "ok: {apps}, {ports}, {interfaces}no findings");
+            let checked = checked::text(self.apps.iter().filter_map(|app| app.checked.as_ref()));
+            let line = one_line(&format!("ok: {apps}, {ports}{interfaces}: {checked}"));
+            let _ = writeln!(out, "{line}");
         }
         out
     }
@@ -266,7 +282,7 @@ mod tests {
         fleet.apps[0].findings.clear();
         fleet.apply(evaluator.event(Ok(vec![split_interface(3)]), 3_000_000_000));
         let text = CheckDocument::of(&fleet, None).text(&fleet);
-        assert_eq!(text, "ok: 1 app, 0 ports, 1 interface, no findings\n");
+        assert_eq!(text, "ok: 1 app, 0 ports, 1 interface: no findings\n");
     }
 
     #[test]
@@ -318,7 +334,7 @@ mod tests {
         assert!(CheckDocument::of(&fleet, None).ok);
         assert_eq!(
             CheckDocument::of(&fleet, None).text(&fleet),
-            "ok: 1 app, 0 ports, no findings\n"
+            "ok: 1 app, 0 ports: no findings\n"
         );
         for (severity, ok) in
             [(Severity::Info, true), (Severity::Warning, false), (Severity::Critical, false)]
