@@ -11,6 +11,7 @@ mod containers;
 mod dashboards;
 mod demo;
 mod doctor;
+mod drivers;
 mod exit;
 mod exporter;
 mod exporter_hostile;
@@ -139,6 +140,7 @@ fn all_trials() -> Vec<Trial> {
         containers::trials(),
         demo::trials(),
         doctor::trials(),
+        drivers::trials(),
         exit::trials(),
         exporter::trials(),
         exporter_hostile::trials(),
