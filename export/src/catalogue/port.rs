@@ -61,6 +61,14 @@ metrics! { PORT:
         "1 for each cause of the packets that the NIC misses, or missed up to 15 s ago; unknown: no \
          cause was found. All causes are present meanwhile, and absent otherwise. pmdscope check \
          shows numbers and shares.";
+    PORT_DISCARDS = Counter "dpdk_port_discards_total" ["app" "port" "place" "reason"]
+        "Packets that the NIC or its driver discarded, or that had errors, by place (wire, mac, nic: \
+         before the queues; queue, driver, tx; unknown) and reason, such as buffer, crc or length; \
+         unexplained: the name of a counter seems to count losses, but its meaning is not known. \
+         Packets of the basic counters may be among them: do not add both.";
+    PORT_MEMBER = Gauge "dpdk_port_member" ["app" "port" "of"]
+        "1 for a port whose packets a bonding, failsafe or netvsc port (of) counts as well: leave it \
+         out of sums with \"unless on (app, port)\".";
     PORT_XSTAT = Unknown "dpdk_port_xstat" ["app" "port" "name"]
         "Extended counters by the driver's names; those that the configuration selects, by default \
          losses and errors. Almost all are counters: use rate().";

@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 
+use pmdscope_telemetry::drivers::CounterPlace;
 use pmdscope_telemetry::finding::{FindingSubject, Lint};
 use pmdscope_telemetry::missed::MissedCause;
+use pmdscope_telemetry::model::PortRates;
 use pmdscope_telemetry::sample::{DeviceSample, PortSample, counts_bytes};
 
 use super::app::info;
@@ -21,6 +23,7 @@ const BYTES_PER_MBIT: u64 = 1_000_000 / 8;
 pub(super) struct AppPort<'a> {
     pub(super) app: LiveApp<'a>,
     pub(super) sample: &'a PortSample,
+    pub(super) rates: &'a PortRates,
 }
 
 /// Adds the families of devices and ports; returns the ports, whose queues are added later.
@@ -33,16 +36,15 @@ pub(super) fn families<'a>(
     devices(families, suppressed, live);
     let ports = rows(live, suppressed, |app| {
         let app = *app;
-        app.model
-            .sample
-            .ports
-            .iter()
-            .map(move |sample| ([sample.device.clone()], AppPort { app, sample }))
+        let ports = app.model.sample.ports.iter().zip(&app.model.ports);
+        ports.map(move |(sample, rates)| ([sample.device.clone()], AppPort { app, sample, rates }))
     });
     families.add(&metric::PORT_INFO, ports.iter().map(identity));
     state(families, &ports);
     counters(families, &ports);
     families.add(&metric::PORT_MISSED_CAUSE, ports.iter().flat_map(missed_causes));
+    families.add(&metric::PORT_DISCARDS, ports.iter().flat_map(discards));
+    families.add(&metric::PORT_MEMBER, ports.iter().filter_map(member));
     families.add(&metric::PORT_XSTAT, xstats(&ports, suppressed, limits));
     ports.into_iter().map(|row| row.of).collect()
 }
@@ -75,7 +77,7 @@ fn devices<'a>(
 }
 
 fn identity(row: &LabelledRow<AppPort<'_>>) -> MetricSample {
-    let AppPort { app, sample } = row.of;
+    let AppPort { app, sample, .. } = row.of;
     let values = [
         sample.device.clone(),
         sample.id.to_string(),
@@ -121,7 +123,7 @@ fn counters(families: &mut FamilyList, ports: &[LabelledRow<AppPort<'_>>]) {
 
 /// Returns every cause of missed packets of a port that misses packets.
 fn missed_causes(row: &LabelledRow<AppPort<'_>>) -> Vec<MetricSample> {
-    let AppPort { app, sample } = row.of;
+    let AppPort { app, sample, .. } = row.of;
     let about = FindingSubject::Port(sample.device.clone());
     let mut findings = app.findings.iter();
     let found = findings.find(|found| found.lint == Lint::RxMissed && found.subject == about);
@@ -131,6 +133,27 @@ fn missed_causes(row: &LabelledRow<AppPort<'_>>) -> Vec<MetricSample> {
         value: found.causes.iter().any(|of| of.cause == cause).into(),
     };
     MissedCause::ALL.map(sample_of).into()
+}
+
+/// Returns the lost packets of a port by place and reason.
+fn discards(row: &LabelledRow<AppPort<'_>>) -> Vec<MetricSample> {
+    let AppPort { app, sample, rates } = row.of;
+    let lost = rates.counters.lost().into_iter();
+    let sample_of = |((place, reason), packets): ((Option<CounterPlace>, &str), u64)| {
+        let place = place.map_or("unknown", CounterPlace::name).to_owned();
+        let values = [sample.device.clone(), place, reason.to_owned()];
+        MetricSample { labels: labels(app.name, values), value: packets.into() }
+    };
+    lost.map(sample_of).collect()
+}
+
+/// Returns the port that counts the packets of this one as well.
+fn member(row: &LabelledRow<AppPort<'_>>) -> Option<MetricSample> {
+    let AppPort { app, sample, rates } = row.of;
+    let whole = rates.member_of?;
+    let whole = app.model.sample.ports.iter().find(|port| port.id == whole)?;
+    let labels = labels(app.name, [sample.device.clone(), whole.device.clone()]);
+    Some(info(labels))
 }
 
 /// Returns the exported xstats: up to the limit, those that are first by name, so that they do not
@@ -147,7 +170,7 @@ fn xstats<'a>(
         *known.entry(name).or_insert_with(decide)
     };
     let mut samples = Vec::new();
-    for AppPort { app, sample } in ports.iter().map(|row| row.of) {
+    for AppPort { app, sample, .. } in ports.iter().map(|row| row.of) {
         let xstats: Vec<_> = sample.xstats.iter().filter(|(name, _)| allowed(name)).collect();
         let keep =
             suppressed.keep(app.name, SuppressReason::Xstats, xstats.len(), limits.xstats_per_port);
