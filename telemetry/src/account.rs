@@ -205,6 +205,7 @@ mod tests {
             let mut sample = empty_sample();
             sample.monotonic_ns += second * 1_000_000_000;
             sample.ports = vec![port(0, 1000 * second)];
+            sample.ports[0].device = "0000:03:00.0".into();
             (sample.ports[0].stats.rx_missed, sample.ports[0].stats.rx_errors) =
                 (missed * second, errors * second);
             let xstats = xstats.iter().map(|(name, value)| ((*name).to_owned(), value * second));

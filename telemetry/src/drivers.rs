@@ -98,8 +98,7 @@ pub fn meaning(driver: Option<&'static DriverTable>, name: &str) -> Option<Count
 fn agreed(name: &str) -> Option<&'static DriverCounter> {
     let mut known = tables().iter().filter_map(|table| table.counter(name));
     let first = known.next()?;
-    let same = |other: &DriverCounter| (other.kind, other.place) == (first.kind, first.place);
-    known.all(same).then_some(first)
+    known.all(|other| other.kind == first.kind).then_some(first)
 }
 
 impl PartialEq for DriverTable {

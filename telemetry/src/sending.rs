@@ -451,7 +451,7 @@ mod tests {
         let seldom = watched(10, |q| (q * 70_000, None, q.min(4) * 700)).1.unwrap();
         assert!(!seldom.is_forwarder && !seldom.filled_ring, "{seldom:?}");
         assert!(watched(10, |q| (q * 70_000, None, 256)).1.unwrap().filled_ring);
-        let by_design = watched(10, |q| (q * 70_000, Some(700), 700));
+        let by_design = watched(10, |q| (7000 + q * 70_000, Some(699), 699));
         assert_eq!(by_design.1, None, "it offers nothing");
     }
 

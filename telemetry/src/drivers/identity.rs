@@ -100,10 +100,7 @@ mod tests {
         let nic = "0000:03:00.0";
         assert_eq!(driver(nic, Some("15b3:1017"), &[]).as_deref(), Some("mlx5"));
         assert_eq!(driver(nic, None, &["rx_out_of_buffer"]).as_deref(), Some("mlx5"));
-        assert_eq!(
-            driver(nic, Some("1af4:1041"), &["pps_allowance_exceeded"]).as_deref(),
-            Some("ena")
-        );
+        assert_eq!(driver(nic, Some("1af4:1041"), &["wd_expired"]).as_deref(), Some("ena"));
         assert_eq!(driver(nic, None, &["rx_good_packets", "rx_errors"]), None);
         assert_eq!(driver("net_unheard_of0", None, &[]), None);
     }

@@ -15,6 +15,7 @@ fn findings((stats, xstats): Growth<'_>) -> Vec<Finding> {
         sample.monotonic_ns += second * 1_000_000_000;
         sample.ports = vec![port(0, 0)];
         sample.ports[0].mtu = 1500;
+        sample.ports[0].device = "0000:03:00.0".into();
         sample.ports[0].stats = stats.values().map(|value| value * second).into();
         let xstats = xstats.iter().map(|(name, value)| ((*name).to_owned(), value * second));
         sample.ports[0].xstats = xstats.collect();

@@ -326,7 +326,7 @@ mod tests {
     #[test]
     fn counters_have_their_meaning_and_rate() {
         let at = |discards: u64, odd: u64| {
-            [("rx_discards_phy", discards), ("rx_odd_drops", odd), ("rx_good_packets", 9)]
+            [("rx_phy_discard_packets", discards), ("rx_odd_drops", odd), ("rx_good_packets", 9)]
         };
         let models = models(&[&at(10, 0), &at(15, 7)]);
         let counters = &models[1].ports[0].counters;
@@ -337,7 +337,10 @@ mod tests {
             .collect();
         assert_eq!(
             seen,
-            [("rx_discards_phy", "buffer", Some(5.0)), ("rx_odd_drops", UNEXPLAINED, Some(7.0))]
+            [
+                ("rx_odd_drops", UNEXPLAINED, Some(7.0)),
+                ("rx_phy_discard_packets", "buffer", Some(5.0))
+            ]
         );
         assert_eq!(models[0].ports[0].counters.watched, 0, "nothing to compare with");
     }
@@ -345,7 +348,7 @@ mod tests {
     #[test]
     fn lost_packets_count_once_by_place_and_reason() {
         let counters = [
-            ("rx_discards_phy", 50),
+            ("rx_phy_discard_packets", 50),
             ("rx_prio0_buf_discard", 30),
             ("rx_prio1_buf_discard", 20),
             ("rx_odd_drops", 0),
@@ -363,7 +366,10 @@ mod tests {
 
     #[test]
     fn what_went_below_zero_has_no_rate_and_is_told() {
-        let models = models(&[&[("rx_discards_phy", 3)], &[("rx_discards_phy", u64::MAX - 4)]]);
+        let models = models(&[
+            &[("rx_phy_discard_packets", 3)],
+            &[("rx_phy_discard_packets", u64::MAX - 4)],
+        ]);
         let counters = &models[1].ports[0].counters;
         assert_eq!(counters.rising().count(), 0);
         assert_eq!(counters.implausible.len(), 1, "{counters:?}");
