@@ -71,7 +71,11 @@ fn by_pci_id(id: &str) -> Option<&'static DriverTable> {
 
 /// Returns the driver with the most of the port's counters.
 fn by_names(port: &PortSample) -> Option<&'static DriverTable> {
-    let named: Vec<_> = port.xstats.names().filter(|name| counter::seems_loss(name)).collect();
+    // Names that DPDK gives every port tell nothing.
+    let generic = tables().iter().find(|table| table.driver == GENERIC);
+    let is_generic = |name: &str| generic.is_some_and(|table| table.counter(name).is_some());
+    let losses = port.xstats.names().filter(|name| counter::seems_loss(name));
+    let named: Vec<_> = losses.filter(|name| !is_generic(name)).collect();
     let counted = |table: &'static DriverTable| {
         (named.iter().filter(|name| table.counter(name).is_some()).count(), table)
     };
@@ -101,7 +105,10 @@ mod tests {
         assert_eq!(driver(nic, Some("15b3:1017"), &[]).as_deref(), Some("mlx5"));
         assert_eq!(driver(nic, None, &["rx_out_of_buffer"]).as_deref(), Some("mlx5"));
         assert_eq!(driver(nic, Some("1af4:1041"), &["wd_expired"]).as_deref(), Some("ena"));
-        assert_eq!(driver(nic, None, &["rx_good_packets", "rx_errors"]), None);
+        assert_eq!(
+            driver(nic, None, &["rx_good_packets", "rx_errors", "tx_errors", "rx_q0_errors"]),
+            None
+        );
         assert_eq!(driver("net_unheard_of0", None, &[]), None);
     }
 }

@@ -265,13 +265,15 @@ fn named(counters: &[&CounterRates]) -> String {
     }
 }
 
-/// Returns the usual causes of the counters, each once.
+/// Returns the usual causes of the counters, of each place and reason the one of the fastest.
 fn causes(counters: &[&CounterRates]) -> String {
-    let mut causes: Vec<&str> = Vec::new();
-    let known = counters.iter().take(NAMED).filter_map(|counter| counter.known);
-    for cause in known.map(|known| known.cause.as_str()).filter(|cause| !cause.is_empty()) {
-        if !causes.contains(&cause) {
+    let (mut causes, mut told) = (Vec::<&str>::new(), Vec::new());
+    for counter in counters.iter().take(NAMED) {
+        let cause = counter.known.map_or("", |known| &known.cause);
+        let about = (counter.place, counter.reason);
+        if !cause.is_empty() && !told.contains(&about) && !causes.contains(&cause) {
             causes.push(cause);
+            told.push(about);
         }
     }
     if causes.is_empty() {

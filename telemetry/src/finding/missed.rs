@@ -84,7 +84,7 @@ fn missed(
     let titles: Vec<_> = causes.iter().map(FindingCause::title).collect();
     let _ = write!(evidence, "; cause: {}", titles.join(", "));
     let threshold = format!("more than {} missed packets/s", thresholds.rx_missed_ps);
-    let advice = explained.first().map_or("", |first| advice(model, first));
+    let advice = explained.first().map_or("", |first| advice(model, port, first));
     let subject = FindingSubject::Port(port.device.clone());
     let found =
         finding(model, Lint::RxMissed, Severity::Critical, subject, evidence, &threshold, advice);
@@ -324,7 +324,18 @@ fn nic_text(nic: &NicFacts<'_>) -> String {
     format!("while {}", seen.join("; "))
 }
 
+/// Whether a port that misses packets delivers none at all: nobody polls it.
+fn is_unpolled(model: &Model, port: &PortSample) -> bool {
+    let rates = model.ports.iter().find(|rates| rates.id == port.id);
+    rates.is_some_and(|rates| rates.rx_pps.is_some_and(|pps| pps <= 0.0))
+}
+
 fn unknown_text(model: &Model, port: &PortSample) -> String {
+    if is_unpolled(model, port) {
+        return "no packet was received meanwhile: no lcore polls the queues of this port; its thread has \
+                ended, sleeps or is blocked, or the app does not poll this port"
+            .to_owned();
+    }
     let mut text = "checked pools".to_owned();
     if model.sample.lcores.is_empty() {
         text += ", CPU time of the lcores";
@@ -344,7 +355,7 @@ fn unknown_text(model: &Model, port: &PortSample) -> String {
     text
 }
 
-fn advice(model: &Model, first: &ExplainedCause<'_>) -> &'static str {
+fn advice(model: &Model, port: &PortSample, first: &ExplainedCause<'_>) -> &'static str {
     match (first.cause, &first.facts) {
         (MissedCause::PoolEmpty, CauseFacts::Pool(Some(pool)))
             if loss::has_proven_site(model, &pool.name) =>
@@ -391,6 +402,10 @@ fn advice(model: &Model, first: &ExplainedCause<'_>) -> &'static str {
         (MissedCause::NicLimit, _) => {
             "check PCIe link (lspci -vv), packet rate against what the card can, and its firmware \
              counters (pmdscope netstat -s)"
+        }
+        (MissedCause::Unknown, _) if is_unpolled(model, port) => {
+            "see what the threads of the app do (pmdscope lcores; gdb, or /proc/PID/task/TID/stack and wchan), and \
+             whether its configuration gives this port and all of its queues to an lcore"
         }
         (MissedCause::Unknown, _) => {
             "look for stalls and busy lcores, add queues, or enlarge the receive ring; link the app \

@@ -414,3 +414,17 @@ fn names_of_causes_are_those_of_json() {
     assert_eq!(json["causes"][0]["cause"], "unknown");
     assert_eq!(json["causes"][0]["share"], serde_json::Value::Null);
 }
+
+#[test]
+fn a_port_that_nobody_polls_is_told_from_a_slow_app() {
+    let at = |second: u64| {
+        let mut sample = crate::sample::tests::empty_sample();
+        sample.monotonic_ns += second * 1_000_000_000;
+        sample.ports = vec![crate::sample::tests::port(0, 2902)];
+        sample.ports[0].stats.rx_missed = second * 8000;
+        sample
+    };
+    let found = found([at(0), at(1)]);
+    assert!(found.causes[0].evidence.contains("no lcore polls the queues"), "{found:?}");
+    assert!(found.advice.contains("wchan"), "{found:?}");
+}
