@@ -68,7 +68,7 @@ metrics! { PORT:
          Packets of the basic counters may be among them: do not add both.";
     PORT_MEMBER = Gauge "dpdk_port_member" ["app" "port" "of"]
         "1 for a port whose packets a bonding, failsafe or netvsc port (of) counts as well: leave it \
-         out of sums with \"unless on (app, port)\".";
+         out of sums by unless on (app, port).";
     PORT_XSTAT = Unknown "dpdk_port_xstat" ["app" "port" "name"]
         "Extended counters by the driver's names; those that the configuration selects, by default \
          losses and errors. Almost all are counters: use rate().";

@@ -1,7 +1,7 @@
 use pmdscope_telemetry::FleetEvent;
 use pmdscope_telemetry::finding::{Finding, Severity};
 use pmdscope_telemetry::model::{Model, QueueRates};
-use pmdscope_telemetry::sample::{PortSample, QueueDirection, Sample};
+use pmdscope_telemetry::sample::{LibrarySample, PortSample, QueueDirection, Sample};
 
 use super::*;
 use crate::netstat::fixture::{counts, end, flow};
@@ -51,6 +51,7 @@ fn fleet(pid: u32) -> FleetState {
     let port = PortSample { device: "net0".to_owned(), ..PortSample::default() };
     let mut sample = Sample { ports: vec![port], ..Sample::default() };
     sample.app.pid = pid;
+    sample.library = Some(LibrarySample::default());
     let rates = |queue, pps| QueueRates {
         port: 0,
         queue,
