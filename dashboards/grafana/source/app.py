@@ -2,7 +2,7 @@
 """App: packets (rate), losses by cause (errors), and how close to losing more (depth)."""
 
 from model import (CLOSED, GREEN, NONE_DRAINS, ORANGE, RED, UP_DOWN, YELLOW, above, bands, below,
-                   column, dashboard, drill, first_empty, heatmap, ranked, runbook, series, stat,
+                   column, dashboard, drill, first_empty, heatmap, packets, ranked, runbook, series, stat,
                    states, summed, table, words)
 
 POOLS = drill("Pools and leaks", "pmdscope-pools")
@@ -31,13 +31,13 @@ VERDICT = ("Is it losing packets?", [
          links=[runbook("DpdkAppNoPorts")]),
     stat("Missed", "Is the app too slow? Packets per second that the NIC dropped because no "
          "receive descriptor was free.",
-         "sum(rate(dpdk_port_receive_missed_packets_total{@port}[@]))", "pps",
+         f"sum({packets('receive_missed', 'port')})", "pps",
          thresholds=above((0.001, RED)), size=(3, 4), empty="no port",
          links=[LCORES, runbook("DpdkReceiveMissed")]),
     stat("Missed share", "How much traffic is lost at the NIC? Missed packets as a share of all.",
-         "sum(rate(dpdk_port_receive_missed_packets_total{@port}[@])) / "
-         "(sum(rate(dpdk_port_receive_missed_packets_total{@port}[@])) + "
-         "sum(rate(dpdk_port_receive_packets_total{@port}[@])) > 0)", "percentunit",
+         f"sum({packets('receive_missed', 'port')}) / "
+         f"(sum({packets('receive_missed', 'port')}) + sum({packets('receive', 'port')}) > 0)",
+         "percentunit",
          thresholds=above((0.000001, YELLOW), (0.01, RED)), size=(3, 4), decimals=3,
          empty="no traffic", links=[runbook("DpdkReceiveMissedMuch")]),
     stat("Errors", "Is the link or the configuration broken? Receive and transmit errors per "
@@ -117,6 +117,11 @@ ERRORS = ("Errors: losses by cause", [
            summed((by_port("receive_errors"), "rx {{app}} {{port}}"),
                   (by_port("transmit_errors"), "tx {{app}} {{port}}")), "pps", size=(8, 8),
            empty="no port"),
+    series("Discards and errors by place", "Where on their way are packets lost: before the queues "
+           "(wire, mac, nic), at them, in the driver, or when sent? From the driver's own counters.",
+           [("topk(10, sum by (@port+place+reason) (rate(dpdk_port_discards_total{@port}[@])) > 0)",
+             "{{app}} {{port}} {{place}} {{reason}}")], "pps", size=(24, 8),
+           empty="No such counter increases.", links=[runbook("DpdkReceiveDiscards")]),
     series("Driver counters of losses", "Which stage of the NIC drops packets? Extended "
            "counters that the configuration selects and that increase.",
            [("topk(10, rate(dpdk_port_xstat{@port}[@]) > 0)", "{{app}} {{port}} {{name}}")],

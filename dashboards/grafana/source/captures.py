@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Captures: which captures run, are they complete, and do they slow down the app?"""
 
-from model import (RED, YELLOW, above, dashboard, drill, of_target, ranked, runbook, series, stat)
+from model import (RED, YELLOW, above, dashboard, drill, of_target, packets, ranked, runbook, series, stat)
 
 APP = drill("App: packets, losses, queues", "pmdscope-app")
 SESSIONS = "sum by (@app) (dpdk_capture_sessions{@app})"
-MISSED = "sum by (@app) (rate(dpdk_port_receive_missed_packets_total{@app}[@]))"
+MISSED = f"sum by (@app) ({packets('receive_missed')})"
 
 VERDICT = ("Are the captures complete?", [
     stat("Captures", "How many captures are open? Each costs the lcores some cycles per packet.",

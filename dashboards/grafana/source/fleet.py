@@ -2,8 +2,8 @@
 """Fleet: is every app running and healthy, which one is not, and why?"""
 
 from model import (ALERTS, BLUE, CLOSED, GREEN, NONE_DRAINS, ORANGE, RED, RUNBOOKS, UP_DOWN,
-                   YELLOW, above, below, column, dashboard, drill, first_empty, ranked, runbook,
-                   series, stat, states, summed, table, words)
+                   YELLOW, above, below, column, dashboard, drill, first_empty, packets, ranked,
+                   runbook, series, stat, states, summed, table, words)
 
 APP = drill("App: packets, losses, queues", "pmdscope-app")
 POOLS = drill("Pools and leaks", "pmdscope-pools")
@@ -36,7 +36,7 @@ VERDICT = ("Is anything wrong?", [
          links=[APP, runbook("DpdkAppNoPorts")]),
     stat("Packets missed", "Are packets lost? Packets per second that NICs dropped because no "
          "receive descriptor was free, all apps.",
-         "sum(rate(dpdk_port_receive_missed_packets_total{@app}[@]))", "pps",
+         f"sum({packets('receive_missed')})", "pps",
          thresholds=above((0.001, RED)), size=(3, 4), empty="no port",
          links=[APP, runbook("DpdkReceiveMissed")]),
     stat("Mbufs leaked", "Does an app leak mbufs? Mbufs that are proven to be lost, all apps.",
@@ -61,10 +61,9 @@ APPS = ("Apps", [
               ("Healthy", "max by (@app) (dpdk_app_healthy{@app})"),
               ("Ports", "max by (@app) (dpdk_app_ports_started{@app})"),
               ("Expected", "max by (@app) (dpdk_app_expected_ports{@app})"),
-              ("Received", "sum by (@app) (rate(dpdk_port_receive_packets_total{@app}[@]))"),
-              ("Sent", "sum by (@app) (rate(dpdk_port_transmit_packets_total{@app}[@]))"),
-              ("Missed", "sum by (@app) "
-               "(rate(dpdk_port_receive_missed_packets_total{@app}[@]))"),
+              ("Received", f"sum by (@app) ({packets('receive')})"),
+              ("Sent", f"sum by (@app) ({packets('transmit')})"),
+              ("Missed", f"sum by (@app) ({packets('receive_missed')})"),
               ("Fullest pool", "max by (@app) (dpdk_mempool_objects_in_use{@app} "
                "/ dpdk_mempool_objects{@app})"),
               ("Leaked", "sum by (@app) (dpdk_mbuf_leaked{@app})"),
@@ -113,13 +112,13 @@ APPS = ("Apps", [
 TRAFFIC = ("Traffic", [
     series("Received", "Do the apps receive packets? The ten that receive most. If one line falls "
            "and others do not, that app gets no traffic; the table above has all.",
-           [("topk(10, sum by (@app) (rate(dpdk_port_receive_packets_total{@app}[@])))",
+           [(f"topk(10, sum by (@app) ({packets('receive')}))",
              "{{app}}")], "pps", empty="no port"),
     series("Sent", "Do the apps forward what they receive? The ten that send most.",
-           [("topk(10, sum by (@app) (rate(dpdk_port_transmit_packets_total{@app}[@])))",
+           [(f"topk(10, sum by (@app) ({packets('transmit')}))",
              "{{app}}")], "pps", empty="no port"),
     series("Missed", "Which apps lose most packets, and since when?",
-           [("topk(10, sum by (@app) (rate(dpdk_port_receive_missed_packets_total{@app}[@])))",
+           [(f"topk(10, sum by (@app) ({packets('receive_missed')}))",
              "{{app}}")], "pps", empty="no port"),
     series("Fullest pools", "Which app will run out of mbufs? The ten fullest pools as a share of "
            "their size; a line that only rises is a leak or a queue that fills.",
@@ -165,6 +164,16 @@ EXPORTERS = ("Exporters: cost, size, and what failed", [
              "{{result}} {{instance}}")], "count:pushes/s", size=(8, 7),
            empty="No exporter pushes.",
            links=[runbook("DpdkOtlpPushesFail")]),
+    series("Connections", "How many clients are connected to the exporters? The limit is "
+           "max_connections in the configuration.",
+           [("topk(10, dpdk_exporter_connections{@})", "{{instance}}")], size=(12, 7),
+           empty="no exporter"),
+    series("Rejected connections", "Does a client take connections from others? Connections that "
+           "exporters refused or closed, by reason.",
+           [("topk(10, sum by (instance, reason) "
+             "(rate(dpdk_exporter_connections_rejected_total{@}[@])) > 0)",
+             "{{reason}} {{instance}}")], "count:connections/s", size=(12, 7),
+           empty="No connection was rejected."),
 ], CLOSED)
 
 INTERFACES = ("Interfaces of the kernel: only with an XDP filter or a bypassed queue", [

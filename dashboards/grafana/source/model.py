@@ -41,6 +41,14 @@ def expand(expr):
     return expr.replace("[@]", "[$__rate_interval]")
 
 
+def packets(counter, labels="app"):
+    """Rate of a counter of ports, for sums over ports: a bonding or failsafe port counts the packets
+    of its members as well, so these are left out where it is chosen."""
+    chosen = ', of=~"$port"' if labels == "port" else ""
+    return (f"rate(dpdk_port_{counter}_packets_total{{@{labels}}}[@]) "
+            f"unless on (job, instance, app, port) dpdk_port_member{{@app{chosen}}}")
+
+
 def above(*steps):
     """Thresholds: green below the first step; each step is (value, colour)."""
     return {"mode": "absolute", "steps": [{"color": GREEN, "value": None}, *(
