@@ -103,7 +103,7 @@ fn link(port: &PortSample) -> Cell {
     }
 }
 
-/// One row per queue of apps with the library.
+/// One row per queue: as libpmdscope counts it, or a receive queue as the driver does.
 pub(super) fn queues(fleet: &FleetState, view: &ViewState) -> TextTable {
     let columns = vec![
         Column::text("App"),
@@ -137,8 +137,9 @@ pub(super) fn queues(fleet: &FleetState, view: &ViewState) -> TextTable {
             let cells = queue_cells(app, (queue, before), rates, hot);
             table.push(subject, app.stale(), cells);
         }
+        push_counted_by_driver(&mut table, app, model, view);
     }
-    note_level_0(&mut table, fleet, "queue depth and rates:");
+    note_level_0(&mut table, fleet, "queue depth, polls and sent packets:");
     note_unsupported_depth(&mut table, fleet);
     if !table.rows.is_empty() {
         table.notes.push(
@@ -148,6 +149,37 @@ pub(super) fn queues(fleet: &FleetState, view: &ViewState) -> TextTable {
         table.notes.push("~: estimated from one burst in 16".to_owned());
     }
     table
+}
+
+/// Receive queues of which only the driver counts packets.
+fn push_counted_by_driver(table: &mut TextTable, app: &AppState, model: &Model, view: &ViewState) {
+    let hottest = balance::hottest(model, &view.thresholds);
+    for port in &model.ports {
+        let all: balance::QueueBalance = port.rx_queues.iter().map(|queue| queue.pps).collect();
+        for rates in &port.rx_queues {
+            let queue = rates.queue;
+            let hot = hottest.iter().any(|hot| (hot.port, hot.queue) == (port.id, queue));
+            let subject = Subject::Queue {
+                app: app.name.clone(),
+                port: port.id,
+                queue,
+                direction: QueueDirection::Rx,
+            };
+            let mut cells = vec![
+                app_cell(app),
+                Cell::number(Some(f64::from(port.id)), port.id.to_string()),
+                Cell::number(Some(f64::from(queue)), queue.to_string()),
+                Cell::text(direction_word(QueueDirection::Rx)),
+                rate(Some(rates.pps)),
+                Cell::text(""),
+                rate(None),
+                alarm(share(all.share(rates.pps)), hot, Tone::Warn),
+            ];
+            // What only libpmdscope counts.
+            cells.resize_with(table.columns.len(), || rate(None));
+            table.push(subject, app.stale(), cells);
+        }
+    }
 }
 
 fn queue_cells(
@@ -211,8 +243,26 @@ fn note_unsupported_depth(table: &mut TextTable, fleet: &FleetState) {
 
 #[cfg(test)]
 mod tests {
+    use pmdscope_telemetry::model::RxQueueRates;
+
     use super::*;
     use crate::fixture;
+
+    #[test]
+    fn queues_that_only_the_driver_counts_have_rows() {
+        let mut model = fixture::stock();
+        let of_queue = |queue, pps| RxQueueRates { queue, pps, missed_ps: None };
+        model.ports[0].rx_queues = vec![of_queue(0, 30_000.0), of_queue(1, 10_000.0)];
+        let table = queues(&fixture::fleet_of(model, Vec::new()), &fixture::view());
+        let value = |row: usize, at: usize| table.rows[row].cells[at].value();
+        // Queue, packets per second, share; no depth.
+        for (row, expected) in [[0.0, 30_000.0, 0.75], [1.0, 10_000.0, 0.25]].iter().enumerate() {
+            let [queue, pps, share] = *expected;
+            let found = [value(row, 2), value(row, 4), value(row, 7), value(row, 8)];
+            assert_eq!(found, [Some(queue), Some(pps), Some(share), None]);
+        }
+        assert_eq!(table.rows.len(), 2);
+    }
 
     #[test]
     fn rates_of_a_longer_time_than_between_two_samples_have_a_note() {
