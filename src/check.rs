@@ -19,12 +19,10 @@ use self::hot_queues::HotQueues;
 use self::result::CheckDocument;
 use self::seen::SeenFindings;
 use crate::exit::FAILED;
-use crate::leaks;
 use crate::leaks::scan::{ScanArgs, Scanner};
-use crate::number::whole;
-use crate::output;
 use crate::session::{self, AppArg, XrayArg};
 use crate::source::{ReplayArg, Source};
+use crate::{duration, leaks, output};
 
 /// Time between two samples. A trend wants several, and trouble in any interval counts.
 const SAMPLING_INTERVAL: Duration = Duration::from_millis(250);
@@ -71,11 +69,11 @@ pub(crate) struct Args {
     #[command(flatten)]
     replay: ReplayArg,
 
-    /// Time to watch, 1 to 3600
+    /// Time to watch, 1s to 1h
     ///
     /// Reports every finding of that time. A longer time finds slower problems.
-    #[arg(long = "for", value_name = "SECONDS", default_value_t = 2, conflicts_with = "replay",
-          value_parser = whole::<u64>(1..=3600))]
+    #[arg(long = "for", value_name = "TIME", default_value = "2s", conflicts_with = "replay",
+          value_parser = |text: &str| duration::whole_seconds(text, 1..=3600))]
     seconds: u64,
 
     /// Trace what takes the CPU from lcores

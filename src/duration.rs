@@ -1,4 +1,4 @@
-//! Durations on the command line: `300ms`, `5s`, `1h`.
+//! Times on the command line and in the configuration: `300ms`, `5s`, `1h`.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -28,18 +28,18 @@ pub(crate) fn parse(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok()
 }
 
-/// As [`parse`], where a number without a unit is one of seconds.
+/// As [`parse`], where a number without a unit is one of seconds, as in all options.
 pub(crate) fn parse_or_seconds(text: &str) -> Option<Duration> {
     parse(text).or_else(|| parse(&format!("{text}s")))
 }
 
-/// A time that was read, if it is within a range. The message of a refusal names the range and examples.
+/// Reads the time of an option, which is within a range. The message of a refusal names the range and examples.
 pub(crate) fn within(
-    time: Option<Duration>,
+    text: &str,
     range: RangeInclusive<Duration>,
     examples: &str,
 ) -> Result<Duration, String> {
-    time.filter(|time| range.contains(time)).ok_or_else(|| {
+    parse_or_seconds(text).filter(|time| range.contains(time)).ok_or_else(|| {
         let least = show(*range.start());
         match *range.end() {
             Duration::MAX => format!("expected a time of at least {least}, such as {examples}"),
@@ -48,20 +48,23 @@ pub(crate) fn within(
     })
 }
 
-/// Parses an interval in seconds, without a unit.
+/// Reads the time between two samples.
 pub(crate) fn interval(text: &str) -> Result<Duration, String> {
-    let range = "expected a number of seconds from 0.1 to 60";
-    let seconds: f64 = text.parse().map_err(|_| range.to_owned())?;
-    if (0.1..=60.0).contains(&seconds) {
-        Ok(Duration::from_secs_f64(seconds))
-    } else {
-        Err(range.to_owned())
-    }
+    within(text, Duration::from_millis(100)..=Duration::from_secs(60), "1s or 500ms")
 }
 
-/// The text after the number; empty without a unit.
-pub(crate) fn unit(text: &str) -> &str {
-    split(text).1
+/// Reads a time of whole seconds, within a range; `u64::MAX` stands for no limit.
+pub(crate) fn whole_seconds(text: &str, range: RangeInclusive<u64>) -> Result<u64, String> {
+    let most = match *range.end() {
+        u64::MAX => Duration::MAX,
+        seconds => Duration::from_secs(seconds),
+    };
+    let limits = Duration::from_secs(*range.start())..=most;
+    let time = within(text, limits, "60, 60s or 5m")?;
+    match time.subsec_nanos() {
+        0 => Ok(time.as_secs()),
+        _ => Err("expected a time of whole seconds, such as 60, 60s or 5m".to_owned()),
+    }
 }
 
 fn split(text: &str) -> (&str, &str) {
@@ -112,19 +115,22 @@ mod tests {
             [parse_or_seconds(""), parse_or_seconds("m"), parse_or_seconds("-1")],
             [None; 3]
         );
-        assert_eq!([unit("10"), unit("10min"), unit("s")], ["", "min", "s"]);
+        assert_eq!([whole_seconds("90", 1..=90), whole_seconds("1.5m", 1..=90)], [Ok(90), Ok(90)]);
+        for wrong in ["500ms", "91", "0", "1.5", "-1", "x", ""] {
+            assert!(whole_seconds(wrong, 1..=90).is_err(), "{wrong}");
+        }
     }
 
     #[test]
     fn a_refusal_names_the_range() {
         let range = || Duration::from_millis(100)..=Duration::from_secs(7 * 86_400);
-        assert_eq!(within(parse("7d"), range(), "2s"), Ok(*range().end()));
+        assert_eq!(within("7d", range(), "2s"), Ok(*range().end()));
         let refusal = Err("expected a time from 100ms to 7d, such as 2s".to_owned());
         for text in ["99ms", "8d", "", "x"] {
-            assert_eq!(within(parse(text), range(), "2s"), refusal, "{text}");
+            assert_eq!(within(text, range(), "2s"), refusal, "{text}");
         }
         let refusal = Err("expected a time of at least 1s, such as 90s or 10m".to_owned());
-        assert_eq!(within(None, Duration::from_secs(1)..=Duration::MAX, "90s or 10m"), refusal);
+        assert_eq!(within("0", Duration::from_secs(1)..=Duration::MAX, "90s or 10m"), refusal);
     }
 
     #[test]

@@ -61,7 +61,7 @@ pub(crate) struct Args {
     /// Scrape timeout [default: 5s]
     ///
     /// A shorter timeout announced by Prometheus takes precedence.
-    #[arg(long, value_name = "DURATION", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     timeout: Option<Duration>,
 
     /// Push metrics to this OTLP receiver
@@ -71,7 +71,7 @@ pub(crate) struct Args {
     otlp: Option<String>,
 
     /// OTLP push interval [default: 15s]
-    #[arg(long, value_name = "DURATION", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     otlp_interval: Option<Duration>,
 
     /// Trace what takes the CPU from lcores
@@ -120,9 +120,7 @@ enum Process {
 /// The same range as in the configuration file, so that what is printed can be loaded.
 fn time(text: &str) -> Result<Duration, String> {
     let range = Duration::from_millis(1)..=Duration::from_secs(3600);
-    duration::parse(text)
-        .filter(|duration| range.contains(duration))
-        .ok_or_else(|| "expected a duration from 1ms to 1h, such as 500ms, 5s or 1m".to_owned())
+    duration::within(text, range, "500ms, 5s or 1m")
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {

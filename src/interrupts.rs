@@ -71,7 +71,7 @@ pub(crate) struct Args {
     app: AppArg,
 
     /// Time between two reports, 0.5 to 60
-    #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Duration,
 
     /// Print N reports and exit [default: 1 if stdout is not a terminal]
@@ -254,19 +254,18 @@ fn print_events(rounds: &mut Rounds) -> Result<bool> {
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
-    let least = Duration::from_millis(500);
-    let interval = top::interval(text).ok().filter(|interval| *interval >= least);
-    interval.ok_or_else(|| "expected a number of seconds from 0.5 to 60".to_owned())
+    let range = Duration::from_millis(500)..=Duration::from_secs(60);
+    duration::within(text, range, "1s or 500ms")
 }
 
 fn length(text: &str) -> Result<Duration, String> {
     let range = Duration::from_secs(1)..=Duration::from_secs(7 * 86_400);
-    duration::within(duration::parse_or_seconds(text), range, "30s or 5m")
+    duration::within(text, range, "30s or 5m")
 }
 
 fn shortest(text: &str) -> Result<Duration, String> {
     let range = Duration::from_micros(1)..=Duration::from_secs(10);
-    duration::within(duration::parse(text), range, "10us or 1ms")
+    duration::within(text, range, "10us or 1ms")
 }
 
 #[cfg(test)]

@@ -79,7 +79,7 @@ pub(crate) struct Args {
     n: Option<u64>,
 
     /// Sampling interval, 0.1 to 60 [default: 1]
-    #[arg(short, long, value_name = "SECONDS", value_parser = duration::interval,
+    #[arg(short, long, value_name = "TIME", value_parser = duration::interval,
           conflicts_with = "profile")]
     interval: Option<Duration>,
 
@@ -133,7 +133,7 @@ fn print(args: &Args, fleet: &FleetState) -> Result<bool> {
 
 fn length(text: &str) -> Result<Duration, String> {
     let range = Duration::from_millis(100)..=Duration::from_secs(3600);
-    duration::within(duration::parse_or_seconds(text), range, "10s")
+    duration::within(text, range, "10s")
 }
 
 /// Prints the document of no app, where one was asked for.

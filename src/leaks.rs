@@ -73,7 +73,7 @@ pub(crate) struct Args {
     watch: bool,
 
     /// Sampling interval, 0.1 to 60
-    #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = duration::interval)]
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = duration::interval)]
     interval: Duration,
 
     /// Print JSON, one document per line
@@ -95,13 +95,13 @@ pub(crate) struct Args {
     #[allow(clippy::option_option)] // not given, given without a pool, with one
     explain: Option<Option<String>>,
 
-    /// Stamp mbufs for SECONDS (1-86400) [default: 60]
+    /// Stamp mbufs for TIME (1s to 1d) [default: 60s]
     ///
     /// Overrides mode auto, in which the app stamps mbufs on demand.
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "60",
+    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "60s",
           group = "act", conflicts_with_all = ["watch", "json", "replay"],
-          value_parser = whole::<u32>(1..=86_400))]
-    arm: Option<u32>,
+          value_parser = |text: &str| duration::whole_seconds(text, 1..=86_400))]
+    arm: Option<u64>,
 
     /// Stop stamping mbufs
     #[arg(long, group = "act", conflicts_with_all = ["watch", "json", "replay"])]

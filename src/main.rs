@@ -201,6 +201,7 @@ fn execute(command: &Command) -> Result<ExitCode> {
 
 #[cfg(test)]
 mod tests {
+    use clap::error::ErrorKind;
     use insta::assert_snapshot;
 
     use super::*;
@@ -219,6 +220,34 @@ mod tests {
             let name = format!("help_{}", command.get_name());
             assert_snapshot!(name, command.render_long_help());
         }
+    }
+
+    /// `--at` names a moment.
+    #[test]
+    fn times_are_written_alike_in_all_options() {
+        let cli = Cli::command();
+        let mut options = 0;
+        for command in cli.get_subcommands() {
+            for option in command.get_arguments().filter(|option| option.get_id() != "at") {
+                let name = option.get_value_names().and_then(<[_]>::first).map_or("", |name| name);
+                assert!(!["SECONDS", "DURATION"].contains(&name), "{command}: {option}");
+                let (true, Some(long)) = (name == "TIME", option.get_long()) else { continue };
+                let is_refused = |time: &str| {
+                    let words = ["pmdscope", command.get_name(), &format!("--{long}={time}")];
+                    let parsed = cli.clone().try_get_matches_from(words);
+                    parsed.is_err_and(|error| error.kind() == ErrorKind::ValueValidation)
+                };
+                let forms = ["2", "2s", "2000ms", "2000000us", "0.5", "0.5s", "500ms", "60", "1m"];
+                let refused = forms.map(is_refused);
+                assert_eq!(refused[..4], [refused[0]; 4], "{command}: --{long}");
+                assert_eq!(refused[4..7], [refused[4]; 3], "{command}: --{long}");
+                assert_eq!(refused[7], refused[8], "{command}: --{long}");
+                assert!(!refused.iter().all(|refused| *refused), "{command}: --{long}");
+                assert!(["", "x", "-1s", "1 s", "1S"].into_iter().all(is_refused), "{long}");
+                options += 1;
+            }
+        }
+        assert!(options > 20, "{options}");
     }
 
     #[test]

@@ -18,7 +18,6 @@ use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
 use pmdscope_telemetry::{AppState, AppStatus, Fleet, FleetSettings};
 
 use self::status::RecordingProgress;
-use crate::number::whole;
 use crate::session::{self, AppArg};
 use crate::size::parse_bytes;
 use crate::{child, duration, interfaces};
@@ -78,7 +77,7 @@ pub(crate) struct Args {
     always: bool,
 
     /// Sampling interval, 0.1 to 60 [default: 1]
-    #[arg(short, long, value_name = "SECONDS", value_parser = duration::interval)]
+    #[arg(short, long, value_name = "TIME", value_parser = duration::interval)]
     interval: Option<Duration>,
 
     /// Trace what takes the CPU from lcores
@@ -96,9 +95,9 @@ pub(crate) struct Args {
     #[arg(long)]
     xray: bool,
 
-    /// Stop after SECONDS
-    #[arg(long = "for", value_name = "SECONDS", value_parser = whole::<u64>(1..=u64::MAX))]
-    seconds: Option<u64>,
+    /// Stop after TIME
+    #[arg(long = "for", value_name = "TIME", value_parser = time)]
+    length: Option<Duration>,
 
     /// Rotate files after SIZE
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
@@ -135,7 +134,7 @@ pub(crate) struct Args {
 
 fn time(text: &str) -> Result<Duration, String> {
     let range = Duration::from_secs(1)..=Duration::MAX;
-    duration::within(duration::parse(text), range, "90s, 30m or 2h")
+    duration::within(text, range, "90s, 30m or 2h")
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
@@ -163,7 +162,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let stop = stop_signal()?;
     let mut recorder = TelemetryRecorder::create(args.recording(), now_ns)?;
     let mut progress = RecordingProgress::new(args.quiet);
-    let end = args.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let end = args.length.map(|length| Instant::now() + length);
     let mut beat = RoundTimer { next: Instant::now(), interval: args.interval() };
     loop {
         let missed = beat.catch_up(Instant::now());
@@ -327,7 +326,7 @@ mod tests {
 
     #[test]
     fn times_and_sizes_are_checked() {
-        for wrong in ["--keep 5", "--keep 100ms", "--rotate-size 0", "--for 0", "-i 0.01"] {
+        for wrong in ["--keep 0", "--keep 100ms", "--rotate-size 0", "--for 0", "-i 0.01"] {
             assert!(parse_args::<Args>("record", wrong).is_err());
         }
     }

@@ -124,7 +124,7 @@ pub(crate) struct Args {
     ///
     /// Some drivers count only once a second: their rates need an interval of several seconds. With
     /// 0, one report is printed at once, from one sample: totals, and no rates.
-    #[arg(short, long, value_name = "SECONDS", value_parser = interval_or_none)]
+    #[arg(short, long, value_name = "TIME", value_parser = interval_or_none)]
     interval: Option<Duration>,
 
     /// Page to show first: overview, ports, pools, ...
@@ -381,8 +381,8 @@ fn task_context(args: &Args, top: &TopSettings) -> TaskContext {
 
 /// As [`interval`], or zero.
 fn interval_or_none(text: &str) -> Result<Duration, String> {
-    match text.parse() {
-        Ok(0.0) => Ok(Duration::ZERO),
+    match duration::parse_or_seconds(text) {
+        Some(Duration::ZERO) => Ok(Duration::ZERO),
         _ => interval(text),
     }
 }

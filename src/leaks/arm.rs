@@ -12,8 +12,8 @@ use crate::session::AppArg;
 use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
 
 /// Arms for so many seconds; 0 disarms.
-pub(super) fn run(chosen: &AppArg, seconds: u32) -> Result<ExitCode> {
-    let time = ArmTime::seconds(seconds).context("at most a day")?;
+pub(super) fn run(chosen: &AppArg, seconds: u64) -> Result<ExitCode> {
+    let time = u32::try_from(seconds).ok().and_then(ArmTime::seconds).context("at most a day")?;
     let app = chosen.the_app()?;
     let name = app.name.clone();
     let mut collector = SampleCollector::new(app);

@@ -33,7 +33,7 @@ pub(crate) struct ScanArgs {
     /// Time between the two scans of an app's memory, 0.1 to 60
     ///
     /// Mbufs unreferenced and unchanged in both scans are lost.
-    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = duration::interval,
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration::interval,
           hide_short_help = true)]
     pub(crate) scan_interval: Duration,
 

@@ -285,7 +285,7 @@ impl Args {
         if self.continuous && matches!(self.filter.as_slice(), [one] if one.parse::<u64>().is_ok())
         {
             return Err(Usage(
-                "-c takes no number: -c -I SECONDS sets the interval, --for SECONDS reports once",
+                "-c takes no number: -c -I TIME sets the interval, --for TIME reports once",
             ));
         }
         if self.reads_files() && counters_only {
@@ -408,12 +408,12 @@ impl Args {
 /// Reads a time; a number alone is one of seconds.
 fn watch(text: &str) -> Result<Duration, String> {
     let range = Duration::from_millis(100)..=Duration::from_secs(7 * 86_400);
-    duration::within(duration::parse_or_seconds(text), range, "2s, 500ms or 1m")
+    duration::within(text, range, "2s, 500ms or 1m")
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
     let range = Duration::from_secs(1)..=Duration::from_secs(3600);
-    duration::within(duration::parse_or_seconds(text), range, "1s or 5m")
+    duration::within(text, range, "1s or 5m")
 }
 
 /// Reads a share in percent.

@@ -65,7 +65,7 @@ impl IpfixArgs {
 
 fn time(text: &str) -> Result<Duration, String> {
     let range = Duration::from_secs(1)..=Duration::from_secs(86_400);
-    duration::within(duration::parse(text), range, "60s or 15m")
+    duration::within(text, range, "60s or 15m")
 }
 
 /// What the table of conversations needs, and the status of the export.

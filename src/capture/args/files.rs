@@ -8,6 +8,7 @@ use pmdscope_packets::file::{FileCompression, FileFormat, FileMode, FileRotation
 
 use super::value::parse_file_size;
 use crate::capture::COMMON;
+use crate::duration;
 use crate::exit::Usage;
 use crate::number::whole;
 use crate::output::StandardOutput;
@@ -96,10 +97,10 @@ pub(crate) struct FileArgs {
     #[arg(short = 'C', long, hide_short_help = true, value_name = "SIZE", value_parser = parse_file_size)]
     rotate_size: Option<u64>,
 
-    /// Rotate after SECONDS
+    /// Rotate after TIME
     ///
     /// FILE may have strftime(3) conversions, such as %H%M%S.
-    #[arg(short = 'G', long, hide_short_help = true, value_name = "SECONDS", value_parser = whole::<u64>(1..=u64::MAX))]
+    #[arg(short = 'G', long, hide_short_help = true, value_name = "TIME", value_parser = |text: &str| duration::whole_seconds(text, 1..=u64::MAX))]
     rotate_seconds: Option<u64>,
 
     /// With -C: keep N files; -G: exit after N files
@@ -112,7 +113,7 @@ pub(crate) struct FileArgs {
     #[arg(hide_short_help = true, long, requires = "rotate_size")]
     exact: bool,
 
-    /// Align files of -G to multiples of SECONDS of the time of day, with or without packets
+    /// Align files of -G to multiples of TIME of the time of day, with or without packets
     #[arg(hide_short_help = true, long, requires = "rotate_seconds")]
     aligned: bool,
 

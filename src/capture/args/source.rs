@@ -9,7 +9,7 @@ use crate::capture::COMMON;
 use crate::config::ConfigArg;
 use crate::sampling::SamplingMode;
 
-use super::value::{parse_buffer_size, parse_ring_size, parse_seconds, parse_time_stamp_type};
+use super::value::{parse_buffer_size, parse_duration, parse_ring_size, parse_time_stamp_type};
 
 /// Bytes per ring: 170 ms at 1 Mpps of 64 bytes, and 2.7 ms at 4 Mpps of 1500 bytes, which is more than
 /// the longest pause between two reads.
@@ -66,8 +66,8 @@ pub(crate) struct SourceArgs {
     #[arg(hide_short_help = true, long)]
     per_packet_time: bool,
 
-    /// Stop after SECONDS
-    #[arg(long, value_name = "SECONDS", hide_short_help = true, value_parser = parse_seconds)]
+    /// Stop after TIME
+    #[arg(long, value_name = "TIME", hide_short_help = true, value_parser = parse_duration)]
     pub(in super::super) duration: Option<Duration>,
 
     /// Stop when the apps exit

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pmdscope_capture::layout::{RING_MAX_SIZE, RING_MIN_SIZE};
 
-use crate::size;
+use crate::{duration, size};
 
 /// Size of a file: millions of bytes, or with K, M, G binary ones, as tcpdump has it.
 pub(super) fn parse_file_size(text: &str) -> Result<u64, String> {
@@ -32,11 +32,8 @@ pub(super) fn parse_buffer_size(text: &str) -> Result<u32, String> {
         .ok_or_else(|| "expected a whole number of KiB, at least 1".to_owned())
 }
 
-pub(super) fn parse_seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse::<f64>().ok().filter(|seconds| *seconds > 0.0);
-    seconds
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .ok_or_else(|| "expected a number of seconds above 0".to_owned())
+pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
+    duration::within(text, Duration::from_millis(1)..=Duration::MAX, "10s or 5m")
 }
 
 /// Packets of DPDK are Ethernet.

@@ -109,7 +109,7 @@ fn wrong_values_and_contradictions_are_refused() {
 #[test]
 fn what_a_view_cannot_show_is_refused_with_advice() {
     for (words, advice) in [
-        ("-c 1", "-c -I SECONDS"),
+        ("-c 1", "-c -I TIME"),
         ("-i -r x", "leave out -r"),
         ("-i port 80", "-a names an app"),
         ("-i --port fwd:0", "-a names an app"),
