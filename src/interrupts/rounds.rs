@@ -32,7 +32,7 @@ pub(super) struct StolenRow {
     pub(super) count_ps: Option<f64>,
     /// Time stolen in the interval, nanoseconds; `None` if unknown.
     pub(super) stolen_ns: Option<u64>,
-    /// Share of the interval that was stolen, 0 to 1; `None` if unknown.
+    /// Share of the interval that was stolen, 0 to 1, also if an event began before it; `None` if unknown.
     pub(super) stolen_ratio: Option<f64>,
     /// Length of the longest event since the start, nanoseconds; `None` if unknown.
     pub(super) longest_ns: Option<u64>,
@@ -236,7 +236,7 @@ impl Rounds {
                 count,
                 count_ps: rate(count, 0, self.seconds),
                 stolen_ns,
-                stolen_ratio: stolen_ns.and_then(|ns| Some(rate(ns, 0, self.seconds)? / 1e9)),
+                stolen_ratio: stolen_ns.and_then(|ns| share_of(ns, self.seconds)),
                 longest_ns: stolen.longest_ns,
                 longest_realtime_ns: stolen.longest_realtime_ns,
                 last_realtime_ns: self.last.get(&key).copied(),
@@ -300,6 +300,11 @@ impl Rounds {
     pub(super) fn take_events(&mut self) -> Vec<AppEvent> {
         std::mem::take(&mut self.events)
     }
+}
+
+/// The share of an interval, at most 1: an event that began before it is counted in full when it ends.
+fn share_of(ns: u64, seconds: f64) -> Option<f64> {
+    rate(ns, 0, seconds).map(|ns_ps| (ns_ps / 1e9).min(1.0))
 }
 
 /// Events that wait to be printed.

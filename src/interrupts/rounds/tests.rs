@@ -106,6 +106,13 @@ fn unknown_is_not_zero() {
 }
 
 #[test]
+fn no_more_than_the_whole_interval_is_stolen() {
+    assert_eq!(share_of(250_000_000, 0.5), Some(0.5));
+    assert_eq!(share_of(7_190_000_000, 1.0), Some(1.0), "it began six seconds before");
+    assert_eq!(share_of(1, 0.0), None);
+}
+
+#[test]
 fn the_longest_theft_of_an_lcore_stays() {
     let mut rounds = rounds();
     let state = |us| LcoreState { poll_gap_us: Some(us), ..LcoreState::default() };

@@ -65,12 +65,13 @@ fn filling(queue: &QueueSample) -> f64 {
     share.map_or(0.0, |(used, of)| (used as f64 / of as f64 * 8.0).floor())
 }
 
-/// Packets that it received or was offered, and missed.
+/// Packets that it received or sent, and missed.
 fn queue_totals(queue: &QueueSample, model: &Model, view: &ViewState) -> [Cell; 2] {
     let before = view.baseline.of(&model.sample);
+    let (packets, _) = totals::moved_by_queue(queue, &model.sample, before);
     let missed = totals::missed_of_queue(queue, &model.sample, before);
     [
-        number(totals::of_queue(queue, before, |queue| queue.packets)),
+        packets.map_or_else(|| rate(None), number),
         missed.map_or_else(|| rate(None), |missed| bad_count(missed, si(missed as f64))),
     ]
 }

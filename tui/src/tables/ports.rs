@@ -111,7 +111,7 @@ pub(super) fn queues(fleet: &FleetState, view: &ViewState) -> TextTable {
         Column::number("Queue"),
         Column::text("Dir"),
         Column::events("pps", "Packets"),
-        Column::number("Refused").drop_at(2),
+        Column::events("Refused/s", "Refused").drop_at(2),
         Column::traffic(["~bit/s", "~B/s", "~bits", "~bytes"]).drop_at(3),
         Column::number("Share").unit(ColumnUnit::Share).drop_at(4),
         Column::number("Depth"),
@@ -134,7 +134,7 @@ pub(super) fn queues(fleet: &FleetState, view: &ViewState) -> TextTable {
                 direction: queue.direction,
             };
             let before = view.baseline.of(&model.sample);
-            let cells = queue_cells(app, (queue, before), rates, hot);
+            let cells = queue_cells(app, (queue, &model.sample, before), rates, hot);
             table.push(subject, app.stale(), cells);
         }
         push_counted_by_driver(&mut table, app, model, view);
@@ -143,7 +143,8 @@ pub(super) fn queues(fleet: &FleetState, view: &ViewState) -> TextTable {
     note_unsupported_depth(&mut table, fleet);
     if !table.rows.is_empty() {
         table.notes.push(
-            "refused: packets per second offered and not taken; retried packets count again"
+            "refused: packets offered and not taken, in total since the app was first seen; retried \
+             packets count again"
                 .to_owned(),
         );
         table.notes.push("~: estimated from one burst in 16".to_owned());
@@ -184,19 +185,20 @@ fn push_counted_by_driver(table: &mut TextTable, app: &AppState, model: &Model, 
 
 fn queue_cells(
     app: &AppState,
-    (queue, before): (&QueueSample, Option<&Sample>),
+    (queue, now, before): (&QueueSample, &Sample, Option<&Sample>),
     rates: &QueueRates,
     hot: bool,
 ) -> Vec<Cell> {
-    let total = |of: fn(&QueueSample) -> u64| totals::of_queue(queue, before, of);
+    let (packets, bytes) = totals::moved_by_queue(queue, now, before);
+    let polls = totals::of_queue(queue, before, |queue| queue.polls);
     vec![
         app_cell(app),
         Cell::number(Some(f64::from(queue.port)), queue.port.to_string()),
         Cell::number(Some(f64::from(queue.queue)), queue.queue.to_string()),
         Cell::text(direction_word(queue.direction)),
-        rate(rates.pps).with_total(number(total(|queue| queue.packets))),
+        rate(rates.pps).with_total(packets.map_or_else(|| rate(None), number)),
         refused(queue, rates),
-        rate(rates.bps).with_bytes(Some(total(|queue| queue.bytes))),
+        rate(rates.bps).with_bytes(bytes),
         alarm(share(rates.share), hot, Tone::Warn),
         number_or(queue.depth, UNSUPPORTED),
         high(queue.depth_high_water.map(|high| high.window), queue.descriptors),
@@ -205,7 +207,7 @@ fn queue_cells(
         filled(queue.depth, queue.descriptors),
         share(rates.busy_ratio),
         rate(rates.mean_burst),
-        rate(rates.polls_ps).with_total(number(total(|queue| queue.polls))),
+        rate(rates.polls_ps).with_total(number(polls)),
     ]
 }
 
@@ -213,7 +215,10 @@ fn queue_cells(
 fn refused(queue: &QueueSample, rates: &QueueRates) -> Cell {
     match queue.direction {
         QueueDirection::Rx => Cell::text(""),
-        QueueDirection::Tx => bad_rate(rates.refused_ps),
+        QueueDirection::Tx => {
+            let total = rates.refused_packets.map(|packets| bad_count(packets, si(packets as f64)));
+            bad_rate(rates.refused_ps).with_total(total.unwrap_or_else(|| rate(None)))
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Totals of counters, since the mark or the start of the app.
 
 use pmdscope_telemetry::model::Model;
+use pmdscope_telemetry::sample::queue_counters::QueueCounters;
 use pmdscope_telemetry::sample::{
     LcoreSample, PortSample, PortStats, QueueDirection, QueueSample, Sample,
 };
@@ -67,15 +68,41 @@ pub(super) fn missed_of_queue(
     now: &Sample,
     before: Option<&Sample>,
 ) -> Option<u64> {
-    if queue.direction != QueueDirection::Rx {
-        return None;
+    let is_rx = queue.direction == QueueDirection::Rx;
+    is_rx.then(|| of_driver(queue, now, before, |of| of.missed))?
+}
+
+/// Packets and bytes that a queue has received or sent. libpmdscope counts what a transmit queue is offered:
+/// sent packets are those of the driver, `None` where it does not count them by queue.
+pub(super) fn moved_by_queue(
+    queue: &QueueSample,
+    now: &Sample,
+    before: Option<&Sample>,
+) -> (Option<u64>, Option<u64>) {
+    let (packets, bytes) = (|of: &QueueSample| of.packets, |of: &QueueSample| of.bytes);
+    let [offered, offered_bytes] = [packets, bytes].map(|of| of_queue(queue, before, of));
+    if queue.direction == QueueDirection::Rx {
+        return (Some(offered), Some(offered_bytes));
     }
-    let missed = |port: &PortSample| {
-        port.queue_counters(QueueDirection::Rx).get(&queue.queue).and_then(|of| of.missed)
+    let sent = of_driver(queue, now, before, |of| of.packets);
+    let bytes = |sent: u64| {
+        let parts = u128::from(offered_bytes) * u128::from(sent.min(offered));
+        u64::try_from(parts / u128::from(offered.max(1))).ok()
     };
+    (sent, sent.and_then(bytes))
+}
+
+/// What the driver has counted of a queue.
+fn of_driver(
+    queue: &QueueSample,
+    now: &Sample,
+    before: Option<&Sample>,
+    of: fn(&QueueCounters) -> Option<u64>,
+) -> Option<u64> {
+    let count = |port: &PortSample| of(port.queue_counters(queue.direction).get(&queue.queue)?);
     let port = now.ports.iter().find(|port| port.id == queue.port)?;
     let then = before.and_then(|then| then.ports.iter().find(|old| old.device == port.device));
-    Some(since(missed(port)?, then.and_then(missed)))
+    Some(since(count(port)?, then.and_then(count)))
 }
 
 /// What an lcore has counted.
