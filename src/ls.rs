@@ -21,7 +21,7 @@ use crate::attach::running::RunningApp;
 use crate::attach::transport::Preflight;
 use crate::attach::unavailable::CaptureUnavailable;
 use crate::config::ConfigArg;
-use crate::output::{self, names};
+use crate::output::{self, StandardOutput, names};
 use crate::session;
 use pmdscope_telemetry::fleet::{ROUND_TIMEOUT, obstacle};
 
@@ -86,7 +86,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if args.json {
         output::print_json(&Listing { schema: LS_SCHEMA, apps: &apps })?;
     } else {
-        output::print(&table_text(&table(&apps), Theme::default()))?;
+        output::print(&table_text(&table(&apps), StandardOutput::width(), Theme::default()))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -344,7 +344,7 @@ mod tests {
                 reason: None,
             }
         }));
-        assert_snapshot!(table_text(&table(&apps), Theme::default()));
+        assert_snapshot!(table_text(&table(&apps), None, Theme::default()));
     }
 
     #[test]
@@ -357,6 +357,7 @@ mod tests {
         assert_eq!(json["container"]["pod"], "0f1b6c52");
         let text = table_text(
             &table(&[contained, entry(&app("rte", Reachability::Live))]),
+            None,
             Theme::default(),
         );
         let columns: Vec<Vec<&str>> =
@@ -374,7 +375,7 @@ mod tests {
             (app.shut, app.reason) =
                 (Some(CaptureUnavailable { word: "not installed", text }), None);
         }
-        assert_snapshot!(table_text(&table(&apps), Theme::default()));
+        assert_snapshot!(table_text(&table(&apps), None, Theme::default()));
     }
 
     #[test]

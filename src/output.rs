@@ -193,6 +193,14 @@ impl StandardOutput {
         stdout().is_terminal()
     }
 
+    /// Characters in a line: those of the terminal, or else of the environment variable COLUMNS, which watch(1)
+    /// sets; `None` without either.
+    pub(crate) fn width() -> Option<usize> {
+        let terminal = Self::size().map(|size| size.ws_col.into());
+        let environment = || std::env::var("COLUMNS").ok()?.parse().ok();
+        terminal.or_else(environment).filter(|columns| *columns > 0)
+    }
+
     /// Size of the terminal that it is; `None` where it does not report one.
     pub(crate) fn size() -> Option<Winsize> {
         tcgetwinsize(stdout()).ok().filter(|size| size.ws_col > 0)

@@ -125,7 +125,11 @@ impl EventDocument {
 pub(super) fn text(rounds: &Rounds) -> String {
     let height = StandardOutput::size().map(|size| usize::from(size.ws_row));
     let most = height.map_or(ROWS, |height| height.saturating_sub(OTHER_LINES).max(5));
-    table_text(&table(rounds.apps(), most, &TimeZone::system()), Theme::default())
+    table_text(
+        &table(rounds.apps(), most, &TimeZone::system()),
+        StandardOutput::width(),
+        Theme::default(),
+    )
 }
 
 /// Thieves of all apps, worst first.
@@ -306,7 +310,7 @@ pub(super) mod tests {
     #[test]
     fn the_worst_thief_comes_first() {
         let table = table(&[app()], 3, &TimeZone::UTC);
-        assert_snapshot!(table_text(&table, Theme::default()));
+        assert_snapshot!(table_text(&table, None, Theme::default()));
     }
 
     #[test]

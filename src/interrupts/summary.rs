@@ -20,7 +20,7 @@ const BAR: usize = 40;
 pub(super) fn text(rounds: &Rounds) -> String {
     let table = table(rounds.apps(), ROWS, &TimeZone::system());
     let mut text = format!("\nIn {}:\n", seconds(rounds.seconds()));
-    text += &table_text(&table, Theme::default());
+    text += &table_text(&table, None, Theme::default());
     for app in rounds.apps() {
         for histogram in &app.histograms {
             text += &histogram_text(&app.app, histogram);

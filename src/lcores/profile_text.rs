@@ -20,9 +20,9 @@ const LEAST_SHARE: f64 = 0.005;
 const MANY_SHORT: f64 = 0.2;
 
 pub(super) fn text(document: &ProfileDocument) -> String {
-    let mut out = table_text(&activities(document), Theme::default());
+    let mut out = table_text(&activities(document), None, Theme::default());
     out.push('\n');
-    out += &table_text(&functions(document), Theme::default());
+    out += &table_text(&functions(document), None, Theme::default());
     out
 }
 

@@ -110,7 +110,7 @@ fn row<'a>(app: &'a AppState, model: &'a Model, id: u32) -> LcoreRow<'a> {
 }
 
 pub(super) fn text(fleet: &FleetState) -> String {
-    table_text(&table(fleet), Theme::default())
+    table_text(&table(fleet), None, Theme::default())
 }
 
 fn table(fleet: &FleetState) -> TextTable {

@@ -176,7 +176,7 @@ pub(super) fn text(fleet: &FleetState, scans: &AppScans) -> String {
         }
         if !table.rows.is_empty() {
             let gap = if out.is_empty() { "" } else { "\n" };
-            let _ = write!(out, "{gap}{}", table_text(&table, Theme::default()));
+            let _ = write!(out, "{gap}{}", table_text(&table, None, Theme::default()));
         }
     };
     add(leak_sites(fleet, PathStyle::Full));

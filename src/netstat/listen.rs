@@ -226,7 +226,7 @@ pub(super) fn text(args: &Args, data: &ReportData, layout: &ReportLayout) -> Str
     let columns = vec![
         Column::text("App").drop_at(2),
         Column::text("Proto"),
-        Column::text("Local").flex(15),
+        Column::text("Local").whole(),
         Column::text("VLAN/tunnel").drop_at(3),
         Column::number("Remotes"),
         Column::number("Conversations").drop_at(4),

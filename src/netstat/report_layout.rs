@@ -1,9 +1,9 @@
 //! The layout of reports: columns and rows of the terminal that shows them, or no limits.
 
-use pmdscope_render::{TextTable, Theme};
+use pmdscope_render::{TextTable, Theme, table_text};
 
 use super::args::{Args, ROWS};
-use crate::output::{StandardOutput, one_line};
+use crate::output::StandardOutput;
 
 /// Lines of a report that are no rows, at most.
 const OTHER_LINES: usize = 10;
@@ -29,11 +29,7 @@ impl ReportLayout {
         let fitting =
             fitting.map(|size| usize::from(size.ws_row).saturating_sub(OTHER_LINES).max(ROWS_MIN));
         let rows = args.rows().or(fitting).unwrap_or(ROWS);
-        Self {
-            width: size.map(|size| size.ws_col.into()),
-            rows: (!args.all).then_some(rows),
-            redrawn,
-        }
+        Self { width: StandardOutput::width(), rows: (!args.all).then_some(rows), redrawn }
     }
 
     /// Any width.
@@ -61,19 +57,6 @@ impl ReportLayout {
 
     /// A table without its title; its notes below.
     pub(super) fn table(self, table: &TextTable) -> String {
-        let mut text = String::new();
-        if !table.rows.is_empty() {
-            let layout = table.layout(self.width, Theme::ASCII);
-            let rows = table.rows.iter().map(|row| layout.row(row));
-            for line in std::iter::once(layout.header(None)).chain(rows) {
-                text.push_str(line.to_string().trim_end());
-                text.push('\n');
-            }
-        }
-        for note in &table.notes {
-            text.push_str(&one_line(note));
-            text.push('\n');
-        }
-        text
+        table_text(table, self.width, Theme::ASCII)
     }
 }

@@ -71,7 +71,7 @@ pub fn text(fleet: &FleetState, view: &ViewState) -> String {
         for table in tables::of(tab, fleet, view) {
             if !table.rows.is_empty() || !table.notes.is_empty() {
                 let title = format!("{}  {}", table.title, harmless(&table.remark, &[]));
-                let text = table_text(&table, view.theme);
+                let text = table_text(&table, None, view.theme);
                 let _ = write!(out, "\n{}\n{text}", title.trim_end());
             }
         }

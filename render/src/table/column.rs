@@ -54,6 +54,7 @@ pub struct Column {
     pub(super) mode: CounterMode,
     pub(super) priority: u8,
     pub(super) flex: Option<usize>,
+    pub(super) whole: bool,
 }
 
 impl Column {
@@ -76,6 +77,7 @@ impl Column {
             mode: CounterMode { totals: false, bytes: false },
             priority: 0,
             flex: None,
+            whole: false,
         }
     }
 
@@ -98,6 +100,13 @@ impl Column {
     #[must_use]
     pub const fn flex(mut self, least: usize) -> Self {
         self.flex = Some(least);
+        self
+    }
+
+    /// Is never cut, as numbers are not: an address that lacks a digit is another one.
+    #[must_use]
+    pub const fn whole(mut self) -> Self {
+        self.whole = true;
         self
     }
 

@@ -213,7 +213,7 @@ mod tests {
     }
 
     fn text(table: &TextTable) -> String {
-        table_text(table, Theme { palette: Palette::Mono, ascii: true })
+        table_text(table, None, Theme { palette: Palette::Mono, ascii: true })
     }
 
     #[test]

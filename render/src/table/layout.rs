@@ -60,7 +60,8 @@ impl TextTable {
     /// others if they were cut.
     fn squeeze(&self, kept: &mut [Option<usize>], available: usize) {
         while total(kept) > available {
-            let words = |&c: &usize| self.columns[c].align == TextAlign::Left;
+            let words =
+                |&c: &usize| self.columns[c].align == TextAlign::Left && !self.columns[c].whole;
             let longest = (0..kept.len()).filter(words).max_by_key(|&c| kept[c]);
             match longest.and_then(|column| kept[column].as_mut()) {
                 Some(width) if *width > WORD_MIN => *width -= 1,
@@ -163,23 +164,36 @@ fn fit(text: &str, width: usize, align: TextAlign, theme: Theme) -> String {
     }
 }
 
-/// One table, as wide as it likes.
-pub fn table_text(table: &TextTable, theme: Theme) -> String {
+/// One table, in `width` characters or as wide as it likes. Notes are wrapped between words.
+pub fn table_text(table: &TextTable, width: Option<usize>, theme: Theme) -> String {
     let mut out = String::new();
     if !table.rows.is_empty() {
-        let layout = table.layout(None, theme);
+        let layout = table.layout(width, theme);
         let _ = writeln!(out, "{}", layout.header(None).to_string().trim_end());
         for row in &table.rows {
             let _ = writeln!(out, "{}", layout.row(row).to_string().trim_end());
             for note in &row.notes {
-                let _ = writeln!(out, "  {}", harmless(note, &[]));
+                let _ = writeln!(
+                    out,
+                    "  {}",
+                    wrapped(note, width.map(|width| width.saturating_sub(2)), "\n  ")
+                );
             }
         }
     }
     for note in &table.notes {
-        let _ = writeln!(out, "{}", harmless(note, &[]));
+        let _ = writeln!(out, "{}", wrapped(note, width, "\n"));
     }
     out
+}
+
+/// A text in lines of at most `width` characters, or in one.
+fn wrapped(text: &str, width: Option<usize>, separator: &str) -> String {
+    let text = harmless(text, &[]);
+    match width {
+        Some(width) => textwrap::wrap(&text, width.max(WORD_MIN)).join(separator),
+        None => text.into(),
+    }
 }
 
 #[cfg(test)]
