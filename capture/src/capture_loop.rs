@@ -19,7 +19,7 @@ use crate::merge::RecordMerge;
 use crate::output::{PacketOutput, RingPacket};
 use crate::records::{RecordData, RecordStream};
 use crate::ring::{Ring, RingCounters};
-use crate::session::SessionEvent;
+use crate::session::{CaptureSession, SessionEvent};
 use crate::source::{CaptureSettings, CaptureSource};
 
 use self::pace::{PAUSE_MAX, ReadPace, RoundStats};
@@ -100,6 +100,8 @@ pub struct CaptureLoop {
     fill: f64,
     /// The threads that read the rings, if each ring has its own sink.
     workers: Option<RingWorkers>,
+    /// No packets are read any more.
+    is_finished: bool,
 }
 
 impl CaptureLoop {
@@ -130,6 +132,7 @@ impl CaptureLoop {
             highest_sample: sample,
             fill: 0.0,
             workers: None,
+            is_finished: false,
         }
     }
 
@@ -448,20 +451,33 @@ impl CaptureLoop {
         self.output.report_counters(&rings);
     }
 
-    /// Writes the packets published so far, and the statistics. An earlier failure remains the one
-    /// to report.
+    /// Ends the capture at this moment, and writes the packets published so far, and the statistics. An
+    /// earlier failure remains the one to report.
     fn finish(&mut self, result: Result<(), CaptureError>) -> Result<(), CaptureError> {
+        self.readers.iter_mut().for_each(|reader| reader.ring.close());
         let broken = matches!(result, Err(CaptureError::Sink(_)));
         let swept = if broken || self.output.full() { Ok(()) } else { self.sweep() };
+        self.disarm();
         self.report_counters();
         self.update_sampling();
         let written = self.workers.as_mut().map_or(Ok(()), RingWorkers::finish);
+        self.is_finished = true;
         let finished = self.output.finish().map_err(CaptureError::from);
         result.and(swept).and(written).and(finished)
     }
 
+    /// Has apps stop copying packets, as far as the threads of a parallel capture do not wait for their clocks.
+    fn disarm(&self) {
+        if self.workers.is_none() {
+            let sessions = self.apps.iter().filter_map(|app| app.source.session.as_ref());
+            sessions.for_each(CaptureSession::disarm);
+        }
+    }
+
     fn sweep(&mut self) -> Result<(), CaptureError> {
         self.await_clocks();
+        // The disk or the reader may be slow.
+        self.disarm();
         let read = self.read_rings(false, usize::MAX).map(|_| ());
         self.set_complete_until(u64::MAX, u64::MAX);
         self.drain(usize::MAX).and(read)

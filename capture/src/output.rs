@@ -88,6 +88,8 @@ pub(crate) struct PacketOutput {
     filter: String,
     outgoing: bool,
     packets: u64,
+    /// Packets that were passed by, as `skip` asked for.
+    skipped: u64,
     interfaces: Vec<InterfaceCounts>,
     /// Interface numbers by source and port.
     by_port: Vec<Vec<u32>>,
@@ -106,6 +108,7 @@ impl PacketOutput {
             filter: settings.filter.clone(),
             outgoing: settings.outgoing,
             packets: 0,
+            skipped: 0,
             interfaces: Vec::new(),
             by_port: Vec::new(),
             burst: None,
@@ -160,6 +163,11 @@ impl PacketOutput {
     /// Returns the number of packets passed to the sink so far.
     pub(crate) fn packets(&self) -> u64 {
         self.packets
+    }
+
+    /// Returns the number of packets that were skipped so far.
+    pub(crate) fn skipped(&self) -> u64 {
+        self.skipped
     }
 
     /// Returns whether the requested number of packets is reached.
@@ -219,8 +227,8 @@ impl PacketOutput {
         arrival: &RingPacket<'_>,
     ) -> Result<(), SinkError> {
         let RingPacket { record, data, lcore, weight } = *arrival;
-        if self.skip > 0 {
-            self.skip -= 1;
+        if self.skipped < self.skip {
+            self.skipped += 1;
             return Ok(());
         }
         let interface = self.interface_of(source, app, record.port)?;

@@ -9,6 +9,7 @@ use std::iter::Sum;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use memmap2::{MmapOptions, MmapRaw};
 use pmdscope_packets::SharedRegion;
@@ -25,6 +26,9 @@ use crate::records::RecordStream;
 
 /// `f_type` of the file system of huge pages.
 const HUGETLBFS: FsWord = 0x9584_58f6;
+/// Longest wait for a producer that is in a burst, when its ring is closed. A burst takes microseconds, unless its
+/// lcore is preempted.
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(5);
 /// Attempts to read the anchors before giving up until the next round.
 const SEQLOCK_TRIES: usize = 64;
 
@@ -122,6 +126,15 @@ impl Sum for RingCounters {
     }
 }
 
+/// A ring at the moment at which the capture of it ended.
+#[derive(Debug)]
+struct ClosedRing {
+    head: AtomicU64,
+    counters: RingCounters,
+    /// Drops by port.
+    dropped: Vec<u64>,
+}
+
 /// A ring of one producing lcore, read by this process.
 #[derive(Debug)]
 pub struct Ring {
@@ -134,6 +147,7 @@ pub struct Ring {
     counted: u64,
     /// Mean size of the records between the last two reads of the counters, bytes.
     mean_record: u64,
+    closed: Option<ClosedRing>,
 }
 
 impl Ring {
@@ -163,7 +177,8 @@ impl Ring {
         let cursor = RingCursor::new(tail_word(&tail), header.data_size, RING_ALIGN);
         let data = Arc::new(SharedRegion::new(data));
         let seen = cursor.consumed();
-        let ring = Self { data, tail, header, cursor, seen, counted: 0, mean_record: 0 };
+        let (counted, mean_record, closed) = (0, 0, None);
+        let ring = Self { data, tail, header, cursor, seen, counted, mean_record, closed };
         ring.cursor.available(ring.word(HEAD)).map_err(|head| ring.bad_head(head))?;
         Ok(ring)
     }
@@ -216,10 +231,40 @@ impl Ring {
         self.mean_record
     }
 
+    /// Ends the capture of this ring: what its producer publishes from now on is neither read nor counted.
+    pub(crate) fn close(&mut self) {
+        let deadline = Instant::now() + CLOSE_TIMEOUT;
+        while self.closed.is_none() {
+            let dropped = (0..RING_PORTS).map(|port| self.word(PORT_DROPPED + 8 * port));
+            let closed = ClosedRing {
+                counters: self.counters(),
+                dropped: dropped.map(|count| count.load(Ordering::Relaxed)).collect(),
+                head: self.word(HEAD).load(Ordering::Acquire).into(),
+            };
+            if self.is_published(&closed) || Instant::now() >= deadline {
+                self.closed = Some(closed);
+            }
+        }
+    }
+
+    /// Whether head and counters are those of the same bursts: no burst has been published meanwhile, nor is
+    /// published now. Producers that do not tell when they are in a burst have it published in nanoseconds.
+    fn is_published(&self, closed: &ClosedRing) -> bool {
+        let head = closed.head.load(Ordering::Relaxed);
+        (self.is_between_bursts() || self.header.features & FEATURE_IN_BURST == 0)
+            && self.word(HEAD).load(Ordering::Acquire) == head
+            && self.counters() == closed.counters
+    }
+
+    /// Returns the head up to which the ring may be read.
+    fn head(&self) -> &AtomicU64 {
+        self.closed.as_ref().map_or_else(|| self.word(HEAD), |closed| &closed.head)
+    }
+
     /// Reads head and counters; returns the number of bytes published since the last call.
     pub(crate) fn look(&mut self) -> usize {
-        let head = self.word(HEAD).load(Ordering::Relaxed);
-        let records = self.word(RECORDS).load(Ordering::Relaxed);
+        let head = self.head().load(Ordering::Relaxed);
+        let records = self.counters().records;
         let new = head.saturating_sub(self.seen);
         if let Some(mean) = new.checked_div(records.saturating_sub(self.counted)) {
             self.mean_record = mean;
@@ -235,7 +280,7 @@ impl Ring {
     /// As [`Ring::read`].
     pub(crate) fn view(&mut self, records: &mut RecordStream) -> Result<(), RingError> {
         let (end, left) =
-            self.cursor.contiguous(self.word(HEAD)).map_err(|head| self.bad_head(head))?;
+            self.cursor.contiguous(self.head()).map_err(|head| self.bad_head(head))?;
         records.view(&self.data, end);
         records.set_left(left);
         Ok(())
@@ -269,15 +314,19 @@ impl Ring {
         let map = self.data.map();
         let out = records.input();
         let copy = |offset, len| copy_out(map, self.header.data_size, offset, len, out);
-        let read = self.cursor.read(word(map, HEAD), most, copy);
+        let head = self.closed.as_ref().map_or_else(|| word(map, HEAD), |closed| &closed.head);
+        let read = self.cursor.read(head, most, copy);
         let (count, left) = read.map_err(|head| self.bad_head(head))?;
         records.set_left(left);
         self.release(records);
         Ok(count)
     }
 
-    /// Returns the counters of the producer.
+    /// Returns the counters of the producer, of a closed ring those of that moment.
     pub fn counters(&self) -> RingCounters {
+        if let Some(closed) = &self.closed {
+            return closed.counters;
+        }
         let load = |at| self.word(at).load(Ordering::Relaxed);
         RingCounters {
             records: load(RECORDS),
@@ -290,8 +339,14 @@ impl Ring {
     /// Returns the number of packets of one port that were lost because the ring was full; `None`
     /// when that is not counted.
     pub fn port_dropped(&self, port: u16) -> Option<u64> {
-        (self.counts_gaps() && usize::from(port) < RING_PORTS)
-            .then(|| self.word(PORT_DROPPED + 8 * usize::from(port)).load(Ordering::Relaxed))
+        let port = usize::from(port);
+        if !self.counts_gaps() || port >= RING_PORTS {
+            return None;
+        }
+        match &self.closed {
+            Some(closed) => closed.dropped.get(port).copied(),
+            None => Some(self.word(PORT_DROPPED + 8 * port).load(Ordering::Relaxed)),
+        }
     }
 
     /// Returns the sequence number of the anchors, which changes when they do.

@@ -53,6 +53,31 @@ fn a_ring_that_could_fault_is_refused() {
 }
 
 #[test]
+fn what_is_published_after_the_end_is_neither_read_nor_counted() {
+    let mut producer = Producer::new(SIZE, 1);
+    let publish = |producer: &mut Producer| {
+        while producer.push(RingRecord::default(), &[0; 1000]) {}
+        producer.publish();
+    };
+    publish(&mut producer);
+    let mut ring = map(&producer).unwrap();
+    let mut records = RecordStream::new(0, SIZE, 1500);
+    let first = ring.read(4096, &mut records).unwrap();
+    let before = (ring.counters(), ring.port_dropped(0), producer.head());
+    ring.close();
+    publish(&mut producer);
+    assert!(producer.head() > before.2);
+    assert_eq!((ring.counters(), ring.port_dropped(0)), (before.0, before.1));
+    let rest = ring.read(usize::MAX, &mut records).unwrap();
+    assert_eq!((first + rest) as u64, before.2);
+    // A producer that is in a burst does not keep the end waiting.
+    let mut other = map(&producer).unwrap();
+    producer.set_in_burst(true);
+    other.close();
+    assert!(other.counters().records > before.0.records);
+}
+
+#[test]
 fn huge_pages_are_refused() {
     use rustix::fs::{MemfdFlags, fcntl_add_seals, ftruncate, memfd_create};
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use pmdscope_packets::filter::MAX_INSNS;
 use rustix::io::Errno;
-use rustix::net::SendFlags;
+use rustix::net::{SendFlags, Shutdown};
 
 use self::socket::{AnswerDeadline, connect, receive, wait_readable};
 use crate::layout::{
@@ -191,6 +191,12 @@ impl CaptureSession {
     /// Returns the session with the helper process that is its other side instead of the app.
     pub(crate) fn beside(self, helper: PdumpProcess) -> Self {
         Self { helper: Some(helper), ..self }
+    }
+
+    /// Ends the capture in the app; the rings stay readable. What was asked of the session remains known.
+    pub(crate) fn disarm(&self) {
+        // Fails only if the app has closed the connection.
+        let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
     }
 
     /// Returns the session number, which the app assigned.

@@ -186,6 +186,8 @@ fn statistics(report: &CaptureReport, helped: Option<&[String]>) -> Vec<String> 
     let sampled = left_out(report);
     let optional = [
         (rings.sampled_out, sampled.as_str()),
+        (report.skipped, "skipped (--skip)"),
+        (report.surplus, "not written: they came after the last one that was asked for"),
         (report.unwritten, unwritten),
         (report.late, late.as_str()),
     ];

@@ -31,6 +31,10 @@ pub(crate) struct Document {
     sample_mean: f64,
     /// Packets that could not be written, or that have no time because their app ended too early.
     unwritten: u64,
+    /// Packets that `--skip` passed by.
+    skipped: u64,
+    /// Packets that came after the last one that was asked for, by `-c` or `-W`.
+    surplus: u64,
     /// Packets that are out of order, because their lcore was interrupted.
     out_of_order: u64,
     /// Number of capture rings, one per lcore that polled.
@@ -97,6 +101,8 @@ impl Document {
             sample_highest: report.highest_sample,
             sample_mean: report.rings.mean_sample(),
             unwritten: report.unwritten,
+            skipped: report.skipped,
+            surplus: report.surplus,
             out_of_order: report.late,
             rings: report.nb_rings as u64,
             files: report.progress.files,

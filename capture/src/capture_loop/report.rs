@@ -82,8 +82,13 @@ pub struct CaptureReport {
     /// Packets dropped because the rings were full, by interface; only interfaces with drops.
     pub dropped: Vec<(String, u64)>,
     /// Packets that could not be written, that a reader did not take before it closed, or that have
-    /// no time because their app ended before it had measured its clock.
+    /// no time because their app ended before it had measured its clock. At the end, `rings.records` is the
+    /// sum of `captured`, `unwritten`, `skipped` and `surplus`.
     pub unwritten: u64,
+    /// Packets that `skip` passed by.
+    pub skipped: u64,
+    /// Packets that came after the last one that was wanted: beyond `count`, or after the last file.
+    pub surplus: u64,
     /// The capture ended because the reader of a pipe closed it.
     pub reader_gone: bool,
     /// Packets published so late that they are out of order.
@@ -141,6 +146,8 @@ impl CaptureReport {
             }
         }
         self.unwritten = self.unwritten.saturating_add(ring.unwritten);
+        self.skipped = self.skipped.saturating_add(ring.skipped);
+        self.surplus = self.surplus.saturating_add(ring.surplus);
         self.late += ring.late;
         self.sample = self.sample.max(ring.sample);
         self.highest_sample = self.highest_sample.max(ring.highest_sample);
@@ -173,11 +180,19 @@ impl CaptureLoop {
         add_drops(&mut dropped, self.output.dropped(&self.rings()));
         let untimed = self.readers.iter().map(RingReader::untimed);
         let untimed = untimed.fold(self.past.untimed, u64::saturating_add);
+        let rings: RingCounters = counters.chain([self.past.rings]).sum();
+        let taken = self.output.packets().saturating_add(self.output.skipped());
+        let unread = rings.records.saturating_sub(taken).saturating_sub(untimed);
+        // Until the end they are on their way.
+        let unread = if self.is_finished && self.workers.is_none() { unread } else { 0 };
+        let (unwanted, unread) = if self.output.full() { (unread, 0) } else { (0, unread) };
         let mut report = CaptureReport {
             captured: self.output.packets().saturating_sub(progress.lost + progress.after_end),
-            rings: counters.chain([self.past.rings]).sum(),
+            rings,
             dropped: dropped.into_iter().collect(),
-            unwritten: progress.lost.saturating_add(untimed),
+            unwritten: progress.lost.saturating_add(untimed).saturating_add(unread),
+            skipped: self.output.skipped(),
+            surplus: progress.after_end.saturating_add(unwanted),
             reader_gone: closed,
             late: self.merge.late(),
             sample: self.sample,

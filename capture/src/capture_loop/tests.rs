@@ -282,12 +282,27 @@ fn exactly_the_requested_number_of_packets_is_written() {
         app.rings[0].push(record(0, DIR_RX, ms), &[0; 60]);
     }
     app.rings[0].publish();
-    let settings = CaptureSettings { count: Some(17), ..CaptureSettings::default() };
+    let settings = CaptureSettings { skip: 10, count: Some(17), ..CaptureSettings::default() };
     let report = app.capture(settings, &never(), std::mem::forget);
     assert_eq!((report.captured, report.rings.records), (17, 100));
+    assert_eq!((report.skipped, report.surplus, report.unwritten), (10, 73, 0));
     if let Some(rows) = tshark(&app.file(), &["frame.number"]) {
         assert_eq!(rows.len(), 17);
     }
+}
+
+#[test]
+fn packets_that_a_broken_sink_leaves_in_the_rings_are_lost() {
+    let mut app = App::new(1);
+    for ms in 0..50 {
+        app.rings[0].push(record(0, DIR_RX, ms), &[0; 60]);
+    }
+    app.rings[0].publish();
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let files = CaptureFiles::onto(full, "disk", &FileSettings::default()).unwrap();
+    let report = app.capture_into(files, CaptureSettings::default(), &never(), std::mem::forget);
+    assert!(report.failure.is_some(), "{report:?}");
+    assert_eq!((report.captured, report.unwritten, report.rings.records), (0, 50, 50));
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod alone;
 mod bundle;
 mod bypass;
 mod capture;
+mod capture_ends;
 mod check;
 mod containers;
 mod dashboards;
@@ -136,6 +137,7 @@ fn all_trials() -> Vec<Trial> {
         trials(),
         bundle::trials(),
         bypass::trials(),
+        capture_ends::trials(),
         check::trials(),
         containers::trials(),
         demo::trials(),
