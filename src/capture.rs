@@ -17,8 +17,9 @@ mod view;
 mod watch;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
-use pmdscope_packets::filter;
+use pmdscope_packets::{RunControl, filter};
 
 use self::args::Command;
 pub(crate) use self::args::{Args, Direction, explain};
@@ -48,7 +49,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         // Before apps are asked for packets.
         view::find_tcpdump()?;
     }
-    let control = signals::control(!args.recorder.wanted())?;
+    let control =
+        RunControl { abandon: Some(Arc::default()), ..signals::control(!args.recorder.wanted())? };
     if args.reads_files() {
         offline::run(args, &expression, &control)
     } else {

@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 pub struct RunControl {
     /// Stop, and complete the files.
     pub stop: Arc<AtomicBool>,
+    /// Complete the files without waiting for a disk or reader; `None` if there is no way to ask for that.
+    pub abandon: Option<Arc<AtomicBool>>,
     /// Flush buffered packets.
     pub flush: Arc<AtomicBool>,
     /// Report the progress to the observer of the capture.

@@ -21,6 +21,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -40,7 +41,7 @@ use crate::packet::{CaptureInterface, InterfaceStatistics, Packet, PacketWith, S
 use crate::shared::{PacketData, SharedBytes};
 use crate::sink::{PacketSink, SinkError, SinkProgress};
 
-/// Time until [`FileEvent::Waiting`] is reported when a capture finishes.
+/// Interval of [`FileEvent::Waiting`] when a capture finishes.
 const WAITING_NOTICE: Duration = Duration::from_secs(1);
 /// Longest time without progress of a disk or reader before the finish of a capture fails.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
@@ -51,6 +52,8 @@ pub struct CaptureFiles {
     format: FileFormat,
     packet_buffered: bool,
     events: Option<Sender<FileEvent>>,
+    /// Packets that are not written yet are given up.
+    abandon: Arc<AtomicBool>,
     name: String,
     queue: Arc<BatchQueue>,
     thread: Option<JoinHandle<()>>,
@@ -137,6 +140,7 @@ impl CaptureFiles {
             queue,
             thread: Some(thread),
             reader,
+            abandon: Arc::clone(&settings.abandon),
             batch: None,
             section: FileSection::default(),
             schedule,
@@ -376,8 +380,11 @@ impl PacketSink for CaptureFiles {
                 let _ = events.send(FileEvent::Waiting { name, packets });
             }
         };
-        if !self.queue.await_end(FINISH_TIMEOUT, WAITING_NOTICE, waits) {
-            let source = io::Error::new(io::ErrorKind::TimedOut, "nothing is taken any more");
+        if !self.queue.await_end(FINISH_TIMEOUT, WAITING_NOTICE, &self.abandon, waits) {
+            let source = match self.abandon.load(Ordering::Relaxed) {
+                true => io::Error::new(io::ErrorKind::Interrupted, "a second signal came"),
+                false => io::Error::new(io::ErrorKind::TimedOut, "nothing is taken any more"),
+            };
             return Err(SinkError::Write { name: self.name.clone(), source });
         }
         if let Some(thread) = self.thread.take()

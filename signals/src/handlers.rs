@@ -2,11 +2,11 @@
 #![allow(unsafe_code)] // Dispositions of signals.
 
 use std::io;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, sigaction};
-use signal_hook::flag;
+use signal_hook::{flag, low_level};
 
 use crate::is_ignored;
 
@@ -40,6 +40,17 @@ fn ready(signal: Signal) -> io::Result<(Signal, SigAction)> {
     // SAFETY: neither of these dispositions runs code.
     let installed = unsafe { sigaction(signal, &disposition) }?;
     Ok((signal, installed))
+}
+
+/// Has a signal set `then` if `first` is set.
+pub(crate) fn set_if(signal: i32, first: Arc<AtomicBool>, then: Arc<AtomicBool>) -> io::Result<()> {
+    let set = move || {
+        if first.load(Ordering::Relaxed) {
+            then.store(true, Ordering::Relaxed);
+        }
+    };
+    // SAFETY: loads and stores of atomics are safe in a signal handler.
+    unsafe { low_level::register(signal, set) }.map(drop)
 }
 
 /// From now on, the signals that end a command do what was registered for them. SIGHUP has no effect on a

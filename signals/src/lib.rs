@@ -15,7 +15,7 @@ use std::fs;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 pub use self::handlers::{prepare, take_over};
-pub use self::stop::{StopSignal, end_in_order};
+pub use self::stop::{StopSignal, end_in_order, end_in_steps};
 
 /// Returns the signals that end a command. SIGHUP is none for a command under nohup(1), which must survive
 /// its terminal.

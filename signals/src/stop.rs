@@ -10,6 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use signal_hook::{flag, low_level};
 
+use crate::handlers::set_if;
 use crate::{ending, take_over};
 
 /// The first signal sets `stop`, and one that comes when it is set exits. Those that `may_repeat` only set
@@ -21,6 +22,26 @@ pub fn end_in_order(stop: &Arc<AtomicBool>, may_repeat: impl Fn(i32) -> bool) ->
     for signal in ending() {
         if !may_repeat(signal) {
             flag::register_conditional_shutdown(signal, 1, Arc::clone(stop))?;
+        }
+        flag::register(signal, Arc::clone(stop))?;
+    }
+    take_over()
+}
+
+/// The first signal sets `stop`, one that comes when it is set sets `abandon`, and one after that exits. Those
+/// that `may_repeat` only set `stop`.
+///
+/// # Errors
+/// When the system refuses.
+pub fn end_in_steps(
+    stop: &Arc<AtomicBool>,
+    abandon: &Arc<AtomicBool>,
+    may_repeat: impl Fn(i32) -> bool,
+) -> io::Result<()> {
+    for signal in ending() {
+        if !may_repeat(signal) {
+            flag::register_conditional_shutdown(signal, 1, Arc::clone(abandon))?;
+            set_if(signal, Arc::clone(stop), Arc::clone(abandon))?;
         }
         flag::register(signal, Arc::clone(stop))?;
     }

@@ -91,7 +91,8 @@ Examples:
       Filter a capture file; interface names, queues and comments are kept.
 
 Signals:
-  INT, TERM, HUP, PIPE  stop the capture; a second INT, TERM or HUP exits at once
+  INT, TERM, HUP, PIPE  stop the capture; a second INT, TERM or HUP gives up what
+                        a slow disk or reader has not taken, a third exits at once
   USR1                  print the counters
   USR2                  flush buffered packets; with a flight recorder: trigger it
 

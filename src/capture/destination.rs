@@ -150,7 +150,12 @@ pub(super) fn await_reader(args: &Args, control: &RunControl) -> anyhow::Result<
 /// How files are written; nothing without `-w`.
 fn settings(args: &Args, begin_ns: Option<u64>, control: &RunControl) -> Option<FileSettings> {
     let settings = args.files.settings(args.view().micro)?;
-    Some(FileSettings { begin_ns, stop: Arc::clone(&control.stop), ..settings })
+    Some(FileSettings {
+        begin_ns,
+        stop: Arc::clone(&control.stop),
+        abandon: control.abandon.clone().unwrap_or_default(),
+        ..settings
+    })
 }
 
 /// Makes the directory for a file of each ring.

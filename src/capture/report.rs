@@ -137,14 +137,17 @@ pub(super) fn file(event: &FileEvent, filter: EventFilter) {
             say(format_args!("pmdscope: deleted {}", path.display()));
         }
         FileEvent::Waiting { name, packets: left } if filter.waiting => {
-            let left = packets(*left);
-            say(format_args!(
-                "pmdscope: waiting for {name} to take {left}; ^C again exits at once"
-            ));
+            say(waiting(name, *left));
         }
         FileEvent::Closed(_) | FileEvent::Deleted(_) | FileEvent::Waiting { .. } => {}
         FileEvent::Trouble(what) => say(format_args!("pmdscope: {what}")),
     }
+}
+
+/// What the end of a capture waits for.
+pub(super) fn waiting(name: &str, left: u64) -> String {
+    let left = packets(left);
+    format!("pmdscope: waiting for {name} to take {left}; ^C again gives them up")
 }
 
 /// Packets of files that `-Q` excludes because their direction is unknown, if there are any.

@@ -29,11 +29,16 @@ fn register(control: &RunControl, to_flush: bool) -> std::io::Result<()> {
     Ok(())
 }
 
-/// From now on, the first signal ends the capture in order, the second immediately. To be called when
+/// From now on, the first signal ends the capture in order, and the second immediately. Where there is something to
+/// abandon, the second gives up packets that a disk or reader does not take, and the third ends. To be called when
 /// something begins that must be ended: before, whatever a command waits for, the first one ends it.
 pub(crate) fn end_in_order(control: &RunControl) -> anyhow::Result<()> {
-    pmdscope_signals::end_in_order(&control.stop, child::may_repeat)
-        .context("cannot handle signals")
+    let (stop, may_repeat) = (&control.stop, child::may_repeat);
+    match &control.abandon {
+        Some(abandon) => pmdscope_signals::end_in_steps(stop, abandon, may_repeat),
+        None => pmdscope_signals::end_in_order(stop, may_repeat),
+    }
+    .context("cannot handle signals")
 }
 
 /// Makes a write to a closed pipe an error of the writing thread, which does not concern other

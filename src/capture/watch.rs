@@ -34,7 +34,7 @@ pub(super) struct CaptureProgress {
     quiet: bool,
     filter: EventFilter,
     grow: bool,
-    /// Ends the capture; once it is true, a signal exits at once.
+    /// Ends the capture; once it is true, a signal gives up what is not written.
     stop: Arc<AtomicBool>,
     /// The user who must reach an app that comes back, after `-Z`.
     user: Option<String>,
@@ -161,7 +161,7 @@ impl CaptureObserver for CaptureProgress {
     }
 
     fn ending(&mut self) {
-        // Whatever ended the capture: from now on a signal exits immediately.
+        // Whatever ended the capture: from now on a signal gives up what is not written.
         self.stop.store(true, Ordering::Relaxed);
         self.line.clear();
         let start = |events| EventPrinter::start(events, self.filter);

@@ -40,6 +40,7 @@ fn ends(scratch: &Scratch) -> Result<()> {
         full(scratch, app, round).context("full disk")?;
         reader_goes(scratch, app, round).context("reader that goes")?;
         reader_is_slow(scratch, app, round).context("slow reader")?;
+        reader_stands_still(scratch, app, round).context("reader that stands still")?;
         two(scratch, app, round, moment).context("two captures")?;
     }
     generator.stop()?;
@@ -140,6 +141,18 @@ fn reader_is_slow(scratch: &Scratch, app: &str, round: u64) -> Result<()> {
     capture.signal(Signal::INT)?;
     std::io::copy(&mut reader, &mut std::io::sink())?;
     capture.wait(LIMIT)?;
+    Statistics::of(&capture.output()).map(drop)
+}
+
+/// The second signal gives up what a reader that does nothing has not taken, and the statistics follow.
+fn reader_stands_still(scratch: &Scratch, app: &str, round: u64) -> Result<()> {
+    let (mut capture, reader) = piped(scratch, app, &format!("still{round}"))?;
+    std::thread::sleep(Duration::from_millis(100));
+    capture.signal(Signal::INT)?;
+    std::thread::sleep(Duration::from_millis(50));
+    capture.signal(Signal::INT)?;
+    capture.wait(LIMIT)?;
+    drop(reader);
     Statistics::of(&capture.output()).map(drop)
 }
 

@@ -334,22 +334,21 @@ impl BatchQueue {
         self.work.notify_one();
     }
 
-    /// Waits for the end of the writer as long as it writes bytes at least every `timeout`; returns
-    /// false otherwise. Calls `waits` with the progress after `notice`.
+    /// Waits for the end of the writer as long as it writes bytes at least every `timeout`, and `abandon` is
+    /// false; returns false otherwise. Calls `waits` with the progress every `notice`.
     pub(super) fn await_end(
         &self,
         timeout: Duration,
         notice: Duration,
-        waits: impl FnOnce(&SinkProgress),
+        abandon: &AtomicBool,
+        waits: impl Fn(&SinkProgress),
     ) -> bool {
         let mut state = self.state();
-        let begin = Instant::now();
-        let mut deadline = begin + timeout;
-        let mut waits = Some(waits);
-        while !state.over && Instant::now() < deadline {
-            if begin.elapsed() >= notice
-                && let Some(waits) = waits.take()
-            {
+        let mut deadline = Instant::now() + timeout;
+        let mut noticed = Instant::now();
+        while !state.over && Instant::now() < deadline && !abandon.load(Ordering::Relaxed) {
+            if noticed.elapsed() >= notice {
+                noticed = Instant::now();
                 waits(&state.progress);
             }
             let bytes = state.progress.bytes;
@@ -436,9 +435,11 @@ mod tests {
     fn a_writer_without_progress_times_out() {
         let queue = BatchQueue::default();
         let never = Duration::MAX;
-        assert!(!queue.await_end(Duration::from_millis(20), never, |_| ()));
+        let (go_on, abandon) = (AtomicBool::new(false), AtomicBool::new(true));
+        assert!(!queue.await_end(Duration::from_millis(20), never, &go_on, |_| ()));
+        assert!(!queue.await_end(Duration::from_secs(3600), never, &abandon, |_| ()));
         queue.close(None);
-        assert!(queue.await_end(Duration::ZERO, never, |_| ()));
+        assert!(queue.await_end(Duration::ZERO, never, &go_on, |_| ()));
         assert!(queue.is_over() && queue.check().is_ok());
     }
 

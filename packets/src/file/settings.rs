@@ -126,6 +126,8 @@ pub struct FileSettings {
     pub mode: FileMode,
     /// Ends the wait for the reader of a named pipe.
     pub stop: Arc<AtomicBool>,
+    /// Ends the wait for a slow disk or reader at the end; what it has not taken is lost.
+    pub abandon: Arc<AtomicBool>,
     /// Most bytes of all files of this capture; beyond, the oldest are deleted. Requires rotation.
     pub quota: Option<u64>,
     /// `-z`: command to run with the name of every closed file, at the lowest priority.
