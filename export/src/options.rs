@@ -23,6 +23,8 @@ pub struct ExportOptions {
     pub series_limits: SeriesLimits,
     /// Lints that do not make an app unready or unhealthy.
     pub tolerate: Vec<Lint>,
+    /// URL of the dashboards, which the landing page links to.
+    pub dashboards: Option<String>,
     /// URL of an OTLP receiver to push to, `http://` or `https://`; `None`: no push.
     pub otlp: Option<String>,
     /// Time between two pushes.
@@ -70,6 +72,7 @@ impl Default for ExportOptions {
             timeout: Duration::from_secs(5),
             series_limits: SeriesLimits::default(),
             tolerate: vec![Lint::QueueImbalance, Lint::Stall],
+            dashboards: None,
             otlp: None,
             otlp_interval: Duration::from_secs(15),
             connections: ConnectionLimits::default(),

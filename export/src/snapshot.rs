@@ -35,6 +35,8 @@ pub(crate) struct RenderOptions {
     pub(crate) tolerate: Vec<Lint>,
     /// The expected apps and ports.
     pub(crate) expected: AppInventory,
+    /// URL of the dashboards.
+    pub(crate) dashboards: Option<String>,
     /// Metrics are pushed.
     pushes: bool,
     /// What the network process counted last; `None` without one.
@@ -51,6 +53,7 @@ impl RenderOptions {
             limits: options.series_limits.clone(),
             tolerate: options.tolerate.clone(),
             expected: expected.clone(),
+            dashboards: options.dashboards.clone(),
             pushes: options.otlp.is_some(),
             network: std::sync::Mutex::default(),
             length: AtomicUsize::new(0),

@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
+use pmdscope_telemetry::AppState;
 use pmdscope_telemetry::discover::unreadable_text;
+use pmdscope_telemetry::model::PortRates;
 
 use crate::health::AppHealth;
 use crate::snapshot::ScrapeSnapshot;
@@ -15,17 +17,30 @@ pub(crate) const PATHS: &str =
 pub(super) const NO_APPS: &str = "no DPDK app was found on this machine; start one, or list the \
     directories that hold its runtime files in the configuration";
 
-const STYLE: &str = "body{font:15px sans-serif;margin:2em;max-width:60em}\
-    td,th{padding:.2em 1em .2em 0;text-align:left;vertical-align:top}.bad{color:#b00}";
+/// On a telephone, the cells of a row stand below each other.
+const STYLE: &str = "body{font:15px sans-serif;margin:1em auto;max-width:60em;padding:0 1em}\
+    td,th{padding:.2em 1em .2em 0;text-align:left;vertical-align:top}\
+    td.number{text-align:right;white-space:nowrap}.bad{color:#b00}p.advice{margin:.2em 0 .8em}\
+    @media(max-width:40em){th{display:none}td,td.number{display:block;text-align:left}\
+    td[title]::before{content:attr(title)\": \"}}";
+
+/// How often a browser asks again, seconds.
+const REFRESH_S: u32 = 15;
 
 /// Returns the page; `broken` is the reason why a changed web configuration is not used.
 pub(super) fn page(snapshot: &ScrapeSnapshot, broken: Option<&str>) -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let host = escape(&host);
+    let link = |url: &String| format!("<a href=\"{}\">dashboards</a> · ", escape(url));
+    let dashboards = snapshot.render_options.dashboards.as_ref().map(link).unwrap_or_default();
     let mut html = format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <title>pmdscope</title><style>{STYLE}</style></head><body>\n\
-         <h1>pmdscope {}</h1>\n\
-         <p><a href=\"/metrics\">metrics</a> · <a href=\"/ready\">ready</a> · \
-         <a href=\"/healthz\">healthz</a> · <a href=\"/sd\">service discovery</a></p>\n",
+         <meta name=\"viewport\" content=\"width=device-width\">\
+         <meta http-equiv=\"refresh\" content=\"{REFRESH_S}\">\
+         <title>{host} · pmdscope</title><style>{STYLE}</style></head><body>\n\
+         <h1>{host}</h1>\n\
+         <p>{dashboards}<a href=\"/metrics\">metrics</a> · <a href=\"/ready\">ready</a> · \
+         <a href=\"/healthz\">healthz</a> · <a href=\"/sd\">service discovery</a> · pmdscope {}</p>\n",
         env!("CARGO_PKG_VERSION")
     );
     if let Some(broken) = broken {
@@ -41,7 +56,7 @@ pub(super) fn page(snapshot: &ScrapeSnapshot, broken: Option<&str>) -> String {
         let (lint, severity) = (finding.lint, finding.severity.word());
         let _ = writeln!(
             html,
-            "<p class=\"bad\"><b>{lint}</b> of {subject}, {severity}: {evidence}<br>{advice}</p>"
+            "<p><span class=\"bad\"><b>{lint}</b> of {subject}, {severity}: {evidence}</span><br>{advice}</p>"
         );
     }
     if let Some(error) = &snapshot.fleet.interfaces.error {
@@ -53,9 +68,10 @@ pub(super) fn page(snapshot: &ScrapeSnapshot, broken: Option<&str>) -> String {
     if health.is_empty() {
         let _ = writeln!(html, "<p class=\"bad\">{NO_APPS}</p>");
     } else {
-        html += "<table><tr><th>App</th><th>Now</th><th>What is wrong</th></tr>\n";
-        for health in &health {
-            row(&mut html, health);
+        html += "<table><tr><th>App</th><th>Now</th><th>RX pps</th><th>TX pps</th><th>Missed/s</th>\
+                 <th>Findings</th></tr>\n";
+        for (app, health) in apps.iter().zip(&health) {
+            row(&mut html, app, health);
         }
         html += "</table>\n";
     }
@@ -63,17 +79,29 @@ pub(super) fn page(snapshot: &ScrapeSnapshot, broken: Option<&str>) -> String {
     html
 }
 
-fn row(html: &mut String, health: &AppHealth<'_>) {
+fn row(html: &mut String, app: &AppState, health: &AppHealth<'_>) {
     let (class, now) = if health.ready { ("", "ready") } else { (" class=\"bad\"", "not ready") };
     let query: String = form_urlencoded::byte_serialize(health.app.as_bytes()).collect();
     let _ = write!(
         html,
         "<tr><td>{}<br><a href=\"/metrics?app={query}\">metrics</a> \
-         <a href=\"/ready?app={query}\">ready</a></td><td{class}>{now}</td><td>",
+         <a href=\"/ready?app={query}\">ready</a></td><td{class}>{now}</td>",
         escape(health.app)
     );
+    let model = app.model.as_deref().filter(|_| !app.stale());
+    let rates: [(_, fn(&PortRates) -> Option<f64>); 3] = [
+        ("RX pps", |rates| rates.rx_pps),
+        ("TX pps", |rates| rates.tx_pps),
+        ("Missed/s", |rates| rates.rx_missed_ps),
+    ];
+    for (title, of) in rates {
+        let rate = model.and_then(|model| model.sum_of_ports(of));
+        let rate = rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.0}"));
+        let _ = write!(html, "<td class=\"number\" title=\"{title}\">{rate}</td>");
+    }
+    *html += "<td>";
     if health.reasons.is_empty() {
-        *html += "nothing";
+        *html += "none";
     }
     for reason in &health.reasons {
         let about = if reason.subject.is_app() { "" } else { " of " };
@@ -82,7 +110,7 @@ fn row(html: &mut String, health: &AppHealth<'_>) {
         let subject = escape(&reason.subject.to_string());
         let _ = write!(
             html,
-            "<b>{}</b>{about}{subject}, {}{tolerated}: {evidence}<br>{advice}<br>",
+            "<b>{}</b>{about}{subject}, {}{tolerated}: {evidence}<p class=\"advice\">{advice}</p>",
             reason.reason,
             reason.severity.word()
         );
@@ -108,15 +136,40 @@ fn escape(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use pmdscope_telemetry::AppInventory;
+
     use super::*;
+    use crate::metrics::ExporterCounters;
+    use crate::options::ExportOptions;
+    use crate::snapshot::RenderOptions;
 
     #[test]
     fn floods_are_shown() {
-        let options = crate::snapshot::RenderOptions::default().into();
-        let counters = crate::metrics::ExporterCounters::default();
+        let options = RenderOptions::default().into();
+        let counters = ExporterCounters::default();
         let snapshot = ScrapeSnapshot::new(crate::fixture::fleet(), counters, options);
         let html = page(&snapshot, None);
         assert!(html.contains("<b>flood</b> of eth0, warning: 9000 of 10000 packets/s"), "{html}");
+    }
+
+    #[test]
+    fn host_rates_and_dashboards_are_shown() {
+        let options = ExportOptions {
+            dashboards: Some("https://grafana.example.com/?a=1&b=2".to_owned()),
+            ..ExportOptions::default()
+        };
+        let options = RenderOptions::new(&options, &AppInventory::default()).into();
+        let fleet = crate::fixture::fleet();
+        let rate =
+            fleet.live_models().find_map(|(_, model)| model.sum_of_ports(|port| port.rx_pps));
+        let html = page(&ScrapeSnapshot::new(fleet, ExporterCounters::default(), options), None);
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        assert!(html.contains(&format!("<h1>{host}</h1>")), "{html}");
+        assert!(
+            html.contains("<a href=\"https://grafana.example.com/?a=1&amp;b=2\">dashboards</a>")
+        );
+        let cell = format!("<td class=\"number\" title=\"RX pps\">{:.0}</td>", rate.unwrap());
+        assert!(html.contains(&cell), "{cell}: {html}");
     }
 
     #[test]

@@ -28,6 +28,13 @@ pub(super) fn table() -> ConfigTable {
             "TLS and passwords: a web configuration file of Prometheus exporters",
         ),
         ConfigKey::new(
+            "dashboards",
+            OptionalText(text::url()),
+            |c| &mut c.export.dashboards,
+            r#""https://grafana.example.com/dashboards""#,
+            "URL of the dashboards, which the page / links to",
+        ),
+        ConfigKey::new(
             "timeout",
             Time(MILLISECOND, HOUR),
             |c| &mut c.export.timeout,
