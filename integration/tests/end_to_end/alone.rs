@@ -72,7 +72,6 @@ const ALONE: &[&str] = &[
     "statistics_make_no_dip_in_the_rate",
     "stolen_time_is_exported",
     "stolen_time_is_recorded_and_replayed",
-    "top_and_exporter_show_both_halves_of_a_nic",
     "stopped_capture_costs_no_packets",
     "the_demo_explains_itself",
     "the_demo_runs_in_the_background_of_a_terminal",
@@ -82,6 +81,8 @@ const ALONE: &[&str] = &[
     "the_script_of_interrupts_runs_alone_before_linux_6_5",
     "the_warm_up_is_not_counted",
     "timestamps_are_those_of_sending",
+    "top_and_exporter_show_both_halves_of_a_nic",
+    "unknown_extcap_arguments_are_passed_over",
     "work_on_packets_is_a_bottleneck",
     "xdp_limits_sources_and_new_connections",
 ];
