@@ -21,7 +21,7 @@ use self::rounds::Rounds;
 use crate::number::whole;
 use crate::output::StandardOutput;
 use crate::session::{self, AppArg};
-use crate::{capture, duration, output, terminal, top};
+use crate::{capture, duration, output, terminal};
 
 /// How often apps are asked while bpftrace starts.
 const START_STEP: Duration = Duration::from_millis(200);

@@ -36,7 +36,7 @@ use crate::number::whole;
 use crate::output::StandardOutput;
 use crate::session::{AppArg, XrayArg};
 use crate::source::{AtArg, ReplayArg, Source};
-use crate::{flows, interfaces, output, session, source, tasks, watch};
+use crate::{duration, flows, interfaces, output, session, source, tasks, watch};
 
 /// Time between two samples for one report of running apps.
 const REPORT_INTERVAL: Duration = Duration::from_millis(200);
