@@ -213,7 +213,7 @@ mod tests {
     fn misuse_is_told() {
         for wrong in [
             "--listen nowhere",
-            "--timeout 5",
+            "--timeout 5x",
             "--timeout 0s",
             "--openmetrics",
             "--once --listen :1",

@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn values_out_of_range_are_refused() {
-        for words in ["-n 0", "-i 0.1", "--min 0s", "--min 5", "--for 0s", "--events --no-bpf"] {
+        for words in ["-n 0", "-i 0.1", "--min 0s", "--min 5x", "--for 0s", "--events --no-bpf"] {
             assert!(parse(words).is_err(), "{words}");
         }
     }

@@ -81,7 +81,7 @@ fn options_come_before_the_configuration_and_nothing_else_does() {
 #[test]
 fn intervals_are_bounded() {
     assert_eq!(interval("0.5"), Ok(Duration::from_millis(500)));
-    for wrong in ["0", "-1", "61", "NaN", "inf", "1s", ""] {
+    for wrong in ["0", "-1", "61", "NaN", "inf", "61s", ""] {
         assert!(interval(wrong).is_err(), "{wrong}");
     }
 }
