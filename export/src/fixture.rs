@@ -27,7 +27,7 @@ const REALTIME_NS: u64 = 1_700_000_000_250_000_000;
 pub(crate) fn fleet() -> FleetState {
     let mut fleet = FleetState { realtime_ns: REALTIME_NS, ..FleetState::default() };
     let rules = LintRules { expected: expected(), ..LintRules::default() };
-    for sample in [linked(), stock("old"), stock("ended")] {
+    for sample in [linked(), bonded(stock("old")), stock("ended")] {
         fleet.apply(Evaluator::new(rules.clone()).sampled(sample));
     }
     let ended = Reachability::Unreachable(UnreachableReason::Refused);
@@ -49,6 +49,16 @@ pub(crate) fn fleet() -> FleetState {
         old.findings.push(missed());
     }
     fleet
+}
+
+/// Returns a sample whose port discards packets, and is a member of another one.
+fn bonded(mut sample: Sample) -> Sample {
+    let port = &mut sample.ports[0];
+    port.mac = Some("02:70:63:00:00:01".to_owned());
+    port.xstats.extend([("rx_discards_phy".to_owned(), 31_000)]);
+    let whole = PortSample { id: 9, device: "net_bonding0".to_owned(), ..port.clone() };
+    sample.ports.push(PortSample { xstats: Xstats::default(), ..whole });
+    sample
 }
 
 /// Returns a finding about missed packets of the stock app's port.

@@ -304,7 +304,8 @@ fn packets_that_are_still_in_the_rings_when_the_reader_closes_are_lost() {
     let files = CaptureFiles::onto(file, "pipe", &FileSettings::default()).unwrap();
     let report = app.capture_into(files, CaptureSettings::default(), &never(), std::mem::forget);
     assert!(report.reader_gone, "{report:?}");
-    assert_eq!((report.captured, report.unwritten, report.rings.records), (0, 50, 50));
+    // The ring may not even have been seen.
+    assert_eq!((report.captured, report.unwritten), (0, report.rings.records));
 }
 
 #[test]
