@@ -18,6 +18,10 @@ pub(crate) struct EalArguments {
     pub(crate) main_lcore: Option<u32>,
     /// Whether the arguments choose lcores: without them, lcore ids are CPU numbers.
     pub(crate) chooses_lcores: bool,
+    /// The lcores that the arguments choose, if their ids are known.
+    pub(crate) lcores: BTreeSet<u32>,
+    /// Lcores with CPUs of other numbers, and these CPUs.
+    placed: Vec<(BTreeSet<u32>, BTreeSet<u32>)>,
 }
 
 impl EalArguments {
@@ -36,6 +40,12 @@ impl EalArguments {
             }
         }
         read.finish()
+    }
+
+    /// Returns the lcore that the arguments place on these CPUs.
+    pub(crate) fn lcore_on(&self, cpus: &BTreeSet<u32>) -> Option<u32> {
+        let (lcores, _) = self.placed.iter().find(|(_, placed)| placed == cpus)?;
+        lcores.first().copied()
     }
 }
 
@@ -67,7 +77,10 @@ impl Reading {
         match option {
             "a" | "allow" => self.arguments.allowed.extend(device::address(head(value))),
             "vdev" => self.arguments.vdevs.push(value.to_owned()),
-            "l" | "lcores" => self.lcores = lcores(value),
+            "l" | "lcores" => {
+                self.lcores = lcores(value);
+                self.arguments.placed = placed(value);
+            }
             "c" | "coremask" => self.lcores = cpu_mask(value),
             "S" | "service-corelist" => self.services = lcores(value),
             "s" | "service-coremask" => self.services = cpu_mask(value),
@@ -83,6 +96,7 @@ impl Reading {
         EalArguments {
             chooses_lcores: self.main.is_some() || self.remapped || !self.lcores.is_empty(),
             main_lcore: self.main.or(lowest.filter(|_| !self.remapped)),
+            lcores: if self.remapped { BTreeSet::new() } else { self.lcores },
             ..self.arguments
         }
     }
@@ -95,21 +109,31 @@ pub(crate) fn head(value: &str) -> &str {
 
 /// Returns the ids of `0-3,5` and of `(0-1)@(2,3),4@5`: CPUs follow the `@`.
 fn lcores(list: &str) -> BTreeSet<u32> {
-    let (mut ids, mut depth, mut cpus) = (String::new(), 0_u32, false);
-    for letter in list.chars() {
+    groups(list).into_iter().flat_map(|(lcores, _)| lcores).collect()
+}
+
+/// Returns the lcores of such a list that have CPUs after an `@`, and these CPUs.
+fn placed(list: &str) -> Vec<(BTreeSet<u32>, BTreeSet<u32>)> {
+    groups(list).into_iter().filter_map(|(lcores, cpus)| Some((lcores, cpus?))).collect()
+}
+
+/// Splits such a list at the commas outside of parentheses.
+fn groups(list: &str) -> Vec<(BTreeSet<u32>, Option<BTreeSet<u32>>)> {
+    let mut depth = 0_u32;
+    let between = |letter: char| {
         match letter {
             '(' => depth += 1,
             ')' => depth = depth.saturating_sub(1),
-            '@' => cpus = true,
-            ',' if depth == 0 => {
-                cpus = false;
-                ids.push(',');
-            }
-            _ if cpus => {}
-            other => ids.push(other),
+            _ => {}
         }
-    }
-    cpu_list(&ids)
+        letter == ',' && depth == 0
+    };
+    let set = |text: &str| cpu_list(&text.replace(['(', ')'], ""));
+    let group = |part: &str| match part.split_once('@') {
+        Some((lcores, cpus)) => (set(lcores), Some(set(cpus))),
+        None => (set(part), None),
+    };
+    list.split(between).map(group).collect()
 }
 
 #[cfg(test)]
@@ -154,6 +178,15 @@ mod tests {
         assert_eq!(main("app -l 4-7 -R 0"), None);
         assert_eq!(main("app -n 4"), None);
         assert!(parse("app -l 4-7 -R").chooses_lcores && !parse("app -n 4").chooses_lcores);
+    }
+
+    #[test]
+    fn lcores_on_cpus_of_other_numbers_are_known() {
+        let arguments = parse("app --lcores=(4-5)@(0,1),7@2,3,(8,9)@6-7");
+        let on = |cpus: &[u32]| arguments.lcore_on(&cpus.iter().copied().collect());
+        assert_eq!([on(&[0, 1]), on(&[2]), on(&[6, 7])], [Some(4), Some(7), Some(8)]);
+        assert_eq!([on(&[3]), on(&[0]), on(&[])], [None; 3]);
+        assert_eq!(arguments.main_lcore, Some(3));
     }
 
     proptest! {

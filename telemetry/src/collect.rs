@@ -2,12 +2,14 @@
 
 mod cached;
 pub(crate) mod descriptors;
+mod foreign_captures;
 mod host;
 mod lcore_roles;
 mod linked;
 mod ports;
 mod round;
 mod stock;
+mod threads;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -239,6 +239,8 @@ pub(crate) struct LcoreUsage {
 pub(crate) struct LcoreInfo {
     pub(crate) lcore_id: u32,
     pub(crate) role: String,
+    #[serde(default)]
+    pub(crate) cpuset: Vec<u32>,
 }
 
 /// `/pmdscope`.

@@ -1,5 +1,6 @@
 //! The data of one app at one time: raw, serialisable, nothing derived.
 
+mod capture;
 mod lcore;
 pub(crate) mod ledger;
 mod memory;
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::host::Container;
 
+pub use self::capture::ForeignCaptureSample;
 pub use self::lcore::{LcoreRoleSample, LcoreSample, ThreadSample, UsageSample};
 use self::ledger::LEDGER_IMBALANCE;
 pub use self::ledger::{
@@ -96,9 +98,13 @@ pub struct Sample {
     /// PCIe links of the ports, as reported by the kernel; at most 10 s old.
     #[serde(default)]
     pub pcie_links: Vec<PcieLinkSample>,
-    /// Threads of lcores, as reported by the kernel; empty if `/proc` does not report them.
+    /// Threads that poll or serve lcores, of the app and of its secondary processes, as reported by the
+    /// kernel; empty if `/proc` does not report them.
     #[serde(default)]
     pub threads: Vec<ThreadSample>,
+    /// Threads that may poll and are not among `threads`, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub threads_left_out: Vec<String>,
     /// Time taken from lcores; `None` without tracing.
     #[serde(default)]
     pub tracing: Option<TracingSample>,
@@ -111,6 +117,9 @@ pub struct Sample {
     /// Roles of lcores; at most 10 s old; DPDK 23.03 and later.
     #[serde(default)]
     pub roles: Vec<LcoreRoleSample>,
+    /// Captures of other tools.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub foreign_captures: Vec<ForeignCaptureSample>,
     /// Number of running secondary processes.
     #[serde(default)]
     pub secondaries: u32,

@@ -188,7 +188,8 @@ fn the_documented_numbers_of_series_hold() {
 
 #[test]
 fn the_eal_tells_the_roles_of_lcores() {
-    let role = |lcore, role: &str| LcoreRoleSample { lcore, role: role.to_owned() };
+    let role =
+        |lcore, role: &str| LcoreRoleSample { lcore, role: role.to_owned(), cpus: Vec::new() };
     let mut sample = fixture::linked();
     sample.roles = vec![role(1, "RTE"), role(7, "SERVICE")];
     let exported = ExportedMetrics::of_sample(sample, &SeriesLimits::default());

@@ -1,6 +1,6 @@
 //! Reads what the host knows about an app, without querying it: PCI devices, threads, secondary processes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,12 +9,14 @@ use crate::arguments::EalArguments;
 use crate::clock::monotonic_ns;
 use crate::host::device::PciDevices;
 use crate::host::frequency::{CpuClock, CpuClocks};
-use crate::host::process::{PROC, ProcessTasks, is_control, lcore_of, stolen_ms};
+use crate::host::process::{ProcessTasks, stolen_ms};
 use crate::host::secondaries;
 use crate::sample::{DeviceSample, LcoreSample, PcieLinkSample, Sample, ThreadSample};
 
 use super::SLOW;
 use super::cached::Cached;
+use super::foreign_captures::foreign_captures;
+use super::threads::{FoundThreads, KnownLcores, PollThread, ThreadFinder};
 
 /// Maximum age of the counters of threads: short enough for ten samples per second.
 const SWITCHES_MAX_AGE: Duration = Duration::from_millis(90);
@@ -33,7 +35,6 @@ const THREADS_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct HostReader {
     dir: PathBuf,
-    pid: u32,
     pci: PciDevices,
     /// `None` until the app has reported them.
     arguments: Option<EalArguments>,
@@ -46,17 +47,12 @@ pub(super) struct HostReader {
     clock: Cached<BTreeMap<u32, CpuClock>>,
     /// Packets that all ports had missed when the clocks were read last.
     missed: u64,
-    secondaries: Cached<u32>,
-    tasks: Option<ProcessTasks>,
-    lcores: Cached<Lcores>,
+    /// Process ids in the PID namespace of the app.
+    secondaries: Cached<Vec<u32>>,
+    /// `None` if the process is not visible.
+    finder: Option<ThreadFinder>,
+    found: Cached<FoundThreads>,
     threads: Cached<Vec<ThreadSample>>,
-}
-
-/// The threads of lcores, and whether a control thread shares a CPU with them.
-#[derive(Debug, Default)]
-struct Lcores {
-    threads: Vec<(u32, u32)>,
-    control_shares_cpu: Option<bool>,
 }
 
 impl HostReader {
@@ -65,7 +61,6 @@ impl HostReader {
     pub(super) fn new(dir: &Path, pid: u32) -> Self {
         Self {
             dir: dir.into(),
-            pid,
             pci: PciDevices::default(),
             arguments: None,
             devices: Cached::default(),
@@ -75,8 +70,8 @@ impl HostReader {
             clock: Cached::default(),
             missed: 0,
             secondaries: Cached::default(),
-            tasks: ProcessTasks::of(Path::new(PROC), pid),
-            lcores: Cached::default(),
+            finder: ThreadFinder::of(pid),
+            found: Cached::default(),
             threads: Cached::default(),
         }
     }
@@ -100,32 +95,39 @@ impl HostReader {
         for port in &mut sample.ports {
             port.pci_id = ids.get(&port.device).cloned();
         }
-        sample.secondaries = *self.secondaries.get(now, SLOW, || count(&self.dir));
+        let running = self.secondaries.get(now, SLOW, || secondaries(&self.dir));
+        sample.secondaries = u32::try_from(running.len()).unwrap_or(u32::MAX);
+        sample.foreign_captures = foreign_captures(&sample.pools, running, sample.app.pid);
         self.read_threads(sample, now);
         self.read_clocks(sample, now);
         let library = sample.library.as_ref().map(|library| library.control_shares_poll_cpu);
-        let seen = self.lcores.value().control_shares_cpu;
+        let seen = self.found.value().control_shares_cpu;
         sample.control_shares_poll_cpu = library.or(seen);
     }
 
     fn read_threads(&mut self, sample: &mut Sample, now: Instant) {
-        let Some(tasks) = &self.tasks else { return };
-        let known = |lcore: &LcoreSample, lcores: &Lcores| {
-            lcores.threads.iter().any(|(known, _)| *known == lcore.lcore)
+        let Some(finder) = &mut self.finder else { return };
+        let is_known = |lcore: &LcoreSample, found: &FoundThreads| {
+            found.threads.iter().any(|known| known.lcore == lcore.lcore)
         };
-        let new = !sample.lcores.iter().all(|lcore| known(lcore, self.lcores.value()));
-        if new && self.lcores.is_older(now, THREADS_RETRY_INTERVAL) {
-            self.lcores.forget();
+        let new = !sample.lcores.iter().all(|lcore| is_known(lcore, self.found.value()));
+        if finder.is_due() || new && self.found.is_older(now, THREADS_RETRY_INTERVAL) {
+            self.found.forget();
         }
-        let arguments = self.arguments.as_ref();
-        let listing = || lcores(tasks, self.pid, arguments, &sample.lcores);
-        let lcores = self.lcores.get(now, SLOW, listing);
+        let known = KnownLcores {
+            arguments: self.arguments.as_ref(),
+            table: &sample.lcores,
+            roles: &sample.roles,
+        };
+        let secondaries = self.secondaries.value();
+        let found = self.found.get(now, SLOW, || finder.find(&known, secondaries));
         let threads =
-            self.threads.get(now, SWITCHES_MAX_AGE, || read_threads(tasks, &lcores.threads));
+            self.threads.get(now, SWITCHES_MAX_AGE, || read_threads(finder, &found.threads));
         sample.threads.clone_from(threads);
+        sample.threads_left_out.clone_from(&found.left_out);
         // A thread that has ended may have a successor.
-        if sample.threads.len() < lcores.threads.len() {
-            self.lcores.forget();
+        if sample.threads.len() < found.threads.len() {
+            self.found.forget();
         }
     }
 
@@ -150,12 +152,8 @@ impl HostReader {
     }
 }
 
-fn count(dir: &Path) -> u32 {
-    u32::try_from(secondaries(dir).len()).unwrap_or(u32::MAX)
-}
-
-/// Reads these threads, given by lcore and thread id.
-fn read_threads(tasks: &ProcessTasks, threads: &[(u32, u32)]) -> Vec<ThreadSample> {
+/// Reads these threads.
+fn read_threads(finder: &ThreadFinder, threads: &[PollThread]) -> Vec<ThreadSample> {
     if threads.is_empty() {
         return Vec::new();
     }
@@ -163,74 +161,43 @@ fn read_threads(tasks: &ProcessTasks, threads: &[(u32, u32)]) -> Vec<ThreadSampl
     let stolen_ms =
         Arc::clone(shared.get(Instant::now(), SWITCHES_MAX_AGE, || Arc::new(stolen_ms())));
     drop(shared);
-    threads.iter().filter_map(|(lcore, tid)| thread(tasks, *lcore, *tid, &stolen_ms)).collect()
+    let read =
+        |thread: &PollThread| read_thread(finder.tasks(thread.secondary)?, *thread, &stolen_ms);
+    threads.iter().filter_map(read).collect()
 }
 
-fn thread(
+fn read_thread(
     tasks: &ProcessTasks,
-    lcore: u32,
-    tid: u32,
+    PollThread { lcore, tid, secondary }: PollThread,
     stolen_ms: &BTreeMap<u32, u64>,
 ) -> Option<ThreadSample> {
     let status = tasks.status(tid)?;
     let times = tasks.times(tid);
-    let cpu = tasks.cpu(tid)?;
-    Some(ThreadSample {
+    let (cpu, age) = tasks.cpu_and_age(tid)?;
+    let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let mut sample = ThreadSample {
         lcore,
         tid,
+        secondary,
+        name: tasks.name(tid)?,
         read_ns: monotonic_ns(),
         run_ns: times.map(|times| times.run_ns),
         run_delay_ns: times.map(|times| times.run_delay_ns),
         cpu_stolen_ms: stolen_ms.get(&cpu).copied(),
+        asleep: status.is_asleep(),
+        state: Some(status.state),
+        age_ns: nanos(age),
         cpus: status.cpus,
         cpu,
         voluntary_switches: status.voluntary_switches,
         involuntary_switches: status.involuntary_switches,
-        asleep: status.asleep,
         ..ThreadSample::default()
-    })
-}
-
-/// Identifies threads by the table of libpmdscope, by their names, and the main thread by its id.
-fn lcores(
-    tasks: &ProcessTasks,
-    pid: u32,
-    arguments: Option<&EalArguments>,
-    table: &[LcoreSample],
-) -> Lcores {
-    let list = tasks.list();
-    let mut threads: BTreeMap<u32, u32> = BTreeMap::new();
-    let told = |own_tid: u64| table.iter().find(|lcore| lcore.tid == own_tid).map(|l| l.lcore);
-    for (tid, name) in &list {
-        let told =
-            if table.is_empty() { None } else { tasks.status(*tid).and_then(|s| told(s.own_tid)) };
-        if let Some(lcore) = told.or_else(|| lcore_of(name)) {
-            threads.insert(lcore, *tid);
-        }
-    }
-    if !threads.values().any(|tid| *tid == pid) {
-        let main = arguments.and_then(|arguments| main_lcore(tasks, pid, arguments));
-        if let Some(main) = main.filter(|main| !threads.contains_key(main)) {
-            threads.insert(main, pid);
-        }
-    }
-    let cpus = |tid: &u32| tasks.status(*tid).map(|status| status.cpu_set()).unwrap_or_default();
-    let polled: BTreeSet<u32> = threads.values().flat_map(cpus).collect();
-    let control = list.iter().find(|(_, name)| is_control(name)).map(|(tid, _)| cpus(tid));
-    let control = control.filter(|control| !control.is_empty() && !polled.is_empty());
-    Lcores {
-        threads: threads.into_iter().collect(),
-        control_shares_cpu: control.map(|control| !control.is_disjoint(&polled)),
-    }
-}
-
-/// Returns the main lcore. If the arguments choose no lcores, an lcore has the number of its only CPU.
-fn main_lcore(tasks: &ProcessTasks, pid: u32, arguments: &EalArguments) -> Option<u32> {
-    let by_cpu = || {
-        let cpus = tasks.status(pid)?.cpu_set();
-        cpus.first().copied().filter(|_| cpus.len() == 1 && !arguments.chooses_lcores)
     };
-    arguments.main_lcore.or_else(by_cpu)
+    if sample.asleep {
+        sample.wait_channel = tasks.wait_channel(tid);
+        sample.since_run_ns = tasks.since_run(tid).map(nanos);
+    }
+    Some(sample)
 }
 
 #[cfg(test)]
@@ -303,12 +270,12 @@ mod tests {
             threads.iter().any(|thread| thread.lcore == 31)
         };
         while !has(&mut host) {
-            host.lcores.forget();
+            host.found.forget();
         }
         drop(done);
         let _ = worker.join();
         while has(&mut host) {}
         has(&mut host);
-        assert!(host.lcores.value().threads.iter().all(|(lcore, _)| *lcore != 31));
+        assert!(host.found.value().threads.iter().all(|thread| thread.lcore != 31));
     }
 }

@@ -59,5 +59,5 @@ fn roles(round: &mut RequestRound<'_>, ids: &[LcoreId]) -> Vec<Option<LcoreRoleS
 }
 
 fn sample(info: LcoreInfo) -> LcoreRoleSample {
-    LcoreRoleSample { lcore: info.lcore_id, role: info.role }
+    LcoreRoleSample { lcore: info.lcore_id, role: info.role, cpus: info.cpuset }
 }

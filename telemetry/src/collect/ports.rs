@@ -11,8 +11,8 @@ use crate::client::TelemetryClient;
 use crate::commands::{PortId, TelemetryCommand};
 use crate::error::TelemetryError;
 use crate::reply::{
-    LinkReply, LinkState, PortCountersReply, PortInfo, PortReply, PortShape, XstatsReply,
-    XstatsShape,
+    LinkReply, LinkState, PortCountersReply, PortInfo, PortReply, PortShape, UnsignedNumber,
+    XstatsReply, XstatsShape,
 };
 use crate::sample::{PortSample, PortStats, QueueDirection};
 
@@ -359,6 +359,16 @@ fn configure(port: &mut PortSample, info: PortInfo) {
     port.numa_node = info.numa_node;
     port.promiscuous = info.promiscuous.map(|promiscuous| promiscuous.0 != 0);
     port.mac = info.mac_addr;
+    port.rx_queues_stopped = stopped(&info.rxq_state);
+}
+
+/// Returns the queues that are stopped while others of the port are not: before DPDK 23.11, many drivers
+/// report all as stopped.
+fn stopped(states: &[UnsignedNumber]) -> Vec<u16> {
+    let queues = (0..=u16::MAX).zip(states);
+    let stopped: Vec<_> =
+        queues.filter(|(_, state)| state.0 == 0).map(|(queue, _)| queue).collect();
+    if stopped.len() < states.len() { stopped } else { Vec::new() }
 }
 
 fn connect(port: &mut PortSample, link: Option<LinkReply>) {

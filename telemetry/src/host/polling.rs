@@ -24,9 +24,9 @@ pub fn polled_cpus(pid: u32) -> BTreeSet<u32> {
         }
         busy.retain(|tid| tasks.is_ready(*tid));
     }
-    let cpu = |tid: &u32| match tasks.status(*tid)?.cpu_set() {
-        pinned if pinned.len() == 1 => pinned.first().copied(),
-        _ => tasks.cpu(*tid),
+    let cpu = |tid: &u32| {
+        let last = || tasks.cpu_and_age(*tid).map(|(cpu, _)| cpu);
+        tasks.status(*tid)?.only_cpu().or_else(last)
     };
     busy.iter().filter_map(cpu).collect()
 }

@@ -97,7 +97,7 @@ fn stat_field<T: FromStr>(stat: &str, field: usize) -> Option<T> {
 pub(crate) struct ProcessTasks(OwnedFd);
 
 /// The status of a thread.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ThreadStatus {
     /// Its id in the innermost PID namespace, which the process itself sees.
     pub(crate) own_tid: u64,
@@ -105,8 +105,8 @@ pub(crate) struct ThreadStatus {
     pub(crate) cpus: String,
     pub(crate) voluntary_switches: u64,
     pub(crate) involuntary_switches: u64,
-    /// Whether it neither runs nor waits for a CPU.
-    pub(crate) asleep: bool,
+    /// State, as one letter: `R` runs or waits for a CPU, `S` sleeps, `D` waits in the kernel, ...
+    pub(crate) state: char,
 }
 
 /// Times of a thread.
@@ -132,7 +132,7 @@ impl ProcessTasks {
         let tid = |name: &[u8]| str::from_utf8(name).ok()?.parse::<u32>().ok();
         let mut tasks: Vec<_> = entries
             .filter_map(|entry| tid(entry.ok()?.file_name().to_bytes()))
-            .filter_map(|tid| Some((tid, self.file(tid, "comm")?.trim_end().to_owned())))
+            .filter_map(|tid| Some((tid, self.name(tid)?)))
             .collect();
         tasks.sort_unstable();
         tasks
@@ -143,10 +143,31 @@ impl ProcessTasks {
         status(&self.file(tid, "status")?)
     }
 
-    /// Reads the CPU that a thread ran on last.
-    pub(crate) fn cpu(&self, tid: u32) -> Option<u32> {
-        // Field 39 is the 37th after the name.
-        stat_field(&self.file(tid, "stat")?, 36)
+    /// Reads the name of a thread.
+    pub(crate) fn name(&self, tid: u32) -> Option<String> {
+        Some(self.file(tid, "comm")?.trim_end().to_owned())
+    }
+
+    /// Reads the CPU that a thread ran on last, and its age.
+    pub(crate) fn cpu_and_age(&self, tid: u32) -> Option<(u32, Duration)> {
+        let stat = self.file(tid, "stat")?;
+        // Field 39 is the 37th after the name, field 22 the 20th.
+        Some((stat_field(&stat, 36)?, since_start(stat_field(&stat, 19)?)?))
+    }
+
+    /// Reads the function of the kernel in which a thread sleeps; `None` if the kernel does not tell.
+    pub(crate) fn wait_channel(&self, tid: u32) -> Option<String> {
+        let name = self.file(tid, "wchan")?;
+        let name = name.trim();
+        (!name.is_empty() && name != "0").then(|| name.to_owned())
+    }
+
+    /// Reads how long ago a thread that sleeps had a CPU, by the clock of the scheduler; `None` if the
+    /// kernel does not tell. CPUs differ by the time that interrupts and hypervisors took from them.
+    pub(crate) fn since_run(&self, tid: u32) -> Option<Duration> {
+        let now = std::fs::read_to_string(format!("{PROC}/thread-self/sched")).ok()?;
+        let ms = last_run_ms(&now)? - last_run_ms(&self.file(tid, "sched")?)?;
+        Duration::try_from_secs_f64(ms.max(0.0) / 1e3).ok()
     }
 
     /// Reads the times of a thread; `None` if the kernel does not count them.
@@ -171,22 +192,25 @@ impl ProcessTasks {
 }
 
 fn status(text: &str) -> Option<ThreadStatus> {
-    let mut status = ThreadStatus::default();
-    let (mut cpus, mut switches) = (false, false);
-    for line in text.lines() {
-        let Some((field, value)) = line.split_once(":\t") else { continue };
-        match field {
-            "State" => status.asleep = !value.starts_with('R'),
-            "NSpid" => status.own_tid = value.rsplit('\t').next()?.parse().ok()?,
-            "Cpus_allowed_list" => (status.cpus, cpus) = (value.to_owned(), true),
-            "voluntary_ctxt_switches" => status.voluntary_switches = value.parse().ok()?,
-            "nonvoluntary_ctxt_switches" => {
-                (status.involuntary_switches, switches) = (value.parse().ok()?, true);
-            }
-            _ => {}
-        }
-    }
-    (cpus && switches).then_some(status)
+    let mut fields = BTreeMap::new();
+    fields.extend(text.lines().filter_map(|line| line.split_once(":\t")));
+    let number = |field: &str| fields.get(field)?.parse().ok();
+    Some(ThreadStatus {
+        own_tid: match fields.get("NSpid") {
+            Some(ids) => ids.rsplit('\t').next()?.parse().ok()?,
+            None => 0,
+        },
+        cpus: (*fields.get("Cpus_allowed_list")?).to_owned(),
+        voluntary_switches: number("voluntary_ctxt_switches")?,
+        involuntary_switches: number("nonvoluntary_ctxt_switches")?,
+        state: fields.get("State")?.chars().next()?,
+    })
+}
+
+/// Parses the time at which a thread had a CPU last, milliseconds, of `sched`.
+fn last_run_ms(sched: &str) -> Option<f64> {
+    let line = sched.lines().find(|line| line.starts_with("se.exec_start"))?;
+    line.rsplit(':').next()?.trim().parse().ok()
 }
 
 /// Parses `schedstat`. Zeros mean that the kernel does not count: a running thread has run for some time.
@@ -218,14 +242,33 @@ impl ThreadStatus {
     pub(crate) fn cpu_set(&self) -> BTreeSet<u32> {
         cpu_list(&self.cpus)
     }
+
+    /// Returns its CPU, if it may run on one only.
+    pub(crate) fn only_cpu(&self) -> Option<u32> {
+        self.cpus.parse().ok()
+    }
+
+    /// Whether it neither runs nor waits for a CPU.
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.state != 'R'
+    }
 }
 
-/// Returns the lcore that an EAL thread of this name serves. DPDK has named them `lcore-worker-3`
-/// (before 22.11), `rte-worker-3` (22.11, 23.03, 23.07) and `dpdk-worker3` (since).
+/// Returns the lcore that a thread of this name serves. DPDK has named its threads `lcore-worker-3`
+/// (before 22.11), `rte-worker-3` (22.11, 23.03, 23.07) and `dpdk-worker3` (since); SPDK renames them
+/// to `reactor_3`; those of Open vSwitch are `pmd-c03/id:8`.
 pub(crate) fn lcore_of(name: &str) -> Option<u32> {
-    let prefixes = ["rte-worker-", "dpdk-worker", "lcore-worker-"];
+    let prefixes = ["rte-worker-", "dpdk-worker", "lcore-worker-", "reactor_"];
+    if let Some(rest) = name.strip_prefix("pmd-c") {
+        return rest.split_once("/id:")?.0.parse().ok();
+    }
     let number = prefixes.iter().find_map(|prefix| name.strip_prefix(prefix))?;
     number.trim_start_matches(['-', '/']).parse().ok()
+}
+
+/// Whether the EAL gave a thread its name.
+pub(crate) fn is_eal_worker(name: &str) -> bool {
+    lcore_of(name).is_some() && !name.starts_with("pmd-c") && !name.starts_with("reactor_")
 }
 
 /// Whether a thread of this name answers telemetry requests, or shares its CPUs with those that do.
@@ -269,12 +312,20 @@ mod tests {
         assert_eq!((read.own_tid, read.cpus.as_str()), (12, "1,4-5"));
         assert_eq!((read.voluntary_switches, read.involuntary_switches), (7, 41));
         assert_eq!(read.cpu_set(), [1, 4, 5].into());
-        assert!(!read.asleep);
+        assert!(!read.is_asleep());
+        assert_eq!((read.only_cpu(), read.state), (None, 'R'));
         for state in ["S (sleeping)", "D (disk sleep)", "T (stopped)"] {
-            assert!(status(&STATUS.replace("R (running)", state)).unwrap().asleep, "{state}");
+            assert!(status(&STATUS.replace("R (running)", state)).unwrap().is_asleep(), "{state}");
         }
         assert_eq!(status("Cpus_allowed_list:\t1\n"), None);
         assert_eq!(status(&STATUS.replace("41", "-1")), None);
+    }
+
+    #[test]
+    fn the_last_run_is_a_time_of_the_scheduler() {
+        let sched = "app (7111, #threads: 1)\n----\nse.exec_start        :      15787800.879909\n";
+        assert_eq!(last_run_ms(sched), Some(15_787_800.879_909));
+        assert_eq!(last_run_ms("se.vruntime : 1.0\n"), None);
     }
 
     #[test]
@@ -289,8 +340,9 @@ mod tests {
             assert_eq!(stolen_ticks(other), None, "{other}");
         }
         let tasks = ProcessTasks::of(Path::new(PROC), std::process::id()).unwrap();
-        let here = tasks.cpu(std::process::id()).unwrap();
+        let (here, age) = tasks.cpu_and_age(std::process::id()).unwrap();
         assert!(stolen_ms().contains_key(&here));
+        assert!(age < Duration::from_secs(3600), "{age:?}");
     }
 
     #[test]
@@ -304,9 +356,15 @@ mod tests {
         ] {
             assert_eq!(lcore_of(name), Some(17), "{name}");
         }
-        for name in ["worker-1", "rte-worker-", "rte-worker-x", "dpdk-testpmd", "lcore-worker-1x"] {
+        for (name, lcore) in [("pmd-c01/id:8", 1), ("pmd-c103/id:12", 103), ("reactor_7", 7)] {
+            assert_eq!(lcore_of(name), Some(lcore), "{name}");
+            assert!(!is_eal_worker(name), "{name}");
+        }
+        let others = ["worker-1", "rte-worker-", "rte-worker-x", "dpdk-testpmd", "lcore-worker-1x"];
+        for name in others.into_iter().chain(["pmd-c/id:1", "pmd-c01", "reactor_", "pmd-cx/id:1"]) {
             assert_eq!(lcore_of(name), None, "{name}");
         }
+        assert!(is_eal_worker("dpdk-worker3"));
         assert!(is_control("telemetry-v2") && is_control("dpdk-telem-v2"));
         assert!(!is_control("rte-worker-1") && !is_control("dpdk-worker1"));
     }
@@ -323,7 +381,8 @@ mod tests {
         }
         let (tid, _) = worker().unwrap();
         let status = tasks.status(tid).unwrap();
-        assert!(status.own_tid > 0 && status.cpu_set().contains(&tasks.cpu(tid).unwrap()));
+        let (cpu, _) = tasks.cpu_and_age(tid).unwrap();
+        assert!(status.own_tid > 0 && status.cpu_set().contains(&cpu));
         drop(done);
         let _ = thread.join();
         while tasks.status(tid).is_some() {
@@ -339,6 +398,7 @@ mod tests {
             let _ = status(&text);
             let _ = status(&format!("{STATUS}NSpid:\t{text}"));
             let _ = lcore_of(&text);
+            let _ = last_run_ms(&text);
         }
     }
 }

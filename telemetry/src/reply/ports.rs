@@ -20,6 +20,9 @@ pub(crate) struct PortInfo {
     pub(crate) mac_addr: Option<String>,
     #[serde(default = "unknown_node")]
     pub(crate) numa_node: i64,
+    /// State of each receive queue: 0 stopped, 1 started, 2 hairpin.
+    #[serde(default)]
+    pub(crate) rxq_state: Vec<UnsignedNumber>,
 }
 
 fn unknown_node() -> i64 {

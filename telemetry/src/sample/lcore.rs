@@ -46,14 +46,21 @@ pub struct LcoreSample {
     pub gaps: Vec<u64>,
 }
 
-/// The thread of one lcore, as reported by the kernel.
+/// A thread that polls or serves an lcore, as reported by the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ThreadSample {
-    /// lcore id.
+    /// lcore id; the thread id for a thread that serves no lcore.
     pub lcore: u32,
     /// Kernel thread id on this host.
     pub tid: u32,
+    /// Name of the thread.
+    #[serde(default)]
+    pub name: String,
+    /// Process id on this host of the secondary process that it belongs to; `None` for a thread of the app
+    /// itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secondary: Option<u32>,
     /// CPUs that the thread may run on, as formatted by the kernel, for instance `2-3`.
     pub cpus: String,
     /// CPU that the thread last ran on.
@@ -66,6 +73,20 @@ pub struct ThreadSample {
     /// after.
     #[serde(default)]
     pub asleep: bool,
+    /// State of the thread when it was read, as one letter of `/proc/PID/task/TID/stat`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<char>,
+    /// Function of the kernel in which the thread sleeps; `None` if it does not, or if the kernel does not
+    /// tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_channel: Option<String>,
+    /// Time since a thread that sleeps had a CPU, nanoseconds, estimated from the clock of the scheduler;
+    /// `None` if it does not sleep, or if the kernel does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since_run_ns: Option<u64>,
+    /// Age of the thread when it was read, nanoseconds; 0 if unknown.
+    #[serde(default)]
+    pub age_ns: u64,
     /// Monotonic clock when the thread was read, nanoseconds; before `monotonic_ns` of the sample if the
     /// values are those of an earlier round.
     #[serde(default)]
@@ -91,6 +112,11 @@ pub struct ThreadSample {
 }
 
 impl ThreadSample {
+    /// Returns its time on a CPU or ready to run, nanoseconds; `None` if the kernel does not count it.
+    pub(crate) fn busy_ns(&self) -> Option<u64> {
+        Some(self.run_ns?.saturating_add(self.run_delay_ns.unwrap_or(0)))
+    }
+
     /// Returns how often it slept or waited since it was read `before`; `None` after a reset. A sleep
     /// that began before has no context switch in this time, but counts.
     pub(crate) fn sleeps_since(&self, before: &Self) -> Option<u64> {
@@ -119,4 +145,7 @@ pub struct LcoreRoleSample {
     pub lcore: u32,
     /// Role in terms of DPDK: `RTE`, `SERVICE`, or `NON_EAL` for a thread that the app registered itself.
     pub role: String,
+    /// CPUs of the lcore.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cpus: Vec<u32>,
 }

@@ -40,6 +40,9 @@ pub struct PortSample {
     /// stock app; `None` for a queue without a report. For other apps, the queues of the sample have them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rx_descriptors: Vec<Option<u64>>,
+    /// Receive queues that the app has not started, while others of the port are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rx_queues_stopped: Vec<u16>,
     /// Basic counters.
     pub stats: PortStats,
     /// Extended counters, by the name that the driver gives them; incomplete if `xstats_truncated` is set.

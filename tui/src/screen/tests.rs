@@ -273,7 +273,8 @@ fn threads_of_a_stock_app_are_known_to_the_kernel() {
 
 #[test]
 fn the_eal_tells_the_roles_of_lcores_of_a_stock_app() {
-    let role = |lcore, role: &str| LcoreRoleSample { lcore, role: role.to_owned() };
+    let role =
+        |lcore, role: &str| LcoreRoleSample { lcore, role: role.to_owned(), cpus: Vec::new() };
     let mut model = fixture::stock();
     let leaking = fixture::leaking();
     (model.sample.threads, model.threads) = (leaking.sample.threads, leaking.threads);

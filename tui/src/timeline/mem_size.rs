@@ -109,10 +109,13 @@ fn sample(sample: &Sample) -> usize {
         + list(&sample.stages, |stage: &StageSample| text(&stage.stage))
         + list(&sample.devices, |device: &DeviceSample| text(&device.address) + ALLOCATION)
         + list(&sample.pcie_links, |link: &PcieLinkSample| text(&link.port))
-        + list(&sample.threads, |thread: &ThreadSample| text(&thread.cpus))
+        + list(&sample.threads, |thread: &ThreadSample| {
+            text(&thread.cpus) + text(&thread.name) + thread.wait_channel.as_deref().map_or(0, text)
+        })
+        + list(&sample.threads_left_out, |left_out: &String| text(left_out))
         + list(&sample.heaps, |heap: &HeapSample| text(&heap.name))
         + list(&sample.usage, |_: &UsageSample| 0)
-        + list(&sample.roles, |role: &LcoreRoleSample| text(&role.role))
+        + list(&sample.roles, |role: &LcoreRoleSample| text(&role.role) + plain(&role.cpus))
         + sample.xray.as_ref().and_then(|xray| xray.problem.as_deref()).map_or(0, text)
         + list(&sample.partial, |part: &String| text(part))
 }
@@ -131,7 +134,11 @@ fn identity(app: &AppIdentity) -> usize {
 fn port(port: &PortSample) -> usize {
     let names = port.xstats.names().map(|name| size_of::<String>() + text(name)).sum::<usize>();
     let values = port.xstats.len() * size_of::<u64>() + ALLOCATION;
-    text(&port.device) + plain(&port.rx_descriptors) + values + names / port.xstats.sharers()
+    text(&port.device)
+        + plain(&port.rx_descriptors)
+        + plain(&port.rx_queues_stopped)
+        + values
+        + names / port.xstats.sharers()
 }
 
 fn pool(pool: &PoolSample) -> usize {
