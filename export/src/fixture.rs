@@ -76,6 +76,7 @@ fn missed() -> Finding {
             share: Some(1.0),
             evidence: "lcore 3: the kernel ran something else on its CPU".to_owned(),
         }],
+        weight: 0.0,
     }
 }
 

@@ -90,6 +90,7 @@ mod tests {
             threshold: "a line".to_owned(),
             advice: "do".to_owned(),
             causes: Vec::new(),
+            weight: 0.0,
         }
     }
 

@@ -257,6 +257,7 @@ impl AbsenceFinding {
             threshold: self.threshold,
             advice: self.advice,
             causes: Vec::new(),
+            weight: 0.0,
         })
     }
 }

@@ -242,6 +242,7 @@ mod tests {
             threshold: "more than 0 missed packets/s".to_owned(),
             advice: "look for stalls".to_owned(),
             causes: Vec::new(),
+            weight: 0.0,
         }
     }
 

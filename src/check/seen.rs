@@ -14,7 +14,8 @@ use serde::{Serialize, Serializer};
 /// What two findings have in common that are the same at different times.
 type FindingKey = (String, Lint, FindingSubject);
 
-/// Findings of earlier samples, of each app, lint and subject the newest of the worst.
+/// Findings of earlier samples, of each app, lint and subject the newest of the worst: a lesser gap or
+/// loss does not replace a greater one.
 #[derive(Default)]
 pub(super) struct SeenFindings(BTreeMap<FindingKey, SeenFinding>);
 
@@ -105,8 +106,10 @@ impl SeenFinding {
         // A less severe finding does not replace a worse one. One without an explanation does not
         // replace one with it.
         let explains = finding.is_explained() || !self.worst.is_explained();
+        let is_newly_explained = finding.is_explained() && !self.worst.is_explained();
+        let is_lesser = finding.weight < self.worst.weight && !is_newly_explained;
         let (now_is, was) = (finding.severity, self.worst.severity);
-        if now_is > was || (now_is == was && explains) {
+        if now_is > was || (now_is == was && explains && !is_lesser) {
             self.worst.clone_from(finding);
         }
         if !self.was_told {
@@ -172,6 +175,7 @@ mod tests {
             threshold: String::new(),
             advice: String::new(),
             causes: Vec::new(),
+            weight: 0.0,
         }
     }
 
@@ -218,6 +222,24 @@ mod tests {
         assert_eq!(told(of("pool", MissedCause::PoolEmpty)), "pool");
         assert_eq!(told(of("unknown", MissedCause::Unknown)), "pool");
         assert_eq!(told(of("stall", MissedCause::StalledLcore)), "stall");
+    }
+
+    #[test]
+    fn a_lesser_gap_does_not_replace_a_greater_one() {
+        let mut seen = SeenFinding {
+            worst: Finding { weight: 200.0, ..finding("200 ms: a lock") },
+            occurrence: seen(&[Some("x")]).0.into_values().next().unwrap().occurrence,
+            is_told: false,
+            was_told: false,
+        };
+        let now = Timestamp::UNIX_EPOCH;
+        seen.note(&Finding { weight: 5.0, ..finding("5 ms: the kernel") }, now);
+        assert_eq!(seen.worst.evidence, "200 ms: a lock");
+        seen.note(&Finding { weight: 201.0, ..finding("201 ms: a lock") }, now);
+        assert_eq!(seen.worst.evidence, "201 ms: a lock");
+        let critical = Finding { severity: Severity::Critical, ..finding("critical") };
+        seen.note(&critical, now);
+        assert_eq!(seen.worst.evidence, "critical");
     }
 
     #[test]

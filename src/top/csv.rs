@@ -278,6 +278,7 @@ mod tests {
             threshold: "0".to_owned(),
             advice: "more\r\nqueues".to_owned(),
             causes: Vec::new(),
+            weight: 0.0,
         };
         let lcore = LcoreSample { lcore: 2, role: "worker".to_owned(), ..LcoreSample::default() };
         let mut sample = Sample {

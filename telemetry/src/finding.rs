@@ -1,11 +1,13 @@
 //! Lints over a model: problems, with evidence, threshold and advice.
 
 pub mod balance;
+mod blocked;
 mod buffers;
 mod cached;
 mod corrupt;
 mod counters;
 mod flood;
+mod foreign_capture;
 mod implausible;
 mod lint;
 mod load;
@@ -22,6 +24,7 @@ mod sticky;
 mod stolen;
 mod subject;
 mod thresholds;
+mod time;
 
 use std::time::Duration;
 
@@ -33,6 +36,7 @@ pub use self::missed::FindingCause;
 pub use self::sticky::StickyFindings;
 pub use self::subject::FindingSubject;
 pub use self::thresholds::Thresholds;
+pub(crate) use self::time::duration;
 use crate::discover::{DiscoveredApp, Reachability, UnreachableReason};
 use crate::interface::InterfaceSample;
 use crate::inventory::AppInventory;
@@ -43,7 +47,7 @@ use crate::sample::LcoreSample;
 const CAUSES: [&[Lint]; 4] = [
     &[Lint::RestartLoop],
     &[Lint::DoubleFree, Lint::Leak, Lint::PoolCorrupt, Lint::UseAfterFree],
-    &[Lint::PortFlap, Lint::TxStuck],
+    &[Lint::ForeignCapture, Lint::NoPolling, Lint::PortFlap, Lint::TxStuck],
     &[Lint::MbufsCached, Lint::RxNombuf],
 ];
 
@@ -110,6 +114,10 @@ pub struct Finding {
     /// causes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<FindingCause>,
+    /// Size of the problem in the interval, to tell the worst of several findings of one kind at different
+    /// times; 0 for a kind of which the newest counts.
+    #[serde(skip)]
+    pub weight: f64,
 }
 
 /// Returns all findings about the app of `model`, worst first.
@@ -120,6 +128,7 @@ pub fn evaluate(model: &Model, rules: &LintRules) -> Vec<Finding> {
     let expected = rules.expected.expectation(&model.sample);
     findings.extend(ports::evaluate(model, &expected, thresholds));
     findings.extend(process::restart_loop(model, thresholds));
+    findings.extend(foreign_capture::captures(model));
     findings.extend(loss::losses(model));
     findings.extend(scan::lost_mbufs(model));
     findings.extend(corrupt::corrupt_pools(model));
@@ -131,10 +140,12 @@ pub fn evaluate(model: &Model, rules: &LintRules) -> Vec<Finding> {
     findings.extend(counters::evaluate(model, thresholds));
     findings.extend(implausible::evaluate(model));
     findings.extend(no_polling(model, thresholds));
+    findings.extend(blocked::blocked(model, thresholds));
     findings.extend(stall::stalls(model, thresholds));
     findings.extend(stolen::stolen(model, thresholds));
     findings.extend(load::imbalances(model, thresholds));
     drop_explained(&mut findings);
+    drop_foreign(model, &mut findings);
     forget_wholes(model, &mut findings);
     sort(&mut findings);
     findings
@@ -146,9 +157,22 @@ fn drop_explained(findings: &mut Vec<Finding>) {
     let is_starved = |finding: &Finding| {
         finding.lint == Lint::MbufsCached && finding.severity == Severity::Critical
     };
-    if findings.iter().any(is_starved) {
+    // Nor does one that nobody polls.
+    let is_blocked = |finding: &Finding| {
+        finding.lint == Lint::NoPolling && finding.severity >= Severity::Warning
+    };
+    if findings.iter().any(|finding| is_starved(finding) || is_blocked(finding)) {
         findings.retain(|finding| finding.lint != Lint::RxFlat);
     }
+}
+
+/// Drops findings about mempools that the app does not use.
+fn drop_foreign(model: &Model, findings: &mut Vec<Finding>) {
+    let is_foreign = |finding: &Finding| {
+        let pool = finding.subject.pool().filter(|_| finding.lint != Lint::ForeignCapture);
+        pool.is_some_and(|pool| foreign_capture::owns_pool(model, pool))
+    };
+    findings.retain(|finding| !is_foreign(finding));
 }
 
 /// Lints about packets that a port which consists of others counts once more.
@@ -204,6 +228,7 @@ pub fn evaluate_missing(app: &str) -> Finding {
                  configuration (pmdscope ls lists the running apps)"
                 .to_owned(),
         causes: Vec::new(),
+        weight: 0.0,
     }
 }
 
@@ -239,6 +264,7 @@ pub fn evaluate_unqueried(app: &DiscoveredApp) -> Option<Finding> {
         threshold: threshold.into(),
         advice,
         causes: Vec::new(),
+        weight: 0.0,
     })
 }
 
@@ -358,6 +384,7 @@ fn finding(
         threshold: threshold.into(),
         advice: advice.into(),
         causes: Vec::new(),
+        weight: 0.0,
     }
 }
 

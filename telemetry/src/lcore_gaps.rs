@@ -156,10 +156,29 @@ impl LcoreGaps {
         self.longest_us = self.gaps.iter().map(|gap| gap.us).max().unwrap_or(0);
     }
 
-    /// Returns the stolen time that a tracer measured, for the given causes, milliseconds.
-    pub(crate) fn stolen_ms(&self, is_asked: impl Fn(StolenCause) -> bool) -> f64 {
+    /// Returns for how long, milliseconds, and how often its CPU was taken away: as a tracer measured if
+    /// that is more than the kernel counts.
+    pub(crate) fn taken(&self) -> (f64, u64) {
+        let traced = self.stolen(|cause| cause != StolenCause::Sleep);
+        let counted =
+            self.cpu.map_or((0.0, 0), |cpu| (cpu.taken_ms.unwrap_or(0.0), cpu.preemptions));
+        if traced.0 > counted.0 { traced } else { counted }
+    }
+
+    /// Returns for how long, milliseconds, and how often its thread slept.
+    pub(crate) fn asleep(&self) -> (f64, u64) {
+        let traced = self.stolen(|cause| cause == StolenCause::Sleep);
+        let counted = self.cpu.map_or((0.0, 0), |cpu| (cpu.asleep_ms.unwrap_or(0.0), cpu.sleeps));
+        if traced.0 > counted.0 { traced } else { counted }
+    }
+
+    /// Returns time and number of events that a tracer measured, for the given causes.
+    fn stolen(&self, is_asked: impl Fn(StolenCause) -> bool) -> (f64, u64) {
         let asked = self.thieves.iter().filter(|thief| is_asked(thief.cause));
-        asked.filter_map(|thief| thief.stolen_ns).map(|ns| ns as f64 / 1e6).sum()
+        asked.fold((0.0, 0), |(ms, events), thief| {
+            let stolen_ms = thief.stolen_ns.unwrap_or(0) as f64 / 1e6;
+            (ms + stolen_ms, events.saturating_add(thief.events))
+        })
     }
 }
 

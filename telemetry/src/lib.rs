@@ -74,6 +74,7 @@ mod stall;
 mod starts;
 mod tracer;
 mod trend;
+mod wait;
 
 pub use account::{CounterClass, PortAccount, PortBalance};
 pub use client::{SocketPeer, TelemetryClient};

@@ -8,19 +8,22 @@
 
 mod budget;
 mod queues;
+mod unpolled;
 
 use serde::Serialize;
 
 pub use self::budget::StallBudget;
 pub(crate) use self::queues::NicFacts;
 use self::queues::{busy_ratio, is_overrun, nic_limit};
+pub(crate) use self::unpolled::{UnpolledQueues, still_threads, unpolled};
 use crate::account::{CounterClass, PortAccount};
 use crate::drivers::CounterPlace;
 use crate::finding::Thresholds;
 use crate::finding::balance::{self, HotQueue};
 pub use crate::lcore_gaps::{CpuFrequency, CpuTime, LcoreGaps, PollGap};
 use crate::model::{CounterRates, Model, PortRates};
-use crate::sample::{PoolSample, PortSample, QueueDirection, QueueSample, StolenCause};
+use crate::sample::{PoolSample, PortSample, QueueDirection, QueueSample};
+use crate::stall::GapUse;
 
 /// Smaller shares are not reported: the estimate is not precise enough.
 const LEAST_SHARE: f64 = 0.01;
@@ -55,6 +58,8 @@ const READ_SKEW: f64 = 0.005;
 pub enum MissedCause {
     /// No mbuf was free to refill the receive descriptors.
     PoolEmpty,
+    /// No lcore polled the port, or one of its queues.
+    NotPolled,
     /// Something else ran on the CPU of an lcore.
     StolenCore,
     /// The poll loop retried packets that a driver did not accept.
@@ -80,8 +85,9 @@ pub enum MissedCause {
 
 impl MissedCause {
     /// All causes, in their order.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::PoolEmpty,
+        Self::NotPolled,
         Self::StolenCore,
         Self::TxBackpressure,
         Self::StalledLcore,
@@ -98,6 +104,7 @@ impl MissedCause {
     pub fn name(self) -> &'static str {
         match self {
             Self::PoolEmpty => "pool_empty",
+            Self::NotPolled => "not_polled",
             Self::StolenCore => "stolen_core",
             Self::TxBackpressure => "tx_backpressure",
             Self::StalledLcore => "stalled_lcore",
@@ -132,6 +139,8 @@ pub(crate) struct ExplainedCause<'a> {
 pub(crate) enum CauseFacts<'a> {
     /// The fullest pool, if its use is known.
     Pool(Option<&'a PoolSample>),
+    /// Queues that nobody polls.
+    Unpolled(UnpolledQueues<'a>),
     /// Gaps of an lcore, and the time of this cause in them, milliseconds.
     Lcore(&'a LcoreGaps, f64),
     /// A port that refused packets.
@@ -156,6 +165,8 @@ struct LcoreLoss<'a> {
     /// Time of such gaps, milliseconds.
     long_ms: f64,
     short_ms: f64,
+    /// Number of these gaps.
+    count: u64,
 }
 
 /// Returns the causes of the packets that the port with this index missed, most likely first; at
@@ -182,6 +193,16 @@ pub(crate) fn explain<'a>(
     }
     let left = left - discards.map_or(0.0, |(_, share)| share);
     let backpressure = backpressure(model, thresholds);
+    let unpolled = unpolled(model, port, rates).filter(|found| {
+        // A loop that retries packets does not poll either. Gaps tell why a loop of a linked app does not.
+        !found.queues.is_empty() || !found.is_counted && backpressure.is_none()
+    });
+    let unpolled_share =
+        unpolled.as_ref().and_then(|found| found.missed_share).map(|share| share * left);
+    if let Some(found) = unpolled {
+        add(&mut causes, MissedCause::NotPolled, unpolled_share, CauseFacts::Unpolled(found));
+    }
+    let left = left - unpolled_share.unwrap_or(0.0);
     let losses: Vec<_> =
         model.gaps.iter().map(|gaps| loss(model, (port, rates), gaps, thresholds)).collect();
     let lost: f64 = losses.iter().map(|loss| loss.long + loss.short).sum();
@@ -297,7 +318,7 @@ fn loss<'a>(
     thresholds: &Thresholds,
 ) -> LcoreLoss<'a> {
     let stall_us = model.sample.library.as_ref().map_or(0, |library| library.stall_us);
-    let mut loss = LcoreLoss { gaps, long: 0.0, short: 0.0, long_ms: 0.0, short_ms: 0.0 };
+    let mut loss = LcoreLoss { gaps, long: 0.0, short: 0.0, long_ms: 0.0, short_ms: 0.0, count: 0 };
     let queues = StallBudget::of_queues(model, port, rates, thresholds);
     let weights: Vec<_> =
         queues.iter().map(|queue| polled_share(model, gaps.lcore, port.id, queue.queue)).collect();
@@ -305,8 +326,8 @@ fn loss<'a>(
         let queues = queues.iter().zip(&weights);
         queues.map(|(queue, weight)| weight * gap.lost(queue.pps, queue.descriptors)).sum()
     };
-    let taken = taken_gap(model, gaps);
-    for gap in gaps.gaps.iter().chain(&taken) {
+    let off_cpu = off_cpu_gaps(model, gaps);
+    for gap in gaps.gaps.iter().chain(&off_cpu) {
         let packets = lost_in(gap);
         if packets <= 0.0 {
             continue;
@@ -318,6 +339,7 @@ fn loss<'a>(
         };
         *sum += packets;
         *ms += gap.ms();
+        loss.count += gap.count;
     }
     let served = served_part(model, (port, rates), loss.long_ms + loss.short_ms);
     LcoreLoss { long: loss.long * served, short: loss.short * served, ..loss }
@@ -336,19 +358,17 @@ fn served_part(model: &Model, (port, rates): (&PortSample, &PortRates), gap_ms: 
     (received * interval_ms / polling_ms / (received + missed)).min(1.0)
 }
 
-/// Returns, for a stock app, the time in which its thread was without a CPU, in place of its gaps.
-fn taken_gap(model: &Model, gaps: &LcoreGaps) -> Option<PollGap> {
+/// Returns, for a stock app, the times in which its thread was without a CPU or slept, in place of its
+/// gaps.
+fn off_cpu_gaps(model: &Model, gaps: &LcoreGaps) -> Vec<PollGap> {
     if model.sample.lcores.iter().any(|lcore| lcore.lcore == gaps.lcore) {
-        return None;
+        return Vec::new();
     }
-    let traced = gaps.stolen_ms(|cause| cause != StolenCause::Sleep);
-    let cpu = gaps.cpu;
-    let ms = cpu.and_then(|cpu| cpu.taken_ms).unwrap_or(0.0).max(traced);
-    let traced_events = gaps.thieves.iter().map(|thief| thief.events).sum::<u64>();
-    let preemptions = cpu.map_or(0, |cpu| cpu.preemptions);
-    let count = if traced > 0.0 { traced_events } else { preemptions }.max(1);
-    let us = micros(ms) / count;
-    (us > 0).then_some(PollGap { us, earlier_us: 0, count })
+    let gap = |(ms, count): (f64, u64)| {
+        let (us, count) = (micros(ms) / count.max(1), count.max(1));
+        (us > 0).then_some(PollGap { us, earlier_us: 0, count })
+    };
+    [gaps.taken(), gaps.asleep()].into_iter().filter_map(gap).collect()
 }
 
 #[expect(
@@ -401,11 +421,16 @@ fn share_out<'a>(
         return;
     }
     let gaps = loss.gaps;
-    let traced_ms = gaps.stolen_ms(|cause| cause != StolenCause::Sleep);
-    let taken_ms = gaps.cpu.and_then(|cpu| cpu.taken_ms).unwrap_or(0.0).max(traced_ms).min(gap_ms);
-    let asleep_ms = gaps.cpu.and_then(|cpu| cpu.asleep_ms).unwrap_or(0.0);
-    let asleep_ms =
-        asleep_ms.max(gaps.stolen_ms(|cause| cause == StolenCause::Sleep)).min(gap_ms - taken_ms);
+    let (taken, asleep) = (gaps.taken(), gaps.asleep());
+    // Time of one kind that fits the length of the gaps was spent in them; the rest may be of the other.
+    let length_ms = gap_ms / loss.count.max(1) as f64;
+    let (taken_ms, asleep_ms) = if GapUse::of(length_ms, taken, asleep) == Some(GapUse::Asleep) {
+        let asleep_ms = asleep.0.min(gap_ms);
+        (taken.0.min(gap_ms - asleep_ms), asleep_ms)
+    } else {
+        let taken_ms = taken.0.min(gap_ms);
+        (taken_ms, asleep.0.min(gap_ms - taken_ms))
+    };
     let facts = |ms: f64| CauseFacts::Lcore(gaps, ms);
     let own_ms = gap_ms - taken_ms - asleep_ms;
     let part = |ms: f64| Some((packets * scale * ms / gap_ms).min(1.0));
@@ -445,6 +470,10 @@ fn without_gaps<'a>(
     if let Some((stuck, unsent)) = backpressure {
         let facts = CauseFacts::Port(stuck, unsent);
         add(&mut causes, MissedCause::TxBackpressure, None, facts);
+    }
+    let whole = unpolled(model, port, rates).filter(|found| found.queues.is_empty());
+    if let Some(found) = whole.filter(|found| found.is_counted) {
+        add(&mut causes, MissedCause::NotPolled, Some(rest), CauseFacts::Unpolled(found));
     }
     let busy = busy_ratio(model, port.id);
     let hot = balance::hottest(model, thresholds).into_iter().find(|hot| hot.port == port.id);

@@ -8,6 +8,7 @@ mod plausibility;
 mod ports;
 mod queue_growth;
 mod queues;
+mod still;
 pub(crate) mod stolen;
 
 use std::collections::BTreeMap;
@@ -26,6 +27,8 @@ use self::ports::{port_rates, rx_queues};
 pub use self::queue_growth::{QueueGrowth, queue_packets};
 pub use self::queues::QueueRates;
 use self::queues::{SentPackets, queue_rates};
+pub use self::still::StillThread;
+use self::still::StillThreads;
 use self::stolen::StolenHistory;
 pub use self::stolen::{StolenCauseRates, StolenRates, ThiefRates};
 use crate::counter_updates::CounterUpdates;
@@ -134,6 +137,9 @@ pub struct ThreadRates {
     /// Share of the time in which the thread was ready to run but had no CPU, 0 to 1; `None` if the kernel
     /// does not count it.
     pub run_delay_ratio: Option<f64>,
+    /// Time for which the thread has not run; `None` if it ran since the previous sample.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub still: Option<StillThread>,
 }
 
 /// Converts the successive samples of one app into models.
@@ -153,6 +159,7 @@ pub struct ModelTracker {
     members: PortMembers,
     starts: StartCounter,
     stolen: StolenHistory,
+    still: StillThreads,
 }
 
 impl Model {
@@ -206,6 +213,7 @@ impl ModelTracker {
             self.driver_counters.clear();
             self.members.clear();
             self.stolen.clear();
+            self.still.clear();
         }
         // A restart does not change the fact that a port is silent.
         if backwards {
@@ -231,7 +239,7 @@ impl ModelTracker {
             queues,
             pools: self.pool_trends(&sample),
             lcores: lcores_rates(&sample, interval.as_ref()),
-            threads: sample.threads.iter().map(|t| thread_rates(t, interval.as_ref())).collect(),
+            threads: self.thread_rates(&sample, interval.as_ref()),
             stolen: self.stolen.update(&sample),
             gaps: interval
                 .as_ref()
@@ -283,6 +291,17 @@ impl ModelTracker {
             None => rates,
         };
         updated.map(rates).collect()
+    }
+
+    fn thread_rates(
+        &mut self,
+        sample: &Sample,
+        interval: Option<&Interval<'_>>,
+    ) -> Vec<ThreadRates> {
+        let threads = sample.threads.iter().zip(self.still.update(sample));
+        threads
+            .map(|(thread, still)| ThreadRates { still, ..thread_rates(thread, interval) })
+            .collect()
     }
 
     fn pool_trends(&mut self, sample: &Sample) -> Vec<PoolTrend> {
@@ -432,6 +451,7 @@ fn thread_rates(thread: &ThreadSample, interval: Option<&Interval<'_>>) -> Threa
         involuntary_ps: rate(|thread| thread.involuntary_switches),
         run_ratio: share(|thread| thread.run_ns),
         run_delay_ratio: share(|thread| thread.run_delay_ns),
+        still: None,
     }
 }
 

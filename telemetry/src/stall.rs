@@ -26,6 +26,9 @@ pub struct LcoreStalls {
     /// Total time of all stalls, milliseconds, estimated from a histogram with an error of up to about a
     /// third.
     pub total_ms: f64,
+    /// Part of the longest stall that was in this interval, microseconds.
+    #[serde(skip)]
+    pub(crate) longest_part_us: u64,
     /// What used the CPU in this interval; `None` if the kernel does not report it, or if it was not read
     /// with both samples.
     pub thread: Option<ThreadTime>,
@@ -75,6 +78,32 @@ pub enum StallCause {
     OwnCodeAndKernel,
 }
 
+/// What took most of one gap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GapUse {
+    /// Another thread, or a hypervisor, had the CPU.
+    Taken,
+    /// The thread slept.
+    Asleep,
+}
+
+impl GapUse {
+    /// Returns what took most of a gap of this length, milliseconds, from what happened in the same interval:
+    /// the time, and the number of times, that the CPU was taken, and that the thread slept. A gap is one
+    /// event or a few: many short ones do not explain a long gap. `None` if neither fits, or both.
+    pub(crate) fn of(gap_ms: f64, taken: (f64, u64), asleep: (f64, u64)) -> Option<Self> {
+        let mean = |(ms, count): (f64, u64)| ms / count.max(1) as f64;
+        let fits = |of: (f64, u64)| of.0 >= gap_ms / 2.0 && mean(of) >= gap_ms / 4.0;
+        match (fits(taken), fits(asleep)) {
+            (true, false) => Some(Self::Taken),
+            (false, true) => Some(Self::Asleep),
+            (true, true) if mean(taken) > 2.0 * mean(asleep) => Some(Self::Taken),
+            (true, true) if mean(asleep) > 2.0 * mean(taken) => Some(Self::Asleep),
+            _ => None,
+        }
+    }
+}
+
 /// Shares of the time of stalls, 0 to 1. In the rest, the app's own code ran.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -111,7 +140,33 @@ impl LcoreStalls {
         let all_us = if count == 1 { longest_us } else { rest.max(longest_us) };
         let total_ms = all_us as f64 / 1000.0;
         let thread = thread_time(last, sample, now.lcore);
-        Some(Self { count, longest_us, recorded, maybe_longer: !is_longest, total_ms, thread })
+        // It may have begun before the interval.
+        let longest_part_us = longest_us.saturating_sub(before.idle_us).max(longest_us.min(1000));
+        Some(Self {
+            count,
+            longest_us,
+            recorded,
+            maybe_longer: !is_longest,
+            total_ms,
+            longest_part_us,
+            thread,
+        })
+    }
+
+    /// Whether the longest stall is much longer than the others, so that it has a cause of its own.
+    pub(crate) fn stands_out(&self) -> bool {
+        let longest_ms = self.longest_us as f64 / 1000.0;
+        let others = self.count.saturating_sub(1);
+        others > 0 && longest_ms * others as f64 >= 3.0 * (self.total_ms - longest_ms)
+    }
+
+    /// Returns what took most of the longest stall; `None` if that is not certain.
+    fn use_of_longest(&self) -> Option<GapUse> {
+        let thread = self.thread?;
+        let taken_ms = thread.waiting_ms? + thread.stolen_ms.unwrap_or(0.0);
+        let asleep = (thread.sleeping_ms?, thread.voluntary_switches);
+        let gap_ms = self.longest_part_us as f64 / 1000.0;
+        GapUse::of(gap_ms, (taken_ms, thread.involuntary_switches), asleep)
     }
 
     /// Returns what used the CPU; `None` if it is unknown.
@@ -123,9 +178,18 @@ impl LcoreStalls {
         Some(StallShares { taken, asleep })
     }
 
-    /// Returns the main cause; `None` if it is unknown.
+    /// Returns the main cause, of the longest stall if it stands out; `None` if it is unknown.
     pub fn cause(&self) -> Option<StallCause> {
         let thread = self.thread?;
+        let by_hypervisor = thread.stolen_ms.unwrap_or(0.0) > thread.waiting_ms.unwrap_or(0.0);
+        if self.stands_out() {
+            match self.use_of_longest() {
+                Some(GapUse::Asleep) => return Some(StallCause::Sleep),
+                Some(GapUse::Taken) if by_hypervisor => return Some(StallCause::Hypervisor),
+                Some(GapUse::Taken) => return Some(StallCause::Kernel),
+                None => {}
+            }
+        }
         let Some(shares) = self.shares() else {
             // Even without times, a thread that never left its CPU is known to have run.
             let never = thread.voluntary_switches == 0 && thread.involuntary_switches == 0;
@@ -135,9 +199,8 @@ impl LcoreStalls {
         if own.min(shares.taken) >= 0.25 {
             return Some(StallCause::OwnCodeAndKernel);
         }
-        let stolen = thread.stolen_ms.unwrap_or(0.0) > thread.waiting_ms.unwrap_or(0.0);
         Some(match shares {
-            StallShares { taken, .. } if taken >= 0.5 && stolen => StallCause::Hypervisor,
+            StallShares { taken, .. } if taken >= 0.5 && by_hypervisor => StallCause::Hypervisor,
             StallShares { taken, .. } if taken >= 0.5 => StallCause::Kernel,
             StallShares { asleep, .. } if asleep >= 0.5 => StallCause::Sleep,
             _ => StallCause::OwnCode,
@@ -298,6 +361,39 @@ pub(crate) mod tests {
         assert_eq!(stalls(&stolen).unwrap().cause(), Some(StallCause::Hypervisor));
         stolen[1].threads[0].cpu = 3;
         assert_eq!(stalls(&stolen).unwrap().cause(), Some(StallCause::OwnCode), "another CPU");
+    }
+
+    #[test]
+    fn the_longest_gap_has_a_cause_of_its_own() {
+        // A lock of 200 ms each second, and noise of 5 ms that takes more time in all.
+        let noisy = |sleeps: u64, preemptions: u64| {
+            let mut gaps = vec![5000; 80];
+            gaps.push(200_000);
+            let mut samples = second(&gaps, [400, 200]);
+            samples[1].threads[0].voluntary_switches = sleeps;
+            samples[1].threads[0].involuntary_switches = preemptions;
+            let found = stalls(&samples).unwrap();
+            assert!(found.stands_out() && found.longest_us == 200_000, "{found:?}");
+            found.cause()
+        };
+        assert_eq!(noisy(1, 80), Some(StallCause::Sleep));
+        assert_eq!(noisy(1000, 1), Some(StallCause::Kernel), "one long preemption");
+        let mut before = second(&[5000, 5000, 300_000], [0, 100]);
+        before[0].lcores[0].idle_us = 200_000;
+        before[1].threads[0].voluntary_switches = 1;
+        assert_eq!(stalls(&before).unwrap().cause(), Some(StallCause::Sleep), "its second part");
+        assert!(!stalls(&second(&[4000; 10], [15, 0])).unwrap().stands_out());
+        assert!(!stalls(&second(&[4000], [15, 0])).unwrap().stands_out());
+    }
+
+    #[test]
+    fn a_gap_is_explained_by_events_of_its_length() {
+        let of = |taken, asleep| GapUse::of(200.0, taken, asleep);
+        assert_eq!(of((500.0, 100), (200.0, 1)), Some(GapUse::Asleep));
+        assert_eq!(of((500.0, 2), (50.0, 1)), Some(GapUse::Taken));
+        assert_eq!(of((50.0, 1), (50.0, 1)), None, "own code");
+        assert_eq!(of((500.0, 100), (500.0, 100)), None, "many short ones");
+        assert_eq!(of((200.0, 1), (200.0, 1)), None, "either");
     }
 
     #[test]

@@ -435,6 +435,7 @@ pub(crate) fn leaking_findings() -> Vec<Finding> {
         threshold: "growth that empties the pool within 10 minutes".to_owned(),
         advice: "look for packets that are neither sent nor freed".to_owned(),
         causes: Vec::new(),
+        weight: 0.0,
     };
     let leak = Finding {
         advice: "look for a path after this line that frees nothing".to_owned(),

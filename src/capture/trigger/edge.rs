@@ -48,6 +48,7 @@ mod tests {
             threshold: String::new(),
             advice: String::new(),
             causes: Vec::new(),
+            weight: 0.0,
         }
     }
 

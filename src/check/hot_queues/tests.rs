@@ -77,6 +77,7 @@ fn fleet(pid: u32) -> FleetState {
         threshold: String::new(),
         advice: String::new(),
         causes: Vec::new(),
+        weight: 0.0,
     };
     let findings = vec![finding(LINT), finding(Lint::LinkDown)];
     let mut fleet = FleetState::default();

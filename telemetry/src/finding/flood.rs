@@ -45,6 +45,7 @@ pub(crate) fn flood(
         threshold,
         advice: advice(&interface.name, filter),
         causes: Vec::new(),
+        weight: 0.0,
     })
 }
 

@@ -43,6 +43,8 @@ lints! {
     DoubleFree = "double_free",
     /// The filter of an interface drops many packets. It concerns the host, not an app.
     Flood = "flood",
+    /// Another tool captures from the app, or was killed while it did.
+    ForeignCapture = "foreign_capture",
     /// Interrupts or other threads take the CPU of an lcore.
     LcoreStolen = "lcore_stolen",
     /// Mbufs are lost.
@@ -171,7 +173,7 @@ mod tests {
 
     #[test]
     fn names_are_in_order_and_read_back() {
-        assert_eq!(Lint::ALL.len(), 36);
+        assert_eq!(Lint::ALL.len(), 37);
         assert!(Lint::ALL.windows(2).all(|pair| pair[0] < pair[1]));
         assert!(Lint::ALL.windows(2).all(|pair| pair[0].name() < pair[1].name()));
         for lint in Lint::ALL {

@@ -5,6 +5,8 @@ use std::fmt::Write;
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::blocked::{unpolled_advice, unpolled_text};
+use super::time::duration;
 use super::{Finding, FindingSubject, Lint, Severity, Thresholds, buffers, finding, loss};
 use crate::missed::{
     CauseFacts, CpuFrequency, ExplainedCause, LcoreGaps, MissedCause, NicFacts, StallBudget,
@@ -84,11 +86,12 @@ fn missed(
     let titles: Vec<_> = causes.iter().map(FindingCause::title).collect();
     let _ = write!(evidence, "; cause: {}", titles.join(", "));
     let threshold = format!("more than {} missed packets/s", thresholds.rx_missed_ps);
-    let advice = explained.first().map_or("", |first| advice(model, port, first));
+    let advice = explained.first().map_or("", |first| advice(model, first));
     let subject = FindingSubject::Port(port.device.clone());
     let found =
         finding(model, Lint::RxMissed, Severity::Critical, subject, evidence, &threshold, advice);
-    Some(Finding { causes, ..found })
+    let weight = missed * model.interval_s.unwrap_or(0.0);
+    Some(Finding { causes, weight, ..found })
 }
 
 /// Returns how long the queue lasts, and the worst gap.
@@ -114,14 +117,6 @@ fn worst_us(model: &Model) -> Option<u64> {
     model.gaps.iter().map(|gaps| gaps.longest_us).max().filter(|us| known && *us > 0)
 }
 
-fn duration(us: f64) -> String {
-    match us {
-        us if us < 1e3 => format!("{us:.0} us"),
-        us if us < 1e6 => format!("{:.1} ms", us / 1e3),
-        us => format!("{:.1} s", us / 1e6),
-    }
-}
-
 fn rate(pps: f64) -> String {
     match pps {
         pps if pps < 1e4 => format!("{pps:.0} packets/s"),
@@ -138,6 +133,7 @@ fn cause_text(
 ) -> String {
     match &cause.facts {
         CauseFacts::Pool(pool) => pool_text(model, *pool),
+        CauseFacts::Unpolled(found) => unpolled_text(model, port, found),
         CauseFacts::Lcore(gaps, ms) => lcore_text(model, cause.cause, gaps, *ms, budget),
         CauseFacts::Port(stuck, rates) => port_text(stuck, rates),
         CauseFacts::Queue(hot) => format!(
@@ -324,18 +320,7 @@ fn nic_text(nic: &NicFacts<'_>) -> String {
     format!("while {}", seen.join("; "))
 }
 
-/// Whether a port that misses packets delivers none at all: nobody polls it.
-fn is_unpolled(model: &Model, port: &PortSample) -> bool {
-    let rates = model.ports.iter().find(|rates| rates.id == port.id);
-    rates.is_some_and(|rates| rates.rx_pps.is_some_and(|pps| pps <= 0.0))
-}
-
 fn unknown_text(model: &Model, port: &PortSample) -> String {
-    if is_unpolled(model, port) {
-        return "no packet was received meanwhile: no lcore polls the queues of this port; its thread has \
-                ended, sleeps or is blocked, or the app does not poll this port"
-            .to_owned();
-    }
     let mut text = "checked pools".to_owned();
     if model.sample.lcores.is_empty() {
         text += ", CPU time of the lcores";
@@ -355,13 +340,14 @@ fn unknown_text(model: &Model, port: &PortSample) -> String {
     text
 }
 
-fn advice(model: &Model, port: &PortSample, first: &ExplainedCause<'_>) -> &'static str {
+fn advice(model: &Model, first: &ExplainedCause<'_>) -> &'static str {
     match (first.cause, &first.facts) {
         (MissedCause::PoolEmpty, CauseFacts::Pool(Some(pool)))
             if loss::has_proven_site(model, &pool.name) =>
         {
             "stop the leak: see its finding, and pmdscope leaks"
         }
+        (_, CauseFacts::Unpolled(found)) => unpolled_advice(found),
         (MissedCause::PoolEmpty, _) => {
             "look for mbufs that are not freed (pmdscope leaks --explain), or enlarge the pool"
         }
@@ -403,11 +389,7 @@ fn advice(model: &Model, port: &PortSample, first: &ExplainedCause<'_>) -> &'sta
             "check PCIe link (lspci -vv), packet rate against what the card can, and its firmware \
              counters (pmdscope netstat -s)"
         }
-        (MissedCause::Unknown, _) if is_unpolled(model, port) => {
-            "see what the threads of the app do (pmdscope lcores; gdb, or /proc/PID/task/TID/stack and wchan), and \
-             whether its configuration gives this port and all of its queues to an lcore"
-        }
-        (MissedCause::Unknown, _) => {
+        (MissedCause::NotPolled | MissedCause::Unknown, _) => {
             "look for stalls and busy lcores, add queues, or enlarge the receive ring; link the app \
              with libpmdscope to see more"
         }

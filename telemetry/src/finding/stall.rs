@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::time::duration;
 use super::{Finding, FindingSubject, Lint, Severity, Thresholds, finding};
 use crate::missed::StallBudget;
 use crate::model::{LcoreRates, Model};
@@ -29,13 +30,14 @@ fn stall(
     let stalls = rates.stalls?;
     let cause = stalls.cause();
     let mut evidence = format!(
-        "lcore {} (thread {}) stalled {rate:.1} times/s: {}; longest gap between two polls {} us, {} \
-         us since start",
+        "lcore {} (thread {}) stalled {rate:.1} times/s{} {}; longest gap between two polls {}, {} since \
+         start",
         lcore.lcore,
         lcore.tid,
+        if stalls.stands_out() && cause.is_some() { "; in the longest gap" } else { ":" },
         blame(cause),
-        stalls.longest_us,
-        lcore.gap_max_us
+        duration(stalls.longest_us as f64),
+        duration(lcore.gap_max_us as f64)
     );
     evidence += &shares(&stalls);
     let over = budget.is_some_and(|budget| budget.is_exceeded_by(stalls.longest_us));
@@ -47,7 +49,8 @@ fn stall(
     let severity = if over || missing { Severity::Warning } else { Severity::Info };
     let threshold = threshold(&model.sample, budget, thresholds);
     let subject = FindingSubject::Lcore(lcore.lcore);
-    Some(finding(model, Lint::Stall, severity, subject, evidence, &threshold, advice(cause)))
+    let found = finding(model, Lint::Stall, severity, subject, evidence, &threshold, advice(cause));
+    Some(Finding { weight: stalls.longest_us as f64, ..found })
 }
 
 fn blame(cause: Option<StallCause>) -> &'static str {
@@ -70,7 +73,7 @@ fn shares(stalls: &LcoreStalls) -> String {
         let percent = |share: f64| (share * 100.0).round();
         let (taken, asleep) = (percent(shares.taken), percent(shares.asleep));
         let own = 100.0 - taken - asleep;
-        let _ = write!(text, "; of that time about {own} % own code, {taken} % taken away");
+        let _ = write!(text, "; of the time of all about {own} % own code, {taken} % taken away");
         if asleep > 0.0 {
             let _ = write!(text, ", {asleep} % asleep");
         }
@@ -119,7 +122,8 @@ fn advice(cause: Option<StallCause>) -> &'static str {
 
 fn threshold(sample: &Sample, budget: Option<&StallBudget>, thresholds: &Thresholds) -> String {
     let stall_us = sample.library.as_ref().map_or(0, |library| library.stall_us);
-    let told = format!("more than {} gaps/s of at least {stall_us} us", thresholds.stalls_ps);
+    let least = duration(stall_us as f64);
+    let told = format!("more than {} gaps/s of at least {least}", thresholds.stalls_ps);
     match budget {
         Some(budget) => format!("{told}; a warning from {budget}, or if packets are missed"),
         None => format!("{told}; a warning if a gap may lose packets"),
@@ -160,7 +164,7 @@ mod tests {
         assert_eq!((held.lint, held.severity), (Lint::Stall, Severity::Info), "10.24 ms");
         assert_eq!(
             held.threshold,
-            "more than 0 gaps/s of at least 1000 us; a warning from 10240 us on port 0 queue 0 (1024 \
+            "more than 0 gaps/s of at least 1.0 ms; a warning from 10.2 ms on port 0 queue 0 (1024 \
              descriptors at 100000 packets/s), or if packets are missed"
         );
         assert_eq!(stall(&[11_000], [0, 0], Some(1024), 100_000).severity, Severity::Warning);
@@ -195,7 +199,7 @@ mod tests {
         assert_eq!(
             own,
             "lcore 1 (thread 0) stalled 1.0 times/s: the app's own code kept it; longest gap between \
-             two polls 5123 us, 5123 us since start; of that time about 100 % own code, 0 % taken away \
+             two polls 5.1 ms, 5.1 ms since start; of the time of all about 100 % own code, 0 % taken away \
              (preempted 0 times, 0.0 ms without a CPU)"
         );
         let kernel = stall(&[4000; 10], [38, 0], Some(512), 10);

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::time::duration;
 use super::{Finding, FindingSubject, Lint, Severity, Thresholds, finding};
 use crate::model::{Model, StolenRates, ThiefRates};
 use crate::sample::{StolenCause, TracingMethod};
@@ -38,23 +39,25 @@ fn of_lcore(model: &Model, rates: &StolenRates, thresholds: &Thresholds) -> Opti
         let _ = write!(evidence, "; mostly to {}", name(worst));
     }
     if let Some(longest) = &rates.longest {
-        let us = longest.longest_ns.unwrap_or(0) / 1000;
-        let _ = write!(evidence, "; at a stretch for at least {us} us, to {}", name(longest));
+        let lasted = duration(longest.longest_ns.unwrap_or(0) as f64 / 1e3);
+        let _ = write!(evidence, "; at a stretch for at least {lasted}, to {}", name(longest));
     }
     let by_proc = model.sample.tracing.as_ref().is_some_and(|of| of.method == TracingMethod::Proc);
     if by_proc {
         evidence += "; without BPF only the times of the scheduler are known";
     }
     let threshold = format!(
-        "more than {} % of the time, or {} us at a stretch",
+        "more than {} % of the time, or {} at a stretch",
         thresholds.stolen_ratio * 100.0,
-        thresholds.stolen_longest.as_micros()
+        duration(thresholds.stolen_longest.as_secs_f64() * 1e6)
     );
     let culprit = longest.filter(|_| share.is_none()).or(rates.worst.as_ref());
     let advice = advice(culprit.map(|thief| thief.cause));
     let subject = FindingSubject::Lcore(rates.lcore);
     let severity = Severity::Warning;
-    Some(finding(model, Lint::LcoreStolen, severity, subject, evidence, &threshold, advice))
+    let found = finding(model, Lint::LcoreStolen, severity, subject, evidence, &threshold, advice);
+    let longest_ns = rates.longest.as_ref().and_then(|thief| thief.longest_ns).unwrap_or(0);
+    Some(Finding { weight: longest_ns as f64, ..found })
 }
 
 fn name(thief: &ThiefRates) -> String {
@@ -133,7 +136,7 @@ mod tests {
             "lcore 1 lost its CPU for 2.0 % of the time, 40.0 times/s; mostly to 24 eth0 (irq); at a \
              stretch for at least 500 us, to 24 eth0 (irq)"
         );
-        assert_eq!(finding.threshold, "more than 1 % of the time, or 1000 us at a stretch");
+        assert_eq!(finding.threshold, "more than 1 % of the time, or 1.0 ms at a stretch");
         assert!(finding.advice.contains("smp_affinity"), "{}", finding.advice);
     }
 
@@ -143,7 +146,7 @@ mod tests {
         let long = row(1, StolenCause::Scheduler, "kworker/1:1", 1, Some(1_001_000));
         let findings = judged(1000, vec![irq(100, 5_000), long], Thresholds::default());
         let [finding] = &findings[..] else { panic!("{findings:?}") };
-        assert!(finding.evidence.contains("1001 us, to kworker/1:1 (scheduler)"));
+        assert!(finding.evidence.contains("1.0 ms, to kworker/1:1 (scheduler)"));
         assert!(finding.advice.contains("isolcpus"), "of the long one: {}", finding.advice);
         let patient = Thresholds {
             stolen_ratio: 0.05,

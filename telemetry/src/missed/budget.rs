@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::finding::Thresholds;
+use crate::finding::{Thresholds, duration};
 use crate::model::{Model, PortRates};
 use crate::sample::{PortSample, QueueDirection};
 
@@ -104,7 +104,7 @@ impl StallBudget {
 
 impl fmt::Display for StallBudget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.0} us on port {}", self.seconds() * 1e6, self.port)?;
+        write!(f, "{} on port {}", duration(self.seconds() * 1e6), self.port)?;
         if let Some(queue) = self.queue {
             write!(f, " queue {queue}")?;
         }
@@ -134,11 +134,8 @@ mod tests {
             let model = tracker.update(sample);
             StallBudget::of(&model, &Thresholds::default()).unwrap().to_string()
         };
-        assert_eq!(
-            budget(&[]),
-            "5120 us on port 0 (512 descriptors (assumed) at 100000 packets/s)"
-        );
-        let told = "2560 us on port 0 (256 descriptors at 100000 packets/s)";
+        assert_eq!(budget(&[]), "5.1 ms on port 0 (512 descriptors (assumed) at 100000 packets/s)");
+        let told = "2.6 ms on port 0 (256 descriptors at 100000 packets/s)";
         assert_eq!(budget(&[Some(1024), Some(256)]), told);
         assert_eq!(budget(&[None, Some(256)]), told);
     }

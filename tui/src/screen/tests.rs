@@ -231,6 +231,7 @@ fn apps_and_ports_that_are_missing() {
         threshold: "every expected port exists".to_owned(),
         advice: "bind it to a DPDK driver".to_owned(),
         causes: Vec::new(),
+        weight: 0.0,
     };
     let mut model = fixture::stock();
     let device = DeviceSample {
