@@ -10,6 +10,9 @@ use crate::profiler::{AppProfiler, Stack, ThreadRecord};
 use crate::stay::{StackFunctions, longest_stay};
 use crate::symbols::{Frame, FunctionResolver, PortList};
 
+/// Least share of the time in which a thread that does not sleep runs or waits for a CPU.
+const AWAKE: f64 = 0.95;
+
 /// Profile of one app.
 #[derive(Clone, Debug, Default, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -247,7 +250,9 @@ impl Resolution {
         let period = Duration::from_secs(1) / hz.max(1);
         let resolution_ns = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
         let stacks: Vec<StackFunctions> = self.stacks.iter().map(|s| s.stay.clone()).collect();
-        let stay = longest_stay(&thread.points, &stacks, resolution_ns)?;
+        // What it neither ran nor waited for a CPU, it slept.
+        let sleeps = thread.shares().is_none_or(|(run, waiting)| run + waiting < AWAKE);
+        let stay = longest_stay(&thread.points, &stacks, resolution_ns, sleeps)?;
         Some(LongestStay {
             function: self.functions.get(stay.function)?.clone(),
             length_ns: stay.length_ns,

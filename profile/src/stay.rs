@@ -5,6 +5,9 @@
 //! in a row. So a run of samples counts only if there are more such runs, or longer ones, than
 //! expected by chance, both at its share of the whole profile and at its share of the time around
 //! the run (bursts of packets).
+//!
+//! A thread that only lost its CPU between two samples goes on where it was, so its runs continue, in
+//! CPU time. Of a thread that sleeps, each sleep ends a run, and the time after it may begin one.
 
 use std::ops::Range;
 
@@ -17,9 +20,9 @@ const MOST_SHARE: f64 = 0.95;
 /// Natural logarithm of the probability below which runs are not attributed to chance: 0.1 %.
 const CHANCE_LN: f64 = -6.9;
 
-/// Largest distance of consecutive samples, in periods: beyond it, the thread had no CPU in
+/// Largest distance of consecutive samples, in half periods: beyond it, the thread had no CPU in
 /// between, or samples were lost.
-const MOST_PERIODS: u64 = 3;
+const MOST_HALF_PERIODS: u64 = 3;
 
 /// A sample of one thread.
 #[derive(Clone, Copy, Debug)]
@@ -43,8 +46,7 @@ pub(crate) struct StackFunctions {
 pub(crate) struct FoundStay {
     /// The function.
     pub(crate) function: usize,
-    /// Time from the first to the last of its samples plus one period, half of it before and half
-    /// after, in nanoseconds.
+    /// CPU time of its samples, nanoseconds: one period each.
     pub(crate) length_ns: u64,
     /// Number of stays in the function that have at least as many samples as chance does not
     /// explain.
@@ -53,12 +55,21 @@ pub(crate) struct FoundStay {
     share: f64,
 }
 
-/// Returns the longest stay; `None` when none stands out.
+/// Returns the longest stay; `None` when none stands out. `sleeps` tells whether the thread slept
+/// between samples.
 pub(crate) fn longest_stay(
     points: &[Point],
     stacks: &[StackFunctions],
     period_ns: u64,
+    sleeps: bool,
 ) -> Option<FoundStay> {
+    let times: Vec<u64> = points.iter().map(|point| point.time_ns).collect();
+    let follows = |pair: &[u64]| {
+        let [before, now] = pair else { return true };
+        !sleeps || 2 * now.saturating_sub(*before) <= MOST_HALF_PERIODS * period_ns
+    };
+    // Of each sample, whether nothing came between it and the one before.
+    let joined: Vec<bool> = std::iter::once(true).chain(times.windows(2).map(follows)).collect();
     let mut functions: Vec<usize> =
         stacks.iter().filter(|stack| !stack.receives).flat_map(|s| s.functions.clone()).collect();
     functions.sort_unstable();
@@ -71,7 +82,7 @@ pub(crate) fn longest_stay(
                 stack.is_some_and(|stack| !stack.receives && stack.functions.contains(&function))
             };
             let series: Vec<bool> = points.iter().map(inside).collect();
-            of_function(function, points, &series, period_ns)
+            of_function(function, &joined, &series, period_ns)
         })
         .collect();
     let longest = found.iter().map(|stay| stay.length_ns).max()?;
@@ -83,35 +94,38 @@ pub(crate) fn longest_stay(
 
 fn of_function(
     function: usize,
-    points: &[Point],
+    joined: &[bool],
     series: &[bool],
     period_ns: u64,
 ) -> Option<FoundStay> {
     let hits = series.iter().filter(|hit| **hit).count();
     let share = hits as f64 / series.len() as f64;
-    let runs = runs(points, series, period_ns);
+    let runs = runs(joined, series);
+    // A run begins after a miss, or after a sleep.
+    let after_miss = series.len() - hits;
+    let split = |pair: (&[bool], &bool)| matches!(pair, ([true, _], false));
+    let starts =
+        after_miss + series.windows(2).zip(joined.iter().skip(1)).filter(|p| split(*p)).count();
     let longest = runs.iter().max_by_key(|run| run.len())?;
     let least = (2..=longest.len()).find(|least| {
         let long: Vec<&Range<usize>> = runs.iter().filter(|run| run.len() >= *least).collect();
         let around = long.iter().map(|run| share_around(series, run)).sum::<f64>();
-        let misses = (1.0 - share) * series.len() as f64;
-        exceeds_chance(long.len(), misses, share.max(around / long.len() as f64), *least)
+        exceeds_chance(long.len(), starts as f64, share.max(around / long.len() as f64), *least)
     })?;
-    let time = |at: usize| points.get(at).map(|point| point.time_ns);
-    let length_ns = time(longest.end - 1)?.saturating_sub(time(longest.start)?) + period_ns;
+    let length_ns = u64::try_from(longest.len()).ok()?.saturating_mul(period_ns);
     let times = runs.iter().filter(|run| run.len() >= least).count();
     Some(FoundStay { function, length_ns, times, share })
 }
 
 /// Returns whether `found` runs of at least `least` samples are more than expected by chance, if
-/// one may begin after each of `misses`, and continues with the probability `share`. Uses the
+/// one may begin at each of `starts`, and continues with the probability `share`. Uses the
 /// Chernoff bound of the Poisson distribution.
-fn exceeds_chance(found: usize, misses: f64, share: f64, least: usize) -> bool {
+fn exceeds_chance(found: usize, starts: f64, share: f64, least: usize) -> bool {
     if share > MOST_SHARE {
         return false;
     }
     let length = i32::try_from(least).unwrap_or(i32::MAX);
-    let expected = misses * share.powi(length);
+    let expected = starts * share.powi(length);
     let found = found as f64;
     found > expected && found - expected + found * (expected / found).ln() < CHANCE_LN
 }
@@ -134,18 +148,15 @@ fn share_around(series: &[bool], run: &Range<usize>) -> f64 {
     sides.map(share).fold(0.0, f64::max)
 }
 
-fn runs(points: &[Point], series: &[bool], period_ns: u64) -> Vec<Range<usize>> {
+/// Returns the runs of samples in the function.
+fn runs(joined: &[bool], series: &[bool]) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = Vec::new();
-    for (at, (point, hit)) in points.iter().zip(series).enumerate() {
+    for (at, (joined, hit)) in joined.iter().zip(series).enumerate() {
         if !hit {
             continue;
         }
-        let follows = |last: usize| {
-            let before = points.get(last).map_or(0, |point| point.time_ns);
-            point.time_ns.saturating_sub(before) <= MOST_PERIODS * period_ns
-        };
         match runs.last_mut() {
-            Some(run) if run.end == at && follows(at - 1) => run.end = at + 1,
+            Some(run) if run.end == at && *joined => run.end = at + 1,
             _ => runs.push(at..at + 1),
         }
     }
@@ -187,7 +198,7 @@ mod tests {
         let stalls = |at: usize| at % 500 < 5;
         let idle = |seed: &mut u64| if random(seed) < 0.6 { RECEIVE } else { LOOP };
         let points = points((0..5000).map(|at| if stalls(at) { PARSE } else { idle(&mut seed) }));
-        let stay = longest_stay(&points, &stacks(), PERIOD).unwrap();
+        let stay = longest_stay(&points, &stacks(), PERIOD, false).unwrap();
         assert_eq!((stay.function, stay.length_ns), (PARSE, 5 * PERIOD));
         assert!(stay.times >= 9, "{stay:?}");
     }
@@ -199,7 +210,7 @@ mod tests {
         let points = points(
             (0..9970).map(|at| if (4000..4020).contains(&at) { PARSE } else { idle(&mut seed) }),
         );
-        let stay = longest_stay(&points, &stacks(), PERIOD).unwrap();
+        let stay = longest_stay(&points, &stacks(), PERIOD, false).unwrap();
         assert_eq!((stay.function, stay.length_ns, stay.times), (PARSE, 20 * PERIOD, 1));
     }
 
@@ -209,7 +220,7 @@ mod tests {
             for mut seed in 0..20 {
                 let busy = |seed: &mut u64| if random(seed) < share { PARSE } else { RECEIVE };
                 let points = points((0..5000).map(|_| busy(&mut seed)));
-                let found = longest_stay(&points, &stacks(), PERIOD);
+                let found = longest_stay(&points, &stacks(), PERIOD, false);
                 assert_eq!(found, None, "share {share}");
             }
         }
@@ -221,8 +232,41 @@ mod tests {
             let share = |at: usize| if at % 500 < 50 { 0.8 } else { 0.02 };
             let busy = |seed: &mut u64, at| if random(seed) < share(at) { PARSE } else { RECEIVE };
             let points = points((0..5000).map(|at| busy(&mut seed, at)));
-            assert_eq!(longest_stay(&points, &stacks(), PERIOD), None);
+            assert_eq!(longest_stay(&points, &stacks(), PERIOD, false), None);
         }
+    }
+
+    /// Lets something come between each three of these samples.
+    fn sliced(mut points: Vec<Point>) -> Vec<Point> {
+        for (at, point) in points.iter_mut().enumerate() {
+            point.time_ns += (at as u64 / 3) * 4 * PERIOD;
+        }
+        points
+    }
+
+    #[test]
+    fn time_slices_are_no_stays() {
+        for share in [0.3, 0.6, 0.9] {
+            for mut seed in 0..20 {
+                let busy = |seed: &mut u64| if random(seed) < share { PARSE } else { RECEIVE };
+                let points = sliced(points((0..5000).map(|_| busy(&mut seed))));
+                for sleeps in [false, true] {
+                    let found = longest_stay(&points, &stacks(), PERIOD, sleeps);
+                    assert_eq!(found, None, "share {share}, sleeps {sleeps}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_stay_goes_on_after_other_threads_had_the_cpu() {
+        let mut seed = 3;
+        let stalls = |at: usize| at % 2500 < 200;
+        let idle = |seed: &mut u64| if random(seed) < 0.6 { RECEIVE } else { LOOP };
+        let points =
+            sliced(points((0..5000).map(|at| if stalls(at) { PARSE } else { idle(&mut seed) })));
+        let stay = longest_stay(&points, &stacks(), PERIOD, false).unwrap();
+        assert_eq!((stay.function, stay.length_ns), (PARSE, 200 * PERIOD));
     }
 
     #[test]
@@ -231,13 +275,13 @@ mod tests {
         for point in &mut points[501..] {
             point.time_ns += 50 * PERIOD;
         }
-        assert_eq!(longest_stay(&points, &stacks(), PERIOD), None);
+        assert_eq!(longest_stay(&points, &stacks(), PERIOD, false), None);
     }
 
     #[test]
     fn a_loop_that_never_receives_tells_nothing() {
         let points = points((0..1000).map(|_| LOOP));
-        assert_eq!(longest_stay(&points, &stacks(), PERIOD), None);
-        assert_eq!(longest_stay(&[], &stacks(), PERIOD), None);
+        assert_eq!(longest_stay(&points, &stacks(), PERIOD, false), None);
+        assert_eq!(longest_stay(&[], &stacks(), PERIOD, false), None);
     }
 }

@@ -87,13 +87,26 @@ impl<'a> FunctionResolver<'a> {
         let found = self.symbolizer.symbolize_single(&source, input).ok()?;
         let symbol = found.as_sym().filter(|symbol| is_of(symbol, module, address))?;
         let inlined = symbol.inlined.iter().rev().map(|function| function.name.to_string());
-        Some(inlined.chain([symbol.name.to_string()]).collect())
+        Some(inlined.chain([whole_name(&symbol.name).to_owned()]).collect())
+    }
+}
+
+/// Returns the name of a function of which a part is elsewhere: compilers move code that rarely runs
+/// into `name.cold`.
+fn whole_name(name: &str) -> &str {
+    match name.split_once(".cold") {
+        Some((whole, rest)) if rest.chars().all(|c| c == '.' || c.is_ascii_digit()) => whole,
+        _ => name,
     }
 }
 
 /// Returns whether a symbol belongs to the function at an address. A stripped library has few
-/// symbols: the nearest one is often that of another function.
+/// symbols: the nearest one is often that of another function. Debug information has no address of a
+/// function with several ranges, only its name.
 fn is_of(symbol: &Sym<'_>, module: &Module, address: u64) -> bool {
+    if symbol.addr == 0 && symbol.size.is_none() {
+        return !symbol.name.is_empty();
+    }
     let inside = symbol.size.is_none_or(|size| size == 0 || symbol.offset < size);
     let function = module.function(address);
     let start = symbol.addr.wrapping_add(module.bias);
@@ -155,6 +168,15 @@ mod tests {
         let frames = FunctionResolver::new(&modules, &ports).frames(address);
         assert_eq!(frames.last().unwrap().ports, Some((true, vec![0, 2])));
         assert_eq!(port_name(&ports[0]), "rx_pkt_burst of ports 0, 2");
+    }
+
+    #[test]
+    fn a_part_of_a_function_has_the_name_of_the_whole() {
+        assert_eq!(whole_name("main_loop.cold"), "main_loop");
+        assert_eq!(whole_name("main_loop.cold.12"), "main_loop");
+        for other in ["main_loop", "a.part.0", "keep.colder", "x::cold"] {
+            assert_eq!(whole_name(other), other);
+        }
     }
 
     #[test]
