@@ -19,6 +19,8 @@ use nix::sys::signal::{SigHandler, Signal, signal};
 use rustix::process::{Pid, kill_process, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+use crate::tracefs::mount_private;
+
 /// Longest line that is read, bytes; bpftrace prints a map of 4096 keys in less.
 const LINE_BYTES: u64 = 1 << 20;
 
@@ -28,6 +30,16 @@ const ERROR_BYTES: usize = 4096;
 /// How long it may take to print its last numbers after an interrupt.
 const GRACE: Duration = Duration::from_secs(3);
 
+/// How to call bpftrace.
+pub(crate) struct BpftraceCall<'a> {
+    pub(crate) program: &'a Path,
+    pub(crate) script: &'a str,
+    pub(crate) min_event: Duration,
+    pub(crate) polled_cpus: &'a BTreeSet<u32>,
+    /// Whether tracefs is mounted for it, as nobody else has.
+    pub(crate) mounts_tracefs: bool,
+}
+
 /// A running bpftrace. Dropping it kills the process.
 #[derive(Debug)]
 pub(crate) struct BpftraceRun {
@@ -36,23 +48,20 @@ pub(crate) struct BpftraceRun {
 }
 
 impl BpftraceRun {
-    /// Starts bpftrace on other CPUs than `polled_cpus`; returns also its standard output, and
-    /// `false` when no other CPU is left.
-    pub(crate) fn start(
-        program: &Path,
-        script: &str,
-        min_event: Duration,
-        polled_cpus: &BTreeSet<u32>,
-    ) -> io::Result<(Self, ChildStdout, bool)> {
-        let others = other_cpus(polled_cpus);
-        let mut command = Command::new(program);
-        command.args(["-q", "-f", "json", "-e", script]).arg(min_event.as_nanos().to_string());
+    /// Starts bpftrace on other CPUs than those that are polled; returns also its standard output,
+    /// and `false` when no other CPU is left.
+    pub(crate) fn start(call: &BpftraceCall<'_>) -> io::Result<(Self, ChildStdout, bool)> {
+        let others = other_cpus(call.polled_cpus);
+        let mounts_tracefs = call.mounts_tracefs;
+        let mut command = Command::new(call.program);
+        command.args(["-q", "-f", "json", "-e", call.script]);
+        command.arg(call.min_event.as_nanos().to_string());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.process_group(0);
         let parent = rustix::process::getpid();
         // SAFETY: between fork and exec there are only system calls, which are async-signal-safe.
         unsafe {
-            command.pre_exec(move || prepare(parent, others.as_ref()));
+            command.pre_exec(move || prepare(parent, others.as_ref(), mounts_tracefs));
         }
         let mut child = command.spawn()?;
         let stdout = child.stdout.take().ok_or_else(|| io::Error::other("no standard output"))?;
@@ -109,7 +118,7 @@ impl Drop for BpftraceRun {
 }
 
 /// Prepares the child process before it executes bpftrace.
-fn prepare(parent: Pid, cpus: Option<&CpuSet>) -> io::Result<()> {
+fn prepare(parent: Pid, cpus: Option<&CpuSet>, mounts_tracefs: bool) -> io::Result<()> {
     set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     if rustix::process::getppid() != Some(parent) {
         return Err(io::Error::other("the parent has ended"));
@@ -121,7 +130,7 @@ fn prepare(parent: Pid, cpus: Option<&CpuSet>) -> io::Result<()> {
     if let Some(cpus) = cpus {
         sched_setaffinity(None, cpus)?;
     }
-    Ok(())
+    if mounts_tracefs { mount_private() } else { Ok(()) }
 }
 
 /// Returns the CPUs that this process may use, without those that threads poll on; `None` if there
@@ -238,7 +247,14 @@ mod tests {
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755))
             .unwrap();
         let (run, out, _) = loop {
-            match BpftraceRun::start(&path, "", Duration::ZERO, &BTreeSet::new()) {
+            let call = BpftraceCall {
+                program: &path,
+                script: "",
+                min_event: Duration::ZERO,
+                polled_cpus: &BTreeSet::new(),
+                mounts_tracefs: false,
+            };
+            match BpftraceRun::start(&call) {
                 // Another test has forked while the file was open for writing.
                 Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => {}
                 started => break started.unwrap(),

@@ -20,6 +20,7 @@ mod record;
 mod script;
 mod state;
 mod thief;
+mod tracefs;
 mod tracer;
 mod unexplained;
 

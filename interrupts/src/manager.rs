@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::path::Path;
 use std::process::ChildStdout;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::bpftrace::{BpftraceRun, read_lines};
+use crate::bpftrace::{BpftraceCall, BpftraceRun, read_lines};
 use crate::options::{TracerOptions, TracingUnavailable};
 use crate::record;
 use crate::script::{self, PreparedScript};
@@ -139,19 +140,26 @@ impl Manager {
 
     fn try_start(&mut self) -> Result<(), TracingUnavailable> {
         self.options.check()?;
-        let events = self.options.tracepoints().ok_or(TracingUnavailable::NoTracefs)?;
         let (tids, cpus): (BTreeSet<u32>, BTreeSet<u32>) = {
             let state = self.shared.state();
             state.wanted.iter().map(|(tid, thread)| (*tid, thread.cpu)).unzip()
         };
         let list: Vec<u32> = tids.iter().copied().collect();
-        let PreparedScript { text, mut missing } =
-            script::prepare(&list, &events, self.options.system_calls);
+        let system_calls = self.options.system_calls;
+        let prepare = |events: &Path| script::prepare(&list, events, system_calls);
+        let (PreparedScript { text, mut missing }, is_private) =
+            self.options.with_tracepoints(prepare)?;
         let failed = |error: io::Error| {
             TracingUnavailable::Failed(format!("cannot start bpftrace: {error}"))
         };
-        let started =
-            BpftraceRun::start(&self.options.bpftrace, &text, self.options.min_event, &cpus);
+        let call = BpftraceCall {
+            program: &self.options.bpftrace,
+            script: &text,
+            min_event: self.options.min_event,
+            polled_cpus: &cpus,
+            mounts_tracefs: is_private,
+        };
+        let started = BpftraceRun::start(&call);
         let (bpftrace, output, apart) = started.map_err(failed)?;
         if !apart {
             missing.push("CPUs that do not poll: bpftrace takes time of those that do".to_owned());

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// Usual mount points of tracefs, in order of preference.
-const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+use crate::tracefs;
 
 /// Inode of the first PID namespace (`PROC_PID_INIT_INO` of the kernel).
 const HOST_PID_NAMESPACE: u64 = 0xefff_fffc;
@@ -26,7 +25,7 @@ pub struct TracerOptions {
     pub system_calls: bool,
     /// The bpftrace program: a path, or a name to look up in `PATH`.
     pub bpftrace: PathBuf,
-    /// Mount point of tracefs; `None` for the usual ones.
+    /// Mount point of tracefs; `None` for the usual ones, or else a mount that only bpftrace sees.
     pub tracefs: Option<PathBuf>,
 }
 
@@ -61,9 +60,11 @@ pub enum TracingUnavailable {
         "this PID namespace is not the one of the host, whose ids tracepoints have: run it on the host, or in a container with the host's PID namespace"
     )]
     PidNamespace,
-    /// No directory of tracepoints was found.
-    #[error("tracefs is not mounted: mount -t tracefs tracefs /sys/kernel/tracing")]
-    NoTracefs,
+    /// No directory of tracepoints was found; why it cannot be mounted either.
+    #[error(
+        "tracefs is not mounted, and cannot be ({0}): mount -t tracefs tracefs /sys/kernel/tracing"
+    )]
+    NoTracefs(String),
     /// bpftrace could not be started; the reason.
     #[error("{0}")]
     Failed(String),
@@ -87,15 +88,28 @@ impl TracerOptions {
         if !in_host_pid_namespace() {
             return Err(TracingUnavailable::PidNamespace);
         }
-        self.tracepoints().map(|_| ()).ok_or(TracingUnavailable::NoTracefs)
+        self.with_tracepoints(|_| ()).map(|_| ())
     }
 
-    /// Returns the directory of tracepoints.
-    pub(crate) fn tracepoints(&self) -> Option<PathBuf> {
-        let usual = TRACEFS.iter().map(Path::new);
-        let mounts = self.tracefs.as_deref().map_or_else(|| usual.collect(), |dir| vec![dir]);
-        let mut events = mounts.into_iter().map(|dir| dir.join("events"));
-        events.find(|events| events.join("sched").is_dir())
+    /// Calls `read` with the directory of tracepoints; returns also whether it is mounted for that call
+    /// only.
+    ///
+    /// # Errors
+    /// [`TracingUnavailable::NoTracefs`].
+    pub(crate) fn with_tracepoints<T: Send>(
+        &self,
+        read: impl FnOnce(&Path) -> T + Send,
+    ) -> Result<(T, bool), TracingUnavailable> {
+        let tracefs = self.tracefs.as_deref();
+        match tracefs::events(tracefs) {
+            Some(events) => Ok((read(&events), false)),
+            None if tracefs.is_some() => {
+                Err(TracingUnavailable::NoTracefs("another path is given".to_owned()))
+            }
+            None => tracefs::with_private(read)
+                .map(|read| (read, true))
+                .map_err(|error| TracingUnavailable::NoTracefs(error.to_string())),
+        }
     }
 }
 
