@@ -48,8 +48,8 @@ Examples:
   pmdscope interrupts --json -n 1          one document
   pmdscope interrupts --no-bpf             how often, not how long: from /proc, without root
 
-Poll threads are detected automatically: those reported by libpmdscope, and EAL threads that keep
-their CPU busy.
+Poll threads are detected automatically: those reported by libpmdscope, and threads of the app and
+of its secondary processes that keep their CPU busy, whatever their names.
 
 Causes:
   irq          interrupt of a device: action, number, PCI address

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use pmdscope_interrupts::{Tracer, TracerOptions};
 use pmdscope_telemetry::discover::DiscoveredApp;
+use pmdscope_telemetry::sample::Sample;
 use pmdscope_telemetry::{AppStatus, Fleet, FleetSettings, FleetState};
 use pmdscope_xray::XrayReader;
 
@@ -68,6 +69,16 @@ pub(crate) fn tell_silent(fleet: &FleetState) {
         if let AppStatus::Lost { reason } = &app.status {
             output::tell(&format!("{}: {reason}", app.name));
         }
+    }
+    for (app, model) in fleet.models() {
+        tell_left_out_threads(&app.name, &model.sample);
+    }
+}
+
+/// Says which threads of an app may poll, and are not looked at.
+pub(crate) fn tell_left_out_threads(app: &str, sample: &Sample) {
+    for left_out in &sample.threads_left_out {
+        output::tell(&format!("{app}: not looked at: {left_out}"));
     }
 }
 

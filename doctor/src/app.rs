@@ -153,12 +153,13 @@ fn poll_threads(first: Option<&Sample>, sample: &Sample) -> Vec<PollThread> {
         threads.into_iter().find(|other| (other.lcore, other.tid) == (thread.lcore, thread.tid))
     };
     let polls = |thread: &&ThreadSample| {
+        let share = before(thread).and_then(|before| ready_share(before, thread));
         if sample.lcores.is_empty() {
-            before(thread)
-                .and_then(|before| ready_share(before, thread))
-                .is_none_or(|share| share >= POLLING_SHARE)
+            share.is_none_or(|share| share >= POLLING_SHARE)
         } else {
+            // Secondary processes and threads of no lcore may poll without libpmdscope.
             sample.lcores.iter().any(|lcore| lcore.lcore == thread.lcore)
+                || share.is_some_and(|share| share >= POLLING_SHARE)
         }
     };
     let thread = |thread: &ThreadSample| PollThread {

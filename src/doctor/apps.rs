@@ -67,6 +67,9 @@ fn ask(
     let facts =
         sampled().unwrap_or_else(|error| AppFacts::unreachable(&app.name, &error.to_string()));
     let sample = facts.sample.clone();
+    if let Some(sample) = &sample {
+        session::tell_left_out_threads(&facts.name, sample);
+    }
     let capture = sample.map(|sample| capture(&RunningApp { app, sample: Some(sample) }));
     AppFacts { capture, ..facts }
 }

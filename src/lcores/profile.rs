@@ -1,5 +1,6 @@
 //! `pmdscope lcores --profile`: samples the threads of lcores.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use pmdscope_profile::{
 };
 use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
 use pmdscope_telemetry::model::Model;
+use pmdscope_telemetry::sample::Sample;
 use pmdscope_telemetry::{Fleet, FleetState};
 use serde::Serialize;
 
@@ -23,6 +25,9 @@ const PROFILE_SCHEMA: u32 = 1;
 
 /// What a sample takes from the thread, microseconds, as measured in a virtual machine: docs/lcores.md.
 const SAMPLE_COST_US: f64 = 21.0;
+
+/// Time between the samples that show which threads poll.
+const THREADS_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Output of `lcores --profile --json`.
 #[derive(Serialize)]
@@ -45,7 +50,7 @@ pub(crate) struct ProfileDocument {
 pub(super) struct AppDocument {
     /// Name of the app, by default its file-prefix.
     pub(super) app: String,
-    /// Process id of the app on this host.
+    /// Process id on this host: of the app, or of one of its secondary processes.
     pub(super) pid: u32,
     /// Profiles of lcores.
     pub(super) lcores: Vec<LcoreDocument>,
@@ -90,6 +95,8 @@ pub(super) enum EmptyPollsEstimate {
 /// One app while it is sampled.
 struct Running {
     name: String,
+    /// Process id of the app, and that of the process that is sampled: the same, or a secondary process.
+    app: u32,
     pid: u32,
     profiler: AppProfiler,
 }
@@ -100,6 +107,9 @@ pub(super) fn run(args: &Args, hz: u32, length: Duration) -> Result<ExitCode> {
     let mut fleet = args.app.fleet()?;
     fleet.sample(ROUND_TIMEOUT);
     let stop = stop_signal()?;
+    // Which threads poll that have no names of lcores, two samples show.
+    stop.wait(Instant::now() + THREADS_INTERVAL).context("cannot wait")?;
+    fleet.sample(ROUND_TIMEOUT);
     session::tell_silent(&fleet.state);
     let mut running = start(&fleet.state, hz)?;
     let until = Instant::now() + length;
@@ -135,18 +145,14 @@ fn start(fleet: &FleetState, hz: u32) -> Result<Vec<Running>> {
             output::tell(&format!("{}: {why}", app.name));
             continue;
         }
-        let target = ProfiledApp {
-            pid: sample.app.pid,
-            threads: sample.threads.iter().map(|thread| (thread.lcore, thread.tid)).collect(),
-            ports: sample.ports.iter().map(|port| port.id).collect(),
-        };
-        match AppProfiler::start(target, hz) {
-            Ok(profiler) => {
-                running.push(Running { name: app.name.clone(), pid: sample.app.pid, profiler });
-            }
-            Err(error) => {
-                output::tell(&format!("{}: {error}", app.name));
-                failed = Some(error);
+        for target in processes(sample) {
+            let (name, app, pid) = (app.name.clone(), sample.app.pid, target.pid);
+            match AppProfiler::start(target, hz) {
+                Ok(profiler) => running.push(Running { name, app, pid, profiler }),
+                Err(error) => {
+                    output::tell(&format!("{name}: {error}"));
+                    failed = Some(error);
+                }
             }
         }
     }
@@ -157,14 +163,32 @@ fn start(fleet: &FleetState, hz: u32) -> Result<Vec<Running>> {
     }
 }
 
+/// The processes of an app with threads that poll, the app itself first.
+fn processes(sample: &Sample) -> Vec<ProfiledApp> {
+    let mut threads = BTreeMap::<Option<u32>, Vec<(u32, u32)>>::new();
+    for thread in &sample.threads {
+        threads.entry(thread.secondary).or_default().push((thread.lcore, thread.tid));
+    }
+    let ports: Vec<u16> = sample.ports.iter().map(|port| port.id).collect();
+    let process = |(secondary, threads): (Option<u32>, Vec<_>)| ProfiledApp {
+        pid: secondary.unwrap_or(sample.app.pid),
+        threads,
+        ports: ports.clone(),
+    };
+    threads.into_iter().map(process).collect()
+}
+
 /// The second sample gives the rates of the time of the profile.
 fn finish(running: Vec<Running>, fleet: &mut Fleet, hz: u32) -> ProfileDocument {
-    let done: Vec<(String, u32, AppProfile)> =
-        running.into_iter().map(|app| (app.name, app.pid, app.profiler.finish())).collect();
+    let done: Vec<(String, [u32; 2], AppProfile)> = running
+        .into_iter()
+        .map(|app| (app.name, [app.app, app.pid], app.profiler.finish()))
+        .collect();
     fleet.sample(ROUND_TIMEOUT);
-    let apps = done.into_iter().map(|(app, pid, profile)| {
+    let apps = done.into_iter().map(|(app, [app_pid, pid], profile)| {
         let found = fleet.state.find(&app).and_then(|state| state.model.as_deref());
-        let model = found.filter(|model| model.sample.app.pid == pid && model.interval_s.is_some());
+        let is_same = |model: &&Model| model.sample.app.pid == app_pid;
+        let model = found.filter(is_same).filter(|model| model.interval_s.is_some());
         let lcore = |profile: LcoreProfile| LcoreDocument {
             empty_polls: EmptyPolls::of(&profile, model),
             profile,
@@ -212,6 +236,7 @@ impl EmptyPolls {
 mod tests {
     use pmdscope_profile::ActivityShare;
     use pmdscope_telemetry::model::{LcoreRates, PortRates};
+    use pmdscope_telemetry::sample::ThreadSample;
 
     use super::*;
 
@@ -224,6 +249,22 @@ mod tests {
         let lcore = LcoreRates { lcore: 1, busy_ratio, ..LcoreRates::default() };
         let port = PortRates { rx_pps, ..PortRates::default() };
         Model { lcores: vec![lcore], ports: vec![port], ..Model::default() }
+    }
+
+    #[test]
+    fn each_process_of_an_app_is_sampled_for_itself() {
+        let thread = |lcore, secondary| ThreadSample {
+            lcore,
+            tid: 40 + lcore,
+            secondary,
+            ..ThreadSample::default()
+        };
+        let mut sample = Sample::default();
+        sample.app.pid = 7;
+        sample.threads = vec![thread(1, None), thread(2, Some(9)), thread(3, None)];
+        let found = processes(&sample);
+        let found: Vec<_> = found.into_iter().map(|it| (it.pid, it.threads)).collect();
+        assert_eq!(found, [(7, vec![(1, 41), (3, 43)]), (9, vec![(2, 42)])]);
     }
 
     #[test]

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use pmdscope_render::cells::{alarm, bad_count, rate, share};
-use pmdscope_render::number::{UNKNOWN, known, micros, si};
+use pmdscope_render::number::{UNKNOWN, known, micros, seconds as duration, si};
 use pmdscope_render::{Cell, Column, Subject, TextTable, Theme, Tone, table_text};
 use pmdscope_telemetry::model::Model;
+use pmdscope_telemetry::sample::ThreadSample;
 use pmdscope_telemetry::{AppState, FleetState};
 use serde::Serialize;
 
@@ -14,6 +15,9 @@ const LCORES_SCHEMA: u32 = 1;
 
 /// Share of waiting time above which a poll loop does not have a CPU to itself.
 const WAITS_TOO_LONG: f64 = 0.001;
+
+/// Time without running from which a thread is explained, seconds.
+const STILL_S: f64 = 0.9;
 
 /// Output of `lcores --json`.
 #[derive(Serialize)]
@@ -41,6 +45,15 @@ pub(crate) struct LcoreRow<'a> {
     pub(crate) role: Option<&'a str>,
     /// Kernel thread id on this host; `None` if `/proc` does not report it.
     pub(crate) tid: Option<u32>,
+    /// Name of the thread; `None` if `/proc` does not report it.
+    pub(crate) thread: Option<&'a str>,
+    /// Process id of the secondary process that the thread belongs to; `None` for the app itself.
+    pub(crate) secondary: Option<u32>,
+    /// What the thread waits for, with its state and the function of the kernel it sleeps in; `None` if it
+    /// ran or waited for a CPU, or if unknown.
+    pub(crate) wait: Option<String>,
+    /// Time for which the thread has not run, seconds; `None` if it ran since the previous sample.
+    pub(crate) still_s: Option<f64>,
     /// CPUs on which the thread may run, such as `2-3`.
     pub(crate) cpus: Option<&'a str>,
     /// CPU on which the thread ran last.
@@ -95,6 +108,10 @@ fn row<'a>(app: &'a AppState, model: &'a Model, id: u32) -> LcoreRow<'a> {
         lcore: id,
         role: lcore.map(|lcore| lcore.role.as_str()),
         tid: kernel.map(|thread| thread.tid),
+        thread: kernel.map(|thread| thread.name.as_str()),
+        secondary: kernel.and_then(|thread| thread.secondary),
+        wait: kernel.and_then(ThreadSample::wait),
+        still_s: rates.and_then(|rates| Some(rates.still?.seconds)),
         cpus: kernel.map(|thread| thread.cpus.as_str()),
         cpu: kernel.map(|thread| thread.cpu),
         run_ratio: rates.and_then(|rates| rates.run_ratio),
@@ -119,6 +136,7 @@ fn table(fleet: &FleetState) -> TextTable {
         Column::number("Lcore"),
         Column::text("Role"),
         Column::number("TID"),
+        Column::text("Thread"),
         Column::text("CPUs"),
         Column::number("CPU use"),
         Column::number("Waiting"),
@@ -133,6 +151,7 @@ fn table(fleet: &FleetState) -> TextTable {
     for row in rows(fleet) {
         let subject = Subject::Lcore { app: row.app.to_owned(), lcore: row.lcore };
         table.push(subject, row.stale, cells(&row));
+        table.notes.extend(still_note(&row));
     }
     if table.rows.is_empty() {
         table.notes.push(nothing(fleet));
@@ -142,6 +161,13 @@ fn table(fleet: &FleetState) -> TextTable {
         table.notes.push(what.to_owned());
     }
     table
+}
+
+/// What a thread waits for that has not run for a while.
+fn still_note(row: &LcoreRow<'_>) -> Option<String> {
+    let seconds = row.still_s.filter(|seconds| *seconds >= STILL_S)?;
+    let wait = row.wait.as_deref()?;
+    Some(format!("{} lcore {}: {wait}, for {}", row.app, row.lcore, duration(seconds)))
 }
 
 /// Why there is no lcore.
@@ -168,6 +194,7 @@ fn cells(row: &LcoreRow<'_>) -> Vec<Cell> {
         Cell::number(Some(f64::from(row.lcore)), row.lcore.to_string()),
         Cell::text(row.role.unwrap_or(UNKNOWN)),
         Cell::number(row.tid.map(f64::from), known(row.tid, |tid| tid.to_string())),
+        Cell::text(row.thread.filter(|name| !name.is_empty()).unwrap_or(UNKNOWN)),
         Cell::text(row.cpus.unwrap_or(UNKNOWN)),
         share(row.run_ratio),
         alarm(share(row.run_delay_ratio), waiting, Tone::Warn),
@@ -186,7 +213,7 @@ mod tests {
 
     use insta::assert_snapshot;
     use pmdscope_telemetry::FleetEvent;
-    use pmdscope_telemetry::model::{LcoreRates, ThreadRates};
+    use pmdscope_telemetry::model::{LcoreRates, StillThread, ThreadRates};
     use pmdscope_telemetry::sample::{LcoreSample, LibrarySample, Sample, ThreadSample};
 
     use super::*;
@@ -204,6 +231,7 @@ mod tests {
         let sample = ThreadSample {
             lcore,
             tid: 4240 + lcore,
+            name: format!("rte-worker-{lcore}"),
             cpus: lcore.to_string(),
             cpu: lcore,
             ..ThreadSample::default()
@@ -214,6 +242,7 @@ mod tests {
             involuntary_ps: Some(3.5),
             run_ratio: Some(0.982),
             run_delay_ratio: Some(0.018),
+            still: None,
         };
         (sample, rates)
     }
@@ -263,6 +292,22 @@ mod tests {
         assert_eq!(json["lcores"][1]["polls_ps"], serde_json::Value::Null);
         assert_eq!(json["lcores"][0]["empty_ratio"], 0.75);
         assert_eq!(json["lcores"][0]["tid"], 4241);
+    }
+
+    #[test]
+    fn a_thread_that_does_not_run_is_explained() {
+        let (mut sample, mut rates) = thread(1);
+        (sample.asleep, sample.state) = (true, Some('S'));
+        sample.wait_channel = Some("futex_wait_queue".to_owned());
+        rates.still = Some(StillThread { seconds: 2.0, is_estimate: false, polled: true });
+        let model = Model {
+            sample: Sample { threads: vec![sample], ..Sample::default() },
+            threads: vec![rates],
+            ..Model::default()
+        };
+        let text = text(&fleet_of(vec![("stock", model)]));
+        let note = "stock lcore 1: waits for a lock or another thread (state S, futex_wait_queue), for 2.0s";
+        assert!(text.contains(note), "{text}");
     }
 
     #[test]
