@@ -77,6 +77,11 @@ pub fn faulty_app() -> Result<PathBuf> {
     compiled("integration/pmdscope-faulty-app")
 }
 
+/// The app whose threads do not look like those of the EAL.
+pub fn polling_app() -> Result<PathBuf> {
+    compiled("integration/pmdscope-polling-app")
+}
+
 /// The app that overwrites its own structures.
 pub fn hostile_app() -> Result<PathBuf> {
     compiled("integration/pmdscope-hostile-app")

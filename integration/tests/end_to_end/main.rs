@@ -45,6 +45,7 @@ mod parallel;
 mod pdump;
 mod pdump_kill;
 mod peek;
+mod poll_threads;
 mod pool_counts;
 mod recorder;
 mod recording;
@@ -171,6 +172,7 @@ fn all_trials() -> Vec<Trial> {
         pdump::trials(),
         pdump_kill::trials(),
         peek::trials(),
+        poll_threads::trials(),
         pool_counts::trials(),
         reflector::trials(),
         releases::trials(),
