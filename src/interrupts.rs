@@ -24,7 +24,7 @@ use crate::session::{self, AppArg};
 use crate::{capture, duration, output, terminal};
 
 /// How often apps are asked while bpftrace starts.
-const START_STEP: Duration = Duration::from_millis(200);
+const START_STEP: Duration = Duration::from_millis(100);
 
 /// How long to look for threads that poll.
 const POLL_THREADS_TIMEOUT: Duration = Duration::from_secs(5);

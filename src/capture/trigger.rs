@@ -331,7 +331,7 @@ mod tests {
         let says = ": stalled for 120000 us from 2026-05-28T20:26:41.780000Z to \
                     2026-05-28T20:26:41.900000Z (the longest of 2 stalls since the last sample); lcore 1 ";
         assert!(trigger.comment.contains(says), "{}", trigger.comment);
-        assert!(trigger.comment.contains("between two polls 120000 us"), "{}", trigger.comment);
+        assert!(trigger.comment.contains("between two polls 120.0 ms"), "{}", trigger.comment);
     }
 
     #[test]
@@ -349,7 +349,7 @@ mod tests {
         let (finding, model) = found(lcore(5, us, ends), now);
         let trigger = fired_by(&finding, Some(&model));
         assert_eq!((trigger.moment_ns, trigger.begin_ns), (end, Some(end - 120_000_000)));
-        for says in ["stalled for 120000 us", "the longest of 20 stalls", "polls 120000 us"] {
+        for says in ["stalled for 120000 us", "the longest of 20 stalls", "polls 120.0 ms"] {
             assert!(trigger.comment.contains(says), "{says}: {}", trigger.comment);
         }
     }
