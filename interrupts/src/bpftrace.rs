@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigHandler, Signal, signal};
-use rustix::process::{Pid, kill_process, set_parent_process_death_signal};
+use rustix::process::{Pid, kill_process, set_parent_process_death_signal, setpriority_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::tracefs::mount_private;
@@ -26,6 +26,9 @@ const LINE_BYTES: u64 = 1 << 20;
 
 /// Most bytes of its standard error that are kept.
 const ERROR_BYTES: usize = 4096;
+
+/// Nice value of bpftrace: it needs a second of CPU time until it traces, and then next to none.
+const NICE: i32 = -5;
 
 /// How long it may take to print its last numbers after an interrupt.
 const GRACE: Duration = Duration::from_secs(3);
@@ -85,6 +88,12 @@ impl BpftraceRun {
         self.kill();
     }
 
+    /// Kills it, and does not wait until the kernel has detached its probes, which takes a second.
+    pub(crate) fn abandon(mut self) {
+        let _ = self.child.kill();
+        std::mem::forget(self);
+    }
+
     /// Returns whether it has ended.
     pub(crate) fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
@@ -130,6 +139,8 @@ fn prepare(parent: Pid, cpus: Option<&CpuSet>, mounts_tracefs: bool) -> io::Resu
     if let Some(cpus) = cpus {
         sched_setaffinity(None, cpus)?;
     }
+    // Without the right to do so, it takes longer.
+    let _ = setpriority_process(None, NICE);
     if mounts_tracefs { mount_private() } else { Ok(()) }
 }
 

@@ -195,10 +195,15 @@ impl Manager {
     }
 
     fn end_run(&mut self) {
-        if let Some(mut run) = self.run.take() {
-            run.bpftrace.interrupt();
-            self.finish(run);
+        let Some(mut run) = self.run.take() else { return };
+        if self.shared.state().abandoned {
+            run.bpftrace.abandon();
+            // A panic of the reader was reported on standard error.
+            let _ = run.reader.join();
+            return;
         }
+        run.bpftrace.interrupt();
+        self.finish(run);
     }
 
     /// Waits for the reader of its output; returns the error of bpftrace.

@@ -11,6 +11,9 @@ const WATCHED_NS: u64 = 150_000_000;
 /// while there are no packets.
 const BUSY: f64 = 0.05;
 
+/// Least share of its life in which a thread ran or was ready to run that is known to poll at first sight.
+const ALWAYS_BUSY: f64 = 0.5;
+
 /// The activity of threads, by id.
 #[derive(Debug, Default)]
 pub(crate) struct PollThreads(BTreeMap<u32, Activity>);
@@ -33,7 +36,10 @@ impl PollThreads {
         let Some(run_ns) = thread.run_ns else { return true };
         let busy_ns = run_ns + thread.run_delay_ns.unwrap_or(0);
         let watched = Activity::Watched { since_ns: thread.read_ns, busy_ns };
-        let activity = self.0.entry(thread.tid).or_insert(watched);
+        let always = thread.age_ns >= WATCHED_NS && !thread.asleep;
+        let always = always && busy_ns as f64 >= ALWAYS_BUSY * thread.age_ns as f64;
+        let first = if always { Activity::Polls } else { watched };
+        let activity = self.0.entry(thread.tid).or_insert(first);
         if let Activity::Watched { since_ns, busy_ns: before_ns } = *activity {
             let time_ns = thread.read_ns.saturating_sub(since_ns);
             let busy_ns = busy_ns.saturating_sub(before_ns);
@@ -78,6 +84,19 @@ mod tests {
         assert!(!threads.polls(&thread(2000, 51), &sample), "it slept");
         assert!(threads.polls(&thread(3000, 900), &sample));
         assert!(threads.polls(&thread(9000, 900), &sample), "it polled before");
+    }
+
+    #[test]
+    fn a_thread_that_was_always_busy_polls_at_first_sight() {
+        let old = |busy_ms, asleep| ThreadSample {
+            age_ns: 1_000_000_000,
+            asleep,
+            ..thread(5000, busy_ms)
+        };
+        let sample = Sample::default();
+        assert!(PollThreads::default().polls(&old(900, false), &sample));
+        assert!(!PollThreads::default().polls(&old(900, true), &sample), "it sleeps now");
+        assert!(!PollThreads::default().polls(&old(100, false), &sample));
     }
 
     #[test]

@@ -46,6 +46,8 @@ pub(crate) struct TracerState {
     pub(crate) unavailable: Option<String>,
     /// No other run will start; then the report of missing events is that of the last run.
     pub(crate) stopped: bool,
+    /// Nobody reads the numbers any more.
+    pub(crate) abandoned: bool,
     last_missing: Vec<String>,
     poll_threads: PollThreads,
     counters: KernelCounters,

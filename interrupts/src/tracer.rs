@@ -108,7 +108,9 @@ impl LcoreTracer for Tracer {
 }
 
 impl Drop for Tracer {
+    /// Nobody reads last numbers any more, so bpftrace is not asked for them.
     fn drop(&mut self) {
+        self.shared.state().abandoned = true;
         self.stop();
     }
 }
