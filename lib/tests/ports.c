@@ -137,6 +137,10 @@ test_counts(void)
 	CHECK_U64(tel_cell(body, "packets", row), packets);
 	CHECK(json_get(body, "bursts") == NULL && json_get(body, "depths_buckets") == NULL);
 	CHECK(json_get(body, "depth") == NULL && json_get(body, "depth_supported") == NULL);
+	/* net_null does not report its pool, the only one; its packets tell. */
+	WAIT_FOR(cell(port, 1, "rx", "pool_row") == 1);
+	CHECK_U64(cell(port, 0, "rx", "pool_row"), 0);
+	CHECK_U64(cell(port, 1, "tx", "pool_row"), 0);
 	unplug("net_null0", port);
 	WAIT_FOR(nb_rows() == 0);
 }

@@ -224,8 +224,10 @@ watch_rx(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t nb_rx, 
 	struct pmdscope_counters *n = &q->n;
 
 	if (n->sample_left == 0) {
-		if ((n->samples & (ASK_EVERY_SAMPLE - 1)) == 0)
+		if ((n->samples & (ASK_EVERY_SAMPLE - 1)) == 0) {
 			ask_rx(q);
+			__atomic_store_n(&n->seen_pool, pkts[0]->pool, __ATOMIC_RELAXED);
+		}
 		if (n->depth_state != PMDSCOPE_DEPTH_UNSUPPORTED &&
 				(nb_rx == max_pkts || (n->samples & (DEPTH_EVERY - 1)) == 0))
 			sample_depth(q, nb_rx);

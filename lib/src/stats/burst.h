@@ -59,6 +59,8 @@ struct pmdscope_counters {
 	uint64_t depth_max;
 	/* The pool of a receive queue, if the driver reports it; never dereferenced. */
 	const struct rte_mempool *pool;
+	/* The pool of a packet that was received; few drivers report theirs. Never dereferenced. */
+	const struct rte_mempool *seen_pool;
 };
 
 struct __rte_cache_aligned pmdscope_queue {

@@ -157,6 +157,20 @@ pmdscope_pool_get(unsigned int i, struct pmdscope_pool_counts *counts)
 	return true;
 }
 
+unsigned int
+pmdscope_pool_row(const void *address)
+{
+	unsigned int i;
+
+	for (i = 0; address != NULL && i < pools.nb; i++) {
+		const struct pool *pool = pmdscope_track_item(&pools, i);
+
+		if (pool->track.address == address)
+			return i + 1;
+	}
+	return 0;
+}
+
 void
 pmdscope_pool_stop(void)
 {

@@ -37,6 +37,8 @@ struct pmdscope_pool_counts {
 bool pmdscope_pool_get(unsigned int i, struct pmdscope_pool_counts *counts);
 /* The pool, if it still exists; it remains while the caller holds the tailq lock. */
 struct rte_mempool *pmdscope_pool_find(const void *address, const char *name);
+/* The row of a pool in /pmdscope/pools, plus 1; 0 for an address that is not that of a pool. */
+unsigned int pmdscope_pool_row(const void *address);
 /* The common pool is an rte_ring. */
 bool pmdscope_pool_is_readable(const struct rte_mempool *mp);
 

@@ -10,6 +10,7 @@
 #include <rte_bitops.h>
 
 #include "burst.h"
+#include "pool.h"
 #include "queue.h"
 #include "window.h"
 
@@ -26,6 +27,7 @@ enum {
 	COL_DEPTH_WINDOW_MAX,
 	COL_DEPTH_MAX,
 	COL_DESCRIPTORS,
+	COL_POOL_ROW,
 	/* The following are in /pmdscope/queues only. */
 	NB_COUNTER_COLUMNS,
 	COL_DEVICE = NB_COUNTER_COLUMNS,
@@ -46,6 +48,7 @@ static const struct pmdscope_column columns[] = {
 	[COL_DEPTH_WINDOW_MAX] = { "depth_window_max", PMDSCOPE_COLUMN_U64, 1 },
 	[COL_DEPTH_MAX] = { "depth_max", PMDSCOPE_COLUMN_U64, 1 },
 	[COL_DESCRIPTORS] = { "descriptors", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_POOL_ROW] = { "pool_row", PMDSCOPE_COLUMN_U64, 1 },
 	[COL_DEVICE] = { "device", PMDSCOPE_COLUMN_STR, 1 },
 	[COL_BURSTS] = { "bursts", PMDSCOPE_COLUMN_U64, PMDSCOPE_BURST_BUCKETS },
 	[COL_DEPTHS] = { "depths", PMDSCOPE_COLUMN_U64, PMDSCOPE_DEPTH_BUCKETS },
@@ -61,6 +64,15 @@ static bool
 knows_depth(const struct pmdscope_counters *n)
 {
 	return __atomic_load_n(&n->depth_state, __ATOMIC_RELAXED) == PMDSCOPE_DEPTH_SUPPORTED;
+}
+
+/* As the driver reports it, or else that of a received packet. */
+static const struct rte_mempool *
+feeding_pool(const struct pmdscope_counters *n)
+{
+	const struct rte_mempool *pool = __atomic_load_n(&n->pool, __ATOMIC_RELAXED);
+
+	return pool != NULL ? pool : __atomic_load_n(&n->seen_pool, __ATOMIC_RELAXED);
 }
 
 static void
@@ -89,6 +101,7 @@ fill_counters(struct pmdscope_queue *q, const struct pmdscope_burst_sums *sums,
 	pmdscope_row_u64(row, COL_BYTES, 0, pmdscope_queue_bytes(q, sums->packets));
 	pmdscope_row_u64(row, COL_DESCRIPTORS, 0,
 			__atomic_load_n(&n->descriptors, __ATOMIC_RELAXED));
+	pmdscope_row_u64(row, COL_POOL_ROW, 0, pmdscope_pool_row(feeding_pool(n)));
 	fill_depth(n, row);
 }
 
@@ -136,7 +149,7 @@ const struct pmdscope_table pmdscope_queue_counters_table = {
 	.nb_columns = NB_COUNTER_COLUMNS,
 	.optional = RTE_BIT32(COL_EMPTY) | RTE_BIT32(COL_DEPTH_SUPPORTED) | RTE_BIT32(COL_DEPTH) |
 		    RTE_BIT32(COL_DEPTH_WINDOW_MAX) | RTE_BIT32(COL_DEPTH_MAX) |
-		    RTE_BIT32(COL_DESCRIPTORS),
+		    RTE_BIT32(COL_DESCRIPTORS) | RTE_BIT32(COL_POOL_ROW),
 	.count = pmdscope_queue_rows,
 	.fill = counters_fill,
 };
