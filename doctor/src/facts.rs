@@ -2,6 +2,7 @@
 
 mod cpu;
 mod device;
+mod hugepage_files;
 mod irq;
 mod kernel;
 mod memory;
@@ -11,6 +12,7 @@ use std::collections::BTreeMap;
 
 pub(crate) use self::cpu::{CpuFacts, CpuVendor, PollCpu};
 pub(crate) use self::device::{IommuFacts, NetworkDevice, PcieLink};
+pub(crate) use self::hugepage_files::LeftFiles;
 pub(crate) use self::irq::{Irq, IrqFacts};
 pub(crate) use self::kernel::{Distribution, KernelFacts};
 pub(crate) use self::memory::{HugepagePool, MemoryFacts};

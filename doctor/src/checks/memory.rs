@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use pmdscope_render::number::bytes;
 
 use crate::app::AppFacts;
-use crate::check::{Check, CheckGroup, Evidence, Fix, Verdict, fail, pass, warn};
-use crate::facts::HugepagePool;
+use crate::check::{Check, CheckGroup, Evidence, Fix, Verdict, fail, pass, quoted, warn};
+use crate::facts::{HugepagePool, LeftFiles};
 use crate::tree::{Fact, Unknown};
 
 const MIB: u64 = 1 << 20;
 
-pub(super) const CHECKS: [Check; 6] = [
+pub(super) const CHECKS: [Check; 7] = [
     Check {
         id: "hugepages_reserved",
         group: CheckGroup::Memory,
@@ -35,6 +35,14 @@ pub(super) const CHECKS: [Check; 6] = [
         matters: "An app that finds too few free hugepages at its start ends with \"Cannot init \
                   memory\".",
         run: free,
+    },
+    Check {
+        id: "hugepage_files",
+        group: CheckGroup::Memory,
+        title: "No ended app holds hugepages",
+        matters: "An app that was killed leaves its hugepage files behind. Their hugepages stay in use until an \
+                  app with the same file-prefix starts, or the files are removed.",
+        run: left_files,
     },
     Check {
         id: "hugetlbfs",
@@ -161,6 +169,13 @@ fn free(evidence: &Evidence) -> Fact<Vec<Verdict>> {
     let waiting: Vec<&str> =
         evidence.apps()?.iter().filter(|app| app.absent).map(|app| app.name.as_str()).collect();
     let found = format!("{} of {} are free", bytes(free), bytes(total));
+    let left = evidence.host.memory.left_files.as_deref().unwrap_or_default();
+    if free == 0 && !left.is_empty() {
+        let held = left.iter().map(|left| left.bytes).fold(0, u64::saturating_add);
+        let found = format!("{found}; files of ended apps hold {}", bytes(held));
+        verdicts.push(fail(found, removal(left)));
+        return Ok(verdicts);
+    }
     let fullest = pools.iter().filter(|pool| pool.total > 0).max_by_key(|pool| pool.bytes());
     let fix = || {
         let more = fullest.map(|pool| reserve(pool, pool.total.saturating_mul(2)));
@@ -175,6 +190,41 @@ fn free(evidence: &Evidence) -> Fact<Vec<Verdict>> {
         _ => pass(found),
     });
     Ok(verdicts)
+}
+
+fn left_files(evidence: &Evidence) -> Fact<Vec<Verdict>> {
+    let left = evidence.host.memory.left_files.clone()?;
+    if left.is_empty() {
+        return Ok(vec![pass("no hugepage file is without a process")]);
+    }
+    let pools = evidence.host.memory.hugepages.clone().unwrap_or_default();
+    let is_empty = pools.iter().all(|pool| pool.free == 0);
+    let verdict = |left: LeftFiles| {
+        let noun = if left.files == 1 { "file" } else { "files" };
+        let found = format!(
+            "{} {noun} of {} in {} hold {}, and no process has them open",
+            left.files,
+            left.prefix,
+            left.dir,
+            bytes(left.bytes)
+        );
+        let fix = removal(std::slice::from_ref(&left));
+        if is_empty { fail(found, fix) } else { warn(found, fix) }
+    };
+    Ok(left.into_iter().map(verdict).collect())
+}
+
+/// Proposes to remove the files of ended apps.
+fn removal(left: &[LeftFiles]) -> Fix {
+    let command = |left: &LeftFiles| {
+        let path = format!("{}/{}map_", left.dir, left.prefix);
+        format!("rm -f -- {}[0-9]*", quoted(&path))
+    };
+    let commands = left.iter().map(command);
+    commands.fold(Fix::default(), Fix::and_now).and_advice(
+        "an app that starts again with the same file-prefix removes them as well, unless it runs with \
+         --huge-unlink=never; start apps with --huge-unlink or --in-memory to leave none",
+    )
 }
 
 /// Compares the memory that the arguments ask for with what is reserved.

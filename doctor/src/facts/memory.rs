@@ -1,6 +1,9 @@
 //! Hugepages, and transparent hugepages.
 
-use crate::tree::{Fact, HostTree};
+use std::path::Path;
+
+use super::hugepage_files::{self, LeftFiles};
+use crate::tree::{Fact, HostTree, Unknown};
 
 /// The memory of a host.
 #[derive(Clone, Debug)]
@@ -9,6 +12,8 @@ pub(crate) struct MemoryFacts {
     pub(crate) hugepages: Fact<Vec<HugepagePool>>,
     /// Mount points of hugetlbfs.
     pub(crate) hugetlbfs: Fact<Vec<String>>,
+    /// Hugepage files of apps that have ended.
+    pub(crate) left_files: Fact<Vec<LeftFiles>>,
     /// Transparent hugepages: the mode in force; `None` for a kernel without them.
     pub(crate) transparent: Fact<Option<String>>,
 }
@@ -27,9 +32,19 @@ pub(crate) struct HugepagePool {
 impl MemoryFacts {
     pub(crate) fn read(tree: &HostTree) -> Self {
         let transparent = tree.optional_text("/sys/kernel/mm/transparent_hugepage/enabled");
+        let mounts = tree.text("/proc/mounts").map(|text| hugetlbfs(&text));
+        let left_files = match &mounts {
+            // A copy has neither these files nor the memory of processes.
+            _ if !tree.is_this_machine() => {
+                Err(Unknown("a copy of a host does not have its hugepage files".into()))
+            }
+            Ok(mounts) => hugepage_files::left(mounts, Path::new("/proc")),
+            Err(unknown) => Err(unknown.clone()),
+        };
         Self {
             hugepages: hugepages(tree),
-            hugetlbfs: tree.text("/proc/mounts").map(|text| hugetlbfs(&text)),
+            hugetlbfs: mounts,
+            left_files,
             transparent: transparent.map(|text| text.map(|text| chosen(&text))),
         }
     }
