@@ -1,8 +1,7 @@
 //! The runtime directories, and the apps that may run in them. Nothing is connected to.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, Metadata};
-use std::io::Read;
+use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -16,9 +15,6 @@ use crate::host::process;
 
 /// Most entries that are read of a directory in which another user may create them.
 const MOST_ENTRIES: usize = 4096;
-
-/// Most bytes of the table of unix sockets, to which any user can add.
-const TABLE_BYTES: u64 = 4 << 20;
 
 /// A runtime directory, and its user unless that is root or the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +44,9 @@ fn runtime_dirs(options: &DiscoverOptions, deadline: Deadline) -> Vec<RuntimeDir
     let elsewhere = proc().flat_map(|proc| namespaces::dpdk_dirs(proc, options, deadline));
     let usual = parents(options).into_iter().chain(elsewhere).map(|dir| (dir, true));
     let listening = proc().filter(|_| options.searches_users());
-    let listening = listening.flat_map(|proc| listening_dirs(proc)).map(|dir| (dir, false));
+    let listening = listening
+        .flat_map(|proc| namespaces::listening_dirs(proc, deadline))
+        .map(|dir| (dir, false));
     for (parent, is_usual) in usual.chain(listening) {
         let (Ok(entries), Ok(of_parent)) = (fs::read_dir(&parent), fs::metadata(&parent)) else {
             continue;
@@ -100,14 +98,6 @@ fn parents(options: &DiscoverOptions) -> Vec<PathBuf> {
         }
     }
     parents
-}
-
-/// Returns the directories in which telemetry sockets listen, wherever `XDG_RUNTIME_DIR` led them.
-fn listening_dirs(proc: &Path) -> BTreeSet<PathBuf> {
-    let mut table = Vec::new();
-    let opened = File::open(proc.join("self/net/unix"));
-    let read = opened.and_then(|file| file.take(TABLE_BYTES).read_to_end(&mut table));
-    read.map(|_| namespaces::socket_dirs(&table)).unwrap_or_default()
 }
 
 /// Returns the apps of one runtime directory: one per socket, and the first one in any case.

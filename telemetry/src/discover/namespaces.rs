@@ -7,7 +7,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -20,6 +20,9 @@ use crate::host::process;
 
 /// Directories in which the EAL of any user creates `dpdk`, unless a variable names another one.
 const ROOTS: [&str; 3] = ["run", "var/run", "tmp"];
+
+/// Most bytes of the table of unix sockets, to which any user can add.
+const TABLE_BYTES: u64 = 4 << 20;
 
 /// Contains `$XDG_RUNTIME_DIR` of each user.
 const USERS: &str = "run/user";
@@ -109,15 +112,32 @@ impl SocketDirs {
     /// not exist here.
     fn of(&mut self, process: &Path) -> &BTreeSet<PathBuf> {
         let namespace = fs::read_link(process.join("ns/net")).ok();
-        self.0
-            .entry(namespace)
-            .or_insert_with(|| socket_dirs(&fs::read(process.join("net/unix")).unwrap_or_default()))
+        self.0.entry(namespace).or_insert_with(|| table_dirs(&process.join("net/unix")))
     }
+}
+
+/// Returns the directories in which telemetry sockets listen, wherever `XDG_RUNTIME_DIR` led them, in the network
+/// namespaces of all processes: the kernel lists a socket in that of its process only.
+pub(super) fn listening_dirs(proc: &Path, deadline: Deadline) -> BTreeSet<PathBuf> {
+    let mut sockets = SocketDirs::default();
+    sockets.of(&proc.join("self"));
+    for (name, _) in processes(proc).take_while(|_| !deadline.passed()) {
+        sockets.of(&proc.join(name));
+    }
+    sockets.0.into_values().flatten().collect()
+}
+
+/// As [`socket_dirs`], from a file.
+fn table_dirs(table: &Path) -> BTreeSet<PathBuf> {
+    let mut text = Vec::new();
+    let opened = fs::File::open(table);
+    let read = opened.and_then(|file| file.take(TABLE_BYTES).read_to_end(&mut text));
+    read.map(|_| socket_dirs(&text)).unwrap_or_default()
 }
 
 /// Returns `DIR/dpdk` of each `DIR/dpdk/PREFIX/dpdk_telemetry.v2` that listens, from the text of
 /// `/proc/PID/net/unix`.
-pub(super) fn socket_dirs(text: &[u8]) -> BTreeSet<PathBuf> {
+fn socket_dirs(text: &[u8]) -> BTreeSet<PathBuf> {
     let dir = |line: &[u8]| {
         // Columns: Num RefCount Protocol Flags Type St Inode Path
         let text = str::from_utf8(line).ok()?;
@@ -186,6 +206,22 @@ mod tests {
             found,
             ["run/user/7/dpdk", "srv/app/dpdk", "tmp/dpdk"].map(|dir| root.join(dir))
         );
+    }
+
+    #[test]
+    fn sockets_of_all_network_namespaces_are_found() {
+        let base = 4_200_000_000;
+        let proc = proc(&[(base, 2), (base + 1, 3)]);
+        for (pid, dir) in
+            [("self".to_owned(), "/a"), (base.to_string(), "/b"), ((base + 1).to_string(), "/c")]
+        {
+            let line =
+                format!("0: 00000002 00000000 00010000 0005 01 9 {dir}/dpdk/x/dpdk_telemetry.v2\n");
+            fs::write(proc.path().join(pid).join("net/unix"), line).unwrap();
+        }
+        let found =
+            listening_dirs(proc.path(), Deadline::after(DiscoverOptions::default().timeout));
+        assert_eq!(found, ["/a/dpdk", "/b/dpdk", "/c/dpdk"].map(PathBuf::from).into());
     }
 
     #[test]
