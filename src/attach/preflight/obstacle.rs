@@ -12,10 +12,14 @@ use pmdscope_telemetry::discover::{DiscoveredApp, primary};
 use pmdscope_telemetry::host::foreign::split_root;
 use pmdscope_telemetry::host::{device, process_here, secondaries};
 use pmdscope_telemetry::sample::Sample;
+use pmdscope_xray::{MemoryConfig, ProcessMemory};
 use rustix::process::geteuid;
 
 /// The one kernel driver that stops a device when any process with it open ends.
 const UIO: &str = "uio_pci_generic";
+
+/// The memzone with the counters of librte_pdump.
+const PDUMP_ZONE: &str = "rte_pdump_stats";
 
 /// Time between two checks of the secondary processes of an app.
 const DEPARTURE_POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -41,6 +45,8 @@ pub(super) enum Obstacle {
     Unseen,
     #[error("has no ports")]
     NoPorts,
+    #[error("has not called rte_pdump_init()")]
+    NoPdump,
     #[error("is already captured by pmdscope-pdump (process {0})")]
     Taken(u32),
     #[error("runs in other namespaces, such as a container, which only root may enter")]
@@ -77,6 +83,7 @@ impl Obstacle {
             Self::Sealed(_) => "no rights",
             Self::Unseen => "not seen from here",
             Self::NoPorts => "no ports",
+            Self::NoPdump => "no rte_pdump_init()",
             Self::Taken(_) => "captured already",
             Self::Enclosed | Self::OtherUsers => "in a container",
             Self::Uio { .. } => UIO,
@@ -105,6 +112,7 @@ impl Obstacle {
             }
             Self::Unseen => "run pmdscope where the app runs, or on the host".into(),
             Self::NoPorts => "there is nothing to capture from".into(),
+            Self::NoPdump => format!("call it after rte_eal_init(), {library}"),
             Self::Taken(_) => "a port has one capture hook: stop the other capture first".into(),
             Self::Enclosed => format!("run pmdscope as root, {library}"),
             Self::OtherUsers => {
@@ -135,6 +143,8 @@ pub(super) struct PreflightFacts {
     /// Why its memory cannot be read.
     sealed: Option<String>,
     ports: usize,
+    /// It has called `rte_pdump_init()`; `None` if that is unknown.
+    pdump: Option<bool>,
     /// It is in other namespaces, and what keeps a helper out of them.
     enclosed: Option<Obstacle>,
     uio: Option<String>,
@@ -150,6 +160,7 @@ impl PreflightFacts {
         let secondaries = secondaries_here(&app.dir, pid);
         let us = geteuid().as_raw();
         let socket = app.socket.file_name().unwrap_or_default().to_string_lossy();
+        let sealed = sealed(pid);
         Self {
             arguments: sample.app.eal_args.clone(),
             config: (!config.exists()).then(|| app.dir.clone()),
@@ -159,7 +170,8 @@ impl PreflightFacts {
             versions: [sample.app.dpdk_version.clone(), program.dpdk.clone()],
             user: fs::metadata(format!("/proc/{pid}")).ok().map(|process| process.uid()),
             us,
-            sealed: sealed(pid),
+            pdump: sealed.is_none().then(|| has_pdump(pid)).flatten(),
+            sealed,
             ports: sample.ports.len(),
             enclosed: is_apart(&app.dir, pid).then(|| keeps_out(pid, us)).flatten(),
             uio: on_uio(sample),
@@ -188,6 +200,7 @@ impl PreflightFacts {
             (self.pid == 0).then_some(Obstacle::Unseen),
             self.sealed.clone().map(Obstacle::Sealed),
             (self.ports == 0).then_some(Obstacle::NoPorts),
+            (self.pdump == Some(false)).then_some(Obstacle::NoPdump),
             self.taken.map(Obstacle::Taken),
         ];
         checks.into_iter().flatten().next()
@@ -253,6 +266,14 @@ fn sealed(pid: u32) -> Option<String> {
     denied.then(|| "ptrace permission denied".to_owned())
 }
 
+/// Whether a process has called `rte_pdump_init()`, which reserves a memzone; `None` if its memzones are not
+/// found.
+fn has_pdump(pid: u32) -> Option<bool> {
+    let memory = ProcessMemory::open(pid).ok()?;
+    let config = MemoryConfig::find(&memory).ok()?;
+    Some(config.memzones.iter().any(|zone| zone.name == PDUMP_ZONE))
+}
+
 /// Waits for a helper to leave an app, but not for longer than a limit: it may be about to, because
 /// its consumer has ended, or has been killed.
 pub(super) fn await_departure(dir: &Path, app: u32, timeout: Duration) {
@@ -314,6 +335,7 @@ mod tests {
             us: 0,
             sealed: None,
             ports: 2,
+            pdump: Some(true),
             enclosed: None,
             uio: None,
             secondaries: Vec::new(),
@@ -335,6 +357,8 @@ mod tests {
     fn an_app_like_any_other_has_no_obstacle() {
         assert_eq!(obstacle(|_| ()), None);
         assert_eq!(obstacle(|facts| facts.primary = None), None);
+        assert_eq!(obstacle(|facts| facts.pdump = None), None);
+        assert_eq!(obstacle(|facts| facts.pdump = Some(false)), Some(Obstacle::NoPdump));
         assert_eq!(obstacle(|facts| (facts.user, facts.us) = (Some(5), 5)), None);
         assert_eq!(obstacle(|facts| facts.versions[0] = "DPDK 22.11.4".into()), None, "an update");
     }
